@@ -1,0 +1,83 @@
+//! The one seam through which xfskit touches storage.
+//!
+//! [`BlockDevice`] is read, write, flush, discard and geometry; [`FileDevice`] is an image file or a real device,
+//! [`MemoryDevice`] is a vector of bytes. Simulators and recorders implement the same trait.
+//!
+//! Contract: writes may reach storage in any order until [`BlockDevice::flush`] returns; a write that overlaps
+//! another one in flight has either's bytes. The engine never relies on more.
+#![forbid(unsafe_code)]
+
+mod file;
+mod memory;
+
+pub use file::{Access, FileDevice, OpenError};
+pub use memory::MemoryDevice;
+
+use std::io;
+
+/// Storage of fixed size, shared between threads.
+pub trait BlockDevice: Send + Sync {
+    /// Size in bytes.
+    fn size_bytes(&self) -> u64;
+
+    /// Size of the unit that the device writes atomically, in bytes.
+    fn sector_bytes(&self) -> usize {
+        512
+    }
+
+    /// Fills `buffer` from byte `offset`.
+    ///
+    /// # Errors
+    /// Any I/O error; `UnexpectedEof` when the range reaches past the end.
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+
+    /// Writes `data` at byte `offset`; it is durable only after a flush.
+    ///
+    /// # Errors
+    /// Any I/O error; `PermissionDenied` on a device opened for reading.
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Makes every write that has returned durable.
+    ///
+    /// # Errors
+    /// Any I/O error; what was written before is then in doubt.
+    fn flush(&self) -> io::Result<()>;
+
+    /// Says that a range is not needed any more. A hint: doing nothing is allowed.
+    ///
+    /// # Errors
+    /// Any I/O error other than "not supported".
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        let _ = (offset, length);
+        Ok(())
+    }
+
+    /// Whether writes fail.
+    fn is_read_only(&self) -> bool {
+        false
+    }
+}
+
+impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
+    fn size_bytes(&self) -> u64 {
+        (**self).size_bytes()
+    }
+    fn sector_bytes(&self) -> usize {
+        (**self).sector_bytes()
+    }
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        (**self).read(offset, buffer)
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        (**self).write(offset, data)
+    }
+    fn flush(&self) -> io::Result<()> {
+        (**self).flush()
+    }
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        (**self).discard(offset, length)
+    }
+    fn is_read_only(&self) -> bool {
+        (**self).is_read_only()
+    }
+}

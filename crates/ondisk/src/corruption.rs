@@ -1,0 +1,93 @@
+//! What a verifier says when a structure on disk is wrong.
+
+use crate::DiskAddress;
+use core::fmt;
+
+/// A structure on disk that fails one of its checks.
+///
+/// The four facts a person needs to look at the damage: which check, of which structure, at which disk address,
+/// and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Corruption {
+    /// The structure, in XFS's own terms: `"AGF"`, `"directory leaf block"`.
+    pub structure: &'static str,
+    /// The check that failed, as a condition that should have held: `"magic number"`, `"records in order"`.
+    pub check: &'static str,
+    /// Where the structure starts on the device; `None` for one that was not read from a place of its own.
+    pub address: Option<DiskAddress>,
+    /// The inode (or AG) that owns the structure, where it is known.
+    pub owner: Option<u64>,
+    /// What was found, in words or numbers; may be empty.
+    pub found: String,
+}
+
+impl Corruption {
+    /// A fault of `structure` against `check`.
+    pub fn new(structure: &'static str, check: &'static str) -> Box<Self> {
+        Box::new(Self { structure, check, address: None, owner: None, found: String::new() })
+    }
+
+    /// Names the place of the structure, unless it is known already.
+    pub fn at(mut self: Box<Self>, address: DiskAddress) -> Box<Self> {
+        self.address.get_or_insert(address);
+        self
+    }
+
+    /// Names the owner of the structure, unless it is known already.
+    pub fn of(mut self: Box<Self>, owner: u64) -> Box<Self> {
+        self.owner.get_or_insert(owner);
+        self
+    }
+
+    /// Says what was found instead.
+    pub fn found(mut self: Box<Self>, found: impl fmt::Display) -> Box<Self> {
+        self.found = found.to_string();
+        self
+    }
+}
+
+impl fmt::Display for Corruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "corrupt {}", self.structure)?;
+        if let Some(address) = self.address {
+            write!(f, " at disk address {address}")?;
+        }
+        if let Some(owner) = self.owner {
+            write!(f, " of owner {owner}")?;
+        }
+        write!(f, ": check \"{}\" failed", self.check)?;
+        if !self.found.is_empty() {
+            write!(f, " ({})", self.found)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Corruption {}
+
+/// What a verifier returns.
+pub type Verdict<T = ()> = Result<T, Box<Corruption>>;
+
+/// Fails with a [`Corruption`] of `structure` unless `condition` holds.
+///
+/// ```
+/// # use xfskit_ondisk::{ensure, Verdict};
+/// fn verify(level: u16) -> Verdict {
+///     ensure!(level < 9, "AGF", "tree height", "level {level}");
+///     Ok(())
+/// }
+/// assert!(verify(12).unwrap_err().to_string().contains("level 12"));
+/// ```
+#[macro_export]
+macro_rules! ensure {
+    ($condition:expr, $structure:expr, $check:expr $(,)?) => {
+        if !$condition {
+            return Err($crate::Corruption::new($structure, $check));
+        }
+    };
+    ($condition:expr, $structure:expr, $check:expr, $($found:tt)+) => {
+        if !$condition {
+            return Err($crate::Corruption::new($structure, $check).found(format_args!($($found)+)));
+        }
+    };
+}

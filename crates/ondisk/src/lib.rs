@@ -1,0 +1,29 @@
+//! Every on-disk structure of XFS v5, its checksum and its stateless verifier.
+//!
+//! The lowest layer of xfskit: bytes in, typed values or a [`Corruption`] out, and back. No I/O, no allocation that
+//! disk contents could size, no `unsafe`. A structure that has been verified against its own contents is still not
+//! trusted to agree with any other; that is for the layers above.
+//!
+//! Naming: `Raw…` is not verified yet; `decode_…` and `encode_…` do no I/O; `verify_…` returns a [`Verdict`].
+#![forbid(unsafe_code)]
+
+pub mod ag;
+pub mod btree;
+mod checksum;
+mod corruption;
+pub mod extent;
+pub mod features;
+mod geometry;
+pub mod inode;
+pub mod superblock;
+pub mod time;
+mod units;
+
+pub use checksum::{checksum, checksum_matches, set_checksum};
+pub use corruption::{Corruption, Verdict};
+pub use extent::Extent;
+pub use geometry::{Geometry, INODES_PER_CHUNK};
+pub use inode::{ForkFormat, InodeCore};
+pub use superblock::{RawSuperblock, Superblock, SuperblockError, Unsupported};
+pub use time::Timestamp;
+pub use units::*;
