@@ -39,8 +39,6 @@ pub struct MountOptions {
     pub known_absent: bool,
     /// When plain attribute updates that need several transactions are logged by intents.
     pub attr_logging: AttrLogging,
-    /// Size of a log record in bytes; `None` chooses.
-    pub record_bytes: Option<usize>,
 }
 
 /// When plain attribute updates are logged by intents. Parent pointers always are.
@@ -65,7 +63,6 @@ impl Default for MountOptions {
             attr_fast_path: true,
             known_absent: true,
             attr_logging: AttrLogging::Auto,
-            record_bytes: None,
         }
     }
 }
@@ -158,7 +155,7 @@ impl Mount {
         let place = log_place(&device, log_device, &geometry)?;
         let (head, log_state) = open_log(&place, &geometry, &options)?;
         let counters = Arc::new(Counters::default());
-        let journal_options = JournalOptions { record_bytes: options.record_bytes, whiteouts: options.whiteouts };
+        let journal_options = JournalOptions { whiteouts: options.whiteouts };
         let journal = Arc::new(Journal::new(
             place,
             Arc::clone(&device),
@@ -335,7 +332,7 @@ fn open_log(place: &LogPlace, geometry: &Geometry, options: &MountOptions) -> Re
         }
         Err(error) if options.read_only => {
             tracing::warn!(%error, "the log cannot be read");
-            let nothing = LogHead { next: Lsn::new(1, 0), last_record_block: 0 };
+            let nothing = LogHead { next: Lsn::new(1, 0), last_record_block: 0, record_bytes: 32 << 10 };
             Ok((nothing, LogState::Dirty { tail: Lsn(0) }))
         }
         Err(error) => Err(error),

@@ -6,8 +6,8 @@
 use super::LogPlace;
 use crate::error::{Error, Result};
 use xfskit_ondisk::log_record::{
-    OPERATION_HEADER_BYTES, RECORD_MAGIC, RecordHeader, header_sectors, next_cycle, open_record, operation_flags,
-    sector_cycle, verify_header,
+    HEADER_COVERS_BYTES, MAX_RECORD_BYTES, OPERATION_HEADER_BYTES, RECORD_MAGIC, RecordHeader, header_sectors,
+    next_cycle, open_record, operation_flags, sector_cycle, verify_header,
 };
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, Corruption, Lsn};
 use zerocopy::FromBytes;
@@ -22,6 +22,9 @@ pub struct LogHead {
     pub next: Lsn,
     /// Block of the newest record.
     pub last_record_block: u32,
+    /// Record size of its writer. The kernel takes the size for the same in all records that it looks at together, so
+    /// a writer must go on with it.
+    pub record_bytes: u32,
 }
 
 /// What the log holds.
@@ -67,7 +70,8 @@ pub fn find_head(place: &LogPlace, uuid: &[u8; 16]) -> Result<(LogHead, LogState
     let blocks = headers + header.length.get() / BASIC_BLOCK_BYTES as u32;
     let end = u64::from(record_block) + u64::from(blocks);
     let next = if edge >= size { Lsn::new(next_cycle(expected), 0) } else { Lsn::new(expected, edge) };
-    let head = LogHead { next, last_record_block: record_block };
+    let record_bytes = header.size.get().clamp(HEADER_COVERS_BYTES as u32, MAX_RECORD_BYTES as u32);
+    let head = LogHead { next, last_record_block: record_block, record_bytes };
     let whole = end == u64::from(edge);
     if whole && header.operations.get() == 1 && is_unmount(place, record_block, blocks)? {
         return Ok((head, LogState::Clean));
@@ -144,12 +148,12 @@ fn is_unmount(place: &LogPlace, block: u32, blocks: u32) -> Result<bool> {
         return Ok(false);
     }
     let mut record = read_blocks(place, block, blocks)?;
-    if open_record(&mut record).is_err() {
+    let Ok((header, _)) = RecordHeader::read_from_prefix(&record) else { return Ok(false) };
+    let headers = if header.version.get() == 2 { header_sectors(header.size.get() as usize) } else { 1 };
+    // mkfs.xfs leaves the checksum of its unmount record at zero.
+    if header.crc != [0; 4] && open_record(&mut record).is_err() {
         return Ok(false);
     }
-    let headers = RecordHeader::ref_from_prefix(&record).map_or(1, |(header, _)| {
-        if header.version.get() == 2 { header_sectors(header.size.get() as usize) } else { 1 }
-    });
     let flags = record.get(headers * BASIC_BLOCK_BYTES + OPERATION_HEADER_BYTES - 3);
     Ok(flags.is_some_and(|flags| flags & operation_flags::UNMOUNT != 0))
 }

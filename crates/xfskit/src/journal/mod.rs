@@ -55,8 +55,6 @@ pub struct LogPlace {
 /// How the journal is written.
 #[derive(Clone, Copy, Debug)]
 pub struct JournalOptions {
-    /// Size of a record, from 32 KiB to 256 KiB; `None` chooses by the size of the log.
-    pub record_bytes: Option<usize>,
     /// Leave out intents whose done items come in the same checkpoint.
     pub whiteouts: bool,
 }
@@ -105,8 +103,7 @@ impl Journal {
         options: JournalOptions,
     ) -> Self {
         let log_bytes = u64::from(place.basic_blocks) * 512;
-        let record_bytes = options.record_bytes.unwrap_or(if log_bytes >= 32 << 20 { 256 << 10 } else { 32 << 10 });
-        let record_bytes = record_bytes.max(geometry.log_stripe_unit_bytes as usize).clamp(32 << 10, 256 << 10);
+        let record_bytes = (head.record_bytes as usize).max(geometry.log_stripe_unit_bytes as usize);
         let round = (geometry.log_stripe_unit_bytes as usize).max(512);
         let writer = LogWriter::new(place, head, record_bytes, round, geometry.meta_uuid);
         let space = GrantSpace::new(log_bytes, writer.overheads(), head.next);
