@@ -102,6 +102,9 @@ pub struct Mount {
     pub options: MountOptions,
     /// What opening found of the log.
     pub log_state: LogState,
+    /// Held by renames between directories: while one checks that a directory does not move below itself, no other may
+    /// move the directories on the way.
+    pub moves: Mutex<()>,
     superblock: Mutex<RawSuperblock>,
 }
 
@@ -188,6 +191,7 @@ impl Mount {
             counters,
             env,
             log_state,
+            moves: Mutex::new(()),
             superblock: Mutex::new(raw.clone()),
             device,
             geometry,
