@@ -15,6 +15,7 @@ pub mod extent;
 pub mod features;
 mod geometry;
 pub mod inode;
+pub mod log_record;
 pub mod limits;
 pub mod reservation;
 pub mod superblock;
