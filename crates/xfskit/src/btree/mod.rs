@@ -25,8 +25,6 @@ mod cursor;
 mod insert;
 mod query;
 mod remove;
-#[cfg(test)]
-mod tests;
 
 pub use cursor::Cursor;
 

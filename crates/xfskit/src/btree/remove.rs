@@ -5,7 +5,6 @@ use super::insert::Side;
 use super::{BtreeKind, Cursor, NodeEntries, Place, Root, Step};
 use crate::error::Result;
 use crate::trans::{BufId, Transaction};
-use xfskit_ondisk::btree::TreeFormat;
 
 impl<K: BtreeKind> Cursor<K> {
     /// Removes the record at the cursor, which stands nowhere afterwards.
