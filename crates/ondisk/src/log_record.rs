@@ -256,12 +256,20 @@ pub fn verify_header(header: &RecordHeader, uuid: &[u8; 16], log_bytes: u64) -> 
     const NAME: &str = "log record header";
     ensure!(header.magic.get() == RECORD_MAGIC, NAME, "magic number", "{:#010x}", header.magic);
     ensure!(matches!(header.version.get(), 1 | 2), NAME, "version 1 or 2", "{}", header.version);
-    ensure!(header.format.get() == FORMAT_LITTLE_ENDIAN, NAME, "written by a little-endian machine", "format {}", header.format);
+    ensure!(
+        header.format.get() == FORMAT_LITTLE_ENDIAN,
+        NAME,
+        "written by a little-endian machine",
+        "format {}",
+        header.format
+    );
     ensure!(header.uuid == *uuid, NAME, "uuid of this filesystem");
     let length = header.length.get();
     ensure!(
         length > 0 && u64::from(length) <= log_bytes && length <= MAX_RECORD_BYTES as u32 * 2 && length % 512 == 0,
-        NAME, "length", "{length} bytes"
+        NAME,
+        "length",
+        "{length} bytes"
     );
     ensure!(header.size.get() <= MAX_RECORD_BYTES as u32, NAME, "record size", "{}", header.size);
     Ok(())

@@ -1,1 +1,35 @@
-//! .
+//! The outside judges of xfskit's tests, and the means to compare what they see.
+//!
+//! | judge | function |
+//! |---|---|
+//! | xfsprogs (mkfs.xfs, xfs_repair, xfs_db, xfs_logprint, xfs_io) | [`Reference::tool`], [`Reference::repair_finds_nothing`] |
+//! | this machine's kernel | [`kernel_mount`] |
+//! | the newest kernel, as a process | [`Reference::uml`] |
+//!
+//! The tools are installed into a folder of their own by `scripts/reference`. Where they are missing a test says so
+//! and returns; with `CI=true` in the environment that is a failure:
+//!
+//! ```no_run
+//! let Some(reference) = xfskit_testkit::reference() else { return };
+//! ```
+//! Everything here panics on failure: it is for tests only.
+#![forbid(unsafe_code)]
+
+mod mount;
+mod reference;
+mod scratch;
+mod tree;
+
+pub use mount::{Mount, kernel_mount};
+pub use reference::{Reference, UmlRun, reference};
+pub use scratch::{Scratch, scratch};
+pub use tree::{Entry, tree};
+
+/// Says that a test is skipped, and why. With `CI=true` nothing may be skipped.
+///
+/// # Panics
+/// With `CI=true` in the environment.
+pub fn skip(why: &str) {
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "a test cannot be skipped in CI: {why}");
+    println!("skipped: {why}");
+}

@@ -63,10 +63,7 @@ impl SeededEnvironment {
 impl Environment for SeededEnvironment {
     fn now(&self) -> Timestamp {
         let microseconds = self.ticks.fetch_add(1, Ordering::Relaxed);
-        Timestamp {
-            seconds: (microseconds / 1_000_000) as i64,
-            nanoseconds: (microseconds % 1_000_000) as u32 * 1000,
-        }
+        Timestamp { seconds: (microseconds / 1_000_000) as i64, nanoseconds: (microseconds % 1_000_000) as u32 * 1000 }
     }
 
     fn random(&self) -> u64 {

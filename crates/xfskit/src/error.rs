@@ -1,6 +1,5 @@
 //! The one error type of the engine.
 
-use std::fmt;
 use xfskit_ondisk::{Corruption, SuperblockError, Unsupported};
 
 /// The result of everything that can fail.
@@ -136,18 +135,4 @@ macro_rules! ensure_on_disk {
             ));
         }
     };
-}
-
-/// Names a byte count for people.
-pub(crate) struct Bytes(pub u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            n if n >= 1 << 30 => write!(f, "{:.1} GiB", n as f64 / (1u64 << 30) as f64),
-            n if n >= 1 << 20 => write!(f, "{:.1} MiB", n as f64 / (1u64 << 20) as f64),
-            n if n >= 1 << 10 => write!(f, "{:.1} KiB", n as f64 / 1024.0),
-            n => write!(f, "{n} bytes"),
-        }
-    }
 }

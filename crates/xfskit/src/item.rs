@@ -73,19 +73,6 @@ impl LogVector {
     }
 }
 
-/// What write-back made of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PushOutcome {
-    /// Written; the item may leave the AIL when nothing changed meanwhile.
-    Written,
-    /// The newest change is not in the log yet: the journal must be forced first.
-    Pinned,
-    /// Somebody holds its lock.
-    Locked,
-    /// Nothing to do: intents wait for their done items.
-    Nothing,
-}
-
 /// An object as the journal sees it: it can be found again, pinned and pushed.
 pub trait LogItem: Send + Sync {
     /// The journal's bookkeeping.
@@ -96,6 +83,17 @@ pub trait LogItem: Send + Sync {
 
     /// For downcasting by write-back, which treats buffers and inodes each in its own way.
     fn as_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync>;
+
+    /// Whether this is an intent, for the counters.
+    fn is_intent(&self) -> bool {
+        false
+    }
+
+    /// Whether the item must go home (or wait for its done item) once it is durable. A done item or a record of a new
+    /// inode chunk need nothing more.
+    fn wants_write_back(&self) -> bool {
+        true
+    }
 
     /// Called once when the checkpoint with the item's last change is durable and the item was marked stale: it may
     /// forget itself.
@@ -122,6 +120,9 @@ pub struct ItemInner {
     pub dirty: DirtyBits,
     /// Counts commits, so that write-back can tell whether something changed since it copied the contents.
     pub commits: u64,
+    /// The object was made by another item (a new inode chunk's record), which the log must keep until the object is
+    /// at home: committing it again does not move it to the head of the log.
+    pub keeps_position: bool,
     /// The object was freed: it must not be written back any more.
     pub stale: bool,
     /// A whited-out intent: its done item came in the same checkpoint, so neither is logged.

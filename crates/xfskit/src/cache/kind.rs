@@ -41,12 +41,7 @@ impl BufferKind {
         Ok(kind)
     }
 
-    pub(super) fn verify_cached(
-        &'static self,
-        geometry: &Geometry,
-        address: DiskAddress,
-        bytes: &[u8],
-    ) -> Result<()> {
+    pub(super) fn verify_cached(&'static self, geometry: &Geometry, address: DiskAddress, bytes: &[u8]) -> Result<()> {
         let kind = self.refined(address, bytes)?;
         Ok((kind.verify)(geometry, address, bytes).map_err(|e| e.at(address))?)
     }

@@ -28,14 +28,14 @@ pub use reservation::Reservation;
 
 use crate::cache::{Buffer, BufferContent, BufferKey, BufferKind, DiskRuns, Fill, Inode, InodeState};
 use crate::error::Result;
-use crate::item::{DirtyBits, LogItem};
-use crate::journal::Grant;
+use crate::item::{DirtyBits, ItemState, LogItem, LogVector};
+use crate::journal::{CommitItem, FormatFn, Grant, OrderedWrite};
 use crate::mount::Mount;
 use crate::sync::Held;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
-use xfskit_ondisk::{DiskAddress, Geometry};
+use xfskit_ondisk::{AgBlock, AgNumber, DiskAddress, Geometry};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes that one bit of a buffer's dirty map stands for.
@@ -77,11 +77,14 @@ pub struct Transaction {
     buffers: SmallVec<[Option<HeldBuffer>; 8]>,
     inodes: SmallVec<[Option<HeldInode>; 4]>,
     /// Intents and done items logged by this link.
-    items: Vec<Arc<dyn LogItem>>,
+    items: Vec<CommitItem>,
     grant: Option<Grant>,
-    reservation: Reservation,
     /// Blocks of the reservation that are not used yet.
     blocks_left: u64,
+    /// Remote values to write before the checkpoint.
+    ordered_writes: Vec<OrderedWrite>,
+    /// Extents freed by this link, which stay busy until it is durable.
+    freed_extents: Vec<FreedExtent>,
     /// Changes of the filesystem's counters, applied at commit.
     freed_blocks: u64,
     inode_count_delta: i64,
@@ -104,8 +107,9 @@ impl Transaction {
             buffers: SmallVec::new(),
             inodes: SmallVec::new(),
             items: Vec::new(),
+            ordered_writes: Vec::new(),
+            freed_extents: Vec::new(),
             grant,
-            reservation,
             blocks_left: reservation.blocks,
             freed_blocks: 0,
             inode_count_delta: 0,
@@ -362,8 +366,7 @@ impl Transaction {
 
     /// Joins an inode whose lock the caller took.
     pub fn join_locked(&mut self, inode: &Arc<Inode>, state: Held<InodeState>) -> InoId {
-        let held =
-            HeldInode { inode: Arc::clone(inode), state, dirty: InodeFields::empty(), first_link_only: false };
+        let held = HeldInode { inode: Arc::clone(inode), state, dirty: InodeFields::empty(), first_link_only: false };
         self.inodes.push(Some(held));
         InoId(self.inodes.len() as u32 - 1)
     }
@@ -416,7 +419,11 @@ impl Transaction {
     /// # Panics
     /// If more blocks are allocated than were reserved: the reservation formula is wrong.
     pub fn use_blocks(&mut self, count: u64) {
-        assert!(count <= self.blocks_left, "{count} blocks allocated with {} left of the reservation", self.blocks_left);
+        assert!(
+            count <= self.blocks_left,
+            "{count} blocks allocated with {} left of the reservation",
+            self.blocks_left
+        );
         self.blocks_left -= count;
         self.dirty = true;
     }
@@ -438,9 +445,77 @@ impl Transaction {
         self.free_inode_delta += free;
     }
 
-    /// Logs an item that is not a buffer or an inode: an intent or a done item, formatted by its maker.
-    pub fn log_item(&mut self, item: Arc<dyn LogItem>) {
+    /// Counts the extent as freed and keeps it busy until the transaction is durable: what lies there on disk may
+    /// still be needed by recovery.
+    pub fn extent_freed(&mut self, ag: AgNumber, block: AgBlock, count: u32) {
+        self.freed_extents.push(FreedExtent { ag, block, count });
+    }
+
+    /// Logs an intent.
+    pub fn log_intent(&mut self, intent: Arc<dyn LogItem>, copy: LogVector) {
+        self.log_other(intent, copy, None);
+    }
+
+    /// Logs that an intent is finished.
+    pub fn log_done(&mut self, done: Arc<dyn LogItem>, copy: LogVector, intent: Arc<dyn LogItem>) {
+        self.log_other(done, copy, Some(intent));
+    }
+
+    /// Logs that an inode chunk was made: recovery makes its inodes again from this alone, so the buffers themselves
+    /// are only ordered (the kernel's `struct xfs_icreate_log`).
+    pub fn log_icreate(&mut self, ag: AgNumber, block: AgBlock, inodes: u32, blocks: u32, generation: u32) {
+        let mut copy = LogVector::default();
+        let inode_bytes = self.geometry().inode_bytes() as u32;
+        copy.push_with(28, |out| {
+            out[0..2].copy_from_slice(&xfskit_ondisk::log_record::item_type::ICREATE.to_le_bytes());
+            out[2..4].copy_from_slice(&1u16.to_le_bytes());
+            for (index, word) in [ag.0, block.0, inodes, inode_bytes, blocks, generation].iter().enumerate() {
+                out[4 + 4 * index..8 + 4 * index].copy_from_slice(&word.to_be_bytes());
+            }
+        });
+        self.log_other(Arc::new(PassingItem::default()), copy, None);
+    }
+
+    fn log_other(&mut self, item: Arc<dyn LogItem>, copy: LogVector, finishes: Option<Arc<dyn LogItem>>) {
         self.dirty = true;
-        self.items.push(item);
+        self.items.push(CommitItem {
+            item,
+            dirty: DirtyBits::default(),
+            format: FormatFn::Ready(copy),
+            stale: false,
+            finishes,
+            ordered_writes: Vec::new(),
+        });
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FreedExtent {
+    ag: AgNumber,
+    block: AgBlock,
+    count: u32,
+}
+
+/// An item that has done its work once it is in the log: a done item, or the record of a new inode chunk.
+#[derive(Default)]
+pub struct PassingItem {
+    state: ItemState,
+}
+
+impl LogItem for PassingItem {
+    fn state(&self) -> &ItemState {
+        &self.state
+    }
+
+    fn home(&self) -> u64 {
+        0
+    }
+
+    fn wants_write_back(&self) -> bool {
+        false
+    }
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync> {
+        self
     }
 }

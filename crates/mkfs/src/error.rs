@@ -1,0 +1,60 @@
+//! Why an image cannot be made.
+
+use std::io;
+use xfskit_ondisk::SuperblockError;
+
+/// Why an image cannot be made. Every message names the option that a person can change.
+#[derive(Debug, thiserror::Error)]
+pub enum MakeError {
+    /// No option of mkfs.xfs.
+    #[error("{option}: no such option")]
+    Unknown {
+        /// The option, as in `-d agcount`.
+        option: String,
+    },
+    /// An option of mkfs.xfs that asks for what xfskit does not make.
+    #[error("{option}: {what}: not supported by xfskit")]
+    Unsupported {
+        /// The option.
+        option: String,
+        /// What it asks for.
+        what: &'static str,
+    },
+    /// A value that an option cannot have.
+    #[error("{option}={value}: {why}")]
+    Value {
+        /// The option.
+        option: String,
+        /// The value.
+        value: String,
+        /// What is wrong with it, and what would be right.
+        why: String,
+    },
+    /// Options that exclude each other.
+    #[error("{option}: {why}")]
+    Conflict {
+        /// The option.
+        option: String,
+        /// What it excludes or needs.
+        why: String,
+    },
+    /// The device cannot hold the image.
+    #[error("{0}")]
+    Size(String),
+    /// The superblock that the options lead to is one that xfskit itself would refuse.
+    #[error("these options lead to an image that is not valid: {0}")]
+    Invalid(#[from] SuperblockError),
+    /// A read or write failed.
+    #[error("cannot write the image: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl MakeError {
+    pub(crate) fn value(option: impl Into<String>, value: impl ToString, why: impl Into<String>) -> Self {
+        Self::Value { option: option.into(), value: value.to_string(), why: why.into() }
+    }
+
+    pub(crate) fn conflict(option: impl Into<String>, why: impl Into<String>) -> Self {
+        Self::Conflict { option: option.into(), why: why.into() }
+    }
+}

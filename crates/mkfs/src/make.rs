@@ -1,0 +1,198 @@
+//! Writes an image: AG by AG, then the log, and the first superblock last, so that a run that is cut short leaves
+//! nothing that could be taken for an image.
+
+use crate::MakeError;
+use crate::ag::{Ag, Inodes};
+use crate::free_space::{AgSpace, Run};
+use crate::log::encode_clean_log;
+use crate::options::Options;
+use crate::plan::{Devices, FIRST_INODES, Plan, encode};
+use crate::root::encode_first_inodes;
+use xfskit_device::BlockDevice;
+use xfskit_ondisk::btree::rmap_owner;
+use xfskit_ondisk::{AgBlock, AgNumber, Geometry, INODES_PER_CHUNK, InodeNumber, Limits, Superblock, Timestamp};
+
+/// Bytes at both ends of the device that are cleared, for the signatures of whatever was there.
+const SIGNATURE_BYTES: u64 = 128 * 1024;
+const CLEAR_STEP: usize = 1 << 20;
+
+/// Makes an image on `device`, with its log on `log_device` where the options ask for an external log. `time` is
+/// given to the root directory. The result depends on nothing but the arguments.
+///
+/// What the device held before is not looked at (see [`existing_format`](crate::existing_format)) and is lost.
+///
+/// # Errors
+/// [`MakeError`]: options that do not fit each other or the device, or a write that failed.
+pub fn make(
+    device: &dyn BlockDevice,
+    log_device: Option<&dyn BlockDevice>,
+    options: &Options,
+    time: Timestamp,
+) -> Result<Superblock, MakeError> {
+    if options.uuid.is_none() {
+        return Err(MakeError::conflict("-m uuid", "the image needs a UUID"));
+    }
+    let devices = Devices {
+        data_bytes: device.size_bytes(),
+        data_sector: device.sector_bytes(),
+        log_bytes: log_device.map(|device| device.size_bytes()),
+    };
+    let mut plan = Plan::new(options, devices)?;
+    // Everything that can fail but for I/O comes before the first write.
+    let ags: Vec<Ag> = (0..plan.geometry.ag_count).map(|ag| lay_out(&plan, AgNumber(ag))).collect::<Result<_, _>>()?;
+    count(&mut plan, &ags);
+    let superblock = Superblock::decode(&encode(&plan.superblock))?;
+    clear_old(device, &plan)?;
+    write_log(device, log_device, &plan)?;
+    for ag in &ags {
+        write_ag(device, &plan, ag, time)?;
+    }
+    device.flush()?;
+    device.write(0, &encode(&plan.superblock))?;
+    device.flush()?;
+    Ok(superblock)
+}
+
+/// Decides what lies where in an AG, in mkfs.xfs's order: headers, roots, log, free list, first inodes.
+fn lay_out(plan: &Plan, number: AgNumber) -> Result<Ag, MakeError> {
+    let geometry = &plan.geometry;
+    let roots = &plan.roots;
+    let mut space = AgSpace::new(geometry.blocks_in_ag(number));
+    let mut take = |start: u32, count: u32, owner: u64| space.take(Run { start, count }, owner);
+    take(0, roots.bnobt, rmap_owner::FS)?;
+    take(roots.bnobt, 2, rmap_owner::AG)?;
+    take(roots.inobt, 1 + u32::from(roots.finobt.is_some()), rmap_owner::INOBT)?;
+    if let Some(root) = roots.rmapbt {
+        take(root, 1, rmap_owner::AG)?;
+    }
+    if let Some(root) = roots.refcountbt {
+        take(root, 1, rmap_owner::REFCOUNT)?;
+    }
+    if let Some((ag, start)) = plan.log.start
+        && ag == u64::from(number.0)
+    {
+        take(start as u32, plan.log.blocks as u32, rmap_owner::LOG)?;
+    }
+    let free_list = space.fill_free_list(free_list_blocks(geometry))?;
+    let mut inodes = Inodes::default();
+    if number.0 == 0 {
+        let block = first_inode_block(plan);
+        let count = geometry.inodes_per_allocation();
+        space.take(Run { start: block, count: count / geometry.inodes_per_block() }, rmap_owner::INODES)?;
+        inodes = Inodes { first: geometry.first_inode_of_block(AgBlock(block)).0, count, used: FIRST_INODES };
+    }
+    Ok(Ag { number, space, free_list, inodes })
+}
+
+/// Blocks that the free list needs while its trees have one level: a split of each, as high as they can grow.
+fn free_list_blocks(geometry: &Geometry) -> u32 {
+    let limits = Limits::new(geometry);
+    let split = |max_levels: u32| 2 * max_levels.min(2).saturating_sub(1);
+    2 * split(limits.alloc_levels) + if geometry.has_rmap() { split(limits.rmap_levels) } else { 0 }
+}
+
+/// Where xfs_repair expects the root directory: behind everything else in AG 0, aligned to the stripe unit if that
+/// is a multiple of the alignment of inodes, and to that otherwise.
+fn first_inode_block(plan: &Plan) -> u32 {
+    let geometry = &plan.geometry;
+    let log = match plan.log.start {
+        Some((0, _)) => plan.log.blocks as u32,
+        _ => 0,
+    };
+    let first = plan.roots.end + free_list_blocks(geometry) + log;
+    let (alignment, unit) = (geometry.inode_alignment, geometry.stripe_unit);
+    let aligned_to_stripe =
+        unit != 0 && alignment > 1 && alignment >= geometry.inode_cluster_blocks() && unit % alignment == 0;
+    first.next_multiple_of(if aligned_to_stripe { unit } else { alignment })
+}
+
+/// Sets the counters of the superblock, and the inodes that it names.
+fn count(plan: &mut Plan, ags: &[Ag]) {
+    let free: u64 = ags.iter().map(|ag| u64::from(ag.space.free_blocks()) + ag.free_list.len() as u64).sum();
+    let inodes: u64 = ags.iter().map(|ag| u64::from(ag.inodes.count)).sum();
+    let first = ags.first().map_or(0, |ag| u64::from(ag.inodes.first));
+    plan.superblock.free_blocks.set(free);
+    plan.superblock.inode_count.set(inodes);
+    plan.superblock.free_inodes.set(inodes - u64::from(FIRST_INODES));
+    plan.superblock.root_inode.set(first);
+    plan.superblock.rt_bitmap_inode.set(first + 1);
+    plan.superblock.rt_summary_inode.set(first + 2);
+}
+
+fn write_ag(device: &dyn BlockDevice, plan: &Plan, ag: &Ag, time: Timestamp) -> Result<(), MakeError> {
+    let geometry = &plan.geometry;
+    let mut headers = vec![0; geometry.ag_header_blocks() as usize * geometry.block_bytes()];
+    let sector = geometry.sector_bytes();
+    // The first superblock follows when everything else is durable.
+    if ag.number.0 > 0 {
+        headers[..sector].copy_from_slice(&encode(&plan.superblock));
+    }
+    headers[sector..4 * sector].copy_from_slice(&ag.encode_headers(plan));
+    headers.extend(ag.encode_roots(plan));
+    device.write(geometry.address(ag.number, AgBlock(0)).bytes(), &headers)?;
+    if ag.inodes.count > 0 {
+        let first = InodeNumber(u64::from(ag.inodes.first));
+        let inodes = encode_first_inodes(geometry, first, ag.inodes.count, plan.autofsck, time);
+        let block = geometry.inode_block(xfskit_ondisk::AgInode(ag.inodes.first));
+        device.write(geometry.address(ag.number, block).bytes(), &inodes)?;
+    }
+    Ok(())
+}
+
+fn write_log(device: &dyn BlockDevice, log_device: Option<&dyn BlockDevice>, plan: &Plan) -> Result<(), MakeError> {
+    let geometry = &plan.geometry;
+    let place = match (plan.log.start, log_device) {
+        (Some((ag, block)), _) => Some((device, geometry.address(AgNumber(ag as u32), AgBlock(block as u32)).bytes())),
+        (None, log_device) => log_device.map(|device| (device, 0)),
+    };
+    let Some((device, start)) = place else { return Ok(()) };
+    clear(device, start, plan.log.blocks << geometry.block_log)?;
+    // The record is as long as the unit that the superblock records, where 1 stands for none.
+    let unit = match plan.superblock.log_stripe_unit.get() {
+        1 => 0,
+        unit => unit as usize,
+    };
+    device.write(start, &encode_clean_log(&plan.superblock.uuid, unit))?;
+    device.flush()?;
+    Ok(())
+}
+
+/// Clears both ends of the device, and the superblocks of an XFS image that was there: repair could find them.
+fn clear_old(device: &dyn BlockDevice, plan: &Plan) -> Result<(), MakeError> {
+    let size = device.size_bytes();
+    let mut sector = vec![0; 32768.min(size) as usize];
+    device.read(0, &mut sector)?;
+    let old = Superblock::decode(&sector).ok().map(|old| Geometry::new(&old));
+    clear(device, 0, SIGNATURE_BYTES.min(size))?;
+    clear(device, size - SIGNATURE_BYTES.min(size), SIGNATURE_BYTES.min(size))?;
+    let Some(old) = old else { return Ok(()) };
+    if old.ag_blocks == plan.geometry.ag_blocks && old.block_log == plan.geometry.block_log {
+        return Ok(());
+    }
+    for ag in 1..old.ag_count {
+        let offset = old.address(AgNumber(ag), AgBlock(0)).bytes();
+        if offset + old.sector_bytes() as u64 > size {
+            break;
+        }
+        clear(device, offset, old.sector_bytes() as u64)?;
+    }
+    Ok(())
+}
+
+/// Makes a range read as zeros. What is zero already is left alone, so that a sparse file stays sparse.
+fn clear(device: &dyn BlockDevice, offset: u64, length: u64) -> Result<(), MakeError> {
+    let mut buffer = vec![0; CLEAR_STEP];
+    let mut done = 0;
+    while done < length {
+        let step = (length - done).min(CLEAR_STEP as u64) as usize;
+        device.read(offset + done, &mut buffer[..step])?;
+        if buffer[..step].iter().any(|&byte| byte != 0) {
+            buffer[..step].fill(0);
+            device.write(offset + done, &buffer[..step])?;
+        }
+        done += step as u64;
+    }
+    Ok(())
+}
+
+const _: () = assert!(FIRST_INODES < INODES_PER_CHUNK);

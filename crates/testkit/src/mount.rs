@@ -1,0 +1,88 @@
+//! An image mounted by this machine's kernel.
+
+use crate::{Scratch, scratch, skip};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const DETACH_SECONDS: u64 = 10;
+
+/// A mounted image; unmounted when it is dropped.
+#[derive(Debug)]
+pub struct Mount {
+    dir: Scratch,
+    image: PathBuf,
+    mounted: bool,
+}
+
+/// Mounts an image read-write by a loop device. `None`, with a line that says why, where this machine cannot mount
+/// XFS at all.
+///
+/// # Panics
+/// If the kernel refuses the image, or if it cannot mount at all and `CI=true`.
+pub fn kernel_mount(image: &Path) -> Option<Mount> {
+    if !rustix::process::geteuid().is_root() {
+        skip("a loop mount needs root");
+        return None;
+    }
+    let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let module = || Command::new("modprobe").arg("xfs").output().is_ok_and(|output| output.status.success());
+    if !known.contains("\txfs\n") && !module() {
+        skip("this machine's kernel has no XFS");
+        return None;
+    }
+    if !Path::new("/dev/loop-control").exists() {
+        skip("this machine has no loop devices");
+        return None;
+    }
+    let dir = scratch();
+    let output = Command::new("mount")
+        .args(["-i", "-t", "xfs", "-o", "loop,nouuid"])
+        .arg(image)
+        .arg(dir.path())
+        .output()
+        .expect("mount");
+    assert!(
+        output.status.success(),
+        "the kernel does not mount {}: {}",
+        image.display(),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Some(Mount { dir, image: image.into(), mounted: true })
+}
+
+impl Mount {
+    /// Where the image is mounted.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Unmounts the image and waits until nothing holds it any more.
+    ///
+    /// # Panics
+    /// If that fails, since the image would not be complete.
+    pub fn unmount(mut self) {
+        self.mounted = false;
+        let output = Command::new("umount").arg(self.path()).output().expect("umount");
+        assert!(output.status.success(), "umount: {}", String::from_utf8_lossy(&output.stderr));
+        // The loop device lets go of the file a moment later.
+        let end = Instant::now() + Duration::from_secs(DETACH_SECONDS);
+        while Instant::now() < end {
+            let output = Command::new("losetup").arg("-j").arg(&self.image).output();
+            if output.map_or(true, |output| output.stdout.is_empty()) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{} is still attached to a loop device", self.image.display());
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if self.mounted {
+            // A test that fails keeps files open; the mount goes when they do.
+            drop(Command::new("umount").arg("-l").arg(self.dir.path()).output());
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The reference tools, in a folder of their own that is entered by chroot.
+
+use crate::skip;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Where `scripts/reference` installs the tools unless told otherwise.
+const DEFAULT_ROOT: &str = "/opt/xfs-reference";
+const UML_SECONDS: u32 = 300;
+
+/// An installation of the reference tools.
+#[derive(Clone, Debug)]
+pub struct Reference {
+    root: PathBuf,
+}
+
+/// What a script in the reference kernel printed, and how it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UmlRun {
+    /// The script's exit status.
+    pub status: i32,
+    /// What it printed.
+    pub output: String,
+}
+
+/// The reference tools, in the folder that `XFS_REFERENCE` names or in the default one. `None`, with a line that says
+/// why, where they are missing or cannot be run.
+///
+/// # Panics
+/// If they are missing and `CI=true`.
+pub fn reference() -> Option<Reference> {
+    let root = std::env::var_os("XFS_REFERENCE").map_or_else(|| DEFAULT_ROOT.into(), PathBuf::from);
+    if !root.join("usr/sbin/xfs_repair").exists() {
+        skip(&format!("no reference tools in {}: run scripts/reference", root.display()));
+        return None;
+    }
+    if !rustix::process::geteuid().is_root() {
+        skip("the reference tools are run by chroot, which needs root");
+        return None;
+    }
+    let reference = Reference { root };
+    let probe = crate::scratch();
+    if !reference.root.join(probe.path().strip_prefix("/").expect("an absolute path")).exists() {
+        skip(&format!("{} cannot be seen by the reference tools: run scripts/reference", probe.path().display()));
+        return None;
+    }
+    Some(reference)
+}
+
+impl Reference {
+    /// Runs one of the tools. Paths among the arguments must lie in a [`scratch`](crate::scratch()) folder.
+    ///
+    /// # Panics
+    /// If the tool cannot be started.
+    pub fn tool<A: AsRef<OsStr>>(&self, program: &str, arguments: impl IntoIterator<Item = A>) -> Output {
+        let mut command = Command::new("chroot");
+        command.arg(&self.root).arg(program).args(arguments).env("LC_ALL", "C");
+        command.output().expect("chroot")
+    }
+
+    /// Runs one of the tools and returns what it printed.
+    ///
+    /// # Panics
+    /// If the tool fails.
+    pub fn tool_output<A: AsRef<OsStr>>(&self, program: &str, arguments: impl IntoIterator<Item = A>) -> String {
+        let output = self.tool(program, arguments);
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{program} failed: {}\n{out}{err}", output.status);
+        out.into_owned()
+    }
+
+    /// Runs commands of xfs_db on an image, without writing to it.
+    ///
+    /// # Panics
+    /// If xfs_db fails.
+    pub fn db(&self, image: &Path, commands: &[&str]) -> String {
+        let mut arguments: Vec<&OsStr> = vec!["-r".as_ref()];
+        for command in commands {
+            arguments.extend::<[&OsStr; 2]>(["-c".as_ref(), command.as_ref()]);
+        }
+        arguments.push(image.as_ref());
+        self.tool_output("xfs_db", arguments)
+    }
+
+    /// Asserts that xfs_repair finds nothing wrong with an image.
+    ///
+    /// # Panics
+    /// With all that it found.
+    pub fn repair_finds_nothing(&self, image: &Path) {
+        if let Some(findings) = self.repair_findings(image, None) {
+            panic!("{findings}");
+        }
+    }
+
+    /// What xfs_repair printed about an image with which it found something wrong; `log` is the device of an
+    /// external log. Nothing is written.
+    pub fn repair_findings(&self, image: &Path, log: Option<&Path>) -> Option<String> {
+        // An image with one AG has no second superblock to compare; repair stops there unless told to go on.
+        let mut arguments: Vec<&OsStr> = vec!["-n".as_ref(), "-o".as_ref(), "force_geometry".as_ref()];
+        if let Some(log) = log {
+            arguments.extend::<[&OsStr; 2]>(["-l".as_ref(), log.as_ref()]);
+        }
+        arguments.push(image.as_ref());
+        let output = self.tool("xfs_repair", arguments);
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        // Repair ends well after some complaints, so its words count too.
+        let complains = |line: &str| ["would ", "bad ", "ALERT", "corrupt"].iter().any(|word| line.contains(word));
+        let sound = output.status.success() && !text.lines().any(complains);
+        (!sound).then(|| format!("xfs_repair on {}: {}\n{text}", image.display(), output.status))
+    }
+
+    /// Whether the log of an image is clean, as xfs_logprint sees it.
+    ///
+    /// # Panics
+    /// If xfs_logprint fails.
+    pub fn log_is_clean(&self, image: &Path) -> bool {
+        let output = self.tool_output("xfs_logprint", ["-t".as_ref(), image.as_os_str()]);
+        output.contains("<CLEAN>")
+    }
+
+    /// Boots the reference kernel with `image` as `/dev/ubda` and runs `script` in it as root. To leave a dirty log
+    /// behind, the script exits with 99 without unmounting.
+    ///
+    /// # Panics
+    /// If the kernel does not come up or does not finish.
+    pub fn uml(&self, image: &Path, script: &str) -> UmlRun {
+        let work = crate::scratch();
+        let (init, out, status) = (work.file("init"), work.file("out"), work.file("status"));
+        std::fs::write(work.file("script"), script).expect("a script file");
+        let text = format!(
+            "#!/bin/bash\nmount -t proc proc /proc; mount -t sysfs sys /sys; mkdir -p /mnt\nexec >{out} 2>&1\n\
+             bash {script}; echo $? >{status}\ngrep -q ^99$ {status} || {{ sync; umount /mnt 2>/dev/null; }}\n\
+             echo o >/proc/sysrq-trigger; sleep 10\n",
+            out = out.display(),
+            script = work.file("script").display(),
+            status = status.display()
+        );
+        std::fs::write(&init, text).expect("an init file");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&init, mode).expect("an executable init file");
+        let console = Command::new("timeout")
+            .arg(UML_SECONDS.to_string())
+            .arg("chroot")
+            .arg(&self.root)
+            .args(["/usr/bin/linux.uml", "mem=2G", "rootfstype=hostfs", "rootflags=/", "rw", "con=null"])
+            .args(["con0=fd:0,fd:1", "quiet"])
+            .arg(format!("init={}", init.display()))
+            .arg(format!("ubd0={}", image.display()))
+            .env("TMPDIR", work.path())
+            .stdin(std::process::Stdio::null())
+            .output()
+            .expect("chroot");
+        let output = std::fs::read(&out).unwrap_or_default();
+        let output = String::from_utf8_lossy(&output).into_owned();
+        match std::fs::read_to_string(&status).ok().and_then(|status| status.trim().parse().ok()) {
+            Some(status) => UmlRun { status, output },
+            None => panic!("the kernel did not finish:\n{output}\n{}", String::from_utf8_lossy(&console.stdout)),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! A folder for images that is gone after the test.
+
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A folder that is removed when it is dropped. It lies where the reference tools can see it.
+#[derive(Debug)]
+pub struct Scratch {
+    dir: TempDir,
+}
+
+/// A new folder: in memory where that is possible, in the system's folder for temporary files otherwise.
+///
+/// # Panics
+/// If no folder can be made.
+pub fn scratch() -> Scratch {
+    let memory = Path::new("/dev/shm");
+    let dir = tempfile::Builder::new().prefix("xfskit-").tempdir_in(memory);
+    Scratch { dir: dir.or_else(|_| tempfile::tempdir()).expect("a folder for temporary files") }
+}
+
+impl Scratch {
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The path of `name` in the folder.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A new sparse file of `bytes` zeros.
+    ///
+    /// # Panics
+    /// If the file cannot be made.
+    pub fn image(&self, name: &str, bytes: u64) -> PathBuf {
+        let path = self.file(name);
+        let file = std::fs::File::create(&path).expect("an image file");
+        file.set_len(bytes).expect("room for a sparse file");
+        path
+    }
+}
