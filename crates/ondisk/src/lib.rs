@@ -11,6 +11,8 @@ pub mod ag;
 pub mod btree;
 mod checksum;
 mod corruption;
+pub mod da;
+pub mod dir;
 pub mod extent;
 pub mod features;
 mod geometry;
