@@ -147,9 +147,9 @@ fn write_log(device: &dyn BlockDevice, log_device: Option<&dyn BlockDevice>, pla
     };
     let Some((device, start)) = place else { return Ok(()) };
     clear(device, start, plan.log.blocks << geometry.block_log)?;
-    // The record is as long as the unit that the superblock records, where 1 stands for none.
+    // The record is as long as the unit that the superblock records, where 1 stands for none, or else a sector.
     let unit = match plan.superblock.log_stripe_unit.get() {
-        1 => 0,
+        1 => plan.superblock.log_sector_size.get().into(),
         unit => unit as usize,
     };
     device.write(start, &encode_clean_log(&plan.superblock.uuid, unit))?;
