@@ -16,6 +16,7 @@ pub mod features;
 mod geometry;
 pub mod inode;
 pub mod limits;
+pub mod log_record;
 pub mod reservation;
 pub mod superblock;
 pub mod time;

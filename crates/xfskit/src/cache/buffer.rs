@@ -1,0 +1,185 @@
+//! A metadata buffer: the contents of one structure on disk, in one or more runs of blocks.
+
+use super::kind::BufferKind;
+use crate::error::Result;
+use crate::item::{ItemState, LogItem};
+use crate::sync::RwLock;
+use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, Geometry};
+
+/// A run of basic blocks on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DiskRun {
+    /// Where it starts.
+    pub address: DiskAddress,
+    /// How long it is.
+    pub basic_blocks: u32,
+}
+
+/// The runs of one buffer, in the order of its contents. Directory blocks larger than a block may have several.
+pub type DiskRuns = SmallVec<[DiskRun; 1]>;
+
+/// What a buffer holds: its runs. The address of the first run names the buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BufferKey {
+    runs: DiskRuns,
+}
+
+impl BufferKey {
+    /// One run of `bytes` bytes, a multiple of 512, from `address`.
+    pub fn new(address: DiskAddress, bytes: usize) -> Self {
+        assert_eq!(bytes % BASIC_BLOCK_BYTES, 0, "buffers are whole basic blocks");
+        Self { runs: smallvec![DiskRun { address, basic_blocks: (bytes / BASIC_BLOCK_BYTES) as u32 }] }
+    }
+
+    /// Several runs.
+    pub fn from_runs(runs: DiskRuns) -> Self {
+        assert!(!runs.is_empty(), "a buffer has at least one run");
+        Self { runs }
+    }
+
+    /// The address of the first run.
+    pub fn address(&self) -> DiskAddress {
+        self.runs[0].address
+    }
+
+    /// The runs.
+    pub fn runs(&self) -> &[DiskRun] {
+        &self.runs
+    }
+
+    /// Size of the contents in bytes.
+    pub fn bytes(&self) -> usize {
+        self.runs.iter().map(|run| run.basic_blocks as usize * BASIC_BLOCK_BYTES).sum()
+    }
+}
+
+/// A cached buffer.
+pub struct Buffer {
+    key: BufferKey,
+    content: Arc<RwLock<BufferContent>>,
+    item: ItemState,
+    touched: AtomicBool,
+}
+
+/// The contents, under the buffer's lock.
+#[derive(Debug, Default)]
+pub struct BufferContent {
+    bytes: Box<[u8]>,
+    kind: Option<&'static BufferKind>,
+    evicted: bool,
+}
+
+impl Buffer {
+    pub(super) fn new(key: BufferKey) -> Self {
+        Self {
+            key,
+            content: Arc::new(RwLock::new(BufferContent::default())),
+            item: ItemState::default(),
+            touched: AtomicBool::new(true),
+        }
+    }
+
+    /// Where the buffer lies.
+    pub fn key(&self) -> &BufferKey {
+        &self.key
+    }
+
+    /// The lock around the contents.
+    pub fn content(&self) -> &Arc<RwLock<BufferContent>> {
+        &self.content
+    }
+
+    /// The journal's bookkeeping.
+    pub fn item(&self) -> &ItemState {
+        &self.item
+    }
+
+    pub(super) fn touch(&self) {
+        self.touched.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn take_touched(&self) -> bool {
+        self.touched.swap(false, Ordering::Relaxed)
+    }
+
+    /// Marks the contents as gone, unless somebody holds the lock.
+    pub(super) fn mark_evicted(&self) -> bool {
+        let Some(mut content) = self.content.try_write() else { return false };
+        content.evicted = true;
+        content.kind = None;
+        true
+    }
+}
+
+impl LogItem for Buffer {
+    fn state(&self) -> &ItemState {
+        &self.item
+    }
+
+    fn home(&self) -> u64 {
+        self.key.address().0
+    }
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync> {
+        self
+    }
+}
+
+impl BufferContent {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The bytes, for a change that the caller records.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// What the bytes are.
+    ///
+    /// # Panics
+    /// If the buffer was never loaded, which `Cache::lock` does not hand out.
+    pub fn kind(&self) -> &'static BufferKind {
+        self.kind.expect("a buffer is handed out only after it was loaded")
+    }
+
+    /// Says that the bytes are now something else.
+    pub fn set_kind(&mut self, kind: &'static BufferKind) {
+        self.kind = Some(kind);
+    }
+
+    pub(super) fn is_loaded(&self) -> bool {
+        self.kind.is_some()
+    }
+
+    pub(super) fn was_evicted(&self) -> bool {
+        self.evicted
+    }
+
+    pub(super) fn load(&mut self, kind: &'static BufferKind, bytes: Vec<u8>) {
+        self.bytes = bytes.into_boxed_slice();
+        self.kind = Some(kind);
+    }
+
+    pub(super) fn reset(&mut self, kind: &'static BufferKind, bytes: usize) {
+        if self.bytes.len() == bytes {
+            self.bytes.fill(0);
+        } else {
+            self.bytes = vec![0; bytes].into_boxed_slice();
+        }
+        self.kind = Some(kind);
+    }
+
+    /// A buffer found in the cache under another kind (blocks change owners) must also pass the new kind's checks.
+    pub(super) fn check_kind(&self, wanted: &'static BufferKind, geometry: &Geometry, key: &BufferKey) -> Result<()> {
+        let kind = self.kind();
+        if std::ptr::eq(kind, wanted) || wanted.may_be(kind) {
+            return Ok(());
+        }
+        wanted.verify_cached(geometry, key.address(), &self.bytes)
+    }
+}

@@ -1,0 +1,159 @@
+//! Inodes in memory.
+
+use crate::item::{ItemState, LogItem};
+use crate::sync::RwLock;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use xfskit_ondisk::{Extent, InodeCore, InodeNumber};
+
+/// Which fork of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ForkKind {
+    /// Contents, directory entries, the target of a symbolic link.
+    Data,
+    /// Extended attributes.
+    Attr,
+}
+
+/// What a fork holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fork {
+    /// A device number, in XFS's own encoding.
+    Dev(u32),
+    /// The contents themselves.
+    Local(Vec<u8>),
+    /// All extents, in order.
+    Extents(Vec<Extent>),
+    /// The root of the extent map's btree, and the extents once they were read.
+    Btree {
+        /// Height of the tree, the root included: 1 would be a root of records, so at least 2 here; stored as the
+        /// root's level, which is one less.
+        level: u16,
+        /// First fork block under each child.
+        keys: Vec<u64>,
+        /// The children.
+        children: Vec<u64>,
+        /// All extents, in order; `None` until they are needed.
+        extents: Option<Vec<Extent>>,
+    },
+}
+
+/// Kinds of attributes that an inode is known not to have. A bit stays set from the first look that found nothing
+/// until an attribute of the kind is added or the inode leaves the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KnownAbsent(u8);
+
+impl KnownAbsent {
+    /// Plain user attributes.
+    pub const USER: Self = Self(1 << 0);
+    /// `trusted.` attributes, ACLs included.
+    pub const ROOT: Self = Self(1 << 1);
+    /// `security.` attributes, labels and capabilities.
+    pub const SECURE: Self = Self(1 << 2);
+    /// An access ACL.
+    pub const ACCESS_ACL: Self = Self(1 << 3);
+    /// A default ACL.
+    pub const DEFAULT_ACL: Self = Self(1 << 4);
+
+    /// Whether all bits of `kinds` are known to be absent.
+    pub fn contains(self, kinds: Self) -> bool {
+        self.0 & kinds.0 == kinds.0
+    }
+
+    /// Remembers that `kinds` are absent.
+    pub fn insert(&mut self, kinds: Self) {
+        self.0 |= kinds.0;
+    }
+
+    /// Forgets about `kinds`.
+    pub fn remove(&mut self, kinds: Self) {
+        self.0 &= !kinds.0;
+    }
+
+    /// Both sets.
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// An inode under its lock.
+#[derive(Clone, Debug)]
+pub struct InodeState {
+    /// The core.
+    pub core: InodeCore,
+    /// The data fork.
+    pub data: Fork,
+    /// The attr fork, if there is one.
+    pub attr: Option<Fork>,
+    /// Attributes that a search would not find.
+    pub known_absent: KnownAbsent,
+    /// The inode was freed, and this object does not stand for it any more.
+    pub freed: bool,
+}
+
+impl InodeState {
+    /// The fork, if the inode has it.
+    pub fn fork(&self, kind: ForkKind) -> Option<&Fork> {
+        match kind {
+            ForkKind::Data => Some(&self.data),
+            ForkKind::Attr => self.attr.as_ref(),
+        }
+    }
+
+    /// The fork for a change.
+    pub fn fork_mut(&mut self, kind: ForkKind) -> Option<&mut Fork> {
+        match kind {
+            ForkKind::Data => Some(&mut self.data),
+            ForkKind::Attr => self.attr.as_mut(),
+        }
+    }
+}
+
+/// A cached inode.
+pub struct Inode {
+    /// Its number.
+    pub number: InodeNumber,
+    state: Arc<RwLock<InodeState>>,
+    item: ItemState,
+    /// Times the inode is open (or looked up through FUSE); an unlinked inode lives until this is zero.
+    pub opens: AtomicU32,
+    /// Disk address of the cluster that holds the inode, for write-back.
+    pub cluster: u64,
+}
+
+impl Inode {
+    /// An inode as it was read or made.
+    pub fn new(state: InodeState, cluster: u64) -> Self {
+        Self {
+            number: state.core.inode,
+            state: Arc::new(RwLock::new(state)),
+            item: ItemState::default(),
+            opens: AtomicU32::new(0),
+            cluster,
+        }
+    }
+
+    /// The lock around the state.
+    pub fn state_lock(&self) -> &Arc<RwLock<InodeState>> {
+        &self.state
+    }
+
+    /// The journal's bookkeeping.
+    pub fn item(&self) -> &ItemState {
+        &self.item
+    }
+}
+
+impl LogItem for Inode {
+    fn state(&self) -> &ItemState {
+        &self.item
+    }
+
+    fn home(&self) -> u64 {
+        self.cluster
+    }
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync> {
+        self
+    }
+}

@@ -1,0 +1,235 @@
+//! Metadata in memory: buffers, bounded and verified on the way in and out.
+//!
+//! ```text
+//! Cache: 64 shards of address → Arc<Buffer>, each with a clock hand for eviction
+//! Buffer: key, kind, lock around the contents, the journal's bookkeeping
+//! ```
+//! Invariants
+//! - At most one buffer exists for an address, and its length never changes while it is cached.
+//! - A buffer that is pinned, waits for write-back or is referenced is never evicted, so the bound is soft: it can be
+//!   exceeded by what the journal holds, which the log's size bounds.
+//! - Contents are verified (checksum, then the kind's own checks) when they are read, and checked again before they
+//!   are written back, so that memory damage is not made durable.
+//!
+//! Locking: a shard's lock is held for a look-up only, never across I/O; a buffer is read from the device under its
+//! own exclusive lock.
+
+mod buffer;
+mod inode;
+mod kind;
+
+pub use buffer::{Buffer, BufferContent, BufferKey, DiskRun, DiskRuns};
+pub use inode::{Fork, ForkKind, Inode, InodeState, KnownAbsent};
+pub use kind::BufferKind;
+
+use crate::counters::Counters;
+use crate::error::{Error, Result};
+use crate::sync::{Held, Mutex};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use xfskit_device::BlockDevice;
+use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, Geometry};
+
+const SHARDS: usize = 64;
+
+/// The buffer cache of one device.
+pub struct Cache {
+    shards: Box<[Mutex<Shard>]>,
+    limit_bytes: usize,
+    used_bytes: AtomicUsize,
+    device: Arc<dyn BlockDevice>,
+    geometry: Arc<Geometry>,
+    counters: Arc<Counters>,
+}
+
+#[derive(Default)]
+struct Shard {
+    buffers: HashMap<DiskAddress, Arc<Buffer>>,
+    /// The clock: addresses in the order in which eviction looks at them.
+    clock: VecDeque<DiskAddress>,
+}
+
+/// How a buffer's contents come about when it is not cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// Read and verify.
+    Read,
+    /// Zeros: the caller writes all of it.
+    Zero,
+}
+
+impl Cache {
+    /// An empty cache that tries to stay below `limit_bytes`.
+    pub fn new(
+        device: Arc<dyn BlockDevice>,
+        geometry: Arc<Geometry>,
+        counters: Arc<Counters>,
+        limit_bytes: usize,
+    ) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { shards, limit_bytes, used_bytes: AtomicUsize::new(0), device, geometry, counters }
+    }
+
+    fn shard(&self, address: DiskAddress) -> &Mutex<Shard> {
+        let spread = crate::env::mix(address.0) as usize;
+        &self.shards[spread % SHARDS]
+    }
+
+    /// The buffer of `key`, locked; its contents as `fill` says if it was not cached.
+    ///
+    /// # Errors
+    /// `Corrupt` when the contents fail their checks or the key's length contradicts the cached buffer, `Io`, and
+    /// `WouldBlock` when `wait` is false and somebody holds the lock.
+    pub fn lock(
+        &self,
+        key: &BufferKey,
+        kind: &'static BufferKind,
+        fill: Fill,
+        exclusive: bool,
+        wait: bool,
+    ) -> Result<(Arc<Buffer>, Held<BufferContent>)> {
+        loop {
+            let buffer = self.find_or_insert(key, kind)?;
+            let held = if wait {
+                Held::lock(buffer.content(), exclusive)
+            } else {
+                Held::try_lock(buffer.content(), exclusive).ok_or(Error::WouldBlock)?
+            };
+            if held.is_loaded() && fill == Fill::Read {
+                if held.was_evicted() {
+                    continue;
+                }
+                self.counters.buffer_hits.increment();
+                held.check_kind(kind, &self.geometry, key)?;
+                return Ok((buffer, held));
+            }
+            drop(held);
+            if let Some(found) = self.load(&buffer, kind, fill, exclusive, wait)? {
+                return Ok((buffer, found));
+            }
+        }
+    }
+
+    /// Fills a buffer that was found unloaded (or is to be overwritten), under its exclusive lock. `None`: it was
+    /// evicted meanwhile, look it up again.
+    fn load(
+        &self,
+        buffer: &Arc<Buffer>,
+        kind: &'static BufferKind,
+        fill: Fill,
+        exclusive: bool,
+        wait: bool,
+    ) -> Result<Option<Held<BufferContent>>> {
+        let mut held = if wait {
+            Held::lock(buffer.content(), true)
+        } else {
+            Held::try_lock(buffer.content(), true).ok_or(Error::WouldBlock)?
+        };
+        if held.was_evicted() {
+            return Ok(None);
+        }
+        match fill {
+            Fill::Zero => held.exclusive().reset(kind, buffer.key().bytes()),
+            Fill::Read if held.is_loaded() => {}
+            Fill::Read => {
+                self.counters.buffer_misses.increment();
+                let bytes = self.read_runs(buffer.key())?;
+                let kind = kind.verify_read(&self.geometry, buffer.key().address(), &bytes)?;
+                held.exclusive().load(kind, bytes);
+            }
+        }
+        if exclusive {
+            return Ok(Some(held));
+        }
+        drop(held);
+        let held = Held::lock(buffer.content(), false);
+        Ok((!held.was_evicted() && held.is_loaded()).then_some(held))
+    }
+
+    fn find_or_insert(&self, key: &BufferKey, kind: &'static BufferKind) -> Result<Arc<Buffer>> {
+        let mut shard = self.shard(key.address()).lock();
+        if let Some(buffer) = shard.buffers.get(&key.address()) {
+            if buffer.key() == key {
+                buffer.touch();
+                return Ok(Arc::clone(buffer));
+            }
+            // Blocks change owners, and a new owner may use another length. The old buffer must have been freed.
+            if buffer.item().is_clean() && Arc::strong_count(buffer) == 1 {
+                let old = shard.buffers.remove(&key.address());
+                drop(shard);
+                if let Some(old) = old {
+                    self.used_bytes.fetch_sub(old.key().bytes(), Ordering::Relaxed);
+                }
+                return self.find_or_insert(key, kind);
+            }
+            return Err(xfskit_ondisk::Corruption::new(kind.name, "one structure at one place")
+                .at(key.address())
+                .found(format_args!("{} bytes wanted, {} in use", key.bytes(), buffer.key().bytes()))
+                .into());
+        }
+        let buffer = Arc::new(Buffer::new(key.clone()));
+        shard.buffers.insert(key.address(), Arc::clone(&buffer));
+        shard.clock.push_back(key.address());
+        let used = self.used_bytes.fetch_add(key.bytes(), Ordering::Relaxed) + key.bytes();
+        if used > self.limit_bytes {
+            self.evict_some(&mut shard);
+        }
+        Ok(buffer)
+    }
+
+    /// Moves the clock hand of a shard over a few buffers, dropping those that nobody used lately.
+    fn evict_some(&self, shard: &mut Shard) {
+        for _ in 0..16.min(shard.clock.len()) {
+            let Some(address) = shard.clock.pop_front() else { return };
+            let Some(buffer) = shard.buffers.get(&address) else { continue };
+            let idle = Arc::strong_count(buffer) == 1 && !buffer.take_touched() && buffer.item().is_clean();
+            if idle && buffer.mark_evicted() {
+                self.used_bytes.fetch_sub(buffer.key().bytes(), Ordering::Relaxed);
+                shard.buffers.remove(&address);
+            } else {
+                shard.clock.push_back(address);
+            }
+        }
+    }
+
+    /// Forgets a buffer whose blocks were freed, once the journal is done with it.
+    pub fn forget(&self, buffer: &Buffer) {
+        let mut shard = self.shard(buffer.key().address()).lock();
+        let same = shard.buffers.get(&buffer.key().address()).is_some_and(|found| std::ptr::eq(&**found, buffer));
+        if same && buffer.mark_evicted() {
+            shard.buffers.remove(&buffer.key().address());
+            self.used_bytes.fetch_sub(buffer.key().bytes(), Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes of contents in memory.
+    pub fn used_bytes(&self) -> usize {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Reads the runs of a key, one after the other, into one vector.
+    fn read_runs(&self, key: &BufferKey) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; key.bytes()];
+        let mut at = 0;
+        for run in key.runs() {
+            let length = run.basic_blocks as usize * BASIC_BLOCK_BYTES;
+            let offset = run.address.bytes();
+            self.device.read(offset, &mut bytes[at..at + length]).map_err(|source| Error::Io { offset, source })?;
+            at += length;
+        }
+        Ok(bytes)
+    }
+
+    /// Writes contents to the runs of a key.
+    pub fn write_runs(&self, key: &BufferKey, bytes: &[u8]) -> Result<()> {
+        let mut at = 0;
+        for run in key.runs() {
+            let length = run.basic_blocks as usize * BASIC_BLOCK_BYTES;
+            let offset = run.address.bytes();
+            self.device.write(offset, &bytes[at..at + length]).map_err(|source| Error::Io { offset, source })?;
+            at += length;
+        }
+        Ok(())
+    }
+}

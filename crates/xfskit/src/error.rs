@@ -1,0 +1,138 @@
+//! The one error type of the engine.
+
+use xfskit_ondisk::{Corruption, SuperblockError, Unsupported};
+
+/// The result of everything that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong. The first group is what POSIX operations answer; the second says that the image, the device
+/// or the journal is in trouble.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No such name or inode (`ENOENT`).
+    #[error("no such file or directory")]
+    NotFound,
+    /// The name exists already (`EEXIST`).
+    #[error("the name exists already")]
+    Exists,
+    /// No such attribute (`ENODATA`).
+    #[error("no such attribute")]
+    NoAttribute,
+    /// Not a directory (`ENOTDIR`).
+    #[error("not a directory")]
+    NotADirectory,
+    /// A directory where none may be (`EISDIR`).
+    #[error("is a directory")]
+    IsADirectory,
+    /// The directory holds entries (`ENOTEMPTY`).
+    #[error("the directory is not empty")]
+    NotEmpty,
+    /// A name or attribute name is too long (`ENAMETOOLONG`).
+    #[error("the name is longer than 255 bytes")]
+    NameTooLong,
+    /// An attribute value is too long (`E2BIG`), or does not fit the caller's buffer (`ERANGE`).
+    #[error("the value is longer than 65536 bytes")]
+    ValueTooLong,
+    /// The answer does not fit the caller's buffer (`ERANGE`).
+    #[error("the buffer is too small for the answer")]
+    BufferTooSmall,
+    /// An argument makes no sense (`EINVAL`).
+    #[error("invalid argument: {0}")]
+    Invalid(&'static str),
+    /// The caller may not do this (`EPERM` for ownership, `EACCES` for permission bits).
+    #[error("permission denied")]
+    AccessDenied,
+    /// Only the owner or root may do this (`EPERM`).
+    #[error("operation not permitted")]
+    NotPermitted,
+    /// Too many links (`EMLINK`).
+    #[error("too many links to the file")]
+    TooManyLinks,
+    /// No space (`ENOSPC`).
+    #[error("no space left in the image")]
+    NoSpace,
+    /// Not supported for this kind of file or image (`EOPNOTSUPP`).
+    #[error("not supported: {0}")]
+    NotSupported(&'static str),
+    /// A lock could not be had without waiting; used within the engine, never shown to a caller.
+    #[error("busy, try again")]
+    WouldBlock,
+    /// The image was opened read-only (`EROFS`).
+    #[error("the image is open read-only")]
+    ReadOnly,
+    /// The inode number does not name an inode in use, or its generation has passed (`ESTALE`).
+    #[error("stale inode {0}")]
+    Stale(u64),
+
+    /// A structure on disk is damaged (`EUCLEAN`).
+    #[error("{0}; run xfs_repair -n on the image to see the extent of the damage")]
+    Corrupt(#[from] Box<Corruption>),
+    /// The superblock cannot be used.
+    #[error(transparent)]
+    Superblock(#[from] SuperblockError),
+    /// The image uses what xfskit does not do.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// The device failed (`EIO`).
+    #[error("I/O error on the device at byte {offset}: {source}")]
+    Io {
+        /// Where.
+        offset: u64,
+        /// What the device said.
+        source: std::io::Error,
+    },
+    /// The filesystem was shut down by an earlier error (`EIO`).
+    #[error("the filesystem was shut down: {0}")]
+    Shutdown(String),
+    /// The journal holds work that was not finished, and writing before it is replayed would lose it.
+    #[error("the journal is dirty: {0}")]
+    DirtyLog(String),
+}
+
+impl Error {
+    /// The `errno` of the operation that failed, for FUSE and for exit codes.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::NotFound => 2,
+            Self::Io { .. } | Self::Shutdown(_) => 5,
+            Self::WouldBlock => 11,
+            Self::AccessDenied => 13,
+            Self::Exists => 17,
+            Self::NotADirectory => 20,
+            Self::IsADirectory => 21,
+            Self::Invalid(_) => 22,
+            Self::NoSpace => 28,
+            Self::ReadOnly | Self::DirtyLog(_) => 30,
+            Self::TooManyLinks => 31,
+            Self::BufferTooSmall => 34,
+            Self::NameTooLong => 36,
+            Self::NotEmpty => 39,
+            Self::NoAttribute => 61,
+            Self::ValueTooLong => 7,
+            Self::NotPermitted => 1,
+            Self::NotSupported(_) | Self::Unsupported(_) => 95,
+            Self::Stale(_) => 116,
+            Self::Corrupt(_) | Self::Superblock(_) => 117,
+        }
+    }
+
+    /// Whether the error means that the image or the device is in trouble, rather than the request.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Corrupt(_) | Self::Superblock(_) | Self::Io { .. } | Self::Shutdown(_))
+    }
+}
+
+/// Fails with a [`Corruption`](xfskit_ondisk::Corruption) built by [`ensure!`](xfskit_ondisk::ensure)'s rules, from a
+/// function that returns [`Result`].
+#[macro_export]
+#[doc(hidden)]
+macro_rules! ensure_on_disk {
+    ($condition:expr, $structure:expr, $check:expr $(, $($found:tt)+)?) => {
+        if !$condition {
+            return Err($crate::Error::Corrupt(
+                xfskit_ondisk::Corruption::new($structure, $check)$(.found(format_args!($($found)+)))?
+            ));
+        }
+    };
+}

@@ -1,0 +1,151 @@
+//! Forks between the inode's literal area and memory.
+//!
+//! ```text
+//! Local    the contents            Extents  16-byte records          Dev  4 bytes
+//! Btree    level, records (2 bytes each), keys (room for the most), children (from the middle)
+//! ```
+
+use crate::cache::{Fork, ForkKind, InodeState};
+use crate::error::Result;
+use xfskit_ondisk::limits::bmbt_root_max_records;
+use xfskit_ondisk::{Corruption, Extent, ForkFormat, Geometry, InodeCore, Verdict, ensure};
+
+const ROOT_HEADER_BYTES: usize = 4;
+
+/// Decodes an inode: core and forks. Extent lists are verified; a btree's extents are read when they are needed.
+///
+/// # Errors
+/// `Corrupt`.
+pub fn decode_inode(geometry: &Geometry, inode: xfskit_ondisk::InodeNumber, bytes: &[u8]) -> Result<InodeState> {
+    let core = InodeCore::decode(geometry, inode, bytes)?;
+    let literal = &bytes[xfskit_ondisk::inode::INODE_CORE_BYTES..];
+    if core.mode == 0 {
+        return Ok(state(core, Fork::Extents(Vec::new()), None));
+    }
+    let (data_bytes, attr_bytes) = literal.split_at(core.data_fork_bytes(geometry).min(literal.len()));
+    let data = decode_fork(geometry, &core, ForkKind::Data, data_bytes).map_err(|e| e.of(inode.0))?;
+    let attr = if core.fork_offset == 0 {
+        None
+    } else {
+        Some(decode_fork(geometry, &core, ForkKind::Attr, attr_bytes).map_err(|e| e.of(inode.0))?)
+    };
+    Ok(state(core, data, attr))
+}
+
+fn state(core: InodeCore, data: Fork, attr: Option<Fork>) -> InodeState {
+    InodeState { core, data, attr, known_absent: Default::default(), freed: false }
+}
+
+fn decode_fork(geometry: &Geometry, core: &InodeCore, kind: ForkKind, bytes: &[u8]) -> Verdict<Fork> {
+    let (name, format, extents) = match kind {
+        ForkKind::Data => ("data fork", core.data_format, core.data_extents),
+        ForkKind::Attr => ("attr fork", core.attr_format, core.attr_extents.into()),
+    };
+    match format {
+        ForkFormat::Dev => {
+            ensure!(bytes.len() >= 4, name, "room for a device number");
+            Ok(Fork::Dev(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])))
+        }
+        ForkFormat::Local => decode_local(core, kind, bytes).map(Fork::Local),
+        ForkFormat::Extents => decode_extents(geometry, name, extents, bytes).map(Fork::Extents),
+        ForkFormat::Btree => decode_root(geometry, name, bytes),
+    }
+}
+
+fn decode_local(core: &InodeCore, kind: ForkKind, bytes: &[u8]) -> Verdict<Vec<u8>> {
+    let (name, size) = match kind {
+        ForkKind::Data => ("data fork", usize::try_from(core.size).unwrap_or(usize::MAX)),
+        // A local attr fork begins with its own size.
+        ForkKind::Attr => {
+            ("attr fork", bytes.first_chunk::<2>().map_or(0, |size| usize::from(u16::from_be_bytes(*size))))
+        }
+    };
+    ensure!(size <= bytes.len(), name, "local contents fit", "{size} bytes in {}", bytes.len());
+    Ok(bytes[..size].to_vec())
+}
+
+fn decode_extents(geometry: &Geometry, name: &'static str, count: u64, bytes: &[u8]) -> Verdict<Vec<Extent>> {
+    let (records, _) = bytes.as_chunks::<16>();
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    ensure!(count <= records.len(), name, "extents fit", "{count} of {}", records.len());
+    let extents: Vec<Extent> = records[..count].iter().map(Extent::decode).collect();
+    verify_extents(geometry, name, &extents)?;
+    Ok(extents)
+}
+
+/// Verifies extents by themselves and that they follow each other without overlap.
+///
+/// # Errors
+/// A corruption of the fork.
+pub fn verify_extents(geometry: &Geometry, name: &'static str, extents: &[Extent]) -> Verdict {
+    let mut end = 0;
+    for extent in extents {
+        extent.verify(geometry)?;
+        ensure!(extent.file_block.0 >= end, name, "extents in order", "{extent:?} after block {end}");
+        end = extent.end().0;
+    }
+    Ok(())
+}
+
+fn decode_root(geometry: &Geometry, name: &'static str, bytes: &[u8]) -> Verdict<Fork> {
+    let Some(header) = bytes.first_chunk::<4>() else {
+        return Err(Corruption::new(name, "room for a btree root"));
+    };
+    let level = u16::from_be_bytes([header[0], header[1]]);
+    let records = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    let most = bmbt_root_max_records(bytes.len()) as usize;
+    ensure!((1..=8).contains(&level), name, "height of the extent btree", "level {level}");
+    ensure!((1..=most).contains(&records), name, "records of the extent btree's root", "{records} of at most {most}");
+    let words = |start: usize| -> Vec<u64> {
+        let (words, _) = bytes[start..].as_chunks::<8>();
+        words[..records].iter().map(|word| u64::from_be_bytes(*word)).collect()
+    };
+    let keys = words(ROOT_HEADER_BYTES);
+    let children = words(ROOT_HEADER_BYTES + 8 * most);
+    ensure!(keys.windows(2).all(|pair| pair[0] < pair[1]), name, "keys of the extent btree's root in order");
+    for child in &children {
+        ensure!(
+            geometry.split_fs_block(xfskit_ondisk::FsBlock(*child)).is_some(),
+            name,
+            "children of the extent btree's root on the device",
+            "{child:#x}"
+        );
+    }
+    Ok(Fork::Btree { level, keys, children, extents: None })
+}
+
+/// Writes an inode, core and forks, to `out`, all of the inode's bytes; the checksum is left to the caller.
+pub fn encode_inode(state: &InodeState, geometry: &Geometry, out: &mut [u8]) {
+    let core = &state.core;
+    core.encode(out);
+    let literal = &mut out[xfskit_ondisk::inode::INODE_CORE_BYTES..];
+    literal.fill(0);
+    let (data, attr) = literal.split_at_mut(core.data_fork_bytes(geometry));
+    encode_fork(&state.data, data);
+    if let Some(fork) = &state.attr {
+        encode_fork(fork, attr);
+    }
+}
+
+fn encode_fork(fork: &Fork, out: &mut [u8]) {
+    match fork {
+        Fork::Dev(device) => out[..4].copy_from_slice(&device.to_be_bytes()),
+        Fork::Local(bytes) => out[..bytes.len()].copy_from_slice(bytes),
+        Fork::Extents(extents) => {
+            for (slot, extent) in out.as_chunks_mut::<16>().0.iter_mut().zip(extents) {
+                *slot = extent.encode();
+            }
+        }
+        Fork::Btree { level, keys, children, .. } => {
+            let most = bmbt_root_max_records(out.len()) as usize;
+            out[0..2].copy_from_slice(&level.to_be_bytes());
+            out[2..4].copy_from_slice(&(keys.len() as u16).to_be_bytes());
+            for (index, (key, child)) in keys.iter().zip(children).enumerate() {
+                let at = ROOT_HEADER_BYTES + 8 * index;
+                out[at..at + 8].copy_from_slice(&key.to_be_bytes());
+                let at = ROOT_HEADER_BYTES + 8 * (most + index);
+                out[at..at + 8].copy_from_slice(&child.to_be_bytes());
+            }
+        }
+    }
+}

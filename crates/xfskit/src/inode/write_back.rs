@@ -1,0 +1,192 @@
+//! Write-back: brings metadata from memory to its home so that the tail of the log can move.
+//!
+//! Items are grouped by the block they lie in. A buffer is copied under its lock, the copy is stamped and written, and
+//! the item leaves the AIL if nothing was committed to it meanwhile. An inode is first written into its cluster's
+//! buffer; then the cluster goes like any buffer, once for all inodes in it.
+//!
+//! Locks are only tried: a locked object is in use by a transaction that will move it to the head of the log anyway.
+//!
+//! Crash behaviour: a pinned object is never written (write-ahead); written blocks count as durable for the log's tail
+//! only after the flush that the next checkpoint begins with.
+
+use super::cluster::INODE_CLUSTER_KIND;
+use super::fork::encode_inode;
+use crate::cache::{Buffer, BufferKey, Fill, Inode};
+use crate::error::{Error, Result};
+use crate::item::LogItem;
+use crate::journal::{Ail, WriteBack};
+use crate::mount::Mount;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use xfskit_ondisk::inode::stamp_inode;
+use xfskit_ondisk::{DiskAddress, Lsn};
+
+/// Writes buffers and inodes of one mount back to its device.
+pub struct WriteBackToDevice {
+    mount: Weak<Mount>,
+}
+
+/// An item that was copied, with its commit count at that moment.
+type Copied = (Arc<dyn LogItem>, u64);
+
+#[derive(Default)]
+struct Group {
+    buffer: Option<Arc<Buffer>>,
+    inodes: Vec<Arc<Inode>>,
+}
+
+impl WriteBackToDevice {
+    /// Write-back for `mount`.
+    pub fn new(mount: Weak<Mount>) -> Self {
+        Self { mount }
+    }
+}
+
+impl WriteBack for WriteBackToDevice {
+    fn write_back(&self, ail: &Ail, items: Vec<Arc<dyn LogItem>>) -> Result<usize> {
+        let Some(mount) = self.mount.upgrade() else { return Ok(0) };
+        let mut groups: BTreeMap<u64, Group> = BTreeMap::new();
+        for item in items {
+            if item.is_intent() || item.state().is_pinned() {
+                continue;
+            }
+            let home = item.home();
+            let any = item.as_any();
+            match any.downcast::<Buffer>() {
+                Ok(buffer) => groups.entry(home).or_default().buffer = Some(buffer),
+                Err(any) => {
+                    if let Ok(inode) = any.downcast::<Inode>() {
+                        groups.entry(home).or_default().inodes.push(inode);
+                    }
+                }
+            }
+        }
+        let unflushed = mount.journal.unflushed_flag();
+        let mut written = 0;
+        for (address, group) in groups {
+            written += write_group(&mount, ail, &unflushed, DiskAddress(address), group)?;
+        }
+        Ok(written)
+    }
+}
+
+fn write_group(
+    mount: &Arc<Mount>,
+    ail: &Ail,
+    unflushed: &AtomicBool,
+    address: DiskAddress,
+    group: Group,
+) -> Result<usize> {
+    if !group.inodes.is_empty() {
+        return write_cluster(mount, ail, unflushed, address, group.inodes);
+    }
+    let Some(buffer) = group.buffer else { return Ok(0) };
+    if buffer.key().bytes() == mount.geometry.inode_cluster_bytes()
+        && buffer.content().try_read().is_some_and(|content| std::ptr::eq(content.kind(), &INODE_CLUSTER_KIND))
+    {
+        return write_cluster(mount, ail, unflushed, address, Vec::new());
+    }
+    let Some(content) = buffer.content().try_read() else { return Ok(0) };
+    let item: Arc<dyn LogItem> = Arc::clone(&buffer) as _;
+    let Some((commits, lsn)) = may_write(&*item) else { return Ok(0) };
+    let mut bytes = content.bytes().to_vec();
+    let kind = content.kind();
+    drop(content);
+    kind.stamp(&mount.geometry, buffer.key().address(), lsn, &mut bytes)?;
+    mount.cache.write_runs(buffer.key(), &bytes)?;
+    // Set before the item leaves the AIL: a checkpoint that sees the later tail then flushes first.
+    unflushed.store(true, Ordering::Release);
+    mount.counters.blocks_written_back.increment();
+    Ok(usize::from(ail.remove_if_unchanged(&item, commits)))
+}
+
+/// Whether an item may be written now; its commit count and the LSN of its last change.
+fn may_write(item: &dyn LogItem) -> Option<(u64, Lsn)> {
+    if item.state().is_pinned() {
+        return None;
+    }
+    let inner = item.state().lock();
+    if inner.in_cil.is_some() || inner.stale {
+        return None;
+    }
+    inner.in_ail.map(|lsn| (inner.commits, lsn))
+}
+
+/// Writes a cluster with all its inodes that can be written.
+fn write_cluster(
+    mount: &Arc<Mount>,
+    ail: &Ail,
+    unflushed: &AtomicBool,
+    address: DiskAddress,
+    inodes: Vec<Arc<Inode>>,
+) -> Result<usize> {
+    if let Some(freed) = mount.inodes.freed_in(address) {
+        return Ok(drop_freed(mount, ail, freed, inodes));
+    }
+    let key = BufferKey::new(address, mount.geometry.inode_cluster_bytes());
+    let (buffer, mut held) = match mount.cache.lock(&key, &INODE_CLUSTER_KIND, Fill::Read, true, false) {
+        Ok(found) => found,
+        Err(Error::WouldBlock) => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    let buffer_item: Arc<dyn LogItem> = Arc::clone(&buffer) as _;
+    // The unlinked list's links live in the buffer: while one of them is not in the log, the cluster stays.
+    if buffer.item().is_pinned() || buffer.item().lock().in_cil.is_some() {
+        return Ok(0);
+    }
+    let mut copied: Vec<Copied> =
+        may_write(&*buffer_item).map(|(commits, _)| (buffer_item, commits)).into_iter().collect();
+    for inode in inodes {
+        copied.extend(copy_inode(mount, &inode, held.exclusive().bytes_mut())?);
+    }
+    if copied.is_empty() {
+        return Ok(0);
+    }
+    let bytes = stamped_cluster(mount, held.bytes());
+    drop(held);
+    mount.cache.write_runs(&key, &bytes)?;
+    unflushed.store(true, Ordering::Release);
+    mount.counters.blocks_written_back.increment();
+    Ok(copied.into_iter().filter(|(item, commits)| ail.remove_if_unchanged(item, *commits)).count())
+}
+
+/// The contents of a cluster with every inode's checksum right: links of the unlinked list are changed in the buffer
+/// alone, without a new checksum.
+fn stamped_cluster(mount: &Mount, bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for inode in bytes.chunks_exact_mut(mount.geometry.inode_bytes()) {
+        stamp_inode(inode);
+    }
+    bytes
+}
+
+/// Writes one inode into its cluster's bytes, unless it is in use.
+fn copy_inode(mount: &Mount, inode: &Arc<Inode>, cluster: &mut [u8]) -> Result<Option<Copied>> {
+    let Some(state) = inode.state_lock().try_read() else { return Ok(None) };
+    let item: Arc<dyn LogItem> = Arc::clone(inode) as _;
+    let Some((commits, lsn)) = may_write(&*item) else { return Ok(None) };
+    let (_, offset) = super::cluster::locate(&mount.geometry, inode.number)?;
+    let slot = &mut cluster[offset..offset + mount.geometry.inode_bytes()];
+    // The link of the unlinked list is the buffer's, not the inode's.
+    let next_unlinked = [slot[96], slot[97], slot[98], slot[99]];
+    encode_inode(&state, &mount.geometry, slot);
+    slot[96..100].copy_from_slice(&next_unlinked);
+    slot[112..120].copy_from_slice(&lsn.0.to_be_bytes());
+    stamp_inode(slot);
+    Ok(Some((item, commits)))
+}
+
+/// Inodes whose blocks were freed have no home any more; they leave the AIL when the freeing is durable.
+fn drop_freed(mount: &Mount, ail: &Ail, freed: crate::item::CheckpointSeq, inodes: Vec<Arc<Inode>>) -> usize {
+    if mount.journal.durable() < freed {
+        return 0;
+    }
+    let mut dropped = 0;
+    for inode in inodes {
+        let item: Arc<dyn LogItem> = inode;
+        ail.remove(&item);
+        dropped += 1;
+    }
+    dropped
+}

@@ -1,0 +1,196 @@
+//! Grant space: who may write how much to the log.
+//!
+//! `taken` is what running transactions were granted plus what the CIL and the checkpoint being written were charged.
+//! `head - tail` is what the log holds. A link's commit turns its grant into a charge; writing the checkpoint turns
+//! the charge into log contents; write-back of the oldest items frees those.
+
+use super::Journal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use xfskit_ondisk::Lsn;
+
+/// What records cost beyond their payload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Overheads {
+    /// Header sectors of a record, in bytes.
+    pub header_bytes: u64,
+    /// Payload of a record, in bytes.
+    pub payload_bytes: u64,
+    /// Granularity of records, in bytes.
+    pub round_bytes: u64,
+}
+
+impl Overheads {
+    /// Most bytes that `payload` bytes of operations can take in the log, spread over as many records as it takes.
+    fn in_log(&self, payload: u64) -> u64 {
+        let records = payload.div_ceil(self.payload_bytes);
+        payload + records * (self.header_bytes + OPERATION)
+    }
+
+    /// What every checkpoint costs: start, header and commit operations, two partly filled records.
+    pub(super) fn per_checkpoint(&self) -> u64 {
+        2 * (self.header_bytes + self.round_bytes) + 4 * OPERATION + 16
+    }
+}
+
+const OPERATION: u64 = 12;
+
+pub(super) struct GrantSpace {
+    log_bytes: u64,
+    overheads: Overheads,
+    taken: AtomicU64,
+    head: AtomicU64,
+    tail: AtomicU64,
+}
+
+impl GrantSpace {
+    pub(super) fn new(log_bytes: u64, overheads: Overheads, head: Lsn) -> Self {
+        Self {
+            log_bytes,
+            overheads,
+            taken: AtomicU64::new(0),
+            head: AtomicU64::new(head.0),
+            tail: AtomicU64::new(head.0),
+        }
+    }
+
+    /// Bytes to grant for one link that may dirty `bytes` bytes.
+    pub(super) fn unit_bytes(&self, bytes: u32) -> u64 {
+        self.overheads.in_log(u64::from(bytes)) + self.overheads.per_checkpoint()
+    }
+
+    /// Bytes to charge for `payload` bytes added to a checkpoint, `first` for the one that opens it.
+    pub(super) fn charge(&self, payload: u64, first: bool) -> u64 {
+        let opening = if first { self.overheads.per_checkpoint() } else { 0 };
+        // One more than the exact share, so that rounding never makes the sum smaller than the records.
+        payload + payload * (self.overheads.header_bytes + OPERATION) / self.overheads.payload_bytes + 1 + opening
+    }
+
+    fn distance(&self) -> u64 {
+        let head = Lsn(self.head.load(Ordering::Acquire));
+        let tail = Lsn(self.tail.load(Ordering::Acquire));
+        let blocks = if head.cycle() == tail.cycle() {
+            u64::from(head.block()).saturating_sub(u64::from(tail.block()))
+        } else {
+            self.log_bytes / 512 - u64::from(tail.block()) + u64::from(head.block())
+        };
+        blocks * 512
+    }
+
+    /// Keeps a few records free so that an unmount record always fits and the head never reaches the tail.
+    fn capacity(&self) -> u64 {
+        self.log_bytes - 2 * (self.overheads.header_bytes + self.overheads.round_bytes)
+    }
+
+    pub(super) fn largest_request(&self) -> u64 {
+        self.capacity()
+    }
+
+    pub(super) fn try_take(&self, need: u64) -> bool {
+        let taken = self.taken.fetch_add(need, Ordering::AcqRel) + need;
+        if taken + self.distance() <= self.capacity() {
+            return true;
+        }
+        self.taken.fetch_sub(need, Ordering::AcqRel);
+        false
+    }
+
+    /// Returns whether anyone may now have enough: somebody should look.
+    pub(super) fn give_back(&self, bytes: u64) -> bool {
+        let before = self.taken.fetch_sub(bytes, Ordering::AcqRel);
+        assert!(before >= bytes, "more log space was given back than was taken");
+        before + self.distance() > self.capacity() / 2
+    }
+
+    /// A checkpoint that was charged `charged` bytes was written up to `head`.
+    pub(super) fn settle(&self, charged: u64, head: Lsn) {
+        self.head.store(head.0, Ordering::Release);
+        let before = self.taken.fetch_sub(charged, Ordering::AcqRel);
+        assert!(before >= charged, "a checkpoint was charged more than was taken");
+    }
+
+    pub(super) fn head(&self) -> Lsn {
+        Lsn(self.head.load(Ordering::Acquire))
+    }
+
+    pub(super) fn set_tail(&self, tail: Lsn) {
+        self.tail.fetch_max(tail.0, Ordering::AcqRel);
+    }
+
+    pub(super) fn usage(&self) -> (u64, u64) {
+        (self.taken.load(Ordering::Acquire) + self.distance(), self.log_bytes)
+    }
+
+    pub(super) fn used_fraction_over_half(&self) -> bool {
+        self.usage().0 > self.log_bytes / 2
+    }
+
+    /// The LSN `bytes` bytes after the tail.
+    fn after_tail(&self, bytes: u64) -> Lsn {
+        let tail = Lsn(self.tail.load(Ordering::Acquire));
+        let size = self.log_bytes / 512;
+        let block = u64::from(tail.block()) + (bytes / 512).min(size - 1);
+        if block >= size {
+            Lsn::new(tail.cycle() + 1, (block - size) as u32)
+        } else {
+            Lsn::new(tail.cycle(), block as u32)
+        }
+    }
+
+    /// How far write-back should go to make room for `need` bytes: at least a quarter of the log, so that waiting
+    /// is rare.
+    pub(super) fn target_for(&self, need: u64) -> Lsn {
+        let (used, _) = self.usage();
+        let over = (used + need).saturating_sub(self.capacity());
+        self.after_tail(over.max(self.log_bytes / 4))
+    }
+
+    /// How far write-back goes when half of the log is used.
+    pub(super) fn relief_target(&self) -> Lsn {
+        self.after_tail(self.log_bytes / 4)
+    }
+}
+
+/// Log space granted to a transaction. What is not spent goes back when it is dropped.
+pub struct Grant {
+    journal: Arc<Journal>,
+    unit: u64,
+    links_left: u64,
+}
+
+impl Grant {
+    pub(super) fn new(journal: Arc<Journal>, unit: u64, links: u64) -> Self {
+        Self { journal, unit, links_left: links }
+    }
+
+    /// One link commits: its unit pays for `charge` bytes, the rest goes back.
+    pub(super) fn spend_link(&mut self, space: &GrantSpace, charge: u64) {
+        assert!(self.links_left > 0, "a link commits only with space granted for it");
+        debug_assert!(charge <= self.unit, "a link dirtied {charge} bytes of log with {} granted", self.unit);
+        self.links_left -= 1;
+        if charge <= self.unit {
+            space.give_back(self.unit - charge);
+        } else {
+            tracing::warn!(charge, unit = self.unit, "a transaction used more log space than it reserved");
+            space.taken.fetch_add(charge - self.unit, Ordering::AcqRel);
+        }
+    }
+
+    /// Makes sure that one more link can commit; waits for space when the reserved links are used up.
+    ///
+    /// # Errors
+    /// `Shutdown`.
+    pub fn next_link(&mut self) -> crate::Result<()> {
+        if self.links_left == 0 {
+            self.journal.take_space(self.unit)?;
+            self.links_left = 1;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.journal.give_back(self.unit * self.links_left);
+    }
+}

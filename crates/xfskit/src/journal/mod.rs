@@ -1,0 +1,422 @@
+//! The journal: log records, grant space, the committed item list (CIL), checkpoints and the active item list (AIL).
+//!
+//! ```text
+//! commit ──▶ CIL (newest copy of each item) ──push──▶ checkpoint: records in the log ──flush──▶ AIL ──write-back──▶ home
+//!              ▲ relogged items replace their copy                        tail of the log = oldest item of the AIL
+//! ```
+//! Invariants
+//! - Write-ahead: an object goes to its home only when every checkpoint that holds it is durable (it is unpinned).
+//! - `taken + (head - tail) <= size`: space granted to running transactions, plus what the CIL will write, plus what
+//!   the log holds and still needs, never exceeds the log, so the head never meets the tail.
+//! - Before the first record of a checkpoint is written, the device is flushed if anything was written back since the
+//!   last flush, for the record's tail says that those write-backs are durable.
+//! - Checkpoints are written one at a time and in the order of their numbers; a checkpoint counts as durable when the
+//!   flush after its commit record has returned, and only then are its items unpinned and put into the AIL.
+//!
+//! Crash behaviour: a checkpoint whose commit record is not in the log did not happen. What was flushed did.
+//!
+//! Locking: `writer` (one checkpoint at a time) > AIL > item state > CIL shard. No lock of a buffer or an inode is
+//! taken here, so a thread may push the journal while it holds some.
+
+mod ail;
+mod cil;
+mod grant;
+mod head;
+mod writer;
+
+pub use ail::Ail;
+pub use cil::{CommitItem, FormatFn, OrderedWrite};
+pub use grant::Grant;
+pub use head::{LogHead, LogState, find_head};
+
+use crate::counters::Counters;
+use crate::error::{Error, Result};
+use crate::item::{CheckpointSeq, LogItem};
+use crate::sync::{Condvar, Mutex};
+use cil::Cil;
+use grant::GrantSpace;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use writer::LogWriter;
+use xfskit_device::BlockDevice;
+use xfskit_ondisk::{Geometry, Lsn};
+
+/// Where the log lies.
+#[derive(Clone)]
+pub struct LogPlace {
+    /// The device that holds it.
+    pub device: Arc<dyn BlockDevice>,
+    /// Where it starts on that device, in bytes.
+    pub offset: u64,
+    /// Its size in basic blocks.
+    pub basic_blocks: u32,
+}
+
+/// How the journal is written.
+#[derive(Clone, Copy, Debug)]
+pub struct JournalOptions {
+    /// Leave out intents whose done items come in the same checkpoint.
+    pub whiteouts: bool,
+}
+
+/// Writes objects back to their homes so that the tail of the log can move. The journal knows only that it can be
+/// asked; who does it knows buffers and inodes.
+pub trait WriteBack: Send + Sync {
+    /// Writes back what it can of `items`, which are unpinned or not; returns how many left the AIL.
+    ///
+    /// # Errors
+    /// An I/O error, after which the journal shuts down.
+    fn write_back(&self, ail: &Ail, items: Vec<Arc<dyn LogItem>>) -> Result<usize>;
+}
+
+/// The journal of a mounted filesystem.
+pub struct Journal {
+    data_device: Arc<dyn BlockDevice>,
+    counters: Arc<Counters>,
+    options: JournalOptions,
+    cil: Cil,
+    ail: Ail,
+    space: GrantSpace,
+    writer: Mutex<LogWriter>,
+    /// The newest checkpoint that is durable.
+    durable: AtomicU64,
+    /// Something was written to the data device since its last flush.
+    unflushed: Arc<AtomicBool>,
+    shutdown: Mutex<Option<String>>,
+    is_shut_down: AtomicBool,
+    space_freed: Condvar,
+    waiting: Mutex<()>,
+    write_back: Mutex<Option<Arc<dyn WriteBack>>>,
+    /// The size at which a commit pushes the CIL.
+    push_bytes: u64,
+    uuid: [u8; 16],
+}
+
+impl Journal {
+    /// A journal that goes on writing at `head`.
+    pub fn new(
+        place: LogPlace,
+        data_device: Arc<dyn BlockDevice>,
+        geometry: &Geometry,
+        head: &LogHead,
+        counters: Arc<Counters>,
+        options: JournalOptions,
+    ) -> Self {
+        let log_bytes = u64::from(place.basic_blocks) * 512;
+        let record_bytes = (head.record_bytes as usize).max(geometry.log_stripe_unit_bytes as usize);
+        let round = (geometry.log_stripe_unit_bytes as usize).max(512);
+        let writer = LogWriter::new(place, head, record_bytes, round, geometry.meta_uuid);
+        let space = GrantSpace::new(log_bytes, writer.overheads(), head.next);
+        Self {
+            data_device,
+            counters,
+            options,
+            cil: Cil::new(),
+            ail: Ail::new(),
+            space,
+            writer: Mutex::new(writer),
+            durable: AtomicU64::new(0),
+            unflushed: Arc::new(AtomicBool::new(false)),
+            shutdown: Mutex::new(None),
+            is_shut_down: AtomicBool::new(false),
+            space_freed: Condvar::new(),
+            waiting: Mutex::new(()),
+            write_back: Mutex::new(None),
+            push_bytes: (log_bytes / 8).min(32 << 20),
+            uuid: geometry.meta_uuid,
+        }
+    }
+
+    /// Names who writes objects back.
+    pub fn set_write_back(&self, write_back: Arc<dyn WriteBack>) {
+        *self.write_back.lock() = Some(write_back);
+    }
+
+    /// A flag to set whenever something is written to the data device.
+    pub fn unflushed_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.unflushed)
+    }
+
+    /// Stops everything: nothing is written any more, and every operation answers with the reason.
+    pub fn shut_down(&self, reason: impl Into<String>) {
+        let mut shutdown = self.shutdown.lock();
+        if shutdown.is_none() {
+            let reason = reason.into();
+            tracing::error!(%reason, "the filesystem is shut down");
+            *shutdown = Some(reason);
+            self.is_shut_down.store(true, Ordering::Release);
+        }
+        drop(shutdown);
+        self.wake_waiters();
+    }
+
+    /// Fails when the journal was shut down.
+    ///
+    /// # Errors
+    /// `Shutdown` with the reason.
+    pub fn check(&self) -> Result<()> {
+        if !self.is_shut_down.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let reason = self.shutdown.lock().clone().unwrap_or_default();
+        Err(Error::Shutdown(reason))
+    }
+
+    fn wake_waiters(&self) {
+        let _guard = self.waiting.lock();
+        self.space_freed.notify_all();
+    }
+
+    /// Commits items in one step. `charge` of the grant's link pays for them. Returns the checkpoint that will carry
+    /// them.
+    pub fn commit(&self, grant: &mut Grant, items: &mut Vec<CommitItem>) -> CheckpointSeq {
+        let outcome = self.cil.commit(items, &self.counters, &self.space, self.options.whiteouts);
+        grant.spend_link(&self.space, outcome.charge_bytes);
+        self.counters.transactions.increment();
+        outcome.seq
+    }
+
+    /// Called after a commit's locks were dropped: writes a checkpoint when enough has gathered.
+    ///
+    /// # Errors
+    /// As [`Self::force`].
+    pub fn after_commit(&self) -> Result<()> {
+        if self.cil.charged_bytes() < self.push_bytes {
+            return Ok(());
+        }
+        // Somebody who is writing already will find us at the next look.
+        let Some(mut writer) = self.writer.try_lock() else { return Ok(()) };
+        if self.cil.charged_bytes() >= self.push_bytes {
+            self.push(&mut writer)?;
+        }
+        drop(writer);
+        self.relieve()
+    }
+
+    /// The number of the checkpoint that gathers commits now.
+    pub fn current(&self) -> CheckpointSeq {
+        self.cil.current()
+    }
+
+    /// Makes checkpoint `seq` and all before it durable; waits.
+    ///
+    /// # Errors
+    /// `Io` or `Shutdown`: what was not acknowledged before is in doubt.
+    pub fn force(&self, seq: CheckpointSeq) -> Result<()> {
+        self.check()?;
+        self.counters.log_forces.increment();
+        if self.durable.load(Ordering::Acquire) >= seq.0 {
+            self.counters.log_forces_shared.increment();
+            return Ok(());
+        }
+        let mut writer = self.writer.lock();
+        if self.durable.load(Ordering::Acquire) >= seq.0 {
+            self.counters.log_forces_shared.increment();
+            return Ok(());
+        }
+        self.push(&mut writer)
+    }
+
+    /// Makes everything committed so far durable.
+    ///
+    /// # Errors
+    /// As [`Self::force`].
+    pub fn force_all(&self) -> Result<()> {
+        self.check()?;
+        let mut writer = self.writer.lock();
+        self.push(&mut writer)
+    }
+
+    /// The newest durable checkpoint.
+    pub fn durable(&self) -> CheckpointSeq {
+        CheckpointSeq(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Writes the gathered checkpoint, waits until it is durable, and hands its items to the AIL.
+    fn push(&self, writer: &mut LogWriter) -> Result<()> {
+        self.check()?;
+        let checkpoint = self.cil.switch(&self.counters);
+        if checkpoint.is_empty() {
+            self.space.settle(checkpoint.charged_bytes, self.space.head());
+            self.durable.fetch_max(checkpoint.seq.0, Ordering::AcqRel);
+            return Ok(());
+        }
+        let result = self.write_checkpoint(writer, &checkpoint);
+        if let Err(error) = result {
+            self.shut_down(format!("the journal could not be written: {error}"));
+            return Err(error);
+        }
+        let start = result?;
+        self.space.settle(checkpoint.charged_bytes, writer.head());
+        self.ail.insert_checkpoint(start, checkpoint.entries);
+        for intent in &checkpoint.finished {
+            self.ail.remove(intent);
+        }
+        self.space.set_tail(self.ail.tail().unwrap_or(writer.head()));
+        self.durable.fetch_max(checkpoint.seq.0, Ordering::AcqRel);
+        self.counters.checkpoints.increment();
+        self.wake_waiters();
+        Ok(())
+    }
+
+    fn write_checkpoint(&self, writer: &mut LogWriter, checkpoint: &cil::Checkpoint) -> Result<Lsn> {
+        // The tail is read before the flush: what left the AIL up to here was written, and the flush makes it durable.
+        let start = writer.head();
+        let tail = self.ail.tail().map_or(start, |tail| tail.min(start));
+        for write in &checkpoint.ordered_writes {
+            let io = |source| Error::Io { offset: write.offset, source };
+            self.data_device.write(write.offset, &write.bytes).map_err(io)?;
+            self.unflushed.store(true, Ordering::Release);
+        }
+        if self.unflushed.swap(false, Ordering::AcqRel) {
+            self.flush_data()?;
+        }
+        let written = writer.write_checkpoint(checkpoint, tail)?;
+        self.counters.log_bytes.add(written.bytes);
+        self.counters.log_records.add(written.records);
+        writer.flush()?;
+        self.counters.device_flushes.increment();
+        Ok(start)
+    }
+
+    fn flush_data(&self) -> Result<()> {
+        self.counters.device_flushes.increment();
+        self.data_device.flush().map_err(|source| Error::Io { offset: 0, source })
+    }
+
+    /// Moves the tail when more than half of the log is in use, so that reservations seldom have to wait.
+    fn relieve(&self) -> Result<()> {
+        if self.space.used_fraction_over_half() {
+            self.push_tail(self.space.relief_target())?;
+        }
+        Ok(())
+    }
+
+    /// Writes back everything in the AIL up to `target`.
+    ///
+    /// # Errors
+    /// `Io`; the journal is then shut down.
+    pub fn push_tail(&self, target: Lsn) -> Result<usize> {
+        self.check()?;
+        let items = self.ail.items_up_to(target);
+        if items.is_empty() {
+            return Ok(0);
+        }
+        self.counters.tail_pushes.increment();
+        let write_back = self.write_back.lock().clone();
+        let Some(write_back) = write_back else { return Ok(0) };
+        let result = write_back.write_back(&self.ail, items);
+        match result {
+            Ok(count) => {
+                self.refresh_tail();
+                Ok(count)
+            }
+            Err(error) => {
+                self.shut_down(format!("metadata could not be written back: {error}"));
+                Err(error)
+            }
+        }
+    }
+
+    /// Publishes the AIL's tail to the space accounting.
+    pub fn refresh_tail(&self) {
+        let head = self.space.head();
+        self.space.set_tail(self.ail.tail().unwrap_or(head));
+        self.wake_waiters();
+    }
+
+    /// The list of items on their way home.
+    pub fn ail(&self) -> &Ail {
+        &self.ail
+    }
+
+    /// Reserves log space for a chain of `links` links of `bytes` each; waits for space.
+    ///
+    /// # Errors
+    /// `Shutdown`; `Invalid` when the log is too small for the request.
+    pub fn reserve(self: &Arc<Self>, bytes: u32, links: u32) -> Result<Grant> {
+        self.check()?;
+        let unit = self.space.unit_bytes(bytes);
+        let links = u64::from(links.max(1));
+        self.take_space(unit * links)?;
+        Ok(Grant::new(Arc::clone(self), unit, links))
+    }
+
+    /// Takes space, pushing checkpoints and the tail until there is enough.
+    fn take_space(&self, need: u64) -> Result<()> {
+        if self.space.try_take(need) {
+            return Ok(());
+        }
+        if need > self.space.largest_request() {
+            return Err(Error::Invalid("the log is too small for this operation"));
+        }
+        loop {
+            self.check()?;
+            self.push_tail(self.space.target_for(need))?;
+            if self.space.try_take(need) {
+                return Ok(());
+            }
+            // What is pinned cannot be written back: make it durable, then push again.
+            self.force_all()?;
+            self.push_tail(self.space.target_for(need))?;
+            if self.space.try_take(need) {
+                return Ok(());
+            }
+            // Others hold grants or locks: wait until one of them lets go.
+            let mut guard = self.waiting.lock();
+            if self.space.try_take(need) {
+                return Ok(());
+            }
+            self.space_freed.wait_for(&mut guard, std::time::Duration::from_millis(2));
+        }
+    }
+
+    /// Gives back space that was granted and not used.
+    fn give_back(&self, bytes: u64) {
+        if bytes > 0 && self.space.give_back(bytes) {
+            self.wake_waiters();
+        }
+    }
+
+    /// Makes everything durable at home: checkpoint, write-back of all items, flush. What is then in the log is not
+    /// needed any more.
+    ///
+    /// # Errors
+    /// `Io`, `Shutdown`; `WouldBlock` when objects stay locked.
+    pub fn quiesce(&self) -> Result<()> {
+        for _ in 0..1000 {
+            self.force_all()?;
+            self.push_tail(Lsn(u64::MAX))?;
+            if self.ail.tail().is_none() && self.cil.charged_bytes() == 0 {
+                if self.unflushed.swap(false, Ordering::AcqRel) {
+                    self.flush_data()?;
+                }
+                return Ok(());
+            }
+        }
+        Err(Error::WouldBlock)
+    }
+
+    /// Writes the unmount record, after [`Self::quiesce`].
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn write_unmount(&self) -> Result<()> {
+        self.check()?;
+        let mut writer = self.writer.lock();
+        let written = writer.write_unmount()?;
+        self.counters.log_bytes.add(written.bytes);
+        self.counters.log_records.add(written.records);
+        writer.flush()
+    }
+
+    /// The share of the log in use, as (used and granted, size), in bytes.
+    pub fn usage(&self) -> (u64, u64) {
+        self.space.usage()
+    }
+
+    /// The UUID that records carry.
+    pub fn uuid(&self) -> &[u8; 16] {
+        &self.uuid
+    }
+}

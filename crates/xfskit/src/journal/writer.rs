@@ -1,0 +1,195 @@
+//! Writes checkpoints as log records.
+//!
+//! A checkpoint is a stream of operations: start, transaction header, the regions of every item, commit. The stream is
+//! cut into records of at most `record_bytes`; a payload that does not fit goes on in the next record.
+
+use super::cil::Checkpoint;
+use super::grant::Overheads;
+use super::{LogHead, LogPlace};
+use crate::error::{Error, Result};
+use xfskit_ondisk::log_record::{
+    CLIENT_LOG, CLIENT_TRANSACTION, OPERATION_HEADER_BYTES, RecordFields, TRANSACTION_CHECKPOINT, TRANSACTION_MAGIC,
+    UNMOUNT_PAYLOAD, header_sectors, next_cycle, operation_flags, seal_record,
+};
+use xfskit_ondisk::{BASIC_BLOCK_BYTES, Lsn};
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Written {
+    pub bytes: u64,
+    pub records: u64,
+}
+
+pub(super) struct LogWriter {
+    place: LogPlace,
+    /// Where the next record goes.
+    head: Lsn,
+    previous_block: u32,
+    record_bytes: usize,
+    round_bytes: usize,
+    uuid: [u8; 16],
+    next_transaction: u32,
+    /// The record being filled, header sectors included.
+    record: Vec<u8>,
+    operations: u32,
+    tail: Lsn,
+    written: Written,
+}
+
+impl LogWriter {
+    pub(super) fn new(
+        place: LogPlace,
+        head: &LogHead,
+        record_bytes: usize,
+        round_bytes: usize,
+        uuid: [u8; 16],
+    ) -> Self {
+        Self {
+            place,
+            head: head.next,
+            previous_block: head.last_record_block,
+            record_bytes,
+            round_bytes,
+            uuid,
+            next_transaction: 0x7866_0001,
+            record: Vec::with_capacity(record_bytes),
+            operations: 0,
+            tail: head.next,
+            written: Written::default(),
+        }
+    }
+
+    fn header_bytes(&self) -> usize {
+        header_sectors(self.record_bytes) * BASIC_BLOCK_BYTES
+    }
+
+    pub(super) fn overheads(&self) -> Overheads {
+        Overheads {
+            header_bytes: self.header_bytes() as u64,
+            payload_bytes: (self.record_bytes - self.header_bytes()) as u64,
+            round_bytes: self.round_bytes as u64,
+        }
+    }
+
+    pub(super) fn head(&self) -> Lsn {
+        self.head
+    }
+
+    /// Writes a checkpoint whose records name `tail`. The device is not flushed.
+    pub(super) fn write_checkpoint(&mut self, checkpoint: &Checkpoint, tail: Lsn) -> Result<Written> {
+        self.tail = tail;
+        self.written = Written::default();
+        let id = self.next_transaction;
+        self.next_transaction = self.next_transaction.wrapping_add(1).max(1);
+        self.operation(id, operation_flags::START, &[])?;
+        let regions: usize = checkpoint.entries.iter().map(|entry| entry.vector.region_count()).sum();
+        let mut header = [0; 16];
+        header[0..4].copy_from_slice(&TRANSACTION_MAGIC.to_le_bytes());
+        header[4..8].copy_from_slice(&TRANSACTION_CHECKPOINT.to_le_bytes());
+        header[8..12].copy_from_slice(&id.to_le_bytes());
+        header[12..16].copy_from_slice(&(regions as u32).to_le_bytes());
+        self.operation(id, 0, &header)?;
+        for entry in &checkpoint.entries {
+            for region in entry.vector.regions() {
+                self.operation(id, 0, region)?;
+            }
+        }
+        self.operation(id, operation_flags::COMMIT, &[])?;
+        self.write_record()?;
+        Ok(self.written)
+    }
+
+    /// Writes an unmount record: the log holds nothing that recovery needs.
+    pub(super) fn write_unmount(&mut self) -> Result<Written> {
+        self.tail = self.head;
+        self.written = Written::default();
+        self.put_operation(0xb0c0_d0d0, CLIENT_LOG, operation_flags::UNMOUNT, &UNMOUNT_PAYLOAD);
+        self.write_record()?;
+        Ok(self.written)
+    }
+
+    pub(super) fn flush(&self) -> Result<()> {
+        self.place.device.flush().map_err(|source| Error::Io { offset: self.place.offset, source })
+    }
+
+    /// Adds an operation, over as many records as its payload takes.
+    fn operation(&mut self, id: u32, flags: u8, mut payload: &[u8]) -> Result<()> {
+        let mut flags = flags;
+        loop {
+            let room = self.room();
+            if room < OPERATION_HEADER_BYTES + 4 && room < OPERATION_HEADER_BYTES + payload.len() {
+                self.write_record()?;
+                continue;
+            }
+            let fits = payload.len().min(room - OPERATION_HEADER_BYTES);
+            if fits == payload.len() {
+                let last = if flags & operation_flags::WAS_CONTINUED != 0 { operation_flags::END } else { 0 };
+                self.put_operation(id, CLIENT_TRANSACTION, flags | last, payload);
+                return Ok(());
+            }
+            self.put_operation(id, CLIENT_TRANSACTION, flags | operation_flags::CONTINUE, &payload[..fits]);
+            payload = &payload[fits..];
+            flags = operation_flags::WAS_CONTINUED;
+            self.write_record()?;
+        }
+    }
+
+    /// Bytes that the record being filled can still take.
+    fn room(&mut self) -> usize {
+        if self.record.is_empty() {
+            self.record.resize(self.header_bytes(), 0);
+        }
+        self.record_bytes - self.record.len()
+    }
+
+    fn put_operation(&mut self, id: u32, client: u8, flags: u8, payload: &[u8]) {
+        if self.record.is_empty() {
+            self.record.resize(self.header_bytes(), 0);
+        }
+        self.record.extend_from_slice(&id.to_be_bytes());
+        self.record.extend_from_slice(&(payload.len() as u32).to_be_bytes());
+        self.record.extend_from_slice(&[client, flags, 0, 0]);
+        self.record.extend_from_slice(payload);
+        self.operations += 1;
+    }
+
+    /// Seals the record being filled and writes it at the head, around the end of the log if need be.
+    fn write_record(&mut self) -> Result<()> {
+        let length = self.record.len().next_multiple_of(self.round_bytes);
+        self.record.resize(length, 0);
+        let sectors = length / BASIC_BLOCK_BYTES;
+        let size = self.place.basic_blocks as usize;
+        let until_end = size - self.head.block() as usize;
+        let fields = RecordFields {
+            lsn: self.head,
+            tail_lsn: self.tail,
+            previous_block: self.previous_block,
+            operations: self.operations,
+            record_bytes: self.record_bytes as u32,
+            uuid: self.uuid,
+        };
+        seal_record(&mut self.record, &fields, (until_end < sectors).then_some(until_end));
+        let first = sectors.min(until_end) * BASIC_BLOCK_BYTES;
+        self.write_at(self.head.block(), 0..first)?;
+        if first < length {
+            self.write_at(0, first..length)?;
+        }
+        self.previous_block = self.head.block();
+        let next = self.head.block() as usize + sectors;
+        self.head = if next >= size {
+            Lsn::new(next_cycle(self.head.cycle()), (next - size) as u32)
+        } else {
+            Lsn::new(self.head.cycle(), next as u32)
+        };
+        self.written.bytes += length as u64;
+        self.written.records += 1;
+        self.record.clear();
+        self.operations = 0;
+        Ok(())
+    }
+
+    fn write_at(&self, block: u32, range: std::ops::Range<usize>) -> Result<()> {
+        let offset = self.place.offset + u64::from(block) * BASIC_BLOCK_BYTES as u64;
+        self.place.device.write(offset, &self.record[range]).map_err(|source| Error::Io { offset, source })
+    }
+}

@@ -1,0 +1,340 @@
+//! A mounted filesystem: what every layer from transactions upwards shares.
+//!
+//! Opening reads the superblock, finds the end of the log, and refuses what cannot be worked on safely. Closing
+//! brings everything home, writes the counters into the superblock and an unmount record into the log.
+
+use crate::cache::{BufferKind, Cache};
+use crate::counters::Counters;
+use crate::env::{Environment, SystemEnvironment};
+use crate::error::{Error, Result};
+use crate::inode::{InodeCache, WriteBackToDevice};
+use crate::journal::{Journal, JournalOptions, LogHead, LogPlace, LogState, find_head};
+use crate::space::{AgState, SpaceCounts};
+use crate::sync::Mutex;
+use crate::trans::{BlfType, Reservation, Transaction};
+use std::sync::Arc;
+use xfskit_device::BlockDevice;
+use xfskit_ondisk::limits::Limits;
+use xfskit_ondisk::reservation::{self, Reservations};
+use xfskit_ondisk::superblock::SUPERBLOCK_CRC_OFFSET;
+use xfskit_ondisk::{BASIC_BLOCK_BYTES, Corruption, DiskAddress, Geometry, Lsn, RawSuperblock, Superblock, Verdict};
+
+/// How to open a filesystem.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MountOptions {
+    /// Nothing is written.
+    pub read_only: bool,
+    /// With `read_only`: look past a dirty log, at what is at home.
+    pub no_recovery: bool,
+    /// Bytes of metadata to keep in memory.
+    pub cache_bytes: usize,
+    /// Namespace and attribute operations are durable when they return.
+    pub wsync: bool,
+    /// Leave intents out of the log whose done items come in the same checkpoint.
+    pub whiteouts: bool,
+    /// Update attributes in shortform in one transaction, without an intent.
+    pub attr_fast_path: bool,
+    /// Do not search for attributes that an inode is known not to have.
+    pub known_absent: bool,
+    /// When plain attribute updates that need several transactions are logged by intents.
+    pub attr_logging: AttrLogging,
+}
+
+/// When plain attribute updates are logged by intents. Parent pointers always are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttrLogging {
+    /// When the update must be atomic over several transactions.
+    Auto,
+    /// Always.
+    Always,
+    /// Never: a crash may leave an incomplete attribute, which is not seen.
+    Never,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            no_recovery: false,
+            cache_bytes: 256 << 20,
+            wsync: false,
+            whiteouts: true,
+            attr_fast_path: true,
+            known_absent: true,
+            attr_logging: AttrLogging::Auto,
+        }
+    }
+}
+
+impl MountOptions {
+    /// Options for looking only.
+    pub fn read_only() -> Self {
+        Self { read_only: true, ..Self::default() }
+    }
+}
+
+/// A mounted filesystem.
+pub struct Mount {
+    /// The device.
+    pub device: Arc<dyn BlockDevice>,
+    /// Shapes and sizes.
+    pub geometry: Arc<Geometry>,
+    /// Shapes of btrees.
+    pub limits: Limits,
+    /// Log space that transactions need.
+    pub reservations: Reservations,
+    /// Metadata in memory.
+    pub cache: Cache,
+    /// Inodes in memory.
+    pub inodes: InodeCache,
+    /// The journal.
+    pub journal: Arc<Journal>,
+    /// Free blocks and inodes.
+    pub space: SpaceCounts,
+    /// What is remembered of each AG.
+    pub ags: Box<[AgState]>,
+    /// The counters.
+    pub counters: Arc<Counters>,
+    /// Clock and randomness.
+    pub env: Arc<dyn Environment>,
+    /// The options.
+    pub options: MountOptions,
+    /// What opening found of the log.
+    pub log_state: LogState,
+    superblock: Mutex<RawSuperblock>,
+}
+
+/// The superblock of AG 0 as a buffer.
+pub static SUPERBLOCK_KIND: BufferKind = BufferKind {
+    name: "superblock",
+    family: "superblock",
+    log_type: BlfType::Superblock as u16,
+    crc_offset: Some(SUPERBLOCK_CRC_OFFSET),
+    lsn_offset: Some(240),
+    verify: verify_superblock,
+    refine: None,
+};
+
+fn verify_superblock(_: &Geometry, _: DiskAddress, bytes: &[u8]) -> Verdict {
+    let magic = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    xfskit_ondisk::ensure!(magic == xfskit_ondisk::superblock::SUPERBLOCK_MAGIC, "superblock", "magic number");
+    Ok(())
+}
+
+impl Mount {
+    /// Opens the filesystem on `device`, its log on `log_device` if it is external.
+    ///
+    /// # Errors
+    /// `Superblock`, `Corrupt`, `Unsupported`; `DirtyLog` when the log must be replayed before anything is written.
+    pub fn open(
+        device: Arc<dyn BlockDevice>,
+        log_device: Option<Arc<dyn BlockDevice>>,
+        options: MountOptions,
+    ) -> Result<Arc<Self>> {
+        Self::open_in(device, log_device, options, Arc::new(SystemEnvironment::default()))
+    }
+
+    /// As [`Self::open`], in a world of the caller's making.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_in(
+        device: Arc<dyn BlockDevice>,
+        log_device: Option<Arc<dyn BlockDevice>>,
+        mut options: MountOptions,
+        env: Arc<dyn Environment>,
+    ) -> Result<Arc<Self>> {
+        let superblock = read_superblock(&*device)?;
+        options.read_only |= device.is_read_only();
+        if !options.read_only {
+            superblock.check_writable()?;
+        }
+        let geometry = Arc::new(Geometry::new(&superblock));
+        check_device_size(&*device, &geometry)?;
+        let place = log_place(&device, log_device, &geometry)?;
+        let (head, log_state) = open_log(&place, &geometry, &options)?;
+        let counters = Arc::new(Counters::default());
+        let journal_options = JournalOptions { whiteouts: options.whiteouts };
+        let journal = Arc::new(Journal::new(
+            place,
+            Arc::clone(&device),
+            &geometry,
+            &head,
+            Arc::clone(&counters),
+            journal_options,
+        ));
+        let cache = Cache::new(Arc::clone(&device), Arc::clone(&geometry), Arc::clone(&counters), options.cache_bytes);
+        let raw = superblock.raw();
+        // What the free lists of every AG may need to split their trees, as the kernel sets aside.
+        let limits = Limits::new(&geometry);
+        let set_aside = u64::from(geometry.ag_count) * 8;
+        let reserve_pool = (geometry.data_blocks / 20).min(8192);
+        let space = SpaceCounts::new(
+            raw.free_blocks.get(),
+            set_aside,
+            reserve_pool,
+            raw.inode_count.get(),
+            raw.free_inodes.get(),
+        );
+        let mount = Arc::new(Self {
+            limits,
+            reservations: Reservations::new(&geometry),
+            cache,
+            inodes: InodeCache::new(options.cache_bytes / 4),
+            journal,
+            space,
+            ags: (0..geometry.ag_count).map(|_| AgState::default()).collect(),
+            counters,
+            env,
+            log_state,
+            superblock: Mutex::new(raw.clone()),
+            device,
+            geometry,
+            options,
+        });
+        mount.journal.set_write_back(Arc::new(WriteBackToDevice::new(Arc::downgrade(&mount))));
+        Ok(mount)
+    }
+
+    /// The superblock's fields as they are now, the lazy counters included.
+    pub fn superblock(&self) -> RawSuperblock {
+        let mut raw = self.superblock.lock().clone();
+        let (inodes, free) = self.space.inodes();
+        raw.inode_count = inodes.into();
+        raw.free_inodes = free.into();
+        raw.free_blocks = self.space.free_blocks().into();
+        raw
+    }
+
+    /// Starts a transaction.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `NoSpace`, `Shutdown`.
+    pub fn transaction(self: &Arc<Self>, reservation: Reservation) -> Result<Transaction> {
+        if self.options.read_only {
+            return Err(Error::ReadOnly);
+        }
+        self.journal.check()?;
+        if !self.space.reserve_blocks(reservation.blocks, reservation.may_dip) {
+            return Err(Error::NoSpace);
+        }
+        match self.journal.reserve(reservation.log_bytes, reservation.log_count) {
+            Ok(grant) => Ok(Transaction::build(self, true, reservation, Some(grant))),
+            Err(error) => {
+                self.space.give_back_blocks(reservation.blocks);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes everything that was done so far durable.
+    ///
+    /// # Errors
+    /// `Io`, `Shutdown`.
+    pub fn sync(&self) -> Result<()> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        self.journal.force_all()?;
+        self.checkpoint_durable();
+        Ok(())
+    }
+
+    /// Lets go of the extents that were kept busy for checkpoints that are durable now.
+    pub fn checkpoint_durable(&self) {
+        let durable = self.journal.durable();
+        for ag in &self.ags {
+            ag.checkpoint_durable(durable);
+        }
+    }
+
+    /// Brings everything home and closes the log in good order. Nothing may run any more.
+    ///
+    /// # Errors
+    /// `Io`, `Shutdown`: the log then stays dirty, and recovery finishes the work.
+    pub fn unmount(self: &Arc<Self>) -> Result<()> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        self.journal.quiesce()?;
+        self.log_superblock()?;
+        self.journal.quiesce()?;
+        self.journal.write_unmount()
+    }
+
+    /// Logs the superblock with its counters as they are now.
+    fn log_superblock(self: &Arc<Self>) -> Result<()> {
+        let mut tx = self.transaction(reservation_of(self.reservations.sb))?;
+        let id = tx.read(DiskAddress(0), self.geometry.sector_bytes(), &SUPERBLOCK_KIND)?;
+        let raw = self.superblock();
+        // The transaction holds no blocks, so the counters are exact.
+        *tx.edit_as::<RawSuperblock>(id, 0) = RawSuperblock { crc: tx.get_as::<RawSuperblock>(id, 0).crc, ..raw };
+        tx.commit()?;
+        Ok(())
+    }
+}
+
+/// The engine's reservation for one of the kernel's.
+pub fn reservation_of(kernel: reservation::Reservation) -> Reservation {
+    Reservation { log_bytes: kernel.bytes, log_count: kernel.count, ..Reservation::default() }
+}
+
+fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
+    let mut sector = vec![0; (device.size_bytes().min(32 * 1024)) as usize];
+    if sector.len() < BASIC_BLOCK_BYTES {
+        return Err(Corruption::new("superblock", "a whole sector")
+            .found(format_args!("the image has {} bytes", sector.len()))
+            .into());
+    }
+    device.read(0, &mut sector).map_err(|source| Error::Io { offset: 0, source })?;
+    Ok(Superblock::decode(&sector)?)
+}
+
+fn check_device_size(device: &dyn BlockDevice, geometry: &Geometry) -> Result<()> {
+    let need = geometry.data_blocks << geometry.block_log;
+    if device.size_bytes() < need {
+        return Err(Corruption::new("superblock", "the device holds the whole filesystem")
+            .at(DiskAddress(0))
+            .found(format_args!("the image has {} bytes of {need}: it was cut short", device.size_bytes()))
+            .into());
+    }
+    Ok(())
+}
+
+fn log_place(
+    device: &Arc<dyn BlockDevice>,
+    log_device: Option<Arc<dyn BlockDevice>>,
+    geometry: &Geometry,
+) -> Result<LogPlace> {
+    let basic_blocks = geometry.log_blocks << (geometry.block_log - 9);
+    let Some(start) = geometry.log_start else {
+        let device = log_device.ok_or(Error::Invalid("the image has an external log: name its device with logdev="))?;
+        if device.size_bytes() < u64::from(basic_blocks) * 512 {
+            return Err(Error::Invalid("the log device is smaller than the log"));
+        }
+        return Ok(LogPlace { device, offset: 0, basic_blocks });
+    };
+    let address = geometry
+        .fs_block_address(start)
+        .ok_or_else(|| Corruption::new("superblock", "the log lies on the device").at(DiskAddress(0)))?;
+    Ok(LogPlace { device: Arc::clone(device), offset: address.bytes(), basic_blocks })
+}
+
+/// Finds the end of the log and decides whether the mount may go on.
+fn open_log(place: &LogPlace, geometry: &Geometry, options: &MountOptions) -> Result<(LogHead, LogState)> {
+    match find_head(place, &geometry.meta_uuid) {
+        Ok((head, state)) => {
+            if state != LogState::Clean && !options.read_only {
+                return Err(Error::DirtyLog("the image was not unmounted in good order; writing to it is refused until its log was replayed (mount it once with the kernel, or open it read-only)".into()));
+            }
+            Ok((head, state))
+        }
+        Err(error) if options.read_only => {
+            tracing::warn!(%error, "the log cannot be read");
+            let nothing = LogHead { next: Lsn::new(1, 0), last_record_block: 0, record_bytes: 32 << 10 };
+            Ok((nothing, LogState::Dirty { tail: Lsn(0) }))
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,61 @@
+//! The locks of the engine, from one place so that a model checker's can stand in for them.
+//!
+//! # Lock order
+//! A thread may take a lock only if it holds none that stands below it in this list:
+//! 1. inodes: a directory before its entry; two directories or two files by inode number
+//! 2. AG headers: lower AG first, within an AG first the AGI, then the AGF; out of order only by `try_`
+//! 3. other metadata buffers: from the root of a structure down, siblings from left to right
+//! 4. the journal: the log writer, then the commit gate, then a CIL shard or the AIL, then an item's state
+//!
+//! Write-back takes inode and buffer locks by `try_` only, so it can run in any thread.
+
+pub use parking_lot::{Condvar, Mutex, MutexGuard, RawRwLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
+
+/// A shared lock that owns a reference to what it locks.
+pub type ArcRead<T> = parking_lot::lock_api::ArcRwLockReadGuard<RawRwLock, T>;
+/// An exclusive lock that owns a reference to what it locks.
+pub type ArcWrite<T> = parking_lot::lock_api::ArcRwLockWriteGuard<RawRwLock, T>;
+
+/// A lock of either kind, held on behalf of a transaction.
+#[derive(Debug)]
+pub enum Held<T> {
+    /// Many may read.
+    Shared(ArcRead<T>),
+    /// One may write.
+    Exclusive(ArcWrite<T>),
+}
+
+impl<T> Held<T> {
+    /// Locks for reading or writing; waits.
+    pub fn lock(lock: &Arc<RwLock<T>>, exclusive: bool) -> Self {
+        if exclusive { Self::Exclusive(lock.write_arc()) } else { Self::Shared(lock.read_arc()) }
+    }
+
+    /// Locks for reading or writing unless that would wait.
+    pub fn try_lock(lock: &Arc<RwLock<T>>, exclusive: bool) -> Option<Self> {
+        if exclusive { lock.try_write_arc().map(Self::Exclusive) } else { lock.try_read_arc().map(Self::Shared) }
+    }
+
+    /// The contents for writing.
+    ///
+    /// # Panics
+    /// If only a shared lock is held: the caller mistook a read transaction for a writing one.
+    pub fn exclusive(&mut self) -> &mut T {
+        match self {
+            Self::Exclusive(guard) => guard,
+            Self::Shared(_) => panic!("a read-only transaction tried to change what it read"),
+        }
+    }
+}
+
+impl<T> std::ops::Deref for Held<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match self {
+            Self::Shared(guard) => guard,
+            Self::Exclusive(guard) => guard,
+        }
+    }
+}

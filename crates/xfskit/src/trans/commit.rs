@@ -1,0 +1,347 @@
+//! The end of a transaction: format what changed, hand it to the journal, let go.
+
+use super::{BlfType, BufId, CHUNK_BYTES, HeldBuffer, HeldInode, InodeFields, Transaction};
+use crate::cache::{BufferKey, DiskRun, Fork, InodeState};
+use crate::error::{Error, Result};
+use crate::item::{CheckpointSeq, DirtyBits, LogItem, LogVector};
+use crate::journal::{CommitItem, FormatFn, OrderedWrite};
+use crate::sync::Held;
+use std::sync::Arc;
+use xfskit_ondisk::inode::INODE_CORE_BYTES;
+use xfskit_ondisk::log_record::{buffer_flags, item_type};
+use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, ForkFormat, Geometry};
+
+impl Transaction {
+    /// Makes the changes part of the journal's next checkpoint and drops all locks. They are durable when that
+    /// checkpoint is; a synchronous transaction waits for it.
+    ///
+    /// # Errors
+    /// `Shutdown` or `Io`.
+    pub fn commit(mut self) -> Result<CheckpointSeq> {
+        let sync = self.sync;
+        let mount = Arc::clone(&self.mount);
+        if !self.dirty {
+            mount.counters.empty_transactions.increment();
+            return Ok(mount.journal.current());
+        }
+        let seq = self.commit_link()?;
+        drop(self);
+        mount.journal.after_commit()?;
+        if sync {
+            mount.journal.force(seq)?;
+        }
+        Ok(seq)
+    }
+
+    /// Commits this link of the chain and goes on with a new one. Inodes and held buffers stay locked; everything else
+    /// is let go.
+    ///
+    /// # Errors
+    /// `Shutdown` or `Io`.
+    pub fn roll(&mut self) -> Result<()> {
+        if self.dirty {
+            self.commit_link()?;
+        }
+        for slot in &mut self.buffers {
+            match slot {
+                Some(held) if held.hold => {
+                    held.dirty.clear();
+                    held.ordered = false;
+                }
+                _ => *slot = None,
+            }
+        }
+        for slot in &mut self.inodes {
+            match slot {
+                Some(held) if !held.first_link_only => held.dirty = InodeFields::empty(),
+                _ => *slot = None,
+            }
+        }
+        self.dirty = false;
+        match &mut self.grant {
+            Some(grant) => grant.next_link(),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends a transaction that failed. One that changed something shuts the filesystem down: memory and journal would
+    /// disagree from here on.
+    pub fn cancel(self, error: &Error) {
+        if self.dirty {
+            self.mount.journal.shut_down(format!("an operation failed half-way: {error}"));
+        }
+    }
+
+    /// Ends a transaction with `result`: commits it, or cancels it and passes the error on.
+    ///
+    /// # Errors
+    /// The result's own, or the commit's.
+    pub fn finish<T>(self, result: Result<T>) -> Result<T> {
+        match result {
+            Ok(value) => self.commit().map(|_| value),
+            Err(error) => {
+                self.cancel(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes `bytes` at `address` of the data device before the checkpoint that carries this transaction. The blocks
+    /// must be new and must not have been freed by a transaction that is not durable.
+    pub fn write_before_checkpoint(&mut self, address: DiskAddress, bytes: Vec<u8>) {
+        self.dirty = true;
+        self.ordered_writes.push(OrderedWrite { offset: address.bytes(), bytes });
+    }
+
+    fn commit_link(&mut self) -> Result<CheckpointSeq> {
+        self.mount.journal.check()?;
+        let mut items = Vec::with_capacity(self.buffers.len() + self.inodes.len() + self.items.len());
+        // Intents and done items first, so that recovery meets them in the order in which they were made.
+        items.append(&mut self.items);
+        let geometry = Arc::clone(&self.mount.geometry);
+        for held in self.buffers.iter().flatten() {
+            if let Some(item) = buffer_item(held) {
+                items.push(item);
+            }
+        }
+        for held in self.inodes.iter_mut().flatten() {
+            if !held.dirty.is_empty() {
+                items.push(inode_item(held, &geometry));
+            }
+        }
+        if let Some(first) = items.first_mut() {
+            first.ordered_writes = std::mem::take(&mut self.ordered_writes);
+        }
+        let stale = self.stale_inode_clusters();
+        let grant = self.grant.as_mut().expect("a writing transaction has log space");
+        let seq = self.mount.journal.commit(grant, &mut items);
+        for cluster in stale {
+            self.mount.inodes.cluster_freed(cluster, seq);
+        }
+        self.apply_counters(seq);
+        Ok(seq)
+    }
+
+    /// Disk addresses of the inode clusters that this transaction freed.
+    fn stale_inode_clusters(&self) -> Vec<DiskAddress> {
+        let is_cluster =
+            |held: &&HeldBuffer| held.invalidated && held.content.kind().log_type == BlfType::Inodes as u16;
+        self.buffers.iter().flatten().filter(is_cluster).map(|held| held.buffer.key().address()).collect()
+    }
+
+    fn apply_counters(&mut self, seq: CheckpointSeq) {
+        let space = &self.mount.space;
+        space.give_back_blocks(std::mem::take(&mut self.freed_blocks));
+        space.count_inodes(std::mem::take(&mut self.inode_count_delta), std::mem::take(&mut self.free_inode_delta));
+        for freed in self.freed_extents.drain(..) {
+            self.mount.ags[freed.ag.0 as usize].extent_freed(freed.block, freed.count, seq);
+        }
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if self.exclusive {
+            self.mount.space.give_back_blocks(self.blocks_left);
+        }
+    }
+}
+
+fn commit_item(item: Arc<dyn LogItem>, dirty: DirtyBits, format: FormatFn) -> CommitItem {
+    CommitItem { item, dirty, format, stale: false, finishes: None, ordered_writes: Vec::new() }
+}
+
+/// The commit item of a buffer, if it changed.
+fn buffer_item(held: &HeldBuffer) -> Option<CommitItem> {
+    let item: Arc<dyn LogItem> = Arc::clone(&held.buffer) as _;
+    let kind = held.content.kind();
+    if held.invalidated {
+        let mut vector = LogVector::default();
+        let mut flags = buffer_flags::CANCEL;
+        if kind.log_type == BlfType::Inodes as u16 {
+            flags |= buffer_flags::INODES;
+        }
+        for run in held.buffer.key().runs() {
+            push_buffer_format(&mut vector, run, flags | kind.log_type << buffer_flags::TYPE_SHIFT, 1, &[]);
+        }
+        let item = commit_item(item, DirtyBits::default(), FormatFn::Cancel(vector));
+        return Some(CommitItem { stale: true, ..item });
+    }
+    if held.dirty.is_empty() {
+        return held.ordered.then(|| commit_item(item, DirtyBits::default(), FormatFn::Ordered));
+    }
+    // The format runs while the transaction still holds the buffer's lock, so the bytes cannot change under it; a raw
+    // copy would cost a second pass over every buffer.
+    let mut vector = LogVector::default();
+    let total = {
+        let mut total = held.buffer.item().lock().dirty.clone();
+        total.merge(&held.dirty);
+        total
+    };
+    format_buffer(held.buffer.key(), kind.log_type, held.content.bytes(), &total, &mut vector);
+    Some(commit_item(item, held.dirty.clone(), FormatFn::Ready(vector)))
+}
+
+/// Formats the dirty chunks of a buffer, one item for each of its runs.
+fn format_buffer(key: &BufferKey, log_type: u16, bytes: &[u8], dirty: &DirtyBits, vector: &mut LogVector) {
+    let flags = log_type << buffer_flags::TYPE_SHIFT
+        | if log_type == BlfType::Inodes as u16 { buffer_flags::INODES } else { 0 };
+    let mut start = 0;
+    for run in key.runs() {
+        let length = run.basic_blocks as usize * BASIC_BLOCK_BYTES;
+        let first_chunk = start / CHUNK_BYTES;
+        let chunks = length / CHUNK_BYTES;
+        let mut map = vec![0u32; chunks.div_ceil(32)];
+        let mut runs = Vec::new();
+        for range in dirty.runs(first_chunk + chunks) {
+            let range = range.start.max(first_chunk)..range.end;
+            if range.is_empty() {
+                continue;
+            }
+            for chunk in range.clone() {
+                let bit = chunk - first_chunk;
+                map[bit / 32] |= 1 << (bit % 32);
+            }
+            runs.push(range);
+        }
+        if !runs.is_empty() {
+            push_buffer_format(vector, run, flags, 1 + runs.len() as u16, &map);
+            for range in runs {
+                vector.push(&bytes[range.start * CHUNK_BYTES..range.end * CHUNK_BYTES]);
+            }
+        }
+        start += length;
+    }
+}
+
+/// The first region of a buffer's log item (the kernel's `struct xfs_buf_log_format`).
+fn push_buffer_format(vector: &mut LogVector, run: &DiskRun, flags: u16, regions: u16, map: &[u32]) {
+    vector.push_with(20 + 4 * map.len(), |out| {
+        out[0..2].copy_from_slice(&item_type::BUFFER.to_le_bytes());
+        out[2..4].copy_from_slice(&regions.to_le_bytes());
+        out[4..6].copy_from_slice(&flags.to_le_bytes());
+        out[6..8].copy_from_slice(&(run.basic_blocks as u16).to_le_bytes());
+        out[8..16].copy_from_slice(&run.address.0.to_le_bytes());
+        out[16..20].copy_from_slice(&(map.len() as u32).to_le_bytes());
+        for (index, word) in map.iter().enumerate() {
+            out[20 + 4 * index..24 + 4 * index].copy_from_slice(&word.to_le_bytes());
+        }
+    });
+}
+
+/// The commit item of an inode.
+fn inode_item(held: &mut HeldInode, geometry: &Geometry) -> CommitItem {
+    held.state.exclusive().core.change_count += 1;
+    let total = {
+        let inner = held.inode.item().lock();
+        InodeFields::from_bits_truncate(inner.dirty.low_word()) | held.dirty
+    };
+    let mut vector = LogVector::default();
+    format_inode(&held.state, held.inode.cluster, total, geometry, &mut vector);
+    let mut dirty = DirtyBits::default();
+    for bit in 0..12 {
+        if held.dirty.bits() >> bit & 1 == 1 {
+            dirty.set(bit..=bit);
+        }
+    }
+    commit_item(Arc::clone(&held.inode) as _, dirty, FormatFn::Ready(vector))
+}
+
+/// Formats an inode: its log format, the core, and the parts of the forks that changed and still exist.
+fn format_inode(state: &InodeState, cluster: u64, fields: InodeFields, geometry: &Geometry, vector: &mut LogVector) {
+    let core = &state.core;
+    let data = fork_region(&state.data, fields, true);
+    let attr = state.attr.as_ref().and_then(|fork| fork_region(fork, fields, false));
+    let mut logged = InodeFields::CORE;
+    let mut regions = 2u16;
+    for (field, bytes) in data.iter().chain(&attr) {
+        logged |= *field;
+        if !bytes.is_empty() {
+            regions += 1;
+        }
+    }
+    let size_of = |region: &Option<(InodeFields, Vec<u8>)>| region.as_ref().map_or(0, |(_, bytes)| bytes.len()) as u16;
+    let device = if let Fork::Dev(device) = state.data { device } else { 0 };
+    if fields.contains(InodeFields::DEV) && core.data_format == ForkFormat::Dev {
+        logged |= InodeFields::DEV;
+    }
+    let (_, within) = geometry.split_inode(core.inode).expect("a cached inode lies on the device");
+    let cluster_bytes = geometry.inode_cluster_bytes();
+    let block_offset = u64::from(within.0) << geometry.inode_log;
+    vector.push_with(56, |out| {
+        out[0..2].copy_from_slice(&item_type::INODE.to_le_bytes());
+        out[2..4].copy_from_slice(&regions.to_le_bytes());
+        out[4..8].copy_from_slice(&logged.bits().to_le_bytes());
+        out[8..10].copy_from_slice(&size_of(&attr).to_le_bytes());
+        out[10..12].copy_from_slice(&size_of(&data).to_le_bytes());
+        out[16..24].copy_from_slice(&core.inode.0.to_le_bytes());
+        out[24..28].copy_from_slice(&device.to_le_bytes());
+        out[40..48].copy_from_slice(&cluster.to_le_bytes());
+        out[48..52].copy_from_slice(&((cluster_bytes / BASIC_BLOCK_BYTES) as u32).to_le_bytes());
+        let in_cluster = offset_in_cluster(geometry, cluster, block_offset, core.inode);
+        out[52..56].copy_from_slice(&(in_cluster as u32).to_le_bytes());
+    });
+    vector.push_with(INODE_CORE_BYTES, |out| core.encode_for_log(out));
+    for (_, bytes) in data.iter().chain(&attr) {
+        if !bytes.is_empty() {
+            vector.push(bytes);
+        }
+    }
+}
+
+/// Where an inode lies within its cluster, in bytes.
+fn offset_in_cluster(geometry: &Geometry, cluster: u64, offset_in_ag: u64, inode: xfskit_ondisk::InodeNumber) -> u64 {
+    let (ag, _) = geometry.split_inode(inode).expect("a cached inode lies on the device");
+    let ag_start = geometry.address(ag, xfskit_ondisk::AgBlock(0)).bytes();
+    ag_start + offset_in_ag - cluster * BASIC_BLOCK_BYTES as u64
+}
+
+/// What a fork contributes to a log item: which field, and its bytes.
+fn fork_region(fork: &Fork, fields: InodeFields, data: bool) -> Option<(InodeFields, Vec<u8>)> {
+    let pick = |of_data, of_attr| {
+        let field = if data { of_data } else { of_attr };
+        fields.contains(field).then_some(field)
+    };
+    match fork {
+        Fork::Dev(_) => None,
+        Fork::Local(bytes) => {
+            let field = pick(InodeFields::DATA_LOCAL, InodeFields::ATTR_LOCAL)?;
+            (!bytes.is_empty()).then(|| (field, bytes.clone()))
+        }
+        Fork::Extents(extents) => {
+            let field = pick(InodeFields::DATA_EXTENTS, InodeFields::ATTR_EXTENTS)?;
+            let bytes: Vec<u8> = extents.iter().flat_map(|extent| extent.encode()).collect();
+            (!bytes.is_empty()).then_some((field, bytes))
+        }
+        Fork::Btree { level, keys, children, .. } => {
+            let field = pick(InodeFields::DATA_ROOT, InodeFields::ATTR_ROOT)?;
+            Some((field, encode_root_for_log(*level, keys, children)))
+        }
+    }
+}
+
+/// A btree root as the journal carries it: with the header of a whole block.
+fn encode_root_for_log(level: u16, keys: &[u64], children: &[u64]) -> Vec<u8> {
+    use xfskit_ondisk::btree::{BMBT_MAGIC, LONG_HEADER_BYTES};
+    let mut out = vec![0; LONG_HEADER_BYTES];
+    out[0..4].copy_from_slice(&BMBT_MAGIC.to_be_bytes());
+    out[4..6].copy_from_slice(&level.to_be_bytes());
+    out[6..8].copy_from_slice(&(keys.len() as u16).to_be_bytes());
+    out[8..24].fill(0xff);
+    for word in keys.iter().chain(children) {
+        out.extend_from_slice(&word.to_be_bytes());
+    }
+    out
+}
+
+/// Whether a lock is held exclusively, for assertions.
+pub(super) fn is_exclusive<T>(held: &Held<T>) -> bool {
+    matches!(held, Held::Exclusive(_))
+}
+
+impl Transaction {
+    /// Whether a buffer may be changed.
+    pub fn can_edit(&self, id: BufId) -> bool {
+        is_exclusive(&self.buffer(id).content)
+    }
+}

@@ -1,0 +1,521 @@
+//! Transactions: reserve, join, log, commit, roll.
+//!
+//! ```text
+//! mount.transaction(reservation)      log space and blocks are reserved; nothing is locked yet
+//!   .join_inode / .read / .create     objects are locked and belong to the transaction
+//!   .edit / .inode_mut                contents change; what changed is recorded
+//! .commit()                           the dirty items go to the CIL in one step; locks are dropped
+//! .roll()                             the same, but inodes and held buffers stay locked for the next link
+//! ```
+//! A transaction is all or nothing in the journal. Dropping one that changed nothing is free; dropping one that
+//! changed something would leave memory and journal apart, so it shuts the filesystem down (decision 8 of the design).
+//!
+//! Objects are named by [`BufId`] and [`InoId`], which are valid in the transaction that gave them out, until they are
+//! released, and, across a roll, only for inodes and held buffers.
+//!
+//! A read-only transaction ([`Transaction::read_only`]) takes shared locks, reserves nothing and commits nothing, so
+//! that one look-up code serves both.
+//!
+//! Locking: see [`crate::sync`]. Asking for a buffer that the transaction holds already gives the same id again and
+//! counts it; each needs its own `release`.
+
+mod commit;
+mod formats;
+mod reservation;
+
+pub use formats::{BlfType, InodeFields};
+pub use reservation::Reservation;
+
+use crate::cache::{Buffer, BufferContent, BufferKey, BufferKind, DiskRuns, Fill, Inode, InodeState};
+use crate::error::Result;
+use crate::item::{DirtyBits, ItemState, LogItem, LogVector};
+use crate::journal::{CommitItem, FormatFn, Grant, OrderedWrite};
+use crate::mount::Mount;
+use crate::sync::Held;
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::Arc;
+use xfskit_ondisk::{AgBlock, AgNumber, DiskAddress, Geometry};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes that one bit of a buffer's dirty map stands for.
+pub const CHUNK_BYTES: usize = 128;
+
+/// A buffer that a transaction holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BufId(u32);
+
+/// An inode that a transaction holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct InoId(u32);
+
+struct HeldBuffer {
+    buffer: Arc<Buffer>,
+    content: Held<BufferContent>,
+    dirty: DirtyBits,
+    uses: u32,
+    /// Stays locked when the transaction rolls.
+    hold: bool,
+    /// The blocks were freed: a cancel record instead of contents.
+    invalidated: bool,
+    /// Written back in order, but its contents are not logged.
+    ordered: bool,
+}
+
+struct HeldInode {
+    inode: Arc<Inode>,
+    state: Held<InodeState>,
+    dirty: InodeFields,
+    /// Drop the lock at a roll: only the first link needs the inode.
+    first_link_only: bool,
+}
+
+/// A set of changes that becomes durable as one.
+pub struct Transaction {
+    mount: Arc<Mount>,
+    exclusive: bool,
+    buffers: SmallVec<[Option<HeldBuffer>; 8]>,
+    inodes: SmallVec<[Option<HeldInode>; 4]>,
+    /// Intents and done items logged by this link.
+    items: Vec<CommitItem>,
+    grant: Option<Grant>,
+    /// Blocks of the reservation that are not used yet.
+    blocks_left: u64,
+    /// Remote values to write before the checkpoint.
+    ordered_writes: Vec<OrderedWrite>,
+    /// Extents freed by this link, which stay busy until it is durable.
+    freed_extents: Vec<FreedExtent>,
+    /// Changes of the filesystem's counters, applied at commit.
+    freed_blocks: u64,
+    inode_count_delta: i64,
+    free_inode_delta: i64,
+    dirty: bool,
+    /// Wait for the log at commit.
+    sync: bool,
+}
+
+impl Transaction {
+    /// A transaction that only looks.
+    pub fn read_only(mount: &Arc<Mount>) -> Self {
+        Self::build(mount, false, Reservation::default(), None)
+    }
+
+    pub(crate) fn build(mount: &Arc<Mount>, exclusive: bool, reservation: Reservation, grant: Option<Grant>) -> Self {
+        Self {
+            mount: Arc::clone(mount),
+            exclusive,
+            buffers: SmallVec::new(),
+            inodes: SmallVec::new(),
+            items: Vec::new(),
+            ordered_writes: Vec::new(),
+            freed_extents: Vec::new(),
+            grant,
+            blocks_left: reservation.blocks,
+            freed_blocks: 0,
+            inode_count_delta: 0,
+            free_inode_delta: 0,
+            dirty: false,
+            sync: false,
+        }
+    }
+
+    /// The mount.
+    pub fn mount(&self) -> &Arc<Mount> {
+        &self.mount
+    }
+
+    /// The geometry.
+    pub fn geometry(&self) -> &Geometry {
+        &self.mount.geometry
+    }
+
+    /// Whether anything was changed in this link of the chain.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
+    /// Whether this transaction may change anything.
+    pub fn is_writable(&self) -> bool {
+        self.exclusive
+    }
+
+    /// The commit waits until the journal is durable.
+    pub fn set_sync(&mut self) {
+        self.sync = true;
+    }
+}
+
+/// Buffers.
+impl Transaction {
+    /// Reads and locks the structure of `kind` in `bytes` bytes at `address`.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn read(&mut self, address: DiskAddress, bytes: usize, kind: &'static BufferKind) -> Result<BufId> {
+        self.get(&BufferKey::new(address, bytes), kind, Fill::Read, true)
+    }
+
+    /// As [`Self::read`], for a structure in several runs.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn read_runs(&mut self, runs: DiskRuns, kind: &'static BufferKind) -> Result<BufId> {
+        self.get(&BufferKey::from_runs(runs), kind, Fill::Read, true)
+    }
+
+    /// As [`Self::read`], but does not wait for a lock.
+    ///
+    /// # Errors
+    /// `WouldBlock` when somebody else holds the buffer; `Corrupt` or `Io`.
+    pub fn try_read(&mut self, address: DiskAddress, bytes: usize, kind: &'static BufferKind) -> Result<BufId> {
+        self.get(&BufferKey::new(address, bytes), kind, Fill::Read, false)
+    }
+
+    /// Locks the buffer of a newly allocated block, filled with zeros. The caller writes the structure and logs it.
+    ///
+    /// # Errors
+    /// `Corrupt` when the block is in use by another structure.
+    pub fn create(&mut self, address: DiskAddress, bytes: usize, kind: &'static BufferKind) -> Result<BufId> {
+        self.get(&BufferKey::new(address, bytes), kind, Fill::Zero, true)
+    }
+
+    /// As [`Self::create`], for a structure in several runs.
+    ///
+    /// # Errors
+    /// `Corrupt` when a block is in use by another structure.
+    pub fn create_runs(&mut self, runs: DiskRuns, kind: &'static BufferKind) -> Result<BufId> {
+        self.get(&BufferKey::from_runs(runs), kind, Fill::Zero, true)
+    }
+
+    fn get(&mut self, key: &BufferKey, kind: &'static BufferKind, fill: Fill, wait: bool) -> Result<BufId> {
+        let found = self.buffers.iter_mut().enumerate().find_map(|(index, slot)| match slot {
+            Some(held) if held.buffer.key().address() == key.address() => Some((index, held)),
+            _ => None,
+        });
+        if let Some((index, held)) = found {
+            held.uses += 1;
+            if fill == Fill::Zero {
+                let content = held.content.exclusive();
+                content.bytes_mut().fill(0);
+                content.set_kind(kind);
+                // The block was freed and taken again in one transaction: it is in use after all.
+                held.invalidated = false;
+            }
+            return Ok(BufId(index as u32));
+        }
+        let (buffer, content) = self.mount.cache.lock(key, kind, fill, self.exclusive, wait)?;
+        if fill == Fill::Zero {
+            buffer.item().lock().stale = false;
+        }
+        self.buffers.push(Some(HeldBuffer {
+            buffer,
+            content,
+            dirty: DirtyBits::default(),
+            uses: 1,
+            hold: false,
+            invalidated: false,
+            ordered: false,
+        }));
+        Ok(BufId(self.buffers.len() as u32 - 1))
+    }
+
+    fn buffer(&self, id: BufId) -> &HeldBuffer {
+        self.buffers[id.0 as usize].as_ref().expect("a BufId is used only until it is released")
+    }
+
+    fn buffer_mut(&mut self, id: BufId) -> &mut HeldBuffer {
+        self.buffers[id.0 as usize].as_mut().expect("a BufId is used only until it is released")
+    }
+
+    /// The contents of a buffer.
+    pub fn bytes(&self, id: BufId) -> &[u8] {
+        self.buffer(id).content.bytes()
+    }
+
+    /// A structure within a buffer.
+    ///
+    /// # Panics
+    /// If it does not lie within the buffer; offsets from disk are checked before.
+    pub fn get_as<T: FromBytes + KnownLayout + Immutable + Unaligned>(&self, id: BufId, offset: usize) -> &T {
+        let (value, _) = T::ref_from_prefix(&self.bytes(id)[offset..]).expect("the structure lies within the buffer");
+        value
+    }
+
+    /// A structure within a buffer, for a change; all its bytes are logged.
+    ///
+    /// # Panics
+    /// If it does not lie within the buffer; offsets from disk are checked before.
+    pub fn edit_as<T>(&mut self, id: BufId, offset: usize) -> &mut T
+    where
+        T: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned,
+    {
+        let bytes = self.edit(id, offset..offset + size_of::<T>());
+        T::mut_from_bytes(bytes).expect("the slice has the structure's size")
+    }
+
+    /// The bytes of `range` for a change; they are logged.
+    pub fn edit(&mut self, id: BufId, range: Range<usize>) -> &mut [u8] {
+        self.log(id, range.clone());
+        &mut self.unlogged_mut(id)[range]
+    }
+
+    /// All bytes for a change; they are logged.
+    pub fn edit_all(&mut self, id: BufId) -> &mut [u8] {
+        let length = self.bytes(id).len();
+        self.edit(id, 0..length)
+    }
+
+    /// All bytes for a change that the caller logs with [`Self::log`].
+    pub fn unlogged_mut(&mut self, id: BufId) -> &mut [u8] {
+        self.buffer_mut(id).content.exclusive().bytes_mut()
+    }
+
+    /// Records that `range` changed, in units of [`CHUNK_BYTES`].
+    pub fn log(&mut self, id: BufId, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        self.dirty = true;
+        let held = self.buffer_mut(id);
+        assert!(range.end <= held.content.bytes().len(), "a logged range lies within its buffer");
+        assert!(!held.invalidated, "a freed block is not changed");
+        held.dirty.set(range.start / CHUNK_BYTES..=(range.end - 1) / CHUNK_BYTES);
+    }
+
+    /// What the buffer is.
+    pub fn kind(&self, id: BufId) -> &'static BufferKind {
+        self.buffer(id).content.kind()
+    }
+
+    /// Says that the buffer is now another kind of structure.
+    pub fn set_kind(&mut self, id: BufId, kind: &'static BufferKind) {
+        self.buffer_mut(id).content.exclusive().set_kind(kind);
+    }
+
+    /// The disk address of a buffer.
+    pub fn address(&self, id: BufId) -> DiskAddress {
+        self.buffer(id).buffer.key().address()
+    }
+
+    /// Gives a buffer back early. One that was changed stays locked until the commit.
+    pub fn release(&mut self, id: BufId) {
+        let slot = &mut self.buffers[id.0 as usize];
+        let held = slot.as_mut().expect("a BufId is released once for each time it was given out");
+        held.uses = held.uses.saturating_sub(1);
+        if held.uses == 0 && held.dirty.is_empty() && !held.invalidated && !held.ordered && !held.hold {
+            *slot = None;
+        }
+    }
+
+    /// The block was freed: the journal records that older copies of it must not be replayed, and the buffer is
+    /// never written back.
+    pub fn invalidate(&mut self, id: BufId) {
+        self.dirty = true;
+        let held = self.buffer_mut(id);
+        held.invalidated = true;
+        held.ordered = false;
+        held.dirty.clear();
+    }
+
+    /// As [`Self::invalidate`], for a block whose contents nobody looked at.
+    ///
+    /// # Errors
+    /// None that a caller could mend.
+    pub fn invalidate_at(&mut self, address: DiskAddress, bytes: usize, kind: &'static BufferKind) -> Result<()> {
+        let id = self.get(&BufferKey::new(address, bytes), kind, Fill::Zero, true)?;
+        self.invalidate(id);
+        Ok(())
+    }
+
+    /// The buffer is written back in its turn although its contents are not logged, because another log item
+    /// (an inode chunk's creation) can make them again.
+    pub fn order(&mut self, id: BufId) {
+        self.dirty = true;
+        self.buffer_mut(id).ordered = true;
+    }
+
+    /// Keeps the buffer locked when the transaction rolls; its id stays valid.
+    pub fn hold(&mut self, id: BufId) {
+        self.buffer_mut(id).hold = true;
+    }
+
+    /// Undoes [`Self::hold`].
+    pub fn unhold(&mut self, id: BufId) {
+        self.buffer_mut(id).hold = false;
+    }
+
+    /// Whether the transaction holds the buffer at `address`.
+    pub fn holds(&self, address: DiskAddress) -> bool {
+        self.buffers.iter().flatten().any(|held| held.buffer.key().address() == address)
+    }
+}
+
+/// Inodes.
+impl Transaction {
+    /// Locks an inode and joins it; waits. Callers keep the lock order of [`crate::sync`].
+    pub fn join_inode(&mut self, inode: &Arc<Inode>) -> InoId {
+        let state = Held::lock(inode.state_lock(), self.exclusive);
+        self.join_locked(inode, state)
+    }
+
+    /// Locks an inode and joins it unless that would wait.
+    pub fn try_join_inode(&mut self, inode: &Arc<Inode>) -> Option<InoId> {
+        let state = Held::try_lock(inode.state_lock(), self.exclusive)?;
+        Some(self.join_locked(inode, state))
+    }
+
+    /// Joins an inode whose lock the caller took.
+    pub fn join_locked(&mut self, inode: &Arc<Inode>, state: Held<InodeState>) -> InoId {
+        let held = HeldInode { inode: Arc::clone(inode), state, dirty: InodeFields::empty(), first_link_only: false };
+        self.inodes.push(Some(held));
+        InoId(self.inodes.len() as u32 - 1)
+    }
+
+    fn held_inode(&self, id: InoId) -> &HeldInode {
+        self.inodes[id.0 as usize].as_ref().expect("an InoId is used only until it is released")
+    }
+
+    /// An inode's state.
+    pub fn inode(&self, id: InoId) -> &InodeState {
+        &self.held_inode(id).state
+    }
+
+    /// The cached object of an inode.
+    pub fn inode_handle(&self, id: InoId) -> &Arc<Inode> {
+        &self.held_inode(id).inode
+    }
+
+    /// An inode's state for a change of the parts that `fields` names; the core is logged with any of them.
+    pub fn inode_mut(&mut self, id: InoId, fields: InodeFields) -> &mut InodeState {
+        self.dirty = true;
+        let held = self.inodes[id.0 as usize].as_mut().expect("an InoId is used only until it is released");
+        held.dirty |= fields | InodeFields::CORE;
+        held.state.exclusive()
+    }
+
+    /// An inode's state for a change that does not reach the disk (what is known about it).
+    pub fn inode_memory_mut(&mut self, id: InoId) -> &mut InodeState {
+        let held = self.inodes[id.0 as usize].as_mut().expect("an InoId is used only until it is released");
+        held.state.exclusive()
+    }
+
+    /// Unlocks an inode early; it must not have been changed.
+    pub fn release_inode(&mut self, id: InoId) {
+        assert!(self.held_inode(id).dirty.is_empty(), "a changed inode stays locked until the commit");
+        self.inodes[id.0 as usize] = None;
+    }
+
+    /// The inode is unlocked when the first link of the chain commits.
+    pub fn only_first_link(&mut self, id: InoId) {
+        let held = self.inodes[id.0 as usize].as_mut().expect("an InoId is used only until it is released");
+        held.first_link_only = true;
+    }
+}
+
+/// Counters and intents.
+impl Transaction {
+    /// Takes `count` blocks out of the transaction's reservation because they were allocated.
+    ///
+    /// # Panics
+    /// If more blocks are allocated than were reserved: the reservation formula is wrong.
+    pub fn use_blocks(&mut self, count: u64) {
+        assert!(
+            count <= self.blocks_left,
+            "{count} blocks allocated with {} left of the reservation",
+            self.blocks_left
+        );
+        self.blocks_left -= count;
+        self.dirty = true;
+    }
+
+    /// Counts `count` blocks as free once the transaction commits.
+    pub fn free_blocks(&mut self, count: u64) {
+        self.freed_blocks += count;
+        self.dirty = true;
+    }
+
+    /// Blocks that may still be allocated.
+    pub fn blocks_left(&self) -> u64 {
+        self.blocks_left
+    }
+
+    /// Changes the counts of all and of free inodes at commit.
+    pub fn count_inodes(&mut self, all: i64, free: i64) {
+        self.inode_count_delta += all;
+        self.free_inode_delta += free;
+    }
+
+    /// Counts the extent as freed and keeps it busy until the transaction is durable: what lies there on disk may
+    /// still be needed by recovery.
+    pub fn extent_freed(&mut self, ag: AgNumber, block: AgBlock, count: u32) {
+        self.freed_extents.push(FreedExtent { ag, block, count });
+    }
+
+    /// Logs an intent.
+    pub fn log_intent(&mut self, intent: Arc<dyn LogItem>, copy: LogVector) {
+        self.log_other(intent, copy, None);
+    }
+
+    /// Logs that an intent is finished.
+    pub fn log_done(&mut self, done: Arc<dyn LogItem>, copy: LogVector, intent: Arc<dyn LogItem>) {
+        self.log_other(done, copy, Some(intent));
+    }
+
+    /// Logs that an inode chunk was made: recovery makes its inodes again from this alone, so the buffers themselves
+    /// are only ordered (the kernel's `struct xfs_icreate_log`).
+    pub fn log_icreate(&mut self, ag: AgNumber, block: AgBlock, inodes: u32, blocks: u32, generation: u32) {
+        let mut copy = LogVector::default();
+        let inode_bytes = self.geometry().inode_bytes() as u32;
+        copy.push_with(28, |out| {
+            out[0..2].copy_from_slice(&xfskit_ondisk::log_record::item_type::ICREATE.to_le_bytes());
+            out[2..4].copy_from_slice(&1u16.to_le_bytes());
+            for (index, word) in [ag.0, block.0, inodes, inode_bytes, blocks, generation].iter().enumerate() {
+                out[4 + 4 * index..8 + 4 * index].copy_from_slice(&word.to_be_bytes());
+            }
+        });
+        self.log_other(Arc::new(PassingItem::default()), copy, None);
+    }
+
+    fn log_other(&mut self, item: Arc<dyn LogItem>, copy: LogVector, finishes: Option<Arc<dyn LogItem>>) {
+        self.dirty = true;
+        self.items.push(CommitItem {
+            item,
+            dirty: DirtyBits::default(),
+            format: FormatFn::Ready(copy),
+            stale: false,
+            finishes,
+            ordered_writes: Vec::new(),
+        });
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FreedExtent {
+    ag: AgNumber,
+    block: AgBlock,
+    count: u32,
+}
+
+/// An item that has done its work once it is in the log: a done item, or the record of a new inode chunk.
+#[derive(Default)]
+pub struct PassingItem {
+    state: ItemState,
+}
+
+impl LogItem for PassingItem {
+    fn state(&self) -> &ItemState {
+        &self.state
+    }
+
+    fn home(&self) -> u64 {
+        0
+    }
+
+    fn wants_write_back(&self) -> bool {
+        false
+    }
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync> {
+        self
+    }
+}

@@ -1,0 +1,78 @@
+//! The journal against the kernel: what xfskit commits, the kernel recovers; what it closes, the kernel finds clean.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use xfskit::device::{Access, FileDevice};
+use xfskit::mount::reservation_of;
+use xfskit::trans::InodeFields;
+use xfskit::{Mount, MountOptions};
+
+fn open(image: &Path) -> Arc<Mount> {
+    let device = FileDevice::open(image, Access::Write).unwrap();
+    Mount::open(Arc::new(device), None, MountOptions::default()).unwrap()
+}
+
+fn chmod_root(mount: &Arc<Mount>, mode: u16) {
+    let root = mount.inode(mount.geometry.root_inode).unwrap();
+    let mut tx = mount.transaction(reservation_of(mount.reservations.ichange)).unwrap();
+    let id = tx.join_inode(&root);
+    tx.inode_mut(id, InodeFields::CORE).core.mode = 0o040_000 | mode;
+    tx.commit().unwrap();
+}
+
+#[test]
+fn a_commit_that_was_synced_is_recovered_by_the_kernel() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let image = scratch.image("a.img", 512 << 20);
+    reference.tool_output("mkfs.xfs", ["-q", image.to_str().unwrap()]);
+    let mount = open(&image);
+    chmod_root(&mount, 0o701);
+    chmod_root(&mount, 0o711);
+    mount.sync().unwrap();
+    // The power fails: nothing is brought home.
+    drop(mount);
+    let Some(kernel) = xfskit_testkit::kernel_mount(&image) else { return };
+    let mode = std::fs::metadata(kernel.path()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o711);
+    kernel.unmount();
+    reference.repair_finds_nothing(&image);
+}
+
+#[test]
+fn an_unmounted_image_is_clean_and_can_be_opened_again() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let image = scratch.image("a.img", 512 << 20);
+    reference.tool_output("mkfs.xfs", ["-q", image.to_str().unwrap()]);
+    for mode in [0o700, 0o711, 0o751] {
+        let mount = open(&image);
+        chmod_root(&mount, mode);
+        mount.unmount().unwrap();
+        drop(mount);
+        assert!(reference.log_is_clean(&image));
+        reference.repair_finds_nothing(&image);
+    }
+    let Some(kernel) = xfskit_testkit::kernel_mount(&image) else { return };
+    let mode = std::fs::metadata(kernel.path()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o751);
+}
+
+#[test]
+fn a_long_run_wraps_a_small_log_many_times() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let image = scratch.image("a.img", 512 << 20);
+    reference.tool_output("mkfs.xfs", ["-q", image.to_str().unwrap()]);
+    let mount = open(&image);
+    for round in 0..100_000u32 {
+        chmod_root(&mount, (round % 0o777) as u16);
+        mount.sync().unwrap();
+    }
+    assert!(mount.counters.log_bytes.get() > (64 << 20), "{} bytes", mount.counters.log_bytes.get());
+    drop(mount);
+    let Some(kernel) = xfskit_testkit::kernel_mount(&image) else { return };
+    kernel.unmount();
+    reference.repair_finds_nothing(&image);
+}
