@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ag;
+pub mod attr;
 pub mod btree;
 mod checksum;
 mod corruption;
@@ -21,6 +22,7 @@ pub mod limits;
 pub mod log_record;
 pub mod reservation;
 pub mod superblock;
+pub mod symlink;
 pub mod time;
 mod units;
 
