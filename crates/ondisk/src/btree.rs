@@ -11,6 +11,12 @@
 //!
 //! Facts: the XFS Algorithms & Data Structures document, "Btrees"; the kernel's `struct xfs_btree_block`.
 
+mod format;
+mod view;
+
+pub use format::*;
+pub use view::{BlockView, verify_block};
+
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

@@ -14,6 +14,7 @@ pub mod journal;
 pub mod mount;
 pub mod trans;
 
+pub mod btree;
 pub mod space;
 
 pub mod inode;

@@ -102,6 +102,9 @@ pub struct Mount {
     pub options: MountOptions,
     /// What opening found of the log.
     pub log_state: LogState,
+    /// Held by renames between directories: while one checks that a directory does not move below itself, no other may
+    /// move the directories on the way.
+    pub moves: Mutex<()>,
     superblock: Mutex<RawSuperblock>,
 }
 
@@ -168,7 +171,7 @@ impl Mount {
         let raw = superblock.raw();
         // What the free lists of every AG may need to split their trees, as the kernel sets aside.
         let limits = Limits::new(&geometry);
-        let set_aside = u64::from(geometry.ag_count) * 8;
+        let set_aside = crate::space::set_aside_blocks(&geometry, &limits);
         let reserve_pool = (geometry.data_blocks / 20).min(8192);
         let space = SpaceCounts::new(
             raw.free_blocks.get(),
@@ -188,6 +191,7 @@ impl Mount {
             counters,
             env,
             log_state,
+            moves: Mutex::new(()),
             superblock: Mutex::new(raw.clone()),
             device,
             geometry,

@@ -2,8 +2,8 @@
 
 use crate::item::{ItemState, LogItem};
 use crate::sync::RwLock;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
 use xfskit_ondisk::{Extent, InodeCore, InodeNumber};
 
 /// Which fork of an inode.
@@ -26,15 +26,14 @@ pub enum Fork {
     Extents(Vec<Extent>),
     /// The root of the extent map's btree, and the extents once they were read.
     Btree {
-        /// Height of the tree, the root included: 1 would be a root of records, so at least 2 here; stored as the
-        /// root's level, which is one less.
+        /// The root's level; leaves have level 0, so at least 1.
         level: u16,
         /// First fork block under each child.
         keys: Vec<u64>,
         /// The children.
         children: Vec<u64>,
-        /// All extents, in order; `None` until they are needed.
-        extents: Option<Vec<Extent>>,
+        /// All extents, in order; read from the tree when they are first needed.
+        extents: OnceLock<Vec<Extent>>,
     },
 }
 
@@ -54,6 +53,8 @@ impl KnownAbsent {
     pub const ACCESS_ACL: Self = Self(1 << 3);
     /// A default ACL.
     pub const DEFAULT_ACL: Self = Self(1 << 4);
+    /// Everything: a new inode.
+    pub const ALL: Self = Self(0x1f);
 
     /// Whether all bits of `kinds` are known to be absent.
     pub fn contains(self, kinds: Self) -> bool {

@@ -7,6 +7,7 @@
 
 use crate::cache::{Fork, ForkKind, InodeState};
 use crate::error::Result;
+use std::sync::OnceLock;
 use xfskit_ondisk::limits::bmbt_root_max_records;
 use xfskit_ondisk::{Corruption, Extent, ForkFormat, Geometry, InodeCore, Verdict, ensure};
 
@@ -111,7 +112,7 @@ fn decode_root(geometry: &Geometry, name: &'static str, bytes: &[u8]) -> Verdict
             "{child:#x}"
         );
     }
-    Ok(Fork::Btree { level, keys, children, extents: None })
+    Ok(Fork::Btree { level, keys, children, extents: OnceLock::new() })
 }
 
 /// Writes an inode, core and forks, to `out`, all of the inode's bytes; the checksum is left to the caller.

@@ -1,9 +1,13 @@
 //! Inodes: reading and writing them, their forks and extent maps, unlinked lists, and the cache of inodes.
 
+pub mod bmap;
 mod cache;
 pub mod cluster;
+mod create;
 pub mod fork;
+pub mod unlinked;
 mod write_back;
 
 pub use cache::InodeCache;
+pub use create::{NewInode, create, default_fork_offset};
 pub use write_back::WriteBackToDevice;

@@ -1,13 +1,38 @@
 //! What is remembered of an AG between transactions: hints, and the extents that are busy.
+//!
+//! The hints may be a little out of date; whoever acts on them locks the header and looks again.
 
 use crate::item::CheckpointSeq;
 use crate::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use xfskit_ondisk::AgBlock;
 
+/// Says that a hint is not known yet.
+const UNKNOWN: u64 = u64::MAX;
+
 /// An AG in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct AgState {
+    /// Free blocks above, the longest free extent below.
+    space: AtomicU64,
+    /// Inodes above, free inodes below.
+    inodes: AtomicU64,
     busy: Mutex<Vec<(AgBlock, u32, CheckpointSeq)>>,
+}
+
+impl Default for AgState {
+    fn default() -> Self {
+        Self { space: AtomicU64::new(UNKNOWN), inodes: AtomicU64::new(UNKNOWN), busy: Mutex::default() }
+    }
+}
+
+fn pack(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+fn unpack(hint: &AtomicU64) -> Option<(u32, u32)> {
+    let packed = hint.load(Ordering::Relaxed);
+    (packed != UNKNOWN).then_some(((packed >> 32) as u32, packed as u32))
 }
 
 impl AgState {
@@ -19,5 +44,46 @@ impl AgState {
     /// Everything up to checkpoint `seq` is durable.
     pub fn checkpoint_durable(&self, seq: CheckpointSeq) {
         self.busy.lock().retain(|(_, _, freed)| *freed > seq);
+    }
+
+    /// The extents whose freeing is not durable although everything up to checkpoint `seq` is.
+    pub fn busy_extents(&self, durable: CheckpointSeq) -> Vec<(AgBlock, u32)> {
+        let mut busy = self.busy.lock();
+        busy.retain(|(_, _, freed)| *freed > durable);
+        busy.iter().map(|&(block, count, _)| (block, count)).collect()
+    }
+
+    /// Forgets what is durable when the list has grown long.
+    pub(super) fn trim_busy(&self, durable: CheckpointSeq) {
+        let mut busy = self.busy.lock();
+        if busy.len() >= 1024 {
+            busy.retain(|(_, _, freed)| *freed > durable);
+        }
+    }
+
+    /// Free blocks and the longest free extent, if they are known.
+    pub fn space(&self) -> Option<(u32, u32)> {
+        unpack(&self.space)
+    }
+
+    /// Inodes and free inodes, if they are known.
+    pub fn inodes(&self) -> Option<(u32, u32)> {
+        unpack(&self.inodes)
+    }
+
+    pub(super) fn knows_space(&self) -> bool {
+        self.space().is_some()
+    }
+
+    pub(super) fn knows_inodes(&self) -> bool {
+        self.inodes().is_some()
+    }
+
+    pub(super) fn remember_space(&self, free_blocks: u32, longest: u32) {
+        self.space.store(pack(free_blocks, longest), Ordering::Relaxed);
+    }
+
+    pub(super) fn remember_inodes(&self, inodes: u32, free: u32) {
+        self.inodes.store(pack(inodes, free), Ordering::Relaxed);
     }
 }

@@ -1,7 +1,7 @@
 //! The filesystem's counters in memory: free blocks, inodes. On disk they are exact only after a clean unmount; after
 //! a crash they are summed up from the AGs ("lazy counters").
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// Free blocks and inodes of the whole filesystem.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub struct SpaceCounts {
     reserve_pool: i64,
     inodes: AtomicU64,
     free_inodes: AtomicU64,
+    /// Counts directories, which go to the AGs in turn.
+    directories: AtomicU32,
 }
 
 impl SpaceCounts {
@@ -25,6 +27,7 @@ impl SpaceCounts {
             reserve_pool: reserve_pool as i64,
             inodes: AtomicU64::new(inodes),
             free_inodes: AtomicU64::new(free_inodes),
+            directories: AtomicU32::new(0),
         }
     }
 
@@ -52,6 +55,11 @@ impl SpaceCounts {
     /// Free blocks that an ordinary operation may have.
     pub fn usable_blocks(&self) -> u64 {
         (self.available.load(Ordering::Acquire) - self.set_aside - self.reserve_pool).max(0) as u64
+    }
+
+    /// A number that is one higher with each call, to spread directories over the AGs.
+    pub fn next_directory(&self) -> u32 {
+        self.directories.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Changes the inode counters.

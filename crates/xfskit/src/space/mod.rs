@@ -1,7 +1,38 @@
 //! Space: AG headers, free lists, free space, reverse mappings, reference counts, inode trees.
+//!
+//! ```text
+//! alloc    which AG, which extent                 inodes   which inode, new chunks
+//!   └ free_space   bnobt and cntbt of one AG        └ inode_trees   inobt and finobt of one AG
+//!   └ free_list    the ring of blocks that the free space and rmap trees grow from
+//!   └ rmap, refcount   whose the blocks are, and how often
+//! ag       the headers and their locks            ag_state, counts   what is remembered in memory
+//! ```
+//! Every allocation and every free updates the free space, the reverse mappings and the reference counts in the
+//! caller's transaction; there are no intents on this path.
+//!
+//! What counts as free: the superblock's free blocks are those in the free space trees, those on the free lists and
+//! those of the free space and rmap trees without their roots. A block that moves between these changes no count.
 
+mod ag;
 mod ag_state;
+pub mod alloc;
 mod counts;
+mod free_list;
+mod free_space;
+mod inode_trees;
+pub mod inodes;
+mod owner;
+pub mod refcount;
+mod reservation;
+pub mod rmap;
+#[cfg(test)]
+mod tests;
 
+pub use ag::{AGF_KIND, AGFL_KIND, AGI_KIND, Totals, initialize, read_agf, read_agi};
 pub use ag_state::AgState;
+pub use alloc::{AllocRequest, Near, allocate, free};
 pub use counts::SpaceCounts;
+pub use free_space::{BNOBT_KIND, CNTBT_KIND, REFCOUNTBT_KIND, RMAPBT_KIND};
+pub use inode_trees::{FINOBT_KIND, INOBT_KIND};
+pub use owner::Owner;
+pub use reservation::{free_blocks_needed, inode_allocation_blocks, inode_free_blocks, set_aside_blocks};

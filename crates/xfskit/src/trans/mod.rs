@@ -344,6 +344,11 @@ impl Transaction {
         self.buffer_mut(id).hold = false;
     }
 
+    /// Where the buffers that the transaction holds lie.
+    pub fn held_addresses(&self) -> impl Iterator<Item = DiskAddress> {
+        self.buffers.iter().flatten().map(|held| held.buffer.key().address())
+    }
+
     /// Whether the transaction holds the buffer at `address`.
     pub fn holds(&self, address: DiskAddress) -> bool {
         self.buffers.iter().flatten().any(|held| held.buffer.key().address() == address)
@@ -449,6 +454,11 @@ impl Transaction {
     /// still be needed by recovery.
     pub fn extent_freed(&mut self, ag: AgNumber, block: AgBlock, count: u32) {
         self.freed_extents.push(FreedExtent { ag, block, count });
+    }
+
+    /// The extents of `ag` that this link of the chain freed.
+    pub fn freed_extents(&self, ag: AgNumber) -> impl Iterator<Item = (AgBlock, u32)> {
+        self.freed_extents.iter().filter(move |freed| freed.ag == ag).map(|freed| (freed.block, freed.count))
     }
 
     /// Logs an intent.

@@ -1,0 +1,317 @@
+//! The cursor: finding records, walking, and changing one in place.
+
+use super::block::{set_record, view};
+use super::{BtreeKind, KeyOf, Path, Place, RecordOf, Root, Step};
+use crate::ensure_on_disk;
+use crate::error::Result;
+use crate::trans::{BufId, Transaction};
+use xfskit_ondisk::ag::MAX_BTREE_LEVELS;
+use xfskit_ondisk::btree::TreeFormat;
+
+/// A place in a tree.
+///
+/// A look-up positions the cursor at a record; [`Cursor::insert`] and [`Cursor::remove`] leave it nowhere. It holds
+/// the blocks of its path locked; [`Cursor::close`] gives back those that were not changed. A cursor that is dropped
+/// without leaves them to the transaction's end.
+#[derive(Debug)]
+pub struct Cursor<K: BtreeKind> {
+    /// The tree.
+    pub kind: K,
+    /// From the root down to the leaf; empty when the cursor stands nowhere.
+    pub(super) path: Path,
+}
+
+impl<K: BtreeKind> Cursor<K> {
+    /// A cursor that stands nowhere yet.
+    pub fn new(kind: K) -> Self {
+        Self { kind, path: Path::new() }
+    }
+
+    /// Gives the blocks back and returns the tree.
+    pub fn close(mut self, tx: &mut Transaction) -> K {
+        self.reset(tx);
+        self.kind
+    }
+
+    /// Leaves its place and gives the blocks back.
+    pub(super) fn reset(&mut self, tx: &mut Transaction) {
+        while let Some(step) = self.path.pop() {
+            release(tx, step.place);
+        }
+    }
+
+    /// The step at `level`, counted from the leaves.
+    pub(super) fn step(&self, level: usize) -> Step {
+        self.path[self.path.len() - 1 - level]
+    }
+
+    pub(super) fn step_mut(&mut self, level: usize) -> &mut Step {
+        let at = self.path.len() - 1 - level;
+        &mut self.path[at]
+    }
+
+    /// The leaf of the path.
+    pub(super) fn leaf(&self) -> (BufId, usize) {
+        match self.step(0) {
+            Step { place: Place::Block { buffer, .. }, index } => (buffer, index),
+            Step { place: Place::Inline, .. } => unreachable!("a root in an inode is never a leaf"),
+        }
+    }
+
+    /// Reads a block that must stand at `level`.
+    pub(super) fn read_block(&self, tx: &mut Transaction, pointer: u64, level: u16) -> Result<BufId> {
+        let bytes = tx.geometry().block_bytes();
+        let Some(address) = self.kind.address(tx.geometry(), pointer) else {
+            ensure_on_disk!(false, K::Format::NAME, "pointer within the AG", "{pointer}");
+            unreachable!("the check above returned");
+        };
+        let buffer = tx.read(address, bytes, K::buffer_kind())?;
+        let block = view::<K::Format>(tx, buffer);
+        ensure_on_disk!(
+            block.level() == level,
+            K::Format::NAME,
+            "level below its parent's",
+            "level {} instead of {level} at disk address {address}",
+            block.level()
+        );
+        ensure_on_disk!(
+            block.owner() == self.kind.owner(),
+            K::Format::NAME,
+            "owner",
+            "{} instead of {} at disk address {address}",
+            block.owner(),
+            self.kind.owner()
+        );
+        Ok(buffer)
+    }
+
+    fn push_root(&mut self, tx: &mut Transaction) -> Result<u16> {
+        let (place, level) = match self.kind.root(tx) {
+            Root::Inline { level } => (Place::Inline, level),
+            Root::Block { pointer, levels } => {
+                ensure_on_disk!((1..=MAX_BTREE_LEVELS).contains(&levels), K::Format::NAME, "height", "{levels}");
+                let level = (levels - 1) as u16;
+                (Place::Block { pointer, buffer: self.read_block(tx, pointer, level)? }, level)
+            }
+        };
+        ensure_on_disk!(u32::from(level) < MAX_BTREE_LEVELS, K::Format::NAME, "height", "{level}");
+        self.path.push(Step { place, index: 0 });
+        Ok(level)
+    }
+
+    /// Goes down to the child that the last step stands at, at `level`.
+    fn push_child(&mut self, tx: &mut Transaction, level: u16) -> Result<()> {
+        let Some(&Step { place, index }) = self.path.last() else { return Ok(()) };
+        let count = self.count(tx, place);
+        ensure_on_disk!(index < count, K::Format::NAME, "nodes have children");
+        let (pointer, expected) = (self.pointer(tx, place, index), self.key(tx, place, index));
+        let buffer = self.read_block(tx, pointer, level)?;
+        self.path.push(Step { place: Place::Block { pointer, buffer }, index: 0 });
+        let block = view::<K::Format>(tx, buffer);
+        // Only the sole leaf under a root in an inode may be empty, for a moment.
+        let lone = count == 1 && place == Place::Inline;
+        ensure_on_disk!(block.count() > 0 || lone, K::Format::NAME, "blocks below the root have records");
+        if block.count() > 0 {
+            let key = block.key(0);
+            ensure_on_disk!(key == expected, K::Format::NAME, "parent's key", "{expected:?} instead of {key:?}");
+        }
+        Ok(())
+    }
+
+    /// Takes the path to the leaf that holds `key` or would hold it, and stands at the first record in this leaf
+    /// that is not below it, or behind the last.
+    pub(super) fn seek(&mut self, tx: &mut Transaction, key: &KeyOf<K>) -> Result<()> {
+        self.reset(tx);
+        let mut level = self.push_root(tx)?;
+        while level > 0 {
+            let place = self.step(0).place;
+            let index = self.partition_point(tx, place, |k| k <= key).saturating_sub(1);
+            self.step_mut(0).index = index;
+            level -= 1;
+            self.push_child(tx, level)?;
+        }
+        let place = self.step(0).place;
+        self.step_mut(0).index = self.partition_point(tx, place, |k| k < key);
+        Ok(())
+    }
+
+    /// The record at the cursor, if it stands at one.
+    pub fn record(&self, tx: &Transaction) -> Option<RecordOf<K>> {
+        if self.path.is_empty() {
+            return None;
+        }
+        let (buffer, index) = self.leaf();
+        let block = view::<K::Format>(tx, buffer);
+        (index < block.count()).then(|| block.record(index))
+    }
+
+    /// Finds the last record that is not above `key`.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn lookup_le(&mut self, tx: &mut Transaction, key: &KeyOf<K>) -> Result<Option<RecordOf<K>>> {
+        self.seek(tx, key)?;
+        if let Some(record) = self.record(tx)
+            && K::Format::key(&record) == *key
+        {
+            return Ok(Some(record));
+        }
+        // The first key of a leaf is the parent's, so nothing lower can lie in the leaf to the left.
+        let step = self.step_mut(0);
+        if step.index == 0 {
+            return Ok(None);
+        }
+        step.index -= 1;
+        Ok(self.record(tx))
+    }
+
+    /// Finds the first record that is not below `key`.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn lookup_ge(&mut self, tx: &mut Transaction, key: &KeyOf<K>) -> Result<Option<RecordOf<K>>> {
+        self.seek(tx, key)?;
+        match self.record(tx) {
+            Some(record) => Ok(Some(record)),
+            None => self.next(tx),
+        }
+    }
+
+    /// Finds the record of exactly `key`.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn lookup(&mut self, tx: &mut Transaction, key: &KeyOf<K>) -> Result<Option<RecordOf<K>>> {
+        self.seek(tx, key)?;
+        Ok(self.record(tx).filter(|record| K::Format::key(record) == *key))
+    }
+
+    /// Goes to the first record.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn first(&mut self, tx: &mut Transaction) -> Result<Option<RecordOf<K>>> {
+        self.reset(tx);
+        let level = self.push_root(tx)?;
+        self.go_down(tx, level, false)?;
+        Ok(self.record(tx))
+    }
+
+    /// Goes to the last record.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn last(&mut self, tx: &mut Transaction) -> Result<Option<RecordOf<K>>> {
+        self.reset(tx);
+        let level = self.push_root(tx)?;
+        let place = self.step(0).place;
+        self.step_mut(0).index = self.count(tx, place).saturating_sub(1);
+        self.go_down(tx, level, true)?;
+        Ok(self.record(tx))
+    }
+
+    /// From the last step, which stands at `level`, down to a leaf along one edge.
+    fn go_down(&mut self, tx: &mut Transaction, level: u16, right_edge: bool) -> Result<()> {
+        for level in (0..level).rev() {
+            self.push_child(tx, level)?;
+            if right_edge {
+                let place = self.step(0).place;
+                self.step_mut(0).index = self.count(tx, place).saturating_sub(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes to the next record; behind the last one it stays there and says `None`.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    #[allow(clippy::should_implement_trait)] // An iterator could not take the transaction.
+    pub fn next(&mut self, tx: &mut Transaction) -> Result<Option<RecordOf<K>>> {
+        for level in 0..self.path.len() {
+            let Step { place, index } = self.step(level);
+            if index + 1 < self.count(tx, place) {
+                self.climb(tx, level);
+                self.step_mut(0).index += 1;
+                self.go_down(tx, level as u16, false)?;
+                return Ok(self.record(tx));
+            }
+        }
+        if !self.path.is_empty() {
+            let place = self.step(0).place;
+            self.step_mut(0).index = self.count(tx, place);
+        }
+        Ok(None)
+    }
+
+    /// Goes to the record before; at the first one it stays there and says `None`.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn previous(&mut self, tx: &mut Transaction) -> Result<Option<RecordOf<K>>> {
+        for level in 0..self.path.len() {
+            if self.step(level).index > 0 {
+                self.climb(tx, level);
+                self.step_mut(0).index -= 1;
+                self.go_down(tx, level as u16, true)?;
+                return Ok(self.record(tx));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Drops the steps below `level`.
+    pub(super) fn climb(&mut self, tx: &mut Transaction, level: usize) {
+        for _ in 0..level {
+            if let Some(step) = self.path.pop() {
+                release(tx, step.place);
+            }
+        }
+    }
+
+    pub(super) fn push_child_at(&mut self, tx: &mut Transaction, level: u16) -> Result<()> {
+        self.push_child(tx, level)
+    }
+
+    pub(super) fn start(&mut self, tx: &mut Transaction) -> Result<u16> {
+        self.reset(tx);
+        self.push_root(tx)
+    }
+
+    /// Replaces the record at the cursor by one that belongs at the same place in the order. Changed keys go up.
+    ///
+    /// # Panics
+    /// If the cursor stands at no record.
+    pub fn update(&mut self, tx: &mut Transaction, record: &RecordOf<K>) {
+        assert!(self.record(tx).is_some(), "an update needs a record at the cursor");
+        let (buffer, index) = self.leaf();
+        set_record::<K::Format>(tx, buffer, index, record);
+        debug_assert!(self.in_order(tx), "an updated record stays between its neighbours");
+        self.update_keys(tx, 0);
+    }
+
+    fn in_order(&self, tx: &Transaction) -> bool {
+        let (buffer, index) = self.leaf();
+        let block = view::<K::Format>(tx, buffer);
+        (index == 0 || block.key(index - 1) < block.key(index))
+            && (index + 1 >= block.count() || block.key(index) < block.key(index + 1))
+    }
+
+    /// Brings the keys above the block at `level` of the path up to date.
+    pub(super) fn update_keys(&mut self, tx: &mut Transaction, level: usize) {
+        for level in level..self.path.len() - 1 {
+            let Place::Block { buffer, .. } = self.step(level).place else { return };
+            let Step { place, index } = self.step(level + 1);
+            let changed = self.refresh_keys(tx, place, index, buffer);
+            if !changed || (!K::Format::OVERLAPPING && index != 0) {
+                return;
+            }
+        }
+    }
+}
+
+pub(super) fn release(tx: &mut Transaction, place: Place) {
+    if let Place::Block { buffer, .. } = place {
+        tx.release(buffer);
+    }
+}

@@ -1,0 +1,107 @@
+//! Updates that do not fit one transaction: intents, done items and the loop that finishes them.
+//!
+//! ```text
+//! time      link 0 (the caller's)         link 1                        link n
+//! ────────────────────────────────────────────────────────────────────────────────────
+//! log       caller's changes              done(I0)                      done(In-1)
+//!           step 0 of the operation       step 1                        step n, the last
+//!           intent I0: the rest           intent I1: the rest
+//! crash     nothing happened              recovery does the rest        everything happened
+//! ```
+//! An operation that finishes in its first step commits with its caller's changes and logs no intent at all. When it
+//! must roll, the link carries an intent that describes what is left, so each link leaves the image in a state from
+//! which recovery can finish. An intent whose done item is committed into the same checkpoint is whited out there, and
+//! neither reaches the log.
+//!
+//! An operation that the caller chose not to log is the same chain without the intents: after a crash it may be half
+//! done, in a way that its own flags (an incomplete attribute) keep out of sight.
+
+use crate::error::Result;
+use crate::item::{ItemState, LogItem, LogVector};
+use crate::trans::{PassingItem, Transaction};
+use std::sync::Arc;
+
+/// What a step came to.
+pub enum Step<O> {
+    /// The transaction is full: commit it and go on with this.
+    Roll(O),
+    /// All is done.
+    Done,
+}
+
+/// An operation that may take several transactions.
+pub trait DeferredOp: Sized {
+    /// Formats an intent that describes all that is left to do.
+    fn format_intent(&self, id: u64, copy: &mut LogVector);
+
+    /// Formats the done item of intent `id`.
+    fn format_done(id: u64, copy: &mut LogVector);
+
+    /// Does as much as fits the transaction.
+    ///
+    /// # Errors
+    /// Any error after a change shuts the filesystem down; the operation checks first what it can.
+    fn step(self, tx: &mut Transaction) -> Result<Step<Self>>;
+}
+
+/// An intent as the journal sees it. It stays in the AIL until its done item is durable.
+#[derive(Default)]
+pub struct Intent {
+    state: ItemState,
+}
+
+impl LogItem for Intent {
+    fn state(&self) -> &ItemState {
+        &self.state
+    }
+
+    fn home(&self) -> u64 {
+        0
+    }
+
+    fn is_intent(&self) -> bool {
+        true
+    }
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync> {
+        self
+    }
+}
+
+/// The number by which a done item names its intent: unique among the intents that live at the same time, as their
+/// addresses are.
+fn intent_id(intent: &Arc<Intent>) -> u64 {
+    Arc::as_ptr(intent) as u64
+}
+
+/// Runs an operation to its end, rolling the transaction as often as it asks for. The last link is left to the caller
+/// to commit.
+///
+/// # Errors
+/// The operation's, or the journal's.
+pub fn finish<O: DeferredOp>(tx: &mut Transaction, operation: O, logged: bool) -> Result<()> {
+    let mut step = operation.step(tx)?;
+    while let Step::Roll(rest) = step {
+        let intent = logged.then(|| log_intent(tx, &rest));
+        tx.roll()?;
+        if let Some(intent) = intent {
+            log_done::<O>(tx, intent);
+        }
+        step = rest.step(tx)?;
+    }
+    Ok(())
+}
+
+fn log_intent<O: DeferredOp>(tx: &mut Transaction, rest: &O) -> Arc<Intent> {
+    let intent = Arc::new(Intent::default());
+    let mut copy = LogVector::default();
+    rest.format_intent(intent_id(&intent), &mut copy);
+    tx.log_intent(Arc::clone(&intent) as _, copy);
+    intent
+}
+
+fn log_done<O: DeferredOp>(tx: &mut Transaction, intent: Arc<Intent>) {
+    let mut copy = LogVector::default();
+    O::format_done(intent_id(&intent), &mut copy);
+    tx.log_done(Arc::new(PassingItem::default()), copy, intent);
+}

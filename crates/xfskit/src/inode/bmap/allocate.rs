@@ -1,0 +1,128 @@
+//! Maps holes of a fork with newly allocated blocks.
+
+use super::apply::replace;
+use super::{extents, owner};
+use crate::cache::ForkKind;
+use crate::error::{Error, Result};
+use crate::space::alloc::{self, AllocRequest, Near};
+use crate::trans::{InoId, InodeFields, Transaction};
+use smallvec::SmallVec;
+use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
+use xfskit_ondisk::{AgNumber, Extent, FileBlock, FsBlock, InodeNumber};
+
+/// Maps `count` fork blocks from `at`, all holes, with metadata blocks, as few extents as the free space allows.
+///
+/// # Errors
+/// `NoSpace`: before anything was changed if the transaction's reservation is too small.
+pub fn allocate(
+    tx: &mut Transaction,
+    ino: InoId,
+    fork: ForkKind,
+    at: FileBlock,
+    count: u32,
+) -> Result<SmallVec<[Extent; 1]>> {
+    allocate_with(tx, ino, fork, at, count, false)
+}
+
+/// As [`allocate`], but never takes blocks that a transaction freed which is not durable yet: for contents that are
+/// written without the journal.
+///
+/// # Errors
+/// As [`allocate`].
+pub fn allocate_avoiding_busy(
+    tx: &mut Transaction,
+    ino: InoId,
+    fork: ForkKind,
+    at: FileBlock,
+    count: u32,
+) -> Result<SmallVec<[Extent; 1]>> {
+    allocate_with(tx, ino, fork, at, count, true)
+}
+
+fn allocate_with(
+    tx: &mut Transaction,
+    ino: InoId,
+    fork: ForkKind,
+    at: FileBlock,
+    count: u32,
+    avoid_busy: bool,
+) -> Result<SmallVec<[Extent; 1]>> {
+    if tx.blocks_left() < u64::from(count) {
+        return Err(Error::NoSpace);
+    }
+    let mut mapped = SmallVec::new();
+    let mut next = at;
+    let end = at.add(count.into());
+    let mut whole = true;
+    while next < end {
+        let want = (end.0 - next.0).min(MAX_EXTENT_BLOCKS) as u32;
+        let near = near_fork_block(tx, ino, fork, next)?;
+        let request = AllocRequest {
+            min: if whole { want } else { 1 },
+            avoid_busy,
+            ..AllocRequest::new(near, want, owner(tx, ino, fork, next))
+        };
+        let Some((block, got)) = alloc::allocate(tx, &request)? else {
+            if !whole {
+                return Err(Error::NoSpace);
+            }
+            // No run is long enough: take what there is, piece by piece.
+            whole = false;
+            continue;
+        };
+        let extent = Extent { file_block: next, block, count: got.into(), unwritten: false };
+        insert(tx, ino, fork, extent)?;
+        tx.inode_mut(ino, InodeFields::CORE).core.blocks += u64::from(got);
+        mapped.push(extent);
+        next = next.add(got.into());
+    }
+    Ok(mapped)
+}
+
+/// Where the next blocks of a fork should lie: behind the block before them, or near the inode.
+fn near_fork_block(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock) -> Result<Near> {
+    let list = extents(tx, ino, fork)?;
+    let next = list.partition_point(|extent| extent.file_block < at);
+    if let Some(before) = next.checked_sub(1).map(|index| list[index]) {
+        return Ok(Near::Block(FsBlock(before.block.0 + before.count - 1)));
+    }
+    let inode = tx.inode(ino).core.inode;
+    Ok(near_inode(tx, inode))
+}
+
+/// Near an inode.
+pub(super) fn near_inode(tx: &Transaction, inode: InodeNumber) -> Near {
+    match tx.geometry().split_inode(inode) {
+        Some((ag, within)) => Near::Block(tx.geometry().fs_block(ag, tx.geometry().inode_block(within))),
+        None => Near::Ag(AgNumber(0)),
+    }
+}
+
+/// Adds an extent to the map, as one record with its neighbours where they continue each other.
+fn insert(tx: &mut Transaction, ino: InoId, fork: ForkKind, extent: Extent) -> Result<()> {
+    let list = extents(tx, ino, fork)?;
+    let at = list.partition_point(|other| other.file_block < extent.file_block);
+    let mut range = at..at;
+    let mut merged = extent;
+    if let Some(left) = at.checked_sub(1).map(|index| list[index])
+        && continues(&left, &merged)
+    {
+        merged = Extent { count: left.count + merged.count, ..left };
+        range.start = at - 1;
+    }
+    if let Some(right) = list.get(at).copied()
+        && continues(&merged, &right)
+    {
+        merged.count += right.count;
+        range.end = at + 1;
+    }
+    replace(tx, ino, fork, range, &[merged])
+}
+
+/// Whether `right` could be one record with `left`.
+fn continues(left: &Extent, right: &Extent) -> bool {
+    left.end() == right.file_block
+        && left.block.0 + left.count == right.block.0
+        && left.unwritten == right.unwritten
+        && left.count + right.count <= MAX_EXTENT_BLOCKS
+}

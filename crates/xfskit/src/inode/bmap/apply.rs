@@ -1,0 +1,161 @@
+//! Replaces records of an extent map, in memory and on disk, and changes the map's form when it must.
+
+use super::bmbt::{BMBT_KIND, BmbtKind, allocate_map_block, fork_bytes, root_field};
+use super::load::load;
+use crate::btree::Cursor;
+use crate::cache::{Fork, ForkKind};
+use crate::error::{Error, Result};
+use crate::space::Owner;
+use crate::space::alloc;
+use crate::trans::{InoId, InodeFields, Transaction};
+use std::ops::Range;
+use std::sync::OnceLock;
+use xfskit_ondisk::btree::{BMBT_MAGIC, LONG_HEADER_BYTES, LongBlockHeader};
+use xfskit_ondisk::extent::EXTENT_RECORD_BYTES;
+use xfskit_ondisk::{Corruption, Extent, FileBlock, ForkFormat, FsBlock};
+use zerocopy::IntoBytes;
+
+/// Replaces the records of `range` (indices into the list) by `new`.
+pub(super) fn replace(
+    tx: &mut Transaction,
+    ino: InoId,
+    fork: ForkKind,
+    range: Range<usize>,
+    new: &[Extent],
+) -> Result<()> {
+    load(tx, ino, fork)?;
+    if matches!(tx.inode(ino).fork(fork), Some(Fork::Extents(_))) {
+        replace_inline(tx, ino, fork, range, new)?;
+    } else {
+        replace_in_tree(tx, ino, fork, range, new)?;
+    }
+    count_extents(tx, ino, fork);
+    Ok(())
+}
+
+fn extents_field(fork: ForkKind) -> InodeFields {
+    match fork {
+        ForkKind::Data => InodeFields::DATA_EXTENTS,
+        ForkKind::Attr => InodeFields::ATTR_EXTENTS,
+    }
+}
+
+/// Sets the format and the counter of the fork by its list.
+fn count_extents(tx: &mut Transaction, ino: InoId, fork: ForkKind) {
+    let state = tx.inode_mut(ino, InodeFields::CORE);
+    let (count, format) = match state.fork(fork) {
+        Some(Fork::Extents(extents)) => (extents.len(), ForkFormat::Extents),
+        Some(Fork::Btree { extents, .. }) => (extents.get().map_or(0, Vec::len), ForkFormat::Btree),
+        _ => return,
+    };
+    match fork {
+        ForkKind::Data => (state.core.data_extents, state.core.data_format) = (count as u64, format),
+        ForkKind::Attr => (state.core.attr_extents, state.core.attr_format) = (count as u32, format),
+    }
+}
+
+fn replace_inline(tx: &mut Transaction, ino: InoId, fork: ForkKind, range: Range<usize>, new: &[Extent]) -> Result<()> {
+    let room = fork_bytes(tx, ino, fork) / EXTENT_RECORD_BYTES;
+    let Some(Fork::Extents(list)) = tx.inode(ino).fork(fork) else { return Ok(()) };
+    let mut list = list.clone();
+    list.splice(range, new.iter().copied());
+    if list.len() <= room {
+        if let Some(slot) = tx.inode_mut(ino, extents_field(fork)).fork_mut(fork) {
+            *slot = Fork::Extents(list);
+        }
+        return Ok(());
+    }
+    to_tree(tx, ino, fork, list)
+}
+
+/// The records leave the inode for a leaf of their own.
+fn to_tree(tx: &mut Transaction, ino: InoId, fork: ForkKind, list: Vec<Extent>) -> Result<()> {
+    if tx.blocks_left() == 0 {
+        return Err(Error::NoSpace);
+    }
+    let near = list.last().map(|extent| extent.block);
+    let block = allocate_map_block(tx, ino, fork, near)?;
+    let bytes = tx.geometry().block_bytes();
+    let address = tx.geometry().fs_block_address(block).expect("an allocated block lies on the device");
+    let leaf = tx.create(address, bytes, &BMBT_KIND)?;
+    let header = LongBlockHeader {
+        magic: BMBT_MAGIC.into(),
+        level: 0.into(),
+        records: (list.len() as u16).into(),
+        left: u64::MAX.into(),
+        right: u64::MAX.into(),
+        address: address.0.into(),
+        lsn: 0.into(),
+        uuid: tx.geometry().meta_uuid,
+        owner: tx.inode(ino).core.inode.0.into(),
+        crc: [0; 4],
+        pad: [0; 4],
+    };
+    tx.edit(leaf, 0..LONG_HEADER_BYTES).copy_from_slice(header.as_bytes());
+    let records = tx.edit(leaf, LONG_HEADER_BYTES..LONG_HEADER_BYTES + list.len() * EXTENT_RECORD_BYTES);
+    for (slot, extent) in records.as_chunks_mut::<EXTENT_RECORD_BYTES>().0.iter_mut().zip(&list) {
+        *slot = extent.encode();
+    }
+    let first = list.first().map_or(0, |extent| extent.file_block.0);
+    if let Some(slot) = tx.inode_mut(ino, root_field(fork)).fork_mut(fork) {
+        *slot = Fork::Btree { level: 1, keys: vec![first], children: vec![block.0], extents: OnceLock::from(list) };
+    }
+    Ok(())
+}
+
+fn replace_in_tree(
+    tx: &mut Transaction,
+    ino: InoId,
+    fork: ForkKind,
+    range: Range<usize>,
+    new: &[Extent],
+) -> Result<()> {
+    let inode = tx.inode(ino).core.inode;
+    let old: Vec<Extent> = super::extents(tx, ino, fork)?[range.clone()].to_vec();
+    let mut cursor = Cursor::new(BmbtKind::new(ino, fork, inode));
+    let missing = || Error::from(Corruption::new("extent map", "the tree holds what the list holds").of(inode.0));
+    let kept = old.len().min(new.len());
+    for (before, after) in old.iter().zip(new) {
+        cursor.lookup(tx, &before.file_block.0)?.ok_or_else(missing)?;
+        cursor.update(tx, after);
+    }
+    for record in &new[kept..] {
+        cursor.insert(tx, record)?;
+    }
+    for record in &old[kept..] {
+        cursor.lookup(tx, &record.file_block.0)?.ok_or_else(missing)?;
+        cursor.remove(tx)?;
+    }
+    cursor.close(tx);
+    if let Some(Fork::Btree { extents, .. }) = tx.inode_mut(ino, InodeFields::CORE).fork_mut(fork)
+        && let Some(list) = extents.get_mut()
+    {
+        list.splice(range, new.iter().copied());
+    }
+    to_inline_if_few(tx, ino, fork)
+}
+
+/// Brings the records back into the inode once they fit and the tree is a single leaf.
+fn to_inline_if_few(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<()> {
+    let room = fork_bytes(tx, ino, fork) / EXTENT_RECORD_BYTES;
+    let (list, leaf) = match tx.inode(ino).fork(fork) {
+        Some(Fork::Btree { level: 1, children, extents, .. }) if children.len() == 1 => match extents.get() {
+            Some(list) if list.len() <= room => (list.clone(), FsBlock(children[0])),
+            _ => return Ok(()),
+        },
+        _ => return Ok(()),
+    };
+    let inode = tx.inode(ino).core.inode;
+    let address = tx
+        .geometry()
+        .fs_block_address(leaf)
+        .ok_or_else(|| Corruption::new("extent map", "leaf on the device").of(inode.0))?;
+    let bytes = tx.geometry().block_bytes();
+    tx.invalidate_at(address, bytes, &BMBT_KIND)?;
+    let state = tx.inode_mut(ino, extents_field(fork));
+    state.core.blocks -= 1;
+    if let Some(slot) = state.fork_mut(fork) {
+        *slot = Fork::Extents(list);
+    }
+    alloc::free(tx, leaf, 1, Owner::Fork { inode, fork, offset: FileBlock(0), bmbt: true })
+}

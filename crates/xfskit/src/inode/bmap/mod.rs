@@ -1,0 +1,117 @@
+//! Extent maps: which blocks on disk hold which blocks of a fork.
+//!
+//! ```text
+//! Extents   all records in the inode          ──too many──▶  Btree  root in the inode, records in leaves
+//!                                             ◀─few enough──
+//! ```
+//! In memory the list of extents is always whole (a btree's is read when it is first needed), so look-ups never touch
+//! the tree; changes go to both.
+//!
+//! Invariants: extents are in order, do not overlap, and neighbours that could be one record are one record.
+//! `core.blocks` counts every block of the fork, the tree's included; the extent counters count records.
+//!
+//! Locking: the caller holds the inode. Allocation takes AG locks.
+
+mod allocate;
+mod apply;
+mod bmbt;
+mod load;
+mod remove;
+
+pub use allocate::{allocate, allocate_avoiding_busy};
+pub use remove::remove;
+
+use crate::cache::{DiskRun, DiskRuns, Fork, ForkKind};
+use crate::error::Result;
+use crate::space::Owner;
+use crate::trans::{InoId, Transaction};
+use xfskit_ondisk::{Corruption, Extent, FileBlock};
+
+/// All extents of a fork, in order. A fork that is not mapped by extents has none.
+///
+/// # Errors
+/// `Corrupt`, `Io` when a btree has to be read.
+pub fn extents(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<&[Extent]> {
+    load::load(tx, ino, fork)?;
+    Ok(match tx.inode(ino).fork(fork) {
+        Some(Fork::Extents(extents)) => extents,
+        Some(Fork::Btree { extents, .. }) => extents.get().map_or(&[], Vec::as_slice),
+        _ => &[],
+    })
+}
+
+/// The extent that covers a fork block.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn lookup(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock) -> Result<Option<Extent>> {
+    let extents = extents(tx, ino, fork)?;
+    let next = extents.partition_point(|extent| extent.file_block <= at);
+    Ok(next.checked_sub(1).map(|index| extents[index]).filter(|extent| at < extent.end()))
+}
+
+/// Where `count` fork blocks from `at` lie on disk; `None` if any of them is a hole.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn runs(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, count: u32) -> Result<Option<DiskRuns>> {
+    let mut runs = DiskRuns::new();
+    let mut next = at;
+    let end = at.add(count.into());
+    while next < end {
+        let Some(extent) = lookup(tx, ino, fork, next)? else { return Ok(None) };
+        let skip = next.0 - extent.file_block.0;
+        let blocks = (extent.count - skip).min(end.0 - next.0);
+        let block = xfskit_ondisk::FsBlock(extent.block.0 + skip);
+        let inode = tx.inode(ino).core.inode.0;
+        let address = tx
+            .geometry()
+            .fs_block_address(block)
+            .ok_or_else(|| Corruption::new("extent record", "lies on the device").of(inode))?;
+        let basic_blocks = tx.geometry().basic_blocks(blocks as u32) as u32;
+        match runs.last_mut() {
+            Some(DiskRun { address: start, basic_blocks: length }) if start.0 + u64::from(*length) == address.0 => {
+                *length += basic_blocks;
+            }
+            _ => runs.push(DiskRun { address, basic_blocks }),
+        }
+        next = next.add(blocks);
+    }
+    Ok(Some(runs))
+}
+
+/// The first hole of `count` blocks at or after `from`.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn first_unused(
+    tx: &mut Transaction,
+    ino: InoId,
+    fork: ForkKind,
+    from: FileBlock,
+    count: u32,
+) -> Result<FileBlock> {
+    let mut candidate = from;
+    for extent in extents(tx, ino, fork)? {
+        if extent.file_block.0 >= candidate.0 + u64::from(count) {
+            break;
+        }
+        candidate = candidate.max(extent.end());
+    }
+    Ok(candidate)
+}
+
+/// The end of the last extent that starts below `bound`; block 0 if there is none.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn last_block(tx: &mut Transaction, ino: InoId, fork: ForkKind, bound: FileBlock) -> Result<FileBlock> {
+    let extents = extents(tx, ino, fork)?;
+    let next = extents.partition_point(|extent| extent.file_block < bound);
+    Ok(next.checked_sub(1).map_or(FileBlock(0), |index| extents[index].end()))
+}
+
+/// The owner that reverse mappings name for blocks of a fork.
+fn owner(tx: &Transaction, ino: InoId, fork: ForkKind, offset: FileBlock) -> Owner {
+    Owner::Fork { inode: tx.inode(ino).core.inode, fork, offset, bmbt: false }
+}

@@ -1,0 +1,44 @@
+//! Unmaps blocks of a fork and frees them.
+
+use super::apply::replace;
+use super::{extents, owner};
+use crate::cache::ForkKind;
+use crate::error::Result;
+use crate::space::alloc;
+use crate::trans::{InoId, InodeFields, Transaction};
+use smallvec::SmallVec;
+use xfskit_ondisk::{Extent, FileBlock, FsBlock};
+
+/// Unmaps `count` fork blocks from `at` and frees what was mapped there. Buffers of the blocks are the caller's to
+/// invalidate.
+///
+/// # Errors
+/// `NoSpace` when an extent has to be cut in two and the tree has no block for that; `Corrupt`, `Io`.
+pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, count: u64) -> Result<()> {
+    let end = at.add(count);
+    loop {
+        let list = extents(tx, ino, fork)?;
+        let index = list.partition_point(|extent| extent.end() <= at);
+        let Some(extent) = list.get(index).copied().filter(|extent| extent.file_block < end) else { return Ok(()) };
+        let first = at.max(extent.file_block);
+        let last = end.min(extent.end());
+        let mut rest: SmallVec<[Extent; 2]> = SmallVec::new();
+        if first > extent.file_block {
+            rest.push(Extent { count: first.0 - extent.file_block.0, ..extent });
+        }
+        if last < extent.end() {
+            rest.push(Extent {
+                file_block: last,
+                block: FsBlock(extent.block.0 + (last.0 - extent.file_block.0)),
+                count: extent.end().0 - last.0,
+                ..extent
+            });
+        }
+        replace(tx, ino, fork, index..index + 1, &rest)?;
+        let freed = last.0 - first.0;
+        tx.inode_mut(ino, InodeFields::CORE).core.blocks -= freed;
+        let block = FsBlock(extent.block.0 + (first.0 - extent.file_block.0));
+        let owner = owner(tx, ino, fork, first);
+        alloc::free(tx, block, freed as u32, owner)?;
+    }
+}

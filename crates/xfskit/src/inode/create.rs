@@ -1,0 +1,142 @@
+//! Makes the inode of a newly allocated number.
+
+use crate::cache::{Fork, Inode, InodeState, KnownAbsent};
+use crate::error::Result;
+use crate::sync::Held;
+use crate::trans::{InoId, InodeFields, Transaction};
+use std::sync::Arc;
+use xfskit_ondisk::inode::{
+    MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_TYPE, flags, flags2,
+};
+use xfskit_ondisk::limits::bmbt_root_bytes;
+use xfskit_ondisk::{ForkFormat, Geometry, InodeCore, InodeNumber, Lsn, NULL_AG_INODE};
+
+/// What a new inode starts with.
+#[derive(Clone, Copy, Debug)]
+pub struct NewInode {
+    /// Type and permissions.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Links that the transaction makes.
+    pub links: u32,
+    /// The device number of a device node, in XFS's encoding.
+    pub device: u32,
+    /// Give it an attr fork from the start: it is about to get attributes.
+    pub attr_fork: bool,
+}
+
+/// Where a new inode's attr fork starts, in units of 8 bytes: behind room for six extents' worth of a btree root, or
+/// right behind a device number.
+pub fn default_fork_offset(geometry: &Geometry, data_format: ForkFormat) -> u8 {
+    if data_format == ForkFormat::Dev {
+        return 1;
+    }
+    let bytes = if geometry.inode_bytes() == 256 {
+        geometry.literal_area_bytes() - bmbt_root_bytes(2)
+    } else {
+        bmbt_root_bytes(12)
+    };
+    (bytes / 8) as u8
+}
+
+/// Makes the inode `number` and joins it to the transaction. `parent` hands down its project and flags.
+///
+/// # Errors
+/// `Corrupt` when the inode's cluster cannot be located.
+pub fn create(tx: &mut Transaction, number: InodeNumber, new: &NewInode, parent: Option<InoId>) -> Result<InoId> {
+    let mount = Arc::clone(tx.mount());
+    let (cluster, _) = super::cluster::locate(&mount.geometry, number)?;
+    let state = initial_state(tx, number, new, parent);
+    let inode = match mount.inodes.find(number) {
+        // The object of an inode of that number that was freed: the journal may still know it, so it lives on.
+        Some(inode) => inode,
+        None => mount.inodes.insert(Inode::new(state.clone(), cluster.0)),
+    };
+    let held = Held::lock(inode.state_lock(), true);
+    let id = tx.join_locked(&inode, held);
+    let fields = InodeFields::CORE | InodeFields::DEV | InodeFields::DATA_LOCAL;
+    let slot = tx.inode_mut(id, fields);
+    // The link of the unlinked list is kept apart from the core, in the cluster's buffer.
+    *slot = state;
+    Ok(id)
+}
+
+fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: Option<InoId>) -> InodeState {
+    let geometry = tx.geometry();
+    let now = tx.mount().env.now();
+    let (data, data_format) = match new.mode & MODE_TYPE {
+        MODE_CHAR | MODE_BLOCK | MODE_FIFO | MODE_SOCKET => (Fork::Dev(new.device), ForkFormat::Dev),
+        MODE_REGULAR => (Fork::Extents(Vec::new()), ForkFormat::Extents),
+        _ => (Fork::Local(Vec::new()), ForkFormat::Local),
+    };
+    let mut flags2 = 0;
+    if geometry.has_bigtime() {
+        flags2 |= flags2::BIGTIME;
+    }
+    if geometry.has_large_extent_counts() {
+        flags2 |= flags2::NREXT64;
+    }
+    let mut core = InodeCore {
+        mode: new.mode,
+        data_format,
+        uid: new.uid,
+        gid: new.gid,
+        links: new.links,
+        project: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        birth_time: now,
+        size: 0,
+        blocks: 0,
+        extent_size: 0,
+        data_extents: 0,
+        attr_extents: 0,
+        fork_offset: if new.attr_fork { default_fork_offset(geometry, data_format) } else { 0 },
+        attr_format: ForkFormat::Extents,
+        flags: 0,
+        generation: tx.mount().env.random() as u32,
+        next_unlinked: NULL_AG_INODE,
+        change_count: 1,
+        lsn: Lsn(0),
+        flags2,
+        cow_extent_size: 0,
+        inode: number,
+        uuid: geometry.meta_uuid,
+        reserved: (0, 0),
+    };
+    if let Some(parent) = parent {
+        inherit(&mut core, &tx.inode(parent).core);
+    }
+    let mut known_absent = KnownAbsent::default();
+    known_absent.insert(KnownAbsent::ALL);
+    InodeState { core, data, attr: new.attr_fork.then(|| Fork::Extents(Vec::new())), known_absent, freed: false }
+}
+
+/// What a directory hands down to what is made in it.
+fn inherit(core: &mut InodeCore, parent: &InodeCore) {
+    const TO_ALL: u16 = flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NOSYMLINKS | flags::NODEFRAG;
+    core.flags |= parent.flags & TO_ALL;
+    if parent.flags & flags::PROJINHERIT != 0 {
+        core.project = parent.project;
+    }
+    let is_dir = core.mode & MODE_TYPE == MODE_DIR;
+    if is_dir {
+        core.flags |= parent.flags & flags::PROJINHERIT;
+    }
+    if parent.flags & flags::EXTSZINHERIT != 0 {
+        if is_dir {
+            core.flags |= flags::EXTSZINHERIT;
+            core.extent_size = parent.extent_size;
+        } else if core.mode & MODE_TYPE == MODE_REGULAR {
+            core.flags |= flags::EXTSIZE;
+            core.extent_size = parent.extent_size;
+        }
+    }
+    if parent.flags2 & flags2::DAX != 0 {
+        core.flags2 |= flags2::DAX;
+    }
+}

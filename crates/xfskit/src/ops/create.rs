@@ -1,0 +1,204 @@
+//! Makes files, directories, device nodes, symbolic links and unnamed files.
+//!
+//! One transaction: the inode is allocated, its name goes into the directory, its parent pointer and the ACLs that
+//! it inherits into its own attributes.
+
+use super::stat::{device_from_linux, stat_of};
+use super::{Caller, Filesystem, Stat, acl, check_new_name};
+use crate::dir;
+use crate::error::{Error, Result};
+use crate::inode::{self, NewInode, unlinked};
+use crate::mount::reservation_of;
+use crate::parent;
+use crate::space;
+use crate::symlink;
+use crate::trans::{InoId, InodeFields, Reservation, Transaction};
+use xfskit_ondisk::InodeNumber;
+use xfskit_ondisk::dir::FileType;
+use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
+use xfskit_ondisk::symlink::SYMLINK_MAX_BYTES;
+
+/// Largest link count of a directory's parent, and of any file.
+pub(super) const MAX_LINKS: u32 = i32::MAX as u32;
+
+/// What to make.
+#[derive(Clone, Debug)]
+pub struct NewFile<'a> {
+    /// Type and permissions.
+    pub mode: u16,
+    /// Permissions that are taken away where the directory has no default ACL.
+    pub umask: u16,
+    /// Device number of a device node, in Linux's encoding.
+    pub device: u32,
+    /// Target of a symbolic link.
+    pub target: &'a [u8],
+}
+
+impl NewFile<'static> {
+    /// Something of `mode`.
+    pub fn new(mode: u16) -> Self {
+        Self { mode, umask: 0, device: 0, target: &[] }
+    }
+}
+
+impl Filesystem {
+    /// Makes a file, directory, device node, pipe or socket named `name` in `dir`.
+    ///
+    /// # Errors
+    /// `Exists`, `NotADirectory`, `NoSpace`, `TooManyLinks`, `NameTooLong`, and `NotFound` in a removed directory.
+    pub fn create(&self, dir: InodeNumber, name: &[u8], new: &NewFile<'_>, caller: &Caller) -> Result<Stat> {
+        check_new_name(name)?;
+        if new.target.len() > SYMLINK_MAX_BYTES - 1 {
+            return Err(Error::NameTooLong);
+        }
+        let dir_inode = self.mount.inode(dir)?;
+        let mut tx = self.begin(self.create_reservation(new))?;
+        let result = (|| {
+            let dir = self.join_dir(&mut tx, &dir_inode)?;
+            if tx.inode(dir).core.links == 0 {
+                return Err(Error::NotFound);
+            }
+            if dir::lookup(&mut tx, dir, name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            self.create_in(&mut tx, dir, Some(name), new, caller)
+        })();
+        tx.finish(result)
+    }
+
+    /// Makes a symbolic link to `target`.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn symlink(&self, dir: InodeNumber, name: &[u8], target: &[u8], caller: &Caller) -> Result<Stat> {
+        if target.is_empty() {
+            return Err(Error::NotFound);
+        }
+        self.create(dir, name, &NewFile { target, ..NewFile::new(MODE_SYMLINK | 0o777) }, caller)
+    }
+
+    /// Makes a file without a name, near `dir`. It is gone when nobody holds it any more, unless it is linked first;
+    /// it comes held once.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn tmpfile(&self, dir: InodeNumber, new: &NewFile<'_>, caller: &Caller) -> Result<Stat> {
+        let dir_inode = self.mount.inode(dir)?;
+        let mut tx = self.begin(self.create_reservation(new))?;
+        let result = (|| {
+            let dir = self.join_dir(&mut tx, &dir_inode)?;
+            self.create_in(&mut tx, dir, None, new, caller)
+        })();
+        let stat = tx.finish(result)?;
+        self.hold(stat.inode)?;
+        Ok(stat)
+    }
+
+    fn create_reservation(&self, new: &NewFile<'_>) -> Reservation {
+        let mount = &self.mount;
+        let kernel = if new.target.is_empty() { mount.reservations.create } else { mount.reservations.symlink };
+        let blocks = u64::from(space::inode_allocation_blocks(&mount.geometry, &mount.limits))
+            + dir::blocks_to_add(&mount.geometry, &mount.limits)
+            + u64::from(symlink::blocks_needed(&mount.geometry, new.target.len()))
+            + parent::blocks_to_add(&mount.geometry, &mount.limits)
+            + acl::blocks_to_inherit(&mount.geometry, &mount.limits);
+        single(reservation_of(kernel)).with_blocks(blocks)
+    }
+
+    /// Makes an inode in the transaction, under `name` in `dir` or on the unlinked list.
+    fn create_in(
+        &self,
+        tx: &mut Transaction,
+        dir: InoId,
+        name: Option<&[u8]>,
+        new: &NewFile<'_>,
+        caller: &Caller,
+    ) -> Result<Stat> {
+        let is_dir = new.mode & MODE_TYPE == MODE_DIR;
+        let inherited = acl::inherited(tx, dir, new.mode, new.umask)?;
+        let new = NewFile { mode: inherited.mode, ..new.clone() };
+        let child = self.create_unnamed(tx, dir, &new, caller)?;
+        match name {
+            Some(name) => self.enter(tx, dir, name, child, is_dir)?,
+            None => unlinked::insert(tx, child)?,
+        }
+        for attribute in &inherited.attributes {
+            attribute.set_on_new(tx, child)?;
+        }
+        Ok(stat_of(tx, tx.inode(child)))
+    }
+
+    /// Makes an inode that no list and no directory knows yet; the caller gives it its place.
+    pub(super) fn create_unnamed(
+        &self,
+        tx: &mut Transaction,
+        dir: InoId,
+        new: &NewFile<'_>,
+        caller: &Caller,
+    ) -> Result<InoId> {
+        let kind = new.mode & MODE_TYPE;
+        let is_dir = kind == MODE_DIR;
+        let parent_core = &tx.inode(dir).core;
+        if is_dir && parent_core.links >= MAX_LINKS {
+            return Err(Error::TooManyLinks);
+        }
+        let (parent_number, parent_mode, parent_gid) = (parent_core.inode, parent_core.mode, parent_core.gid);
+        let mut mode = new.mode;
+        let mut gid = caller.gid;
+        if parent_mode & 0o2000 != 0 {
+            gid = parent_gid;
+            if is_dir {
+                mode |= 0o2000;
+            } else if mode & 0o2010 == 0o2010 && caller.uid != 0 && !caller.in_group(gid) {
+                mode &= !0o2000;
+            }
+        }
+        let number = space::inodes::allocate_inode(tx, parent_number, mode)?.ok_or(Error::NoSpace)?;
+        let links = if is_dir { 2 } else { 0 };
+        let attr_fork = tx.geometry().has_parent();
+        let new_inode =
+            NewInode { mode, uid: caller.uid, gid, links, device: device_from_linux(new.device), attr_fork };
+        let child = inode::create(tx, number, &new_inode, Some(dir))?;
+        if is_dir {
+            dir::init(tx, child, parent_number);
+        }
+        if kind == MODE_SYMLINK {
+            symlink::write(tx, child, new.target)?;
+        }
+        Ok(child)
+    }
+
+    /// Gives a new inode its name and its parent pointer.
+    fn enter(&self, tx: &mut Transaction, dir: InoId, name: &[u8], child: InoId, is_dir: bool) -> Result<()> {
+        let core = &tx.inode(child).core;
+        let (number, file_type) = (core.inode, FileType::of_mode(core.mode));
+        dir::add(tx, dir, name, number, file_type)?;
+        touch_dir(tx, dir);
+        if is_dir {
+            tx.inode_mut(dir, InodeFields::CORE).core.links += 1;
+        } else {
+            tx.inode_mut(child, InodeFields::CORE).core.links = 1;
+        }
+        parent::add(tx, dir, name, child)
+    }
+}
+
+/// A reservation whose operation does in one link what the kernel spreads over two: an inode chunk and a directory
+/// block may both have to be allocated, reverse mappings included.
+pub(super) fn single(kernel: Reservation) -> Reservation {
+    Reservation { log_bytes: kernel.log_bytes * 2, log_count: 1, ..kernel }
+}
+
+/// A directory's contents changed.
+pub(super) fn touch_dir(tx: &mut Transaction, dir: InoId) {
+    let now = tx.mount().env.now();
+    let core = &mut tx.inode_mut(dir, InodeFields::CORE).core;
+    core.mtime = now;
+    core.ctime = now;
+}
+
+/// An inode changed.
+pub(super) fn touch(tx: &mut Transaction, ino: InoId) {
+    let now = tx.mount().env.now();
+    tx.inode_mut(ino, InodeFields::CORE).core.ctime = now;
+}

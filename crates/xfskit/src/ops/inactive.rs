@@ -1,0 +1,154 @@
+//! Frees inodes that have lost their last name and their last holder.
+//!
+//! ```text
+//! link 1..n-1  blocks of the forks are freed, a bounded number in each transaction
+//! link n       the inode leaves the unlinked list and the inode trees
+//! ```
+//! Crash behaviour: the inode is on the unlinked list until the last link, so recovery or the next mount goes on.
+
+use super::Filesystem;
+use super::create::single;
+use crate::attr;
+use crate::cache::{Fork, ForkKind, Inode};
+use crate::error::{Error, Result};
+use crate::inode::{bmap, unlinked};
+use crate::mount::reservation_of;
+use crate::space;
+use crate::symlink;
+use crate::trans::{InoId, InodeFields, Reservation, Transaction};
+use std::sync::Arc;
+use xfskit_ondisk::{AgNumber, FileBlock, ForkFormat};
+
+/// Most blocks of one extent that a link unmaps: what is freed in one transaction is bounded by extents, not blocks.
+const EXTENTS_PER_LINK: usize = 2;
+
+/// Whether the inode can be freed by itself: neither fork has blocks of its own.
+pub(super) fn has_no_blocks(tx: &Transaction, ino: InoId) -> bool {
+    let state = tx.inode(ino);
+    let empty = |fork: &Fork| match fork {
+        Fork::Dev(_) | Fork::Local(_) => true,
+        Fork::Extents(extents) => extents.is_empty(),
+        Fork::Btree { .. } => false,
+    };
+    state.core.blocks == 0 && empty(&state.data) && state.attr.as_ref().is_none_or(empty)
+}
+
+/// Frees an inode without blocks that is not on an unlinked list.
+pub(super) fn free_now(tx: &mut Transaction, ino: InoId) -> Result<()> {
+    let number = tx.inode(ino).core.inode;
+    space::inodes::free_inode(tx, number)?;
+    let fields = InodeFields::CORE;
+    let state = tx.inode_mut(ino, fields);
+    let core = &mut state.core;
+    core.mode = 0;
+    core.flags = 0;
+    core.flags2 = 0;
+    core.size = 0;
+    core.links = 0;
+    core.fork_offset = 0;
+    core.data_format = ForkFormat::Extents;
+    core.attr_format = ForkFormat::Extents;
+    core.data_extents = 0;
+    core.attr_extents = 0;
+    core.generation = core.generation.wrapping_add(1);
+    state.data = Fork::Extents(Vec::new());
+    state.attr = None;
+    state.freed = true;
+    Ok(())
+}
+
+impl Filesystem {
+    /// Frees an inode if it has no name and no holder.
+    pub(super) fn inactivate(&self, inode: &Arc<Inode>) -> Result<()> {
+        if self.mount.options.read_only {
+            return Ok(());
+        }
+        {
+            let state = inode.state_lock().read();
+            if state.freed || state.core.mode == 0 || state.core.links > 0 {
+                return Ok(());
+            }
+        }
+        let mut tx = self.begin(self.inactive_reservation())?;
+        let result = (|| {
+            let ino = tx.join_inode(inode);
+            let state = tx.inode(ino);
+            let held = inode.opens.load(std::sync::atomic::Ordering::Acquire) > 0;
+            if state.freed || state.core.links > 0 || held {
+                return Ok(());
+            }
+            free_blocks(&mut tx, ino)?;
+            unlinked::remove(&mut tx, ino)?;
+            free_now(&mut tx, ino)
+        })();
+        tx.finish(result)
+    }
+
+    fn inactive_reservation(&self) -> Reservation {
+        let mount = &self.mount;
+        let truncate = reservation_of(mount.reservations.itruncate);
+        let free = reservation_of(mount.reservations.ifree);
+        let blocks = u64::from(space::inode_free_blocks(&mount.geometry, &mount.limits))
+            + u64::from(mount.limits.data_levels);
+        let both = Reservation { log_bytes: truncate.log_bytes + free.log_bytes, ..truncate };
+        Reservation { log_count: 2, ..single(both) }.with_blocks(blocks).dipping()
+    }
+
+    /// Frees what a crash left on the unlinked lists.
+    pub(super) fn clean_orphans(&self) -> Result<()> {
+        for ag in 0..self.mount.geometry.ag_count {
+            let mut tx = Transaction::read_only(&self.mount);
+            let orphans = unlinked::list(&mut tx, AgNumber(ag))?;
+            drop(tx);
+            for number in orphans {
+                let inode = self.mount.inode(number).map_err(|error| match error {
+                    // On the list and free: the list is wrong, and freeing it again would be worse.
+                    Error::Stale(_) => xfskit_ondisk::Corruption::new("unlinked list", "inodes in use")
+                        .of(number.0)
+                        .into(),
+                    other => other,
+                })?;
+                self.inactivate(&inode)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Frees the blocks of both forks, rolling the transaction between portions.
+fn free_blocks(tx: &mut Transaction, ino: InoId) -> Result<()> {
+    if has_no_blocks(tx, ino) {
+        return Ok(());
+    }
+    if tx.inode(ino).core.is_symlink() {
+        symlink::remove(tx, ino)?;
+        tx.roll()?;
+    } else {
+        free_data(tx, ino)?;
+    }
+    if tx.inode(ino).attr.is_some() {
+        attr::remove_all(tx, ino)?;
+    }
+    Ok(())
+}
+
+/// Unmaps the data fork from its end, a few extents in each transaction.
+fn free_data(tx: &mut Transaction, ino: InoId) -> Result<()> {
+    let is_dir = tx.inode(ino).core.is_dir();
+    loop {
+        for _ in 0..EXTENTS_PER_LINK {
+            let Some(last) = bmap::extents(tx, ino, ForkKind::Data)?.last().copied() else {
+                let state = tx.inode_mut(ino, InodeFields::CORE);
+                state.core.size = if is_dir { state.core.size } else { 0 };
+                return Ok(());
+            };
+            if is_dir {
+                return Err(xfskit_ondisk::Corruption::new("directory", "empty when it is removed")
+                    .of(tx.inode(ino).core.inode.0)
+                    .into());
+            }
+            bmap::remove(tx, ino, ForkKind::Data, FileBlock(last.file_block.0), last.count)?;
+        }
+        tx.roll()?;
+    }
+}

@@ -1,0 +1,60 @@
+//! Gives an inode one more name.
+
+use super::create::{MAX_LINKS, single, touch, touch_dir};
+use super::stat::stat_of;
+use super::{Filesystem, Stat, check_new_name};
+use crate::dir;
+use crate::error::{Error, Result};
+use crate::inode::unlinked;
+use crate::mount::reservation_of;
+use crate::parent;
+use crate::trans::InodeFields;
+use xfskit_ondisk::InodeNumber;
+use xfskit_ondisk::dir::FileType;
+
+impl Filesystem {
+    /// Names `inode`, which is not a directory, `name` in `dir`. A file that was made without a name gets its first.
+    ///
+    /// # Errors
+    /// `Exists`, `NotPermitted` for a directory, `TooManyLinks`, `NoSpace`, `NotFound` for a file whose last name was
+    /// removed, `Invalid` across projects.
+    pub fn link(&self, inode: InodeNumber, dir: InodeNumber, name: &[u8]) -> Result<Stat> {
+        check_new_name(name)?;
+        let mount = &self.mount;
+        let (dir_inode, child_inode) = (mount.inode(dir)?, mount.inode(inode)?);
+        let blocks = dir::blocks_to_add(&mount.geometry, &mount.limits)
+            + parent::blocks_to_add(&mount.geometry, &mount.limits);
+        let mut tx = self.begin(single(reservation_of(mount.reservations.link)).with_blocks(blocks))?;
+        let result = (|| {
+            let dir = self.join_dir(&mut tx, &dir_inode)?;
+            if inode == dir_inode.number {
+                return Err(Error::NotPermitted);
+            }
+            let child = self.join(&mut tx, &child_inode)?;
+            let core = &tx.inode(child).core;
+            if core.is_dir() {
+                return Err(Error::NotPermitted);
+            }
+            if core.links >= MAX_LINKS {
+                return Err(Error::TooManyLinks);
+            }
+            let (was_unlinked, file_type) = (core.links == 0, FileType::of_mode(core.mode));
+            if tx.inode(dir).core.links == 0 {
+                return Err(Error::NotFound);
+            }
+            if dir::lookup(&mut tx, dir, name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            if was_unlinked {
+                unlinked::remove(&mut tx, child)?;
+            }
+            dir::add(&mut tx, dir, name, inode, file_type)?;
+            touch_dir(&mut tx, dir);
+            touch(&mut tx, child);
+            tx.inode_mut(child, InodeFields::CORE).core.links += 1;
+            parent::add(&mut tx, dir, name, child)?;
+            Ok(stat_of(&tx, tx.inode(child)))
+        })();
+        tx.finish(result)
+    }
+}

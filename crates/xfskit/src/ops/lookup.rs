@@ -1,0 +1,65 @@
+//! Finds a name in a directory.
+
+use super::stat::stat_of;
+use super::{Filesystem, Stat, check_name};
+use crate::dir;
+use crate::error::{Error, Result};
+use crate::trans::{InoId, Transaction};
+use xfskit_ondisk::InodeNumber;
+
+impl Filesystem {
+    /// The inode that `name` names in directory `dir`.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADirectory`, `NameTooLong`, `Corrupt`, `Io`.
+    pub fn lookup(&self, dir: InodeNumber, name: &[u8]) -> Result<Stat> {
+        let number = self.lookup_number(dir, name)?;
+        self.stat(number)
+    }
+
+    /// As [`Self::lookup`], without a look at the inode.
+    ///
+    /// # Errors
+    /// As [`Self::lookup`].
+    pub fn lookup_number(&self, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
+        check_name(name)?;
+        let dir = self.mount.inode(dir)?;
+        let mut tx = Transaction::read_only(&self.mount);
+        let dir = self.join_dir(&mut tx, &dir)?;
+        if name == b"." {
+            return Ok(tx.inode(dir).core.inode);
+        }
+        dir::lookup(&mut tx, dir, name)?.map(|entry| entry.inode).ok_or(Error::NotFound)
+    }
+
+    /// A directory in use, locked and joined.
+    pub(super) fn join_dir(&self, tx: &mut Transaction, dir: &std::sync::Arc<crate::cache::Inode>) -> Result<InoId> {
+        let id = self.join(tx, dir)?;
+        if !tx.inode(id).core.is_dir() {
+            return Err(Error::NotADirectory);
+        }
+        Ok(id)
+    }
+
+    /// For whoever keeps inode numbers on behalf of others (FUSE): says that one more refers to the inode. While any
+    /// do, the inode survives the removal of its last name.
+    ///
+    /// # Errors
+    /// `Stale`, `Corrupt`, `Io`.
+    pub fn hold(&self, inode: InodeNumber) -> Result<()> {
+        let inode = self.mount.inode(inode)?;
+        inode.opens.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Says that `count` fewer refer to the inode. The last one lets an unlinked inode go.
+    ///
+    /// # Errors
+    /// `Io`, `Corrupt` from freeing the inode.
+    pub fn unhold(&self, inode: InodeNumber, count: u32) -> Result<()> {
+        let Some(inode) = self.mount.inodes.find(inode) else { return Ok(()) };
+        let before = inode.opens.fetch_sub(count, std::sync::atomic::Ordering::AcqRel);
+        assert!(before >= count, "an inode was let go more often than it was held");
+        if before == count { self.inactivate(&inode) } else { Ok(()) }
+    }
+}

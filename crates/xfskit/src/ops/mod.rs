@@ -1,0 +1,191 @@
+//! Operations: one file per verb. Each finds its inodes, takes the locks in order, checks what POSIX wants checked,
+//! makes its changes in one transaction where they fit one, and answers with POSIX's results.
+//!
+//! Names are bytes, inodes are numbers. A caller is who acts: owner of what is made, and subject of the checks that the
+//! verbs themselves make (sticky directories, set-group-id inheritance). Whether the caller may search and write the
+//! directories on the way is for whoever presents the filesystem to people (the kernel, for FUSE).
+//!
+//! Locking: a directory before its entry. A rename, which may need two directories, waits for one lock only and tries
+//! the others; see [`rename`](self).
+
+mod acl;
+mod create;
+mod inactive;
+mod link;
+mod lookup;
+mod path;
+mod readdir;
+mod rename;
+mod setattr;
+mod stat;
+mod unlink;
+mod xattr;
+
+pub use create::NewFile;
+pub use path::split_path;
+pub use readdir::Entry;
+pub use rename::RenameFlags;
+pub use setattr::{SetAttr, SetTime};
+pub use stat::{FsStat, Stat};
+pub use xattr::{Namespace, SetMode, XattrChange};
+
+use crate::cache::Inode;
+use crate::env::Environment;
+use crate::error::{Error, Result};
+use crate::mount::{Mount, MountOptions};
+use crate::trans::{InoId, Reservation, Transaction};
+use std::sync::Arc;
+use xfskit_device::BlockDevice;
+use xfskit_ondisk::InodeNumber;
+
+/// Who acts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Further groups.
+    pub groups: Vec<u32>,
+}
+
+impl Caller {
+    /// The superuser.
+    pub fn root() -> Self {
+        Self { uid: 0, gid: 0, groups: Vec::new() }
+    }
+
+    /// Whether the caller belongs to a group.
+    pub fn in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+}
+
+/// An XFS filesystem. Shared between threads; every method takes `&self`.
+///
+/// Dropping it without [`Filesystem::unmount`] leaves the image as a power cut would: everything that was synced is
+/// there, and the log is dirty.
+pub struct Filesystem {
+    mount: Arc<Mount>,
+}
+
+impl Filesystem {
+    /// Opens the filesystem on `device`.
+    ///
+    /// # Errors
+    /// As [`Mount::open`].
+    pub fn open(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Self> {
+        Self::over(Mount::open(device, None, options)?)
+    }
+
+    /// Opens the filesystem on `device` with its log on `log_device`.
+    ///
+    /// # Errors
+    /// As [`Mount::open`].
+    pub fn open_with_log(
+        device: Arc<dyn BlockDevice>,
+        log_device: Arc<dyn BlockDevice>,
+        options: MountOptions,
+    ) -> Result<Self> {
+        Self::over(Mount::open(device, Some(log_device), options)?)
+    }
+
+    /// Opens the filesystem in a world of the caller's making.
+    ///
+    /// # Errors
+    /// As [`Mount::open`].
+    pub fn open_in(
+        device: Arc<dyn BlockDevice>,
+        log_device: Option<Arc<dyn BlockDevice>>,
+        options: MountOptions,
+        env: Arc<dyn Environment>,
+    ) -> Result<Self> {
+        Self::over(Mount::open_in(device, log_device, options, env)?)
+    }
+
+    fn over(mount: Arc<Mount>) -> Result<Self> {
+        let fs = Self { mount };
+        if !fs.mount.options.read_only {
+            fs.clean_orphans()?;
+        }
+        Ok(fs)
+    }
+
+    /// The mount below, for its counters, geometry and journal.
+    pub fn mount(&self) -> &Arc<Mount> {
+        &self.mount
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> InodeNumber {
+        self.mount.geometry.root_inode
+    }
+
+    /// Makes everything done so far durable.
+    ///
+    /// # Errors
+    /// `Io`, `Shutdown`.
+    pub fn sync(&self) -> Result<()> {
+        self.mount.sync()
+    }
+
+    /// Makes everything done to an inode durable.
+    ///
+    /// # Errors
+    /// `Io`, `Shutdown`.
+    pub fn fsync(&self, _inode: InodeNumber) -> Result<()> {
+        self.mount.sync()
+    }
+
+    /// Brings everything home and closes the log.
+    ///
+    /// # Errors
+    /// `Io`, `Shutdown`: the log then stays dirty.
+    pub fn unmount(self) -> Result<()> {
+        self.mount.unmount()
+    }
+
+    /// An inode in use, locked and joined.
+    fn join(&self, tx: &mut Transaction, inode: &Arc<Inode>) -> Result<InoId> {
+        let id = tx.join_inode(inode);
+        check_in_use(tx, id)?;
+        Ok(id)
+    }
+
+    /// Starts a writing transaction; durable at its commit when the mount says so.
+    fn begin(&self, reservation: Reservation) -> Result<Transaction> {
+        let mut tx = self.mount.transaction(reservation)?;
+        if self.mount.options.wsync {
+            tx.set_sync();
+        }
+        Ok(tx)
+    }
+}
+
+fn check_in_use(tx: &Transaction, id: InoId) -> Result<()> {
+    let state = tx.inode(id);
+    if state.freed || state.core.mode == 0 {
+        return Err(Error::Stale(state.core.inode.0));
+    }
+    Ok(())
+}
+
+/// Checks a name that is to be looked up or made.
+fn check_name(name: &[u8]) -> Result<()> {
+    if name.len() > 255 {
+        return Err(Error::NameTooLong);
+    }
+    if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
+        return Err(Error::Invalid("a name is not empty and holds no slash and no zero byte"));
+    }
+    Ok(())
+}
+
+/// Checks a name that is to be made or removed: `.` and `..` are not.
+fn check_new_name(name: &[u8]) -> Result<()> {
+    check_name(name)?;
+    if name == b"." || name == b".." {
+        return Err(Error::Exists);
+    }
+    Ok(())
+}

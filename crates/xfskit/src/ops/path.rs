@@ -1,0 +1,130 @@
+//! Paths: from text to inodes, and from inodes back to text by their parent pointers.
+
+use super::{Filesystem, Stat};
+use crate::error::{Error, Result};
+use crate::parent;
+use crate::trans::Transaction;
+use xfskit_ondisk::InodeNumber;
+
+/// Most symbolic links that a look-up follows.
+const MAX_LINKS_FOLLOWED: usize = 40;
+/// Most paths that are listed for one inode, and most directories on a way.
+const MAX_DEPTH: usize = 4096;
+
+/// Cuts a path into its folder and its last name.
+///
+/// # Errors
+/// `Invalid` for the root, which has no name.
+pub fn split_path(path: &[u8]) -> Result<(&[u8], &[u8])> {
+    let end = path.iter().rposition(|&b| b != b'/').ok_or(Error::Invalid("the root has no name"))? + 1;
+    let start = path[..end].iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
+    Ok((&path[..start], &path[start..end]))
+}
+
+impl Filesystem {
+    /// The inode at `path`, from the root; symbolic links are followed, but at the end only if `follow_last` says so.
+    ///
+    /// # Errors
+    /// As [`Self::lookup`]; `Invalid` for too many symbolic links.
+    pub fn resolve(&self, path: &[u8], follow_last: bool) -> Result<Stat> {
+        let mut at = self.root();
+        let mut names: Vec<Vec<u8>> = components(path);
+        let mut followed = 0;
+        while let Some(name) = names.pop() {
+            if name == b".." {
+                at = self.lookup_number(at, b"..")?;
+                continue;
+            }
+            let stat = self.lookup(at, &name)?;
+            if stat.mode & 0o170_000 != 0o120_000 || names.is_empty() && !follow_last {
+                at = stat.inode;
+                continue;
+            }
+            followed += 1;
+            if followed > MAX_LINKS_FOLLOWED {
+                return Err(Error::Invalid("too many symbolic links"));
+            }
+            let target = self.read_link(stat.inode)?;
+            if target.starts_with(b"/") {
+                at = self.root();
+            }
+            names.extend(components(&target));
+        }
+        self.stat(at)
+    }
+
+    /// Every name of an inode: the directory and the name there.
+    ///
+    /// # Errors
+    /// `NotSupported` on an image without parent pointers; `Corrupt`, `Io`.
+    pub fn parents(&self, inode: InodeNumber) -> Result<Vec<(InodeNumber, Vec<u8>)>> {
+        if !self.mount.geometry.has_parent() {
+            return Err(Error::NotSupported("parent pointers: the image was made without them (mkfs with -n parent=1)"));
+        }
+        let inode = self.mount.inode(inode)?;
+        let mut tx = Transaction::read_only(&self.mount);
+        let id = self.join(&mut tx, &inode)?;
+        parent::list(&mut tx, id)
+    }
+
+    /// Every path that leads to an inode, without a look into any directory.
+    ///
+    /// # Errors
+    /// As [`Self::parents`].
+    pub fn paths(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
+        if inode == self.root() {
+            return Ok(vec![b"/".to_vec()]);
+        }
+        let mut paths = Vec::new();
+        for (dir, name) in self.parents(inode)? {
+            let mut path = self.dir_path(dir)?;
+            if path.last() != Some(&b'/') {
+                path.push(b'/');
+            }
+            path.extend_from_slice(&name);
+            paths.push(path);
+        }
+        paths.sort();
+        Ok(paths)
+    }
+
+    /// The path of a directory, which has exactly one.
+    fn dir_path(&self, dir: InodeNumber) -> Result<Vec<u8>> {
+        let mut names = Vec::new();
+        let mut at = dir;
+        while at != self.root() {
+            let parents = self.parents(at)?;
+            let [(parent, name)] = parents.as_slice() else {
+                return Err(xfskit_ondisk::Corruption::new("directory", "exactly one parent pointer")
+                    .of(at.0)
+                    .found(parents.len())
+                    .into());
+            };
+            crate::ensure_on_disk!(names.len() < MAX_DEPTH, "directory", "parents lead to the root", "inode {dir}");
+            names.push(name.clone());
+            at = *parent;
+        }
+        names.reverse();
+        let mut path = b"/".to_vec();
+        path.extend_from_slice(&names.join(&b'/'));
+        Ok(path)
+    }
+}
+
+/// The names of a path, the last one first; empty ones and `.` left out.
+fn components(path: &[u8]) -> Vec<Vec<u8>> {
+    let names = path.split(|&b| b == b'/').filter(|name| !name.is_empty() && *name != b".");
+    names.rev().map(<[u8]>::to_vec).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_splits_before_its_last_name() {
+        assert_eq!(split_path(b"/a/b").unwrap(), (b"/a/".as_slice(), b"b".as_slice()));
+        assert_eq!(split_path(b"b//").unwrap(), (b"".as_slice(), b"b".as_slice()));
+        assert!(split_path(b"//").is_err());
+    }
+}

@@ -1,0 +1,326 @@
+//! Renames: plain, without replacing, exchanging two names, leaving a whiteout behind.
+//!
+//! One transaction changes both directories, the `..` of a directory that moves, link counts, parent pointers, and
+//! the inode that lost its last name.
+//!
+//! Locking: up to five inodes, in no order that fits all cases. The first lock is waited for; the others are tried, and
+//! when one is taken the transaction, which has changed nothing yet, lets go of everything and starts anew. Renames
+//! between directories also exclude each other, so that the check against moving a directory below itself holds until
+//! the move is done.
+
+use super::create::{MAX_LINKS, NewFile, single, touch, touch_dir};
+use super::unlink::check_sticky;
+use super::{Caller, Filesystem, check_name};
+use crate::cache::Inode;
+use crate::dir::{self, DirEntry};
+use crate::error::{Error, Result};
+use crate::inode::unlinked;
+use crate::mount::reservation_of;
+use crate::parent;
+use crate::space;
+use crate::trans::{InoId, InodeFields, Reservation, Transaction};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use xfskit_ondisk::InodeNumber;
+use xfskit_ondisk::dir::FileType;
+use xfskit_ondisk::inode::MODE_CHAR;
+
+/// How to rename.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RenameFlags {
+    /// Fail if the new name exists.
+    pub no_replace: bool,
+    /// Exchange the two names, which must both exist.
+    pub exchange: bool,
+    /// Leave a whiteout (a character device 0:0) under the old name.
+    pub whiteout: bool,
+}
+
+/// One side of a rename.
+struct Side<'a> {
+    dir: InoId,
+    name: &'a [u8],
+}
+
+/// The inodes of a rename, all locked.
+struct Locked {
+    from_dir: InoId,
+    to_dir: InoId,
+    child: InoId,
+    victim: Option<(InoId, Arc<Inode>)>,
+}
+
+impl Filesystem {
+    /// Moves `name` of `dir` to `new_name` of `new_dir`.
+    ///
+    /// # Errors
+    /// `NotFound`, `Exists`, `NotEmpty`, `IsADirectory`, `NotADirectory`, `Invalid` when a directory would move below
+    /// itself, `NotPermitted` in a sticky directory, `TooManyLinks`, `NoSpace`.
+    pub fn rename(
+        &self,
+        dir: InodeNumber,
+        name: &[u8],
+        new_dir: InodeNumber,
+        new_name: &[u8],
+        flags: RenameFlags,
+        caller: &Caller,
+    ) -> Result<()> {
+        check_name(name)?;
+        check_name(new_name)?;
+        for name in [name, new_name] {
+            if name == b"." || name == b".." {
+                return Err(Error::Invalid("'.' and '..' cannot be renamed"));
+            }
+        }
+        if flags.exchange && (flags.no_replace || flags.whiteout) {
+            return Err(Error::Invalid("an exchange neither replaces nor leaves a whiteout"));
+        }
+        let _moves = (dir != new_dir).then(|| self.mount.moves.lock());
+        loop {
+            match self.try_rename((dir, name), (new_dir, new_name), flags, caller) {
+                Err(Error::WouldBlock) => std::thread::yield_now(),
+                other => return other,
+            }
+        }
+    }
+
+    fn try_rename(
+        &self,
+        from: (InodeNumber, &[u8]),
+        to: (InodeNumber, &[u8]),
+        flags: RenameFlags,
+        caller: &Caller,
+    ) -> Result<()> {
+        if from.0 != to.0 {
+            self.check_no_loop(from, to.0)?;
+            if flags.exchange {
+                self.check_no_loop(to, from.0)?;
+            }
+        }
+        let mut tx = self.begin(self.rename_reservation())?;
+        let mut left_over = None;
+        let result = (|| {
+            let Some(locked) = self.lock_for_rename(&mut tx, from, to, flags)? else { return Ok(()) };
+            check(&mut tx, &locked, flags, caller)?;
+            let from_side = Side { dir: locked.from_dir, name: from.1 };
+            let to_side = Side { dir: locked.to_dir, name: to.1 };
+            if flags.exchange {
+                return exchange(&mut tx, &locked, &from_side, &to_side);
+            }
+            self.move_name(&mut tx, &locked, &from_side, &to_side, flags, caller)?;
+            if let Some((victim, inode)) = &locked.victim {
+                let state = tx.inode(*victim);
+                if state.core.links == 0 && !state.freed && inode.opens.load(Ordering::Acquire) == 0 {
+                    left_over = Some(Arc::clone(inode));
+                }
+            }
+            Ok(())
+        })();
+        tx.finish(result)?;
+        left_over.map_or(Ok(()), |inode| self.inactivate(&inode))
+    }
+
+    fn rename_reservation(&self) -> Reservation {
+        let mount = &self.mount;
+        let rename = reservation_of(mount.reservations.rename);
+        let create = reservation_of(mount.reservations.create);
+        let blocks = 2 * dir::blocks_to_add(&mount.geometry, &mount.limits)
+            + 2 * parent::blocks_to_add(&mount.geometry, &mount.limits)
+            + u64::from(space::inode_allocation_blocks(&mount.geometry, &mount.limits));
+        let both = Reservation { log_bytes: rename.log_bytes + create.log_bytes, ..rename };
+        Reservation { log_count: 1, ..single(both) }.with_blocks(blocks)
+    }
+
+    /// Fails when `to` lies below the directory that `from` names: it would lose its connection to the root.
+    fn check_no_loop(&self, from: (InodeNumber, &[u8]), to: InodeNumber) -> Result<()> {
+        let moved = self.lookup_number(from.0, from.1)?;
+        if !self.stat(moved).is_ok_and(|stat| stat.mode & 0o170_000 == 0o040_000) {
+            return Ok(());
+        }
+        let mut at = to;
+        let mut steps = 0u32;
+        while at != self.root() {
+            if at == moved {
+                return Err(Error::Invalid("a directory cannot move below itself"));
+            }
+            at = self.lookup_number(at, b"..")?;
+            steps += 1;
+            crate::ensure_on_disk!(steps < 1 << 20, "directory", "parents lead to the root", "from inode {to}");
+        }
+        Ok(())
+    }
+
+    /// Locks everything; `None` when both names are the same file, and nothing is to be done.
+    fn lock_for_rename(
+        &self,
+        tx: &mut Transaction,
+        from: (InodeNumber, &[u8]),
+        to: (InodeNumber, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<Option<Locked>> {
+        let from_dir = self.join_dir(tx, &self.mount.inode(from.0)?)?;
+        let to_dir = if to.0 == from.0 { from_dir } else { self.try_join(tx, &self.mount.inode(to.0)?)? };
+        if !tx.inode(to_dir).core.is_dir() {
+            return Err(Error::NotADirectory);
+        }
+        let entry: DirEntry = dir::lookup(tx, from_dir, from.1)?.ok_or(Error::NotFound)?;
+        let target = dir::lookup(tx, to_dir, to.1)?;
+        if tx.inode(to_dir).core.links == 0 {
+            return Err(Error::NotFound);
+        }
+        if target.is_some() && flags.no_replace {
+            return Err(Error::Exists);
+        }
+        if target.is_none() && flags.exchange {
+            return Err(Error::NotFound);
+        }
+        if target.as_ref().is_some_and(|target| target.inode == entry.inode) {
+            return Ok(None);
+        }
+        // The moved file may not be one of the directories: a directory is not its own entry.
+        if entry.inode == from.0 || entry.inode == to.0 {
+            return Err(Error::Invalid("a directory cannot move below itself"));
+        }
+        let child = self.try_join(tx, &self.mount.inode(entry.inode)?)?;
+        let victim = match target {
+            Some(target) if target.inode == from.0 || target.inode == to.0 => return Err(Error::NotEmpty),
+            Some(target) => {
+                let inode = self.mount.inode(target.inode)?;
+                Some((self.try_join(tx, &inode)?, inode))
+            }
+            None => None,
+        };
+        Ok(Some(Locked { from_dir, to_dir, child, victim }))
+    }
+
+    fn try_join(&self, tx: &mut Transaction, inode: &Arc<Inode>) -> Result<InoId> {
+        let id = tx.try_join_inode(inode).ok_or(Error::WouldBlock)?;
+        super::check_in_use(tx, id)?;
+        Ok(id)
+    }
+
+    fn move_name(
+        &self,
+        tx: &mut Transaction,
+        locked: &Locked,
+        from: &Side<'_>,
+        to: &Side<'_>,
+        flags: RenameFlags,
+        caller: &Caller,
+    ) -> Result<()> {
+        let child = locked.child;
+        let core = &tx.inode(child).core;
+        let (number, is_dir, file_type) = (core.inode, core.is_dir(), FileType::of_mode(core.mode));
+        let moves = from.dir != to.dir;
+        let mut victim_was_dir = false;
+        if let Some((victim, inode)) = &locked.victim {
+            victim_was_dir = tx.inode(*victim).core.is_dir();
+            let held = inode.opens.load(Ordering::Acquire) > 0;
+            drop_victim(tx, *victim, victim_was_dir, held, to)?;
+            dir::replace(tx, to.dir, to.name, number, file_type)?;
+        } else {
+            dir::add(tx, to.dir, to.name, number, file_type)?;
+        }
+        if is_dir && moves {
+            let new_parent = tx.inode(to.dir).core.inode;
+            dir::replace(tx, child, b"..", new_parent, FileType::Directory)?;
+        }
+        let came = u32::from(is_dir && moves);
+        let to_core = &mut tx.inode_mut(to.dir, InodeFields::CORE).core;
+        to_core.links = to_core.links + came - u32::from(victim_was_dir);
+        tx.inode_mut(from.dir, InodeFields::CORE).core.links -= came;
+        if flags.whiteout {
+            self.leave_whiteout(tx, from, caller)?;
+        } else {
+            dir::remove(tx, from.dir, from.name)?;
+        }
+        touch_dir(tx, to.dir);
+        if moves {
+            touch_dir(tx, from.dir);
+        }
+        touch(tx, child);
+        parent::replace(tx, (from.dir, from.name), (to.dir, to.name), child)
+    }
+
+    /// Puts a whiteout under the old name.
+    fn leave_whiteout(&self, tx: &mut Transaction, from: &Side<'_>, caller: &Caller) -> Result<()> {
+        let new = NewFile::new(MODE_CHAR);
+        let stat = self.create_unnamed(tx, from.dir, &new, caller)?;
+        let number = tx.inode(stat).core.inode;
+        tx.inode_mut(stat, InodeFields::CORE).core.links = 1;
+        dir::replace(tx, from.dir, from.name, number, FileType::CharDevice)?;
+        parent::add(tx, from.dir, from.name, stat)
+    }
+}
+
+/// Takes the name from the inode that is replaced.
+fn drop_victim(tx: &mut Transaction, victim: InoId, is_dir: bool, held: bool, to: &Side<'_>) -> Result<()> {
+    touch(tx, victim);
+    let core = &mut tx.inode_mut(victim, InodeFields::CORE).core;
+    core.links = if is_dir { 0 } else { core.links - 1 };
+    if core.links > 0 {
+        return parent::remove(tx, to.dir, to.name, victim);
+    }
+    if !held && super::inactive::has_no_blocks(tx, victim) {
+        return super::inactive::free_now(tx, victim);
+    }
+    unlinked::insert(tx, victim)?;
+    parent::remove(tx, to.dir, to.name, victim)
+}
+
+/// Checks what only the locked inodes can tell.
+fn check(tx: &mut Transaction, locked: &Locked, flags: RenameFlags, caller: &Caller) -> Result<()> {
+    check_sticky(tx, locked.from_dir, locked.child, caller)?;
+    let is_dir = tx.inode(locked.child).core.is_dir();
+    let moves = locked.from_dir != locked.to_dir;
+    let mut victim_is_dir = false;
+    if let Some((victim, _)) = &locked.victim {
+        check_sticky(tx, locked.to_dir, *victim, caller)?;
+        victim_is_dir = tx.inode(*victim).core.is_dir();
+        if !flags.exchange {
+            match (is_dir, victim_is_dir) {
+                (true, false) => return Err(Error::NotADirectory),
+                (false, true) => return Err(Error::IsADirectory),
+                (true, true) if !dir::is_empty(tx, *victim)? => return Err(Error::NotEmpty),
+                _ => {}
+            }
+        }
+    }
+    if moves && is_dir && !victim_is_dir && tx.inode(locked.to_dir).core.links >= MAX_LINKS {
+        return Err(Error::TooManyLinks);
+    }
+    Ok(())
+}
+
+fn exchange(tx: &mut Transaction, locked: &Locked, from: &Side<'_>, to: &Side<'_>) -> Result<()> {
+    let Some((other, _)) = locked.victim else { return Err(Error::NotFound) };
+    let child = locked.child;
+    let describe = |tx: &Transaction, ino: InoId| {
+        let core = &tx.inode(ino).core;
+        (core.inode, core.is_dir(), FileType::of_mode(core.mode))
+    };
+    let (child_number, child_is_dir, child_type) = describe(tx, child);
+    let (other_number, other_is_dir, other_type) = describe(tx, other);
+    dir::replace(tx, from.dir, from.name, other_number, other_type)?;
+    dir::replace(tx, to.dir, to.name, child_number, child_type)?;
+    if from.dir != to.dir {
+        let (from_number, to_number) = (tx.inode(from.dir).core.inode, tx.inode(to.dir).core.inode);
+        if child_is_dir {
+            dir::replace(tx, child, b"..", to_number, FileType::Directory)?;
+        }
+        if other_is_dir {
+            dir::replace(tx, other, b"..", from_number, FileType::Directory)?;
+        }
+        if child_is_dir != other_is_dir {
+            let (gains, loses) = if child_is_dir { (to.dir, from.dir) } else { (from.dir, to.dir) };
+            tx.inode_mut(gains, InodeFields::CORE).core.links += 1;
+            tx.inode_mut(loses, InodeFields::CORE).core.links -= 1;
+        }
+        touch_dir(tx, to.dir);
+    }
+    touch_dir(tx, from.dir);
+    touch(tx, child);
+    touch(tx, other);
+    parent::replace(tx, (from.dir, from.name), (to.dir, to.name), child)?;
+    parent::replace(tx, (to.dir, to.name), (from.dir, from.name), other)
+}

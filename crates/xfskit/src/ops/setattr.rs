@@ -1,0 +1,98 @@
+//! Changes modes, owners, times and sizes.
+
+use super::create::single;
+use super::stat::stat_of;
+use super::{Caller, Filesystem, Stat, acl};
+use crate::error::{Error, Result};
+use crate::mount::reservation_of;
+use crate::trans::InodeFields;
+use xfskit_ondisk::inode::MODE_TYPE;
+use xfskit_ondisk::{InodeCore, InodeNumber, Timestamp};
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The time of day.
+    Now,
+    /// A given time.
+    To(Timestamp),
+}
+
+/// What to change; what is `None` stays.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SetAttr {
+    /// Permissions; the type stays.
+    pub mode: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Access time.
+    pub atime: Option<SetTime>,
+    /// Modification time.
+    pub mtime: Option<SetTime>,
+    /// Size of a regular file. Only the size it has already is supported.
+    pub size: Option<u64>,
+}
+
+impl Filesystem {
+    /// Changes attributes of an inode in one transaction.
+    ///
+    /// # Errors
+    /// `Stale`, `NotSupported` for another size, `NoSpace`, `Io`.
+    pub fn set_attr(&self, inode: InodeNumber, change: &SetAttr, caller: &Caller) -> Result<Stat> {
+        let inode = self.mount.inode(inode)?;
+        let mut reservation = single(reservation_of(self.mount.reservations.ichange));
+        if change.mode.is_some() {
+            reservation = acl::chmod_reservation(&self.mount);
+        }
+        let mut tx = self.begin(reservation)?;
+        let result = (|| {
+            let id = self.join(&mut tx, &inode)?;
+            if change.size.is_some_and(|size| size != tx.inode(id).core.size) {
+                return Err(Error::NotSupported("changing the size of a file"));
+            }
+            let now = tx.mount().env.now();
+            apply(&mut tx.inode_mut(id, InodeFields::CORE).core, change, now, caller);
+            if change.mode.is_some() {
+                acl::follow_mode(&mut tx, id)?;
+            }
+            Ok(stat_of(&tx, tx.inode(id)))
+        })();
+        tx.finish(result)
+    }
+}
+
+fn apply(core: &mut InodeCore, change: &SetAttr, now: Timestamp, caller: &Caller) {
+    let owner_changes = change.uid.is_some() || change.gid.is_some();
+    if owner_changes && core.mode & MODE_TYPE != xfskit_ondisk::inode::MODE_DIR && change.mode.is_none() {
+        // Another owner must not inherit the privileges of the file.
+        core.mode &= !0o4000;
+        if core.mode & 0o010 != 0 {
+            core.mode &= !0o2000;
+        }
+    }
+    if let Some(uid) = change.uid {
+        core.uid = uid;
+    }
+    if let Some(gid) = change.gid {
+        core.gid = gid;
+    }
+    if let Some(mode) = change.mode {
+        core.mode = core.mode & MODE_TYPE | mode & 0o7777;
+        if caller.uid != 0 && !caller.in_group(core.gid) {
+            core.mode &= !0o2000;
+        }
+    }
+    let resolve = |time| match time {
+        SetTime::Now => now,
+        SetTime::To(time) => time,
+    };
+    if let Some(time) = change.atime {
+        core.atime = resolve(time);
+    }
+    if let Some(time) = change.mtime {
+        core.mtime = resolve(time);
+    }
+    core.ctime = now;
+}

@@ -1,0 +1,138 @@
+//! What is known of an inode and of the filesystem as a whole.
+
+use super::Filesystem;
+use crate::cache::{Fork, InodeState};
+use crate::error::Result;
+use crate::trans::Transaction;
+use xfskit_ondisk::{InodeNumber, Timestamp};
+
+/// The attributes of an inode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Inode number.
+    pub inode: InodeNumber,
+    /// Generation: another inode may later have the same number, but not this too.
+    pub generation: u32,
+    /// Type and permissions.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Links.
+    pub links: u32,
+    /// Size in bytes.
+    pub size: u64,
+    /// Space taken, in 512-byte blocks.
+    pub blocks: u64,
+    /// Device number of a device node, in Linux's encoding.
+    pub device: u32,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of the contents.
+    pub mtime: Timestamp,
+    /// Last change of the inode.
+    pub ctime: Timestamp,
+    /// When it was made.
+    pub birth_time: Timestamp,
+    /// Project.
+    pub project: u32,
+}
+
+/// The filesystem in figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FsStat {
+    /// Size of a block in bytes.
+    pub block_bytes: u32,
+    /// Blocks, the log's not counted.
+    pub blocks: u64,
+    /// Free blocks.
+    pub free_blocks: u64,
+    /// Inodes that exist or could.
+    pub inodes: u64,
+    /// Of those, free ones.
+    pub free_inodes: u64,
+}
+
+/// XFS's device numbers (14 bits of major, 18 of minor) in Linux's encoding.
+pub(super) fn device_to_linux(device: u32) -> u32 {
+    let (major, minor) = (device >> 18, device & 0x3_ffff);
+    (minor & 0xff) | major << 8 | (minor & !0xff) << 12
+}
+
+/// Linux's device numbers in XFS's encoding.
+pub(super) fn device_from_linux(device: u32) -> u32 {
+    let (major, minor) = ((device >> 8) & 0xfff, (device & 0xff) | (device >> 12) & 0xf_ff00);
+    major << 18 | minor & 0x3_ffff
+}
+
+/// What a state says.
+pub(super) fn stat_of(tx: &Transaction, state: &InodeState) -> Stat {
+    let core = &state.core;
+    let device = if let Fork::Dev(device) = state.data { device_to_linux(device) } else { 0 };
+    Stat {
+        inode: core.inode,
+        generation: core.generation,
+        mode: core.mode,
+        uid: core.uid,
+        gid: core.gid,
+        links: core.links,
+        size: core.size,
+        blocks: core.blocks << (tx.geometry().block_log - 9),
+        device,
+        atime: core.atime,
+        mtime: core.mtime,
+        ctime: core.ctime,
+        birth_time: core.birth_time,
+        project: core.project,
+    }
+}
+
+impl Filesystem {
+    /// The attributes of an inode.
+    ///
+    /// # Errors
+    /// `Stale`, `Corrupt`, `Io`.
+    pub fn stat(&self, inode: InodeNumber) -> Result<Stat> {
+        let inode = self.mount.inode(inode)?;
+        let mut tx = Transaction::read_only(&self.mount);
+        let id = self.join(&mut tx, &inode)?;
+        Ok(stat_of(&tx, tx.inode(id)))
+    }
+
+    /// The filesystem in figures.
+    pub fn statfs(&self) -> FsStat {
+        let geometry = &self.mount.geometry;
+        let log_blocks = if geometry.log_start.is_some() { u64::from(geometry.log_blocks) } else { 0 };
+        let (inodes, free_inodes) = self.mount.space.inodes();
+        let free_blocks = self.mount.space.usable_blocks();
+        let blocks = geometry.data_blocks - log_blocks;
+        let could = free_blocks * u64::from(geometry.inodes_per_block());
+        let most = match u64::from(geometry.inode_max_percent) {
+            0 => u64::MAX,
+            percent => blocks / 100 * percent * u64::from(geometry.inodes_per_block()),
+        };
+        let total = (inodes + could).min(most).max(inodes);
+        FsStat {
+            block_bytes: geometry.block_bytes() as u32,
+            blocks,
+            free_blocks,
+            inodes: total,
+            free_inodes: total - (inodes - free_inodes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_survive_both_encodings() {
+        for device in [0, 0x0103, 0x0000_0801, 0x0ff0_0fff, 0x1230_45ab & 0x3fff_ffff] {
+            let xfs = device_from_linux(device);
+            assert_eq!(device_from_linux(device_to_linux(xfs)), xfs);
+        }
+        assert_eq!(device_to_linux(device_from_linux(0x0801)), 0x0801);
+    }
+}

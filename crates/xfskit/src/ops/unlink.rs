@@ -1,0 +1,137 @@
+//! Removes names: files and empty directories.
+//!
+//! ```text
+//! last name of an inode that nobody holds and that has no blocks    one transaction: name and inode
+//! last name otherwise                                               name now, inode on the unlinked list;
+//!                                                                   it is freed when the last holder lets go
+//! ```
+
+use super::create::{single, touch, touch_dir};
+use super::{Caller, Filesystem, check_name};
+use crate::dir;
+use crate::error::{Error, Result};
+use crate::inode::unlinked;
+use crate::mount::reservation_of;
+use crate::parent;
+use crate::space;
+use crate::trans::{InoId, InodeFields, Reservation, Transaction};
+use std::sync::atomic::Ordering;
+use xfskit_ondisk::InodeNumber;
+
+impl Filesystem {
+    /// Removes the name of something that is not a directory.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsADirectory`, `NotPermitted` in a sticky directory.
+    pub fn unlink(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> Result<()> {
+        self.remove_name(dir, name, false, caller)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADirectory`, `NotEmpty`, `NotPermitted` in a sticky directory, `Invalid` for `.`.
+    pub fn rmdir(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> Result<()> {
+        self.remove_name(dir, name, true, caller)
+    }
+
+    fn remove_name(&self, dir: InodeNumber, name: &[u8], want_dir: bool, caller: &Caller) -> Result<()> {
+        check_name(name)?;
+        match name {
+            b"." => return Err(Error::Invalid("the directory itself cannot be removed through '.'")),
+            b".." => return Err(Error::NotEmpty),
+            _ => {}
+        }
+        let dir_inode = self.mount.inode(dir)?;
+        let mut tx = self.begin(self.remove_reservation())?;
+        let mut left_over = None;
+        let result = (|| {
+            let dir = self.join_dir(&mut tx, &dir_inode)?;
+            let entry = dir::lookup(&mut tx, dir, name)?.ok_or(Error::NotFound)?;
+            let child_inode = self.mount.inode(entry.inode)?;
+            let child = self.join(&mut tx, &child_inode)?;
+            check_removable(&mut tx, dir, child, want_dir, caller)?;
+            let held = child_inode.opens.load(Ordering::Acquire) > 0;
+            self.drop_name(&mut tx, dir, name, child, held)?;
+            if tx.inode(child).core.links == 0 && !tx.inode(child).freed && !held {
+                left_over = Some(child_inode);
+            }
+            Ok(())
+        })();
+        tx.finish(result)?;
+        match left_over {
+            Some(inode) => self.inactivate(&inode),
+            None => Ok(()),
+        }
+    }
+
+    /// Log space and blocks for the removal of a name and of the inode with it.
+    pub(super) fn remove_reservation(&self) -> Reservation {
+        let mount = &self.mount;
+        let remove = reservation_of(mount.reservations.remove);
+        let free = reservation_of(mount.reservations.ifree);
+        let blocks = dir::blocks_to_remove(&mount.geometry, &mount.limits)
+            + u64::from(space::inode_free_blocks(&mount.geometry, &mount.limits))
+            + parent::blocks_to_add(&mount.geometry, &mount.limits);
+        let both = Reservation { log_bytes: remove.log_bytes + free.log_bytes, ..remove };
+        Reservation { log_count: 1, ..single(both) }.with_blocks(blocks).dipping()
+    }
+
+    /// Removes a name and what belongs to it; frees the inode at once where that is possible.
+    pub(super) fn drop_name(
+        &self,
+        tx: &mut Transaction,
+        dir: InoId,
+        name: &[u8],
+        child: InoId,
+        held: bool,
+    ) -> Result<()> {
+        let is_dir = tx.inode(child).core.is_dir();
+        let links = tx.inode(child).core.links;
+        let last = links == 1 || is_dir && links == 2;
+        // The inode trees come first: AG headers are locked in order, inode headers before free space.
+        let frees_now = last && !held && super::inactive::has_no_blocks(tx, child);
+        touch(tx, child);
+        tx.inode_mut(child, InodeFields::CORE).core.links = if last { 0 } else { links - 1 };
+        if frees_now {
+            super::inactive::free_now(tx, child)?;
+        } else if last {
+            unlinked::insert(tx, child)?;
+        }
+        dir::remove(tx, dir, name)?;
+        touch_dir(tx, dir);
+        if is_dir {
+            tx.inode_mut(dir, InodeFields::CORE).core.links -= 1;
+        }
+        if frees_now { Ok(()) } else { parent::remove(tx, dir, name, child) }
+    }
+}
+
+/// Whether the entry may be removed.
+pub(super) fn check_removable(
+    tx: &mut Transaction,
+    dir: InoId,
+    child: InoId,
+    want_dir: bool,
+    caller: &Caller,
+) -> Result<()> {
+    let is_dir = tx.inode(child).core.is_dir();
+    if is_dir && !want_dir {
+        return Err(Error::IsADirectory);
+    }
+    if !is_dir && want_dir {
+        return Err(Error::NotADirectory);
+    }
+    check_sticky(tx, dir, child, caller)?;
+    if is_dir && !dir::is_empty(tx, child)? {
+        return Err(Error::NotEmpty);
+    }
+    Ok(())
+}
+
+/// In a sticky directory only the owners of the entry and of the directory may remove or rename it.
+pub(super) fn check_sticky(tx: &Transaction, dir: InoId, child: InoId, caller: &Caller) -> Result<()> {
+    let core = &tx.inode(dir).core;
+    let owner = [core.uid, tx.inode(child).core.uid].contains(&caller.uid);
+    if core.mode & 0o1000 != 0 && caller.uid != 0 && !owner { Err(Error::NotPermitted) } else { Ok(()) }
+}

@@ -1,0 +1,183 @@
+//! The headers of an AG as buffers, and the order in which they are locked.
+
+use crate::cache::BufferKind;
+use crate::error::Result;
+use crate::mount::Mount;
+use crate::trans::{BlfType, BufId, Transaction};
+use std::sync::Arc;
+use xfskit_ondisk::ag::{
+    AGF_CRC_OFFSET, AGF_LSN_OFFSET, AGFL_CRC_OFFSET, AGFL_LSN_OFFSET, AGI_CRC_OFFSET, AGI_LSN_OFFSET, Agf, AgflHeader,
+    Agi,
+};
+use xfskit_ondisk::{AgNumber, Corruption, DiskAddress, Geometry, Verdict};
+use zerocopy::FromBytes;
+
+/// Sector of the AGF within an AG.
+const AGF_SECTOR: u64 = 1;
+/// Sector of the AGI.
+const AGI_SECTOR: u64 = 2;
+/// Sector of the free list.
+const AGFL_SECTOR: u64 = 3;
+
+/// The free space header.
+pub static AGF_KIND: BufferKind = BufferKind {
+    name: "AGF",
+    family: "AGF",
+    log_type: BlfType::Agf as u16,
+    crc_offset: Some(AGF_CRC_OFFSET),
+    lsn_offset: Some(AGF_LSN_OFFSET),
+    verify: |geometry, address, bytes| header::<Agf>("AGF", bytes)?.verify(geometry, ag_of(geometry, address)),
+    refine: None,
+};
+
+/// The inode header.
+pub static AGI_KIND: BufferKind = BufferKind {
+    name: "AGI",
+    family: "AGI",
+    log_type: BlfType::Agi as u16,
+    crc_offset: Some(AGI_CRC_OFFSET),
+    lsn_offset: Some(AGI_LSN_OFFSET),
+    verify: |geometry, address, bytes| header::<Agi>("AGI", bytes)?.verify(geometry, ag_of(geometry, address)),
+    refine: None,
+};
+
+/// The free list.
+pub static AGFL_KIND: BufferKind = BufferKind {
+    name: "AGFL",
+    family: "AGFL",
+    log_type: BlfType::Agfl as u16,
+    crc_offset: Some(AGFL_CRC_OFFSET),
+    lsn_offset: Some(AGFL_LSN_OFFSET),
+    verify: |geometry, address, bytes| header::<AgflHeader>("AGFL", bytes)?.verify(geometry, ag_of(geometry, address)),
+    refine: None,
+};
+
+fn header<'a, T>(name: &'static str, bytes: &'a [u8]) -> Verdict<&'a T>
+where
+    T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::Unaligned,
+{
+    T::ref_from_prefix(bytes).map(|(header, _)| header).map_err(|_| Corruption::new(name, "whole sector"))
+}
+
+fn ag_of(geometry: &Geometry, address: DiskAddress) -> AgNumber {
+    geometry.block_of_address(address).0
+}
+
+/// An AG whose AGF the transaction holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ag {
+    pub number: AgNumber,
+    pub agf: BufId,
+}
+
+impl Ag {
+    /// The AGF.
+    pub fn agf(self, tx: &Transaction) -> &Agf {
+        tx.get_as(self.agf, 0)
+    }
+
+    /// The AGF for a change.
+    pub fn agf_mut(self, tx: &mut Transaction) -> &mut Agf {
+        tx.edit_as(self.agf, 0)
+    }
+
+    /// Locks the AGF.
+    pub fn lock(tx: &mut Transaction, number: AgNumber) -> Result<Self> {
+        Ok(Self { number, agf: read_agf(tx, number)? })
+    }
+
+    /// Gives the AGF back if it was not changed.
+    pub fn release(self, tx: &mut Transaction) {
+        tx.release(self.agf);
+    }
+
+    /// Brings the hints in memory up to date.
+    pub fn remember(self, tx: &Transaction) {
+        let agf = self.agf(tx);
+        tx.mount().ags[self.number.0 as usize].remember_space(agf.free_blocks.get(), agf.longest.get());
+    }
+}
+
+/// Whether waiting for the header `sector` of `ag` keeps the lock order: no later header may be held.
+fn may_wait(tx: &Transaction, ag: AgNumber, sector: u64) -> bool {
+    let geometry = tx.geometry();
+    let sectors_per_ag_header = |address: DiskAddress| {
+        let (held_ag, _) = geometry.block_of_address(address);
+        let start = geometry.ag_header(held_ag, 0);
+        let index = (address.0 - start.0) >> (geometry.sector_log - 9);
+        (index == AGF_SECTOR || index == AGI_SECTOR).then_some((held_ag, index))
+    };
+    // Within an AG the AGI comes before the AGF.
+    let rank = |ag: AgNumber, sector: u64| (ag, u8::from(sector == AGF_SECTOR));
+    let wanted = rank(ag, sector);
+    tx.held_addresses().filter_map(sectors_per_ag_header).all(|(ag, sector)| rank(ag, sector) <= wanted)
+}
+
+fn read_header(tx: &mut Transaction, ag: AgNumber, sector: u64, kind: &'static BufferKind) -> Result<BufId> {
+    let (address, bytes) = (tx.geometry().ag_header(ag, sector), tx.geometry().sector_bytes());
+    if may_wait(tx, ag, sector) { tx.read(address, bytes, kind) } else { tx.try_read(address, bytes, kind) }
+}
+
+/// Locks the AGF of an AG.
+///
+/// # Errors
+/// `WouldBlock` when the lock order forbids waiting and somebody else holds it; `Corrupt`, `Io`.
+pub fn read_agf(tx: &mut Transaction, ag: AgNumber) -> Result<BufId> {
+    let agf = read_header(tx, ag, AGF_SECTOR, &AGF_KIND)?;
+    let state = &tx.mount().ags[ag.0 as usize];
+    if !state.knows_space() {
+        let header: &Agf = tx.get_as(agf, 0);
+        state.remember_space(header.free_blocks.get(), header.longest.get());
+    }
+    Ok(agf)
+}
+
+/// Locks the AGI of an AG.
+///
+/// # Errors
+/// `WouldBlock` when the lock order forbids waiting and somebody else holds it; `Corrupt`, `Io`.
+pub fn read_agi(tx: &mut Transaction, ag: AgNumber) -> Result<BufId> {
+    let agi = read_header(tx, ag, AGI_SECTOR, &AGI_KIND)?;
+    let state = &tx.mount().ags[ag.0 as usize];
+    if !state.knows_inodes() {
+        let header: &Agi = tx.get_as(agi, 0);
+        state.remember_inodes(header.count.get(), header.free_count.get());
+    }
+    Ok(agi)
+}
+
+/// Reads the free list of an AG whose AGF is locked, which protects it.
+pub(super) fn read_agfl(tx: &mut Transaction, ag: AgNumber) -> Result<BufId> {
+    let (address, bytes) = (tx.geometry().ag_header(ag, AGFL_SECTOR), tx.geometry().sector_bytes());
+    tx.read(address, bytes, &AGFL_KIND)
+}
+
+/// What the AGs' headers say of the whole filesystem.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Free blocks, as the superblock counts them.
+    pub free_blocks: u64,
+    /// Inodes that exist.
+    pub inodes: u64,
+    /// Inodes that exist and are free.
+    pub free_inodes: u64,
+}
+
+/// Reads the headers of all AGs, remembers what helps to choose among them, and sums up the filesystem's counters.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn initialize(mount: &Arc<Mount>) -> Result<Totals> {
+    let mut totals = Totals::default();
+    for ag in (0..mount.geometry.ag_count).map(AgNumber) {
+        let mut tx = Transaction::read_only(mount);
+        let agi = read_agi(&mut tx, ag)?;
+        let agf = read_agf(&mut tx, ag)?;
+        let (agi, agf): (&Agi, &Agf) = (tx.get_as(agi, 0), tx.get_as(agf, 0));
+        let free = [agf.free_blocks, agf.fl_count, agf.btree_blocks];
+        totals.free_blocks += free.iter().map(|part| u64::from(part.get())).sum::<u64>();
+        totals.inodes += u64::from(agi.count.get());
+        totals.free_inodes += u64::from(agi.free_count.get());
+    }
+    Ok(totals)
+}

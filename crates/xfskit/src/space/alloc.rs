@@ -1,0 +1,361 @@
+//! Allocating and freeing extents.
+//!
+//! An allocation looks for its extent first, without a change; only when the extent is found, and enough is left to
+//! fill the free list, does it take the extent. So "no space of that shape" always leaves the transaction as it was.
+//!
+//! Near a block the order is: the block itself, extents of full length among its neighbours in the bnobt, the
+//! smallest that is long enough in the cntbt, the longest there is. Without a place, by size alone.
+
+use super::ag::Ag;
+use super::free_space::{cursor, extent_at};
+use super::owner::Owner;
+use super::{free_list, free_space, refcount, reservation, rmap};
+use crate::ensure_on_disk;
+use crate::error::{Error, Result};
+use crate::trans::Transaction;
+use std::ops::Range;
+use xfskit_ondisk::btree::{BlockKey, Bnobt, Cntbt, FreeExtent, SizeKey};
+use xfskit_ondisk::{AgBlock, AgNumber, Corruption, FsBlock};
+
+/// Neighbours in the bnobt that are looked at in each direction.
+const NEIGHBOURS: usize = 16;
+/// Extents of sufficient length in the cntbt among which the nearest is chosen.
+const CANDIDATES: usize = 8;
+
+/// Where an extent should lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Near {
+    /// In this AG if possible.
+    Ag(AgNumber),
+    /// Close to this block if possible.
+    Block(FsBlock),
+}
+
+/// What to allocate.
+#[derive(Clone, Debug)]
+pub struct AllocRequest {
+    /// Where.
+    pub near: Near,
+    /// Fewest blocks.
+    pub min: u32,
+    /// Most blocks.
+    pub max: u32,
+    /// The first block is a multiple of this within its AG.
+    pub alignment: u32,
+    /// Whose the blocks will be.
+    pub owner: Owner,
+    /// The blocks are recorded as unwritten.
+    pub unwritten: bool,
+    /// The blocks will be written outside of the journal, so those whose freeing is not durable are left alone.
+    pub avoid_busy: bool,
+    /// Only this block will do.
+    pub exact: bool,
+    /// Blocks that must stay free in the AG for what follows.
+    pub min_left: u32,
+    /// Within the AG, where the extent may start.
+    pub bounds: Range<u32>,
+}
+
+impl AllocRequest {
+    /// A request for `min` to `max` blocks without further wishes.
+    pub fn new(near: Near, min: u32, max: u32, owner: Owner) -> Self {
+        Self {
+            near,
+            min,
+            max,
+            alignment: 1,
+            owner,
+            unwritten: false,
+            avoid_busy: false,
+            exact: false,
+            min_left: 0,
+            bounds: 0..u32::MAX,
+        }
+    }
+}
+
+/// Allocates an extent, in the AG that the request names or in another. `None`: nowhere is space of that shape, and
+/// nothing was changed. With `avoid_busy` that may be because freed space waits for the journal: force it and try
+/// again.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+///
+/// # Panics
+/// If the transaction has fewer than `max` blocks left of its reservation.
+pub fn allocate(tx: &mut Transaction, request: &AllocRequest) -> Result<Option<(FsBlock, u32)>> {
+    assert!(0 < request.min && request.min <= request.max, "a request for at least one block");
+    let ag_count = tx.geometry().ag_count;
+    let (first, hint) = match request.near {
+        Near::Ag(ag) => (AgNumber(ag.0 % ag_count), None),
+        Near::Block(block) => match tx.geometry().split_fs_block(block) {
+            Some((ag, block)) => (ag, Some(block)),
+            None => (AgNumber(0), None),
+        },
+    };
+    for step in 0..if request.exact { 1 } else { ag_count } {
+        let number = AgNumber((first.0 + step) % ag_count);
+        let known = tx.mount().ags[number.0 as usize].space();
+        if known.is_some_and(|(free, longest)| free < request.min + request.min_left || longest < request.min) {
+            continue;
+        }
+        let ag = match Ag::lock(tx, number) {
+            Ok(ag) => ag,
+            Err(Error::WouldBlock) => continue,
+            Err(error) => return Err(error),
+        };
+        let hint = hint.filter(|_| step == 0);
+        if let Some(extent) = allocate_in(tx, ag, hint, request)? {
+            return Ok(Some((tx.geometry().fs_block(number, extent.start), extent.count)));
+        }
+        ag.release(tx);
+    }
+    Ok(None)
+}
+
+/// Allocates an extent in an AG whose AGF is locked.
+pub(super) fn allocate_in(
+    tx: &mut Transaction,
+    ag: Ag,
+    hint: Option<AgBlock>,
+    request: &AllocRequest,
+) -> Result<Option<FreeExtent>> {
+    // What the free list lacks comes out of the same space; what was found must not be needed for it.
+    let held_back = if request.owner.may_dip() { 0 } else { reservation::held_back(tx, ag) };
+    let kept = free_list::missing(tx, ag) + request.min_left + held_back;
+    let usable = ag.agf(tx).free_blocks.get().saturating_sub(kept);
+    if usable < request.min {
+        return Ok(None);
+    }
+    let max = request.max.min(usable);
+    let search = Search { request, max, hint, busy: busy_extents(tx, ag, request) };
+    let Some(found) = search.run(tx, ag)? else { return Ok(None) };
+    free_list::fix(tx, ag, Some(found))?;
+    free_space::take(tx, ag, found)?;
+    rmap::add(tx, ag, request.owner.rmap(found.start, found.count, request.unwritten))?;
+    if request.owner.is_counted() {
+        tx.use_blocks(found.count.into());
+    }
+    Ok(Some(found))
+}
+
+fn busy_extents(tx: &Transaction, ag: Ag, request: &AllocRequest) -> Vec<FreeExtent> {
+    if !request.avoid_busy {
+        return Vec::new();
+    }
+    let mount = tx.mount();
+    let mut busy = mount.ags[ag.number.0 as usize].busy_extents(mount.journal.durable());
+    busy.extend(tx.freed_extents(ag.number));
+    let mut busy: Vec<_> = busy.into_iter().map(|(start, count)| FreeExtent { start, count }).collect();
+    busy.sort_unstable();
+    busy
+}
+
+/// The search for an extent in one AG.
+struct Search<'a> {
+    request: &'a AllocRequest,
+    max: u32,
+    hint: Option<AgBlock>,
+    /// Sorted.
+    busy: Vec<FreeExtent>,
+}
+
+impl Search<'_> {
+    fn run(&self, tx: &mut Transaction, ag: Ag) -> Result<Option<FreeExtent>> {
+        if let Some(hint) = self.hint {
+            let here = extent_at(tx, ag, hint)?.and_then(|extent| self.fit_from(extent, hint.0));
+            let exact = here.filter(|found| found.start == hint);
+            if self.request.exact || exact.is_some_and(|found| found.count == self.max) {
+                return Ok(exact);
+            }
+            if let Some(found) = here.filter(|found| found.count == self.max) {
+                return Ok(Some(found));
+            }
+            if let Some(found) = self.among_neighbours(tx, ag, hint)? {
+                return Ok(Some(found));
+            }
+        }
+        if let Some(found) = self.long_enough(tx, ag)? {
+            return Ok(Some(found));
+        }
+        self.longest(tx, ag)
+    }
+
+    /// The nearest extent of full length among the neighbours of `hint`.
+    fn among_neighbours(&self, tx: &mut Transaction, ag: Ag, hint: AgBlock) -> Result<Option<FreeExtent>> {
+        let key = BlockKey { start: hint, count: 0 };
+        let mut best: Option<FreeExtent> = None;
+        let mut consider = |extent: FreeExtent| {
+            let found = self.fit(extent).filter(|found| found.count == self.max);
+            best = [best, found].into_iter().flatten().min_by_key(|found| found.start.0.abs_diff(hint.0));
+            found.is_some()
+        };
+        let mut tree = cursor::<Bnobt>(ag);
+        let mut next = tree.lookup_le(tx, &key)?;
+        for _ in 0..NEIGHBOURS {
+            let Some(extent) = next else { break };
+            if consider(extent) {
+                break;
+            }
+            next = tree.previous(tx)?;
+        }
+        let mut next = tree.lookup_ge(tx, &key)?;
+        for _ in 0..NEIGHBOURS {
+            let Some(extent) = next else { break };
+            if consider(extent) {
+                break;
+            }
+            next = tree.next(tx)?;
+        }
+        tree.close(tx);
+        Ok(best)
+    }
+
+    /// An extent of full length by size: of the first few that fit, the nearest.
+    fn long_enough(&self, tx: &mut Transaction, ag: Ag) -> Result<Option<FreeExtent>> {
+        let mut best: Option<FreeExtent> = None;
+        let mut candidates = if self.hint.is_some() { CANDIDATES } else { 1 };
+        let mut tree = cursor::<Cntbt>(ag);
+        let mut next = tree.lookup_ge(tx, &SizeKey { count: self.max, start: AgBlock(0) })?;
+        while let Some(extent) = next {
+            if let Some(found) = self.fit(extent).filter(|found| found.count == self.max) {
+                let distance = |found: &FreeExtent| self.hint.map_or(0, |hint| found.start.0.abs_diff(hint.0));
+                best = best.into_iter().chain([found]).min_by_key(distance);
+                candidates -= 1;
+                if candidates == 0 {
+                    break;
+                }
+            }
+            next = tree.next(tx)?;
+        }
+        tree.close(tx);
+        Ok(best)
+    }
+
+    /// The longest extent that fits, of at least the shortest length that will do.
+    fn longest(&self, tx: &mut Transaction, ag: Ag) -> Result<Option<FreeExtent>> {
+        if self.request.min == self.max {
+            return Ok(None);
+        }
+        let mut best: Option<FreeExtent> = None;
+        let mut tree = cursor::<Cntbt>(ag);
+        let mut next = tree.last(tx)?;
+        while let Some(extent) = next {
+            let enough = best.map_or(self.request.min, |best| best.count + 1);
+            if extent.count < enough {
+                break;
+            }
+            best = self.fit(extent).filter(|found| found.count >= enough).or(best);
+            next = tree.previous(tx)?;
+        }
+        tree.close(tx);
+        Ok(best)
+    }
+
+    /// The part of a free extent that the request can have.
+    fn fit(&self, extent: FreeExtent) -> Option<FreeExtent> {
+        self.fit_from(extent, extent.start.0)
+    }
+
+    /// As [`Self::fit`], not before `from`.
+    fn fit_from(&self, extent: FreeExtent, from: u32) -> Option<FreeExtent> {
+        let mut at = from.max(extent.start.0).max(self.request.bounds.start);
+        let mut best: Option<FreeExtent> = None;
+        let first_busy = self.busy.partition_point(|busy| busy.end() <= at);
+        let mut busy = self.busy[first_busy..].iter().take_while(|busy| busy.start.0 < extent.end());
+        loop {
+            let obstacle = busy.next();
+            let limit = obstacle.map_or(extent.end(), |busy| busy.start.0.min(extent.end()));
+            let start = at.checked_next_multiple_of(self.request.alignment)?;
+            if start >= self.request.bounds.end {
+                return best;
+            }
+            let count = limit.saturating_sub(start).min(self.max);
+            if count >= self.request.min && best.is_none_or(|best| best.count < count) {
+                best = Some(FreeExtent { start: AgBlock(start), count });
+            }
+            if best.is_some_and(|best| best.count == self.max) {
+                return best;
+            }
+            match obstacle {
+                Some(busy) => at = at.max(busy.end()),
+                None => return best,
+            }
+        }
+    }
+}
+
+/// Makes sure that `count` single blocks can be allocated in an AG for one of its own trees.
+pub(super) fn expect_blocks(tx: &mut Transaction, ag: Ag, count: u32) -> Result<()> {
+    let need = count + free_list::missing(tx, ag);
+    let enough = ag.agf(tx).free_blocks.get() >= need && tx.blocks_left() >= count.into();
+    if enough { Ok(()) } else { Err(Error::NoSpace) }
+}
+
+/// Allocates a block for a tree of the AG itself.
+pub(super) fn allocate_tree_block(tx: &mut Transaction, ag: Ag, near: u64, owner: Owner) -> Result<AgBlock> {
+    let hint = AgBlock(near as u32);
+    let request = AllocRequest::new(Near::Ag(ag.number), 1, 1, owner);
+    let found = allocate_in(tx, ag, Some(hint), &request)?;
+    found.map(|extent| extent.start).ok_or(Error::NoSpace)
+}
+
+/// Locks the AGF of an extent's AG. The extent must lie within one AG.
+pub(super) fn lock_extent(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<(Ag, AgBlock)> {
+    let geometry = tx.geometry();
+    let place = geometry.split_fs_block(block).filter(|&(ag, start)| {
+        let end = start.0.checked_add(count);
+        count > 0
+            && start.0 >= geometry.ag_header_blocks()
+            && end.is_some_and(|end| end <= geometry.blocks_in_ag(ag))
+    });
+    let Some((number, start)) = place else {
+        return Err(Corruption::new("extent", "lies within one AG behind its headers")
+            .found(format_args!("{count} blocks from {block:?}"))
+            .into());
+    };
+    Ok((Ag::lock(tx, number)?, start))
+}
+
+/// Frees an extent. On an image that shares blocks, an extent of a data fork loses a reference, and only what nobody
+/// else refers to becomes free; see [`super::refcount::freeable_blocks`] for how much one transaction can take.
+///
+/// # Errors
+/// `WouldBlock`, before anything was changed, when the AG must not be waited for and somebody else holds it; `Corrupt`
+/// when the extent is free already or somebody else's, `Io`.
+pub fn free(tx: &mut Transaction, block: FsBlock, count: u32, owner: Owner) -> Result<()> {
+    let (ag, start) = lock_extent(tx, block, count)?;
+    free_in(tx, ag, start, count, owner)
+}
+
+/// Frees an extent of an AG whose AGF is locked.
+pub(super) fn free_in(tx: &mut Transaction, ag: Ag, start: AgBlock, count: u32, owner: Owner) -> Result<()> {
+    free_list::fix(tx, ag, None)?;
+    rmap::remove(tx, ag, owner.rmap(start, count, false))?;
+    let extent = FreeExtent { start, count };
+    if !(owner.may_share() && tx.geometry().has_reflink()) {
+        return give_back(tx, ag, extent, owner);
+    }
+    for part in refcount::decrease(tx, ag, extent)? {
+        free_list::fix(tx, ag, None)?;
+        give_back(tx, ag, part, owner)?;
+    }
+    Ok(())
+}
+
+fn give_back(tx: &mut Transaction, ag: Ag, extent: FreeExtent, owner: Owner) -> Result<()> {
+    ensure_on_disk!(
+        extent.start.0 >= tx.geometry().ag_header_blocks(),
+        "extent",
+        "lies behind the headers of its AG",
+        "{extent:?}"
+    );
+    free_space::give(tx, ag, extent)?;
+    if owner.is_counted() {
+        tx.free_blocks(extent.count.into());
+    }
+    tx.extent_freed(ag.number, extent.start, extent.count);
+    let mount = tx.mount();
+    mount.ags[ag.number.0 as usize].trim_busy(mount.journal.durable());
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! Allocating and freeing inodes.
+//!
+//! ```text
+//! allocate_inode   choose an AG (directories in turn, files beside their directory)
+//!   chunk            make a new chunk where no inode is free: whole, or sparse when space is fragmented
+//!   pick             a chunk with a free inode, near the parent's; its lowest free inode
+//! free_inode       mark it free; a chunk without inodes in use goes away with its blocks
+//! ```
+//! Invariants: the finobt holds exactly the inobt's records that have a free inode; the AGI's counts are the sums of
+//! the records.
+//!
+//! Facts: the kernel's `xfs_ialloc.c`.
+
+mod chunk;
+mod pick;
+
+use super::alloc;
+use super::inode_trees::{InodeAg, cursor};
+use super::owner::Owner;
+use crate::ensure_on_disk;
+use crate::error::{Error, Result};
+use crate::inode::cluster::INODE_CLUSTER_KIND;
+use crate::trans::Transaction;
+use xfskit_ondisk::btree::{Finobt, Inobt, InodeChunk};
+use xfskit_ondisk::inode::{MODE_DIR, MODE_TYPE};
+use xfskit_ondisk::{AgInode, AgNumber, INODES_PER_CHUNK, InodeNumber};
+
+/// A chunk whose blocks were freed with its last inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkFreed {
+    /// Its first inode.
+    pub first: InodeNumber,
+    /// A bit for every inode that existed.
+    pub inodes: u64,
+}
+
+/// Allocates an inode for a file of `mode` in the directory `parent`: it is marked as used in the inode trees, and
+/// its contents on disk are those of a free inode with a generation. `None`: no space, and nothing was changed.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn allocate_inode(tx: &mut Transaction, parent: InodeNumber, mode: u16) -> Result<Option<InodeNumber>> {
+    let ag_count = tx.geometry().ag_count;
+    let (parent_ag, parent_inode) =
+        tx.geometry().split_inode(parent).ok_or(Error::Stale(parent.0))?;
+    let is_dir = mode & MODE_TYPE == MODE_DIR;
+    let first = if is_dir { tx.mount().space.next_directory() % ag_count } else { parent_ag.0 };
+    for step in 0..ag_count {
+        let number = AgNumber((first + step) % ag_count);
+        if !may_have_inodes(tx, number) {
+            continue;
+        }
+        let ag = match InodeAg::lock(tx, number) {
+            Ok(ag) => ag,
+            Err(Error::WouldBlock) => continue,
+            Err(error) => return Err(error),
+        };
+        let near = (number == parent_ag).then_some(parent_inode);
+        if ag.agi(tx).free_count.get() > 0 || chunk::make(tx, ag)? {
+            let inode = take_inode(tx, ag, near)?;
+            return Ok(Some(tx.geometry().inode_number(number, inode)));
+        }
+        ag.release(tx);
+    }
+    Ok(None)
+}
+
+/// Whether it is worth a look at an AG, as far as is remembered.
+fn may_have_inodes(tx: &Transaction, ag: AgNumber) -> bool {
+    let state = &tx.mount().ags[ag.0 as usize];
+    let no_inodes = state.inodes().is_some_and(|(_, free)| free == 0);
+    let no_space = state.space().is_some_and(|(free, _)| free == 0);
+    !(no_inodes && (no_space || chunk::limit_is_reached(tx)))
+}
+
+/// Marks a free inode of the AG as used.
+fn take_inode(tx: &mut Transaction, ag: InodeAg, near: Option<AgInode>) -> Result<AgInode> {
+    let old = pick::chunk_with_free_inode(tx, ag, near)?;
+    let index = old.allocatable().trailing_zeros();
+    ensure_on_disk!(index < INODES_PER_CHUNK, "inobt block", "the AG has a free inode", "{old:?}");
+    let new = InodeChunk { free: old.free & !(1 << index), free_count: old.free_count - 1, ..old };
+    update_finobt(tx, ag, &new)?;
+    update_inobt(tx, ag, &new)?;
+    ag.count_inodes(tx, 0, -1);
+    Ok(AgInode(old.first.0 + index))
+}
+
+fn update_inobt(tx: &mut Transaction, ag: InodeAg, chunk: &InodeChunk) -> Result<()> {
+    let mut tree = cursor::<Inobt>(ag);
+    let found = tree.lookup(tx, &chunk.first)?;
+    ensure_on_disk!(found.is_some(), "inobt block", "holds every chunk of the finobt", "{chunk:?}");
+    tree.update(tx, chunk);
+    tree.close(tx);
+    Ok(())
+}
+
+/// Makes the finobt's record of a chunk what it must be: none without free inodes.
+fn update_finobt(tx: &mut Transaction, ag: InodeAg, chunk: &InodeChunk) -> Result<()> {
+    if !tx.geometry().has_finobt() {
+        return Ok(());
+    }
+    let mut tree = cursor::<Finobt>(ag);
+    let known = tree.lookup(tx, &chunk.first)?.is_some();
+    match (known, chunk.free_count > 0) {
+        (true, true) => tree.update(tx, chunk),
+        (true, false) => tree.remove(tx)?,
+        (false, true) => tree.insert(tx, chunk)?,
+        (false, false) => {}
+    }
+    tree.close(tx);
+    Ok(())
+}
+
+/// The chunk of an inode and the inode's index in it, if the chunk exists and has the inode.
+fn find_chunk(tx: &mut Transaction, ag: InodeAg, inode: AgInode) -> Result<Option<(InodeChunk, u32)>> {
+    let mut tree = cursor::<Inobt>(ag);
+    let found = tree.lookup_le(tx, &inode)?;
+    tree.close(tx);
+    Ok(found.and_then(|chunk| {
+        let index = chunk.index_of(inode)?;
+        (chunk.holes() >> index & 1 == 0).then_some((chunk, index))
+    }))
+}
+
+/// Whether an inode number names an inode in use. For numbers that come from outside, as file handles do.
+///
+/// # Errors
+/// `Corrupt`, `Io`, `WouldBlock` when the AG must not be waited for and somebody else holds it.
+pub fn is_allocated(tx: &mut Transaction, inode: InodeNumber) -> Result<bool> {
+    let Some((number, within)) = tx.geometry().split_inode(inode) else { return Ok(false) };
+    let ag = InodeAg::lock(tx, number)?;
+    let found = find_chunk(tx, ag, within)?;
+    ag.release(tx);
+    Ok(found.is_some_and(|(chunk, index)| chunk.free >> index & 1 == 0))
+}
+
+/// Frees an inode. When it was the last of its chunk, the chunk's blocks are freed and its buffers invalidated.
+///
+/// # Errors
+/// `WouldBlock`, before anything was changed, when the AG must not be waited for and somebody else holds it;
+/// `NoSpace`, likewise, when the finobt cannot grow; `Corrupt` when the inode is free already, `Io`.
+pub fn free_inode(tx: &mut Transaction, inode: InodeNumber) -> Result<Option<ChunkFreed>> {
+    let (number, within) = tx.geometry().split_inode(inode).ok_or(Error::Stale(inode.0))?;
+    let ag = InodeAg::lock(tx, number)?;
+    let found = find_chunk(tx, ag, within)?;
+    ensure_on_disk!(found.is_some(), "inobt block", "a freed inode has a chunk", "inode {inode}");
+    let (old, index) = found.expect("checked above");
+    ensure_on_disk!(old.free >> index & 1 == 0, "inobt block", "a freed inode was in use", "inode {inode}");
+    let new = InodeChunk { free: old.free | 1 << index, free_count: old.free_count + 1, ..old };
+    let unused = u32::from(new.free_count) == new.inodes();
+    // A block that holds several chunks cannot go with one of them.
+    if unused && tx.geometry().inodes_per_block() <= INODES_PER_CHUNK {
+        return remove_chunk(tx, ag, &new).map(Some);
+    }
+    update_finobt(tx, ag, &new)?;
+    update_inobt(tx, ag, &new)?;
+    ag.count_inodes(tx, 0, 1);
+    Ok(None)
+}
+
+/// Removes a chunk without inodes in use from the trees and frees its blocks.
+fn remove_chunk(tx: &mut Transaction, ag: InodeAg, chunk: &InodeChunk) -> Result<ChunkFreed> {
+    update_finobt(tx, ag, &InodeChunk { free_count: 0, ..*chunk })?;
+    let mut tree = cursor::<Inobt>(ag);
+    tree.lookup(tx, &chunk.first)?;
+    tree.remove(tx)?;
+    tree.close(tx);
+    let inodes = chunk.inodes() as i32;
+    // The inode that is freed now was not yet counted as free.
+    ag.count_inodes(tx, -inodes, 1 - inodes);
+    let space = super::ag::Ag::lock(tx, ag.number)?;
+    for run in chunk::block_runs(tx.geometry(), chunk) {
+        let (cluster_blocks, bytes) = (tx.geometry().inode_cluster_blocks(), tx.geometry().inode_cluster_bytes());
+        for block in (run.start.0..run.end()).step_by(cluster_blocks as usize) {
+            let address = tx.geometry().address(ag.number, xfskit_ondisk::AgBlock(block));
+            tx.invalidate_at(address, bytes, &INODE_CLUSTER_KIND)?;
+        }
+        alloc::free_in(tx, space, run.start, run.count, Owner::InodeChunk)?;
+    }
+    Ok(ChunkFreed { first: tx.geometry().inode_number(ag.number, chunk.first), inodes: !chunk.holes() })
+}

@@ -1,0 +1,73 @@
+//! Whose blocks are, as allocations and frees are told and as the reverse mappings record it.
+
+use crate::cache::ForkKind;
+use xfskit_ondisk::btree::{Rmap, rmap_offset, rmap_owner};
+use xfskit_ondisk::{AgBlock, FileBlock, InodeNumber};
+
+/// The owner of an extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The AG's free list and the trees that grow from it.
+    FreeList,
+    /// The inode trees.
+    Inobt,
+    /// The tree of reference counts.
+    Refcountbt,
+    /// A chunk of inodes.
+    InodeChunk,
+    /// A fork of an inode: its contents from fork block `offset`, or a block of its extent map.
+    Fork {
+        /// The inode.
+        inode: InodeNumber,
+        /// Which fork.
+        fork: ForkKind,
+        /// The fork block of the extent's first block; of no meaning for the extent map's blocks.
+        offset: FileBlock,
+        /// A block of the fork's extent map.
+        bmbt: bool,
+    },
+}
+
+impl Owner {
+    /// The owner of the part of an extent that starts `blocks` further on.
+    pub fn advanced(self, blocks: u32) -> Self {
+        match self {
+            Self::Fork { inode, fork, offset, bmbt: false } => {
+                Self::Fork { inode, fork, offset: offset.add(blocks.into()), bmbt: false }
+            }
+            other => other,
+        }
+    }
+
+    /// Whether the blocks may be shared with other files.
+    pub fn may_share(self) -> bool {
+        matches!(self, Self::Fork { fork: ForkKind::Data, bmbt: false, .. })
+    }
+
+    /// Whether the blocks count as used in the superblock.
+    pub fn is_counted(self) -> bool {
+        self != Self::FreeList
+    }
+
+    /// Whether the blocks may come out of what an AG holds back for its own trees.
+    pub fn may_dip(self) -> bool {
+        matches!(self, Self::FreeList | Self::Inobt | Self::Refcountbt)
+    }
+
+    /// The reverse mapping of an extent of this owner.
+    pub fn rmap(self, start: AgBlock, count: u32, unwritten: bool) -> Rmap {
+        let (owner, offset) = match self {
+            Self::FreeList => (rmap_owner::AG, 0),
+            Self::Inobt => (rmap_owner::INOBT, 0),
+            Self::Refcountbt => (rmap_owner::REFCOUNT, 0),
+            Self::InodeChunk => (rmap_owner::INODES, 0),
+            Self::Fork { inode, fork, offset, bmbt } => {
+                let fork_flag = if fork == ForkKind::Attr { rmap_offset::ATTR_FORK } else { 0 };
+                let unwritten = if unwritten { rmap_offset::UNWRITTEN } else { 0 };
+                let place = if bmbt { rmap_offset::BMBT_BLOCK } else { offset.0 | unwritten };
+                (inode.0, place | fork_flag)
+            }
+        };
+        Rmap { start, count, owner, offset }
+    }
+}

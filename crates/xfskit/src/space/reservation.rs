@@ -1,0 +1,63 @@
+//! How many blocks operations may need, and what an AG holds back so that its own trees can always grow.
+//!
+//! Facts: the kernel's `xfs_trans_space.h` and `xfs_ag_resv.c`.
+
+use super::ag::Ag;
+use crate::trans::Transaction;
+use xfskit_ondisk::limits::Limits;
+use xfskit_ondisk::{Geometry, INODES_PER_CHUNK};
+
+/// Blocks of each AG that keep its free list and its headers' trees going when everything else is full.
+const AG_SET_ASIDE: u64 = 8;
+
+/// Blocks that the rmapbt of an AG may come to need. They count as free in the superblock even when it has them.
+fn rmap_ask(geometry: &Geometry, limits: &Limits, blocks: u32) -> u64 {
+    if !geometry.has_rmap() {
+        return 0;
+    }
+    (u64::from(blocks) / 100).max(limits.rmap.blocks_for_records(blocks.into()))
+}
+
+/// Blocks that no operation may take although the superblock counts them as free.
+pub fn set_aside_blocks(geometry: &Geometry, limits: &Limits) -> u64 {
+    let ask = rmap_ask(geometry, limits, geometry.ag_blocks);
+    u64::from(geometry.ag_count) * (AG_SET_ASIDE + ask)
+}
+
+/// Free blocks of an AG that only its own trees may take: the rmapbt must be able to describe every block, the
+/// refcountbt every shared one, the finobt every chunk.
+pub(super) fn held_back(tx: &Transaction, ag: Ag) -> u32 {
+    let (geometry, limits, agf) = (tx.geometry(), &tx.mount().limits, ag.agf(tx));
+    let blocks = geometry.blocks_in_ag(ag.number);
+    let mut held = rmap_ask(geometry, limits, blocks).saturating_sub(agf.rmap_blocks.get().into());
+    if geometry.has_reflink() {
+        // Without a way to share more blocks than are shared now, the tree only has to survive splits of its records.
+        held += 2 * u64::from(agf.refcount_blocks.get().min(blocks / 64)).max(1);
+    }
+    if geometry.has_finobt() {
+        let inodes = tx.mount().ags[ag.number.0 as usize].inodes().map_or(0, |(inodes, _)| inodes);
+        held += limits.inobt.blocks_for_records((inodes / INODES_PER_CHUNK).into()).min(u64::from(blocks) / 64);
+    }
+    held.min(u32::MAX.into()) as u32
+}
+
+/// Blocks that allocating an inode may need: a chunk, and a split of every level of the inode trees.
+pub fn inode_allocation_blocks(geometry: &Geometry, limits: &Limits) -> u64 {
+    u64::from(geometry.inode_chunk_blocks()) + inode_tree_blocks(geometry, limits)
+}
+
+/// Blocks that the inode trees may grow by when a record is added to each.
+pub(super) fn inode_tree_blocks(geometry: &Geometry, limits: &Limits) -> u64 {
+    let trees = if geometry.has_finobt() { 2 } else { 1 };
+    trees * u64::from(limits.inobt_levels)
+}
+
+/// Blocks that freeing an inode may need: its chunk may be new to the finobt.
+pub fn inode_free_blocks(geometry: &Geometry, limits: &Limits) -> u64 {
+    if geometry.has_finobt() { limits.inobt_levels.into() } else { 0 }
+}
+
+/// Blocks that freeing one extent may need: its shared parts may split records of the refcountbt.
+pub fn free_blocks_needed(geometry: &Geometry, limits: &Limits) -> u64 {
+    if geometry.has_reflink() { 2 * u64::from(limits.refcount_levels) } else { 0 }
+}

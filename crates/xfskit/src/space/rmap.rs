@@ -1,0 +1,174 @@
+//! Reverse mappings: whose every block is.
+//!
+//! Invariants: a block that is not shared has one mapping; mappings of one owner that continue each other in blocks
+//! and in fork offset, written alike, are one record.
+//!
+//! On an image that shares blocks the records of several owners overlap, so a record that covers a block need not be
+//! the last one that starts before it; then the tree is asked for all that reach the block.
+
+use super::ag::Ag;
+use super::alloc;
+use super::free_space::cursor;
+use super::owner::Owner;
+use crate::ensure_on_disk;
+use crate::error::Result;
+use crate::trans::Transaction;
+use std::ops::ControlFlow;
+use xfskit_ondisk::btree::{Rmap, RmapOrder, Rmapbt, TreeFormat, rmap_offset};
+use xfskit_ondisk::{AgBlock, FsBlock};
+
+/// Whether `right` continues `left`.
+fn continues(left: &Rmap, right: &Rmap) -> bool {
+    let follows = if left.has_offset() { left.offset + u64::from(left.count) } else { left.offset };
+    left.end() == right.start.0
+        && left.owner == right.owner
+        && follows == right.offset
+        && u64::from(left.count) + u64::from(right.count) <= u64::from(u32::MAX)
+}
+
+/// The part of `whole` from `start` on, `count` blocks of it.
+fn part(whole: &Rmap, start: u32, count: u32) -> Rmap {
+    let advance = if whole.has_offset() { u64::from(start - whole.start.0) } else { 0 };
+    Rmap { start: AgBlock(start), count, owner: whole.owner, offset: whole.offset + advance }
+}
+
+/// Finds the first record that touches `block` and satisfies `wanted`.
+fn find_touching(tx: &mut Transaction, ag: Ag, block: AgBlock, wanted: impl Fn(&Rmap) -> bool) -> Result<Option<Rmap>> {
+    let low = RmapOrder { start: block, owner: 0, offset: 0 };
+    let high = RmapOrder { start: block, owner: u64::MAX, offset: u64::MAX };
+    let mut found = None;
+    let mut tree = cursor::<Rmapbt>(ag);
+    tree.query(tx, &low, &high, |record| {
+        if wanted(record) {
+            found = Some(*record);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    })?;
+    tree.close(tx);
+    Ok(found)
+}
+
+/// The record that `new` continues.
+fn left_of(tx: &mut Transaction, ag: Ag, new: &Rmap) -> Result<Option<Rmap>> {
+    let mut tree = cursor::<Rmapbt>(ag);
+    let nearest = tree.lookup_le(tx, &Rmapbt::key(new))?;
+    tree.close(tx);
+    if let Some(record) = nearest
+        && continues(&record, new)
+    {
+        return Ok(nearest);
+    }
+    if !tx.geometry().has_reflink() || new.start.0 == 0 {
+        return Ok(None);
+    }
+    find_touching(tx, ag, AgBlock(new.start.0 - 1), |record| continues(record, new))
+}
+
+/// The record that continues `new`.
+fn right_of(tx: &mut Transaction, ag: Ag, new: &Rmap) -> Result<Option<Rmap>> {
+    let advance = if new.has_offset() { u64::from(new.count) } else { 0 };
+    let next = Rmap { start: AgBlock(new.end()), offset: new.offset + advance, ..*new };
+    let mut tree = cursor::<Rmapbt>(ag);
+    let found = tree.lookup(tx, &Rmapbt::key(&next))?;
+    tree.close(tx);
+    Ok(found.filter(|record| continues(new, record)))
+}
+
+fn delete(tx: &mut Transaction, ag: Ag, record: &Rmap) -> Result<()> {
+    let mut tree = cursor::<Rmapbt>(ag);
+    let found = tree.lookup(tx, &Rmapbt::key(record))?;
+    ensure_on_disk!(found.is_some(), "rmapbt block", "a record is found by its key", "{record:?}");
+    tree.remove(tx)
+}
+
+/// Changes the count of `record`.
+fn resize(tx: &mut Transaction, ag: Ag, record: &Rmap, count: u32) -> Result<()> {
+    let mut tree = cursor::<Rmapbt>(ag);
+    let found = tree.lookup(tx, &Rmapbt::key(record))?;
+    ensure_on_disk!(found.is_some(), "rmapbt block", "a record is found by its key", "{record:?}");
+    tree.update(tx, &Rmap { count, ..*record });
+    tree.close(tx);
+    Ok(())
+}
+
+/// Records `new`, merged with what it continues and what continues it.
+pub(super) fn add(tx: &mut Transaction, ag: Ag, new: Rmap) -> Result<()> {
+    if !tx.geometry().has_rmap() {
+        return Ok(());
+    }
+    let left = left_of(tx, ag, &new)?;
+    let right = right_of(tx, ag, &new)?;
+    let mut merged = new;
+    if let Some(right) = right {
+        merged.count += right.count;
+        delete(tx, ag, &right)?;
+    }
+    match left {
+        Some(left) => resize(tx, ag, &left, left.count + merged.count),
+        None => cursor::<Rmapbt>(ag).insert(tx, &merged),
+    }
+}
+
+/// The record of the same owner and fork that covers `old`, which may differ from it in being unwritten.
+fn covering(tx: &mut Transaction, ag: Ag, old: &Rmap) -> Result<Option<Rmap>> {
+    let same = |record: &Rmap| {
+        let offset = record.offset & !rmap_offset::UNWRITTEN;
+        let advance = if record.has_offset() { u64::from(old.start.0.saturating_sub(record.start.0)) } else { 0 };
+        record.start <= old.start
+            && record.end() >= old.end()
+            && record.owner == old.owner
+            && offset + advance == old.offset & !rmap_offset::UNWRITTEN
+    };
+    let mut tree = cursor::<Rmapbt>(ag);
+    let nearest = tree.lookup_le(tx, &Rmapbt::key(old))?;
+    tree.close(tx);
+    if let Some(record) = nearest
+        && same(&record)
+    {
+        return Ok(nearest);
+    }
+    if tx.geometry().has_reflink() { find_touching(tx, ag, old.start, same) } else { Ok(None) }
+}
+
+/// Removes the mapping `old`, which may be a part of a record. Says whether the blocks were recorded as unwritten.
+pub(super) fn remove(tx: &mut Transaction, ag: Ag, old: Rmap) -> Result<bool> {
+    if !tx.geometry().has_rmap() {
+        return Ok(false);
+    }
+    let whole = covering(tx, ag, &old)?;
+    ensure_on_disk!(whole.is_some(), "rmapbt block", "freed blocks belong to their owner", "{old:?}");
+    let whole = whole.expect("checked above");
+    let before = old.start.0 - whole.start.0;
+    let after = whole.end() - old.end();
+    if before > 0 {
+        resize(tx, ag, &whole, before)?;
+    } else {
+        delete(tx, ag, &whole)?;
+    }
+    if after > 0 {
+        let rest = part(&whole, old.end(), after);
+        cursor::<Rmapbt>(ag).insert(tx, &rest)?;
+    }
+    Ok(whole.offset & rmap_offset::UNWRITTEN != 0)
+}
+
+/// Records that blocks of a fork, `count` from `block`, are unwritten or not.
+///
+/// # Errors
+/// `Corrupt` when the blocks do not belong to the owner, `WouldBlock` as [`super::alloc::free`], `Io`.
+pub fn set_unwritten(
+    tx: &mut Transaction,
+    block: FsBlock,
+    count: u32,
+    owner: Owner,
+    unwritten: bool,
+) -> Result<()> {
+    if !tx.geometry().has_rmap() {
+        return Ok(());
+    }
+    let (ag, start) = alloc::lock_extent(tx, block, count)?;
+    super::free_list::fix(tx, ag, None)?;
+    remove(tx, ag, owner.rmap(start, count, false))?;
+    add(tx, ag, owner.rmap(start, count, unwritten))
+}
