@@ -19,6 +19,9 @@ pub mod space;
 
 pub mod inode;
 
+#[cfg(test)]
+mod test_image;
+
 pub use error::{Error, Result};
 pub use mount::{Mount, MountOptions};
 pub use xfskit_device as device;

@@ -57,12 +57,12 @@ pub struct AllocRequest {
 }
 
 impl AllocRequest {
-    /// A request for `min` to `max` blocks without further wishes.
-    pub fn new(near: Near, min: u32, max: u32, owner: Owner) -> Self {
+    /// A request for `count` blocks, no fewer, without further wishes.
+    pub fn new(near: Near, count: u32, owner: Owner) -> Self {
         Self {
             near,
-            min,
-            max,
+            min: count,
+            max: count,
             alignment: 1,
             owner,
             unwritten: false,
@@ -295,7 +295,7 @@ pub(super) fn expect_blocks(tx: &mut Transaction, ag: Ag, count: u32) -> Result<
 /// Allocates a block for a tree of the AG itself.
 pub(super) fn allocate_tree_block(tx: &mut Transaction, ag: Ag, near: u64, owner: Owner) -> Result<AgBlock> {
     let hint = AgBlock(near as u32);
-    let request = AllocRequest::new(Near::Ag(ag.number), 1, 1, owner);
+    let request = AllocRequest::new(Near::Ag(ag.number), 1, owner);
     let found = allocate_in(tx, ag, Some(hint), &request)?;
     found.map(|extent| extent.start).ok_or(Error::NoSpace)
 }
@@ -305,9 +305,7 @@ pub(super) fn lock_extent(tx: &mut Transaction, block: FsBlock, count: u32) -> R
     let geometry = tx.geometry();
     let place = geometry.split_fs_block(block).filter(|&(ag, start)| {
         let end = start.0.checked_add(count);
-        count > 0
-            && start.0 >= geometry.ag_header_blocks()
-            && end.is_some_and(|end| end <= geometry.blocks_in_ag(ag))
+        count > 0 && start.0 >= geometry.ag_header_blocks() && end.is_some_and(|end| end <= geometry.blocks_in_ag(ag))
     });
     let Some((number, start)) = place else {
         return Err(Corruption::new("extent", "lies within one AG behind its headers")

@@ -24,8 +24,7 @@ const SHRINK_STEP: u32 = 2;
 pub(super) fn needed(tx: &Transaction, ag: Ag) -> u32 {
     let (agf, limits) = (ag.agf(tx), &tx.mount().limits);
     let worst = |levels: u32, most: u32| 2 * (levels + 1).min(most) - 2;
-    let mut blocks =
-        worst(agf.bno_level.get(), limits.alloc_levels) + worst(agf.cnt_level.get(), limits.alloc_levels);
+    let mut blocks = worst(agf.bno_level.get(), limits.alloc_levels) + worst(agf.cnt_level.get(), limits.alloc_levels);
     if tx.geometry().has_rmap() {
         blocks += worst(agf.rmap_level.get(), limits.rmap_levels);
     }

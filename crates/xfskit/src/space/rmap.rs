@@ -157,13 +157,7 @@ pub(super) fn remove(tx: &mut Transaction, ag: Ag, old: Rmap) -> Result<bool> {
 ///
 /// # Errors
 /// `Corrupt` when the blocks do not belong to the owner, `WouldBlock` as [`super::alloc::free`], `Io`.
-pub fn set_unwritten(
-    tx: &mut Transaction,
-    block: FsBlock,
-    count: u32,
-    owner: Owner,
-    unwritten: bool,
-) -> Result<()> {
+pub fn set_unwritten(tx: &mut Transaction, block: FsBlock, count: u32, owner: Owner, unwritten: bool) -> Result<()> {
     if !tx.geometry().has_rmap() {
         return Ok(());
     }

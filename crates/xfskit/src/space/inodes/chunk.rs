@@ -68,7 +68,11 @@ pub(super) fn make(tx: &mut Transaction, ag: InodeAg) -> Result<bool> {
         return Ok(false);
     };
     initialize(tx, ag, extent)?;
-    if whole.is_some() { record_whole(tx, ag, extent)? } else { record_sparse(tx, ag, extent)? }
+    if whole.is_some() {
+        record_whole(tx, ag, extent)?
+    } else {
+        record_sparse(tx, ag, extent)?
+    }
     let geometry = tx.geometry();
     let inodes = inodes_in(geometry, extent);
     let skipped = if whole.is_some() { 0 } else { extent.start.0 % geometry.inode_alignment };
@@ -84,7 +88,7 @@ fn inodes_in(geometry: &Geometry, extent: FreeExtent) -> u32 {
 
 fn request(tx: &Transaction, ag: InodeAg, blocks: u32) -> AllocRequest {
     let min_left = inode_tree_blocks(tx.geometry(), &tx.mount().limits) as u32;
-    AllocRequest { min_left, ..AllocRequest::new(Near::Ag(ag.number), blocks, blocks, Owner::InodeChunk) }
+    AllocRequest { min_left, ..AllocRequest::new(Near::Ag(ag.number), blocks, Owner::InodeChunk) }
 }
 
 /// Space for a whole chunk: behind the newest one, or near the root of the inobt.
@@ -126,8 +130,7 @@ fn find_sparse(tx: &mut Transaction, ag: InodeAg, space: Ag) -> Result<Option<Fr
     let ag_blocks = geometry.blocks_in_ag(ag.number);
     let end = (ag_blocks - ag_blocks % alignment).saturating_sub(whole);
     let root = AgBlock(ag.agi(tx).root.get());
-    let near =
-        AllocRequest { alignment: blocks, bounds: alignment..end.saturating_add(1), ..request(tx, ag, blocks) };
+    let near = AllocRequest { alignment: blocks, bounds: alignment..end.saturating_add(1), ..request(tx, ag, blocks) };
     alloc::allocate_in(tx, space, Some(root), &near)
 }
 
