@@ -1,9 +1,13 @@
 //! Random allocations and frees against a model of every block, and xfs_repair as the judge at the end.
 
 use super::ag::Ag;
-use super::free_space::cursor;
+use super::free_space::{cursor, refcount_cursor};
 use super::inode_trees::{self, InodeAg};
-use super::{AllocRequest, Near, Owner, allocate, free, inode_allocation_blocks, inode_free_blocks, inodes, rmap};
+use super::refcount::freeable_blocks;
+use super::{
+    AllocRequest, Near, Owner, allocate, free, free_blocks_needed, initialize, inode_allocation_blocks,
+    inode_free_blocks, inodes, rmap,
+};
 use crate::btree::{BtreeKind, Cursor, RecordOf};
 use crate::cache::ForkKind;
 use crate::error::Error;
@@ -12,7 +16,7 @@ use crate::test_image::{Random, TestImage, transact};
 use crate::trans::Transaction;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use xfskit_ondisk::btree::{Bnobt, Cntbt, Finobt, Inobt, Rmap, Rmapbt};
+use xfskit_ondisk::btree::{Bnobt, Cntbt, Finobt, Inobt, Refcount, Rmap, Rmapbt};
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR};
 use xfskit_ondisk::{AgNumber, FileBlock, FsBlock, InodeNumber};
 
@@ -149,8 +153,11 @@ impl Model {
         .unwrap();
     }
 
-    /// Compares the trees of all AGs with each other and with the model.
+    /// Compares the trees of all AGs with each other, with the counters and with the model.
     fn check(&self) {
+        let totals = initialize(&self.mount).unwrap();
+        assert_eq!(totals.free_blocks, self.mount.space.free_blocks());
+        assert_eq!((totals.inodes, totals.free_inodes), self.mount.space.inodes());
         for ag in (0..self.mount.geometry.ag_count).map(AgNumber) {
             let mut tx = Transaction::read_only(&self.mount);
             let inode_ag = InodeAg::lock(&mut tx, ag).unwrap();
@@ -407,4 +414,189 @@ fn a_double_free_is_an_error_and_changes_nothing() {
     assert!(matches!(transact(&mount, 0, |tx| free(tx, block, 1, owner)), Err(Error::Corrupt(_))));
     mount.unmount().unwrap();
     image.assert_sound();
+}
+
+#[test]
+fn sparse_chunks_fill_small_holes() {
+    let image = TestImage::new(64, &[('b', "size=1024"), ('d', "agcount=1")]);
+    let mut model = Model::new(&image, 4);
+    let cluster = model.mount.geometry.sparse_inode_alignment;
+    assert!(cluster > 0 && cluster < model.mount.geometry.inode_chunk_blocks());
+    let owner = |offset: u64| Owner::Fork {
+        inode: InodeNumber(1000),
+        fork: ForkKind::Data,
+        offset: FileBlock(offset << 20),
+        bmbt: false,
+    };
+    // Clusters one by one, then the rest; every second cluster is freed again.
+    for i in 0.. {
+        let request =
+            AllocRequest { alignment: cluster, ..AllocRequest::new(Near::Ag(AgNumber(0)), cluster, owner(i)) };
+        match transact(&model.mount, cluster.into(), |tx| allocate(tx, &request)) {
+            Ok(Some((block, count))) => model.took(block, count, owner(i)),
+            Ok(None) | Err(Error::NoSpace) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    model.extents.sort_by_key(|extent| extent.0);
+    let mut index = 0;
+    model.extents.retain(|&(block, count, owner)| {
+        index += 1;
+        let keep = index % 2 == 0;
+        if !keep {
+            transact(&model.mount, 0, |tx| free(tx, block, count, owner)).unwrap();
+            for block in block.0..block.0 + u64::from(count) {
+                model.blocks.remove(&block);
+            }
+        }
+        keep
+    });
+    for _ in 0..12_000 {
+        assert!(model.allocate_inode());
+    }
+    let mut tx = Transaction::read_only(&model.mount);
+    let ag = InodeAg::lock(&mut tx, AgNumber(0)).unwrap();
+    let sparse = all_records(&mut tx, inode_trees::cursor::<Inobt>(ag)).iter().filter(|c| c.hole_mask != 0).count();
+    drop(tx);
+    assert!(sparse > 10, "{sparse} sparse chunks");
+    model.check();
+    for _ in 0..8000 {
+        model.free_inode();
+        if model.random.below(2) == 0 {
+            model.allocate_inode();
+        }
+    }
+    model.check();
+    model.finish(&image);
+}
+
+/// Shares an extent among `owners` by writing the records that a clone would leave.
+fn share(tx: &mut Transaction, block: FsBlock, references: &[u32], owners: &[Owner]) -> crate::Result<()> {
+    let (number, start) = tx.geometry().split_fs_block(block).unwrap();
+    let ag = Ag::lock(tx, number)?;
+    let mut at = 0;
+    while at < references.len() {
+        let count = references[at..].iter().take_while(|&&r| r == references[at]).count();
+        if references[at] > 1 {
+            let record = Refcount { start: start.0 + at as u32, count: count as u32, references: references[at] };
+            refcount_cursor(ag).insert(tx, &record)?;
+        }
+        at += count;
+    }
+    for (level, owner) in owners.iter().enumerate().skip(1) {
+        let mut at = 0;
+        while at < references.len() {
+            let has = |r: &&u32| **r > level as u32;
+            let count = references[at..].iter().take_while(has).count();
+            if count > 0 {
+                let rmap =
+                    owner.advanced(at as u32).rmap(xfskit_ondisk::AgBlock(start.0 + at as u32), count as u32, false);
+                rmap::add(tx, ag, rmap)?;
+            }
+            at += count.max(1);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn shared_blocks_are_free_when_the_last_owner_lets_go() {
+    const BLOCKS: u32 = 300;
+    let image = TestImage::new(64, &[('b', "size=1024"), ('d', "agcount=1")]);
+    let mut model = Model::new(&image, 6);
+    let owner = |i: u64| Owner::Fork {
+        inode: InodeNumber(1000 + i),
+        fork: ForkKind::Data,
+        offset: FileBlock(i << 30),
+        bmbt: false,
+    };
+    let owners = [owner(0), owner(1), owner(2), owner(3)];
+    for _ in 0..5 {
+        let mut run = 0;
+        let references: Vec<u32> = (0..BLOCKS)
+            .map(|_| {
+                if model.random.below(5) == 0 {
+                    run = model.random.below(4) as u32;
+                }
+                1 + run
+            })
+            .collect();
+        let block = transact(&model.mount, 2000, |tx| {
+            let (block, _) =
+                allocate(tx, &AllocRequest::new(Near::Ag(AgNumber(0)), BLOCKS, owners[0]))?.expect("space");
+            share(tx, block, &references, &owners)?;
+            Ok(block)
+        })
+        .unwrap();
+        // Every owner frees its blocks in pieces, in a random order.
+        let mut pieces = Vec::new();
+        for (level, owner) in owners.iter().enumerate() {
+            let mut at = 0;
+            while at < BLOCKS {
+                let most = 1 + model.random.below(30) as u32;
+                let has = |r: &&u32| **r > level as u32;
+                let left = references[at as usize..].iter().take(most as usize).take_while(has).count() as u32;
+                if left > 0 {
+                    pieces.push((FsBlock(block.0 + u64::from(at)), left, owner.advanced(at)));
+                }
+                at += left.max(1);
+            }
+        }
+        let needed = free_blocks_needed(&model.mount.geometry, &model.mount.limits);
+        while !pieces.is_empty() {
+            let index = model.random.below(pieces.len() as u64) as usize;
+            let (mut block, mut count, mut owner) = pieces.swap_remove(index);
+            while count > 0 {
+                let step = transact(&model.mount, needed, |tx| {
+                    let step = freeable_blocks(tx, block, count)?;
+                    free(tx, block, step, owner)?;
+                    Ok(step)
+                })
+                .unwrap();
+                (block, count, owner) = (FsBlock(block.0 + u64::from(step)), count - step, owner.advanced(step));
+            }
+        }
+        let mut tx = Transaction::read_only(&model.mount);
+        let ag = Ag::lock(&mut tx, AgNumber(0)).unwrap();
+        assert!(all_records(&mut tx, refcount_cursor(ag)).is_empty());
+        drop(tx);
+        model.check();
+    }
+    model.finish(&image);
+}
+
+#[test]
+fn threads_share_the_ags() {
+    let image = TestImage::new(128, &[('d', "agcount=4")]);
+    let mount = image.mount();
+    let model = |seed| Model {
+        mount: Arc::clone(&mount),
+        random: Random::new(seed),
+        extents: Vec::new(),
+        blocks: BTreeSet::new(),
+        inodes: BTreeSet::new(),
+    };
+    let mut models: Vec<Model> = std::thread::scope(|scope| {
+        let work = |seed| {
+            let mut model = model(seed);
+            move || {
+                model.random_steps(1500, 20, 60);
+                model
+            }
+        };
+        let threads: Vec<_> = (0..4).map(|seed| scope.spawn(work(seed))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let mut whole = models.pop().unwrap();
+    for other in models {
+        for block in other.blocks {
+            assert!(whole.blocks.insert(block), "two threads got block {block}");
+        }
+        whole.extents.extend(other.extents);
+        for inode in other.inodes {
+            assert!(whole.inodes.insert(inode), "two threads got inode {inode}");
+        }
+    }
+    whole.check();
+    whole.finish(&image);
 }
