@@ -45,7 +45,7 @@ impl Ags {
         if sizes.stripe_unit != 0 {
             ags.align(options, sizes);
         }
-        ags.drop_short_tail(options, sizes);
+        ags.drop_short_tail(sizes);
         ags.check(options, sizes)?;
         Ok(ags)
     }
@@ -69,13 +69,13 @@ impl Ags {
         }
     }
 
-    /// Leaves out a last AG that would be too small.
-    fn drop_short_tail(&mut self, options: &Options, sizes: &Sizes) {
+    /// Leaves out a last AG that would be too small, even where the number of AGs was asked for.
+    fn drop_short_tail(&mut self, sizes: &Sizes) {
         let Some(tail) = self.data_blocks.checked_rem(self.blocks) else { return };
-        let counted = matches!(options.ag_layout, AgLayout::Count(_));
-        if tail != 0 && tail < min_ag_blocks(sizes) && !counted && self.count > 1 {
+        let fits = self.count == self.data_blocks.div_ceil(self.blocks);
+        if tail != 0 && tail < min_ag_blocks(sizes) && fits && self.count > 1 {
             self.data_blocks -= tail;
-            self.count = self.data_blocks / self.blocks;
+            self.count -= 1;
         }
     }
 

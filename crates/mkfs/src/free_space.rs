@@ -71,15 +71,17 @@ impl AgSpace {
     }
 
     /// Takes blocks for the free list: the smallest run that holds all of them, or else the largest ones. Their
-    /// records join those of neighbours with the same owner.
+    /// records join those of neighbours with the same owner. An AG that the log fills but for fewer blocks than that
+    /// keeps them free, and its list stays empty.
     pub(crate) fn fill_free_list(&mut self, count: u32) -> Result<Vec<u32>, MakeError> {
         let mut list = Vec::new();
+        if self.free_blocks() < count {
+            return Ok(list);
+        }
         while (list.len() as u32) < count {
             let wanted = count - list.len() as u32;
             let runs = self.free_by_size();
-            let Some(run) = runs.iter().find(|run| run.count >= wanted).or(runs.last()) else {
-                return Err(MakeError::Size("an AG has no room for its free list".into()));
-            };
+            let Some(run) = runs.iter().find(|run| run.count >= wanted).or(runs.last()) else { break };
             let taken = Run { start: run.start, count: run.count.min(wanted) };
             self.take(taken, rmap_owner::AG)?;
             list.extend(taken.start..taken.end());
@@ -113,5 +115,6 @@ mod tests {
         assert_eq!(space.owned[0], (Run { start: 0, count: 11 }, rmap_owner::AG));
         assert_eq!((space.free_blocks(), space.longest()), (49, 48));
         assert!(space.take(Run { start: 50, count: 4 }, rmap_owner::FS).is_err());
+        assert_eq!(AgSpace::new(5).fill_free_list(6).unwrap(), []);
     }
 }

@@ -158,17 +158,18 @@ impl LogRoom<'_> {
     }
 
     fn check(&self, blocks: u64, min: u64) -> Result<(), MakeError> {
-        let fail = |why: String| Err(MakeError::value("-l size", format!("{blocks}b"), why));
+        let fail = |why: String| match self.options.log_size {
+            Some(_) => Err(MakeError::value("-l size", format!("{blocks}b"), why)),
+            None => Err(MakeError::Size(format!("the log would have {blocks} blocks: {why}"))),
+        };
         if blocks < min {
-            return fail(format!("this geometry needs a log of at least {min} blocks"));
+            return fail(format!("this geometry needs at least {min}"));
         }
         if blocks > MAX_LOG_BLOCKS || blocks * self.sizes.block > MAX_LOG_BYTES {
             return fail(format!("a log has at most {MAX_LOG_BLOCKS} blocks and {MAX_LOG_BYTES} bytes"));
         }
         if !self.options.allow_small && blocks * self.sizes.block < MIN_REALISTIC_LOG_BYTES {
-            return fail(
-                "a log has at least 64 MiB (smaller ones are slow, and mkfs.xfs does not support them)".into(),
-            );
+            return fail("at least 64 MiB are needed, in one AG where the log is internal (-d agcount, agsize)".into());
         }
         Ok(())
     }

@@ -147,9 +147,9 @@ fn write_log(device: &dyn BlockDevice, log_device: Option<&dyn BlockDevice>, pla
     };
     let Some((device, start)) = place else { return Ok(()) };
     clear(device, start, plan.log.blocks << geometry.block_log)?;
-    // The record is as long as the unit that the superblock records, where 1 stands for none.
+    // The record is as long as the unit that the superblock records, where 1 stands for none, or else a sector.
     let unit = match plan.superblock.log_stripe_unit.get() {
-        1 => 0,
+        1 => plan.superblock.log_sector_size.get().into(),
         unit => unit as usize,
     };
     device.write(start, &encode_clean_log(&plan.superblock.uuid, unit))?;
@@ -196,3 +196,70 @@ fn clear(device: &dyn BlockDevice, offset: u64, length: u64) -> Result<(), MakeE
 }
 
 const _: () = assert!(FIRST_INODES < INODES_PER_CHUNK);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use xfskit_device::MemoryDevice;
+
+    const IMAGE_BYTES: usize = 32 << 20;
+
+    /// A device whose writes fail after so many.
+    struct Failing {
+        device: MemoryDevice,
+        writes_left: AtomicUsize,
+    }
+
+    impl BlockDevice for Failing {
+        fn size_bytes(&self) -> u64 {
+            self.device.size_bytes()
+        }
+        fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+            self.device.read(offset, buffer)
+        }
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            let left = self.writes_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            left.map_err(|_| io::Error::other("the power is gone"))?;
+            self.device.write(offset, data)
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn options() -> Options {
+        Options { uuid: Some([3; 16]), allow_small: true, ..Options::default() }
+    }
+
+    #[test]
+    fn the_same_arguments_make_the_same_bytes() {
+        let make_one = || {
+            let device = MemoryDevice::new(IMAGE_BYTES);
+            make(&device, None, &options(), Timestamp { seconds: 7, nanoseconds: 8 }).unwrap();
+            device.to_bytes()
+        };
+        assert!(make_one() == make_one());
+    }
+
+    #[test]
+    fn a_run_cut_short_leaves_no_image_neither_new_nor_old() {
+        let old = MemoryDevice::new(IMAGE_BYTES);
+        make(&old, None, &options(), Timestamp::default()).unwrap();
+        let mut writes = 1;
+        loop {
+            let device =
+                Failing { device: MemoryDevice::from_bytes(old.to_bytes()), writes_left: AtomicUsize::new(writes) };
+            let done = make(&device, None, &options(), Timestamp::default()).is_ok();
+            let mut sector = [0; 512];
+            device.read(0, &mut sector).unwrap();
+            assert_eq!(Superblock::decode(&sector).is_ok(), done, "after {writes} writes");
+            if done {
+                break;
+            }
+            writes += 1;
+        }
+        assert!(writes > 4);
+    }
+}

@@ -106,24 +106,23 @@ impl Sizes {
     }
 
     fn log_stripe(&self, options: &Options) -> Result<u64, MakeError> {
+        let external = options.log_place == LogPlace::External;
         let (option, bytes) = match options.log_stripe {
             LogStripe::Sectors(sectors) => ("-l sunit", sectors * 512),
             LogStripe::Size(size) => ("-l su", self.bytes("-l su", size)?),
-            LogStripe::Default if self.log_sector > 512 => ("-l sectsize", self.block),
-            LogStripe::Default => ("", 0),
+            LogStripe::Default if external || self.stripe_unit == 0 => {
+                ("", if self.log_sector > 512 { self.block } else { 0 })
+            }
+            LogStripe::Default => ("", self.stripe_unit * self.block),
         };
-        if bytes > MAX_LOG_STRIPE {
+        if options.log_stripe != LogStripe::Default && bytes > MAX_LOG_STRIPE {
             return Err(MakeError::value(option, bytes, "the largest log stripe unit is 256 KiB"));
         }
         if bytes % self.block != 0 {
             let why = format!("expected a multiple of the block size ({})", self.block);
             return Err(MakeError::value(option, bytes, why));
         }
-        let unit = match bytes / self.block {
-            0 if options.log_place != LogPlace::External => self.stripe_unit,
-            unit => unit,
-        };
-        Ok(if unit * self.block > MAX_LOG_STRIPE { FALLBACK_LOG_STRIPE / self.block } else { unit })
+        Ok(if bytes > MAX_LOG_STRIPE { FALLBACK_LOG_STRIPE } else { bytes } / self.block)
     }
 }
 

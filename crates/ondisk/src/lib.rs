@@ -8,9 +8,12 @@
 #![forbid(unsafe_code)]
 
 pub mod ag;
+pub mod attr;
 pub mod btree;
 mod checksum;
 mod corruption;
+pub mod da;
+pub mod dir;
 pub mod extent;
 pub mod features;
 mod geometry;
@@ -19,6 +22,7 @@ pub mod limits;
 pub mod log_record;
 pub mod reservation;
 pub mod superblock;
+pub mod symlink;
 pub mod time;
 mod units;
 

@@ -266,7 +266,10 @@ pub fn verify_header(header: &RecordHeader, uuid: &[u8; 16], log_bytes: u64) -> 
     ensure!(header.uuid == *uuid, NAME, "uuid of this filesystem");
     let length = header.length.get();
     ensure!(
-        length > 0 && u64::from(length) <= log_bytes && length <= MAX_RECORD_BYTES as u32 * 2 && length % 512 == 0,
+        length > 0
+            && u64::from(length) <= log_bytes
+            && length <= MAX_RECORD_BYTES as u32 * 2
+            && length.is_multiple_of(512),
         NAME,
         "length",
         "{length} bytes"

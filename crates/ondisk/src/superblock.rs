@@ -361,7 +361,7 @@ fn verify_log(raw: &RawSuperblock) -> Verdict {
     }
     let unit = raw.log_stripe_unit.get();
     ensure!(unit <= 256 * 1024, NAME, "log stripe unit is at most 256 KiB", "{unit} bytes");
-    ensure!(unit <= 1 || unit % 512 == 0, NAME, "log stripe unit is whole sectors", "{unit} bytes");
+    ensure!(unit <= 1 || unit.is_multiple_of(512), NAME, "log stripe unit is whole sectors", "{unit} bytes");
     let sector = raw.log_sector_size.get();
     ensure!(
         raw.log_sector_log == 0 && sector == 0

@@ -126,15 +126,17 @@ impl Reference {
     /// # Panics
     /// If the kernel does not come up or does not finish.
     pub fn uml(&self, image: &Path, script: &str) -> UmlRun {
-        let work = crate::scratch();
-        let (init, out, status) = (work.file("init"), work.file("out"), work.file("status"));
-        std::fs::write(work.file("script"), script).expect("a script file");
+        // Not below /dev, where the booted kernel has its own.
+        let work = tempfile::tempdir_in("/tmp").expect("a folder for temporary files");
+        let file = |name: &str| work.path().join(name);
+        let (init, out, status) = (file("init"), file("out"), file("status"));
+        std::fs::write(file("script"), script).expect("a script file");
         let text = format!(
             "#!/bin/bash\nmount -t proc proc /proc; mount -t sysfs sys /sys; mkdir -p /mnt\nexec >{out} 2>&1\n\
              bash {script}; echo $? >{status}\ngrep -q ^99$ {status} || {{ sync; umount /mnt 2>/dev/null; }}\n\
              echo o >/proc/sysrq-trigger; sleep 10\n",
             out = out.display(),
-            script = work.file("script").display(),
+            script = file("script").display(),
             status = status.display()
         );
         std::fs::write(&init, text).expect("an init file");

@@ -3,9 +3,11 @@
 //! The modules are layers; each uses only those above it in this list. `ARCHITECTURE.md` describes them.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod error;
+
 pub mod counters;
 pub mod env;
-mod error;
 pub mod item;
 pub mod sync;
 
@@ -14,10 +16,16 @@ pub mod journal;
 pub mod mount;
 pub mod trans;
 
+pub mod deferred;
+
 pub mod btree;
 pub mod space;
 
 pub mod inode;
+
+pub mod dabtree;
+pub mod dir;
+pub mod symlink;
 
 #[cfg(test)]
 mod test_image;

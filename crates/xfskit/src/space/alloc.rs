@@ -10,7 +10,6 @@ use super::ag::Ag;
 use super::free_space::{cursor, extent_at};
 use super::owner::Owner;
 use super::{free_list, free_space, refcount, reservation, rmap};
-use crate::ensure_on_disk;
 use crate::error::{Error, Result};
 use crate::trans::Transaction;
 use std::ops::Range;
@@ -57,12 +56,12 @@ pub struct AllocRequest {
 }
 
 impl AllocRequest {
-    /// A request for `count` blocks, no fewer, without further wishes.
-    pub fn new(near: Near, count: u32, owner: Owner) -> Self {
+    /// A request for `min` to `max` blocks without further wishes.
+    pub fn new(near: Near, min: u32, max: u32, owner: Owner) -> Self {
         Self {
             near,
-            min: count,
-            max: count,
+            min,
+            max,
             alignment: 1,
             owner,
             unwritten: false,
@@ -295,7 +294,7 @@ pub(super) fn expect_blocks(tx: &mut Transaction, ag: Ag, count: u32) -> Result<
 /// Allocates a block for a tree of the AG itself.
 pub(super) fn allocate_tree_block(tx: &mut Transaction, ag: Ag, near: u64, owner: Owner) -> Result<AgBlock> {
     let hint = AgBlock(near as u32);
-    let request = AllocRequest::new(Near::Ag(ag.number), 1, owner);
+    let request = AllocRequest::new(Near::Ag(ag.number), 1, 1, owner);
     let found = allocate_in(tx, ag, Some(hint), &request)?;
     found.map(|extent| extent.start).ok_or(Error::NoSpace)
 }

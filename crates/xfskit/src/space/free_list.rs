@@ -8,7 +8,6 @@
 use super::ag::{Ag, read_agfl};
 use super::owner::Owner;
 use super::{free_space, rmap};
-use crate::ensure_on_disk;
 use crate::error::Result;
 use crate::trans::Transaction;
 use xfskit_ondisk::AgBlock;

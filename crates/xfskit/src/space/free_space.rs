@@ -10,7 +10,6 @@ use super::free_list;
 use super::owner::Owner;
 use crate::btree::{BtreeKind, Cursor, Root};
 use crate::cache::BufferKind;
-use crate::ensure_on_disk;
 use crate::error::{Error, Result};
 use crate::trans::{BufId, Transaction};
 use std::marker::PhantomData;

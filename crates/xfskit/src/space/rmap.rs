@@ -10,7 +10,6 @@ use super::ag::Ag;
 use super::alloc;
 use super::free_space::cursor;
 use super::owner::Owner;
-use crate::ensure_on_disk;
 use crate::error::Result;
 use crate::trans::Transaction;
 use std::ops::ControlFlow;

@@ -82,7 +82,7 @@ impl Model {
         let alignment = if self.random.below(4) == 0 { 1 << self.random.below(4) } else { 1 };
         let owner = self.owner();
         let avoid_busy = self.random.below(4) == 0;
-        let request = AllocRequest { min, max, alignment, avoid_busy, ..AllocRequest::new(self.near(), max, owner) };
+        let request = AllocRequest { alignment, avoid_busy, ..AllocRequest::new(self.near(), min, max, owner) };
         match transact(&self.mount, max.into(), |tx| allocate(tx, &request)) {
             Ok(Some((block, count))) => {
                 assert!((min..=max).contains(&count));
@@ -332,7 +332,7 @@ fn twenty_thousand_fragments_in_one_ag() {
             for j in 0..32 {
                 let offset = FileBlock((i * 32 + j) << 10);
                 let owner = Owner::Fork { inode: InodeNumber(1000), fork: ForkKind::Data, offset, bmbt: false };
-                let request = AllocRequest::new(Near::Ag(AgNumber(1)), 1, owner);
+                let request = AllocRequest::new(Near::Ag(AgNumber(1)), 1, 1, owner);
                 let (block, _) = allocate(tx, &request)?.ok_or(Error::NoSpace)?;
                 found.push((block, 1, owner));
             }
@@ -382,7 +382,7 @@ fn unwritten_blocks_are_recorded_and_converted() {
     let mount = image.mount();
     let owner = Owner::Fork { inode: InodeNumber(1000), fork: ForkKind::Data, offset: FileBlock(5), bmbt: false };
     transact(&mount, 10, |tx| {
-        let request = AllocRequest { unwritten: true, ..AllocRequest::new(Near::Ag(AgNumber(0)), 10, owner) };
+        let request = AllocRequest { unwritten: true, ..AllocRequest::new(Near::Ag(AgNumber(0)), 10, 10, owner) };
         let (block, _) = allocate(tx, &request)?.expect("space");
         rmap::set_unwritten(tx, FsBlock(block.0 + 3), 4, owner.advanced(3), false)?;
         let ag = Ag::lock(tx, AgNumber(0))?;
@@ -406,7 +406,7 @@ fn a_double_free_is_an_error_and_changes_nothing() {
     let mount = image.mount();
     let owner = Owner::Fork { inode: InodeNumber(1000), fork: ForkKind::Data, offset: FileBlock(0), bmbt: false };
     let block = transact(&mount, 1, |tx| {
-        let (block, _) = allocate(tx, &AllocRequest::new(Near::Ag(AgNumber(0)), 1, owner))?.expect("space");
+        let (block, _) = allocate(tx, &AllocRequest::new(Near::Ag(AgNumber(0)), 1, 1, owner))?.expect("space");
         free(tx, block, 1, owner)?;
         Ok(block)
     })
@@ -431,7 +431,7 @@ fn sparse_chunks_fill_small_holes() {
     // Clusters one by one, then the rest; every second cluster is freed again.
     for i in 0.. {
         let request =
-            AllocRequest { alignment: cluster, ..AllocRequest::new(Near::Ag(AgNumber(0)), cluster, owner(i)) };
+            AllocRequest { alignment: cluster, ..AllocRequest::new(Near::Ag(AgNumber(0)), cluster, cluster, owner(i)) };
         match transact(&model.mount, cluster.into(), |tx| allocate(tx, &request)) {
             Ok(Some((block, count))) => model.took(block, count, owner(i)),
             Ok(None) | Err(Error::NoSpace) => break,
@@ -523,7 +523,7 @@ fn shared_blocks_are_free_when_the_last_owner_lets_go() {
             .collect();
         let block = transact(&model.mount, 2000, |tx| {
             let (block, _) =
-                allocate(tx, &AllocRequest::new(Near::Ag(AgNumber(0)), BLOCKS, owners[0]))?.expect("space");
+                allocate(tx, &AllocRequest::new(Near::Ag(AgNumber(0)), BLOCKS, BLOCKS, owners[0]))?.expect("space");
             share(tx, block, &references, &owners)?;
             Ok(block)
         })

@@ -8,7 +8,6 @@
 //! The journal carries one small item for a new chunk; the inodes themselves are written back in order.
 
 use super::{update_finobt, update_inobt};
-use crate::ensure_on_disk;
 use crate::error::Result;
 use crate::inode::cluster::INODE_CLUSTER_KIND;
 use crate::space::ag::Ag;
@@ -88,7 +87,7 @@ fn inodes_in(geometry: &Geometry, extent: FreeExtent) -> u32 {
 
 fn request(tx: &Transaction, ag: InodeAg, blocks: u32) -> AllocRequest {
     let min_left = inode_tree_blocks(tx.geometry(), &tx.mount().limits) as u32;
-    AllocRequest { min_left, ..AllocRequest::new(Near::Ag(ag.number), blocks, Owner::InodeChunk) }
+    AllocRequest { min_left, ..AllocRequest::new(Near::Ag(ag.number), blocks, blocks, Owner::InodeChunk) }
 }
 
 /// Space for a whole chunk: behind the newest one, or near the root of the inobt.

@@ -18,7 +18,6 @@ use super::ag::Ag;
 use super::alloc;
 use super::inode_trees::{InodeAg, cursor};
 use super::owner::Owner;
-use crate::ensure_on_disk;
 use crate::error::{Error, Result};
 use crate::inode::cluster::INODE_CLUSTER_KIND;
 use crate::trans::Transaction;

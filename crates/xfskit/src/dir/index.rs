@@ -1,0 +1,128 @@
+//! Changes to a sorted array of hash index entries, with stale ones in it.
+
+use crate::dabtree::edit::Edit;
+use xfskit_ondisk::da::{array, array_mut};
+use xfskit_ondisk::dir::leaf::IndexEntry;
+use zerocopy::IntoBytes;
+
+pub(super) const ENTRY_BYTES: usize = size_of::<IndexEntry>();
+
+/// An array of index entries within a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IndexArray {
+    /// Where it starts.
+    pub start: usize,
+    /// Entries, stale ones included.
+    pub count: usize,
+}
+
+/// The entries with `hash`, with their positions.
+pub(super) fn same_hash(entries: &[IndexEntry], hash: u32) -> impl Iterator<Item = (usize, &IndexEntry)> {
+    let first = entries.partition_point(|entry| entry.hash.get() < hash);
+    let same = entries[first..].iter().take_while(move |entry| entry.hash.get() == hash);
+    same.enumerate().map(move |(i, entry)| (first + i, entry))
+}
+
+impl IndexArray {
+    pub fn end(self) -> usize {
+        self.start + self.count * ENTRY_BYTES
+    }
+
+    fn place(self, e: &Edit<'_>, hash: u32) -> usize {
+        array::<IndexEntry>(e.bytes(), self.start, self.count).partition_point(|entry| entry.hash.get() < hash)
+    }
+
+    fn at(self, index: usize) -> usize {
+        self.start + index * ENTRY_BYTES
+    }
+
+    /// Inserts an entry and takes the eight bytes behind the array for it.
+    pub fn insert_growing_up(self, e: &mut Edit<'_>, entry: IndexEntry) {
+        let place = self.at(self.place(e, entry.hash.get()));
+        e.shift(place..self.end(), place + ENTRY_BYTES);
+        e.put(place, entry.as_bytes());
+    }
+
+    /// Inserts an entry and takes the eight bytes before the array for it.
+    pub fn insert_growing_down(self, e: &mut Edit<'_>, entry: IndexEntry) {
+        let place = self.at(self.place(e, entry.hash.get()));
+        e.shift(self.start..place, self.start - ENTRY_BYTES);
+        e.put(place - ENTRY_BYTES, entry.as_bytes());
+    }
+
+    /// Inserts an entry in place of the nearest stale one; `false` when there is none.
+    pub fn insert_over_stale(self, e: &mut Edit<'_>, entry: IndexEntry) -> bool {
+        let place = self.place(e, entry.hash.get());
+        let entries = array::<IndexEntry>(e.bytes(), self.start, self.count);
+        let stale = |index: usize| entries.get(index).is_some_and(IndexEntry::is_stale);
+        let found = (0..=self.count).find_map(|distance| {
+            let below = place.checked_sub(distance + 1).filter(|&index| stale(index));
+            below.or_else(|| Some(place + distance).filter(|&index| stale(index)))
+        });
+        match found {
+            Some(index) if index < place => {
+                e.shift(self.at(index + 1)..self.at(place), self.at(index));
+                e.put(self.at(place - 1), entry.as_bytes());
+            }
+            Some(index) => {
+                e.shift(self.at(place)..self.at(index), self.at(place + 1));
+                e.put(self.at(place), entry.as_bytes());
+            }
+            None => return false,
+        }
+        true
+    }
+
+    /// Makes an entry stale.
+    pub fn make_stale(self, e: &mut Edit<'_>, index: usize) {
+        e.touch_as::<IndexEntry>(self.at(index)).pointer.set(xfskit_ondisk::dir::STALE_POINTER);
+    }
+
+    /// Drops the stale entries; the rest starts where the array started. Says how many are left.
+    pub fn compact(self, e: &mut Edit<'_>) -> usize {
+        let (start, end) = (self.start, self.end());
+        let entries = array_mut::<IndexEntry>(e.touch(start..end), 0, self.count);
+        let mut kept = 0;
+        for index in 0..entries.len() {
+            if !entries[index].is_stale() {
+                entries[kept] = entries[index];
+                kept += 1;
+            }
+        }
+        kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(bytes: &[u8], count: usize) -> Vec<(u32, u32)> {
+        array::<IndexEntry>(bytes, 8, count).iter().map(|e| (e.hash.get(), e.pointer.get())).collect()
+    }
+
+    #[test]
+    fn entries_go_to_their_place_over_the_nearest_stale_one() {
+        for stale in 0..5 {
+            for hash in 0..12 {
+                let mut bytes = vec![0; 64];
+                let mut e = Edit::new(&mut bytes);
+                for i in 0..5u32 {
+                    let pointer = if i == stale { 0 } else { i + 1 };
+                    e.put(8 + i as usize * 8, IndexEntry::new(i * 2 + 1, pointer).as_bytes());
+                }
+                let array = IndexArray { start: 8, count: 5 };
+                assert!(array.insert_over_stale(&mut e, IndexEntry::new(hash, 99)));
+                assert!(!array.insert_over_stale(&mut e, IndexEntry::new(hash, 99)));
+                let found = entries(&bytes, 5);
+                assert!(found.is_sorted_by_key(|e| e.0), "{found:?}");
+                let mut expected: Vec<_> = (0..5).filter(|&i| i != stale).map(|i| (i * 2 + 1, i + 1)).collect();
+                expected.push((hash, 99));
+                expected.sort_unstable_by_key(|e| e.1);
+                let mut found = found;
+                found.sort_unstable_by_key(|e| e.1);
+                assert_eq!(found, expected);
+            }
+        }
+    }
+}

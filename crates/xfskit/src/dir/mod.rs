@@ -1,0 +1,250 @@
+//! Directories: looking names up, adding, removing and replacing them, and reading them in order.
+//!
+//! ```text
+//! shortform ──▶ block ──▶ leaf ──▶ node      when an entry does not fit
+//! shortform ◀── block ◀── leaf ◀── node      when a removal makes the smaller form possible
+//! ```
+//! One file for each form; this one finds out which form a directory has and hands the work to it.
+//!
+//! Callers hold the directory's inode in their transaction, have looked a name up before they add it, and have
+//! reserved [`blocks_to_add`] or [`blocks_to_remove`]. Link counts and times are theirs as well. Names are checked by
+//! them with [`is_valid_name`](xfskit_ondisk::dir::is_valid_name).
+//!
+//! Cookies are data pointers (an entry's offset in the data space divided by 8), the same that the kernel gives out.
+
+mod block;
+mod blocks;
+mod data;
+mod index;
+mod leaf;
+mod node;
+mod read;
+mod shortform;
+
+pub use blocks::{DIR_BLOCK_KIND, DIR_DATA_KIND, DIR_FREE_KIND, DIR_LEAF1_KIND};
+pub use read::{Entry, read};
+pub use xfskit_ondisk::dir::FileType;
+
+use crate::cache::{Fork, ForkKind};
+use crate::error::{Error, Result};
+use crate::inode::bmap;
+use crate::trans::{BufId, InoId, InodeFields, Transaction};
+use xfskit_ondisk::dir::data::DataEntry;
+use xfskit_ondisk::dir::{DirLayout, shortform as sf};
+use xfskit_ondisk::{ForkFormat, Geometry, InodeNumber, Limits};
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The inode.
+    pub inode: InodeNumber,
+    /// Its type, as the entry has it.
+    pub file_type: FileType,
+    /// The entry's place in the order of reading.
+    pub cookie: u32,
+}
+
+/// The directory that an operation works on.
+#[derive(Clone, Copy, Debug)]
+struct Dir {
+    ino: InoId,
+    layout: DirLayout,
+}
+
+/// How a directory is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Shortform,
+    Block,
+    Leaf,
+    Node,
+}
+
+/// An entry to be added.
+#[derive(Clone, Copy, Debug)]
+struct NewEntry<'a> {
+    name: &'a [u8],
+    hash: u32,
+    inode: u64,
+    file_type: FileType,
+}
+
+/// Where the entry of a name was found: the block of its data, and the entry's offset in it.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    data: BufId,
+    number: u32,
+    offset: usize,
+    inode: u64,
+    file_type: FileType,
+}
+
+impl Found {
+    fn new(data: BufId, number: u32, entry: &DataEntry<'_>) -> Self {
+        Self { data, number, offset: entry.offset, inode: entry.inode, file_type: entry.file_type }
+    }
+
+    fn entry(&self, layout: DirLayout) -> DirEntry {
+        DirEntry {
+            inode: InodeNumber(self.inode),
+            file_type: self.file_type,
+            cookie: layout.pointer(self.number, self.offset),
+        }
+    }
+}
+
+impl Dir {
+    fn new(tx: &Transaction, ino: InoId) -> Result<Self> {
+        if !tx.inode(ino).core.is_dir() {
+            return Err(Error::NotADirectory);
+        }
+        Ok(Self { ino, layout: DirLayout::new(tx.geometry()) })
+    }
+
+    fn form(&self, tx: &mut Transaction) -> Result<Form> {
+        let state = tx.inode(self.ino);
+        if matches!(state.data, Fork::Local(_)) {
+            return Ok(Form::Shortform);
+        }
+        let size = state.core.size;
+        let end = bmap::last_block(tx, self.ino, ForkKind::Data)?;
+        let fs_blocks = u64::from(self.layout.fs_blocks());
+        if end.0 == fs_blocks {
+            let one_block = size == self.layout.block_bytes() as u64;
+            ensure_on_disk!(one_block, "directory", "size of the block form", "{size} bytes");
+            return Ok(Form::Block);
+        }
+        Ok(if end == self.layout.index_root().add(fs_blocks) { Form::Leaf } else { Form::Node })
+    }
+
+    /// Bytes that the data fork has room for.
+    fn fork_bytes(&self, tx: &Transaction) -> usize {
+        tx.inode(self.ino).core.data_fork_bytes(tx.geometry())
+    }
+
+    fn find(&self, tx: &mut Transaction, form: Form, name: &[u8]) -> Result<Option<Found>> {
+        match form {
+            Form::Shortform => unreachable!("a shortform directory has no blocks"),
+            Form::Block => self.find_in_block(tx, name),
+            Form::Leaf => self.find_in_leaf(tx, name),
+            Form::Node => self.find_in_node(tx, name),
+        }
+    }
+}
+
+/// What `name` stands for in the directory, `.` and `..` included.
+///
+/// # Errors
+/// `NotADirectory`, `Corrupt`, `Io`.
+pub fn lookup(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<Option<DirEntry>> {
+    let dir = Dir::new(tx, dir)?;
+    match dir.form(tx)? {
+        Form::Shortform => dir.lookup_shortform(tx, name),
+        form => {
+            let found = dir.find(tx, form, name)?;
+            Ok(found.map(|found| {
+                tx.release(found.data);
+                found.entry(dir.layout)
+            }))
+        }
+    }
+}
+
+/// Adds an entry for a name that the directory does not have; says its cookie.
+///
+/// # Errors
+/// `NotADirectory`, `NoSpace`, `Corrupt`, `Io`.
+pub fn add(tx: &mut Transaction, dir: InoId, name: &[u8], inode: InodeNumber, file_type: FileType) -> Result<u32> {
+    let dir = Dir::new(tx, dir)?;
+    let new = NewEntry { name, hash: xfskit_ondisk::da::hash_name(name), inode: inode.0, file_type };
+    match dir.form(tx)? {
+        Form::Shortform => dir.add_to_shortform(tx, &new),
+        Form::Block => dir.add_to_block(tx, &new),
+        Form::Leaf => dir.add_to_leaf(tx, &new),
+        Form::Node => dir.add_to_node(tx, &new),
+    }
+}
+
+/// Removes the entry of a name.
+///
+/// # Errors
+/// `NotFound`, `NotADirectory`, `Corrupt`, `Io`.
+pub fn remove(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<()> {
+    let dir = Dir::new(tx, dir)?;
+    match dir.form(tx)? {
+        Form::Shortform => dir.remove_from_shortform(tx, name),
+        Form::Block => dir.remove_from_block(tx, name),
+        Form::Leaf => dir.remove_from_leaf(tx, name),
+        Form::Node => dir.remove_from_node(tx, name),
+    }
+}
+
+/// Makes the entry of a name, `..` included, stand for another inode. Needs the reservation of an addition: wider
+/// inode numbers may not fit the shortform.
+///
+/// # Errors
+/// `NotFound`, `NotADirectory`, `NoSpace`, `Corrupt`, `Io`.
+pub fn replace(tx: &mut Transaction, dir: InoId, name: &[u8], inode: InodeNumber, file_type: FileType) -> Result<()> {
+    let dir = Dir::new(tx, dir)?;
+    let mut form = dir.form(tx)?;
+    if form == Form::Shortform {
+        if dir.replace_in_shortform(tx, name, inode.0, file_type)? {
+            return Ok(());
+        }
+        dir.shortform_to_block(tx)?;
+        form = Form::Block;
+    }
+    let found = dir.find(tx, form, name)?.ok_or(Error::NotFound)?;
+    crate::dabtree::edit::edit(tx, found.data, |e| {
+        data::replace_inode(e, found.offset, name.len(), inode.0, file_type);
+    });
+    Ok(())
+}
+
+/// Makes a new, empty directory in an inode whose data fork holds nothing.
+pub fn init(tx: &mut Transaction, dir: InoId, parent: InodeNumber) {
+    let mut bytes = Vec::with_capacity(sf::header_bytes(true));
+    sf::encode_header(&mut bytes, 0, u8::from(parent.0 > u64::from(u32::MAX)), parent.0);
+    set_local(tx, dir, bytes);
+}
+
+/// Whether the directory has no entries besides `.` and `..`.
+///
+/// # Errors
+/// `NotADirectory`, `Corrupt`, `Io`.
+pub fn is_empty(tx: &mut Transaction, dir: InoId) -> Result<bool> {
+    let dir = Dir::new(tx, dir)?;
+    match dir.form(tx)? {
+        Form::Shortform => dir.shortform_is_empty(tx),
+        Form::Block => dir.block_is_empty(tx),
+        // A removal that empties a directory makes it shortform, so what is larger holds something.
+        Form::Leaf | Form::Node => Ok(false),
+    }
+}
+
+/// Most blocks that [`add`] and [`replace`] may allocate.
+pub fn blocks_to_add(geometry: &Geometry, limits: &Limits) -> u64 {
+    // A data block, a free index block, and a split of every level of the tree; each may split the extent map.
+    let blocks = xfskit_ondisk::da::DA_MAX_DEPTH as u64 + 2;
+    blocks * (u64::from(DirLayout::new(geometry).fs_blocks()) + map_blocks(geometry, limits))
+}
+
+/// Most blocks that [`remove`] may allocate: taking blocks out of the middle of extents may split the extent map.
+pub fn blocks_to_remove(geometry: &Geometry, limits: &Limits) -> u64 {
+    (xfskit_ondisk::da::DA_MAX_DEPTH as u64 + 2) * map_blocks(geometry, limits)
+}
+
+/// Most blocks by which the extent map grows when one directory block is added or removed.
+fn map_blocks(geometry: &Geometry, limits: &Limits) -> u64 {
+    let extents_per_leaf = u64::from(limits.bmbt.max_leaf - limits.bmbt.min_leaf).max(1);
+    let splits = u64::from(DirLayout::new(geometry).fs_blocks()).div_ceil(extents_per_leaf);
+    splits * u64::from(limits.data_levels.saturating_sub(1))
+}
+
+/// Makes `bytes` the contents of the data fork.
+fn set_local(tx: &mut Transaction, dir: InoId, bytes: Vec<u8>) {
+    let state = tx.inode_mut(dir, InodeFields::DATA_LOCAL);
+    state.core.data_format = ForkFormat::Local;
+    state.core.size = bytes.len() as u64;
+    state.data = Fork::Local(bytes);
+}
