@@ -19,6 +19,10 @@ pub mod space;
 
 pub mod inode;
 
+pub mod attr;
+pub mod dabtree;
+pub mod dir;
+
 pub use error::{Error, Result};
 pub use mount::{Mount, MountOptions};
 pub use xfskit_device as device;
