@@ -3,9 +3,11 @@
 //! The modules are layers; each uses only those above it in this list. `ARCHITECTURE.md` describes them.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod error;
+
 pub mod counters;
 pub mod env;
-mod error;
 pub mod item;
 pub mod sync;
 
@@ -13,6 +15,8 @@ pub mod cache;
 pub mod journal;
 pub mod mount;
 pub mod trans;
+
+pub mod deferred;
 
 pub mod btree;
 pub mod space;
@@ -22,6 +26,7 @@ pub mod inode;
 pub mod attr;
 pub mod dabtree;
 pub mod dir;
+pub mod symlink;
 
 pub use error::{Error, Result};
 pub use mount::{Mount, MountOptions};

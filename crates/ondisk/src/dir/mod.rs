@@ -19,9 +19,7 @@ pub mod leaf;
 pub mod shortform;
 
 use crate::da::prefix;
-use crate::inode::{
-    MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
-};
+use crate::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE};
 use crate::{DiskAddress, FileBlock, Geometry, Verdict, ensure};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -83,13 +83,7 @@ pub(super) fn set_record<F: TreeFormat>(tx: &mut Transaction, buffer: BufId, ind
 }
 
 /// Overwrites the keys of a child.
-pub(super) fn set_keys<F: TreeFormat>(
-    tx: &mut Transaction,
-    buffer: BufId,
-    index: usize,
-    low: &F::Key,
-    high: &F::Key,
-) {
+pub(super) fn set_keys<F: TreeFormat>(tx: &mut Transaction, buffer: BufId, index: usize, low: &F::Key, high: &F::Key) {
     if let Columns::Node(keys, _) = view::<F>(tx, buffer).columns() {
         let bytes = tx.edit(buffer, keys.range(index, 1));
         F::encode_key(low, &mut bytes[..F::KEY_BYTES]);

@@ -2,7 +2,6 @@
 
 use super::block::{set_record, view};
 use super::{BtreeKind, KeyOf, Path, Place, RecordOf, Root, Step};
-use crate::ensure_on_disk;
 use crate::error::Result;
 use crate::trans::{BufId, Transaction};
 use xfskit_ondisk::ag::MAX_BTREE_LEVELS;

@@ -4,7 +4,6 @@ use super::block::{
     child_entry, copy_entries, insert_entries, record_entry, remove_entries, set_left, set_right, view, write_header,
 };
 use super::{BtreeKind, Cursor, NodeEntries, Place, RecordOf, Root, Step};
-use crate::ensure_on_disk;
 use crate::error::Result;
 use crate::trans::{BufId, Transaction};
 use xfskit_ondisk::btree::TreeFormat;

@@ -4,7 +4,9 @@ use super::edit::edit;
 use super::{DaTree, Path, Step, is_node};
 use crate::error::Result;
 use crate::trans::{BufId, Transaction};
-use xfskit_ondisk::da::{DA_NODE_HEADER_BYTES, DaInfo, DaNodeEntry, DaNodeHeader, last_hash, node_capacity, node_entries};
+use xfskit_ondisk::da::{
+    DA_NODE_HEADER_BYTES, DaInfo, DaNodeEntry, DaNodeHeader, last_hash, node_capacity, node_entries,
+};
 use zerocopy::IntoBytes;
 
 const ENTRY_BYTES: usize = size_of::<DaNodeEntry>();

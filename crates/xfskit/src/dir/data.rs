@@ -210,7 +210,8 @@ mod tests {
                 }
                 assert!(table_is_right(&block), "step {step}");
             }
-            let found: Vec<_> = xfskit_ondisk::dir::data::entries(&block).map(|e| (e.offset, e.name.to_vec())).collect();
+            let found: Vec<_> =
+                xfskit_ondisk::dir::data::entries(&block).map(|e| (e.offset, e.name.to_vec())).collect();
             assert_eq!(found, model.into_iter().collect::<Vec<_>>());
         }
     }

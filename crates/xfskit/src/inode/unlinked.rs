@@ -9,7 +9,6 @@
 //! Locking: the AGI first, then cluster buffers; the caller holds the inode itself.
 
 use super::cluster;
-use crate::ensure_on_disk;
 use crate::error::Result;
 use crate::space::read_agi;
 use crate::trans::{BufId, InoId, InodeFields, Transaction};

@@ -16,7 +16,7 @@ use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::FileType;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
-use xfskit_ondisk::symlink::SYMLINK_MAX_BYTES;
+use xfskit_ondisk::symlink::SYMLINK_LENGTH_LIMIT;
 
 /// Largest link count of a directory's parent, and of any file.
 pub(super) const MAX_LINKS: u32 = i32::MAX as u32;
@@ -48,7 +48,7 @@ impl Filesystem {
     /// `Exists`, `NotADirectory`, `NoSpace`, `TooManyLinks`, `NameTooLong`, and `NotFound` in a removed directory.
     pub fn create(&self, dir: InodeNumber, name: &[u8], new: &NewFile<'_>, caller: &Caller) -> Result<Stat> {
         check_new_name(name)?;
-        if new.target.len() > SYMLINK_MAX_BYTES - 1 {
+        if new.target.len() > SYMLINK_LENGTH_LIMIT - 1 {
             return Err(Error::NameTooLong);
         }
         let dir_inode = self.mount.inode(dir)?;

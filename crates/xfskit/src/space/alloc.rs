@@ -10,7 +10,6 @@ use super::ag::Ag;
 use super::free_space::{cursor, extent_at};
 use super::owner::Owner;
 use super::{free_list, free_space, refcount, reservation, rmap};
-use crate::ensure_on_disk;
 use crate::error::{Error, Result};
 use crate::trans::Transaction;
 use std::ops::Range;
@@ -305,9 +304,7 @@ pub(super) fn lock_extent(tx: &mut Transaction, block: FsBlock, count: u32) -> R
     let geometry = tx.geometry();
     let place = geometry.split_fs_block(block).filter(|&(ag, start)| {
         let end = start.0.checked_add(count);
-        count > 0
-            && start.0 >= geometry.ag_header_blocks()
-            && end.is_some_and(|end| end <= geometry.blocks_in_ag(ag))
+        count > 0 && start.0 >= geometry.ag_header_blocks() && end.is_some_and(|end| end <= geometry.blocks_in_ag(ag))
     });
     let Some((number, start)) = place else {
         return Err(Corruption::new("extent", "lies within one AG behind its headers")

@@ -8,7 +8,6 @@
 use super::ag::{Ag, read_agfl};
 use super::owner::Owner;
 use super::{free_space, rmap};
-use crate::ensure_on_disk;
 use crate::error::Result;
 use crate::trans::Transaction;
 use xfskit_ondisk::AgBlock;
@@ -24,8 +23,7 @@ const SHRINK_STEP: u32 = 2;
 pub(super) fn needed(tx: &Transaction, ag: Ag) -> u32 {
     let (agf, limits) = (ag.agf(tx), &tx.mount().limits);
     let worst = |levels: u32, most: u32| 2 * (levels + 1).min(most) - 2;
-    let mut blocks =
-        worst(agf.bno_level.get(), limits.alloc_levels) + worst(agf.cnt_level.get(), limits.alloc_levels);
+    let mut blocks = worst(agf.bno_level.get(), limits.alloc_levels) + worst(agf.cnt_level.get(), limits.alloc_levels);
     if tx.geometry().has_rmap() {
         blocks += worst(agf.rmap_level.get(), limits.rmap_levels);
     }

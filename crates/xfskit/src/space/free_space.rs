@@ -10,14 +10,11 @@ use super::free_list;
 use super::owner::Owner;
 use crate::btree::{BtreeKind, Cursor, Root};
 use crate::cache::BufferKind;
-use crate::ensure_on_disk;
 use crate::error::{Error, Result};
 use crate::trans::{BufId, Transaction};
 use std::marker::PhantomData;
 use xfskit_ondisk::ag::Agf;
-use xfskit_ondisk::btree::{
-    BlockKey, Bnobt, Cntbt, FreeExtent, Refcountbt, Rmapbt, SizeKey, TreeFormat,
-};
+use xfskit_ondisk::btree::{BlockKey, Bnobt, Cntbt, FreeExtent, Refcountbt, Rmapbt, SizeKey, TreeFormat};
 use xfskit_ondisk::{AgBlock, DiskAddress, Geometry};
 
 /// The buffer kind of a tree's blocks.
@@ -305,8 +302,7 @@ pub(super) fn give(tx: &mut Transaction, ag: Ag, freed: FreeExtent) -> Result<()
     let mut by_block = cursor::<Bnobt>(ag);
     let before = by_block.lookup_le(tx, &block_key(freed.start))?;
     let after = by_block.lookup_ge(tx, &block_key(freed.start))?;
-    let apart =
-        before.is_none_or(|b| b.end() <= freed.start.0) && after.is_none_or(|a| a.start.0 >= freed.end());
+    let apart = before.is_none_or(|b| b.end() <= freed.start.0) && after.is_none_or(|a| a.start.0 >= freed.end());
     ensure_on_disk!(apart, "bnobt block", "freed blocks were in use", "{freed:?} beside {before:?} and {after:?}");
     let before = before.filter(|extent| extent.end() == freed.start.0);
     let after = after.filter(|extent| extent.start.0 == freed.end());

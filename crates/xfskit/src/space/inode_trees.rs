@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::trans::{BufId, Transaction};
 use std::marker::PhantomData;
 use xfskit_ondisk::ag::Agi;
-use xfskit_ondisk::btree::{Finobt, InodeChunk, Inobt, TreeFormat};
+use xfskit_ondisk::btree::{Finobt, Inobt, InodeChunk, TreeFormat};
 use xfskit_ondisk::{AgBlock, AgInode, AgNumber, DiskAddress, Geometry};
 
 tree_buffer! {

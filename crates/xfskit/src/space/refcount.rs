@@ -6,7 +6,6 @@
 use super::ag::Ag;
 use super::alloc;
 use super::free_space::refcount_cursor;
-use crate::ensure_on_disk;
 use crate::error::Result;
 use crate::trans::Transaction;
 use smallvec::SmallVec;

@@ -10,7 +10,6 @@ use super::ag::Ag;
 use super::alloc;
 use super::free_space::cursor;
 use super::owner::Owner;
-use crate::ensure_on_disk;
 use crate::error::Result;
 use crate::trans::Transaction;
 use std::ops::ControlFlow;
@@ -157,13 +156,7 @@ pub(super) fn remove(tx: &mut Transaction, ag: Ag, old: Rmap) -> Result<bool> {
 ///
 /// # Errors
 /// `Corrupt` when the blocks do not belong to the owner, `WouldBlock` as [`super::alloc::free`], `Io`.
-pub fn set_unwritten(
-    tx: &mut Transaction,
-    block: FsBlock,
-    count: u32,
-    owner: Owner,
-    unwritten: bool,
-) -> Result<()> {
+pub fn set_unwritten(tx: &mut Transaction, block: FsBlock, count: u32, owner: Owner, unwritten: bool) -> Result<()> {
     if !tx.geometry().has_rmap() {
         return Ok(());
     }

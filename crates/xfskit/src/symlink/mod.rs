@@ -2,34 +2,37 @@
 //!
 //! ```text
 //! inline   the target in the data fork                  up to the fork's size
-//! remote   block: header "XSLM", part of the target     up to 1024 bytes, in as many blocks as it takes
+//! remote   extent: header "XSLM", part of the target    up to 1023 bytes, in one extent where the space allows it
 //! ```
 
 use crate::cache::{BufferKind, Fork, ForkKind};
-use crate::ensure_on_disk;
 use crate::error::{Error, Result};
 use crate::inode::bmap;
 use crate::trans::{BlfType, InoId, InodeFields, Transaction};
 use xfskit_ondisk::symlink::{
-    SYMLINK_CRC_OFFSET, SYMLINK_HEADER_BYTES, SYMLINK_LSN_OFFSET, SYMLINK_MAX_BYTES, SymlinkHeader, verify_symlink_block,
+    SYMLINK_CRC_OFFSET, SYMLINK_HEADER_BYTES, SYMLINK_LENGTH_LIMIT, SYMLINK_LSN_OFFSET, capacity, decode_run,
+    encode_run, verify_symlink,
 };
-use xfskit_ondisk::{FileBlock, ForkFormat, Geometry};
-use zerocopy::{FromBytes, IntoBytes};
+use xfskit_ondisk::{DiskAddress, Extent, FileBlock, ForkFormat, Geometry};
 
-/// Blocks of a remote target.
+pub use xfskit_ondisk::symlink::blocks_for as blocks_needed;
+
+/// Extents of a remote target.
 pub static SYMLINK_KIND: BufferKind = BufferKind {
     name: "symlink block",
     family: "symlink block",
     log_type: BlfType::Symlink as u16,
     crc_offset: Some(SYMLINK_CRC_OFFSET),
     lsn_offset: Some(SYMLINK_LSN_OFFSET),
-    verify: verify_symlink_block,
+    verify: verify_symlink,
     refine: None,
 };
 
-/// Blocks that a target of `length` bytes takes when it is not in the inode.
-pub fn blocks_needed(geometry: &Geometry, length: usize) -> u32 {
-    length.div_ceil(geometry.block_bytes() - SYMLINK_HEADER_BYTES) as u32
+/// Where an extent of a target lies, and its size in bytes.
+fn place(geometry: &Geometry, extent: &Extent) -> (DiskAddress, usize) {
+    // Extents of an inode in memory were verified to lie on the device.
+    let address = geometry.fs_block_address(extent.block).unwrap_or_default();
+    (address, (extent.count as usize) << geometry.block_log)
 }
 
 /// Reads the target.
@@ -42,29 +45,27 @@ pub fn read(tx: &mut Transaction, ino: InoId) -> Result<Vec<u8>> {
         return Err(Error::Invalid("not a symbolic link"));
     }
     let (inode, size) = (state.core.inode, state.core.size as usize);
-    ensure_on_disk!(size <= SYMLINK_MAX_BYTES, "symlink", "target of at most 1024 bytes", "{size} in inode {inode}");
+    ensure_on_disk!(size <= SYMLINK_LENGTH_LIMIT, "symlink", "target of at most 1024 bytes", "{size} in inode {inode}");
     if let Fork::Local(target) = &state.data {
         return Ok(target.clone());
     }
+    let extents = bmap::extents(tx, ino, ForkKind::Data)?.to_vec();
     let mut target = Vec::with_capacity(size);
-    let mut block = FileBlock(0);
-    while target.len() < size {
-        let runs = bmap::runs(tx, ino, ForkKind::Data, block, 1)?;
-        ensure_on_disk!(runs.is_some(), "symlink", "target without holes", "block {block} of inode {inode}");
-        let Some(runs) = runs else { break };
-        let buffer = tx.read_runs(runs, &SYMLINK_KIND)?;
-        let bytes = tx.bytes(buffer);
-        if let Ok((header, rest)) = SymlinkHeader::ref_from_prefix(bytes) {
-            let length = header.bytes.get() as usize;
-            ensure_on_disk!(
-                header.owner.get() == inode.0 && header.offset.get() as usize == target.len() && length > 0 && target.len() + length <= size,
-                "symlink block", "owner, offset and length", "of inode {inode} at {}", target.len()
-            );
-            target.extend_from_slice(&rest[..length]);
-        }
+    for extent in extents {
+        ensure_on_disk!(extent.count <= 1024, "symlink", "target of at most 1024 bytes", "{extent:?} in inode {inode}");
+        let (address, bytes) = place(tx.geometry(), &extent);
+        let buffer = tx.read(address, bytes, &SYMLINK_KIND)?;
+        let part = decode_run(inode.0, tx.bytes(buffer), target.len()).map_err(|e| e.at(address))?;
+        target.extend_from_slice(part);
         tx.release(buffer);
-        block = block.add(1);
     }
+    ensure_on_disk!(
+        target.len() == size,
+        "symlink",
+        "target as long as its size",
+        "{} of {size} bytes in inode {inode}",
+        target.len()
+    );
     Ok(target)
 }
 
@@ -86,29 +87,20 @@ pub fn write(tx: &mut Transaction, ino: InoId, target: &[u8]) -> Result<()> {
     state.data = Fork::Extents(Vec::new());
     let blocks = blocks_needed(tx.geometry(), target.len());
     bmap::allocate(tx, ino, ForkKind::Data, FileBlock(0), blocks)?;
-    let room = tx.geometry().block_bytes() - SYMLINK_HEADER_BYTES;
-    for (index, part) in target.chunks(room).enumerate() {
-        write_block(tx, ino, index, index * room, part)?;
+    // Read back from the map: pieces that continue each other have become one extent.
+    let mut written = 0;
+    for extent in bmap::extents(tx, ino, ForkKind::Data)?.to_vec() {
+        let (address, bytes) = place(tx.geometry(), &extent);
+        let part = &target[written..target.len().min(written + capacity(bytes))];
+        let buffer = tx.create(address, bytes, &SYMLINK_KIND)?;
+        let owner = tx.inode(ino).core.inode.0;
+        let geometry = std::sync::Arc::clone(&tx.mount().geometry);
+        encode_run(&geometry, owner, address, written, part, tx.unlogged_mut(buffer));
+        tx.log(buffer, 0..SYMLINK_HEADER_BYTES + part.len());
+        written += part.len();
     }
+    assert_eq!(written, target.len(), "the blocks were counted for the whole target");
     tx.inode_mut(ino, InodeFields::CORE).core.size = target.len() as u64;
-    Ok(())
-}
-
-fn write_block(tx: &mut Transaction, ino: InoId, index: usize, offset: usize, part: &[u8]) -> Result<()> {
-    let runs = bmap::runs(tx, ino, ForkKind::Data, FileBlock(index as u64), 1)?.expect("the block was just allocated");
-    let buffer = tx.create_runs(runs, &SYMLINK_KIND)?;
-    let header = SymlinkHeader {
-        magic: xfskit_ondisk::symlink::SYMLINK_MAGIC.into(),
-        offset: (offset as u32).into(),
-        bytes: (part.len() as u32).into(),
-        crc: [0; 4],
-        uuid: tx.geometry().meta_uuid,
-        owner: tx.inode(ino).core.inode.0.into(),
-        address: tx.address(buffer).0.into(),
-        lsn: 0.into(),
-    };
-    tx.edit(buffer, 0..SYMLINK_HEADER_BYTES).copy_from_slice(header.as_bytes());
-    tx.edit(buffer, SYMLINK_HEADER_BYTES..SYMLINK_HEADER_BYTES + part.len()).copy_from_slice(part);
     Ok(())
 }
 
@@ -117,15 +109,10 @@ fn write_block(tx: &mut Transaction, ino: InoId, index: usize, offset: usize, pa
 /// # Errors
 /// `Corrupt`, `Io`.
 pub fn remove(tx: &mut Transaction, ino: InoId) -> Result<()> {
-    if matches!(tx.inode(ino).data, Fork::Local(_)) {
-        return Ok(());
+    for extent in bmap::extents(tx, ino, ForkKind::Data)?.to_vec() {
+        let (address, bytes) = place(tx.geometry(), &extent);
+        tx.invalidate_at(address, bytes, &SYMLINK_KIND)?;
+        bmap::remove(tx, ino, ForkKind::Data, extent.file_block, extent.count)?;
     }
-    let blocks = bmap::last_block(tx, ino, ForkKind::Data, FileBlock(u64::MAX))?;
-    for block in 0..blocks.0 {
-        if let Some(runs) = bmap::runs(tx, ino, ForkKind::Data, FileBlock(block), 1)? {
-            let bytes = tx.geometry().block_bytes();
-            tx.invalidate_at(runs[0].address, bytes, &SYMLINK_KIND)?;
-        }
-    }
-    bmap::remove(tx, ino, ForkKind::Data, FileBlock(0), blocks.0)
+    Ok(())
 }

@@ -58,9 +58,8 @@ fn allocate_with(
         let want = (end.0 - next.0).min(MAX_EXTENT_BLOCKS) as u32;
         let near = near_fork_block(tx, ino, fork, next)?;
         let request = AllocRequest {
-            min: if whole { want } else { 1 },
             avoid_busy,
-            ..AllocRequest::new(near, want, owner(tx, ino, fork, next))
+            ..AllocRequest::new(near, if whole { want } else { 1 }, want, owner(tx, ino, fork, next))
         };
         let Some((block, got)) = alloc::allocate(tx, &request)? else {
             if !whole {

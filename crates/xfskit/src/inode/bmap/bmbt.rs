@@ -72,7 +72,7 @@ pub(super) fn allocate_map_block(
     let inode = tx.inode(ino).core.inode;
     let near = near.map_or_else(|| super::allocate::near_inode(tx, inode), Near::Block);
     let owner = Owner::Fork { inode, fork, offset: FileBlock(0), bmbt: true };
-    let (block, _) = alloc::allocate(tx, &AllocRequest::new(near, 1, owner))?.ok_or(Error::NoSpace)?;
+    let (block, _) = alloc::allocate(tx, &AllocRequest::new(near, 1, 1, owner))?.ok_or(Error::NoSpace)?;
     tx.inode_mut(ino, InodeFields::CORE).core.blocks += 1;
     Ok(block)
 }

@@ -3,7 +3,6 @@
 use super::bmbt::BmbtKind;
 use crate::btree::Cursor;
 use crate::cache::{Fork, ForkKind};
-use crate::ensure_on_disk;
 use crate::error::Result;
 use crate::trans::{InoId, Transaction};
 

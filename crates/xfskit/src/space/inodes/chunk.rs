@@ -8,7 +8,6 @@
 //! The journal carries one small item for a new chunk; the inodes themselves are written back in order.
 
 use super::{update_finobt, update_inobt};
-use crate::ensure_on_disk;
 use crate::error::Result;
 use crate::inode::cluster::INODE_CLUSTER_KIND;
 use crate::space::ag::Ag;
@@ -68,7 +67,11 @@ pub(super) fn make(tx: &mut Transaction, ag: InodeAg) -> Result<bool> {
         return Ok(false);
     };
     initialize(tx, ag, extent)?;
-    if whole.is_some() { record_whole(tx, ag, extent)? } else { record_sparse(tx, ag, extent)? }
+    if whole.is_some() {
+        record_whole(tx, ag, extent)?
+    } else {
+        record_sparse(tx, ag, extent)?
+    }
     let geometry = tx.geometry();
     let inodes = inodes_in(geometry, extent);
     let skipped = if whole.is_some() { 0 } else { extent.start.0 % geometry.inode_alignment };
@@ -126,8 +129,7 @@ fn find_sparse(tx: &mut Transaction, ag: InodeAg, space: Ag) -> Result<Option<Fr
     let ag_blocks = geometry.blocks_in_ag(ag.number);
     let end = (ag_blocks - ag_blocks % alignment).saturating_sub(whole);
     let root = AgBlock(ag.agi(tx).root.get());
-    let near =
-        AllocRequest { alignment: blocks, bounds: alignment..end.saturating_add(1), ..request(tx, ag, blocks) };
+    let near = AllocRequest { alignment: blocks, bounds: alignment..end.saturating_add(1), ..request(tx, ag, blocks) };
     alloc::allocate_in(tx, space, Some(root), &near)
 }
 

@@ -17,7 +17,6 @@ mod pick;
 use super::alloc;
 use super::inode_trees::{InodeAg, cursor};
 use super::owner::Owner;
-use crate::ensure_on_disk;
 use crate::error::{Error, Result};
 use crate::inode::cluster::INODE_CLUSTER_KIND;
 use crate::trans::Transaction;
@@ -41,8 +40,7 @@ pub struct ChunkFreed {
 /// `Corrupt`, `Io`.
 pub fn allocate_inode(tx: &mut Transaction, parent: InodeNumber, mode: u16) -> Result<Option<InodeNumber>> {
     let ag_count = tx.geometry().ag_count;
-    let (parent_ag, parent_inode) =
-        tx.geometry().split_inode(parent).ok_or(Error::Stale(parent.0))?;
+    let (parent_ag, parent_inode) = tx.geometry().split_inode(parent).ok_or(Error::Stale(parent.0))?;
     let is_dir = mode & MODE_TYPE == MODE_DIR;
     let first = if is_dir { tx.mount().space.next_directory() % ag_count } else { parent_ag.0 };
     for step in 0..ag_count {

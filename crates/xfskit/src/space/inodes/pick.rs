@@ -1,6 +1,5 @@
 //! Which chunk gives the next inode.
 
-use crate::ensure_on_disk;
 use crate::error::Result;
 use crate::space::inode_trees::{InodeAg, cursor};
 use crate::trans::Transaction;
