@@ -1,6 +1,6 @@
 //! Listing attributes.
 
-use super::{Form, form, shortform};
+use super::{Attr, Form, form, shortform};
 use crate::cache::ForkKind;
 use crate::dabtree::{ATTR_LEAF_KIND, CycleGuard, DaTree, Path};
 use crate::error::Result;
@@ -28,12 +28,26 @@ pub struct ListCursor {
     skip: u32,
 }
 
+/// Hands all attributes to `each`, until it breaks off. Values that stand in blocks of their own are left empty.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn list(
+    tx: &mut Transaction,
+    ino: InoId,
+    each: &mut dyn FnMut(&Attr<'_>) -> ControlFlow<()>,
+) -> Result<()> {
+    list_from(tx, ino, &mut ListCursor::default(), &mut |attr| {
+        each(&Attr { namespace: attr.namespace, name: attr.name, value: attr.value.unwrap_or_default() })
+    })
+}
+
 /// Hands all attributes from the cursor on to `visit`, until it breaks off; the cursor then stands behind the last
 /// one that was handed out. Incomplete ones are left out.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn list(
+pub fn list_from(
     tx: &mut Transaction,
     ino: InoId,
     cursor: &mut ListCursor,

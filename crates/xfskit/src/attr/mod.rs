@@ -11,14 +11,18 @@
 //!
 //! Callers hold the inode in their transaction, and keep [`KnownAbsent`](crate::cache::KnownAbsent) up to date.
 
+mod deferred;
+mod drop;
 pub mod fork;
 mod leaf;
 mod list;
 pub mod remote;
 pub mod shortform;
 pub mod tree;
+pub mod update;
 
-pub use list::{AttrRef, ListCursor, list};
+pub use drop::remove_all;
+pub use list::{AttrRef, ListCursor, list, list_from};
 pub use xfskit_ondisk::attr::{ParentRecord, flags};
 
 use crate::cache::Fork;
@@ -98,5 +102,18 @@ pub fn get(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<Option<Ve
         Form::None | Form::Empty => Ok(None),
         Form::Shortform => Ok(shortform::find(tx, ino, key)?.map(|found| found.value.to_vec())),
         Form::Tree => tree::get(tx, ino, key),
+    }
+}
+
+/// Whether an attribute exists.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn exists(tx: &mut Transaction, ino: InoId, namespace: u8, name: &[u8]) -> Result<bool> {
+    let key = Attr::key(namespace, name);
+    match form(tx, ino) {
+        Form::None | Form::Empty => Ok(false),
+        Form::Shortform => Ok(shortform::find(tx, ino, &key)?.is_some()),
+        Form::Tree => Ok(tree::lookup(tx, ino, &key, false)?.is_some()),
     }
 }

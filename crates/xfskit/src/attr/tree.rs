@@ -173,6 +173,14 @@ fn rewrite_leaf(tx: &mut Transaction, id: BufId, list: &[Owned]) {
     edit(tx, id, |e| leaf::write(e, info, list));
 }
 
+/// Makes the root an empty leaf, whatever it was: the other blocks of the fork are out of use.
+pub(super) fn make_empty(tx: &mut Transaction, ino: InoId) -> Result<()> {
+    let root = tree(ino).read(tx, 0)?;
+    tx.set_kind(root, &ATTR_LEAF_KIND);
+    write_leaf(tx, ino, root, &[]);
+    Ok(())
+}
+
 /// Adds an attribute that is not there yet, splitting leaves and nodes as need be. `key` gives name space, name and,
 /// for parent pointers, the value that the hash needs; `value` is what is stored.
 ///
