@@ -103,12 +103,8 @@ pub(super) fn write(e: &mut Edit<'_>, info: DaInfo, list: &[Owned]) {
     for (index, attr) in list.iter().enumerate() {
         at -= attr.size();
         attr.encode(&mut block[at..at + attr.size()]);
-        let entry = LeafEntry {
-            hash: U32::new(attr.hash),
-            offset: U16::new(at as u16),
-            flags: attr.stored_flags(),
-            pad: 0,
-        };
+        let entry =
+            LeafEntry { hash: U32::new(attr.hash), offset: U16::new(at as u16), flags: attr.stored_flags(), pad: 0 };
         let place = LEAF_HEADER_BYTES + index * LEAF_ENTRY_BYTES;
         block[place..place + LEAF_ENTRY_BYTES].copy_from_slice(entry.as_bytes());
     }
@@ -324,7 +320,9 @@ mod tests {
                 }
                 let found = owned(&block).unwrap();
                 assert_eq!(found.len(), model.len());
-                assert!(found.iter().zip(&model).all(|(a, b)| (a.hash, &a.name, &a.value) == (b.hash, &b.name, &b.value)));
+                assert!(
+                    found.iter().zip(&model).all(|(a, b)| (a.hash, &a.name, &a.value) == (b.hash, &b.name, &b.value))
+                );
                 sum_of_runs_is_free(&block);
                 let used: usize = model.iter().map(Owned::size).sum();
                 assert_eq!(usize::from(leaf_header(&block).used_bytes.get()), used);

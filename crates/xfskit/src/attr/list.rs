@@ -32,11 +32,7 @@ pub struct ListCursor {
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn list(
-    tx: &mut Transaction,
-    ino: InoId,
-    each: &mut dyn FnMut(&Attr<'_>) -> ControlFlow<()>,
-) -> Result<()> {
+pub fn list(tx: &mut Transaction, ino: InoId, each: &mut dyn FnMut(&Attr<'_>) -> ControlFlow<()>) -> Result<()> {
     list_from(tx, ino, &mut ListCursor::default(), &mut |attr| {
         each(&Attr { namespace: attr.namespace, name: attr.name, value: attr.value.unwrap_or_default() })
     })
