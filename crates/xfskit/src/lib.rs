@@ -8,6 +8,7 @@ mod error;
 
 pub mod counters;
 pub mod env;
+pub mod error_tags;
 pub mod item;
 pub mod sync;
 

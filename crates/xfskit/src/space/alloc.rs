@@ -314,6 +314,10 @@ pub(super) fn lock_extent(tx: &mut Transaction, block: FsBlock, count: u32) -> R
     Ok((Ag::lock(tx, number)?, start))
 }
 
+/// Extents that one link frees itself; further ones get links of their own. Each may change every tree of its AG, and
+/// reservations are made for this many.
+const FREES_PER_LINK: usize = 2;
+
 /// Frees an extent; in the next link of the chain when its AG must not be waited for and somebody else holds it. On an
 /// image that shares blocks, an extent of a data fork loses a reference, and only what nobody
 /// else refers to becomes free; see [`super::refcount::freeable_blocks`] for how much one transaction can take.
@@ -321,7 +325,11 @@ pub(super) fn lock_extent(tx: &mut Transaction, block: FsBlock, count: u32) -> R
 /// # Errors
 /// `Corrupt` when the extent is free already or somebody else's, `Io`.
 pub fn free(tx: &mut Transaction, block: FsBlock, count: u32, owner: Owner) -> Result<()> {
-    match lock_extent(tx, block, count) {
+    let mut place = Err(Error::WouldBlock);
+    if owner.may_share() || tx.extents_freed() < FREES_PER_LINK {
+        place = lock_extent(tx, block, count);
+    }
+    match place {
         Ok((ag, start)) => free_in(tx, ag, start, count, owner),
         Err(Error::WouldBlock) => {
             tx.defer_free(block, count, Box::new(move |tx| free(tx, block, count, owner)));
