@@ -105,8 +105,8 @@ impl Dir {
             insert_index(e, IndexEntry::new(new.hash, pointer));
             // Room for the index may have come out of this space, or been added to it.
             let space = data::unused_at(e.bytes(), wanted.offset).expect("the plan found this space");
-            data::use_space(e, space, wanted);
             data::write_entry(e, wanted.offset, new.inode, new.file_type, new.name);
+            data::use_space(e, space, wanted);
         });
         Ok(pointer)
     }
@@ -258,9 +258,9 @@ fn insert_index(e: &mut Edit<'_>, entry: IndexEntry) {
         return;
     }
     let space = data::unused_before(e.bytes(), array.start).expect("the plan found room for the index");
-    data::use_space(e, space, Space { offset: array.start - ENTRY_BYTES, length: ENTRY_BYTES });
     array.insert_growing_down(e, entry);
     set_tail(e, array.count + 1, stale);
+    data::use_space(e, space, Space { offset: array.start - ENTRY_BYTES, length: ENTRY_BYTES });
 }
 
 /// Where an index of `count` entries starts; `None` when a block has no room for it.

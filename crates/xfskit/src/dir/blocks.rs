@@ -144,16 +144,9 @@ impl Dir {
         if tx.inode(self.ino).core.size > end(number + 1) {
             return Ok(());
         }
-        let mut blocks = number;
-        while blocks > 1 && !self.is_mapped(tx, self.layout.data_block(blocks - 1))? {
-            blocks -= 1;
-        }
-        tx.inode_mut(self.ino, InodeFields::CORE).core.size = end(blocks);
+        let last = bmap::last_block(tx, self.ino, ForkKind::Data, self.layout.data_block(number))?;
+        tx.inode_mut(self.ino, InodeFields::CORE).core.size = last.0 << self.layout.fs_block_log;
         Ok(())
-    }
-
-    fn is_mapped(&self, tx: &mut Transaction, at: FileBlock) -> Result<bool> {
-        Ok(bmap::lookup(tx, self.ino, ForkKind::Data, at)?.is_some())
     }
 
     /// Turns a block of the block form into a data block or back: only the magic number differs.

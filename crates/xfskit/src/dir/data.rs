@@ -82,7 +82,8 @@ pub(super) fn replace_inode(e: &mut Edit<'_>, offset: usize, name_bytes: usize, 
     e.put(offset + 9 + name_bytes, &[file_type as u8]);
 }
 
-/// Takes `wanted` out of the unused space `space`, which contains it.
+/// Takes `wanted` out of the unused space `space`, which contains it. What it is taken for stands there already (or
+/// lies behind the end of the entries), so that the block can be walked over.
 pub(super) fn use_space(e: &mut Edit<'_>, space: Space, wanted: Space) {
     assert!(space.offset <= wanted.offset && wanted.end() <= space.end(), "the space contains what is taken of it");
     let mut rest: SmallVec<[Space; 2]> = SmallVec::new();
@@ -200,8 +201,8 @@ mod tests {
                 if (seed >> 60 < 9 || model.is_empty()) && room {
                     let space = listed(e.bytes(), 0).unwrap();
                     let wanted = Space { offset: space.offset, length: entry_bytes(name.len()) };
-                    use_space(&mut e, space, wanted);
                     write_entry(&mut e, wanted.offset, step + 1, FileType::Regular, &name);
+                    use_space(&mut e, space, wanted);
                     model.insert(wanted.offset, name);
                 } else if let Some(&offset) = model.keys().nth((seed >> 20) as usize % model.len().max(1)) {
                     let name = model.remove(&offset).unwrap();

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::trans::{BufId, Transaction};
 use smallvec::SmallVec;
 use xfskit_ondisk::da::{DaInfo, hash_name};
-use xfskit_ondisk::dir::data::{DATA_HEADER_BYTES, DIR_DATA_MAGIC, Slot, data_end, entry_at, slot_at};
+use xfskit_ondisk::dir::data::{DATA_HEADER_BYTES, Slot, data_end, entry_at, slot_at};
 use xfskit_ondisk::dir::leaf::{
     DIR_LEAF1_MAGIC, IndexEntry, LEAF_HEADER_BYTES, LEAF_TAIL_BYTES, LeafHeader, leaf_bests, leaf_entries, leaf_header,
 };
@@ -81,8 +81,8 @@ pub(super) fn add_to_data(tx: &mut Transaction, id: BufId, new: &NewEntry<'_>) -
     ensure_on_disk!(space.is_some(), "directory data block", "has the space that the free index says");
     let space = space.expect("checked");
     edit(tx, id, |e| {
-        data::use_space(e, space, Space { offset: space.offset, length });
         data::write_entry(e, space.offset, new.inode, new.file_type, new.name);
+        data::use_space(e, space, Space { offset: space.offset, length });
         Ok((space.offset, data::largest(e.bytes())))
     })
 }
@@ -236,12 +236,9 @@ impl Dir {
         let end = self.layout.block_bytes();
         let room = data::unused_before(tx.bytes(data), end).filter(|space| start.is_some_and(|s| space.offset <= s));
         let (Some(space), Some(start)) = (room, start) else { return Ok(()) };
-        debug_assert_eq!(xfskit_ondisk::da::prefix::<U32>(tx.bytes(data)).get(), DIR_DATA_MAGIC);
-        edit(tx, data, |e| {
-            data::use_space(e, space, Space { offset: start, length: end - start });
-            super::block::write_index(e, &index);
-        });
+        edit(tx, data, |e| super::block::write_index(e, &index));
         self.set_form(tx, data, true);
+        edit(tx, data, |e| data::use_space(e, space, Space { offset: start, length: end - start }));
         self.free(tx, self.layout.index_root(), leaf)?;
         self.block_to_shortform(tx, data)
     }

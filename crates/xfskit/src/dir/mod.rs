@@ -31,7 +31,7 @@ use crate::inode::bmap;
 use crate::trans::{BufId, InoId, InodeFields, Transaction};
 use xfskit_ondisk::dir::data::DataEntry;
 use xfskit_ondisk::dir::{DirLayout, shortform as sf};
-use xfskit_ondisk::{ForkFormat, Geometry, InodeNumber, Limits};
+use xfskit_ondisk::{FileBlock, ForkFormat, Geometry, InodeNumber, Limits};
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl Dir {
             return Ok(Form::Shortform);
         }
         let size = state.core.size;
-        let end = bmap::last_block(tx, self.ino, ForkKind::Data)?;
+        let end = bmap::last_block(tx, self.ino, ForkKind::Data, FileBlock(u64::MAX))?;
         let fs_blocks = u64::from(self.layout.fs_blocks());
         if end.0 == fs_blocks {
             let one_block = size == self.layout.block_bytes() as u64;

@@ -13,6 +13,7 @@ use crate::dabtree::{CycleGuard, DIR_LEAFN_KIND, Path};
 use crate::error::{Error, Result};
 use crate::inode::bmap;
 use crate::trans::{BufId, Transaction};
+use xfskit_ondisk::FileBlock;
 use xfskit_ondisk::da::{DaInfo, hash_name, last_hash};
 use xfskit_ondisk::dir::free::{DIR_FREE_MAGIC, FREE_HEADER_BYTES, FreeHeader, free_header, free_values};
 use xfskit_ondisk::dir::leaf::{
@@ -116,7 +117,7 @@ impl Dir {
 
     /// Number of free index blocks, holes among them included.
     fn free_blocks(&self, tx: &mut Transaction) -> Result<u32> {
-        let end = bmap::last_block(tx, self.ino, ForkKind::Data)?;
+        let end = bmap::last_block(tx, self.ino, ForkKind::Data, FileBlock(u64::MAX))?;
         let blocks = end.0.saturating_sub(self.layout.free_start().0) / u64::from(self.layout.fs_blocks());
         let most = self.layout.max_data_blocks().div_ceil(self.layout.free_capacity() as u32);
         ensure_on_disk!(blocks <= most.into(), "directory", "size of the free index", "{blocks} blocks");

@@ -123,7 +123,7 @@ impl Dir {
         ensure_on_disk!(is_valid_name(entry.name), "directory entry", "name without / and NUL", "{:?}", entry.name);
         Ok(visit(Entry {
             cookie,
-            next: cookie + (entry_bytes(entry.name.len()) >> 3) as u32,
+            next: cookie.saturating_add((entry_bytes(entry.name.len()) >> 3) as u32),
             inode: InodeNumber(entry.inode),
             file_type: entry.file_type,
             name: entry.name,

@@ -285,10 +285,10 @@ pub(super) fn take(tx: &mut Transaction, ag: Ag, taken: FreeExtent) -> Result<()
     }
     match (before.count > 0, after.count > 0) {
         (false, false) => by_block.remove(tx)?,
-        (true, false) => by_block.update(tx, &before),
-        (false, true) => by_block.update(tx, &after),
+        (true, false) => by_block.update(tx, &before)?,
+        (false, true) => by_block.update(tx, &after)?,
         (true, true) => {
-            by_block.update(tx, &before);
+            by_block.update(tx, &before)?;
             by_block.insert(tx, &after)?;
         }
     }
@@ -316,13 +316,13 @@ pub(super) fn give(tx: &mut Transaction, ag: Ag, freed: FreeExtent) -> Result<()
     match (before, after) {
         (None, None) => by_block.insert(tx, &merged)?,
         // The cursor stands at the extent behind.
-        (None, Some(_)) => by_block.update(tx, &merged),
+        (None, Some(_)) => by_block.update(tx, &merged)?,
         (Some(before), after) => {
             if after.is_some() {
                 by_block.remove(tx)?;
             }
             by_block.lookup(tx, &block_key(before.start))?;
-            by_block.update(tx, &merged);
+            by_block.update(tx, &merged)?;
         }
     }
     by_block.close(tx);

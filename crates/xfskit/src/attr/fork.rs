@@ -1,0 +1,116 @@
+//! Where the attr fork starts in the inode, and making and removing the fork.
+//!
+//! ```text
+//! | core 176 | data fork ... | attr fork ... |
+//!                            └ fork offset, in units of 8 bytes
+//! ```
+//! A shortform fork may start wherever both forks fit: it grows downwards as long as the data fork leaves room for
+//! itself and for the root of an extent map. The rules are the kernel's, so that the same inodes come out.
+
+use super::Outcome;
+use crate::cache::{Fork, InodeState};
+use crate::error::Result;
+use crate::trans::{InoId, InodeFields, Transaction};
+use xfskit_ondisk::limits::bmbt_root_bytes;
+use xfskit_ondisk::{ForkFormat, Geometry};
+
+/// Fewest pointers for which a data fork leaves room in the root of its extent map.
+const MIN_DATA_POINTERS: u32 = 3;
+/// Fewest pointers for which an attr fork leaves room in the root of its extent map.
+const MIN_ATTR_POINTERS: u32 = 2;
+const DEVICE_BYTES: usize = 8;
+
+/// The start of the attr fork of a new inode, in units of 8 bytes.
+pub fn default_offset(geometry: &Geometry, data: &Fork) -> u8 {
+    let bytes = match data {
+        Fork::Dev(_) => DEVICE_BYTES,
+        _ if geometry.inode_bytes() == 256 => geometry.literal_area_bytes() - bmbt_root_bytes(MIN_ATTR_POINTERS),
+        _ => bmbt_root_bytes(6 * MIN_ATTR_POINTERS),
+    };
+    (bytes >> 3) as u8
+}
+
+/// Where the attr fork must start to hold `bytes` bytes of shortform attributes; `None` when it cannot.
+pub fn offset_for(geometry: &Geometry, state: &InodeState, bytes: usize) -> Option<u8> {
+    let literal = geometry.literal_area_bytes();
+    let offset = literal.checked_sub(bytes)? >> 3;
+    let current = usize::from(state.core.fork_offset);
+    if matches!(state.data, Fork::Dev(_)) {
+        return (offset >= DEVICE_BYTES >> 3).then_some((DEVICE_BYTES >> 3) as u8);
+    }
+    if current != 0 && bytes <= literal - current * 8 {
+        return Some(current as u8);
+    }
+    let data_bytes = match &state.data {
+        Fork::Local(bytes) => bytes.len(),
+        Fork::Extents(extents) => {
+            let bytes = extents.len() * 16;
+            let crowded = current == 0 && bytes > usize::from(default_offset(geometry, &state.data)) * 8;
+            // The extents will leave for a btree, of which only the root stays.
+            if crowded { bmbt_root_bytes(MIN_DATA_POINTERS) } else { bytes }
+        }
+        Fork::Btree { .. } if current != 0 => return (offset >= current).then_some(current as u8),
+        Fork::Btree { keys, .. } => bmbt_root_bytes(keys.len() as u32),
+        Fork::Dev(_) => DEVICE_BYTES,
+    };
+    let least = data_bytes.max(bmbt_root_bytes(MIN_DATA_POINTERS)).div_ceil(8);
+    let most = (literal - bmbt_root_bytes(MIN_ATTR_POINTERS)) >> 3;
+    (offset >= least).then_some(offset.min(most) as u8)
+}
+
+/// Whether the data fork's contents, as they are, fit before an attr fork that starts at `offset`.
+pub fn data_fits(state: &InodeState, offset: u8) -> bool {
+    let room = usize::from(offset) * 8;
+    match &state.data {
+        Fork::Dev(_) => room >= DEVICE_BYTES,
+        Fork::Local(bytes) => bytes.len() <= room,
+        Fork::Extents(extents) => extents.len() * 16 <= room,
+        Fork::Btree { keys, .. } => bmbt_root_bytes(keys.len() as u32) <= room,
+    }
+}
+
+/// Gives an inode without an attr fork an empty one, with room for `bytes` bytes of shortform attributes if that is
+/// possible at all. `NoRoom` when the contents of the data fork would have to leave the inode first; see
+/// [`offset_of_new`].
+pub fn make(tx: &mut Transaction, ino: InoId, bytes: usize) -> Outcome {
+    let offset = offset_of_new(tx, ino, bytes);
+    if !data_fits(tx.inode(ino), offset) {
+        return Outcome::NoRoom;
+    }
+    let state = set_offset(tx, ino, offset, InodeFields::CORE);
+    state.core.attr_format = ForkFormat::Extents;
+    state.core.attr_extents = 0;
+    state.attr = Some(Fork::Extents(Vec::new()));
+    Outcome::Done
+}
+
+/// Where the attr fork of an inode without one would start, if it is to hold `bytes` bytes of shortform attributes.
+pub fn offset_of_new(tx: &Transaction, ino: InoId, bytes: usize) -> u8 {
+    let state = tx.inode(ino);
+    offset_for(tx.geometry(), state, bytes).unwrap_or_else(|| default_offset(tx.geometry(), &state.data))
+}
+
+/// Changes where the attr fork starts. The root of a data fork's btree is stored by the room that it has.
+pub(super) fn set_offset(tx: &mut Transaction, ino: InoId, offset: u8, fields: InodeFields) -> &mut InodeState {
+    let state = tx.inode(ino);
+    let moves_root = state.core.fork_offset != offset && matches!(state.data, Fork::Btree { .. });
+    let fields = if moves_root { fields | InodeFields::DATA_ROOT } else { fields };
+    let state = tx.inode_mut(ino, fields);
+    state.core.fork_offset = offset;
+    state
+}
+
+/// Removes an attr fork that holds nothing, unless it is to stay: on images with parent pointers every file will need
+/// it again, and a data fork that is a btree would have to be laid out anew.
+pub fn remove_if_useless(tx: &mut Transaction, ino: InoId) -> Result<()> {
+    let state = tx.inode(ino);
+    let useless = !tx.geometry().has_parent() && !matches!(state.data, Fork::Btree { .. });
+    let state = tx.inode_mut(ino, InodeFields::CORE);
+    if useless {
+        state.attr = None;
+        state.core.fork_offset = 0;
+        state.core.attr_format = ForkFormat::Extents;
+        state.core.attr_extents = 0;
+    }
+    Ok(())
+}

@@ -1,0 +1,329 @@
+//! Extended attributes, by their full names.
+//!
+//! ```text
+//! user.NAME       plain                     trusted.NAME   name space ROOT
+//! security.NAME   name space SECURE         system.posix_acl_access, ..._default   ROOT, "SGI_ACL_FILE", "SGI_ACL_DEFAULT"
+//! ```
+//! Parent pointers are attributes on disk, and not shown here.
+
+use super::{Caller, Filesystem, acl};
+use crate::attr::{self, update};
+use crate::cache::KnownAbsent;
+use crate::error::{Error, Result};
+use crate::mount::{AttrLogging, reservation_of};
+use crate::trans::{InoId, Reservation, Transaction};
+use std::ops::ControlFlow;
+use xfskit_ondisk::InodeNumber;
+use xfskit_ondisk::attr::{MAX_NAME_BYTES, MAX_VALUE_BYTES, flags};
+
+/// Name spaces of attributes that people see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Namespace {
+    /// `user.`
+    User,
+    /// `trusted.`
+    Trusted,
+    /// `security.`
+    Security,
+}
+
+impl Namespace {
+    /// The flags on disk.
+    pub fn flags(self) -> u8 {
+        match self {
+            Self::User => 0,
+            Self::Trusted => flags::ROOT,
+            Self::Security => flags::SECURE,
+        }
+    }
+
+    /// The prefix of full names.
+    pub fn prefix(self) -> &'static [u8] {
+        match self {
+            Self::User => b"user.",
+            Self::Trusted => b"trusted.",
+            Self::Security => b"security.",
+        }
+    }
+
+    fn of_flags(namespace: u8) -> Self {
+        match namespace & flags::NAMESPACE {
+            flags::ROOT => Self::Trusted,
+            flags::SECURE => Self::Security,
+            _ => Self::User,
+        }
+    }
+
+    fn known_absent(self) -> KnownAbsent {
+        match self {
+            Self::User => KnownAbsent::USER,
+            Self::Trusted => KnownAbsent::ROOT,
+            Self::Security => KnownAbsent::SECURE,
+        }
+    }
+}
+
+/// What a set may find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetMode {
+    /// Make it or replace it.
+    Any,
+    /// It must not exist.
+    Create,
+    /// It must exist.
+    Replace,
+}
+
+/// One change of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XattrChange {
+    /// Full name.
+    pub name: Vec<u8>,
+    /// The new value; `None` removes.
+    pub value: Option<Vec<u8>>,
+}
+
+/// A full name taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parsed<'a> {
+    /// An attribute of a name space.
+    Plain(Namespace, &'a [u8]),
+    /// An ACL.
+    Acl(acl::AclKind),
+}
+
+fn parse(full: &[u8]) -> Result<Parsed<'_>> {
+    match full {
+        b"system.posix_acl_access" => return Ok(Parsed::Acl(acl::AclKind::Access)),
+        b"system.posix_acl_default" => return Ok(Parsed::Acl(acl::AclKind::Default)),
+        _ => {}
+    }
+    for namespace in [Namespace::User, Namespace::Trusted, Namespace::Security] {
+        if let Some(name) = full.strip_prefix(namespace.prefix()) {
+            return match name.len() {
+                0 => Err(Error::Invalid("an attribute name is not empty behind its prefix")),
+                1..=MAX_NAME_BYTES => Ok(Parsed::Plain(namespace, name)),
+                _ => Err(Error::BufferTooSmall),
+            };
+        }
+    }
+    Err(Error::NotSupported("attributes outside user, trusted, security and the ACLs of system"))
+}
+
+impl Filesystem {
+    /// The value of an attribute.
+    ///
+    /// # Errors
+    /// `NoAttribute`, `NotSupported` for an unknown prefix, `Corrupt`, `Io`.
+    pub fn get_xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Vec<u8>> {
+        let parsed = parse(name)?;
+        let inode = self.mount.inode(inode)?;
+        let mut tx = Transaction::read_only(&self.mount);
+        let id = self.join(&mut tx, &inode)?;
+        match parsed {
+            Parsed::Plain(namespace, name) => {
+                self.search(&mut tx, id, namespace.known_absent(), namespace.flags(), name)?.ok_or(Error::NoAttribute)
+            }
+            Parsed::Acl(kind) => {
+                let raw = self.search(&mut tx, id, kind.known_absent(), flags::ROOT, kind.disk_name())?;
+                acl::to_user(&raw.ok_or(Error::NoAttribute)?)
+            }
+        }
+    }
+
+    /// Looks for an attribute, unless the inode is known to have none of its kind.
+    fn search(
+        &self,
+        tx: &mut Transaction,
+        id: InoId,
+        kind: KnownAbsent,
+        namespace: u8,
+        name: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        if self.mount.options.known_absent && tx.inode(id).known_absent.contains(kind) {
+            self.mount.counters.attr_searches_skipped.increment();
+            return Ok(None);
+        }
+        self.mount.counters.attr_searches.increment();
+        attr::get(tx, id, &attr::Attr::key(namespace, name))
+    }
+
+    /// The full names of all attributes.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub fn list_xattr(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
+        let inode = self.mount.inode(inode)?;
+        let mut names = Vec::new();
+        let mut found = KnownAbsent::default();
+        {
+            let mut tx = Transaction::read_only(&self.mount);
+            let id = self.join(&mut tx, &inode)?;
+            if self.mount.options.known_absent && tx.inode(id).known_absent.contains(KnownAbsent::ALL) {
+                self.mount.counters.attr_searches_skipped.increment();
+                return Ok(names);
+            }
+            self.mount.counters.attr_searches.increment();
+            attr::list(&mut tx, id, &mut |attr| {
+                if attr.namespace & flags::PARENT != 0 {
+                    return ControlFlow::Continue(());
+                }
+                let namespace = Namespace::of_flags(attr.namespace);
+                found.insert(namespace.known_absent());
+                if let Some(kind) = acl::AclKind::of(attr.namespace, attr.name) {
+                    found.insert(kind.known_absent());
+                    names.push(kind.full_name().to_vec());
+                }
+                names.push([namespace.prefix(), attr.name].concat());
+                ControlFlow::Continue(())
+            })?;
+        }
+        self.remember_absent(&inode, found);
+        Ok(names)
+    }
+
+    /// A whole list was read: what it did not show is known to be absent.
+    fn remember_absent(&self, inode: &crate::cache::Inode, found: KnownAbsent) {
+        // Only if nobody holds the lock: knowledge may be late, never wrong.
+        if let Some(mut state) = inode.state_lock().try_write()
+            && !state.freed
+            && !inode.item().is_pinned()
+        {
+            let mut absent = KnownAbsent::ALL;
+            absent.remove(found);
+            state.known_absent.insert(absent);
+        }
+    }
+
+    /// Makes or replaces an attribute.
+    ///
+    /// # Errors
+    /// `Exists`, `NoAttribute` as `mode` demands, `ValueTooLong`, `NoSpace`, `NotSupported` for an unknown prefix.
+    pub fn set_xattr(
+        &self,
+        inode: InodeNumber,
+        name: &[u8],
+        value: &[u8],
+        mode: SetMode,
+        caller: &Caller,
+    ) -> Result<()> {
+        self.change(inode, &[(name, Some(value))], mode, caller)
+    }
+
+    /// Removes an attribute.
+    ///
+    /// # Errors
+    /// `NoAttribute`, `NotSupported` for an unknown prefix.
+    pub fn remove_xattr(&self, inode: InodeNumber, name: &[u8], caller: &Caller) -> Result<()> {
+        self.change(inode, &[(name, None)], SetMode::Any, caller)
+    }
+
+    /// Makes many changes to the attributes of one inode, all or nothing as far as errors go; in one transaction where
+    /// they fit.
+    ///
+    /// # Errors
+    /// As [`Self::set_xattr`] and [`Self::remove_xattr`], before anything was changed.
+    pub fn change_xattrs(&self, inode: InodeNumber, changes: &[XattrChange], caller: &Caller) -> Result<()> {
+        let changes: Vec<_> = changes.iter().map(|c| (c.name.as_slice(), c.value.as_deref())).collect();
+        self.change(inode, &changes, SetMode::Any, caller)
+    }
+
+    fn change(
+        &self,
+        inode: InodeNumber,
+        changes: &[(&[u8], Option<&[u8]>)],
+        mode: SetMode,
+        caller: &Caller,
+    ) -> Result<()> {
+        let mut parsed = Vec::with_capacity(changes.len());
+        for (name, value) in changes {
+            if value.is_some_and(|value| value.len() > MAX_VALUE_BYTES) {
+                return Err(Error::ValueTooLong);
+            }
+            parsed.push((parse(name)?, *value));
+        }
+        let inode = self.mount.inode(inode)?;
+        let mut tx = self.begin(self.xattr_reservation(&parsed))?;
+        let result = (|| {
+            let id = self.join(&mut tx, &inode)?;
+            for (name, value) in &parsed {
+                check_mode(&mut tx, id, name, *value, mode)?;
+            }
+            for (name, value) in &parsed {
+                self.apply(&mut tx, id, name, *value, caller)?;
+            }
+            super::create::touch(&mut tx, id);
+            Ok(())
+        })();
+        tx.finish(result)
+    }
+
+    fn apply(
+        &self,
+        tx: &mut Transaction,
+        id: InoId,
+        name: &Parsed<'_>,
+        value: Option<&[u8]>,
+        caller: &Caller,
+    ) -> Result<()> {
+        let (namespace, name) = match name {
+            Parsed::Acl(kind) => return acl::set(tx, id, *kind, value, caller),
+            Parsed::Plain(namespace, name) => (namespace.flags(), *name),
+        };
+        let logging = match self.mount.options.attr_logging {
+            AttrLogging::Always => update::Logging::Logged,
+            AttrLogging::Never | AttrLogging::Auto => update::Logging::NotLogged,
+        };
+        let key = update::Key { namespace, name };
+        match value {
+            Some(value) => update::put(tx, id, key, value, logging),
+            None => update::remove(tx, id, key, logging),
+        }
+    }
+
+    /// Log space and blocks for the changes.
+    fn xattr_reservation(&self, changes: &[(Parsed<'_>, Option<&[u8]>)]) -> Reservation {
+        let mount = &self.mount;
+        let mut total = Reservation { log_count: 1, ..Reservation::default() };
+        for (_, value) in changes {
+            let one = update::reservation(mount, value.map_or(0, <[u8]>::len));
+            total.blocks += one.blocks;
+            total.log_bytes = total.log_bytes.max(one.log_bytes);
+        }
+        let extra = reservation_of(mount.reservations.ichange).log_bytes;
+        // In shortform each further change costs no more log: the inode is logged once.
+        Reservation { log_bytes: total.log_bytes + extra, ..total }
+    }
+}
+
+fn check_mode(tx: &mut Transaction, id: InoId, name: &Parsed<'_>, value: Option<&[u8]>, mode: SetMode) -> Result<()> {
+    let must_know = mode != SetMode::Any || value.is_none();
+    if !must_know {
+        return Ok(());
+    }
+    let exists = match name {
+        Parsed::Plain(namespace, name) => attr::exists(tx, id, namespace.flags(), name)?,
+        // Removing an ACL that is not there is fine.
+        Parsed::Acl(_) if value.is_none() => return Ok(()),
+        Parsed::Acl(kind) => attr::exists(tx, id, flags::ROOT, kind.disk_name())?,
+    };
+    match (exists, mode, value) {
+        (true, SetMode::Create, Some(_)) => Err(Error::Exists),
+        (false, SetMode::Replace, _) | (false, _, None) => Err(Error::NoAttribute),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_names_are_taken_apart() {
+        assert_eq!(parse(b"user.a").unwrap(), Parsed::Plain(Namespace::User, b"a"));
+        assert_eq!(parse(b"security.selinux").unwrap(), Parsed::Plain(Namespace::Security, b"selinux"));
+        assert_eq!(parse(b"system.posix_acl_default").unwrap(), Parsed::Acl(acl::AclKind::Default));
+        assert!(matches!(parse(b"user."), Err(Error::Invalid(_))));
+        assert!(matches!(parse(b"system.other"), Err(Error::NotSupported(_))));
+    }
+}
