@@ -108,7 +108,7 @@ fn damage_ends_in_an_error_at_most() {
     };
     let places = places(&image, &open(image.clone()));
     let mut random = Random::new(11);
-    assert!(places.len() > 200, "{}", places.len());
+    assert!(places.len() > 50, "{}", places.len());
     // Headers and roots are few; half of the rounds hit the former.
     let headers: Vec<_> = places.iter().filter(|place| place.2.name.starts_with("AG")).copied().collect();
     for round in 0..rounds() {
