@@ -27,11 +27,7 @@ fn image(mib: u64, options: &[(char, &str)]) -> Option<Image> {
     let scratch = xfskit_testkit::scratch();
     let path = scratch.image("a.img", mib << 20);
     let device = FileDevice::open(&path, Access::Write).unwrap();
-    let mut all = xfskit_mkfs::Options {
-        uuid: Some(*b"space of an image".first_chunk().unwrap()),
-        allow_small: true,
-        ..Default::default()
-    };
+    let mut all = xfskit_mkfs::Options { uuid: Some([9; 16]), allow_small: true, ..Default::default() };
     for (letter, option) in options {
         all.apply(*letter, option).unwrap();
     }

@@ -347,7 +347,7 @@ pub(super) fn lock_extent(tx: &mut Transaction, block: FsBlock, count: u32) -> R
 
 /// Frees an extent; in the next link of the chain when its AG must not be waited for and somebody else holds it. On an
 /// image that shares blocks, an extent of a data fork loses a reference, and only what nobody
-/// else refers to becomes free; see [`super::refcount::freeable_blocks`] for how much one transaction can take.
+/// else refers to becomes free; see [`super::refcount::freeable_blocks`] for how much one transaction should take.
 ///
 /// # Errors
 /// `Corrupt` when the extent is free already or somebody else's, `Io`.
@@ -364,15 +364,24 @@ pub fn free(tx: &mut Transaction, block: FsBlock, count: u32, owner: Owner) -> R
 
 /// Frees an extent of an AG whose AGF is locked.
 pub(super) fn free_in(tx: &mut Transaction, ag: Ag, start: AgBlock, count: u32, owner: Owner) -> Result<()> {
-    free_list::fix(tx, ag, None)?;
-    rmap::remove(tx, ag, owner.rmap(start, count, false))?;
-    let extent = FreeExtent { start, count };
-    if !(owner.may_share() && tx.geometry().has_reflink()) {
-        return give_back(tx, ag, extent, owner);
-    }
-    for part in refcount::decrease(tx, ag, extent)? {
+    let shared = owner.may_share() && tx.geometry().has_reflink();
+    let mut rest = FreeExtent { start, count };
+    let mut owner = owner;
+    while rest.count > 0 {
+        let count = if shared { refcount::step(tx, ag, rest)? } else { rest.count };
+        let extent = FreeExtent { count, ..rest };
         free_list::fix(tx, ag, None)?;
-        give_back(tx, ag, part, owner)?;
+        rmap::remove(tx, ag, owner.rmap(extent.start, count, false))?;
+        if shared {
+            for part in refcount::decrease(tx, ag, extent)? {
+                free_list::fix(tx, ag, None)?;
+                give_back(tx, ag, part, owner)?;
+            }
+        } else {
+            give_back(tx, ag, extent, owner)?;
+        }
+        rest = FreeExtent { start: extent.start.add(count), count: rest.count - count };
+        owner = owner.advanced(count);
     }
     Ok(())
 }
