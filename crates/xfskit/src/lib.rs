@@ -31,6 +31,7 @@ pub mod parent;
 pub mod symlink;
 
 pub mod ops;
+
 #[cfg(test)]
 mod test_image;
 

@@ -130,7 +130,7 @@ fn replace_in_tree(
     let kept = old.len().min(new.len());
     for (before, after) in old.iter().zip(new) {
         cursor.lookup(tx, &before.file_block.0)?.ok_or_else(missing)?;
-        cursor.update(tx, after);
+        cursor.update(tx, after)?;
     }
     for record in &new[kept..] {
         cursor.insert(tx, record)?;
