@@ -30,6 +30,8 @@ pub mod parent;
 pub mod symlink;
 
 pub mod ops;
+#[cfg(test)]
+mod test_image;
 
 pub use error::{Error, Result};
 pub use mount::{AttrLogging, Mount, MountOptions};

@@ -66,6 +66,7 @@ pub trait TreeFormat: 'static {
     /// The key that a record is found by.
     fn key(record: &Self::Record) -> Self::Key;
     /// The highest key that still lies within a record; looked at only where records overlap.
+    #[inline]
     fn high_key(record: &Self::Record) -> Self::Key {
         Self::key(record)
     }
@@ -73,12 +74,14 @@ pub trait TreeFormat: 'static {
     fn is_sane(geometry: &Geometry, ag: AgNumber, record: &Self::Record) -> bool;
 
     /// Most records of a leaf, or most keys and pointers of a node.
+    #[inline]
     fn max_records(level: u16, block_bytes: usize) -> usize {
         let room = block_bytes.saturating_sub(Self::HEADER_BYTES);
         if level == 0 { room / Self::RECORD_BYTES } else { room / (Self::NODE_KEY_BYTES + Self::POINTER_BYTES) }
     }
 
     /// The arrays that a block consists of after its header.
+    #[inline]
     fn columns(level: u16, block_bytes: usize) -> Columns {
         if level == 0 {
             return Columns::Leaf(Column { start: Self::HEADER_BYTES, width: Self::RECORD_BYTES });
@@ -126,10 +129,12 @@ impl Columns {
     }
 }
 
+#[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
+#[inline]
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
 }
@@ -214,18 +219,23 @@ impl TreeFormat for Bnobt {
     const RECORD_BYTES: usize = 8;
     const KEY_BYTES: usize = 8;
 
+    #[inline]
     fn decode_record(bytes: &[u8]) -> FreeExtent {
         FreeExtent::decode(bytes)
     }
+    #[inline]
     fn encode_record(record: &FreeExtent, out: &mut [u8]) {
         record.encode(out);
     }
+    #[inline]
     fn decode_key(bytes: &[u8]) -> BlockKey {
         Self::key(&FreeExtent::decode(bytes))
     }
+    #[inline]
     fn encode_key(key: &BlockKey, out: &mut [u8]) {
         FreeExtent { start: key.start, count: key.count }.encode(out);
     }
+    #[inline]
     fn key(record: &FreeExtent) -> BlockKey {
         BlockKey { start: record.start, count: record.count }
     }
@@ -246,18 +256,23 @@ impl TreeFormat for Cntbt {
     const RECORD_BYTES: usize = 8;
     const KEY_BYTES: usize = 8;
 
+    #[inline]
     fn decode_record(bytes: &[u8]) -> FreeExtent {
         FreeExtent::decode(bytes)
     }
+    #[inline]
     fn encode_record(record: &FreeExtent, out: &mut [u8]) {
         record.encode(out);
     }
+    #[inline]
     fn decode_key(bytes: &[u8]) -> SizeKey {
         Self::key(&FreeExtent::decode(bytes))
     }
+    #[inline]
     fn encode_key(key: &SizeKey, out: &mut [u8]) {
         FreeExtent { start: key.start, count: key.count }.encode(out);
     }
+    #[inline]
     fn key(record: &FreeExtent) -> SizeKey {
         SizeKey { count: record.count, start: record.start }
     }
@@ -349,18 +364,23 @@ macro_rules! inode_tree {
             const RECORD_BYTES: usize = 16;
             const KEY_BYTES: usize = 4;
 
+            #[inline]
             fn decode_record(bytes: &[u8]) -> InodeChunk {
                 InodeChunk::decode(bytes)
             }
+            #[inline]
             fn encode_record(record: &InodeChunk, out: &mut [u8]) {
                 record.encode(out);
             }
+            #[inline]
             fn decode_key(bytes: &[u8]) -> AgInode {
                 AgInode(u32_at(bytes, 0))
             }
+            #[inline]
             fn encode_key(key: &AgInode, out: &mut [u8]) {
                 out[..4].copy_from_slice(&key.0.to_be_bytes());
             }
+            #[inline]
             fn key(record: &InodeChunk) -> AgInode {
                 record.first
             }
@@ -417,6 +437,7 @@ impl Rmap {
 }
 
 /// Whether mappings of `owner` with these flags have a fork block that counts with the blocks.
+#[inline]
 fn has_offset(owner: u64, offset: u64) -> bool {
     // The owners that are not inodes are negative numbers.
     owner >> 63 == 0 && offset & rmap_offset::BMBT_BLOCK == 0
@@ -435,6 +456,7 @@ impl TreeFormat for Rmapbt {
     const RECORD_BYTES: usize = 24;
     const KEY_BYTES: usize = 20;
 
+    #[inline]
     fn decode_record(bytes: &[u8]) -> Rmap {
         Rmap {
             start: AgBlock(u32_at(bytes, 0)),
@@ -443,12 +465,14 @@ impl TreeFormat for Rmapbt {
             offset: u64_at(bytes, 16),
         }
     }
+    #[inline]
     fn encode_record(record: &Rmap, out: &mut [u8]) {
         out[..4].copy_from_slice(&record.start.0.to_be_bytes());
         out[4..8].copy_from_slice(&record.count.to_be_bytes());
         out[8..16].copy_from_slice(&record.owner.to_be_bytes());
         out[16..24].copy_from_slice(&record.offset.to_be_bytes());
     }
+    #[inline]
     fn decode_key(bytes: &[u8]) -> RmapOrder {
         RmapOrder {
             start: AgBlock(u32_at(bytes, 0)),
@@ -456,14 +480,17 @@ impl TreeFormat for Rmapbt {
             offset: u64_at(bytes, 12) & !rmap_offset::UNWRITTEN,
         }
     }
+    #[inline]
     fn encode_key(key: &RmapOrder, out: &mut [u8]) {
         out[..4].copy_from_slice(&key.start.0.to_be_bytes());
         out[4..12].copy_from_slice(&key.owner.to_be_bytes());
         out[12..20].copy_from_slice(&key.offset.to_be_bytes());
     }
+    #[inline]
     fn key(record: &Rmap) -> RmapOrder {
         RmapOrder { start: record.start, owner: record.owner, offset: record.offset & !rmap_offset::UNWRITTEN }
     }
+    #[inline]
     fn high_key(record: &Rmap) -> RmapOrder {
         let mut key = Self::key(record);
         key.start.0 += record.count - 1;
@@ -508,20 +535,25 @@ impl TreeFormat for Refcountbt {
     const RECORD_BYTES: usize = 12;
     const KEY_BYTES: usize = 4;
 
+    #[inline]
     fn decode_record(bytes: &[u8]) -> Refcount {
         Refcount { start: u32_at(bytes, 0), count: u32_at(bytes, 4), references: u32_at(bytes, 8) }
     }
+    #[inline]
     fn encode_record(record: &Refcount, out: &mut [u8]) {
         out[..4].copy_from_slice(&record.start.to_be_bytes());
         out[4..8].copy_from_slice(&record.count.to_be_bytes());
         out[8..12].copy_from_slice(&record.references.to_be_bytes());
     }
+    #[inline]
     fn decode_key(bytes: &[u8]) -> u32 {
         u32_at(bytes, 0)
     }
+    #[inline]
     fn encode_key(key: &u32, out: &mut [u8]) {
         out[..4].copy_from_slice(&key.to_be_bytes());
     }
+    #[inline]
     fn key(record: &Refcount) -> u32 {
         record.start
     }
@@ -543,20 +575,25 @@ impl TreeFormat for Bmbt {
     const RECORD_BYTES: usize = EXTENT_RECORD_BYTES;
     const KEY_BYTES: usize = 8;
 
+    #[inline]
     fn decode_record(bytes: &[u8]) -> Extent {
         let mut record = [0; EXTENT_RECORD_BYTES];
         record.copy_from_slice(bytes);
         Extent::decode(&record)
     }
+    #[inline]
     fn encode_record(record: &Extent, out: &mut [u8]) {
         out.copy_from_slice(&record.encode());
     }
+    #[inline]
     fn decode_key(bytes: &[u8]) -> u64 {
         u64_at(bytes, 0)
     }
+    #[inline]
     fn encode_key(key: &u64, out: &mut [u8]) {
         out[..8].copy_from_slice(&key.to_be_bytes());
     }
+    #[inline]
     fn key(record: &Extent) -> u64 {
         record.file_block.0
     }

@@ -314,15 +314,21 @@ pub(super) fn lock_extent(tx: &mut Transaction, block: FsBlock, count: u32) -> R
     Ok((Ag::lock(tx, number)?, start))
 }
 
-/// Frees an extent. On an image that shares blocks, an extent of a data fork loses a reference, and only what nobody
+/// Frees an extent; in the next link of the chain when its AG must not be waited for and somebody else holds it. On an
+/// image that shares blocks, an extent of a data fork loses a reference, and only what nobody
 /// else refers to becomes free; see [`super::refcount::freeable_blocks`] for how much one transaction can take.
 ///
 /// # Errors
-/// `WouldBlock`, before anything was changed, when the AG must not be waited for and somebody else holds it; `Corrupt`
-/// when the extent is free already or somebody else's, `Io`.
+/// `Corrupt` when the extent is free already or somebody else's, `Io`.
 pub fn free(tx: &mut Transaction, block: FsBlock, count: u32, owner: Owner) -> Result<()> {
-    let (ag, start) = lock_extent(tx, block, count)?;
-    free_in(tx, ag, start, count, owner)
+    match lock_extent(tx, block, count) {
+        Ok((ag, start)) => free_in(tx, ag, start, count, owner),
+        Err(Error::WouldBlock) => {
+            tx.defer_free(block, count, Box::new(move |tx| free(tx, block, count, owner)));
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Frees an extent of an AG whose AGF is locked.

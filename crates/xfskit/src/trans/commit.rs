@@ -24,7 +24,15 @@ impl Transaction {
             mount.counters.empty_transactions.increment();
             return Ok(mount.journal.current());
         }
-        let seq = self.commit_link()?;
+        let first = self.finish_frees();
+        let seq = first.and_then(|()| self.commit_link());
+        let seq = match seq {
+            Ok(seq) => seq,
+            Err(error) => {
+                self.cancel(&error);
+                return Err(error);
+            }
+        };
         drop(self);
         mount.journal.after_commit()?;
         if sync {
@@ -112,6 +120,7 @@ impl Transaction {
 
     fn commit_link(&mut self) -> Result<CheckpointSeq> {
         self.mount.journal.check()?;
+        self.log_free_intents();
         let mut items = Vec::with_capacity(self.buffers.len() + self.inodes.len() + self.items.len());
         // Intents and done items first, so that recovery meets them in the order in which they were made.
         items.append(&mut self.items);
