@@ -315,3 +315,59 @@ fn attributes_made_here_are_the_kernels() {
         kernel.unmount();
     }
 }
+
+#[test]
+fn what_is_in_the_way_of_attributes_leaves_the_inode() {
+    let Some(reference) = reference() else { return };
+    let scratch = scratch();
+    let image = make_image(&reference, &scratch, (4096, 4096));
+    let Some(kernel) = kernel_mount(&image) else { return };
+    for (n, extents) in [5, 14, 21].into_iter().enumerate() {
+        use std::os::unix::fs::FileExt;
+        let file = std::fs::File::create(kernel.path().join(format!("file-{n}"))).unwrap();
+        for extent in 0..extents {
+            file.write_all_at(&[extent as u8 + 1; 4096], extent * 40960).unwrap();
+            file.sync_all().unwrap();
+        }
+        std::fs::create_dir(kernel.path().join(format!("dir-{n}"))).unwrap();
+        for entry in 0..[4, 9, 13][n] {
+            std::fs::write(kernel.path().join(format!("dir-{n}/name-of-entry-{entry}")), b"").unwrap();
+        }
+    }
+    let before = xfskit_testkit::tree(kernel.path());
+    kernel.unmount();
+    let mount = open(&image, Access::Write);
+    let root = mount.geometry.root_inode;
+    for n in 0..3 {
+        for kind in ["file", "dir"] {
+            let name = format!("{kind}-{n}");
+            let inode = look(&mount, root, |tx, dir| dir::lookup(tx, dir, name.as_bytes())).unwrap().inode;
+            let value = vec![n as u8; [30, 100, 220][n]];
+            let new = Attr { namespace: 0, name: b"new", value: &value };
+            change(&mount, inode, |tx, ino| {
+                if shortform::add(tx, ino, &new)? == Outcome::Done {
+                    return Ok(());
+                }
+                assert_eq!(attr::fork::make(tx, ino, 4 + 3 + 3 + value.len())?, Outcome::Done);
+                if shortform::add(tx, ino, &new)? == Outcome::NoRoom {
+                    assert_eq!(tree::from_shortform(tx, ino)?, Outcome::Done);
+                    tree::add(tx, ino, &new, tree::NewValue::Local(&value), false)?;
+                }
+                Ok(())
+            });
+        }
+    }
+    mount.unmount().unwrap();
+    drop(mount);
+    reference.repair_finds_nothing(&image);
+    let Some(kernel) = kernel_mount(&image) else { return };
+    let after = xfskit_testkit::tree(kernel.path());
+    assert_eq!(before.len(), after.len());
+    for (before, mut after) in before.into_iter().zip(after) {
+        let changed = before.path.components().count() == 1 && !before.path.as_os_str().is_empty();
+        assert_eq!(after.xattrs.len(), usize::from(changed), "{}", after.path.display());
+        after.xattrs.clear();
+        assert_eq!(before, after);
+    }
+    kernel.unmount();
+}

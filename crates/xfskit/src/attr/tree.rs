@@ -136,13 +136,13 @@ pub fn get(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<Option<Ve
     remote::read(tx, ino, place).map(Some)
 }
 
-/// Turns shortform attributes, or none, into a leaf. Makes the attr fork if there is none; `NoRoom` when the data
-/// fork is in its way.
+/// Turns shortform attributes, or none, into a leaf. Makes the attr fork if there is none; `NoRoom` when that is
+/// not possible (see [`make`]).
 ///
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.
 pub fn from_shortform(tx: &mut Transaction, ino: InoId) -> Result<Outcome> {
-    if form(tx, ino) == Form::None && make(tx, ino, usize::MAX) == Outcome::NoRoom {
+    if form(tx, ino) == Form::None && make(tx, ino, usize::MAX)? == Outcome::NoRoom {
         return Ok(Outcome::NoRoom);
     }
     let mut list = Vec::new();

@@ -201,6 +201,18 @@ pub fn replace(tx: &mut Transaction, dir: InoId, name: &[u8], inode: InodeNumber
     Ok(())
 }
 
+/// Turns a shortform directory into a block, because its fork is about to become smaller.
+///
+/// # Errors
+/// `NotADirectory`, `NoSpace`, `Corrupt`, `Io`.
+pub fn leave_inode(tx: &mut Transaction, dir: InoId) -> Result<()> {
+    let dir = Dir::new(tx, dir)?;
+    match dir.form(tx)? {
+        Form::Shortform => dir.shortform_to_block(tx),
+        Form::Block | Form::Leaf | Form::Node => Ok(()),
+    }
+}
+
 /// Makes a new, empty directory in an inode whose data fork holds nothing.
 pub fn init(tx: &mut Transaction, dir: InoId, parent: InodeNumber) {
     let mut bytes = Vec::with_capacity(sf::header_bytes(true));

@@ -12,7 +12,7 @@ use xfskit::inode::NewInode;
 use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::trans::{InoId, InodeFields, Reservation, Transaction};
 use xfskit::{Error, Mount, MountOptions, Result};
-use xfskit_mkfs::{Options, Size, make};
+use xfskit_mkfs::{AgLayout, Options, Size, make};
 
 /// An image in memory.
 pub fn image(block_bytes: u32, dir_block_bytes: u32, size_bytes: usize) -> MemoryDevice {
@@ -22,7 +22,8 @@ pub fn image(block_bytes: u32, dir_block_bytes: u32, size_bytes: usize) -> Memor
         dir_block_bytes: Some(dir_block_bytes),
         parent: false,
         allow_small: true,
-        log_size: Some(Size::Bytes(16 << 20)),
+        ag_layout: AgLayout::Count(2),
+        log_size: Some(Size::Bytes(15 << 20)),
         uuid: Some([9; 16]),
         ..Default::default()
     };

@@ -159,3 +159,15 @@ fn to_inline_if_few(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<
     }
     alloc::free(tx, leaf, 1, Owner::Fork { inode, fork, offset: FileBlock(0), bmbt: true })
 }
+
+/// Moves a list of extents from the inode to a btree, though it may fit: the fork is about to become smaller.
+///
+/// # Errors
+/// `NoSpace` before anything was changed; `Corrupt`, `Io`.
+pub fn make_btree(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<()> {
+    let Some(Fork::Extents(list)) = tx.inode(ino).fork(fork) else { return Ok(()) };
+    let list = list.clone();
+    to_tree(tx, ino, fork, list)?;
+    count_extents(tx, ino, fork);
+    Ok(())
+}

@@ -19,6 +19,7 @@ mod load;
 mod remove;
 
 pub use allocate::{allocate, allocate_avoiding_busy};
+pub use apply::make_btree;
 pub use remove::remove;
 
 use crate::cache::{DiskRun, DiskRuns, Fork, ForkKind};
