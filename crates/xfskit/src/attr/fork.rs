@@ -8,10 +8,8 @@
 //! itself and for the root of an extent map. The rules are the kernel's, so that the same inodes come out.
 
 use super::Outcome;
-use crate::cache::{Fork, ForkKind, InodeState};
-use crate::dir;
+use crate::cache::{Fork, InodeState};
 use crate::error::Result;
-use crate::inode::{bmap, default_fork_offset};
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::limits::bmbt_root_bytes;
 use xfskit_ondisk::{ForkFormat, Geometry};
@@ -22,10 +20,14 @@ const MIN_DATA_POINTERS: u32 = 3;
 const MIN_ATTR_POINTERS: u32 = 2;
 const DEVICE_BYTES: usize = 8;
 
-/// The start of the attr fork where nothing says otherwise, in units of 8 bytes.
-fn default_offset(geometry: &Geometry, data: &Fork) -> u8 {
-    let format = if matches!(data, Fork::Dev(_)) { ForkFormat::Dev } else { ForkFormat::Extents };
-    default_fork_offset(geometry, format)
+/// The start of the attr fork of a new inode, in units of 8 bytes.
+pub fn default_offset(geometry: &Geometry, data: &Fork) -> u8 {
+    let bytes = match data {
+        Fork::Dev(_) => DEVICE_BYTES,
+        _ if geometry.inode_bytes() == 256 => geometry.literal_area_bytes() - bmbt_root_bytes(MIN_ATTR_POINTERS),
+        _ => bmbt_root_bytes(6 * MIN_ATTR_POINTERS),
+    };
+    (bytes >> 3) as u8
 }
 
 /// Where the attr fork must start to hold `bytes` bytes of shortform attributes; `None` when it cannot.
@@ -68,29 +70,22 @@ pub fn data_fits(state: &InodeState, offset: u8) -> bool {
 }
 
 /// Gives an inode without an attr fork an empty one, with room for `bytes` bytes of shortform attributes if that is
-/// possible at all. Extents and directory entries that are in its way leave the inode. The target of a symbolic link
-/// does not, that is above this layer: `NoRoom` then, and nothing is changed.
-///
-/// # Errors
-/// `NoSpace`, `Corrupt`, `Io`.
-pub fn make(tx: &mut Transaction, ino: InoId, bytes: usize) -> Result<Outcome> {
+/// possible at all. `NoRoom` when the contents of the data fork would have to leave the inode first; see
+/// [`offset_of_new`].
+pub fn make(tx: &mut Transaction, ino: InoId, bytes: usize) -> Outcome {
     let offset = offset_of_new(tx, ino, bytes);
     if !data_fits(tx.inode(ino), offset) {
-        match &tx.inode(ino).data {
-            Fork::Extents(_) => bmap::make_btree(tx, ino, ForkKind::Data)?,
-            Fork::Local(_) if tx.inode(ino).core.is_dir() => dir::leave_inode(tx, ino)?,
-            _ => return Ok(Outcome::NoRoom),
-        }
+        return Outcome::NoRoom;
     }
     let state = set_offset(tx, ino, offset, InodeFields::CORE);
     state.core.attr_format = ForkFormat::Extents;
     state.core.attr_extents = 0;
     state.attr = Some(Fork::Extents(Vec::new()));
-    Ok(Outcome::Done)
+    Outcome::Done
 }
 
 /// Where the attr fork of an inode without one would start, if it is to hold `bytes` bytes of shortform attributes.
-fn offset_of_new(tx: &Transaction, ino: InoId, bytes: usize) -> u8 {
+pub fn offset_of_new(tx: &Transaction, ino: InoId, bytes: usize) -> u8 {
     let state = tx.inode(ino);
     offset_for(tx.geometry(), state, bytes).unwrap_or_else(|| default_offset(tx.geometry(), &state.data))
 }

@@ -110,10 +110,14 @@ pub fn get(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<Option<Ve
 /// # Errors
 /// `Corrupt`, `Io`.
 pub fn exists(tx: &mut Transaction, ino: InoId, namespace: u8, name: &[u8]) -> Result<bool> {
-    let key = Attr::key(namespace, name);
+    is_there(tx, ino, &Attr::key(namespace, name))
+}
+
+/// Whether the attribute that a key identifies exists.
+fn is_there(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<bool> {
     match form(tx, ino) {
         Form::None | Form::Empty => Ok(false),
-        Form::Shortform => Ok(shortform::find(tx, ino, &key)?.is_some()),
-        Form::Tree => Ok(tree::lookup(tx, ino, &key, false)?.is_some()),
+        Form::Shortform => Ok(shortform::find(tx, ino, key)?.is_some()),
+        Form::Tree => Ok(tree::lookup(tx, ino, key, false)?.is_some()),
     }
 }

@@ -37,11 +37,30 @@ pub fn blocks_of(tx: &Transaction, value_bytes: usize) -> u32 {
 /// `NoSpace`, `Corrupt`, `Io`.
 pub fn write(tx: &mut Transaction, ino: InoId, value: &[u8]) -> Result<RemotePlace> {
     let count = blocks_of(tx, value.len());
-    let at = bmap::first_unused(tx, ino, ForkKind::Attr, FileBlock(0), count)?;
+    let at = free_range(tx, ino, count)?;
+    bmap::allocate_avoiding_busy(tx, ino, ForkKind::Attr, at, count)?;
+    write_at(tx, ino, at, value)
+}
+
+/// Where a value of `count` blocks can be mapped.
+///
+/// # Errors
+/// `NoSpace` when the fork's address space is used up; `Corrupt`, `Io`.
+pub fn free_range(tx: &mut Transaction, ino: InoId, count: u32) -> Result<FileBlock> {
+    // Block 0 is the root's, mapped or not.
+    let at = bmap::first_unused(tx, ino, ForkKind::Attr, FileBlock(1), count)?;
     if at.0 + u64::from(count) > u64::from(u32::MAX) {
         return Err(crate::Error::NoSpace);
     }
-    bmap::allocate_avoiding_busy(tx, ino, ForkKind::Attr, at, count)?;
+    Ok(at)
+}
+
+/// Sees to it that a value is written in time to the blocks that are mapped for it from `at` on.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn write_at(tx: &mut Transaction, ino: InoId, at: FileBlock, value: &[u8]) -> Result<RemotePlace> {
+    let count = blocks_of(tx, value.len());
     let owner = tx.inode(ino).core.inode.0;
     let per_block = bytes_per_block(tx.geometry());
     for index in 0..count {

@@ -48,7 +48,8 @@ struct Found {
     position: usize,
 }
 
-fn tree(ino: InoId) -> DaTree {
+/// The btree of an inode's attributes.
+pub(super) fn tree(ino: InoId) -> DaTree {
     DaTree { ino, fork: ForkKind::Attr, root: 0, end: u32::MAX, fs_blocks: 1, leaf_kind: &ATTR_LEAF_KIND }
 }
 
@@ -57,10 +58,10 @@ pub fn is_local_value(geometry: &Geometry, name_bytes: usize, value_bytes: usize
     is_local(geometry.block_bytes(), name_bytes, value_bytes)
 }
 
-/// Most blocks that [`add`] may allocate, the value of a remote attribute not counted: a double split of the leaf, a
-/// split of every level above, and of the extent map for each.
+/// Most blocks that [`add`] may allocate, the value of a remote attribute not counted: two splits of every level, and
+/// of the extent map for each block.
 pub fn blocks_to_add(limits: &Limits) -> u64 {
-    (DA_MAX_DEPTH as u64 + 1) * u64::from(limits.attr_levels.max(1))
+    2 * DA_MAX_DEPTH as u64 * u64::from(limits.attr_levels.max(1))
 }
 
 /// Looks for an attribute; the path is `None` when it is not there.
@@ -136,13 +137,13 @@ pub fn get(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<Option<Ve
     remote::read(tx, ino, place).map(Some)
 }
 
-/// Turns shortform attributes, or none, into a leaf. Makes the attr fork if there is none; `NoRoom` when that is
-/// not possible (see [`make`]).
+/// Turns shortform attributes, or none, into a leaf. Makes the attr fork if there is none; `NoRoom` when the data
+/// fork is in its way.
 ///
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.
 pub fn from_shortform(tx: &mut Transaction, ino: InoId) -> Result<Outcome> {
-    if form(tx, ino) == Form::None && make(tx, ino, usize::MAX)? == Outcome::NoRoom {
+    if form(tx, ino) == Form::None && make(tx, ino, usize::MAX) == Outcome::NoRoom {
         return Ok(Outcome::NoRoom);
     }
     let mut list = Vec::new();

@@ -162,7 +162,7 @@ fn remove_attr(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, logging: Loggin
 }
 
 /// The error for an attribute that must be there. A missing parent pointer is damage: every name has one.
-fn missing(tx: &Transaction, ino: InoId, key: &Attr<'_>) -> Error {
+pub(super) fn missing(tx: &Transaction, ino: InoId, key: &Attr<'_>) -> Error {
     if key.namespace & flags::PARENT == 0 {
         return Error::NoAttribute;
     }

@@ -143,7 +143,7 @@ impl<F: TestFormat> BtreeKind for TestTree<F> {
 fn check<F: TestFormat>(tx: &mut Transaction, tree: &TestTree<F>) -> Vec<F::Record> {
     let mut cursor =
         Cursor::new(TestTree::<F> { root: tree.root, inline: tree.inline.clone(), unused: Vec::new(), promised: 0 });
-    let (mut level, mut blocks): (u16, Vec<(u64, Option<F::Key>)>) = match tree.root {
+    let (mut level, mut blocks) = match tree.root {
         Root::Block { pointer, levels } => ((levels - 1) as u16, vec![(pointer, None)]),
         Root::Inline { level } => {
             (level - 1, tree.inline.children.iter().copied().zip(tree.inline.keys.iter().copied().map(Some)).collect())
@@ -243,7 +243,7 @@ impl<F: TestFormat> Model<F> {
                     }
                     (Some(old), true) => {
                         let new = F::changed(&old);
-                        cursor.update(tx, &new);
+                        cursor.update(tx, &new)?;
                         self.map.insert(i, new);
                     }
                     (Some(_), false) => {
@@ -311,7 +311,7 @@ fn against_a_map<F: TestFormat>(inline: bool) {
     assert!(model.most_levels >= 3, "the tree grew to {} levels", model.most_levels);
     while model.map.len() > 10 {
         model.step(40_000, 0, false);
-        if model.map.len() % 16 == 0 {
+        if model.map.len().is_multiple_of(16) {
             model.check();
         }
         for sparse in model.map.keys().copied().collect::<Vec<_>>().chunks(20).take(4) {

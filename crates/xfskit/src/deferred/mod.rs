@@ -17,6 +17,7 @@
 //! done, in a way that its own flags (an incomplete attribute) keep out of sight.
 
 use crate::error::Result;
+use crate::error_tags::LARP;
 use crate::item::LogVector;
 use crate::trans::{Intent, PassingItem, Transaction};
 use std::sync::Arc;
@@ -54,12 +55,24 @@ pub fn finish<O: DeferredOp>(tx: &mut Transaction, operation: O, logged: bool) -
     while let Step::Roll(rest) = step {
         let intent = logged.then(|| log_intent(tx, &rest));
         tx.roll()?;
+        fail_if_tagged(tx, LARP)?;
         if let Some(intent) = intent {
             log_done::<O>(tx, intent);
         }
         step = rest.step(tx)?;
     }
     Ok(())
+}
+
+/// Stops here, with everything up to here durable, if a test asked for it.
+fn fail_if_tagged(tx: &Transaction, tag: &'static str) -> Result<()> {
+    let mount = tx.mount();
+    if !mount.error_tags.strikes(tag) {
+        return Ok(());
+    }
+    mount.journal.force_all()?;
+    mount.journal.shut_down(format!("error tag {tag}"));
+    mount.journal.check()
 }
 
 fn log_intent<O: DeferredOp>(tx: &mut Transaction, rest: &O) -> Arc<Intent> {

@@ -201,23 +201,19 @@ pub fn replace(tx: &mut Transaction, dir: InoId, name: &[u8], inode: InodeNumber
     Ok(())
 }
 
-/// Turns a shortform directory into a block, because its fork is about to become smaller.
-///
-/// # Errors
-/// `NotADirectory`, `NoSpace`, `Corrupt`, `Io`.
-pub fn leave_inode(tx: &mut Transaction, dir: InoId) -> Result<()> {
-    let dir = Dir::new(tx, dir)?;
-    match dir.form(tx)? {
-        Form::Shortform => dir.shortform_to_block(tx),
-        Form::Block | Form::Leaf | Form::Node => Ok(()),
-    }
-}
-
 /// Makes a new, empty directory in an inode whose data fork holds nothing.
 pub fn init(tx: &mut Transaction, dir: InoId, parent: InodeNumber) {
     let mut bytes = Vec::with_capacity(sf::header_bytes(true));
     sf::encode_header(&mut bytes, 0, u8::from(parent.0 > u64::from(u32::MAX)), parent.0);
     set_local(tx, dir, bytes);
+}
+
+/// The entries of a shortform directory leave the inode for a block of their own.
+///
+/// # Errors
+/// `NoSpace`, `Corrupt`, `Io`.
+pub fn leave_inode(tx: &mut Transaction, dir: InoId) -> Result<()> {
+    Dir::new(tx, dir)?.shortform_to_block(tx)
 }
 
 /// Whether the directory has no entries besides `.` and `..`.

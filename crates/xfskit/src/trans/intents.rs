@@ -7,6 +7,7 @@
 
 use super::{CommitItem, FormatFn, Transaction};
 use crate::error::Result;
+use crate::error_tags::FREE_EXTENT;
 use crate::item::{DirtyBits, ItemState, LogItem, LogVector};
 use std::sync::Arc;
 use xfskit_ondisk::log_record::item_type;
@@ -101,6 +102,11 @@ impl Transaction {
     pub(super) fn finish_frees(&mut self) -> Result<()> {
         while !self.pending_frees.is_empty() {
             self.roll()?;
+            if self.mount.error_tags.strikes(FREE_EXTENT) {
+                self.mount.journal.force_all()?;
+                self.mount.journal.shut_down("error tag free_extent");
+                self.mount.journal.check()?;
+            }
             let Some(pending) = self.pending_frees.pop_front() else { break };
             if let Some(intent) = pending.intent {
                 let copy = encode_extent_item(item_type::EFD, intent.id(), pending.block, pending.count);
@@ -120,6 +126,11 @@ impl Transaction {
     /// The extents of `ag` that this link of the chain freed.
     pub fn freed_extents(&self, ag: AgNumber) -> impl Iterator<Item = (xfskit_ondisk::AgBlock, u32)> {
         self.freed_extents.iter().filter(move |freed| freed.ag == ag).map(|freed| (freed.block, freed.count))
+    }
+
+    /// Extents that this link of the chain freed.
+    pub fn extents_freed(&self) -> usize {
+        self.freed_extents.len()
     }
 
     /// Logs an intent.

@@ -316,6 +316,10 @@ impl Transaction {
         held.uses = held.uses.saturating_sub(1);
         if held.uses == 0 && held.dirty.is_empty() && !held.invalidated && !held.ordered && !held.hold {
             *slot = None;
+            // A reader of many blocks, one after the other, shall not have to search through what it gave back.
+            while matches!(self.buffers.last(), Some(None)) {
+                self.buffers.pop();
+            }
         }
     }
 

@@ -68,6 +68,19 @@ fn replace_inline(tx: &mut Transaction, ino: InoId, fork: ForkKind, range: Range
     to_tree(tx, ino, fork, list)
 }
 
+/// The records of a fork leave the inode for a leaf, although they would fit.
+///
+/// # Errors
+/// `NoSpace`, `Corrupt`, `Io`.
+pub fn leave_inode(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<()> {
+    if let Some(Fork::Extents(list)) = tx.inode(ino).fork(fork) {
+        let list = list.clone();
+        to_tree(tx, ino, fork, list)?;
+        count_extents(tx, ino, fork);
+    }
+    Ok(())
+}
+
 /// The records leave the inode for a leaf of their own.
 fn to_tree(tx: &mut Transaction, ino: InoId, fork: ForkKind, list: Vec<Extent>) -> Result<()> {
     if tx.blocks_left() == 0 {
@@ -117,7 +130,7 @@ fn replace_in_tree(
     let kept = old.len().min(new.len());
     for (before, after) in old.iter().zip(new) {
         cursor.lookup(tx, &before.file_block.0)?.ok_or_else(missing)?;
-        cursor.update(tx, after);
+        cursor.update(tx, after)?;
     }
     for record in &new[kept..] {
         cursor.insert(tx, record)?;
@@ -158,16 +171,4 @@ fn to_inline_if_few(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<
         *slot = Fork::Extents(list);
     }
     alloc::free(tx, leaf, 1, Owner::Fork { inode, fork, offset: FileBlock(0), bmbt: true })
-}
-
-/// Moves a list of extents from the inode to a btree, though it may fit: the fork is about to become smaller.
-///
-/// # Errors
-/// `NoSpace` before anything was changed; `Corrupt`, `Io`.
-pub fn make_btree(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<()> {
-    let Some(Fork::Extents(list)) = tx.inode(ino).fork(fork) else { return Ok(()) };
-    let list = list.clone();
-    to_tree(tx, ino, fork, list)?;
-    count_extents(tx, ino, fork);
-    Ok(())
 }

@@ -103,7 +103,7 @@ fn update_inobt(tx: &mut Transaction, ag: InodeAg, chunk: &InodeChunk) -> Result
     let mut tree = cursor::<Inobt>(ag);
     let found = tree.lookup(tx, &chunk.first)?;
     ensure_on_disk!(found.is_some(), "inobt block", "holds every chunk of the finobt", "{chunk:?}");
-    tree.update(tx, chunk);
+    tree.update(tx, chunk)?;
     tree.close(tx);
     Ok(())
 }
@@ -116,7 +116,7 @@ fn update_finobt(tx: &mut Transaction, ag: InodeAg, chunk: &InodeChunk) -> Resul
     let mut tree = cursor::<Finobt>(ag);
     let known = tree.lookup(tx, &chunk.first)?.is_some();
     match (known, chunk.free_count > 0) {
-        (true, true) => tree.update(tx, chunk),
+        (true, true) => tree.update(tx, chunk)?,
         (true, false) => tree.remove(tx)?,
         (false, true) => tree.insert(tx, chunk)?,
         (false, false) => {}
