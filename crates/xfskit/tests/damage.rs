@@ -15,7 +15,7 @@ const FOLDERS: [(&str, usize); 4] = [("shortform", 5), ("block", 40), ("leaf", 2
 const FILES: [(&str, usize); 3] = [("short", 3), ("leaf-attrs", 20), ("tree-attrs", 900)];
 
 fn name(n: usize) -> Vec<u8> {
-    if n % 5 == 0 { colliding(n as u32 / 5) } else { format!("the name of entry {n}").into_bytes() }
+    if n.is_multiple_of(5) { colliding(n as u32 / 5) } else { format!("the name of entry {n}").into_bytes() }
 }
 
 fn value(n: usize) -> Vec<u8> {

@@ -75,8 +75,8 @@ fn find(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, incomplete: bool) -> R
         let entries = leaf_entries(bytes);
         let first = entries.partition_point(|entry| entry.hash.get() < hash);
         let mut found = None;
-        for position in first..entries.len() {
-            if entries[position].hash.get() != hash {
+        for (position, entry) in entries.iter().enumerate().skip(first) {
+            if entry.hash.get() != hash {
                 break;
             }
             let attr = attr_at(bytes, position)?;

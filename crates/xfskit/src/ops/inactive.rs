@@ -85,7 +85,7 @@ impl Filesystem {
         let mount = &self.mount;
         let truncate = reservation_of(mount.reservations.itruncate);
         let free = reservation_of(mount.reservations.ifree);
-        let blocks = u64::from(space::inode_free_blocks(&mount.geometry, &mount.limits))
+        let blocks = space::inode_free_blocks(&mount.geometry, &mount.limits)
             + u64::from(mount.limits.data_levels)
             + space::free_blocks_needed(&mount.geometry, &mount.limits);
         let both = Reservation { log_bytes: truncate.log_bytes + free.log_bytes, ..truncate };
