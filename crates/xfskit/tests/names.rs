@@ -63,7 +63,7 @@ fn directories_made_here_are_the_kernels() {
             let (file_name, dir_name) = (format!("file-{count}"), format!("dir-{count}"));
             let folder = make_inode(&mount, &dir_name, 0o40_755, 2).unwrap();
             let list: BTreeMap<Vec<u8>, usize> = names(count).enumerate().map(|(n, name)| (name, n)).collect();
-            let removed = |n: usize| count > 4 && n % 3 == 0;
+            let removed = |n: usize| count > 4 && n.is_multiple_of(3);
             let kept = list.values().filter(|&&n| !removed(n)).count() as u32;
             let file = make_inode(&mount, &file_name, 0o100_644, kept + 1).unwrap();
             for name in list.keys() {

@@ -9,8 +9,8 @@ use crate::cache::{Fork, ForkKind, InodeState};
 use crate::error::Result;
 use std::sync::OnceLock;
 use xfskit_ondisk::limits::bmbt_root_max_records;
-use xfskit_ondisk::{attr, dir};
 use xfskit_ondisk::{Corruption, Extent, ForkFormat, Geometry, InodeCore, Verdict, ensure};
+use xfskit_ondisk::{attr, dir};
 
 const ROOT_HEADER_BYTES: usize = 4;
 

@@ -166,7 +166,7 @@ impl BlockDevice for Overlay {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        assert!(offset % PAGE == 0 && data.len() as u64 % PAGE == 0, "whole sectors are written");
+        assert!(offset.is_multiple_of(PAGE) && (data.len() as u64).is_multiple_of(PAGE), "whole sectors are written");
         let mut pages = self.pages.lock().unwrap();
         for (index, part) in data.chunks(PAGE as usize).enumerate() {
             pages.insert(offset / PAGE + index as u64, part.to_vec());
