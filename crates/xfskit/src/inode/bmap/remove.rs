@@ -1,11 +1,11 @@
 //! Unmaps blocks of a fork and frees them.
 
 use super::apply::replace;
-use super::{extents, owner};
+use super::{count_blocks, extents, owner};
 use crate::cache::ForkKind;
 use crate::error::Result;
 use crate::space::alloc;
-use crate::trans::{InoId, InodeFields, Transaction};
+use crate::trans::{InoId, Transaction};
 use smallvec::SmallVec;
 use xfskit_ondisk::{Extent, FileBlock, FsBlock};
 
@@ -34,9 +34,9 @@ pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, c
                 ..extent
             });
         }
-        replace(tx, ino, fork, index..index + 1, &rest)?;
         let freed = last.0 - first.0;
-        tx.inode_mut(ino, InodeFields::CORE).core.blocks -= freed;
+        count_blocks(tx, ino, -(freed as i64))?;
+        replace(tx, ino, fork, index..index + 1, &rest)?;
         let block = FsBlock(extent.block.0 + (first.0 - extent.file_block.0));
         let owner = owner(tx, ino, fork, first);
         alloc::free(tx, block, freed as u32, owner)?;
