@@ -13,6 +13,7 @@ use xfskit_ondisk::{Extent, FileBlock, FsBlock};
 /// invalidate.
 ///
 /// # Errors
+/// `WouldBlock`, before anything was changed, for blocks that may be shared, unless the transaction holds no AG yet;
 /// `NoSpace` when an extent has to be cut in two and the tree has no block for that; `Corrupt`, `Io`.
 pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, count: u64) -> Result<()> {
     let end = at.add(count);
@@ -35,10 +36,15 @@ pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, c
             });
         }
         let freed = last.0 - first.0;
-        count_blocks(tx, ino, -(freed as i64))?;
-        replace(tx, ino, fork, index..index + 1, &rest)?;
         let block = FsBlock(extent.block.0 + (first.0 - extent.file_block.0));
         let owner = owner(tx, ino, fork, first);
+        if owner.may_share() && tx.geometry().has_reflink() {
+            // A reference is dropped here and now, not by an extent-free intent, from which recovery would free blocks
+            // that others still refer to. So the AG is locked before the map's own blocks may lock another.
+            alloc::lock_for_free(tx, block, freed as u32)?;
+        }
+        count_blocks(tx, ino, -(freed as i64))?;
+        replace(tx, ino, fork, index..index + 1, &rest)?;
         alloc::free(tx, block, freed as u32, owner)?;
     }
 }
