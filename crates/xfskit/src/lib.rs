@@ -23,11 +23,18 @@ pub mod space;
 
 pub mod inode;
 
+pub mod attr;
 pub mod dabtree;
 pub mod dir;
+pub mod parent;
 pub mod symlink;
 
+pub mod ops;
+
 pub use error::{Error, Result};
-pub use mount::{Mount, MountOptions};
+pub use mount::{AttrLogging, Mount, MountOptions};
+pub use ops::{
+    Caller, Entry, Filesystem, FsStat, NewFile, RenameFlags, SetAttr, SetMode, SetTime, Stat, XattrChange, split_path,
+};
 pub use xfskit_device as device;
 pub use xfskit_ondisk as ondisk;

@@ -164,7 +164,9 @@ pub fn first_used(bytes: &[u8]) -> usize {
 pub fn attr_at(bytes: &[u8], index: usize) -> Verdict<LeafAttr<'_>> {
     let entry = leaf_entries(bytes).get(index);
     let attr = entry.and_then(|entry| decode(bytes, entry));
-    attr.ok_or_else(|| Corruption::new(NAME, "name and value lie within the block").found(format_args!("entry {index}")))
+    attr.ok_or_else(|| {
+        Corruption::new(NAME, "name and value lie within the block").found(format_args!("entry {index}"))
+    })
 }
 
 /// All attributes in order of hash.

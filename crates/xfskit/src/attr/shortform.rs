@@ -7,7 +7,8 @@ use crate::error::Result;
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::ForkFormat;
 use xfskit_ondisk::attr::shortform::{
-    SHORTFORM_HEADER_BYTES, SHORTFORM_LENGTH_LIMIT, ShortformAttr, append, attrs, encode_empty, entry_bytes, remove as take,
+    SHORTFORM_HEADER_BYTES, SHORTFORM_LENGTH_LIMIT, ShortformAttr, append, attrs, encode_empty, entry_bytes,
+    remove as take,
 };
 
 /// The bytes of a shortform fork; none for an inode whose attr fork is missing or empty.
@@ -104,8 +105,7 @@ pub fn replace(tx: &mut Transaction, ino: InoId, old: &Attr<'_>, new: &Attr<'_>)
     let same = found.name.len() == new.name.len() && found.value.len() == new.value.len();
     if same && found.namespace == new.namespace {
         let offset = tx.inode(ino).core.fork_offset;
-        let (name, value) =
-            local_mut(tx, ino, offset)[name_start..start + length].split_at_mut(new.name.len());
+        let (name, value) = local_mut(tx, ino, offset)[name_start..start + length].split_at_mut(new.name.len());
         name.copy_from_slice(new.name);
         value.copy_from_slice(new.value);
         return Ok(Some(Outcome::Done));

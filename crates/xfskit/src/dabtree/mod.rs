@@ -24,10 +24,10 @@ use crate::cache::{BufferKind, ForkKind};
 use crate::error::Result;
 use crate::inode::bmap;
 use crate::trans::{BlfType, BufId, InoId, Transaction};
+use xfskit_ondisk::FileBlock;
+use xfskit_ondisk::attr;
 use xfskit_ondisk::da::{DA_CRC_OFFSET, DA_LSN_OFFSET, DA_NODE_MAGIC, DaInfo, da_magic, verify_node};
 use xfskit_ondisk::dir::leaf::{DIR_LEAFN_MAGIC, verify_leafn};
-use xfskit_ondisk::attr;
-use xfskit_ondisk::FileBlock;
 
 /// A node of the tree.
 pub static DA_NODE_KIND: BufferKind = BufferKind {

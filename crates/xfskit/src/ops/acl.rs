@@ -86,11 +86,15 @@ struct Acl {
 
 impl Acl {
     fn decode_disk(bytes: &[u8]) -> Result<Self> {
-        let (count, rest) = bytes.split_first_chunk::<4>().map_or((0, bytes), |(c, rest)| (u32::from_be_bytes(*c), rest));
+        let (count, rest) =
+            bytes.split_first_chunk::<4>().map_or((0, bytes), |(c, rest)| (u32::from_be_bytes(*c), rest));
         let (entries, tail) = rest.as_chunks::<12>();
         ensure_on_disk!(
             tail.is_empty() && entries.len() == count as usize,
-            "ACL", "as many entries as it counts", "{count} in {} bytes", bytes.len()
+            "ACL",
+            "as many entries as it counts",
+            "{count} in {} bytes",
+            bytes.len()
         );
         let entries = entries
             .iter()
@@ -160,10 +164,19 @@ impl Acl {
         if !self.entries.windows(2).all(|pair| pair[0].tag <= pair[1].tag) {
             return Err("ACL entries stand in the order of their tags");
         }
-        if self.entries.iter().any(|e| e.permissions > 7 || !matches!(e.tag, USER_OBJ | USER | GROUP_OBJ | GROUP | MASK | OTHER)) {
+        if self
+            .entries
+            .iter()
+            .any(|e| e.permissions > 7 || !matches!(e.tag, USER_OBJ | USER | GROUP_OBJ | GROUP | MASK | OTHER))
+        {
             return Err("ACL entries have known tags and permissions");
         }
-        if count(USER_OBJ) != 1 || count(GROUP_OBJ) != 1 || count(OTHER) != 1 || count(MASK) > 1 || named && count(MASK) == 0 {
+        if count(USER_OBJ) != 1
+            || count(GROUP_OBJ) != 1
+            || count(OTHER) != 1
+            || count(MASK) > 1
+            || named && count(MASK) == 0
+        {
             return Err("an ACL has one entry each for owner, group and others, and a mask where it names somebody");
         }
         Ok(())
@@ -271,7 +284,7 @@ fn read(tx: &mut Transaction, ino: InoId, kind: AclKind) -> Result<Option<Acl>> 
     }
     tx.mount().counters.attr_searches.increment();
     let number = tx.inode(ino).core.inode;
-    match attr::get(tx, ino, flags::ROOT, kind.disk_name())? {
+    match attr::get(tx, ino, &attr::Attr::key(flags::ROOT, kind.disk_name()))? {
         Some(bytes) => Acl::decode_disk(&bytes).map(Some).map_err(|error| match error {
             Error::Corrupt(corruption) => corruption.of(number.0).into(),
             other => other,
@@ -286,7 +299,13 @@ fn read(tx: &mut Transaction, ino: InoId, kind: AclKind) -> Result<Option<Acl>> 
 }
 
 /// Stores or removes an ACL given in the form for users, and brings the mode into step with an access ACL.
-pub(super) fn set(tx: &mut Transaction, ino: InoId, kind: AclKind, value: Option<&[u8]>, caller: &Caller) -> Result<()> {
+pub(super) fn set(
+    tx: &mut Transaction,
+    ino: InoId,
+    kind: AclKind,
+    value: Option<&[u8]>,
+    caller: &Caller,
+) -> Result<()> {
     let mode = tx.inode(ino).core.mode;
     let acl = match value {
         Some(value) if value.len() > 4 => Some(Acl::decode_user(value)?),

@@ -171,7 +171,7 @@ impl Filesystem {
     /// Gives a new inode its name and its parent pointer.
     fn enter(&self, tx: &mut Transaction, dir: InoId, name: &[u8], child: InoId, is_dir: bool) -> Result<()> {
         let core = &tx.inode(child).core;
-        let (number, file_type) = (core.inode, FileType::of_mode(core.mode));
+        let (number, file_type) = (core.inode, FileType::from_mode(core.mode));
         dir::add(tx, dir, name, number, file_type)?;
         touch_dir(tx, dir);
         if is_dir {

@@ -88,8 +88,8 @@ impl Filesystem {
         let mount = &self.mount;
         let truncate = reservation_of(mount.reservations.itruncate);
         let free = reservation_of(mount.reservations.ifree);
-        let blocks = u64::from(space::inode_free_blocks(&mount.geometry, &mount.limits))
-            + u64::from(mount.limits.data_levels);
+        let blocks =
+            u64::from(space::inode_free_blocks(&mount.geometry, &mount.limits)) + u64::from(mount.limits.data_levels);
         let both = Reservation { log_bytes: truncate.log_bytes + free.log_bytes, ..truncate };
         Reservation { log_count: 2, ..single(both) }.with_blocks(blocks).dipping()
     }
@@ -103,9 +103,9 @@ impl Filesystem {
             for number in orphans {
                 let inode = self.mount.inode(number).map_err(|error| match error {
                     // On the list and free: the list is wrong, and freeing it again would be worse.
-                    Error::Stale(_) => xfskit_ondisk::Corruption::new("unlinked list", "inodes in use")
-                        .of(number.0)
-                        .into(),
+                    Error::Stale(_) => {
+                        xfskit_ondisk::Corruption::new("unlinked list", "inodes in use").of(number.0).into()
+                    }
                     other => other,
                 })?;
                 self.inactivate(&inode)?;

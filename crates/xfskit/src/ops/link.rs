@@ -22,8 +22,8 @@ impl Filesystem {
         check_new_name(name)?;
         let mount = &self.mount;
         let (dir_inode, child_inode) = (mount.inode(dir)?, mount.inode(inode)?);
-        let blocks = dir::blocks_to_add(&mount.geometry, &mount.limits)
-            + parent::blocks_to_add(&mount.geometry, &mount.limits);
+        let blocks =
+            dir::blocks_to_add(&mount.geometry, &mount.limits) + parent::blocks_to_add(&mount.geometry, &mount.limits);
         let mut tx = self.begin(single(reservation_of(mount.reservations.link)).with_blocks(blocks))?;
         let result = (|| {
             let dir = self.join_dir(&mut tx, &dir_inode)?;
@@ -38,7 +38,7 @@ impl Filesystem {
             if core.links >= MAX_LINKS {
                 return Err(Error::TooManyLinks);
             }
-            let (was_unlinked, file_type) = (core.links == 0, FileType::of_mode(core.mode));
+            let (was_unlinked, file_type) = (core.links == 0, FileType::from_mode(core.mode));
             if tx.inode(dir).core.links == 0 {
                 return Err(Error::NotFound);
             }

@@ -1,6 +1,5 @@
 //! Finds a name in a directory.
 
-use super::stat::stat_of;
 use super::{Filesystem, Stat, check_name};
 use crate::dir;
 use crate::error::{Error, Result};

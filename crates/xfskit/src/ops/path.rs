@@ -59,7 +59,9 @@ impl Filesystem {
     /// `NotSupported` on an image without parent pointers; `Corrupt`, `Io`.
     pub fn parents(&self, inode: InodeNumber) -> Result<Vec<(InodeNumber, Vec<u8>)>> {
         if !self.mount.geometry.has_parent() {
-            return Err(Error::NotSupported("parent pointers: the image was made without them (mkfs with -n parent=1)"));
+            return Err(Error::NotSupported(
+                "parent pointers: the image was made without them (mkfs with -n parent=1)",
+            ));
         }
         let inode = self.mount.inode(inode)?;
         let mut tx = Transaction::read_only(&self.mount);

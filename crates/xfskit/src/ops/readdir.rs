@@ -18,7 +18,7 @@ pub struct Entry {
     /// What kind of file that is.
     pub file_type: FileType,
     /// Where to go on reading after this entry.
-    pub next_cookie: u64,
+    pub next_cookie: u32,
 }
 
 impl Filesystem {
@@ -30,8 +30,8 @@ impl Filesystem {
     pub fn read_dir(
         &self,
         dir: InodeNumber,
-        cookie: u64,
-        mut each: impl FnMut(dir::DirEntryRef<'_>) -> ControlFlow<()>,
+        cookie: u32,
+        mut each: impl FnMut(dir::Entry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let dir = self.mount.inode(dir)?;
         let mut tx = Transaction::read_only(&self.mount);
@@ -51,7 +51,7 @@ impl Filesystem {
                     name: entry.name.to_vec(),
                     inode: entry.inode,
                     file_type: entry.file_type,
-                    next_cookie: entry.next_cookie,
+                    next_cookie: entry.next,
                 });
             }
             ControlFlow::Continue(())

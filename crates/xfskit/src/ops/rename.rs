@@ -210,7 +210,7 @@ impl Filesystem {
     ) -> Result<()> {
         let child = locked.child;
         let core = &tx.inode(child).core;
-        let (number, is_dir, file_type) = (core.inode, core.is_dir(), FileType::of_mode(core.mode));
+        let (number, is_dir, file_type) = (core.inode, core.is_dir(), FileType::from_mode(core.mode));
         let moves = from.dir != to.dir;
         let mut victim_was_dir = false;
         if let Some((victim, inode)) = &locked.victim {
@@ -297,7 +297,7 @@ fn exchange(tx: &mut Transaction, locked: &Locked, from: &Side<'_>, to: &Side<'_
     let child = locked.child;
     let describe = |tx: &Transaction, ino: InoId| {
         let core = &tx.inode(ino).core;
-        (core.inode, core.is_dir(), FileType::of_mode(core.mode))
+        (core.inode, core.is_dir(), FileType::from_mode(core.mode))
     };
     let (child_number, child_is_dir, child_type) = describe(tx, child);
     let (other_number, other_is_dir, other_type) = describe(tx, other);

@@ -145,7 +145,7 @@ impl Filesystem {
             return Ok(None);
         }
         self.mount.counters.attr_searches.increment();
-        attr::get(tx, id, namespace, name)
+        attr::get(tx, id, &attr::Attr::key(namespace, name))
     }
 
     /// The full names of all attributes.
@@ -199,7 +199,14 @@ impl Filesystem {
     ///
     /// # Errors
     /// `Exists`, `NoAttribute` as `mode` demands, `ValueTooLong`, `NoSpace`, `NotSupported` for an unknown prefix.
-    pub fn set_xattr(&self, inode: InodeNumber, name: &[u8], value: &[u8], mode: SetMode, caller: &Caller) -> Result<()> {
+    pub fn set_xattr(
+        &self,
+        inode: InodeNumber,
+        name: &[u8],
+        value: &[u8],
+        mode: SetMode,
+        caller: &Caller,
+    ) -> Result<()> {
         self.change(inode, &[(name, Some(value))], mode, caller)
     }
 
@@ -289,13 +296,7 @@ impl Filesystem {
     }
 }
 
-fn check_mode(
-    tx: &mut Transaction,
-    id: InoId,
-    name: &Parsed<'_>,
-    value: Option<&[u8]>,
-    mode: SetMode,
-) -> Result<()> {
+fn check_mode(tx: &mut Transaction, id: InoId, name: &Parsed<'_>, value: Option<&[u8]>, mode: SetMode) -> Result<()> {
     let must_know = mode != SetMode::Any || value.is_none();
     if !must_know {
         return Ok(());

@@ -101,12 +101,14 @@ pub fn first_unused(
     Ok(candidate)
 }
 
-/// The end of the last extent; block 0 if there is none.
+/// The end of the last extent that starts below `bound`; block 0 if there is none.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn last_block(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<FileBlock> {
-    Ok(extents(tx, ino, fork)?.last().map_or(FileBlock(0), Extent::end))
+pub fn last_block(tx: &mut Transaction, ino: InoId, fork: ForkKind, bound: FileBlock) -> Result<FileBlock> {
+    let extents = extents(tx, ino, fork)?;
+    let next = extents.partition_point(|extent| extent.file_block < bound);
+    Ok(next.checked_sub(1).map_or(FileBlock(0), |index| extents[index].end()))
 }
 
 /// The owner that reverse mappings name for blocks of a fork.

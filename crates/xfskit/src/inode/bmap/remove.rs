@@ -14,8 +14,8 @@ use xfskit_ondisk::{Extent, FileBlock, FsBlock};
 ///
 /// # Errors
 /// `NoSpace` when an extent has to be cut in two and the tree has no block for that; `Corrupt`, `Io`.
-pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, count: impl Into<u64>) -> Result<()> {
-    let end = at.add(count.into());
+pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, count: u64) -> Result<()> {
+    let end = at.add(count);
     loop {
         let list = extents(tx, ino, fork)?;
         let index = list.partition_point(|extent| extent.end() <= at);

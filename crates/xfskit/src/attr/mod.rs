@@ -1,0 +1,132 @@
+//! Extended attributes: finding, adding, removing and replacing them in each form, one transaction for each step.
+//!
+//! ```text
+//! none ──▶ shortform ──▶ leaf ──▶ node      when an attribute does not fit
+//! none ◀── shortform ◀── leaf ◀── node      when a removal makes the smaller form possible
+//! ```
+//! A leaf is a btree of one leaf (see [`crate::dabtree`]), so leaf and node share their code. What stands here are the
+//! steps; which of them an operation takes, in how many transactions and with which intents, is decided above.
+//!
+//! Every step either does its work or, when there is no room, says so before it changed anything.
+//!
+//! Callers hold the inode in their transaction, and keep [`KnownAbsent`](crate::cache::KnownAbsent) up to date.
+
+mod deferred;
+pub mod fork;
+pub mod shortform;
+pub mod update;
+
+pub use xfskit_ondisk::attr::{ParentRecord, flags};
+
+use crate::cache::Fork;
+use crate::error::Result;
+use crate::trans::{InoId, Transaction};
+use xfskit_ondisk::attr::hash_attr;
+
+/// An attribute, or what identifies one: for parent pointers that is the value as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr<'a> {
+    /// One of the [`flags`] of name spaces, or 0 for `user.`.
+    pub namespace: u8,
+    /// The name.
+    pub name: &'a [u8],
+    /// The value; does not matter for identity except for parent pointers.
+    pub value: &'a [u8],
+}
+
+impl<'a> Attr<'a> {
+    /// What identifies an attribute that is not a parent pointer.
+    pub fn key(namespace: u8, name: &'a [u8]) -> Self {
+        Self { namespace, name, value: &[] }
+    }
+
+    /// The hash.
+    pub fn hash(&self) -> u32 {
+        hash_attr(self.namespace, self.name, self.value)
+    }
+
+    /// Whether this identifies an attribute with these parts.
+    fn matches(&self, namespace: u8, name: &[u8], value: Option<&[u8]>) -> bool {
+        self.namespace == namespace
+            && self.name == name
+            && (namespace & flags::PARENT == 0 || value == Some(self.value))
+    }
+}
+
+/// How the attributes of an inode are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// There is no attr fork.
+    None,
+    /// There is an attr fork, and nothing in it.
+    Empty,
+    /// In the inode.
+    Shortform,
+    /// In a btree of one or more leaves.
+    Tree,
+}
+
+/// Whether an addition found room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Outcome {
+    /// It is done.
+    Done,
+    /// There is no room in this form; nothing was changed.
+    NoRoom,
+}
+
+/// The form of an inode's attributes.
+pub fn form(tx: &Transaction, ino: InoId) -> Form {
+    match &tx.inode(ino).attr {
+        None => Form::None,
+        Some(Fork::Local(_)) => Form::Shortform,
+        Some(Fork::Extents(extents)) if extents.is_empty() => Form::Empty,
+        Some(_) => Form::Tree,
+    }
+}
+
+/// The value of an attribute.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn get(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<Option<Vec<u8>>> {
+    match form(tx, ino) {
+        Form::None | Form::Empty => Ok(None),
+        Form::Shortform => Ok(shortform::find(tx, ino, key)?.map(|found| found.value.to_vec())),
+        Form::Tree => Err(crate::Error::NotSupported("tree")),
+    }
+}
+
+/// Temporary.
+pub fn list(
+    tx: &mut Transaction,
+    ino: InoId,
+    each: &mut dyn FnMut(&Attr<'_>) -> std::ops::ControlFlow<()>,
+) -> Result<()> {
+    for attr in xfskit_ondisk::attr::shortform::attrs(shortform::bytes(tx.inode(ino))) {
+        let attr = attr?;
+        if each(&Attr { namespace: attr.namespace, name: attr.name, value: attr.value }).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Temporary.
+pub fn remove_all(_: &mut Transaction, _: InoId) -> Result<()> {
+    Ok(())
+}
+
+/// Whether an attribute exists.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn exists(tx: &mut Transaction, ino: InoId, namespace: u8, name: &[u8]) -> Result<bool> {
+    Ok(get(tx, ino, &Attr::key(namespace, name))?.is_some())
+}
+
+/// Largest value that may be local in shortform.
+pub fn local_value_limit(_: &xfskit_ondisk::Geometry) -> usize {
+    255
+}

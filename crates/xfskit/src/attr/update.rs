@@ -1,0 +1,188 @@
+//! Setting, removing and replacing attributes: the fast path, and when it does not apply, the deferred one.
+//!
+//! ```text
+//! attr fork there, shortform, value local ──▶ try in this transaction ──done──▶ one transaction, no intent
+//!                        │                              │ no room
+//!                        └──────────────▶ deferred ◀────┘   (see [`super::deferred`])
+//! ```
+//! Only "no room" falls through; every other outcome of the fast path is final. A replacement of the same lengths is
+//! copied in place and logs nothing but the fork.
+//!
+//! What an inode is known not to have is forgotten here when an attribute is added.
+
+use super::{Attr, Form, Outcome, flags, form, shortform};
+use crate::cache::KnownAbsent;
+use crate::error::{Error, Result};
+use crate::mount::Mount;
+use crate::trans::{InoId, Reservation, Transaction};
+use xfskit_ondisk::{Corruption, reservation};
+
+/// What identifies an attribute that is not a parent pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key<'a> {
+    /// Its name space on disk.
+    pub namespace: u8,
+    /// Its name there.
+    pub name: &'a [u8],
+}
+
+/// Whether an update that takes several transactions is logged by intents, so that recovery finishes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Logging {
+    /// It is.
+    Logged,
+    /// It is not: a crash may leave the attribute incomplete, and then it is not seen.
+    NotLogged,
+}
+
+/// Log space and blocks for one update with a value of `value_bytes` bytes.
+pub fn reservation(mount: &Mount, value_bytes: usize) -> Reservation {
+    let kernel = &mount.reservations;
+    let value_blocks = value_bytes.div_ceil(mount.geometry.block_bytes()) as u64;
+    let blocks = u64::from(reservation::attribute_space(&mount.limits)) + 2 * value_blocks;
+    Reservation {
+        log_bytes: 2 * (kernel.attrsetm.bytes + kernel.attrsetrt.bytes).max(kernel.attrrm.bytes),
+        log_count: 1,
+        blocks,
+        may_dip: value_bytes == 0,
+    }
+}
+
+/// What an attribute's presence contradicts.
+fn kind_of(attr: &Attr<'_>) -> KnownAbsent {
+    match attr.namespace & flags::NAMESPACE {
+        flags::ROOT => KnownAbsent::ROOT.union(match attr.name {
+            b"SGI_ACL_FILE" => KnownAbsent::ACCESS_ACL,
+            b"SGI_ACL_DEFAULT" => KnownAbsent::DEFAULT_ACL,
+            _ => KnownAbsent::default(),
+        }),
+        flags::SECURE => KnownAbsent::SECURE,
+        flags::PARENT => KnownAbsent::default(),
+        _ => KnownAbsent::USER,
+    }
+}
+
+/// Whether the fast path may be tried; counts why not.
+fn may_try_shortform(tx: &Transaction, ino: InoId, value_bytes: usize) -> bool {
+    let counters = &tx.mount().counters;
+    if !tx.mount().options.attr_fast_path {
+        counters.attr_fell_disabled.increment();
+    } else if form(tx, ino) == Form::Tree {
+        counters.attr_fell_not_shortform.increment();
+    } else if value_bytes > super::local_value_limit(tx.geometry()) {
+        counters.attr_fell_remote_value.increment();
+    } else {
+        return true;
+    }
+    false
+}
+
+/// Adds an attribute that is not there.
+///
+/// # Errors
+/// `NoSpace`, `Corrupt`, `Io`.
+pub fn set(tx: &mut Transaction, ino: InoId, key: Key<'_>, value: &[u8], logging: Logging) -> Result<()> {
+    let new = Attr { namespace: key.namespace, name: key.name, value };
+    set_attr(tx, ino, &new, logging)
+}
+
+fn set_attr(tx: &mut Transaction, ino: InoId, new: &Attr<'_>, logging: Logging) -> Result<()> {
+    tx.inode_memory_mut(ino).known_absent.remove(kind_of(new));
+    if may_try_shortform(tx, ino, new.value.len()) {
+        if shortform::add(tx, ino, new)? == Outcome::Done {
+            tx.mount().counters.attr_fast_path.increment();
+            return Ok(());
+        }
+        tx.mount().counters.attr_fell_no_room.increment();
+    }
+    super::deferred::set(tx, ino, new, logging)
+}
+
+/// Adds an attribute, or replaces the one of that name.
+///
+/// # Errors
+/// `NoSpace`, `Corrupt`, `Io`.
+pub fn put(tx: &mut Transaction, ino: InoId, key: Key<'_>, value: &[u8], logging: Logging) -> Result<()> {
+    let old = Attr::key(key.namespace, key.name);
+    let new = Attr { value, ..old };
+    let known_absent = tx.mount().options.known_absent && tx.inode(ino).known_absent.contains(kind_of(&new));
+    if known_absent {
+        tx.mount().counters.attr_searches_skipped.increment();
+        return set_attr(tx, ino, &new, logging);
+    }
+    tx.mount().counters.attr_searches.increment();
+    if !super::exists(tx, ino, key.namespace, key.name)? {
+        return set_attr(tx, ino, &new, logging);
+    }
+    replace_attr(tx, ino, &old, &new, logging)
+}
+
+fn replace_attr(tx: &mut Transaction, ino: InoId, old: &Attr<'_>, new: &Attr<'_>, logging: Logging) -> Result<()> {
+    if may_try_shortform(tx, ino, new.value.len()) {
+        let in_place = shortform::find(tx, ino, old)?
+            .is_some_and(|found| found.name.len() == new.name.len() && found.value.len() == new.value.len());
+        match shortform::replace(tx, ino, old, new)? {
+            Some(Outcome::Done) => {
+                tx.mount().counters.attr_fast_path.increment();
+                if in_place {
+                    tx.mount().counters.attr_in_place.increment();
+                }
+                return Ok(());
+            }
+            Some(Outcome::NoRoom) => {
+                tx.mount().counters.attr_fell_no_room.increment();
+                // The old half goes now; what remains to be done, and to be logged, is a plain set of the new one.
+                shortform::remove(tx, ino, old, true)?;
+                return super::deferred::set(tx, ino, new, logging);
+            }
+            None => return Err(missing(tx, ino, old)),
+        }
+    }
+    super::deferred::replace(tx, ino, old, new, logging)
+}
+
+/// Removes an attribute.
+///
+/// # Errors
+/// `NoAttribute`, `Corrupt`, `Io`.
+pub fn remove(tx: &mut Transaction, ino: InoId, key: Key<'_>, logging: Logging) -> Result<()> {
+    remove_attr(tx, ino, &Attr::key(key.namespace, key.name), logging)
+}
+
+fn remove_attr(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, logging: Logging) -> Result<()> {
+    if may_try_shortform(tx, ino, 0) {
+        if !shortform::remove(tx, ino, key, false)? {
+            return Err(missing(tx, ino, key));
+        }
+        tx.mount().counters.attr_fast_path.increment();
+        return Ok(());
+    }
+    super::deferred::remove(tx, ino, key, logging)
+}
+
+/// The error for an attribute that must be there. A missing parent pointer is damage: every name has one.
+fn missing(tx: &Transaction, ino: InoId, key: &Attr<'_>) -> Error {
+    if key.namespace & flags::PARENT == 0 {
+        return Error::NoAttribute;
+    }
+    let name = String::from_utf8_lossy(key.name).into_owned();
+    Corruption::new("parent pointer", "every name has one").of(tx.inode(ino).core.inode.0).found(name).into()
+}
+
+/// Removes the parent pointer for a name and a directory.
+///
+/// # Errors
+/// `Corrupt` when it is not there; `Io`.
+pub fn remove_parent(tx: &mut Transaction, ino: InoId, name: &[u8], value: &[u8]) -> Result<()> {
+    remove_attr(tx, ino, &Attr { namespace: flags::PARENT, name, value }, Logging::Logged)
+}
+
+/// Replaces the parent pointer `old` by `new`, each a name and a value.
+///
+/// # Errors
+/// `Corrupt` when `old` is not there; `NoSpace`, `Io`.
+pub fn replace_parent(tx: &mut Transaction, ino: InoId, old: (&[u8], &[u8]), new: (&[u8], &[u8])) -> Result<()> {
+    let old = Attr { namespace: flags::PARENT, name: old.0, value: old.1 };
+    let new = Attr { namespace: flags::PARENT, name: new.0, value: new.1 };
+    replace_attr(tx, ino, &old, &new, Logging::Logged)
+}

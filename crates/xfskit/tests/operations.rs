@@ -1,0 +1,113 @@
+//! Every operation, judged by xfs_repair and by the kernel's view of the same image.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use xfskit::device::{Access, FileDevice};
+use xfskit::{Caller, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
+use xfskit_testkit::{Reference, Scratch};
+
+struct Image {
+    reference: Reference,
+    _scratch: Scratch,
+    path: PathBuf,
+}
+
+fn image(options: &[&str]) -> Option<Image> {
+    let reference = xfskit_testkit::reference()?;
+    let scratch = xfskit_testkit::scratch();
+    let path = scratch.image("a.img", 512 << 20);
+    let mut arguments = vec!["-q"];
+    arguments.extend(options);
+    arguments.push(path.to_str().unwrap());
+    reference.tool_output("mkfs.xfs", arguments);
+    Some(Image { reference, _scratch: scratch, path })
+}
+
+fn open(path: &Path) -> Filesystem {
+    Filesystem::open(Arc::new(FileDevice::open(path, Access::Write).unwrap()), MountOptions::default()).unwrap()
+}
+
+const FILE: u16 = 0o100_000;
+const DIR: u16 = 0o040_000;
+
+#[test]
+fn a_tree_of_everything_is_the_same_for_the_kernel() {
+    let Some(image) = image(&[]) else { return };
+    let fs = open(&image.path);
+    let me = Caller { uid: 1000, gid: 1000, groups: vec![] };
+    let root = fs.root();
+    let dir = fs.create(root, b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
+    let sub = fs.create(dir, b"sub", &NewFile::new(DIR | 0o2775), &me).unwrap().inode;
+    for n in 0..300 {
+        let name = format!("file {n:04}");
+        let file = fs.create(sub, name.as_bytes(), &NewFile::new(FILE | 0o644), &me).unwrap().inode;
+        fs.set_xattr(file, b"user.color", b"blue", SetMode::Create, &me).unwrap();
+        if n % 3 == 0 {
+            fs.link(file, dir, format!("link {n}").as_bytes()).unwrap();
+        }
+        if n % 5 == 0 {
+            fs.unlink(sub, name.as_bytes(), &me).unwrap();
+        }
+    }
+    fs.symlink(dir, b"short", b"target", &me).unwrap();
+    fs.symlink(dir, b"long", &[b'x'; 1023], &me).unwrap();
+    for (name, mode) in [("fifo", 0o010_600), ("socket", 0o140_700), ("null", 0o020_666), ("disk", 0o060_660)] {
+        let new = NewFile { device: 0x0103, ..NewFile::new(mode) };
+        fs.create(dir, name.as_bytes(), &new, &Caller::root()).unwrap();
+    }
+    fs.rename(dir, b"short", root, b"moved link", RenameFlags::default(), &me).unwrap();
+    fs.rename(dir, b"sub", root, b"sub moved", RenameFlags::default(), &me).unwrap();
+    let exchange = RenameFlags { exchange: true, ..Default::default() };
+    fs.rename(dir, b"fifo", root, b"sub moved", exchange, &me).unwrap();
+    let whiteout = RenameFlags { whiteout: true, ..Default::default() };
+    fs.rename(dir, b"socket", root, b"socket", whiteout, &Caller::root()).unwrap();
+    fs.rename(sub, b"file 0001", sub, b"file 0002", RenameFlags::default(), &me).unwrap();
+    let acl: Vec<u8> = [
+        &2u32.to_le_bytes()[..],
+        &[1, 0, 7, 0, 0xff, 0xff, 0xff, 0xff],
+        &[2, 0, 6, 0, 0xe8, 3, 0, 0],
+        &[4, 0, 5, 0, 0xff, 0xff, 0xff, 0xff],
+        &[16, 0, 7, 0, 0xff, 0xff, 0xff, 0xff],
+        &[32, 0, 4, 0, 0xff, 0xff, 0xff, 0xff],
+    ]
+    .concat();
+    fs.set_xattr(sub, b"system.posix_acl_default", &acl, SetMode::Any, &me).unwrap();
+    fs.set_xattr(sub, b"security.selinux", b"system_u:object_r:etc_t:s0\0", SetMode::Any, &me).unwrap();
+    fs.create(sub, b"heir", &NewFile::new(FILE | 0o666), &me).unwrap();
+    let heir = fs.create(sub, b"heir dir", &NewFile::new(DIR | 0o777), &me).unwrap().inode;
+    assert_eq!(fs.get_xattr(heir, b"system.posix_acl_default").unwrap(), acl);
+    let paths = fs.paths(heir).unwrap();
+    assert_eq!(paths, [b"/dir/fifo/heir dir".to_vec()]);
+    fs.unmount().unwrap();
+    image.reference.repair_finds_nothing(&image.path);
+
+    let Some(kernel) = xfskit_testkit::kernel_mount(&image.path) else { return };
+    let tree = xfskit_testkit::tree(kernel.path());
+    eprintln!("{} entries", tree.len());
+    let heir = tree.iter().find(|e| e.path.ends_with("heir")).unwrap();
+    eprintln!("{heir:?}");
+    kernel.unmount();
+    image.reference.repair_finds_nothing(&image.path);
+}
+
+#[test]
+fn files_made_and_removed_leave_nothing_behind() {
+    let Some(image) = image(&[]) else { return };
+    let me = Caller::root();
+    let fs = open(&image.path);
+    let before = fs.statfs();
+    for round in 0..3 {
+        let dir = fs.create(fs.root(), b"d", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
+        for n in 0..3000 {
+            fs.create(dir, format!("{round}-{n}").as_bytes(), &NewFile::new(FILE | 0o600), &me).unwrap();
+        }
+        for n in 0..3000 {
+            fs.unlink(dir, format!("{round}-{n}").as_bytes(), &me).unwrap();
+        }
+        fs.rmdir(fs.root(), b"d", &me).unwrap();
+    }
+    assert_eq!(fs.statfs().free_blocks, before.free_blocks);
+    eprintln!("{:?}", fs.mount().counters.list());
+    fs.unmount().unwrap();
+    image.reference.repair_finds_nothing(&image.path);
+}
