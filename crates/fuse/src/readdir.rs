@@ -11,10 +11,12 @@ use xfskit::{Entry, Filesystem, Result};
 /// Entries that are taken from a directory before their inodes are looked at: the directory is not locked meanwhile.
 const BATCH: usize = 64;
 
-pub(crate) fn plain(filesystem: &Filesystem, dir: InodeNumber, cookie: u64, reply: &mut ReplyDirectory) -> Result<()> {
+pub(crate) fn plain(filesystem: &Filesystem, dir: InodeNumber, offset: u64, reply: &mut ReplyDirectory) -> Result<()> {
+    // Behind the last place that an entry can have there is nothing.
+    let Ok(cookie) = u32::try_from(offset) else { return Ok(()) };
     filesystem.read_dir(dir, cookie, |entry| {
         let name = OsStr::from_bytes(entry.name);
-        let full = reply.add(INodeNo(entry.inode.0), entry.next_cookie, kind_of_entry(entry.file_type), name);
+        let full = reply.add(INodeNo(entry.inode.0), entry.next.into(), kind_of_entry(entry.file_type), name);
         if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })
 }
@@ -22,9 +24,10 @@ pub(crate) fn plain(filesystem: &Filesystem, dir: InodeNumber, cookie: u64, repl
 pub(crate) fn plus(
     filesystem: &Filesystem,
     dir: InodeNumber,
-    mut cookie: u64,
+    offset: u64,
     reply: &mut ReplyDirectoryPlus,
 ) -> Result<()> {
+    let Ok(mut cookie) = u32::try_from(offset) else { return Ok(()) };
     loop {
         let batch = batch(filesystem, dir, cookie)?;
         for entry in &batch {
@@ -39,14 +42,14 @@ pub(crate) fn plus(
     }
 }
 
-fn batch(filesystem: &Filesystem, dir: InodeNumber, cookie: u64) -> Result<Vec<Entry>> {
+fn batch(filesystem: &Filesystem, dir: InodeNumber, cookie: u32) -> Result<Vec<Entry>> {
     let mut entries = Vec::with_capacity(BATCH);
     filesystem.read_dir(dir, cookie, |entry| {
         entries.push(Entry {
             name: entry.name.to_vec(),
             inode: entry.inode,
             file_type: entry.file_type,
-            next_cookie: entry.next_cookie,
+            next_cookie: entry.next,
         });
         if entries.len() == BATCH { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
@@ -63,7 +66,7 @@ fn add(filesystem: &Filesystem, entry: &Entry, reply: &mut ReplyDirectoryPlus) -
     let nothing = if dots { FileAttr { ino: INodeNo(number.0), ..nothing } } else { nothing };
     let (attributes, generation) = known.unwrap_or((nothing, Generation(0)));
     let name = OsStr::from_bytes(&entry.name);
-    let full = reply.add(INodeNo(number.0), entry.next_cookie, name, &FOREVER, &attributes, generation);
+    let full = reply.add(INodeNo(number.0), entry.next_cookie.into(), name, &FOREVER, &attributes, generation);
     if full && known.is_some() {
         let_go(filesystem, number);
     }
