@@ -11,10 +11,18 @@
 //!
 //! Facts: the XFS Algorithms & Data Structures document, "Btrees"; the kernel's `struct xfs_btree_block`.
 
+mod extent_map;
 mod format;
+mod free_space;
+mod inodes;
+mod owners;
 mod view;
 
-pub use format::*;
+pub use extent_map::Bmbt;
+pub use format::{Column, Columns, TreeFormat};
+pub use free_space::{BlockKey, Bnobt, Cntbt, FreeExtent, SizeKey};
+pub use inodes::{Finobt, Inobt, InodeChunk};
+pub use owners::{REFCOUNT_COW, Refcount, Refcountbt, Rmap, RmapOrder, Rmapbt};
 pub use view::{BlockView, verify_block};
 
 use zerocopy::big_endian::{U16, U32, U64};

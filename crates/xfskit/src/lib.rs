@@ -8,6 +8,7 @@ mod error;
 
 pub mod counters;
 pub mod env;
+pub mod error_tags;
 pub mod item;
 pub mod sync;
 
@@ -30,6 +31,9 @@ pub mod parent;
 pub mod symlink;
 
 pub mod ops;
+
+#[cfg(test)]
+mod test_image;
 
 pub use error::{Error, Result};
 pub use mount::{AttrLogging, Mount, MountOptions};

@@ -3,10 +3,11 @@
 //! Opening reads the superblock, finds the end of the log, and refuses what cannot be worked on safely. Closing
 //! brings everything home, writes the counters into the superblock and an unmount record into the log.
 
-use crate::cache::{BufferKind, Cache};
+use crate::cache::{BufferKey, BufferKind, Cache, Fill};
 use crate::counters::Counters;
 use crate::env::{Environment, SystemEnvironment};
 use crate::error::{Error, Result};
+use crate::error_tags::ErrorTags;
 use crate::inode::{InodeCache, WriteBackToDevice};
 use crate::journal::{Journal, JournalOptions, LogHead, LogPlace, LogState, find_head};
 use crate::space::{AgState, SpaceCounts};
@@ -14,14 +15,16 @@ use crate::sync::Mutex;
 use crate::trans::{BlfType, Reservation, Transaction};
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
+use xfskit_ondisk::features::LogIncompat;
 use xfskit_ondisk::limits::Limits;
 use xfskit_ondisk::reservation::{self, Reservations};
 use xfskit_ondisk::superblock::SUPERBLOCK_CRC_OFFSET;
-use xfskit_ondisk::{BASIC_BLOCK_BYTES, Corruption, DiskAddress, Geometry, Lsn, RawSuperblock, Superblock, Verdict};
+use xfskit_ondisk::{
+    BASIC_BLOCK_BYTES, Corruption, DiskAddress, Geometry, Lsn, RawSuperblock, Superblock, Verdict, set_checksum,
+};
 
 /// How to open a filesystem.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct MountOptions {
     /// Nothing is written.
     pub read_only: bool,
@@ -96,6 +99,8 @@ pub struct Mount {
     pub ags: Box<[AgState]>,
     /// The counters.
     pub counters: Arc<Counters>,
+    /// Places that tests have made fail.
+    pub error_tags: ErrorTags,
     /// Clock and randomness.
     pub env: Arc<dyn Environment>,
     /// The options.
@@ -107,6 +112,8 @@ pub struct Mount {
     pub moves: Mutex<()>,
     superblock: Mutex<RawSuperblock>,
 }
+
+const LOG_FEATURES_OFFSET: usize = core::mem::offset_of!(RawSuperblock, log_incompat);
 
 /// The superblock of AG 0 as a buffer.
 pub static SUPERBLOCK_KIND: BufferKind = BufferKind {
@@ -189,6 +196,7 @@ impl Mount {
             space,
             ags: (0..geometry.ag_count).map(|_| AgState::default()).collect(),
             counters,
+            error_tags: ErrorTags::default(),
             env,
             log_state,
             moves: Mutex::new(()),
@@ -198,6 +206,9 @@ impl Mount {
             options,
         });
         mount.journal.set_write_back(Arc::new(WriteBackToDevice::new(Arc::downgrade(&mount))));
+        if mount.options.attr_logging == AttrLogging::Always && !mount.options.read_only {
+            mount.set_log_features(LogIncompat::XATTRS)?;
+        }
         Ok(mount)
     }
 
@@ -262,9 +273,29 @@ impl Mount {
             return Ok(());
         }
         self.journal.quiesce()?;
+        self.superblock.lock().log_incompat = 0.into();
         self.log_superblock()?;
         self.journal.quiesce()?;
         self.journal.write_unmount()
+    }
+
+    /// Whether attribute intents other than those of parent pointers may be logged: recovery refuses them in an image
+    /// whose superblock does not announce them.
+    pub fn may_log_attr_intents(&self) -> bool {
+        LogIncompat::from_bits_truncate(self.superblock.lock().log_incompat.get()).contains(LogIncompat::XATTRS)
+    }
+
+    /// Announces what the log may hold, at once and at its home: whoever recovers the log looks there first.
+    fn set_log_features(self: &Arc<Self>, features: LogIncompat) -> Result<()> {
+        let key = BufferKey::new(DiskAddress(0), self.geometry.sector_bytes());
+        let (_, mut held) = self.cache.lock(&key, &SUPERBLOCK_KIND, Fill::Read, true, true)?;
+        let bytes = held.exclusive().bytes_mut();
+        bytes[LOG_FEATURES_OFFSET..LOG_FEATURES_OFFSET + 4].copy_from_slice(&features.bits().to_be_bytes());
+        set_checksum(bytes, SUPERBLOCK_CRC_OFFSET);
+        self.cache.write_runs(&key, held.bytes())?;
+        self.device.flush().map_err(|source| Error::Io { offset: 0, source })?;
+        self.superblock.lock().log_incompat = features.bits().into();
+        Ok(())
     }
 
     /// Logs the superblock with its counters as they are now.

@@ -18,7 +18,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const REMOTE_MAGIC: u32 = 0x5841_524d;
 /// Size of the header.
 pub const REMOTE_HEADER_BYTES: usize = 56;
-const CRC_OFFSET: usize = 12;
+/// Where the checksum stands.
+pub const REMOTE_CRC_OFFSET: usize = 12;
+/// Where the LSN stands.
+pub const REMOTE_LSN_OFFSET: usize = 48;
 const NAME: &str = "remote attr block";
 
 /// Header of a block (`struct xfs_attr3_rmt_hdr`).
@@ -62,7 +65,7 @@ pub fn encode_block(geometry: &Geometry, owner: u64, address: DiskAddress, value
     let mut block = vec![0; geometry.block_bytes()];
     block[..REMOTE_HEADER_BYTES].copy_from_slice(header.as_bytes());
     block[REMOTE_HEADER_BYTES..REMOTE_HEADER_BYTES + part.len()].copy_from_slice(part);
-    set_checksum(&mut block, CRC_OFFSET);
+    set_checksum(&mut block, REMOTE_CRC_OFFSET);
     block
 }
 
@@ -79,7 +82,7 @@ pub fn decode_block<'a>(
     bytes: usize,
 ) -> Verdict<&'a [u8]> {
     verify_remote(geometry, address, block)?;
-    ensure!(checksum_matches(block, CRC_OFFSET), NAME, "checksum");
+    ensure!(checksum_matches(block, REMOTE_CRC_OFFSET), NAME, "checksum");
     let header: &RemoteHeader = prefix(block);
     ensure!(header.owner.get() == owner, NAME, "owner", "{} instead of {owner}", header.owner);
     ensure!(header.offset.get() as usize == offset, NAME, "offset", "{} instead of {offset}", header.offset);

@@ -12,10 +12,17 @@
 //! Callers hold the inode in their transaction, and keep [`KnownAbsent`](crate::cache::KnownAbsent) up to date.
 
 mod deferred;
+mod drop;
 pub mod fork;
+mod leaf;
+mod list;
+pub mod remote;
 pub mod shortform;
+pub mod tree;
 pub mod update;
 
+pub use drop::remove_all;
+pub use list::{AttrRef, ListCursor, list, list_from};
 pub use xfskit_ondisk::attr::{ParentRecord, flags};
 
 use crate::cache::Fork;
@@ -94,28 +101,8 @@ pub fn get(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<Option<Ve
     match form(tx, ino) {
         Form::None | Form::Empty => Ok(None),
         Form::Shortform => Ok(shortform::find(tx, ino, key)?.map(|found| found.value.to_vec())),
-        Form::Tree => Err(crate::Error::NotSupported("tree")),
+        Form::Tree => tree::get(tx, ino, key),
     }
-}
-
-/// Temporary.
-pub fn list(
-    tx: &mut Transaction,
-    ino: InoId,
-    each: &mut dyn FnMut(&Attr<'_>) -> std::ops::ControlFlow<()>,
-) -> Result<()> {
-    for attr in xfskit_ondisk::attr::shortform::attrs(shortform::bytes(tx.inode(ino))) {
-        let attr = attr?;
-        if each(&Attr { namespace: attr.namespace, name: attr.name, value: attr.value }).is_break() {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// Temporary.
-pub fn remove_all(_: &mut Transaction, _: InoId) -> Result<()> {
-    Ok(())
 }
 
 /// Whether an attribute exists.
@@ -123,10 +110,14 @@ pub fn remove_all(_: &mut Transaction, _: InoId) -> Result<()> {
 /// # Errors
 /// `Corrupt`, `Io`.
 pub fn exists(tx: &mut Transaction, ino: InoId, namespace: u8, name: &[u8]) -> Result<bool> {
-    Ok(get(tx, ino, &Attr::key(namespace, name))?.is_some())
+    is_there(tx, ino, &Attr::key(namespace, name))
 }
 
-/// Largest value that may be local in shortform.
-pub fn local_value_limit(_: &xfskit_ondisk::Geometry) -> usize {
-    255
+/// Whether the attribute that a key identifies exists.
+fn is_there(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<bool> {
+    match form(tx, ino) {
+        Form::None | Form::Empty => Ok(false),
+        Form::Shortform => Ok(shortform::find(tx, ino, key)?.is_some()),
+        Form::Tree => Ok(tree::lookup(tx, ino, key, false)?.is_some()),
+    }
 }

@@ -71,9 +71,8 @@ fn local_mut(tx: &mut Transaction, ino: InoId, offset: u8) -> &mut Vec<u8> {
     }
 }
 
-/// Makes an empty shortform fork in an inode whose attr fork is there and empty.
-pub(super) fn make_empty(tx: &mut Transaction, ino: InoId) {
-    let offset = tx.inode(ino).core.fork_offset;
+/// Makes an empty shortform fork that starts at `offset` in an inode whose attr fork is there and empty.
+pub(super) fn make_empty(tx: &mut Transaction, ino: InoId, offset: u8) {
     local_mut(tx, ino, offset);
 }
 

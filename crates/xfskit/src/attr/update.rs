@@ -15,6 +15,7 @@ use crate::cache::KnownAbsent;
 use crate::error::{Error, Result};
 use crate::mount::Mount;
 use crate::trans::{InoId, Reservation, Transaction};
+use xfskit_ondisk::attr::shortform::SHORTFORM_LENGTH_LIMIT;
 use xfskit_ondisk::{Corruption, reservation};
 
 /// What identifies an attribute that is not a parent pointer.
@@ -69,7 +70,7 @@ fn may_try_shortform(tx: &Transaction, ino: InoId, value_bytes: usize) -> bool {
         counters.attr_fell_disabled.increment();
     } else if form(tx, ino) == Form::Tree {
         counters.attr_fell_not_shortform.increment();
-    } else if value_bytes > super::local_value_limit(tx.geometry()) {
+    } else if value_bytes >= SHORTFORM_LENGTH_LIMIT {
         counters.attr_fell_remote_value.increment();
     } else {
         return true;
@@ -161,7 +162,7 @@ fn remove_attr(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, logging: Loggin
 }
 
 /// The error for an attribute that must be there. A missing parent pointer is damage: every name has one.
-fn missing(tx: &Transaction, ino: InoId, key: &Attr<'_>) -> Error {
+pub(super) fn missing(tx: &Transaction, ino: InoId, key: &Attr<'_>) -> Error {
     if key.namespace & flags::PARENT == 0 {
         return Error::NoAttribute;
     }

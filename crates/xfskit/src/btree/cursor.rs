@@ -279,21 +279,21 @@ impl<K: BtreeKind> Cursor<K> {
 
     /// Replaces the record at the cursor by one that belongs at the same place in the order. Changed keys go up.
     ///
+    /// # Errors
+    /// `Corrupt`, before anything was changed, when the neighbours in the block are in the way.
+    ///
     /// # Panics
     /// If the cursor stands at no record.
-    pub fn update(&mut self, tx: &mut Transaction, record: &RecordOf<K>) {
+    pub fn update(&mut self, tx: &mut Transaction, record: &RecordOf<K>) -> Result<()> {
         assert!(self.record(tx).is_some(), "an update needs a record at the cursor");
         let (buffer, index) = self.leaf();
+        let (block, key) = (view::<K::Format>(tx, buffer), K::Format::key(record));
+        let fits =
+            (index == 0 || block.key(index - 1) < key) && (index + 1 >= block.count() || key < block.key(index + 1));
+        ensure_on_disk!(fits, K::Format::NAME, "a changed record stays between its neighbours", "{record:?}");
         set_record::<K::Format>(tx, buffer, index, record);
-        debug_assert!(self.in_order(tx), "an updated record stays between its neighbours");
         self.update_keys(tx, 0);
-    }
-
-    fn in_order(&self, tx: &Transaction) -> bool {
-        let (buffer, index) = self.leaf();
-        let block = view::<K::Format>(tx, buffer);
-        (index == 0 || block.key(index - 1) < block.key(index))
-            && (index + 1 >= block.count() || block.key(index) < block.key(index + 1))
+        Ok(())
     }
 
     /// Brings the keys above the block at `level` of the path up to date.

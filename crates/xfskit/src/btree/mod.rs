@@ -26,6 +26,9 @@ mod insert;
 mod query;
 mod remove;
 
+#[cfg(test)]
+mod tests;
+
 pub use cursor::Cursor;
 
 use crate::cache::BufferKind;

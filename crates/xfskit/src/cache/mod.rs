@@ -154,8 +154,10 @@ impl Cache {
                 buffer.touch();
                 return Ok(Arc::clone(buffer));
             }
-            // Blocks change owners, and a new owner may use another length. The old buffer must have been freed.
-            if buffer.item().is_clean() && Arc::strong_count(buffer) == 1 {
+            // Blocks change owners, and a new owner may use another length. The old buffer must have been freed: then
+            // nobody will look at it again, though the journal may still hold on to it for its cancel record.
+            let freed = buffer.item().lock().stale;
+            if freed || (buffer.item().is_clean() && Arc::strong_count(buffer) == 1) {
                 let old = shard.buffers.remove(&key.address());
                 drop(shard);
                 if let Some(old) = old {

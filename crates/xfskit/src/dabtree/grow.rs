@@ -4,7 +4,6 @@ use super::edit::edit;
 use super::{DA_NODE_KIND, DaTree, Path, Step, is_node};
 use crate::error::Result;
 use crate::trans::{BufId, Transaction};
-use xfskit_ondisk::DiskAddress;
 use xfskit_ondisk::da::{
     DA_NODE_HEADER_BYTES, DA_NODE_MAGIC, DaInfo, DaNodeEntry, DaNodeHeader, array, last_hash, node_capacity,
     node_entries,
@@ -127,9 +126,4 @@ fn insert_entry(tx: &mut Transaction, id: BufId, at: usize, entry: DaNodeEntry) 
         let count = node_entries(tx.bytes(id)).len();
         array::<DaNodeEntry>(tx.bytes(id), DA_NODE_HEADER_BYTES, count).is_sorted_by_key(|entry| entry.hash.get())
     });
-}
-
-/// The header of a new leaf of a tree.
-pub(crate) fn leaf_info(tx: &Transaction, tree: &DaTree, magic: u16, address: DiskAddress) -> DaInfo {
-    DaInfo::new(tx.geometry(), magic, tree.owner(tx), address)
 }

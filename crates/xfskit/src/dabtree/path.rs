@@ -50,15 +50,8 @@ impl CycleGuard {
 impl Path {
     /// Goes down to the first leaf that may hold `hash`, or the last leaf when all hashes are smaller.
     pub fn descend(tx: &mut Transaction, tree: &DaTree, hash: u32) -> Result<Self> {
-        Self::walk(tx, tree, |entries| entries.partition_point(|entry| entry.hash.get() < hash).min(entries.len() - 1))
-    }
-
-    /// Goes down to the first leaf.
-    pub fn first(tx: &mut Transaction, tree: &DaTree) -> Result<Self> {
-        Self::walk(tx, tree, |_| 0)
-    }
-
-    fn walk(tx: &mut Transaction, tree: &DaTree, choose: impl Fn(&[DaNodeEntry]) -> usize) -> Result<Self> {
+        let choose =
+            |entries: &[DaNodeEntry]| entries.partition_point(|entry| entry.hash.get() < hash).min(entries.len() - 1);
         let mut path = Self { steps: SmallVec::new() };
         let mut block = tree.root;
         loop {

@@ -17,8 +17,9 @@
 //! done, in a way that its own flags (an incomplete attribute) keep out of sight.
 
 use crate::error::Result;
-use crate::item::{ItemState, LogItem, LogVector};
-use crate::trans::{PassingItem, Transaction};
+use crate::error_tags::LARP;
+use crate::item::LogVector;
+use crate::trans::{Intent, PassingItem, Transaction};
 use std::sync::Arc;
 
 /// What a step came to.
@@ -44,36 +45,6 @@ pub trait DeferredOp: Sized {
     fn step(self, tx: &mut Transaction) -> Result<Step<Self>>;
 }
 
-/// An intent as the journal sees it. It stays in the AIL until its done item is durable.
-#[derive(Default)]
-pub struct Intent {
-    state: ItemState,
-}
-
-impl LogItem for Intent {
-    fn state(&self) -> &ItemState {
-        &self.state
-    }
-
-    fn home(&self) -> u64 {
-        0
-    }
-
-    fn is_intent(&self) -> bool {
-        true
-    }
-
-    fn as_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync> {
-        self
-    }
-}
-
-/// The number by which a done item names its intent: unique among the intents that live at the same time, as their
-/// addresses are.
-fn intent_id(intent: &Arc<Intent>) -> u64 {
-    Arc::as_ptr(intent) as u64
-}
-
 /// Runs an operation to its end, rolling the transaction as often as it asks for. The last link is left to the caller
 /// to commit.
 ///
@@ -84,6 +55,7 @@ pub fn finish<O: DeferredOp>(tx: &mut Transaction, operation: O, logged: bool) -
     while let Step::Roll(rest) = step {
         let intent = logged.then(|| log_intent(tx, &rest));
         tx.roll()?;
+        fail_if_tagged(tx, LARP)?;
         if let Some(intent) = intent {
             log_done::<O>(tx, intent);
         }
@@ -92,16 +64,27 @@ pub fn finish<O: DeferredOp>(tx: &mut Transaction, operation: O, logged: bool) -
     Ok(())
 }
 
+/// Stops here, with everything up to here durable, if a test asked for it.
+fn fail_if_tagged(tx: &Transaction, tag: &'static str) -> Result<()> {
+    let mount = tx.mount();
+    if !mount.error_tags.strikes(tag) {
+        return Ok(());
+    }
+    mount.journal.force_all()?;
+    mount.journal.shut_down(format!("error tag {tag}"));
+    mount.journal.check()
+}
+
 fn log_intent<O: DeferredOp>(tx: &mut Transaction, rest: &O) -> Arc<Intent> {
     let intent = Arc::new(Intent::default());
     let mut copy = LogVector::default();
-    rest.format_intent(intent_id(&intent), &mut copy);
+    rest.format_intent(intent.id(), &mut copy);
     tx.log_intent(Arc::clone(&intent) as _, copy);
     intent
 }
 
 fn log_done<O: DeferredOp>(tx: &mut Transaction, intent: Arc<Intent>) {
     let mut copy = LogVector::default();
-    O::format_done(intent_id(&intent), &mut copy);
+    O::format_done(intent.id(), &mut copy);
     tx.log_done(Arc::new(PassingItem::default()), copy, intent);
 }

@@ -208,6 +208,14 @@ pub fn init(tx: &mut Transaction, dir: InoId, parent: InodeNumber) {
     set_local(tx, dir, bytes);
 }
 
+/// The entries of a shortform directory leave the inode for a block of their own.
+///
+/// # Errors
+/// `NoSpace`, `Corrupt`, `Io`.
+pub fn leave_inode(tx: &mut Transaction, dir: InoId) -> Result<()> {
+    Dir::new(tx, dir)?.shortform_to_block(tx)
+}
+
 /// Whether the directory has no entries besides `.` and `..`.
 ///
 /// # Errors

@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 const SHARDS: usize = 16;
 
 /// A write to the data device that must come before the checkpoint: the value of a remote attribute.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct OrderedWrite {
     /// Byte offset on the data device.
     pub offset: u64,
     /// What to write.
-    pub bytes: Vec<u8>,
+    pub bytes: Arc<[u8]>,
 }
 
 /// One item of a commit.

@@ -35,6 +35,7 @@ use crate::item::{CheckpointSeq, LogItem};
 use crate::sync::{Condvar, Mutex};
 use cil::Cil;
 use grant::GrantSpace;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use writer::LogWriter;
@@ -90,6 +91,8 @@ pub struct Journal {
     /// The size at which a commit pushes the CIL.
     push_bytes: u64,
     uuid: [u8; 16],
+    /// Writes that wait for their checkpoint, by offset, for those who want to read them back before.
+    waiting_writes: Mutex<HashMap<u64, Arc<[u8]>>>,
 }
 
 impl Journal {
@@ -124,6 +127,7 @@ impl Journal {
             write_back: Mutex::new(None),
             push_bytes: (log_bytes / 8).min(32 << 20),
             uuid: geometry.meta_uuid,
+            waiting_writes: Mutex::default(),
         }
     }
 
@@ -170,6 +174,9 @@ impl Journal {
     /// Commits items in one step. `charge` of the grant's link pays for them. Returns the checkpoint that will carry
     /// them.
     pub fn commit(&self, grant: &mut Grant, items: &mut Vec<CommitItem>) -> CheckpointSeq {
+        for write in items.iter().flat_map(|item| &item.ordered_writes) {
+            self.waiting_writes.lock().insert(write.offset, Arc::clone(&write.bytes));
+        }
         let outcome = self.cil.commit(items, &self.counters, &self.space, self.options.whiteouts);
         grant.spend_link(&self.space, outcome.charge_bytes);
         self.counters.transactions.increment();
@@ -267,6 +274,10 @@ impl Journal {
             let io = |source| Error::Io { offset: write.offset, source };
             self.data_device.write(write.offset, &write.bytes).map_err(io)?;
             self.unflushed.store(true, Ordering::Release);
+            let mut waiting = self.waiting_writes.lock();
+            if waiting.get(&write.offset).is_some_and(|newest| Arc::ptr_eq(newest, &write.bytes)) {
+                waiting.remove(&write.offset);
+            }
         }
         if self.unflushed.swap(false, Ordering::AcqRel) {
             self.flush_data()?;
@@ -277,6 +288,11 @@ impl Journal {
         writer.flush()?;
         self.counters.device_flushes.increment();
         Ok(start)
+    }
+
+    /// The write at `offset` that waits for its checkpoint, if there is one.
+    pub fn waiting_write(&self, offset: u64) -> Option<Arc<[u8]>> {
+        self.waiting_writes.lock().get(&offset).cloned()
     }
 
     fn flush_data(&self) -> Result<()> {

@@ -122,14 +122,14 @@ fn free_blocks(tx: &mut Transaction, ino: InoId) -> Result<()> {
     }
     if tx.inode(ino).core.is_symlink() {
         symlink::remove(tx, ino)?;
-        tx.roll()?;
     } else {
         free_data(tx, ino)?;
     }
     if tx.inode(ino).attr.is_some() {
         attr::remove_all(tx, ino)?;
     }
-    Ok(())
+    // The inode is freed by a link that holds no AG yet, so that it may wait for the inode's.
+    tx.roll()
 }
 
 /// Unmaps the data fork from its end, a few extents in each transaction.

@@ -86,6 +86,12 @@ impl Ag {
         Ok(Self { number, agf: read_agf(tx, number)? })
     }
 
+    /// Locks the AGF now if waiting for it later would break the lock order: what follows must not fail half-way.
+    /// `None`: it can be waited for when it is needed.
+    pub fn lock_early(tx: &mut Transaction, number: AgNumber) -> Result<Option<Self>> {
+        if may_wait(tx, number, AGF_SECTOR) { Ok(None) } else { Self::lock(tx, number).map(Some) }
+    }
+
     /// Gives the AGF back if it was not changed.
     pub fn release(self, tx: &mut Transaction) {
         tx.release(self.agf);

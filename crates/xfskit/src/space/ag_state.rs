@@ -17,7 +17,22 @@ pub struct AgState {
     space: AtomicU64,
     /// Inodes above, free inodes below.
     inodes: AtomicU64,
-    busy: Mutex<Vec<(AgBlock, u32, CheckpointSeq)>>,
+    busy: Mutex<Busy>,
+}
+
+/// Extents whose freeing is not durable.
+#[derive(Debug, Default)]
+struct Busy {
+    extents: Vec<(AgBlock, u32, CheckpointSeq)>,
+    /// Length at which it is worth to look for what has become durable.
+    trim_at: usize,
+}
+
+impl Busy {
+    fn retain_after(&mut self, durable: CheckpointSeq) {
+        self.extents.retain(|(_, _, freed)| *freed > durable);
+        self.trim_at = (2 * self.extents.len()).max(1024);
+    }
 }
 
 impl Default for AgState {
@@ -38,26 +53,26 @@ fn unpack(hint: &AtomicU64) -> Option<(u32, u32)> {
 impl AgState {
     /// An extent was freed by a transaction that becomes durable with checkpoint `seq`.
     pub fn extent_freed(&self, block: AgBlock, count: u32, seq: CheckpointSeq) {
-        self.busy.lock().push((block, count, seq));
+        self.busy.lock().extents.push((block, count, seq));
     }
 
     /// Everything up to checkpoint `seq` is durable.
     pub fn checkpoint_durable(&self, seq: CheckpointSeq) {
-        self.busy.lock().retain(|(_, _, freed)| *freed > seq);
+        self.busy.lock().retain_after(seq);
     }
 
     /// The extents whose freeing is not durable although everything up to checkpoint `seq` is.
     pub fn busy_extents(&self, durable: CheckpointSeq) -> Vec<(AgBlock, u32)> {
         let mut busy = self.busy.lock();
-        busy.retain(|(_, _, freed)| *freed > durable);
-        busy.iter().map(|&(block, count, _)| (block, count)).collect()
+        busy.retain_after(durable);
+        busy.extents.iter().map(|&(block, count, _)| (block, count)).collect()
     }
 
     /// Forgets what is durable when the list has grown long.
     pub(super) fn trim_busy(&self, durable: CheckpointSeq) {
         let mut busy = self.busy.lock();
-        if busy.len() >= 1024 {
-            busy.retain(|(_, _, freed)| *freed > durable);
+        if busy.extents.len() >= busy.trim_at.max(1024) {
+            busy.retain_after(durable);
         }
     }
 

@@ -138,16 +138,47 @@ pub(super) fn allocate_in(
     Ok(Some(found))
 }
 
+/// The extents of the AG that must be left alone, sorted: what this link freed, since a buffer of another size may
+/// still stand there, and for what is written outside of the journal, all whose freeing is not durable.
 fn busy_extents(tx: &Transaction, ag: Ag, request: &AllocRequest) -> Vec<FreeExtent> {
-    if !request.avoid_busy {
-        return Vec::new();
-    }
     let mount = tx.mount();
-    let mut busy = mount.ags[ag.number.0 as usize].busy_extents(mount.journal.durable());
-    busy.extend(tx.freed_extents(ag.number));
-    let mut busy: Vec<_> = busy.into_iter().map(|(start, count)| FreeExtent { start, count }).collect();
-    busy.sort_unstable();
-    busy
+    let mut busy: Vec<_> = tx.freed_extents(ag.number).collect();
+    if request.avoid_busy {
+        busy.extend(mount.ags[ag.number.0 as usize].busy_extents(mount.journal.durable()));
+    }
+    merged(busy.into_iter().map(|(start, count)| FreeExtent { start, count }).collect())
+}
+
+/// The same blocks in order, as runs that do not overlap.
+fn merged(mut extents: Vec<FreeExtent>) -> Vec<FreeExtent> {
+    extents.sort_unstable();
+    extents.dedup_by(|next, last| {
+        let joins = next.start.0 <= last.end();
+        if joins {
+            last.count = last.end().max(next.end()) - last.start.0;
+        }
+        joins
+    });
+    extents
+}
+
+/// Finds up to `want` free blocks in one run for the free list, outside of `keep`: the smallest extent that has them
+/// all, or else the longest. What this link freed is taken when nothing else is left.
+pub(super) fn find_filling(
+    tx: &mut Transaction,
+    ag: Ag,
+    want: u32,
+    keep: Option<FreeExtent>,
+) -> Result<Option<FreeExtent>> {
+    let request = AllocRequest::new(Near::Ag(ag.number), 1, want, Owner::FreeList);
+    let mut busy = busy_extents(tx, ag, &request);
+    let freed_here = !busy.is_empty();
+    busy.extend(keep);
+    let found = Search { request: &request, max: want, hint: None, busy: merged(busy) }.run(tx, ag)?;
+    if found.is_some() || !freed_here {
+        return Ok(found);
+    }
+    Search { request: &request, max: want, hint: None, busy: keep.into_iter().collect() }.run(tx, ag)
 }
 
 /// The search for an extent in one AG.
@@ -155,7 +186,7 @@ struct Search<'a> {
     request: &'a AllocRequest,
     max: u32,
     hint: Option<AgBlock>,
-    /// Sorted.
+    /// In order, without overlaps.
     busy: Vec<FreeExtent>,
 }
 
@@ -314,28 +345,51 @@ pub(super) fn lock_extent(tx: &mut Transaction, block: FsBlock, count: u32) -> R
     Ok((Ag::lock(tx, number)?, start))
 }
 
-/// Frees an extent. On an image that shares blocks, an extent of a data fork loses a reference, and only what nobody
-/// else refers to becomes free; see [`super::refcount::freeable_blocks`] for how much one transaction can take.
+/// Extents that one link frees itself; further ones get links of their own. Each may change every tree of its AG, and
+/// reservations are made for this many.
+const FREES_PER_LINK: usize = 2;
+
+/// Frees an extent; in the next link of the chain when its AG must not be waited for and somebody else holds it. On an
+/// image that shares blocks, an extent of a data fork loses a reference, and only what nobody
+/// else refers to becomes free; see [`super::refcount::freeable_blocks`] for how much one transaction should take.
 ///
 /// # Errors
-/// `WouldBlock`, before anything was changed, when the AG must not be waited for and somebody else holds it; `Corrupt`
-/// when the extent is free already or somebody else's, `Io`.
+/// `Corrupt` when the extent is free already or somebody else's, `Io`.
 pub fn free(tx: &mut Transaction, block: FsBlock, count: u32, owner: Owner) -> Result<()> {
-    let (ag, start) = lock_extent(tx, block, count)?;
-    free_in(tx, ag, start, count, owner)
+    let mut place = Err(Error::WouldBlock);
+    if owner.may_share() || tx.extents_freed() < FREES_PER_LINK {
+        place = lock_extent(tx, block, count);
+    }
+    match place {
+        Ok((ag, start)) => free_in(tx, ag, start, count, owner),
+        Err(Error::WouldBlock) => {
+            tx.defer_free(block, count, Box::new(move |tx| free(tx, block, count, owner)));
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Frees an extent of an AG whose AGF is locked.
 pub(super) fn free_in(tx: &mut Transaction, ag: Ag, start: AgBlock, count: u32, owner: Owner) -> Result<()> {
-    free_list::fix(tx, ag, None)?;
-    rmap::remove(tx, ag, owner.rmap(start, count, false))?;
-    let extent = FreeExtent { start, count };
-    if !(owner.may_share() && tx.geometry().has_reflink()) {
-        return give_back(tx, ag, extent, owner);
-    }
-    for part in refcount::decrease(tx, ag, extent)? {
+    let shared = owner.may_share() && tx.geometry().has_reflink();
+    let mut rest = FreeExtent { start, count };
+    let mut owner = owner;
+    while rest.count > 0 {
+        let count = if shared { refcount::step(tx, ag, rest)? } else { rest.count };
+        let extent = FreeExtent { count, ..rest };
         free_list::fix(tx, ag, None)?;
-        give_back(tx, ag, part, owner)?;
+        rmap::remove(tx, ag, owner.rmap(extent.start, count, false))?;
+        if shared {
+            for part in refcount::decrease(tx, ag, extent)? {
+                free_list::fix(tx, ag, None)?;
+                give_back(tx, ag, part, owner)?;
+            }
+        } else {
+            give_back(tx, ag, extent, owner)?;
+        }
+        rest = FreeExtent { start: extent.start.add(count), count: rest.count - count };
+        owner = owner.advanced(count);
     }
     Ok(())
 }
@@ -355,4 +409,25 @@ fn give_back(tx: &mut Transaction, ag: Ag, extent: FreeExtent, owner: Owner) -> 
     let mount = tx.mount();
     mount.ags[ag.number.0 as usize].trim_busy(mount.journal.durable());
     Ok(())
+}
+
+#[cfg(test)]
+mod unit_tests {
+    use super::*;
+
+    fn run(start: u32, count: u32) -> FreeExtent {
+        FreeExtent { start: AgBlock(start), count }
+    }
+
+    #[test]
+    fn a_fit_is_aligned_and_keeps_off_busy_blocks() {
+        let request = AllocRequest { alignment: 8, ..AllocRequest::new(Near::Ag(AgNumber(0)), 4, 20, Owner::Inobt) };
+        let busy = merged(vec![run(30, 10), run(10, 3), run(12, 2)]);
+        assert_eq!(busy, [run(10, 4), run(30, 10)]);
+        let search = Search { request: &request, max: 20, hint: None, busy };
+        assert_eq!(search.fit(run(5, 8)), None);
+        assert_eq!(search.fit(run(5, 50)), Some(run(40, 15)));
+        assert_eq!(search.fit(run(5, 60)), Some(run(40, 20)));
+        assert_eq!(search.fit(run(5, 20)), Some(run(16, 9)));
+    }
 }

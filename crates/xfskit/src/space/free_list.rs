@@ -7,7 +7,7 @@
 
 use super::ag::{Ag, read_agfl};
 use super::owner::Owner;
-use super::{free_space, rmap};
+use super::{alloc, free_space, rmap};
 use crate::error::Result;
 use crate::trans::Transaction;
 use xfskit_ondisk::AgBlock;
@@ -81,7 +81,7 @@ pub(super) fn fix(tx: &mut Transaction, ag: Ag, keep: Option<FreeExtent>) -> Res
     shrink(tx, ag)?;
     // A refill may use up some of what it brings; each round leaves less to do.
     while missing(tx, ag) > 0 {
-        let Some(found) = free_space::find_filling(tx, ag, missing(tx, ag), keep)? else { break };
+        let Some(found) = alloc::find_filling(tx, ag, missing(tx, ag), keep)? else { break };
         free_space::take(tx, ag, found)?;
         rmap::add(tx, ag, Owner::FreeList.rmap(found.start, found.count, false))?;
         for block in found.start.0..found.end() {

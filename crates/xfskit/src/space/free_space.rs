@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::trans::{BufId, Transaction};
 use std::marker::PhantomData;
 use xfskit_ondisk::ag::Agf;
-use xfskit_ondisk::btree::{BlockKey, Bnobt, Cntbt, FreeExtent, Refcountbt, Rmapbt, SizeKey, TreeFormat};
+use xfskit_ondisk::btree::{BlockKey, Bnobt, Cntbt, FreeExtent, Refcountbt, Rmapbt, TreeFormat};
 use xfskit_ondisk::{AgBlock, DiskAddress, Geometry};
 
 /// The buffer kind of a tree's blocks.
@@ -285,10 +285,10 @@ pub(super) fn take(tx: &mut Transaction, ag: Ag, taken: FreeExtent) -> Result<()
     }
     match (before.count > 0, after.count > 0) {
         (false, false) => by_block.remove(tx)?,
-        (true, false) => by_block.update(tx, &before),
-        (false, true) => by_block.update(tx, &after),
+        (true, false) => by_block.update(tx, &before)?,
+        (false, true) => by_block.update(tx, &after)?,
         (true, true) => {
-            by_block.update(tx, &before);
+            by_block.update(tx, &before)?;
             by_block.insert(tx, &after)?;
         }
     }
@@ -316,48 +316,15 @@ pub(super) fn give(tx: &mut Transaction, ag: Ag, freed: FreeExtent) -> Result<()
     match (before, after) {
         (None, None) => by_block.insert(tx, &merged)?,
         // The cursor stands at the extent behind.
-        (None, Some(_)) => by_block.update(tx, &merged),
+        (None, Some(_)) => by_block.update(tx, &merged)?,
         (Some(before), after) => {
             if after.is_some() {
                 by_block.remove(tx)?;
             }
             by_block.lookup(tx, &block_key(before.start))?;
-            by_block.update(tx, &merged);
+            by_block.update(tx, &merged)?;
         }
     }
     by_block.close(tx);
     update_header(tx, ag, freed.count.into(), false, merged.count)
-}
-
-/// Finds up to `want` free blocks in one run for the free list, outside of `keep`: the smallest extent that has them
-/// all, or else what there is.
-pub(super) fn find_filling(
-    tx: &mut Transaction,
-    ag: Ag,
-    want: u32,
-    keep: Option<FreeExtent>,
-) -> Result<Option<FreeExtent>> {
-    let is_kept = |extent: &FreeExtent| keep.is_some_and(|k| extent.start <= k.start && k.end() <= extent.end());
-    let mut by_size = cursor::<Cntbt>(ag);
-    let first = SizeKey { count: want, start: AgBlock(0) };
-    let mut found = by_size.lookup_ge(tx, &first)?;
-    if found.as_ref().is_some_and(is_kept) {
-        found = by_size.next(tx)?;
-    }
-    if found.is_none() {
-        found = by_size.lookup_le(tx, &first)?;
-        if found.as_ref().is_some_and(is_kept) {
-            found = by_size.previous(tx)?;
-        }
-    }
-    by_size.close(tx);
-    if let Some(extent) = found {
-        return Ok(Some(FreeExtent { start: extent.start, count: extent.count.min(want) }));
-    }
-    // Only the extent around `keep` is left: its edges will do.
-    let Some(keep) = keep else { return Ok(None) };
-    let Some(whole) = extent_at(tx, ag, keep.start)? else { return Ok(None) };
-    let after = FreeExtent { start: AgBlock(keep.end()), count: (whole.end().saturating_sub(keep.end())).min(want) };
-    let before = FreeExtent { start: whole.start, count: (keep.start.0 - whole.start.0).min(want) };
-    Ok([after, before].into_iter().find(|edge| edge.count > 0))
 }

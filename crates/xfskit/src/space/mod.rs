@@ -17,6 +17,8 @@ mod ag;
 mod ag_state;
 pub mod alloc;
 mod counts;
+#[cfg(test)]
+mod damage_tests;
 mod free_list;
 mod free_space;
 mod inode_trees;

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use xfskit_ondisk::btree::{FreeExtent, REFCOUNT_COW, Refcount};
 use xfskit_ondisk::{AgBlock, FsBlock};
 
-/// Most records that one free touches; longer ones are for the caller to split, see [`freeable_blocks`].
+/// Most records that one step of a free touches.
 const MOST_RECORDS: usize = 16;
 /// References that are no longer counted.
 const SATURATED: u32 = u32::MAX;
@@ -54,7 +54,7 @@ fn records_around(tx: &mut Transaction, ag: Ag, start: u32, limit: u32) -> Resul
     Ok(records)
 }
 
-/// How many of the `count` blocks from `block` one transaction can free: all of them unless they are shared in many
+/// How many of the `count` blocks from `block` one transaction should free: all of them unless they are shared in many
 /// pieces. At least one.
 ///
 /// # Errors
@@ -64,12 +64,18 @@ pub fn freeable_blocks(tx: &mut Transaction, block: FsBlock, count: u32) -> Resu
         return Ok(count);
     }
     let (ag, start) = alloc::lock_extent(tx, block, count)?;
-    let records = records_around(tx, ag, start.0, start.0 + count)?;
+    let step = step(tx, ag, FreeExtent { start, count })?;
     ag.release(tx);
-    match records.get(MOST_RECORDS / 2) {
-        Some(record) => Ok((record.start.saturating_sub(start.0)).clamp(1, count)),
-        None => Ok(count),
-    }
+    Ok(step)
+}
+
+/// How many blocks of the extent have few enough records for one call of [`decrease`]; at least one.
+pub(super) fn step(tx: &mut Transaction, ag: Ag, extent: FreeExtent) -> Result<u32> {
+    let records = records_around(tx, ag, extent.start.0, extent.end())?;
+    Ok(match records.get(MOST_RECORDS / 2) {
+        Some(record) => record.start.saturating_sub(extent.start.0).clamp(1, extent.count),
+        None => extent.count,
+    })
 }
 
 /// Takes a reference off every block of `extent`. Returns the parts that nobody refers to any more.

@@ -86,7 +86,7 @@ fn resize(tx: &mut Transaction, ag: Ag, record: &Rmap, count: u32) -> Result<()>
     let mut tree = cursor::<Rmapbt>(ag);
     let found = tree.lookup(tx, &Rmapbt::key(record))?;
     ensure_on_disk!(found.is_some(), "rmapbt block", "a record is found by its key", "{record:?}");
-    tree.update(tx, &Rmap { count, ..*record });
+    tree.update(tx, &Rmap { count, ..*record })?;
     tree.close(tx);
     Ok(())
 }

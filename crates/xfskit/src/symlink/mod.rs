@@ -75,13 +75,26 @@ pub fn read(tx: &mut Transaction, ino: InoId) -> Result<Vec<u8>> {
 /// `NoSpace` before anything was changed.
 pub fn write(tx: &mut Transaction, ino: InoId, target: &[u8]) -> Result<()> {
     let room = tx.inode(ino).core.data_fork_bytes(tx.geometry());
-    if target.len() <= room {
-        let state = tx.inode_mut(ino, InodeFields::DATA_LOCAL);
-        state.core.size = target.len() as u64;
-        state.core.data_format = ForkFormat::Local;
-        state.data = Fork::Local(target.to_vec());
-        return Ok(());
+    if target.len() > room {
+        return write_remote(tx, ino, target);
     }
+    let state = tx.inode_mut(ino, InodeFields::DATA_LOCAL);
+    state.core.size = target.len() as u64;
+    state.core.data_format = ForkFormat::Local;
+    state.data = Fork::Local(target.to_vec());
+    Ok(())
+}
+
+/// The target leaves the inode for blocks of its own.
+///
+/// # Errors
+/// `NoSpace`, `Corrupt`, `Io`.
+pub fn leave_inode(tx: &mut Transaction, ino: InoId) -> Result<()> {
+    let target = read(tx, ino)?;
+    write_remote(tx, ino, &target)
+}
+
+fn write_remote(tx: &mut Transaction, ino: InoId, target: &[u8]) -> Result<()> {
     let state = tx.inode_mut(ino, InodeFields::DATA_EXTENTS);
     state.core.data_format = ForkFormat::Extents;
     state.data = Fork::Extents(Vec::new());

@@ -24,7 +24,15 @@ impl Transaction {
             mount.counters.empty_transactions.increment();
             return Ok(mount.journal.current());
         }
-        let seq = self.commit_link()?;
+        let first = self.finish_frees();
+        let seq = first.and_then(|()| self.commit_link());
+        let seq = match seq {
+            Ok(seq) => seq,
+            Err(error) => {
+                self.cancel(&error);
+                return Err(error);
+            }
+        };
         drop(self);
         mount.journal.after_commit()?;
         if sync {
@@ -90,11 +98,29 @@ impl Transaction {
     /// must be new and must not have been freed by a transaction that is not durable.
     pub fn write_before_checkpoint(&mut self, address: DiskAddress, bytes: Vec<u8>) {
         self.dirty = true;
-        self.ordered_writes.push(OrderedWrite { offset: address.bytes(), bytes });
+        self.ordered_writes.push(OrderedWrite { offset: address.bytes(), bytes: bytes.into() });
+    }
+
+    /// Reads blocks that are written by [`Self::write_before_checkpoint`], whether the write was done yet or not.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn read_unlogged(&self, address: DiskAddress, bytes: usize) -> Result<Vec<u8>> {
+        let offset = address.bytes();
+        if let Some(own) = self.ordered_writes.iter().rev().find(|write| write.offset == offset) {
+            return Ok(own.bytes.to_vec());
+        }
+        if let Some(waiting) = self.mount.journal.waiting_write(offset) {
+            return Ok(waiting.to_vec());
+        }
+        let mut read = vec![0; bytes];
+        self.mount.device.read(offset, &mut read).map_err(|source| Error::Io { offset, source })?;
+        Ok(read)
     }
 
     fn commit_link(&mut self) -> Result<CheckpointSeq> {
         self.mount.journal.check()?;
+        self.log_free_intents();
         let mut items = Vec::with_capacity(self.buffers.len() + self.inodes.len() + self.items.len());
         // Intents and done items first, so that recovery meets them in the order in which they were made.
         items.append(&mut self.items);

@@ -21,18 +21,21 @@
 
 mod commit;
 mod formats;
+mod intents;
 mod reservation;
 
 pub use formats::{BlfType, InodeFields};
+pub use intents::{FreeLater, Intent, PassingItem};
 pub use reservation::Reservation;
 
 use crate::cache::{Buffer, BufferContent, BufferKey, BufferKind, DiskRuns, Fill, Inode, InodeState};
 use crate::error::Result;
-use crate::item::{DirtyBits, ItemState, LogItem, LogVector};
+use crate::item::DirtyBits;
 use crate::journal::{CommitItem, FormatFn, Grant, OrderedWrite};
 use crate::mount::Mount;
 use crate::sync::Held;
 use smallvec::SmallVec;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use xfskit_ondisk::{AgBlock, AgNumber, DiskAddress, Geometry};
@@ -85,6 +88,8 @@ pub struct Transaction {
     ordered_writes: Vec<OrderedWrite>,
     /// Extents freed by this link, which stay busy until it is durable.
     freed_extents: Vec<FreedExtent>,
+    /// Frees that wait for a link that holds no AG.
+    pending_frees: VecDeque<intents::PendingFree>,
     /// Changes of the filesystem's counters, applied at commit.
     freed_blocks: u64,
     inode_count_delta: i64,
@@ -109,6 +114,7 @@ impl Transaction {
             items: Vec::new(),
             ordered_writes: Vec::new(),
             freed_extents: Vec::new(),
+            pending_frees: VecDeque::new(),
             grant,
             blocks_left: reservation.blocks,
             freed_blocks: 0,
@@ -449,54 +455,6 @@ impl Transaction {
         self.inode_count_delta += all;
         self.free_inode_delta += free;
     }
-
-    /// Counts the extent as freed and keeps it busy until the transaction is durable: what lies there on disk may
-    /// still be needed by recovery.
-    pub fn extent_freed(&mut self, ag: AgNumber, block: AgBlock, count: u32) {
-        self.freed_extents.push(FreedExtent { ag, block, count });
-    }
-
-    /// The extents of `ag` that this link of the chain freed.
-    pub fn freed_extents(&self, ag: AgNumber) -> impl Iterator<Item = (AgBlock, u32)> {
-        self.freed_extents.iter().filter(move |freed| freed.ag == ag).map(|freed| (freed.block, freed.count))
-    }
-
-    /// Logs an intent.
-    pub fn log_intent(&mut self, intent: Arc<dyn LogItem>, copy: LogVector) {
-        self.log_other(intent, copy, None);
-    }
-
-    /// Logs that an intent is finished.
-    pub fn log_done(&mut self, done: Arc<dyn LogItem>, copy: LogVector, intent: Arc<dyn LogItem>) {
-        self.log_other(done, copy, Some(intent));
-    }
-
-    /// Logs that an inode chunk was made: recovery makes its inodes again from this alone, so the buffers themselves
-    /// are only ordered (the kernel's `struct xfs_icreate_log`).
-    pub fn log_icreate(&mut self, ag: AgNumber, block: AgBlock, inodes: u32, blocks: u32, generation: u32) {
-        let mut copy = LogVector::default();
-        let inode_bytes = self.geometry().inode_bytes() as u32;
-        copy.push_with(28, |out| {
-            out[0..2].copy_from_slice(&xfskit_ondisk::log_record::item_type::ICREATE.to_le_bytes());
-            out[2..4].copy_from_slice(&1u16.to_le_bytes());
-            for (index, word) in [ag.0, block.0, inodes, inode_bytes, blocks, generation].iter().enumerate() {
-                out[4 + 4 * index..8 + 4 * index].copy_from_slice(&word.to_be_bytes());
-            }
-        });
-        self.log_other(Arc::new(PassingItem::default()), copy, None);
-    }
-
-    fn log_other(&mut self, item: Arc<dyn LogItem>, copy: LogVector, finishes: Option<Arc<dyn LogItem>>) {
-        self.dirty = true;
-        self.items.push(CommitItem {
-            item,
-            dirty: DirtyBits::default(),
-            format: FormatFn::Ready(copy),
-            stale: false,
-            finishes,
-            ordered_writes: Vec::new(),
-        });
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -504,28 +462,4 @@ struct FreedExtent {
     ag: AgNumber,
     block: AgBlock,
     count: u32,
-}
-
-/// An item that has done its work once it is in the log: a done item, or the record of a new inode chunk.
-#[derive(Default)]
-pub struct PassingItem {
-    state: ItemState,
-}
-
-impl LogItem for PassingItem {
-    fn state(&self) -> &ItemState {
-        &self.state
-    }
-
-    fn home(&self) -> u64 {
-        0
-    }
-
-    fn wants_write_back(&self) -> bool {
-        false
-    }
-
-    fn as_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync> {
-        self
-    }
 }

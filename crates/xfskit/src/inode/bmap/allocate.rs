@@ -39,6 +39,34 @@ pub fn allocate_avoiding_busy(
     allocate_with(tx, ino, fork, at, count, true)
 }
 
+/// Maps one extent of at most `count` blocks at `at` for contents that are written without the journal; says how many
+/// blocks it got.
+///
+/// # Errors
+/// As [`allocate`].
+pub fn allocate_one(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, count: u32) -> Result<u32> {
+    if tx.blocks_left() == 0 {
+        return Err(Error::NoSpace);
+    }
+    let want = u64::from(count).min(tx.blocks_left()) as u32;
+    for min in [want, 1] {
+        let near = near_fork_block(tx, ino, fork, at)?;
+        let request = AllocRequest { avoid_busy: true, ..AllocRequest::new(near, min, want, owner(tx, ino, fork, at)) };
+        if let Some((block, got)) = alloc::allocate(tx, &request)? {
+            map(tx, ino, fork, Extent { file_block: at, block, count: got.into(), unwritten: false })?;
+            return Ok(got);
+        }
+    }
+    Err(Error::NoSpace)
+}
+
+/// Adds newly allocated blocks to the map.
+fn map(tx: &mut Transaction, ino: InoId, fork: ForkKind, extent: Extent) -> Result<()> {
+    insert(tx, ino, fork, extent)?;
+    tx.inode_mut(ino, InodeFields::CORE).core.blocks += extent.count;
+    Ok(())
+}
+
 fn allocate_with(
     tx: &mut Transaction,
     ino: InoId,
@@ -70,8 +98,7 @@ fn allocate_with(
             continue;
         };
         let extent = Extent { file_block: next, block, count: got.into(), unwritten: false };
-        insert(tx, ino, fork, extent)?;
-        tx.inode_mut(ino, InodeFields::CORE).core.blocks += u64::from(got);
+        map(tx, ino, fork, extent)?;
         mapped.push(extent);
         next = next.add(got.into());
     }

@@ -68,6 +68,19 @@ fn replace_inline(tx: &mut Transaction, ino: InoId, fork: ForkKind, range: Range
     to_tree(tx, ino, fork, list)
 }
 
+/// The records of a fork leave the inode for a leaf, although they would fit.
+///
+/// # Errors
+/// `NoSpace`, `Corrupt`, `Io`.
+pub fn leave_inode(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<()> {
+    if let Some(Fork::Extents(list)) = tx.inode(ino).fork(fork) {
+        let list = list.clone();
+        to_tree(tx, ino, fork, list)?;
+        count_extents(tx, ino, fork);
+    }
+    Ok(())
+}
+
 /// The records leave the inode for a leaf of their own.
 fn to_tree(tx: &mut Transaction, ino: InoId, fork: ForkKind, list: Vec<Extent>) -> Result<()> {
     if tx.blocks_left() == 0 {
@@ -117,7 +130,7 @@ fn replace_in_tree(
     let kept = old.len().min(new.len());
     for (before, after) in old.iter().zip(new) {
         cursor.lookup(tx, &before.file_block.0)?.ok_or_else(missing)?;
-        cursor.update(tx, after);
+        cursor.update(tx, after)?;
     }
     for record in &new[kept..] {
         cursor.insert(tx, record)?;

@@ -18,7 +18,8 @@ mod bmbt;
 mod load;
 mod remove;
 
-pub use allocate::{allocate, allocate_avoiding_busy};
+pub use allocate::{allocate, allocate_avoiding_busy, allocate_one};
+pub use apply::leave_inode;
 pub use remove::remove;
 
 use crate::cache::{DiskRun, DiskRuns, Fork, ForkKind};

@@ -14,6 +14,7 @@
 mod chunk;
 mod pick;
 
+use super::ag::Ag;
 use super::alloc;
 use super::inode_trees::{InodeAg, cursor};
 use super::owner::Owner;
@@ -48,8 +49,8 @@ pub fn allocate_inode(tx: &mut Transaction, parent: InodeNumber, mode: u16) -> R
         if !may_have_inodes(tx, number) {
             continue;
         }
-        let ag = match InodeAg::lock(tx, number) {
-            Ok(ag) => ag,
+        let (ag, space) = match lock_both(tx, number) {
+            Ok(locked) => locked,
             Err(Error::WouldBlock) => continue,
             Err(error) => return Err(error),
         };
@@ -58,9 +59,24 @@ pub fn allocate_inode(tx: &mut Transaction, parent: InodeNumber, mode: u16) -> R
             let inode = take_inode(tx, ag, near)?;
             return Ok(Some(tx.geometry().inode_number(number, inode)));
         }
+        if let Some(space) = space {
+            space.release(tx);
+        }
         ag.release(tx);
     }
     Ok(None)
+}
+
+/// Locks the AGI, and the AGF too if it could not be waited for later: the inode trees may take or give a block.
+fn lock_both(tx: &mut Transaction, number: AgNumber) -> Result<(InodeAg, Option<Ag>)> {
+    let ag = InodeAg::lock(tx, number)?;
+    match Ag::lock_early(tx, number) {
+        Ok(space) => Ok((ag, space)),
+        Err(error) => {
+            ag.release(tx);
+            Err(error)
+        }
+    }
 }
 
 /// Whether it is worth a look at an AG, as far as is remembered.
@@ -87,7 +103,7 @@ fn update_inobt(tx: &mut Transaction, ag: InodeAg, chunk: &InodeChunk) -> Result
     let mut tree = cursor::<Inobt>(ag);
     let found = tree.lookup(tx, &chunk.first)?;
     ensure_on_disk!(found.is_some(), "inobt block", "holds every chunk of the finobt", "{chunk:?}");
-    tree.update(tx, chunk);
+    tree.update(tx, chunk)?;
     tree.close(tx);
     Ok(())
 }
@@ -100,7 +116,7 @@ fn update_finobt(tx: &mut Transaction, ag: InodeAg, chunk: &InodeChunk) -> Resul
     let mut tree = cursor::<Finobt>(ag);
     let known = tree.lookup(tx, &chunk.first)?.is_some();
     match (known, chunk.free_count > 0) {
-        (true, true) => tree.update(tx, chunk),
+        (true, true) => tree.update(tx, chunk)?,
         (true, false) => tree.remove(tx)?,
         (false, true) => tree.insert(tx, chunk)?,
         (false, false) => {}
@@ -139,7 +155,7 @@ pub fn is_allocated(tx: &mut Transaction, inode: InodeNumber) -> Result<bool> {
 /// `NoSpace`, likewise, when the finobt cannot grow; `Corrupt` when the inode is free already, `Io`.
 pub fn free_inode(tx: &mut Transaction, inode: InodeNumber) -> Result<Option<ChunkFreed>> {
     let (number, within) = tx.geometry().split_inode(inode).ok_or(Error::Stale(inode.0))?;
-    let ag = InodeAg::lock(tx, number)?;
+    let (ag, _) = lock_both(tx, number)?;
     let found = find_chunk(tx, ag, within)?;
     ensure_on_disk!(found.is_some(), "inobt block", "a freed inode has a chunk", "inode {inode}");
     let (old, index) = found.expect("checked above");
@@ -166,7 +182,7 @@ fn remove_chunk(tx: &mut Transaction, ag: InodeAg, chunk: &InodeChunk) -> Result
     let inodes = chunk.inodes() as i32;
     // The inode that is freed now was not yet counted as free.
     ag.count_inodes(tx, -inodes, 1 - inodes);
-    let space = super::ag::Ag::lock(tx, ag.number)?;
+    let space = Ag::lock(tx, ag.number)?;
     for run in chunk::block_runs(tx.geometry(), chunk) {
         let (cluster_blocks, bytes) = (tx.geometry().inode_cluster_blocks(), tx.geometry().inode_cluster_bytes());
         for block in (run.start.0..run.end()).step_by(cluster_blocks as usize) {

@@ -1,0 +1,112 @@
+//! Remote values: blocks of the attr fork that hold a value too large for a leaf.
+//!
+//! The blocks are not logged. They are written before the checkpoint that carries the transaction which names them, so
+//! a crash leaves either the attribute with its value, or neither; and they are never blocks whose former contents a
+//! crash might bring back.
+
+use super::tree::RemotePlace;
+use crate::cache::{BufferKind, ForkKind};
+use crate::error::Result;
+use crate::inode::bmap;
+use crate::trans::{BlfType, InoId, Transaction};
+use xfskit_ondisk::attr::MAX_VALUE_BYTES;
+use xfskit_ondisk::attr::remote::{
+    REMOTE_CRC_OFFSET, REMOTE_LSN_OFFSET, blocks_for, bytes_per_block, decode_block, encode_block, verify_remote,
+};
+use xfskit_ondisk::{DiskAddress, FileBlock};
+
+/// A block of a remote value.
+pub static ATTR_REMOTE_KIND: BufferKind = BufferKind {
+    name: "remote attr block",
+    family: "remote attr block",
+    log_type: BlfType::AttrRemote as u16,
+    crc_offset: Some(REMOTE_CRC_OFFSET),
+    lsn_offset: Some(REMOTE_LSN_OFFSET),
+    verify: verify_remote,
+    refine: None,
+};
+
+/// Blocks of the filesystem that a value takes.
+pub fn blocks_of(tx: &Transaction, value_bytes: usize) -> u32 {
+    blocks_for(tx.geometry(), value_bytes)
+}
+
+/// Allocates blocks for a value and sees to it that they are written in time.
+///
+/// # Errors
+/// `NoSpace`, `Corrupt`, `Io`.
+pub fn write(tx: &mut Transaction, ino: InoId, value: &[u8]) -> Result<RemotePlace> {
+    let count = blocks_of(tx, value.len());
+    let at = free_range(tx, ino, count)?;
+    bmap::allocate_avoiding_busy(tx, ino, ForkKind::Attr, at, count)?;
+    write_at(tx, ino, at, value)
+}
+
+/// Where a value of `count` blocks can be mapped.
+///
+/// # Errors
+/// `NoSpace` when the fork's address space is used up; `Corrupt`, `Io`.
+pub fn free_range(tx: &mut Transaction, ino: InoId, count: u32) -> Result<FileBlock> {
+    // Block 0 is the root's, mapped or not.
+    let at = bmap::first_unused(tx, ino, ForkKind::Attr, FileBlock(1), count)?;
+    if at.0 + u64::from(count) > u64::from(u32::MAX) {
+        return Err(crate::Error::NoSpace);
+    }
+    Ok(at)
+}
+
+/// Sees to it that a value is written in time to the blocks that are mapped for it from `at` on.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn write_at(tx: &mut Transaction, ino: InoId, at: FileBlock, value: &[u8]) -> Result<RemotePlace> {
+    let count = blocks_of(tx, value.len());
+    let owner = tx.inode(ino).core.inode.0;
+    let per_block = bytes_per_block(tx.geometry());
+    for index in 0..count {
+        let address = address(tx, ino, at.add(index.into()))?;
+        let block = encode_block(tx.geometry(), owner, address, value, index as usize * per_block);
+        tx.write_before_checkpoint(address, block);
+    }
+    Ok(RemotePlace { block: at.0 as u32, length: value.len() as u32 })
+}
+
+/// Where a fork block of a value lies on disk.
+fn address(tx: &mut Transaction, ino: InoId, at: FileBlock) -> Result<DiskAddress> {
+    let runs = bmap::runs(tx, ino, ForkKind::Attr, at, 1)?;
+    ensure_on_disk!(runs.is_some(), "remote attr block", "block is mapped", "fork block {at}");
+    Ok(runs.expect("a hole was refused")[0].address)
+}
+
+/// Reads a value.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn read(tx: &mut Transaction, ino: InoId, place: RemotePlace) -> Result<Vec<u8>> {
+    let length = place.length as usize;
+    ensure_on_disk!(length <= MAX_VALUE_BYTES, "attr leaf block", "length of a value", "{length}");
+    let owner = tx.inode(ino).core.inode.0;
+    let per_block = bytes_per_block(tx.geometry());
+    let mut value = Vec::with_capacity(length);
+    for index in 0..blocks_of(tx, length) {
+        let address = address(tx, ino, FileBlock(u64::from(place.block) + u64::from(index)))?;
+        let block = tx.read_unlogged(address, tx.geometry().block_bytes())?;
+        let part = (length - value.len()).min(per_block);
+        let offset = value.len();
+        let part = decode_block(tx.geometry(), owner, address, &block, offset, part).map_err(|e| e.at(address))?;
+        value.extend_from_slice(part);
+    }
+    Ok(value)
+}
+
+/// Frees the blocks of a value.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn free(tx: &mut Transaction, ino: InoId, place: RemotePlace) -> Result<()> {
+    if place.block == 0 {
+        return Ok(());
+    }
+    let count = blocks_of(tx, place.length as usize);
+    bmap::remove(tx, ino, ForkKind::Attr, FileBlock(place.block.into()), count.into())
+}

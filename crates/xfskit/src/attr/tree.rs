@@ -1,0 +1,418 @@
+//! Attributes in leaves: a btree of one or more.
+
+use super::fork::{make, remove_if_useless};
+use super::leaf::{self, Owned, OwnedValue};
+use super::{Attr, Form, Outcome, flags, form, remote, shortform};
+use crate::cache::{Fork, ForkKind};
+use crate::dabtree::edit::edit;
+use crate::dabtree::{ATTR_LEAF_KIND, CycleGuard, DaTree, Path, create_fork_block, free_fork_block};
+use crate::error::Result;
+use crate::inode::bmap;
+use crate::trans::{BufId, InoId, InodeFields, Transaction};
+use xfskit_ondisk::attr::leaf::{
+    ATTR_LEAF_MAGIC, LEAF_HEADER_BYTES, LeafValue, attr_at, attrs, is_local, leaf_entries, leaf_header,
+};
+use xfskit_ondisk::attr::shortform::{
+    SHORTFORM_HEADER_BYTES, SHORTFORM_LENGTH_LIMIT, append, attrs as shortform_attrs, entry_bytes,
+};
+use xfskit_ondisk::da::{DA_MAX_DEPTH, DaInfo, last_hash};
+use xfskit_ondisk::{FileBlock, ForkFormat, Geometry, Limits};
+
+/// A value to be stored in a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewValue<'a> {
+    /// Beside the name.
+    Local(&'a [u8]),
+    /// In blocks of its own.
+    Remote {
+        /// First fork block; 0 while there is none, and then the attribute must be incomplete.
+        block: u32,
+        /// Length in bytes.
+        length: u32,
+    },
+}
+
+/// Where a remote value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemotePlace {
+    /// First fork block; 0 for none.
+    pub block: u32,
+    /// Length of the value in bytes.
+    pub length: u32,
+}
+
+/// Where an attribute was found.
+#[derive(Debug)]
+struct Found {
+    path: Path,
+    position: usize,
+}
+
+fn tree(ino: InoId) -> DaTree {
+    DaTree { ino, fork: ForkKind::Attr, root: 0, end: u32::MAX, fs_blocks: 1, leaf_kind: &ATTR_LEAF_KIND }
+}
+
+/// Whether a value of this size stands beside its name in a leaf.
+pub fn is_local_value(geometry: &Geometry, name_bytes: usize, value_bytes: usize) -> bool {
+    is_local(geometry.block_bytes(), name_bytes, value_bytes)
+}
+
+/// Most blocks that [`add`] may allocate, the value of a remote attribute not counted: a double split of the leaf, a
+/// split of every level above, and of the extent map for each.
+pub fn blocks_to_add(limits: &Limits) -> u64 {
+    (DA_MAX_DEPTH as u64 + 1) * u64::from(limits.attr_levels.max(1))
+}
+
+/// Looks for an attribute; the path is `None` when it is not there.
+fn find(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, incomplete: bool) -> Result<Option<Found>> {
+    let (tree, hash) = (tree(ino), key.hash());
+    let mut path = Path::descend(tx, &tree, hash)?;
+    let mut guard = CycleGuard::default();
+    loop {
+        guard.visit(path.leaf().block)?;
+        let bytes = tx.bytes(path.leaf().id);
+        let entries = leaf_entries(bytes);
+        let first = entries.partition_point(|entry| entry.hash.get() < hash);
+        let mut found = None;
+        for position in first..entries.len() {
+            if entries[position].hash.get() != hash {
+                break;
+            }
+            let attr = attr_at(bytes, position)?;
+            let value = match attr.value {
+                LeafValue::Local(value) => Some(value),
+                LeafValue::Remote { .. } => None,
+            };
+            if attr.is_incomplete() == incomplete && key.matches(attr.namespace(), attr.name, value) {
+                found = Some(position);
+                break;
+            }
+        }
+        if let Some(position) = found {
+            return Ok(Some(Found { path, position }));
+        }
+        let goes_on = last_hash(tx.bytes(path.leaf().id)) == hash;
+        if !goes_on || !path.advance(tx, &tree)? {
+            path.release(tx);
+            return Ok(None);
+        }
+    }
+}
+
+/// Whether the attribute is there, complete or incomplete as asked; and the place of its value if that is remote.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn lookup(
+    tx: &mut Transaction,
+    ino: InoId,
+    key: &Attr<'_>,
+    incomplete: bool,
+) -> Result<Option<Option<RemotePlace>>> {
+    let Some(found) = find(tx, ino, key, incomplete)? else { return Ok(None) };
+    let place = match attr_at(tx.bytes(found.path.leaf().id), found.position)?.value {
+        LeafValue::Local(_) => None,
+        LeafValue::Remote { block, length } => Some(RemotePlace { block, length }),
+    };
+    found.path.release(tx);
+    Ok(Some(place))
+}
+
+/// The value of an attribute.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn get(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<Option<Vec<u8>>> {
+    let Some(found) = find(tx, ino, key, false)? else { return Ok(None) };
+    let place = match attr_at(tx.bytes(found.path.leaf().id), found.position)?.value {
+        LeafValue::Local(value) => {
+            let value = value.to_vec();
+            found.path.release(tx);
+            return Ok(Some(value));
+        }
+        LeafValue::Remote { block, length } => RemotePlace { block, length },
+    };
+    found.path.release(tx);
+    remote::read(tx, ino, place).map(Some)
+}
+
+/// Turns shortform attributes, or none, into a leaf. Makes the attr fork if there is none; `NoRoom` when the data
+/// fork is in its way.
+///
+/// # Errors
+/// `NoSpace`, `Corrupt`, `Io`.
+pub fn from_shortform(tx: &mut Transaction, ino: InoId) -> Result<Outcome> {
+    if form(tx, ino) == Form::None && make(tx, ino, usize::MAX) == Outcome::NoRoom {
+        return Ok(Outcome::NoRoom);
+    }
+    let mut list = Vec::new();
+    for attr in shortform_attrs(shortform::bytes(tx.inode(ino))) {
+        let attr = attr?;
+        let key = Attr { namespace: attr.namespace, name: attr.name, value: attr.value };
+        let value = OwnedValue::Local(attr.value.to_vec());
+        list.push(Owned { hash: key.hash(), flags: attr.namespace, name: attr.name.to_vec(), value });
+    }
+    list.sort_by_key(|attr| attr.hash);
+    let state = tx.inode_mut(ino, InodeFields::ATTR_EXTENTS);
+    state.attr = Some(Fork::Extents(Vec::new()));
+    state.core.attr_format = ForkFormat::Extents;
+    let id = create_fork_block(tx, ino, ForkKind::Attr, FileBlock(0), 1, &ATTR_LEAF_KIND)?;
+    write_leaf(tx, ino, id, &list);
+    Ok(Outcome::Done)
+}
+
+/// Writes a new leaf without neighbours.
+fn write_leaf(tx: &mut Transaction, ino: InoId, id: BufId, list: &[Owned]) {
+    let info = DaInfo::new(tx.geometry(), ATTR_LEAF_MAGIC, tree(ino).owner(tx), tx.address(id));
+    edit(tx, id, |e| leaf::write(e, info, list));
+}
+
+/// Writes other attributes to a leaf that keeps its neighbours.
+fn rewrite_leaf(tx: &mut Transaction, id: BufId, list: &[Owned]) {
+    let info = leaf_header(tx.bytes(id)).info.clone();
+    edit(tx, id, |e| leaf::write(e, info, list));
+}
+
+/// Makes the root an empty leaf, whatever it was: the other blocks of the fork are out of use.
+pub(super) fn make_empty(tx: &mut Transaction, ino: InoId) -> Result<()> {
+    let root = tree(ino).read(tx, 0)?;
+    tx.set_kind(root, &ATTR_LEAF_KIND);
+    write_leaf(tx, ino, root, &[]);
+    Ok(())
+}
+
+/// Adds an attribute that is not there yet, splitting leaves and nodes as need be. `key` gives name space, name and,
+/// for parent pointers, the value that the hash needs; `value` is what is stored.
+///
+/// # Errors
+/// `NoSpace`, `Corrupt`, `Io`.
+pub fn add(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, value: NewValue<'_>, incomplete: bool) -> Result<()> {
+    let value = match value {
+        NewValue::Local(value) => OwnedValue::Local(value.to_vec()),
+        NewValue::Remote { block, length } => OwnedValue::Remote { block, length },
+    };
+    let flags = key.namespace | if incomplete { flags::INCOMPLETE } else { 0 };
+    let new = Owned { hash: key.hash(), flags, name: key.name.to_vec(), value };
+    let path = Path::descend(tx, &tree(ino), new.hash)?;
+    let id = path.leaf().id;
+    if edit(tx, id, |e| leaf::add(e, &new))? {
+        let hash = last_hash(tx.bytes(id));
+        path.set_last_hash(tx, hash);
+        return Ok(());
+    }
+    split(tx, ino, path, new)
+}
+
+/// Distributes the attributes of the path's leaf and a new one over two leaves, or three when the new one is so
+/// large that it needs one of its own.
+fn split(tx: &mut Transaction, ino: InoId, mut path: Path, new: Owned) -> Result<()> {
+    let tree = tree(ino);
+    let mut list = leaf::owned(tx.bytes(path.leaf().id))?;
+    let position = list.partition_point(|attr| attr.hash < new.hash);
+    list.insert(position, new);
+    let room = tx.geometry().block_bytes() - LEAF_HEADER_BYTES;
+    if path.is_single_leaf() {
+        tree.push_down_root(tx, &mut path)?;
+    }
+    let parts = match split_in_two(&list, room) {
+        Some(at) => vec![&list[..at], &list[at..]],
+        None => vec![&list[..position], &list[position..=position], &list[position + 1..]],
+    };
+    let left = path.leaf();
+    rewrite_leaf(tx, left.id, parts[0]);
+    let mut added = Vec::new();
+    let mut before = left;
+    for part in &parts[1..] {
+        let (block, id) = tree.allocate(tx, &ATTR_LEAF_KIND)?;
+        write_leaf(tx, ino, id, part);
+        tree.link_after(tx, before, (block, id))?;
+        before = crate::dabtree::Step { block, id, index: 0 };
+        added.push(before);
+    }
+    let mut previous = left;
+    let mut path = Some(path);
+    for step in added {
+        let (left_hash, hash) = (last_hash(tx.bytes(previous.id)), last_hash(tx.bytes(step.id)));
+        let at = match path.take() {
+            Some(path) => path,
+            None => path_to(tx, &tree, left_hash, previous.block)?,
+        };
+        tree.add_block(tx, at, left_hash, step.block, hash)?;
+        previous = step;
+    }
+    Ok(())
+}
+
+/// The path to a leaf whose block and greatest hash are known.
+fn path_to(tx: &mut Transaction, tree: &DaTree, hash: u32, block: u32) -> Result<Path> {
+    let mut path = Path::descend(tx, tree, hash)?;
+    let mut guard = CycleGuard::default();
+    while path.leaf().block != block {
+        guard.visit(path.leaf().block)?;
+        let Some(next) = path.neighbour(tx, tree, true)? else {
+            return Err(xfskit_ondisk::Corruption::new("attr tree", "leaves are found by their hashes").into());
+        };
+        path = next;
+    }
+    Ok(path)
+}
+
+/// Where to cut a list so that both parts fit a leaf and are as equal as can be; `None` when there is no such place.
+fn split_in_two(list: &[Owned], room: usize) -> Option<usize> {
+    let total: usize = list.iter().map(Owned::footprint).sum();
+    let mut before = 0;
+    let mut best = None;
+    for (at, attr) in list.iter().enumerate() {
+        let larger = before.max(total - before);
+        if at > 0 && larger <= room && best.is_none_or(|(least, _)| larger < least) {
+            best = Some((larger, at));
+        }
+        before += attr.footprint();
+    }
+    best.map(|(_, at)| at)
+}
+
+/// Removes an attribute, joining leaves and nodes as need be; `false` if it is not there. The blocks of a remote
+/// value are the caller's to free, before or afterwards (see [`remote::free`]).
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn remove(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, incomplete: bool) -> Result<bool> {
+    let Some(Found { path, position }) = find(tx, ino, key, incomplete)? else { return Ok(false) };
+    let id = path.leaf().id;
+    edit(tx, id, |e| leaf::remove(e, position))?;
+    if path.is_single_leaf() {
+        return Ok(true);
+    }
+    let tree = tree(ino);
+    let block_bytes = tx.geometry().block_bytes();
+    if leaf_entries(tx.bytes(id)).is_empty() {
+        tree.remove_leaf(tx, path)?;
+        return Ok(true);
+    }
+    let hash = last_hash(tx.bytes(id));
+    path.set_last_hash(tx, hash);
+    let used = leaf::used_bytes(tx.bytes(id))?;
+    if used >= block_bytes * 37 / 100 {
+        return Ok(true);
+    }
+    for right in [true, false] {
+        let Some(other) = path.neighbour(tx, &tree, right)? else { continue };
+        let both = used + leaf::used_bytes(tx.bytes(other.leaf().id))? - LEAF_HEADER_BYTES;
+        // A quarter of the block stays free, so that the next addition does not split it again.
+        if both > block_bytes - block_bytes / 4 {
+            continue;
+        }
+        let (left, right) = if right { (path, other) } else { (other, path) };
+        let mut list = leaf::owned(tx.bytes(left.leaf().id))?;
+        list.extend(leaf::owned(tx.bytes(right.leaf().id))?);
+        rewrite_leaf(tx, left.leaf().id, &list);
+        let hash = last_hash(tx.bytes(left.leaf().id));
+        left.set_last_hash(tx, hash);
+        tree.remove_leaf(tx, right)?;
+        break;
+    }
+    Ok(true)
+}
+
+/// Overwrites a local value by one of the same length; `false`, and nothing is changed, when the attribute is not
+/// there or its value is remote or of another length.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn overwrite(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, value: &[u8]) -> Result<bool> {
+    let Some(Found { path, position }) = find(tx, ino, key, false)? else { return Ok(false) };
+    let id = path.leaf().id;
+    let same = matches!(attr_at(tx.bytes(id), position)?.value, LeafValue::Local(old) if old.len() == value.len());
+    if same {
+        edit(tx, id, |e| leaf::set_value(e, position, &OwnedValue::Local(value.to_vec())))?;
+    }
+    Ok(same)
+}
+
+/// Hides an attribute, or shows an incomplete one; `false` if it is not there.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn set_incomplete(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, incomplete: bool) -> Result<bool> {
+    let Some(Found { path, position }) = find(tx, ino, key, !incomplete)? else { return Ok(false) };
+    let id = path.leaf().id;
+    let old = leaf_entries(tx.bytes(id))[position].flags;
+    let new = if incomplete { old | flags::INCOMPLETE } else { old & !flags::INCOMPLETE };
+    edit(tx, id, |e| leaf::set_flags(e, position, new));
+    Ok(true)
+}
+
+/// Shows the incomplete attribute of a key and hides the complete one, in one step: the second half of a replace that
+/// is not logged. `false`, and nothing is changed, unless both are there.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn flip(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<bool> {
+    let Some(new) = find(tx, ino, key, true)? else { return Ok(false) };
+    let Some(old) = find(tx, ino, key, false)? else { return Ok(false) };
+    for found in [new, old] {
+        let id = found.path.leaf().id;
+        let flags = leaf_entries(tx.bytes(id))[found.position].flags ^ flags::INCOMPLETE;
+        edit(tx, id, |e| leaf::set_flags(e, found.position, flags));
+    }
+    Ok(true)
+}
+
+/// Names the place of an incomplete attribute's remote value; `false` if the attribute is not there.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn set_remote_place(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, place: RemotePlace) -> Result<bool> {
+    let Some(Found { path, position }) = find(tx, ino, key, true)? else { return Ok(false) };
+    let id = path.leaf().id;
+    let is_remote = matches!(attr_at(tx.bytes(id), position)?.value, LeafValue::Remote { .. });
+    ensure_on_disk!(is_remote, "attr leaf block", "the value of an unfinished attribute is remote");
+    let value = OwnedValue::Remote { block: place.block, length: place.length };
+    edit(tx, id, |e| leaf::set_value(e, position, &value))?;
+    Ok(true)
+}
+
+/// Brings the attributes back into the inode if the tree is one leaf without remote values and they fit, or removes
+/// the fork if there are none left. Says whether it did.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn to_shortform(tx: &mut Transaction, ino: InoId, keep_fork: bool) -> Result<bool> {
+    let end = bmap::last_block(tx, ino, ForkKind::Attr, FileBlock(u64::MAX))?;
+    if form(tx, ino) != Form::Tree || end != FileBlock(1) {
+        return Ok(false);
+    }
+    let id = tree(ino).read(tx, 0)?;
+    if !std::ptr::eq(tx.kind(id), &ATTR_LEAF_KIND) {
+        return Ok(false);
+    }
+    let mut total = SHORTFORM_HEADER_BYTES;
+    for attr in attrs(tx.bytes(id)) {
+        let attr = attr?;
+        let LeafValue::Local(value) = attr.value else { return Ok(false) };
+        let small = attr.name.len() < SHORTFORM_LENGTH_LIMIT && value.len() < SHORTFORM_LENGTH_LIMIT;
+        if attr.is_incomplete() || !small {
+            return Ok(false);
+        }
+        total += entry_bytes(attr.name.len(), value.len());
+    }
+    let count = leaf_entries(tx.bytes(id)).len();
+    let offset = super::fork::offset_for(tx.geometry(), tx.inode(ino), total);
+    let Some(offset) = offset.filter(|_| count <= usize::from(u8::MAX)) else { return Ok(false) };
+    let list = leaf::owned(tx.bytes(id))?;
+    free_fork_block(tx, ino, ForkKind::Attr, FileBlock(0), 1, id)?;
+    shortform::make_empty(tx, ino, offset);
+    let state = tx.inode_mut(ino, InodeFields::ATTR_LOCAL);
+    if let Some(Fork::Local(bytes)) = &mut state.attr {
+        for attr in &list {
+            if let OwnedValue::Local(value) = &attr.value {
+                append(bytes, attr.flags & flags::NAMESPACE, &attr.name, value);
+            }
+        }
+    }
+    if list.is_empty() && !keep_fork {
+        remove_if_useless(tx, ino)?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,193 @@
+//! Log items without an object in memory: intents, done items, records of new inode chunks; and frees that have to wait
+//! for the next link of the chain.
+//!
+//! A transaction that holds the headers of one AG may not wait for those of a lower one. Where trying fails, the free
+//! becomes a link of its own: an extent-free intent commits with the change that made the extent free, and the next
+//! link, which holds no AG, frees it and logs the done item.
+
+use super::{CommitItem, FormatFn, Transaction};
+use crate::error::Result;
+use crate::error_tags::FREE_EXTENT;
+use crate::item::{DirtyBits, ItemState, LogItem, LogVector};
+use std::sync::Arc;
+use xfskit_ondisk::log_record::item_type;
+use xfskit_ondisk::{AgNumber, FsBlock};
+
+/// An intent as the journal sees it. It stays in the AIL until its done item is durable.
+#[derive(Default)]
+pub struct Intent {
+    state: ItemState,
+}
+
+impl Intent {
+    /// The number by which a done item names the intent: unique among those that live at the same time, as their
+    /// addresses are.
+    pub fn id(self: &Arc<Self>) -> u64 {
+        Arc::as_ptr(self) as u64
+    }
+}
+
+impl LogItem for Intent {
+    fn state(&self) -> &ItemState {
+        &self.state
+    }
+
+    fn home(&self) -> u64 {
+        0
+    }
+
+    fn is_intent(&self) -> bool {
+        true
+    }
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync> {
+        self
+    }
+}
+
+/// An item that has done its work once it is in the log: a done item, or the record of a new inode chunk.
+#[derive(Default)]
+pub struct PassingItem {
+    state: ItemState,
+}
+
+impl LogItem for PassingItem {
+    fn state(&self) -> &ItemState {
+        &self.state
+    }
+
+    fn home(&self) -> u64 {
+        0
+    }
+
+    fn wants_write_back(&self) -> bool {
+        false
+    }
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync> {
+        self
+    }
+}
+
+/// Frees an extent, in a transaction that holds no AG.
+pub type FreeLater = Box<dyn FnOnce(&mut Transaction) -> Result<()> + Send>;
+
+pub(super) struct PendingFree {
+    block: FsBlock,
+    count: u32,
+    run: FreeLater,
+    intent: Option<Arc<Intent>>,
+}
+
+impl Transaction {
+    /// Leaves the free of an extent to the next link of the chain, which `commit` makes.
+    pub fn defer_free(&mut self, block: FsBlock, count: u32, run: FreeLater) {
+        self.pending_frees.push_back(PendingFree { block, count, run, intent: None });
+    }
+
+    /// Logs an intent for each free that waits and has none yet; part of every link's commit.
+    pub(super) fn log_free_intents(&mut self) {
+        for index in 0..self.pending_frees.len() {
+            let pending = &mut self.pending_frees[index];
+            if pending.intent.is_none() {
+                let intent = Arc::new(Intent::default());
+                pending.intent = Some(Arc::clone(&intent));
+                let copy = encode_extent_item(item_type::EFI, intent.id(), pending.block, pending.count);
+                self.log_intent(intent, copy);
+            }
+        }
+    }
+
+    /// Makes the links that free what was left for later.
+    pub(super) fn finish_frees(&mut self) -> Result<()> {
+        while !self.pending_frees.is_empty() {
+            self.roll()?;
+            if self.mount.error_tags.strikes(FREE_EXTENT) {
+                self.mount.journal.force_all()?;
+                self.mount.journal.shut_down("error tag free_extent");
+                self.mount.journal.check()?;
+            }
+            let Some(pending) = self.pending_frees.pop_front() else { break };
+            if let Some(intent) = pending.intent {
+                let copy = encode_extent_item(item_type::EFD, intent.id(), pending.block, pending.count);
+                self.log_done(Arc::new(PassingItem::default()), copy, intent);
+            }
+            (pending.run)(self)?;
+        }
+        Ok(())
+    }
+
+    /// Counts the extent as freed and keeps it busy until the transaction is durable: what lies there on disk may
+    /// still be needed by recovery.
+    pub fn extent_freed(&mut self, ag: AgNumber, block: xfskit_ondisk::AgBlock, count: u32) {
+        self.freed_extents.push(super::FreedExtent { ag, block, count });
+    }
+
+    /// The extents of `ag` that this link of the chain freed.
+    pub fn freed_extents(&self, ag: AgNumber) -> impl Iterator<Item = (xfskit_ondisk::AgBlock, u32)> {
+        self.freed_extents.iter().filter(move |freed| freed.ag == ag).map(|freed| (freed.block, freed.count))
+    }
+
+    /// Extents that this link of the chain freed.
+    pub fn extents_freed(&self) -> usize {
+        self.freed_extents.len()
+    }
+
+    /// Logs an intent.
+    pub fn log_intent(&mut self, intent: Arc<dyn LogItem>, copy: LogVector) {
+        self.log_other(intent, copy, None);
+    }
+
+    /// Logs that an intent is finished.
+    pub fn log_done(&mut self, done: Arc<dyn LogItem>, copy: LogVector, intent: Arc<dyn LogItem>) {
+        self.log_other(done, copy, Some(intent));
+    }
+
+    /// Logs that an inode chunk was made: recovery makes its inodes again from this alone, so the buffers themselves
+    /// are only ordered (the kernel's `struct xfs_icreate_log`).
+    pub fn log_icreate(
+        &mut self,
+        ag: AgNumber,
+        block: xfskit_ondisk::AgBlock,
+        inodes: u32,
+        blocks: u32,
+        generation: u32,
+    ) {
+        let mut copy = LogVector::default();
+        let inode_bytes = self.geometry().inode_bytes() as u32;
+        copy.push_with(28, |out| {
+            out[0..2].copy_from_slice(&item_type::ICREATE.to_le_bytes());
+            out[2..4].copy_from_slice(&1u16.to_le_bytes());
+            for (index, word) in [ag.0, block.0, inodes, inode_bytes, blocks, generation].iter().enumerate() {
+                out[4 + 4 * index..8 + 4 * index].copy_from_slice(&word.to_be_bytes());
+            }
+        });
+        self.log_other(Arc::new(PassingItem::default()), copy, None);
+    }
+
+    fn log_other(&mut self, item: Arc<dyn LogItem>, copy: LogVector, finishes: Option<Arc<dyn LogItem>>) {
+        self.dirty = true;
+        self.items.push(CommitItem {
+            item,
+            dirty: DirtyBits::default(),
+            format: FormatFn::Ready(copy),
+            stale: false,
+            finishes,
+            ordered_writes: Vec::new(),
+        });
+    }
+}
+
+/// An extent-free intent or done item of one extent: type, regions, count 1, id, start, length.
+fn encode_extent_item(kind: u16, id: u64, block: FsBlock, count: u32) -> LogVector {
+    let mut copy = LogVector::default();
+    copy.push_with(32, |out| {
+        out[0..2].copy_from_slice(&kind.to_le_bytes());
+        out[2..4].copy_from_slice(&1u16.to_le_bytes());
+        out[4..8].copy_from_slice(&1u32.to_le_bytes());
+        out[8..16].copy_from_slice(&id.to_le_bytes());
+        out[16..24].copy_from_slice(&block.0.to_le_bytes());
+        out[24..28].copy_from_slice(&count.to_le_bytes());
+    });
+    copy
+}

@@ -1,0 +1,137 @@
+//! Updates that take several transactions, cut off in the middle: the kernel must finish them from their intents.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use xfskit::device::{Access, FileDevice};
+use xfskit::error_tags::LARP;
+use xfskit::{AttrLogging, Caller, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
+use xfskit_testkit::{Entry, Reference, Scratch};
+
+struct Crash {
+    reference: Reference,
+    _scratch: Scratch,
+    path: PathBuf,
+}
+
+/// Prepares an image, then runs `work` until its first intent is durable, and cuts the power there.
+fn crash(prepare: impl Fn(&Filesystem), work: impl Fn(&Filesystem)) -> Option<Crash> {
+    let reference = xfskit_testkit::reference()?;
+    let scratch = xfskit_testkit::scratch();
+    let path = scratch.image("a.img", 512 << 20);
+    reference.tool_output("mkfs.xfs", ["-q", path.to_str().unwrap()]);
+    let options = MountOptions { attr_logging: AttrLogging::Always, attr_fast_path: false, ..Default::default() };
+    let fs = Filesystem::open(Arc::new(FileDevice::open(&path, Access::Write).unwrap()), options).unwrap();
+    prepare(&fs);
+    fs.sync().unwrap();
+    fs.mount().error_tags.arm(LARP, 1);
+    work(&fs);
+    assert!(fs.mount().journal.check().is_err(), "the tag was never reached");
+    assert!(fs.mount().counters.intents_logged.get() > 0);
+    drop(fs);
+    let items = reference.tool("xfs_logprint", ["-t", path.to_str().unwrap()]);
+    let items = String::from_utf8_lossy(&items.stdout).into_owned();
+    assert!(items.contains("ATTRI"), "{items}");
+    Some(Crash { reference, _scratch: scratch, path })
+}
+
+/// What the kernel makes of the image.
+fn recovered(crash: &Crash) -> Option<Vec<Entry>> {
+    let kernel = xfskit_testkit::kernel_mount(&crash.path)?;
+    let tree = xfskit_testkit::tree(kernel.path());
+    kernel.unmount();
+    crash.reference.repair_finds_nothing(&crash.path);
+    Some(tree)
+}
+
+fn xattr<'a>(tree: &'a [Entry], path: &str, name: &str) -> Option<&'a [u8]> {
+    let entry = tree.iter().find(|entry| entry.path.to_str() == Some(path))?;
+    entry.xattrs.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_slice())
+}
+
+const FILE: u16 = 0o100_644;
+
+fn file(fs: &Filesystem) -> xfskit::ondisk::InodeNumber {
+    fs.lookup(fs.root(), b"file").unwrap().inode
+}
+
+fn make_file(fs: &Filesystem) {
+    fs.create(fs.root(), b"file", &NewFile::new(FILE), &Caller::root()).unwrap();
+}
+
+#[test]
+fn a_logged_set_is_finished() {
+    let value = vec![0xa5; 65536];
+    let work = |fs: &Filesystem| {
+        let _ = fs.set_xattr(file(fs), b"user.big", &value, SetMode::Any, &Caller::root());
+    };
+    let Some(crash) = crash(make_file, work) else { return };
+    let Some(tree) = recovered(&crash) else { return };
+    assert_eq!(xattr(&tree, "file", "user.big"), Some(value.as_slice()));
+}
+
+#[test]
+fn a_logged_replace_is_finished() {
+    let prepare = |fs: &Filesystem| {
+        make_file(fs);
+        fs.set_xattr(file(fs), b"user.a", &[1; 3000], SetMode::Any, &Caller::root()).unwrap();
+        fs.set_xattr(file(fs), b"trusted.b", &[2; 100], SetMode::Any, &Caller::root()).unwrap();
+    };
+    let work = |fs: &Filesystem| {
+        let _ = fs.set_xattr(file(fs), b"trusted.b", &[3; 9000], SetMode::Replace, &Caller::root());
+    };
+    let Some(crash) = crash(prepare, work) else { return };
+    let Some(tree) = recovered(&crash) else { return };
+    assert_eq!(xattr(&tree, "file", "trusted.b"), Some([3; 9000].as_slice()));
+    assert_eq!(xattr(&tree, "file", "user.a"), Some([1; 3000].as_slice()));
+}
+
+#[test]
+fn a_logged_remove_is_finished() {
+    let prepare = |fs: &Filesystem| {
+        make_file(fs);
+        for n in 0..20 {
+            fs.set_xattr(file(fs), format!("user.{n}").as_bytes(), &[n; 600], SetMode::Any, &Caller::root()).unwrap();
+        }
+    };
+    let work = |fs: &Filesystem| {
+        let _ = fs.remove_xattr(file(fs), b"user.7", &Caller::root());
+    };
+    let Some(crash) = crash(prepare, work) else { return };
+    let Some(tree) = recovered(&crash) else { return };
+    assert_eq!(xattr(&tree, "file", "user.7"), None);
+    assert_eq!(xattr(&tree, "file", "user.8"), Some([8; 600].as_slice()));
+}
+
+#[test]
+fn a_parent_pointer_is_set() {
+    let work = |fs: &Filesystem| {
+        let _ = fs.link(file(fs), fs.root(), b"second name");
+    };
+    let Some(crash) = crash(make_file, work) else { return };
+    let Some(tree) = recovered(&crash) else { return };
+    assert!(tree.iter().any(|entry| entry.path.ends_with("second name") && entry.links == 2));
+}
+
+#[test]
+fn a_parent_pointer_is_removed() {
+    let prepare = |fs: &Filesystem| {
+        make_file(fs);
+        fs.link(file(fs), fs.root(), b"second name").unwrap();
+    };
+    let work = |fs: &Filesystem| {
+        let _ = fs.unlink(fs.root(), b"second name", &Caller::root());
+    };
+    let Some(crash) = crash(prepare, work) else { return };
+    let Some(tree) = recovered(&crash) else { return };
+    assert!(tree.iter().any(|entry| entry.path.ends_with("file") && entry.links == 1));
+}
+
+#[test]
+fn a_parent_pointer_is_replaced() {
+    let work = |fs: &Filesystem| {
+        let _ = fs.rename(fs.root(), b"file", fs.root(), b"another", RenameFlags::default(), &Caller::root());
+    };
+    let Some(crash) = crash(make_file, work) else { return };
+    let Some(tree) = recovered(&crash) else { return };
+    assert!(tree.iter().any(|entry| entry.path.ends_with("another")));
+}
