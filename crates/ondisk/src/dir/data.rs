@@ -147,7 +147,7 @@ pub fn data_end(bytes: &[u8]) -> usize {
 
 /// What stands at `offset`, if it lies before `end`, is whole and carries the right tag.
 pub fn slot_at(bytes: &[u8], offset: usize, end: usize) -> Option<Slot<'_>> {
-    if offset < DATA_HEADER_BYTES || offset % DATA_ALIGNMENT != 0 || offset + DATA_ALIGNMENT > end {
+    if offset < DATA_HEADER_BYTES || !offset.is_multiple_of(DATA_ALIGNMENT) || offset + DATA_ALIGNMENT > end {
         return None;
     }
     if u16_at(bytes, offset)? == UNUSED_MARK {

@@ -45,8 +45,6 @@ pub enum FormatFn {
     Ready(LogVector),
     /// A cancel record, made beforehand.
     Cancel(LogVector),
-    /// A buffer's chunks or an inode's parts: made from the union of old and new dirty bits.
-    Build(Box<dyn Fn(&DirtyBits, &mut LogVector) + Send>),
 }
 
 /// The list.
@@ -239,11 +237,6 @@ fn insert(
             inner.dirty.clear();
             inner.keeps_position = false;
             inner.vector = vector;
-        }
-        FormatFn::Build(build) => {
-            let inner = &mut *inner;
-            inner.vector.clear();
-            build(&inner.dirty, &mut inner.vector);
         }
     }
     let grown = inner.vector.log_bytes() as i64 - before;

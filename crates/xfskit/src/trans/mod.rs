@@ -195,7 +195,7 @@ impl Transaction {
 
     fn get(&mut self, key: &BufferKey, kind: &'static BufferKind, fill: Fill, wait: bool) -> Result<BufId> {
         let found = self.buffers.iter_mut().enumerate().find_map(|(index, slot)| match slot {
-            Some(held) if held.buffer.key().address() == key.address() => Some((index, held)),
+            Some(held) if held.buffer.key() == key => Some((index, held)),
             _ => None,
         });
         if let Some((index, held)) = found {
@@ -208,6 +208,12 @@ impl Transaction {
                 held.invalidated = false;
             }
             return Ok(BufId(index as u32));
+        }
+        // A structure of another size that this transaction freed makes way, as it will for others once it is committed.
+        for held in self.buffers.iter().flatten().filter(|held| held.invalidated) {
+            if held.buffer.key().address() == key.address() {
+                held.buffer.item().lock().stale = true;
+            }
         }
         let (buffer, content) = self.mount.cache.lock(key, kind, fill, self.exclusive, wait)?;
         if fill == Fill::Zero {
@@ -310,6 +316,10 @@ impl Transaction {
         held.uses = held.uses.saturating_sub(1);
         if held.uses == 0 && held.dirty.is_empty() && !held.invalidated && !held.ordered && !held.hold {
             *slot = None;
+            // A reader of many blocks, one after the other, shall not have to search through what it gave back.
+            while matches!(self.buffers.last(), Some(None)) {
+                self.buffers.pop();
+            }
         }
     }
 

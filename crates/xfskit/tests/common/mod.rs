@@ -1,0 +1,180 @@
+//! What the tests of names and attributes share: images in memory, and single transactions on them.
+
+#![allow(dead_code)] // Every test uses its part.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+use xfskit::attr::{self, Attr, Form, Outcome, remote, shortform, tree};
+use xfskit::device::{BlockDevice, MemoryDevice};
+use xfskit::dir::{self, FileType};
+use xfskit::inode::NewInode;
+use xfskit::ondisk::{InodeNumber, Timestamp};
+use xfskit::trans::{InoId, InodeFields, Reservation, Transaction};
+use xfskit::{Error, Mount, MountOptions, Result};
+use xfskit_mkfs::{AgLayout, Options, Size, make};
+
+/// An image in memory.
+pub fn image(block_bytes: u32, dir_block_bytes: u32, size_bytes: usize) -> MemoryDevice {
+    let device = MemoryDevice::new(size_bytes);
+    let options = Options {
+        block_bytes,
+        dir_block_bytes: Some(dir_block_bytes),
+        parent: false,
+        allow_small: true,
+        ag_layout: AgLayout::Count(2),
+        log_size: Some(Size::Bytes(15 << 20)),
+        uuid: Some([9; 16]),
+        ..Default::default()
+    };
+    make(&device, None, &options, Timestamp::default()).unwrap();
+    device
+}
+
+/// Mounts a device for writing.
+pub fn mount(device: Arc<dyn BlockDevice>) -> Result<Arc<Mount>> {
+    Mount::open(device, None, MountOptions::default())
+}
+
+/// Runs one transaction.
+pub fn change<T>(
+    mount: &Arc<Mount>,
+    inode: InodeNumber,
+    work: impl FnOnce(&mut Transaction, InoId) -> Result<T>,
+) -> Result<T> {
+    let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 400, may_dip: false };
+    let inode = mount.inode(inode)?;
+    let mut tx = mount.transaction(reservation)?;
+    let id = tx.join_inode(&inode);
+    let result = work(&mut tx, id);
+    tx.finish(result)
+}
+
+/// Looks at an inode.
+pub fn look<T>(
+    mount: &Arc<Mount>,
+    inode: InodeNumber,
+    work: impl FnOnce(&mut Transaction, InoId) -> Result<T>,
+) -> Result<T> {
+    let inode = mount.inode(inode)?;
+    let mut tx = Transaction::read_only(mount);
+    let id = tx.join_inode(&inode);
+    work(&mut tx, id)
+}
+
+/// Makes a file or directory in the root directory.
+pub fn make_inode(mount: &Arc<Mount>, name: &str, mode: u16, links: u32) -> Result<InodeNumber> {
+    let root = mount.geometry.root_inode;
+    change(mount, root, |tx, dir| {
+        let number = xfskit::space::inodes::allocate_inode(tx, root, mode)?.ok_or(Error::NoSpace)?;
+        let new = NewInode { mode, uid: 0, gid: 0, links, device: 0, attr_fork: false };
+        let id = xfskit::inode::create(tx, number, &new, Some(dir))?;
+        if FileType::from_mode(mode) == FileType::Directory {
+            dir::init(tx, id, root);
+            tx.inode_mut(dir, InodeFields::CORE).core.links += 1;
+        }
+        dir::add(tx, dir, name.as_bytes(), number, FileType::from_mode(mode))?;
+        Ok(number)
+    })
+}
+
+/// Adds an attribute in as many transactions as its form needs.
+pub fn add_attr(mount: &Arc<Mount>, inode: InodeNumber, new: &Attr<'_>) -> Result<()> {
+    let done = change(mount, inode, |tx, ino| {
+        if attr::form(tx, ino) != Form::Tree && shortform::add(tx, ino, new)? == Outcome::Done {
+            return Ok(true);
+        }
+        if attr::form(tx, ino) != Form::Tree {
+            assert_eq!(tree::from_shortform(tx, ino)?, Outcome::Done);
+        }
+        Ok(false)
+    })?;
+    if done {
+        return Ok(());
+    }
+    change(mount, inode, |tx, ino| {
+        if tree::is_local_value(tx.geometry(), new.name.len(), new.value.len()) {
+            return tree::add(tx, ino, new, tree::NewValue::Local(new.value), false);
+        }
+        let place = remote::write(tx, ino, new.value)?;
+        tree::add(tx, ino, new, tree::NewValue::Remote { block: place.block, length: place.length }, false)
+    })
+}
+
+/// Removes an attribute.
+pub fn remove_attr(mount: &Arc<Mount>, inode: InodeNumber, key: &Attr<'_>) -> Result<()> {
+    change(mount, inode, |tx, ino| {
+        if attr::form(tx, ino) != Form::Tree {
+            return if shortform::remove(tx, ino, key, false)? { Ok(()) } else { Err(Error::NoAttribute) };
+        }
+        if let Some(place) = tree::lookup(tx, ino, key, false)?.ok_or(Error::NoAttribute)? {
+            remote::free(tx, ino, place)?;
+        }
+        assert!(tree::remove(tx, ino, key, false)?);
+        tree::to_shortform(tx, ino, false)?;
+        Ok(())
+    })
+}
+
+/// Names of the same hash: shifting a bit seven places from one byte to the next keeps it.
+pub fn colliding(number: u32) -> Vec<u8> {
+    (0..10).flat_map(|bit| if number >> bit & 1 == 1 { *b"bz" } else { [b'c', b'z' ^ 0x80] }).collect()
+}
+
+/// Numbers that a seed decides.
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number below `limit`.
+    pub fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as usize % limit
+    }
+}
+
+/// A device that keeps what is written to it apart from its base.
+pub struct Overlay {
+    base: Arc<Vec<u8>>,
+    pages: Mutex<HashMap<u64, Vec<u8>>>,
+}
+
+const PAGE: u64 = 512;
+
+impl Overlay {
+    /// Nothing is written yet.
+    pub fn new(base: &Arc<Vec<u8>>) -> Self {
+        Self { base: Arc::clone(base), pages: Mutex::default() }
+    }
+}
+
+impl BlockDevice for Overlay {
+    fn size_bytes(&self) -> u64 {
+        self.base.len() as u64
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let start = offset as usize;
+        let from = self.base.get(start..start + buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        buffer.copy_from_slice(from);
+        let pages = self.pages.lock().unwrap();
+        for (index, part) in buffer.chunks_mut(PAGE as usize).enumerate() {
+            if let Some(page) = pages.get(&(offset / PAGE + index as u64)) {
+                part.copy_from_slice(&page[..part.len()]);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        assert!(offset.is_multiple_of(PAGE) && (data.len() as u64).is_multiple_of(PAGE), "whole sectors are written");
+        let mut pages = self.pages.lock().unwrap();
+        for (index, part) in data.chunks(PAGE as usize).enumerate() {
+            pages.insert(offset / PAGE + index as u64, part.to_vec());
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
