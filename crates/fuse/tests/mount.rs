@@ -30,7 +30,9 @@ impl Served {
     fn stop(&mut self) -> Result<Unmounted, MountError> {
         let Some(thread) = self.thread.take() else { return Ok(Unmounted::Gone) };
         let unmounted = self.unmounter.unmount()?;
-        thread.join().unwrap()?;
+        if unmounted == Unmounted::Gone {
+            thread.join().unwrap()?;
+        }
         Ok(unmounted)
     }
 }
@@ -220,6 +222,7 @@ fn names_and_attributes_answer_as_posix_wants() {
     // Contents come later; an empty file reads as one.
     assert_eq!(fs::read(&a).unwrap(), b"");
     assert_eq!(errno(file.write_at(b"x", 0)), Some(95));
+    drop(file);
     fs::File::options().write(true).truncate(true).open(&a).unwrap();
     let rename = |flags| rustix::fs::renameat_with(rustix::fs::CWD, &a, rustix::fs::CWD, &b, flags);
     fs::create_dir(&b).unwrap();

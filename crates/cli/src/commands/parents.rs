@@ -1,0 +1,43 @@
+//! `xfskit parents` and `xfskit path`: from an inode back to its names, by parent pointers.
+
+use crate::args::{InodeArgs, PathArgs};
+use crate::image::{find, open_to_read};
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::io::{Write, stdout};
+use xfskit::ondisk::InodeNumber;
+
+/// Runs `parents`.
+pub fn parents(args: &PathArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(&args.image)?;
+    let stat = find(&filesystem, &args.path)?;
+    let mut parents = filesystem.parents(stat.inode)?;
+    parents.sort();
+    let mut out = stdout().lock();
+    if as_json {
+        let list = parents.iter().map(|(dir, name)| json!({ "inode": dir.0, "name": String::from_utf8_lossy(name) }));
+        return Ok(writeln!(out, "{:#}", Value::Array(list.collect()))?);
+    }
+    for (dir, name) in parents {
+        write!(out, "{} ", dir.0)?;
+        out.write_all(&name)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// Runs `path`.
+pub fn path(args: &InodeArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(&args.image)?;
+    let paths = filesystem.paths(InodeNumber(args.inode)).with_context(|| format!("inode {}", args.inode))?;
+    let mut out = stdout().lock();
+    if as_json {
+        let list = paths.iter().map(|path| String::from_utf8_lossy(path).into());
+        return Ok(writeln!(out, "{:#}", Value::Array(list.collect()))?);
+    }
+    for path in paths {
+        out.write_all(&path)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
