@@ -108,7 +108,7 @@ pub fn decode_value(text: &[u8]) -> Result<Vec<u8>, String> {
 fn decode_hex(digits: &[u8]) -> Result<Vec<u8>, String> {
     let digits: Vec<u8> = digits.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let digit = |byte: u8| (byte as char).to_digit(16).ok_or_else(|| "not hex digits".to_owned());
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         return Err("an odd number of hex digits".into());
     }
     digits.chunks_exact(2).map(|pair| Ok((digit(pair[0])? << 4 | digit(pair[1])?) as u8)).collect()

@@ -30,9 +30,23 @@ pub fn code(error: &anyhow::Error) -> u8 {
     error.chain().find_map(of_cause).unwrap_or(FAILED)
 }
 
+/// The message of an error: its causes from the outside in, but for those that tell what was told already.
+pub fn message(error: &anyhow::Error) -> String {
+    let mut message = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if message.is_empty() {
+            message = cause;
+        } else if !message.contains(&cause) {
+            message = format!("{message}: {cause}");
+        }
+    }
+    message
+}
+
 /// Whether output went to a reader that does not read any more.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let io = |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    let io =
+        |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
     error.chain().find_map(io) == Some(std::io::ErrorKind::BrokenPipe)
 }
 

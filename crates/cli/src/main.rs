@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // A server of its own has told already what is wrong.
             if !error.is::<exit::Reported>() {
-                eprintln!("xfskit: {error:#}");
+                eprintln!("xfskit: {}", exit::message(&error));
             }
             ExitCode::from(exit::code(&error))
         }

@@ -2,9 +2,9 @@
 
 use crate::caller::{owner, with_groups};
 use crate::convert::{FOREVER, attr, generation, no_attr, set_time};
+use crate::readdir;
 use crate::server::Server;
 use crate::stats::{STATS_XATTR, stats};
-use crate::readdir;
 use fuser::{
     BsdFileFlags, Errno, FileHandle, FileType, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
     OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
@@ -94,10 +94,8 @@ impl fuser::Filesystem for Handler {
             // What the kernel has just offered it takes.
             let _ = config.add_capabilities(flag);
         }
-        self.silent_opens = (
-            offered.contains(InitFlags::FUSE_NO_OPEN_SUPPORT),
-            offered.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT),
-        );
+        self.silent_opens =
+            (offered.contains(InitFlags::FUSE_NO_OPEN_SUPPORT), offered.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT));
         let _ = config.set_max_write(MAX_WRITE_BYTES);
         Ok(())
     }
@@ -400,7 +398,11 @@ impl fuser::Filesystem for Handler {
         let number = self.server.inode(node);
         let root = self.server.root();
         let value = self.server.with(|fs| {
-            if is_stats(number, root, name) { Ok(stats(fs).into_bytes()) } else { fs.get_xattr(number, name.as_bytes()) }
+            if is_stats(number, root, name) {
+                Ok(stats(fs).into_bytes())
+            } else {
+                fs.get_xattr(number, name.as_bytes())
+            }
         });
         answer_sized(reply, size, value);
     }

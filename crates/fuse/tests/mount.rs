@@ -154,7 +154,7 @@ fn a_removed_file_lives_while_it_is_open_and_is_gone_after() {
     let Some(fixture) = mounted() else { return };
     let path = fixture.path("open");
     let file = fs::File::create(&path).unwrap();
-    let before = rustix::fs::statvfs(&fixture.path("")).unwrap();
+    let before = rustix::fs::statvfs(fixture.path("")).unwrap();
     fs::remove_file(&path).unwrap();
     assert_eq!(file.metadata().unwrap().nlink(), 0);
     file.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
@@ -164,7 +164,7 @@ fn a_removed_file_lives_while_it_is_open_and_is_gone_after() {
     // The kernel lets go of the file in its own time.
     let gone = |_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
-        rustix::fs::statvfs(&fixture.path("")).unwrap().f_ffree > before.f_ffree
+        rustix::fs::statvfs(fixture.path("")).unwrap().f_ffree > before.f_ffree
     };
     assert!((0..500).any(gone), "the inode was not freed");
     let scratch = fixture.unmount();
@@ -265,7 +265,7 @@ fn the_root_tells_the_figures_of_the_mount() {
     let Some(fixture) = mounted() else { return };
     fs::File::create(fixture.path("a")).unwrap();
     let mut value = vec![0u8; 65536];
-    let length = rustix::fs::getxattr(&fixture.path(""), STATS_XATTR, &mut value).unwrap();
+    let length = rustix::fs::getxattr(fixture.path(""), STATS_XATTR, &mut value).unwrap();
     let figures: serde_json::Value = serde_json::from_slice(&value[..length]).unwrap();
     assert!(figures["counters"]["transactions"].as_u64() >= Some(1));
     assert!(figures["log"]["size_bytes"].as_u64() > figures["log"]["used_bytes"].as_u64());

@@ -87,13 +87,23 @@ pub fn summary(name: &str, raw: &RawSuperblock) -> String {
     line(
         "meta-data",
         name,
-        &format!("{:<11} agcount={}, agsize={} blks", field("isize", raw.inode_size.get().into()), raw.ag_count, raw.ag_blocks),
+        &format!(
+            "{:<12} agcount={}, agsize={} blks",
+            field("isize", raw.inode_size.get().into()),
+            raw.ag_count,
+            raw.ag_blocks
+        ),
     );
-    line("         ", "", &format!("{sectors:<11} attr=2, projid32bit=1"));
+    line("         ", "", &format!("{sectors:<12} attr=2, projid32bit=1"));
     line(
         "         ",
         "",
-        &format!("crc=1        finobt={}, sparse={}, rmapbt={}", ro(RoCompat::FINOBT), has(Incompat::SPINODES), ro(RoCompat::RMAPBT)),
+        &format!(
+            "crc=1        finobt={}, sparse={}, rmapbt={}",
+            ro(RoCompat::FINOBT),
+            has(Incompat::SPINODES),
+            ro(RoCompat::RMAPBT)
+        ),
     );
     line(
         "         ",
@@ -108,14 +118,22 @@ pub fn summary(name: &str, raw: &RawSuperblock) -> String {
     );
     line("         ", "", &format!("exchange={}   metadir={}", has(Incompat::EXCHRANGE), has(Incompat::METADIR)));
     let block = field("bsize", raw.block_size.get().into());
-    line("data     ", "", &format!("{block:<11} blocks={}, imaxpct={}", raw.data_blocks, raw.inode_max_percent));
+    line("data     ", "", &format!("{block:<12} blocks={}, imaxpct={}", raw.data_blocks, raw.inode_max_percent));
     let unit = field("sunit", raw.stripe_unit.get().into());
-    line("         ", "", &format!("{unit:<11} swidth={} blks", raw.stripe_width));
+    line("         ", "", &format!("{unit:<12} swidth={} blks", raw.stripe_width));
     let dir = field("bsize", u64::from(raw.block_size.get()) << raw.dir_block_log);
-    line("naming   ", "version 2", &format!("{dir:<11} ascii-ci=0, ftype={}, parent={}", has(Incompat::FTYPE), has(Incompat::PARENT)));
-    line("log      ", log_kind, &format!("{block:<11} blocks={}, version=2", raw.log_blocks));
-    line("         ", "", &format!("{:<11} sunit={log_unit} blks, lazy-count=1", field("sectsz", log_sector.into())));
-    line("realtime ", "none", &format!("{:<11} blocks=0, rtextents=0", field("extsz", u64::from(raw.block_size.get()))));
+    line(
+        "naming   ",
+        "version 2",
+        &format!("{dir:<12} ascii-ci=0, ftype={}, parent={}", has(Incompat::FTYPE), has(Incompat::PARENT)),
+    );
+    line("log      ", log_kind, &format!("{block:<12} blocks={}, version=2", raw.log_blocks));
+    line("         ", "", &format!("{:<12} sunit={log_unit} blks, lazy-count=1", field("sectsz", log_sector.into())));
+    line(
+        "realtime ",
+        "none",
+        &format!("{:<12} blocks=0, rtextents=0", field("extsz", u64::from(raw.block_size.get()))),
+    );
     line("         ", "", "rgcount=0    rgsize=0 extents");
     line("         ", "", "zoned=0      start=0 reserved=0");
     text

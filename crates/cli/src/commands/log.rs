@@ -96,7 +96,8 @@ fn checkpoints(records: &[Record]) -> Vec<Checkpoint> {
 
 fn print_checkpoints(out: &mut impl Write, records: &[Record]) -> Result<()> {
     for checkpoint in checkpoints(records) {
-        let commit = checkpoint.commit.map_or_else(|| "not committed".to_owned(), |lsn| format!("committed {}", place(lsn)));
+        let commit =
+            checkpoint.commit.map_or_else(|| "not committed".to_owned(), |lsn| format!("committed {}", place(lsn)));
         let (id, start, count) = (checkpoint.id, place(checkpoint.start), checkpoint.items.len());
         writeln!(out, "checkpoint {id:08x} from {start}, {commit}, {count} items")?;
         for item in &checkpoint.items {

@@ -62,9 +62,7 @@ fn options(args: &MkfsArgs) -> Result<Options> {
 /// The device, and whether its file was made for it.
 fn open_device(args: &MkfsArgs, size: Option<u64>) -> Result<(FileDevice, bool)> {
     match (args.image.exists(), size) {
-        (false, None) => {
-            Err(Usage(format!("{}: no such file; --size makes one", args.image.display())).into())
-        }
+        (false, None) => Err(Usage(format!("{}: no such file; --size makes one", args.image.display())).into()),
         (false, Some(size)) => Ok((FileDevice::create(&args.image, size)?, true)),
         (true, size) => {
             let device = open_existing(&args.image, args.force)?;

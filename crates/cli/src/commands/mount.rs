@@ -170,14 +170,14 @@ pub fn unmount(mount_point: &Path) -> Result<()> {
 /// The image that is mounted at a path.
 fn source_of(path: &Path) -> Result<Option<PathBuf>> {
     let mounts = std::fs::read("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
-    let found = mounts.split(|&byte| byte == b'\n').filter_map(|line| {
+    let mut found = mounts.split(|&byte| byte == b'\n').filter_map(|line| {
         let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
         let dash = fields.iter().position(|field| *field == b"-")?;
         let (place, kind, source) = (fields.get(4)?, fields.get(dash + 1)?, fields.get(dash + 2)?);
         let here = *kind == b"fuse.xfskit" && unescape(place) == path;
         here.then(|| unescape(source))
     });
-    Ok(found.last())
+    Ok(found.next_back())
 }
 
 /// The kernel writes spaces and the like as three octal digits.

@@ -125,7 +125,11 @@ fn attributes(filesystem: &Filesystem, inode: InodeNumber, prefix: &[u8]) -> Res
 
 fn read_dump(file: &Path) -> Result<Vec<Block>> {
     let read = || -> std::io::Result<Vec<Block>> {
-        if file == Path::new("-") { read_blocks(stdin().lock()) } else { read_blocks(BufReader::new(File::open(file)?)) }
+        if file == Path::new("-") {
+            read_blocks(stdin().lock())
+        } else {
+            read_blocks(BufReader::new(File::open(file)?))
+        }
     };
     match read() {
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
@@ -136,12 +140,14 @@ fn read_dump(file: &Path) -> Result<Vec<Block>> {
 }
 
 fn restore(filesystem: &Filesystem, blocks: &[Block], root: &OsStr) -> Result<()> {
-    let target = if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let target =
+        if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let progress = ProgressBar::with_draw_target(Some(blocks.len() as u64), target);
     for block in blocks {
         let path = [root.as_bytes(), b"/", &block.path].concat();
         let path = OsStr::from_bytes(&path);
-        let change = |(name, value): &(Vec<u8>, Vec<u8>)| XattrChange { name: name.clone(), value: Some(value.clone()) };
+        let change =
+            |(name, value): &(Vec<u8>, Vec<u8>)| XattrChange { name: name.clone(), value: Some(value.clone()) };
         let changes: Vec<XattrChange> = block.attributes.iter().map(change).collect();
         let stat = find(filesystem, path)?;
         filesystem.change_xattrs(stat.inode, &changes, &Caller::root()).with_context(|| shown(path))?;

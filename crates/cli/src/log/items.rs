@@ -8,9 +8,31 @@ use xfskit::ondisk::log_record::{buffer_flags, item_type};
 
 /// Types of logged buffers, by their number.
 const BUFFER_TYPES: [&str; 25] = [
-    "unknown", "user quota", "project quota", "group quota", "btree", "AGF", "AGFL", "AGI", "inodes", "symbolic link",
-    "directory block", "directory data", "directory free", "directory leaf (one)", "directory leaf", "da node",
-    "attr leaf", "attr value", "superblock", "rt bitmap", "rt summary", "rt group superblock", "25", "26", "27",
+    "unknown",
+    "user quota",
+    "project quota",
+    "group quota",
+    "btree",
+    "AGF",
+    "AGFL",
+    "AGI",
+    "inodes",
+    "symbolic link",
+    "directory block",
+    "directory data",
+    "directory free",
+    "directory leaf (one)",
+    "directory leaf",
+    "da node",
+    "attr leaf",
+    "attr value",
+    "superblock",
+    "rt bitmap",
+    "rt summary",
+    "rt group superblock",
+    "25",
+    "26",
+    "27",
 ];
 
 /// A logged item: its regions, and what the first one says.
@@ -96,7 +118,8 @@ fn buffer(fields: &Fields<'_>) -> String {
 fn inode(fields: &Fields<'_>) -> String {
     let names = ["core", "data", "data extents", "data btree", "device", "uuid", "attrs", "attr extents", "attr btree"];
     let set = fields.u32(4);
-    let names: Vec<&str> = names.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1).map(|(_, name)| *name).collect();
+    let names: Vec<&str> =
+        names.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1).map(|(_, name)| *name).collect();
     format!("{} ({})", fields.u64(16), names.join(", "))
 }
 
@@ -112,7 +135,13 @@ fn extents(fields: &Fields<'_>, bytes: usize, owned: bool) -> String {
     for index in 0..count {
         let at = 16 + index * bytes;
         if owned {
-            text += &format!(" inode {} block {} offset {} count {}", fields.u64(at), fields.u64(at + 8), fields.u64(at + 16), fields.u32(at + 24));
+            text += &format!(
+                " inode {} block {} offset {} count {}",
+                fields.u64(at),
+                fields.u64(at + 8),
+                fields.u64(at + 16),
+                fields.u32(at + 24)
+            );
         } else {
             text += &format!(" block {} count {}", fields.u64(at), fields.u32(at + 8));
         }
@@ -135,7 +164,12 @@ fn attribute(fields: &Fields<'_>, regions: &[Vec<u8>]) -> String {
         _ => "unknown change",
     };
     let name = regions.get(1).map(|name| name.escape_ascii().to_string()).unwrap_or_default();
-    format!("{:#x}: {verb} of inode {}, name \"{name}\", value of {} bytes", fields.u64(8), fields.u64(16), fields.u32(32))
+    format!(
+        "{:#x}: {verb} of inode {}, name \"{name}\", value of {} bytes",
+        fields.u64(8),
+        fields.u64(16),
+        fields.u32(32)
+    )
 }
 
 fn exchange(fields: &Fields<'_>) -> String {

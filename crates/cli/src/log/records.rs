@@ -64,7 +64,9 @@ impl Journal {
             (None, Some(path)) => {
                 LogPlace { device: Arc::new(FileDevice::open(path, Access::Read)?), offset: 0, basic_blocks }
             }
-            (None, None) => return Err(crate::exit::Usage("the log is external: name its device with --logdev".into()).into()),
+            (None, None) => {
+                return Err(crate::exit::Usage("the log is external: name its device with --logdev".into()).into());
+            }
         };
         let uuid = geometry.meta_uuid;
         let (head, state) = find_head(&place, &uuid).with_context(|| image.display().to_string())?;

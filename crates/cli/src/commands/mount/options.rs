@@ -8,9 +8,32 @@ use xfskit_fuse::{KernelOption, Options};
 
 /// What mount(8) and fstab add that means nothing to a server.
 const IGNORED: [&str; 26] = [
-    "rw", "defaults", "auto", "noauto", "user", "nouser", "users", "owner", "group", "nofail", "_netdev", "relatime",
-    "norelatime", "strictatime", "nostrictatime", "lazytime", "nolazytime", "diratime", "nodiratime", "iversion",
-    "noiversion", "silent", "loud", "mand", "nomand", "default_permissions",
+    "rw",
+    "defaults",
+    "auto",
+    "noauto",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "nofail",
+    "_netdev",
+    "relatime",
+    "norelatime",
+    "strictatime",
+    "nostrictatime",
+    "lazytime",
+    "nolazytime",
+    "diratime",
+    "nodiratime",
+    "iversion",
+    "noiversion",
+    "silent",
+    "loud",
+    "mand",
+    "nomand",
+    "default_permissions",
 ];
 
 /// All options of a mount.
