@@ -22,8 +22,8 @@ fn value(n: usize) -> Vec<u8> {
     vec![n as u8; if n % 17 == 16 { 3000 } else { n % 60 }]
 }
 
-fn build() -> Vec<u8> {
-    let device = Arc::new(image(1024, 4096, 48 << 20));
+fn build(block_bytes: usize, dir_block_bytes: usize) -> Vec<u8> {
+    let device = Arc::new(image(block_bytes as u32, dir_block_bytes as u32, 48 << 20));
     let mount = mount(device.clone()).unwrap();
     for (folder, count) in FOLDERS {
         let folder = make_inode(&mount, folder, 0o40_755, 2).unwrap();
@@ -49,22 +49,22 @@ fn build() -> Vec<u8> {
 }
 
 /// Blocks with names or attributes: where they start, their size, and where the checksum stands.
-fn targets(bytes: &[u8]) -> Vec<(usize, usize, usize)> {
+fn targets(bytes: &[u8], block_bytes: usize, dir_block_bytes: usize) -> Vec<(usize, usize, usize)> {
     let mut found = Vec::new();
     for start in (0..bytes.len()).step_by(512) {
         let block = &bytes[start..];
         let tree = u16::from_be_bytes([block[8], block[9]]);
         let own_address = |at: usize| block.get(at..at + 8) == Some(&(start as u64 / 512).to_be_bytes()[..]);
         match &block[..4] {
-            b"XDB3" | b"XDD3" | b"XDF3" if own_address(8) => found.push((start, 4096, 4)),
-            b"XARM" if own_address(40) => found.push((start, 1024, 12)),
+            b"XDB3" | b"XDD3" | b"XDF3" if own_address(8) => found.push((start, dir_block_bytes, 4)),
+            b"XARM" if own_address(40) => found.push((start, block_bytes, 12)),
             [b'I', b'N', mode, _] if *mode != 0 => found.push((start, 512, 100)),
             _ => match tree {
-                0x3df1 | 0x3dff if own_address(16) => found.push((start, 4096, 12)),
-                0x3bee if own_address(16) => found.push((start, 1024, 12)),
+                0x3df1 | 0x3dff if own_address(16) => found.push((start, dir_block_bytes, 12)),
+                0x3bee if own_address(16) => found.push((start, block_bytes, 12)),
                 0x3ebe if own_address(16) => {
-                    let dir = u32::from_be_bytes([block[68], block[69], block[70], block[71]]) > 1 << 20;
-                    found.push((start, if dir { 4096 } else { 1024 }, 12));
+                    let dir = u32::from_be_bytes([block[68], block[69], block[70], block[71]]) >= 1 << 20;
+                    found.push((start, if dir { dir_block_bytes } else { block_bytes }, 12));
                 }
                 _ => {}
             },
@@ -116,8 +116,17 @@ fn exercise(mount: &Arc<Mount>, random: &mut Random) -> Result<()> {
 
 #[test]
 fn damaged_names_and_attributes_are_errors() {
-    let base = Arc::new(build());
-    let targets = targets(&base);
+    damage(1024, 4096);
+}
+
+#[test]
+fn damaged_names_and_attributes_in_large_blocks_are_errors() {
+    damage(4096, 16384);
+}
+
+fn damage(block_bytes: usize, dir_block_bytes: usize) {
+    let base = Arc::new(build(block_bytes, dir_block_bytes));
+    let targets = targets(&base, block_bytes, dir_block_bytes);
     let trials = std::env::var("XFSKIT_TRIALS").ok().and_then(|n| n.parse().ok()).unwrap_or(150u64);
     for trial in 0..trials {
         let mut random = Random(trial.wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -75,10 +75,7 @@ fn find(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, incomplete: bool) -> R
         let entries = leaf_entries(bytes);
         let first = entries.partition_point(|entry| entry.hash.get() < hash);
         let mut found = None;
-        for (position, entry) in entries.iter().enumerate().skip(first) {
-            if entry.hash.get() != hash {
-                break;
-            }
+        for (position, _) in entries.iter().enumerate().skip(first).take_while(|(_, entry)| entry.hash.get() == hash) {
             let attr = attr_at(bytes, position)?;
             let value = match attr.value {
                 LeafValue::Local(value) => Some(value),

@@ -1,11 +1,11 @@
 //! Unmaps blocks of a fork and frees them.
 
 use super::apply::replace;
-use super::{extents, owner};
+use super::{count_blocks, extents, owner};
 use crate::cache::ForkKind;
 use crate::error::Result;
 use crate::space::alloc;
-use crate::trans::{InoId, InodeFields, Transaction};
+use crate::trans::{InoId, Transaction};
 use smallvec::SmallVec;
 use xfskit_ondisk::{Extent, FileBlock, FsBlock};
 
@@ -43,8 +43,8 @@ pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, c
             // that others still refer to. So the AG is locked before the map's own blocks may lock another.
             alloc::lock_for_free(tx, block, freed as u32)?;
         }
+        count_blocks(tx, ino, -(freed as i64))?;
         replace(tx, ino, fork, index..index + 1, &rest)?;
-        tx.inode_mut(ino, InodeFields::CORE).core.blocks -= freed;
         alloc::free(tx, block, freed as u32, owner)?;
     }
 }
