@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Filesystem, NewFile, RenameFlags, Result, SetAttr, SetMode, Stat};
+use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags, Result, SetAttr, SetMode, Stat};
 
 /// A file whose group bit stays only for members of the group: set-group-id and executable by the group.
 const GROUP_PRIVILEGE: u32 = 0o2010;
@@ -103,7 +103,12 @@ impl fuser::Filesystem for Handler {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let dir = self.server.inode(parent);
         let found = self.server.with(|fs| {
-            let number = if name == "." { dir } else { fs.lookup_number(dir, name.as_bytes())? };
+            let number = match name.as_bytes() {
+                // A handle that a client of NFS kept: the inode may be gone.
+                b"." if !fs.is_in_use(dir)? => return Err(Error::Stale(dir.0)),
+                b"." => dir,
+                name => fs.lookup_number(dir, name)?,
+            };
             held(fs, fs.stat(number)?)
         });
         match found {

@@ -5,6 +5,7 @@ use crate::image::{find, open_to_read};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::io::{Write, stdout};
+use xfskit::Error;
 use xfskit::ondisk::InodeNumber;
 
 /// Runs `parents`.
@@ -29,7 +30,11 @@ pub fn parents(args: &PathArgs, as_json: bool) -> Result<()> {
 /// Runs `path`.
 pub fn path(args: &InodeArgs, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(&args.image)?;
-    let paths = filesystem.paths(InodeNumber(args.inode)).with_context(|| format!("inode {}", args.inode))?;
+    let number = InodeNumber(args.inode);
+    if !filesystem.is_in_use(number)? {
+        return Err(Error::Stale(args.inode).into());
+    }
+    let paths = filesystem.paths(number).with_context(|| format!("inode {}", args.inode))?;
     let mut out = stdout().lock();
     if as_json {
         let list = paths.iter().map(|path| String::from_utf8_lossy(path).into());
