@@ -124,7 +124,7 @@ impl Unmounter {
     /// Unmounts.
     ///
     /// # Errors
-    /// `Mount` when the kernel refuses, `Close` when the image could not be closed.
+    /// `Mount` when the kernel refuses (the image is closed all the same), `Close` when the image could not be closed.
     pub fn unmount(&self) -> Result<Unmounted, MountError> {
         match unmount(&self.mount_point, false) {
             Ok(()) => return Ok(Unmounted::Gone),
@@ -132,9 +132,10 @@ impl Unmounter {
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => return Ok(Unmounted::Gone),
             Err(_) => {}
         }
-        unmount(&self.mount_point, true).map_err(MountError::Mount)?;
+        let detached = unmount(&self.mount_point, true).map_err(MountError::Mount);
+        // Even if the mount stays where it is, the image is closed while that can still be done in good order.
         self.server.close()?;
-        Ok(Unmounted::Detached)
+        detached.map(|()| Unmounted::Detached)
     }
 }
 
