@@ -199,6 +199,8 @@ impl Cil {
                 checkpoint.entries.push(Entry { item, vector, stale });
             }
         }
+        // Blocks that are made over by an item come before whatever was done to them since.
+        checkpoint.entries.sort_by_key(|entry| !entry.item.goes_first());
         checkpoint
     }
 }
@@ -231,7 +233,12 @@ fn insert(
     inner.stale = stale;
     inner.dirty.merge(dirty);
     match format {
-        FormatFn::Ordered => inner.keeps_position = true,
+        FormatFn::Ordered => {
+            // Made anew: an older copy, or the cancel record of a former life, would undo what recovery makes of it.
+            inner.keeps_position = true;
+            inner.dirty.clear();
+            inner.vector.clear();
+        }
         FormatFn::Ready(vector) => inner.vector = vector,
         FormatFn::Cancel(vector) => {
             inner.dirty.clear();
