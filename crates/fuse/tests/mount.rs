@@ -110,7 +110,7 @@ fn make_tree(fixture: &Fixture) {
     std::os::unix::fs::chown(fixture.path("a/b/file-7"), Some(1234), Some(70_000)).unwrap();
     run("setfattr", &["-n", "user.colour", "-v", "blue"], &fixture.path("a/four"));
     run("setfattr", &["-n", "security.note", "-v", "0sAAEC"], &fixture.path("a/b"));
-    run("setfattr", &["-n", "trusted.large", "-v", &"x".repeat(200)], &fixture.path("a/b/file-9"));
+    run("setfattr", &["-n", "trusted.large", "-v", &"x".repeat(5000)], &fixture.path("a/b/file-9"));
     run("setfacl", &["-m", "u:1000:rw,g:50:r"], &fixture.path("a/b/file-10"));
     run("setfacl", &["-d", "-m", "u:1000:rwx,o::-"], &fixture.path("a/b/c"));
     fs::File::create(fixture.path("a/b/c/heir")).unwrap();
