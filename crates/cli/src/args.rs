@@ -66,8 +66,8 @@ pub enum Command {
     /// Show and change extended attributes
     #[command(subcommand)]
     Xattr(XattrCommand),
-    /// List every name of a file: its parents
-    Parents(PathArgs),
+    /// List every name of a file, by its parent pointers
+    Parents(ParentsArgs),
     /// List every path that leads to an inode
     Path(InodeArgs),
     /// Show the figures of a mount: transactions, journal, caches
@@ -431,6 +431,16 @@ pub enum XattrCommand {
         #[arg(long, default_value = "/")]
         root: OsString,
     },
+}
+
+/// Arguments of `parents`.
+#[derive(Debug, Args)]
+pub struct ParentsArgs {
+    #[command(flatten)]
+    pub path: PathArgs,
+    /// The inode of each directory and the name there, instead of paths
+    #[arg(short, long)]
+    pub inodes: bool,
 }
 
 /// Arguments of `path`.

@@ -60,7 +60,8 @@ fn parents_lead_back_to_every_path() {
     let number = ok("--json stat IMAGE /a/f", &image);
     let stat: serde_json::Value = serde_json::from_str(&number).unwrap();
     assert_eq!(ok(&format!("path IMAGE {}", stat["inode"]), &image), "/a/b/g\n/a/f\n");
-    let parents = ok("parents IMAGE /a/b/g", &image);
+    assert_eq!(ok("parents IMAGE /a/f", &image), "/a/b/g\n/a/f\n");
+    let parents = ok("parents -i IMAGE /a/b/g", &image);
     assert!(parents.lines().count() == 2 && parents.contains(" f\n") && parents.contains(" g\n"), "{parents}");
     let (code, message) = fails("path IMAGE 999999", &image);
     assert!(code == 1 && message.contains("999999"), "{message}");

@@ -1,6 +1,6 @@
 //! `xfskit parents` and `xfskit path`: from an inode back to its names, by parent pointers.
 
-use crate::args::{InodeArgs, PathArgs};
+use crate::args::{InodeArgs, ParentsArgs};
 use crate::image::{find, open_to_read};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -9,19 +9,34 @@ use xfskit::Error;
 use xfskit::ondisk::InodeNumber;
 
 /// Runs `parents`.
-pub fn parents(args: &PathArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_to_read(&args.image)?;
-    let stat = find(&filesystem, &args.path)?;
+pub fn parents(args: &ParentsArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(&args.path.image)?;
+    let stat = find(&filesystem, &args.path.path)?;
     let mut parents = filesystem.parents(stat.inode)?;
     parents.sort();
     let mut out = stdout().lock();
     if as_json {
-        let list = parents.iter().map(|(dir, name)| json!({ "inode": dir.0, "name": String::from_utf8_lossy(name) }));
-        return Ok(writeln!(out, "{:#}", Value::Array(list.collect()))?);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let parents = parents.iter().map(|(dir, name)| json!({ "inode": dir.0, "name": text(name) }));
+        let paths = filesystem.paths(stat.inode)?;
+        let paths = paths.iter().map(|path| text(path));
+        let both = json!({ "parents": parents.collect::<Vec<_>>(), "paths": paths.collect::<Vec<_>>() });
+        return Ok(writeln!(out, "{both:#}")?);
+    }
+    if !args.inodes {
+        return print_paths(&mut out, &filesystem.paths(stat.inode)?);
     }
     for (dir, name) in parents {
         write!(out, "{} ", dir.0)?;
         out.write_all(&name)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn print_paths(out: &mut impl Write, paths: &[Vec<u8>]) -> Result<()> {
+    for path in paths {
+        out.write_all(path)?;
         writeln!(out)?;
     }
     Ok(())
@@ -40,9 +55,5 @@ pub fn path(args: &InodeArgs, as_json: bool) -> Result<()> {
         let list = paths.iter().map(|path| String::from_utf8_lossy(path).into());
         return Ok(writeln!(out, "{:#}", Value::Array(list.collect()))?);
     }
-    for path in paths {
-        out.write_all(&path)?;
-        writeln!(out)?;
-    }
-    Ok(())
+    print_paths(&mut out, &paths)
 }
