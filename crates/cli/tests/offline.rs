@@ -163,7 +163,7 @@ fn bad_images_have_an_exit_code_and_a_message_of_their_own() {
     fs::write(&broken, bytes).unwrap();
     check(&broken, 3, "checksum");
     let lock = fs::File::open(&image).unwrap();
-    lock.lock().unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     check(&image, 4, "in use");
     drop(lock);
     assert_eq!(fails("ls IMAGE /none", &image).0, 1);
