@@ -254,11 +254,13 @@ impl Journal {
             return Err(error);
         }
         let start = result?;
-        self.space.settle(checkpoint.charged_bytes, writer.head());
+        // The items are in the AIL before the head moves behind them: whoever finds the AIL empty takes the head for
+        // the tail.
         self.ail.insert_checkpoint(start, checkpoint.entries);
         for intent in &checkpoint.finished {
             self.ail.remove(intent);
         }
+        self.space.settle(checkpoint.charged_bytes, writer.head());
         self.space.set_tail(self.ail.tail().unwrap_or(writer.head()));
         self.durable.fetch_max(checkpoint.seq.0, Ordering::AcqRel);
         self.counters.checkpoints.increment();
