@@ -202,12 +202,6 @@ impl Filesystem {
         Ok(Some(Locked { from_dir, to_dir, child, victim }))
     }
 
-    fn try_join(&self, tx: &mut Transaction, inode: &Arc<Inode>) -> Result<InoId> {
-        let id = tx.try_join_inode(inode).ok_or(Error::WouldBlock)?;
-        super::check_in_use(tx, id)?;
-        Ok(id)
-    }
-
     fn move_name(
         &self,
         tx: &mut Transaction,
