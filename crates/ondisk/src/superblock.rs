@@ -149,6 +149,8 @@ pub struct Superblock {
 }
 
 const NAME: &str = "superblock";
+/// Bits of the quota flags that say that usage is kept: of users, projects, groups.
+const QUOTA_ACCOUNTING: u16 = 0x01 | 0x08 | 0x40;
 
 impl Superblock {
     /// Decodes and verifies the sector at the start of the device. `sector` holds at least 512 bytes; the checksum
@@ -184,8 +186,13 @@ impl Superblock {
     /// Whether xfskit may write to this image.
     ///
     /// # Errors
-    /// [`Unsupported::ReadOnly`] names the read-only compatible bits that nobody here knows.
+    /// [`Unsupported::Feature`] for quota, which xfskit does not keep; [`Unsupported::ReadOnly`] names the read-only compatible bits that nobody here knows.
     pub fn check_writable(&self) -> Result<(), Unsupported> {
+        if self.raw.quota_flags.get() & QUOTA_ACCOUNTING != 0 {
+            return Err(Unsupported::Feature(
+                "quota (its accounting would go wrong unnoticed; mount the image once without quota to switch it off)",
+            ));
+        }
         let unknown = self.raw.ro_compat.get() & !SUPPORTED_RO_COMPAT.bits();
         if unknown != 0 {
             return Err(Unsupported::ReadOnly(unknown));

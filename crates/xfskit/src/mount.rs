@@ -206,6 +206,9 @@ impl Mount {
             options,
         });
         mount.journal.set_write_back(Arc::new(WriteBackToDevice::new(Arc::downgrade(&mount))));
+        if !mount.options.read_only {
+            crate::space::initialize(&mount)?;
+        }
         if mount.options.attr_logging == AttrLogging::Always && !mount.options.read_only {
             mount.set_log_features(LogIncompat::XATTRS)?;
         }

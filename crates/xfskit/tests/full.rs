@@ -1,8 +1,8 @@
 //! No space left: every failure is a clean `NoSpace`, nothing is lost, and what is deleted comes back.
 
-mod common;
+mod stress;
 
-use common::{DIR, FILE, Image, Random, first_seed, scale};
+use stress::{DIR, FILE, Image, Random, first_seed, scale};
 use std::collections::BTreeMap;
 use xfskit::ondisk::InodeNumber;
 use xfskit::{Caller, Error, Filesystem, FsStat, MountOptions, NewFile, RenameFlags, SetAttr, SetMode};

@@ -1,8 +1,8 @@
 //! Memory stays within what the mount was given, whatever the number of files. `XFSKIT_FILES` sets that number.
 
-mod common;
+mod stress;
 
-use common::{DIR, FILE, Image, scale};
+use stress::{DIR, FILE, Image, scale};
 use std::ops::ControlFlow;
 use xfskit::{Caller, Filesystem, MountOptions, NewFile, SetMode};
 

@@ -164,7 +164,7 @@ fn run(seed: u64, operations: usize, cuts: usize) {
                 (entry.path.to_str().unwrap().to_owned(), value.map(|(_, value)| value.clone()))
             })
             .collect();
-        let matches = states[acknowledged..].iter().any(|state| *state == found);
+        let matches = states[acknowledged..].contains(&found);
         assert!(matches, "seed {seed}, cut after event {cut}: the tree is no state since operation {acknowledged}");
         reference.repair_finds_nothing(&image);
     }

@@ -1,8 +1,8 @@
 //! Many threads on a small log: no deadlock, no shutdown, nothing wrong afterwards.
 
-mod common;
+mod stress;
 
-use common::{DIR, FILE, Image, Random, Watchdog, first_seed, scale};
+use stress::{DIR, FILE, Image, Random, Watchdog, first_seed, scale};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use xfskit::ondisk::{InodeNumber, Lsn};

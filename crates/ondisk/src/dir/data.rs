@@ -147,12 +147,12 @@ pub fn data_end(bytes: &[u8]) -> usize {
 
 /// What stands at `offset`, if it lies before `end`, is whole and carries the right tag.
 pub fn slot_at(bytes: &[u8], offset: usize, end: usize) -> Option<Slot<'_>> {
-    if offset < DATA_HEADER_BYTES || offset % DATA_ALIGNMENT != 0 || offset + DATA_ALIGNMENT > end {
+    if offset < DATA_HEADER_BYTES || !offset.is_multiple_of(DATA_ALIGNMENT) || offset + DATA_ALIGNMENT > end {
         return None;
     }
     if u16_at(bytes, offset)? == UNUSED_MARK {
         let length = usize::from(u16_at(bytes, offset + 2)?);
-        let whole = length >= DATA_ALIGNMENT && length % DATA_ALIGNMENT == 0 && offset + length <= end;
+        let whole = length >= DATA_ALIGNMENT && length.is_multiple_of(DATA_ALIGNMENT) && offset + length <= end;
         let tagged = whole && u16_at(bytes, offset + length - 2)? as usize == offset & 0xffff;
         return tagged.then_some(Slot::Unused { offset, length });
     }

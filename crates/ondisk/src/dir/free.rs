@@ -56,7 +56,7 @@ pub fn verify_free(geometry: &Geometry, address: DiskAddress, bytes: &[u8]) -> V
     let layout = DirLayout::new(geometry);
     let capacity = layout.free_capacity() as u32;
     ensure!(header.count.get() <= capacity, NAME, "number of values", "{}", header.count);
-    ensure!(header.first.get() % capacity == 0, NAME, "first data block", "{}", header.first);
+    ensure!(header.first.get().is_multiple_of(capacity), NAME, "first data block", "{}", header.first);
     ensure!(header.first.get() < layout.max_data_blocks(), NAME, "first data block", "{}", header.first);
     let used = free_values(bytes).iter().filter(|value| value.get() != NO_DATA_BLOCK).count();
     ensure!(used == header.used.get() as usize, NAME, "number of data blocks", "{used}");

@@ -1,8 +1,8 @@
 //! Listing attributes.
 
+use super::tree::tree;
 use super::{Attr, Form, form, shortform};
-use crate::cache::ForkKind;
-use crate::dabtree::{ATTR_LEAF_KIND, CycleGuard, DaTree, Path};
+use crate::dabtree::{CycleGuard, Path};
 use crate::error::Result;
 use crate::trans::{InoId, Transaction};
 use std::ops::ControlFlow;
@@ -80,7 +80,7 @@ fn list_tree(
     cursor: &mut ListCursor,
     visit: &mut dyn FnMut(AttrRef<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
-    let tree = DaTree { ino, fork: ForkKind::Attr, root: 0, end: u32::MAX, fs_blocks: 1, leaf_kind: &ATTR_LEAF_KIND };
+    let tree = tree(ino);
     let mut path = Path::descend(tx, &tree, cursor.hash)?;
     let mut guard = CycleGuard::default();
     let mut skip = cursor.skip;

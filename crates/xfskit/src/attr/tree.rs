@@ -48,7 +48,8 @@ struct Found {
     position: usize,
 }
 
-fn tree(ino: InoId) -> DaTree {
+/// The btree of an inode's attributes.
+pub(super) fn tree(ino: InoId) -> DaTree {
     DaTree { ino, fork: ForkKind::Attr, root: 0, end: u32::MAX, fs_blocks: 1, leaf_kind: &ATTR_LEAF_KIND }
 }
 
@@ -57,10 +58,10 @@ pub fn is_local_value(geometry: &Geometry, name_bytes: usize, value_bytes: usize
     is_local(geometry.block_bytes(), name_bytes, value_bytes)
 }
 
-/// Most blocks that [`add`] may allocate, the value of a remote attribute not counted: a double split of the leaf, a
-/// split of every level above, and of the extent map for each.
+/// Most blocks that [`add`] may allocate, the value of a remote attribute not counted: two splits of every level, and
+/// of the extent map for each block.
 pub fn blocks_to_add(limits: &Limits) -> u64 {
-    (DA_MAX_DEPTH as u64 + 1) * u64::from(limits.attr_levels.max(1))
+    2 * DA_MAX_DEPTH as u64 * u64::from(limits.attr_levels.max(1))
 }
 
 /// Looks for an attribute; the path is `None` when it is not there.
@@ -74,10 +75,7 @@ fn find(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, incomplete: bool) -> R
         let entries = leaf_entries(bytes);
         let first = entries.partition_point(|entry| entry.hash.get() < hash);
         let mut found = None;
-        for position in first..entries.len() {
-            if entries[position].hash.get() != hash {
-                break;
-            }
+        for (position, _) in entries.iter().enumerate().skip(first).take_while(|(_, entry)| entry.hash.get() == hash) {
             let attr = attr_at(bytes, position)?;
             let value = match attr.value {
                 LeafValue::Local(value) => Some(value),

@@ -3,6 +3,9 @@
 use crate::error::Result;
 use xfskit_ondisk::{Corruption, DiskAddress, Geometry, Lsn, Verdict, checksum_matches, set_checksum};
 
+/// Finds out which kind of its family a block is; `None` for none of them.
+pub type Refine = fn(&[u8]) -> Option<&'static BufferKind>;
+
 /// A kind of metadata block. Kinds are statics and are compared by address.
 #[derive(Debug)]
 pub struct BufferKind {
@@ -20,7 +23,7 @@ pub struct BufferKind {
     pub verify: fn(&Geometry, DiskAddress, &[u8]) -> Verdict,
     /// For a place that may hold one of several kinds: finds out which. `crc_offset` and `lsn_offset` of such a kind
     /// are not used; those of the kind found are.
-    pub refine: Option<fn(&[u8]) -> Option<&'static BufferKind>>,
+    pub refine: Option<Refine>,
 }
 
 impl BufferKind {

@@ -119,7 +119,7 @@ impl DaTree {
             return Err(crate::Error::NoSpace);
         }
         let block = at.0 as u32;
-        let aligned = (block - self.root) % self.fs_blocks == 0;
+        let aligned = (block - self.root).is_multiple_of(self.fs_blocks);
         ensure_on_disk!(aligned, "extent record", "directory blocks are whole", "hole at fork block {block}");
         let id = create_fork_block(tx, self.ino, self.fork, at, self.fs_blocks, kind)?;
         Ok((block, id))

@@ -10,6 +10,7 @@ use crate::error::Result;
 use std::sync::OnceLock;
 use xfskit_ondisk::limits::bmbt_root_max_records;
 use xfskit_ondisk::{Corruption, Extent, ForkFormat, Geometry, InodeCore, Verdict, ensure};
+use xfskit_ondisk::{attr, dir};
 
 const ROOT_HEADER_BYTES: usize = 4;
 
@@ -47,13 +48,13 @@ fn decode_fork(geometry: &Geometry, core: &InodeCore, kind: ForkKind, bytes: &[u
             ensure!(bytes.len() >= 4, name, "room for a device number");
             Ok(Fork::Dev(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])))
         }
-        ForkFormat::Local => decode_local(core, kind, bytes).map(Fork::Local),
+        ForkFormat::Local => decode_local(geometry, core, kind, bytes).map(Fork::Local),
         ForkFormat::Extents => decode_extents(geometry, name, extents, bytes).map(Fork::Extents),
         ForkFormat::Btree => decode_root(geometry, name, bytes),
     }
 }
 
-fn decode_local(core: &InodeCore, kind: ForkKind, bytes: &[u8]) -> Verdict<Vec<u8>> {
+fn decode_local(geometry: &Geometry, core: &InodeCore, kind: ForkKind, bytes: &[u8]) -> Verdict<Vec<u8>> {
     let (name, size) = match kind {
         ForkKind::Data => ("data fork", usize::try_from(core.size).unwrap_or(usize::MAX)),
         // A local attr fork begins with its own size.
@@ -62,6 +63,11 @@ fn decode_local(core: &InodeCore, kind: ForkKind, bytes: &[u8]) -> Verdict<Vec<u
         }
     };
     ensure!(size <= bytes.len(), name, "local contents fit", "{size} bytes in {}", bytes.len());
+    match kind {
+        ForkKind::Data if core.is_dir() => dir::shortform::verify_shortform(geometry, &bytes[..size])?,
+        ForkKind::Data => {}
+        ForkKind::Attr => attr::shortform::verify_shortform(&bytes[..size])?,
+    }
     Ok(bytes[..size].to_vec())
 }
 

@@ -45,8 +45,6 @@ pub enum FormatFn {
     Ready(LogVector),
     /// A cancel record, made beforehand.
     Cancel(LogVector),
-    /// A buffer's chunks or an inode's parts: made from the union of old and new dirty bits.
-    Build(Box<dyn Fn(&DirtyBits, &mut LogVector) + Send>),
 }
 
 /// The list.
@@ -201,6 +199,8 @@ impl Cil {
                 checkpoint.entries.push(Entry { item, vector, stale });
             }
         }
+        // Blocks that are made over by an item come before whatever was done to them since.
+        checkpoint.entries.sort_by_key(|entry| !entry.item.goes_first());
         checkpoint
     }
 }
@@ -233,17 +233,17 @@ fn insert(
     inner.stale = stale;
     inner.dirty.merge(dirty);
     match format {
-        FormatFn::Ordered => inner.keeps_position = true,
+        FormatFn::Ordered => {
+            // Made anew: an older copy, or the cancel record of a former life, would undo what recovery makes of it.
+            inner.keeps_position = true;
+            inner.dirty.clear();
+            inner.vector.clear();
+        }
         FormatFn::Ready(vector) => inner.vector = vector,
         FormatFn::Cancel(vector) => {
             inner.dirty.clear();
             inner.keeps_position = false;
             inner.vector = vector;
-        }
-        FormatFn::Build(build) => {
-            let inner = &mut *inner;
-            inner.vector.clear();
-            build(&inner.dirty, &mut inner.vector);
         }
     }
     let grown = inner.vector.log_bytes() as i64 - before;

@@ -97,7 +97,7 @@ impl Filesystem {
     fn create_reservation(&self, new: &NewFile<'_>) -> Reservation {
         let mount = &self.mount;
         let kernel = if new.target.is_empty() { mount.reservations.create } else { mount.reservations.symlink };
-        let blocks = u64::from(space::inode_allocation_blocks(&mount.geometry, &mount.limits))
+        let blocks = space::inode_allocation_blocks(&mount.geometry, &mount.limits)
             + dir::blocks_to_add(&mount.geometry, &mount.limits)
             + u64::from(symlink::blocks_needed(&mount.geometry, new.target.len()))
             + parent::blocks_to_add(&mount.geometry, &mount.limits)

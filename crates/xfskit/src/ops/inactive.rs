@@ -17,10 +17,7 @@ use crate::space;
 use crate::symlink;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use std::sync::Arc;
-use xfskit_ondisk::{AgNumber, FileBlock, ForkFormat};
-
-/// Most blocks of one extent that a link unmaps: what is freed in one transaction is bounded by extents, not blocks.
-const EXTENTS_PER_LINK: usize = 2;
+use xfskit_ondisk::{AgNumber, ForkFormat};
 
 /// Whether the inode can be freed by itself: neither fork has blocks of its own.
 pub(super) fn has_no_blocks(tx: &Transaction, ino: InoId) -> bool {
@@ -88,8 +85,9 @@ impl Filesystem {
         let mount = &self.mount;
         let truncate = reservation_of(mount.reservations.itruncate);
         let free = reservation_of(mount.reservations.ifree);
-        let blocks =
-            u64::from(space::inode_free_blocks(&mount.geometry, &mount.limits)) + u64::from(mount.limits.data_levels);
+        let blocks = space::inode_free_blocks(&mount.geometry, &mount.limits)
+            + u64::from(mount.limits.data_levels)
+            + space::free_blocks_needed(&mount.geometry, &mount.limits);
         let both = Reservation { log_bytes: truncate.log_bytes + free.log_bytes, ..truncate };
         Reservation { log_count: 2, ..single(both) }.with_blocks(blocks).dipping()
     }
@@ -132,23 +130,20 @@ fn free_blocks(tx: &mut Transaction, ino: InoId) -> Result<()> {
     tx.roll()
 }
 
-/// Unmaps the data fork from its end, a few extents in each transaction.
+/// Unmaps the data fork, an extent or a part of one in each transaction: a link that begins with the extent holds no AG
+/// yet and may wait for the extent's.
 fn free_data(tx: &mut Transaction, ino: InoId) -> Result<()> {
-    let is_dir = tx.inode(ino).core.is_dir();
-    loop {
-        for _ in 0..EXTENTS_PER_LINK {
-            let Some(last) = bmap::extents(tx, ino, ForkKind::Data)?.last().copied() else {
-                let state = tx.inode_mut(ino, InodeFields::CORE);
-                state.core.size = if is_dir { state.core.size } else { 0 };
-                return Ok(());
-            };
-            if is_dir {
-                return Err(xfskit_ondisk::Corruption::new("directory", "empty when it is removed")
-                    .of(tx.inode(ino).core.inode.0)
-                    .into());
-            }
-            bmap::remove(tx, ino, ForkKind::Data, FileBlock(last.file_block.0), last.count)?;
-        }
+    let core = &tx.inode(ino).core;
+    let (number, is_dir) = (core.inode, core.is_dir());
+    while let Some(last) = bmap::extents(tx, ino, ForkKind::Data)?.last().copied() {
+        ensure_on_disk!(!is_dir, "directory", "empty when it is removed", "inode {number}");
         tx.roll()?;
+        // Shared blocks may take many records of the refcount tree, so their portions are counted by records.
+        let count = space::refcount::freeable_blocks(tx, last.block, last.count as u32)?;
+        bmap::remove(tx, ino, ForkKind::Data, last.file_block, count.into())?;
     }
+    if !is_dir {
+        tx.inode_mut(ino, InodeFields::CORE).core.size = 0;
+    }
+    Ok(())
 }

@@ -134,7 +134,7 @@ impl Filesystem {
         let create = reservation_of(mount.reservations.create);
         let blocks = 2 * dir::blocks_to_add(&mount.geometry, &mount.limits)
             + 2 * parent::blocks_to_add(&mount.geometry, &mount.limits)
-            + u64::from(space::inode_allocation_blocks(&mount.geometry, &mount.limits));
+            + space::inode_allocation_blocks(&mount.geometry, &mount.limits);
         let both = Reservation { log_bytes: rename.log_bytes + create.log_bytes, ..rename };
         Reservation { log_count: 1, ..single(both) }.with_blocks(blocks)
     }

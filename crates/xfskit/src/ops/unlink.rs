@@ -71,7 +71,7 @@ impl Filesystem {
         let remove = reservation_of(mount.reservations.remove);
         let free = reservation_of(mount.reservations.ifree);
         let blocks = dir::blocks_to_remove(&mount.geometry, &mount.limits)
-            + u64::from(space::inode_free_blocks(&mount.geometry, &mount.limits))
+            + space::inode_free_blocks(&mount.geometry, &mount.limits)
             + parent::blocks_to_add(&mount.geometry, &mount.limits);
         let both = Reservation { log_bytes: remove.log_bytes + free.log_bytes, ..remove };
         Reservation { log_count: 1, ..single(both) }.with_blocks(blocks).dipping()

@@ -370,6 +370,14 @@ pub fn free(tx: &mut Transaction, block: FsBlock, count: u32, owner: Owner) -> R
     }
 }
 
+/// Locks what the free of an extent needs first, so that the free itself will not have to wait.
+///
+/// # Errors
+/// `WouldBlock` when the AG must not be waited for and somebody else holds it; `Corrupt`, `Io`.
+pub fn lock_for_free(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<()> {
+    lock_extent(tx, block, count).map(|_| ())
+}
+
 /// Frees an extent of an AG whose AGF is locked.
 pub(super) fn free_in(tx: &mut Transaction, ag: Ag, start: AgBlock, count: u32, owner: Owner) -> Result<()> {
     let shared = owner.may_share() && tx.geometry().has_reflink();

@@ -104,9 +104,9 @@ fn damage_ends_in_an_error_at_most() {
     let (image, extents, all) = worked_image();
     let open = |bytes: Vec<u8>| {
         let device = Arc::new(MemoryDevice::from_bytes(bytes));
-        Mount::open_in(device, None, MountOptions::default(), Arc::new(SeededEnvironment::new(3))).expect("a mount")
+        Mount::open_in(device, None, MountOptions::default(), Arc::new(SeededEnvironment::new(3)))
     };
-    let places = places(&image, &open(image.clone()));
+    let places = places(&image, &open(image.clone()).expect("a mount"));
     let mut random = Random::new(11);
     assert!(places.len() > 50, "{}", places.len());
     // Headers and roots are few; half of the rounds hit the former.
@@ -130,7 +130,10 @@ fn damage_ends_in_an_error_at_most() {
         if let Some(offset) = kind.crc_offset {
             set_checksum(block, offset);
         }
-        random_work(&open(damaged), &mut random, &extents, &all);
+        // Opening for writing reads all headers, and may find the damage then.
+        if let Ok(mount) = open(damaged) {
+            random_work(&mount, &mut random, &extents, &all);
+        }
     }
 }
 

@@ -182,7 +182,7 @@ impl Transaction {
     /// # Errors
     /// `Corrupt` when the block is in use by another structure.
     pub fn create(&mut self, address: DiskAddress, bytes: usize, kind: &'static BufferKind) -> Result<BufId> {
-        self.get(&BufferKey::new(address, bytes), kind, Fill::Zero, true)
+        self.create_at(&BufferKey::new(address, bytes), kind)
     }
 
     /// As [`Self::create`], for a structure in several runs.
@@ -190,12 +190,26 @@ impl Transaction {
     /// # Errors
     /// `Corrupt` when a block is in use by another structure.
     pub fn create_runs(&mut self, runs: DiskRuns, kind: &'static BufferKind) -> Result<BufId> {
-        self.get(&BufferKey::from_runs(runs), kind, Fill::Zero, true)
+        self.create_at(&BufferKey::from_runs(runs), kind)
+    }
+
+    /// The same blocks may have been freed lately by somebody whose cancel record is still in the CIL. It must get into
+    /// the log before anything new is committed in its place: recovery needs it to pass over what was logged there
+    /// before, inodes above all.
+    fn create_at(&mut self, key: &BufferKey, kind: &'static BufferKind) -> Result<BufId> {
+        let cancel_waits = self.mount.cache.peek(key).is_some_and(|buffer| {
+            let item = buffer.item().lock();
+            item.stale && item.in_cil.is_some()
+        });
+        if cancel_waits {
+            self.mount.journal.force_all()?;
+        }
+        self.get(key, kind, Fill::Zero, true)
     }
 
     fn get(&mut self, key: &BufferKey, kind: &'static BufferKind, fill: Fill, wait: bool) -> Result<BufId> {
         let found = self.buffers.iter_mut().enumerate().find_map(|(index, slot)| match slot {
-            Some(held) if held.buffer.key().address() == key.address() => Some((index, held)),
+            Some(held) if held.buffer.key() == key => Some((index, held)),
             _ => None,
         });
         if let Some((index, held)) = found {
@@ -208,6 +222,12 @@ impl Transaction {
                 held.invalidated = false;
             }
             return Ok(BufId(index as u32));
+        }
+        // A structure of another size that this transaction freed makes way, as it will for others once it is committed.
+        for held in self.buffers.iter().flatten().filter(|held| held.invalidated) {
+            if held.buffer.key().address() == key.address() {
+                held.buffer.item().lock().stale = true;
+            }
         }
         let (buffer, content) = self.mount.cache.lock(key, kind, fill, self.exclusive, wait)?;
         if fill == Fill::Zero {
@@ -310,6 +330,10 @@ impl Transaction {
         held.uses = held.uses.saturating_sub(1);
         if held.uses == 0 && held.dirty.is_empty() && !held.invalidated && !held.ordered && !held.hold {
             *slot = None;
+            // A reader of many blocks, one after the other, shall not have to search through what it gave back.
+            while matches!(self.buffers.last(), Some(None)) {
+                self.buffers.pop();
+            }
         }
     }
 

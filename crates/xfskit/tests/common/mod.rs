@@ -1,107 +1,119 @@
-//! What the long tests share: images of any shape, random numbers, a watchdog.
-#![allow(dead_code)]
+//! What the tests of names and attributes share: images in memory, and single transactions on them.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-use xfskit::device::{Access, FileDevice};
-use xfskit::ondisk::Timestamp;
-use xfskit::{Filesystem, MountOptions};
-use xfskit_mkfs::{Options, make};
-use xfskit_testkit::{Scratch, scratch};
+#![allow(dead_code)] // Every test uses its part.
 
-pub const FILE: u16 = 0o100_000;
-pub const DIR: u16 = 0o040_000;
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+use xfskit::attr::{self, Attr, Form, Outcome, remote, shortform, tree};
+use xfskit::device::{BlockDevice, MemoryDevice};
+use xfskit::dir::{self, FileType};
+use xfskit::inode::NewInode;
+use xfskit::ondisk::{InodeNumber, Timestamp};
+use xfskit::trans::{InoId, InodeFields, Reservation, Transaction};
+use xfskit::{Error, Mount, MountOptions, Result};
+use xfskit_mkfs::{AgLayout, Options, Size, make};
 
-/// An image in a folder of its own.
-pub struct Image {
-    _scratch: Scratch,
-    pub path: PathBuf,
+/// An image in memory.
+pub fn image(block_bytes: u32, dir_block_bytes: u32, size_bytes: usize) -> MemoryDevice {
+    let device = MemoryDevice::new(size_bytes);
+    let options = Options {
+        block_bytes,
+        dir_block_bytes: Some(dir_block_bytes),
+        parent: false,
+        allow_small: true,
+        ag_layout: AgLayout::Count(2),
+        log_size: Some(Size::Bytes(15 << 20)),
+        uuid: Some([9; 16]),
+        ..Default::default()
+    };
+    make(&device, None, &options, Timestamp::default()).unwrap();
+    device
 }
 
-impl Image {
-    /// Makes an image of `mib` MiB with options of mkfs.xfs, in the form `("b", "size=1024")`.
-    pub fn new(mib: u64, arguments: &[(char, &str)]) -> Self {
-        let scratch = scratch();
-        let path = scratch.image("image", mib << 20);
-        let mut options = Options { uuid: Some([7; 16]), allow_small: true, ..Options::default() };
-        for (letter, value) in arguments {
-            options.apply(*letter, value).expect("an option of mkfs.xfs");
+/// Mounts a device for writing.
+pub fn mount(device: Arc<dyn BlockDevice>) -> Result<Arc<Mount>> {
+    Mount::open(device, None, MountOptions::default())
+}
+
+/// Runs one transaction.
+pub fn change<T>(
+    mount: &Arc<Mount>,
+    inode: InodeNumber,
+    work: impl FnOnce(&mut Transaction, InoId) -> Result<T>,
+) -> Result<T> {
+    let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 400, may_dip: false };
+    let inode = mount.inode(inode)?;
+    let mut tx = mount.transaction(reservation)?;
+    let id = tx.join_inode(&inode);
+    let result = work(&mut tx, id);
+    tx.finish(result)
+}
+
+/// Looks at an inode.
+pub fn look<T>(
+    mount: &Arc<Mount>,
+    inode: InodeNumber,
+    work: impl FnOnce(&mut Transaction, InoId) -> Result<T>,
+) -> Result<T> {
+    let inode = mount.inode(inode)?;
+    let mut tx = Transaction::read_only(mount);
+    let id = tx.join_inode(&inode);
+    work(&mut tx, id)
+}
+
+/// Makes a file or directory in the root directory.
+pub fn make_inode(mount: &Arc<Mount>, name: &str, mode: u16, links: u32) -> Result<InodeNumber> {
+    let root = mount.geometry.root_inode;
+    change(mount, root, |tx, dir| {
+        let number = xfskit::space::inodes::allocate_inode(tx, root, mode)?.ok_or(Error::NoSpace)?;
+        let new = NewInode { mode, uid: 0, gid: 0, links, device: 0, attr_fork: false };
+        let id = xfskit::inode::create(tx, number, &new, Some(dir))?;
+        if FileType::from_mode(mode) == FileType::Directory {
+            dir::init(tx, id, root);
+            tx.inode_mut(dir, InodeFields::CORE).core.links += 1;
         }
-        let device = FileDevice::open(&path, Access::Write).unwrap();
-        make(&device, None, &options, Timestamp::default()).unwrap();
-        Self { _scratch: scratch, path }
-    }
+        dir::add(tx, dir, name.as_bytes(), number, FileType::from_mode(mode))?;
+        Ok(number)
+    })
+}
 
-    pub fn open(&self) -> Filesystem {
-        self.open_with(MountOptions::default())
-    }
-
-    pub fn open_with(&self, options: MountOptions) -> Filesystem {
-        Filesystem::open(Arc::new(FileDevice::open(&self.path, Access::Write).unwrap()), options).unwrap()
-    }
-
-    /// Unmounts and lets xfs_repair have a look.
-    pub fn close(&self, fs: Filesystem) {
-        fs.unmount().unwrap();
-        self.assert_sound();
-    }
-
-    pub fn assert_sound(&self) {
-        if let Some(reference) = xfskit_testkit::reference() {
-            keep_if_broken(&self.path, || reference.repair_finds_nothing(&self.path));
+/// Adds an attribute in as many transactions as its form needs.
+pub fn add_attr(mount: &Arc<Mount>, inode: InodeNumber, new: &Attr<'_>) -> Result<()> {
+    let done = change(mount, inode, |tx, ino| {
+        if attr::form(tx, ino) != Form::Tree && shortform::add(tx, ino, new)? == Outcome::Done {
+            return Ok(true);
         }
-    }
-}
-
-/// Runs a check; an image that fails it stays where `XFSKIT_KEEP` says.
-pub fn keep_if_broken(image: &Path, check: impl FnOnce()) {
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
-    if let Err(panic) = result {
-        if let Some(to) = std::env::var_os("XFSKIT_KEEP") {
-            drop(std::fs::copy(image, to));
+        if attr::form(tx, ino) != Form::Tree {
+            assert_eq!(tree::from_shortform(tx, ino)?, Outcome::Done);
         }
-        std::panic::resume_unwind(panic);
+        Ok(false)
+    })?;
+    if done {
+        return Ok(());
     }
+    change(mount, inode, |tx, ino| {
+        if tree::is_local_value(tx.geometry(), new.name.len(), new.value.len()) {
+            return tree::add(tx, ino, new, tree::NewValue::Local(new.value), false);
+        }
+        let place = remote::write(tx, ino, new.value)?;
+        tree::add(tx, ino, new, tree::NewValue::Remote { block: place.block, length: place.length }, false)
+    })
 }
 
-/// How much longer than usual the tests run: `XFSKIT_STRESS` times.
-pub fn scale() -> u64 {
-    std::env::var("XFSKIT_STRESS").ok().and_then(|value| value.parse().ok()).unwrap_or(1)
-}
-
-/// A number for the first random sequence: `XFSKIT_SEED`.
-pub fn first_seed() -> u64 {
-    std::env::var("XFSKIT_SEED").ok().and_then(|value| value.parse().ok()).unwrap_or(1)
-}
-
-/// Numbers that look random and are the same for one seed.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0xd134_2543_de82_ef95))
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-
-    pub fn one_in(&mut self, count: usize) -> bool {
-        self.below(count) == 0
-    }
-
-    pub fn pick<'a, T>(&mut self, list: &'a [T]) -> Option<&'a T> {
-        list.get(self.below(list.len()))
-    }
+/// Removes an attribute.
+pub fn remove_attr(mount: &Arc<Mount>, inode: InodeNumber, key: &Attr<'_>) -> Result<()> {
+    change(mount, inode, |tx, ino| {
+        if attr::form(tx, ino) != Form::Tree {
+            return if shortform::remove(tx, ino, key, false)? { Ok(()) } else { Err(Error::NoAttribute) };
+        }
+        if let Some(place) = tree::lookup(tx, ino, key, false)?.ok_or(Error::NoAttribute)? {
+            remote::free(tx, ino, place)?;
+        }
+        assert!(tree::remove(tx, ino, key, false)?);
+        tree::to_shortform(tx, ino, false)?;
+        Ok(())
+    })
 }
 
 /// Names of the same hash: shifting a bit seven places from one byte to the next keeps it.
@@ -109,32 +121,60 @@ pub fn colliding(number: u32) -> Vec<u8> {
     (0..10).flat_map(|bit| if number >> bit & 1 == 1 { *b"bz" } else { [b'c', b'z' ^ 0x80] }).collect()
 }
 
-/// Ends the process with a message when it is not dropped in time: a deadlock cannot be caught otherwise.
-pub struct Watchdog {
-    done: Arc<AtomicBool>,
-}
+/// Numbers that a seed decides.
+pub struct Random(pub u64);
 
-impl Watchdog {
-    pub fn new(what: &'static str, seconds: u64) -> Self {
-        let done = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&done);
-        std::thread::spawn(move || {
-            let end = Instant::now() + Duration::from_secs(seconds * scale());
-            while Instant::now() < end {
-                if seen.load(Ordering::Relaxed) {
-                    return;
-                }
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            eprintln!("{what}: not done after {} s, probably a deadlock", seconds * scale());
-            std::process::abort();
-        });
-        Self { done }
+impl Random {
+    /// The next number below `limit`.
+    pub fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as usize % limit
     }
 }
 
-impl Drop for Watchdog {
-    fn drop(&mut self) {
-        self.done.store(true, Ordering::Relaxed);
+/// A device that keeps what is written to it apart from its base.
+pub struct Overlay {
+    base: Arc<Vec<u8>>,
+    pages: Mutex<HashMap<u64, Vec<u8>>>,
+}
+
+const PAGE: u64 = 512;
+
+impl Overlay {
+    /// Nothing is written yet.
+    pub fn new(base: &Arc<Vec<u8>>) -> Self {
+        Self { base: Arc::clone(base), pages: Mutex::default() }
+    }
+}
+
+impl BlockDevice for Overlay {
+    fn size_bytes(&self) -> u64 {
+        self.base.len() as u64
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let start = offset as usize;
+        let from = self.base.get(start..start + buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        buffer.copy_from_slice(from);
+        let pages = self.pages.lock().unwrap();
+        for (index, part) in buffer.chunks_mut(PAGE as usize).enumerate() {
+            if let Some(page) = pages.get(&(offset / PAGE + index as u64)) {
+                part.copy_from_slice(&page[..part.len()]);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        assert!(offset.is_multiple_of(PAGE) && (data.len() as u64).is_multiple_of(PAGE), "whole sectors are written");
+        let mut pages = self.pages.lock().unwrap();
+        for (index, part) in data.chunks(PAGE as usize).enumerate() {
+            pages.insert(offset / PAGE + index as u64, part.to_vec());
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -1,11 +1,11 @@
 //! Maps holes of a fork with newly allocated blocks.
 
 use super::apply::replace;
-use super::{extents, owner};
+use super::{count_blocks, extents, owner};
 use crate::cache::ForkKind;
 use crate::error::{Error, Result};
 use crate::space::alloc::{self, AllocRequest, Near};
-use crate::trans::{InoId, InodeFields, Transaction};
+use crate::trans::{InoId, Transaction};
 use smallvec::SmallVec;
 use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
 use xfskit_ondisk::{AgNumber, Extent, FileBlock, FsBlock, InodeNumber};
@@ -70,8 +70,7 @@ pub fn allocate_one(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBl
 /// Adds newly allocated blocks to the map.
 fn map(tx: &mut Transaction, ino: InoId, fork: ForkKind, extent: Extent) -> Result<()> {
     insert(tx, ino, fork, extent)?;
-    tx.inode_mut(ino, InodeFields::CORE).core.blocks += extent.count;
-    Ok(())
+    count_blocks(tx, ino, extent.count as i64)
 }
 
 fn allocate_with(

@@ -165,9 +165,8 @@ fn to_inline_if_few(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<
         .ok_or_else(|| Corruption::new("extent map", "leaf on the device").of(inode.0))?;
     let bytes = tx.geometry().block_bytes();
     tx.invalidate_at(address, bytes, &BMBT_KIND)?;
-    let state = tx.inode_mut(ino, extents_field(fork));
-    state.core.blocks -= 1;
-    if let Some(slot) = state.fork_mut(fork) {
+    super::count_blocks(tx, ino, -1)?;
+    if let Some(slot) = tx.inode_mut(ino, extents_field(fork)).fork_mut(fork) {
         *slot = Fork::Extents(list);
     }
     alloc::free(tx, leaf, 1, Owner::Fork { inode, fork, offset: FileBlock(0), bmbt: true })

@@ -73,7 +73,7 @@ pub(super) fn allocate_map_block(
     let near = near.map_or_else(|| super::allocate::near_inode(tx, inode), Near::Block);
     let owner = Owner::Fork { inode, fork, offset: FileBlock(0), bmbt: true };
     let (block, _) = alloc::allocate(tx, &AllocRequest::new(near, 1, 1, owner))?.ok_or(Error::NoSpace)?;
-    tx.inode_mut(ino, InodeFields::CORE).core.blocks += 1;
+    super::count_blocks(tx, ino, 1)?;
     Ok(block)
 }
 
@@ -136,7 +136,7 @@ impl BtreeKind for BmbtKind {
 
     fn free_block(&mut self, tx: &mut Transaction, pointer: u64, buffer: BufId) -> Result<()> {
         tx.invalidate(buffer);
-        tx.inode_mut(self.ino, InodeFields::CORE).core.blocks -= 1;
+        super::count_blocks(tx, self.ino, -1)?;
         alloc::free(tx, FsBlock(pointer), 1, self.owner())
     }
 }

@@ -25,7 +25,7 @@ pub use remove::remove;
 use crate::cache::{DiskRun, DiskRuns, Fork, ForkKind};
 use crate::error::Result;
 use crate::space::Owner;
-use crate::trans::{InoId, Transaction};
+use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::{Corruption, Extent, FileBlock};
 
 /// All extents of a fork, in order. A fork that is not mapped by extents has none.
@@ -110,6 +110,16 @@ pub fn last_block(tx: &mut Transaction, ino: InoId, fork: ForkKind, bound: FileB
     let extents = extents(tx, ino, fork)?;
     let next = extents.partition_point(|extent| extent.file_block < bound);
     Ok(next.checked_sub(1).map_or(FileBlock(0), |index| extents[index].end()))
+}
+
+/// Changes the count of the inode's blocks, which a damaged inode may have wrong.
+fn count_blocks(tx: &mut Transaction, ino: InoId, change: i64) -> Result<()> {
+    let core = &tx.inode(ino).core;
+    let Some(blocks) = core.blocks.checked_add_signed(change) else {
+        return Err(Corruption::new("inode", "number of blocks").of(core.inode.0).found(core.blocks).into());
+    };
+    tx.inode_mut(ino, InodeFields::CORE).core.blocks = blocks;
+    Ok(())
 }
 
 /// The owner that reverse mappings name for blocks of a fork.

@@ -1,11 +1,11 @@
 //! Unmaps blocks of a fork and frees them.
 
 use super::apply::replace;
-use super::{extents, owner};
+use super::{count_blocks, extents, owner};
 use crate::cache::ForkKind;
 use crate::error::Result;
 use crate::space::alloc;
-use crate::trans::{InoId, InodeFields, Transaction};
+use crate::trans::{InoId, Transaction};
 use smallvec::SmallVec;
 use xfskit_ondisk::{Extent, FileBlock, FsBlock};
 
@@ -13,6 +13,7 @@ use xfskit_ondisk::{Extent, FileBlock, FsBlock};
 /// invalidate.
 ///
 /// # Errors
+/// `WouldBlock`, before anything was changed, for blocks that may be shared, unless the transaction holds no AG yet;
 /// `NoSpace` when an extent has to be cut in two and the tree has no block for that; `Corrupt`, `Io`.
 pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, count: u64) -> Result<()> {
     let end = at.add(count);
@@ -34,11 +35,16 @@ pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, c
                 ..extent
             });
         }
-        replace(tx, ino, fork, index..index + 1, &rest)?;
         let freed = last.0 - first.0;
-        tx.inode_mut(ino, InodeFields::CORE).core.blocks -= freed;
         let block = FsBlock(extent.block.0 + (first.0 - extent.file_block.0));
         let owner = owner(tx, ino, fork, first);
+        if owner.may_share() && tx.geometry().has_reflink() {
+            // A reference is dropped here and now, not by an extent-free intent, from which recovery would free blocks
+            // that others still refer to. So the AG is locked before the map's own blocks may lock another.
+            alloc::lock_for_free(tx, block, freed as u32)?;
+        }
+        count_blocks(tx, ino, -(freed as i64))?;
+        replace(tx, ino, fork, index..index + 1, &rest)?;
         alloc::free(tx, block, freed as u32, owner)?;
     }
 }
