@@ -5,8 +5,8 @@
 //! verbs themselves make (sticky directories, set-group-id inheritance). Whether the caller may search and write the
 //! directories on the way is for whoever presents the filesystem to people (the kernel, for FUSE).
 //!
-//! Locking: a directory before its entry. A rename, which may need two directories, waits for one lock only and tries
-//! the others; see [`rename`](self).
+//! Locking: a directory before its entry. A rename, which may need two directories, and a link, whose inode need not be
+//! an entry of the directory, wait for one lock only and try the others.
 
 mod acl;
 mod create;
@@ -161,6 +161,13 @@ impl Filesystem {
     /// An inode in use, locked and joined.
     fn join(&self, tx: &mut Transaction, inode: &Arc<Inode>) -> Result<InoId> {
         let id = tx.join_inode(inode);
+        check_in_use(tx, id)?;
+        Ok(id)
+    }
+
+    /// As [`Self::join`], `WouldBlock` when somebody else holds the lock.
+    fn try_join(&self, tx: &mut Transaction, inode: &Arc<Inode>) -> Result<InoId> {
+        let id = tx.try_join_inode(inode).ok_or(Error::WouldBlock)?;
         check_in_use(tx, id)?;
         Ok(id)
     }

@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::mount::{AttrLogging, reservation_of};
 use crate::trans::{InoId, Reservation, Transaction};
 use std::ops::ControlFlow;
-use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::attr::{MAX_NAME_BYTES, MAX_VALUE_BYTES, flags};
+use xfskit_ondisk::{InodeCore, InodeNumber};
 
 /// Name spaces of attributes that people see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +156,7 @@ impl Filesystem {
         let inode = self.mount.inode(inode)?;
         let mut names = Vec::new();
         let mut found = KnownAbsent::default();
+        let version;
         {
             let mut tx = Transaction::read_only(&self.mount);
             let id = self.join(&mut tx, &inode)?;
@@ -164,6 +165,7 @@ impl Filesystem {
                 return Ok(names);
             }
             self.mount.counters.attr_searches.increment();
+            version = version_of(&tx.inode(id).core);
             attr::list(&mut tx, id, &mut |attr| {
                 if attr.namespace & flags::PARENT != 0 {
                     return ControlFlow::Continue(());
@@ -178,16 +180,16 @@ impl Filesystem {
                 ControlFlow::Continue(())
             })?;
         }
-        self.remember_absent(&inode, found);
+        self.remember_absent(&inode, found, version);
         Ok(names)
     }
 
-    /// A whole list was read: what it did not show is known to be absent.
-    fn remember_absent(&self, inode: &crate::cache::Inode, found: KnownAbsent) {
-        // Only if nobody holds the lock: knowledge may be late, never wrong.
+    /// A whole list of `version` was read: what it did not show is known to be absent.
+    fn remember_absent(&self, inode: &crate::cache::Inode, found: KnownAbsent, version: (u32, u64)) {
+        // Only if nobody holds the lock and nobody changed it since: knowledge may be late, never wrong.
         if let Some(mut state) = inode.state_lock().try_write()
             && !state.freed
-            && !inode.item().is_pinned()
+            && version_of(&state.core) == version
         {
             let mut absent = KnownAbsent::ALL;
             absent.remove(found);
@@ -294,6 +296,11 @@ impl Filesystem {
         // In shortform each further change costs no more log: the inode is logged once.
         Reservation { log_bytes: total.log_bytes + extra, ..total }
     }
+}
+
+/// Tells an inode from what it was before and from others of its number: generation and number of changes.
+fn version_of(core: &InodeCore) -> (u32, u64) {
+    (core.generation, core.change_count)
 }
 
 fn check_mode(tx: &mut Transaction, id: InoId, name: &Parsed<'_>, value: Option<&[u8]>, mode: SetMode) -> Result<()> {

@@ -35,6 +35,7 @@ impl Transaction {
         };
         drop(self);
         mount.journal.after_commit()?;
+        mount.trim_inodes()?;
         if sync {
             mount.journal.force(seq)?;
         }
@@ -141,8 +142,9 @@ impl Transaction {
         let stale = self.stale_inode_clusters();
         let grant = self.grant.as_mut().expect("a writing transaction has log space");
         let seq = self.mount.journal.commit(grant, &mut items);
-        for cluster in stale {
-            self.mount.inodes.cluster_freed(cluster, seq);
+        if !stale.is_empty() {
+            stale.into_iter().for_each(|cluster| self.mount.inodes.cluster_freed(cluster, seq));
+            self.mount.inodes.prune_freed(&self.mount.journal);
         }
         self.apply_counters(seq);
         Ok(seq)
