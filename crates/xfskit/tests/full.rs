@@ -2,8 +2,8 @@
 
 mod stress;
 
-use stress::{DIR, FILE, Image, Random, first_seed, scale};
 use std::collections::BTreeMap;
+use stress::{DIR, FILE, Image, Random, first_seed, scale};
 use xfskit::ondisk::InodeNumber;
 use xfskit::{Caller, Error, Filesystem, FsStat, MountOptions, NewFile, RenameFlags, SetAttr, SetMode};
 

@@ -2,8 +2,8 @@
 
 mod stress;
 
-use stress::{DIR, FILE, Image, scale};
 use std::ops::ControlFlow;
+use stress::{DIR, FILE, Image, scale};
 use xfskit::{Caller, Filesystem, MountOptions, NewFile, SetMode};
 
 const MIB: u64 = 1 << 20;

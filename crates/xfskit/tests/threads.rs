@@ -2,9 +2,9 @@
 
 mod stress;
 
-use stress::{DIR, FILE, Image, Random, Watchdog, first_seed, scale};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use stress::{DIR, FILE, Image, Random, Watchdog, first_seed, scale};
 use xfskit::ondisk::{InodeNumber, Lsn};
 use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
 

@@ -3,11 +3,11 @@
 
 mod stress;
 
-use stress::{DIR, FILE, Image, Random, colliding, first_seed, keep_if_broken, scale};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use stress::{DIR, FILE, Image, Random, colliding, first_seed, keep_if_broken, scale};
 use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::{
     AttrLogging, Caller, Error, Filesystem, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SetTime, XattrChange,
