@@ -245,7 +245,7 @@ impl Filesystem {
             parsed.push((parse(name)?, *value));
         }
         let inode = self.mount.inode(inode)?;
-        let mut tx = self.begin(self.xattr_reservation(&parsed))?;
+        let mut tx = self.begin(self.xattr_reservation(&parsed)?)?;
         let result = (|| {
             let id = self.join(&mut tx, &inode)?;
             for (name, value) in &parsed {
@@ -284,17 +284,30 @@ impl Filesystem {
     }
 
     /// Log space and blocks for the changes.
-    fn xattr_reservation(&self, changes: &[(Parsed<'_>, Option<&[u8]>)]) -> Reservation {
+    ///
+    /// # Errors
+    /// `Invalid` for a batch that is too large for one transaction in this log.
+    fn xattr_reservation(&self, changes: &[(Parsed<'_>, Option<&[u8]>)]) -> Result<Reservation> {
         let mount = &self.mount;
+        let block_bytes = mount.geometry.block_bytes();
+        let mut further_bytes = 0;
         let mut total = Reservation { log_count: 1, ..Reservation::default() };
         for (_, value) in changes {
             let one = update::reservation(mount, value.map_or(0, <[u8]>::len));
             total.blocks += one.blocks;
             total.log_bytes = total.log_bytes.max(one.log_bytes);
+            // A further change of the same inode dirties a leaf and what its split may make; the rest is dirty already.
+            further_bytes += 3 * block_bytes as u64;
         }
-        let extra = reservation_of(mount.reservations.ichange).log_bytes;
-        // In shortform each further change costs no more log: the inode is logged once.
-        Reservation { log_bytes: total.log_bytes + extra, ..total }
+        let first_bytes = total.log_bytes + reservation_of(mount.reservations.ichange).log_bytes;
+        let log_bytes = u64::from(first_bytes) + further_bytes.saturating_sub(3 * block_bytes as u64);
+        let (_, log_size) = mount.journal.usage();
+        match u32::try_from(log_bytes) {
+            Ok(log_bytes) if u64::from(log_bytes) <= log_size / 4 || changes.len() == 1 => {
+                Ok(Reservation { log_bytes, ..total })
+            }
+            _ => Err(Error::Invalid("more attribute changes than one transaction can hold: split the batch")),
+        }
     }
 }
 
