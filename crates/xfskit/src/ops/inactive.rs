@@ -17,6 +17,7 @@ use crate::space;
 use crate::symlink;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use xfskit_ondisk::{AgNumber, ForkFormat};
 
 /// Whether the inode can be freed by itself: neither fork has blocks of its own.
@@ -70,7 +71,7 @@ impl Filesystem {
         let result = (|| {
             let ino = tx.join_inode(inode);
             let state = tx.inode(ino);
-            let held = inode.opens.load(std::sync::atomic::Ordering::Acquire) > 0;
+            let held = inode.opens.load(Ordering::Acquire) > 0;
             if state.freed || state.core.links > 0 || held {
                 return Ok(());
             }
@@ -92,7 +93,7 @@ impl Filesystem {
         Reservation { log_count: 2, ..single(both) }.with_blocks(blocks).dipping()
     }
 
-    /// Frees what a crash left on the unlinked lists.
+    /// Frees what a crash left on the unlinked lists, or at the end what is still held.
     pub(super) fn clean_orphans(&self) -> Result<()> {
         for ag in 0..self.mount.geometry.ag_count {
             let mut tx = Transaction::read_only(&self.mount);
@@ -106,6 +107,7 @@ impl Filesystem {
                     }
                     other => other,
                 })?;
+                inode.opens.store(0, Ordering::Release);
                 self.inactivate(&inode)?;
             }
         }

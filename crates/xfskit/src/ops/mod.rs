@@ -150,6 +150,10 @@ impl Filesystem {
     /// # Errors
     /// `Io`, `Shutdown`: the log then stays dirty.
     pub fn unmount(self) -> Result<()> {
+        if !self.mount.options.read_only {
+            // Whoever still holds an unlinked inode holds it in vain.
+            self.clean_orphans()?;
+        }
         self.mount.unmount()
     }
 
