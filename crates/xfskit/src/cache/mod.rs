@@ -205,11 +205,6 @@ impl Cache {
         }
     }
 
-    /// The buffer of `key`, if it is cached; its contents are not looked at.
-    pub fn peek(&self, key: &BufferKey) -> Option<Arc<Buffer>> {
-        self.shard(key.address()).lock().buffers.get(&key.address()).filter(|buffer| buffer.key() == key).cloned()
-    }
-
     /// Bytes of contents in memory.
     pub fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)

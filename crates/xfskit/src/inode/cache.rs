@@ -167,6 +167,13 @@ impl InodeCache {
         }
     }
 
+    /// The inodes that somebody outside still refers to.
+    pub fn held(&self) -> Vec<Arc<Inode>> {
+        let held = |inode: &&Arc<Inode>| inode.opens.load(Ordering::Acquire) > 0;
+        let of = |shard: &Mutex<Shard>| shard.lock().inodes.values().filter(held).cloned().collect::<Vec<_>>();
+        self.shards.iter().flat_map(of).collect()
+    }
+
     /// Number of cached inodes.
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)

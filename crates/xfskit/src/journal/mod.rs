@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use writer::LogWriter;
 use xfskit_device::BlockDevice;
-use xfskit_ondisk::{Geometry, Lsn};
+use xfskit_ondisk::{DiskAddress, Geometry, Lsn};
 
 /// Where the log lies.
 #[derive(Clone)]
@@ -210,6 +210,12 @@ impl Journal {
         }
         drop(writer);
         self.relieve()
+    }
+
+    /// Whether the gathering checkpoint carries a cancel record for blocks that start at `address`. Nothing new may be
+    /// committed there into the same checkpoint.
+    pub fn holds_cancel(&self, address: DiskAddress) -> bool {
+        self.cil.holds_cancel(address)
     }
 
     fn is_push_due(&self) -> bool {

@@ -93,7 +93,7 @@ impl Filesystem {
         Reservation { log_count: 2, ..single(both) }.with_blocks(blocks).dipping()
     }
 
-    /// Frees what a crash left on the unlinked lists, or at the end what is still held.
+    /// Frees what a crash left on the unlinked lists.
     pub(super) fn clean_orphans(&self) -> Result<()> {
         for ag in 0..self.mount.geometry.ag_count {
             let mut tx = Transaction::read_only(&self.mount);
@@ -107,7 +107,6 @@ impl Filesystem {
                     }
                     other => other,
                 })?;
-                inode.opens.store(0, Ordering::Release);
                 self.inactivate(&inode)?;
             }
         }

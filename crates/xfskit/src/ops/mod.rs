@@ -145,14 +145,15 @@ impl Filesystem {
         self.mount.journal.force(self.mount.journal.current())
     }
 
-    /// Brings everything home and closes the log.
+    /// Brings everything home and closes the log. Whoever still holds inodes loses them: those that were unlinked are
+    /// freed.
     ///
     /// # Errors
     /// `Io`, `Shutdown`: the log then stays dirty.
     pub fn unmount(self) -> Result<()> {
-        if !self.mount.options.read_only {
-            // Whoever still holds an unlinked inode holds it in vain.
-            self.clean_orphans()?;
+        for inode in self.mount.inodes.held() {
+            inode.opens.store(0, std::sync::atomic::Ordering::Release);
+            self.inactivate(&inode)?;
         }
         self.mount.unmount()
     }

@@ -206,7 +206,8 @@ fn buffer_item(held: &HeldBuffer) -> Option<CommitItem> {
         for run in held.buffer.key().runs() {
             push_buffer_format(&mut vector, run, flags | kind.log_type << buffer_flags::TYPE_SHIFT, 1, &[]);
         }
-        let item = commit_item(item, DirtyBits::default(), FormatFn::Cancel(vector));
+        let addresses = held.buffer.key().runs().iter().map(|run| run.address).collect();
+        let item = commit_item(item, DirtyBits::default(), FormatFn::Cancel(vector, addresses));
         return Some(CommitItem { stale: true, ..item });
     }
     if held.dirty.is_empty() {

@@ -197,11 +197,7 @@ impl Transaction {
     /// the log before anything new is committed in its place: recovery needs it to pass over what was logged there
     /// before, inodes above all.
     fn create_at(&mut self, key: &BufferKey, kind: &'static BufferKind) -> Result<BufId> {
-        let cancel_waits = self.mount.cache.peek(key).is_some_and(|buffer| {
-            let item = buffer.item().lock();
-            item.stale && item.in_cil.is_some()
-        });
-        if cancel_waits {
+        if key.runs().iter().any(|run| self.mount.journal.holds_cancel(run.address)) {
             self.mount.journal.force_all()?;
         }
         self.get(key, kind, Fill::Zero, true)
