@@ -4,7 +4,7 @@ use super::{BlfType, BufId, CHUNK_BYTES, HeldBuffer, HeldInode, InodeFields, Tra
 use crate::cache::{BufferKey, DiskRun, Fork, InodeState};
 use crate::error::{Error, Result};
 use crate::item::{CheckpointSeq, DirtyBits, LogItem, LogVector};
-use crate::journal::{CommitItem, FormatFn, OrderedWrite};
+use crate::journal::{CommitItem, FormatFn, Grant, OrderedWrite};
 use crate::sync::Held;
 use std::sync::Arc;
 use xfskit_ondisk::inode::INODE_CORE_BYTES;
@@ -49,6 +49,7 @@ impl Transaction {
     /// `Shutdown` or `Io`.
     pub fn roll(&mut self) -> Result<()> {
         if self.dirty {
+            self.relog_inodes();
             self.commit_link()?;
         }
         for slot in &mut self.buffers {
@@ -70,6 +71,19 @@ impl Transaction {
         match &mut self.grant {
             Some(grant) => grant.next_link(),
             None => Ok(()),
+        }
+    }
+
+    /// The next link may wait for log space with its inodes locked, and what is locked is not written back. They move to
+    /// the head of the log, so that none of them is the tail for which the link would wait.
+    fn relog_inodes(&mut self) {
+        if !self.grant.as_ref().is_some_and(Grant::is_last_link) {
+            return;
+        }
+        for held in self.inodes.iter_mut().flatten() {
+            if held.dirty.is_empty() && !held.first_link_only && held.inode.item().lock().in_ail.is_some() {
+                held.dirty = InodeFields::CORE;
+            }
         }
     }
 
