@@ -88,7 +88,7 @@ impl Filesystem {
             let mut path = match known.get(&dir) {
                 Some(path) => Vec::clone(path),
                 None => {
-                    let path = self.dir_path(dir)?;
+                    let path = self.located(inode, self.dir_path(dir))?;
                     known.insert(dir, path.clone());
                     path
                 }
