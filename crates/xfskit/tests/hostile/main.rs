@@ -4,3 +4,4 @@
 mod fuzzed;
 mod named;
 mod random;
+mod refused;
