@@ -7,6 +7,9 @@ use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::{Caller, Filesystem, MountOptions, NewFile, Result, SetMode};
 use xfskit_mkfs::{AgLayout, Options, Size, make};
 
+/// The UUID of all images.
+pub(crate) const IMAGE_UUID: [u8; 16] = [9; 16];
+
 /// What kind of image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipe {
@@ -16,6 +19,8 @@ pub enum Recipe {
     SmallBlocks,
     /// No reverse mappings, parent pointers, large counters.
     Old,
+    /// As `SmallBlocks`, smaller, and nothing on the unlinked lists: quick to open for writing.
+    Quick,
 }
 
 /// Makes and populates an image in memory.
@@ -27,12 +32,12 @@ pub fn image(recipe: Recipe) -> Vec<u8> {
         allow_small: true,
         ag_layout: AgLayout::Count(2),
         log_size: Some(Size::Bytes(8 << 20)),
-        uuid: Some([9; 16]),
+        uuid: Some(IMAGE_UUID),
         ..Options::default()
     };
     match recipe {
         Recipe::Defaults => {}
-        Recipe::SmallBlocks => {
+        Recipe::SmallBlocks | Recipe::Quick => {
             options.block_bytes = 1024;
             options.dir_block_bytes = Some(4096);
         }
@@ -43,18 +48,20 @@ pub fn image(recipe: Recipe) -> Vec<u8> {
     }
     let device = Arc::new(MemoryDevice::new(40 << 20));
     make(&*device, None, &options, Timestamp::default()).expect("an image");
-    populate(Arc::clone(&device) as _).expect("a populated image");
+    let orphan_count = if recipe == Recipe::Quick { 0 } else { 140 };
+    populate(Arc::clone(&device) as _, orphan_count).expect("a populated image");
     device.to_bytes()
 }
 
 const FILE: u16 = 0o100_644;
 const DIR: u16 = 0o040_755;
 
-/// Fills an empty image through the engine, with the same result every time.
+/// Fills an empty image through the engine, with the same result every time. `orphan_count` inodes stay on the unlinked
+/// lists.
 ///
 /// # Errors
 /// Whatever the engine says.
-pub fn populate(device: Arc<dyn BlockDevice>) -> Result<()> {
+pub fn populate(device: Arc<dyn BlockDevice>, orphan_count: usize) -> Result<()> {
     let fs = Filesystem::open_in(device, None, MountOptions::default(), Arc::new(SeededEnvironment::new(5)))?;
     let me = Caller::root();
     let root = fs.root();
@@ -92,7 +99,7 @@ pub fn populate(device: Arc<dyn BlockDevice>) -> Result<()> {
     for n in 0..12 {
         at = fs.create(at, format!("level {n}").as_bytes(), &NewFile::new(DIR), &me)?.inode;
     }
-    orphans(&fs, root, &me)?;
+    orphans(&fs, root, &me, orphan_count)?;
     fs.unmount()
 }
 
@@ -111,8 +118,8 @@ fn attributes(fs: &Filesystem, root: InodeNumber, me: &Caller) -> Result<()> {
 
 /// Leaves inodes on the unlinked lists of an image that is otherwise closed in good order, as a kernel that had them
 /// open when it went read-only does.
-fn orphans(fs: &Filesystem, root: InodeNumber, me: &Caller) -> Result<()> {
-    for n in 0..140 {
+fn orphans(fs: &Filesystem, root: InodeNumber, me: &Caller, count: usize) -> Result<()> {
+    for n in 0..count {
         let name = format!("orphan {n}");
         let inode = fs.create(root, name.as_bytes(), &NewFile::new(FILE), me)?.inode;
         fs.hold(inode)?;

@@ -26,5 +26,5 @@ pub use image::{Recipe, image, populate};
 pub use mutate::Mutator;
 pub use overlay::Overlay;
 pub use random::Random;
-pub use walk::{Findings, walk};
+pub use walk::{Findings, look, walk};
 pub use watchdog::{Watchdog, peak_memory_bytes};

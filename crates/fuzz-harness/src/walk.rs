@@ -44,27 +44,32 @@ pub fn walk(fs: &Filesystem, most: usize) -> Findings {
         if findings.inodes >= most {
             break;
         }
-        findings.inodes += 1;
-        let Some(stat) = findings.note(fs.stat(inode)) else { continue };
-        match stat.mode & 0o170_000 {
-            0o040_000 => look_at_dir(fs, inode, &mut findings, &mut |child| {
-                if seen.len() < 4 * most && seen.insert(child) {
-                    queue.push_back(child);
-                }
-            }),
-            0o120_000 => drop(findings.note(fs.read_link(inode))),
-            _ => {}
-        }
-        look_at_attributes(fs, inode, &mut findings);
-        if fs.mount().geometry.has_parent() {
-            findings.note(fs.parents(inode));
-            // The way up is long in a deep tree, and the same for all files of a folder.
-            if findings.inodes.is_multiple_of(4) {
-                findings.note(fs.paths(inode));
+        look(fs, inode, &mut findings, &mut |child| {
+            if seen.len() < 4 * most && seen.insert(child) {
+                queue.push_back(child);
             }
-        }
+        });
     }
     findings
+}
+
+/// Looks at one inode; calls `each` with what it names if it is a directory.
+pub fn look(fs: &Filesystem, inode: InodeNumber, findings: &mut Findings, each: &mut dyn FnMut(InodeNumber)) {
+    findings.inodes += 1;
+    let Some(stat) = findings.note(fs.stat(inode)) else { return };
+    match stat.mode & 0o170_000 {
+        0o040_000 => look_at_dir(fs, inode, findings, each),
+        0o120_000 => drop(findings.note(fs.read_link(inode))),
+        _ => {}
+    }
+    look_at_attributes(fs, inode, findings);
+    if fs.mount().geometry.has_parent() {
+        findings.note(fs.parents(inode));
+        // The way up is the same for all files of a folder.
+        if findings.inodes.is_multiple_of(4) {
+            findings.note(fs.paths(inode));
+        }
+    }
 }
 
 fn look_at_dir(fs: &Filesystem, dir: InodeNumber, findings: &mut Findings, each: &mut dyn FnMut(InodeNumber)) {
