@@ -10,11 +10,18 @@ pub fn exercise(fs: &Filesystem, random: &mut Random, count: usize) -> Vec<Error
     let mut dirs = vec![fs.root()];
     let mut files = Vec::new();
     let mut errors = Vec::new();
-    for entry in fs.list_dir(fs.root()).unwrap_or_default() {
-        match fs.stat(entry.inode) {
-            Ok(stat) if stat.mode & 0o170_000 == 0o040_000 => dirs.push(entry.inode),
-            Ok(_) => files.push(entry.inode),
-            Err(error) => errors.push(error),
+    let mut unseen = vec![fs.root()];
+    while let Some(dir) = unseen.pop() {
+        for entry in fs.list_dir(dir).unwrap_or_default().iter().take(100) {
+            match fs.stat(entry.inode) {
+                Ok(stat) if stat.mode & 0o170_000 != 0o040_000 => files.push(entry.inode),
+                Ok(_) if dirs.len() >= 12 || dirs.contains(&entry.inode) => {}
+                Ok(_) => {
+                    dirs.push(entry.inode);
+                    unseen.push(entry.inode);
+                }
+                Err(error) => errors.push(error),
+            }
         }
     }
     for _ in 0..count {

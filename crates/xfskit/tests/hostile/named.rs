@@ -143,7 +143,7 @@ fn damage_is_never_reported_without_its_place() {
     let watchdog = Watchdog::new();
     let mutator = xfskit_fuzz_harness::Mutator::new(&SOUND.bytes);
     let mut without = std::collections::BTreeMap::new();
-    for trial in 0..300 {
+    for trial in 0..crate::random::trials() {
         let device = Arc::new(Overlay::new(&SOUND.bytes));
         let story = mutator.damage(&device, &mut Random::new(trial));
         watchdog.step(format!("trial {trial}: {story}"));
