@@ -161,9 +161,7 @@ pub fn blocks(image: &[u8]) -> Metadata {
                 Size::Inode => vec![inode_bytes],
                 Size::Block => vec![block_bytes, block_bytes << raw.dir_block_log, 2 * block_bytes],
             };
-            let fits = |size: &usize| {
-                image.get(at..at + size).is_some_and(|bytes| checksum_matches(bytes, form.crc))
-            };
+            let fits = |size: &usize| image.get(at..at + size).is_some_and(|bytes| checksum_matches(bytes, form.crc));
             if let Some(bytes) = sizes.into_iter().find(fits) {
                 found.entry(form.kind).or_default().push(Block { kind: form.kind, offset: at, bytes, crc: form.crc });
             }

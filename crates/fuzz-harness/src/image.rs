@@ -104,7 +104,8 @@ pub fn populate(device: Arc<dyn BlockDevice>, orphan_count: usize) -> Result<()>
 }
 
 fn attributes(fs: &Filesystem, root: InodeNumber, me: &Caller) -> Result<()> {
-    for (name, count, length) in [("sf", 2, 10), ("leaf attrs", 20, 40), ("node attrs", 500, 40), ("remote", 12, 6000)] {
+    for (name, count, length) in [("sf", 2, 10), ("leaf attrs", 20, 40), ("node attrs", 500, 40), ("remote", 12, 6000)]
+    {
         let file = fs.create(root, name.as_bytes(), &NewFile::new(FILE), me)?.inode;
         for n in 0..count {
             let key = format!("user.attribute {n}");

@@ -4,8 +4,8 @@ use super::block::{set_record, view};
 use super::{BtreeKind, KeyOf, Path, Place, RecordOf, Root, Step};
 use crate::error::Result;
 use crate::trans::{BufId, Transaction};
-use xfskit_ondisk::ag::MAX_BTREE_LEVELS;
 use xfskit_ondisk::Corruption;
+use xfskit_ondisk::ag::MAX_BTREE_LEVELS;
 use xfskit_ondisk::btree::TreeFormat;
 
 /// A place in a tree.

@@ -1,7 +1,7 @@
 //! Gives an inode one more name.
 
-use super::links::count_links;
 use super::create::{MAX_LINKS, single, touch, touch_dir};
+use super::links::count_links;
 use super::stat::stat_of;
 use super::{Filesystem, Stat, check_new_name};
 use crate::dir;

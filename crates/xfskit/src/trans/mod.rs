@@ -350,7 +350,12 @@ impl Transaction {
             Some(index) => {
                 let id = BufId(index as u32);
                 let family = self.kind(id).family;
-                ensure_on_disk!(family == kind.family, kind.name, "one structure at one place", "at {address}: {family}");
+                ensure_on_disk!(
+                    family == kind.family,
+                    kind.name,
+                    "one structure at one place",
+                    "at {address}: {family}"
+                );
                 id
             }
             None => self.get(&key, kind, Fill::Zero, true)?,

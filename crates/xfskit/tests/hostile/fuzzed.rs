@@ -92,7 +92,11 @@ fn work_on(name: &str, image: Vec<u8>, watchdog: &Watchdog) {
         let Ok(fs) = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()) else { return };
         let errors = exercise(&fs, &mut Random::new(seed), 100);
         if seed == 0 {
-            println!("{name}, changes: {} errors {}", errors.len(), errors.first().map_or("".into(), |e| e.to_string()));
+            println!(
+                "{name}, changes: {} errors {}",
+                errors.len(),
+                errors.first().map_or("".into(), |e| e.to_string())
+            );
         }
         let _ = fs.unmount();
     }

@@ -260,14 +260,14 @@ fn an_image_may_not_claim_more_than_its_file_holds() {
 fn counts_out_of_range_are_named() {
     let watchdog = Watchdog::new();
     for (kind, at, words) in [
-        (Kind::Agf, 16, "AGF"),       // root of the bnobt
-        (Kind::Agf, 28, "AGF"),       // its height
-        (Kind::Agf, 40, "AGF"),       // first of the free list
-        (Kind::Agf, 52, "AGF"),       // free blocks
-        (Kind::Agi, 16, "AGI"),       // inodes
-        (Kind::Agi, 20, "AGI"),       // root of the inobt
-        (Kind::Agi, 24, "AGI"),       // its height
-        (Kind::Agi, 40, "AGI"),       // an unlinked list
+        (Kind::Agf, 16, "AGF"), // root of the bnobt
+        (Kind::Agf, 28, "AGF"), // its height
+        (Kind::Agf, 40, "AGF"), // first of the free list
+        (Kind::Agf, 52, "AGF"), // free blocks
+        (Kind::Agi, 16, "AGI"), // inodes
+        (Kind::Agi, 20, "AGI"), // root of the inobt
+        (Kind::Agi, 24, "AGI"), // its height
+        (Kind::Agi, 40, "AGI"), // an unlinked list
         (Kind::Bnobt, 4, "bnobt block"),
         (Kind::Cntbt, 4, "cntbt block"),
         (Kind::Inobt, 4, "inobt block"),
@@ -421,7 +421,7 @@ fn extents_outside_the_device_are_named() {
     // The record's block number is all ones but for its lowest bits.
     let device = SOUND.with(block, |bytes| bytes[176 + 8..176 + 13].fill(0xff));
     let fs = open(&device, true).unwrap();
-    let error = fs.list_dir(leaf).err().expect("a refusal");
+    let error = fs.list_dir(leaf).expect_err("a refusal");
     assert_names(&error, &["extent record at disk address", "lies within one AG"]);
 
     // Blocks of the superblock.
@@ -431,6 +431,21 @@ fn extents_outside_the_device_are_named() {
         bytes[176 + 13] &= 0x1f;
     });
     let fs = open(&device, true).unwrap();
-    let error = fs.list_dir(leaf).err().expect("a refusal");
+    let error = fs.list_dir(leaf).expect_err("a refusal");
     assert_names(&error, &["directory", "disk address 0", "checksum"]);
+}
+
+#[test]
+fn counters_of_inodes_may_stand_at_their_ends() {
+    let me = Caller::root();
+    // Change count, generation, project.
+    for (at, length) in [(104, 8), (92, 4), (20, 4)] {
+        let device = SOUND.with(SOUND.inode("/level 0").1, |bytes| bytes[at..at + length].fill(0xff));
+        let fs = open(&device, false).unwrap();
+        let dir = fs.lookup_number(fs.root(), b"level 0").unwrap();
+        let file = fs.create(dir, b"new", &xfskit::NewFile::new(0o100_644), &me).unwrap().inode;
+        fs.set_xattr(file, b"user.a", b"b", xfskit::SetMode::Any, &me).unwrap();
+        fs.unlink(dir, b"new", &me).unwrap();
+        fs.unmount().unwrap();
+    }
 }

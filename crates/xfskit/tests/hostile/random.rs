@@ -56,9 +56,27 @@ fn our_image_has_every_form() {
     let base = image(Recipe::SmallBlocks);
     let metadata = xfskit_fuzz_harness::blocks(&base);
     for kind in [
-        Kind::Superblock, Kind::Agf, Kind::Agi, Kind::Agfl, Kind::Bnobt, Kind::Cntbt, Kind::Inobt, Kind::Finobt,
-        Kind::Rmapbt, Kind::Refcountbt, Kind::Bmbt, Kind::DaNode, Kind::DirBlock, Kind::DirData, Kind::DirLeaf1,
-        Kind::DirLeafN, Kind::DirFree, Kind::AttrLeaf, Kind::AttrRemote, Kind::Symlink, Kind::Inode,
+        Kind::Superblock,
+        Kind::Agf,
+        Kind::Agi,
+        Kind::Agfl,
+        Kind::Bnobt,
+        Kind::Cntbt,
+        Kind::Inobt,
+        Kind::Finobt,
+        Kind::Rmapbt,
+        Kind::Refcountbt,
+        Kind::Bmbt,
+        Kind::DaNode,
+        Kind::DirBlock,
+        Kind::DirData,
+        Kind::DirLeaf1,
+        Kind::DirLeafN,
+        Kind::DirFree,
+        Kind::AttrLeaf,
+        Kind::AttrRemote,
+        Kind::Symlink,
+        Kind::Inode,
     ] {
         println!("{kind:?} {}", metadata.of(kind).len());
         assert!(!metadata.of(kind).is_empty(), "{kind:?}");
