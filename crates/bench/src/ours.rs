@@ -48,8 +48,11 @@ impl Target for Ours {
     }
 }
 
+/// What was measured: the phases, and the mount's counters with their names.
+pub(crate) type Measured = (Vec<Phase>, Vec<(&'static str, u64)>);
+
 /// Runs all phases on `image`; also returns the mount's counters.
-pub(crate) fn measure(image: &Path, arguments: &Arguments) -> Result<(Vec<Phase>, Vec<(&'static str, u64)>)> {
+pub(crate) fn measure(image: &Path, arguments: &Arguments) -> Result<Measured> {
     let device = Arc::new(FileDevice::open(image, Access::Write)?);
     let fs = Filesystem::open(device, MountOptions::default())?;
     let me = Caller::root();

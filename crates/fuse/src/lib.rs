@@ -1,1 +1,33 @@
-//! .
+//! A FUSE server over [`xfskit::Filesystem`]: it translates the kernel's requests, and nothing else.
+//!
+//! ```text
+//! Session::mount ──▶ mounted, the kernel's requests wait
+//! Session::run   ──▶ threads answer them until somebody unmounts; then the image is closed in good order
+//! Unmounter      ──▶ unmounts from a signal handler's thread
+//! ```
+//! - Requests run on several threads, each with its own queue to the kernel.
+//! - The kernel is the only way in while the image is mounted, so what it caches (names, attributes, absent names,
+//!   directory listings) stays right without a time limit.
+//! - Permissions and ACLs are checked by the kernel (`default_permissions`); ACLs and modes that follow from each
+//!   other are kept by the engine.
+//! - Each look-up that the kernel remembers holds its inode, so that a file that was removed while it is open lives
+//!   until it is closed.
+//! - The figures of the mount are the value of the hidden attribute [`STATS_XATTR`] of its root.
+//!
+//! An unmount is complete when [`Session::run`] returns, a moment after `umount` does: the kernel does not wait for
+//! the server of a FUSE mount that is not a block device. Whoever opens the image next finds it locked until then;
+//! `xfskit umount`, and `umount` where its helper is installed, wait for it.
+#![forbid(unsafe_code)]
+
+mod caller;
+mod convert;
+mod handler;
+mod options;
+mod readdir;
+mod server;
+mod session;
+mod stats;
+
+pub use options::{KernelOption, Options};
+pub use session::{MountError, Session, Unmounted, Unmounter};
+pub use stats::STATS_XATTR;

@@ -34,5 +34,5 @@ pub use inode::{ForkFormat, InodeCore};
 pub use limits::{BtreeShape, Limits};
 pub use reservation::{Reservation, Reservations, minimum_log_blocks};
 pub use superblock::{RawSuperblock, Superblock, SuperblockError, Unsupported};
-pub use time::Timestamp;
+pub use time::{Timestamp, clamp_time};
 pub use units::*;

@@ -25,8 +25,17 @@ pub fn decode_bigtime(raw: u64) -> Timestamp {
 
 /// Encodes as nanoseconds since 1901.
 pub fn encode_bigtime(time: Timestamp) -> u64 {
-    let seconds = time.seconds.clamp(-BIGTIME_EPOCH, BIGTIME_LAST - 1);
-    (seconds + BIGTIME_EPOCH) as u64 * NANOSECONDS + u64::from(time.nanoseconds)
+    let seconds = time.seconds.clamp(-BIGTIME_EPOCH, BIGTIME_LAST);
+    ((seconds + BIGTIME_EPOCH) as u64 * NANOSECONDS).saturating_add(time.nanoseconds.into())
+}
+
+/// The time that is kept when `time` is set: beyond the first and the last second that the encoding holds it is that
+/// second, and these two have no nanoseconds, as with the kernel.
+pub fn clamp_time(time: Timestamp, bigtime: bool) -> Timestamp {
+    let (first, last) = if bigtime { (-BIGTIME_EPOCH, BIGTIME_LAST) } else { (i32::MIN.into(), i32::MAX.into()) };
+    let seconds = time.seconds.clamp(first, last);
+    let nanoseconds = if seconds == first || seconds == last { 0 } else { time.nanoseconds };
+    Timestamp { seconds, nanoseconds }
 }
 
 /// Decodes seconds and nanoseconds, 32 bits each.

@@ -95,6 +95,11 @@ pub trait LogItem: Send + Sync {
         true
     }
 
+    /// Whether recovery must see the item before the others of its checkpoint: it makes blocks over that others change.
+    fn goes_first(&self) -> bool {
+        false
+    }
+
     /// Called once when the checkpoint with the item's last change is durable and the item was marked stale: it may
     /// forget itself.
     fn released(&self) {}

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
-use xfskit::{Caller, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
+use xfskit::{Caller, Filesystem, MountOptions, NewFile, RenameFlags, SetMode, XattrChange};
 use xfskit_testkit::{Reference, Scratch};
 
 struct Image {
@@ -87,6 +87,31 @@ fn a_tree_of_everything_is_the_same_for_the_kernel() {
     let heir = tree.iter().find(|e| e.path.ends_with("heir")).unwrap();
     eprintln!("{heir:?}");
     kernel.unmount();
+    image.reference.repair_finds_nothing(&image.path);
+}
+
+#[test]
+fn a_batch_of_attributes_is_one_transaction() {
+    let Some(image) = image(&[]) else { return };
+    let me = Caller::root();
+    let fs = open(&image.path);
+    let file = fs.create(fs.root(), b"file", &NewFile::new(FILE | 0o644), &me).unwrap().inode;
+    let batch = |count: usize, bytes: usize| -> Vec<XattrChange> {
+        let name = |n| format!("user.{bytes}-{n}").into_bytes();
+        (0..count).map(|n| XattrChange { name: name(n), value: Some(vec![n as u8; bytes]) }).collect()
+    };
+    for (count, bytes) in [(4, 20), (100, 2900), (300, 40), (20, 65536)] {
+        let before = fs.mount().counters.transactions.get();
+        fs.change_xattrs(file, &batch(count, bytes), &me).unwrap();
+        assert_eq!(fs.mount().counters.transactions.get() - before, 1, "{count} of {bytes} bytes");
+    }
+    // One that must fail changes nothing.
+    let mut bad = batch(3, 10);
+    bad.push(XattrChange { name: b"user.missing".to_vec(), value: None });
+    fs.change_xattrs(file, &bad, &me).unwrap_err();
+    assert_eq!(fs.list_xattr(file).unwrap().len(), 424);
+    assert!(fs.change_xattrs(file, &batch(100_000, 10), &me).unwrap_err().to_string().contains("split the batch"));
+    fs.unmount().unwrap();
     image.reference.repair_finds_nothing(&image.path);
 }
 

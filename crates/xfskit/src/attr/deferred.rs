@@ -122,15 +122,19 @@ impl AttrOp {
         }
     }
 
-    /// Maps a portion of the value's blocks; says whether all are mapped now.
-    fn map_some(&mut self, tx: &mut Transaction) -> Result<bool> {
+    /// Maps a portion of the value's blocks; says whether all are mapped now. A transaction that holds AGs may find no
+    /// space because it may not wait for lower ones: only a `fresh` one knows that there is none.
+    fn map_some(&mut self, tx: &mut Transaction, fresh: bool) -> Result<bool> {
         let Progress::Mapping { at, mapped, total } = &mut self.progress else { return Ok(true) };
-        for _ in 0..EXTENTS_PER_STEP {
+        for extent in 0..EXTENTS_PER_STEP {
             if mapped == total {
                 break;
             }
             let next = at.add((*mapped).into());
-            *mapped += bmap::allocate_one(tx, self.ino, ForkKind::Attr, next, *total - *mapped)?;
+            match bmap::allocate_one(tx, self.ino, ForkKind::Attr, next, *total - *mapped) {
+                Err(Error::NoSpace) if extent > 0 || !fresh => return Ok(false),
+                got => *mapped += got?,
+            }
         }
         Ok(mapped == total)
     }
@@ -233,7 +237,8 @@ impl DeferredOp for AttrOp {
             self.progress = Progress::Start { announce: false };
             return Ok(Step::Roll(self));
         }
-        if matches!(self.progress, Progress::Start { .. }) && !self.is_local(tx) {
+        let fresh = matches!(self.progress, Progress::Mapping { .. });
+        if !fresh && !self.is_local(tx) {
             if form(tx, self.ino) != Form::Tree {
                 make_tree(tx, self.ino)?;
             }
@@ -242,7 +247,7 @@ impl DeferredOp for AttrOp {
             let at = remote::free_range(tx, self.ino, total)?;
             self.progress = Progress::Mapping { at, mapped: 0, total };
         }
-        if !self.map_some(tx)? {
+        if !self.map_some(tx, fresh)? {
             return Ok(Step::Roll(self));
         }
         self.conclude(tx)?;

@@ -6,13 +6,14 @@
 use crate::cache::Inode;
 use crate::error::{Error, Result};
 use crate::item::CheckpointSeq;
+use crate::journal::Journal;
 use crate::mount::Mount;
 use crate::sync::Mutex;
 use crate::trans::Transaction;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use xfskit_ondisk::{DiskAddress, InodeNumber};
+use xfskit_ondisk::{DiskAddress, InodeNumber, Lsn};
 
 const SHARDS: usize = 64;
 /// What an inode takes in memory, roughly: the object, its forks, its places in the maps.
@@ -23,13 +24,29 @@ pub struct InodeCache {
     shards: Box<[Mutex<Shard>]>,
     most: usize,
     count: AtomicUsize,
-    freed_clusters: Mutex<HashMap<DiskAddress, CheckpointSeq>>,
+    /// The count at which inodes are written back so that they can be dropped.
+    trim_at: AtomicUsize,
+    trimming: Mutex<()>,
+    freed_clusters: Mutex<FreedClusters>,
 }
+
+/// Clusters whose blocks were freed and whose inodes may still be on the way home.
+struct FreedClusters {
+    seqs: HashMap<DiskAddress, CheckpointSeq>,
+    /// Length at which it is worth to look for those that nothing is on the way to any more.
+    prune_at: usize,
+}
+
+const PRUNE_FREED_AT: usize = 4096;
+/// Inodes that an insertion into a full cache looks at.
+const EVICT_STEP: usize = 8;
 
 #[derive(Default)]
 struct Shard {
     inodes: HashMap<InodeNumber, Arc<Inode>>,
     clock: VecDeque<InodeNumber>,
+    /// Counts inodes that were dropped: what was read from disk before one was may be out of date.
+    evictions: u64,
 }
 
 impl InodeCache {
@@ -39,7 +56,9 @@ impl InodeCache {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             most: (limit_bytes / INODE_MEMORY_BYTES).max(256),
             count: AtomicUsize::new(0),
-            freed_clusters: Mutex::default(),
+            trim_at: AtomicUsize::new((limit_bytes / INODE_MEMORY_BYTES).max(256) / 2 * 3),
+            trimming: Mutex::new(()),
+            freed_clusters: Mutex::new(FreedClusters { seqs: HashMap::new(), prune_at: PRUNE_FREED_AT }),
         }
     }
 
@@ -54,8 +73,12 @@ impl InodeCache {
 
     /// Adds an inode; if somebody else was faster, theirs counts.
     pub fn insert(&self, inode: Inode) -> Arc<Inode> {
+        let mut shard = self.shard(inode.number).lock();
+        self.insert_into(&mut shard, inode)
+    }
+
+    fn insert_into(&self, shard: &mut Shard, inode: Inode) -> Arc<Inode> {
         let number = inode.number;
-        let mut shard = self.shard(number).lock();
         if let Some(found) = shard.inodes.get(&number) {
             return Arc::clone(found);
         }
@@ -63,18 +86,32 @@ impl InodeCache {
         shard.inodes.insert(number, Arc::clone(&inode));
         shard.clock.push_back(number);
         if self.count.fetch_add(1, Ordering::Relaxed) >= self.most {
-            self.evict_some(&mut shard);
+            self.evict(shard, EVICT_STEP);
         }
         inode
     }
 
-    fn evict_some(&self, shard: &mut Shard) {
-        for _ in 0..8.min(shard.clock.len()) {
+    /// The inode if it is cached; otherwise what [`Self::insert_read`] wants to know.
+    fn find_or_version(&self, inode: InodeNumber) -> std::result::Result<Arc<Inode>, u64> {
+        let shard = self.shard(inode).lock();
+        shard.inodes.get(&inode).cloned().ok_or(shard.evictions)
+    }
+
+    /// As [`Self::insert`], of an inode that was read from disk after the look-up that returned `version`. `None`: it
+    /// may have been changed, written back and dropped meanwhile.
+    fn insert_read(&self, inode: Inode, version: u64) -> Option<Arc<Inode>> {
+        let mut shard = self.shard(inode.number).lock();
+        (shard.evictions == version).then(|| self.insert_into(&mut shard, inode))
+    }
+
+    fn evict(&self, shard: &mut Shard, most: usize) {
+        for _ in 0..most.min(shard.clock.len()) {
             let Some(number) = shard.clock.pop_front() else { return };
             let Some(inode) = shard.inodes.get(&number) else { continue };
             let idle = Arc::strong_count(inode) == 1 && inode.opens.load(Ordering::Acquire) == 0;
             if idle && inode.item().is_clean() {
                 shard.inodes.remove(&number);
+                shard.evictions += 1;
                 self.count.fetch_sub(1, Ordering::Relaxed);
             } else {
                 shard.clock.push_back(number);
@@ -91,18 +128,50 @@ impl InodeCache {
 
     /// The blocks of a cluster were freed by a transaction of checkpoint `seq`: its inodes are not written back.
     pub fn cluster_freed(&self, cluster: DiskAddress, seq: CheckpointSeq) {
-        self.freed_clusters.lock().insert(cluster, seq);
+        self.freed_clusters.lock().seqs.insert(cluster, seq);
     }
 
     /// A cluster was made (again): its inodes are written back.
     pub fn cluster_made(&self, cluster: DiskAddress) {
-        self.freed_clusters.lock().remove(&cluster);
+        self.freed_clusters.lock().seqs.remove(&cluster);
     }
 
     /// When the cluster was freed, if it was.
     pub fn freed_in(&self, cluster: DiskAddress) -> Option<CheckpointSeq> {
         let freed = self.freed_clusters.lock();
-        if freed.is_empty() { None } else { freed.get(&cluster).copied() }
+        if freed.seqs.is_empty() { None } else { freed.seqs.get(&cluster).copied() }
+    }
+
+    /// Forgets freed clusters that nothing is on the way to, when they have become many.
+    pub fn prune_freed(&self, journal: &Journal) {
+        let mut freed = self.freed_clusters.lock();
+        if freed.seqs.len() < freed.prune_at {
+            return;
+        }
+        // The freeing is durable, so every change of the inodes is in the AIL or was taken off.
+        let durable = journal.durable();
+        let homes = journal.ail().homes();
+        freed.seqs.retain(|cluster, seq| *seq > durable || homes.contains(&cluster.0));
+        freed.prune_at = (2 * freed.seqs.len()).max(PRUNE_FREED_AT);
+    }
+
+    /// Drops as many inodes as it takes to get below the limit, if so many are idle.
+    fn evict_to_limit(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let surplus = shard.inodes.len().saturating_sub(self.most / SHARDS);
+            if surplus > 0 {
+                let all = shard.clock.len();
+                self.evict(&mut shard, all);
+            }
+        }
+    }
+
+    /// The inodes that somebody outside still refers to.
+    pub fn held(&self) -> Vec<Arc<Inode>> {
+        let held = |inode: &&Arc<Inode>| inode.opens.load(Ordering::Acquire) > 0;
+        let of = |shard: &Mutex<Shard>| shard.lock().inodes.values().filter(held).cloned().collect::<Vec<_>>();
+        self.shards.iter().flat_map(of).collect()
     }
 
     /// Number of cached inodes.
@@ -123,15 +192,45 @@ impl Mount {
     /// # Errors
     /// `Stale` for a free inode or one outside the device, `Corrupt`, `Io`.
     pub fn inode(self: &Arc<Self>, number: InodeNumber) -> Result<Arc<Inode>> {
-        if let Some(inode) = self.inodes.find(number) {
-            self.counters.inode_hits.increment();
-            return Ok(inode);
+        loop {
+            let version = match self.inodes.find_or_version(number) {
+                Ok(inode) => {
+                    self.counters.inode_hits.increment();
+                    return Ok(inode);
+                }
+                Err(version) => version,
+            };
+            let inode = self.read_inode(number)?;
+            if inode.state_lock().read().core.mode == 0 {
+                return Err(Error::Stale(number.0));
+            }
+            if let Some(inode) = self.inodes.insert_read(inode, version) {
+                return Ok(inode);
+            }
         }
-        let inode = self.read_inode(number)?;
-        if inode.state_lock().read().core.mode == 0 {
-            return Err(Error::Stale(number.0));
+    }
+
+    /// Writes inodes back and drops them when far more are cached than should be: those on their way home cannot be
+    /// dropped, and the log alone would allow a great many. Nothing may be locked.
+    ///
+    /// # Errors
+    /// `Io`, `Shutdown`.
+    pub fn trim_inodes(&self) -> Result<()> {
+        let cache = &self.inodes;
+        if cache.len() < cache.trim_at.load(Ordering::Relaxed) {
+            return Ok(());
         }
-        Ok(self.inodes.insert(inode))
+        let Some(_trimming) = cache.trimming.try_lock() else { return Ok(()) };
+        self.journal.push_tail(Lsn(u64::MAX))?;
+        cache.evict_to_limit();
+        if cache.len() > cache.most {
+            self.journal.force_all()?;
+            self.journal.push_tail(Lsn(u64::MAX))?;
+            cache.evict_to_limit();
+        }
+        // Inodes that are open stay; the next look is due when as many again have come.
+        cache.trim_at.store(cache.len().max(cache.most) + cache.most / 2, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Reads an inode that may be free and does not cache it.

@@ -5,7 +5,7 @@
 use super::cil::Entry;
 use crate::item::LogItem;
 use crate::sync::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use xfskit_ondisk::Lsn;
 
@@ -67,6 +67,11 @@ impl Ail {
         for item in released {
             item.released();
         }
+    }
+
+    /// The homes of all items.
+    pub fn homes(&self) -> HashSet<u64> {
+        self.items.lock().values().map(|item| item.home()).collect()
     }
 
     /// The items up to `target`, oldest first.

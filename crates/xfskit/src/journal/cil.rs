@@ -7,8 +7,10 @@ use super::grant::GrantSpace;
 use crate::counters::Counters;
 use crate::item::{CheckpointSeq, DirtyBits, LogItem, LogVector};
 use crate::sync::{Mutex, RwLock};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use xfskit_ondisk::DiskAddress;
 
 const SHARDS: usize = 16;
 
@@ -43,8 +45,8 @@ pub enum FormatFn {
     Ordered,
     /// A copy made beforehand.
     Ready(LogVector),
-    /// A cancel record, made beforehand.
-    Cancel(LogVector),
+    /// A cancel record, made beforehand, and where the blocks lie.
+    Cancel(LogVector, Vec<DiskAddress>),
 }
 
 /// The list.
@@ -61,6 +63,8 @@ struct Shard {
     items: Vec<Arc<dyn LogItem>>,
     finished: Vec<Arc<dyn LogItem>>,
     ordered_writes: Vec<OrderedWrite>,
+    /// Where blocks lie that were freed.
+    cancelled: HashSet<DiskAddress>,
 }
 
 /// What a commit came to.
@@ -112,6 +116,11 @@ impl Cil {
 
     pub(super) fn charged_bytes(&self) -> u64 {
         self.charged.load(Ordering::Acquire)
+    }
+
+    /// Whether the gathering checkpoint carries a cancel record for blocks that start at `address`.
+    pub(super) fn holds_cancel(&self, address: DiskAddress) -> bool {
+        self.shards.iter().any(|shard| shard.lock().cancelled.contains(&address))
     }
 
     fn my_shard(&self) -> &Mutex<Shard> {
@@ -199,6 +208,8 @@ impl Cil {
                 checkpoint.entries.push(Entry { item, vector, stale });
             }
         }
+        // Blocks that are made over by an item come before whatever was done to them since.
+        checkpoint.entries.sort_by_key(|entry| !entry.item.goes_first());
         checkpoint
     }
 }
@@ -231,9 +242,15 @@ fn insert(
     inner.stale = stale;
     inner.dirty.merge(dirty);
     match format {
-        FormatFn::Ordered => inner.keeps_position = true,
+        FormatFn::Ordered => {
+            // Made anew: an older copy, or the cancel record of a former life, would undo what recovery makes of it.
+            inner.keeps_position = true;
+            inner.dirty.clear();
+            inner.vector.clear();
+        }
         FormatFn::Ready(vector) => inner.vector = vector,
-        FormatFn::Cancel(vector) => {
+        FormatFn::Cancel(vector, addresses) => {
+            shard.cancelled.extend(addresses);
             inner.dirty.clear();
             inner.keeps_position = false;
             inner.vector = vector;

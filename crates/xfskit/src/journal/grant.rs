@@ -176,6 +176,11 @@ impl Grant {
         }
     }
 
+    /// Whether the link after this one has to wait for space.
+    pub fn is_last_link(&self) -> bool {
+        self.links_left <= 1
+    }
+
     /// Makes sure that one more link can commit; waits for space when the reserved links are used up.
     ///
     /// # Errors

@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use writer::LogWriter;
 use xfskit_device::BlockDevice;
-use xfskit_ondisk::{Geometry, Lsn};
+use xfskit_ondisk::{DiskAddress, Geometry, Lsn};
 
 /// Where the log lies.
 #[derive(Clone)]
@@ -93,7 +93,12 @@ pub struct Journal {
     uuid: [u8; 16],
     /// Writes that wait for their checkpoint, by offset, for those who want to read them back before.
     waiting_writes: Mutex<HashMap<u64, Arc<[u8]>>>,
+    /// Bytes that wait for their checkpoint, those of values that were replaced meanwhile included.
+    waiting_bytes: AtomicU64,
 }
+
+/// Bytes of unlogged writes at which a commit pushes the CIL: they cost no log space, but memory.
+const MOST_WAITING_BYTES: u64 = 16 << 20;
 
 impl Journal {
     /// A journal that goes on writing at `head`.
@@ -128,6 +133,7 @@ impl Journal {
             push_bytes: (log_bytes / 8).min(32 << 20),
             uuid: geometry.meta_uuid,
             waiting_writes: Mutex::default(),
+            waiting_bytes: AtomicU64::new(0),
         }
     }
 
@@ -175,6 +181,7 @@ impl Journal {
     /// them.
     pub fn commit(&self, grant: &mut Grant, items: &mut Vec<CommitItem>) -> CheckpointSeq {
         for write in items.iter().flat_map(|item| &item.ordered_writes) {
+            self.waiting_bytes.fetch_add(write.bytes.len() as u64, Ordering::Relaxed);
             self.waiting_writes.lock().insert(write.offset, Arc::clone(&write.bytes));
         }
         let outcome = self.cil.commit(items, &self.counters, &self.space, self.options.whiteouts);
@@ -188,16 +195,31 @@ impl Journal {
     /// # Errors
     /// As [`Self::force`].
     pub fn after_commit(&self) -> Result<()> {
-        if self.cil.charged_bytes() < self.push_bytes {
+        if !self.is_push_due() {
             return Ok(());
         }
-        // Somebody who is writing already will find us at the next look.
-        let Some(mut writer) = self.writer.try_lock() else { return Ok(()) };
-        if self.cil.charged_bytes() >= self.push_bytes {
+        let mut writer = match self.writer.try_lock() {
+            Some(writer) => writer,
+            // Nothing else bounds what waits for its checkpoint: log space does not.
+            None if self.waiting_bytes.load(Ordering::Relaxed) >= 2 * MOST_WAITING_BYTES => self.writer.lock(),
+            // Somebody who is writing already will find us at the next look.
+            None => return Ok(()),
+        };
+        if self.is_push_due() {
             self.push(&mut writer)?;
         }
         drop(writer);
         self.relieve()
+    }
+
+    /// Whether the gathering checkpoint carries a cancel record for blocks that start at `address`. Nothing new may be
+    /// committed there into the same checkpoint.
+    pub fn holds_cancel(&self, address: DiskAddress) -> bool {
+        self.cil.holds_cancel(address)
+    }
+
+    fn is_push_due(&self) -> bool {
+        self.cil.charged_bytes() >= self.push_bytes || self.waiting_bytes.load(Ordering::Relaxed) >= MOST_WAITING_BYTES
     }
 
     /// The number of the checkpoint that gathers commits now.
@@ -254,11 +276,13 @@ impl Journal {
             return Err(error);
         }
         let start = result?;
-        self.space.settle(checkpoint.charged_bytes, writer.head());
+        // The items are in the AIL before the head moves behind them: whoever finds the AIL empty takes the head for
+        // the tail.
         self.ail.insert_checkpoint(start, checkpoint.entries);
         for intent in &checkpoint.finished {
             self.ail.remove(intent);
         }
+        self.space.settle(checkpoint.charged_bytes, writer.head());
         self.space.set_tail(self.ail.tail().unwrap_or(writer.head()));
         self.durable.fetch_max(checkpoint.seq.0, Ordering::AcqRel);
         self.counters.checkpoints.increment();
@@ -274,6 +298,7 @@ impl Journal {
             let io = |source| Error::Io { offset: write.offset, source };
             self.data_device.write(write.offset, &write.bytes).map_err(io)?;
             self.unflushed.store(true, Ordering::Release);
+            self.waiting_bytes.fetch_sub(write.bytes.len() as u64, Ordering::Relaxed);
             let mut waiting = self.waiting_writes.lock();
             if waiting.get(&write.offset).is_some_and(|newest| Arc::ptr_eq(newest, &write.bytes)) {
                 waiting.remove(&write.offset);

@@ -17,6 +17,7 @@ use crate::space;
 use crate::symlink;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use xfskit_ondisk::{AgNumber, Corruption, ForkFormat, InodeNumber};
 
 /// Whether the inode can be freed by itself: neither fork has blocks of its own.
@@ -70,7 +71,7 @@ impl Filesystem {
         let result = (|| {
             let ino = tx.join_inode(inode);
             let state = tx.inode(ino);
-            let held = inode.opens.load(std::sync::atomic::Ordering::Acquire) > 0;
+            let held = inode.opens.load(Ordering::Acquire) > 0;
             if state.freed || state.core.links > 0 || held {
                 return Ok(());
             }

@@ -20,6 +20,17 @@ impl Filesystem {
     /// removed, `Invalid` across projects.
     pub fn link(&self, inode: InodeNumber, dir: InodeNumber, name: &[u8]) -> Result<Stat> {
         check_new_name(name)?;
+        loop {
+            match self.try_link(inode, dir, name) {
+                Err(Error::WouldBlock) => std::thread::yield_now(),
+                other => return other,
+            }
+        }
+    }
+
+    /// The number may turn out to name a directory, even one above `dir`: its lock is tried only, and when it is taken
+    /// the transaction, which has changed nothing yet, starts anew.
+    fn try_link(&self, inode: InodeNumber, dir: InodeNumber, name: &[u8]) -> Result<Stat> {
         let mount = &self.mount;
         let (dir_inode, child_inode) = (mount.inode(dir)?, mount.inode(inode)?);
         let blocks =
@@ -30,7 +41,7 @@ impl Filesystem {
             if inode == dir_inode.number {
                 return Err(Error::NotPermitted);
             }
-            let child = self.join(&mut tx, &child_inode)?;
+            let child = self.try_join(&mut tx, &child_inode)?;
             let core = &tx.inode(child).core;
             if core.is_dir() {
                 return Err(Error::NotPermitted);

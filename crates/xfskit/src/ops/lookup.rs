@@ -40,6 +40,18 @@ impl Filesystem {
         Ok(id)
     }
 
+    /// Whether an inode number names an inode in use. All other methods take numbers that came out of a directory; a
+    /// number from elsewhere (a person, a handle that was kept for long) is to be asked about first.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub fn is_in_use(&self, inode: InodeNumber) -> Result<bool> {
+        if self.mount.geometry.split_inode(inode).is_none() {
+            return Ok(false);
+        }
+        crate::space::inodes::is_allocated(&mut Transaction::read_only(&self.mount), inode)
+    }
+
     /// For whoever keeps inode numbers on behalf of others (FUSE): says that one more refers to the inode. While any
     /// do, the inode survives the removal of its last name.
     ///

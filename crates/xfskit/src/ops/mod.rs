@@ -5,8 +5,8 @@
 //! verbs themselves make (sticky directories, set-group-id inheritance). Whether the caller may search and write the
 //! directories on the way is for whoever presents the filesystem to people (the kernel, for FUSE).
 //!
-//! Locking: a directory before its entry. A rename, which may need two directories, waits for one lock only and tries
-//! the others; see [`rename`](self).
+//! Locking: a directory before its entry. A rename, which may need two directories, and a link, whose inode need not be
+//! an entry of the directory, wait for one lock only and try the others.
 
 mod acl;
 mod create;
@@ -151,11 +151,16 @@ impl Filesystem {
         self.mount.journal.force(self.mount.journal.current())
     }
 
-    /// Brings everything home and closes the log.
+    /// Brings everything home and closes the log. Whoever still holds inodes loses them: those that were unlinked are
+    /// freed.
     ///
     /// # Errors
     /// `Io`, `Shutdown`: the log then stays dirty.
     pub fn unmount(self) -> Result<()> {
+        for inode in self.mount.inodes.held() {
+            inode.opens.store(0, std::sync::atomic::Ordering::Release);
+            self.inactivate(&inode)?;
+        }
         self.mount.unmount()
     }
 
@@ -174,6 +179,13 @@ impl Filesystem {
             }
             Err(_) => error,
         })
+    }
+
+    /// As [`Self::join`], `WouldBlock` when somebody else holds the lock.
+    fn try_join(&self, tx: &mut Transaction, inode: &Arc<Inode>) -> Result<InoId> {
+        let id = tx.try_join_inode(inode).ok_or(Error::WouldBlock)?;
+        check_in_use(tx, id)?;
+        Ok(id)
     }
 
     /// Starts a writing transaction; durable at its commit when the mount says so.

@@ -93,16 +93,24 @@ impl Filesystem {
         flags: RenameFlags,
         caller: &Caller,
     ) -> Result<()> {
+        let mut checked = (None, None);
         if from.0 != to.0 {
-            self.check_no_loop(from, to.0)?;
+            checked.0 = Some(self.check_no_loop(from, to.0)?);
             if flags.exchange {
-                self.check_no_loop(to, from.0)?;
+                checked.1 = Some(self.check_no_loop(to, from.0)?);
             }
         }
         let mut tx = self.begin(self.rename_reservation())?;
         let mut left_over = None;
         let result = (|| {
             let Some(locked) = self.lock_for_rename(&mut tx, from, to, flags)? else { return Ok(()) };
+            let number = |ino: InoId| tx.inode(ino).core.inode;
+            let other = locked.victim.as_ref().map(|(victim, _)| number(*victim));
+            // A rename within one directory may have put another directory under the name since the check.
+            if checked.0.is_some_and(|moved| moved != number(locked.child)) || checked.1.is_some() && checked.1 != other
+            {
+                return Err(Error::WouldBlock);
+            }
             check(&mut tx, &locked, flags, caller)?;
             let from_side = Side { dir: locked.from_dir, name: from.1 };
             let to_side = Side { dir: locked.to_dir, name: to.1 };
@@ -133,11 +141,12 @@ impl Filesystem {
         Reservation { log_count: 1, ..single(both) }.with_blocks(blocks)
     }
 
-    /// Fails when `to` lies below the directory that `from` names: it would lose its connection to the root.
-    fn check_no_loop(&self, from: (InodeNumber, &[u8]), to: InodeNumber) -> Result<()> {
+    /// Fails when `to` lies below the directory that `from` names: it would lose its connection to the root. Returns
+    /// what `from` names.
+    fn check_no_loop(&self, from: (InodeNumber, &[u8]), to: InodeNumber) -> Result<InodeNumber> {
         let moved = self.lookup_number(from.0, from.1)?;
         if !self.stat(moved).is_ok_and(|stat| stat.mode & 0o170_000 == 0o040_000) {
-            return Ok(());
+            return Ok(moved);
         }
         let mut at = to;
         let mut guard = CycleGuard::default();
@@ -148,7 +157,7 @@ impl Filesystem {
             crate::ensure_on_disk!(guard.visit(at.0), "directory", "parents lead to the root", "from inode {to}");
             at = self.lookup_number(at, b"..")?;
         }
-        Ok(())
+        Ok(moved)
     }
 
     /// Locks everything; `None` when both names are the same file, and nothing is to be done.
@@ -194,12 +203,6 @@ impl Filesystem {
         Ok(Some(Locked { from_dir, to_dir, child, victim }))
     }
 
-    fn try_join(&self, tx: &mut Transaction, inode: &Arc<Inode>) -> Result<InoId> {
-        let id = tx.try_join_inode(inode).ok_or(Error::WouldBlock)?;
-        super::check_in_use(tx, id)?;
-        Ok(id)
-    }
-
     fn move_name(
         &self,
         tx: &mut Transaction,
@@ -216,7 +219,8 @@ impl Filesystem {
         let mut victim_was_dir = false;
         if let Some((victim, inode)) = &locked.victim {
             victim_was_dir = tx.inode(*victim).core.is_dir();
-            let held = inode.opens.load(Ordering::Acquire) > 0;
+            // The whiteout must not get the number of an inode that this transaction frees and still holds.
+            let held = inode.opens.load(Ordering::Acquire) > 0 || flags.whiteout;
             drop_victim(tx, *victim, victim_was_dir, held, to)?;
             dir::replace(tx, to.dir, to.name, number, file_type)?;
         } else {

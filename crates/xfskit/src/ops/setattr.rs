@@ -6,8 +6,8 @@ use super::{Caller, Filesystem, Stat, acl};
 use crate::error::{Error, Result};
 use crate::mount::reservation_of;
 use crate::trans::InodeFields;
-use xfskit_ondisk::inode::MODE_TYPE;
-use xfskit_ondisk::{InodeCore, InodeNumber, Timestamp};
+use xfskit_ondisk::inode::{MODE_TYPE, flags2};
+use xfskit_ondisk::{InodeCore, InodeNumber, Timestamp, clamp_time};
 
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,9 +84,10 @@ fn apply(core: &mut InodeCore, change: &SetAttr, now: Timestamp, caller: &Caller
             core.mode &= !0o2000;
         }
     }
+    let bigtime = core.flags2 & flags2::BIGTIME != 0;
     let resolve = |time| match time {
         SetTime::Now => now,
-        SetTime::To(time) => time,
+        SetTime::To(time) => clamp_time(time, bigtime),
     };
     if let Some(time) = change.atime {
         core.atime = resolve(time);

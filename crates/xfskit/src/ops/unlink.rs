@@ -8,7 +8,7 @@
 
 use super::create::{single, touch, touch_dir};
 use super::links::{check_empty_dir, check_has_subdirectory, check_named, count_links};
-use super::{Caller, Filesystem, check_in_use, check_name};
+use super::{Caller, Filesystem, check_name};
 use crate::dir;
 use crate::error::{Error, Result};
 use crate::inode::unlinked;
@@ -61,8 +61,7 @@ impl Filesystem {
             crate::ensure_on_disk!(entry.inode != dir_inode.number, "directory entry", "names another inode", "itself");
             let child_inode = self.mount.inode(entry.inode)?;
             // Where directories go in circles, another thread may hold the child and wait for the parent.
-            let child = tx.try_join_inode(&child_inode).ok_or(Error::WouldBlock)?;
-            check_in_use(&tx, child)?;
+            let child = self.try_join(&mut tx, &child_inode)?;
             check_removable(&mut tx, dir, child, want_dir, caller)?;
             let held = child_inode.opens.load(Ordering::Acquire) > 0;
             self.drop_name(&mut tx, dir, name, child, held)?;

@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::mount::{AttrLogging, reservation_of};
 use crate::trans::{InoId, Reservation, Transaction};
 use std::ops::ControlFlow;
-use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::attr::{MAX_NAME_BYTES, MAX_VALUE_BYTES, flags};
+use xfskit_ondisk::{InodeCore, InodeNumber};
 
 /// Name spaces of attributes that people see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +157,7 @@ impl Filesystem {
         let inode = self.mount.inode(inode)?;
         let mut names = Vec::new();
         let mut found = KnownAbsent::default();
+        let version;
         {
             let mut tx = Transaction::read_only(&self.mount);
             let id = self.join(&mut tx, &inode)?;
@@ -165,6 +166,7 @@ impl Filesystem {
                 return Ok(names);
             }
             self.mount.counters.attr_searches.increment();
+            version = version_of(&tx.inode(id).core);
             let listed = attr::list(&mut tx, id, &mut |attr| {
                 if attr.namespace & flags::PARENT != 0 {
                     return ControlFlow::Continue(());
@@ -180,16 +182,16 @@ impl Filesystem {
             });
             self.located(inode.number, listed)?;
         }
-        self.remember_absent(&inode, found);
+        self.remember_absent(&inode, found, version);
         Ok(names)
     }
 
-    /// A whole list was read: what it did not show is known to be absent.
-    fn remember_absent(&self, inode: &crate::cache::Inode, found: KnownAbsent) {
-        // Only if nobody holds the lock: knowledge may be late, never wrong.
+    /// A whole list of `version` was read: what it did not show is known to be absent.
+    fn remember_absent(&self, inode: &crate::cache::Inode, found: KnownAbsent, version: (u32, u64)) {
+        // Only if nobody holds the lock and nobody changed it since: knowledge may be late, never wrong.
         if let Some(mut state) = inode.state_lock().try_write()
             && !state.freed
-            && !inode.item().is_pinned()
+            && version_of(&state.core) == version
         {
             let mut absent = KnownAbsent::ALL;
             absent.remove(found);
@@ -245,7 +247,7 @@ impl Filesystem {
             parsed.push((parse(name)?, *value));
         }
         let inode = self.mount.inode(inode)?;
-        let mut tx = self.begin(self.xattr_reservation(&parsed))?;
+        let mut tx = self.begin(self.xattr_reservation(&parsed)?)?;
         let result = (|| {
             let id = self.join(&mut tx, &inode)?;
             for (name, value) in &parsed {
@@ -284,18 +286,36 @@ impl Filesystem {
     }
 
     /// Log space and blocks for the changes.
-    fn xattr_reservation(&self, changes: &[(Parsed<'_>, Option<&[u8]>)]) -> Reservation {
+    ///
+    /// # Errors
+    /// `Invalid` for a batch that is too large for one transaction in this log.
+    fn xattr_reservation(&self, changes: &[(Parsed<'_>, Option<&[u8]>)]) -> Result<Reservation> {
         let mount = &self.mount;
+        let block_bytes = mount.geometry.block_bytes();
+        let mut further_bytes = 0;
         let mut total = Reservation { log_count: 1, ..Reservation::default() };
         for (_, value) in changes {
             let one = update::reservation(mount, value.map_or(0, <[u8]>::len));
             total.blocks += one.blocks;
             total.log_bytes = total.log_bytes.max(one.log_bytes);
+            // A further change of the same inode dirties a leaf and what its split may make; the rest is dirty already.
+            further_bytes += 3 * block_bytes as u64;
         }
-        let extra = reservation_of(mount.reservations.ichange).log_bytes;
-        // In shortform each further change costs no more log: the inode is logged once.
-        Reservation { log_bytes: total.log_bytes + extra, ..total }
+        let first_bytes = total.log_bytes + reservation_of(mount.reservations.ichange).log_bytes;
+        let log_bytes = u64::from(first_bytes) + further_bytes.saturating_sub(3 * block_bytes as u64);
+        let (_, log_size) = mount.journal.usage();
+        match u32::try_from(log_bytes) {
+            Ok(log_bytes) if u64::from(log_bytes) <= log_size / 4 || changes.len() == 1 => {
+                Ok(Reservation { log_bytes, ..total })
+            }
+            _ => Err(Error::Invalid("more attribute changes than one transaction can hold: split the batch")),
+        }
     }
+}
+
+/// Tells an inode from what it was before and from others of its number: generation and number of changes.
+fn version_of(core: &InodeCore) -> (u32, u64) {
+    (core.generation, core.change_count)
 }
 
 fn check_mode(tx: &mut Transaction, id: InoId, name: &Parsed<'_>, value: Option<&[u8]>, mode: SetMode) -> Result<()> {

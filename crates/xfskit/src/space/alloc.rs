@@ -21,6 +21,10 @@ const NEIGHBOURS: usize = 16;
 /// Extents of sufficient length in the cntbt among which the nearest is chosen.
 const CANDIDATES: usize = 8;
 
+/// Times that an allocation looks again at AGs which it may not wait for, when the others have no space. Their owners
+/// may be waiting for an AG of this transaction, so it cannot be for ever.
+const PATIENCE: usize = 20;
+
 /// Where an extent should lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Near {
@@ -84,6 +88,17 @@ impl AllocRequest {
 /// If the transaction has fewer than `max` blocks left of its reservation.
 pub fn allocate(tx: &mut Transaction, request: &AllocRequest) -> Result<Option<(FsBlock, u32)>> {
     assert!(0 < request.min && request.min <= request.max, "a request for at least one block");
+    for _ in 0..PATIENCE {
+        match allocate_somewhere(tx, request) {
+            Err(Error::WouldBlock) => std::thread::sleep(std::time::Duration::from_millis(1)),
+            other => return other,
+        }
+    }
+    Ok(None)
+}
+
+/// As [`allocate`]; `WouldBlock` when there is nothing in the AGs that could be looked at.
+fn allocate_somewhere(tx: &mut Transaction, request: &AllocRequest) -> Result<Option<(FsBlock, u32)>> {
     let ag_count = tx.geometry().ag_count;
     let (first, hint) = match request.near {
         Near::Ag(ag) => (AgNumber(ag.0 % ag_count), None),
@@ -92,6 +107,7 @@ pub fn allocate(tx: &mut Transaction, request: &AllocRequest) -> Result<Option<(
             None => (AgNumber(0), None),
         },
     };
+    let mut blocked = false;
     for step in 0..if request.exact { 1 } else { ag_count } {
         let number = AgNumber((first.0 + step) % ag_count);
         let known = tx.mount().ags[number.0 as usize].space();
@@ -100,7 +116,10 @@ pub fn allocate(tx: &mut Transaction, request: &AllocRequest) -> Result<Option<(
         }
         let ag = match Ag::lock(tx, number) {
             Ok(ag) => ag,
-            Err(Error::WouldBlock) => continue,
+            Err(Error::WouldBlock) => {
+                blocked = true;
+                continue;
+            }
             Err(error) => return Err(error),
         };
         let hint = hint.filter(|_| step == 0);
@@ -110,7 +129,7 @@ pub fn allocate(tx: &mut Transaction, request: &AllocRequest) -> Result<Option<(
         }
         ag.release(tx);
     }
-    Ok(None)
+    if blocked { Err(Error::WouldBlock) } else { Ok(None) }
 }
 
 /// Allocates an extent in an AG whose AGF is locked.

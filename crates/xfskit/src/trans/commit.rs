@@ -4,7 +4,7 @@ use super::{BlfType, BufId, CHUNK_BYTES, HeldBuffer, HeldInode, InodeFields, Tra
 use crate::cache::{BufferKey, DiskRun, Fork, InodeState};
 use crate::error::{Error, Result};
 use crate::item::{CheckpointSeq, DirtyBits, LogItem, LogVector};
-use crate::journal::{CommitItem, FormatFn, OrderedWrite};
+use crate::journal::{CommitItem, FormatFn, Grant, OrderedWrite};
 use crate::sync::Held;
 use std::sync::Arc;
 use xfskit_ondisk::inode::INODE_CORE_BYTES;
@@ -35,6 +35,7 @@ impl Transaction {
         };
         drop(self);
         mount.journal.after_commit()?;
+        mount.trim_inodes()?;
         if sync {
             mount.journal.force(seq)?;
         }
@@ -48,6 +49,7 @@ impl Transaction {
     /// `Shutdown` or `Io`.
     pub fn roll(&mut self) -> Result<()> {
         if self.dirty {
+            self.relog_inodes();
             self.commit_link()?;
         }
         for slot in &mut self.buffers {
@@ -69,6 +71,19 @@ impl Transaction {
         match &mut self.grant {
             Some(grant) => grant.next_link(),
             None => Ok(()),
+        }
+    }
+
+    /// The next link may wait for log space with its inodes locked, and what is locked is not written back. They move to
+    /// the head of the log, so that none of them is the tail for which the link would wait.
+    fn relog_inodes(&mut self) {
+        if !self.grant.as_ref().is_some_and(Grant::is_last_link) {
+            return;
+        }
+        for held in self.inodes.iter_mut().flatten() {
+            if held.dirty.is_empty() && !held.first_link_only && held.inode.item().lock().in_ail.is_some() {
+                held.dirty = InodeFields::CORE;
+            }
         }
     }
 
@@ -141,8 +156,9 @@ impl Transaction {
         let stale = self.stale_inode_clusters();
         let grant = self.grant.as_mut().expect("a writing transaction has log space");
         let seq = self.mount.journal.commit(grant, &mut items);
-        for cluster in stale {
-            self.mount.inodes.cluster_freed(cluster, seq);
+        if !stale.is_empty() {
+            stale.into_iter().for_each(|cluster| self.mount.inodes.cluster_freed(cluster, seq));
+            self.mount.inodes.prune_freed(&self.mount.journal);
         }
         self.apply_counters(seq);
         Ok(seq)
@@ -190,7 +206,8 @@ fn buffer_item(held: &HeldBuffer) -> Option<CommitItem> {
         for run in held.buffer.key().runs() {
             push_buffer_format(&mut vector, run, flags | kind.log_type << buffer_flags::TYPE_SHIFT, 1, &[]);
         }
-        let item = commit_item(item, DirtyBits::default(), FormatFn::Cancel(vector));
+        let addresses = held.buffer.key().runs().iter().map(|run| run.address).collect();
+        let item = commit_item(item, DirtyBits::default(), FormatFn::Cancel(vector, addresses));
         return Some(CommitItem { stale: true, ..item });
     }
     if held.dirty.is_empty() {

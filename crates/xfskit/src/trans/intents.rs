@@ -49,6 +49,7 @@ impl LogItem for Intent {
 #[derive(Default)]
 pub struct PassingItem {
     state: ItemState,
+    goes_first: bool,
 }
 
 impl LogItem for PassingItem {
@@ -62,6 +63,10 @@ impl LogItem for PassingItem {
 
     fn wants_write_back(&self) -> bool {
         false
+    }
+
+    fn goes_first(&self) -> bool {
+        self.goes_first
     }
 
     fn as_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync> {
@@ -162,7 +167,7 @@ impl Transaction {
                 out[4 + 4 * index..8 + 4 * index].copy_from_slice(&word.to_be_bytes());
             }
         });
-        self.log_other(Arc::new(PassingItem::default()), copy, None);
+        self.log_other(Arc::new(PassingItem { goes_first: true, ..PassingItem::default() }), copy, None);
     }
 
     fn log_other(&mut self, item: Arc<dyn LogItem>, copy: LogVector, finishes: Option<Arc<dyn LogItem>>) {

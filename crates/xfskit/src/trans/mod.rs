@@ -182,7 +182,7 @@ impl Transaction {
     /// # Errors
     /// `Corrupt` when the block is in use by another structure.
     pub fn create(&mut self, address: DiskAddress, bytes: usize, kind: &'static BufferKind) -> Result<BufId> {
-        self.get(&BufferKey::new(address, bytes), kind, Fill::Zero, true)
+        self.create_at(&BufferKey::new(address, bytes), kind)
     }
 
     /// As [`Self::create`], for a structure in several runs.
@@ -190,7 +190,17 @@ impl Transaction {
     /// # Errors
     /// `Corrupt` when a block is in use by another structure.
     pub fn create_runs(&mut self, runs: DiskRuns, kind: &'static BufferKind) -> Result<BufId> {
-        self.get(&BufferKey::from_runs(runs), kind, Fill::Zero, true)
+        self.create_at(&BufferKey::from_runs(runs), kind)
+    }
+
+    /// The same blocks may have been freed lately by somebody whose cancel record is still in the CIL. It must get into
+    /// the log before anything new is committed in its place: recovery needs it to pass over what was logged there
+    /// before, inodes above all.
+    fn create_at(&mut self, key: &BufferKey, kind: &'static BufferKind) -> Result<BufId> {
+        if key.runs().iter().any(|run| self.mount.journal.holds_cancel(run.address)) {
+            self.mount.journal.force_all()?;
+        }
+        self.get(key, kind, Fill::Zero, true)
     }
 
     fn get(&mut self, key: &BufferKey, kind: &'static BufferKind, fill: Fill, wait: bool) -> Result<BufId> {

@@ -49,12 +49,19 @@ pub fn allocate_one(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBl
         return Err(Error::NoSpace);
     }
     let want = u64::from(count).min(tx.blocks_left()) as u32;
-    for min in [want, 1] {
-        let near = near_fork_block(tx, ino, fork, at)?;
-        let request = AllocRequest { avoid_busy: true, ..AllocRequest::new(near, min, want, owner(tx, ino, fork, at)) };
-        if let Some((block, got)) = alloc::allocate(tx, &request)? {
-            map(tx, ino, fork, Extent { file_block: at, block, count: got.into(), unwritten: false })?;
-            return Ok(got);
+    for attempt in 0..2 {
+        for min in [want, 1] {
+            let near = near_fork_block(tx, ino, fork, at)?;
+            let owner = owner(tx, ino, fork, at);
+            let request = AllocRequest { avoid_busy: true, ..AllocRequest::new(near, min, want, owner) };
+            if let Some((block, got)) = alloc::allocate(tx, &request)? {
+                map(tx, ino, fork, Extent { file_block: at, block, count: got.into(), unwritten: false })?;
+                return Ok(got);
+            }
+        }
+        if attempt == 0 {
+            // What was reserved may be free and busy: once the journal is durable it is not busy any more.
+            tx.mount().journal.force_all()?;
         }
     }
     Err(Error::NoSpace)

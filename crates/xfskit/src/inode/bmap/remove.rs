@@ -7,13 +7,14 @@ use crate::error::Result;
 use crate::space::alloc;
 use crate::trans::{InoId, Transaction};
 use smallvec::SmallVec;
+use xfskit_ondisk::inode::{MODE_REGULAR, MODE_TYPE};
 use xfskit_ondisk::{Extent, FileBlock, FsBlock};
 
 /// Unmaps `count` fork blocks from `at` and frees what was mapped there. Buffers of the blocks are the caller's to
 /// invalidate.
 ///
 /// # Errors
-/// `WouldBlock`, before anything was changed, for blocks that may be shared, unless the transaction holds no AG yet;
+/// `WouldBlock`, before anything was changed, for blocks of a file, which may be shared, unless the transaction holds no AG yet;
 /// `NoSpace` when an extent has to be cut in two and the tree has no block for that; `Corrupt`, `Io`.
 pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, count: u64) -> Result<()> {
     let end = at.add(count);
@@ -38,8 +39,9 @@ pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, c
         let freed = last.0 - first.0;
         let block = FsBlock(extent.block.0 + (first.0 - extent.file_block.0));
         let owner = owner(tx, ino, fork, first);
-        if owner.may_share() && tx.geometry().has_reflink() {
-            // A reference is dropped here and now, not by an extent-free intent, from which recovery would free blocks
+        let is_file = tx.inode(ino).core.mode & MODE_TYPE == MODE_REGULAR;
+        if is_file && owner.may_share() && tx.geometry().has_reflink() {
+            // Only files share blocks; a directory loses its in the middle of a removal, which must not fail any more. A reference is dropped here and now, not by an extent-free intent, from which recovery would free blocks
             // that others still refer to. So the AG is locked before the map's own blocks may lock another.
             alloc::lock_for_free(tx, block, freed as u32)?;
         }

@@ -1,0 +1,476 @@
+//! The arguments.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  the operation failed (no such file, no space left, ...)
+  2  wrong usage
+  3  the image is damaged, or not an XFS image
+  4  the image is in use by another program
+  5  the journal is dirty and must be replayed first
+  6  the image cannot be opened or read (missing, a folder, an I/O error)
+  7  the image uses a feature that xfskit does not support
+  8  this machine cannot mount it (no /dev/fuse, no fusermount3, a bad mount point)";
+
+/// Make, mount, edit and look into XFS images, without root and without the kernel's XFS.
+#[derive(Debug, Parser)]
+#[command(name = "xfskit", version, after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
+pub struct Cli {
+    /// Print JSON, where the command prints something to parse. Bytes that are not UTF-8 are replaced in it
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make an image, as mkfs.xfs does
+    Mkfs(MkfsArgs),
+    /// Mount an image by FUSE
+    Mount(MountArgs),
+    /// Unmount, and wait until the image is closed
+    Umount(MountPointArgs),
+    /// Show what an image is: label, features, sizes, free space, state of the journal
+    Info(ImageArgs),
+    /// List a directory
+    Ls(LsArgs),
+    /// List a directory and everything below it
+    Tree(PathArgs),
+    /// Show all attributes of a file
+    Stat(PathArgs),
+    /// Show where a symbolic link points
+    Readlink(PathArgs),
+    /// Make directories
+    Mkdir(MkdirArgs),
+    /// Make a device node, a pipe, a socket or an empty file
+    Mknod(MknodArgs),
+    /// Make an empty file, or set a file's times
+    Touch(TouchArgs),
+    /// Give a file one more name, or make a symbolic link
+    Ln(LnArgs),
+    /// Move or rename
+    Mv(MvArgs),
+    /// Remove files and directories
+    Rm(RmArgs),
+    /// Change permissions
+    Chmod(ChmodArgs),
+    /// Change owner and group
+    Chown(ChownArgs),
+    /// Show and change extended attributes
+    #[command(subcommand)]
+    Xattr(XattrCommand),
+    /// List every name of a file, by its parent pointers
+    Parents(ParentsArgs),
+    /// List every path that leads to an inode
+    Path(InodeArgs),
+    /// Show the figures of a mount: transactions, journal, caches
+    Stats(MountPointArgs),
+    /// Look into the journal
+    #[command(subcommand)]
+    Log(LogCommand),
+    /// Write man pages into a folder
+    #[command(hide = true)]
+    Man {
+        /// The folder
+        dir: PathBuf,
+    },
+    /// Print a completion script
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// An image.
+#[derive(Debug, Args)]
+pub struct ImageArgs {
+    /// Image file or block device
+    pub image: PathBuf,
+    /// Device of an external journal
+    #[arg(long, value_name = "DEVICE")]
+    pub logdev: Option<PathBuf>,
+}
+
+/// A file in an image.
+#[derive(Debug, Args)]
+pub struct PathArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Path within the image
+    #[arg(default_value = "/")]
+    pub path: OsString,
+}
+
+/// Files in an image.
+#[derive(Debug, Args)]
+pub struct PathsArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Paths within the image
+    #[arg(required = true)]
+    pub paths: Vec<OsString>,
+}
+
+/// A mount point.
+#[derive(Debug, Args)]
+pub struct MountPointArgs {
+    /// Where an image is mounted
+    pub mount_point: PathBuf,
+}
+
+/// Arguments of `mkfs`.
+#[derive(Debug, Args)]
+pub struct MkfsArgs {
+    /// Image file, which is made if it does not exist, or block device
+    pub image: PathBuf,
+    /// Size of the image file, as in 500M or 10G; needed for a new one
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<String>,
+    /// Block size: size=
+    #[arg(short = 'b', value_name = "OPTS")]
+    pub block: Vec<String>,
+    /// Data section: agcount=, agsize=, size=, su=, sw=, sunit=, swidth=, noalign
+    #[arg(short = 'd', value_name = "OPTS")]
+    pub data: Vec<String>,
+    /// Inodes: size=, perblock=, maxpct=, sparse=, nrext64=, exchange=
+    #[arg(short = 'i', value_name = "OPTS")]
+    pub inode: Vec<String>,
+    /// Journal: size=, agnum=, logdev=, su=, sunit=, sectsize=
+    #[arg(short = 'l', value_name = "OPTS")]
+    pub log: Vec<String>,
+    /// Label, at most 12 bytes
+    #[arg(short = 'L', value_name = "LABEL")]
+    pub label: Option<String>,
+    /// Metadata: uuid=, finobt=, inobtcount=, rmapbt=, reflink=, bigtime=, autofsck=
+    #[arg(short = 'm', value_name = "OPTS")]
+    pub metadata: Vec<String>,
+    /// Directories: size=, parent=
+    #[arg(short = 'n', value_name = "OPTS")]
+    pub naming: Vec<String>,
+    /// Sector size: size=
+    #[arg(short = 's', value_name = "OPTS")]
+    pub sector: Vec<String>,
+    /// Overwrite what the image holds
+    #[arg(short, long)]
+    pub force: bool,
+    /// Allow what is too small for mkfs.xfs: less than 300 MB, one AG, a journal of less than 64 MB
+    #[arg(long)]
+    pub small: bool,
+    /// Print nothing
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+const MOUNT_OPTIONS: &str = "\
+Options for -o:
+  ro, rw              read only, or not
+  norecovery          with ro: do not look at a dirty journal
+  wsync               operations are durable when they return
+  logdev=DEVICE       device of an external journal
+  cache=SIZE          memory for metadata (256M)
+  commit=SECONDS      make everything durable this often (30; 0 for never)
+  threads=N           threads that answer requests
+  larp=auto|always|never   when attribute updates are logged by intents
+  nofastpath          no attribute updates in one transaction
+  nowhiteout          log intents that are done in the same checkpoint
+  noknownabsent       search for attributes that are known to be absent
+  allow_other, allow_root, auto_unmount    as for every FUSE mount
+  dev, suid, exec, atime, dirsync and their opposites    as for every mount
+
+umount and fusermount3 -u return a moment before the image is closed: the kernel does not wait for a FUSE server.
+'xfskit umount' waits, and so does umount where xfskit is linked to /sbin/umount.fuse.xfskit.";
+
+/// Arguments of `mount`.
+#[derive(Debug, Args)]
+#[command(after_help = MOUNT_OPTIONS)]
+pub struct MountArgs {
+    /// Image file or block device
+    pub image: PathBuf,
+    /// Where to mount it
+    pub mount_point: PathBuf,
+    /// Stay in the foreground
+    #[arg(short, long)]
+    pub foreground: bool,
+    /// Options, separated by commas
+    #[arg(short, value_name = "OPTS")]
+    pub options: Vec<String>,
+    /// Write warnings and errors to a file while mounted
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+    /// The server of a mount that does not stay in the foreground
+    #[arg(long, hide = true)]
+    pub server: bool,
+}
+
+/// Arguments of `ls`.
+#[derive(Debug, Args)]
+pub struct LsArgs {
+    #[command(flatten)]
+    pub path: PathArgs,
+    /// One line for each entry, with its attributes
+    #[arg(short)]
+    pub long: bool,
+    /// Show inode numbers
+    #[arg(short)]
+    pub inode: bool,
+}
+
+/// Arguments of `mkdir`.
+#[derive(Debug, Args)]
+pub struct MkdirArgs {
+    #[command(flatten)]
+    pub paths: PathsArgs,
+    /// Make missing parents too, and do not mind if it exists
+    #[arg(short)]
+    pub parents: bool,
+    /// Permissions, octal
+    #[arg(short, long, default_value = "755", value_parser = parse_octal)]
+    pub mode: u16,
+}
+
+/// What `mknod` makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NodeKind {
+    /// Block device
+    #[value(name = "b")]
+    Block,
+    /// Character device
+    #[value(name = "c", alias = "u")]
+    Char,
+    /// Pipe
+    #[value(name = "p")]
+    Pipe,
+    /// Socket
+    #[value(name = "s")]
+    Socket,
+    /// Empty file
+    #[value(name = "f")]
+    File,
+}
+
+/// Arguments of `mknod`.
+#[derive(Debug, Args)]
+pub struct MknodArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Path within the image
+    pub path: OsString,
+    /// What to make
+    pub kind: NodeKind,
+    /// Major device number
+    pub major: Option<u32>,
+    /// Minor device number
+    pub minor: Option<u32>,
+    /// Permissions, octal
+    #[arg(short, long, default_value = "644", value_parser = parse_octal)]
+    pub mode: u16,
+}
+
+/// Arguments of `touch`.
+#[derive(Debug, Args)]
+pub struct TouchArgs {
+    #[command(flatten)]
+    pub paths: PathsArgs,
+    /// Seconds since 1970, with a fraction if need be, instead of now
+    #[arg(short = 'd', long, value_name = "SECONDS", allow_hyphen_values = true, value_parser = crate::text::parse_time)]
+    pub date: Option<xfskit::ondisk::Timestamp>,
+    /// Do not make files
+    #[arg(short = 'c', long)]
+    pub no_create: bool,
+    /// Permissions of a new file, octal
+    #[arg(short, long, default_value = "644", value_parser = parse_octal)]
+    pub mode: u16,
+}
+
+/// Arguments of `ln`.
+#[derive(Debug, Args)]
+pub struct LnArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// An existing file, or what a symbolic link says
+    pub target: OsString,
+    /// The new name
+    pub name: OsString,
+    /// Make a symbolic link
+    #[arg(short, long)]
+    pub symbolic: bool,
+}
+
+/// Arguments of `mv`.
+#[derive(Debug, Args)]
+pub struct MvArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// What to move
+    pub from: OsString,
+    /// Where to; into it, if it is a directory
+    pub to: OsString,
+    /// Do not replace anything
+    #[arg(short, long)]
+    pub no_clobber: bool,
+    /// Exchange the two names
+    #[arg(long, conflicts_with = "no_clobber")]
+    pub exchange: bool,
+    /// Take the new name for what it is, even if it is a directory
+    #[arg(short = 'T', long)]
+    pub no_target_directory: bool,
+}
+
+/// Arguments of `rm`.
+#[derive(Debug, Args)]
+pub struct RmArgs {
+    #[command(flatten)]
+    pub paths: PathsArgs,
+    /// Remove directories with everything in them
+    #[arg(short, long)]
+    pub recursive: bool,
+    /// Do not mind what does not exist
+    #[arg(short, long)]
+    pub force: bool,
+}
+
+/// Arguments of `chmod`.
+#[derive(Debug, Args)]
+pub struct ChmodArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Octal, or as in u+w,go-rwx
+    #[arg(allow_hyphen_values = true)]
+    pub mode: crate::text::ModeChange,
+    /// Paths within the image
+    #[arg(required = true)]
+    pub paths: Vec<OsString>,
+}
+
+/// Arguments of `chown`.
+#[derive(Debug, Args)]
+pub struct ChownArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Numbers: OWNER, OWNER:GROUP or :GROUP
+    pub owner: crate::text::Owner,
+    /// Paths within the image
+    #[arg(required = true)]
+    pub paths: Vec<OsString>,
+}
+
+/// Commands for attributes.
+#[derive(Debug, Subcommand)]
+pub enum XattrCommand {
+    /// List the names of all attributes
+    List(PathArgs),
+    /// Show the value of an attribute
+    Get {
+        #[command(flatten)]
+        image: ImageArgs,
+        /// Path within the image
+        path: OsString,
+        /// Name, as in user.colour
+        name: String,
+        /// Print it encoded instead of as it is
+        #[arg(short, long)]
+        encoding: Option<crate::dump::Encoding>,
+    },
+    /// Make or replace an attribute
+    Set {
+        #[command(flatten)]
+        image: ImageArgs,
+        /// Path within the image
+        path: OsString,
+        /// Name, as in user.colour
+        name: String,
+        /// Value: text, 0x and hex digits, or 0s and base64
+        value: OsString,
+        /// Fail if it exists
+        #[arg(long)]
+        create: bool,
+        /// Fail if it does not exist
+        #[arg(long, conflicts_with = "create")]
+        replace: bool,
+    },
+    /// Remove attributes
+    Rm {
+        #[command(flatten)]
+        image: ImageArgs,
+        /// Path within the image
+        path: OsString,
+        /// Names
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Print attributes as getfattr --dump does
+    Dump {
+        #[command(flatten)]
+        path: PathArgs,
+        /// Everything below it too
+        #[arg(short = 'R', long)]
+        recursive: bool,
+        /// Only names with this prefix; "-" for all
+        #[arg(short = 'm', long = "match", value_name = "PREFIX", default_value = "user.")]
+        prefix: String,
+        /// Encode all values in one way
+        #[arg(short, long)]
+        encoding: Option<crate::dump::Encoding>,
+    },
+    /// Set attributes from what dump or getfattr --dump printed, all or nothing for each file
+    Restore {
+        #[command(flatten)]
+        image: ImageArgs,
+        /// The dump; "-" for standard input
+        #[arg(default_value = "-")]
+        file: PathBuf,
+        /// Directory within the image that the dump's paths start from
+        #[arg(long, default_value = "/")]
+        root: OsString,
+    },
+}
+
+/// Arguments of `parents`.
+#[derive(Debug, Args)]
+pub struct ParentsArgs {
+    #[command(flatten)]
+    pub path: PathArgs,
+    /// The inode of each directory and the name there, instead of paths
+    #[arg(short, long)]
+    pub inodes: bool,
+}
+
+/// Arguments of `path`.
+#[derive(Debug, Args)]
+pub struct InodeArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Inode number
+    pub inode: u64,
+}
+
+/// Commands for the journal.
+#[derive(Debug, Subcommand)]
+pub enum LogCommand {
+    /// Print the journal: records, operations and what they log
+    Print {
+        #[command(flatten)]
+        image: ImageArgs,
+        /// All records that can still be read, not only those that recovery would look at
+        #[arg(short, long)]
+        all: bool,
+        /// By checkpoints instead of by records
+        #[arg(short, long)]
+        transactions: bool,
+    },
+}
+
+fn parse_octal(text: &str) -> Result<u16, String> {
+    match u16::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o7777 => Ok(mode),
+        _ => Err("expected an octal number up to 7777".into()),
+    }
+}

@@ -1,0 +1,137 @@
+//! `xfskit mkdir`, `mknod`, `touch`, `chmod` and `chown`. What is made belongs to user and group 0.
+
+use super::list::is_dir;
+use crate::args::{ChmodArgs, ChownArgs, MkdirArgs, MknodArgs, NodeKind, TouchArgs};
+use crate::exit::Usage;
+use crate::image::{edit, find, find_place, shown};
+use anyhow::{Context, Result};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use xfskit::ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET};
+use xfskit::{Caller, Error, Filesystem, NewFile, SetAttr, SetTime};
+
+const MAX_MAJOR: u32 = 0xfff;
+const MAX_MINOR: u32 = 0xf_ffff;
+
+/// Runs `mkdir`.
+pub fn mkdir(args: &MkdirArgs) -> Result<()> {
+    edit(&args.paths.image, |filesystem| {
+        for path in &args.paths.paths {
+            if args.parents {
+                make_parents(filesystem, path, args.mode).with_context(|| shown(path))?;
+            } else {
+                make(filesystem, path, &NewFile::new(MODE_DIR | args.mode))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn make(filesystem: &Filesystem, path: &OsStr, new: &NewFile<'_>) -> Result<()> {
+    let (dir, name) = find_place(filesystem, path)?;
+    filesystem.create(dir, name, new, &Caller::root()).with_context(|| shown(path))?;
+    Ok(())
+}
+
+/// Makes a directory and those on the way to it.
+fn make_parents(filesystem: &Filesystem, path: &OsStr, mode: u16) -> Result<(), Error> {
+    let bytes = path.as_bytes();
+    let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
+    let slashes = bytes[..end].iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    for length in slashes.chain([end]) {
+        let part = &bytes[..length];
+        match filesystem.resolve(part, true) {
+            Ok(stat) if is_dir(&stat) => {}
+            Ok(_) => return Err(Error::NotADirectory),
+            Err(Error::NotFound) => {
+                let (dir, name) = xfskit::split_path(part)?;
+                let dir = filesystem.resolve(dir, true)?.inode;
+                let mode = if length == end { mode } else { 0o755 };
+                filesystem.create(dir, name, &NewFile::new(MODE_DIR | mode), &Caller::root())?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Runs `mknod`.
+pub fn mknod(args: &MknodArgs) -> Result<()> {
+    let wants_device = matches!(args.kind, NodeKind::Block | NodeKind::Char);
+    let device = match (wants_device, args.major, args.minor) {
+        (true, Some(major), Some(minor)) if major <= MAX_MAJOR && minor <= MAX_MINOR => {
+            (minor & 0xff) | major << 8 | (minor & !0xff) << 12
+        }
+        (true, Some(_), Some(_)) => {
+            return Err(Usage(format!("device numbers reach to {MAX_MAJOR} and {MAX_MINOR}")).into());
+        }
+        (true, ..) => return Err(Usage("a device needs a major and a minor number".into()).into()),
+        (false, None, None) => 0,
+        (false, ..) => return Err(Usage("only devices have a major and a minor number".into()).into()),
+    };
+    let kind = match args.kind {
+        NodeKind::Block => MODE_BLOCK,
+        NodeKind::Char => MODE_CHAR,
+        NodeKind::Pipe => MODE_FIFO,
+        NodeKind::Socket => MODE_SOCKET,
+        NodeKind::File => MODE_REGULAR,
+    };
+    let new = NewFile { device, ..NewFile::new(kind | args.mode) };
+    edit(&args.image, |filesystem| make(filesystem, &args.path, &new))
+}
+
+/// Runs `touch`.
+pub fn touch(args: &TouchArgs) -> Result<()> {
+    let time = args.date.map_or(SetTime::Now, SetTime::To);
+    let change = SetAttr { atime: Some(time), mtime: Some(time), ..SetAttr::default() };
+    edit(&args.paths.image, |filesystem| {
+        for path in &args.paths.paths {
+            touch_one(filesystem, path, &change, args).with_context(|| shown(path))?;
+        }
+        Ok(())
+    })
+}
+
+fn touch_one(filesystem: &Filesystem, path: &OsStr, change: &SetAttr, args: &TouchArgs) -> Result<(), Error> {
+    let stat = match filesystem.resolve(path.as_bytes(), true) {
+        Ok(stat) => stat,
+        Err(Error::NotFound) if args.no_create => return Ok(()),
+        Err(Error::NotFound) => {
+            let (dir, name) = xfskit::split_path(path.as_bytes())?;
+            let dir = filesystem.resolve(dir, true)?.inode;
+            let stat = filesystem.create(dir, name, &NewFile::new(MODE_REGULAR | args.mode), &Caller::root())?;
+            if args.date.is_none() {
+                return Ok(());
+            }
+            stat
+        }
+        Err(error) => return Err(error),
+    };
+    filesystem.set_attr(stat.inode, change, &Caller::root())?;
+    Ok(())
+}
+
+/// Runs `chmod`.
+pub fn chmod(args: &ChmodArgs) -> Result<()> {
+    edit(&args.image, |filesystem| {
+        for path in &args.paths {
+            let stat = filesystem.resolve(path.as_bytes(), true).with_context(|| shown(path))?;
+            let mode = args.mode.apply(stat.mode, is_dir(&stat));
+            let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
+            filesystem.set_attr(stat.inode, &change, &Caller::root()).with_context(|| shown(path))?;
+        }
+        Ok(())
+    })
+}
+
+/// Runs `chown`; of a symbolic link, it changes the link.
+pub fn chown(args: &ChownArgs) -> Result<()> {
+    edit(&args.image, |filesystem| {
+        for path in &args.paths {
+            let stat = find(filesystem, path)?;
+            let change = SetAttr { uid: args.owner.uid, gid: args.owner.gid, ..SetAttr::default() };
+            filesystem.set_attr(stat.inode, &change, &Caller::root()).with_context(|| shown(path))?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,145 @@
+//! `xfskit info`: what an image is. The summary of its geometry has mkfs.xfs's form.
+
+use crate::args::ImageArgs;
+use crate::image::open_to_read;
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use xfskit::Filesystem;
+use xfskit::journal::LogState;
+use xfskit::ondisk::features::{Incompat, RoCompat};
+use xfskit::ondisk::{RawSuperblock, Superblock};
+
+/// Runs the command.
+pub fn run(args: &ImageArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(args)?;
+    let mount = filesystem.mount();
+    let raw = mount.superblock();
+    let log = match mount.log_state {
+        LogState::Clean => "clean",
+        LogState::Dirty { .. } => "dirty",
+    };
+    if as_json {
+        println!("{:#}", to_json(&filesystem, &raw, log));
+        return Ok(());
+    }
+    let uuid = uuid::Uuid::from_bytes(raw.uuid);
+    print!("{}", summary(&args.image.display().to_string(), &raw));
+    println!("label    ={:?}", label(&raw));
+    println!("uuid     ={uuid}");
+    println!("space    ={} blocks free, {} of {} inodes free", raw.free_blocks, raw.free_inodes, raw.inode_count);
+    println!("journal  ={log}");
+    Ok(())
+}
+
+fn label(raw: &RawSuperblock) -> String {
+    let end = raw.label.iter().position(|&byte| byte == 0).unwrap_or(raw.label.len());
+    String::from_utf8_lossy(&raw.label[..end]).into_owned()
+}
+
+fn to_json(filesystem: &Filesystem, raw: &RawSuperblock, log: &str) -> Value {
+    let mount = filesystem.mount();
+    let names = |flags: Vec<&str>| flags.iter().map(|flag| flag.to_lowercase()).collect::<Vec<_>>();
+    let incompat = mount.geometry.incompat.iter_names().map(|(name, _)| name).collect();
+    let ro_compat = mount.geometry.ro_compat.iter_names().map(|(name, _)| name).collect();
+    json!({
+        "label": label(raw),
+        "uuid": uuid::Uuid::from_bytes(raw.uuid).to_string(),
+        "block_bytes": raw.block_size.get(),
+        "sector_bytes": raw.sector_size.get(),
+        "inode_bytes": raw.inode_size.get(),
+        "dir_block_bytes": mount.geometry.dir_block_bytes(),
+        "blocks": raw.data_blocks.get(),
+        "ag_count": raw.ag_count.get(),
+        "ag_blocks": raw.ag_blocks.get(),
+        "free_blocks": raw.free_blocks.get(),
+        "inodes": raw.inode_count.get(),
+        "free_inodes": raw.free_inodes.get(),
+        "root_inode": raw.root_inode.get(),
+        "log": {
+            "state": log,
+            "external": mount.geometry.log_start.is_none(),
+            "blocks": raw.log_blocks.get(),
+        },
+        "features": { "incompat": names(incompat), "ro_compat": names(ro_compat) },
+    })
+}
+
+/// The geometry as mkfs.xfs shows it.
+pub fn summary(name: &str, raw: &RawSuperblock) -> String {
+    let incompat = Incompat::from_bits_truncate(raw.incompat.get());
+    let ro = RoCompat::from_bits_truncate(raw.ro_compat.get());
+    let has = |flag| u8::from(incompat.contains(flag));
+    let ro = |flag| u8::from(ro.contains(flag));
+    let log_unit = if raw.log_stripe_unit.get() > 1 { raw.log_stripe_unit.get() / raw.block_size.get() } else { 0 };
+    let log_kind = if raw.log_start.get() == 0 { "external" } else { "internal log" };
+    let log_sector = match raw.log_sector_size.get() {
+        0 => raw.sector_size.get(),
+        size => size,
+    };
+    let mut text = String::new();
+    let mut line = |left: &str, first: &str, second: &str| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{left}={first:<22} {second}");
+    };
+    let field = |name: &str, value: u64| format!("{name}={value}");
+    let sectors = field("sectsz", raw.sector_size.get().into());
+    line(
+        "meta-data",
+        name,
+        &format!(
+            "{:<12} agcount={}, agsize={} blks",
+            field("isize", raw.inode_size.get().into()),
+            raw.ag_count,
+            raw.ag_blocks
+        ),
+    );
+    line("         ", "", &format!("{sectors:<12} attr=2, projid32bit=1"));
+    line(
+        "         ",
+        "",
+        &format!(
+            "crc=1        finobt={}, sparse={}, rmapbt={}",
+            ro(RoCompat::FINOBT),
+            has(Incompat::SPINODES),
+            ro(RoCompat::RMAPBT)
+        ),
+    );
+    line(
+        "         ",
+        "",
+        &format!(
+            "reflink={}    bigtime={} inobtcount={} nrext64={}",
+            ro(RoCompat::REFLINK),
+            has(Incompat::BIGTIME),
+            ro(RoCompat::INOBTCNT),
+            has(Incompat::NREXT64)
+        ),
+    );
+    line("         ", "", &format!("exchange={}   metadir={}", has(Incompat::EXCHRANGE), has(Incompat::METADIR)));
+    let block = field("bsize", raw.block_size.get().into());
+    line("data     ", "", &format!("{block:<12} blocks={}, imaxpct={}", raw.data_blocks, raw.inode_max_percent));
+    let unit = field("sunit", raw.stripe_unit.get().into());
+    line("         ", "", &format!("{unit:<12} swidth={} blks", raw.stripe_width));
+    let dir = field("bsize", u64::from(raw.block_size.get()) << raw.dir_block_log);
+    line(
+        "naming   ",
+        "version 2",
+        &format!("{dir:<12} ascii-ci=0, ftype={}, parent={}", has(Incompat::FTYPE), has(Incompat::PARENT)),
+    );
+    line("log      ", log_kind, &format!("{block:<12} blocks={}, version=2", raw.log_blocks));
+    line("         ", "", &format!("{:<12} sunit={log_unit} blks, lazy-count=1", field("sectsz", log_sector.into())));
+    line(
+        "realtime ",
+        "none",
+        &format!("{:<12} blocks=0, rtextents=0", field("extsz", u64::from(raw.block_size.get()))),
+    );
+    line("         ", "", "rgcount=0    rgsize=0 extents");
+    line("         ", "", "zoned=0      start=0 reserved=0");
+    text
+}
+
+/// The geometry of a verified superblock.
+pub fn summary_of(name: &str, superblock: &Superblock) -> String {
+    summary(name, superblock.raw())
+}

@@ -1,0 +1,205 @@
+//! `xfskit ls`, `tree`, `stat` and `readlink`.
+
+use crate::args::{LsArgs, PathArgs};
+use crate::image::{find, open_to_read};
+use crate::text::{kind_name, mode_string, time_string};
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::io::{BufWriter, Write, stdout};
+use xfskit::ondisk::InodeNumber;
+use xfskit::ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_SYMLINK, MODE_TYPE};
+use xfskit::{Filesystem, Stat};
+
+/// Whether a mode is a directory's.
+pub fn is_dir(stat: &Stat) -> bool {
+    stat.mode & MODE_TYPE == MODE_DIR
+}
+
+fn is_symlink(stat: &Stat) -> bool {
+    stat.mode & MODE_TYPE == MODE_SYMLINK
+}
+
+/// Runs `ls`.
+pub fn ls(args: &LsArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(&args.path.image)?;
+    let stat = find(&filesystem, &args.path.path)?;
+    let mut out = BufWriter::new(stdout().lock());
+    let mut entries: Vec<(Vec<u8>, InodeNumber)> = Vec::new();
+    if is_dir(&stat) {
+        entries.extend(filesystem.list_dir(stat.inode)?.into_iter().map(|entry| (entry.name, entry.inode)));
+        entries.sort();
+    } else {
+        entries.push((args.path.path.as_encoded_bytes().to_vec(), stat.inode));
+    }
+    if as_json {
+        let list: Result<Vec<Value>> = entries
+            .iter()
+            .map(|(name, inode)| {
+                let mut value = stat_json(&filesystem, &filesystem.stat(*inode)?)?;
+                value["name"] = String::from_utf8_lossy(name).into();
+                Ok(value)
+            })
+            .collect();
+        writeln!(out, "{:#}", Value::Array(list?))?;
+    } else {
+        for (name, inode) in &entries {
+            if args.inode {
+                write!(out, "{:>10} ", inode.0)?;
+            }
+            if args.long {
+                long_line(&mut out, &filesystem, &filesystem.stat(*inode)?, name)?;
+            } else {
+                out.write_all(name)?;
+                writeln!(out)?;
+            }
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn long_line(out: &mut impl Write, filesystem: &Filesystem, stat: &Stat, name: &[u8]) -> Result<()> {
+    let size = match device(stat) {
+        Some((major, minor)) => format!("{major}, {minor}"),
+        None => stat.size.to_string(),
+    };
+    let mode = mode_string(stat.mode);
+    let time = time_string(stat.mtime);
+    write!(out, "{mode} {:>3} {:>5} {:>5} {size:>8} {} ", stat.links, stat.uid, stat.gid, &time[..19])?;
+    out.write_all(name)?;
+    if is_symlink(stat) {
+        out.write_all(b" -> ")?;
+        out.write_all(&filesystem.read_link(stat.inode)?)?;
+    }
+    Ok(writeln!(out)?)
+}
+
+/// Major and minor number of a device node, from Linux's encoding.
+fn device(stat: &Stat) -> Option<(u32, u32)> {
+    let is_device = matches!(stat.mode & MODE_TYPE, MODE_CHAR | MODE_BLOCK);
+    is_device.then_some(((stat.device >> 8) & 0xfff, (stat.device & 0xff) | (stat.device >> 12) & 0xf_ff00))
+}
+
+/// Runs `tree`.
+pub fn tree(args: &PathArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(&args.image)?;
+    let start = find(&filesystem, &args.path)?;
+    let mut out = BufWriter::new(stdout().lock());
+    let mut lines = Vec::new();
+    let top = args.path.as_encoded_bytes().to_vec();
+    if !as_json {
+        out.write_all(&top)?;
+        writeln!(out)?;
+    }
+    // A stack instead of recursion: the depth of an image's directories is not ours to choose.
+    let mut waiting = children(&filesystem, &start, "", &top)?;
+    while let Some(node) = waiting.pop() {
+        let stat = filesystem.stat(node.inode)?;
+        if as_json {
+            let mut value = stat_json(&filesystem, &stat)?;
+            value["path"] = String::from_utf8_lossy(&node.path).into();
+            lines.push(value);
+        } else {
+            write!(out, "{}{}", node.indent, if node.last { "└── " } else { "├── " })?;
+            let name = node.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+            out.write_all(name)?;
+            if is_symlink(&stat) {
+                out.write_all(b" -> ")?;
+                out.write_all(&filesystem.read_link(stat.inode)?)?;
+            }
+            writeln!(out)?;
+        }
+        let indent = format!("{}{}", node.indent, if node.last { "    " } else { "│   " });
+        waiting.extend(children(&filesystem, &stat, &indent, &node.path)?);
+    }
+    if as_json {
+        writeln!(out, "{:#}", Value::Array(lines))?;
+    }
+    Ok(out.flush()?)
+}
+
+struct Node {
+    inode: InodeNumber,
+    path: Vec<u8>,
+    indent: String,
+    last: bool,
+}
+
+/// The entries of a directory, the first one last, as they come off a stack.
+fn children(filesystem: &Filesystem, stat: &Stat, indent: &str, path: &[u8]) -> Result<Vec<Node>> {
+    if !is_dir(stat) {
+        return Ok(Vec::new());
+    }
+    let mut entries = filesystem.list_dir(stat.inode)?;
+    entries.sort_by(|a, b| b.name.cmp(&a.name));
+    let prefix = path.strip_suffix(b"/").unwrap_or(path);
+    let node = |(index, entry): (usize, xfskit::Entry)| Node {
+        inode: entry.inode,
+        path: [prefix, b"/", &entry.name].concat(),
+        indent: indent.to_owned(),
+        last: index == 0,
+    };
+    Ok(entries.into_iter().enumerate().map(node).collect())
+}
+
+/// Runs `stat`.
+pub fn stat(args: &PathArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(&args.image)?;
+    let stat = find(&filesystem, &args.path)?;
+    if as_json {
+        println!("{:#}", stat_json(&filesystem, &stat)?);
+        return Ok(());
+    }
+    println!("path:       {}", args.path.display());
+    println!("type:       {}", kind_name(stat.mode));
+    if is_symlink(&stat) {
+        println!("target:     {}", String::from_utf8_lossy(&filesystem.read_link(stat.inode)?));
+    }
+    if let Some((major, minor)) = device(&stat) {
+        println!("device:     {major}, {minor}");
+    }
+    println!("inode:      {} (generation {})", stat.inode.0, stat.generation);
+    println!("mode:       {:04o} ({})", stat.mode & 0o7777, mode_string(stat.mode));
+    println!("owner:      {}:{}", stat.uid, stat.gid);
+    println!("links:      {}", stat.links);
+    println!("size:       {} bytes, {} blocks of 512 bytes", stat.size, stat.blocks);
+    println!("accessed:   {}", time_string(stat.atime));
+    println!("modified:   {}", time_string(stat.mtime));
+    println!("changed:    {}", time_string(stat.ctime));
+    println!("made:       {}", time_string(stat.birth_time));
+    Ok(())
+}
+
+fn stat_json(filesystem: &Filesystem, stat: &Stat) -> Result<Value> {
+    let mut value = json!({
+        "inode": stat.inode.0,
+        "generation": stat.generation,
+        "type": kind_name(stat.mode),
+        "mode": format!("{:04o}", stat.mode & 0o7777),
+        "uid": stat.uid,
+        "gid": stat.gid,
+        "links": stat.links,
+        "size": stat.size,
+        "blocks": stat.blocks,
+        "atime": time_string(stat.atime),
+        "mtime": time_string(stat.mtime),
+        "ctime": time_string(stat.ctime),
+        "birth_time": time_string(stat.birth_time),
+        "project": stat.project,
+    });
+    if let Some((major, minor)) = device(stat) {
+        value["device"] = json!([major, minor]);
+    }
+    if is_symlink(stat) {
+        value["target"] = String::from_utf8_lossy(&filesystem.read_link(stat.inode)?).into();
+    }
+    Ok(value)
+}
+
+/// Runs `readlink`.
+pub fn readlink(args: &PathArgs) -> Result<()> {
+    let filesystem = open_to_read(&args.image)?;
+    let stat = find(&filesystem, &args.path)?;
+    let mut out = stdout().lock();
+    out.write_all(&filesystem.read_link(stat.inode)?)?;
+    Ok(writeln!(out)?)
+}

@@ -1,0 +1,90 @@
+//! `xfskit mkfs`.
+
+use super::info::summary_of;
+use crate::args::MkfsArgs;
+use crate::exit::Usage;
+use crate::text::parse_size;
+use anyhow::{Context, Result};
+use serde_json::json;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
+use xfskit::ondisk::Timestamp;
+use xfskit_mkfs::{Options, existing_format, make};
+
+/// Runs the command.
+pub fn run(args: &MkfsArgs, as_json: bool) -> Result<()> {
+    let options = options(args)?;
+    let size = args.size.as_deref().map(parse_size).transpose().map_err(Usage)?;
+    let log = options.log_device.as_deref().map(|path| open_existing(path, args.force)).transpose()?;
+    let (device, made) = open_device(args, size)?;
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = Timestamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() };
+    let result = make(&device, log.as_ref().map(|device| device as &dyn BlockDevice), &options, now);
+    if result.is_err() && made {
+        // A file that did not exist before holds nothing worth keeping; the error that counts is the first one.
+        let _ = std::fs::remove_file(&args.image);
+    }
+    let superblock = result.with_context(|| args.image.display().to_string())?;
+    if as_json {
+        let raw = superblock.raw();
+        let uuid = uuid::Uuid::from_bytes(raw.uuid).to_string();
+        println!("{:#}", json!({ "uuid": uuid, "blocks": raw.data_blocks.get(), "ag_count": raw.ag_count.get() }));
+    } else if !args.quiet {
+        print!("{}", summary_of(&args.image.display().to_string(), &superblock));
+    }
+    Ok(())
+}
+
+fn options(args: &MkfsArgs) -> Result<Options> {
+    let mut options = Options { allow_small: args.small, ..Options::default() };
+    let sections = [
+        ('b', &args.block),
+        ('d', &args.data),
+        ('i', &args.inode),
+        ('l', &args.log),
+        ('m', &args.metadata),
+        ('n', &args.naming),
+        ('s', &args.sector),
+    ];
+    for (section, lists) in sections {
+        for list in lists {
+            options.apply(section, list)?;
+        }
+    }
+    if let Some(label) = &args.label {
+        options.set_label(label)?;
+    }
+    options.uuid.get_or_insert_with(|| *uuid::Uuid::new_v4().as_bytes());
+    Ok(options)
+}
+
+/// The device, and whether its file was made for it.
+fn open_device(args: &MkfsArgs, size: Option<u64>) -> Result<(FileDevice, bool)> {
+    match (args.image.exists(), size) {
+        (false, None) => Err(Usage(format!("{}: no such file; --size makes one", args.image.display())).into()),
+        (false, Some(size)) => Ok((FileDevice::create(&args.image, size)?, true)),
+        (true, size) => {
+            let device = open_existing(&args.image, args.force)?;
+            if let Some(size) = size
+                && std::fs::metadata(&args.image).is_ok_and(|data| data.is_file())
+            {
+                drop(device);
+                return Ok((FileDevice::create(&args.image, size)?, false));
+            }
+            Ok((device, false))
+        }
+    }
+}
+
+/// Opens what exists, unless it holds something.
+fn open_existing(path: &Path, force: bool) -> Result<FileDevice> {
+    let device = FileDevice::open(path, Access::Write)?;
+    if !force {
+        let found = existing_format(&device).map_err(|source| OpenError::Io { path: path.into(), source })?;
+        if let Some(what) = found {
+            return Err(Usage(format!("{}: it holds {what}; -f overwrites it", path.display())).into());
+        }
+    }
+    Ok(device)
+}

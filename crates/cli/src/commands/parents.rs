@@ -1,0 +1,59 @@
+//! `xfskit parents` and `xfskit path`: from an inode back to its names, by parent pointers.
+
+use crate::args::{InodeArgs, ParentsArgs};
+use crate::image::{find, open_to_read};
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::io::{Write, stdout};
+use xfskit::Error;
+use xfskit::ondisk::InodeNumber;
+
+/// Runs `parents`.
+pub fn parents(args: &ParentsArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(&args.path.image)?;
+    let stat = find(&filesystem, &args.path.path)?;
+    let mut parents = filesystem.parents(stat.inode)?;
+    parents.sort();
+    let mut out = stdout().lock();
+    if as_json {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let parents = parents.iter().map(|(dir, name)| json!({ "inode": dir.0, "name": text(name) }));
+        let paths = filesystem.paths(stat.inode)?;
+        let paths = paths.iter().map(|path| text(path));
+        let both = json!({ "parents": parents.collect::<Vec<_>>(), "paths": paths.collect::<Vec<_>>() });
+        return Ok(writeln!(out, "{both:#}")?);
+    }
+    if !args.inodes {
+        return print_paths(&mut out, &filesystem.paths(stat.inode)?);
+    }
+    for (dir, name) in parents {
+        write!(out, "{} ", dir.0)?;
+        out.write_all(&name)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn print_paths(out: &mut impl Write, paths: &[Vec<u8>]) -> Result<()> {
+    for path in paths {
+        out.write_all(path)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// Runs `path`.
+pub fn path(args: &InodeArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(&args.image)?;
+    let number = InodeNumber(args.inode);
+    if !filesystem.is_in_use(number)? {
+        return Err(Error::Stale(args.inode).into());
+    }
+    let paths = filesystem.paths(number).with_context(|| format!("inode {}", args.inode))?;
+    let mut out = stdout().lock();
+    if as_json {
+        let list = paths.iter().map(|path| String::from_utf8_lossy(path).into());
+        return Ok(writeln!(out, "{:#}", Value::Array(list.collect()))?);
+    }
+    print_paths(&mut out, &paths)
+}

@@ -1,0 +1,158 @@
+//! `xfskit xattr`.
+
+use super::list::is_dir;
+use crate::args::{PathArgs, XattrCommand};
+use crate::dump::{Block, Encoding, decode_value, encode_value, read_blocks, write_block};
+use crate::exit::Usage;
+use crate::image::{edit, find, open_to_read, shown};
+use anyhow::{Context, Result};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, IsTerminal, Write, stdin, stdout};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use xfskit::ondisk::InodeNumber;
+use xfskit::{Caller, Filesystem, SetMode, XattrChange};
+
+/// Runs the command.
+pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
+    match command {
+        XattrCommand::List(args) => list(args, as_json),
+        XattrCommand::Get { image, path, name, encoding } => {
+            let filesystem = open_to_read(image)?;
+            let stat = find(&filesystem, path)?;
+            let value = filesystem.get_xattr(stat.inode, name.as_bytes()).with_context(|| name.clone())?;
+            print_value(name, &value, *encoding, as_json)
+        }
+        XattrCommand::Set { image, path, name, value, create, replace } => {
+            let value = decode_value(value.as_bytes()).map_err(Usage)?;
+            let mode = match (create, replace) {
+                (true, _) => SetMode::Create,
+                (_, true) => SetMode::Replace,
+                _ => SetMode::Any,
+            };
+            edit(image, |filesystem| {
+                let stat = find(filesystem, path)?;
+                filesystem
+                    .set_xattr(stat.inode, name.as_bytes(), &value, mode, &Caller::root())
+                    .with_context(|| format!("{}: {name}", shown(path)))
+            })
+        }
+        XattrCommand::Rm { image, path, names } => edit(image, |filesystem| {
+            let stat = find(filesystem, path)?;
+            let change = |name: &String| XattrChange { name: name.clone().into_bytes(), value: None };
+            let changes: Vec<XattrChange> = names.iter().map(change).collect();
+            filesystem.change_xattrs(stat.inode, &changes, &Caller::root()).with_context(|| shown(path))
+        }),
+        XattrCommand::Dump { path, recursive, prefix, encoding } => dump(path, *recursive, prefix, *encoding),
+        XattrCommand::Restore { image, file, root } => {
+            let blocks = read_dump(file)?;
+            edit(image, |filesystem| restore(filesystem, &blocks, root))
+        }
+    }
+}
+
+fn list(args: &PathArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(&args.image)?;
+    let stat = find(&filesystem, &args.path)?;
+    let mut names = filesystem.list_xattr(stat.inode)?;
+    names.sort();
+    let mut out = stdout().lock();
+    if as_json {
+        let names = names.iter().map(|name| String::from_utf8_lossy(name).into()).collect();
+        return Ok(writeln!(out, "{:#}", Value::Array(names))?);
+    }
+    for name in names {
+        out.write_all(&name)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn print_value(name: &str, value: &[u8], encoding: Option<Encoding>, as_json: bool) -> Result<()> {
+    let mut out = stdout().lock();
+    if as_json {
+        let text = std::str::from_utf8(value).ok();
+        writeln!(out, "{:#}", json!({ "name": name, "base64": BASE64.encode(value), "text": text }))?;
+    } else if encoding.is_some() {
+        out.write_all(&encode_value(value, encoding))?;
+        writeln!(out)?;
+    } else {
+        out.write_all(value)?;
+    }
+    Ok(out.flush()?)
+}
+
+fn dump(args: &PathArgs, recursive: bool, prefix: &str, encoding: Option<Encoding>) -> Result<()> {
+    let filesystem = open_to_read(&args.image)?;
+    let start = find(&filesystem, &args.path)?;
+    let prefix = if prefix == "-" { "" } else { prefix };
+    let mut out = BufWriter::new(stdout().lock());
+    // As getfattr does, without the slash at the front.
+    let path = args.path.as_bytes().split(|&byte| byte == b'/').filter(|part| !part.is_empty());
+    let mut waiting = vec![(start.inode, path.collect::<Vec<_>>().join(&b'/'), is_dir(&start))];
+    while let Some((inode, path, is_dir)) = waiting.pop() {
+        let attributes = attributes(&filesystem, inode, prefix.as_bytes())?;
+        let shown = if path.is_empty() { b".".to_vec() } else { path.clone() };
+        write_block(&mut out, &Block { path: shown, attributes }, encoding)?;
+        if !recursive || !is_dir {
+            continue;
+        }
+        let mut entries = filesystem.list_dir(inode)?;
+        entries.sort_by(|a, b| b.name.cmp(&a.name));
+        for entry in entries {
+            let below = if path.is_empty() { entry.name.clone() } else { [&path[..], b"/", &entry.name].concat() };
+            waiting.push((entry.inode, below, entry.file_type == xfskit::ondisk::dir::FileType::Directory));
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn attributes(filesystem: &Filesystem, inode: InodeNumber, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut names = filesystem.list_xattr(inode)?;
+    names.retain(|name| name.starts_with(prefix));
+    names.sort();
+    let with_value = |name: Vec<u8>| {
+        let value = filesystem.get_xattr(inode, &name)?;
+        Ok((name, value))
+    };
+    names.into_iter().map(with_value).collect()
+}
+
+fn read_dump(file: &Path) -> Result<Vec<Block>> {
+    let read = || -> std::io::Result<Vec<Block>> {
+        if file == Path::new("-") {
+            read_blocks(stdin().lock())
+        } else {
+            read_blocks(BufReader::new(File::open(file)?))
+        }
+    };
+    match read() {
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            Err(Usage(format!("{}: {error}", file.display())).into())
+        }
+        result => result.with_context(|| file.display().to_string()),
+    }
+}
+
+fn restore(filesystem: &Filesystem, blocks: &[Block], root: &OsStr) -> Result<()> {
+    let target =
+        if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let progress = ProgressBar::with_draw_target(Some(blocks.len() as u64), target);
+    for block in blocks {
+        let path = [root.as_bytes(), b"/", &block.path].concat();
+        let path = OsStr::from_bytes(&path);
+        let change =
+            |(name, value): &(Vec<u8>, Vec<u8>)| XattrChange { name: name.clone(), value: Some(value.clone()) };
+        let changes: Vec<XattrChange> = block.attributes.iter().map(change).collect();
+        let stat = find(filesystem, path)?;
+        filesystem.change_xattrs(stat.inode, &changes, &Caller::root()).with_context(|| shown(path))?;
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! Exit codes: what a script can tell apart. They are documented in `--help`.
+
+use xfskit::Error;
+use xfskit::device::OpenError;
+use xfskit::ondisk::SuperblockError;
+use xfskit_fuse::MountError;
+use xfskit_mkfs::MakeError;
+
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;
+const DAMAGED: u8 = 3;
+const BUSY: u8 = 4;
+const DIRTY: u8 = 5;
+const UNREADABLE: u8 = 6;
+const UNSUPPORTED: u8 = 7;
+const NO_MOUNT: u8 = 8;
+
+/// A wrong argument that only the command itself could see.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
+/// A failure that was reported elsewhere, by a server that runs on its own.
+#[derive(Debug, thiserror::Error)]
+#[error("the mount failed")]
+pub struct Reported(pub u8);
+
+/// The exit code of an error: that of the first cause that has one.
+pub fn code(error: &anyhow::Error) -> u8 {
+    error.chain().find_map(of_cause).unwrap_or(FAILED)
+}
+
+/// The message of an error: its causes from the outside in, but for those that tell what was told already.
+pub fn message(error: &anyhow::Error) -> String {
+    let mut message = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if message.is_empty() {
+            message = cause;
+        } else if !message.contains(&cause) {
+            message = format!("{message}: {cause}");
+        }
+    }
+    message
+}
+
+/// Whether output went to a reader that does not read any more.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io =
+        |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    error.chain().find_map(io) == Some(std::io::ErrorKind::BrokenPipe)
+}
+
+fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
+    if let Some(error) = cause.downcast_ref::<Error>() {
+        return Some(of_engine(error));
+    }
+    if let Some(error) = cause.downcast_ref::<SuperblockError>() {
+        return Some(of_superblock(error));
+    }
+    if let Some(error) = cause.downcast_ref::<OpenError>() {
+        return Some(if matches!(error, OpenError::Busy(_)) { BUSY } else { UNREADABLE });
+    }
+    if let Some(error) = cause.downcast_ref::<MakeError>() {
+        return Some(if matches!(error, MakeError::Io(_)) { UNREADABLE } else { USAGE });
+    }
+    if let Some(error) = cause.downcast_ref::<MountError>() {
+        return Some(match error {
+            MountError::Close(error) => of_engine(error),
+            _ => NO_MOUNT,
+        });
+    }
+    if let Some(reported) = cause.downcast_ref::<Reported>() {
+        return Some(reported.0);
+    }
+    cause.is::<Usage>().then_some(USAGE)
+}
+
+fn of_engine(error: &Error) -> u8 {
+    match error {
+        Error::Corrupt(_) => DAMAGED,
+        Error::Superblock(error) => of_superblock(error),
+        Error::Unsupported(_) => UNSUPPORTED,
+        Error::DirtyLog(_) => DIRTY,
+        Error::Io { .. } => UNREADABLE,
+        _ => FAILED,
+    }
+}
+
+fn of_superblock(error: &SuperblockError) -> u8 {
+    if matches!(error, SuperblockError::Unsupported(_)) { UNSUPPORTED } else { DAMAGED }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn a_code_is_found_below_context() {
+        let result: Result<(), OpenError> = Err(OpenError::Busy("a".into()));
+        assert_eq!(code(&result.context("a.img").unwrap_err()), BUSY);
+        assert_eq!(code(&anyhow::Error::from(Error::NotFound)), FAILED);
+        assert_eq!(code(&anyhow::Error::from(Usage("x".into()))), USAGE);
+    }
+}

@@ -1,0 +1,87 @@
+//! The helpers of `mount` and `umount`: what they call when the type is `fuse.xfskit`, with arguments of their own form.
+//!
+//! ```text
+//! mount.fuse.xfskit IMAGE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]
+//! umount.fuse.xfskit DIR [-nlfrv] [-N NAMESPACE] [-t TYPE]
+//! ```
+
+use crate::args::MountArgs;
+use crate::commands::mount;
+use crate::exit::Usage;
+use anyhow::Result;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Arguments in the form of mount(8).
+#[derive(Debug, Default, PartialEq, Eq)]
+struct HelperArgs {
+    paths: Vec<PathBuf>,
+    options: Vec<String>,
+    fake: bool,
+}
+
+/// What to run when the program was called as a helper.
+pub fn called_as() -> Option<fn() -> Result<()>> {
+    let name = std::env::args_os().next()?;
+    match Path::new(&name).file_name()?.to_str()? {
+        "mount.fuse.xfskit" => Some(run_mount),
+        "umount.fuse.xfskit" => Some(run_unmount),
+        _ => None,
+    }
+}
+
+fn run_mount() -> Result<()> {
+    let args = parse(std::env::args_os().skip(1))?;
+    let [image, mount_point] = args.paths.as_slice() else {
+        return Err(Usage("expected an image and a folder".into()).into());
+    };
+    if args.fake {
+        return Ok(());
+    }
+    let (image, mount_point) = (image.clone(), mount_point.clone());
+    let options = args.options;
+    mount::run(&MountArgs { image, mount_point, foreground: false, options, log_file: None, server: false })
+}
+
+fn run_unmount() -> Result<()> {
+    let args = parse(std::env::args_os().skip(1))?;
+    let [mount_point] = args.paths.as_slice() else { return Err(Usage("expected a folder".into()).into()) };
+    mount::unmount(mount_point)
+}
+
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<HelperArgs, Usage> {
+    let mut parsed = HelperArgs::default();
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        if arg.as_bytes().first() != Some(&b'-') {
+            parsed.paths.push(arg.into());
+            continue;
+        }
+        match arg.to_str() {
+            Some("-o") => {
+                let list = args.next().and_then(|list| list.into_string().ok());
+                parsed.options.push(list.ok_or_else(|| Usage("-o needs options".into()))?);
+            }
+            // Types and namespaces are mount's own business.
+            Some("-t" | "-N") => drop(args.next()),
+            Some(letters) => parsed.fake |= letters.contains('f'),
+            None => return Err(Usage("an option is not text".into())),
+        }
+    }
+    Ok(parsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_of_mount_are_taken_apart() {
+        let args = ["a.img", "/mnt", "-n", "-o", "rw,wsync", "-t", "fuse.xfskit"].map(OsString::from);
+        let parsed = parse(args).unwrap();
+        assert_eq!(parsed.paths, [Path::new("a.img"), Path::new("/mnt")]);
+        assert_eq!(parsed.options, ["rw,wsync"]);
+        assert!(!parsed.fake && parse(["-o".into()]).is_err());
+    }
+}

@@ -1,0 +1,11 @@
+//! The journal as people look at it: records, the operations in them, and the items that those log.
+//!
+//! Nothing here changes anything or trusts anything: what cannot be decoded is shown as such.
+
+mod checkpoints;
+mod items;
+mod records;
+
+pub use checkpoints::{Checkpoint, Gatherer};
+pub use items::Item;
+pub use records::{Journal, Operation, Record};

@@ -1,0 +1,67 @@
+//! The command `xfskit`: make, mount, edit and look into XFS images.
+//!
+//! Each command translates its arguments into calls of the library and the results into text or JSON. Called as
+//! `mount.fuse.xfskit` or `umount.fuse.xfskit` it is the helper of `mount` and `umount`.
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod dump;
+mod exit;
+mod helper;
+mod image;
+mod log;
+mod text;
+
+use anyhow::Result;
+use args::{Cli, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let result = match helper::called_as() {
+        Some(run) => run(),
+        None => run(Cli::parse()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads the output has enough of it.
+        Err(error) if exit::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            // A server of its own has told already what is wrong.
+            if !error.is::<exit::Reported>() {
+                eprintln!("xfskit: {}", exit::message(&error));
+            }
+            ExitCode::from(exit::code(&error))
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<()> {
+    let json = cli.json;
+    match cli.command {
+        Command::Mkfs(args) => commands::mkfs::run(&args, json),
+        Command::Mount(args) => commands::mount::run(&args),
+        Command::Umount(args) => commands::mount::unmount(&args.mount_point),
+        Command::Info(args) => commands::info::run(&args, json),
+        Command::Ls(args) => commands::list::ls(&args, json),
+        Command::Tree(args) => commands::list::tree(&args, json),
+        Command::Stat(args) => commands::list::stat(&args, json),
+        Command::Readlink(args) => commands::list::readlink(&args),
+        Command::Mkdir(args) => commands::files::mkdir(&args),
+        Command::Mknod(args) => commands::files::mknod(&args),
+        Command::Touch(args) => commands::files::touch(&args),
+        Command::Ln(args) => commands::names::ln(&args),
+        Command::Mv(args) => commands::names::mv(&args),
+        Command::Rm(args) => commands::names::rm(&args),
+        Command::Chmod(args) => commands::files::chmod(&args),
+        Command::Chown(args) => commands::files::chown(&args),
+        Command::Xattr(command) => commands::xattr::run(&command, json),
+        Command::Parents(args) => commands::parents::parents(&args, json),
+        Command::Path(args) => commands::parents::path(&args, json),
+        Command::Stats(args) => commands::stats::run(&args, json),
+        Command::Log(command) => commands::log::run(&command, json),
+        Command::Man { dir } => commands::generate::man(&dir),
+        Command::Completions { shell } => commands::generate::completions(shell),
+    }
+}

@@ -1,0 +1,50 @@
+//! Running the command.
+#![allow(dead_code)] // Each test uses a part.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use xfskit_testkit::Scratch;
+
+/// The command with arguments.
+pub fn xfskit<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_xfskit")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// The words of a line as arguments; `IMAGE` stands for the image.
+pub fn words<'a>(line: &'a str, image: &'a Path) -> Vec<&'a OsStr> {
+    line.split(' ').map(|word| if word == "IMAGE" { image.as_os_str() } else { OsStr::new(word) }).collect()
+}
+
+/// Runs a line that must succeed; what it printed.
+pub fn ok(line: &str, image: &Path) -> String {
+    let output = xfskit(words(line, image));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "xfskit {line}: {}\n{error}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs a line that must fail; its exit code and its message.
+pub fn fails(line: &str, image: &Path) -> (i32, String) {
+    let output = xfskit(words(line, image));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!error.contains("panicked"), "{error}");
+    (output.status.code().unwrap(), error)
+}
+
+/// Runs a line with input.
+pub fn with_input(line: &str, image: &Path, input: &[u8]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
+    command.args(words(line, image)).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// A new image of 512 MB.
+pub fn image(scratch: &Scratch) -> PathBuf {
+    let image = scratch.file("a.img");
+    ok("mkfs IMAGE --size 512M -q", &image);
+    image
+}

@@ -1,0 +1,149 @@
+//! `xfskit mount` as a program: it is ready when it returns, ends on signals, and leaves an image that the kernel
+//! recovers when it is killed.
+
+mod common;
+
+use common::{fails, image, ok, words, xfskit};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use xfskit_testkit::{Scratch, kernel_mount, reference, scratch, skip, tree};
+
+/// A folder with an image and a mount point; `None` where FUSE cannot be used.
+fn prepared() -> Option<(Scratch, PathBuf, PathBuf)> {
+    if fs::File::open("/dev/fuse").is_err() {
+        skip("this machine has no /dev/fuse");
+        return None;
+    }
+    let scratch = scratch();
+    let (image, dir) = (image(&scratch), scratch.file("mount"));
+    fs::create_dir(&dir).unwrap();
+    Some((scratch, image, dir))
+}
+
+fn line(text: &str, image: &Path, dir: &Path) -> String {
+    let text = text.replace("DIR", dir.to_str().unwrap());
+    ok(&text, image)
+}
+
+/// The process that serves an image.
+fn server_of(image: &Path) -> i32 {
+    let servers = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let process: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let command = fs::read_to_string(format!("/proc/{process}/cmdline")).ok()?;
+        (command.contains("--server") && command.contains(image.to_str()?)).then_some(process)
+    });
+    servers.last().expect("a server")
+}
+
+fn kill(process: i32, signal: &str) {
+    assert!(Command::new("kill").args([signal, &process.to_string()]).status().unwrap().success());
+    let end = Instant::now() + Duration::from_secs(30);
+    // A zombie has no command line: this test is not the parent that waits for it.
+    let alive = || fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|command| !command.is_empty());
+    while alive() {
+        assert!(Instant::now() < end, "the server does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_mount_is_ready_when_it_returns_and_closed_when_umount_does() {
+    let Some((_scratch, image, dir)) = prepared() else { return };
+    line("mount -o wsync,cache=32M IMAGE DIR", &image, &dir);
+    fs::write(dir.join("a"), "").unwrap();
+    let (code, message) = fails("info IMAGE", &image);
+    assert!(code == 4 && message.contains("in use"), "{message}");
+    let stats: serde_json::Value = serde_json::from_str(&line("--json stats DIR", &image, &dir)).unwrap();
+    assert_eq!(stats["options"]["wsync"], true);
+    assert!(line("stats DIR", &image, &dir).contains("log bytes"));
+    line("umount DIR", &image, &dir);
+    assert_eq!(ok("ls IMAGE", &image), "a\n");
+    assert_eq!(fails(&format!("umount {}", dir.display()), &image).0, 2);
+    assert_eq!(fails(&format!("stats {}", dir.display()), &image).0, 1);
+    assert_eq!(fails("mount IMAGE /nowhere", &image).0, 8);
+    line("mount -o ro IMAGE DIR", &image, &dir);
+    assert_eq!(fs::write(dir.join("b"), "").unwrap_err().raw_os_error(), Some(30));
+    line("umount DIR", &image, &dir);
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&image);
+    }
+}
+
+#[test]
+fn signals_close_the_image_in_good_order() {
+    let Some((_scratch, image, dir)) = prepared() else { return };
+    for signal in ["-TERM", "-INT", "-HUP"] {
+        line("mount IMAGE DIR", &image, &dir);
+        fs::write(dir.join(signal), "").unwrap();
+        kill(server_of(&image), signal);
+        assert!(ok("info IMAGE", &image).ends_with("clean\n"));
+    }
+    // In the foreground, and with a file open.
+    let arguments = words("mount -f IMAGE", &image);
+    let mut server =
+        Command::new(env!("CARGO_BIN_EXE_xfskit")).args(arguments).arg(&dir).stdin(Stdio::null()).spawn().unwrap();
+    let name = dir.join("-TERM");
+    while !name.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let file = fs::File::open(&name).unwrap();
+    assert!(Command::new("kill").arg(server.id().to_string()).status().unwrap().success());
+    assert!(server.wait().unwrap().success());
+    drop(file);
+    assert_eq!(ok("ls IMAGE", &image), "-HUP\n-INT\n-TERM\n");
+    assert!(ok("info IMAGE", &image).ends_with("clean\n"));
+}
+
+#[test]
+fn what_was_synced_survives_a_killed_server() {
+    let Some((scratch, image, dir)) = prepared() else { return };
+    line("mount -o commit=0 IMAGE DIR", &image, &dir);
+    fs::create_dir(dir.join("d")).unwrap();
+    for n in 0..500 {
+        fs::File::create(dir.join(format!("d/{n}"))).unwrap();
+    }
+    for n in (0..500).step_by(3) {
+        fs::remove_file(dir.join(format!("d/{n}"))).unwrap();
+    }
+    fs::rename(dir.join("d/1"), dir.join("moved")).unwrap();
+    fs::File::open(dir.join("moved")).unwrap().sync_all().unwrap();
+    let before = tree(&dir);
+    fs::File::create(dir.join("perhaps")).unwrap();
+    kill(server_of(&image), "-KILL");
+    drop(Command::new("umount").arg("-l").arg(&dir).output());
+    let output = xfskit(words("ls IMAGE", &image));
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("dirty"), "a warning is due");
+    compare_logs(&image);
+    let copy = scratch.file("copy.img");
+    fs::copy(&image, &copy).unwrap();
+    // Writing needs the journal replayed, by xfskit itself or by somebody else first.
+    let output = xfskit(words("mkdir IMAGE /new", &copy));
+    assert!(matches!(output.status.code(), Some(0 | 5)), "{output:?}");
+    let Some(kernel) = kernel_mount(&image) else { return };
+    let after = tree(kernel.path());
+    kernel.unmount();
+    let found = |entry: &&xfskit_testkit::Entry| after.iter().any(|other| other.path == entry.path);
+    let lost: Vec<_> = before.iter().filter(|entry| !found(entry)).map(ToString::to_string).collect();
+    assert_eq!(lost, Vec::<String>::new());
+    assert!(after.len() <= before.len() + 1);
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&image);
+    }
+}
+
+/// Our print of the journal against that of xfs_logprint.
+fn compare_logs(image: &Path) {
+    let Some(reference) = reference() else { return };
+    let theirs = reference.tool_output("xfs_logprint", ["-t".as_ref(), image.as_os_str()]);
+    let ours = ok("log print --transactions IMAGE", image);
+    let count = |text: &str, start: &str| text.lines().filter(|line| line.trim_start().starts_with(start)).count();
+    assert!(count(&ours, "checkpoint ") > 0, "{ours}");
+    assert_eq!(count(&ours, "checkpoint "), count(&theirs, "TRANS: tid:"), "{ours}\n{theirs}");
+    assert_eq!(count(&ours, "inode "), count(&theirs, "INO: cnt:"), "{theirs}");
+    assert_eq!(count(&ours, "buffer "), count(&theirs, "BUF: cnt:"), "{theirs}");
+    assert!(!ours.contains("INCOMPLETE") && !ours.contains("unknown"), "{ours}");
+    assert!(ok("log print IMAGE", image).contains("transaction header"));
+}

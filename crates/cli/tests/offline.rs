@@ -1,0 +1,186 @@
+//! Commands on images that are not mounted: what they print, what they leave, how they fail.
+
+mod common;
+
+use common::{fails, image, ok, with_input, xfskit};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+use xfskit_testkit::{kernel_mount, reference, scratch, tree};
+
+#[test]
+fn files_are_made_moved_and_removed() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    ok("mkdir -p IMAGE /a/b/c /d", &image);
+    ok("touch IMAGE /a/f /a/g --date 1700000000.25", &image);
+    ok("ln IMAGE /a/f /a/b/hard", &image);
+    ok("ln -s IMAGE ../f /a/b/soft", &image);
+    ok("mknod IMAGE /d/zero c 1 5 -m 666", &image);
+    ok("mknod IMAGE /d/pipe p", &image);
+    ok("chmod IMAGE u+s,go-r /a/b/soft", &image);
+    ok("chown IMAGE 1000:2000 /a/g /a/b/soft", &image);
+    assert_eq!(ok("ls IMAGE /a/b", &image), "c\nhard\nsoft\n");
+    assert_eq!(ok("readlink IMAGE /a/b/soft", &image), "../f\n");
+    let listing = ok("ls -l IMAGE /d", &image);
+    assert!(listing.contains("crw-rw-rw-") && listing.contains("1, 5") && listing.contains("prw-r--r--"), "{listing}");
+    let stat = ok("stat IMAGE /a/f", &image);
+    assert!(stat.contains("4600 (-rwS------)") && stat.contains("2023-11-14 22:13:20.250000000"), "{stat}");
+    ok("mv IMAGE /a/g /d", &image);
+    ok("mv IMAGE -n /a/b/c /a/moved", &image);
+    assert_eq!(fails("mv IMAGE -n /d/g /a/f", &image).0, 1);
+    assert_eq!(fails("rm IMAGE /a", &image).0, 1);
+    ok("rm IMAGE -f /nothing /d/pipe", &image);
+    let expected = "/\n├── a\n│   ├── b\n│   │   ├── hard\n│   │   └── soft -> ../f\n│   ├── f\n│   └── moved\n\
+                    └── d\n    ├── g\n    └── zero\n";
+    assert_eq!(ok("tree IMAGE", &image), expected);
+    if let Some(kernel) = kernel_mount(&image) {
+        let entries = tree(kernel.path());
+        let paths: Vec<&str> = entries.iter().map(|entry| entry.path.to_str().unwrap()).collect();
+        assert_eq!(paths, ["", "a", "a/b", "a/b/hard", "a/b/soft", "a/f", "a/moved", "d", "d/g", "d/zero"]);
+        assert_eq!((entries[5].mode, entries[5].links), (0o104_600, 2));
+        assert_eq!(fs::symlink_metadata(kernel.path().join("a/b/soft")).unwrap().gid(), 2000);
+        kernel.unmount();
+    }
+    ok("rm -r IMAGE /a", &image);
+    assert_eq!(ok("ls IMAGE", &image), "d\n");
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&image);
+    }
+}
+
+#[test]
+fn parents_lead_back_to_every_path() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    ok("mkdir -p IMAGE /a/b", &image);
+    ok("touch IMAGE /a/f", &image);
+    ok("ln IMAGE /a/f /a/b/g", &image);
+    let number = ok("--json stat IMAGE /a/f", &image);
+    let stat: serde_json::Value = serde_json::from_str(&number).unwrap();
+    assert_eq!(ok(&format!("path IMAGE {}", stat["inode"]), &image), "/a/b/g\n/a/f\n");
+    assert_eq!(ok("parents IMAGE /a/f", &image), "/a/b/g\n/a/f\n");
+    let parents = ok("parents -i IMAGE /a/b/g", &image);
+    assert!(parents.lines().count() == 2 && parents.contains(" f\n") && parents.contains(" g\n"), "{parents}");
+    let (code, message) = fails("path IMAGE 999999", &image);
+    assert!(code == 1 && message.contains("999999"), "{message}");
+}
+
+#[test]
+fn an_image_has_the_summary_of_mkfs_and_is_not_overwritten() {
+    let scratch = scratch();
+    let image = scratch.file("a.img");
+    let summary = ok("mkfs IMAGE --size 1G -L label -i size=1024 -n size=8192 -m rmapbt=0", &image);
+    if let Some(reference) = reference() {
+        let options = ["-N", "-L", "label", "-i", "size=1024", "-n", "size=8192", "-m", "rmapbt=0"];
+        let file = format!("file,name={},size=1g", scratch.file("b.img").display());
+        let theirs = reference.tool_output("mkfs.xfs", options.iter().copied().chain(["-d", &file]));
+        assert_eq!(summary, theirs.replace("b.img", "a.img"));
+    }
+    let (code, message) = fails("mkfs IMAGE", &image);
+    assert!(code == 2 && message.contains("XFS") && message.contains("-f"), "{message}");
+    let info = ok("info IMAGE", &image);
+    assert!(
+        info.starts_with(&summary) && info.contains("label    =\"label\"\n") && info.ends_with("clean\n"),
+        "{info}"
+    );
+    ok("mkfs -f IMAGE --size 600M -q", &image);
+    let json: serde_json::Value = serde_json::from_str(&ok("--json info IMAGE", &image)).unwrap();
+    assert_eq!(json["blocks"], 600 << 8);
+    assert_eq!(json["log"]["state"], "clean");
+}
+
+#[test]
+fn dumps_are_those_of_getfattr() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    ok("mkdir IMAGE /dir", &image);
+    ok("touch IMAGE /dir/a /dir/b=c /dir/none", &image);
+    ok("xattr set IMAGE / user.root 1", &image);
+    ok("xattr set IMAGE /dir/a user.text two\\040\"words\"", &image);
+    ok("xattr set IMAGE /dir/a user.binary 0x00ff10", &image);
+    ok("xattr set IMAGE /dir/a trusted.hidden 0saGVsbG8=", &image);
+    ok("xattr set IMAGE /dir/b=c user.e=f\\g ", &image);
+    assert_eq!(ok("xattr get IMAGE /dir/a trusted.hidden", &image), "hello");
+    assert_eq!(ok("xattr get -e hex IMAGE /dir/a user.binary", &image), "0x00ff10\n");
+    assert_eq!(ok("xattr list IMAGE /dir/a", &image), "trusted.hidden\nuser.binary\nuser.text\n");
+    assert_eq!(fails("xattr set --create IMAGE /dir/a user.text x", &image).0, 1);
+    assert_eq!(fails("xattr rm IMAGE /dir/a user.text user.other", &image).0, 1);
+    for (ours, theirs) in [("", "-d"), (" -m -", "-dm-"), (" -e hex", "-dehex"), (" -e base64", "-debase64")] {
+        let dump = ok(&format!("xattr dump -R IMAGE{ours}"), &image);
+        let Some(kernel) = kernel_mount(&image) else { break };
+        let output = Command::new("getfattr").args(["-R", theirs, "."]).current_dir(kernel.path()).output().unwrap();
+        kernel.unmount();
+        assert_eq!(blocks(&dump), blocks(&String::from_utf8(output.stdout).unwrap()));
+    }
+    // Back into a second image, and no wrong file is touched.
+    let dump = ok("xattr dump -R -m - IMAGE", &image);
+    let second = scratch.file("b.img");
+    ok("mkfs IMAGE --size 512M -q", &second);
+    ok("mkdir IMAGE /dir", &second);
+    ok("touch IMAGE /dir/a /dir/b=c /dir/none", &second);
+    let restored = with_input("xattr restore IMAGE", &second, dump.as_bytes());
+    assert!(restored.status.success(), "{restored:?}");
+    assert_eq!(ok("xattr dump -R -m - IMAGE", &second), dump);
+    let wrong = with_input("xattr restore IMAGE", &second, b"# file: dir/a\nuser.x=0xabc\n");
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("line 2"));
+}
+
+/// The blocks of a dump, sorted: getfattr walks in the order of the directory.
+fn blocks(dump: &str) -> Vec<&str> {
+    let mut blocks: Vec<&str> = dump.split("\n\n").collect();
+    blocks.sort_unstable();
+    blocks
+}
+
+#[test]
+fn bad_images_have_an_exit_code_and_a_message_of_their_own() {
+    let scratch = scratch();
+    let check = |path: &Path, code: i32, part: &str| {
+        for line in ["info IMAGE", "mkdir IMAGE /a", "log print IMAGE"] {
+            let (got, message) = fails(line, path);
+            assert!(got == code && message.contains(part), "{line} {}: {got} {message}", path.display());
+        }
+    };
+    check(&scratch.file("none"), 6, "no such image");
+    check(scratch.path(), 6, "folder");
+    check(Path::new("/dev/null"), 6, "special file");
+    check(&scratch.image("empty", 0), 3, "superblock");
+    check(&scratch.image("zeros", 64 << 20), 3, "not an XFS image");
+    let image = image(&scratch);
+    let short = scratch.file("short");
+    fs::copy(&image, &short).unwrap();
+    fs::File::options().write(true).open(&short).unwrap().set_len(300 << 20).unwrap();
+    for line in ["info IMAGE", "mkdir IMAGE /a"] {
+        let (code, message) = fails(line, &short);
+        assert!(code == 3 && message.contains("cut short"), "{code} {message}");
+    }
+    let broken = scratch.file("broken");
+    let mut bytes = fs::read(&image).unwrap();
+    bytes[110] ^= 1;
+    fs::write(&broken, bytes).unwrap();
+    check(&broken, 3, "checksum");
+    let lock = fs::File::open(&image).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    check(&image, 4, "in use");
+    drop(lock);
+    assert_eq!(fails("ls IMAGE /none", &image).0, 1);
+    assert!(fails("ls IMAGE /none", &image).1.contains("/none: no such file"));
+    assert_eq!(fails("chown IMAGE nobody /", &image).0, 2);
+    assert_eq!(fails("mkfs IMAGE -d agcount=x", &image).0, 2);
+    assert_eq!(fails("nonsense", &image).0, 2);
+    assert_eq!(fails("mount -o wsink IMAGE /tmp", &image).0, 2);
+}
+
+#[test]
+fn manuals_completions_and_help_come_from_the_arguments() {
+    let scratch = scratch();
+    let dir = scratch.file("man");
+    ok("man IMAGE", &dir);
+    assert!(fs::read_to_string(dir.join("xfskit-mount.1")).unwrap().contains("wsync"));
+    assert!(ok("completions bash", &dir).contains("_xfskit"));
+    let help = String::from_utf8(xfskit(["--help"]).stdout).unwrap();
+    assert!(help.contains("Exit codes") && !help.contains("completions"), "{help}");
+}

@@ -1,0 +1,130 @@
+//! Between FUSE's types and the engine's.
+
+use fuser::{Errno, FileAttr, FileType, Generation, INodeNo, TimeOrNow};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use xfskit::ondisk::dir::FileType as DirType;
+use xfskit::ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE};
+use xfskit::ondisk::{InodeNumber, Timestamp};
+use xfskit::{Error, SetTime, Stat};
+
+/// How long the kernel may keep names and attributes: nobody else changes them.
+pub(crate) const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+pub(crate) fn errno(error: &Error) -> Errno {
+    if error.is_damage() {
+        tracing::error!(%error, "a request failed");
+    }
+    Errno::from_i32(error.errno())
+}
+
+pub(crate) fn generation(stat: &Stat) -> Generation {
+    Generation(stat.generation.into())
+}
+
+pub(crate) fn attr(stat: &Stat) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(stat.inode.0),
+        size: stat.size,
+        blocks: stat.blocks,
+        atime: system_time(stat.atime),
+        mtime: system_time(stat.mtime),
+        ctime: system_time(stat.ctime),
+        crtime: system_time(stat.birth_time),
+        kind: kind_of_mode(stat.mode),
+        perm: stat.mode & !MODE_TYPE,
+        nlink: stat.links,
+        uid: stat.uid,
+        gid: stat.gid,
+        rdev: stat.device,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
+/// The attributes of nothing: an answer that lets the kernel remember that a name does not exist, or that it gets an
+/// entry without its attributes.
+pub(crate) fn no_attr(kind: FileType) -> FileAttr {
+    let nothing = Stat {
+        inode: InodeNumber(0),
+        generation: 0,
+        mode: 0,
+        uid: 0,
+        gid: 0,
+        links: 0,
+        size: 0,
+        blocks: 0,
+        device: 0,
+        atime: Timestamp::default(),
+        mtime: Timestamp::default(),
+        ctime: Timestamp::default(),
+        birth_time: Timestamp::default(),
+        project: 0,
+    };
+    FileAttr { kind, ..attr(&nothing) }
+}
+
+fn kind_of_mode(mode: u16) -> FileType {
+    match mode & MODE_TYPE {
+        MODE_DIR => FileType::Directory,
+        MODE_SYMLINK => FileType::Symlink,
+        MODE_CHAR => FileType::CharDevice,
+        MODE_BLOCK => FileType::BlockDevice,
+        MODE_FIFO => FileType::NamedPipe,
+        MODE_SOCKET => FileType::Socket,
+        _ => FileType::RegularFile,
+    }
+}
+
+pub(crate) fn kind_of_entry(kind: DirType) -> FileType {
+    match kind {
+        DirType::Directory => FileType::Directory,
+        DirType::Symlink => FileType::Symlink,
+        DirType::CharDevice | DirType::Whiteout => FileType::CharDevice,
+        DirType::BlockDevice => FileType::BlockDevice,
+        DirType::Fifo => FileType::NamedPipe,
+        DirType::Socket => FileType::Socket,
+        DirType::Regular | DirType::Unknown => FileType::RegularFile,
+    }
+}
+
+fn system_time(time: Timestamp) -> SystemTime {
+    let nanoseconds = Duration::from_nanos(time.nanoseconds.into());
+    match u64::try_from(time.seconds) {
+        Ok(seconds) => UNIX_EPOCH + Duration::from_secs(seconds) + nanoseconds,
+        Err(_) => UNIX_EPOCH - Duration::from_secs(time.seconds.unsigned_abs()) + nanoseconds,
+    }
+}
+
+/// A time of a request. For one before 1970, fuser takes the nanoseconds away where they belong added: seconds and
+/// nanoseconds are read back as it put them in.
+fn timestamp(time: SystemTime) -> Timestamp {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Timestamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() },
+        Err(before) => {
+            let before = before.duration();
+            Timestamp { seconds: -(before.as_secs() as i64), nanoseconds: before.subsec_nanos() }
+        }
+    }
+}
+
+pub(crate) fn set_time(time: TimeOrNow) -> SetTime {
+    match time {
+        TimeOrNow::Now => SetTime::Now,
+        TimeOrNow::SpecificTime(time) => SetTime::To(timestamp(time)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_1970_keep_their_nanoseconds() {
+        let time = Timestamp { seconds: -2, nanoseconds: 500_000_000 };
+        assert_eq!(system_time(time), UNIX_EPOCH - Duration::from_millis(1500));
+        // What fuser makes of the kernel's -2 seconds and 500,000,000 nanoseconds.
+        assert_eq!(timestamp(UNIX_EPOCH - Duration::new(2, 500_000_000)), time);
+        let time = Timestamp { seconds: 5, nanoseconds: 7 };
+        assert_eq!(timestamp(system_time(time)), time);
+    }
+}

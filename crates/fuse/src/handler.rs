@@ -1,0 +1,435 @@
+//! The requests, one method each.
+
+use crate::caller::{owner, with_groups};
+use crate::convert::{FOREVER, attr, generation, no_attr, set_time};
+use crate::readdir;
+use crate::server::Server;
+use crate::stats::{STATS_XATTR, stats};
+use fuser::{
+    BsdFileFlags, Errno, FileHandle, FileType, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
+    OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+use xfskit::ondisk::InodeNumber;
+use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags, Result, SetAttr, SetMode, Stat};
+
+/// A file whose group bit stays only for members of the group: set-group-id and executable by the group.
+const GROUP_PRIVILEGE: u32 = 0o2010;
+const XATTR_CREATE: i32 = 1;
+const XATTR_REPLACE: i32 = 2;
+const MAX_WRITE_BYTES: u32 = 1 << 20;
+
+/// Answers the kernel.
+pub(crate) struct Handler {
+    server: Arc<Server>,
+    /// The kernel opens files, and directories, without asking when it was told once that nobody minds.
+    silent_opens: (bool, bool),
+}
+
+impl Handler {
+    pub(crate) fn new(server: Arc<Server>) -> Self {
+        Self { server, silent_opens: (false, false) }
+    }
+
+    /// Answers with an entry, which the kernel remembers until it forgets it.
+    fn entry(&self, reply: ReplyEntry, find: impl FnOnce(&Filesystem) -> Result<Stat>) {
+        match self.server.with(|fs| held(fs, find(fs)?)) {
+            Ok(stat) => reply.entry(&FOREVER, &attr(&stat), generation(&stat)),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn empty(&self, reply: ReplyEmpty, action: impl FnOnce(&Filesystem) -> Result<()>) {
+        match self.server.with(action) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn create_file(&self, request: &Request, parent: INodeNo, name: &OsStr, new: &NewFile<'_>) -> Result<Stat, Errno> {
+        let dir = self.server.inode(parent);
+        let caller = creator(request, new.mode.into());
+        self.server.with(|fs| held(fs, fs.create(dir, name.as_bytes(), new, &caller)?))
+    }
+}
+
+/// Counts one more of the kernel's references to an inode.
+fn held(fs: &Filesystem, stat: Stat) -> Result<Stat> {
+    fs.hold(stat.inode)?;
+    Ok(stat)
+}
+
+fn creator(request: &Request, mode: u32) -> Caller {
+    if mode & GROUP_PRIVILEGE == GROUP_PRIVILEGE { with_groups(request) } else { owner(request) }
+}
+
+/// Answers a question for bytes: with their number where the caller's buffer has no size, or with the bytes.
+fn answer_sized(reply: ReplyXattr, size: u32, answer: Result<Vec<u8>, Errno>) {
+    match answer {
+        Err(error) => reply.error(error),
+        Ok(bytes) if size == 0 => reply.size(bytes.len() as u32),
+        Ok(bytes) if bytes.len() > size as usize => reply.error(Errno::ERANGE),
+        Ok(bytes) => reply.data(&bytes),
+    }
+}
+
+impl fuser::Filesystem for Handler {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        let wanted = InitFlags::FUSE_POSIX_ACL
+            | InitFlags::FUSE_DONT_MASK
+            | InitFlags::FUSE_DO_READDIRPLUS
+            | InitFlags::FUSE_READDIRPLUS_AUTO
+            | InitFlags::FUSE_PARALLEL_DIROPS
+            | InitFlags::FUSE_CACHE_SYMLINKS
+            | InitFlags::FUSE_EXPORT_SUPPORT
+            | InitFlags::FUSE_NO_OPEN_SUPPORT
+            | InitFlags::FUSE_NO_OPENDIR_SUPPORT;
+        let offered = config.capabilities() & wanted;
+        for flag in offered.iter() {
+            // What the kernel has just offered it takes.
+            let _ = config.add_capabilities(flag);
+        }
+        self.silent_opens =
+            (offered.contains(InitFlags::FUSE_NO_OPEN_SUPPORT), offered.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT));
+        let _ = config.set_max_write(MAX_WRITE_BYTES);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let dir = self.server.inode(parent);
+        let found = self.server.with(|fs| {
+            let number = match name.as_bytes() {
+                // A handle that a client of NFS kept: the inode may be gone.
+                b"." if !fs.is_in_use(dir)? => return Err(Error::Stale(dir.0)),
+                b"." => dir,
+                name => fs.lookup_number(dir, name)?,
+            };
+            held(fs, fs.stat(number)?)
+        });
+        match found {
+            Ok(stat) => reply.entry(&FOREVER, &attr(&stat), generation(&stat)),
+            // An entry without an inode: the kernel remembers that there is none.
+            Err(error) if error.code() == Errno::ENOENT.code() => {
+                reply.entry(&FOREVER, &no_attr(FileType::RegularFile), Generation(0));
+            }
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn forget(&self, _: &Request, node: INodeNo, count: u64) {
+        let number = self.server.inode(node);
+        if number == self.server.root() {
+            return;
+        }
+        // An error has no way back to the kernel, and is reported by the conversion.
+        let _ = self.server.with(|fs| fs.unhold(number, u32::try_from(count).unwrap_or(u32::MAX)));
+    }
+
+    fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let number = self.server.inode(node);
+        match self.server.with(|fs| fs.stat(number)) {
+            Ok(stat) => reply.attr(&FOREVER, &attr(&stat)),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn setattr(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let number = self.server.inode(node);
+        let change = SetAttr {
+            mode: mode.map(|mode| mode as u16),
+            uid,
+            gid,
+            atime: atime.map(set_time),
+            mtime: mtime.map(set_time),
+            size,
+        };
+        // The kernel has decided what the caller may do, down to the bits of the mode that it may set.
+        match self.server.with(|fs| fs.set_attr(number, &change, &Caller::root())) {
+            Ok(stat) => reply.attr(&FOREVER, &attr(&stat)),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn readlink(&self, _: &Request, node: INodeNo, reply: ReplyData) {
+        let number = self.server.inode(node);
+        match self.server.with(|fs| fs.read_link(number)) {
+            Ok(target) => reply.data(&target),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        device: u32,
+        reply: ReplyEntry,
+    ) {
+        let new = NewFile { umask: umask as u16, device, ..NewFile::new(mode as u16) };
+        match self.create_file(request, parent, name, &new) {
+            Ok(stat) => reply.entry(&FOREVER, &attr(&stat), generation(&stat)),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+        let mode = xfskit::ondisk::inode::MODE_DIR | mode as u16 & 0o7777;
+        let new = NewFile { umask: umask as u16, ..NewFile::new(mode) };
+        match self.create_file(request, parent, name, &new) {
+            Ok(stat) => reply.entry(&FOREVER, &attr(&stat), generation(&stat)),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let new = NewFile { umask: umask as u16, ..NewFile::new(mode as u16) };
+        match self.create_file(request, parent, name, &new) {
+            Ok(stat) => {
+                reply.created(&FOREVER, &attr(&stat), generation(&stat), FileHandle(0), FopenFlags::empty());
+            }
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let dir = self.server.inode(parent);
+        let caller = owner(request);
+        self.entry(reply, |fs| fs.symlink(dir, name.as_bytes(), target.as_os_str().as_bytes(), &caller));
+    }
+
+    // The kernel has checked sticky directories already, capabilities of the caller included, which are not known here.
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let dir = self.server.inode(parent);
+        self.empty(reply, |fs| fs.unlink(dir, name.as_bytes(), &Caller::root()));
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let dir = self.server.inode(parent);
+        self.empty(reply, |fs| fs.rmdir(dir, name.as_bytes(), &Caller::root()));
+    }
+
+    fn rename(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: fuser::RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        if !(flags - fuser::RenameFlags::all()).is_empty() {
+            return reply.error(Errno::EINVAL);
+        }
+        let flags = RenameFlags {
+            no_replace: flags.contains(fuser::RenameFlags::RENAME_NOREPLACE),
+            exchange: flags.contains(fuser::RenameFlags::RENAME_EXCHANGE),
+            whiteout: flags.contains(fuser::RenameFlags::RENAME_WHITEOUT),
+        };
+        let (dir, new_dir) = (self.server.inode(parent), self.server.inode(new_parent));
+        // A whiteout belongs to who leaves it.
+        let caller = if flags.whiteout { owner(request) } else { Caller::root() };
+        self.empty(reply, |fs| fs.rename(dir, name.as_bytes(), new_dir, new_name.as_bytes(), flags, &caller));
+    }
+
+    fn link(&self, _: &Request, node: INodeNo, new_parent: INodeNo, new_name: &OsStr, reply: ReplyEntry) {
+        let (number, dir) = (self.server.inode(node), self.server.inode(new_parent));
+        self.entry(reply, |fs| fs.link(number, dir, new_name.as_bytes()));
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        if self.silent_opens.0 {
+            return reply.error(Errno::ENOSYS);
+        }
+        reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        _size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let number = self.server.inode(node);
+        match self.server.with(|fs| fs.stat(number)) {
+            Ok(stat) if offset >= stat.size => reply.data(&[]),
+            Ok(_) => reply.error(Errno::EOPNOTSUPP),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _offset: u64,
+        _data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        reply.error(Errno::EOPNOTSUPP);
+    }
+
+    fn fallocate(&self, _: &Request, _: INodeNo, _: FileHandle, _: u64, _: u64, _: i32, reply: ReplyEmpty) {
+        reply.error(Errno::EOPNOTSUPP);
+    }
+
+    fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
+        // The kernel then knows of no holes, which is right for files without contents.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        // Closing a file writes nothing; the kernel does not ask again.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        let number = self.server.inode(node);
+        self.empty(reply, |fs| fs.fsync(number));
+    }
+
+    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        if self.silent_opens.1 {
+            return reply.error(Errno::ENOSYS);
+        }
+        reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR);
+    }
+
+    fn readdir(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let dir = self.server.inode(node);
+        match self.server.with(|fs| readdir::plain(fs, dir, offset, &mut reply)) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn readdirplus(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let dir = self.server.inode(node);
+        match self.server.with(|fs| readdir::plus(fs, dir, offset, &mut reply)) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn fsyncdir(&self, _: &Request, node: INodeNo, _: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        let number = self.server.inode(node);
+        self.empty(reply, |fs| fs.fsync(number));
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        match self.server.with(|fs| Ok(fs.statfs())) {
+            Ok(s) => reply.statfs(
+                s.blocks,
+                s.free_blocks,
+                s.free_blocks,
+                s.inodes,
+                s.free_inodes,
+                s.block_bytes,
+                255,
+                s.block_bytes,
+            ),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let mode = match flags & (XATTR_CREATE | XATTR_REPLACE) {
+            0 => SetMode::Any,
+            XATTR_CREATE => SetMode::Create,
+            XATTR_REPLACE => SetMode::Replace,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let number = self.server.inode(node);
+        if is_stats(number, self.server.root(), name) {
+            return reply.error(Errno::EPERM);
+        }
+        let caller = if name.as_bytes().starts_with(b"system.") { with_groups(request) } else { owner(request) };
+        self.empty(reply, |fs| fs.set_xattr(number, name.as_bytes(), value, mode, &caller));
+    }
+
+    fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let number = self.server.inode(node);
+        let root = self.server.root();
+        let value = self.server.with(|fs| {
+            if is_stats(number, root, name) {
+                Ok(stats(fs).into_bytes())
+            } else {
+                fs.get_xattr(number, name.as_bytes())
+            }
+        });
+        answer_sized(reply, size, value);
+    }
+
+    fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
+        let number = self.server.inode(node);
+        // The kernel hides trusted attributes by refusing to read them; their names are for us to hide.
+        let privileged = request.uid() == 0;
+        let names = self.server.with(|fs| fs.list_xattr(number)).map(|names| {
+            let shown = names.into_iter().filter(|name| privileged || !name.starts_with(b"trusted."));
+            shown.flat_map(|name| [name.as_slice(), b"\0"].concat()).collect()
+        });
+        answer_sized(reply, size, names);
+    }
+
+    fn removexattr(&self, request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let number = self.server.inode(node);
+        let caller = owner(request);
+        self.empty(reply, |fs| fs.remove_xattr(number, name.as_bytes(), &caller));
+    }
+}
+
+fn is_stats(number: InodeNumber, root: InodeNumber, name: &OsStr) -> bool {
+    number == root && name == STATS_XATTR
+}

@@ -1,0 +1,120 @@
+//! How to mount.
+
+/// How to mount. [`Options::default`] is right for a mount that only its owner uses.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What `/proc/mounts` shows as the source: the image.
+    pub source: String,
+    /// Nothing is written.
+    pub read_only: bool,
+    /// Everybody may use the mount, not only who made it.
+    pub allow_other: bool,
+    /// Root and the owner may use the mount.
+    pub allow_root: bool,
+    /// Unmount when the server dies. Needs `allow_other` or `allow_root`.
+    pub auto_unmount: bool,
+    /// Threads that answer; 0 for as many as there are processors, at most eight.
+    pub threads: usize,
+    /// Seconds after which what was done is durable without a call of fsync; 0 for never.
+    pub commit_seconds: u64,
+    /// Further options that the kernel knows for every mount: `dev`, `suid`, `noexec`, `noatime`, ...
+    pub kernel: Vec<KernelOption>,
+}
+
+/// An option of every mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The names are those of mount(8).
+pub enum KernelOption {
+    Dev,
+    NoDev,
+    Suid,
+    NoSuid,
+    Exec,
+    NoExec,
+    Atime,
+    NoAtime,
+    DirSync,
+    Sync,
+    Async,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            source: "xfskit".into(),
+            read_only: false,
+            allow_other: false,
+            allow_root: false,
+            auto_unmount: false,
+            threads: 0,
+            commit_seconds: 30,
+            kernel: Vec::new(),
+        }
+    }
+}
+
+impl KernelOption {
+    /// The option of a name, if it is one.
+    pub fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "dev" => Self::Dev,
+            "nodev" => Self::NoDev,
+            "suid" => Self::Suid,
+            "nosuid" => Self::NoSuid,
+            "exec" => Self::Exec,
+            "noexec" => Self::NoExec,
+            "atime" => Self::Atime,
+            "noatime" => Self::NoAtime,
+            "dirsync" => Self::DirSync,
+            "sync" => Self::Sync,
+            "async" => Self::Async,
+            _ => return None,
+        })
+    }
+
+    fn fuser(self) -> fuser::MountOption {
+        use fuser::MountOption as Fuser;
+        match self {
+            Self::Dev => Fuser::Dev,
+            Self::NoDev => Fuser::NoDev,
+            Self::Suid => Fuser::Suid,
+            Self::NoSuid => Fuser::NoSuid,
+            Self::Exec => Fuser::Exec,
+            Self::NoExec => Fuser::NoExec,
+            Self::Atime => Fuser::Atime,
+            Self::NoAtime => Fuser::NoAtime,
+            Self::DirSync => Fuser::DirSync,
+            Self::Sync => Fuser::Sync,
+            Self::Async => Fuser::Async,
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn fuser(&self) -> fuser::Config {
+        use fuser::MountOption as Fuser;
+        let source = self.source.replace(',', "\\,");
+        let mut options = vec![
+            Fuser::FSName(source),
+            // As an option of the kernel: mount(2) would drop fuser's own.
+            Fuser::CUSTOM("subtype=xfskit".into()),
+            Fuser::DefaultPermissions,
+            if self.read_only { Fuser::RO } else { Fuser::RW },
+        ];
+        if self.auto_unmount {
+            options.push(Fuser::AutoUnmount);
+        }
+        options.extend(self.kernel.iter().map(|option| option.fuser()));
+        let mut config = fuser::Config::default();
+        config.mount_options = options;
+        config.acl = match (self.allow_other, self.allow_root) {
+            (true, _) => fuser::SessionACL::All,
+            (false, true) => fuser::SessionACL::RootAndOwner,
+            (false, false) => fuser::SessionACL::Owner,
+        };
+        let processors = std::thread::available_parallelism().map_or(2, usize::from);
+        config.n_threads = Some(if self.threads == 0 { processors.clamp(2, 8) } else { self.threads });
+        config.clone_fd = true;
+        config
+    }
+}

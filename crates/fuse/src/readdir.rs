@@ -1,0 +1,92 @@
+//! Listings of directories, with and without attributes.
+
+use crate::convert::{FOREVER, attr, generation, kind_of_entry, no_attr};
+use fuser::{FileAttr, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use std::ffi::OsStr;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use xfskit::ondisk::InodeNumber;
+use xfskit::{Entry, Filesystem, Result};
+
+/// Entries that are taken from a directory before their inodes are looked at: the directory is not locked meanwhile.
+const BATCH: usize = 64;
+
+pub(crate) fn plain(filesystem: &Filesystem, dir: InodeNumber, offset: u64, reply: &mut ReplyDirectory) -> Result<()> {
+    // Behind the last place that an entry can have there is nothing.
+    let Ok(cookie) = u32::try_from(offset) else { return Ok(()) };
+    filesystem.read_dir(dir, cookie, |entry| {
+        let name = OsStr::from_bytes(entry.name);
+        let full = reply.add(INodeNo(entry.inode.0), entry.next.into(), kind_of_entry(entry.file_type), name);
+        if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
+}
+
+pub(crate) fn plus(
+    filesystem: &Filesystem,
+    dir: InodeNumber,
+    offset: u64,
+    reply: &mut ReplyDirectoryPlus,
+) -> Result<()> {
+    let Ok(mut cookie) = u32::try_from(offset) else { return Ok(()) };
+    loop {
+        let batch = batch(filesystem, dir, cookie)?;
+        for entry in &batch {
+            if !add(filesystem, entry, reply) {
+                return Ok(());
+            }
+        }
+        match batch.last() {
+            Some(last) if batch.len() == BATCH => cookie = last.next_cookie,
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn batch(filesystem: &Filesystem, dir: InodeNumber, cookie: u32) -> Result<Vec<Entry>> {
+    let mut entries = Vec::with_capacity(BATCH);
+    filesystem.read_dir(dir, cookie, |entry| {
+        entries.push(Entry {
+            name: entry.name.to_vec(),
+            inode: entry.inode,
+            file_type: entry.file_type,
+            next_cookie: entry.next,
+        });
+        if entries.len() == BATCH { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    Ok(entries)
+}
+
+/// Adds an entry with the attributes of its inode, which the kernel then remembers as if it had looked it up.
+fn add(filesystem: &Filesystem, entry: &Entry, reply: &mut ReplyDirectoryPlus) -> bool {
+    let number = entry.inode;
+    let dots = entry.name == b"." || entry.name == b"..";
+    let known = if dots { None } else { hold_and_stat(filesystem, number) };
+    let nothing = no_attr(kind_of_entry(entry.file_type));
+    // The kernel shows the numbers of `.` and `..` and remembers nothing of them.
+    let nothing = if dots { FileAttr { ino: INodeNo(number.0), ..nothing } } else { nothing };
+    let (attributes, generation) = known.unwrap_or((nothing, Generation(0)));
+    let name = OsStr::from_bytes(&entry.name);
+    let full = reply.add(INodeNo(number.0), entry.next_cookie.into(), name, &FOREVER, &attributes, generation);
+    if full && known.is_some() {
+        let_go(filesystem, number);
+    }
+    !full
+}
+
+/// `None` for an inode that cannot be read: a listing shows its name all the same.
+fn hold_and_stat(filesystem: &Filesystem, number: InodeNumber) -> Option<(FileAttr, Generation)> {
+    filesystem.hold(number).ok()?;
+    match filesystem.stat(number) {
+        Ok(stat) => Some((attr(&stat), generation(&stat))),
+        Err(_) => {
+            let_go(filesystem, number);
+            None
+        }
+    }
+}
+
+fn let_go(filesystem: &Filesystem, number: InodeNumber) {
+    if let Err(error) = filesystem.unhold(number, 1) {
+        tracing::error!(%error, inode = number.0, "an unlinked inode could not be freed");
+    }
+}

@@ -1,0 +1,48 @@
+//! The filesystem that a session serves, until it is closed.
+//!
+//! Requests share the lock; closing takes it alone, so that nothing runs any more when the image is closed, and what
+//! comes later is answered with an I/O error.
+
+use fuser::Errno;
+use parking_lot::RwLock;
+use xfskit::ondisk::InodeNumber;
+use xfskit::{Error, Filesystem};
+
+use crate::convert::errno;
+
+/// FUSE's number of the root.
+const ROOT_NODE: u64 = 1;
+
+/// A filesystem that can be taken away.
+pub(crate) struct Server {
+    filesystem: RwLock<Option<Filesystem>>,
+    root: InodeNumber,
+}
+
+impl Server {
+    pub(crate) fn new(filesystem: Filesystem) -> Self {
+        Self { root: filesystem.root(), filesystem: RwLock::new(Some(filesystem)) }
+    }
+
+    /// Does something with the filesystem.
+    pub(crate) fn with<T>(&self, action: impl FnOnce(&Filesystem) -> Result<T, Error>) -> Result<T, Errno> {
+        let guard = self.filesystem.read();
+        let filesystem = guard.as_ref().ok_or(Errno::EIO)?;
+        action(filesystem).map_err(|error| errno(&error))
+    }
+
+    /// The inode of a node: FUSE calls the root 1, which is never the number of an XFS inode.
+    pub(crate) fn inode(&self, node: fuser::INodeNo) -> InodeNumber {
+        if node.0 == ROOT_NODE { self.root } else { InodeNumber(node.0) }
+    }
+
+    pub(crate) fn root(&self) -> InodeNumber {
+        self.root
+    }
+
+    /// Waits for running requests and closes the image. A second time it does nothing.
+    pub(crate) fn close(&self) -> Result<(), Error> {
+        let filesystem = self.filesystem.write().take();
+        filesystem.map_or(Ok(()), Filesystem::unmount)
+    }
+}

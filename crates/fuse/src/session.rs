@@ -1,0 +1,197 @@
+//! A mount from its beginning to its end.
+//!
+//! ```text
+//! ends by                                   what happens
+//! umount, fusermount3 -u                    the kernel lets go, run() closes the image and returns
+//! Unmounter::unmount, nobody uses it        the same
+//! Unmounter::unmount, somebody uses it      the mount is taken out of the tree, the image is closed at once; whoever
+//!                                           has files open there gets I/O errors
+//! ```
+//! Crash behaviour: a server that is killed leaves the image as a power cut would.
+
+use crate::handler::Handler;
+use crate::options::Options;
+use crate::server::Server;
+use parking_lot::{Condvar, Mutex};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use xfskit::{Error, Filesystem};
+
+/// Why a mount did not come about, or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The mount point cannot be one.
+    #[error("{path}: {source}")]
+    MountPoint {
+        /// The mount point.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// This machine has no FUSE, or keeps it from this user.
+    #[error("/dev/fuse cannot be used: {0} (is the fuse module loaded, and fusermount3 installed?)")]
+    NoFuse(io::Error),
+    /// Anything else that the kernel or fusermount3 says.
+    #[error("cannot mount: {0}")]
+    Mount(io::Error),
+    /// The connection to the kernel failed while mounted.
+    #[error("the connection to the kernel failed: {0}")]
+    Connection(io::Error),
+    /// The image could not be closed in good order.
+    #[error("closing the image: {0}")]
+    Close(#[from] Error),
+}
+
+/// A mounted filesystem.
+pub struct Session {
+    session: fuser::Session<Handler>,
+    unmounter: Unmounter,
+    commit_seconds: u64,
+}
+
+/// What [`Unmounter::unmount`] achieved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmounted {
+    /// The mount is gone; [`Session::run`] closes the image and returns.
+    Gone,
+    /// Somebody still uses the mount. It was taken out of the tree and the image is closed, but [`Session::run`] goes on
+    /// until they are done; a process may exit before.
+    Detached,
+}
+
+/// Unmounts from another thread.
+#[derive(Clone)]
+pub struct Unmounter {
+    server: Arc<Server>,
+    mount_point: PathBuf,
+}
+
+impl Session {
+    /// Mounts `filesystem` at `mount_point`. When this returns, the mount can be used; requests wait until
+    /// [`Self::run`].
+    ///
+    /// # Errors
+    /// [`MountError`]; the image is then closed again.
+    pub fn mount(filesystem: Filesystem, mount_point: &Path, options: &Options) -> Result<Self, MountError> {
+        let server = Arc::new(Server::new(filesystem));
+        let result = Self::mount_server(Arc::clone(&server), mount_point, options);
+        if result.is_err() {
+            server.close()?;
+        }
+        result
+    }
+
+    fn mount_server(server: Arc<Server>, mount_point: &Path, options: &Options) -> Result<Self, MountError> {
+        let at = |source| MountError::MountPoint { path: mount_point.into(), source };
+        let path = mount_point.canonicalize().map_err(at)?;
+        if !std::fs::metadata(&path).map_err(at)?.is_dir() {
+            return Err(at(io::Error::from(io::ErrorKind::NotADirectory)));
+        }
+        if let Err(error) = std::fs::File::open("/dev/fuse") {
+            return Err(MountError::NoFuse(error));
+        }
+        let handler = Handler::new(Arc::clone(&server));
+        let session = fuser::Session::new(handler, &path, &options.fuser()).map_err(MountError::Mount)?;
+        let unmounter = Unmounter { server, mount_point: path };
+        Ok(Self { session, unmounter, commit_seconds: options.commit_seconds })
+    }
+
+    /// A handle to unmount with.
+    pub fn unmounter(&self) -> Unmounter {
+        self.unmounter.clone()
+    }
+
+    /// Answers requests until the mount is gone, then closes the image.
+    ///
+    /// # Errors
+    /// `Connection`, `Close`.
+    pub fn run(self) -> Result<(), MountError> {
+        let server = self.unmounter.server;
+        let committer = Committer::start(Arc::clone(&server), self.commit_seconds);
+        let served = self.session.run();
+        drop(committer);
+        server.close()?;
+        served.map_err(MountError::Connection)
+    }
+}
+
+impl Unmounter {
+    /// Unmounts.
+    ///
+    /// # Errors
+    /// `Mount` when the kernel refuses (the image is closed all the same), `Close` when the image could not be closed.
+    pub fn unmount(&self) -> Result<Unmounted, MountError> {
+        match unmount(&self.mount_point, false) {
+            Ok(()) => return Ok(Unmounted::Gone),
+            // Somebody was faster: run() is on its way out.
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => return Ok(Unmounted::Gone),
+            Err(_) => {}
+        }
+        let detached = unmount(&self.mount_point, true).map_err(MountError::Mount);
+        // Even if the mount stays where it is, the image is closed while that can still be done in good order.
+        self.server.close()?;
+        detached.map(|()| Unmounted::Detached)
+    }
+}
+
+fn unmount(path: &Path, detach: bool) -> io::Result<()> {
+    let flags = if detach { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match rustix::mount::unmount(path, flags) {
+        Err(Errno::PERM) => unmount_by_helper(path, detach),
+        other => Ok(other?),
+    }
+}
+
+/// Unmounts as an ordinary user.
+fn unmount_by_helper(path: &Path, detach: bool) -> io::Result<()> {
+    let mut command = Command::new("fusermount3");
+    command.arg("-u").args(detach.then_some("-z")).arg("--").arg(path);
+    let output = command.stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}
+
+/// Makes what was done durable every few seconds; stops when it is dropped.
+struct Committer {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Committer {
+    fn start(server: Arc<Server>, seconds: u64) -> Self {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let thread = (seconds > 0).then(|| {
+            let stop = Arc::clone(&stop);
+            std::thread::spawn(move || commit_until(&stop, &server, Duration::from_secs(seconds)))
+        });
+        Self { stop, thread }
+    }
+}
+
+fn commit_until(stop: &(Mutex<bool>, Condvar), server: &Server, interval: Duration) {
+    let mut stopped = stop.0.lock();
+    while !*stopped {
+        if stop.1.wait_for(&mut stopped, interval).timed_out() {
+            // A failure shuts the filesystem down, which every later request tells.
+            let _ = server.with(Filesystem::sync);
+        }
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        *self.stop.0.lock() = true;
+        self.stop.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to tell.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The figures of a mount, as JSON.
+
+use serde_json::{Map, Value, json};
+use xfskit::Filesystem;
+
+/// The attribute of the mount's root whose value is the figures of the mount. No list shows it.
+pub const STATS_XATTR: &str = "user.xfskit.stats";
+
+/// The figures: what was counted since the mount, and what is used now.
+pub(crate) fn stats(filesystem: &Filesystem) -> String {
+    let mount = filesystem.mount();
+    let counters: Map<String, Value> =
+        mount.counters.list().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+    let (log_used, log_size) = mount.journal.usage();
+    let space = filesystem.statfs();
+    let options = &mount.options;
+    json!({
+        "counters": counters,
+        "log": { "used_bytes": log_used, "size_bytes": log_size },
+        "cache": {
+            "buffer_bytes": mount.cache.used_bytes(),
+            "limit_bytes": options.cache_bytes,
+            "inodes": mount.inodes.len(),
+        },
+        "space": {
+            "block_bytes": space.block_bytes,
+            "blocks": space.blocks,
+            "free_blocks": space.free_blocks,
+            "inodes": space.inodes,
+            "free_inodes": space.free_inodes,
+        },
+        "options": {
+            "read_only": options.read_only,
+            "wsync": options.wsync,
+            "whiteouts": options.whiteouts,
+            "attr_fast_path": options.attr_fast_path,
+            "known_absent": options.known_absent,
+            "attr_logging": format!("{:?}", options.attr_logging).to_lowercase(),
+        },
+    })
+    .to_string()
+}

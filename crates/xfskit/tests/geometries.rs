@@ -1,0 +1,128 @@
+//! The same work on images of every shape: closed in good order it is clean, and cut off after a sync the kernel
+//! recovers the same tree.
+
+use std::path::Path;
+use std::sync::Arc;
+use xfskit::device::{Access, BlockDevice, FileDevice};
+use xfskit::{Caller, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
+
+const SHAPES: &[&[&str]] = &[
+    &[],
+    &["-n", "parent=0"],
+    &["-b", "size=1024", "-n", "size=4096"],
+    &["-b", "size=2048", "-i", "size=1024"],
+    &["-b", "size=16384"],
+    &["-b", "size=65536", "-i", "size=2048"],
+    &["-n", "size=65536"],
+    &["-i", "size=2048", "-d", "agcount=8"],
+    &["-s", "size=4096"],
+    &["-l", "su=64k"],
+    &["-l", "su=256k"],
+    &["-d", "su=64k,sw=4", "-d", "agcount=7"],
+    &["-m", "rmapbt=0,reflink=0", "-i", "sparse=0"],
+    &["-m", "finobt=0,rmapbt=0,inobtcount=0,bigtime=0,reflink=0", "-i", "nrext64=0,exchange=0", "-n", "parent=0"],
+];
+
+fn work(fs: &Filesystem) {
+    let me = Caller::root();
+    let dir = fs.create(fs.root(), b"dir", &NewFile::new(0o040_755), &me).unwrap().inode;
+    let other = fs.create(fs.root(), b"other", &NewFile::new(0o040_755), &me).unwrap().inode;
+    for n in 0..1500u32 {
+        let name = format!("a name that is not short {n:05}");
+        let file = fs.create(dir, name.as_bytes(), &NewFile::new(0o100_644), &me).unwrap().inode;
+        if n % 10 == 0 {
+            let value = vec![n as u8; (n as usize * 40) % 65_000];
+            fs.set_xattr(file, b"user.value", &value, SetMode::Any, &me).unwrap();
+        }
+        if n % 3 == 0 {
+            fs.link(file, other, format!("link {n}").as_bytes()).unwrap();
+        }
+        if n % 7 == 0 {
+            fs.rename(dir, name.as_bytes(), other, format!("moved {n}").as_bytes(), RenameFlags::default(), &me)
+                .unwrap();
+        } else if n % 2 == 0 {
+            fs.unlink(dir, name.as_bytes(), &me).unwrap();
+        }
+    }
+    let many = fs.create(fs.root(), b"many attributes", &NewFile::new(0o100_600), &me).unwrap().inode;
+    for n in 0..400 {
+        fs.set_xattr(many, format!("trusted.attribute {n}").as_bytes(), &[n as u8; 90], SetMode::Create, &me).unwrap();
+    }
+    fs.symlink(fs.root(), b"long", &[b'y'; 1000], &me).unwrap();
+}
+
+fn open(image: &Path, log: Option<&Path>) -> Filesystem {
+    let device = |path| Arc::new(FileDevice::open(path, Access::Write).unwrap()) as Arc<dyn BlockDevice>;
+    let options = MountOptions::default();
+    match log {
+        Some(log) => Filesystem::open_with_log(device(image), device(log), options).unwrap(),
+        None => Filesystem::open(device(image), options).unwrap(),
+    }
+}
+
+#[test]
+fn every_shape_is_clean_after_an_unmount_and_recovered_after_a_cut() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    for shape in SHAPES {
+        let scratch = xfskit_testkit::scratch();
+        let image = scratch.image("a.img", 600 << 20);
+        let mut arguments = vec!["-q"];
+        arguments.extend(*shape);
+        arguments.push(image.to_str().unwrap());
+        reference.tool_output("mkfs.xfs", arguments);
+        let fs = open(&image, None);
+        work(&fs);
+        fs.sync().unwrap();
+        let cut = scratch.file("cut.img");
+        std::fs::copy(&image, &cut).unwrap();
+        fs.unmount().unwrap();
+        reference.repair_finds_nothing(&image);
+        let Some(kernel) = xfskit_testkit::kernel_mount(&cut) else { return };
+        let recovered = xfskit_testkit::tree(kernel.path());
+        kernel.unmount();
+        reference.repair_finds_nothing(&cut);
+        let Some(kernel) = xfskit_testkit::kernel_mount(&image) else { return };
+        assert!(xfskit_testkit::tree(kernel.path()) == recovered, "{shape:?}: two trees");
+        kernel.unmount();
+        println!("{shape:?}: {} files", recovered.len());
+    }
+}
+
+#[test]
+fn an_external_log_is_closed_and_opened_again() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let image = scratch.image("a.img", 600 << 20);
+    let log = scratch.image("log.img", 64 << 20);
+    let device = format!("logdev={},size=64m", log.display());
+    reference.tool_output("mkfs.xfs", ["-q", "-l", &device, image.to_str().unwrap()]);
+    for round in 0..2 {
+        let fs = open(&image, Some(&log));
+        let name = format!("round {round}");
+        fs.create(fs.root(), name.as_bytes(), &NewFile::new(0o040_755), &Caller::root()).unwrap();
+        if round == 0 {
+            work(&fs);
+        }
+        fs.unmount().unwrap();
+        assert_eq!(reference.repair_findings(&image, Some(&log)), None);
+    }
+    let device = Arc::new(FileDevice::open(&image, Access::Write).unwrap());
+    let error = Filesystem::open(device, MountOptions::default()).err().unwrap();
+    assert!(error.to_string().contains("external log"), "{error}");
+}
+
+#[test]
+fn the_newer_kernel_recovers_the_same_log() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let image = scratch.image("a.img", 600 << 20);
+    reference.tool_output("mkfs.xfs", ["-q", image.to_str().unwrap()]);
+    let fs = open(&image, None);
+    work(&fs);
+    fs.sync().unwrap();
+    drop(fs);
+    let run = reference
+        .uml(&image, "mount -t xfs /dev/ubda /mnt && ls /mnt/dir | wc -l && ls /mnt/other | wc -l && umount /mnt");
+    assert!(run.output.contains("643\n715\n"), "{}", run.output);
+    reference.repair_finds_nothing(&image);
+}

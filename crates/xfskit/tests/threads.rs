@@ -1,0 +1,195 @@
+//! Many threads on a small log: no deadlock, no shutdown, nothing wrong afterwards.
+
+mod stress;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use stress::{DIR, FILE, Image, Random, Watchdog, first_seed, scale};
+use xfskit::ondisk::{InodeNumber, Lsn};
+use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
+
+/// What an operation among others may come to: somebody else was faster.
+fn expected(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::NotFound
+            | Error::Exists
+            | Error::NotEmpty
+            | Error::IsADirectory
+            | Error::NotADirectory
+            | Error::NoAttribute
+            | Error::Invalid("a directory cannot move below itself")
+            | Error::NotPermitted
+            | Error::Stale(_)
+    )
+}
+
+fn check<T>(what: &str, result: Result<T, Error>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) if expected(&error) => None,
+        Err(error) => panic!("{what}: {error}"),
+    }
+}
+
+/// One random operation in one of `dirs`.
+fn operate(fs: &Filesystem, random: &mut Random, dirs: &[InodeNumber], names: usize) {
+    let me = Caller::root();
+    let dir = dirs[random.below(dirs.len())];
+    let other = dirs[random.below(dirs.len())];
+    let name = format!("name-{}-{}", random.below(names), "x".repeat(random.below(3) * 20)).into_bytes();
+    let new_name = format!("name-{}-{}", random.below(names), "x".repeat(random.below(3) * 20)).into_bytes();
+    match random.below(16) {
+        0..=3 => drop(check("create", fs.create(dir, &name, &NewFile::new(FILE | 0o644), &me))),
+        4 => drop(check("mkdir", fs.create(dir, &name, &NewFile::new(DIR | 0o755), &me))),
+        5 => drop(check("symlink", fs.symlink(dir, &name, &vec![b't'; 1 + random.below(1000)], &me))),
+        6 | 7 => drop(check("unlink", fs.unlink(dir, &name, &me))),
+        8 => drop(check("rmdir", fs.rmdir(dir, &name, &me))),
+        9 | 10 => {
+            let flags = match random.below(4) {
+                0 => RenameFlags { exchange: true, ..Default::default() },
+                1 => RenameFlags { whiteout: true, ..Default::default() },
+                _ => RenameFlags::default(),
+            };
+            check("rename", fs.rename(dir, &name, other, &new_name, flags, &me));
+        }
+        11 => {
+            // Directories too, which must be refused without a deadlock.
+            if let Some(inode) = check("look-up", fs.lookup_number(dir, &name)) {
+                check("link", fs.link(inode, other, &new_name));
+            }
+        }
+        12 => {
+            if let Some(stat) = check("look-up", fs.lookup(dir, &name)) {
+                let length = [4, 60, 400, 3000, 20_000, 65_536][random.below(6)];
+                let attribute = format!("user.a{}", random.below(4));
+                let value = vec![random.next() as u8; length];
+                check("setxattr", fs.set_xattr(stat.inode, attribute.as_bytes(), &value, SetMode::Any, &me));
+                for listed in check("listxattr", fs.list_xattr(stat.inode)).unwrap_or_default() {
+                    check("getxattr", fs.get_xattr(stat.inode, &listed));
+                }
+            }
+        }
+        13 => {
+            if let Some(inode) = check("look-up", fs.lookup_number(dir, &name)) {
+                let attribute = format!("user.a{}", random.below(4));
+                check("removexattr", fs.remove_xattr(inode, attribute.as_bytes(), &me));
+            }
+        }
+        14 => {
+            // Open, unlink, close.
+            if let Some(inode) = check("look-up", fs.lookup_number(dir, &name))
+                && check("hold", fs.hold(inode)).is_some()
+            {
+                check("unlink", fs.unlink(dir, &name, &me));
+                check("stat", fs.stat(inode));
+                check("unhold", fs.unhold(inode, 1));
+            }
+        }
+        _ => {
+            for entry in check("readdir", fs.list_dir(dir)).unwrap_or_default() {
+                check("stat", fs.stat(entry.inode));
+            }
+        }
+    }
+}
+
+/// Counts everything there is by walking, and checks it against what statfs says after a remount.
+fn count(fs: &Filesystem, dir: InodeNumber, seen: &mut std::collections::BTreeMap<u64, u32>) {
+    for entry in fs.list_dir(dir).unwrap() {
+        let stat = fs.stat(entry.inode).unwrap();
+        *seen.entry(entry.inode.0).or_default() += 1;
+        for name in fs.list_xattr(entry.inode).unwrap() {
+            fs.get_xattr(entry.inode, &name).unwrap();
+        }
+        if stat.mode & 0o170_000 == DIR {
+            assert_eq!(fs.lookup_number(entry.inode, b"..").unwrap(), dir);
+            count(fs, entry.inode, seen);
+        }
+    }
+}
+
+fn run(image: &Image, options: MountOptions, threads: u64, operations: u64, seed: u64, deep: bool) {
+    let watchdog = Watchdog::new("threads", 100);
+    let fs = image.open_with(options);
+    let me = Caller::root();
+    let mut dirs = vec![fs.root()];
+    for n in 0..4 {
+        let parent = if deep { *dirs.last().unwrap() } else { fs.root() };
+        dirs.push(fs.create(parent, format!("d{n}").as_bytes(), &NewFile::new(DIR | 0o755), &me).unwrap().inode);
+    }
+    // The directories stay in use, whatever the threads do to their names.
+    dirs[1..].iter().for_each(|&dir| fs.hold(dir).unwrap());
+    let stop = AtomicBool::new(false);
+    let done = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|n| {
+                let (fs, dirs, done) = (&fs, &dirs, &done);
+                scope.spawn(move || {
+                    let mut random = Random::new(seed * 1000 + n);
+                    for _ in 0..operations / threads {
+                        operate(fs, &mut random, dirs, 40);
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        let pusher = scope.spawn(|| {
+            let mut random = Random::new(seed);
+            while !stop.load(Ordering::Relaxed) {
+                match random.below(3) {
+                    0 => fs.sync().unwrap(),
+                    1 => drop(fs.mount().journal.push_tail(Lsn(u64::MAX)).unwrap()),
+                    _ => {}
+                }
+                std::thread::sleep(Duration::from_micros(random.below(3000) as u64));
+            }
+        });
+        let results: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        stop.store(true, Ordering::Relaxed);
+        pusher.join().unwrap();
+        results.into_iter().for_each(|result| result.unwrap());
+    });
+    dirs[1..].iter().for_each(|&dir| fs.unhold(dir, 1).unwrap());
+    let before = fs.statfs();
+    eprintln!("seed {seed}: {} operations, {:?}", done.into_inner(), before);
+    image.close(fs);
+    let fs = image.open();
+    assert_eq!(fs.statfs(), before);
+    let mut seen = std::collections::BTreeMap::new();
+    count(&fs, fs.root(), &mut seen);
+    for (inode, names) in seen {
+        let stat = fs.stat(InodeNumber(inode)).unwrap();
+        assert!(stat.mode & 0o170_000 == DIR || stat.links == names, "inode {inode} has {names} names: {stat:?}");
+    }
+    image.close(fs);
+    drop(watchdog);
+}
+
+#[test]
+fn threads_share_directories_and_a_tiny_log() {
+    for seed in first_seed()..first_seed() + 3 * scale() {
+        let image = Image::new(64, &[('b', "size=1024"), ('d', "agcount=4")]);
+        run(&image, MountOptions::default(), 2 + seed % 7, 20_000, seed, seed % 2 == 0);
+    }
+}
+
+#[test]
+fn threads_share_directories_of_large_blocks_and_a_small_cache() {
+    for seed in first_seed()..first_seed() + 2 * scale() {
+        let image = Image::new(128, &[('d', "agcount=3")]);
+        let options = MountOptions { cache_bytes: 1 << 20, ..MountOptions::default() };
+        run(&image, options, 4, 20_000, seed + 100, true);
+    }
+}
+
+#[test]
+fn threads_with_synchronous_operations_and_logged_attributes() {
+    for seed in first_seed()..first_seed() + scale() {
+        let image = Image::new(64, &[('b', "size=1024"), ('d', "agcount=2")]);
+        let attr_logging = xfskit::AttrLogging::Always;
+        let options = MountOptions { wsync: true, attr_logging, ..MountOptions::default() };
+        run(&image, options, 4, 5000, seed + 200, false);
+    }
+}
