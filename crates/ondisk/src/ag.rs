@@ -177,6 +177,14 @@ impl Agi {
         ensure!(self.ag.get() == ag.0, NAME, "own AG number", "{}", self.ag);
         let length = geometry.blocks_in_ag(ag);
         ensure!(self.length.get() == length, NAME, "length of the AG", "{} instead of {length}", self.length);
+        let most = u64::from(length) * u64::from(geometry.inodes_per_block());
+        ensure!(
+            u64::from(self.count.get()) <= most,
+            NAME,
+            "no more inodes than fit the AG",
+            "{} of {most}",
+            self.count
+        );
         ensure!(
             self.free_count.get() <= self.count.get(),
             NAME,

@@ -15,6 +15,8 @@ pub struct Corruption {
     pub check: &'static str,
     /// Where the structure starts on the device; `None` for one that was not read from a place of its own.
     pub address: Option<DiskAddress>,
+    /// Where the structure hangs from (an inode, the header of an AG), where its own place is not known.
+    pub below: Option<DiskAddress>,
     /// The inode (or AG) that owns the structure, where it is known.
     pub owner: Option<u64>,
     /// What was found, in words or numbers; may be empty.
@@ -24,12 +26,21 @@ pub struct Corruption {
 impl Corruption {
     /// A fault of `structure` against `check`.
     pub fn new(structure: &'static str, check: &'static str) -> Box<Self> {
-        Box::new(Self { structure, check, address: None, owner: None, found: String::new() })
+        Box::new(Self { structure, check, address: None, below: None, owner: None, found: String::new() })
     }
 
     /// Names the place of the structure, unless it is known already.
     pub fn at(mut self: Box<Self>, address: DiskAddress) -> Box<Self> {
         self.address.get_or_insert(address);
+        self
+    }
+
+    /// Names what the structure hangs from, unless more is known already.
+    pub fn below(mut self: Box<Self>, address: DiskAddress, owner: u64) -> Box<Self> {
+        if self.address.is_none() {
+            self.below.get_or_insert(address);
+        }
+        self.owner.get_or_insert(owner);
         self
     }
 
@@ -51,6 +62,8 @@ impl fmt::Display for Corruption {
         write!(f, "corrupt {}", self.structure)?;
         if let Some(address) = self.address {
             write!(f, " at disk address {address}")?;
+        } else if let Some(address) = self.below {
+            write!(f, " below disk address {address}")?;
         }
         if let Some(owner) = self.owner {
             write!(f, " of owner {owner}")?;

@@ -22,6 +22,10 @@ pub const SUPERBLOCK_MAGIC: u32 = 0x5846_5342;
 /// Where the checksum of a superblock stands.
 pub const SUPERBLOCK_CRC_OFFSET: usize = 224;
 
+/// Most AGs: 1 EiB in AGs of the greatest size. Something is remembered of each, so that a small file that claims to be
+/// a huge image must not choose their number.
+const MAX_AGS: u32 = 1 << 20;
+
 /// The superblock as it lies on disk, not yet verified (the kernel's `struct xfs_dsb`).
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -115,6 +119,9 @@ pub enum Unsupported {
         "the superblock has unknown read-only compatible feature bits {0:#x}: the image can only be opened read-only"
     )]
     ReadOnly(u32),
+    /// More AGs than memory should be spent on.
+    #[error("the image has {0} AGs; xfskit works with up to {MAX_AGS}")]
+    TooManyAgs(u32),
     /// Repair was begun and not finished.
     #[error("the image is marked as needing repair: run xfs_repair on it first")]
     NeedsRepair,
@@ -179,6 +186,9 @@ impl Superblock {
         }
         check_features(&raw)?;
         verify_geometry(&raw).map_err(|e| e.at(DiskAddress(0)))?;
+        if raw.ag_count.get() > MAX_AGS {
+            return Err(Unsupported::TooManyAgs(raw.ag_count.get()).into());
+        }
         verify_log(&raw).map_err(|e| e.at(DiskAddress(0)))?;
         Ok(Self { raw })
     }

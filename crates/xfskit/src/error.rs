@@ -1,6 +1,6 @@
 //! The one error type of the engine.
 
-use xfskit_ondisk::{Corruption, SuperblockError, Unsupported};
+use xfskit_ondisk::{Corruption, DiskAddress, SuperblockError, Unsupported};
 
 /// The result of everything that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -114,6 +114,16 @@ impl Error {
             Self::NotSupported(_) | Self::Unsupported(_) => 95,
             Self::Stale(_) => 116,
             Self::Corrupt(_) | Self::Superblock(_) => 117,
+        }
+    }
+
+    /// Names where damage hangs from, unless its own place is known: the disk address of the inode or AG header through
+    /// which the structure was found, and whose it is.
+    #[must_use]
+    pub fn below(self, address: DiskAddress, owner: u64) -> Self {
+        match self {
+            Self::Corrupt(corruption) => Self::Corrupt(corruption.below(address, owner)),
+            other => other,
         }
     }
 

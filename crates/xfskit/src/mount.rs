@@ -282,6 +282,15 @@ impl Mount {
         self.journal.write_unmount()
     }
 
+    /// As [`Self::unmount`], unless nothing has changed: then the image stays as it is.
+    ///
+    /// # Errors
+    /// As [`Self::unmount`].
+    pub fn unmount_if_changed(self: &Arc<Self>) -> Result<()> {
+        let announced = self.options.attr_logging == AttrLogging::Always;
+        if self.counters.transactions.get() == 0 && !announced { Ok(()) } else { self.unmount() }
+    }
+
     /// Whether attribute intents other than those of parent pointers may be logged: recovery refuses them in an image
     /// whose superblock does not announce them.
     pub fn may_log_attr_intents(&self) -> bool {
@@ -330,8 +339,8 @@ fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
 }
 
 fn check_device_size(device: &dyn BlockDevice, geometry: &Geometry) -> Result<()> {
-    let need = geometry.data_blocks << geometry.block_log;
-    if device.size_bytes() < need {
+    let need = u128::from(geometry.data_blocks) << geometry.block_log;
+    if u128::from(device.size_bytes()) < need {
         return Err(Corruption::new("superblock", "the device holds the whole filesystem")
             .at(DiskAddress(0))
             .found(format_args!("the image has {} bytes of {need}: it was cut short", device.size_bytes()))
@@ -364,7 +373,14 @@ fn open_log(place: &LogPlace, geometry: &Geometry, options: &MountOptions) -> Re
     match find_head(place, &geometry.meta_uuid) {
         Ok((head, state)) => {
             if state != LogState::Clean && !options.read_only {
-                return Err(Error::DirtyLog("the image was not unmounted in good order; writing to it is refused until its log was replayed (mount it once with the kernel, or open it read-only)".into()));
+                return Err(Error::DirtyLog(
+                    "the image was not unmounted in good order; writing to it is refused until its log was replayed \
+                     (mount it once with the kernel, or open it read-only)"
+                        .into(),
+                ));
+            }
+            if state != LogState::Clean {
+                tracing::warn!("the log is dirty: what it holds and is not at home yet will not be seen");
             }
             Ok((head, state))
         }

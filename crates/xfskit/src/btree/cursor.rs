@@ -4,6 +4,7 @@ use super::block::{set_record, view};
 use super::{BtreeKind, KeyOf, Path, Place, RecordOf, Root, Step};
 use crate::error::Result;
 use crate::trans::{BufId, Transaction};
+use xfskit_ondisk::Corruption;
 use xfskit_ondisk::ag::MAX_BTREE_LEVELS;
 use xfskit_ondisk::btree::TreeFormat;
 
@@ -66,21 +67,15 @@ impl<K: BtreeKind> Cursor<K> {
         };
         let buffer = tx.read(address, bytes, K::buffer_kind())?;
         let block = view::<K::Format>(tx, buffer);
-        ensure_on_disk!(
-            block.level() == level,
-            K::Format::NAME,
-            "level below its parent's",
-            "level {} instead of {level} at disk address {address}",
-            block.level()
-        );
-        ensure_on_disk!(
-            block.owner() == self.kind.owner(),
-            K::Format::NAME,
-            "owner",
-            "{} instead of {} at disk address {address}",
-            block.owner(),
-            self.kind.owner()
-        );
+        let wrong = |check, found: std::fmt::Arguments<'_>| {
+            Err(Corruption::new(K::Format::NAME, check).at(address).of(self.kind.owner()).found(found).into())
+        };
+        if block.level() != level {
+            return wrong("level below its parent's", format_args!("level {} instead of {level}", block.level()));
+        }
+        if block.owner() != self.kind.owner() {
+            return wrong("owner", format_args!("{}", block.owner()));
+        }
         Ok(buffer)
     }
 

@@ -175,7 +175,7 @@ impl BufferContent {
     }
 
     /// A buffer found in the cache under another kind (blocks change owners) must also pass the new kind's checks.
-    pub(super) fn check_kind(&self, wanted: &'static BufferKind, geometry: &Geometry, key: &BufferKey) -> Result<()> {
+    pub(crate) fn check_kind(&self, wanted: &'static BufferKind, geometry: &Geometry, key: &BufferKey) -> Result<()> {
         let kind = self.kind();
         if std::ptr::eq(kind, wanted) || wanted.may_be(kind) {
             return Ok(());

@@ -25,24 +25,17 @@ pub(crate) struct Path {
     pub steps: SmallVec<[Step; 4]>,
 }
 
-/// Notices that a walk along a list of blocks goes in circles, which only damage can bring about.
+/// Notices that a walk along a list of blocks goes in circles.
 #[derive(Default)]
-pub(crate) struct CycleGuard {
-    seen: u32,
-    visits: u64,
-}
+pub(crate) struct CycleGuard(crate::cycle::CycleGuard);
 
 impl CycleGuard {
     /// Counts a visit.
     ///
     /// # Errors
-    /// `Corrupt` when `block` was visited before; a circle of any length is noticed within two rounds.
+    /// `Corrupt` when `block` was visited before.
     pub fn visit(&mut self, block: u32) -> Result<()> {
-        ensure_on_disk!(self.visits == 0 || self.seen != block, "da block", "list without a circle", "block {block}");
-        self.visits += 1;
-        if self.visits.is_power_of_two() {
-            self.seen = block;
-        }
+        ensure_on_disk!(self.0.visit(block.into()), "da block", "list without a circle", "block {block}");
         Ok(())
     }
 }

@@ -1,7 +1,9 @@
 //! Reading a directory in the order of its cookies.
 
 use super::{Dir, Form, shortform};
+use crate::cache::ForkKind;
 use crate::error::Result;
+use crate::inode::bmap;
 use crate::trans::{InoId, Transaction};
 use std::ops::ControlFlow;
 use xfskit_ondisk::dir::data::{DataEntry, entries};
@@ -83,8 +85,20 @@ impl Dir {
         visit: &mut dyn FnMut(Entry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let blocks = (tx.inode(self.ino).core.size >> self.layout.block_log).min(self.layout.max_data_blocks().into());
-        for number in self.layout.split_pointer(from).0..blocks as u32 {
-            let Some(id) = self.try_read(tx, self.layout.data_block(number), &super::DIR_DATA_KIND)? else { continue };
+        let mut next = self.layout.split_pointer(from).0;
+        while u64::from(next) < blocks {
+            let number = next;
+            next += 1;
+            let at = self.layout.data_block(number);
+            let Some(id) = self.try_read(tx, at, &super::DIR_DATA_KIND)? else {
+                // Holes are passed over in one step: a size on disk may claim any number of them.
+                let end = self.layout.data_block(next).0;
+                let extents = bmap::extents(tx, self.ino, ForkKind::Data)?;
+                let following = extents.partition_point(|extent| extent.end().0 <= end);
+                let Some(extent) = extents.get(following) else { break };
+                next = next.max((extent.file_block.0 / u64::from(self.layout.fs_blocks())).min(blocks) as u32);
+                continue;
+            };
             let done = self.visit_block(tx.bytes(id), number, from, visit);
             tx.release(id);
             if done?.is_break() {

@@ -9,6 +9,7 @@
 //! Locking: the AGI first, then cluster buffers; the caller holds the inode itself.
 
 use super::cluster;
+use crate::cycle::CycleGuard;
 use crate::error::Result;
 use crate::space::read_agi;
 use crate::trans::{BufId, InoId, InodeFields, Transaction};
@@ -62,16 +63,10 @@ pub fn remove(tx: &mut Transaction, ino: InoId) -> Result<()> {
     if at == within {
         set_bucket(tx, agi, bucket, next);
     } else {
-        // An AG holds a bounded number of inodes, so a longer list has a loop.
-        let most = tx.get_as::<Agi>(agi, 0).count.get();
-        let mut steps = 0;
+        let mut guard = CycleGuard::default();
         loop {
-            ensure_on_disk!(
-                at != NULL_AG_INODE && steps <= most,
-                "unlinked list",
-                "holds the unlinked inode",
-                "inode {inode}"
-            );
+            ensure_on_disk!(at != NULL_AG_INODE, "unlinked list", "holds the unlinked inode", "inode {inode}");
+            ensure_on_disk!(guard.visit(at.0.into()), "unlinked list", "without a circle", "AG {ag}, inode {at}");
             let number = tx.geometry().inode_number(ag, at);
             let following = next_of(tx, number)?;
             if following == within {
@@ -79,7 +74,6 @@ pub fn remove(tx: &mut Transaction, ino: InoId) -> Result<()> {
                 break;
             }
             at = following;
-            steps += 1;
         }
     }
     if next != NULL_AG_INODE {
@@ -96,11 +90,11 @@ pub fn remove(tx: &mut Transaction, ino: InoId) -> Result<()> {
 pub fn list(tx: &mut Transaction, ag: AgNumber) -> Result<Vec<InodeNumber>> {
     let agi = read_agi(tx, ag)?;
     let heads: Vec<AgInode> = tx.get_as::<Agi>(agi, 0).unlinked.iter().map(|head| AgInode(head.get())).collect();
-    let most = tx.get_as::<Agi>(agi, 0).count.get() as usize;
     let mut found = Vec::new();
     for mut at in heads {
+        let mut guard = CycleGuard::default();
         while at != NULL_AG_INODE {
-            ensure_on_disk!(found.len() < most, "unlinked list", "no longer than the AG has inodes", "AG {ag}");
+            ensure_on_disk!(guard.visit(at.0.into()), "unlinked list", "without a circle", "AG {ag}, inode {at}");
             let number = tx.geometry().inode_number(ag, at);
             found.push(number);
             at = next_of(tx, number)?;

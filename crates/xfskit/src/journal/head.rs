@@ -9,7 +9,7 @@ use xfskit_ondisk::log_record::{
     HEADER_COVERS_BYTES, MAX_RECORD_BYTES, OPERATION_HEADER_BYTES, RECORD_MAGIC, RecordHeader, header_sectors,
     next_cycle, open_record, operation_flags, sector_cycle, verify_header,
 };
-use xfskit_ondisk::{BASIC_BLOCK_BYTES, Corruption, Lsn};
+use xfskit_ondisk::{BASIC_BLOCK_BYTES, Corruption, DiskAddress, Lsn};
 use zerocopy::FromBytes;
 
 /// Most sectors that a writer may have had in flight when the power failed: eight of the largest records.
@@ -47,6 +47,11 @@ pub(crate) fn read_blocks(place: &LogPlace, block: u32, blocks: u32) -> Result<V
     Ok(bytes)
 }
 
+/// Where a block of the log lies on its device.
+fn address_of(place: &LogPlace, block: u32) -> DiskAddress {
+    DiskAddress(place.offset / BASIC_BLOCK_BYTES as u64 + u64::from(block))
+}
+
 fn cycle_at(place: &LogPlace, block: u32) -> Result<u32> {
     Ok(sector_cycle(&read_blocks(place, block, 1)?))
 }
@@ -59,12 +64,18 @@ pub fn find_head(place: &LogPlace, uuid: &[u8; 16]) -> Result<(LogHead, LogState
     let size = place.basic_blocks;
     let (first, last) = (cycle_at(place, 0)?, cycle_at(place, size - 1)?);
     if first == 0 {
-        return Err(Corruption::new("log", "written by mkfs").found("its first sector is zero").into());
+        return Err(Corruption::new("log", "written by mkfs")
+            .at(address_of(place, 0))
+            .found("its first sector is zero")
+            .into());
     }
     let edge = if first == last { size } else { find_edge(place, first)? };
     let (edge, expected) = find_hole(place, edge, first, last)?;
     let Some((record_block, header)) = find_last_record(place, edge, uuid)? else {
-        return Err(Corruption::new("log", "a record before its head").found(format_args!("block {edge}")).into());
+        return Err(Corruption::new("log", "a record before its head")
+            .at(address_of(place, edge))
+            .found(format_args!("block {edge}"))
+            .into());
     };
     let headers = if header.version.get() == 2 { header_sectors(header.size.get() as usize) as u32 } else { 1 };
     let blocks = headers + header.length.get() / BASIC_BLOCK_BYTES as u32;
@@ -130,7 +141,7 @@ fn find_last_record(place: &LogPlace, edge: u32, uuid: &[u8; 16]) -> Result<Opti
                 && header.lsn.get() as u32 == end - count + index
             {
                 let log_bytes = u64::from(size) * BASIC_BLOCK_BYTES as u64;
-                verify_header(&header, uuid, log_bytes)?;
+                verify_header(&header, uuid, log_bytes).map_err(|e| e.at(address_of(place, end - count + index)))?;
                 return Ok(Some((end - count + index, header)));
             }
         }

@@ -3,6 +3,7 @@
 //! One transaction: the inode is allocated, its name goes into the directory, its parent pointer and the ACLs that
 //! it inherits into its own attributes.
 
+use super::links::count_links;
 use super::stat::{device_from_linux, stat_of};
 use super::{Caller, Filesystem, Stat, acl, check_new_name};
 use crate::dir;
@@ -63,7 +64,7 @@ impl Filesystem {
             }
             self.create_in(&mut tx, dir, Some(name), new, caller)
         })();
-        tx.finish(result)
+        self.located(dir, tx.finish(result))
     }
 
     /// Makes a symbolic link to `target`.
@@ -175,7 +176,7 @@ impl Filesystem {
         dir::add(tx, dir, name, number, file_type)?;
         touch_dir(tx, dir);
         if is_dir {
-            tx.inode_mut(dir, InodeFields::CORE).core.links += 1;
+            count_links(tx, dir, 1)?;
         } else {
             tx.inode_mut(child, InodeFields::CORE).core.links = 1;
         }

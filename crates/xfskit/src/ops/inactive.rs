@@ -18,7 +18,7 @@ use crate::symlink;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use xfskit_ondisk::{AgNumber, ForkFormat};
+use xfskit_ondisk::{AgNumber, Corruption, ForkFormat, InodeNumber};
 
 /// Whether the inode can be freed by itself: neither fork has blocks of its own.
 pub(super) fn has_no_blocks(tx: &Transaction, ino: InoId) -> bool {
@@ -93,24 +93,35 @@ impl Filesystem {
         Reservation { log_count: 2, ..single(both) }.with_blocks(blocks).dipping()
     }
 
-    /// Frees what a crash left on the unlinked lists.
+    /// Frees what a crash left on the unlinked lists. All lists are read before anything is freed, so that an image
+    /// with a damaged one is refused as it is.
     pub(super) fn clean_orphans(&self) -> Result<()> {
-        for ag in 0..self.mount.geometry.ag_count {
+        let mut orphans = Vec::new();
+        for ag in (0..self.mount.geometry.ag_count).map(AgNumber) {
             let mut tx = Transaction::read_only(&self.mount);
-            let orphans = unlinked::list(&mut tx, AgNumber(ag))?;
-            drop(tx);
-            for number in orphans {
-                let inode = self.mount.inode(number).map_err(|error| match error {
-                    // On the list and free: the list is wrong, and freeing it again would be worse.
-                    Error::Stale(_) => {
-                        xfskit_ondisk::Corruption::new("unlinked list", "inodes in use").of(number.0).into()
-                    }
-                    other => other,
-                })?;
-                self.inactivate(&inode)?;
-            }
+            let listed = unlinked::list(&mut tx, ag);
+            orphans.extend(space::below_agi(&tx, ag, listed)?);
+        }
+        for &number in &orphans {
+            self.check_orphan(number)?;
+        }
+        for number in orphans {
+            let inode = self.mount.inode(number)?;
+            self.located(number, self.inactivate(&inode))?;
         }
         Ok(())
+    }
+
+    /// Checks that what is on an unlinked list is an inode in use without a name.
+    fn check_orphan(&self, number: InodeNumber) -> Result<()> {
+        // On the list and free: the list is wrong, and freeing it again would be worse.
+        let wrong = || Error::from(Corruption::new("unlinked list", "inodes in use without a name").of(number.0));
+        let inode = self.mount.inode(number).map_err(|error| match error {
+            Error::Stale(_) => wrong(),
+            other => other,
+        });
+        let links = self.located(number, inode)?.state_lock().read().core.links;
+        if links == 0 { Ok(()) } else { self.located(number, Err(wrong())) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Gives an inode one more name.
 
 use super::create::{MAX_LINKS, single, touch, touch_dir};
+use super::links::count_links;
 use super::stat::stat_of;
 use super::{Filesystem, Stat, check_new_name};
 use crate::dir;
@@ -8,7 +9,6 @@ use crate::error::{Error, Result};
 use crate::inode::unlinked;
 use crate::mount::reservation_of;
 use crate::parent;
-use crate::trans::InodeFields;
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::FileType;
 
@@ -62,10 +62,10 @@ impl Filesystem {
             dir::add(&mut tx, dir, name, inode, file_type)?;
             touch_dir(&mut tx, dir);
             touch(&mut tx, child);
-            tx.inode_mut(child, InodeFields::CORE).core.links += 1;
+            count_links(&mut tx, child, 1)?;
             parent::add(&mut tx, dir, name, child)?;
             Ok(stat_of(&tx, tx.inode(child)))
         })();
-        tx.finish(result)
+        self.located(dir_inode.number, tx.finish(result))
     }
 }

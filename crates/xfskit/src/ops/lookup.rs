@@ -24,11 +24,11 @@ impl Filesystem {
         check_name(name)?;
         let dir = self.mount.inode(dir)?;
         let mut tx = Transaction::read_only(&self.mount);
-        let dir = self.join_dir(&mut tx, &dir)?;
+        let id = self.join_dir(&mut tx, &dir)?;
         if name == b"." {
-            return Ok(tx.inode(dir).core.inode);
+            return Ok(dir.number);
         }
-        dir::lookup(&mut tx, dir, name)?.map(|entry| entry.inode).ok_or(Error::NotFound)
+        self.located(dir.number, dir::lookup(&mut tx, id, name))?.map(|entry| entry.inode).ok_or(Error::NotFound)
     }
 
     /// A directory in use, locked and joined.

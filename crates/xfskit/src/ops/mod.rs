@@ -12,6 +12,7 @@ mod acl;
 mod create;
 mod inactive;
 mod link;
+mod links;
 mod lookup;
 mod path;
 mod readdir;
@@ -32,11 +33,12 @@ pub use xattr::{Namespace, SetMode, XattrChange};
 use crate::cache::Inode;
 use crate::env::Environment;
 use crate::error::{Error, Result};
+use crate::inode::cluster;
 use crate::mount::{Mount, MountOptions};
 use crate::trans::{InoId, Reservation, Transaction};
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
-use xfskit_ondisk::InodeNumber;
+use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, InodeNumber};
 
 /// Who acts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,8 +107,12 @@ impl Filesystem {
 
     fn over(mount: Arc<Mount>) -> Result<Self> {
         let fs = Self { mount };
-        if !fs.mount.options.read_only {
-            fs.clean_orphans()?;
+        if !fs.mount.options.read_only
+            && let Err(error) = fs.clean_orphans()
+        {
+            // What was freed before the damage showed is brought home, so that the log is clean as it was.
+            let _ = fs.mount.unmount_if_changed();
+            return Err(error);
         }
         Ok(fs)
     }
@@ -163,6 +169,16 @@ impl Filesystem {
         let id = tx.join_inode(inode);
         check_in_use(tx, id)?;
         Ok(id)
+    }
+
+    /// Names the inode that an operation worked on in an error that does not say where the damage is.
+    fn located<T>(&self, inode: InodeNumber, result: Result<T>) -> Result<T> {
+        result.map_err(|error| match cluster::locate(&self.mount.geometry, inode) {
+            Ok((address, offset)) => {
+                error.below(DiskAddress(address.0 + offset as u64 / BASIC_BLOCK_BYTES as u64), inode.0)
+            }
+            Err(_) => error,
+        })
     }
 
     /// As [`Self::join`], `WouldBlock` when somebody else holds the lock.

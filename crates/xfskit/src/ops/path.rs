@@ -1,15 +1,19 @@
 //! Paths: from text to inodes, and from inodes back to text by their parent pointers.
 
 use super::{Filesystem, Stat};
+use crate::cycle::CycleGuard;
 use crate::error::{Error, Result};
 use crate::parent;
 use crate::trans::Transaction;
+use std::collections::HashMap;
 use xfskit_ondisk::InodeNumber;
 
 /// Most symbolic links that a look-up follows.
 const MAX_LINKS_FOLLOWED: usize = 40;
-/// Most paths that are listed for one inode, and most directories on a way.
+/// Most directories on a way.
 const MAX_DEPTH: usize = 4096;
+/// Most bytes of paths that are listed for one inode.
+const MAX_PATH_BYTES: usize = 256 << 20;
 
 /// Cuts a path into its folder and its last name.
 ///
@@ -66,7 +70,7 @@ impl Filesystem {
         let inode = self.mount.inode(inode)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join(&mut tx, &inode)?;
-        parent::list(&mut tx, id)
+        self.located(inode.number, parent::list(&mut tx, id))
     }
 
     /// Every path that leads to an inode, without a look into any directory.
@@ -78,8 +82,21 @@ impl Filesystem {
             return Ok(vec![b"/".to_vec()]);
         }
         let mut paths = Vec::new();
+        let mut known = HashMap::new();
+        let mut bytes = 0;
         for (dir, name) in self.parents(inode)? {
-            let mut path = self.dir_path(dir)?;
+            let mut path = match known.get(&dir) {
+                Some(path) => Vec::clone(path),
+                None => {
+                    let path = self.located(inode, self.dir_path(dir))?;
+                    known.insert(dir, path.clone());
+                    path
+                }
+            };
+            bytes += path.len() + name.len();
+            if bytes > MAX_PATH_BYTES {
+                return Err(Error::NotSupported("more than 256 MiB of paths to one inode"));
+            }
             if path.last() != Some(&b'/') {
                 path.push(b'/');
             }
@@ -93,6 +110,7 @@ impl Filesystem {
     /// The path of a directory, which has exactly one.
     fn dir_path(&self, dir: InodeNumber) -> Result<Vec<u8>> {
         let mut names = Vec::new();
+        let mut guard = CycleGuard::default();
         let mut at = dir;
         while at != self.root() {
             let parents = self.parents(at)?;
@@ -102,7 +120,8 @@ impl Filesystem {
                     .found(parents.len())
                     .into());
             };
-            crate::ensure_on_disk!(names.len() < MAX_DEPTH, "directory", "parents lead to the root", "inode {dir}");
+            let onward = names.len() < MAX_DEPTH && guard.visit(at.0);
+            crate::ensure_on_disk!(onward, "directory", "parents lead to the root", "from inode {dir}");
             names.push(name.clone());
             at = *parent;
         }

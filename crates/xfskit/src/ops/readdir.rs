@@ -35,8 +35,8 @@ impl Filesystem {
     ) -> Result<()> {
         let dir = self.mount.inode(dir)?;
         let mut tx = Transaction::read_only(&self.mount);
-        let dir = self.join_dir(&mut tx, &dir)?;
-        dir::read(&mut tx, dir, cookie, &mut each)
+        let id = self.join_dir(&mut tx, &dir)?;
+        self.located(dir.number, dir::read(&mut tx, id, cookie, &mut each))
     }
 
     /// All entries of `dir` but `.` and `..`.
@@ -67,6 +67,6 @@ impl Filesystem {
         let inode = self.mount.inode(inode)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join(&mut tx, &inode)?;
-        crate::symlink::read(&mut tx, id)
+        self.located(inode.number, crate::symlink::read(&mut tx, id))
     }
 }

@@ -9,9 +9,11 @@
 //! the move is done.
 
 use super::create::{MAX_LINKS, NewFile, single, touch, touch_dir};
+use super::links::{check_empty_dir, check_has_subdirectory, check_named, count_links};
 use super::unlink::check_sticky;
 use super::{Caller, Filesystem, check_name};
 use crate::cache::Inode;
+use crate::cycle::CycleGuard;
 use crate::dir::{self, DirEntry};
 use crate::error::{Error, Result};
 use crate::inode::unlinked;
@@ -79,7 +81,7 @@ impl Filesystem {
         loop {
             match self.try_rename((dir, name), (new_dir, new_name), flags, caller) {
                 Err(Error::WouldBlock) => std::thread::yield_now(),
-                other => return other,
+                other => return self.located(dir, other),
             }
         }
     }
@@ -147,14 +149,13 @@ impl Filesystem {
             return Ok(moved);
         }
         let mut at = to;
-        let mut steps = 0u32;
+        let mut guard = CycleGuard::default();
         while at != self.root() {
             if at == moved {
                 return Err(Error::Invalid("a directory cannot move below itself"));
             }
+            crate::ensure_on_disk!(guard.visit(at.0), "directory", "parents lead to the root", "from inode {to}");
             at = self.lookup_number(at, b"..")?;
-            steps += 1;
-            crate::ensure_on_disk!(steps < 1 << 20, "directory", "parents lead to the root", "from inode {to}");
         }
         Ok(moved)
     }
@@ -229,10 +230,9 @@ impl Filesystem {
             let new_parent = tx.inode(to.dir).core.inode;
             dir::replace(tx, child, b"..", new_parent, FileType::Directory)?;
         }
-        let came = u32::from(is_dir && moves);
-        let to_core = &mut tx.inode_mut(to.dir, InodeFields::CORE).core;
-        to_core.links = to_core.links + came - u32::from(victim_was_dir);
-        tx.inode_mut(from.dir, InodeFields::CORE).core.links -= came;
+        let came = i32::from(is_dir && moves);
+        count_links(tx, to.dir, came - i32::from(victim_was_dir))?;
+        count_links(tx, from.dir, -came)?;
         if flags.whiteout {
             self.leave_whiteout(tx, from, caller)?;
         } else {
@@ -261,7 +261,7 @@ impl Filesystem {
 fn drop_victim(tx: &mut Transaction, victim: InoId, is_dir: bool, held: bool, to: &Side<'_>) -> Result<()> {
     touch(tx, victim);
     let core = &mut tx.inode_mut(victim, InodeFields::CORE).core;
-    core.links = if is_dir { 0 } else { core.links - 1 };
+    core.links = if is_dir { 0 } else { core.links.saturating_sub(1) };
     if core.links > 0 {
         return parent::remove(tx, to.dir, to.name, victim);
     }
@@ -286,14 +286,30 @@ fn check(tx: &mut Transaction, locked: &Locked, flags: RenameFlags, caller: &Cal
                 (true, false) => return Err(Error::NotADirectory),
                 (false, true) => return Err(Error::IsADirectory),
                 (true, true) if !dir::is_empty(tx, *victim)? => return Err(Error::NotEmpty),
+                (true, true) => check_empty_dir(tx, *victim)?,
                 _ => {}
             }
         }
+    }
+    check_link_counts(tx, locked, is_dir, moves)?;
+    if flags.exchange && moves && victim_is_dir && !is_dir && tx.inode(locked.from_dir).core.links >= MAX_LINKS {
+        return Err(Error::TooManyLinks);
     }
     if moves && is_dir && !victim_is_dir && tx.inode(locked.to_dir).core.links >= MAX_LINKS {
         return Err(Error::TooManyLinks);
     }
     Ok(())
+}
+
+/// Checks that all link counts allow what is going to happen to them, which damage may prevent.
+fn check_link_counts(tx: &Transaction, locked: &Locked, is_dir: bool, moves: bool) -> Result<()> {
+    check_named(tx, locked.child)?;
+    if is_dir && moves {
+        check_has_subdirectory(tx, locked.from_dir)?;
+    }
+    let Some((victim, _)) = &locked.victim else { return Ok(()) };
+    check_named(tx, *victim)?;
+    if tx.inode(*victim).core.is_dir() { check_has_subdirectory(tx, locked.to_dir) } else { Ok(()) }
 }
 
 fn exchange(tx: &mut Transaction, locked: &Locked, from: &Side<'_>, to: &Side<'_>) -> Result<()> {
@@ -317,8 +333,8 @@ fn exchange(tx: &mut Transaction, locked: &Locked, from: &Side<'_>, to: &Side<'_
         }
         if child_is_dir != other_is_dir {
             let (gains, loses) = if child_is_dir { (to.dir, from.dir) } else { (from.dir, to.dir) };
-            tx.inode_mut(gains, InodeFields::CORE).core.links += 1;
-            tx.inode_mut(loses, InodeFields::CORE).core.links -= 1;
+            count_links(tx, gains, 1)?;
+            count_links(tx, loses, -1)?;
         }
         touch_dir(tx, to.dir);
     }

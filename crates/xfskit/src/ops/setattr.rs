@@ -59,7 +59,7 @@ impl Filesystem {
             }
             Ok(stat_of(&tx, tx.inode(id)))
         })();
-        tx.finish(result)
+        self.located(inode.number, tx.finish(result))
     }
 }
 

@@ -104,21 +104,24 @@ impl Filesystem {
     pub fn statfs(&self) -> FsStat {
         let geometry = &self.mount.geometry;
         let log_blocks = if geometry.log_start.is_some() { u64::from(geometry.log_blocks) } else { 0 };
+        // The superblock's counters are not exact after a crash, and anything in a damaged image.
+        let blocks = geometry.data_blocks.saturating_sub(log_blocks);
+        let free_blocks = self.mount.space.usable_blocks().min(blocks);
+        let per_block = u64::from(geometry.inodes_per_block());
         let (inodes, free_inodes) = self.mount.space.inodes();
-        let free_blocks = self.mount.space.usable_blocks();
-        let blocks = geometry.data_blocks - log_blocks;
-        let could = free_blocks * u64::from(geometry.inodes_per_block());
+        let inodes = inodes.min(geometry.data_blocks * per_block);
+        let used = inodes.saturating_sub(free_inodes);
         let most = match u64::from(geometry.inode_max_percent) {
             0 => u64::MAX,
-            percent => blocks / 100 * percent * u64::from(geometry.inodes_per_block()),
+            percent => blocks / 100 * percent * per_block,
         };
-        let total = (inodes + could).min(most).max(inodes);
+        let total = (inodes + free_blocks * per_block).min(most).max(inodes);
         FsStat {
             block_bytes: geometry.block_bytes() as u32,
             blocks,
             free_blocks,
             inodes: total,
-            free_inodes: total - (inodes - free_inodes),
+            free_inodes: total - used,
         }
     }
 }

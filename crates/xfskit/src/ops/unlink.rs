@@ -7,6 +7,7 @@
 //! ```
 
 use super::create::{single, touch, touch_dir};
+use super::links::{check_empty_dir, check_has_subdirectory, check_named, count_links};
 use super::{Caller, Filesystem, check_name};
 use crate::dir;
 use crate::error::{Error, Result};
@@ -42,14 +43,25 @@ impl Filesystem {
             b".." => return Err(Error::NotEmpty),
             _ => {}
         }
+        loop {
+            match self.try_remove_name(dir, name, want_dir, caller) {
+                Err(Error::WouldBlock) => std::thread::yield_now(),
+                other => return self.located(dir, other),
+            }
+        }
+    }
+
+    fn try_remove_name(&self, dir: InodeNumber, name: &[u8], want_dir: bool, caller: &Caller) -> Result<()> {
         let dir_inode = self.mount.inode(dir)?;
         let mut tx = self.begin(self.remove_reservation())?;
         let mut left_over = None;
         let result = (|| {
             let dir = self.join_dir(&mut tx, &dir_inode)?;
             let entry = dir::lookup(&mut tx, dir, name)?.ok_or(Error::NotFound)?;
+            crate::ensure_on_disk!(entry.inode != dir_inode.number, "directory entry", "names another inode", "itself");
             let child_inode = self.mount.inode(entry.inode)?;
-            let child = self.join(&mut tx, &child_inode)?;
+            // Where directories go in circles, another thread may hold the child and wait for the parent.
+            let child = self.try_join(&mut tx, &child_inode)?;
             check_removable(&mut tx, dir, child, want_dir, caller)?;
             let held = child_inode.opens.load(Ordering::Acquire) > 0;
             self.drop_name(&mut tx, dir, name, child, held)?;
@@ -101,7 +113,7 @@ impl Filesystem {
         dir::remove(tx, dir, name)?;
         touch_dir(tx, dir);
         if is_dir {
-            tx.inode_mut(dir, InodeFields::CORE).core.links -= 1;
+            count_links(tx, dir, -1)?;
         }
         if frees_now { Ok(()) } else { parent::remove(tx, dir, name, child) }
     }
@@ -123,10 +135,14 @@ pub(super) fn check_removable(
         return Err(Error::NotADirectory);
     }
     check_sticky(tx, dir, child, caller)?;
-    if is_dir && !dir::is_empty(tx, child)? {
-        return Err(Error::NotEmpty);
+    if is_dir {
+        if !dir::is_empty(tx, child)? {
+            return Err(Error::NotEmpty);
+        }
+        check_empty_dir(tx, child)?;
+        return check_has_subdirectory(tx, dir);
     }
-    Ok(())
+    check_named(tx, child)
 }
 
 /// In a sticky directory only the owners of the entry and of the directory may remove or rename it.

@@ -145,7 +145,8 @@ impl Filesystem {
             return Ok(None);
         }
         self.mount.counters.attr_searches.increment();
-        attr::get(tx, id, &attr::Attr::key(namespace, name))
+        let found = attr::get(tx, id, &attr::Attr::key(namespace, name));
+        self.located(tx.inode(id).core.inode, found)
     }
 
     /// The full names of all attributes.
@@ -166,7 +167,7 @@ impl Filesystem {
             }
             self.mount.counters.attr_searches.increment();
             version = version_of(&tx.inode(id).core);
-            attr::list(&mut tx, id, &mut |attr| {
+            let listed = attr::list(&mut tx, id, &mut |attr| {
                 if attr.namespace & flags::PARENT != 0 {
                     return ControlFlow::Continue(());
                 }
@@ -178,7 +179,8 @@ impl Filesystem {
                 }
                 names.push([namespace.prefix(), attr.name].concat());
                 ControlFlow::Continue(())
-            })?;
+            });
+            self.located(inode.number, listed)?;
         }
         self.remember_absent(&inode, found, version);
         Ok(names)
@@ -257,7 +259,7 @@ impl Filesystem {
             super::create::touch(&mut tx, id);
             Ok(())
         })();
-        tx.finish(result)
+        self.located(inode.number, tx.finish(result))
     }
 
     fn apply(

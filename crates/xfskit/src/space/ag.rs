@@ -104,6 +104,16 @@ impl Ag {
     }
 }
 
+/// Names the AGF in an error about a structure that hangs from it.
+pub(super) fn below_agf<T>(tx: &Transaction, ag: AgNumber, result: Result<T>) -> Result<T> {
+    result.map_err(|error| error.below(tx.geometry().ag_header(ag, AGF_SECTOR), ag.0.into()))
+}
+
+/// Names the AGI in an error about a structure that hangs from it.
+pub(crate) fn below_agi<T>(tx: &Transaction, ag: AgNumber, result: Result<T>) -> Result<T> {
+    result.map_err(|error| error.below(tx.geometry().ag_header(ag, AGI_SECTOR), ag.0.into()))
+}
+
 /// Whether waiting for the header `sector` of `ag` keeps the lock order: no later header may be held.
 fn may_wait(tx: &Transaction, ag: AgNumber, sector: u64) -> bool {
     let geometry = tx.geometry();

@@ -6,7 +6,7 @@
 //! Near a block the order is: the block itself, extents of full length among its neighbours in the bnobt, the
 //! smallest that is long enough in the cntbt, the longest there is. Without a place, by size alone.
 
-use super::ag::Ag;
+use super::ag::{Ag, below_agf};
 use super::free_space::{cursor, extent_at};
 use super::owner::Owner;
 use super::{free_list, free_space, refcount, reservation, rmap};
@@ -123,7 +123,8 @@ fn allocate_somewhere(tx: &mut Transaction, request: &AllocRequest) -> Result<Op
             Err(error) => return Err(error),
         };
         let hint = hint.filter(|_| step == 0);
-        if let Some(extent) = allocate_in(tx, ag, hint, request)? {
+        let found = allocate_in(tx, ag, hint, request);
+        if let Some(extent) = below_agf(tx, number, found)? {
             return Ok(Some((tx.geometry().fs_block(number, extent.start), extent.count)));
         }
         ag.release(tx);
@@ -380,7 +381,10 @@ pub fn free(tx: &mut Transaction, block: FsBlock, count: u32, owner: Owner) -> R
         place = lock_extent(tx, block, count);
     }
     match place {
-        Ok((ag, start)) => free_in(tx, ag, start, count, owner),
+        Ok((ag, start)) => {
+            let freed = free_in(tx, ag, start, count, owner);
+            below_agf(tx, ag.number, freed)
+        }
         Err(Error::WouldBlock) => {
             tx.defer_free(block, count, Box::new(move |tx| free(tx, block, count, owner)));
             Ok(())

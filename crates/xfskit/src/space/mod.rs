@@ -30,6 +30,7 @@ pub mod rmap;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use ag::below_agi;
 pub use ag::{AGF_KIND, AGFL_KIND, AGI_KIND, Totals, initialize, read_agf, read_agi};
 pub use ag_state::AgState;
 pub use alloc::{AllocRequest, Near, allocate, free};

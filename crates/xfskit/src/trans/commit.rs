@@ -274,7 +274,8 @@ fn push_buffer_format(vector: &mut LogVector, run: &DiskRun, flags: u16, regions
 
 /// The commit item of an inode.
 fn inode_item(held: &mut HeldInode, geometry: &Geometry) -> CommitItem {
-    held.state.exclusive().core.change_count += 1;
+    let core = &mut held.state.exclusive().core;
+    core.change_count = core.change_count.wrapping_add(1);
     let total = {
         let inner = held.inode.item().lock();
         InodeFields::from_bits_truncate(inner.dirty.low_word()) | held.dirty

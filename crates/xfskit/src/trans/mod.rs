@@ -38,7 +38,7 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use xfskit_ondisk::{AgBlock, AgNumber, DiskAddress, Geometry};
+use xfskit_ondisk::{AgBlock, AgNumber, Corruption, DiskAddress, Geometry};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes that one bit of a buffer's dirty map stands for.
@@ -209,14 +209,20 @@ impl Transaction {
             _ => None,
         });
         if let Some((index, held)) = found {
-            held.uses += 1;
-            if fill == Fill::Zero {
-                let content = held.content.exclusive();
-                content.bytes_mut().fill(0);
-                content.set_kind(kind);
-                // The block was freed and taken again in one transaction: it is in use after all.
-                held.invalidated = false;
+            let wrong = |check| Err(Corruption::new(kind.name, check).at(key.address()).into());
+            match fill {
+                Fill::Read if held.invalidated => return wrong("not freed while it is in use"),
+                Fill::Read => held.content.check_kind(kind, &self.mount.geometry, key)?,
+                Fill::Zero if !held.invalidated => return wrong("free blocks are not in use"),
+                Fill::Zero => {
+                    let content = held.content.exclusive();
+                    content.bytes_mut().fill(0);
+                    content.set_kind(kind);
+                    // The block was freed and taken again in one transaction: it is in use after all.
+                    held.invalidated = false;
+                }
             }
+            held.uses += 1;
             return Ok(BufId(index as u32));
         }
         // A structure of another size that this transaction freed makes way, as it will for others once it is committed.
@@ -346,9 +352,24 @@ impl Transaction {
     /// As [`Self::invalidate`], for a block whose contents nobody looked at.
     ///
     /// # Errors
-    /// None that a caller could mend.
+    /// `Corrupt` when the transaction knows the block as something else.
     pub fn invalidate_at(&mut self, address: DiskAddress, bytes: usize, kind: &'static BufferKind) -> Result<()> {
-        let id = self.get(&BufferKey::new(address, bytes), kind, Fill::Zero, true)?;
+        let key = BufferKey::new(address, bytes);
+        let held = self.buffers.iter().position(|slot| slot.as_ref().is_some_and(|held| held.buffer.key() == &key));
+        let id = match held {
+            Some(index) => {
+                let id = BufId(index as u32);
+                let family = self.kind(id).family;
+                ensure_on_disk!(
+                    family == kind.family,
+                    kind.name,
+                    "one structure at one place",
+                    "at {address}: {family}"
+                );
+                id
+            }
+            None => self.get(&key, kind, Fill::Zero, true)?,
+        };
         self.invalidate(id);
         Ok(())
     }

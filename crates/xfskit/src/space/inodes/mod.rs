@@ -14,7 +14,7 @@
 mod chunk;
 mod pick;
 
-use super::ag::Ag;
+use super::ag::{Ag, below_agi};
 use super::alloc;
 use super::inode_trees::{InodeAg, cursor};
 use super::owner::Owner;
@@ -55,8 +55,8 @@ pub fn allocate_inode(tx: &mut Transaction, parent: InodeNumber, mode: u16) -> R
             Err(error) => return Err(error),
         };
         let near = (number == parent_ag).then_some(parent_inode);
-        if ag.agi(tx).free_count.get() > 0 || chunk::make(tx, ag)? {
-            let inode = take_inode(tx, ag, near)?;
+        let taken = take_or_make(tx, ag, near);
+        if let Some(inode) = below_agi(tx, number, taken)? {
             return Ok(Some(tx.geometry().inode_number(number, inode)));
         }
         if let Some(space) = space {
@@ -65,6 +65,11 @@ pub fn allocate_inode(tx: &mut Transaction, parent: InodeNumber, mode: u16) -> R
         ag.release(tx);
     }
     Ok(None)
+}
+
+/// Takes a free inode of an AG, from a new chunk where it has none.
+fn take_or_make(tx: &mut Transaction, ag: InodeAg, near: Option<AgInode>) -> Result<Option<AgInode>> {
+    if ag.agi(tx).free_count.get() > 0 || chunk::make(tx, ag)? { take_inode(tx, ag, near).map(Some) } else { Ok(None) }
 }
 
 /// Locks the AGI, and the AGF too if it could not be waited for later: the inode trees may take or give a block.
@@ -156,6 +161,11 @@ pub fn is_allocated(tx: &mut Transaction, inode: InodeNumber) -> Result<bool> {
 pub fn free_inode(tx: &mut Transaction, inode: InodeNumber) -> Result<Option<ChunkFreed>> {
     let (number, within) = tx.geometry().split_inode(inode).ok_or(Error::Stale(inode.0))?;
     let (ag, _) = lock_both(tx, number)?;
+    let freed = free_in(tx, ag, inode, within);
+    below_agi(tx, number, freed)
+}
+
+fn free_in(tx: &mut Transaction, ag: InodeAg, inode: InodeNumber, within: AgInode) -> Result<Option<ChunkFreed>> {
     let found = find_chunk(tx, ag, within)?;
     ensure_on_disk!(found.is_some(), "inobt block", "a freed inode has a chunk", "inode {inode}");
     let (old, index) = found.expect("checked above");

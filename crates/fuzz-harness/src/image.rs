@@ -1,0 +1,130 @@
+//! Populated images: every form of directory, attribute fork, symbolic link and extent map, and unlinked inodes.
+
+use std::sync::Arc;
+use xfskit::device::{BlockDevice, MemoryDevice};
+use xfskit::env::SeededEnvironment;
+use xfskit::ondisk::{InodeNumber, Timestamp};
+use xfskit::{Caller, Filesystem, MountOptions, NewFile, Result, SetMode};
+use xfskit_mkfs::{AgLayout, Options, Size, make};
+
+/// The UUID of all images.
+pub(crate) const IMAGE_UUID: [u8; 16] = [9; 16];
+
+/// What kind of image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipe {
+    /// 4 KiB blocks and every default.
+    Defaults,
+    /// 1 KiB blocks, 4 KiB directory blocks.
+    SmallBlocks,
+    /// No reverse mappings, parent pointers, large counters.
+    Old,
+    /// As `SmallBlocks`, smaller, and nothing on the unlinked lists: quick to open for writing.
+    Quick,
+}
+
+/// Makes and populates an image in memory.
+///
+/// # Panics
+/// If that fails: it is a test's beginning.
+pub fn image(recipe: Recipe) -> Vec<u8> {
+    let mut options = Options {
+        allow_small: true,
+        ag_layout: AgLayout::Count(2),
+        log_size: Some(Size::Bytes(8 << 20)),
+        uuid: Some(IMAGE_UUID),
+        ..Options::default()
+    };
+    match recipe {
+        Recipe::Defaults => {}
+        Recipe::SmallBlocks | Recipe::Quick => {
+            options.block_bytes = 1024;
+            options.dir_block_bytes = Some(4096);
+        }
+        Recipe::Old => {
+            (options.rmapbt, options.parent, options.large_extent_counts) = (false, false, false);
+            (options.sparse_inodes, options.exchange_range, options.bigtime) = (false, false, false);
+        }
+    }
+    let device = Arc::new(MemoryDevice::new(40 << 20));
+    make(&*device, None, &options, Timestamp::default()).expect("an image");
+    let orphan_count = if recipe == Recipe::Quick { 0 } else { 140 };
+    populate(Arc::clone(&device) as _, orphan_count).expect("a populated image");
+    device.to_bytes()
+}
+
+const FILE: u16 = 0o100_644;
+const DIR: u16 = 0o040_755;
+
+/// Fills an empty image through the engine, with the same result every time. `orphan_count` inodes stay on the unlinked
+/// lists.
+///
+/// # Errors
+/// Whatever the engine says.
+pub fn populate(device: Arc<dyn BlockDevice>, orphan_count: usize) -> Result<()> {
+    let fs = Filesystem::open_in(device, None, MountOptions::default(), Arc::new(SeededEnvironment::new(5)))?;
+    let me = Caller::root();
+    let root = fs.root();
+    let source = fs.create(root, b"source", &NewFile::new(FILE), &me)?.inode;
+    let mut dirs = Vec::new();
+    for (name, count) in [("shortform", 4), ("block", 30), ("leaf", 220), ("node", 1100), ("node too", 1100)] {
+        let dir = fs.create(root, name.as_bytes(), &NewFile::new(DIR), &me)?.inode;
+        dirs.push((dir, count));
+    }
+    // In turns, so that the folders' blocks lie between each other and their maps grow.
+    for n in 0..1100 {
+        for &(dir, count) in &dirs {
+            if n < count {
+                let name = format!("a rather long name of entry {n} in {count}");
+                if n % 50 == 0 {
+                    fs.create(dir, name.as_bytes(), &NewFile::new(if n % 100 == 0 { DIR } else { FILE }), &me)?;
+                } else {
+                    fs.link(source, dir, name.as_bytes())?;
+                }
+            }
+        }
+    }
+    for &(dir, count) in &dirs {
+        for n in (1..count).step_by(10) {
+            fs.unlink(dir, format!("a rather long name of entry {n} in {count}").as_bytes(), &me)?;
+        }
+    }
+    attributes(&fs, root, &me)?;
+    fs.symlink(root, b"short link", b"shortform/somewhere", &me)?;
+    fs.symlink(root, b"long link", &[b'x'; 1023], &me)?;
+    for (name, mode) in [("fifo", 0o010_600), ("socket", 0o140_700), ("null", 0o020_666), ("disk", 0o060_660)] {
+        fs.create(root, name.as_bytes(), &NewFile { device: 0x0103, ..NewFile::new(mode) }, &me)?;
+    }
+    let mut at = root;
+    for n in 0..12 {
+        at = fs.create(at, format!("level {n}").as_bytes(), &NewFile::new(DIR), &me)?.inode;
+    }
+    orphans(&fs, root, &me, orphan_count)?;
+    fs.unmount()
+}
+
+fn attributes(fs: &Filesystem, root: InodeNumber, me: &Caller) -> Result<()> {
+    for (name, count, length) in [("sf", 2, 10), ("leaf attrs", 20, 40), ("node attrs", 500, 40), ("remote", 12, 6000)]
+    {
+        let file = fs.create(root, name.as_bytes(), &NewFile::new(FILE), me)?.inode;
+        for n in 0..count {
+            let key = format!("user.attribute {n}");
+            fs.set_xattr(file, key.as_bytes(), &vec![n as u8; length + n % 20], SetMode::Any, me)?;
+        }
+        fs.set_xattr(file, b"security.selinux", b"system_u:object_r:etc_t:s0\0", SetMode::Any, me)?;
+        fs.set_xattr(file, b"trusted.t", b"value", SetMode::Any, me)?;
+    }
+    Ok(())
+}
+
+/// Leaves inodes on the unlinked lists of an image that is otherwise closed in good order, as a kernel that had them
+/// open when it went read-only does.
+fn orphans(fs: &Filesystem, root: InodeNumber, me: &Caller, count: usize) -> Result<()> {
+    for n in 0..count {
+        let name = format!("orphan {n}");
+        let inode = fs.create(root, name.as_bytes(), &NewFile::new(FILE), me)?.inode;
+        fs.hold(inode)?;
+        fs.unlink(root, name.as_bytes(), me)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! What the tests with damaged images and the fuzzers share.
+//!
+//! ```text
+//! image()  ──▶ a populated image in memory       blocks()  ──▶ where its metadata lies, with checksums
+//! Mutator  ──▶ damages blocks, mends checksums   Overlay   ──▶ a device over the damaged image, that counts writes
+//! walk()   ──▶ looks at everything reachable     exercise()──▶ changes at random
+//! Watchdog ──▶ ends a process that hangs         targets   ──▶ the fuzz targets; fuzz::run() drives one for a while
+//! ```
+//! Every look and every change may fail. It may not panic, hang, or take memory without bound.
+#![forbid(unsafe_code)]
+
+mod blocks;
+mod exercise;
+pub mod fuzz;
+mod image;
+mod mutate;
+mod overlay;
+mod random;
+pub mod targets;
+mod walk;
+mod watchdog;
+
+pub use blocks::{Block, Kind, Metadata, blocks};
+pub use exercise::exercise;
+pub use image::{Recipe, image, populate};
+pub use mutate::Mutator;
+pub use overlay::Overlay;
+pub use random::Random;
+pub use walk::{Findings, look, walk};
+pub use watchdog::{Watchdog, peak_memory_bytes};

@@ -1,0 +1,98 @@
+//! A device whose writes stay apart from the image below, so that thousands of trials share one image.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use xfskit::device::BlockDevice;
+
+const PAGE: usize = 512;
+/// Nothing in an image needs a longer read; one that is longer comes from a length on disk that was not checked.
+const LONGEST_READ: usize = 4 << 20;
+
+/// Changes over an image that stays as it is.
+#[derive(Debug)]
+pub struct Overlay {
+    base: Arc<Vec<u8>>,
+    pages: Mutex<HashMap<usize, [u8; PAGE]>>,
+    sealed: AtomicBool,
+    writes: AtomicU64,
+}
+
+impl Overlay {
+    /// Nothing has been changed yet.
+    pub fn new(base: &Arc<Vec<u8>>) -> Self {
+        Self {
+            base: Arc::clone(base),
+            pages: Mutex::default(),
+            sealed: AtomicBool::new(false),
+            writes: AtomicU64::new(0),
+        }
+    }
+
+    /// Changes bytes anywhere, as damage does.
+    pub fn patch(&self, offset: usize, bytes: &[u8]) {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        for (index, byte) in bytes.iter().enumerate().take(self.base.len().saturating_sub(offset)) {
+            let at = offset + index;
+            let page = pages.entry(at / PAGE).or_insert_with(|| {
+                let mut page = [0; PAGE];
+                let start = at / PAGE * PAGE;
+                page.copy_from_slice(&self.base[start..start + PAGE]);
+                page
+            });
+            page[at % PAGE] = *byte;
+        }
+    }
+
+    /// From now on a write is a failure of the test.
+    pub fn seal(&self) {
+        self.sealed.store(true, Ordering::Relaxed);
+    }
+
+    /// Writes so far, damage not counted.
+    pub fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
+    }
+
+    fn check(&self, offset: u64, length: usize) -> io::Result<usize> {
+        let start = usize::try_from(offset).ok();
+        match start.and_then(|start| Some((start, start.checked_add(length)?))) {
+            Some((start, end)) if end <= self.base.len() => Ok(start),
+            _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "past the end of the image")),
+        }
+    }
+}
+
+impl BlockDevice for Overlay {
+    fn size_bytes(&self) -> u64 {
+        self.base.len() as u64
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        assert!(buffer.len() <= LONGEST_READ, "a read of {} bytes", buffer.len());
+        let start = self.check(offset, buffer.len())?;
+        assert!(start.is_multiple_of(PAGE) && buffer.len().is_multiple_of(PAGE), "whole sectors are read");
+        buffer.copy_from_slice(&self.base[start..start + buffer.len()]);
+        let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        for (index, part) in buffer.chunks_mut(PAGE).enumerate() {
+            if let Some(page) = pages.get(&(start / PAGE + index)) {
+                part.copy_from_slice(page);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        assert!(!self.sealed.load(Ordering::Relaxed), "a write to an image that must not change");
+        let start = self.check(offset, data.len())?;
+        assert!(start.is_multiple_of(PAGE) && data.len().is_multiple_of(PAGE), "whole sectors are written");
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.patch(start, data);
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! The fuzz targets: each takes any bytes for one structure, mends its checksum, and decodes, verifies and uses it.
+//!
+//! ```text
+//! superblock  the first sector             inode      which of the image's inodes (2 bytes), its contents
+//! directory   which block (2), contents    attribute  likewise              log   the log from its first sector
+//! ```
+
+use crate::blocks::{Block, Kind, Metadata};
+use crate::image::{IMAGE_UUID, Recipe, image};
+use crate::{Findings, Overlay, blocks, look, walk};
+use std::ops::ControlFlow;
+use std::sync::{Arc, LazyLock};
+use xfskit::device::{BlockDevice, MemoryDevice};
+use xfskit::journal::{LogPlace, find_head};
+use xfskit::ondisk::log_record::{RECORD_MAGIC, header_sectors, open_record, record_checksum};
+use xfskit::ondisk::{Geometry, InodeNumber, Limits, Reservations, Superblock, set_checksum};
+use xfskit::{Caller, Filesystem, MountOptions, NewFile, SetMode};
+
+/// A fuzz target.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name.
+    pub name: &'static str,
+    /// Inputs to begin with.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+    /// Runs it.
+    pub run: fn(&[u8]),
+}
+
+/// All targets.
+pub const TARGETS: [Target; 5] = [
+    Target { name: "superblock", seeds: superblock_seeds, run: superblock },
+    Target { name: "inode", seeds: || block_seeds(inode_blocks()), run: inode },
+    Target { name: "directory", seeds: || block_seeds(dir_blocks()), run: directory },
+    Target { name: "attribute", seeds: || block_seeds(attr_blocks()), run: attribute },
+    Target { name: "log", seeds: log_seeds, run: log },
+];
+
+struct Base {
+    bytes: Arc<Vec<u8>>,
+    metadata: Metadata,
+}
+
+static BASE: LazyLock<Base> = LazyLock::new(|| {
+    let bytes = Arc::new(image(Recipe::Quick));
+    let metadata = blocks(&bytes);
+    Base { bytes, metadata }
+});
+
+fn of_kinds(kinds: &[Kind]) -> Vec<Block> {
+    kinds.iter().flat_map(|kind| BASE.metadata.of(*kind)).copied().collect()
+}
+
+/// The inodes in use.
+fn inode_blocks() -> &'static [Block] {
+    static BLOCKS: LazyLock<Vec<Block>> = LazyLock::new(|| {
+        let mut inodes = of_kinds(&[Kind::Inode]);
+        inodes.retain(|block| block.of(&BASE.bytes)[2..4] != [0, 0]);
+        inodes
+    });
+    &BLOCKS
+}
+
+fn dir_blocks() -> &'static [Block] {
+    static BLOCKS: LazyLock<Vec<Block>> = LazyLock::new(|| {
+        of_kinds(&[Kind::DirBlock, Kind::DirLeaf1, Kind::DirFree, Kind::DaNode, Kind::DirLeafN, Kind::DirData])
+    });
+    &BLOCKS
+}
+
+fn attr_blocks() -> &'static [Block] {
+    static BLOCKS: LazyLock<Vec<Block>> = LazyLock::new(|| {
+        let mut few = of_kinds(&[Kind::DaNode]);
+        for kind in [Kind::AttrLeaf, Kind::AttrRemote] {
+            few.extend(of_kinds(&[kind]).into_iter().step_by(5));
+        }
+        few
+    });
+    &BLOCKS
+}
+
+fn block_seeds(blocks: &[Block]) -> Vec<Vec<u8>> {
+    let seed = |(index, block): (usize, &Block)| {
+        let mut seed = (index as u16).to_be_bytes().to_vec();
+        seed.extend_from_slice(block.of(&BASE.bytes));
+        seed
+    };
+    blocks.iter().enumerate().map(seed).collect()
+}
+
+/// An image in which one of `blocks` has the contents that `input` names, with a checksum that fits.
+fn damaged(blocks: &'static [Block], input: &[u8]) -> Option<(Arc<Overlay>, &'static Block)> {
+    let (index, contents) = input.split_first_chunk::<2>()?;
+    let block = &blocks[usize::from(u16::from_be_bytes(*index)) % blocks.len()];
+    let mut bytes = block.of(&BASE.bytes).to_vec();
+    for (slot, byte) in bytes.iter_mut().zip(contents) {
+        *slot = *byte;
+    }
+    block.mend(&mut bytes);
+    let device = Arc::new(Overlay::new(&BASE.bytes));
+    device.patch(block.offset, &bytes);
+    Some((device, block))
+}
+
+/// The inode to which a block of the sound image belongs.
+fn owner(block: &Block) -> InodeNumber {
+    let at = match block.kind {
+        Kind::Inode => 152,
+        Kind::DirBlock | Kind::DirData | Kind::DirFree => 40,
+        Kind::AttrRemote => 32,
+        _ => 48,
+    };
+    let bytes = block.of(&BASE.bytes);
+    InodeNumber(bytes[at..at + 8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+}
+
+fn open(device: &Arc<Overlay>, read_only: bool) -> Option<Filesystem> {
+    let options = MountOptions { read_only, cache_bytes: 16 << 20, ..MountOptions::default() };
+    Filesystem::open(Arc::clone(device) as _, options).ok()
+}
+
+/// Looks at one inode, then works on it.
+fn use_inode(device: &Arc<Overlay>, inode: InodeNumber) {
+    if let Some(fs) = open(device, true) {
+        look(&fs, inode, &mut Findings::default(), &mut |_| {});
+    }
+    let Some(fs) = open(device, false) else { return };
+    let me = Caller::root();
+    let _ = fs.create(inode, b"a name that is new", &NewFile::new(0o100_644), &me);
+    let _ = fs.set_xattr(inode, b"user.new", &[1; 300], SetMode::Any, &me);
+    let mut names = Vec::new();
+    let _ = fs.read_dir(inode, 0, |entry| {
+        names.push(entry.name.to_vec());
+        if names.len() < 8 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    for name in &names {
+        let _ = fs.unlink(inode, name, &me);
+    }
+    for name in fs.list_xattr(inode).unwrap_or_default().iter().take(4) {
+        let _ = fs.remove_xattr(inode, name, &me);
+    }
+    let _ = fs.unmount();
+}
+
+/// The superblock: everything that is computed from it, and an image with it.
+pub fn superblock(input: &[u8]) {
+    const SECTOR_SIZE_AT: usize = 102;
+    let mut sector = BASE.bytes[..32 << 10].to_vec();
+    for (slot, byte) in sector.iter_mut().zip(input) {
+        *slot = *byte;
+    }
+    let named = usize::from(u16::from_be_bytes([sector[SECTOR_SIZE_AT], sector[SECTOR_SIZE_AT + 1]]));
+    let size = if (512..=32 << 10).contains(&named) { named } else { 512 };
+    set_checksum(&mut sector[..size], xfskit::ondisk::superblock::SUPERBLOCK_CRC_OFFSET);
+    if let Ok(superblock) = Superblock::decode(&sector) {
+        let geometry = Geometry::new(&superblock);
+        let _ = (Limits::new(&geometry), Reservations::new(&geometry));
+        let _ = (superblock.label(), superblock.version_flags(), superblock.check_writable());
+    }
+    let device = Arc::new(Overlay::new(&BASE.bytes));
+    device.patch(0, &sector[..512]);
+    if size > 512 {
+        device.patch(512, &sector[512..size]);
+    }
+    if let Some(fs) = open(&device, true) {
+        walk(&fs, 4);
+    }
+    if let Some(fs) = open(&device, false) {
+        let _ = fs.create(fs.root(), b"new", &NewFile::new(0o040_755), &Caller::root());
+        let _ = fs.unmount();
+    }
+}
+
+fn superblock_seeds() -> Vec<Vec<u8>> {
+    [Recipe::Quick, Recipe::Defaults, Recipe::Old].map(|recipe| image(recipe)[..512].to_vec()).to_vec()
+}
+
+/// An inode: core and both forks.
+pub fn inode(input: &[u8]) {
+    if let Some((device, block)) = damaged(inode_blocks(), input) {
+        use_inode(&device, owner(block));
+    }
+}
+
+/// A block of a directory.
+pub fn directory(input: &[u8]) {
+    if let Some((device, block)) = damaged(dir_blocks(), input) {
+        use_inode(&device, owner(block));
+    }
+}
+
+/// A block of an attribute fork.
+pub fn attribute(input: &[u8]) {
+    if let Some((device, block)) = damaged(attr_blocks(), input) {
+        use_inode(&device, owner(block));
+    }
+}
+
+const LOG_BYTES: usize = 1 << 20;
+
+/// A log: its head is found and its records are opened.
+pub fn log(input: &[u8]) {
+    let mut bytes = vec![0; LOG_BYTES];
+    for (slot, byte) in bytes.iter_mut().zip(input) {
+        *slot = *byte;
+    }
+    let records: Vec<usize> =
+        (0..LOG_BYTES).step_by(512).filter(|&at| bytes[at..at + 4] == RECORD_MAGIC.to_be_bytes()).collect();
+    for &at in &records {
+        let word = |field: usize| {
+            bytes[at + field..at + field + 4].iter().fold(0usize, |number, byte| number << 8 | usize::from(*byte))
+        };
+        let headers = if word(8) == 2 { header_sectors(word(320)) } else { 1 };
+        let end = at + 512 * headers + word(12);
+        if end <= LOG_BYTES {
+            let crc = record_checksum(&bytes[at..end], headers);
+            bytes[at + 32..at + 36].copy_from_slice(&crc.to_le_bytes());
+        }
+    }
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::from_bytes(bytes.clone()));
+    let _ = find_head(&LogPlace { device, offset: 0, basic_blocks: (LOG_BYTES / 512) as u32 }, &IMAGE_UUID);
+    for at in records {
+        let _ = open_record(&mut bytes[at..].to_vec());
+    }
+}
+
+fn log_seeds() -> Vec<Vec<u8>> {
+    let (start, length) = BASE.metadata.log;
+    let log = &BASE.bytes[start..start + length];
+    // From several records on, so that the newest one stands in several places.
+    let starts = (0..length).step_by(512).filter(|&at| log[at..at + 4] == RECORD_MAGIC.to_be_bytes());
+    let piece = |at: usize| log[at..(at + 64 * 1024).min(length)].to_vec();
+    starts.step_by(40).take(12).map(piece).chain([log[..LOG_BYTES.min(length)].to_vec()]).collect()
+}

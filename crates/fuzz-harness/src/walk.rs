@@ -1,0 +1,109 @@
+//! Looks at everything that can be reached, read-only, with a bound on the work.
+
+use std::collections::{HashSet, VecDeque};
+use xfskit::ondisk::InodeNumber;
+use xfskit::{Error, Filesystem};
+
+/// What a walk met.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// Inodes looked at.
+    pub inodes: usize,
+    /// Names seen.
+    pub names: usize,
+    /// Attributes read.
+    pub attributes: usize,
+    /// Everything that failed.
+    pub errors: Vec<Error>,
+}
+
+impl Findings {
+    fn note<T>(&mut self, result: Result<T, Error>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.errors.push(error);
+                None
+            }
+        }
+    }
+
+    /// The errors as text, one a line.
+    pub fn messages(&self) -> String {
+        self.errors.iter().map(|error| format!("{error}\n")).collect()
+    }
+}
+
+/// Looks at up to `most` inodes, from the root.
+pub fn walk(fs: &Filesystem, most: usize) -> Findings {
+    let mut findings = Findings::default();
+    let _ = fs.statfs();
+    let mut seen = HashSet::from([fs.root()]);
+    let mut queue = VecDeque::from([fs.root()]);
+    while let Some(inode) = queue.pop_front() {
+        if findings.inodes >= most {
+            break;
+        }
+        look(fs, inode, &mut findings, &mut |child| {
+            if seen.len() < 4 * most && seen.insert(child) {
+                queue.push_back(child);
+            }
+        });
+    }
+    findings
+}
+
+/// Looks at one inode; calls `each` with what it names if it is a directory.
+pub fn look(fs: &Filesystem, inode: InodeNumber, findings: &mut Findings, each: &mut dyn FnMut(InodeNumber)) {
+    findings.inodes += 1;
+    let Some(stat) = findings.note(fs.stat(inode)) else { return };
+    match stat.mode & 0o170_000 {
+        0o040_000 => look_at_dir(fs, inode, findings, each),
+        0o120_000 => drop(findings.note(fs.read_link(inode))),
+        _ => {}
+    }
+    look_at_attributes(fs, inode, findings);
+    if fs.mount().geometry.has_parent() {
+        findings.note(fs.parents(inode));
+        // The way up is the same for all files of a folder.
+        if findings.inodes.is_multiple_of(4) {
+            findings.note(fs.paths(inode));
+        }
+    }
+}
+
+fn look_at_dir(fs: &Filesystem, dir: InodeNumber, findings: &mut Findings, each: &mut dyn FnMut(InodeNumber)) {
+    findings.note(fs.lookup_number(dir, b".."));
+    let Some(entries) = findings.note(fs.list_dir(dir)) else { return };
+    findings.names += entries.len();
+    for (index, entry) in entries.iter().enumerate() {
+        if index < 8 || index.is_multiple_of(17) {
+            match fs.lookup(dir, &entry.name) {
+                Ok(_) => {}
+                Err(error) => findings.errors.push(error),
+            }
+        }
+        each(entry.inode);
+    }
+    // Reading on in the middle, and past the end.
+    for cookie in entries.iter().step_by(97).map(|entry| entry.next_cookie).chain([1 << 20, i32::MAX as u32, u32::MAX])
+    {
+        findings.note(fs.read_dir(dir, cookie, |_| std::ops::ControlFlow::Break(())));
+    }
+    match fs.lookup_number(dir, b"a name that is not there") {
+        Err(Error::NotFound) => {}
+        other => drop(findings.note(other)),
+    }
+}
+
+fn look_at_attributes(fs: &Filesystem, inode: InodeNumber, findings: &mut Findings) {
+    let Some(names) = findings.note(fs.list_xattr(inode)) else { return };
+    for name in names.iter().take(400) {
+        findings.attributes += 1;
+        findings.note(fs.get_xattr(inode, name));
+    }
+    match fs.get_xattr(inode, b"user.a name that is not there") {
+        Err(Error::NoAttribute) => {}
+        other => drop(findings.note(other)),
+    }
+}

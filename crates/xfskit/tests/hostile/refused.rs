@@ -1,0 +1,145 @@
+//! What is not a sound image at all: files that are missing, short, in use or of another kind, and logs that are not
+//! clean.
+
+use crate::named::{SOUND, assert_names, open};
+use std::path::Path;
+use std::sync::Arc;
+use xfskit::device::{Access, FileDevice, MemoryDevice, OpenError};
+use xfskit::journal::LogState;
+use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile};
+use xfskit_fuzz_harness::{Overlay, walk};
+
+fn open_file(path: &Path, access: Access) -> Result<Filesystem, Error> {
+    let device = FileDevice::open(path, access).expect("an image file");
+    let options = MountOptions { read_only: access == Access::Read, ..MountOptions::default() };
+    Filesystem::open(Arc::new(device), options)
+}
+
+#[test]
+fn files_that_cannot_be_images_are_told_apart() {
+    let scratch = xfskit_testkit::scratch();
+    let refusal = |path: &Path| FileDevice::open(path, Access::Read).expect_err("a refusal");
+    let missing = refusal(&scratch.file("missing"));
+    assert!(matches!(missing, OpenError::Missing(_)) && missing.to_string().contains("missing: no such image"));
+    let folder = refusal(scratch.path());
+    assert!(matches!(folder, OpenError::NotAnImage { .. }) && folder.to_string().contains("folder"), "{folder}");
+    let special = refusal(Path::new("/dev/null"));
+    assert!(matches!(special, OpenError::NotAnImage { .. }), "{special}");
+
+    let path = scratch.file("a.img");
+    std::fs::write(&path, &**SOUND.bytes).expect("room for an image");
+    let busy = open_file(&path, Access::Write).expect("a sound image");
+    let error = FileDevice::open(&path, Access::Write).expect_err("a refusal");
+    assert!(matches!(error, OpenError::Busy(_)) && error.to_string().contains("in use"), "{error}");
+    busy.unmount().expect("a clean end");
+}
+
+#[test]
+fn files_that_are_too_short_or_not_xfs_are_told_apart() {
+    let scratch = xfskit_testkit::scratch();
+    let path = scratch.file("a.img");
+    let refused = |contents: &[u8]| {
+        std::fs::write(&path, contents).expect("room for an image");
+        let error = [Access::Read, Access::Write].map(|access| open_file(&path, access).err().expect("a refusal"));
+        assert!(std::fs::read(&path).expect("the file") == contents, "a refused file was changed");
+        let [first, second] = error.map(|error| error.to_string());
+        assert_eq!(first, second);
+        first
+    };
+    assert!(refused(b"").contains("0 bytes"));
+    assert!(refused(&SOUND.bytes[..100]).contains("100 bytes"));
+    assert!(refused(&SOUND.bytes[..512]).contains("cut short"));
+    assert!(refused(&SOUND.bytes[..SOUND.bytes.len() / 2]).contains("cut short"));
+    assert!(refused(&SOUND.bytes[..SOUND.bytes.len() - 512]).contains("cut short"));
+    assert!(refused(&[0; 65536]).contains("not an XFS image"));
+    let mut ext4 = vec![0; 65536];
+    ext4[1080..1082].copy_from_slice(&[0x53, 0xef]);
+    assert!(refused(&ext4).contains("not an XFS image"));
+    let text = b"#!/bin/sh\necho not an image\n".repeat(100);
+    assert!(refused(&text).contains("not an XFS image"));
+}
+
+/// An image whose log holds a change that is not at home.
+fn dirty() -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::from_bytes(SOUND.bytes.to_vec()));
+    let fs = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()).expect("a sound image");
+    fs.create(fs.root(), b"only in the log", &NewFile::new(0o100_644), &Caller::root()).expect("room");
+    fs.sync().expect("a device that works");
+    device
+}
+
+#[test]
+fn a_dirty_log_can_be_looked_past_but_not_written_over() {
+    let device = dirty();
+    let before = device.to_bytes();
+    let error = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()).err().expect("a refusal");
+    assert!(matches!(error, Error::DirtyLog(_)));
+    let message = error.to_string();
+    for word in ["journal is dirty", "replayed", "read-only"] {
+        assert!(message.contains(word), "{message}");
+    }
+    for no_recovery in [false, true] {
+        let options = MountOptions { no_recovery, ..MountOptions::read_only() };
+        let fs = Filesystem::open(Arc::clone(&device) as _, options).expect("a look");
+        assert!(matches!(fs.mount().log_state, LogState::Dirty { .. }));
+        let found = walk(&fs, 1000);
+        assert!(found.inodes > 70 && found.errors.is_empty(), "{}", found.messages());
+    }
+    assert!(device.to_bytes() == before, "an image with a dirty log was changed");
+}
+
+#[test]
+fn a_dirty_log_of_the_kernel_is_treated_the_same() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let path = scratch.image("a.img", 400 << 20);
+    reference.tool_output("mkfs.xfs", ["-q".as_ref(), path.as_os_str()]);
+    let run = reference.uml(
+        &path,
+        "mount /dev/ubda /mnt && mkdir /mnt/home && sync && umount /mnt && mount /dev/ubda /mnt || exit 1
+         for n in $(seq 200); do echo $n >/mnt/file$n; done; sync -f /mnt/file1; exit 99",
+    );
+    assert_eq!(run.status, 99, "{}", run.output);
+    let before = std::fs::read(&path).expect("an image");
+    assert!(matches!(open_file(&path, Access::Write), Err(Error::DirtyLog(_))));
+    let fs = open_file(&path, Access::Read).expect("a look");
+    assert!(fs.lookup(fs.root(), b"home").is_ok());
+    walk(&fs, 1000);
+    drop(fs);
+    assert!(std::fs::read(&path).expect("an image") == before, "an image with a dirty log was changed");
+}
+
+#[test]
+fn a_log_that_cannot_be_read_stops_writing_only() {
+    let (start, length) = SOUND.metadata.log;
+    let place = format!("disk address {}", start / 512);
+    let empty = vec![0; length];
+    let header = |offset: usize, bytes: &[u8]| {
+        let device = Arc::new(Overlay::new(&SOUND.bytes));
+        for at in (start..start + length).step_by(512) {
+            if SOUND.bytes[at..at + 4] == [0xfe, 0xed, 0xba, 0xbe] {
+                device.patch(at + offset, bytes);
+            }
+        }
+        device
+    };
+    let zeroed = Arc::new(Overlay::new(&SOUND.bytes));
+    zeroed.patch(start, &empty);
+    for (device, words) in [
+        (zeroed, &["log at", place.as_str()][..]),
+        (header(304, &[0xff; 16]), &["log record header at disk address", "uuid"]),
+        (header(300, &[0, 0, 0, 9]), &["log record header at disk address", "little-endian"]),
+        (header(12, &[0xff; 4]), &["log record header at disk address", "length"]),
+        (header(8, &[0, 0, 0, 7]), &["log record header at disk address", "version"]),
+        (header(320, &[0x7f; 4]), &["log record header at disk address", "record size"]),
+    ] {
+        device.seal();
+        assert_names(&open(&device, false).err().expect("a refusal"), words);
+        let fs = open(&device, true).expect("a look");
+        assert!(walk(&fs, 1000).errors.is_empty());
+    }
+    // A newest record whose checksum is wrong is one that was being written when the power failed.
+    let torn = header(32, &[0x55; 4]);
+    torn.seal();
+    assert!(matches!(open(&torn, false), Err(Error::DirtyLog(_))));
+}
