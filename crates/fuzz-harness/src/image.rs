@@ -100,7 +100,8 @@ pub fn populate(device: Arc<dyn BlockDevice>, orphan_count: usize) -> Result<()>
         at = fs.create(at, format!("level {n}").as_bytes(), &NewFile::new(DIR), &me)?.inode;
     }
     orphans(&fs, root, &me, orphan_count)?;
-    fs.unmount()
+    // Not the filesystem's own unmount, which would free what is open and unlinked.
+    fs.mount().unmount()
 }
 
 fn attributes(fs: &Filesystem, root: InodeNumber, me: &Caller) -> Result<()> {

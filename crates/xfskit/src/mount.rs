@@ -180,13 +180,12 @@ impl Mount {
         let limits = Limits::new(&geometry);
         let set_aside = crate::space::set_aside_blocks(&geometry, &limits);
         let reserve_pool = (geometry.data_blocks / 20).min(8192);
-        let space = SpaceCounts::new(
-            raw.free_blocks.get(),
-            set_aside,
-            reserve_pool,
-            raw.inode_count.get(),
-            raw.free_inodes.get(),
-        );
+        // The counters on disk may say anything; arithmetic on them must stay within its range.
+        let most_inodes = geometry.data_blocks * u64::from(geometry.inodes_per_block());
+        let inodes = raw.inode_count.get().min(most_inodes);
+        let free_inodes = raw.free_inodes.get().min(inodes);
+        let free_blocks = raw.free_blocks.get().min(geometry.data_blocks);
+        let space = SpaceCounts::new(free_blocks, set_aside, reserve_pool, inodes, free_inodes);
         let mount = Arc::new(Self {
             limits,
             reservations: Reservations::new(&geometry),
