@@ -91,9 +91,10 @@ impl FileDevice {
         };
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(io_error)?;
-        let device = Self::from_file(file, Access::Write).map_err(io_error)?;
+        let mut device = Self::from_file(file, Access::Write).map_err(io_error)?;
         device.file.set_len(0).and_then(|()| device.file.set_len(size_bytes)).map_err(io_error)?;
-        Ok(Self { size_bytes, ..device })
+        device.size_bytes = size_bytes;
+        Ok(device)
     }
 
     fn from_file(file: File, access: Access) -> io::Result<Self> {
@@ -110,6 +111,14 @@ impl FileDevice {
         }
         let size_bytes = io::Seek::seek(&mut &file, io::SeekFrom::End(0))?;
         Ok(Self { file, size_bytes, read_only: access != Access::Write })
+    }
+}
+
+impl Drop for FileDevice {
+    fn drop(&mut self) {
+        // A process that another thread is just starting may share the open file for a moment, and closing would not
+        // unlock it then. A failure leaves it to the close.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 
