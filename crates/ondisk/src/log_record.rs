@@ -274,7 +274,9 @@ pub fn verify_header(header: &RecordHeader, uuid: &[u8; 16], log_bytes: u64) -> 
         "length",
         "{length} bytes"
     );
-    ensure!(header.size.get() <= MAX_RECORD_BYTES as u32, NAME, "record size", "{}", header.size);
+    let size = header.size.get();
+    let size_fits = (16 * 1024..=MAX_RECORD_BYTES as u32).contains(&size) && size.is_multiple_of(512);
+    ensure!(size_fits || header.version.get() == 1, NAME, "record size is whole sectors to 256 KiB", "{size}");
     Ok(())
 }
 

@@ -109,6 +109,13 @@ fn a_batch_of_attributes_is_one_transaction() {
     let mut bad = batch(3, 10);
     bad.push(XattrChange { name: b"user.missing".to_vec(), value: None });
     fs.change_xattrs(file, &bad, &me).unwrap_err();
+    let twice = vec![XattrChange { name: b"user.20-0".to_vec(), value: None }; 2];
+    fs.change_xattrs(file, &twice, &me).unwrap_err();
+    let value = Some(b"\x02\0\0\0nonsense".to_vec());
+    let acl = XattrChange { name: b"system.posix_acl_access".to_vec(), value };
+    let first = XattrChange { name: b"user.20-0".to_vec(), value: Some(vec![]) };
+    fs.change_xattrs(file, &[first, acl], &me).unwrap_err();
+    assert_eq!(fs.get_xattr(file, b"user.20-0").unwrap().len(), 20);
     assert_eq!(fs.list_xattr(file).unwrap().len(), 424);
     assert!(fs.change_xattrs(file, &batch(100_000, 10), &me).unwrap_err().to_string().contains("split the batch"));
     fs.unmount().unwrap();

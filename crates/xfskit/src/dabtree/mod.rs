@@ -166,8 +166,12 @@ pub(crate) fn create_fork_block(
     kind: &'static BufferKind,
 ) -> Result<BufId> {
     bmap::allocate(tx, ino, fork, at, count)?;
-    let runs = bmap::runs(tx, ino, fork, at, count)?;
-    tx.create_runs(runs.expect("the blocks were mapped just now"), kind)
+    let Some(runs) = bmap::runs(tx, ino, fork, at, count)? else {
+        // A map whose damage no check of a single record shows.
+        let inode = tx.inode(ino).core.inode.0;
+        return Err(xfskit_ondisk::Corruption::new("extent map", "holds what was just mapped").of(inode).into());
+    };
+    tx.create_runs(runs, kind)
 }
 
 /// Frees the metadata block of `count` fork blocks at `at`.

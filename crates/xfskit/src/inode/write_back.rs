@@ -1,7 +1,8 @@
 //! Write-back: brings metadata from memory to its home so that the tail of the log can move.
 //!
-//! Items are grouped by the block they lie in. A buffer is copied under its lock, the copy is stamped and written, and
-//! the item leaves the AIL if nothing was committed to it meanwhile. An inode is first written into its cluster's
+//! Items are grouped by the block they lie in. A buffer is copied, the copy is stamped and written, and the item leaves the
+//! AIL if nothing was committed to it meanwhile. The buffer's lock is held until the write is done: another thread's newer
+//! write must not be overtaken by this one. An inode is first written into its cluster's
 //! buffer; then the cluster goes like any buffer, once for all inodes in it.
 //!
 //! Locks are only tried: a locked object is in use by a transaction that will move it to the head of the log anyway.
@@ -91,10 +92,9 @@ fn write_group(
     let item: Arc<dyn LogItem> = Arc::clone(&buffer) as _;
     let Some((commits, lsn)) = may_write(&*item) else { return Ok(0) };
     let mut bytes = content.bytes().to_vec();
-    let kind = content.kind();
-    drop(content);
-    kind.stamp(&mount.geometry, buffer.key().address(), lsn, &mut bytes)?;
+    content.kind().stamp(&mount.geometry, buffer.key().address(), lsn, &mut bytes)?;
     mount.cache.write_runs(buffer.key(), &bytes)?;
+    drop(content);
     // Set before the item leaves the AIL: a checkpoint that sees the later tail then flushes first.
     unflushed.store(true, Ordering::Release);
     mount.counters.blocks_written_back.increment();
@@ -121,8 +121,10 @@ fn write_cluster(
     address: DiskAddress,
     inodes: Vec<Arc<Inode>>,
 ) -> Result<usize> {
+    // Read before the question, so that a new life of an inode is not taken for the old one.
+    let commits: Vec<u64> = inodes.iter().map(|inode| inode.item().lock().commits).collect();
     if let Some(freed) = mount.inodes.freed_in(address) {
-        return Ok(drop_freed(mount, ail, freed, inodes));
+        return Ok(drop_freed(mount, ail, freed, inodes.into_iter().zip(commits)));
     }
     let key = BufferKey::new(address, mount.geometry.inode_cluster_bytes());
     let (buffer, mut held) = match mount.cache.lock(&key, &INODE_CLUSTER_KIND, Fill::Read, true, false) {
@@ -144,8 +146,8 @@ fn write_cluster(
         return Ok(0);
     }
     let bytes = stamped_cluster(mount, held.bytes());
-    drop(held);
     mount.cache.write_runs(&key, &bytes)?;
+    drop(held);
     unflushed.store(true, Ordering::Release);
     mount.counters.blocks_written_back.increment();
     Ok(copied.into_iter().filter(|(item, commits)| ail.remove_if_unchanged(item, *commits)).count())
@@ -178,15 +180,14 @@ fn copy_inode(mount: &Mount, inode: &Arc<Inode>, cluster: &mut [u8]) -> Result<O
 }
 
 /// Inodes whose blocks were freed have no home any more; they leave the AIL when the freeing is durable.
-fn drop_freed(mount: &Mount, ail: &Ail, freed: crate::item::CheckpointSeq, inodes: Vec<Arc<Inode>>) -> usize {
+fn drop_freed(
+    mount: &Mount,
+    ail: &Ail,
+    freed: crate::item::CheckpointSeq,
+    inodes: impl Iterator<Item = (Arc<Inode>, u64)>,
+) -> usize {
     if mount.journal.durable() < freed {
         return 0;
     }
-    let mut dropped = 0;
-    for inode in inodes {
-        let item: Arc<dyn LogItem> = inode;
-        ail.remove(&item);
-        dropped += 1;
-    }
-    dropped
+    inodes.filter(|(inode, commits)| ail.remove_if_unchanged(&(Arc::clone(inode) as _), *commits)).count()
 }

@@ -112,6 +112,9 @@ impl Journal {
     ) -> Self {
         let log_bytes = u64::from(place.basic_blocks) * 512;
         let record_bytes = (head.record_bytes as usize).max(geometry.log_stripe_unit_bytes as usize);
+        // Whole stripe units, whatever the last writer's size was.
+        let unit = (geometry.log_stripe_unit_bytes as usize).max(512);
+        let record_bytes = (record_bytes / unit).max(1) * unit;
         let round = (geometry.log_stripe_unit_bytes as usize).max(512);
         let writer = LogWriter::new(place, head, record_bytes, round, geometry.meta_uuid);
         let space = GrantSpace::new(log_bytes, writer.overheads(), head.next);
@@ -429,6 +432,8 @@ impl Journal {
             self.force_all()?;
             self.push_tail(Lsn(u64::MAX))?;
             if self.ail.tail().is_none() && self.cil.charged_bytes() == 0 {
+                // No checkpoint may take this flush for its own.
+                let _writer = self.writer.lock();
                 if self.unflushed.swap(false, Ordering::AcqRel) {
                     self.flush_data()?;
                 }

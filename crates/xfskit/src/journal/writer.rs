@@ -20,6 +20,9 @@ pub(super) struct Written {
     pub records: u64,
 }
 
+/// Most bytes of records between two flushes: half of what recovery can sort out.
+const MOST_IN_FLIGHT_BYTES: u64 = 1 << 20;
+
 pub(super) struct LogWriter {
     place: LogPlace,
     /// Where the next record goes.
@@ -34,6 +37,8 @@ pub(super) struct LogWriter {
     operations: u32,
     tail: Lsn,
     written: Written,
+    /// Bytes of records since the last flush.
+    unflushed_bytes: u64,
 }
 
 impl LogWriter {
@@ -56,6 +61,7 @@ impl LogWriter {
             operations: 0,
             tail: head.next,
             written: Written::default(),
+            unflushed_bytes: 0,
         }
     }
 
@@ -108,8 +114,10 @@ impl LogWriter {
         Ok(self.written)
     }
 
-    pub(super) fn flush(&self) -> Result<()> {
-        self.place.device.flush().map_err(|source| Error::Io { offset: self.place.offset, source })
+    pub(super) fn flush(&mut self) -> Result<()> {
+        self.place.device.flush().map_err(|source| Error::Io { offset: self.place.offset, source })?;
+        self.unflushed_bytes = 0;
+        Ok(())
     }
 
     /// Adds an operation, over as many records as its payload takes.
@@ -168,6 +176,11 @@ impl LogWriter {
             record_bytes: self.record_bytes as u32,
             uuid: self.uuid,
         };
+        // Recovery looks for records that did not arrive within 2 MiB of the head only.
+        if self.unflushed_bytes + length as u64 > MOST_IN_FLIGHT_BYTES {
+            self.flush()?;
+        }
+        self.unflushed_bytes += length as u64;
         seal_record(&mut self.record, &fields, (until_end < sectors).then_some(until_end));
         let first = sectors.min(until_end) * BASIC_BLOCK_BYTES;
         self.write_at(self.head.block(), 0..first)?;

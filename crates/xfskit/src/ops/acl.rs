@@ -298,6 +298,15 @@ fn read(tx: &mut Transaction, ino: InoId, kind: AclKind) -> Result<Option<Acl>> 
     }
 }
 
+/// Checks an ACL given in the form for users before anything is changed.
+pub(super) fn check(kind: AclKind, value: &[u8], mode: u16) -> Result<()> {
+    let some = value.len() > 4;
+    if some {
+        Acl::decode_user(value)?;
+    }
+    if some && kind == AclKind::Default && mode & MODE_TYPE != MODE_DIR { Err(Error::AccessDenied) } else { Ok(()) }
+}
+
 /// Stores or removes an ACL given in the form for users, and brings the mode into step with an access ACL.
 pub(super) fn set(
     tx: &mut Transaction,

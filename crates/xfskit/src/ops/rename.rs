@@ -216,14 +216,22 @@ impl Filesystem {
         let core = &tx.inode(child).core;
         let (number, is_dir, file_type) = (core.inode, core.is_dir(), FileType::from_mode(core.mode));
         let moves = from.dir != to.dir;
+        let make_whiteout = |tx: &mut Transaction| match flags.whiteout {
+            true => self.create_unnamed(tx, from.dir, &NewFile::new(MODE_CHAR), caller).map(Some),
+            false => Ok(None),
+        };
+        // Inode headers before free space, and the victim's before any other: they may be waited for only in order.
+        let whiteout;
         let mut victim_was_dir = false;
         if let Some((victim, inode)) = &locked.victim {
             victim_was_dir = tx.inode(*victim).core.is_dir();
             // The whiteout must not get the number of an inode that this transaction frees and still holds.
             let held = inode.opens.load(Ordering::Acquire) > 0 || flags.whiteout;
             drop_victim(tx, *victim, victim_was_dir, held, to)?;
+            whiteout = make_whiteout(tx)?;
             dir::replace(tx, to.dir, to.name, number, file_type)?;
         } else {
+            whiteout = make_whiteout(tx)?;
             dir::add(tx, to.dir, to.name, number, file_type)?;
         }
         if is_dir && moves {
@@ -233,8 +241,8 @@ impl Filesystem {
         let came = i32::from(is_dir && moves);
         count_links(tx, to.dir, came - i32::from(victim_was_dir))?;
         count_links(tx, from.dir, -came)?;
-        if flags.whiteout {
-            self.leave_whiteout(tx, from, caller)?;
+        if let Some(whiteout) = whiteout {
+            leave_whiteout(tx, from, whiteout)?;
         } else {
             dir::remove(tx, from.dir, from.name)?;
         }
@@ -245,16 +253,14 @@ impl Filesystem {
         touch(tx, child);
         parent::replace(tx, (from.dir, from.name), (to.dir, to.name), child)
     }
+}
 
-    /// Puts a whiteout under the old name.
-    fn leave_whiteout(&self, tx: &mut Transaction, from: &Side<'_>, caller: &Caller) -> Result<()> {
-        let new = NewFile::new(MODE_CHAR);
-        let stat = self.create_unnamed(tx, from.dir, &new, caller)?;
-        let number = tx.inode(stat).core.inode;
-        tx.inode_mut(stat, InodeFields::CORE).core.links = 1;
-        dir::replace(tx, from.dir, from.name, number, FileType::CharDevice)?;
-        parent::add(tx, from.dir, from.name, stat)
-    }
+/// Puts a whiteout under the old name.
+fn leave_whiteout(tx: &mut Transaction, from: &Side<'_>, whiteout: InoId) -> Result<()> {
+    let number = tx.inode(whiteout).core.inode;
+    tx.inode_mut(whiteout, InodeFields::CORE).core.links = 1;
+    dir::replace(tx, from.dir, from.name, number, FileType::CharDevice)?;
+    parent::add(tx, from.dir, from.name, whiteout)
 }
 
 /// Takes the name from the inode that is replaced.

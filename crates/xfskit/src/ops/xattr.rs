@@ -12,6 +12,7 @@ use crate::cache::KnownAbsent;
 use crate::error::{Error, Result};
 use crate::mount::{AttrLogging, reservation_of};
 use crate::trans::{InoId, Reservation, Transaction};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use xfskit_ondisk::attr::{MAX_NAME_BYTES, MAX_VALUE_BYTES, flags};
 use xfskit_ondisk::{InodeCore, InodeNumber};
@@ -240,11 +241,19 @@ impl Filesystem {
         caller: &Caller,
     ) -> Result<()> {
         let mut parsed = Vec::with_capacity(changes.len());
+        let mut seen = HashSet::with_capacity(changes.len());
         for (name, value) in changes {
             if value.is_some_and(|value| value.len() > MAX_VALUE_BYTES) {
                 return Err(Error::ValueTooLong);
             }
-            parsed.push((parse(name)?, *value));
+            if !seen.insert(*name) {
+                return Err(Error::Invalid("a batch names each attribute once"));
+            }
+            let name = parse(name)?;
+            if let (Parsed::Acl(kind), Some(value)) = (name, value) {
+                acl::check(kind, value, self.stat(inode)?.mode)?;
+            }
+            parsed.push((name, *value));
         }
         let inode = self.mount.inode(inode)?;
         let mut tx = self.begin(self.xattr_reservation(&parsed)?)?;

@@ -33,6 +33,7 @@ impl Transaction {
                 return Err(error);
             }
         };
+        self.dirty = false;
         drop(self);
         mount.journal.after_commit()?;
         mount.trim_inodes()?;
@@ -183,6 +184,9 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
+        if self.dirty {
+            self.mount.journal.shut_down("a transaction was given up half-way");
+        }
         if self.exclusive {
             self.mount.space.give_back_blocks(self.blocks_left);
         }
