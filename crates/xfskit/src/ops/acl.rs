@@ -18,7 +18,7 @@ use xfskit_ondisk::limits::Limits;
 use xfskit_ondisk::{Corruption, Geometry, reservation};
 
 /// Which ACL of an inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AclKind {
     /// Who may use the file.
     Access,

@@ -12,13 +12,13 @@ use crate::cache::KnownAbsent;
 use crate::error::{Error, Result};
 use crate::mount::{AttrLogging, reservation_of};
 use crate::trans::{InoId, Reservation, Transaction};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use xfskit_ondisk::attr::{MAX_NAME_BYTES, MAX_VALUE_BYTES, flags};
 use xfskit_ondisk::{InodeCore, InodeNumber};
 
 /// Name spaces of attributes that people see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Namespace {
     /// `user.`
     User,
@@ -85,7 +85,7 @@ pub struct XattrChange {
 }
 
 /// A full name taken apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Parsed<'a> {
     /// An attribute of a name space.
     Plain(Namespace, &'a [u8]),
@@ -241,13 +241,9 @@ impl Filesystem {
         caller: &Caller,
     ) -> Result<()> {
         let mut parsed = Vec::with_capacity(changes.len());
-        let mut seen = HashSet::with_capacity(changes.len());
         for (name, value) in changes {
             if value.is_some_and(|value| value.len() > MAX_VALUE_BYTES) {
                 return Err(Error::ValueTooLong);
-            }
-            if !seen.insert(*name) {
-                return Err(Error::Invalid("a batch names each attribute once"));
             }
             let name = parse(name)?;
             if let (Parsed::Acl(kind), Some(value)) = (name, value) {
@@ -259,8 +255,11 @@ impl Filesystem {
         let mut tx = self.begin(self.xattr_reservation(&parsed)?)?;
         let result = (|| {
             let id = self.join(&mut tx, &inode)?;
+            // What each change will find, those before it done.
+            let mut there: HashMap<Parsed<'_>, bool> = HashMap::new();
             for (name, value) in &parsed {
-                check_mode(&mut tx, id, name, *value, mode)?;
+                check_mode(&mut tx, id, (name, *value), mode, there.get(name).copied())?;
+                there.insert(*name, value.is_some());
             }
             for (name, value) in &parsed {
                 self.apply(&mut tx, id, name, *value, caller)?;
@@ -290,7 +289,11 @@ impl Filesystem {
         let key = update::Key { namespace, name };
         match value {
             Some(value) => update::put(tx, id, key, value, logging),
-            None => update::remove(tx, id, key, logging),
+            // It was there when the batch was checked: another name for it (an ACL's) has removed it since.
+            None => match update::remove(tx, id, key, logging) {
+                Err(Error::NoAttribute) => Ok(()),
+                other => other,
+            },
         }
     }
 
@@ -327,12 +330,21 @@ fn version_of(core: &InodeCore) -> (u32, u64) {
     (core.generation, core.change_count)
 }
 
-fn check_mode(tx: &mut Transaction, id: InoId, name: &Parsed<'_>, value: Option<&[u8]>, mode: SetMode) -> Result<()> {
+/// Whether a change may be made. `known` says whether the attribute will be there, where an earlier change of the batch
+/// decides that.
+fn check_mode(
+    tx: &mut Transaction,
+    id: InoId,
+    (name, value): (&Parsed<'_>, Option<&[u8]>),
+    mode: SetMode,
+    known: Option<bool>,
+) -> Result<()> {
     let must_know = mode != SetMode::Any || value.is_none();
     if !must_know {
         return Ok(());
     }
     let exists = match name {
+        Parsed::Plain(..) if known.is_some() => known == Some(true),
         Parsed::Plain(namespace, name) => attr::exists(tx, id, namespace.flags(), name)?,
         // Removing an ACL that is not there is fine.
         Parsed::Acl(_) if value.is_none() => return Ok(()),
