@@ -99,10 +99,6 @@ pub trait LogItem: Send + Sync {
     fn goes_first(&self) -> bool {
         false
     }
-
-    /// Called once when the checkpoint with the item's last change is durable and the item was marked stale: it may
-    /// forget itself.
-    fn released(&self) {}
 }
 
 /// The journal's bookkeeping of an item.

@@ -32,7 +32,7 @@ pub struct Key<'a> {
 pub enum Logging {
     /// It is.
     Logged,
-    /// It is not: a crash may leave the attribute incomplete, and then it is not seen.
+    /// It is not: after a crash the attribute is as it was before, or as it was to be.
     NotLogged,
 }
 

@@ -195,16 +195,6 @@ impl Cache {
         }
     }
 
-    /// Forgets a buffer whose blocks were freed, once the journal is done with it.
-    pub fn forget(&self, buffer: &Buffer) {
-        let mut shard = self.shard(buffer.key().address()).lock();
-        let same = shard.buffers.get(&buffer.key().address()).is_some_and(|found| std::ptr::eq(&**found, buffer));
-        if same && buffer.mark_evicted() {
-            shard.buffers.remove(&buffer.key().address());
-            self.used_bytes.fetch_sub(buffer.key().bytes(), Ordering::Relaxed);
-        }
-    }
-
     /// Bytes of contents in memory.
     pub fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)

@@ -13,8 +13,8 @@
 //! which recovery can finish. An intent whose done item is committed into the same checkpoint is whited out there, and
 //! neither reaches the log.
 //!
-//! An operation that the caller chose not to log is the same chain without the intents: after a crash it may be half
-//! done, in a way that its own flags (an incomplete attribute) keep out of sight.
+//! An operation that the caller chose not to log is the same chain without the intents: a crash between
+//! its links leaves it undone. Its last link alone makes it visible, so nobody sees it half done.
 
 use crate::error::Result;
 use crate::error_tags::LARP;

@@ -119,13 +119,6 @@ impl InodeCache {
         }
     }
 
-    /// Forgets an inode that was freed; a later one of that number is another.
-    pub fn forget(&self, inode: InodeNumber) {
-        if self.shard(inode).lock().inodes.remove(&inode).is_some() {
-            self.count.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
     /// The blocks of a cluster were freed by a transaction of checkpoint `seq`: its inodes are not written back.
     pub fn cluster_freed(&self, cluster: DiskAddress, seq: CheckpointSeq) {
         self.freed_clusters.lock().seqs.insert(cluster, seq);

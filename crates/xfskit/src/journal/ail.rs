@@ -42,11 +42,9 @@ impl Ail {
 
     /// A checkpoint that starts at `lsn` is durable: its items take their new places and are unpinned.
     pub(super) fn insert_checkpoint(&self, lsn: Lsn, entries: Vec<Entry>) {
-        let mut released = Vec::new();
         let mut items = self.items.lock();
         for Entry { item, stale, .. } in entries {
             let mut inner = item.state().lock();
-            let gone = stale && inner.stale && inner.in_cil.is_none();
             let stays = inner.keeps_position && !stale && inner.in_ail.is_some();
             if !stays {
                 if let Some(old) = inner.in_ail.take() {
@@ -59,13 +57,6 @@ impl Ail {
             }
             drop(inner);
             item.state().unpin();
-            if gone {
-                released.push(item);
-            }
-        }
-        drop(items);
-        for item in released {
-            item.released();
         }
     }
 
