@@ -110,8 +110,14 @@ pub struct Mount {
     /// Held by renames between directories: while one checks that a directory does not move below itself, no other may
     /// move the directories on the way.
     pub moves: Mutex<()>,
+    /// Held by transactions that may allocate while space is scarce: two that each hold an AG could otherwise both look
+    /// for space in the other's.
+    scarce_space: Arc<Mutex<()>>,
     superblock: Mutex<RawSuperblock>,
 }
+
+/// Free blocks for each AG below which space counts as scarce: a few inode chunks.
+const SCARCE_BLOCKS_PER_AG: u64 = 256;
 
 const LOG_FEATURES_OFFSET: usize = core::mem::offset_of!(RawSuperblock, log_incompat);
 
@@ -199,6 +205,7 @@ impl Mount {
             env,
             log_state,
             moves: Mutex::new(()),
+            scarce_space: Arc::default(),
             superblock: Mutex::new(raw.clone()),
             device,
             geometry,
@@ -224,7 +231,8 @@ impl Mount {
         raw
     }
 
-    /// Starts a transaction.
+    /// Starts a transaction. The caller holds no locks and no other transaction. While space is scarce, transactions that
+    /// may allocate run one at a time.
     ///
     /// # Errors
     /// `ReadOnly`, `NoSpace`, `Shutdown`.
@@ -233,11 +241,14 @@ impl Mount {
             return Err(Error::ReadOnly);
         }
         self.journal.check()?;
+        let is_scarce = reservation.blocks > 0
+            && self.space.usable_blocks() < SCARCE_BLOCKS_PER_AG * u64::from(self.geometry.ag_count);
+        let turn = is_scarce.then(|| self.scarce_space.lock_arc());
         if !self.space.reserve_blocks(reservation.blocks, reservation.may_dip) {
             return Err(Error::NoSpace);
         }
         match self.journal.reserve(reservation.log_bytes, reservation.log_count) {
-            Ok(grant) => Ok(Transaction::build(self, true, reservation, Some(grant))),
+            Ok(grant) => Ok(Transaction::build(self, true, reservation, Some(grant)).with_turn(turn)),
             Err(error) => {
                 self.space.give_back_blocks(reservation.blocks);
                 Err(error)

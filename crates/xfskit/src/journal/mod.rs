@@ -34,7 +34,7 @@ use crate::error::{Error, Result};
 use crate::item::{CheckpointSeq, LogItem};
 use crate::sync::{Condvar, Mutex};
 use cil::Cil;
-use grant::GrantSpace;
+use grant::{Claim, GrantSpace};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -382,13 +382,25 @@ impl Journal {
         self.check()?;
         let unit = self.space.unit_bytes(bytes);
         let links = u64::from(links.max(1));
-        self.take_space(unit * links)?;
+        self.take_space(unit * links, Claim::New)?;
         Ok(Grant::new(Arc::clone(self), unit, links))
     }
 
+    /// Takes space for one more link of a chain that has begun.
+    fn take_space_rolling(&self, need: u64) -> Result<()> {
+        if self.space.try_take(need, Claim::Rolling) {
+            return Ok(());
+        }
+        self.space.count_rolling_waiter(true);
+        let result = self.take_space(need, Claim::Rolling);
+        self.space.count_rolling_waiter(false);
+        self.wake_waiters();
+        result
+    }
+
     /// Takes space, pushing checkpoints and the tail until there is enough.
-    fn take_space(&self, need: u64) -> Result<()> {
-        if self.space.try_take(need) {
+    fn take_space(&self, need: u64, claim: Claim) -> Result<()> {
+        if self.space.try_take(need, claim) {
             return Ok(());
         }
         if need > self.space.largest_request() {
@@ -397,18 +409,18 @@ impl Journal {
         loop {
             self.check()?;
             self.push_tail(self.space.target_for(need))?;
-            if self.space.try_take(need) {
+            if self.space.try_take(need, claim) {
                 return Ok(());
             }
             // What is pinned cannot be written back: make it durable, then push again.
             self.force_all()?;
             self.push_tail(self.space.target_for(need))?;
-            if self.space.try_take(need) {
+            if self.space.try_take(need, claim) {
                 return Ok(());
             }
             // Others hold grants or locks: wait until one of them lets go.
             let mut guard = self.waiting.lock();
-            if self.space.try_take(need) {
+            if self.space.try_take(need, claim) {
                 return Ok(());
             }
             self.space_freed.wait_for(&mut guard, std::time::Duration::from_millis(2));
