@@ -18,6 +18,11 @@ use args::{Cli, Command};
 use clap::Parser;
 use std::process::ExitCode;
 
+/// Two threads of the engine allocate and free each other's log copies all the time, on which the C library's
+/// allocator takes locks.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let result = match helper::called_as() {
         Some(run) => run(),

@@ -30,7 +30,7 @@ pub struct MountOptions {
     pub read_only: bool,
     /// With `read_only`: look past a dirty log, at what is at home.
     pub no_recovery: bool,
-    /// Bytes of metadata to keep in memory.
+    /// Bytes of metadata to keep in memory: half of it for buffers, half for inodes.
     pub cache_bytes: usize,
     /// Namespace and attribute operations are durable when they return.
     pub wsync: bool,
@@ -180,7 +180,8 @@ impl Mount {
             Arc::clone(&counters),
             journal_options,
         ));
-        let cache = Cache::new(Arc::clone(&device), Arc::clone(&geometry), Arc::clone(&counters), options.cache_bytes);
+        let cache =
+            Cache::new(Arc::clone(&device), Arc::clone(&geometry), Arc::clone(&counters), options.cache_bytes / 2);
         let raw = superblock.raw();
         // What the free lists of every AG may need to split their trees, as the kernel sets aside.
         let limits = Limits::new(&geometry);
@@ -196,7 +197,7 @@ impl Mount {
             limits,
             reservations: Reservations::new(&geometry),
             cache,
-            inodes: InodeCache::new(options.cache_bytes / 4),
+            inodes: InodeCache::new(options.cache_bytes / 2),
             journal,
             space,
             ags: (0..geometry.ag_count).map(|_| AgState::default()).collect(),

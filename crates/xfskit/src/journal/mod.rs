@@ -31,11 +31,11 @@ pub use head::{LogHead, LogState, find_head};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
+use crate::hash::NumberMap;
 use crate::item::{CheckpointSeq, LogItem};
 use crate::sync::{Condvar, Mutex};
 use cil::Cil;
 use grant::{Claim, GrantSpace};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use writer::LogWriter;
@@ -92,7 +92,7 @@ pub struct Journal {
     push_bytes: u64,
     uuid: [u8; 16],
     /// Writes that wait for their checkpoint, by offset, for those who want to read them back before.
-    waiting_writes: Mutex<HashMap<u64, Arc<[u8]>>>,
+    waiting_writes: Mutex<NumberMap<u64, Arc<[u8]>>>,
     /// Bytes that wait for their checkpoint, those of values that were replaced meanwhile included.
     waiting_bytes: AtomicU64,
 }
