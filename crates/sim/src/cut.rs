@@ -1,0 +1,268 @@
+//! Which writes a power cut left: everything before the last flush, and of what came after it any subset of sectors, in any
+//! order.
+//!
+//! A cut is a place in the record; a choice says what became of each sector that was written since the last flush before
+//! it. A sector that was written several times may hold any of its versions, or none.
+
+use crate::device::{Event, Pages, SECTOR_BYTES, write_pages};
+use crate::random::Random;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// What became of the writes that no flush had made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Choice {
+    /// All arrived.
+    All,
+    /// None arrived.
+    None,
+    /// As a seed has it.
+    Seed(u64),
+    /// Combination number n of all that are possible, for cuts with few sectors.
+    Number(u64),
+}
+
+/// A cut and what it left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cut {
+    /// Events of the record that happened.
+    pub at: usize,
+    /// What became of the last of them.
+    pub choice: Choice,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.choice {
+            Choice::All => write!(f, "{}:all", self.at),
+            Choice::None => write!(f, "{}:none", self.at),
+            Choice::Seed(seed) => write!(f, "{}:s{seed}", self.at),
+            Choice::Number(number) => write!(f, "{}:n{number}", self.at),
+        }
+    }
+}
+
+impl FromStr for Cut {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not a cut: use PLACE:all, PLACE:none, PLACE:sSEED or PLACE:nNUMBER");
+        let (at, choice) = text.split_once(':').ok_or_else(wrong)?;
+        let number = |digits: &str| digits.parse().map_err(|_| wrong());
+        let choice = match choice {
+            "all" => Choice::All,
+            "none" => Choice::None,
+            _ => match choice.split_at_checked(1) {
+                Some(("s", seed)) => Choice::Seed(number(seed)?),
+                Some(("n", combination)) => Choice::Number(number(combination)?),
+                _ => return Err(wrong()),
+            },
+        };
+        Ok(Self { at: at.parse().map_err(|_| wrong())?, choice })
+    }
+}
+
+/// A write of one sector that no flush has made durable.
+struct Version<'a> {
+    bytes: &'a [u8],
+}
+
+/// The sectors that are in doubt at a place of the record, with all their versions in the order of writing.
+pub struct Doubt<'a> {
+    sectors: BTreeMap<u64, Vec<Version<'a>>>,
+}
+
+impl<'a> Doubt<'a> {
+    /// What is in doubt after the `pending` events, none of which is a flush.
+    pub fn of(pending: &'a [Event]) -> Self {
+        let mut sectors: BTreeMap<u64, Vec<Version<'a>>> = BTreeMap::new();
+        for event in pending {
+            let Event::Write(offset, bytes) = event else { continue };
+            for (index, bytes) in bytes.chunks(SECTOR_BYTES).enumerate() {
+                sectors.entry(offset / SECTOR_BYTES as u64 + index as u64).or_default().push(Version { bytes });
+            }
+        }
+        Self { sectors }
+    }
+
+    /// Number of sectors in doubt.
+    pub fn sectors(&self) -> usize {
+        self.sectors.len()
+    }
+
+    /// Number of different outcomes, if it is less than `limit`.
+    pub fn combinations(&self, limit: u64) -> Option<u64> {
+        let mut product = 1u64;
+        for versions in self.sectors.values() {
+            product = product.checked_mul(versions.len() as u64 + 1).filter(|product| *product < limit)?;
+        }
+        Some(product)
+    }
+
+    /// The pages that differ from `base` after a choice. `whole` says whether the unit that starts at a sector and has so many
+    /// sectors is written as one (a metadata block, for judges that cannot mend torn ones).
+    pub fn outcome(&self, base: &Pages, choice: Choice) -> Pages {
+        let mut pages = Pages::new();
+        let mut picker = Picker::new(choice);
+        for (sector, versions) in &self.sectors {
+            if let Some(version) = picker.pick(versions.len()) {
+                write_pages(&mut pages, Some(base), sector * SECTOR_BYTES as u64, versions[version].bytes);
+            }
+        }
+        pages
+    }
+}
+
+/// Decides sector by sector.
+enum Picker {
+    All,
+    None,
+    Number(u64),
+    /// One in so many arrives, or all but one in so many.
+    Random { random: Random, rare: u64, mostly: bool },
+}
+
+impl Picker {
+    fn new(choice: Choice) -> Self {
+        match choice {
+            Choice::All => Self::All,
+            Choice::None => Self::None,
+            Choice::Number(number) => Self::Number(number),
+            Choice::Seed(seed) => {
+                let mut random = Random::new(seed);
+                let rare = [2, 2, 4, 16, 64][random.below(5)];
+                let mostly = random.one_in(2);
+                Self::Random { random, rare, mostly }
+            }
+        }
+    }
+
+    /// Which of so many versions arrived last, if any did.
+    fn pick(&mut self, versions: usize) -> Option<usize> {
+        match self {
+            Self::All => versions.checked_sub(1),
+            Self::None => None,
+            Self::Number(number) => {
+                let outcomes = versions as u64 + 1;
+                let outcome = *number % outcomes;
+                *number /= outcomes;
+                outcome.checked_sub(1).map(|version| version as usize)
+            }
+            Self::Random { random, rare, mostly } => {
+                let is_rare = random.next().is_multiple_of(*rare);
+                if is_rare == *mostly {
+                    return None;
+                }
+                // Mostly the newest; an older one now and then.
+                let oldest = if random.one_in(4) { 0 } else { versions - 1 };
+                Some(oldest + random.below(versions - oldest))
+            }
+        }
+    }
+}
+
+/// Walks over a record and keeps what is durable at each place.
+pub struct Walk<'a> {
+    events: &'a [Event],
+    durable: Arc<Pages>,
+    /// Events that are durable or marks.
+    settled: usize,
+    /// The last operation that was acknowledged among the settled events.
+    acknowledged: usize,
+}
+
+impl<'a> Walk<'a> {
+    /// Starts before the first event.
+    pub fn new(base: Arc<Pages>, events: &'a [Event]) -> Self {
+        Self { events, durable: base, settled: 0, acknowledged: 0 }
+    }
+
+    /// Goes to the place after `at` events; only forward.
+    pub fn advance(&mut self, at: usize) {
+        let last_flush = self.events[self.settled..at].iter().rposition(|event| matches!(event, Event::Flush));
+        let Some(flush) = last_flush.map(|index| self.settled + index) else { return };
+        let durable = Arc::make_mut(&mut self.durable);
+        for event in &self.events[self.settled..flush] {
+            match event {
+                Event::Write(offset, bytes) => write_pages(durable, None, *offset, bytes),
+                Event::Acknowledged(operation) => self.acknowledged = *operation,
+                Event::Flush | Event::Began(_) => {}
+            }
+        }
+        self.settled = flush + 1;
+    }
+
+    /// What is durable here.
+    pub fn durable(&self) -> &Arc<Pages> {
+        &self.durable
+    }
+
+    /// What is in doubt after `at` events.
+    pub fn doubt(&self, at: usize) -> Doubt<'a> {
+        Doubt::of(&self.events[self.settled..at])
+    }
+
+    /// The operations that must have happened after `at` events, and those that may have.
+    pub fn bounds(&self, at: usize) -> (usize, usize) {
+        let pending = &self.events[self.settled..at];
+        let acknowledged = pending.iter().rev().find_map(|event| match event {
+            Event::Acknowledged(operation) => Some(*operation),
+            _ => None,
+        });
+        let began = self.events[..at].iter().rev().find_map(|event| match event {
+            Event::Began(operation) => Some(*operation),
+            _ => None,
+        });
+        (acknowledged.unwrap_or(self.acknowledged), began.unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(sector: u64, byte: u8, sectors: usize) -> Event {
+        Event::Write(sector * 512, vec![byte; sectors * 512].into())
+    }
+
+    #[test]
+    fn every_combination_of_versions_comes_up_once() {
+        let events = [write(0, 1, 2), write(1, 2, 1)];
+        let doubt = Doubt::of(&events);
+        assert_eq!(doubt.sectors(), 2);
+        assert_eq!(doubt.combinations(100), Some(6));
+        assert_eq!(doubt.combinations(6), None);
+        let mut seen = std::collections::BTreeSet::new();
+        for number in 0..6 {
+            let pages = doubt.outcome(&Pages::new(), Choice::Number(number));
+            let byte = |offset: usize| pages.get(&0).map_or(0, |page| page[offset]);
+            seen.insert((byte(0), byte(512)));
+        }
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]);
+    }
+
+    #[test]
+    fn a_walk_knows_what_is_durable_and_what_was_acknowledged() {
+        let events =
+            [Event::Began(1), write(0, 1, 1), Event::Flush, Event::Acknowledged(1), Event::Began(2), write(8, 2, 1)];
+        let mut walk = Walk::new(Arc::default(), &events);
+        walk.advance(2);
+        assert!(walk.durable().is_empty());
+        assert_eq!(walk.bounds(2), (0, 1));
+        walk.advance(6);
+        assert_eq!(walk.durable()[&0][0], 1);
+        assert_eq!(walk.bounds(6), (1, 2));
+        assert_eq!(walk.doubt(6).sectors(), 1);
+    }
+
+    #[test]
+    fn cuts_are_written_and_read() {
+        for text in ["7:all", "0:none", "12:s99", "3:n4"] {
+            assert_eq!(text.parse::<Cut>().unwrap().to_string(), text);
+        }
+        assert!("7".parse::<Cut>().is_err());
+        assert!("7:x1".parse::<Cut>().is_err());
+    }
+}

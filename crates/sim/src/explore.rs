@@ -1,0 +1,189 @@
+//! Goes over the states in which a cut may leave a device, and has each judged.
+
+use crate::cut::{Choice, Cut, Walk};
+use crate::device::{Event, Pages};
+use crate::judge::{Crashed, Second, judge, judge_second_cut};
+use crate::random::Random;
+use crate::run::Recording;
+use std::collections::HashSet;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// How much of a run is explored.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// States, at most.
+    pub states: u64,
+    /// Every combination of sectors at every cut whose combinations are fewer than this; a random choice at the others.
+    pub exhaustive_below: u64,
+    /// One state in so many is cut a second time, during recovery.
+    pub second_cut_one_in: usize,
+}
+
+/// What was explored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// States judged, those after a second cut included.
+    pub states: u64,
+    /// Of those, after a second cut.
+    pub second_cuts: u64,
+    /// Choices that led to a state that had been judged already.
+    pub repeated: u64,
+    /// Places of cuts.
+    pub cuts: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, more: Self) {
+        self.states += more.states;
+        self.second_cuts += more.second_cuts;
+        self.repeated += more.repeated;
+        self.cuts += more.cuts;
+    }
+}
+
+/// A state that was found wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The cut.
+    pub cut: Cut,
+    /// A second one.
+    pub second: Option<Cut>,
+    /// What is wrong.
+    pub fault: String,
+}
+
+impl Failure {
+    /// The state as a command line names it.
+    pub fn state(&self) -> String {
+        match self.second {
+            Some(second) => format!("{}/{second}", self.cut),
+            None => self.cut.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "state {}: {}", self.state(), self.fault)
+    }
+}
+
+/// One state, rebuilt from the record.
+pub fn crash(recording: &Recording, cut: Cut) -> (Crashed, (usize, usize)) {
+    let at = cut.at.min(recording.events.len());
+    let mut walk = Walk::new(Arc::clone(&recording.base), &recording.events);
+    walk.advance(at);
+    let own = walk.doubt(at).outcome(walk.durable(), cut.choice);
+    let state = Crashed { size_bytes: recording.size_bytes, base: Arc::clone(walk.durable()), own };
+    (state, walk.bounds(at))
+}
+
+/// Judges one state again.
+///
+/// # Errors
+/// The failure.
+pub fn replay(recording: &Recording, cut: Cut, second: Option<Cut>) -> Result<(), Failure> {
+    let (state, bounds) = crash(recording, cut);
+    judge_state(recording, &state, bounds, cut, second.map(Second::Cut))
+}
+
+fn judge_state(
+    recording: &Recording,
+    state: &Crashed,
+    bounds: (usize, usize),
+    cut: Cut,
+    second: Option<Second>,
+) -> Result<(), Failure> {
+    let wrong = |second, fault| Failure { cut, second, fault };
+    let verdict = match second {
+        None => judge(recording, state, bounds, true).fault.map(|fault| wrong(None, fault)),
+        Some(second) => match judge_second_cut(recording, state, bounds, second) {
+            Ok((second, verdict)) => verdict.fault.map(|fault| wrong(Some(second), fault)),
+            Err(fault) => Some(wrong(None, fault)),
+        },
+    };
+    verdict.map_or(Ok(()), Err)
+}
+
+/// Explores a run. `go_on` is asked now and then with what was done so far.
+///
+/// # Errors
+/// The first failure, with what was explored before it.
+pub fn explore(
+    recording: &Recording,
+    plan: &Plan,
+    seed: u64,
+    mut go_on: impl FnMut(&Tally) -> bool,
+) -> Result<Tally, (Tally, Failure)> {
+    let mut random = Random::new(seed ^ 0x6578_706c);
+    let mut tally = Tally::default();
+    let places: Vec<usize> = (0..=recording.events.len())
+        .filter(|&at| at == 0 || matches!(recording.events[at - 1], Event::Write(..) | Event::Flush))
+        .collect();
+    // As many choices at each place as the states allow, and every place if they allow one each.
+    let choices = (plan.states / places.len().max(1) as u64).max(1);
+    let skip = (places.len() as u64 / plan.states.max(1)).max(1);
+    let mut walk = Walk::new(Arc::clone(&recording.base), &recording.events);
+    let mut seen = HashSet::new();
+    for (index, at) in places.into_iter().enumerate() {
+        if tally.states >= plan.states || !go_on(&tally) {
+            break;
+        }
+        if skip > 1 && !random.next().is_multiple_of(skip) && index > 0 {
+            continue;
+        }
+        walk.advance(at);
+        tally.cuts += 1;
+        let doubt = walk.doubt(at);
+        let bounds = walk.bounds(at);
+        for choice in choices_at(doubt.combinations(plan.exhaustive_below), choices, &mut random) {
+            let cut = Cut { at, choice };
+            let own = doubt.outcome(walk.durable(), choice);
+            if !seen.insert(fingerprint(walk.durable(), &own, bounds)) {
+                tally.repeated += 1;
+                continue;
+            }
+            let state = Crashed { size_bytes: recording.size_bytes, base: Arc::clone(walk.durable()), own };
+            tally.states += 1;
+            judge_state(recording, &state, bounds, cut, None).map_err(|failure| (tally, failure))?;
+            if random.one_in(plan.second_cut_one_in.max(1)) {
+                tally.states += 1;
+                tally.second_cuts += 1;
+                let second = Second::Seed(random.next());
+                judge_state(recording, &state, bounds, cut, Some(second)).map_err(|failure| (tally, failure))?;
+            }
+        }
+    }
+    Ok(tally)
+}
+
+/// The choices to try at a place.
+fn choices_at(combinations: Option<u64>, count: u64, random: &mut Random) -> Vec<Choice> {
+    match combinations {
+        Some(combinations) => (0..combinations).map(Choice::Number).collect(),
+        None => {
+            let seeds = (2..count).map(|_| Choice::Seed(random.next() % 1_000_000));
+            // With one choice only, all sectors independently.
+            if count == 1 {
+                return vec![Choice::Seed(random.next() % 1_000_000)];
+            }
+            [Choice::All, Choice::None].into_iter().chain(seeds).collect()
+        }
+    }
+}
+
+/// Tells states apart: by what is durable (each place's pages are the last's and more, so their number and address do) and what differs.
+fn fingerprint(base: &Arc<Pages>, own: &Pages, bounds: (usize, usize)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bounds.hash(&mut hasher);
+    base.len().hash(&mut hasher);
+    let mut pages: Vec<_> = own.iter().filter(|(page, bytes)| base.get(page) != Some(bytes)).collect();
+    pages.sort_unstable_by_key(|(page, _)| **page);
+    for (page, bytes) in pages {
+        page.hash(&mut hasher);
+        bytes.hash(&mut hasher);
+    }
+    hasher.finish()
+}
