@@ -16,6 +16,14 @@ Exit codes:
   7  the image uses a feature that xfskit does not support
   8  this machine cannot mount it (no /dev/fuse, no fusermount3, a bad mount point)";
 
+const CHECK_EXIT_CODES: &str = "\
+Exit codes (those of fsck):
+  0   nothing is wrong
+  1   faults were found; nothing was changed, xfs_repair mends them
+  4   the journal is dirty: what was found, if anything, may be what it would put right
+  8   the image could not be checked (missing, in use, not supported, an I/O error)
+  16  wrong usage";
+
 /// Make, mount, edit and look into XFS images, without root and without the kernel's XFS.
 #[derive(Debug, Parser)]
 #[command(name = "xfskit", version, after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
@@ -39,6 +47,9 @@ pub enum Command {
     Umount(MountPointArgs),
     /// Show what an image is: label, features, sizes, free space, state of the journal
     Info(ImageArgs),
+    /// Verify a whole image without changing it
+    #[command(after_help = CHECK_EXIT_CODES, after_long_help = CHECK_EXIT_CODES)]
+    Check(CheckArgs),
     /// List a directory
     Ls(LsArgs),
     /// List a directory and everything below it
@@ -208,6 +219,19 @@ pub struct MountArgs {
     /// The server of a mount that does not stay in the foreground
     #[arg(long, hide = true)]
     pub server: bool,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Threads that work at once; as many as there are processors unless given
+    #[arg(long, value_name = "N")]
+    pub threads: Option<std::num::NonZeroUsize>,
+    /// Show at most so many faults; the rest is counted
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub most: usize,
 }
 
 /// Arguments of `ls`.

@@ -26,7 +26,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let result = match helper::called_as() {
         Some(run) => run(),
-        None => run(Cli::parse()),
+        None => match Cli::try_parse() {
+            Ok(cli) => run(cli),
+            Err(error) => return commands::check::usage_code(&error),
+        },
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -49,6 +52,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Mount(args) => commands::mount::run(&args),
         Command::Umount(args) => commands::mount::unmount(&args.mount_point),
         Command::Info(args) => commands::info::run(&args, json),
+        Command::Check(args) => commands::check::run(&args, json),
         Command::Ls(args) => commands::list::ls(&args, json),
         Command::Tree(args) => commands::list::tree(&args, json),
         Command::Stat(args) => commands::list::stat(&args, json),

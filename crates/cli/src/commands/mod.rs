@@ -1,5 +1,6 @@
 //! One file for each group of commands.
 
+pub mod check;
 pub mod files;
 pub mod generate;
 pub mod info;
