@@ -8,6 +8,7 @@ use crate::device::{Event, Pages, SECTOR_BYTES, write_pages};
 use crate::random::Random;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -87,11 +88,6 @@ impl<'a> Doubt<'a> {
         Self { sectors }
     }
 
-    /// Number of sectors in doubt.
-    pub fn sectors(&self) -> usize {
-        self.sectors.len()
-    }
-
     /// Number of different outcomes, if it is less than `limit`.
     pub fn combinations(&self, limit: u64) -> Option<u64> {
         let mut product = 1u64;
@@ -101,8 +97,7 @@ impl<'a> Doubt<'a> {
         Some(product)
     }
 
-    /// The pages that differ from `base` after a choice. `whole` says whether the unit that starts at a sector and has so many
-    /// sectors is written as one (a metadata block, for judges that cannot mend torn ones).
+    /// The pages that differ from `base` after a choice.
     pub fn outcome(&self, base: &Pages, choice: Choice) -> Pages {
         let mut pages = Pages::new();
         let mut picker = Picker::new(choice);
@@ -115,13 +110,35 @@ impl<'a> Doubt<'a> {
     }
 }
 
+/// The pages after `pending` of which some arrived, in order: of writes to the log any sectors, of others all or
+/// nothing. The kernel's recovery takes the LSN in a block's first sector for the whole block's, so it cannot mend one that
+/// is torn within itself; ours can.
+pub fn outcome_for_kernel(pending: &[Event], base: &Pages, log: &Range<u64>, seed: u64) -> Pages {
+    let mut random = Random::new(seed);
+    let mut pages = Pages::new();
+    for event in pending {
+        let Event::Write(offset, bytes) = event else { continue };
+        let unit = if log.contains(offset) { SECTOR_BYTES } else { bytes.len() };
+        for (index, part) in bytes.chunks(unit.max(1)).enumerate() {
+            if random.one_in(2) {
+                write_pages(&mut pages, Some(base), offset + (index * unit) as u64, part);
+            }
+        }
+    }
+    pages
+}
+
 /// Decides sector by sector.
 enum Picker {
     All,
     None,
     Number(u64),
     /// One in so many arrives, or all but one in so many.
-    Random { random: Random, rare: u64, mostly: bool },
+    Random {
+        random: Random,
+        rare: u64,
+        mostly: bool,
+    },
 }
 
 impl Picker {
@@ -199,14 +216,19 @@ impl<'a> Walk<'a> {
         &self.durable
     }
 
+    /// The events up to `at` that no flush covers.
+    pub fn pending(&self, at: usize) -> &'a [Event] {
+        &self.events[self.settled..at]
+    }
+
     /// What is in doubt after `at` events.
     pub fn doubt(&self, at: usize) -> Doubt<'a> {
-        Doubt::of(&self.events[self.settled..at])
+        Doubt::of(self.pending(at))
     }
 
     /// The operations that must have happened after `at` events, and those that may have.
     pub fn bounds(&self, at: usize) -> (usize, usize) {
-        let pending = &self.events[self.settled..at];
+        let pending = self.pending(at);
         let acknowledged = pending.iter().rev().find_map(|event| match event {
             Event::Acknowledged(operation) => Some(*operation),
             _ => None,
@@ -231,7 +253,6 @@ mod tests {
     fn every_combination_of_versions_comes_up_once() {
         let events = [write(0, 1, 2), write(1, 2, 1)];
         let doubt = Doubt::of(&events);
-        assert_eq!(doubt.sectors(), 2);
         assert_eq!(doubt.combinations(100), Some(6));
         assert_eq!(doubt.combinations(6), None);
         let mut seen = std::collections::BTreeSet::new();
@@ -254,7 +275,7 @@ mod tests {
         walk.advance(6);
         assert_eq!(walk.durable()[&0][0], 1);
         assert_eq!(walk.bounds(6), (1, 2));
-        assert_eq!(walk.doubt(6).sectors(), 1);
+        assert_eq!(walk.doubt(6).combinations(9), Some(2));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Goes over the states in which a cut may leave a device, and has each judged.
 
-use crate::cut::{Choice, Cut, Walk};
+use crate::cut::{Choice, Cut, Walk, outcome_for_kernel};
 use crate::device::{Event, Pages};
-use crate::judge::{Crashed, Second, judge, judge_second_cut};
+use crate::judge::{Crashed, Lie, Second, judge, judge_lie, judge_second_cut};
 use crate::random::Random;
 use crate::run::Recording;
 use std::collections::HashSet;
@@ -19,6 +19,10 @@ pub struct Plan {
     pub exhaustive_below: u64,
     /// One state in so many is cut a second time, during recovery.
     pub second_cut_one_in: usize,
+    /// Times that the run is repeated on a device that fails.
+    pub failing_runs: u64,
+    /// States that are read from a device that lies.
+    pub lies: u64,
 }
 
 /// What was explored.
@@ -50,23 +54,40 @@ pub struct Failure {
     pub cut: Cut,
     /// A second one.
     pub second: Option<Cut>,
+    /// What else was wrong with the device.
+    pub device: DeviceFault,
     /// What is wrong.
     pub fault: String,
 }
 
+/// What was wrong with the device besides the cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceFault {
+    /// Nothing.
+    #[default]
+    None,
+    /// From this write or flush of the run on, all failed.
+    Fails(u64),
+    /// What was left was read with a lie.
+    Lies(Lie),
+}
+
 impl Failure {
-    /// The state as a command line names it.
-    pub fn state(&self) -> String {
-        match self.second {
-            Some(second) => format!("{}/{second}", self.cut),
-            None => self.cut.to_string(),
-        }
+    /// The options that name the state to the command.
+    pub fn options(&self) -> String {
+        let second = self.second.map_or(String::new(), |second| format!("/{second}"));
+        let device = match self.device {
+            DeviceFault::None => String::new(),
+            DeviceFault::Fails(first) => format!(" --fail-from {first}"),
+            DeviceFault::Lies(lie) => format!(" --lie {lie}"),
+        };
+        format!("--state {}{second}{device}", self.cut)
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "state {}: {}", self.state(), self.fault)
+        write!(f, "{}: {}", self.options(), self.fault)
     }
 }
 
@@ -80,12 +101,26 @@ pub fn crash(recording: &Recording, cut: Cut) -> (Crashed, (usize, usize)) {
     (state, walk.bounds(at))
 }
 
+/// A state that the kernel's recovery can mend as well: no metadata block is torn within itself.
+pub fn crash_for_kernel(recording: &Recording, at: usize, seed: u64) -> (Crashed, (usize, usize)) {
+    let at = at.min(recording.events.len());
+    let mut walk = Walk::new(Arc::clone(&recording.base), &recording.events);
+    walk.advance(at);
+    let own = outcome_for_kernel(walk.pending(at), walk.durable(), &recording.log, seed);
+    let state = Crashed { size_bytes: recording.size_bytes, base: Arc::clone(walk.durable()), own };
+    (state, walk.bounds(at))
+}
+
 /// Judges one state again.
 ///
 /// # Errors
 /// The failure.
-pub fn replay(recording: &Recording, cut: Cut, second: Option<Cut>) -> Result<(), Failure> {
+pub fn replay(recording: &Recording, cut: Cut, second: Option<Cut>, device: DeviceFault) -> Result<(), Failure> {
     let (state, bounds) = crash(recording, cut);
+    if let DeviceFault::Lies(lie) = device {
+        let fault = judge_lie(recording, &state, bounds, lie).fault;
+        return fault.map_or(Ok(()), |fault| Err(Failure { cut, second: None, device, fault }));
+    }
     judge_state(recording, &state, bounds, cut, second.map(Second::Cut))
 }
 
@@ -96,7 +131,7 @@ fn judge_state(
     cut: Cut,
     second: Option<Second>,
 ) -> Result<(), Failure> {
-    let wrong = |second, fault| Failure { cut, second, fault };
+    let wrong = |second, fault| Failure { cut, second, device: DeviceFault::None, fault };
     let verdict = match second {
         None => judge(recording, state, bounds, true).fault.map(|fault| wrong(None, fault)),
         Some(second) => match judge_second_cut(recording, state, bounds, second) {
@@ -110,15 +145,15 @@ fn judge_state(
 /// Explores a run. `go_on` is asked now and then with what was done so far.
 ///
 /// # Errors
-/// The first failure, with what was explored before it.
+/// The first failure.
 pub fn explore(
     recording: &Recording,
     plan: &Plan,
     seed: u64,
+    tally: &mut Tally,
     mut go_on: impl FnMut(&Tally) -> bool,
-) -> Result<Tally, (Tally, Failure)> {
+) -> Result<(), Failure> {
     let mut random = Random::new(seed ^ 0x6578_706c);
-    let mut tally = Tally::default();
     let places: Vec<usize> = (0..=recording.events.len())
         .filter(|&at| at == 0 || matches!(recording.events[at - 1], Event::Write(..) | Event::Flush))
         .collect();
@@ -128,7 +163,7 @@ pub fn explore(
     let mut walk = Walk::new(Arc::clone(&recording.base), &recording.events);
     let mut seen = HashSet::new();
     for (index, at) in places.into_iter().enumerate() {
-        if tally.states >= plan.states || !go_on(&tally) {
+        if tally.states >= plan.states || !go_on(tally) {
             break;
         }
         if skip > 1 && !random.next().is_multiple_of(skip) && index > 0 {
@@ -147,16 +182,16 @@ pub fn explore(
             }
             let state = Crashed { size_bytes: recording.size_bytes, base: Arc::clone(walk.durable()), own };
             tally.states += 1;
-            judge_state(recording, &state, bounds, cut, None).map_err(|failure| (tally, failure))?;
+            judge_state(recording, &state, bounds, cut, None)?;
             if random.one_in(plan.second_cut_one_in.max(1)) {
                 tally.states += 1;
                 tally.second_cuts += 1;
                 let second = Second::Seed(random.next());
-                judge_state(recording, &state, bounds, cut, Some(second)).map_err(|failure| (tally, failure))?;
+                judge_state(recording, &state, bounds, cut, Some(second))?;
             }
         }
     }
-    Ok(tally)
+    Ok(())
 }
 
 /// The choices to try at a place.

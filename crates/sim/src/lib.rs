@@ -10,9 +10,11 @@
 //! line names a failure and replays it. `docs/design/simulator.md` says what is explored and what counts as right.
 #![forbid(unsafe_code)]
 
+mod campaign;
 mod cut;
 mod device;
 mod explore;
+mod faults;
 mod judge;
 mod model;
 mod observed;
@@ -22,9 +24,11 @@ mod run;
 mod tree;
 mod workload;
 
+pub use campaign::{Campaign, Finding, Summary};
 pub use cut::{Choice, Cut};
 pub use device::{Event, Fault, Pages, SimDevice};
-pub use explore::{Failure, Plan, Tally, crash, explore, replay};
-pub use judge::Crashed;
+pub use explore::{DeviceFault, Failure, Plan, Tally, crash, crash_for_kernel, explore, replay};
+pub use faults::{explore_failing, explore_lies};
+pub use judge::{Crashed, Lie};
 pub use run::{Recording, Wishes, record};
 pub use workload::{WORKLOADS, Workload, find};

@@ -36,11 +36,13 @@ pub struct Model {
 }
 
 impl Model {
-    /// An empty root directory.
-    pub fn new(root: InodeNumber, mode: u16) -> Self {
+    /// A root directory as mkfs made it: without entries, but with an attribute or two.
+    pub fn new(number: InodeNumber, root: &Described) -> Self {
         let mut model = Self { nodes: Vec::new() };
-        model.make(root, mode, 0, Vec::new());
-        model.nodes[ROOT].links = 2;
+        model.make(number, root.mode, 0, Vec::new());
+        let node = &mut model.nodes[ROOT];
+        node.links = 2;
+        node.xattrs = root.xattrs.iter().map(|(name, value)| (name.clone(), (value.length, *value))).collect();
         model
     }
 

@@ -2,9 +2,10 @@
 
 use crate::device::{Event, Pages, SimDevice};
 use crate::model::{Model, NodeId};
+use crate::observed::Observed;
 use crate::operation::Operation;
 use crate::random::Random;
-use crate::tree::{describe, digest};
+use crate::tree::{Tree, describe, digest};
 use crate::workload::Workload;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub struct Recording {
     pub events: Vec<Event>,
     /// What the tree looked like after each operation; first, before any.
     pub digests: Vec<u64>,
+    /// The same in words, if somebody wants to know.
+    pub trees: Vec<Vec<String>>,
     /// How the filesystem was opened.
     pub options: MountOptions,
     /// Where the log lies on the device.
@@ -57,6 +60,7 @@ pub struct Run {
     /// What decides.
     pub random: Random,
     digests: Vec<u64>,
+    trees: Option<Vec<Vec<String>>>,
     /// The last operation that concerned an inode.
     last: HashMap<NodeId, usize>,
     acknowledged: usize,
@@ -120,11 +124,12 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
     if let Some(first) = wishes.fail_from {
         device.set_fault(Some(crate::device::Fault::FailFrom(first)));
     }
-    let recording = |device: &SimDevice, digests, log| Recording {
+    let recording = |device: &SimDevice, (digests, trees): (Vec<u64>, _), log| Recording {
         size_bytes,
         base: Arc::clone(&base),
         events: device.take_record(),
         digests,
+        trees,
         options: options.clone(),
         log,
     };
@@ -132,18 +137,18 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
     let fs = match Filesystem::open_in(Arc::clone(&device) as _, None, options.clone(), env) {
         Ok(fs) => fs,
         Err(Error::Io { .. } | Error::Shutdown(_)) if wishes.fail_from.is_some() => {
-            let model = Model::new(xfskit_ondisk::InodeNumber(0), 0o040_755);
-            return Ok((recording(&device, vec![digest_of(&model)], 0..0), Vec::new()));
+            return Ok((recording(&device, (Vec::new(), Vec::new()), 0..0), Vec::new()));
         }
         Err(error) => return Err(format!("the new image cannot be opened: {error}")),
     };
     let geometry = Arc::clone(&fs.mount().geometry);
     let start = geometry.log_start.and_then(|start| geometry.fs_block_address(start)).map_or(0, |at| at.bytes());
     let log = start..start + (u64::from(geometry.log_blocks) << geometry.block_log);
-    let root = fs.stat(fs.root()).map_err(|error| format!("the root: {error}"))?;
-    let model = Model::new(root.inode, root.mode);
+    let root = Observed(&fs).node(fs.root().0).map_err(|error| format!("the root: {error}"))?;
+    let model = Model::new(fs.root(), &root);
     let mut run = Run {
-        digests: vec![digest_of(&model)],
+        digests: Vec::new(),
+        trees: wishes.transcript.then(Vec::new),
         fs: Some(fs),
         device: Arc::clone(&device),
         options: options.clone(),
@@ -154,6 +159,7 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
         transcript: wishes.transcript.then(Vec::new),
         seed,
     };
+    run.note_tree();
     let outcome = (workload.run)(&mut run).and_then(|()| run.remount());
     let transcript = run.transcript.take().unwrap_or_default();
     match outcome {
@@ -161,15 +167,15 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
         Err(Stop::Device) if wishes.fail_from.is_some() => {}
         Err(stop) => return Err(format!("{}\n{}", text(stop), transcript.join("\n"))),
     }
-    let digests = std::mem::take(&mut run.digests);
+    let trees = (std::mem::take(&mut run.digests), run.trees.take().unwrap_or_default());
     drop(run);
-    Ok((recording(&device, digests, log), transcript))
+    Ok((recording(&device, trees, log), transcript))
 }
 
 /// What a model looks like.
-fn digest_of(model: &Model) -> u64 {
+fn lines_of(model: &Model) -> Vec<String> {
     match describe(model) {
-        Ok(lines) => digest(&lines),
+        Ok(lines) => lines,
     }
 }
 
@@ -196,7 +202,7 @@ impl Run {
             }
             operation.apply(&mut self.model, result.as_ref().ok().copied().flatten());
         }
-        self.digests.push(digest_of(&self.model));
+        self.note_tree();
         match result {
             Ok(_) => {
                 self.acknowledge(operation, number);
@@ -208,6 +214,14 @@ impl Run {
             },
             Err(Error::Io { .. } | Error::Shutdown(_)) => Err(Stop::Device),
             Err(error) => Err(Stop::Wrong(format!("operation {number}, {operation:?}: {error}"))),
+        }
+    }
+
+    fn note_tree(&mut self) {
+        let lines = lines_of(&self.model);
+        self.digests.push(digest(&lines));
+        if let Some(trees) = &mut self.trees {
+            trees.push(lines);
         }
     }
 

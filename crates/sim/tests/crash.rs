@@ -1,25 +1,27 @@
-//! Explores every workload for a while. `XFSKIT_CRASH_STATES` sets how many states each sees.
+//! Explores every workload for a while. `XFSKIT_CRASH_SECONDS` sets how long.
 
-use xfskit_sim::{Plan, WORKLOADS, Wishes, explore, record};
+use std::time::Duration;
+use xfskit_sim::{Campaign, Plan, WORKLOADS};
 
 #[test]
 fn every_state_is_recovered() {
-    let states = std::env::var("XFSKIT_CRASH_STATES").ok().and_then(|states| states.parse().ok()).unwrap_or(300);
-    let seed: u64 = std::env::var("XFSKIT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    for workload in WORKLOADS {
-        let start = std::time::Instant::now();
-        let (recording, _) = record(workload, seed, Wishes::default()).unwrap_or_else(|e| panic!("{}: {e}", workload.name));
-        let recorded = start.elapsed();
-        let plan = Plan { states, exhaustive_below: 16, second_cut_one_in: 8 };
-        match explore(&recording, &plan, seed, |_| true) {
-            Ok(tally) => eprintln!(
-                "{}: {} operations, {} events in {recorded:?}; {tally:?} in {:?}",
-                workload.name,
-                recording.digests.len(),
-                recording.events.len(),
-                start.elapsed()
-            ),
-            Err((tally, failure)) => panic!("{} seed {seed}: {failure} after {tally:?}", workload.name),
-        }
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    let campaign = Campaign {
+        workloads: WORKLOADS.iter().collect(),
+        first_seed: number("XFSKIT_SEED").unwrap_or(1),
+        runs: u64::MAX,
+        plan: Plan { states: 400, exhaustive_below: 16, second_cut_one_in: 8, failing_runs: 4, lies: 40 },
+        threads: 2,
+        limit: Some(Duration::from_secs(number("XFSKIT_CRASH_SECONDS").unwrap_or(20))),
+        most_failures: 8,
+    };
+    let summary = campaign.run(&|_| {});
+    for (workload, tally) in &summary.tallies {
+        eprintln!("{workload:12} {tally:?}");
     }
+    eprintln!("{} states of {} runs in {:?}", summary.states(), summary.runs, summary.elapsed);
+    for finding in &summary.findings {
+        eprintln!("{finding}");
+    }
+    assert!(summary.findings.is_empty(), "{} states are wrong", summary.findings.len());
 }

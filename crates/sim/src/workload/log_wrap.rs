@@ -6,8 +6,7 @@ use crate::operation::Operation;
 use crate::random::Random;
 use crate::run::{Run, Shape, Stop};
 
-pub const WORKLOAD: Workload =
-    Workload { name: "log-wrap", about: "the smallest log, around many times", shape, run };
+pub const WORKLOAD: Workload = Workload { name: "log-wrap", about: "the smallest log, around many times", shape, run };
 
 fn shape(random: &mut Random) -> Shape {
     let stripe = ["su=4096", "su=32768", "sunit=0"][random.below(3)];

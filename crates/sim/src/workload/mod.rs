@@ -49,12 +49,12 @@ fn varied(random: &mut Random) -> Shape {
     let mut options = vec![
         ('b', format!("size={block}")),
         ('i', format!("size={inode}")),
-        ('d', format!("agcount={}", 1 + random.below(3))),
+        ('d', format!("agcount={}", 1 + random.below(4))),
     ];
     if random.one_in(6) {
         options.push(('n', "parent=0".to_owned()));
     }
-    Shape { mib: 32, options }
+    Shape { mib: 64, options }
 }
 
 impl Run {

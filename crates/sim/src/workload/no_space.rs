@@ -9,8 +9,8 @@ use crate::run::{Run, Shape, Stop};
 pub const WORKLOAD: Workload = Workload { name: "no-space", about: "a small image that is full", shape, run };
 
 fn shape(random: &mut Random) -> Shape {
-    let agcount = format!("agcount={}", 1 + random.below(2));
-    Shape { mib: 20, options: vec![('b', "size=1024".to_owned()), ('d', agcount)] }
+    let (mib, agcount) = [(20, "agcount=1"), (33, "agcount=2")][random.below(2)];
+    Shape { mib, options: vec![('b', "size=1024".to_owned()), ('d', agcount.to_owned())] }
 }
 
 fn run(run: &mut Run) -> Result<(), Stop> {
