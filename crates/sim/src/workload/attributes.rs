@@ -4,6 +4,7 @@ use super::{Workload, varied};
 use crate::model::{NodeId, ROOT};
 use crate::operation::{Name, Operation, Value};
 use crate::run::{Run, Stop};
+use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE};
 
 pub const WORKLOAD: Workload = Workload {
     name: "attributes",
@@ -41,7 +42,7 @@ pub fn change(run: &mut Run, node: NodeId, grow: usize) -> Operation {
     let there = run.model.xattrs(node);
     let value = |run: &mut Run, length| Value { length, seed: run.random.next() as u8 };
     if there.is_empty() || run.random.below(7) < grow {
-        let name = new_name(run);
+        let name = new_name(run, node);
         let length = LENGTHS[run.random.below(LENGTHS.len())];
         let value = value(run, length);
         if !run.random.one_in(6) {
@@ -63,8 +64,12 @@ pub fn change(run: &mut Run, node: NodeId, grow: usize) -> Operation {
     }
 }
 
-fn new_name(run: &mut Run) -> Name {
-    let mut name = format!("{}{:x}", NAMESPACES[run.random.below(3)], run.random.next()).into_bytes();
+fn new_name(run: &mut Run, node: NodeId) -> Name {
+    // The first is for files and directories only.
+    let mode = run.model.mode(node) & MODE_TYPE;
+    let first = usize::from(!matches!(mode, MODE_REGULAR | MODE_DIR));
+    let namespace = NAMESPACES[first + run.random.below(NAMESPACES.len() - first)];
+    let mut name = format!("{namespace}{:x}", run.random.next()).into_bytes();
     let length = [name.len(), 30, 100, 250][run.random.below(4)].max(name.len());
     name.resize(length, b'x');
     name
