@@ -65,27 +65,42 @@ impl FromStr for Cut {
     }
 }
 
-/// A write of one sector that no flush has made durable.
-struct Version<'a> {
-    bytes: &'a [u8],
-}
+/// A write of one sector that no flush has made durable: which event, and which sector of it.
+type Version = (usize, usize);
 
 /// The sectors that are in doubt at a place of the record, with all their versions in the order of writing.
 pub struct Doubt<'a> {
-    sectors: BTreeMap<u64, Vec<Version<'a>>>,
+    events: &'a [Event],
+    sectors: BTreeMap<u64, Vec<Version>>,
+}
+
+/// What a choice left.
+pub struct Outcome {
+    /// The pages that are not as they were.
+    pub pages: Pages,
+    /// Tells it from other outcomes of the same doubt and of later ones before the next flush.
+    pub fingerprint: u64,
 }
 
 impl<'a> Doubt<'a> {
-    /// What is in doubt after the `pending` events, none of which is a flush.
-    pub fn of(pending: &'a [Event]) -> Self {
-        let mut sectors: BTreeMap<u64, Vec<Version<'a>>> = BTreeMap::new();
-        for event in pending {
-            let Event::Write(offset, bytes) = event else { continue };
-            for (index, bytes) in bytes.chunks(SECTOR_BYTES).enumerate() {
-                sectors.entry(offset / SECTOR_BYTES as u64 + index as u64).or_default().push(Version { bytes });
-            }
+    fn new(events: &'a [Event]) -> Self {
+        Self { events, sectors: BTreeMap::new() }
+    }
+
+    /// One more event, not a flush.
+    fn add(&mut self, index: usize) {
+        let Event::Write(offset, bytes) = &self.events[index] else { return };
+        let first = offset / SECTOR_BYTES as u64;
+        for part in 0..bytes.len().div_ceil(SECTOR_BYTES) {
+            self.sectors.entry(first + part as u64).or_default().push((index, part));
         }
-        Self { sectors }
+    }
+
+    fn bytes(&self, (index, part): Version) -> &'a [u8] {
+        match &self.events[index] {
+            Event::Write(_, bytes) => bytes.chunks(SECTOR_BYTES).nth(part).unwrap_or_default(),
+            _ => &[],
+        }
     }
 
     /// Number of different outcomes, if it is less than `limit`.
@@ -98,15 +113,17 @@ impl<'a> Doubt<'a> {
     }
 
     /// The pages that differ from `base` after a choice.
-    pub fn outcome(&self, base: &Pages, choice: Choice) -> Pages {
-        let mut pages = Pages::new();
+    pub fn outcome(&self, base: &Pages, choice: Choice) -> Outcome {
+        let mut outcome = Outcome { pages: Pages::default(), fingerprint: 0 };
         let mut picker = Picker::new(choice);
         for (sector, versions) in &self.sectors {
             if let Some(version) = picker.pick(versions.len()) {
-                write_pages(&mut pages, Some(base), sector * SECTOR_BYTES as u64, versions[version].bytes);
+                let (index, part) = versions[version];
+                write_pages(&mut outcome.pages, Some(base), sector * SECTOR_BYTES as u64, self.bytes((index, part)));
+                outcome.fingerprint ^= Random::new(((index as u64) << 32) ^ part as u64).next();
             }
         }
-        pages
+        outcome
     }
 }
 
@@ -115,7 +132,7 @@ impl<'a> Doubt<'a> {
 /// is torn within itself; ours can.
 pub fn outcome_for_kernel(pending: &[Event], base: &Pages, log: &Range<u64>, seed: u64) -> Pages {
     let mut random = Random::new(seed);
-    let mut pages = Pages::new();
+    let mut pages = Pages::default();
     for event in pending {
         let Event::Write(offset, bytes) = event else { continue };
         let unit = if log.contains(offset) { SECTOR_BYTES } else { bytes.len() };
@@ -180,34 +197,48 @@ impl Picker {
     }
 }
 
-/// Walks over a record and keeps what is durable at each place.
+/// Walks over a record and keeps what is durable, and what is in doubt, at each place.
 pub struct Walk<'a> {
     events: &'a [Event],
     durable: Arc<Pages>,
-    /// Events that are durable or marks.
+    doubt: Doubt<'a>,
+    /// Events that are behind the last flush.
     settled: usize,
-    /// The last operation that was acknowledged among the settled events.
+    /// Events seen.
+    at: usize,
     acknowledged: usize,
+    begun: usize,
 }
 
 impl<'a> Walk<'a> {
     /// Starts before the first event.
     pub fn new(base: Arc<Pages>, events: &'a [Event]) -> Self {
-        Self { events, durable: base, settled: 0, acknowledged: 0 }
+        Self { events, durable: base, doubt: Doubt::new(events), settled: 0, at: 0, acknowledged: 0, begun: 0 }
     }
 
     /// Goes to the place after `at` events; only forward.
     pub fn advance(&mut self, at: usize) {
-        let last_flush = self.events[self.settled..at].iter().rposition(|event| matches!(event, Event::Flush));
-        let Some(flush) = last_flush.map(|index| self.settled + index) else { return };
-        let durable = Arc::make_mut(&mut self.durable);
-        for event in &self.events[self.settled..flush] {
-            match event {
-                Event::Write(offset, bytes) => write_pages(durable, None, *offset, bytes),
+        for index in self.at..at {
+            match &self.events[index] {
+                Event::Write(..) => self.doubt.add(index),
+                Event::Flush => self.settle(index),
+                Event::Began(operation) => self.begun = *operation,
                 Event::Acknowledged(operation) => self.acknowledged = *operation,
-                Event::Flush | Event::Began(_) => {}
+                Event::Prepared => {}
             }
         }
+        self.at = at;
+    }
+
+    /// What was in doubt has arrived.
+    fn settle(&mut self, flush: usize) {
+        let durable = Arc::make_mut(&mut self.durable);
+        for event in &self.events[self.settled..flush] {
+            if let Event::Write(offset, bytes) = event {
+                write_pages(durable, None, *offset, bytes);
+            }
+        }
+        self.doubt.sectors.clear();
         self.settled = flush + 1;
     }
 
@@ -216,28 +247,24 @@ impl<'a> Walk<'a> {
         &self.durable
     }
 
-    /// The events up to `at` that no flush covers.
-    pub fn pending(&self, at: usize) -> &'a [Event] {
-        &self.events[self.settled..at]
+    /// The place behind the last flush.
+    pub fn settled(&self) -> usize {
+        self.settled
     }
 
-    /// What is in doubt after `at` events.
-    pub fn doubt(&self, at: usize) -> Doubt<'a> {
-        Doubt::of(self.pending(at))
+    /// The events that no flush covers.
+    pub fn pending(&self) -> &'a [Event] {
+        &self.events[self.settled..self.at]
     }
 
-    /// The operations that must have happened after `at` events, and those that may have.
-    pub fn bounds(&self, at: usize) -> (usize, usize) {
-        let pending = self.pending(at);
-        let acknowledged = pending.iter().rev().find_map(|event| match event {
-            Event::Acknowledged(operation) => Some(*operation),
-            _ => None,
-        });
-        let began = self.events[..at].iter().rev().find_map(|event| match event {
-            Event::Began(operation) => Some(*operation),
-            _ => None,
-        });
-        (acknowledged.unwrap_or(self.acknowledged), began.unwrap_or(0))
+    /// What is in doubt here.
+    pub fn doubt(&self) -> &Doubt<'a> {
+        &self.doubt
+    }
+
+    /// The operations that must have happened here, and those that may have.
+    pub fn bounds(&self) -> (usize, usize) {
+        (self.acknowledged, self.begun)
     }
 }
 
@@ -252,12 +279,14 @@ mod tests {
     #[test]
     fn every_combination_of_versions_comes_up_once() {
         let events = [write(0, 1, 2), write(1, 2, 1)];
-        let doubt = Doubt::of(&events);
+        let mut walk = Walk::new(Arc::default(), &events);
+        walk.advance(2);
+        let doubt = walk.doubt();
         assert_eq!(doubt.combinations(100), Some(6));
         assert_eq!(doubt.combinations(6), None);
         let mut seen = std::collections::BTreeSet::new();
         for number in 0..6 {
-            let pages = doubt.outcome(&Pages::new(), Choice::Number(number));
+            let pages = doubt.outcome(&Pages::default(), Choice::Number(number)).pages;
             let byte = |offset: usize| pages.get(&0).map_or(0, |page| page[offset]);
             seen.insert((byte(0), byte(512)));
         }
@@ -271,11 +300,11 @@ mod tests {
         let mut walk = Walk::new(Arc::default(), &events);
         walk.advance(2);
         assert!(walk.durable().is_empty());
-        assert_eq!(walk.bounds(2), (0, 1));
+        assert_eq!(walk.bounds(), (0, 1));
         walk.advance(6);
         assert_eq!(walk.durable()[&0][0], 1);
-        assert_eq!(walk.bounds(6), (1, 2));
-        assert_eq!(walk.doubt(6).combinations(9), Some(2));
+        assert_eq!(walk.bounds(), (1, 2));
+        assert_eq!(walk.doubt().combinations(9), Some(2));
     }
 
     #[test]

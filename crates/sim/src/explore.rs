@@ -1,13 +1,12 @@
 //! Goes over the states in which a cut may leave a device, and has each judged.
 
 use crate::cut::{Choice, Cut, Walk, outcome_for_kernel};
-use crate::device::{Event, Pages};
+use crate::device::Event;
 use crate::judge::{Crashed, Lie, Second, judge, judge_lie, judge_second_cut};
 use crate::random::Random;
 use crate::run::Recording;
 use std::collections::HashSet;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// How much of a run is explored.
@@ -96,9 +95,9 @@ pub fn crash(recording: &Recording, cut: Cut) -> (Crashed, (usize, usize)) {
     let at = cut.at.min(recording.events.len());
     let mut walk = Walk::new(Arc::clone(&recording.base), &recording.events);
     walk.advance(at);
-    let own = walk.doubt(at).outcome(walk.durable(), cut.choice);
+    let own = walk.doubt().outcome(walk.durable(), cut.choice).pages;
     let state = Crashed { size_bytes: recording.size_bytes, base: Arc::clone(walk.durable()), own };
-    (state, walk.bounds(at))
+    (state, walk.bounds())
 }
 
 /// A state that the kernel's recovery can mend as well: no metadata block is torn within itself.
@@ -106,9 +105,9 @@ pub fn crash_for_kernel(recording: &Recording, at: usize, seed: u64) -> (Crashed
     let at = at.min(recording.events.len());
     let mut walk = Walk::new(Arc::clone(&recording.base), &recording.events);
     walk.advance(at);
-    let own = outcome_for_kernel(walk.pending(at), walk.durable(), &recording.log, seed);
+    let own = outcome_for_kernel(walk.pending(), walk.durable(), &recording.log, seed);
     let state = Crashed { size_bytes: recording.size_bytes, base: Arc::clone(walk.durable()), own };
-    (state, walk.bounds(at))
+    (state, walk.bounds())
 }
 
 /// Judges one state again.
@@ -154,7 +153,8 @@ pub fn explore(
     mut go_on: impl FnMut(&Tally) -> bool,
 ) -> Result<(), Failure> {
     let mut random = Random::new(seed ^ 0x6578_706c);
-    let places: Vec<usize> = (0..=recording.events.len())
+    let start = recording.events.iter().position(|event| matches!(event, Event::Prepared)).unwrap_or(0);
+    let places: Vec<usize> = (start..=recording.events.len())
         .filter(|&at| at == 0 || matches!(recording.events[at - 1], Event::Write(..) | Event::Flush))
         .collect();
     // As many choices at each place as the states allow, and every place if they allow one each.
@@ -171,15 +171,16 @@ pub fn explore(
         }
         walk.advance(at);
         tally.cuts += 1;
-        let doubt = walk.doubt(at);
-        let bounds = walk.bounds(at);
-        for choice in choices_at(doubt.combinations(plan.exhaustive_below), choices, &mut random) {
+        let bounds = walk.bounds();
+        let combinations = walk.doubt().combinations(plan.exhaustive_below);
+        for choice in choices_at(combinations, choices, &mut random) {
             let cut = Cut { at, choice };
-            let own = doubt.outcome(walk.durable(), choice);
-            if !seen.insert(fingerprint(walk.durable(), &own, bounds)) {
+            let outcome = walk.doubt().outcome(walk.durable(), choice);
+            if !seen.insert((walk.settled(), outcome.fingerprint, bounds)) {
                 tally.repeated += 1;
                 continue;
             }
+            let own = outcome.pages;
             let state = Crashed { size_bytes: recording.size_bytes, base: Arc::clone(walk.durable()), own };
             tally.states += 1;
             judge_state(recording, &state, bounds, cut, None)?;
@@ -207,18 +208,4 @@ fn choices_at(combinations: Option<u64>, count: u64, random: &mut Random) -> Vec
             [Choice::All, Choice::None].into_iter().chain(seeds).collect()
         }
     }
-}
-
-/// Tells states apart: by what is durable (each place's pages are the last's and more, so their number and address do) and what differs.
-fn fingerprint(base: &Arc<Pages>, own: &Pages, bounds: (usize, usize)) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    bounds.hash(&mut hasher);
-    base.len().hash(&mut hasher);
-    let mut pages: Vec<_> = own.iter().filter(|(page, bytes)| base.get(page) != Some(bytes)).collect();
-    pages.sort_unstable_by_key(|(page, _)| **page);
-    for (page, bytes) in pages {
-        page.hash(&mut hasher);
-        bytes.hash(&mut hasher);
-    }
-    hasher.finish()
 }

@@ -230,7 +230,7 @@ pub fn judge_second_cut(
     whole.extend(state.own.iter().map(|(page, bytes)| (*page, Arc::clone(bytes))));
     let mut walk = Walk::new(Arc::new(whole), &events);
     walk.advance(cut.at);
-    let own = walk.doubt(cut.at).outcome(walk.durable(), cut.choice);
+    let own = walk.doubt().outcome(walk.durable(), cut.choice).pages;
     let again = Crashed { size_bytes: state.size_bytes, base: Arc::clone(walk.durable()), own };
     Ok((cut, judge(recording, &again, bounds, true)))
 }

@@ -85,7 +85,7 @@ pub fn options_of(seed: u64) -> MountOptions {
 /// Makes an image and forgets the pages that are zero.
 fn make_image(shape: &Shape) -> Result<(u64, Pages), Stop> {
     let size_bytes = shape.mib << 20;
-    let device = SimDevice::new(size_bytes, Arc::default(), Pages::new());
+    let device = SimDevice::new(size_bytes, Arc::default(), Pages::default());
     let mut options = Options { uuid: Some([7; 16]), allow_small: true, ..Options::default() };
     for (letter, value) in &shape.options {
         options.apply(*letter, value).map_err(|error| Stop::Wrong(format!("mkfs -{letter} {value}: {error}")))?;
@@ -118,7 +118,7 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
     };
     let (size_bytes, pages) = make_image(&shape).map_err(text)?;
     let base = Arc::new(pages);
-    let device = Arc::new(SimDevice::new(size_bytes, Arc::clone(&base), Pages::new()));
+    let device = Arc::new(SimDevice::new(size_bytes, Arc::clone(&base), Pages::default()));
     let options = options_of(seed);
     device.start_record();
     if let Some(first) = wishes.fail_from {
@@ -183,6 +183,11 @@ impl Run {
     /// The filesystem.
     fn fs(&self) -> &Filesystem {
         self.fs.as_ref().expect("the filesystem is open but while it is opened again")
+    }
+
+    /// What the workload needs is there; what follows is what it is about.
+    pub fn prepared(&self) {
+        self.device.mark(Event::Prepared);
     }
 
     /// Does an operation, on both sides. Says whether there was space for it.

@@ -24,6 +24,9 @@ fn run(run: &mut Run) -> Result<(), Stop> {
         }
     }
     run.perform(&Operation::Sync)?;
+    run.perform(&Operation::PushTail)?;
+    run.perform(&Operation::Sync)?;
+    run.prepared();
     for _ in 0..150 {
         match run.random.below(4) {
             0 | 1 => {
