@@ -20,7 +20,8 @@ struct Node {
     uid: u32,
     device: u32,
     target: Vec<u8>,
-    links: u32,
+    /// Names that it has now.
+    names: u32,
     held: i32,
     xattrs: BTreeMap<Name, (usize, Digested)>,
     entries: BTreeMap<Name, NodeId>,
@@ -41,7 +42,7 @@ impl Model {
         let mut model = Self { nodes: Vec::new() };
         model.make(number, root.mode, 0, Vec::new());
         let node = &mut model.nodes[ROOT];
-        node.links = 2;
+        node.names = 1;
         node.xattrs = root.xattrs.iter().map(|(name, value)| (name.clone(), (value.length, *value))).collect();
         model
     }
@@ -59,7 +60,7 @@ impl Model {
             uid: 0,
             device,
             target,
-            links: 0,
+            names: 0,
             held: 0,
             xattrs: BTreeMap::new(),
             entries: BTreeMap::new(),
@@ -80,25 +81,20 @@ impl Model {
 
     /// A name appears.
     pub fn enter(&mut self, dir: NodeId, name: &[u8], node: NodeId) {
-        if self.is_dir(node) {
-            self.nodes[dir].links += 1;
-            self.nodes[node].links = 2;
-            self.nodes[node].parent = dir;
-        } else {
-            self.nodes[node].links += 1;
+        let is_dir = self.is_dir(node);
+        let entered = &mut self.nodes[node];
+        entered.names += 1;
+        entered.named = true;
+        if is_dir {
+            entered.parent = dir;
         }
-        self.nodes[node].named = true;
         self.nodes[dir].entries.insert(name.to_vec(), node);
     }
 
     /// A name goes.
     pub fn leave(&mut self, dir: NodeId, name: &[u8]) {
-        let Some(node) = self.nodes[dir].entries.remove(name) else { return };
-        if self.is_dir(node) {
-            self.nodes[dir].links -= 1;
-            self.nodes[node].links = 0;
-        } else {
-            self.nodes[node].links -= 1;
+        if let Some(node) = self.nodes[dir].entries.remove(name) {
+            self.nodes[node].names -= 1;
         }
     }
 
@@ -162,14 +158,14 @@ impl Model {
 
     /// All directories that have a name.
     pub fn directories(&self) -> Vec<NodeId> {
-        (0..self.nodes.len()).filter(|&node| self.is_dir(node) && self.nodes[node].links > 0).collect()
+        (0..self.nodes.len()).filter(|&node| self.is_dir(node) && self.nodes[node].names > 0).collect()
     }
 
     /// All inodes that exist, named or held, whose numbers are known.
     pub fn alive(&self) -> Vec<NodeId> {
         let alive = |node: &NodeId| {
             let found = &self.nodes[*node];
-            (found.links > 0 || found.held > 0) && found.number != InodeNumber(0)
+            (found.names > 0 || found.held > 0) && found.number != InodeNumber(0)
         };
         (0..self.nodes.len()).filter(alive).collect()
     }
@@ -184,9 +180,17 @@ impl Model {
         !self.nodes[node].named
     }
 
-    /// Links of an inode.
-    pub fn links(&self, node: NodeId) -> u32 {
-        self.nodes[node].links
+    /// Names of an inode.
+    pub fn names_of(&self, node: NodeId) -> u32 {
+        self.nodes[node].names
+    }
+
+    /// The link count: names, or for a directory the directories that refer to it, itself included.
+    fn links(&self, node: NodeId) -> u32 {
+        if !self.is_dir(node) {
+            return self.nodes[node].names;
+        }
+        2 + self.nodes[node].entries.values().filter(|child| self.is_dir(**child)).count() as u32
     }
 
     /// The type and permissions of an inode.
@@ -225,7 +229,7 @@ impl Tree for Model {
         Ok(Described {
             mode: node.mode,
             uid: node.uid,
-            links: node.links,
+            links: self.links(number as usize),
             device: node.device,
             target: node.target.clone(),
             xattrs: node.xattrs.iter().map(|(name, (_, value))| (name.clone(), *value)).collect(),

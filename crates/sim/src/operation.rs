@@ -1,6 +1,7 @@
 //! What workloads do: each operation on the filesystem, and on the model.
 
 use crate::model::{Model, NodeId};
+use std::fmt;
 use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags, SetAttr, SetMode, XattrChange};
 use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 use xfskit_ondisk::{InodeNumber, Lsn};
@@ -25,7 +26,7 @@ impl Value {
 }
 
 /// An operation of a workload.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Operation {
     /// A file, directory, pipe, socket or device node.
     Create { dir: NodeId, name: Name, mode: u16, device: u32 },
@@ -59,6 +60,45 @@ pub enum Operation {
     Fsync { node: NodeId },
     /// Everything that can be is written to its home.
     PushTail,
+}
+
+/// A name in a person's sight.
+fn shown(name: &[u8]) -> String {
+    let text = name.escape_ascii().to_string();
+    if text.len() <= 40 { text } else { format!("{}...({} bytes)", &text[..32], name.len()) }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Create { dir, name, mode, .. } => write!(f, "create {dir}/{} mode {mode:o}", shown(name)),
+            Self::Symlink { dir, name, target } => write!(f, "symlink {dir}/{} of {target} bytes", shown(name)),
+            Self::Tmpfile { dir } => write!(f, "tmpfile in {dir}"),
+            Self::Link { node, dir, name } => write!(f, "link {node} as {dir}/{}", shown(name)),
+            Self::Unlink { dir, name } => write!(f, "unlink {dir}/{}", shown(name)),
+            Self::Rmdir { dir, name } => write!(f, "rmdir {dir}/{}", shown(name)),
+            Self::Rename { from, to, flags } => {
+                let (old, new) = (shown(&from.1), shown(&to.1));
+                write!(f, "rename {}/{old} to {}/{new}, {flags:?}", from.0, to.0)
+            }
+            Self::Set { node, name, value } => {
+                write!(f, "set {} of {node} to {} bytes, seed {}", shown(name), value.length, value.seed)
+            }
+            Self::Remove { node, name } => write!(f, "remove {} of {node}", shown(name)),
+            Self::Batch { node, changes } => {
+                write!(f, "batch on {node}:")?;
+                changes.iter().try_for_each(|(name, value)| {
+                    write!(f, " {}={:?}", shown(name), value.map(|value| (value.length, value.seed)))
+                })
+            }
+            Self::Change { node, mode, uid } => write!(f, "chmod {mode:o} and chown {uid} of {node}"),
+            Self::Hold { node } => write!(f, "hold {node}"),
+            Self::Release { node } => write!(f, "release {node}"),
+            Self::Sync => f.write_str("sync"),
+            Self::Fsync { node } => write!(f, "fsync {node}"),
+            Self::PushTail => f.write_str("push the tail"),
+        }
+    }
 }
 
 impl Operation {

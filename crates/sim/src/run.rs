@@ -198,7 +198,7 @@ impl Run {
         let number = self.digests.len();
         self.device.mark(Event::Began(number));
         if let Some(transcript) = &mut self.transcript {
-            transcript.push(format!("{number}: {operation:?}"));
+            transcript.push(format!("{number}: {operation}"));
         }
         let result = operation.perform(self.fs(), &self.model);
         if !matches!(result, Err(Error::NoSpace)) {
@@ -215,10 +215,10 @@ impl Run {
             }
             Err(Error::NoSpace) => match self.fs().mount().journal.check() {
                 Ok(()) => Ok(false),
-                Err(error) => Err(Stop::Wrong(format!("{operation:?} found no space and shut down: {error}"))),
+                Err(error) => Err(Stop::Wrong(format!("{operation} found no space and shut down: {error}"))),
             },
             Err(Error::Io { .. } | Error::Shutdown(_)) => Err(Stop::Device),
-            Err(error) => Err(Stop::Wrong(format!("operation {number}, {operation:?}: {error}"))),
+            Err(error) => Err(Stop::Wrong(format!("operation {number}, {operation}: {error}"))),
         }
     }
 

@@ -54,7 +54,7 @@ fn step(run: &mut Run) -> Result<(), Stop> {
         }
         10 => {
             let (dir, node) = (run.any_dir(), run.any_inode());
-            if !is_dir(run.model.mode(node)) && run.model.links(node) > 0 {
+            if !is_dir(run.model.mode(node)) && run.model.names_of(node) > 0 {
                 let name = run.fresh_name(dir);
                 run.perform(&Operation::Link { node, dir, name })?;
             }
