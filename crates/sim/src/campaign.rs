@@ -26,6 +26,8 @@ pub struct Campaign {
     pub threads: usize,
     /// Time after which no further state is begun.
     pub limit: Option<Duration>,
+    /// States after which no further run is begun.
+    pub most_states: u64,
     /// Failures after which the campaign ends.
     pub most_failures: usize,
 }
@@ -84,7 +86,8 @@ impl Campaign {
                     loop {
                         let number = next.fetch_add(1, Ordering::Relaxed);
                         let late = self.limit.is_some_and(|limit| start.elapsed() >= limit);
-                        if number >= all || late || self.has_enough(&summary) {
+                        let enough = states.load(Ordering::Relaxed) >= self.most_states;
+                        if number >= all || late || enough || self.has_enough(&summary) {
                             return;
                         }
                         let workload = self.workloads[number as usize % self.workloads.len()];

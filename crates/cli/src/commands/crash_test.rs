@@ -29,10 +29,11 @@ pub fn run(args: &CrashTestArgs, as_json: bool) -> Result<()> {
     let campaign = Campaign {
         workloads,
         first_seed: args.seed.unwrap_or(1),
-        runs: args.runs.unwrap_or(if args.seconds.is_some() { u64::MAX } else { 1 }),
+        runs: args.runs.unwrap_or(if args.seconds.or(args.total).is_some() { u64::MAX } else { 1 }),
         plan: plan(args),
         threads: args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, Into::into), Into::into),
         limit: args.seconds.map(Duration::from_secs),
+        most_states: args.total.unwrap_or(u64::MAX),
         most_failures: args.keep_going,
     };
     let summary = with_bar(&campaign);
