@@ -11,7 +11,6 @@ Exit codes:
   2  wrong usage
   3  the image is damaged, or not an XFS image
   4  the image is in use by another program
-  5  the journal is dirty and must be replayed first
   6  the image cannot be opened or read (missing, a folder, an I/O error)
   7  the image uses a feature that xfskit does not support
   8  this machine cannot mount it (no /dev/fuse, no fusermount3, a bad mount point)";
@@ -110,6 +109,9 @@ pub struct ImageArgs {
     /// Device of an external journal
     #[arg(long, value_name = "DEVICE")]
     pub logdev: Option<PathBuf>,
+    /// Do not replay a dirty journal, not even in memory: show what is at home. Not for commands that write
+    #[arg(long = "norecovery")]
+    pub no_recovery: bool,
 }
 
 /// Arguments of `crash-test`.
@@ -231,8 +233,8 @@ pub struct MkfsArgs {
 
 const MOUNT_OPTIONS: &str = "\
 Options for -o:
-  ro, rw              read only, or not
-  norecovery          with ro: do not look at a dirty journal
+  ro, rw              read only, or not; a dirty journal is replayed, with ro in memory
+  norecovery          with ro: do not replay a dirty journal in memory, show what is at home
   wsync               operations are durable when they return
   logdev=DEVICE       device of an external journal
   cache=SIZE          memory for metadata (256M)
@@ -535,10 +537,12 @@ pub enum LogCommand {
         /// All records that can still be read, not only those that recovery would look at
         #[arg(short, long)]
         all: bool,
-        /// By checkpoints instead of by records
+        /// By checkpoints instead of by records, each item with what recovery would make of it
         #[arg(short, long)]
         transactions: bool,
     },
+    /// Replay a dirty journal, finish what it began, and close it in good order
+    Replay(ImageArgs),
 }
 
 fn parse_octal(text: &str) -> Result<u16, String> {

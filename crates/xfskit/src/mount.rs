@@ -13,10 +13,11 @@ use crate::error::{Error, Result};
 use crate::error_tags::ErrorTags;
 use crate::inode::{InodeCache, WriteBackToDevice};
 use crate::journal::recovery::Recovered;
-use crate::journal::{Journal, JournalOptions, LogState, RecoveryReport, find_head};
+use crate::journal::{Journal, JournalOptions, LogState, RecoveryReport};
 use crate::space::{AgState, SpaceCounts};
 use crate::sync::Mutex;
 use crate::trans::{BlfType, Reservation, Transaction};
+pub use log::FoundLog;
 use log::{OpenedLog, open_log};
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
@@ -266,17 +267,6 @@ impl Mount {
             mount.set_log_features(LogIncompat::XATTRS)?;
         }
         Ok(mount)
-    }
-
-    /// What the log of the filesystem on `device` holds.
-    ///
-    /// # Errors
-    /// `Superblock`, `Corrupt`, `Unsupported`, `Io`.
-    pub fn log_state(device: &Arc<dyn BlockDevice>, log_device: Option<Arc<dyn BlockDevice>>) -> Result<LogState> {
-        let geometry = Geometry::new(&read_superblock(&**device)?);
-        check_device_size(&**device, &geometry)?;
-        let place = log::log_place(device, log_device, &geometry)?;
-        Ok(find_head(&place, &geometry.meta_uuid)?.1)
     }
 
     /// The superblock's fields as they are now, the lazy counters included.

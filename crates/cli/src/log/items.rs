@@ -45,6 +45,8 @@ pub struct Item {
     pub regions: Vec<usize>,
     /// Whether all regions that the first one announces are there.
     pub whole: bool,
+    /// Of an intent, its type and number.
+    pub intent: Option<(u16, u64)>,
 }
 
 /// Little-endian fields at fixed places; 0 behind the end.
@@ -104,7 +106,9 @@ impl Item {
             other => ("unknown", format!("type {other:#06x}")),
         };
         let whole = regions.len() == Self::region_count(first);
-        Self { kind, about, whole, regions: regions.iter().map(Vec::len).collect() }
+        let is_intent = kind.ends_with("intent");
+        let intent = is_intent.then(|| (fields.u16(0), fields.u64(8)));
+        Self { intent, kind, about, whole, regions: regions.iter().map(Vec::len).collect() }
     }
 }
 

@@ -31,7 +31,7 @@ pub use cil::{CommitItem, FormatFn, OrderedWrite};
 pub use grant::Grant;
 pub use head::{LogHead, LogState, find_head};
 pub use records::{Operation, Record, RecordReader};
-pub use recovery::{RecoveredIntent, RecoveryReport};
+pub use recovery::{Outcome, RecoveredIntent, RecoveryReport};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
