@@ -12,7 +12,7 @@ use crate::inode::{InodeCache, WriteBackToDevice};
 use crate::journal::{Journal, JournalOptions, LogHead, LogPlace, LogState, find_head};
 use crate::space::{AgState, SpaceCounts};
 use crate::sync::Mutex;
-use crate::trans::{BlfType, Reservation, Transaction};
+use crate::trans::{BlfType, IntentIds, Reservation, Transaction};
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
 use xfskit_ondisk::features::LogIncompat;
@@ -101,6 +101,8 @@ pub struct Mount {
     pub counters: Arc<Counters>,
     /// Places that tests have made fail.
     pub error_tags: ErrorTags,
+    /// Names of intents.
+    pub intent_ids: IntentIds,
     /// Clock and randomness.
     pub env: Arc<dyn Environment>,
     /// The options.
@@ -196,6 +198,7 @@ impl Mount {
             ags: (0..geometry.ag_count).map(|_| AgState::default()).collect(),
             counters,
             error_tags: ErrorTags::default(),
+            intent_ids: IntentIds::default(),
             env,
             log_state,
             moves: Mutex::new(()),

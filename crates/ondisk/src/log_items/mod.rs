@@ -91,8 +91,7 @@ pub fn done_type(intent: u16) -> Option<u16> {
 
 /// The type of the intent that a done item of type `done` finishes; `None` for what is no done item.
 pub fn intent_type(done: u16) -> Option<u16> {
-    let intents =
-        [item_type::EFI, item_type::RUI, item_type::CUI, item_type::BUI, item_type::ATTRI, item_type::XMI];
+    let intents = [item_type::EFI, item_type::RUI, item_type::CUI, item_type::BUI, item_type::ATTRI, item_type::XMI];
     intents.into_iter().find(|&intent| done_type(intent) == Some(done))
 }
 

@@ -25,9 +25,10 @@ use crate::item::LogVector;
 use crate::mount::AttrLogging;
 use crate::trans::{InoId, Transaction};
 use crate::{dir, symlink};
-use xfskit_ondisk::FileBlock;
 use xfskit_ondisk::attr::shortform::{SHORTFORM_HEADER_BYTES, entry_bytes};
+use xfskit_ondisk::log_items::{self, AttrIntent, AttrVerb};
 use xfskit_ondisk::log_record::item_type;
+use xfskit_ondisk::{FileBlock, InodeNumber};
 
 /// Extents of a value that one step allocates: each may split every tree of its AG.
 const EXTENTS_PER_STEP: usize = 4;
@@ -72,7 +73,7 @@ struct AttrOp {
     ino: InoId,
     change: Change,
     progress: Progress,
-    inode: u64,
+    inode: InodeNumber,
     generation: u32,
 }
 
@@ -108,7 +109,7 @@ fn run(tx: &mut Transaction, ino: InoId, change: Change, logging: Logging) -> Re
         }
     };
     let core = &tx.inode(ino).core;
-    let (inode, generation) = (core.inode.0, core.generation);
+    let (inode, generation) = (core.inode, core.generation);
     let operation = AttrOp { ino, change, progress: Progress::Start { announce }, inode, generation };
     let may_log = parent || tx.mount().may_log_attr_intents();
     finish(tx, operation, logging == Logging::Logged && may_log)
@@ -263,40 +264,30 @@ impl DeferredOp for AttrOp {
             Change::Remove { old } => (old, &nothing),
         };
         let parent = old.namespace & flags::PARENT != 0;
-        let has_value = parent || !matches!(self.change, Change::Remove { .. });
-        let kind = match &self.change {
-            Change::Set { .. } => 1,
-            Change::Remove { .. } => 2,
-            Change::Replace { .. } => 3,
-        } + if parent { 3 } else { 0 };
-        let value: &[u8] = if has_value { &old.value } else { &[] };
-        let regions = [old.name.as_slice(), &new.name, value, &new.value];
-        let count = 1 + regions.iter().filter(|region| !region.is_empty()).count();
-        copy.push_with(40, |out| {
-            out[0..2].copy_from_slice(&item_type::ATTRI.to_le_bytes());
-            out[2..4].copy_from_slice(&(count as u16).to_le_bytes());
-            let generation = if parent { self.generation } else { 0 };
-            out[4..8].copy_from_slice(&generation.to_le_bytes());
-            out[8..16].copy_from_slice(&id.to_le_bytes());
-            out[16..24].copy_from_slice(&self.inode.to_le_bytes());
-            out[24..28].copy_from_slice(&(kind as u32).to_le_bytes());
-            // Two 16-bit lengths, which read as one 32-bit length where there is no new name.
-            out[28..30].copy_from_slice(&(old.name.len() as u16).to_le_bytes());
-            out[30..32].copy_from_slice(&(new.name.len() as u16).to_le_bytes());
-            out[32..36].copy_from_slice(&(value.len() as u32).to_le_bytes());
-            out[36..40].copy_from_slice(&u32::from(old.namespace & flags::NAMESPACE).to_le_bytes());
-        });
-        for region in regions.into_iter().filter(|region| !region.is_empty()) {
-            copy.push(region);
-        }
+        let verb = match (&self.change, parent) {
+            (Change::Set { .. }, false) => AttrVerb::Set,
+            (Change::Set { .. }, true) => AttrVerb::SetParent,
+            (Change::Replace { .. }, false) => AttrVerb::Replace,
+            (Change::Replace { .. }, true) => AttrVerb::ReplaceParent,
+            (Change::Remove { .. }, false) => AttrVerb::Remove,
+            (Change::Remove { .. }, true) => AttrVerb::RemoveParent,
+        };
+        let intent = AttrIntent {
+            id,
+            verb,
+            inode: self.inode,
+            generation: self.generation,
+            namespace: old.namespace,
+            name: &old.name,
+            value: if verb == AttrVerb::Remove { &[] } else { &old.value },
+            new_name: &new.name,
+            new_value: &new.value,
+        };
+        intent.encode(|region| copy.push(region));
     }
 
-    fn format_done(id: u64, copy: &mut LogVector) {
-        copy.push_with(16, |out| {
-            out[0..2].copy_from_slice(&item_type::ATTRD.to_le_bytes());
-            out[2..4].copy_from_slice(&1u16.to_le_bytes());
-            out[8..16].copy_from_slice(&id.to_le_bytes());
-        });
+    fn format_done(&self, id: u64, copy: &mut LogVector) {
+        copy.push(&log_items::encode_done(item_type::ATTRD, id));
     }
 }
 

@@ -35,8 +35,8 @@ pub trait DeferredOp: Sized {
     /// Formats an intent that describes all that is left to do.
     fn format_intent(&self, id: u64, copy: &mut LogVector);
 
-    /// Formats the done item of intent `id`.
-    fn format_done(id: u64, copy: &mut LogVector);
+    /// Formats the done item of intent `id`, which described what is left now.
+    fn format_done(&self, id: u64, copy: &mut LogVector);
 
     /// Does as much as fits the transaction.
     ///
@@ -57,7 +57,7 @@ pub fn finish<O: DeferredOp>(tx: &mut Transaction, operation: O, logged: bool) -
         tx.roll()?;
         fail_if_tagged(tx, LARP)?;
         if let Some(intent) = intent {
-            log_done::<O>(tx, intent);
+            log_done(tx, intent, &rest);
         }
         step = rest.step(tx)?;
     }
@@ -76,15 +76,15 @@ fn fail_if_tagged(tx: &Transaction, tag: &'static str) -> Result<()> {
 }
 
 fn log_intent<O: DeferredOp>(tx: &mut Transaction, rest: &O) -> Arc<Intent> {
-    let intent = Arc::new(Intent::default());
+    let intent = Intent::new(&tx.mount().intent_ids);
     let mut copy = LogVector::default();
     rest.format_intent(intent.id(), &mut copy);
     tx.log_intent(Arc::clone(&intent) as _, copy);
     intent
 }
 
-fn log_done<O: DeferredOp>(tx: &mut Transaction, intent: Arc<Intent>) {
+fn log_done<O: DeferredOp>(tx: &mut Transaction, intent: Arc<Intent>, rest: &O) {
     let mut copy = LogVector::default();
-    O::format_done(intent.id(), &mut copy);
+    rest.format_done(intent.id(), &mut copy);
     tx.log_done(Arc::new(PassingItem::default()), copy, intent);
 }
