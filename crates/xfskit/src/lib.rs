@@ -31,6 +31,8 @@ pub mod dir;
 pub mod parent;
 pub mod symlink;
 
+pub mod recover;
+
 pub mod ops;
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ const LAYERS: &[&[&str]] = &[
     &["space"],
     &["inode"],
     &["dabtree", "dir", "attr", "parent", "symlink"],
+    &["recover"],
     &["ops"],
 ];
 

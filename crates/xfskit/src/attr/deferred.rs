@@ -16,7 +16,7 @@
 //! makes every update begin with one, as the kernel's `larp` switch does.
 
 use super::update::Logging;
-use super::{Attr, Form, Outcome, flags, fork, form, remote, shortform, tree};
+use super::{Attr, Form, Outcome, flags, fork, form, redo, remote, shortform, tree};
 use crate::cache::{Fork, ForkKind};
 use crate::deferred::{DeferredOp, Step, finish};
 use crate::error::{Error, Result};
@@ -35,7 +35,7 @@ const EXTENTS_PER_STEP: usize = 4;
 
 /// What an update does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Change {
+pub(super) enum Change {
     Set { new: Owned },
     Replace { old: Owned, new: Owned },
     Remove { old: Owned },
@@ -43,14 +43,14 @@ enum Change {
 
 /// An attribute that outlives the caller's buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Owned {
-    namespace: u8,
-    name: Vec<u8>,
-    value: Vec<u8>,
+pub(super) struct Owned {
+    pub(super) namespace: u8,
+    pub(super) name: Vec<u8>,
+    pub(super) value: Vec<u8>,
 }
 
 impl Owned {
-    fn of(attr: &Attr<'_>) -> Self {
+    pub(super) fn of(attr: &Attr<'_>) -> Self {
         Self { namespace: attr.namespace, name: attr.name.to_vec(), value: attr.value.to_vec() }
     }
 
@@ -61,7 +61,7 @@ impl Owned {
 
 /// How far an update has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+pub(super) enum Progress {
     /// Nothing was done. `announce`: log an intent before anything is.
     Start { announce: bool },
     /// The value's blocks from `at` on are mapped up to `mapped` of `total`.
@@ -69,12 +69,14 @@ enum Progress {
 }
 
 /// An update under way.
-struct AttrOp {
-    ino: InoId,
-    change: Change,
-    progress: Progress,
-    inode: InodeNumber,
-    generation: u32,
+pub(super) struct AttrOp {
+    pub(super) ino: InoId,
+    pub(super) change: Change,
+    pub(super) progress: Progress,
+    pub(super) inode: InodeNumber,
+    pub(super) generation: u32,
+    /// Recovery does it, perhaps again: what is to go may be gone, and what is to come may be there.
+    pub(super) again: bool,
 }
 
 /// Adds an attribute that is not there.
@@ -110,7 +112,7 @@ fn run(tx: &mut Transaction, ino: InoId, change: Change, logging: Logging) -> Re
     };
     let core = &tx.inode(ino).core;
     let (inode, generation) = (core.inode, core.generation);
-    let operation = AttrOp { ino, change, progress: Progress::Start { announce }, inode, generation };
+    let operation = AttrOp { ino, change, progress: Progress::Start { announce }, inode, generation, again: false };
     let may_log = parent || tx.mount().may_log_attr_intents();
     finish(tx, operation, logging == Logging::Logged && may_log)
 }
@@ -144,6 +146,15 @@ impl AttrOp {
     fn conclude(&self, tx: &mut Transaction) -> Result<()> {
         let ino = self.ino;
         match &self.change {
+            change if self.again => {
+                for key in change.keys() {
+                    redo::remove_every(tx, ino, &key.attr())?;
+                }
+                if let Some(new) = self.new_attr() {
+                    self.add(tx, new)?;
+                }
+                tree::to_shortform(tx, ino, self.new_attr().is_some()).map(|_| ())
+            }
             Change::Set { new } => self.add(tx, new),
             Change::Replace { old, new } => {
                 if form(tx, ino) == Form::Tree
@@ -256,15 +267,35 @@ impl DeferredOp for AttrOp {
     }
 
     fn format_intent(&self, id: u64, copy: &mut LogVector) {
+        self.change.format_intent(self.inode, self.generation, id, copy);
+    }
+
+    fn format_done(&self, id: u64, copy: &mut LogVector) {
+        copy.push(&log_items::encode_done(item_type::ATTRD, id));
+    }
+}
+
+impl Change {
+    /// The attributes that it is about.
+    fn keys(&self) -> impl Iterator<Item = &Owned> {
+        let (first, second) = match self {
+            Self::Set { new: attr } | Self::Remove { old: attr } => (attr, None),
+            Self::Replace { old, new } => (old, Some(new)),
+        };
+        std::iter::once(first).chain(second)
+    }
+
+    /// Formats an intent for the whole of it.
+    pub(super) fn format_intent(&self, inode: InodeNumber, generation: u32, id: u64, copy: &mut LogVector) {
         let nothing = Owned { namespace: 0, name: Vec::new(), value: Vec::new() };
-        let (old, new) = match &self.change {
+        let (old, new) = match self {
             Change::Set { new } => (new, &nothing),
             Change::Replace { old, new } if new.namespace & flags::PARENT != 0 => (old, new),
             Change::Replace { new, .. } => (new, &nothing),
             Change::Remove { old } => (old, &nothing),
         };
         let parent = old.namespace & flags::PARENT != 0;
-        let verb = match (&self.change, parent) {
+        let verb = match (self, parent) {
             (Change::Set { .. }, false) => AttrVerb::Set,
             (Change::Set { .. }, true) => AttrVerb::SetParent,
             (Change::Replace { .. }, false) => AttrVerb::Replace,
@@ -275,8 +306,8 @@ impl DeferredOp for AttrOp {
         let intent = AttrIntent {
             id,
             verb,
-            inode: self.inode,
-            generation: self.generation,
+            inode,
+            generation,
             namespace: old.namespace,
             name: &old.name,
             value: if verb == AttrVerb::Remove { &[] } else { &old.value },
@@ -284,10 +315,6 @@ impl DeferredOp for AttrOp {
             new_value: &new.value,
         };
         intent.encode(|region| copy.push(region));
-    }
-
-    fn format_done(&self, id: u64, copy: &mut LogVector) {
-        copy.push(&log_items::encode_done(item_type::ATTRD, id));
     }
 }
 

@@ -22,12 +22,14 @@ mod ail;
 mod cil;
 mod grant;
 mod head;
+mod recovered;
 mod writer;
 
 pub use ail::Ail;
 pub use cil::{CommitItem, FormatFn, OrderedWrite};
 pub use grant::Grant;
 pub use head::{LogHead, LogState, find_head};
+pub use recovered::RecoveredIntent;
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
