@@ -4,7 +4,8 @@
 //! 0 type  2 regions (1)  4 zero  8 id   16 inode 1  24 inode 2  32 generation 1 u32  36 generation 2 u32
 //! 40 fork block 1  48 fork block 2  56 blocks  64 flags  72 size 1  80 size 2
 //! ```
-//! The sizes are those that the files are to have in the end.
+//! The sizes are those that the files are to have in the end. No blocks: only the flags that are set in the end are
+//! left to do. The kernel logs such an intent, though its own recovery refuses it.
 
 use super::{Fields, IntentRules, put_header, verify_inode, verify_range};
 use crate::features::Incompat;
@@ -70,7 +71,7 @@ pub fn decode_intent(rules: &IntentRules<'_>, region: &[u8]) -> Verdict<Exchange
     ensure!(intent.flags & !flags::ALL == 0, NAME, "flags", "{:#x}", intent.flags);
     for side in 0..2 {
         verify_inode(rules.geometry, NAME, intent.inodes[side])?;
-        verify_range(NAME, intent.offsets[side], intent.count)?;
+        verify_range(NAME, intent.offsets[side], intent.count.max(1))?;
         let sized = intent.flags & flags::SET_SIZES != 0;
         ensure!(!sized || intent.sizes[side] >> 63 == 0, NAME, "size of a file", "{}", intent.sizes[side]);
     }

@@ -257,7 +257,9 @@ fn what_cannot_be_is_refused() {
     }
     refuses(&[exchange::encode_intent(&ExchangeIntent { flags: 1 << 5, ..exchange() })], "flags");
     refuses(&[exchange::encode_intent(&ExchangeIntent { sizes: [0, 1 << 63], ..exchange() })], "size of a file");
-    refuses(&[exchange::encode_intent(&ExchangeIntent { count: 0, ..exchange() })], "range of fork blocks");
+    refuses(&[exchange::encode_intent(&ExchangeIntent { count: 1 << 54, ..exchange() })], "range of fork blocks");
+    let many = vec![extent(0, 10, 1); 65];
+    refuses(&[extent_free::encode_intent(1, &many)], "at most 64 records");
 }
 
 #[test]

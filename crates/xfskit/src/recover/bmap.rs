@@ -28,7 +28,7 @@ impl Change {
 impl Work for Change {
     fn reservation(&self, mount: &Mount) -> Reservation {
         let levels = mount.limits.data_levels.max(mount.limits.attr_levels);
-        reservation(mount, 2 * u64::from(levels) + 2)
+        reservation(mount, 0, 2 * u64::from(levels) + 2)
     }
 
     fn step(mut self: Box<Self>, tx: &mut Transaction) -> Result<Option<Box<dyn Work>>> {

@@ -24,7 +24,7 @@ pub fn free_cow_leftovers(mount: &Arc<Mount>) -> Result<u64> {
         loop {
             let found = first_staged(&mut Transaction::read_only(mount), ag, from)?;
             let Some(extent) = found else { break };
-            let mut tx = mount.transaction(reservation(mount, blocks))?;
+            let mut tx = mount.transaction(reservation(mount, 0, blocks))?;
             let result = free_staged(&mut tx, ag, extent);
             tx.finish(result)?;
             freed += u64::from(extent.count);

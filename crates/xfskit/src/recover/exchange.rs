@@ -180,7 +180,7 @@ impl Exchange {
 impl Work for Exchange {
     fn reservation(&self, mount: &Mount) -> Reservation {
         let levels = mount.limits.data_levels.max(mount.limits.attr_levels);
-        let one = reservation(mount, 4 * (u64::from(levels) + 2));
+        let one = reservation(mount, 0, 4 * (u64::from(levels) + 2));
         Reservation { log_bytes: 2 * one.log_bytes, ..one }
     }
 

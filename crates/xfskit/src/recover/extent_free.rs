@@ -20,7 +20,7 @@ impl Frees {
 
 impl Work for Frees {
     fn reservation(&self, mount: &Mount) -> Reservation {
-        reservation(mount, 0)
+        reservation(mount, 0, 0)
     }
 
     fn step(mut self: Box<Self>, tx: &mut Transaction) -> Result<Option<Box<dyn Work>>> {

@@ -4,15 +4,20 @@
 //! physical recovery ──▶ intents without a done item, in the order of the log
 //!   verify   every intent is decoded and the inodes it names are looked up; a bad one refuses the mount here,
 //!            before anything was changed
-//!   finish   queue: first in, first out
+//!   finish   queue, first in, first out
 //!            ┌──────────────────────────── transaction ────────────────────────────┐
-//!            │ done item of the intent   one step of its work   intent of the rest │──▶ rest to the end of the queue
+//!            │ done item of the intent   one step of its work   intent of the rest │──▶ to the end of the queue
 //!            └─────────────────────────────────────────────────────────────────────┘
 //!   force    no intent is left in the log's live part
 //! ```
 //! Invariants: an intent's done item and its work are one transaction, so nothing is ever done twice; the rest of the
-//! work is an intent in that same transaction, so nothing is lost. The queue begins with the oldest intent, which
-//! holds the log's tail: each transaction needs log space only for itself, and none waits for one behind it.
+//! work is an intent in that same transaction, so nothing is lost. The rest goes to the end of the queue, as its intent
+//! does to the head of the log: the queue always begins with the oldest intent, which holds the log's tail, so each
+//! transaction needs log space only for itself.
+//!
+//! A rest is done behind intents that were behind it. That is right for extents to free, for what is left of an
+//! exchange or an attribute; the updates of a reverse mapping intent are done in one transaction, because a later intent
+//! may free the blocks, and those of a reference count intent as far as the kernel would.
 //!
 //! Locking: nobody else uses the filesystem yet. So AG headers may be locked in any order, and inodes are let go
 //! between the steps.
@@ -30,6 +35,8 @@ mod extent_free;
 mod inode;
 mod refcount;
 mod rmap;
+#[cfg(test)]
+mod tests;
 
 pub use cow::free_cow_leftovers;
 
@@ -175,14 +182,8 @@ fn finish_step(mount: &Arc<Mount>, pending: Pending) -> Result<Option<Pending>> 
         let mut copy = LogVector::default();
         work.format_done(id, &mut copy);
         tx.log_done(Arc::new(PassingItem::default()), copy, intent);
-        Ok(work.step(&mut tx)?.map(|work| {
-            let intent = Intent::new(&mount.intent_ids);
-            let id = intent.id();
-            let mut copy = LogVector::default();
-            work.format_intent(id, &mut copy);
-            tx.log_intent(Arc::clone(&intent) as _, copy);
-            Pending { intent, id, work, origin }
-        }))
+        let rest = work.step(&mut tx)?;
+        Ok(rest.map(|work| log_rest(&mut tx, work, origin)))
     })();
     let rest = tx.finish(result)?;
     if mount.error_tags.strikes(tag) {
@@ -193,11 +194,22 @@ fn finish_step(mount: &Arc<Mount>, pending: Pending) -> Result<Option<Pending>> 
     Ok(rest)
 }
 
-/// Log space for a step that changes a few extents of every kind of tree, and `blocks` blocks.
-fn reservation(mount: &Mount, blocks: u64) -> Reservation {
+/// Logs an intent for what is left.
+fn log_rest(tx: &mut Transaction, work: Box<dyn Work>, origin: Origin) -> Pending {
+    let intent = Intent::new(&tx.mount().intent_ids);
+    let id = intent.id();
+    let mut copy = LogVector::default();
+    work.format_intent(id, &mut copy);
+    tx.log_intent(Arc::clone(&intent) as _, copy);
+    Pending { intent, id, work, origin }
+}
+
+/// Log space for a step that changes a few extents in every kind of tree, and one tree in `changes` places more; and
+/// `blocks` blocks.
+fn reservation(mount: &Mount, changes: usize, blocks: u64) -> Reservation {
     let truncate = reservation_of(mount.reservations.itruncate);
     let write = reservation_of(mount.reservations.write);
-    let log_bytes = truncate.log_bytes + write.log_bytes;
+    let log_bytes = truncate.log_bytes + write.log_bytes + (changes * 2 * mount.geometry.block_bytes()) as u32;
     Reservation { log_bytes, log_count: 1, ..Reservation::default() }.with_blocks(blocks).dipping()
 }
 

@@ -1,4 +1,4 @@
-//! Reference count intents (CUI): one update in each transaction, in their order, or a part of one.
+//! Reference count intents (CUI): as many updates as fit a transaction, in their order.
 
 use super::{Work, reservation};
 use crate::error::Result;
@@ -11,6 +11,9 @@ use xfskit_ondisk::FsBlock;
 use xfskit_ondisk::log_items::refcount::encode_intent;
 use xfskit_ondisk::log_items::{RefcountIntent, RefcountUpdate, RefcountVerb, encode_done};
 use xfskit_ondisk::log_record::item_type;
+
+/// Parts of updates that one transaction does; each changes a bounded number of records.
+const MOST_PARTS: usize = 16;
 
 /// Updates from `next` on.
 pub(super) struct Updates {
@@ -37,12 +40,13 @@ fn apply(tx: &mut Transaction, update: &RefcountUpdate) -> Result<u32> {
 
 impl Work for Updates {
     fn reservation(&self, mount: &Mount) -> Reservation {
-        reservation(mount, 4 * u64::from(mount.limits.refcount_levels) + 8)
+        reservation(mount, 2 * MOST_PARTS, 4 * u64::from(mount.limits.refcount_levels) + 2 * MOST_PARTS as u64)
     }
 
     fn step(mut self: Box<Self>, tx: &mut Transaction) -> Result<Option<Box<dyn Work>>> {
-        let next = self.next;
-        if let Some(update) = self.updates.get_mut(next) {
+        for _ in 0..MOST_PARTS {
+            let next = self.next;
+            let Some(update) = self.updates.get_mut(next) else { return Ok(None) };
             let done = apply(tx, update)?;
             update.extent.block = FsBlock(update.extent.block.0 + u64::from(done));
             update.extent.count -= done;

@@ -1,4 +1,5 @@
-//! Reverse mapping intents (RUI): one update in each transaction, in their order.
+//! Reverse mapping intents (RUI): all updates in one transaction, in their order. An intent behind this
+//! one may free the blocks and expects them to be nobody's.
 
 use super::{Work, reservation};
 use crate::error::Result;
@@ -12,15 +13,12 @@ use xfskit_ondisk::log_items::{RmapIntent, RmapUpdate, RmapVerb, encode_done};
 use xfskit_ondisk::log_record::item_type;
 use xfskit_ondisk::{AgBlock, AgNumber};
 
-/// Updates from `next` on.
-pub(super) struct Updates {
-    updates: Vec<RmapUpdate>,
-    next: usize,
-}
+/// Updates of one intent.
+pub(super) struct Updates(Vec<RmapUpdate>);
 
 impl Updates {
     pub(super) fn new(intent: RmapIntent) -> Self {
-        Self { updates: intent.updates, next: 0 }
+        Self(intent.updates)
     }
 }
 
@@ -39,19 +37,16 @@ fn apply(tx: &mut Transaction, update: &RmapUpdate) -> Result<()> {
 
 impl Work for Updates {
     fn reservation(&self, mount: &Mount) -> Reservation {
-        reservation(mount, 0)
+        reservation(mount, self.0.len(), 0)
     }
 
-    fn step(mut self: Box<Self>, tx: &mut Transaction) -> Result<Option<Box<dyn Work>>> {
-        if let Some(update) = self.updates.get(self.next) {
-            apply(tx, update)?;
-            self.next += 1;
-        }
-        Ok(if self.next >= self.updates.len() { None } else { Some(self) })
+    fn step(self: Box<Self>, tx: &mut Transaction) -> Result<Option<Box<dyn Work>>> {
+        self.0.iter().try_for_each(|update| apply(tx, update))?;
+        Ok(None)
     }
 
     fn format_intent(&self, id: u64, copy: &mut LogVector) {
-        copy.push(&encode_intent(id, &self.updates[self.next..]));
+        copy.push(&encode_intent(id, &self.0));
     }
 
     fn format_done(&self, id: u64, copy: &mut LogVector) {
