@@ -21,6 +21,7 @@ pub mod inode;
 pub mod limits;
 pub mod log_items;
 pub mod log_record;
+pub mod logged;
 pub mod reservation;
 pub mod superblock;
 pub mod symlink;

@@ -139,6 +139,10 @@ pub mod item_type {
     pub const XMI: u16 = 0x1248;
     /// Mappings exchanged.
     pub const XMD: u16 = 0x1249;
+    /// The first of the items of realtime devices.
+    pub const FIRST_REALTIME: u16 = 0x124a;
+    /// The last of them.
+    pub const LAST_REALTIME: u16 = 0x124f;
 }
 
 /// Flags of a logged buffer; its type stands in the bits from 11 on.
@@ -166,6 +170,29 @@ pub fn sector_cycle(sector: &[u8]) -> u32 {
 pub fn next_cycle(cycle: u32) -> u32 {
     let next = cycle.wrapping_add(1);
     if next == RECORD_MAGIC { next + 1 } else { next }
+}
+
+/// Fills a sector of the log that holds nothing: a header of no record, which carries the number of a pass so that
+/// recovery takes it for what it is.
+pub fn stamp_stale_sector(sector: &mut [u8], lsn: Lsn, tail_lsn: Lsn, uuid: &[u8; 16]) {
+    let header = RecordHeader {
+        magic: RECORD_MAGIC.into(),
+        cycle: lsn.cycle().into(),
+        version: 2.into(),
+        length: 0.into(),
+        lsn: lsn.0.into(),
+        tail_lsn: tail_lsn.0.into(),
+        crc: [0; 4],
+        previous_block: u32::MAX.into(),
+        operations: 0.into(),
+        cycle_data: [[0; 4]; CYCLES_PER_HEADER],
+        format: FORMAT_LITTLE_ENDIAN.into(),
+        uuid: *uuid,
+        size: 0.into(),
+        pad: 0.into(),
+        reserved: [0; 184],
+    };
+    sector[..BASIC_BLOCK_BYTES].copy_from_slice(header.as_bytes());
 }
 
 /// What a record's header says besides the checksum and the cycle words.

@@ -1,7 +1,10 @@
 //! A mounted filesystem: what every layer from transactions upwards shares.
 //!
-//! Opening reads the superblock, finds the end of the log, and refuses what cannot be worked on safely. Closing
-//! brings everything home, writes the counters into the superblock and an unmount record into the log.
+//! Opening reads the superblock, finds the end of the log, replays it if it is dirty, and refuses what cannot be worked
+//! on safely. Closing brings everything home, writes the counters into the superblock and an unmount record into the log.
+
+mod kinds;
+mod log;
 
 use crate::cache::{BufferKey, BufferKind, Cache, Fill};
 use crate::counters::Counters;
@@ -9,10 +12,12 @@ use crate::env::{Environment, SystemEnvironment};
 use crate::error::{Error, Result};
 use crate::error_tags::ErrorTags;
 use crate::inode::{InodeCache, WriteBackToDevice};
-use crate::journal::{Journal, JournalOptions, LogHead, LogPlace, LogState, find_head};
+use crate::journal::recovery::Recovered;
+use crate::journal::{Journal, JournalOptions, LogState, RecoveryReport};
 use crate::space::{AgState, SpaceCounts};
 use crate::sync::Mutex;
 use crate::trans::{BlfType, IntentIds, Reservation, Transaction};
+use log::{OpenedLog, open_log};
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
 use xfskit_ondisk::features::LogIncompat;
@@ -20,7 +25,7 @@ use xfskit_ondisk::limits::Limits;
 use xfskit_ondisk::reservation::{self, Reservations};
 use xfskit_ondisk::superblock::SUPERBLOCK_CRC_OFFSET;
 use xfskit_ondisk::{
-    BASIC_BLOCK_BYTES, Corruption, DiskAddress, Geometry, Lsn, RawSuperblock, Superblock, Verdict, set_checksum,
+    BASIC_BLOCK_BYTES, Corruption, DiskAddress, Geometry, RawSuperblock, Superblock, Verdict, set_checksum,
 };
 
 /// How to open a filesystem.
@@ -109,6 +114,10 @@ pub struct Mount {
     pub options: MountOptions,
     /// What opening found of the log.
     pub log_state: LogState,
+    /// What was replayed and is to be finished before anything else is done.
+    pub recovered: Mutex<Option<Recovered>>,
+    /// What opening replayed.
+    pub recovery: Option<RecoveryReport>,
     /// Held by renames between directories: while one checks that a directory does not move below itself, no other may
     /// move the directories on the way.
     pub moves: Mutex<()>,
@@ -116,6 +125,14 @@ pub struct Mount {
 }
 
 const LOG_FEATURES_OFFSET: usize = core::mem::offset_of!(RawSuperblock, log_incompat);
+
+/// A recovery that was done in memory, for a mount that only looks.
+pub(crate) struct PastRecovery {
+    /// The log as it lies on the device.
+    pub log_state: LogState,
+    /// What was replayed.
+    pub report: RecoveryReport,
+}
 
 /// The superblock of AG 0 as a buffer.
 pub static SUPERBLOCK_KIND: BufferKind = BufferKind {
@@ -154,18 +171,31 @@ impl Mount {
     pub fn open_in(
         device: Arc<dyn BlockDevice>,
         log_device: Option<Arc<dyn BlockDevice>>,
+        options: MountOptions,
+        env: Arc<dyn Environment>,
+    ) -> Result<Arc<Self>> {
+        Self::open_after(device, log_device, options, env, None)
+    }
+
+    /// As [`Self::open_in`], after a recovery in memory that `past` tells of.
+    pub(crate) fn open_after(
+        device: Arc<dyn BlockDevice>,
+        log_device: Option<Arc<dyn BlockDevice>>,
         mut options: MountOptions,
         env: Arc<dyn Environment>,
+        past: Option<PastRecovery>,
     ) -> Result<Arc<Self>> {
         let superblock = read_superblock(&*device)?;
         options.read_only |= device.is_read_only();
         if !options.read_only {
             superblock.check_writable()?;
         }
-        let geometry = Arc::new(Geometry::new(&superblock));
-        check_device_size(&*device, &geometry)?;
-        let place = log_place(&device, log_device, &geometry)?;
-        let (head, log_state) = open_log(&place, &geometry, &options)?;
+        let OpenedLog { place, head, state, superblock, geometry, recovered } =
+            open_log(&device, log_device, superblock, &options)?;
+        let (log_state, recovery) = match past {
+            Some(past) => (past.log_state, Some(past.report)),
+            None => (state, recovered.as_ref().map(|recovered| recovered.report.clone())),
+        };
         let counters = Arc::new(Counters::default());
         let journal_options = JournalOptions { whiteouts: options.whiteouts };
         let journal = Arc::new(Journal::new(
@@ -187,6 +217,8 @@ impl Mount {
         let inodes = raw.inode_count.get().min(most_inodes);
         let free_inodes = raw.free_inodes.get().min(inodes);
         let free_blocks = raw.free_blocks.get().min(geometry.data_blocks);
+        let counters_are_wrong =
+            (inodes, free_inodes, free_blocks) != (raw.inode_count.get(), raw.free_inodes.get(), raw.free_blocks.get());
         let space = SpaceCounts::new(free_blocks, set_aside, reserve_pool, inodes, free_inodes);
         let mount = Arc::new(Self {
             limits,
@@ -201,6 +233,8 @@ impl Mount {
             intent_ids: IntentIds::default(),
             env,
             log_state,
+            recovered: Mutex::new(None),
+            recovery,
             moves: Mutex::new(()),
             superblock: Mutex::new(raw.clone()),
             device,
@@ -209,7 +243,14 @@ impl Mount {
         });
         mount.journal.set_write_back(Arc::new(WriteBackToDevice::new(Arc::downgrade(&mount))));
         if !mount.options.read_only {
-            crate::space::initialize(&mount)?;
+            let totals = crate::space::initialize(&mount)?;
+            if recovered.is_some() || counters_are_wrong {
+                mount.space.set(totals.free_blocks, totals.inodes, totals.free_inodes);
+            }
+        }
+        if let Some(recovered) = recovered {
+            mount.journal.adopt_intents(&recovered.intents);
+            *mount.recovered.lock() = Some(recovered);
         }
         if mount.options.attr_logging == AttrLogging::Always && !mount.options.read_only {
             mount.set_log_features(LogIncompat::XATTRS)?;
@@ -284,13 +325,14 @@ impl Mount {
         self.journal.write_unmount()
     }
 
-    /// As [`Self::unmount`], unless nothing has changed: then the image stays as it is.
+    /// As [`Self::unmount`], unless nothing has changed and the log was clean: then the image stays as it is.
     ///
     /// # Errors
     /// As [`Self::unmount`].
     pub fn unmount_if_changed(self: &Arc<Self>) -> Result<()> {
         let announced = self.options.attr_logging == AttrLogging::Always;
-        if self.counters.transactions.get() == 0 && !announced { Ok(()) } else { self.unmount() }
+        let changed = self.counters.transactions.get() > 0 || self.recovery.is_some() || announced;
+        if changed { self.unmount() } else { Ok(()) }
     }
 
     /// Whether attribute intents other than those of parent pointers may be logged: recovery refuses them in an image
@@ -349,48 +391,4 @@ fn check_device_size(device: &dyn BlockDevice, geometry: &Geometry) -> Result<()
             .into());
     }
     Ok(())
-}
-
-fn log_place(
-    device: &Arc<dyn BlockDevice>,
-    log_device: Option<Arc<dyn BlockDevice>>,
-    geometry: &Geometry,
-) -> Result<LogPlace> {
-    let basic_blocks = geometry.log_blocks << (geometry.block_log - 9);
-    let Some(start) = geometry.log_start else {
-        let device = log_device.ok_or(Error::Invalid("the image has an external log: name its device with logdev="))?;
-        if device.size_bytes() < u64::from(basic_blocks) * 512 {
-            return Err(Error::Invalid("the log device is smaller than the log"));
-        }
-        return Ok(LogPlace { device, offset: 0, basic_blocks });
-    };
-    let address = geometry
-        .fs_block_address(start)
-        .ok_or_else(|| Corruption::new("superblock", "the log lies on the device").at(DiskAddress(0)))?;
-    Ok(LogPlace { device: Arc::clone(device), offset: address.bytes(), basic_blocks })
-}
-
-/// Finds the end of the log and decides whether the mount may go on.
-fn open_log(place: &LogPlace, geometry: &Geometry, options: &MountOptions) -> Result<(LogHead, LogState)> {
-    match find_head(place, &geometry.meta_uuid) {
-        Ok((head, state)) => {
-            if state != LogState::Clean && !options.read_only {
-                return Err(Error::DirtyLog(
-                    "the image was not unmounted in good order; writing to it is refused until its log was replayed \
-                     (mount it once with the kernel, or open it read-only)"
-                        .into(),
-                ));
-            }
-            if state != LogState::Clean {
-                tracing::warn!("the log is dirty: what it holds and is not at home yet will not be seen");
-            }
-            Ok((head, state))
-        }
-        Err(error) if options.read_only => {
-            tracing::warn!(%error, "the log cannot be read");
-            let nothing = LogHead { next: Lsn::new(1, 0), last_record_block: 0, record_bytes: 32 << 10 };
-            Ok((nothing, LogState::Dirty { tail: Lsn(0) }))
-        }
-        Err(error) => Err(error),
-    }
 }

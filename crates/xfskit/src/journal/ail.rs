@@ -60,6 +60,13 @@ impl Ail {
         }
     }
 
+    /// Takes an item in that the log held before the mount.
+    pub(super) fn insert(&self, lsn: Lsn, item: Arc<dyn LogItem>) {
+        let mut items = self.items.lock();
+        item.state().lock().in_ail = Some(lsn);
+        items.insert((lsn, identity(&item)), item);
+    }
+
     /// The homes of all items.
     pub fn homes(&self) -> HashSet<u64> {
         self.items.lock().values().map(|item| item.home()).collect()

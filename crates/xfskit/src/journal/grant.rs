@@ -113,6 +113,11 @@ impl GrantSpace {
         Lsn(self.head.load(Ordering::Acquire))
     }
 
+    /// The log is in use from `tail` on; before anyone was granted anything.
+    pub(super) fn start_at(&self, tail: Lsn) {
+        self.tail.store(tail.0, Ordering::Release);
+    }
+
     pub(super) fn set_tail(&self, tail: Lsn) {
         self.tail.fetch_max(tail.0, Ordering::AcqRel);
     }

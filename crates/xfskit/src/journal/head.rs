@@ -13,7 +13,7 @@ use xfskit_ondisk::{BASIC_BLOCK_BYTES, Corruption, DiskAddress, Lsn};
 use zerocopy::FromBytes;
 
 /// Most sectors that a writer may have had in flight when the power failed: eight of the largest records.
-const IN_FLIGHT_BLOCKS: u32 = 8 * 256 * 1024 / 512;
+pub(super) const IN_FLIGHT_BLOCKS: u32 = 8 * 256 * 1024 / 512;
 
 /// Where writing goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,14 +22,16 @@ mod ail;
 mod cil;
 mod grant;
 mod head;
-mod recovered;
+mod records;
+pub mod recovery;
 mod writer;
 
 pub use ail::Ail;
 pub use cil::{CommitItem, FormatFn, OrderedWrite};
 pub use grant::Grant;
 pub use head::{LogHead, LogState, find_head};
-pub use recovered::RecoveredIntent;
+pub use records::{Operation, Record, RecordReader};
+pub use recovery::{RecoveredIntent, RecoveryReport};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
@@ -139,6 +141,17 @@ impl Journal {
             uuid: geometry.meta_uuid,
             waiting_writes: Mutex::default(),
             waiting_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes over intents that recovery left, before anything else is done: each keeps the tail of the log where it
+    /// stands until its done item is durable.
+    pub fn adopt_intents(&self, intents: &[Arc<RecoveredIntent>]) {
+        for intent in intents {
+            self.ail.insert(intent.lsn, Arc::clone(intent) as _);
+        }
+        if let Some(tail) = self.ail.tail() {
+            self.space.start_at(tail);
         }
     }
 

@@ -107,6 +107,11 @@ impl Filesystem {
 
     fn over(mount: Arc<Mount>) -> Result<Self> {
         let fs = Self { mount };
+        let recovered = fs.mount.recovered.lock().take();
+        if let Some(recovered) = recovered {
+            crate::recover::finish_intents(&fs.mount, recovered.intents)?;
+            crate::recover::free_cow_leftovers(&fs.mount)?;
+        }
         if !fs.mount.options.read_only
             && let Err(error) = fs.clean_orphans()
         {

@@ -21,6 +21,7 @@ mod remove;
 
 pub use allocate::{allocate, allocate_avoiding_busy, allocate_one};
 pub use apply::leave_inode;
+pub use bmbt::BMBT_KIND;
 pub use remap::{expect_extents, map_extent, unmap_extent};
 pub use remove::remove;
 

@@ -15,7 +15,7 @@ const NO_REFLINK: &[(char, &str)] = &[('d', "agcount=2"), ('m', "reflink=0")];
 fn counts(scene: &mut Scene, updates: &[(RefcountVerb, FsBlock, u32)]) {
     let updates: Vec<_> =
         updates.iter().map(|&(verb, block, count)| RefcountUpdate { verb, extent: extent(block, count) }).collect();
-    let id = 0x7000 + scene.intents.len() as u64;
+    let id = 0x7000 + scene.intents;
     scene.log(cui::encode_intent(id, &updates));
 }
 
@@ -31,13 +31,13 @@ fn owners(scene: &mut Scene, updates: &[(RmapVerb, usize, u64, FsBlock, u32, boo
             unwritten,
         })
         .collect();
-    let id = 0x8000 + scene.intents.len() as u64;
+    let id = 0x8000 + scene.intents;
     scene.log(rui::encode_intent(id, &updates));
 }
 
 fn maps(scene: &mut Scene, verb: BmapVerb, file: usize, at: u64, block: FsBlock, count: u32, unwritten: bool) {
     let intent = BmapIntent {
-        id: 0x9000 + scene.intents.len() as u64,
+        id: 0x9000 + scene.intents,
         verb,
         inode: scene.inodes[file],
         extent: extent(block, count),
@@ -286,7 +286,7 @@ fn a_map_that_is_a_tree_grows_and_shrinks() {
             .chain((0..10).map(|at| FsBlock(more.0 + 2 * at + 1)))
             .collect();
         for block in rest.iter().skip(2) {
-            super::super::super::space::unowned::free(&mut scene.tx, *block, 1).unwrap();
+            crate::space::unowned::free(&mut scene.tx, *block, 1).unwrap();
         }
         maps(scene, BmapVerb::Map, 0, 1, rest[0], 1, false);
         maps(scene, BmapVerb::Map, 1, 100, rest[1], 1, false);

@@ -20,13 +20,8 @@ pub struct State {
 }
 
 impl State {
-    /// The state of an image that was unmounted.
-    pub fn of_clean(bytes: &[u8]) -> Option<Self> {
-        Self::after_kernel(bytes)
-    }
-
-    /// The state of an image after the kernel has mounted and unmounted it.
-    pub fn after_kernel(bytes: &[u8]) -> Option<Self> {
+    /// The state of an image after the kernel has mounted and unmounted it, recovering it if need be.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
         let reference = reference()?;
         let scratch = scratch();
         let path = scratch.file("image");

@@ -29,7 +29,8 @@ struct Scene {
     tx: Transaction,
     inos: Vec<InoId>,
     inodes: Vec<InodeNumber>,
-    intents: Vec<Arc<RecoveredIntent>>,
+    /// How many it has logged.
+    intents: u64,
 }
 
 impl Scene {
@@ -75,36 +76,31 @@ impl Scene {
 
     /// The transaction logs an intent.
     fn log(&mut self, region: Vec<u8>) {
-        self.log_regions(vec![region]);
+        self.log_regions(&[region]);
     }
 
-    fn log_regions(&mut self, regions: Vec<Vec<u8>>) {
-        let kind = u16::from_le_bytes([regions[0][0], regions[0][1]]);
-        let id = u64::from_le_bytes(regions[0][8..16].try_into().unwrap());
+    fn log_regions(&mut self, regions: &[Vec<u8>]) {
         let mut copy = LogVector::default();
         regions.iter().for_each(|region| copy.push(region));
-        let intent = Arc::new(RecoveredIntent::new(Lsn(1 << 32), kind, id, regions));
-        self.tx.log_intent(Arc::clone(&intent) as _, copy);
-        self.intents.push(intent);
+        self.tx.log_intent(Intent::new(&self.tx.mount().intent_ids), copy);
+        self.intents += 1;
     }
-}
-
-/// A scene whose transaction is durable and whose intents wait.
-struct Prepared {
-    device: Arc<MemoryDevice>,
-    fs: Filesystem,
-    intents: Vec<Arc<RecoveredIntent>>,
 }
 
 fn extent(block: FsBlock, count: u32) -> FsExtent {
     FsExtent { block, count }
 }
 
-fn prepare(arguments: &[(char, &str)], work: &dyn Fn(&mut Scene)) -> Prepared {
+fn open(device: &Arc<MemoryDevice>) -> Result<Filesystem> {
+    let env = Arc::new(SeededEnvironment::new(1));
+    Filesystem::open_in(Arc::clone(device) as _, None, MountOptions::default(), env)
+}
+
+/// An image whose log ends with the transaction that `work` fills.
+fn crash(arguments: &[(char, &str)], work: &dyn Fn(&mut Scene)) -> Vec<u8> {
     let image = TestImage::new(MIB, arguments);
     let device = Arc::clone(&image.device);
-    let env = Arc::new(SeededEnvironment::new(1));
-    let fs = Filesystem::open_in(Arc::clone(&device) as _, None, MountOptions::default(), env).unwrap();
+    let fs = open(&device).unwrap();
     let names = [b"one".as_slice(), b"two"];
     let inodes: Vec<InodeNumber> = names
         .iter()
@@ -115,20 +111,32 @@ fn prepare(arguments: &[(char, &str)], work: &dyn Fn(&mut Scene)) -> Prepared {
     let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 2000, may_dip: true };
     let mut tx = mount.transaction(reservation).unwrap();
     let inos = inodes.iter().map(|&inode| tx.join_inode(&mount.inode(inode).unwrap())).collect();
-    let mut scene = Scene { tx, inos, inodes, intents: Vec::new() };
+    let mut scene = Scene { tx, inos, inodes, intents: 0 };
     work(&mut scene);
-    let Scene { tx, intents, .. } = scene;
-    tx.commit().unwrap();
+    scene.tx.commit().unwrap();
     fs.sync().unwrap();
-    Prepared { device, fs, intents }
+    device.to_bytes()
 }
 
-/// Finishes the intents as recovery does; the error if a tag stopped it.
-fn finish(prepared: Prepared) -> Result<()> {
-    let mount = Arc::clone(prepared.fs.mount());
-    finish_intents(&mount, prepared.intents)?;
-    free_cow_leftovers(&mount)?;
-    prepared.fs.unmount()
+/// What the image is after we recovered it.
+fn recovered(crash: &[u8]) -> Vec<u8> {
+    let device = Arc::new(MemoryDevice::from_bytes(crash.to_vec()));
+    open(&device).unwrap().unmount().unwrap();
+    device.to_bytes()
+}
+
+/// Recovers with `tag` armed, up to the intents; what the image is when that was cut off. `None` when it was not.
+fn cut_recovery(crash: &[u8], tag: &'static str, nth: u32) -> Option<Vec<u8>> {
+    let device = Arc::new(MemoryDevice::from_bytes(crash.to_vec()));
+    let env = Arc::new(SeededEnvironment::new(1));
+    let mount = Mount::open_in(Arc::clone(&device) as _, None, MountOptions::default(), env).unwrap();
+    let found = mount.recovered.lock().take().unwrap();
+    mount.error_tags.arm(tag, nth);
+    match finish_intents(&mount, found.intents) {
+        Ok(_) => None,
+        Err(Error::Shutdown(_)) => Some(device.to_bytes()),
+        Err(error) => panic!("{error}"),
+    }
 }
 
 const TAGS: [&str; 6] = [
@@ -140,25 +148,24 @@ const TAGS: [&str; 6] = [
     crate::error_tags::LARP,
 ];
 
-/// Lets the kernel and us finish what `work` began, whole and cut off after each of the first steps.
+/// Lets the kernel and us finish what `work` began; then cuts our recovery off after each of the first steps, and lets
+/// the kernel and us recover from that.
 fn agree(arguments: &[(char, &str)], work: &dyn Fn(&mut Scene)) {
-    let prepared = prepare(arguments, work);
-    let before = prepared.device.to_bytes();
-    let device = Arc::clone(&prepared.device);
-    finish(prepared).unwrap();
-    let Some(ours) = State::of_clean(&device.to_bytes()) else { return };
-    let Some(kernels) = State::after_kernel(&before) else { return };
+    agree_on(&crash(arguments, work));
+}
+
+fn agree_on(crash: &[u8]) {
+    let ours = recovered(crash);
+    let Some(ours) = State::of(&ours) else { return };
+    let Some(kernels) = State::of(crash) else { return };
     ours.assert_same(&kernels, "we and the kernel");
     for tag in TAGS {
         for nth in 1..4 {
-            let prepared = prepare(arguments, work);
-            let device = Arc::clone(&prepared.device);
-            prepared.fs.mount().error_tags.arm(tag, nth);
-            if finish(prepared).is_ok() {
-                break;
-            }
-            let kernels = State::after_kernel(&device.to_bytes()).expect("it worked before");
+            let Some(cut) = cut_recovery(crash, tag, nth) else { break };
+            let kernels = State::of(&cut).expect("it worked before");
             ours.assert_same(&kernels, &format!("we and the kernel after {nth} of our steps up to {tag}"));
+            let again = State::of(&recovered(&cut)).expect("it worked before");
+            ours.assert_same(&again, &format!("we and we after {nth} of our steps up to {tag}"));
         }
     }
 }
