@@ -1,7 +1,8 @@
 //! The scenes.
 
 use super::*;
-use crate::space::{cow, refcount};
+use crate::error_tags::FREE_EXTENT;
+use crate::space::{cow, free, refcount};
 use xfskit_ondisk::btree::rmap_owner;
 use xfskit_ondisk::log_items::{
     BmapIntent, BmapVerb, ExchangeIntent, RefcountUpdate, RefcountVerb, RmapUpdate, RmapVerb, bmap as bui,
@@ -66,6 +67,21 @@ fn extents_are_freed_with_their_owner_or_without() {
             scene.log(efi::encode_intent(u64::MAX, &[extent(third, 1)]));
         });
     }
+}
+
+#[test]
+fn our_own_frees_are_finished() {
+    agree(PLAIN, &|scene| {
+        for (at, count) in [(10, 4), (50, 7)] {
+            let block = scene.blocks(count);
+            let (ag, owned) = scene.rmap(0, at, block, count, false);
+            reverse::map(&mut scene.tx, ag, owned).unwrap();
+            let (inode, offset) = (scene.inodes[0], FileBlock(at));
+            let owner = Owner::Fork { inode, fork: ForkKind::Data, offset, bmbt: false };
+            scene.tx.defer_free(block, count, Box::new(move |tx| free(tx, block, count, owner)));
+        }
+        scene.cut = Some(FREE_EXTENT);
+    });
 }
 
 #[test]

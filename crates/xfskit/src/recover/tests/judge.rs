@@ -79,6 +79,14 @@ impl State {
         state
     }
 
+    /// Panics if the trees of files differ: attributes may come to lie elsewhere in their fork.
+    pub fn assert_same_tree(&self, other: &Self, who: &str) {
+        for (one, two) in self.tree.iter().zip(&other.tree) {
+            assert!(one == two, "{who} differ:\n{one}\n{two}");
+        }
+        assert_eq!(self.tree.len(), other.tree.len(), "{who}");
+    }
+
     /// Panics with what differs.
     pub fn assert_same(&self, other: &Self, who: &str) {
         if self == other {

@@ -3,6 +3,7 @@
 //! A scene is a filesystem with two files. A transaction leaves it in the middle of a piece of work and logs the intents
 //! for the rest; that image is given to the kernel, and to us whole and cut off after each step.
 
+mod attrs;
 mod cases;
 mod hostile;
 mod judge;
@@ -31,6 +32,8 @@ struct Scene {
     inodes: Vec<InodeNumber>,
     /// How many it has logged.
     intents: u64,
+    /// Where its commit is to be cut off.
+    cut: Option<&'static str>,
 }
 
 impl Scene {
@@ -92,29 +95,53 @@ fn extent(block: FsBlock, count: u32) -> FsExtent {
 }
 
 fn open(device: &Arc<MemoryDevice>) -> Result<Filesystem> {
-    let env = Arc::new(SeededEnvironment::new(1));
-    Filesystem::open_in(Arc::clone(device) as _, None, MountOptions::default(), env)
+    open_with(device, MountOptions::default())
+}
+
+fn open_with(device: &Arc<MemoryDevice>, options: MountOptions) -> Result<Filesystem> {
+    Filesystem::open_in(Arc::clone(device) as _, None, options, Arc::new(SeededEnvironment::new(1)))
+}
+
+/// A filesystem with two files.
+fn two_files(device: &Arc<MemoryDevice>, options: MountOptions) -> (Filesystem, Vec<InodeNumber>) {
+    let fs = open_with(device, options).unwrap();
+    let make = |name: &&[u8]| fs.create(fs.root(), name, &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+    let inodes = [b"one".as_slice(), b"two"].iter().map(make).collect();
+    fs.sync().unwrap();
+    (fs, inodes)
 }
 
 /// An image whose log ends with the transaction that `work` fills.
 fn crash(arguments: &[(char, &str)], work: &dyn Fn(&mut Scene)) -> Vec<u8> {
+    crash_after(arguments, MountOptions::default(), &|_| (), work)
+}
+
+/// As [`crash`], with work before that comes to its end.
+fn crash_after(
+    arguments: &[(char, &str)],
+    options: MountOptions,
+    before: &dyn Fn(&Filesystem),
+    work: &dyn Fn(&mut Scene),
+) -> Vec<u8> {
     let image = TestImage::new(MIB, arguments);
     let device = Arc::clone(&image.device);
-    let fs = open(&device).unwrap();
-    let names = [b"one".as_slice(), b"two"];
-    let inodes: Vec<InodeNumber> = names
-        .iter()
-        .map(|name| fs.create(fs.root(), name, &NewFile::new(0o100_644), &Caller::root()).unwrap().inode)
-        .collect();
+    let (fs, inodes) = two_files(&device, options);
+    before(&fs);
     fs.sync().unwrap();
     let mount = Arc::clone(fs.mount());
     let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 2000, may_dip: true };
     let mut tx = mount.transaction(reservation).unwrap();
     let inos = inodes.iter().map(|&inode| tx.join_inode(&mount.inode(inode).unwrap())).collect();
-    let mut scene = Scene { tx, inos, inodes, intents: 0 };
+    let mut scene = Scene { tx, inos, inodes, intents: 0, cut: None };
     work(&mut scene);
-    scene.tx.commit().unwrap();
-    fs.sync().unwrap();
+    let cut = scene.cut;
+    if let Some(tag) = cut {
+        mount.error_tags.arm(tag, 1);
+    }
+    assert_eq!(scene.tx.commit().is_err(), cut.is_some());
+    if cut.is_none() {
+        fs.sync().unwrap();
+    }
     device.to_bytes()
 }
 
@@ -151,21 +178,21 @@ const TAGS: [&str; 6] = [
 /// Lets the kernel and us finish what `work` began; then cuts our recovery off after each of the first steps, and lets
 /// the kernel and us recover from that.
 fn agree(arguments: &[(char, &str)], work: &dyn Fn(&mut Scene)) {
-    agree_on(&crash(arguments, work));
+    agree_on(&crash(arguments, work), State::assert_same);
 }
 
-fn agree_on(crash: &[u8]) {
+fn agree_on(crash: &[u8], assert_same: fn(&State, &State, &str)) {
     let ours = recovered(crash);
     let Some(ours) = State::of(&ours) else { return };
     let Some(kernels) = State::of(crash) else { return };
-    ours.assert_same(&kernels, "we and the kernel");
+    assert_same(&ours, &kernels, "we and the kernel");
     for tag in TAGS {
         for nth in 1..4 {
             let Some(cut) = cut_recovery(crash, tag, nth) else { break };
             let kernels = State::of(&cut).expect("it worked before");
-            ours.assert_same(&kernels, &format!("we and the kernel after {nth} of our steps up to {tag}"));
+            assert_same(&ours, &kernels, &format!("we and the kernel after {nth} of our steps up to {tag}"));
             let again = State::of(&recovered(&cut)).expect("it worked before");
-            ours.assert_same(&again, &format!("we and we after {nth} of our steps up to {tag}"));
+            assert_same(&ours, &again, &format!("we and we after {nth} of our steps up to {tag}"));
         }
     }
 }
