@@ -25,8 +25,10 @@ pub const MAX_RECORD_BYTES: usize = 256 * 1024;
 pub const HEADER_COVERS_BYTES: usize = 32 * 1024;
 /// Payloads in little-endian order, as xfskit and Linux on common machines write them.
 pub const FORMAT_LITTLE_ENDIAN: u32 = 1;
-/// Bytes of the first header sector that the checksum covers.
+/// Bytes of the first header sector that the checksum covers: the kernel's structure with its padding.
 const CHECKED_HEADER_BYTES: usize = 328;
+/// As much on machines of 32 bits, whose compilers pad it less.
+const CHECKED_HEADER_BYTES_32: usize = 324;
 /// Bytes of a further header sector that the checksum covers.
 const CHECKED_EXTENSION_BYTES: usize = 260;
 const CRC_OFFSET: usize = 32;
@@ -265,14 +267,20 @@ fn word_offset(index: usize) -> usize {
 
 /// The checksum of a sealed record, its own field taken as zero.
 pub fn record_checksum(record: &[u8], headers: usize) -> u32 {
+    checksum_of(record, headers, CHECKED_HEADER_BYTES)
+}
+
+fn checksum_of(record: &[u8], headers: usize, header_bytes: usize) -> u32 {
     let mut crc = crc32c::crc32c(&record[..CRC_OFFSET]);
     crc = crc32c::crc32c_append(crc, &[0; 4]);
-    crc = crc32c::crc32c_append(crc, &record[CRC_OFFSET + 4..CHECKED_HEADER_BYTES]);
-    for extension in 1..headers {
+    crc = crc32c::crc32c_append(crc, &record[CRC_OFFSET + 4..header_bytes]);
+    let data = &record[headers * BASIC_BLOCK_BYTES..];
+    // Further header sectors count as far as the data uses them.
+    for extension in 1..header_sectors(data.len()).min(headers) {
         let at = extension * BASIC_BLOCK_BYTES;
         crc = crc32c::crc32c_append(crc, &record[at..at + CHECKED_EXTENSION_BYTES]);
     }
-    crc32c::crc32c_append(crc, &record[headers * BASIC_BLOCK_BYTES..])
+    crc32c::crc32c_append(crc, data)
 }
 
 /// Verifies a header sector by itself and against the place it was read from.
@@ -321,7 +329,8 @@ pub fn open_record(record: &mut [u8]) -> Verdict {
     ensure!(record.len() >= length, NAME, "whole", "{} of {length} bytes", record.len());
     let stored = u32::from_le_bytes(header.crc);
     let computed = record_checksum(&record[..length], headers);
-    ensure!(stored == computed, NAME, "checksum", "{stored:#010x} instead of {computed:#010x}");
+    let is_right = stored == computed || stored == checksum_of(&record[..length], headers, CHECKED_HEADER_BYTES_32);
+    ensure!(is_right, NAME, "checksum", "{stored:#010x} instead of {computed:#010x}");
     for index in 0..header.length.get() as usize / BASIC_BLOCK_BYTES {
         let at = (headers + index) * BASIC_BLOCK_BYTES;
         let word = word_offset(index);

@@ -202,18 +202,23 @@ impl Superblock {
     /// Whether xfskit may write to this image.
     ///
     /// # Errors
-    /// [`Unsupported::Feature`] for quota, which xfskit does not keep; [`Unsupported::ReadOnly`] names the read-only compatible bits that nobody here knows.
+    /// [`Unsupported::Feature`] for quota, which xfskit does not keep; those of [`Self::check_known`].
     pub fn check_writable(&self) -> Result<(), Unsupported> {
         if self.has_quota() {
             return Err(Unsupported::Feature(
                 "quota (its accounting would go wrong unnoticed; mount the image once without quota to switch it off)",
             ));
         }
+        self.check_known()
+    }
+
+    /// Whether everything that a change may touch is known.
+    ///
+    /// # Errors
+    /// [`Unsupported::ReadOnly`] names the read-only compatible bits that nobody here knows.
+    pub fn check_known(&self) -> Result<(), Unsupported> {
         let unknown = self.raw.ro_compat.get() & !SUPPORTED_RO_COMPAT.bits();
-        if unknown != 0 {
-            return Err(Unsupported::ReadOnly(unknown));
-        }
-        Ok(())
+        if unknown != 0 { Err(Unsupported::ReadOnly(unknown)) } else { Ok(()) }
     }
 
     /// Whether quota usage is kept.

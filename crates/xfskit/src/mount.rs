@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::error_tags::ErrorTags;
 use crate::inode::{InodeCache, WriteBackToDevice};
 use crate::journal::recovery::Recovered;
-use crate::journal::{Journal, JournalOptions, LogState, RecoveryReport};
+use crate::journal::{Journal, JournalOptions, LogState, RecoveryReport, find_head};
 use crate::space::{AgState, SpaceCounts};
 use crate::sync::Mutex;
 use crate::trans::{BlfType, IntentIds, Reservation, Transaction};
@@ -126,12 +126,14 @@ pub struct Mount {
 
 const LOG_FEATURES_OFFSET: usize = core::mem::offset_of!(RawSuperblock, log_incompat);
 
-/// A recovery that was done in memory, for a mount that only looks.
-pub(crate) struct PastRecovery {
-    /// The log as it lies on the device.
-    pub log_state: LogState,
-    /// What was replayed.
-    pub report: RecoveryReport,
+/// What a mount stands on: a mount that only looks at an image with a dirty log recovers it in memory first.
+pub(crate) enum Stage {
+    /// The image itself.
+    Image,
+    /// A device that forgets what is written: what makes writing to the image unwise does not matter.
+    InMemory,
+    /// The same, recovered; the log as it lies in the image, and what was replayed.
+    Recovered(LogState, Option<RecoveryReport>),
 }
 
 /// The superblock of AG 0 as a buffer.
@@ -155,7 +157,7 @@ impl Mount {
     /// Opens the filesystem on `device`, its log on `log_device` if it is external.
     ///
     /// # Errors
-    /// `Superblock`, `Corrupt`, `Unsupported`; `DirtyLog` when the log must be replayed before anything is written.
+    /// `Superblock`, `Corrupt`, `Unsupported`; those of replaying a dirty log.
     pub fn open(
         device: Arc<dyn BlockDevice>,
         log_device: Option<Arc<dyn BlockDevice>>,
@@ -174,27 +176,30 @@ impl Mount {
         options: MountOptions,
         env: Arc<dyn Environment>,
     ) -> Result<Arc<Self>> {
-        Self::open_after(device, log_device, options, env, None)
+        Self::open_at(device, log_device, options, env, Stage::Image)
     }
 
-    /// As [`Self::open_in`], after a recovery in memory that `past` tells of.
-    pub(crate) fn open_after(
+    /// As [`Self::open_in`], at a stage of a recovery in memory.
+    pub(crate) fn open_at(
         device: Arc<dyn BlockDevice>,
         log_device: Option<Arc<dyn BlockDevice>>,
         mut options: MountOptions,
         env: Arc<dyn Environment>,
-        past: Option<PastRecovery>,
+        stage: Stage,
     ) -> Result<Arc<Self>> {
         let superblock = read_superblock(&*device)?;
         options.read_only |= device.is_read_only();
         if !options.read_only {
+            superblock.check_known()?;
+        }
+        if !options.read_only && !matches!(stage, Stage::InMemory) {
             superblock.check_writable()?;
         }
         let OpenedLog { place, head, state, superblock, geometry, recovered } =
             open_log(&device, log_device, superblock, &options)?;
-        let (log_state, recovery) = match past {
-            Some(past) => (past.log_state, Some(past.report)),
-            None => (state, recovered.as_ref().map(|recovered| recovered.report.clone())),
+        let (log_state, recovery) = match stage {
+            Stage::Recovered(log_state, report) => (log_state, report),
+            _ => (state, recovered.as_ref().map(|recovered| recovered.report.clone())),
         };
         let counters = Arc::new(Counters::default());
         let journal_options = JournalOptions { whiteouts: options.whiteouts };
@@ -256,6 +261,17 @@ impl Mount {
             mount.set_log_features(LogIncompat::XATTRS)?;
         }
         Ok(mount)
+    }
+
+    /// What the log of the filesystem on `device` holds.
+    ///
+    /// # Errors
+    /// `Superblock`, `Corrupt`, `Unsupported`, `Io`.
+    pub fn log_state(device: &Arc<dyn BlockDevice>, log_device: Option<Arc<dyn BlockDevice>>) -> Result<LogState> {
+        let geometry = Geometry::new(&read_superblock(&**device)?);
+        check_device_size(&**device, &geometry)?;
+        let place = log::log_place(device, log_device, &geometry)?;
+        Ok(find_head(&place, &geometry.meta_uuid)?.1)
     }
 
     /// The superblock's fields as they are now, the lazy counters included.

@@ -10,7 +10,7 @@
 use super::{Fields, IntentRules, put_header, verify_inode};
 use crate::attr::{MAX_NAME_BYTES, MAX_VALUE_BYTES, PARENT_RECORD_BYTES, ParentRecord, flags, is_valid_namespace};
 use crate::log_record::item_type;
-use crate::{Corruption, InodeNumber, Verdict, ensure};
+use crate::{Corruption, Geometry, InodeNumber, Verdict, ensure};
 
 /// As errors call it.
 pub(super) const NAME: &str = "attribute intent";
@@ -111,7 +111,7 @@ pub fn decode_intent<'a, R: AsRef<[u8]>>(rules: &IntentRules<'_>, regions: &'a [
     let namespace = filter as u8 & flags::NAMESPACE;
     verify_form(rules, verb, namespace)?;
     let inode = InodeNumber(fields.u64(16));
-    verify_inode(rules.geometry, NAME, inode)?;
+    verify_inode(rules, NAME, inode)?;
     let (names, values) = lengths(verb, fields)?;
     let mut rest = regions[1..].iter();
     let mut next = |bytes: usize| -> Verdict<&'a [u8]> {
@@ -144,7 +144,7 @@ fn verify_form(rules: &IntentRules<'_>, verb: AttrVerb, namespace: u8) -> Verdic
     let parent = namespace == flags::PARENT;
     ensure!(parent == verb.is_parent(), NAME, "name space of the verb", "{namespace:#x} with {verb:?}");
     if verb.is_parent() {
-        ensure!(rules.geometry.has_parent(), NAME, "the image has parent pointers");
+        ensure!(rules.allow(Geometry::has_parent), NAME, "the image has parent pointers");
     } else {
         ensure!(rules.logged_attrs, NAME, "announced in the superblock's log features");
     }
@@ -181,5 +181,5 @@ fn verify_name(namespace: u8, name: &[u8]) -> Verdict {
 
 fn verify_parent(rules: &IntentRules<'_>, value: &[u8]) -> Verdict {
     let inode = ParentRecord::decode(value).map_or(0, |record| record.inode);
-    verify_inode(rules.geometry, NAME, InodeNumber(inode))
+    verify_inode(rules, NAME, InodeNumber(inode))
 }

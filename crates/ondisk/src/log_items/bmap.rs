@@ -68,9 +68,9 @@ pub fn decode_intent(rules: &IntentRules<'_>, region: &[u8]) -> Verdict<BmapInte
         attr_fork: flags & ATTR_FORK != 0,
         unwritten: flags & UNWRITTEN != 0,
     };
-    verify_inode(rules.geometry, NAME, intent.inode)?;
+    verify_inode(rules, NAME, intent.inode)?;
     verify_range(NAME, intent.offset, intent.extent.count.into())?;
-    verify_extent(rules.geometry, NAME, intent.extent)?;
+    verify_extent(rules, NAME, intent.extent)?;
     Ok(intent)
 }
 

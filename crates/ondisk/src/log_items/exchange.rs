@@ -57,7 +57,11 @@ pub struct ExchangeIntent {
 pub fn decode_intent(rules: &IntentRules<'_>, region: &[u8]) -> Verdict<ExchangeIntent> {
     let fields = Fields(region);
     ensure!(region.len() == BYTES, NAME, "length", "{} bytes", region.len());
-    ensure!(rules.geometry.incompat.contains(Incompat::EXCHRANGE), NAME, "the image has logged exchanges");
+    ensure!(
+        rules.allow(|geometry| geometry.incompat.contains(Incompat::EXCHRANGE)),
+        NAME,
+        "the image has logged exchanges"
+    );
     ensure!(fields.u32(4) == 0, NAME, "padding of zeros", "{:#x}", fields.u32(4));
     let intent = ExchangeIntent {
         id: fields.u64(8),
@@ -70,7 +74,7 @@ pub fn decode_intent(rules: &IntentRules<'_>, region: &[u8]) -> Verdict<Exchange
     };
     ensure!(intent.flags & !flags::ALL == 0, NAME, "flags", "{:#x}", intent.flags);
     for side in 0..2 {
-        verify_inode(rules.geometry, NAME, intent.inodes[side])?;
+        verify_inode(rules, NAME, intent.inodes[side])?;
         verify_range(NAME, intent.offsets[side], intent.count.max(1))?;
         let sized = intent.flags & flags::SET_SIZES != 0;
         ensure!(!sized || intent.sizes[side] >> 63 == 0, NAME, "size of a file", "{}", intent.sizes[side]);

@@ -44,7 +44,7 @@ pub fn decode_intent(rules: &IntentRules<'_>, region: &[u8]) -> Verdict<ExtentFr
     let mut extents = Vec::with_capacity(fields.u32(4) as usize);
     for at in (HEADER_BYTES..region.len()).step_by(bytes) {
         let extent = FsExtent { block: FsBlock(fields.u64(at)), count: fields.u32(at + 8) };
-        verify_extent(rules.geometry, NAME, extent)?;
+        verify_extent(rules, NAME, extent)?;
         extents.push(extent);
     }
     Ok(ExtentFreeIntent { id: fields.u64(8), extents })

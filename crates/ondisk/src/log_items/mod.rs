@@ -34,7 +34,7 @@ pub use refcount::{RefcountIntent, RefcountUpdate, RefcountVerb};
 pub use rmap::{RmapIntent, RmapUpdate, RmapVerb};
 
 use crate::log_record::item_type;
-use crate::{AgNumber, Corruption, FileBlock, FsBlock, Geometry, InodeNumber, Verdict, ensure};
+use crate::{Corruption, FileBlock, FsBlock, Geometry, InodeNumber, Verdict, ensure};
 
 /// Most blocks that a fork can address, less one.
 const MAX_FILE_BLOCK: u64 = (1 << 54) - 1;
@@ -46,10 +46,19 @@ const HEADER_BYTES: usize = 16;
 /// What intents are judged by.
 #[derive(Clone, Copy, Debug)]
 pub struct IntentRules<'a> {
-    /// The image's shapes, sizes and features.
-    pub geometry: &'a Geometry,
+    /// The image's shapes, sizes and features; without them only the form of an intent is verified.
+    pub geometry: Option<&'a Geometry>,
     /// The superblock announces attribute intents besides those of parent pointers.
     pub logged_attrs: bool,
+}
+
+impl IntentRules<'_> {
+    /// To look at intents: only their form is verified.
+    pub const FORM_ONLY: IntentRules<'static> = IntentRules { geometry: None, logged_attrs: true };
+
+    fn allow(&self, feature: impl FnOnce(&Geometry) -> bool) -> bool {
+        self.geometry.is_none_or(feature)
+    }
 }
 
 /// Blocks that follow each other within one AG.
@@ -200,7 +209,8 @@ impl Fields<'_> {
 }
 
 /// Verifies that blocks lie within one AG behind its headers (the kernel's `xfs_verify_fsbext`).
-fn verify_extent(geometry: &Geometry, name: &'static str, extent: FsExtent) -> Verdict {
+fn verify_extent(rules: &IntentRules<'_>, name: &'static str, extent: FsExtent) -> Verdict {
+    let Some(geometry) = rules.geometry else { return Ok(()) };
     let place = geometry.split_fs_block(extent.block).filter(|&(ag, start)| {
         let end = start.0.checked_add(extent.count);
         start.0 >= geometry.ag_header_blocks() && end.is_some_and(|end| end <= geometry.blocks_in_ag(ag))
@@ -225,16 +235,12 @@ fn verify_range(name: &'static str, start: FileBlock, count: u64) -> Verdict {
 }
 
 /// Verifies that an inode of this number can exist (the kernel's `xfs_verify_ino`).
-fn verify_inode(geometry: &Geometry, name: &'static str, inode: InodeNumber) -> Verdict {
+fn verify_inode(rules: &IntentRules<'_>, name: &'static str, inode: InodeNumber) -> Verdict {
+    let Some(geometry) = rules.geometry else { return Ok(()) };
     let place = geometry.split_inode(inode).map(|(_, within)| geometry.inode_block(within));
     let there = place.is_some_and(|block| block.0 >= geometry.ag_header_blocks());
     ensure!(there, name, "inode within an AG", "inode {inode}");
     Ok(())
-}
-
-/// The AG of a verified extent.
-pub fn ag_of(geometry: &Geometry, extent: FsExtent) -> AgNumber {
-    geometry.split_fs_block(extent.block).map_or(AgNumber(0), |(ag, _)| ag)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use super::{Fields, FsExtent, HEADER_BYTES, IntentRules, put_header, verify_extent};
 use crate::log_record::item_type;
-use crate::{Corruption, FsBlock, Verdict, ensure};
+use crate::{Corruption, FsBlock, Geometry, Verdict, ensure};
 
 /// As errors call it.
 pub(super) const NAME: &str = "reference count intent";
@@ -50,7 +50,7 @@ pub struct RefcountIntent {
 /// A corruption of the intent.
 pub fn decode_intent(rules: &IntentRules<'_>, region: &[u8]) -> Verdict<RefcountIntent> {
     let fields = Fields(region);
-    ensure!(rules.geometry.has_reflink(), NAME, "the image shares blocks");
+    ensure!(rules.allow(Geometry::has_reflink), NAME, "the image shares blocks");
     let count = fields.count_of(NAME, UPDATE_BYTES)?;
     let mut updates = Vec::with_capacity(count);
     for at in (HEADER_BYTES..region.len()).step_by(UPDATE_BYTES) {
@@ -63,7 +63,7 @@ pub fn decode_intent(rules: &IntentRules<'_>, region: &[u8]) -> Verdict<Refcount
             _ => return Err(Corruption::new(NAME, "kind of update").found(format_args!("flags {flags:#x}"))),
         };
         let extent = FsExtent { block: FsBlock(fields.u64(at)), count: fields.u32(at + 8) };
-        verify_extent(rules.geometry, NAME, extent)?;
+        verify_extent(rules, NAME, extent)?;
         updates.push(RefcountUpdate { verb, extent });
     }
     Ok(RefcountIntent { id: fields.u64(8), updates })

@@ -8,7 +8,7 @@
 use super::{Fields, FsExtent, HEADER_BYTES, IntentRules, put_header, verify_extent, verify_inode, verify_range};
 use crate::btree::{Rmap, rmap_offset};
 use crate::log_record::item_type;
-use crate::{AgBlock, Corruption, FileBlock, FsBlock, InodeNumber, Verdict, ensure};
+use crate::{AgBlock, Corruption, FileBlock, FsBlock, Geometry, InodeNumber, Verdict, ensure};
 
 /// As errors call it.
 pub(super) const NAME: &str = "reverse mapping intent";
@@ -105,7 +105,7 @@ pub struct RmapIntent {
 /// A corruption of the intent.
 pub fn decode_intent(rules: &IntentRules<'_>, region: &[u8]) -> Verdict<RmapIntent> {
     let fields = Fields(region);
-    ensure!(rules.geometry.has_rmap(), NAME, "the image has reverse mappings");
+    ensure!(rules.allow(Geometry::has_rmap), NAME, "the image has reverse mappings");
     let count = fields.count_of(NAME, UPDATE_BYTES)?;
     let updates = (0..count).map(|index| decode_update(rules, fields, HEADER_BYTES + index * UPDATE_BYTES));
     Ok(RmapIntent { id: fields.u64(8), updates: updates.collect::<Verdict<_>>()? })
@@ -124,13 +124,13 @@ fn decode_update(rules: &IntentRules<'_>, fields: Fields<'_>, at: usize) -> Verd
         unwritten: flags & UNWRITTEN != 0,
     };
     if update.owner >> 63 == 0 {
-        verify_inode(rules.geometry, NAME, InodeNumber(update.owner))?;
+        verify_inode(rules, NAME, InodeNumber(update.owner))?;
     } else {
         let range = crate::btree::rmap_owner::COW..=crate::btree::rmap_owner::FS;
         ensure!(range.contains(&update.owner), NAME, "owner", "{:#x}", update.owner);
     }
     verify_range(NAME, update.offset, update.extent.count.into())?;
-    verify_extent(rules.geometry, NAME, update.extent)?;
+    verify_extent(rules, NAME, update.extent)?;
     Ok(update)
 }
 

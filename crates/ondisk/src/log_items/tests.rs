@@ -122,7 +122,7 @@ fn decode(regions: &[Vec<u8>]) -> Verdict<Intent<'_>> {
 }
 
 fn decode_with<'a>(geometry: &Geometry, regions: &'a [Vec<u8>]) -> Verdict<Intent<'a>> {
-    decode_intent(&IntentRules { geometry, logged_attrs: true }, regions)
+    decode_intent(&IntentRules { geometry: Some(geometry), logged_attrs: true }, regions)
 }
 
 fn refuses(regions: &[Vec<u8>], check: &str) {
@@ -300,7 +300,7 @@ fn attributes_that_cannot_be_are_refused() {
 fn an_image_without_the_feature_has_no_such_intents() {
     let bare = Geometry { incompat: Incompat::empty(), ro_compat: RoCompat::empty(), ..geometry() };
     for (index, regions) in all().iter().enumerate() {
-        let refused = decode_intent(&IntentRules { geometry: &bare, logged_attrs: false }, regions).is_err();
+        let refused = decode_intent(&IntentRules { geometry: Some(&bare), logged_attrs: false }, regions).is_err();
         // Frees and maps of blocks need no feature.
         assert_eq!(refused, ![0, 3].contains(&index), "{index}");
     }

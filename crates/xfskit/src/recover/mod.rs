@@ -160,7 +160,7 @@ pub fn finish_intents(mount: &Arc<Mount>, intents: Vec<Arc<RecoveredIntent>>) ->
 /// Decodes an intent, verifies it, and looks up the inodes that it names.
 fn verified(mount: &Arc<Mount>, intent: &RecoveredIntent, report: &mut IntentReport) -> Result<Box<dyn Work>> {
     use log_items::Intent;
-    let rules = IntentRules { geometry: &mount.geometry, logged_attrs: mount.may_log_attr_intents() };
+    let rules = IntentRules { geometry: Some(&mount.geometry), logged_attrs: mount.may_log_attr_intents() };
     let (count, work): (_, Box<dyn Work>) = match log_items::decode_intent(&rules, &intent.regions)? {
         Intent::ExtentFree(intent) => (&mut report.extent_frees, Box::new(extent_free::Frees::new(intent))),
         Intent::Rmap(intent) => (&mut report.rmaps, Box::new(rmap::Updates::new(intent))),
