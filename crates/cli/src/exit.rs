@@ -19,9 +19,9 @@ const NO_MOUNT: u8 = 8;
 #[error("{0}")]
 pub struct Usage(pub String);
 
-/// A failure that was reported elsewhere, by a server that runs on its own.
+/// A failure that was reported already, by a server that runs on its own or by a command with exit codes of its own.
 #[derive(Debug, thiserror::Error)]
-#[error("the mount failed")]
+#[error("it was reported already")]
 pub struct Reported(pub u8);
 
 /// The exit code of an error: that of the first cause that has one.

@@ -18,10 +18,18 @@ use args::{Cli, Command};
 use clap::Parser;
 use std::process::ExitCode;
 
+/// Two threads of the engine allocate and free each other's log copies all the time, on which the C library's
+/// allocator takes locks.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let result = match helper::called_as() {
         Some(run) => run(),
-        None => run(Cli::parse()),
+        None => match Cli::try_parse() {
+            Ok(cli) => run(cli),
+            Err(error) => return commands::check::usage_code(&error),
+        },
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -44,6 +52,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Mount(args) => commands::mount::run(&args),
         Command::Umount(args) => commands::mount::unmount(&args.mount_point),
         Command::Info(args) => commands::info::run(&args, json),
+        Command::Check(args) => commands::check::run(&args, json),
         Command::Ls(args) => commands::list::ls(&args, json),
         Command::Tree(args) => commands::list::tree(&args, json),
         Command::Stat(args) => commands::list::stat(&args, json),
@@ -61,6 +70,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Path(args) => commands::parents::path(&args, json),
         Command::Stats(args) => commands::stats::run(&args, json),
         Command::Log(command) => commands::log::run(&command, json),
+        Command::CrashTest(args) => commands::crash_test::run(&args, json),
         Command::Man { dir } => commands::generate::man(&dir),
         Command::Completions { shell } => commands::generate::completions(shell),
     }

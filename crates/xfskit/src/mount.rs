@@ -35,7 +35,7 @@ pub struct MountOptions {
     pub read_only: bool,
     /// With `read_only`: look past a dirty log, at what is at home.
     pub no_recovery: bool,
-    /// Bytes of metadata to keep in memory.
+    /// Bytes of metadata to keep in memory: half of it for buffers, half for inodes.
     pub cache_bytes: usize,
     /// Namespace and attribute operations are durable when they return.
     pub wsync: bool,
@@ -121,8 +121,14 @@ pub struct Mount {
     /// Held by renames between directories: while one checks that a directory does not move below itself, no other may
     /// move the directories on the way.
     pub moves: Mutex<()>,
+    /// Held by transactions that may allocate while space is scarce: two that each hold an AG could otherwise both look
+    /// for space in the other's.
+    scarce_space: Arc<Mutex<()>>,
     superblock: Mutex<RawSuperblock>,
 }
+
+/// Free blocks for each AG below which space counts as scarce: a few inode chunks.
+const SCARCE_BLOCKS_PER_AG: u64 = 256;
 
 const LOG_FEATURES_OFFSET: usize = core::mem::offset_of!(RawSuperblock, log_incompat);
 
@@ -211,7 +217,8 @@ impl Mount {
             Arc::clone(&counters),
             journal_options,
         ));
-        let cache = Cache::new(Arc::clone(&device), Arc::clone(&geometry), Arc::clone(&counters), options.cache_bytes);
+        let cache =
+            Cache::new(Arc::clone(&device), Arc::clone(&geometry), Arc::clone(&counters), options.cache_bytes / 2);
         let raw = superblock.raw();
         // What the free lists of every AG may need to split their trees, as the kernel sets aside.
         let limits = Limits::new(&geometry);
@@ -229,7 +236,7 @@ impl Mount {
             limits,
             reservations: Reservations::new(&geometry),
             cache,
-            inodes: InodeCache::new(options.cache_bytes / 4),
+            inodes: InodeCache::new(options.cache_bytes / 2),
             journal,
             space,
             ags: (0..geometry.ag_count).map(|_| AgState::default()).collect(),
@@ -241,6 +248,7 @@ impl Mount {
             recovered: Mutex::new(None),
             recovery,
             moves: Mutex::new(()),
+            scarce_space: Arc::default(),
             superblock: Mutex::new(raw.clone()),
             device,
             geometry,
@@ -284,7 +292,8 @@ impl Mount {
         raw
     }
 
-    /// Starts a transaction.
+    /// Starts a transaction. The caller holds no locks and no other transaction. While space is scarce, transactions that
+    /// may allocate run one at a time.
     ///
     /// # Errors
     /// `ReadOnly`, `NoSpace`, `Shutdown`.
@@ -293,11 +302,14 @@ impl Mount {
             return Err(Error::ReadOnly);
         }
         self.journal.check()?;
+        let is_scarce = reservation.blocks > 0
+            && self.space.usable_blocks() < SCARCE_BLOCKS_PER_AG * u64::from(self.geometry.ag_count);
+        let turn = is_scarce.then(|| self.scarce_space.lock_arc());
         if !self.space.reserve_blocks(reservation.blocks, reservation.may_dip) {
             return Err(Error::NoSpace);
         }
         match self.journal.reserve(reservation.log_bytes, reservation.log_count) {
-            Ok(grant) => Ok(Transaction::build(self, true, reservation, Some(grant))),
+            Ok(grant) => Ok(Transaction::build(self, true, reservation, Some(grant)).with_turn(turn)),
             Err(error) => {
                 self.space.give_back_blocks(reservation.blocks);
                 Err(error)

@@ -50,7 +50,8 @@ impl Redo {
         }
     }
 
-    /// Does as much as fits the transaction; returns what is left.
+    /// Does as much as fits the transaction; returns what is left. Where a value finds no space the attribute stays as it
+    /// was, for nobody was told that it had changed.
     ///
     /// # Errors
     /// `NoSpace`, `Corrupt`, `Io`.
@@ -61,6 +62,10 @@ impl Redo {
         Ok(match op.step(tx)? {
             Step::Roll(AttrOp { change, progress, .. }) => Some(Self { change, progress, inode, generation }),
             Step::Done => None,
+            Step::NoSpace(op) => {
+                op.undo(tx)?;
+                None
+            }
         })
     }
 

@@ -3,9 +3,10 @@
 //! The oldest item's LSN is the tail: where recovery would have to start.
 
 use super::cil::Entry;
+use crate::hash::NumberSet;
 use crate::item::LogItem;
 use crate::sync::Mutex;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use xfskit_ondisk::Lsn;
 
@@ -68,7 +69,7 @@ impl Ail {
     }
 
     /// The homes of all items.
-    pub fn homes(&self) -> HashSet<u64> {
+    pub fn homes(&self) -> NumberSet<u64> {
         self.items.lock().values().map(|item| item.home()).collect()
     }
 

@@ -35,11 +35,11 @@ pub use recovery::{RecoveredIntent, RecoveryReport};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
+use crate::hash::NumberMap;
 use crate::item::{CheckpointSeq, LogItem};
 use crate::sync::{Condvar, Mutex};
 use cil::Cil;
-use grant::GrantSpace;
-use std::collections::HashMap;
+use grant::{Claim, GrantSpace};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use writer::LogWriter;
@@ -96,7 +96,7 @@ pub struct Journal {
     push_bytes: u64,
     uuid: [u8; 16],
     /// Writes that wait for their checkpoint, by offset, for those who want to read them back before.
-    waiting_writes: Mutex<HashMap<u64, Arc<[u8]>>>,
+    waiting_writes: Mutex<NumberMap<u64, Arc<[u8]>>>,
     /// Bytes that wait for their checkpoint, those of values that were replaced meanwhile included.
     waiting_bytes: AtomicU64,
 }
@@ -397,13 +397,25 @@ impl Journal {
         self.check()?;
         let unit = self.space.unit_bytes(bytes);
         let links = u64::from(links.max(1));
-        self.take_space(unit * links)?;
+        self.take_space(unit * links, Claim::New)?;
         Ok(Grant::new(Arc::clone(self), unit, links))
     }
 
+    /// Takes space for one more link of a chain that has begun.
+    fn take_space_rolling(&self, need: u64) -> Result<()> {
+        if self.space.try_take(need, Claim::Rolling) {
+            return Ok(());
+        }
+        self.space.count_rolling_waiter(true);
+        let result = self.take_space(need, Claim::Rolling);
+        self.space.count_rolling_waiter(false);
+        self.wake_waiters();
+        result
+    }
+
     /// Takes space, pushing checkpoints and the tail until there is enough.
-    fn take_space(&self, need: u64) -> Result<()> {
-        if self.space.try_take(need) {
+    fn take_space(&self, need: u64, claim: Claim) -> Result<()> {
+        if self.space.try_take(need, claim) {
             return Ok(());
         }
         if need > self.space.largest_request() {
@@ -412,18 +424,18 @@ impl Journal {
         loop {
             self.check()?;
             self.push_tail(self.space.target_for(need))?;
-            if self.space.try_take(need) {
+            if self.space.try_take(need, claim) {
                 return Ok(());
             }
             // What is pinned cannot be written back: make it durable, then push again.
             self.force_all()?;
             self.push_tail(self.space.target_for(need))?;
-            if self.space.try_take(need) {
+            if self.space.try_take(need, claim) {
                 return Ok(());
             }
             // Others hold grants or locks: wait until one of them lets go.
             let mut guard = self.waiting.lock();
-            if self.space.try_take(need) {
+            if self.space.try_take(need, claim) {
                 return Ok(());
             }
             self.space_freed.wait_for(&mut guard, std::time::Duration::from_millis(2));

@@ -181,8 +181,8 @@ fn finish_step(mount: &Arc<Mount>, pending: Pending) -> Result<Option<Pending>> 
     let result = (|| {
         let mut copy = LogVector::default();
         work.format_done(id, &mut copy);
-        tx.log_done(Arc::new(PassingItem::default()), copy, intent);
         let rest = work.step(&mut tx)?;
+        tx.log_done(Arc::new(PassingItem::default()), copy, intent);
         Ok(rest.map(|work| log_rest(&mut tx, work, origin)))
     })();
     let rest = tx.finish(result)?;

@@ -1,0 +1,131 @@
+//! Attributes, in shortform, in one leaf, and in a tree of leaves; and the parent pointers among them.
+//!
+//! Each parent pointer is taken from the balance of its inode, to which each name adds ([`crate::table`]).
+
+mod leaf;
+mod remote;
+mod shortform;
+
+use crate::context::Context;
+use crate::fork::{Fork, InodeView, Map};
+use crate::report::{Consequence, Fault, Summary};
+use crate::table::{Slot, name_hash};
+use std::collections::HashSet;
+use xfskit_ondisk::attr::{ParentRecord, flags};
+use xfskit_ondisk::dir::is_valid_name;
+use xfskit_ondisk::{DiskAddress, ForkFormat, InodeNumber};
+
+/// An attribute, wherever it stands.
+pub(crate) struct Found<'a> {
+    pub(crate) namespace: u8,
+    pub(crate) name: &'a [u8],
+    /// `None` for a value in blocks of its own.
+    pub(crate) value: Option<&'a [u8]>,
+    /// `None` in shortform.
+    pub(crate) hash: Option<u32>,
+    pub(crate) address: DiskAddress,
+    pub(crate) structure: &'static str,
+}
+
+/// A parent pointer.
+pub(crate) struct Pointer<'a> {
+    pub(crate) parent: InodeNumber,
+    pub(crate) generation: u32,
+    pub(crate) name: &'a [u8],
+}
+
+/// Checks the attributes of an inode.
+pub(crate) fn check(context: &Context<'_>, inode: &InodeView<'_>, map: &Map, slot: &Slot, summary: &mut Summary) {
+    // Removal of a file that has no name any more takes its attributes apart without keeping their tree in shape.
+    if inode.core.links == 0 {
+        return;
+    }
+    let mut keys = Keys::default();
+    walk(context, inode, map, &mut |attr| {
+        summary.attributes += 1;
+        check_attr(context, inode, attr, &mut keys);
+        if let Some(pointer) = parent_pointer(attr) {
+            summary.parent_pointers += 1;
+            slot.take_from_balance(name_hash(pointer.parent, pointer.generation, inode.number, pointer.name));
+        }
+    });
+}
+
+/// Calls `take` for each parent pointer of an inode.
+pub(crate) fn parent_pointers(
+    context: &Context<'_>,
+    inode: &InodeView<'_>,
+    map: &Map,
+    take: &mut dyn FnMut(&Pointer<'_>),
+) {
+    walk(context, inode, map, &mut |attr| {
+        if let Some(pointer) = parent_pointer(attr) {
+            take(&pointer);
+        }
+    });
+}
+
+fn walk(context: &Context<'_>, inode: &InodeView<'_>, map: &Map, take: &mut dyn FnMut(&Found<'_>)) {
+    if inode.core.attr_format == ForkFormat::Local {
+        shortform::walk(context, inode, inode.fork(context, Fork::Attr), take);
+    } else if !map.extents.is_empty() {
+        leaf::walk(context, inode, map, take);
+    }
+}
+
+fn parent_pointer<'a>(attr: &Found<'a>) -> Option<Pointer<'a>> {
+    if attr.namespace & flags::PARENT == 0 {
+        return None;
+    }
+    let record = ParentRecord::decode(attr.value?)?;
+    Some(Pointer { parent: InodeNumber(record.inode), generation: record.generation, name: attr.name })
+}
+
+/// The attributes of the hash that came last, which is all that is needed to find duplicates where hashes are sorted.
+#[derive(Default)]
+struct Keys {
+    hash: u32,
+    seen: HashSet<Vec<u8>>,
+}
+
+impl Keys {
+    /// Whether the attribute is new. Those in shortform, which have no hash, are not looked at.
+    fn insert(&mut self, attr: &Found<'_>) -> bool {
+        let Some(hash) = attr.hash else { return true };
+        if hash != self.hash {
+            self.seen.clear();
+            self.hash = hash;
+        }
+        let mut key = vec![attr.namespace];
+        key.extend_from_slice(attr.name);
+        if attr.namespace & flags::PARENT != 0 {
+            key.push(0);
+            key.extend_from_slice(attr.value.unwrap_or_default());
+        }
+        self.seen.insert(key)
+    }
+}
+
+fn check_attr(context: &Context<'_>, inode: &InodeView<'_>, attr: &Found<'_>, keys: &mut Keys) {
+    let shown = || attr.name.escape_ascii().to_string();
+    let fault = |check, what| {
+        context.report(Fault::new(attr.structure, check, what).at(attr.address).owned(inode.owner()).found(shown()));
+    };
+    if attr.namespace & flags::PARENT != 0 {
+        if !context.geometry.has_parent() {
+            fault("no parent pointers without the feature", Consequence::Attributes);
+        }
+        if !is_valid_name(attr.name) || matches!(attr.name, b"." | b"..") {
+            fault("name of a parent pointer", Consequence::Parents);
+        }
+        let valid = attr.value.is_some_and(|value| value.len() == xfskit_ondisk::attr::PARENT_RECORD_BYTES);
+        if !valid {
+            fault("value of a parent pointer", Consequence::Parents);
+        }
+    } else if attr.name.contains(&0) {
+        fault("names have no zero bytes", Consequence::Attributes);
+    }
+    if !keys.insert(attr) {
+        fault("names are unique", Consequence::Attributes);
+    }
+}

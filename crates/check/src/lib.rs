@@ -1,0 +1,105 @@
+//! Verifies a whole XFS image without changing it.
+//!
+//! An independent judge: it rests on the on-disk structures and their stateless verifiers, and uses neither the engine's
+//! trees nor its cache. `docs/design/check.md` says what each pass proves.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let device = std::sync::Arc::new(xfskit_device::MemoryDevice::new(64 << 20));
+//! # let options = xfskit_mkfs::Options { allow_small: true, ..Default::default() };
+//! # xfskit_mkfs::make(&*device, None, &options, xfskit_ondisk::Timestamp::default())?;
+//! let report = xfskit_check::check(device, None, &xfskit_check::CheckOptions::default(), &xfskit_check::Quiet)?;
+//! for fault in &report.faults {
+//!     println!("{fault}: {}", fault.consequence);
+//! }
+//! assert!(report.is_clean());
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod ag;
+mod attr;
+mod context;
+mod da;
+mod dir;
+mod fork;
+mod inode;
+mod inodes;
+mod join;
+mod log;
+mod names;
+mod passes;
+mod report;
+mod superblock;
+mod symlink;
+mod table;
+mod tree;
+mod usage;
+
+pub use report::{Consequence, Fault, Owner, Report, Summary};
+
+use std::sync::Arc;
+use xfskit_device::BlockDevice;
+use xfskit_ondisk::SuperblockError;
+
+/// How to check.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckOptions {
+    /// Threads that work at once; small images are checked by one in any case.
+    pub threads: usize,
+    /// Faults that are kept; the rest is counted.
+    pub most_faults: usize,
+}
+
+impl Default for CheckOptions {
+    fn default() -> Self {
+        Self { threads: std::thread::available_parallelism().map_or(1, Into::into), most_faults: 1000 }
+    }
+}
+
+/// Hears how far a check has come. The calls come from several threads.
+pub trait Progress: Sync {
+    /// A pass begins that has so many steps.
+    fn begin(&self, pass: &'static str, steps: u64);
+    /// One more step is done.
+    fn step(&self);
+}
+
+/// Does not listen.
+#[derive(Clone, Copy, Debug)]
+pub struct Quiet;
+
+impl Progress for Quiet {
+    fn begin(&self, _: &'static str, _: u64) {}
+    fn step(&self) {}
+}
+
+/// Why an image could not be checked at all.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// It is no XFS image, or one with features that are not supported.
+    #[error(transparent)]
+    Superblock(#[from] SuperblockError),
+    /// The first sector cannot be read.
+    #[error("the superblock cannot be read: {0}")]
+    Io(#[from] std::io::Error),
+    /// The log lies on a device of its own, which was not given.
+    #[error("the image has an external journal: name its device too")]
+    NoLogDevice,
+}
+
+/// Checks the image on `device`, whose external log, if it has one, is `log_device`. Nothing is written.
+///
+/// What is damaged is no error but part of the report, the superblock included.
+///
+/// # Errors
+/// [`CheckError`] where there is nothing that could be checked.
+pub fn check(
+    device: Arc<dyn BlockDevice>,
+    log_device: Option<Arc<dyn BlockDevice>>,
+    options: &CheckOptions,
+    progress: &dyn Progress,
+) -> Result<Report, CheckError> {
+    passes::run(&*device, log_device.as_deref(), options, progress)
+}

@@ -1,0 +1,106 @@
+//! Where the journal ends, and whether it is clean: what the age of metadata and the counters are judged by.
+//!
+//! Every sector of the log starts with the number of the pass that wrote it, so the log is a run of sectors of pass n and
+//! one of pass n - 1. The record before the edge is the newest; it marks the log as clean if all it holds is an unmount
+//! operation. A log with torn writes at its edge is dirty in any case, so how far they reach does not matter here.
+
+use std::io;
+use xfskit_device::BlockDevice;
+use xfskit_ondisk::log_record::{
+    MAX_RECORD_BYTES, OPERATION_HEADER_BYTES, RECORD_MAGIC, RecordHeader, header_sectors, open_record, operation_flags,
+    sector_cycle,
+};
+use xfskit_ondisk::{BASIC_BLOCK_BYTES, Geometry, Lsn};
+use zerocopy::FromBytes;
+
+/// What the journal says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogView {
+    /// No metadata can be younger than this.
+    pub(crate) newest: Lsn,
+    /// It was closed in good order.
+    pub(crate) clean: bool,
+}
+
+struct Log<'a> {
+    device: &'a dyn BlockDevice,
+    offset: u64,
+    sectors: u32,
+}
+
+impl Log<'_> {
+    fn read(&self, sector: u32, count: u32) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; count as usize * BASIC_BLOCK_BYTES];
+        self.device.read(self.offset + u64::from(sector) * BASIC_BLOCK_BYTES as u64, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn cycle(&self, sector: u32) -> io::Result<u32> {
+        Ok(sector_cycle(&self.read(sector, 1)?))
+    }
+
+    /// The first sector that the pass of sector 0 has not reached.
+    fn edge(&self, first: u32) -> io::Result<u32> {
+        let (mut low, mut high) = (0, self.sectors);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if self.cycle(middle)? == first { low = middle } else { high = middle }
+        }
+        Ok(high)
+    }
+
+    /// The header of the newest record, which ends at or before `edge`, and its place.
+    fn newest_record(&self, edge: u32) -> io::Result<Option<(u32, RecordHeader)>> {
+        let most = (MAX_RECORD_BYTES / BASIC_BLOCK_BYTES) as u32 + 8;
+        let mut step = 4;
+        let mut end = edge;
+        while end > edge.saturating_sub(most) && end > 0 {
+            let count = step.min(end);
+            let bytes = self.read(end - count, count)?;
+            for index in (0..count).rev() {
+                let sector = &bytes[index as usize * BASIC_BLOCK_BYTES..][..BASIC_BLOCK_BYTES];
+                if sector.starts_with(&RECORD_MAGIC.to_be_bytes())
+                    && let Ok((header, _)) = RecordHeader::read_from_prefix(sector)
+                    && header.lsn.get() as u32 == end - count + index
+                {
+                    return Ok(Some((end - count + index, header)));
+                }
+            }
+            end -= count;
+            step = 128;
+        }
+        Ok(None)
+    }
+
+    fn is_unmount(&self, at: u32, header: &RecordHeader, edge: u32) -> io::Result<bool> {
+        let headers = if header.version.get() == 2 { header_sectors(header.size.get() as usize) } else { 1 };
+        let sectors = headers as u64 + u64::from(header.length.get()) / BASIC_BLOCK_BYTES as u64;
+        if header.operations.get() != 1 || u64::from(at) + sectors != u64::from(edge) {
+            return Ok(false);
+        }
+        let mut record = self.read(at, edge - at)?;
+        // mkfs.xfs leaves the checksum of its own record at zero.
+        if header.crc != [0; 4] && open_record(&mut record).is_err() {
+            return Ok(false);
+        }
+        let flags = record.get(headers * BASIC_BLOCK_BYTES + OPERATION_HEADER_BYTES - 3);
+        Ok(flags.is_some_and(|flags| flags & operation_flags::UNMOUNT != 0))
+    }
+}
+
+/// Looks at the journal on `device`, which starts at byte `offset`.
+///
+/// # Errors
+/// What the device says.
+pub(crate) fn look(device: &dyn BlockDevice, offset: u64, geometry: &Geometry) -> io::Result<LogView> {
+    let log = Log { device, offset, sectors: geometry.basic_blocks(geometry.log_blocks) as u32 };
+    let (first, last) = (log.cycle(0)?, log.cycle(log.sectors - 1)?);
+    let edge = if first == last { log.sectors } else { log.edge(first)? };
+    let clean = match log.newest_record(edge)? {
+        Some((at, header)) => log.is_unmount(at, &header, edge)?,
+        None => false,
+    };
+    // What a dirty log's edge is worth is not known here; its pass is.
+    let block = if clean { edge } else { log.sectors };
+    Ok(LogView { newest: Lsn::new(first, block), clean })
+}

@@ -1,0 +1,148 @@
+//! The superblock's fields that its decoder leaves open, the copies in the other AGs, and the counters.
+
+use crate::context::Context;
+use crate::report::{Consequence, Fault, Owner};
+use std::mem::offset_of;
+use xfskit_ondisk::features::Incompat;
+use xfskit_ondisk::superblock::{RawSuperblock, SUPERBLOCK_CRC_OFFSET, SUPERBLOCK_MAGIC};
+use xfskit_ondisk::{AgNumber, DiskAddress, checksum_matches};
+use zerocopy::{FromBytes, IntoBytes};
+
+const NAME: &str = "superblock";
+const COPY_NAME: &str = "secondary superblock";
+
+/// The fields that never change, or only together with all copies: name, offset, size.
+macro_rules! fields {
+    ($($field:ident),+ $(,)?) => {
+        &[$((stringify!($field), offset_of!(RawSuperblock, $field), size_of_field(|raw| &raw.$field))),+]
+    };
+}
+
+const fn size_of_field<T>(_: fn(&RawSuperblock) -> &T) -> usize {
+    size_of::<T>()
+}
+
+const COPIED: &[(&str, usize, usize)] = fields![
+    magic,
+    block_size,
+    data_blocks,
+    rt_blocks,
+    rt_extents,
+    uuid,
+    log_start,
+    rt_extent_blocks,
+    ag_blocks,
+    ag_count,
+    rt_bitmap_blocks,
+    log_blocks,
+    sector_size,
+    inode_size,
+    inodes_per_block,
+    block_log,
+    sector_log,
+    inode_log,
+    inodes_per_block_log,
+    ag_blocks_log,
+    rt_extents_log,
+    in_progress,
+    shared_version,
+    inode_alignment,
+    dir_block_log,
+    log_sector_log,
+    log_sector_size,
+    log_stripe_unit,
+    ro_compat,
+    sparse_inode_alignment,
+];
+
+/// Checks what the decoder of the first superblock does not.
+pub(crate) fn check_primary(context: &Context<'_>) {
+    let raw = context.superblock.raw();
+    let fault = |check, found: String| {
+        context.report(Fault::new(NAME, check, Consequence::Image).at(DiskAddress(0)).found(found));
+    };
+    if raw.bad_features2 != raw.features2 && raw.bad_features2.get() != 0 {
+        fault("both copies of the second feature word", format!("{:#x}, {:#x}", raw.features2, raw.bad_features2));
+    }
+    if raw.shared_version != 0 {
+        fault("no shared version", raw.shared_version.to_string());
+    }
+    if raw.rt_extents.get() != 0 || raw.free_rt_extents.get() != 0 || raw.rt_bitmap_blocks.get() != 0 {
+        fault("no realtime extents without a realtime section", format!("{}", raw.rt_extents));
+    }
+    if raw.free_inodes > raw.inode_count {
+        fault("free inodes exist", format!("{} of {}", raw.free_inodes, raw.inode_count));
+    }
+    let root = raw.root_inode.get();
+    if raw.rt_bitmap_inode.get() != root + 1 || raw.rt_summary_inode.get() != root + 2 {
+        let found = format!("{root}, {}, {}", raw.rt_bitmap_inode, raw.rt_summary_inode);
+        fault("the realtime inodes follow the root inode", found);
+    }
+    context.check_lsn(raw.lsn.get(), NAME, DiskAddress(0), Owner::Ag(AgNumber(0)));
+}
+
+/// Checks the copy in an AG.
+pub(crate) fn check_copy(context: &Context<'_>, ag: AgNumber) {
+    let geometry = &context.geometry;
+    let address = geometry.ag_header(ag, 0);
+    let mut sector = vec![0; geometry.sector_bytes()];
+    if !context.read(address, &mut sector, COPY_NAME, Owner::Ag(ag)) {
+        return;
+    }
+    let fault = |check, found: String| {
+        context.report(Fault::new(COPY_NAME, check, Consequence::Copy).at(address).ag(ag).found(found));
+    };
+    let Ok((copy, _)) = RawSuperblock::read_from_prefix(&sector) else { return };
+    if copy.magic.get() != SUPERBLOCK_MAGIC {
+        return fault("magic number", format!("{:#010x}", copy.magic));
+    }
+    if !checksum_matches(&sector, SUPERBLOCK_CRC_OFFSET) {
+        return fault("checksum", String::new());
+    }
+    let primary = context.superblock.raw();
+    let (ours, theirs) = (primary.as_bytes(), copy.as_bytes());
+    for &(name, offset, size) in COPIED {
+        if ours[offset..offset + size] != theirs[offset..offset + size] {
+            let found = format!(
+                "{name} is {:02x?} instead of {:02x?}",
+                &theirs[offset..offset + size],
+                &ours[offset..offset + size]
+            );
+            fault("agrees with the first superblock", found);
+        }
+    }
+    // Repair marks the first superblock only.
+    let bits = |raw: &RawSuperblock| Incompat::from_bits_retain(raw.incompat.get()).difference(Incompat::NEEDSREPAIR);
+    if bits(primary) != bits(&copy) {
+        fault("agrees with the first superblock", format!("incompat is {:#x}", copy.incompat));
+    }
+    if bits(primary).contains(Incompat::META_UUID) && primary.meta_uuid != copy.meta_uuid {
+        fault("agrees with the first superblock", "meta_uuid differs".into());
+    }
+}
+
+/// The counters of the superblock as the AGs add up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) inodes: u64,
+    pub(crate) free_inodes: u64,
+    pub(crate) free_blocks: u64,
+}
+
+/// Compares the counters, which are right on disk only while the log is clean.
+pub(crate) fn check_counters(context: &Context<'_>, counted: Counters) {
+    if !context.log.is_some_and(|log| log.clean) {
+        return;
+    }
+    let raw = context.superblock.raw();
+    for (check, stored, counted) in [
+        ("number of inodes", raw.inode_count.get(), counted.inodes),
+        ("number of free inodes", raw.free_inodes.get(), counted.free_inodes),
+        ("number of free blocks", raw.free_blocks.get(), counted.free_blocks),
+    ] {
+        if stored != counted {
+            let fault = Fault::new(NAME, check, Consequence::Count).at(DiskAddress(0));
+            context.report(fault.found(format_args!("{stored} instead of {counted}")));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! `xfskit check`: verifies an image. Its exit codes are those of fsck(8), unlike those of all other commands.
+
+use crate::args::CheckArgs;
+use crate::exit::{Reported, message};
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use xfskit::device::{Access, BlockDevice, FileDevice};
+use xfskit_check::{CheckOptions, Fault, Owner, Progress, Report};
+
+const FAULTS: u8 = 1;
+const DIRTY: u8 = 4;
+const FAILED: u8 = 8;
+const USAGE: u8 = 16;
+/// What clap exits with.
+const CLAP_USAGE: i32 = 2;
+
+/// Prints what is wrong with the arguments; the exit code, which for this command is another one than for the rest.
+pub fn usage_code(error: &clap::Error) -> ExitCode {
+    // Where the output goes nowhere there is nobody to tell.
+    let _ = error.print();
+    let is_check =
+        std::env::args_os().skip(1).find(|argument| argument != "--json").is_some_and(|first| first == "check");
+    match error.exit_code() {
+        CLAP_USAGE if is_check => ExitCode::from(USAGE),
+        code => ExitCode::from(code as u8),
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &CheckArgs, as_json: bool) -> Result<()> {
+    let code = match check(args) {
+        Ok(report) => {
+            if as_json {
+                println!("{:#}", to_json(&report));
+            } else {
+                print(args, &report);
+            }
+            match (report.log_is_clean, report.is_clean()) {
+                (false, _) => DIRTY,
+                (true, false) => FAULTS,
+                (true, true) => return Ok(()),
+            }
+        }
+        Err(error) => {
+            eprintln!("xfskit: {}", message(&error));
+            FAILED
+        }
+    };
+    Err(Reported(code).into())
+}
+
+fn check(args: &CheckArgs) -> Result<Report> {
+    let (device, log_device) = open(args)?;
+    let mut options = CheckOptions { most_faults: args.most, ..CheckOptions::default() };
+    if let Some(threads) = args.threads {
+        options.threads = threads.get();
+    }
+    let bar = Bar::new();
+    let report = xfskit_check::check(device, log_device, &options, &bar);
+    bar.0.finish_and_clear();
+    report.with_context(|| args.image.image.display().to_string())
+}
+
+type Devices = (Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>);
+
+/// The devices as they are to be checked. An image that another program writes to is refused: its lock says so.
+fn open(args: &CheckArgs) -> Result<Devices> {
+    // A dirty journal is to be replayed into memory here, so that what is checked is what a mount would see.
+    let device = Arc::new(FileDevice::open(&args.image.image, Access::Read)?);
+    let log_device = match &args.image.logdev {
+        Some(path) => Some(Arc::new(FileDevice::open(path, Access::Read)?) as Arc<dyn BlockDevice>),
+        None => None,
+    };
+    Ok((device, log_device))
+}
+
+/// A bar on terminals.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new() -> Self {
+        // Draws on terminals only.
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{msg:18} {wide_bar} {pos}/{len} {elapsed}");
+        bar.set_style(style.expect("the template is right"));
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self(bar)
+    }
+}
+
+impl Progress for Bar {
+    fn begin(&self, pass: &'static str, steps: u64) {
+        self.0.set_message(pass);
+        self.0.set_length(steps);
+        self.0.set_position(0);
+    }
+
+    fn step(&self) {
+        self.0.inc(1);
+    }
+}
+
+fn print(args: &CheckArgs, report: &Report) {
+    for fault in &report.faults {
+        println!("{fault}\n    {}", fault.consequence);
+    }
+    for note in &report.notes {
+        println!("note: {note}");
+    }
+    let left = report.fault_count - report.faults.len() as u64;
+    if left > 0 {
+        println!("and {left} more faults");
+    }
+    let summary = &report.summary;
+    println!(
+        "{}: {} inodes, {} directories, {} names, {} attributes, {} extents, {} blocks used, {} free",
+        args.image.image.display(),
+        summary.inodes,
+        summary.directories,
+        summary.names,
+        summary.attributes,
+        summary.extents,
+        summary.used_blocks,
+        summary.free_blocks
+    );
+    match report.fault_count {
+        0 => println!("no faults"),
+        1 => println!("1 fault"),
+        count => println!("{count} faults"),
+    }
+}
+
+fn to_json(report: &Report) -> Value {
+    let owner = |owner: Option<Owner>| match owner {
+        Some(Owner::Ag(ag)) => json!({ "ag": ag.0 }),
+        Some(Owner::Inode(inode)) => json!({ "inode": inode.0 }),
+        None => Value::Null,
+    };
+    let fault = |fault: &Fault| {
+        json!({
+            "structure": fault.structure,
+            "check": fault.check,
+            "address": fault.address.map(|address| address.0),
+            "owner": owner(fault.owner),
+            "found": fault.found,
+            "consequence": fault.consequence.to_string(),
+        })
+    };
+    let summary = &report.summary;
+    json!({
+        "clean": report.is_clean(),
+        "log_clean": report.log_is_clean,
+        "fault_count": report.fault_count,
+        "faults": report.faults.iter().map(fault).collect::<Vec<_>>(),
+        "notes": report.notes,
+        "summary": {
+            "inodes": summary.inodes,
+            "directories": summary.directories,
+            "names": summary.names,
+            "attributes": summary.attributes,
+            "parent_pointers": summary.parent_pointers,
+            "extents": summary.extents,
+            "unlinked_inodes": summary.unlinked,
+            "used_blocks": summary.used_blocks,
+            "free_blocks": summary.free_blocks,
+        },
+    })
+}
