@@ -15,6 +15,15 @@ pub const FREE_EXTENT: &str = "free_extent";
 /// A link of an attribute update finds no space for the rest of the value.
 pub const ATTR_NO_SPACE: &str = "attr_no_space";
 
+/// After recovery committed a change of reverse mappings.
+pub const RMAP_FINISH_ONE: &str = "rmap_finish_one";
+/// After recovery committed a change of reference counts.
+pub const REFCOUNT_FINISH_ONE: &str = "refcount_finish_one";
+/// After recovery committed a change of an extent map.
+pub const BMAP_FINISH_ONE: &str = "bmap_finish_one";
+/// After recovery committed a step of an exchange of mappings.
+pub const EXCHMAPS_FINISH_ONE: &str = "exchmaps_finish_one";
+
 /// The tags that are armed.
 #[derive(Debug, Default)]
 pub struct ErrorTags {

@@ -16,7 +16,7 @@ use crate::journal::recovery::Recovered;
 use crate::journal::{Journal, JournalOptions, LogState, RecoveryReport};
 use crate::space::{AgState, SpaceCounts};
 use crate::sync::Mutex;
-use crate::trans::{BlfType, Reservation, Transaction};
+use crate::trans::{BlfType, IntentIds, Reservation, Transaction};
 pub use log::FoundLog;
 use log::{OpenedLog, open_log};
 use std::sync::Arc;
@@ -107,6 +107,8 @@ pub struct Mount {
     pub counters: Arc<Counters>,
     /// Places that tests have made fail.
     pub error_tags: ErrorTags,
+    /// Names of intents.
+    pub intent_ids: IntentIds,
     /// Clock and randomness.
     pub env: Arc<dyn Environment>,
     /// The options.
@@ -241,6 +243,7 @@ impl Mount {
             ags: (0..geometry.ag_count).map(|_| AgState::default()).collect(),
             counters,
             error_tags: ErrorTags::default(),
+            intent_ids: IntentIds::default(),
             env,
             log_state,
             recovered: Mutex::new(None),

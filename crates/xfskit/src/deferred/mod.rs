@@ -37,8 +37,8 @@ pub trait DeferredOp: Sized {
     /// Formats an intent that describes all that is left to do.
     fn format_intent(&self, id: u64, copy: &mut LogVector);
 
-    /// Formats the done item of intent `id`.
-    fn format_done(id: u64, copy: &mut LogVector);
+    /// Formats the done item of intent `id`, which described what is left now.
+    fn format_done(&self, id: u64, copy: &mut LogVector);
 
     /// Does as much as fits the transaction.
     ///
@@ -69,9 +69,10 @@ pub fn finish<O: DeferredOp>(tx: &mut Transaction, operation: O, logged: bool) -
                 let intent = logged.then(|| log_intent(tx, &rest));
                 tx.roll()?;
                 fail_if_tagged(tx, LARP)?;
+                let done = intent.map(|intent| (format_done(&*intent, &rest), intent));
                 step = rest.step(tx)?;
-                if let Some(intent) = intent {
-                    log_done::<O>(tx, intent);
+                if let Some((copy, intent)) = done {
+                    tx.log_done(Arc::new(PassingItem::default()), copy, intent);
                 }
                 if let Step::NoSpace(rest) = step {
                     rest.undo(tx)?;
@@ -96,15 +97,16 @@ fn fail_if_tagged(tx: &Transaction, tag: &'static str) -> Result<()> {
 }
 
 fn log_intent<O: DeferredOp>(tx: &mut Transaction, rest: &O) -> Arc<Intent> {
-    let intent = Arc::new(Intent::default());
+    let intent = Intent::new(&tx.mount().intent_ids);
     let mut copy = LogVector::default();
     rest.format_intent(intent.id(), &mut copy);
     tx.log_intent(Arc::clone(&intent) as _, copy);
     intent
 }
 
-fn log_done<O: DeferredOp>(tx: &mut Transaction, intent: Arc<Intent>) {
+/// The done item of the intent that describes `rest`.
+fn format_done<O: DeferredOp>(intent: &Intent, rest: &O) -> LogVector {
     let mut copy = LogVector::default();
-    O::format_done(intent.id(), &mut copy);
-    tx.log_done(Arc::new(PassingItem::default()), copy, intent);
+    rest.format_done(intent.id(), &mut copy);
+    copy
 }

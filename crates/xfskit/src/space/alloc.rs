@@ -415,10 +415,10 @@ pub(super) fn free_in(tx: &mut Transaction, ag: Ag, start: AgBlock, count: u32, 
         if shared {
             for part in refcount::decrease(tx, ag, extent)? {
                 free_list::fix(tx, ag, None)?;
-                give_back(tx, ag, part, owner)?;
+                give_back(tx, ag, part, owner.is_counted())?;
             }
         } else {
-            give_back(tx, ag, extent, owner)?;
+            give_back(tx, ag, extent, owner.is_counted())?;
         }
         rest = FreeExtent { start: extent.start.add(count), count: rest.count - count };
         owner = owner.advanced(count);
@@ -426,7 +426,8 @@ pub(super) fn free_in(tx: &mut Transaction, ag: Ag, start: AgBlock, count: u32, 
     Ok(())
 }
 
-fn give_back(tx: &mut Transaction, ag: Ag, extent: FreeExtent, owner: Owner) -> Result<()> {
+/// Adds an extent that nobody refers to any more to the free space; `counted`: the superblock counts it as used.
+pub(super) fn give_back(tx: &mut Transaction, ag: Ag, extent: FreeExtent, counted: bool) -> Result<()> {
     ensure_on_disk!(
         extent.start.0 >= tx.geometry().ag_header_blocks(),
         "extent",
@@ -434,7 +435,7 @@ fn give_back(tx: &mut Transaction, ag: Ag, extent: FreeExtent, owner: Owner) -> 
         "{extent:?}"
     );
     free_space::give(tx, ag, extent)?;
-    if owner.is_counted() {
+    if counted {
         tx.free_blocks(extent.count.into());
     }
     tx.extent_freed(ag.number, extent.start, extent.count);

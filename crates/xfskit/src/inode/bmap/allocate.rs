@@ -131,7 +131,7 @@ pub(super) fn near_inode(tx: &Transaction, inode: InodeNumber) -> Near {
 }
 
 /// Adds an extent to the map, as one record with its neighbours where they continue each other.
-fn insert(tx: &mut Transaction, ino: InoId, fork: ForkKind, extent: Extent) -> Result<()> {
+pub(super) fn insert(tx: &mut Transaction, ino: InoId, fork: ForkKind, extent: Extent) -> Result<()> {
     let list = extents(tx, ino, fork)?;
     let at = list.partition_point(|other| other.file_block < extent.file_block);
     let mut range = at..at;
