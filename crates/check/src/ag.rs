@@ -174,7 +174,9 @@ impl AgCheck<'_, '_> {
         }
         let mut records = Vec::new();
         let mut walk = TreeWalk::<F>::new(self.context, place);
-        walk.walk(root.into(), levels, &mut |view, _| {
+        let header = if owner == rmap_owner::INOBT { 2 } else { 1 };
+        let from = self.geometry().ag_header(self.ag, header);
+        walk.walk(from, root.into(), levels, &mut |view, _| {
             records.extend((0..view.count()).map(|index| view.record(index)))
         });
         let (blocks, whole) = (walk.blocks, walk.whole);
@@ -362,12 +364,13 @@ impl AgCheck<'_, '_> {
                 chunk.first.0.is_multiple_of(INODES_PER_CHUNK)
             };
             if u64::from(chunk.first.0) < end || !aligned {
-                let check = if aligned { "chunks do not overlap" } else { "chunks are aligned" };
+                let overlaps = u64::from(chunk.first.0) < end;
+                let check = if overlaps { "chunks do not overlap" } else { "chunks are aligned" };
                 let found = format!("inode {} of the AG", chunk.first);
                 self.record_fault("inobt record", check, block.0, found, Consequence::Inodes);
                 self.context.owners_unknown();
                 self.context.names_unknown();
-                if u64::from(chunk.first.0) < end {
+                if overlaps {
                     continue;
                 }
             }

@@ -44,7 +44,6 @@ const COPIED: &[(&str, usize, usize)] = fields![
     inodes_per_block_log,
     ag_blocks_log,
     rt_extents_log,
-    in_progress,
     shared_version,
     inode_alignment,
     dir_block_log,
