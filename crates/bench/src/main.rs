@@ -106,6 +106,11 @@ fn make_image(path: &Path, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// Two threads of the engine allocate and free each other's log copies all the time, on which the C library's
+/// allocator takes locks.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let scratch = xfskit_testkit::scratch();

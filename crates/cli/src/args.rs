@@ -86,6 +86,8 @@ pub enum Command {
     /// Look into the journal
     #[command(subcommand)]
     Log(LogCommand),
+    /// Cut the power of simulated devices at every write, and see that everything is recovered
+    CrashTest(CrashTestArgs),
     /// Write man pages into a folder
     #[command(hide = true)]
     Man {
@@ -108,6 +110,50 @@ pub struct ImageArgs {
     /// Device of an external journal
     #[arg(long, value_name = "DEVICE")]
     pub logdev: Option<PathBuf>,
+}
+
+/// Arguments of `crash-test`.
+#[derive(Debug, Args)]
+pub struct CrashTestArgs {
+    /// Show the workloads
+    #[arg(long)]
+    pub list: bool,
+    /// Only this workload; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub workload: Vec<String>,
+    /// Seed of the first run
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Runs of each workload, each with the next seed [default: 1, or as many as --seconds allows]
+    #[arg(long, value_name = "N")]
+    pub runs: Option<u64>,
+    /// States to explore in each run, about
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub states: u64,
+    /// Every state in which the sectors in flight may have been left, at each cut with at most sixteen of them
+    #[arg(long)]
+    pub exhaustive: bool,
+    /// Begin no state after so many seconds
+    #[arg(long, value_name = "N")]
+    pub seconds: Option<u64>,
+    /// Threads [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<std::num::NonZeroUsize>,
+    /// Stop after so many states were found wrong
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub keep_going: usize,
+    /// Do one state again, as a failure names it
+    #[arg(long, value_name = "CUT[/CUT]")]
+    pub state: Option<String>,
+    /// With --state: the run's device failed from this write or flush on
+    #[arg(long, value_name = "N", requires = "state")]
+    pub fail_from: Option<u64>,
+    /// With --state: the state is read from a device that lies, as a failure names it
+    #[arg(long, value_name = "LIE", requires = "state")]
+    pub lie: Option<String>,
+    /// With --state: write the image as the cut left it to a file
+    #[arg(long, value_name = "FILE", requires = "state")]
+    pub save: Option<std::path::PathBuf>,
 }
 
 /// A file in an image.

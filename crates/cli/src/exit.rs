@@ -10,7 +10,6 @@ const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const DAMAGED: u8 = 3;
 const BUSY: u8 = 4;
-const DIRTY: u8 = 5;
 const UNREADABLE: u8 = 6;
 const UNSUPPORTED: u8 = 7;
 const NO_MOUNT: u8 = 8;
@@ -80,7 +79,6 @@ fn of_engine(error: &Error) -> u8 {
         Error::Corrupt(_) => DAMAGED,
         Error::Superblock(error) => of_superblock(error),
         Error::Unsupported(_) => UNSUPPORTED,
-        Error::DirtyLog(_) => DIRTY,
         Error::Io { .. } => UNREADABLE,
         _ => FAILED,
     }

@@ -18,6 +18,11 @@ use args::{Cli, Command};
 use clap::Parser;
 use std::process::ExitCode;
 
+/// Two threads of the engine allocate and free each other's log copies all the time, on which the C library's
+/// allocator takes locks.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let result = match helper::called_as() {
         Some(run) => run(),
@@ -65,6 +70,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Path(args) => commands::parents::path(&args, json),
         Command::Stats(args) => commands::stats::run(&args, json),
         Command::Log(command) => commands::log::run(&command, json),
+        Command::CrashTest(args) => commands::crash_test::run(&args, json),
         Command::Man { dir } => commands::generate::man(&dir),
         Command::Completions { shell } => commands::generate::completions(shell),
     }

@@ -1,7 +1,8 @@
 //! The one seam through which xfskit touches storage.
 //!
 //! [`BlockDevice`] is read, write, flush, discard and geometry; [`FileDevice`] is an image file or a real device,
-//! [`MemoryDevice`] is a vector of bytes. Simulators and recorders implement the same trait.
+//! [`MemoryDevice`] is a vector of bytes, [`OverlayDevice`] keeps changes to another device in memory. Simulators and
+//! recorders implement the same trait.
 //!
 //! Contract: writes may reach storage in any order until [`BlockDevice::flush`] returns; a write that overlaps
 //! another one in flight has either's bytes. The engine never relies on more.
@@ -9,9 +10,11 @@
 
 mod file;
 mod memory;
+mod overlay;
 
 pub use file::{Access, FileDevice, OpenError};
 pub use memory::MemoryDevice;
+pub use overlay::OverlayDevice;
 
 use std::io;
 

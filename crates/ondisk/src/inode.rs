@@ -390,6 +390,15 @@ impl InodeCore {
     }
 }
 
+/// Writes a free inode as it is when its chunk is new, checksum included, to `slot`, the whole inode.
+pub fn encode_free_inode(geometry: &Geometry, inode: InodeNumber, generation: u32, slot: &mut [u8]) {
+    slot.fill(0);
+    put!(slot, to_be_bytes,
+        0 => INODE_MAGIC, 4 => 3u8, 92 => generation, 96 => crate::NULL_AG_INODE.0, 152 => inode.0);
+    slot[160..176].copy_from_slice(&geometry.meta_uuid);
+    stamp_inode(slot);
+}
+
 /// Stores the checksum of an inode, core and forks, in it.
 pub fn stamp_inode(inode: &mut [u8]) {
     set_checksum(inode, INODE_CRC_OFFSET);

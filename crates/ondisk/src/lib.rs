@@ -20,6 +20,7 @@ mod geometry;
 pub mod inode;
 pub mod limits;
 pub mod log_record;
+pub mod logged;
 pub mod reservation;
 pub mod superblock;
 pub mod symlink;

@@ -122,6 +122,12 @@ pub enum Unsupported {
     /// More AGs than memory should be spent on.
     #[error("the image has {0} AGs; xfskit works with up to {MAX_AGS}")]
     TooManyAgs(u32),
+    /// A log item of a type that nobody here knows.
+    #[error(
+        "the journal holds items of the unknown type {0:#06x}: a newer kernel wrote it; mount the image there once, or read \
+         what is at home with norecovery"
+    )]
+    LogItem(u16),
     /// Repair was begun and not finished.
     #[error("the image is marked as needing repair: run xfs_repair on it first")]
     NeedsRepair,
@@ -196,18 +202,28 @@ impl Superblock {
     /// Whether xfskit may write to this image.
     ///
     /// # Errors
-    /// [`Unsupported::Feature`] for quota, which xfskit does not keep; [`Unsupported::ReadOnly`] names the read-only compatible bits that nobody here knows.
+    /// [`Unsupported::Feature`] for quota, which xfskit does not keep; those of [`Self::check_known`].
     pub fn check_writable(&self) -> Result<(), Unsupported> {
-        if self.raw.quota_flags.get() & QUOTA_ACCOUNTING != 0 {
+        if self.has_quota() {
             return Err(Unsupported::Feature(
                 "quota (its accounting would go wrong unnoticed; mount the image once without quota to switch it off)",
             ));
         }
+        self.check_known()
+    }
+
+    /// Whether everything that a change may touch is known.
+    ///
+    /// # Errors
+    /// [`Unsupported::ReadOnly`] names the read-only compatible bits that nobody here knows.
+    pub fn check_known(&self) -> Result<(), Unsupported> {
         let unknown = self.raw.ro_compat.get() & !SUPPORTED_RO_COMPAT.bits();
-        if unknown != 0 {
-            return Err(Unsupported::ReadOnly(unknown));
-        }
-        Ok(())
+        if unknown != 0 { Err(Unsupported::ReadOnly(unknown)) } else { Ok(()) }
+    }
+
+    /// Whether quota usage is kept.
+    pub fn has_quota(&self) -> bool {
+        self.raw.quota_flags.get() & QUOTA_ACCOUNTING != 0
     }
 
     /// The fields as they lie on disk.

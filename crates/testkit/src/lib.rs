@@ -20,9 +20,9 @@ mod reference;
 mod scratch;
 mod tree;
 
-pub use mount::{Mount, kernel_mount};
+pub use mount::{Mount, kernel_mount, kernel_mount_with};
 pub use reference::{Reference, UmlRun, reference};
-pub use scratch::{Scratch, scratch};
+pub use scratch::{Scratch, copy_image, scratch};
 pub use tree::{Entry, tree};
 
 /// Says that a test is skipped, and why. With `CI=true` nothing may be skipped.

@@ -13,6 +13,7 @@ pub struct Mount {
     dir: Scratch,
     image: PathBuf,
     mounted: bool,
+    _log: Option<LoopDevice>,
 }
 
 /// Mounts an image read-write by a loop device. `None`, with a line that says why, where this machine cannot mount
@@ -21,6 +22,14 @@ pub struct Mount {
 /// # Panics
 /// If the kernel refuses the image, or if it cannot mount at all and `CI=true`.
 pub fn kernel_mount(image: &Path) -> Option<Mount> {
+    kernel_mount_with(image, None, &[])
+}
+
+/// As [`kernel_mount`], with the device of an external log and options of mount(8).
+///
+/// # Panics
+/// As [`kernel_mount`].
+pub fn kernel_mount_with(image: &Path, log: Option<&Path>, options: &[&str]) -> Option<Mount> {
     if !rustix::process::geteuid().is_root() {
         skip("a loop mount needs root");
         return None;
@@ -36,8 +45,12 @@ pub fn kernel_mount(image: &Path) -> Option<Mount> {
         return None;
     }
     let dir = scratch();
+    let log = log.map(LoopDevice::attach);
+    let mut all = vec!["loop".to_owned(), "nouuid".to_owned()];
+    all.extend(log.iter().map(|log| format!("logdev={}", log.path)));
+    all.extend(options.iter().map(|&option| option.to_owned()));
     let output = Command::new("mount")
-        .args(["-i", "-t", "xfs", "-o", "loop,nouuid"])
+        .args(["-i", "-t", "xfs", "-o", &all.join(",")])
         .arg(image)
         .arg(dir.path())
         .output()
@@ -48,7 +61,28 @@ pub fn kernel_mount(image: &Path) -> Option<Mount> {
         image.display(),
         String::from_utf8_lossy(&output.stderr)
     );
-    Some(Mount { dir, image: image.into(), mounted: true })
+    Some(Mount { dir, image: image.into(), mounted: true, _log: log })
+}
+
+/// A file attached to a loop device.
+#[derive(Debug)]
+struct LoopDevice {
+    path: String,
+}
+
+impl LoopDevice {
+    fn attach(file: &Path) -> Self {
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(file).output().expect("losetup");
+        assert!(output.status.success(), "losetup: {}", String::from_utf8_lossy(&output.stderr));
+        Self { path: String::from_utf8_lossy(&output.stdout).trim().to_owned() }
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        // It goes when the mount does.
+        drop(Command::new("losetup").args(["--detach", &self.path]).output());
+    }
 }
 
 impl Mount {

@@ -120,6 +120,24 @@ impl Reference {
         output.contains("<CLEAN>")
     }
 
+    /// Shuts the filesystem that is mounted at `dir` down at once, as a power cut would: nothing more is written. With
+    /// `flush_log`, what was done so far is in the log.
+    ///
+    /// # Panics
+    /// If xfs_io fails.
+    pub fn shut_down(&self, dir: &Path, flush_log: bool) {
+        // The tools do not see what is mounted here, but an open directory is the same for them.
+        let folder = std::fs::File::open(dir).expect("a mounted directory");
+        let command = if flush_log { "shutdown -f" } else { "shutdown" };
+        let output = Command::new("chroot")
+            .arg(&self.root)
+            .args(["xfs_io", "-x", "-c", command, "/proc/self/fd/0"])
+            .stdin(folder)
+            .output()
+            .expect("chroot");
+        assert!(output.status.success(), "xfs_io: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
     /// Boots the reference kernel with `image` as `/dev/ubda` and runs `script` in it as root. To leave a dirty log
     /// behind, the script exits with 99 without unmounting.
     ///

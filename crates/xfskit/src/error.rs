@@ -85,9 +85,6 @@ pub enum Error {
     /// The filesystem was shut down by an earlier error (`EIO`).
     #[error("the filesystem was shut down: {0}")]
     Shutdown(String),
-    /// The journal holds work that was not finished, and writing before it is replayed would lose it.
-    #[error("the journal is dirty: {0}")]
-    DirtyLog(String),
 }
 
 impl Error {
@@ -103,7 +100,7 @@ impl Error {
             Self::IsADirectory => 21,
             Self::Invalid(_) => 22,
             Self::NoSpace => 28,
-            Self::ReadOnly | Self::DirtyLog(_) => 30,
+            Self::ReadOnly => 30,
             Self::TooManyLinks => 31,
             Self::BufferTooSmall => 34,
             Self::NameTooLong => 36,

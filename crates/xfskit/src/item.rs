@@ -37,6 +37,11 @@ impl LogVector {
         self.ends.clear();
     }
 
+    /// An empty vector with room for `bytes` bytes of regions.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), ends: SmallVec::new() }
+    }
+
     /// Adds a region. Its length in the log is rounded up to 4 with zeros.
     pub fn push(&mut self, region: &[u8]) {
         self.bytes.extend_from_slice(region);
@@ -203,6 +208,11 @@ impl DirtyBits {
     /// Whether `bit` is set.
     pub fn contains(&self, bit: usize) -> bool {
         self.words.get(bit / 32).is_some_and(|word| word >> (bit % 32) & 1 == 1)
+    }
+
+    /// Number of set bits.
+    pub fn count(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// The lowest 32 bits.

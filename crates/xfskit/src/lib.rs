@@ -10,6 +10,7 @@ pub mod counters;
 mod cycle;
 pub mod env;
 pub mod error_tags;
+mod hash;
 pub mod item;
 pub mod sync;
 
@@ -30,6 +31,8 @@ pub mod dabtree;
 pub mod dir;
 pub mod parent;
 pub mod symlink;
+
+pub mod recover;
 
 pub mod ops;
 

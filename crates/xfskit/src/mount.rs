@@ -1,7 +1,10 @@
 //! A mounted filesystem: what every layer from transactions upwards shares.
 //!
-//! Opening reads the superblock, finds the end of the log, and refuses what cannot be worked on safely. Closing
-//! brings everything home, writes the counters into the superblock and an unmount record into the log.
+//! Opening reads the superblock, finds the end of the log, replays it if it is dirty, and refuses what cannot be worked
+//! on safely. Closing brings everything home, writes the counters into the superblock and an unmount record into the log.
+
+mod kinds;
+mod log;
 
 use crate::cache::{BufferKey, BufferKind, Cache, Fill};
 use crate::counters::Counters;
@@ -9,10 +12,12 @@ use crate::env::{Environment, SystemEnvironment};
 use crate::error::{Error, Result};
 use crate::error_tags::ErrorTags;
 use crate::inode::{InodeCache, WriteBackToDevice};
-use crate::journal::{Journal, JournalOptions, LogHead, LogPlace, LogState, find_head};
+use crate::journal::recovery::Recovered;
+use crate::journal::{Journal, JournalOptions, LogState, RecoveryReport, find_head};
 use crate::space::{AgState, SpaceCounts};
 use crate::sync::Mutex;
 use crate::trans::{BlfType, Reservation, Transaction};
+use log::{OpenedLog, open_log};
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
 use xfskit_ondisk::features::LogIncompat;
@@ -20,7 +25,7 @@ use xfskit_ondisk::limits::Limits;
 use xfskit_ondisk::reservation::{self, Reservations};
 use xfskit_ondisk::superblock::SUPERBLOCK_CRC_OFFSET;
 use xfskit_ondisk::{
-    BASIC_BLOCK_BYTES, Corruption, DiskAddress, Geometry, Lsn, RawSuperblock, Superblock, Verdict, set_checksum,
+    BASIC_BLOCK_BYTES, Corruption, DiskAddress, Geometry, RawSuperblock, Superblock, Verdict, set_checksum,
 };
 
 /// How to open a filesystem.
@@ -30,7 +35,7 @@ pub struct MountOptions {
     pub read_only: bool,
     /// With `read_only`: look past a dirty log, at what is at home.
     pub no_recovery: bool,
-    /// Bytes of metadata to keep in memory.
+    /// Bytes of metadata to keep in memory: half of it for buffers, half for inodes.
     pub cache_bytes: usize,
     /// Namespace and attribute operations are durable when they return.
     pub wsync: bool,
@@ -107,13 +112,33 @@ pub struct Mount {
     pub options: MountOptions,
     /// What opening found of the log.
     pub log_state: LogState,
+    /// What was replayed and is to be finished before anything else is done.
+    pub recovered: Mutex<Option<Recovered>>,
+    /// What opening replayed.
+    pub recovery: Option<RecoveryReport>,
     /// Held by renames between directories: while one checks that a directory does not move below itself, no other may
     /// move the directories on the way.
     pub moves: Mutex<()>,
+    /// Held by transactions that may allocate while space is scarce: two that each hold an AG could otherwise both look
+    /// for space in the other's.
+    scarce_space: Arc<Mutex<()>>,
     superblock: Mutex<RawSuperblock>,
 }
 
+/// Free blocks for each AG below which space counts as scarce: a few inode chunks.
+const SCARCE_BLOCKS_PER_AG: u64 = 256;
+
 const LOG_FEATURES_OFFSET: usize = core::mem::offset_of!(RawSuperblock, log_incompat);
+
+/// What a mount stands on: a mount that only looks at an image with a dirty log recovers it in memory first.
+pub(crate) enum Stage {
+    /// The image itself.
+    Image,
+    /// A device that forgets what is written: what makes writing to the image unwise does not matter.
+    InMemory,
+    /// The same, recovered; the log as it lies in the image, and what was replayed.
+    Recovered(LogState, Option<RecoveryReport>),
+}
 
 /// The superblock of AG 0 as a buffer.
 pub static SUPERBLOCK_KIND: BufferKind = BufferKind {
@@ -136,7 +161,7 @@ impl Mount {
     /// Opens the filesystem on `device`, its log on `log_device` if it is external.
     ///
     /// # Errors
-    /// `Superblock`, `Corrupt`, `Unsupported`; `DirtyLog` when the log must be replayed before anything is written.
+    /// `Superblock`, `Corrupt`, `Unsupported`; those of replaying a dirty log.
     pub fn open(
         device: Arc<dyn BlockDevice>,
         log_device: Option<Arc<dyn BlockDevice>>,
@@ -152,18 +177,34 @@ impl Mount {
     pub fn open_in(
         device: Arc<dyn BlockDevice>,
         log_device: Option<Arc<dyn BlockDevice>>,
+        options: MountOptions,
+        env: Arc<dyn Environment>,
+    ) -> Result<Arc<Self>> {
+        Self::open_at(device, log_device, options, env, Stage::Image)
+    }
+
+    /// As [`Self::open_in`], at a stage of a recovery in memory.
+    pub(crate) fn open_at(
+        device: Arc<dyn BlockDevice>,
+        log_device: Option<Arc<dyn BlockDevice>>,
         mut options: MountOptions,
         env: Arc<dyn Environment>,
+        stage: Stage,
     ) -> Result<Arc<Self>> {
         let superblock = read_superblock(&*device)?;
         options.read_only |= device.is_read_only();
         if !options.read_only {
+            superblock.check_known()?;
+        }
+        if !options.read_only && !matches!(stage, Stage::InMemory) {
             superblock.check_writable()?;
         }
-        let geometry = Arc::new(Geometry::new(&superblock));
-        check_device_size(&*device, &geometry)?;
-        let place = log_place(&device, log_device, &geometry)?;
-        let (head, log_state) = open_log(&place, &geometry, &options)?;
+        let OpenedLog { place, head, state, superblock, geometry, recovered } =
+            open_log(&device, log_device, superblock, &options)?;
+        let (log_state, recovery) = match stage {
+            Stage::Recovered(log_state, report) => (log_state, report),
+            _ => (state, recovered.as_ref().map(|recovered| recovered.report.clone())),
+        };
         let counters = Arc::new(Counters::default());
         let journal_options = JournalOptions { whiteouts: options.whiteouts };
         let journal = Arc::new(Journal::new(
@@ -174,7 +215,8 @@ impl Mount {
             Arc::clone(&counters),
             journal_options,
         ));
-        let cache = Cache::new(Arc::clone(&device), Arc::clone(&geometry), Arc::clone(&counters), options.cache_bytes);
+        let cache =
+            Cache::new(Arc::clone(&device), Arc::clone(&geometry), Arc::clone(&counters), options.cache_bytes / 2);
         let raw = superblock.raw();
         // What the free lists of every AG may need to split their trees, as the kernel sets aside.
         let limits = Limits::new(&geometry);
@@ -185,12 +227,14 @@ impl Mount {
         let inodes = raw.inode_count.get().min(most_inodes);
         let free_inodes = raw.free_inodes.get().min(inodes);
         let free_blocks = raw.free_blocks.get().min(geometry.data_blocks);
+        let counters_are_wrong =
+            (inodes, free_inodes, free_blocks) != (raw.inode_count.get(), raw.free_inodes.get(), raw.free_blocks.get());
         let space = SpaceCounts::new(free_blocks, set_aside, reserve_pool, inodes, free_inodes);
         let mount = Arc::new(Self {
             limits,
             reservations: Reservations::new(&geometry),
             cache,
-            inodes: InodeCache::new(options.cache_bytes / 4),
+            inodes: InodeCache::new(options.cache_bytes / 2),
             journal,
             space,
             ags: (0..geometry.ag_count).map(|_| AgState::default()).collect(),
@@ -198,7 +242,10 @@ impl Mount {
             error_tags: ErrorTags::default(),
             env,
             log_state,
+            recovered: Mutex::new(None),
+            recovery,
             moves: Mutex::new(()),
+            scarce_space: Arc::default(),
             superblock: Mutex::new(raw.clone()),
             device,
             geometry,
@@ -206,12 +253,30 @@ impl Mount {
         });
         mount.journal.set_write_back(Arc::new(WriteBackToDevice::new(Arc::downgrade(&mount))));
         if !mount.options.read_only {
-            crate::space::initialize(&mount)?;
+            let totals = crate::space::initialize(&mount)?;
+            if recovered.is_some() || counters_are_wrong {
+                mount.space.set(totals.free_blocks, totals.inodes, totals.free_inodes);
+            }
+        }
+        if let Some(recovered) = recovered {
+            mount.journal.adopt_intents(&recovered.intents);
+            *mount.recovered.lock() = Some(recovered);
         }
         if mount.options.attr_logging == AttrLogging::Always && !mount.options.read_only {
             mount.set_log_features(LogIncompat::XATTRS)?;
         }
         Ok(mount)
+    }
+
+    /// What the log of the filesystem on `device` holds.
+    ///
+    /// # Errors
+    /// `Superblock`, `Corrupt`, `Unsupported`, `Io`.
+    pub fn log_state(device: &Arc<dyn BlockDevice>, log_device: Option<Arc<dyn BlockDevice>>) -> Result<LogState> {
+        let geometry = Geometry::new(&read_superblock(&**device)?);
+        check_device_size(&**device, &geometry)?;
+        let place = log::log_place(device, log_device, &geometry)?;
+        Ok(find_head(&place, &geometry.meta_uuid)?.1)
     }
 
     /// The superblock's fields as they are now, the lazy counters included.
@@ -224,7 +289,8 @@ impl Mount {
         raw
     }
 
-    /// Starts a transaction.
+    /// Starts a transaction. The caller holds no locks and no other transaction. While space is scarce, transactions that
+    /// may allocate run one at a time.
     ///
     /// # Errors
     /// `ReadOnly`, `NoSpace`, `Shutdown`.
@@ -233,11 +299,14 @@ impl Mount {
             return Err(Error::ReadOnly);
         }
         self.journal.check()?;
+        let is_scarce = reservation.blocks > 0
+            && self.space.usable_blocks() < SCARCE_BLOCKS_PER_AG * u64::from(self.geometry.ag_count);
+        let turn = is_scarce.then(|| self.scarce_space.lock_arc());
         if !self.space.reserve_blocks(reservation.blocks, reservation.may_dip) {
             return Err(Error::NoSpace);
         }
         match self.journal.reserve(reservation.log_bytes, reservation.log_count) {
-            Ok(grant) => Ok(Transaction::build(self, true, reservation, Some(grant))),
+            Ok(grant) => Ok(Transaction::build(self, true, reservation, Some(grant)).with_turn(turn)),
             Err(error) => {
                 self.space.give_back_blocks(reservation.blocks);
                 Err(error)
@@ -281,13 +350,14 @@ impl Mount {
         self.journal.write_unmount()
     }
 
-    /// As [`Self::unmount`], unless nothing has changed: then the image stays as it is.
+    /// As [`Self::unmount`], unless nothing has changed and the log was clean: then the image stays as it is.
     ///
     /// # Errors
     /// As [`Self::unmount`].
     pub fn unmount_if_changed(self: &Arc<Self>) -> Result<()> {
         let announced = self.options.attr_logging == AttrLogging::Always;
-        if self.counters.transactions.get() == 0 && !announced { Ok(()) } else { self.unmount() }
+        let changed = self.counters.transactions.get() > 0 || self.recovery.is_some() || announced;
+        if changed { self.unmount() } else { Ok(()) }
     }
 
     /// Whether attribute intents other than those of parent pointers may be logged: recovery refuses them in an image
@@ -346,48 +416,4 @@ fn check_device_size(device: &dyn BlockDevice, geometry: &Geometry) -> Result<()
             .into());
     }
     Ok(())
-}
-
-fn log_place(
-    device: &Arc<dyn BlockDevice>,
-    log_device: Option<Arc<dyn BlockDevice>>,
-    geometry: &Geometry,
-) -> Result<LogPlace> {
-    let basic_blocks = geometry.log_blocks << (geometry.block_log - 9);
-    let Some(start) = geometry.log_start else {
-        let device = log_device.ok_or(Error::Invalid("the image has an external log: name its device with logdev="))?;
-        if device.size_bytes() < u64::from(basic_blocks) * 512 {
-            return Err(Error::Invalid("the log device is smaller than the log"));
-        }
-        return Ok(LogPlace { device, offset: 0, basic_blocks });
-    };
-    let address = geometry
-        .fs_block_address(start)
-        .ok_or_else(|| Corruption::new("superblock", "the log lies on the device").at(DiskAddress(0)))?;
-    Ok(LogPlace { device: Arc::clone(device), offset: address.bytes(), basic_blocks })
-}
-
-/// Finds the end of the log and decides whether the mount may go on.
-fn open_log(place: &LogPlace, geometry: &Geometry, options: &MountOptions) -> Result<(LogHead, LogState)> {
-    match find_head(place, &geometry.meta_uuid) {
-        Ok((head, state)) => {
-            if state != LogState::Clean && !options.read_only {
-                return Err(Error::DirtyLog(
-                    "the image was not unmounted in good order; writing to it is refused until its log was replayed \
-                     (mount it once with the kernel, or open it read-only)"
-                        .into(),
-                ));
-            }
-            if state != LogState::Clean {
-                tracing::warn!("the log is dirty: what it holds and is not at home yet will not be seen");
-            }
-            Ok((head, state))
-        }
-        Err(error) if options.read_only => {
-            tracing::warn!(%error, "the log cannot be read");
-            let nothing = LogHead { next: Lsn::new(1, 0), last_record_block: 0, record_bytes: 32 << 10 };
-            Ok((nothing, LogState::Dirty { tail: Lsn(0) }))
-        }
-        Err(error) => Err(error),
-    }
 }

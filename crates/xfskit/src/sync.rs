@@ -12,6 +12,8 @@
 pub use parking_lot::{Condvar, Mutex, MutexGuard, RawRwLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
 
+/// A mutex's guard that owns a reference to the mutex.
+pub type ArcMutexGuard = parking_lot::lock_api::ArcMutexGuard<parking_lot::RawMutex, ()>;
 /// A shared lock that owns a reference to what it locks.
 pub type ArcRead<T> = parking_lot::lock_api::ArcRwLockReadGuard<RawRwLock, T>;
 /// An exclusive lock that owns a reference to what it locks.

@@ -4,8 +4,9 @@ mod stress;
 
 use std::collections::BTreeMap;
 use stress::{DIR, FILE, Image, Random, first_seed, scale};
+use xfskit::error_tags::ATTR_NO_SPACE;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Error, Filesystem, FsStat, MountOptions, NewFile, RenameFlags, SetAttr, SetMode};
+use xfskit::{AttrLogging, Caller, Error, Filesystem, FsStat, MountOptions, NewFile, RenameFlags, SetAttr, SetMode};
 
 /// True when it worked, false when there was no space.
 fn worked<T>(fs: &Filesystem, what: &str, result: Result<T, Error>) -> bool {
@@ -212,6 +213,30 @@ fn attributes_of_every_size_until_nothing_is_free() {
             run.set_xattr(name, length, random.next() as u8 | 1)
         });
     }
+}
+
+/// A later link of a logged 64 KiB value once found no space, shut the filesystem down and left its intent in the log.
+#[test]
+fn a_value_whose_rest_finds_no_space_is_taken_back() {
+    let image = Image::new(32, &[('b', "size=1024")]);
+    let fs = image.open_with(MountOptions { attr_logging: AttrLogging::Always, ..MountOptions::default() });
+    let me = Caller::root();
+    for value in [None, Some(4000)] {
+        let name = format!("file-{value:?}").into_bytes();
+        let file = fs.create(fs.root(), &name, &NewFile::new(FILE | 0o600), &me).unwrap().inode;
+        if let Some(length) = value {
+            fs.set_xattr(file, b"user.a", &vec![1; length], SetMode::Any, &me).unwrap();
+        }
+        fs.sync().unwrap();
+        let before = fs.usable();
+        fs.mount().error_tags.arm_for(ATTR_NO_SPACE, 1, 2);
+        assert!(!worked(&fs, "set", fs.set_xattr(file, b"user.big", &[3; 60_000], SetMode::Any, &me)));
+        assert!(matches!(fs.get_xattr(file, b"user.big"), Err(Error::NoAttribute)));
+        assert_eq!(fs.usable(), before, "what was allocated for it is free again");
+        fs.set_xattr(file, b"user.big", &[3; 60_000], SetMode::Any, &me).unwrap();
+        assert_eq!(fs.get_xattr(file, b"user.big").unwrap(), [3; 60_000]);
+    }
+    image.close(fs);
 }
 
 #[test]

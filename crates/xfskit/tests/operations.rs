@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
-use xfskit::{Caller, Filesystem, MountOptions, NewFile, RenameFlags, SetMode, XattrChange};
+use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile, RenameFlags, SetMode, XattrChange};
 use xfskit_testkit::{Reference, Scratch};
 
 struct Image {
@@ -50,7 +50,11 @@ fn a_tree_of_everything_is_the_same_for_the_kernel() {
         }
     }
     fs.symlink(dir, b"short", b"target", &me).unwrap();
-    fs.symlink(dir, b"long", &[b'x'; 1023], &me).unwrap();
+    let link = fs.symlink(dir, b"long", &[b'x'; 1023], &me).unwrap().inode;
+    // The kernel lists such an attribute and then does not find it.
+    let refused = fs.set_xattr(link, b"user.color", b"blue", SetMode::Any, &me);
+    assert!(matches!(refused, Err(Error::NotPermitted)), "{refused:?}");
+    fs.set_xattr(link, b"trusted.color", b"blue", SetMode::Any, &me).unwrap();
     for (name, mode) in [("fifo", 0o010_600), ("socket", 0o140_700), ("null", 0o020_666), ("disk", 0o060_660)] {
         let new = NewFile { device: 0x0103, ..NewFile::new(mode) };
         fs.create(dir, name.as_bytes(), &new, &Caller::root()).unwrap();

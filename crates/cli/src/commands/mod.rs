@@ -1,6 +1,7 @@
 //! One file for each group of commands.
 
 pub mod check;
+pub mod crash_test;
 pub mod files;
 pub mod generate;
 pub mod info;

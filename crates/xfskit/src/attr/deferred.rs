@@ -20,6 +20,7 @@ use super::{Attr, Form, Outcome, flags, fork, form, remote, shortform, tree};
 use crate::cache::{Fork, ForkKind};
 use crate::deferred::{DeferredOp, Step, finish};
 use crate::error::{Error, Result};
+use crate::error_tags::ATTR_NO_SPACE;
 use crate::inode::bmap;
 use crate::item::LogVector;
 use crate::mount::AttrLogging;
@@ -65,6 +66,16 @@ enum Progress {
     Start { announce: bool },
     /// The value's blocks from `at` on are mapped up to `mapped` of `total`.
     Mapping { at: FileBlock, mapped: u32, total: u32 },
+}
+
+/// What came of mapping blocks for a value.
+enum Mapped {
+    /// All blocks are mapped.
+    All,
+    /// The rest is for the next link.
+    Some,
+    /// There is no space, and nothing was changed.
+    NoSpace,
 }
 
 /// An update under way.
@@ -122,21 +133,25 @@ impl AttrOp {
         }
     }
 
-    /// Maps a portion of the value's blocks; says whether all are mapped now. A transaction that holds AGs may find no
-    /// space because it may not wait for lower ones: only a `fresh` one knows that there is none.
-    fn map_some(&mut self, tx: &mut Transaction, fresh: bool) -> Result<bool> {
-        let Progress::Mapping { at, mapped, total } = &mut self.progress else { return Ok(true) };
+    /// Maps a portion of the value's blocks. A transaction that holds AGs may find no space because it may not wait for
+    /// lower ones: only a `fresh` one knows that there is none.
+    fn map_some(&mut self, tx: &mut Transaction, fresh: bool) -> Result<Mapped> {
+        let Progress::Mapping { at, mapped, total } = &mut self.progress else { return Ok(Mapped::All) };
+        if tx.mount().error_tags.strikes(ATTR_NO_SPACE) {
+            return Ok(if fresh { Mapped::NoSpace } else { Mapped::Some });
+        }
         for extent in 0..EXTENTS_PER_STEP {
             if mapped == total {
                 break;
             }
             let next = at.add((*mapped).into());
             match bmap::allocate_one(tx, self.ino, ForkKind::Attr, next, *total - *mapped) {
-                Err(Error::NoSpace) if extent > 0 || !fresh => return Ok(false),
+                Err(Error::NoSpace) if extent > 0 || !fresh => return Ok(Mapped::Some),
+                Err(Error::NoSpace) if !tx.is_dirty() => return Ok(Mapped::NoSpace),
                 got => *mapped += got?,
             }
         }
-        Ok(mapped == total)
+        Ok(if mapped == total { Mapped::All } else { Mapped::Some })
     }
 
     /// The step in which the entry appears, changes or goes.
@@ -247,11 +262,18 @@ impl DeferredOp for AttrOp {
             let at = remote::free_range(tx, self.ino, total)?;
             self.progress = Progress::Mapping { at, mapped: 0, total };
         }
-        if !self.map_some(tx, fresh)? {
-            return Ok(Step::Roll(self));
+        match self.map_some(tx, fresh)? {
+            Mapped::Some => Ok(Step::Roll(self)),
+            Mapped::NoSpace => Ok(Step::NoSpace(self)),
+            Mapped::All => self.conclude(tx).map(|()| Step::Done),
         }
-        self.conclude(tx)?;
-        Ok(Step::Done)
+    }
+
+    fn undo(self, tx: &mut Transaction) -> Result<()> {
+        if let Progress::Mapping { at, mapped, .. } = self.progress {
+            bmap::remove(tx, self.ino, ForkKind::Attr, at, mapped.into())?;
+        }
+        tree::to_shortform(tx, self.ino, false).map(|_| ())
     }
 
     fn format_intent(&self, id: u64, copy: &mut LogVector) {

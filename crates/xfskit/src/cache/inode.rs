@@ -2,7 +2,7 @@
 
 use crate::item::{ItemState, LogItem};
 use crate::sync::RwLock;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, OnceLock};
 use xfskit_ondisk::{Extent, InodeCore, InodeNumber};
 
@@ -118,6 +118,8 @@ pub struct Inode {
     item: ItemState,
     /// Times the inode is open (or looked up through FUSE); an unlinked inode lives until this is zero.
     pub opens: AtomicU32,
+    /// It was looked up since eviction last came by.
+    pub touched: AtomicBool,
     /// Disk address of the cluster that holds the inode, for write-back.
     pub cluster: u64,
 }
@@ -130,6 +132,7 @@ impl Inode {
             state: Arc::new(RwLock::new(state)),
             item: ItemState::default(),
             opens: AtomicU32::new(0),
+            touched: AtomicBool::new(false),
             cluster,
         }
     }

@@ -24,8 +24,9 @@ pub use kind::BufferKind;
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
+use crate::hash::{NumberMap, shard_of};
 use crate::sync::{Held, Mutex};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use xfskit_device::BlockDevice;
@@ -45,7 +46,7 @@ pub struct Cache {
 
 #[derive(Default)]
 struct Shard {
-    buffers: HashMap<DiskAddress, Arc<Buffer>>,
+    buffers: NumberMap<DiskAddress, Arc<Buffer>>,
     /// The clock: addresses in the order in which eviction looks at them.
     clock: VecDeque<DiskAddress>,
 }
@@ -72,8 +73,7 @@ impl Cache {
     }
 
     fn shard(&self, address: DiskAddress) -> &Mutex<Shard> {
-        let spread = crate::env::mix(address.0) as usize;
-        &self.shards[spread % SHARDS]
+        &self.shards[shard_of(address.0, SHARDS)]
     }
 
     /// The buffer of `key`, locked; its contents as `fill` says if it was not cached.

@@ -16,7 +16,7 @@
 //! An operation that the caller chose not to log is the same chain without the intents: a crash between
 //! its links leaves it undone. Its last link alone makes it visible, so nobody sees it half done.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::error_tags::LARP;
 use crate::item::LogVector;
 use crate::trans::{Intent, PassingItem, Transaction};
@@ -28,6 +28,8 @@ pub enum Step<O> {
     Roll(O),
     /// All is done.
     Done,
+    /// There is no space for what is left; this link has changed nothing.
+    NoSpace(O),
 }
 
 /// An operation that may take several transactions.
@@ -43,25 +45,43 @@ pub trait DeferredOp: Sized {
     /// # Errors
     /// Any error after a change shuts the filesystem down; the operation checks first what it can.
     fn step(self, tx: &mut Transaction) -> Result<Step<Self>>;
+
+    /// Takes back what earlier links did, when a later one found no space.
+    ///
+    /// # Errors
+    /// As [`Self::step`].
+    fn undo(self, tx: &mut Transaction) -> Result<()>;
 }
 
 /// Runs an operation to its end, rolling the transaction as often as it asks for. The last link is left to the caller
 /// to commit.
 ///
 /// # Errors
-/// The operation's, or the journal's.
+/// The operation's, or the journal's. `NoSpace` leaves a transaction without changes: what the links before had done for
+/// the operation was taken back, and its intent is finished, in links of their own.
 pub fn finish<O: DeferredOp>(tx: &mut Transaction, operation: O, logged: bool) -> Result<()> {
     let mut step = operation.step(tx)?;
-    while let Step::Roll(rest) = step {
-        let intent = logged.then(|| log_intent(tx, &rest));
-        tx.roll()?;
-        fail_if_tagged(tx, LARP)?;
-        if let Some(intent) = intent {
-            log_done::<O>(tx, intent);
+    loop {
+        match step {
+            Step::Done => return Ok(()),
+            Step::NoSpace(_) => return Err(Error::NoSpace),
+            Step::Roll(rest) => {
+                let intent = logged.then(|| log_intent(tx, &rest));
+                tx.roll()?;
+                fail_if_tagged(tx, LARP)?;
+                step = rest.step(tx)?;
+                if let Some(intent) = intent {
+                    log_done::<O>(tx, intent);
+                }
+                if let Step::NoSpace(rest) = step {
+                    rest.undo(tx)?;
+                    tx.finish_frees()?;
+                    tx.roll()?;
+                    return Err(Error::NoSpace);
+                }
+            }
         }
-        step = rest.step(tx)?;
     }
-    Ok(())
 }
 
 /// Stops here, with everything up to here durable, if a test asked for it.

@@ -5,12 +5,13 @@
 
 use crate::cache::Inode;
 use crate::error::{Error, Result};
+use crate::hash::{NumberMap, shard_of};
 use crate::item::CheckpointSeq;
 use crate::journal::Journal;
 use crate::mount::Mount;
 use crate::sync::Mutex;
 use crate::trans::Transaction;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use xfskit_ondisk::{DiskAddress, InodeNumber, Lsn};
@@ -32,7 +33,7 @@ pub struct InodeCache {
 
 /// Clusters whose blocks were freed and whose inodes may still be on the way home.
 struct FreedClusters {
-    seqs: HashMap<DiskAddress, CheckpointSeq>,
+    seqs: NumberMap<DiskAddress, CheckpointSeq>,
     /// Length at which it is worth to look for those that nothing is on the way to any more.
     prune_at: usize,
 }
@@ -43,10 +44,18 @@ const EVICT_STEP: usize = 8;
 
 #[derive(Default)]
 struct Shard {
-    inodes: HashMap<InodeNumber, Arc<Inode>>,
+    inodes: NumberMap<InodeNumber, Arc<Inode>>,
     clock: VecDeque<InodeNumber>,
     /// Counts inodes that were dropped: what was read from disk before one was may be out of date.
     evictions: u64,
+}
+
+impl Shard {
+    fn find(&self, inode: InodeNumber) -> Option<Arc<Inode>> {
+        let found = self.inodes.get(&inode)?;
+        found.touched.store(true, Ordering::Relaxed);
+        Some(Arc::clone(found))
+    }
 }
 
 impl InodeCache {
@@ -58,17 +67,17 @@ impl InodeCache {
             count: AtomicUsize::new(0),
             trim_at: AtomicUsize::new((limit_bytes / INODE_MEMORY_BYTES).max(256) / 2 * 3),
             trimming: Mutex::new(()),
-            freed_clusters: Mutex::new(FreedClusters { seqs: HashMap::new(), prune_at: PRUNE_FREED_AT }),
+            freed_clusters: Mutex::new(FreedClusters { seqs: NumberMap::default(), prune_at: PRUNE_FREED_AT }),
         }
     }
 
     fn shard(&self, inode: InodeNumber) -> &Mutex<Shard> {
-        &self.shards[crate::env::mix(inode.0) as usize % SHARDS]
+        &self.shards[shard_of(inode.0, SHARDS)]
     }
 
     /// The inode if it is cached.
     pub fn find(&self, inode: InodeNumber) -> Option<Arc<Inode>> {
-        self.shard(inode).lock().inodes.get(&inode).cloned()
+        self.shard(inode).lock().find(inode)
     }
 
     /// Adds an inode; if somebody else was faster, theirs counts.
@@ -94,7 +103,7 @@ impl InodeCache {
     /// The inode if it is cached; otherwise what [`Self::insert_read`] wants to know.
     fn find_or_version(&self, inode: InodeNumber) -> std::result::Result<Arc<Inode>, u64> {
         let shard = self.shard(inode).lock();
-        shard.inodes.get(&inode).cloned().ok_or(shard.evictions)
+        shard.find(inode).ok_or(shard.evictions)
     }
 
     /// As [`Self::insert`], of an inode that was read from disk after the look-up that returned `version`. `None`: it
@@ -105,11 +114,13 @@ impl InodeCache {
     }
 
     fn evict(&self, shard: &mut Shard, most: usize) {
-        for _ in 0..most.min(shard.clock.len()) {
+        for _ in 0..most {
             let Some(number) = shard.clock.pop_front() else { return };
             let Some(inode) = shard.inodes.get(&number) else { continue };
             let idle = Arc::strong_count(inode) == 1 && inode.opens.load(Ordering::Acquire) == 0;
-            if idle && inode.item().is_clean() {
+            // Whoever was looked up since the hand last came by gets another round.
+            let used = inode.touched.swap(false, Ordering::Relaxed);
+            if idle && !used && inode.item().is_clean() {
                 shard.inodes.remove(&number);
                 shard.evictions += 1;
                 self.count.fetch_sub(1, Ordering::Relaxed);
@@ -154,8 +165,9 @@ impl InodeCache {
             let mut shard = shard.lock();
             let surplus = shard.inodes.len().saturating_sub(self.most / SHARDS);
             if surplus > 0 {
-                let all = shard.clock.len();
-                self.evict(&mut shard, all);
+                // Twice around: the first round forgives those that were used.
+                let rounds = 2 * shard.clock.len();
+                self.evict(&mut shard, rounds);
             }
         }
     }

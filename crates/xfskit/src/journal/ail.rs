@@ -3,9 +3,10 @@
 //! The oldest item's LSN is the tail: where recovery would have to start.
 
 use super::cil::Entry;
+use crate::hash::NumberSet;
 use crate::item::LogItem;
 use crate::sync::Mutex;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use xfskit_ondisk::Lsn;
 
@@ -60,8 +61,15 @@ impl Ail {
         }
     }
 
+    /// Takes an item in that the log held before the mount.
+    pub(super) fn insert(&self, lsn: Lsn, item: Arc<dyn LogItem>) {
+        let mut items = self.items.lock();
+        item.state().lock().in_ail = Some(lsn);
+        items.insert((lsn, identity(&item)), item);
+    }
+
     /// The homes of all items.
-    pub fn homes(&self) -> HashSet<u64> {
+    pub fn homes(&self) -> NumberSet<u64> {
         self.items.lock().values().map(|item| item.home()).collect()
     }
 

@@ -5,9 +5,9 @@
 
 use super::grant::GrantSpace;
 use crate::counters::Counters;
+use crate::hash::NumberSet;
 use crate::item::{CheckpointSeq, DirtyBits, LogItem, LogVector};
 use crate::sync::{Mutex, RwLock};
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use xfskit_ondisk::DiskAddress;
@@ -64,7 +64,7 @@ struct Shard {
     finished: Vec<Arc<dyn LogItem>>,
     ordered_writes: Vec<OrderedWrite>,
     /// Where blocks lie that were freed.
-    cancelled: HashSet<DiskAddress>,
+    cancelled: NumberSet<DiskAddress>,
 }
 
 /// What a commit came to.

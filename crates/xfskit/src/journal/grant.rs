@@ -6,7 +6,7 @@
 
 use super::Journal;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use xfskit_ondisk::Lsn;
 
 /// What records cost beyond their payload.
@@ -35,12 +35,26 @@ impl Overheads {
 
 const OPERATION: u64 = 12;
 
+/// Who asks for log space. Space of the last resort is kept for those whom others wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// A new chain, which holds nothing yet. Stands back while a chain that has begun waits.
+    New,
+    /// A chain that has used up the links it reserved, and holds locks: what new chains may not have is left for it.
+    Rolling,
+}
+
+/// The share of the log that new chains leave to those that have begun.
+const KEPT_FOR_ROLLING: u64 = 8;
+
 pub(super) struct GrantSpace {
     log_bytes: u64,
     overheads: Overheads,
     taken: AtomicU64,
     head: AtomicU64,
     tail: AtomicU64,
+    /// Chains that have begun and wait for space.
+    rolling_waiters: AtomicU32,
 }
 
 impl GrantSpace {
@@ -51,6 +65,7 @@ impl GrantSpace {
             taken: AtomicU64::new(0),
             head: AtomicU64::new(head.0),
             tail: AtomicU64::new(head.0),
+            rolling_waiters: AtomicU32::new(0),
         }
     }
 
@@ -82,17 +97,37 @@ impl GrantSpace {
         self.log_bytes - 2 * (self.overheads.header_bytes + self.overheads.round_bytes)
     }
 
-    pub(super) fn largest_request(&self) -> u64 {
-        self.capacity()
+    /// What may be in use after space was granted to `claim`.
+    fn limit(&self, claim: Claim) -> u64 {
+        match claim {
+            Claim::New => self.capacity() - self.capacity() / KEPT_FOR_ROLLING,
+            Claim::Rolling => self.capacity(),
+        }
     }
 
-    pub(super) fn try_take(&self, need: u64) -> bool {
+    pub(super) fn largest_request(&self) -> u64 {
+        self.limit(Claim::New)
+    }
+
+    pub(super) fn try_take(&self, need: u64, claim: Claim) -> bool {
+        if claim == Claim::New && self.rolling_waiters.load(Ordering::Acquire) > 0 {
+            return false;
+        }
         let taken = self.taken.fetch_add(need, Ordering::AcqRel) + need;
-        if taken + self.distance() <= self.capacity() {
+        if taken + self.distance() <= self.limit(claim) {
             return true;
         }
         self.taken.fetch_sub(need, Ordering::AcqRel);
         false
+    }
+
+    /// A chain that has begun starts or ends to wait.
+    pub(super) fn count_rolling_waiter(&self, waits: bool) {
+        if waits {
+            self.rolling_waiters.fetch_add(1, Ordering::AcqRel);
+        } else {
+            self.rolling_waiters.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 
     /// Returns whether anyone may now have enough: somebody should look.
@@ -111,6 +146,11 @@ impl GrantSpace {
 
     pub(super) fn head(&self) -> Lsn {
         Lsn(self.head.load(Ordering::Acquire))
+    }
+
+    /// The log is in use from `tail` on; before anyone was granted anything.
+    pub(super) fn start_at(&self, tail: Lsn) {
+        self.tail.store(tail.0, Ordering::Release);
     }
 
     pub(super) fn set_tail(&self, tail: Lsn) {
@@ -141,7 +181,7 @@ impl GrantSpace {
     /// is rare.
     pub(super) fn target_for(&self, need: u64) -> Lsn {
         let (used, _) = self.usage();
-        let over = (used + need).saturating_sub(self.capacity());
+        let over = (used + need).saturating_sub(self.limit(Claim::New));
         self.after_tail(over.max(self.log_bytes / 4))
     }
 
@@ -187,7 +227,7 @@ impl Grant {
     /// `Shutdown`.
     pub fn next_link(&mut self) -> crate::Result<()> {
         if self.links_left == 0 {
-            self.journal.take_space(self.unit)?;
+            self.journal.take_space_rolling(self.unit)?;
             self.links_left = 1;
         }
         Ok(())

@@ -1,19 +1,27 @@
-//! Finds the end of the log on disk.
+//! Finds the end of the log on disk, and where recovery has to start.
 //!
 //! Every sector of the log carries the number of the pass (cycle) in which it was written, so the log is a run of
-//! sectors of cycle n followed by a run of cycle n - 1 (or 0 in a new one), and the head is where they meet.
+//! sectors of pass n followed by a run of pass n - 1 (or 0 in a new one), and the head is where they meet. What was in
+//! flight when the power failed may have arrived in part: `docs/design/recovery.md` tells how the head is found then.
+//!
+//! Facts: the kernel's `xlog_find_head`, `xlog_verify_head` and `xlog_verify_tail`.
 
 use super::LogPlace;
-use crate::error::{Error, Result};
+use super::records::record_blocks;
+use crate::error::Result;
 use xfskit_ondisk::log_record::{
-    HEADER_COVERS_BYTES, MAX_RECORD_BYTES, OPERATION_HEADER_BYTES, RECORD_MAGIC, RecordHeader, header_sectors,
-    next_cycle, open_record, operation_flags, sector_cycle, verify_header,
+    HEADER_COVERS_BYTES, MAX_RECORD_BYTES, OPERATION_HEADER_BYTES, RECORD_MAGIC, RecordHeader, open_record,
+    operation_flags, sector_cycle, verify_header,
 };
-use xfskit_ondisk::{BASIC_BLOCK_BYTES, Corruption, DiskAddress, Lsn};
+use xfskit_ondisk::{BASIC_BLOCK_BYTES, Corruption, Lsn};
 use zerocopy::FromBytes;
 
 /// Most sectors that a writer may have had in flight when the power failed: eight of the largest records.
-const IN_FLIGHT_BLOCKS: u32 = 8 * 256 * 1024 / 512;
+pub(super) const IN_FLIGHT_BLOCKS: u32 = 8 * 256 * 1024 / 512;
+/// Records that may have been in flight, which is how many the kernel has room for.
+const IN_FLIGHT_RECORDS: usize = 8;
+/// Sectors before the edge that hold all that may be missing or torn, and a whole record before it.
+const MOST_WINDOW_BLOCKS: u32 = 2 * IN_FLIGHT_BLOCKS + 2048;
 
 /// Where writing goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,23 +47,6 @@ pub enum LogState {
     },
 }
 
-/// Reads `blocks` sectors of the log from `block`; a run may not reach around the end.
-pub(crate) fn read_blocks(place: &LogPlace, block: u32, blocks: u32) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; blocks as usize * BASIC_BLOCK_BYTES];
-    let offset = place.offset + u64::from(block) * BASIC_BLOCK_BYTES as u64;
-    place.device.read(offset, &mut bytes).map_err(|source| Error::Io { offset, source })?;
-    Ok(bytes)
-}
-
-/// Where a block of the log lies on its device.
-fn address_of(place: &LogPlace, block: u32) -> DiskAddress {
-    DiskAddress(place.offset / BASIC_BLOCK_BYTES as u64 + u64::from(block))
-}
-
-fn cycle_at(place: &LogPlace, block: u32) -> Result<u32> {
-    Ok(sector_cycle(&read_blocks(place, block, 1)?))
-}
-
 /// Finds the head of the log and whether it is clean.
 ///
 /// # Errors
@@ -65,29 +56,29 @@ pub fn find_head(place: &LogPlace, uuid: &[u8; 16]) -> Result<(LogHead, LogState
     let (first, last) = (cycle_at(place, 0)?, cycle_at(place, size - 1)?);
     if first == 0 {
         return Err(Corruption::new("log", "written by mkfs")
-            .at(address_of(place, 0))
+            .at(place.address(0))
             .found("its first sector is zero")
             .into());
     }
     let edge = if first == last { size } else { find_edge(place, first)? };
-    let (edge, expected) = find_hole(place, edge, first, last)?;
-    let Some((record_block, header)) = find_last_record(place, edge, uuid)? else {
-        return Err(Corruption::new("log", "a record before its head")
-            .at(address_of(place, edge))
-            .found(format_args!("block {edge}"))
-            .into());
-    };
-    let headers = if header.version.get() == 2 { header_sectors(header.size.get() as usize) as u32 } else { 1 };
-    let blocks = headers + header.length.get() / BASIC_BLOCK_BYTES as u32;
-    let end = u64::from(record_block) + u64::from(blocks);
-    let next = if edge >= size { Lsn::new(next_cycle(expected), 0) } else { Lsn::new(expected, edge) };
-    let record_bytes = header.size.get().clamp(HEADER_COVERS_BYTES as u32, MAX_RECORD_BYTES as u32);
-    let head = LogHead { next, last_record_block: record_block, record_bytes };
-    let whole = end == u64::from(edge);
-    if whole && header.operations.get() == 1 && is_unmount(place, record_block, blocks)? {
-        return Ok((head, LogState::Clean));
+    // In its first pass the log has nothing before its start.
+    let most = if last == 0 { edge } else { size }.min(MOST_WINDOW_BLOCKS);
+    for blocks in [IN_FLIGHT_BLOCKS.min(most), most] {
+        let window = Window::read(place, edge, blocks, first, last)?;
+        if let Some(newest) = window.newest_record(uuid)? {
+            return finish(place, uuid, &window, newest);
+        }
     }
-    Ok((head, LogState::Dirty { tail: Lsn(header.tail_lsn.get()) }))
+    Err(Corruption::new("log", "a whole record before its head")
+        .at(place.address(edge % size))
+        .found(format_args!("block {edge}"))
+        .into())
+}
+
+fn cycle_at(place: &LogPlace, block: u32) -> Result<u32> {
+    let mut sector = Vec::new();
+    place.read(block, 1, &mut sector)?;
+    Ok(sector_cycle(&sector))
 }
 
 /// The first block whose cycle is not `first`, by bisection.
@@ -100,71 +91,141 @@ fn find_edge(place: &LogPlace, first: u32) -> Result<u32> {
     Ok(high)
 }
 
-/// Looks back from the edge for sectors that were in flight and did not arrive; the head is before the first of
-/// them. Returns the head and the cycle at it.
-fn find_hole(place: &LogPlace, edge: u32, first: u32, last: u32) -> Result<(u32, u32)> {
-    let window = edge.min(IN_FLIGHT_BLOCKS);
-    let start = edge - window;
-    let bytes = read_blocks(place, start, window)?;
-    for (index, sector) in bytes.chunks_exact(BASIC_BLOCK_BYTES).enumerate() {
-        if sector_cycle(sector) != first {
-            return Ok((start + index as u32, first));
-        }
+/// The newest record, and the head that follows it.
+fn finish(place: &LogPlace, uuid: &[u8; 16], window: &Window<'_>, newest: usize) -> Result<(LogHead, LogState)> {
+    let header = window.header(newest);
+    let blocks = record_blocks(&header);
+    let lsn = window.lsn(newest);
+    let record_bytes = header.size.get().clamp(HEADER_COVERS_BYTES as u32, MAX_RECORD_BYTES as u32);
+    let head = LogHead { next: place.after(lsn, blocks), last_record_block: lsn.block(), record_bytes };
+    let record = window.record(newest, blocks);
+    let flags = record.len() - header.length.get() as usize + OPERATION_HEADER_BYTES - 3;
+    let is_unmount = record.get(flags).is_some_and(|flags| flags & operation_flags::UNMOUNT != 0);
+    if is_unmount && header.operations.get() == 1 {
+        return Ok((head, LogState::Clean));
     }
-    if window < IN_FLIGHT_BLOCKS && first != last && last != 0 {
-        // The window reaches around the end of the log, into the pass before.
-        let rest = (IN_FLIGHT_BLOCKS - window).min(place.basic_blocks - edge);
-        let start = place.basic_blocks - rest;
-        let bytes = read_blocks(place, start, rest)?;
-        for (index, sector) in bytes.chunks_exact(BASIC_BLOCK_BYTES).enumerate() {
-            if sector_cycle(sector) != last {
-                return Ok((start + index as u32, last));
-            }
-        }
-    }
-    Ok((edge, first))
+    let tail = find_tail(place, uuid, head.next, Lsn(header.tail_lsn.get()))?;
+    Ok((head, LogState::Dirty { tail }))
 }
 
-/// The newest record header before `edge`, looking around the end of the log.
-fn find_last_record(place: &LogPlace, edge: u32, uuid: &[u8; 16]) -> Result<Option<(u32, RecordHeader)>> {
-    const STEP: u32 = 256;
-    let size = place.basic_blocks;
-    let mut looked = 0;
-    let mut end = if edge == 0 { size } else { edge };
-    while looked < (2 * IN_FLIGHT_BLOCKS).min(size) {
-        let count = STEP.min(end);
-        let bytes = read_blocks(place, end - count, count)?;
-        for index in (0..count).rev() {
-            let sector = &bytes[index as usize * BASIC_BLOCK_BYTES..][..BASIC_BLOCK_BYTES];
-            if sector[..4] == RECORD_MAGIC.to_be_bytes()
-                && let Ok((header, _)) = RecordHeader::read_from_prefix(sector)
-                && header.lsn.get() as u32 == end - count + index
-            {
-                let log_bytes = u64::from(size) * BASIC_BLOCK_BYTES as u64;
-                verify_header(&header, uuid, log_bytes).map_err(|e| e.at(address_of(place, end - count + index)))?;
-                return Ok(Some((end - count + index, header)));
-            }
-        }
-        looked += count;
-        end -= count;
-        if end == 0 {
-            end = size;
-        }
-    }
-    Ok(None)
+/// The last sectors before the edge, in the order in which they were written.
+struct Window<'p> {
+    place: &'p LogPlace,
+    bytes: Vec<u8>,
+    /// The block that the window starts with.
+    start: u32,
+    /// Blocks before this one are of the pass `first`, the others of the pass `last`.
+    edge: u32,
+    first: u32,
+    last: u32,
 }
 
-fn is_unmount(place: &LogPlace, block: u32, blocks: u32) -> Result<bool> {
-    if block + blocks > place.basic_blocks {
-        return Ok(false);
+impl<'p> Window<'p> {
+    fn read(place: &'p LogPlace, edge: u32, blocks: u32, first: u32, last: u32) -> Result<Self> {
+        let start = if edge >= blocks { edge - blocks } else { place.basic_blocks + edge - blocks };
+        let mut bytes = Vec::new();
+        place.read(start % place.basic_blocks, blocks, &mut bytes)?;
+        Ok(Self { place, bytes, start: start % place.basic_blocks, edge, first, last })
     }
-    let mut record = read_blocks(place, block, blocks)?;
-    let Ok((header, _)) = RecordHeader::read_from_prefix(&record) else { return Ok(false) };
-    let headers = if header.version.get() == 2 { header_sectors(header.size.get() as usize) } else { 1 };
-    // mkfs.xfs leaves the checksum of its unmount record at zero.
-    if header.crc != [0; 4] && open_record(&mut record).is_err() {
-        return Ok(false);
+
+    fn blocks(&self) -> usize {
+        self.bytes.len() / BASIC_BLOCK_BYTES
     }
-    let flags = record.get(headers * BASIC_BLOCK_BYTES + OPERATION_HEADER_BYTES - 3);
-    Ok(flags.is_some_and(|flags| flags & operation_flags::UNMOUNT != 0))
+
+    fn sector(&self, index: usize) -> &[u8] {
+        &self.bytes[index * BASIC_BLOCK_BYTES..(index + 1) * BASIC_BLOCK_BYTES]
+    }
+
+    /// The place of a sector, with the cycle that it must have.
+    fn lsn(&self, index: usize) -> Lsn {
+        let block = (self.start + index as u32) % self.place.basic_blocks;
+        Lsn::new(if block < self.edge { self.first } else { self.last }, block)
+    }
+
+    fn header(&self, index: usize) -> RecordHeader {
+        RecordHeader::read_from_prefix(self.sector(index)).expect("a sector is as long as a header").0
+    }
+
+    fn is_header(&self, index: usize) -> bool {
+        let sector = self.sector(index);
+        sector[..4] == RECORD_MAGIC.to_be_bytes() && self.header(index).lsn.get() == self.lsn(index).0
+    }
+
+    fn record(&self, index: usize, blocks: u32) -> &[u8] {
+        &self.bytes[index * BASIC_BLOCK_BYTES..][..blocks as usize * BASIC_BLOCK_BYTES]
+    }
+
+    /// The first sector that was in flight and is missing; the end if there is none.
+    fn find_hole(&self) -> usize {
+        let from = self.blocks().saturating_sub(IN_FLIGHT_BLOCKS as usize);
+        let missing = |&index: &usize| sector_cycle(self.sector(index)) != self.lsn(index).cycle();
+        (from..self.blocks()).find(missing).unwrap_or(self.blocks())
+    }
+
+    /// The newest record that arrived whole; `None` if the window does not show it.
+    fn newest_record(&self, uuid: &[u8; 16]) -> Result<Option<usize>> {
+        let log_bytes = u64::from(self.place.basic_blocks) * BASIC_BLOCK_BYTES as u64;
+        let mut end = self.find_hole();
+        let mut headers: Vec<usize> = (0..end).filter(|&index| self.is_header(index)).collect();
+        while let Some(&newest) = headers.last() {
+            let header = self.header(newest);
+            verify_header(&header, uuid, log_bytes).map_err(|e| e.at(self.place.address(self.lsn(newest).block())))?;
+            if newest + record_blocks(&header) as usize == end {
+                break;
+            }
+            end = newest;
+            headers.pop();
+        }
+        let recent = headers.len().saturating_sub(IN_FLIGHT_RECORDS);
+        let torn = (recent..headers.len()).find(|&at| {
+            let record_end = headers.get(at + 1).copied().unwrap_or(end);
+            !self.is_whole(headers[at], record_end, uuid, log_bytes)
+        });
+        headers.truncate(torn.unwrap_or(headers.len()));
+        Ok(headers.last().copied())
+    }
+
+    /// Whether the record that starts at `index` fills the place up to `end` and has the right checksum.
+    fn is_whole(&self, index: usize, end: usize, uuid: &[u8; 16], log_bytes: u64) -> bool {
+        let header = self.header(index);
+        if verify_header(&header, uuid, log_bytes).is_err() || index + record_blocks(&header) as usize != end {
+            return false;
+        }
+        // mkfs.xfs and xfs_repair leave the checksum of their unmount record at zero.
+        header.crc == [0; 4] || open_record(&mut self.record(index, record_blocks(&header)).to_vec()).is_ok()
+    }
+}
+
+/// The first whole record from `tail` on. What was torn off at the head may have been written over the records at the tail,
+/// which were not needed any more then.
+fn find_tail(place: &LogPlace, uuid: &[u8; 16], head: Lsn, tail: Lsn) -> Result<Lsn> {
+    let log_bytes = u64::from(place.basic_blocks) * BASIC_BLOCK_BYTES as u64;
+    let wrong = |tail: Lsn| {
+        let found = format!("{}:{}", tail.cycle(), tail.block());
+        Corruption::new("log", "a whole record at its tail").at(place.address(head.block())).found(found)
+    };
+    if tail.block() >= place.basic_blocks || tail >= head {
+        return Err(wrong(tail).into());
+    }
+    let mut at = tail;
+    let mut bytes = Vec::new();
+    while at < head {
+        place.read(at.block(), 1, &mut bytes)?;
+        let (header, _) = RecordHeader::read_from_prefix(&bytes).expect("a sector is as long as a header");
+        let blocks = record_blocks(&header);
+        if header.lsn.get() == at.0
+            && verify_header(&header, uuid, log_bytes).is_ok()
+            && blocks <= place.distance(at.block(), head.block())
+        {
+            place.read(at.block(), blocks, &mut bytes)?;
+            if header.crc == [0; 4] || open_record(&mut bytes).is_ok() {
+                return Ok(at);
+            }
+        }
+        if place.distance(head.block(), at.block()) > IN_FLIGHT_BLOCKS {
+            return Err(wrong(tail).into());
+        }
+        at = place.after(at, 1);
+    }
+    Err(wrong(tail).into())
 }

@@ -22,20 +22,24 @@ mod ail;
 mod cil;
 mod grant;
 mod head;
+mod records;
+pub mod recovery;
 mod writer;
 
 pub use ail::Ail;
 pub use cil::{CommitItem, FormatFn, OrderedWrite};
 pub use grant::Grant;
 pub use head::{LogHead, LogState, find_head};
+pub use records::{Operation, Record, RecordReader};
+pub use recovery::{RecoveredIntent, RecoveryReport};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
+use crate::hash::NumberMap;
 use crate::item::{CheckpointSeq, LogItem};
 use crate::sync::{Condvar, Mutex};
 use cil::Cil;
-use grant::GrantSpace;
-use std::collections::HashMap;
+use grant::{Claim, GrantSpace};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use writer::LogWriter;
@@ -92,7 +96,7 @@ pub struct Journal {
     push_bytes: u64,
     uuid: [u8; 16],
     /// Writes that wait for their checkpoint, by offset, for those who want to read them back before.
-    waiting_writes: Mutex<HashMap<u64, Arc<[u8]>>>,
+    waiting_writes: Mutex<NumberMap<u64, Arc<[u8]>>>,
     /// Bytes that wait for their checkpoint, those of values that were replaced meanwhile included.
     waiting_bytes: AtomicU64,
 }
@@ -137,6 +141,17 @@ impl Journal {
             uuid: geometry.meta_uuid,
             waiting_writes: Mutex::default(),
             waiting_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes over intents that recovery left, before anything else is done: each keeps the tail of the log where it
+    /// stands until its done item is durable.
+    pub fn adopt_intents(&self, intents: &[Arc<RecoveredIntent>]) {
+        for intent in intents {
+            self.ail.insert(intent.lsn, Arc::clone(intent) as _);
+        }
+        if let Some(tail) = self.ail.tail() {
+            self.space.start_at(tail);
         }
     }
 
@@ -382,13 +397,25 @@ impl Journal {
         self.check()?;
         let unit = self.space.unit_bytes(bytes);
         let links = u64::from(links.max(1));
-        self.take_space(unit * links)?;
+        self.take_space(unit * links, Claim::New)?;
         Ok(Grant::new(Arc::clone(self), unit, links))
     }
 
+    /// Takes space for one more link of a chain that has begun.
+    fn take_space_rolling(&self, need: u64) -> Result<()> {
+        if self.space.try_take(need, Claim::Rolling) {
+            return Ok(());
+        }
+        self.space.count_rolling_waiter(true);
+        let result = self.take_space(need, Claim::Rolling);
+        self.space.count_rolling_waiter(false);
+        self.wake_waiters();
+        result
+    }
+
     /// Takes space, pushing checkpoints and the tail until there is enough.
-    fn take_space(&self, need: u64) -> Result<()> {
-        if self.space.try_take(need) {
+    fn take_space(&self, need: u64, claim: Claim) -> Result<()> {
+        if self.space.try_take(need, claim) {
             return Ok(());
         }
         if need > self.space.largest_request() {
@@ -397,18 +424,18 @@ impl Journal {
         loop {
             self.check()?;
             self.push_tail(self.space.target_for(need))?;
-            if self.space.try_take(need) {
+            if self.space.try_take(need, claim) {
                 return Ok(());
             }
             // What is pinned cannot be written back: make it durable, then push again.
             self.force_all()?;
             self.push_tail(self.space.target_for(need))?;
-            if self.space.try_take(need) {
+            if self.space.try_take(need, claim) {
                 return Ok(());
             }
             // Others hold grants or locks: wait until one of them lets go.
             let mut guard = self.waiting.lock();
-            if self.space.try_take(need) {
+            if self.space.try_take(need, claim) {
                 return Ok(());
             }
             self.space_freed.wait_for(&mut guard, std::time::Duration::from_millis(2));

@@ -14,6 +14,7 @@ mod inactive;
 mod link;
 mod links;
 mod lookup;
+mod open;
 mod path;
 mod readdir;
 mod rename;
@@ -31,13 +32,11 @@ pub use stat::{FsStat, Stat};
 pub use xattr::{Namespace, SetMode, XattrChange};
 
 use crate::cache::Inode;
-use crate::env::Environment;
 use crate::error::{Error, Result};
 use crate::inode::cluster;
-use crate::mount::{Mount, MountOptions};
+use crate::mount::Mount;
 use crate::trans::{InoId, Reservation, Transaction};
 use std::sync::Arc;
-use xfskit_device::BlockDevice;
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, InodeNumber};
 
 /// Who acts.
@@ -72,51 +71,6 @@ pub struct Filesystem {
 }
 
 impl Filesystem {
-    /// Opens the filesystem on `device`.
-    ///
-    /// # Errors
-    /// As [`Mount::open`].
-    pub fn open(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Self> {
-        Self::over(Mount::open(device, None, options)?)
-    }
-
-    /// Opens the filesystem on `device` with its log on `log_device`.
-    ///
-    /// # Errors
-    /// As [`Mount::open`].
-    pub fn open_with_log(
-        device: Arc<dyn BlockDevice>,
-        log_device: Arc<dyn BlockDevice>,
-        options: MountOptions,
-    ) -> Result<Self> {
-        Self::over(Mount::open(device, Some(log_device), options)?)
-    }
-
-    /// Opens the filesystem in a world of the caller's making.
-    ///
-    /// # Errors
-    /// As [`Mount::open`].
-    pub fn open_in(
-        device: Arc<dyn BlockDevice>,
-        log_device: Option<Arc<dyn BlockDevice>>,
-        options: MountOptions,
-        env: Arc<dyn Environment>,
-    ) -> Result<Self> {
-        Self::over(Mount::open_in(device, log_device, options, env)?)
-    }
-
-    fn over(mount: Arc<Mount>) -> Result<Self> {
-        let fs = Self { mount };
-        if !fs.mount.options.read_only
-            && let Err(error) = fs.clean_orphans()
-        {
-            // What was freed before the damage showed is brought home, so that the log is clean as it was.
-            let _ = fs.mount.unmount_if_changed();
-            return Err(error);
-        }
-        Ok(fs)
-    }
-
     /// The mount below, for its counters, geometry and journal.
     pub fn mount(&self) -> &Arc<Mount> {
         &self.mount

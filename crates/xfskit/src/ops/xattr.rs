@@ -15,6 +15,7 @@ use crate::trans::{InoId, Reservation, Transaction};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use xfskit_ondisk::attr::{MAX_NAME_BYTES, MAX_VALUE_BYTES, flags};
+use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE};
 use xfskit_ondisk::{InodeCore, InodeNumber};
 
 /// Name spaces of attributes that people see.
@@ -203,7 +204,8 @@ impl Filesystem {
     /// Makes or replaces an attribute.
     ///
     /// # Errors
-    /// `Exists`, `NoAttribute` as `mode` demands, `ValueTooLong`, `NoSpace`, `NotSupported` for an unknown prefix.
+    /// `Exists`, `NoAttribute` as `mode` demands, `ValueTooLong`, `NoSpace`, `NotSupported` for an unknown prefix,
+    /// `NotPermitted` for an attribute of users on what is neither a file nor a directory.
     pub fn set_xattr(
         &self,
         inode: InodeNumber,
@@ -255,6 +257,7 @@ impl Filesystem {
         let mut tx = self.begin(self.xattr_reservation(&parsed)?)?;
         let result = (|| {
             let id = self.join(&mut tx, &inode)?;
+            check_namespaces(&tx, id, &parsed)?;
             // What each change will find, those before it done.
             let mut there: HashMap<Parsed<'_>, bool> = HashMap::new();
             for (name, value) in &parsed {
@@ -332,6 +335,16 @@ fn version_of(core: &InodeCore) -> (u32, u64) {
 
 /// Whether a change may be made. `known` says whether the attribute will be there, where an earlier change of the batch
 /// decides that.
+/// Attributes of users belong to files and directories only: on others, whose permissions everybody has or nobody, the
+/// kernel does not show them.
+fn check_namespaces(tx: &Transaction, id: InoId, changes: &[(Parsed<'_>, Option<&[u8]>)]) -> Result<()> {
+    let has_users = matches!(tx.inode(id).core.mode & MODE_TYPE, MODE_REGULAR | MODE_DIR);
+    let for_users = |(name, value): &(Parsed<'_>, Option<&[u8]>)| {
+        matches!(name, Parsed::Plain(Namespace::User, _)) && value.is_some()
+    };
+    if has_users || !changes.iter().any(for_users) { Ok(()) } else { Err(Error::NotPermitted) }
+}
+
 fn check_mode(
     tx: &mut Transaction,
     id: InoId,

@@ -86,6 +86,13 @@ impl Ag {
         Ok(Self { number, agf: read_agf(tx, number)? })
     }
 
+    /// Locks the AGF, without waiting if the transaction holds that of another AG. Somebody who has a choice of AGs, or
+    /// can do the work later, need not keep others from the AG it holds, even where the lock order would let it wait.
+    pub fn lock_unless_holding(tx: &mut Transaction, number: AgNumber) -> Result<Self> {
+        let holds_another = held_headers(tx).any(|(ag, sector)| sector == AGF_SECTOR && ag != number);
+        if holds_another { Ok(Self { number, agf: read_agf_with(tx, number, false)? }) } else { Self::lock(tx, number) }
+    }
+
     /// Locks the AGF now if waiting for it later would break the lock order: what follows must not fail half-way.
     /// `None`: it can be waited for when it is needed.
     pub fn lock_early(tx: &mut Transaction, number: AgNumber) -> Result<Option<Self>> {
@@ -114,24 +121,33 @@ pub(crate) fn below_agi<T>(tx: &Transaction, ag: AgNumber, result: Result<T>) ->
     result.map_err(|error| error.below(tx.geometry().ag_header(ag, AGI_SECTOR), ag.0.into()))
 }
 
+/// The AGIs and AGFs that the transaction holds.
+fn held_headers(tx: &Transaction) -> impl Iterator<Item = (AgNumber, u64)> {
+    let geometry = tx.geometry();
+    tx.held_addresses().filter_map(|address| {
+        let (ag, _) = geometry.block_of_address(address);
+        let index = (address.0 - geometry.ag_header(ag, 0).0) >> (geometry.sector_log - 9);
+        (index == AGF_SECTOR || index == AGI_SECTOR).then_some((ag, index))
+    })
+}
+
 /// Whether waiting for the header `sector` of `ag` keeps the lock order: no later header may be held.
 fn may_wait(tx: &Transaction, ag: AgNumber, sector: u64) -> bool {
-    let geometry = tx.geometry();
-    let sectors_per_ag_header = |address: DiskAddress| {
-        let (held_ag, _) = geometry.block_of_address(address);
-        let start = geometry.ag_header(held_ag, 0);
-        let index = (address.0 - start.0) >> (geometry.sector_log - 9);
-        (index == AGF_SECTOR || index == AGI_SECTOR).then_some((held_ag, index))
-    };
     // Within an AG the AGI comes before the AGF.
     let rank = |ag: AgNumber, sector: u64| (ag, u8::from(sector == AGF_SECTOR));
     let wanted = rank(ag, sector);
-    tx.held_addresses().filter_map(sectors_per_ag_header).all(|(ag, sector)| rank(ag, sector) <= wanted)
+    held_headers(tx).all(|(ag, sector)| rank(ag, sector) <= wanted)
 }
 
-fn read_header(tx: &mut Transaction, ag: AgNumber, sector: u64, kind: &'static BufferKind) -> Result<BufId> {
+fn read_header(
+    tx: &mut Transaction,
+    ag: AgNumber,
+    sector: u64,
+    kind: &'static BufferKind,
+    wait: bool,
+) -> Result<BufId> {
     let (address, bytes) = (tx.geometry().ag_header(ag, sector), tx.geometry().sector_bytes());
-    if may_wait(tx, ag, sector) { tx.read(address, bytes, kind) } else { tx.try_read(address, bytes, kind) }
+    if wait { tx.read(address, bytes, kind) } else { tx.try_read(address, bytes, kind) }
 }
 
 /// Locks the AGF of an AG.
@@ -139,7 +155,12 @@ fn read_header(tx: &mut Transaction, ag: AgNumber, sector: u64, kind: &'static B
 /// # Errors
 /// `WouldBlock` when the lock order forbids waiting and somebody else holds it; `Corrupt`, `Io`.
 pub fn read_agf(tx: &mut Transaction, ag: AgNumber) -> Result<BufId> {
-    let agf = read_header(tx, ag, AGF_SECTOR, &AGF_KIND)?;
+    let wait = may_wait(tx, ag, AGF_SECTOR);
+    read_agf_with(tx, ag, wait)
+}
+
+fn read_agf_with(tx: &mut Transaction, ag: AgNumber, wait: bool) -> Result<BufId> {
+    let agf = read_header(tx, ag, AGF_SECTOR, &AGF_KIND, wait)?;
     let state = &tx.mount().ags[ag.0 as usize];
     if !state.knows_space() {
         let header: &Agf = tx.get_as(agf, 0);
@@ -153,7 +174,8 @@ pub fn read_agf(tx: &mut Transaction, ag: AgNumber) -> Result<BufId> {
 /// # Errors
 /// `WouldBlock` when the lock order forbids waiting and somebody else holds it; `Corrupt`, `Io`.
 pub fn read_agi(tx: &mut Transaction, ag: AgNumber) -> Result<BufId> {
-    let agi = read_header(tx, ag, AGI_SECTOR, &AGI_KIND)?;
+    let wait = may_wait(tx, ag, AGI_SECTOR);
+    let agi = read_header(tx, ag, AGI_SECTOR, &AGI_KIND, wait)?;
     let state = &tx.mount().ags[ag.0 as usize];
     if !state.knows_inodes() {
         let header: &Agi = tx.get_as(agi, 0);

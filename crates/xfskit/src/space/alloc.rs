@@ -21,9 +21,10 @@ const NEIGHBOURS: usize = 16;
 /// Extents of sufficient length in the cntbt among which the nearest is chosen.
 const CANDIDATES: usize = 8;
 
-/// Times that an allocation looks again at AGs which it may not wait for, when the others have no space. Their owners
-/// may be waiting for an AG of this transaction, so it cannot be for ever.
-const PATIENCE: usize = 20;
+/// Times, a millisecond apart, that an allocation looks again at AGs which others hold, when no other has space. Those
+/// others look around too while they hold an AG, they do not wait; and where space is scarce they come one
+/// at a time ([`Mount::transaction`](crate::mount::Mount::transaction)). So this ends when they commit.
+const PATIENCE: usize = 5000;
 
 /// Where an extent should lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +115,7 @@ fn allocate_somewhere(tx: &mut Transaction, request: &AllocRequest) -> Result<Op
         if known.is_some_and(|(free, longest)| free < request.min + request.min_left || longest < request.min) {
             continue;
         }
-        let ag = match Ag::lock(tx, number) {
+        let ag = match Ag::lock_unless_holding(tx, number) {
             Ok(ag) => ag,
             Err(Error::WouldBlock) => {
                 blocked = true;
@@ -362,7 +363,7 @@ pub(super) fn lock_extent(tx: &mut Transaction, block: FsBlock, count: u32) -> R
             .found(format_args!("{count} blocks from {block:?}"))
             .into());
     };
-    Ok((Ag::lock(tx, number)?, start))
+    Ok((Ag::lock_unless_holding(tx, number)?, start))
 }
 
 /// Extents that one link frees itself; further ones get links of their own. Each may change every tree of its AG, and

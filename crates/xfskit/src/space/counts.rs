@@ -31,6 +31,13 @@ impl SpaceCounts {
         }
     }
 
+    /// Replaces the counters, before anything is reserved.
+    pub fn set(&self, free_blocks: u64, inodes: u64, free_inodes: u64) {
+        self.available.store(free_blocks as i64, Ordering::Release);
+        self.inodes.store(inodes, Ordering::Release);
+        self.free_inodes.store(free_inodes, Ordering::Release);
+    }
+
     /// Reserves `count` blocks for a transaction; `may_dip` into the reserve pool. False when there are not enough.
     pub fn reserve_blocks(&self, count: u64, may_dip: bool) -> bool {
         let floor = self.set_aside + if may_dip { 0 } else { self.reserve_pool };

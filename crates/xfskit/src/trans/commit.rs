@@ -6,7 +6,11 @@ use crate::error::{Error, Result};
 use crate::item::{CheckpointSeq, DirtyBits, LogItem, LogVector};
 use crate::journal::{CommitItem, FormatFn, Grant, OrderedWrite};
 use crate::sync::Held;
+use smallvec::{SmallVec, smallvec};
+use std::ops::Range;
 use std::sync::Arc;
+use xfskit_ondisk::btree::{BMBT_MAGIC, LONG_HEADER_BYTES};
+use xfskit_ondisk::extent::EXTENT_RECORD_BYTES;
 use xfskit_ondisk::inode::INODE_CORE_BYTES;
 use xfskit_ondisk::log_record::{buffer_flags, item_type};
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, ForkFormat, Geometry};
@@ -219,12 +223,11 @@ fn buffer_item(held: &HeldBuffer) -> Option<CommitItem> {
     }
     // The format runs while the transaction still holds the buffer's lock, so the bytes cannot change under it; a raw
     // copy would cost a second pass over every buffer.
-    let mut vector = LogVector::default();
-    let total = {
-        let mut total = held.buffer.item().lock().dirty.clone();
-        total.merge(&held.dirty);
-        total
-    };
+    let mut total = held.buffer.item().lock().dirty.clone();
+    total.merge(&held.dirty);
+    let map_bytes = held.content.bytes().len() / CHUNK_BYTES / 8 + 4;
+    let formats = held.buffer.key().runs().len() * (BUFFER_FORMAT_BYTES + map_bytes);
+    let mut vector = LogVector::with_capacity(total.count() * CHUNK_BYTES + formats);
     format_buffer(held.buffer.key(), kind.log_type, held.content.bytes(), &total, &mut vector);
     Some(commit_item(item, held.dirty.clone(), FormatFn::Ready(vector)))
 }
@@ -238,8 +241,8 @@ fn format_buffer(key: &BufferKey, log_type: u16, bytes: &[u8], dirty: &DirtyBits
         let length = run.basic_blocks as usize * BASIC_BLOCK_BYTES;
         let first_chunk = start / CHUNK_BYTES;
         let chunks = length / CHUNK_BYTES;
-        let mut map = vec![0u32; chunks.div_ceil(32)];
-        let mut runs = Vec::new();
+        let mut map: SmallVec<[u32; 4]> = smallvec![0; chunks.div_ceil(32)];
+        let mut runs: SmallVec<[Range<usize>; 8]> = SmallVec::new();
         for range in dirty.runs(first_chunk + chunks) {
             let range = range.start.max(first_chunk)..range.end;
             if range.is_empty() {
@@ -261,9 +264,12 @@ fn format_buffer(key: &BufferKey, log_type: u16, bytes: &[u8], dirty: &DirtyBits
     }
 }
 
+/// Bytes of the first region of a buffer's log item before its map.
+const BUFFER_FORMAT_BYTES: usize = 20;
+
 /// The first region of a buffer's log item (the kernel's `struct xfs_buf_log_format`).
 fn push_buffer_format(vector: &mut LogVector, run: &DiskRun, flags: u16, regions: u16, map: &[u32]) {
-    vector.push_with(20 + 4 * map.len(), |out| {
+    vector.push_with(BUFFER_FORMAT_BYTES + 4 * map.len(), |out| {
         out[0..2].copy_from_slice(&item_type::BUFFER.to_le_bytes());
         out[2..4].copy_from_slice(&regions.to_le_bytes());
         out[4..6].copy_from_slice(&flags.to_le_bytes());
@@ -284,7 +290,8 @@ fn inode_item(held: &mut HeldInode, geometry: &Geometry) -> CommitItem {
         let inner = held.inode.item().lock();
         InodeFields::from_bits_truncate(inner.dirty.low_word()) | held.dirty
     };
-    let mut vector = LogVector::default();
+    // Both forks together are seldom longer than the inode on disk.
+    let mut vector = LogVector::with_capacity(INODE_FORMAT_BYTES + geometry.inode_bytes());
     format_inode(&held.state, held.inode.cluster, total, geometry, &mut vector);
     let mut dirty = DirtyBits::default();
     for bit in 0..12 {
@@ -295,20 +302,21 @@ fn inode_item(held: &mut HeldInode, geometry: &Geometry) -> CommitItem {
     commit_item(Arc::clone(&held.inode) as _, dirty, FormatFn::Ready(vector))
 }
 
-/// Formats an inode: its log format, the core, and the parts of the forks that changed and still exist.
+/// Bytes of the first region of an inode's log item.
+const INODE_FORMAT_BYTES: usize = 56;
+
+/// Formats an inode: its log format (the kernel's `struct xfs_inode_log_format`), the core, and the parts of the forks that
+/// changed and still exist.
 fn format_inode(state: &InodeState, cluster: u64, fields: InodeFields, geometry: &Geometry, vector: &mut LogVector) {
     let core = &state.core;
-    let data = fork_region(&state.data, fields, true);
-    let attr = state.attr.as_ref().and_then(|fork| fork_region(fork, fields, false));
+    let data = ForkRegion::of(&state.data, fields, true);
+    let attr = state.attr.as_ref().and_then(|fork| ForkRegion::of(fork, fields, false));
     let mut logged = InodeFields::CORE;
-    let mut regions = 2u16;
-    for (field, bytes) in data.iter().chain(&attr) {
-        logged |= *field;
-        if !bytes.is_empty() {
-            regions += 1;
-        }
+    for region in data.iter().chain(&attr) {
+        logged |= region.field;
     }
-    let size_of = |region: &Option<(InodeFields, Vec<u8>)>| region.as_ref().map_or(0, |(_, bytes)| bytes.len()) as u16;
+    let regions = 2 + u16::from(data.is_some()) + u16::from(attr.is_some());
+    let bytes_of = |region: &Option<ForkRegion<'_>>| region.as_ref().map_or(0, ForkRegion::log_bytes) as u16;
     let device = if let Fork::Dev(device) = state.data { device } else { 0 };
     if fields.contains(InodeFields::DEV) && core.data_format == ForkFormat::Dev {
         logged |= InodeFields::DEV;
@@ -316,12 +324,12 @@ fn format_inode(state: &InodeState, cluster: u64, fields: InodeFields, geometry:
     let (_, within) = geometry.split_inode(core.inode).expect("a cached inode lies on the device");
     let cluster_bytes = geometry.inode_cluster_bytes();
     let block_offset = u64::from(within.0) << geometry.inode_log;
-    vector.push_with(56, |out| {
+    vector.push_with(INODE_FORMAT_BYTES, |out| {
         out[0..2].copy_from_slice(&item_type::INODE.to_le_bytes());
         out[2..4].copy_from_slice(&regions.to_le_bytes());
         out[4..8].copy_from_slice(&logged.bits().to_le_bytes());
-        out[8..10].copy_from_slice(&size_of(&attr).to_le_bytes());
-        out[10..12].copy_from_slice(&size_of(&data).to_le_bytes());
+        out[8..10].copy_from_slice(&bytes_of(&attr).to_le_bytes());
+        out[10..12].copy_from_slice(&bytes_of(&data).to_le_bytes());
         out[16..24].copy_from_slice(&core.inode.0.to_le_bytes());
         out[24..28].copy_from_slice(&device.to_le_bytes());
         out[40..48].copy_from_slice(&cluster.to_le_bytes());
@@ -330,10 +338,8 @@ fn format_inode(state: &InodeState, cluster: u64, fields: InodeFields, geometry:
         out[52..56].copy_from_slice(&(in_cluster as u32).to_le_bytes());
     });
     vector.push_with(INODE_CORE_BYTES, |out| core.encode_for_log(out));
-    for (_, bytes) in data.iter().chain(&attr) {
-        if !bytes.is_empty() {
-            vector.push(bytes);
-        }
+    for region in data.iter().chain(&attr) {
+        vector.push_with(region.log_bytes(), |out| region.encode(out));
     }
 }
 
@@ -344,42 +350,59 @@ fn offset_in_cluster(geometry: &Geometry, cluster: u64, offset_in_ag: u64, inode
     ag_start + offset_in_ag - cluster * BASIC_BLOCK_BYTES as u64
 }
 
-/// What a fork contributes to a log item: which field, and its bytes.
-fn fork_region(fork: &Fork, fields: InodeFields, data: bool) -> Option<(InodeFields, Vec<u8>)> {
-    let pick = |of_data, of_attr| {
-        let field = if data { of_data } else { of_attr };
-        fields.contains(field).then_some(field)
-    };
-    match fork {
-        Fork::Dev(_) => None,
-        Fork::Local(bytes) => {
-            let field = pick(InodeFields::DATA_LOCAL, InodeFields::ATTR_LOCAL)?;
-            (!bytes.is_empty()).then(|| (field, bytes.clone()))
+/// What a fork contributes to a log item; never nothing.
+struct ForkRegion<'a> {
+    field: InodeFields,
+    fork: &'a Fork,
+}
+
+impl<'a> ForkRegion<'a> {
+    /// The part of a fork that changed, if it has contents.
+    fn of(fork: &'a Fork, fields: InodeFields, is_data: bool) -> Option<Self> {
+        let (of_data, of_attr) = match fork {
+            Fork::Dev(_) => return None,
+            Fork::Local(_) => (InodeFields::DATA_LOCAL, InodeFields::ATTR_LOCAL),
+            Fork::Extents(_) => (InodeFields::DATA_EXTENTS, InodeFields::ATTR_EXTENTS),
+            Fork::Btree { .. } => (InodeFields::DATA_ROOT, InodeFields::ATTR_ROOT),
+        };
+        let region = Self { field: if is_data { of_data } else { of_attr }, fork };
+        (fields.contains(region.field) && region.log_bytes() > 0).then_some(region)
+    }
+
+    fn log_bytes(&self) -> usize {
+        match self.fork {
+            Fork::Dev(_) => 0,
+            Fork::Local(bytes) => bytes.len(),
+            Fork::Extents(extents) => extents.len() * EXTENT_RECORD_BYTES,
+            Fork::Btree { keys, children, .. } => LONG_HEADER_BYTES + 8 * (keys.len() + children.len()),
         }
-        Fork::Extents(extents) => {
-            let field = pick(InodeFields::DATA_EXTENTS, InodeFields::ATTR_EXTENTS)?;
-            let bytes: Vec<u8> = extents.iter().flat_map(|extent| extent.encode()).collect();
-            (!bytes.is_empty()).then_some((field, bytes))
-        }
-        Fork::Btree { level, keys, children, .. } => {
-            let field = pick(InodeFields::DATA_ROOT, InodeFields::ATTR_ROOT)?;
-            Some((field, encode_root_for_log(*level, keys, children)))
+    }
+
+    fn encode(&self, out: &mut [u8]) {
+        match self.fork {
+            Fork::Dev(_) => {}
+            Fork::Local(bytes) => out.copy_from_slice(bytes),
+            Fork::Extents(extents) => {
+                for (record, extent) in out.chunks_exact_mut(EXTENT_RECORD_BYTES).zip(extents) {
+                    record.copy_from_slice(&extent.encode());
+                }
+            }
+            Fork::Btree { level, keys, children, .. } => encode_root_for_log(*level, keys, children, out),
         }
     }
 }
 
 /// A btree root as the journal carries it: with the header of a whole block.
-fn encode_root_for_log(level: u16, keys: &[u64], children: &[u64]) -> Vec<u8> {
-    use xfskit_ondisk::btree::{BMBT_MAGIC, LONG_HEADER_BYTES};
-    let mut out = vec![0; LONG_HEADER_BYTES];
-    out[0..4].copy_from_slice(&BMBT_MAGIC.to_be_bytes());
-    out[4..6].copy_from_slice(&level.to_be_bytes());
-    out[6..8].copy_from_slice(&(keys.len() as u16).to_be_bytes());
-    out[8..24].fill(0xff);
-    for word in keys.iter().chain(children) {
-        out.extend_from_slice(&word.to_be_bytes());
+fn encode_root_for_log(level: u16, keys: &[u64], children: &[u64], out: &mut [u8]) {
+    let (header, words) = out.split_at_mut(LONG_HEADER_BYTES);
+    header.fill(0);
+    header[0..4].copy_from_slice(&BMBT_MAGIC.to_be_bytes());
+    header[4..6].copy_from_slice(&level.to_be_bytes());
+    header[6..8].copy_from_slice(&(keys.len() as u16).to_be_bytes());
+    header[8..24].fill(0xff);
+    for (place, word) in words.chunks_exact_mut(8).zip(keys.iter().chain(children)) {
+        place.copy_from_slice(&word.to_be_bytes());
     }
-    out
 }
 
 /// Whether a lock is held exclusively, for assertions.

@@ -103,8 +103,11 @@ impl Transaction {
         }
     }
 
-    /// Makes the links that free what was left for later.
-    pub(super) fn finish_frees(&mut self) -> Result<()> {
+    /// Makes the links that free what was left for later; the last of them is left to commit.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`, `Shutdown`.
+    pub fn finish_frees(&mut self) -> Result<()> {
         while !self.pending_frees.is_empty() {
             self.roll()?;
             if self.mount.error_tags.strikes(FREE_EXTENT) {

@@ -33,7 +33,7 @@ use crate::error::Result;
 use crate::item::DirtyBits;
 use crate::journal::{CommitItem, FormatFn, Grant, OrderedWrite};
 use crate::mount::Mount;
-use crate::sync::Held;
+use crate::sync::{ArcMutexGuard, Held};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -97,6 +97,8 @@ pub struct Transaction {
     dirty: bool,
     /// Wait for the log at commit.
     sync: bool,
+    /// While space is scarce, those who may allocate come one at a time.
+    _turn: Option<ArcMutexGuard>,
 }
 
 impl Transaction {
@@ -122,7 +124,14 @@ impl Transaction {
             free_inode_delta: 0,
             dirty: false,
             sync: false,
+            _turn: None,
         }
+    }
+
+    /// Keeps a turn until the transaction is over.
+    pub(crate) fn with_turn(mut self, turn: Option<ArcMutexGuard>) -> Self {
+        self._turn = turn;
+        self
     }
 
     /// The mount.

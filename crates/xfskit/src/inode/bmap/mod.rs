@@ -20,6 +20,7 @@ mod remove;
 
 pub use allocate::{allocate, allocate_avoiding_busy, allocate_one};
 pub use apply::leave_inode;
+pub use bmbt::BMBT_KIND;
 pub use remove::remove;
 
 use crate::cache::{DiskRun, DiskRuns, Fork, ForkKind};

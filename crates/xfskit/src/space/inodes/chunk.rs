@@ -18,17 +18,11 @@ use crate::space::reservation::inode_tree_blocks;
 use crate::trans::Transaction;
 use smallvec::SmallVec;
 use xfskit_ondisk::btree::{FreeExtent, Inobt, InodeChunk};
-use xfskit_ondisk::inode::{INODE_MAGIC, INODE_NEXT_UNLINKED_OFFSET, stamp_inode};
-use xfskit_ondisk::{AgBlock, AgInode, Geometry, INODES_PER_CHUNK, NULL_AG_INODE};
+use xfskit_ondisk::inode::encode_free_inode;
+use xfskit_ondisk::{AgBlock, AgInode, Geometry, INODES_PER_CHUNK, InodeNumber, NULL_AG_INODE};
 
 /// Inodes that one bit of a hole mask stands for.
 const INODES_PER_HOLE_BIT: u32 = 4;
-/// Offset of the generation in an inode.
-const GENERATION_OFFSET: usize = 92;
-/// Offset of the inode number in an inode.
-const NUMBER_OFFSET: usize = 152;
-/// Offset of the UUID in an inode.
-const UUID_OFFSET: usize = 160;
 
 /// Whether another chunk would exceed the share of the space that inodes may take.
 pub(super) fn limit_is_reached(tx: &Transaction) -> bool {
@@ -141,16 +135,10 @@ fn initialize(tx: &mut Transaction, ag: InodeAg, extent: FreeExtent) -> Result<(
         let block = AgBlock(block);
         let address = tx.geometry().address(ag.number, block);
         let buffer = tx.create(address, bytes, &INODE_CLUSTER_KIND)?;
-        let (inode_bytes, uuid) = (tx.geometry().inode_bytes(), tx.geometry().meta_uuid);
-        let first = tx.geometry().inode_number(ag.number, tx.geometry().first_inode_of_block(block));
-        for (index, inode) in tx.unlogged_mut(buffer).chunks_exact_mut(inode_bytes).enumerate() {
-            inode[..2].copy_from_slice(&INODE_MAGIC.to_be_bytes());
-            inode[4] = 3;
-            inode[GENERATION_OFFSET..GENERATION_OFFSET + 4].copy_from_slice(&generation.to_be_bytes());
-            inode[INODE_NEXT_UNLINKED_OFFSET..INODE_NEXT_UNLINKED_OFFSET + 4].fill(0xff);
-            inode[NUMBER_OFFSET..NUMBER_OFFSET + 8].copy_from_slice(&(first.0 + index as u64).to_be_bytes());
-            inode[UUID_OFFSET..UUID_OFFSET + 16].copy_from_slice(&uuid);
-            stamp_inode(inode);
+        let geometry = std::sync::Arc::clone(&tx.mount().geometry);
+        let first = geometry.inode_number(ag.number, geometry.first_inode_of_block(block));
+        for (index, inode) in tx.unlogged_mut(buffer).chunks_exact_mut(geometry.inode_bytes()).enumerate() {
+            encode_free_inode(&geometry, InodeNumber(first.0 + index as u64), generation, inode);
         }
         tx.order(buffer);
         tx.mount().inodes.cluster_made(address);

@@ -1,0 +1,175 @@
+//! `xfskit crash-test`: the crash simulator.
+
+use crate::args::CrashTestArgs;
+use crate::exit::{Reported, Usage};
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+use xfskit_sim::{Campaign, Crashed, Cut, DeviceFault, Finding, Plan, Summary, WORKLOADS, Wishes, Workload};
+
+/// Choices that `--exhaustive` tries at one cut at most: sixteen sectors that each arrived or did not.
+const EXHAUSTIVE_BELOW: u64 = 1 << 16;
+
+/// Runs the command.
+pub fn run(args: &CrashTestArgs, as_json: bool) -> Result<()> {
+    if args.list {
+        for workload in WORKLOADS {
+            println!("{:12} {}", workload.name, workload.about);
+        }
+        return Ok(());
+    }
+    let workloads = workloads(args)?;
+    if let Some(state) = &args.state {
+        return replay(args, &workloads, state);
+    }
+    let campaign = Campaign {
+        workloads,
+        first_seed: args.seed.unwrap_or(1),
+        runs: args.runs.unwrap_or(if args.seconds.is_some() { u64::MAX } else { 1 }),
+        plan: plan(args),
+        threads: args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, Into::into), Into::into),
+        limit: args.seconds.map(Duration::from_secs),
+        most_failures: args.keep_going,
+    };
+    let summary = with_bar(&campaign);
+    if as_json {
+        print_json(&summary)
+    } else {
+        print(&summary)
+    }
+    if summary.findings.is_empty() { Ok(()) } else { Err(Reported(1).into()) }
+}
+
+fn plan(args: &CrashTestArgs) -> Plan {
+    let exhaustive = args.exhaustive;
+    Plan {
+        states: if exhaustive { u64::MAX } else { args.states },
+        exhaustive_below: if exhaustive { EXHAUSTIVE_BELOW } else { 16 },
+        second_cut_one_in: 8,
+        failing_runs: 4,
+        lies: 40,
+    }
+}
+
+fn workloads(args: &CrashTestArgs) -> Result<Vec<&'static Workload>> {
+    if args.workload.is_empty() {
+        return Ok(WORKLOADS.iter().collect());
+    }
+    let find = |name: &String| {
+        xfskit_sim::find(name)
+            .ok_or_else(|| Usage(format!("there is no workload {name:?}: --list shows all of them")).into())
+    };
+    args.workload.iter().map(find).collect()
+}
+
+fn with_bar(campaign: &Campaign) -> Summary {
+    // Draws on terminals only.
+    let bar = ProgressBar::with_draw_target(campaign.limit.map(|limit| limit.as_secs()), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{msg} states {wide_bar} {elapsed}");
+    bar.set_style(style.expect("the template is right"));
+    let summary = campaign.run(&|states| {
+        if states.is_multiple_of(64) {
+            bar.set_message(states.to_string());
+            bar.set_position(bar.elapsed().as_secs());
+        }
+    });
+    bar.finish_and_clear();
+    summary
+}
+
+fn print(summary: &Summary) {
+    println!("{:12} {:>10} {:>12} {:>10} {:>10}", "workload", "states", "second cuts", "repeated", "cuts");
+    for (workload, tally) in &summary.tallies {
+        let (states, second) = (tally.states, tally.second_cuts);
+        println!("{workload:12} {states:>10} {second:>12} {:>10} {:>10}", tally.repeated, tally.cuts);
+    }
+    let seconds = summary.elapsed.as_secs_f64();
+    println!("{} states of {} runs in {seconds:.1} s", summary.states(), summary.runs);
+    for finding in &summary.findings {
+        println!("\nwrong: {finding}");
+    }
+    if summary.findings.is_empty() {
+        println!("none is wrong");
+    }
+}
+
+fn print_json(summary: &Summary) {
+    let tallies: Vec<_> = summary
+        .tallies
+        .iter()
+        .map(|(workload, tally)| {
+            json!({
+                "workload": workload,
+                "states": tally.states,
+                "second_cuts": tally.second_cuts,
+                "repeated": tally.repeated,
+                "cuts": tally.cuts,
+            })
+        })
+        .collect();
+    let finding = |finding: &Finding| {
+        json!({
+            "workload": finding.workload,
+            "seed": finding.seed,
+            "options": finding.options,
+            "fault": finding.fault,
+        })
+    };
+    println!(
+        "{:#}",
+        json!({
+            "states": summary.states(),
+            "runs": summary.runs,
+            "seconds": summary.elapsed.as_secs_f64(),
+            "workloads": tallies,
+            "findings": summary.findings.iter().map(finding).collect::<Vec<_>>(),
+        })
+    );
+}
+
+/// Does one state again, and tells what was done up to the cut.
+fn replay(args: &CrashTestArgs, workloads: &[&'static Workload], state: &str) -> Result<()> {
+    let (&[workload], Some(seed)) = (workloads, args.seed) else {
+        return Err(Usage("a state belongs to one --workload and one --seed".into()).into());
+    };
+    let (first, second) = state.split_once('/').map_or((state, None), |(first, second)| (first, Some(second)));
+    let cut: Cut = first.parse().map_err(Usage)?;
+    let second = second.map(str::parse).transpose().map_err(Usage)?;
+    let device = match (&args.lie, args.fail_from) {
+        (Some(lie), _) => DeviceFault::Lies(lie.parse().map_err(Usage)?),
+        (None, Some(first)) => DeviceFault::Fails(first),
+        (None, None) => DeviceFault::None,
+    };
+    let wishes = Wishes { fail_from: args.fail_from, transcript: true };
+    let (recording, transcript) = xfskit_sim::record(workload, seed, wishes).map_err(anyhow::Error::msg)?;
+    let (crashed, (acknowledged, begun)) = xfskit_sim::crash(&recording, cut);
+    for line in &transcript[..begun.min(transcript.len())] {
+        println!("{line}");
+    }
+    println!("the power is cut; operations up to {acknowledged} were acknowledged, up to {begun} had begun");
+    if let Some(path) = &args.save {
+        save(&crashed, path).with_context(|| path.display().to_string())?;
+        println!("the image as the cut left it is in {}", path.display());
+    }
+    match xfskit_sim::replay(&recording, cut, second, device) {
+        Ok(()) => println!("it is recovered as it should be"),
+        Err(failure) => {
+            println!("wrong: {}", failure.fault);
+            return Err(Reported(1).into());
+        }
+    }
+    Ok(())
+}
+
+fn save(state: &Crashed, path: &Path) -> std::io::Result<()> {
+    let file = File::create(path)?;
+    file.set_len(state.size_bytes)?;
+    for (offset, bytes) in state.contents() {
+        file.write_all_at(bytes, offset)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! A device in memory whose history can be cut: sparse pages over a shared base, a record of every write and flush, and faults.
+//!
+//! ```text
+//! read ──▶ own pages (written here) ──▶ base (shared, never changed) ──▶ zeros
+//! write ─▶ own pages, and the record
+//! ```
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+use xfskit_device::BlockDevice;
+
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 4096;
+/// The unit that a device writes as a whole.
+pub const SECTOR_BYTES: usize = 512;
+
+/// Contents by page number; a page that is not there is zero.
+/// Pages are shared until one of their owners changes them.
+pub type Pages = HashMap<u64, Arc<[u8; PAGE_BYTES]>, BuildHasherDefault<PageHasher>>;
+
+/// Spreads page numbers; they are small and come in runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PageHasher(u64);
+
+impl Hasher for PageHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+}
+
+/// What happened on a device, and between its operations.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Bytes were written at an offset.
+    Write(u64, Arc<[u8]>),
+    /// Everything written before became durable.
+    Flush,
+    /// Operation number n began.
+    Began(usize),
+    /// The workload has made what it needs; cuts are made from here on.
+    Prepared,
+    /// Everything up to operation n was acknowledged to be durable.
+    Acknowledged(usize),
+}
+
+/// Copies `bytes` into pages at `offset`.
+pub fn write_pages(pages: &mut Pages, base: Option<&Pages>, offset: u64, bytes: &[u8]) {
+    let mut at = 0;
+    while at < bytes.len() {
+        let position = offset + at as u64;
+        let (page, within) = (position / PAGE_BYTES as u64, (position % PAGE_BYTES as u64) as usize);
+        let count = (PAGE_BYTES - within).min(bytes.len() - at);
+        let page = pages.entry(page).or_insert_with(|| {
+            base.and_then(|base| base.get(&page)).cloned().unwrap_or_else(|| Arc::new([0; PAGE_BYTES]))
+        });
+        Arc::make_mut(page)[within..within + count].copy_from_slice(&bytes[at..at + count]);
+        at += count;
+    }
+}
+
+/// What goes wrong on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// This write or flush (counted from 0) and all after it fail.
+    FailFrom(u64),
+    /// Reads see this bit of the device turned over.
+    FlipBit(u64),
+    /// Reads of the first sector get the contents of the second.
+    Misdirect(u64, u64),
+}
+
+struct State {
+    own: Pages,
+    record: Option<Vec<Event>>,
+    operations: u64,
+    fault: Option<Fault>,
+}
+
+/// The device.
+pub struct SimDevice {
+    size_bytes: u64,
+    base: Arc<Pages>,
+    state: Mutex<State>,
+}
+
+impl SimDevice {
+    /// A device with `own` over `base`.
+    pub fn new(size_bytes: u64, base: Arc<Pages>, own: Pages) -> Self {
+        Self { size_bytes, base, state: Mutex::new(State { own, record: None, operations: 0, fault: None }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A run that panicked while it held the lock is over; its contents are still what was written.
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Records from here on.
+    pub fn start_record(&self) {
+        self.state().record = Some(Vec::new());
+    }
+
+    /// Ends the record and hands it out.
+    pub fn take_record(&self) -> Vec<Event> {
+        self.state().record.take().unwrap_or_default()
+    }
+
+    /// Puts a mark into the record.
+    pub fn mark(&self, event: Event) {
+        if let Some(record) = &mut self.state().record {
+            record.push(event);
+        }
+    }
+
+    /// From here on, something is wrong with the device, or nothing is any more.
+    pub fn set_fault(&self, fault: Option<Fault>) {
+        self.state().fault = fault;
+    }
+
+    /// Writes and flushes so far.
+    pub fn operations(&self) -> u64 {
+        self.state().operations
+    }
+
+    /// All contents: the device is given up.
+    pub fn into_pages(self) -> Pages {
+        let own = self.state.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).own;
+        let mut pages = Arc::unwrap_or_clone(self.base);
+        pages.extend(own);
+        pages
+    }
+
+    /// The pages written here, and those below.
+    pub fn parts(&self) -> (Pages, Arc<Pages>) {
+        (self.state().own.clone(), Arc::clone(&self.base))
+    }
+
+    fn check(&self, offset: u64, length: usize) -> io::Result<()> {
+        match offset.checked_add(length as u64) {
+            Some(end) if end <= self.size_bytes => Ok(()),
+            _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("offset {offset} is past the device's end"))),
+        }
+    }
+
+    fn read_pages(&self, state: &State, offset: u64, buffer: &mut [u8]) {
+        let mut at = 0;
+        while at < buffer.len() {
+            let position = offset + at as u64;
+            let (page, within) = (position / PAGE_BYTES as u64, (position % PAGE_BYTES as u64) as usize);
+            let count = (PAGE_BYTES - within).min(buffer.len() - at);
+            match state.own.get(&page).or_else(|| self.base.get(&page)) {
+                Some(page) => buffer[at..at + count].copy_from_slice(&page[within..within + count]),
+                None => buffer[at..at + count].fill(0),
+            }
+            at += count;
+        }
+    }
+
+    /// Counts a write or flush; an error when it is one that fails.
+    fn count(state: &mut State) -> io::Result<()> {
+        let number = state.operations;
+        state.operations += 1;
+        match state.fault {
+            Some(Fault::FailFrom(first)) if number >= first => Err(io::Error::other("the simulated device failed")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl BlockDevice for SimDevice {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.check(offset, buffer.len())?;
+        let state = self.state();
+        self.read_pages(&state, offset, buffer);
+        let end = offset + buffer.len() as u64;
+        match state.fault {
+            Some(Fault::FlipBit(bit)) if (offset..end).contains(&(bit / 8)) => {
+                buffer[(bit / 8 - offset) as usize] ^= 1 << (bit % 8);
+            }
+            Some(Fault::Misdirect(wanted, got)) => {
+                let (from, to) = (wanted * SECTOR_BYTES as u64, (wanted + 1) * SECTOR_BYTES as u64);
+                let mut sector = [0; SECTOR_BYTES];
+                self.read_pages(&state, got * SECTOR_BYTES as u64, &mut sector);
+                for position in from.max(offset)..to.min(end) {
+                    buffer[(position - offset) as usize] = sector[(position - from) as usize];
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.check(offset, data.len())?;
+        let mut state = self.state();
+        Self::count(&mut state)?;
+        write_pages(&mut state.own, Some(&self.base), offset, data);
+        if let Some(record) = &mut state.record {
+            record.push(Event::Write(offset, data.into()));
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let mut state = self.state();
+        Self::count(&mut state)?;
+        if let Some(record) = &mut state.record {
+            record.push(Event::Flush);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+//! Goes over the states in which a cut may leave a device, and has each judged.
+
+use crate::cut::{Choice, Cut, Walk, outcome_for_kernel};
+use crate::device::Event;
+use crate::judge::{Crashed, Lie, Second, judge, judge_lie, judge_second_cut};
+use crate::random::Random;
+use crate::run::Recording;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// How much of a run is explored.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// States, at most.
+    pub states: u64,
+    /// Every combination of sectors at every cut whose combinations are fewer than this; a random choice at the others.
+    pub exhaustive_below: u64,
+    /// One state in so many is cut a second time, during recovery.
+    pub second_cut_one_in: usize,
+    /// Times that the run is repeated on a device that fails.
+    pub failing_runs: u64,
+    /// States that are read from a device that lies.
+    pub lies: u64,
+}
+
+/// What was explored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// States judged, those after a second cut included.
+    pub states: u64,
+    /// Of those, after a second cut.
+    pub second_cuts: u64,
+    /// Choices that led to a state that had been judged already.
+    pub repeated: u64,
+    /// Places of cuts.
+    pub cuts: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, more: Self) {
+        self.states += more.states;
+        self.second_cuts += more.second_cuts;
+        self.repeated += more.repeated;
+        self.cuts += more.cuts;
+    }
+}
+
+/// A state that was found wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The cut.
+    pub cut: Cut,
+    /// A second one.
+    pub second: Option<Cut>,
+    /// What else was wrong with the device.
+    pub device: DeviceFault,
+    /// What is wrong.
+    pub fault: String,
+}
+
+/// What was wrong with the device besides the cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceFault {
+    /// Nothing.
+    #[default]
+    None,
+    /// From this write or flush of the run on, all failed.
+    Fails(u64),
+    /// What was left was read with a lie.
+    Lies(Lie),
+}
+
+impl Failure {
+    /// The options that name the state to the command.
+    pub fn options(&self) -> String {
+        let second = self.second.map_or(String::new(), |second| format!("/{second}"));
+        let device = match self.device {
+            DeviceFault::None => String::new(),
+            DeviceFault::Fails(first) => format!(" --fail-from {first}"),
+            DeviceFault::Lies(lie) => format!(" --lie {lie}"),
+        };
+        format!("--state {}{second}{device}", self.cut)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.options(), self.fault)
+    }
+}
+
+/// One state, rebuilt from the record.
+pub fn crash(recording: &Recording, cut: Cut) -> (Crashed, (usize, usize)) {
+    let at = cut.at.min(recording.events.len());
+    let mut walk = Walk::new(Arc::clone(&recording.base), &recording.events);
+    walk.advance(at);
+    let own = walk.doubt().outcome(walk.durable(), cut.choice).pages;
+    let state = Crashed { size_bytes: recording.size_bytes, base: Arc::clone(walk.durable()), own };
+    (state, walk.bounds())
+}
+
+/// A state that the kernel's recovery can mend as well: no metadata block is torn within itself.
+pub fn crash_for_kernel(recording: &Recording, at: usize, seed: u64) -> (Crashed, (usize, usize)) {
+    let at = at.min(recording.events.len());
+    let mut walk = Walk::new(Arc::clone(&recording.base), &recording.events);
+    walk.advance(at);
+    let own = outcome_for_kernel(walk.pending(), walk.durable(), &recording.log, seed);
+    let state = Crashed { size_bytes: recording.size_bytes, base: Arc::clone(walk.durable()), own };
+    (state, walk.bounds())
+}
+
+/// Judges one state again.
+///
+/// # Errors
+/// The failure.
+pub fn replay(recording: &Recording, cut: Cut, second: Option<Cut>, device: DeviceFault) -> Result<(), Failure> {
+    let (state, bounds) = crash(recording, cut);
+    if let DeviceFault::Lies(lie) = device {
+        let fault = judge_lie(recording, &state, bounds, lie).fault;
+        return fault.map_or(Ok(()), |fault| Err(Failure { cut, second: None, device, fault }));
+    }
+    judge_state(recording, &state, bounds, cut, second.map(Second::Cut))
+}
+
+fn judge_state(
+    recording: &Recording,
+    state: &Crashed,
+    bounds: (usize, usize),
+    cut: Cut,
+    second: Option<Second>,
+) -> Result<(), Failure> {
+    let wrong = |second, fault| Failure { cut, second, device: DeviceFault::None, fault };
+    let verdict = match second {
+        None => judge(recording, state, bounds, true).fault.map(|fault| wrong(None, fault)),
+        Some(second) => match judge_second_cut(recording, state, bounds, second) {
+            Ok((second, verdict)) => verdict.fault.map(|fault| wrong(Some(second), fault)),
+            Err(fault) => Some(wrong(None, fault)),
+        },
+    };
+    verdict.map_or(Ok(()), Err)
+}
+
+/// Explores a run. `go_on` is asked now and then with what was done so far.
+///
+/// # Errors
+/// The first failure.
+pub fn explore(
+    recording: &Recording,
+    plan: &Plan,
+    seed: u64,
+    tally: &mut Tally,
+    mut go_on: impl FnMut(&Tally) -> bool,
+) -> Result<(), Failure> {
+    let mut random = Random::new(seed ^ 0x6578_706c);
+    let start = recording.events.iter().position(|event| matches!(event, Event::Prepared)).unwrap_or(0);
+    let places: Vec<usize> = (start..=recording.events.len())
+        .filter(|&at| at == 0 || matches!(recording.events[at - 1], Event::Write(..) | Event::Flush))
+        .collect();
+    // As many choices at each place as the states allow, and every place if they allow one each.
+    let choices = (plan.states / places.len().max(1) as u64).max(1);
+    let skip = (places.len() as u64 / plan.states.max(1)).max(1);
+    let mut walk = Walk::new(Arc::clone(&recording.base), &recording.events);
+    let mut seen = HashSet::new();
+    for (index, at) in places.into_iter().enumerate() {
+        if tally.states >= plan.states || !go_on(tally) {
+            break;
+        }
+        if skip > 1 && !random.next().is_multiple_of(skip) && index > 0 {
+            continue;
+        }
+        walk.advance(at);
+        tally.cuts += 1;
+        let bounds = walk.bounds();
+        let combinations = walk.doubt().combinations(plan.exhaustive_below);
+        for choice in choices_at(combinations, choices, &mut random) {
+            let cut = Cut { at, choice };
+            let outcome = walk.doubt().outcome(walk.durable(), choice);
+            if !seen.insert((walk.settled(), outcome.fingerprint, bounds)) {
+                tally.repeated += 1;
+                continue;
+            }
+            let own = outcome.pages;
+            let state = Crashed { size_bytes: recording.size_bytes, base: Arc::clone(walk.durable()), own };
+            tally.states += 1;
+            judge_state(recording, &state, bounds, cut, None)?;
+            if random.one_in(plan.second_cut_one_in.max(1)) {
+                tally.states += 1;
+                tally.second_cuts += 1;
+                let second = Second::Seed(random.next());
+                judge_state(recording, &state, bounds, cut, Some(second))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The choices to try at a place.
+fn choices_at(combinations: Option<u64>, count: u64, random: &mut Random) -> Vec<Choice> {
+    match combinations {
+        Some(combinations) => (0..combinations).map(Choice::Number).collect(),
+        None => {
+            let seeds = (2..count).map(|_| Choice::Seed(random.next() % 1_000_000));
+            // With one choice only, all sectors independently.
+            if count == 1 {
+                return vec![Choice::Seed(random.next() % 1_000_000)];
+            }
+            [Choice::All, Choice::None].into_iter().chain(seeds).collect()
+        }
+    }
+}

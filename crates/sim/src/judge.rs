@@ -1,0 +1,245 @@
+//! Recovers what a cut left, and compares the tree with the model.
+
+use crate::cut::{Choice, Cut, Walk};
+use crate::device::{Fault, PAGE_BYTES, Pages, SECTOR_BYTES, SimDevice};
+use crate::observed::Observed;
+use crate::random::Random;
+use crate::run::Recording;
+use crate::tree::{describe, digest};
+use std::collections::HashSet;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use xfskit::env::SeededEnvironment;
+use xfskit::{Filesystem, MountOptions};
+use xfskit_check::{CheckOptions, Quiet};
+
+/// What a judgement came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// The tree as recovery left it.
+    pub digest: u64,
+    /// What is wrong; nothing, as it should be.
+    pub fault: Option<String>,
+}
+
+/// A state of the device after a cut, over pages that other states share.
+pub struct Crashed {
+    /// Size of the device.
+    pub size_bytes: u64,
+    /// What was durable.
+    pub base: Arc<Pages>,
+    /// What arrived of the rest.
+    pub own: Pages,
+}
+
+impl Crashed {
+    /// The device.
+    pub fn device(&self) -> Arc<SimDevice> {
+        Arc::new(SimDevice::new(self.size_bytes, Arc::clone(&self.base), self.own.clone()))
+    }
+
+    /// The pages that are not zero, in order.
+    pub fn pages(&self) -> Vec<u64> {
+        let mut pages: Vec<u64> = self.base.keys().chain(self.own.keys()).copied().collect();
+        pages.sort_unstable();
+        pages.dedup();
+        pages
+    }
+
+    /// All contents that are not zero, with their offsets, for judges outside of the process.
+    pub fn contents(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.pages().into_iter().filter_map(|page| {
+            let bytes = self.own.get(&page).or_else(|| self.base.get(&page))?;
+            Some((page * PAGE_BYTES as u64, bytes.as_slice()))
+        })
+    }
+}
+
+fn options(recording: &Recording) -> MountOptions {
+    MountOptions { wsync: false, ..recording.options.clone() }
+}
+
+/// Recovers a state and reads the tree; then closes the image and has it checked. The tree must be one of those that
+/// the model went through between the operations of `bounds`.
+pub fn judge(recording: &Recording, state: &Crashed, bounds: (usize, usize), check: bool) -> Verdict {
+    let device = state.device();
+    match without_panic(|| recover(recording, &device, check)) {
+        Err(fault) => Verdict { digest: 0, fault: Some(fault) },
+        Ok(lines) => {
+            let found = digest(&lines);
+            let expected = &recording.digests[bounds.0..=bounds.1];
+            let fault = (!expected.contains(&found)).then(|| describe_difference(recording, &lines, bounds));
+            Verdict { digest: found, fault }
+        }
+    }
+}
+
+/// A panic is a fault like others.
+fn without_panic<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");
+        Err(format!("panic: {text}"))
+    })
+}
+
+/// What a device says that is not so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// A bit, counted from the start of the device, reads as its opposite.
+    Bit(u64),
+    /// A sector reads as another.
+    Sector(u64, u64),
+}
+
+impl fmt::Display for Lie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bit(bit) => write!(f, "bit:{bit}"),
+            Self::Sector(wanted, got) => write!(f, "sector:{wanted}:{got}"),
+        }
+    }
+}
+
+impl FromStr for Lie {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not a lie: use bit:NUMBER or sector:WANTED:GOT");
+        let numbers =
+            |text: &str| text.split(':').map(|n| n.parse().map_err(|_| wrong())).collect::<Result<Vec<_>, _>>();
+        match text.split_once(':').ok_or_else(wrong)? {
+            ("bit", rest) => match numbers(rest)?.as_slice() {
+                [bit] => Ok(Self::Bit(*bit)),
+                _ => Err(wrong()),
+            },
+            ("sector", rest) => match numbers(rest)?.as_slice() {
+                [wanted, got] => Ok(Self::Sector(*wanted, *got)),
+                _ => Err(wrong()),
+            },
+            _ => Err(wrong()),
+        }
+    }
+}
+
+/// As [`judge`], while the device lies. An error is right; a tree must be one of the model's, unless the lie is about the
+/// log, which then ends early.
+pub fn judge_lie(recording: &Recording, state: &Crashed, bounds: (usize, usize), lie: Lie) -> Verdict {
+    let device = state.device();
+    let (fault, offset) = match lie {
+        Lie::Bit(bit) => (Fault::FlipBit(bit), bit / 8),
+        Lie::Sector(wanted, got) => (Fault::Misdirect(wanted, got), wanted * SECTOR_BYTES as u64),
+    };
+    device.set_fault(Some(fault));
+    match without_panic(|| Ok(read_lying(recording, &device))) {
+        Err(panic) => Verdict { digest: 0, fault: Some(panic) },
+        Ok(None) => Verdict::default(),
+        Ok(Some(lines)) => {
+            let found = digest(&lines);
+            let known = recording.digests[bounds.0..=bounds.1].contains(&found) || recording.log.contains(&offset);
+            let fault = (!known).then(|| describe_difference(recording, &lines, bounds));
+            Verdict { digest: found, fault }
+        }
+    }
+}
+
+/// The tree, if the device's lie was not noticed.
+fn read_lying(recording: &Recording, device: &Arc<SimDevice>) -> Option<Vec<String>> {
+    let env = Arc::new(SeededEnvironment::new(1));
+    let fs = Filesystem::open_in(Arc::clone(device) as _, None, options(recording), env).ok()?;
+    describe(&Observed(&fs)).ok()
+}
+
+/// In words: which other operation the tree would fit, or the lines in which it differs from the one that comes closest.
+fn describe_difference(recording: &Recording, found: &[String], bounds: (usize, usize)) -> String {
+    let elsewhere = recording.digests.iter().position(|other| *other == digest(found));
+    let mut text = format!("the tree must be one between operations {} and {}", bounds.0, bounds.1);
+    if let Some(operation) = elsewhere {
+        return text + &format!(": it is the tree after operation {operation}");
+    }
+    let differing = |lines: &[String], others: &[String]| -> Vec<String> {
+        let others: HashSet<_> = others.iter().collect();
+        lines.iter().filter(|line| !others.contains(line)).cloned().collect()
+    };
+    let candidates = recording.trees.get(bounds.0..=bounds.1).unwrap_or_default().iter().enumerate();
+    if let Some((index, tree)) = candidates.min_by_key(|(_, tree)| differing(tree, found).len()) {
+        text += &format!("; it is nearest to that after {}", bounds.0 + index);
+        differing(tree, found).iter().for_each(|line| text += &format!("\n- {line}"));
+        differing(found, tree).iter().for_each(|line| text += &format!("\n+ {line}"));
+    }
+    text
+}
+
+/// Opens, which recovers; reads everything; closes; checks.
+fn recover(recording: &Recording, device: &Arc<SimDevice>, check: bool) -> Result<Vec<String>, String> {
+    let env = Arc::new(SeededEnvironment::new(1));
+    let fs = Filesystem::open_in(Arc::clone(device) as _, None, options(recording), env)
+        .map_err(|error| format!("recovery: {error}"))?;
+    let lines = describe(&Observed(&fs)).map_err(|error| format!("reading the recovered tree: {error}"))?;
+    fs.unmount().map_err(|error| format!("closing the recovered image: {error}"))?;
+    if check {
+        check_image(device)?;
+    }
+    Ok(lines)
+}
+
+/// Has an image checked that was closed in good order.
+fn check_image(device: &Arc<SimDevice>) -> Result<(), String> {
+    let options = CheckOptions { threads: 1, most_faults: 20 };
+    let report =
+        xfskit_check::check(Arc::clone(device) as _, None, &options, &Quiet).map_err(|e| format!("check: {e}"))?;
+    if report.is_clean() {
+        return Ok(());
+    }
+    let faults: Vec<_> = report.faults.iter().map(ToString::to_string).collect();
+    Err(format!("check found {} faults:\n{}", faults.len(), faults.join("\n")))
+}
+
+/// Recovers a state with a second cut during recovery, and judges what the second recovery leaves.
+///
+/// # Errors
+/// As a verdict's fault.
+pub fn judge_second_cut(
+    recording: &Recording,
+    state: &Crashed,
+    bounds: (usize, usize),
+    second: Second,
+) -> Result<(Cut, Verdict), String> {
+    let device = state.device();
+    device.start_record();
+    let env = Arc::new(SeededEnvironment::new(1));
+    without_panic(|| match Filesystem::open_in(Arc::clone(&device) as _, None, options(recording), env) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("recovery: {error}")),
+    })?;
+    let events = device.take_record();
+    let cut = match second {
+        Second::Cut(cut) => Cut { at: cut.at.min(events.len()), ..cut },
+        Second::Seed(seed) => {
+            let mut random = Random::new(seed);
+            let choice = match random.below(4) {
+                0 => Choice::All,
+                1 => Choice::None,
+                _ => Choice::Seed(random.next() % 1_000_000),
+            };
+            Cut { at: random.below(events.len() + 1), choice }
+        }
+    };
+    let mut whole = Pages::clone(&state.base);
+    whole.extend(state.own.iter().map(|(page, bytes)| (*page, Arc::clone(bytes))));
+    let mut walk = Walk::new(Arc::new(whole), &events);
+    walk.advance(cut.at);
+    let own = walk.doubt().outcome(walk.durable(), cut.choice).pages;
+    let again = Crashed { size_bytes: state.size_bytes, base: Arc::clone(walk.durable()), own };
+    Ok((cut, judge(recording, &again, bounds, true)))
+}
+
+/// A second cut: this one, or one that a seed decides once it is known how long recovery is.
+#[derive(Clone, Copy, Debug)]
+pub enum Second {
+    /// This one.
+    Cut(Cut),
+    /// Any.
+    Seed(u64),
+}

@@ -1,0 +1,34 @@
+//! The crash simulator: cuts the power of a simulated device at every write, and looks at what recovery makes of it.
+//!
+//! ```text
+//! workload + seed ─▶ run, beside a model ─▶ record of writes, flushes, acknowledgements; digest of the tree after each operation
+//! record + cut    ─▶ durable pages, and any of the sectors that no flush covered ─▶ recover ─▶ tree = model after some operation
+//!                                                                                  │         since the last acknowledged one
+//!                                                                                  └▶ second cut during recovery, the same again
+//! ```
+//! A run is single-threaded and a function of its workload and seed; a state is a function of its run and its cut. So one
+//! line names a failure and replays it. `docs/design/simulator.md` says what is explored and what counts as right.
+#![forbid(unsafe_code)]
+
+mod campaign;
+mod cut;
+mod device;
+mod explore;
+mod faults;
+mod judge;
+mod model;
+mod observed;
+mod operation;
+mod random;
+mod run;
+mod tree;
+mod workload;
+
+pub use campaign::{Campaign, Finding, Summary};
+pub use cut::{Choice, Cut};
+pub use device::{Event, Fault, Pages, SimDevice};
+pub use explore::{DeviceFault, Failure, Plan, Tally, crash, crash_for_kernel, explore, replay};
+pub use faults::{explore_failing, explore_lies};
+pub use judge::{Crashed, Lie};
+pub use run::{Recording, Wishes, record};
+pub use workload::{WORKLOADS, Workload, find};

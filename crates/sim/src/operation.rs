@@ -1,0 +1,213 @@
+//! What workloads do: each operation on the filesystem, and on the model.
+
+use crate::model::{Model, NodeId};
+use std::fmt;
+use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags, SetAttr, SetMode, XattrChange};
+use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
+use xfskit_ondisk::{InodeNumber, Lsn};
+
+/// A name or the name of an attribute.
+pub type Name = Vec<u8>;
+
+/// A value: so many bytes that begin with a number, which makes values of one length differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// Bytes.
+    pub length: usize,
+    /// What tells it from others.
+    pub seed: u8,
+}
+
+impl Value {
+    /// The bytes.
+    pub fn bytes(self) -> Vec<u8> {
+        (0..self.length).map(|at| self.seed.wrapping_add((at / 7) as u8)).collect()
+    }
+}
+
+/// An operation of a workload.
+#[derive(Clone)]
+pub enum Operation {
+    /// A file, directory, pipe, socket or device node.
+    Create { dir: NodeId, name: Name, mode: u16, device: u32 },
+    /// A symbolic link with a target of so many bytes.
+    Symlink { dir: NodeId, name: Name, target: usize },
+    /// A file without a name, held.
+    Tmpfile { dir: NodeId },
+    /// One more name.
+    Link { node: NodeId, dir: NodeId, name: Name },
+    /// A name less.
+    Unlink { dir: NodeId, name: Name },
+    /// An empty directory goes.
+    Rmdir { dir: NodeId, name: Name },
+    /// A name moves.
+    Rename { from: (NodeId, Name), to: (NodeId, Name), flags: RenameFlags },
+    /// An attribute is made or replaced.
+    Set { node: NodeId, name: Name, value: Value },
+    /// An attribute goes.
+    Remove { node: NodeId, name: Name },
+    /// Many attributes at once.
+    Batch { node: NodeId, changes: Vec<(Name, Option<Value>)> },
+    /// Permissions and owner.
+    Change { node: NodeId, mode: u16, uid: u32 },
+    /// An inode is kept although its names may go.
+    Hold { node: NodeId },
+    /// It is let go.
+    Release { node: NodeId },
+    /// Everything becomes durable.
+    Sync,
+    /// One inode becomes durable.
+    Fsync { node: NodeId },
+    /// Everything that can be is written to its home.
+    PushTail,
+}
+
+/// A name in a person's sight.
+fn shown(name: &[u8]) -> String {
+    let text = name.escape_ascii().to_string();
+    if text.len() <= 40 { text } else { format!("{}...({} bytes)", &text[..32], name.len()) }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Create { dir, name, mode, .. } => write!(f, "create {dir}/{} mode {mode:o}", shown(name)),
+            Self::Symlink { dir, name, target } => write!(f, "symlink {dir}/{} of {target} bytes", shown(name)),
+            Self::Tmpfile { dir } => write!(f, "tmpfile in {dir}"),
+            Self::Link { node, dir, name } => write!(f, "link {node} as {dir}/{}", shown(name)),
+            Self::Unlink { dir, name } => write!(f, "unlink {dir}/{}", shown(name)),
+            Self::Rmdir { dir, name } => write!(f, "rmdir {dir}/{}", shown(name)),
+            Self::Rename { from, to, flags } => {
+                let (old, new) = (shown(&from.1), shown(&to.1));
+                write!(f, "rename {}/{old} to {}/{new}, {flags:?}", from.0, to.0)
+            }
+            Self::Set { node, name, value } => {
+                write!(f, "set {} of {node} to {} bytes, seed {}", shown(name), value.length, value.seed)
+            }
+            Self::Remove { node, name } => write!(f, "remove {} of {node}", shown(name)),
+            Self::Batch { node, changes } => {
+                write!(f, "batch on {node}:")?;
+                changes.iter().try_for_each(|(name, value)| {
+                    write!(f, " {}={:?}", shown(name), value.map(|value| (value.length, value.seed)))
+                })
+            }
+            Self::Change { node, mode, uid } => write!(f, "chmod {mode:o} and chown {uid} of {node}"),
+            Self::Hold { node } => write!(f, "hold {node}"),
+            Self::Release { node } => write!(f, "release {node}"),
+            Self::Sync => f.write_str("sync"),
+            Self::Fsync { node } => write!(f, "fsync {node}"),
+            Self::PushTail => f.write_str("push the tail"),
+        }
+    }
+}
+
+impl Operation {
+    /// Does it. What was made is answered by its number.
+    ///
+    /// # Errors
+    /// The filesystem's.
+    pub fn perform(&self, fs: &Filesystem, model: &Model) -> Result<Option<InodeNumber>, Error> {
+        let me = Caller::root();
+        let number = |node: &NodeId| model.number(*node);
+        match self {
+            Self::Create { dir, name, mode, device } => {
+                let new = NewFile { device: *device, ..NewFile::new(*mode) };
+                fs.create(number(dir), name, &new, &me).map(|stat| Some(stat.inode))
+            }
+            Self::Symlink { dir, name, target } => {
+                fs.symlink(number(dir), name, &target_of(*target), &me).map(|stat| Some(stat.inode))
+            }
+            Self::Tmpfile { dir } => {
+                fs.tmpfile(number(dir), &NewFile::new(0o100_600), &me).map(|stat| Some(stat.inode))
+            }
+            Self::Link { node, dir, name } => fs.link(number(node), number(dir), name).map(|_| None),
+            Self::Unlink { dir, name } => fs.unlink(number(dir), name, &me).map(|()| None),
+            Self::Rmdir { dir, name } => fs.rmdir(number(dir), name, &me).map(|()| None),
+            Self::Rename { from, to, flags } => {
+                fs.rename(number(&from.0), &from.1, number(&to.0), &to.1, *flags, &me).map(|()| None)
+            }
+            Self::Set { node, name, value } => {
+                fs.set_xattr(number(node), name, &value.bytes(), SetMode::Any, &me).map(|()| None)
+            }
+            Self::Remove { node, name } => fs.remove_xattr(number(node), name, &me).map(|()| None),
+            Self::Batch { node, changes } => {
+                let changes: Vec<_> = changes
+                    .iter()
+                    .map(|(name, value)| XattrChange { name: name.clone(), value: value.map(Value::bytes) })
+                    .collect();
+                fs.change_xattrs(number(node), &changes, &me).map(|()| None)
+            }
+            Self::Change { node, mode, uid } => {
+                let change = SetAttr { mode: Some(*mode), uid: Some(*uid), ..SetAttr::default() };
+                fs.set_attr(number(node), &change, &me).map(|_| None)
+            }
+            Self::Hold { node } => fs.hold(number(node)).map(|()| None),
+            Self::Release { node } => fs.unhold(number(node), 1).map(|()| None),
+            Self::Sync => fs.sync().map(|()| None),
+            Self::Fsync { node } => fs.fsync(number(node)).map(|()| None),
+            Self::PushTail => fs.mount().journal.push_tail(Lsn(u64::MAX)).map(|_| None),
+        }
+    }
+
+    /// Does it to the model; `made` is the number of the inode that the filesystem made.
+    pub fn apply(&self, model: &mut Model, made: Option<InodeNumber>) {
+        let made = made.unwrap_or(InodeNumber(0));
+        match self {
+            Self::Create { dir, name, mode, device } => {
+                let node = model.make(made, *mode, *device, Vec::new());
+                model.enter(*dir, name, node);
+            }
+            Self::Symlink { dir, name, target } => {
+                let node = model.make(made, MODE_SYMLINK | 0o777, 0, target_of(*target));
+                model.enter(*dir, name, node);
+            }
+            Self::Tmpfile { .. } => {
+                let node = model.make(made, 0o100_600, 0, Vec::new());
+                model.hold(node, 1);
+            }
+            Self::Link { node, dir, name } => model.enter(*dir, name, *node),
+            Self::Unlink { dir, name } | Self::Rmdir { dir, name } => model.leave(*dir, name),
+            Self::Rename { from, to, flags } => model.rename(from, to, *flags),
+            Self::Set { node, name, value } => model.set(*node, name, Some(*value)),
+            Self::Remove { node, name } => model.set(*node, name, None),
+            Self::Batch { node, changes } => {
+                for (name, value) in changes {
+                    model.set(*node, name, *value);
+                }
+            }
+            Self::Change { node, mode, uid } => model.change(*node, *mode, *uid),
+            Self::Hold { node } => model.hold(*node, 1),
+            Self::Release { node } => model.hold(*node, -1),
+            Self::Sync | Self::Fsync { .. } | Self::PushTail => {}
+        }
+    }
+
+    /// The inodes whose durability an fsync of them acknowledges together with this operation.
+    pub fn touched(&self, model: &Model) -> Vec<NodeId> {
+        let named = |dir: &NodeId, name: &Name| model.lookup(*dir, name);
+        match self {
+            Self::Create { dir, .. } | Self::Symlink { dir, .. } | Self::Tmpfile { dir } => vec![*dir],
+            Self::Link { node, dir, .. } => vec![*node, *dir],
+            Self::Unlink { dir, name } | Self::Rmdir { dir, name } => {
+                named(dir, name).into_iter().chain([*dir]).collect()
+            }
+            Self::Rename { from, to, .. } => {
+                let moved = named(&from.0, &from.1).into_iter().chain(named(&to.0, &to.1));
+                moved.chain([from.0, to.0]).collect()
+            }
+            Self::Set { node, .. } | Self::Remove { node, .. } | Self::Batch { node, .. } => vec![*node],
+            Self::Change { node, .. } => vec![*node],
+            Self::Hold { .. } | Self::Release { .. } | Self::Sync | Self::Fsync { .. } | Self::PushTail => Vec::new(),
+        }
+    }
+}
+
+/// A target of so many bytes.
+fn target_of(length: usize) -> Vec<u8> {
+    (0..length).map(|at| if at % 40 == 39 { b'/' } else { b'a' + (at % 26) as u8 }).collect()
+}
+
+/// Whether a mode is a directory's.
+pub fn is_dir(mode: u16) -> bool {
+    mode & MODE_TYPE == MODE_DIR
+}

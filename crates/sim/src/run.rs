@@ -1,0 +1,266 @@
+//! Runs a workload on a recorded device, beside the model.
+
+use crate::device::{Event, Pages, SimDevice};
+use crate::model::{Model, NodeId};
+use crate::observed::Observed;
+use crate::operation::Operation;
+use crate::random::Random;
+use crate::tree::{Tree, describe, digest};
+use crate::workload::Workload;
+use std::collections::HashMap;
+use std::sync::Arc;
+use xfskit::env::SeededEnvironment;
+use xfskit::{AttrLogging, Error, Filesystem, MountOptions};
+use xfskit_mkfs::{Options, make};
+use xfskit_ondisk::Timestamp;
+
+/// Why a run ended early.
+#[derive(Clone, Debug)]
+pub enum Stop {
+    /// The device failed, as it was told to.
+    Device,
+    /// Something that must not happen.
+    Wrong(String),
+}
+
+/// An image to work on.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Size in MiB.
+    pub mib: u64,
+    /// Options of mkfs, by letter.
+    pub options: Vec<(char, String)>,
+}
+
+/// A recorded run.
+pub struct Recording {
+    /// Size of the device.
+    pub size_bytes: u64,
+    /// The image as it was made.
+    pub base: Arc<Pages>,
+    /// What happened.
+    pub events: Vec<Event>,
+    /// What the tree looked like after each operation; first, before any.
+    pub digests: Vec<u64>,
+    /// The same in words, if somebody wants to know.
+    pub trees: Vec<Vec<String>>,
+    /// How the filesystem was opened.
+    pub options: MountOptions,
+    /// Where the log lies on the device.
+    pub log: std::ops::Range<u64>,
+}
+
+/// A workload under way.
+pub struct Run {
+    fs: Option<Filesystem>,
+    device: Arc<SimDevice>,
+    options: MountOptions,
+    /// The tree as it should be.
+    pub model: Model,
+    /// What decides.
+    pub random: Random,
+    digests: Vec<u64>,
+    trees: Option<Vec<Vec<String>>>,
+    /// The last operation that concerned an inode.
+    last: HashMap<NodeId, usize>,
+    acknowledged: usize,
+    /// For a person: the operations done so far, if somebody wants to know.
+    transcript: Option<Vec<String>>,
+    seed: u64,
+}
+
+/// How the filesystem is opened: every mechanism on and off, as the seed has it.
+pub fn options_of(seed: u64) -> MountOptions {
+    let mut random = Random::new(seed ^ 0x6f70_7469_6f6e_7300);
+    MountOptions {
+        attr_logging: [AttrLogging::Auto, AttrLogging::Always, AttrLogging::Never][random.below(3)],
+        attr_fast_path: !random.one_in(4),
+        whiteouts: !random.one_in(4),
+        known_absent: !random.one_in(4),
+        wsync: random.one_in(8),
+        ..MountOptions::default()
+    }
+}
+
+/// Makes an image and forgets the pages that are zero.
+fn make_image(shape: &Shape) -> Result<(u64, Pages), Stop> {
+    let size_bytes = shape.mib << 20;
+    let device = SimDevice::new(size_bytes, Arc::default(), Pages::default());
+    let mut options = Options { uuid: Some([7; 16]), allow_small: true, ..Options::default() };
+    for (letter, value) in &shape.options {
+        options.apply(*letter, value).map_err(|error| Stop::Wrong(format!("mkfs -{letter} {value}: {error}")))?;
+    }
+    make(&device, None, &options, Timestamp::default()).map_err(|error| Stop::Wrong(format!("mkfs: {error}")))?;
+    let mut pages = device.into_pages();
+    pages.retain(|_, page| page.iter().any(|byte| *byte != 0));
+    Ok((size_bytes, pages))
+}
+
+/// What is wanted of a run besides the record.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wishes {
+    /// The device fails from this write or flush on.
+    pub fail_from: Option<u64>,
+    /// Write down what is done.
+    pub transcript: bool,
+}
+
+/// Runs a workload with a seed. A device failure ends the run in good order.
+///
+/// # Errors
+/// What the workload met that must not happen, with the transcript if it was asked for.
+pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recording, Vec<String>), String> {
+    let mut random = Random::new(seed);
+    let shape = (workload.shape)(&mut random);
+    let text = |stop| match stop {
+        Stop::Device => "the device failed although nothing asked it to".to_owned(),
+        Stop::Wrong(what) => what,
+    };
+    let (size_bytes, pages) = make_image(&shape).map_err(text)?;
+    let base = Arc::new(pages);
+    let device = Arc::new(SimDevice::new(size_bytes, Arc::clone(&base), Pages::default()));
+    let options = options_of(seed);
+    device.start_record();
+    if let Some(first) = wishes.fail_from {
+        device.set_fault(Some(crate::device::Fault::FailFrom(first)));
+    }
+    let recording = |device: &SimDevice, (digests, trees): (Vec<u64>, _), log| Recording {
+        size_bytes,
+        base: Arc::clone(&base),
+        events: device.take_record(),
+        digests,
+        trees,
+        options: options.clone(),
+        log,
+    };
+    let env = Arc::new(SeededEnvironment::new(seed));
+    let fs = match Filesystem::open_in(Arc::clone(&device) as _, None, options.clone(), env) {
+        Ok(fs) => fs,
+        Err(Error::Io { .. } | Error::Shutdown(_)) if wishes.fail_from.is_some() => {
+            return Ok((recording(&device, (Vec::new(), Vec::new()), 0..0), Vec::new()));
+        }
+        Err(error) => return Err(format!("the new image cannot be opened: {error}")),
+    };
+    let geometry = Arc::clone(&fs.mount().geometry);
+    let start = geometry.log_start.and_then(|start| geometry.fs_block_address(start)).map_or(0, |at| at.bytes());
+    let log = start..start + (u64::from(geometry.log_blocks) << geometry.block_log);
+    let root = Observed(&fs).node(fs.root().0).map_err(|error| format!("the root: {error}"))?;
+    let model = Model::new(fs.root(), &root);
+    let mut run = Run {
+        digests: Vec::new(),
+        trees: wishes.transcript.then(Vec::new),
+        fs: Some(fs),
+        device: Arc::clone(&device),
+        options: options.clone(),
+        model,
+        random,
+        last: HashMap::new(),
+        acknowledged: 0,
+        transcript: wishes.transcript.then(Vec::new),
+        seed,
+    };
+    run.note_tree();
+    let outcome = (workload.run)(&mut run).and_then(|()| run.remount());
+    let transcript = run.transcript.take().unwrap_or_default();
+    match outcome {
+        Ok(()) => {}
+        Err(Stop::Device) if wishes.fail_from.is_some() => {}
+        Err(stop) => return Err(format!("{}\n{}", text(stop), transcript.join("\n"))),
+    }
+    let trees = (std::mem::take(&mut run.digests), run.trees.take().unwrap_or_default());
+    drop(run);
+    Ok((recording(&device, trees, log), transcript))
+}
+
+/// What a model looks like.
+fn lines_of(model: &Model) -> Vec<String> {
+    match describe(model) {
+        Ok(lines) => lines,
+    }
+}
+
+impl Run {
+    /// The filesystem.
+    fn fs(&self) -> &Filesystem {
+        self.fs.as_ref().expect("the filesystem is open but while it is opened again")
+    }
+
+    /// What the workload needs is there; what follows is what it is about.
+    pub fn prepared(&self) {
+        self.device.mark(Event::Prepared);
+    }
+
+    /// Does an operation, on both sides. Says whether there was space for it.
+    ///
+    /// # Errors
+    /// `Stop`.
+    pub fn perform(&mut self, operation: &Operation) -> Result<bool, Stop> {
+        let number = self.digests.len();
+        self.device.mark(Event::Began(number));
+        if let Some(transcript) = &mut self.transcript {
+            transcript.push(format!("{number}: {operation}"));
+        }
+        let result = operation.perform(self.fs(), &self.model);
+        if !matches!(result, Err(Error::NoSpace)) {
+            for node in operation.touched(&self.model) {
+                self.last.insert(node, number);
+            }
+            operation.apply(&mut self.model, result.as_ref().ok().copied().flatten());
+        }
+        self.note_tree();
+        match result {
+            Ok(_) => {
+                self.acknowledge(operation, number);
+                Ok(true)
+            }
+            Err(Error::NoSpace) => match self.fs().mount().journal.check() {
+                Ok(()) => Ok(false),
+                Err(error) => Err(Stop::Wrong(format!("{operation} found no space and shut down: {error}"))),
+            },
+            Err(Error::Io { .. } | Error::Shutdown(_)) => Err(Stop::Device),
+            Err(error) => Err(Stop::Wrong(format!("operation {number}, {operation}: {error}"))),
+        }
+    }
+
+    fn note_tree(&mut self) {
+        let lines = lines_of(&self.model);
+        self.digests.push(digest(&lines));
+        if let Some(trees) = &mut self.trees {
+            trees.push(lines);
+        }
+    }
+
+    /// What the end of an operation says of durability.
+    fn acknowledge(&mut self, operation: &Operation, number: usize) {
+        let durable = match operation {
+            Operation::Sync => number,
+            Operation::Fsync { node } => self.last.get(node).copied().unwrap_or(0),
+            Operation::Hold { .. } | Operation::Release { .. } | Operation::PushTail => 0,
+            _ if self.options.wsync => number,
+            _ => 0,
+        };
+        self.acknowledged = self.acknowledged.max(durable);
+        self.device.mark(Event::Acknowledged(self.acknowledged));
+    }
+
+    /// Closes the filesystem and opens it again.
+    ///
+    /// # Errors
+    /// `Stop`.
+    pub fn remount(&mut self) -> Result<(), Stop> {
+        let stop = |what: &str, error| match error {
+            Error::Io { .. } | Error::Shutdown(_) => Stop::Device,
+            error => Stop::Wrong(format!("{what}: {error}")),
+        };
+        if let Some(fs) = self.fs.take() {
+            fs.unmount().map_err(|error| stop("unmount", error))?;
+        }
+        self.model.release_all();
+        self.acknowledged = self.digests.len() - 1;
+        self.device.mark(Event::Acknowledged(self.acknowledged));
+        let env = Arc::new(SeededEnvironment::new(self.seed ^ self.digests.len() as u64));
+        let fs = Filesystem::open_in(Arc::clone(&self.device) as _, None, self.options.clone(), env);
+        self.fs = Some(fs.map_err(|error| stop("open", error))?);
+        Ok(())
+    }
+}

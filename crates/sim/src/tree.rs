@@ -1,0 +1,96 @@
+//! One way to describe a tree, for the model and for what recovery left, so that they can be compared line by line.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// What is compared of an inode.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Described {
+    /// Type and permissions.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Number of names; for a directory, of directories that refer to it.
+    pub links: u32,
+    /// Device number.
+    pub device: u32,
+    /// Target of a symbolic link.
+    pub target: Vec<u8>,
+    /// Attributes in the order of their names.
+    pub xattrs: Vec<(Vec<u8>, Digested)>,
+    /// A directory's entries in the order of their names, with a number that tells inodes apart.
+    pub entries: Vec<(Vec<u8>, u64)>,
+}
+
+/// A value by length and hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digested {
+    /// Bytes.
+    pub length: usize,
+    /// Hash of the bytes.
+    pub hash: u64,
+}
+
+impl Digested {
+    /// Of a value.
+    pub fn of(value: &[u8]) -> Self {
+        // Long values differ in length or in all their bytes, by the way in which workloads make them.
+        let mut hasher = DefaultHasher::new();
+        let (head, tail) = value.split_at(value.len().min(256));
+        head.hash(&mut hasher);
+        tail.iter().fold(0u64, |sum, byte| sum.rotate_left(7) ^ u64::from(*byte)).hash(&mut hasher);
+        Self { length: value.len(), hash: hasher.finish() }
+    }
+}
+
+/// Something that has a tree.
+pub trait Tree {
+    /// Why a node cannot be read.
+    type Error;
+
+    /// The number of the root.
+    fn root(&self) -> u64;
+
+    /// An inode.
+    ///
+    /// # Errors
+    /// Whatever the tree's owner says.
+    fn node(&self, number: u64) -> Result<Described, Self::Error>;
+}
+
+/// One line for each name, in the order of paths; hard links show by the number of the line that has the inode's first name.
+///
+/// # Errors
+/// The tree's.
+pub fn describe<T: Tree>(tree: &T) -> Result<Vec<String>, T::Error> {
+    let mut lines = Vec::new();
+    let mut seen = HashMap::new();
+    let mut stack = vec![(String::new(), tree.root())];
+    while let Some((path, number)) = stack.pop() {
+        if let Some(first) = seen.get(&number) {
+            lines.push(format!("{path} = line {first}"));
+            continue;
+        }
+        seen.insert(number, lines.len());
+        let node = tree.node(number)?;
+        let mut line = format!("{path} {:o} {} {} {}", node.mode, node.uid, node.links, node.device);
+        if !node.target.is_empty() {
+            line += &format!(" -> {}", node.target.escape_ascii());
+        }
+        for (name, value) in &node.xattrs {
+            line += &format!(" {}:{}:{:x}", name.escape_ascii(), value.length, value.hash);
+        }
+        lines.push(line);
+        for (name, child) in node.entries.iter().rev() {
+            stack.push((format!("{path}/{}", name.escape_ascii()), *child));
+        }
+    }
+    Ok(lines)
+}
+
+/// A number that stands for the lines.
+pub fn digest(lines: &[String]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    lines.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,59 @@
+//! Inodes without names: held while their last name goes, made without one, linked late, let go.
+
+use super::{Workload, attributes, varied};
+use crate::model::ROOT;
+use crate::operation::{Operation, is_dir};
+use crate::run::{Run, Stop};
+
+pub const WORKLOAD: Workload = Workload {
+    name: "unlinked",
+    about: "files that are open when they lose their last name, and files made without one",
+    shape: varied,
+    run,
+};
+
+fn run(run: &mut Run) -> Result<(), Stop> {
+    for _ in 0..200 {
+        step(run)?;
+        run.settle(14)?;
+    }
+    Ok(())
+}
+
+fn step(run: &mut Run) -> Result<(), Stop> {
+    let held = run.model.held();
+    match run.random.below(8) {
+        0 | 1 => {
+            let name = run.fresh_name(ROOT);
+            run.create(ROOT, name, 0o100_644)?;
+        }
+        2 => drop(run.perform(&Operation::Tmpfile { dir: ROOT })?),
+        3 => {
+            let node = run.any_inode();
+            let operation = attributes::change(run, node, 5);
+            run.perform(&operation)?;
+        }
+        4 | 5 => {
+            let Some((dir, name)) = run.any_name() else { return Ok(()) };
+            let Some(node) = run.model.lookup(dir, &name).filter(|node| !is_dir(run.model.mode(*node))) else {
+                return Ok(());
+            };
+            if held.len() < 12 && !run.random.one_in(3) {
+                run.perform(&Operation::Hold { node })?;
+            }
+            run.perform(&Operation::Unlink { dir, name })?;
+        }
+        6 => {
+            // A file that was made without a name gets its first; one that lost its last cannot come back.
+            let tmpfile = run.model.held().into_iter().find(|node| run.model.is_new_tmpfile(*node));
+            let Some(node) = tmpfile else { return Ok(()) };
+            let name = run.fresh_name(ROOT);
+            run.perform(&Operation::Link { node, dir: ROOT, name })?;
+        }
+        _ => {
+            let Some(&node) = run.random.pick(&held) else { return Ok(()) };
+            run.perform(&Operation::Release { node })?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! The blocks that recovery changes: each is read once, changed in memory, and written once, in the order of the
+//! device, when all is replayed or when memory runs short.
+//!
+//! Invariants
+//! - What lies at home decides whether an item is replayed: its LSN, if its checksum and all its other checks say that
+//!   it is a whole block of this filesystem. A block that is torn is replayed over, whatever its LSN says.
+//! - A block is verified, carries the LSN of its newest change and has its checksum before it is written.
+//! - Blocks are written between transactions only, so that no block on disk has a part of one transaction and an LSN
+//!   that claims all of it.
+//!
+//! Crash behaviour: the log is not touched, so the next recovery starts from the same place. It passes over what the
+//! written blocks have already, by their LSNs, and replays the rest.
+
+use crate::cache::BufferKind;
+use crate::error::{Error, Result};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use xfskit_device::BlockDevice;
+use xfskit_ondisk::inode::stamp_inode;
+use xfskit_ondisk::logged::buffer::buffer_type;
+use xfskit_ondisk::{
+    BASIC_BLOCK_BYTES, Corruption, DiskAddress, Geometry, InodeCore, InodeNumber, Lsn, Verdict, checksum_matches,
+};
+
+/// Bytes of blocks at which those in memory are written.
+const MOST_BYTES: usize = 256 << 20;
+/// Most bytes in one write.
+const RUN_BYTES: usize = 1 << 20;
+
+/// Finds the kind of a metadata block by its contents.
+pub type KindOf = fn(&[u8]) -> Option<&'static BufferKind>;
+
+/// What is known of an inode of a cluster.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// It is as it lies at home.
+    #[default]
+    Home,
+    /// It was changed; its checksum is to be made.
+    Changed,
+}
+
+/// A block in memory.
+pub(super) struct Block {
+    pub bytes: Vec<u8>,
+    /// The LSN of what lies at home; `None` when that says nothing.
+    pub home: Option<Lsn>,
+    /// The type that the newest item says; `None` for a block that was not changed.
+    pub log_type: Option<u16>,
+    /// The newest change.
+    pub lsn: Lsn,
+    /// For a cluster of inodes.
+    pub slots: Vec<Slot>,
+}
+
+/// The blocks in memory.
+pub(super) struct Blocks {
+    device: Arc<dyn BlockDevice>,
+    pub geometry: Arc<Geometry>,
+    kind_of: KindOf,
+    /// Bytes of the data device that the log takes: nothing is replayed there.
+    log: Range<u64>,
+    blocks: BTreeMap<u64, Block>,
+    bytes: usize,
+    pub written: u64,
+}
+
+impl Blocks {
+    pub(super) fn new(device: Arc<dyn BlockDevice>, geometry: Arc<Geometry>, kind_of: KindOf, log: Range<u64>) -> Self {
+        Self { device, geometry, kind_of, log, blocks: BTreeMap::new(), bytes: 0, written: 0 }
+    }
+
+    /// The block of `bytes` bytes at `address`, read if it is not in memory.
+    pub(super) fn read(&mut self, address: DiskAddress, bytes: usize) -> Result<&mut Block> {
+        self.make_room(address, bytes)?;
+        if !self.blocks.contains_key(&address.0) {
+            let mut contents = vec![0; bytes];
+            let offset = address.bytes();
+            self.device.read(offset, &mut contents).map_err(|source| Error::Io { offset, source })?;
+            let home = self.home_lsn(address, &contents);
+            self.insert(address, contents, home);
+        }
+        Ok(self.blocks.get_mut(&address.0).expect("it was just inserted"))
+    }
+
+    /// A block that is made anew, whatever lies at home.
+    pub(super) fn make(&mut self, address: DiskAddress, contents: Vec<u8>) -> Result<&mut Block> {
+        self.make_room(address, contents.len())?;
+        if let Some(old) = self.blocks.remove(&address.0) {
+            self.bytes -= old.bytes.len();
+        }
+        self.insert(address, contents, None);
+        Ok(self.blocks.get_mut(&address.0).expect("it was just inserted"))
+    }
+
+    fn insert(&mut self, address: DiskAddress, bytes: Vec<u8>, home: Option<Lsn>) {
+        self.bytes += bytes.len();
+        let slots = vec![Slot::Home; bytes.len() / self.geometry.inode_bytes()];
+        self.blocks.insert(address.0, Block { bytes, home, log_type: None, lsn: Lsn(0), slots });
+    }
+
+    /// Checks that the place may be replayed to, and brings blocks home that overlap it and are not the same: the place
+    /// has changed its use since they were changed.
+    fn make_room(&mut self, address: DiskAddress, bytes: usize) -> Result<()> {
+        let (start, end) = (address.bytes(), address.bytes() + bytes as u64);
+        let device_end = self.geometry.data_blocks << self.geometry.block_log;
+        let in_log = start < self.log.end && end > self.log.start;
+        if end > device_end || in_log {
+            return Err(Corruption::new("log item", "names blocks that hold metadata")
+                .at(address)
+                .found(format_args!("{bytes} bytes of {}", if in_log { "the log" } else { "nothing" }))
+                .into());
+        }
+        loop {
+            let end = address.0 + (bytes / BASIC_BLOCK_BYTES) as u64;
+            let overlapping = self.blocks.range(..end).next_back().filter(|(start, block)| {
+                let same = **start == address.0 && block.bytes.len() == bytes;
+                **start + (block.bytes.len() / BASIC_BLOCK_BYTES) as u64 > address.0 && !same
+            });
+            let Some((&start, _)) = overlapping else { return Ok(()) };
+            let mut block = self.blocks.remove(&start).expect("it was just found");
+            self.bytes -= block.bytes.len();
+            if block.log_type.is_some() {
+                self.finish(DiskAddress(start), &mut block)?;
+                self.write(DiskAddress(start), &block.bytes)?;
+            }
+        }
+    }
+
+    fn home_lsn(&self, address: DiskAddress, bytes: &[u8]) -> Option<Lsn> {
+        let kind = (self.kind_of)(bytes)?;
+        let (crc, lsn) = (kind.crc_offset?, kind.lsn_offset?);
+        let whole = checksum_matches(bytes, crc) && (kind.verify)(&self.geometry, address, bytes).is_ok();
+        let lsn = bytes.get(lsn..lsn + 8)?.try_into().map(u64::from_be_bytes).ok()?;
+        // Blocks that are written outside the journal carry no LSN, or one that is none.
+        (whole && lsn != 0 && lsn != u64::MAX).then_some(Lsn(lsn))
+    }
+
+    /// Between transactions: writes everything if memory runs short.
+    pub(super) fn relieve(&mut self) -> Result<()> {
+        if self.bytes >= MOST_BYTES { self.write_all() } else { Ok(()) }
+    }
+
+    /// Writes every changed block in the order of the device, and forgets them all.
+    pub(super) fn write_all(&mut self) -> Result<()> {
+        let blocks = std::mem::take(&mut self.blocks);
+        self.bytes = 0;
+        let (mut run, mut run_start) = (Vec::new(), 0);
+        for (address, mut block) in blocks {
+            if block.log_type.is_none() {
+                continue;
+            }
+            self.finish(DiskAddress(address), &mut block)?;
+            let run_end = run_start + (run.len() / BASIC_BLOCK_BYTES) as u64;
+            if run_end != address || run.len() >= RUN_BYTES {
+                self.write(DiskAddress(run_start), &run)?;
+                run.clear();
+                run_start = address;
+            }
+            run.extend_from_slice(&block.bytes);
+            self.written += 1;
+        }
+        self.write(DiskAddress(run_start), &run)
+    }
+
+    fn write(&self, address: DiskAddress, bytes: &[u8]) -> Result<()> {
+        let offset = address.bytes();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.device.write(offset, bytes).map_err(|source| Error::Io { offset, source })
+    }
+
+    /// Everything that was written is durable after this.
+    pub(super) fn flush(&self) -> Result<()> {
+        self.device.flush().map_err(|source| Error::Io { offset: 0, source })
+    }
+
+    /// Verifies a changed block and gives it its LSN and checksum.
+    fn finish(&self, address: DiskAddress, block: &mut Block) -> Result<()> {
+        let log_type = block.log_type.expect("only changed blocks are written");
+        match log_type {
+            buffer_type::INODES => finish_cluster(&self.geometry, address, block),
+            buffer_type::USER_QUOTA | buffer_type::PROJECT_QUOTA | buffer_type::GROUP_QUOTA => {
+                xfskit_ondisk::logged::dquot::verify_block(&self.geometry, address, &block.bytes)
+            }
+            _ => self.finish_block(address, log_type, block),
+        }
+        .map_err(|error| error.at(address).into())
+    }
+
+    fn finish_block(&self, address: DiskAddress, log_type: u16, block: &mut Block) -> Verdict {
+        let kind = (self.kind_of)(&block.bytes).filter(|kind| kind.log_type == log_type);
+        let Some(kind) = kind else {
+            let first: String = block.bytes.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+            return Err(Corruption::new("replayed block", "is what the log says")
+                .found(format_args!("type {log_type}, contents {first}")));
+        };
+        kind.stamp(&self.geometry, address, block.lsn, &mut block.bytes).map_err(|error| match error {
+            Error::Corrupt(corruption) => corruption,
+            other => Corruption::new(kind.name, "can be written").found(other),
+        })
+    }
+}
+
+/// Verifies the inodes of a cluster that were changed, and gives them their checksums.
+fn finish_cluster(geometry: &Geometry, address: DiskAddress, block: &mut Block) -> Verdict {
+    let size = geometry.inode_bytes();
+    for (index, slot) in block.slots.iter().enumerate() {
+        if *slot == Slot::Changed {
+            let bytes = &mut block.bytes[index * size..(index + 1) * size];
+            stamp_inode(bytes);
+            InodeCore::decode(geometry, inode_at(geometry, address, index), bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// The number of an inode of a cluster.
+pub(super) fn inode_at(geometry: &Geometry, address: DiskAddress, index: usize) -> InodeNumber {
+    let bytes = address.bytes() + (index << geometry.inode_log) as u64;
+    let (ag, block) = geometry.block_of_address(DiskAddress(bytes / BASIC_BLOCK_BYTES as u64));
+    let within_block = bytes & ((1 << geometry.block_log) - 1);
+    let first = geometry.first_inode_of_block(block);
+    geometry.inode_number(ag, xfskit_ondisk::AgInode(first.0 + (within_block >> geometry.inode_log) as u32))
+}

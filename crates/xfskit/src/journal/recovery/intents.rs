@@ -1,0 +1,119 @@
+//! Intents in the log: those without a done item are work that recovery has to finish.
+//!
+//! Physical recovery only gathers them; who finishes them is far above this layer.
+
+use crate::item::{ItemState, LogItem};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use xfskit_ondisk::log_record::item_type;
+use xfskit_ondisk::{Corruption, Lsn, Verdict};
+
+use super::transactions::LogItemRegions;
+
+/// An intent that has no done item in the log. As a log item it stays in the AIL, and keeps the tail of the log, until
+/// its done item is durable.
+#[derive(Debug, Default)]
+pub struct RecoveredIntent {
+    /// Where its transaction starts in the log.
+    pub lsn: Lsn,
+    /// Its type.
+    pub item_type: u16,
+    /// The number by which its done item names it.
+    pub id: u64,
+    /// Its regions as they stand in the log; the first is the format.
+    pub regions: Vec<Vec<u8>>,
+    state: ItemState,
+}
+
+impl RecoveredIntent {
+    /// An intent as the log has it.
+    pub fn new(lsn: Lsn, item_type: u16, id: u64, regions: Vec<Vec<u8>>) -> Self {
+        Self { lsn, item_type, id, regions, state: ItemState::default() }
+    }
+}
+
+impl LogItem for RecoveredIntent {
+    fn state(&self) -> &ItemState {
+        &self.state
+    }
+
+    fn home(&self) -> u64 {
+        0
+    }
+
+    fn is_intent(&self) -> bool {
+        true
+    }
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync> {
+        self
+    }
+}
+
+/// What an item is to the intents.
+pub(super) enum Role {
+    Intent,
+    /// The done item of intents of this type.
+    Done(u16),
+}
+
+/// What items of a type are to the intents, if they are anything.
+pub(super) fn role(kind: u16) -> Option<Role> {
+    use item_type::{ATTRD, ATTRI, BUD, BUI, CUD, CUI, EFD, EFI, RUD, RUI, XMD, XMI};
+    Some(match kind {
+        EFI | RUI | CUI | BUI | ATTRI | XMI => Role::Intent,
+        EFD => Role::Done(EFI),
+        RUD => Role::Done(RUI),
+        CUD => Role::Done(CUI),
+        BUD => Role::Done(BUI),
+        ATTRD => Role::Done(ATTRI),
+        XMD => Role::Done(XMI),
+        _ => return None,
+    })
+}
+
+/// The number of an intent, or of the intent that a done item finishes: the same place in all of them.
+pub(super) fn intent_id(format: &[u8]) -> Verdict<u64> {
+    let id = format.get(8..16).and_then(|bytes| bytes.try_into().ok());
+    id.map(u64::from_le_bytes)
+        .ok_or_else(|| Corruption::new("log intent", "names its number").found(format_args!("{} bytes", format.len())))
+}
+
+/// Intents whose done items have not been met.
+#[derive(Default)]
+pub(super) struct PendingIntents {
+    /// By the order of the log.
+    list: BTreeMap<u64, RecoveredIntent>,
+    /// Places in the list, by type and number. A number is used again when its intent is done.
+    by_id: HashMap<(u16, u64), VecDeque<u64>>,
+    met: u64,
+}
+
+impl PendingIntents {
+    /// An intent was met.
+    pub(super) fn add(&mut self, lsn: Lsn, item: LogItemRegions<'_>) -> Verdict {
+        let (kind, id) = (item.item_type(), intent_id(item.format())?);
+        let regions = item.regions().map(<[u8]>::to_vec).collect();
+        self.met += 1;
+        self.list.insert(self.met, RecoveredIntent::new(lsn, kind, id, regions));
+        self.by_id.entry((kind, id)).or_default().push_back(self.met);
+        Ok(())
+    }
+
+    /// A done item of an intent of type `kind` was met. That of an intent from before the tail finishes nothing.
+    pub(super) fn finish(&mut self, kind: u16, id: u64) {
+        if let Some(places) = self.by_id.get_mut(&(kind, id)) {
+            if let Some(place) = places.pop_front() {
+                self.list.remove(&place);
+            }
+            if places.is_empty() {
+                self.by_id.remove(&(kind, id));
+            }
+        }
+    }
+
+    /// Those that are left, in the order of the log.
+    pub(super) fn into_list(self) -> Vec<Arc<RecoveredIntent>> {
+        self.list.into_values().map(Arc::new).collect()
+    }
+}

@@ -1,0 +1,233 @@
+//! Physical recovery: brings everything that the log holds to its home.
+//!
+//! ```text
+//! pass 1   tail ──records──▶ head   which buffers were freed, which quota was switched off; unknown items are refused
+//! pass 2   tail ──records──▶ head   each transaction's items, in the order that their dependences ask for, replayed
+//!                                   over the blocks in memory; intents without a done item are gathered
+//! then     blocks are written and flushed; stale sectors ahead of the head are cleared and flushed
+//! ```
+//! What is left is intents, which are finished by transactions (see `docs/design/recovery.md`).
+//!
+//! Invariants: nothing is written before the whole log was read once and found good; nothing is written to the log
+//! before everything is at home. So a crash anywhere leaves a log from which recovery starts again, and what was
+//! brought home the first time is passed over by its LSN.
+//!
+//! Facts: the XFS Algorithms & Data Structures document, "Journaling Log"; the kernel's `xlog_recover_reorder_trans`
+//! and the recovery of its items.
+
+mod blocks;
+mod buffers;
+mod cancels;
+mod inodes;
+mod intents;
+mod quota;
+mod report;
+mod stale;
+mod transactions;
+
+pub use blocks::KindOf;
+pub use intents::RecoveredIntent;
+pub use report::RecoveryReport;
+pub use stale::clear_stale_sectors;
+pub use transactions::{Gatherer, Keep, LogItemRegions, LogTransaction};
+
+use super::LogPlace;
+use super::records::RecordReader;
+use crate::error::Result;
+use blocks::Blocks;
+use cancels::Cancels;
+use intents::{PendingIntents, Role, intent_id, role};
+use std::sync::Arc;
+use xfskit_device::BlockDevice;
+use xfskit_ondisk::log_record::item_type;
+use xfskit_ondisk::logged::buffer::LoggedBuffer;
+use xfskit_ondisk::logged::dquot::decode_quota_off;
+use xfskit_ondisk::{Geometry, Lsn, Unsupported};
+
+/// A dirty log and what it belongs to.
+pub struct DirtyLog {
+    /// The log.
+    pub place: LogPlace,
+    /// Where its contents go.
+    pub data_device: Arc<dyn BlockDevice>,
+    /// The shape of the filesystem, as its superblock says before recovery.
+    pub geometry: Arc<Geometry>,
+    /// Whether quota records are kept.
+    pub has_quota: bool,
+    /// Finds the kinds of blocks.
+    pub kind_of: KindOf,
+    /// Where recovery starts.
+    pub tail: Lsn,
+    /// Where the log ends.
+    pub head: Lsn,
+}
+
+/// What recovery came to.
+pub struct Recovered {
+    /// Intents to finish, in the order of the log.
+    pub intents: Vec<Arc<RecoveredIntent>>,
+    /// What was done.
+    pub report: RecoveryReport,
+}
+
+/// What became of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It was replayed.
+    Replayed,
+    /// What is at home is newer, or nobody keeps it any more.
+    Skipped,
+    /// Its buffer was freed later.
+    Cancelled,
+    /// It has nothing to replay.
+    Passed,
+}
+
+/// The second pass.
+struct Replay<'a> {
+    blocks: Blocks,
+    cancels: &'a mut Cancels,
+    quota_off: u8,
+    has_quota: bool,
+    intents: PendingIntents,
+}
+
+impl DirtyLog {
+    /// Replays the log onto the device and makes it durable there. The log itself stays as it is.
+    ///
+    /// # Errors
+    /// `Corrupt` where the log makes no sense or makes something of a block that fails its checks; `Unsupported` for
+    /// items of features that are not supported; `Io`.
+    pub fn replay(&self) -> Result<Recovered> {
+        let mut report = RecoveryReport { tail: self.tail, head: self.head, ..RecoveryReport::default() };
+        let (mut cancels, quota_off) = self.first_pass(&mut report)?;
+        let mut replay = Replay {
+            blocks: self.blocks(),
+            cancels: &mut cancels,
+            quota_off,
+            has_quota: self.has_quota,
+            intents: PendingIntents::default(),
+        };
+        let mut gatherer = Gatherer::new(Keep::Contents);
+        let mut records = self.records();
+        while let Some(record) = records.read_next()? {
+            gatherer.take(&record, |transaction| {
+                replay.blocks.relieve()?;
+                replay.transaction(&transaction, &mut report)
+            })?;
+        }
+        report.uncommitted = gatherer.uncommitted() as u64;
+        replay.blocks.write_all()?;
+        replay.blocks.flush()?;
+        report.blocks_written = replay.blocks.written;
+        let intents = replay.intents.into_list();
+        report.intents = intents.len() as u64;
+        Ok(Recovered { intents, report })
+    }
+
+    fn records(&self) -> RecordReader<'_> {
+        let blocks = self.place.distance(self.tail.block(), self.head.block());
+        RecordReader::new(&self.place, self.geometry.meta_uuid, self.tail, blocks)
+    }
+
+    fn blocks(&self) -> Blocks {
+        let log_bytes = u64::from(self.place.basic_blocks) * 512;
+        let log = match self.geometry.log_start {
+            Some(_) => self.place.offset..self.place.offset + log_bytes,
+            None => 0..0,
+        };
+        Blocks::new(Arc::clone(&self.data_device), Arc::clone(&self.geometry), self.kind_of, log)
+    }
+
+    /// Reads the whole log once: finds what was freed and what was switched off, and refuses what nobody here knows.
+    fn first_pass(&self, report: &mut RecoveryReport) -> Result<(Cancels, u8)> {
+        let (mut cancels, mut quota_off) = (Cancels::default(), 0);
+        let mut gatherer = Gatherer::new(Keep::Formats);
+        let mut records = self.records();
+        while let Some(record) = records.read_next()? {
+            report.records += 1;
+            gatherer.take(&record, |transaction| {
+                report.transactions += 1;
+                for item in transaction.items() {
+                    match item.item_type() {
+                        item_type::BUFFER => {
+                            let buffer = LoggedBuffer::decode(item.format())?;
+                            if buffer.is_cancel() {
+                                cancels.add(buffer.address, buffer.basic_blocks);
+                            }
+                        }
+                        item_type::QUOTAOFF => quota_off |= decode_quota_off(item.format())?,
+                        other => check_known(other)?,
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        report.bytes = u64::from(self.place.distance(self.tail.block(), self.head.block())) * 512;
+        Ok((cancels, quota_off))
+    }
+}
+
+/// Refuses items that recovery does not know: leaving one out would lose what it says.
+fn check_known(kind: u16) -> Result<()> {
+    let known = matches!(kind, item_type::INODE | item_type::ICREATE | item_type::DQUOT) || role(kind).is_some();
+    if known {
+        return Ok(());
+    }
+    if (item_type::FIRST_REALTIME..=item_type::LAST_REALTIME).contains(&kind) {
+        return Err(Unsupported::Feature("realtime (the journal holds items of a realtime section)").into());
+    }
+    Err(Unsupported::LogItem(kind).into())
+}
+
+impl Replay<'_> {
+    /// Replays the items of a transaction: new inode chunks and buffers first, for others change what they make; then
+    /// inodes and everything else; then the links of unlinked lists, which would be lost under an inode that is replayed
+    /// after them; cancel records last, for the items before them are still cancelled.
+    fn transaction(&mut self, transaction: &LogTransaction, report: &mut RecoveryReport) -> Result<()> {
+        let mut groups: [Vec<LogItemRegions<'_>>; 4] = Default::default();
+        for item in transaction.items() {
+            let group = match item.item_type() {
+                item_type::BUFFER => {
+                    let buffer = LoggedBuffer::decode(item.format())?;
+                    if buffer.is_cancel() {
+                        3
+                    } else if buffer.is_inodes() {
+                        2
+                    } else {
+                        0
+                    }
+                }
+                item_type::ICREATE => 0,
+                _ => 1,
+            };
+            groups[group].push(item);
+        }
+        for item in groups.into_iter().flatten() {
+            match self.item(transaction.start, item)? {
+                Outcome::Replayed => report.replayed += 1,
+                Outcome::Skipped => report.skipped += 1,
+                Outcome::Cancelled => report.cancelled += 1,
+                Outcome::Passed => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn item(&mut self, lsn: Lsn, item: LogItemRegions<'_>) -> Result<Outcome> {
+        match item.item_type() {
+            item_type::BUFFER => self.buffer(lsn, item),
+            item_type::INODE => self.inode(lsn, item),
+            item_type::ICREATE => self.new_inodes(item),
+            item_type::DQUOT => self.dquot(lsn, item),
+            kind => {
+                match role(kind) {
+                    Some(Role::Intent) => self.intents.add(lsn, item)?,
+                    Some(Role::Done(intent)) => self.intents.finish(intent, intent_id(item.format())?),
+                    None => {}
+                }
+                Ok(Outcome::Passed)
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Opens the log: finds its end, and replays it where it is dirty.
+
+use super::kinds::kind_of;
+use super::{MountOptions, check_device_size, read_superblock};
+use crate::error::{Error, Result};
+use crate::journal::recovery::{DirtyLog, Recovered, clear_stale_sectors};
+use crate::journal::{LogHead, LogPlace, LogState, find_head};
+use std::sync::Arc;
+use xfskit_device::BlockDevice;
+use xfskit_ondisk::{Corruption, DiskAddress, Geometry, Lsn, Superblock};
+
+/// A log that was opened, and the filesystem as it is after that.
+pub(super) struct OpenedLog {
+    pub place: LogPlace,
+    pub head: LogHead,
+    pub state: LogState,
+    pub superblock: Superblock,
+    pub geometry: Arc<Geometry>,
+    /// What was replayed.
+    pub recovered: Option<Recovered>,
+}
+
+/// Opens the log of the filesystem on `device`. A dirty one is replayed if the mount writes, and left as it is if it
+/// does not.
+pub(super) fn open_log(
+    device: &Arc<dyn BlockDevice>,
+    log_device: Option<Arc<dyn BlockDevice>>,
+    superblock: Superblock,
+    options: &MountOptions,
+) -> Result<OpenedLog> {
+    let geometry = Arc::new(Geometry::new(&superblock));
+    check_device_size(&**device, &geometry)?;
+    let place = log_place(device, log_device, &geometry)?;
+    let (head, state) = match find_head(&place, &geometry.meta_uuid) {
+        Ok(found) => found,
+        Err(error) if options.read_only && options.no_recovery => {
+            tracing::warn!(%error, "the log cannot be read");
+            let nothing = LogHead { next: Lsn::new(1, 0), last_record_block: 0, record_bytes: 32 << 10 };
+            (nothing, LogState::Dirty { tail: Lsn(0) })
+        }
+        Err(error) => return Err(error),
+    };
+    let mut log = OpenedLog { place, head, state, superblock, geometry, recovered: None };
+    match state {
+        LogState::Dirty { tail } if !options.read_only => log.replay(device, tail)?,
+        LogState::Dirty { .. } => {
+            tracing::warn!("the log is dirty: what it holds and is not at home yet will not be seen");
+        }
+        LogState::Clean => {}
+    }
+    Ok(log)
+}
+
+impl OpenedLog {
+    /// Replays the log and makes it ready for writing.
+    fn replay(&mut self, device: &Arc<dyn BlockDevice>, tail: Lsn) -> Result<()> {
+        let dirty = DirtyLog {
+            place: self.place.clone(),
+            data_device: Arc::clone(device),
+            geometry: Arc::clone(&self.geometry),
+            has_quota: self.superblock.has_quota(),
+            kind_of,
+            tail,
+            head: self.head.next,
+        };
+        let recovered = dirty.replay()?;
+        clear_stale_sectors(&self.place, &self.geometry.meta_uuid, &self.head, tail)?;
+        // Growing the filesystem and changing its label go through the log.
+        self.superblock = read_superblock(&**device)?;
+        self.geometry = Arc::new(Geometry::new(&self.superblock));
+        check_device_size(&**device, &self.geometry)?;
+        tracing::info!(report = %recovered.report, "recovery");
+        self.recovered = Some(recovered);
+        Ok(())
+    }
+}
+
+/// Where the log of the filesystem lies.
+///
+/// # Errors
+/// `Invalid` when an external log's device is missing or too small; `Corrupt`.
+pub(super) fn log_place(
+    device: &Arc<dyn BlockDevice>,
+    log_device: Option<Arc<dyn BlockDevice>>,
+    geometry: &Geometry,
+) -> Result<LogPlace> {
+    let basic_blocks = geometry.log_blocks << (geometry.block_log - 9);
+    let Some(start) = geometry.log_start else {
+        let device = log_device.ok_or(Error::Invalid("the image has an external log: name its device with logdev="))?;
+        if device.size_bytes() < u64::from(basic_blocks) * 512 {
+            return Err(Error::Invalid("the log device is smaller than the log"));
+        }
+        return Ok(LogPlace { device, offset: 0, basic_blocks });
+    };
+    let address = geometry
+        .fs_block_address(start)
+        .ok_or_else(|| Corruption::new("superblock", "the log lies on the device").at(DiskAddress(0)))?;
+    Ok(LogPlace { device: Arc::clone(device), offset: address.bytes(), basic_blocks })
+}

@@ -1,0 +1,92 @@
+//! Opens filesystems: what the journal holds is brought home, operations that a crash cut off are finished, and inodes
+//! that lost their last name are freed, before anybody sees the filesystem.
+//!
+//! A mount that only looks does the same in memory: over the image lies a device that keeps changes to itself, and what is
+//! mounted is that.
+
+use super::Filesystem;
+use crate::env::{Environment, SystemEnvironment};
+use crate::error::Result;
+use crate::journal::LogState;
+use crate::mount::{Mount, MountOptions, Stage};
+use std::sync::Arc;
+use xfskit_device::{BlockDevice, OverlayDevice};
+
+/// Most memory that a recovery in memory may take, for each device.
+const MOST_OVERLAY_BYTES: usize = 1 << 30;
+
+impl Filesystem {
+    /// Opens the filesystem on `device`.
+    ///
+    /// # Errors
+    /// As [`Mount::open`].
+    pub fn open(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Self> {
+        Self::open_in(device, None, options, Arc::new(SystemEnvironment::default()))
+    }
+
+    /// Opens the filesystem on `device` with its log on `log_device`.
+    ///
+    /// # Errors
+    /// As [`Mount::open`].
+    pub fn open_with_log(
+        device: Arc<dyn BlockDevice>,
+        log_device: Arc<dyn BlockDevice>,
+        options: MountOptions,
+    ) -> Result<Self> {
+        Self::open_in(device, Some(log_device), options, Arc::new(SystemEnvironment::default()))
+    }
+
+    /// Opens the filesystem in a world of the caller's making.
+    ///
+    /// # Errors
+    /// As [`Mount::open`].
+    pub fn open_in(
+        device: Arc<dyn BlockDevice>,
+        log_device: Option<Arc<dyn BlockDevice>>,
+        options: MountOptions,
+        env: Arc<dyn Environment>,
+    ) -> Result<Self> {
+        let looks_only = options.read_only || device.is_read_only();
+        if looks_only && !options.no_recovery {
+            let log_state = Mount::log_state(&device, log_device.clone())?;
+            if log_state != LogState::Clean {
+                return Self::open_recovered_in_memory(device, log_device, options, env, log_state);
+            }
+        }
+        Self::over(Mount::open_in(device, log_device, options, env)?)
+    }
+
+    fn open_recovered_in_memory(
+        device: Arc<dyn BlockDevice>,
+        log_device: Option<Arc<dyn BlockDevice>>,
+        options: MountOptions,
+        env: Arc<dyn Environment>,
+        log_state: LogState,
+    ) -> Result<Self> {
+        let over = |below| Arc::new(OverlayDevice::new(below, MOST_OVERLAY_BYTES)) as Arc<dyn BlockDevice>;
+        let (device, log_device) = (over(device), log_device.map(over));
+        let to_write = MountOptions { read_only: false, ..options.clone() };
+        let (below, log_below) = (Arc::clone(&device), log_device.clone());
+        let recovered = Self::over(Mount::open_at(below, log_below, to_write, Arc::clone(&env), Stage::InMemory)?)?;
+        let stage = Stage::Recovered(log_state, recovered.mount.recovery.clone());
+        recovered.unmount()?;
+        let options = MountOptions { read_only: true, ..options };
+        Self::over(Mount::open_at(device, log_device, options, env, stage)?)
+    }
+
+    fn over(mount: Arc<Mount>) -> Result<Self> {
+        let fs = Self { mount };
+        let recovered = fs.mount.recovered.lock().take();
+        if let Some(recovered) = recovered {
+            crate::recover::finish_intents(&fs.mount, recovered.intents)?;
+        }
+        if !fs.mount.options.read_only
+            && let Err(error) = fs.clean_orphans()
+        {
+            // What was freed before the damage showed is brought home, so that the log is clean as it was.
+            let _ = fs.mount.unmount_if_changed();
+            return Err(error);
+        }
+        Ok(fs)
+    }
+}

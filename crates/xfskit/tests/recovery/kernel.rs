@@ -1,0 +1,160 @@
+//! The kernel makes the crash image: a loop mount is shut down in the middle of random work. We recover one copy, the
+//! kernel another, and both must show the same tree.
+
+use crate::workload::{Random, Work};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use xfskit::device::{Access, BlockDevice, FileDevice};
+use xfskit::journal::RecoveryReport;
+use xfskit::{Filesystem, MountOptions};
+use xfskit_testkit::{Reference, Scratch, copy_image, kernel_mount_with};
+
+/// A shape of images: arguments of mkfs.xfs, options of the mount.
+struct Shape {
+    mkfs: &'static [&'static str],
+    mount: &'static [&'static str],
+    external_log: bool,
+}
+
+const fn shape(mkfs: &'static [&'static str], mount: &'static [&'static str]) -> Shape {
+    Shape { mkfs, mount, external_log: false }
+}
+
+const SHAPES: &[Shape] = &[
+    shape(&[], &[]),
+    shape(&["-b", "size=1024"], &[]),
+    shape(&["--unsupported", "-l", "size=8m"], &[]),
+    shape(&["-n", "parent=0", "-m", "rmapbt=0,reflink=0"], &["logbsize=256k"]),
+    shape(&["-l", "su=64k"], &[]),
+    shape(&["-b", "size=16384"], &["logbsize=64k"]),
+    shape(&["-s", "size=4096"], &[]),
+    shape(&["--unsupported", "-l", "size=5m", "-b", "size=1024", "-n", "size=4096"], &["logbsize=32k"]),
+    shape(&["-b", "size=65536", "-i", "size=2048"], &[]),
+    shape(&["-l", "su=256k", "-i", "size=1024"], &[]),
+    Shape { mkfs: &[], mount: &[], external_log: true },
+    shape(&["-n", "size=65536", "-m", "bigtime=0", "-i", "nrext64=0"], &["logbsize=128k"]),
+    shape(&["--unsupported", "-l", "size=6m", "-d", "agcount=7"], &["wsync"]),
+    shape(
+        &["-m", "finobt=0,rmapbt=0,inobtcount=0,bigtime=0,reflink=0", "-i", "sparse=0,exchange=0", "-n", "parent=0"],
+        &[],
+    ),
+];
+
+/// An image and the device of its log.
+#[derive(Clone)]
+pub struct Image {
+    pub data: PathBuf,
+    pub log: Option<PathBuf>,
+}
+
+impl Image {
+    pub fn copy(&self, scratch: &Scratch, name: &str) -> Self {
+        let copy = |from: &PathBuf, end: &str| {
+            let to = scratch.file(&format!("{name}{end}"));
+            copy_image(from, &to);
+            to
+        };
+        Self { data: copy(&self.data, ".img"), log: self.log.as_ref().map(|log| copy(log, ".log")) }
+    }
+
+    pub fn open(&self, options: MountOptions) -> xfskit::Result<Filesystem> {
+        let access = if options.read_only { Access::Read } else { Access::Write };
+        let device = |path| Arc::new(FileDevice::open(path, access).expect("an image")) as Arc<dyn BlockDevice>;
+        match &self.log {
+            Some(log) => Filesystem::open_with_log(device(&self.data), device(log), options),
+            None => Filesystem::open(device(&self.data), options),
+        }
+    }
+
+    /// Recovers and unmounts.
+    pub fn recover(&self) -> xfskit::Result<Option<RecoveryReport>> {
+        let fs = self.open(MountOptions::default())?;
+        let report = fs.mount().recovery.clone();
+        fs.unmount()?;
+        Ok(report)
+    }
+
+    pub fn kernel_tree(&self) -> Vec<xfskit_testkit::Entry> {
+        let kernel = kernel_mount_with(&self.data, self.log.as_deref(), &[]).expect("a kernel");
+        let tree = xfskit_testkit::tree(kernel.path());
+        kernel.unmount();
+        tree
+    }
+}
+
+/// Makes an image of a shape and leaves it as a crash in the middle of work does. `None` without a kernel.
+fn crash(reference: &Reference, scratch: &Scratch, shape: &Shape, seed: u64) -> Option<Image> {
+    let data = scratch.image("crash.img", 400 << 20);
+    let log = shape.external_log.then(|| scratch.image("crash.log", 64 << 20));
+    let log_option = log.as_ref().map(|log| format!("logdev={},size=64m", log.display()));
+    let mut arguments = vec!["-q"];
+    arguments.extend(shape.mkfs);
+    if let Some(option) = &log_option {
+        arguments.extend(["-l", option]);
+    }
+    arguments.push(data.to_str().expect("a plain path"));
+    reference.tool_output("mkfs.xfs", arguments);
+    let mut random = Random::new(seed.wrapping_mul(77));
+    for round in 0..1 + random.below(3) {
+        let kernel = kernel_mount_with(&data, log.as_deref(), shape.mount)?;
+        let mut work = Work::new(kernel.path(), seed ^ (round as u64) << 32);
+        for _ in 0..100 + random.below(2500) {
+            work.operate();
+        }
+        reference.shut_down(kernel.path(), random.below(2) == 0);
+        drop(work);
+        kernel.unmount();
+    }
+    Some(Image { data, log })
+}
+
+fn run(reference: &Reference, seed: u64) -> Option<()> {
+    let shape = &SHAPES[seed as usize % SHAPES.len()];
+    let scratch = xfskit_testkit::scratch();
+    let image = crash(reference, &scratch, shape, seed)?;
+    let (ours, theirs) = (image.copy(&scratch, "ours"), image.copy(&scratch, "theirs"));
+    let report = match ours.recover() {
+        Ok(report) => report,
+        Err(xfskit::Error::Unsupported(error)) => {
+            println!("seed {seed}: {error}");
+            return Some(());
+        }
+        Err(error) => keep(&image, seed, &format!("recovery failed: {error}")),
+    };
+    if let Some(findings) = reference.repair_findings(&ours.data, ours.log.as_deref())
+        && !findings.contains("leftover CoW")
+    {
+        keep(&image, seed, &findings);
+    }
+    let trees = [ours.kernel_tree(), theirs.kernel_tree()];
+    if trees[0] != trees[1] {
+        let difference = trees[0].iter().zip(&trees[1]).find(|(ours, theirs)| ours != theirs);
+        let text =
+            difference.map_or_else(String::new, |(ours, theirs)| format!("ours   {ours:.2000}\ntheirs {theirs:.2000}"));
+        keep(&image, seed, &format!("two trees, {} and {} files\n{text}", trees[0].len(), trees[1].len()));
+    }
+    let report = report.map_or_else(|| "a clean log".into(), |report| report.to_string());
+    println!("seed {seed} {:?}: {report}; {} files", shape.mkfs, trees[0].len());
+    Some(())
+}
+
+/// Fails, and keeps the crash image if a folder for such is named.
+fn keep(image: &Image, seed: u64, why: &str) -> ! {
+    if let Some(folder) = std::env::var_os("XFSKIT_KEEP") {
+        copy_image(&image.data, &Path::new(&folder).join(format!("seed-{seed}.img")));
+    }
+    panic!("seed {seed}, shape {}: {why}", seed as usize % SHAPES.len());
+}
+
+/// `XFSKIT_RECOVERY_RUNS=500` for a long run, from the seed `XFSKIT_RECOVERY_SEED` on.
+#[test]
+fn crash_images_of_the_kernel_are_recovered_as_the_kernel_does() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let number = |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let (runs, first) = (number("XFSKIT_RECOVERY_RUNS", 14), number("XFSKIT_RECOVERY_SEED", 0));
+    for seed in first..first + runs {
+        if run(&reference, seed).is_none() {
+            return;
+        }
+    }
+}
