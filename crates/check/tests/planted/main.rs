@@ -46,6 +46,12 @@ fn number_after(text: &str, key: &str) -> u64 {
     value.trim().parse().expect(key)
 }
 
+/// The index in a line such as `bu[7].name = ...`.
+fn bracketed(line: &str) -> u64 {
+    let index = line.split(['[', ']']).nth(1).and_then(|index| index.parse().ok());
+    index.expect("an index in brackets")
+}
+
 fn base(reference: &Reference, scratch: &Scratch) -> Option<Base> {
     let options = [('b', "size=1024"), ('n', "size=4096"), ('d', "agcount=2"), ('l', "size=8m")];
     let mut numbers = HashMap::new();
@@ -63,8 +69,18 @@ fn base(reference: &Reference, scratch: &Scratch) -> Option<Base> {
     // The place of an entry in the root directory's block.
     let text = reference.db(&image, &[&format!("inode {root}"), "dblock 0", "print"]);
     let entry = text.lines().find(|line| line.ends_with("= \"level 0\"")).expect("an entry");
-    let index = entry.trim_start_matches("bu[").split(']').next().and_then(|index| index.parse().ok());
-    numbers.insert("entry".into(), index.expect("an entry of the block form"));
+    numbers.insert("entry".into(), bracketed(entry));
+    // The first attribute with a value in blocks of its own.
+    let text = reference.db(&image, &[&format!("inode {}", numbers["x remote"]), "ablock 0", "print"]);
+    let value = text.lines().find(|line| line.contains(".valueblk")).expect("a remote value");
+    numbers.insert("value".into(), bracketed(value));
+    // Two entries of the leaf form whose hashes follow each other: the place of one, the number in the other's name.
+    let text = reference.db(&image, &[&format!("inode {}", numbers["leaf"]), "dblock 0", "print"]);
+    let tagged = |tag: &str| text.lines().find(|line| line.ends_with(&format!(".tag = {tag}"))).expect("a tag");
+    numbers.insert("twin".into(), bracketed(tagged("0xb88")));
+    let other = format!("du[{}].name", bracketed(tagged("0xb58")));
+    let name = text.lines().find(|line| line.starts_with(&other)).and_then(|line| line.split_whitespace().last());
+    numbers.insert("name".into(), name.and_then(|n| n.trim_end_matches('"').parse().ok()).expect("a number"));
     Some(Base { image, numbers })
 }
 
