@@ -430,7 +430,7 @@ const INDEXES: &[Plant] = &[
             "write -d du[{twin}].name \"a rather long name of entry {name}\"",
             "inode {leaf}",
             "dblock 33554432",
-            "write -d lents[2].hashval 0x4368c855",
+            "write -d lents[{twin place}].hashval {twin hash}",
         ],
         "directory",
         "names are unique",
