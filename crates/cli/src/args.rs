@@ -11,7 +11,6 @@ Exit codes:
   2  wrong usage
   3  the image is damaged, or not an XFS image
   4  the image is in use by another program
-  5  the journal is dirty and must be replayed first
   6  the image cannot be opened or read (missing, a folder, an I/O error)
   7  the image uses a feature that xfskit does not support
   8  this machine cannot mount it (no /dev/fuse, no fusermount3, a bad mount point)";
@@ -110,6 +109,9 @@ pub struct ImageArgs {
     /// Device of an external journal
     #[arg(long, value_name = "DEVICE")]
     pub logdev: Option<PathBuf>,
+    /// Do not replay a dirty journal, not even in memory: show what is at home. Not for commands that write
+    #[arg(long = "norecovery")]
+    pub no_recovery: bool,
 }
 
 /// Arguments of `crash-test`.
@@ -124,12 +126,15 @@ pub struct CrashTestArgs {
     /// Seed of the first run
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Runs of each workload, each with the next seed [default: 1, or as many as --seconds allows]
+    /// Runs of each workload, each with the next seed [default: 1, or as many as --total and --seconds allow]
     #[arg(long, value_name = "N")]
     pub runs: Option<u64>,
     /// States to explore in each run, about
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub states: u64,
+    /// Begin no run after so many states in all
+    #[arg(long, value_name = "N")]
+    pub total: Option<u64>,
     /// Every state in which the sectors in flight may have been left, at each cut with at most sixteen of them
     #[arg(long)]
     pub exhaustive: bool,
@@ -148,6 +153,9 @@ pub struct CrashTestArgs {
     /// With --state: the run's device failed from this write or flush on
     #[arg(long, value_name = "N", requires = "state")]
     pub fail_from: Option<u64>,
+    /// With --state: the place of an error tag failed
+    #[arg(long, value_name = "NAME[:NTH]", requires = "state")]
+    pub errortag: Option<String>,
     /// With --state: the state is read from a device that lies, as a failure names it
     #[arg(long, value_name = "LIE", requires = "state")]
     pub lie: Option<String>,
@@ -228,8 +236,8 @@ pub struct MkfsArgs {
 
 const MOUNT_OPTIONS: &str = "\
 Options for -o:
-  ro, rw              read only, or not
-  norecovery          with ro: do not look at a dirty journal
+  ro, rw              read only, or not; a dirty journal is replayed, with ro in memory
+  norecovery          with ro: do not replay a dirty journal in memory, show what is at home
   wsync               operations are durable when they return
   logdev=DEVICE       device of an external journal
   cache=SIZE          memory for metadata (256M)
@@ -532,10 +540,12 @@ pub enum LogCommand {
         /// All records that can still be read, not only those that recovery would look at
         #[arg(short, long)]
         all: bool,
-        /// By checkpoints instead of by records
+        /// By checkpoints instead of by records, each item with what recovery would make of it
         #[arg(short, long)]
         transactions: bool,
     },
+    /// Replay a dirty journal, finish what it began, and close it in good order
+    Replay(ImageArgs),
 }
 
 fn parse_octal(text: &str) -> Result<u16, String> {

@@ -1,34 +1,36 @@
 //! Opens images and finds files in them.
 
 use crate::args::ImageArgs;
+use crate::exit::Usage;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
-use xfskit::journal::LogState;
 use xfskit::ondisk::InodeNumber;
 use xfskit::{Error, Filesystem, MountOptions, Stat};
 
-/// Opens an image for a command that only looks. A dirty journal is no obstacle, but worth a warning.
+/// Opens an image for a command that only looks: a dirty journal is replayed in memory, or looked past if the command
+/// says so. The image stays as it is.
 ///
 /// # Errors
 /// As opening a device and a filesystem.
 pub fn open_to_read(args: &ImageArgs) -> Result<Filesystem> {
-    let filesystem = open(&args.image, args.logdev.as_deref(), MountOptions::read_only())?;
-    warn_of_dirty_log(&args.image, &filesystem);
-    Ok(filesystem)
+    let options = MountOptions { no_recovery: args.no_recovery, ..MountOptions::read_only() };
+    open(&args.image, args.logdev.as_deref(), options)
 }
 
-/// Says so where an image that was opened for reading has a journal that was not replayed.
-pub fn warn_of_dirty_log(image: &Path, filesystem: &Filesystem) {
+/// Tells of a journal that was replayed.
+fn tell_of_recovery(image: &Path, filesystem: &Filesystem) {
     let mount = filesystem.mount();
-    if mount.options.read_only && mount.log_state != LogState::Clean {
-        eprintln!(
-            "xfskit: warning: {}: the journal is dirty: what was done last may not show, or only in part",
-            image.display()
-        );
+    let name = image.display();
+    match &mount.recovery {
+        Some(report) if mount.options.read_only => {
+            eprintln!("xfskit: {name}: {report}, in memory: the image stays as it is");
+        }
+        Some(report) => eprintln!("xfskit: {name}: {report}"),
+        None => {}
     }
 }
 
@@ -37,6 +39,9 @@ pub fn warn_of_dirty_log(image: &Path, filesystem: &Filesystem) {
 /// # Errors
 /// As opening; those of `action`; those of closing.
 pub fn edit<T>(args: &ImageArgs, action: impl FnOnce(&Filesystem) -> Result<T>) -> Result<T> {
+    if args.no_recovery {
+        return Err(Usage("--norecovery: only for commands that do not write".into()).into());
+    }
     let filesystem = open(&args.image, args.logdev.as_deref(), MountOptions::default())?;
     let result = action(&filesystem);
     let closed = filesystem.unmount();
@@ -45,11 +50,21 @@ pub fn edit<T>(args: &ImageArgs, action: impl FnOnce(&Filesystem) -> Result<T>) 
     Ok(result)
 }
 
-/// Opens an image.
+/// Opens an image, and tells of a journal that was replayed.
 ///
 /// # Errors
 /// As opening a device and a filesystem.
 pub fn open(image: &Path, log_device: Option<&Path>, options: MountOptions) -> Result<Filesystem> {
+    let filesystem = open_quietly(image, log_device, options)?;
+    tell_of_recovery(image, &filesystem);
+    Ok(filesystem)
+}
+
+/// Opens an image.
+///
+/// # Errors
+/// As opening a device and a filesystem.
+pub fn open_quietly(image: &Path, log_device: Option<&Path>, options: MountOptions) -> Result<Filesystem> {
     let access = if options.read_only { Access::Read } else { Access::Write };
     let device = Arc::new(FileDevice::open(image, access)?);
     let opened = match log_device {

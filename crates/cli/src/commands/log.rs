@@ -1,76 +1,137 @@
-//! `xfskit log print`.
+//! `xfskit log`.
 
-use crate::args::LogCommand;
-use crate::log::{Checkpoint, Gatherer, Item, Journal, Operation, Record};
-use anyhow::Result;
+use crate::args::{ImageArgs, LogCommand};
+use crate::image::open_quietly;
+use crate::log::{Checkpoint, Found, Item, Journal, Preview, checkpoints, flag_names, has, intent_name, is_log};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{BufWriter, Write, stdout};
-use xfskit::journal::LogState;
+use xfskit::MountOptions;
+use xfskit::journal::{LogState, Operation, RecoveryReport};
 use xfskit::ondisk::Lsn;
 use xfskit::ondisk::log_record::{TRANSACTION_MAGIC, operation_flags as flags};
 
 /// Runs the command.
 pub fn run(command: &LogCommand, as_json: bool) -> Result<()> {
-    let LogCommand::Print { image, all, transactions } = command;
-    let journal = Journal::open(&image.image, image.logdev.as_deref())?;
-    let records = if *all { journal.all_records()? } else { journal.live_records()? };
-    let mut out = BufWriter::new(stdout().lock());
-    if as_json {
-        writeln!(out, "{:#}", to_json(&journal, &records))?;
-    } else {
-        print_state(&mut out, &journal)?;
-        if *transactions { print_checkpoints(&mut out, &records)? } else { print_records(&mut out, &records)? }
+    match command {
+        LogCommand::Print { image, all, transactions } => print(image, *all, *transactions, as_json),
+        LogCommand::Replay(image) => replay(image, as_json),
     }
-    Ok(out.flush()?)
+}
+
+/// Opening replays the journal; closing it marks it as clean.
+fn replay(args: &ImageArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_quietly(&args.image, args.logdev.as_deref(), MountOptions::default())?;
+    let report = filesystem.mount().recovery.clone();
+    filesystem.mount().unmount_if_changed().with_context(|| format!("{}: closing the image", args.image.display()))?;
+    if as_json {
+        println!("{:#}", report.as_ref().map_or_else(|| json!({ "dirty": false }), report_json));
+    } else {
+        let name = args.image.display();
+        match report {
+            Some(report) => println!("{name}: {report}"),
+            None => println!("{name}: the journal is clean"),
+        }
+    }
+    Ok(())
+}
+
+fn report_json(report: &RecoveryReport) -> Value {
+    json!({
+        "dirty": true,
+        "tail": place(report.tail),
+        "head": place(report.head),
+        "bytes": report.bytes,
+        "records": report.records,
+        "transactions": report.transactions,
+        "uncommitted": report.uncommitted,
+        "items": { "replayed": report.replayed, "newer_at_home": report.skipped, "freed_later": report.cancelled },
+        "blocks_written": report.blocks_written,
+        "intents": report.intents,
+    })
+}
+
+fn print(image: &ImageArgs, all: bool, transactions: bool, as_json: bool) -> Result<()> {
+    let journal = Journal::open(&image.image, image.logdev.as_deref())?;
+    let preview = Preview::of(&journal);
+    let out = RefCell::new(BufWriter::new(stdout().lock()));
+    if as_json {
+        let value = to_json(&journal, all, preview)?;
+        writeln!(out.borrow_mut(), "{value:#}")?;
+    } else {
+        print_state(&mut *out.borrow_mut(), &journal, &preview)?;
+        let preview = preview.ok().flatten();
+        if transactions {
+            print_checkpoints(&mut *out.borrow_mut(), &journal, all, preview.as_ref().filter(|_| !all))?;
+        } else {
+            // How many more regions the item has that a checkpoint is in the middle of.
+            let mut left: HashMap<u32, usize> = HashMap::new();
+            let look = |lsn, found: Found<'_>| print_record(&mut *out.borrow_mut(), lsn, found, &mut left);
+            if all { journal.all_records(look)? } else { journal.live_records(look)? }
+        }
+    }
+    Ok(out.into_inner().flush()?)
 }
 
 fn place(lsn: Lsn) -> String {
     format!("{}:{}", lsn.cycle(), lsn.block())
 }
 
-fn print_state(out: &mut impl Write, journal: &Journal) -> Result<()> {
-    write!(out, "journal of {} blocks, head {}, ", journal.blocks(), place(journal.head.next))?;
-    match journal.state {
+fn print_state(
+    out: &mut impl Write,
+    journal: &Journal,
+    preview: &Result<Option<Preview>, xfskit::Error>,
+) -> Result<()> {
+    write!(out, "journal of {} blocks, head {}, ", journal.blocks(), place(journal.log.head.next))?;
+    match journal.log.state {
         LogState::Clean => writeln!(out, "clean")?,
         LogState::Dirty { tail } => writeln!(out, "dirty from {}", place(tail))?,
+    }
+    match preview {
+        Ok(Some(preview)) => {
+            writeln!(out, "recovery: {}", preview.report)?;
+            for (kind, id) in &preview.intents {
+                writeln!(out, "  to be finished: {} {id:#x}", intent_name(*kind))?;
+            }
+        }
+        Ok(None) => {}
+        Err(error) => writeln!(out, "recovery: FAILS: {error}")?,
     }
     Ok(())
 }
 
-fn print_records(out: &mut impl Write, records: &[Record]) -> Result<()> {
-    // How many more regions the item has that a checkpoint is in the middle of.
-    let mut left: HashMap<u32, usize> = HashMap::new();
-    for record in records {
-        let header = &record.header;
-        writeln!(
-            out,
-            "record {} at block {}: {} bytes, {} operations, tail {}",
-            place(record.lsn()),
-            record.block,
-            header.length,
-            header.operations,
-            place(Lsn(header.tail_lsn.get()))
-        )?;
-        if let Some(damage) = &record.damage {
-            writeln!(out, "  DAMAGED: {damage}")?;
+fn print_record(out: &mut impl Write, lsn: Lsn, found: Found<'_>, left: &mut HashMap<u32, usize>) -> Result<()> {
+    let record = match found {
+        Ok(record) => record,
+        Err(damage) => {
+            writeln!(out, "record {}", place(lsn))?;
+            return Ok(writeln!(out, "  DAMAGED: {damage}")?);
         }
-        for (index, operation) in record.operations().iter().enumerate() {
-            let left = left.entry(operation.header.transaction.get()).or_default();
-            writeln!(out, "  {index:>4} {}", describe(operation, left))?;
+    };
+    let (bytes, count) = (record.data.len(), record.operation_count);
+    writeln!(out, "record {}: {bytes} bytes, {count} operations, tail {}", place(lsn), place(record.tail))?;
+    for (index, operation) in record.operations().enumerate() {
+        match operation {
+            Ok(operation) => {
+                let left = left.entry(operation.header.transaction.get()).or_default();
+                writeln!(out, "  {index:>4} {}", describe(&operation, left))?;
+            }
+            Err(damage) => writeln!(out, "  {index:>4} DAMAGED: {damage}")?,
         }
     }
     Ok(())
 }
 
 fn describe(operation: &Operation<'_>, left: &mut usize) -> String {
-    let mut names = operation.flag_names().join(" ");
+    let mut names = flag_names(operation).join(" ");
     if !names.is_empty() {
         names = format!(" [{names}]");
     }
-    let what = if operation.is_log() {
+    let what = if is_log(operation) {
         "log".to_owned()
-    } else if operation.has(flags::START | flags::COMMIT) || operation.has(flags::WAS_CONTINUED) {
+    } else if has(operation, flags::START | flags::COMMIT) || has(operation, flags::WAS_CONTINUED) {
         String::new()
     } else if *left > 0 {
         *left -= 1;
@@ -87,52 +148,77 @@ fn describe(operation: &Operation<'_>, left: &mut usize) -> String {
     text.trim_end().to_owned()
 }
 
-fn checkpoints(records: &[Record]) -> Vec<Checkpoint> {
-    let mut gatherer = Gatherer::default();
-    let mut list: Vec<Checkpoint> = records.iter().flat_map(|record| gatherer.take(record)).collect();
-    list.extend(gatherer.rest());
-    list
-}
-
-fn print_checkpoints(out: &mut impl Write, records: &[Record]) -> Result<()> {
-    for checkpoint in checkpoints(records) {
+fn print_checkpoints(out: &mut impl Write, journal: &Journal, all: bool, preview: Option<&Preview>) -> Result<()> {
+    let (list, damage) = checkpoints(journal, all)?;
+    for (ordinal, checkpoint) in list.iter().enumerate() {
         let commit =
             checkpoint.commit.map_or_else(|| "not committed".to_owned(), |lsn| format!("committed {}", place(lsn)));
         let (id, start, count) = (checkpoint.id, place(checkpoint.start), checkpoint.items.len());
         writeln!(out, "checkpoint {id:08x} from {start}, {commit}, {count} items")?;
-        for item in &checkpoint.items {
+        for (index, item) in checkpoint.items.iter().enumerate() {
             let bytes: usize = item.regions.iter().sum();
             let whole = if item.whole { "" } else { ", INCOMPLETE" };
-            writeln!(out, "  {} {} ({} regions, {bytes} bytes{whole})", item.kind, item.about, item.regions.len())?;
+            let outcome = match (checkpoint.commit, preview) {
+                (Some(_), Some(preview)) => preview.outcome(ordinal, index, item),
+                _ => "",
+            };
+            let outcome = if outcome.is_empty() { String::new() } else { format!(": {outcome}") };
+            let (kind, about, regions) = (item.kind, &item.about, item.regions.len());
+            writeln!(out, "  {kind} {about} ({regions} regions, {bytes} bytes{whole}){outcome}")?;
         }
+    }
+    if let Some(damage) = damage {
+        writeln!(out, "DAMAGED: {damage}")?;
     }
     Ok(())
 }
 
-fn to_json(journal: &Journal, records: &[Record]) -> Value {
-    let item = |item: &Item| json!({ "kind": item.kind, "about": item.about, "regions": item.regions });
-    let checkpoint = |checkpoint: &Checkpoint| {
+fn to_json(journal: &Journal, all: bool, preview: Result<Option<Preview>, xfskit::Error>) -> Result<Value> {
+    let mut records = Vec::new();
+    let look = |lsn, found: Found<'_>| {
+        records.push(match found {
+            Ok(record) => json!({
+                "lsn": place(lsn),
+                "tail": place(record.tail),
+                "bytes": record.data.len(),
+                "operations": record.operation_count,
+                "damage": null,
+            }),
+            Err(damage) => json!({ "lsn": place(lsn), "damage": damage }),
+        });
+        Ok(())
+    };
+    if all {
+        journal.all_records(look)?
+    } else {
+        journal.live_records(look)?
+    }
+    let (recovery, fails) = match &preview {
+        Ok(preview) => (preview.as_ref(), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let (list, damage) = checkpoints(journal, all)?;
+    let item = |ordinal: usize, index: usize, item: &Item| {
+        let outcome = recovery.filter(|_| !all).map(|preview| preview.outcome(ordinal, index, item));
+        json!({ "kind": item.kind, "about": item.about, "regions": item.regions, "recovery": outcome })
+    };
+    let checkpoint = |(ordinal, checkpoint): (usize, &Checkpoint)| {
+        let items = checkpoint.items.iter().enumerate().map(|(index, found)| item(ordinal, index, found));
         json!({
             "id": checkpoint.id,
             "start": place(checkpoint.start),
             "commit": checkpoint.commit.map(place),
-            "items": checkpoint.items.iter().map(item).collect::<Vec<_>>(),
+            "items": items.collect::<Vec<_>>(),
         })
     };
-    let record = |record: &Record| {
-        json!({
-            "lsn": place(record.lsn()),
-            "tail": place(Lsn(record.header.tail_lsn.get())),
-            "bytes": record.header.length.get(),
-            "operations": record.header.operations.get(),
-            "damage": record.damage,
-        })
-    };
-    json!({
+    Ok(json!({
         "blocks": journal.blocks(),
-        "head": place(journal.head.next),
-        "state": if journal.state == LogState::Clean { "clean" } else { "dirty" },
-        "records": records.iter().map(record).collect::<Vec<_>>(),
-        "checkpoints": checkpoints(records).iter().map(checkpoint).collect::<Vec<_>>(),
-    })
+        "head": place(journal.log.head.next),
+        "state": if journal.log.state == LogState::Clean { "clean" } else { "dirty" },
+        "records": records,
+        "checkpoints": list.iter().enumerate().map(checkpoint).collect::<Vec<_>>(),
+        "damage": damage,
+        "recovery": recovery.map(|preview| report_json(&preview.report)),
+        "recovery_fails": fails,
+    }))
 }

@@ -13,7 +13,7 @@ pub use options::MountSettings;
 
 use crate::args::MountArgs;
 use crate::exit::{self, Reported, Usage};
-use crate::image::{open, warn_of_dirty_log};
+use crate::image::open;
 use anyhow::{Context, Result, bail};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -84,9 +84,6 @@ fn serve(args: &MountArgs, settings: MountSettings) -> Result<()> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals")?;
     let image = args.image.canonicalize().unwrap_or_else(|_| args.image.clone());
     let filesystem = open(&args.image, settings.log_device.as_deref(), settings.engine)?;
-    if !settings.no_recovery {
-        warn_of_dirty_log(&args.image, &filesystem);
-    }
     let mut options = settings.fuse;
     options.source = image.display().to_string();
     options.read_only = filesystem.mount().options.read_only;

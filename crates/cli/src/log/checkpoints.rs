@@ -1,11 +1,13 @@
-//! Checkpoints put together from operations: regions that go on in the next record are joined, and regions are
-//! gathered into items.
+//! Checkpoints, and what recovery would make of them.
 
 use super::items::Item;
-use super::records::Record;
-use std::collections::BTreeMap;
+use super::records::Journal;
+use anyhow::Result;
+use std::cell::RefCell;
+use xfskit::journal::recovery::{Gatherer, Keep, LogTransaction};
+use xfskit::journal::{Outcome, RecoveryReport};
 use xfskit::ondisk::Lsn;
-use xfskit::ondisk::log_record::{TRANSACTION_MAGIC, operation_flags as flags};
+use xfskit::ondisk::log_record::item_type;
 
 /// A checkpoint, which the format calls a transaction.
 pub struct Checkpoint {
@@ -19,77 +21,93 @@ pub struct Checkpoint {
     pub items: Vec<Item>,
 }
 
-/// Puts checkpoints together from records in their order.
-#[derive(Default)]
-pub struct Gatherer {
-    open: BTreeMap<u32, Open>,
-}
-
-struct Open {
-    checkpoint: Checkpoint,
-    /// A region that goes on in the next operation.
-    partial: Vec<u8>,
-    /// Regions of the item that is being gathered, and how many it has.
-    regions: Vec<Vec<u8>>,
-    wanted: usize,
-}
-
-impl Gatherer {
-    /// Takes a record; returns the checkpoints that it completes.
-    pub fn take(&mut self, record: &Record) -> Vec<Checkpoint> {
-        let mut done = Vec::new();
-        for operation in record.operations() {
-            if operation.is_log() {
-                continue;
-            }
-            let id = operation.header.transaction.get();
-            let open = self.open.entry(id).or_insert_with(|| Open::new(id, record.lsn()));
-            if operation.has(flags::COMMIT) {
-                if let Some(mut open) = self.open.remove(&id) {
-                    open.finish_item();
-                    open.checkpoint.commit = Some(record.lsn());
-                    done.push(open.checkpoint);
-                }
-            } else if !operation.has(flags::START) {
-                open.take(operation.payload, operation.has(flags::CONTINUE) && !operation.has(flags::END));
-            }
-        }
-        done
-    }
-
-    /// What was not committed.
-    pub fn rest(self) -> Vec<Checkpoint> {
-        self.open.into_values().map(|open| open.checkpoint).collect()
+impl Checkpoint {
+    fn new(transaction: &LogTransaction, commit: Option<Lsn>) -> Self {
+        let items = transaction.items().map(|item| Item::decode(item.regions().map(<[u8]>::to_vec).collect()));
+        Self { id: transaction.id, start: transaction.start, commit, items: items.collect() }
     }
 }
 
-impl Open {
-    fn new(id: u32, start: Lsn) -> Self {
-        let checkpoint = Checkpoint { id, start, commit: None, items: Vec::new() };
-        Self { checkpoint, partial: Vec::new(), regions: Vec::new(), wanted: 0 }
+/// The checkpoints of the log, in the order in which they were committed, then those that were not; and what is wrong
+/// with the log, if that is where they end.
+pub fn checkpoints(journal: &Journal, all: bool) -> Result<(Vec<Checkpoint>, Option<String>)> {
+    let list = RefCell::new(Vec::new());
+    let (mut gatherer, mut damage) = (Gatherer::new(Keep::Contents), None);
+    let look = |lsn, record: super::records::Found<'_>| {
+        let taken = record.and_then(|record| {
+            let commit = |transaction| {
+                list.borrow_mut().push(Checkpoint::new(&transaction, Some(lsn)));
+                Ok(())
+            };
+            gatherer.take(record, commit).map_err(|error| error.to_string())
+        });
+        if let Err(error) = taken {
+            damage = Some(error);
+        }
+        Ok(())
+    };
+    if all {
+        journal.all_records(look)?
+    } else {
+        journal.live_records(look)?
+    }
+    let mut list = list.into_inner();
+    list.extend(gatherer.rest().map(|transaction| Checkpoint::new(&transaction, None)));
+    Ok((list, damage))
+}
+
+/// What recovery would do.
+pub struct Preview {
+    /// What becomes of each item, by checkpoints that are complete.
+    outcomes: Vec<Vec<Option<Outcome>>>,
+    /// Intents that are to be finished: type and number.
+    pub intents: Vec<(u16, u64)>,
+    /// All in all.
+    pub report: RecoveryReport,
+}
+
+impl Preview {
+    /// What recovery would do; `None` for a clean log, an error where recovery fails.
+    pub fn of(journal: &Journal) -> Result<Option<Self>, xfskit::Error> {
+        let mut outcomes: Vec<Vec<Option<Outcome>>> = Vec::new();
+        let recovered = journal.log.preview(&mut |told| {
+            outcomes.resize_with(outcomes.len().max(told.transaction + 1), Vec::new);
+            let items = &mut outcomes[told.transaction];
+            items.resize(items.len().max(told.item + 1), None);
+            items[told.item] = Some(told.outcome);
+        })?;
+        Ok(recovered.map(|recovered| Self {
+            outcomes,
+            intents: recovered.intents.iter().map(|intent| (intent.item_type, intent.id)).collect(),
+            report: recovered.report,
+        }))
     }
 
-    fn take(&mut self, payload: &[u8], goes_on: bool) {
-        self.partial.extend_from_slice(payload);
-        if goes_on {
-            return;
-        }
-        let region = std::mem::take(&mut self.partial);
-        if self.regions.is_empty() {
-            if region.starts_with(&TRANSACTION_MAGIC.to_le_bytes()) {
-                return;
-            }
-            self.wanted = Item::region_count(&region);
-        }
-        self.regions.push(region);
-        if self.regions.len() >= self.wanted {
-            self.finish_item();
+    /// What becomes of an item, in words. Checkpoints are counted among those that are complete.
+    pub fn outcome(&self, checkpoint: usize, item: usize, what: &Item) -> &'static str {
+        match self.outcomes.get(checkpoint).and_then(|items| items.get(item)).copied().flatten() {
+            Some(Outcome::Replayed) => "replayed",
+            Some(Outcome::Skipped) => "newer at home",
+            Some(Outcome::Cancelled) => "freed later",
+            Some(Outcome::Passed) if self.is_pending(what) => "to be finished",
+            Some(Outcome::Passed) | None => "",
         }
     }
 
-    fn finish_item(&mut self) {
-        if !self.regions.is_empty() {
-            self.checkpoint.items.push(Item::decode(std::mem::take(&mut self.regions)));
-        }
+    fn is_pending(&self, what: &Item) -> bool {
+        what.intent.is_some_and(|intent| self.intents.contains(&intent))
+    }
+}
+
+/// The name of a type of intents.
+pub fn intent_name(kind: u16) -> &'static str {
+    match kind {
+        item_type::EFI => "free intent",
+        item_type::RUI => "reverse mapping intent",
+        item_type::CUI => "reference count intent",
+        item_type::BUI => "extent map intent",
+        item_type::ATTRI => "attribute intent",
+        item_type::XMI => "exchange intent",
+        _ => "intent",
     }
 }

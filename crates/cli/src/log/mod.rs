@@ -6,6 +6,6 @@ mod checkpoints;
 mod items;
 mod records;
 
-pub use checkpoints::{Checkpoint, Gatherer};
+pub use checkpoints::{Checkpoint, Preview, checkpoints, intent_name};
 pub use items::Item;
-pub use records::{Journal, Operation, Record};
+pub use records::{Found, Journal, flag_names, has, is_log};

@@ -34,6 +34,27 @@ impl LogPlace {
         Ok(())
     }
 
+    /// Every place where a record starts, of whatever pass, the oldest first.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn record_starts(&self, uuid: &[u8; 16]) -> Result<Vec<Lsn>> {
+        let (mut starts, mut bytes) = (Vec::new(), Vec::new());
+        let log_bytes = u64::from(self.basic_blocks) * BASIC_BLOCK_BYTES as u64;
+        for start in (0..self.basic_blocks).step_by(WINDOW_BLOCKS as usize) {
+            self.read(start, WINDOW_BLOCKS.min(self.basic_blocks - start), &mut bytes)?;
+            for (block, sector) in (start..).zip(bytes.chunks_exact(BASIC_BLOCK_BYTES)) {
+                let (header, _) = RecordHeader::read_from_prefix(sector).expect("a sector is as long as a header");
+                let lsn = Lsn(header.lsn.get());
+                if lsn.block() == block && verify_header(&header, uuid, log_bytes).is_ok() {
+                    starts.push(lsn);
+                }
+            }
+        }
+        starts.sort();
+        Ok(starts)
+    }
+
     /// Where a block of the log lies on its device.
     pub(super) fn address(&self, block: u32) -> DiskAddress {
         DiskAddress(self.offset / BASIC_BLOCK_BYTES as u64 + u64::from(block))
@@ -50,7 +71,7 @@ impl LogPlace {
     }
 
     /// Blocks from one place forward to another.
-    pub(super) fn distance(&self, from: u32, to: u32) -> u32 {
+    pub fn distance(&self, from: u32, to: u32) -> u32 {
         if to >= from { to - from } else { self.basic_blocks - from + to }
     }
 }
@@ -62,7 +83,7 @@ pub struct Record<'a> {
     /// Where recovery would start if it were the newest.
     pub tail: Lsn,
     /// Number of operations that it says it holds.
-    pub operations: u32,
+    pub operation_count: u32,
     /// The operations, padded to whole sectors.
     pub data: &'a [u8],
 }
@@ -79,7 +100,7 @@ pub struct Operation<'a> {
 impl Record<'_> {
     /// The operations in their order; an error where one reaches past the end of the record.
     pub fn operations(&self) -> impl Iterator<Item = Result<Operation<'_>, Box<Corruption>>> {
-        let (mut rest, mut left) = (self.data, self.operations);
+        let (mut rest, mut left) = (self.data, self.operation_count);
         std::iter::from_fn(move || {
             if left == 0 || rest.is_empty() {
                 return None;
@@ -123,6 +144,11 @@ impl<'p> RecordReader<'p> {
         Self { place, uuid, next: from, left: blocks, window: Vec::new(), at: 0 }
     }
 
+    /// Where the next record starts.
+    pub fn next(&self) -> Lsn {
+        self.next
+    }
+
     /// The next record; `None` at the end of the walk.
     ///
     /// # Errors
@@ -157,7 +183,7 @@ impl<'p> RecordReader<'p> {
         self.next = place.after(lsn, blocks);
         let headers = length - header.length.get() as usize;
         let data = &self.window[start + headers..start + length];
-        Ok(Some(Record { lsn, tail: Lsn(header.tail_lsn.get()), operations: header.operations.get(), data }))
+        Ok(Some(Record { lsn, tail: Lsn(header.tail_lsn.get()), operation_count: header.operations.get(), data }))
     }
 
     /// Makes the window hold `blocks` blocks from the next record on.

@@ -1,13 +1,69 @@
 //! Opens the log: finds its end, and replays it where it is dirty.
+//!
+//! Here the journal, which knows blocks, meets the kinds of blocks that the layers above it know.
 
 use super::kinds::kind_of;
 use super::{MountOptions, check_device_size, read_superblock};
 use crate::error::{Error, Result};
-use crate::journal::recovery::{DirtyLog, Recovered, clear_stale_sectors};
+use crate::journal::recovery::{DirtyLog, Recovered, Told, clear_stale_sectors};
 use crate::journal::{LogHead, LogPlace, LogState, find_head};
 use std::sync::Arc;
-use xfskit_device::BlockDevice;
+use xfskit_device::{BlockDevice, OverlayDevice};
 use xfskit_ondisk::{Corruption, DiskAddress, Geometry, Lsn, Superblock};
+
+/// The log of an image that is only looked at.
+pub struct FoundLog {
+    /// Where it lies.
+    pub place: LogPlace,
+    /// The UUID that its records carry.
+    pub uuid: [u8; 16],
+    /// Where writing would go on.
+    pub head: LogHead,
+    /// What it holds.
+    pub state: LogState,
+    device: Arc<dyn BlockDevice>,
+    superblock: Superblock,
+}
+
+impl FoundLog {
+    /// Finds the log of the filesystem on `device`, which may be damaged otherwise.
+    ///
+    /// # Errors
+    /// `Superblock`, `Invalid`, `Corrupt`, `Io`.
+    pub fn find(device: Arc<dyn BlockDevice>, log_device: Option<Arc<dyn BlockDevice>>) -> Result<Self> {
+        let superblock = read_superblock(&*device)?;
+        let geometry = Geometry::new(&superblock);
+        let place = log_place(&device, log_device, &geometry)?;
+        let (head, state) = find_head(&place, &geometry.meta_uuid)?;
+        Ok(Self { place, uuid: geometry.meta_uuid, head, state, device, superblock })
+    }
+
+    /// What physical recovery would do, item by item; nothing is written. `None` for a clean log.
+    ///
+    /// # Errors
+    /// As recovery.
+    pub fn preview(&self, tell: &mut dyn FnMut(Told)) -> Result<Option<Recovered>> {
+        let LogState::Dirty { tail } = self.state else { return Ok(None) };
+        let device = Arc::new(OverlayDevice::new(Arc::clone(&self.device), MOST_PREVIEW_BYTES));
+        let geometry = Arc::new(Geometry::new(&self.superblock));
+        dirty_log(&self.place, device, geometry, &self.superblock, tail, self.head.next).replay(tell).map(Some)
+    }
+}
+
+/// Most memory that a preview keeps changed blocks in.
+const MOST_PREVIEW_BYTES: usize = 1 << 30;
+
+fn dirty_log(
+    place: &LogPlace,
+    data_device: Arc<dyn BlockDevice>,
+    geometry: Arc<Geometry>,
+    superblock: &Superblock,
+    tail: Lsn,
+    head: Lsn,
+) -> DirtyLog {
+    let has_quota = superblock.has_quota();
+    DirtyLog { place: place.clone(), data_device, geometry, has_quota, kind_of, tail, head }
+}
 
 /// A log that was opened, and the filesystem as it is after that.
 pub(super) struct OpenedLog {
@@ -54,16 +110,9 @@ pub(super) fn open_log(
 impl OpenedLog {
     /// Replays the log and makes it ready for writing.
     fn replay(&mut self, device: &Arc<dyn BlockDevice>, tail: Lsn) -> Result<()> {
-        let dirty = DirtyLog {
-            place: self.place.clone(),
-            data_device: Arc::clone(device),
-            geometry: Arc::clone(&self.geometry),
-            has_quota: self.superblock.has_quota(),
-            kind_of,
-            tail,
-            head: self.head.next,
-        };
-        let recovered = dirty.replay()?;
+        let geometry = Arc::clone(&self.geometry);
+        let dirty = dirty_log(&self.place, Arc::clone(device), geometry, &self.superblock, tail, self.head.next);
+        let recovered = dirty.replay(&mut |_| {})?;
         clear_stale_sectors(&self.place, &self.geometry.meta_uuid, &self.head, tail)?;
         // Growing the filesystem and changing its label go through the log.
         self.superblock = read_superblock(&**device)?;

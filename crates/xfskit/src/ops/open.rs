@@ -8,7 +8,7 @@ use super::Filesystem;
 use crate::env::{Environment, SystemEnvironment};
 use crate::error::Result;
 use crate::journal::LogState;
-use crate::mount::{Mount, MountOptions, Stage};
+use crate::mount::{FoundLog, Mount, MountOptions, Stage};
 use std::sync::Arc;
 use xfskit_device::{BlockDevice, OverlayDevice};
 
@@ -48,7 +48,7 @@ impl Filesystem {
     ) -> Result<Self> {
         let looks_only = options.read_only || device.is_read_only();
         if looks_only && !options.no_recovery {
-            let log_state = Mount::log_state(&device, log_device.clone())?;
+            let log_state = FoundLog::find(Arc::clone(&device), log_device.clone())?.state;
             if log_state != LogState::Clean {
                 return Self::open_recovered_in_memory(device, log_device, options, env, log_state);
             }
@@ -79,6 +79,7 @@ impl Filesystem {
         let recovered = fs.mount.recovered.lock().take();
         if let Some(recovered) = recovered {
             crate::recover::finish_intents(&fs.mount, recovered.intents)?;
+            crate::recover::free_cow_leftovers(&fs.mount)?;
         }
         if !fs.mount.options.read_only
             && let Err(error) = fs.clean_orphans()

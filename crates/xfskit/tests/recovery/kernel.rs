@@ -33,7 +33,7 @@ const SHAPES: &[Shape] = &[
     shape(&["-l", "su=256k", "-i", "size=1024"], &[]),
     Shape { mkfs: &[], mount: &[], external_log: true },
     shape(&["-n", "size=65536", "-m", "bigtime=0", "-i", "nrext64=0"], &["logbsize=128k"]),
-    shape(&["--unsupported", "-l", "size=6m", "-d", "agcount=7"], &["wsync"]),
+    shape(&["--unsupported", "-l", "size=8m", "-d", "agcount=7"], &["wsync"]),
     shape(
         &["-m", "finobt=0,rmapbt=0,inobtcount=0,bigtime=0,reflink=0", "-i", "sparse=0,exchange=0", "-n", "parent=0"],
         &[],
@@ -98,7 +98,9 @@ fn crash(reference: &Reference, scratch: &Scratch, shape: &Shape, seed: u64) -> 
     for round in 0..1 + random.below(3) {
         let kernel = kernel_mount_with(&data, log.as_deref(), shape.mount)?;
         let mut work = Work::new(kernel.path(), seed ^ (round as u64) << 32);
-        for _ in 0..100 + random.below(2500) {
+        // A small log is to be filled more than once.
+        let most = if shape.mkfs.contains(&"--unsupported") { 10_000 } else { 2500 };
+        for _ in 0..100 + random.below(most) {
             work.operate();
         }
         reference.shut_down(kernel.path(), random.below(2) == 0);
@@ -106,6 +108,27 @@ fn crash(reference: &Reference, scratch: &Scratch, shape: &Shape, seed: u64) -> 
         kernel.unmount();
     }
     Some(Image { data, log })
+}
+
+/// A crash image in a folder of its own.
+pub struct Owned {
+    pub image: Image,
+    _scratch: Scratch,
+}
+
+impl std::ops::Deref for Owned {
+    type Target = Image;
+
+    fn deref(&self) -> &Image {
+        &self.image
+    }
+}
+
+/// The crash image of a seed.
+pub fn crash_image(reference: &Reference, seed: u64) -> Option<Owned> {
+    let scratch = xfskit_testkit::scratch();
+    let image = crash(reference, &scratch, &SHAPES[seed as usize % SHAPES.len()], seed)?;
+    Some(Owned { image, _scratch: scratch })
 }
 
 fn run(reference: &Reference, seed: u64) -> Option<()> {

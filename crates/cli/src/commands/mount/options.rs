@@ -45,8 +45,6 @@ pub struct MountSettings {
     pub fuse: Options,
     /// Device of an external journal.
     pub log_device: Option<PathBuf>,
-    /// A dirty journal is known and no reason to warn.
-    pub no_recovery: bool,
 }
 
 impl MountSettings {
@@ -60,7 +58,7 @@ impl MountSettings {
         for option in options {
             settings.apply(option).map_err(|why| Usage(format!("-o {option}: {why}")))?;
         }
-        if settings.no_recovery && !settings.engine.read_only {
+        if settings.engine.no_recovery && !settings.engine.read_only {
             return Err(Usage("-o norecovery: only together with ro".into()));
         }
         Ok(settings)
@@ -74,10 +72,7 @@ impl MountSettings {
         let engine = &mut self.engine;
         match name {
             "ro" => engine.read_only = true,
-            "norecovery" => {
-                self.no_recovery = true;
-                engine.no_recovery = true;
-            }
+            "norecovery" => engine.no_recovery = true,
             "wsync" => engine.wsync = true,
             "nofastpath" => engine.attr_fast_path = false,
             "nowhiteout" => engine.whiteouts = false,
@@ -111,6 +106,9 @@ impl MountSettings {
                     _ => return Err("expected auto, always or never".into()),
                 };
             }
+            "errortag" => {
+                self.engine.error_tags.push(crate::commands::error_tag(value)?);
+            }
             "comment" | "user" | "subtype" | "fsname" => {}
             _ if name.starts_with("x-") => {}
             _ => return Err("no such option".into()),
@@ -136,6 +134,6 @@ mod tests {
         assert_eq!(settings.fuse.kernel, [KernelOption::Dev]);
         assert!(parse("wsink").unwrap_err().to_string().contains("wsink"));
         assert!(parse("larp=maybe").is_err() && parse("norecovery").is_err());
-        assert!(parse("ro,norecovery").unwrap().no_recovery);
+        assert!(parse("ro,norecovery").unwrap().engine.no_recovery);
     }
 }

@@ -70,17 +70,28 @@ pub struct Recovered {
     pub report: RecoveryReport,
 }
 
-/// What became of an item.
+/// What becomes of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+pub enum Outcome {
     /// It was replayed.
     Replayed,
     /// What is at home is newer, or nobody keeps it any more.
     Skipped,
     /// Its buffer was freed later.
     Cancelled,
-    /// It has nothing to replay.
+    /// It has nothing to replay: a cancel record, an intent or a done item.
     Passed,
+}
+
+/// What became of one item.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    /// Which of the transactions that were complete, counted from 0 at the tail.
+    pub transaction: usize,
+    /// Which item of it, in the order of the log.
+    pub item: usize,
+    /// What became of it.
+    pub outcome: Outcome,
 }
 
 /// The second pass.
@@ -93,12 +104,13 @@ struct Replay<'a> {
 }
 
 impl DirtyLog {
-    /// Replays the log onto the device and makes it durable there. The log itself stays as it is.
+    /// Replays the log onto the device and makes it durable there. The log itself stays as it is. `tell` hears of every
+    /// item of every transaction what became of it.
     ///
     /// # Errors
     /// `Corrupt` where the log makes no sense or makes something of a block that fails its checks; `Unsupported` for
     /// items of features that are not supported; `Io`.
-    pub fn replay(&self) -> Result<Recovered> {
+    pub fn replay(&self, tell: &mut dyn FnMut(Told)) -> Result<Recovered> {
         let mut report = RecoveryReport { tail: self.tail, head: self.head, ..RecoveryReport::default() };
         let (mut cancels, quota_off) = self.first_pass(&mut report)?;
         let mut replay = Replay {
@@ -109,11 +121,17 @@ impl DirtyLog {
             intents: PendingIntents::default(),
         };
         let mut gatherer = Gatherer::new(Keep::Contents);
+        let mut transactions = 0;
         let mut records = self.records();
         while let Some(record) = records.read_next()? {
             gatherer.take(&record, |transaction| {
                 replay.blocks.relieve()?;
-                replay.transaction(&transaction, &mut report)
+                let ordinal = transactions;
+                transactions += 1;
+                replay.transaction(&transaction, &mut |item, outcome| {
+                    report.count(outcome);
+                    tell(Told { transaction: ordinal, item, outcome });
+                })
             })?;
         }
         report.uncommitted = gatherer.uncommitted() as u64;
@@ -184,32 +202,13 @@ impl Replay<'_> {
     /// Replays the items of a transaction: new inode chunks and buffers first, for others change what they make; then
     /// inodes and everything else; then the links of unlinked lists, which would be lost under an inode that is replayed
     /// after them; cancel records last, for the items before them are still cancelled.
-    fn transaction(&mut self, transaction: &LogTransaction, report: &mut RecoveryReport) -> Result<()> {
-        let mut groups: [Vec<LogItemRegions<'_>>; 4] = Default::default();
-        for item in transaction.items() {
-            let group = match item.item_type() {
-                item_type::BUFFER => {
-                    let buffer = LoggedBuffer::decode(item.format())?;
-                    if buffer.is_cancel() {
-                        3
-                    } else if buffer.is_inodes() {
-                        2
-                    } else {
-                        0
-                    }
-                }
-                item_type::ICREATE => 0,
-                _ => 1,
-            };
-            groups[group].push(item);
+    fn transaction(&mut self, transaction: &LogTransaction, tell: &mut dyn FnMut(usize, Outcome)) -> Result<()> {
+        let mut groups: [Vec<usize>; 4] = Default::default();
+        for (index, item) in transaction.items().enumerate() {
+            groups[group_of(item)?].push(index);
         }
-        for item in groups.into_iter().flatten() {
-            match self.item(transaction.start, item)? {
-                Outcome::Replayed => report.replayed += 1,
-                Outcome::Skipped => report.skipped += 1,
-                Outcome::Cancelled => report.cancelled += 1,
-                Outcome::Passed => {}
-            }
+        for index in groups.into_iter().flatten() {
+            tell(index, self.item(transaction.start, transaction.item(index))?);
         }
         Ok(())
     }
@@ -230,4 +229,20 @@ impl Replay<'_> {
             }
         }
     }
+}
+
+/// In which turn an item of a transaction is replayed.
+fn group_of(item: LogItemRegions<'_>) -> Result<usize> {
+    Ok(match item.item_type() {
+        item_type::ICREATE => 0,
+        item_type::BUFFER => {
+            let buffer = LoggedBuffer::decode(item.format())?;
+            match (buffer.is_cancel(), buffer.is_inodes()) {
+                (true, _) => 3,
+                (false, true) => 2,
+                (false, false) => 0,
+            }
+        }
+        _ => 1,
+    })
 }

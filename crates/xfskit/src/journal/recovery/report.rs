@@ -1,5 +1,6 @@
 //! What recovery did, for people.
 
+use super::Outcome;
 use std::fmt;
 use xfskit_ondisk::Lsn;
 
@@ -28,6 +29,17 @@ pub struct RecoveryReport {
     pub blocks_written: u64,
     /// Intents that were left to be finished.
     pub intents: u64,
+}
+
+impl RecoveryReport {
+    pub(super) fn count(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Replayed => self.replayed += 1,
+            Outcome::Skipped => self.skipped += 1,
+            Outcome::Cancelled => self.cancelled += 1,
+            Outcome::Passed => {}
+        }
+    }
 }
 
 impl fmt::Display for RecoveryReport {
