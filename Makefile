@@ -1,22 +1,30 @@
 # make test    format, lints, and all tests; those that need the reference tools say so where they are missing
 # make demo    what xfskit does, shown on an image
 # make bench   what operations cost, beside the kernel (needs root, for the loop mount)
+# make crash   100,000 crash states, in at most ten minutes; make crash-long: as many as an hour holds
 # make reference    install the reference tools (needs root)
 
 CARGO ?= cargo
 
-.PHONY: test demo bench reference
+.PHONY: test demo bench crash crash-long reference
 
 test:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace
+	$(MAKE) crash
 
 demo:
 	scripts/demo
 
 bench:
 	$(CARGO) run --release -p xfskit-bench
+
+crash:
+	$(CARGO) run --release -p xfskit-cli -- crash-test --total 100000 --seconds 600
+
+crash-long:
+	$(CARGO) run --release -p xfskit-cli -- crash-test --states 20000 --seconds 3600
 
 reference:
 	scripts/reference

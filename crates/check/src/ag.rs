@@ -14,7 +14,9 @@ use xfskit_ondisk::btree::{
     Bnobt, Cntbt, Finobt, FreeExtent, Inobt, InodeChunk, REFCOUNT_COW, Refcount, Refcountbt, Rmap, Rmapbt, TreeFormat,
     rmap_owner,
 };
-use xfskit_ondisk::{AgBlock, AgInode, AgNumber, Geometry, INODES_PER_CHUNK, NULL_AG_INODE, Verdict, checksum_matches};
+use xfskit_ondisk::{
+    AgBlock, AgInode, AgNumber, Geometry, INODES_PER_CHUNK, NULL_AG_BLOCK, NULL_AG_INODE, Verdict, checksum_matches,
+};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 /// What an AG says.
@@ -146,13 +148,21 @@ impl AgCheck<'_, '_> {
         self.context.check_lsn(header.lsn.get(), NAME, self.geometry().ag_header(self.ag, 3), Owner::Ag(self.ag));
         let entries = self.geometry().agfl_entries();
         let length = self.geometry().blocks_in_ag(self.ag);
+        for (index, entry) in sector[AGFL_HEADER_BYTES..].chunks_exact(4).take(entries as usize).enumerate() {
+            let block = u32::from_be_bytes(entry.try_into().expect("four bytes"));
+            // The kernel reads no list that has an impossible entry anywhere.
+            if block != NULL_AG_BLOCK.0 && block >= length {
+                let found = format!("entry {index} is block {block}");
+                self.fault(3, NAME, "entries lie within the AG", found, Consequence::Allocation);
+            }
+        }
         for index in 0..agf.fl_count.get() {
             let place = AGFL_HEADER_BYTES + ((agf.fl_first.get() + index) % entries) as usize * 4;
             let block = u32::from_be_bytes(sector[place..place + 4].try_into().expect("four bytes"));
-            if block < self.geometry().ag_header_blocks() || block >= length {
-                let found = format!("entry {index} is block {block}");
-                self.fault(3, NAME, "entries lie within the AG", found, Consequence::Allocation);
-            } else {
+            if block == NULL_AG_BLOCK.0 {
+                let found = format!("place {index} of {}", agf.fl_count);
+                self.fault(3, NAME, "entries in use are blocks", found, Consequence::Allocation);
+            } else if block < length {
                 self.own(block, 1, rmap_owner::AG);
             }
         }
@@ -174,7 +184,9 @@ impl AgCheck<'_, '_> {
         }
         let mut records = Vec::new();
         let mut walk = TreeWalk::<F>::new(self.context, place);
-        walk.walk(root.into(), levels, &mut |view, _| {
+        let header = if owner == rmap_owner::INOBT { 2 } else { 1 };
+        let from = self.geometry().ag_header(self.ag, header);
+        walk.walk(from, root.into(), levels, &mut |view, _| {
             records.extend((0..view.count()).map(|index| view.record(index)))
         });
         let (blocks, whole) = (walk.blocks, walk.whole);
@@ -362,12 +374,13 @@ impl AgCheck<'_, '_> {
                 chunk.first.0.is_multiple_of(INODES_PER_CHUNK)
             };
             if u64::from(chunk.first.0) < end || !aligned {
-                let check = if aligned { "chunks do not overlap" } else { "chunks are aligned" };
+                let overlaps = u64::from(chunk.first.0) < end;
+                let check = if overlaps { "chunks do not overlap" } else { "chunks are aligned" };
                 let found = format!("inode {} of the AG", chunk.first);
                 self.record_fault("inobt record", check, block.0, found, Consequence::Inodes);
                 self.context.owners_unknown();
                 self.context.names_unknown();
-                if u64::from(chunk.first.0) < end {
+                if overlaps {
                     continue;
                 }
             }

@@ -253,7 +253,13 @@ impl Gather<'_, '_> {
         };
         let mut walk = TreeWalk::<Bmbt>::new(self.context, place);
         for index in 0..count {
-            let child = Child { pointer: pointer(index), level: level as u32 - 1, low: Some(key(index)), high: None };
+            let child = Child {
+                from: address,
+                pointer: pointer(index),
+                level: level as u32 - 1,
+                low: Some(key(index)),
+                high: None,
+            };
             walk.visit(&child, false, &mut |view, address| {
                 for record in 0..view.count() {
                     self.extent(&view.record(record), address);

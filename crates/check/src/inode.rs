@@ -32,9 +32,13 @@ const KNOWN_FLAGS2: u64 = flags2::DAX | flags2::REFLINK | flags2::COWEXTSIZE | f
 pub(crate) fn check_free(context: &Context<'_>, number: InodeNumber, address: DiskAddress, bytes: &[u8]) {
     match InodeCore::decode(&context.geometry, number, bytes) {
         Ok(core) if core.mode == 0 => {
-            if core.blocks != 0 || core.links != 0 {
-                let found = format!("{} blocks, {} links", core.blocks, core.links);
-                let fault = Fault::new("free inode", "has neither blocks nor links", Consequence::Inodes);
+            let flags = core.flags != 0 || core.flags2 & !KNOWN_FLAGS2 != 0;
+            if core.blocks != 0 || core.links != 0 || flags {
+                let found = format!(
+                    "{} blocks, {} links, flags {:#x} and {:#x}",
+                    core.blocks, core.links, core.flags, core.flags2
+                );
+                let fault = Fault::new("free inode", "has neither blocks nor links nor flags", Consequence::Inodes);
                 context.report(fault.at(address).inode(number).found(found));
             }
         }

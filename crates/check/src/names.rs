@@ -43,7 +43,8 @@ fn check_special(context: &Context<'_>) {
     }
     let root = context.geometry.root_inode;
     let kind = context.inodes.find(&context.geometry, root).map(Slot::kind);
-    if kind != Some(Kind::Used(FileType::Directory)) && kind != Some(Kind::Damaged) {
+    let known = kind.is_some() || context.owners_known.load(Ordering::Relaxed);
+    if known && !matches!(kind, Some(Kind::Used(FileType::Directory) | Kind::Damaged)) {
         let fault = Fault::new("root directory", "exists and is a directory", Consequence::Image).inode(root);
         context.report(fault.found(format_args!("{kind:?}")));
     }

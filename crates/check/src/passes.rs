@@ -15,17 +15,30 @@ use crate::{CheckError, CheckOptions, Progress};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use xfskit_device::BlockDevice;
-use xfskit_ondisk::{AgInode, AgNumber, DiskAddress, Geometry, InodeNumber, Superblock, SuperblockError};
+use xfskit_ondisk::superblock::{RawSuperblock, SUPERBLOCK_MAGIC};
+use xfskit_ondisk::{
+    AgInode, AgNumber, BASIC_BLOCK_BYTES, DiskAddress, Geometry, InodeNumber, Superblock, SuperblockError,
+};
+use zerocopy::FromBytes;
 
 /// Images with fewer inodes are checked by one thread.
 const THREADS_FROM_INODES: u64 = 20_000;
-/// Largest sector of a superblock.
+
+/// Largest sector that a superblock may name.
 const LARGEST_SECTOR: usize = 32768;
 
 /// Reads the superblock; a damaged one is a report.
 fn read_superblock(device: &dyn BlockDevice) -> Result<Result<Superblock, Report>, CheckError> {
-    let mut sector = vec![0; LARGEST_SECTOR.min(device.size_bytes() as usize)];
+    let mut sector = vec![0; BASIC_BLOCK_BYTES];
     device.read(0, &mut sector)?;
+    if let Ok((raw, _)) = RawSuperblock::ref_from_prefix(&sector) {
+        let bytes = usize::from(raw.sector_size.get());
+        let possible = bytes.is_power_of_two() && (BASIC_BLOCK_BYTES..=LARGEST_SECTOR).contains(&bytes);
+        if raw.magic.get() == SUPERBLOCK_MAGIC && possible && bytes as u64 <= device.size_bytes() {
+            sector.resize(bytes, 0);
+            device.read(0, &mut sector)?;
+        }
+    }
     match Superblock::decode(&sector) {
         Ok(superblock) => Ok(Ok(superblock)),
         Err(SuperblockError::Corrupt(corruption)) => {

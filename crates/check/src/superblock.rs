@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::report::{Consequence, Fault, Owner};
 use std::mem::offset_of;
-use xfskit_ondisk::features::Incompat;
+use xfskit_ondisk::features::{Incompat, VersionFlags};
 use xfskit_ondisk::superblock::{RawSuperblock, SUPERBLOCK_CRC_OFFSET, SUPERBLOCK_MAGIC};
 use xfskit_ondisk::{AgNumber, DiskAddress, checksum_matches};
 use zerocopy::{FromBytes, IntoBytes};
@@ -44,7 +44,6 @@ const COPIED: &[(&str, usize, usize)] = fields![
     inodes_per_block_log,
     ag_blocks_log,
     rt_extents_log,
-    in_progress,
     shared_version,
     inode_alignment,
     dir_block_log,
@@ -73,10 +72,21 @@ pub(crate) fn check_primary(context: &Context<'_>) {
     if raw.free_inodes > raw.inode_count {
         fault("free inodes exist", format!("{} of {}", raw.free_inodes, raw.inode_count));
     }
+    let aligned = raw.version.get() & VersionFlags::DALIGN.bits() != 0;
+    let (unit, width) = (raw.stripe_unit.get(), raw.stripe_width.get());
+    if (unit != 0) != aligned || (width != 0) != aligned {
+        fault("stripe unit, width and their flag", format!("{unit}, {width}, {aligned}"));
+    }
     let root = raw.root_inode.get();
     if raw.rt_bitmap_inode.get() != root + 1 || raw.rt_summary_inode.get() != root + 2 {
         let found = format!("{root}, {}, {}", raw.rt_bitmap_inode, raw.rt_summary_inode);
         fault("the realtime inodes follow the root inode", found);
+    }
+    let mut sector = vec![0; context.geometry.sector_bytes()];
+    if context.read(DiskAddress(0), &mut sector, NAME, Owner::Ag(AgNumber(0)))
+        && sector[size_of::<RawSuperblock>()..].iter().any(|&byte| byte != 0)
+    {
+        fault("the rest of the sector is zero", String::new());
     }
     context.check_lsn(raw.lsn.get(), NAME, DiskAddress(0), Owner::Ag(AgNumber(0)));
 }

@@ -24,6 +24,8 @@ pub(crate) struct TreePlace {
 
 /// What a parent says of its child.
 pub(crate) struct Child<K> {
+    /// Where the parent lies.
+    pub(crate) from: DiskAddress,
     pub(crate) pointer: u64,
     pub(crate) level: u32,
     pub(crate) low: Option<K>,
@@ -55,8 +57,14 @@ impl<'a, F: TreeFormat> TreeWalk<'a, F> {
     }
 
     /// Walks over the tree below its root block, and calls `leaf` for each leaf.
-    pub(crate) fn walk(&mut self, root: u64, levels: u32, leaf: &mut dyn FnMut(BlockView<'_, F>, DiskAddress)) {
-        self.visit(&Child { pointer: root, level: levels - 1, low: None, high: None }, true, leaf);
+    pub(crate) fn walk(
+        &mut self,
+        from: DiskAddress,
+        root: u64,
+        levels: u32,
+        leaf: &mut dyn FnMut(BlockView<'_, F>, DiskAddress),
+    ) {
+        self.visit(&Child { from, pointer: root, level: levels - 1, low: None, high: None }, true, leaf);
         self.finish();
     }
 
@@ -91,7 +99,7 @@ impl<'a, F: TreeFormat> TreeWalk<'a, F> {
         let Some(address) = self.address_of(child.pointer) else {
             self.whole = false;
             let fault = Fault::new(F::NAME, "pointer leads into the device", self.place.consequence);
-            self.report(fault.owned(self.place.owner).found(format_args!("block {:#x}", child.pointer)));
+            self.report(fault.at(child.from).owned(self.place.owner).found(format_args!("block {:#x}", child.pointer)));
             return;
         };
         let mut bytes = self.buffers.pop().unwrap_or_default();
@@ -106,6 +114,7 @@ impl<'a, F: TreeFormat> TreeWalk<'a, F> {
             } else {
                 for index in 0..view.count() {
                     let below = Child {
+                        from: address,
                         pointer: view.pointer(index),
                         level: child.level - 1,
                         low: Some(view.key(index)),

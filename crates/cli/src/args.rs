@@ -126,12 +126,15 @@ pub struct CrashTestArgs {
     /// Seed of the first run
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Runs of each workload, each with the next seed [default: 1, or as many as --seconds allows]
+    /// Runs of each workload, each with the next seed [default: 1, or as many as --total and --seconds allow]
     #[arg(long, value_name = "N")]
     pub runs: Option<u64>,
     /// States to explore in each run, about
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub states: u64,
+    /// Begin no run after so many states in all
+    #[arg(long, value_name = "N")]
+    pub total: Option<u64>,
     /// Every state in which the sectors in flight may have been left, at each cut with at most sixteen of them
     #[arg(long)]
     pub exhaustive: bool,
@@ -150,6 +153,9 @@ pub struct CrashTestArgs {
     /// With --state: the run's device failed from this write or flush on
     #[arg(long, value_name = "N", requires = "state")]
     pub fail_from: Option<u64>,
+    /// With --state: the place of an error tag failed
+    #[arg(long, value_name = "NAME[:NTH]", requires = "state")]
+    pub errortag: Option<String>,
     /// With --state: the state is read from a device that lies, as a failure names it
     #[arg(long, value_name = "LIE", requires = "state")]
     pub lie: Option<String>,

@@ -19,6 +19,7 @@ pub mod features;
 mod geometry;
 pub mod inode;
 pub mod limits;
+pub mod log_items;
 pub mod log_record;
 pub mod logged;
 pub mod reservation;

@@ -2,7 +2,7 @@
 
 use crate::device::Event;
 use crate::explore::{Plan, Tally, explore};
-use crate::faults::{explore_failing, explore_lies};
+use crate::faults::{explore_failing, explore_lies, explore_tags};
 use crate::run::{Wishes, record};
 use crate::workload::Workload;
 use std::collections::BTreeMap;
@@ -26,6 +26,8 @@ pub struct Campaign {
     pub threads: usize,
     /// Time after which no further state is begun.
     pub limit: Option<Duration>,
+    /// States after which no further run is begun.
+    pub most_states: u64,
     /// Failures after which the campaign ends.
     pub most_failures: usize,
 }
@@ -84,7 +86,8 @@ impl Campaign {
                     loop {
                         let number = next.fetch_add(1, Ordering::Relaxed);
                         let late = self.limit.is_some_and(|limit| start.elapsed() >= limit);
-                        if number >= all || late || self.has_enough(&summary) {
+                        let enough = states.load(Ordering::Relaxed) >= self.most_states;
+                        if number >= all || late || enough || self.has_enough(&summary) {
                             return;
                         }
                         let workload = self.workloads[number as usize % self.workloads.len()];
@@ -139,6 +142,9 @@ impl Campaign {
             let operations = recording.events.iter().filter(|e| matches!(e, Event::Write(..) | Event::Flush)).count();
             let times = plan.failing_runs;
             outcome = outcome.and_then(|()| explore_failing(workload, seed, operations as u64, times, &mut tally));
+        }
+        if in_time() {
+            outcome = outcome.and_then(|()| explore_tags(workload, seed, plan.failing_runs, &mut tally));
         }
         note(&tally);
         (tally, outcome.err().and_then(|failure| finding(failure.options(), failure.fault)))

@@ -97,10 +97,18 @@ impl Mount {
     /// If that fails, since the image would not be complete.
     pub fn unmount(mut self) {
         self.mounted = false;
-        let output = Command::new("umount").arg(self.path()).output().expect("umount");
-        assert!(output.status.success(), "umount: {}", String::from_utf8_lossy(&output.stderr));
-        // The loop device lets go of the file a moment later.
         let end = Instant::now() + Duration::from_secs(DETACH_SECONDS);
+        loop {
+            let output = Command::new("umount").arg(self.path()).output().expect("umount");
+            let message = String::from_utf8_lossy(&output.stderr);
+            // A process that another test is about to start holds our files until it has started.
+            if !message.contains("busy") || Instant::now() > end {
+                assert!(output.status.success(), "umount: {message}");
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // The loop device lets go of the file a moment later.
         while Instant::now() < end {
             let output = Command::new("losetup").arg("-j").arg(&self.image).output();
             if output.map_or(true, |output| output.stdout.is_empty()) {

@@ -6,7 +6,7 @@ use crate::da::{DaForm, DaWalk};
 use crate::fork::{InodeView, Map};
 use crate::report::{Consequence, Fault};
 use xfskit_ondisk::attr::leaf::{
-    LEAF_ENTRY_BYTES, LEAF_HEADER_BYTES, LeafAttr, LeafValue, attrs, first_used, leaf_entries, leaf_header, verify_leaf,
+    LEAF_ENTRY_BYTES, LEAF_HEADER_BYTES, LeafAttr, LeafValue, attrs, leaf_entries, leaf_header, verify_leaf,
 };
 use xfskit_ondisk::attr::{flags, hash_attr};
 use xfskit_ondisk::{DiskAddress, FileBlock};
@@ -89,10 +89,6 @@ fn check_space(context: &Context<'_>, inode: &InodeView<'_>, bytes: &[u8], addre
     let used: usize = runs.iter().map(|run| run.1).sum();
     if used != usize::from(header.used_bytes.get()) {
         fault("bytes that names and values take", format!("{} instead of {used}", header.used_bytes));
-    }
-    let lowest = runs.iter().map(|run| run.0).min().unwrap_or(bytes.len());
-    if !runs.is_empty() && lowest != first_used(bytes) {
-        fault("first used byte", format!("{} instead of {lowest}", first_used(bytes)));
     }
     for run in &header.free {
         let (start, length) = (usize::from(run.start.get()), usize::from(run.length.get()));

@@ -29,10 +29,11 @@ pub fn run(args: &CrashTestArgs, as_json: bool) -> Result<()> {
     let campaign = Campaign {
         workloads,
         first_seed: args.seed.unwrap_or(1),
-        runs: args.runs.unwrap_or(if args.seconds.is_some() { u64::MAX } else { 1 }),
+        runs: args.runs.unwrap_or(if args.seconds.or(args.total).is_some() { u64::MAX } else { 1 }),
         plan: plan(args),
         threads: args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, Into::into), Into::into),
         limit: args.seconds.map(Duration::from_secs),
+        most_states: args.total.unwrap_or(u64::MAX),
         most_failures: args.keep_going,
     };
     let summary = with_bar(&campaign);
@@ -139,12 +140,12 @@ fn replay(args: &CrashTestArgs, workloads: &[&'static Workload], state: &str) ->
     let (first, second) = state.split_once('/').map_or((state, None), |(first, second)| (first, Some(second)));
     let cut: Cut = first.parse().map_err(Usage)?;
     let second = second.map(str::parse).transpose().map_err(Usage)?;
-    let device = match (&args.lie, args.fail_from) {
-        (Some(lie), _) => DeviceFault::Lies(lie.parse().map_err(Usage)?),
-        (None, Some(first)) => DeviceFault::Fails(first),
-        (None, None) => DeviceFault::None,
+    let device = match &args.lie {
+        Some(lie) => DeviceFault::Lies(lie.parse().map_err(Usage)?),
+        None => DeviceFault::None,
     };
-    let wishes = Wishes { fail_from: args.fail_from, transcript: true };
+    let tag = args.errortag.as_deref().map(crate::commands::error_tag).transpose().map_err(Usage)?;
+    let wishes = Wishes { fail_from: args.fail_from, tag, transcript: true };
     let (recording, transcript) = xfskit_sim::record(workload, seed, wishes).map_err(anyhow::Error::msg)?;
     let (crashed, (acknowledged, begun)) = xfskit_sim::crash(&recording, cut);
     for line in &transcript[..begun.min(transcript.len())] {

@@ -4,6 +4,9 @@
 //!
 //! Facts: the XFS Algorithms & Data Structures document, "Journaling Log"; the kernel's log format structures.
 
+use xfskit::ondisk::log_items::{
+    AttrIntent, AttrVerb, FsExtent, Intent, IntentRules, RefcountUpdate, RmapUpdate, decode_intent,
+};
 use xfskit::ondisk::log_record::{buffer_flags, item_type};
 
 /// Types of logged buffers, by their number.
@@ -89,17 +92,17 @@ impl Item {
             item_type::BUFFER => ("buffer", buffer(&fields)),
             item_type::INODE => ("inode", inode(&fields)),
             item_type::ICREATE => ("new inodes", new_inodes(&fields)),
-            item_type::EFI => ("free intent", extents(&fields, 16, false)),
+            item_type::EFI => ("free intent", intent(&fields, &regions)),
             item_type::EFD => ("free done", done(&fields)),
-            item_type::RUI => ("reverse mapping intent", extents(&fields, 32, true)),
+            item_type::RUI => ("reverse mapping intent", intent(&fields, &regions)),
             item_type::RUD => ("reverse mapping done", done(&fields)),
-            item_type::CUI => ("reference count intent", extents(&fields, 16, false)),
+            item_type::CUI => ("reference count intent", intent(&fields, &regions)),
             item_type::CUD => ("reference count done", done(&fields)),
-            item_type::BUI => ("extent map intent", extents(&fields, 32, true)),
+            item_type::BUI => ("extent map intent", intent(&fields, &regions)),
             item_type::BUD => ("extent map done", done(&fields)),
-            item_type::ATTRI => ("attribute intent", attribute(&fields, &regions)),
+            item_type::ATTRI => ("attribute intent", intent(&fields, &regions)),
             item_type::ATTRD => ("attribute done", done(&fields)),
-            item_type::XMI => ("exchange intent", exchange(&fields)),
+            item_type::XMI => ("exchange intent", intent(&fields, &regions)),
             item_type::XMD => ("exchange done", done(&fields)),
             item_type::DQUOT => ("quota", String::new()),
             item_type::QUOTAOFF => ("quota off", String::new()),
@@ -132,52 +135,90 @@ fn new_inodes(fields: &Fields<'_>) -> String {
     format!("{count} in AG {ag} from block {block}, {blocks} blocks")
 }
 
-/// An intent that names extents; with `owned`, each has an owner in front.
-fn extents(fields: &Fields<'_>, bytes: usize, owned: bool) -> String {
-    let count = (fields.u32(4) as usize).min(fields.0.len() / bytes);
-    let mut text = format!("{:#x}:", fields.u64(8));
-    for index in 0..count {
-        let at = 16 + index * bytes;
-        if owned {
-            text += &format!(
-                " inode {} block {} offset {} count {}",
-                fields.u64(at),
-                fields.u64(at + 8),
-                fields.u64(at + 16),
-                fields.u32(at + 24)
-            );
-        } else {
-            text += &format!(" block {} count {}", fields.u64(at), fields.u32(at + 8));
+/// What an intent asks for, as recovery would understand it.
+fn intent(fields: &Fields<'_>, regions: &[Vec<u8>]) -> String {
+    let id = fields.u64(8);
+    // A record shows the first region by itself; the name of an attribute comes in the next.
+    if regions.len() < Item::region_count(fields.0) {
+        return format!("{id:#x}: inode {}, {} regions", fields.u64(16), Item::region_count(fields.0));
+    }
+    match decode_intent(&IntentRules::FORM_ONLY, regions) {
+        Ok(intent) => format!("{id:#x}:{}", work(&intent)),
+        Err(error) => format!("{id:#x}: BAD: {error}"),
+    }
+}
+
+fn work(intent: &Intent<'_>) -> String {
+    match intent {
+        Intent::ExtentFree(intent) => intent.extents.iter().map(blocks).collect(),
+        Intent::Rmap(intent) => {
+            let update = |update: &RmapUpdate| {
+                let state = if update.unwritten { ", unwritten" } else { "" };
+                let owner = update.owner as i64;
+                let verb = format!("{:?}", update.verb).to_lowercase();
+                format!(
+                    " {verb} owner {owner}{} offset {}{}{state};",
+                    fork(update.attr_fork),
+                    update.offset,
+                    blocks(&update.extent)
+                )
+            };
+            intent.updates.iter().map(update).collect()
+        }
+        Intent::Refcount(intent) => {
+            let update = |update: &RefcountUpdate| {
+                format!(" {}{};", format!("{:?}", update.verb).to_lowercase(), blocks(&update.extent))
+            };
+            intent.updates.iter().map(update).collect()
+        }
+        Intent::Bmap(intent) => {
+            let (verb, place) = (format!("{:?}", intent.verb).to_lowercase(), blocks(&intent.extent));
+            let state = if intent.unwritten { ", unwritten" } else { "" };
+            format!(" {verb} inode {}{} offset {}{place}{state}", intent.inode, fork(intent.attr_fork), intent.offset)
+        }
+        Intent::Attr(intent) => attribute(intent),
+        Intent::Exchange(intent) => {
+            let [one, two] = intent.inodes;
+            let [from, to] = intent.offsets;
+            format!(
+                " {} blocks of inode {one} from {from} with inode {two} from {to}, flags {:#x}",
+                intent.count, intent.flags
+            )
         }
     }
-    text
+}
+
+fn blocks(extent: &FsExtent) -> String {
+    format!(" block {} count {}", extent.block, extent.count)
+}
+
+fn fork(attr: bool) -> &'static str {
+    if attr { " attrs" } else { "" }
+}
+
+fn attribute(intent: &AttrIntent<'_>) -> String {
+    let verb = match intent.verb {
+        AttrVerb::Set => "set",
+        AttrVerb::Remove => "remove",
+        AttrVerb::Replace => "replace",
+        AttrVerb::SetParent => "set parent pointer",
+        AttrVerb::RemoveParent => "remove parent pointer",
+        AttrVerb::ReplaceParent => "replace parent pointer",
+    };
+    let new = match intent.new_name {
+        [] => String::new(),
+        name => format!(" by \"{}\"", name.escape_ascii()),
+    };
+    format!(
+        " {verb} of inode {}, name \"{}\"{new}, value of {} bytes",
+        intent.inode,
+        intent.name.escape_ascii(),
+        intent.value.len()
+    )
 }
 
 fn done(fields: &Fields<'_>) -> String {
     format!("{:#x}", fields.u64(8))
-}
-
-fn attribute(fields: &Fields<'_>, regions: &[Vec<u8>]) -> String {
-    let verb = match fields.u32(24) & 0xff {
-        1 => "set",
-        2 => "remove",
-        3 => "replace",
-        4 => "set parent pointer",
-        5 => "remove parent pointer",
-        6 => "replace parent pointer",
-        _ => "unknown change",
-    };
-    let name = regions.get(1).map(|name| name.escape_ascii().to_string()).unwrap_or_default();
-    format!(
-        "{:#x}: {verb} of inode {}, name \"{name}\", value of {} bytes",
-        fields.u64(8),
-        fields.u64(16),
-        fields.u32(32)
-    )
-}
-
-fn exchange(fields: &Fields<'_>) -> String {
-    format!("{:#x}: inodes {} and {}", fields.u64(8), fields.u64(16), fields.u64(24))
 }
 
 #[cfg(test)]
@@ -190,5 +231,15 @@ mod tests {
         assert_eq!((item.kind, item.whole), ("buffer", true));
         assert_eq!(Item::decode(vec![vec![1, 2, 3, 0]]).about, "type 0x0201");
         assert_eq!(Item::decode(Vec::new()).kind, "unknown");
+    }
+
+    #[test]
+    fn an_intent_is_shown_as_recovery_understands_it() {
+        use xfskit::ondisk::FsBlock;
+        use xfskit::ondisk::log_items::extent_free::encode_intent;
+        let region = encode_intent(0x77, &[FsExtent { block: FsBlock(20), count: 3 }]);
+        assert_eq!(Item::decode(vec![region.clone()]).about, "0x77: block 20 count 3");
+        let about = Item::decode(vec![region[..24].to_vec()]).about;
+        assert!(about.starts_with("0x77: BAD: corrupt extent-free intent"), "{about}");
     }
 }

@@ -16,7 +16,7 @@
 //! makes every update begin with one, as the kernel's `larp` switch does.
 
 use super::update::Logging;
-use super::{Attr, Form, Outcome, flags, fork, form, remote, shortform, tree};
+use super::{Attr, Form, Outcome, flags, fork, form, redo, remote, shortform, tree};
 use crate::cache::{Fork, ForkKind};
 use crate::deferred::{DeferredOp, Step, finish};
 use crate::error::{Error, Result};
@@ -26,16 +26,17 @@ use crate::item::LogVector;
 use crate::mount::AttrLogging;
 use crate::trans::{InoId, Transaction};
 use crate::{dir, symlink};
-use xfskit_ondisk::FileBlock;
 use xfskit_ondisk::attr::shortform::{SHORTFORM_HEADER_BYTES, entry_bytes};
+use xfskit_ondisk::log_items::{self, AttrIntent, AttrVerb};
 use xfskit_ondisk::log_record::item_type;
+use xfskit_ondisk::{FileBlock, InodeNumber};
 
 /// Extents of a value that one step allocates: each may split every tree of its AG.
 const EXTENTS_PER_STEP: usize = 4;
 
 /// What an update does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Change {
+pub(super) enum Change {
     Set { new: Owned },
     Replace { old: Owned, new: Owned },
     Remove { old: Owned },
@@ -43,14 +44,14 @@ enum Change {
 
 /// An attribute that outlives the caller's buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Owned {
-    namespace: u8,
-    name: Vec<u8>,
-    value: Vec<u8>,
+pub(super) struct Owned {
+    pub(super) namespace: u8,
+    pub(super) name: Vec<u8>,
+    pub(super) value: Vec<u8>,
 }
 
 impl Owned {
-    fn of(attr: &Attr<'_>) -> Self {
+    pub(super) fn of(attr: &Attr<'_>) -> Self {
         Self { namespace: attr.namespace, name: attr.name.to_vec(), value: attr.value.to_vec() }
     }
 
@@ -61,7 +62,7 @@ impl Owned {
 
 /// How far an update has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+pub(super) enum Progress {
     /// Nothing was done. `announce`: log an intent before anything is.
     Start { announce: bool },
     /// The value's blocks from `at` on are mapped up to `mapped` of `total`.
@@ -79,12 +80,14 @@ enum Mapped {
 }
 
 /// An update under way.
-struct AttrOp {
-    ino: InoId,
-    change: Change,
-    progress: Progress,
-    inode: u64,
-    generation: u32,
+pub(super) struct AttrOp {
+    pub(super) ino: InoId,
+    pub(super) change: Change,
+    pub(super) progress: Progress,
+    pub(super) inode: InodeNumber,
+    pub(super) generation: u32,
+    /// Recovery does it, perhaps again: what is to go may be gone, and what is to come may be there.
+    pub(super) again: bool,
 }
 
 /// Adds an attribute that is not there.
@@ -119,8 +122,8 @@ fn run(tx: &mut Transaction, ino: InoId, change: Change, logging: Logging) -> Re
         }
     };
     let core = &tx.inode(ino).core;
-    let (inode, generation) = (core.inode.0, core.generation);
-    let operation = AttrOp { ino, change, progress: Progress::Start { announce }, inode, generation };
+    let (inode, generation) = (core.inode, core.generation);
+    let operation = AttrOp { ino, change, progress: Progress::Start { announce }, inode, generation, again: false };
     let may_log = parent || tx.mount().may_log_attr_intents();
     finish(tx, operation, logging == Logging::Logged && may_log)
 }
@@ -158,6 +161,15 @@ impl AttrOp {
     fn conclude(&self, tx: &mut Transaction) -> Result<()> {
         let ino = self.ino;
         match &self.change {
+            change if self.again => {
+                for key in change.keys() {
+                    redo::remove_every(tx, ino, &key.attr())?;
+                }
+                if let Some(new) = self.new_attr() {
+                    self.add(tx, new)?;
+                }
+                tree::to_shortform(tx, ino, self.new_attr().is_some()).map(|_| ())
+            }
             Change::Set { new } => self.add(tx, new),
             Change::Replace { old, new } => {
                 if form(tx, ino) == Form::Tree
@@ -277,48 +289,54 @@ impl DeferredOp for AttrOp {
     }
 
     fn format_intent(&self, id: u64, copy: &mut LogVector) {
+        self.change.format_intent(self.inode, self.generation, id, copy);
+    }
+
+    fn format_done(&self, id: u64, copy: &mut LogVector) {
+        copy.push(&log_items::encode_done(item_type::ATTRD, id));
+    }
+}
+
+impl Change {
+    /// The attributes that it is about.
+    fn keys(&self) -> impl Iterator<Item = &Owned> {
+        let (first, second) = match self {
+            Self::Set { new: attr } | Self::Remove { old: attr } => (attr, None),
+            Self::Replace { old, new } => (old, Some(new)),
+        };
+        std::iter::once(first).chain(second)
+    }
+
+    /// Formats an intent for the whole of it.
+    pub(super) fn format_intent(&self, inode: InodeNumber, generation: u32, id: u64, copy: &mut LogVector) {
         let nothing = Owned { namespace: 0, name: Vec::new(), value: Vec::new() };
-        let (old, new) = match &self.change {
+        let (old, new) = match self {
             Change::Set { new } => (new, &nothing),
             Change::Replace { old, new } if new.namespace & flags::PARENT != 0 => (old, new),
             Change::Replace { new, .. } => (new, &nothing),
             Change::Remove { old } => (old, &nothing),
         };
         let parent = old.namespace & flags::PARENT != 0;
-        let has_value = parent || !matches!(self.change, Change::Remove { .. });
-        let kind = match &self.change {
-            Change::Set { .. } => 1,
-            Change::Remove { .. } => 2,
-            Change::Replace { .. } => 3,
-        } + if parent { 3 } else { 0 };
-        let value: &[u8] = if has_value { &old.value } else { &[] };
-        let regions = [old.name.as_slice(), &new.name, value, &new.value];
-        let count = 1 + regions.iter().filter(|region| !region.is_empty()).count();
-        copy.push_with(40, |out| {
-            out[0..2].copy_from_slice(&item_type::ATTRI.to_le_bytes());
-            out[2..4].copy_from_slice(&(count as u16).to_le_bytes());
-            let generation = if parent { self.generation } else { 0 };
-            out[4..8].copy_from_slice(&generation.to_le_bytes());
-            out[8..16].copy_from_slice(&id.to_le_bytes());
-            out[16..24].copy_from_slice(&self.inode.to_le_bytes());
-            out[24..28].copy_from_slice(&(kind as u32).to_le_bytes());
-            // Two 16-bit lengths, which read as one 32-bit length where there is no new name.
-            out[28..30].copy_from_slice(&(old.name.len() as u16).to_le_bytes());
-            out[30..32].copy_from_slice(&(new.name.len() as u16).to_le_bytes());
-            out[32..36].copy_from_slice(&(value.len() as u32).to_le_bytes());
-            out[36..40].copy_from_slice(&u32::from(old.namespace & flags::NAMESPACE).to_le_bytes());
-        });
-        for region in regions.into_iter().filter(|region| !region.is_empty()) {
-            copy.push(region);
-        }
-    }
-
-    fn format_done(id: u64, copy: &mut LogVector) {
-        copy.push_with(16, |out| {
-            out[0..2].copy_from_slice(&item_type::ATTRD.to_le_bytes());
-            out[2..4].copy_from_slice(&1u16.to_le_bytes());
-            out[8..16].copy_from_slice(&id.to_le_bytes());
-        });
+        let verb = match (self, parent) {
+            (Change::Set { .. }, false) => AttrVerb::Set,
+            (Change::Set { .. }, true) => AttrVerb::SetParent,
+            (Change::Replace { .. }, false) => AttrVerb::Replace,
+            (Change::Replace { .. }, true) => AttrVerb::ReplaceParent,
+            (Change::Remove { .. }, false) => AttrVerb::Remove,
+            (Change::Remove { .. }, true) => AttrVerb::RemoveParent,
+        };
+        let intent = AttrIntent {
+            id,
+            verb,
+            inode,
+            generation,
+            namespace: old.namespace,
+            name: &old.name,
+            value: if verb == AttrVerb::Remove { &[] } else { &old.value },
+            new_name: &new.name,
+            new_value: &new.value,
+        };
+        intent.encode(|region| copy.push(region));
     }
 }
 

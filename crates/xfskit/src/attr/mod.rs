@@ -16,6 +16,7 @@ mod drop;
 pub mod fork;
 mod leaf;
 mod list;
+mod redo;
 pub mod remote;
 pub mod shortform;
 pub mod tree;
@@ -23,6 +24,7 @@ pub mod update;
 
 pub use drop::remove_all;
 pub use list::{AttrRef, ListCursor, list, list_from};
+pub use redo::Redo;
 pub use xfskit_ondisk::attr::{ParentRecord, flags};
 
 use crate::cache::Fork;

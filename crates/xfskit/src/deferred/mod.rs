@@ -37,8 +37,8 @@ pub trait DeferredOp: Sized {
     /// Formats an intent that describes all that is left to do.
     fn format_intent(&self, id: u64, copy: &mut LogVector);
 
-    /// Formats the done item of intent `id`.
-    fn format_done(id: u64, copy: &mut LogVector);
+    /// Formats the done item of intent `id`, which described what is left now.
+    fn format_done(&self, id: u64, copy: &mut LogVector);
 
     /// Does as much as fits the transaction.
     ///
@@ -68,10 +68,11 @@ pub fn finish<O: DeferredOp>(tx: &mut Transaction, operation: O, logged: bool) -
             Step::Roll(rest) => {
                 let intent = logged.then(|| log_intent(tx, &rest));
                 tx.roll()?;
-                fail_if_tagged(tx, LARP)?;
+                tx.mount().stop_if_tagged(LARP)?;
+                let done = intent.map(|intent| (format_done(&intent, &rest), intent));
                 step = rest.step(tx)?;
-                if let Some(intent) = intent {
-                    log_done::<O>(tx, intent);
+                if let Some((copy, intent)) = done {
+                    tx.log_done(Arc::new(PassingItem::default()), copy, intent);
                 }
                 if let Step::NoSpace(rest) = step {
                     rest.undo(tx)?;
@@ -84,27 +85,17 @@ pub fn finish<O: DeferredOp>(tx: &mut Transaction, operation: O, logged: bool) -
     }
 }
 
-/// Stops here, with everything up to here durable, if a test asked for it.
-fn fail_if_tagged(tx: &Transaction, tag: &'static str) -> Result<()> {
-    let mount = tx.mount();
-    if !mount.error_tags.strikes(tag) {
-        return Ok(());
-    }
-    mount.journal.force_all()?;
-    mount.journal.shut_down(format!("error tag {tag}"));
-    mount.journal.check()
-}
-
 fn log_intent<O: DeferredOp>(tx: &mut Transaction, rest: &O) -> Arc<Intent> {
-    let intent = Arc::new(Intent::default());
+    let intent = Intent::new(&tx.mount().intent_ids);
     let mut copy = LogVector::default();
     rest.format_intent(intent.id(), &mut copy);
     tx.log_intent(Arc::clone(&intent) as _, copy);
     intent
 }
 
-fn log_done<O: DeferredOp>(tx: &mut Transaction, intent: Arc<Intent>) {
+/// The done item of the intent that describes `rest`.
+fn format_done<O: DeferredOp>(intent: &Intent, rest: &O) -> LogVector {
     let mut copy = LogVector::default();
-    O::format_done(intent.id(), &mut copy);
-    tx.log_done(Arc::new(PassingItem::default()), copy, intent);
+    rest.format_done(intent.id(), &mut copy);
+    copy
 }

@@ -11,6 +11,7 @@ use super::free_space::{cursor, extent_at};
 use super::owner::Owner;
 use super::{free_list, free_space, refcount, reservation, rmap};
 use crate::error::{Error, Result};
+use crate::error_tags::ALLOC_EXTENT;
 use crate::trans::Transaction;
 use std::ops::Range;
 use xfskit_ondisk::btree::{BlockKey, Bnobt, Cntbt, FreeExtent, SizeKey};
@@ -89,6 +90,7 @@ impl AllocRequest {
 /// If the transaction has fewer than `max` blocks left of its reservation.
 pub fn allocate(tx: &mut Transaction, request: &AllocRequest) -> Result<Option<(FsBlock, u32)>> {
     assert!(0 < request.min && request.min <= request.max, "a request for at least one block");
+    tx.mount().error_tags.fail(ALLOC_EXTENT)?;
     for _ in 0..PATIENCE {
         match allocate_somewhere(tx, request) {
             Err(Error::WouldBlock) => std::thread::sleep(std::time::Duration::from_millis(1)),
@@ -415,10 +417,10 @@ pub(super) fn free_in(tx: &mut Transaction, ag: Ag, start: AgBlock, count: u32, 
         if shared {
             for part in refcount::decrease(tx, ag, extent)? {
                 free_list::fix(tx, ag, None)?;
-                give_back(tx, ag, part, owner)?;
+                give_back(tx, ag, part, owner.is_counted())?;
             }
         } else {
-            give_back(tx, ag, extent, owner)?;
+            give_back(tx, ag, extent, owner.is_counted())?;
         }
         rest = FreeExtent { start: extent.start.add(count), count: rest.count - count };
         owner = owner.advanced(count);
@@ -426,7 +428,8 @@ pub(super) fn free_in(tx: &mut Transaction, ag: Ag, start: AgBlock, count: u32, 
     Ok(())
 }
 
-fn give_back(tx: &mut Transaction, ag: Ag, extent: FreeExtent, owner: Owner) -> Result<()> {
+/// Adds an extent that nobody refers to any more to the free space; `counted`: the superblock counts it as used.
+pub(super) fn give_back(tx: &mut Transaction, ag: Ag, extent: FreeExtent, counted: bool) -> Result<()> {
     ensure_on_disk!(
         extent.start.0 >= tx.geometry().ag_header_blocks(),
         "extent",
@@ -434,7 +437,7 @@ fn give_back(tx: &mut Transaction, ag: Ag, extent: FreeExtent, owner: Owner) -> 
         "{extent:?}"
     );
     free_space::give(tx, ag, extent)?;
-    if owner.is_counted() {
+    if counted {
         tx.free_blocks(extent.count.into());
     }
     tx.extent_freed(ag.number, extent.start, extent.count);

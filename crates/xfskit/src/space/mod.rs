@@ -17,6 +17,7 @@ mod ag;
 mod ag_state;
 pub mod alloc;
 mod counts;
+pub mod cow;
 #[cfg(test)]
 mod damage_tests;
 mod free_list;
@@ -29,6 +30,7 @@ mod reservation;
 pub mod rmap;
 #[cfg(test)]
 mod tests;
+pub mod unowned;
 
 pub(crate) use ag::below_agi;
 pub use ag::{AGF_KIND, AGFL_KIND, AGI_KIND, Totals, initialize, read_agf, read_agi};

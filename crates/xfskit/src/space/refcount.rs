@@ -1,11 +1,11 @@
 //! Reference counts of shared blocks. Only blocks with two or more references have a record.
 //!
 //! Freeing a file's extent takes one reference off each of its blocks; those that nobody else refers to become free.
-//! Records that touch and have equal counts are one record.
+//! Sharing one adds a reference to each. Records that touch and have equal counts are one record.
 
-use super::ag::Ag;
-use super::alloc;
+use super::ag::{Ag, below_agf};
 use super::free_space::refcount_cursor;
+use super::{alloc, free_list};
 use crate::error::Result;
 use crate::trans::Transaction;
 use smallvec::SmallVec;
@@ -17,16 +17,34 @@ const MOST_RECORDS: usize = 16;
 /// References that are no longer counted.
 const SATURATED: u32 = u32::MAX;
 
-type Records = SmallVec<[Refcount; 4]>;
+pub(super) type Records = SmallVec<[Refcount; 4]>;
 /// Parts of an extent.
 pub(super) type Parts = SmallVec<[FreeExtent; 2]>;
 
-fn end(record: &Refcount) -> u32 {
+pub(super) fn end(record: &Refcount) -> u32 {
     record.start + record.count
 }
 
-/// The records that overlap or touch the blocks from `start` to before `limit`.
-fn records_around(tx: &mut Transaction, ag: Ag, start: u32, limit: u32) -> Result<Records> {
+/// What happens to the references of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Increase,
+    Decrease,
+}
+
+impl Change {
+    fn apply(self, references: u32) -> u32 {
+        match self {
+            _ if references == SATURATED => SATURATED,
+            Self::Increase => references + 1,
+            Self::Decrease => references.saturating_sub(1),
+        }
+    }
+}
+
+/// The records that overlap or touch the blocks from `start` to before `limit`; with [`REFCOUNT_COW`] in both, those of
+/// blocks staged for copy on write.
+pub(super) fn records_around(tx: &mut Transaction, ag: Ag, start: u32, limit: u32) -> Result<Records> {
     let mut tree = refcount_cursor(ag);
     let mut records = Records::new();
     let mut next = match tree.lookup_le(tx, &start)? {
@@ -43,7 +61,7 @@ fn records_around(tx: &mut Transaction, ag: Ag, start: u32, limit: u32) -> Resul
         }
         tree.next(tx)?;
     }
-    while let Some(record) = next.filter(|record| record.start & REFCOUNT_COW == 0 && record.start <= limit) {
+    while let Some(record) = next.filter(|record| (record.start ^ start) & REFCOUNT_COW == 0 && record.start <= limit) {
         records.push(record);
         if records.len() > MOST_RECORDS + 4 {
             break;
@@ -80,16 +98,11 @@ pub(super) fn step(tx: &mut Transaction, ag: Ag, extent: FreeExtent) -> Result<u
 
 /// Takes a reference off every block of `extent`. Returns the parts that nobody refers to any more.
 pub(super) fn decrease(tx: &mut Transaction, ag: Ag, extent: FreeExtent) -> Result<Parts> {
-    let (start, limit) = (extent.start.0, extent.end());
-    let old = records_around(tx, ag, start, limit)?;
-    ensure_on_disk!(
-        old.len() <= MOST_RECORDS + 4,
-        "refcountbt block",
-        "an extent is freed in parts that one transaction can hold",
-        "{} records",
-        old.len()
-    );
-    let (new, unreferenced) = decreased(&old, start, limit);
+    change(tx, ag, extent, Change::Decrease)
+}
+
+/// Replaces records of the tree; both lists are in order.
+pub(super) fn replace(tx: &mut Transaction, ag: Ag, old: &[Refcount], new: &[Refcount]) -> Result<()> {
     let mut tree = refcount_cursor(ag);
     for record in old.iter().filter(|record| !new.contains(record)) {
         let found = tree.lookup(tx, &record.start)?;
@@ -100,41 +113,93 @@ pub(super) fn decrease(tx: &mut Transaction, ag: Ag, extent: FreeExtent) -> Resu
         tree.insert(tx, record)?;
     }
     tree.close(tx);
+    Ok(())
+}
+
+fn change(tx: &mut Transaction, ag: Ag, extent: FreeExtent, change: Change) -> Result<Parts> {
+    let (start, limit) = (extent.start.0, extent.end());
+    let old = records_around(tx, ag, start, limit)?;
+    ensure_on_disk!(
+        old.len() <= MOST_RECORDS + 4,
+        "refcountbt block",
+        "references change in parts that one transaction can hold",
+        "{} records",
+        old.len()
+    );
+    let (new, unreferenced) = changed(&old, start, limit, change);
+    replace(tx, ag, &old, &new)?;
     Ok(unreferenced)
 }
 
-/// The records after one reference was taken off the blocks from `start` to before `limit`, and the parts of those
-/// that are unreferenced now.
-fn decreased(old: &[Refcount], start: u32, limit: u32) -> (Records, Parts) {
+/// The records after the references of the blocks from `start` to before `limit` changed, and the parts of those that
+/// are unreferenced now.
+fn changed(old: &[Refcount], start: u32, limit: u32, change: Change) -> (Records, Parts) {
     let (mut new, mut unreferenced) = (Records::new(), Parts::new());
     let mut add = |from: u32, to: u32, references: u32| {
-        if from >= to || references < 2 {
+        if from >= to {
             return;
         }
         match new.last_mut() {
+            _ if references == 0 => unreferenced.push(FreeExtent { start: AgBlock(from), count: to - from }),
+            _ if references == 1 => {}
             Some(last) if end(last) == from && last.references == references => last.count += to - from,
             _ => new.push(Refcount { start: from, count: to - from, references }),
-        }
-    };
-    let mut free = |from: u32, to: u32| {
-        if from < to {
-            unreferenced.push(FreeExtent { start: AgBlock(from), count: to - from });
         }
     };
     let mut at = start;
     for record in old {
         let (from, to) = (record.start.clamp(start, limit), end(record).clamp(start, limit));
+        add(record.start, from.min(end(record)), record.references);
         if from < to {
-            free(at, from);
+            // Blocks without a record have one reference.
+            add(at, from, change.apply(1));
             at = to;
         }
-        let left = if record.references == SATURATED { SATURATED } else { record.references.saturating_sub(1) };
-        add(record.start, from.min(end(record)), record.references);
-        add(from, to, left);
+        if record.start >= limit {
+            add(at, limit, change.apply(1));
+            at = limit;
+        }
+        add(from, to, change.apply(record.references));
         add(to.max(record.start), end(record), record.references);
     }
-    free(at, limit);
+    add(at, limit, change.apply(1));
     (new, unreferenced)
+}
+
+/// Locks the AG of shared blocks and says how many of them one transaction can take on.
+fn lock_step(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<(Ag, FreeExtent)> {
+    let (ag, start) = alloc::lock_extent(tx, block, count)?;
+    free_list::fix(tx, ag, None)?;
+    let count = step(tx, ag, FreeExtent { start, count })?;
+    Ok((ag, FreeExtent { start, count }))
+}
+
+/// Adds a reference to the first of `count` blocks, to as many as one transaction should; returns how many.
+///
+/// # Errors
+/// `NoSpace` when the tree cannot grow; `WouldBlock` as [`super::alloc::free`]; `Corrupt`, `Io`.
+pub fn increase_some(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<u32> {
+    let (ag, extent) = lock_step(tx, block, count)?;
+    let done = change(tx, ag, extent, Change::Increase);
+    below_agf(tx, ag.number, done)?;
+    Ok(extent.count)
+}
+
+/// Takes a reference off the first of `count` blocks, off as many as one transaction should; returns how many. Those
+/// that nobody refers to any more become free; their reverse mappings are the caller's to remove.
+///
+/// # Errors
+/// As [`increase_some`].
+pub fn decrease_some(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<u32> {
+    let (ag, extent) = lock_step(tx, block, count)?;
+    let result = (|| {
+        for part in decrease(tx, ag, extent)? {
+            free_list::fix(tx, ag, None)?;
+            alloc::give_back(tx, ag, part, true)?;
+        }
+        Ok(extent.count)
+    })();
+    below_agf(tx, ag.number, result)
 }
 
 #[cfg(test)]
@@ -143,6 +208,57 @@ mod unit_tests {
 
     fn r(start: u32, count: u32, references: u32) -> Refcount {
         Refcount { start, count, references }
+    }
+
+    fn decreased(old: &[Refcount], start: u32, limit: u32) -> (Records, Parts) {
+        changed(old, start, limit, Change::Decrease)
+    }
+
+    #[test]
+    fn references_go_up_where_there_was_one_too() {
+        let increased = |old: &[Refcount], start, limit| changed(old, start, limit, Change::Increase).0;
+        assert_eq!(increased(&[], 5, 9).as_slice(), [r(5, 4, 2)]);
+        assert_eq!(increased(&[r(5, 5, 2), r(20, 5, 2)], 10, 20).as_slice(), [r(5, 20, 2)]);
+        assert_eq!(
+            increased(&[r(5, 5, 2), r(12, 5, 4)], 3, 14).as_slice(),
+            [r(3, 2, 2), r(5, 5, 3), r(10, 2, 2), r(12, 2, 5), r(14, 3, 4)]
+        );
+        assert_eq!(increased(&[r(0, 5, u32::MAX)], 2, 6).as_slice(), [r(0, 5, u32::MAX), r(5, 1, 2)]);
+    }
+
+    #[test]
+    fn up_and_down_agree_with_a_count_of_each_block() {
+        let mut seed = 3u64;
+        let mut next = |limit: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) % limit
+        };
+        let mut counts = [1u32; 40];
+        let mut records = Records::new();
+        for _ in 0..2000 {
+            let (start, length) = (next(30) as u32, 1 + next(10) as u32);
+            let limit = start + length;
+            let change = if next(2) == 0 { Change::Increase } else { Change::Decrease };
+            let (from, to) = (start as usize, limit as usize);
+            if change == Change::Decrease && counts[from..to].contains(&1) {
+                continue;
+            }
+            counts[from..to].iter_mut().for_each(|count| *count = change.apply(*count));
+            let near = |record: &Refcount| record.start <= limit && end(record) >= start;
+            let (around, rest): (Records, Records) = records.iter().copied().partition(|record| near(record));
+            let (new, free) = changed(&around, start, limit, change);
+            assert!(free.is_empty());
+            records = rest.into_iter().chain(new).collect();
+            records.sort_by_key(|record| record.start);
+            let mut expected = Records::new();
+            for (at, &references) in counts.iter().enumerate().filter(|(_, count)| **count > 1) {
+                match expected.last_mut() {
+                    Some(last) if end(last) == at as u32 && last.references == references => last.count += 1,
+                    _ => expected.push(r(at as u32, 1, references)),
+                }
+            }
+            assert_eq!(records, expected);
+        }
     }
 
     #[test]

@@ -7,14 +7,13 @@
 //! the last one that starts before it; then the tree is asked for all that reach the block.
 
 use super::ag::Ag;
-use super::alloc;
 use super::free_space::cursor;
-use super::owner::Owner;
 use crate::error::Result;
 use crate::trans::Transaction;
+use smallvec::SmallVec;
 use std::ops::ControlFlow;
 use xfskit_ondisk::btree::{Rmap, RmapOrder, Rmapbt, TreeFormat, rmap_offset};
-use xfskit_ondisk::{AgBlock, FsBlock};
+use xfskit_ondisk::{AgBlock, AgNumber};
 
 /// Whether `right` continues `left`.
 fn continues(left: &Rmap, right: &Rmap) -> bool {
@@ -152,16 +151,90 @@ pub(super) fn remove(tx: &mut Transaction, ag: Ag, old: Rmap) -> Result<bool> {
     Ok(whole.offset & rmap_offset::UNWRITTEN != 0)
 }
 
-/// Records that blocks of a fork, `count` from `block`, are unwritten or not.
+/// Locks an AG for changes of its reverse mappings.
+fn lock(tx: &mut Transaction, number: AgNumber) -> Result<Ag> {
+    let ag = Ag::lock(tx, number)?;
+    super::free_list::fix(tx, ag, None)?;
+    Ok(ag)
+}
+
+/// Records that the owner that `new` names has the blocks from now on.
 ///
 /// # Errors
-/// `Corrupt` when the blocks do not belong to the owner, `WouldBlock` as [`super::alloc::free`], `Io`.
-pub fn set_unwritten(tx: &mut Transaction, block: FsBlock, count: u32, owner: Owner, unwritten: bool) -> Result<()> {
+/// `Corrupt` when they have an owner with whom they cannot be shared, `WouldBlock` as [`super::alloc::free`], `Io`.
+pub fn map(tx: &mut Transaction, number: AgNumber, new: Rmap) -> Result<()> {
     if !tx.geometry().has_rmap() {
         return Ok(());
     }
-    let (ag, start) = alloc::lock_extent(tx, block, count)?;
-    super::free_list::fix(tx, ag, None)?;
-    remove(tx, ag, owner.rmap(start, count, false))?;
-    add(tx, ag, owner.rmap(start, count, unwritten))
+    let ag = lock(tx, number)?;
+    let may_share = tx.geometry().has_reflink() && new.has_offset() && new.offset & rmap_offset::ATTR_FORK == 0;
+    if !may_share {
+        let other = touching(tx, ag, new.start, new.count)?.first().copied();
+        ensure_on_disk!(other.is_none(), "rmapbt block", "blocks that get an owner had none", "{new:?}: {other:?}");
+    }
+    add(tx, ag, new)
+}
+
+/// Records that the owner that `old` names has the blocks no more.
+///
+/// # Errors
+/// `Corrupt` when it had not, `WouldBlock` as [`super::alloc::free`], `Io`.
+pub fn unmap(tx: &mut Transaction, number: AgNumber, old: Rmap) -> Result<()> {
+    if !tx.geometry().has_rmap() {
+        return Ok(());
+    }
+    let ag = lock(tx, number)?;
+    remove(tx, ag, old).map(|_| ())
+}
+
+/// Records that blocks of a fork are unwritten or not.
+///
+/// # Errors
+/// `Corrupt` when the blocks do not belong to the owner, `WouldBlock` as [`super::alloc::free`], `Io`.
+pub fn convert(tx: &mut Transaction, number: AgNumber, old: Rmap, unwritten: bool) -> Result<()> {
+    if !tx.geometry().has_rmap() {
+        return Ok(());
+    }
+    let ag = lock(tx, number)?;
+    remove(tx, ag, old)?;
+    let flag = if unwritten { rmap_offset::UNWRITTEN } else { 0 };
+    add(tx, ag, Rmap { offset: old.offset & !rmap_offset::UNWRITTEN | flag, ..old })
+}
+
+/// Records that touch the blocks, two at most.
+fn touching(tx: &mut Transaction, ag: Ag, start: AgBlock, count: u32) -> Result<SmallVec<[Rmap; 2]>> {
+    let low = RmapOrder { start, owner: 0, offset: 0 };
+    let high = RmapOrder { start: AgBlock(start.0 + count - 1), owner: u64::MAX, offset: u64::MAX };
+    let mut found = SmallVec::new();
+    let mut tree = cursor::<Rmapbt>(ag);
+    tree.query(tx, &low, &high, |record| {
+        found.push(*record);
+        if found.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    tree.close(tx);
+    Ok(found)
+}
+
+/// Forgets the owner of blocks that are about to be freed by an intent, which does not name it: they have one owner,
+/// or none any more.
+pub(super) fn remove_any(tx: &mut Transaction, ag: Ag, start: AgBlock, count: u32) -> Result<()> {
+    if !tx.geometry().has_rmap() {
+        return Ok(());
+    }
+    match touching(tx, ag, start, count)?.as_slice() {
+        [] => Ok(()),
+        [whole] if whole.start <= start && start.0 + count <= whole.end() => {
+            let old = part(whole, start.0, count);
+            remove(tx, ag, old).map(|_| ())
+        }
+        others => {
+            ensure_on_disk!(
+                false,
+                "rmapbt block",
+                "blocks freed by an intent have one owner or none",
+                "{count} blocks from {start}: {others:?}"
+            );
+            Ok(())
+        }
+    }
 }

@@ -384,14 +384,16 @@ fn unwritten_blocks_are_recorded_and_converted() {
     transact(&mount, 10, |tx| {
         let request = AllocRequest { unwritten: true, ..AllocRequest::new(Near::Ag(AgNumber(0)), 10, 10, owner) };
         let (block, _) = allocate(tx, &request)?.expect("space");
-        rmap::set_unwritten(tx, FsBlock(block.0 + 3), 4, owner.advanced(3), false)?;
+        let (number, start) = tx.geometry().split_fs_block(block).expect("on the device");
+        let middle = owner.advanced(3).rmap(start.add(3), 4, true);
+        rmap::convert(tx, number, middle, false)?;
         let ag = Ag::lock(tx, AgNumber(0))?;
         let mine = |tx: &mut Transaction| {
             let all = all_records(tx, cursor::<Rmapbt>(ag));
             all.iter().filter(|r| r.owner == 1000).map(|r| r.count).collect::<Vec<_>>()
         };
         assert_eq!(mine(tx), [3, 4, 3]);
-        rmap::set_unwritten(tx, FsBlock(block.0 + 3), 4, owner.advanced(3), true)?;
+        rmap::convert(tx, number, middle, true)?;
         assert_eq!(mine(tx), [10]);
         free(tx, block, 10, owner)
     })

@@ -9,21 +9,59 @@ use super::{CommitItem, FormatFn, Transaction};
 use crate::error::Result;
 use crate::error_tags::FREE_EXTENT;
 use crate::item::{DirtyBits, ItemState, LogItem, LogVector};
+use crate::sync::Mutex;
+use std::collections::HashSet;
 use std::sync::Arc;
+use xfskit_ondisk::log_items::{FsExtent, extent_free};
 use xfskit_ondisk::log_record::item_type;
 use xfskit_ondisk::{AgNumber, FsBlock};
 
-/// An intent as the journal sees it. It stays in the AIL until its done item is durable.
+/// The numbers by which done items name their intents. They count up from 1 at each mount, so that a run can be
+/// replayed, and pass over those of intents from an earlier life that recovery has still to finish: only among intents
+/// that live at the same time must they differ.
 #[derive(Default)]
+pub struct IntentIds {
+    inner: Mutex<IdsInner>,
+}
+
+#[derive(Default)]
+struct IdsInner {
+    last: u64,
+    recovered: HashSet<u64>,
+}
+
+impl IntentIds {
+    /// Passes over the ids of recovered intents.
+    pub fn avoid(&self, ids: impl IntoIterator<Item = u64>) {
+        self.inner.lock().recovered.extend(ids);
+    }
+
+    fn next(&self) -> u64 {
+        let mut inner = self.inner.lock();
+        loop {
+            inner.last += 1;
+            if !inner.recovered.contains(&inner.last) {
+                return inner.last;
+            }
+        }
+    }
+}
+
+/// An intent as the journal sees it. It stays in the AIL until its done item is durable.
 pub struct Intent {
     state: ItemState,
+    id: u64,
 }
 
 impl Intent {
-    /// The number by which a done item names the intent: unique among those that live at the same time, as their
-    /// addresses are.
-    pub fn id(self: &Arc<Self>) -> u64 {
-        Arc::as_ptr(self) as u64
+    /// A new intent with an id of its own.
+    pub fn new(ids: &IntentIds) -> Arc<Self> {
+        Arc::new(Self { state: ItemState::default(), id: ids.next() })
+    }
+
+    /// The number by which its done item names it.
+    pub fn id(&self) -> u64 {
+        self.id
     }
 }
 
@@ -84,6 +122,12 @@ pub(super) struct PendingFree {
     intent: Option<Arc<Intent>>,
 }
 
+impl PendingFree {
+    fn extent(&self) -> FsExtent {
+        FsExtent { block: self.block, count: self.count }
+    }
+}
+
 impl Transaction {
     /// Leaves the free of an extent to the next link of the chain, which `commit` makes.
     pub fn defer_free(&mut self, block: FsBlock, count: u32, run: FreeLater) {
@@ -95,9 +139,10 @@ impl Transaction {
         for index in 0..self.pending_frees.len() {
             let pending = &mut self.pending_frees[index];
             if pending.intent.is_none() {
-                let intent = Arc::new(Intent::default());
+                let intent = Intent::new(&self.mount.intent_ids);
                 pending.intent = Some(Arc::clone(&intent));
-                let copy = encode_extent_item(item_type::EFI, intent.id(), pending.block, pending.count);
+                let mut copy = LogVector::default();
+                copy.push(&extent_free::encode_intent(intent.id(), &[pending.extent()]));
                 self.log_intent(intent, copy);
             }
         }
@@ -110,14 +155,12 @@ impl Transaction {
     pub fn finish_frees(&mut self) -> Result<()> {
         while !self.pending_frees.is_empty() {
             self.roll()?;
-            if self.mount.error_tags.strikes(FREE_EXTENT) {
-                self.mount.journal.force_all()?;
-                self.mount.journal.shut_down("error tag free_extent");
-                self.mount.journal.check()?;
-            }
+            self.mount.stop_if_tagged(FREE_EXTENT)?;
             let Some(pending) = self.pending_frees.pop_front() else { break };
+            let extent = pending.extent();
             if let Some(intent) = pending.intent {
-                let copy = encode_extent_item(item_type::EFD, intent.id(), pending.block, pending.count);
+                let mut copy = LogVector::default();
+                copy.push(&extent_free::encode_done(intent.id(), &[extent]));
                 self.log_done(Arc::new(PassingItem::default()), copy, intent);
             }
             (pending.run)(self)?;
@@ -184,18 +227,4 @@ impl Transaction {
             ordered_writes: Vec::new(),
         });
     }
-}
-
-/// An extent-free intent or done item of one extent: type, regions, count 1, id, start, length.
-fn encode_extent_item(kind: u16, id: u64, block: FsBlock, count: u32) -> LogVector {
-    let mut copy = LogVector::default();
-    copy.push_with(32, |out| {
-        out[0..2].copy_from_slice(&kind.to_le_bytes());
-        out[2..4].copy_from_slice(&1u16.to_le_bytes());
-        out[4..8].copy_from_slice(&1u32.to_le_bytes());
-        out[8..16].copy_from_slice(&id.to_le_bytes());
-        out[16..24].copy_from_slice(&block.0.to_le_bytes());
-        out[24..28].copy_from_slice(&count.to_le_bytes());
-    });
-    copy
 }

@@ -25,7 +25,7 @@ mod intents;
 mod reservation;
 
 pub use formats::{BlfType, InodeFields};
-pub use intents::{FreeLater, Intent, PassingItem};
+pub use intents::{FreeLater, Intent, IntentIds, PassingItem};
 pub use reservation::Reservation;
 
 use crate::cache::{Buffer, BufferContent, BufferKey, BufferKind, DiskRuns, Fill, Inode, InodeState};

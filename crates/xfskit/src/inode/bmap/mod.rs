@@ -16,11 +16,13 @@ mod allocate;
 mod apply;
 mod bmbt;
 mod load;
+mod remap;
 mod remove;
 
 pub use allocate::{allocate, allocate_avoiding_busy, allocate_one};
 pub use apply::leave_inode;
 pub use bmbt::BMBT_KIND;
+pub use remap::{expect_extents, map_extent, unmap_extent};
 pub use remove::remove;
 
 use crate::cache::{DiskRun, DiskRuns, Fork, ForkKind};

@@ -1,14 +1,14 @@
 //! Unmaps blocks of a fork and frees them.
 
 use super::apply::replace;
+use super::remap::without;
 use super::{count_blocks, extents, owner};
 use crate::cache::ForkKind;
 use crate::error::Result;
 use crate::space::alloc;
 use crate::trans::{InoId, Transaction};
-use smallvec::SmallVec;
 use xfskit_ondisk::inode::{MODE_REGULAR, MODE_TYPE};
-use xfskit_ondisk::{Extent, FileBlock, FsBlock};
+use xfskit_ondisk::{FileBlock, FsBlock};
 
 /// Unmaps `count` fork blocks from `at` and frees what was mapped there. Buffers of the blocks are the caller's to
 /// invalidate.
@@ -24,18 +24,7 @@ pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, c
         let Some(extent) = list.get(index).copied().filter(|extent| extent.file_block < end) else { return Ok(()) };
         let first = at.max(extent.file_block);
         let last = end.min(extent.end());
-        let mut rest: SmallVec<[Extent; 2]> = SmallVec::new();
-        if first > extent.file_block {
-            rest.push(Extent { count: first.0 - extent.file_block.0, ..extent });
-        }
-        if last < extent.end() {
-            rest.push(Extent {
-                file_block: last,
-                block: FsBlock(extent.block.0 + (last.0 - extent.file_block.0)),
-                count: extent.end().0 - last.0,
-                ..extent
-            });
-        }
+        let rest = without(&extent, first, last);
         let freed = last.0 - first.0;
         let block = FsBlock(extent.block.0 + (first.0 - extent.file_block.0));
         let owner = owner(tx, ino, fork, first);

@@ -2,7 +2,8 @@
 //!
 //! Records that were in flight when the power failed may lie there with the number of the pass that the head is in. The
 //! writer will come to stand right before one of them, and the next recovery would take it for a record of its own. So
-//! as many sectors as may have been in flight are stamped with the number of the pass before.
+//! those among as many sectors as may have been in flight are stamped with the number of the pass before. Mostly there are
+//! none, and nothing is written.
 //!
 //! Crash behaviour: the sectors between head and tail belong to nobody, so clearing them may be cut off anywhere and done
 //! again. It is flushed before the first record is written behind it.
@@ -10,7 +11,8 @@
 use super::super::LogPlace;
 use super::super::head::{IN_FLIGHT_BLOCKS, LogHead};
 use crate::error::{Error, Result};
-use xfskit_ondisk::log_record::stamp_stale_sector;
+use std::ops::Range;
+use xfskit_ondisk::log_record::{sector_cycle, stamp_stale_sector};
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, Lsn};
 
 /// Stamps the sectors from the head on, up to the tail at most.
@@ -25,17 +27,29 @@ pub fn clear_stale_sectors(place: &LogPlace, uuid: &[u8; 16], head: &LogHead, ta
     let count = IN_FLIGHT_BLOCKS.min(free);
     let first = count.min(size - head.block());
     // Behind the end of the log the pass before is the one that the head is in.
-    for (start, count, cycle) in [(head.block(), first, previous(head.cycle())), (0, count - first, head.cycle())] {
-        let mut sectors = vec![0; count as usize * BASIC_BLOCK_BYTES];
-        for (index, sector) in sectors.chunks_exact_mut(BASIC_BLOCK_BYTES).enumerate() {
-            stamp_stale_sector(sector, Lsn::new(cycle, start + index as u32), tail, uuid);
-        }
-        if !sectors.is_empty() {
-            let offset = place.offset + u64::from(start) * BASIC_BLOCK_BYTES as u64;
-            place.device.write(offset, &sectors).map_err(|source| Error::Io { offset, source })?;
-        }
+    let ahead = clear_run(place, uuid, head.block()..head.block() + first, previous(head.cycle()), tail)?;
+    let around = clear_run(place, uuid, 0..count - first, head.cycle(), tail)?;
+    if !ahead && !around {
+        return Ok(());
     }
     place.device.flush().map_err(|source| Error::Io { offset: place.offset, source })
+}
+
+/// Stamps the sectors among `blocks` that are of a later pass than `cycle`, and those between them; says whether there were any.
+fn clear_run(place: &LogPlace, uuid: &[u8; 16], blocks: Range<u32>, cycle: u32, tail: Lsn) -> Result<bool> {
+    let mut sectors = Vec::new();
+    place.read(blocks.start, blocks.end - blocks.start, &mut sectors)?;
+    let is_later = |sector: &[u8]| sector_cycle(sector) > cycle;
+    let Some(first) = sectors.chunks_exact(BASIC_BLOCK_BYTES).position(is_later) else { return Ok(false) };
+    let last = sectors.chunks_exact(BASIC_BLOCK_BYTES).rposition(is_later).unwrap_or(first);
+    let stale = &mut sectors[first * BASIC_BLOCK_BYTES..(last + 1) * BASIC_BLOCK_BYTES];
+    let start = blocks.start + first as u32;
+    for (index, sector) in stale.chunks_exact_mut(BASIC_BLOCK_BYTES).enumerate() {
+        stamp_stale_sector(sector, Lsn::new(cycle, start + index as u32), tail, uuid);
+    }
+    let offset = place.offset + u64::from(start) * BASIC_BLOCK_BYTES as u64;
+    place.device.write(offset, stale).map_err(|source| Error::Io { offset, source })?;
+    Ok(true)
 }
 
 /// The number of the pass before `cycle`; 0, that of a log never written, before the first.

@@ -1,0 +1,83 @@
+//! Good images: nothing is found in what the kernel, mkfs.xfs and the engine make, and xfs_repair agrees.
+
+mod common;
+
+use common::{check_device, check_file, findings, kernel_image};
+use std::sync::Arc;
+use xfskit_device::MemoryDevice;
+use xfskit_fuzz_harness::{Recipe, image};
+use xfskit_testkit::{reference, scratch};
+
+/// Images that the kernel fills: a name, and the options of mkfs.xfs.
+const SHAPES: &[(&str, &[(char, &str)])] = &[
+    ("defaults", &[]),
+    ("small blocks", &[('b', "size=1024"), ('n', "size=4096")]),
+    ("large blocks", &[('b', "size=65536"), ('l', "size=96m")]),
+    ("large inodes and directory blocks", &[('i', "size=2048"), ('n', "size=65536")]),
+    (
+        "old",
+        &[
+            ('m', "rmapbt=0,reflink=0,finobt=0,inobtcount=0,bigtime=0"),
+            ('n', "parent=0"),
+            ('i', "nrext64=0,sparse=0,exchange=0"),
+        ],
+    ),
+    ("no reverse mappings", &[('m', "rmapbt=0"), ('d', "agcount=5")]),
+    ("large sectors", &[('s', "size=4096"), ('m', "reflink=0")]),
+];
+
+#[test]
+fn nothing_is_found_where_the_kernel_wrote() {
+    let scratch = scratch();
+    let Some(reference) = reference() else { return };
+    for (name, options) in SHAPES {
+        let Some(path) = kernel_image(&scratch, "kernel.img", 512, options) else { return };
+        reference.repair_finds_nothing(&path);
+        let report = check_file(&path);
+        assert!(report.is_clean() && report.log_is_clean && report.notes.is_empty(), "{name}: {}", findings(&report));
+        assert!(report.summary.names > 2000 && report.summary.inodes > 150, "{name}: {:?}", report.summary);
+        let total = report.summary.used_blocks + report.summary.free_blocks;
+        let blocks = xfskit_ondisk::Superblock::decode(&std::fs::read(&path).unwrap()).unwrap().raw().data_blocks.get();
+        assert_eq!(total, blocks, "{name}");
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn nothing_is_found_in_images_of_mkfs() {
+    let scratch = scratch();
+    let Some(reference) = reference() else { return };
+    for options in [
+        &["-m", "uuid=11111111-2222-3333-4444-555555555555"][..],
+        &["-d", "agcount=9", "-b", "size=2048"],
+        &["-l", "su=32k", "-d", "su=64k,sw=4"],
+        &["-m", "crc=1,finobt=0", "-i", "size=1024"],
+    ] {
+        let path = scratch.file("mkfs.img");
+        let file = format!("file,name={},size=1g", path.display());
+        reference.tool_output("mkfs.xfs", options.iter().copied().chain(["-q", "-f", "-d", &file]));
+        let report = check_file(&path);
+        assert!(report.is_clean() && report.log_is_clean, "{options:?}: {}", findings(&report));
+        assert_eq!(report.summary.inodes, 3, "{options:?}");
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn nothing_is_found_where_the_engine_wrote() {
+    let scratch = scratch();
+    for recipe in [Recipe::Defaults, Recipe::SmallBlocks, Recipe::Old, Recipe::Quick] {
+        let bytes = image(recipe);
+        if let Some(reference) = reference() {
+            let path = scratch.file("engine.img");
+            std::fs::write(&path, &bytes).unwrap();
+            // Inodes that wait to be freed are something that repair would do.
+            if recipe == Recipe::Quick {
+                reference.repair_finds_nothing(&path);
+            }
+        }
+        let report = check_device(Arc::new(MemoryDevice::from_bytes(bytes)));
+        assert!(report.is_clean(), "{recipe:?}: {}", findings(&report));
+        assert_eq!(report.summary.unlinked, if recipe == Recipe::Quick { 0 } else { 140 }, "{recipe:?}");
+    }
+}

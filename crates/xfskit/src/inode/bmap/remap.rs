@@ -1,0 +1,110 @@
+//! Changes only whose blocks are: an extent that is there already enters a fork's map, or leaves it without being
+//! freed. Reverse mappings follow in the same transaction; free space and reference counts are somebody else's.
+
+use super::allocate::insert;
+use super::apply::replace;
+use super::{count_blocks, extents, owner};
+use crate::cache::{Fork, ForkKind};
+use crate::error::Result;
+use crate::space::rmap;
+use crate::trans::{InoId, Transaction};
+use smallvec::SmallVec;
+use xfskit_ondisk::btree::Rmap;
+use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
+use xfskit_ondisk::{AgNumber, Corruption, Extent, FileBlock, FsBlock};
+
+/// The parts of `extent` before `first` and from `last` on.
+pub(super) fn without(extent: &Extent, first: FileBlock, last: FileBlock) -> SmallVec<[Extent; 2]> {
+    let mut rest = SmallVec::new();
+    if first > extent.file_block {
+        rest.push(Extent { count: first.0 - extent.file_block.0, ..*extent });
+    }
+    if last < extent.end() {
+        rest.push(Extent {
+            file_block: last,
+            block: FsBlock(extent.block.0 + (last.0 - extent.file_block.0)),
+            count: extent.end().0 - last.0,
+            ..*extent
+        });
+    }
+    rest
+}
+
+/// Verifies that a fork is mapped by extents.
+///
+/// # Errors
+/// `Corrupt` when it is missing or holds its contents itself.
+pub fn expect_extents(tx: &Transaction, ino: InoId, fork: ForkKind) -> Result<()> {
+    let state = tx.inode(ino);
+    if matches!(state.fork(fork), Some(Fork::Extents(_) | Fork::Btree { .. })) {
+        return Ok(());
+    }
+    let name = if fork == ForkKind::Data { "data fork" } else { "attr fork" };
+    Err(Corruption::new(name, "is mapped by extents").of(state.core.inode.0).into())
+}
+
+/// The AG of an extent of a fork and its reverse mapping.
+fn mapping(tx: &Transaction, ino: InoId, fork: ForkKind, extent: &Extent) -> Result<(AgNumber, Rmap)> {
+    extent.verify(tx.geometry())?;
+    let (ag, start) = tx
+        .geometry()
+        .split_fs_block(extent.block)
+        .ok_or_else(|| Corruption::new("extent record", "lies on the device").found(format_args!("{extent:?}")))?;
+    let owner = owner(tx, ino, fork, extent.file_block);
+    Ok((ag, owner.rmap(start, extent.count as u32, extent.unwritten)))
+}
+
+/// Maps an extent into a hole of the fork.
+///
+/// # Errors
+/// `Corrupt` when it is no hole or the blocks have another owner; `NoSpace` when the map cannot grow; `WouldBlock` as
+/// [`rmap::map`]; `Io`.
+pub fn map_extent(tx: &mut Transaction, ino: InoId, fork: ForkKind, extent: Extent) -> Result<()> {
+    expect_extents(tx, ino, fork)?;
+    let (ag, mapping) = mapping(tx, ino, fork, &extent)?;
+    let list = extents(tx, ino, fork)?;
+    let next = list.partition_point(|other| other.end() <= extent.file_block);
+    let is_hole = list.get(next).is_none_or(|other| other.file_block >= extent.end());
+    ensure_on_disk!(
+        is_hole && extent.count <= MAX_EXTENT_BLOCKS,
+        "extent map",
+        "blocks are mapped into a hole",
+        "{extent:?}"
+    );
+    insert(tx, ino, fork, extent)?;
+    count_blocks(tx, ino, extent.count as i64)?;
+    rmap::map(tx, ag, mapping)
+}
+
+/// Unmaps the end of a range of fork blocks that must map the blocks which `extent` names, as far back as one record
+/// goes. Returns how many blocks at the start of the range are left.
+///
+/// # Errors
+/// `Corrupt` when something else is mapped there; `NoSpace` when a record has to be cut in two and the tree has no
+/// block for that; `WouldBlock` as [`rmap::unmap`]; `Io`.
+pub fn unmap_extent(tx: &mut Transaction, ino: InoId, fork: ForkKind, extent: Extent) -> Result<u64> {
+    expect_extents(tx, ino, fork)?;
+    let (at, end) = (extent.file_block, extent.end());
+    let list = extents(tx, ino, fork)?;
+    let index = list.partition_point(|other| other.end() < end);
+    let found = list.get(index).copied().filter(|found| {
+        let shift = found.file_block.0.abs_diff(at.0);
+        let place = if found.file_block < at { found.block.0 + shift } else { found.block.0.wrapping_sub(shift) };
+        found.file_block < end && place == extent.block.0
+    });
+    ensure_on_disk!(found.is_some(), "extent map", "maps the blocks that are unmapped", "{extent:?}");
+    let found = found.expect("checked above");
+    let first = at.max(found.file_block);
+    let left = first.0 - at.0;
+    let gone = Extent {
+        file_block: first,
+        block: FsBlock(extent.block.0 + left),
+        count: end.0 - first.0,
+        unwritten: found.unwritten,
+    };
+    let (ag, mapping) = mapping(tx, ino, fork, &gone)?;
+    replace(tx, ino, fork, index..index + 1, &without(&found, first, end))?;
+    count_blocks(tx, ino, -(gone.count as i64))?;
+    rmap::unmap(tx, ag, mapping)?;
+    Ok(left)
+}

@@ -1,0 +1,63 @@
+//! Extent map intents (BUI): a fork maps blocks, or unmaps them record by record from the end. The reverse mappings
+//! change in the same transaction.
+
+use super::{Work, inode, reservation};
+use crate::cache::ForkKind;
+use crate::error::Result;
+use crate::error_tags::BMAP_FINISH_ONE;
+use crate::inode::bmap::{map_extent, unmap_extent};
+use crate::item::LogVector;
+use crate::mount::Mount;
+use crate::trans::{Reservation, Transaction};
+use std::sync::Arc;
+use xfskit_ondisk::Extent;
+use xfskit_ondisk::log_items::bmap::encode_intent;
+use xfskit_ondisk::log_items::{BmapIntent, BmapVerb, encode_done};
+use xfskit_ondisk::log_record::item_type;
+
+/// A change of one fork.
+pub(super) struct Change(BmapIntent);
+
+impl Change {
+    pub(super) fn new(mount: &Arc<Mount>, intent: BmapIntent) -> Result<Self> {
+        inode::named(mount, intent.inode, None)?;
+        Ok(Self(intent))
+    }
+}
+
+impl Work for Change {
+    fn reservation(&self, mount: &Mount) -> Reservation {
+        let levels = mount.limits.data_levels.max(mount.limits.attr_levels);
+        reservation(mount, 0, 2 * u64::from(levels) + 2)
+    }
+
+    fn step(mut self: Box<Self>, tx: &mut Transaction) -> Result<Option<Box<dyn Work>>> {
+        let intent = &mut self.0;
+        let ino = inode::join(tx, intent.inode)?;
+        let fork = if intent.attr_fork { ForkKind::Attr } else { ForkKind::Data };
+        let extent = Extent {
+            file_block: intent.offset,
+            block: intent.extent.block,
+            count: intent.extent.count.into(),
+            unwritten: intent.unwritten,
+        };
+        let left = match intent.verb {
+            BmapVerb::Map => map_extent(tx, ino, fork, extent).map(|()| 0)?,
+            BmapVerb::Unmap => unmap_extent(tx, ino, fork, extent)?,
+        };
+        intent.extent.count = left as u32;
+        Ok(if left == 0 { None } else { Some(self) })
+    }
+
+    fn format_intent(&self, id: u64, copy: &mut LogVector) {
+        copy.push(&encode_intent(&BmapIntent { id, ..self.0 }));
+    }
+
+    fn format_done(&self, id: u64, copy: &mut LogVector) {
+        copy.push(&encode_done(item_type::BUD, id));
+    }
+
+    fn error_tag(&self) -> &'static str {
+        BMAP_FINISH_ONE
+    }
+}

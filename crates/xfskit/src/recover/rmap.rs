@@ -1,0 +1,59 @@
+//! Reverse mapping intents (RUI): all updates in one transaction, in their order. An intent behind this
+//! one may free the blocks and expects them to be nobody's.
+
+use super::{Work, reservation};
+use crate::error::Result;
+use crate::error_tags::RMAP_FINISH_ONE;
+use crate::item::LogVector;
+use crate::mount::Mount;
+use crate::space::rmap;
+use crate::trans::{Reservation, Transaction};
+use xfskit_ondisk::log_items::rmap::encode_intent;
+use xfskit_ondisk::log_items::{RmapIntent, RmapUpdate, RmapVerb, encode_done};
+use xfskit_ondisk::log_record::item_type;
+use xfskit_ondisk::{AgBlock, AgNumber};
+
+/// Updates of one intent.
+pub(super) struct Updates(Vec<RmapUpdate>);
+
+impl Updates {
+    pub(super) fn new(intent: RmapIntent) -> Self {
+        Self(intent.updates)
+    }
+}
+
+/// Whether blocks are shared makes no difference: look-ups find the right record among those that overlap.
+fn apply(tx: &mut Transaction, update: &RmapUpdate) -> Result<()> {
+    let place = tx.geometry().split_fs_block(update.extent.block);
+    let (ag, start) = place.unwrap_or((AgNumber(0), AgBlock(0)));
+    ensure_on_disk!(place.is_some(), "reverse mapping intent", "blocks on the device", "{:?}", update.extent);
+    let mapping = update.mapping(start);
+    match update.verb {
+        RmapVerb::Map | RmapVerb::MapShared | RmapVerb::Alloc => rmap::map(tx, ag, mapping),
+        RmapVerb::Unmap | RmapVerb::UnmapShared | RmapVerb::Free => rmap::unmap(tx, ag, mapping),
+        RmapVerb::Convert | RmapVerb::ConvertShared => rmap::convert(tx, ag, mapping, update.unwritten),
+    }
+}
+
+impl Work for Updates {
+    fn reservation(&self, mount: &Mount) -> Reservation {
+        reservation(mount, self.0.len(), 0)
+    }
+
+    fn step(self: Box<Self>, tx: &mut Transaction) -> Result<Option<Box<dyn Work>>> {
+        self.0.iter().try_for_each(|update| apply(tx, update))?;
+        Ok(None)
+    }
+
+    fn format_intent(&self, id: u64, copy: &mut LogVector) {
+        copy.push(&encode_intent(id, &self.0));
+    }
+
+    fn format_done(&self, id: u64, copy: &mut LogVector) {
+        copy.push(&encode_done(item_type::RUD, id));
+    }
+
+    fn error_tag(&self) -> &'static str {
+        RMAP_FINISH_ONE
+    }
+}

@@ -1,0 +1,194 @@
+//! Attribute intents: our own operations cut off, and states that only the kernel leaves, made by hand.
+
+use super::*;
+use crate::attr::{Attr, Form, ParentRecord, flags, form, tree, update};
+use crate::error_tags::LARP;
+use crate::{AttrLogging, RenameFlags, SetMode};
+use xfskit_ondisk::log_items::{AttrIntent, AttrVerb, ExchangeIntent, exchange as xmi};
+
+const ARGUMENTS: &[(char, &str)] = &[('d', "agcount=2")];
+
+fn logged() -> MountOptions {
+    MountOptions { attr_logging: AttrLogging::Always, attr_fast_path: false, ..Default::default() }
+}
+
+fn one(fs: &Filesystem) -> InodeNumber {
+    fs.lookup(fs.root(), b"one").unwrap().inode
+}
+
+/// Gives the first file `count` attributes of 600 bytes.
+fn fill(fs: &Filesystem, count: usize) {
+    for n in 0..count {
+        let name = format!("user.filler {n}");
+        fs.set_xattr(one(fs), name.as_bytes(), &[n as u8; 600], SetMode::Any, &Caller::root()).unwrap();
+    }
+}
+
+/// Cuts `work` off at the `nth` passage of a tag; everybody must come to the same tree from there.
+fn cut_off(tag: &'static str, nth: u32, before: &dyn Fn(&Filesystem), work: &dyn Fn(&Filesystem)) {
+    let image = TestImage::new(MIB, ARGUMENTS);
+    let (fs, _) = two_files(&image.device, logged());
+    before(&fs);
+    fs.sync().unwrap();
+    fs.mount().error_tags.arm(tag, nth);
+    work(&fs);
+    assert!(fs.mount().journal.check().is_err(), "{tag} was not passed {nth} times");
+    agree_on(&image.device.to_bytes(), State::assert_same_tree);
+}
+
+#[test]
+fn our_own_updates_are_finished() {
+    let me = Caller::root();
+    for fillers in [0, 40] {
+        let before = |fs: &Filesystem| {
+            fill(fs, fillers);
+            fs.set_xattr(one(fs), b"trusted.x", &[1; 100], SetMode::Any, &me).unwrap();
+            fs.link(one(fs), fs.root(), b"a second name").unwrap();
+        };
+        let cut = |work: &dyn Fn(&Filesystem)| cut_off(LARP, 1, &before, work);
+        cut(&|fs| drop(fs.set_xattr(one(fs), b"user.new", &[7; 30], SetMode::Any, &me)));
+        cut(&|fs| drop(fs.set_xattr(one(fs), b"user.large", &[7; 65536], SetMode::Any, &me)));
+        cut(&|fs| drop(fs.set_xattr(one(fs), b"trusted.x", &[7; 9000], SetMode::Any, &me)));
+        cut(&|fs| drop(fs.remove_xattr(one(fs), b"trusted.x", &me)));
+        cut(&|fs| drop(fs.link(one(fs), fs.root(), b"third")));
+        cut(&|fs| drop(fs.unlink(fs.root(), b"a second name", &me)));
+        cut(&|fs| drop(fs.rename(fs.root(), b"one", fs.root(), b"other", RenameFlags::default(), &me)));
+    }
+}
+
+/// Logs an attribute intent.
+fn log(scene: &mut Scene, intent: &AttrIntent<'_>) {
+    let mut regions = Vec::new();
+    intent.encode(|region| regions.push(region.to_vec()));
+    scene.log_regions(&regions);
+}
+
+fn plain<'a>(scene: &Scene, verb: AttrVerb, name: &'a [u8], value: &'a [u8]) -> AttrIntent<'a> {
+    let (inode, id) = (scene.inodes[0], 0xb000 + scene.intents);
+    AttrIntent { id, verb, inode, generation: 0, namespace: 0, name, value, new_name: &[], new_value: &[] }
+}
+
+/// Puts an entry that is not whole into the first file's tree.
+fn leave_incomplete(scene: &mut Scene, name: &[u8]) {
+    assert_eq!(form(&scene.tx, scene.inos[0]), Form::Tree);
+    let key = Attr::key(0, name);
+    tree::add(&mut scene.tx, scene.inos[0], &key, tree::NewValue::Remote { block: 0, length: 0 }, true).unwrap();
+}
+
+#[test]
+fn what_the_kernel_left_half_done_is_finished() {
+    for fillers in [8, 40] {
+        let before = |fs: &Filesystem| fill(fs, fillers);
+        let case = |work: &dyn Fn(&mut Scene)| {
+            agree_on(&crash_after(ARGUMENTS, logged(), &before, work), State::assert_same_tree);
+        };
+        case(&|scene| {
+            leave_incomplete(scene, b"large");
+            log(scene, &plain(scene, AttrVerb::Set, b"large", &[5; 20000]));
+        });
+        case(&|scene| {
+            leave_incomplete(scene, b"gone");
+            log(scene, &plain(scene, AttrVerb::Remove, b"gone", &[]));
+        });
+        // Already done, or not begun.
+        case(&|scene| log(scene, &plain(scene, AttrVerb::Set, b"filler 3", &[6; 50])));
+        case(&|scene| log(scene, &plain(scene, AttrVerb::Remove, b"never there", &[])));
+        case(&|scene| log(scene, &plain(scene, AttrVerb::Replace, b"never there", b"new")));
+        case(&|scene| log(scene, &plain(scene, AttrVerb::Replace, b"filler 1", &[4; 4000])));
+    }
+}
+
+#[test]
+fn an_incomplete_entry_is_seen_by_nobody_afterwards() {
+    let before = |fs: &Filesystem| fill(fs, 8);
+    let crash = crash_after(ARGUMENTS, logged(), &before, &|scene| {
+        leave_incomplete(scene, b"large");
+        log(scene, &plain(scene, AttrVerb::Set, b"large", &[5; 20000]));
+    });
+    let device = Arc::new(MemoryDevice::from_bytes(recovered(&crash)));
+    let fs = open(&device).unwrap();
+    let inode = fs.mount().inode(one(&fs)).unwrap();
+    let mut tx = Transaction::read_only(fs.mount());
+    let ino = tx.join_inode(&inode);
+    let key = Attr::key(0, b"large");
+    assert_eq!(tree::lookup(&mut tx, ino, &key, true).unwrap(), None);
+    assert_eq!(tree::get(&mut tx, ino, &key).unwrap(), Some(vec![5; 20000]));
+}
+
+#[test]
+fn parent_pointers_are_finished_from_any_state() {
+    for fillers in [0, 8, 40] {
+        let before = |fs: &Filesystem| fill(fs, fillers);
+        let case = |work: &dyn Fn(&mut Scene, &[u8])| {
+            let work = |scene: &mut Scene| {
+                let root = scene.tx.geometry().root_inode;
+                let mount = Arc::clone(scene.tx.mount());
+                let generation = mount.inode(root).unwrap().state_lock().read().core.generation;
+                work(scene, &ParentRecord { inode: root.0, generation }.encode());
+            };
+            agree_on(&crash_after(ARGUMENTS, logged(), &before, &work), State::assert_same_tree);
+        };
+        let pointer = |scene: &Scene, verb, name: &'static [u8]| AttrIntent {
+            namespace: flags::PARENT,
+            generation: scene.tx.inode(scene.inos[0]).core.generation,
+            ..plain(scene, verb, name, &[])
+        };
+        case(&|scene, value| {
+            update::remove_parent(&mut scene.tx, scene.inos[0], b"one", value).unwrap();
+            log(scene, &AttrIntent { value, ..pointer(scene, AttrVerb::SetParent, b"one") });
+        });
+        case(&|scene, value| log(scene, &AttrIntent { value, ..pointer(scene, AttrVerb::SetParent, b"one") }));
+        case(&|scene, value| log(scene, &AttrIntent { value, ..pointer(scene, AttrVerb::RemoveParent, b"gone") }));
+        for old_is_there in [true, false] {
+            case(&|scene, value| {
+                let ino = scene.inos[0];
+                if old_is_there {
+                    update::replace_parent(&mut scene.tx, ino, (b"one", value), (b"old name", value)).unwrap();
+                } else {
+                    update::remove_parent(&mut scene.tx, ino, b"one", value).unwrap();
+                }
+                let intent = pointer(scene, AttrVerb::ReplaceParent, b"old name");
+                log(scene, &AttrIntent { value, new_name: b"one", new_value: value, ..intent });
+            });
+        }
+    }
+}
+
+#[test]
+fn files_exchange_their_attributes() {
+    let before = |fs: &Filesystem| {
+        fill(fs, 8);
+        let two = fs.lookup(fs.root(), b"two").unwrap().inode;
+        for n in 0..200u8 {
+            let name = format!("user.of two {n}");
+            fs.set_xattr(two, name.as_bytes(), &[n; 500], SetMode::Any, &Caller::root()).unwrap();
+        }
+    };
+    // Without parent pointers, which would be exchanged too. The blocks name their inode, so they are exchanged first.
+    let arguments = [('d', "agcount=2"), ('n', "parent=0")];
+    let crash = crash_after(&arguments, MountOptions::default(), &before, &|scene| {
+        let inos = [scene.inos[0], scene.inos[1]];
+        let lists = inos.map(|ino| bmap::extents(&mut scene.tx, ino, ForkKind::Attr).unwrap().to_vec());
+        for side in 0..2 {
+            for &extent in &lists[side] {
+                bmap::unmap_extent(&mut scene.tx, inos[side], ForkKind::Attr, extent).unwrap();
+            }
+        }
+        for side in 0..2 {
+            for &extent in &lists[1 - side] {
+                bmap::map_extent(&mut scene.tx, inos[side], ForkKind::Attr, extent).unwrap();
+            }
+        }
+        let intent = ExchangeIntent {
+            id: 0xa000,
+            inodes: [scene.inodes[0], scene.inodes[1]],
+            generations: inos.map(|ino| scene.tx.inode(ino).core.generation),
+            offsets: [FileBlock(0); 2],
+            count: 200,
+            flags: xmi::flags::ATTR_FORK,
+            sizes: [0; 2],
+        };
+        scene.log(xmi::encode_intent(&intent));
+    });
+    agree_on(&crash, State::assert_same);
+}

@@ -1,0 +1,198 @@
+//! Every intent, written into a log by hand and finished by us and by the kernel: both must come to the same.
+//!
+//! A scene is a filesystem with two files. A transaction leaves it in the middle of a piece of work and logs the intents
+//! for the rest; that image is given to the kernel, and to us whole and cut off after each step.
+
+mod attrs;
+mod cases;
+mod hostile;
+mod judge;
+
+use super::*;
+use crate::cache::ForkKind;
+use crate::env::SeededEnvironment;
+use crate::inode::bmap;
+use crate::space::alloc::{AllocRequest, Near, allocate};
+use crate::space::{Owner, rmap as reverse};
+use crate::test_image::TestImage;
+use crate::trans::{InoId, InodeFields};
+use crate::{Caller, Filesystem, MountOptions, NewFile};
+use judge::State;
+use xfskit_device::MemoryDevice;
+use xfskit_ondisk::btree::Rmap;
+use xfskit_ondisk::log_items::FsExtent;
+use xfskit_ondisk::{AgNumber, Extent, FileBlock, FsBlock, InodeNumber};
+
+const MIB: usize = 64;
+
+/// A filesystem with files, and one transaction on them.
+struct Scene {
+    tx: Transaction,
+    inos: Vec<InoId>,
+    inodes: Vec<InodeNumber>,
+    /// How many it has logged.
+    intents: u64,
+    /// Where its commit is to be cut off.
+    cut: Option<&'static str>,
+}
+
+impl Scene {
+    /// Blocks that are neither free nor anybody's.
+    fn blocks(&mut self, count: u32) -> FsBlock {
+        let owner = Owner::Fork { inode: InodeNumber(128), fork: ForkKind::Data, offset: FileBlock(0), bmbt: false };
+        let request = AllocRequest::new(Near::Ag(AgNumber(0)), count, count, owner);
+        let (block, _) = allocate(&mut self.tx, &request).unwrap().expect("space");
+        let (ag, start) = self.tx.geometry().split_fs_block(block).unwrap();
+        reverse::unmap(&mut self.tx, ag, owner.rmap(start, count, false)).unwrap();
+        block
+    }
+
+    /// A file maps blocks, and the reverse mapping says so.
+    fn map(&mut self, file: usize, at: u64, block: FsBlock, count: u64, unwritten: bool) {
+        let extent = Extent { file_block: FileBlock(at), block, count, unwritten };
+        bmap::map_extent(&mut self.tx, self.inos[file], ForkKind::Data, extent).unwrap();
+        let end = (at + count) * self.tx.geometry().block_bytes() as u64;
+        let core = &mut self.tx.inode_mut(self.inos[file], InodeFields::CORE).core;
+        core.size = core.size.max(end);
+    }
+
+    /// A file has new blocks.
+    fn write(&mut self, file: usize, at: u64, count: u32) -> FsBlock {
+        let block = self.blocks(count);
+        self.map(file, at, block, count.into(), false);
+        block
+    }
+
+    /// The reverse mapping of blocks of a file.
+    fn rmap(&self, file: usize, at: u64, block: FsBlock, count: u32, unwritten: bool) -> (AgNumber, Rmap) {
+        let owner = Owner::Fork { inode: self.inodes[file], fork: ForkKind::Data, offset: FileBlock(at), bmbt: false };
+        let (ag, start) = self.tx.geometry().split_fs_block(block).unwrap();
+        (ag, owner.rmap(start, count, unwritten))
+    }
+
+    /// Both files may share blocks.
+    fn share(&mut self) {
+        for ino in self.inos.clone() {
+            self.tx.inode_mut(ino, InodeFields::CORE).core.flags2 |= xfskit_ondisk::inode::flags2::REFLINK;
+        }
+    }
+
+    /// The transaction logs an intent.
+    fn log(&mut self, region: Vec<u8>) {
+        self.log_regions(&[region]);
+    }
+
+    fn log_regions(&mut self, regions: &[Vec<u8>]) {
+        let mut copy = LogVector::default();
+        regions.iter().for_each(|region| copy.push(region));
+        self.tx.log_intent(Intent::new(&self.tx.mount().intent_ids), copy);
+        self.intents += 1;
+    }
+}
+
+fn extent(block: FsBlock, count: u32) -> FsExtent {
+    FsExtent { block, count }
+}
+
+fn open(device: &Arc<MemoryDevice>) -> Result<Filesystem> {
+    open_with(device, MountOptions::default())
+}
+
+fn open_with(device: &Arc<MemoryDevice>, options: MountOptions) -> Result<Filesystem> {
+    Filesystem::open_in(Arc::clone(device) as _, None, options, Arc::new(SeededEnvironment::new(1)))
+}
+
+/// A filesystem with two files.
+fn two_files(device: &Arc<MemoryDevice>, options: MountOptions) -> (Filesystem, Vec<InodeNumber>) {
+    let fs = open_with(device, options).unwrap();
+    let make = |name: &&[u8]| fs.create(fs.root(), name, &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+    let inodes = [b"one".as_slice(), b"two"].iter().map(make).collect();
+    fs.sync().unwrap();
+    (fs, inodes)
+}
+
+/// An image whose log ends with the transaction that `work` fills.
+fn crash(arguments: &[(char, &str)], work: &dyn Fn(&mut Scene)) -> Vec<u8> {
+    crash_after(arguments, MountOptions::default(), &|_| (), work)
+}
+
+/// As [`crash`], with work before that comes to its end.
+fn crash_after(
+    arguments: &[(char, &str)],
+    options: MountOptions,
+    before: &dyn Fn(&Filesystem),
+    work: &dyn Fn(&mut Scene),
+) -> Vec<u8> {
+    let image = TestImage::new(MIB, arguments);
+    let device = Arc::clone(&image.device);
+    let (fs, inodes) = two_files(&device, options);
+    before(&fs);
+    fs.sync().unwrap();
+    let mount = Arc::clone(fs.mount());
+    let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 2000, may_dip: true };
+    let mut tx = mount.transaction(reservation).unwrap();
+    let inos = inodes.iter().map(|&inode| tx.join_inode(&mount.inode(inode).unwrap())).collect();
+    let mut scene = Scene { tx, inos, inodes, intents: 0, cut: None };
+    work(&mut scene);
+    let cut = scene.cut;
+    if let Some(tag) = cut {
+        mount.error_tags.arm(tag, 1);
+    }
+    assert_eq!(scene.tx.commit().is_err(), cut.is_some());
+    if cut.is_none() {
+        fs.sync().unwrap();
+    }
+    device.to_bytes()
+}
+
+/// What the image is after we recovered it.
+fn recovered(crash: &[u8]) -> Vec<u8> {
+    let device = Arc::new(MemoryDevice::from_bytes(crash.to_vec()));
+    open(&device).unwrap().unmount().unwrap();
+    device.to_bytes()
+}
+
+/// Recovers with `tag` armed, up to the intents; what the image is when that was cut off. `None` when it was not.
+fn cut_recovery(crash: &[u8], tag: &'static str, nth: u32) -> Option<Vec<u8>> {
+    let device = Arc::new(MemoryDevice::from_bytes(crash.to_vec()));
+    let env = Arc::new(SeededEnvironment::new(1));
+    let mount = Mount::open_in(Arc::clone(&device) as _, None, MountOptions::default(), env).unwrap();
+    let found = mount.recovered.lock().take().unwrap();
+    mount.error_tags.arm(tag, nth);
+    match finish_intents(&mount, found.intents) {
+        Ok(_) => None,
+        Err(Error::Shutdown(_)) => Some(device.to_bytes()),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+const TAGS: [&str; 6] = [
+    crate::error_tags::FREE_EXTENT,
+    crate::error_tags::RMAP_FINISH_ONE,
+    crate::error_tags::REFCOUNT_FINISH_ONE,
+    crate::error_tags::BMAP_FINISH_ONE,
+    crate::error_tags::EXCHMAPS_FINISH_ONE,
+    crate::error_tags::LARP,
+];
+
+/// Lets the kernel and us finish what `work` began; then cuts our recovery off after each of the first steps, and lets
+/// the kernel and us recover from that.
+fn agree(arguments: &[(char, &str)], work: &dyn Fn(&mut Scene)) {
+    agree_on(&crash(arguments, work), State::assert_same);
+}
+
+fn agree_on(crash: &[u8], assert_same: fn(&State, &State, &str)) {
+    let ours = recovered(crash);
+    let Some(ours) = State::of(&ours) else { return };
+    let Some(kernels) = State::of(crash) else { return };
+    assert_same(&ours, &kernels, "we and the kernel");
+    for tag in TAGS {
+        for nth in 1..3 {
+            let Some(cut) = cut_recovery(crash, tag, nth) else { break };
+            let kernels = State::of(&cut).expect("it worked before");
+            assert_same(&ours, &kernels, &format!("we and the kernel after {nth} of our steps up to {tag}"));
+            let again = State::of(&recovered(&cut)).expect("it worked before");
+            assert_same(&ours, &again, &format!("we and we after {nth} of our steps up to {tag}"));
+        }
+    }
+}
