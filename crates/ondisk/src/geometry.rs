@@ -286,3 +286,33 @@ impl Geometry {
         self.incompat.contains(Incompat::BIGTIME)
     }
 }
+
+#[cfg(test)]
+impl Geometry {
+    /// Four AGs of 10,000 blocks of 4 KiB, with every feature, for unit tests.
+    pub(crate) fn of_tests() -> Self {
+        Self {
+            block_log: 12,
+            sector_log: 9,
+            inode_log: 9,
+            dir_block_log: 12,
+            ag_block_bits: 14,
+            ag_count: 4,
+            ag_blocks: 10_000,
+            data_blocks: 40_000,
+            meta_uuid: [1; 16],
+            inode_alignment: 8,
+            sparse_inode_alignment: 4,
+            stripe_unit: 0,
+            stripe_width: 0,
+            inode_max_percent: 25,
+            root_inode: InodeNumber(128),
+            incompat: Incompat::all(),
+            ro_compat: RoCompat::all(),
+            log_start: None,
+            log_blocks: 1000,
+            log_stripe_unit_bytes: 512,
+            log_sector_log: 9,
+        }
+    }
+}

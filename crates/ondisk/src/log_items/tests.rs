@@ -6,33 +6,6 @@ use crate::attr::{ParentRecord, flags};
 use crate::btree::rmap_owner;
 use crate::features::{Incompat, RoCompat};
 
-/// Four AGs of 10,000 blocks of 4 KiB.
-fn geometry() -> Geometry {
-    Geometry {
-        block_log: 12,
-        sector_log: 9,
-        inode_log: 9,
-        dir_block_log: 12,
-        ag_block_bits: 14,
-        ag_count: 4,
-        ag_blocks: 10_000,
-        data_blocks: 40_000,
-        meta_uuid: [1; 16],
-        inode_alignment: 8,
-        sparse_inode_alignment: 4,
-        stripe_unit: 0,
-        stripe_width: 0,
-        inode_max_percent: 25,
-        root_inode: InodeNumber(128),
-        incompat: Incompat::all(),
-        ro_compat: RoCompat::all(),
-        log_start: None,
-        log_blocks: 1000,
-        log_stripe_unit_bytes: 512,
-        log_sector_log: 9,
-    }
-}
-
 fn extent(ag: u64, block: u64, count: u32) -> FsExtent {
     FsExtent { block: FsBlock(ag << 14 | block), count }
 }
@@ -118,7 +91,7 @@ fn all() -> Vec<Vec<Vec<u8>>> {
 }
 
 fn decode(regions: &[Vec<u8>]) -> Verdict<Intent<'_>> {
-    decode_with(&geometry(), regions)
+    decode_with(&Geometry::of_tests(), regions)
 }
 
 fn decode_with<'a>(geometry: &Geometry, regions: &'a [Vec<u8>]) -> Verdict<Intent<'a>> {
@@ -298,7 +271,7 @@ fn attributes_that_cannot_be_are_refused() {
 
 #[test]
 fn an_image_without_the_feature_has_no_such_intents() {
-    let bare = Geometry { incompat: Incompat::empty(), ro_compat: RoCompat::empty(), ..geometry() };
+    let bare = Geometry { incompat: Incompat::empty(), ro_compat: RoCompat::empty(), ..Geometry::of_tests() };
     for (index, regions) in all().iter().enumerate() {
         let refused = decode_intent(&IntentRules { geometry: Some(&bare), logged_attrs: false }, regions).is_err();
         // Frees and maps of blocks need no feature.

@@ -11,6 +11,8 @@ pub mod buffer;
 pub mod dquot;
 pub mod icreate;
 pub mod inode;
+#[cfg(test)]
+mod tests;
 
 use crate::{Corruption, Verdict};
 

@@ -4,4 +4,5 @@
 mod again;
 mod device;
 mod kernel;
+mod pieces;
 mod workload;

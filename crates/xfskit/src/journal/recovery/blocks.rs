@@ -76,8 +76,7 @@ impl Blocks {
         self.make_room(address, bytes)?;
         if !self.blocks.contains_key(&address.0) {
             let mut contents = vec![0; bytes];
-            let offset = address.bytes();
-            self.device.read(offset, &mut contents).map_err(|source| Error::Io { offset, source })?;
+            self.read_home(address, &mut contents)?;
             let home = self.home_lsn(address, &contents);
             self.insert(address, contents, home);
         }
@@ -137,9 +136,41 @@ impl Blocks {
         (whole && lsn != 0 && lsn != u64::MAX).then_some(Lsn(lsn))
     }
 
-    /// Between transactions: writes everything if memory runs short.
+    /// Between transactions: writes everything if memory runs short, but for what may be a piece of a directory block.
     pub(super) fn relieve(&mut self) -> Result<()> {
-        if self.bytes >= MOST_BYTES { self.write_all() } else { Ok(()) }
+        if self.bytes < MOST_BYTES {
+            return Ok(());
+        }
+        let pieces: Vec<_> = self.pieces().collect();
+        let pieces: Vec<_> = pieces
+            .iter()
+            .filter_map(|address| self.blocks.remove(&address.0).map(|block| (address.0, block)))
+            .collect();
+        self.write_all()?;
+        self.bytes = pieces.iter().map(|(_, block)| block.bytes.len()).sum();
+        self.blocks.extend(pieces);
+        Ok(())
+    }
+
+    /// Where changed blocks lie that may be pieces of directory blocks.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = DiskAddress> {
+        let changed = self.blocks.iter().filter_map(|(address, block)| Some((address, block, block.log_type?)));
+        let pieces = changed.filter(|(_, block, log_type)| self.may_be_piece(*log_type, block.bytes.len()));
+        pieces.map(|(address, ..)| DiskAddress(*address))
+    }
+
+    /// Writes a piece of a directory block as it is; returns its LSN.
+    pub(super) fn write_piece(&mut self, address: DiskAddress) -> Result<Lsn> {
+        let block = self.blocks.remove(&address.0).expect("pieces are in memory");
+        self.bytes -= block.bytes.len();
+        self.write(address, &block.bytes)?;
+        Ok(block.lsn)
+    }
+
+    /// Reads what lies at home.
+    pub(super) fn read_home(&self, address: DiskAddress, bytes: &mut [u8]) -> Result<()> {
+        let offset = address.bytes();
+        self.device.read(offset, bytes).map_err(|source| Error::Io { offset, source })
     }
 
     /// Writes every changed block in the order of the device, and forgets them all.
@@ -164,7 +195,7 @@ impl Blocks {
         self.write(DiskAddress(run_start), &run)
     }
 
-    fn write(&self, address: DiskAddress, bytes: &[u8]) -> Result<()> {
+    pub(super) fn write(&self, address: DiskAddress, bytes: &[u8]) -> Result<()> {
         let offset = address.bytes();
         if bytes.is_empty() {
             return Ok(());
@@ -197,11 +228,21 @@ impl Blocks {
             return Err(Corruption::new("replayed block", "is what the log says")
                 .found(format_args!("type {log_type}, contents {first}")));
         };
-        kind.stamp(&self.geometry, address, block.lsn, &mut block.bytes).map_err(|error| match error {
-            Error::Corrupt(corruption) => corruption,
-            other => Corruption::new(kind.name, "can be written").found(other),
-        })
+        stamp(kind, &self.geometry, address, block.lsn, &mut block.bytes)
     }
+
+    /// Stamps a whole directory block.
+    pub(super) fn stamp(&self, address: DiskAddress, lsn: Lsn, bytes: &mut [u8]) -> Verdict {
+        let kind = (self.kind_of)(bytes).ok_or_else(|| Corruption::new("directory block", "magic number"))?;
+        stamp(kind, &self.geometry, address, lsn, bytes)
+    }
+}
+
+fn stamp(kind: &BufferKind, geometry: &Geometry, address: DiskAddress, lsn: Lsn, bytes: &mut [u8]) -> Verdict {
+    kind.stamp(geometry, address, lsn, bytes).map_err(|error| match error {
+        Error::Corrupt(corruption) => corruption,
+        other => Corruption::new(kind.name, "can be written").found(other),
+    })
 }
 
 /// Verifies the inodes of a cluster that were changed, and gives them their checksums.

@@ -18,6 +18,8 @@
 mod blocks;
 mod buffers;
 mod cancels;
+mod directories;
+mod forks;
 mod inodes;
 mod intents;
 mod quota;
@@ -36,6 +38,7 @@ use super::records::RecordReader;
 use crate::error::Result;
 use blocks::Blocks;
 use cancels::Cancels;
+use directories::Directories;
 use intents::{PendingIntents, Role, intent_id, role};
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
@@ -101,6 +104,7 @@ struct Replay<'a> {
     quota_off: u8,
     has_quota: bool,
     intents: PendingIntents,
+    directories: Directories,
 }
 
 impl DirtyLog {
@@ -119,6 +123,7 @@ impl DirtyLog {
             quota_off,
             has_quota: self.has_quota,
             intents: PendingIntents::default(),
+            directories: Directories::default(),
         };
         let mut gatherer = Gatherer::new(Keep::Contents);
         let mut transactions = 0;
@@ -135,6 +140,7 @@ impl DirtyLog {
             })?;
         }
         report.uncommitted = gatherer.uncommitted() as u64;
+        replay.blocks.write_pieces(&replay.directories)?;
         replay.blocks.write_all()?;
         replay.blocks.flush()?;
         report.blocks_written = replay.blocks.written;

@@ -1,0 +1,99 @@
+//! Forks of inodes as they lie in their clusters, and the btrees of their extent maps. Recovery has no inodes in memory
+//! and runs no transactions, so it looks at the bytes.
+
+use super::blocks::{Block, Blocks};
+use crate::error::Result;
+use std::sync::Arc;
+use xfskit_ondisk::btree::{BMBT_MAGIC, LONG_HEADER_BYTES, LongBlockHeader};
+use xfskit_ondisk::extent::EXTENT_RECORD_BYTES;
+use xfskit_ondisk::inode::INODE_CORE_BYTES;
+use xfskit_ondisk::{Corruption, Extent, FsBlock, InodeNumber};
+use zerocopy::FromBytes;
+
+pub(super) const FORMAT_EXTENTS: u8 = 2;
+pub(super) const FORMAT_BTREE: u8 = 3;
+/// No extent map of 2^48 records is higher.
+const MOST_LEVELS: u16 = 9;
+
+/// The format of a fork and its bytes.
+pub(super) fn fork_of(inode: &[u8], is_attr: bool) -> (u8, &[u8]) {
+    let forks = &inode[INODE_CORE_BYTES..];
+    let start = usize::from(inode[82]) * 8;
+    match (is_attr, start) {
+        (false, 0) => (inode[5], forks),
+        (false, start) => (inode[5], &forks[..start.min(forks.len())]),
+        (true, 0) => (0, &[]),
+        (true, start) => (inode[83], &forks[start.min(forks.len())..]),
+    }
+}
+
+/// The extent records at the start of `area`.
+pub(super) fn extents(area: &[u8], count: usize) -> impl Iterator<Item = Extent> {
+    let records = area.chunks_exact(EXTENT_RECORD_BYTES).take(count);
+    records.map(|record| Extent::decode(record.try_into().expect("chunks of this size")))
+}
+
+/// The pointers of a node or root: behind room for as many keys as pointers.
+fn children(area: &[u8], records: usize) -> Option<Vec<FsBlock>> {
+    let room = area.len() / 16;
+    let pointers = area.get(8 * room..8 * room + 8 * records)?;
+    let pointer = |bytes: &[u8]| bytes.try_into().map(u64::from_be_bytes).ok().map(FsBlock);
+    pointers.chunks_exact(8).map(pointer).collect()
+}
+
+impl Blocks {
+    /// Hands over every block of the btree whose root is `fork`, the bytes of a fork of `owner`: level by level from
+    /// the root.
+    pub(super) fn visit_tree(
+        &mut self,
+        owner: InodeNumber,
+        fork: &[u8],
+        visit: &mut dyn FnMut(&mut Block, u16),
+    ) -> Result<()> {
+        let geometry = Arc::clone(&self.geometry);
+        let wrong = || Corruption::new("bmbt block", "one of the inode's tree").of(owner.0);
+        let (header, area) = fork.split_at_checked(4).ok_or_else(wrong)?;
+        let level = u16::from_be_bytes([header[0], header[1]]);
+        let records = u16::from_be_bytes([header[2], header[3]]);
+        let mut blocks = children(area, records.into()).ok_or_else(wrong)?;
+        for level in (0..level.min(MOST_LEVELS)).rev() {
+            let mut below = Vec::new();
+            for block in blocks {
+                let address = geometry.fs_block_address(block).ok_or_else(wrong)?;
+                let found = self.read(address, geometry.block_bytes())?;
+                let (header, area) = LongBlockHeader::ref_from_prefix(&found.bytes).map_err(|_| wrong())?;
+                if header.magic.get() != BMBT_MAGIC || header.level.get() != level {
+                    return Err(wrong().at(address).into());
+                }
+                if level > 0 {
+                    below.extend(children(area, header.records.get().into()).ok_or_else(wrong)?);
+                }
+                visit(found, level);
+            }
+            if below.len() as u64 > geometry.data_blocks {
+                return Err(wrong().into());
+            }
+            blocks = below;
+        }
+        Ok(())
+    }
+
+    /// All extents of a data fork, as far as they make sense.
+    pub(super) fn data_extents(&mut self, owner: InodeNumber, inode: &[u8]) -> Result<Vec<Extent>> {
+        let (format, fork) = fork_of(inode, false);
+        let mut list = Vec::new();
+        match format {
+            FORMAT_EXTENTS => list.extend(extents(fork, fork.len())),
+            FORMAT_BTREE => self.visit_tree(owner, fork, &mut |block, level| {
+                if level == 0 {
+                    let records = usize::from(u16::from_be_bytes([block.bytes[6], block.bytes[7]]));
+                    list.extend(extents(&block.bytes[LONG_HEADER_BYTES..], records));
+                }
+            })?,
+            _ => {}
+        }
+        let geometry = Arc::clone(&self.geometry);
+        list.retain(|extent| extent.verify(&geometry).is_ok());
+        Ok(list)
+    }
+}
