@@ -363,3 +363,15 @@ fn files_that_share_blocks_exchange_them() {
         scene.log(xmi::encode_intent(&intent));
     });
 }
+
+#[test]
+fn a_log_that_is_nearly_full_is_finished() {
+    agree(PLAIN, &|scene| {
+        pieces(scene);
+        let intent = exchange(scene, [0, 0], 15, 0, [0, 0]);
+        scene.log(xmi::encode_intent(&intent));
+        let loose = scene.blocks(3);
+        scene.log(efi::encode_intent(1, &[extent(loose, 1), extent(FsBlock(loose.0 + 1), 2)]));
+        scene.fill_log = true;
+    });
+}
