@@ -69,7 +69,7 @@ pub fn finish<O: DeferredOp>(tx: &mut Transaction, operation: O, logged: bool) -
                 let intent = logged.then(|| log_intent(tx, &rest));
                 tx.roll()?;
                 fail_if_tagged(tx, LARP)?;
-                let done = intent.map(|intent| (format_done(&*intent, &rest), intent));
+                let done = intent.map(|intent| (format_done(&intent, &rest), intent));
                 step = rest.step(tx)?;
                 if let Some((copy, intent)) = done {
                     tx.log_done(Arc::new(PassingItem::default()), copy, intent);

@@ -150,7 +150,9 @@ pub fn finish_intents(mount: &Arc<Mount>, intents: Vec<Arc<RecoveredIntent>>) ->
     mount.journal.set_recovering(true);
     let finished = finish_all(mount, queue, &mut report);
     mount.journal.set_recovering(false);
-    finished.map(|()| report)
+    finished?;
+    tracing::info!(?report, "operations that a crash cut off were finished");
+    Ok(report)
 }
 
 fn finish_all(mount: &Arc<Mount>, mut queue: VecDeque<Pending>, report: &mut IntentReport) -> Result<()> {
