@@ -153,6 +153,9 @@ pub struct CrashTestArgs {
     /// With --state: the run's device failed from this write or flush on
     #[arg(long, value_name = "N", requires = "state")]
     pub fail_from: Option<u64>,
+    /// With --state: the place of an error tag failed
+    #[arg(long, value_name = "NAME[:NTH]", requires = "state")]
+    pub errortag: Option<String>,
     /// With --state: the state is read from a device that lies, as a failure names it
     #[arg(long, value_name = "LIE", requires = "state")]
     pub lie: Option<String>,

@@ -3,11 +3,12 @@
 //! ```text
 //! superblock  the first sector             inode      which of the image's inodes (2 bytes), its contents
 //! directory   which block (2), contents    attribute  likewise              log   the log from its first sector
+//! log_recovery   changes to a dirty log: which record (2), where in it (2), what (4)
 //! ```
 
 use crate::blocks::{Block, Kind, Metadata};
 use crate::image::{IMAGE_UUID, Recipe, image};
-use crate::{Findings, Overlay, blocks, look, walk};
+use crate::{Findings, Overlay, Random, blocks, look, walk};
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 use xfskit::device::{BlockDevice, MemoryDevice};
@@ -28,12 +29,13 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     Target { name: "superblock", seeds: superblock_seeds, run: superblock },
     Target { name: "inode", seeds: || block_seeds(inode_blocks()), run: inode },
     Target { name: "directory", seeds: || block_seeds(dir_blocks()), run: directory },
     Target { name: "attribute", seeds: || block_seeds(attr_blocks()), run: attribute },
     Target { name: "log", seeds: log_seeds, run: log },
+    Target { name: "log_recovery", seeds: recovery_seeds, run: log_recovery },
 ];
 
 struct Base {
@@ -231,4 +233,68 @@ fn log_seeds() -> Vec<Vec<u8>> {
     let starts = (0..length).step_by(512).filter(|&at| log[at..at + 4] == RECORD_MAGIC.to_be_bytes());
     let piece = |at: usize| log[at..(at + 64 * 1024).min(length)].to_vec();
     starts.step_by(40).take(12).map(piece).chain([log[..LOG_BYTES.min(length)].to_vec()]).collect()
+}
+
+/// An image whose log is dirty, and the places of its records: where each starts, its header sectors, its data.
+struct Dirty {
+    bytes: Arc<Vec<u8>>,
+    records: Vec<(usize, usize, usize)>,
+}
+
+static DIRTY: LazyLock<Dirty> = LazyLock::new(|| {
+    let device = Arc::new(MemoryDevice::from_bytes(BASE.bytes.to_vec()));
+    let options = MountOptions { whiteouts: false, ..MountOptions::default() };
+    let fs = Filesystem::open(Arc::clone(&device) as _, options).expect("a sound image");
+    // Several checkpoints with items of many kinds: new chunks, freed ones, attributes, unlinked inodes.
+    let mut random = Random::new(11);
+    for _ in 0..6 {
+        crate::exercise(&fs, &mut random, 60);
+        fs.sync().expect("a device that works");
+    }
+    drop(fs);
+    let bytes = Arc::new(device.to_bytes());
+    let (start, length) = BASE.metadata.log;
+    let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]) as usize;
+    let starts = (start..start + length).step_by(512).filter(|&at| bytes[at..at + 4] == RECORD_MAGIC.to_be_bytes());
+    let records = starts.map(|at| (at, header_sectors(word(at + 320)), word(at + 12)));
+    let records = records.filter(|&(at, headers, data)| data > 0 && at + 512 * headers + data <= start + length);
+    let records = records.collect();
+    Dirty { bytes, records }
+});
+
+/// Bytes of one change to a log.
+const CHANGE_BYTES: usize = 8;
+
+/// A dirty log with changed records, their checksums mended: it is replayed, or refused.
+pub fn log_recovery(input: &[u8]) {
+    let device = Arc::new(Overlay::new(&DIRTY.bytes));
+    for change in input.chunks_exact(CHANGE_BYTES).take(64) {
+        let number = |at: usize| usize::from(u16::from_le_bytes([change[at], change[at + 1]]));
+        let (at, headers, length) = DIRTY.records[number(0) % DIRTY.records.len()];
+        let mut record = vec![0; 512 * headers + length];
+        if device.read(at as u64, &mut record).is_err() {
+            return;
+        }
+        let place = 512 * headers + number(2) % length.saturating_sub(3).max(1);
+        record[place..place + 4].copy_from_slice(&change[4..8]);
+        let crc = record_checksum(&record, headers);
+        record[32..36].copy_from_slice(&crc.to_le_bytes());
+        device.patch(at, &record);
+    }
+    if let Ok(fs) = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()) {
+        walk(&fs, 200);
+        let _ = fs.unmount();
+    }
+}
+
+/// Changes of what records begin with: formats of items, and the counts in them.
+fn recovery_seeds() -> Vec<Vec<u8>> {
+    let change = |record: usize, place: u16, value: u32| {
+        let mut bytes = (record as u16).to_le_bytes().to_vec();
+        bytes.extend_from_slice(&place.to_le_bytes());
+        bytes.extend_from_slice(&value.to_le_bytes());
+        bytes
+    };
+    let places = (0..40u16).map(|step| change(usize::from(step), step * 12, u32::from(step) * 0x0101_0101));
+    places.chain([Vec::new()]).collect()
 }

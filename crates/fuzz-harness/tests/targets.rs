@@ -35,3 +35,8 @@ fn attribute() {
 fn log() {
     fuzz("log");
 }
+
+#[test]
+fn log_recovery() {
+    fuzz("log_recovery");
+}

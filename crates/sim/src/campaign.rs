@@ -2,7 +2,7 @@
 
 use crate::device::Event;
 use crate::explore::{Plan, Tally, explore};
-use crate::faults::{explore_failing, explore_lies};
+use crate::faults::{explore_failing, explore_lies, explore_tags};
 use crate::run::{Wishes, record};
 use crate::workload::Workload;
 use std::collections::BTreeMap;
@@ -142,6 +142,9 @@ impl Campaign {
             let operations = recording.events.iter().filter(|e| matches!(e, Event::Write(..) | Event::Flush)).count();
             let times = plan.failing_runs;
             outcome = outcome.and_then(|()| explore_failing(workload, seed, operations as u64, times, &mut tally));
+        }
+        if in_time() {
+            outcome = outcome.and_then(|()| explore_tags(workload, seed, plan.failing_runs, &mut tally));
         }
         note(&tally);
         (tally, outcome.err().and_then(|failure| finding(failure.options(), failure.fault)))

@@ -18,7 +18,7 @@ pub struct Plan {
     pub exhaustive_below: u64,
     /// One state in so many is cut a second time, during recovery.
     pub second_cut_one_in: usize,
-    /// Times that the run is repeated on a device that fails.
+    /// Times that the run is repeated on a device that fails, and with a place that fails.
     pub failing_runs: u64,
     /// States that are read from a device that lies.
     pub lies: u64,
@@ -67,6 +67,8 @@ pub enum DeviceFault {
     None,
     /// From this write or flush of the run on, all failed.
     Fails(u64),
+    /// The place of an error tag failed when it was passed for the nth time.
+    Tag(&'static str, u32),
     /// What was left was read with a lie.
     Lies(Lie),
 }
@@ -78,6 +80,7 @@ impl Failure {
         let device = match self.device {
             DeviceFault::None => String::new(),
             DeviceFault::Fails(first) => format!(" --fail-from {first}"),
+            DeviceFault::Tag(tag, nth) => format!(" --errortag {tag}:{nth}"),
             DeviceFault::Lies(lie) => format!(" --lie {lie}"),
         };
         format!("--state {}{second}{device}", self.cut)

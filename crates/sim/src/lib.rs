@@ -28,7 +28,7 @@ pub use campaign::{Campaign, Finding, Summary};
 pub use cut::{Choice, Cut};
 pub use device::{Event, Fault, Pages, SimDevice};
 pub use explore::{DeviceFault, Failure, Plan, Tally, crash, crash_for_kernel, explore, replay};
-pub use faults::{explore_failing, explore_lies};
+pub use faults::{explore_failing, explore_lies, explore_tags};
 pub use judge::{Crashed, Lie};
 pub use run::{Recording, Wishes, record};
 pub use workload::{WORKLOADS, Workload, find};

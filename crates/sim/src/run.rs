@@ -101,6 +101,8 @@ fn make_image(shape: &Shape) -> Result<(u64, Pages), Stop> {
 pub struct Wishes {
     /// The device fails from this write or flush on.
     pub fail_from: Option<u64>,
+    /// The place of an error tag fails when it is passed for the nth time.
+    pub tag: Option<(&'static str, u32)>,
     /// Write down what is done.
     pub transcript: bool,
 }
@@ -119,24 +121,26 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
     let (size_bytes, pages) = make_image(&shape).map_err(text)?;
     let base = Arc::new(pages);
     let device = Arc::new(SimDevice::new(size_bytes, Arc::clone(&base), Pages::default()));
-    let options = options_of(seed);
+    let mut options = options_of(seed);
     device.start_record();
     if let Some(first) = wishes.fail_from {
         device.set_fault(Some(crate::device::Fault::FailFrom(first)));
     }
+    options.error_tags.extend(wishes.tag);
+    let may_fail = wishes.fail_from.is_some() || wishes.tag.is_some();
     let recording = |device: &SimDevice, (digests, trees): (Vec<u64>, _), log| Recording {
         size_bytes,
         base: Arc::clone(&base),
         events: device.take_record(),
         digests,
         trees,
-        options: options.clone(),
+        options: MountOptions { error_tags: Vec::new(), ..options.clone() },
         log,
     };
     let env = Arc::new(SeededEnvironment::new(seed));
     let fs = match Filesystem::open_in(Arc::clone(&device) as _, None, options.clone(), env) {
         Ok(fs) => fs,
-        Err(Error::Io { .. } | Error::Shutdown(_)) if wishes.fail_from.is_some() => {
+        Err(Error::Io { .. } | Error::Shutdown(_)) if may_fail => {
             return Ok((recording(&device, (Vec::new(), Vec::new()), 0..0), Vec::new()));
         }
         Err(error) => return Err(format!("the new image cannot be opened: {error}")),
@@ -164,7 +168,7 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
     let transcript = run.transcript.take().unwrap_or_default();
     match outcome {
         Ok(()) => {}
-        Err(Stop::Device) if wishes.fail_from.is_some() => {}
+        Err(Stop::Device) if may_fail => {}
         Err(stop) => return Err(format!("{}\n{}", text(stop), transcript.join("\n"))),
     }
     let trees = (std::mem::take(&mut run.digests), run.trees.take().unwrap_or_default());
@@ -201,24 +205,43 @@ impl Run {
             transcript.push(format!("{number}: {operation}"));
         }
         let result = operation.perform(self.fs(), &self.model);
-        if !matches!(result, Err(Error::NoSpace)) {
+        let is_up = self.fs().mount().journal.check();
+        let outcome = match (&result, is_up) {
+            (Ok(_), _) => Ok(true),
+            (Err(Error::NoSpace), Ok(())) => Ok(false),
+            (Err(Error::NoSpace), Err(error)) => {
+                Err(Stop::Wrong(format!("{operation} found no space and shut down: {error}")))
+            }
+            (Err(Error::Io { .. }), Ok(())) => self.was_done(operation),
+            (Err(Error::Io { .. } | Error::Shutdown(_)), _) => Err(Stop::Device),
+            (Err(error), _) => Err(Stop::Wrong(format!("operation {number}, {operation}: {error}"))),
+        };
+        // What was cut off by a shutdown may have been committed.
+        if matches!(outcome, Ok(true) | Err(Stop::Device)) {
             for node in operation.touched(&self.model) {
                 self.last.insert(node, number);
             }
             operation.apply(&mut self.model, result.as_ref().ok().copied().flatten());
         }
         self.note_tree();
-        match result {
-            Ok(_) => {
-                self.acknowledge(operation, number);
-                Ok(true)
-            }
-            Err(Error::NoSpace) => match self.fs().mount().journal.check() {
-                Ok(()) => Ok(false),
-                Err(error) => Err(Stop::Wrong(format!("{operation} found no space and shut down: {error}"))),
-            },
-            Err(Error::Io { .. } | Error::Shutdown(_)) => Err(Stop::Device),
-            Err(error) => Err(Stop::Wrong(format!("operation {number}, {operation}: {error}"))),
+        if result.is_ok() {
+            self.acknowledge(operation, number);
+        }
+        outcome
+    }
+
+    /// Whether an operation was done that answered with an I/O error and did not shut the filesystem down: all of it or
+    /// nothing.
+    fn was_done(&self, operation: &Operation) -> Result<bool, Stop> {
+        let wrong = |error: Error| Stop::Wrong(format!("reading the tree after {operation} failed: {error}"));
+        let found = describe(&Observed(self.fs())).map_err(wrong)?;
+        let before = lines_of(&self.model);
+        let mut model = self.model.clone();
+        operation.apply(&mut model, None);
+        match (found == before, found == lines_of(&model)) {
+            (true, _) => Ok(false),
+            (false, true) => Ok(true),
+            (false, false) => Err(Stop::Wrong(format!("{operation} answered with an I/O error and was half done"))),
         }
     }
 

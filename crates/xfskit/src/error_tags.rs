@@ -1,28 +1,89 @@
 //! Named places where a test can make the engine fail.
 //!
 //! A tag is armed with a count; the place that bears its name fails when it has been passed that often. Names are the
-//! kernel's where it has one for the place.
+//! kernel's where it has one for the place. A place fails in one of three ways:
+//! - with an I/O error, which is an operation's own business while it has changed nothing, and shuts the filesystem down after that;
+//! - by a stop: what was committed up to here is made durable, then the filesystem shuts down, as if the power failed now;
+//! - by taking a rare turn: the smallest extent, no space.
 
+use crate::error::{Error, Result};
 use crate::sync::Mutex;
 use std::collections::HashMap;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// After a link of a deferred operation has committed its intent: the journal is made durable and the filesystem shuts
-/// down, as if the power failed before the next link (the kernel's `larp`).
-pub const LARP: &str = "larp";
-/// After the extent-free intent of a free that waits for its own link.
-pub const FREE_EXTENT: &str = "free_extent";
-/// A link of an attribute update finds no space for the rest of the value.
-pub const ATTR_NO_SPACE: &str = "attr_no_space";
+macro_rules! tags {
+    ($($(#[doc = $about:literal])+ $constant:ident = $name:literal;)+) => {
+        $($(#[doc = $about])+ pub const $constant: &str = $name;)+
 
-/// After recovery committed a change of reverse mappings.
-pub const RMAP_FINISH_ONE: &str = "rmap_finish_one";
-/// After recovery committed a change of reference counts.
-pub const REFCOUNT_FINISH_ONE: &str = "refcount_finish_one";
-/// After recovery committed a change of an extent map.
-pub const BMAP_FINISH_ONE: &str = "bmap_finish_one";
-/// After recovery committed a step of an exchange of mappings.
-pub const EXCHMAPS_FINISH_ONE: &str = "exchmaps_finish_one";
+        /// All tags with what they do.
+        pub static TAGS: &[(&str, &str)] = &[$(($name, concat!($($about),+))),+];
+    };
+}
+
+tags! {
+    /// An AGF cannot be read.
+    READ_AGF = "readagf";
+    /// An AGI cannot be read.
+    READ_AGI = "readagi";
+    /// A block of a directory's or attribute's index cannot be read.
+    DA_READ_BUF = "dareadbuf";
+    /// A block of an AG's tree cannot be read.
+    BTREE_CHECK_SBLOCK = "btree_chk_sblk";
+    /// A block of an extent map's tree cannot be read.
+    BTREE_CHECK_LBLOCK = "btree_chk_lblk";
+    /// An inode cluster cannot be read.
+    ITOBP = "itobp";
+    /// An inode cannot be put on its unlinked list.
+    IUNLINK = "iunlink";
+    /// An inode cannot be taken off its unlinked list.
+    IUNLINK_REMOVE = "iunlinkrm";
+    /// An extent cannot be allocated.
+    ALLOC_EXTENT = "alloc_extent";
+    /// An allocation for contents or values gets the smallest extent.
+    BMAP_ALLOC_MINLEN_EXTENT = "bmap_alloc_minlen_extent";
+    /// A block of a tree cannot be split.
+    BTREE_SPLIT = "btree_split";
+    /// A leaf of a directory's or attribute's index cannot be split.
+    DA_LEAF_SPLIT = "da_leaf_split";
+    /// The only block of an index cannot make way for a node.
+    ATTR_LEAF_TO_NODE = "attr_leaf_to_node";
+    /// A list of extents cannot become a tree.
+    BMAPIFORMAT = "bmapifmt";
+    /// A transaction with an intent cannot commit.
+    LOG_INTENT = "log_intent";
+    /// A transaction with a done item cannot commit.
+    LOG_DONE = "log_done";
+    /// A stop after a link of a chain has committed.
+    ROLL = "roll";
+    /// A stop after a link of a deferred operation has committed its intent.
+    LARP = "larp";
+    /// A stop after the extent-free intent of a free that waits for its own link, or recovery's free of an extent.
+    FREE_EXTENT = "free_extent";
+    /// A link of an attribute update finds no space for the rest of the value.
+    ATTR_NO_SPACE = "attr_no_space";
+    /// A stop after recovery committed a change of reverse mappings.
+    RMAP_FINISH_ONE = "rmap_finish_one";
+    /// A stop after recovery committed a change of reference counts.
+    REFCOUNT_FINISH_ONE = "refcount_finish_one";
+    /// A stop after recovery committed a change of an extent map.
+    BMAP_FINISH_ONE = "bmap_finish_one";
+    /// A stop after recovery committed a step of an exchange of mappings.
+    EXCHMAPS_FINISH_ONE = "exchmaps_finish_one";
+    /// A log record is written with a wrong checksum, and the filesystem shuts down.
+    LOG_BAD_CRC = "log_bad_crc";
+    /// The log cannot be written.
+    LOG_IO_DONE = "logiodone";
+    /// A buffer cannot be written back.
+    BUF_IOERROR = "buf_ioerror";
+    /// The superblock's counters are not trusted at opening, but summed up from the AGs.
+    BAD_SUMMARY = "bad_summary";
+}
+
+/// The tag of a name.
+pub fn find(name: &str) -> Option<&'static str> {
+    TAGS.iter().map(|(tag, _)| *tag).find(|tag| *tag == name)
+}
 
 /// The tags that are armed.
 #[derive(Debug, Default)]
@@ -67,5 +128,16 @@ impl ErrorTags {
             armed.remove(tag);
         }
         true
+    }
+
+    /// Fails with an I/O error if the place called `tag` must fail now.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn fail(&self, tag: &'static str) -> Result<()> {
+        if self.strikes(tag) {
+            return Err(Error::Io { offset: 0, source: io::Error::other(format!("error tag {tag}")) });
+        }
+        Ok(())
     }
 }

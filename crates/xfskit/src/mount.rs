@@ -10,7 +10,7 @@ use crate::cache::{BufferKey, BufferKind, Cache, Fill};
 use crate::counters::Counters;
 use crate::env::{Environment, SystemEnvironment};
 use crate::error::{Error, Result};
-use crate::error_tags::ErrorTags;
+use crate::error_tags::{BAD_SUMMARY, ErrorTags};
 use crate::inode::{InodeCache, WriteBackToDevice};
 use crate::journal::recovery::Recovered;
 use crate::journal::{Journal, JournalOptions, LogState, RecoveryReport};
@@ -48,6 +48,8 @@ pub struct MountOptions {
     pub known_absent: bool,
     /// When plain attribute updates that need several transactions are logged by intents.
     pub attr_logging: AttrLogging,
+    /// Places that are to fail, by their tags, each when it is passed for the nth time.
+    pub error_tags: Vec<(&'static str, u32)>,
 }
 
 /// When plain attribute updates are logged by intents. Parent pointers always are.
@@ -72,6 +74,7 @@ impl Default for MountOptions {
             attr_fast_path: true,
             known_absent: true,
             attr_logging: AttrLogging::Auto,
+            error_tags: Vec::new(),
         }
     }
 }
@@ -106,7 +109,7 @@ pub struct Mount {
     /// The counters.
     pub counters: Arc<Counters>,
     /// Places that tests have made fail.
-    pub error_tags: ErrorTags,
+    pub error_tags: Arc<ErrorTags>,
     /// Names of intents.
     pub intent_ids: IntentIds,
     /// Clock and randomness.
@@ -209,7 +212,9 @@ impl Mount {
             _ => (state, recovered.as_ref().map(|recovered| recovered.report.clone())),
         };
         let counters = Arc::new(Counters::default());
-        let journal_options = JournalOptions { whiteouts: options.whiteouts };
+        let error_tags = Arc::new(ErrorTags::default());
+        options.error_tags.iter().for_each(|(tag, nth)| error_tags.arm(tag, *nth));
+        let journal_options = JournalOptions { whiteouts: options.whiteouts, error_tags: Arc::clone(&error_tags) };
         let journal = Arc::new(Journal::new(
             place,
             Arc::clone(&device),
@@ -242,7 +247,7 @@ impl Mount {
             space,
             ags: (0..geometry.ag_count).map(|_| AgState::default()).collect(),
             counters,
-            error_tags: ErrorTags::default(),
+            error_tags,
             intent_ids: IntentIds::default(),
             env,
             log_state,
@@ -258,7 +263,7 @@ impl Mount {
         mount.journal.set_write_back(Arc::new(WriteBackToDevice::new(Arc::downgrade(&mount))));
         if !mount.options.read_only {
             let totals = crate::space::initialize(&mount)?;
-            if recovered.is_some() || counters_are_wrong {
+            if recovered.is_some() || counters_are_wrong || mount.error_tags.strikes(BAD_SUMMARY) {
                 mount.space.set(totals.free_blocks, totals.inodes, totals.free_inodes);
             }
         }
@@ -305,6 +310,20 @@ impl Mount {
                 Err(error)
             }
         }
+    }
+
+    /// Stops here if the place called `tag` must fail now: everything committed so far is made durable, and the
+    /// filesystem shuts down.
+    ///
+    /// # Errors
+    /// `Shutdown`, `Io`.
+    pub fn stop_if_tagged(&self, tag: &'static str) -> Result<()> {
+        if !self.error_tags.strikes(tag) {
+            return Ok(());
+        }
+        self.journal.force_all()?;
+        self.journal.shut_down(format!("error tag {tag}"));
+        self.journal.check()
     }
 
     /// Makes everything that was done so far durable.

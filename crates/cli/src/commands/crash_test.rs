@@ -140,12 +140,12 @@ fn replay(args: &CrashTestArgs, workloads: &[&'static Workload], state: &str) ->
     let (first, second) = state.split_once('/').map_or((state, None), |(first, second)| (first, Some(second)));
     let cut: Cut = first.parse().map_err(Usage)?;
     let second = second.map(str::parse).transpose().map_err(Usage)?;
-    let device = match (&args.lie, args.fail_from) {
-        (Some(lie), _) => DeviceFault::Lies(lie.parse().map_err(Usage)?),
-        (None, Some(first)) => DeviceFault::Fails(first),
-        (None, None) => DeviceFault::None,
+    let device = match &args.lie {
+        Some(lie) => DeviceFault::Lies(lie.parse().map_err(Usage)?),
+        None => DeviceFault::None,
     };
-    let wishes = Wishes { fail_from: args.fail_from, transcript: true };
+    let tag = args.errortag.as_deref().map(crate::commands::error_tag).transpose().map_err(Usage)?;
+    let wishes = Wishes { fail_from: args.fail_from, tag, transcript: true };
     let (recording, transcript) = xfskit_sim::record(workload, seed, wishes).map_err(anyhow::Error::msg)?;
     let (crashed, (acknowledged, begun)) = xfskit_sim::crash(&recording, cut);
     for line in &transcript[..begun.min(transcript.len())] {

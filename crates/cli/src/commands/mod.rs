@@ -13,3 +13,12 @@ pub mod names;
 pub mod parents;
 pub mod stats;
 pub mod xattr;
+
+/// An error tag as an option gives it: its name, and how often its place is passed before it fails.
+pub fn error_tag(text: &str) -> Result<(&'static str, u32), String> {
+    let (name, nth) = text.split_once(':').unwrap_or((text, "1"));
+    let tag = xfskit::error_tags::find(name);
+    let tag = tag.ok_or_else(|| format!("{name:?} is not an error tag: docs/mounting.md lists them"))?;
+    let nth = nth.parse().map_err(|_| format!("{text:?}: expected NAME or NAME:NTH"))?;
+    Ok((tag, nth))
+}

@@ -3,6 +3,7 @@
 use super::block::{set_record, view};
 use super::{BtreeKind, KeyOf, Path, Place, RecordOf, Root, Step};
 use crate::error::Result;
+use crate::error_tags::{BTREE_CHECK_LBLOCK, BTREE_CHECK_SBLOCK};
 use crate::trans::{BufId, Transaction};
 use xfskit_ondisk::Corruption;
 use xfskit_ondisk::ag::MAX_BTREE_LEVELS;
@@ -65,6 +66,7 @@ impl<K: BtreeKind> Cursor<K> {
             ensure_on_disk!(false, K::Format::NAME, "pointer within the AG", "{pointer}");
             unreachable!("the check above returned");
         };
+        tx.mount().error_tags.fail(if K::Format::LONG { BTREE_CHECK_LBLOCK } else { BTREE_CHECK_SBLOCK })?;
         let buffer = tx.read(address, bytes, K::buffer_kind())?;
         let block = view::<K::Format>(tx, buffer);
         let wrong = |check, found: std::fmt::Arguments<'_>| {

@@ -5,6 +5,7 @@ use super::block::{
 };
 use super::{BtreeKind, Cursor, NodeEntries, Place, RecordOf, Root, Step};
 use crate::error::Result;
+use crate::error_tags::BTREE_SPLIT;
 use crate::trans::{BufId, Transaction};
 use xfskit_ondisk::btree::TreeFormat;
 
@@ -139,6 +140,7 @@ impl<K: BtreeKind> Cursor<K> {
     /// Splits the block at `level`, whose parent has room.
     fn split(&mut self, tx: &mut Transaction, level: usize) -> Result<()> {
         let Place::Block { pointer, buffer } = self.step(level).place else { return Ok(()) };
+        tx.mount().error_tags.fail(BTREE_SPLIT)?;
         let right = view::<K::Format>(tx, buffer).right();
         // Everything that can fail comes before the first change but for the allocation.
         let right_buffer = right.map(|right| self.read_sibling(tx, right, level as u16)).transpose()?;

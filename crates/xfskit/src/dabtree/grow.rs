@@ -3,6 +3,7 @@
 use super::edit::edit;
 use super::{DA_NODE_KIND, DaTree, Path, Step, is_node};
 use crate::error::Result;
+use crate::error_tags::{ATTR_LEAF_TO_NODE, DA_LEAF_SPLIT};
 use crate::trans::{BufId, Transaction};
 use xfskit_ondisk::da::{
     DA_NODE_HEADER_BYTES, DA_NODE_MAGIC, DaInfo, DaNodeEntry, DaNodeHeader, last_hash, node_capacity, node_entries,
@@ -16,6 +17,7 @@ impl DaTree {
     /// Moves the root's contents to a new block below it, so that there is a node above every block that may split.
     /// The path gains a step.
     pub fn push_down_root(&self, tx: &mut Transaction, path: &mut Path) -> Result<()> {
+        tx.mount().error_tags.fail(ATTR_LEAF_TO_NODE)?;
         let root = path.steps[0];
         let kind = tx.kind(root.id);
         let level = if is_node(tx, root.id) { tx.get_as::<DaNodeHeader>(root.id, 0).level.get() } else { 0 };
@@ -47,6 +49,7 @@ impl DaTree {
 
     /// Puts the block of `right` behind that of `left` in the list of their level.
     pub fn link_after(&self, tx: &mut Transaction, left: Step, right: (u32, BufId)) -> Result<()> {
+        tx.mount().error_tags.fail(DA_LEAF_SPLIT)?;
         let next = DaInfo::of(tx.bytes(left.id)).next.get();
         if next != 0 {
             let id = self.read(tx, next)?;

@@ -22,6 +22,7 @@ pub(crate) use path::{CycleGuard, Path, Step};
 
 use crate::cache::{BufferKind, ForkKind};
 use crate::error::Result;
+use crate::error_tags::DA_READ_BUF;
 use crate::inode::bmap;
 use crate::trans::{BlfType, BufId, InoId, Transaction};
 use xfskit_ondisk::FileBlock;
@@ -102,6 +103,7 @@ pub(crate) struct DaTree {
 impl DaTree {
     /// Reads a block of the tree, of whatever kind, and checks that it belongs to the inode.
     pub fn read(&self, tx: &mut Transaction, block: u32) -> Result<BufId> {
+        tx.mount().error_tags.fail(DA_READ_BUF)?;
         let found = read_fork_block(tx, self.ino, self.fork, FileBlock(block.into()), self.fs_blocks, &DA_BLOCK_KIND)?;
         ensure_on_disk!(found.is_some(), "da block", "block is mapped", "fork block {block}");
         let id = found.expect("a hole was refused");

@@ -68,7 +68,7 @@ pub fn finish<O: DeferredOp>(tx: &mut Transaction, operation: O, logged: bool) -
             Step::Roll(rest) => {
                 let intent = logged.then(|| log_intent(tx, &rest));
                 tx.roll()?;
-                fail_if_tagged(tx, LARP)?;
+                tx.mount().stop_if_tagged(LARP)?;
                 let done = intent.map(|intent| (format_done(&intent, &rest), intent));
                 step = rest.step(tx)?;
                 if let Some((copy, intent)) = done {
@@ -83,17 +83,6 @@ pub fn finish<O: DeferredOp>(tx: &mut Transaction, operation: O, logged: bool) -
             }
         }
     }
-}
-
-/// Stops here, with everything up to here durable, if a test asked for it.
-fn fail_if_tagged(tx: &Transaction, tag: &'static str) -> Result<()> {
-    let mount = tx.mount();
-    if !mount.error_tags.strikes(tag) {
-        return Ok(());
-    }
-    mount.journal.force_all()?;
-    mount.journal.shut_down(format!("error tag {tag}"));
-    mount.journal.check()
 }
 
 fn log_intent<O: DeferredOp>(tx: &mut Transaction, rest: &O) -> Arc<Intent> {

@@ -5,6 +5,7 @@
 
 use crate::cache::BufferKind;
 use crate::error::Result;
+use crate::error_tags::ITOBP;
 use crate::trans::{BlfType, BufId, Transaction};
 use xfskit_ondisk::inode::INODE_MAGIC;
 use xfskit_ondisk::{Corruption, DiskAddress, Geometry, InodeNumber, Verdict, ensure};
@@ -55,6 +56,7 @@ pub fn locate(geometry: &Geometry, inode: InodeNumber) -> Result<(DiskAddress, u
 /// # Errors
 /// `Corrupt`, `Io`.
 pub fn read(tx: &mut Transaction, inode: InodeNumber) -> Result<(BufId, usize)> {
+    tx.mount().error_tags.fail(ITOBP)?;
     let (address, offset) = locate(tx.geometry(), inode)?;
     let bytes = tx.geometry().inode_cluster_bytes();
     Ok((tx.read(address, bytes, &INODE_CLUSTER_KIND)?, offset))

@@ -11,6 +11,7 @@
 use super::cluster;
 use crate::cycle::CycleGuard;
 use crate::error::Result;
+use crate::error_tags::{IUNLINK, IUNLINK_REMOVE};
 use crate::space::read_agi;
 use crate::trans::{BufId, InoId, InodeFields, Transaction};
 use xfskit_ondisk::ag::{Agi, UNLINKED_BUCKETS};
@@ -37,6 +38,7 @@ fn set_bucket(tx: &mut Transaction, agi: BufId, bucket: usize, head: AgInode) {
 /// # Errors
 /// `Corrupt`, `Io`.
 pub fn insert(tx: &mut Transaction, ino: InoId) -> Result<()> {
+    tx.mount().error_tags.fail(IUNLINK)?;
     let inode = tx.inode(ino).core.inode;
     let (ag, within, bucket) = place(tx, inode)?;
     let agi = read_agi(tx, ag)?;
@@ -55,6 +57,7 @@ pub fn insert(tx: &mut Transaction, ino: InoId) -> Result<()> {
 /// # Errors
 /// `Corrupt` when it is not there.
 pub fn remove(tx: &mut Transaction, ino: InoId) -> Result<()> {
+    tx.mount().error_tags.fail(IUNLINK_REMOVE)?;
     let inode = tx.inode(ino).core.inode;
     let (ag, within, bucket) = place(tx, inode)?;
     let agi = read_agi(tx, ag)?;

@@ -14,6 +14,7 @@ use super::cluster::INODE_CLUSTER_KIND;
 use super::fork::encode_inode;
 use crate::cache::{Buffer, BufferKey, Fill, Inode};
 use crate::error::{Error, Result};
+use crate::error_tags::BUF_IOERROR;
 use crate::item::LogItem;
 use crate::journal::{Ail, WriteBack};
 use crate::mount::Mount;
@@ -93,6 +94,7 @@ fn write_group(
     let Some((commits, lsn)) = may_write(&*item) else { return Ok(0) };
     let mut bytes = content.bytes().to_vec();
     content.kind().stamp(&mount.geometry, buffer.key().address(), lsn, &mut bytes)?;
+    mount.error_tags.fail(BUF_IOERROR)?;
     mount.cache.write_runs(buffer.key(), &bytes)?;
     drop(content);
     // Set before the item leaves the AIL: a checkpoint that sees the later tail then flushes first.
@@ -146,6 +148,7 @@ fn write_cluster(
         return Ok(0);
     }
     let bytes = stamped_cluster(mount, held.bytes());
+    mount.error_tags.fail(BUF_IOERROR)?;
     mount.cache.write_runs(&key, &bytes)?;
     drop(held);
     unflushed.store(true, Ordering::Release);

@@ -21,7 +21,7 @@ pub(super) const IN_FLIGHT_BLOCKS: u32 = 8 * 256 * 1024 / 512;
 /// Records that may have been in flight, which is how many the kernel has room for.
 const IN_FLIGHT_RECORDS: usize = 8;
 /// Sectors before the edge that hold all that may be missing or torn, and a whole record before it.
-const MOST_WINDOW_BLOCKS: u32 = 2 * IN_FLIGHT_BLOCKS + 2048;
+const MOST_WINDOW_BLOCKS: u32 = 2 * IN_FLIGHT_BLOCKS;
 
 /// Where writing goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

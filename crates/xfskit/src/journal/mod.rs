@@ -35,6 +35,7 @@ pub use recovery::{Outcome, RecoveredIntent, RecoveryReport};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
+use crate::error_tags::ErrorTags;
 use crate::hash::NumberMap;
 use crate::item::{CheckpointSeq, LogItem};
 use crate::sync::{Condvar, Mutex};
@@ -58,10 +59,12 @@ pub struct LogPlace {
 }
 
 /// How the journal is written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct JournalOptions {
     /// Leave out intents whose done items come in the same checkpoint.
     pub whiteouts: bool,
+    /// Places that are to fail.
+    pub error_tags: Arc<ErrorTags>,
 }
 
 /// Writes objects back to their homes so that the tail of the log can move. The journal knows only that it can be
@@ -122,7 +125,8 @@ impl Journal {
         let unit = (geometry.log_stripe_unit_bytes as usize).max(512);
         let record_bytes = (record_bytes / unit).max(1) * unit;
         let round = (geometry.log_stripe_unit_bytes as usize).max(512);
-        let writer = LogWriter::new(place, head, record_bytes, round, geometry.meta_uuid);
+        let writer =
+            LogWriter::new(place, head, record_bytes, round, geometry.meta_uuid, Arc::clone(&options.error_tags));
         let space = GrantSpace::new(log_bytes, writer.overheads(), head.next);
         Self {
             data_device,

@@ -7,9 +7,12 @@ use super::cil::Checkpoint;
 use super::grant::Overheads;
 use super::{LogHead, LogPlace};
 use crate::error::{Error, Result};
+use crate::error_tags::{ErrorTags, LOG_BAD_CRC, LOG_IO_DONE};
+use std::mem::offset_of;
+use std::sync::Arc;
 use xfskit_ondisk::log_record::{
-    CLIENT_LOG, CLIENT_TRANSACTION, OPERATION_HEADER_BYTES, RecordFields, TRANSACTION_CHECKPOINT, TRANSACTION_MAGIC,
-    UNMOUNT_PAYLOAD, header_sectors, next_cycle, operation_flags, seal_record,
+    CLIENT_LOG, CLIENT_TRANSACTION, OPERATION_HEADER_BYTES, RecordFields, RecordHeader, TRANSACTION_CHECKPOINT,
+    TRANSACTION_MAGIC, UNMOUNT_PAYLOAD, header_sectors, next_cycle, operation_flags, seal_record,
 };
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, Lsn};
 
@@ -39,6 +42,7 @@ pub(super) struct LogWriter {
     written: Written,
     /// Bytes of records since the last flush.
     unflushed_bytes: u64,
+    error_tags: Arc<ErrorTags>,
 }
 
 impl LogWriter {
@@ -48,6 +52,7 @@ impl LogWriter {
         record_bytes: usize,
         round_bytes: usize,
         uuid: [u8; 16],
+        error_tags: Arc<ErrorTags>,
     ) -> Self {
         Self {
             place,
@@ -62,6 +67,7 @@ impl LogWriter {
             tail: head.next,
             written: Written::default(),
             unflushed_bytes: 0,
+            error_tags,
         }
     }
 
@@ -182,6 +188,11 @@ impl LogWriter {
         }
         self.unflushed_bytes += length as u64;
         seal_record(&mut self.record, &fields, (until_end < sectors).then_some(until_end));
+        self.error_tags.fail(LOG_IO_DONE)?;
+        let bad_checksum = self.error_tags.strikes(LOG_BAD_CRC);
+        if bad_checksum {
+            self.record[offset_of!(RecordHeader, crc)] ^= 1;
+        }
         let first = sectors.min(until_end) * BASIC_BLOCK_BYTES;
         self.write_at(self.head.block(), 0..first)?;
         if first < length {
@@ -194,6 +205,10 @@ impl LogWriter {
         } else {
             Lsn::new(self.head.cycle(), next as u32)
         };
+        if bad_checksum {
+            let source = std::io::Error::other("error tag log_bad_crc");
+            return Err(Error::Io { offset: self.place.offset, source });
+        }
         self.written.bytes += length as u64;
         self.written.records += 1;
         self.record.clear();

@@ -194,11 +194,7 @@ fn finish_step(mount: &Arc<Mount>, pending: Pending) -> Result<Option<Pending>> 
         Ok(rest.map(|work| log_rest(&mut tx, work, origin)))
     })();
     let rest = tx.finish(result)?;
-    if mount.error_tags.strikes(tag) {
-        mount.journal.force_all()?;
-        mount.journal.shut_down(format!("error tag {tag}"));
-        mount.journal.check()?;
-    }
+    mount.stop_if_tagged(tag)?;
     Ok(rest)
 }
 

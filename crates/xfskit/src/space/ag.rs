@@ -2,6 +2,7 @@
 
 use crate::cache::BufferKind;
 use crate::error::Result;
+use crate::error_tags::{READ_AGF, READ_AGI};
 use crate::mount::Mount;
 use crate::trans::{BlfType, BufId, Transaction};
 use std::sync::Arc;
@@ -160,6 +161,7 @@ pub fn read_agf(tx: &mut Transaction, ag: AgNumber) -> Result<BufId> {
 }
 
 fn read_agf_with(tx: &mut Transaction, ag: AgNumber, wait: bool) -> Result<BufId> {
+    tx.mount().error_tags.fail(READ_AGF)?;
     let agf = read_header(tx, ag, AGF_SECTOR, &AGF_KIND, wait)?;
     let state = &tx.mount().ags[ag.0 as usize];
     if !state.knows_space() {
@@ -174,6 +176,7 @@ fn read_agf_with(tx: &mut Transaction, ag: AgNumber, wait: bool) -> Result<BufId
 /// # Errors
 /// `WouldBlock` when the lock order forbids waiting and somebody else holds it; `Corrupt`, `Io`.
 pub fn read_agi(tx: &mut Transaction, ag: AgNumber) -> Result<BufId> {
+    tx.mount().error_tags.fail(READ_AGI)?;
     let wait = may_wait(tx, ag, AGI_SECTOR);
     let agi = read_header(tx, ag, AGI_SECTOR, &AGI_KIND, wait)?;
     let state = &tx.mount().ags[ag.0 as usize];

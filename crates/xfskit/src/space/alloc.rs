@@ -11,6 +11,7 @@ use super::free_space::{cursor, extent_at};
 use super::owner::Owner;
 use super::{free_list, free_space, refcount, reservation, rmap};
 use crate::error::{Error, Result};
+use crate::error_tags::ALLOC_EXTENT;
 use crate::trans::Transaction;
 use std::ops::Range;
 use xfskit_ondisk::btree::{BlockKey, Bnobt, Cntbt, FreeExtent, SizeKey};
@@ -89,6 +90,7 @@ impl AllocRequest {
 /// If the transaction has fewer than `max` blocks left of its reservation.
 pub fn allocate(tx: &mut Transaction, request: &AllocRequest) -> Result<Option<(FsBlock, u32)>> {
     assert!(0 < request.min && request.min <= request.max, "a request for at least one block");
+    tx.mount().error_tags.fail(ALLOC_EXTENT)?;
     for _ in 0..PATIENCE {
         match allocate_somewhere(tx, request) {
             Err(Error::WouldBlock) => std::thread::sleep(std::time::Duration::from_millis(1)),

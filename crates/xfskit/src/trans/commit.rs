@@ -3,6 +3,7 @@
 use super::{BlfType, BufId, CHUNK_BYTES, HeldBuffer, HeldInode, InodeFields, Transaction};
 use crate::cache::{BufferKey, DiskRun, Fork, InodeState};
 use crate::error::{Error, Result};
+use crate::error_tags::{LOG_DONE, LOG_INTENT, ROLL};
 use crate::item::{CheckpointSeq, DirtyBits, LogItem, LogVector};
 use crate::journal::{CommitItem, FormatFn, Grant, OrderedWrite};
 use crate::sync::Held;
@@ -56,6 +57,7 @@ impl Transaction {
         if self.dirty {
             self.relog_inodes();
             self.commit_link()?;
+            self.mount.stop_if_tagged(ROLL)?;
         }
         for slot in &mut self.buffers {
             match slot {
@@ -144,6 +146,12 @@ impl Transaction {
         let mut items = Vec::with_capacity(self.buffers.len() + self.inodes.len() + self.items.len());
         // Intents and done items first, so that recovery meets them in the order in which they were made.
         items.append(&mut self.items);
+        if items.iter().any(|item| item.item.is_intent()) {
+            self.mount.error_tags.fail(LOG_INTENT)?;
+        }
+        if items.iter().any(|item| item.finishes.is_some()) {
+            self.mount.error_tags.fail(LOG_DONE)?;
+        }
         let geometry = Arc::clone(&self.mount.geometry);
         for held in self.buffers.iter().flatten() {
             if let Some(item) = buffer_item(held) {

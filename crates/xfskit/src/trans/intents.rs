@@ -155,11 +155,7 @@ impl Transaction {
     pub fn finish_frees(&mut self) -> Result<()> {
         while !self.pending_frees.is_empty() {
             self.roll()?;
-            if self.mount.error_tags.strikes(FREE_EXTENT) {
-                self.mount.journal.force_all()?;
-                self.mount.journal.shut_down("error tag free_extent");
-                self.mount.journal.check()?;
-            }
+            self.mount.stop_if_tagged(FREE_EXTENT)?;
             let Some(pending) = self.pending_frees.pop_front() else { break };
             let extent = pending.extent();
             if let Some(intent) = pending.intent {

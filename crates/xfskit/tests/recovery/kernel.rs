@@ -110,6 +110,27 @@ fn crash(reference: &Reference, scratch: &Scratch, shape: &Shape, seed: u64) -> 
     Some(Image { data, log })
 }
 
+/// A crash image in a folder of its own.
+pub struct Owned {
+    pub image: Image,
+    _scratch: Scratch,
+}
+
+impl std::ops::Deref for Owned {
+    type Target = Image;
+
+    fn deref(&self) -> &Image {
+        &self.image
+    }
+}
+
+/// The crash image of a seed.
+pub fn crash_image(reference: &Reference, seed: u64) -> Option<Owned> {
+    let scratch = xfskit_testkit::scratch();
+    let image = crash(reference, &scratch, &SHAPES[seed as usize % SHAPES.len()], seed)?;
+    Some(Owned { image, _scratch: scratch })
+}
+
 fn run(reference: &Reference, seed: u64) -> Option<()> {
     let shape = &SHAPES[seed as usize % SHAPES.len()];
     let scratch = xfskit_testkit::scratch();

@@ -106,6 +106,9 @@ impl MountSettings {
                     _ => return Err("expected auto, always or never".into()),
                 };
             }
+            "errortag" => {
+                self.engine.error_tags.push(crate::commands::error_tag(value)?);
+            }
             "comment" | "user" | "subtype" | "fsname" => {}
             _ if name.starts_with("x-") => {}
             _ => return Err("no such option".into()),

@@ -4,6 +4,7 @@ use super::apply::replace;
 use super::{count_blocks, extents, owner};
 use crate::cache::ForkKind;
 use crate::error::{Error, Result};
+use crate::error_tags::BMAP_ALLOC_MINLEN_EXTENT;
 use crate::space::alloc::{self, AllocRequest, Near};
 use crate::trans::{InoId, Transaction};
 use smallvec::SmallVec;
@@ -48,7 +49,8 @@ pub fn allocate_one(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBl
     if tx.blocks_left() == 0 {
         return Err(Error::NoSpace);
     }
-    let want = u64::from(count).min(tx.blocks_left()) as u32;
+    let smallest = tx.mount().error_tags.strikes(BMAP_ALLOC_MINLEN_EXTENT);
+    let want = if smallest { 1 } else { u64::from(count).min(tx.blocks_left()) as u32 };
     for attempt in 0..2 {
         for min in [want, 1] {
             let near = near_fork_block(tx, ino, fork, at)?;

@@ -5,6 +5,7 @@ use super::load::load;
 use crate::btree::Cursor;
 use crate::cache::{Fork, ForkKind};
 use crate::error::{Error, Result};
+use crate::error_tags::BMAPIFORMAT;
 use crate::space::Owner;
 use crate::space::alloc;
 use crate::trans::{InoId, InodeFields, Transaction};
@@ -83,6 +84,7 @@ pub fn leave_inode(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<(
 
 /// The records leave the inode for a leaf of their own.
 fn to_tree(tx: &mut Transaction, ino: InoId, fork: ForkKind, list: Vec<Extent>) -> Result<()> {
+    tx.mount().error_tags.fail(BMAPIFORMAT)?;
     if tx.blocks_left() == 0 {
         return Err(Error::NoSpace);
     }
