@@ -19,7 +19,7 @@ const CHECK_EXIT_CODES: &str = "\
 Exit codes (those of fsck):
   0   nothing is wrong
   1   faults were found; nothing was changed, xfs_repair mends them
-  4   the journal is dirty: what was found, if anything, may be what it would put right
+  4   the journal is dirty and was not replayed: what was found, if anything, may be what it would put right
   8   the image could not be checked (missing, in use, not supported, an I/O error)
   16  wrong usage";
 

@@ -42,7 +42,8 @@ mod test_image;
 pub use error::{Error, Result};
 pub use mount::{AttrLogging, Mount, MountOptions};
 pub use ops::{
-    Caller, Entry, Filesystem, FsStat, NewFile, RenameFlags, SetAttr, SetMode, SetTime, Stat, XattrChange, split_path,
+    Caller, Entry, Filesystem, FsStat, NewFile, RecoveredDevices, RenameFlags, SetAttr, SetMode, SetTime, Stat,
+    XattrChange, split_path,
 };
 pub use xfskit_device as device;
 pub use xfskit_ondisk as ondisk;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use xfskit::Filesystem;
 use xfskit::device::{Access, BlockDevice, FileDevice};
 use xfskit_check::{CheckOptions, Fault, Owner, Progress, Report};
 
@@ -54,7 +55,7 @@ pub fn run(args: &CheckArgs, as_json: bool) -> Result<()> {
 }
 
 fn check(args: &CheckArgs) -> Result<Report> {
-    let (device, log_device) = open(args)?;
+    let (device, log_device, note) = open(args)?;
     let mut options = CheckOptions { most_faults: args.most, ..CheckOptions::default() };
     if let Some(threads) = args.threads {
         options.threads = threads.get();
@@ -62,20 +63,34 @@ fn check(args: &CheckArgs) -> Result<Report> {
     let bar = Bar::new();
     let report = xfskit_check::check(device, log_device, &options, &bar);
     bar.0.finish_and_clear();
-    report.with_context(|| args.image.image.display().to_string())
+    let mut report = report.with_context(|| args.image.image.display().to_string())?;
+    report.notes.extend(note);
+    Ok(report)
 }
 
-type Devices = (Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>);
+type ToCheck = (Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>, Option<String>);
 
-/// The devices as they are to be checked. An image that another program writes to is refused: its lock says so.
-fn open(args: &CheckArgs) -> Result<Devices> {
-    // A dirty journal is to be replayed into memory here, so that what is checked is what a mount would see.
-    let device = Arc::new(FileDevice::open(&args.image.image, Access::Read)?);
+/// The devices as they are to be checked, and what to tell about that. A dirty journal is replayed in memory, so that what is
+/// checked is what a mount would see. An image that another program writes to is refused: its lock says so.
+fn open(args: &CheckArgs) -> Result<ToCheck> {
+    let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(&args.image.image, Access::Read)?);
     let log_device = match &args.image.logdev {
         Some(path) => Some(Arc::new(FileDevice::open(path, Access::Read)?) as Arc<dyn BlockDevice>),
         None => None,
     };
-    Ok((device, log_device))
+    if args.image.no_recovery {
+        return Ok((device, log_device, None));
+    }
+    match Filesystem::recover_in_memory(Arc::clone(&device), log_device.clone()) {
+        Ok(recovered) => {
+            let note = recovered.report.map(|report| format!("{report}, in memory: the image stays as it is"));
+            Ok((recovered.device, recovered.log_device, note))
+        }
+        Err(error) => {
+            let note = format!("the journal cannot be replayed, so what is at home was checked: {error}");
+            Ok((device, log_device, Some(note)))
+        }
+    }
 }
 
 /// A bar on terminals.

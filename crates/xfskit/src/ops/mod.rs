@@ -24,6 +24,7 @@ mod unlink;
 mod xattr;
 
 pub use create::NewFile;
+pub use open::RecoveredDevices;
 pub use path::split_path;
 pub use readdir::Entry;
 pub use rename::RenameFlags;

@@ -7,13 +7,39 @@
 use super::Filesystem;
 use crate::env::{Environment, SystemEnvironment};
 use crate::error::Result;
-use crate::journal::LogState;
+use crate::journal::{LogState, RecoveryReport};
 use crate::mount::{FoundLog, Mount, MountOptions, Stage};
 use std::sync::Arc;
 use xfskit_device::{BlockDevice, OverlayDevice};
 
 /// Most memory that a recovery in memory may take, for each device.
 const MOST_OVERLAY_BYTES: usize = 1 << 30;
+
+/// Devices that show an image as its recovery leaves it.
+pub struct RecoveredDevices {
+    /// The image.
+    pub device: Arc<dyn BlockDevice>,
+    /// Its external log.
+    pub log_device: Option<Arc<dyn BlockDevice>>,
+    /// What recovery did, if there was anything to do.
+    pub report: Option<RecoveryReport>,
+}
+
+/// Recovers over the devices, in memory.
+fn recover_over(
+    device: Arc<dyn BlockDevice>,
+    log_device: Option<Arc<dyn BlockDevice>>,
+    options: MountOptions,
+    env: Arc<dyn Environment>,
+) -> Result<RecoveredDevices> {
+    let over = |below| Arc::new(OverlayDevice::new(below, MOST_OVERLAY_BYTES)) as Arc<dyn BlockDevice>;
+    let (device, log_device) = (over(device), log_device.map(over));
+    let (below, log_below) = (Arc::clone(&device), log_device.clone());
+    let recovered = Filesystem::over(Mount::open_at(below, log_below, options, env, Stage::InMemory)?)?;
+    let report = recovered.mount.recovery.clone();
+    recovered.unmount()?;
+    Ok(RecoveredDevices { device, log_device, report })
+}
 
 impl Filesystem {
     /// Opens the filesystem on `device`.
@@ -63,15 +89,26 @@ impl Filesystem {
         env: Arc<dyn Environment>,
         log_state: LogState,
     ) -> Result<Self> {
-        let over = |below| Arc::new(OverlayDevice::new(below, MOST_OVERLAY_BYTES)) as Arc<dyn BlockDevice>;
-        let (device, log_device) = (over(device), log_device.map(over));
         let to_write = MountOptions { read_only: false, ..options.clone() };
-        let (below, log_below) = (Arc::clone(&device), log_device.clone());
-        let recovered = Self::over(Mount::open_at(below, log_below, to_write, Arc::clone(&env), Stage::InMemory)?)?;
-        let stage = Stage::Recovered(log_state, recovered.mount.recovery.clone());
-        recovered.unmount()?;
+        let recovered = recover_over(device, log_device, to_write, Arc::clone(&env))?;
+        let stage = Stage::Recovered(log_state, recovered.report);
         let options = MountOptions { read_only: true, ..options };
-        Self::over(Mount::open_at(device, log_device, options, env, stage)?)
+        Self::over(Mount::open_at(recovered.device, recovered.log_device, options, env, stage)?)
+    }
+
+    /// Recovers what a crash left without touching the image, for those who want to look at the devices themselves: as
+    /// they are if the log is clean, under their recovery in memory if not.
+    ///
+    /// # Errors
+    /// As [`Mount::open`].
+    pub fn recover_in_memory(
+        device: Arc<dyn BlockDevice>,
+        log_device: Option<Arc<dyn BlockDevice>>,
+    ) -> Result<RecoveredDevices> {
+        if FoundLog::find(Arc::clone(&device), log_device.clone())?.state == LogState::Clean {
+            return Ok(RecoveredDevices { device, log_device, report: None });
+        }
+        recover_over(device, log_device, MountOptions::default(), Arc::new(SystemEnvironment::default()))
     }
 
     fn over(mount: Arc<Mount>) -> Result<Self> {
