@@ -8,9 +8,9 @@
 
 use crate::error::{Error, Result};
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 macro_rules! tags {
     ($($(#[doc = $about:literal])+ $constant:ident = $name:literal;)+) => {

@@ -12,9 +12,9 @@
 //! the log alone is enough to move the item to the head of the log.
 
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use xfskit_ondisk::Lsn;
 
 /// Number of a checkpoint, counted from 1 at each mount.

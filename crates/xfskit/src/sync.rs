@@ -8,16 +8,40 @@
 //! 4. the journal: the log writer, then the commit gate, then a CIL shard or the AIL, then an item's state
 //!
 //! Write-back takes inode and buffer locks by `try_` only, so it can run in any thread.
+//!
+//! # Models
+//! With `--cfg shuttle` the locks, the atomics and what belongs to a thread are those of a model checker, and the tests
+//! in `tests/shuttle` run the engine under one schedule after another. So whatever takes part in a protocol between
+//! threads comes from here; counters for people and numbers that only have to differ may be plain. No lock of another
+//! kind may be held where one of these is taken: all threads of a model share one of the system's.
 
-pub use parking_lot::{Condvar, Mutex, MutexGuard, RawRwLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(not(shuttle))]
+use parking_lot as primitives;
+#[cfg(shuttle)]
+use xfskit_model_sync as primitives;
+
+pub use primitives::{Condvar, Mutex, MutexGuard, RawRwLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(not(shuttle))]
+pub use std::{sync::atomic, thread::yield_now, thread_local};
+#[cfg(shuttle)]
+pub use xfskit_model_sync::{atomic, thread::yield_now, thread_local};
+
 use std::sync::Arc;
 
 /// A mutex's guard that owns a reference to the mutex.
-pub type ArcMutexGuard = parking_lot::lock_api::ArcMutexGuard<parking_lot::RawMutex, ()>;
+pub type ArcMutexGuard = primitives::lock_api::ArcMutexGuard<primitives::RawMutex, ()>;
 /// A shared lock that owns a reference to what it locks.
-pub type ArcRead<T> = parking_lot::lock_api::ArcRwLockReadGuard<RawRwLock, T>;
+pub type ArcRead<T> = primitives::lock_api::ArcRwLockReadGuard<RawRwLock, T>;
 /// An exclusive lock that owns a reference to what it locks.
-pub type ArcWrite<T> = parking_lot::lock_api::ArcRwLockWriteGuard<RawRwLock, T>;
+pub type ArcWrite<T> = primitives::lock_api::ArcRwLockWriteGuard<RawRwLock, T>;
+
+/// Lets others go on for a moment that is long for them: a millisecond, or a turn in a model.
+pub fn pause() {
+    #[cfg(not(shuttle))]
+    std::thread::sleep(std::time::Duration::from_millis(1));
+    #[cfg(shuttle)]
+    yield_now();
+}
 
 /// A lock of either kind, held on behalf of a transaction.
 #[derive(Debug)]

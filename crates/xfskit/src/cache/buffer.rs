@@ -4,9 +4,9 @@ use super::kind::BufferKind;
 use crate::error::Result;
 use crate::item::{ItemState, LogItem};
 use crate::sync::RwLock;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, Geometry};
 
 /// A run of basic blocks on the device.

@@ -2,7 +2,7 @@
 
 use crate::item::{ItemState, LogItem};
 use crate::sync::RwLock;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use crate::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, OnceLock};
 use xfskit_ondisk::{Extent, InodeCore, InodeNumber};
 

@@ -25,10 +25,10 @@ pub use kind::BufferKind;
 use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::hash::{NumberMap, shard_of};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Held, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use xfskit_device::BlockDevice;
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, Geometry};
 

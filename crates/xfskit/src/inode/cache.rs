@@ -10,10 +10,10 @@ use crate::item::CheckpointSeq;
 use crate::journal::Journal;
 use crate::mount::Mount;
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::trans::Transaction;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use xfskit_ondisk::{DiskAddress, InodeNumber, Lsn};
 
 const SHARDS: usize = 64;

@@ -7,9 +7,9 @@ use super::grant::GrantSpace;
 use crate::counters::Counters;
 use crate::hash::NumberSet;
 use crate::item::{CheckpointSeq, DirtyBits, LogItem, LogVector};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, RwLock};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use xfskit_ondisk::DiskAddress;
 
 const SHARDS: usize = 16;
@@ -96,7 +96,7 @@ impl Checkpoint {
     }
 }
 
-thread_local! {
+crate::sync::thread_local! {
     static SHARD: std::cell::Cell<usize> = const { std::cell::Cell::new(usize::MAX) };
 }
 

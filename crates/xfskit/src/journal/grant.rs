@@ -5,8 +5,8 @@
 //! the charge into log contents; write-back of the oldest items frees those.
 
 use super::Journal;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use xfskit_ondisk::Lsn;
 
 /// What records cost beyond their payload.

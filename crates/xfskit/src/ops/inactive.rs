@@ -15,9 +15,9 @@ use crate::inode::{bmap, unlinked};
 use crate::mount::reservation_of;
 use crate::space;
 use crate::symlink;
+use crate::sync::atomic::Ordering;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use xfskit_ondisk::{AgNumber, Corruption, ForkFormat, InodeNumber};
 
 /// Whether the inode can be freed by itself: neither fork has blocks of its own.

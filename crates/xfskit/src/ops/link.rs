@@ -22,7 +22,7 @@ impl Filesystem {
         check_new_name(name)?;
         loop {
             match self.try_link(inode, dir, name) {
-                Err(Error::WouldBlock) => std::thread::yield_now(),
+                Err(Error::WouldBlock) => crate::sync::yield_now(),
                 other => return other,
             }
         }

@@ -59,7 +59,7 @@ impl Filesystem {
     /// `Stale`, `Corrupt`, `Io`.
     pub fn hold(&self, inode: InodeNumber) -> Result<()> {
         let inode = self.mount.inode(inode)?;
-        inode.opens.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
+        inode.opens.fetch_add(1, crate::sync::atomic::Ordering::AcqRel);
         Ok(())
     }
 
@@ -69,7 +69,7 @@ impl Filesystem {
     /// `Io`, `Corrupt` from freeing the inode.
     pub fn unhold(&self, inode: InodeNumber, count: u32) -> Result<()> {
         let Some(inode) = self.mount.inodes.find(inode) else { return Ok(()) };
-        let before = inode.opens.fetch_sub(count, std::sync::atomic::Ordering::AcqRel);
+        let before = inode.opens.fetch_sub(count, crate::sync::atomic::Ordering::AcqRel);
         assert!(before >= count, "an inode was let go more often than it was held");
         if before == count { self.inactivate(&inode) } else { Ok(()) }
     }

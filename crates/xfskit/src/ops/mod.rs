@@ -113,7 +113,7 @@ impl Filesystem {
     /// `Io`, `Shutdown`: the log then stays dirty.
     pub fn unmount(self) -> Result<()> {
         for inode in self.mount.inodes.held() {
-            inode.opens.store(0, std::sync::atomic::Ordering::Release);
+            inode.opens.store(0, crate::sync::atomic::Ordering::Release);
             self.inactivate(&inode)?;
         }
         self.mount.unmount()

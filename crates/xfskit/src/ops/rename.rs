@@ -20,9 +20,9 @@ use crate::inode::unlinked;
 use crate::mount::reservation_of;
 use crate::parent;
 use crate::space;
+use crate::sync::atomic::Ordering;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::FileType;
 use xfskit_ondisk::inode::MODE_CHAR;
@@ -80,7 +80,7 @@ impl Filesystem {
         let _moves = (dir != new_dir).then(|| self.mount.moves.lock());
         loop {
             match self.try_rename((dir, name), (new_dir, new_name), flags, caller) {
-                Err(Error::WouldBlock) => std::thread::yield_now(),
+                Err(Error::WouldBlock) => crate::sync::yield_now(),
                 other => return self.located(dir, other),
             }
         }

@@ -15,8 +15,8 @@ use crate::inode::unlinked;
 use crate::mount::reservation_of;
 use crate::parent;
 use crate::space;
+use crate::sync::atomic::Ordering;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
-use std::sync::atomic::Ordering;
 use xfskit_ondisk::InodeNumber;
 
 impl Filesystem {
@@ -45,7 +45,7 @@ impl Filesystem {
         }
         loop {
             match self.try_remove_name(dir, name, want_dir, caller) {
-                Err(Error::WouldBlock) => std::thread::yield_now(),
+                Err(Error::WouldBlock) => crate::sync::yield_now(),
                 other => return self.located(dir, other),
             }
         }

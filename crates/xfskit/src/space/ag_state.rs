@@ -4,7 +4,7 @@
 
 use crate::item::CheckpointSeq;
 use crate::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use xfskit_ondisk::AgBlock;
 
 /// Says that a hint is not known yet.

@@ -93,7 +93,7 @@ pub fn allocate(tx: &mut Transaction, request: &AllocRequest) -> Result<Option<(
     tx.mount().error_tags.fail(ALLOC_EXTENT)?;
     for _ in 0..PATIENCE {
         match allocate_somewhere(tx, request) {
-            Err(Error::WouldBlock) => std::thread::sleep(std::time::Duration::from_millis(1)),
+            Err(Error::WouldBlock) => crate::sync::pause(),
             other => return other,
         }
     }

@@ -1,7 +1,7 @@
 //! The filesystem's counters in memory: free blocks, inodes. On disk they are exact only after a clean unmount; after
 //! a crash they are summed up from the AGs ("lazy counters").
 
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// Free blocks and inodes of the whole filesystem.
 #[derive(Debug)]
