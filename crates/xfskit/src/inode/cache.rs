@@ -16,7 +16,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use xfskit_ondisk::{DiskAddress, InodeNumber, Lsn};
 
-const SHARDS: usize = 64;
+/// The few inodes of a model are to meet in a shard, and to be too many for the cache.
+const SHARDS: usize = if cfg!(shuttle) { 2 } else { 64 };
+/// Inodes that the smallest cache keeps.
+const FEWEST: usize = if cfg!(shuttle) { 4 } else { 256 };
 /// What an inode takes in memory, roughly: the object, its forks, its places in the maps.
 const INODE_MEMORY_BYTES: usize = 1024;
 
@@ -61,11 +64,12 @@ impl Shard {
 impl InodeCache {
     /// A cache that tries to stay below `limit_bytes`.
     pub fn new(limit_bytes: usize) -> Self {
+        let most = (limit_bytes / INODE_MEMORY_BYTES).max(FEWEST);
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            most: (limit_bytes / INODE_MEMORY_BYTES).max(256),
+            most,
             count: AtomicUsize::new(0),
-            trim_at: AtomicUsize::new((limit_bytes / INODE_MEMORY_BYTES).max(256) / 2 * 3),
+            trim_at: AtomicUsize::new(most / 2 * 3),
             trimming: Mutex::new(()),
             freed_clusters: Mutex::new(FreedClusters { seqs: NumberMap::default(), prune_at: PRUNE_FREED_AT }),
         }

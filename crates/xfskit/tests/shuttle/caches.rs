@@ -1,0 +1,183 @@
+//! Pin and evict: caches that are always too small, while some read, some change, and some write back.
+//!
+//! Names in a directory are the contents of buffers, attributes those of inodes. Each carries a mark, which is written
+//! down before the transaction that brings it begins; so a write that brings the mark home while the checkpoint that
+//! gathered then is not durable is a write of something pinned.
+
+use crate::device::Device;
+use crate::{DIR, FILE, below, close, explore, image, open};
+use shuttle::thread;
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
+use xfskit::cache::{BufferKey, Fill};
+use xfskit::inode::cluster::{INODE_CLUSTER_KIND, locate};
+use xfskit::item::CheckpointSeq;
+use xfskit::ondisk::{InodeNumber, Lsn};
+use xfskit::{Caller, Filesystem, MountOptions, NewFile, SetMode};
+
+static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);
+const WRITERS: usize = 2;
+const ROUNDS: usize = 4;
+/// Enough for more clusters than one, and for a directory in blocks.
+const FILES: usize = 80;
+/// Those that are changed, by writer.
+const CHANGED: [[usize; 2]; WRITERS] = [[0, 70], [1, 40]];
+
+const MARK: &[u8] = b"<mark-";
+
+#[derive(Default)]
+struct Seen {
+    /// The checkpoint that gathered when the mark was made up.
+    marks: Vec<CheckpointSeq>,
+    /// The oldest and the newest mark that a look at a file may find.
+    values: HashMap<usize, (usize, usize)>,
+    /// What stands for an address or a number as long as it lives.
+    objects: HashMap<(&'static str, u64), Weak<dyn Any + Send + Sync>>,
+}
+
+struct Scene {
+    fs: Filesystem,
+    dir: InodeNumber,
+    files: Vec<InodeNumber>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+fn text(mark: usize) -> Vec<u8> {
+    format!("<mark-{mark:04}>").into_bytes()
+}
+
+/// The marks in a piece of the device.
+fn marks(data: &[u8]) -> impl Iterator<Item = usize> {
+    let digits = |start: usize| data.get(start + MARK.len()..start + MARK.len() + 4);
+    let found = data.windows(MARK.len()).enumerate().filter(|(_, window)| *window == MARK);
+    found.filter_map(move |(start, _)| std::str::from_utf8(digits(start)?).ok()?.parse().ok())
+}
+
+impl Scene {
+    fn new(device: &Arc<Device>) -> Self {
+        let fs = open(device, MountOptions { cache_bytes: 0, ..MountOptions::default() });
+        let me = Caller::root();
+        let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
+        let make = |n: usize| {
+            let name = format!("some-long-name-of-file-{n:04}");
+            fs.create(dir, name.as_bytes(), &NewFile::new(FILE | 0o644), &me).unwrap().inode
+        };
+        let files = (0..FILES).map(make).collect();
+        fs.mount().journal.quiesce().unwrap();
+        Self { fs, dir, files, seen: Arc::default() }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap()
+    }
+
+    /// From now on no mark may come home before its checkpoint is durable.
+    fn watch(&self, device: &Device) {
+        let geometry = &self.fs.mount().geometry;
+        let start = geometry.fs_block_bytes(geometry.log_start.expect("an internal log"));
+        let log = start..start + (u64::from(geometry.log_blocks) << geometry.block_log);
+        let (journal, seen) = (Arc::downgrade(&self.fs.mount().journal), Arc::clone(&self.seen));
+        device.watch(Box::new(move |offset, data| {
+            let Some(journal) = journal.upgrade() else { return };
+            let durable = journal.durable();
+            if log.contains(&offset) {
+                return;
+            }
+            for mark in marks(data) {
+                let gathered = seen.lock().unwrap().marks[mark];
+                assert!(gathered <= durable, "mark {mark} of {gathered:?} goes home, durable is {durable:?}");
+            }
+        }));
+    }
+
+    fn new_mark(&self) -> usize {
+        let gathering = self.fs.mount().journal.current();
+        let mut seen = self.seen();
+        seen.marks.push(gathering);
+        seen.marks.len() - 1
+    }
+
+    /// While an object lives, nothing else may stand for the same thing.
+    fn only_one(&self, what: &'static str, which: u64, object: Arc<dyn Any + Send + Sync>) {
+        let mut seen = self.seen();
+        let old = seen.objects.insert((what, which), Arc::downgrade(&object)).and_then(|old| old.upgrade());
+        drop(seen);
+        assert!(old.is_none_or(|old| Arc::ptr_eq(&old, &object)), "two objects for {what} {which}");
+    }
+
+    fn write(&self, writer: usize) {
+        let me = Caller::root();
+        for round in 0..ROUNDS {
+            let file = CHANGED[writer][below(2)];
+            let mark = self.new_mark();
+            self.seen().values.entry(file).or_default().1 = mark;
+            self.fs.set_xattr(self.files[file], b"user.mark", &text(mark), SetMode::Any, &me).unwrap();
+            self.seen().values.entry(file).or_default().0 = mark;
+            let mark = self.new_mark();
+            let new = [&text(mark)[..], format!("-{writer}-{round}").as_bytes()].concat();
+            self.fs.create(self.dir, &new, &NewFile::new(FILE | 0o600), &me).unwrap();
+            if below(2) == 0 {
+                self.fs.unlink(self.dir, &new, &me).unwrap();
+            }
+        }
+    }
+
+    /// What a look finds is no older than what was committed when it began, and no newer than what had begun by its end.
+    fn read(&self) {
+        for _ in 0..8 {
+            let file = CHANGED[below(WRITERS)][below(2)];
+            let oldest = self.seen().values.get(&file).map_or(0, |(committed, _)| *committed);
+            let value = self.fs.get_xattr(self.files[file], b"user.mark");
+            let newest = self.seen().values.get(&file).map_or(0, |(_, begun)| *begun);
+            let found = value.ok().and_then(|value| marks(&value).next()).unwrap_or(0);
+            assert!((oldest..=newest).contains(&found), "file {file}: {found} instead of {oldest} to {newest}");
+            self.fs.lookup_number(self.dir, format!("some-long-name-of-file-{file:04}").as_bytes()).unwrap();
+            let mount = self.fs.mount();
+            // Any file, so that others leave the cache.
+            let number = self.files[below(FILES)];
+            self.only_one("inode", number.0, mount.inode(number).unwrap());
+            let (address, _) = locate(&mount.geometry, number).unwrap();
+            let key = BufferKey::new(address, mount.geometry.inode_cluster_bytes());
+            let (buffer, held) = mount.cache.lock(&key, &INODE_CLUSTER_KIND, Fill::Read, false, true).unwrap();
+            drop(held);
+            self.only_one("buffer", address.0, buffer);
+        }
+    }
+
+    fn write_back(&self) {
+        for _ in 0..6 {
+            match below(4) {
+                0 => self.fs.sync().unwrap(),
+                1 => self.fs.mount().trim_inodes().unwrap(),
+                _ => drop(self.fs.mount().journal.push_tail(Lsn(u64::MAX)).unwrap()),
+            }
+        }
+    }
+}
+
+fn model() {
+    let device = Device::new(&IMAGE);
+    let scene = Scene::new(&device);
+    // Mark 0 stands for none.
+    scene.new_mark();
+    scene.watch(&device);
+    thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let scene = &scene;
+            scope.spawn(move || scene.write(writer));
+        }
+        scope.spawn(|| scene.read());
+        scope.spawn(|| scene.write_back());
+    });
+    let mount = scene.fs.mount();
+    mount.journal.quiesce().unwrap();
+    assert_eq!(mount.journal.usage().0, 0, "log space is granted to nobody");
+    close(scene.fs, &device);
+}
+
+#[test]
+fn nothing_stale_is_read_and_nothing_pinned_is_written() {
+    LazyLock::force(&IMAGE);
+    explore("caches", 60, model);
+}

@@ -1,0 +1,139 @@
+//! A device over an image in memory at which other threads may go on with every request, and whose power can be cut.
+
+use crate::below;
+use shuttle::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use xfskit::device::BlockDevice;
+
+const SECTOR: usize = 512;
+
+type Watch = Box<dyn Fn(u64, &[u8]) + Send + Sync>;
+
+/// Writes in order, over an image that stays as it is.
+pub struct Device {
+    base: Arc<Vec<u8>>,
+    state: Mutex<State>,
+    turns: AtomicU64,
+    watch: OnceLock<Watch>,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    durable: BTreeMap<u64, [u8; SECTOR]>,
+    /// What no flush has covered yet: number, offset, contents.
+    unflushed: VecDeque<(u64, u64, Vec<u8>)>,
+    writes: u64,
+}
+
+impl State {
+    fn write(sectors: &mut BTreeMap<u64, [u8; SECTOR]>, offset: u64, data: &[u8]) {
+        for (index, sector) in data.chunks_exact(SECTOR).enumerate() {
+            sectors.insert(offset / SECTOR as u64 + index as u64, sector.try_into().expect("a sector"));
+        }
+    }
+}
+
+impl Device {
+    pub fn new(base: &Arc<Vec<u8>>) -> Arc<Self> {
+        Self::with_state(base, State::default())
+    }
+
+    fn with_state(base: &Arc<Vec<u8>>, state: State) -> Arc<Self> {
+        let (state, turns, watch) = (Mutex::new(state), AtomicU64::new(0), OnceLock::new());
+        Arc::new(Self { base: Arc::clone(base), state, turns, watch })
+    }
+
+    /// Shows every write to `watch` before it is done.
+    pub fn watch(&self, watch: Watch) {
+        assert!(self.watch.set(watch).is_ok(), "one watch for a device");
+    }
+
+    /// What the power leaves if it fails now: each write that was not flushed is there or not. Nobody else runs
+    /// meanwhile.
+    pub fn power_cut(&self) -> Arc<Self> {
+        let mut state = self.state().clone();
+        for (_, offset, data) in std::mem::take(&mut state.unflushed) {
+            if below(2) == 0 {
+                State::write(&mut state.durable, offset, &data);
+            }
+        }
+        Self::with_state(&self.base, state)
+    }
+
+    pub fn contents(&self) -> Vec<u8> {
+        let mut bytes = self.base.to_vec();
+        self.read_now(0, &mut bytes);
+        bytes
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while it was locked")
+    }
+
+    /// Others may go on here.
+    fn turn(&self) {
+        self.turns.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn read_now(&self, offset: u64, buffer: &mut [u8]) {
+        let state = self.state();
+        let (start, end) = (offset, offset + buffer.len() as u64);
+        for (sector, contents) in state.durable.range(start / SECTOR as u64..end / SECTOR as u64) {
+            buffer[(sector * SECTOR as u64 - start) as usize..][..SECTOR].copy_from_slice(contents);
+        }
+        for (_, at, data) in &state.unflushed {
+            let (from, to) = (start.max(*at), end.min(at + data.len() as u64));
+            if from < to {
+                let part = &data[(from - at) as usize..(to - at) as usize];
+                buffer[(from - start) as usize..(to - start) as usize].copy_from_slice(part);
+            }
+        }
+    }
+}
+
+impl BlockDevice for Device {
+    fn size_bytes(&self) -> u64 {
+        self.base.len() as u64
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.turn();
+        let start = offset as usize;
+        buffer.copy_from_slice(self.base.get(start..start + buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
+        self.read_now(offset, buffer);
+        self.turn();
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        assert!(offset as usize + data.len() <= self.base.len(), "a write past the end");
+        self.turn();
+        if let Some(watch) = self.watch.get() {
+            watch(offset, data);
+        }
+        let mut state = self.state();
+        state.writes += 1;
+        let number = state.writes;
+        state.unflushed.push_back((number, offset, data.to_vec()));
+        drop(state);
+        self.turn();
+        Ok(())
+    }
+
+    /// What was written before the flush began is durable when it ends.
+    fn flush(&self) -> io::Result<()> {
+        let last = self.state().writes;
+        self.turn();
+        let mut state = self.state();
+        while state.unflushed.front().is_some_and(|(number, ..)| *number <= last) {
+            if let Some((_, offset, data)) = state.unflushed.pop_front() {
+                State::write(&mut state.durable, offset, &data);
+            }
+        }
+        drop(state);
+        self.turn();
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! Commit, push and force: what a force has acknowledged is there after a power cut, and a thread's steps are there in
+//! their order.
+
+use crate::device::Device;
+use crate::{FILE, below, close, explore, image, open};
+use shuttle::thread;
+use std::sync::{Arc, LazyLock, Mutex};
+use xfskit::ondisk::{InodeNumber, Lsn};
+use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile, SetMode};
+
+static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);
+const THREADS: usize = 3;
+/// Each a name in the directory that all share, then an attribute of the file that all share.
+const ROUNDS: usize = 3;
+
+/// How many steps each thread has begun, and how many of them were acknowledged as durable.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    begun: [usize; THREADS],
+    durable: [usize; THREADS],
+}
+
+fn commit(fs: &Filesystem, shared: InodeNumber, thread: usize, progress: &Mutex<Progress>) {
+    let me = Caller::root();
+    for round in 1..=ROUNDS {
+        progress.lock().unwrap().begun[thread] += 1;
+        fs.create(fs.root(), format!("{thread}-{round}").as_bytes(), &NewFile::new(FILE | 0o644), &me).unwrap();
+        progress.lock().unwrap().begun[thread] += 1;
+        let name = format!("user.{thread}");
+        fs.set_xattr(shared, name.as_bytes(), &[round as u8], SetMode::Any, &me).unwrap();
+        match below(4) {
+            0 => fs.sync().unwrap(),
+            1 => fs.fsync(shared).unwrap(),
+            2 => fs.mount().journal.force(fs.mount().journal.current()).unwrap(),
+            _ => continue,
+        }
+        progress.lock().unwrap().durable[thread] = 2 * round;
+    }
+}
+
+fn push(fs: &Filesystem) {
+    for _ in 0..4 {
+        match below(3) {
+            0 => fs.sync().unwrap(),
+            1 => drop(fs.mount().journal.push_tail(Lsn(u64::MAX)).unwrap()),
+            _ => thread::yield_now(),
+        }
+    }
+}
+
+/// Recovers what the power left; every thread's steps are there up to one that was not acknowledged.
+fn judge(device: &Arc<Device>, progress: &Progress) {
+    let fs = open(device, MountOptions::default());
+    let shared = fs.lookup_number(fs.root(), b"shared").unwrap();
+    let mut names = 1;
+    for thread in 0..THREADS {
+        let is_there = |round: &usize| fs.lookup_number(fs.root(), format!("{thread}-{round}").as_bytes()).is_ok();
+        let created = (1..=ROUNDS).take_while(is_there).count();
+        let set = match fs.get_xattr(shared, format!("user.{thread}").as_bytes()) {
+            Ok(value) => usize::from(value[0]),
+            Err(Error::NoAttribute) => 0,
+            Err(error) => panic!("{error}"),
+        };
+        names += created;
+        assert!(created == set || created == set + 1, "thread {thread}: {created} names, attribute {set}");
+        let (durable, begun) = (progress.durable[thread], progress.begun[thread]);
+        assert!(
+            (durable..=begun).contains(&(created + set)),
+            "thread {thread}: {} steps of {begun} survived, {durable} were acknowledged",
+            created + set
+        );
+    }
+    assert_eq!(fs.list_dir(fs.root()).unwrap().len(), names);
+    close(fs, device);
+}
+
+fn model() {
+    let device = Device::new(&IMAGE);
+    let fs = open(&device, MountOptions::default());
+    let shared = fs.create(fs.root(), b"shared", &NewFile::new(FILE | 0o644), &Caller::root()).unwrap().inode;
+    fs.sync().unwrap();
+    let progress = Mutex::new(Progress::default());
+    let cuts = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (fs, progress) = (&fs, &progress);
+            scope.spawn(move || commit(fs, shared, thread, progress));
+        }
+        scope.spawn(|| push(&fs));
+        scope.spawn(|| {
+            for _ in 0..2 {
+                (0..below(200)).for_each(|_| thread::yield_now());
+                let at = *progress.lock().unwrap();
+                cuts.lock().unwrap().push((device.power_cut(), at));
+            }
+        });
+    });
+    fs.sync().unwrap();
+    let mut last = *progress.lock().unwrap();
+    assert_eq!(last.begun, [2 * ROUNDS; THREADS]);
+    last.durable = last.begun;
+    judge(&device.power_cut(), &last);
+    for (device, at) in cuts.into_inner().unwrap() {
+        judge(&device, &at);
+    }
+    let journal = &fs.mount().journal;
+    journal.quiesce().unwrap();
+    assert_eq!(journal.usage().0, 0, "log space is granted to nobody");
+    close(fs, &device);
+}
+
+#[test]
+fn what_a_force_acknowledged_survives_a_power_cut() {
+    LazyLock::force(&IMAGE);
+    explore("journal", 200, model);
+}

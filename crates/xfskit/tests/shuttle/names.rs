@@ -1,0 +1,140 @@
+//! The lock order of inodes: renames between directories in both directions, links, removals, directories that move,
+//! files that are unlinked while they are held.
+
+use crate::device::Device;
+use crate::{DIR, FILE, below, close, explore, image, open};
+use shuttle::sync::atomic::{AtomicI64, Ordering};
+use shuttle::thread;
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+use xfskit::ondisk::InodeNumber;
+use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile, RenameFlags};
+
+static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);
+const THREADS: usize = 3;
+const ROUNDS: usize = 5;
+const NAMES: usize = 4;
+/// The root directory and two that hold the bitmap of the realtime section and its summary.
+const INODES_OF_THE_SYSTEM: u64 = 3;
+
+struct Scene {
+    fs: Filesystem,
+    /// `a`, `b` and one that begins as `a/0`.
+    dirs: Vec<InodeNumber>,
+    /// Names that there must be.
+    names: AtomicI64,
+}
+
+/// Whether an operation was done; otherwise somebody else was faster.
+fn done<T>(what: &str, result: Result<T, Error>) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(
+            Error::NotFound
+            | Error::Exists
+            | Error::NotEmpty
+            | Error::IsADirectory
+            | Error::NotADirectory
+            | Error::NotPermitted
+            | Error::Invalid("a directory cannot move below itself")
+            | Error::Stale(_),
+        ) => false,
+        Err(error) => panic!("{what}: {error}"),
+    }
+}
+
+impl Scene {
+    fn new(device: &Arc<Device>) -> Self {
+        let fs = open(device, MountOptions::default());
+        let me = Caller::root();
+        let make = |dir, name: &str, mode| fs.create(dir, name.as_bytes(), &NewFile::new(mode), &me).unwrap().inode;
+        let a = make(fs.root(), "a", DIR | 0o755);
+        let b = make(fs.root(), "b", DIR | 0o755);
+        let moving = make(a, "0", DIR | 0o755);
+        make(a, "1", FILE | 0o644);
+        make(b, "2", FILE | 0o644);
+        make(b, "3", FILE | 0o644);
+        // It stays in use, whatever happens to its name.
+        fs.hold(moving).unwrap();
+        Self { fs, dirs: vec![a, b, moving], names: AtomicI64::new(6) }
+    }
+
+    fn count(&self, change: i64, done: bool) {
+        if done {
+            self.names.fetch_add(change, Ordering::SeqCst);
+        }
+    }
+
+    fn operate(&self) {
+        let (fs, me) = (&self.fs, Caller::root());
+        let (dir, other) = (self.dirs[below(3)], self.dirs[below(3)]);
+        let (name, new) = (below(NAMES).to_string().into_bytes(), below(NAMES).to_string().into_bytes());
+        let rename = |flags| done("rename", fs.rename(dir, &name, other, &new, flags, &me));
+        match below(10) {
+            0..=3 => drop(rename(RenameFlags { no_replace: true, ..RenameFlags::default() })),
+            4 => drop(rename(RenameFlags { exchange: true, ..RenameFlags::default() })),
+            5 => self.count(1, done("create", fs.create(dir, &name, &NewFile::new(FILE | 0o644), &me))),
+            6 => {
+                if let Ok(inode) = fs.lookup_number(dir, &name) {
+                    self.count(1, done("link", fs.link(inode, other, &new)));
+                }
+            }
+            7 => self.count(-1, done("unlink", fs.unlink(dir, &name, &me))),
+            8 => self.count(-1, done("rmdir", fs.rmdir(dir, &name, &me))),
+            _ => {
+                if let Ok(inode) = fs.lookup_number(dir, &name)
+                    && done("hold", fs.hold(inode))
+                {
+                    self.count(-1, done("unlink", fs.unlink(dir, &name, &me)));
+                    done("stat", fs.stat(inode));
+                    fs.unhold(inode, 1).unwrap();
+                }
+            }
+        }
+    }
+
+    /// The names of every inode below a directory.
+    fn walk(&self, dir: InodeNumber, seen: &mut BTreeMap<InodeNumber, u32>) {
+        for entry in self.fs.list_dir(dir).unwrap() {
+            *seen.entry(entry.inode).or_default() += 1;
+            if self.fs.stat(entry.inode).unwrap().mode & 0o170_000 == DIR {
+                assert_eq!(self.fs.lookup_number(entry.inode, b"..").unwrap(), dir);
+                self.walk(entry.inode, seen);
+            }
+        }
+    }
+
+    fn judge(&self) {
+        let fs = &self.fs;
+        fs.unhold(self.dirs[2], 1).unwrap();
+        let mut seen = BTreeMap::new();
+        self.walk(fs.root(), &mut seen);
+        assert_eq!(seen.values().map(|names| i64::from(*names)).sum::<i64>(), self.names.load(Ordering::SeqCst));
+        for (inode, names) in &seen {
+            let stat = fs.stat(*inode).unwrap();
+            assert!(stat.mode & 0o170_000 == DIR || stat.links == *names, "{inode:?} has {names} names: {stat:?}");
+            assert_eq!(fs.parents(*inode).unwrap().len() as u32, *names, "parents of {inode:?}");
+        }
+        let (inodes, free) = fs.mount().space.inodes();
+        assert_eq!(inodes - free, seen.len() as u64 + INODES_OF_THE_SYSTEM, "whoever has no name is free");
+    }
+}
+
+fn model() {
+    let device = Device::new(&IMAGE);
+    let scene = Scene::new(&device);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| (0..ROUNDS).for_each(|_| scene.operate()));
+        }
+        scope.spawn(|| scene.fs.sync().unwrap());
+    });
+    scene.judge();
+    close(scene.fs, &device);
+}
+
+#[test]
+fn names_change_in_all_directions() {
+    LazyLock::force(&IMAGE);
+    explore("names", 200, model);
+}
