@@ -1,4 +1,5 @@
 # make test    format, lints, and all tests; those that need the reference tools say so where they are missing
+# make models  the engine's threads under thousands of schedules
 # make demo    what xfskit does, shown on an image
 # make bench   what operations cost, beside the kernel (needs root, for the loop mount)
 # make crash   100,000 crash states, in at most ten minutes; make crash-long: as many as an hour holds
@@ -6,13 +7,18 @@
 
 CARGO ?= cargo
 
-.PHONY: test demo bench crash crash-long reference
+.PHONY: test models demo bench crash crash-long reference
 
 test:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace
+	$(MAKE) models
 	$(MAKE) crash
+
+# With debug assertions: the models lean on the engine's own.
+models:
+	RUSTFLAGS="$(RUSTFLAGS) --cfg shuttle -D warnings" CARGO_TARGET_DIR=target/shuttle $(CARGO) test -p xfskit --test shuttle
 
 demo:
 	scripts/demo

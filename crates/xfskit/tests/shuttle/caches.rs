@@ -1,8 +1,7 @@
 //! Pin and evict: caches that are always too small, while some read, some change, and some write back.
 //!
-//! Names in a directory are the contents of buffers, attributes those of inodes. Each carries a mark, which is written
-//! down before the transaction that brings it begins; so a write that brings the mark home while the checkpoint that
-//! gathered then is not durable is a write of something pinned.
+//! Names in a directory are the contents of buffers, attributes those of inodes. Each carries a mark, and whatever brings
+//! a mark home while the log holds no durable copy of it writes something pinned.
 
 use crate::device::Device;
 use crate::{DIR, FILE, below, close, explore, image, open};
@@ -12,7 +11,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 use xfskit::cache::{BufferKey, Fill};
 use xfskit::inode::cluster::{INODE_CLUSTER_KIND, locate};
-use xfskit::item::CheckpointSeq;
 use xfskit::ondisk::{InodeNumber, Lsn};
 use xfskit::{Caller, Filesystem, MountOptions, NewFile, SetMode};
 
@@ -28,8 +26,8 @@ const MARK: &[u8] = b"<mark-";
 
 #[derive(Default)]
 struct Seen {
-    /// The checkpoint that gathered when the mark was made up.
-    marks: Vec<CheckpointSeq>,
+    /// Marks that were given out; 0 stands for none.
+    last_mark: usize,
     /// The oldest and the newest mark that a look at a file may find.
     values: HashMap<usize, (usize, usize)>,
     /// What stands for an address or a number as long as it lives.
@@ -72,30 +70,29 @@ impl Scene {
         self.seen.lock().unwrap()
     }
 
-    /// From now on no mark may come home before its checkpoint is durable.
+    /// From now on no mark may come home before it is durable in the log, which is too large to be overwritten here.
     fn watch(&self, device: &Device) {
         let geometry = &self.fs.mount().geometry;
-        let start = geometry.fs_block_bytes(geometry.log_start.expect("an internal log"));
+        let start =
+            geometry.log_start.and_then(|start| geometry.fs_block_address(start)).expect("an internal log").bytes();
         let log = start..start + (u64::from(geometry.log_blocks) << geometry.block_log);
-        let (journal, seen) = (Arc::downgrade(&self.fs.mount().journal), Arc::clone(&self.seen));
-        device.watch(Box::new(move |offset, data| {
-            let Some(journal) = journal.upgrade() else { return };
-            let durable = journal.durable();
+        device.watch(Box::new(move |device, offset, data| {
             if log.contains(&offset) {
                 return;
             }
             for mark in marks(data) {
-                let gathered = seen.lock().unwrap().marks[mark];
-                assert!(gathered <= durable, "mark {mark} of {gathered:?} goes home, durable is {durable:?}");
+                assert!(
+                    device.has_logged(log.clone(), &text(mark)),
+                    "mark {mark} goes home, and the log does not hold it"
+                );
             }
         }));
     }
 
     fn new_mark(&self) -> usize {
-        let gathering = self.fs.mount().journal.current();
         let mut seen = self.seen();
-        seen.marks.push(gathering);
-        seen.marks.len() - 1
+        seen.last_mark += 1;
+        seen.last_mark
     }
 
     /// While an object lives, nothing else may stand for the same thing.
@@ -159,8 +156,6 @@ impl Scene {
 fn model() {
     let device = Device::new(&IMAGE);
     let scene = Scene::new(&device);
-    // Mark 0 stands for none.
-    scene.new_mark();
     scene.watch(&device);
     thread::scope(|scope| {
         for writer in 0..WRITERS {

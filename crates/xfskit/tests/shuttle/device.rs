@@ -4,12 +4,13 @@ use crate::below;
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use xfskit::device::BlockDevice;
 
 const SECTOR: usize = 512;
 
-type Watch = Box<dyn Fn(u64, &[u8]) + Send + Sync>;
+type Watch = Box<dyn Fn(&Device, u64, &[u8]) + Send + Sync>;
 
 /// Writes in order, over an image that stays as it is.
 pub struct Device {
@@ -62,6 +63,18 @@ impl Device {
         Self::with_state(&self.base, state)
     }
 
+    /// Whether the durable part of the log, which lies in a range of offsets, holds a text. A record's sectors begin with
+    /// the number of the log's cycle instead of their first four bytes, which may be any.
+    pub fn has_logged(&self, log: Range<u64>, text: &[u8]) -> bool {
+        let state = self.state();
+        let sectors = state.durable.range(log.start / SECTOR as u64..log.end / SECTOR as u64);
+        let bytes: Vec<u8> = sectors.flat_map(|(_, contents)| contents).copied().collect();
+        let fits = |start: usize, window: &[u8]| {
+            window.iter().zip(text).enumerate().all(|(n, (one, other))| one == other || (start + n) % SECTOR < 4)
+        };
+        bytes.windows(text.len()).enumerate().any(|(start, window)| fits(start, window))
+    }
+
     pub fn contents(&self) -> Vec<u8> {
         let mut bytes = self.base.to_vec();
         self.read_now(0, &mut bytes);
@@ -111,7 +124,7 @@ impl BlockDevice for Device {
         assert!(offset as usize + data.len() <= self.base.len(), "a write past the end");
         self.turn();
         if let Some(watch) = self.watch.get() {
-            watch(offset, data);
+            watch(self, offset, data);
         }
         let mut state = self.state();
         state.writes += 1;
