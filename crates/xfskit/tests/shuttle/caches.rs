@@ -174,5 +174,5 @@ fn model() {
 #[test]
 fn nothing_stale_is_read_and_nothing_pinned_is_written() {
     LazyLock::force(&IMAGE);
-    explore("caches", 60, model);
+    explore("caches", 300, model);
 }

@@ -68,5 +68,5 @@ fn model() {
 #[test]
 fn chains_roll_while_others_begin() {
     LazyLock::force(&IMAGE);
-    explore("chains", 60, model);
+    explore("chains", 300, model);
 }

@@ -20,21 +20,68 @@ struct Progress {
     durable: [usize; THREADS],
 }
 
-fn commit(fs: &Filesystem, shared: InodeNumber, thread: usize, progress: &Mutex<Progress>) {
-    let me = Caller::root();
-    for round in 1..=ROUNDS {
-        progress.lock().unwrap().begun[thread] += 1;
-        fs.create(fs.root(), format!("{thread}-{round}").as_bytes(), &NewFile::new(FILE | 0o644), &me).unwrap();
-        progress.lock().unwrap().begun[thread] += 1;
-        let name = format!("user.{thread}");
-        fs.set_xattr(shared, name.as_bytes(), &[round as u8], SetMode::Any, &me).unwrap();
-        match below(4) {
-            0 => fs.sync().unwrap(),
-            1 => fs.fsync(shared).unwrap(),
-            2 => fs.mount().journal.force(fs.mount().journal.current()).unwrap(),
-            _ => continue,
+struct Scene {
+    fs: Filesystem,
+    device: Arc<Device>,
+    shared: InodeNumber,
+    progress: Mutex<Progress>,
+    cuts: Mutex<Vec<(Arc<Device>, Progress)>>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let device = Device::new(&IMAGE);
+        let fs = open(&device, MountOptions { wsync: below(3) == 0, ..MountOptions::default() });
+        let shared = fs.create(fs.root(), b"shared", &NewFile::new(FILE | 0o644), &Caller::root()).unwrap().inode;
+        fs.sync().unwrap();
+        Self { fs, device, shared, progress: Mutex::default(), cuts: Mutex::default() }
+    }
+
+    fn cut(&self) {
+        let at = *self.progress.lock().unwrap();
+        self.cuts.lock().unwrap().push((self.device.power_cut(), at));
+    }
+
+    /// All steps of a thread so far were acknowledged; the power may fail right now.
+    fn acknowledged(&self, thread: usize) {
+        let mut progress = self.progress.lock().unwrap();
+        progress.durable[thread] = progress.begun[thread];
+        drop(progress);
+        if below(6) == 0 {
+            self.cut();
         }
-        progress.lock().unwrap().durable[thread] = 2 * round;
+    }
+
+    fn begin(&self, thread: usize) {
+        self.progress.lock().unwrap().begun[thread] += 1;
+    }
+
+    fn commit(&self, thread: usize) {
+        let (fs, me) = (&self.fs, Caller::root());
+        let journal = &fs.mount().journal;
+        for round in 1..=ROUNDS {
+            self.begin(thread);
+            fs.create(fs.root(), format!("{thread}-{round}").as_bytes(), &NewFile::new(FILE | 0o644), &me).unwrap();
+            if fs.mount().options.wsync {
+                self.acknowledged(thread);
+            }
+            self.begin(thread);
+            let name = format!("user.{thread}");
+            fs.set_xattr(self.shared, name.as_bytes(), &[round as u8], SetMode::Any, &me).unwrap();
+            match below(4) {
+                _ if fs.mount().options.wsync => {}
+                0 => fs.sync().unwrap(),
+                1 => fs.fsync(self.shared).unwrap(),
+                2 => {
+                    // Others may push what was gathered meanwhile.
+                    let seq = journal.current();
+                    (0..below(20)).for_each(|_| thread::yield_now());
+                    journal.force(seq).unwrap();
+                }
+                _ => continue,
+            }
+            self.acknowledged(thread);
+        }
     }
 }
 
@@ -75,28 +122,21 @@ fn judge(device: &Arc<Device>, progress: &Progress) {
 }
 
 fn model() {
-    let device = Device::new(&IMAGE);
-    let fs = open(&device, MountOptions::default());
-    let shared = fs.create(fs.root(), b"shared", &NewFile::new(FILE | 0o644), &Caller::root()).unwrap().inode;
-    fs.sync().unwrap();
-    let progress = Mutex::new(Progress::default());
-    let cuts = Mutex::new(Vec::new());
+    let scene = Scene::new();
     thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (fs, progress) = (&fs, &progress);
-            scope.spawn(move || commit(fs, shared, thread, progress));
+            let scene = &scene;
+            scope.spawn(move || scene.commit(thread));
         }
-        scope.spawn(|| push(&fs));
+        scope.spawn(|| push(&scene.fs));
         scope.spawn(|| {
-            for _ in 0..2 {
-                (0..below(200)).for_each(|_| thread::yield_now());
-                let at = *progress.lock().unwrap();
-                cuts.lock().unwrap().push((device.power_cut(), at));
-            }
+            (0..below(200)).for_each(|_| thread::yield_now());
+            scene.cut();
         });
     });
+    let Scene { fs, device, progress, cuts, .. } = scene;
     fs.sync().unwrap();
-    let mut last = *progress.lock().unwrap();
+    let mut last = progress.into_inner().unwrap();
     assert_eq!(last.begun, [2 * ROUNDS; THREADS]);
     last.durable = last.begun;
     judge(&device.power_cut(), &last);
@@ -112,5 +152,5 @@ fn model() {
 #[test]
 fn what_a_force_acknowledged_survives_a_power_cut() {
     LazyLock::force(&IMAGE);
-    explore("journal", 200, model);
+    explore("journal", 600, model);
 }

@@ -136,5 +136,5 @@ fn model() {
 #[test]
 fn names_change_in_all_directions() {
     LazyLock::force(&IMAGE);
-    explore("names", 200, model);
+    explore("names", 600, model);
 }
