@@ -12,10 +12,11 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 use xfskit::cache::{BufferKey, Fill};
 use xfskit::inode::cluster::{INODE_CLUSTER_KIND, locate};
 use xfskit::ondisk::{InodeNumber, Lsn};
-use xfskit::{Caller, Filesystem, MountOptions, NewFile, SetMode};
+use xfskit::{Caller, Filesystem, MountOptions, NewFile, SetAttr, SetMode};
 
 static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);
 const WRITERS: usize = 2;
+const READERS: usize = 2;
 const ROUNDS: usize = 4;
 /// Enough for more clusters than one, and for a directory in blocks.
 const FILES: usize = 80;
@@ -111,6 +112,8 @@ impl Scene {
             self.seen().values.entry(file).or_default().1 = mark;
             self.fs.set_xattr(self.files[file], b"user.mark", &text(mark), SetMode::Any, &me).unwrap();
             self.seen().values.entry(file).or_default().0 = mark;
+            // Logs less of the inode than the attribute did.
+            self.fs.set_attr(self.files[file], &SetAttr { uid: Some(mark as u32), ..SetAttr::default() }, &me).unwrap();
             let mark = self.new_mark();
             let new = [&text(mark)[..], format!("-{writer}-{round}").as_bytes()].concat();
             self.fs.create(self.dir, &new, &NewFile::new(FILE | 0o600), &me).unwrap();
@@ -143,14 +146,26 @@ impl Scene {
     }
 
     fn write_back(&self) {
-        for _ in 0..6 {
-            match below(4) {
+        let mount = self.fs.mount();
+        for _ in 0..8 {
+            match below(3) {
                 0 => self.fs.sync().unwrap(),
-                1 => self.fs.mount().trim_inodes().unwrap(),
-                _ => drop(self.fs.mount().journal.push_tail(Lsn(u64::MAX)).unwrap()),
+                1 => mount.trim_inodes().unwrap(),
+                _ => {}
             }
+            mount.journal.push_tail(Lsn(u64::MAX)).unwrap();
         }
     }
+}
+
+/// After a power cut everything that was synced is there, be it at home or in the log.
+fn judge(device: &Arc<Device>, files: &[InodeNumber], values: &HashMap<usize, (usize, usize)>) {
+    let fs = open(device, MountOptions::default());
+    for (&file, &(committed, _)) in values {
+        let value = fs.get_xattr(files[file], b"user.mark").unwrap();
+        assert_eq!((marks(&value).next(), fs.stat(files[file]).unwrap().uid), (Some(committed), committed as u32));
+    }
+    close(fs, device);
 }
 
 fn model() {
@@ -162,10 +177,14 @@ fn model() {
             let scene = &scene;
             scope.spawn(move || scene.write(writer));
         }
-        scope.spawn(|| scene.read());
+        for _ in 0..READERS {
+            scope.spawn(|| scene.read());
+        }
         scope.spawn(|| scene.write_back());
     });
     let mount = scene.fs.mount();
+    scene.fs.sync().unwrap();
+    judge(&device.power_cut(), &scene.files, &scene.seen().values);
     mount.journal.quiesce().unwrap();
     assert_eq!(mount.journal.usage().0, 0, "log space is granted to nobody");
     close(scene.fs, &device);
