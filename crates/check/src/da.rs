@@ -11,6 +11,9 @@ use xfskit_ondisk::da::{
 };
 use xfskit_ondisk::{DiskAddress, FileBlock, Geometry, Verdict, checksum_matches};
 
+/// A stateless verifier.
+type VerifyFn = fn(&Geometry, DiskAddress, &[u8]) -> Verdict;
+
 /// What the leaves of a hash tree are.
 #[derive(Clone, Copy)]
 pub(crate) struct DaForm {
@@ -19,7 +22,7 @@ pub(crate) struct DaForm {
     /// Filesystem blocks of a block of the tree.
     pub(crate) blocks: u32,
     pub(crate) name: &'static str,
-    pub(crate) verify_leaf: fn(&Geometry, DiskAddress, &[u8]) -> Verdict,
+    pub(crate) verify_leaf: VerifyFn,
     /// The smallest hash of a verified leaf that is not empty.
     pub(crate) first_hash: fn(&[u8]) -> Option<u32>,
     pub(crate) consequence: Consequence,
@@ -85,7 +88,7 @@ impl<'a, 'd> DaWalk<'a, 'd> {
             );
         };
         let is_node = da_magic(&bytes) == DA_NODE_MAGIC && level != Some(0);
-        let (name, verify): (_, fn(&Geometry, DiskAddress, &[u8]) -> Verdict) =
+        let (name, verify): (_, VerifyFn) =
             if is_node { ("da node", verify_node) } else { (name, self.form.verify_leaf) };
         if !checksum_matches(&bytes, DA_CRC_OFFSET) {
             return self.fault(name, address, "checksum", String::new());

@@ -6,7 +6,7 @@
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let device = std::sync::Arc::new(xfskit_device::MemoryDevice::new(64 << 20));
-//! # let options = xfskit_mkfs::Options { allow_small: true, ..Default::default() };
+//! # let options = xfskit_mkfs::Options { allow_small: true, uuid: Some([7; 16]), ..Default::default() };
 //! # xfskit_mkfs::make(&*device, None, &options, xfskit_ondisk::Timestamp::default())?;
 //! let report = xfskit_check::check(device, None, &xfskit_check::CheckOptions::default(), &xfskit_check::Quiet)?;
 //! for fault in &report.faults {

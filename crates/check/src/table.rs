@@ -122,7 +122,8 @@ impl InodeTable {
         let inodes = self.ags.get(ag.0 as usize)?;
         let chunk = inodes.chunk_of(within)?;
         let bit = inodes.chunks[chunk].index_of(within)?;
-        (inodes.chunks[chunk].holes() >> bit & 1 == 0).then(|| inodes.slot(chunk, bit))
+        let exists = inodes.chunks[chunk].hole_mask == 0 || inodes.chunks[chunk].holes() >> bit & 1 == 0;
+        exists.then(|| inodes.slot(chunk, bit))
     }
 
     /// Every inode in use.

@@ -4,9 +4,10 @@ mod common;
 
 use common::{check_device, check_file, findings, kernel_image};
 use std::sync::Arc;
+use xfskit_check::{CheckError, CheckOptions, Quiet, check};
 use xfskit_device::MemoryDevice;
 use xfskit_fuzz_harness::{Recipe, image};
-use xfskit_testkit::{reference, scratch};
+use xfskit_testkit::{kernel_mount, reference, scratch};
 
 /// Images that the kernel fills: a name, and the options of mkfs.xfs.
 const SHAPES: &[(&str, &[(char, &str)])] = &[
@@ -61,6 +62,50 @@ fn nothing_is_found_in_images_of_mkfs() {
         assert_eq!(report.summary.inodes, 3, "{options:?}");
         std::fs::remove_file(path).unwrap();
     }
+}
+
+#[test]
+fn a_dirty_journal_is_told() {
+    let scratch = scratch();
+    let Some(path) = kernel_image(&scratch, "kernel.img", 160, &[]) else { return };
+    let Some(mount) = kernel_mount(&path) else { return };
+    std::fs::write(mount.path().join("one more"), "contents").unwrap();
+    assert!(std::process::Command::new("sync").status().unwrap().success());
+    // What the image holds while it is mounted is what a power cut would leave.
+    let copy = scratch.file("copy.img");
+    std::fs::copy(&path, &copy).unwrap();
+    mount.unmount();
+    let report = check_file(&copy);
+    assert!(!report.log_is_clean && report.notes.iter().any(|note| note.contains("dirty")), "{:?}", report.notes);
+    assert!(check_file(&path).log_is_clean);
+}
+
+#[test]
+fn an_external_journal_must_be_named() {
+    let (device, log) = (Arc::new(MemoryDevice::new(64 << 20)), Arc::new(MemoryDevice::new(16 << 20)));
+    let mut options = xfskit_mkfs::Options { allow_small: true, uuid: Some([7; 16]), ..Default::default() };
+    options.apply('l', "logdev=somewhere").unwrap();
+    xfskit_mkfs::make(&*device, Some(&*log), &options, Default::default()).unwrap();
+    let check = |log| check(Arc::clone(&device) as _, log, &CheckOptions::default(), &Quiet);
+    assert!(matches!(check(None), Err(CheckError::NoLogDevice)));
+    let report = check(Some(Arc::clone(&log) as _)).unwrap();
+    assert!(report.is_clean() && report.log_is_clean, "{}", findings(&report));
+}
+
+#[test]
+fn several_threads_find_what_one_finds() {
+    let mut bytes = image(Recipe::Defaults);
+    // Enough inodes, as far as the superblock knows, to be worth threads.
+    bytes[128..136].copy_from_slice(&1_000_000u64.to_be_bytes());
+    xfskit_ondisk::set_checksum(&mut bytes[..512], xfskit_ondisk::superblock::SUPERBLOCK_CRC_OFFSET);
+    let device = Arc::new(MemoryDevice::from_bytes(bytes));
+    let run = |threads| {
+        let options = CheckOptions { threads, ..CheckOptions::default() };
+        check(Arc::clone(&device) as _, None, &options, &Quiet).unwrap()
+    };
+    let (one, four) = (run(1), run(4));
+    assert_eq!(one.fault_count, 1, "{}", findings(&one));
+    assert_eq!((one.faults, one.summary), (four.faults, four.summary));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
+use xfskit::device::{Access, FileDevice};
 use xfskit_testkit::{kernel_mount, reference, scratch, tree};
 
 #[test]
@@ -183,4 +184,48 @@ fn manuals_completions_and_help_come_from_the_arguments() {
     assert!(ok("completions bash", &dir).contains("_xfskit"));
     let help = String::from_utf8(xfskit(["--help"]).stdout).unwrap();
     assert!(help.contains("Exit codes") && !help.contains("completions"), "{help}");
+}
+
+#[test]
+fn a_check_says_what_is_wrong_and_exits_as_fsck() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    ok("mkdir -p IMAGE /a/b", &image);
+    ok("touch IMAGE /a/f", &image);
+    assert!(ok("check IMAGE", &image).ends_with("no faults\n"));
+    let report: serde_json::Value = serde_json::from_str(&ok("--json check IMAGE --threads 2", &image)).unwrap();
+    assert_eq!((&report["clean"], &report["summary"]["names"]), (&true.into(), &3.into()), "{report}");
+    // Somebody who writes is in the way, somebody who reads is not.
+    let device = FileDevice::open(&image, Access::Read).unwrap();
+    ok("check IMAGE", &image);
+    drop(device);
+    let device = FileDevice::open(&image, Access::Write).unwrap();
+    let (code, message) = fails("check IMAGE", &image);
+    assert!(code == 8 && message.contains("in use"), "{message}");
+    drop(device);
+    assert_eq!(fails("check IMAGE --threads none", &image).0, 16);
+    assert_eq!(fails("check", &image).0, 16);
+    assert_eq!(fails("ls", &image).0, 2);
+    assert_eq!(fails("check /nowhere", &image).0, 8);
+    // The AGF of the second AG counts one block less.
+    let mut bytes = fs::read(&image).unwrap();
+    let start = bytes.len() / 4 + 512;
+    let agf = &mut bytes[start..start + 512];
+    assert_eq!(&agf[..4], b"XAGF");
+    let free = u32::from_be_bytes(agf[52..56].try_into().unwrap());
+    agf[52..56].copy_from_slice(&(free - 1).to_be_bytes());
+    agf[56..60].copy_from_slice(&1u32.to_be_bytes());
+    xfskit::ondisk::set_checksum(agf, 216);
+    fs::write(&image, bytes).unwrap();
+    let output = xfskit(["check".as_ref(), image.as_os_str()]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("AGF of AG 1 at disk address") && text.contains("\"number of free blocks\""), "{text}");
+    assert!(text.contains("xfs_repair"), "{text}");
+    assert!(output.stderr.is_empty(), "no bar without a terminal");
+    let output = xfskit(["check".as_ref(), "--json".as_ref(), image.as_os_str()]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let faults = report["faults"].as_array().unwrap();
+    let agf = faults.iter().find(|fault| fault["structure"] == "AGF").unwrap();
+    assert_eq!((&report["clean"], &agf["owner"]["ag"]), (&false.into(), &1.into()), "{report}");
 }

@@ -201,10 +201,11 @@ impl Run {
     pub fn perform(&mut self, operation: &Operation) -> Result<bool, Stop> {
         let number = self.digests.len();
         self.device.mark(Event::Began(number));
-        if let Some(transcript) = &mut self.transcript {
-            transcript.push(format!("{number}: {operation}"));
-        }
         let result = operation.perform(self.fs(), &self.model);
+        if let Some(transcript) = &mut self.transcript {
+            let error = result.as_ref().err().map_or(String::new(), |error| format!(": {error}"));
+            transcript.push(format!("{number}: {operation}{error}"));
+        }
         let is_up = self.fs().mount().journal.check();
         let outcome = match (&result, is_up) {
             (Ok(_), _) => Ok(true),
@@ -233,6 +234,10 @@ impl Run {
     /// Whether an operation was done that answered with an I/O error and did not shut the filesystem down: all of it or
     /// nothing.
     fn was_done(&self, operation: &Operation) -> Result<bool, Stop> {
+        if matches!(operation, Operation::Release { .. }) {
+            // Let go it is; what failed is freeing the inode, which the next mount does.
+            return Ok(true);
+        }
         let wrong = |error: Error| Stop::Wrong(format!("reading the tree after {operation} failed: {error}"));
         let found = describe(&Observed(self.fs())).map_err(wrong)?;
         let before = lines_of(&self.model);

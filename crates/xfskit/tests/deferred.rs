@@ -1,9 +1,11 @@
 //! Updates that take several transactions, cut off in the middle: the kernel must finish them from their intents.
 
+mod stress;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
-use xfskit::error_tags::LARP;
+use xfskit::error_tags::{DA_READ_BUF, LARP};
 use xfskit::{AttrLogging, Caller, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
 use xfskit_testkit::{Entry, Reference, Scratch};
 
@@ -134,4 +136,29 @@ fn a_parent_pointer_is_replaced() {
     let Some(crash) = crash(make_file, work) else { return };
     let Some(tree) = recovered(&crash) else { return };
     assert!(tree.iter().any(|entry| entry.path.ends_with("another")));
+}
+
+/// The first link of a rename had moved the name; the second, which was to replace the parent pointer, could not read a
+/// block before it had changed anything. The filesystem went on with the name moved, the parent pointer not, and the intent
+/// in the log for good. Found by the crash simulator.
+#[test]
+fn an_error_between_two_links_shuts_down_and_recovery_does_the_rest() {
+    let image = stress::Image::new(32, &[]);
+    let options = MountOptions { attr_logging: AttrLogging::Always, ..Default::default() };
+    let fs = image.open_with(options.clone());
+    make_file(&fs);
+    fs.set_xattr(file(&fs), b"user.a", &[1; 3000], SetMode::Any, &Caller::root()).unwrap();
+    fs.sync().unwrap();
+    let inode = file(&fs);
+    let root = fs.root();
+    fs.mount().error_tags.arm(DA_READ_BUF, 1);
+    assert!(fs.rename(root, b"file", root, b"another name", RenameFlags::default(), &Caller::root()).is_err());
+    assert!(fs.mount().journal.check().is_err(), "what is half done must not go on");
+    drop(fs);
+    let fs = image.open_with(options);
+    let names: Vec<_> = fs.parents(inode).unwrap().into_iter().map(|(_, name)| name).collect();
+    let listed: Vec<_> = fs.list_dir(root).unwrap().iter().map(|entry| entry.name.to_vec()).collect();
+    assert_eq!(names.len(), 1);
+    assert!(listed.contains(&names[0]), "{listed:?} has {names:?}");
+    image.close(fs);
 }

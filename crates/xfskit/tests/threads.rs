@@ -5,6 +5,7 @@ mod stress;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use stress::{DIR, FILE, Image, Random, Watchdog, first_seed, scale};
+use xfskit::error_tags::BMAP_ALLOC_MINLEN_EXTENT;
 use xfskit::ondisk::{InodeNumber, Lsn};
 use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
 
@@ -192,4 +193,39 @@ fn threads_with_synchronous_operations_and_logged_attributes() {
         let options = MountOptions { wsync: true, attr_logging, ..MountOptions::default() };
         run(&image, options, 4, 5000, seed + 200, false);
     }
+}
+
+/// Values that get their blocks one by one make chains of some twenty links, with an intent each, and eight threads of
+/// them want more of the smallest log than there is: those that wait hold its tail. `XFSKIT_STRESS=50` for a thousand seeds.
+#[test]
+fn chains_of_many_links_share_the_smallest_log() {
+    let watchdog = Watchdog::new("chains", 100 * scale());
+    for seed in first_seed()..first_seed() + 20 * scale() {
+        let image = Image::new(48, &[('b', "size=1024"), ('d', "agcount=2")]);
+        let fs = image.open_with(MountOptions { attr_logging: xfskit::AttrLogging::Always, ..MountOptions::default() });
+        fs.mount().error_tags.arm_for(BMAP_ALLOC_MINLEN_EXTENT, 1, u32::MAX);
+        std::thread::scope(|scope| {
+            for thread in 0..8u64 {
+                let fs = &fs;
+                scope.spawn(move || {
+                    let mut random = Random::new(seed * 100 + thread);
+                    let me = Caller::root();
+                    let name = format!("file-{thread}").into_bytes();
+                    let file = fs.create(fs.root(), &name, &NewFile::new(FILE | 0o644), &me).unwrap().inode;
+                    for n in 0..12 {
+                        let attribute = format!("user.a{}", n % 3).into_bytes();
+                        let value = vec![random.next() as u8; 40_000 + random.below(25_000)];
+                        fs.set_xattr(file, &attribute, &value, SetMode::Any, &me).unwrap();
+                        assert!(fs.get_xattr(file, &attribute).unwrap() == value);
+                    }
+                });
+            }
+        });
+        if seed % 10 == 0 {
+            image.close(fs);
+        } else {
+            fs.unmount().unwrap();
+        }
+    }
+    drop(watchdog);
 }

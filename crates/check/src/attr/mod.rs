@@ -85,6 +85,9 @@ fn parent_pointer<'a>(attr: &Found<'a>) -> Option<Pointer<'a>> {
 #[derive(Default)]
 struct Keys {
     hash: u32,
+    last: Vec<u8>,
+    next: Vec<u8>,
+    /// Filled only where a hash comes again.
     seen: HashSet<Vec<u8>>,
 }
 
@@ -92,17 +95,25 @@ impl Keys {
     /// Whether the attribute is new. Those in shortform, which have no hash, are not looked at.
     fn insert(&mut self, attr: &Found<'_>) -> bool {
         let Some(hash) = attr.hash else { return true };
-        if hash != self.hash {
-            self.seen.clear();
-            self.hash = hash;
-        }
-        let mut key = vec![attr.namespace];
-        key.extend_from_slice(attr.name);
+        self.next.clear();
+        self.next.push(attr.namespace);
+        self.next.extend_from_slice(attr.name);
         if attr.namespace & flags::PARENT != 0 {
-            key.push(0);
-            key.extend_from_slice(attr.value.unwrap_or_default());
+            self.next.push(0);
+            self.next.extend_from_slice(attr.value.unwrap_or_default());
         }
-        self.seen.insert(key)
+        let is_new = if hash == self.hash && !self.last.is_empty() {
+            if self.seen.is_empty() {
+                self.seen.insert(self.last.clone());
+            }
+            self.seen.insert(self.next.clone())
+        } else {
+            self.seen.clear();
+            true
+        };
+        self.hash = hash;
+        std::mem::swap(&mut self.last, &mut self.next);
+        is_new
     }
 }
 

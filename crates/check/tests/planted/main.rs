@@ -46,6 +46,12 @@ fn number_after(text: &str, key: &str) -> u64 {
     value.trim().parse().expect(key)
 }
 
+/// The index in a line such as `bu[7].name = ...`.
+fn bracketed(line: &str) -> u64 {
+    let index = line.split(['[', ']']).nth(1).and_then(|index| index.parse().ok());
+    index.expect("an index in brackets")
+}
+
 fn base(reference: &Reference, scratch: &Scratch) -> Option<Base> {
     let options = [('b', "size=1024"), ('n', "size=4096"), ('d', "agcount=2"), ('l', "size=8m")];
     let mut numbers = HashMap::new();
@@ -63,9 +69,40 @@ fn base(reference: &Reference, scratch: &Scratch) -> Option<Base> {
     // The place of an entry in the root directory's block.
     let text = reference.db(&image, &[&format!("inode {root}"), "dblock 0", "print"]);
     let entry = text.lines().find(|line| line.ends_with("= \"level 0\"")).expect("an entry");
-    let index = entry.trim_start_matches("bu[").split(']').next().and_then(|index| index.parse().ok());
-    numbers.insert("entry".into(), index.expect("an entry of the block form"));
+    numbers.insert("entry".into(), bracketed(entry));
+    // The first attribute with a value in blocks of its own.
+    let text = reference.db(&image, &[&format!("inode {}", numbers["x remote"]), "ablock 0", "print"]);
+    let value = text.lines().find(|line| line.contains(".valueblk")).expect("a remote value");
+    numbers.insert("value".into(), bracketed(value));
+    twins(reference, &image, &mut numbers);
     Some(Base { image, numbers })
+}
+
+/// Two entries of the leaf form whose hashes follow each other in the index: the place of the first in index and data, and
+/// what it would need to have the name of the second.
+fn twins(reference: &Reference, image: &Path, numbers: &mut HashMap<String, u64>) {
+    let inode = format!("inode {}", numbers["leaf"]);
+    let text = reference.db(image, &[&inode, "dblock 33554432", "print"]);
+    let number = |line: &str| {
+        let value = line.split("= ").nth(1)?.trim();
+        value.strip_prefix("0x").map_or_else(|| value.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
+    };
+    let hashes: Vec<u64> = text.lines().filter(|line| line.contains("].hashval")).filter_map(number).collect();
+    let places: Vec<u64> = text.lines().filter(|line| line.contains("].address")).filter_map(number).collect();
+    // The dots come first, and the second data block has places from 0x200 on.
+    let fits = |index: &usize| places[*index..*index + 2].iter().all(|&place| (0x18..0x200).contains(&place));
+    let first = (2..places.len() - 1).find(fits).expect("two entries");
+    let data = reference.db(image, &[&inode, "dblock 0", "print"]);
+    let entry = |index: usize| {
+        let tag = format!(".tag = {:#x}", places[index] * 8);
+        bracketed(data.lines().find(|line| line.ends_with(&tag)).expect("an entry"))
+    };
+    let start = format!("du[{}].name =", entry(first + 1));
+    let name = data.lines().find(|line| line.starts_with(&start)).and_then(|line| line.split_whitespace().last());
+    numbers.insert("twin".into(), entry(first));
+    numbers.insert("twin place".into(), first as u64);
+    numbers.insert("twin hash".into(), hashes[first + 1]);
+    numbers.insert("name".into(), name.and_then(|n| n.trim_end_matches('"').parse().ok()).expect("a number"));
 }
 
 /// Plants a fault in a copy of the image.

@@ -424,6 +424,19 @@ const DIRECTORIES: &[Plant] = &[
 
 const INDEXES: &[Plant] = &[
     plant(
+        &[
+            "inode {leaf}",
+            "dblock 0",
+            "write -d du[{twin}].name \"a rather long name of entry {name}\"",
+            "inode {leaf}",
+            "dblock 33554432",
+            "write -d lents[{twin place}].hashval {twin hash}",
+        ],
+        "directory",
+        "names are unique",
+        true,
+    ),
+    plant(
         &["inode {leaf}", "dblock 33554432", "write -d lents[2].address 0x170"],
         "directory index",
         "every entry is in it",
@@ -535,6 +548,18 @@ const TREE: &[Plant] = &[
 ];
 
 const ATTRIBUTES: &[Plant] = &[
+    plant(
+        &["inode {x remote}", "ablock 0", "write -d nvlist[{value}].valueblk 90000"],
+        "remote attr block",
+        "every block of the value is mapped",
+        true,
+    ),
+    plant(
+        &["inode {x remote}", "ablock 0", "write -d nvlist[{value}].valuelen 1000"],
+        "inode",
+        "every block of the attr fork is in use",
+        false,
+    ),
     plant(&["inode {x short}", "write -d a.sfattr.hdr.totsize 27"], "shortform attributes", "whole entries", true),
     plant(
         &["inode {x short}", "write -d a.sfattr.list[1].root 1", "write -d a.sfattr.list[1].secure 1"],

@@ -14,7 +14,7 @@ pub const WORKLOAD: Workload = Workload {
 
 fn run(run: &mut Run) -> Result<(), Stop> {
     let Some(dir) = run.create(ROOT, b"dir".to_vec(), 0o040_755)? else { return Ok(()) };
-    let file = run.create(ROOT, b"file".to_vec(), 0o100_644)?.unwrap_or(dir);
+    let Some(file) = run.create(ROOT, b"file".to_vec(), 0o100_644)? else { return Ok(()) };
     for _ in 0..260 {
         let name = run.fresh_name(dir);
         match run.random.below(8) {

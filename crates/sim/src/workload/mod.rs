@@ -45,7 +45,8 @@ pub fn find(name: &str) -> Option<&'static Workload> {
 /// An image whose shape varies with the seed.
 fn varied(random: &mut Random) -> Shape {
     let block = ["1024", "2048", "4096", "4096"][random.below(4)];
-    let inode = ["512", "512", "1024"][random.below(3)];
+    // A block holds at least two inodes.
+    let inode = ["512", "512", "1024"][random.below(if block == "1024" { 2 } else { 3 })];
     let mut options = vec![
         ('b', format!("size={block}")),
         ('i', format!("size={inode}")),

@@ -8,7 +8,7 @@
 //! ```
 //! The entry appears, changes or goes in exactly one transaction, so a reader never sees a part of an update, logged or
 //! not. What an update leaves to later steps is described by an intent (if the caller wants it logged) from which
-//! recovery does the whole of it again; blocks that were mapped for a value but not yet named are then mapped and
+//! recovery does the whole of it again (see [`super::redo`]); blocks that were mapped for a value but not yet named are then mapped and
 //! unused until the inode is freed. That is why the incomplete flag, with which the kernel hides half-done entries, is
 //! read here and never written.
 //!

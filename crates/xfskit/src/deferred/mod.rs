@@ -66,23 +66,31 @@ pub fn finish<O: DeferredOp>(tx: &mut Transaction, operation: O, logged: bool) -
             Step::Done => return Ok(()),
             Step::NoSpace(_) => return Err(Error::NoSpace),
             Step::Roll(rest) => {
-                let intent = logged.then(|| log_intent(tx, &rest));
-                tx.roll()?;
-                tx.mount().stop_if_tagged(LARP)?;
-                let done = intent.map(|intent| (format_done(&intent, &rest), intent));
-                step = rest.step(tx)?;
-                if let Some((copy, intent)) = done {
-                    tx.log_done(Arc::new(PassingItem::default()), copy, intent);
-                }
+                step = tx.in_later_link(|tx| next_link(tx, rest, logged))?;
                 if let Step::NoSpace(rest) = step {
-                    rest.undo(tx)?;
-                    tx.finish_frees()?;
-                    tx.roll()?;
+                    tx.in_later_link(|tx| {
+                        rest.undo(tx)?;
+                        tx.finish_frees()?;
+                        tx.roll()
+                    })?;
                     return Err(Error::NoSpace);
                 }
             }
         }
     }
+}
+
+/// Commits what was done with an intent for the rest, and does the next step in the link after that.
+fn next_link<O: DeferredOp>(tx: &mut Transaction, rest: O, logged: bool) -> Result<Step<O>> {
+    let intent = logged.then(|| log_intent(tx, &rest));
+    tx.roll()?;
+    tx.mount().stop_if_tagged(LARP)?;
+    let done = intent.map(|intent| (format_done(&intent, &rest), intent));
+    let step = rest.step(tx)?;
+    if let Some((copy, intent)) = done {
+        tx.log_done(Arc::new(PassingItem::default()), copy, intent);
+    }
+    Ok(step)
 }
 
 fn log_intent<O: DeferredOp>(tx: &mut Transaction, rest: &O) -> Arc<Intent> {

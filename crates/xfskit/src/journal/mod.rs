@@ -102,6 +102,8 @@ pub struct Journal {
     waiting_writes: Mutex<NumberMap<u64, Arc<[u8]>>>,
     /// Bytes that wait for their checkpoint, those of values that were replaced meanwhile included.
     waiting_bytes: AtomicU64,
+    /// Recovered intents are being finished; they alone hold the tail.
+    recovering: AtomicBool,
 }
 
 /// Bytes of unlogged writes at which a commit pushes the CIL: they cost no log space, but memory.
@@ -145,6 +147,7 @@ impl Journal {
             uuid: geometry.meta_uuid,
             waiting_writes: Mutex::default(),
             waiting_bytes: AtomicU64::new(0),
+            recovering: AtomicBool::new(false),
         }
     }
 
@@ -401,8 +404,20 @@ impl Journal {
         self.check()?;
         let unit = self.space.unit_bytes(bytes);
         let links = u64::from(links.max(1));
-        self.take_space(unit * links, Claim::New)?;
+        // What recovery finishes are chains that had begun.
+        let claim = if self.is_recovering() { Claim::Rolling } else { Claim::New };
+        self.take_space(unit * links, claim)?;
         Ok(Grant::new(Arc::clone(self), unit, links))
+    }
+
+    /// Says that recovered intents are being finished, or that they are. Nobody else uses the journal meanwhile: what
+    /// cannot be had at once cannot be had by waiting.
+    pub fn set_recovering(&self, recovering: bool) {
+        self.recovering.store(recovering, Ordering::Release);
+    }
+
+    fn is_recovering(&self) -> bool {
+        self.recovering.load(Ordering::Acquire)
     }
 
     /// Takes space for one more link of a chain that has begun.
@@ -436,6 +451,12 @@ impl Journal {
             self.push_tail(self.space.target_for(need))?;
             if self.space.try_take(need, claim) {
                 return Ok(());
+            }
+            if self.is_recovering() {
+                return Err(Error::NotSupported(
+                    "finishing what a crash cut off in a journal as full as this; mount the image once with a Linux \
+                     kernel, or look at it read-only with norecovery",
+                ));
             }
             // Others hold grants or locks: wait until one of them lets go.
             let mut guard = self.waiting.lock();

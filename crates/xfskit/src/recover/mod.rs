@@ -144,17 +144,25 @@ pub fn finish_intents(mount: &Arc<Mount>, intents: Vec<Arc<RecoveredIntent>>) ->
         let work = verified(mount, &intent, &mut report).map_err(|error| origin.named(error))?;
         queue.push_back(Pending { id: intent.id, intent, work, origin });
     }
-    let any = !queue.is_empty();
+    if queue.is_empty() {
+        return Ok(report);
+    }
+    mount.journal.set_recovering(true);
+    let finished = finish_all(mount, queue, &mut report);
+    mount.journal.set_recovering(false);
+    finished?;
+    tracing::info!(?report, "operations that a crash cut off were finished");
+    Ok(report)
+}
+
+fn finish_all(mount: &Arc<Mount>, mut queue: VecDeque<Pending>, report: &mut IntentReport) -> Result<()> {
     while let Some(pending) = queue.pop_front() {
         let origin = pending.origin;
         let rest = finish_step(mount, pending).map_err(|error| origin.named(error))?;
         queue.extend(rest);
         report.transactions += 1;
     }
-    if any {
-        mount.sync()?;
-    }
-    Ok(report)
+    mount.sync()
 }
 
 /// Decodes an intent, verifies it, and looks up the inodes that it names.

@@ -4,7 +4,8 @@
 //! alloc    which AG, which extent                 inodes   which inode, new chunks
 //!   └ free_space   bnobt and cntbt of one AG        └ inode_trees   inobt and finobt of one AG
 //!   └ free_list    the ring of blocks that the free space and rmap trees grow from
-//!   └ rmap, refcount   whose the blocks are, and how often
+//!   └ rmap, refcount, cow   whose the blocks are, how often, and which are staged for copy on write
+//!   └ unowned      extents of which an intent alone says that they are free
 //! ag       the headers and their locks            ag_state, counts   what is remembered in memory
 //! ```
 //! Every allocation and every free updates the free space, the reverse mappings and the reference counts in the

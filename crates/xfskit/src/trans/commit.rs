@@ -102,6 +102,18 @@ impl Transaction {
         }
     }
 
+    /// Does work that later links of a chain owe to the earlier ones. If it fails the filesystem shuts down, whether this
+    /// link has changed something or not: what is committed is half of an operation, and only recovery can do the
+    /// rest.
+    ///
+    /// # Errors
+    /// The work's own.
+    pub fn in_later_link<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        work(self).inspect_err(|error| {
+            self.mount.journal.shut_down(format!("an operation failed between two transactions: {error}"));
+        })
+    }
+
     /// Ends a transaction with `result`: commits it, or cancels it and passes the error on.
     ///
     /// # Errors

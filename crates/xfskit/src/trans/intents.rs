@@ -153,6 +153,10 @@ impl Transaction {
     /// # Errors
     /// `Corrupt`, `Io`, `Shutdown`.
     pub fn finish_frees(&mut self) -> Result<()> {
+        if self.pending_frees.is_empty() { Ok(()) } else { self.in_later_link(Self::make_free_links) }
+    }
+
+    fn make_free_links(&mut self) -> Result<()> {
         while !self.pending_frees.is_empty() {
             self.roll()?;
             self.mount.stop_if_tagged(FREE_EXTENT)?;

@@ -363,3 +363,52 @@ fn files_that_share_blocks_exchange_them() {
         scene.log(xmi::encode_intent(&intent));
     });
 }
+
+#[test]
+fn a_log_that_is_nearly_full_is_finished() {
+    agree(PLAIN, &|scene| {
+        pieces(scene);
+        let intent = exchange(scene, [0, 0], 15, 0, [0, 0]);
+        scene.log(xmi::encode_intent(&intent));
+        let loose = scene.blocks(3);
+        scene.log(efi::encode_intent(1, &[extent(loose, 1), extent(FsBlock(loose.0 + 1), 2)]));
+        scene.fill_log = true;
+    });
+}
+
+#[test]
+fn who_only_looks_sees_the_work_finished_and_writes_nothing() {
+    let crash = crash(PLAIN, &|scene| {
+        pieces(scene);
+        let intent = exchange(scene, [0, 0], 15, xmi::flags::SET_SIZES, [7, 9]);
+        scene.log(xmi::encode_intent(&intent));
+    });
+    let device = Arc::new(MemoryDevice::from_bytes(crash.clone()));
+    let fs = open_with(&device, MountOptions::read_only()).unwrap();
+    let sizes = [b"one", b"two"].map(|name| {
+        let inode = fs.lookup(fs.root(), name).unwrap().inode;
+        fs.mount().inode(inode).unwrap().state_lock().read().core.size
+    });
+    assert_eq!(sizes, [7, 9]);
+    drop(fs);
+    assert!(device.to_bytes() == crash, "the image was written");
+}
+
+#[test]
+fn the_report_counts_what_was_finished() {
+    let crash = crash(PLAIN, &|scene| {
+        let block = scene.blocks(12);
+        scene.map(0, 0, block, 5, false);
+        maps(scene, BmapVerb::Map, 0, 5, FsBlock(block.0 + 5), 3, false);
+        let loose = [extent(FsBlock(block.0 + 8), 1), extent(FsBlock(block.0 + 9), 3)];
+        scene.log(efi::encode_intent(1, &loose));
+    });
+    let device = Arc::new(MemoryDevice::from_bytes(crash));
+    let env = Arc::new(SeededEnvironment::new(1));
+    let mount = Mount::open_in(device, None, MountOptions::default(), env).unwrap();
+    let found = mount.recovered.lock().take().unwrap();
+    let report = finish_intents(&mount, found.intents).unwrap();
+    assert_eq!(report, IntentReport { bmaps: 1, extent_frees: 1, transactions: 3, ..Default::default() });
+    assert!(mount.journal.ail().items_up_to(Lsn(u64::MAX)).iter().all(|item| !item.is_intent()));
+    mount.unmount().unwrap();
+}

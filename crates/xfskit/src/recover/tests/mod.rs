@@ -34,6 +34,8 @@ struct Scene {
     intents: u64,
     /// Where its commit is to be cut off.
     cut: Option<&'static str>,
+    /// Further work is to fill the log behind the intents, as far as it can.
+    fill_log: bool,
 }
 
 impl Scene {
@@ -132,15 +134,28 @@ fn crash_after(
     let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 2000, may_dip: true };
     let mut tx = mount.transaction(reservation).unwrap();
     let inos = inodes.iter().map(|&inode| tx.join_inode(&mount.inode(inode).unwrap())).collect();
-    let mut scene = Scene { tx, inos, inodes, intents: 0, cut: None };
+    let mut scene = Scene { tx, inos, inodes: inodes.clone(), intents: 0, cut: None, fill_log: false };
     work(&mut scene);
-    let cut = scene.cut;
+    let (cut, fill_log) = (scene.cut, scene.fill_log);
     if let Some(tag) = cut {
         mount.error_tags.arm(tag, 1);
     }
     assert_eq!(scene.tx.commit().is_err(), cut.is_some());
     if cut.is_none() {
         fs.sync().unwrap();
+    }
+    if fill_log {
+        // An eighth is kept for chains that have begun, which this one is for the log.
+        let full = |(used, size): (u64, u64)| used > size / 100 * 83;
+        for n in 0.. {
+            if full(mount.journal.usage()) {
+                break;
+            }
+            let name = format!("user.{}", n % 20);
+            fs.set_xattr(inodes[1], name.as_bytes(), &vec![n as u8; 1000], crate::SetMode::Any, &Caller::root())
+                .unwrap();
+            fs.sync().unwrap();
+        }
     }
     device.to_bytes()
 }
