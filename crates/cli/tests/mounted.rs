@@ -163,3 +163,30 @@ fn compare_logs(image: &Path) {
     assert!(ours.contains("recovery: replayed") && ours.contains("): replayed"), "{ours}");
     assert!(ok("log print IMAGE", image).contains("transaction header"));
 }
+
+#[test]
+fn a_journal_that_cannot_be_written_shuts_the_mount_down_and_loses_nothing_that_was_synced() {
+    let Some((_scratch, image, dir)) = prepared() else { return };
+    line("mount -o commit=0,errortag=logiodone:2 IMAGE DIR", &image, &dir);
+    fs::write(dir.join("first"), "").unwrap();
+    // The first record of the log, and the last that is written.
+    fs::File::open(dir.join("first")).unwrap().sync_all().unwrap();
+    fs::create_dir(dir.join("second")).unwrap();
+    let is_io =
+        |result: std::io::Result<()>| result.unwrap_err().raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error());
+    assert!(is_io(fs::File::open(dir.join("second")).unwrap().sync_all()));
+    assert!(is_io(fs::create_dir(dir.join("third"))));
+    drop(Command::new("umount").arg("-l").arg(&dir).output());
+    let end = Instant::now() + Duration::from_secs(30);
+    while fails_with_busy(&image) {
+        assert!(Instant::now() < end, "the server does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let found = ok("ls IMAGE", &image);
+    assert!(found.contains("first") && !found.contains("second") && !found.contains("third"), "{found}");
+    ok("check IMAGE", &image);
+}
+
+fn fails_with_busy(image: &Path) -> bool {
+    xfskit(words("info IMAGE", image)).status.code() == Some(4)
+}

@@ -174,6 +174,12 @@ pub fn next_cycle(cycle: u32) -> u32 {
     if next == RECORD_MAGIC { next + 1 } else { next }
 }
 
+/// The number of the pass before `cycle`; 0, that of a log never written, before the first.
+pub fn previous_cycle(cycle: u32) -> u32 {
+    let before = cycle.saturating_sub(1);
+    if before == RECORD_MAGIC { before - 1 } else { before }
+}
+
 /// Fills a sector of the log that holds nothing: a header of no record, which carries the number of a pass so that
 /// recovery takes it for what it is.
 pub fn stamp_stale_sector(sector: &mut [u8], lsn: Lsn, tail_lsn: Lsn, uuid: &[u8; 16]) {

@@ -5,10 +5,9 @@
 //! write ─▶ own pages, and the record
 //! ```
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
+use xfskit::hash::NumberMap;
 use xfskit_device::BlockDevice;
 
 /// Bytes of a page.
@@ -18,25 +17,7 @@ pub const SECTOR_BYTES: usize = 512;
 
 /// Contents by page number; a page that is not there is zero.
 /// Pages are shared until one of their owners changes them.
-pub type Pages = HashMap<u64, Arc<[u8; PAGE_BYTES]>, BuildHasherDefault<PageHasher>>;
-
-/// Spreads page numbers; they are small and come in runs.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PageHasher(u64);
-
-impl Hasher for PageHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-    }
-}
+pub type Pages = NumberMap<u64, Arc<[u8; PAGE_BYTES]>>;
 
 /// What happened on a device, and between its operations.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ pub mod counters;
 mod cycle;
 pub mod env;
 pub mod error_tags;
-mod hash;
+pub mod hash;
 pub mod item;
 pub mod sync;
 

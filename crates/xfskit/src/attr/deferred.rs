@@ -18,7 +18,7 @@
 use super::update::Logging;
 use super::{Attr, Form, Outcome, flags, fork, form, redo, remote, shortform, tree};
 use crate::cache::{Fork, ForkKind};
-use crate::deferred::{DeferredOp, Step, finish};
+use crate::deferred::{self, DeferredOp, Step, finish};
 use crate::error::{Error, Result};
 use crate::error_tags::ATTR_NO_SPACE;
 use crate::inode::bmap;
@@ -63,8 +63,8 @@ impl Owned {
 /// How far an update has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Nothing was done. `announce`: log an intent before anything is.
-    Start { announce: bool },
+    /// Nothing was done.
+    Start,
     /// The value's blocks from `at` on are mapped up to `mapped` of `total`.
     Mapping { at: FileBlock, mapped: u32, total: u32 },
 }
@@ -91,8 +91,14 @@ pub(super) struct AttrOp {
 }
 
 /// Adds an attribute that is not there.
-pub(super) fn set(tx: &mut Transaction, ino: InoId, new: &Attr<'_>, logging: Logging) -> Result<()> {
-    run(tx, ino, Change::Set { new: Owned::of(new) }, logging)
+pub(super) fn set(
+    tx: &mut Transaction,
+    ino: InoId,
+    new: &Attr<'_>,
+    logging: Logging,
+    place: Option<ValuePlace>,
+) -> Result<()> {
+    run(tx, ino, Change::Set { new: Owned::of(new) }, logging, place)
 }
 
 /// Replaces an attribute by another.
@@ -102,8 +108,9 @@ pub(super) fn replace(
     old: &Attr<'_>,
     new: &Attr<'_>,
     logging: Logging,
+    place: Option<ValuePlace>,
 ) -> Result<()> {
-    run(tx, ino, Change::Replace { old: Owned::of(old), new: Owned::of(new) }, logging)
+    run(tx, ino, Change::Replace { old: Owned::of(old), new: Owned::of(new) }, logging, place)
 }
 
 /// Removes an attribute.
@@ -111,10 +118,16 @@ pub(super) fn remove(tx: &mut Transaction, ino: InoId, old: &Attr<'_>, logging: 
     if !super::is_there(tx, ino, old)? {
         return Err(super::update::missing(tx, ino, old));
     }
-    run(tx, ino, Change::Remove { old: Owned::of(old) }, logging)
+    run(tx, ino, Change::Remove { old: Owned::of(old) }, logging, None)
 }
 
-fn run(tx: &mut Transaction, ino: InoId, change: Change, logging: Logging) -> Result<()> {
+/// What a queued update is about.
+pub(super) fn queue_key(tx: &Transaction, ino: InoId, attr: &Attr<'_>) -> Vec<u8> {
+    let inode = tx.inode(ino).core.inode.0.to_le_bytes();
+    [&inode, [attr.namespace].as_slice(), attr.name].concat()
+}
+
+fn run(tx: &mut Transaction, ino: InoId, change: Change, logging: Logging, place: Option<ValuePlace>) -> Result<()> {
     let announce = tx.mount().options.attr_logging == AttrLogging::Always;
     let parent = match &change {
         Change::Set { new: attr } | Change::Replace { new: attr, .. } | Change::Remove { old: attr } => {
@@ -123,9 +136,97 @@ fn run(tx: &mut Transaction, ino: InoId, change: Change, logging: Logging) -> Re
     };
     let core = &tx.inode(ino).core;
     let (inode, generation) = (core.inode, core.generation);
-    let operation = AttrOp { ino, change, progress: Progress::Start { announce }, inode, generation, again: false };
+    let progress = match place {
+        Some(ValuePlace { at, total }) => Progress::Mapping { at, mapped: total, total },
+        None => Progress::Start,
+    };
+    let operation = AttrOp { ino, change, progress, inode, generation, again: false };
     let may_log = parent || tx.mount().may_log_attr_intents();
-    finish(tx, operation, logging == Logging::Logged && may_log)
+    // Kernels without a fix of 2025 refuse an intent whose value is empty, and nothing empty takes more than one link.
+    let is_empty = operation.new_attr().is_some_and(|new| new.value.is_empty());
+    let logged = logging == Logging::Logged && may_log && !is_empty;
+    if !(announce && logged) {
+        return finish(tx, operation, logged);
+    }
+    let key = operation.change.keys().last().map(|key| queue_key(tx, ino, &key.attr())).unwrap_or_default();
+    deferred::queue(tx, key, operation);
+    Ok(())
+}
+
+/// Blocks of the fork that are mapped for a value and not named by anything yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValuePlace {
+    at: FileBlock,
+    total: u32,
+}
+
+/// Maps blocks for a value of so many bytes, in as many links as it takes. Nothing of that can be seen, so whoever
+/// maps all its values first can then make all its changes in one link.
+///
+/// # Errors
+/// `NoSpace`, with nothing mapped; `Corrupt`, `Io`, `Shutdown`.
+pub fn map_value(tx: &mut Transaction, ino: InoId, value_bytes: usize) -> Result<ValuePlace> {
+    if form(tx, ino) != Form::Tree {
+        ensure_fork(tx, ino, SHORTFORM_HEADER_BYTES)?;
+        make_tree(tx, ino)?;
+    }
+    let total = remote::blocks_of(tx, value_bytes);
+    let at = remote::free_range(tx, ino, total)?;
+    let (mut mapped, mut fresh) = (0, false);
+    loop {
+        match map_some(tx, ino, at, &mut mapped, total, fresh)? {
+            Mapped::All => return Ok(ValuePlace { at, total }),
+            Mapped::Some => tx.in_later_link(Transaction::roll)?,
+            Mapped::NoSpace => {
+                unmap(tx, ino, at, mapped)?;
+                return Err(Error::NoSpace);
+            }
+        }
+        fresh = true;
+    }
+}
+
+/// Gives back what was mapped for values that will not come, in links of their own.
+///
+/// # Errors
+/// `Corrupt`, `Io`, `Shutdown`.
+pub fn unmap_values(tx: &mut Transaction, ino: InoId, places: &[ValuePlace]) -> Result<()> {
+    places.iter().try_for_each(|place| unmap(tx, ino, place.at, place.total))
+}
+
+fn unmap(tx: &mut Transaction, ino: InoId, at: FileBlock, count: u32) -> Result<()> {
+    tx.in_later_link(|tx| {
+        bmap::remove(tx, ino, ForkKind::Attr, at, count.into())?;
+        tx.finish_frees()?;
+        tx.roll()
+    })
+}
+
+/// Maps a portion of a value's blocks. A transaction that holds AGs may find no space because it may not wait for
+/// lower ones: only a `fresh` one knows that there is none.
+fn map_some(
+    tx: &mut Transaction,
+    ino: InoId,
+    at: FileBlock,
+    mapped: &mut u32,
+    total: u32,
+    fresh: bool,
+) -> Result<Mapped> {
+    for extent in 0..EXTENTS_PER_STEP {
+        if *mapped == total {
+            break;
+        }
+        if extent == 0 && tx.mount().error_tags.strikes(ATTR_NO_SPACE) {
+            return Ok(if fresh { Mapped::NoSpace } else { Mapped::Some });
+        }
+        let next = at.add((*mapped).into());
+        match bmap::allocate_one(tx, ino, ForkKind::Attr, next, total - *mapped) {
+            Err(Error::NoSpace) if extent > 0 || !fresh => return Ok(Mapped::Some),
+            Err(Error::NoSpace) if !tx.is_dirty() => return Ok(Mapped::NoSpace),
+            got => *mapped += got?,
+        }
+    }
+    Ok(if *mapped == total { Mapped::All } else { Mapped::Some })
 }
 
 impl AttrOp {
@@ -134,27 +235,6 @@ impl AttrOp {
             Change::Set { new } | Change::Replace { new, .. } => Some(new),
             Change::Remove { .. } => None,
         }
-    }
-
-    /// Maps a portion of the value's blocks. A transaction that holds AGs may find no space because it may not wait for
-    /// lower ones: only a `fresh` one knows that there is none.
-    fn map_some(&mut self, tx: &mut Transaction, fresh: bool) -> Result<Mapped> {
-        let Progress::Mapping { at, mapped, total } = &mut self.progress else { return Ok(Mapped::All) };
-        if tx.mount().error_tags.strikes(ATTR_NO_SPACE) {
-            return Ok(if fresh { Mapped::NoSpace } else { Mapped::Some });
-        }
-        for extent in 0..EXTENTS_PER_STEP {
-            if mapped == total {
-                break;
-            }
-            let next = at.add((*mapped).into());
-            match bmap::allocate_one(tx, self.ino, ForkKind::Attr, next, *total - *mapped) {
-                Err(Error::NoSpace) if extent > 0 || !fresh => return Ok(Mapped::Some),
-                Err(Error::NoSpace) if !tx.is_dirty() => return Ok(Mapped::NoSpace),
-                got => *mapped += got?,
-            }
-        }
-        Ok(if mapped == total { Mapped::All } else { Mapped::Some })
     }
 
     /// The step in which the entry appears, changes or goes.
@@ -193,8 +273,8 @@ impl AttrOp {
         let ino = self.ino;
         if form(tx, ino) != Form::Tree {
             ensure_fork(tx, ino, SHORTFORM_HEADER_BYTES + entry_bytes(new.name.len(), new.value.len()))?;
-            // The intent was only announced, or room was made since: the shortform may do after all.
-            if let Progress::Start { .. } = self.progress
+            // The update was queued, or room was made since: the shortform may do after all.
+            if self.progress == Progress::Start
                 && self.is_local(tx)
                 && shortform::add(tx, ino, &new.attr())? == Outcome::Done
             {
@@ -207,7 +287,7 @@ impl AttrOp {
                 let place = remote::write_at(tx, ino, at, &new.value)?;
                 tree::NewValue::Remote { block: place.block, length: place.length }
             }
-            Progress::Start { .. } => tree::NewValue::Local(&new.value),
+            Progress::Start => tree::NewValue::Local(&new.value),
         };
         tree::add(tx, ino, &new.attr(), value, false)
     }
@@ -260,10 +340,6 @@ fn make_room(tx: &mut Transaction, ino: InoId) -> Result<()> {
 
 impl DeferredOp for AttrOp {
     fn step(mut self, tx: &mut Transaction) -> Result<Step<Self>> {
-        if self.progress == (Progress::Start { announce: true }) {
-            self.progress = Progress::Start { announce: false };
-            return Ok(Step::Roll(self));
-        }
         let fresh = matches!(self.progress, Progress::Mapping { .. });
         if !fresh && !self.is_local(tx) {
             if form(tx, self.ino) != Form::Tree {
@@ -274,7 +350,11 @@ impl DeferredOp for AttrOp {
             let at = remote::free_range(tx, self.ino, total)?;
             self.progress = Progress::Mapping { at, mapped: 0, total };
         }
-        match self.map_some(tx, fresh)? {
+        let mapped = match &mut self.progress {
+            Progress::Start => Mapped::All,
+            Progress::Mapping { at, mapped, total } => map_some(tx, self.ino, *at, mapped, *total, fresh)?,
+        };
+        match mapped {
             Mapped::Some => Ok(Step::Roll(self)),
             Mapped::NoSpace => Ok(Step::NoSpace(self)),
             Mapped::All => self.conclude(tx).map(|()| Step::Done),

@@ -22,6 +22,7 @@ pub mod shortform;
 pub mod tree;
 pub mod update;
 
+pub use deferred::{ValuePlace, map_value, unmap_values};
 pub use drop::remove_all;
 pub use list::{AttrRef, ListCursor, list, list_from};
 pub use redo::Redo;
@@ -30,6 +31,7 @@ pub use xfskit_ondisk::attr::{ParentRecord, flags};
 use crate::cache::Fork;
 use crate::error::Result;
 use crate::trans::{InoId, Transaction};
+use xfskit_ondisk::Geometry;
 use xfskit_ondisk::attr::hash_attr;
 
 /// An attribute, or what identifies one: for parent pointers that is the value as well.
@@ -113,6 +115,11 @@ pub fn get(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<Option<Ve
 /// `Corrupt`, `Io`.
 pub fn exists(tx: &mut Transaction, ino: InoId, namespace: u8, name: &[u8]) -> Result<bool> {
     is_there(tx, ino, &Attr::key(namespace, name))
+}
+
+/// Whether a value is kept outside of the leaf, in blocks of its own.
+pub fn is_remote(geometry: &Geometry, name_bytes: usize, value_bytes: usize) -> bool {
+    !tree::is_local_value(geometry, name_bytes, value_bytes)
 }
 
 /// Whether the attribute that a key identifies exists.

@@ -33,7 +33,7 @@ impl Redo {
             AttrVerb::Replace => Change::Replace { old: first.clone(), new: first },
             AttrVerb::ReplaceParent => Change::Replace { old: first, new: attr(intent.new_name, intent.new_value) },
         };
-        let progress = Progress::Start { announce: false };
+        let progress = Progress::Start;
         Self { change, progress, inode: intent.inode, generation: intent.generation }
     }
 

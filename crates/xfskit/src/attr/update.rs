@@ -10,6 +10,7 @@
 //!
 //! What an inode is known not to have is forgotten here when an attribute is added.
 
+use super::deferred::ValuePlace;
 use super::{Attr, Form, Outcome, flags, form, shortform};
 use crate::cache::KnownAbsent;
 use crate::error::{Error, Result};
@@ -84,10 +85,22 @@ fn may_try_shortform(tx: &Transaction, ino: InoId, value_bytes: usize) -> bool {
 /// `NoSpace`, `Corrupt`, `Io`.
 pub fn set(tx: &mut Transaction, ino: InoId, key: Key<'_>, value: &[u8], logging: Logging) -> Result<()> {
     let new = Attr { namespace: key.namespace, name: key.name, value };
-    set_attr(tx, ino, &new, logging)
+    set_attr(tx, ino, &new, logging, None)
 }
 
-fn set_attr(tx: &mut Transaction, ino: InoId, new: &Attr<'_>, logging: Logging) -> Result<()> {
+/// An update of the same attribute that waits for its links is done before another.
+fn finish_queued(tx: &mut Transaction, ino: InoId, attr: &Attr<'_>) -> Result<()> {
+    if tx.has_queued(|| super::deferred::queue_key(tx, ino, attr)) { tx.finish_queue() } else { Ok(()) }
+}
+
+fn set_attr(
+    tx: &mut Transaction,
+    ino: InoId,
+    new: &Attr<'_>,
+    logging: Logging,
+    place: Option<ValuePlace>,
+) -> Result<()> {
+    finish_queued(tx, ino, new)?;
     tx.inode_memory_mut(ino).known_absent.remove(kind_of(new));
     if may_try_shortform(tx, ino, new.value.len()) {
         if shortform::add(tx, ino, new)? == Outcome::Done {
@@ -96,7 +109,7 @@ fn set_attr(tx: &mut Transaction, ino: InoId, new: &Attr<'_>, logging: Logging) 
         }
         tx.mount().counters.attr_fell_no_room.increment();
     }
-    super::deferred::set(tx, ino, new, logging)
+    super::deferred::set(tx, ino, new, logging, place)
 }
 
 /// Adds an attribute, or replaces the one of that name.
@@ -104,21 +117,46 @@ fn set_attr(tx: &mut Transaction, ino: InoId, new: &Attr<'_>, logging: Logging) 
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.
 pub fn put(tx: &mut Transaction, ino: InoId, key: Key<'_>, value: &[u8], logging: Logging) -> Result<()> {
+    put_at(tx, ino, key, value, logging, None)
+}
+
+/// As [`put`], with a value for which [`super::deferred::map_value`] has mapped blocks.
+///
+/// # Errors
+/// As [`put`].
+pub fn put_at(
+    tx: &mut Transaction,
+    ino: InoId,
+    key: Key<'_>,
+    value: &[u8],
+    logging: Logging,
+    place: Option<ValuePlace>,
+) -> Result<()> {
     let old = Attr::key(key.namespace, key.name);
     let new = Attr { value, ..old };
+    finish_queued(tx, ino, &old)?;
     let known_absent = tx.mount().options.known_absent && tx.inode(ino).known_absent.contains(kind_of(&new));
     if known_absent {
         tx.mount().counters.attr_searches_skipped.increment();
-        return set_attr(tx, ino, &new, logging);
+        return set_attr(tx, ino, &new, logging, place);
     }
     tx.mount().counters.attr_searches.increment();
     if !super::exists(tx, ino, key.namespace, key.name)? {
-        return set_attr(tx, ino, &new, logging);
+        return set_attr(tx, ino, &new, logging, place);
     }
-    replace_attr(tx, ino, &old, &new, logging)
+    replace_attr(tx, ino, &old, &new, logging, place)
 }
 
-fn replace_attr(tx: &mut Transaction, ino: InoId, old: &Attr<'_>, new: &Attr<'_>, logging: Logging) -> Result<()> {
+fn replace_attr(
+    tx: &mut Transaction,
+    ino: InoId,
+    old: &Attr<'_>,
+    new: &Attr<'_>,
+    logging: Logging,
+    place: Option<ValuePlace>,
+) -> Result<()> {
+    finish_queued(tx, ino, old)?;
+    finish_queued(tx, ino, new)?;
     if may_try_shortform(tx, ino, new.value.len()) {
         let in_place = shortform::find(tx, ino, old)?
             .is_some_and(|found| found.name.len() == new.name.len() && found.value.len() == new.value.len());
@@ -134,12 +172,12 @@ fn replace_attr(tx: &mut Transaction, ino: InoId, old: &Attr<'_>, new: &Attr<'_>
                 tx.mount().counters.attr_fell_no_room.increment();
                 // The old half goes now; what remains to be done, and to be logged, is a plain set of the new one.
                 shortform::remove(tx, ino, old, true)?;
-                return super::deferred::set(tx, ino, new, logging);
+                return super::deferred::set(tx, ino, new, logging, place);
             }
             None => return Err(missing(tx, ino, old)),
         }
     }
-    super::deferred::replace(tx, ino, old, new, logging)
+    super::deferred::replace(tx, ino, old, new, logging, place)
 }
 
 /// Removes an attribute.
@@ -151,6 +189,7 @@ pub fn remove(tx: &mut Transaction, ino: InoId, key: Key<'_>, logging: Logging) 
 }
 
 fn remove_attr(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, logging: Logging) -> Result<()> {
+    finish_queued(tx, ino, key)?;
     if may_try_shortform(tx, ino, 0) {
         if !shortform::remove(tx, ino, key, false)? {
             return Err(missing(tx, ino, key));
@@ -185,5 +224,5 @@ pub fn remove_parent(tx: &mut Transaction, ino: InoId, name: &[u8], value: &[u8]
 pub fn replace_parent(tx: &mut Transaction, ino: InoId, old: (&[u8], &[u8]), new: (&[u8], &[u8])) -> Result<()> {
     let old = Attr { namespace: flags::PARENT, name: old.0, value: old.1 };
     let new = Attr { namespace: flags::PARENT, name: new.0, value: new.1 };
-    replace_attr(tx, ino, &old, &new, Logging::Logged)
+    replace_attr(tx, ino, &old, &new, Logging::Logged, None)
 }

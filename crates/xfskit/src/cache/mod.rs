@@ -159,12 +159,12 @@ impl Cache {
             // nobody will look at it again, though the journal may still hold on to it for its cancel record.
             let freed = buffer.item().lock().stale;
             if freed || (buffer.item().is_clean() && Arc::strong_count(buffer) == 1) {
-                let old = shard.buffers.remove(&key.address());
-                drop(shard);
-                if let Some(old) = old {
-                    self.used_bytes.fetch_sub(old.key().bytes(), Ordering::Relaxed);
-                }
-                return self.find_or_insert(key, kind);
+                self.used_bytes.fetch_sub(buffer.key().bytes(), Ordering::Relaxed);
+                self.used_bytes.fetch_add(key.bytes(), Ordering::Relaxed);
+                let buffer = Arc::new(Buffer::new(key.clone()));
+                // It takes over the old one's place in the clock.
+                shard.buffers.insert(key.address(), Arc::clone(&buffer));
+                return Ok(buffer);
             }
             return Err(xfskit_ondisk::Corruption::new(kind.name, "one structure at one place")
                 .at(key.address())

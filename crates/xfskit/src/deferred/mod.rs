@@ -13,13 +13,16 @@
 //! which recovery can finish. An intent whose done item is committed into the same checkpoint is whited out there, and
 //! neither reaches the log.
 //!
+//! An operation may also be queued as a whole (the policy `always` does that, and batches that must be atomic although they do not
+//! fit one transaction): its intent is logged in link 0, and link 1 begins it.
+//!
 //! An operation that the caller chose not to log is the same chain without the intents: a crash between
 //! its links leaves it undone. Its last link alone makes it visible, so nobody sees it half done.
 
 use crate::error::{Error, Result};
 use crate::error_tags::LARP;
 use crate::item::LogVector;
-use crate::trans::{Intent, PassingItem, Transaction};
+use crate::trans::{Intent, PassingItem, Queued, Transaction};
 use std::sync::Arc;
 
 /// What a step came to.
@@ -78,6 +81,15 @@ pub fn finish<O: DeferredOp>(tx: &mut Transaction, operation: O, logged: bool) -
             }
         }
     }
+}
+
+/// Leaves a whole operation to links of its own: its intent commits with everything that the caller does, before and after
+/// this, in the link at hand. So several operations, and changes besides, are one as far as a crash goes.
+pub fn queue<O: DeferredOp + Send + 'static>(tx: &mut Transaction, key: Vec<u8>, operation: O) {
+    let intent = log_intent(tx, &operation);
+    let done = format_done(&intent, &operation);
+    let run = Box::new(move |tx: &mut Transaction| finish(tx, operation, true));
+    tx.queue(Queued { key, intent, done, run });
 }
 
 /// Commits what was done with an intent for the rest, and does the next step in the link after that.

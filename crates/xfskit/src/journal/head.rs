@@ -11,7 +11,7 @@ use super::records::record_blocks;
 use crate::error::Result;
 use xfskit_ondisk::log_record::{
     HEADER_COVERS_BYTES, MAX_RECORD_BYTES, OPERATION_HEADER_BYTES, RECORD_MAGIC, RecordHeader, open_record,
-    operation_flags, sector_cycle, verify_header,
+    operation_flags, previous_cycle, sector_cycle, verify_header,
 };
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, Corruption, Lsn};
 use zerocopy::FromBytes;
@@ -61,8 +61,10 @@ pub fn find_head(place: &LogPlace, uuid: &[u8; 16]) -> Result<(LogHead, LogState
             .into());
     }
     let edge = if first == last { size } else { find_edge(place, first)? };
-    // In its first pass the log has nothing before its start.
-    let most = if last == 0 { edge } else { size }.min(MOST_WINDOW_BLOCKS);
+    // In its first pass the log has nothing before its start. In a later one its end may still say 0: what was written
+    // there last did not arrive.
+    let most = if first == 1 { edge } else { size }.min(MOST_WINDOW_BLOCKS);
+    let last = if first == last { last } else { previous_cycle(first) };
     for blocks in [IN_FLIGHT_BLOCKS.min(most), most] {
         let window = Window::read(place, edge, blocks, first, last)?;
         if let Some(newest) = window.newest_record(uuid)? {
@@ -81,12 +83,13 @@ fn cycle_at(place: &LogPlace, block: u32) -> Result<u32> {
     Ok(sector_cycle(&sector))
 }
 
-/// The first block whose cycle is not `first`, by bisection.
+/// The first block whose cycle is before `first`, by bisection. Blocks near the start may be of the pass after: they were in
+/// flight together with the end of the log, and block 0 did not arrive.
 fn find_edge(place: &LogPlace, first: u32) -> Result<u32> {
     let (mut low, mut high) = (0, place.basic_blocks - 1);
     while high - low > 1 {
         let middle = low + (high - low) / 2;
-        if cycle_at(place, middle)? == first { low = middle } else { high = middle }
+        if cycle_at(place, middle)? >= first { low = middle } else { high = middle }
     }
     Ok(high)
 }
@@ -158,7 +161,8 @@ impl<'p> Window<'p> {
     /// The first sector that was in flight and is missing; the end if there is none.
     fn find_hole(&self) -> usize {
         let from = self.blocks().saturating_sub(IN_FLIGHT_BLOCKS as usize);
-        let missing = |&index: &usize| sector_cycle(self.sector(index)) != self.lsn(index).cycle();
+        // A later cycle is no hole: what was in flight behind the head may have been written over the oldest records.
+        let missing = |&index: &usize| sector_cycle(self.sector(index)) < self.lsn(index).cycle();
         (from..self.blocks()).find(missing).unwrap_or(self.blocks())
     }
 

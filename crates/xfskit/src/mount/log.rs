@@ -33,6 +33,7 @@ impl FoundLog {
     pub fn find(device: Arc<dyn BlockDevice>, log_device: Option<Arc<dyn BlockDevice>>) -> Result<Self> {
         let superblock = read_superblock(&*device)?;
         let geometry = Geometry::new(&superblock);
+        check_device_size(&*device, &geometry)?;
         let place = log_place(&device, log_device, &geometry)?;
         let (head, state) = find_head(&place, &geometry.meta_uuid)?;
         Ok(Self { place, uuid: geometry.meta_uuid, head, state, device, superblock })

@@ -264,40 +264,51 @@ impl Filesystem {
                 check_mode(&mut tx, id, (name, *value), mode, there.get(name).copied())?;
                 there.insert(*name, value.is_some());
             }
-            for (name, value) in &parsed {
-                self.apply(&mut tx, id, name, *value, caller)?;
-            }
+            self.change_all(&mut tx, id, &parsed, caller)?;
             super::create::touch(&mut tx, id);
             Ok(())
         })();
         self.located(inode.number, tx.finish(result))
     }
 
-    fn apply(
+    /// Makes all changes, so that a crash leaves all of them or none. Only a value outside of the leaf may take several
+    /// transactions, to map its blocks, which nobody sees; so the blocks of all such values are mapped first, and the rest is
+    /// one transaction. Under the policy `always` the log has an intent for each change instead.
+    fn change_all(
         &self,
         tx: &mut Transaction,
         id: InoId,
-        name: &Parsed<'_>,
-        value: Option<&[u8]>,
+        changes: &[(Parsed<'_>, Option<&[u8]>)],
         caller: &Caller,
     ) -> Result<()> {
-        let (namespace, name) = match name {
-            Parsed::Acl(kind) => return acl::set(tx, id, *kind, value, caller),
-            Parsed::Plain(namespace, name) => (namespace.flags(), *name),
-        };
-        let logging = match self.mount.options.attr_logging {
-            AttrLogging::Always => update::Logging::Logged,
-            AttrLogging::Never | AttrLogging::Auto => update::Logging::NotLogged,
-        };
-        let key = update::Key { namespace, name };
-        match value {
-            Some(value) => update::put(tx, id, key, value, logging),
-            // It was there when the batch was checked: another name for it (an ACL's) has removed it since.
-            None => match update::remove(tx, id, key, logging) {
-                Err(Error::NoAttribute) => Ok(()),
-                other => other,
-            },
+        let always = self.mount.options.attr_logging == AttrLogging::Always;
+        let mut places = Vec::new();
+        if !always && changes.len() > 1 {
+            for (name, value) in changes {
+                let (Parsed::Plain(_, name), Some(value)) = (name, value) else { continue };
+                if !attr::is_remote(tx.geometry(), name.len(), value.len()) {
+                    continue;
+                }
+                match attr::map_value(tx, id, value.len()) {
+                    Ok(place) => places.push(place),
+                    Err(error) => {
+                        attr::unmap_values(tx, id, &places)?;
+                        return Err(error);
+                    }
+                }
+            }
         }
+        let logging = if always { update::Logging::Logged } else { update::Logging::NotLogged };
+        let mut places = places.into_iter();
+        for (name, value) in changes {
+            let remote = match (name, value) {
+                (Parsed::Plain(_, name), Some(value)) => attr::is_remote(tx.geometry(), name.len(), value.len()),
+                _ => false,
+            };
+            let place = if remote { places.next() } else { None };
+            apply(tx, id, (name, *value), place, logging, caller)?;
+        }
+        Ok(())
     }
 
     /// Log space and blocks for the changes.
@@ -325,6 +336,30 @@ impl Filesystem {
             }
             _ => Err(Error::Invalid("more attribute changes than one transaction can hold: split the batch")),
         }
+    }
+}
+
+/// Makes one change.
+fn apply(
+    tx: &mut Transaction,
+    id: InoId,
+    (name, value): (&Parsed<'_>, Option<&[u8]>),
+    place: Option<attr::ValuePlace>,
+    logging: update::Logging,
+    caller: &Caller,
+) -> Result<()> {
+    let (namespace, name) = match name {
+        Parsed::Acl(kind) => return acl::set(tx, id, *kind, value, caller),
+        Parsed::Plain(namespace, name) => (namespace.flags(), *name),
+    };
+    let key = update::Key { namespace, name };
+    match value {
+        Some(value) => update::put_at(tx, id, key, value, logging, place),
+        // It was there when the batch was checked: another name for it (an ACL's) has removed it since.
+        None => match update::remove(tx, id, key, logging) {
+            Err(Error::NoAttribute) => Ok(()),
+            other => other,
+        },
     }
 }
 

@@ -29,7 +29,12 @@ impl Transaction {
             mount.counters.empty_transactions.increment();
             return Ok(mount.journal.current());
         }
-        let first = self.finish_frees();
+        // What was taken back is told when all the rest is done.
+        let (queue, taken_back) = match self.finish_queue() {
+            Err(Error::NoSpace) if mount.journal.check().is_ok() => (Ok(()), true),
+            other => (other, false),
+        };
+        let first = queue.and_then(|()| self.finish_frees());
         let seq = first.and_then(|()| self.commit_link());
         let seq = match seq {
             Ok(seq) => seq,
@@ -45,7 +50,7 @@ impl Transaction {
         if sync {
             mount.journal.force(seq)?;
         }
-        Ok(seq)
+        if taken_back { Err(Error::NoSpace) } else { Ok(seq) }
     }
 
     /// Commits this link of the chain and goes on with a new one. Inodes and held buffers stay locked; everything else

@@ -6,8 +6,8 @@
 //! link, which holds no AG, frees it and logs the done item.
 
 use super::{CommitItem, FormatFn, Transaction};
-use crate::error::Result;
-use crate::error_tags::FREE_EXTENT;
+use crate::error::{Error, Result};
+use crate::error_tags::{FREE_EXTENT, LARP};
 use crate::item::{DirtyBits, ItemState, LogItem, LogVector};
 use crate::sync::Mutex;
 use std::collections::HashSet;
@@ -112,14 +112,26 @@ impl LogItem for PassingItem {
     }
 }
 
-/// Frees an extent, in a transaction that holds no AG.
-pub type FreeLater = Box<dyn FnOnce(&mut Transaction) -> Result<()> + Send>;
+/// Does something in a link of its own: frees an extent in a transaction that holds no AG, updates an attribute.
+pub type InLaterLink = Box<dyn FnOnce(&mut Transaction) -> Result<()> + Send>;
 
 pub(super) struct PendingFree {
     block: FsBlock,
     count: u32,
-    run: FreeLater,
+    run: InLaterLink,
     intent: Option<Arc<Intent>>,
+}
+
+/// An update whose intent is logged with the caller's changes and which is done in links of its own after them.
+pub struct Queued {
+    /// What the update is about, so that a later change of the same waits for it.
+    pub key: Vec<u8>,
+    /// The intent, which is logged already.
+    pub intent: Arc<Intent>,
+    /// Its done item.
+    pub done: LogVector,
+    /// The update.
+    pub run: InLaterLink,
 }
 
 impl PendingFree {
@@ -130,7 +142,7 @@ impl PendingFree {
 
 impl Transaction {
     /// Leaves the free of an extent to the next link of the chain, which `commit` makes.
-    pub fn defer_free(&mut self, block: FsBlock, count: u32, run: FreeLater) {
+    pub fn defer_free(&mut self, block: FsBlock, count: u32, run: InLaterLink) {
         self.pending_frees.push_back(PendingFree { block, count, run, intent: None });
     }
 
@@ -145,6 +157,45 @@ impl Transaction {
                 copy.push(&extent_free::encode_intent(intent.id(), &[pending.extent()]));
                 self.log_intent(intent, copy);
             }
+        }
+    }
+
+    /// Leaves an update to links that `commit` makes.
+    pub fn queue(&mut self, update: Queued) {
+        self.queued.push_back(update);
+    }
+
+    /// Whether an update waits that is about the key.
+    pub fn has_queued(&self, key: impl FnOnce() -> Vec<u8>) -> bool {
+        if self.queued.is_empty() {
+            return false;
+        }
+        let key = key();
+        self.queued.iter().any(|queued| queued.key == key)
+    }
+
+    /// Does what was queued, each update in links of its own; the last of them is left to commit. An update that finds
+    /// no space is taken back, and the others are done all the same.
+    ///
+    /// # Errors
+    /// `NoSpace` for an update that was taken back; `Corrupt`, `Io`, `Shutdown`.
+    pub fn finish_queue(&mut self) -> Result<()> {
+        let mut taken_back = false;
+        while !self.queued.is_empty() {
+            taken_back |= self.in_later_link(Self::make_queued_link)?;
+        }
+        if taken_back { Err(Error::NoSpace) } else { Ok(()) }
+    }
+
+    /// Does the first of the queued updates; says whether it had to be taken back for want of space.
+    fn make_queued_link(&mut self) -> Result<bool> {
+        self.roll()?;
+        self.mount.stop_if_tagged(LARP)?;
+        let Some(Queued { intent, done, run, .. }) = self.queued.pop_front() else { return Ok(false) };
+        self.log_done(Arc::new(PassingItem::default()), done, intent);
+        match run(self) {
+            Err(Error::NoSpace) if !self.dirty => Ok(true),
+            other => other.map(|()| false),
         }
     }
 

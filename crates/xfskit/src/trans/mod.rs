@@ -25,7 +25,7 @@ mod intents;
 mod reservation;
 
 pub use formats::{BlfType, InodeFields};
-pub use intents::{FreeLater, Intent, IntentIds, PassingItem};
+pub use intents::{InLaterLink, Intent, IntentIds, PassingItem, Queued};
 pub use reservation::Reservation;
 
 use crate::cache::{Buffer, BufferContent, BufferKey, BufferKind, DiskRuns, Fill, Inode, InodeState};
@@ -90,6 +90,8 @@ pub struct Transaction {
     freed_extents: Vec<FreedExtent>,
     /// Frees that wait for a link that holds no AG.
     pending_frees: VecDeque<intents::PendingFree>,
+    /// Updates that wait for the caller's own changes to commit together with their intents.
+    queued: VecDeque<intents::Queued>,
     /// Changes of the filesystem's counters, applied at commit.
     freed_blocks: u64,
     inode_count_delta: i64,
@@ -117,6 +119,7 @@ impl Transaction {
             ordered_writes: Vec::new(),
             freed_extents: Vec::new(),
             pending_frees: VecDeque::new(),
+            queued: VecDeque::new(),
             grant,
             blocks_left: reservation.blocks,
             freed_blocks: 0,

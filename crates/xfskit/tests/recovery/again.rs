@@ -37,8 +37,17 @@ fn describe(fs: &Filesystem) -> Vec<String> {
     lines
 }
 
-/// A crash image of the kernel in memory, what recovery makes of it, and the device after that.
-fn recovered(seed: u64) -> Option<(Owned, Arc<Vec<u8>>, Vec<String>, Arc<Device>)> {
+/// A crash image of the kernel, and what recovery makes of it.
+struct Recovered {
+    image: Owned,
+    /// The image in memory, as the crash left it.
+    base: Arc<Vec<u8>>,
+    tree: Vec<String>,
+    /// The device after recovery and unmount.
+    whole: Arc<Device>,
+}
+
+fn recovered(seed: u64) -> Option<Recovered> {
     let reference = xfskit_testkit::reference()?;
     let image = crash_image(&reference, seed)?;
     let base = Arc::new(std::fs::read(&image.data).expect("an image"));
@@ -46,13 +55,13 @@ fn recovered(seed: u64) -> Option<(Owned, Arc<Vec<u8>>, Vec<String>, Arc<Device>
     let fs = open(&device, MountOptions::default()).expect("a recovery");
     let tree = describe(&fs);
     fs.unmount().expect("a clean end");
-    Some((image, base, tree, device))
+    Some(Recovered { image, base, tree, whole: device })
 }
 
 #[test]
 fn recovery_may_be_cut_off_at_any_write() {
     for seed in [2, 7] {
-        let Some((_, base, tree, whole)) = recovered(seed) else { return };
+        let Some(Recovered { base, tree, whole, .. }) = recovered(seed) else { return };
         let writes = whole.state().writes;
         // Every write of a short recovery, a share of a long one's.
         for cut in (0..writes).step_by(1 + writes / 150) {
@@ -86,11 +95,12 @@ fn assert_sound(device: &Device, cut: usize) {
 #[test]
 fn blocks_that_are_torn_within_themselves_are_mended() {
     for seed in [0, 2, 3] {
-        let Some((_, base, tree, whole)) = recovered(seed) else { return };
+        let Some(Recovered { base, tree, whole, .. }) = recovered(seed) else { return };
         let home = whole.state().before_flush.clone().expect("recovery flushes");
         // Of what recovery wrote home, every other sector arrived, or only the first of each block.
-        for kept in [|sector: u64| sector % 2 == 0, |sector: u64| sector % 2 == 1, |sector: u64| sector % 8 == 0] {
-            let sectors = home.iter().filter(|(sector, _)| kept(**sector)).map(|(at, bytes)| (*at, *bytes)).collect();
+        for (step, kept) in [(2, 0), (2, 1), (8, 0)] {
+            let sectors =
+                home.iter().filter(|(sector, _)| *sector % step == kept).map(|(at, bytes)| (*at, *bytes)).collect();
             let device = Device::new(&base, State { sectors, ..State::default() });
             let fs = open(&device, MountOptions::default()).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             assert!(describe(&fs) == tree, "seed {seed}: another tree");
@@ -103,7 +113,7 @@ fn blocks_that_are_torn_within_themselves_are_mended() {
 #[test]
 fn a_recovery_in_memory_shows_the_same_and_leaves_the_image_alone() {
     for seed in [1, 4] {
-        let Some((image, base, tree, _)) = recovered(seed) else { return };
+        let Some(Recovered { image, base, tree, .. }) = recovered(seed) else { return };
         let device = Device::new(&base, State { writes_left: Some(0), ..State::default() });
         let fs = open(&device, MountOptions::read_only()).expect("a look");
         assert!(describe(&fs) == tree, "seed {seed}: another tree");
@@ -121,7 +131,7 @@ fn a_recovery_in_memory_shows_the_same_and_leaves_the_image_alone() {
 fn made_up_logs_are_refused_or_replayed() {
     use crate::workload::Random;
     use xfskit::ondisk::log_record::{RECORD_MAGIC, header_sectors, record_checksum};
-    let Some((_, base, _, _)) = recovered(2) else { return };
+    let Some(Recovered { base, .. }) = recovered(2) else { return };
     let sectors = base.len() / SECTOR;
     let starts: Vec<usize> = (0..sectors)
         .map(|sector| sector * SECTOR)

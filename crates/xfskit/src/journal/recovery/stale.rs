@@ -12,7 +12,7 @@ use super::super::LogPlace;
 use super::super::head::{IN_FLIGHT_BLOCKS, LogHead};
 use crate::error::{Error, Result};
 use std::ops::Range;
-use xfskit_ondisk::log_record::{sector_cycle, stamp_stale_sector};
+use xfskit_ondisk::log_record::{previous_cycle, sector_cycle, stamp_stale_sector};
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, Lsn};
 
 /// Stamps the sectors from the head on, up to the tail at most.
@@ -27,7 +27,7 @@ pub fn clear_stale_sectors(place: &LogPlace, uuid: &[u8; 16], head: &LogHead, ta
     let count = IN_FLIGHT_BLOCKS.min(free);
     let first = count.min(size - head.block());
     // Behind the end of the log the pass before is the one that the head is in.
-    let ahead = clear_run(place, uuid, head.block()..head.block() + first, previous(head.cycle()), tail)?;
+    let ahead = clear_run(place, uuid, head.block()..head.block() + first, previous_cycle(head.cycle()), tail)?;
     let around = clear_run(place, uuid, 0..count - first, head.cycle(), tail)?;
     if !ahead && !around {
         return Ok(());
@@ -50,10 +50,4 @@ fn clear_run(place: &LogPlace, uuid: &[u8; 16], blocks: Range<u32>, cycle: u32, 
     let offset = place.offset + u64::from(start) * BASIC_BLOCK_BYTES as u64;
     place.device.write(offset, stale).map_err(|source| Error::Io { offset, source })?;
     Ok(true)
-}
-
-/// The number of the pass before `cycle`; 0, that of a log never written, before the first.
-fn previous(cycle: u32) -> u32 {
-    let before = cycle - 1;
-    if before == xfskit_ondisk::log_record::RECORD_MAGIC { before - 1 } else { before }
 }

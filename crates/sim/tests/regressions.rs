@@ -1,0 +1,23 @@
+//! States in which the simulator once found something wrong, each with its story.
+
+use xfskit_sim::{DeviceFault, Wishes, find, record, replay};
+
+const STATES: &[(&str, u64, &str)] = &[
+    // The log's end had not arrived in its first pass, and its start had in its second: recovery took it for a log in its
+    // first pass, whose start has nothing before it.
+    ("no-space", 4001, "27234:s837678"),
+    // An exchange under the policy `always` logged the intent for its second parent pointer only when the first was done.
+    ("renames", 1009, "728:all"),
+    // So did the changes of a batch.
+    ("attributes", 1031, "685:all"),
+];
+
+#[test]
+fn what_was_wrong_once_is_right() {
+    for (workload, seed, cut) in STATES {
+        let found = find(workload).unwrap();
+        let (recording, _) = record(found, *seed, Wishes::default()).unwrap();
+        let outcome = replay(&recording, cut.parse().unwrap(), None, DeviceFault::None);
+        assert!(outcome.is_ok(), "{workload} seed {seed}: {outcome:?}");
+    }
+}
