@@ -55,11 +55,11 @@ pub struct MountOptions {
 /// When plain attribute updates are logged by intents. Parent pointers always are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttrLogging {
-    /// When the update must be atomic over several transactions.
+    /// Not at all: they are atomic by themselves.
     Auto,
     /// Always.
     Always,
-    /// Never: a crash may leave an incomplete attribute, which is not seen.
+    /// Never.
     Never,
 }
 

@@ -147,3 +147,19 @@ fn files_made_and_removed_leave_nothing_behind() {
     fs.unmount().unwrap();
     image.reference.repair_finds_nothing(&image.path);
 }
+
+/// The intents of a batch commit together, with their values; what they take of the log was not reserved once.
+#[test]
+fn a_batch_of_logged_values_reserves_what_its_intents_take() {
+    let Some(image) = image(&[]) else { return };
+    let options = MountOptions { attr_logging: xfskit::AttrLogging::Always, ..MountOptions::default() };
+    let fs = Filesystem::open(Arc::new(FileDevice::open(&image.path, Access::Write).unwrap()), options).unwrap();
+    let file = fs.create(fs.root(), b"f", &NewFile::new(FILE | 0o644), &Caller::root()).unwrap().inode;
+    let change = |n: u32| XattrChange { name: format!("user.{n}").into_bytes(), value: Some(vec![7; 65_536]) };
+    fs.change_xattrs(file, &(0..16).map(change).collect::<Vec<_>>(), &Caller::root()).unwrap();
+    assert_eq!(fs.list_xattr(file).unwrap().len(), 16);
+    let many: Vec<_> = (0..1000).map(change).collect();
+    assert!(matches!(fs.change_xattrs(file, &many, &Caller::root()), Err(Error::Invalid(_))));
+    fs.unmount().unwrap();
+    image.reference.repair_finds_nothing(&image.path);
+}

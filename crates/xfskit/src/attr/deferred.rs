@@ -197,6 +197,7 @@ pub fn unmap_values(tx: &mut Transaction, ino: InoId, places: &[ValuePlace]) -> 
 fn unmap(tx: &mut Transaction, ino: InoId, at: FileBlock, count: u32) -> Result<()> {
     tx.in_later_link(|tx| {
         bmap::remove(tx, ino, ForkKind::Attr, at, count.into())?;
+        tree::to_shortform(tx, ino, false)?;
         tx.finish_frees()?;
         tx.roll()
     })

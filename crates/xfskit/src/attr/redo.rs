@@ -7,8 +7,10 @@
 
 use super::deferred::{AttrOp, Change, Owned, Progress};
 use super::{Attr, Form, form, remote, shortform, tree};
+use crate::cache::ForkKind;
 use crate::deferred::{DeferredOp, Step};
 use crate::error::Result;
+use crate::inode::bmap;
 use crate::item::LogVector;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::InodeNumber;
@@ -58,7 +60,17 @@ impl Redo {
     pub fn step(self, tx: &mut Transaction, ino: InoId) -> Result<Option<Self>> {
         tx.inode_memory_mut(ino).known_absent = Default::default();
         let (inode, generation) = (self.inode, self.generation);
-        let op = AttrOp { ino, change: self.change, progress: self.progress, inode, generation, again: true };
+        let mut progress = self.progress;
+        if let Progress::Mapping { at, mapped, total } = progress
+            && mapped < total
+        {
+            // Another update of the inode may have come between, and taken the rest of the range for its own value.
+            let rest = at.add(mapped.into());
+            if bmap::first_unused(tx, ino, ForkKind::Attr, rest, total - mapped)? != rest {
+                progress = Progress::Start;
+            }
+        }
+        let op = AttrOp { ino, change: self.change, progress, inode, generation, again: true };
         Ok(match op.step(tx)? {
             Step::Roll(AttrOp { change, progress, .. }) => Some(Self { change, progress, inode, generation }),
             Step::Done => None,

@@ -18,8 +18,6 @@ use zerocopy::FromBytes;
 
 /// Most sectors that a writer may have had in flight when the power failed: eight of the largest records.
 pub(super) const IN_FLIGHT_BLOCKS: u32 = 8 * 256 * 1024 / 512;
-/// Records that may have been in flight, which is how many the kernel has room for.
-const IN_FLIGHT_RECORDS: usize = 8;
 /// Sectors before the edge that hold all that may be missing or torn, and a whole record before it.
 const MOST_WINDOW_BLOCKS: u32 = 2 * IN_FLIGHT_BLOCKS;
 
@@ -180,7 +178,8 @@ impl<'p> Window<'p> {
             end = newest;
             headers.pop();
         }
-        let recent = headers.len().saturating_sub(IN_FLIGHT_RECORDS);
+        let oldest = end.saturating_sub(IN_FLIGHT_BLOCKS as usize);
+        let recent = headers.partition_point(|&header| header < oldest);
         let torn = (recent..headers.len()).find(|&at| {
             let record_end = headers.get(at + 1).copied().unwrap_or(end);
             !self.is_whole(headers[at], record_end, uuid, log_bytes)
@@ -208,7 +207,9 @@ fn find_tail(place: &LogPlace, uuid: &[u8; 16], head: Lsn, tail: Lsn) -> Result<
         let found = format!("{}:{}", tail.cycle(), tail.block());
         Corruption::new("log", "a whole record at its tail").at(place.address(head.block())).found(found)
     };
-    if tail.block() >= place.basic_blocks || tail >= head {
+    let is_behind = tail.cycle() == head.cycle() && tail < head
+        || tail.cycle() == previous_cycle(head.cycle()) && tail.block() > head.block();
+    if tail.block() >= place.basic_blocks || !is_behind {
         return Err(wrong(tail).into());
     }
     let mut at = tail;

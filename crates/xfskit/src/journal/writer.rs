@@ -6,6 +6,7 @@
 use super::cil::Checkpoint;
 use super::grant::Overheads;
 use super::{LogHead, LogPlace};
+use crate::env::mix;
 use crate::error::{Error, Result};
 use crate::error_tags::{ErrorTags, LOG_BAD_CRC, LOG_IO_DONE};
 use std::mem::offset_of;
@@ -34,7 +35,6 @@ pub(super) struct LogWriter {
     record_bytes: usize,
     round_bytes: usize,
     uuid: [u8; 16],
-    next_transaction: u32,
     /// The record being filled, header sectors included.
     record: Vec<u8>,
     operations: u32,
@@ -61,7 +61,6 @@ impl LogWriter {
             record_bytes,
             round_bytes,
             uuid,
-            next_transaction: 0x7866_0001,
             record: Vec::with_capacity(record_bytes),
             operations: 0,
             tail: head.next,
@@ -91,8 +90,7 @@ impl LogWriter {
     pub(super) fn write_checkpoint(&mut self, checkpoint: &Checkpoint, tail: Lsn) -> Result<Written> {
         self.tail = tail;
         self.written = Written::default();
-        let id = self.next_transaction;
-        self.next_transaction = self.next_transaction.wrapping_add(1).max(1);
+        let id = transaction_id(self.head);
         self.operation(id, operation_flags::START, &[])?;
         let regions: usize = checkpoint.entries.iter().map(|entry| entry.vector.region_count()).sum();
         let mut header = [0; 16];
@@ -220,4 +218,11 @@ impl LogWriter {
         let offset = self.place.offset + u64::from(block) * BASIC_BLOCK_BYTES as u64;
         self.place.device.write(offset, &self.record[range]).map_err(|source| Error::Io { offset, source })
     }
+}
+
+/// The number by which the operations of a checkpoint belong together. It follows from where the checkpoint starts, so no two in
+/// the live part of the log have the same, whichever mounts wrote them: recovery would take what is left of one that was cut off
+/// for the beginning of another.
+fn transaction_id(start: Lsn) -> u32 {
+    (mix(start.0) as u32).max(1)
 }

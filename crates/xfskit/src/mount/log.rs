@@ -103,6 +103,10 @@ pub(super) fn open_log(
         LogState::Dirty { .. } => {
             tracing::warn!("the log is dirty: what it holds and is not at home yet will not be seen");
         }
+        // The first records after the unmount may have been in flight when the power failed, and some have arrived.
+        LogState::Clean if !options.read_only => {
+            clear_stale_sectors(&log.place, &log.geometry.meta_uuid, &log.head, log.head.next)?;
+        }
         LogState::Clean => {}
     }
     Ok(log)
@@ -119,6 +123,8 @@ impl OpenedLog {
         self.superblock = read_superblock(&**device)?;
         self.geometry = Arc::new(Geometry::new(&self.superblock));
         check_device_size(&**device, &self.geometry)?;
+        // So does switching a feature on that must not be worked on.
+        self.superblock.check_known()?;
         tracing::info!(report = %recovered.report, "recovery");
         self.recovered = Some(recovered);
         Ok(())

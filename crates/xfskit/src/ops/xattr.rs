@@ -18,6 +18,9 @@ use xfskit_ondisk::attr::{MAX_NAME_BYTES, MAX_VALUE_BYTES, flags};
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE};
 use xfskit_ondisk::{InodeCore, InodeNumber};
 
+/// What an attribute intent takes in the log besides its value: the name, and headers.
+const INTENT_BYTES: usize = 512;
+
 /// Name spaces of attributes that people see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Namespace {
@@ -264,7 +267,7 @@ impl Filesystem {
                 check_mode(&mut tx, id, (name, *value), mode, there.get(name).copied())?;
                 there.insert(*name, value.is_some());
             }
-            self.change_all(&mut tx, id, &parsed, caller)?;
+            self.change_all(&mut tx, id, &last_of_each(&parsed), caller)?;
             super::create::touch(&mut tx, id);
             Ok(())
         })();
@@ -273,7 +276,7 @@ impl Filesystem {
 
     /// Makes all changes, so that a crash leaves all of them or none. Only a value outside of the leaf may take several
     /// transactions, to map its blocks, which nobody sees; so the blocks of all such values are mapped first, and the rest is
-    /// one transaction. Under the policy `always` the log has an intent for each change instead.
+    /// one transaction. Under the policy `always` that transaction has an intent for each change, and the changes follow it.
     fn change_all(
         &self,
         tx: &mut Transaction,
@@ -283,7 +286,7 @@ impl Filesystem {
     ) -> Result<()> {
         let always = self.mount.options.attr_logging == AttrLogging::Always;
         let mut places = Vec::new();
-        if !always && changes.len() > 1 {
+        if always || changes.len() > 1 {
             for (name, value) in changes {
                 let (Parsed::Plain(_, name), Some(value)) = (name, value) else { continue };
                 if !attr::is_remote(tx.geometry(), name.len(), value.len()) {
@@ -324,6 +327,10 @@ impl Filesystem {
             let one = update::reservation(mount, value.map_or(0, <[u8]>::len));
             total.blocks += one.blocks;
             total.log_bytes = total.log_bytes.max(one.log_bytes);
+            if mount.options.attr_logging == AttrLogging::Always {
+                // The intents of all changes commit together, with their values.
+                further_bytes += (value.map_or(0, <[u8]>::len) + INTENT_BYTES) as u64;
+            }
             // A further change of the same inode dirties a leaf and what its split may make; the rest is dirty already.
             further_bytes += 3 * block_bytes as u64;
         }
@@ -337,6 +344,14 @@ impl Filesystem {
             _ => Err(Error::Invalid("more attribute changes than one transaction can hold: split the batch")),
         }
     }
+}
+
+/// The changes without those that a later one of the same name undoes. ACLs stay, since each changes the mode as well.
+fn last_of_each<'a>(changes: &[(Parsed<'a>, Option<&'a [u8]>)]) -> Vec<(Parsed<'a>, Option<&'a [u8]>)> {
+    let last: HashMap<_, _> = changes.iter().enumerate().map(|(index, (name, _))| (*name, index)).collect();
+    let counts =
+        |&(index, (name, _)): &(usize, &(Parsed<'a>, _))| matches!(name, Parsed::Acl(_)) || last[name] == index;
+    changes.iter().enumerate().filter(counts).map(|(_, change)| *change).collect()
 }
 
 /// Makes one change.

@@ -184,7 +184,12 @@ impl Transaction {
         while !self.queued.is_empty() {
             taken_back |= self.in_later_link(Self::make_queued_link)?;
         }
-        if taken_back { Err(Error::NoSpace) } else { Ok(()) }
+        if !taken_back {
+            return Ok(());
+        }
+        // Whoever is told so finds a transaction without changes.
+        self.in_later_link(Self::roll)?;
+        Err(Error::NoSpace)
     }
 
     /// Does the first of the queued updates; says whether it had to be taken back for want of space.

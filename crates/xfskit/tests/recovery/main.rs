@@ -1,6 +1,7 @@
 //! Crash images that others made, recovered by us: the result must be the kernel's own. And the same images with
 //! recovery cut off, blocks torn, and records changed.
 
+mod afterwards;
 mod again;
 mod device;
 mod kernel;

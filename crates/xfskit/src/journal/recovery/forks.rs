@@ -27,6 +27,15 @@ pub(super) fn fork_of(inode: &[u8], is_attr: bool) -> (u8, &[u8]) {
     }
 }
 
+/// The extents that an inode counts in its data fork.
+fn data_extent_count(inode: &[u8]) -> usize {
+    const NREXT64: u64 = 1 << 4;
+    let number = |at: usize, bytes: usize| inode[at..at + bytes].iter().fold(0u64, |n, byte| n << 8 | u64::from(*byte));
+    let count = if number(120, 8) & NREXT64 != 0 { number(24, 8) } else { number(76, 4) };
+    // A fork has room for far fewer: whoever takes them stops at its end.
+    count.min(u64::from(u32::MAX)) as usize
+}
+
 /// The extent records at the start of `area`.
 pub(super) fn extents(area: &[u8], count: usize) -> impl Iterator<Item = Extent> {
     let records = area.chunks_exact(EXTENT_RECORD_BYTES).take(count);
@@ -83,7 +92,8 @@ impl Blocks {
         let (format, fork) = fork_of(inode, false);
         let mut list = Vec::new();
         match format {
-            FORMAT_EXTENTS => list.extend(extents(fork, fork.len())),
+            // Behind the records that count there may be some that did once.
+            FORMAT_EXTENTS => list.extend(extents(fork, data_extent_count(inode))),
             FORMAT_BTREE => self.visit_tree(owner, fork, &mut |block, level| {
                 if level == 0 {
                     let records = usize::from(u16::from_be_bytes([block.bytes[6], block.bytes[7]]));
