@@ -37,6 +37,12 @@ fn open(path: impl AsRef<Path>, write: bool) -> std::io::Result<File> {
     OpenOptions::new().read(!write).write(write).custom_flags(flags).open(path)
 }
 
+/// As `File::create`, which would wait for a reader where a pipe has the name.
+fn create(path: impl AsRef<Path>) -> std::io::Result<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+    OpenOptions::new().write(true).create(true).truncate(true).custom_flags(flags).open(path)
+}
+
 /// Work in progress.
 pub struct Work<'a> {
     root: &'a Path,
@@ -88,7 +94,7 @@ impl<'a> Work<'a> {
 
     fn create(&mut self) {
         let path = self.new_path();
-        if let Ok(file) = File::create(&path) {
+        if let Ok(file) = create(&path) {
             if self.random.below(3) == 0 {
                 let length = self.random.size(100_000);
                 let _ = file.write_all_at(&vec![self.names as u8; length], 0);
@@ -204,7 +210,7 @@ impl<'a> Work<'a> {
 
     fn share(&mut self) {
         let (Some(from), to) = (self.file(), self.new_path()) else { return };
-        let (Ok(source), Ok(copy)) = (open(from, false), File::create(&to)) else { return };
+        let (Ok(source), Ok(copy)) = (open(from, false), create(&to)) else { return };
         let _ = rustix::fs::ioctl_ficlone(&copy, &source);
         self.files.push(to);
     }
@@ -266,7 +272,7 @@ impl<'a> Work<'a> {
         }
         for n in 0..self.random.size(3000) {
             let path = dir.join(format!("an entry of a large directory {n}"));
-            if File::create(&path).is_ok() && n % 7 == 0 {
+            if create(&path).is_ok() && n % 7 == 0 {
                 self.files.push(path);
             }
         }
