@@ -28,6 +28,15 @@ fn kernel_tree(image: &Path) -> Option<Vec<Entry>> {
     Some(found)
 }
 
+/// The entries in which two trees differ.
+fn difference(ours: &[Entry], theirs: &[Entry]) -> String {
+    let only = |these: &[Entry], others: &[Entry], sign: char| -> Vec<String> {
+        let lines = these.iter().filter(|entry| !others.contains(entry));
+        lines.map(|entry| format!("{sign} {entry:.600}")).collect()
+    };
+    [only(ours, theirs, '+'), only(theirs, ours, '-')].concat().join("\n")
+}
+
 #[test]
 fn both_kernels_and_xfskit_recover_the_same_tree() {
     let Some(reference) = xfskit_testkit::reference() else { return };
@@ -51,7 +60,11 @@ fn both_kernels_and_xfskit_recover_the_same_tree() {
         let fs = Filesystem::open(device, MountOptions::default()).unwrap_or_else(|error| panic!("{what}: {error}"));
         fs.unmount().unwrap();
         reference.repair_finds_nothing(&ours);
-        assert!(kernel_tree(&ours).unwrap() == expected, "{what}: xfskit's tree is not the kernel's");
+        let found = kernel_tree(&ours).unwrap();
+        if let Some(folder) = std::env::var_os("XFSKIT_KEEP").filter(|_| found != expected) {
+            save(&state, &Path::new(&folder).join("outside.img"));
+        }
+        assert!(found == expected, "{what}: xfskit's tree is not the kernel's\n{}", difference(&found, &expected));
         if number.is_multiple_of(UML_ONE_IN) {
             save(&state, &newest);
             let run = reference.uml(&newest, "mount -t xfs /dev/ubda /mnt && umount /mnt");

@@ -148,6 +148,11 @@ fn run(tx: &mut Transaction, ino: InoId, change: Change, logging: Logging, place
     if !(announce && logged) {
         return finish(tx, operation, logged);
     }
+    if let Some(new) = operation.new_attr() {
+        // The kernel's recovery passes over an intent for an inode that has no attr fork.
+        let bytes = SHORTFORM_HEADER_BYTES + entry_bytes(new.name.len(), new.value.len());
+        ensure_fork(tx, ino, bytes)?;
+    }
     let key = operation.change.keys().last().map(|key| queue_key(tx, ino, &key.attr())).unwrap_or_default();
     deferred::queue(tx, key, operation);
     Ok(())

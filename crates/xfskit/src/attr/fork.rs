@@ -101,10 +101,10 @@ pub(super) fn set_offset(tx: &mut Transaction, ino: InoId, offset: u8, fields: I
 }
 
 /// Removes an attr fork that holds nothing, unless it is to stay: on images with parent pointers every file will need
-/// it again, and a data fork that is a btree would have to be laid out anew.
+/// it again, a data fork that is a btree would have to be laid out anew, and an update that waits for its link needs it.
 pub fn remove_if_useless(tx: &mut Transaction, ino: InoId) -> Result<()> {
     let state = tx.inode(ino);
-    let useless = !tx.geometry().has_parent() && !matches!(state.data, Fork::Btree { .. });
+    let useless = !tx.geometry().has_parent() && !matches!(state.data, Fork::Btree { .. }) && !tx.has_queue();
     let state = tx.inode_mut(ino, InodeFields::CORE);
     if useless {
         state.attr = None;

@@ -165,6 +165,11 @@ impl Transaction {
         self.queued.push_back(update);
     }
 
+    /// Whether updates wait for their links.
+    pub fn has_queue(&self) -> bool {
+        !self.queued.is_empty()
+    }
+
     /// Whether an update waits that is about the key.
     pub fn has_queued(&self, key: impl FnOnce() -> Vec<u8>) -> bool {
         if self.queued.is_empty() {
