@@ -2,8 +2,6 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use xfskit_check::{CheckOptions, Quiet, check};
 use xfskit_device::{BlockDevice, MemoryDevice};
@@ -91,37 +89,11 @@ fn what_repair_sees_is_found() {
     assert!(missed.is_empty(), "{} of {COMPARED} missed\n{}", missed.len(), missed.join("\n"));
 }
 
-/// Images that the kernel's fuzzers found worth keeping; they are not part of this repository.
-fn fuzzed_images(scratch: &xfskit_testkit::Scratch) -> Vec<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images");
-    let folder = std::env::var_os("XFSKIT_HOSTILE_IMAGES").map_or(beside, PathBuf::from);
-    let Ok(listing) = std::fs::read_dir(&folder) else {
-        println!("skipped: there is no folder {}", folder.display());
-        return Vec::new();
-    };
-    let mut images = Vec::new();
-    for path in listing.filter_map(|entry| Some(entry.ok()?.path())) {
-        if path.to_string_lossy().ends_with(".img.zst") {
-            let target = scratch.file(&path.file_stem().expect("a name").to_string_lossy());
-            let unpacked = Command::new("zstd").args(["-dqf", "-o"]).args([&target, &path]).status();
-            match unpacked {
-                Ok(status) => assert!(status.success(), "zstd does not unpack {}", path.display()),
-                Err(error) => {
-                    xfskit_testkit::skip(&format!("zstd cannot be run: {error}"));
-                    return Vec::new();
-                }
-            }
-            images.push(target);
-        }
-    }
-    images
-}
-
 #[test]
 fn images_of_the_kernels_fuzzers_are_reported_or_refused() {
     let scratch = xfskit_testkit::scratch();
     let watchdog = Watchdog::new();
-    for path in fuzzed_images(&scratch) {
+    for path in xfskit_testkit::fuzzed_images(&scratch) {
         let name = path.display().to_string();
         watchdog.step(name.clone());
         let device = Arc::new(MemoryDevice::from_bytes(std::fs::read(&path).expect("an image")));

@@ -11,7 +11,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use xfskit::env::SeededEnvironment;
-use xfskit::{Filesystem, MountOptions};
+use xfskit::{Error, Filesystem, MountOptions};
 use xfskit_check::{CheckOptions, Quiet};
 
 /// What a judgement came to.
@@ -56,8 +56,10 @@ impl Crashed {
     }
 }
 
-fn options(recording: &Recording) -> MountOptions {
-    MountOptions { wsync: false, ..recording.options.clone() }
+/// Opens what a cut left, as the run was opened; that recovers it.
+fn open(recording: &Recording, device: &Arc<SimDevice>) -> Result<Filesystem, Error> {
+    let options = MountOptions { wsync: false, ..recording.options.clone() };
+    Filesystem::open_in(Arc::clone(device) as _, None, options, Arc::new(SeededEnvironment::new(1)))
 }
 
 /// Recovers a state and reads the tree; then closes the image and has it checked. The tree must be one of those that
@@ -151,8 +153,7 @@ pub fn judge_lie(recording: &Recording, state: &Crashed, bounds: (usize, usize),
 fn is_recovered(recording: &Recording, state: &Crashed, offset: u64) -> bool {
     let device = state.device();
     device.start_record();
-    let env = Arc::new(SeededEnvironment::new(1));
-    drop(Filesystem::open_in(Arc::clone(&device) as _, None, options(recording), env));
+    drop(open(recording, &device));
     device.take_record().iter().any(|event| match event {
         Event::Write(start, bytes) => (*start..*start + bytes.len() as u64).contains(&offset),
         _ => false,
@@ -161,8 +162,7 @@ fn is_recovered(recording: &Recording, state: &Crashed, offset: u64) -> bool {
 
 /// The tree, if the device's lie was not noticed.
 fn read_lying(recording: &Recording, device: &Arc<SimDevice>) -> Option<Vec<String>> {
-    let env = Arc::new(SeededEnvironment::new(1));
-    let fs = Filesystem::open_in(Arc::clone(device) as _, None, options(recording), env).ok()?;
+    let fs = open(recording, device).ok()?;
     describe(&Observed(&fs)).ok()
 }
 
@@ -188,9 +188,7 @@ fn describe_difference(recording: &Recording, found: &[String], bounds: (usize, 
 
 /// Opens, which recovers; reads everything; closes; checks.
 fn recover(recording: &Recording, device: &Arc<SimDevice>, check: bool) -> Result<Vec<String>, String> {
-    let env = Arc::new(SeededEnvironment::new(1));
-    let fs = Filesystem::open_in(Arc::clone(device) as _, None, options(recording), env)
-        .map_err(|error| format!("recovery: {error}"))?;
+    let fs = open(recording, device).map_err(|error| format!("recovery: {error}"))?;
     let lines = describe(&Observed(&fs)).map_err(|error| format!("reading the recovered tree: {error}"))?;
     fs.unmount().map_err(|error| format!("closing the recovered image: {error}"))?;
     if check {
@@ -223,11 +221,7 @@ pub fn judge_second_cut(
 ) -> Result<(Cut, Verdict), String> {
     let device = state.device();
     device.start_record();
-    let env = Arc::new(SeededEnvironment::new(1));
-    without_panic(|| match Filesystem::open_in(Arc::clone(&device) as _, None, options(recording), env) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(format!("recovery: {error}")),
-    })?;
+    without_panic(|| open(recording, &device).map(drop).map_err(|error| format!("recovery: {error}")))?;
     let events = device.take_record();
     let cut = match second {
         Second::Cut(cut) => Cut { at: cut.at.min(events.len()), ..cut },

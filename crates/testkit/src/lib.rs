@@ -15,11 +15,13 @@
 //! Everything here panics on failure: it is for tests only.
 #![forbid(unsafe_code)]
 
+mod fuzzed;
 mod mount;
 mod reference;
 mod scratch;
 mod tree;
 
+pub use fuzzed::fuzzed_images;
 pub use mount::{Mount, kernel_mount, kernel_mount_with};
 pub use reference::{Reference, UmlRun, reference};
 pub use scratch::{Scratch, copy_image, scratch};

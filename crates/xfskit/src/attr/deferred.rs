@@ -171,12 +171,8 @@ pub struct ValuePlace {
 /// # Errors
 /// `NoSpace`, with nothing mapped; `Corrupt`, `Io`, `Shutdown`.
 pub fn map_value(tx: &mut Transaction, ino: InoId, value_bytes: usize) -> Result<ValuePlace> {
-    if form(tx, ino) != Form::Tree {
-        ensure_fork(tx, ino, SHORTFORM_HEADER_BYTES)?;
-        make_tree(tx, ino)?;
-    }
-    let total = remote::blocks_of(tx, value_bytes);
-    let at = remote::free_range(tx, ino, total)?;
+    ensure_fork(tx, ino, SHORTFORM_HEADER_BYTES)?;
+    let ValuePlace { at, total } = find_place(tx, ino, value_bytes)?;
     let (mut mapped, mut fresh) = (0, false);
     loop {
         match map_some(tx, ino, at, &mut mapped, total, fresh)? {
@@ -195,17 +191,31 @@ pub fn map_value(tx: &mut Transaction, ino: InoId, value_bytes: usize) -> Result
 ///
 /// # Errors
 /// `Corrupt`, `Io`, `Shutdown`.
-pub fn unmap_values(tx: &mut Transaction, ino: InoId, places: &[ValuePlace]) -> Result<()> {
-    places.iter().try_for_each(|place| unmap(tx, ino, place.at, place.total))
+pub fn unmap_values(tx: &mut Transaction, ino: InoId, mut places: impl Iterator<Item = ValuePlace>) -> Result<()> {
+    places.try_for_each(|place| unmap(tx, ino, place.at, place.total))
 }
 
 fn unmap(tx: &mut Transaction, ino: InoId, at: FileBlock, count: u32) -> Result<()> {
     tx.in_later_link(|tx| {
-        bmap::remove(tx, ino, ForkKind::Attr, at, count.into())?;
-        tree::to_shortform(tx, ino, false)?;
+        take_back(tx, ino, at, count)?;
         tx.finish_frees()?;
         tx.roll()
     })
+}
+
+/// Unmaps what was mapped for a value, and undoes what was done to the fork for its sake.
+fn take_back(tx: &mut Transaction, ino: InoId, at: FileBlock, count: u32) -> Result<()> {
+    bmap::remove(tx, ino, ForkKind::Attr, at, count.into())?;
+    tree::to_shortform(tx, ino, false).map(|_| ())
+}
+
+/// Where the blocks of a value can be mapped, in a fork that is a tree from here on.
+fn find_place(tx: &mut Transaction, ino: InoId, value_bytes: usize) -> Result<ValuePlace> {
+    if form(tx, ino) != Form::Tree {
+        make_tree(tx, ino)?;
+    }
+    let total = remote::blocks_of(tx, value_bytes);
+    Ok(ValuePlace { at: remote::free_range(tx, ino, total)?, total })
 }
 
 /// Maps a portion of a value's blocks. A transaction that holds AGs may find no space because it may not wait for
@@ -348,12 +358,8 @@ impl DeferredOp for AttrOp {
     fn step(mut self, tx: &mut Transaction) -> Result<Step<Self>> {
         let fresh = matches!(self.progress, Progress::Mapping { .. });
         if !fresh && !self.is_local(tx) {
-            if form(tx, self.ino) != Form::Tree {
-                make_tree(tx, self.ino)?;
-            }
             let bytes = self.new_attr().map_or(0, |new| new.value.len());
-            let total = remote::blocks_of(tx, bytes);
-            let at = remote::free_range(tx, self.ino, total)?;
+            let ValuePlace { at, total } = find_place(tx, self.ino, bytes)?;
             self.progress = Progress::Mapping { at, mapped: 0, total };
         }
         let mapped = match &mut self.progress {
@@ -368,10 +374,10 @@ impl DeferredOp for AttrOp {
     }
 
     fn undo(self, tx: &mut Transaction) -> Result<()> {
-        if let Progress::Mapping { at, mapped, .. } = self.progress {
-            bmap::remove(tx, self.ino, ForkKind::Attr, at, mapped.into())?;
+        match self.progress {
+            Progress::Start => Ok(()),
+            Progress::Mapping { at, mapped, .. } => take_back(tx, self.ino, at, mapped),
         }
-        tree::to_shortform(tx, self.ino, false).map(|_| ())
     }
 
     fn format_intent(&self, id: u64, copy: &mut LogVector) {

@@ -285,30 +285,24 @@ impl Filesystem {
         caller: &Caller,
     ) -> Result<()> {
         let always = self.mount.options.attr_logging == AttrLogging::Always;
-        let mut places = Vec::new();
+        let mut places = vec![None; changes.len()];
         if always || changes.len() > 1 {
-            for (name, value) in changes {
+            for (index, (name, value)) in changes.iter().enumerate() {
                 let (Parsed::Plain(_, name), Some(value)) = (name, value) else { continue };
                 if !attr::is_remote(tx.geometry(), name.len(), value.len()) {
                     continue;
                 }
                 match attr::map_value(tx, id, value.len()) {
-                    Ok(place) => places.push(place),
+                    Ok(place) => places[index] = Some(place),
                     Err(error) => {
-                        attr::unmap_values(tx, id, &places)?;
+                        attr::unmap_values(tx, id, places.into_iter().flatten())?;
                         return Err(error);
                     }
                 }
             }
         }
         let logging = if always { update::Logging::Logged } else { update::Logging::NotLogged };
-        let mut places = places.into_iter();
-        for (name, value) in changes {
-            let remote = match (name, value) {
-                (Parsed::Plain(_, name), Some(value)) => attr::is_remote(tx.geometry(), name.len(), value.len()),
-                _ => false,
-            };
-            let place = if remote { places.next() } else { None };
+        for ((name, value), place) in changes.iter().zip(places) {
             apply(tx, id, (name, *value), place, logging, caller)?;
         }
         Ok(())

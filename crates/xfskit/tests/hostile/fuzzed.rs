@@ -1,42 +1,9 @@
-//! Images that the kernel's fuzzers found worth keeping. They are not part of this repository: the folder that
-//! `XFSKIT_HOSTILE_IMAGES` names, or `shared/images` beside the repository, is searched for `*.img.zst`.
+//! Images that the kernel's fuzzers found worth keeping (see [`xfskit_testkit::fuzzed_images`]).
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice, FileDevice};
 use xfskit::{Filesystem, MountOptions};
 use xfskit_fuzz_harness::{Overlay, Random, Watchdog, exercise, walk};
-
-fn folder() -> PathBuf {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images");
-    std::env::var_os("XFSKIT_HOSTILE_IMAGES").map_or(beside, PathBuf::from)
-}
-
-/// The images, unpacked into `scratch`.
-fn images(scratch: &xfskit_testkit::Scratch) -> Vec<PathBuf> {
-    let folder = folder();
-    let Ok(listing) = std::fs::read_dir(&folder) else {
-        println!("skipped: there is no folder {}", folder.display());
-        return Vec::new();
-    };
-    let mut packed: Vec<PathBuf> = listing.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    packed.retain(|path| path.to_string_lossy().ends_with(".img.zst"));
-    packed.sort();
-    let mut images = Vec::new();
-    for path in packed {
-        let target = scratch.file(&path.file_stem().expect("a name").to_string_lossy());
-        match Command::new("zstd").args(["-dqf", "-o"]).args([&target, &path]).status() {
-            Ok(status) => assert!(status.success(), "zstd does not unpack {}", path.display()),
-            Err(error) => {
-                xfskit_testkit::skip(&format!("zstd cannot be run: {error}"));
-                return Vec::new();
-            }
-        }
-        images.push(target);
-    }
-    images
-}
 
 /// Opens the image and looks at everything; says what came of it.
 fn look(device: Arc<dyn BlockDevice>, options: MountOptions) -> String {
@@ -57,7 +24,7 @@ fn look(device: Arc<dyn BlockDevice>, options: MountOptions) -> String {
 fn images_of_the_kernels_fuzzers_are_read_or_refused() {
     let scratch = xfskit_testkit::scratch();
     let watchdog = Watchdog::new();
-    let images = images(&scratch);
+    let images = xfskit_testkit::fuzzed_images(&scratch);
     for path in &images {
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let before = std::fs::read(path).expect("an image");
