@@ -27,6 +27,7 @@ pub mod space;
 pub mod inode;
 
 pub mod attr;
+pub mod data;
 pub mod dabtree;
 pub mod dir;
 pub mod parent;

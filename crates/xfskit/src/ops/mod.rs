@@ -9,6 +9,7 @@
 //! an entry of the directory, wait for one lock only and try the others.
 
 mod acl;
+mod contents;
 mod create;
 mod inactive;
 mod link;
