@@ -37,10 +37,9 @@ pub fn read(tx: &mut Transaction, ino: InoId, offset: u64, buffer: &mut [u8]) ->
         match source {
             None => part.fill(0),
             Some(block) => {
-                let address = tx
-                    .geometry()
-                    .fs_block_address(block)
-                    .ok_or_else(|| Corruption::new("extent record", "lies on the device").of(tx.inode(ino).core.inode.0))?;
+                let address = tx.geometry().fs_block_address(block).ok_or_else(|| {
+                    Corruption::new("extent record", "lies on the device").of(tx.inode(ino).core.inode.0)
+                })?;
                 let offset = address.bytes() + within;
                 tx.mount().device.read(offset, part).map_err(|source| Error::Io { offset, source })?;
             }
