@@ -1,5 +1,6 @@
 //! Inodes in memory.
 
+use super::extent_list::ExtentList;
 use crate::item::{ItemState, LogItem};
 use crate::sync::RwLock;
 use crate::sync::atomic::{AtomicBool, AtomicU32};
@@ -33,7 +34,7 @@ pub enum Fork {
         /// The children.
         children: Vec<u64>,
         /// All extents, in order; read from the tree when they are first needed.
-        extents: OnceLock<Vec<Extent>>,
+        extents: OnceLock<ExtentList>,
     },
 }
 

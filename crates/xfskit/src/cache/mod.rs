@@ -15,10 +15,12 @@
 //! own exclusive lock.
 
 mod buffer;
+mod extent_list;
 mod inode;
 mod kind;
 
 pub use buffer::{Buffer, BufferContent, BufferKey, DiskRun, DiskRuns};
+pub use extent_list::{ExtentList, Extents};
 pub use inode::{Fork, ForkKind, Inode, InodeState, KnownAbsent};
 pub use kind::BufferKind;
 
