@@ -28,6 +28,8 @@ mod inode_trees;
 pub mod inodes;
 mod owner;
 pub mod refcount;
+#[cfg(test)]
+mod refcount_tests;
 mod reservation;
 pub mod rmap;
 #[cfg(test)]
