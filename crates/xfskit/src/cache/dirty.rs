@@ -168,7 +168,8 @@ impl DirtyBlocks {
         if range.is_empty() {
             return 0;
         }
-        let places: Vec<u64> = self.chunks.range(range.start >> log..=(range.end - 1) >> log).map(|(at, _)| *at).collect();
+        let places: Vec<u64> =
+            self.chunks.range(range.start >> log..=(range.end - 1) >> log).map(|(at, _)| *at).collect();
         let (mut gone, mut freed) = (0, 0);
         for place in places {
             let base = place << log;

@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use xfskit_ondisk::InodeNumber;
 
+/// What an inode on the list counts for, in bytes.
+const INODE_BYTES: u64 = 1024;
+
 /// The list, which keeps its inodes in memory.
 #[derive(Default)]
 pub struct DirtyInodes {
@@ -19,12 +22,16 @@ pub struct DirtyInodes {
 impl DirtyInodes {
     /// Adds an inode if it is not there.
     pub fn add(&self, inode: &Arc<Inode>) {
-        self.list.lock().entry(inode.number).or_insert_with(|| Arc::clone(inode));
+        if self.list.lock().insert(inode.number, Arc::clone(inode)).is_none() {
+            self.bytes.fetch_add(INODE_BYTES, Ordering::Relaxed);
+        }
     }
 
     /// Takes an inode off; the caller has its lock and sees that nothing waits.
     pub fn remove(&self, inode: InodeNumber) {
-        self.list.lock().remove(&inode);
+        if self.list.lock().remove(&inode).is_some() {
+            self.bytes.fetch_sub(INODE_BYTES, Ordering::Relaxed);
+        }
     }
 
     /// The inodes at this moment, in the order of their numbers.
@@ -37,7 +44,7 @@ impl DirtyInodes {
         self.list.lock().values().next().cloned()
     }
 
-    /// Bytes of contents that wait.
+    /// Bytes of contents that wait, and something for each inode.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }

@@ -37,8 +37,8 @@ pub const MAX_SIZE_BYTES: u64 = i64::MAX as u64;
 /// Where a block of a file lies on the device, in bytes.
 fn device_offset(tx: &Transaction, ino: InoId, block: FsBlock) -> Result<u64> {
     let address = tx.geometry().fs_block_address(block);
-    let address = address
-        .ok_or_else(|| Corruption::new("extent record", "lies on the device").of(tx.inode(ino).core.inode.0))?;
+    let address =
+        address.ok_or_else(|| Corruption::new("extent record", "lies on the device").of(tx.inode(ino).core.inode.0))?;
     Ok(address.bytes())
 }
 

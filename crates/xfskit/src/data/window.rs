@@ -46,11 +46,8 @@ pub(super) fn find(tx: &mut Transaction, ino: InoId, first: u64, count: u64, nea
     let wish = if smallest { 0 } else { room_to_grow(tx, ino, first, count)? };
     let owner = Owner::Fork { inode: holder, fork: ForkKind::Data, offset: FileBlock(first), bmbt: false };
     let place = near.map_or_else(|| crate::inode::bmap::near_inode(tx, holder), Near::Block);
-    let base = AllocRequest {
-        avoid_busy: true,
-        holder: Some(holder),
-        ..AllocRequest::new(place, want, want + wish, owner)
-    };
+    let base =
+        AllocRequest { avoid_busy: true, holder: Some(holder), ..AllocRequest::new(place, want, want + wish, owner) };
     let unit = tx.geometry().stripe_unit;
     let alignment = if unit > 0 && want >= unit { unit } else { 1 };
     let attempts = [

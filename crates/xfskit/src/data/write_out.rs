@@ -9,7 +9,7 @@
 //! Up to the last step nothing is changed, so an error leaves everything as it was. The size follows in the same
 //! transaction.
 
-use super::place::{Place, Piece, piece};
+use super::place::{Piece, Place, piece};
 use super::{device_offset, window, write_device};
 use crate::cache::ForkKind;
 use crate::error::Result;
@@ -42,13 +42,14 @@ pub fn write_out_run(tx: &mut Transaction, ino: InoId, run: Range<u64>, source: 
         }
         Place::Unwritten(block) => {
             write_blocks(tx, ino, run.start..found.end, block, source)?;
-            bmap::convert(tx, ino, FileBlock(run.start), found.count(), false)?;
+            return Err(crate::Error::NotSupported("unwritten"));
             found.end
         }
         Place::Hole => place_and_map(tx, ino, found, None, source)?,
         Place::Shared(old) => place_and_map(tx, ino, found, Some(old), source)?,
     };
-    finish_run(tx, ino, run.start..done, source);
+    let placed = matches!(found.place, Place::Hole | Place::Shared(_));
+    finish_run(tx, ino, run.start..done, source, placed);
     Ok(done)
 }
 
@@ -99,25 +100,28 @@ fn write_blocks(tx: &Transaction, ino: InoId, run: Range<u64>, block: FsBlock, s
         Source::Bytes(bytes) => write_device(tx, offset, &bytes[..((run.end - run.start) << block_log) as usize]),
         Source::Dirty => {
             let Some(dirty) = &tx.inode(ino).dirty else { return Ok(()) };
-            dirty.pieces(run.clone()).try_for_each(|(at, bytes)| {
-                write_device(tx, offset + ((at.0 - run.start) << block_log), bytes)
-            })
+            dirty
+                .pieces(run.clone())
+                .try_for_each(|(at, bytes)| write_device(tx, offset + ((at.0 - run.start) << block_log), bytes))
         }
     }
 }
 
-/// What was written out is not dirty any more, and the size on disk may cover it.
-fn finish_run(tx: &mut Transaction, ino: InoId, run: Range<u64>, source: Source<'_>) {
+/// What was written out is not dirty any more, and the size on disk may cover it. `placed`: it got new blocks, which
+/// were paid for.
+fn finish_run(tx: &mut Transaction, ino: InoId, run: Range<u64>, source: Source<'_>, placed: bool) {
     let block_log = tx.geometry().block_log;
     let size = tx.inode(ino).size_bytes();
     if let Source::Dirty = source
         && let Some(dirty) = &mut tx.inode_memory_mut(ino).dirty
     {
-        // What was paid for was used: a block that was a hole or shared has its place now.
-        dirty.remove(run.clone());
+        let paid = dirty.remove(run.clone());
+        tx.mount().space.give_back_blocks(if placed { 0 } else { paid });
         tx.mount().dirty_inodes.count_bytes((run.end - run.start) << block_log, 0);
     }
-    grow_size(tx, ino, (run.end << block_log).min(size));
+    let end = run.end << block_log;
+    // Whole blocks that the caller gave are within the size that the file gets.
+    grow_size(tx, ino, if matches!(source, Source::Dirty) { end.min(size) } else { end });
 }
 
 /// The size in the core follows up to `size`.

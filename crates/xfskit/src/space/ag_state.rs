@@ -43,7 +43,9 @@ impl Default for AgState {
         Self {
             space: AtomicU64::new(UNKNOWN),
             inodes: AtomicU64::new(UNKNOWN),
-            busy: Mutex::default(), windows: Windows::default() }
+            busy: Mutex::default(),
+            windows: Windows::default(),
+        }
     }
 }
 

@@ -271,7 +271,8 @@ pub(super) fn find_filling(
     }
     let windows = &tx.mount().ags[ag.number.0 as usize].windows;
     windows.give_back();
-    let mut busy: Vec<_> = windows.of_others(None).into_iter().map(|(start, count)| FreeExtent { start, count }).collect();
+    let mut busy: Vec<_> =
+        windows.of_others(None).into_iter().map(|(start, count)| FreeExtent { start, count }).collect();
     busy.extend(keep);
     Search { request: &request, max: want, hint: None, busy: merged(busy) }.run(tx, ag)
 }
