@@ -69,7 +69,7 @@ pub fn allocate_unwritten(tx: &mut Transaction, ino: InoId, at: FileBlock, count
 ///
 /// # Errors
 /// As [`allocate`].
-pub fn take(
+fn take(
     tx: &mut Transaction,
     ino: InoId,
     fork: ForkKind,
@@ -173,7 +173,7 @@ fn near_fork_block(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlo
 }
 
 /// Near an inode.
-pub(super) fn near_inode(tx: &Transaction, inode: InodeNumber) -> Near {
+pub fn near_inode(tx: &Transaction, inode: InodeNumber) -> Near {
     match tx.geometry().split_inode(inode) {
         Some((ag, within)) => Near::Block(tx.geometry().fs_block(ag, tx.geometry().inode_block(within))),
         None => Near::Ag(AgNumber(0)),

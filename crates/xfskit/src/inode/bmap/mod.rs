@@ -20,18 +20,16 @@ mod convert;
 mod load;
 mod remap;
 mod remove;
-mod replace;
 mod rewrite;
 mod share;
 mod shift;
 
-pub use allocate::{allocate, allocate_avoiding_busy, allocate_one, allocate_unwritten, map_new, take};
+pub use allocate::{allocate, allocate_avoiding_busy, allocate_one, allocate_unwritten, map_new, near_inode};
 pub use apply::leave_inode;
 pub use bmbt::BMBT_KIND;
 pub use convert::convert;
 pub use remap::{expect_extents, map_extent, unmap_extent};
 pub use remove::{remove, remove_some};
-pub use replace::{prepare_replace, replace_shared};
 pub use share::{forget_sharing, may_share, set_may_share, share};
 pub use shift::{shift_left, shift_right};
 
