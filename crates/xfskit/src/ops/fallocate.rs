@@ -171,14 +171,15 @@ fn zero(tx: &mut Transaction, ino: InoId, range: &Span, grows: bool) -> Result<b
 /// What is written in the range becomes unwritten, an extent in each link.
 fn make_unwritten(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) -> Result<()> {
     let mut at = range.start;
-    loop {
+    while at < range.end {
         let list = bmap::extents(tx, ino, ForkKind::Data)?;
         let written = list.iter_from(list.index_at(at)).find(|extent| !extent.unwritten).copied();
-        let Some(extent) = written.filter(|extent| extent.file_block < range.end) else { return Ok(()) };
+        let Some(extent) = written.filter(|extent| extent.file_block < range.end) else { break };
         next_link(tx)?;
         at = at.max(extent.file_block);
         at = at.add(bmap::convert(tx, ino, at, range.end.0 - at.0, true)?);
     }
+    Ok(())
 }
 
 fn collapse(tx: &mut Transaction, ino: InoId, range: &Span) -> Result<bool> {
