@@ -11,8 +11,9 @@
 use std::ops::{Index, Range};
 use xfskit_ondisk::{Extent, FileBlock};
 
-/// Most records of a chunk: 16 KiB, which a change may move.
-const CHUNK: usize = 512;
+/// Most records of a chunk: few enough to move and to search through, and enough that the sums over the chunks of a
+/// million records stay in a processor's cache.
+const CHUNK: usize = 128;
 
 /// Extents in order, as a list of chunks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,6 +59,19 @@ impl ExtentList {
         self.starts[chunk] + self.chunks[chunk].partition_point(|extent| extent.file_block <= at)
     }
 
+    /// The extent that holds block `at`, or else the next one.
+    pub fn next_at(&self, at: FileBlock) -> Option<&Extent> {
+        let Some(chunk) = self.firsts.partition_point(|&first| first <= at).checked_sub(1) else { return self.get(0) };
+        let records = &self.chunks[chunk];
+        let behind = records.partition_point(|extent| extent.file_block <= at);
+        // The first record of the chunk does not start behind the block.
+        let before = &records[behind - 1];
+        if before.end() > at {
+            return Some(before);
+        }
+        records.get(behind).or_else(|| self.chunks.get(chunk + 1).map(|next| &next[0]))
+    }
+
     /// Adds an extent behind all others.
     pub fn push(&mut self, extent: Extent) {
         match self.chunks.last_mut() {
@@ -97,7 +111,15 @@ impl ExtentList {
         }
         self.chunks[touched].splice(within..within + here, new.iter().copied());
         self.count = self.count - range.len() + new.len();
-        self.settle(touched);
+        let length = self.chunks[touched].len();
+        if here == range.len() && (CHUNK / 4..=CHUNK).contains(&length) && touched < self.starts.len() {
+            self.firsts[touched] = self.chunks[touched][0].file_block;
+            for start in &mut self.starts[touched + 1..] {
+                *start = *start + new.len() - range.len();
+            }
+        } else {
+            self.settle(touched);
+        }
     }
 
     /// Brings a changed chunk to a proper length and the sums up to date.
@@ -221,6 +243,14 @@ impl<'a> Extents<'a> {
         }
     }
 
+    /// The extent that holds block `at`, or else the next one.
+    pub fn next_at(self, at: FileBlock) -> Option<&'a Extent> {
+        match self {
+            Self::Few(list) => list.get(self.index_at(at)),
+            Self::Many(list) => list.next_at(at),
+        }
+    }
+
     /// The index of the first extent that ends behind `at`: the one that holds it, or the next.
     pub fn index_at(self, at: FileBlock) -> usize {
         let behind = self.index_behind(at);
@@ -256,6 +286,7 @@ mod tests {
         for _ in 0..4 {
             let at = FileBlock(random.below(model.last().map_or(10, |last| last.end().0 + 10)));
             assert_eq!(view.index_behind(at), model.partition_point(|extent| extent.file_block <= at));
+            assert_eq!(view.next_at(at), model.iter().find(|extent| extent.end() > at));
             assert_eq!(view.index_at(at), model.partition_point(|extent| extent.end() <= at));
             let index = random.below(model.len() as u64 + 2) as usize;
             assert_eq!(view.get(index), model.get(index));
