@@ -89,6 +89,11 @@ impl Filesystem {
         Ok(offset.unwrap_or_default())
     }
 
+    /// Nobody writes the file for now: the room that was kept for its growth is given back. Contents go on waiting.
+    pub fn finish_writing(&self, inode: InodeNumber) {
+        space::alloc::close_windows(&self.mount, inode);
+    }
+
     /// Makes everything done to an inode durable: contents, names, attributes. Whoever changes those logs the inode with them. Costs
     /// nothing when nothing has changed since the last checkpoint.
     ///

@@ -12,6 +12,7 @@ use super::owner::Owner;
 use super::{free_list, free_space, refcount, reservation, rmap};
 use crate::error::{Error, Result};
 use crate::error_tags::ALLOC_EXTENT;
+use crate::mount::Mount;
 use crate::trans::Transaction;
 use std::ops::Range;
 use std::sync::Arc;
@@ -209,6 +210,11 @@ pub fn advance_window(tx: &Transaction, holder: InodeNumber, block: FsBlock, use
     if let Some((ag, _)) = tx.geometry().split_fs_block(block) {
         tx.mount().ags[ag.0 as usize].windows.advance(holder, used);
     }
+}
+
+/// Gives back what is kept for the holder's growth.
+pub fn close_windows(mount: &Mount, holder: InodeNumber) {
+    mount.ags.iter().for_each(|ag| ag.windows.close(holder));
 }
 
 /// Allocates an extent in an AG whose AGF is locked.

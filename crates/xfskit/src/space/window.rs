@@ -96,6 +96,13 @@ impl Windows {
         });
     }
 
+    /// Closes the holder's window unless it is being written.
+    pub(super) fn close(&self, holder: InodeNumber) {
+        if !self.is_empty() {
+            self.change(|list| list.retain(|window| window.holder != holder || window.is_firm()));
+        }
+    }
+
     /// Gives the soft parts of all windows back. Says whether there were any.
     pub(super) fn give_back(&self) -> bool {
         if self.is_empty() {
