@@ -139,6 +139,7 @@ fn a_file_written_in_pieces_beside_another_is_in_few_extents() {
     for piece in 0..2000u64 {
         fs.write_at(alone.inode, piece * 10_000, &[1; 10_000]).unwrap();
     }
+    fs.sync().unwrap();
     fs.finish_writing(alone.inode);
     let files = [make(&fs, "a"), make(&fs, "b")];
     for piece in 0..2000u64 {

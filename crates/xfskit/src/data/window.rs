@@ -36,8 +36,9 @@ pub(super) fn find(tx: &mut Transaction, ino: InoId, first: u64, count: u64, nea
     let want = if smallest { 1 } else { count.min(MAX_EXTENT_BLOCKS) as u32 };
     let before = extent_before(tx, ino, first)?;
     let behind = before.filter(|extent| extent.end() == FileBlock(first)).map(|e| FsBlock(e.block.0 + e.count));
-    if let Some(block) = behind
-        && let Some(count) = alloc::firm_window(tx, holder, block, want)
+    let kept = behind.and_then(|block| Some((block, alloc::firm_window(tx, holder, block, want)?)));
+    if let Some((block, (count, left))) = kept
+        && left > 0
     {
         return Ok(Space { block, count });
     }
@@ -55,6 +56,12 @@ pub(super) fn find(tx: &mut Transaction, ino: InoId, first: u64, count: u64, nea
         Some(AllocRequest { alignment, ..base.clone() }),
         Some(AllocRequest { max: want, min: 1, ..base.clone() }),
     ];
+    if let Some((block, (count, _))) = kept {
+        // The window is used up. It goes on behind if that is free; if not, what it has will do.
+        let request = AllocRequest { exact: true, near: Near::Block(block), min: count, ..base };
+        let found = alloc::open_window(tx, &request, want)?;
+        return Ok(Space { block, count: found.map_or(count, |(_, got)| got.min(want)) });
+    }
     for round in 0..2 {
         for request in attempts.iter().flatten() {
             if let Some((block, got)) = alloc::open_window(tx, request, want)? {

@@ -199,8 +199,9 @@ pub fn open_window(tx: &mut Transaction, request: &AllocRequest, firm: u32) -> R
     })
 }
 
-/// Makes up to `most` blocks from `block` firm if the holder's window starts there; returns how many.
-pub fn firm_window(tx: &Transaction, holder: InodeNumber, block: FsBlock, most: u32) -> Option<u32> {
+/// Makes up to `most` blocks from `block` firm if the holder's window starts there; returns how many, and how many are
+/// left behind them.
+pub fn firm_window(tx: &Transaction, holder: InodeNumber, block: FsBlock, most: u32) -> Option<(u32, u32)> {
     let (ag, start) = tx.geometry().split_fs_block(block)?;
     tx.mount().ags[ag.0 as usize].windows.firm_up(holder, start, most)
 }
@@ -260,7 +261,8 @@ fn merged(mut extents: Vec<FreeExtent>) -> Vec<FreeExtent> {
 }
 
 /// Finds up to `want` free blocks in one run for the free list, outside of `keep`: the smallest extent that has them
-/// all, or else the longest. What this link freed is taken when nothing else is left.
+/// all, or else the longest; of a long extent the end, so that files which grow into its start stay in one piece. What
+/// this link freed is taken when nothing else is left.
 pub(super) fn find_filling(
     tx: &mut Transaction,
     ag: Ag,
@@ -271,16 +273,27 @@ pub(super) fn find_filling(
     let mut busy = busy_extents(tx, ag, &request);
     let has_obstacles = !busy.is_empty();
     busy.extend(keep);
-    let found = Search { request: &request, max: want, hint: None, busy: merged(busy) }.run(tx, ag)?;
-    if found.is_some() || !has_obstacles {
-        return Ok(found);
+    let search = Search { request: &request, max: want, hint: None, busy: merged(busy) };
+    if let Some(found) = search.run(tx, ag)? {
+        return at_the_end(tx, ag, found, &search.busy).map(Some);
+    }
+    if !has_obstacles {
+        return Ok(None);
     }
     let windows = &tx.mount().ags[ag.number.0 as usize].windows;
     windows.give_back();
-    let mut busy: Vec<_> =
-        windows.of_others(None).into_iter().map(|(start, count)| FreeExtent { start, count }).collect();
-    busy.extend(keep);
-    Search { request: &request, max: want, hint: None, busy: merged(busy) }.run(tx, ag)
+    let firm = windows.of_others(None).into_iter().map(|(start, count)| FreeExtent { start, count });
+    let busy = merged(firm.chain(keep).collect());
+    Search { request: &request, max: want, hint: None, busy }.run(tx, ag)
+}
+
+/// As many blocks as were found, from the end of their extent if it is long and its end is not busy.
+fn at_the_end(tx: &mut Transaction, ag: Ag, found: FreeExtent, busy: &[FreeExtent]) -> Result<FreeExtent> {
+    const LONG_BLOCKS: u32 = 1024;
+    let Some(whole) = extent_at(tx, ag, found.start)? else { return Ok(found) };
+    let end = FreeExtent { start: AgBlock(whole.end() - found.count), count: found.count };
+    let is_busy = busy.iter().any(|busy| busy.start.0 < end.end() && end.start.0 < busy.end());
+    Ok(if whole.count < LONG_BLOCKS || is_busy { found } else { end })
 }
 
 /// The search for an extent in one AG.

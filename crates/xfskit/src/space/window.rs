@@ -60,10 +60,11 @@ impl Windows {
     pub(super) fn open(&self, holder: InodeNumber, start: AgBlock, count: u32, firm: u32) -> bool {
         let new = Window { holder, start: start.0, firm_end: start.0 + firm, end: start.0 + count };
         self.change(|list| {
-            list.retain(|window| window.holder != holder);
-            if list.iter().any(|window| window.start < new.end && new.start < window.end) {
+            let meets = |window: &Window| window.start < new.end && new.start < window.end;
+            if list.iter().any(|window| window.holder != holder && meets(window)) {
                 return false;
             }
+            list.retain(|window| window.holder != holder);
             if list.len() >= MOST_WINDOWS
                 && let Some(oldest) = list.iter().position(|window| !window.is_firm())
             {
@@ -74,15 +75,16 @@ impl Windows {
         })
     }
 
-    /// Makes the first `most` blocks of the holder's window firm if it starts at `start`; returns how many it has.
-    pub(super) fn firm_up(&self, holder: InodeNumber, start: AgBlock, most: u32) -> Option<u32> {
+    /// Makes the first `most` blocks of the holder's window firm if it starts at `start`; returns how many it has, and how
+    /// many are left behind them.
+    pub(super) fn firm_up(&self, holder: InodeNumber, start: AgBlock, most: u32) -> Option<(u32, u32)> {
         if self.is_empty() {
             return None;
         }
         let mut list = self.list.lock();
         let window = list.iter_mut().find(|window| window.holder == holder && window.start == start.0)?;
         window.firm_end = window.end.min(window.start + most);
-        Some(window.firm_end - window.start)
+        Some((window.firm_end - window.start, window.end - window.firm_end))
     }
 
     /// The first `used` blocks of the holder's window are allocated; what is left is soft.
@@ -149,7 +151,7 @@ mod unit_tests {
         assert_eq!(windows.of_others(Some(b)), [(AgBlock(100), 50)]);
         assert_eq!((windows.firm_of_others(Some(b)), windows.firm_of_others(Some(a))), (10, 0));
         windows.advance(a, 10);
-        assert_eq!(windows.firm_up(a, AgBlock(110), 100), Some(40));
+        assert_eq!(windows.firm_up(a, AgBlock(110), 100), Some((40, 0)));
         assert!(!windows.give_back());
         windows.advance(a, 5);
         assert!(windows.give_back());
