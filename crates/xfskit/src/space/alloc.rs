@@ -17,7 +17,7 @@ use crate::trans::Transaction;
 use std::ops::Range;
 use std::sync::Arc;
 use xfskit_ondisk::btree::{BlockKey, Bnobt, Cntbt, FreeExtent, SizeKey};
-use xfskit_ondisk::{AgBlock, AgNumber, Corruption, FsBlock, InodeNumber};
+use xfskit_ondisk::{AgBlock, AgNumber, Corruption, FileBlock, FsBlock, InodeNumber};
 
 /// Neighbours in the bnobt that are looked at in each direction.
 const NEIGHBOURS: usize = 16;
@@ -179,37 +179,40 @@ fn search_in(
     }
 }
 
-/// Finds blocks for contents of the request's holder and opens a window on them: the first `firm` are about to be written.
-/// Nothing is changed on disk. `None` as [`allocate`].
+/// Finds blocks for contents of the request's holder, fork blocks from `file_block` on, and opens a window on them.
+/// Nothing is changed on disk. Says how many there are; `None` as [`allocate`].
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn open_window(tx: &mut Transaction, request: &AllocRequest, firm: u32) -> Result<Option<(FsBlock, u32)>> {
+pub fn open_window(tx: &mut Transaction, request: &AllocRequest, file_block: FileBlock) -> Result<Option<u32>> {
     let Some(holder) = request.holder else { return Ok(None) };
-    somewhere(tx, request, |tx, ag, hint| {
+    let found = somewhere(tx, request, |tx, ag, hint| {
         let mount = Arc::clone(tx.mount());
         loop {
             let Some(found) = search_in(tx, ag, hint, request)? else { return Ok(None) };
             // Another may have opened its window since: only the shared lock of the AGF is needed for that.
-            if mount.ags[ag.number.0 as usize].windows.open(holder, found.start, found.count, firm.min(found.count)) {
+            if mount.ags[ag.number.0 as usize].windows.open(holder, file_block.0, found.start, found.count) {
                 ag.release(tx);
                 return Ok(Some(found));
             }
         }
+    })?;
+    Ok(found.map(|(_, count)| count))
+}
+
+/// Makes up to `most` blocks of the holder's window firm, from the one for `file_block` on; returns which.
+pub fn firm_window(tx: &Transaction, holder: InodeNumber, file_block: FileBlock, most: u32) -> Option<(FsBlock, u32)> {
+    let ags = (0..tx.geometry().ag_count).map(AgNumber).zip(tx.mount().ags.iter());
+    ags.into_iter().find_map(|(ag, state)| {
+        let firm = state.windows.firm_up(holder, file_block.0, most)?;
+        Some((tx.geometry().fs_block(ag, firm.start), firm.count))
     })
 }
 
-/// Makes up to `most` blocks from `block` firm if the holder's window starts there; returns how many, and how many are
-/// left behind them.
-pub fn firm_window(tx: &Transaction, holder: InodeNumber, block: FsBlock, most: u32) -> Option<(u32, u32)> {
-    let (ag, start) = tx.geometry().split_fs_block(block)?;
-    tx.mount().ags[ag.0 as usize].windows.firm_up(holder, start, most)
-}
-
-/// The first `used` blocks of the holder's window at `block` were allocated, or none.
-pub fn advance_window(tx: &Transaction, holder: InodeNumber, block: FsBlock, used: u32) {
-    if let Some((ag, _)) = tx.geometry().split_fs_block(block) {
-        tx.mount().ags[ag.0 as usize].windows.advance(holder, used);
+/// The first `used` of the holder's firm blocks from `block` on were allocated, or none.
+pub fn settle_window(tx: &Transaction, holder: InodeNumber, block: FsBlock, used: u32) {
+    if let Some((ag, start)) = tx.geometry().split_fs_block(block) {
+        tx.mount().ags[ag.0 as usize].windows.settle(holder, start, used);
     }
 }
 
