@@ -37,7 +37,7 @@ pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, c
         let is_file = tx.inode(ino).core.mode & MODE_TYPE == MODE_REGULAR;
         // A directory or an attribute loses its blocks in the middle of a removal, which must not fail any more.
         if is_file && owner.may_share() {
-            expect_records(tx, ino, fork, rest.len().saturating_sub(1))?;
+            expect_records(tx, ino, ForkKind::Data, rest.len().saturating_sub(1))?;
             if tx.geometry().has_reflink() {
                 // Only files share blocks. A reference is dropped here and now, not by an extent-free intent, from which
                 // recovery would free blocks that others still refer to. So the AG is locked before the map's own blocks may
