@@ -14,7 +14,6 @@ const SHAPES: &[&[&str]] = &[
     &["-m", "rmapbt=0,reflink=0"],
     &["-b", "size=1024", "-m", "reflink=0", "-i", "nrext64=0,exchange=0"],
     &["-d", "su=64k,sw=2", "-d", "agcount=5"],
-    &["-b", "size=1024", "-d", "agcount=20", "-l", "size=16m"],
     &["-b", "size=65536"],
 ];
 
