@@ -144,7 +144,11 @@ impl Filesystem {
 
     /// Brings out everything that waits in memory; not durable yet. What cannot be brought out keeps nothing else from it.
     pub(super) fn write_out_all(&self) -> Result<()> {
-        self.mount.dirty_inodes.all().iter().fold(Ok(()), |result, inode| result.and(self.write_out(inode)))
+        let mut result = Ok(());
+        for inode in self.mount.dirty_inodes.all() {
+            result = result.and(self.write_out(&inode));
+        }
+        result
     }
 
     /// Locks a file of which nothing waits in memory, and works on it in a transaction.
