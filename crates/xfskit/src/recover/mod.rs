@@ -45,11 +45,11 @@ use crate::item::{LogItem, LogVector};
 use crate::journal::RecoveredIntent;
 use crate::mount::{Mount, reservation_of};
 use crate::trans::{Intent, PassingItem, Reservation, Transaction};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use xfskit_ondisk::log_items::{self, IntentRules};
 use xfskit_ondisk::log_record::item_type;
-use xfskit_ondisk::{Corruption, Lsn};
+use xfskit_ondisk::{Corruption, InodeNumber, Lsn};
 
 /// What finishing the intents came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,9 +139,10 @@ pub fn finish_intents(mount: &Arc<Mount>, intents: Vec<Arc<RecoveredIntent>>) ->
     let mut report = IntentReport::default();
     mount.intent_ids.avoid(intents.iter().map(|intent| intent.id));
     let mut queue = VecDeque::with_capacity(intents.len());
+    let mut seen = HashSet::new();
     for intent in intents {
         let origin = Origin { item_type: intent.item_type, id: intent.id, lsn: intent.lsn };
-        let work = verified(mount, &intent, &mut report).map_err(|error| origin.named(error))?;
+        let work = verified(mount, &intent, &mut seen, &mut report).map_err(|error| origin.named(error))?;
         queue.push_back(Pending { id: intent.id, intent, work, origin });
     }
     if queue.is_empty() {
@@ -165,8 +166,14 @@ fn finish_all(mount: &Arc<Mount>, mut queue: VecDeque<Pending>, report: &mut Int
     mount.sync()
 }
 
-/// Decodes an intent, verifies it, and looks up the inodes that it names.
-fn verified(mount: &Arc<Mount>, intent: &RecoveredIntent, report: &mut IntentReport) -> Result<Box<dyn Work>> {
+/// Decodes an intent, verifies it, and looks up the inodes that it names. `seen` are those whose attributes intents before it
+/// change.
+fn verified(
+    mount: &Arc<Mount>,
+    intent: &RecoveredIntent,
+    seen: &mut HashSet<InodeNumber>,
+    report: &mut IntentReport,
+) -> Result<Box<dyn Work>> {
     use log_items::Intent;
     let rules = IntentRules { geometry: Some(&mount.geometry), logged_attrs: mount.may_log_attr_intents() };
     let (count, work): (_, Box<dyn Work>) = match log_items::decode_intent(&rules, &intent.regions)? {
@@ -174,7 +181,10 @@ fn verified(mount: &Arc<Mount>, intent: &RecoveredIntent, report: &mut IntentRep
         Intent::Rmap(intent) => (&mut report.rmaps, Box::new(rmap::Updates::new(intent))),
         Intent::Refcount(intent) => (&mut report.refcounts, Box::new(refcount::Updates::new(intent))),
         Intent::Bmap(intent) => (&mut report.bmaps, Box::new(bmap::Change::new(mount, intent)?)),
-        Intent::Attr(intent) => (&mut report.attrs, Box::new(attr::Update::new(mount, &intent)?)),
+        Intent::Attr(intent) => {
+            let is_first = seen.insert(intent.inode);
+            (&mut report.attrs, Box::new(attr::Update::new(mount, &intent, is_first)?))
+        }
         Intent::Exchange(intent) => (&mut report.exchanges, Box::new(exchange::Exchange::new(mount, intent)?)),
     };
     *count += 1;
@@ -218,6 +228,6 @@ fn reservation(mount: &Mount, changes: usize, blocks: u64) -> Reservation {
 }
 
 /// A corruption of an intent against an inode that it names.
-fn wrong_inode(check: &'static str, inode: xfskit_ondisk::InodeNumber) -> Error {
+fn wrong_inode(check: &'static str, inode: InodeNumber) -> Error {
     Corruption::new("inode", check).of(inode.0).into()
 }
