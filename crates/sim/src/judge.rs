@@ -193,11 +193,7 @@ fn describe_difference(recording: &Recording, found: &[String], bounds: (usize, 
 }
 
 /// Opens, which recovers; reads everything; closes; checks. The tree, and what the check noted.
-fn recover(
-    recording: &Recording,
-    device: &Arc<SimDevice>,
-    check: bool,
-) -> Result<(Vec<String>, Vec<String>), String> {
+fn recover(recording: &Recording, device: &Arc<SimDevice>, check: bool) -> Result<(Vec<String>, Vec<String>), String> {
     let fs = open(recording, device).map_err(|error| format!("recovery: {error}"))?;
     let lines = describe(&Observed(&fs)).map_err(|error| format!("reading the recovered tree: {error}"))?;
     fs.unmount().map_err(|error| format!("closing the recovered image: {error}"))?;
