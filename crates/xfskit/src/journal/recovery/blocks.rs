@@ -13,7 +13,7 @@
 
 use crate::cache::BufferKind;
 use crate::error::{Error, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
@@ -37,6 +37,8 @@ pub(super) enum Slot {
     /// It is as it lies at home.
     #[default]
     Home,
+    /// It lies at home torn within itself, but for the link of its unlinked list, which was replayed: what mends it must come.
+    Torn,
     /// It was changed; its checksum is to be made.
     Changed,
 }
@@ -64,11 +66,31 @@ pub(super) struct Blocks {
     blocks: BTreeMap<u64, Block>,
     bytes: usize,
     pub written: u64,
+    /// Inodes that were torn at home when their link was replayed, by cluster and number in it; those that were mended
+    /// since are no longer among them.
+    torn: BTreeSet<(DiskAddress, usize)>,
 }
 
 impl Blocks {
     pub(super) fn new(device: Arc<dyn BlockDevice>, geometry: Arc<Geometry>, kind_of: KindOf, log: Range<u64>) -> Self {
-        Self { device, geometry, kind_of, log, blocks: BTreeMap::new(), bytes: 0, written: 0 }
+        Self { device, geometry, kind_of, log, blocks: BTreeMap::new(), bytes: 0, written: 0, torn: BTreeSet::new() }
+    }
+
+    /// Inode `index` of a cluster is torn, or not any more.
+    pub(super) fn set_torn(&mut self, cluster: DiskAddress, index: usize, is_torn: bool) {
+        if is_torn {
+            self.torn.insert((cluster, index));
+        } else {
+            self.torn.remove(&(cluster, index));
+        }
+    }
+
+    /// Checks that the log mended every inode that was found torn.
+    pub(super) fn expect_mended(&self) -> Verdict {
+        let Some((cluster, index)) = self.torn.first() else { return Ok(()) };
+        Err(Corruption::new("inode", "checksum").at(*cluster).found(format_args!(
+            "number {index} of the cluster, whose link of the unlinked list is in the log and nothing else of it"
+        )))
     }
 
     /// The block of `bytes` bytes at `address`, read if it is not in memory.
@@ -88,6 +110,9 @@ impl Blocks {
         self.make_room(address, contents.len())?;
         if let Some(old) = self.blocks.remove(&address.0) {
             self.bytes -= old.bytes.len();
+        }
+        for index in 0..contents.len() / self.geometry.inode_bytes() {
+            self.set_torn(address, index, false);
         }
         self.insert(address, contents, None);
         Ok(self.blocks.get_mut(&address.0).expect("it was just inserted"))
@@ -245,7 +270,8 @@ fn stamp(kind: &BufferKind, geometry: &Geometry, address: DiskAddress, lsn: Lsn,
     })
 }
 
-/// Verifies the inodes of a cluster that were changed, and gives them their checksums.
+/// Verifies the inodes of a cluster that were changed, and gives them their checksums. One that is torn keeps the wrong one, by
+/// which whoever reads it knows.
 fn finish_cluster(geometry: &Geometry, address: DiskAddress, block: &mut Block) -> Verdict {
     let size = geometry.inode_bytes();
     for (index, slot) in block.slots.iter().enumerate() {

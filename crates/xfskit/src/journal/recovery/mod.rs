@@ -142,6 +142,7 @@ impl DirtyLog {
         report.uncommitted = gatherer.uncommitted() as u64;
         replay.blocks.write_pieces(&replay.directories)?;
         replay.blocks.write_all()?;
+        replay.blocks.expect_mended()?;
         replay.blocks.flush()?;
         report.blocks_written = replay.blocks.written;
         let intents = replay.intents.into_list();
