@@ -187,6 +187,37 @@ fn lines_of(model: &Model) -> Vec<String> {
 }
 
 impl Run {
+    /// Goes on with a filesystem whose tree is the model's.
+    pub fn resume(
+        fs: Filesystem,
+        device: &Arc<SimDevice>,
+        options: MountOptions,
+        model: Model,
+        seed: u64,
+        in_words: bool,
+    ) -> Self {
+        let mut run = Self {
+            fs: Some(fs),
+            device: Arc::clone(device),
+            options,
+            model,
+            random: Random::new(seed),
+            digests: Vec::new(),
+            trees: in_words.then(Vec::new),
+            last: HashMap::new(),
+            acknowledged: 0,
+            transcript: in_words.then(Vec::new),
+            seed,
+        };
+        run.note_tree();
+        run
+    }
+
+    /// Ends the run: what the tree looked like after each operation, as digests and in words, and what the operations were.
+    pub fn into_story(self) -> (Vec<u64>, Vec<Vec<String>>, Vec<String>) {
+        (self.digests, self.trees.unwrap_or_default(), self.transcript.unwrap_or_default())
+    }
+
     /// The filesystem.
     fn fs(&self) -> &Filesystem {
         self.fs.as_ref().expect("the filesystem is open but while it is opened again")

@@ -20,7 +20,7 @@ fn what_was_wrong_once_is_right() {
     for (workload, seed, cut) in STATES {
         let found = find(workload).unwrap();
         let (recording, _) = record(found, *seed, Wishes::default()).unwrap();
-        let outcome = replay(&recording, cut.parse().unwrap(), None, DeviceFault::None);
+        let outcome = replay(&recording, cut.parse().unwrap(), &[], DeviceFault::None);
         assert!(outcome.is_ok(), "{workload} seed {seed}: {outcome:?}");
     }
 }

@@ -18,7 +18,7 @@ fn run(run: &mut Run) -> Result<(), Stop> {
     Ok(())
 }
 
-fn step(run: &mut Run) -> Result<(), Stop> {
+pub(super) fn step(run: &mut Run) -> Result<(), Stop> {
     match run.random.below(12) {
         0..=2 => {
             let dir = run.any_dir();

@@ -46,6 +46,18 @@ pub fn find(name: &str) -> Option<&'static Workload> {
     WORKLOADS.iter().find(|workload| workload.name == name)
 }
 
+/// A few operations of any kind on what a recovery left.
+///
+/// # Errors
+/// `Stop`.
+pub fn go_on(run: &mut Run) -> Result<(), Stop> {
+    for _ in 0..3 + run.random.below(8) {
+        mix::step(run)?;
+        run.settle(4)?;
+    }
+    Ok(())
+}
+
 /// An image whose shape varies with the seed.
 fn varied(random: &mut Random) -> Shape {
     let block = ["1024", "2048", "4096", "4096"][random.below(4)];
