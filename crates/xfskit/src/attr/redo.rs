@@ -48,6 +48,11 @@ impl Redo {
         self.inode
     }
 
+    /// Whether it is about a parent pointer.
+    pub fn is_parent(&self) -> bool {
+        self.change.is_parent()
+    }
+
     /// Length of the value that is added.
     pub fn value_bytes(&self) -> usize {
         match &self.change {

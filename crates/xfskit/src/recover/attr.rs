@@ -46,4 +46,8 @@ impl Work for Update {
     fn error_tag(&self) -> &'static str {
         LARP
     }
+
+    fn may_be_left(&self) -> bool {
+        !self.0.is_parent()
+    }
 }

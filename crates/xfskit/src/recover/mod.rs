@@ -86,6 +86,12 @@ trait Work {
 
     /// The place where a test can stop recovery, after a step.
     fn error_tag(&self) -> &'static str;
+
+    /// Whether the image is sound without it, and nobody was told that it had happened: where there is no space for it, it
+    /// then counts as done.
+    fn may_be_left(&self) -> bool {
+        false
+    }
 }
 
 /// An intent and its work.
@@ -195,7 +201,10 @@ fn verified(
 fn finish_step(mount: &Arc<Mount>, pending: Pending) -> Result<Option<Pending>> {
     let Pending { intent, id, work, origin } = pending;
     let tag = work.error_tag();
-    let mut tx = mount.transaction(work.reservation(mount))?;
+    let mut tx = match mount.transaction(work.reservation(mount)) {
+        Err(Error::NoSpace) if work.may_be_left() => return leave(mount, &*work, id, intent).map(|()| None),
+        tx => tx?,
+    };
     let result = (|| {
         let mut copy = LogVector::default();
         work.format_done(id, &mut copy);
@@ -206,6 +215,16 @@ fn finish_step(mount: &Arc<Mount>, pending: Pending) -> Result<Option<Pending>> 
     let rest = tx.finish(result)?;
     mount.stop_if_tagged(tag)?;
     Ok(rest)
+}
+
+/// An intent counts as done although nothing was done.
+fn leave(mount: &Arc<Mount>, work: &dyn Work, id: u64, intent: Arc<dyn LogItem>) -> Result<()> {
+    tracing::warn!("there is no space for an update of attributes that a crash cut off: it is left out");
+    let mut copy = LogVector::default();
+    work.format_done(id, &mut copy);
+    let mut tx = mount.transaction(reservation_of(mount.reservations.ichange))?;
+    tx.log_done(Arc::new(PassingItem::default()), copy, intent);
+    tx.finish(Ok(()))
 }
 
 /// Logs an intent for what is left.
