@@ -24,7 +24,8 @@ demo:
 	scripts/demo
 
 bench:
-	$(CARGO) run --release -p xfskit-bench
+	$(CARGO) run --release -p xfskit-bench --bin xfskit-bench
+	$(CARGO) run --release -p xfskit-bench --bin xfskit-bench-contents
 
 crash:
 	$(CARGO) run --release -p xfskit-cli -- crash-test --total 100000 --seconds 600

@@ -1,14 +1,15 @@
 //! The requests, one method each.
 
 use crate::caller::{owner, with_groups};
+use crate::contents;
 use crate::convert::{FOREVER, attr, generation, no_attr, set_time};
 use crate::readdir;
 use crate::server::Server;
 use crate::stats::{STATS_XATTR, stats};
 use fuser::{
-    BsdFileFlags, Errno, FileHandle, FileType, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
-    OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FileType, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -86,6 +87,11 @@ impl fuser::Filesystem for Handler {
             | InitFlags::FUSE_READDIRPLUS_AUTO
             | InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_CACHE_SYMLINKS
+            | InitFlags::FUSE_WRITEBACK_CACHE
+            | InitFlags::FUSE_ASYNC_READ
+            | InitFlags::FUSE_ASYNC_DIO
+            | InitFlags::FUSE_MAX_PAGES
+            | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP
             | InitFlags::FUSE_EXPORT_SUPPORT
             | InitFlags::FUSE_NO_OPEN_SUPPORT
             | InitFlags::FUSE_NO_OPENDIR_SUPPORT;
@@ -284,15 +290,14 @@ impl fuser::Filesystem for Handler {
         node: INodeNo,
         _: FileHandle,
         offset: u64,
-        _size: u32,
+        size: u32,
         _: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
         let number = self.server.inode(node);
-        match self.server.with(|fs| fs.stat(number)) {
-            Ok(stat) if offset >= stat.size => reply.data(&[]),
-            Ok(_) => reply.error(Errno::EOPNOTSUPP),
+        match self.server.with(|fs| contents::read(fs, number, offset, size)) {
+            Ok(bytes) => reply.data(&bytes),
             Err(error) => reply.error(error),
         }
     }
@@ -300,25 +305,68 @@ impl fuser::Filesystem for Handler {
     fn write(
         &self,
         _: &Request,
-        _: INodeNo,
+        node: INodeNo,
         _: FileHandle,
-        _offset: u64,
-        _data: &[u8],
-        _: WriteFlags,
-        _: OpenFlags,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        reply.error(Errno::EOPNOTSUPP);
+        let number = self.server.inode(node);
+        match self.server.with(|fs| contents::write(fs, number, offset, data, write_flags, flags)) {
+            Ok(()) => reply.written(data.len() as u32),
+            Err(error) => reply.error(error),
+        }
     }
 
-    fn fallocate(&self, _: &Request, _: INodeNo, _: FileHandle, _: u64, _: u64, _: i32, reply: ReplyEmpty) {
-        reply.error(Errno::EOPNOTSUPP);
+    fn fallocate(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let number = self.server.inode(node);
+        self.empty(reply, |fs| fs.fallocate(number, contents::fallocate_mode(mode)?, offset, length));
     }
 
-    fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
-        // The kernel then knows of no holes, which is right for files without contents.
-        reply.error(Errno::ENOSYS);
+    fn lseek(&self, _: &Request, node: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        // The kernel asks without having written what it holds, and takes what it is told for the truth.
+        let server = Arc::clone(&self.server);
+        std::thread::spawn(move || {
+            server.call_in_writes(node);
+            let number = server.inode(node);
+            match server.with(|fs| contents::seek(fs, number, offset, whence)) {
+                Ok(offset) => reply.offset(offset),
+                Err(error) => reply.error(error),
+            }
+        });
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        from: INodeNo,
+        _: FileHandle,
+        from_offset: u64,
+        to: INodeNo,
+        _: FileHandle,
+        to_offset: u64,
+        length: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let (from, to) = (self.server.inode(from), self.server.inode(to));
+        let most = length.min(contents::MOST_COPY_BYTES);
+        match self.server.with(|fs| fs.copy_range(from, from_offset, to, to_offset, most)) {
+            Ok(count) => reply.written(count as u32),
+            Err(error) => reply.error(error),
+        }
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
@@ -326,9 +374,9 @@ impl fuser::Filesystem for Handler {
         reply.error(Errno::ENOSYS);
     }
 
-    fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+    fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, datasync: bool, reply: ReplyEmpty) {
         let number = self.server.inode(node);
-        self.empty(reply, |fs| fs.fsync(number));
+        self.empty(reply, |fs| if datasync { fs.fdatasync(number) } else { fs.fsync(number) });
     }
 
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {

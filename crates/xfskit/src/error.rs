@@ -52,6 +52,12 @@ pub enum Error {
     /// No space (`ENOSPC`).
     #[error("no space left in the image")]
     NoSpace,
+    /// A file would grow beyond what its format or its map can hold (`EFBIG`).
+    #[error("the file would be too large")]
+    TooLarge,
+    /// Nothing of what was looked for lies behind this place of the file (`ENXIO`).
+    #[error("no more data in the file")]
+    NoMoreData,
     /// Not supported for this kind of file or image (`EOPNOTSUPP`).
     #[error("not supported: {0}")]
     NotSupported(&'static str),
@@ -99,6 +105,8 @@ impl Error {
             Self::NotADirectory => 20,
             Self::IsADirectory => 21,
             Self::Invalid(_) => 22,
+            Self::NoMoreData => 6,
+            Self::TooLarge => 27,
             Self::NoSpace => 28,
             Self::ReadOnly => 30,
             Self::TooManyLinks => 31,

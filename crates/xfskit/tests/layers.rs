@@ -14,7 +14,7 @@ const LAYERS: &[&[&str]] = &[
     &["btree"],
     &["space"],
     &["inode"],
-    &["dabtree", "dir", "attr", "parent", "symlink"],
+    &["dabtree", "dir", "attr", "parent", "symlink", "data"],
     &["recover"],
     &["ops"],
 ];

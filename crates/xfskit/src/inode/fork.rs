@@ -35,7 +35,7 @@ pub fn decode_inode(geometry: &Geometry, inode: xfskit_ondisk::InodeNumber, byte
 }
 
 fn state(core: InodeCore, data: Fork, attr: Option<Fork>) -> InodeState {
-    InodeState { core, data, attr, known_absent: Default::default(), freed: false }
+    InodeState { core, data, attr, known_absent: Default::default(), freed: false, dirty: None }
 }
 
 fn decode_fork(geometry: &Geometry, core: &InodeCore, kind: ForkKind, bytes: &[u8]) -> Verdict<Fork> {
@@ -84,7 +84,11 @@ fn decode_extents(geometry: &Geometry, name: &'static str, count: u64, bytes: &[
 ///
 /// # Errors
 /// A corruption of the fork.
-pub fn verify_extents(geometry: &Geometry, name: &'static str, extents: &[Extent]) -> Verdict {
+pub fn verify_extents<'a>(
+    geometry: &Geometry,
+    name: &'static str,
+    extents: impl IntoIterator<Item = &'a Extent>,
+) -> Verdict {
     let mut end = 0;
     for extent in extents {
         extent.verify(geometry)?;

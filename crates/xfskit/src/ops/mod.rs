@@ -9,25 +9,33 @@
 //! an entry of the directory, wait for one lock only and try the others.
 
 mod acl;
+mod clone;
+mod contents;
 mod create;
+mod fallocate;
 mod inactive;
 mod link;
 mod links;
 mod lookup;
+mod map;
 mod open;
 mod path;
 mod readdir;
 mod rename;
+mod seek;
 mod setattr;
 mod stat;
+mod truncate;
 mod unlink;
 mod xattr;
 
 pub use create::NewFile;
+pub use fallocate::Fallocate;
 pub use open::RecoveredDevices;
 pub use path::split_path;
 pub use readdir::Entry;
 pub use rename::RenameFlags;
+pub use seek::{FileExtent, Seek};
 pub use setattr::{SetAttr, SetTime};
 pub use stat::{FsStat, Stat};
 pub use xattr::{Namespace, SetMode, XattrChange};
@@ -87,23 +95,12 @@ impl Filesystem {
     /// # Errors
     /// `Io`, `Shutdown`.
     pub fn sync(&self) -> Result<()> {
-        self.mount.sync()
-    }
-
-    /// Makes everything done to an inode durable, its names and attributes included: whoever changes those logs the
-    /// inode with them. Costs nothing when the inode has not changed since the last checkpoint.
-    ///
-    /// # Errors
-    /// `Io`, `Shutdown`.
-    pub fn fsync(&self, inode: InodeNumber) -> Result<()> {
-        let changed = self.mount.inodes.find(inode).is_some_and(|inode| {
-            // A transaction that is committing now holds the lock; what it does came after this call.
-            inode.item().is_pinned() || inode.item().lock().in_cil.is_some()
-        });
-        if !changed || self.mount.options.read_only {
-            return self.mount.journal.check();
+        if self.mount.options.read_only {
+            return Ok(());
         }
-        self.mount.journal.force(self.mount.journal.current())
+        self.write_out_all()?;
+        self.mount.sync()?;
+        self.mount.journal.flush_contents()
     }
 
     /// Brings everything home and closes the log. Whoever still holds inodes loses them: those that were unlinked are
@@ -112,11 +109,13 @@ impl Filesystem {
     /// # Errors
     /// `Io`, `Shutdown`: the log then stays dirty.
     pub fn unmount(self) -> Result<()> {
+        // What cannot be brought out is lost, and told; the image is closed in good order all the same.
+        let lost = self.write_out_all();
         for inode in self.mount.inodes.held() {
             inode.opens.store(0, crate::sync::atomic::Ordering::Release);
             self.inactivate(&inode)?;
         }
-        self.mount.unmount()
+        self.mount.unmount().and(lost)
     }
 
     /// An inode in use, locked and joined.

@@ -12,10 +12,12 @@ use super::owner::Owner;
 use super::{free_list, free_space, refcount, reservation, rmap};
 use crate::error::{Error, Result};
 use crate::error_tags::ALLOC_EXTENT;
+use crate::mount::Mount;
 use crate::trans::Transaction;
 use std::ops::Range;
+use std::sync::Arc;
 use xfskit_ondisk::btree::{BlockKey, Bnobt, Cntbt, FreeExtent, SizeKey};
-use xfskit_ondisk::{AgBlock, AgNumber, Corruption, FsBlock};
+use xfskit_ondisk::{AgBlock, AgNumber, Corruption, FileBlock, FsBlock, InodeNumber};
 
 /// Neighbours in the bnobt that are looked at in each direction.
 const NEIGHBOURS: usize = 16;
@@ -59,6 +61,8 @@ pub struct AllocRequest {
     pub min_left: u32,
     /// Within the AG, where the extent may start.
     pub bounds: Range<u32>,
+    /// Whose window the extent may lie in.
+    pub holder: Option<InodeNumber>,
 }
 
 impl AllocRequest {
@@ -75,6 +79,7 @@ impl AllocRequest {
             exact: false,
             min_left: 0,
             bounds: 0..u32::MAX,
+            holder: None,
         }
     }
 }
@@ -91,8 +96,20 @@ impl AllocRequest {
 pub fn allocate(tx: &mut Transaction, request: &AllocRequest) -> Result<Option<(FsBlock, u32)>> {
     assert!(0 < request.min && request.min <= request.max, "a request for at least one block");
     tx.mount().error_tags.fail(ALLOC_EXTENT)?;
+    somewhere(tx, request, |tx, ag, hint| allocate_in(tx, ag, hint, request))
+}
+
+/// What is done in one AG after another, with a place in the first.
+type InAg<'a> = &'a mut dyn FnMut(&mut Transaction, Ag, Option<AgBlock>) -> Result<Option<FreeExtent>>;
+
+/// Goes through the AGs until `find` finds something.
+fn somewhere(
+    tx: &mut Transaction,
+    request: &AllocRequest,
+    mut find: impl FnMut(&mut Transaction, Ag, Option<AgBlock>) -> Result<Option<FreeExtent>>,
+) -> Result<Option<(FsBlock, u32)>> {
     for _ in 0..PATIENCE {
-        match allocate_somewhere(tx, request) {
+        match try_somewhere(tx, request, &mut find) {
             Err(Error::WouldBlock) => crate::sync::pause(),
             other => return other,
         }
@@ -100,8 +117,8 @@ pub fn allocate(tx: &mut Transaction, request: &AllocRequest) -> Result<Option<(
     Ok(None)
 }
 
-/// As [`allocate`]; `WouldBlock` when there is nothing in the AGs that could be looked at.
-fn allocate_somewhere(tx: &mut Transaction, request: &AllocRequest) -> Result<Option<(FsBlock, u32)>> {
+/// As [`somewhere`]; `WouldBlock` when there is nothing in the AGs that could be looked at.
+fn try_somewhere(tx: &mut Transaction, request: &AllocRequest, find: InAg<'_>) -> Result<Option<(FsBlock, u32)>> {
     let ag_count = tx.geometry().ag_count;
     let (first, hint) = match request.near {
         Near::Ag(ag) => (AgNumber(ag.0 % ag_count), None),
@@ -126,13 +143,82 @@ fn allocate_somewhere(tx: &mut Transaction, request: &AllocRequest) -> Result<Op
             Err(error) => return Err(error),
         };
         let hint = hint.filter(|_| step == 0);
-        let found = allocate_in(tx, ag, hint, request);
+        let found = find(tx, ag, hint);
         if let Some(extent) = below_agf(tx, number, found)? {
             return Ok(Some((tx.geometry().fs_block(number, extent.start), extent.count)));
         }
         ag.release(tx);
     }
     if blocked { Err(Error::WouldBlock) } else { Ok(None) }
+}
+
+/// Looks for an extent in an AG whose AGF is locked. Soft parts of windows are given back when there is nothing else.
+fn search_in(
+    tx: &mut Transaction,
+    ag: Ag,
+    hint: Option<AgBlock>,
+    request: &AllocRequest,
+) -> Result<Option<FreeExtent>> {
+    // What the free list lacks comes out of the same space; what was found must not be needed for it.
+    // A window's blocks have passed this test when it was opened.
+    let passes = request.owner.may_dip() || request.exact && request.holder.is_some();
+    let held_back = if passes { 0 } else { reservation::held_back(tx, ag) };
+    let mount = Arc::clone(tx.mount());
+    let windows = &mount.ags[ag.number.0 as usize].windows;
+    let kept = free_list::missing(tx, ag) + request.min_left + held_back + windows.firm_of_others(request.holder);
+    let usable = ag.agf(tx).free_blocks.get().saturating_sub(kept);
+    if usable < request.min {
+        return Ok(None);
+    }
+    let max = request.max.min(usable);
+    loop {
+        let found = Search { request, max, hint, busy: busy_extents(tx, ag, request) }.run(tx, ag)?;
+        if found.is_some() || request.exact || !windows.give_back() {
+            return Ok(found);
+        }
+    }
+}
+
+/// Finds blocks for contents of the request's holder, fork blocks from `file_block` on, and opens a window on them.
+/// Nothing is changed on disk. Says how many there are; `None` as [`allocate`].
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn open_window(tx: &mut Transaction, request: &AllocRequest, file_block: FileBlock) -> Result<Option<u32>> {
+    let Some(holder) = request.holder else { return Ok(None) };
+    let found = somewhere(tx, request, |tx, ag, hint| {
+        let mount = Arc::clone(tx.mount());
+        loop {
+            let Some(found) = search_in(tx, ag, hint, request)? else { return Ok(None) };
+            // Another may have opened its window since: only the shared lock of the AGF is needed for that.
+            if mount.ags[ag.number.0 as usize].windows.open(holder, file_block.0, found.start, found.count) {
+                ag.release(tx);
+                return Ok(Some(found));
+            }
+        }
+    })?;
+    Ok(found.map(|(_, count)| count))
+}
+
+/// Makes up to `most` blocks of the holder's window firm, from the one for `file_block` on; returns which.
+pub fn firm_window(tx: &Transaction, holder: InodeNumber, file_block: FileBlock, most: u32) -> Option<(FsBlock, u32)> {
+    let ags = (0..tx.geometry().ag_count).map(AgNumber).zip(tx.mount().ags.iter());
+    ags.into_iter().find_map(|(ag, state)| {
+        let firm = state.windows.firm_up(holder, file_block.0, most)?;
+        Some((tx.geometry().fs_block(ag, firm.start), firm.count))
+    })
+}
+
+/// The first `used` of the holder's firm blocks from `block` on were allocated, or none.
+pub fn settle_window(tx: &Transaction, holder: InodeNumber, block: FsBlock, used: u32) {
+    if let Some((ag, start)) = tx.geometry().split_fs_block(block) {
+        tx.mount().ags[ag.0 as usize].windows.settle(holder, start, used);
+    }
+}
+
+/// Gives back what is kept for the holder's growth.
+pub fn close_windows(mount: &Mount, holder: InodeNumber) {
+    mount.ags.iter().for_each(|ag| ag.windows.close(holder));
 }
 
 /// Allocates an extent in an AG whose AGF is locked.
@@ -142,16 +228,7 @@ pub(super) fn allocate_in(
     hint: Option<AgBlock>,
     request: &AllocRequest,
 ) -> Result<Option<FreeExtent>> {
-    // What the free list lacks comes out of the same space; what was found must not be needed for it.
-    let held_back = if request.owner.may_dip() { 0 } else { reservation::held_back(tx, ag) };
-    let kept = free_list::missing(tx, ag) + request.min_left + held_back;
-    let usable = ag.agf(tx).free_blocks.get().saturating_sub(kept);
-    if usable < request.min {
-        return Ok(None);
-    }
-    let max = request.max.min(usable);
-    let search = Search { request, max, hint, busy: busy_extents(tx, ag, request) };
-    let Some(found) = search.run(tx, ag)? else { return Ok(None) };
+    let Some(found) = search_in(tx, ag, hint, request)? else { return Ok(None) };
     free_list::fix(tx, ag, Some(found))?;
     free_space::take(tx, ag, found)?;
     rmap::add(tx, ag, request.owner.rmap(found.start, found.count, request.unwritten))?;
@@ -166,6 +243,7 @@ pub(super) fn allocate_in(
 fn busy_extents(tx: &Transaction, ag: Ag, request: &AllocRequest) -> Vec<FreeExtent> {
     let mount = tx.mount();
     let mut busy: Vec<_> = tx.freed_extents(ag.number).collect();
+    busy.extend(mount.ags[ag.number.0 as usize].windows.of_others(request.holder));
     if request.avoid_busy {
         busy.extend(mount.ags[ag.number.0 as usize].busy_extents(mount.journal.durable()));
     }
@@ -186,7 +264,8 @@ fn merged(mut extents: Vec<FreeExtent>) -> Vec<FreeExtent> {
 }
 
 /// Finds up to `want` free blocks in one run for the free list, outside of `keep`: the smallest extent that has them
-/// all, or else the longest. What this link freed is taken when nothing else is left.
+/// all, or else the longest; of a long extent the end, so that files which grow into its start stay in one piece. What
+/// this link freed is taken when nothing else is left.
 pub(super) fn find_filling(
     tx: &mut Transaction,
     ag: Ag,
@@ -195,13 +274,29 @@ pub(super) fn find_filling(
 ) -> Result<Option<FreeExtent>> {
     let request = AllocRequest::new(Near::Ag(ag.number), 1, want, Owner::FreeList);
     let mut busy = busy_extents(tx, ag, &request);
-    let freed_here = !busy.is_empty();
+    let has_obstacles = !busy.is_empty();
     busy.extend(keep);
-    let found = Search { request: &request, max: want, hint: None, busy: merged(busy) }.run(tx, ag)?;
-    if found.is_some() || !freed_here {
-        return Ok(found);
+    let search = Search { request: &request, max: want, hint: None, busy: merged(busy) };
+    if let Some(found) = search.run(tx, ag)? {
+        return at_the_end(tx, ag, found, &search.busy).map(Some);
     }
-    Search { request: &request, max: want, hint: None, busy: keep.into_iter().collect() }.run(tx, ag)
+    if !has_obstacles {
+        return Ok(None);
+    }
+    let windows = &tx.mount().ags[ag.number.0 as usize].windows;
+    windows.give_back();
+    let firm = windows.of_others(None).into_iter().map(|(start, count)| FreeExtent { start, count });
+    let busy = merged(firm.chain(keep).collect());
+    Search { request: &request, max: want, hint: None, busy }.run(tx, ag)
+}
+
+/// As many blocks as were found, from the end of their extent if it is long and its end is not busy.
+fn at_the_end(tx: &mut Transaction, ag: Ag, found: FreeExtent, busy: &[FreeExtent]) -> Result<FreeExtent> {
+    const LONG_BLOCKS: u32 = 1024;
+    let Some(whole) = extent_at(tx, ag, found.start)? else { return Ok(found) };
+    let end = FreeExtent { start: AgBlock(whole.end() - found.count), count: found.count };
+    let is_busy = busy.iter().any(|busy| busy.start.0 < end.end() && end.start.0 < busy.end());
+    Ok(if whole.count < LONG_BLOCKS || is_busy { found } else { end })
 }
 
 /// The search for an extent in one AG.
@@ -402,6 +497,19 @@ pub fn free(tx: &mut Transaction, block: FsBlock, count: u32, owner: Owner) -> R
 /// `WouldBlock` when the AG must not be waited for and somebody else holds it; `Corrupt`, `Io`.
 pub fn lock_for_free(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<()> {
     lock_extent(tx, block, count).map(|_| ())
+}
+
+/// Locks the AGs of two extents, whatever the transaction will do to them first. It holds no AG yet.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn lock_pair(tx: &mut Transaction, one: FsBlock, other: FsBlock) -> Result<()> {
+    let ags = [one, other].map(|block| tx.geometry().split_fs_block(block).map(|(ag, _)| ag));
+    let [Some(one), Some(other)] = ags else {
+        return Err(Corruption::new("extent", "lies on the device").into());
+    };
+    Ag::lock(tx, one.min(other))?;
+    Ag::lock(tx, one.max(other)).map(|_| ())
 }
 
 /// Frees an extent of an AG whose AGF is locked.
