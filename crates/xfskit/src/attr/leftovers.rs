@@ -30,7 +30,7 @@ pub(super) fn unnamed(tx: &mut Transaction, ino: InoId) -> Result<Vec<Extent>> {
     }
     let named = merged(named(tx, ino)?);
     let mut found = Vec::new();
-    for extent in bmap::extents(tx, ino, ForkKind::Attr)? {
+    for extent in bmap::extents(tx, ino, ForkKind::Attr)?.iter() {
         let (start, end) = (extent.file_block.0, extent.end().0);
         let first = named.partition_point(|range| range.end <= start);
         let mut from = start;
