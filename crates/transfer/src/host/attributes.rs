@@ -1,0 +1,106 @@
+//! Extended attributes of the host's files.
+
+use crate::error::{LeftOut, Result, TransferError, host, shown};
+use crate::event::{is_duplicate, is_portable};
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+
+/// Most bytes of a list of names, and of a value, on Linux.
+const MOST_BYTES: usize = 65536;
+
+/// How an open file's attributes are reached.
+#[derive(Clone, Copy)]
+pub(super) enum Handle<'a> {
+    /// By itself.
+    Open(BorrowedFd<'a>),
+    /// It is a mere place (`O_PATH`), which only its name under `/proc` gives attributes of.
+    Place(BorrowedFd<'a>),
+}
+
+impl Handle<'_> {
+    fn list(self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        match self {
+            Self::Open(fd) => rustix::fs::flistxattr(fd, buffer),
+            Self::Place(fd) => rustix::fs::listxattr(place(fd), buffer),
+        }
+    }
+
+    fn get(self, name: &[u8], buffer: &mut [u8]) -> Result<usize, Errno> {
+        match self {
+            Self::Open(fd) => rustix::fs::fgetxattr(fd, name, buffer),
+            Self::Place(fd) => rustix::fs::getxattr(place(fd), name, buffer),
+        }
+    }
+
+    fn set(self, name: &[u8], value: &[u8]) -> Result<(), Errno> {
+        match self {
+            Self::Open(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
+            Self::Place(fd) => rustix::fs::setxattr(place(fd), name, value, XattrFlags::empty()),
+        }
+    }
+}
+
+fn place(fd: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+/// Reads attributes; keeps its buffers from file to file.
+pub(super) struct AttributeReader {
+    names: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl AttributeReader {
+    pub(super) fn new() -> Self {
+        Self { names: vec![0; MOST_BYTES], value: vec![0; MOST_BYTES] }
+    }
+
+    /// All attributes that other sides know, sorted; the others are noted.
+    pub(super) fn read(
+        &mut self,
+        handle: Handle<'_>,
+        path: &[u8],
+        left_out: &mut LeftOut,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let length = match handle.list(&mut self.names) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => 0,
+            other => other.map_err(host(path, "listing its attributes"))?,
+        };
+        let mut found = Vec::new();
+        for name in self.names[..length].split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
+            if is_duplicate(name) {
+                continue;
+            }
+            if !is_portable(name) {
+                left_out.note(path);
+                continue;
+            }
+            match handle.get(name, &mut self.value) {
+                Ok(length) => found.push((name.to_vec(), self.value[..length].to_vec())),
+                Err(Errno::NODATA) => return Err(TransferError::Changed(shown(path))),
+                Err(Errno::PERM | Errno::ACCESS) => left_out.note(path),
+                Err(error) => return Err(host(path, "reading an attribute")(error)),
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+}
+
+/// Sets attributes; those that the host refuses are noted.
+pub(super) fn set_all(
+    handle: Handle<'_>,
+    xattrs: &[(Vec<u8>, Vec<u8>)],
+    path: &[u8],
+    refused: &mut LeftOut,
+) -> Result<()> {
+    for (name, value) in xattrs {
+        match handle.set(name, value) {
+            Ok(()) => {}
+            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => refused.note(path),
+            Err(error) => return Err(host(path, "setting an attribute")(error)),
+        }
+    }
+    Ok(())
+}
