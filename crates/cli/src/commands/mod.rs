@@ -1,7 +1,10 @@
 //! One file for each group of commands.
 
 pub mod check;
+pub mod contents;
+pub mod copy;
 pub mod crash_test;
+pub mod export;
 pub mod files;
 pub mod generate;
 pub mod info;
@@ -12,6 +15,7 @@ pub mod mount;
 pub mod names;
 pub mod parents;
 pub mod stats;
+pub mod usage;
 pub mod xattr;
 
 /// An error tag as an option gives it: its name, and how often its place is passed before it fails.
