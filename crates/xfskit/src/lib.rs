@@ -27,8 +27,8 @@ pub mod space;
 pub mod inode;
 
 pub mod attr;
-pub mod data;
 pub mod dabtree;
+pub mod data;
 pub mod dir;
 pub mod parent;
 pub mod symlink;

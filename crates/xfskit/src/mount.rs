@@ -6,7 +6,7 @@
 mod kinds;
 mod log;
 
-use crate::cache::{BufferKey, BufferKind, Cache, Fill};
+use crate::cache::{BufferKey, BufferKind, Cache, DirtyInodes, Fill};
 use crate::counters::Counters;
 use crate::env::{Environment, SystemEnvironment};
 use crate::error::{Error, Result};
@@ -100,6 +100,8 @@ pub struct Mount {
     pub cache: Cache,
     /// Inodes in memory.
     pub inodes: InodeCache,
+    /// Inodes whose contents or times wait in memory.
+    pub dirty_inodes: DirtyInodes,
     /// The journal.
     pub journal: Arc<Journal>,
     /// Free blocks and inodes.
@@ -243,6 +245,7 @@ impl Mount {
             reservations: Reservations::new(&geometry),
             cache,
             inodes: InodeCache::new(options.cache_bytes / 2),
+            dirty_inodes: DirtyInodes::default(),
             journal,
             space,
             ags: (0..geometry.ag_count).map(|_| AgState::default()).collect(),

@@ -1,10 +1,11 @@
 //! Inodes in memory.
 
+use super::DirtyBlocks;
 use crate::item::{ItemState, LogItem};
 use crate::sync::RwLock;
-use crate::sync::atomic::{AtomicBool, AtomicU32};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use xfskit_ondisk::{Extent, InodeCore, InodeNumber};
+use xfskit_ondisk::{Extent, InodeCore, InodeNumber, Timestamp};
 
 /// Which fork of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,9 +91,21 @@ pub struct InodeState {
     pub known_absent: KnownAbsent,
     /// The inode was freed, and this object does not stand for it any more.
     pub freed: bool,
+    /// Contents that have no place on disk yet.
+    pub dirty: Option<Box<DirtyBlocks>>,
 }
 
 impl InodeState {
+    /// The size of the file for its users, in bytes: the core's may be behind.
+    pub fn size_bytes(&self) -> u64 {
+        self.dirty.as_ref().and_then(|dirty| dirty.size_bytes).unwrap_or(self.core.size)
+    }
+
+    /// Whether nothing of the contents waits in memory.
+    pub fn is_settled(&self) -> bool {
+        self.dirty.as_ref().is_none_or(|dirty| dirty.is_empty())
+    }
+
     /// The fork, if the inode has it.
     pub fn fork(&self, kind: ForkKind) -> Option<&Fork> {
         match kind {
@@ -122,6 +135,8 @@ pub struct Inode {
     pub touched: AtomicBool,
     /// Disk address of the cluster that holds the inode, for write-back.
     pub cluster: u64,
+    /// When the contents were last written in place, in nanoseconds since 1970; 0 when the inode's core knows it.
+    written_at: AtomicU64,
 }
 
 impl Inode {
@@ -134,7 +149,28 @@ impl Inode {
             opens: AtomicU32::new(0),
             touched: AtomicBool::new(false),
             cluster,
+            written_at: AtomicU64::new(0),
         }
+    }
+
+    /// The contents were written in place, under a shared lock. `true` the first time since the core was told.
+    pub fn note_write(&self, now: Timestamp) -> bool {
+        let nanoseconds = (now.seconds.max(0) as u64).saturating_mul(1_000_000_000) + u64::from(now.nanoseconds);
+        self.written_at.swap(nanoseconds.max(1), Ordering::AcqRel) == 0
+    }
+
+    /// When the contents were last written in place, if the core does not know it yet.
+    pub fn noted_write(&self) -> Option<Timestamp> {
+        let nanoseconds = self.written_at.load(Ordering::Acquire);
+        (nanoseconds != 0).then_some(Timestamp {
+            seconds: (nanoseconds / 1_000_000_000) as i64,
+            nanoseconds: (nanoseconds % 1_000_000_000) as u32,
+        })
+    }
+
+    /// The core knows, or need not know, about writes so far. The caller has the inode's lock.
+    pub fn forget_write(&self) {
+        self.written_at.store(0, Ordering::Release);
     }
 
     /// The lock around the state.

@@ -15,10 +15,14 @@
 //! own exclusive lock.
 
 mod buffer;
+mod dirty;
+mod dirty_inodes;
 mod inode;
 mod kind;
 
 pub use buffer::{Buffer, BufferContent, BufferKey, DiskRun, DiskRuns};
+pub use dirty::DirtyBlocks;
+pub use dirty_inodes::DirtyInodes;
 pub use inode::{Fork, ForkKind, Inode, InodeState, KnownAbsent};
 pub use kind::BufferKind;
 

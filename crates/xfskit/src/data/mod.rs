@@ -1,9 +1,55 @@
-//! Contents of files.
+//! Contents of files: where a block is, reading, writing in place, dirty blocks, write-out.
 //!
-//! `docs/design/contents.md` tells how bytes reach the device and what a crash may show.
+//! ```text
+//! read ── dirty blocks, else the device, else zeros
+//! write ─┬─ in place          mapped, written, not shared            at once
+//!        └─ buffer            everything else                        dirty blocks, until
+//!             write_out       window ─▶ device ─▶ map                an extent in each transaction
+//! ```
+//! `docs/design/contents.md` tells the order in which bytes and maps reach the device, and what a crash may show.
+//!
+//! Locking: the inode's lock covers its map, its dirty blocks and the I/O on them; writing in place needs it shared,
+//! everything else that writes exclusively.
 
+mod buffer;
+mod discard;
+mod in_place;
+mod place;
 mod read;
-mod write;
+mod window;
+mod write_out;
 
+pub use buffer::{buffer, extend, zero};
+pub use discard::discard;
+pub use in_place::write_in_place;
+pub use place::{Piece, Place, piece};
 pub use read::read;
-pub use write::write;
+pub use write_out::{Source, write_out_run, write_out_size};
+
+use crate::error::{Error, Result};
+use crate::sync::atomic::Ordering;
+use crate::trans::{InoId, Transaction};
+use xfskit_ondisk::{Corruption, FsBlock};
+
+/// Largest size of a file in bytes.
+pub const MAX_SIZE_BYTES: u64 = i64::MAX as u64;
+
+/// Where a block of a file lies on the device, in bytes.
+fn device_offset(tx: &Transaction, ino: InoId, block: FsBlock) -> Result<u64> {
+    let address = tx.geometry().fs_block_address(block);
+    let address =
+        address.ok_or_else(|| Corruption::new("extent record", "lies on the device").of(tx.inode(ino).core.inode.0))?;
+    Ok(address.bytes())
+}
+
+fn read_device(tx: &Transaction, offset: u64, buffer: &mut [u8]) -> Result<()> {
+    tx.mount().device.read(offset, buffer).map_err(|source| Error::Io { offset, source })
+}
+
+/// Writes contents. The next checkpoint flushes them before its first record.
+fn write_device(tx: &Transaction, offset: u64, data: &[u8]) -> Result<()> {
+    tx.mount().journal.check()?;
+    tx.mount().device.write(offset, data).map_err(|source| Error::Io { offset, source })?;
+    tx.mount().journal.unflushed_flag().store(true, Ordering::Release);
+    Ok(())
+}

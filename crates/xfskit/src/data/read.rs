@@ -1,10 +1,11 @@
-//! Reads contents: from the device where they are mapped and written, zeros from everywhere else.
+//! Reads contents.
 
+use super::{device_offset, read_device};
 use crate::cache::ForkKind;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::inode::bmap;
 use crate::trans::{InoId, Transaction};
-use xfskit_ondisk::{Corruption, FileBlock, FsBlock};
+use xfskit_ondisk::{FileBlock, FsBlock};
 
 /// Fills `buffer` with the contents from byte `offset` on; returns how many there are, fewer than asked for only at the
 /// end of the file.
@@ -12,40 +13,54 @@ use xfskit_ondisk::{Corruption, FileBlock, FsBlock};
 /// # Errors
 /// `Corrupt`, `Io`.
 pub fn read(tx: &mut Transaction, ino: InoId, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-    let size = tx.inode(ino).core.size;
+    let size = tx.inode(ino).size_bytes();
     let length = size.saturating_sub(offset).min(buffer.len() as u64) as usize;
-    let (block_log, block_bytes) = (tx.geometry().block_log, tx.geometry().block_bytes() as u64);
+    let block_log = tx.geometry().block_log;
     let mut done = 0;
     while done < length {
         let at = offset + done as u64;
-        let block = FileBlock(at >> block_log);
         let left = (length - done) as u64;
-        let within = at & (block_bytes - 1);
-        let list = bmap::extents(tx, ino, ForkKind::Data)?;
-        let next = list.partition_point(|extent| extent.end() <= block);
-        let extent = list.get(next).copied();
-        let (until, source) = match extent {
-            Some(extent) if extent.file_block <= block => {
-                let place = FsBlock(extent.block.0 + (block.0 - extent.file_block.0));
-                (extent.end().0 << block_log, (!extent.unwritten).then_some(place))
+        let block = at >> block_log;
+        let mut until = at + left;
+        if let Some(dirty) = &tx.inode(ino).dirty {
+            let within = (at & ((1 << block_log) - 1)) as usize;
+            if let Some(bytes) = dirty.get(FileBlock(block)) {
+                let count = (bytes.len() - within).min(left as usize);
+                buffer[done..done + count].copy_from_slice(&bytes[within..within + count]);
+                done += count;
+                continue;
             }
-            Some(extent) => (extent.file_block.0 << block_log, None),
-            None => (u64::MAX, None),
-        };
-        let count = (until - at).min(left) as usize;
-        let part = &mut buffer[done..done + count];
-        match source {
-            None => part.fill(0),
-            Some(block) => {
-                let address = tx
-                    .geometry()
-                    .fs_block_address(block)
-                    .ok_or_else(|| Corruption::new("extent record", "lies on the device").of(tx.inode(ino).core.inode.0))?;
-                let offset = address.bytes() + within;
-                tx.mount().device.read(offset, part).map_err(|source| Error::Io { offset, source })?;
+            if let Some(run) = dirty.first_run(FileBlock(block), 1) {
+                until = until.min(run.start << block_log);
             }
         }
-        done += count;
+        done += read_mapped(tx, ino, at, &mut buffer[done..done + (until - at) as usize])?;
     }
     Ok(length)
+}
+
+/// Reads what the map says, as far as one extent or hole goes; returns how many bytes.
+fn read_mapped(tx: &mut Transaction, ino: InoId, at: u64, buffer: &mut [u8]) -> Result<usize> {
+    let block_log = tx.geometry().block_log;
+    let block = FileBlock(at >> block_log);
+    let list = bmap::extents(tx, ino, ForkKind::Data)?;
+    let next = list.partition_point(|extent| extent.end() <= block);
+    let (until, source) = match list.get(next).copied() {
+        Some(extent) if extent.file_block <= block => {
+            let place = FsBlock(extent.block.0 + (block.0 - extent.file_block.0));
+            (extent.end().0 << block_log, (!extent.unwritten).then_some(place))
+        }
+        Some(extent) => (extent.file_block.0 << block_log, None),
+        None => (u64::MAX, None),
+    };
+    let count = (until - at).min(buffer.len() as u64) as usize;
+    let part = &mut buffer[..count];
+    match source {
+        None => part.fill(0),
+        Some(block) => {
+            let offset = device_offset(tx, ino, block)? + (at & ((1 << block_log) - 1));
+            read_device(tx, offset, part)?;
+        }
+    }
+    Ok(count)
 }

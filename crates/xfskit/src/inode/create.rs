@@ -113,7 +113,14 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
     }
     let mut known_absent = KnownAbsent::default();
     known_absent.insert(KnownAbsent::ALL);
-    InodeState { core, data, attr: new.attr_fork.then(|| Fork::Extents(Vec::new())), known_absent, freed: false }
+    InodeState {
+        core,
+        data,
+        attr: new.attr_fork.then(|| Fork::Extents(Vec::new())),
+        known_absent,
+        freed: false,
+        dirty: None,
+    }
 }
 
 /// What a directory hands down to what is made in it.

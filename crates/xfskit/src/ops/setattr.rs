@@ -49,8 +49,12 @@ impl Filesystem {
         let mut tx = self.begin(reservation)?;
         let result = (|| {
             let id = self.join(&mut tx, &inode)?;
-            if change.size.is_some_and(|size| size != tx.inode(id).core.size) {
+            if change.size.is_some_and(|size| size != tx.inode(id).size_bytes()) {
                 return Err(Error::NotSupported("changing the size of a file"));
+            }
+            if let Some(written) = inode.noted_write() {
+                tx.inode_mut(id, InodeFields::CORE).core.mtime = written;
+                inode.forget_write();
             }
             let now = tx.mount().env.now();
             apply(&mut tx.inode_mut(id, InodeFields::CORE).core, change, now, caller);

@@ -69,6 +69,8 @@ pub(super) fn device_from_linux(device: u32) -> u32 {
 /// What a state says.
 pub(super) fn stat_of(tx: &Transaction, state: &InodeState) -> Stat {
     let core = &state.core;
+    // Blocks that contents in memory will take count as taken.
+    let waiting = state.dirty.as_ref().map_or(0, |dirty| dirty.paid());
     let device = if let Fork::Dev(device) = state.data { device_to_linux(device) } else { 0 };
     Stat {
         inode: core.inode,
@@ -77,8 +79,8 @@ pub(super) fn stat_of(tx: &Transaction, state: &InodeState) -> Stat {
         uid: core.uid,
         gid: core.gid,
         links: core.links,
-        size: core.size,
-        blocks: core.blocks << (tx.geometry().block_log - 9),
+        size: state.size_bytes(),
+        blocks: (core.blocks + waiting) << (tx.geometry().block_log - 9),
         device,
         atime: core.atime,
         mtime: core.mtime,
@@ -97,7 +99,11 @@ impl Filesystem {
         let inode = self.mount.inode(inode)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join(&mut tx, &inode)?;
-        Ok(stat_of(&tx, tx.inode(id)))
+        let mut stat = stat_of(&tx, tx.inode(id));
+        if let Some(written) = inode.noted_write() {
+            (stat.mtime, stat.ctime) = (stat.mtime.max(written), stat.ctime.max(written));
+        }
+        Ok(stat)
     }
 
     /// The filesystem in figures.

@@ -2,6 +2,7 @@
 //!
 //! The hints may be a little out of date; whoever acts on them locks the header and looks again.
 
+use super::window::Windows;
 use crate::item::CheckpointSeq;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +19,8 @@ pub struct AgState {
     /// Inodes above, free inodes below.
     inodes: AtomicU64,
     busy: Mutex<Busy>,
+    /// Free blocks that are meant for a file.
+    pub(super) windows: Windows,
 }
 
 /// Extents whose freeing is not durable.
@@ -37,7 +40,12 @@ impl Busy {
 
 impl Default for AgState {
     fn default() -> Self {
-        Self { space: AtomicU64::new(UNKNOWN), inodes: AtomicU64::new(UNKNOWN), busy: Mutex::default() }
+        Self {
+            space: AtomicU64::new(UNKNOWN),
+            inodes: AtomicU64::new(UNKNOWN),
+            busy: Mutex::default(),
+            windows: Windows::default(),
+        }
     }
 }
 

@@ -14,8 +14,9 @@ use crate::error::{Error, Result};
 use crate::error_tags::ALLOC_EXTENT;
 use crate::trans::Transaction;
 use std::ops::Range;
+use std::sync::Arc;
 use xfskit_ondisk::btree::{BlockKey, Bnobt, Cntbt, FreeExtent, SizeKey};
-use xfskit_ondisk::{AgBlock, AgNumber, Corruption, FsBlock};
+use xfskit_ondisk::{AgBlock, AgNumber, Corruption, FsBlock, InodeNumber};
 
 /// Neighbours in the bnobt that are looked at in each direction.
 const NEIGHBOURS: usize = 16;
@@ -59,6 +60,8 @@ pub struct AllocRequest {
     pub min_left: u32,
     /// Within the AG, where the extent may start.
     pub bounds: Range<u32>,
+    /// Whose window the extent may lie in.
+    pub holder: Option<InodeNumber>,
 }
 
 impl AllocRequest {
@@ -75,6 +78,7 @@ impl AllocRequest {
             exact: false,
             min_left: 0,
             bounds: 0..u32::MAX,
+            holder: None,
         }
     }
 }
@@ -91,8 +95,20 @@ impl AllocRequest {
 pub fn allocate(tx: &mut Transaction, request: &AllocRequest) -> Result<Option<(FsBlock, u32)>> {
     assert!(0 < request.min && request.min <= request.max, "a request for at least one block");
     tx.mount().error_tags.fail(ALLOC_EXTENT)?;
+    somewhere(tx, request, |tx, ag, hint| allocate_in(tx, ag, hint, request))
+}
+
+/// What is done in one AG after another, with a place in the first.
+type InAg<'a> = &'a mut dyn FnMut(&mut Transaction, Ag, Option<AgBlock>) -> Result<Option<FreeExtent>>;
+
+/// Goes through the AGs until `find` finds something.
+fn somewhere(
+    tx: &mut Transaction,
+    request: &AllocRequest,
+    mut find: impl FnMut(&mut Transaction, Ag, Option<AgBlock>) -> Result<Option<FreeExtent>>,
+) -> Result<Option<(FsBlock, u32)>> {
     for _ in 0..PATIENCE {
-        match allocate_somewhere(tx, request) {
+        match try_somewhere(tx, request, &mut find) {
             Err(Error::WouldBlock) => crate::sync::pause(),
             other => return other,
         }
@@ -100,8 +116,8 @@ pub fn allocate(tx: &mut Transaction, request: &AllocRequest) -> Result<Option<(
     Ok(None)
 }
 
-/// As [`allocate`]; `WouldBlock` when there is nothing in the AGs that could be looked at.
-fn allocate_somewhere(tx: &mut Transaction, request: &AllocRequest) -> Result<Option<(FsBlock, u32)>> {
+/// As [`somewhere`]; `WouldBlock` when there is nothing in the AGs that could be looked at.
+fn try_somewhere(tx: &mut Transaction, request: &AllocRequest, find: InAg<'_>) -> Result<Option<(FsBlock, u32)>> {
     let ag_count = tx.geometry().ag_count;
     let (first, hint) = match request.near {
         Near::Ag(ag) => (AgNumber(ag.0 % ag_count), None),
@@ -126,13 +142,73 @@ fn allocate_somewhere(tx: &mut Transaction, request: &AllocRequest) -> Result<Op
             Err(error) => return Err(error),
         };
         let hint = hint.filter(|_| step == 0);
-        let found = allocate_in(tx, ag, hint, request);
+        let found = find(tx, ag, hint);
         if let Some(extent) = below_agf(tx, number, found)? {
             return Ok(Some((tx.geometry().fs_block(number, extent.start), extent.count)));
         }
         ag.release(tx);
     }
     if blocked { Err(Error::WouldBlock) } else { Ok(None) }
+}
+
+/// Looks for an extent in an AG whose AGF is locked. Soft parts of windows are given back when there is nothing else.
+fn search_in(
+    tx: &mut Transaction,
+    ag: Ag,
+    hint: Option<AgBlock>,
+    request: &AllocRequest,
+) -> Result<Option<FreeExtent>> {
+    // What the free list lacks comes out of the same space; what was found must not be needed for it.
+    // A window's blocks have passed this test when it was opened.
+    let passes = request.owner.may_dip() || request.exact && request.holder.is_some();
+    let held_back = if passes { 0 } else { reservation::held_back(tx, ag) };
+    let mount = Arc::clone(tx.mount());
+    let windows = &mount.ags[ag.number.0 as usize].windows;
+    let kept = free_list::missing(tx, ag) + request.min_left + held_back + windows.firm_of_others(request.holder);
+    let usable = ag.agf(tx).free_blocks.get().saturating_sub(kept);
+    if usable < request.min {
+        return Ok(None);
+    }
+    let max = request.max.min(usable);
+    loop {
+        let found = Search { request, max, hint, busy: busy_extents(tx, ag, request) }.run(tx, ag)?;
+        if found.is_some() || request.exact || !windows.give_back() {
+            return Ok(found);
+        }
+    }
+}
+
+/// Finds blocks for contents of the request's holder and opens a window on them: the first `firm` are about to be written.
+/// Nothing is changed on disk. `None` as [`allocate`].
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn open_window(tx: &mut Transaction, request: &AllocRequest, firm: u32) -> Result<Option<(FsBlock, u32)>> {
+    let Some(holder) = request.holder else { return Ok(None) };
+    somewhere(tx, request, |tx, ag, hint| {
+        let mount = Arc::clone(tx.mount());
+        loop {
+            let Some(found) = search_in(tx, ag, hint, request)? else { return Ok(None) };
+            // Another may have opened its window since: only the shared lock of the AGF is needed for that.
+            if mount.ags[ag.number.0 as usize].windows.open(holder, found.start, found.count, firm.min(found.count)) {
+                ag.release(tx);
+                return Ok(Some(found));
+            }
+        }
+    })
+}
+
+/// Makes up to `most` blocks from `block` firm if the holder's window starts there; returns how many.
+pub fn firm_window(tx: &Transaction, holder: InodeNumber, block: FsBlock, most: u32) -> Option<u32> {
+    let (ag, start) = tx.geometry().split_fs_block(block)?;
+    tx.mount().ags[ag.0 as usize].windows.firm_up(holder, start, most)
+}
+
+/// The first `used` blocks of the holder's window at `block` were allocated, or none.
+pub fn advance_window(tx: &Transaction, holder: InodeNumber, block: FsBlock, used: u32) {
+    if let Some((ag, _)) = tx.geometry().split_fs_block(block) {
+        tx.mount().ags[ag.0 as usize].windows.advance(holder, used);
+    }
 }
 
 /// Allocates an extent in an AG whose AGF is locked.
@@ -142,16 +218,7 @@ pub(super) fn allocate_in(
     hint: Option<AgBlock>,
     request: &AllocRequest,
 ) -> Result<Option<FreeExtent>> {
-    // What the free list lacks comes out of the same space; what was found must not be needed for it.
-    let held_back = if request.owner.may_dip() { 0 } else { reservation::held_back(tx, ag) };
-    let kept = free_list::missing(tx, ag) + request.min_left + held_back;
-    let usable = ag.agf(tx).free_blocks.get().saturating_sub(kept);
-    if usable < request.min {
-        return Ok(None);
-    }
-    let max = request.max.min(usable);
-    let search = Search { request, max, hint, busy: busy_extents(tx, ag, request) };
-    let Some(found) = search.run(tx, ag)? else { return Ok(None) };
+    let Some(found) = search_in(tx, ag, hint, request)? else { return Ok(None) };
     free_list::fix(tx, ag, Some(found))?;
     free_space::take(tx, ag, found)?;
     rmap::add(tx, ag, request.owner.rmap(found.start, found.count, request.unwritten))?;
@@ -166,6 +233,7 @@ pub(super) fn allocate_in(
 fn busy_extents(tx: &Transaction, ag: Ag, request: &AllocRequest) -> Vec<FreeExtent> {
     let mount = tx.mount();
     let mut busy: Vec<_> = tx.freed_extents(ag.number).collect();
+    busy.extend(mount.ags[ag.number.0 as usize].windows.of_others(request.holder));
     if request.avoid_busy {
         busy.extend(mount.ags[ag.number.0 as usize].busy_extents(mount.journal.durable()));
     }
@@ -195,13 +263,18 @@ pub(super) fn find_filling(
 ) -> Result<Option<FreeExtent>> {
     let request = AllocRequest::new(Near::Ag(ag.number), 1, want, Owner::FreeList);
     let mut busy = busy_extents(tx, ag, &request);
-    let freed_here = !busy.is_empty();
+    let has_obstacles = !busy.is_empty();
     busy.extend(keep);
     let found = Search { request: &request, max: want, hint: None, busy: merged(busy) }.run(tx, ag)?;
-    if found.is_some() || !freed_here {
+    if found.is_some() || !has_obstacles {
         return Ok(found);
     }
-    Search { request: &request, max: want, hint: None, busy: keep.into_iter().collect() }.run(tx, ag)
+    let windows = &tx.mount().ags[ag.number.0 as usize].windows;
+    windows.give_back();
+    let mut busy: Vec<_> =
+        windows.of_others(None).into_iter().map(|(start, count)| FreeExtent { start, count }).collect();
+    busy.extend(keep);
+    Search { request: &request, max: want, hint: None, busy: merged(busy) }.run(tx, ag)
 }
 
 /// The search for an extent in one AG.
@@ -402,6 +475,19 @@ pub fn free(tx: &mut Transaction, block: FsBlock, count: u32, owner: Owner) -> R
 /// `WouldBlock` when the AG must not be waited for and somebody else holds it; `Corrupt`, `Io`.
 pub fn lock_for_free(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<()> {
     lock_extent(tx, block, count).map(|_| ())
+}
+
+/// Locks the AGs of two extents, whatever the transaction will do to them first. It holds no AG yet.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn lock_pair(tx: &mut Transaction, one: FsBlock, other: FsBlock) -> Result<()> {
+    let ags = [one, other].map(|block| tx.geometry().split_fs_block(block).map(|(ag, _)| ag));
+    let [Some(one), Some(other)] = ags else {
+        return Err(Corruption::new("extent", "lies on the device").into());
+    };
+    Ag::lock(tx, one.min(other))?;
+    Ag::lock(tx, one.max(other)).map(|_| ())
 }
 
 /// Frees an extent of an AG whose AGF is locked.

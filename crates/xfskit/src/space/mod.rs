@@ -5,6 +5,7 @@
 //!   └ free_space   bnobt and cntbt of one AG        └ inode_trees   inobt and finobt of one AG
 //!   └ free_list    the ring of blocks that the free space and rmap trees grow from
 //!   └ rmap, refcount, cow   whose the blocks are, how often, and which are staged for copy on write
+//!   └ window       free blocks that are meant for a file
 //!   └ unowned      extents of which an intent alone says that they are free
 //! ag       the headers and their locks            ag_state, counts   what is remembered in memory
 //! ```
@@ -27,11 +28,14 @@ mod inode_trees;
 pub mod inodes;
 mod owner;
 pub mod refcount;
+#[cfg(test)]
+mod refcount_tests;
 mod reservation;
 pub mod rmap;
 #[cfg(test)]
 mod tests;
 pub mod unowned;
+mod window;
 
 pub(crate) use ag::below_agi;
 pub use ag::{AGF_KIND, AGFL_KIND, AGI_KIND, Totals, initialize, read_agf, read_agi};

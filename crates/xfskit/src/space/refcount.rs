@@ -166,6 +166,45 @@ fn changed(old: &[Refcount], start: u32, limit: u32, change: Change) -> (Records
     (new, unreferenced)
 }
 
+/// The first run of blocks, among `count` from `block` on, that somebody else refers to too: how far behind `block` it
+/// begins, and its length.
+///
+/// # Errors
+/// `Corrupt`, `Io`, `WouldBlock` as [`super::alloc::free`].
+pub fn shared_part(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<Option<(u32, u32)>> {
+    if !tx.geometry().has_reflink() {
+        return Ok(None);
+    }
+    let (ag, start) = alloc::lock_extent(tx, block, count)?;
+    let found = first_shared(tx, ag, FreeExtent { start, count });
+    let found = below_agf(tx, ag.number, found)?;
+    ag.release(tx);
+    Ok(found.map(|run| (run.start.0 - start.0, run.count)))
+}
+
+/// The first run of blocks of the extent that have a record.
+fn first_shared(tx: &mut Transaction, ag: Ag, extent: FreeExtent) -> Result<Option<FreeExtent>> {
+    let (start, limit) = (extent.start.0, extent.end());
+    let mut tree = refcount_cursor(ag);
+    let mut next = match tree.lookup_le(tx, &start)? {
+        Some(record) if end(&record) > start => Some(record),
+        _ => tree.lookup_ge(tx, &start)?,
+    };
+    let mut run: Option<FreeExtent> = None;
+    // Staged blocks have the top bit of their start set and come behind all of these.
+    while let Some(record) = next.filter(|record| record.start < limit) {
+        let (from, to) = (record.start.max(start), end(&record).min(limit));
+        match &mut run {
+            None => run = Some(FreeExtent { start: AgBlock(from), count: to - from }),
+            Some(run) if run.end() == from => run.count += to - from,
+            Some(_) => break,
+        }
+        next = tree.next(tx)?;
+    }
+    tree.close(tx);
+    Ok(run)
+}
+
 /// Locks the AG of shared blocks and says how many of them one transaction can take on.
 fn lock_step(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<(Ag, FreeExtent)> {
     let (ag, start) = alloc::lock_extent(tx, block, count)?;

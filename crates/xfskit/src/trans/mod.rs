@@ -492,6 +492,17 @@ impl Transaction {
         self.dirty = true;
     }
 
+    /// Takes over `count` blocks that were reserved before the transaction began.
+    pub fn take_over_blocks(&mut self, count: u64) {
+        self.blocks_left += count;
+    }
+
+    /// Undoes [`Self::take_over_blocks`] for blocks that were not used.
+    pub fn hand_back_blocks(&mut self, count: u64) {
+        assert!(count <= self.blocks_left, "only what is left can be handed back");
+        self.blocks_left -= count;
+    }
+
     /// Counts `count` blocks as free once the transaction commits.
     pub fn free_blocks(&mut self, count: u64) {
         self.freed_blocks += count;

@@ -19,6 +19,11 @@ impl Reservation {
         Self { blocks, ..self }
     }
 
+    /// Asks for `blocks` more.
+    pub fn with_more_blocks(self, blocks: u64) -> Self {
+        Self { blocks: self.blocks + blocks, ..self }
+    }
+
     /// Takes from the reserve pool when the rest is used up.
     pub fn dipping(self) -> Self {
         Self { may_dip: true, ..self }

@@ -57,7 +57,7 @@ pub fn allocate_one(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBl
             let owner = owner(tx, ino, fork, at);
             let request = AllocRequest { avoid_busy: true, ..AllocRequest::new(near, min, want, owner) };
             if let Some((block, got)) = alloc::allocate(tx, &request)? {
-                map(tx, ino, fork, Extent { file_block: at, block, count: got.into(), unwritten: false })?;
+                map_new(tx, ino, fork, Extent { file_block: at, block, count: got.into(), unwritten: false })?;
                 return Ok(got);
             }
         }
@@ -70,7 +70,10 @@ pub fn allocate_one(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBl
 }
 
 /// Adds newly allocated blocks to the map.
-fn map(tx: &mut Transaction, ino: InoId, fork: ForkKind, extent: Extent) -> Result<()> {
+///
+/// # Errors
+/// `NoSpace` when the map cannot grow; `Corrupt`, `Io`.
+pub fn map_new(tx: &mut Transaction, ino: InoId, fork: ForkKind, extent: Extent) -> Result<()> {
     insert(tx, ino, fork, extent)?;
     count_blocks(tx, ino, extent.count as i64)
 }
@@ -106,7 +109,7 @@ fn allocate_with(
             continue;
         };
         let extent = Extent { file_block: next, block, count: got.into(), unwritten: false };
-        map(tx, ino, fork, extent)?;
+        map_new(tx, ino, fork, extent)?;
         mapped.push(extent);
         next = next.add(got.into());
     }
@@ -125,7 +128,7 @@ fn near_fork_block(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlo
 }
 
 /// Near an inode.
-pub(super) fn near_inode(tx: &Transaction, inode: InodeNumber) -> Near {
+pub fn near_inode(tx: &Transaction, inode: InodeNumber) -> Near {
     match tx.geometry().split_inode(inode) {
         Some((ag, within)) => Near::Block(tx.geometry().fs_block(ag, tx.geometry().inode_block(within))),
         None => Near::Ag(AgNumber(0)),

@@ -19,7 +19,7 @@ mod load;
 mod remap;
 mod remove;
 
-pub use allocate::{allocate, allocate_avoiding_busy, allocate_one};
+pub use allocate::{allocate, allocate_avoiding_busy, allocate_one, map_new, near_inode};
 pub use apply::leave_inode;
 pub use bmbt::BMBT_KIND;
 pub use remap::{expect_extents, map_extent, unmap_extent};

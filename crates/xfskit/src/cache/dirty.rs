@@ -1,0 +1,229 @@
+//! Contents that wait in memory for a place on disk.
+//!
+//! ```text
+//! chunk 0                     chunk 7                       a chunk: 64 KiB of the file, or a block if that is larger
+//! ├■■■■□□□□...┤               ├□□■■...┤                     ■ dirty block  □ not here
+//! ```
+//! Invariants: a block is here whole or not at all; `paid` counts the blocks for which space was taken from the
+//! filesystem's free blocks.
+//!
+//! Locking: the inode's.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use xfskit_ondisk::FileBlock;
+
+const CHUNK_LOG: u8 = 16;
+
+#[derive(Clone, Debug, Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    /// Blocks that are here, and those of them that space was taken for.
+    present: u64,
+    paid: u64,
+}
+
+/// Dirty blocks of a file, and the size that the file has with them.
+#[derive(Clone, Debug)]
+pub struct DirtyBlocks {
+    chunks: BTreeMap<u64, Chunk>,
+    block_log: u8,
+    count: u64,
+    paid: u64,
+    /// Size of the file in bytes if it is ahead of the inode's core.
+    pub size_bytes: Option<u64>,
+}
+
+impl DirtyBlocks {
+    /// No blocks, of `1 << block_log` bytes each.
+    pub fn new(block_log: u8) -> Self {
+        Self { chunks: BTreeMap::new(), block_log, count: 0, paid: 0, size_bytes: None }
+    }
+
+    fn blocks_per_chunk_log(&self) -> u8 {
+        CHUNK_LOG.saturating_sub(self.block_log)
+    }
+
+    /// The chunk of a block, and the block's place in it.
+    fn place(&self, block: FileBlock) -> (u64, usize) {
+        let log = self.blocks_per_chunk_log();
+        (block.0 >> log, (block.0 & ((1 << log) - 1)) as usize)
+    }
+
+    fn block_bytes(&self) -> usize {
+        1 << self.block_log
+    }
+
+    /// Number of blocks.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Blocks for which space was taken.
+    pub fn paid(&self) -> u64 {
+        self.paid
+    }
+
+    /// Whether neither blocks nor a size wait.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0 && self.size_bytes.is_none()
+    }
+
+    /// The bytes of a block that is here.
+    pub fn get(&self, block: FileBlock) -> Option<&[u8]> {
+        let (chunk, index) = self.place(block);
+        let chunk = self.chunks.get(&chunk)?;
+        (chunk.present >> index & 1 == 1).then(|| &chunk.bytes[index << self.block_log..(index + 1) << self.block_log])
+    }
+
+    /// The bytes of a block that is here, for a change.
+    pub fn get_mut(&mut self, block: FileBlock) -> Option<&mut [u8]> {
+        let (chunk, index) = self.place(block);
+        let log = self.block_log;
+        let chunk = self.chunks.get_mut(&chunk)?;
+        (chunk.present >> index & 1 == 1).then(|| &mut chunk.bytes[index << log..(index + 1) << log])
+    }
+
+    /// Adds a block that is not here: zeros, then `data` from byte `within` on, then zeros.
+    pub fn insert(&mut self, block: FileBlock, within: usize, data: &[u8], paid: bool) {
+        let (place, index) = self.place(block);
+        let (start, block_bytes) = (index << self.block_log, self.block_bytes());
+        let chunk = self.chunks.entry(place).or_default();
+        assert!(chunk.present >> index & 1 == 0, "a block is inserted once");
+        if chunk.bytes.len() < start {
+            chunk.bytes.resize(start, 0);
+        }
+        if chunk.bytes.len() == start && within == 0 {
+            // Appending, as most writes do, touches the bytes once.
+            chunk.bytes.extend_from_slice(data);
+            chunk.bytes.resize(start + block_bytes, 0);
+        } else {
+            if chunk.bytes.len() < start + block_bytes {
+                chunk.bytes.resize(start + block_bytes, 0);
+            }
+            let bytes = &mut chunk.bytes[start..start + block_bytes];
+            bytes[..within].fill(0);
+            bytes[within..within + data.len()].copy_from_slice(data);
+            bytes[within + data.len()..].fill(0);
+        }
+        chunk.present |= 1 << index;
+        self.count += 1;
+        if paid {
+            chunk.paid |= 1 << index;
+            self.paid += 1;
+        }
+    }
+
+    /// The first run of blocks at or behind `from`, `most` blocks at most.
+    pub fn first_run(&self, from: FileBlock, most: u64) -> Option<Range<u64>> {
+        let log = self.blocks_per_chunk_log();
+        let per_chunk = 1u64 << log;
+        let mut run: Option<Range<u64>> = None;
+        for (&place, chunk) in self.chunks.range(from.0 >> log..) {
+            let base = place << log;
+            let mut index = if base < from.0 { from.0 - base } else { 0 };
+            while index < per_chunk {
+                let here = chunk.present >> index & 1 == 1;
+                match &mut run {
+                    None if here => run = Some(base + index..base + index + 1),
+                    Some(run) if here && run.end == base + index && run.end - run.start < most => run.end += 1,
+                    Some(_) => return run,
+                    None => {}
+                }
+                index += 1;
+            }
+        }
+        run
+    }
+
+    /// The bytes of blocks that are all here, in pieces.
+    pub fn pieces(&self, run: Range<u64>) -> impl Iterator<Item = (FileBlock, &[u8])> {
+        let log = self.blocks_per_chunk_log();
+        let mut at = run.start;
+        std::iter::from_fn(move || {
+            if at >= run.end {
+                return None;
+            }
+            let (place, index) = self.place(FileBlock(at));
+            let end = run.end.min((place + 1) << log);
+            let (first, count) = (at, (end - at) as usize);
+            at = end;
+            let bytes = &self.chunks.get(&place)?.bytes[index << self.block_log..(index + count) << self.block_log];
+            Some((FileBlock(first), bytes))
+        })
+    }
+
+    /// How many blocks of a run space was taken for.
+    pub fn paid_in(&self, run: Range<u64>) -> u64 {
+        run.filter(|&block| {
+            let (place, index) = self.place(FileBlock(block));
+            self.chunks.get(&place).is_some_and(|chunk| chunk.paid >> index & 1 == 1)
+        })
+        .count() as u64
+    }
+
+    /// Takes the blocks of a range out; returns how many of them space was taken for.
+    pub fn remove(&mut self, range: Range<u64>) -> u64 {
+        let log = self.blocks_per_chunk_log();
+        if range.is_empty() {
+            return 0;
+        }
+        let places: Vec<u64> =
+            self.chunks.range(range.start >> log..=(range.end - 1) >> log).map(|(at, _)| *at).collect();
+        let (mut gone, mut freed) = (0, 0);
+        for place in places {
+            let base = place << log;
+            let Some(chunk) = self.chunks.get_mut(&place) else { continue };
+            let first = range.start.saturating_sub(base).min(63) as u32;
+            let last = (range.end - base).min(1 << log) as u32;
+            let mask = (u64::MAX >> (64 - last)) & (u64::MAX << first);
+            gone += u64::from((chunk.present & mask).count_ones());
+            freed += u64::from((chunk.paid & mask).count_ones());
+            chunk.present &= !mask;
+            chunk.paid &= !mask;
+            if chunk.present == 0 {
+                self.chunks.remove(&place);
+            }
+        }
+        self.count -= gone;
+        self.paid -= freed;
+        freed
+    }
+}
+
+#[cfg(test)]
+mod unit_tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_found_in_runs_and_leave_in_ranges() {
+        let mut dirty = DirtyBlocks::new(12);
+        for block in [3, 4, 15, 16, 17, 40] {
+            dirty.insert(FileBlock(block), 0, &[block as u8; 4096], block != 4);
+        }
+        dirty.insert(FileBlock(14), 10, b"x", true);
+        assert_eq!((dirty.count(), dirty.paid()), (7, 6));
+        assert_eq!(dirty.first_run(FileBlock(0), 100), Some(3..5));
+        assert_eq!(dirty.first_run(FileBlock(5), 100), Some(14..18));
+        assert_eq!(dirty.first_run(FileBlock(5), 2), Some(14..16));
+        assert_eq!(dirty.first_run(FileBlock(41), 2), None);
+        let pieces: Vec<_> = dirty.pieces(14..18).map(|(at, bytes)| (at.0, bytes.len())).collect();
+        assert_eq!(pieces, [(14, 8192), (16, 8192)]);
+        assert_eq!(dirty.get(FileBlock(14)).map(|bytes| (bytes[9], bytes[10], bytes[11])), Some((0, b'x', 0)));
+        assert_eq!(dirty.paid_in(3..18), 5);
+        assert_eq!(dirty.remove(4..16), 2);
+        assert_eq!((dirty.count(), dirty.paid()), (4, 4));
+        assert!(dirty.get(FileBlock(15)).is_none());
+        assert_eq!(dirty.remove(0..u64::MAX), 4);
+        assert!(dirty.is_empty());
+    }
+
+    #[test]
+    fn a_large_block_is_a_chunk_of_its_own() {
+        let mut dirty = DirtyBlocks::new(16);
+        dirty.insert(FileBlock(1), 0, &[7; 65536], true);
+        dirty.insert(FileBlock(2), 65535, &[8], true);
+        assert_eq!(dirty.first_run(FileBlock(0), 100), Some(1..3));
+        assert_eq!(dirty.remove(1..3), 2);
+    }
+}

@@ -1,0 +1,43 @@
+//! Writes to blocks that are the file's alone and written already: no map changes, no transaction.
+
+use super::place::{Place, piece};
+use super::{device_offset, write_device};
+use crate::error::Result;
+use crate::trans::{InoId, Transaction};
+use smallvec::SmallVec;
+use xfskit_ondisk::FileBlock;
+
+/// Writes `data` at byte `offset` if all of it has its place within the file. `false`: it has not, and nothing was done.
+///
+/// # Errors
+/// `Corrupt`, `Io`; after an I/O error some of it may be written.
+pub fn write_in_place(tx: &mut Transaction, ino: InoId, offset: u64, data: &[u8]) -> Result<bool> {
+    let end = offset + data.len() as u64;
+    if end > tx.inode(ino).size_bytes() {
+        return Ok(false);
+    }
+    let block_log = tx.geometry().block_log;
+    let end_block = end.div_ceil(1 << block_log);
+    let mut parts: SmallVec<[(u64, usize); 4]> = SmallVec::new();
+    let mut at = offset;
+    while at < end {
+        let first = at >> block_log;
+        let found = piece(tx, ino, first, end_block)?;
+        let Place::Written(block) = found.place else { return Ok(false) };
+        if let Some(dirty) = &tx.inode(ino).dirty
+            && dirty.first_run(FileBlock(first), 1).is_some_and(|run| run.start < found.end)
+        {
+            return Ok(false);
+        }
+        let until = end.min(found.end << block_log);
+        parts.push((device_offset(tx, ino, block)? + (at - (first << block_log)), (until - at) as usize));
+        at = until;
+    }
+    let mut rest = data;
+    for (place, count) in parts {
+        let (part, behind) = rest.split_at(count);
+        write_device(tx, place, part)?;
+        rest = behind;
+    }
+    Ok(true)
+}

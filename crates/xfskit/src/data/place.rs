@@ -1,0 +1,78 @@
+//! Where the blocks of a file are.
+
+use crate::cache::ForkKind;
+use crate::error::Result;
+use crate::inode::bmap;
+use crate::space::refcount;
+use crate::trans::{InoId, Transaction};
+use xfskit_ondisk::inode::flags2;
+use xfskit_ondisk::{Extent, FileBlock, FsBlock};
+
+/// Where a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Nowhere: it reads as zeros.
+    Hole,
+    /// Space is there and reads as zeros.
+    Unwritten(FsBlock),
+    /// It is shared with other files, or with other places of this one.
+    Shared(FsBlock),
+    /// It is this file's alone.
+    Written(FsBlock),
+}
+
+/// A run of blocks in one kind of place; on disk they follow each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece {
+    /// First block.
+    pub first: u64,
+    /// The block behind the last.
+    pub end: u64,
+    /// Where the first one is.
+    pub place: Place,
+}
+
+impl Piece {
+    /// Number of blocks.
+    pub fn count(&self) -> u64 {
+        self.end - self.first
+    }
+}
+
+/// Where the blocks from `first` on are, up to `end` at most.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn piece(tx: &mut Transaction, ino: InoId, first: u64, end: u64) -> Result<Piece> {
+    let list = bmap::extents(tx, ino, ForkKind::Data)?;
+    let next = list.partition_point(|extent| extent.end().0 <= first);
+    let Some(extent) = list.get(next).copied() else { return Ok(Piece { first, end, place: Place::Hole }) };
+    if extent.file_block.0 > first {
+        return Ok(Piece { first, end: end.min(extent.file_block.0), place: Place::Hole });
+    }
+    let end = end.min(extent.end().0);
+    let block = FsBlock(extent.block.0 + (first - extent.file_block.0));
+    if extent.unwritten {
+        return Ok(Piece { first, end, place: Place::Unwritten(block) });
+    }
+    if tx.inode(ino).core.flags2 & flags2::REFLINK == 0 {
+        return Ok(Piece { first, end, place: Place::Written(block) });
+    }
+    sharing(tx, first, end, block)
+}
+
+/// Tells shared blocks from others.
+fn sharing(tx: &mut Transaction, first: u64, end: u64, block: FsBlock) -> Result<Piece> {
+    Ok(match refcount::shared_part(tx, block, (end - first) as u32)? {
+        Some((0, count)) => Piece { first, end: first + u64::from(count), place: Place::Shared(block) },
+        Some((before, _)) => Piece { first, end: first + u64::from(before), place: Place::Written(block) },
+        None => Piece { first, end, place: Place::Written(block) },
+    })
+}
+
+/// The extent before a block.
+pub(super) fn extent_before(tx: &mut Transaction, ino: InoId, block: u64) -> Result<Option<Extent>> {
+    let list = bmap::extents(tx, ino, ForkKind::Data)?;
+    let next = list.partition_point(|extent| extent.file_block < FileBlock(block));
+    Ok(next.checked_sub(1).map(|index| list[index]))
+}

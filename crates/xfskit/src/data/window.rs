@@ -1,0 +1,112 @@
+//! Finds blocks for contents: behind what the file has, in one piece with it if possible, with room to grow.
+
+use super::place::extent_before;
+use crate::cache::ForkKind;
+use crate::error::{Error, Result};
+use crate::error_tags::BMAP_ALLOC_MINLEN_EXTENT;
+use crate::space::Owner;
+use crate::space::alloc::{self, AllocRequest, Near};
+use crate::trans::{InoId, Transaction};
+use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
+use xfskit_ondisk::{FileBlock, FsBlock};
+
+/// Files below this size get no room to grow: most never do.
+const SMALLEST_TO_GROW_BYTES: u64 = 64 << 10;
+/// Most room that a file gets.
+const MOST_ROOM_BYTES: u64 = 64 << 20;
+/// A continuation of fewer blocks than this is not worth a seam.
+const SHORTEST_CONTINUATION: u32 = 16;
+
+/// Blocks that are the file's to write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Space {
+    /// The first.
+    pub block: FsBlock,
+    /// How many.
+    pub count: u32,
+}
+
+/// Finds up to `count` blocks for the fork blocks from `first` on. `near`: where they should lie if there is nothing before them.
+///
+/// # Errors
+/// `NoSpace`, `Corrupt`, `Io`.
+pub(super) fn find(tx: &mut Transaction, ino: InoId, first: u64, count: u64, near: Option<FsBlock>) -> Result<Space> {
+    let holder = tx.inode(ino).core.inode;
+    let smallest = tx.mount().error_tags.strikes(BMAP_ALLOC_MINLEN_EXTENT);
+    let want = if smallest { 1 } else { count.min(MAX_EXTENT_BLOCKS) as u32 };
+    let before = extent_before(tx, ino, first)?;
+    let behind = before.filter(|extent| extent.end() == FileBlock(first)).map(|e| FsBlock(e.block.0 + e.count));
+    if let Some(block) = behind
+        && let Some(count) = alloc::firm_window(tx, holder, block, want)
+    {
+        return Ok(Space { block, count });
+    }
+    let near = behind.or(near).or(before.map(|extent| FsBlock(extent.block.0 + extent.count)));
+    let near = near.filter(|block| tx.geometry().fs_block_address(*block).is_some());
+    let wish = if smallest { 0 } else { room_to_grow(tx, ino, first, count)? };
+    let owner = Owner::Fork { inode: holder, fork: ForkKind::Data, offset: FileBlock(first), bmbt: false };
+    let place = near.map_or_else(|| crate::inode::bmap::near_inode(tx, holder), Near::Block);
+    let base =
+        AllocRequest { avoid_busy: true, holder: Some(holder), ..AllocRequest::new(place, want, want + wish, owner) };
+    let unit = tx.geometry().stripe_unit;
+    let alignment = if unit > 0 && want >= unit { unit } else { 1 };
+    let attempts = [
+        behind.map(|_| AllocRequest { exact: true, min: want.min(SHORTEST_CONTINUATION), ..base.clone() }),
+        Some(AllocRequest { alignment, ..base.clone() }),
+        Some(AllocRequest { max: want, min: 1, ..base.clone() }),
+    ];
+    for round in 0..2 {
+        for request in attempts.iter().flatten() {
+            if let Some((block, got)) = alloc::open_window(tx, request, want)? {
+                return Ok(Space { block, count: got.min(want) });
+            }
+        }
+        if round == 0 {
+            // What is free may be busy: once the journal is durable it is not any more.
+            tx.mount().sync()?;
+        }
+    }
+    Err(Error::NoSpace)
+}
+
+/// Blocks that the file should get beyond those that it needs now: as much as it has, if it grows at its end.
+fn room_to_grow(tx: &mut Transaction, ino: InoId, first: u64, count: u64) -> Result<u32> {
+    let block_log = tx.geometry().block_log;
+    let end = first + count;
+    let grows = bmap_end(tx, ino)? <= end && end << block_log >= tx.inode(ino).size_bytes();
+    if !grows || end << block_log < SMALLEST_TO_GROW_BYTES {
+        return Ok(0);
+    }
+    let spare = tx.mount().space.usable_blocks() / 64;
+    Ok(end.min(MOST_ROOM_BYTES >> block_log).min(spare).min(MAX_EXTENT_BLOCKS / 2) as u32)
+}
+
+/// The end of the file's last extent.
+fn bmap_end(tx: &mut Transaction, ino: InoId) -> Result<u64> {
+    Ok(extent_before(tx, ino, u64::MAX)?.map_or(0, |extent| extent.end().0))
+}
+
+/// Allocates the blocks that were found and written.
+///
+/// # Errors
+/// `Corrupt`, `Io`; `NoSpace` when a damaged image has somebody else's there.
+pub(super) fn allocate(tx: &mut Transaction, ino: InoId, first: u64, space: Space) -> Result<()> {
+    let inode = tx.inode(ino).core.inode;
+    let owner = Owner::Fork { inode, fork: ForkKind::Data, offset: FileBlock(first), bmbt: false };
+    let request = AllocRequest {
+        exact: true,
+        holder: Some(inode),
+        ..AllocRequest::new(Near::Block(space.block), space.count, space.count, owner)
+    };
+    let found = alloc::allocate(tx, &request)?;
+    if found.is_none() {
+        return Err(Error::NoSpace);
+    }
+    alloc::advance_window(tx, inode, space.block, space.count);
+    Ok(())
+}
+
+/// The blocks that were found are not needed after all.
+pub(super) fn give_up(tx: &Transaction, ino: InoId, space: Space) {
+    alloc::advance_window(tx, tx.inode(ino).core.inode, space.block, 0);
+}

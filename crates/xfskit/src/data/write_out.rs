@@ -1,0 +1,152 @@
+//! Brings contents to places that they do not have yet: one run, one extent, one transaction.
+//!
+//! ```text
+//! hole       window ─▶ write ─▶ allocate, map
+//! shared     window ─▶ write ─▶ allocate, unmap the old blocks, map
+//! unwritten            write ─▶ convert
+//! written              write
+//! ```
+//! Up to the last step nothing is changed, so an error leaves everything as it was. The size follows in the same
+//! transaction.
+
+use super::place::{Piece, Place, piece};
+use super::{device_offset, window, write_device};
+use crate::cache::ForkKind;
+use crate::error::Result;
+use crate::inode::bmap;
+use crate::space::alloc;
+use crate::trans::{InoId, InodeFields, Transaction};
+use std::ops::Range;
+use xfskit_ondisk::{Extent, FileBlock, FsBlock};
+
+/// Where the bytes come from.
+#[derive(Clone, Copy)]
+pub enum Source<'a> {
+    /// The dirty blocks of the inode.
+    Dirty,
+    /// The caller: whole blocks from the first of the run on.
+    Bytes(&'a [u8]),
+}
+
+/// Writes out blocks from the start of `run` on, as many as one transaction does; returns where the next begins. With
+/// [`Source::Dirty`] all of the run is dirty; with bytes, none of it, and the transaction has blocks for it reserved.
+///
+/// # Errors
+/// `NoSpace` and I/O errors before anything was changed; `Corrupt`, `Io`.
+pub fn write_out_run(tx: &mut Transaction, ino: InoId, run: Range<u64>, source: Source<'_>) -> Result<u64> {
+    let found = piece(tx, ino, run.start, run.end)?;
+    let done = match found.place {
+        Place::Written(block) => {
+            write_blocks(tx, ino, run.start..found.end, block, source)?;
+            found.end
+        }
+        Place::Unwritten(block) => {
+            write_blocks(tx, ino, run.start..found.end, block, source)?;
+            return Err(crate::Error::NotSupported("unwritten"));
+            found.end
+        }
+        Place::Hole => place_and_map(tx, ino, found, None, source)?,
+        Place::Shared(old) => place_and_map(tx, ino, found, Some(old), source)?,
+    };
+    let placed = matches!(found.place, Place::Hole | Place::Shared(_));
+    finish_run(tx, ino, run.start..done, source, placed);
+    Ok(done)
+}
+
+/// New blocks for a piece, or for the start of it; returns the block behind.
+fn place_and_map(
+    tx: &mut Transaction,
+    ino: InoId,
+    found: Piece,
+    old: Option<FsBlock>,
+    source: Source<'_>,
+) -> Result<u64> {
+    let space = window::find(tx, ino, found.first, found.count(), old)?;
+    let run = found.first..found.first + u64::from(space.count);
+    if let Err(error) = write_blocks(tx, ino, run.clone(), space.block, source) {
+        window::give_up(tx, ino, space);
+        return Err(error);
+    }
+    if let Source::Dirty = source {
+        tx.take_over_blocks(space.count.into());
+    }
+    let result = map(tx, ino, &run, space, old);
+    if result.is_err() && !tx.is_dirty() {
+        window::give_up(tx, ino, space);
+        if let Source::Dirty = source {
+            tx.hand_back_blocks(space.count.into());
+        }
+    }
+    result.map(|()| run.end)
+}
+
+fn map(tx: &mut Transaction, ino: InoId, run: &Range<u64>, space: window::Space, old: Option<FsBlock>) -> Result<()> {
+    if let Some(old) = old {
+        alloc::lock_pair(tx, old, space.block)?;
+    }
+    window::allocate(tx, ino, run.start, space)?;
+    if old.is_some() {
+        bmap::remove(tx, ino, ForkKind::Data, FileBlock(run.start), space.count.into())?;
+    }
+    let (file_block, count) = (FileBlock(run.start), space.count.into());
+    bmap::map_new(tx, ino, ForkKind::Data, Extent { file_block, block: space.block, count, unwritten: false })
+}
+
+/// Writes the bytes of a run to the device.
+fn write_blocks(tx: &Transaction, ino: InoId, run: Range<u64>, block: FsBlock, source: Source<'_>) -> Result<()> {
+    let block_log = tx.geometry().block_log;
+    let offset = device_offset(tx, ino, block)?;
+    match source {
+        Source::Bytes(bytes) => write_device(tx, offset, &bytes[..((run.end - run.start) << block_log) as usize]),
+        Source::Dirty => {
+            let Some(dirty) = &tx.inode(ino).dirty else { return Ok(()) };
+            dirty
+                .pieces(run.clone())
+                .try_for_each(|(at, bytes)| write_device(tx, offset + ((at.0 - run.start) << block_log), bytes))
+        }
+    }
+}
+
+/// What was written out is not dirty any more, and the size on disk may cover it. `placed`: it got new blocks, which
+/// were paid for.
+fn finish_run(tx: &mut Transaction, ino: InoId, run: Range<u64>, source: Source<'_>, placed: bool) {
+    let block_log = tx.geometry().block_log;
+    let size = tx.inode(ino).size_bytes();
+    if let Source::Dirty = source
+        && let Some(dirty) = &mut tx.inode_memory_mut(ino).dirty
+    {
+        let paid = dirty.remove(run.clone());
+        tx.mount().space.give_back_blocks(if placed { 0 } else { paid });
+        tx.mount().dirty_inodes.count_bytes((run.end - run.start) << block_log, 0);
+    }
+    let end = run.end << block_log;
+    // Whole blocks that the caller gave are within the size that the file gets.
+    grow_size(tx, ino, if matches!(source, Source::Dirty) { end.min(size) } else { end });
+}
+
+/// The size in the core follows up to `size`.
+fn grow_size(tx: &mut Transaction, ino: InoId, size: u64) {
+    if tx.inode(ino).core.size < size {
+        tx.inode_mut(ino, InodeFields::CORE).core.size = size;
+    }
+    let core_size = tx.inode(ino).core.size;
+    let state = tx.inode_memory_mut(ino);
+    if let Some(dirty) = &mut state.dirty {
+        dirty.size_bytes = dirty.size_bytes.filter(|ahead| *ahead > core_size);
+        if dirty.is_empty() {
+            state.dirty = None;
+        }
+    }
+}
+
+/// The end of a write-out: no block is dirty, and the core learns the size and when the contents were written.
+pub fn write_out_size(tx: &mut Transaction, ino: InoId) {
+    let size = tx.inode(ino).size_bytes();
+    grow_size(tx, ino, size);
+    let handle = std::sync::Arc::clone(tx.inode_handle(ino));
+    if let Some(time) = handle.noted_write() {
+        let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
+        (core.mtime, core.ctime) = (time, time);
+        handle.forget_write();
+    }
+}
