@@ -81,13 +81,14 @@ pub enum Command {
     Cat(CatArgs),
     /// Write standard input to a file, which is made or replaced
     Write(WriteArgs),
-    /// Copy a file within an image by sharing its blocks
-    Clone(CloneArgs),
+    // Clone(CloneArgs),
     /// Write a tree as a tar archive
     Export(ExportArgs),
     /// Show how full an image is
+    #[command(disable_help_flag = true)]
     Df(DfArgs),
     /// Show how much space trees take
+    #[command(disable_help_flag = true)]
     Du(DuArgs),
     /// Change permissions
     Chmod(ChmodArgs),
@@ -211,12 +212,20 @@ pub struct MountPointArgs {
     pub mount_point: PathBuf,
 }
 
+const MKFS_NOTES: &str = "\
+With --from the image gets its name when it is complete. SOURCE_DATE_EPOCH in the environment sets the clock, and no time is later;
+with that and -m uuid=UUID, the same source and options make the same image, byte for byte.";
+
 /// Arguments of `mkfs`.
 #[derive(Debug, Args)]
+#[command(after_help = MKFS_NOTES)]
 pub struct MkfsArgs {
     /// Image file, which is made if it does not exist, or block device
     pub image: PathBuf,
-    /// Size of the image file, as in 500M or 10G; needed for a new one
+    /// Fill the image from a folder or a tar archive; "-" for an archive on standard input
+    #[arg(long, value_name = "SOURCE")]
+    pub from: Option<PathBuf>,
+    /// Size of the image file, as in 500M or 10G; needed for a new one. With --from: auto, the default, fits the source
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,
     /// Block size: size=

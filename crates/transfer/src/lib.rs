@@ -13,7 +13,6 @@
 //! Layer 12: it uses the engine's operations and nothing below them.
 #![forbid(unsafe_code)]
 
-#[cfg(any())]
 mod archive;
 mod environment;
 mod error;
@@ -21,10 +20,8 @@ mod event;
 mod host;
 mod image;
 mod pipe;
-#[cfg(any())]
 mod size;
 
-#[cfg(any())]
 pub use archive::{TarSink, TarSource};
 pub use environment::FixedEnvironment;
 pub use error::{LeftOut, Losses, Result, TransferError};
@@ -32,5 +29,4 @@ pub use event::{Contents, Event, Kind, Meta, Node};
 pub use host::{HostSink, HostSource};
 pub use image::{ImageSink, ImageSource};
 pub use pipe::{Adjust, Outlet, Progress, Sink, Source, survey, transfer};
-#[cfg(any())]
 pub use size::{Needs, Shape};

@@ -36,8 +36,11 @@ pub struct DfArgs {
     #[command(flatten)]
     pub image: ImageArgs,
     /// Sizes with units
-    #[arg(short = 'H', long)]
+    #[arg(short, long)]
     pub human_readable: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
 }
 
 /// Arguments of `du`.
@@ -49,8 +52,11 @@ pub struct DuArgs {
     #[arg(short, long)]
     pub summarize: bool,
     /// Sizes with units
-    #[arg(short = 'H', long)]
+    #[arg(short, long)]
     pub human_readable: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
     /// Sizes of the files, not of the space that they take
     #[arg(long)]
     pub apparent_size: bool,

@@ -5,6 +5,7 @@ pub mod contents;
 pub mod copy;
 pub mod crash_test;
 pub mod export;
+pub mod fill;
 pub mod files;
 pub mod generate;
 pub mod info;

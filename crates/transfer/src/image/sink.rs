@@ -7,7 +7,7 @@
 use crate::error::{Result, TransferError, image, shown};
 use crate::event::{Contents, Kind, Meta, Node, split};
 use crate::pipe::Sink;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::inode::{
     MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
@@ -25,7 +25,7 @@ pub struct ImageSink<'a> {
     /// The directory that was used last.
     recent: (Vec<u8>, Dir),
     /// Directories that came, and what they get in the end.
-    unfinished: Vec<(Vec<u8>, InodeNumber, Meta)>,
+    unfinished: BTreeMap<Vec<u8>, (InodeNumber, Meta)>,
     open: Option<OpenFile>,
     temporaries: u64,
 }
@@ -71,7 +71,7 @@ impl<'a> ImageSink<'a> {
         let base = open_dir(filesystem, base, b"")?;
         let dirs = HashMap::from([(Vec::new(), base)]);
         let recent = (Vec::new(), base);
-        Ok(Self { filesystem, dirs, recent, unfinished: Vec::new(), open: None, temporaries: 0 })
+        Ok(Self { filesystem, dirs, recent, unfinished: BTreeMap::new(), open: None, temporaries: 0 })
     }
 
     /// The directory at a path; missing ones are made.
@@ -123,7 +123,7 @@ impl<'a> ImageSink<'a> {
             self.recent = (node.path.clone(), dir);
             dir.inode
         };
-        self.unfinished.push((node.path, inode, node.meta));
+        self.unfinished.insert(node.path, (inode, node.meta));
         Ok(())
     }
 
@@ -289,8 +289,7 @@ impl Sink for ImageSink<'_> {
     }
 
     fn finish(&mut self) -> Result<()> {
-        // The last ones first: none is changed any more when its turn comes.
-        while let Some((path, inode, meta)) = self.unfinished.pop() {
+        for (path, (inode, meta)) in std::mem::take(&mut self.unfinished) {
             let stat = self.filesystem.stat(inode).map_err(image(&path))?;
             let inherits = self.dirs.get(&path).is_some_and(|dir| dir.has_default_acl);
             self.set_attributes(&stat, &meta, inherits, &path)?;
