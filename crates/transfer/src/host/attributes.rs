@@ -8,6 +8,8 @@ use rustix::io::Errno;
 
 /// Most bytes of a list of names, and of a value, on Linux.
 const MOST_BYTES: usize = 65536;
+/// Enough for nearly all; the kernel allocates as much as is asked for, so that it does not pay to ask for more.
+const FIRST_BYTES: usize = 2048;
 
 /// How an open file's attributes are reached.
 #[derive(Clone, Copy)]
@@ -53,7 +55,7 @@ pub(super) struct AttributeReader {
 
 impl AttributeReader {
     pub(super) fn new() -> Self {
-        Self { names: vec![0; MOST_BYTES], value: vec![0; MOST_BYTES] }
+        Self { names: vec![0; FIRST_BYTES], value: vec![0; FIRST_BYTES] }
     }
 
     /// All attributes that other sides know, sorted; the others are noted.
@@ -63,7 +65,7 @@ impl AttributeReader {
         path: &[u8],
         left_out: &mut LeftOut,
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let length = match handle.list(&mut self.names) {
+        let length = match enlarging(&mut self.names, |buffer| handle.list(buffer)) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => 0,
             other => other.map_err(host(path, "listing its attributes"))?,
         };
@@ -76,7 +78,7 @@ impl AttributeReader {
                 left_out.note(path);
                 continue;
             }
-            match handle.get(name, &mut self.value) {
+            match enlarging(&mut self.value, |buffer| handle.get(name, buffer)) {
                 Ok(length) => found.push((name.to_vec(), self.value[..length].to_vec())),
                 Err(Errno::NODATA) => return Err(TransferError::Changed(shown(path))),
                 Err(Errno::PERM | Errno::ACCESS) => left_out.note(path),
@@ -85,6 +87,17 @@ impl AttributeReader {
         }
         found.sort_unstable();
         Ok(found)
+    }
+}
+
+/// Fills a buffer, after enlarging it if it is too small.
+fn enlarging(buffer: &mut Vec<u8>, fill: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<usize, Errno> {
+    match fill(buffer) {
+        Err(Errno::RANGE) if buffer.len() < MOST_BYTES => {
+            buffer.resize(MOST_BYTES, 0);
+            fill(buffer)
+        }
+        result => result,
     }
 }
 
