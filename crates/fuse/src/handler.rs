@@ -1,6 +1,7 @@
 //! The requests, one method each.
 
 use crate::caller::{owner, with_groups};
+use crate::contents;
 use crate::convert::{FOREVER, attr, generation, no_attr, set_time};
 use crate::readdir;
 use crate::server::Server;
@@ -86,6 +87,11 @@ impl fuser::Filesystem for Handler {
             | InitFlags::FUSE_READDIRPLUS_AUTO
             | InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_CACHE_SYMLINKS
+            | InitFlags::FUSE_WRITEBACK_CACHE
+            | InitFlags::FUSE_ASYNC_READ
+            | InitFlags::FUSE_ASYNC_DIO
+            | InitFlags::FUSE_MAX_PAGES
+            | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP
             | InitFlags::FUSE_EXPORT_SUPPORT
             | InitFlags::FUSE_NO_OPEN_SUPPORT
             | InitFlags::FUSE_NO_OPENDIR_SUPPORT;
@@ -284,15 +290,14 @@ impl fuser::Filesystem for Handler {
         node: INodeNo,
         _: FileHandle,
         offset: u64,
-        _size: u32,
+        size: u32,
         _: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
         let number = self.server.inode(node);
-        match self.server.with(|fs| fs.stat(number)) {
-            Ok(stat) if offset >= stat.size => reply.data(&[]),
-            Ok(_) => reply.error(Errno::EOPNOTSUPP),
+        match self.server.with(|fs| contents::read(fs, number, offset, size)) {
+            Ok(bytes) => reply.data(&bytes),
             Err(error) => reply.error(error),
         }
     }
@@ -300,16 +305,20 @@ impl fuser::Filesystem for Handler {
     fn write(
         &self,
         _: &Request,
-        _: INodeNo,
+        node: INodeNo,
         _: FileHandle,
-        _offset: u64,
-        _data: &[u8],
-        _: WriteFlags,
-        _: OpenFlags,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        reply.error(Errno::EOPNOTSUPP);
+        let number = self.server.inode(node);
+        match self.server.with(|fs| contents::write(fs, number, offset, data, write_flags, flags)) {
+            Ok(()) => reply.written(data.len() as u32),
+            Err(error) => reply.error(error),
+        }
     }
 
     fn fallocate(&self, _: &Request, _: INodeNo, _: FileHandle, _: u64, _: u64, _: i32, reply: ReplyEmpty) {
@@ -326,9 +335,9 @@ impl fuser::Filesystem for Handler {
         reply.error(Errno::ENOSYS);
     }
 
-    fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+    fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, datasync: bool, reply: ReplyEmpty) {
         let number = self.server.inode(node);
-        self.empty(reply, |fs| fs.fsync(number));
+        self.empty(reply, |fs| if datasync { fs.fdatasync(number) } else { fs.fsync(number) });
     }
 
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod caller;
+mod contents;
 mod convert;
 mod handler;
 mod options;

@@ -135,15 +135,17 @@ fn a_file_written_in_pieces_beside_another_is_in_few_extents() {
     let image = scratch.image("a.img", 1 << 30);
     reference.tool_output("mkfs.xfs", ["-q", image.to_str().unwrap()]);
     let fs = open(&image);
+    let alone = make(&fs, "alone");
+    for piece in 0..2000u64 {
+        fs.write_at(alone.inode, piece * 10_000, &[1; 10_000]).unwrap();
+    }
+    fs.sync().unwrap();
+    fs.finish_writing(alone.inode);
     let files = [make(&fs, "a"), make(&fs, "b")];
     for piece in 0..2000u64 {
         for file in &files {
             fs.write_at(file.inode, piece * 10_000, &[piece as u8 | 1; 10_000]).unwrap();
         }
-    }
-    let alone = make(&fs, "alone");
-    for piece in 0..2000u64 {
-        fs.write_at(alone.inode, piece * 10_000, &[1; 10_000]).unwrap();
     }
     fs.unmount().unwrap();
     reference.repair_finds_nothing(&image);

@@ -4,6 +4,7 @@ use super::place::extent_before;
 use crate::cache::ForkKind;
 use crate::error::{Error, Result};
 use crate::error_tags::BMAP_ALLOC_MINLEN_EXTENT;
+use crate::inode::bmap;
 use crate::space::Owner;
 use crate::space::alloc::{self, AllocRequest, Near};
 use crate::trans::{InoId, Transaction};
@@ -17,6 +18,9 @@ const MOST_ROOM_BYTES: u64 = 64 << 20;
 /// A continuation of fewer blocks than this is not worth a seam.
 const SHORTEST_CONTINUATION: u32 = 16;
 
+/// Most blocks between the end of an extent and what is written behind it that may come later.
+const MOST_GAP_BLOCKS: u64 = 4096;
+
 /// Blocks that are the file's to write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Space {
@@ -26,7 +30,8 @@ pub(super) struct Space {
     pub count: u32,
 }
 
-/// Finds up to `count` blocks for the fork blocks from `first` on. `near`: where they should lie if there is nothing before them.
+/// Finds up to `count` blocks for the fork blocks from `first` on. `near`: where they should lie if there is nothing
+/// before them.
 ///
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.
@@ -34,31 +39,18 @@ pub(super) fn find(tx: &mut Transaction, ino: InoId, first: u64, count: u64, nea
     let holder = tx.inode(ino).core.inode;
     let smallest = tx.mount().error_tags.strikes(BMAP_ALLOC_MINLEN_EXTENT);
     let want = if smallest { 1 } else { count.min(MAX_EXTENT_BLOCKS) as u32 };
-    let before = extent_before(tx, ino, first)?;
-    let behind = before.filter(|extent| extent.end() == FileBlock(first)).map(|e| FsBlock(e.block.0 + e.count));
-    if let Some(block) = behind
-        && let Some(count) = alloc::firm_window(tx, holder, block, want)
-    {
+    let firm = |tx: &Transaction| alloc::firm_window(tx, holder, FileBlock(first), want);
+    if let Some((block, count)) = firm(tx) {
         return Ok(Space { block, count });
     }
-    let near = behind.or(near).or(before.map(|extent| FsBlock(extent.block.0 + extent.count)));
-    let near = near.filter(|block| tx.geometry().fs_block_address(*block).is_some());
-    let wish = if smallest { 0 } else { room_to_grow(tx, ino, first, count)? };
-    let owner = Owner::Fork { inode: holder, fork: ForkKind::Data, offset: FileBlock(first), bmbt: false };
-    let place = near.map_or_else(|| crate::inode::bmap::near_inode(tx, holder), Near::Block);
-    let base =
-        AllocRequest { avoid_busy: true, holder: Some(holder), ..AllocRequest::new(place, want, want + wish, owner) };
-    let unit = tx.geometry().stripe_unit;
-    let alignment = if unit > 0 && want >= unit { unit } else { 1 };
-    let attempts = [
-        behind.map(|_| AllocRequest { exact: true, min: want.min(SHORTEST_CONTINUATION), ..base.clone() }),
-        Some(AllocRequest { alignment, ..base.clone() }),
-        Some(AllocRequest { max: want, min: 1, ..base.clone() }),
-    ];
+    let room = if smallest { 0 } else { room_to_grow(tx, ino, first, count)? };
+    let attempts = attempts(tx, ino, first, want, room, near)?;
     for round in 0..2 {
-        for request in attempts.iter().flatten() {
-            if let Some((block, got)) = alloc::open_window(tx, request, want)? {
-                return Ok(Space { block, count: got.min(want) });
+        for (request, file_block) in attempts.iter().flatten() {
+            if alloc::open_window(tx, request, *file_block)?.is_some()
+                && let Some((block, count)) = firm(tx)
+            {
+                return Ok(Space { block, count });
             }
         }
         if round == 0 {
@@ -69,11 +61,42 @@ pub(super) fn find(tx: &mut Transaction, ino: InoId, first: u64, count: u64, nea
     Err(Error::NoSpace)
 }
 
+/// What to look for, best first, each with the fork block that will lie at the start of what is found: behind the extent
+/// before (a gap that is filled later stays free); near it, all in one piece; anything.
+fn attempts(
+    tx: &mut Transaction,
+    ino: InoId,
+    first: u64,
+    want: u32,
+    room: u32,
+    near: Option<FsBlock>,
+) -> Result<[Option<(AllocRequest, FileBlock)>; 3]> {
+    let holder = tx.inode(ino).core.inode;
+    let before = extent_before(tx, ino, first)?.map(|e| (e.end(), FsBlock(e.block.0 + e.count)));
+    let on_device = |block: &FsBlock| tx.geometry().fs_block_address(*block).is_some();
+    let behind = before.filter(|(end, block)| first - end.0 <= MOST_GAP_BLOCKS && on_device(block));
+    let place = before.map(|(_, block)| block).filter(|_| near.is_none()).or(near).filter(on_device);
+    let place = place.map_or_else(|| bmap::near_inode(tx, holder), Near::Block);
+    let owner = Owner::Fork { inode: holder, fork: ForkKind::Data, offset: FileBlock(first), bmbt: false };
+    let base =
+        AllocRequest { avoid_busy: true, holder: Some(holder), ..AllocRequest::new(place, want, want + room, owner) };
+    let behind = behind.map(|(end, block)| {
+        let gap = (first - end.0) as u32;
+        let (min, max) = (gap + want.min(SHORTEST_CONTINUATION), gap + want + room);
+        (AllocRequest { near: Near::Block(block), exact: true, min, max, ..base.clone() }, end)
+    });
+    let unit = tx.geometry().stripe_unit;
+    let alignment = if unit > 0 && want >= unit { unit } else { 1 };
+    let whole = AllocRequest { alignment, ..base.clone() };
+    let anything = AllocRequest { max: want, min: 1, ..base };
+    Ok([behind, Some((whole, FileBlock(first))), Some((anything, FileBlock(first)))])
+}
+
 /// Blocks that the file should get beyond those that it needs now: as much as it has, if it grows at its end.
 fn room_to_grow(tx: &mut Transaction, ino: InoId, first: u64, count: u64) -> Result<u32> {
     let block_log = tx.geometry().block_log;
     let end = first + count;
-    let grows = bmap_end(tx, ino)? <= end && end << block_log >= tx.inode(ino).size_bytes();
+    let grows = last_end(tx, ino)? <= end && end << block_log >= tx.inode(ino).size_bytes();
     if !grows || end << block_log < SMALLEST_TO_GROW_BYTES {
         return Ok(0);
     }
@@ -82,7 +105,7 @@ fn room_to_grow(tx: &mut Transaction, ino: InoId, first: u64, count: u64) -> Res
 }
 
 /// The end of the file's last extent.
-fn bmap_end(tx: &mut Transaction, ino: InoId) -> Result<u64> {
+fn last_end(tx: &mut Transaction, ino: InoId) -> Result<u64> {
     Ok(extent_before(tx, ino, u64::MAX)?.map_or(0, |extent| extent.end().0))
 }
 
@@ -102,11 +125,11 @@ pub(super) fn allocate(tx: &mut Transaction, ino: InoId, first: u64, space: Spac
     if found.is_none() {
         return Err(Error::NoSpace);
     }
-    alloc::advance_window(tx, inode, space.block, space.count);
+    alloc::settle_window(tx, inode, space.block, space.count);
     Ok(())
 }
 
 /// The blocks that were found are not needed after all.
 pub(super) fn give_up(tx: &Transaction, ino: InoId, space: Space) {
-    alloc::advance_window(tx, tx.inode(ino).core.inode, space.block, 0);
+    alloc::settle_window(tx, tx.inode(ino).core.inode, space.block, 0);
 }

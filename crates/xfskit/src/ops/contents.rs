@@ -43,6 +43,21 @@ impl Filesystem {
     /// # Errors
     /// As [`Self::read_at`]; `NoSpace`, `TooLarge`, `ReadOnly`.
     pub fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
+        self.write(inode, offset, data)?;
+        let inode = self.mount.inode(inode)?;
+        self.note_write(&inode);
+        Ok(())
+    }
+
+    /// As [`Self::write_at`] for whoever keeps the times of files: a cache that writes later than was written.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub fn write_keeping_times(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
+        self.write(inode, offset, data)
+    }
+
+    fn write(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
         if self.mount.options.read_only {
             return Err(Error::ReadOnly);
         }
@@ -84,9 +99,15 @@ impl Filesystem {
         for part in data.chunks(MOST_DIRTY_FILE_BYTES as usize) {
             let at = self.write_buffered(&inode, None, part)?;
             offset.get_or_insert(at);
+            self.note_write(&inode);
             self.relieve_memory(&inode)?;
         }
         Ok(offset.unwrap_or_default())
+    }
+
+    /// Nobody writes the file for now: the room that was kept for its growth is given back. Contents go on waiting.
+    pub fn finish_writing(&self, inode: InodeNumber) {
+        space::alloc::close_windows(&self.mount, inode);
     }
 
     /// Makes everything done to an inode durable: contents, names, attributes. Whoever changes those logs the inode with them. Costs
@@ -179,11 +200,7 @@ impl Filesystem {
     fn write_in_place(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<bool> {
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join_file(&mut tx, inode)?;
-        let done = self.located(inode.number, data::write_in_place(&mut tx, id, offset, data))?;
-        if done {
-            self.note_write(inode);
-        }
-        Ok(done)
+        self.located(inode.number, data::write_in_place(&mut tx, id, offset, data))
     }
 
     /// Writes into memory what has no place yet; at the end if no offset is given. Returns where.
@@ -197,7 +214,6 @@ impl Filesystem {
         }
         let result = data::extend(&mut tx, id, offset).and_then(|()| data::buffer(&mut tx, id, offset, data));
         // Also after an error something may wait.
-        self.note_write(inode);
         self.mount.dirty_inodes.add(inode);
         self.located(inode.number, result)?;
         Ok(offset)
@@ -229,7 +245,6 @@ impl Filesystem {
             })();
             at = self.located(inode.number, tx.finish(result))?;
         }
-        self.note_write(inode);
         Ok(())
     }
 

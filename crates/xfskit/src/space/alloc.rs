@@ -12,11 +12,12 @@ use super::owner::Owner;
 use super::{free_list, free_space, refcount, reservation, rmap};
 use crate::error::{Error, Result};
 use crate::error_tags::ALLOC_EXTENT;
+use crate::mount::Mount;
 use crate::trans::Transaction;
 use std::ops::Range;
 use std::sync::Arc;
 use xfskit_ondisk::btree::{BlockKey, Bnobt, Cntbt, FreeExtent, SizeKey};
-use xfskit_ondisk::{AgBlock, AgNumber, Corruption, FsBlock, InodeNumber};
+use xfskit_ondisk::{AgBlock, AgNumber, Corruption, FileBlock, FsBlock, InodeNumber};
 
 /// Neighbours in the bnobt that are looked at in each direction.
 const NEIGHBOURS: usize = 16;
@@ -178,37 +179,46 @@ fn search_in(
     }
 }
 
-/// Finds blocks for contents of the request's holder and opens a window on them: the first `firm` are about to be written.
-/// Nothing is changed on disk. `None` as [`allocate`].
+/// Finds blocks for contents of the request's holder, fork blocks from `file_block` on, and opens a window on them.
+/// Nothing is changed on disk. Says how many there are; `None` as [`allocate`].
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn open_window(tx: &mut Transaction, request: &AllocRequest, firm: u32) -> Result<Option<(FsBlock, u32)>> {
+pub fn open_window(tx: &mut Transaction, request: &AllocRequest, file_block: FileBlock) -> Result<Option<u32>> {
     let Some(holder) = request.holder else { return Ok(None) };
-    somewhere(tx, request, |tx, ag, hint| {
+    let found = somewhere(tx, request, |tx, ag, hint| {
         let mount = Arc::clone(tx.mount());
         loop {
             let Some(found) = search_in(tx, ag, hint, request)? else { return Ok(None) };
             // Another may have opened its window since: only the shared lock of the AGF is needed for that.
-            if mount.ags[ag.number.0 as usize].windows.open(holder, found.start, found.count, firm.min(found.count)) {
+            if mount.ags[ag.number.0 as usize].windows.open(holder, file_block.0, found.start, found.count) {
                 ag.release(tx);
                 return Ok(Some(found));
             }
         }
+    })?;
+    Ok(found.map(|(_, count)| count))
+}
+
+/// Makes up to `most` blocks of the holder's window firm, from the one for `file_block` on; returns which.
+pub fn firm_window(tx: &Transaction, holder: InodeNumber, file_block: FileBlock, most: u32) -> Option<(FsBlock, u32)> {
+    let ags = (0..tx.geometry().ag_count).map(AgNumber).zip(tx.mount().ags.iter());
+    ags.into_iter().find_map(|(ag, state)| {
+        let firm = state.windows.firm_up(holder, file_block.0, most)?;
+        Some((tx.geometry().fs_block(ag, firm.start), firm.count))
     })
 }
 
-/// Makes up to `most` blocks from `block` firm if the holder's window starts there; returns how many.
-pub fn firm_window(tx: &Transaction, holder: InodeNumber, block: FsBlock, most: u32) -> Option<u32> {
-    let (ag, start) = tx.geometry().split_fs_block(block)?;
-    tx.mount().ags[ag.0 as usize].windows.firm_up(holder, start, most)
+/// The first `used` of the holder's firm blocks from `block` on were allocated, or none.
+pub fn settle_window(tx: &Transaction, holder: InodeNumber, block: FsBlock, used: u32) {
+    if let Some((ag, start)) = tx.geometry().split_fs_block(block) {
+        tx.mount().ags[ag.0 as usize].windows.settle(holder, start, used);
+    }
 }
 
-/// The first `used` blocks of the holder's window at `block` were allocated, or none.
-pub fn advance_window(tx: &Transaction, holder: InodeNumber, block: FsBlock, used: u32) {
-    if let Some((ag, _)) = tx.geometry().split_fs_block(block) {
-        tx.mount().ags[ag.0 as usize].windows.advance(holder, used);
-    }
+/// Gives back what is kept for the holder's growth.
+pub fn close_windows(mount: &Mount, holder: InodeNumber) {
+    mount.ags.iter().for_each(|ag| ag.windows.close(holder));
 }
 
 /// Allocates an extent in an AG whose AGF is locked.
@@ -254,7 +264,8 @@ fn merged(mut extents: Vec<FreeExtent>) -> Vec<FreeExtent> {
 }
 
 /// Finds up to `want` free blocks in one run for the free list, outside of `keep`: the smallest extent that has them
-/// all, or else the longest. What this link freed is taken when nothing else is left.
+/// all, or else the longest; of a long extent the end, so that files which grow into its start stay in one piece. What
+/// this link freed is taken when nothing else is left.
 pub(super) fn find_filling(
     tx: &mut Transaction,
     ag: Ag,
@@ -265,16 +276,27 @@ pub(super) fn find_filling(
     let mut busy = busy_extents(tx, ag, &request);
     let has_obstacles = !busy.is_empty();
     busy.extend(keep);
-    let found = Search { request: &request, max: want, hint: None, busy: merged(busy) }.run(tx, ag)?;
-    if found.is_some() || !has_obstacles {
-        return Ok(found);
+    let search = Search { request: &request, max: want, hint: None, busy: merged(busy) };
+    if let Some(found) = search.run(tx, ag)? {
+        return at_the_end(tx, ag, found, &search.busy).map(Some);
+    }
+    if !has_obstacles {
+        return Ok(None);
     }
     let windows = &tx.mount().ags[ag.number.0 as usize].windows;
     windows.give_back();
-    let mut busy: Vec<_> =
-        windows.of_others(None).into_iter().map(|(start, count)| FreeExtent { start, count }).collect();
-    busy.extend(keep);
-    Search { request: &request, max: want, hint: None, busy: merged(busy) }.run(tx, ag)
+    let firm = windows.of_others(None).into_iter().map(|(start, count)| FreeExtent { start, count });
+    let busy = merged(firm.chain(keep).collect());
+    Search { request: &request, max: want, hint: None, busy }.run(tx, ag)
+}
+
+/// As many blocks as were found, from the end of their extent if it is long and its end is not busy.
+fn at_the_end(tx: &mut Transaction, ag: Ag, found: FreeExtent, busy: &[FreeExtent]) -> Result<FreeExtent> {
+    const LONG_BLOCKS: u32 = 1024;
+    let Some(whole) = extent_at(tx, ag, found.start)? else { return Ok(found) };
+    let end = FreeExtent { start: AgBlock(whole.end() - found.count), count: found.count };
+    let is_busy = busy.iter().any(|busy| busy.start.0 < end.end() && end.start.0 < busy.end());
+    Ok(if whole.count < LONG_BLOCKS || is_busy { found } else { end })
 }
 
 /// The search for an extent in one AG.

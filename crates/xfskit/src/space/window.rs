@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! start        firm_end                 end
-//!   ├─ firm ──────┼──────── soft ────────┤
+//!   ├─ firm ──────┼──────── soft ────────┤        fork block `file_block` will lie at `start`, the next behind it
 //!   being written   for the file's next blocks, unless somebody needs the space
 //! ```
 //! Contents are written before the transaction that allocates their blocks, so that no transaction waits for them. The
 //! window keeps others off the blocks meanwhile. What is left of it is speculative preallocation: it keeps a growing file in
-//! one piece although others grow beside it, and costs nothing on disk.
+//! one piece although others grow beside it, and although its blocks may come in any order. It costs nothing on disk.
 //!
-//! Invariants: windows of an AG do not overlap; a file has one in an AG at most; firm blocks are free in the AG's
-//! trees, and nobody allocates them but their holder.
+//! Invariants: windows of an AG do not overlap; firm blocks are free in the AG's trees, and nobody allocates them but
+//! their holder; a file has firm blocks in one window at most.
 //!
 //! Locking: one mutex for each AG, below everything else. Crash behaviour: windows are memory only.
 
@@ -24,6 +24,7 @@ const MOST_WINDOWS: usize = 64;
 #[derive(Clone, Copy, Debug)]
 struct Window {
     holder: InodeNumber,
+    file_block: u64,
     start: u32,
     firm_end: u32,
     end: u32,
@@ -33,6 +34,21 @@ impl Window {
     fn is_firm(&self) -> bool {
         self.firm_end > self.start
     }
+
+    /// How many blocks behind the start the fork block will lie.
+    fn distance(&self, file_block: u64) -> Option<u32> {
+        let distance = file_block.checked_sub(self.file_block)?;
+        (distance < u64::from(self.end - self.start)).then_some(distance as u32)
+    }
+}
+
+/// Blocks of a window that are firm now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Firm {
+    /// The first.
+    pub start: AgBlock,
+    /// How many.
+    pub count: u32,
 }
 
 /// The windows of an AG.
@@ -55,15 +71,17 @@ impl Windows {
         !self.any.load(Ordering::Acquire)
     }
 
-    /// Opens a window for `holder` in place of the one it had, its first `firm` blocks firm. `false`: somebody else's
+    /// Opens a window on the blocks from `start` on, for the holder's fork blocks from `file_block` on. `false`: another
     /// lies there.
-    pub(super) fn open(&self, holder: InodeNumber, start: AgBlock, count: u32, firm: u32) -> bool {
-        let new = Window { holder, start: start.0, firm_end: start.0 + firm, end: start.0 + count };
+    pub(super) fn open(&self, holder: InodeNumber, file_block: u64, start: AgBlock, count: u32) -> bool {
+        let new = Window { holder, file_block, start: start.0, firm_end: start.0, end: start.0 + count };
         self.change(|list| {
-            list.retain(|window| window.holder != holder);
-            if list.iter().any(|window| window.start < new.end && new.start < window.end) {
+            let meets = |window: &Window| window.start < new.end && new.start < window.end;
+            if list.iter().any(|window| window.holder != holder && meets(window)) {
                 return false;
             }
+            // What the holder had there was for other blocks of the file, or for the same.
+            list.retain(|window| !meets(window));
             if list.len() >= MOST_WINDOWS
                 && let Some(oldest) = list.iter().position(|window| !window.is_firm())
             {
@@ -74,26 +92,43 @@ impl Windows {
         })
     }
 
-    /// Makes the first `most` blocks of the holder's window firm if it starts at `start`; returns how many it has.
-    pub(super) fn firm_up(&self, holder: InodeNumber, start: AgBlock, most: u32) -> Option<u32> {
+    /// Makes up to `most` blocks firm, from the one for `file_block` on. What lies before them stays a window of its own.
+    pub(super) fn firm_up(&self, holder: InodeNumber, file_block: u64, most: u32) -> Option<Firm> {
         if self.is_empty() {
             return None;
         }
         let mut list = self.list.lock();
-        let window = list.iter_mut().find(|window| window.holder == holder && window.start == start.0)?;
-        window.firm_end = window.end.min(window.start + most);
-        Some(window.firm_end - window.start)
+        let is_meant = |window: &&mut Window| window.holder == holder && window.distance(file_block).is_some();
+        let window = list.iter_mut().find(is_meant)?;
+        let distance = window.distance(file_block)?;
+        let before = Window { end: window.start + distance, ..*window };
+        window.start += distance;
+        window.file_block = file_block;
+        window.firm_end = window.end.min(window.start.saturating_add(most));
+        let firm = Firm { start: AgBlock(window.start), count: window.firm_end - window.start };
+        if distance > 0 {
+            list.push(Window { firm_end: before.start, ..before });
+        }
+        Some(firm)
     }
 
-    /// The first `used` blocks of the holder's window are allocated; what is left is soft.
-    pub(super) fn advance(&self, holder: InodeNumber, used: u32) {
+    /// The first `used` of the firm blocks are allocated; what is left is soft.
+    pub(super) fn settle(&self, holder: InodeNumber, start: AgBlock, used: u32) {
         self.change(|list| {
-            for window in list.iter_mut().filter(|window| window.holder == holder) {
+            for window in list.iter_mut().filter(|window| window.holder == holder && window.start == start.0) {
                 window.start = window.end.min(window.start + used);
+                window.file_block += u64::from(used);
                 window.firm_end = window.start;
             }
             list.retain(|window| window.start < window.end);
         });
+    }
+
+    /// Closes the holder's windows but for what is being written.
+    pub(super) fn close(&self, holder: InodeNumber) {
+        if !self.is_empty() {
+            self.change(|list| list.retain(|window| window.holder != holder || window.is_firm()));
+        }
     }
 
     /// Gives the soft parts of all windows back. Says whether there were any.
@@ -134,19 +169,36 @@ impl Windows {
 mod unit_tests {
     use super::*;
 
+    fn firm(start: u32, count: u32) -> Option<Firm> {
+        Some(Firm { start: AgBlock(start), count })
+    }
+
     #[test]
     fn a_window_keeps_others_off_until_its_soft_part_is_given_back() {
         let (windows, a, b) = (Windows::default(), InodeNumber(1), InodeNumber(2));
-        assert!(windows.open(a, AgBlock(100), 50, 10));
-        assert!(!windows.open(b, AgBlock(149), 1, 1));
+        assert!(windows.open(a, 7, AgBlock(100), 50));
+        assert!(!windows.open(b, 0, AgBlock(149), 1));
+        assert_eq!(windows.firm_up(a, 7, 10), firm(100, 10));
         assert_eq!(windows.of_others(Some(b)), [(AgBlock(100), 50)]);
         assert_eq!((windows.firm_of_others(Some(b)), windows.firm_of_others(Some(a))), (10, 0));
-        windows.advance(a, 10);
-        assert_eq!(windows.firm_up(a, AgBlock(110), 100), Some(40));
+        windows.settle(a, AgBlock(100), 10);
+        assert_eq!(windows.firm_up(a, 17, 100), firm(110, 40));
         assert!(!windows.give_back());
-        windows.advance(a, 5);
+        windows.settle(a, AgBlock(110), 5);
         assert!(windows.give_back());
         assert!(windows.of_others(None).is_empty());
-        assert_eq!(windows.firm_up(a, AgBlock(115), 1), None);
+        assert_eq!(windows.firm_up(a, 22, 1), None);
+    }
+
+    #[test]
+    fn blocks_that_come_out_of_order_lie_in_order() {
+        let (windows, a) = (Windows::default(), InodeNumber(1));
+        assert!(windows.open(a, 0, AgBlock(100), 50));
+        assert_eq!(windows.firm_up(a, 20, 10), firm(120, 10));
+        windows.settle(a, AgBlock(120), 10);
+        assert_eq!(windows.firm_up(a, 0, 100), firm(100, 20));
+        windows.settle(a, AgBlock(100), 20);
+        assert_eq!(windows.firm_up(a, 30, 100), firm(130, 20));
+        assert_eq!(windows.firm_up(a, 20, 1), None);
     }
 }
