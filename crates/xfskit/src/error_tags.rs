@@ -42,6 +42,8 @@ tags! {
     ALLOC_EXTENT = "alloc_extent";
     /// An allocation for contents or values gets the smallest extent.
     BMAP_ALLOC_MINLEN_EXTENT = "bmap_alloc_minlen_extent";
+    /// A map cannot count more than ten extents.
+    REDUCE_MAX_IEXTENTS = "reduce_max_iextents";
     /// A block of a tree cannot be split.
     BTREE_SPLIT = "btree_split";
     /// A leaf of a directory's or attribute's index cannot be split.

@@ -43,8 +43,8 @@ mod test_image;
 pub use error::{Error, Result};
 pub use mount::{AttrLogging, Mount, MountOptions};
 pub use ops::{
-    Caller, Entry, Filesystem, FsStat, NewFile, RecoveredDevices, RenameFlags, SetAttr, SetMode, SetTime, Stat,
-    XattrChange, split_path,
+    Caller, Entry, Fallocate, FileExtent, Filesystem, FsStat, NewFile, RecoveredDevices, RenameFlags, Seek, SetAttr,
+    SetMode, SetTime, Stat, XattrChange, split_path,
 };
 pub use xfskit_device as device;
 pub use xfskit_ondisk as ondisk;

@@ -1,6 +1,7 @@
 //! Inodes in memory.
 
 use super::DirtyBlocks;
+use super::extent_list::ExtentList;
 use crate::item::{ItemState, LogItem};
 use crate::sync::RwLock;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -34,7 +35,7 @@ pub enum Fork {
         /// The children.
         children: Vec<u64>,
         /// All extents, in order; read from the tree when they are first needed.
-        extents: OnceLock<Vec<Extent>>,
+        extents: OnceLock<ExtentList>,
     },
 }
 

@@ -17,12 +17,14 @@
 mod buffer;
 mod dirty;
 mod dirty_inodes;
+mod extent_list;
 mod inode;
 mod kind;
 
 pub use buffer::{Buffer, BufferContent, BufferKey, DiskRun, DiskRuns};
 pub use dirty::DirtyBlocks;
 pub use dirty_inodes::DirtyInodes;
+pub use extent_list::{ExtentList, Extents};
 pub use inode::{Fork, ForkKind, Inode, InodeState, KnownAbsent};
 pub use kind::BufferKind;
 

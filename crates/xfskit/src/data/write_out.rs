@@ -42,8 +42,7 @@ pub fn write_out_run(tx: &mut Transaction, ino: InoId, run: Range<u64>, source: 
         }
         Place::Unwritten(block) => {
             write_blocks(tx, ino, run.start..found.end, block, source)?;
-            return Err(crate::Error::NotSupported("unwritten"));
-            found.end
+            run.start + bmap::convert(tx, ino, FileBlock(run.start), found.count(), false)?
         }
         Place::Hole => place_and_map(tx, ino, found, None, source)?,
         Place::Shared(old) => place_and_map(tx, ino, found, Some(old), source)?,

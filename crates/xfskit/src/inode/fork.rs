@@ -84,7 +84,11 @@ fn decode_extents(geometry: &Geometry, name: &'static str, count: u64, bytes: &[
 ///
 /// # Errors
 /// A corruption of the fork.
-pub fn verify_extents(geometry: &Geometry, name: &'static str, extents: &[Extent]) -> Verdict {
+pub fn verify_extents<'a>(
+    geometry: &Geometry,
+    name: &'static str,
+    extents: impl IntoIterator<Item = &'a Extent>,
+) -> Verdict {
     let mut end = 0;
     for extent in extents {
         extent.verify(geometry)?;

@@ -309,7 +309,8 @@ impl Filesystem {
     }
 
     /// Frees written blocks behind the end of the file when a write at `offset` is about to move the end past them.
-    fn trim_behind_end(&self, _inode: &Arc<Inode>, _offset: Option<u64>) -> Result<()> {
-        Ok(())
+    fn trim_behind_end(&self, inode: &Arc<Inode>, offset: Option<u64>) -> Result<()> {
+        let moves = offset.is_none_or(|offset| offset >= inode.state_lock().read().size_bytes());
+        if moves { self.free_behind_end(inode) } else { Ok(()) }
     }
 }

@@ -8,6 +8,7 @@
 
 use super::Filesystem;
 use super::create::single;
+use super::map::{END_OF_MAP, remove_range};
 use crate::attr;
 use crate::cache::{Fork, ForkKind, Inode};
 use crate::data;
@@ -19,7 +20,7 @@ use crate::symlink;
 use crate::sync::atomic::Ordering;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use std::sync::Arc;
-use xfskit_ondisk::{AgNumber, Corruption, ForkFormat, InodeNumber};
+use xfskit_ondisk::{AgNumber, Corruption, FileBlock, ForkFormat, InodeNumber};
 
 /// Whether the inode can be freed by itself: neither fork has blocks of its own.
 pub(super) fn has_no_blocks(tx: &Transaction, ino: InoId) -> bool {
@@ -145,18 +146,13 @@ fn free_blocks(tx: &mut Transaction, ino: InoId) -> Result<()> {
     tx.roll()
 }
 
-/// Unmaps the data fork, an extent or a part of one in each transaction: a link that begins with the extent holds no AG
-/// yet and may wait for the extent's.
+/// Unmaps the data fork, some extents in each link.
 fn free_data(tx: &mut Transaction, ino: InoId) -> Result<()> {
     let core = &tx.inode(ino).core;
     let (number, is_dir) = (core.inode, core.is_dir());
-    while let Some(last) = bmap::extents(tx, ino, ForkKind::Data)?.last().copied() {
-        ensure_on_disk!(!is_dir, "directory", "empty when it is removed", "inode {number}");
-        tx.roll()?;
-        // Shared blocks may take many records of the refcount tree, so their portions are counted by records.
-        let count = space::refcount::freeable_blocks(tx, last.block, last.count as u32)?;
-        bmap::remove(tx, ino, ForkKind::Data, last.file_block, count.into())?;
-    }
+    let is_empty = bmap::extents(tx, ino, ForkKind::Data)?.is_empty();
+    ensure_on_disk!(is_empty || !is_dir, "directory", "empty when it is removed", "inode {number}");
+    remove_range(tx, ino, FileBlock(0)..END_OF_MAP)?;
     if !is_dir {
         tx.inode_mut(ino, InodeFields::CORE).core.size = 0;
     }

@@ -9,26 +9,33 @@
 //! an entry of the directory, wait for one lock only and try the others.
 
 mod acl;
+mod clone;
 mod contents;
 mod create;
+mod fallocate;
 mod inactive;
 mod link;
 mod links;
 mod lookup;
+mod map;
 mod open;
 mod path;
 mod readdir;
 mod rename;
+mod seek;
 mod setattr;
 mod stat;
+mod truncate;
 mod unlink;
 mod xattr;
 
 pub use create::NewFile;
+pub use fallocate::Fallocate;
 pub use open::RecoveredDevices;
 pub use path::split_path;
 pub use readdir::Entry;
 pub use rename::RenameFlags;
+pub use seek::{FileExtent, Seek};
 pub use setattr::{SetAttr, SetTime};
 pub use stat::{FsStat, Stat};
 pub use xattr::{Namespace, SetMode, XattrChange};

@@ -3,7 +3,7 @@
 use super::create::single;
 use super::stat::stat_of;
 use super::{Caller, Filesystem, Stat, acl};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::mount::reservation_of;
 use crate::trans::InodeFields;
 use xfskit_ondisk::inode::{MODE_TYPE, flags2};
@@ -31,16 +31,24 @@ pub struct SetAttr {
     pub atime: Option<SetTime>,
     /// Modification time.
     pub mtime: Option<SetTime>,
-    /// Size of a regular file. Only the size it has already is supported.
+    /// Size of a regular file.
     pub size: Option<u64>,
 }
 
 impl Filesystem {
-    /// Changes attributes of an inode in one transaction.
+    /// Changes attributes of an inode: a size, with everything else but a mode, by [`Self::truncate`]'s links, all else in
+    /// one transaction.
     ///
     /// # Errors
-    /// `Stale`, `NotSupported` for another size, `NoSpace`, `Io`.
+    /// `Stale`, `NoSpace`, `Io`; for a size as [`Self::truncate`].
     pub fn set_attr(&self, inode: InodeNumber, change: &SetAttr, caller: &Caller) -> Result<Stat> {
+        if let Some(size) = change.size {
+            let others = if change.mode.is_none() { *change } else { SetAttr::default() };
+            let stat = self.resize(inode, size, &others, caller)?;
+            if change.mode.is_none() {
+                return Ok(stat);
+            }
+        }
         let inode = self.mount.inode(inode)?;
         let mut reservation = single(reservation_of(self.mount.reservations.ichange));
         if change.mode.is_some() {
@@ -49,9 +57,6 @@ impl Filesystem {
         let mut tx = self.begin(reservation)?;
         let result = (|| {
             let id = self.join(&mut tx, &inode)?;
-            if change.size.is_some_and(|size| size != tx.inode(id).size_bytes()) {
-                return Err(Error::NotSupported("changing the size of a file"));
-            }
             if let Some(written) = inode.noted_write() {
                 tx.inode_mut(id, InodeFields::CORE).core.mtime = written;
                 inode.forget_write();
@@ -67,7 +72,8 @@ impl Filesystem {
     }
 }
 
-fn apply(core: &mut InodeCore, change: &SetAttr, now: Timestamp, caller: &Caller) {
+/// Changes what is to be changed, all but the size.
+pub(super) fn apply(core: &mut InodeCore, change: &SetAttr, now: Timestamp, caller: &Caller) {
     let owner_changes = change.uid.is_some() || change.gid.is_some();
     if owner_changes && core.mode & MODE_TYPE != xfskit_ondisk::inode::MODE_DIR && change.mode.is_none() {
         // Another owner must not inherit the privileges of the file.

@@ -50,7 +50,7 @@ impl Piece {
 /// What the fork has at `at`, `most` blocks at most.
 fn piece(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, most: u64) -> Result<Piece> {
     let list = bmap::extents(tx, ino, fork)?;
-    let index = list.partition_point(|extent| extent.end() <= at);
+    let index = list.index_at(at);
     Ok(match list.get(index) {
         Some(extent) if extent.file_block <= at => Piece {
             at,

@@ -5,8 +5,8 @@
 
 use super::ag::{Ag, below_agf};
 use super::free_space::refcount_cursor;
-use super::{alloc, free_list};
-use crate::error::Result;
+use super::{alloc, free_list, reservation};
+use crate::error::{Error, Result};
 use crate::trans::Transaction;
 use smallvec::SmallVec;
 use xfskit_ondisk::btree::{FreeExtent, REFCOUNT_COW, Refcount};
@@ -211,6 +211,18 @@ fn lock_step(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<(Ag, Fr
     free_list::fix(tx, ag, None)?;
     let count = step(tx, ag, FreeExtent { start, count })?;
     Ok((ag, FreeExtent { start, count }))
+}
+
+/// Locks the AG of blocks that are about to be shared and checks that its tree can take on records for them.
+///
+/// # Errors
+/// `NoSpace`, `WouldBlock` as [`super::alloc::free`]; `Corrupt`, `Io`.
+pub fn expect_growth(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<()> {
+    let (ag, _) = alloc::lock_extent(tx, block, count)?;
+    // A new record at each end of what is shared.
+    let blocks = 2 * tx.mount().limits.refcount_levels;
+    alloc::expect_blocks(tx, ag, blocks)?;
+    if reservation::is_short(tx, ag) { Err(Error::NoSpace) } else { Ok(()) }
 }
 
 /// Adds a reference to the first of `count` blocks, to as many as one transaction should; returns how many.

@@ -18,9 +18,14 @@ fn rmap_ask(geometry: &Geometry, limits: &Limits, blocks: u32) -> u64 {
     (u64::from(blocks) / 100).max(limits.rmap.blocks_for_records(blocks.into()))
 }
 
+/// Blocks that the refcountbt of an AG may come to need: any of its blocks may be shared.
+fn refcount_ask(geometry: &Geometry, limits: &Limits, blocks: u32) -> u64 {
+    if geometry.has_reflink() { limits.refcount.blocks_for_records(blocks.into()) } else { 0 }
+}
+
 /// Blocks that no operation may take although the superblock counts them as free.
 pub fn set_aside_blocks(geometry: &Geometry, limits: &Limits) -> u64 {
-    let ask = rmap_ask(geometry, limits, geometry.ag_blocks);
+    let ask = rmap_ask(geometry, limits, geometry.ag_blocks) + refcount_ask(geometry, limits, geometry.ag_blocks);
     u64::from(geometry.ag_count) * (AG_SET_ASIDE + ask)
 }
 
@@ -30,15 +35,22 @@ pub(super) fn held_back(tx: &Transaction, ag: Ag) -> u32 {
     let (geometry, limits, agf) = (tx.geometry(), &tx.mount().limits, ag.agf(tx));
     let blocks = geometry.blocks_in_ag(ag.number);
     let mut held = rmap_ask(geometry, limits, blocks).saturating_sub(agf.rmap_blocks.get().into());
-    if geometry.has_reflink() {
-        // Without a way to share more blocks than are shared now, the tree only has to survive splits of its records.
-        held += 2 * u64::from(agf.refcount_blocks.get().min(blocks / 64)).max(1);
-    }
+    held += refcount_ask(geometry, limits, blocks).saturating_sub(agf.refcount_blocks.get().into());
     if geometry.has_finobt() {
         let inodes = tx.mount().ags[ag.number.0 as usize].inodes().map_or(0, |(inodes, _)| inodes);
         held += limits.inobt.blocks_for_records((inodes / INODES_PER_CHUNK).into()).min(u64::from(blocks) / 64);
     }
     held.min(u32::MAX.into()) as u32
+}
+
+/// Whether an AG has so little left of what it holds back that nothing more is to be shared in it: a shared block may have
+/// any number of reverse mappings, so their tree may need more than its share.
+pub(super) fn is_short(tx: &Transaction, ag: Ag) -> bool {
+    let (geometry, limits) = (tx.geometry(), &tx.mount().limits);
+    let blocks = geometry.blocks_in_ag(ag.number);
+    let ask = rmap_ask(geometry, limits, blocks) + refcount_ask(geometry, limits, blocks);
+    let critical = (ask / 10).max(u64::from(2 * (limits.rmap_levels + limits.refcount_levels)));
+    u64::from(ag.agf(tx).free_blocks.get()) < critical
 }
 
 /// Blocks that allocating an inode may need: a chunk, and a split of every level of the inode trees.

@@ -29,7 +29,7 @@ pub use intents::{InLaterLink, Intent, IntentIds, PassingItem, Queued};
 pub use reservation::Reservation;
 
 use crate::cache::{Buffer, BufferContent, BufferKey, BufferKind, DiskRuns, Fill, Inode, InodeState};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::item::DirtyBits;
 use crate::journal::{CommitItem, FormatFn, Grant, OrderedWrite};
 use crate::mount::Mount;
@@ -490,6 +490,19 @@ impl Transaction {
         );
         self.blocks_left -= count;
         self.dirty = true;
+    }
+
+    /// Reserves blocks until `count` are left: a link of a chain may use up what was reserved for one.
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    pub fn top_up_blocks(&mut self, count: u64, may_dip: bool) -> Result<()> {
+        let more = count.saturating_sub(self.blocks_left);
+        if !self.mount.space.reserve_blocks(more, may_dip) {
+            return Err(Error::NoSpace);
+        }
+        self.blocks_left += more;
+        Ok(())
     }
 
     /// Takes over `count` blocks that were reserved before the transaction began.

@@ -1,6 +1,6 @@
 //! Maps holes of a fork with newly allocated blocks.
 
-use super::apply::replace;
+use super::rewrite::{expect_records, rewrite};
 use super::{count_blocks, extents, owner};
 use crate::cache::ForkKind;
 use crate::error::{Error, Result};
@@ -46,19 +46,51 @@ pub fn allocate_avoiding_busy(
 /// # Errors
 /// As [`allocate`].
 pub fn allocate_one(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, count: u32) -> Result<u32> {
-    if tx.blocks_left() == 0 {
+    let (block, got) = take(tx, ino, fork, at, count, false)?;
+    map_new(tx, ino, fork, Extent { file_block: at, block, count: got.into(), unwritten: false })?;
+    Ok(got)
+}
+
+/// Maps one unwritten extent of at most `count` blocks in a hole of a file; says how many blocks it got. The blocks are not
+/// busy either: they are written without the journal, before the transactions that freed and took them need be durable.
+///
+/// # Errors
+/// As [`allocate`], and `TooLarge` when the map cannot count another record.
+pub fn allocate_unwritten(tx: &mut Transaction, ino: InoId, at: FileBlock, count: u32) -> Result<u32> {
+    let levels = u64::from(tx.mount().limits.data_levels);
+    expect_records(tx, ino, ForkKind::Data, 1)?;
+    let most = u64::from(count).min(tx.blocks_left().saturating_sub(levels)) as u32;
+    let (block, got) = take(tx, ino, ForkKind::Data, at, most, true)?;
+    map_new(tx, ino, ForkKind::Data, Extent { file_block: at, block, count: got.into(), unwritten: true })?;
+    Ok(got)
+}
+
+/// Allocates one extent of at most `count` blocks that are not busy, for fork block `at`, without mapping it.
+///
+/// # Errors
+/// As [`allocate`].
+fn take(
+    tx: &mut Transaction,
+    ino: InoId,
+    fork: ForkKind,
+    at: FileBlock,
+    count: u32,
+    unwritten: bool,
+) -> Result<(FsBlock, u32)> {
+    if tx.blocks_left() == 0 || count == 0 {
         return Err(Error::NoSpace);
     }
     let smallest = tx.mount().error_tags.strikes(BMAP_ALLOC_MINLEN_EXTENT);
     let want = if smallest { 1 } else { u64::from(count).min(tx.blocks_left()) as u32 };
+    let aligned = stripe_alignment(tx, ino, fork, at, want)?;
     for attempt in 0..2 {
-        for min in [want, 1] {
+        for (min, alignment) in [(want, aligned), (want, 1), (1, 1)] {
             let near = near_fork_block(tx, ino, fork, at)?;
             let owner = owner(tx, ino, fork, at);
-            let request = AllocRequest { avoid_busy: true, ..AllocRequest::new(near, min, want, owner) };
-            if let Some((block, got)) = alloc::allocate(tx, &request)? {
-                map_new(tx, ino, fork, Extent { file_block: at, block, count: got.into(), unwritten: false })?;
-                return Ok(got);
+            let request =
+                AllocRequest { avoid_busy: true, unwritten, alignment, ..AllocRequest::new(near, min, want, owner) };
+            if let Some(found) = alloc::allocate(tx, &request)? {
+                return Ok(found);
             }
         }
         if attempt == 0 {
@@ -69,10 +101,23 @@ pub fn allocate_one(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBl
     Err(Error::NoSpace)
 }
 
-/// Adds newly allocated blocks to the map.
+/// What the first block of `count` is to be a multiple of: the stripe's width or unit, where that many blocks begin
+/// something new. What continues the block before it stays next to it.
+fn stripe_alignment(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, count: u32) -> Result<u32> {
+    let (unit, width) = (tx.geometry().stripe_unit, tx.geometry().stripe_width);
+    let Some(alignment) = [width, unit].into_iter().find(|&blocks| blocks > 1 && count >= blocks) else { return Ok(1) };
+    let before = at.0.checked_sub(1).map(FileBlock);
+    let continues = match before {
+        Some(before) => super::lookup(tx, ino, fork, before)?.is_some(),
+        None => false,
+    };
+    Ok(if continues { 1 } else { alignment })
+}
+
+/// Maps an extent that the transaction has allocated for this place, reverse mapping included, into a hole.
 ///
 /// # Errors
-/// `NoSpace` when the map cannot grow; `Corrupt`, `Io`.
+/// `NoSpace`, before anything else was changed, when the map cannot grow; `Corrupt`, `Io`.
 pub fn map_new(tx: &mut Transaction, ino: InoId, fork: ForkKind, extent: Extent) -> Result<()> {
     insert(tx, ino, fork, extent)?;
     count_blocks(tx, ino, extent.count as i64)
@@ -119,7 +164,7 @@ fn allocate_with(
 /// Where the next blocks of a fork should lie: behind the block before them, or near the inode.
 fn near_fork_block(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock) -> Result<Near> {
     let list = extents(tx, ino, fork)?;
-    let next = list.partition_point(|extent| extent.file_block < at);
+    let next = list.index_behind(at);
     if let Some(before) = next.checked_sub(1).map(|index| list[index]) {
         return Ok(Near::Block(FsBlock(before.block.0 + before.count - 1)));
     }
@@ -135,31 +180,8 @@ pub fn near_inode(tx: &Transaction, inode: InodeNumber) -> Near {
     }
 }
 
-/// Adds an extent to the map, as one record with its neighbours where they continue each other.
+/// Adds an extent to the map.
 pub(super) fn insert(tx: &mut Transaction, ino: InoId, fork: ForkKind, extent: Extent) -> Result<()> {
-    let list = extents(tx, ino, fork)?;
-    let at = list.partition_point(|other| other.file_block < extent.file_block);
-    let mut range = at..at;
-    let mut merged = extent;
-    if let Some(left) = at.checked_sub(1).map(|index| list[index])
-        && continues(&left, &merged)
-    {
-        merged = Extent { count: left.count + merged.count, ..left };
-        range.start = at - 1;
-    }
-    if let Some(right) = list.get(at).copied()
-        && continues(&merged, &right)
-    {
-        merged.count += right.count;
-        range.end = at + 1;
-    }
-    replace(tx, ino, fork, range, &[merged])
-}
-
-/// Whether `right` could be one record with `left`.
-fn continues(left: &Extent, right: &Extent) -> bool {
-    left.end() == right.file_block
-        && left.block.0 + left.count == right.block.0
-        && left.unwritten == right.unwritten
-        && left.count + right.count <= MAX_EXTENT_BLOCKS
+    let at = extents(tx, ino, fork)?.index_behind(extent.file_block);
+    rewrite(tx, ino, fork, at..at, &[extent])
 }

@@ -2,8 +2,9 @@
 
 use super::bmbt::{BMBT_KIND, BmbtKind, allocate_map_block, fork_bytes, root_field};
 use super::load::load;
+use super::rewrite::small_limit;
 use crate::btree::Cursor;
-use crate::cache::{Fork, ForkKind};
+use crate::cache::{ExtentList, Fork, ForkKind};
 use crate::error::{Error, Result};
 use crate::error_tags::BMAPIFORMAT;
 use crate::space::Owner;
@@ -13,6 +14,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use xfskit_ondisk::btree::{BMBT_MAGIC, LONG_HEADER_BYTES, LongBlockHeader};
 use xfskit_ondisk::extent::EXTENT_RECORD_BYTES;
+use xfskit_ondisk::inode::flags2;
 use xfskit_ondisk::{Corruption, Extent, FileBlock, ForkFormat, FsBlock};
 use zerocopy::IntoBytes;
 
@@ -41,14 +43,17 @@ fn extents_field(fork: ForkKind) -> InodeFields {
     }
 }
 
-/// Sets the format and the counter of the fork by its list.
+/// Sets the format and the counter of the fork by its list; large counters when it needs them.
 fn count_extents(tx: &mut Transaction, ino: InoId, fork: ForkKind) {
     let state = tx.inode_mut(ino, InodeFields::CORE);
     let (count, format) = match state.fork(fork) {
         Some(Fork::Extents(extents)) => (extents.len(), ForkFormat::Extents),
-        Some(Fork::Btree { extents, .. }) => (extents.get().map_or(0, Vec::len), ForkFormat::Btree),
+        Some(Fork::Btree { extents, .. }) => (extents.get().map_or(0, ExtentList::len), ForkFormat::Btree),
         _ => return,
     };
+    if count as u64 > small_limit(fork) {
+        state.core.flags2 |= flags2::NREXT64;
+    }
     match fork {
         ForkKind::Data => (state.core.data_extents, state.core.data_format) = (count as u64, format),
         ForkKind::Attr => (state.core.attr_extents, state.core.attr_format) = (count as u32, format),
@@ -113,7 +118,12 @@ fn to_tree(tx: &mut Transaction, ino: InoId, fork: ForkKind, list: Vec<Extent>) 
     }
     let first = list.first().map_or(0, |extent| extent.file_block.0);
     if let Some(slot) = tx.inode_mut(ino, root_field(fork)).fork_mut(fork) {
-        *slot = Fork::Btree { level: 1, keys: vec![first], children: vec![block.0], extents: OnceLock::from(list) };
+        *slot = Fork::Btree {
+            level: 1,
+            keys: vec![first],
+            children: vec![block.0],
+            extents: OnceLock::from(ExtentList::from_iter(list)),
+        };
     }
     Ok(())
 }
@@ -126,7 +136,7 @@ fn replace_in_tree(
     new: &[Extent],
 ) -> Result<()> {
     let inode = tx.inode(ino).core.inode;
-    let old: Vec<Extent> = super::extents(tx, ino, fork)?[range.clone()].to_vec();
+    let old: Vec<Extent> = super::extents(tx, ino, fork)?.iter_from(range.start).take(range.len()).copied().collect();
     let mut cursor = Cursor::new(BmbtKind::new(ino, fork, inode));
     let missing = || Error::from(Corruption::new("extent map", "the tree holds what the list holds").of(inode.0));
     let kept = old.len().min(new.len());
@@ -145,7 +155,7 @@ fn replace_in_tree(
     if let Some(Fork::Btree { extents, .. }) = tx.inode_mut(ino, InodeFields::CORE).fork_mut(fork)
         && let Some(list) = extents.get_mut()
     {
-        list.splice(range, new.iter().copied());
+        list.splice(range, new);
     }
     to_inline_if_few(tx, ino, fork)
 }
@@ -155,7 +165,7 @@ fn to_inline_if_few(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<
     let room = fork_bytes(tx, ino, fork) / EXTENT_RECORD_BYTES;
     let (list, leaf) = match tx.inode(ino).fork(fork) {
         Some(Fork::Btree { level: 1, children, extents, .. }) if children.len() == 1 => match extents.get() {
-            Some(list) if list.len() <= room => (list.clone(), FsBlock(children[0])),
+            Some(list) if list.len() <= room => (list.iter_from(0).copied().collect(), FsBlock(children[0])),
             _ => return Ok(()),
         },
         _ => return Ok(()),

@@ -2,7 +2,7 @@
 
 use super::bmbt::BmbtKind;
 use crate::btree::Cursor;
-use crate::cache::{Fork, ForkKind};
+use crate::cache::{ExtentList, Fork, ForkKind};
 use crate::error::Result;
 use crate::trans::{InoId, Transaction};
 
@@ -19,7 +19,7 @@ pub(super) fn load(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<(
         ForkKind::Attr => core.attr_extents.into(),
     };
     let mut cursor = Cursor::new(BmbtKind::new(ino, fork, inode));
-    let mut list = Vec::new();
+    let mut list = ExtentList::default();
     let mut next = cursor.first(tx)?;
     while let Some(extent) = next {
         ensure_on_disk!(
@@ -39,7 +39,7 @@ pub(super) fn load(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<(
         "{} instead of {expected} in inode {inode}",
         list.len()
     );
-    crate::inode::fork::verify_extents(tx.geometry(), name, &list).map_err(|e| e.of(inode.0))?;
+    crate::inode::fork::verify_extents(tx.geometry(), name, list.iter_from(0)).map_err(|e| e.of(inode.0))?;
     if let Some(Fork::Btree { extents, .. }) = tx.inode(ino).fork(fork) {
         // Another reader may have been faster; the lists are equal.
         let _ = extents.set(list);

@@ -7,7 +7,8 @@
 //! In memory the list of extents is always whole (a btree's is read when it is first needed), so look-ups never touch
 //! the tree; changes go to both.
 //!
-//! Invariants: extents are in order, do not overlap, and neighbours that could be one record are one record.
+//! Invariants: extents are in order, do not overlap, and neighbours that continue each other are one record wherever one
+//! of them changed.
 //! `core.blocks` counts every block of the fork, the tree's included; the extent counters count records.
 //!
 //! Locking: the caller holds the inode. Allocation takes AG locks.
@@ -15,17 +16,24 @@
 mod allocate;
 mod apply;
 mod bmbt;
+mod convert;
 mod load;
 mod remap;
 mod remove;
+mod rewrite;
+mod share;
+mod shift;
 
-pub use allocate::{allocate, allocate_avoiding_busy, allocate_one, map_new, near_inode};
+pub use allocate::{allocate, allocate_avoiding_busy, allocate_one, allocate_unwritten, map_new, near_inode};
 pub use apply::leave_inode;
 pub use bmbt::BMBT_KIND;
+pub use convert::convert;
 pub use remap::{expect_extents, map_extent, unmap_extent};
-pub use remove::remove;
+pub use remove::{remove, remove_some};
+pub use share::{forget_sharing, may_share, set_may_share, share};
+pub use shift::{shift_left, shift_right};
 
-use crate::cache::{DiskRun, DiskRuns, Fork, ForkKind};
+use crate::cache::{DiskRun, DiskRuns, Extents, Fork, ForkKind};
 use crate::error::Result;
 use crate::space::Owner;
 use crate::trans::{InoId, InodeFields, Transaction};
@@ -35,12 +43,12 @@ use xfskit_ondisk::{Corruption, Extent, FileBlock};
 ///
 /// # Errors
 /// `Corrupt`, `Io` when a btree has to be read.
-pub fn extents(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<&[Extent]> {
+pub fn extents(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<Extents<'_>> {
     load::load(tx, ino, fork)?;
     Ok(match tx.inode(ino).fork(fork) {
-        Some(Fork::Extents(extents)) => extents,
-        Some(Fork::Btree { extents, .. }) => extents.get().map_or(&[], Vec::as_slice),
-        _ => &[],
+        Some(Fork::Extents(extents)) => Extents::Few(extents),
+        Some(Fork::Btree { extents, .. }) => extents.get().map_or(Extents::Few(&[]), Extents::Many),
+        _ => Extents::Few(&[]),
     })
 }
 
@@ -50,7 +58,7 @@ pub fn extents(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<&[Ext
 /// `Corrupt`, `Io`.
 pub fn lookup(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock) -> Result<Option<Extent>> {
     let extents = extents(tx, ino, fork)?;
-    let next = extents.partition_point(|extent| extent.file_block <= at);
+    let next = extents.index_behind(at);
     Ok(next.checked_sub(1).map(|index| extents[index]).filter(|extent| at < extent.end()))
 }
 
@@ -96,7 +104,8 @@ pub fn first_unused(
     count: u32,
 ) -> Result<FileBlock> {
     let mut candidate = from;
-    for extent in extents(tx, ino, fork)? {
+    let list = extents(tx, ino, fork)?;
+    for extent in list.iter_from(list.index_at(from)) {
         if extent.file_block.0 >= candidate.0 + u64::from(count) {
             break;
         }

@@ -3,32 +3,15 @@
 
 use super::allocate::insert;
 use super::apply::replace;
+use super::rewrite::without;
 use super::{count_blocks, extents, owner};
 use crate::cache::{Fork, ForkKind};
 use crate::error::Result;
 use crate::space::rmap;
 use crate::trans::{InoId, Transaction};
-use smallvec::SmallVec;
 use xfskit_ondisk::btree::Rmap;
 use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
-use xfskit_ondisk::{AgNumber, Corruption, Extent, FileBlock, FsBlock};
-
-/// The parts of `extent` before `first` and from `last` on.
-pub(super) fn without(extent: &Extent, first: FileBlock, last: FileBlock) -> SmallVec<[Extent; 2]> {
-    let mut rest = SmallVec::new();
-    if first > extent.file_block {
-        rest.push(Extent { count: first.0 - extent.file_block.0, ..*extent });
-    }
-    if last < extent.end() {
-        rest.push(Extent {
-            file_block: last,
-            block: FsBlock(extent.block.0 + (last.0 - extent.file_block.0)),
-            count: extent.end().0 - last.0,
-            ..*extent
-        });
-    }
-    rest
-}
+use xfskit_ondisk::{AgNumber, Corruption, Extent, FsBlock};
 
 /// Verifies that a fork is mapped by extents.
 ///
@@ -63,7 +46,7 @@ pub fn map_extent(tx: &mut Transaction, ino: InoId, fork: ForkKind, extent: Exte
     expect_extents(tx, ino, fork)?;
     let (ag, mapping) = mapping(tx, ino, fork, &extent)?;
     let list = extents(tx, ino, fork)?;
-    let next = list.partition_point(|other| other.end() <= extent.file_block);
+    let next = list.index_at(extent.file_block);
     let is_hole = list.get(next).is_none_or(|other| other.file_block >= extent.end());
     ensure_on_disk!(
         is_hole && extent.count <= MAX_EXTENT_BLOCKS,

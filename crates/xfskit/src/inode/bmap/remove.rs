@@ -1,30 +1,37 @@
 //! Unmaps blocks of a fork and frees them.
 
 use super::apply::replace;
-use super::remap::without;
+use super::rewrite::{expect_records, without};
 use super::{count_blocks, extents, owner};
 use crate::cache::ForkKind;
 use crate::error::Result;
-use crate::space::alloc;
+use crate::space::{alloc, refcount};
 use crate::trans::{InoId, Transaction};
+use std::ops::Range;
 use xfskit_ondisk::inode::{MODE_REGULAR, MODE_TYPE};
 use xfskit_ondisk::{FileBlock, FsBlock};
+
+/// Extents that one call of [`remove_some`] frees. Each may change every tree of its AG, and reservations are made for
+/// this many.
+const MOST_EXTENTS: usize = 4;
 
 /// Unmaps `count` fork blocks from `at` and frees what was mapped there. Buffers of the blocks are the caller's to
 /// invalidate.
 ///
 /// # Errors
 /// `WouldBlock`, before anything was changed, for blocks of a file, which may be shared, unless the transaction holds no AG yet;
-/// `NoSpace` when an extent has to be cut in two and the tree has no block for that; `Corrupt`, `Io`.
+/// `NoSpace`, before anything was changed, when an extent has to be cut in two and the tree has no block for that; `TooLarge`,
+/// `Corrupt`, `Io`.
 pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, count: u64) -> Result<()> {
     let end = at.add(count);
     loop {
         let list = extents(tx, ino, fork)?;
-        let index = list.partition_point(|extent| extent.end() <= at);
+        let index = list.index_at(at);
         let Some(extent) = list.get(index).copied().filter(|extent| extent.file_block < end) else { return Ok(()) };
         let first = at.max(extent.file_block);
         let last = end.min(extent.end());
         let rest = without(&extent, first, last);
+        expect_records(tx, ino, fork, rest.len().saturating_sub(1))?;
         let freed = last.0 - first.0;
         let block = FsBlock(extent.block.0 + (first.0 - extent.file_block.0));
         let owner = owner(tx, ino, fork, first);
@@ -38,4 +45,35 @@ pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, c
         replace(tx, ino, fork, index..index + 1, &rest)?;
         alloc::free(tx, block, freed as u32, owner)?;
     }
+}
+
+/// Unmaps and frees blocks of a file in `range`, from its end on, as many as one transaction can: some extents of one AG, or
+/// a part of one that is shared in many pieces. The transaction must hold no AG. Says whether anything is left.
+///
+/// # Errors
+/// `NoSpace`, `TooLarge` as [`remove`]; `Corrupt`, `Io`.
+pub fn remove_some(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) -> Result<bool> {
+    let mut first_ag = None;
+    for _ in 0..MOST_EXTENTS {
+        let list = extents(tx, ino, ForkKind::Data)?;
+        // The last extent that starts before the end of the range.
+        let last = range.end.0.checked_sub(1).map_or(0, |last| list.index_behind(FileBlock(last))).checked_sub(1);
+        let Some(extent) = last.map(|index| list[index]).filter(|extent| extent.end() > range.start) else {
+            return Ok(false);
+        };
+        let first = extent.file_block.max(range.start);
+        let count = extent.end().min(range.end).0 - first.0;
+        let block = FsBlock(extent.block.0 + (first.0 - extent.file_block.0));
+        let ag = tx.geometry().split_fs_block(block).map(|(ag, _)| ag);
+        if first_ag.is_some() && first_ag != ag {
+            return Ok(true);
+        }
+        first_ag = ag;
+        let portion = refcount::freeable_blocks(tx, block, count as u32)?;
+        remove(tx, ino, ForkKind::Data, first, portion.into())?;
+        if u64::from(portion) < count {
+            return Ok(true);
+        }
+    }
+    Ok(true)
 }

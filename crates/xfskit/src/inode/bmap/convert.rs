@@ -1,0 +1,41 @@
+//! Blocks of a file become written, or unwritten again.
+
+use super::rewrite::{expect_records, part, rewrite, with_middle};
+use super::{extents, owner};
+use crate::cache::ForkKind;
+use crate::error::Result;
+use crate::space::{alloc, rmap};
+use crate::trans::{InoId, Transaction};
+use xfskit_ondisk::{Corruption, Extent, FileBlock};
+
+/// Records that a file's blocks are unwritten or not: of the `count` from `at` on, those that the first record has.
+/// Returns how many that are. The reverse mapping follows.
+///
+/// # Errors
+/// Before anything was changed: `NoSpace` when the record has to be cut and the transaction has no blocks for the tree,
+/// `TooLarge`, `WouldBlock` when the transaction holds another AG and somebody else this one; `Corrupt` when block `at` is
+/// a hole; `Io`.
+pub fn convert(tx: &mut Transaction, ino: InoId, at: FileBlock, count: u64, unwritten: bool) -> Result<u64> {
+    let fork = ForkKind::Data;
+    let list = extents(tx, ino, fork)?;
+    let index = list.index_at(at);
+    let found = list.get(index).copied().filter(|extent| extent.file_block <= at);
+    let inode = tx.inode(ino).core.inode.0;
+    let extent =
+        found.ok_or_else(|| Corruption::new("extent map", "blocks that are converted are mapped").of(inode))?;
+    let old = part(&extent, at, extent.end().min(at.add(count)));
+    if extent.unwritten == unwritten {
+        return Ok(old.count);
+    }
+    let new = with_middle(&extent, Extent { unwritten, ..old });
+    expect_records(tx, ino, fork, new.len() - 1)?;
+    if tx.geometry().has_rmap() {
+        alloc::lock_for_free(tx, old.block, old.count as u32)?;
+    }
+    rewrite(tx, ino, fork, index..index + 1, &new)?;
+    if let Some((ag, start)) = tx.geometry().split_fs_block(old.block) {
+        let mapping = owner(tx, ino, fork, at).rmap(start, old.count as u32, old.unwritten);
+        rmap::convert(tx, ag, mapping, unwritten)?;
+    }
+    Ok(old.count)
+}

@@ -1,0 +1,120 @@
+//! Replaces records of a map and keeps it in as few records as it can have; says beforehand whether it can.
+
+use super::apply::replace;
+use super::extents;
+use crate::cache::ForkKind;
+use crate::error::{Error, Result};
+use crate::error_tags::REDUCE_MAX_IEXTENTS;
+use crate::trans::{InoId, Transaction};
+use smallvec::SmallVec;
+use std::ops::Range;
+use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
+use xfskit_ondisk::{Extent, FileBlock, FsBlock};
+
+/// Records of one change.
+pub(super) type Records = SmallVec<[Extent; 5]>;
+
+/// Most records that a fork counts without large counters.
+pub(super) fn small_limit(fork: ForkKind) -> u64 {
+    match fork {
+        ForkKind::Data => (1 << 31) - 1,
+        ForkKind::Attr => (1 << 15) - 1,
+    }
+}
+
+/// Most records that a fork may have. An inode gets large counters when it needs them, where the image knows them.
+fn most_records(tx: &Transaction, fork: ForkKind) -> u64 {
+    if tx.mount().error_tags.strikes(REDUCE_MAX_IEXTENTS) {
+        return 10;
+    }
+    match fork {
+        _ if !tx.geometry().has_large_extent_counts() => small_limit(fork),
+        ForkKind::Data => (1 << 48) - 1,
+        ForkKind::Attr => (1 << 32) - 1,
+    }
+}
+
+/// Checks that a map can take `added` more records, before anything is changed.
+///
+/// # Errors
+/// `TooLarge` when they could not be counted; `NoSpace` when the transaction has no blocks for the tree; `Corrupt`, `Io`.
+pub(super) fn expect_records(tx: &mut Transaction, ino: InoId, fork: ForkKind, added: usize) -> Result<()> {
+    if added == 0 {
+        return Ok(());
+    }
+    let count = extents(tx, ino, fork)?.len() + added;
+    if count as u64 > most_records(tx, fork) {
+        return Err(Error::TooLarge);
+    }
+    // Of records side by side only the first can find full blocks all the way up.
+    let levels = tx.mount().limits.data_levels;
+    if tx.blocks_left() < u64::from(levels) { Err(Error::NoSpace) } else { Ok(()) }
+}
+
+/// Replaces the records of `range` (indices into the list) by `new`, as one record with each other and with their
+/// neighbours where they continue each other.
+pub(super) fn rewrite(
+    tx: &mut Transaction,
+    ino: InoId,
+    fork: ForkKind,
+    range: Range<usize>,
+    new: &[Extent],
+) -> Result<()> {
+    let list = extents(tx, ino, fork)?;
+    let left = range.start.checked_sub(1).map(|index| list[index]);
+    let right = list.get(range.end).copied();
+    let mut records = Records::new();
+    for next in left.iter().chain(new).chain(&right) {
+        match records.last_mut() {
+            Some(last) if continues(last, next) => last.count += next.count,
+            _ => records.push(*next),
+        }
+    }
+    // Neighbours that stay as they are have no part in it.
+    let keeps_left = left.is_some() && records.first() == left.as_ref();
+    let keeps_right = right.is_some() && records.last() == right.as_ref();
+    let range = range.start - usize::from(left.is_some() && !keeps_left)
+        ..range.end + usize::from(right.is_some() && !keeps_right);
+    let records = &records[usize::from(keeps_left)..records.len() - usize::from(keeps_right)];
+    replace(tx, ino, fork, range, records)
+}
+
+/// Whether `right` could be one record with `left`.
+fn continues(left: &Extent, right: &Extent) -> bool {
+    left.end() == right.file_block
+        && left.block.0 + left.count == right.block.0
+        && left.unwritten == right.unwritten
+        && left.count + right.count <= MAX_EXTENT_BLOCKS
+}
+
+/// The part of `extent` from fork block `first` to before `last`, which lie within it.
+pub(super) fn part(extent: &Extent, first: FileBlock, last: FileBlock) -> Extent {
+    Extent {
+        file_block: first,
+        block: FsBlock(extent.block.0 + (first.0 - extent.file_block.0)),
+        count: last.0 - first.0,
+        unwritten: extent.unwritten,
+    }
+}
+
+/// The parts of `extent` before `first` and from `last` on.
+pub(super) fn without(extent: &Extent, first: FileBlock, last: FileBlock) -> SmallVec<[Extent; 2]> {
+    let mut rest = SmallVec::new();
+    if first > extent.file_block {
+        rest.push(part(extent, extent.file_block, first));
+    }
+    if last < extent.end() {
+        rest.push(part(extent, last, extent.end()));
+    }
+    rest
+}
+
+/// `extent` with `middle` in the place of a part of it.
+pub(super) fn with_middle(extent: &Extent, middle: Extent) -> Records {
+    let mut records = Records::new();
+    let rest = without(extent, middle.file_block, middle.end());
+    records.extend(rest.iter().filter(|part| part.file_block < middle.file_block).copied());
+    records.push(middle);
+    records.extend(rest.iter().filter(|part| part.file_block > middle.file_block).copied());
+    records
+}

@@ -1,0 +1,188 @@
+//! Lets files share blocks, and copies between files.
+//!
+//! ```text
+//! link 1         both files say that they may share blocks
+//! links 2..n-1   what the target had is freed; an extent of the source is shared, in each
+//! link n         size and times of the target
+//! ```
+//! Crash behaviour: some extents are shared; blocks behind the target's old end go when it grows or ends.
+
+use super::Filesystem;
+use super::map::{grow, next_link, remove_range, touch_contents};
+use crate::data::{self, MAX_SIZE_BYTES, Place};
+use crate::error::{Error, Result};
+use crate::inode::bmap;
+use crate::trans::{InoId, InodeFields, Transaction};
+use xfskit_ondisk::{Extent, FileBlock, FsBlock, InodeNumber};
+
+/// Bytes that a copy reads at once.
+const COPY_BYTES: u64 = 1 << 20;
+
+/// A range of one file and its place in another.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    from: u64,
+    to: u64,
+    length: u64,
+}
+
+impl Filesystem {
+    /// Lets `to` share the blocks of `length` bytes of `from`; 0 means up to the end of `from`. By the rules of Linux's
+    /// `FICLONERANGE`: both offsets begin a block, and so does the end unless it is the end of `from` and lies at or
+    /// behind the end of `to`.
+    ///
+    /// # Errors
+    /// `NotSupported` without the reflink feature; `Invalid` for ranges that break the rules or overlap; `TooLarge`,
+    /// `IsADirectory`, `ReadOnly`, `NoSpace`, `Stale`, `Corrupt`, `Io`.
+    pub fn clone_range(
+        &self,
+        from: InodeNumber,
+        from_offset: u64,
+        to: InodeNumber,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        if !self.mount.geometry.has_reflink() {
+            return Err(Error::NotSupported("this image cannot share blocks (mkfs option reflink=1)"));
+        }
+        let span = Span { from: from_offset, to: to_offset, length };
+        self.change_maps([from, to], |tx, [from, to]| {
+            let Some(span) = check(tx, from, to, span)? else { return Ok(Some(())) };
+            if !grow(tx, to, span.to)? {
+                return Ok(None);
+            }
+            share_span(tx, from, to, span)?;
+            Ok(Some(()))
+        })
+    }
+
+    /// Copies bytes from one file to another, or within one; returns how many, fewer than asked for only at the end of
+    /// `from`. Blocks are shared where that is possible.
+    ///
+    /// # Errors
+    /// `Invalid` when source and target overlap; else as [`Self::clone_range`], [`Self::read_at`] and [`Self::write_at`].
+    pub fn copy_range(
+        &self,
+        from: InodeNumber,
+        from_offset: u64,
+        to: InodeNumber,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64> {
+        let size = self.stat(from)?.size;
+        let length = length.min(size.saturating_sub(from_offset));
+        if to_offset.checked_add(length).is_none_or(|end| end > MAX_SIZE_BYTES) {
+            return Err(Error::TooLarge);
+        }
+        if from == to && from_offset.abs_diff(to_offset) < length {
+            return Err(Error::Invalid("the ranges overlap"));
+        }
+        let mut done = self.copy_shared(from, from_offset, to, to_offset, length, from_offset + length == size)?;
+        let mut buffer = vec![0; (length - done).min(COPY_BYTES) as usize];
+        while done < length {
+            let most = (length - done).min(COPY_BYTES) as usize;
+            let count = self.read_at(from, from_offset + done, &mut buffer[..most])?;
+            if count == 0 {
+                break;
+            }
+            self.write_at(to, to_offset + done, &buffer[..count])?;
+            done += count as u64;
+        }
+        Ok(done)
+    }
+
+    /// Shares what can be shared of the beginning of a range; returns how many bytes.
+    fn copy_shared(
+        &self,
+        from: InodeNumber,
+        from_offset: u64,
+        to: InodeNumber,
+        to_offset: u64,
+        length: u64,
+        to_end: bool,
+    ) -> Result<u64> {
+        let block_bytes = self.mount.geometry.block_bytes() as u64;
+        let aligned = from_offset.is_multiple_of(block_bytes) && to_offset.is_multiple_of(block_bytes);
+        if !aligned || !self.mount.geometry.has_reflink() {
+            return Ok(0);
+        }
+        let whole = length / block_bytes * block_bytes;
+        let all = to_end && to_offset + length >= self.stat(to)?.size;
+        let length = if all { length } else { whole };
+        if length == 0 {
+            return Ok(0);
+        }
+        match self.clone_range(from, from_offset, to, to_offset, length) {
+            Ok(()) => Ok(length),
+            // The AG may have no room for more reference counts, or somebody changed a size meanwhile: bytes can be copied.
+            Err(Error::NoSpace | Error::Invalid(_) | Error::TooLarge) => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Checks a range that is to be shared; `None` if it is empty. Its length is what is really shared.
+fn check(tx: &Transaction, from: InoId, to: InoId, span: Span) -> Result<Option<Span>> {
+    let block_bytes = tx.geometry().block_bytes() as u64;
+    let (from_size, to_size) = (tx.inode(from).core.size, tx.inode(to).core.size);
+    if !span.from.is_multiple_of(block_bytes) || !span.to.is_multiple_of(block_bytes) {
+        return Err(Error::Invalid("shared ranges begin with a block"));
+    }
+    let left = from_size.checked_sub(span.from).ok_or(Error::Invalid("the range lies behind the end of the file"))?;
+    let length = if span.length == 0 { left } else { span.length };
+    if length == 0 {
+        return Ok(None);
+    }
+    if length > left {
+        return Err(Error::Invalid("the range reaches behind the end of the file"));
+    }
+    let end = span.to.checked_add(length).filter(|end| *end <= MAX_SIZE_BYTES).ok_or(Error::TooLarge)?;
+    if !length.is_multiple_of(block_bytes) && (length < left || end < to_size) {
+        return Err(Error::Invalid("shared ranges end with a block, or with both files"));
+    }
+    if from == to && span.from.abs_diff(span.to) < length.next_multiple_of(block_bytes) {
+        return Err(Error::Invalid("the ranges overlap"));
+    }
+    Ok(Some(Span { length, ..span }))
+}
+
+/// Shares a range that was checked; the target is ready to grow.
+fn share_span(tx: &mut Transaction, from: InoId, to: InoId, span: Span) -> Result<()> {
+    bmap::set_may_share(tx, from);
+    bmap::set_may_share(tx, to);
+    let block_bytes = tx.geometry().block_bytes() as u64;
+    let (first, target) = (span.from / block_bytes, span.to / block_bytes);
+    let end = first + span.length.div_ceil(block_bytes);
+    let mut at = first;
+    while at < end {
+        let piece = data::piece(tx, from, at, end)?;
+        let place = |block: u64| FileBlock(block - first + target);
+        remove_range(tx, to, place(at)..place(piece.end))?;
+        if let Place::Shared(block) | Place::Written(block) = piece.place {
+            let extent = Extent { file_block: place(at), block, count: piece.count(), unwritten: false };
+            share_extent(tx, to, extent)?;
+        }
+        at = piece.end;
+    }
+    next_link(tx)?;
+    touch_contents(tx, to);
+    let core = &mut tx.inode_mut(to, InodeFields::CORE).core;
+    core.size = core.size.max(span.to + span.length);
+    Ok(())
+}
+
+/// Shares one extent, in as many links as its reference counts need.
+fn share_extent(tx: &mut Transaction, to: InoId, extent: Extent) -> Result<()> {
+    let mut rest = extent;
+    while rest.count > 0 {
+        next_link(tx)?;
+        let done = bmap::share(tx, to, rest)?;
+        rest = Extent {
+            file_block: rest.file_block.add(done),
+            block: FsBlock(rest.block.0 + done),
+            count: rest.count - done,
+            ..rest
+        };
+    }
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! Allocates space for files without writing it, and takes ranges out of files or puts them in.
+//!
+//! ```text
+//! allocate          an unwritten extent in each link; size and times last
+//! punch             edges are zeroed; extents freed, some in each link; times
+//! zero              edges are zeroed; what is written becomes unwritten, holes are allocated; size and times last
+//! collapse          extents of the range freed; those behind it moved, some in each link; size and times last
+//! insert            size and times; extents moved, some in each link, from the last one on
+//! ```
+//! Crash behaviour: some links are done. A file in the middle of a collapse or an insertion has some of its
+//! extents moved and others not, as with the kernel.
+
+use super::Filesystem;
+use super::map::{END_OF_MAP, grow, next_link, next_link_with, remove_range, touch_contents, zero_bytes};
+use crate::cache::ForkKind;
+use crate::data::MAX_SIZE_BYTES;
+use crate::error::{Error, Result};
+use crate::inode::bmap;
+use crate::trans::{InoId, InodeFields, Transaction};
+use std::ops::Range;
+use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
+use xfskit_ondisk::inode::flags;
+use xfskit_ondisk::{FileBlock, InodeNumber};
+
+/// What to do with a range of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallocate {
+    /// It gets space; the file grows to the end of the range.
+    Allocate,
+    /// It gets space, behind the end of the file too.
+    AllocateKeepSize,
+    /// It loses its space and reads as zeros.
+    PunchHole,
+    /// It reads as zeros and has space; the file grows to the end of the range.
+    ZeroRange,
+    /// It reads as zeros and has space, behind the end of the file too.
+    ZeroRangeKeepSize,
+    /// It goes, and what is behind it moves up. Whole blocks only.
+    CollapseRange,
+    /// A hole comes in its place, and what was there and behind moves back. Whole blocks only.
+    InsertRange,
+}
+
+/// The range, in bytes and in the blocks of the file.
+struct Span {
+    bytes: Range<u64>,
+    /// Blocks of which some bytes belong to the range.
+    touched: Range<FileBlock>,
+    /// Blocks that belong to it altogether; empty if the start is not before the end.
+    whole: Range<FileBlock>,
+}
+
+impl Filesystem {
+    /// Does `what` to the `length` bytes of a file from `offset` on, by the rules of Linux's `fallocate`.
+    ///
+    /// # Errors
+    /// `Invalid` for an empty range, for parts of blocks where only whole ones will do, for ranges to collapse that reach
+    /// the end of the file and for insertions at it or behind; `TooLarge` beyond 2⁶³ − 1 bytes; `IsADirectory`,
+    /// `ReadOnly`, `NoSpace`, `Stale`, `Corrupt`, `Io`.
+    pub fn fallocate(&self, inode: InodeNumber, what: Fallocate, offset: u64, length: u64) -> Result<()> {
+        if length == 0 {
+            return Err(Error::Invalid("the range is empty"));
+        }
+        let end = offset.checked_add(length).filter(|end| *end <= MAX_SIZE_BYTES).ok_or(Error::TooLarge)?;
+        let block_bytes = self.mount.geometry.block_bytes() as u64;
+        let (down, up) = (|byte: u64| FileBlock(byte / block_bytes), |byte: u64| FileBlock(byte.div_ceil(block_bytes)));
+        let range =
+            Span { bytes: offset..end, touched: down(offset)..up(end), whole: up(offset)..down(end).max(up(offset)) };
+        let aligned = offset.is_multiple_of(block_bytes) && length.is_multiple_of(block_bytes);
+        if !aligned && matches!(what, Fallocate::CollapseRange | Fallocate::InsertRange) {
+            return Err(Error::Invalid("only whole blocks can be collapsed or inserted"));
+        }
+        self.change_map(inode, |tx, ino| {
+            let done = match what {
+                Fallocate::Allocate => allocate(tx, ino, &range, true)?,
+                Fallocate::AllocateKeepSize => allocate(tx, ino, &range, false)?,
+                Fallocate::PunchHole => punch(tx, ino, &range)?,
+                Fallocate::ZeroRange => zero(tx, ino, &range, true)?,
+                Fallocate::ZeroRangeKeepSize => zero(tx, ino, &range, false)?,
+                Fallocate::CollapseRange => collapse(tx, ino, &range)?,
+                Fallocate::InsertRange => insert(tx, ino, &range)?,
+            };
+            Ok(done.then_some(()))
+        })
+    }
+}
+
+/// Moves the end of the file, which [`grow`] has got ready for that.
+fn set_size(tx: &mut Transaction, ino: InoId, size: u64) {
+    tx.inode_mut(ino, InodeFields::CORE).core.size = size;
+    touch_contents(tx, ino);
+}
+
+fn allocate(tx: &mut Transaction, ino: InoId, range: &Span, grows: bool) -> Result<bool> {
+    if grows && !grow(tx, ino, range.bytes.end)? {
+        return Ok(false);
+    }
+    fill_holes(tx, ino, range.touched.clone())?;
+    finish_allocation(tx, ino, range, grows);
+    Ok(true)
+}
+
+/// Gives every hole of the range unwritten blocks.
+fn fill_holes(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) -> Result<()> {
+    let mut at = range.start;
+    while at < range.end {
+        let list = bmap::extents(tx, ino, ForkKind::Data)?;
+        let next = list.get(list.index_at(at)).copied();
+        let hole_end = match next {
+            Some(extent) if extent.file_block <= at => {
+                at = extent.end();
+                continue;
+            }
+            Some(extent) => extent.file_block.min(range.end),
+            None => range.end,
+        };
+        let count = (hole_end.0 - at.0).min(MAX_EXTENT_BLOCKS);
+        next_link_with(tx, count)?;
+        at = at.add(bmap::allocate_unwritten(tx, ino, at, count as u32)?.into());
+    }
+    Ok(())
+}
+
+/// Size, times, and the mark by which the kernel leaves blocks behind the end of the file alone.
+fn finish_allocation(tx: &mut Transaction, ino: InoId, range: &Span, grows: bool) {
+    touch_contents(tx, ino);
+    let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
+    core.flags |= flags::PREALLOC;
+    if grows {
+        core.size = core.size.max(range.bytes.end);
+    }
+}
+
+/// Zeros what the range has of blocks at its edges.
+fn zero_edges(tx: &mut Transaction, ino: InoId, range: &Span) -> Result<bool> {
+    let block_bytes = tx.geometry().block_bytes() as u64;
+    if range.whole.is_empty() {
+        return zero_bytes(tx, ino, range.bytes.clone());
+    }
+    let head = zero_bytes(tx, ino, range.bytes.start..range.whole.start.0 * block_bytes)?;
+    let tail = zero_bytes(tx, ino, range.whole.end.0 * block_bytes..range.bytes.end)?;
+    Ok(head && tail)
+}
+
+fn punch(tx: &mut Transaction, ino: InoId, range: &Span) -> Result<bool> {
+    if !zero_edges(tx, ino, range)? {
+        return Ok(false);
+    }
+    if !range.whole.is_empty() {
+        remove_range(tx, ino, range.whole.clone())?;
+    }
+    touch_contents(tx, ino);
+    Ok(true)
+}
+
+fn zero(tx: &mut Transaction, ino: InoId, range: &Span, grows: bool) -> Result<bool> {
+    if grows && !grow(tx, ino, range.bytes.end)? || !zero_edges(tx, ino, range)? {
+        return Ok(false);
+    }
+    if bmap::may_share(&tx.inode(ino).core) && !range.whole.is_empty() {
+        // Unwritten blocks are written in place, so they cannot be shared.
+        remove_range(tx, ino, range.whole.clone())?;
+    } else {
+        make_unwritten(tx, ino, range.whole.clone())?;
+    }
+    fill_holes(tx, ino, range.touched.clone())?;
+    finish_allocation(tx, ino, range, grows);
+    Ok(true)
+}
+
+/// What is written in the range becomes unwritten, an extent in each link.
+fn make_unwritten(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) -> Result<()> {
+    let mut at = range.start;
+    while at < range.end {
+        let list = bmap::extents(tx, ino, ForkKind::Data)?;
+        let written = list.iter_from(list.index_at(at)).find(|extent| !extent.unwritten).copied();
+        let Some(extent) = written.filter(|extent| extent.file_block < range.end) else { break };
+        next_link(tx)?;
+        at = at.max(extent.file_block);
+        at = at.add(bmap::convert(tx, ino, at, range.end.0 - at.0, true)?);
+    }
+    Ok(())
+}
+
+fn collapse(tx: &mut Transaction, ino: InoId, range: &Span) -> Result<bool> {
+    let size = tx.inode(ino).core.size;
+    if range.bytes.end >= size {
+        return Err(Error::Invalid("the range to collapse reaches the end of the file"));
+    }
+    remove_range(tx, ino, range.whole.clone())?;
+    let mut rest = Some(range.whole.end);
+    while let Some(from) = rest {
+        next_link(tx)?;
+        rest = bmap::shift_left(tx, ino, from, range.whole.end.0 - range.whole.start.0)?;
+    }
+    set_size(tx, ino, size - (range.bytes.end - range.bytes.start));
+    Ok(true)
+}
+
+fn insert(tx: &mut Transaction, ino: InoId, range: &Span) -> Result<bool> {
+    let (size, length) = (tx.inode(ino).core.size, range.bytes.end - range.bytes.start);
+    let new_size = size.checked_add(length).filter(|size| *size <= MAX_SIZE_BYTES).ok_or(Error::TooLarge)?;
+    if range.bytes.start >= size {
+        return Err(Error::Invalid("an insertion lies within the file"));
+    }
+    let distance = range.whole.end.0 - range.whole.start.0;
+    let last = bmap::extents(tx, ino, ForkKind::Data)?.last().map_or(0, |last| last.end().0);
+    if last + distance >= MAX_SIZE_BYTES / tx.geometry().block_bytes() as u64 {
+        return Err(Error::Invalid("blocks would move behind the largest offset of a file"));
+    }
+    if !grow(tx, ino, new_size)? {
+        return Ok(false);
+    }
+    set_size(tx, ino, new_size);
+    let mut rest = Some(END_OF_MAP);
+    while let Some(end) = rest {
+        next_link(tx)?;
+        rest = bmap::shift_right(tx, ino, range.whole.start..end, distance)?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,184 @@
+//! What the operations on maps of files have in common: a chain of links, each of which leaves files that are valid.
+//!
+//! Bytes that have to become zeros are zeroed first. Where their block is shared they have to wait in memory and be written
+//! out, so such an operation begins again: it says so by answering `None`.
+//!
+//! Locking: the inodes stay locked for the whole chain. Each link begins without an AG.
+
+use super::Filesystem;
+use super::create::single;
+use crate::cache::{ForkKind, Inode};
+use crate::data;
+use crate::error::Result;
+use crate::inode::bmap;
+use crate::mount::{Mount, reservation_of};
+use crate::space;
+use crate::trans::{InoId, InodeFields, Reservation, Transaction};
+use std::ops::Range;
+use std::sync::Arc;
+use xfskit_ondisk::{FileBlock, InodeNumber};
+
+/// Behind every block of a file.
+pub(super) const END_OF_MAP: FileBlock = FileBlock(1 << 54);
+
+impl Filesystem {
+    /// Works on the map of a file until `work` is done.
+    pub(super) fn change_map<T>(
+        &self,
+        inode: InodeNumber,
+        work: impl Fn(&mut Transaction, InoId) -> Result<Option<T>>,
+    ) -> Result<T> {
+        loop {
+            if let Some(done) = self.with_settled(inode, map_reservation(&self.mount), &work)? {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// As [`Self::change_map`], for two files, which may be one.
+    pub(super) fn change_maps<T>(
+        &self,
+        inodes: [InodeNumber; 2],
+        work: impl Fn(&mut Transaction, [InoId; 2]) -> Result<Option<T>>,
+    ) -> Result<T> {
+        let files = [self.mount.inode(inodes[0])?, self.mount.inode(inodes[1])?];
+        loop {
+            files.iter().try_for_each(|file| self.write_out(file))?;
+            let mut tx = self.begin(map_reservation(&self.mount))?;
+            let result = self.join_both(&mut tx, &files);
+            if let Ok(ids) = result
+                && ids.iter().any(|id| !tx.inode(*id).is_settled())
+            {
+                // Somebody wrote meanwhile.
+                continue;
+            }
+            let result = result.and_then(|ids| work(&mut tx, ids));
+            if let Some(done) = self.located(inodes[1], tx.finish(result))? {
+                return Ok(done);
+            }
+        }
+    }
+
+    fn join_both(&self, tx: &mut Transaction, files: &[Arc<Inode>; 2]) -> Result<[InoId; 2]> {
+        let [one, other] = files;
+        if one.number == other.number {
+            let id = self.join_file(tx, one)?;
+            return Ok([id, id]);
+        }
+        if one.number < other.number {
+            Ok([self.join_file(tx, one)?, self.join_file(tx, other)?])
+        } else {
+            let other = self.join_file(tx, other)?;
+            Ok([self.join_file(tx, one)?, other])
+        }
+    }
+
+    /// Looks at the map of a file of which nothing waits in memory.
+    pub(super) fn look_at_map<T>(
+        &self,
+        inode: InodeNumber,
+        look: impl FnOnce(&mut Transaction, InoId) -> Result<T>,
+    ) -> Result<T> {
+        let inode = self.mount.inode(inode)?;
+        loop {
+            if !self.mount.options.read_only {
+                self.write_out(&inode)?;
+            }
+            let mut tx = Transaction::read_only(&self.mount);
+            let id = self.join_file(&mut tx, &inode)?;
+            if tx.inode(id).is_settled() {
+                return self.located(inode.number, look(&mut tx, id));
+            }
+        }
+    }
+}
+
+/// Blocks that one link may need for trees: the map may grow at both ends of a change, and references split records.
+fn tree_blocks(mount: &Mount) -> u64 {
+    2 * u64::from(mount.limits.data_levels) + space::free_blocks_needed(&mount.geometry, &mount.limits)
+}
+
+/// What one link takes. It may dip: what it does frees blocks, or must not stop half-way.
+fn map_reservation(mount: &Mount) -> Reservation {
+    let (write, truncate) = (mount.reservations.write, mount.reservations.itruncate);
+    let both = Reservation { log_bytes: write.bytes + truncate.bytes, ..reservation_of(write) };
+    single(both).with_blocks(tree_blocks(mount)).dipping()
+}
+
+/// Commits what the chain has done so far. The next link holds no AG and has blocks for the trees.
+pub(super) fn next_link(tx: &mut Transaction) -> Result<()> {
+    tx.finish_frees()?;
+    tx.roll()?;
+    let blocks = tree_blocks(tx.mount());
+    tx.top_up_blocks(blocks, true)
+}
+
+/// As [`next_link`], with `count` blocks for contents, which do not dip.
+pub(super) fn next_link_with(tx: &mut Transaction, count: u64) -> Result<()> {
+    next_link(tx)?;
+    let blocks = tree_blocks(tx.mount()) + count;
+    tx.top_up_blocks(blocks, false)
+}
+
+/// Unmaps and frees the blocks of `range`, from its end on.
+pub(super) fn remove_range(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) -> Result<()> {
+    let list = bmap::extents(tx, ino, ForkKind::Data)?;
+    let mut more = list.get(list.index_at(range.start)).is_some_and(|extent| extent.file_block < range.end);
+    while more {
+        next_link(tx)?;
+        more = bmap::remove_some(tx, ino, range.clone())?;
+    }
+    Ok(())
+}
+
+/// Makes bytes within the file read as zeros. False when that has to be written out first.
+pub(super) fn zero_bytes(tx: &mut Transaction, ino: InoId, range: Range<u64>) -> Result<bool> {
+    let end = range.end.min(tx.inode(ino).core.size);
+    if range.start < end {
+        let result = data::zero(tx, ino, range.start, end);
+        return tell_settled(tx, ino, result);
+    }
+    Ok(true)
+}
+
+/// Gets the file ready for its end to move to byte `to`, if that is behind it: what would be seen then reads as zeros. False
+/// as [`zero_bytes`].
+pub(super) fn grow(tx: &mut Transaction, ino: InoId, to: u64) -> Result<bool> {
+    let size = tx.inode(ino).core.size;
+    if to <= size {
+        return Ok(true);
+    }
+    while let Some(written) = written_behind_end(tx, ino, size)? {
+        remove_range(tx, ino, written)?;
+    }
+    let result = data::extend(tx, ino, to);
+    tell_settled(tx, ino, result)
+}
+
+/// The first written blocks behind the one that holds the file's last byte. An image may have some after a crash, or
+/// from other writers.
+pub(super) fn written_behind_end(tx: &mut Transaction, ino: InoId, size: u64) -> Result<Option<Range<FileBlock>>> {
+    let end = FileBlock(size.div_ceil(tx.geometry().block_bytes() as u64));
+    let list = bmap::extents(tx, ino, ForkKind::Data)?;
+    if list.last().is_none_or(|last| last.end() <= end) {
+        return Ok(None);
+    }
+    let found = list.iter_from(list.index_at(end)).find(|extent| !extent.unwritten);
+    Ok(found.map(|extent| extent.file_block.max(end)..extent.end()))
+}
+
+/// Whether nothing waits in memory after bytes were zeroed; if something does, the file is on the list of those.
+fn tell_settled(tx: &Transaction, ino: InoId, zeroed: Result<()>) -> Result<bool> {
+    let settled = tx.inode(ino).is_settled();
+    if !settled {
+        tx.mount().dirty_inodes.add(tx.inode_handle(ino));
+    }
+    zeroed.map(|()| settled)
+}
+
+/// The contents changed.
+pub(super) fn touch_contents(tx: &mut Transaction, ino: InoId) {
+    let now = tx.mount().env.now();
+    let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
+    (core.mtime, core.ctime) = (now, now);
+}

@@ -1,0 +1,76 @@
+//! Sets the size of a file.
+//!
+//! ```text
+//! smaller   link 1 size   links 2..n blocks behind it are freed, from the last one on
+//! larger    links 1..n-1 written blocks behind the old end, if there are any, are freed   link n size
+//! ```
+//! Crash behaviour: after link 1 of a truncation the size is the new one; blocks that are still there go when the file
+//! grows again or ends.
+
+use super::map::{END_OF_MAP, grow, remove_range, written_behind_end};
+use super::setattr::{SetAttr, apply};
+use super::stat::stat_of;
+use super::{Caller, Filesystem, Stat};
+use crate::cache::Inode;
+use crate::data::MAX_SIZE_BYTES;
+use crate::error::{Error, Result};
+use crate::inode::bmap;
+use crate::trans::{InodeFields, Transaction};
+use std::sync::Arc;
+use xfskit_ondisk::{FileBlock, InodeNumber};
+
+impl Filesystem {
+    /// Sets the size of a file. What it gains reads as zeros and takes no space.
+    ///
+    /// # Errors
+    /// `IsADirectory`, `Invalid` when it is no file, `TooLarge` beyond 2⁶³ − 1 bytes; `ReadOnly`, `NoSpace`, `Stale`,
+    /// `Corrupt`, `Io`.
+    pub fn truncate(&self, inode: InodeNumber, size: u64) -> Result<()> {
+        self.resize(inode, size, &SetAttr::default(), &Caller::root()).map(|_| ())
+    }
+
+    /// Sets the size of a file, and other attributes, all but its mode, with it.
+    pub(super) fn resize(&self, inode: InodeNumber, size: u64, change: &SetAttr, caller: &Caller) -> Result<Stat> {
+        if size > MAX_SIZE_BYTES {
+            return Err(Error::TooLarge);
+        }
+        self.change_map(inode, |tx, ino| {
+            let old = tx.inode(ino).core.size;
+            if !grow(tx, ino, size)? {
+                return Ok(None);
+            }
+            let now = tx.mount().env.now();
+            let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
+            if size != old {
+                (core.size, core.mtime) = (size, now);
+            }
+            apply(core, change, now, caller);
+            if size <= old {
+                let end = FileBlock(size.div_ceil(tx.geometry().block_bytes() as u64));
+                remove_range(tx, ino, end..END_OF_MAP)?;
+                bmap::forget_sharing(tx, ino)?;
+            }
+            Ok(Some(stat_of(tx, tx.inode(ino))))
+        })
+    }
+
+    /// Frees written blocks behind the end of a file that is about to grow: they would come to light.
+    pub(super) fn free_behind_end(&self, inode: &Arc<Inode>) -> Result<()> {
+        let found = {
+            let mut tx = Transaction::read_only(&self.mount);
+            let id = self.join_file(&mut tx, inode)?;
+            let size = tx.inode(id).size_bytes();
+            self.located(inode.number, written_behind_end(&mut tx, id, size))?
+        };
+        if found.is_none() {
+            return Ok(());
+        }
+        self.change_map(inode.number, |tx, ino| {
+            let size = tx.inode(ino).core.size;
+            while let Some(written) = written_behind_end(tx, ino, size)? {
+                remove_range(tx, ino, written)?;
+            }
+            Ok(Some(()))
+        })
+    }
+}

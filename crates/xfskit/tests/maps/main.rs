@@ -1,0 +1,8 @@
+//! Operations on the extent maps of files: against a model of bytes, the kernel and xfs_repair.
+
+mod cuts;
+mod kernel;
+mod model;
+mod random;
+mod rules;
+mod scale;
