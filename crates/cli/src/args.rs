@@ -81,7 +81,8 @@ pub enum Command {
     Cat(CatArgs),
     /// Write standard input to a file, which is made or replaced
     Write(WriteArgs),
-    // Clone(CloneArgs),
+    /// Copy a file within an image by sharing its blocks
+    Clone(CloneArgs),
     /// Write a tree as a tar archive
     Export(ExportArgs),
     /// Show how full an image is

@@ -67,7 +67,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Cp(args) => commands::copy::run(&args),
         Command::Cat(args) => commands::contents::cat(&args),
         Command::Write(args) => commands::contents::write(&args),
-        //Command::Clone(args) => commands::contents::clone(&args),
+        Command::Clone(args) => commands::contents::clone(&args),
         Command::Export(args) => commands::export::run(&args),
         Command::Df(args) => commands::usage::df(&args, json),
         Command::Du(args) => commands::usage::du(&args, json),

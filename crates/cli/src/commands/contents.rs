@@ -1,14 +1,14 @@
-//! `xfskit cat` and `write`.
+//! `xfskit cat`, `write` and `clone`.
 
 use super::list::is_dir;
-use crate::args::{CatArgs, WriteArgs};
+use crate::args::{CatArgs, CloneArgs, WriteArgs};
 use crate::image::{edit, find_place, open_to_read, shown};
 use anyhow::{Context, Result};
 use std::io::{Read, Write, stdin, stdout};
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::inode::{MODE_REGULAR, MODE_TYPE};
-use xfskit::{Caller, Error, Filesystem, NewFile};
+use xfskit::{Caller, Error, Filesystem, NewFile, SetAttr, SetMode, SetTime, Stat};
 
 /// Bytes that are read or written at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -55,7 +55,7 @@ fn target(filesystem: &Filesystem, args: &WriteArgs) -> Result<(InodeNumber, u64
         Ok(stat) => {
             let offset = if args.append { stat.size } else { args.offset.unwrap_or(0) };
             if !args.append && args.offset.is_none() {
-                truncate(filesystem, stat.inode, 0).with_context(|| shown(path))?;
+                filesystem.truncate(stat.inode, 0).with_context(|| shown(path))?;
             }
             Ok((stat.inode, offset))
         }
@@ -83,6 +83,46 @@ fn take_input(filesystem: &Filesystem, inode: InodeNumber, mut offset: u64) -> R
     }
 }
 
-fn truncate(_: &Filesystem, _: InodeNumber, _: u64) -> Result<(), Error> {
-    Err(Error::NotSupported("truncate"))
+/// Runs `clone`.
+pub fn clone(args: &CloneArgs) -> Result<()> {
+    edit(&args.image, |filesystem| {
+        let from = filesystem.resolve(args.from.as_bytes(), true).with_context(|| shown(&args.from))?;
+        let (dir, name) = match filesystem.resolve(args.to.as_bytes(), true) {
+            Ok(stat) if is_dir(&stat) => (stat.inode, xfskit::split_path(args.from.as_bytes())?.1),
+            _ => find_place(filesystem, &args.to)?,
+        };
+        clone_file(filesystem, &from, dir, name).with_context(|| format!("{} to {}", shown(&args.from), shown(&args.to)))
+    })
+}
+
+/// Makes a file that shares its blocks and has all attributes of another. It gets its name when it is complete.
+fn clone_file(filesystem: &Filesystem, from: &Stat, dir: InodeNumber, name: &[u8]) -> Result<(), Error> {
+    if from.mode & MODE_TYPE != MODE_REGULAR {
+        return Err(Error::Invalid("only regular files have blocks to share"));
+    }
+    let root = Caller::root();
+    // Held, so that it goes away if something fails before it has a name.
+    let made = filesystem.tmpfile(dir, &NewFile::new(from.mode), &root)?.inode;
+    let result = (|| {
+        if from.size > 0 {
+            filesystem.clone_range(from.inode, 0, made, 0, 0)?;
+        }
+        for name in filesystem.list_xattr(from.inode)? {
+            // The ACLs come once more, under names of XFS's own.
+            if !name.starts_with(b"trusted.SGI_ACL_") {
+                let value = filesystem.get_xattr(from.inode, &name)?;
+                filesystem.set_xattr(made, &name, &value, SetMode::Any, &root)?;
+            }
+        }
+        let (atime, mtime) = (Some(SetTime::To(from.atime)), Some(SetTime::To(from.mtime)));
+        let (mode, uid, gid) = (Some(from.mode & !MODE_TYPE), Some(from.uid), Some(from.gid));
+        filesystem.set_attr(made, &SetAttr { mode, uid, gid, atime, mtime, ..SetAttr::default() }, &root)?;
+        match filesystem.unlink(dir, name, &root) {
+            Ok(()) | Err(Error::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+        filesystem.link(made, dir, name).map(drop)
+    })();
+    let released = filesystem.unhold(made, 1);
+    result.and(released)
 }

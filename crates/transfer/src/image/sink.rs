@@ -216,7 +216,7 @@ impl<'a> ImageSink<'a> {
     fn end_file(&mut self) -> Result<()> {
         let open = self.open.as_ref().expect("contents follow their file");
         if open.end < open.size {
-            self.filesystem.write_at(open.stat.inode, open.size - 1, &[0]).map_err(image(&open.path))?;
+            self.filesystem.truncate(open.stat.inode, open.size).map_err(image(&open.path))?;
         }
         self.complete(&open.place, &open.stat, &open.meta, &open.path)?;
         self.open = None;

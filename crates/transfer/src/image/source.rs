@@ -8,7 +8,7 @@ use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::inode::{
     MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
 };
-use xfskit::{Filesystem, Stat};
+use xfskit::{Error, Filesystem, Seek, Stat};
 
 /// A file or directory of an image, with everything in it.
 pub struct ImageSource<'a> {
@@ -53,7 +53,7 @@ impl<'a> ImageSource<'a> {
             MODE_FIFO => Kind::Fifo,
             MODE_SOCKET => Kind::Socket,
             _ => {
-                let source = xfskit::Error::NotSupported("a file of an unknown type");
+                let source = Error::NotSupported("a file of an unknown type");
                 return Err(TransferError::Image { path: shown(&path), source });
             }
         };
@@ -124,8 +124,18 @@ impl<'a> ImageSource<'a> {
 
     /// The parts of a file that hold data.
     fn parts(&self, inode: InodeNumber, size: u64, path: &[u8]) -> Result<Vec<(u64, u64)>> {
-        let _ = (inode, path);
-        Ok(if size == 0 { Vec::new() } else { vec![(0, size)] })
+        let mut parts = Vec::new();
+        let mut at = 0;
+        while at < size {
+            let start = match self.filesystem.seek(inode, at, Seek::Data) {
+                Err(Error::NoMoreData) => break,
+                found => found.map_err(image(path))?,
+            };
+            let end = self.filesystem.seek(inode, start, Seek::Hole).map_err(image(path))?;
+            parts.push((start, end - start));
+            at = end;
+        }
+        Ok(parts)
     }
 
     fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8], path: &[u8]) -> Result<()> {
@@ -151,7 +161,7 @@ impl Source for ImageSource<'_> {
             };
             let path = join(&frame.path, &name);
             if stack.len() > MAX_DEPTH {
-                let source = xfskit::Error::Invalid("directories lie too deep within each other");
+                let source = Error::Invalid("directories lie too deep within each other");
                 return Err(TransferError::Image { path: shown(&path), source });
             }
             let below = self.visit(inode, path, out)?;
