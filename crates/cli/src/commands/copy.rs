@@ -178,26 +178,25 @@ fn find_target(
             if into(path.is_dir())? {
                 return Ok((Target::Host(path.clone()), None));
             }
-            if path.is_dir() {
-                return Ok((Target::Host(path.clone()), Some(Vec::new())));
-            }
-            let name = path.file_name().with_context(|| format!("{}: no such folder", path.display()))?;
+            // What has no name, such as "..", is a folder that only its contents can be replaced of.
+            let Some(name) = path.file_name() else { return Ok((Target::Host(path.clone()), Some(Vec::new()))) };
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             Ok((Target::Host(parent.into()), Some(name.as_bytes().to_vec())))
         }
         Place::Image(image, path) => {
             let filesystem = images.open(image, MountOptions::default())?;
             match filesystem.resolve(path.as_bytes(), true) {
-                Ok(stat) if into(is_dir(&stat))? => Ok((Target::Image(filesystem, stat.inode), None)),
-                Ok(stat) if is_dir(&stat) => Ok((Target::Image(filesystem, stat.inode), Some(Vec::new()))),
-                Ok(_) | Err(Error::NotFound) => {
-                    into(false)?;
-                    let (dir, name) = xfskit::split_path(path.as_bytes()).with_context(|| shown(path))?;
-                    let dir = filesystem.resolve(dir, true).with_context(|| shown(path))?.inode;
-                    Ok((Target::Image(filesystem, dir), Some(name.to_vec())))
+                Ok(stat) if into(is_dir(&stat))? => return Ok((Target::Image(filesystem, stat.inode), None)),
+                Ok(stat) if target.name().is_empty() => {
+                    return Ok((Target::Image(filesystem, stat.inode), Some(Vec::new())));
                 }
-                Err(error) => Err(error).with_context(|| shown(path)),
+                Ok(_) => {}
+                Err(Error::NotFound) => drop(into(false)?),
+                Err(error) => return Err(error).with_context(|| shown(path)),
             }
+            let (dir, name) = xfskit::split_path(path.as_bytes()).with_context(|| shown(path))?;
+            let dir = filesystem.resolve(dir, true).with_context(|| shown(path))?.inode;
+            Ok((Target::Image(filesystem, dir), Some(name.to_vec())))
         }
     }
 }

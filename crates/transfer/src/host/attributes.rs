@@ -43,6 +43,29 @@ impl Handle<'_> {
     }
 }
 
+const ACCESS_ACL: &str = "system.posix_acl_access";
+const DEFAULT_ACL: &str = "system.posix_acl_default";
+
+/// Whether what is made in a folder inherits ACLs.
+pub(super) fn has_default_acl(folder: BorrowedFd<'_>) -> bool {
+    rustix::fs::fgetxattr(folder, DEFAULT_ACL, &mut [0; 0][..]).is_ok()
+}
+
+/// Drops the ACLs that something new has from its folder: it gets those of its source, if any.
+pub(super) fn drop_inherited(handle: Handle<'_>, inherits: bool, is_folder: bool) {
+    if !inherits {
+        return;
+    }
+    let names: &[&str] = if is_folder { &[ACCESS_ACL, DEFAULT_ACL] } else { &[ACCESS_ACL] };
+    for name in names {
+        // One that is not there need not go; one that cannot go is seen by whoever compares.
+        let _ = match handle {
+            Handle::Open(fd) => rustix::fs::fremovexattr(fd, *name),
+            Handle::Place(fd) => rustix::fs::removexattr(place(fd), *name),
+        };
+    }
+}
+
 fn place(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }

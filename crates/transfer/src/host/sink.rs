@@ -3,7 +3,7 @@
 //! Whatever is not a folder is made under a temporary name and renamed when it is complete, so that what has its name is
 //! whole. Folders get their attributes when everything in them is there.
 
-use super::attributes::{Handle, set_all};
+use super::attributes::{Handle, drop_inherited, has_default_acl, set_all};
 use crate::error::{Losses, Result, TransferError, host, shown};
 use crate::event::{Contents, Kind, Meta, Node, split};
 use crate::pipe::Sink;
@@ -35,8 +35,17 @@ struct Folder {
     name: Vec<u8>,
     fd: OwnedFd,
     path: Vec<u8>,
+    /// What is made in it inherits ACLs.
+    has_default_acl: bool,
     /// What it gets in the end.
     meta: Option<Meta>,
+}
+
+impl Folder {
+    fn new(fd: OwnedFd, name: &[u8], path: Vec<u8>, meta: Option<Meta>) -> Self {
+        let has_default_acl = has_default_acl(fd.as_fd());
+        Self { name: name.to_vec(), fd, path, has_default_acl, meta }
+    }
 }
 
 /// A file that is being written.
@@ -58,7 +67,7 @@ impl HostSink {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(CWD, path, flags, Mode::empty());
         let fd = opened.map_err(host(path.as_os_str().as_bytes(), "opening it"))?;
-        let base = Folder { name: Vec::new(), fd, path: Vec::new(), meta: None };
+        let base = Folder::new(fd, b"", Vec::new(), None);
         Ok(Self { base, stack: Vec::new(), open: None, temporaries: 0, losses: Losses::default() })
     }
 
@@ -80,7 +89,7 @@ impl HostSink {
             let below = crate::event::join(&self.folder().path, name);
             let fd = rustix::fs::openat(&self.folder().fd, *name, FOLDER, Mode::empty());
             let fd = fd.map_err(host(&below, "opening the folder"))?;
-            self.stack.push(Folder { name: name.to_vec(), fd, path: below, meta: None });
+            self.stack.push(Folder::new(fd, name, below, None));
         }
         Ok(())
     }
@@ -88,7 +97,10 @@ impl HostSink {
     fn leave(&mut self) -> Result<()> {
         let Some(folder) = self.stack.pop() else { return Ok(()) };
         match &folder.meta {
-            Some(meta) => self.set_attributes(&folder.fd, meta, &folder.path),
+            Some(meta) => {
+                drop_inherited(Handle::Open(folder.fd.as_fd()), self.folder().has_default_acl, true);
+                self.set_attributes(&folder.fd, meta, &folder.path)
+            }
             None => Ok(()),
         }
     }
@@ -105,7 +117,8 @@ impl HostSink {
         }
         let fd = rustix::fs::openat(&self.folder().fd, name, FOLDER, Mode::empty());
         let fd = fd.map_err(host(&node.path, "a folder goes here, and something else is here already"))?;
-        self.stack.push(Folder { name: name.to_vec(), fd, path: node.path, meta: Some(node.meta) });
+        let name = name.to_vec();
+        self.stack.push(Folder::new(fd, &name, node.path, Some(node.meta)));
         Ok(())
     }
 
@@ -137,6 +150,7 @@ impl HostSink {
             rustix::fs::ftruncate(&open.file, open.size).map_err(host(&open.path, "setting its size"))?;
         }
         let OpenFile { file, path, temporary, meta, .. } = self.open.take().expect("it was there just now");
+        drop_inherited(Handle::Open(file.as_fd()), self.folder().has_default_acl, false);
         let kept = self.set_attributes(&file, &meta, &path);
         drop(file);
         self.put_in_place(&temporary, &path, kept)
@@ -183,6 +197,7 @@ impl HostSink {
         let (uid, gid) = ids(meta);
         let owned = rustix::fs::chownat(&fd, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW);
         let refused = self.note_owner(owned, path)?;
+        drop_inherited(Handle::Place(fd.as_fd()), self.folder().has_default_acl, false);
         set_all(Handle::Place(fd.as_fd()), &meta.xattrs, path, &mut self.losses.attributes)?;
         let dir = &self.folder().fd;
         if !matches!(node.kind, Kind::Symlink(_)) {
