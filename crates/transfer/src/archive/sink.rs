@@ -49,6 +49,14 @@ impl<W: Write> TarSink<W> {
         let mut header = Header::new_ustar();
         header.set_entry_type(kind);
         header.set_mode(node.meta.mode.into());
+        let target = match &node.kind {
+            Kind::Symlink(target) | Kind::Link(target) => target.as_slice(),
+            _ => b"",
+        };
+        if std::str::from_utf8(&name).is_err() || std::str::from_utf8(target).is_err() {
+            // Names are UTF-8 unless this stands before them.
+            pax::push(&mut records, b"hdrcharset", b"BINARY");
+        }
         if let Some(size) = real_size {
             pax::push(&mut records, b"GNU.sparse.major", b"1");
             pax::push(&mut records, b"GNU.sparse.minor", b"0");
@@ -59,7 +67,7 @@ impl<W: Write> TarSink<W> {
         }
         set_text(&mut header, Field::Name, &name, real_size.is_none().then_some(b"path"), &mut records);
         match &node.kind {
-            Kind::Symlink(target) | Kind::Link(target) => {
+            Kind::Symlink(_) | Kind::Link(_) => {
                 set_text(&mut header, Field::Target, target, Some(b"linkpath"), &mut records);
             }
             Kind::Char(number) | Kind::Block(number) => {
@@ -143,7 +151,7 @@ impl<W: Write> TarSink<W> {
             self.headers(node, EntryType::Regular, size, None)?;
             self.left = size;
         } else {
-            let map = sparse::encode(parts);
+            let map = sparse::encode(parts, size);
             let data: u64 = parts.iter().map(|(_, length)| length).sum();
             self.headers(node, EntryType::Regular, map.len() as u64 + data, Some(size))?;
             self.write(&map)?;

@@ -103,10 +103,13 @@ pub(super) fn verify(mut parts: Parts, size: u64, stored: u64) -> Result<Parts, 
     Ok(parts)
 }
 
-/// The map in the form 1.0, padded.
-pub(super) fn encode(parts: &[(u64, u64)]) -> Vec<u8> {
-    let mut text = format!("{}\n", parts.len());
-    for (start, length) in parts {
+/// The map of a file of `size` bytes in the form 1.0, padded. A hole at the end is marked by an empty part behind it, without
+/// which GNU tar makes the file too short.
+pub(super) fn encode(parts: &[(u64, u64)], size: u64) -> Vec<u8> {
+    let ends_in_hole = parts.last().is_none_or(|(start, length)| start + length < size);
+    let end = ends_in_hole.then_some((size, 0));
+    let mut text = format!("{}\n", parts.len() + usize::from(ends_in_hole));
+    for (start, length) in parts.iter().copied().chain(end) {
         text.push_str(&format!("{start}\n{length}\n"));
     }
     let mut bytes = text.into_bytes();
