@@ -5,7 +5,18 @@
 
 use fuser::{OpenFlags, WriteFlags};
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Filesystem, Result};
+use xfskit::{Error, Fallocate, Filesystem, Result, Seek};
+
+/// Most bytes of one copy: the answer's count has 32 bits.
+pub(crate) const MOST_COPY_BYTES: u64 = 1 << 30;
+
+const KEEP_SIZE: i32 = 0x01;
+const PUNCH_HOLE: i32 = 0x02;
+const COLLAPSE_RANGE: i32 = 0x08;
+const ZERO_RANGE: i32 = 0x10;
+const INSERT_RANGE: i32 = 0x20;
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
 
 pub(crate) fn read(fs: &Filesystem, inode: InodeNumber, offset: u64, size: u32) -> Result<Vec<u8>> {
     let mut buffer = vec![0; size as usize];
@@ -27,4 +38,30 @@ pub(crate) fn write(
     }
     fs.write_at(inode, offset, data)?;
     if flags.0 & rustix::fs::OFlags::DSYNC.bits() as i32 != 0 { fs.fdatasync(inode) } else { Ok(()) }
+}
+
+/// What `fallocate(2)` asks for.
+pub(crate) fn fallocate_mode(mode: i32) -> Result<Fallocate> {
+    const PUNCH_KEEPING_SIZE: i32 = PUNCH_HOLE | KEEP_SIZE;
+    const ZERO_KEEPING_SIZE: i32 = ZERO_RANGE | KEEP_SIZE;
+    Ok(match mode {
+        0 => Fallocate::Allocate,
+        KEEP_SIZE => Fallocate::AllocateKeepSize,
+        PUNCH_KEEPING_SIZE => Fallocate::PunchHole,
+        ZERO_RANGE => Fallocate::ZeroRange,
+        ZERO_KEEPING_SIZE => Fallocate::ZeroRangeKeepSize,
+        COLLAPSE_RANGE => Fallocate::CollapseRange,
+        INSERT_RANGE => Fallocate::InsertRange,
+        _ => return Err(Error::NotSupported("this mode of fallocate")),
+    })
+}
+
+pub(crate) fn seek(fs: &Filesystem, inode: InodeNumber, offset: i64, whence: i32) -> Result<i64> {
+    let what = match whence {
+        SEEK_DATA => Seek::Data,
+        SEEK_HOLE => Seek::Hole,
+        _ => return Err(Error::Invalid("only data and holes are looked for")),
+    };
+    let offset = u64::try_from(offset).map_err(|_| Error::NoMoreData)?;
+    fs.seek(inode, offset, what).map(|found| found as i64)
 }

@@ -7,9 +7,9 @@ use crate::readdir;
 use crate::server::Server;
 use crate::stats::{STATS_XATTR, stats};
 use fuser::{
-    BsdFileFlags, Errno, FileHandle, FileType, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
-    OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FileType, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -321,13 +321,52 @@ impl fuser::Filesystem for Handler {
         }
     }
 
-    fn fallocate(&self, _: &Request, _: INodeNo, _: FileHandle, _: u64, _: u64, _: i32, reply: ReplyEmpty) {
-        reply.error(Errno::EOPNOTSUPP);
+    fn fallocate(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let number = self.server.inode(node);
+        self.empty(reply, |fs| fs.fallocate(number, contents::fallocate_mode(mode)?, offset, length));
     }
 
-    fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
-        // The kernel then knows of no holes, which is right for files without contents.
-        reply.error(Errno::ENOSYS);
+    fn lseek(&self, _: &Request, node: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        // The kernel asks without having written what it holds, and takes what it is told for the truth.
+        let server = Arc::clone(&self.server);
+        std::thread::spawn(move || {
+            server.call_in_writes(node);
+            let number = server.inode(node);
+            match server.with(|fs| contents::seek(fs, number, offset, whence)) {
+                Ok(offset) => reply.offset(offset),
+                Err(error) => reply.error(error),
+            }
+        });
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        from: INodeNo,
+        _: FileHandle,
+        from_offset: u64,
+        to: INodeNo,
+        _: FileHandle,
+        to_offset: u64,
+        length: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let (from, to) = (self.server.inode(from), self.server.inode(to));
+        let most = length.min(contents::MOST_COPY_BYTES);
+        match self.server.with(|fs| fs.copy_range(from, from_offset, to, to_offset, most)) {
+            Ok(count) => reply.written(count as u32),
+            Err(error) => reply.error(error),
+        }
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {

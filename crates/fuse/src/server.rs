@@ -5,6 +5,7 @@
 
 use fuser::Errno;
 use parking_lot::RwLock;
+use std::sync::OnceLock;
 use xfskit::ondisk::InodeNumber;
 use xfskit::{Error, Filesystem};
 
@@ -17,11 +18,13 @@ const ROOT_NODE: u64 = 1;
 pub(crate) struct Server {
     filesystem: RwLock<Option<Filesystem>>,
     root: InodeNumber,
+    /// The way to tell the kernel something that it has not asked.
+    notifier: OnceLock<fuser::Notifier>,
 }
 
 impl Server {
     pub(crate) fn new(filesystem: Filesystem) -> Self {
-        Self { root: filesystem.root(), filesystem: RwLock::new(Some(filesystem)) }
+        Self { root: filesystem.root(), filesystem: RwLock::new(Some(filesystem)), notifier: OnceLock::new() }
     }
 
     /// Does something with the filesystem.
@@ -34,6 +37,20 @@ impl Server {
     /// The inode of a node: FUSE calls the root 1, which is never the number of an XFS inode.
     pub(crate) fn inode(&self, node: fuser::INodeNo) -> InodeNumber {
         if node.0 == ROOT_NODE { self.root } else { InodeNumber(node.0) }
+    }
+
+    pub(crate) fn set_notifier(&self, notifier: fuser::Notifier) {
+        // There is one session for a server, so this is the first and only call.
+        let _ = self.notifier.set(notifier);
+    }
+
+    /// Makes the kernel write what it holds of a file and has not written yet. Its writes are requests like others, so whoever waits for
+    /// them must not keep those who answer from doing so.
+    pub(crate) fn call_in_writes(&self, node: fuser::INodeNo) {
+        if let Some(notifier) = self.notifier.get() {
+            // A kernel that knows nothing of the file has nothing to write.
+            let _ = notifier.inval_inode(node, 0, 0);
+        }
     }
 
     pub(crate) fn root(&self) -> InodeNumber {

@@ -97,6 +97,7 @@ impl Session {
         }
         let handler = Handler::new(Arc::clone(&server));
         let session = fuser::Session::new(handler, &path, &options.fuser()).map_err(MountError::Mount)?;
+        server.set_notifier(session.notifier());
         let unmounter = Unmounter { server, mount_point: path };
         Ok(Self { session, unmounter, commit_seconds: options.commit_seconds })
     }

@@ -11,13 +11,43 @@
 use std::ops::{Index, Range};
 use xfskit_ondisk::{Extent, FileBlock};
 
-/// Most records of a chunk: 16 KiB, which a change may move.
-const CHUNK: usize = 512;
+/// Most records of a chunk: few enough to move and to search through, and enough that the sums over the chunks of a
+/// million records stay in a processor's cache.
+const CHUNK: usize = 128;
+
+/// Some extents that follow each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Chunk {
+    /// Their first fork blocks, once more: a look-up scans them in one go, where a search in halves among records that no
+    /// cache holds would wait for memory at each step.
+    keys: Vec<FileBlock>,
+    extents: Vec<Extent>,
+}
+
+impl Chunk {
+    fn new(extents: Vec<Extent>) -> Self {
+        Self { keys: extents.iter().map(|extent| extent.file_block).collect(), extents }
+    }
+
+    fn len(&self) -> usize {
+        self.extents.len()
+    }
+
+    /// How many of them start at `at` or before.
+    fn index_behind(&self, at: FileBlock) -> usize {
+        self.keys.iter().map(|key| usize::from(*key <= at)).sum()
+    }
+
+    fn splice(&mut self, range: Range<usize>, new: &[Extent]) {
+        self.keys.splice(range.clone(), new.iter().map(|extent| extent.file_block));
+        self.extents.splice(range, new.iter().copied());
+    }
+}
 
 /// Extents in order, as a list of chunks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtentList {
-    chunks: Vec<Vec<Extent>>,
+    chunks: Vec<Chunk>,
     firsts: Vec<FileBlock>,
     starts: Vec<usize>,
     count: usize,
@@ -37,10 +67,10 @@ impl ExtentList {
     /// The extent at an index.
     pub fn get(&self, index: usize) -> Option<&Extent> {
         let chunk = self.chunk_of(index);
-        self.chunks.get(chunk)?.get(index - self.starts[chunk])
+        self.chunks.get(chunk)?.extents.get(index - self.starts[chunk])
     }
 
-    /// The first chunk that could hold the record at `index`, or the last chunk.
+    /// The chunk that holds the record at `index`, or else the last one.
     fn chunk_of(&self, index: usize) -> usize {
         self.starts.partition_point(|&start| start <= index).saturating_sub(1)
     }
@@ -49,23 +79,36 @@ impl ExtentList {
     pub fn iter_from(&self, index: usize) -> impl Iterator<Item = &Extent> {
         let chunk = self.chunk_of(index);
         let skip = index - self.starts.get(chunk).copied().unwrap_or(0);
-        self.chunks[chunk.min(self.chunks.len())..].iter().flatten().skip(skip)
+        self.chunks.iter().skip(chunk).flat_map(|chunk| &chunk.extents).skip(skip)
     }
 
     /// The index of the first extent that starts behind `at`.
     pub fn index_behind(&self, at: FileBlock) -> usize {
         let Some(chunk) = self.firsts.partition_point(|&first| first <= at).checked_sub(1) else { return 0 };
-        self.starts[chunk] + self.chunks[chunk].partition_point(|extent| extent.file_block <= at)
+        self.starts[chunk] + self.chunks[chunk].index_behind(at)
+    }
+
+    /// The extent that holds block `at`, or else the next one.
+    pub fn next_at(&self, at: FileBlock) -> Option<&Extent> {
+        let Some(chunk) = self.firsts.partition_point(|&first| first <= at).checked_sub(1) else { return self.get(0) };
+        let extents = &self.chunks[chunk].extents;
+        let behind = self.chunks[chunk].index_behind(at);
+        // The first one of the chunk does not start behind the block.
+        let before = &extents[behind - 1];
+        if before.end() > at {
+            return Some(before);
+        }
+        extents.get(behind).or_else(|| self.chunks.get(chunk + 1).map(|next| &next.extents[0]))
     }
 
     /// Adds an extent behind all others.
     pub fn push(&mut self, extent: Extent) {
         match self.chunks.last_mut() {
-            Some(last) if last.len() < CHUNK => last.push(extent),
+            Some(last) if last.len() < CHUNK => last.splice(last.len()..last.len(), &[extent]),
             _ => {
                 self.firsts.push(extent.file_block);
                 self.starts.push(self.count);
-                self.chunks.push(Vec::from([extent]));
+                self.chunks.push(Chunk::new(Vec::from([extent])));
             }
         }
         self.count += 1;
@@ -79,25 +122,32 @@ impl ExtentList {
         assert!(range.start <= range.end && range.end <= self.count, "the range lies within the list");
         let touched = self.chunk_of(range.start);
         if self.chunks.is_empty() {
-            self.chunks.push(Vec::new());
+            self.chunks.push(Chunk::default());
         }
         let within = range.start - self.starts.get(touched).copied().unwrap_or(0);
-        let mut left = range.len();
+        let here = range.len().min(self.chunks[touched].len() - within);
         // What reaches into later chunks goes first, and chunks that it covers go altogether.
-        let here = left.min(self.chunks[touched].len() - within);
-        left -= here;
+        let mut left = range.len() - here;
         while left > 0 {
             let next = &mut self.chunks[touched + 1];
             let gone = left.min(next.len());
-            next.drain(..gone);
+            next.splice(0..gone, &[]);
             left -= gone;
-            if next.is_empty() {
+            if next.len() == 0 {
                 self.chunks.remove(touched + 1);
             }
         }
-        self.chunks[touched].splice(within..within + here, new.iter().copied());
+        self.chunks[touched].splice(within..within + here, new);
         self.count = self.count - range.len() + new.len();
-        self.settle(touched);
+        let length = self.chunks[touched].len();
+        if here == range.len() && (CHUNK / 4..=CHUNK).contains(&length) && touched < self.starts.len() {
+            self.firsts[touched] = self.chunks[touched].keys[0];
+            for start in &mut self.starts[touched + 1..] {
+                *start = *start + new.len() - here;
+            }
+        } else {
+            self.settle(touched);
+        }
     }
 
     /// Brings a changed chunk to a proper length and the sums up to date.
@@ -105,19 +155,20 @@ impl ExtentList {
         let length = self.chunks[chunk].len();
         let mut first = chunk;
         if length > CHUNK {
-            let whole = std::mem::take(&mut self.chunks[chunk]);
-            let parts = length.div_ceil(CHUNK / 2);
-            self.chunks.splice(chunk..=chunk, whole.chunks(length.div_ceil(parts)).map(<[Extent]>::to_vec));
+            let whole = std::mem::take(&mut self.chunks[chunk]).extents;
+            let part = length.div_ceil(length.div_ceil(CHUNK / 2));
+            self.chunks.splice(chunk..=chunk, whole.chunks(part).map(|part| Chunk::new(part.to_vec())));
         } else if length < CHUNK / 4 {
             for left in [Some(chunk), chunk.checked_sub(1)].into_iter().flatten() {
                 let both = |list: &Self| Some(list.chunks[left].len() + list.chunks.get(left + 1)?.len());
                 if both(self).is_some_and(|both| both <= CHUNK / 2) {
-                    let mut right = self.chunks.remove(left + 1);
-                    self.chunks[left].append(&mut right);
+                    let right = self.chunks.remove(left + 1);
+                    let end = self.chunks[left].len();
+                    self.chunks[left].splice(end..end, &right.extents);
                     first = left;
                 }
             }
-            if self.chunks[first].is_empty() {
+            if self.chunks[first].len() == 0 {
                 self.chunks.remove(first);
             }
         }
@@ -129,7 +180,7 @@ impl ExtentList {
         self.starts.truncate(from);
         let mut start = from.checked_sub(1).map_or(0, |before| self.starts[before] + self.chunks[before].len());
         for chunk in &self.chunks[from..] {
-            self.firsts.push(chunk[0].file_block);
+            self.firsts.push(chunk.keys[0]);
             self.starts.push(start);
             start += chunk.len();
         }
@@ -213,11 +264,19 @@ impl<'a> Extents<'a> {
         match self {
             Self::Few(list) => list.partition_point(before),
             Self::Many(list) => {
-                let Some(chunk) = list.chunks.partition_point(|chunk| before(&chunk[0])).checked_sub(1) else {
+                let Some(chunk) = list.chunks.partition_point(|chunk| before(&chunk.extents[0])).checked_sub(1) else {
                     return 0;
                 };
-                list.starts[chunk] + list.chunks[chunk].partition_point(before)
+                list.starts[chunk] + list.chunks[chunk].extents.partition_point(before)
             }
+        }
+    }
+
+    /// The extent that holds block `at`, or else the next one.
+    pub fn next_at(self, at: FileBlock) -> Option<&'a Extent> {
+        match self {
+            Self::Few(list) => list.get(self.index_at(at)),
+            Self::Many(list) => list.next_at(at),
         }
     }
 
@@ -252,10 +311,11 @@ mod tests {
     fn check(list: &ExtentList, model: &[Extent], random: &mut Random) {
         assert_eq!(list.len(), model.len());
         let view = Extents::Many(list);
-        assert!(list.chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= CHUNK));
+        assert!(list.chunks.iter().all(|chunk| (1..=CHUNK).contains(&chunk.len())));
         for _ in 0..4 {
             let at = FileBlock(random.below(model.last().map_or(10, |last| last.end().0 + 10)));
             assert_eq!(view.index_behind(at), model.partition_point(|extent| extent.file_block <= at));
+            assert_eq!(view.next_at(at), model.iter().find(|extent| extent.end() > at));
             assert_eq!(view.index_at(at), model.partition_point(|extent| extent.end() <= at));
             let index = random.below(model.len() as u64 + 2) as usize;
             assert_eq!(view.get(index), model.get(index));

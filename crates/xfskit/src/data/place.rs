@@ -45,8 +45,9 @@ impl Piece {
 /// `Corrupt`, `Io`.
 pub fn piece(tx: &mut Transaction, ino: InoId, first: u64, end: u64) -> Result<Piece> {
     let list = bmap::extents(tx, ino, ForkKind::Data)?;
-    let next = list.partition_point(|extent| extent.end().0 <= first);
-    let Some(extent) = list.get(next).copied() else { return Ok(Piece { first, end, place: Place::Hole }) };
+    let Some(extent) = list.next_at(FileBlock(first)).copied() else {
+        return Ok(Piece { first, end, place: Place::Hole });
+    };
     if extent.file_block.0 > first {
         return Ok(Piece { first, end: end.min(extent.file_block.0), place: Place::Hole });
     }

@@ -44,8 +44,7 @@ fn read_mapped(tx: &mut Transaction, ino: InoId, at: u64, buffer: &mut [u8]) -> 
     let block_log = tx.geometry().block_log;
     let block = FileBlock(at >> block_log);
     let list = bmap::extents(tx, ino, ForkKind::Data)?;
-    let next = list.partition_point(|extent| extent.end() <= block);
-    let (until, source) = match list.get(next).copied() {
+    let (until, source) = match list.next_at(block).copied() {
         Some(extent) if extent.file_block <= block => {
             let place = FsBlock(extent.block.0 + (block.0 - extent.file_block.0));
             (extent.end().0 << block_log, (!extent.unwritten).then_some(place))

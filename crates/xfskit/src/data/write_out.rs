@@ -14,7 +14,7 @@ use super::{device_offset, window, write_device};
 use crate::cache::ForkKind;
 use crate::error::Result;
 use crate::inode::bmap;
-use crate::space::alloc;
+use crate::space::{alloc, refcount};
 use crate::trans::{InoId, InodeFields, Transaction};
 use std::ops::Range;
 use xfskit_ondisk::{Extent, FileBlock, FsBlock};
@@ -45,7 +45,12 @@ pub fn write_out_run(tx: &mut Transaction, ino: InoId, run: Range<u64>, source: 
             run.start + bmap::convert(tx, ino, FileBlock(run.start), found.count(), false)?
         }
         Place::Hole => place_and_map(tx, ino, found, None, source)?,
-        Place::Shared(old) => place_and_map(tx, ino, found, Some(old), source)?,
+        Place::Shared(old) => {
+            // Blocks that are shared in many pieces take many records of the refcount tree.
+            let count = refcount::freeable_blocks(tx, old, found.count() as u32)?;
+            let part = Piece { end: found.first + u64::from(count), ..found };
+            place_and_map(tx, ino, part, Some(old), source)?
+        }
     };
     let placed = matches!(found.place, Place::Hole | Place::Shared(_));
     finish_run(tx, ino, run.start..done, source, placed);
@@ -80,6 +85,8 @@ fn place_and_map(
 }
 
 fn map(tx: &mut Transaction, ino: InoId, run: &Range<u64>, space: window::Space, old: Option<FsBlock>) -> Result<()> {
+    // A piece of a shared extent leaves two others beside the new one.
+    bmap::expect_records(tx, ino, ForkKind::Data, if old.is_some() { 2 } else { 1 })?;
     if let Some(old) = old {
         alloc::lock_pair(tx, old, space.block)?;
     }

@@ -5,6 +5,7 @@
 
 use super::Filesystem;
 use super::create::single;
+use super::map::written_behind_end;
 use crate::cache::Inode;
 use crate::data::{self, Source};
 use crate::error::{Error, Result};
@@ -205,9 +206,16 @@ impl Filesystem {
 
     /// Writes into memory what has no place yet; at the end if no offset is given. Returns where.
     fn write_buffered(&self, inode: &Arc<Inode>, offset: Option<u64>, data: &[u8]) -> Result<u64> {
-        self.trim_behind_end(inode, offset)?;
         let mut tx = Transaction::read_only(&self.mount);
-        let id = self.join_in_memory(&mut tx, inode)?;
+        let mut id = self.join_in_memory(&mut tx, inode)?;
+        let size = tx.inode(id).size_bytes();
+        let grows = offset.is_none_or(|offset| offset + data.len() as u64 > size);
+        while grows && written_behind_end(&mut tx, id, size)?.is_some() {
+            drop(tx);
+            self.free_behind_end(inode)?;
+            tx = Transaction::read_only(&self.mount);
+            id = self.join_in_memory(&mut tx, inode)?;
+        }
         let offset = offset.unwrap_or_else(|| tx.inode(id).size_bytes());
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > data::MAX_SIZE_BYTES) {
             return Err(Error::TooLarge);
@@ -223,7 +231,7 @@ impl Filesystem {
     fn write_direct(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<()> {
         let block_log = self.mount.geometry.block_log;
         let (first, end) = (offset >> block_log, (offset + data.len() as u64) >> block_log);
-        self.trim_behind_end(inode, Some(offset))?;
+        self.free_behind_end(inode)?;
         let mut at = first;
         while at < end {
             self.write_out(inode)?;
@@ -306,11 +314,5 @@ impl Filesystem {
             self.write_out(&first)?;
         }
         Ok(())
-    }
-
-    /// Frees written blocks behind the end of the file when a write at `offset` is about to move the end past them.
-    fn trim_behind_end(&self, inode: &Arc<Inode>, offset: Option<u64>) -> Result<()> {
-        let moves = offset.is_none_or(|offset| offset >= inode.state_lock().read().size_bytes());
-        if moves { self.free_behind_end(inode) } else { Ok(()) }
     }
 }

@@ -105,7 +105,7 @@ fn fill_holes(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) -> Resu
     let mut at = range.start;
     while at < range.end {
         let list = bmap::extents(tx, ino, ForkKind::Data)?;
-        let next = list.get(list.index_at(at)).copied();
+        let next = list.next_at(at).copied();
         let hole_end = match next {
             Some(extent) if extent.file_block <= at => {
                 at = extent.end();

@@ -123,7 +123,7 @@ pub(super) fn next_link_with(tx: &mut Transaction, count: u64) -> Result<()> {
 /// Unmaps and frees the blocks of `range`, from its end on.
 pub(super) fn remove_range(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) -> Result<()> {
     let list = bmap::extents(tx, ino, ForkKind::Data)?;
-    let mut more = list.get(list.index_at(range.start)).is_some_and(|extent| extent.file_block < range.end);
+    let mut more = list.next_at(range.start).is_some_and(|extent| extent.file_block < range.end);
     while more {
         next_link(tx)?;
         more = bmap::remove_some(tx, ino, range.clone())?;

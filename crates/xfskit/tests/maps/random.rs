@@ -35,7 +35,8 @@ impl Work<'_> {
     /// A place and a length, mostly of whole blocks.
     fn range(&mut self, size: usize) -> (usize, usize) {
         let most = (size + 20 * self.block) as u64;
-        let (offset, length) = (self.random.below(most) as usize, 1 + self.random.below(12 * self.block as u64) as usize);
+        let (offset, length) =
+            (self.random.below(most) as usize, 1 + self.random.below(12 * self.block as u64) as usize);
         if self.random.below(3) == 0 {
             return (offset, length);
         }

@@ -1,1 +1,157 @@
-//! x
+//! Limits and errors of the operations on maps, as Linux has them.
+
+use super::model::{make, open};
+use std::path::Path;
+use xfskit::error_tags::REDUCE_MAX_IEXTENTS;
+use xfskit::{Caller, Error, Fallocate, Filesystem, NewFile, Seek, SetAttr, SetTime};
+
+const BLOCK: u64 = 4096;
+
+fn with_image(arguments: &[&str], work: impl Fn(&Filesystem, &Path)) {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let image = scratch.image("a.img", 320 << 20);
+    reference.tool_output("mkfs.xfs", [&["-q"], arguments, &[image.to_str().unwrap()]].concat());
+    let fs = open(&image);
+    work(&fs, &image);
+    fs.unmount().unwrap();
+    reference.repair_finds_nothing(&image);
+}
+
+#[test]
+fn sizes_go_to_the_end_of_signed_numbers() {
+    with_image(&[], |fs, _| {
+        let file = make(fs, "file").inode;
+        let most = i64::MAX as u64;
+        fs.truncate(file, most).unwrap();
+        assert_eq!(fs.stat(file).unwrap().size, most);
+        assert!(matches!(fs.truncate(file, most + 1), Err(Error::TooLarge)));
+        assert!(matches!(fs.fallocate(file, Fallocate::Allocate, most, 1), Err(Error::TooLarge)));
+        assert!(matches!(fs.fallocate(file, Fallocate::InsertRange, BLOCK, BLOCK), Err(Error::TooLarge)));
+        fs.fallocate(file, Fallocate::Allocate, most - BLOCK, BLOCK).unwrap();
+        fs.fallocate(file, Fallocate::CollapseRange, 0, 8 * BLOCK).unwrap();
+        let extents = fs.file_extents(file).unwrap();
+        assert_eq!((extents.len(), extents[0].offset), (1, (most / BLOCK - 1 - 8) * BLOCK));
+        assert!(matches!(fs.seek(file, 0, Seek::Data), Err(Error::NoMoreData)));
+        assert_eq!(fs.seek(file, 77, Seek::Hole).unwrap(), 77);
+    });
+}
+
+#[test]
+fn only_files_have_ranges() {
+    with_image(&[], |fs, _| {
+        let dir = fs.create(fs.root(), b"dir", &NewFile::new(0o040_755), &Caller::root()).unwrap().inode;
+        let pipe = fs.create(fs.root(), b"pipe", &NewFile::new(0o010_644), &Caller::root()).unwrap().inode;
+        let file = make(fs, "file").inode;
+        assert!(matches!(fs.truncate(dir, 0), Err(Error::IsADirectory)));
+        assert!(matches!(fs.truncate(pipe, 0), Err(Error::Invalid(_))));
+        assert!(matches!(fs.seek(dir, 0, Seek::Data), Err(Error::IsADirectory)));
+        assert!(matches!(fs.fallocate(pipe, Fallocate::Allocate, 0, 1), Err(Error::Invalid(_))));
+        assert!(matches!(fs.fallocate(file, Fallocate::Allocate, 0, 0), Err(Error::Invalid(_))));
+        assert!(matches!(fs.clone_range(dir, 0, file, 0, 0), Err(Error::IsADirectory)));
+        assert!(matches!(fs.seek(file, 0, Seek::Hole), Err(Error::NoMoreData)));
+        fs.clone_range(file, 0, file, 0, 0).unwrap();
+        assert_eq!(fs.copy_range(file, 5, file, 0, 100).unwrap(), 0);
+    });
+}
+
+#[test]
+fn times_and_other_attributes_follow_a_size() {
+    with_image(&[], |fs, _| {
+        let file = make(fs, "file");
+        let before = fs.stat(file.inode).unwrap();
+        fs.truncate(file.inode, 10_000).unwrap();
+        let after = fs.stat(file.inode).unwrap();
+        assert!(after.mtime > before.mtime && after.ctime > before.ctime && after.atime == before.atime);
+        let time = xfskit::ondisk::Timestamp { seconds: 1_000_000, nanoseconds: 5 };
+        let change = SetAttr {
+            size: Some(5),
+            mode: Some(0o600),
+            uid: Some(7),
+            mtime: Some(SetTime::To(time)),
+            ..SetAttr::default()
+        };
+        let stat = fs.set_attr(file.inode, &change, &Caller::root()).unwrap();
+        assert_eq!((stat.size, stat.mode & 0o7777, stat.uid, stat.mtime), (5, 0o600, 7, time));
+        let stat = fs.set_attr(file.inode, &SetAttr { mode: None, size: Some(6), ..change }, &Caller::root()).unwrap();
+        assert_eq!((stat.size, stat.uid, stat.mtime), (6, 7, time));
+    });
+}
+
+#[test]
+fn space_behind_the_end_stays_until_the_file_is_truncated() {
+    with_image(&[], |fs, _| {
+        let file = make(fs, "file").inode;
+        fs.write_at(file, 0, &[5; 100]).unwrap();
+        fs.fallocate(file, Fallocate::AllocateKeepSize, 0, 100 * BLOCK).unwrap();
+        assert_eq!(fs.stat(file).unwrap().size, 100);
+        fs.truncate(file, 50 * BLOCK).unwrap();
+        fs.sync().unwrap();
+        assert_eq!(fs.file_extents(file).unwrap().iter().map(|extent| extent.length).sum::<u64>(), 100 * BLOCK);
+        fs.truncate(file, 50 * BLOCK).unwrap();
+        assert_eq!(fs.file_extents(file).unwrap().iter().map(|extent| extent.length).sum::<u64>(), 50 * BLOCK);
+    });
+}
+
+#[test]
+fn a_map_that_cannot_count_more_extents_says_so_and_lives() {
+    with_image(&[], |fs, _| {
+        let file = make(fs, "file").inode;
+        for block in 0..10 {
+            fs.fallocate(file, Fallocate::AllocateKeepSize, 2 * block * BLOCK, BLOCK).unwrap();
+        }
+        fs.mount().error_tags.arm(REDUCE_MAX_IEXTENTS, 1);
+        let result = fs.fallocate(file, Fallocate::AllocateKeepSize, 30 * BLOCK, BLOCK);
+        assert!(matches!(result, Err(Error::TooLarge)), "{result:?}");
+        fs.fallocate(file, Fallocate::AllocateKeepSize, 30 * BLOCK, BLOCK).unwrap();
+        assert_eq!(fs.file_extents(file).unwrap().len(), 11);
+    });
+}
+
+#[test]
+fn a_full_image_refuses_and_what_is_freed_can_be_used() {
+    for arguments in [&[][..], &["-b", "size=1024"], &["-m", "rmapbt=0,reflink=0"]] {
+        with_image(arguments, |fs, _| {
+            let free = fs.statfs().free_blocks * u64::from(fs.statfs().block_bytes);
+            let (big, small) = (make(fs, "big").inode, make(fs, "small").inode);
+            assert!(matches!(fs.fallocate(big, Fallocate::Allocate, 0, 2 * free), Err(Error::NoSpace)));
+            let mut step = 32 << 20;
+            let mut end = 0;
+            while step >= BLOCK {
+                match fs.fallocate(big, Fallocate::Allocate, end, step) {
+                    Ok(()) => end += step,
+                    Err(Error::NoSpace) => step /= 2,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            assert!(end > free / 10 * 9, "{end} of {free}");
+            let result = fs.fallocate(small, Fallocate::Allocate, 0, 1 << 20);
+            assert!(matches!(result, Err(Error::NoSpace)), "{result:?}");
+            fs.fallocate(big, Fallocate::PunchHole, 5 << 20, 4 << 20).unwrap();
+            fs.fallocate(small, Fallocate::Allocate, 0, 1 << 20).unwrap();
+            fs.write_at(small, 0, &vec![9; 1 << 20]).unwrap();
+            fs.truncate(big, 0).unwrap();
+            fs.fallocate(small, Fallocate::Allocate, 0, free / 10 * 9).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_file_that_lost_its_last_block_shares_none() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    with_image(&[], |fs, image| {
+        let mut one = make(fs, "one");
+        one.write(fs, 0, &[3; 9000]);
+        let two = make(fs, "two").inode;
+        fs.clone_range(one.inode, 0, two, 0, 0).unwrap();
+        assert!(fs.file_extents(two).unwrap().iter().all(|extent| extent.shared));
+        fs.truncate(two, 0).unwrap();
+        assert!(fs.file_extents(one.inode).unwrap().iter().all(|extent| !extent.shared));
+        fs.sync().unwrap();
+        fs.mount().journal.push_tail(xfskit::ondisk::Lsn(u64::MAX)).unwrap();
+        for (inode, expected) in [(one.inode, "1"), (two, "0")] {
+            let said = reference.db(image, &[&format!("inode {}", inode.0), "print v3.reflink"]);
+            assert_eq!(said.trim(), format!("v3.reflink = {expected}"));
+        }
+    });
+}

@@ -30,6 +30,7 @@ pub use bmbt::BMBT_KIND;
 pub use convert::convert;
 pub use remap::{expect_extents, map_extent, unmap_extent};
 pub use remove::{remove, remove_some};
+pub use rewrite::expect_records;
 pub use share::{forget_sharing, may_share, set_may_share, share};
 pub use shift::{shift_left, shift_right};
 
@@ -57,9 +58,8 @@ pub fn extents(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<Exten
 /// # Errors
 /// `Corrupt`, `Io`.
 pub fn lookup(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock) -> Result<Option<Extent>> {
-    let extents = extents(tx, ino, fork)?;
-    let next = extents.index_behind(at);
-    Ok(next.checked_sub(1).map(|index| extents[index]).filter(|extent| at < extent.end()))
+    let next = extents(tx, ino, fork)?.next_at(at).copied();
+    Ok(next.filter(|extent| extent.file_block <= at))
 }
 
 /// Where `count` fork blocks from `at` lie on disk; `None` if any of them is a hole.

@@ -38,7 +38,7 @@ fn most_records(tx: &Transaction, fork: ForkKind) -> u64 {
 ///
 /// # Errors
 /// `TooLarge` when they could not be counted; `NoSpace` when the transaction has no blocks for the tree; `Corrupt`, `Io`.
-pub(super) fn expect_records(tx: &mut Transaction, ino: InoId, fork: ForkKind, added: usize) -> Result<()> {
+pub fn expect_records(tx: &mut Transaction, ino: InoId, fork: ForkKind, added: usize) -> Result<()> {
     if added == 0 {
         return Ok(());
     }
