@@ -107,7 +107,8 @@ fn a_clone_shares_blocks_until_one_is_written() {
     ok("clone IMAGE /from /dir", &image);
     ok("clone IMAGE /from /old", &image);
     assert!(before - free() < 200_000, "{} bytes more", before - free());
-    assert!(with_input("write IMAGE /to --offset 1000000", &image, b"changed").status.success());
+    let written = with_input("write IMAGE /to --offset 1000000", &image, b"changed");
+    assert!(written.status.success(), "{written:?}");
     assert_eq!(fails("clone IMAGE /dir /x", &image).0, 1);
     let mut changed = large.clone();
     changed[1_000_000..1_000_007].copy_from_slice(b"changed");
