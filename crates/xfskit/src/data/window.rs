@@ -74,7 +74,9 @@ fn attempts(
     let holder = tx.inode(ino).core.inode;
     let before = extent_before(tx, ino, first)?.map(|e| (e.end(), FsBlock(e.block.0 + e.count)));
     let on_device = |block: &FsBlock| tx.geometry().fs_block_address(*block).is_some();
-    let behind = before.filter(|(end, block)| first - end.0 <= MOST_GAP_BLOCKS && on_device(block));
+    // Of an extent that is copied on write the rest goes on behind the first block.
+    let is_near = |end: FileBlock| first.checked_sub(end.0).is_some_and(|gap| gap <= MOST_GAP_BLOCKS);
+    let behind = before.filter(|(end, block)| is_near(*end) && on_device(block));
     let place = before.map(|(_, block)| block).filter(|_| near.is_none()).or(near).filter(on_device);
     let place = place.map_or_else(|| bmap::near_inode(tx, holder), Near::Block);
     let owner = Owner::Fork { inode: holder, fork: ForkKind::Data, offset: FileBlock(first), bmbt: false };
