@@ -59,7 +59,8 @@ fn space_is_counted_as_by_du_and_df() {
     make_tree(&source);
     ok(&format!("mkfs IMAGE --from {} -q", source.display()), &image);
     let ours = |line: &str| ok(line, &image);
-    let lines = [ours("du IMAGE"), ours("du IMAGE -s"), ours("du IMAGE /dir -h"), ours("du IMAGE --apparent-size -s /dir")];
+    let lines =
+        [ours("du IMAGE"), ours("du IMAGE -s"), ours("du IMAGE /dir -h"), ours("du IMAGE --apparent-size -s /dir")];
     let json: serde_json::Value = serde_json::from_str(&ours("--json df IMAGE")).unwrap();
     let table = ours("df IMAGE -h");
     assert!(table.contains("space") && table.contains("inodes") && table.contains('M'), "{table}");
@@ -71,7 +72,8 @@ fn space_is_counted_as_by_du_and_df() {
         String::from_utf8(output.stdout).unwrap()
     };
     let sorted = |text: &str| {
-        let mut lines: Vec<String> = text.lines().map(|line| line.replace("\t./", "\t/").replace("\t.", "\t/")).collect();
+        let mut lines: Vec<String> =
+            text.lines().map(|line| line.replace("\t./", "\t/").replace("\t.", "\t/")).collect();
         lines.sort();
         lines
     };
@@ -79,7 +81,8 @@ fn space_is_counted_as_by_du_and_df() {
     assert_eq!(sorted(&lines[1]), sorted(&du(&["-s", "."])));
     assert_eq!(sorted(&lines[2]), sorted(&du(&["-h", "./dir"])));
     // What a directory counts for itself is each tool's own matter.
-    let files = fs::read_dir(kernel.path().join("dir/many")).unwrap().map(|entry| entry.unwrap().metadata().unwrap().size());
+    let files =
+        fs::read_dir(kernel.path().join("dir/many")).unwrap().map(|entry| entry.unwrap().metadata().unwrap().size());
     let expected = files.sum::<u64>() + 3_000_001 + 6;
     assert_eq!(lines[3], format!("{}\t/dir\n", expected.div_ceil(1024)));
     let stat = rustix::fs::statvfs(kernel.path()).unwrap();

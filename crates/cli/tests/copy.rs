@@ -50,11 +50,17 @@ fn trees_survive_the_way_in_through_images_and_out() {
     }
     let Some(kernel) = kernel_mount(&image) else { return };
     assert_same(&source, &kernel.path().join("source"), "as the kernel sees it");
-    run(Command::new("diff").args(["-r", "--no-dereference", "--exclude=pipe", "--exclude=socket"]).args(["--exclude=null", "--exclude=disk"]).arg(&source).arg(kernel.path().join("source")));
+    run(Command::new("diff")
+        .args(["-r", "--no-dereference", "--exclude=pipe", "--exclude=socket"])
+        .args(["--exclude=null", "--exclude=disk"])
+        .arg(&source)
+        .arg(kernel.path().join("source")));
     if Command::new("rsync").arg("--version").output().is_ok() {
         let mut rsync = Command::new("rsync");
         // XFS shows its ACLs once more under names of its own.
-        rsync.args(["-aHAXni", "--checksum", "--delete", "--filter=-x trusted.SGI_ACL_*"]).arg(format!("{}/", source.display()));
+        rsync
+            .args(["-aHAXni", "--checksum", "--delete", "--filter=-x trusted.SGI_ACL_*"])
+            .arg(format!("{}/", source.display()));
         let found = run(rsync.arg(kernel.path().join("source")));
         assert_eq!(String::from_utf8_lossy(&found.stdout), "");
     } else {

@@ -101,7 +101,9 @@ fn archives_of_gnu_tar_fill_an_image() {
     // A tar stream holds no sockets.
     fs::remove_file(source.join("socket")).unwrap();
     let everything = ["--xattrs", "--xattrs-include=*", "--acls", "--sparse", "--numeric-owner"];
-    for format in ["--format=posix", "--format=gnu", "--format=posix --sparse-version=0.0", "--format=posix --sparse-version=0.1"] {
+    for format in
+        ["--format=posix", "--format=gnu", "--format=posix --sparse-version=0.0", "--format=posix --sparse-version=0.1"]
+    {
         let mut arguments: Vec<&str> = format.split(' ').collect();
         if format != "--format=gnu" {
             arguments.extend(everything);
@@ -116,7 +118,11 @@ fn archives_of_gnu_tar_fill_an_image() {
         }
         let Some(kernel) = kernel_mount(&image) else { return };
         if format == "--format=gnu" {
-            run(Command::new("diff").args(["-r", "--no-dereference"]).args(["--exclude=pipe", "--exclude=null", "--exclude=disk"]).arg(&source).arg(kernel.path()));
+            run(Command::new("diff")
+                .args(["-r", "--no-dereference"])
+                .args(["--exclude=pipe", "--exclude=null", "--exclude=disk"])
+                .arg(&source)
+                .arg(kernel.path()));
         } else {
             assert_same(&source, kernel.path(), format);
         }
@@ -137,13 +143,19 @@ fn other_programs_read_an_exported_tree() {
     ok(&format!("export IMAGE -o {}", archive.display()), &image);
     let out = scratch.file("out");
     fs::create_dir(&out).unwrap();
-    let extract = ["-x", "-p", "--xattrs", "--xattrs-include=*", "--acls", "--numeric-owner", "--atime-preserve=system"];
+    let extract =
+        ["-x", "-p", "--xattrs", "--xattrs-include=*", "--acls", "--numeric-owner", "--atime-preserve=system"];
     run(Command::new("tar").args(extract).arg("-C").arg(&out).arg("-f").arg(&archive));
     assert_same(&source, &out, "GNU tar");
     if Command::new("bsdtar").arg("--version").output().is_ok() {
         let out = scratch.file("out-bsd");
         fs::create_dir(&out).unwrap();
-        run(Command::new("bsdtar").args(["-x", "-p", "--xattrs", "--acls", "--numeric-owner", "-S"]).arg("-C").arg(&out).arg("-f").arg(&archive));
+        run(Command::new("bsdtar")
+            .args(["-x", "-p", "--xattrs", "--acls", "--numeric-owner", "-S"])
+            .arg("-C")
+            .arg(&out)
+            .arg("-f")
+            .arg(&archive));
         let diff = ["-r", "--no-dereference", "--exclude=pipe", "--exclude=null", "--exclude=disk"];
         run(Command::new("diff").args(diff).arg(&source).arg(&out));
     } else {

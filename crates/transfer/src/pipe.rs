@@ -137,12 +137,7 @@ impl Outlet {
 ///
 /// # Errors
 /// Those of the source and of the sink. What is in the sink then is complete file by file, but not as a whole.
-pub fn transfer(
-    source: &mut dyn Source,
-    sink: &mut dyn Sink,
-    adjust: &Adjust,
-    progress: &dyn Progress,
-) -> Result<()> {
+pub fn transfer(source: &mut dyn Source, sink: &mut dyn Sink, adjust: &Adjust, progress: &dyn Progress) -> Result<()> {
     run(source, sink, adjust, progress, true)
 }
 
@@ -179,12 +174,7 @@ fn run(
     result
 }
 
-fn drain(
-    receiver: Receiver<Vec<Event>>,
-    sink: &mut dyn Sink,
-    adjust: &Adjust,
-    progress: &dyn Progress,
-) -> Result<()> {
+fn drain(receiver: Receiver<Vec<Event>>, sink: &mut dyn Sink, adjust: &Adjust, progress: &dyn Progress) -> Result<()> {
     for batch in receiver {
         let (mut files, mut bytes) = (0, 0);
         for event in batch {

@@ -64,13 +64,13 @@ impl Needs {
         let inline_names = (inode_bytes - CORE_BYTES) / 2;
         let dirs = self.names.values().filter(|&&bytes| bytes > inline_names);
         // Blocks are left half empty by splits.
-        let dir_bytes: u64 = dirs.map(|bytes| (bytes * 8 / 5).next_multiple_of(dir_block_bytes) + dir_block_bytes).sum();
+        let dir_bytes: u64 =
+            dirs.map(|bytes| (bytes * 8 / 5).next_multiple_of(dir_block_bytes) + dir_block_bytes).sum();
         let inode_bytes = (self.inodes.next_multiple_of(INODES_PER_CHUNK) + 8 * INODES_PER_CHUNK) * inode_bytes;
         // A record in the reverse mapping for each extent and each inode chunk, in half full blocks, and in the free space's.
         let tree_bytes = (self.extents + self.inodes / INODES_PER_CHUNK + 64) * 64;
         let used = self.blocks * block_bytes + dir_bytes + inode_bytes + tree_bytes;
-        let (smallest, log) =
-            if small { (SMALL_BYTES, SMALL_LOG_BYTES) } else { (SMALLEST_BYTES, SMALLEST_LOG_BYTES) };
+        let (smallest, log) = if small { (SMALL_BYTES, SMALL_LOG_BYTES) } else { (SMALLEST_BYTES, SMALLEST_LOG_BYTES) };
         let with_log = used + log.max(used / 2048);
         // Headers, and what the trees of every AG may still need, are about three in a hundred.
         let with_trees = with_log + with_log / 24 + (2 << 20);

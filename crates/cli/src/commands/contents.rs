@@ -91,7 +91,8 @@ pub fn clone(args: &CloneArgs) -> Result<()> {
             Ok(stat) if is_dir(&stat) => (stat.inode, xfskit::split_path(args.from.as_bytes())?.1),
             _ => find_place(filesystem, &args.to)?,
         };
-        clone_file(filesystem, &from, dir, name).with_context(|| format!("{} to {}", shown(&args.from), shown(&args.to)))
+        clone_file(filesystem, &from, dir, name)
+            .with_context(|| format!("{} to {}", shown(&args.from), shown(&args.to)))
     })
 }
 

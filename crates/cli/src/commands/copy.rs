@@ -125,7 +125,8 @@ fn copy_all(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Image
         let prefix = name.as_deref().unwrap_or(source.name());
         let lost = match source {
             Place::Host(path) => {
-                let mut source = HostSource::new(path, prefix, args.recursive).with_context(|| shown(path.as_os_str()))?;
+                let mut source =
+                    HostSource::new(path, prefix, args.recursive).with_context(|| shown(path.as_os_str()))?;
                 copy(&mut source, &base, &adjust, &bar)
             }
             Place::Image(image, path) => {

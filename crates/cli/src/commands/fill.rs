@@ -158,9 +158,10 @@ impl Place {
                 let result = fill(device, from, args, options);
                 if result.is_err() {
                     // What is there now is an image, but not of the source.
-                    let _ = std::fs::File::options().write(true).open(path).and_then(|file| {
-                        std::os::unix::fs::FileExt::write_all_at(&file, &[0; 4096], 0)
-                    });
+                    let _ = std::fs::File::options()
+                        .write(true)
+                        .open(path)
+                        .and_then(|file| std::os::unix::fs::FileExt::write_all_at(&file, &[0; 4096], 0));
                 }
                 result
             }

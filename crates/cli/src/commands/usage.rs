@@ -29,7 +29,14 @@ pub fn df(args: &DfArgs, as_json: bool) -> Result<()> {
     let percent = |used: u64, total: u64| (used * 100).div_ceil(total.max(1));
     let unit = if args.human_readable { "Size" } else { "1K-blocks" };
     println!("{:10} {unit:>12} {:>12} {:>12} {:>5}", "", "Used", "Free", "Use%");
-    println!("{:10} {:>12} {:>12} {:>12} {:>4}%", "space", shown(total), shown(used), shown(free), percent(used, total));
+    println!(
+        "{:10} {:>12} {:>12} {:>12} {:>4}%",
+        "space",
+        shown(total),
+        shown(used),
+        shown(free),
+        percent(used, total)
+    );
     let used = stat.inodes - stat.free_inodes;
     let (total, free) = (stat.inodes, stat.free_inodes);
     println!("{:10} {total:>12} {used:>12} {free:>12} {:>4}%", "inodes", percent(used, total));

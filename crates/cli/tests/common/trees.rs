@@ -68,8 +68,11 @@ fn attributes(root: &Path) {
     mode("dir/empty", 0o1777);
     mode("dir/many", 0o2770);
     let time = |seconds, nanoseconds| rustix::fs::Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
-    for (name, seconds, nanoseconds) in [("big", 1_000_000_000, 123_456_789), ("zeros", -5, 250), ("dir", 7_000_000_000, 0)] {
-        let times = rustix::fs::Timestamps { last_access: time(seconds, 1), last_modification: time(seconds, nanoseconds) };
+    for (name, seconds, nanoseconds) in
+        [("big", 1_000_000_000, 123_456_789), ("zeros", -5, 250), ("dir", 7_000_000_000, 0)]
+    {
+        let times =
+            rustix::fs::Timestamps { last_access: time(seconds, 1), last_modification: time(seconds, nanoseconds) };
         rustix::fs::utimensat(CWD, at(name), &times, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
     }
 }

@@ -105,7 +105,10 @@ mod tests {
         let value = from_text(text).unwrap();
         assert_eq!(value.len(), 4 + 5 * 8);
         assert_eq!(to_text(&value).unwrap(), text);
-        assert_eq!(from_text(b"u::rwx\nuser:nobody-of-that-name:r-x:1000\ng::r-x\nm::r-x #effective\no::r--\n"), Ok(value));
+        assert_eq!(
+            from_text(b"u::rwx\nuser:nobody-of-that-name:r-x:1000\ng::r-x\nm::r-x #effective\no::r--\n"),
+            Ok(value)
+        );
         assert_eq!(from_text(b"user:root:rwx").unwrap()[8..], [0; 4]);
         assert!(from_text(b"user:nobody-of-that-name:rwx").unwrap_err().contains("numeric-owner"));
         assert!(from_text(b"mask:5:r").is_err() && from_text(b"user::rwz").is_err());

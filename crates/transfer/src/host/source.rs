@@ -195,13 +195,7 @@ impl Walk {
     }
 
     /// Sends a regular file, and sees that it stays as it is meanwhile.
-    fn file(
-        &mut self,
-        file: &File,
-        path: Vec<u8>,
-        exclude: Option<(u64, u64)>,
-        out: &mut Outlet,
-    ) -> Result<()> {
+    fn file(&mut self, file: &File, path: Vec<u8>, exclude: Option<(u64, u64)>, out: &mut Outlet) -> Result<()> {
         let before = stat(file, &path)?;
         if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
             return Err(TransferError::Changed(shown(&path)));
@@ -278,8 +272,7 @@ fn stat(fd: impl AsFd, path: &[u8]) -> Result<Stat> {
 
 fn check_unchanged(file: &File, before: &Stat, path: &[u8]) -> Result<()> {
     let after = stat(file, path)?;
-    let version =
-        |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
+    let version = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
     if version(&after) == version(before) { Ok(()) } else { Err(TransferError::Changed(shown(path))) }
 }
 

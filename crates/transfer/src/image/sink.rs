@@ -165,7 +165,8 @@ impl<'a> ImageSink<'a> {
         let root = Caller::root();
         let mut changes = Vec::new();
         if inherits && stat.mode & MODE_TYPE != MODE_SYMLINK {
-            let inherited: &[&[u8]] = if stat.mode & MODE_TYPE == MODE_DIR { &[ACCESS_ACL, DEFAULT_ACL] } else { &[ACCESS_ACL] };
+            let inherited: &[&[u8]] =
+                if stat.mode & MODE_TYPE == MODE_DIR { &[ACCESS_ACL, DEFAULT_ACL] } else { &[ACCESS_ACL] };
             changes.extend(inherited.iter().map(|name| XattrChange { name: name.to_vec(), value: None }));
         }
         let new = |(name, value): &(Vec<u8>, Vec<u8>)| XattrChange { name: name.clone(), value: Some(value.clone()) };
