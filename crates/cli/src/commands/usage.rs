@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::io::{BufWriter, Write, stdout};
-use xfskit::ondisk::InodeNumber;
+use xfskit::ondisk::{Corruption, InodeNumber};
 use xfskit::{Filesystem, Stat};
 
 /// Runs `df`.
@@ -70,6 +70,10 @@ impl Counter<'_> {
     }
 
     fn enter(&mut self, stat: &Stat, path: Vec<u8>) -> Result<Frame> {
+        if !self.seen.insert(stat.inode) {
+            let twice = Corruption::new("directory", "it has one name only").of(stat.inode.0);
+            return Err(xfskit::Error::from(twice).into());
+        }
         let entries = self.filesystem.list_dir(stat.inode)?;
         let mut left: Vec<_> = entries.into_iter().map(|entry| (entry.name, entry.inode)).collect();
         left.sort_unstable_by(|a, b| b.0.cmp(&a.0));

@@ -3,11 +3,11 @@
 use crate::error::{Result, TransferError, image, shown};
 use crate::event::{Contents, Event, Kind, MOST_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_duplicate, join};
 use crate::pipe::{Outlet, Source};
-use std::collections::HashMap;
-use xfskit::ondisk::InodeNumber;
+use std::collections::{HashMap, HashSet};
 use xfskit::ondisk::inode::{
     MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
 };
+use xfskit::ondisk::{Corruption, InodeNumber};
 use xfskit::{Error, Filesystem, Seek, Stat};
 
 /// A file or directory of an image, with everything in it.
@@ -18,6 +18,8 @@ pub struct ImageSource<'a> {
     recursive: bool,
     /// The first name of each file that has several.
     links: HashMap<InodeNumber, Vec<u8>>,
+    /// Directories that were sent: each has one name, unless the image is damaged.
+    dirs: HashSet<InodeNumber>,
 }
 
 /// A directory that is being read: what is left of it, the next entry last.
@@ -26,13 +28,10 @@ struct Frame {
     left: Vec<(Vec<u8>, InodeNumber)>,
 }
 
-/// Most directories within each other; more are a damaged image's.
-const MAX_DEPTH: usize = 4096;
-
 impl<'a> ImageSource<'a> {
     /// The inode `start`, which is sent under the path `prefix`.
     pub fn new(filesystem: &'a Filesystem, start: InodeNumber, prefix: &[u8], recursive: bool) -> Self {
-        Self { filesystem, start, prefix: prefix.to_vec(), recursive, links: HashMap::new() }
+        Self { filesystem, start, prefix: prefix.to_vec(), recursive, links: HashMap::new(), dirs: HashSet::new() }
     }
 
     /// Sends an inode; if it is a directory, returns what is in it.
@@ -70,9 +69,13 @@ impl<'a> ImageSource<'a> {
         }
     }
 
-    fn enter(&self, inode: InodeNumber, path: Vec<u8>, meta: Meta, out: &mut Outlet) -> Result<Frame> {
+    fn enter(&mut self, inode: InodeNumber, path: Vec<u8>, meta: Meta, out: &mut Outlet) -> Result<Frame> {
         if !self.recursive {
             return Err(TransferError::NotRecursive(shown(&path)));
+        }
+        if !self.dirs.insert(inode) {
+            let twice = Corruption::new("directory", "it has one name only").of(inode.0);
+            return Err(image(&path)(twice.into()));
         }
         out.send(Event::Node(Node { path: path.clone(), kind: Kind::Directory, meta }))?;
         let entries = self.filesystem.list_dir(inode).map_err(image(&path))?;
@@ -160,10 +163,6 @@ impl Source for ImageSource<'_> {
                 continue;
             };
             let path = join(&frame.path, &name);
-            if stack.len() > MAX_DEPTH {
-                let source = Error::Invalid("directories lie too deep within each other");
-                return Err(TransferError::Image { path: shown(&path), source });
-            }
             let below = self.visit(inode, path, out)?;
             stack.extend(below);
         }
