@@ -25,7 +25,8 @@ demo:
 	scripts/demo
 
 bench:
-	$(CARGO) run --release -p xfskit-bench
+	$(CARGO) run --release -p xfskit-bench --bin xfskit-bench
+	$(CARGO) run --release -p xfskit-bench --bin xfskit-bench-contents
 
 bench-trees:
 	$(CARGO) build --release -p xfskit-cli
