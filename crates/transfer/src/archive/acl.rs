@@ -65,7 +65,7 @@ fn parse_entry(entry: &str) -> Result<(u16, u32, u16), String> {
         "o" => "other",
         name => name,
     };
-    let (tag, _, named) = TAGS.iter().find(|tag| tag.1 == name && tag.2 == !who.is_empty()).ok_or_else(fail)?;
+    let (tag, _, named) = TAGS.iter().find(|tag| tag.1 == name && tag.2 != who.is_empty()).ok_or_else(fail)?;
     let mut permissions = 0;
     for letter in letters.chars() {
         permissions |= match letter {

@@ -7,6 +7,11 @@ use xfskit::ondisk::Timestamp;
 const SCHILY: &[u8] = b"SCHILY.xattr.";
 const LIBARCHIVE: &[u8] = b"LIBARCHIVE.xattr.";
 
+/// A key and a value.
+type Record<'a> = (&'a [u8], &'a [u8]);
+/// The name and the value of an attribute.
+type Attribute = (Vec<u8>, Vec<u8>);
+
 /// Appends a record.
 pub(super) fn push(records: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     let rest = key.len() + value.len() + 3;
@@ -23,7 +28,7 @@ pub(super) fn push(records: &mut Vec<u8>, key: &[u8], value: &[u8]) {
 }
 
 /// Takes records apart.
-pub(super) fn parse(mut bytes: &[u8]) -> Result<Vec<(&[u8], &[u8])>, &'static str> {
+pub(super) fn parse(mut bytes: &[u8]) -> Result<Vec<Record<'_>>, &'static str> {
     let mut records = Vec::new();
     while !bytes.is_empty() && bytes[0] != 0 {
         let space = bytes.iter().take(20).position(|&byte| byte == b' ').ok_or("a PAX record without a length")?;
@@ -43,7 +48,7 @@ pub(super) fn parse(mut bytes: &[u8]) -> Result<Vec<(&[u8], &[u8])>, &'static st
 }
 
 /// The attribute that a record is about, and its value.
-pub(super) fn attribute(key: &[u8], value: &[u8]) -> Option<Result<(Vec<u8>, Vec<u8>), &'static str>> {
+pub(super) fn attribute(key: &[u8], value: &[u8]) -> Option<Result<Attribute, &'static str>> {
     if let Some(name) = key.strip_prefix(SCHILY) {
         return Some(Ok((decode_name(name), value.to_vec())));
     }

@@ -254,7 +254,7 @@ impl<'a> ImageSink<'a> {
                 self.filesystem.unlink(dir, name, &Caller::root()).map_err(image(path))?;
                 self.filesystem.link(target.inode, dir, name).map_err(image(path))?;
             }
-            other => drop(other.map_err(image(path))?),
+            other => other.map(|_| ()).map_err(image(path))?,
         }
         Ok(())
     }
