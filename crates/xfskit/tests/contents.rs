@@ -197,3 +197,36 @@ fn what_a_full_image_refuses_was_not_accepted_before_and_freed_space_can_be_used
     fs.unmount().unwrap();
     reference.repair_finds_nothing(&image);
 }
+
+#[test]
+fn space_that_waits_for_contents_is_given_back_with_the_file() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let image = scratch.image("a.img", 300 << 20);
+    reference.tool_output("mkfs.xfs", ["-q", image.to_str().unwrap()]);
+    let fs = open(&image);
+    let free = fs.statfs().free_blocks;
+    for held in [false, true] {
+        let file = make(&fs, "file");
+        if held {
+            fs.hold(file.inode).unwrap();
+        }
+        fs.write_at(file.inode, 5000, &[1; 50_000]).unwrap();
+        assert_eq!(fs.stat(file.inode).unwrap().blocks, 13 * 8);
+        assert!(fs.statfs().free_blocks <= free - 13);
+        fs.unlink(fs.root(), b"file", &Caller::root()).unwrap();
+        if held {
+            let mut found = [0; 2];
+            assert_eq!(fs.read_at(file.inode, 4999, &mut found).unwrap(), 2);
+            assert_eq!(found, [0, 1]);
+            fs.sync().unwrap();
+            fs.unhold(file.inode, 1).unwrap();
+        }
+        fs.sync().unwrap();
+        assert!(fs.read_at(file.inode, 0, &mut [0]).is_err());
+    }
+    let chunk = 64;
+    assert!(fs.statfs().free_blocks >= free - chunk, "{} of {free}", fs.statfs().free_blocks);
+    fs.unmount().unwrap();
+    reference.repair_finds_nothing(&image);
+}

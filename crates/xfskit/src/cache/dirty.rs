@@ -121,7 +121,7 @@ impl DirtyBlocks {
         let mut run: Option<Range<u64>> = None;
         for (&place, chunk) in self.chunks.range(from.0 >> log..) {
             let base = place << log;
-            let mut index = if base < from.0 { from.0 - base } else { 0 };
+            let mut index = from.0.saturating_sub(base);
             while index < per_chunk {
                 let here = chunk.present >> index & 1 == 1;
                 match &mut run {

@@ -39,11 +39,6 @@ impl DirtyInodes {
         self.list.lock().values().cloned().collect()
     }
 
-    /// The first inode.
-    pub fn first(&self) -> Option<Arc<Inode>> {
-        self.list.lock().values().next().cloned()
-    }
-
     /// Bytes of contents that wait, and something for each inode.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)

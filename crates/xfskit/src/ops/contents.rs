@@ -44,8 +44,7 @@ impl Filesystem {
     /// # Errors
     /// As [`Self::read_at`]; `NoSpace`, `TooLarge`, `ReadOnly`.
     pub fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
-        self.write(inode, offset, data)?;
-        let inode = self.mount.inode(inode)?;
+        let inode = self.write(inode, offset, data)?;
         self.note_write(&inode);
         Ok(())
     }
@@ -55,10 +54,10 @@ impl Filesystem {
     /// # Errors
     /// As [`Self::write_at`].
     pub fn write_keeping_times(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
-        self.write(inode, offset, data)
+        self.write(inode, offset, data).map(|_| ())
     }
 
-    fn write(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
+    fn write(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<Arc<Inode>> {
         if self.mount.options.read_only {
             return Err(Error::ReadOnly);
         }
@@ -66,7 +65,7 @@ impl Filesystem {
         let end = end.ok_or(Error::TooLarge)?;
         let inode = self.mount.inode(inode)?;
         if data.is_empty() || self.write_in_place(&inode, offset, data)? {
-            return Ok(());
+            return Ok(inode);
         }
         let block_bytes = self.mount.geometry.block_bytes() as u64;
         let (first, last) = (offset.next_multiple_of(block_bytes), end / block_bytes * block_bytes);
@@ -83,7 +82,8 @@ impl Filesystem {
                 self.write_buffered(&inode, Some(last), tail)?;
             }
         }
-        self.relieve_memory(&inode)
+        self.relieve_memory(&inode)?;
+        Ok(inode)
     }
 
     /// Writes `data` at the end of a file, wherever that is by then; returns where it was.
@@ -142,9 +142,13 @@ impl Filesystem {
         if only_times { self.mount.journal.flush_contents() } else { self.fsync(inode) }
     }
 
-    /// Brings out everything that waits in memory; not durable yet.
+    /// Brings out everything that waits in memory; not durable yet. What cannot be brought out keeps nothing else from it.
     pub(super) fn write_out_all(&self) -> Result<()> {
-        self.mount.dirty_inodes.all().iter().try_for_each(|inode| self.write_out(inode))
+        let mut result = Ok(());
+        for inode in self.mount.dirty_inodes.all() {
+            result = result.and(self.write_out(&inode));
+        }
+        result
     }
 
     /// Locks a file of which nothing waits in memory, and works on it in a transaction.
@@ -281,7 +285,9 @@ impl Filesystem {
                 }
             }
             let mut tx = self.begin(self.write_out_reservation().dipping())?;
-            let result = self.join(&mut tx, inode).and_then(|id| self.write_out_some(&mut tx, id));
+            let id = tx.join_inode(inode);
+            // One that was freed meanwhile has nothing to bring out any more: the next look sees it.
+            let result = if tx.inode(id).freed { Ok(()) } else { self.write_out_some(&mut tx, id) };
             self.located(inode.number, tx.finish(result))?;
         }
     }
@@ -305,14 +311,18 @@ impl Filesystem {
         if waits(inode) << self.mount.geometry.block_log >= MOST_DIRTY_FILE_BYTES {
             self.write_out(inode)?;
         }
-        let most = self.mount.options.cache_bytes as u64 / 4;
-        if self.mount.dirty_inodes.bytes() < most {
+        let (dirty, most) = (&self.mount.dirty_inodes, self.mount.options.cache_bytes as u64 / 4);
+        if dirty.bytes() < most {
             return Ok(());
         }
-        while self.mount.dirty_inodes.bytes() >= most / 2 {
-            let Some(first) = self.mount.dirty_inodes.first() else { break };
-            self.write_out(&first)?;
+        let mut result = Ok(());
+        for other in dirty.all() {
+            if dirty.bytes() < most / 2 {
+                break;
+            }
+            result = result.and(self.write_out(&other));
         }
-        Ok(())
+        // Another file's trouble is told at its own fsync, unless memory would grow without a bound.
+        if dirty.bytes() < 2 * most { Ok(()) } else { result }
     }
 }

@@ -37,6 +37,8 @@ pub(super) fn has_no_blocks(tx: &Transaction, ino: InoId) -> bool {
 pub(super) fn free_now(tx: &mut Transaction, ino: InoId) -> Result<()> {
     let number = tx.inode(ino).core.inode;
     space::inodes::free_inode(tx, number)?;
+    data::discard(tx, ino);
+    tx.mount().dirty_inodes.remove(number);
     let fields = InodeFields::CORE;
     let state = tx.inode_mut(ino, fields);
     let core = &mut state.core;
@@ -77,8 +79,6 @@ impl Filesystem {
             if state.freed || state.core.links > 0 || held {
                 return Ok(());
             }
-            data::discard(&mut tx, ino);
-            self.mount.dirty_inodes.remove(inode.number);
             free_blocks(&mut tx, ino)?;
             unlinked::remove(&mut tx, ino)?;
             free_now(&mut tx, ino)

@@ -109,12 +109,13 @@ impl Filesystem {
     /// # Errors
     /// `Io`, `Shutdown`: the log then stays dirty.
     pub fn unmount(self) -> Result<()> {
-        self.write_out_all()?;
+        // What cannot be brought out is lost, and told; the image is closed in good order all the same.
+        let lost = self.write_out_all();
         for inode in self.mount.inodes.held() {
             inode.opens.store(0, crate::sync::atomic::Ordering::Release);
             self.inactivate(&inode)?;
         }
-        self.mount.unmount()
+        self.mount.unmount().and(lost)
     }
 
     /// An inode in use, locked and joined.
