@@ -214,8 +214,8 @@ pub struct MountPointArgs {
 }
 
 const MKFS_NOTES: &str = "\
-With --from the image gets its name when it is complete. SOURCE_DATE_EPOCH in the environment sets the clock, and no time is later;
-with that and -m uuid=UUID, the same source and options make the same image, byte for byte.";
+With --from the image gets its name when it is complete. SOURCE_DATE_EPOCH in the environment sets the clock, and no \
+time is later; with that and -m uuid=UUID, the same source and options make the same image, byte for byte.";
 
 /// Arguments of `mkfs`.
 #[derive(Debug, Args)]

@@ -102,6 +102,7 @@ fn places_are_those_of_cp() {
         ("cp -T DIR/a IMAGE:/d", 1, "directory"),
         ("cp DIR/a DIR/none.img:/d", 6, "no such image"),
         ("cp DIR/a", 2, ""),
+        ("cp /proc/self/status IMAGE:/d", 5, "not as long as it says"),
     ] {
         let (got, message) = refused(&line.replace("DIR", &dir.to_string()), &image);
         assert!(got == code && message.contains(part), "{line}: {got} {message}");

@@ -28,7 +28,7 @@ pub enum TransferError {
         source: xfskit::Error,
     },
     /// A file is not what it was when its copy began.
-    #[error("{0}: it changed while it was read; copy it when nothing writes to it")]
+    #[error("{0}: it changed while it was read, or is not as long as it says; copy it when nothing writes to it")]
     Changed(String),
     /// A directory was given where only files are copied.
     #[error("{0}: it is a directory; -r copies it with everything in it")]

@@ -63,12 +63,12 @@ pub struct DuArgs {
 }
 
 const CP_NOTES: &str = "\
-A path within an image is written IMAGE:/PATH, as in disk.img:/etc/passwd. A file of the host that is named like that comes first.
-SRC/. stands for what is in SRC, without SRC itself.
+A path within an image is written IMAGE:/PATH, as in disk.img:/etc/passwd. A file of the host that is named like that \
+comes first. SRC/. stands for what is in SRC, without SRC itself.
 
-Permissions, owners (as numbers), times, attributes, ACLs, holes and further names are kept. What the host refuses (owners
-and device nodes, if you are not root) is told at the end, with exit code 9. Symbolic links are copied, never followed.
-A file gets its name when it is complete; one that changes while it is read is an error (exit code 5).";
+Permissions, owners (as numbers), times, attributes, ACLs, holes and further names are kept. What the host refuses \
+(owners and device nodes, if you are not root) is told at the end, with exit code 9. Symbolic links are copied, never \
+followed. A file gets its name when it is complete; one that changes while it is read is an error (exit code 5).";
 
 /// Arguments of `cp`.
 #[derive(Debug, Args)]

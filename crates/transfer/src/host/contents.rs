@@ -37,10 +37,21 @@ pub(super) fn parts(file: &File, size: u64, path: &[u8]) -> Result<Vec<(u64, u64
     Ok(parts)
 }
 
-/// Reads a whole small file.
+/// Reads a whole small file. One that holds more than its size says, as those of `/proc` do, cannot be copied.
 pub(super) fn whole(file: &File, size: u64, path: &[u8]) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; size as usize];
-    read(file, 0, &mut bytes, path)?;
+    let size = size as usize;
+    let mut bytes = vec![0; size + 1];
+    let mut done = 0;
+    loop {
+        match file.read_at(&mut bytes[done..], done as u64) {
+            Ok(count) if done + count == size => break,
+            Ok(count) if count > 0 && done + count < size => done += count,
+            Ok(_) => return Err(TransferError::Changed(shown(path))),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(host(path, "reading it")(error)),
+        }
+    }
+    bytes.truncate(size);
     Ok(bytes)
 }
 
