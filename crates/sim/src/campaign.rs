@@ -130,7 +130,7 @@ impl Campaign {
             Ok((recording, _)) => recording,
             Err(fault) => return (tally, finding(String::new(), fault)),
         };
-        let plan = &self.plan;
+        let plan = &Plan { states: (self.plan.states / workload.share).max(1), ..self.plan };
         let mut outcome = explore(&recording, plan, seed, &mut tally, |tally| {
             note(tally);
             in_time()

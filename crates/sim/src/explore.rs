@@ -2,7 +2,8 @@
 
 use crate::cut::{Choice, Cut, Walk, outcome_for_kernel};
 use crate::device::Event;
-use crate::judge::{Crashed, Lie, Second, judge, judge_lie, judge_second_cut};
+use crate::judge::{Crashed, Lie, judge, judge_lie};
+use crate::onward::{Later, judge_later};
 use crate::random::Random;
 use crate::run::Recording;
 use std::collections::HashSet;
@@ -16,8 +17,8 @@ pub struct Plan {
     pub states: u64,
     /// Every combination of sectors at every cut whose combinations are fewer than this; a random choice at the others.
     pub exhaustive_below: u64,
-    /// One state in so many is cut a second time, during recovery.
-    pub second_cut_one_in: usize,
+    /// One state in so many lives on and is cut again, during recovery or after it.
+    pub later_cut_one_in: usize,
     /// Times that the run is repeated on a device that fails, and with a place that fails.
     pub failing_runs: u64,
     /// States that are read from a device that lies.
@@ -27,10 +28,10 @@ pub struct Plan {
 /// What was explored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// States judged, those after a second cut included.
+    /// States judged, those after a second cut or a third included.
     pub states: u64,
-    /// Of those, after a second cut.
-    pub second_cuts: u64,
+    /// Of those, after a second cut or a third.
+    pub later_cuts: u64,
     /// Choices that led to a state that had been judged already.
     pub repeated: u64,
     /// Places of cuts.
@@ -40,7 +41,7 @@ pub struct Tally {
 impl std::ops::AddAssign for Tally {
     fn add_assign(&mut self, more: Self) {
         self.states += more.states;
-        self.second_cuts += more.second_cuts;
+        self.later_cuts += more.later_cuts;
         self.repeated += more.repeated;
         self.cuts += more.cuts;
     }
@@ -51,8 +52,8 @@ impl std::ops::AddAssign for Tally {
 pub struct Failure {
     /// The cut.
     pub cut: Cut,
-    /// A second one.
-    pub second: Option<Cut>,
+    /// Those after it.
+    pub later: Vec<Cut>,
     /// What else was wrong with the device.
     pub device: DeviceFault,
     /// What is wrong.
@@ -76,14 +77,14 @@ pub enum DeviceFault {
 impl Failure {
     /// The options that name the state to the command.
     pub fn options(&self) -> String {
-        let second = self.second.map_or(String::new(), |second| format!("/{second}"));
+        let later: String = self.later.iter().map(|cut| format!("/{cut}")).collect();
         let device = match self.device {
             DeviceFault::None => String::new(),
             DeviceFault::Fails(first) => format!(" --fail-from {first}"),
             DeviceFault::Tag(tag, nth) => format!(" --errortag {tag}:{nth}"),
             DeviceFault::Lies(lie) => format!(" --lie {lie}"),
         };
-        format!("--state {}{second}{device}", self.cut)
+        format!("--state {}{later}{device}", self.cut)
     }
 }
 
@@ -117,31 +118,27 @@ pub fn crash_for_kernel(recording: &Recording, at: usize, seed: u64) -> (Crashed
 ///
 /// # Errors
 /// The failure.
-pub fn replay(recording: &Recording, cut: Cut, second: Option<Cut>, device: DeviceFault) -> Result<(), Failure> {
+pub fn replay(recording: &Recording, cut: Cut, later: &[Cut], device: DeviceFault) -> Result<(), Failure> {
     let (state, bounds) = crash(recording, cut);
     if let DeviceFault::Lies(lie) = device {
         let fault = judge_lie(recording, &state, bounds, lie).fault;
-        return fault.map_or(Ok(()), |fault| Err(Failure { cut, second: None, device, fault }));
+        return fault.map_or(Ok(()), |fault| Err(Failure { cut, later: Vec::new(), device, fault }));
     }
-    judge_state(recording, &state, bounds, cut, second.map(Second::Cut))
+    if later.is_empty() {
+        judge_state(recording, &state, bounds, cut)
+    } else {
+        judge_later_cuts(recording, state, cut, Later::Cuts(later))
+    }
 }
 
-fn judge_state(
-    recording: &Recording,
-    state: &Crashed,
-    bounds: (usize, usize),
-    cut: Cut,
-    second: Option<Second>,
-) -> Result<(), Failure> {
-    let wrong = |second, fault| Failure { cut, second, device: DeviceFault::None, fault };
-    let verdict = match second {
-        None => judge(recording, state, bounds, true).fault.map(|fault| wrong(None, fault)),
-        Some(second) => match judge_second_cut(recording, state, bounds, second) {
-            Ok((second, verdict)) => verdict.fault.map(|fault| wrong(Some(second), fault)),
-            Err(fault) => Some(wrong(None, fault)),
-        },
-    };
-    verdict.map_or(Ok(()), Err)
+fn judge_state(recording: &Recording, state: &Crashed, bounds: (usize, usize), cut: Cut) -> Result<(), Failure> {
+    let fault = judge(recording, state, bounds, true).fault;
+    fault.map_or(Ok(()), |fault| Err(Failure { cut, later: Vec::new(), device: DeviceFault::None, fault }))
+}
+
+fn judge_later_cuts(recording: &Recording, state: Crashed, cut: Cut, later: Later<'_>) -> Result<(), Failure> {
+    let (later, verdict) = judge_later(recording, cut, state, later);
+    verdict.fault.map_or(Ok(()), |fault| Err(Failure { cut, later, device: DeviceFault::None, fault }))
 }
 
 /// Explores a run. `go_on` is asked now and then with what was done so far.
@@ -186,12 +183,11 @@ pub fn explore(
             let own = outcome.pages;
             let state = Crashed { size_bytes: recording.size_bytes, base: Arc::clone(walk.durable()), own };
             tally.states += 1;
-            judge_state(recording, &state, bounds, cut, None)?;
-            if random.one_in(plan.second_cut_one_in.max(1)) {
+            judge_state(recording, &state, bounds, cut)?;
+            if random.one_in(plan.later_cut_one_in.max(1)) {
                 tally.states += 1;
-                tally.second_cuts += 1;
-                let second = Second::Seed(random.next());
-                judge_state(recording, &state, bounds, cut, Some(second))?;
+                tally.later_cuts += 1;
+                judge_later_cuts(recording, state, cut, Later::Seed(random.next()))?;
             }
         }
     }

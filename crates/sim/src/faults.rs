@@ -56,7 +56,7 @@ fn judge_failed_run(
     random: &mut Random,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
-    let failed = |cut, fault| Failure { cut, second: None, device, fault };
+    let failed = |cut, fault| Failure { cut, later: Vec::new(), device, fault };
     let whole = Cut { at: usize::MAX, choice: Choice::All };
     let (recording, _) = record(workload, seed, wishes).map_err(|fault| failed(whole, fault))?;
     if recording.digests.is_empty() {
@@ -93,7 +93,7 @@ pub fn explore_lies(recording: &Recording, seed: u64, times: u64, tally: &mut Ta
         };
         tally.states += 1;
         if let Some(fault) = judge_lie(recording, &state, bounds, lie).fault {
-            return Err(Failure { cut, second: None, device: DeviceFault::Lies(lie), fault });
+            return Err(Failure { cut, later: Vec::new(), device: DeviceFault::Lies(lie), fault });
         }
     }
     Ok(())

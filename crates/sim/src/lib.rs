@@ -4,7 +4,7 @@
 //! workload + seed ─▶ run, beside a model ─▶ record of writes, flushes, acknowledgements; digest of the tree after each operation
 //! record + cut    ─▶ durable pages, and any of the sectors that no flush covered ─▶ recover ─▶ tree = model after some operation
 //!                                                                                  │         since the last acknowledged one
-//!                                                                                  └▶ second cut during recovery, the same again
+//!                                                                                  └▶ work goes on, and the power fails again
 //! ```
 //! A run is single-threaded and a function of its workload and seed; a state is a function of its run and its cut. So one
 //! line names a failure and replays it. `docs/design/simulator.md` says what is explored and what counts as right.
@@ -18,6 +18,7 @@ mod faults;
 mod judge;
 mod model;
 mod observed;
+mod onward;
 mod operation;
 mod random;
 mod run;

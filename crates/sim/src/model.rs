@@ -2,7 +2,7 @@
 
 use crate::operation::{Name, Value, is_dir};
 use crate::tree::{Described, Digested, Tree};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use xfskit::RenameFlags;
 use xfskit_ondisk::InodeNumber;
@@ -45,6 +45,39 @@ impl Model {
         node.names = 1;
         node.xattrs = root.xattrs.iter().map(|(name, value)| (name.clone(), (value.length, *value))).collect();
         model
+    }
+
+    /// The tree that is there.
+    ///
+    /// # Errors
+    /// The tree's.
+    pub fn of<T: Tree>(tree: &T) -> Result<Self, T::Error> {
+        let mut model = Self { nodes: Vec::new() };
+        let mut found = HashMap::from([(tree.root(), ROOT)]);
+        let mut stack = vec![tree.root()];
+        let root = tree.node(tree.root())?;
+        model.make(InodeNumber(tree.root()), root.mode, root.device, root.target);
+        model.nodes[ROOT].names = 1;
+        while let Some(number) = stack.pop() {
+            let described = tree.node(number)?;
+            let dir = found[&number];
+            model.nodes[dir].uid = described.uid;
+            model.nodes[dir].xattrs =
+                described.xattrs.into_iter().map(|(name, value)| (name, (value.length, value))).collect();
+            for (name, child) in described.entries {
+                let node = match found.get(&child) {
+                    Some(node) => *node,
+                    None => {
+                        let described = tree.node(child)?;
+                        stack.push(child);
+                        found.insert(child, model.nodes.len());
+                        model.make(InodeNumber(child), described.mode, described.device, described.target)
+                    }
+                };
+                model.enter(dir, &name, node);
+            }
+        }
+        Ok(model)
     }
 
     /// The filesystem's number of a node.

@@ -9,10 +9,13 @@ use crate::tree::{Tree, describe, digest};
 use crate::workload::Workload;
 use std::collections::HashMap;
 use std::sync::Arc;
+use xfskit::cache::ForkKind;
 use xfskit::env::SeededEnvironment;
+use xfskit::inode::bmap;
+use xfskit::trans::Reservation;
 use xfskit::{AttrLogging, Error, Filesystem, MountOptions};
 use xfskit_mkfs::{Options, make};
-use xfskit_ondisk::Timestamp;
+use xfskit_ondisk::{FileBlock, Timestamp};
 
 /// Why a run ended early.
 #[derive(Clone, Debug)]
@@ -184,9 +187,68 @@ fn lines_of(model: &Model) -> Vec<String> {
 }
 
 impl Run {
+    /// Goes on with a filesystem whose tree is the model's.
+    pub fn resume(
+        fs: Filesystem,
+        device: &Arc<SimDevice>,
+        options: MountOptions,
+        model: Model,
+        seed: u64,
+        in_words: bool,
+    ) -> Self {
+        let mut run = Self {
+            fs: Some(fs),
+            device: Arc::clone(device),
+            options,
+            model,
+            random: Random::new(seed),
+            digests: Vec::new(),
+            trees: in_words.then(Vec::new),
+            last: HashMap::new(),
+            acknowledged: 0,
+            transcript: in_words.then(Vec::new),
+            seed,
+        };
+        run.note_tree();
+        run
+    }
+
+    /// Ends the run: what the tree looked like after each operation, as digests and in words, and what the operations were.
+    pub fn into_story(self) -> (Vec<u64>, Vec<Vec<String>>, Vec<String>) {
+        (self.digests, self.trees.unwrap_or_default(), self.transcript.unwrap_or_default())
+    }
+
     /// The filesystem.
     fn fs(&self) -> &Filesystem {
         self.fs.as_ref().expect("the filesystem is open but while it is opened again")
+    }
+
+    /// Gives a file blocks whose contents nobody reads, until so many are left: every state is read as a whole, so what fills
+    /// an image must be cheap.
+    ///
+    /// # Errors
+    /// `Stop`.
+    pub fn fill(&mut self, file: NodeId, left: u64) -> Result<(), Stop> {
+        let mount = Arc::clone(self.fs().mount());
+        let mut at = 0;
+        while let Some(count) = mount.space.usable_blocks().checked_sub(left + 64).filter(|count| *count > 0) {
+            let count = count.min(1000);
+            let step = || {
+                let reservation =
+                    Reservation { log_bytes: 256 << 10, log_count: 1, blocks: count + 64, may_dip: false };
+                let mut tx = mount.transaction(reservation)?;
+                let inode = mount.inode(self.model.number(file))?;
+                let ino = tx.join_inode(&inode);
+                let result = bmap::allocate(&mut tx, ino, ForkKind::Data, FileBlock(at), count as u32).map(|_| ());
+                tx.finish(result)
+            };
+            match step() {
+                Ok(()) => at += count,
+                Err(Error::Io { .. } | Error::Shutdown(_)) => return Err(Stop::Device),
+                Err(error) => return Err(Stop::Wrong(format!("filling the image: {error}"))),
+            }
+        }
+        Ok(())
     }
 
     /// What the workload needs is there; what follows is what it is about.

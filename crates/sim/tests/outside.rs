@@ -2,15 +2,12 @@
 //! each ends as the same tree, and xfs_repair finds nothing. `XFSKIT_OUTSIDE_STATES` sets how many, `XFSKIT_SEED` where to begin.
 
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::{Filesystem, MountOptions};
 use xfskit_sim::{Crashed, WORKLOADS, Wishes, crash_for_kernel, record};
-use xfskit_testkit::{Entry, kernel_mount, tree};
-
-/// One state in so many is also recovered by the 7.2 kernel, which has to boot for it.
-const UML_ONE_IN: u64 = 4;
+use xfskit_testkit::{Entry, Reference, Scratch, UML_DISKS, kernel_mount, tree};
 
 fn save(state: &Crashed, path: &Path) {
     let file = std::fs::File::create(path).unwrap();
@@ -37,40 +34,72 @@ fn difference(ours: &[Entry], theirs: &[Entry]) -> String {
     [only(ours, theirs, '+'), only(theirs, ours, '-')].concat().join("\n")
 }
 
+/// A state that the first kernel has recovered, for the second to recover.
+struct Recovered {
+    what: String,
+    image: PathBuf,
+    tree: Vec<Entry>,
+}
+
+/// One state, recovered by this machine's kernel and by xfskit. `None` without a kernel.
+fn by_kernel_and_xfskit(reference: &Reference, scratch: &Scratch, number: u64, first: u64) -> Option<Recovered> {
+    let workload = &WORKLOADS[number as usize % WORKLOADS.len()];
+    let seed = first + number / WORKLOADS.len() as u64;
+    let (recording, _) = record(workload, seed, Wishes::default()).unwrap();
+    let at = (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize % (recording.events.len() + 1);
+    let (state, _) = crash_for_kernel(&recording, at, seed);
+    let what = format!("workload {} seed {seed}, cut after event {at}", workload.name);
+    let [theirs, ours] = ["theirs.img", "ours.img"].map(|name| scratch.file(name));
+    save(&state, &theirs);
+    let tree = kernel_tree(&theirs)?;
+    reference.repair_finds_nothing(&theirs);
+    save(&state, &ours);
+    let device = Arc::new(FileDevice::open(&ours, Access::Write).unwrap());
+    let fs = Filesystem::open(device, MountOptions::default()).unwrap_or_else(|error| panic!("{what}: {error}"));
+    fs.unmount().unwrap();
+    reference.repair_finds_nothing(&ours);
+    let found = kernel_tree(&ours).unwrap();
+    if let Some(folder) = std::env::var_os("XFSKIT_KEEP").filter(|_| found != tree) {
+        save(&state, &Path::new(&folder).join("outside.img"));
+    }
+    assert!(found == tree, "{what}: xfskit's tree is not the kernel's\n{}", difference(&found, &tree));
+    let image = scratch.file(&format!("newest-{}.img", number as usize % UML_DISKS));
+    save(&state, &image);
+    Some(Recovered { what, image, tree })
+}
+
+/// Lets the 7.2 kernel recover what the first one has recovered: as many as it has disks, since it boots for them.
+fn by_newest_kernel(reference: &Reference, states: &[Recovered]) {
+    let images: Vec<PathBuf> = states.iter().map(|state| state.image.clone()).collect();
+    let script = format!(
+        "for disk in $(ls /dev/ubd? | head -n {}); do echo $disk; mount -t xfs -o nouuid $disk /mnt && umount /mnt || exit 1
+         done",
+        images.len()
+    );
+    let run = reference.uml_with(&images, &script);
+    let last = run.output.lines().filter(|line| line.starts_with("/dev/ubd")).count();
+    let what = last.checked_sub(1).map_or("", |disk| &states[disk].what);
+    assert!(run.status == 0 && last == images.len(), "{what}: {}", run.output);
+    for Recovered { what, image, tree } in states {
+        reference.repair_finds_nothing(image);
+        let newest = kernel_tree(image).expect("it worked before");
+        assert!(newest == *tree, "{what}: the kernels' trees differ\n{}", difference(&newest, tree));
+    }
+}
+
 #[test]
 fn both_kernels_and_xfskit_recover_the_same_tree() {
     let Some(reference) = xfskit_testkit::reference() else { return };
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    let states = number("XFSKIT_OUTSIDE_STATES").unwrap_or(14);
+    let states = number("XFSKIT_OUTSIDE_STATES").unwrap_or(16);
     let first = number("XFSKIT_SEED").unwrap_or(1);
     let scratch = xfskit_testkit::scratch();
+    let mut waiting = Vec::new();
     for number in 0..states {
-        let workload = &WORKLOADS[number as usize % WORKLOADS.len()];
-        let seed = first + number / WORKLOADS.len() as u64;
-        let (recording, _) = record(workload, seed, Wishes::default()).unwrap();
-        let at = (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize % (recording.events.len() + 1);
-        let (state, _) = crash_for_kernel(&recording, at, seed);
-        let what = format!("workload {} seed {seed}, cut after event {at}", workload.name);
-        let [theirs, newest, ours] = ["theirs.img", "newest.img", "ours.img"].map(|name| scratch.file(name));
-        save(&state, &theirs);
-        let Some(expected) = kernel_tree(&theirs) else { return };
-        reference.repair_finds_nothing(&theirs);
-        save(&state, &ours);
-        let device = Arc::new(FileDevice::open(&ours, Access::Write).unwrap());
-        let fs = Filesystem::open(device, MountOptions::default()).unwrap_or_else(|error| panic!("{what}: {error}"));
-        fs.unmount().unwrap();
-        reference.repair_finds_nothing(&ours);
-        let found = kernel_tree(&ours).unwrap();
-        if let Some(folder) = std::env::var_os("XFSKIT_KEEP").filter(|_| found != expected) {
-            save(&state, &Path::new(&folder).join("outside.img"));
-        }
-        assert!(found == expected, "{what}: xfskit's tree is not the kernel's\n{}", difference(&found, &expected));
-        if number.is_multiple_of(UML_ONE_IN) {
-            save(&state, &newest);
-            let run = reference.uml(&newest, "mount -t xfs /dev/ubda /mnt && umount /mnt");
-            assert_eq!(run.status, 0, "{what}: {}", run.output);
-            reference.repair_finds_nothing(&newest);
-            assert!(kernel_tree(&newest).unwrap() == expected, "{what}: the kernels' trees differ");
+        let Some(state) = by_kernel_and_xfskit(&reference, &scratch, number, first) else { return };
+        waiting.push(state);
+        if waiting.len() == UML_DISKS || number + 1 == states {
+            by_newest_kernel(&reference, &std::mem::take(&mut waiting));
         }
     }
 }

@@ -22,8 +22,8 @@ mod scratch;
 mod tree;
 
 pub use fuzzed::fuzzed_images;
-pub use mount::{Mount, kernel_mount, kernel_mount_with};
-pub use reference::{Reference, UmlRun, reference};
+pub use mount::{Mount, kernel_mount, kernel_mount_with, try_kernel_mount};
+pub use reference::{Reference, UML_DISKS, UmlRun, reference};
 pub use scratch::{Scratch, copy_image, scratch};
 pub use tree::{Entry, tree};
 

@@ -8,6 +8,8 @@ use std::process::{Command, Output};
 /// Where `scripts/reference` installs the tools unless told otherwise.
 const DEFAULT_ROOT: &str = "/opt/xfs-reference";
 const UML_SECONDS: u32 = 300;
+/// Disks of the reference kernel.
+pub const UML_DISKS: usize = 16;
 
 /// An installation of the reference tools.
 #[derive(Clone, Debug)]
@@ -144,6 +146,15 @@ impl Reference {
     /// # Panics
     /// If the kernel does not come up or does not finish.
     pub fn uml(&self, image: &Path, script: &str) -> UmlRun {
+        self.uml_with(&[image.to_owned()], script)
+    }
+
+    /// As [`Self::uml`], with up to sixteen images, as `/dev/ubda` to `/dev/ubdp`.
+    ///
+    /// # Panics
+    /// As [`Self::uml`].
+    pub fn uml_with(&self, images: &[PathBuf], script: &str) -> UmlRun {
+        assert!(images.len() <= UML_DISKS, "the kernel knows no more than {UML_DISKS} disks");
         // Not below /dev, where the booted kernel has its own.
         let work = tempfile::tempdir_in("/tmp").expect("a folder for temporary files");
         let file = |name: &str| work.path().join(name);
@@ -167,7 +178,7 @@ impl Reference {
             .args(["/usr/bin/linux.uml", "mem=2G", "rootfstype=hostfs", "rootflags=/", "rw", "con=null"])
             .args(["con0=fd:0,fd:1", "quiet"])
             .arg(format!("init={}", init.display()))
-            .arg(format!("ubd0={}", image.display()))
+            .args(images.iter().enumerate().map(|(disk, image)| format!("ubd{disk}={}", image.display())))
             .env("TMPDIR", work.path())
             .stdin(std::process::Stdio::null())
             .output()

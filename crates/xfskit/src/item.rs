@@ -83,8 +83,11 @@ pub trait LogItem: Send + Sync {
     /// The journal's bookkeeping.
     fn state(&self) -> &ItemState;
 
-    /// Which device block write-back of this item touches, so that neighbours are written together.
-    fn home(&self) -> u64;
+    /// Which device block write-back of this item touches, so that neighbours are written together. What is nothing but an
+    /// item (an intent, a done item, a record) has none.
+    fn home(&self) -> u64 {
+        0
+    }
 
     /// For downcasting by write-back, which treats buffers and inodes each in its own way.
     fn as_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync>;

@@ -18,7 +18,7 @@ use crate::space::{AgState, SpaceCounts};
 use crate::sync::Mutex;
 use crate::trans::{BlfType, IntentIds, Reservation, Transaction};
 pub use log::FoundLog;
-use log::{OpenedLog, open_log};
+use log::{LogEnd, OpenedLog, open_log};
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
 use xfskit_ondisk::features::LogIncompat;
@@ -188,27 +188,25 @@ impl Mount {
         options: MountOptions,
         env: Arc<dyn Environment>,
     ) -> Result<Arc<Self>> {
-        Self::open_at(device, log_device, options, env, Stage::Image)
+        Self::open_at(device, log_device, options, env, Stage::Image, None)
     }
 
-    /// As [`Self::open_in`], at a stage of a recovery in memory.
+    /// As [`Self::open_in`], at a stage of a recovery in memory, and with the log's end if somebody has looked for it.
     pub(crate) fn open_at(
         device: Arc<dyn BlockDevice>,
         log_device: Option<Arc<dyn BlockDevice>>,
         mut options: MountOptions,
         env: Arc<dyn Environment>,
         stage: Stage,
+        log_end: Option<LogEnd>,
     ) -> Result<Arc<Self>> {
         let superblock = read_superblock(&*device)?;
         options.read_only |= device.is_read_only();
-        if !options.read_only {
-            superblock.check_known()?;
-        }
-        if !options.read_only && !matches!(stage, Stage::InMemory) {
-            superblock.check_writable()?;
-        }
+        check_features(&superblock, &options, &stage)?;
         let OpenedLog { place, head, state, superblock, geometry, recovered } =
-            open_log(&device, log_device, superblock, &options)?;
+            open_log(&device, log_device, superblock, &options, log_end)?;
+        // Switching quota or another feature on goes through the log.
+        check_features(&superblock, &options, &stage)?;
         let (log_state, recovery) = match stage {
             Stage::Recovered(log_state, report) => (log_state, report),
             _ => (state, recovered.as_ref().map(|recovered| recovered.report.clone())),
@@ -409,6 +407,16 @@ impl Mount {
 /// The engine's reservation for one of the kernel's.
 pub fn reservation_of(kernel: reservation::Reservation) -> Reservation {
     Reservation { log_bytes: kernel.bytes, log_count: kernel.count, ..Reservation::default() }
+}
+
+/// Whether the image has only features that a mount with these options may work on.
+fn check_features(superblock: &Superblock, options: &MountOptions, stage: &Stage) -> Result<()> {
+    match stage {
+        _ if options.read_only => {}
+        Stage::InMemory => superblock.check_known()?,
+        Stage::Image | Stage::Recovered(..) => superblock.check_writable()?,
+    }
+    Ok(())
 }
 
 fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {

@@ -122,3 +122,27 @@ fn values_that_wait_for_their_checkpoint_are_bounded() {
     watch.phase(&fs, "large values");
     image.close(fs);
 }
+
+/// Blocks of directories are larger than those of attributes, each of which may then be a piece of one until recovery has
+/// seen the maps of all directories. There are too many to keep them so long.
+#[test]
+fn more_possible_pieces_of_directory_blocks_are_recovered_than_fit_memory() {
+    let _alone = ALONE.lock();
+    let image = Image::new(4096, &[('b', "size=32768"), ('n', "size=65536"), ('l', "size=1000m")]);
+    let fs = image.open_with(MountOptions { cache_bytes: 3 << 30, ..MountOptions::default() });
+    let me = Caller::root();
+    for n in 0..10_000u32 {
+        let file = fs.create(fs.root(), format!("{n}").as_bytes(), &NewFile::new(FILE | 0o644), &me).unwrap();
+        fs.set_xattr(file.inode, b"user.value", &[n as u8; 300], SetMode::Any, &me).unwrap();
+    }
+    fs.sync().unwrap();
+    drop(fs);
+    let fs = image.open();
+    let written = fs.mount().recovery.as_ref().unwrap().blocks_written;
+    assert!(written > 10_000, "{written} blocks were written");
+    for n in 0..10_000u32 {
+        let file = fs.lookup_number(fs.root(), format!("{n}").as_bytes()).unwrap();
+        assert_eq!(fs.get_xattr(file, b"user.value").unwrap(), [n as u8; 300]);
+    }
+    image.close(fs);
+}

@@ -556,8 +556,8 @@ const ATTRIBUTES: &[Plant] = &[
     ),
     plant(
         &["inode {x remote}", "ablock 0", "write -d nvlist[{value}].valuelen 1000"],
-        "inode",
-        "every block of the attr fork is in use",
+        "remote attr block",
+        "length",
         false,
     ),
     plant(&["inode {x short}", "write -d a.sfattr.hdr.totsize 27"], "shortform attributes", "whole entries", true),

@@ -50,7 +50,7 @@ fn plan(args: &CrashTestArgs) -> Plan {
     Plan {
         states: if exhaustive { u64::MAX } else { args.states },
         exhaustive_below: if exhaustive { EXHAUSTIVE_BELOW } else { 16 },
-        second_cut_one_in: 8,
+        later_cut_one_in: 8,
         failing_runs: 4,
         lies: 40,
     }
@@ -83,10 +83,10 @@ fn with_bar(campaign: &Campaign) -> Summary {
 }
 
 fn print(summary: &Summary) {
-    println!("{:12} {:>10} {:>12} {:>10} {:>10}", "workload", "states", "second cuts", "repeated", "cuts");
+    println!("{:12} {:>10} {:>12} {:>10} {:>10}", "workload", "states", "later cuts", "repeated", "cuts");
     for (workload, tally) in &summary.tallies {
-        let (states, second) = (tally.states, tally.second_cuts);
-        println!("{workload:12} {states:>10} {second:>12} {:>10} {:>10}", tally.repeated, tally.cuts);
+        let (states, later) = (tally.states, tally.later_cuts);
+        println!("{workload:12} {states:>10} {later:>12} {:>10} {:>10}", tally.repeated, tally.cuts);
     }
     let seconds = summary.elapsed.as_secs_f64();
     println!("{} states of {} runs in {seconds:.1} s", summary.states(), summary.runs);
@@ -106,7 +106,7 @@ fn print_json(summary: &Summary) {
             json!({
                 "workload": workload,
                 "states": tally.states,
-                "second_cuts": tally.second_cuts,
+                "later_cuts": tally.later_cuts,
                 "repeated": tally.repeated,
                 "cuts": tally.cuts,
             })
@@ -137,9 +137,8 @@ fn replay(args: &CrashTestArgs, workloads: &[&'static Workload], state: &str) ->
     let (&[workload], Some(seed)) = (workloads, args.seed) else {
         return Err(Usage("a state belongs to one --workload and one --seed".into()).into());
     };
-    let (first, second) = state.split_once('/').map_or((state, None), |(first, second)| (first, Some(second)));
-    let cut: Cut = first.parse().map_err(Usage)?;
-    let second = second.map(str::parse).transpose().map_err(Usage)?;
+    let cuts = state.split('/').map(str::parse).collect::<Result<Vec<Cut>, _>>().map_err(Usage)?;
+    let Some((&cut, later)) = cuts.split_first() else { return Err(Usage("name a cut".into()).into()) };
     let device = match &args.lie {
         Some(lie) => DeviceFault::Lies(lie.parse().map_err(Usage)?),
         None => DeviceFault::None,
@@ -156,7 +155,7 @@ fn replay(args: &CrashTestArgs, workloads: &[&'static Workload], state: &str) ->
         save(&crashed, path).with_context(|| path.display().to_string())?;
         println!("the image as the cut left it is in {}", path.display());
     }
-    match xfskit_sim::replay(&recording, cut, second, device) {
+    match xfskit_sim::replay(&recording, cut, later, device) {
         Ok(()) => println!("it is recovered as it should be"),
         Err(failure) => {
             println!("wrong: {}", failure.fault);

@@ -9,6 +9,7 @@ use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE};
 pub const WORKLOAD: Workload = Workload {
     name: "attributes",
     about: "attributes from none to a btree of leaves with remote values, and back",
+    share: 1,
     shape: varied,
     run,
 };

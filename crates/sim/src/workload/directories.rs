@@ -8,6 +8,7 @@ use crate::run::{Run, Stop};
 pub const WORKLOAD: Workload = Workload {
     name: "directories",
     about: "a directory from the inode to several index blocks, and back",
+    share: 1,
     shape: varied,
     run,
 };

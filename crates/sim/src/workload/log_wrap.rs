@@ -6,7 +6,8 @@ use crate::operation::Operation;
 use crate::random::Random;
 use crate::run::{Run, Shape, Stop};
 
-pub const WORKLOAD: Workload = Workload { name: "log-wrap", about: "the smallest log, around many times", shape, run };
+pub const WORKLOAD: Workload =
+    Workload { name: "log-wrap", about: "the smallest log, around many times", share: 1, shape, run };
 
 fn shape(random: &mut Random) -> Shape {
     let stripe = ["su=4096", "su=32768", "sunit=0"][random.below(3)];

@@ -4,7 +4,8 @@ use super::{Workload, attributes, renames, varied};
 use crate::operation::{Operation, is_dir};
 use crate::run::{Run, Stop};
 
-pub const WORKLOAD: Workload = Workload { name: "mix", about: "everything, in any order", shape: varied, run };
+pub const WORKLOAD: Workload =
+    Workload { name: "mix", about: "everything, in any order", share: 1, shape: varied, run };
 
 fn run(run: &mut Run) -> Result<(), Stop> {
     for _ in 0..300 {
@@ -17,7 +18,7 @@ fn run(run: &mut Run) -> Result<(), Stop> {
     Ok(())
 }
 
-fn step(run: &mut Run) -> Result<(), Stop> {
+pub(super) fn step(run: &mut Run) -> Result<(), Stop> {
     match run.random.below(12) {
         0..=2 => {
             let dir = run.any_dir();

@@ -2,6 +2,7 @@
 
 mod attributes;
 mod directories;
+mod full;
 mod log_wrap;
 mod mix;
 mod no_space;
@@ -20,6 +21,8 @@ pub struct Workload {
     pub name: &'static str,
     /// What it is about, in a line.
     pub about: &'static str,
+    /// A campaign explores one in so many of the states that it explores of others.
+    pub share: u64,
     /// The image that it works on.
     pub shape: fn(&mut Random) -> Shape,
     /// The work.
@@ -33,6 +36,7 @@ pub static WORKLOADS: &[Workload] = &[
     directories::WORKLOAD,
     unlinked::WORKLOAD,
     log_wrap::WORKLOAD,
+    full::WORKLOAD,
     no_space::WORKLOAD,
     mix::WORKLOAD,
 ];
@@ -40,6 +44,18 @@ pub static WORKLOADS: &[Workload] = &[
 /// The workload of a name.
 pub fn find(name: &str) -> Option<&'static Workload> {
     WORKLOADS.iter().find(|workload| workload.name == name)
+}
+
+/// A few operations of any kind on what a recovery left.
+///
+/// # Errors
+/// `Stop`.
+pub fn go_on(run: &mut Run) -> Result<(), Stop> {
+    for _ in 0..3 + run.random.below(8) {
+        mix::step(run)?;
+        run.settle(4)?;
+    }
+    Ok(())
 }
 
 /// An image whose shape varies with the seed.

@@ -9,6 +9,7 @@ use xfskit::RenameFlags;
 pub const WORKLOAD: Workload = Workload {
     name: "renames",
     about: "renames, exchanges, whiteouts and links with parent pointers in every combination of forms",
+    share: 1,
     shape: varied,
     run,
 };

@@ -8,6 +8,7 @@ use crate::run::{Run, Stop};
 pub const WORKLOAD: Workload = Workload {
     name: "unlinked",
     about: "files that are open when they lose their last name, and files made without one",
+    share: 1,
     shape: varied,
     run,
 };

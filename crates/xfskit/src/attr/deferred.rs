@@ -129,11 +129,7 @@ pub(super) fn queue_key(tx: &Transaction, ino: InoId, attr: &Attr<'_>) -> Vec<u8
 
 fn run(tx: &mut Transaction, ino: InoId, change: Change, logging: Logging, place: Option<ValuePlace>) -> Result<()> {
     let announce = tx.mount().options.attr_logging == AttrLogging::Always;
-    let parent = match &change {
-        Change::Set { new: attr } | Change::Replace { new: attr, .. } | Change::Remove { old: attr } => {
-            attr.namespace & flags::PARENT != 0
-        }
-    };
+    let parent = change.is_parent();
     let core = &tx.inode(ino).core;
     let (inode, generation) = (core.inode, core.generation);
     let progress = match place {
@@ -397,6 +393,12 @@ impl Change {
             Self::Replace { old, new } => (old, Some(new)),
         };
         std::iter::once(first).chain(second)
+    }
+
+    /// Whether it is about a parent pointer.
+    pub(super) fn is_parent(&self) -> bool {
+        let (Self::Set { new: attr } | Self::Replace { new: attr, .. } | Self::Remove { old: attr }) = self;
+        attr.namespace & flags::PARENT != 0
     }
 
     /// Formats an intent for the whole of it.

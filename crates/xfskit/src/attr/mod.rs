@@ -15,6 +15,7 @@ mod deferred;
 mod drop;
 pub mod fork;
 mod leaf;
+mod leftovers;
 mod list;
 mod redo;
 pub mod remote;

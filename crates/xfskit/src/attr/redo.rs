@@ -6,15 +6,15 @@
 //! what it was to add is added. That comes to the same however often it is done.
 
 use super::deferred::{AttrOp, Change, Owned, Progress};
-use super::{Attr, Form, form, remote, shortform, tree};
+use super::{Attr, Form, form, leftovers, remote, shortform, tree};
 use crate::cache::ForkKind;
 use crate::deferred::{DeferredOp, Step};
 use crate::error::Result;
 use crate::inode::bmap;
 use crate::item::LogVector;
 use crate::trans::{InoId, Transaction};
-use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::log_items::{AttrIntent, AttrVerb};
+use xfskit_ondisk::{Extent, InodeNumber};
 
 /// An update that is done again.
 pub struct Redo {
@@ -22,11 +22,14 @@ pub struct Redo {
     progress: Progress,
     inode: InodeNumber,
     generation: u32,
+    /// Blocks that nothing names and that go first; `None` while nobody has looked for them.
+    leftovers: Option<Vec<Extent>>,
 }
 
 impl Redo {
-    /// The update that an intent describes.
-    pub fn new(intent: &AttrIntent<'_>) -> Self {
+    /// The update that an intent describes. The first of an inode begins with what others left mapped for values that never
+    /// came; later ones must not, for the first may have mapped blocks that it does not name yet.
+    pub fn new(intent: &AttrIntent<'_>, is_first: bool) -> Self {
         let attr = |name, value| Owned::of(&Attr { namespace: intent.namespace, name, value });
         let first = attr(intent.name, intent.value);
         let change = match intent.verb {
@@ -36,12 +39,18 @@ impl Redo {
             AttrVerb::ReplaceParent => Change::Replace { old: first, new: attr(intent.new_name, intent.new_value) },
         };
         let progress = Progress::Start;
-        Self { change, progress, inode: intent.inode, generation: intent.generation }
+        let leftovers = (!is_first).then(Vec::new);
+        Self { change, progress, inode: intent.inode, generation: intent.generation, leftovers }
     }
 
     /// Whose attribute it is.
     pub fn inode(&self) -> InodeNumber {
         self.inode
+    }
+
+    /// Whether it is about a parent pointer.
+    pub fn is_parent(&self) -> bool {
+        self.change.is_parent()
     }
 
     /// Length of the value that is added.
@@ -59,6 +68,14 @@ impl Redo {
     /// `NoSpace`, `Corrupt`, `Io`.
     pub fn step(self, tx: &mut Transaction, ino: InoId) -> Result<Option<Self>> {
         tx.inode_memory_mut(ino).known_absent = Default::default();
+        let mut leftovers = match self.leftovers {
+            Some(leftovers) => leftovers,
+            None => leftovers::unnamed(tx, ino)?,
+        };
+        if let Some(extent) = leftovers.pop() {
+            leftovers::reclaim(tx, ino, &extent)?;
+            return Ok(Some(Self { leftovers: Some(leftovers), ..self }));
+        }
         let (inode, generation) = (self.inode, self.generation);
         let mut progress = self.progress;
         if let Progress::Mapping { at, mapped, total } = progress
@@ -72,7 +89,9 @@ impl Redo {
         }
         let op = AttrOp { ino, change: self.change, progress, inode, generation, again: true };
         Ok(match op.step(tx)? {
-            Step::Roll(AttrOp { change, progress, .. }) => Some(Self { change, progress, inode, generation }),
+            Step::Roll(AttrOp { change, progress, .. }) => {
+                Some(Self { change, progress, inode, generation, leftovers: Some(leftovers) })
+            }
             Step::Done => None,
             Step::NoSpace(op) => {
                 op.undo(tx)?;

@@ -39,6 +39,11 @@ impl FoundLog {
         Ok(Self { place, uuid: geometry.meta_uuid, head, state, device, superblock })
     }
 
+    /// Where it ends and whether it is clean.
+    pub(crate) fn end(&self) -> LogEnd {
+        (self.head, self.state)
+    }
+
     /// What physical recovery would do, item by item; nothing is written. `None` for a clean log.
     ///
     /// # Errors
@@ -77,18 +82,22 @@ pub(super) struct OpenedLog {
     pub recovered: Option<Recovered>,
 }
 
-/// Opens the log of the filesystem on `device`. A dirty one is replayed if the mount writes, and left as it is if it
-/// does not.
+/// Where a log ends and whether it is clean.
+pub(crate) type LogEnd = (LogHead, LogState);
+
+/// Opens the log of the filesystem on `device`, whose end is looked for unless it is known. A dirty one is replayed if the
+/// mount writes, and left as it is if it does not.
 pub(super) fn open_log(
     device: &Arc<dyn BlockDevice>,
     log_device: Option<Arc<dyn BlockDevice>>,
     superblock: Superblock,
     options: &MountOptions,
+    end: Option<LogEnd>,
 ) -> Result<OpenedLog> {
     let geometry = Arc::new(Geometry::new(&superblock));
     check_device_size(&**device, &geometry)?;
     let place = log_place(device, log_device, &geometry)?;
-    let (head, state) = match find_head(&place, &geometry.meta_uuid) {
+    let (head, state) = match end.map_or_else(|| find_head(&place, &geometry.meta_uuid), Ok) {
         Ok(found) => found,
         Err(error) if options.read_only && options.no_recovery => {
             tracing::warn!(%error, "the log cannot be read");
@@ -123,8 +132,6 @@ impl OpenedLog {
         self.superblock = read_superblock(&**device)?;
         self.geometry = Arc::new(Geometry::new(&self.superblock));
         check_device_size(&**device, &self.geometry)?;
-        // So does switching a feature on that must not be worked on.
-        self.superblock.check_known()?;
         tracing::info!(report = %recovered.report, "recovery");
         self.recovered = Some(recovered);
         Ok(())

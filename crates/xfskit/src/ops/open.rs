@@ -31,11 +31,13 @@ fn recover_over(
     log_device: Option<Arc<dyn BlockDevice>>,
     options: MountOptions,
     env: Arc<dyn Environment>,
+    log: &FoundLog,
 ) -> Result<RecoveredDevices> {
     let over = |below| Arc::new(OverlayDevice::new(below, MOST_OVERLAY_BYTES)) as Arc<dyn BlockDevice>;
     let (device, log_device) = (over(device), log_device.map(over));
     let (below, log_below) = (Arc::clone(&device), log_device.clone());
-    let recovered = Filesystem::over(Mount::open_at(below, log_below, options, env, Stage::InMemory)?)?;
+    let recovered =
+        Filesystem::over(Mount::open_at(below, log_below, options, env, Stage::InMemory, Some(log.end()))?)?;
     let report = recovered.mount.recovery.clone();
     recovered.unmount()?;
     Ok(RecoveredDevices { device, log_device, report })
@@ -74,10 +76,11 @@ impl Filesystem {
     ) -> Result<Self> {
         let looks_only = options.read_only || device.is_read_only();
         if looks_only && !options.no_recovery {
-            let log_state = FoundLog::find(Arc::clone(&device), log_device.clone())?.state;
-            if log_state != LogState::Clean {
-                return Self::open_recovered_in_memory(device, log_device, options, env, log_state);
+            let log = FoundLog::find(Arc::clone(&device), log_device.clone())?;
+            if log.state != LogState::Clean {
+                return Self::open_recovered_in_memory(device, log_device, options, env, &log);
             }
+            return Self::over(Mount::open_at(device, log_device, options, env, Stage::Image, Some(log.end()))?);
         }
         Self::over(Mount::open_in(device, log_device, options, env)?)
     }
@@ -87,13 +90,13 @@ impl Filesystem {
         log_device: Option<Arc<dyn BlockDevice>>,
         options: MountOptions,
         env: Arc<dyn Environment>,
-        log_state: LogState,
+        log: &FoundLog,
     ) -> Result<Self> {
         let to_write = MountOptions { read_only: false, ..options.clone() };
-        let recovered = recover_over(device, log_device, to_write, Arc::clone(&env))?;
-        let stage = Stage::Recovered(log_state, recovered.report);
+        let recovered = recover_over(device, log_device, to_write, Arc::clone(&env), log)?;
+        let stage = Stage::Recovered(log.state, recovered.report);
         let options = MountOptions { read_only: true, ..options };
-        Self::over(Mount::open_at(recovered.device, recovered.log_device, options, env, stage)?)
+        Self::over(Mount::open_at(recovered.device, recovered.log_device, options, env, stage, None)?)
     }
 
     /// Recovers what a crash left without touching the image, for those who want to look at the devices themselves: as
@@ -105,10 +108,11 @@ impl Filesystem {
         device: Arc<dyn BlockDevice>,
         log_device: Option<Arc<dyn BlockDevice>>,
     ) -> Result<RecoveredDevices> {
-        if FoundLog::find(Arc::clone(&device), log_device.clone())?.state == LogState::Clean {
+        let log = FoundLog::find(Arc::clone(&device), log_device.clone())?;
+        if log.state == LogState::Clean {
             return Ok(RecoveredDevices { device, log_device, report: None });
         }
-        recover_over(device, log_device, MountOptions::default(), Arc::new(SystemEnvironment::default()))
+        recover_over(device, log_device, MountOptions::default(), Arc::new(SystemEnvironment::default()), &log)
     }
 
     fn over(mount: Arc<Mount>) -> Result<Self> {

@@ -17,10 +17,11 @@ use xfskit_ondisk::log_record::item_type;
 pub(super) struct Update(Redo);
 
 impl Update {
-    pub(super) fn new(mount: &Arc<Mount>, intent: &AttrIntent<'_>) -> Result<Self> {
+    /// `is_first`: no intent before it is about the same inode.
+    pub(super) fn new(mount: &Arc<Mount>, intent: &AttrIntent<'_>, is_first: bool) -> Result<Self> {
         // Only the intents of parent pointers record a generation.
         inode::named(mount, intent.inode, intent.verb.is_parent().then_some(intent.generation))?;
-        Ok(Self(Redo::new(intent)))
+        Ok(Self(Redo::new(intent, is_first)))
     }
 }
 
@@ -44,5 +45,9 @@ impl Work for Update {
 
     fn error_tag(&self) -> &'static str {
         LARP
+    }
+
+    fn may_be_left(&self) -> bool {
+        !self.0.is_parent()
     }
 }

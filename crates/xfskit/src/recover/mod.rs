@@ -45,11 +45,11 @@ use crate::item::{LogItem, LogVector};
 use crate::journal::RecoveredIntent;
 use crate::mount::{Mount, reservation_of};
 use crate::trans::{Intent, PassingItem, Reservation, Transaction};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use xfskit_ondisk::log_items::{self, IntentRules};
 use xfskit_ondisk::log_record::item_type;
-use xfskit_ondisk::{Corruption, Lsn};
+use xfskit_ondisk::{Corruption, InodeNumber, Lsn};
 
 /// What finishing the intents came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,6 +86,12 @@ trait Work {
 
     /// The place where a test can stop recovery, after a step.
     fn error_tag(&self) -> &'static str;
+
+    /// Whether the image is sound without it, and nobody was told that it had happened: where there is no space for it, it
+    /// then counts as done.
+    fn may_be_left(&self) -> bool {
+        false
+    }
 }
 
 /// An intent and its work.
@@ -139,9 +145,10 @@ pub fn finish_intents(mount: &Arc<Mount>, intents: Vec<Arc<RecoveredIntent>>) ->
     let mut report = IntentReport::default();
     mount.intent_ids.avoid(intents.iter().map(|intent| intent.id));
     let mut queue = VecDeque::with_capacity(intents.len());
+    let mut seen = HashSet::new();
     for intent in intents {
         let origin = Origin { item_type: intent.item_type, id: intent.id, lsn: intent.lsn };
-        let work = verified(mount, &intent, &mut report).map_err(|error| origin.named(error))?;
+        let work = verified(mount, &intent, &mut seen, &mut report).map_err(|error| origin.named(error))?;
         queue.push_back(Pending { id: intent.id, intent, work, origin });
     }
     if queue.is_empty() {
@@ -165,8 +172,14 @@ fn finish_all(mount: &Arc<Mount>, mut queue: VecDeque<Pending>, report: &mut Int
     mount.sync()
 }
 
-/// Decodes an intent, verifies it, and looks up the inodes that it names.
-fn verified(mount: &Arc<Mount>, intent: &RecoveredIntent, report: &mut IntentReport) -> Result<Box<dyn Work>> {
+/// Decodes an intent, verifies it, and looks up the inodes that it names. `seen` are those whose attributes intents before it
+/// change.
+fn verified(
+    mount: &Arc<Mount>,
+    intent: &RecoveredIntent,
+    seen: &mut HashSet<InodeNumber>,
+    report: &mut IntentReport,
+) -> Result<Box<dyn Work>> {
     use log_items::Intent;
     let rules = IntentRules { geometry: Some(&mount.geometry), logged_attrs: mount.may_log_attr_intents() };
     let (count, work): (_, Box<dyn Work>) = match log_items::decode_intent(&rules, &intent.regions)? {
@@ -174,7 +187,10 @@ fn verified(mount: &Arc<Mount>, intent: &RecoveredIntent, report: &mut IntentRep
         Intent::Rmap(intent) => (&mut report.rmaps, Box::new(rmap::Updates::new(intent))),
         Intent::Refcount(intent) => (&mut report.refcounts, Box::new(refcount::Updates::new(intent))),
         Intent::Bmap(intent) => (&mut report.bmaps, Box::new(bmap::Change::new(mount, intent)?)),
-        Intent::Attr(intent) => (&mut report.attrs, Box::new(attr::Update::new(mount, &intent)?)),
+        Intent::Attr(intent) => {
+            let is_first = seen.insert(intent.inode);
+            (&mut report.attrs, Box::new(attr::Update::new(mount, &intent, is_first)?))
+        }
         Intent::Exchange(intent) => (&mut report.exchanges, Box::new(exchange::Exchange::new(mount, intent)?)),
     };
     *count += 1;
@@ -185,7 +201,10 @@ fn verified(mount: &Arc<Mount>, intent: &RecoveredIntent, report: &mut IntentRep
 fn finish_step(mount: &Arc<Mount>, pending: Pending) -> Result<Option<Pending>> {
     let Pending { intent, id, work, origin } = pending;
     let tag = work.error_tag();
-    let mut tx = mount.transaction(work.reservation(mount))?;
+    let mut tx = match mount.transaction(work.reservation(mount)) {
+        Err(Error::NoSpace) if work.may_be_left() => return leave(mount, &*work, id, intent).map(|()| None),
+        tx => tx?,
+    };
     let result = (|| {
         let mut copy = LogVector::default();
         work.format_done(id, &mut copy);
@@ -196,6 +215,16 @@ fn finish_step(mount: &Arc<Mount>, pending: Pending) -> Result<Option<Pending>> 
     let rest = tx.finish(result)?;
     mount.stop_if_tagged(tag)?;
     Ok(rest)
+}
+
+/// An intent counts as done although nothing was done.
+fn leave(mount: &Arc<Mount>, work: &dyn Work, id: u64, intent: Arc<dyn LogItem>) -> Result<()> {
+    tracing::warn!("there is no space for an update of attributes that a crash cut off: it is left out");
+    let mut copy = LogVector::default();
+    work.format_done(id, &mut copy);
+    let mut tx = mount.transaction(reservation_of(mount.reservations.ichange))?;
+    tx.log_done(Arc::new(PassingItem::default()), copy, intent);
+    tx.finish(Ok(()))
 }
 
 /// Logs an intent for what is left.
@@ -218,6 +247,6 @@ fn reservation(mount: &Mount, changes: usize, blocks: u64) -> Reservation {
 }
 
 /// A corruption of an intent against an inode that it names.
-fn wrong_inode(check: &'static str, inode: xfskit_ondisk::InodeNumber) -> Error {
+fn wrong_inode(check: &'static str, inode: InodeNumber) -> Error {
     Corruption::new("inode", check).of(inode.0).into()
 }

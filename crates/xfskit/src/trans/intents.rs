@@ -70,10 +70,6 @@ impl LogItem for Intent {
         &self.state
     }
 
-    fn home(&self) -> u64 {
-        0
-    }
-
     fn is_intent(&self) -> bool {
         true
     }
@@ -93,10 +89,6 @@ pub struct PassingItem {
 impl LogItem for PassingItem {
     fn state(&self) -> &ItemState {
         &self.state
-    }
-
-    fn home(&self) -> u64 {
-        0
     }
 
     fn wants_write_back(&self) -> bool {

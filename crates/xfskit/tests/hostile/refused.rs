@@ -4,8 +4,11 @@
 use crate::named::{SOUND, assert_names, open};
 use std::path::Path;
 use std::sync::Arc;
-use xfskit::device::{Access, FileDevice, MemoryDevice, OpenError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use xfskit::device::{Access, BlockDevice, FileDevice, MemoryDevice, OpenError};
 use xfskit::journal::LogState;
+use xfskit::mount::{SUPERBLOCK_KIND, reservation_of};
+use xfskit::ondisk::{DiskAddress, RawSuperblock};
 use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile};
 use xfskit_fuzz_harness::{Overlay, walk};
 
@@ -154,4 +157,65 @@ fn a_log_that_cannot_be_read_can_only_be_looked_past() {
     let torn = header(32, &[0x55; 4]);
     torn.seal();
     assert_names(&open(&torn, false).err().expect("a refusal"), &["log at", "a whole record"]);
+}
+
+/// Quota was switched on, and the journal alone knows: that was found out only about features that nobody here knows.
+#[test]
+fn quota_that_the_journal_switches_on_is_refused() {
+    let device = Arc::new(MemoryDevice::from_bytes(SOUND.bytes.to_vec()));
+    let fs = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()).expect("a sound image");
+    let mount = fs.mount();
+    let mut tx = mount.transaction(reservation_of(mount.reservations.sb)).unwrap();
+    let id = tx.read(DiskAddress(0), mount.geometry.sector_bytes(), &SUPERBLOCK_KIND).unwrap();
+    tx.edit_as::<RawSuperblock>(id, 0).quota_flags = 1.into();
+    tx.commit().unwrap();
+    fs.sync().unwrap();
+    drop(fs);
+    let refusal = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()).err().expect("a refusal");
+    assert_names(&refusal, &["quota"]);
+    // For looking it does not matter.
+    Filesystem::open(device, MountOptions::read_only()).expect("a look");
+}
+
+/// Reads of the log.
+struct Counting {
+    below: MemoryDevice,
+    log: std::ops::Range<u64>,
+    reads: AtomicU64,
+}
+
+impl BlockDevice for Counting {
+    fn size_bytes(&self) -> u64 {
+        self.below.size_bytes()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        if self.log.contains(&offset) {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+        }
+        self.below.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        self.below.write(offset, data)
+    }
+
+    fn flush(&self) -> std::io::Result<()> {
+        self.below.flush()
+    }
+}
+
+/// To look at an image, its log's end was looked for twice.
+#[test]
+fn the_end_of_the_log_is_looked_for_once() {
+    let (start, length) = SOUND.metadata.log;
+    let reads = |no_recovery| {
+        let below = MemoryDevice::from_bytes(SOUND.bytes.to_vec());
+        let log = start as u64..(start + length) as u64;
+        let device = Arc::new(Counting { below, log, reads: AtomicU64::new(0) });
+        let options = MountOptions { no_recovery, ..MountOptions::read_only() };
+        Filesystem::open(Arc::clone(&device) as _, options).expect("a sound image");
+        device.reads.load(Ordering::Relaxed)
+    };
+    assert_eq!(reads(false), reads(true));
 }

@@ -5,5 +5,6 @@ mod afterwards;
 mod again;
 mod device;
 mod kernel;
+mod links;
 mod pieces;
 mod workload;

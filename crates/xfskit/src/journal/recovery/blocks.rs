@@ -5,15 +5,17 @@
 //! - What lies at home decides whether an item is replayed: its LSN, if its checksum and all its other checks say that
 //!   it is a whole block of this filesystem. A block that is torn is replayed over, whatever its LSN says.
 //! - A block is verified, carries the LSN of its newest change and has its checksum before it is written.
-//! - Blocks are written between transactions only, so that no block on disk has a part of one transaction and an LSN
-//!   that claims all of it.
+//! - Blocks are written between two items. A transaction has one item of a block, and if a made-up log has more, those that are
+//!   left find an LSN at home that is not newer than theirs, and are replayed.
+//! - Memory holds `MOST_BYTES` of blocks and what one item changes. What may be a piece of a directory block is written as it
+//!   is when there is too much of it; some words of each are kept until its block can be stamped.
 //!
 //! Crash behaviour: the log is not touched, so the next recovery starts from the same place. It passes over what the
 //! written blocks have already, by their LSNs, and replays the rest.
 
 use crate::cache::BufferKind;
 use crate::error::{Error, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
@@ -24,7 +26,9 @@ use xfskit_ondisk::{
 };
 
 /// Bytes of blocks at which those in memory are written.
-const MOST_BYTES: usize = 256 << 20;
+pub(super) const MOST_BYTES: usize = 256 << 20;
+/// Bytes of what may be pieces of directory blocks at which they are written unstamped.
+const MOST_PIECES_BYTES: usize = 64 << 20;
 /// Most bytes in one write.
 const RUN_BYTES: usize = 1 << 20;
 
@@ -37,6 +41,8 @@ pub(super) enum Slot {
     /// It is as it lies at home.
     #[default]
     Home,
+    /// It lies at home torn within itself, but for the link of its unlinked list, which was replayed: what mends it must come.
+    Torn,
     /// It was changed; its checksum is to be made.
     Changed,
 }
@@ -64,11 +70,57 @@ pub(super) struct Blocks {
     blocks: BTreeMap<u64, Block>,
     bytes: usize,
     pub written: u64,
+    /// Inodes that were torn at home when their link was replayed, by cluster and number in it; those that were mended
+    /// since are no longer among them.
+    torn: BTreeSet<(DiskAddress, usize)>,
+    /// What may be pieces of directory blocks and was written as it is.
+    unstamped: BTreeMap<u64, Unstamped>,
+}
+
+/// A changed block that lies at home without its LSN and checksum.
+#[derive(Clone, Copy)]
+pub(super) struct Unstamped {
+    pub bytes: usize,
+    pub log_type: u16,
+    pub lsn: Lsn,
 }
 
 impl Blocks {
     pub(super) fn new(device: Arc<dyn BlockDevice>, geometry: Arc<Geometry>, kind_of: KindOf, log: Range<u64>) -> Self {
-        Self { device, geometry, kind_of, log, blocks: BTreeMap::new(), bytes: 0, written: 0 }
+        Self {
+            device,
+            geometry,
+            kind_of,
+            log,
+            blocks: BTreeMap::new(),
+            bytes: 0,
+            written: 0,
+            torn: BTreeSet::new(),
+            unstamped: BTreeMap::new(),
+        }
+    }
+
+    /// Bytes of the blocks in memory.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Inode `index` of a cluster is torn, or not any more.
+    pub(super) fn set_torn(&mut self, cluster: DiskAddress, index: usize, is_torn: bool) {
+        if is_torn {
+            self.torn.insert((cluster, index));
+        } else {
+            self.torn.remove(&(cluster, index));
+        }
+    }
+
+    /// Checks that the log mended every inode that was found torn.
+    pub(super) fn expect_mended(&self) -> Verdict {
+        let Some((cluster, index)) = self.torn.first() else { return Ok(()) };
+        Err(Corruption::new("inode", "checksum").at(*cluster).found(format_args!(
+            "number {index} of the cluster, whose link of the unlinked list is in the log and nothing else of it"
+        )))
     }
 
     /// The block of `bytes` bytes at `address`, read if it is not in memory.
@@ -79,6 +131,7 @@ impl Blocks {
             self.read_home(address, &mut contents)?;
             let home = self.home_lsn(address, &contents);
             self.insert(address, contents, home);
+            self.take_unstamped(address, bytes);
         }
         Ok(self.blocks.get_mut(&address.0).expect("it was just inserted"))
     }
@@ -88,6 +141,9 @@ impl Blocks {
         self.make_room(address, contents.len())?;
         if let Some(old) = self.blocks.remove(&address.0) {
             self.bytes -= old.bytes.len();
+        }
+        for index in 0..contents.len() / self.geometry.inode_bytes() {
+            self.set_torn(address, index, false);
         }
         self.insert(address, contents, None);
         Ok(self.blocks.get_mut(&address.0).expect("it was just inserted"))
@@ -136,7 +192,7 @@ impl Blocks {
         (whole && lsn != 0 && lsn != u64::MAX).then_some(Lsn(lsn))
     }
 
-    /// Between transactions: writes everything if memory runs short, but for what may be a piece of a directory block.
+    /// Between two items: writes everything if memory runs short, but for what may be a piece of a directory block.
     pub(super) fn relieve(&mut self) -> Result<()> {
         if self.bytes < MOST_BYTES {
             return Ok(());
@@ -149,7 +205,43 @@ impl Blocks {
         self.write_all()?;
         self.bytes = pieces.iter().map(|(_, block)| block.bytes.len()).sum();
         self.blocks.extend(pieces);
+        if self.bytes > MOST_PIECES_BYTES { self.write_unstamped() } else { Ok(()) }
+    }
+
+    /// Writes everything as it is and remembers what it was: nobody will look at its LSN, for its checksum is wrong.
+    fn write_unstamped(&mut self) -> Result<()> {
+        self.bytes = 0;
+        for (address, block) in std::mem::take(&mut self.blocks) {
+            let Some(log_type) = block.log_type else { continue };
+            self.write(DiskAddress(address), &block.bytes)?;
+            self.unstamped.insert(address, Unstamped { bytes: block.bytes.len(), log_type, lsn: block.lsn });
+        }
         Ok(())
+    }
+
+    /// A block that was just read is one that was written unstamped: it goes on from there.
+    fn take_unstamped(&mut self, address: DiskAddress, bytes: usize) {
+        let Some(Unstamped { log_type, lsn, .. }) = self.unstamped.remove(&address.0).filter(|old| old.bytes == bytes)
+        else {
+            return;
+        };
+        let block = self.blocks.get_mut(&address.0).expect("it was just inserted");
+        (block.home, block.log_type, block.lsn) = (None, Some(log_type), lsn);
+    }
+
+    /// Everything that was written unstamped.
+    pub(super) fn all_unstamped(&mut self) -> BTreeMap<u64, Unstamped> {
+        std::mem::take(&mut self.unstamped)
+    }
+
+    /// Stamps a block that was written unstamped, and is a whole one.
+    pub(super) fn finish_unstamped(&mut self, address: DiskAddress, old: &Unstamped) -> Result<()> {
+        let mut bytes = vec![0; old.bytes];
+        self.read_home(address, &mut bytes)?;
+        let mut block = Block { bytes, home: None, log_type: Some(old.log_type), lsn: old.lsn, slots: Vec::new() };
+        self.finish(address, &mut block)?;
+        self.written += 1;
+        self.write(address, &block.bytes)
     }
 
     /// Where changed blocks lie that may be pieces of directory blocks.
@@ -245,7 +337,8 @@ fn stamp(kind: &BufferKind, geometry: &Geometry, address: DiskAddress, lsn: Lsn,
     })
 }
 
-/// Verifies the inodes of a cluster that were changed, and gives them their checksums.
+/// Verifies the inodes of a cluster that were changed, and gives them their checksums. One that is torn keeps the wrong one, by
+/// which whoever reads it knows.
 fn finish_cluster(geometry: &Geometry, address: DiskAddress, block: &mut Block) -> Verdict {
     let size = geometry.inode_bytes();
     for (index, slot) in block.slots.iter().enumerate() {

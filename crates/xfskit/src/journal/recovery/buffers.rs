@@ -37,8 +37,9 @@ impl Replay<'_> {
             return Ok(Outcome::Skipped);
         }
         if logged.is_inodes() {
-            replay_unlinked_links(inode_log, block, &parts).map_err(|error| error.at(address))?;
+            let torn = replay_unlinked_links(inode_log, block, &parts).map_err(|error| error.at(address))?;
             block.log_type = Some(buffer_type::INODES);
+            torn.into_iter().for_each(|index| self.blocks.set_torn(address, index, true));
             return Ok(Outcome::Replayed);
         }
         for (offset, part) in parts {
@@ -63,8 +64,10 @@ fn quota_kind(buffer_type: u16) -> Option<u8> {
 }
 
 /// Of a cluster of inodes only the links of the unlinked lists count: everything else of an inode has items of its own.
-/// They are replayed whatever lies at home, for the cluster as a whole has no LSN.
-fn replay_unlinked_links(inode_log: u8, block: &mut Block, parts: &[(usize, &[u8])]) -> Verdict {
+/// They are replayed whatever lies at home, for the cluster as a whole has no LSN: in an inode that is torn, too, which a later
+/// item must mend. Those are handed back.
+fn replay_unlinked_links(inode_log: u8, block: &mut Block, parts: &[(usize, &[u8])]) -> Verdict<Vec<usize>> {
+    let mut torn = Vec::new();
     for (offset, part) in parts {
         let end = offset + part.len();
         for index in offset >> inode_log..end.div_ceil(1 << inode_log) {
@@ -76,17 +79,15 @@ fn replay_unlinked_links(inode_log: u8, block: &mut Block, parts: &[(usize, &[u8
             let link = &part[at - offset..at - offset + 4];
             xfskit_ondisk::ensure!(link != [0; 4], "logged buffer", "links of unlinked inodes are not zero");
             let inode = &mut block.bytes[start..start + (1 << inode_log)];
-            xfskit_ondisk::ensure!(
-                block.slots[index] == Slot::Changed || checksum_matches(inode, INODE_CRC_OFFSET),
-                "inode",
-                "checksum",
-                "number {index} of the cluster, whose link of the unlinked list is in the log"
-            );
+            let is_whole = block.slots[index] == Slot::Changed || checksum_matches(inode, INODE_CRC_OFFSET);
+            block.slots[index] = if is_whole { Slot::Changed } else { Slot::Torn };
+            if !is_whole {
+                torn.push(index);
+            }
             inode[INODE_NEXT_UNLINKED_OFFSET..INODE_NEXT_UNLINKED_OFFSET + 4].copy_from_slice(link);
-            block.slots[index] = Slot::Changed;
         }
     }
-    Ok(())
+    Ok(torn)
 }
 
 impl Blocks {

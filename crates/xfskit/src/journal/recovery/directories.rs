@@ -14,10 +14,11 @@ use super::blocks::Blocks;
 use crate::error::Result;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use xfskit_ondisk::inode::{MODE_DIR, MODE_TYPE};
 use xfskit_ondisk::{Corruption, DiskAddress, Extent, FsBlock, InodeNumber, Lsn};
 
 /// Types of logged buffers that a directory's blocks have.
-const DIRECTORY_TYPES: std::ops::RangeInclusive<u16> = 10..=15;
+pub(super) const DIRECTORY_TYPES: std::ops::RangeInclusive<u16> = 10..=15;
 
 /// Directories that the log names, by their places: address and length of the cluster, offset in it.
 #[derive(Default)]
@@ -44,18 +45,27 @@ impl Blocks {
     /// Writes the pieces of directory blocks, and then the blocks that they belong to.
     pub(super) fn write_pieces(&mut self, directories: &Directories) -> Result<()> {
         let pieces: Vec<DiskAddress> = self.pieces().collect();
-        if pieces.is_empty() {
+        let unstamped = self.all_unstamped();
+        if pieces.is_empty() && unstamped.is_empty() {
             return Ok(());
         }
         let (maps, by_address) = self.maps(directories)?;
+        let per_block = u64::from(self.geometry.dir_block_blocks());
         let mut blocks: BTreeMap<(InodeNumber, u64), Lsn> = BTreeMap::new();
-        for address in pieces {
-            let per_block = u64::from(self.geometry.dir_block_blocks());
-            // What no directory has is a whole block of an attribute fork, and is written like others.
-            let Some((inode, file_block)) = self.file_block_at(&by_address, address) else { continue };
-            let lsn = self.write_piece(address)?;
+        let mut add = |(inode, file_block): (InodeNumber, u64), lsn: Lsn| {
             let newest = blocks.entry((inode, file_block - file_block % per_block)).or_default();
             *newest = (*newest).max(lsn);
+        };
+        for address in pieces {
+            // What no directory has is a whole block of an attribute fork, and is written like others.
+            let Some(place) = self.file_block_at(&by_address, address) else { continue };
+            add(place, self.write_piece(address)?);
+        }
+        for (address, old) in unstamped {
+            match self.file_block_at(&by_address, DiskAddress(address)) {
+                Some(place) => add(place, old.lsn),
+                None => self.finish_unstamped(DiskAddress(address), &old)?,
+            }
         }
         for ((inode, first), lsn) in blocks {
             self.write_whole(inode, &maps[&inode], first, lsn)?;
@@ -69,10 +79,17 @@ impl Blocks {
         let (mut maps, mut by_address) = (BTreeMap::new(), ByAddress::new());
         for (&inode, &(address, bytes, offset)) in &directories.inodes {
             let slot = self.read(address, bytes)?.bytes[offset..offset + geometry.inode_bytes()].to_vec();
+            if u16::from_be_bytes([slot[2], slot[3]]) & MODE_TYPE != MODE_DIR {
+                continue;
+            }
             let extents = self.data_extents(inode, &slot)?;
             for extent in &extents {
-                if let Some(address) = geometry.fs_block_address(extent.block) {
-                    by_address.insert(address.0, (inode, *extent));
+                if let Some(address) = geometry.fs_block_address(extent.block)
+                    && let Some((other, _)) = by_address.insert(address.0, (inode, *extent))
+                {
+                    // So the maps together are no larger than what lies on the device.
+                    let wrong = Corruption::new("extent record", "directories share no blocks").at(address);
+                    return Err(wrong.of(inode.0).found(format_args!("one of inode {other}")).into());
                 }
             }
             maps.insert(inode, extents);

@@ -79,7 +79,9 @@ impl Blocks {
                 }
                 visit(found, level);
             }
-            if below.len() as u64 > geometry.data_blocks {
+            // Every block has one parent, so that a tree is no larger than what lies on the device.
+            below.sort_unstable();
+            if below.windows(2).any(|pair| pair[0] == pair[1]) {
                 return Err(wrong().into());
             }
             blocks = below;

@@ -44,6 +44,9 @@ impl Replay<'_> {
         if mode & MODE_TYPE == MODE_DIR {
             self.directories.add(logged.inode, logged.address, bytes, logged.offset);
         }
+        if !is_newer {
+            self.blocks.set_torn(logged.address, index, false);
+        }
         let forks = [(inode_fields::DATA_OWNER, false), (inode_fields::ATTR_OWNER, true)];
         for (_, is_attr) in forks.into_iter().filter(|(field, _)| mode != 0 && logged.fields & field != 0) {
             self.change_owner(lsn, &logged, is_attr)?;

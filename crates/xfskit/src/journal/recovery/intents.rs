@@ -37,10 +37,6 @@ impl LogItem for RecoveredIntent {
         &self.state
     }
 
-    fn home(&self) -> u64 {
-        0
-    }
-
     fn is_intent(&self) -> bool {
         true
     }

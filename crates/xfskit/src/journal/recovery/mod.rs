@@ -130,7 +130,6 @@ impl DirtyLog {
         let mut records = self.records();
         while let Some(record) = records.read_next()? {
             gatherer.take(&record, |transaction| {
-                replay.blocks.relieve()?;
                 let ordinal = transactions;
                 transactions += 1;
                 replay.transaction(&transaction, &mut |item, outcome| {
@@ -142,6 +141,7 @@ impl DirtyLog {
         report.uncommitted = gatherer.uncommitted() as u64;
         replay.blocks.write_pieces(&replay.directories)?;
         replay.blocks.write_all()?;
+        replay.blocks.expect_mended()?;
         replay.blocks.flush()?;
         report.blocks_written = replay.blocks.written;
         let intents = replay.intents.into_list();
@@ -214,6 +214,7 @@ impl Replay<'_> {
             groups[group_of(item)?].push(index);
         }
         for index in groups.into_iter().flatten() {
+            self.blocks.relieve()?;
             tell(index, self.item(transaction.start, transaction.item(index))?);
         }
         Ok(())
@@ -251,4 +252,68 @@ fn group_of(item: LogItemRegions<'_>) -> Result<usize> {
         }
         _ => 1,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_image::TestImage;
+    use xfskit_ondisk::log_record::buffer_flags;
+    use xfskit_ondisk::logged::buffer::buffer_type;
+
+    const ITEMS: u64 = 10_000;
+    const BASIC_BLOCKS: u16 = 64;
+
+    /// Replays a transaction that says little of many blocks of 32 KiB; `check` sees how many bytes are in memory.
+    fn replay_little_of_much(arguments: &[(char, &str)], flags: u16, check: impl Fn(&Blocks)) {
+        let image = TestImage::new(400, arguments);
+        let mount = image.mount();
+        let item = |number: u64| {
+            let mut format = vec![0; 24];
+            let words = [item_type::BUFFER, 2, flags, BASIC_BLOCKS].map(u16::to_le_bytes);
+            format[..8].copy_from_slice(&words.concat());
+            format[8..16].copy_from_slice(&((1 + number) * u64::from(BASIC_BLOCKS)).to_le_bytes());
+            (format[16], format[20]) = (1, 1);
+            vec![format, vec![1; 128]]
+        };
+        let items = (0..ITEMS).chain(0..ITEMS / 10).map(item);
+        let transaction = LogTransaction::made_up(Lsn::new(1, 1), items);
+        let device = Arc::clone(&image.device) as Arc<dyn BlockDevice>;
+        let mut replay = Replay {
+            blocks: Blocks::new(device, Arc::clone(&mount.geometry), |_| None, 0..0),
+            cancels: &mut Cancels::default(),
+            quota_off: 0,
+            has_quota: false,
+            intents: PendingIntents::default(),
+            directories: Directories::default(),
+        };
+        let mut outcomes = 0;
+        replay
+            .transaction(&transaction, &mut |_, outcome| outcomes += u64::from(outcome == Outcome::Replayed))
+            .unwrap();
+        assert_eq!(outcomes, ITEMS + ITEMS / 10);
+        check(&replay.blocks);
+    }
+
+    fn assert_bounded(blocks: &Blocks) {
+        let most = blocks::MOST_BYTES + usize::from(BASIC_BLOCKS) * 512;
+        assert!(blocks.bytes() <= most, "{} bytes are in memory", blocks.bytes());
+    }
+
+    /// Links of unlinked lists, in inodes that something else would have to mend.
+    #[test]
+    fn one_transaction_takes_no_more_memory_than_many() {
+        let flags = buffer_type::INODES << buffer_flags::TYPE_SHIFT | buffer_flags::INODES;
+        replay_little_of_much(&[], flags, |blocks| {
+            assert_bounded(blocks);
+            assert!(blocks.expect_mended().is_err());
+        });
+    }
+
+    /// What may be pieces of directory blocks cannot be stamped before everything else is at home.
+    #[test]
+    fn pieces_of_directory_blocks_do_not_gather_in_memory() {
+        let flags = directories::DIRECTORY_TYPES.start() << buffer_flags::TYPE_SHIFT;
+        replay_little_of_much(&[('b', "size=32768"), ('n', "size=65536")], flags, assert_bounded);
+    }
 }

@@ -56,6 +56,20 @@ pub struct LogItemRegions<'a> {
 }
 
 impl LogTransaction {
+    /// One that nobody has written, of items by their regions.
+    #[cfg(test)]
+    pub(super) fn made_up(start: Lsn, items: impl IntoIterator<Item = Vec<Vec<u8>>>) -> Self {
+        let mut made = Self { id: 1, start, bytes: Vec::new(), ends: Vec::new(), firsts: Vec::new() };
+        for regions in items {
+            made.firsts.push(made.ends.len() as u32);
+            for region in regions {
+                made.bytes.extend_from_slice(&region);
+                made.ends.push(made.bytes.len() as u32);
+            }
+        }
+        made
+    }
+
     /// Number of items.
     pub fn item_count(&self) -> usize {
         self.firsts.len()

@@ -115,6 +115,48 @@ fn an_incomplete_entry_is_seen_by_nobody_afterwards() {
     assert_eq!(tree::get(&mut tx, ino, &key).unwrap(), Some(vec![5; 20000]));
 }
 
+/// Maps nearly all blocks that are left into the second file, those of the reserve pool, too.
+fn use_up_space(fs: &Filesystem) {
+    let mount = fs.mount();
+    let two = mount.inode(fs.lookup(fs.root(), b"two").unwrap().inode).unwrap();
+    let (mut at, mut count) = (0, 1024);
+    while count > 0 {
+        let reservation = Reservation { log_bytes: 1 << 18, log_count: 1, blocks: count + 20, may_dip: true };
+        let Ok(mut tx) = mount.transaction(reservation) else {
+            count /= 2;
+            continue;
+        };
+        let ino = tx.join_inode(&two);
+        bmap::allocate(&mut tx, ino, ForkKind::Data, FileBlock(at), count as u32).unwrap();
+        tx.commit().unwrap();
+        at += count;
+    }
+}
+
+/// There was space when the update began. The mount was refused for good.
+#[test]
+fn an_update_for_which_there_is_no_space_any_more_is_left_out() {
+    let image = TestImage::new(MIB, ARGUMENTS);
+    let (fs, inodes) = two_files(&image.device, logged());
+    fill(&fs, 8);
+    use_up_space(&fs);
+    let mount = Arc::clone(fs.mount());
+    let tx = mount.transaction(Reservation { log_bytes: 1 << 18, log_count: 1, ..Reservation::default() }).unwrap();
+    let mut scene = Scene { tx, inos: Vec::new(), inodes, intents: 0, cut: None, fill_log: false };
+    let intent = plain(&scene, AttrVerb::Set, b"large", &[7; 65536]);
+    log(&mut scene, &intent);
+    scene.tx.commit().unwrap();
+    fs.sync().unwrap();
+    let device = Arc::new(MemoryDevice::from_bytes(image.device.to_bytes()));
+    drop(fs);
+    let fs = open(&device).unwrap();
+    let one = one(&fs);
+    assert!(matches!(fs.get_xattr(one, b"user.large"), Err(Error::NoAttribute)));
+    assert_eq!(fs.get_xattr(one, b"user.filler 3").unwrap(), [3; 600]);
+    fs.unmount().unwrap();
+    TestImage { device }.assert_sound();
+}
+
 #[test]
 fn parent_pointers_are_finished_from_any_state() {
     for fillers in [0, 8, 40] {

@@ -1,0 +1,112 @@
+//! Life after a cut: a state is recovered, work goes on, and the power fails again, during recovery or after it.
+//!
+//! ```text
+//! state ─▶ recover ─▶ model of what is there ─▶ some operations ─▶ record ─▶ cut ─▶ state ─▶ ...
+//!          └──────────────── recorded ───────────────────────┘
+//! ```
+//! What follows a cut is a function of the run and the cut, so a list of cuts names a state.
+
+use crate::cut::{Choice, Cut};
+use crate::device::{Event, Pages};
+use crate::explore::crash;
+use crate::judge::{Crashed, Verdict, judge, open, without_panic};
+use crate::model::Model;
+use crate::observed::Observed;
+use crate::random::Random;
+use crate::run::{Recording, Run, Stop};
+use crate::workload::go_on;
+use std::sync::Arc;
+
+/// The cuts that follow the first.
+#[derive(Clone, Copy, Debug)]
+pub enum Later<'a> {
+    /// These.
+    Cuts(&'a [Cut]),
+    /// Any, as a seed decides: one, and now and then another.
+    Seed(u64),
+}
+
+/// Goes on after a cut, and has the power fail again as often as `later` says; judges what the last recovery leaves.
+/// Hands back the cuts.
+pub fn judge_later(recording: &Recording, first: Cut, state: Crashed, later: Later<'_>) -> (Vec<Cut>, Verdict) {
+    let mut random = Random::new(if let Later::Seed(seed) = later { seed } else { 0 });
+    let count = match later {
+        Later::Cuts(cuts) => cuts.len(),
+        Later::Seed(_) => 1 + usize::from(random.one_in(3)),
+    };
+    let (mut state, mut before, mut cuts, mut story) = (state, None, vec![first], String::new());
+    loop {
+        let last = cuts[cuts.len() - 1];
+        let after = match without_panic(|| live_on(before.as_ref().unwrap_or(recording), &state, last)) {
+            Ok((after, transcript)) => {
+                transcript.iter().for_each(|line| story += &format!("\nafter {last}, {line}"));
+                after
+            }
+            Err(fault) => return (cuts.split_off(1), Verdict { digest: 0, fault: Some(fault) }),
+        };
+        let cut = match later {
+            Later::Cuts(later) => later[cuts.len() - 1],
+            Later::Seed(_) => any_cut(&after, &mut random),
+        };
+        cuts.push(cut);
+        let (next, bounds) = crash(&after, cut);
+        if cuts.len() > count {
+            let mut verdict = judge(&after, &next, bounds, true);
+            verdict.fault = verdict.fault.map(|fault| fault + &story);
+            return (cuts.split_off(1), verdict);
+        }
+        (state, before) = (next, Some(after));
+    }
+}
+
+/// A cut during recovery as often as behind it.
+fn any_cut(recording: &Recording, random: &mut Random) -> Cut {
+    let all = recording.events.len();
+    let recovered = recording.events.iter().position(|event| matches!(event, Event::Prepared)).unwrap_or(all);
+    let at = if random.one_in(2) { random.below(recovered + 1) } else { recovered + random.below(all - recovered + 1) };
+    let choice = match random.below(4) {
+        0 => Choice::All,
+        1 => Choice::None,
+        _ => Choice::Seed(random.next() % 1_000_000),
+    };
+    Cut { at, choice }
+}
+
+/// Decides what is done after a cut.
+fn seed_of(cut: Cut) -> u64 {
+    let choice = match cut.choice {
+        Choice::All => 0,
+        Choice::None => 1,
+        Choice::Seed(seed) => seed << 2 | 2,
+        Choice::Number(number) => number << 2 | 3,
+    };
+    Random::new((cut.at as u64) << 32 ^ choice).next()
+}
+
+/// Recovers a state and works on what is there; the record, and the operations in words if the run before has its trees so.
+fn live_on(recording: &Recording, state: &Crashed, cut: Cut) -> Result<(Recording, Vec<String>), String> {
+    let device = state.device();
+    device.start_record();
+    let seed = seed_of(cut);
+    let fs = open(recording.options.clone(), &device, seed).map_err(|error| format!("recovery: {error}"))?;
+    let model = Model::of(&Observed(&fs)).map_err(|error| format!("reading the recovered tree: {error}"))?;
+    let mut run = Run::resume(fs, &device, recording.options.clone(), model, seed, !recording.trees.is_empty());
+    run.prepared();
+    go_on(&mut run).map_err(|stop| match stop {
+        Stop::Device => "after recovery the device failed although nothing asked it to".to_owned(),
+        Stop::Wrong(what) => format!("after recovery: {what}"),
+    })?;
+    let (digests, trees, transcript) = run.into_story();
+    let mut whole = Pages::clone(&state.base);
+    whole.extend(state.own.iter().map(|(page, bytes)| (*page, Arc::clone(bytes))));
+    let recording = Recording {
+        size_bytes: recording.size_bytes,
+        base: Arc::new(whole),
+        events: device.take_record(),
+        digests,
+        trees,
+        options: recording.options.clone(),
+        log: recording.log.clone(),
+    };
+    Ok((recording, transcript))
+}

@@ -1,0 +1,17 @@
+//! A small image that is full most of the time, of blocks that cost nothing to look at.
+
+use super::{Workload, no_space};
+use crate::model::ROOT;
+use crate::run::{Run, Stop};
+
+pub const WORKLOAD: Workload =
+    Workload { name: "full", about: "a small image that is full", share: 1, shape: no_space::shape, run };
+
+/// What the workload has to get along with at first.
+const BLOCKS_LEFT: u64 = 60;
+
+fn run(run: &mut Run) -> Result<(), Stop> {
+    let Some(file) = run.create(ROOT, b"file".to_vec(), 0o100_644)? else { return Ok(()) };
+    run.fill(file, BLOCKS_LEFT)?;
+    no_space::work(run)
+}
