@@ -155,6 +155,8 @@ fn share_span(tx: &mut Transaction, from: InoId, to: InoId, span: Span) -> Resul
     let end = first + span.length.div_ceil(block_bytes);
     let mut at = first;
     while at < end {
+        // Whether blocks are shared is asked in their AG, and no other may be held.
+        next_link(tx)?;
         let piece = data::piece(tx, from, at, end)?;
         let place = |block: u64| FileBlock(block - first + target);
         remove_range(tx, to, place(at)..place(piece.end))?;

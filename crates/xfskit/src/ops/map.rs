@@ -150,6 +150,7 @@ pub(super) fn grow(tx: &mut Transaction, ino: InoId, to: u64) -> Result<bool> {
     }
     while let Some(written) = written_behind_end(tx, ino, size)? {
         remove_range(tx, ino, written)?;
+        next_link(tx)?;
     }
     let result = data::extend(tx, ino, to);
     tell_settled(tx, ino, result)

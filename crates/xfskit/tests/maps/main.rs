@@ -6,3 +6,6 @@ mod model;
 mod random;
 mod rules;
 mod scale;
+#[path = "../stress/mod.rs"]
+mod stress;
+mod threads;

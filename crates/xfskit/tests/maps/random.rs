@@ -2,7 +2,10 @@
 //! finds nothing.
 
 use super::model::{File, Random, make, open};
+use std::sync::Arc;
+use xfskit::device::{Access, FileDevice};
 use xfskit::{Error, Fallocate, Filesystem};
+use xfskit_check::{CheckOptions, Quiet};
 
 const SHAPES: &[&[&str]] = &[
     &[],
@@ -158,6 +161,9 @@ fn random_operations_are_what_the_kernel_reads() {
             if let Some(findings) = reference.repair_findings(&image, None) {
                 panic!("shape {shape:?}, seed {seed}, phase {phase}: {findings}");
             }
+            let device = FileDevice::open(&image, Access::Read).unwrap();
+            let report = xfskit_check::check(Arc::new(device), None, &CheckOptions::default(), &Quiet).unwrap();
+            assert!(report.is_clean(), "shape {shape:?}, seed {seed}, phase {phase}: {:?}", report.faults);
             let Some(kernel) = xfskit_testkit::kernel_mount(&image) else { return };
             files.iter().for_each(|file| file.compare_in(kernel.path()));
             kernel.unmount();

@@ -1,6 +1,6 @@
 //! Maps holes of a fork with newly allocated blocks.
 
-use super::rewrite::{expect_records, rewrite};
+use super::rewrite::{expect_count, expect_records, rewrite};
 use super::{count_blocks, extents, owner};
 use crate::cache::ForkKind;
 use crate::error::{Error, Result};
@@ -46,6 +46,7 @@ pub fn allocate_avoiding_busy(
 /// # Errors
 /// As [`allocate`].
 pub fn allocate_one(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, count: u32) -> Result<u32> {
+    expect_count(tx, ino, fork, 1)?;
     let (block, got) = take(tx, ino, fork, at, count, false)?;
     map_new(tx, ino, fork, Extent { file_block: at, block, count: got.into(), unwritten: false })?;
     Ok(got)
@@ -134,6 +135,8 @@ fn allocate_with(
     if tx.blocks_left() < u64::from(count) {
         return Err(Error::NoSpace);
     }
+    // In the worst case each block is a record.
+    expect_count(tx, ino, fork, count as usize)?;
     let mut mapped = SmallVec::new();
     let mut next = at;
     let end = at.add(count.into());

@@ -45,13 +45,14 @@ fn extents_field(fork: ForkKind) -> InodeFields {
 
 /// Sets the format and the counter of the fork by its list; large counters when it needs them.
 fn count_extents(tx: &mut Transaction, ino: InoId, fork: ForkKind) {
+    let may_be_large = tx.geometry().has_large_extent_counts();
     let state = tx.inode_mut(ino, InodeFields::CORE);
     let (count, format) = match state.fork(fork) {
         Some(Fork::Extents(extents)) => (extents.len(), ForkFormat::Extents),
         Some(Fork::Btree { extents, .. }) => (extents.get().map_or(0, ExtentList::len), ForkFormat::Btree),
         _ => return,
     };
-    if count as u64 > small_limit(fork) {
+    if may_be_large && count as u64 > small_limit(fork) {
         state.core.flags2 |= flags2::NREXT64;
     }
     match fork {

@@ -28,7 +28,7 @@ pub fn convert(tx: &mut Transaction, ino: InoId, at: FileBlock, count: u64, unwr
         return Ok(old.count);
     }
     let new = with_middle(&extent, Extent { unwritten, ..old });
-    expect_records(tx, ino, fork, new.len() - 1)?;
+    expect_records(tx, ino, ForkKind::Data, new.len() - 1)?;
     if tx.geometry().has_rmap() {
         alloc::lock_for_free(tx, old.block, old.count as u32)?;
     }

@@ -31,15 +31,19 @@ pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, c
         let first = at.max(extent.file_block);
         let last = end.min(extent.end());
         let rest = without(&extent, first, last);
-        expect_records(tx, ino, fork, rest.len().saturating_sub(1))?;
         let freed = last.0 - first.0;
         let block = FsBlock(extent.block.0 + (first.0 - extent.file_block.0));
         let owner = owner(tx, ino, fork, first);
         let is_file = tx.inode(ino).core.mode & MODE_TYPE == MODE_REGULAR;
-        if is_file && owner.may_share() && tx.geometry().has_reflink() {
-            // Only files share blocks; a directory loses its in the middle of a removal, which must not fail any more. A reference is dropped here and now, not by an extent-free intent, from which recovery would free blocks
-            // that others still refer to. So the AG is locked before the map's own blocks may lock another.
-            alloc::lock_for_free(tx, block, freed as u32)?;
+        // A directory or an attribute loses its blocks in the middle of a removal, which must not fail any more.
+        if is_file && owner.may_share() {
+            expect_records(tx, ino, ForkKind::Data, rest.len().saturating_sub(1))?;
+            if tx.geometry().has_reflink() {
+                // Only files share blocks. A reference is dropped here and now, not by an extent-free intent, from which
+                // recovery would free blocks that others still refer to. So the AG is locked before the map's own blocks may
+                // lock another.
+                alloc::lock_for_free(tx, block, freed as u32)?;
+            }
         }
         count_blocks(tx, ino, -(freed as i64))?;
         replace(tx, ino, fork, index..index + 1, &rest)?;

@@ -34,19 +34,25 @@ fn most_records(tx: &Transaction, fork: ForkKind) -> u64 {
     }
 }
 
-/// Checks that a map can take `added` more records, before anything is changed.
+/// Checks that `added` more records of a map can be counted.
 ///
 /// # Errors
-/// `TooLarge` when they could not be counted; `NoSpace` when the transaction has no blocks for the tree; `Corrupt`, `Io`.
+/// `TooLarge`; `Corrupt`, `Io`.
+pub(super) fn expect_count(tx: &mut Transaction, ino: InoId, fork: ForkKind, added: usize) -> Result<()> {
+    let count = extents(tx, ino, fork)?.len() + added;
+    if count as u64 > most_records(tx, fork) { Err(Error::TooLarge) } else { Ok(()) }
+}
+
+/// Checks that a map can take `added` more records side by side, before anything is changed.
+///
+/// # Errors
+/// As [`expect_count`], and `NoSpace` when the transaction has no blocks for the tree.
 pub fn expect_records(tx: &mut Transaction, ino: InoId, fork: ForkKind, added: usize) -> Result<()> {
     if added == 0 {
         return Ok(());
     }
-    let count = extents(tx, ino, fork)?.len() + added;
-    if count as u64 > most_records(tx, fork) {
-        return Err(Error::TooLarge);
-    }
-    // Of records side by side only the first can find full blocks all the way up.
+    expect_count(tx, ino, fork, added)?;
+    // Only the first of them can find full blocks all the way up.
     let levels = tx.mount().limits.data_levels;
     if tx.blocks_left() < u64::from(levels) { Err(Error::NoSpace) } else { Ok(()) }
 }

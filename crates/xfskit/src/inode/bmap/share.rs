@@ -40,7 +40,7 @@ pub fn forget_sharing(tx: &mut Transaction, ino: InoId) -> Result<()> {
 /// when the transaction holds another AG and somebody else this one; `Corrupt`, `Io`.
 pub fn share(tx: &mut Transaction, ino: InoId, extent: Extent) -> Result<u64> {
     let fork = ForkKind::Data;
-    expect_records(tx, ino, fork, 1)?;
+    expect_records(tx, ino, ForkKind::Data, 1)?;
     let list = extents(tx, ino, fork)?;
     let index = list.index_at(extent.file_block);
     let is_hole = list.get(index).is_none_or(|next| next.file_block >= extent.end());
