@@ -31,10 +31,15 @@ pub use write_out::{Source, write_out_run, write_out_size};
 use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering;
 use crate::trans::{InoId, Transaction};
-use xfskit_ondisk::{Corruption, FsBlock};
+use xfskit_ondisk::{Corruption, FileBlock, FsBlock};
 
 /// Largest size of a file in bytes.
 pub const MAX_SIZE_BYTES: u64 = i64::MAX as u64;
+
+/// Where a block of a file begins, in bytes. A map may reach behind the largest size: such a block is behind every byte.
+pub fn file_offset(block: FileBlock, block_log: u8) -> u64 {
+    block.0.checked_mul(1 << block_log).unwrap_or(u64::MAX)
+}
 
 /// Where a block of a file lies on the device, in bytes.
 fn device_offset(tx: &Transaction, ino: InoId, block: FsBlock) -> Result<u64> {

@@ -1,6 +1,6 @@
 //! Reads contents.
 
-use super::{device_offset, read_device};
+use super::{device_offset, file_offset, read_device};
 use crate::cache::ForkKind;
 use crate::error::Result;
 use crate::inode::bmap;
@@ -47,9 +47,9 @@ fn read_mapped(tx: &mut Transaction, ino: InoId, at: u64, buffer: &mut [u8]) -> 
     let (until, source) = match list.next_at(block).copied() {
         Some(extent) if extent.file_block <= block => {
             let place = FsBlock(extent.block.0 + (block.0 - extent.file_block.0));
-            (extent.end().0 << block_log, (!extent.unwritten).then_some(place))
+            (file_offset(extent.end(), block_log), (!extent.unwritten).then_some(place))
         }
-        Some(extent) => (extent.file_block.0 << block_log, None),
+        Some(extent) => (file_offset(extent.file_block, block_log), None),
         None => (u64::MAX, None),
     };
     let count = (until - at).min(buffer.len() as u64) as usize;

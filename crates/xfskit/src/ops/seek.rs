@@ -2,11 +2,11 @@
 
 use super::Filesystem;
 use crate::cache::ForkKind;
-use crate::data::{self, Place};
+use crate::data::{self, Place, file_offset};
 use crate::error::{Error, Result};
 use crate::inode::bmap;
 use crate::trans::{InoId, Transaction};
-use xfskit_ondisk::InodeNumber;
+use xfskit_ondisk::{FileBlock, InodeNumber};
 
 /// What to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ fn file_extent(tx: &Transaction, piece: data::Piece) -> Option<FileExtent> {
     };
     let block_log = tx.geometry().block_log;
     Some(FileExtent {
-        offset: piece.first << block_log,
+        offset: file_offset(FileBlock(piece.first), block_log),
         length: piece.count() << block_log,
         disk: tx.geometry().fs_block_address(block)?.bytes(),
         unwritten,
@@ -94,21 +94,21 @@ fn file_extent(tx: &Transaction, piece: data::Piece) -> Option<FileExtent> {
 fn next_data(tx: &mut Transaction, ino: InoId, offset: u64) -> Result<Option<u64>> {
     let block_log = tx.geometry().block_log;
     let list = bmap::extents(tx, ino, ForkKind::Data)?;
-    let first = list.index_at(xfskit_ondisk::FileBlock(offset >> block_log));
+    let first = list.index_at(FileBlock(offset >> block_log));
     let found = list.iter_from(first).find(|extent| !extent.unwritten);
-    Ok(found.map(|extent| offset.max(extent.file_block.0 << block_log)))
+    Ok(found.map(|extent| offset.max(file_offset(extent.file_block, block_log))))
 }
 
 fn next_hole(tx: &mut Transaction, ino: InoId, offset: u64) -> Result<u64> {
     let block_log = tx.geometry().block_log;
     let list = bmap::extents(tx, ino, ForkKind::Data)?;
-    let first = list.index_at(xfskit_ondisk::FileBlock(offset >> block_log));
+    let first = list.index_at(FileBlock(offset >> block_log));
     let mut at = offset;
     for extent in list.iter_from(first) {
-        if extent.unwritten || extent.file_block.0 << block_log > at {
+        if extent.unwritten || file_offset(extent.file_block, block_log) > at {
             break;
         }
-        at = extent.end().0 << block_log;
+        at = file_offset(extent.end(), block_log);
     }
     Ok(at)
 }

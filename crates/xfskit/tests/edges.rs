@@ -1,0 +1,137 @@
+//! Contents at the edges: full images, batches with the same name twice, blocks that were shared until just now, maps that
+//! reach behind every file.
+
+use std::path::Path;
+use std::sync::Arc;
+use xfskit::device::{Access, FileDevice};
+use xfskit::ondisk::{InodeNumber, Timestamp};
+use xfskit::{Caller, Error, Fallocate, Filesystem, MountOptions, NewFile, Seek, WholeFile};
+
+const MEBIBYTE: usize = 1 << 20;
+
+fn open(image: &Path) -> Filesystem {
+    let device = Arc::new(FileDevice::open(image, Access::Write).unwrap());
+    Filesystem::open(device, MountOptions::default()).unwrap()
+}
+
+fn make(fs: &Filesystem, name: &str) -> InodeNumber {
+    fs.create(fs.root(), name.as_bytes(), &NewFile::new(0o100_644), &Caller::root()).unwrap().inode
+}
+
+fn small<'a>(name: &'a [u8], xattrs: &'a [(Vec<u8>, Vec<u8>)]) -> WholeFile<'a> {
+    let time = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
+    WholeFile { name, mode: 0o644, uid: 0, gid: 0, atime: time, mtime: time, xattrs, contents: name }
+}
+
+#[test]
+fn what_was_allocated_can_be_written_on_a_full_image() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let image = scratch.image("a.img", 320 << 20);
+    reference.tool_output("mkfs.xfs", ["-q".as_ref(), image.as_os_str()]);
+    let fs = open(&image);
+    let (kept, filler) = (make(&fs, "kept"), make(&fs, "filler"));
+    fs.fallocate(kept, Fallocate::Allocate, 0, 8 << 20).unwrap();
+    let piece = vec![7; MEBIBYTE];
+    for size in [MEBIBYTE, 4096] {
+        while fs.append(filler, &piece[..size]).and_then(|_| fs.fsync(filler)).is_ok() {}
+    }
+    for at in 0..8 {
+        fs.write_at(kept, (at * MEBIBYTE) as u64, &piece).unwrap();
+    }
+    fs.fsync(kept).unwrap();
+    fs.unmount().unwrap();
+    reference.repair_finds_nothing(&image);
+}
+
+#[test]
+fn a_batch_with_the_same_name_twice_is_refused_before_anything_is_made() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let image = scratch.image("a.img", 320 << 20);
+    reference.tool_output("mkfs.xfs", ["-q".as_ref(), image.as_os_str()]);
+    let fs = open(&image);
+    let files = [small(b"one", &[]), small(b"two", &[]), small(b"one", &[])];
+    assert!(matches!(fs.make_files(fs.root(), &files), Err(Error::Exists)));
+    assert!(matches!(fs.lookup(fs.root(), b"two"), Err(Error::NotFound)));
+    assert_eq!(fs.make_files(fs.root(), &files[..2]).unwrap().len(), 2);
+    fs.unmount().unwrap();
+    reference.repair_finds_nothing(&image);
+}
+
+#[test]
+fn attributes_that_are_too_long_for_shortform_are_not_small() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let image = scratch.image("a.img", 320 << 20);
+    reference.tool_output("mkfs.xfs", ["-q".as_ref(), "-i".as_ref(), "size=2048".as_ref(), image.as_os_str()]);
+    let fs = open(&image);
+    let long = [(b"user.long".to_vec(), vec![5; 300])];
+    assert!(!fs.is_small(&small(b"one", &long)));
+    fs.unmount().unwrap();
+    reference.repair_finds_nothing(&image);
+}
+
+#[test]
+fn what_is_written_to_a_file_does_not_show_in_one_that_shared_its_blocks_before_a_crash() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    for way in 0..3 {
+        let scratch = xfskit_testkit::scratch();
+        let image = scratch.image("a.img", 320 << 20);
+        reference.tool_output("mkfs.xfs", ["-q".as_ref(), image.as_os_str()]);
+        let fs = open(&image);
+        let (one, other) = (make(&fs, "one"), make(&fs, "other"));
+        let old = vec![b'a'; 64 << 10];
+        fs.write_at(one, 0, &old).unwrap();
+        fs.clone_range(one, 0, other, 0, 0).unwrap();
+        fs.sync().unwrap();
+        match way {
+            0 => fs.truncate(other, 0).unwrap(),
+            1 => fs.unlink(fs.root(), b"other", &Caller::root()).unwrap(),
+            _ => {
+                // Copied on write, and mapped, but not durable.
+                fs.write_at(other, 0, &vec![b'b'; 64 << 10]).unwrap();
+                fs.seek(other, 0, Seek::Data).unwrap();
+            }
+        }
+        fs.write_at(one, 4096, &[b'z'; 8192]).unwrap();
+        fs.seek(one, 0, Seek::Data).unwrap();
+        let after = scratch.file("after.img");
+        std::fs::copy(&image, &after).unwrap();
+        fs.unmount().unwrap();
+        reference.repair_finds_nothing(&image);
+        let fs = open(&after);
+        let found = fs.lookup(fs.root(), b"other").unwrap();
+        let mut bytes = vec![0; 64 << 10];
+        let count = fs.read_at(found.inode, 0, &mut bytes).unwrap();
+        assert!(!bytes[..count].contains(&b'z'), "way {way}");
+        fs.unmount().unwrap();
+        reference.repair_finds_nothing(&after);
+    }
+}
+
+#[test]
+fn a_map_that_reaches_behind_the_largest_size_is_no_hang() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    for far in [(1u64 << 52) + 5, 1 << 52, (1 << 53) + 1] {
+        let image = scratch.image("a.img", 320 << 20);
+        reference.tool_output("mkfs.xfs", ["-q".as_ref(), image.as_os_str()]);
+        let fs = open(&image);
+        let file = make(&fs, "one");
+        fs.write_at(file, 0, &[1; 4096]).unwrap();
+        fs.truncate(file, MEBIBYTE as u64).unwrap();
+        fs.unmount().unwrap();
+        let (inode, change) = (format!("inode {}", file.0), format!("write u3.bmx[0].startoff {far}"));
+        reference.tool_output("xfs_db", ["-x", "-c", &inode, "-c", &change, image.to_str().unwrap()]);
+        let fs = open(&image);
+        let mut bytes = vec![9; MEBIBYTE + 1];
+        assert_eq!(fs.read_at(file, 0, &mut bytes).unwrap(), MEBIBYTE);
+        assert!(bytes[..MEBIBYTE].iter().all(|byte| *byte == 0));
+        assert!(matches!(fs.seek(file, 0, Seek::Data), Err(Error::NoMoreData)));
+        assert_eq!(fs.seek(file, 0, Seek::Hole).unwrap(), 0);
+        assert!(fs.file_extents(file).unwrap().len() < 2);
+        fs.unmount().unwrap();
+        std::fs::remove_file(&image).unwrap();
+    }
+}
