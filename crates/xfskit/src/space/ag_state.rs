@@ -19,11 +19,12 @@ pub struct AgState {
     /// Inodes above, free inodes below.
     inodes: AtomicU64,
     busy: Mutex<Busy>,
+    unshared: Mutex<Busy>,
     /// Free blocks that are meant for a file.
     pub(super) windows: Windows,
 }
 
-/// Extents whose freeing is not durable.
+/// Extents of which something is not durable: that they were freed, or that nobody shares them any more.
 #[derive(Debug, Default)]
 struct Busy {
     extents: Vec<(AgBlock, u32, CheckpointSeq)>,
@@ -44,6 +45,7 @@ impl Default for AgState {
             space: AtomicU64::new(UNKNOWN),
             inodes: AtomicU64::new(UNKNOWN),
             busy: Mutex::default(),
+            unshared: Mutex::default(),
             windows: Windows::default(),
         }
     }
@@ -64,9 +66,33 @@ impl AgState {
         self.busy.lock().extents.push((block, count, seq));
     }
 
+    /// An extent has one owner left, by a transaction that becomes durable with checkpoint `seq`.
+    pub fn extent_unshared(&self, block: AgBlock, count: u32, seq: CheckpointSeq, durable: CheckpointSeq) {
+        let mut unshared = self.unshared.lock();
+        if unshared.extents.len() >= unshared.trim_at.max(1024) {
+            unshared.retain_after(durable);
+        }
+        unshared.extents.push((block, count, seq));
+    }
+
+    /// The first of the `count` blocks from `start` on that a crash would show in two files still, though it has one owner: how
+    /// far behind `start`, and how many there are.
+    pub(super) fn first_unshared(&self, start: AgBlock, count: u32, durable: CheckpointSeq) -> Option<(u32, u32)> {
+        let mut unshared = self.unshared.lock();
+        if unshared.extents.is_empty() {
+            return None;
+        }
+        unshared.retain_after(durable);
+        let limit = start.0 + count;
+        let parts = unshared.extents.iter().map(|(at, count, _)| (at.0.max(start.0), (at.0 + count).min(limit)));
+        let first = parts.filter(|(from, to)| from < to).min();
+        first.map(|(from, to)| (from - start.0, to - from))
+    }
+
     /// Everything up to checkpoint `seq` is durable.
     pub fn checkpoint_durable(&self, seq: CheckpointSeq) {
         self.busy.lock().retain_after(seq);
+        self.unshared.lock().retain_after(seq);
     }
 
     /// The extents whose freeing is not durable although everything up to checkpoint `seq` is.

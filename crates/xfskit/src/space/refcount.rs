@@ -128,6 +128,14 @@ fn change(tx: &mut Transaction, ag: Ag, extent: FreeExtent, change: Change) -> R
     );
     let (new, unreferenced) = changed(&old, start, limit, change);
     replace(tx, ag, &old, &new)?;
+    if change == Change::Decrease {
+        for record in old.iter().filter(|record| record.references == 2) {
+            let (from, to) = (record.start.max(start), end(record).min(limit));
+            if from < to {
+                tx.extent_unshared(ag.number, AgBlock(from), to - from);
+            }
+        }
+    }
     Ok(unreferenced)
 }
 
@@ -166,8 +174,8 @@ fn changed(old: &[Refcount], start: u32, limit: u32, change: Change) -> (Records
     (new, unreferenced)
 }
 
-/// The first run of blocks, among `count` from `block` on, that somebody else refers to too: how far behind `block` it
-/// begins, and its length.
+/// The first run of blocks, among `count` from `block` on, that somebody else refers to too, or would again if the power
+/// failed now: how far behind `block` it begins, and its length.
 ///
 /// # Errors
 /// `Corrupt`, `Io`, `WouldBlock` as [`super::alloc::free`].
@@ -178,8 +186,11 @@ pub fn shared_part(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<O
     let (ag, start) = alloc::lock_extent(tx, block, count)?;
     let found = first_shared(tx, ag, FreeExtent { start, count });
     let found = below_agf(tx, ag.number, found)?;
+    let mount = tx.mount();
+    let lately = mount.ags[ag.number.0 as usize].first_unshared(start, count, mount.journal.durable());
     ag.release(tx);
-    Ok(found.map(|run| (run.start.0 - start.0, run.count)))
+    let found = found.map(|run| (run.start.0 - start.0, run.count));
+    Ok([found, lately].into_iter().flatten().min_by_key(|(before, _)| *before))
 }
 
 /// The first run of blocks of the extent that have a record.
