@@ -16,7 +16,9 @@ use crate::inode::default_fork_offset;
 use crate::mount::AttrLogging;
 use crate::ops::stat::stat_of;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
-use xfskit_ondisk::inode::flags2;
+use std::collections::HashSet;
+use xfskit_ondisk::attr::shortform::SHORTFORM_LENGTH_LIMIT;
+use xfskit_ondisk::inode::{MODE_REGULAR, flags2};
 use xfskit_ondisk::{ForkFormat, InodeNumber, Timestamp, clamp_time};
 
 const SHORTFORM_HEADER_BYTES: usize = 4;
@@ -65,6 +67,10 @@ impl Filesystem {
         if file.contents.len() > MOST_CONTENTS_BYTES || file.xattrs.iter().any(|(name, _)| parse_plain(name).is_err()) {
             return false;
         }
+        let limit = SHORTFORM_LENGTH_LIMIT;
+        if file.xattrs.iter().any(|(name, value)| name.len() >= limit || value.len() >= limit) {
+            return false;
+        }
         // What did not fit would take transactions of its own.
         let in_shortform = options.attr_fast_path && options.attr_logging != AttrLogging::Always;
         let room = geometry.literal_area_bytes() - 8 * usize::from(default_fork_offset(geometry, ForkFormat::Extents));
@@ -78,8 +84,12 @@ impl Filesystem {
     /// `Exists`, `NotADirectory`, `NoSpace`, `NameTooLong`; `Invalid` for a file that is not [small](Self::is_small);
     /// `NotFound` in a removed directory.
     pub fn make_files(&self, dir: InodeNumber, files: &[WholeFile<'_>]) -> Result<Vec<Stat>> {
+        let mut names = HashSet::with_capacity(files.len());
         for file in files {
             check_new_name(file.name)?;
+            if !names.insert(file.name) {
+                return Err(Error::Exists);
+            }
             if !self.is_small(file) {
                 return Err(Error::Invalid("the file is too large to be made in one step"));
             }
@@ -127,8 +137,11 @@ impl Filesystem {
         }
         let mut made = Vec::with_capacity(files.len());
         for file in files {
-            match self.make_file(tx, dir, file) {
-                Ok(id) => made.push(id),
+            match self.make_inode(tx, dir, file) {
+                Ok(id) => {
+                    self.complete(tx, dir, id, file)?;
+                    made.push(id);
+                }
                 // There is no room for another inode: the others are made.
                 Err(Error::NoSpace) if !made.is_empty() => break,
                 Err(error) => {
@@ -147,10 +160,13 @@ impl Filesystem {
         Ok(made.into_iter().map(|id| stat_of(tx, tx.inode(id))).collect())
     }
 
-    fn make_file(&self, tx: &mut Transaction, dir: InoId, file: &WholeFile<'_>) -> Result<InoId> {
+    fn make_inode(&self, tx: &mut Transaction, dir: InoId, file: &WholeFile<'_>) -> Result<InoId> {
         let caller = Caller { uid: file.uid, gid: file.gid, groups: Vec::new() };
-        let new = NewFile::new(xfskit_ondisk::inode::MODE_REGULAR | file.mode & 0o7777);
-        let id = self.create_unnamed(tx, dir, &new, &caller)?;
+        self.create_unnamed(tx, dir, &NewFile::new(mode_of(file)), &caller)
+    }
+
+    /// Gives a new inode its name and its attributes. An error here leaves one without a name, so it must not be committed.
+    fn complete(&self, tx: &mut Transaction, dir: InoId, id: InoId, file: &WholeFile<'_>) -> Result<()> {
         self.enter(tx, dir, file.name, id, false)?;
         for (name, value) in file.xattrs {
             let (namespace, name) = parse_plain(name)?;
@@ -158,8 +174,12 @@ impl Filesystem {
         }
         let core = &mut tx.inode_mut(id, InodeFields::CORE).core;
         let bigtime = core.flags2 & flags2::BIGTIME != 0;
-        (core.mode, core.gid) = (new.mode, file.gid);
+        (core.mode, core.gid) = (mode_of(file), file.gid);
         (core.atime, core.mtime) = (clamp_time(file.atime, bigtime), clamp_time(file.mtime, bigtime));
-        Ok(id)
+        Ok(())
     }
+}
+
+fn mode_of(file: &WholeFile<'_>) -> u16 {
+    MODE_REGULAR | file.mode & 0o7777
 }
