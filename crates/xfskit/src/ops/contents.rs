@@ -77,7 +77,11 @@ impl Filesystem {
             if !head.is_empty() {
                 self.write_buffered(&inode, Some(offset), head)?;
             }
-            self.write_direct(&inode, first, middle)?;
+            match self.write_direct(&inode, first, middle) {
+                // It asks for space for every block; some may have theirs already.
+                Err(Error::NoSpace) => self.write_in_pieces(&inode, first, middle)?,
+                other => other?,
+            }
             if !tail.is_empty() {
                 self.write_buffered(&inode, Some(last), tail)?;
             }
@@ -229,6 +233,17 @@ impl Filesystem {
         self.mount.dirty_inodes.add(inode);
         self.located(inode.number, result)?;
         Ok(offset)
+    }
+
+    /// As [`Self::write_buffered`], for more than may wait in memory.
+    fn write_in_pieces(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<()> {
+        let mut at = offset;
+        for piece in data.chunks(DIRECT_BYTES as usize) {
+            self.write_buffered(inode, Some(at), piece)?;
+            self.relieve_memory(inode)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
     }
 
     /// Writes whole blocks to the places that they have or get now.
