@@ -11,7 +11,7 @@ use super::map::{END_OF_MAP, grow, remove_range, written_behind_end};
 use super::setattr::{SetAttr, apply};
 use super::stat::stat_of;
 use super::{Caller, Filesystem, Stat};
-use crate::cache::Inode;
+use crate::cache::{ForkKind, Inode};
 use crate::data::MAX_SIZE_BYTES;
 use crate::error::{Error, Result};
 use crate::inode::bmap;
@@ -39,6 +39,8 @@ impl Filesystem {
             if !grow(tx, ino, size)? {
                 return Ok(None);
             }
+            // A damaged map is found before anything is changed.
+            bmap::extents(tx, ino, ForkKind::Data)?;
             let now = tx.mount().env.now();
             let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
             if size != old {
