@@ -15,7 +15,8 @@ pub enum Place {
     Hole,
     /// Space is there and reads as zeros.
     Unwritten(FsBlock),
-    /// It is shared with other files, or with other places of this one.
+    /// It is shared with other files, or with other places of this one; or would be after a crash, until the transaction that
+    /// ended that is durable.
     Shared(FsBlock),
     /// It is this file's alone.
     Written(FsBlock),
