@@ -162,16 +162,19 @@ impl Inode {
 
     /// When the contents were last written in place, if the core does not know it yet.
     pub fn noted_write(&self) -> Option<Timestamp> {
-        let nanoseconds = self.written_at.load(Ordering::Acquire);
+        Self::time_of(self.written_at.load(Ordering::Acquire))
+    }
+
+    fn time_of(nanoseconds: u64) -> Option<Timestamp> {
         (nanoseconds != 0).then_some(Timestamp {
             seconds: (nanoseconds / 1_000_000_000) as i64,
             nanoseconds: (nanoseconds % 1_000_000_000) as u32,
         })
     }
 
-    /// The core knows, or need not know, about writes so far. The caller has the inode's lock.
-    pub fn forget_write(&self) {
-        self.written_at.store(0, Ordering::Release);
+    /// As [`Self::noted_write`], for whoever tells the core. A write that is noted after this is a new one.
+    pub fn take_noted_write(&self) -> Option<Timestamp> {
+        Self::time_of(self.written_at.swap(0, Ordering::AcqRel))
     }
 
     /// The lock around the state.

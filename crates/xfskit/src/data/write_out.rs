@@ -150,9 +150,8 @@ pub fn write_out_size(tx: &mut Transaction, ino: InoId) {
     let size = tx.inode(ino).size_bytes();
     grow_size(tx, ino, size);
     let handle = std::sync::Arc::clone(tx.inode_handle(ino));
-    if let Some(time) = handle.noted_write() {
+    if let Some(time) = handle.take_noted_write() {
         let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
         (core.mtime, core.ctime) = (time, time);
-        handle.forget_write();
     }
 }

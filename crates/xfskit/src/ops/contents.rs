@@ -296,6 +296,10 @@ impl Filesystem {
                 let state = inode.state_lock().read();
                 if state.freed || state.is_settled() && inode.noted_write().is_none() {
                     self.mount.dirty_inodes.remove(inode.number);
+                    // Who writes in place notes that without the exclusive lock, so it may have come in between.
+                    if !state.freed && inode.noted_write().is_some() {
+                        self.mount.dirty_inodes.add(inode);
+                    }
                     return Ok(());
                 }
             }

@@ -57,9 +57,8 @@ impl Filesystem {
         let mut tx = self.begin(reservation)?;
         let result = (|| {
             let id = self.join(&mut tx, &inode)?;
-            if let Some(written) = inode.noted_write() {
+            if let Some(written) = inode.take_noted_write() {
                 tx.inode_mut(id, InodeFields::CORE).core.mtime = written;
-                inode.forget_write();
             }
             let now = tx.mount().env.now();
             apply(&mut tx.inode_mut(id, InodeFields::CORE).core, change, now, caller);
