@@ -60,7 +60,7 @@ fn a_batch_with_the_same_name_twice_is_refused_before_anything_is_made() {
 }
 
 #[test]
-fn attributes_that_are_too_long_for_shortform_are_not_small() {
+fn attributes_that_are_too_long_for_shortform_or_have_no_proper_name_are_not_small() {
     let Some(reference) = xfskit_testkit::reference() else { return };
     let scratch = xfskit_testkit::scratch();
     let image = scratch.image("a.img", 320 << 20);
@@ -68,6 +68,8 @@ fn attributes_that_are_too_long_for_shortform_are_not_small() {
     let fs = open(&image);
     let long = [(b"user.long".to_vec(), vec![5; 300])];
     assert!(!fs.is_small(&small(b"one", &long)));
+    let odd = [(b"user.a\0b".to_vec(), b"value".to_vec())];
+    assert!(!fs.is_small(&small(b"one", &odd)));
     fs.unmount().unwrap();
     reference.repair_finds_nothing(&image);
 }

@@ -106,6 +106,7 @@ fn parse(full: &[u8]) -> Result<Parsed<'_>> {
     for namespace in [Namespace::User, Namespace::Trusted, Namespace::Security] {
         if let Some(name) = full.strip_prefix(namespace.prefix()) {
             return match name.len() {
+                _ if name.contains(&0) => Err(Error::Invalid("an attribute name has no zero byte")),
                 0 => Err(Error::Invalid("an attribute name is not empty behind its prefix")),
                 1..=MAX_NAME_BYTES => Ok(Parsed::Plain(namespace, name)),
                 _ => Err(Error::BufferTooSmall),
