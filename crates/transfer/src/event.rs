@@ -120,6 +120,11 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
 }
 
 impl Node {
+    /// Bytes of its name and attributes.
+    pub(crate) fn meta_bytes(&self) -> usize {
+        self.path.len() + self.meta.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+    }
+
     /// Bytes of contents that come with the file.
     pub(crate) fn inline_bytes(&self) -> usize {
         match &self.kind {

@@ -7,7 +7,7 @@ use xfskit::ondisk::Timestamp;
 
 /// Events that go over the channel together.
 const BATCH_EVENTS: usize = 128;
-/// Contents that do.
+/// Bytes of contents, names and attributes that do.
 const BATCH_BYTES: usize = 1 << 20;
 /// Batches that may wait.
 const BATCHES_AHEAD: usize = 4;
@@ -119,7 +119,7 @@ impl Outlet {
     pub fn send(&mut self, event: Event) -> Result<()> {
         self.bytes += match &event {
             Event::Data { bytes, .. } => bytes.len(),
-            Event::Node(node) => node.inline_bytes(),
+            Event::Node(node) => node.inline_bytes() + node.meta_bytes(),
             Event::End => 0,
         };
         self.batch.push(event);

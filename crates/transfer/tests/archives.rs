@@ -147,3 +147,11 @@ fn damaged_streams_are_errors_or_other_trees() {
         }
     }
 }
+
+#[test]
+fn a_path_longer_than_any_is_refused_before_folders_are_made_for_it() {
+    let file = Kind::File { size: 0, contents: Contents::Whole(Vec::new()) };
+    assert!(read(&archive(vec![node(&b"a/".repeat(2000), file.clone())])).is_ok());
+    let error = read(&archive(vec![node(&b"a/".repeat(1 << 20), file)])).err().expect("a refusal");
+    assert!(error.to_string().contains("path of"), "{error}");
+}

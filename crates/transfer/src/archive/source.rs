@@ -14,6 +14,9 @@ use std::io::Read;
 use tar::Header;
 use xfskit::ondisk::Timestamp;
 
+/// Longest path: as long as one that Linux takes. The folders on its way are made one below the other.
+const MOST_PATH_BYTES: usize = 4096;
+
 /// A tar stream.
 pub struct TarSource<R> {
     reader: Reader<R>,
@@ -276,6 +279,9 @@ impl<R: Read + Send> TarSource<R> {
 
     /// A path below the tree's root, without anything that says nothing.
     fn clean(&mut self, raw: &[u8]) -> Result<Vec<u8>> {
+        if raw.len() > MOST_PATH_BYTES {
+            return Err(self.reader.bad(format!("a path of {} bytes", raw.len())));
+        }
         if raw.starts_with(b"/") {
             self.losses.absolute.note(raw);
         }
