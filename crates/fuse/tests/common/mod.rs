@@ -56,7 +56,7 @@ pub fn mounted_with(bytes: u64) -> Option<Fixture> {
     }
     let scratch = scratch();
     let device = FileDevice::create(scratch.file("a.img"), bytes).unwrap();
-    let options = xfskit_mkfs::Options { uuid: Some([5; 16]), ..xfskit_mkfs::Options::default() };
+    let options = xfskit_mkfs::Options { uuid: Some([5; 16]), allow_small: true, ..xfskit_mkfs::Options::default() };
     xfskit_mkfs::make(&device, None, &options, xfskit::ondisk::Timestamp::default()).unwrap();
     drop(device);
     fs::create_dir(scratch.file("mount")).unwrap();
