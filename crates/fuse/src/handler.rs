@@ -2,7 +2,7 @@
 
 use crate::caller::{owner, with_groups};
 use crate::contents;
-use crate::convert::{FOREVER, attr, generation, no_attr, set_time};
+use crate::convert::{FOREVER, attr, generation, no_attr, set_time, timestamp};
 use crate::readdir;
 use crate::server::Server;
 use crate::stats::{STATS_XATTR, stats};
@@ -154,7 +154,7 @@ impl fuser::Filesystem for Handler {
         size: Option<u64>,
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
-        _ctime: Option<SystemTime>,
+        ctime: Option<SystemTime>,
         _: Option<FileHandle>,
         _crtime: Option<SystemTime>,
         _chgtime: Option<SystemTime>,
@@ -169,6 +169,7 @@ impl fuser::Filesystem for Handler {
             gid,
             atime: atime.map(set_time),
             mtime: mtime.map(set_time),
+            ctime: ctime.map(timestamp),
             size,
         };
         // The kernel has decided what the caller may do, down to the bits of the mode that it may set.
@@ -376,7 +377,13 @@ impl fuser::Filesystem for Handler {
 
     fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, datasync: bool, reply: ReplyEmpty) {
         let number = self.server.inode(node);
-        self.empty(reply, |fs| if datasync { fs.fdatasync(number) } else { fs.fsync(number) });
+        let done = self.server.with(|fs| if datasync { fs.fdatasync(number) } else { fs.fsync(number) });
+        // The kernel asks anew how many blocks a file has when it is closed, but not when it is written out.
+        self.server.forget_attributes(node);
+        match done {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
+        }
     }
 
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
