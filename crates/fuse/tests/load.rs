@@ -20,8 +20,7 @@ const NAMES: usize = 80;
 
 /// What may happen when others work in the same directories and space is short.
 fn expected(error: &std::io::Error) -> bool {
-    const ERRORS: [Errno; 6] =
-        [Errno::NOSPC, Errno::NOENT, Errno::EXIST, Errno::NOTEMPTY, Errno::ISDIR, Errno::NOTDIR];
+    const ERRORS: [Errno; 6] = [Errno::NOSPC, Errno::NOENT, Errno::EXIST, Errno::NOTEMPTY, Errno::ISDIR, Errno::NOTDIR];
     error.raw_os_error().is_some_and(|code| ERRORS.iter().any(|errno| errno.raw_os_error() == code))
 }
 

@@ -206,11 +206,17 @@ fn a_compiler_builds_what_then_runs() {
     let sum = names.iter().map(|name| format!("{name}()")).collect::<Vec<_>>().join("+");
     source("main.c", &format!("#include <stdio.h>\n{declared}\nint main(void) {{ printf(\"%d\\n\", {sum}); }}\n"));
     let objects: String = names.iter().map(|name| format!(" {name}.o")).collect();
-    source("Makefile", &format!("all: main.o libparts.a\n\tcc -o program main.o libparts.a\nlibparts.a:{objects}\n\tar rc $@ $^\n"));
+    source(
+        "Makefile",
+        &format!("all: main.o libparts.a\n\tcc -o program main.o libparts.a\nlibparts.a:{objects}\n\tar rc $@ $^\n"),
+    );
     assert_eq!(sh(&fixture, "cd $M; make -s -j4; ./program; touch part3.c; make -s; ./program"), "66\n66\n");
     // What is running is not to be written.
     let busy = fixture.path("program");
-    sh(&fixture, "cp /bin/sleep $M/sleep; $M/sleep 0.3 & ! sh -c 'echo x >> $M/sleep' 2>$T/said; wait; grep -q busy $T/said");
+    sh(
+        &fixture,
+        "cp /bin/sleep $M/sleep; $M/sleep 0.3 & ! sh -c 'echo x >> $M/sleep' 2>$T/said; wait; grep -q busy $T/said",
+    );
     assert!(fs::metadata(&busy).unwrap().permissions().mode() & 0o111 != 0);
     fixture.judge(|dir| {
         let output = Command::new(dir.join("program")).output().unwrap();
