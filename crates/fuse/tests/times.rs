@@ -127,7 +127,7 @@ fn a_write_by_somebody_else_takes_privileges_away() {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o6777)).unwrap();
         path
     };
-    let [written, cut, mine] = ["written", "cut", "mine"].map(modes);
+    let [written, cut, allocated, mine] = ["written", "cut", "allocated", "mine"].map(modes);
     let as_nobody = |script: &str, path: &Path| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c", script, "sh"]).arg(path);
@@ -135,12 +135,13 @@ fn a_write_by_somebody_else_takes_privileges_away() {
     };
     as_nobody("echo more >> \"$1\"", &written);
     as_nobody(": > \"$1\"", &cut);
+    as_nobody("fallocate -l 10000 \"$1\"", &allocated);
     fs::write(&mine, "by root").unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
-    assert_eq!([mode(&written), mode(&cut), mode(&mine)], [0o777, 0o777, 0o6777]);
+    assert_eq!([&written, &cut, &allocated, &mine].map(|path| mode(path)), [0o777, 0o777, 0o777, 0o6777]);
     fixture.judge(|dir| {
-        let found = ["written", "cut", "mine"].map(|name| mode(&dir.join(name)));
-        assert_eq!(found, [0o777, 0o777, 0o6777]);
+        let found = ["written", "cut", "allocated", "mine"].map(|name| mode(&dir.join(name)));
+        assert_eq!(found, [0o777, 0o777, 0o777, 0o6777]);
     });
 }
 

@@ -8,7 +8,7 @@ use xfskit::ondisk::InodeNumber;
 use xfskit::{Caller, Error, Fallocate, Filesystem, MountOptions, NewFile, RenameFlags, Result, SetAttr};
 
 const THREADS: u64 = 8;
-const NAMES: usize = 60;
+const NAMES: usize = 120;
 /// What lies in blocks that nobody has written.
 const POISON: u8 = 0xee;
 
@@ -39,7 +39,7 @@ fn open(fs: &Filesystem, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
 
 fn on_contents(fs: &Filesystem, random: &mut Random, file: InodeNumber, other: InodeNumber) -> Result<()> {
     let most = [100, 5000, 300_000, 1 << 20][random.below(4)];
-    let (offset, length) = (random.below(4 << 20) as u64, 1 + random.below(most) as u64);
+    let (offset, length) = (random.below(8 << 20) as u64, 1 + random.below(most) as u64);
     let block = |at: u64| at & !1023;
     let data = vec![1 + random.below(200) as u8; length as usize];
     match random.below(12) {
