@@ -6,6 +6,7 @@
 
 mod kernel;
 mod ours;
+mod trees;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -30,6 +31,13 @@ struct Arguments {
     /// Leave the kernel out.
     #[arg(long)]
     alone: bool,
+    /// Measure trees on their way into images and out of them instead, beside mkfs.xfs -p and cp -a. Needs the command,
+    /// built in the same folder.
+    #[arg(long)]
+    trees: bool,
+    /// With --trees: how often, the best of which counts.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
 }
 
 /// What is measured: an implementation with a directory for each thread.
@@ -113,6 +121,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    if arguments.trees {
+        return trees::measure(arguments.files, arguments.size, arguments.rounds);
+    }
     let scratch = xfskit_testkit::scratch();
     let image = scratch.file("ours.img");
     make_image(&image, &arguments)?;

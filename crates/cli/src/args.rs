@@ -1,5 +1,9 @@
 //! The arguments.
 
+mod contents;
+
+pub use contents::{CatArgs, CloneArgs, CpArgs, DfArgs, DuArgs, ExportArgs, WriteArgs};
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,9 +15,11 @@ Exit codes:
   2  wrong usage
   3  the image is damaged, or not an XFS image
   4  the image is in use by another program
+  5  the source of a copy is damaged or unsafe, or changed while it was read
   6  the image cannot be opened or read (missing, a folder, an I/O error)
   7  the image uses a feature that xfskit does not support
-  8  this machine cannot mount it (no /dev/fuse, no fusermount3, a bad mount point)";
+  8  this machine cannot mount it (no /dev/fuse, no fusermount3, a bad mount point)
+  9  copied, but for what was refused: owners, device nodes, attributes";
 
 const CHECK_EXIT_CODES: &str = "\
 Exit codes (those of fsck):
@@ -69,6 +75,22 @@ pub enum Command {
     Mv(MvArgs),
     /// Remove files and directories
     Rm(RmArgs),
+    /// Copy files and trees between the host and images
+    Cp(CpArgs),
+    /// Print the contents of files
+    Cat(CatArgs),
+    /// Write standard input to a file, which is made or replaced
+    Write(WriteArgs),
+    /// Copy a file within an image by sharing its blocks
+    Clone(CloneArgs),
+    /// Write a tree as a tar archive
+    Export(ExportArgs),
+    /// Show how full an image is
+    #[command(disable_help_flag = true)]
+    Df(DfArgs),
+    /// Show how much space trees take
+    #[command(disable_help_flag = true)]
+    Du(DuArgs),
     /// Change permissions
     Chmod(ChmodArgs),
     /// Change owner and group
@@ -191,12 +213,20 @@ pub struct MountPointArgs {
     pub mount_point: PathBuf,
 }
 
+const MKFS_NOTES: &str = "\
+With --from the image gets its name when it is complete. SOURCE_DATE_EPOCH in the environment sets the clock, and no \
+time is later; with that and -m uuid=UUID, the same source and options make the same image, byte for byte.";
+
 /// Arguments of `mkfs`.
 #[derive(Debug, Args)]
+#[command(after_help = MKFS_NOTES)]
 pub struct MkfsArgs {
     /// Image file, which is made if it does not exist, or block device
     pub image: PathBuf,
-    /// Size of the image file, as in 500M or 10G; needed for a new one
+    /// Fill the image from a folder or a tar archive; "-" for an archive on standard input
+    #[arg(long, value_name = "SOURCE")]
+    pub from: Option<PathBuf>,
+    /// Size of the image file, as in 500M or 10G; needed for a new one. With --from: auto, the default, fits the source
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,
     /// Block size: size=

@@ -5,14 +5,18 @@ use xfskit::device::OpenError;
 use xfskit::ondisk::SuperblockError;
 use xfskit_fuse::MountError;
 use xfskit_mkfs::MakeError;
+use xfskit_transfer::TransferError;
 
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const DAMAGED: u8 = 3;
 const BUSY: u8 = 4;
+const BAD_SOURCE: u8 = 5;
 const UNREADABLE: u8 = 6;
 const UNSUPPORTED: u8 = 7;
 const NO_MOUNT: u8 = 8;
+/// Something was copied, but for what was refused.
+pub const LOSSES: u8 = 9;
 
 /// A wrong argument that only the command itself could see.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +71,11 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
             MountError::Close(error) => of_engine(error),
             _ => NO_MOUNT,
         });
+    }
+    if let Some(error) = cause.downcast_ref::<TransferError>()
+        && error.is_bad_source()
+    {
+        return Some(BAD_SOURCE);
     }
     if let Some(reported) = cause.downcast_ref::<Reported>() {
         return Some(reported.0);

@@ -11,6 +11,7 @@ mod exit;
 mod helper;
 mod image;
 mod log;
+mod progress;
 mod text;
 
 use anyhow::Result;
@@ -63,6 +64,13 @@ fn run(cli: Cli) -> Result<()> {
         Command::Ln(args) => commands::names::ln(&args),
         Command::Mv(args) => commands::names::mv(&args),
         Command::Rm(args) => commands::names::rm(&args),
+        Command::Cp(args) => commands::copy::run(&args),
+        Command::Cat(args) => commands::contents::cat(&args),
+        Command::Write(args) => commands::contents::write(&args),
+        Command::Clone(args) => commands::contents::clone(&args),
+        Command::Export(args) => commands::export::run(&args),
+        Command::Df(args) => commands::usage::df(&args, json),
+        Command::Du(args) => commands::usage::du(&args, json),
         Command::Chmod(args) => commands::files::chmod(&args),
         Command::Chown(args) => commands::files::chown(&args),
         Command::Xattr(command) => commands::xattr::run(&command, json),

@@ -109,6 +109,23 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(fail)
 }
 
+/// A size as `du -h` shows it: at most three digits, rounded up.
+pub fn human_size(bytes: u64) -> String {
+    let mut unit = 1_u64;
+    for letter in ["", "K", "M", "G", "T", "P"] {
+        let tenths = (u128::from(bytes) * 10).div_ceil(unit.into());
+        if tenths < 100 && !letter.is_empty() {
+            return format!("{}.{}{letter}", tenths / 10, tenths % 10);
+        }
+        let whole = bytes.div_ceil(unit);
+        if whole < 1024 {
+            return format!("{whole}{letter}");
+        }
+        unit <<= 10;
+    }
+    format!("{}E", bytes.div_ceil(unit))
+}
+
 /// What `chown` sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
@@ -245,6 +262,12 @@ mod tests {
         assert_eq!(time_string(Timestamp { seconds: -1, nanoseconds: 0 }), "1969-12-31 23:59:59.000000000");
         assert_eq!(parse_time("-1.5").unwrap(), Timestamp { seconds: -2, nanoseconds: 500_000_000 });
         assert!(parse_time("yesterday").is_err());
+    }
+
+    #[test]
+    fn sizes_are_shown_as_by_du() {
+        let shown = [0, 1, 1023, 1024, 1025, 10_239, 10_240, 10_241, 1 << 20, u64::MAX].map(human_size);
+        assert_eq!(shown, ["0", "1", "1023", "1.0K", "1.1K", "10K", "10K", "11K", "1.0M", "16E"]);
     }
 
     #[test]

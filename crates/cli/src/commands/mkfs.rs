@@ -1,5 +1,7 @@
 //! `xfskit mkfs`.
 
+use super::copy::report;
+use super::fill;
 use super::info::summary_of;
 use crate::args::MkfsArgs;
 use crate::exit::Usage;
@@ -7,31 +9,43 @@ use crate::text::parse_size;
 use anyhow::{Context, Result};
 use serde_json::json;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
-use xfskit::ondisk::Timestamp;
+use xfskit::env::{Environment, SystemEnvironment};
+use xfskit::ondisk::Superblock;
 use xfskit_mkfs::{Options, existing_format, make};
 
 /// Runs the command.
 pub fn run(args: &MkfsArgs, as_json: bool) -> Result<()> {
     let options = options(args)?;
+    let Some(from) = &args.from else { return print(args, &make_empty(args, &options)?, as_json) };
+    let (superblock, losses) = fill::run(args, from, &options)?;
+    print(args, &superblock, as_json)?;
+    report(&losses)
+}
+
+fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
     let size = args.size.as_deref().map(parse_size).transpose().map_err(Usage)?;
     let log = options.log_device.as_deref().map(|path| open_existing(path, args.force)).transpose()?;
     let (device, made) = open_device(args, size)?;
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = Timestamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() };
-    let result = make(&device, log.as_ref().map(|device| device as &dyn BlockDevice), &options, now);
+    let now = match fill::source_date_epoch()? {
+        Some(epoch) => epoch,
+        None => SystemEnvironment::default().now(),
+    };
+    let result = make(&device, log.as_ref().map(|device| device as &dyn BlockDevice), options, now);
     if result.is_err() && made {
         // A file that did not exist before holds nothing worth keeping; the error that counts is the first one.
         let _ = std::fs::remove_file(&args.image);
     }
-    let superblock = result.with_context(|| args.image.display().to_string())?;
+    result.with_context(|| args.image.display().to_string())
+}
+
+fn print(args: &MkfsArgs, superblock: &Superblock, as_json: bool) -> Result<()> {
     if as_json {
         let raw = superblock.raw();
         let uuid = uuid::Uuid::from_bytes(raw.uuid).to_string();
         println!("{:#}", json!({ "uuid": uuid, "blocks": raw.data_blocks.get(), "ag_count": raw.ag_count.get() }));
     } else if !args.quiet {
-        print!("{}", summary_of(&args.image.display().to_string(), &superblock));
+        print!("{}", summary_of(&args.image.display().to_string(), superblock));
     }
     Ok(())
 }
@@ -78,7 +92,7 @@ fn open_device(args: &MkfsArgs, size: Option<u64>) -> Result<(FileDevice, bool)>
 }
 
 /// Opens what exists, unless it holds something.
-fn open_existing(path: &Path, force: bool) -> Result<FileDevice> {
+pub fn open_existing(path: &Path, force: bool) -> Result<FileDevice> {
     let device = FileDevice::open(path, Access::Write)?;
     if !force {
         let found = existing_format(&device).map_err(|source| OpenError::Io { path: path.into(), source })?;

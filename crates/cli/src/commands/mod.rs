@@ -1,8 +1,12 @@
 //! One file for each group of commands.
 
 pub mod check;
+pub mod contents;
+pub mod copy;
 pub mod crash_test;
+pub mod export;
 pub mod files;
+pub mod fill;
 pub mod generate;
 pub mod info;
 pub mod list;
@@ -12,6 +16,7 @@ pub mod mount;
 pub mod names;
 pub mod parents;
 pub mod stats;
+pub mod usage;
 pub mod xattr;
 
 /// An error tag as an option gives it: its name, and how often its place is passed before it fails.

@@ -1,6 +1,8 @@
 //! Running the command.
 #![allow(dead_code)] // Each test uses a part.
 
+pub mod trees;
+
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};

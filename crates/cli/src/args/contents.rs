@@ -1,0 +1,110 @@
+//! Arguments of the commands for contents and whole trees.
+
+use super::{ImageArgs, PathArgs, PathsArgs, parse_octal};
+use clap::Args;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Arguments of `cat`.
+#[derive(Debug, Args)]
+pub struct CatArgs {
+    #[command(flatten)]
+    pub paths: PathsArgs,
+}
+
+/// Arguments of `write`.
+#[derive(Debug, Args)]
+pub struct WriteArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Path within the image
+    pub path: OsString,
+    /// Write behind what is there
+    #[arg(short, long)]
+    pub append: bool,
+    /// Write over what is there, from this byte on
+    #[arg(long, value_name = "BYTE", conflicts_with = "append", value_parser = crate::text::parse_size)]
+    pub offset: Option<u64>,
+    /// Permissions of a new file, octal
+    #[arg(short, long, default_value = "644", value_parser = parse_octal)]
+    pub mode: u16,
+}
+
+/// Arguments of `df`.
+#[derive(Debug, Args)]
+pub struct DfArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Sizes with units
+    #[arg(short, long)]
+    pub human_readable: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+/// Arguments of `du`.
+#[derive(Debug, Args)]
+pub struct DuArgs {
+    #[command(flatten)]
+    pub path: PathArgs,
+    /// Only the sum
+    #[arg(short, long)]
+    pub summarize: bool,
+    /// Sizes with units
+    #[arg(short, long)]
+    pub human_readable: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    /// Sizes of the files, not of the space that they take
+    #[arg(long)]
+    pub apparent_size: bool,
+}
+
+const CP_NOTES: &str = "\
+A path within an image is written IMAGE:/PATH, as in disk.img:/etc/passwd. A file of the host that is named like that \
+comes first. SRC/. stands for what is in SRC, without SRC itself.
+
+Permissions, owners (as numbers), times, attributes, ACLs, holes and further names are kept. What the host refuses \
+(owners and device nodes, if you are not root) is told at the end, with exit code 9. Symbolic links are copied, never \
+followed. A file gets its name when it is complete; one that changes while it is read is an error (exit code 5).";
+
+/// Arguments of `cp`.
+#[derive(Debug, Args)]
+#[command(after_help = CP_NOTES)]
+pub struct CpArgs {
+    /// Files, and where to copy them: paths of the host, or IMAGE:/PATH
+    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
+    pub paths: Vec<OsString>,
+    /// Copy directories with everything in them
+    #[arg(short, long, visible_short_alias = 'R')]
+    pub recursive: bool,
+    /// Take the last path for what it is, even if it is a directory
+    #[arg(short = 'T', long)]
+    pub no_target_directory: bool,
+    /// Owner of the copies, in numbers: OWNER, OWNER:GROUP or :GROUP
+    #[arg(long, value_name = "OWNER")]
+    pub owner: Option<crate::text::Owner>,
+}
+
+/// Arguments of `clone`.
+#[derive(Debug, Args)]
+pub struct CloneArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// An existing file
+    pub from: OsString,
+    /// The file that is to share its blocks; it is made, or replaced
+    pub to: OsString,
+}
+
+/// Arguments of `export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    #[command(flatten)]
+    pub path: PathArgs,
+    /// Write the archive to a file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}

@@ -1,0 +1,235 @@
+//! `xfskit mkfs --from`: an image that is filled while it is made.
+//!
+//! A new image file is made under a temporary name and renamed when it is complete. With `SOURCE_DATE_EPOCH` in the
+//! environment, and a UUID, the image depends on nothing but the source and the options.
+
+use super::mkfs::open_existing;
+use crate::args::MkfsArgs;
+use crate::exit::Usage;
+use crate::progress::CopyBar;
+use crate::text::parse_size;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::{BufReader, Seek, stdin};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
+use xfskit::env::{Environment, SystemEnvironment};
+use xfskit::ondisk::{Superblock, Timestamp};
+use xfskit::{Filesystem, MountOptions};
+use xfskit_mkfs::{InodeSize, Options, make};
+use xfskit_transfer::{
+    Adjust, FixedEnvironment, HostSource, ImageSink, Losses, Needs, Shape, Source, TarSource, TransferError, survey,
+    transfer,
+};
+
+/// How often a size that turned out too small is raised.
+const MOST_ATTEMPTS: usize = 6;
+const READ_AHEAD_BYTES: usize = 1 << 20;
+
+/// What an image is filled from.
+enum From {
+    Folder(PathBuf),
+    Archive(PathBuf),
+    /// Standard input as it comes.
+    Stream,
+    /// Standard input, kept in a file without a name to be read more than once.
+    Spooled(File),
+}
+
+impl From {
+    fn find(path: &Path, twice: bool, image: &Path) -> Result<Self> {
+        if path == Path::new("-") {
+            return if twice { spool(image).map(Self::Spooled) } else { Ok(Self::Stream) };
+        }
+        let data = std::fs::metadata(path).map_err(|source| OpenError::Io { path: path.into(), source })?;
+        Ok(if data.is_dir() { Self::Folder(path.into()) } else { Self::Archive(path.into()) })
+    }
+
+    fn open(&self, image: &Path) -> Result<Box<dyn Source>> {
+        Ok(match self {
+            Self::Folder(path) => {
+                let source = HostSource::new(&path.join("."), b"", true)?;
+                match std::fs::metadata(image) {
+                    Ok(image) => Box::new(source.without(&image)),
+                    Err(_) => Box::new(source),
+                }
+            }
+            Self::Archive(path) => {
+                let file = File::open(path).map_err(|source| OpenError::Io { path: path.clone(), source })?;
+                Box::new(TarSource::new(BufReader::with_capacity(READ_AHEAD_BYTES, file)))
+            }
+            Self::Stream => Box::new(TarSource::new(BufReader::with_capacity(READ_AHEAD_BYTES, stdin()))),
+            Self::Spooled(file) => {
+                let mut file = file.try_clone().context("standard input")?;
+                file.rewind().context("standard input")?;
+                Box::new(TarSource::new(BufReader::with_capacity(READ_AHEAD_BYTES, file)))
+            }
+        })
+    }
+}
+
+/// Keeps standard input in a file beside the image, where there is room for it.
+fn spool(image: &Path) -> Result<File> {
+    let name = temporary_name(image, "tar");
+    let options = File::options().read(true).write(true).create_new(true).open(&name);
+    let mut file = options.map_err(|source| OpenError::Io { path: name.clone(), source })?;
+    std::fs::remove_file(&name).context("standard input")?;
+    std::io::copy(&mut stdin().lock(), &mut file).context("standard input")?;
+    Ok(file)
+}
+
+fn temporary_name(image: &Path, kind: &str) -> PathBuf {
+    let name = image.file_name().unwrap_or_default().to_string_lossy();
+    image.with_file_name(format!(".{name}.{kind}-{}", std::process::id()))
+}
+
+/// The time that `SOURCE_DATE_EPOCH` asks for.
+pub fn source_date_epoch() -> Result<Option<Timestamp>> {
+    let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(None) };
+    let seconds = text.to_str().and_then(|text| text.parse().ok());
+    let seconds = seconds.ok_or_else(|| Usage("SOURCE_DATE_EPOCH: expected a number of seconds since 1970".into()))?;
+    Ok(Some(Timestamp { seconds, nanoseconds: 0 }))
+}
+
+/// Makes an image from a folder or an archive.
+pub fn run(args: &MkfsArgs, from: &Path, options: &Options) -> Result<(Superblock, Losses)> {
+    let existing = std::fs::metadata(&args.image).ok();
+    let size = match args.size.as_deref() {
+        Some("auto") => None,
+        Some(text) => Some(parse_size(text).map_err(Usage)?),
+        // What exists keeps its size, a device has one.
+        None => existing.as_ref().map(|_| 0),
+    };
+    if existing.is_some() {
+        drop(open_existing(&args.image, args.force)?);
+    }
+    let is_file = existing.as_ref().is_none_or(std::fs::Metadata::is_file);
+    let size = match (size, &existing) {
+        (Some(0), Some(data)) if is_file => Some(data.len()),
+        (None, _) if !is_file => Some(0),
+        (size, _) => size,
+    };
+    let from = From::find(from, size.is_none(), &args.image)?;
+    let mut bytes = match size {
+        Some(bytes) => bytes,
+        None => measure(&from, args, options)?,
+    };
+    for attempt in 1.. {
+        let place = if is_file { Place::File(args.image.clone()) } else { Place::Device(args.image.clone()) };
+        match place.fill(&from, bytes, args, options) {
+            Err(error) if size.is_none() && attempt < MOST_ATTEMPTS && is_full(&error) => bytes += bytes / 4,
+            result => return result,
+        }
+    }
+    unreachable!("the last attempt returns")
+}
+
+fn is_full(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.downcast_ref::<TransferError>().is_some_and(TransferError::is_full))
+}
+
+fn measure(from: &From, args: &MkfsArgs, options: &Options) -> Result<u64> {
+    let block_bytes = u64::from(options.block_bytes);
+    let inode_bytes = match options.inode_size {
+        InodeSize::Default => 512,
+        InodeSize::Bytes(bytes) => bytes.into(),
+        InodeSize::PerBlock(count) => block_bytes / u64::from(count.max(1)),
+    };
+    let dir_block_bytes = options.dir_block_bytes.map_or(block_bytes.max(4096), u64::from);
+    let shape = Shape { block_bytes, inode_bytes: inode_bytes.max(256), dir_block_bytes, small: args.small };
+    let mut needs = Needs::new(shape);
+    let bar = CopyBar::new("measuring");
+    survey(&mut *from.open(&args.image)?, &mut needs, &bar)?;
+    Ok(needs.image_bytes())
+}
+
+/// Where the image goes.
+enum Place {
+    File(PathBuf),
+    Device(PathBuf),
+}
+
+impl Place {
+    fn fill(&self, from: &From, bytes: u64, args: &MkfsArgs, options: &Options) -> Result<(Superblock, Losses)> {
+        match self {
+            Self::Device(path) => {
+                let device = FileDevice::open(path, Access::Write)?;
+                let result = fill(device, from, args, options);
+                if result.is_err() {
+                    // What is there now is an image, but not of the source.
+                    let _ = std::fs::File::options()
+                        .write(true)
+                        .open(path)
+                        .and_then(|file| std::os::unix::fs::FileExt::write_all_at(&file, &[0; 4096], 0));
+                }
+                result
+            }
+            Self::File(path) => {
+                let temporary = temporary_name(path, "xfskit");
+                let result = (|| {
+                    let device = FileDevice::create(&temporary, bytes)?;
+                    let filled = fill(device, from, args, options)?;
+                    std::fs::rename(&temporary, path).map_err(|source| OpenError::Io { path: path.clone(), source })?;
+                    Ok(filled)
+                })();
+                if result.is_err() {
+                    // The error that counts is the first one.
+                    let _ = std::fs::remove_file(&temporary);
+                }
+                result
+            }
+        }
+    }
+}
+
+/// A device that is durable only in the end: until then nobody has a use for what it holds.
+struct Unflushed(FileDevice);
+
+impl BlockDevice for Unflushed {
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
+    }
+
+    fn sector_bytes(&self) -> usize {
+        self.0.sector_bytes()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        self.0.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        self.0.write(offset, data)
+    }
+
+    fn flush(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn fill(device: FileDevice, from: &From, args: &MkfsArgs, options: &Options) -> Result<(Superblock, Losses)> {
+    let device = Arc::new(Unflushed(device));
+    let shown = || args.image.display().to_string();
+    let epoch = source_date_epoch()?;
+    let uuid = options.uuid.expect("every image gets one");
+    let env: Arc<dyn Environment> = match epoch {
+        Some(now) => Arc::new(FixedEnvironment::new(now, uuid)),
+        None => Arc::new(SystemEnvironment::default()),
+    };
+    let log = options.log_device.as_deref().map(|path| open_existing(path, args.force)).transpose()?;
+    let log = log.map(|log| Arc::new(log) as Arc<dyn BlockDevice>);
+    let superblock = make(&device, log.as_deref(), options, env.now()).with_context(shown)?;
+    let filesystem = Filesystem::open_in(device.clone(), log, MountOptions::default(), env).with_context(shown)?;
+    let adjust = Adjust { newest: epoch, ..Adjust::default() };
+    let mut source = from.open(&args.image)?;
+    let bar = CopyBar::new("filling");
+    let mut sink = ImageSink::new(&filesystem, filesystem.root())?;
+    transfer(&mut *source, &mut sink, &adjust, &bar)?;
+    drop(sink);
+    bar.finish();
+    let losses = source.losses();
+    filesystem.unmount().with_context(|| format!("{}: closing the image", shown()))?;
+    device.0.flush().map_err(|source| OpenError::Io { path: args.image.clone(), source })?;
+    Ok((superblock, losses))
+}

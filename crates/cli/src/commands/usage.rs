@@ -1,0 +1,134 @@
+//! `xfskit df` and `du`.
+
+use super::list::is_dir;
+use crate::args::{DfArgs, DuArgs};
+use crate::image::{find, open_to_read};
+use crate::text::human_size;
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::io::{BufWriter, Write, stdout};
+use xfskit::ondisk::{Corruption, InodeNumber};
+use xfskit::{Filesystem, Stat};
+
+/// Runs `df`.
+pub fn df(args: &DfArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(&args.image)?;
+    let stat = filesystem.statfs();
+    let bytes = |blocks: u64| blocks * u64::from(stat.block_bytes);
+    let (total, free) = (bytes(stat.blocks), bytes(stat.free_blocks));
+    let used = total - free;
+    if as_json {
+        let space = json!({ "bytes": total, "used": used, "free": free });
+        let inodes = json!({ "count": stat.inodes, "used": stat.inodes - stat.free_inodes, "free": stat.free_inodes });
+        println!("{:#}", json!({ "image": args.image.image.display().to_string(), "space": space, "inodes": inodes }));
+        return Ok(());
+    }
+    let shown = |bytes: u64| if args.human_readable { human_size(bytes) } else { bytes.div_ceil(1024).to_string() };
+    // As df rounds: up.
+    let percent = |used: u64, total: u64| (used * 100).div_ceil(total.max(1));
+    let unit = if args.human_readable { "Size" } else { "1K-blocks" };
+    println!("{:10} {unit:>12} {:>12} {:>12} {:>5}", "", "Used", "Free", "Use%");
+    println!(
+        "{:10} {:>12} {:>12} {:>12} {:>4}%",
+        "space",
+        shown(total),
+        shown(used),
+        shown(free),
+        percent(used, total)
+    );
+    let used = stat.inodes - stat.free_inodes;
+    let (total, free) = (stat.inodes, stat.free_inodes);
+    println!("{:10} {total:>12} {used:>12} {free:>12} {:>4}%", "inodes", percent(used, total));
+    Ok(())
+}
+
+/// A directory on the way, and what it holds so far.
+struct Frame {
+    path: Vec<u8>,
+    left: Vec<(Vec<u8>, InodeNumber)>,
+    bytes: u64,
+}
+
+/// Counts files, each once however many names it has.
+struct Counter<'a> {
+    filesystem: &'a Filesystem,
+    apparent: bool,
+    seen: HashSet<InodeNumber>,
+}
+
+impl Counter<'_> {
+    fn bytes(&mut self, stat: &Stat) -> u64 {
+        if !is_dir(stat) && stat.links > 1 && !self.seen.insert(stat.inode) {
+            return 0;
+        }
+        match (self.apparent, is_dir(stat)) {
+            (true, true) => 0,
+            (true, false) => stat.size,
+            (false, _) => stat.blocks * 512,
+        }
+    }
+
+    fn enter(&mut self, stat: &Stat, path: Vec<u8>) -> Result<Frame> {
+        if !self.seen.insert(stat.inode) {
+            let twice = Corruption::new("directory", "it has one name only").of(stat.inode.0);
+            return Err(xfskit::Error::from(twice).into());
+        }
+        let entries = self.filesystem.list_dir(stat.inode)?;
+        let mut left: Vec<_> = entries.into_iter().map(|entry| (entry.name, entry.inode)).collect();
+        left.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        Ok(Frame { path, left, bytes: self.bytes(stat) })
+    }
+}
+
+/// Runs `du`.
+pub fn du(args: &DuArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(&args.path.image)?;
+    let start = find(&filesystem, &args.path.path)?;
+    let mut counter = Counter { filesystem: &filesystem, apparent: args.apparent_size, seen: HashSet::new() };
+    let mut lines: Vec<(Vec<u8>, u64)> = Vec::new();
+    let path = args.path.path.as_encoded_bytes().to_vec();
+    let mut stack = Vec::new();
+    if is_dir(&start) {
+        stack.push(counter.enter(&start, path)?);
+    } else {
+        lines.push((path, counter.bytes(&start)));
+    }
+    while let Some(frame) = stack.last_mut() {
+        let Some((name, inode)) = frame.left.pop() else {
+            let done = stack.pop().expect("it was there just now");
+            if let Some(above) = stack.last_mut() {
+                above.bytes += done.bytes;
+            }
+            if !args.summarize || stack.is_empty() {
+                lines.push((done.path, done.bytes));
+            }
+            continue;
+        };
+        let stat = filesystem.stat(inode)?;
+        if is_dir(&stat) {
+            let path = [frame.path.strip_suffix(b"/").unwrap_or(&frame.path), b"/", &name].concat();
+            let below = counter.enter(&stat, path)?;
+            stack.push(below);
+        } else {
+            frame.bytes += counter.bytes(&stat);
+        }
+    }
+    print(&lines, args.human_readable, as_json)
+}
+
+fn print(lines: &[(Vec<u8>, u64)], human: bool, as_json: bool) -> Result<()> {
+    let mut out = BufWriter::new(stdout().lock());
+    if as_json {
+        let line = |(path, bytes): &(Vec<u8>, u64)| json!({ "path": String::from_utf8_lossy(path), "bytes": bytes });
+        writeln!(out, "{:#}", Value::Array(lines.iter().map(line).collect()))?;
+        return Ok(out.flush()?);
+    }
+    for (path, bytes) in lines {
+        let size = if human { human_size(*bytes) } else { bytes.div_ceil(1024).to_string() };
+        write!(out, "{size}\t")?;
+        out.write_all(path)?;
+        writeln!(out)?;
+    }
+    Ok(out.flush()?)
+}

@@ -1,0 +1,138 @@
+//! `cat`, `write`, `df`, `du` and `clone`, held against the kernel and its tools.
+
+mod common;
+
+use common::trees::{is_root, make_tree, run};
+use common::{fails, image, ok, with_input, words, xfskit};
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::process::Command;
+use xfskit_testkit::{kernel_mount, reference, scratch};
+
+#[test]
+fn files_are_written_and_read_back() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let write = |line: &str, input: &[u8]| {
+        let output = with_input(line, &image, input);
+        assert!(output.status.success(), "{line}: {output:?}");
+    };
+    let large: Vec<u8> = (0..5_000_000_u32).map(|n| (n >> 3) as u8).collect();
+    write("write IMAGE /large -m 600", &large);
+    write("write IMAGE /text", b"one\ntwo\n");
+    write("write IMAGE /text --append", b"three\n");
+    write("write IMAGE /text --offset 4", b"TWO");
+    write("write IMAGE /hole --offset 1M", b"behind");
+    write("write IMAGE /empty", b"");
+    write("write IMAGE /short", &large);
+    write("write IMAGE /short", b"now short");
+    ok("ln -s IMAGE text /link", &image);
+    write("write IMAGE /link -a", b"four\n");
+    assert_eq!(ok("cat IMAGE /link /empty /short", &image), "one\nTWO\nthree\nfour\nnow short");
+    assert!(xfskit(words("cat IMAGE /large", &image)).stdout == large);
+    assert_eq!(fails("cat IMAGE /", &image).0, 1);
+    assert_eq!(fails("cat IMAGE /none", &image).0, 1);
+    assert_eq!(fails("write IMAGE /none/x", &image).0, 1);
+    assert_eq!(fails("write IMAGE /", &image).0, 1);
+    assert_eq!(fails("write IMAGE /x -a --offset 3", &image).0, 2);
+    if let Some(kernel) = kernel_mount(&image) {
+        let read = |name: &str| fs::read(kernel.path().join(name)).unwrap();
+        assert!(read("large") == large && read("text") == b"one\nTWO\nthree\nfour\n" && read("short") == b"now short");
+        let hole = read("hole");
+        assert!(hole.len() == (1 << 20) + 6 && hole.ends_with(b"\0behind"));
+        let stat = |name: &str| fs::metadata(kernel.path().join(name)).unwrap();
+        assert_eq!((stat("large").mode() & 0o7777, stat("hole").blocks()), (0o600, 8));
+        kernel.unmount();
+    }
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&image);
+    }
+}
+
+#[test]
+fn space_is_counted_as_by_du_and_df() {
+    if !is_root() {
+        return;
+    }
+    let scratch = scratch();
+    let (image, source) = (scratch.file("a.img"), scratch.file("source"));
+    make_tree(&source);
+    ok(&format!("mkfs IMAGE --from {} -q", source.display()), &image);
+    let ours = |line: &str| ok(line, &image);
+    let lines =
+        [ours("du IMAGE"), ours("du IMAGE -s"), ours("du IMAGE /dir -h"), ours("du IMAGE --apparent-size -s /dir")];
+    let json: serde_json::Value = serde_json::from_str(&ours("--json df IMAGE")).unwrap();
+    let table = ours("df IMAGE -h");
+    assert!(table.contains("space") && table.contains("inodes") && table.contains('M'), "{table}");
+    let one: serde_json::Value = serde_json::from_str(&ours("--json du IMAGE /big")).unwrap();
+    assert_eq!(one[0]["path"], "/big");
+    let Some(kernel) = kernel_mount(&image) else { return };
+    let du = |arguments: &[&str]| {
+        let output = run(Command::new("du").args(arguments).current_dir(kernel.path()));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> =
+            text.lines().map(|line| line.replace("\t./", "\t/").replace("\t.", "\t/")).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&lines[0]), sorted(&du(&["."])));
+    assert_eq!(sorted(&lines[1]), sorted(&du(&["-s", "."])));
+    assert_eq!(sorted(&lines[2]), sorted(&du(&["-h", "./dir"])));
+    // What a directory counts for itself is each tool's own matter.
+    let files =
+        fs::read_dir(kernel.path().join("dir/many")).unwrap().map(|entry| entry.unwrap().metadata().unwrap().size());
+    let expected = files.sum::<u64>() + 3_000_001 + 6;
+    assert_eq!(lines[3], format!("{}\t/dir\n", expected.div_ceil(1024)));
+    let stat = rustix::fs::statvfs(kernel.path()).unwrap();
+    let bytes = |blocks: u64| blocks * stat.f_frsize;
+    assert_eq!(json["space"]["bytes"], bytes(stat.f_blocks));
+    assert_eq!(json["inodes"]["used"], stat.f_files - stat.f_ffree);
+    kernel.unmount();
+}
+
+#[test]
+fn a_clone_shares_blocks_until_one_is_written() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let large: Vec<u8> = (0..4_000_123_u32).map(|n| (n >> 4) as u8).collect();
+    assert!(with_input("write IMAGE /from -m 750", &image, &large).status.success());
+    ok("xattr set IMAGE /from user.a b", &image);
+    ok("mkdir IMAGE /dir", &image);
+    let free = || {
+        let json: serde_json::Value = serde_json::from_str(&ok("--json df IMAGE", &image)).unwrap();
+        json["space"]["free"].as_u64().unwrap()
+    };
+    let before = free();
+    ok("touch IMAGE /old", &image);
+    ok("clone IMAGE /from /to", &image);
+    ok("clone IMAGE /from /dir", &image);
+    ok("clone IMAGE /from /old", &image);
+    assert!(before - free() < 200_000, "{} bytes more", before - free());
+    let written = with_input("write IMAGE /to --offset 1000000", &image, b"changed");
+    assert!(written.status.success(), "{written:?}");
+    assert_eq!(fails("clone IMAGE /dir /x", &image).0, 1);
+    let mut changed = large.clone();
+    changed[1_000_000..1_000_007].copy_from_slice(b"changed");
+    if let Some(kernel) = kernel_mount(&image) {
+        let read = |name: &str| fs::read(kernel.path().join(name)).unwrap();
+        assert!(read("from") == large && read("dir/from") == large && read("old") == large && read("to") == changed);
+        let to = kernel.path().join("to");
+        assert_eq!(fs::metadata(&to).unwrap().mode() & 0o7777, 0o750);
+        let mut value = [0; 8];
+        assert_eq!(rustix::fs::getxattr(&to, "user.a", &mut value[..]).unwrap(), 1);
+        fs::File::options().write(true).open(&to).unwrap().write_all_at(b"again", 0).unwrap();
+        assert!(read("from") == large);
+        kernel.unmount();
+    }
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&image);
+    }
+    let plain = scratch.file("b.img");
+    ok("mkfs IMAGE --size 512M -q -m reflink=0", &plain);
+    assert!(with_input("write IMAGE /from", &plain, b"x").status.success());
+    let (code, message) = fails("clone IMAGE /from /to", &plain);
+    assert!(code == 1 && message.contains("reflink"), "{message}");
+    assert_eq!(ok("ls IMAGE", &plain), "from\n");
+}

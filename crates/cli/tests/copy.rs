@@ -1,0 +1,185 @@
+//! `cp` in all directions: the kernel's view of what comes out, and what is refused.
+
+mod common;
+
+use common::trees::{assert_same, is_root, make_tree, run};
+use common::{fails, image, ok, xfskit};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use xfskit_testkit::{kernel_mount, reference, scratch, skip};
+
+fn words(line: &str, image: &Path) -> Vec<String> {
+    line.split(' ').map(|word| word.replace("IMAGE", image.to_str().unwrap())).collect()
+}
+
+/// Runs a line in which `IMAGE` may stand within a word.
+fn copies(line: &str, image: &Path) {
+    let output = xfskit(words(line, image));
+    assert!(output.status.success(), "xfskit {line}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn refused(line: &str, image: &Path) -> (i32, String) {
+    let output = xfskit(words(line, image));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!message.contains("panicked"), "{message}");
+    (output.status.code().unwrap(), message)
+}
+
+#[test]
+fn trees_survive_the_way_in_through_images_and_out() {
+    if !is_root() {
+        return;
+    }
+    let scratch = scratch();
+    let (image, second) = (image(&scratch), scratch.file("b.img"));
+    ok("mkfs IMAGE --size 400M -q -n parent=0 -b size=1024", &second);
+    let source = scratch.file("source");
+    make_tree(&source);
+    let names = (scratch.path().display(), second.display());
+    copies(&format!("cp -r {}/source IMAGE:/", names.0), &image);
+    copies(&format!("cp -r IMAGE:/source {}:/new", names.1), &image);
+    copies(&format!("cp -r {}:/new {}/out", names.1, names.0), &image);
+    assert_same(&source, &scratch.file("out"), "through both images");
+    copies(&format!("cp -r IMAGE:/source/. {}/out", names.0), &image);
+    assert_same(&source, &scratch.file("out"), "over what is there");
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&image);
+        reference.repair_finds_nothing(&second);
+    }
+    let Some(kernel) = kernel_mount(&image) else { return };
+    assert_same(&source, &kernel.path().join("source"), "as the kernel sees it");
+    run(Command::new("diff")
+        .args(["-r", "--no-dereference", "--exclude=pipe", "--exclude=socket"])
+        .args(["--exclude=null", "--exclude=disk"])
+        .arg(&source)
+        .arg(kernel.path().join("source")));
+    if Command::new("rsync").arg("--version").output().is_ok() {
+        let mut rsync = Command::new("rsync");
+        // XFS shows its ACLs once more under names of its own.
+        rsync
+            .args(["-aHAXni", "--checksum", "--delete", "--filter=-x trusted.SGI_ACL_*"])
+            .arg(format!("{}/", source.display()));
+        let found = run(rsync.arg(kernel.path().join("source")));
+        assert_eq!(String::from_utf8_lossy(&found.stdout), "");
+    } else {
+        skip("rsync is not installed");
+    }
+    kernel.unmount();
+}
+
+#[test]
+fn places_are_those_of_cp() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let dir = scratch.path().display();
+    fs::write(scratch.file("a"), "first").unwrap();
+    fs::write(scratch.file("b"), "second").unwrap();
+    fs::create_dir_all(scratch.file("tree/below")).unwrap();
+    fs::write(scratch.file("tree/below/c"), "third").unwrap();
+    ok("mkdir IMAGE /d", &image);
+    copies(&format!("cp {dir}/a {dir}/b IMAGE:/d"), &image);
+    copies(&format!("cp {dir}/a IMAGE:/renamed"), &image);
+    copies(&format!("cp {dir}/b IMAGE:/renamed"), &image);
+    copies(&format!("cp -r {dir}/tree IMAGE:/d"), &image);
+    copies(&format!("cp -r {dir}/tree IMAGE:/new"), &image);
+    copies(&format!("cp -r {dir}/tree/. IMAGE:/new"), &image);
+    copies("cp -r IMAGE:/d/tree IMAGE:/new/inner", &image);
+    copies("cp -r --owner 12:34 IMAGE:/d/a IMAGE:/owned", &image);
+    let listing = ok("tree IMAGE", &image);
+    let expected = "/\n├── d\n│   ├── a\n│   ├── b\n│   └── tree\n│       └── below\n│           └── c\n├── new\n│   ├── below\n\
+                    │   │   └── c\n│   └── inner\n│       └── below\n│           └── c\n├── owned\n└── renamed\n";
+    assert_eq!(listing, expected);
+    assert_eq!(ok("cat IMAGE /renamed /d/tree/below/c", &image), "secondthird");
+    assert!(ok("stat IMAGE /owned", &image).contains("12:34"));
+    for (line, code, part) in [
+        ("cp DIR/tree IMAGE:/x", 1, "-r"),
+        ("cp DIR/a DIR/b IMAGE:/renamed", 2, "into a directory"),
+        ("cp -r IMAGE:/d IMAGE:/d/tree", 2, "into itself"),
+        ("cp DIR/none IMAGE:/d", 1, "No such file"),
+        ("cp IMAGE:/none DIR", 1, "no such file"),
+        ("cp -T DIR/a IMAGE:/d", 1, "directory"),
+        ("cp DIR/a DIR/none.img:/d", 6, "no such image"),
+        ("cp DIR/a", 2, ""),
+        ("cp /proc/self/status IMAGE:/d", 5, "not as long as it says"),
+    ] {
+        let (got, message) = refused(&line.replace("DIR", &dir.to_string()), &image);
+        assert!(got == code && message.contains(part), "{line}: {got} {message}");
+    }
+    assert_eq!(ok("tree IMAGE", &image), expected);
+}
+
+#[test]
+fn no_link_leads_a_copy_out_of_its_tree() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let dir = scratch.path().display();
+    fs::create_dir_all(scratch.file("source/dir")).unwrap();
+    fs::write(scratch.file("source/dir/file"), "new").unwrap();
+    fs::create_dir_all(scratch.file("outside")).unwrap();
+    fs::create_dir_all(scratch.file("target/source")).unwrap();
+    symlink(scratch.file("outside"), scratch.file("target/source/dir")).unwrap();
+    copies(&format!("cp -r {dir}/source IMAGE:/"), &image);
+    let (code, message) = refused(&format!("cp -r IMAGE:/source {dir}/target"), &image);
+    assert!(code == 1 && message.contains("source/dir"), "{message}");
+    assert_eq!(fs::read_dir(scratch.file("outside")).unwrap().count(), 0);
+    // The same the other way round.
+    ok("mkdir IMAGE /outside /target /target/source", &image);
+    ok("ln -s IMAGE /outside /target/source/dir", &image);
+    let (code, message) = refused(&format!("cp -r {dir}/source IMAGE:/target"), &image);
+    assert!(code == 1 && message.contains("not a directory"), "{message}");
+    assert_eq!(ok("ls IMAGE /outside", &image), "");
+    // A link is copied as what it is.
+    symlink("/etc/passwd", scratch.file("link")).unwrap();
+    copies(&format!("cp {dir}/link IMAGE:/link"), &image);
+    assert_eq!(ok("readlink IMAGE /link", &image), "/etc/passwd\n");
+}
+
+#[test]
+fn what_the_host_refuses_is_told_once_at_the_end() {
+    if !is_root() {
+        return;
+    }
+    let scratch = scratch();
+    let image = image(&scratch);
+    ok("mknod IMAGE /zero c 1 5", &image);
+    ok("touch IMAGE /a /b", &image);
+    ok("chown IMAGE 1:1 /a /b", &image);
+    ok("chmod IMAGE 4755 /a", &image);
+    fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_xfskit"), "cp", "-r"]);
+    command.arg(format!("{}:/.", image.display())).arg(scratch.file("out"));
+    fs::create_dir(scratch.file("out")).unwrap();
+    std::os::unix::fs::chown(scratch.file("out"), Some(65534), Some(65534)).unwrap();
+    let output = command.output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(9), "{message}");
+    assert!(message.contains("3 owners") && message.contains("1 device nodes"), "{message}");
+    let copied = fs::metadata(scratch.file("out/a")).unwrap();
+    assert_eq!((copied.uid(), copied.mode() & 0o7777), (65534, 0o755), "nobody else's program runs as nobody");
+    assert!(!scratch.file("out/zero").exists());
+}
+
+#[test]
+fn a_full_image_keeps_no_half_of_a_file() {
+    let scratch = scratch();
+    let image = scratch.file("a.img");
+    ok("mkfs IMAGE --size 20M --small -q", &image);
+    let large = scratch.file("large");
+    fs::write(&large, vec![5; 30 << 20]).unwrap();
+    fs::write(scratch.file("small"), "fits").unwrap();
+    let dir = scratch.path().display();
+    copies(&format!("cp {dir}/small IMAGE:/large"), &image);
+    let (code, message) = refused(&format!("cp {dir}/large IMAGE:/"), &image);
+    assert!(code == 1 && message.contains("no space left"), "{message}");
+    assert_eq!(ok("ls IMAGE", &image), "large\n");
+    assert_eq!(ok("cat IMAGE /large", &image), "fits");
+    let (code, _) = refused(&format!("cp {dir}/large IMAGE:/other"), &image);
+    assert_eq!((code, ok("ls IMAGE", &image).as_str()), (1, "large\n"));
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&image);
+    }
+    assert_eq!(fails("cat IMAGE /other", &image).0, 1);
+}

@@ -1,0 +1,256 @@
+//! `mkfs --from` and `export`: what other programs make of the images and archives, and bad sources.
+
+mod common;
+
+use common::trees::{assert_same, is_root, make_tree, run};
+use common::{ok, words, xfskit};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use xfskit_testkit::{kernel_mount, reference, scratch, skip};
+
+const UUID: &str = "uuid=6b1ff5a1-2d3c-4e5f-8a9b-0c1d2e3f4a5b";
+
+/// Makes an image in a world of a fixed time.
+fn make_at(epoch: &str, line: &str, image: &Path, input: &[u8]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
+    command.args(words(line, image)).env("SOURCE_DATE_EPOCH", epoch);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A program that refuses its input does not read all of it.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
+}
+
+fn tar(arguments: &[&str], source: &Path) -> Vec<u8> {
+    run(Command::new("tar").args(["-C", source.to_str().unwrap(), "-c", "-f", "-"]).args(arguments).arg(".")).stdout
+}
+
+#[test]
+fn an_image_of_a_folder_holds_what_the_folder_holds() {
+    if !is_root() {
+        return;
+    }
+    let scratch = scratch();
+    let (image, source) = (scratch.file("a.img"), scratch.file("source"));
+    make_tree(&source);
+    ok(&format!("mkfs IMAGE --from {} -q", source.display()), &image);
+    let size = fs::metadata(&image).unwrap().len();
+    assert_eq!(size, 300 << 20, "the smallest that mkfs.xfs makes");
+    ok(&format!("mkfs -f IMAGE --size auto --small --from {} -q", source.display()), &image);
+    let size = fs::metadata(&image).unwrap().len();
+    assert!(size < 40 << 20, "{size} bytes for 7 MB");
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&image);
+    }
+    let Some(kernel) = kernel_mount(&image) else { return };
+    assert_same(&source, kernel.path(), "as the kernel sees it");
+    kernel.unmount();
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 2, "nothing temporary is left");
+}
+
+#[test]
+fn an_image_of_the_same_source_is_the_same_image() {
+    let scratch = scratch();
+    let names: Vec<String> = (0..200).map(|n| format!("name-{:03}", n * 37 % 200)).collect();
+    let fill = |dir: &Path, names: &mut dyn Iterator<Item = &String>| {
+        fs::create_dir_all(dir.join("below")).unwrap();
+        for name in names {
+            fs::write(dir.join("below").join(name), name.repeat(100)).unwrap();
+            let set = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(dir.join("below").join(name), "user.name", name.as_bytes(), set).unwrap();
+        }
+        fs::hard_link(dir.join("below/name-001"), dir.join("again")).unwrap();
+    };
+    let (one, other) = (scratch.file("one"), scratch.file("other"));
+    fill(&one, &mut names.iter());
+    fill(&other, &mut names.iter().rev());
+    let mut images = Vec::new();
+    for (name, source) in [("a.img", &one), ("b.img", &other), ("c.img", &one)] {
+        let image = scratch.file(name);
+        let line = format!("mkfs IMAGE --small --from {} -q -m {UUID}", source.display());
+        let output = make_at("1700000000", &line, &image, b"");
+        assert!(output.status.success(), "{output:?}");
+        images.push(image);
+    }
+    run(Command::new("cmp").args(&images[..2]));
+    run(Command::new("cmp").args(&images[1..]));
+    assert!(ok("stat IMAGE /below/name-007", &images[0]).contains("modified:   2023-11-14 22:13:20.000000000"));
+    let archive = tar(&["--sort=name", "--xattrs", "--format=posix"], &one);
+    for name in ["d.img", "e.img"] {
+        let line = format!("mkfs IMAGE --small --from - -q -m {UUID}");
+        let output = make_at("1700000000", &line, &scratch.file(name), &archive);
+        assert!(output.status.success(), "{output:?}");
+    }
+    run(Command::new("cmp").arg(scratch.file("d.img")).arg(scratch.file("e.img")));
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&images[0]);
+        reference.repair_finds_nothing(&scratch.file("d.img"));
+    }
+}
+
+#[test]
+fn archives_of_gnu_tar_fill_an_image() {
+    if !is_root() {
+        return;
+    }
+    let scratch = scratch();
+    let (image, source) = (scratch.file("a.img"), scratch.file("source"));
+    make_tree(&source);
+    // A tar stream holds no sockets.
+    fs::remove_file(source.join("socket")).unwrap();
+    let everything = ["--xattrs", "--xattrs-include=*", "--acls", "--sparse", "--numeric-owner"];
+    for format in
+        ["--format=posix", "--format=gnu", "--format=posix --sparse-version=0.0", "--format=posix --sparse-version=0.1"]
+    {
+        let mut arguments: Vec<&str> = format.split(' ').collect();
+        if format != "--format=gnu" {
+            arguments.extend(everything);
+        } else {
+            arguments.extend(["--sparse", "--numeric-owner"]);
+        }
+        let archive = scratch.file("a.tar");
+        fs::write(&archive, tar(&arguments, &source)).unwrap();
+        ok(&format!("mkfs IMAGE -f --small --size 40M --from {} -q", archive.display()), &image);
+        if let Some(reference) = reference() {
+            reference.repair_finds_nothing(&image);
+        }
+        let Some(kernel) = kernel_mount(&image) else { return };
+        if format == "--format=gnu" {
+            run(Command::new("diff")
+                .args(["-r", "--no-dereference"])
+                .args(["--exclude=pipe", "--exclude=null", "--exclude=disk"])
+                .arg(&source)
+                .arg(kernel.path()));
+        } else {
+            assert_same(&source, kernel.path(), format);
+        }
+        kernel.unmount();
+    }
+}
+
+#[test]
+fn other_programs_read_an_exported_tree() {
+    if !is_root() {
+        return;
+    }
+    let scratch = scratch();
+    let (image, source, archive) = (scratch.file("a.img"), scratch.file("source"), scratch.file("a.tar"));
+    make_tree(&source);
+    fs::remove_file(source.join("socket")).unwrap();
+    ok(&format!("mkfs IMAGE --from {} -q", source.display()), &image);
+    ok(&format!("export IMAGE -o {}", archive.display()), &image);
+    let out = scratch.file("out");
+    fs::create_dir(&out).unwrap();
+    let extract =
+        ["-x", "-p", "--xattrs", "--xattrs-include=*", "--acls", "--numeric-owner", "--atime-preserve=system"];
+    run(Command::new("tar").args(extract).arg("-C").arg(&out).arg("-f").arg(&archive));
+    assert_same(&source, &out, "GNU tar");
+    if Command::new("bsdtar").arg("--version").output().is_ok() {
+        let out = scratch.file("out-bsd");
+        fs::create_dir(&out).unwrap();
+        run(Command::new("bsdtar")
+            .args(["-x", "-p", "--xattrs", "--acls", "--numeric-owner", "-S"])
+            .arg("-C")
+            .arg(&out)
+            .arg("-f")
+            .arg(&archive));
+        let diff = ["-r", "--no-dereference", "--exclude=pipe", "--exclude=null", "--exclude=disk"];
+        run(Command::new("diff").args(diff).arg(&source).arg(&out));
+    } else {
+        skip("bsdtar is not installed");
+    }
+    let script = "import sys,tarfile\nt=tarfile.open(sys.argv[1])\nm=t.getmember('./sparse' if './sparse' in t.getnames() else 'sparse')\n\
+                  print(m.size,m.issparse(),t.extractfile(m).read()[5000000:5000013])";
+    match Command::new("python3").arg("-c").arg(script).arg(&archive).output() {
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(text, "10000000 True b'in the middle'\n", "{}", String::from_utf8_lossy(&output.stderr));
+        }
+        Err(_) => skip("python3 is not installed"),
+    }
+    // And back: our own reader agrees with theirs.
+    let again = scratch.file("b.img");
+    ok(&format!("mkfs IMAGE --from {} -q", archive.display()), &again);
+    let Some(kernel) = kernel_mount(&again) else { return };
+    assert_same(&source, kernel.path(), "exported and filled again");
+    kernel.unmount();
+}
+
+#[test]
+fn a_bad_source_leaves_nothing_behind() {
+    let scratch = scratch();
+    let source = scratch.file("source");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), vec![7; 100_000]).unwrap();
+    symlink("file", source.join("link")).unwrap();
+    let good = tar(&[], &source);
+    let with = |arguments: &[&str]| {
+        let mut tar = Command::new("tar");
+        run(tar.args(["-C", source.to_str().unwrap(), "-c", "-P", "-f", "-"]).args(arguments).arg("file")).stdout
+    };
+    let long = format!("--transform=s/file/{}/", "x".repeat(256));
+    let mut damaged = good.clone();
+    damaged[512 + 100] ^= 1;
+    let cases: [(&str, Vec<u8>, i32, &str); 9] = [
+        ("cut within a file", good[..40_000].to_vec(), 5, "cut short"),
+        ("cut within a header", good[..700].to_vec(), 5, "cut short"),
+        ("cut before its end mark", good[..512].to_vec(), 5, "cut short"),
+        ("empty", Vec::new(), 5, "cut short"),
+        ("damaged", damaged, 5, "checksum"),
+        ("compressed", b"\x1f\x8b\x08\0".repeat(200), 5, "gzip"),
+        ("leads out", with(&["--transform=s,file,a/../../file,"]), 5, ".."),
+        ("too long a name", with(&[&long]), 1, "longer than 255"),
+        ("too large", good.repeat(1), 1, "no space left"),
+    ];
+    for (what, archive, code, part) in cases {
+        let image = scratch.file("a.img");
+        let size = if what == "too large" { "--size 16M -l size=12M" } else { "--size 20M" };
+        let archive = if what == "too large" { tar_of_zeros(&scratch.file("zeros")) } else { archive };
+        let output = make_at("1", &format!("mkfs IMAGE --small {size} --from -"), &image, &archive);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(code) && message.contains(part), "{what}: {output:?}");
+        let left: Vec<_> = fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(!left.iter().any(|name| name.to_string_lossy().contains("img")), "{what}: {left:?}");
+    }
+    // A slash at the front goes, as with GNU tar.
+    let image = scratch.file("a.img");
+    let output = make_at("1", "mkfs IMAGE --small --from - -q", &image, &with(&["--transform=s,file,/abs/file,"]));
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains("slash"), "{output:?}");
+    assert_eq!(ok("tree IMAGE", &image), "/\n└── abs\n    └── file\n");
+    let missing = xfskit(words("mkfs IMAGE -f --from /no/such/source", &image));
+    assert_eq!(missing.status.code(), Some(6));
+    assert_eq!(ok("ls IMAGE", &image), "abs\n", "what was there is kept");
+}
+
+fn tar_of_zeros(dir: &Path) -> Vec<u8> {
+    fs::create_dir_all(dir).unwrap();
+    fs::write(dir.join("zeros"), vec![0; 20 << 20]).unwrap();
+    tar(&[], dir)
+}
+
+#[test]
+fn a_source_that_changes_is_noticed() {
+    let scratch = scratch();
+    let source = scratch.file("source");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("growing"), vec![1; 64 << 20]).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let output = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut file = fs::File::options().append(true).open(source.join("growing")).unwrap();
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                file.write_all(b"more").unwrap();
+                std::thread::yield_now();
+            }
+        });
+        let line = format!("mkfs IMAGE --size 400M --from {}", source.display());
+        let output = xfskit(words(&line, &scratch.file("a.img")));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        output
+    });
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(5) && message.contains("growing: it changed"), "{output:?}");
+    assert!(!scratch.file("a.img").exists());
+}

@@ -1,0 +1,21 @@
+//! Tar streams: GNU's and POSIX's (PAX) headers, attributes and ACLs as GNU tar and bsdtar write them, sparse files in all of
+//! GNU's forms.
+//!
+//! ```text
+//! header (512 bytes)  [contents, padded to 512]  header  ...  two blocks of zeros
+//! before a header:    x, g: records "LENGTH KEY=VALUE\n" for the next one, for all     L, K: a long name, a long target
+//! ```
+//! Facts: POSIX.1-2017 pax, GNU tar's manual ("Tar Internals"), libarchive's tar(5).
+
+mod acl;
+mod pax;
+mod reader;
+mod sink;
+mod source;
+mod sparse;
+
+pub use sink::TarSink;
+pub use source::TarSource;
+
+/// Everything in a stream comes in blocks of this size.
+const BLOCK: usize = 512;

@@ -1,0 +1,93 @@
+//! Reads a stream in blocks, and knows where it is.
+
+use super::BLOCK;
+use crate::error::{Result, TransferError};
+use std::io::{ErrorKind, Read};
+
+/// Most bytes of a header's own contents: long names and PAX records. An attribute's value may have 64 KiB; this holds
+/// more of them than an inode of Linux can list.
+const MOST_EXTENSION_BYTES: u64 = 128 << 20;
+
+pub(super) struct Reader<R> {
+    stream: R,
+    at: u64,
+}
+
+impl<R: Read> Reader<R> {
+    pub(super) fn new(stream: R) -> Self {
+        Self { stream, at: 0 }
+    }
+
+    /// Bytes read so far.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    pub(super) fn bad(&self, what: impl Into<String>) -> TransferError {
+        TransferError::BadTar { at: self.at, what: what.into() }
+    }
+
+    /// Fills a buffer; the stream must not end before.
+    pub(super) fn fill(&mut self, buffer: &mut [u8], within: &'static str) -> Result<()> {
+        let count = self.read(buffer)?;
+        if count < buffer.len() { Err(TransferError::CutShort(self.at, within)) } else { Ok(()) }
+    }
+
+    /// The next block; `None` where the stream ends before it.
+    pub(super) fn block(&mut self) -> Result<Option<[u8; BLOCK]>> {
+        let mut block = [0; BLOCK];
+        match self.read(&mut block)? {
+            0 => Ok(None),
+            BLOCK => Ok(Some(block)),
+            _ => Err(TransferError::CutShort(self.at, "a header")),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.stream.read(&mut buffer[done..]) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(source) => {
+                    return Err(TransferError::Host { path: "the tar stream".into(), what: "reading it", source });
+                }
+            }
+        }
+        self.at += done as u64;
+        Ok(done)
+    }
+
+    /// Leaves bytes out.
+    pub(super) fn skip(&mut self, mut count: u64, within: &'static str) -> Result<()> {
+        let mut buffer = vec![0; count.min(64 * 1024) as usize];
+        while count > 0 {
+            let step = count.min(buffer.len() as u64) as usize;
+            self.fill(&mut buffer[..step], within)?;
+            count -= step as u64;
+        }
+        Ok(())
+    }
+
+    /// The contents of a header that belongs to another one.
+    pub(super) fn extension(&mut self, size: u64) -> Result<Vec<u8>> {
+        if size > MOST_EXTENSION_BYTES {
+            return Err(self.bad(format!("a header with {size} bytes of names and attributes")));
+        }
+        let mut bytes = Vec::new();
+        // Piece by piece: the size is only what the stream says.
+        while (bytes.len() as u64) < size {
+            let start = bytes.len();
+            bytes.resize(start + (size - start as u64).min(1 << 20) as usize, 0);
+            self.fill(&mut bytes[start..], "a header")?;
+        }
+        self.skip(padding(size), "a header")?;
+        Ok(bytes)
+    }
+}
+
+/// Bytes from the end of contents to the next block.
+pub(super) fn padding(size: u64) -> u64 {
+    size.wrapping_neg() % BLOCK as u64
+}

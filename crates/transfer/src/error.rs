@@ -1,0 +1,159 @@
+//! Why a tree could not be moved, and what of it could not be kept.
+
+use std::fmt;
+use std::io;
+
+/// The result of everything that can fail.
+pub type Result<T, E = TransferError> = std::result::Result<T, E>;
+
+/// Why a tree could not be moved. Paths are shown as far as they are text.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    /// The host refused something.
+    #[error("{path}: {what}: {source}")]
+    Host {
+        /// What was worked on.
+        path: String,
+        /// What was done with it.
+        what: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The image refused something.
+    #[error("{path}: {source}")]
+    Image {
+        /// What was worked on.
+        path: String,
+        /// The engine's answer.
+        source: xfskit::Error,
+    },
+    /// A file is not what it was when its copy began.
+    #[error("{0}: it changed while it was read, or is not as long as it says; copy it when nothing writes to it")]
+    Changed(String),
+    /// A directory was given where only files are copied.
+    #[error("{0}: it is a directory; -r copies it with everything in it")]
+    NotRecursive(String),
+    /// A tar stream ends before its last file does.
+    #[error("the tar stream is cut short: it ends at byte {0}, within {1}")]
+    CutShort(u64, &'static str),
+    /// A tar stream holds what cannot be.
+    #[error("the tar stream is damaged at byte {at}: {what}")]
+    BadTar {
+        /// Where.
+        at: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// A path that leads out of the tree.
+    #[error("{0}: a path with \"..\" leads out of the tree; make the archive without it")]
+    UnsafePath(String),
+    /// The other side has stopped; the error that counts is its own.
+    #[error("the other side of the copy has stopped")]
+    Stopped,
+}
+
+impl TransferError {
+    /// Whether the source is to blame: damaged, unsafe, or changed while it was read.
+    pub fn is_bad_source(&self) -> bool {
+        matches!(self, Self::Changed(_) | Self::CutShort(..) | Self::BadTar { .. } | Self::UnsafePath(_))
+    }
+
+    /// Whether the image has no room for the tree.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Image { source: xfskit::Error::NoSpace, .. })
+    }
+}
+
+/// A path in messages.
+pub(crate) fn shown(path: &[u8]) -> String {
+    if path.is_empty() { ".".into() } else { String::from_utf8_lossy(path).into_owned() }
+}
+
+/// Says what was done with which file of the host.
+pub(crate) fn host<'a, E: Into<io::Error>>(path: &'a [u8], what: &'static str) -> impl FnOnce(E) -> TransferError + 'a {
+    move |source| TransferError::Host { path: shown(path), what, source: source.into() }
+}
+
+/// Says with which file of the image.
+pub(crate) fn image(path: &[u8]) -> impl FnOnce(xfskit::Error) -> TransferError + '_ {
+    move |source| TransferError::Image { path: shown(path), source }
+}
+
+/// A count of what was left out, with the first one by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// How many.
+    pub count: u64,
+    /// The first.
+    pub first: String,
+}
+
+impl LeftOut {
+    pub(crate) fn note(&mut self, path: &[u8]) {
+        if self.count == 0 {
+            self.first = shown(path);
+        }
+        self.count += 1;
+    }
+}
+
+/// What of a tree could not be kept, because the host or the format refused it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Owners, where only root may give files away.
+    pub owners: LeftOut,
+    /// Device nodes, which only root may make.
+    pub devices: LeftOut,
+    /// Attributes of a kind that the other side does not take.
+    pub attributes: LeftOut,
+    /// Sockets, which have no form in a tar stream.
+    pub sockets: LeftOut,
+    /// Names whose slash at the front was dropped.
+    pub absolute: LeftOut,
+    /// The image itself, found in the folder that it is filled from.
+    pub itself: LeftOut,
+}
+
+impl Losses {
+    /// Whether something is missing in the copy that the source has.
+    pub fn are_real(&self) -> bool {
+        [&self.owners, &self.devices, &self.attributes, &self.sockets].iter().any(|left| left.count > 0)
+    }
+
+    /// Adds those of the other side.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        let add = |mine: &mut LeftOut, other: LeftOut| {
+            if mine.count == 0 {
+                mine.first = other.first;
+            }
+            mine.count += other.count;
+        };
+        add(&mut self.owners, other.owners);
+        add(&mut self.devices, other.devices);
+        add(&mut self.attributes, other.attributes);
+        add(&mut self.sockets, other.sockets);
+        add(&mut self.absolute, other.absolute);
+        add(&mut self.itself, other.itself);
+        self
+    }
+}
+
+impl fmt::Display for Losses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines = [
+            (&self.owners, "owners were not kept: only root may give files away"),
+            (&self.devices, "device nodes were left out: only root may make them"),
+            (&self.attributes, "attributes were not kept: the other side does not take them"),
+            (&self.sockets, "sockets were left out: a tar stream cannot hold them"),
+            (&self.absolute, "names lost the slash at their front"),
+            (&self.itself, "files were left out: the image itself lies in the folder"),
+        ];
+        let mut separator = "";
+        for (left, what) in lines.iter().filter(|(left, _)| left.count > 0) {
+            write!(f, "{separator}{} {what} (the first: {})", left.count, left.first)?;
+            separator = "\n";
+        }
+        Ok(())
+    }
+}

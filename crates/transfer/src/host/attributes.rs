@@ -1,0 +1,142 @@
+//! Extended attributes of the host's files.
+
+use crate::error::{LeftOut, Result, TransferError, host, shown};
+use crate::event::{is_duplicate, is_portable};
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+
+/// Most bytes of a list of names, and of a value, on Linux.
+const MOST_BYTES: usize = 65536;
+/// Enough for nearly all; the kernel allocates as much as is asked for, so that it does not pay to ask for more.
+const FIRST_BYTES: usize = 2048;
+
+/// How an open file's attributes are reached.
+#[derive(Clone, Copy)]
+pub(super) enum Handle<'a> {
+    /// By itself.
+    Open(BorrowedFd<'a>),
+    /// It is a mere place (`O_PATH`), which only its name under `/proc` gives attributes of.
+    Place(BorrowedFd<'a>),
+}
+
+impl Handle<'_> {
+    fn list(self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        match self {
+            Self::Open(fd) => rustix::fs::flistxattr(fd, buffer),
+            Self::Place(fd) => rustix::fs::listxattr(place(fd), buffer),
+        }
+    }
+
+    fn get(self, name: &[u8], buffer: &mut [u8]) -> Result<usize, Errno> {
+        match self {
+            Self::Open(fd) => rustix::fs::fgetxattr(fd, name, buffer),
+            Self::Place(fd) => rustix::fs::getxattr(place(fd), name, buffer),
+        }
+    }
+
+    fn set(self, name: &[u8], value: &[u8]) -> Result<(), Errno> {
+        match self {
+            Self::Open(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
+            Self::Place(fd) => rustix::fs::setxattr(place(fd), name, value, XattrFlags::empty()),
+        }
+    }
+}
+
+const ACCESS_ACL: &str = "system.posix_acl_access";
+const DEFAULT_ACL: &str = "system.posix_acl_default";
+
+/// Whether what is made in a folder inherits ACLs.
+pub(super) fn has_default_acl(folder: BorrowedFd<'_>) -> bool {
+    rustix::fs::fgetxattr(folder, DEFAULT_ACL, &mut [0; 0][..]).is_ok()
+}
+
+/// Drops the ACLs that something new has from its folder: it gets those of its source, if any.
+pub(super) fn drop_inherited(handle: Handle<'_>, inherits: bool, is_folder: bool) {
+    if !inherits {
+        return;
+    }
+    let names: &[&str] = if is_folder { &[ACCESS_ACL, DEFAULT_ACL] } else { &[ACCESS_ACL] };
+    for name in names {
+        // One that is not there need not go; one that cannot go is seen by whoever compares.
+        let _ = match handle {
+            Handle::Open(fd) => rustix::fs::fremovexattr(fd, *name),
+            Handle::Place(fd) => rustix::fs::removexattr(place(fd), *name),
+        };
+    }
+}
+
+fn place(fd: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+/// Reads attributes; keeps its buffers from file to file.
+pub(super) struct AttributeReader {
+    names: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl AttributeReader {
+    pub(super) fn new() -> Self {
+        Self { names: vec![0; FIRST_BYTES], value: vec![0; FIRST_BYTES] }
+    }
+
+    /// All attributes that other sides know, sorted; the others are noted.
+    pub(super) fn read(
+        &mut self,
+        handle: Handle<'_>,
+        path: &[u8],
+        left_out: &mut LeftOut,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let length = match enlarging(&mut self.names, |buffer| handle.list(buffer)) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => 0,
+            other => other.map_err(host(path, "listing its attributes"))?,
+        };
+        let mut found = Vec::new();
+        for name in self.names[..length].split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
+            if is_duplicate(name) {
+                continue;
+            }
+            if !is_portable(name) {
+                left_out.note(path);
+                continue;
+            }
+            match enlarging(&mut self.value, |buffer| handle.get(name, buffer)) {
+                Ok(length) => found.push((name.to_vec(), self.value[..length].to_vec())),
+                Err(Errno::NODATA) => return Err(TransferError::Changed(shown(path))),
+                Err(Errno::PERM | Errno::ACCESS) => left_out.note(path),
+                Err(error) => return Err(host(path, "reading an attribute")(error)),
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+}
+
+/// Fills a buffer, after enlarging it if it is too small.
+fn enlarging(buffer: &mut Vec<u8>, fill: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<usize, Errno> {
+    match fill(buffer) {
+        Err(Errno::RANGE) if buffer.len() < MOST_BYTES => {
+            buffer.resize(MOST_BYTES, 0);
+            fill(buffer)
+        }
+        result => result,
+    }
+}
+
+/// Sets attributes; those that the host refuses are noted.
+pub(super) fn set_all(
+    handle: Handle<'_>,
+    xattrs: &[(Vec<u8>, Vec<u8>)],
+    path: &[u8],
+    refused: &mut LeftOut,
+) -> Result<()> {
+    for (name, value) in xattrs {
+        match handle.set(name, value) {
+            Ok(()) => {}
+            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => refused.note(path),
+            Err(error) => return Err(host(path, "setting an attribute")(error)),
+        }
+    }
+    Ok(())
+}

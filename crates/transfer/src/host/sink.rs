@@ -1,0 +1,333 @@
+//! Writes a tree into a folder of the host.
+//!
+//! Whatever is not a folder is made under a temporary name and renamed when it is complete, so that what has its name is
+//! whole. Folders get their attributes when everything in them is there.
+
+use super::attributes::{Handle, drop_inherited, has_default_acl, set_all};
+use crate::error::{Losses, Result, TransferError, host, shown};
+use crate::event::{Contents, Kind, Meta, Node, split};
+use crate::pipe::Sink;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const NEW: OFlags =
+    OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const SET_ID: u16 = 0o6000;
+
+/// A folder of the host that a tree goes into.
+pub struct HostSink {
+    base: Folder,
+    /// The folders on the way to the last file, from the base.
+    stack: Vec<Folder>,
+    open: Option<OpenFile>,
+    temporaries: u64,
+    losses: Losses,
+}
+
+struct Folder {
+    name: Vec<u8>,
+    fd: OwnedFd,
+    path: Vec<u8>,
+    /// What is made in it inherits ACLs.
+    has_default_acl: bool,
+    /// What it gets in the end.
+    meta: Option<Meta>,
+}
+
+impl Folder {
+    fn new(fd: OwnedFd, name: &[u8], path: Vec<u8>, meta: Option<Meta>) -> Self {
+        let has_default_acl = has_default_acl(fd.as_fd());
+        Self { name: name.to_vec(), fd, path, has_default_acl, meta }
+    }
+}
+
+/// A file that is being written.
+struct OpenFile {
+    file: File,
+    path: Vec<u8>,
+    temporary: Vec<u8>,
+    size: u64,
+    end: u64,
+    meta: Meta,
+}
+
+impl HostSink {
+    /// The folder at `path`, which exists.
+    ///
+    /// # Errors
+    /// `Host` when it cannot be opened.
+    pub fn new(path: &Path) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(CWD, path, flags, Mode::empty());
+        let fd = opened.map_err(host(path.as_os_str().as_bytes(), "opening it"))?;
+        let base = Folder::new(fd, b"", Vec::new(), None);
+        Ok(Self { base, stack: Vec::new(), open: None, temporaries: 0, losses: Losses::default() })
+    }
+
+    fn folder(&self) -> &Folder {
+        self.stack.last().unwrap_or(&self.base)
+    }
+
+    /// Goes to a folder that was made before; folders that are left are complete.
+    fn go_to(&mut self, path: &[u8]) -> Result<()> {
+        if self.folder().path == path {
+            return Ok(());
+        }
+        let names: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
+        let common = self.stack.iter().zip(&names).take_while(|(folder, name)| folder.name == **name).count();
+        while self.stack.len() > common {
+            self.leave()?;
+        }
+        for name in &names[common..] {
+            let below = crate::event::join(&self.folder().path, name);
+            let fd = rustix::fs::openat(&self.folder().fd, *name, FOLDER, Mode::empty());
+            let fd = fd.map_err(host(&below, "opening the folder"))?;
+            self.stack.push(Folder::new(fd, name, below, None));
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self) -> Result<()> {
+        let Some(folder) = self.stack.pop() else { return Ok(()) };
+        match &folder.meta {
+            Some(meta) => {
+                drop_inherited(Handle::Open(folder.fd.as_fd()), self.folder().has_default_acl, true);
+                self.set_attributes(&folder.fd, meta, &folder.path)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn make_folder(&mut self, node: Node) -> Result<()> {
+        if node.path.is_empty() {
+            self.base.meta = Some(node.meta);
+            return Ok(());
+        }
+        let (_, name) = split(&node.path);
+        let made = rustix::fs::mkdirat(&self.folder().fd, name, Mode::RWXU);
+        if made != Err(Errno::EXIST) {
+            made.map_err(host(&node.path, "making the folder"))?;
+        }
+        let fd = rustix::fs::openat(&self.folder().fd, name, FOLDER, Mode::empty());
+        let fd = fd.map_err(host(&node.path, "a folder goes here, and something else is here already"))?;
+        let name = name.to_vec();
+        self.stack.push(Folder::new(fd, &name, node.path, Some(node.meta)));
+        Ok(())
+    }
+
+    /// A name for something that is not complete.
+    fn temporary(&mut self) -> Vec<u8> {
+        self.temporaries += 1;
+        format!(".xfskit-{}-{}", std::process::id(), self.temporaries).into_bytes()
+    }
+
+    fn begin_file(&mut self, path: Vec<u8>, size: u64, meta: Meta) -> Result<()> {
+        loop {
+            let temporary = self.temporary();
+            let mode = Mode::RUSR | Mode::WUSR;
+            match rustix::fs::openat(&self.folder().fd, &temporary, NEW, mode) {
+                // Left by a run that was killed.
+                Err(Errno::EXIST) => {}
+                other => {
+                    let file = File::from(other.map_err(host(&path, "making it"))?);
+                    self.open = Some(OpenFile { file, path, temporary, size, end: 0, meta });
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn end_file(&mut self) -> Result<()> {
+        let open = self.open.as_ref().expect("contents follow their file");
+        if open.end < open.size {
+            rustix::fs::ftruncate(&open.file, open.size).map_err(host(&open.path, "setting its size"))?;
+        }
+        let OpenFile { file, path, temporary, meta, .. } = self.open.take().expect("it was there just now");
+        drop_inherited(Handle::Open(file.as_fd()), self.folder().has_default_acl, false);
+        let kept = self.set_attributes(&file, &meta, &path);
+        drop(file);
+        self.put_in_place(&temporary, &path, kept)
+    }
+
+    /// Gives something complete its name, or removes it if that fails or something failed before.
+    fn put_in_place(&mut self, temporary: &[u8], path: &[u8], made: Result<()>) -> Result<()> {
+        let dir = &self.folder().fd;
+        let renamed = made.and_then(|()| {
+            rustix::fs::renameat(dir, temporary, dir, split(path).1).map_err(host(path, "giving it its name"))
+        });
+        if renamed.is_err() {
+            let _ = rustix::fs::unlinkat(dir, temporary, AtFlags::empty());
+        }
+        renamed
+    }
+
+    /// Makes what is neither a folder nor a regular file.
+    fn make_special(&mut self, node: &Node) -> Result<()> {
+        let temporary = self.temporary();
+        let dir = &self.folder().fd;
+        let node_of = |kind, device| rustix::fs::mknodat(dir, &temporary, kind, Mode::RUSR | Mode::WUSR, device);
+        let made = match &node.kind {
+            Kind::Symlink(target) => rustix::fs::symlinkat(target.as_slice(), dir, &temporary),
+            Kind::Char(number) => node_of(FileType::CharacterDevice, device(*number)),
+            Kind::Block(number) => node_of(FileType::BlockDevice, device(*number)),
+            Kind::Fifo => node_of(FileType::Fifo, 0),
+            _ => node_of(FileType::Socket, 0),
+        };
+        match made {
+            Err(Errno::PERM) if matches!(node.kind, Kind::Char(_) | Kind::Block(_)) => {
+                self.losses.devices.note(&node.path);
+                return Ok(());
+            }
+            other => other.map_err(host(&node.path, "making it"))?,
+        }
+        let kept = self.set_special_attributes(&temporary, node);
+        self.put_in_place(&temporary, &node.path, kept)
+    }
+
+    fn set_special_attributes(&mut self, name: &[u8], node: &Node) -> Result<()> {
+        let (path, meta) = (&node.path, &node.meta);
+        let fd = rustix::fs::openat(&self.folder().fd, name, PLACE, Mode::empty()).map_err(host(path, "opening it"))?;
+        let (uid, gid) = ids(meta);
+        let owned = rustix::fs::chownat(&fd, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW);
+        let refused = self.note_owner(owned, path)?;
+        drop_inherited(Handle::Place(fd.as_fd()), self.folder().has_default_acl, false);
+        set_all(Handle::Place(fd.as_fd()), &meta.xattrs, path, &mut self.losses.attributes)?;
+        let dir = &self.folder().fd;
+        if !matches!(node.kind, Kind::Symlink(_)) {
+            let set = rustix::fs::chmodat(dir, name, mode(meta, refused), AtFlags::empty());
+            set.map_err(host(path, "setting its permissions"))?;
+        }
+        let set = rustix::fs::utimensat(dir, name, &times(meta), AtFlags::SYMLINK_NOFOLLOW);
+        set.map_err(host(path, "setting its times"))
+    }
+
+    fn set_attributes(&mut self, fd: impl AsFd, meta: &Meta, path: &[u8]) -> Result<()> {
+        let (uid, gid) = ids(meta);
+        let refused = self.note_owner(rustix::fs::fchown(&fd, uid, gid), path)?;
+        set_all(Handle::Open(fd.as_fd()), &meta.xattrs, path, &mut self.losses.attributes)?;
+        rustix::fs::fchmod(&fd, mode(meta, refused)).map_err(host(path, "setting its permissions"))?;
+        rustix::fs::futimens(&fd, &times(meta)).map_err(host(path, "setting its times"))
+    }
+
+    /// Whether the owner was refused.
+    fn note_owner(&mut self, owned: Result<(), Errno>, path: &[u8]) -> Result<bool> {
+        match owned {
+            // An id that the host's user namespace does not know is invalid there.
+            Err(Errno::PERM | Errno::INVAL) => {
+                self.losses.owners.note(path);
+                Ok(true)
+            }
+            other => other.map(|()| false).map_err(host(path, "setting its owner")),
+        }
+    }
+
+    fn make_link(&mut self, path: &[u8], first: &[u8]) -> Result<()> {
+        let mut dir = self.base.fd.try_clone().map_err(host(first, "opening the folder"))?;
+        let (folder, name) = split(first);
+        for part in folder.split(|&byte| byte == b'/').filter(|part| !part.is_empty()) {
+            let below = rustix::fs::openat(&dir, part, FOLDER, Mode::empty());
+            dir = below.map_err(host(first, "opening the folder"))?;
+        }
+        let temporary = self.temporary();
+        match rustix::fs::linkat(&dir, name, &self.folder().fd, &temporary, AtFlags::empty()) {
+            // Its first name was a device node that could not be made.
+            Err(Errno::NOENT) if self.losses.devices.count > 0 => {
+                self.losses.devices.note(path);
+                return Ok(());
+            }
+            other => other.map_err(host(path, "making the link"))?,
+        }
+        self.put_in_place(&temporary, path, Ok(()))?;
+        // Renaming one name of a file to another one of the same file does nothing.
+        let _ = rustix::fs::unlinkat(&self.folder().fd, &temporary, AtFlags::empty());
+        Ok(())
+    }
+}
+
+impl Sink for HostSink {
+    fn node(&mut self, node: Node) -> Result<()> {
+        check(&node.path)?;
+        self.go_to(split(&node.path).0)?;
+        match node.kind {
+            Kind::Directory => self.make_folder(node),
+            Kind::File { size, contents: Contents::Whole(bytes) } => {
+                self.begin_file(node.path, size, node.meta)?;
+                self.data(0, &bytes)?;
+                self.end_file()
+            }
+            Kind::File { size, .. } => self.begin_file(node.path, size, node.meta),
+            Kind::Link(first) => self.make_link(&node.path, &first),
+            _ => self.make_special(&node),
+        }
+    }
+
+    fn data(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let open = self.open.as_mut().expect("contents follow their file");
+        open.file.write_all_at(bytes, offset).map_err(host(&open.path, "writing it"))?;
+        open.end = open.end.max(offset + bytes.len() as u64);
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.end_file()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        while !self.stack.is_empty() {
+            self.leave()?;
+        }
+        if let Some(meta) = self.base.meta.take() {
+            let fd = self.base.fd.try_clone().map_err(host(b"", "opening it"))?;
+            self.set_attributes(&fd, &meta, b"")?;
+        }
+        Ok(())
+    }
+
+    fn abort(&mut self) {
+        if let Some(open) = self.open.take() {
+            let _ = rustix::fs::unlinkat(&self.folder().fd, &open.temporary, AtFlags::empty());
+        }
+    }
+
+    fn losses(&self) -> Losses {
+        self.losses.clone()
+    }
+}
+
+/// An image may hold any names; those that a folder cannot hold as names are no names.
+fn check(path: &[u8]) -> Result<()> {
+    match path.split(|&byte| byte == b'/').any(|name| name == b".." || name == b".") {
+        true => Err(TransferError::UnsafePath(shown(path))),
+        false => Ok(()),
+    }
+}
+
+fn ids(meta: &Meta) -> (Option<Uid>, Option<Gid>) {
+    (Some(Uid::from_raw(meta.uid)), Some(Gid::from_raw(meta.gid)))
+}
+
+/// The permissions; a file that belongs to somebody else than it should runs as nobody else.
+fn mode(meta: &Meta, owner_refused: bool) -> Mode {
+    let mode = if owner_refused { meta.mode & !SET_ID } else { meta.mode };
+    Mode::from_raw_mode(mode.into())
+}
+
+fn times(meta: &Meta) -> Timestamps {
+    let time = |time: xfskit::ondisk::Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
+    Timestamps { last_access: time(meta.atime), last_modification: time(meta.mtime) }
+}
+
+/// A device number from Linux's encoding of 32 bits.
+fn device(number: u32) -> u64 {
+    rustix::fs::makedev((number >> 8) & 0xfff, (number & 0xff) | (number >> 12) & 0xf_ff00)
+}

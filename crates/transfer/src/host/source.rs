@@ -1,0 +1,294 @@
+//! Reads a tree of the host, in the order of its names.
+
+use super::attributes::{AttributeReader, Handle};
+use super::contents;
+use crate::error::{Losses, Result, TransferError, host, shown};
+use crate::event::{Contents, Event, Kind, MOST_INLINE_BYTES, Meta, Node, join};
+use crate::pipe::{Outlet, Source};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{CWD, FileType, Mode, OFlags, RawDir, Stat};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::path::{Component, Path};
+use xfskit::ondisk::Timestamp;
+
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const LIST_BYTES: usize = 64 * 1024;
+
+/// A file or folder of the host, with everything in it.
+pub struct HostSource {
+    start: Start,
+    prefix: Vec<u8>,
+    recursive: bool,
+    exclude: Option<(u64, u64)>,
+    walk: Walk,
+}
+
+enum Start {
+    /// A folder, opened.
+    Folder(OwnedFd),
+    /// A name in a folder.
+    Named(OwnedFd, Vec<u8>),
+}
+
+/// What a walk remembers.
+struct Walk {
+    /// The first name of each file that has several, by device and inode.
+    links: HashMap<(u64, u64), Vec<u8>>,
+    attributes: AttributeReader,
+    list: Vec<MaybeUninit<u8>>,
+    losses: Losses,
+    no_atime: bool,
+}
+
+/// A folder that is being read: what is left of it, the next entry last.
+struct Frame {
+    fd: OwnedFd,
+    path: Vec<u8>,
+    left: Vec<(Vec<u8>, FileType)>,
+}
+
+impl HostSource {
+    /// What `path` names, which is sent under the path `prefix`. A symbolic link is sent as such, unless the path goes on
+    /// behind it (`link/.`).
+    ///
+    /// # Errors
+    /// `Host` when it cannot be opened.
+    pub fn new(path: &Path, prefix: &[u8], recursive: bool) -> Result<Self> {
+        use std::os::unix::ffi::OsStrExt;
+        let bytes = path.as_os_str().as_bytes();
+        let is_folder = bytes.ends_with(b"/") || bytes.ends_with(b"/.");
+        let start = match path.components().next_back() {
+            Some(Component::Normal(name)) if !is_folder => {
+                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                let fd = open_folder(parent.unwrap_or(Path::new(".")))?;
+                Start::Named(fd, name.as_bytes().to_vec())
+            }
+            _ => Start::Folder(open_folder(path)?),
+        };
+        let walk = Walk {
+            links: HashMap::new(),
+            attributes: AttributeReader::new(),
+            list: vec![MaybeUninit::uninit(); LIST_BYTES],
+            losses: Losses::default(),
+            no_atime: true,
+        };
+        Ok(Self { start, prefix: prefix.to_vec(), recursive, exclude: None, walk })
+    }
+
+    /// Leaves out a file: the image that is filled from the folder it lies in.
+    #[must_use]
+    pub fn without(mut self, file: &std::fs::Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        self.exclude = Some((file.dev(), file.ino()));
+        self
+    }
+}
+
+fn open_folder(path: &Path) -> Result<OwnedFd> {
+    use std::os::unix::ffi::OsStrExt;
+    rustix::fs::openat(CWD, path, FOLDER, Mode::empty()).map_err(host(path.as_os_str().as_bytes(), "opening it"))
+}
+
+impl Source for HostSource {
+    fn send(&mut self, out: &mut Outlet) -> Result<()> {
+        let Self { start, prefix, recursive, exclude, walk } = self;
+        let mut stack = Vec::new();
+        match start {
+            Start::Folder(fd) => {
+                let fd = fd.try_clone().map_err(host(prefix, "opening it"))?;
+                stack.push(walk.enter(fd, prefix.clone(), *recursive, out)?);
+            }
+            Start::Named(dir, name) => {
+                stack.extend(walk.visit(dir, name, FileType::Unknown, prefix.clone(), (*recursive, *exclude), out)?);
+            }
+        }
+        while let Some(frame) = stack.last_mut() {
+            let Some((name, kind)) = frame.left.pop() else {
+                stack.pop();
+                continue;
+            };
+            let path = join(&frame.path, &name);
+            let below = walk.visit(&frame.fd, &name, kind, path, (true, *exclude), out)?;
+            stack.extend(below);
+        }
+        Ok(())
+    }
+
+    fn losses(&self) -> Losses {
+        self.walk.losses.clone()
+    }
+}
+
+impl Walk {
+    /// Sends what lies under a name; if that is a folder, returns what is in it.
+    fn visit(
+        &mut self,
+        dir: &OwnedFd,
+        name: &[u8],
+        kind: FileType,
+        path: Vec<u8>,
+        (recursive, exclude): (bool, Option<(u64, u64)>),
+        out: &mut Outlet,
+    ) -> Result<Option<Frame>> {
+        let kind = match kind {
+            FileType::Unknown => {
+                let stat = rustix::fs::statat(dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+                FileType::from_raw_mode(stat.map_err(host(&path, "opening it"))?.st_mode)
+            }
+            kind => kind,
+        };
+        match kind {
+            FileType::Directory => {
+                let fd = self.open(dir, name, READ | OFlags::DIRECTORY, &path)?;
+                self.enter(fd, path, recursive, out).map(Some)
+            }
+            FileType::RegularFile => {
+                let file = File::from(self.open(dir, name, READ, &path)?);
+                self.file(&file, path, exclude, out)?;
+                Ok(None)
+            }
+            _ => {
+                let fd = self.open(dir, name, PLACE, &path)?;
+                self.special(&fd, kind, path, out)?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn open(&mut self, dir: &OwnedFd, name: &[u8], flags: OFlags, path: &[u8]) -> Result<OwnedFd> {
+        let flags_now = if self.no_atime && !flags.contains(OFlags::PATH) { flags | OFlags::NOATIME } else { flags };
+        match rustix::fs::openat(dir, name, flags_now, Mode::empty()) {
+            // Only the owner may read without a trace.
+            Err(Errno::PERM) if flags_now != flags => {
+                self.no_atime = false;
+                self.open(dir, name, flags, path)
+            }
+            Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT) => Err(TransferError::Changed(shown(path))),
+            result => result.map_err(host(path, "opening it")),
+        }
+    }
+
+    /// Sends a folder and lists it.
+    fn enter(&mut self, fd: OwnedFd, path: Vec<u8>, recursive: bool, out: &mut Outlet) -> Result<Frame> {
+        if !recursive {
+            return Err(TransferError::NotRecursive(shown(&path)));
+        }
+        let stat = stat(&fd, &path)?;
+        let xattrs = self.attributes.read(Handle::Open(fd.as_fd()), &path, &mut self.losses.attributes)?;
+        out.send(Event::Node(Node { path: path.clone(), kind: Kind::Directory, meta: meta(&stat, xattrs) }))?;
+        let mut left = Vec::new();
+        let mut entries = RawDir::new(&fd, &mut self.list);
+        while let Some(entry) = entries.next() {
+            let entry = entry.map_err(host(&path, "listing it"))?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                left.push((name.to_vec(), entry.file_type()));
+            }
+        }
+        left.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        Ok(Frame { fd, path, left })
+    }
+
+    /// Sends a regular file, and sees that it stays as it is meanwhile.
+    fn file(&mut self, file: &File, path: Vec<u8>, exclude: Option<(u64, u64)>, out: &mut Outlet) -> Result<()> {
+        let before = stat(file, &path)?;
+        if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
+            return Err(TransferError::Changed(shown(&path)));
+        }
+        if exclude == Some((before.st_dev, before.st_ino)) {
+            self.losses.itself.note(&path);
+            return Ok(());
+        }
+        let xattrs = self.attributes.read(Handle::Open(file.as_fd()), &path, &mut self.losses.attributes)?;
+        let meta = meta(&before, xattrs);
+        if let Some(first) = self.first_name(&before, &path) {
+            return out.send(Event::Node(Node { path, kind: Kind::Link(first), meta }));
+        }
+        let size = before.st_size as u64;
+        let is_dense = before.st_blocks as u64 * 512 >= size;
+        let is_small = size <= MOST_INLINE_BYTES && is_dense;
+        if is_small && (out.wants_data() || size == 0) {
+            let contents = Contents::Whole(contents::whole(file, size, &path)?);
+            check_unchanged(file, &before, &path)?;
+            return out.send(Event::Node(Node { path, kind: Kind::File { size, contents }, meta }));
+        }
+        let parts = if is_dense { vec![(0, size)] } else { contents::parts(file, size, &path)? };
+        let kind = Kind::File { size, contents: Contents::Parts(parts.clone()) };
+        out.send(Event::Node(Node { path: path.clone(), kind, meta }))?;
+        if out.wants_data() {
+            contents::send(file, &parts, &path, out)?;
+            check_unchanged(file, &before, &path)?;
+            out.send(Event::End)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what is neither a folder nor a regular file.
+    fn special(&mut self, fd: &OwnedFd, expected: FileType, path: Vec<u8>, out: &mut Outlet) -> Result<()> {
+        let stat = stat(fd, &path)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if kind != expected {
+            return Err(TransferError::Changed(shown(&path)));
+        }
+        let xattrs = self.attributes.read(Handle::Place(fd.as_fd()), &path, &mut self.losses.attributes)?;
+        let meta = meta(&stat, xattrs);
+        let first = self.first_name(&stat, &path);
+        let kind = match (first, kind) {
+            (Some(first), _) => Kind::Link(first),
+            (_, FileType::Symlink) => {
+                let target = rustix::fs::readlinkat(fd, c"", Vec::new()).map_err(host(&path, "reading the link"))?;
+                Kind::Symlink(target.into_bytes())
+            }
+            (_, FileType::CharacterDevice) => Kind::Char(device(stat.st_rdev)),
+            (_, FileType::BlockDevice) => Kind::Block(device(stat.st_rdev)),
+            (_, FileType::Fifo) => Kind::Fifo,
+            _ => Kind::Socket,
+        };
+        out.send(Event::Node(Node { path, kind, meta }))
+    }
+
+    /// The name under which a file was sent already; remembers this one if it is the first of several.
+    fn first_name(&mut self, stat: &Stat, path: &[u8]) -> Option<Vec<u8>> {
+        if stat.st_nlink < 2 {
+            return None;
+        }
+        let key = (stat.st_dev, stat.st_ino);
+        let first = self.links.get(&key).cloned();
+        if first.is_none() {
+            self.links.insert(key, path.to_vec());
+        }
+        first
+    }
+}
+
+fn stat(fd: impl AsFd, path: &[u8]) -> Result<Stat> {
+    rustix::fs::fstat(fd).map_err(host(path, "reading its attributes"))
+}
+
+fn check_unchanged(file: &File, before: &Stat, path: &[u8]) -> Result<()> {
+    let after = stat(file, path)?;
+    let version = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
+    if version(&after) == version(before) { Ok(()) } else { Err(TransferError::Changed(shown(path))) }
+}
+
+/// A device number in Linux's encoding of 32 bits.
+fn device(number: u64) -> u32 {
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    (minor & 0xff) | major << 8 | (minor & !0xff) << 12
+}
+
+fn meta(stat: &Stat, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> Meta {
+    Meta {
+        mode: stat.st_mode as u16 & 0o7777,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        atime: Timestamp { seconds: stat.st_atime, nanoseconds: stat.st_atime_nsec as u32 },
+        mtime: Timestamp { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec as u32 },
+        xattrs,
+    }
+}

@@ -1,0 +1,388 @@
+//! Writes a tree into a directory of an image.
+//!
+//! A new file whose writing fails is removed. A file that replaces another one is made under a temporary name and renamed when
+//! it is complete. Directories get their attributes in the end: what is made in them would change their times again, and
+//! inherit their default ACLs. Symbolic links in the image are not followed.
+
+use crate::error::{Result, TransferError, image, shown};
+use crate::event::{Contents, Kind, Meta, Node, split};
+use crate::pipe::Sink;
+use std::collections::{BTreeMap, HashMap};
+use xfskit::ondisk::InodeNumber;
+use xfskit::ondisk::inode::{
+    MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
+};
+use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags, SetAttr, SetTime, Stat, WholeFile, XattrChange};
+
+const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
+const SET_ID: u16 = 0o6000;
+/// Small files that are made in one transaction.
+const MOST_AT_ONCE: usize = 32;
+
+/// A directory of an image that a tree goes into.
+pub struct ImageSink<'a> {
+    filesystem: &'a Filesystem,
+    dirs: HashMap<Vec<u8>, Dir>,
+    /// The directory that was used last.
+    recent: (Vec<u8>, Dir),
+    /// Directories that came, and what they get in the end.
+    unfinished: BTreeMap<Vec<u8>, (InodeNumber, Meta)>,
+    open: Option<OpenFile>,
+    /// Small files of one directory that wait to be made together.
+    small: Vec<(Node, Vec<u8>)>,
+    temporaries: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Dir {
+    inode: InodeNumber,
+    /// What is made in it inherits ACLs.
+    has_default_acl: bool,
+}
+
+/// A file that is being written.
+struct OpenFile {
+    place: Place,
+    stat: Stat,
+    path: Vec<u8>,
+    meta: Meta,
+    size: u64,
+    end: u64,
+}
+
+/// A name in a directory.
+#[derive(Clone)]
+struct Place {
+    dir: Dir,
+    name: Vec<u8>,
+    /// The name under which it is made, where another file has its name until it is complete.
+    temporary: Option<Vec<u8>>,
+}
+
+impl Place {
+    fn name_now(&self) -> &[u8] {
+        self.temporary.as_deref().unwrap_or(&self.name)
+    }
+}
+
+impl<'a> ImageSink<'a> {
+    /// The directory `base`.
+    ///
+    /// # Errors
+    /// `Image` when its ACLs cannot be read.
+    pub fn new(filesystem: &'a Filesystem, base: InodeNumber) -> Result<Self> {
+        let base = open_dir(filesystem, base, b"")?;
+        let dirs = HashMap::from([(Vec::new(), base)]);
+        let recent = (Vec::new(), base);
+        Ok(Self {
+            filesystem,
+            dirs,
+            recent,
+            unfinished: BTreeMap::new(),
+            open: None,
+            small: Vec::new(),
+            temporaries: 0,
+        })
+    }
+
+    /// The directory at a path; missing ones are made.
+    fn dir(&mut self, path: &[u8]) -> Result<Dir> {
+        if self.recent.0 == path {
+            return Ok(self.recent.1);
+        }
+        let dir = match self.dirs.get(path) {
+            Some(dir) => *dir,
+            None => {
+                let (above, name) = split(path);
+                let above = self.dir(above)?;
+                let dir = self.existing_or_new(above, name, path)?;
+                self.dirs.insert(path.to_vec(), dir);
+                dir
+            }
+        };
+        self.recent = (path.to_vec(), dir);
+        Ok(dir)
+    }
+
+    /// A directory that was there before, or is made because something lies in it.
+    fn existing_or_new(&mut self, above: Dir, name: &[u8], path: &[u8]) -> Result<Dir> {
+        match self.filesystem.lookup(above.inode, name) {
+            Ok(stat) if stat.mode & MODE_TYPE == MODE_DIR => open_dir(self.filesystem, stat.inode, path),
+            Ok(_) => Err(image(path)(Error::NotADirectory)),
+            Err(Error::NotFound) => {
+                let new = NewFile::new(MODE_DIR | 0o755);
+                let made = self.filesystem.create(above.inode, name, &new, &Caller::root()).map_err(image(path))?;
+                Ok(Dir { inode: made.inode, ..above })
+            }
+            Err(error) => Err(image(path)(error)),
+        }
+    }
+
+    fn make_dir(&mut self, node: Node) -> Result<()> {
+        let inode = if node.path.is_empty() {
+            self.dirs[&node.path].inode
+        } else {
+            let (above, name) = split(&node.path);
+            let above = self.dir(above)?;
+            let new = NewFile::new(MODE_DIR | 0o700);
+            let dir = match self.filesystem.create(above.inode, name, &new, &Caller::root()) {
+                Ok(made) => Dir { inode: made.inode, ..above },
+                Err(Error::Exists) => self.existing_or_new(above, name, &node.path)?,
+                Err(error) => return Err(image(&node.path)(error)),
+            };
+            self.dirs.insert(node.path.clone(), dir);
+            self.recent = (node.path.clone(), dir);
+            dir.inode
+        };
+        self.unfinished.insert(node.path, (inode, node.meta));
+        Ok(())
+    }
+
+    /// Whether a file can wait to be made with others.
+    fn is_small(&mut self, node: &Node, bytes: &[u8], size: u64) -> Result<bool> {
+        let dir = self.dir(split(&node.path).0)?;
+        let whole = bytes.len() as u64 == size && !dir.has_default_acl;
+        Ok(whole && self.filesystem.is_small(&whole_file(node, bytes)))
+    }
+
+    fn add_small(&mut self, node: Node, bytes: Vec<u8>) -> Result<()> {
+        let elsewhere = self.small.first().is_some_and(|(first, _)| split(&first.path).0 != split(&node.path).0);
+        if elsewhere || self.small.len() == MOST_AT_ONCE {
+            self.make_small()?;
+        }
+        self.small.push((node, bytes));
+        Ok(())
+    }
+
+    /// Makes the small files that wait; one by one where they cannot be made together.
+    fn make_small(&mut self) -> Result<()> {
+        let waiting = std::mem::take(&mut self.small);
+        let Some((first, _)) = waiting.first() else { return Ok(()) };
+        let dir = self.dir(split(&first.path).0)?;
+        let files: Vec<_> = waiting.iter().map(|(node, bytes)| whole_file(node, bytes)).collect();
+        let mut made = 0;
+        while made < files.len() {
+            match self.filesystem.make_files(dir.inode, &files[made..]) {
+                Ok(stats) => made += stats.len(),
+                Err(Error::Exists | Error::NoSpace | Error::Invalid(_)) => break,
+                Err(error) => return Err(image(&waiting[made].0.path)(error)),
+            }
+        }
+        for (node, bytes) in waiting.into_iter().skip(made) {
+            self.begin_file(node.path, bytes.len() as u64, node.meta)?;
+            self.data(0, &bytes)?;
+            self.end_file()?;
+        }
+        Ok(())
+    }
+
+    /// Makes a file of any kind but a directory. Where a file is already, it is made under a temporary name.
+    fn create(&mut self, path: &[u8], new: &NewFile<'_>, meta: &Meta) -> Result<(Place, Stat)> {
+        let (dir, name) = split(path);
+        let dir = self.dir(dir)?;
+        let owner = Caller { uid: meta.uid, gid: meta.gid, groups: Vec::new() };
+        let mut place = Place { dir, name: name.to_vec(), temporary: None };
+        loop {
+            match self.filesystem.create(dir.inode, place.name_now(), new, &owner) {
+                Ok(stat) => return Ok((place, stat)),
+                Err(Error::Exists) => {
+                    if place.temporary.is_none() {
+                        self.check_replaceable(dir, name, path)?;
+                    }
+                    self.temporaries += 1;
+                    place.temporary = Some(format!(".xfskit-{}", self.temporaries).into_bytes());
+                }
+                Err(error) => return Err(image(path)(error)),
+            }
+        }
+    }
+
+    fn check_replaceable(&self, dir: Dir, name: &[u8], path: &[u8]) -> Result<()> {
+        let stat = self.filesystem.lookup(dir.inode, name).map_err(image(path))?;
+        if stat.mode & MODE_TYPE == MODE_DIR { Err(image(path)(Error::IsADirectory)) } else { Ok(()) }
+    }
+
+    /// Gives a file its attributes, and its name if it has a temporary one.
+    fn complete(&self, place: &Place, stat: &Stat, meta: &Meta, path: &[u8]) -> Result<()> {
+        self.set_attributes(stat, meta, place.dir.has_default_acl, path)?;
+        let Some(temporary) = &place.temporary else { return Ok(()) };
+        let (dir, flags) = (place.dir.inode, RenameFlags::default());
+        self.filesystem.rename(dir, temporary, dir, &place.name, flags, &Caller::root()).map_err(image(path))
+    }
+
+    fn set_attributes(&self, stat: &Stat, meta: &Meta, inherits: bool, path: &[u8]) -> Result<()> {
+        let root = Caller::root();
+        let mut changes = Vec::new();
+        if inherits && stat.mode & MODE_TYPE != MODE_SYMLINK {
+            let inherited: &[&[u8]] =
+                if stat.mode & MODE_TYPE == MODE_DIR { &[ACCESS_ACL, DEFAULT_ACL] } else { &[ACCESS_ACL] };
+            changes.extend(inherited.iter().map(|name| XattrChange { name: name.to_vec(), value: None }));
+        }
+        let new = |(name, value): &(Vec<u8>, Vec<u8>)| XattrChange { name: name.clone(), value: Some(value.clone()) };
+        changes.extend(meta.xattrs.iter().map(new));
+        match changes.as_slice() {
+            [] => {}
+            [one] => self.change(stat.inode, std::slice::from_ref(one), path)?,
+            all => match self.filesystem.change_xattrs(stat.inode, all, &root) {
+                // More than one transaction of this log can hold.
+                Err(Error::Invalid(_)) => {
+                    for change in all {
+                        self.change(stat.inode, std::slice::from_ref(change), path)?;
+                    }
+                }
+                other => other.map_err(image(path))?,
+            },
+        }
+        let mode_differs = stat.mode & !MODE_TYPE != meta.mode || meta.mode & SET_ID != 0;
+        let has_acl = changes.iter().any(|change| change.name == ACCESS_ACL);
+        let is_link = stat.mode & MODE_TYPE == MODE_SYMLINK;
+        let time = |time| Some(SetTime::To(time));
+        let change = SetAttr {
+            mode: ((mode_differs || has_acl) && !is_link).then_some(meta.mode),
+            uid: (stat.uid != meta.uid).then_some(meta.uid),
+            gid: (stat.gid != meta.gid).then_some(meta.gid),
+            atime: time(meta.atime),
+            mtime: time(meta.mtime),
+            ..SetAttr::default()
+        };
+        self.filesystem.set_attr(stat.inode, &change, &root).map_err(image(path))?;
+        Ok(())
+    }
+
+    fn change(&self, inode: InodeNumber, changes: &[XattrChange], path: &[u8]) -> Result<()> {
+        let changed = self.filesystem.change_xattrs(inode, changes, &Caller::root());
+        changed.map_err(|source| {
+            let names: Vec<_> = changes.iter().map(|change| String::from_utf8_lossy(&change.name)).collect();
+            TransferError::Image { path: format!("{}: attribute {}", shown(path), names.join(", ")), source }
+        })
+    }
+
+    fn begin_file(&mut self, path: Vec<u8>, size: u64, meta: Meta) -> Result<()> {
+        let (place, stat) = self.create(&path, &NewFile::new(MODE_REGULAR | meta.mode), &meta)?;
+        self.open = Some(OpenFile { place, stat, path, meta, size, end: 0 });
+        Ok(())
+    }
+
+    fn end_file(&mut self) -> Result<()> {
+        let open = self.open.as_ref().expect("contents follow their file");
+        if open.end < open.size {
+            self.filesystem.truncate(open.stat.inode, open.size).map_err(image(&open.path))?;
+        }
+        self.complete(&open.place, &open.stat, &open.meta, &open.path)?;
+        self.open = None;
+        Ok(())
+    }
+
+    fn make_special(&mut self, node: &Node) -> Result<()> {
+        let permissions = node.meta.mode;
+        let plain = |kind: u16| NewFile::new(kind | permissions);
+        let new = match &node.kind {
+            Kind::Symlink(target) if target.is_empty() => return Err(image(&node.path)(Error::NotFound)),
+            Kind::Symlink(target) => NewFile { target, ..NewFile::new(MODE_SYMLINK | 0o777) },
+            Kind::Char(device) => NewFile { device: *device, ..plain(MODE_CHAR) },
+            Kind::Block(device) => NewFile { device: *device, ..plain(MODE_BLOCK) },
+            Kind::Fifo => plain(MODE_FIFO),
+            _ => plain(MODE_SOCKET),
+        };
+        let (place, stat) = self.create(&node.path, &new, &node.meta)?;
+        self.complete(&place, &stat, &node.meta, &node.path)
+    }
+
+    fn make_link(&mut self, path: &[u8], first: &[u8]) -> Result<()> {
+        let (first_dir, first_name) = split(first);
+        let first_dir = self.dir(first_dir)?;
+        let target = self.filesystem.lookup(first_dir.inode, first_name).map_err(image(first))?;
+        let (dir, name) = split(path);
+        let dir = self.dir(dir)?.inode;
+        match self.filesystem.link(target.inode, dir, name) {
+            Err(Error::Exists) => {
+                let there = self.filesystem.lookup(dir, name).map_err(image(path))?;
+                if there.inode == target.inode {
+                    return Ok(());
+                }
+                self.filesystem.unlink(dir, name, &Caller::root()).map_err(image(path))?;
+                self.filesystem.link(target.inode, dir, name).map_err(image(path))?;
+            }
+            other => other.map(|_| ()).map_err(image(path))?,
+        }
+        Ok(())
+    }
+}
+
+impl Sink for ImageSink<'_> {
+    fn node(&mut self, mut node: Node) -> Result<()> {
+        if let Kind::File { size, contents: Contents::Whole(bytes) } = &mut node.kind {
+            let (size, bytes) = (*size, std::mem::take(bytes));
+            if self.is_small(&node, &bytes, size)? {
+                return self.add_small(node, bytes);
+            }
+            node.kind = Kind::File { size, contents: Contents::Whole(bytes) };
+        }
+        self.make_small()?;
+        match node.kind {
+            Kind::Directory => self.make_dir(node),
+            Kind::File { size, contents: Contents::Whole(bytes) } => {
+                self.begin_file(node.path, size, node.meta)?;
+                self.data(0, &bytes)?;
+                self.end_file()
+            }
+            Kind::File { size, .. } => self.begin_file(node.path, size, node.meta),
+            Kind::Link(first) => self.make_link(&node.path, &first),
+            _ => self.make_special(&node),
+        }
+    }
+
+    fn data(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let open = self.open.as_mut().expect("contents follow their file");
+        self.filesystem.write_at(open.stat.inode, offset, bytes).map_err(image(&open.path))?;
+        open.end = open.end.max(offset + bytes.len() as u64);
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.end_file()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.make_small()?;
+        for (path, (inode, meta)) in std::mem::take(&mut self.unfinished) {
+            let stat = self.filesystem.stat(inode).map_err(image(&path))?;
+            let inherits = self.dirs.get(&path).is_some_and(|dir| dir.has_default_acl);
+            self.set_attributes(&stat, &meta, inherits, &path)?;
+        }
+        Ok(())
+    }
+
+    fn abort(&mut self) {
+        if let Some(open) = self.open.take() {
+            // The error that counts has happened already.
+            let _ = self.filesystem.unlink(open.place.dir.inode, open.place.name_now(), &Caller::root());
+        }
+    }
+}
+
+fn whole_file<'a>(node: &'a Node, bytes: &'a [u8]) -> WholeFile<'a> {
+    let meta = &node.meta;
+    WholeFile {
+        name: split(&node.path).1,
+        mode: meta.mode,
+        uid: meta.uid,
+        gid: meta.gid,
+        atime: meta.atime,
+        mtime: meta.mtime,
+        xattrs: &meta.xattrs,
+        contents: bytes,
+    }
+}
+
+fn open_dir(filesystem: &Filesystem, inode: InodeNumber, path: &[u8]) -> Result<Dir> {
+    match filesystem.get_xattr(inode, DEFAULT_ACL) {
+        Ok(_) => Ok(Dir { inode, has_default_acl: true }),
+        Err(Error::NoAttribute) => Ok(Dir { inode, has_default_acl: false }),
+        Err(error) => Err(image(path)(error)),
+    }
+}

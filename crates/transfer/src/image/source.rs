@@ -1,0 +1,171 @@
+//! Reads a tree in an image, in the order of its names.
+
+use crate::error::{Result, TransferError, image, shown};
+use crate::event::{Contents, Event, Kind, MOST_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_duplicate, join};
+use crate::pipe::{Outlet, Source};
+use std::collections::{HashMap, HashSet};
+use xfskit::ondisk::inode::{
+    MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
+};
+use xfskit::ondisk::{Corruption, InodeNumber};
+use xfskit::{Error, Filesystem, Seek, Stat};
+
+/// A file or directory of an image, with everything in it.
+pub struct ImageSource<'a> {
+    filesystem: &'a Filesystem,
+    start: InodeNumber,
+    prefix: Vec<u8>,
+    recursive: bool,
+    /// The first name of each file that has several.
+    links: HashMap<InodeNumber, Vec<u8>>,
+    /// Directories that were sent: each has one name, unless the image is damaged.
+    dirs: HashSet<InodeNumber>,
+}
+
+/// A directory that is being read: what is left of it, the next entry last.
+struct Frame {
+    path: Vec<u8>,
+    left: Vec<(Vec<u8>, InodeNumber)>,
+}
+
+impl<'a> ImageSource<'a> {
+    /// The inode `start`, which is sent under the path `prefix`.
+    pub fn new(filesystem: &'a Filesystem, start: InodeNumber, prefix: &[u8], recursive: bool) -> Self {
+        Self { filesystem, start, prefix: prefix.to_vec(), recursive, links: HashMap::new(), dirs: HashSet::new() }
+    }
+
+    /// Sends an inode; if it is a directory, returns what is in it.
+    fn visit(&mut self, inode: InodeNumber, path: Vec<u8>, out: &mut Outlet) -> Result<Option<Frame>> {
+        let stat = self.filesystem.stat(inode).map_err(image(&path))?;
+        let meta = self.meta(&stat, &path)?;
+        let kind = match stat.mode & MODE_TYPE {
+            MODE_DIR => return self.enter(inode, path, meta, out).map(Some),
+            _ if stat.links > 1 && self.links.contains_key(&inode) => Kind::Link(self.links[&inode].clone()),
+            MODE_REGULAR => {
+                self.remember(&stat, &path);
+                self.file(&stat, path, meta, out)?;
+                return Ok(None);
+            }
+            MODE_SYMLINK => Kind::Symlink(self.filesystem.read_link(inode).map_err(image(&path))?),
+            MODE_CHAR => Kind::Char(stat.device),
+            MODE_BLOCK => Kind::Block(stat.device),
+            MODE_FIFO => Kind::Fifo,
+            MODE_SOCKET => Kind::Socket,
+            _ => {
+                let source = Error::NotSupported("a file of an unknown type");
+                return Err(TransferError::Image { path: shown(&path), source });
+            }
+        };
+        if !matches!(kind, Kind::Link(_)) {
+            self.remember(&stat, &path);
+        }
+        out.send(Event::Node(Node { path, kind, meta }))?;
+        Ok(None)
+    }
+
+    fn remember(&mut self, stat: &Stat, path: &[u8]) {
+        if stat.links > 1 {
+            self.links.insert(stat.inode, path.to_vec());
+        }
+    }
+
+    fn enter(&mut self, inode: InodeNumber, path: Vec<u8>, meta: Meta, out: &mut Outlet) -> Result<Frame> {
+        if !self.recursive {
+            return Err(TransferError::NotRecursive(shown(&path)));
+        }
+        if !self.dirs.insert(inode) {
+            let twice = Corruption::new("directory", "it has one name only").of(inode.0);
+            return Err(image(&path)(twice.into()));
+        }
+        out.send(Event::Node(Node { path: path.clone(), kind: Kind::Directory, meta }))?;
+        let entries = self.filesystem.list_dir(inode).map_err(image(&path))?;
+        let mut left: Vec<_> = entries.into_iter().map(|entry| (entry.name, entry.inode)).collect();
+        left.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        Ok(Frame { path, left })
+    }
+
+    fn meta(&self, stat: &Stat, path: &[u8]) -> Result<Meta> {
+        let mut names = self.filesystem.list_xattr(stat.inode).map_err(image(path))?;
+        names.retain(|name| !is_duplicate(name));
+        names.sort_unstable();
+        let with_value = |name: Vec<u8>| {
+            let value = self.filesystem.get_xattr(stat.inode, &name).map_err(image(path))?;
+            Ok((name, value))
+        };
+        let xattrs = names.into_iter().map(with_value).collect::<Result<_>>()?;
+        let mode = stat.mode & !MODE_TYPE;
+        Ok(Meta { mode, uid: stat.uid, gid: stat.gid, atime: stat.atime, mtime: stat.mtime, xattrs })
+    }
+
+    fn file(&self, stat: &Stat, path: Vec<u8>, meta: Meta, out: &mut Outlet) -> Result<()> {
+        let size = stat.size;
+        let is_dense = stat.blocks * 512 >= size;
+        if size <= MOST_INLINE_BYTES && is_dense && (out.wants_data() || size == 0) {
+            let mut bytes = vec![0; size as usize];
+            self.read(stat.inode, 0, &mut bytes, &path)?;
+            let kind = Kind::File { size, contents: Contents::Whole(bytes) };
+            return out.send(Event::Node(Node { path, kind, meta }));
+        }
+        let parts = self.parts(stat.inode, size, &path)?;
+        let kind = Kind::File { size, contents: Contents::Parts(parts.clone()) };
+        out.send(Event::Node(Node { path: path.clone(), kind, meta }))?;
+        if !out.wants_data() {
+            return Ok(());
+        }
+        for (start, length) in parts {
+            let mut done = 0;
+            while done < length {
+                let mut bytes = vec![0; (length - done).min(PIECE_BYTES as u64) as usize];
+                let offset = start + done;
+                self.read(stat.inode, offset, &mut bytes, &path)?;
+                done += bytes.len() as u64;
+                out.send(Event::Data { offset, bytes })?;
+            }
+        }
+        out.send(Event::End)
+    }
+
+    /// The parts of a file that hold data.
+    fn parts(&self, inode: InodeNumber, size: u64, path: &[u8]) -> Result<Vec<(u64, u64)>> {
+        let mut parts = Vec::new();
+        let mut at = 0;
+        while at < size {
+            let start = match self.filesystem.seek(inode, at, Seek::Data) {
+                Err(Error::NoMoreData) => break,
+                found => found.map_err(image(path))?,
+            };
+            let end = self.filesystem.seek(inode, start, Seek::Hole).map_err(image(path))?;
+            parts.push((start, end - start));
+            at = end;
+        }
+        Ok(parts)
+    }
+
+    fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8], path: &[u8]) -> Result<()> {
+        let mut done = 0;
+        while done < buffer.len() {
+            let count = self.filesystem.read_at(inode, offset + done as u64, &mut buffer[done..]);
+            match count.map_err(image(path))? {
+                0 => return Err(TransferError::Changed(shown(path))),
+                count => done += count,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Source for ImageSource<'_> {
+    fn send(&mut self, out: &mut Outlet) -> Result<()> {
+        let mut stack: Vec<Frame> = self.visit(self.start, self.prefix.clone(), out)?.into_iter().collect();
+        while let Some(frame) = stack.last_mut() {
+            let Some((name, inode)) = frame.left.pop() else {
+                stack.pop();
+                continue;
+            };
+            let path = join(&frame.path, &name);
+            let below = self.visit(inode, path, out)?;
+            stack.extend(below);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,32 @@
+//! Moves trees of files between XFS images, folders of the host and tar streams.
+//!
+//! ```text
+//! source (in a thread of its own)  ──batches of events──▶  sink
+//!   HostSource                                              HostSink
+//!   ImageSource                                             ImageSink
+//!   TarSource                                               TarSink
+//! ```
+//! Everything that a file has goes along: permissions, owner, times, attributes with ACLs, holes, further names. What a
+//! side refuses is counted ([`Losses`]) and told in the end; what is damaged, or changes while it is read, is an error, and
+//! no file that is half made keeps its name.
+//!
+//! Layer 12: it uses the engine's operations and nothing below them.
+#![forbid(unsafe_code)]
+
+mod archive;
+mod environment;
+mod error;
+mod event;
+mod host;
+mod image;
+mod pipe;
+mod size;
+
+pub use archive::{TarSink, TarSource};
+pub use environment::FixedEnvironment;
+pub use error::{LeftOut, Losses, Result, TransferError};
+pub use event::{Contents, Event, Kind, Meta, Node};
+pub use host::{HostSink, HostSource};
+pub use image::{ImageSink, ImageSource};
+pub use pipe::{Adjust, Outlet, Progress, Sink, Source, survey, transfer};
+pub use size::{Needs, Shape};

@@ -1,0 +1,197 @@
+//! Moves a tree from a source to a sink: the source runs in a thread of its own, a bounded number of events ahead.
+
+use crate::error::{Losses, Result, TransferError};
+use crate::event::{Event, Node};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use xfskit::ondisk::Timestamp;
+
+/// Events that go over the channel together.
+const BATCH_EVENTS: usize = 128;
+/// Contents that do.
+const BATCH_BYTES: usize = 1 << 20;
+/// Batches that may wait.
+const BATCHES_AHEAD: usize = 4;
+
+/// Where a tree comes from.
+pub trait Source: Send {
+    /// Sends the whole tree.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read as a whole.
+    fn send(&mut self, out: &mut Outlet) -> Result<()>;
+
+    /// What was left out so far.
+    fn losses(&self) -> Losses {
+        Losses::default()
+    }
+}
+
+/// Where a tree goes to.
+pub trait Sink {
+    /// Takes a file. Contents that do not come with it follow.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being written.
+    fn node(&mut self, node: Node) -> Result<()>;
+
+    /// Takes contents of the last file.
+    ///
+    /// # Errors
+    /// As [`Self::node`].
+    fn data(&mut self, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// The last file's contents are complete.
+    ///
+    /// # Errors
+    /// As [`Self::node`].
+    fn end(&mut self) -> Result<()>;
+
+    /// Everything has come.
+    ///
+    /// # Errors
+    /// As [`Self::node`].
+    fn finish(&mut self) -> Result<()>;
+
+    /// Nothing more comes, and the last file may be half made: it must not stay.
+    fn abort(&mut self);
+
+    /// What was left out so far.
+    fn losses(&self) -> Losses {
+        Losses::default()
+    }
+}
+
+/// Told how far a transfer is.
+pub trait Progress {
+    /// So many files and bytes more are done.
+    fn advance(&self, files: u64, bytes: u64);
+}
+
+/// Nobody wants to know.
+impl Progress for () {
+    fn advance(&self, _: u64, _: u64) {}
+}
+
+/// What is changed on the way.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Adjust {
+    /// Owner of everything.
+    pub uid: Option<u32>,
+    /// Group of everything.
+    pub gid: Option<u32>,
+    /// Times are those of the last change of contents, and none is later than this one: what is left is the same whenever
+    /// the source was read.
+    pub newest: Option<Timestamp>,
+}
+
+impl Adjust {
+    fn apply(&self, node: &mut Node) {
+        let meta = &mut node.meta;
+        meta.uid = self.uid.unwrap_or(meta.uid);
+        meta.gid = self.gid.unwrap_or(meta.gid);
+        if let Some(newest) = self.newest {
+            meta.mtime = meta.mtime.min(newest);
+            meta.atime = meta.mtime;
+        }
+    }
+}
+
+/// What a source sends into.
+pub struct Outlet {
+    batch: Vec<Event>,
+    bytes: usize,
+    sender: SyncSender<Vec<Event>>,
+    wants_data: bool,
+}
+
+impl Outlet {
+    /// Whether contents are to be sent; otherwise files that have any come with [`Contents::Parts`] and without an end.
+    ///
+    /// [`Contents::Parts`]: crate::Contents::Parts
+    pub fn wants_data(&self) -> bool {
+        self.wants_data
+    }
+
+    /// Sends an event.
+    ///
+    /// # Errors
+    /// `Stopped` when the sink has.
+    pub fn send(&mut self, event: Event) -> Result<()> {
+        self.bytes += match &event {
+            Event::Data { bytes, .. } => bytes.len(),
+            Event::Node(node) => node.inline_bytes(),
+            Event::End => 0,
+        };
+        self.batch.push(event);
+        if self.batch.len() >= BATCH_EVENTS || self.bytes >= BATCH_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.bytes = 0;
+        let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH_EVENTS));
+        self.sender.send(batch).map_err(|_| TransferError::Stopped)
+    }
+}
+
+/// Moves a tree with its contents.
+///
+/// # Errors
+/// Those of the source and of the sink. What is in the sink then is complete file by file, but not as a whole.
+pub fn transfer(source: &mut dyn Source, sink: &mut dyn Sink, adjust: &Adjust, progress: &dyn Progress) -> Result<()> {
+    run(source, sink, adjust, progress, true)
+}
+
+/// Shows a sink a tree without its contents.
+///
+/// # Errors
+/// Those of the source and of the sink.
+pub fn survey(source: &mut dyn Source, sink: &mut dyn Sink, progress: &dyn Progress) -> Result<()> {
+    run(source, sink, &Adjust::default(), progress, false)
+}
+
+fn run(
+    source: &mut dyn Source,
+    sink: &mut dyn Sink,
+    adjust: &Adjust,
+    progress: &dyn Progress,
+    wants_data: bool,
+) -> Result<()> {
+    let (sender, receiver) = sync_channel(BATCHES_AHEAD);
+    let (drained, sent) = std::thread::scope(|scope| {
+        let reader = scope.spawn(move || {
+            let mut out = Outlet { batch: Vec::new(), bytes: 0, sender, wants_data };
+            source.send(&mut out)?;
+            out.flush()
+        });
+        let drained = drain(receiver, sink, adjust, progress);
+        let sent = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (drained, sent)
+    });
+    let result = drained.and(sent).and_then(|()| sink.finish());
+    if result.is_err() {
+        sink.abort();
+    }
+    result
+}
+
+fn drain(receiver: Receiver<Vec<Event>>, sink: &mut dyn Sink, adjust: &Adjust, progress: &dyn Progress) -> Result<()> {
+    for batch in receiver {
+        let (mut files, mut bytes) = (0, 0);
+        for event in batch {
+            match event {
+                Event::Node(mut node) => {
+                    (files, bytes) = (files + 1, bytes + node.inline_bytes());
+                    adjust.apply(&mut node);
+                    sink.node(node)?;
+                }
+                Event::Data { offset, bytes: data } => {
+                    bytes += data.len();
+                    sink.data(offset, &data)?;
+                }
+                Event::End => sink.end()?,
+            }
+        }
+        progress.advance(files, bytes as u64);
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! How large an image must be to hold a tree (`--size auto`).
+//!
+//! The estimate is meant to be enough and not much more. It depends on nothing but the tree and the shape of the image, so
+//! that images of the same tree have the same size; whoever fills an image and finds it too small tries a larger one.
+
+use crate::error::Result;
+use crate::event::{Contents, Kind, Node, split};
+use crate::pipe::Sink;
+use std::collections::HashMap;
+
+/// Bytes of an inode before its forks.
+const CORE_BYTES: u64 = 176;
+/// Bytes of an extent record.
+const EXTENT_BYTES: u64 = 16;
+/// What a name takes in a directory besides itself, hash entry included.
+const NAME_BYTES: u64 = 24;
+/// What an attribute takes besides its name and value.
+const ATTRIBUTE_BYTES: u64 = 16;
+/// Header of a remote value's or symbolic link's block.
+const REMOTE_HEADER_BYTES: u64 = 56;
+const INODES_PER_CHUNK: u64 = 64;
+/// The smallest image that mkfs.xfs makes, and one that is allowed to be small.
+const SMALLEST_BYTES: u64 = 300 << 20;
+const SMALL_BYTES: u64 = 16 << 20;
+const SMALLEST_LOG_BYTES: u64 = 64 << 20;
+const SMALL_LOG_BYTES: u64 = 8 << 20;
+/// The engine keeps a twentieth of the blocks to itself, at most so many.
+const MOST_RESERVED_BLOCKS: u64 = 8192;
+const ROUND_TO_BYTES: u64 = 1 << 20;
+
+/// What of an image's shape counts.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Bytes of an inode.
+    pub inode_bytes: u64,
+    /// Bytes of a directory block.
+    pub dir_block_bytes: u64,
+    /// Whether it may be smaller than mkfs.xfs allows.
+    pub small: bool,
+}
+
+/// Adds up what a tree needs; a sink for [`survey`](crate::survey).
+#[derive(Debug)]
+pub struct Needs {
+    shape: Shape,
+    blocks: u64,
+    inodes: u64,
+    extents: u64,
+    /// Bytes of the names in each directory.
+    names: HashMap<Vec<u8>, u64>,
+}
+
+impl Needs {
+    /// Nothing yet.
+    pub fn new(shape: Shape) -> Self {
+        Self { shape, blocks: 0, inodes: 0, extents: 0, names: HashMap::new() }
+    }
+
+    /// The size of an image that should hold it.
+    pub fn image_bytes(&self) -> u64 {
+        let Shape { block_bytes, inode_bytes, dir_block_bytes, small } = self.shape;
+        let inline_names = (inode_bytes - CORE_BYTES) / 2;
+        let dirs = self.names.values().filter(|&&bytes| bytes > inline_names);
+        // Blocks are left half empty by splits.
+        let dir_bytes: u64 =
+            dirs.map(|bytes| (bytes * 8 / 5).next_multiple_of(dir_block_bytes) + dir_block_bytes).sum();
+        let inode_bytes = (self.inodes.next_multiple_of(INODES_PER_CHUNK) + 8 * INODES_PER_CHUNK) * inode_bytes;
+        // A record in the reverse mapping for each extent and each inode chunk, in half full blocks, and in the free space's.
+        let tree_bytes = (self.extents + self.inodes / INODES_PER_CHUNK + 64) * 64;
+        let used = self.blocks * block_bytes + dir_bytes + inode_bytes + tree_bytes;
+        let (smallest, log) = if small { (SMALL_BYTES, SMALL_LOG_BYTES) } else { (SMALLEST_BYTES, SMALLEST_LOG_BYTES) };
+        let with_log = used + log.max(used / 2048);
+        // Headers, and what the trees of every AG may still need, are about three in a hundred.
+        let with_trees = with_log + with_log / 24 + (2 << 20);
+        let reserved = (with_trees / 18).min(MOST_RESERVED_BLOCKS * block_bytes);
+        (with_trees + reserved).max(smallest).next_multiple_of(ROUND_TO_BYTES)
+    }
+
+    fn block_count(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.shape.block_bytes)
+    }
+
+    fn count_name(&mut self, path: &[u8]) {
+        let (dir, name) = split(path);
+        let bytes = name.len() as u64 + NAME_BYTES;
+        match self.names.get_mut(dir) {
+            Some(sum) => *sum += bytes,
+            None => drop(self.names.insert(dir.to_vec(), bytes)),
+        }
+    }
+
+    fn count_contents(&mut self, kind: &Kind) {
+        match kind {
+            Kind::File { contents: Contents::Whole(bytes), .. } => {
+                self.blocks += self.block_count(bytes.len() as u64);
+                self.extents += 1;
+            }
+            Kind::File { contents: Contents::Parts(parts), .. } => {
+                let block_bytes = self.shape.block_bytes;
+                for (start, length) in parts {
+                    let end = (start + length).div_ceil(block_bytes);
+                    self.blocks += end - start / block_bytes;
+                    // What is large may lie in pieces.
+                    self.extents += 1 + length / (64 << 20);
+                }
+                self.blocks += 2 * self.block_count(parts.len() as u64 * EXTENT_BYTES) * u64::from(parts.len() > 8);
+            }
+            Kind::Symlink(target) => self.count_remote(target.len() as u64, (self.shape.inode_bytes - CORE_BYTES) / 2),
+            _ => {}
+        }
+    }
+
+    fn count_remote(&mut self, bytes: u64, inline: u64) {
+        if bytes > inline {
+            self.blocks += bytes.div_ceil(self.shape.block_bytes - REMOTE_HEADER_BYTES);
+            self.extents += 1;
+        }
+    }
+
+    fn count_attributes(&mut self, node: &Node) {
+        let (_, name) = split(&node.path);
+        // The parent pointer is one of them.
+        let mut bytes = name.len() as u64 + 12 + ATTRIBUTE_BYTES;
+        for (name, value) in &node.meta.xattrs {
+            let (name, value) = (name.len() as u64, value.len() as u64);
+            let in_leaf = value < self.shape.block_bytes * 3 / 4;
+            bytes += name + ATTRIBUTE_BYTES + if in_leaf { value } else { 0 };
+            if !in_leaf {
+                self.count_remote(value, 0);
+            }
+        }
+        let inline = (self.shape.inode_bytes - CORE_BYTES) * 2 / 3;
+        if bytes > inline {
+            self.blocks += self.block_count(bytes * 2) + u64::from(bytes > self.shape.block_bytes);
+            self.extents += 1;
+        }
+    }
+}
+
+impl Sink for Needs {
+    fn node(&mut self, node: Node) -> Result<()> {
+        self.count_name(&node.path);
+        if let Kind::Link(_) = node.kind {
+            // A further parent pointer, which may push all attributes out of the inode.
+            self.blocks += self.block_count(2 * (node.path.len() as u64 + ATTRIBUTE_BYTES));
+            return Ok(());
+        }
+        self.inodes += 1;
+        self.count_contents(&node.kind);
+        self.count_attributes(&node);
+        Ok(())
+    }
+
+    fn data(&mut self, _: u64, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn abort(&mut self) {}
+}
