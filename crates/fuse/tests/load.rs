@@ -99,7 +99,7 @@ fn wait(mut processes: Vec<Child>) {
         match process.try_wait().unwrap() {
             Some(status) => {
                 assert!(status.success(), "{status}");
-                processes.remove(0);
+                processes.remove(0).wait().unwrap();
             }
             None if Instant::now() > end => {
                 // The server that does not answer is in this process: leaving ends the mount.
