@@ -38,7 +38,7 @@ pub const MAX_SIZE_BYTES: u64 = i64::MAX as u64;
 
 /// Where a block of a file begins, in bytes. A map may reach behind the largest size: such a block is behind every byte.
 pub fn file_offset(block: FileBlock, block_log: u8) -> u64 {
-    block.0.checked_mul(1 << block_log).unwrap_or(u64::MAX)
+    block.0.saturating_mul(1 << block_log)
 }
 
 /// Where a block of a file lies on the device, in bytes.
