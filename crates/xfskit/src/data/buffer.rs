@@ -1,7 +1,7 @@
 //! Writes whose blocks have no place yet: they wait as dirty blocks.
 
 use super::place::{Place, piece};
-use super::{device_offset, read_device, write_device};
+use super::{device_offset, read_device, write_mapped};
 use crate::cache::DirtyBlocks;
 use crate::error::{Error, Result};
 use crate::trans::{InoId, Transaction};
@@ -85,8 +85,7 @@ fn put(tx: &mut Transaction, ino: InoId, part: &Part<'_>, reserved: &mut u64) ->
     }
     match piece(tx, ino, part.block.0, part.block.0 + 1)?.place {
         Place::Written(block) => {
-            let offset = device_offset(tx, ino, block)?;
-            write_device(tx, offset + part.within as u64, part.data)
+            write_mapped(tx, ino, (block, part.within as u64), part.data)
         }
         Place::Unwritten(_) => {
             insert(tx, ino, part, part.within, part.data, false);

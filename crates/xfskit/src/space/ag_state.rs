@@ -23,7 +23,7 @@ pub struct AgState {
     pub(super) windows: Windows,
 }
 
-/// Extents whose freeing is not durable.
+/// Extents whose freeing, or whose loss of a reference, is not durable.
 #[derive(Debug, Default)]
 struct Busy {
     extents: Vec<(AgBlock, u32, CheckpointSeq)>,
@@ -74,6 +74,14 @@ impl AgState {
         let mut busy = self.busy.lock();
         busy.retain_after(durable);
         busy.extents.iter().map(|&(block, count, _)| (block, count)).collect()
+    }
+
+    /// Whether a part of an extent is busy although everything up to checkpoint `durable` is durable.
+    pub(super) fn is_busy(&self, start: AgBlock, count: u32, durable: CheckpointSeq) -> bool {
+        let overlaps = |(block, length, seq): &(AgBlock, u32, CheckpointSeq)| {
+            *seq > durable && block.0 < start.0 + count && start.0 < block.0 + length
+        };
+        self.busy.lock().extents.iter().any(overlaps)
     }
 
     /// Forgets what is durable when the list has grown long.

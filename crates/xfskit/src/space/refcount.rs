@@ -96,9 +96,26 @@ pub(super) fn step(tx: &mut Transaction, ag: Ag, extent: FreeExtent) -> Result<u
     })
 }
 
-/// Takes a reference off every block of `extent`. Returns the parts that nobody refers to any more.
+/// Takes a reference off every block of `extent`. Returns the parts that nobody refers to any more; blocks that keep a reference
+/// are busy: see [`expect_durable`].
 pub(super) fn decrease(tx: &mut Transaction, ag: Ag, extent: FreeExtent) -> Result<Parts> {
-    change(tx, ag, extent, Change::Decrease)
+    let free = change(tx, ag, extent, Change::Decrease)?;
+    if free.iter().map(|part| part.count).sum::<u32>() < extent.count {
+        tx.extent_freed(ag.number, extent.start, extent.count);
+    }
+    Ok(free)
+}
+
+/// Before blocks that have one reference are written in place: when another has gone by a transaction that is not durable, it is
+/// made so. After a crash the blocks would be the other file's again, with bytes that it never had.
+///
+/// # Errors
+/// `Io`, `Shutdown`.
+pub fn expect_durable(tx: &Transaction, block: FsBlock, count: u64) -> Result<()> {
+    let mount = tx.mount();
+    let Some((ag, start)) = tx.geometry().split_fs_block(block) else { return Ok(()) };
+    let state = &mount.ags[ag.0 as usize];
+    if state.is_busy(start, count as u32, mount.journal.durable()) { mount.sync() } else { Ok(()) }
 }
 
 /// Replaces records of the tree; both lists are in order.
