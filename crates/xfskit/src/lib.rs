@@ -44,7 +44,7 @@ pub use error::{Error, Result};
 pub use mount::{AttrLogging, Mount, MountOptions};
 pub use ops::{
     Caller, Entry, Fallocate, FileExtent, Filesystem, FsStat, NewFile, RecoveredDevices, RenameFlags, Seek, SetAttr,
-    SetMode, SetTime, Stat, XattrChange, split_path,
+    SetMode, SetTime, Stat, WholeFile, XattrChange, split_path,
 };
 pub use xfskit_device as device;
 pub use xfskit_ondisk as ondisk;

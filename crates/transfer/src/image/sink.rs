@@ -12,11 +12,13 @@ use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::inode::{
     MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
 };
-use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags, SetAttr, SetTime, Stat, XattrChange};
+use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags, SetAttr, SetTime, Stat, WholeFile, XattrChange};
 
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 const SET_ID: u16 = 0o6000;
+/// Small files that are made in one transaction.
+const MOST_AT_ONCE: usize = 32;
 
 /// A directory of an image that a tree goes into.
 pub struct ImageSink<'a> {
@@ -27,6 +29,8 @@ pub struct ImageSink<'a> {
     /// Directories that came, and what they get in the end.
     unfinished: BTreeMap<Vec<u8>, (InodeNumber, Meta)>,
     open: Option<OpenFile>,
+    /// Small files of one directory that wait to be made together.
+    small: Vec<(Node, Vec<u8>)>,
     temporaries: u64,
 }
 
@@ -71,7 +75,15 @@ impl<'a> ImageSink<'a> {
         let base = open_dir(filesystem, base, b"")?;
         let dirs = HashMap::from([(Vec::new(), base)]);
         let recent = (Vec::new(), base);
-        Ok(Self { filesystem, dirs, recent, unfinished: BTreeMap::new(), open: None, temporaries: 0 })
+        Ok(Self {
+            filesystem,
+            dirs,
+            recent,
+            unfinished: BTreeMap::new(),
+            open: None,
+            small: Vec::new(),
+            temporaries: 0,
+        })
     }
 
     /// The directory at a path; missing ones are made.
@@ -124,6 +136,44 @@ impl<'a> ImageSink<'a> {
             dir.inode
         };
         self.unfinished.insert(node.path, (inode, node.meta));
+        Ok(())
+    }
+
+    /// Whether a file can wait to be made with others.
+    fn is_small(&mut self, node: &Node, bytes: &[u8], size: u64) -> Result<bool> {
+        let dir = self.dir(split(&node.path).0)?;
+        let whole = bytes.len() as u64 == size && !dir.has_default_acl;
+        Ok(whole && self.filesystem.is_small(&whole_file(node, bytes)))
+    }
+
+    fn add_small(&mut self, node: Node, bytes: Vec<u8>) -> Result<()> {
+        let elsewhere = self.small.first().is_some_and(|(first, _)| split(&first.path).0 != split(&node.path).0);
+        if elsewhere || self.small.len() == MOST_AT_ONCE {
+            self.make_small()?;
+        }
+        self.small.push((node, bytes));
+        Ok(())
+    }
+
+    /// Makes the small files that wait; one by one where they cannot be made together.
+    fn make_small(&mut self) -> Result<()> {
+        let waiting = std::mem::take(&mut self.small);
+        let Some((first, _)) = waiting.first() else { return Ok(()) };
+        let dir = self.dir(split(&first.path).0)?;
+        let files: Vec<_> = waiting.iter().map(|(node, bytes)| whole_file(node, bytes)).collect();
+        let mut made = 0;
+        while made < files.len() {
+            match self.filesystem.make_files(dir.inode, &files[made..]) {
+                Ok(stats) => made += stats.len(),
+                Err(Error::Exists | Error::NoSpace | Error::Invalid(_)) => break,
+                Err(error) => return Err(image(&waiting[made].0.path)(error)),
+            }
+        }
+        for (node, bytes) in waiting.into_iter().skip(made) {
+            self.begin_file(node.path, bytes.len() as u64, node.meta)?;
+            self.data(0, &bytes)?;
+            self.end_file()?;
+        }
         Ok(())
     }
 
@@ -261,7 +311,15 @@ impl<'a> ImageSink<'a> {
 }
 
 impl Sink for ImageSink<'_> {
-    fn node(&mut self, node: Node) -> Result<()> {
+    fn node(&mut self, mut node: Node) -> Result<()> {
+        if let Kind::File { size, contents: Contents::Whole(bytes) } = &mut node.kind {
+            let (size, bytes) = (*size, std::mem::take(bytes));
+            if self.is_small(&node, &bytes, size)? {
+                return self.add_small(node, bytes);
+            }
+            node.kind = Kind::File { size, contents: Contents::Whole(bytes) };
+        }
+        self.make_small()?;
         match node.kind {
             Kind::Directory => self.make_dir(node),
             Kind::File { size, contents: Contents::Whole(bytes) } => {
@@ -290,6 +348,7 @@ impl Sink for ImageSink<'_> {
     }
 
     fn finish(&mut self) -> Result<()> {
+        self.make_small()?;
         for (path, (inode, meta)) in std::mem::take(&mut self.unfinished) {
             let stat = self.filesystem.stat(inode).map_err(image(&path))?;
             let inherits = self.dirs.get(&path).is_some_and(|dir| dir.has_default_acl);
@@ -303,6 +362,20 @@ impl Sink for ImageSink<'_> {
             // The error that counts has happened already.
             let _ = self.filesystem.unlink(open.place.dir.inode, open.place.name_now(), &Caller::root());
         }
+    }
+}
+
+fn whole_file<'a>(node: &'a Node, bytes: &'a [u8]) -> WholeFile<'a> {
+    let meta = &node.meta;
+    WholeFile {
+        name: split(&node.path).1,
+        mode: meta.mode,
+        uid: meta.uid,
+        gid: meta.gid,
+        atime: meta.atime,
+        mtime: meta.mtime,
+        xattrs: &meta.xattrs,
+        contents: bytes,
     }
 }
 

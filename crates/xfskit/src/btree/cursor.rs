@@ -1,6 +1,6 @@
 //! The cursor: finding records, walking, and changing one in place.
 
-use super::block::{set_record, view};
+use super::block::{set_keys, set_record, view};
 use super::{BtreeKind, KeyOf, Path, Place, RecordOf, Root, Step};
 use crate::error::Result;
 use crate::error_tags::{BTREE_CHECK_LBLOCK, BTREE_CHECK_SBLOCK};
@@ -291,6 +291,25 @@ impl<K: BtreeKind> Cursor<K> {
         set_record::<K::Format>(tx, buffer, index, record);
         self.update_keys(tx, 0);
         Ok(())
+    }
+
+    /// Brings the keys above a leaf up to date after a record was inserted whose highest key is `added`; where records
+    /// overlap, without a look at all the others.
+    pub(super) fn widen_keys(&mut self, tx: &mut Transaction, added: KeyOf<K>) {
+        if !K::Format::OVERLAPPING {
+            return self.update_keys(tx, 0);
+        }
+        for level in 0..self.path.len() - 1 {
+            let Place::Block { buffer, .. } = self.step(level).place else { return };
+            let Step { place, index } = self.step(level + 1);
+            let Place::Block { buffer: parent, .. } = place else { return self.update_keys(tx, level) };
+            let old = (self.key(tx, place, index), self.high_key(tx, place, index));
+            let new = (view::<K::Format>(tx, buffer).key(0), old.1.max(added));
+            if old == new {
+                return;
+            }
+            set_keys::<K::Format>(tx, parent, index, &new.0, &new.1);
+        }
     }
 
     /// Brings the keys above the block at `level` of the path up to date.

@@ -42,7 +42,7 @@ impl<K: BtreeKind> Cursor<K> {
         }
         let (leaf, index) = self.leaf();
         insert_entries::<K::Format>(tx, leaf, index, &record_entry::<K::Format>(record));
-        self.update_keys(tx, 0);
+        self.widen_keys(tx, K::Format::high_key(record));
         self.reset(tx);
         Ok(())
     }

@@ -14,6 +14,7 @@
 mod buffer;
 mod discard;
 mod in_place;
+mod pack;
 mod place;
 mod read;
 mod window;
@@ -22,6 +23,7 @@ mod write_out;
 pub use buffer::{buffer, extend, zero};
 pub use discard::discard;
 pub use in_place::write_in_place;
+pub use pack::{Packed, pack, unpack};
 pub use place::{Piece, Place, piece};
 pub use read::read;
 pub use write_out::{Source, write_out_run, write_out_size};

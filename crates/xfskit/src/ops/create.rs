@@ -95,7 +95,7 @@ impl Filesystem {
         Ok(stat)
     }
 
-    fn create_reservation(&self, new: &NewFile<'_>) -> Reservation {
+    pub(super) fn create_reservation(&self, new: &NewFile<'_>) -> Reservation {
         let mount = &self.mount;
         let kernel = if new.target.is_empty() { mount.reservations.create } else { mount.reservations.symlink };
         let blocks = space::inode_allocation_blocks(&mount.geometry, &mount.limits)
@@ -170,7 +170,14 @@ impl Filesystem {
     }
 
     /// Gives a new inode its name and its parent pointer.
-    fn enter(&self, tx: &mut Transaction, dir: InoId, name: &[u8], child: InoId, is_dir: bool) -> Result<()> {
+    pub(super) fn enter(
+        &self,
+        tx: &mut Transaction,
+        dir: InoId,
+        name: &[u8],
+        child: InoId,
+        is_dir: bool,
+    ) -> Result<()> {
         let core = &tx.inode(child).core;
         let (number, file_type) = (core.inode, FileType::from_mode(core.mode));
         dir::add(tx, dir, name, number, file_type)?;

@@ -17,6 +17,7 @@ mod inactive;
 mod link;
 mod links;
 mod lookup;
+mod make_files;
 mod map;
 mod open;
 mod path;
@@ -31,6 +32,7 @@ mod xattr;
 
 pub use create::NewFile;
 pub use fallocate::Fallocate;
+pub use make_files::WholeFile;
 pub use open::RecoveredDevices;
 pub use path::split_path;
 pub use readdir::Entry;

@@ -115,6 +115,14 @@ fn parse(full: &[u8]) -> Result<Parsed<'_>> {
     Err(Error::NotSupported("attributes outside user, trusted, security and the ACLs of system"))
 }
 
+/// As [`parse`], for attributes that are not ACLs.
+pub(super) fn parse_plain(full: &[u8]) -> Result<(Namespace, &[u8])> {
+    match parse(full)? {
+        Parsed::Plain(namespace, name) => Ok((namespace, name)),
+        Parsed::Acl(_) => Err(Error::Invalid("an ACL follows the mode of its file")),
+    }
+}
+
 impl Filesystem {
     /// The value of an attribute.
     ///

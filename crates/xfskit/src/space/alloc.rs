@@ -209,6 +209,40 @@ pub fn firm_window(tx: &Transaction, holder: InodeNumber, file_block: FileBlock,
     })
 }
 
+/// Makes `count` blocks firm in whichever of the holder's windows has so many in one piece.
+pub fn firm_any_window(tx: &Transaction, holder: InodeNumber, count: u32) -> Option<FsBlock> {
+    let mut ags = (0..tx.geometry().ag_count).map(AgNumber).zip(tx.mount().ags.iter());
+    ags.find_map(|(ag, state)| Some(tx.geometry().fs_block(ag, state.windows.firm_any(holder, count)?)))
+}
+
+/// Allocates the firm blocks of a window for several inodes that have had no blocks, one part after another.
+///
+/// # Errors
+/// `Corrupt`, `Io`; `NoSpace` when a damaged image has somebody else's there.
+pub fn allocate_firm(tx: &mut Transaction, holder: InodeNumber, block: FsBlock, parts: &[(Owner, u32)]) -> Result<()> {
+    let count = parts.iter().map(|(_, count)| count).sum();
+    let Some(&(owner, _)) = parts.first() else { return Ok(()) };
+    let request = AllocRequest {
+        exact: true,
+        holder: Some(holder),
+        ..AllocRequest::new(Near::Block(block), count, count, owner)
+    };
+    let found = somewhere(tx, &request, |tx, ag, hint| {
+        let Some(found) = search_in(tx, ag, hint, &request)? else { return Ok(None) };
+        free_list::fix(tx, ag, Some(found))?;
+        free_space::take(tx, ag, found)?;
+        let mut start = found.start;
+        for (owner, count) in parts {
+            free_list::fix(tx, ag, None)?;
+            rmap::add_first(tx, ag, owner.rmap(start, *count, false))?;
+            start = start.add(*count);
+        }
+        tx.use_blocks(found.count.into());
+        Ok(Some(found))
+    })?;
+    found.map(|_| settle_window(tx, holder, block, count)).ok_or(Error::NoSpace)
+}
+
 /// The first `used` of the holder's firm blocks from `block` on were allocated, or none.
 pub fn settle_window(tx: &Transaction, holder: InodeNumber, block: FsBlock, used: u32) {
     if let Some((ag, start)) = tx.geometry().split_fs_block(block) {

@@ -57,7 +57,10 @@ fn left_of(tx: &mut Transaction, ag: Ag, new: &Rmap) -> Result<Option<Rmap>> {
     {
         return Ok(nearest);
     }
-    if !tx.geometry().has_reflink() || new.start.0 == 0 {
+    // Blocks that cannot be shared have one record, so the nearest is the one; and nothing continues into the start of a file.
+    let may_share = new.has_offset() && new.offset & rmap_offset::ATTR_FORK == 0;
+    let is_start = new.offset & !rmap_offset::UNWRITTEN == 0;
+    if !tx.geometry().has_reflink() || new.start.0 == 0 || !may_share || is_start {
         return Ok(None);
     }
     find_touching(tx, ag, AgBlock(new.start.0 - 1), |record| continues(record, new))
@@ -88,6 +91,11 @@ fn resize(tx: &mut Transaction, ag: Ag, record: &Rmap, count: u32) -> Result<()>
     tree.update(tx, &Rmap { count, ..*record })?;
     tree.close(tx);
     Ok(())
+}
+
+/// Records the first blocks of an inode that has had none: nothing continues them, and they continue nothing.
+pub(super) fn add_first(tx: &mut Transaction, ag: Ag, new: Rmap) -> Result<()> {
+    if tx.geometry().has_rmap() { cursor::<Rmapbt>(ag).insert(tx, &new) } else { Ok(()) }
 }
 
 /// Records `new`, merged with what it continues and what continues it.

@@ -112,6 +112,17 @@ impl Windows {
         Some(firm)
     }
 
+    /// Makes `count` blocks firm at the start of any of the holder's windows that has so many.
+    pub(super) fn firm_any(&self, holder: InodeNumber, count: u32) -> Option<AgBlock> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut list = self.list.lock();
+        let window = list.iter_mut().find(|window| window.holder == holder && window.end - window.start >= count)?;
+        window.firm_end = window.start + count;
+        Some(AgBlock(window.start))
+    }
+
     /// The first `used` of the firm blocks are allocated; what is left is soft.
     pub(super) fn settle(&self, holder: InodeNumber, start: AgBlock, used: u32) {
         self.change(|list| {

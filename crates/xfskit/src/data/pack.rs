@@ -1,0 +1,88 @@
+//! Contents of many small new files in one piece: one search, one write, one extent taken from the free space.
+
+use super::{device_offset, write_device};
+use crate::cache::ForkKind;
+use crate::error::Result;
+use crate::inode::bmap;
+use crate::space::Owner;
+use crate::space::alloc::{self, AllocRequest};
+use crate::trans::{InoId, InodeFields, Transaction};
+use xfskit_ondisk::{Extent, FileBlock, FsBlock};
+
+/// Blocks that are found for the files after these.
+const ROOM_BLOCKS: u32 = 2048;
+
+/// Contents that are on the device, in blocks that are still free.
+#[derive(Clone, Copy, Debug)]
+pub struct Packed {
+    block: FsBlock,
+}
+
+/// Writes contents, each from a block's start on, one behind the other, near the directory `dir`. Nothing is changed on disk
+/// that anybody reads. `None`: there is no room for them in one piece.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn pack(tx: &mut Transaction, dir: InoId, contents: &[&[u8]]) -> Result<Option<Packed>> {
+    let block_bytes = tx.geometry().block_bytes();
+    let count: usize = contents.iter().map(|bytes| bytes.len().div_ceil(block_bytes)).sum();
+    let (holder, count) = (tx.inode(dir).core.inode, count as u32);
+    let Some(block) = find(tx, dir, count)? else { return Ok(None) };
+    let mut whole = Vec::with_capacity(count as usize * block_bytes);
+    for bytes in contents {
+        whole.extend_from_slice(bytes);
+        whole.resize(whole.len().next_multiple_of(block_bytes), 0);
+    }
+    let written = device_offset(tx, dir, block).and_then(|offset| write_device(tx, offset, &whole));
+    if let Err(error) = written {
+        alloc::settle_window(tx, holder, block, 0);
+        return Err(error);
+    }
+    Ok(Some(Packed { block }))
+}
+
+fn find(tx: &mut Transaction, dir: InoId, count: u32) -> Result<Option<FsBlock>> {
+    let holder = tx.inode(dir).core.inode;
+    if let Some(block) = alloc::firm_any_window(tx, holder, count) {
+        return Ok(Some(block));
+    }
+    let owner = Owner::Fork { inode: holder, fork: ForkKind::Data, offset: FileBlock(0), bmbt: false };
+    let room = ROOM_BLOCKS.min((tx.mount().space.usable_blocks() / 64) as u32);
+    let request = AllocRequest {
+        avoid_busy: true,
+        holder: Some(holder),
+        ..AllocRequest::new(bmap::near_inode(tx, holder), count, count + room, owner)
+    };
+    let found = alloc::open_window(tx, &request, FileBlock(0))?;
+    Ok(found.and_then(|_| alloc::firm_any_window(tx, holder, count)))
+}
+
+/// Gives the first of the packed contents to the files, in their order; the transaction has blocks for them. What files there are not
+/// stays free.
+///
+/// # Errors
+/// `NoSpace`, `Corrupt`, `Io`.
+pub fn unpack(tx: &mut Transaction, dir: InoId, packed: Packed, files: &[(InoId, u64)]) -> Result<()> {
+    let holder = tx.inode(dir).core.inode;
+    let block_log = tx.geometry().block_log;
+    let blocks = |size: u64| size.div_ceil(1 << block_log);
+    let mut parts = Vec::with_capacity(files.len());
+    for &(file, size) in files {
+        let inode = tx.inode(file).core.inode;
+        let owner = Owner::Fork { inode, fork: ForkKind::Data, offset: FileBlock(0), bmbt: false };
+        parts.push((owner, blocks(size) as u32));
+    }
+    if parts.is_empty() {
+        alloc::settle_window(tx, holder, packed.block, 0);
+        return Ok(());
+    }
+    alloc::allocate_firm(tx, holder, packed.block, &parts)?;
+    let mut block = packed.block;
+    for &(file, size) in files {
+        let extent = Extent { file_block: FileBlock(0), block, count: blocks(size), unwritten: false };
+        bmap::map_new(tx, file, ForkKind::Data, extent)?;
+        tx.inode_mut(file, InodeFields::CORE).core.size = size;
+        block = FsBlock(block.0 + extent.count);
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! Makes many small files at once, with their attributes and contents, in one transaction: for whoever fills an image.
+//!
+//! ```text
+//! 1  contents are written to free blocks near the directory       nothing is changed yet
+//! 2  inodes, names, parent pointers, attributes, extents          one transaction
+//! ```
+//! Crash behaviour: all of them are there, or none.
+
+use super::xattr::parse_plain;
+use super::{Caller, Filesystem, NewFile, Stat, check_new_name};
+use crate::attr::update::{self, Key, Logging};
+use crate::data;
+use crate::dir;
+use crate::error::{Error, Result};
+use crate::inode::default_fork_offset;
+use crate::mount::AttrLogging;
+use crate::ops::stat::stat_of;
+use crate::trans::{InoId, InodeFields, Reservation, Transaction};
+use xfskit_ondisk::inode::flags2;
+use xfskit_ondisk::{ForkFormat, InodeNumber, Timestamp, clamp_time};
+
+const SHORTFORM_HEADER_BYTES: usize = 4;
+const SHORTFORM_ENTRY_HEADER_BYTES: usize = 3;
+const PARENT_VALUE_BYTES: usize = 12;
+/// Most bytes of contents of one file.
+const MOST_CONTENTS_BYTES: usize = 64 << 10;
+/// Share of the journal that one call may take.
+const LOG_SHARE: u64 = 16;
+
+/// A regular file with everything that it has.
+#[derive(Clone, Debug)]
+pub struct WholeFile<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// Permissions.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of the contents.
+    pub mtime: Timestamp,
+    /// Attributes: not ACLs.
+    pub xattrs: &'a [(Vec<u8>, Vec<u8>)],
+    /// Contents.
+    pub contents: &'a [u8],
+}
+
+impl WholeFile<'_> {
+    /// Bytes of its attributes in shortform, its parent pointer's included.
+    fn shortform_bytes(&self) -> usize {
+        let of = |(name, value): &(Vec<u8>, Vec<u8>)| SHORTFORM_ENTRY_HEADER_BYTES + name.len() + value.len();
+        let parent = SHORTFORM_ENTRY_HEADER_BYTES + self.name.len() + PARENT_VALUE_BYTES;
+        SHORTFORM_HEADER_BYTES + parent + self.xattrs.iter().map(of).sum::<usize>()
+    }
+}
+
+impl Filesystem {
+    /// Whether [`Self::make_files`] can make a file: its contents are small, its attributes fit the new inode in shortform,
+    /// and none is an ACL.
+    pub fn is_small(&self, file: &WholeFile<'_>) -> bool {
+        let (geometry, options) = (&self.mount.geometry, &self.mount.options);
+        if file.contents.len() > MOST_CONTENTS_BYTES || file.xattrs.iter().any(|(name, _)| parse_plain(name).is_err()) {
+            return false;
+        }
+        // What did not fit would take transactions of its own.
+        let in_shortform = options.attr_fast_path && options.attr_logging != AttrLogging::Always;
+        let room = geometry.literal_area_bytes() - 8 * usize::from(default_fork_offset(geometry, ForkFormat::Extents));
+        in_shortform && (geometry.has_parent() || file.xattrs.is_empty()) && file.shortform_bytes() <= room
+    }
+
+    /// Makes small regular files in a directory that has no default ACL, the first of them at least; returns those that it
+    /// made, in their order. Nothing is made when there is an error.
+    ///
+    /// # Errors
+    /// `Exists`, `NotADirectory`, `NoSpace`, `NameTooLong`; `Invalid` for a file that is not [small](Self::is_small);
+    /// `NotFound` in a removed directory.
+    pub fn make_files(&self, dir: InodeNumber, files: &[WholeFile<'_>]) -> Result<Vec<Stat>> {
+        for file in files {
+            check_new_name(file.name)?;
+            if !self.is_small(file) {
+                return Err(Error::Invalid("the file is too large to be made in one step"));
+            }
+        }
+        let one = self.make_one_reservation();
+        let most = self.mount.journal.usage().1 / LOG_SHARE / u64::from(one.log_bytes);
+        let files = &files[..files.len().min(most.max(1) as usize)];
+        let block_bytes = self.mount.geometry.block_bytes();
+        let blocks: usize = files.iter().map(|file| file.contents.len().div_ceil(block_bytes)).sum();
+        let count = files.len() as u32;
+        let reservation = Reservation {
+            log_bytes: one.log_bytes * count,
+            blocks: one.blocks * u64::from(count) + blocks as u64,
+            ..one
+        };
+        let dir_inode = self.mount.inode(dir)?;
+        let mut tx = self.begin(reservation)?;
+        let result = (|| {
+            let dir = self.join_dir(&mut tx, &dir_inode)?;
+            self.make_files_in(&mut tx, dir, files)
+        })();
+        self.located(dir, tx.finish(result))
+    }
+
+    /// What one file takes, its contents' blocks apart.
+    fn make_one_reservation(&self) -> Reservation {
+        let create = self.create_reservation(&NewFile::new(0));
+        let levels = u64::from(self.mount.limits.data_levels);
+        Reservation { log_bytes: create.log_bytes, ..create }.with_more_blocks(levels)
+    }
+
+    fn make_files_in(&self, tx: &mut Transaction, dir: InoId, files: &[WholeFile<'_>]) -> Result<Vec<Stat>> {
+        if tx.inode(dir).core.links == 0 {
+            return Err(Error::NotFound);
+        }
+        for file in files {
+            if dir::lookup(tx, dir, file.name)?.is_some() {
+                return Err(Error::Exists);
+            }
+        }
+        let contents: Vec<_> = files.iter().map(|file| file.contents).filter(|bytes| !bytes.is_empty()).collect();
+        let packed = if contents.is_empty() { None } else { data::pack(tx, dir, &contents)? };
+        if packed.is_none() && !contents.is_empty() {
+            return Err(Error::NoSpace);
+        }
+        let mut made = Vec::with_capacity(files.len());
+        for file in files {
+            match self.make_file(tx, dir, file) {
+                Ok(id) => made.push(id),
+                // There is no room for another inode: the others are made.
+                Err(Error::NoSpace) if !made.is_empty() => break,
+                Err(error) => {
+                    if let (Some(packed), false) = (packed, tx.is_dirty()) {
+                        data::unpack(tx, dir, packed, &[])?;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        if let Some(packed) = packed {
+            let sizes = made.iter().zip(files).map(|(id, file)| (*id, file.contents.len() as u64));
+            let with_contents: Vec<_> = sizes.filter(|(_, size)| *size > 0).collect();
+            data::unpack(tx, dir, packed, &with_contents)?;
+        }
+        Ok(made.into_iter().map(|id| stat_of(tx, tx.inode(id))).collect())
+    }
+
+    fn make_file(&self, tx: &mut Transaction, dir: InoId, file: &WholeFile<'_>) -> Result<InoId> {
+        let caller = Caller { uid: file.uid, gid: file.gid, groups: Vec::new() };
+        let new = NewFile::new(xfskit_ondisk::inode::MODE_REGULAR | file.mode & 0o7777);
+        let id = self.create_unnamed(tx, dir, &new, &caller)?;
+        self.enter(tx, dir, file.name, id, false)?;
+        for (name, value) in file.xattrs {
+            let (namespace, name) = parse_plain(name)?;
+            update::put(tx, id, Key { namespace: namespace.flags(), name }, value, Logging::NotLogged)?;
+        }
+        let core = &mut tx.inode_mut(id, InodeFields::CORE).core;
+        let bigtime = core.flags2 & flags2::BIGTIME != 0;
+        (core.mode, core.gid) = (new.mode, file.gid);
+        (core.atime, core.mtime) = (clamp_time(file.atime, bigtime), clamp_time(file.mtime, bigtime));
+        Ok(id)
+    }
+}
