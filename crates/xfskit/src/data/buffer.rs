@@ -85,7 +85,17 @@ fn put(tx: &mut Transaction, ino: InoId, part: &Part<'_>, reserved: &mut u64) ->
     }
     match piece(tx, ino, part.block.0, part.block.0 + 1)?.place {
         Place::Written(block) => {
-            write_mapped(tx, ino, (block, part.within as u64), part.data)
+            let end = (part.block.0 << tx.geometry().block_log) + (part.within + part.data.len()) as u64;
+            let place = (block, part.within as u64);
+            if end <= tx.inode(ino).size_bytes() {
+                return write_mapped(tx, ino, place, part.data);
+            }
+            // What a larger size left behind the end goes with it: if the power fails and the size is the larger one again, its
+            // bytes must not stand beside these in one sector.
+            let mut data = part.data.to_vec();
+            let sector_bytes = tx.geometry().sector_bytes() as u64;
+            data.resize(data.len() + (end.next_multiple_of(sector_bytes) - end) as usize, 0);
+            write_mapped(tx, ino, place, &data)
         }
         Place::Unwritten(_) => {
             insert(tx, ino, part, part.within, part.data, false);
