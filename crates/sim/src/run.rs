@@ -158,7 +158,14 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
     let geometry = Arc::clone(&fs.mount().geometry);
     let start = geometry.log_start.and_then(|start| geometry.fs_block_address(start)).map_or(0, |at| at.bytes());
     let log = start..start + (u64::from(geometry.log_blocks) << geometry.block_log);
-    let root = Observed::new(&fs).node(fs.root().0).map_err(|error| format!("the root: {error}"))?;
+    let root = match Observed::new(&fs).node(fs.root().0) {
+        Ok(root) => root,
+        Err(Error::Io { .. } | Error::Shutdown(_)) if may_fail => {
+            drop(fs);
+            return Ok((recording(&device, Story::default(), log), Vec::new()));
+        }
+        Err(error) => return Err(format!("the root: {error}")),
+    };
     let model = Model::new(fs.root(), &root);
     let mut run = Run::resume(fs, &device, options.clone(), model, seed, wishes.transcript);
     run.random = random;

@@ -18,8 +18,10 @@ const STATES: &[(&str, u64, &str)] = &[
     ("sharing", 2, "95:s413684"),
     ("contents", 5, "321:s512845"),
     ("full-contents", 1, "280:n1"),
-    // An append behind a truncation that was not durable: the old size came back, and one sector with the old bytes and the new.
+    // An append, and a punch, behind a truncation that was not durable: the old size came back, and one sector with the old bytes and
+    // the new.
     ("contents", 6, "321:all"),
+    ("contents", 1011, "156:n4"),
     // A clone freed all that the target had in the range before it shared the first extent.
     ("sharing", 14, "301:all"),
 ];

@@ -84,19 +84,7 @@ fn put(tx: &mut Transaction, ino: InoId, part: &Part<'_>, reserved: &mut u64) ->
         return Ok(());
     }
     match piece(tx, ino, part.block.0, part.block.0 + 1)?.place {
-        Place::Written(block) => {
-            let end = (part.block.0 << tx.geometry().block_log) + (part.within + part.data.len()) as u64;
-            let place = (block, part.within as u64);
-            if end <= tx.inode(ino).size_bytes() {
-                return write_mapped(tx, ino, place, part.data);
-            }
-            // What a larger size left behind the end goes with it: if the power fails and the size is the larger one again, its
-            // bytes must not stand beside these in one sector.
-            let mut data = part.data.to_vec();
-            let sector_bytes = tx.geometry().sector_bytes() as u64;
-            data.resize(data.len() + (end.next_multiple_of(sector_bytes) - end) as usize, 0);
-            write_mapped(tx, ino, place, &data)
-        }
+        Place::Written(block) => write_mapped(tx, ino, (block, part.within as u64), part.data),
         Place::Unwritten(_) => {
             insert(tx, ino, part, part.within, part.data, false);
             Ok(())
@@ -161,4 +149,21 @@ pub fn extend(tx: &mut Transaction, ino: InoId, to: u64) -> Result<()> {
     let size = tx.inode(ino).size_bytes();
     let block_end = size.next_multiple_of(tx.geometry().block_bytes() as u64);
     if to > size { zero(tx, ino, size, block_end.min(to)) } else { Ok(()) }
+}
+
+/// The end of the file is about to move back to byte `to`: what its last sector holds behind that becomes zeros. Bytes that are
+/// written to that sector afterwards would stand beside old ones if a crash brought the old size back.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn cut_tail(tx: &mut Transaction, ino: InoId, to: u64) -> Result<()> {
+    let (block_log, sector_bytes) = (tx.geometry().block_log, tx.geometry().sector_bytes() as u64);
+    let zeros = to.next_multiple_of(sector_bytes) - to;
+    let first = to >> block_log;
+    if zeros > 0
+        && let Place::Written(block) = piece(tx, ino, first, first + 1)?.place
+    {
+        write_mapped(tx, ino, (block, to - (first << block_log)), &vec![0; zeros as usize])?;
+    }
+    Ok(())
 }

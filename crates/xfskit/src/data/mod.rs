@@ -20,7 +20,7 @@ mod read;
 mod window;
 mod write_out;
 
-pub use buffer::{buffer, extend, zero};
+pub use buffer::{buffer, cut_tail, extend, zero};
 pub use discard::discard;
 pub use in_place::write_in_place;
 pub use pack::{Packed, pack, unpack};
