@@ -200,6 +200,9 @@ impl Histories {
                 nodes.push(*node);
             }
         }
+        // One that was being made at the end of the run has no number here.
+        let unnumbered = self.made.get(&InodeNumber(0)).and_then(|made| made.last());
+        nodes.extend(unnumbered.filter(|(made, _)| *made == begun && after.contains(made)).map(|(_, node)| *node));
         if nodes.is_empty() {
             // It was made by an operation that did not come back.
             return (found.size > 0).then(|| format!("inode {number} is new and has {} bytes", found.size));

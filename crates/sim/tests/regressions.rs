@@ -22,6 +22,7 @@ const STATES: &[(&str, u64, &str)] = &[
     // the new.
     ("contents", 6, "321:all"),
     ("contents", 1011, "156:n4"),
+    ("contents", 15, "156:all"),
     // A clone freed all that the target had in the range before it shared the first extent.
     ("sharing", 14, "301:all"),
 ];

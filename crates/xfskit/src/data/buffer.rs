@@ -151,14 +151,14 @@ pub fn extend(tx: &mut Transaction, ino: InoId, to: u64) -> Result<()> {
     if to > size { zero(tx, ino, size, block_end.min(to)) } else { Ok(()) }
 }
 
-/// The end of the file is about to move back to byte `to`: what its last sector holds behind that becomes zeros. Bytes that are
-/// written to that sector afterwards would stand beside old ones if a crash brought the old size back.
+/// The end of the file is about to move back to byte `to`: what its last block holds behind that becomes zeros. Bytes that are
+/// written to that block afterwards would stand beside old ones if a crash brought the old size back.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
 pub fn cut_tail(tx: &mut Transaction, ino: InoId, to: u64) -> Result<()> {
-    let (block_log, sector_bytes) = (tx.geometry().block_log, tx.geometry().sector_bytes() as u64);
-    let zeros = to.next_multiple_of(sector_bytes) - to;
+    let block_log = tx.geometry().block_log;
+    let zeros = to.next_multiple_of(1 << block_log) - to;
     let first = to >> block_log;
     if zeros > 0
         && let Place::Written(block) = piece(tx, ino, first, first + 1)?.place
