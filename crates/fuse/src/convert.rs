@@ -97,7 +97,7 @@ fn system_time(time: Timestamp) -> SystemTime {
 
 /// A time of a request. For one before 1970, fuser takes the nanoseconds away where they belong added: seconds and
 /// nanoseconds are read back as it put them in.
-fn timestamp(time: SystemTime) -> Timestamp {
+pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => Timestamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() },
         Err(before) => {

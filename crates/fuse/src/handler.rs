@@ -2,7 +2,8 @@
 
 use crate::caller::{owner, with_groups};
 use crate::contents;
-use crate::convert::{FOREVER, attr, generation, no_attr, set_time};
+use crate::convert::{FOREVER, attr, generation, no_attr, set_time, timestamp};
+use crate::privileges;
 use crate::readdir;
 use crate::server::Server;
 use crate::stats::{STATS_XATTR, stats};
@@ -92,6 +93,7 @@ impl fuser::Filesystem for Handler {
             | InitFlags::FUSE_ASYNC_DIO
             | InitFlags::FUSE_MAX_PAGES
             | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP
+            | InitFlags::FUSE_HANDLE_KILLPRIV_V2
             | InitFlags::FUSE_EXPORT_SUPPORT
             | InitFlags::FUSE_NO_OPEN_SUPPORT
             | InitFlags::FUSE_NO_OPENDIR_SUPPORT;
@@ -146,7 +148,7 @@ impl fuser::Filesystem for Handler {
 
     fn setattr(
         &self,
-        _: &Request,
+        request: &Request,
         node: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -154,7 +156,7 @@ impl fuser::Filesystem for Handler {
         size: Option<u64>,
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
-        _ctime: Option<SystemTime>,
+        ctime: Option<SystemTime>,
         _: Option<FileHandle>,
         _crtime: Option<SystemTime>,
         _chgtime: Option<SystemTime>,
@@ -169,10 +171,17 @@ impl fuser::Filesystem for Handler {
             gid,
             atime: atime.map(set_time),
             mtime: mtime.map(set_time),
+            ctime: ctime.map(timestamp),
             size,
         };
         // The kernel has decided what the caller may do, down to the bits of the mode that it may set.
-        match self.server.with(|fs| fs.set_attr(number, &change, &Caller::root())) {
+        let changed = self.server.with(|fs| {
+            if change.size.is_some() && change.mode.is_none() {
+                privileges::drop_unless_root(fs, number, request)?;
+            }
+            fs.set_attr(number, &change, &Caller::root())
+        });
+        match changed {
             Ok(stat) => reply.attr(&FOREVER, &attr(&stat)),
             Err(error) => reply.error(error),
         }
@@ -315,7 +324,17 @@ impl fuser::Filesystem for Handler {
         reply: ReplyWrite,
     ) {
         let number = self.server.inode(node);
-        match self.server.with(|fs| contents::write(fs, number, offset, data, write_flags, flags)) {
+        let privileged = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let written = self.server.with(|fs| {
+            if privileged {
+                privileges::drop(fs, number)?;
+            }
+            contents::write(fs, number, offset, data, write_flags, flags)
+        });
+        if privileged {
+            self.server.forget_attributes(node);
+        }
+        match written {
             Ok(()) => reply.written(data.len() as u32),
             Err(error) => reply.error(error),
         }
@@ -323,7 +342,7 @@ impl fuser::Filesystem for Handler {
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         node: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -332,7 +351,13 @@ impl fuser::Filesystem for Handler {
         reply: ReplyEmpty,
     ) {
         let number = self.server.inode(node);
-        self.empty(reply, |fs| fs.fallocate(number, contents::fallocate_mode(mode)?, offset, length));
+        self.empty(reply, |fs| {
+            let mode = contents::fallocate_mode(mode)?;
+            if privileges::drop_unless_root(fs, number, request)? {
+                self.server.forget_attributes(node);
+            }
+            fs.fallocate(number, mode, offset, length)
+        });
     }
 
     fn lseek(&self, _: &Request, node: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
@@ -350,20 +375,26 @@ impl fuser::Filesystem for Handler {
 
     fn copy_file_range(
         &self,
-        _: &Request,
+        request: &Request,
         from: INodeNo,
         _: FileHandle,
         from_offset: u64,
-        to: INodeNo,
+        to_node: INodeNo,
         _: FileHandle,
         to_offset: u64,
         length: u64,
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let (from, to) = (self.server.inode(from), self.server.inode(to));
+        let (from, to) = (self.server.inode(from), self.server.inode(to_node));
         let most = length.min(contents::MOST_COPY_BYTES);
-        match self.server.with(|fs| fs.copy_range(from, from_offset, to, to_offset, most)) {
+        let copied = self.server.with(|fs| {
+            if privileges::drop_unless_root(fs, to, request)? {
+                self.server.forget_attributes(to_node);
+            }
+            fs.copy_range(from, from_offset, to, to_offset, most)
+        });
+        match copied {
             Ok(count) => reply.written(count as u32),
             Err(error) => reply.error(error),
         }
@@ -376,7 +407,13 @@ impl fuser::Filesystem for Handler {
 
     fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, datasync: bool, reply: ReplyEmpty) {
         let number = self.server.inode(node);
-        self.empty(reply, |fs| if datasync { fs.fdatasync(number) } else { fs.fsync(number) });
+        let done = self.server.with(|fs| if datasync { fs.fdatasync(number) } else { fs.fsync(number) });
+        // The kernel asks anew how many blocks a file has when it is closed, but not when it is written out.
+        self.server.forget_attributes(node);
+        match done {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
+        }
     }
 
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {

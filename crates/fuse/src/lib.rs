@@ -24,6 +24,7 @@ mod contents;
 mod convert;
 mod handler;
 mod options;
+mod privileges;
 mod readdir;
 mod server;
 mod session;

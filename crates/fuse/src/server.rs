@@ -53,6 +53,14 @@ impl Server {
         }
     }
 
+    /// Makes the kernel ask for the attributes of an inode when it needs them again. Whoever waits for this has the inode open, so that
+    /// the kernel does not end it here.
+    pub(crate) fn forget_attributes(&self, node: fuser::INodeNo) {
+        if let Some(notifier) = self.notifier.get() {
+            let _ = notifier.inval_inode(node, -1, 0);
+        }
+    }
+
     pub(crate) fn root(&self) -> InodeNumber {
         self.root
     }

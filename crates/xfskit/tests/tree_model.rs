@@ -377,6 +377,7 @@ impl Run {
             gid: some(5000).map(|id| id as u32),
             atime: some(1 << 20).map(time),
             mtime: some(1 << 20).map(time),
+            ctime: None,
             size: None,
         };
         let node = &self.nodes[&id];

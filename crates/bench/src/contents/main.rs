@@ -9,7 +9,7 @@ mod targets;
 use anyhow::Result;
 use clap::Parser;
 use std::time::{Duration, Instant};
-use targets::{Direct, InProcess, Ours, Place, Theirs};
+use targets::{InProcess, Kernel, Ours, Place};
 
 /// Measures contents and prints the ratio of xfskit's rate to the kernel's.
 #[derive(Parser)]
@@ -101,17 +101,17 @@ fn main() -> Result<()> {
     println!("{} MiB in requests of {} KiB; xfskit, the kernel, ratio", arguments.size, arguments.request);
     let place = Place::new(&image, arguments.size)?;
     let ours = measure(&InProcess::open(&place)?, &arguments);
-    let Some(kernel) = Direct::open(&place)? else { return Ok(()) };
-    let theirs = measure(&kernel, &arguments);
+    let Some(kernel) = Kernel::open(&place, true)? else { return Ok(()) };
+    let theirs = measure(kernel.file(), &arguments);
     drop(kernel);
     print("in-process, against O_DIRECT", &ours, &theirs, &arguments);
     if arguments.no_mount {
         return Ok(());
     }
     let ours = Ours::open(&place, &scratch.file("mount"))?;
-    let times = measure(&ours, &arguments);
+    let times = measure(ours.file(), &arguments);
     drop(ours);
-    let Some(kernel) = Theirs::open(&place)? else { return Ok(()) };
-    print("through the mount, against the kernel's", &times, &measure(&kernel, &arguments), &arguments);
+    let Some(kernel) = Kernel::open(&place, false)? else { return Ok(()) };
+    print("through the mount, against the kernel's", &times, &measure(kernel.file(), &arguments), &arguments);
     Ok(())
 }

@@ -73,7 +73,7 @@ impl File for InProcess {
 }
 
 /// A file of a mount.
-struct Mounted(fs::File);
+pub(crate) struct Mounted(fs::File);
 
 impl Mounted {
     fn open(dir: &Path, flags: OFlags) -> Result<Self> {
@@ -107,31 +107,17 @@ pub(crate) struct Kernel {
     _mount: Mount,
 }
 
-/// Without.
-pub(crate) struct Direct;
-/// With.
-pub(crate) struct Theirs;
-
-impl Direct {
-    pub(crate) fn open(place: &Place) -> Result<Option<Kernel>> {
-        Kernel::open(place, OFlags::DIRECT)
-    }
-}
-
-impl Theirs {
-    pub(crate) fn open(place: &Place) -> Result<Option<Kernel>> {
-        Kernel::open(place, OFlags::empty())
-    }
-}
-
 impl Kernel {
-    fn open(place: &Place, flags: OFlags) -> Result<Option<Self>> {
+    /// `None` where images cannot be mounted.
+    pub(crate) fn open(place: &Place, direct: bool) -> Result<Option<Self>> {
+        let flags = if direct { OFlags::DIRECT } else { OFlags::empty() };
         place.make()?;
         let Some(mount) = xfskit_testkit::kernel_mount(&place.image) else { return Ok(None) };
         Ok(Some(Self { file: Some(Mounted::open(mount.path(), flags)?), _mount: mount }))
     }
 
-    fn file(&self) -> &Mounted {
+    /// The file.
+    pub(crate) fn file(&self) -> &Mounted {
         self.file.as_ref().expect("it is open until the mount goes")
     }
 }
@@ -139,24 +125,6 @@ impl Kernel {
 impl Drop for Kernel {
     fn drop(&mut self) {
         self.file = None;
-    }
-}
-
-impl File for Kernel {
-    fn write(&self, offset: u64, data: &[u8]) {
-        self.file().write(offset, data);
-    }
-
-    fn read(&self, offset: u64, buffer: &mut [u8]) {
-        self.file().read(offset, buffer);
-    }
-
-    fn sync(&self) {
-        self.file().sync();
-    }
-
-    fn forget(&self) {
-        self.file().forget();
     }
 }
 
@@ -176,7 +144,8 @@ impl Ours {
         Ok(Self { file: Some(Mounted::open(mount_point, OFlags::empty())?), unmounter, server })
     }
 
-    fn file(&self) -> &Mounted {
+    /// The file.
+    pub(crate) fn file(&self) -> &Mounted {
         self.file.as_ref().expect("it is open until the mount goes")
     }
 }
@@ -188,23 +157,5 @@ impl Drop for Ours {
         if let Some(server) = self.server.take() {
             server.join().expect("the server ends");
         }
-    }
-}
-
-impl File for Ours {
-    fn write(&self, offset: u64, data: &[u8]) {
-        self.file().write(offset, data);
-    }
-
-    fn read(&self, offset: u64, buffer: &mut [u8]) {
-        self.file().read(offset, buffer);
-    }
-
-    fn sync(&self) {
-        self.file().sync();
-    }
-
-    fn forget(&self) {
-        self.file().forget();
     }
 }

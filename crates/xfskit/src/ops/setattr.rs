@@ -31,6 +31,8 @@ pub struct SetAttr {
     pub atime: Option<SetTime>,
     /// Modification time.
     pub mtime: Option<SetTime>,
+    /// When this change was made, for a cache that has answered with that time already; now if it is `None`.
+    pub ctime: Option<Timestamp>,
     /// Size of a regular file.
     pub size: Option<u64>,
 }
@@ -105,5 +107,5 @@ pub(super) fn apply(core: &mut InodeCore, change: &SetAttr, now: Timestamp, call
     if let Some(time) = change.mtime {
         core.mtime = resolve(time);
     }
-    core.ctime = now;
+    core.ctime = change.ctime.map_or(now, |time| clamp_time(time, bigtime));
 }

@@ -1,7 +1,7 @@
 //! Space: AG headers, free lists, free space, reverse mappings, reference counts, inode trees.
 //!
 //! ```text
-//! alloc    which AG, which extent                 inodes   which inode, new chunks
+//! alloc    which AG, (search) which extent        inodes   which inode, new chunks
 //!   └ free_space   bnobt and cntbt of one AG        └ inode_trees   inobt and finobt of one AG
 //!   └ free_list    the ring of blocks that the free space and rmap trees grow from
 //!   └ rmap, refcount, cow   whose the blocks are, how often, and which are staged for copy on write
@@ -32,6 +32,7 @@ pub mod refcount;
 mod refcount_tests;
 mod reservation;
 pub mod rmap;
+mod search;
 #[cfg(test)]
 mod tests;
 pub mod unowned;

@@ -1,0 +1,140 @@
+//! An image of its own, mounted for a test.
+#![allow(dead_code)] // No test uses all of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use xfskit::device::{Access, FileDevice};
+use xfskit::{Filesystem, MountOptions};
+use xfskit_check::{CheckOptions, Quiet};
+use xfskit_fuse::{MountError, Options, Session, Unmounted, Unmounter};
+use xfskit_testkit::{Scratch, kernel_mount, reference, scratch, skip};
+
+const IMAGE_BYTES: u64 = 512 << 20;
+
+/// A mounted image in a folder of its own.
+pub struct Fixture {
+    pub mount: Served,
+    pub scratch: Scratch,
+}
+
+/// A server; a test that fails leaves none behind.
+pub struct Served {
+    pub unmounter: Unmounter,
+    pub thread: Option<JoinHandle<Result<(), MountError>>>,
+}
+
+impl Served {
+    pub fn stop(&mut self) -> Result<Unmounted, MountError> {
+        let Some(thread) = self.thread.take() else { return Ok(Unmounted::Gone) };
+        let unmounted = self.unmounter.unmount()?;
+        if unmounted == Unmounted::Gone {
+            thread.join().unwrap()?;
+        }
+        Ok(unmounted)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.stop());
+    }
+}
+
+/// `None`, with a line that says why, where FUSE cannot be used.
+pub fn mounted() -> Option<Fixture> {
+    mounted_with(IMAGE_BYTES)
+}
+
+/// As [`mounted`], with an image of another size.
+pub fn mounted_with(bytes: u64) -> Option<Fixture> {
+    if fs::File::open("/dev/fuse").is_err() {
+        skip("this machine has no /dev/fuse");
+        return None;
+    }
+    let scratch = scratch();
+    let device = FileDevice::create(scratch.file("a.img"), bytes).unwrap();
+    let options = xfskit_mkfs::Options { uuid: Some([5; 16]), allow_small: true, ..xfskit_mkfs::Options::default() };
+    xfskit_mkfs::make(&device, None, &options, xfskit::ondisk::Timestamp::default()).unwrap();
+    drop(device);
+    fs::create_dir(scratch.file("mount")).unwrap();
+    let mount = serve(&scratch);
+    Some(Fixture { mount, scratch })
+}
+
+pub fn serve(scratch: &Scratch) -> Served {
+    let device = FileDevice::open(scratch.file("a.img"), Access::Write).unwrap();
+    let filesystem = Filesystem::open(Arc::new(device), MountOptions::default()).unwrap();
+    let kernel = vec![xfskit_fuse::KernelOption::Suid];
+    let options = Options { allow_other: true, kernel, ..Options::default() };
+    let session = Session::mount(filesystem, &scratch.file("mount"), &options).unwrap();
+    Served { unmounter: session.unmounter(), thread: Some(std::thread::spawn(|| session.run())) }
+}
+
+impl Fixture {
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.scratch.file("mount").join(name)
+    }
+
+    /// Unmounts in good order and returns the folder with the image.
+    pub fn unmount(mut self) -> Scratch {
+        assert_eq!(self.mount.stop().unwrap(), Unmounted::Gone);
+        self.scratch
+    }
+
+    /// Unmounts; xfs_repair and our own check have to find nothing, and `look` sees what the kernel makes of the image.
+    pub fn judge(self, look: impl FnOnce(&Path)) {
+        let scratch = self.unmount();
+        let image = scratch.file("a.img");
+        if let Some(reference) = reference() {
+            reference.repair_finds_nothing(&image);
+        }
+        let device = Arc::new(FileDevice::open(&image, Access::Read).unwrap());
+        let report = xfskit_check::check(device, None, &CheckOptions::default(), &Quiet).unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        let Some(kernel) = kernel_mount(&image) else { return };
+        look(kernel.path());
+        kernel.unmount();
+    }
+}
+
+/// Runs a program; what it prints.
+pub fn run(program: &str, arguments: &[&str], path: &Path) -> String {
+    let output = Command::new(program).args(arguments).arg(path).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?} {}: {error}", path.display());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Whether a program is there; says so where it is not.
+pub fn has(program: &str) -> bool {
+    let found = std::env::var("PATH").unwrap_or_default().split(':').any(|dir| Path::new(dir).join(program).exists());
+    if !found {
+        skip(&format!("this machine has no {program}"));
+    }
+    found
+}
+
+/// Numbers that a seed decides.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let mixed = (self.0 ^ self.0 >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        mixed ^ mixed >> 29
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+/// The seeds to try: `usual` ones, or `XFSKIT_STRESS` times as many, from `XFSKIT_SEED` on.
+pub fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    let first = number("XFSKIT_SEED").unwrap_or(1);
+    first..first + usual * number("XFSKIT_STRESS").unwrap_or(1)
+}

@@ -1,0 +1,220 @@
+//! Times, sizes and blocks, of which the kernel keeps its own account while it holds what was written: what the mount shows
+//! is what a second mount and the kernel's XFS show.
+
+mod common;
+
+use common::{Fixture, has, mounted, run, serve};
+use rustix::fs::{FallocateFlags, OFlags, Timespec, Timestamps};
+use rustix::io::ReadWriteFlags;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{IoSlice, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use xfskit::device::{Access, FileDevice};
+use xfskit::{Filesystem, MountOptions};
+use xfskit_testkit::{copy_image, reference};
+
+/// Times, size and space of everything in a folder.
+fn times(dir: &Path) -> BTreeMap<String, [i64; 7]> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| {
+        let entry = entry.unwrap();
+        let stat = entry.metadata().unwrap();
+        let sizes = [stat.size() as i64, i64::from(stat.mode())];
+        let times = [stat.mtime(), stat.mtime_nsec(), stat.ctime(), stat.ctime_nsec(), stat.blocks() as i64];
+        (entry.file_name().into_string().unwrap(), [times.as_slice(), &sizes].concat().try_into().unwrap())
+    });
+    entries.collect()
+}
+
+fn pause() {
+    std::thread::sleep(Duration::from_millis(15));
+}
+
+fn set_mtime(file: &File, seconds: i64) {
+    let time = Timespec { tv_sec: seconds, tv_nsec: 123_456_789 };
+    rustix::fs::futimens(file, &Timestamps { last_access: time, last_modification: time }).unwrap();
+}
+
+/// Files whose times come about in all ways.
+fn work(fixture: &Fixture) {
+    let new = |name: &str| File::options().read(true).write(true).create_new(true).open(fixture.path(name)).unwrap();
+    new("written").write_all(&[1; 10_000]).unwrap();
+    let file = new("set, then written");
+    set_mtime(&file, 1_000_000_000);
+    pause();
+    file.write_all_at(b"later", 0).unwrap();
+    let file = new("written, then set");
+    file.write_all_at(&[2; 300_000], 0).unwrap();
+    pause();
+    set_mtime(&file, 1_000_000_000);
+    let file = new("cut");
+    file.write_all_at(&[3; 300_000], 0).unwrap();
+    pause();
+    file.set_len(100_001).unwrap();
+    let file = new("grown");
+    file.write_all_at(&[4; 100], 0).unwrap();
+    file.set_len(100_001).unwrap();
+    let file = new("allocated");
+    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 200_000).unwrap();
+    let file = new("written, then changed");
+    file.write_all_at(&[5; 5000], 0).unwrap();
+    pause();
+    file.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
+    let file = new("written, then linked");
+    file.write_all_at(&[5; 5000], 0).unwrap();
+    pause();
+    fs::hard_link(fixture.path("written, then linked"), fixture.path("link")).unwrap();
+    let file = new("written, then named");
+    file.write_all_at(&[5; 5000], 0).unwrap();
+    pause();
+    rustix::fs::fsetxattr(&file, "user.a", b"b", rustix::fs::XattrFlags::empty()).unwrap();
+    let direct = OFlags::DIRECT.bits() as i32;
+    drop(new("direct"));
+    let file = File::options().write(true).custom_flags(direct).open(fixture.path("direct")).unwrap();
+    file.write_all_at(&vec![6; 4096], 0).unwrap();
+    let mut from = new("source");
+    from.write_all(&[7; 100_000]).unwrap();
+    from.seek(SeekFrom::Start(0)).unwrap();
+    pause();
+    let to = new("copied");
+    rustix::fs::copy_file_range(&from, None, &to, None, 100_000).unwrap();
+    run("cp", &["-p", fixture.path("written, then set").to_str().unwrap()], &fixture.path("kept by cp"));
+    if has("python3") {
+        let script = "import mmap, sys
+with open(sys.argv[1], 'wb+') as f:
+    f.truncate(9000)
+    m = mmap.mmap(f.fileno(), 9000)
+    m[5000:5003] = b'abc'";
+        run("python3", &["-c", script], &fixture.path("mapped"));
+    }
+}
+
+#[test]
+fn times_sizes_and_blocks_are_the_same_after_a_remount_and_for_the_kernel() {
+    let Some(mut fixture) = mounted() else { return };
+    work(&fixture);
+    // What the kernel holds is not in anybody's count yet.
+    assert!(Command::new("sync").arg("-f").arg(fixture.path("")).status().unwrap().success());
+    for entry in fs::read_dir(fixture.path("")).unwrap() {
+        File::open(entry.unwrap().path()).unwrap().sync_all().unwrap();
+    }
+    let ours = times(&fixture.path(""));
+    fixture.mount.stop().unwrap();
+    fixture.mount = serve(&fixture.scratch);
+    let again = times(&fixture.path(""));
+    assert_eq!(ours, again);
+    assert_eq!(ours["written, then set"][0], 1_000_000_000);
+    assert_eq!(ours["kept by cp"][..2], [1_000_000_000, 123_456_789]);
+    assert!(ours["set, then written"][0] > 1_000_000_000);
+    assert_eq!(ours["written"][4], 24);
+    fixture.judge(|dir| assert_eq!(ours, times(dir)));
+}
+
+#[test]
+fn a_write_by_somebody_else_takes_privileges_away() {
+    let Some(fixture) = mounted() else { return };
+    fs::set_permissions(fixture.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    for path in [fixture.scratch.path(), &fixture.scratch.file("mount")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let modes = |what: &str| {
+        let path = fixture.path(what);
+        fs::write(&path, "x").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o6777)).unwrap();
+        path
+    };
+    let [written, cut, allocated, mine] = ["written", "cut", "allocated", "mine"].map(modes);
+    let as_nobody = |script: &str, path: &Path| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c", script, "sh"]).arg(path);
+        assert!(command.status().unwrap().success(), "{script}");
+    };
+    as_nobody("echo more >> \"$1\"", &written);
+    as_nobody(": > \"$1\"", &cut);
+    as_nobody("fallocate -l 10000 \"$1\"", &allocated);
+    fs::write(&mine, "by root").unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+    assert_eq!([&written, &cut, &allocated, &mine].map(|path| mode(path)), [0o777, 0o777, 0o777, 0o6777]);
+    fixture.judge(|dir| {
+        let found = ["written", "cut", "allocated", "mine"].map(|name| mode(&dir.join(name)));
+        assert_eq!(found, [0o777, 0o777, 0o777, 0o6777]);
+    });
+}
+
+/// What is durable when a call returns: a copy of the image then is what a power cut leaves.
+#[test]
+fn synchronous_writes_are_durable_when_they_return() {
+    let Some(fixture) = mounted() else { return };
+    let open = |name: &str, flags: OFlags| {
+        let flags = flags.bits() as i32;
+        File::options().write(true).create(true).custom_flags(flags).open(fixture.path(name)).unwrap()
+    };
+    let files = ["sync", "dsync", "direct", "flag", "direct and flag"];
+    let flags = [OFlags::SYNC, OFlags::DSYNC, OFlags::DIRECT | OFlags::DSYNC, OFlags::empty(), OFlags::DIRECT];
+    for round in 1..=3u8 {
+        for (name, flags) in files.iter().zip(flags) {
+            let file = open(name, flags);
+            let data = vec![round; 4096 * usize::from(round) * 5];
+            if name.contains("flag") {
+                let slices = [IoSlice::new(&data)];
+                assert_eq!(rustix::io::pwritev2(&file, &slices, 0, ReadWriteFlags::DSYNC).unwrap(), data.len());
+            } else {
+                file.write_all_at(&data, 0).unwrap();
+            }
+            let copy = fixture.scratch.file("copy.img");
+            copy_image(&fixture.scratch.file("a.img"), &copy);
+            let device = FileDevice::open(&copy, Access::Write).unwrap();
+            let filesystem = Filesystem::open(Arc::new(device), MountOptions::default()).unwrap();
+            let inode = filesystem.lookup_number(filesystem.root(), name.as_bytes()).unwrap();
+            let mut found = vec![0; data.len() + 1];
+            let count = filesystem.read_at(inode, 0, &mut found).unwrap();
+            assert!(found[..count] == data, "{name}, round {round}: {count} bytes");
+            filesystem.unmount().unwrap();
+            if let Some(reference) = reference() {
+                reference.repair_finds_nothing(&copy);
+            }
+        }
+    }
+    fixture.judge(|_| ());
+}
+
+#[test]
+fn space_is_counted_as_it_is_taken_and_given_back() {
+    let Some(fixture) = mounted() else { return };
+    let free = || rustix::fs::statvfs(fixture.path("")).unwrap().f_bavail * 4096;
+    let blocks = |file: &File| file.metadata().unwrap().blocks() * 512;
+    let before = free();
+    let mut file = File::options().read(true).write(true).create(true).truncate(true).open(fixture.path("a")).unwrap();
+    assert_eq!(blocks(&file), 0);
+    file.write_all(&vec![1; 40 << 20]).unwrap();
+    file.sync_data().unwrap();
+    assert_eq!(blocks(&file), 40 << 20);
+    let taken = before - free();
+    assert!((40 << 20..42 << 20).contains(&taken), "{taken}");
+    rustix::fs::fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 10 << 20).unwrap();
+    assert_eq!(blocks(&file), 30 << 20);
+    file.write_all_at(&[2; 4096], 4096).unwrap();
+    file.sync_data().unwrap();
+    assert_eq!(blocks(&file), (30 << 20) + 4096);
+    // A file without a name keeps what it has until it is closed.
+    fs::remove_file(fixture.path("a")).unwrap();
+    file.write_all_at(b"still here", 11 << 20).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let mut text = [0; 10];
+    file.seek(SeekFrom::Start(11 << 20)).unwrap();
+    file.read_exact(&mut text).unwrap();
+    assert_eq!(&text, b"still here");
+    assert_eq!(rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive), Ok(()));
+    assert_eq!(rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive), Ok(()));
+    drop(file);
+    let mut waits = 0..500;
+    while free() + (1 << 20) < before {
+        assert!(waits.next().is_some(), "{} of {before} bytes are free", free());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    fixture.judge(|_| ());
+}
