@@ -5,6 +5,7 @@
 //! it. A sector that was written several times may hold any of its versions, or none.
 
 use crate::device::{Event, Pages, SECTOR_BYTES, write_pages};
+use crate::model::NodeId;
 use crate::random::Random;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -206,14 +207,43 @@ pub struct Walk<'a> {
     settled: usize,
     /// Events seen.
     at: usize,
-    acknowledged: usize,
-    begun: usize,
+    bounds: Bounds,
+}
+
+/// What must have happened at a place, and what may have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Bounds {
+    /// The last operation that was acknowledged to be durable.
+    pub acknowledged: usize,
+    /// The last that had begun.
+    pub begun: usize,
+    /// The last operation of which the contents of every file are durable.
+    kept: usize,
+    /// The same for single files, where it is a later one.
+    kept_files: BTreeMap<NodeId, usize>,
+}
+
+impl Bounds {
+    /// The last operation of which a file's contents are durable.
+    pub fn kept(&self, node: NodeId) -> usize {
+        self.kept_files.get(&node).map_or(self.kept, |kept| self.kept.max(*kept))
+    }
+
+    fn keep(&mut self, node: Option<NodeId>, operation: usize) {
+        match node {
+            Some(node) => drop(self.kept_files.insert(node, operation)),
+            None => {
+                self.kept = operation;
+                self.kept_files.clear();
+            }
+        }
+    }
 }
 
 impl<'a> Walk<'a> {
     /// Starts before the first event.
     pub fn new(base: Arc<Pages>, events: &'a [Event]) -> Self {
-        Self { events, durable: base, doubt: Doubt::new(events), settled: 0, at: 0, acknowledged: 0, begun: 0 }
+        Self { events, durable: base, doubt: Doubt::new(events), settled: 0, at: 0, bounds: Bounds::default() }
     }
 
     /// Goes to the place after `at` events; only forward.
@@ -222,8 +252,9 @@ impl<'a> Walk<'a> {
             match &self.events[index] {
                 Event::Write(..) => self.doubt.add(index),
                 Event::Flush => self.settle(index),
-                Event::Began(operation) => self.begun = *operation,
-                Event::Acknowledged(operation) => self.acknowledged = *operation,
+                Event::Began(operation) => self.bounds.begun = *operation,
+                Event::Acknowledged(operation) => self.bounds.acknowledged = *operation,
+                Event::Kept(node, operation) => self.bounds.keep(*node, *operation),
                 Event::Prepared => {}
             }
         }
@@ -263,8 +294,8 @@ impl<'a> Walk<'a> {
     }
 
     /// The operations that must have happened here, and those that may have.
-    pub fn bounds(&self) -> (usize, usize) {
-        (self.acknowledged, self.begun)
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds
     }
 }
 
@@ -287,7 +318,8 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for number in 0..6 {
             let pages = doubt.outcome(&Pages::default(), Choice::Number(number)).pages;
-            let byte = |offset: usize| pages.get(&0).map_or(0, |page| page[offset]);
+            let byte =
+                |offset: usize| pages.get(&0).map_or(0, |page| if page[offset] == 0xdb { 0 } else { page[offset] });
             seen.insert((byte(0), byte(512)));
         }
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]);
@@ -300,10 +332,10 @@ mod tests {
         let mut walk = Walk::new(Arc::default(), &events);
         walk.advance(2);
         assert!(walk.durable().is_empty());
-        assert_eq!(walk.bounds(), (0, 1));
+        assert_eq!((walk.bounds().acknowledged, walk.bounds().begun), (0, 1));
         walk.advance(6);
         assert_eq!(walk.durable()[&0][0], 1);
-        assert_eq!(walk.bounds(), (1, 2));
+        assert_eq!((walk.bounds().acknowledged, walk.bounds().begun), (1, 2));
         assert_eq!(walk.doubt().combinations(9), Some(2));
     }
 

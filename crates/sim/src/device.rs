@@ -1,12 +1,14 @@
 //! A device in memory whose history can be cut: sparse pages over a shared base, a record of every write and flush, and faults.
+//! Where nobody wrote, somebody else's bytes lie.
 //!
 //! ```text
-//! read ──▶ own pages (written here) ──▶ base (shared, never changed) ──▶ zeros
+//! read ──▶ own pages (written here) ──▶ base (shared, never changed) ──▶ stale bytes
 //! write ─▶ own pages, and the record
 //! ```
 
+use crate::model::NodeId;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use xfskit::hash::NumberMap;
 use xfskit_device::BlockDevice;
 
@@ -15,14 +17,19 @@ pub const PAGE_BYTES: usize = 4096;
 /// The unit that a device writes as a whole.
 pub const SECTOR_BYTES: usize = 512;
 
-/// Contents by page number; a page that is not there is zero.
+/// What lies on the device before anybody wrote there: whoever reads a block that was not written shows it.
+static STALE: [u8; PAGE_BYTES] = [0xdb; PAGE_BYTES];
+/// The page of zeros that all share.
+static ZEROS: LazyLock<Arc<[u8; PAGE_BYTES]>> = LazyLock::new(|| Arc::new([0; PAGE_BYTES]));
+
+/// Contents by page number; a page that is not there was never written.
 /// Pages are shared until one of their owners changes them.
 pub type Pages = NumberMap<u64, Arc<[u8; PAGE_BYTES]>>;
 
 /// What happened on a device, and between its operations.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// Bytes were written at an offset.
+    /// Whole sectors were written at an offset.
     Write(u64, Arc<[u8]>),
     /// Everything written before became durable.
     Flush,
@@ -30,8 +37,10 @@ pub enum Event {
     Began(usize),
     /// The workload has made what it needs; cuts are made from here on.
     Prepared,
-    /// Everything up to operation n was acknowledged to be durable.
+    /// Everything up to operation n was acknowledged to be durable, contents apart.
     Acknowledged(usize),
+    /// So were the contents of a file, or of all.
+    Kept(Option<NodeId>, usize),
 }
 
 /// Copies `bytes` into pages at `offset`.
@@ -41,12 +50,27 @@ pub fn write_pages(pages: &mut Pages, base: Option<&Pages>, offset: u64, bytes: 
         let position = offset + at as u64;
         let (page, within) = (position / PAGE_BYTES as u64, (position % PAGE_BYTES as u64) as usize);
         let count = (PAGE_BYTES - within).min(bytes.len() - at);
-        let page = pages.entry(page).or_insert_with(|| {
-            base.and_then(|base| base.get(&page)).cloned().unwrap_or_else(|| Arc::new([0; PAGE_BYTES]))
-        });
+        let page = pages
+            .entry(page)
+            .or_insert_with(|| base.and_then(|base| base.get(&page)).cloned().unwrap_or_else(|| Arc::new(STALE)));
         Arc::make_mut(page)[within..within + count].copy_from_slice(&bytes[at..at + count]);
         at += count;
     }
+}
+
+/// Lets pages of zeros share their memory.
+pub fn share_zeros(pages: &mut Pages) {
+    pages.values_mut().filter(|page| ***page == **ZEROS).for_each(|page| *page = Arc::clone(&ZEROS));
+}
+
+/// Whether a page was zero from the start.
+pub fn is_shared_zero(page: &Arc<[u8; PAGE_BYTES]>) -> bool {
+    Arc::ptr_eq(page, &ZEROS)
+}
+
+/// What a page holds, by those that were written over others.
+pub fn page_of<'a>(own: &'a Pages, base: &'a Pages, page: u64) -> &'a [u8; PAGE_BYTES] {
+    own.get(&page).or_else(|| base.get(&page)).map_or(&STALE, AsRef::as_ref)
 }
 
 /// What goes wrong on a device.
@@ -138,10 +162,8 @@ impl SimDevice {
             let position = offset + at as u64;
             let (page, within) = (position / PAGE_BYTES as u64, (position % PAGE_BYTES as u64) as usize);
             let count = (PAGE_BYTES - within).min(buffer.len() - at);
-            match state.own.get(&page).or_else(|| self.base.get(&page)) {
-                Some(page) => buffer[at..at + count].copy_from_slice(&page[within..within + count]),
-                None => buffer[at..at + count].fill(0),
-            }
+            let page = page_of(&state.own, &self.base, page);
+            buffer[at..at + count].copy_from_slice(&page[within..within + count]);
             at += count;
         }
     }
@@ -189,8 +211,18 @@ impl BlockDevice for SimDevice {
         let mut state = self.state();
         Self::count(&mut state)?;
         write_pages(&mut state.own, Some(&self.base), offset, data);
+        // What is below writes whole sectors.
+        let sector = SECTOR_BYTES as u64;
+        let (start, end) = (offset / sector * sector, (offset + data.len() as u64).next_multiple_of(sector));
+        let written = if end - start == data.len() as u64 {
+            data.into()
+        } else {
+            let mut whole = vec![0; (end - start) as usize];
+            self.read_pages(&state, start, &mut whole);
+            whole.into()
+        };
         if let Some(record) = &mut state.record {
-            record.push(Event::Write(offset, data.into()));
+            record.push(Event::Write(start, written));
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Goes over the states in which a cut may leave a device, and has each judged.
 
-use crate::cut::{Choice, Cut, Walk, outcome_for_kernel};
+use crate::cut::{Bounds, Choice, Cut, Walk, outcome_for_kernel};
 use crate::device::Event;
 use crate::judge::{Crashed, Lie, judge, judge_lie};
 use crate::onward::{Later, judge_later};
@@ -95,23 +95,23 @@ impl fmt::Display for Failure {
 }
 
 /// One state, rebuilt from the record.
-pub fn crash(recording: &Recording, cut: Cut) -> (Crashed, (usize, usize)) {
+pub fn crash(recording: &Recording, cut: Cut) -> (Crashed, Bounds) {
     let at = cut.at.min(recording.events.len());
     let mut walk = Walk::new(Arc::clone(&recording.base), &recording.events);
     walk.advance(at);
     let own = walk.doubt().outcome(walk.durable(), cut.choice).pages;
     let state = Crashed { size_bytes: recording.size_bytes, base: Arc::clone(walk.durable()), own };
-    (state, walk.bounds())
+    (state, walk.bounds().clone())
 }
 
 /// A state that the kernel's recovery can mend as well: no metadata block is torn within itself.
-pub fn crash_for_kernel(recording: &Recording, at: usize, seed: u64) -> (Crashed, (usize, usize)) {
+pub fn crash_for_kernel(recording: &Recording, at: usize, seed: u64) -> (Crashed, Bounds) {
     let at = at.min(recording.events.len());
     let mut walk = Walk::new(Arc::clone(&recording.base), &recording.events);
     walk.advance(at);
     let own = outcome_for_kernel(walk.pending(), walk.durable(), &recording.log, seed);
     let state = Crashed { size_bytes: recording.size_bytes, base: Arc::clone(walk.durable()), own };
-    (state, walk.bounds())
+    (state, walk.bounds().clone())
 }
 
 /// Judges one state again.
@@ -121,17 +121,17 @@ pub fn crash_for_kernel(recording: &Recording, at: usize, seed: u64) -> (Crashed
 pub fn replay(recording: &Recording, cut: Cut, later: &[Cut], device: DeviceFault) -> Result<(), Failure> {
     let (state, bounds) = crash(recording, cut);
     if let DeviceFault::Lies(lie) = device {
-        let fault = judge_lie(recording, &state, bounds, lie).fault;
+        let fault = judge_lie(recording, &state, &bounds, lie).fault;
         return fault.map_or(Ok(()), |fault| Err(Failure { cut, later: Vec::new(), device, fault }));
     }
     if later.is_empty() {
-        judge_state(recording, &state, bounds, cut)
+        judge_state(recording, &state, &bounds, cut)
     } else {
         judge_later_cuts(recording, state, cut, Later::Cuts(later))
     }
 }
 
-fn judge_state(recording: &Recording, state: &Crashed, bounds: (usize, usize), cut: Cut) -> Result<(), Failure> {
+fn judge_state(recording: &Recording, state: &Crashed, bounds: &Bounds, cut: Cut) -> Result<(), Failure> {
     let fault = judge(recording, state, bounds, true).fault;
     fault.map_or(Ok(()), |fault| Err(Failure { cut, later: Vec::new(), device: DeviceFault::None, fault }))
 }
@@ -171,19 +171,19 @@ pub fn explore(
         }
         walk.advance(at);
         tally.cuts += 1;
-        let bounds = walk.bounds();
+        let bounds = walk.bounds().clone();
         let combinations = walk.doubt().combinations(plan.exhaustive_below);
         for choice in choices_at(combinations, choices, &mut random) {
             let cut = Cut { at, choice };
             let outcome = walk.doubt().outcome(walk.durable(), choice);
-            if !seen.insert((walk.settled(), outcome.fingerprint, bounds)) {
+            if !seen.insert((walk.settled(), outcome.fingerprint, bounds.clone())) {
                 tally.repeated += 1;
                 continue;
             }
             let own = outcome.pages;
             let state = Crashed { size_bytes: recording.size_bytes, base: Arc::clone(walk.durable()), own };
             tally.states += 1;
-            judge_state(recording, &state, bounds, cut)?;
+            judge_state(recording, &state, &bounds, cut)?;
             if random.one_in(plan.later_cut_one_in.max(1)) {
                 tally.states += 1;
                 tally.later_cuts += 1;

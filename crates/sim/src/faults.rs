@@ -66,7 +66,7 @@ fn judge_failed_run(
         let cut = Cut { at: recording.events.len(), choice };
         let (state, bounds) = crash(&recording, cut);
         tally.states += 1;
-        if let Some(fault) = judge(&recording, &state, bounds, true).fault {
+        if let Some(fault) = judge(&recording, &state, &bounds, true).fault {
             return Err(failed(cut, fault));
         }
     }
@@ -92,7 +92,7 @@ pub fn explore_lies(recording: &Recording, seed: u64, times: u64, tally: &mut Ta
             to => Lie::Bit(to * 4096 + sector() * 31 % 4096),
         };
         tally.states += 1;
-        if let Some(fault) = judge_lie(recording, &state, bounds, lie).fault {
+        if let Some(fault) = judge_lie(recording, &state, &bounds, lie).fault {
             return Err(Failure { cut, later: Vec::new(), device: DeviceFault::Lies(lie), fault });
         }
     }

@@ -1,6 +1,8 @@
 //! Recovers what a cut left, and compares the tree with the model.
 
-use crate::device::{Event, Fault, PAGE_BYTES, Pages, SECTOR_BYTES, SimDevice};
+use crate::contents::Contents;
+use crate::cut::Bounds;
+use crate::device::{Event, Fault, PAGE_BYTES, Pages, SECTOR_BYTES, SimDevice, is_shared_zero, page_of};
 use crate::observed::Observed;
 use crate::run::Recording;
 use crate::tree::{describe, digest};
@@ -11,6 +13,7 @@ use std::sync::Arc;
 use xfskit::env::SeededEnvironment;
 use xfskit::{Error, Filesystem, MountOptions};
 use xfskit_check::{CheckOptions, Quiet};
+use xfskit_ondisk::InodeNumber;
 
 /// What a judgement came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,9 +40,10 @@ impl Crashed {
         Arc::new(SimDevice::new(self.size_bytes, Arc::clone(&self.base), self.own.clone()))
     }
 
-    /// The pages that are not zero, in order.
+    /// The pages that somebody wrote other things to than zeros, in order.
     pub fn pages(&self) -> Vec<u64> {
-        let mut pages: Vec<u64> = self.base.keys().chain(self.own.keys()).copied().collect();
+        let used = self.base.iter().chain(&self.own).filter(|(_, page)| !is_shared_zero(page));
+        let mut pages: Vec<u64> = used.map(|(number, _)| *number).collect();
         pages.sort_unstable();
         pages.dedup();
         pages
@@ -47,9 +51,9 @@ impl Crashed {
 
     /// All contents that are not zero, with their offsets, for judges outside of the process.
     pub fn contents(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        self.pages().into_iter().filter_map(|page| {
-            let bytes = self.own.get(&page).or_else(|| self.base.get(&page))?;
-            Some((page * PAGE_BYTES as u64, bytes.as_slice()))
+        (0..self.size_bytes / PAGE_BYTES as u64).filter_map(|page| {
+            let bytes = page_of(&self.own, &self.base, page);
+            bytes.iter().any(|byte| *byte != 0).then_some((page * PAGE_BYTES as u64, bytes.as_slice()))
         })
     }
 }
@@ -65,24 +69,32 @@ fn reopen(recording: &Recording, device: &Arc<SimDevice>) -> Result<Filesystem, 
 }
 
 /// Recovers a state and reads the tree; then closes the image and has it checked. The tree must be one of those that
-/// the model went through between the operations of `bounds`.
-pub fn judge(recording: &Recording, state: &Crashed, bounds: (usize, usize), check: bool) -> Verdict {
+/// the model went through between the operations of `bounds`, and every file one that its versions allow.
+pub fn judge(recording: &Recording, state: &Crashed, bounds: &Bounds, check: bool) -> Verdict {
     let device = state.device();
     match without_panic(|| recover(recording, &device, check)) {
         Err(fault) => Verdict { digest: 0, fault: Some(fault) },
-        Ok((lines, notes)) => {
+        Ok(Recovered { lines, files, notes }) => {
             let found = digest(&lines);
-            let fault = match recording.digests[bounds.0..=bounds.1].iter().position(|expected| *expected == found) {
+            let after = operations_with(recording, found, bounds);
+            let fault = match after.first() {
                 None => Some(describe_difference(recording, &lines, bounds)),
                 // Blocks for a value that was never set may stay if an operation was cut off, and only then.
-                Some(after) if bounds.0 + after == bounds.1 && !notes.is_empty() => {
+                Some(first) if *first == bounds.begun && !notes.is_empty() => {
                     Some(format!("no operation was cut off, but check notes:\n{}", notes.join("\n")))
                 }
-                Some(_) => None,
+                Some(_) => files.iter().find_map(|(number, contents)| {
+                    recording.histories.judge(*number, contents, &after, |node| bounds.kept(node), bounds.begun)
+                }),
             };
             Verdict { digest: found, fault }
         }
     }
+}
+
+/// The operations between bounds after which the tree looked so.
+fn operations_with(recording: &Recording, found: u64, bounds: &Bounds) -> Vec<usize> {
+    (bounds.acknowledged..=bounds.begun).filter(|operation| recording.digests[*operation] == found).collect()
 }
 
 /// A panic is a fault like others.
@@ -135,7 +147,7 @@ impl FromStr for Lie {
 
 /// As [`judge`], while the device lies. An error is right; a tree must be one of the model's, unless the lie is about the
 /// log, which then ends early, or about a block that recovery changes.
-pub fn judge_lie(recording: &Recording, state: &Crashed, bounds: (usize, usize), lie: Lie) -> Verdict {
+pub fn judge_lie(recording: &Recording, state: &Crashed, bounds: &Bounds, lie: Lie) -> Verdict {
     let device = state.device();
     let (fault, offset) = match lie {
         Lie::Bit(bit) => (Fault::FlipBit(bit), bit / 8),
@@ -148,7 +160,7 @@ pub fn judge_lie(recording: &Recording, state: &Crashed, bounds: (usize, usize),
         Ok(Some(lines)) => {
             let found = digest(&lines);
             // A block that recovery writes gets a new checksum, whatever it read where it had nothing to change.
-            let known = recording.digests[bounds.0..=bounds.1].contains(&found)
+            let known = !operations_with(recording, found, bounds).is_empty()
                 || recording.log.contains(&offset)
                 || is_recovered(recording, state, offset);
             let fault = (!known).then(|| describe_difference(recording, &lines, bounds));
@@ -171,13 +183,13 @@ fn is_recovered(recording: &Recording, state: &Crashed, offset: u64) -> bool {
 /// The tree, if the device's lie was not noticed.
 fn read_lying(recording: &Recording, device: &Arc<SimDevice>) -> Option<Vec<String>> {
     let fs = reopen(recording, device).ok()?;
-    describe(&Observed(&fs)).ok()
+    describe(&Observed::new(&fs)).ok()
 }
 
 /// In words: which other operation the tree would fit, or the lines in which it differs from the one that comes closest.
-fn describe_difference(recording: &Recording, found: &[String], bounds: (usize, usize)) -> String {
+fn describe_difference(recording: &Recording, found: &[String], bounds: &Bounds) -> String {
     let elsewhere = recording.digests.iter().position(|other| *other == digest(found));
-    let mut text = format!("the tree must be one between operations {} and {}", bounds.0, bounds.1);
+    let mut text = format!("the tree must be one between operations {} and {}", bounds.acknowledged, bounds.begun);
     if let Some(operation) = elsewhere {
         return text + &format!(": it is the tree after operation {operation}");
     }
@@ -185,22 +197,34 @@ fn describe_difference(recording: &Recording, found: &[String], bounds: (usize, 
         let others: HashSet<_> = others.iter().collect();
         lines.iter().filter(|line| !others.contains(line)).cloned().collect()
     };
-    let candidates = recording.trees.get(bounds.0..=bounds.1).unwrap_or_default().iter().enumerate();
+    let candidates = recording.trees.get(bounds.acknowledged..=bounds.begun).unwrap_or_default().iter().enumerate();
     if let Some((index, tree)) = candidates.min_by_key(|(_, tree)| differing(tree, found).len()) {
-        text += &format!("; it is nearest to that after {}", bounds.0 + index);
+        text += &format!("; it is nearest to that after {}", bounds.acknowledged + index);
         differing(tree, found).iter().for_each(|line| text += &format!("\n- {line}"));
         differing(found, tree).iter().for_each(|line| text += &format!("\n+ {line}"));
     }
     text
 }
 
-/// Opens, which recovers; reads everything; closes; checks. The tree, and what the check noted.
-fn recover(recording: &Recording, device: &Arc<SimDevice>, check: bool) -> Result<(Vec<String>, Vec<String>), String> {
+/// What recovery made of a state.
+struct Recovered {
+    /// The tree.
+    lines: Vec<String>,
+    /// Its regular files.
+    files: Vec<(InodeNumber, Contents)>,
+    /// What the check noted.
+    notes: Vec<String>,
+}
+
+/// Opens, which recovers; reads everything; closes; checks.
+fn recover(recording: &Recording, device: &Arc<SimDevice>, check: bool) -> Result<Recovered, String> {
     let fs = reopen(recording, device).map_err(|error| format!("recovery: {error}"))?;
-    let lines = describe(&Observed(&fs)).map_err(|error| format!("reading the recovered tree: {error}"))?;
+    let observed = Observed::new(&fs);
+    let lines = describe(&observed).map_err(|error| format!("reading the recovered tree: {error}"))?;
+    let files = observed.contents().map_err(|error| format!("reading the recovered files: {error}"))?;
     fs.unmount().map_err(|error| format!("closing the recovered image: {error}"))?;
     let notes = if check { check_image(device)? } else { Vec::new() };
-    Ok((lines, notes))
+    Ok(Recovered { lines, files, notes })
 }
 
 /// Has an image checked that was closed in good order; what the check noted.

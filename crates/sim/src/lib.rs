@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod campaign;
+mod contents;
 mod cut;
 mod device;
 mod explore;
@@ -26,7 +27,7 @@ mod tree;
 mod workload;
 
 pub use campaign::{Campaign, Finding, Summary};
-pub use cut::{Choice, Cut};
+pub use cut::{Bounds, Choice, Cut};
 pub use device::{Event, Fault, Pages, SimDevice};
 pub use explore::{DeviceFault, Failure, Plan, Tally, crash, crash_for_kernel, explore, replay};
 pub use faults::{explore_failing, explore_lies, explore_tags};

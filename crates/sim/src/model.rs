@@ -1,11 +1,13 @@
-//! The tree as it should be, in memory: names, links, attributes. Knows nothing of XFS.
+//! The tree as it should be, in memory: names, links, attributes, contents. Knows nothing of XFS.
 
+use crate::contents::Contents;
 use crate::operation::{Name, Value, is_dir};
 use crate::tree::{Described, Digested, Tree};
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use xfskit::RenameFlags;
 use xfskit_ondisk::InodeNumber;
+use xfskit_ondisk::inode::{MODE_REGULAR, MODE_TYPE};
 
 /// An inode of the model.
 pub type NodeId = usize;
@@ -28,6 +30,7 @@ struct Node {
     parent: NodeId,
     /// It had a name once.
     named: bool,
+    contents: Contents,
 }
 
 /// The tree.
@@ -99,8 +102,14 @@ impl Model {
             entries: BTreeMap::new(),
             parent: ROOT,
             named: false,
+            contents: Contents::default(),
         });
         self.nodes.len() - 1
+    }
+
+    /// Number of nodes, whether they still exist or not.
+    pub fn count(&self) -> usize {
+        self.nodes.len()
     }
 
     /// The newest node.
@@ -201,6 +210,21 @@ impl Model {
             (found.names > 0 || found.held > 0) && found.number != InodeNumber(0)
         };
         (0..self.nodes.len()).filter(alive).collect()
+    }
+
+    /// All regular files that exist and whose numbers are known.
+    pub fn files(&self) -> Vec<NodeId> {
+        self.alive().into_iter().filter(|node| self.nodes[*node].mode & MODE_TYPE == MODE_REGULAR).collect()
+    }
+
+    /// What a file contains.
+    pub fn contents(&self, node: NodeId) -> &Contents {
+        &self.nodes[node].contents
+    }
+
+    /// What a file contains, to be changed.
+    pub fn contents_mut(&mut self, node: NodeId) -> &mut Contents {
+        &mut self.nodes[node].contents
     }
 
     /// All inodes that are held.

@@ -6,6 +6,7 @@
 //! ```
 //! What follows a cut is a function of the run and the cut, so a list of cuts names a state.
 
+use crate::contents::Contents;
 use crate::cut::{Choice, Cut};
 use crate::device::{Event, Pages};
 use crate::explore::crash;
@@ -16,6 +17,7 @@ use crate::random::Random;
 use crate::run::{Recording, Run, Stop};
 use crate::workload::go_on;
 use std::sync::Arc;
+use xfskit::{Error, Filesystem};
 
 /// The cuts that follow the first.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +53,7 @@ pub fn judge_later(recording: &Recording, first: Cut, state: Crashed, later: Lat
         cuts.push(cut);
         let (next, bounds) = crash(&after, cut);
         if cuts.len() > count {
-            let mut verdict = judge(&after, &next, bounds, true);
+            let mut verdict = judge(&after, &next, &bounds, true);
             verdict.fault = verdict.fault.map(|fault| fault + &story);
             return (cuts.split_off(1), verdict);
         }
@@ -89,24 +91,34 @@ fn live_on(recording: &Recording, state: &Crashed, cut: Cut) -> Result<(Recordin
     device.start_record();
     let seed = seed_of(cut);
     let fs = open(recording.options.clone(), &device, seed).map_err(|error| format!("recovery: {error}"))?;
-    let model = Model::of(&Observed(&fs)).map_err(|error| format!("reading the recovered tree: {error}"))?;
+    let model = read_model(&fs).map_err(|error| format!("reading the recovered tree: {error}"))?;
     let mut run = Run::resume(fs, &device, recording.options.clone(), model, seed, !recording.trees.is_empty());
     run.prepared();
     go_on(&mut run).map_err(|stop| match stop {
         Stop::Device => "after recovery the device failed although nothing asked it to".to_owned(),
         Stop::Wrong(what) => format!("after recovery: {what}"),
     })?;
-    let (digests, trees, transcript) = run.into_story();
+    let story = run.into_story();
     let mut whole = Pages::clone(&state.base);
     whole.extend(state.own.iter().map(|(page, bytes)| (*page, Arc::clone(bytes))));
     let recording = Recording {
         size_bytes: recording.size_bytes,
         base: Arc::new(whole),
         events: device.take_record(),
-        digests,
-        trees,
+        digests: story.digests,
+        trees: story.trees,
+        histories: story.histories,
         options: recording.options.clone(),
         log: recording.log.clone(),
     };
-    Ok((recording, transcript))
+    Ok((recording, story.transcript))
+}
+
+/// The tree that is there, with the contents of its files.
+fn read_model(fs: &Filesystem) -> Result<Model, Error> {
+    let mut model = Model::of(&Observed::new(fs))?;
+    for node in model.files() {
+        *model.contents_mut(node) = Contents::read(fs, model.number(node))?;
+    }
+    Ok(model)
 }

@@ -1,8 +1,9 @@
 //! What workloads do: each operation on the filesystem, and on the model.
 
+use crate::contents::bytes;
 use crate::model::{Model, NodeId};
 use std::fmt;
-use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags, SetAttr, SetMode, XattrChange};
+use xfskit::{Caller, Error, Fallocate, Filesystem, NewFile, RenameFlags, SetAttr, SetMode, XattrChange};
 use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 use xfskit_ondisk::{InodeNumber, Lsn};
 
@@ -54,6 +55,16 @@ pub enum Operation {
     Hold { node: NodeId },
     /// It is let go.
     Release { node: NodeId },
+    /// Bytes of a file are written, at its end if no offset is given.
+    Write { node: NodeId, offset: Option<u64>, length: usize, seed: u64 },
+    /// The size of a file is set.
+    Truncate { node: NodeId, size: u64 },
+    /// Space of a file changes.
+    Fallocate { node: NodeId, what: Fallocate, offset: u64, length: u64 },
+    /// A range is copied, by sharing its blocks if that must be.
+    Copy { from: (NodeId, u64), to: (NodeId, u64), length: u64, share: bool },
+    /// One file's contents become durable.
+    Fdatasync { node: NodeId },
     /// Everything becomes durable.
     Sync,
     /// One inode becomes durable.
@@ -94,6 +105,19 @@ impl fmt::Display for Operation {
             Self::Change { node, mode, uid } => write!(f, "chmod {mode:o} and chown {uid} of {node}"),
             Self::Hold { node } => write!(f, "hold {node}"),
             Self::Release { node } => write!(f, "release {node}"),
+            Self::Write { node, offset: Some(offset), length, .. } => {
+                write!(f, "write {length} bytes at {offset} of {node}")
+            }
+            Self::Write { node, length, .. } => write!(f, "append {length} bytes to {node}"),
+            Self::Truncate { node, size } => write!(f, "truncate {node} to {size}"),
+            Self::Fallocate { node, what, offset, length } => {
+                write!(f, "{what:?} of {length} bytes at {offset} of {node}")
+            }
+            Self::Copy { from, to, length, share } => {
+                let verb = if *share { "share" } else { "copy" };
+                write!(f, "{verb} {length} bytes at {} of {} to {} of {}", from.1, from.0, to.1, to.0)
+            }
+            Self::Fdatasync { node } => write!(f, "fdatasync {node}"),
             Self::Sync => f.write_str("sync"),
             Self::Fsync { node } => write!(f, "fsync {node}"),
             Self::PushTail => f.write_str("push the tail"),
@@ -143,6 +167,27 @@ impl Operation {
             }
             Self::Hold { node } => fs.hold(number(node)).map(|()| None),
             Self::Release { node } => fs.unhold(number(node), 1).map(|()| None),
+            Self::Write { node, offset, length, seed } => {
+                let at = offset.unwrap_or_else(|| model.contents(*node).size());
+                let data = bytes(*seed, at, *length);
+                match offset {
+                    Some(offset) => fs.write_at(number(node), *offset, &data).map(|()| None),
+                    None => fs.append(number(node), &data).map(|_| None),
+                }
+            }
+            Self::Truncate { node, size } => fs.truncate(number(node), *size).map(|()| None),
+            Self::Fallocate { node, what, offset, length } => {
+                fs.fallocate(number(node), *what, *offset, *length).map(|()| None)
+            }
+            Self::Copy { from, to, length, share } => {
+                let (source, target) = (number(&from.0), number(&to.0));
+                if *share {
+                    fs.clone_range(source, from.1, target, to.1, *length).map(|()| None)
+                } else {
+                    fs.copy_range(source, from.1, target, to.1, *length).map(|_| None)
+                }
+            }
+            Self::Fdatasync { node } => fs.fdatasync(number(node)).map(|()| None),
             Self::Sync => fs.sync().map(|()| None),
             Self::Fsync { node } => fs.fsync(number(node)).map(|()| None),
             Self::PushTail => fs.mount().journal.push_tail(Lsn(u64::MAX)).map(|_| None),
@@ -178,7 +223,52 @@ impl Operation {
             Self::Change { node, mode, uid } => model.change(*node, *mode, *uid),
             Self::Hold { node } => model.hold(*node, 1),
             Self::Release { node } => model.hold(*node, -1),
-            Self::Sync | Self::Fsync { .. } | Self::PushTail => {}
+            Self::Write { .. } | Self::Truncate { .. } | Self::Fallocate { .. } | Self::Copy { .. } => {
+                self.apply_to_contents(model);
+            }
+            Self::Sync | Self::Fsync { .. } | Self::Fdatasync { .. } | Self::PushTail => {}
+        }
+    }
+
+    fn apply_to_contents(&self, model: &mut Model) {
+        match self {
+            Self::Write { node, offset, length, seed } => {
+                let at = offset.unwrap_or_else(|| model.contents(*node).size());
+                model.contents_mut(*node).write(at, &bytes(*seed, at, *length));
+            }
+            Self::Truncate { node, size } => model.contents_mut(*node).truncate(*size),
+            Self::Fallocate { node, what, offset, length } => {
+                let contents = model.contents_mut(*node);
+                let size = contents.size();
+                match what {
+                    Fallocate::AllocateKeepSize => {}
+                    Fallocate::PunchHole | Fallocate::ZeroRangeKeepSize => contents.zero(*offset, *length),
+                    Fallocate::Allocate => contents.truncate(size.max(offset + length)),
+                    Fallocate::ZeroRange => {
+                        contents.zero(*offset, *length);
+                        contents.truncate(size.max(offset + length));
+                    }
+                    Fallocate::CollapseRange => contents.collapse(*offset, *length),
+                    Fallocate::InsertRange => contents.insert(*offset, *length),
+                }
+            }
+            Self::Copy { from, to, length, .. } => {
+                let source = model.contents(from.0).bytes(from.1, *length as usize);
+                model.contents_mut(to.0).write(to.1, &source);
+            }
+            _ => {}
+        }
+    }
+
+    /// The file whose contents it changes, and whether by moving parts of it.
+    pub fn changed_file(&self) -> Option<(NodeId, bool)> {
+        match self {
+            Self::Write { node, .. } | Self::Truncate { node, .. } => Some((*node, false)),
+            Self::Fallocate { node, what, .. } => {
+                Some((*node, matches!(what, Fallocate::CollapseRange | Fallocate::InsertRange)))
+            }
+            Self::Copy { to, .. } => Some((to.0, false)),
+            _ => None,
         }
     }
 
@@ -197,7 +287,10 @@ impl Operation {
             }
             Self::Set { node, .. } | Self::Remove { node, .. } | Self::Batch { node, .. } => vec![*node],
             Self::Change { node, .. } => vec![*node],
-            Self::Hold { .. } | Self::Release { .. } | Self::Sync | Self::Fsync { .. } | Self::PushTail => Vec::new(),
+            Self::Write { node, .. } | Self::Truncate { node, .. } | Self::Fallocate { node, .. } => vec![*node],
+            Self::Copy { to, .. } => vec![to.0],
+            Self::Hold { .. } | Self::Release { .. } | Self::PushTail => Vec::new(),
+            Self::Sync | Self::Fsync { .. } | Self::Fdatasync { .. } => Vec::new(),
         }
     }
 }

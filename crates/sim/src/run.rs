@@ -1,6 +1,7 @@
 //! Runs a workload on a recorded device, beside the model.
 
-use crate::device::{Event, Pages, SimDevice};
+use crate::contents::{Contents, Histories};
+use crate::device::{Event, Pages, SimDevice, share_zeros};
 use crate::model::{Model, NodeId};
 use crate::observed::Observed;
 use crate::operation::Operation;
@@ -47,6 +48,8 @@ pub struct Recording {
     pub digests: Vec<u64>,
     /// The same in words, if somebody wants to know.
     pub trees: Vec<Vec<String>>,
+    /// What the files contained.
+    pub histories: Histories,
     /// How the filesystem was opened.
     pub options: MountOptions,
     /// Where the log lies on the device.
@@ -64,6 +67,9 @@ pub struct Run {
     pub random: Random,
     digests: Vec<u64>,
     trees: Option<Vec<Vec<String>>>,
+    histories: Histories,
+    /// Nodes of the model that the histories know.
+    nodes: usize,
     /// The last operation that concerned an inode.
     last: HashMap<NodeId, usize>,
     acknowledged: usize,
@@ -85,7 +91,7 @@ pub fn options_of(seed: u64) -> MountOptions {
     }
 }
 
-/// Makes an image and forgets the pages that are zero.
+/// Makes an image.
 fn make_image(shape: &Shape) -> Result<(u64, Pages), Stop> {
     let size_bytes = shape.mib << 20;
     let device = SimDevice::new(size_bytes, Arc::default(), Pages::default());
@@ -95,7 +101,7 @@ fn make_image(shape: &Shape) -> Result<(u64, Pages), Stop> {
     }
     make(&device, None, &options, Timestamp::default()).map_err(|error| Stop::Wrong(format!("mkfs: {error}")))?;
     let mut pages = device.into_pages();
-    pages.retain(|_, page| page.iter().any(|byte| *byte != 0));
+    share_zeros(&mut pages);
     Ok((size_bytes, pages))
 }
 
@@ -131,12 +137,13 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
     }
     options.error_tags.extend(wishes.tag);
     let may_fail = wishes.fail_from.is_some() || wishes.tag.is_some();
-    let recording = |device: &SimDevice, (digests, trees): (Vec<u64>, _), log| Recording {
+    let recording = |device: &SimDevice, story: Story, log| Recording {
         size_bytes,
         base: Arc::clone(&base),
         events: device.take_record(),
-        digests,
-        trees,
+        digests: story.digests,
+        trees: story.trees,
+        histories: story.histories,
         options: MountOptions { error_tags: Vec::new(), ..options.clone() },
         log,
     };
@@ -144,39 +151,46 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
     let fs = match Filesystem::open_in(Arc::clone(&device) as _, None, options.clone(), env) {
         Ok(fs) => fs,
         Err(Error::Io { .. } | Error::Shutdown(_)) if may_fail => {
-            return Ok((recording(&device, (Vec::new(), Vec::new()), 0..0), Vec::new()));
+            return Ok((recording(&device, Story::default(), 0..0), Vec::new()));
         }
         Err(error) => return Err(format!("the new image cannot be opened: {error}")),
     };
     let geometry = Arc::clone(&fs.mount().geometry);
     let start = geometry.log_start.and_then(|start| geometry.fs_block_address(start)).map_or(0, |at| at.bytes());
     let log = start..start + (u64::from(geometry.log_blocks) << geometry.block_log);
-    let root = Observed(&fs).node(fs.root().0).map_err(|error| format!("the root: {error}"))?;
-    let model = Model::new(fs.root(), &root);
-    let mut run = Run {
-        digests: Vec::new(),
-        trees: wishes.transcript.then(Vec::new),
-        fs: Some(fs),
-        device: Arc::clone(&device),
-        options: options.clone(),
-        model,
-        random,
-        last: HashMap::new(),
-        acknowledged: 0,
-        transcript: wishes.transcript.then(Vec::new),
-        seed,
+    let root = match Observed::new(&fs).node(fs.root().0) {
+        Ok(root) => root,
+        Err(Error::Io { .. } | Error::Shutdown(_)) if may_fail => {
+            drop(fs);
+            return Ok((recording(&device, Story::default(), log), Vec::new()));
+        }
+        Err(error) => return Err(format!("the root: {error}")),
     };
-    run.note_tree();
+    let model = Model::new(fs.root(), &root);
+    let mut run = Run::resume(fs, &device, options.clone(), model, seed, wishes.transcript);
+    run.random = random;
     let outcome = (workload.run)(&mut run).and_then(|()| run.remount());
-    let transcript = run.transcript.take().unwrap_or_default();
+    let mut story = run.into_story();
+    let transcript = std::mem::take(&mut story.transcript);
     match outcome {
         Ok(()) => {}
         Err(Stop::Device) if may_fail => {}
         Err(stop) => return Err(format!("{}\n{}", text(stop), transcript.join("\n"))),
     }
-    let trees = (std::mem::take(&mut run.digests), run.trees.take().unwrap_or_default());
-    drop(run);
-    Ok((recording(&device, trees, log), transcript))
+    Ok((recording(&device, story, log), transcript))
+}
+
+/// What a run went through.
+#[derive(Debug, Default)]
+pub struct Story {
+    /// What the tree looked like after each operation.
+    pub digests: Vec<u64>,
+    /// The same in words, if somebody wants to know.
+    pub trees: Vec<Vec<String>>,
+    /// What the files contained.
+    pub histories: Histories,
+    /// What the operations were, if somebody wants to know.
+    pub transcript: Vec<String>,
 }
 
 /// What a model looks like.
@@ -204,6 +218,8 @@ impl Run {
             random: Random::new(seed),
             digests: Vec::new(),
             trees: in_words.then(Vec::new),
+            histories: Histories::default(),
+            nodes: 0,
             last: HashMap::new(),
             acknowledged: 0,
             transcript: in_words.then(Vec::new),
@@ -213,9 +229,19 @@ impl Run {
         run
     }
 
-    /// Ends the run: what the tree looked like after each operation, as digests and in words, and what the operations were.
-    pub fn into_story(self) -> (Vec<u64>, Vec<Vec<String>>, Vec<String>) {
-        (self.digests, self.trees.unwrap_or_default(), self.transcript.unwrap_or_default())
+    /// Ends the run.
+    pub fn into_story(self) -> Story {
+        Story {
+            digests: self.digests,
+            trees: self.trees.unwrap_or_default(),
+            histories: self.histories,
+            transcript: self.transcript.unwrap_or_default(),
+        }
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> u64 {
+        self.fs().mount().geometry.block_bytes() as u64
     }
 
     /// The filesystem.
@@ -245,6 +271,7 @@ impl Run {
             match step() {
                 Ok(()) => at += count,
                 Err(Error::Io { .. } | Error::Shutdown(_)) => return Err(Stop::Device),
+                Err(Error::TooLarge) if !self.options.error_tags.is_empty() => return Ok(()),
                 Err(error) => return Err(Stop::Wrong(format!("filling the image: {error}"))),
             }
         }
@@ -272,6 +299,8 @@ impl Run {
         let outcome = match (&result, is_up) {
             (Ok(_), _) => Ok(true),
             (Err(Error::NoSpace), Ok(())) => Ok(false),
+            // An error tag has it that a map cannot count its extents.
+            (Err(Error::TooLarge), Ok(())) if !self.options.error_tags.is_empty() => Ok(false),
             (Err(Error::NoSpace), Err(error)) => {
                 Err(Stop::Wrong(format!("{operation} found no space and shut down: {error}")))
             }
@@ -285,6 +314,9 @@ impl Run {
                 self.last.insert(node, number);
             }
             operation.apply(&mut self.model, result.as_ref().ok().copied().flatten());
+            self.note_contents(operation, number);
+        } else if outcome.is_ok() {
+            self.adopt_contents(operation, number)?;
         }
         self.note_tree();
         if result.is_ok() {
@@ -301,7 +333,7 @@ impl Run {
             return Ok(true);
         }
         let wrong = |error: Error| Stop::Wrong(format!("reading the tree after {operation} failed: {error}"));
-        let found = describe(&Observed(self.fs())).map_err(wrong)?;
+        let found = describe(&Observed::new(self.fs())).map_err(wrong)?;
         let before = lines_of(&self.model);
         let mut model = self.model.clone();
         operation.apply(&mut model, None);
@@ -318,6 +350,51 @@ impl Run {
         if let Some(trees) = &mut self.trees {
             trees.push(lines);
         }
+        let operation = self.digests.len() - 1;
+        for node in self.nodes..self.model.count() {
+            self.histories.make(self.model.number(node), operation, node, self.model.contents(node).clone());
+        }
+        self.nodes = self.model.count();
+    }
+
+    /// An operation was done, or cut off by the end of the run.
+    fn note_contents(&mut self, operation: &Operation, number: usize) {
+        if let Some((node, moved)) = operation.changed_file() {
+            self.histories.change(node, number, self.model.contents(node).clone(), moved);
+        }
+    }
+
+    /// An operation ended in an error and the filesystem goes on: a part of it may have been done. What is there must be one of the
+    /// states that a crash may show, and is what the file contains from here on.
+    fn adopt_contents(&mut self, operation: &Operation, number: usize) -> Result<(), Stop> {
+        let Some((node, moved)) = operation.changed_file() else { return Ok(()) };
+        operation.apply(&mut self.model, None);
+        self.histories.change(node, number, self.model.contents(node).clone(), moved);
+        let wrong = |what: String| Stop::Wrong(format!("operation {number}, {operation}, failed, and then {what}"));
+        let inode = self.model.number(node);
+        let found = Contents::read(self.fs(), inode).map_err(|error| wrong(format!("reading did: {error}")))?;
+        if let Some(fault) = self.histories.judge_node(node, &found, number - 1..=number) {
+            return Err(wrong(fault));
+        }
+        self.histories.change(node, number, found.clone(), moved);
+        *self.model.contents_mut(node) = found;
+        Ok(())
+    }
+
+    /// Reads all files: they are what the model says.
+    fn compare_contents(&self) -> Result<(), Stop> {
+        let now = self.digests.len();
+        for node in self.model.files() {
+            let found = match Contents::read(self.fs(), self.model.number(node)) {
+                Ok(found) => found,
+                Err(Error::Io { .. } | Error::Shutdown(_)) => return Err(Stop::Device),
+                Err(error) => return Err(Stop::Wrong(format!("reading file {node}: {error}"))),
+            };
+            if let Some(fault) = self.histories.judge_node(node, &found, now..=now) {
+                return Err(Stop::Wrong(format!("before operation {now} file {node} is wrong: {fault}")));
+            }
+        }
+        Ok(())
     }
 
     /// What the end of an operation says of durability.
@@ -325,12 +402,21 @@ impl Run {
         let durable = match operation {
             Operation::Sync => number,
             Operation::Fsync { node } => self.last.get(node).copied().unwrap_or(0),
-            Operation::Hold { .. } | Operation::Release { .. } | Operation::PushTail => 0,
+            Operation::Hold { .. } | Operation::Release { .. } | Operation::PushTail | Operation::Fdatasync { .. } => 0,
+            // What waits in memory is not in the journal.
+            _ if operation.changed_file().is_some() => 0,
             _ if self.options.wsync => number,
             _ => 0,
         };
         self.acknowledged = self.acknowledged.max(durable);
         self.device.mark(Event::Acknowledged(self.acknowledged));
+        match operation {
+            Operation::Sync => self.device.mark(Event::Kept(None, number)),
+            Operation::Fsync { node } | Operation::Fdatasync { node } => {
+                self.device.mark(Event::Kept(Some(*node), number));
+            }
+            _ => {}
+        }
     }
 
     /// Closes the filesystem and opens it again.
@@ -342,15 +428,17 @@ impl Run {
             Error::Io { .. } | Error::Shutdown(_) => Stop::Device,
             error => Stop::Wrong(format!("{what}: {error}")),
         };
+        self.compare_contents()?;
         if let Some(fs) = self.fs.take() {
             fs.unmount().map_err(|error| stop("unmount", error))?;
         }
         self.model.release_all();
         self.acknowledged = self.digests.len() - 1;
         self.device.mark(Event::Acknowledged(self.acknowledged));
+        self.device.mark(Event::Kept(None, self.acknowledged));
         let env = Arc::new(SeededEnvironment::new(self.seed ^ self.digests.len() as u64));
         let fs = Filesystem::open_in(Arc::clone(&self.device) as _, None, self.options.clone(), env);
         self.fs = Some(fs.map_err(|error| stop("open", error))?);
-        Ok(())
+        self.compare_contents()
     }
 }

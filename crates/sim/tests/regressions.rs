@@ -13,6 +13,18 @@ const STATES: &[(&str, u64, &str)] = &[
     // Blocks had been mapped for a value when the power failed, before its intent's first link. Recovery mapped others, and nobody
     // freed these.
     ("no-space", 15001, "13831:all"),
+    // A file had shared blocks, the other's reference had gone by a transaction that was not durable, and they were written in place:
+    // the crash gave the other file bytes that it never had.
+    ("sharing", 2, "95:s413684"),
+    ("contents", 5, "321:s512845"),
+    ("full-contents", 1, "280:n1"),
+    // An append, and a punch, behind a truncation that was not durable: the old size came back, and one sector with the old bytes and
+    // the new.
+    ("contents", 6, "321:all"),
+    ("contents", 1011, "156:n4"),
+    ("contents", 15, "156:all"),
+    // A clone freed all that the target had in the range before it shared the first extent.
+    ("sharing", 14, "301:all"),
 ];
 
 #[test]

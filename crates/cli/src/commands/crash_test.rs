@@ -146,7 +146,8 @@ fn replay(args: &CrashTestArgs, workloads: &[&'static Workload], state: &str) ->
     let tag = args.errortag.as_deref().map(crate::commands::error_tag).transpose().map_err(Usage)?;
     let wishes = Wishes { fail_from: args.fail_from, tag, transcript: true };
     let (recording, transcript) = xfskit_sim::record(workload, seed, wishes).map_err(anyhow::Error::msg)?;
-    let (crashed, (acknowledged, begun)) = xfskit_sim::crash(&recording, cut);
+    let (crashed, bounds) = xfskit_sim::crash(&recording, cut);
+    let (acknowledged, begun) = (bounds.acknowledged, bounds.begun);
     for line in &transcript[..begun.min(transcript.len())] {
         println!("{line}");
     }

@@ -1,6 +1,6 @@
 //! Everything, in any order.
 
-use super::{Workload, attributes, renames, varied};
+use super::{Workload, attributes, contents, renames, varied};
 use crate::operation::{Operation, is_dir};
 use crate::run::{Run, Stop};
 
@@ -19,7 +19,7 @@ fn run(run: &mut Run) -> Result<(), Stop> {
 }
 
 pub(super) fn step(run: &mut Run) -> Result<(), Stop> {
-    match run.random.below(12) {
+    match run.random.below(15) {
         0..=2 => {
             let dir = run.any_dir();
             let name = run.fresh_name(dir);
@@ -58,6 +58,14 @@ pub(super) fn step(run: &mut Run) -> Result<(), Stop> {
             if !is_dir(run.model.mode(node)) && run.model.names_of(node) > 0 {
                 let name = run.fresh_name(dir);
                 run.perform(&Operation::Link { node, dir, name })?;
+            }
+        }
+        11 | 12 => {
+            let files = run.model.files();
+            if let Some(&node) = run.random.pick(&files)
+                && let Some(operation) = contents::change(run, node)
+            {
+                run.perform(&operation)?;
             }
         }
         _ => remove(run)?,

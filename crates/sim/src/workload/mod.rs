@@ -1,12 +1,16 @@
 //! Workloads: what is done to a filesystem whose power is then cut.
 
 mod attributes;
+mod contents;
 mod directories;
+mod extents;
 mod full;
+mod full_contents;
 mod log_wrap;
 mod mix;
 mod no_space;
 mod renames;
+mod sharing;
 mod unlinked;
 
 use crate::model::{NodeId, ROOT};
@@ -39,6 +43,10 @@ pub static WORKLOADS: &[Workload] = &[
     full::WORKLOAD,
     no_space::WORKLOAD,
     mix::WORKLOAD,
+    contents::WORKLOAD,
+    sharing::WORKLOAD,
+    extents::WORKLOAD,
+    full_contents::WORKLOAD,
 ];
 
 /// The workload of a name.
@@ -79,6 +87,12 @@ impl Run {
     fn create(&mut self, dir: NodeId, name: Name, mode: u16) -> Result<Option<NodeId>, Stop> {
         let done = self.perform(&Operation::Create { dir, name, mode, device: 0 })?;
         Ok(done.then(|| self.model.newest()))
+    }
+
+    /// Makes a regular file under any name.
+    fn new_file(&mut self, dir: NodeId) -> Result<Option<NodeId>, Stop> {
+        let name = self.fresh_name(dir);
+        self.create(dir, name, 0o100_644)
     }
 
     /// Something that makes what was done durable, or moves it, now and then.

@@ -1,7 +1,7 @@
 //! Writes whose blocks have no place yet: they wait as dirty blocks.
 
 use super::place::{Place, piece};
-use super::{device_offset, read_device, write_device};
+use super::{device_offset, read_device, write_mapped};
 use crate::cache::DirtyBlocks;
 use crate::error::{Error, Result};
 use crate::trans::{InoId, Transaction};
@@ -84,10 +84,7 @@ fn put(tx: &mut Transaction, ino: InoId, part: &Part<'_>, reserved: &mut u64) ->
         return Ok(());
     }
     match piece(tx, ino, part.block.0, part.block.0 + 1)?.place {
-        Place::Written(block) => {
-            let offset = device_offset(tx, ino, block)?;
-            write_device(tx, offset + part.within as u64, part.data)
-        }
+        Place::Written(block) => write_mapped(tx, ino, (block, part.within as u64), part.data),
         Place::Unwritten(_) => {
             insert(tx, ino, part, part.within, part.data, false);
             Ok(())
@@ -152,4 +149,21 @@ pub fn extend(tx: &mut Transaction, ino: InoId, to: u64) -> Result<()> {
     let size = tx.inode(ino).size_bytes();
     let block_end = size.next_multiple_of(tx.geometry().block_bytes() as u64);
     if to > size { zero(tx, ino, size, block_end.min(to)) } else { Ok(()) }
+}
+
+/// The end of the file is about to move back to byte `to`: what its last block holds behind that becomes zeros. Bytes that are
+/// written to that block afterwards would stand beside old ones if a crash brought the old size back.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn cut_tail(tx: &mut Transaction, ino: InoId, to: u64) -> Result<()> {
+    let block_log = tx.geometry().block_log;
+    let zeros = to.next_multiple_of(1 << block_log) - to;
+    let first = to >> block_log;
+    if zeros > 0
+        && let Place::Written(block) = piece(tx, ino, first, first + 1)?.place
+    {
+        write_mapped(tx, ino, (block, to - (first << block_log)), &vec![0; zeros as usize])?;
+    }
+    Ok(())
 }

@@ -1,11 +1,11 @@
 //! Writes to blocks that are the file's alone and written already: no map changes, no transaction.
 
 use super::place::{Place, piece};
-use super::{device_offset, write_device};
+use super::write_mapped;
 use crate::error::Result;
 use crate::trans::{InoId, Transaction};
 use smallvec::SmallVec;
-use xfskit_ondisk::FileBlock;
+use xfskit_ondisk::{FileBlock, FsBlock};
 
 /// Writes `data` at byte `offset` if all of it has its place within the file. `false`: it has not, and nothing was done.
 ///
@@ -18,7 +18,7 @@ pub fn write_in_place(tx: &mut Transaction, ino: InoId, offset: u64, data: &[u8]
     }
     let block_log = tx.geometry().block_log;
     let end_block = end.div_ceil(1 << block_log);
-    let mut parts: SmallVec<[(u64, usize); 4]> = SmallVec::new();
+    let mut parts: SmallVec<[((FsBlock, u64), usize); 4]> = SmallVec::new();
     let mut at = offset;
     while at < end {
         let first = at >> block_log;
@@ -30,13 +30,13 @@ pub fn write_in_place(tx: &mut Transaction, ino: InoId, offset: u64, data: &[u8]
             return Ok(false);
         }
         let until = end.min(found.end << block_log);
-        parts.push((device_offset(tx, ino, block)? + (at - (first << block_log)), (until - at) as usize));
+        parts.push(((block, at - (first << block_log)), (until - at) as usize));
         at = until;
     }
     let mut rest = data;
     for (place, count) in parts {
         let (part, behind) = rest.split_at(count);
-        write_device(tx, place, part)?;
+        write_mapped(tx, ino, place, part)?;
         rest = behind;
     }
     Ok(true)

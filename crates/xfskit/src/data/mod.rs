@@ -20,7 +20,7 @@ mod read;
 mod window;
 mod write_out;
 
-pub use buffer::{buffer, extend, zero};
+pub use buffer::{buffer, cut_tail, extend, zero};
 pub use discard::discard;
 pub use in_place::write_in_place;
 pub use pack::{Packed, pack, unpack};
@@ -29,6 +29,8 @@ pub use read::read;
 pub use write_out::{Source, write_out_run, write_out_size};
 
 use crate::error::{Error, Result};
+use crate::inode::bmap;
+use crate::space::refcount;
 use crate::sync::atomic::Ordering;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::{Corruption, FileBlock, FsBlock};
@@ -51,6 +53,18 @@ fn device_offset(tx: &Transaction, ino: InoId, block: FsBlock) -> Result<u64> {
 
 fn read_device(tx: &Transaction, offset: u64, buffer: &mut [u8]) -> Result<()> {
     tx.mount().device.read(offset, buffer).map_err(|source| Error::Io { offset, source })
+}
+
+/// Blocks of a file are about to be written in place. If it shared them, the other references must be gone for good.
+fn expect_sole_owner(tx: &Transaction, ino: InoId, block: FsBlock, count: u64) -> Result<()> {
+    if bmap::may_share(&tx.inode(ino).core) { refcount::expect_durable(tx, block, count) } else { Ok(()) }
+}
+
+/// Writes contents to blocks that the file has, from a byte of the first on.
+fn write_mapped(tx: &Transaction, ino: InoId, (block, within): (FsBlock, u64), data: &[u8]) -> Result<()> {
+    let blocks = (within + data.len() as u64).div_ceil(tx.geometry().block_bytes() as u64);
+    expect_sole_owner(tx, ino, block, blocks)?;
+    write_device(tx, device_offset(tx, ino, block)? + within, data)
 }
 
 /// Writes contents. The next checkpoint flushes them before its first record.

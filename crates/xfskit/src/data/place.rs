@@ -15,8 +15,7 @@ pub enum Place {
     Hole,
     /// Space is there and reads as zeros.
     Unwritten(FsBlock),
-    /// It is shared with other files, or with other places of this one; or would be after a crash, until the transaction that
-    /// ended that is durable.
+    /// It is shared with other files, or with other places of this one.
     Shared(FsBlock),
     /// It is this file's alone.
     Written(FsBlock),

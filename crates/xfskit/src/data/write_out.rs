@@ -10,7 +10,7 @@
 //! transaction.
 
 use super::place::{Piece, Place, piece};
-use super::{device_offset, window, write_device};
+use super::{device_offset, expect_sole_owner, window, write_device};
 use crate::cache::ForkKind;
 use crate::error::Result;
 use crate::inode::bmap;
@@ -37,6 +37,7 @@ pub fn write_out_run(tx: &mut Transaction, ino: InoId, run: Range<u64>, source: 
     let found = piece(tx, ino, run.start, run.end)?;
     let done = match found.place {
         Place::Written(block) => {
+            expect_sole_owner(tx, ino, block, found.count())?;
             write_blocks(tx, ino, run.start..found.end, block, source)?;
             found.end
         }

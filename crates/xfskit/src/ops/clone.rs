@@ -2,16 +2,18 @@
 //!
 //! ```text
 //! link 1         both files say that they may share blocks
-//! links 2..n-1   what the target had is freed; an extent of the source is shared, in each
+//! links 2..n-1   an extent of the source is shared, in place of what the target had there, in each
 //! link n         size and times of the target
 //! ```
 //! Crash behaviour: some extents are shared; blocks behind the target's old end go when it grows or ends.
 
 use super::Filesystem;
 use super::map::{grow, next_link, remove_range, touch_contents};
+use crate::cache::ForkKind;
 use crate::data::{self, MAX_SIZE_BYTES, Place};
 use crate::error::{Error, Result};
 use crate::inode::bmap;
+use crate::space::{alloc, refcount};
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::{Extent, FileBlock, FsBlock, InodeNumber};
 
@@ -159,12 +161,13 @@ fn share_span(tx: &mut Transaction, from: InoId, to: InoId, span: Span) -> Resul
         next_link(tx)?;
         let piece = data::piece(tx, from, at, end)?;
         let place = |block: u64| FileBlock(block - first + target);
-        remove_range(tx, to, place(at)..place(piece.end))?;
-        if let Place::Shared(block) | Place::Written(block) = piece.place {
+        at = if let Place::Shared(block) | Place::Written(block) = piece.place {
             let extent = Extent { file_block: place(at), block, count: piece.count(), unwritten: false };
-            share_extent(tx, to, extent)?;
-        }
-        at = piece.end;
+            at + share_extent(tx, to, extent)?
+        } else {
+            remove_range(tx, to, place(at)..place(piece.end))?;
+            piece.end
+        };
     }
     next_link(tx)?;
     touch_contents(tx, to);
@@ -173,18 +176,27 @@ fn share_span(tx: &mut Transaction, from: InoId, to: InoId, span: Span) -> Resul
     Ok(())
 }
 
-/// Shares one extent, in as many links as its reference counts need.
-fn share_extent(tx: &mut Transaction, to: InoId, extent: Extent) -> Result<()> {
-    let mut rest = extent;
-    while rest.count > 0 {
-        next_link(tx)?;
-        let done = bmap::share(tx, to, rest)?;
-        rest = Extent {
-            file_block: rest.file_block.add(done),
-            block: FsBlock(rest.block.0 + done),
-            count: rest.count - done,
-            ..rest
-        };
-    }
-    Ok(())
+/// Shares the start of one extent, as much as one link can, in place of what the target has there. Returns how many blocks.
+/// Both in one transaction: after a crash the target has the blocks that it had or these.
+fn share_extent(tx: &mut Transaction, to: InoId, extent: Extent) -> Result<u64> {
+    let at = extent.file_block;
+    let next = bmap::extents(tx, to, ForkKind::Data)?.next_at(at).copied();
+    let old = match next {
+        None => return bmap::share(tx, to, extent),
+        Some(next) if next.file_block > at => {
+            let count = extent.count.min(next.file_block.0 - at.0);
+            return bmap::share(tx, to, Extent { count, ..extent });
+        }
+        Some(old) => old,
+    };
+    let old_block = FsBlock(old.block.0 + (at.0 - old.file_block.0));
+    let count = extent.count.min(old.end().0 - at.0) as u32;
+    let count = refcount::freeable_blocks(tx, old_block, count)?;
+    let count = refcount::freeable_blocks(tx, extent.block, count)?;
+    alloc::lock_pair(tx, old_block, extent.block)?;
+    // A piece of an extent leaves two others beside the new one.
+    bmap::expect_records(tx, to, ForkKind::Data, 2)?;
+    refcount::expect_growth(tx, extent.block, count)?;
+    bmap::remove(tx, to, ForkKind::Data, at, count.into())?;
+    bmap::share(tx, to, Extent { count: count.into(), ..extent })
 }

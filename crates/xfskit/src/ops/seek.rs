@@ -28,7 +28,7 @@ pub struct FileExtent {
     pub disk: u64,
     /// Nothing was written: it reads as zeros.
     pub unwritten: bool,
-    /// Another file has the same blocks, or this one has them twice; or that has ended and is not durable yet.
+    /// Another file has the same blocks, or this one has them twice.
     pub shared: bool,
 }
 

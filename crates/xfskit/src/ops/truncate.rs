@@ -1,7 +1,7 @@
 //! Sets the size of a file.
 //!
 //! ```text
-//! smaller   link 1 size   links 2..n blocks behind it are freed, from the last one on
+//! smaller   zeros up to the end of the last block   link 1 size   links 2..n blocks behind it are freed, from the last one on
 //! larger    links 1..n-1 written blocks behind the old end, if there are any, are freed   link n size
 //! ```
 //! Crash behaviour: after link 1 of a truncation the size is the new one; blocks that are still there go when the file
@@ -12,7 +12,7 @@ use super::setattr::{SetAttr, apply};
 use super::stat::stat_of;
 use super::{Caller, Filesystem, Stat};
 use crate::cache::{ForkKind, Inode};
-use crate::data::MAX_SIZE_BYTES;
+use crate::data::{self, MAX_SIZE_BYTES};
 use crate::error::{Error, Result};
 use crate::inode::bmap;
 use crate::trans::{InodeFields, Transaction};
@@ -41,6 +41,9 @@ impl Filesystem {
             }
             // A damaged map is found before anything is changed.
             bmap::extents(tx, ino, ForkKind::Data)?;
+            if size < old {
+                data::cut_tail(tx, ino, size)?;
+            }
             let now = tx.mount().env.now();
             let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
             if size != old {

@@ -19,12 +19,11 @@ pub struct AgState {
     /// Inodes above, free inodes below.
     inodes: AtomicU64,
     busy: Mutex<Busy>,
-    unshared: Mutex<Busy>,
     /// Free blocks that are meant for a file.
     pub(super) windows: Windows,
 }
 
-/// Extents of which something is not durable: that they were freed, or that nobody shares them any more.
+/// Extents whose freeing, or whose loss of a reference, is not durable.
 #[derive(Debug, Default)]
 struct Busy {
     extents: Vec<(AgBlock, u32, CheckpointSeq)>,
@@ -45,7 +44,6 @@ impl Default for AgState {
             space: AtomicU64::new(UNKNOWN),
             inodes: AtomicU64::new(UNKNOWN),
             busy: Mutex::default(),
-            unshared: Mutex::default(),
             windows: Windows::default(),
         }
     }
@@ -66,33 +64,9 @@ impl AgState {
         self.busy.lock().extents.push((block, count, seq));
     }
 
-    /// An extent has one owner left, by a transaction that becomes durable with checkpoint `seq`.
-    pub fn extent_unshared(&self, block: AgBlock, count: u32, seq: CheckpointSeq, durable: CheckpointSeq) {
-        let mut unshared = self.unshared.lock();
-        if unshared.extents.len() >= unshared.trim_at.max(1024) {
-            unshared.retain_after(durable);
-        }
-        unshared.extents.push((block, count, seq));
-    }
-
-    /// The first of the `count` blocks from `start` on that a crash would show in two files still, though it has one owner: how
-    /// far behind `start`, and how many there are.
-    pub(super) fn first_unshared(&self, start: AgBlock, count: u32, durable: CheckpointSeq) -> Option<(u32, u32)> {
-        let mut unshared = self.unshared.lock();
-        if unshared.extents.is_empty() {
-            return None;
-        }
-        unshared.retain_after(durable);
-        let limit = start.0 + count;
-        let parts = unshared.extents.iter().map(|(at, count, _)| (at.0.max(start.0), (at.0 + count).min(limit)));
-        let first = parts.filter(|(from, to)| from < to).min();
-        first.map(|(from, to)| (from - start.0, to - from))
-    }
-
     /// Everything up to checkpoint `seq` is durable.
     pub fn checkpoint_durable(&self, seq: CheckpointSeq) {
         self.busy.lock().retain_after(seq);
-        self.unshared.lock().retain_after(seq);
     }
 
     /// The extents whose freeing is not durable although everything up to checkpoint `seq` is.
@@ -100,6 +74,14 @@ impl AgState {
         let mut busy = self.busy.lock();
         busy.retain_after(durable);
         busy.extents.iter().map(|&(block, count, _)| (block, count)).collect()
+    }
+
+    /// Whether a part of an extent is busy although everything up to checkpoint `durable` is durable.
+    pub(super) fn is_busy(&self, start: AgBlock, count: u32, durable: CheckpointSeq) -> bool {
+        let overlaps = |(block, length, seq): &(AgBlock, u32, CheckpointSeq)| {
+            *seq > durable && block.0 < start.0 + count && start.0 < block.0 + length
+        };
+        self.busy.lock().extents.iter().any(overlaps)
     }
 
     /// Forgets what is durable when the list has grown long.

@@ -96,9 +96,26 @@ pub(super) fn step(tx: &mut Transaction, ag: Ag, extent: FreeExtent) -> Result<u
     })
 }
 
-/// Takes a reference off every block of `extent`. Returns the parts that nobody refers to any more.
+/// Takes a reference off every block of `extent`. Returns the parts that nobody refers to any more; blocks that keep a reference
+/// are busy: see [`expect_durable`].
 pub(super) fn decrease(tx: &mut Transaction, ag: Ag, extent: FreeExtent) -> Result<Parts> {
-    change(tx, ag, extent, Change::Decrease)
+    let free = change(tx, ag, extent, Change::Decrease)?;
+    if free.iter().map(|part| part.count).sum::<u32>() < extent.count {
+        tx.extent_freed(ag.number, extent.start, extent.count);
+    }
+    Ok(free)
+}
+
+/// Before blocks that have one reference are written in place: when another has gone by a transaction that is not durable, it is
+/// made so. After a crash the blocks would be the other file's again, with bytes that it never had.
+///
+/// # Errors
+/// `Io`, `Shutdown`.
+pub fn expect_durable(tx: &Transaction, block: FsBlock, count: u64) -> Result<()> {
+    let mount = tx.mount();
+    let Some((ag, start)) = tx.geometry().split_fs_block(block) else { return Ok(()) };
+    let state = &mount.ags[ag.0 as usize];
+    if state.is_busy(start, count as u32, mount.journal.durable()) { mount.sync() } else { Ok(()) }
 }
 
 /// Replaces records of the tree; both lists are in order.
@@ -128,14 +145,6 @@ fn change(tx: &mut Transaction, ag: Ag, extent: FreeExtent, change: Change) -> R
     );
     let (new, unreferenced) = changed(&old, start, limit, change);
     replace(tx, ag, &old, &new)?;
-    if change == Change::Decrease {
-        for record in old.iter().filter(|record| record.references == 2) {
-            let (from, to) = (record.start.max(start), end(record).min(limit));
-            if from < to {
-                tx.extent_unshared(ag.number, AgBlock(from), to - from);
-            }
-        }
-    }
     Ok(unreferenced)
 }
 
@@ -174,8 +183,8 @@ fn changed(old: &[Refcount], start: u32, limit: u32, change: Change) -> (Records
     (new, unreferenced)
 }
 
-/// The first run of blocks, among `count` from `block` on, that somebody else refers to too, or would again if the power
-/// failed now: how far behind `block` it begins, and its length.
+/// The first run of blocks, among `count` from `block` on, that somebody else refers to too: how far behind `block` it
+/// begins, and its length.
 ///
 /// # Errors
 /// `Corrupt`, `Io`, `WouldBlock` as [`super::alloc::free`].
@@ -186,11 +195,8 @@ pub fn shared_part(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<O
     let (ag, start) = alloc::lock_extent(tx, block, count)?;
     let found = first_shared(tx, ag, FreeExtent { start, count });
     let found = below_agf(tx, ag.number, found)?;
-    let mount = tx.mount();
-    let lately = mount.ags[ag.number.0 as usize].first_unshared(start, count, mount.journal.durable());
     ag.release(tx);
-    let found = found.map(|run| (run.start.0 - start.0, run.count));
-    Ok([found, lately].into_iter().flatten().min_by_key(|(before, _)| *before))
+    Ok(found.map(|run| (run.start.0 - start.0, run.count)))
 }
 
 /// The first run of blocks of the extent that have a record.

@@ -31,8 +31,6 @@ fn the_first_shared_run_is_found_among_others() {
             let done = transact(&mount, 40, |tx| increase_some(tx, block, count as u32)).unwrap() as usize;
             references[start..start + done].iter_mut().for_each(|references| *references += 1);
         }
-        // Until then what lost its other owner counts as shared.
-        mount.sync().unwrap();
         let start = random.below(BLOCKS as u64 - 100) as usize;
         let asked = &references[start..start + 1 + random.below(20) as usize];
         let expected = asked.iter().position(|&references| references > 1).map(|at| {

@@ -208,10 +208,6 @@ impl Transaction {
         for freed in self.freed_extents.drain(..) {
             self.mount.ags[freed.ag.0 as usize].extent_freed(freed.block, freed.count, seq);
         }
-        let durable = self.mount.journal.durable();
-        for one in self.unshared_extents.drain(..) {
-            self.mount.ags[one.ag.0 as usize].extent_unshared(one.block, one.count, seq, durable);
-        }
     }
 }
 

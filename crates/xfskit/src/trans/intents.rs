@@ -231,12 +231,6 @@ impl Transaction {
         self.freed_extents.push(super::FreedExtent { ag, block, count });
     }
 
-    /// An extent has one owner left. Until that is durable it is not written in place: after a power cut the other owner
-    /// would have it back.
-    pub fn extent_unshared(&mut self, ag: AgNumber, block: xfskit_ondisk::AgBlock, count: u32) {
-        self.unshared_extents.push(super::FreedExtent { ag, block, count });
-    }
-
     /// The extents of `ag` that this link of the chain freed.
     pub fn freed_extents(&self, ag: AgNumber) -> impl Iterator<Item = (xfskit_ondisk::AgBlock, u32)> {
         self.freed_extents.iter().filter(move |freed| freed.ag == ag).map(|freed| (freed.block, freed.count))

@@ -88,8 +88,6 @@ pub struct Transaction {
     ordered_writes: Vec<OrderedWrite>,
     /// Extents freed by this link, which stay busy until it is durable.
     freed_extents: Vec<FreedExtent>,
-    /// Extents that have one owner left, which stay shared in effect until that is durable.
-    unshared_extents: Vec<FreedExtent>,
     /// Frees that wait for a link that holds no AG.
     pending_frees: VecDeque<intents::PendingFree>,
     /// Updates that wait for the caller's own changes to commit together with their intents.
@@ -120,7 +118,6 @@ impl Transaction {
             items: Vec::new(),
             ordered_writes: Vec::new(),
             freed_extents: Vec::new(),
-            unshared_extents: Vec::new(),
             pending_frees: VecDeque::new(),
             queued: VecDeque::new(),
             grant,

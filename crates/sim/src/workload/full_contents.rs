@@ -1,0 +1,32 @@
+//! A small image with next to no space, and files that want it.
+
+use super::{Workload, contents, no_space};
+use crate::model::ROOT;
+use crate::operation::Operation;
+use crate::run::{Run, Stop};
+
+pub const WORKLOAD: Workload = Workload {
+    name: "full-contents",
+    about: "a small image that is full, and files that are written",
+    share: 1,
+    shape: no_space::shape,
+    run,
+};
+
+/// What the files have to get along with.
+const BLOCKS_LEFT: u64 = 260;
+
+fn run(run: &mut Run) -> Result<(), Stop> {
+    // Names in the root come and go.
+    let Some(dir) = run.create(ROOT, b"dir".to_vec(), 0o040_755)? else { return Ok(()) };
+    let Some(filler) = run.new_file(dir)? else { return Ok(()) };
+    run.fill(filler, BLOCKS_LEFT)?;
+    run.perform(&Operation::Sync)?;
+    run.perform(&Operation::PushTail)?;
+    run.perform(&Operation::Sync)?;
+    run.prepared();
+    for _ in 0..130 {
+        contents::step(run, &|run, node| if node == filler { None } else { contents::change(run, node) })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! Files that share blocks, and are written, truncated and unlinked while they do.
+
+use super::{Workload, contents, varied};
+use crate::model::{NodeId, ROOT};
+use crate::operation::Operation;
+use crate::run::{Run, Stop};
+
+pub const WORKLOAD: Workload = Workload {
+    name: "sharing",
+    about: "files that share blocks: copy on write, truncate, unlink",
+    share: 1,
+    shape: varied,
+    run,
+};
+
+fn run(run: &mut Run) -> Result<(), Stop> {
+    for length in [150_000, 20_000] {
+        let Some(node) = run.new_file(ROOT)? else { return Ok(()) };
+        run.perform(&Operation::Write { node, offset: Some(0), length, seed: run.random.clone().next() >> 32 })?;
+    }
+    for _ in 0..140 {
+        if run.random.one_in(4) {
+            contents::come_or_go(run)?;
+        }
+        contents::step(run, &change)?;
+    }
+    Ok(())
+}
+
+fn change(run: &mut Run, node: NodeId) -> Option<Operation> {
+    match run.random.below(12) {
+        0..=4 => contents::share(run, node),
+        5..=7 => Some(contents::write(run, node)),
+        8 => Some(contents::truncate(run, node)),
+        9 => contents::fallocate(run, node),
+        10 => contents::shift(run, node),
+        _ => contents::copy(run, node),
+    }
+}
