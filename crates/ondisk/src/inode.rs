@@ -45,6 +45,8 @@ pub const MODE_SOCKET: u16 = 0o140_000;
 
 /// Bits of the inode's `flags`.
 pub mod flags {
+    /// The contents lie on the realtime device.
+    pub const REALTIME: u16 = 1 << 0;
     /// Blocks are preallocated.
     pub const PREALLOC: u16 = 1 << 1;
     /// The file must not change.

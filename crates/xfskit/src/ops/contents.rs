@@ -14,7 +14,7 @@ use crate::space;
 use crate::sync::Held;
 use crate::trans::{InoId, Reservation, Transaction};
 use std::sync::Arc;
-use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE};
+use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags};
 use xfskit_ondisk::{FileBlock, InodeNumber};
 
 /// Whole blocks of at least so many bytes go to the device at once, without waiting as dirty blocks.
@@ -181,7 +181,10 @@ impl Filesystem {
     /// A regular file, locked and joined.
     pub(super) fn join_file(&self, tx: &mut Transaction, inode: &Arc<Inode>) -> Result<InoId> {
         let id = self.join(tx, inode)?;
-        match tx.inode(id).core.mode & MODE_TYPE {
+        let core = &tx.inode(id).core;
+        // An image with a realtime device is refused as a whole.
+        ensure_on_disk!(core.flags & flags::REALTIME == 0, "inode", "contents on a device that is there");
+        match core.mode & MODE_TYPE {
             MODE_REGULAR => Ok(id),
             MODE_DIR => Err(Error::IsADirectory),
             _ => Err(Error::Invalid("not a regular file")),

@@ -52,6 +52,9 @@ impl Filesystem {
         if new.target.len() > SYMLINK_LENGTH_LIMIT - 1 {
             return Err(Error::NameTooLong);
         }
+        if new.target.contains(&0) {
+            return Err(Error::Invalid("a link's target holds no zero byte"));
+        }
         let dir_inode = self.mount.inode(dir)?;
         let mut tx = self.begin(self.create_reservation(new))?;
         let result = (|| {
