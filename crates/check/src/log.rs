@@ -49,24 +49,35 @@ impl Log<'_> {
         Ok(high)
     }
 
-    /// The header of the newest record, which ends at or before `edge`, and its place.
+    /// `count` sectors from `sector` on, around the end of the log if need be.
+    fn read_around(&self, sector: u32, count: u32) -> io::Result<Vec<u8>> {
+        let here = count.min(self.sectors - sector);
+        let mut bytes = self.read(sector, here)?;
+        if here < count {
+            bytes.extend(self.read(0, count - here)?);
+        }
+        Ok(bytes)
+    }
+
+    /// The header of the newest record, which ends at or before `edge`, and its place. It may begin before the end of the
+    /// log and end behind its start.
     fn newest_record(&self, edge: u32) -> io::Result<Option<(u32, RecordHeader)>> {
-        let most = (MAX_RECORD_BYTES / BASIC_BLOCK_BYTES) as u32 + 8;
-        let mut step = 4;
-        let mut end = edge;
-        while end > edge.saturating_sub(most) && end > 0 {
-            let count = step.min(end);
-            let bytes = self.read(end - count, count)?;
-            for index in (0..count).rev() {
-                let sector = &bytes[index as usize * BASIC_BLOCK_BYTES..][..BASIC_BLOCK_BYTES];
+        let most = ((MAX_RECORD_BYTES / BASIC_BLOCK_BYTES) as u32 + 8).min(self.sectors);
+        let (mut step, mut seen) = (4, 0);
+        while seen < most {
+            let count = step.min(most - seen);
+            let first = (edge + self.sectors - seen - count) % self.sectors;
+            let bytes = self.read_around(first, count)?;
+            for (index, sector) in bytes.chunks_exact(BASIC_BLOCK_BYTES).enumerate().rev() {
+                let place = (first + index as u32) % self.sectors;
                 if sector.starts_with(&RECORD_MAGIC.to_be_bytes())
                     && let Ok((header, _)) = RecordHeader::read_from_prefix(sector)
-                    && header.lsn.get() as u32 == end - count + index
+                    && header.lsn.get() as u32 == place
                 {
-                    return Ok(Some((end - count + index, header)));
+                    return Ok(Some((place, header)));
                 }
             }
-            end -= count;
+            seen += count;
             step = 128;
         }
         Ok(None)
@@ -75,10 +86,11 @@ impl Log<'_> {
     fn is_unmount(&self, at: u32, header: &RecordHeader, edge: u32) -> io::Result<bool> {
         let headers = if header.version.get() == 2 { header_sectors(header.size.get() as usize) } else { 1 };
         let sectors = headers as u64 + u64::from(header.length.get()) / BASIC_BLOCK_BYTES as u64;
-        if header.operations.get() != 1 || u64::from(at) + sectors != u64::from(edge) {
+        let distance = if edge > at { edge - at } else { edge + self.sectors - at };
+        if header.operations.get() != 1 || sectors != u64::from(distance) {
             return Ok(false);
         }
-        let mut record = self.read(at, edge - at)?;
+        let mut record = self.read_around(at, distance)?;
         // mkfs.xfs leaves the checksum of its own record at zero.
         if header.crc != [0; 4] && open_record(&mut record).is_err() {
             return Ok(false);

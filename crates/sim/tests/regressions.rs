@@ -23,6 +23,8 @@ const STATES: &[(&str, u64, &str)] = &[
     ("contents", 6, "321:all"),
     ("contents", 1011, "156:n4"),
     ("contents", 15, "156:all"),
+    // The unmount record began in the last sector of the log and ended in the first: check took the log for a dirty one.
+    ("no-space", 2300000, "26942:s431406"),
     // A clone freed all that the target had in the range before it shared the first extent.
     ("sharing", 14, "301:all"),
 ];
