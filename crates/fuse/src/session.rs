@@ -22,6 +22,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use xfskit::{Error, Filesystem};
 
+/// How often a mount that is in use is looked at again before it is detached, and how long apart.
+const BUSY_LOOKS: u32 = 10;
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
 /// Why a mount did not come about, or did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
@@ -127,11 +131,17 @@ impl Unmounter {
     /// # Errors
     /// `Mount` when the kernel refuses (the image is closed all the same), `Close` when the image could not be closed.
     pub fn unmount(&self) -> Result<Unmounted, MountError> {
-        match unmount(&self.mount_point, false) {
-            Ok(()) => return Ok(Unmounted::Gone),
-            // Somebody was faster: run() is on its way out.
-            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => return Ok(Unmounted::Gone),
-            Err(_) => {}
+        for _ in 0..BUSY_LOOKS {
+            match unmount(&self.mount_point, false) {
+                Ok(()) => return Ok(Unmounted::Gone),
+                // Somebody was faster: run() is on its way out.
+                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => return Ok(Unmounted::Gone),
+                // A process that was forked has all files of its parent until it executes something.
+                Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
+                    std::thread::sleep(BUSY_PAUSE);
+                }
+                Err(_) => break,
+            }
         }
         let detached = unmount(&self.mount_point, true).map_err(MountError::Mount);
         // Even if the mount stays where it is, the image is closed while that can still be done in good order.
