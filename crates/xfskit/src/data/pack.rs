@@ -4,7 +4,6 @@ use super::{device_offset, write_device};
 use crate::cache::ForkKind;
 use crate::error::Result;
 use crate::inode::bmap;
-use crate::space::Owner;
 use crate::space::alloc::{self, AllocRequest};
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::{Extent, FileBlock, FsBlock};
@@ -52,7 +51,7 @@ fn find(tx: &mut Transaction, dir: InoId, count: u32) -> Result<Option<FsBlock>>
     if let Some(block) = alloc::firm_any_window(tx, holder, count) {
         return Ok(Some(block));
     }
-    let owner = Owner::Fork { inode: holder, fork: ForkKind::Data, offset: FileBlock(0), bmbt: false };
+    let owner = bmap::owner(tx, dir, ForkKind::Data, FileBlock(0));
     let room = ROOM_BLOCKS.min((tx.mount().space.usable_blocks() / 64) as u32);
     let request = AllocRequest {
         avoid_busy: true,
@@ -74,9 +73,7 @@ pub fn unpack(tx: &mut Transaction, dir: InoId, packed: Packed, files: &[(InoId,
     let blocks = |size: u64| size.div_ceil(1 << block_log);
     let mut parts = Vec::with_capacity(files.len());
     for &(file, size) in files {
-        let inode = tx.inode(file).core.inode;
-        let owner = Owner::Fork { inode, fork: ForkKind::Data, offset: FileBlock(0), bmbt: false };
-        parts.push((owner, blocks(size) as u32));
+        parts.push((bmap::owner(tx, file, ForkKind::Data, FileBlock(0)), blocks(size) as u32));
     }
     if parts.is_empty() {
         alloc::settle_window(tx, holder, packed.block, 0);

@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::inode::bmap;
 use crate::space::refcount;
 use crate::trans::{InoId, Transaction};
-use xfskit_ondisk::inode::flags2;
 use xfskit_ondisk::{Extent, FileBlock, FsBlock};
 
 /// Where a block is.
@@ -56,7 +55,7 @@ pub fn piece(tx: &mut Transaction, ino: InoId, first: u64, end: u64) -> Result<P
     if extent.unwritten {
         return Ok(Piece { first, end, place: Place::Unwritten(block) });
     }
-    if tx.inode(ino).core.flags2 & flags2::REFLINK == 0 {
+    if !bmap::may_share(&tx.inode(ino).core) {
         return Ok(Piece { first, end, place: Place::Written(block) });
     }
     sharing(tx, first, end, block)

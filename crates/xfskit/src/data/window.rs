@@ -5,7 +5,6 @@ use crate::cache::ForkKind;
 use crate::error::{Error, Result};
 use crate::error_tags::BMAP_ALLOC_MINLEN_EXTENT;
 use crate::inode::bmap;
-use crate::space::Owner;
 use crate::space::alloc::{self, AllocRequest, Near};
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
@@ -79,7 +78,7 @@ fn attempts(
     let behind = before.filter(|(end, block)| is_near(*end) && on_device(block));
     let place = before.map(|(_, block)| block).filter(|_| near.is_none()).or(near).filter(on_device);
     let place = place.map_or_else(|| bmap::near_inode(tx, holder), Near::Block);
-    let owner = Owner::Fork { inode: holder, fork: ForkKind::Data, offset: FileBlock(first), bmbt: false };
+    let owner = bmap::owner(tx, ino, ForkKind::Data, FileBlock(first));
     let base =
         AllocRequest { avoid_busy: true, holder: Some(holder), ..AllocRequest::new(place, want, want + room, owner) };
     let behind = behind.map(|(end, block)| {
@@ -117,7 +116,7 @@ fn last_end(tx: &mut Transaction, ino: InoId) -> Result<u64> {
 /// `Corrupt`, `Io`; `NoSpace` when a damaged image has somebody else's there.
 pub(super) fn allocate(tx: &mut Transaction, ino: InoId, first: u64, space: Space) -> Result<()> {
     let inode = tx.inode(ino).core.inode;
-    let owner = Owner::Fork { inode, fork: ForkKind::Data, offset: FileBlock(first), bmbt: false };
+    let owner = bmap::owner(tx, ino, ForkKind::Data, FileBlock(first));
     let request = AllocRequest {
         exact: true,
         holder: Some(inode),

@@ -4,12 +4,10 @@
 //! transaction, and begins one only for what does.
 
 use super::Filesystem;
-use super::create::single;
-use super::map::written_behind_end;
+use super::map::{link_reservation, written_behind_end};
 use crate::cache::Inode;
 use crate::data::{self, Source};
 use crate::error::{Error, Result};
-use crate::mount::reservation_of;
 use crate::space;
 use crate::sync::Held;
 use crate::trans::{InoId, Reservation, Transaction};
@@ -181,25 +179,14 @@ impl Filesystem {
     /// A regular file, locked and joined.
     pub(super) fn join_file(&self, tx: &mut Transaction, inode: &Arc<Inode>) -> Result<InoId> {
         let id = self.join(tx, inode)?;
-        let core = &tx.inode(id).core;
-        // An image with a realtime device is refused as a whole.
-        ensure_on_disk!(core.flags & flags::REALTIME == 0, "inode", "contents on a device that is there");
-        match core.mode & MODE_TYPE {
-            MODE_REGULAR => Ok(id),
-            MODE_DIR => Err(Error::IsADirectory),
-            _ => Err(Error::Invalid("not a regular file")),
-        }
+        check_file(tx, id).map(|()| id)
     }
 
     /// Joins a file for changes in memory: its lock is exclusive, and there is no transaction to commit.
     fn join_in_memory(&self, tx: &mut Transaction, inode: &Arc<Inode>) -> Result<InoId> {
         let id = tx.join_locked(inode, Held::lock(inode.state_lock(), true));
         super::check_in_use(tx, id)?;
-        if tx.inode(id).core.mode & MODE_TYPE == MODE_REGULAR {
-            Ok(id)
-        } else {
-            Err(Error::Invalid("not a regular file"))
-        }
+        check_file(tx, id).map(|()| id)
     }
 
     /// Remembers that the contents change now, and that the journal is to be told sometime.
@@ -258,7 +245,7 @@ impl Filesystem {
         while at < end {
             self.write_out(inode)?;
             let run = at..end.min(at + (MOST_RUN_BYTES >> block_log));
-            let reservation = self.write_out_reservation().with_more_blocks(run.end - run.start);
+            let reservation = link_reservation(&self.mount).with_more_blocks(run.end - run.start);
             let mut tx = self.begin(reservation)?;
             let result = (|| {
                 let id = self.join_file(&mut tx, inode)?;
@@ -278,17 +265,6 @@ impl Filesystem {
         Ok(())
     }
 
-    /// What writing out one run takes, the blocks of the run apart: the map may grow, and references to shared blocks
-    /// may split records.
-    fn write_out_reservation(&self) -> Reservation {
-        let mount = &self.mount;
-        let (write, truncate) = (mount.reservations.write, mount.reservations.itruncate);
-        let blocks =
-            2 * u64::from(mount.limits.data_levels) + space::free_blocks_needed(&mount.geometry, &mount.limits);
-        let both = Reservation { log_bytes: write.bytes + truncate.bytes, ..reservation_of(write) };
-        single(both).with_blocks(blocks)
-    }
-
     /// Brings what waits of an inode to the device and into the journal.
     ///
     /// # Errors
@@ -306,7 +282,7 @@ impl Filesystem {
                     return Ok(());
                 }
             }
-            let mut tx = self.begin(self.write_out_reservation().dipping())?;
+            let mut tx = self.begin(link_reservation(&self.mount).dipping())?;
             let id = tx.join_inode(inode);
             // One that was freed meanwhile has nothing to bring out any more: the next look sees it.
             let result = if tx.inode(id).freed { Ok(()) } else { self.write_out_some(&mut tx, id) };
@@ -346,5 +322,17 @@ impl Filesystem {
         }
         // Another file's trouble is told at its own fsync, unless memory would grow without a bound.
         if dirty.bytes() < 2 * most { Ok(()) } else { result }
+    }
+}
+
+/// Checks that an inode is a regular file whose contents are within reach.
+fn check_file(tx: &Transaction, id: InoId) -> Result<()> {
+    let core = &tx.inode(id).core;
+    // An image with a realtime device is refused as a whole.
+    ensure_on_disk!(core.flags & flags::REALTIME == 0, "inode", "contents on a device that is there");
+    match core.mode & MODE_TYPE {
+        MODE_REGULAR => Ok(()),
+        MODE_DIR => Err(Error::IsADirectory),
+        _ => Err(Error::Invalid("not a regular file")),
     }
 }

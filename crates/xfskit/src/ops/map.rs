@@ -98,11 +98,16 @@ fn tree_blocks(mount: &Mount) -> u64 {
     2 * u64::from(mount.limits.data_levels) + space::free_blocks_needed(&mount.geometry, &mount.limits)
 }
 
-/// What one link takes. It may dip: what it does frees blocks, or must not stop half-way.
-fn map_reservation(mount: &Mount) -> Reservation {
+/// What one link takes, or writing out one run, the blocks for contents apart.
+pub(super) fn link_reservation(mount: &Mount) -> Reservation {
     let (write, truncate) = (mount.reservations.write, mount.reservations.itruncate);
     let both = Reservation { log_bytes: write.bytes + truncate.bytes, ..reservation_of(write) };
-    single(both).with_blocks(tree_blocks(mount)).dipping()
+    single(both).with_blocks(tree_blocks(mount))
+}
+
+/// What a change of a map begins with. It may dip: what it does frees blocks, or must not stop half-way.
+fn map_reservation(mount: &Mount) -> Reservation {
+    link_reservation(mount).dipping()
 }
 
 /// Commits what the chain has done so far. The next link holds no AG and has blocks for the trees.

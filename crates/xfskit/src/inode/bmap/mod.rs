@@ -135,6 +135,6 @@ fn count_blocks(tx: &mut Transaction, ino: InoId, change: i64) -> Result<()> {
 }
 
 /// The owner that reverse mappings name for blocks of a fork.
-fn owner(tx: &Transaction, ino: InoId, fork: ForkKind, offset: FileBlock) -> Owner {
+pub fn owner(tx: &Transaction, ino: InoId, fork: ForkKind, offset: FileBlock) -> Owner {
     Owner::Fork { inode: tx.inode(ino).core.inode, fork, offset, bmbt: false }
 }
