@@ -293,7 +293,7 @@ impl Mount {
     ///
     /// # Errors
     /// `ReadOnly`, `NoSpace`, `Shutdown`.
-    pub fn transaction(self: &Arc<Self>, reservation: Reservation) -> Result<Transaction> {
+    pub fn transaction(self: &Arc<Self>, reservation: Reservation) -> Result<Transaction<'_>> {
         if self.options.read_only {
             return Err(Error::ReadOnly);
         }

@@ -58,7 +58,7 @@ pub fn add(tx: &mut Transaction, ino: InoId, new: &Attr<'_>) -> Result<Outcome> 
 }
 
 /// The fork's bytes for a change; makes them if the inode has none.
-fn local_mut(tx: &mut Transaction, ino: InoId, offset: u8) -> &mut Vec<u8> {
+fn local_mut<'t>(tx: &'t mut Transaction<'_>, ino: InoId, offset: u8) -> &'t mut Vec<u8> {
     let state = set_offset(tx, ino, offset, InodeFields::ATTR_LOCAL);
     if !matches!(state.attr, Some(Fork::Local(_))) {
         state.core.attr_format = ForkFormat::Local;

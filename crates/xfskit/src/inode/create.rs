@@ -4,7 +4,6 @@ use crate::cache::{Fork, Inode, InodeState, KnownAbsent};
 use crate::error::Result;
 use crate::sync::Held;
 use crate::trans::{InoId, InodeFields, Transaction};
-use std::sync::Arc;
 use xfskit_ondisk::inode::{
     MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_TYPE, flags, flags2,
 };
@@ -47,7 +46,7 @@ pub fn default_fork_offset(geometry: &Geometry, data_format: ForkFormat) -> u8 {
 /// # Errors
 /// `Corrupt` when the inode's cluster cannot be located.
 pub fn create(tx: &mut Transaction, number: InodeNumber, new: &NewInode, parent: Option<InoId>) -> Result<InoId> {
-    let mount = Arc::clone(tx.mount());
+    let mount = tx.mount();
     let (cluster, _) = super::cluster::locate(&mount.geometry, number)?;
     let state = initial_state(tx, number, new, parent);
     let inode = match mount.inodes.find(number) {

@@ -6,7 +6,6 @@
 
 use super::Journal;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::Arc;
 use xfskit_ondisk::Lsn;
 
 /// What records cost beyond their payload.
@@ -192,14 +191,14 @@ impl GrantSpace {
 }
 
 /// Log space granted to a transaction. What is not spent goes back when it is dropped.
-pub struct Grant {
-    journal: Arc<Journal>,
+pub struct Grant<'j> {
+    journal: &'j Journal,
     unit: u64,
     links_left: u64,
 }
 
-impl Grant {
-    pub(super) fn new(journal: Arc<Journal>, unit: u64, links: u64) -> Self {
+impl<'j> Grant<'j> {
+    pub(super) fn new(journal: &'j Journal, unit: u64, links: u64) -> Self {
         Self { journal, unit, links_left: links }
     }
 
@@ -234,7 +233,7 @@ impl Grant {
     }
 }
 
-impl Drop for Grant {
+impl Drop for Grant<'_> {
     fn drop(&mut self) {
         self.journal.give_back(self.unit * self.links_left);
     }

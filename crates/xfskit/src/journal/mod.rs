@@ -204,7 +204,7 @@ impl Journal {
 
     /// Commits items in one step. `charge` of the grant's link pays for them. Returns the checkpoint that will carry
     /// them.
-    pub fn commit(&self, grant: &mut Grant, items: &mut Vec<CommitItem>) -> CheckpointSeq {
+    pub fn commit(&self, grant: &mut Grant<'_>, items: &mut Vec<CommitItem>) -> CheckpointSeq {
         for write in items.iter().flat_map(|item| &item.ordered_writes) {
             self.waiting_bytes.fetch_add(write.bytes.len() as u64, Ordering::Relaxed);
             self.waiting_writes.lock().insert(write.offset, Arc::clone(&write.bytes));
@@ -411,14 +411,14 @@ impl Journal {
     ///
     /// # Errors
     /// `Shutdown`; `Invalid` when the log is too small for the request.
-    pub fn reserve(self: &Arc<Self>, bytes: u32, links: u32) -> Result<Grant> {
+    pub fn reserve(&self, bytes: u32, links: u32) -> Result<Grant<'_>> {
         self.check()?;
         let unit = self.space.unit_bytes(bytes);
         let links = u64::from(links.max(1));
         // What recovery finishes are chains that had begun.
         let claim = if self.is_recovering() { Claim::Rolling } else { Claim::New };
         self.take_space(unit * links, claim)?;
-        Ok(Grant::new(Arc::clone(self), unit, links))
+        Ok(Grant::new(self, unit, links))
     }
 
     /// Says that recovered intents are being finished, or that they are. Nobody else uses the journal meanwhile: what

@@ -145,7 +145,7 @@ impl Filesystem {
     }
 
     /// Starts a writing transaction; durable at its commit when the mount says so.
-    fn begin(&self, reservation: Reservation) -> Result<Transaction> {
+    fn begin(&self, reservation: Reservation) -> Result<Transaction<'_>> {
         let mut tx = self.mount.transaction(reservation)?;
         if self.mount.options.wsync {
             tx.set_sync();

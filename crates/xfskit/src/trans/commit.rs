@@ -16,7 +16,7 @@ use xfskit_ondisk::inode::INODE_CORE_BYTES;
 use xfskit_ondisk::log_record::{buffer_flags, item_type};
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, ForkFormat, Geometry};
 
-impl Transaction {
+impl Transaction<'_> {
     /// Makes the changes part of the journal's next checkpoint and drops all locks. They are durable when that
     /// checkpoint is; a synchronous transaction waits for it.
     ///
@@ -24,7 +24,7 @@ impl Transaction {
     /// `Shutdown` or `Io`.
     pub fn commit(mut self) -> Result<CheckpointSeq> {
         let sync = self.sync;
-        let mount = Arc::clone(&self.mount);
+        let mount = self.mount;
         if !self.dirty {
             mount.counters.empty_transactions.increment();
             return Ok(mount.journal.current());
@@ -169,7 +169,7 @@ impl Transaction {
         if items.iter().any(|item| item.finishes.is_some()) {
             self.mount.error_tags.fail(LOG_DONE)?;
         }
-        let geometry = Arc::clone(&self.mount.geometry);
+        let geometry = self.geometry();
         for held in self.buffers.iter().flatten() {
             if let Some(item) = buffer_item(held) {
                 items.push(item);
@@ -177,7 +177,7 @@ impl Transaction {
         }
         for held in self.inodes.iter_mut().flatten() {
             if !held.dirty.is_empty() {
-                items.push(inode_item(held, &geometry));
+                items.push(inode_item(held, geometry));
             }
         }
         if let Some(first) = items.first_mut() {
@@ -211,7 +211,7 @@ impl Transaction {
     }
 }
 
-impl Drop for Transaction {
+impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         if self.dirty {
             self.mount.journal.shut_down("a transaction was given up half-way");
@@ -435,7 +435,7 @@ pub(super) fn is_exclusive<T>(held: &Held<T>) -> bool {
     matches!(held, Held::Exclusive(_))
 }
 
-impl Transaction {
+impl Transaction<'_> {
     /// Whether a buffer may be changed.
     pub fn can_edit(&self, id: BufId) -> bool {
         is_exclusive(&self.buffer(id).content)

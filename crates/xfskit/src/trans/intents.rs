@@ -132,7 +132,7 @@ impl PendingFree {
     }
 }
 
-impl Transaction {
+impl Transaction<'_> {
     /// Leaves the free of an extent to the next link of the chain, which `commit` makes.
     pub fn defer_free(&mut self, block: FsBlock, count: u32, run: InLaterLink) {
         self.pending_frees.push_back(PendingFree { block, count, run, intent: None });

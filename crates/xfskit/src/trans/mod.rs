@@ -74,14 +74,14 @@ struct HeldInode {
 }
 
 /// A set of changes that becomes durable as one.
-pub struct Transaction {
-    mount: Arc<Mount>,
+pub struct Transaction<'m> {
+    mount: &'m Arc<Mount>,
     exclusive: bool,
     buffers: SmallVec<[Option<HeldBuffer>; 8]>,
     inodes: SmallVec<[Option<HeldInode>; 4]>,
     /// Intents and done items logged by this link.
     items: Vec<CommitItem>,
-    grant: Option<Grant>,
+    grant: Option<Grant<'m>>,
     /// Blocks of the reservation that are not used yet.
     blocks_left: u64,
     /// Remote values to write before the checkpoint.
@@ -103,15 +103,20 @@ pub struct Transaction {
     _turn: Option<ArcMutexGuard>,
 }
 
-impl Transaction {
+impl<'m> Transaction<'m> {
     /// A transaction that only looks.
-    pub fn read_only(mount: &Arc<Mount>) -> Self {
+    pub fn read_only(mount: &'m Arc<Mount>) -> Self {
         Self::build(mount, false, Reservation::default(), None)
     }
 
-    pub(crate) fn build(mount: &Arc<Mount>, exclusive: bool, reservation: Reservation, grant: Option<Grant>) -> Self {
+    pub(crate) fn build(
+        mount: &'m Arc<Mount>,
+        exclusive: bool,
+        reservation: Reservation,
+        grant: Option<Grant<'m>>,
+    ) -> Self {
         Self {
-            mount: Arc::clone(mount),
+            mount,
             exclusive,
             buffers: SmallVec::new(),
             inodes: SmallVec::new(),
@@ -138,12 +143,12 @@ impl Transaction {
     }
 
     /// The mount.
-    pub fn mount(&self) -> &Arc<Mount> {
-        &self.mount
+    pub fn mount(&self) -> &'m Arc<Mount> {
+        self.mount
     }
 
     /// The geometry.
-    pub fn geometry(&self) -> &Geometry {
+    pub fn geometry(&self) -> &'m Geometry {
         &self.mount.geometry
     }
 
@@ -164,7 +169,7 @@ impl Transaction {
 }
 
 /// Buffers.
-impl Transaction {
+impl Transaction<'_> {
     /// Reads and locks the structure of `kind` in `bytes` bytes at `address`.
     ///
     /// # Errors
@@ -415,7 +420,7 @@ impl Transaction {
 }
 
 /// Inodes.
-impl Transaction {
+impl Transaction<'_> {
     /// Locks an inode and joins it; waits. Callers keep the lock order of [`crate::sync`].
     pub fn join_inode(&mut self, inode: &Arc<Inode>) -> InoId {
         let state = Held::lock(inode.state_lock(), self.exclusive);
@@ -477,7 +482,7 @@ impl Transaction {
 }
 
 /// Counters and intents.
-impl Transaction {
+impl Transaction<'_> {
     /// Takes `count` blocks out of the transaction's reservation because they were allocated.
     ///
     /// # Panics

@@ -44,7 +44,7 @@ use xfskit_ondisk::{Corruption, Extent, FileBlock};
 ///
 /// # Errors
 /// `Corrupt`, `Io` when a btree has to be read.
-pub fn extents(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<Extents<'_>> {
+pub fn extents<'t>(tx: &'t mut Transaction<'_>, ino: InoId, fork: ForkKind) -> Result<Extents<'t>> {
     load::load(tx, ino, fork)?;
     Ok(match tx.inode(ino).fork(fork) {
         Some(Fork::Extents(extents)) => Extents::Few(extents),
