@@ -35,6 +35,43 @@ pub type ArcRead<T> = primitives::lock_api::ArcRwLockReadGuard<RawRwLock, T>;
 /// An exclusive lock that owns a reference to what it locks.
 pub type ArcWrite<T> = primitives::lock_api::ArcRwLockWriteGuard<RawRwLock, T>;
 
+/// A value on cache lines of its own: threads that work on neighbours would take the line from each other.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Padded<T>(pub T);
+
+impl<T> std::ops::Deref for Padded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Into how many parts things are split that threads would otherwise meet at.
+pub const THREAD_SLOTS: usize = if cfg!(shuttle) { 2 } else { 16 };
+
+/// The part for this thread. Threads share one only when there are more of them than parts.
+#[cfg(not(shuttle))]
+pub fn thread_slot() -> usize {
+    static NEXT: atomic::AtomicUsize = atomic::AtomicUsize::new(0);
+    thread_local! {
+        static SLOT: std::cell::Cell<usize> = const { std::cell::Cell::new(usize::MAX) };
+    }
+    SLOT.with(|slot| {
+        if slot.get() == usize::MAX {
+            slot.set(NEXT.fetch_add(1, atomic::Ordering::Relaxed) % THREAD_SLOTS);
+        }
+        slot.get()
+    })
+}
+
+/// The part for this thread of a model, which follows from the schedule alone.
+#[cfg(shuttle)]
+pub fn thread_slot() -> usize {
+    xfskit_model_sync::thread_number() % THREAD_SLOTS
+}
+
 /// Lets others go on for a moment that is long for them: a millisecond, or a turn in a model.
 pub fn pause() {
     #[cfg(not(shuttle))]

@@ -136,13 +136,15 @@ pub struct Inode {
     pub touched: AtomicBool,
     /// Disk address of the cluster that holds the inode, for write-back.
     pub cluster: u64,
+    /// Where it lies in the cluster, in bytes.
+    pub offset_in_cluster: u32,
     /// When the contents were last written in place, in nanoseconds since 1970; 0 when the inode's core knows it.
     written_at: AtomicU64,
 }
 
 impl Inode {
     /// An inode as it was read or made.
-    pub fn new(state: InodeState, cluster: u64) -> Self {
+    pub fn new(state: InodeState, cluster: u64, offset_in_cluster: usize) -> Self {
         Self {
             number: state.core.inode,
             state: Arc::new(RwLock::new(state)),
@@ -150,6 +152,7 @@ impl Inode {
             opens: AtomicU32::new(0),
             touched: AtomicBool::new(false),
             cluster,
+            offset_in_cluster: offset_in_cluster as u32,
             written_at: AtomicU64::new(0),
         }
     }

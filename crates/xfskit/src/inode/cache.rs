@@ -259,6 +259,6 @@ impl Mount {
             Error::Corrupt(corruption) => Error::Corrupt(corruption.at(address)),
             other => other,
         })?;
-        Ok(Inode::new(state, address.0))
+        Ok(Inode::new(state, address.0, offset))
     }
 }

@@ -47,12 +47,12 @@ pub fn default_fork_offset(geometry: &Geometry, data_format: ForkFormat) -> u8 {
 /// `Corrupt` when the inode's cluster cannot be located.
 pub fn create(tx: &mut Transaction, number: InodeNumber, new: &NewInode, parent: Option<InoId>) -> Result<InoId> {
     let mount = tx.mount();
-    let (cluster, _) = super::cluster::locate(&mount.geometry, number)?;
+    let (cluster, offset) = super::cluster::locate(&mount.geometry, number)?;
     let state = initial_state(tx, number, new, parent);
     let inode = match mount.inodes.find(number) {
         // The object of an inode of that number that was freed: the journal may still know it, so it lives on.
         Some(inode) => inode,
-        None => mount.inodes.insert(Inode::new(state.clone(), cluster.0)),
+        None => mount.inodes.insert(Inode::new(state.clone(), cluster.0, offset)),
     };
     let held = Held::lock(inode.state_lock(), true);
     let id = tx.join_locked(&inode, held);

@@ -105,11 +105,8 @@ fn write_group(
 
 /// Whether an item may be written now; its commit count and the LSN of its last change.
 fn may_write(item: &dyn LogItem) -> Option<(u64, Lsn)> {
-    if item.state().is_pinned() {
-        return None;
-    }
     let inner = item.state().lock();
-    if inner.in_cil.is_some() || inner.stale {
+    if inner.pins > 0 || inner.stale {
         return None;
     }
     inner.in_ail.map(|lsn| (inner.commits, lsn))
@@ -136,7 +133,7 @@ fn write_cluster(
     };
     let buffer_item: Arc<dyn LogItem> = Arc::clone(&buffer) as _;
     // The unlinked list's links live in the buffer: while one of them is not in the log, the cluster stays.
-    if buffer.item().is_pinned() || buffer.item().lock().in_cil.is_some() {
+    if buffer.item().is_pinned() {
         return Ok(0);
     }
     let mut copied: Vec<Copied> =
@@ -153,7 +150,7 @@ fn write_cluster(
     drop(held);
     unflushed.store(true, Ordering::Release);
     mount.counters.blocks_written_back.increment();
-    Ok(copied.into_iter().filter(|(item, commits)| ail.remove_if_unchanged(item, *commits)).count())
+    Ok(ail.remove_all_unchanged(copied.iter().map(|(item, commits)| (item, *commits))))
 }
 
 /// The contents of a cluster with every inode's checksum right: links of the unlinked list are changed in the buffer

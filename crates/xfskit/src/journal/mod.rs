@@ -15,11 +15,12 @@
 //!
 //! Crash behaviour: a checkpoint whose commit record is not in the log did not happen. What was flushed did.
 //!
-//! Locking: `writer` (one checkpoint at a time) > AIL > item state > CIL shard. No lock of a buffer or an inode is
+//! Locking: `writer` (one checkpoint at a time) > AIL or CIL shards > item state. No lock of a buffer or an inode is
 //! taken here, so a thread may push the journal while it holds some.
 
 mod ail;
 mod cil;
+mod copies;
 mod grant;
 mod head;
 mod records;
@@ -27,7 +28,8 @@ pub mod recovery;
 mod writer;
 
 pub use ail::Ail;
-pub use cil::{CommitItem, FormatFn, OrderedWrite};
+pub use cil::{Batch, OrderedWrite};
+pub use copies::{RegionEnds, Regions};
 pub use grant::Grant;
 pub use head::{LogHead, LogState, find_head};
 pub use records::{Operation, Record, RecordReader};
@@ -128,11 +130,12 @@ impl Journal {
         let writer =
             LogWriter::new(place, head, record_bytes, round, geometry.meta_uuid, Arc::clone(&options.error_tags));
         let space = GrantSpace::new(log_bytes, writer.overheads(), head.next);
+        let push_bytes = (log_bytes / 8).min(32 << 20);
         Self {
             data_device,
             counters,
             options,
-            cil: Cil::new(),
+            cil: Cil::new(push_bytes),
             ail: Ail::new(),
             space,
             writer: Mutex::new(writer),
@@ -143,7 +146,7 @@ impl Journal {
             space_freed: Condvar::new(),
             waiting: Mutex::new(()),
             write_back: Mutex::new(None),
-            push_bytes: (log_bytes / 8).min(32 << 20),
+            push_bytes,
             uuid: geometry.meta_uuid,
             waiting_writes: Mutex::default(),
             waiting_bytes: AtomicU64::new(0),
@@ -202,14 +205,22 @@ impl Journal {
         self.space_freed.notify_all();
     }
 
-    /// Commits items in one step. `charge` of the grant's link pays for them. Returns the checkpoint that will carry
-    /// them.
-    pub fn commit(&self, grant: &mut Grant<'_>, items: &mut Vec<CommitItem>) -> CheckpointSeq {
-        for write in items.iter().flat_map(|item| &item.ordered_writes) {
+    /// Commits in one step what `fill` logs, and `writes` before it. The grant's link pays for it. Returns the checkpoint
+    /// that will carry it.
+    pub fn commit(
+        &self,
+        grant: &mut Grant<'_>,
+        writes: &mut Vec<OrderedWrite>,
+        fill: impl FnOnce(&mut Batch<'_>),
+    ) -> CheckpointSeq {
+        for write in &*writes {
             self.waiting_bytes.fetch_add(write.bytes.len() as u64, Ordering::Relaxed);
             self.waiting_writes.lock().insert(write.offset, Arc::clone(&write.bytes));
         }
-        let outcome = self.cil.commit(items, &self.counters, &self.space, self.options.whiteouts);
+        let outcome = self.cil.commit(&self.counters, &self.space, self.options.whiteouts, |batch| {
+            batch.write_before(writes);
+            fill(batch);
+        });
         grant.spend_link(&self.space, outcome.charge_bytes);
         self.counters.transactions.increment();
         outcome.seq
@@ -303,7 +314,9 @@ impl Journal {
         let start = result?;
         // The items are in the AIL before the head moves behind them: whoever finds the AIL empty takes the head for
         // the tail.
-        self.ail.insert_checkpoint(start, checkpoint.entries);
+        let (entries, copies): (Vec<_>, Vec<_>) = checkpoint.parts.into_iter().map(cil::Part::take_apart).unzip();
+        copies.into_iter().for_each(|copies| self.cil.recycle(copies));
+        self.ail.insert_checkpoint(start, entries.into_iter().flatten());
         for intent in &checkpoint.finished {
             self.ail.remove(intent);
         }
@@ -494,7 +507,7 @@ impl Journal {
         for _ in 0..1000 {
             self.force_all()?;
             self.push_tail(Lsn(u64::MAX))?;
-            if self.ail.tail().is_none() && self.cil.charged_bytes() == 0 {
+            if self.ail.tail().is_none() && self.cil.is_empty() {
                 // No checkpoint may take this flush for its own.
                 let _writer = self.writer.lock();
                 if self.unflushed.swap(false, Ordering::AcqRel) {

@@ -5,10 +5,10 @@
 //! becomes a link of its own: an extent-free intent commits with the change that made the extent free, and the next
 //! link, which holds no AG, frees it and logs the done item.
 
-use super::{CommitItem, FormatFn, Transaction};
+use super::Transaction;
 use crate::error::{Error, Result};
 use crate::error_tags::{FREE_EXTENT, LARP};
-use crate::item::{DirtyBits, ItemState, LogItem, LogVector};
+use crate::item::{ItemState, LogItem, LogVector};
 use crate::sync::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -102,6 +102,14 @@ impl LogItem for PassingItem {
     fn as_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync> {
         self
     }
+}
+
+/// An item that is nothing but its copy, as this link of the chain logs it.
+pub(super) struct OtherItem {
+    pub item: Arc<dyn LogItem>,
+    pub copy: LogVector,
+    /// A done item: the intent that it finishes.
+    pub finishes: Option<Arc<dyn LogItem>>,
 }
 
 /// Does something in a link of its own: frees an extent in a transaction that holds no AG, updates an attribute.
@@ -275,13 +283,6 @@ impl Transaction<'_> {
 
     fn log_other(&mut self, item: Arc<dyn LogItem>, copy: LogVector, finishes: Option<Arc<dyn LogItem>>) {
         self.dirty = true;
-        self.items.push(CommitItem {
-            item,
-            dirty: DirtyBits::default(),
-            format: FormatFn::Ready(copy),
-            stale: false,
-            finishes,
-            ordered_writes: Vec::new(),
-        });
+        self.items.push(OtherItem { item, copy, finishes });
     }
 }

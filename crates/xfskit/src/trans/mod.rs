@@ -22,7 +22,10 @@
 mod commit;
 mod formats;
 mod intents;
+mod log_buffer;
+mod log_inode;
 mod reservation;
+mod scratch;
 
 pub use formats::{BlfType, InodeFields};
 pub use intents::{InLaterLink, Intent, IntentIds, PassingItem, Queued};
@@ -31,10 +34,9 @@ pub use reservation::Reservation;
 use crate::cache::{Buffer, BufferContent, BufferKey, BufferKind, DiskRuns, Fill, Inode, InodeState};
 use crate::error::{Error, Result};
 use crate::item::DirtyBits;
-use crate::journal::{CommitItem, FormatFn, Grant, OrderedWrite};
+use crate::journal::{Grant, OrderedWrite};
 use crate::mount::Mount;
 use crate::sync::{ArcMutexGuard, Held};
-use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -77,10 +79,10 @@ struct HeldInode {
 pub struct Transaction<'m> {
     mount: &'m Arc<Mount>,
     exclusive: bool,
-    buffers: SmallVec<[Option<HeldBuffer>; 8]>,
-    inodes: SmallVec<[Option<HeldInode>; 4]>,
+    buffers: Vec<Option<HeldBuffer>>,
+    inodes: Vec<Option<HeldInode>>,
     /// Intents and done items logged by this link.
-    items: Vec<CommitItem>,
+    items: Vec<intents::OtherItem>,
     grant: Option<Grant<'m>>,
     /// Blocks of the reservation that are not used yet.
     blocks_left: u64,
@@ -115,11 +117,12 @@ impl<'m> Transaction<'m> {
         reservation: Reservation,
         grant: Option<Grant<'m>>,
     ) -> Self {
+        let (buffers, inodes) = scratch::take();
         Self {
             mount,
             exclusive,
-            buffers: SmallVec::new(),
-            inodes: SmallVec::new(),
+            buffers,
+            inodes,
             items: Vec::new(),
             ordered_writes: Vec::new(),
             freed_extents: Vec::new(),
