@@ -88,6 +88,10 @@ counters! {
     attr_searches_skipped,
     /// Searches for an attribute that were made.
     attr_searches,
+    /// Bytes of values copied on their way to blocks of their own: into those blocks, into an intent, into log records.
+    value_bytes_copied,
+    /// The most bytes of such blocks that waited for their checkpoint at a time.
+    value_bytes_waiting_peak,
     /// Metadata buffers found in the cache.
     buffer_hits,
     /// Metadata buffers read from the device.

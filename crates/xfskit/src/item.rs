@@ -20,13 +20,38 @@ use xfskit_ondisk::Lsn;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct CheckpointSeq(pub u64);
 
+/// Bytes with several owners: a long value on its way to its blocks, which its intent carries as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedBytes {
+    /// Padded to a multiple of 4, as a region in the log is.
+    padded: Arc<Vec<u8>>,
+    length: usize,
+}
+
+impl SharedBytes {
+    /// A copy of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut padded = Vec::with_capacity(bytes.len().next_multiple_of(4));
+        padded.extend_from_slice(bytes);
+        padded.resize(bytes.len().next_multiple_of(4), 0);
+        Self { padded: Arc::new(padded), length: bytes.len() }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.padded[..self.length]
+    }
+}
+
 /// The formatted copy of an item: regions of bytes, each of which becomes one operation in the log.
 #[derive(Debug, Default, Clone)]
 pub struct LogVector {
-    /// The bytes of all regions, each region padded to a multiple of 4.
+    /// The bytes of all regions but a shared one, each region padded to a multiple of 4.
     bytes: Vec<u8>,
     /// Where each region ends in `bytes`.
     ends: SmallVec<[u32; 4]>,
+    /// A region that is not in `bytes`, and its place among the others.
+    shared: Option<(u32, SharedBytes)>,
 }
 
 impl LogVector {
@@ -34,6 +59,19 @@ impl LogVector {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
+        self.shared = None;
+    }
+
+    /// Adds a region without copying it. There may be one of them.
+    pub fn push_shared(&mut self, region: &SharedBytes) {
+        assert!(self.shared.is_none(), "a copy has one long region at most");
+        self.shared = Some((self.ends.len() as u32, region.clone()));
+        self.ends.push(self.bytes.len() as u32);
+    }
+
+    /// Length of the region that is shared.
+    pub fn shared_bytes(&self) -> usize {
+        self.shared.as_ref().map_or(0, |(_, region)| region.padded.len())
     }
 
     /// Adds a region. Its length in the log is rounded up to 4 with zeros.
@@ -55,7 +93,7 @@ impl LogVector {
 
     /// Sets regions of these ends up, each a multiple of 4, and hands out their bytes to be filled.
     pub fn set_up(&mut self, ends: &[u32]) -> &mut [u8] {
-        self.ends.clear();
+        self.clear();
         self.ends.extend_from_slice(ends);
         self.bytes.resize(ends.last().copied().unwrap_or(0) as usize, 0);
         &mut self.bytes
@@ -72,16 +110,16 @@ impl LogVector {
     /// The regions in order.
     pub fn regions(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         let mut start = 0;
-        self.ends.iter().map(move |&end| {
+        self.ends.iter().enumerate().map(move |(index, &end)| {
+            if let Some((place, region)) = &self.shared
+                && *place as usize == index
+            {
+                return &region.padded[..];
+            }
             let region = &self.bytes[start..end as usize];
             start = end as usize;
             region
         })
-    }
-
-    /// Number of regions.
-    pub fn region_count(&self) -> usize {
-        self.ends.len()
     }
 
     /// Whether there are no regions.
@@ -91,7 +129,7 @@ impl LogVector {
 
     /// Bytes in the log, with an operation header of 12 bytes for each region.
     pub fn log_bytes(&self) -> usize {
-        self.bytes.len() + 12 * self.ends.len()
+        self.bytes.len() + self.shared_bytes() + 12 * self.ends.len()
     }
 }
 
@@ -343,5 +381,10 @@ mod tests {
         let regions: Vec<_> = vector.regions().collect();
         assert_eq!(regions, [b"abcde\0\0\0".as_slice(), b"xy\0\0"]);
         assert_eq!(vector.log_bytes(), 12 + 24);
+        vector.push_shared(&SharedBytes::copy_of(b"12345"));
+        vector.push(b"z");
+        let regions: Vec<_> = vector.regions().skip(2).collect();
+        assert_eq!(regions, [b"12345\0\0\0".as_slice(), b"z\0\0\0"]);
+        assert_eq!(vector.log_bytes(), 12 + 24 + 8 + 4 + 24);
     }
 }

@@ -214,7 +214,11 @@ impl Mount {
         let counters = Arc::new(Counters::default());
         let error_tags = Arc::new(ErrorTags::default());
         options.error_tags.iter().for_each(|(tag, nth)| error_tags.arm(tag, *nth));
-        let journal_options = JournalOptions { whiteouts: options.whiteouts, error_tags: Arc::clone(&error_tags) };
+        let journal_options = JournalOptions {
+            whiteouts: options.whiteouts,
+            cache_bytes: options.cache_bytes as u64,
+            error_tags: Arc::clone(&error_tags),
+        };
         let journal = Arc::new(Journal::new(
             place,
             Arc::clone(&device),

@@ -4,7 +4,7 @@ use super::DirtyBlocks;
 use super::extent_list::ExtentList;
 use crate::item::{ItemState, LogItem};
 use crate::sync::RwLock;
-use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use xfskit_ondisk::{Extent, InodeCore, InodeNumber, Timestamp};
 
@@ -132,8 +132,6 @@ pub struct Inode {
     item: ItemState,
     /// Times the inode is open (or looked up through FUSE); an unlinked inode lives until this is zero.
     pub opens: AtomicU32,
-    /// It was looked up since eviction last came by.
-    pub touched: AtomicBool,
     /// Disk address of the cluster that holds the inode, for write-back.
     pub cluster: u64,
     /// Where it lies in the cluster, in bytes.
@@ -150,7 +148,6 @@ impl Inode {
             state: Arc::new(RwLock::new(state)),
             item: ItemState::default(),
             opens: AtomicU32::new(0),
-            touched: AtomicBool::new(false),
             cluster,
             offset_in_cluster: offset_in_cluster as u32,
             written_at: AtomicU64::new(0),

@@ -30,7 +30,15 @@ pub struct OrderedWrite {
     /// Byte offset on the data device.
     pub offset: u64,
     /// What to write.
-    pub bytes: Arc<[u8]>,
+    pub bytes: Arc<Vec<u8>>,
+}
+
+impl OrderedWrite {
+    /// The `bytes` bytes from `offset` of the device on, if they are part of the write.
+    pub fn part(&self, offset: u64, bytes: usize) -> Option<&[u8]> {
+        let start = usize::try_from(offset.checked_sub(self.offset)?).ok()?;
+        self.bytes.get(start..start.checked_add(bytes)?)
+    }
 }
 
 /// The list.
@@ -260,6 +268,10 @@ impl Checkpoint {
             }
             let mut inner = entry.item.state().lock();
             let vector = std::mem::take(&mut inner.vector);
+            if vector.shared_bytes() > 0 {
+                // The record takes one more.
+                counters.value_bytes_copied.add(vector.shared_bytes() as u64);
+            }
             entry.stale = inner.stale;
             if inner.whiteout {
                 inner.unpin();

@@ -38,12 +38,12 @@ pub use recovery::{Outcome, RecoveredIntent, RecoveryReport};
 use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::error_tags::ErrorTags;
-use crate::hash::NumberMap;
 use crate::item::{CheckpointSeq, LogItem};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use cil::Cil;
 use grant::{Claim, GrantSpace};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use writer::LogWriter;
 use xfskit_device::BlockDevice;
@@ -65,6 +65,8 @@ pub struct LogPlace {
 pub struct JournalOptions {
     /// Leave out intents whose done items come in the same checkpoint.
     pub whiteouts: bool,
+    /// Memory for metadata, of which values that wait for their checkpoint take a part.
+    pub cache_bytes: u64,
     /// Places that are to fail.
     pub error_tags: Arc<ErrorTags>,
 }
@@ -101,15 +103,20 @@ pub struct Journal {
     push_bytes: u64,
     uuid: [u8; 16],
     /// Writes that wait for their checkpoint, by offset, for those who want to read them back before.
-    waiting_writes: Mutex<NumberMap<u64, Arc<[u8]>>>,
+    waiting_writes: Mutex<BTreeMap<u64, OrderedWrite>>,
     /// Bytes that wait for their checkpoint, those of values that were replaced meanwhile included.
     waiting_bytes: AtomicU64,
+    /// The most that there were.
+    waiting_peak: AtomicU64,
     /// Recovered intents are being finished; they alone hold the tail.
     recovering: AtomicBool,
 }
 
-/// Bytes of unlogged writes at which a commit pushes the CIL: they cost no log space, but memory.
+/// Bytes of unlogged writes at which a commit pushes the CIL whatever memory there is: more of them would not make
+/// checkpoints any cheaper.
 const MOST_WAITING_BYTES: u64 = 16 << 20;
+/// The part of the memory for metadata at which it does. They cost no log space, so nothing else bounds them.
+const WAITING_SHARE: u64 = 8;
 
 impl Journal {
     /// A journal that goes on writing at `head`.
@@ -150,6 +157,7 @@ impl Journal {
             uuid: geometry.meta_uuid,
             waiting_writes: Mutex::default(),
             waiting_bytes: AtomicU64::new(0),
+            waiting_peak: AtomicU64::new(0),
             recovering: AtomicBool::new(false),
         }
     }
@@ -214,8 +222,8 @@ impl Journal {
         fill: impl FnOnce(&mut Batch<'_>),
     ) -> CheckpointSeq {
         for write in &*writes {
-            self.waiting_bytes.fetch_add(write.bytes.len() as u64, Ordering::Relaxed);
-            self.waiting_writes.lock().insert(write.offset, Arc::clone(&write.bytes));
+            self.count_waiting(write.bytes.len() as u64);
+            self.waiting_writes.lock().insert(write.offset, write.clone());
         }
         let outcome = self.cil.commit(&self.counters, &self.space, self.options.whiteouts, |batch| {
             batch.write_before(writes);
@@ -224,6 +232,12 @@ impl Journal {
         grant.spend_link(&self.space, outcome.charge_bytes);
         self.counters.transactions.increment();
         outcome.seq
+    }
+
+    fn count_waiting(&self, bytes: u64) {
+        let waiting = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let peak = self.waiting_peak.fetch_max(waiting, Ordering::Relaxed);
+        self.counters.value_bytes_waiting_peak.add(waiting.saturating_sub(peak));
     }
 
     /// Called after a commit's locks were dropped: writes a checkpoint when enough has gathered.
@@ -236,8 +250,8 @@ impl Journal {
         }
         let mut writer = match self.writer.try_lock() {
             Some(writer) => writer,
-            // Nothing else bounds what waits for its checkpoint: log space does not.
-            None if self.waiting_bytes.load(Ordering::Relaxed) >= 2 * MOST_WAITING_BYTES => self.writer.lock(),
+            // Whoever adds to what waits does not go on without bound while somebody writes.
+            None if self.waiting_bytes.load(Ordering::Relaxed) >= 2 * self.most_waiting() => self.writer.lock(),
             // Somebody who is writing already will find us at the next look.
             None => return Ok(()),
         };
@@ -255,7 +269,11 @@ impl Journal {
     }
 
     fn is_push_due(&self) -> bool {
-        self.cil.charged_bytes() >= self.push_bytes || self.waiting_bytes.load(Ordering::Relaxed) >= MOST_WAITING_BYTES
+        self.cil.charged_bytes() >= self.push_bytes || self.waiting_bytes.load(Ordering::Relaxed) >= self.most_waiting()
+    }
+
+    fn most_waiting(&self) -> u64 {
+        (self.options.cache_bytes / WAITING_SHARE).min(MOST_WAITING_BYTES)
     }
 
     /// The number of the checkpoint that gathers commits now.
@@ -338,7 +356,7 @@ impl Journal {
             self.unflushed.store(true, Ordering::Release);
             self.waiting_bytes.fetch_sub(write.bytes.len() as u64, Ordering::Relaxed);
             let mut waiting = self.waiting_writes.lock();
-            if waiting.get(&write.offset).is_some_and(|newest| Arc::ptr_eq(newest, &write.bytes)) {
+            if waiting.get(&write.offset).is_some_and(|newest| Arc::ptr_eq(&newest.bytes, &write.bytes)) {
                 waiting.remove(&write.offset);
             }
         }
@@ -353,9 +371,11 @@ impl Journal {
         Ok(start)
     }
 
-    /// The write at `offset` that waits for its checkpoint, if there is one.
-    pub fn waiting_write(&self, offset: u64) -> Option<Arc<[u8]>> {
-        self.waiting_writes.lock().get(&offset).cloned()
+    /// The `bytes` bytes from `offset` of the device on, if a write of them waits for its checkpoint.
+    pub fn read_waiting(&self, offset: u64, bytes: usize) -> Option<Vec<u8>> {
+        let waiting = self.waiting_writes.lock();
+        let (_, write) = waiting.range(..=offset).next_back()?;
+        write.part(offset, bytes).map(<[u8]>::to_vec)
     }
 
     /// Makes contents durable that were written in place.

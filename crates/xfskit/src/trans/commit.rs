@@ -9,6 +9,7 @@ use crate::error_tags::{LOG_DONE, LOG_INTENT, ROLL};
 use crate::item::CheckpointSeq;
 use crate::journal::{Grant, OrderedWrite};
 use crate::sync::Held;
+use std::sync::Arc;
 use xfskit_ondisk::DiskAddress;
 
 impl Transaction<'_> {
@@ -132,7 +133,7 @@ impl Transaction<'_> {
     /// must be new and must not have been freed by a transaction that is not durable.
     pub fn write_before_checkpoint(&mut self, address: DiskAddress, bytes: Vec<u8>) {
         self.dirty = true;
-        self.ordered_writes.push(OrderedWrite { offset: address.bytes(), bytes: bytes.into() });
+        self.ordered_writes.push(OrderedWrite { offset: address.bytes(), bytes: Arc::new(bytes) });
     }
 
     /// Reads blocks that are written by [`Self::write_before_checkpoint`], whether the write was done yet or not.
@@ -141,11 +142,11 @@ impl Transaction<'_> {
     /// `Io`.
     pub fn read_unlogged(&self, address: DiskAddress, bytes: usize) -> Result<Vec<u8>> {
         let offset = address.bytes();
-        if let Some(own) = self.ordered_writes.iter().rev().find(|write| write.offset == offset) {
-            return Ok(own.bytes.to_vec());
+        if let Some(own) = self.ordered_writes.iter().rev().find_map(|write| write.part(offset, bytes)) {
+            return Ok(own.to_vec());
         }
-        if let Some(waiting) = self.mount.journal.waiting_write(offset) {
-            return Ok(waiting.to_vec());
+        if let Some(waiting) = self.mount.journal.read_waiting(offset, bytes) {
+            return Ok(waiting);
         }
         let mut read = vec![0; bytes];
         self.mount.device.read(offset, &mut read).map_err(|source| Error::Io { offset, source })?;
