@@ -158,7 +158,13 @@ pub(super) fn queue_key(tx: &Transaction, ino: InoId, attr: &Attr<'_>) -> Vec<u8
     [&inode, [attr.namespace].as_slice(), attr.name].concat()
 }
 
-fn run(tx: &mut Transaction, ino: InoId, change: Change<'_>, logging: Logging, place: Option<ValuePlace>) -> Result<()> {
+fn run(
+    tx: &mut Transaction,
+    ino: InoId,
+    change: Change<'_>,
+    logging: Logging,
+    place: Option<ValuePlace>,
+) -> Result<()> {
     let announce = tx.mount().options.attr_logging == AttrLogging::Always;
     let parent = change.is_parent();
     let core = &tx.inode(ino).core;

@@ -2,7 +2,7 @@
 
 use super::fork::{offset_for, remove_if_useless, set_offset};
 use super::{Attr, Form, Outcome, form};
-use crate::cache::{Fork, InodeState};
+use crate::cache::{Fork, InodeState, LocalBytes};
 use crate::error::Result;
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::ForkFormat;
@@ -66,12 +66,12 @@ pub fn add(tx: &mut Transaction, ino: InoId, new: &Attr<'_>) -> Result<Outcome> 
 }
 
 /// The fork's bytes for a change; makes them if the inode has none.
-fn local_mut<'t>(tx: &'t mut Transaction<'_>, ino: InoId, offset: u8) -> &'t mut Vec<u8> {
+fn local_mut<'t>(tx: &'t mut Transaction<'_>, ino: InoId, offset: u8) -> &'t mut LocalBytes {
     let state = set_offset(tx, ino, offset, InodeFields::ATTR_LOCAL);
     if !matches!(state.attr, Some(Fork::Local(_))) {
         state.core.attr_format = ForkFormat::Local;
         state.core.attr_extents = 0;
-        state.attr = Some(Fork::Local(encode_empty()));
+        state.attr = Some(Fork::Local(LocalBytes::new(&encode_empty())));
     }
     match &mut state.attr {
         Some(Fork::Local(bytes)) => bytes,

@@ -25,14 +25,14 @@ pub use buffer::{Buffer, BufferContent, BufferKey, DiskRun, DiskRuns};
 pub use dirty::DirtyBlocks;
 pub use dirty_inodes::DirtyInodes;
 pub use extent_list::{ExtentList, Extents};
-pub use inode::{Fork, ForkKind, Inode, InodeState, KnownAbsent};
+pub use inode::{Fork, ForkKind, Inode, InodeState, KnownAbsent, LocalBytes};
 pub use kind::BufferKind;
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::hash::{NumberMap, shard_of};
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Held, Mutex};
+use crate::sync::{Held, Mutex, Padded};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
@@ -43,7 +43,7 @@ const SHARDS: usize = if cfg!(shuttle) { 2 } else { 64 };
 
 /// The buffer cache of one device.
 pub struct Cache {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Padded<Mutex<Shard>>]>,
     limit_bytes: usize,
     used_bytes: AtomicUsize,
     device: Arc<dyn BlockDevice>,
@@ -75,7 +75,7 @@ impl Cache {
         counters: Arc<Counters>,
         limit_bytes: usize,
     ) -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let shards = (0..SHARDS).map(|_| Padded::default()).collect();
         Self { shards, limit_bytes, used_bytes: AtomicUsize::new(0), device, geometry, counters }
     }
 

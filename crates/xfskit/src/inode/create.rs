@@ -1,6 +1,6 @@
 //! Makes the inode of a newly allocated number.
 
-use crate::cache::{Fork, Inode, InodeState, KnownAbsent};
+use crate::cache::{Fork, Inode, InodeState, KnownAbsent, LocalBytes};
 use crate::error::Result;
 use crate::sync::Held;
 use crate::trans::{InoId, InodeFields, Transaction};
@@ -69,7 +69,7 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
     let (data, data_format) = match new.mode & MODE_TYPE {
         MODE_CHAR | MODE_BLOCK | MODE_FIFO | MODE_SOCKET => (Fork::Dev(new.device), ForkFormat::Dev),
         MODE_REGULAR => (Fork::Extents(Vec::new()), ForkFormat::Extents),
-        _ => (Fork::Local(Vec::new()), ForkFormat::Local),
+        _ => (Fork::Local(LocalBytes::default()), ForkFormat::Local),
     };
     let mut flags2 = 0;
     if geometry.has_bigtime() {

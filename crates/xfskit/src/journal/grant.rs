@@ -3,9 +3,13 @@
 //! `taken` is what running transactions were granted plus what the CIL and the checkpoint being written were charged.
 //! `head - tail` is what the log holds. A link's commit turns its grant into a charge; writing the checkpoint turns
 //! the charge into log contents; write-back of the oldest items frees those.
+//!
+//! What a transaction took and did not need stays with its thread for the next, up to a limit, so that threads seldom meet
+//! here. It counts as taken; whoever finds no space collects it, and as long as anyone seeks space nobody keeps any.
 
 use super::Journal;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{Padded, THREAD_SLOTS, thread_slot};
 use xfskit_ondisk::Lsn;
 
 /// What records cost beyond their payload.
@@ -49,22 +53,36 @@ const KEPT_FOR_ROLLING: u64 = 8;
 pub(super) struct GrantSpace {
     log_bytes: u64,
     overheads: Overheads,
-    taken: AtomicU64,
     head: AtomicU64,
     tail: AtomicU64,
     /// Chains that have begun and wait for space.
     rolling_waiters: AtomicU32,
+    /// Whoever waits for space, or pushes to get it.
+    seekers: AtomicU32,
+    taken: Padded<AtomicU64>,
+    /// What threads took and did not need, for their next transactions: a part of `taken`.
+    credits: [Padded<AtomicU64>; THREAD_SLOTS],
+    /// Most that a slot keeps.
+    credit_limit: u64,
 }
+
+/// The part of a log that a thread may keep for its next transactions.
+const CREDIT_SHARE: u64 = 128;
+/// In smaller logs every byte counts.
+const FEWEST_BYTES_FOR_CREDIT: u64 = 32 << 20;
 
 impl GrantSpace {
     pub(super) fn new(log_bytes: u64, overheads: Overheads, head: Lsn) -> Self {
         Self {
             log_bytes,
             overheads,
-            taken: AtomicU64::new(0),
             head: AtomicU64::new(head.0),
             tail: AtomicU64::new(head.0),
             rolling_waiters: AtomicU32::new(0),
+            seekers: AtomicU32::new(0),
+            taken: Padded::default(),
+            credits: Default::default(),
+            credit_limit: if log_bytes < FEWEST_BYTES_FOR_CREDIT { 0 } else { log_bytes / CREDIT_SHARE },
         }
     }
 
@@ -112,12 +130,40 @@ impl GrantSpace {
         if claim == Claim::New && self.rolling_waiters.load(Ordering::Acquire) > 0 {
             return false;
         }
+        self.take_credit(need)
+            || self.take_shared(need, claim)
+            || (self.collect_credits() && self.take_shared(need, claim))
+    }
+
+    fn take_credit(&self, need: u64) -> bool {
+        let left = |credit: u64| credit.checked_sub(need);
+        self.credit_limit > 0
+            && self.credits[thread_slot()].fetch_update(Ordering::AcqRel, Ordering::Relaxed, left).is_ok()
+    }
+
+    fn take_shared(&self, need: u64, claim: Claim) -> bool {
         let taken = self.taken.fetch_add(need, Ordering::AcqRel) + need;
         if taken + self.distance() <= self.limit(claim) {
             return true;
         }
         self.taken.fetch_sub(need, Ordering::AcqRel);
         false
+    }
+
+    /// Gives back what threads keep; says whether that was something.
+    fn collect_credits(&self) -> bool {
+        let credits: u64 = self.credits.iter().map(|credit| credit.swap(0, Ordering::AcqRel)).sum();
+        self.taken.fetch_sub(credits, Ordering::AcqRel);
+        credits > 0
+    }
+
+    /// Whoever seeks space begins or ends: meanwhile threads keep nothing for themselves.
+    pub(super) fn count_seeker(&self, seeks: bool) {
+        if seeks {
+            self.seekers.fetch_add(1, Ordering::AcqRel);
+        } else {
+            self.seekers.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 
     /// A chain that has begun starts or ends to wait.
@@ -131,6 +177,13 @@ impl GrantSpace {
 
     /// Returns whether anyone may now have enough: somebody should look.
     pub(super) fn give_back(&self, bytes: u64) -> bool {
+        if self.credit_limit > 0 && self.seekers.load(Ordering::Acquire) == 0 {
+            let credit = &self.credits[thread_slot()];
+            if credit.load(Ordering::Relaxed) + bytes <= self.credit_limit {
+                credit.fetch_add(bytes, Ordering::AcqRel);
+                return false;
+            }
+        }
         let before = self.taken.fetch_sub(bytes, Ordering::AcqRel);
         assert!(before >= bytes, "more log space was given back than was taken");
         before + self.distance() > self.capacity() / 2
@@ -157,7 +210,8 @@ impl GrantSpace {
     }
 
     pub(super) fn usage(&self) -> (u64, u64) {
-        (self.taken.load(Ordering::Acquire) + self.distance(), self.log_bytes)
+        let credits: u64 = self.credits.iter().map(|credit| credit.load(Ordering::Acquire)).sum();
+        (self.taken.load(Ordering::Acquire).saturating_sub(credits) + self.distance(), self.log_bytes)
     }
 
     pub(super) fn used_fraction_over_half(&self) -> bool {

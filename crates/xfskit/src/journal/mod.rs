@@ -484,6 +484,13 @@ impl Journal {
         if need > self.space.largest_request() {
             return Err(Error::Invalid("the log is too small for this operation"));
         }
+        self.space.count_seeker(true);
+        let result = self.seek_space(need, claim);
+        self.space.count_seeker(false);
+        result
+    }
+
+    fn seek_space(&self, need: u64, claim: Claim) -> Result<()> {
         loop {
             self.check()?;
             self.push_tail(self.space.target_for(need))?;

@@ -55,6 +55,7 @@ pub struct BufId(u32);
 pub struct InoId(u32);
 
 struct HeldBuffer {
+    address: DiskAddress,
     buffer: Arc<Buffer>,
     content: Held<BufferContent>,
     dirty: DirtyBits,
@@ -225,7 +226,7 @@ impl Transaction<'_> {
 
     fn get(&mut self, key: &BufferKey, kind: &'static BufferKind, fill: Fill, wait: bool) -> Result<BufId> {
         let found = self.buffers.iter_mut().enumerate().find_map(|(index, slot)| match slot {
-            Some(held) if held.buffer.key() == key => Some((index, held)),
+            Some(held) if held.address == key.address() && held.buffer.key() == key => Some((index, held)),
             _ => None,
         });
         if let Some((index, held)) = found {
@@ -247,7 +248,7 @@ impl Transaction<'_> {
         }
         // A structure of another size that this transaction freed makes way, as it will for others once it is committed.
         for held in self.buffers.iter().flatten().filter(|held| held.invalidated) {
-            if held.buffer.key().address() == key.address() {
+            if held.address == key.address() {
                 held.buffer.item().lock().stale = true;
             }
         }
@@ -256,6 +257,7 @@ impl Transaction<'_> {
             buffer.item().lock().stale = false;
         }
         self.buffers.push(Some(HeldBuffer {
+            address: key.address(),
             buffer,
             content,
             dirty: DirtyBits::default(),
@@ -342,7 +344,7 @@ impl Transaction<'_> {
 
     /// The disk address of a buffer.
     pub fn address(&self, id: BufId) -> DiskAddress {
-        self.buffer(id).buffer.key().address()
+        self.buffer(id).address
     }
 
     /// Gives a buffer back early. One that was changed stays locked until the commit.
@@ -413,12 +415,12 @@ impl Transaction<'_> {
 
     /// Where the buffers that the transaction holds lie.
     pub fn held_addresses(&self) -> impl Iterator<Item = DiskAddress> {
-        self.buffers.iter().flatten().map(|held| held.buffer.key().address())
+        self.buffers.iter().flatten().map(|held| held.address)
     }
 
     /// Whether the transaction holds the buffer at `address`.
     pub fn holds(&self, address: DiskAddress) -> bool {
-        self.buffers.iter().flatten().any(|held| held.buffer.key().address() == address)
+        self.buffers.iter().flatten().any(|held| held.address == address)
     }
 }
 
