@@ -153,6 +153,15 @@ impl Filesystem {
         result
     }
 
+    /// Forgets everything that still waits in memory, and gives its space back: the superblock is about to say what is free.
+    pub(super) fn discard_all(&self) {
+        for inode in self.mount.dirty_inodes.all() {
+            let mut tx = Transaction::read_only(&self.mount);
+            let id = tx.join_locked(&inode, Held::lock(inode.state_lock(), true));
+            data::discard(&mut tx, id);
+        }
+    }
+
     /// Locks a file of which nothing waits in memory, and works on it in a transaction.
     pub(super) fn with_settled<T>(
         &self,

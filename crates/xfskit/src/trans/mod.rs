@@ -28,7 +28,7 @@ mod reservation;
 mod scratch;
 
 pub use formats::{BlfType, InodeFields};
-pub use intents::{InLaterLink, Intent, IntentIds, PassingItem, Queued};
+pub use intents::{InLaterLink, Intent, IntentIds, PassingItem, Queued, Update};
 pub use reservation::Reservation;
 
 use crate::cache::{Buffer, BufferContent, BufferKey, BufferKind, DiskRuns, Fill, Inode, InodeState};
