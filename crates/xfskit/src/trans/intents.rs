@@ -223,7 +223,7 @@ impl Transaction<'_> {
         format_intent: impl Fn(u64, &mut LogVector),
         format_done: impl Fn(u64, &mut LogVector),
     ) {
-        if intent.state.lock().in_cil.is_some() {
+        if intent.state.lock().in_cil == self.mount.journal.current() {
             return;
         }
         let new = Intent::new(&self.mount.intent_ids);
