@@ -5,7 +5,8 @@
 //! 1. inodes: a directory before its entry; two directories or two files by inode number
 //! 2. AG headers: lower AG first, within an AG first the AGI, then the AGF; out of order only by `try_`
 //! 3. other metadata buffers: from the root of a structure down, siblings from left to right
-//! 4. the journal: the log writer, then the commit gate, then a CIL shard or the AIL, then an item's state
+//! 4. the journal: the log writer, then the CIL's shards (a commit takes one, a switch all in order) or the AIL, then an
+//!    item's state
 //!
 //! Write-back takes inode and buffer locks by `try_` only, so it can run in any thread.
 //!

@@ -1,7 +1,7 @@
 //! Metadata in memory: buffers, bounded and verified on the way in and out.
 //!
 //! ```text
-//! Cache: 64 shards of address → Arc<Buffer>, each with a clock hand for eviction
+//! Cache: 256 shards of address → Arc<Buffer>, each with a clock hand for eviction
 //! Buffer: key, kind, lock around the contents, the journal's bookkeeping
 //! ```
 //! Invariants
@@ -39,7 +39,7 @@ use xfskit_device::BlockDevice;
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, Geometry};
 
 /// The few addresses of a model are to meet in a shard.
-const SHARDS: usize = if cfg!(shuttle) { 2 } else { 64 };
+const SHARDS: usize = if cfg!(shuttle) { 2 } else { 256 };
 
 /// The buffer cache of one device.
 pub struct Cache {

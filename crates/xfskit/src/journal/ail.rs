@@ -103,10 +103,10 @@ impl Ail {
     }
 
     /// A checkpoint that starts at `lsn` is durable: its items take their new places and are unpinned.
-    pub(super) fn insert_checkpoint(&self, lsn: Lsn, entries: impl Iterator<Item = Entry>) {
+    pub(super) fn insert_checkpoint(&self, lsn: Lsn, entries: Vec<Vec<Entry>>) {
+        let mut listed = Vec::with_capacity(entries.iter().map(Vec::len).sum());
         let mut buckets = self.buckets.lock();
-        let mut listed = Vec::with_capacity(entries.size_hint().0);
-        for Entry { item, stale, .. } in entries.filter(Entry::counts) {
+        for Entry { item, stale, .. } in entries.into_iter().flatten().filter(Entry::counts) {
             let mut inner = item.state().lock();
             inner.unpin();
             if inner.keeps_position && !stale && inner.in_ail.is_some() {

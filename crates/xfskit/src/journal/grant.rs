@@ -68,6 +68,8 @@ pub(super) struct GrantSpace {
 
 /// The part of a log that a thread may keep for its next transactions.
 const CREDIT_SHARE: u64 = 128;
+/// What is kept free in a log of any size, as long as that is not more than half of it.
+const RELIEF_BYTES: u64 = 8 << 20;
 /// In smaller logs every byte counts.
 const FEWEST_BYTES_FOR_CREDIT: u64 = 32 << 20;
 
@@ -214,8 +216,15 @@ impl GrantSpace {
         (self.taken.load(Ordering::Acquire).saturating_sub(credits) + self.distance(), self.log_bytes)
     }
 
-    pub(super) fn used_fraction_over_half(&self) -> bool {
-        self.usage().0 > self.log_bytes / 2
+    /// Whether so little is free that the tail should move before anybody has to wait. The later it moves, the more of what
+    /// the log holds was logged again meanwhile, and need not be written back.
+    pub(super) fn is_relief_due(&self) -> bool {
+        self.log_bytes - self.usage().0.min(self.log_bytes) < self.relief_bytes()
+    }
+
+    /// A quarter of the log, or half of a small one.
+    fn relief_bytes(&self) -> u64 {
+        (self.log_bytes / 4).max(RELIEF_BYTES.min(self.log_bytes / 2))
     }
 
     /// The LSN `bytes` bytes after the tail.
@@ -238,9 +247,9 @@ impl GrantSpace {
         self.after_tail(over.max(self.log_bytes / 4))
     }
 
-    /// How far write-back goes when half of the log is used.
+    /// How far write-back goes when the tail moves before anybody has to wait.
     pub(super) fn relief_target(&self) -> Lsn {
-        self.after_tail(self.log_bytes / 4)
+        self.after_tail(self.relief_bytes() / 2)
     }
 }
 

@@ -334,7 +334,7 @@ impl Journal {
         // the tail.
         let (entries, copies): (Vec<_>, Vec<_>) = checkpoint.parts.into_iter().map(cil::Part::take_apart).unzip();
         copies.into_iter().for_each(|copies| self.cil.recycle(copies));
-        self.ail.insert_checkpoint(start, entries.into_iter().flatten());
+        self.ail.insert_checkpoint(start, entries);
         for intent in &checkpoint.finished {
             self.ail.remove(intent);
         }
@@ -394,9 +394,9 @@ impl Journal {
         self.data_device.flush().map_err(|source| Error::Io { offset: 0, source })
     }
 
-    /// Moves the tail when more than half of the log is in use, so that reservations seldom have to wait.
+    /// Moves the tail when little of the log is free, so that reservations seldom have to wait.
     fn relieve(&self) -> Result<()> {
-        if self.space.used_fraction_over_half() {
+        if self.space.is_relief_due() {
             self.push_tail(self.space.relief_target())?;
         }
         Ok(())
