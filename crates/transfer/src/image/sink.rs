@@ -295,18 +295,7 @@ impl<'a> ImageSink<'a> {
         let target = self.filesystem.lookup(first_dir.inode, first_name).map_err(image(first))?;
         let (dir, name) = split(path);
         let dir = self.dir(dir)?.inode;
-        match self.filesystem.link(target.inode, dir, name) {
-            Err(Error::Exists) => {
-                let there = self.filesystem.lookup(dir, name).map_err(image(path))?;
-                if there.inode == target.inode {
-                    return Ok(());
-                }
-                self.filesystem.unlink(dir, name, &Caller::root()).map_err(image(path))?;
-                self.filesystem.link(target.inode, dir, name).map_err(image(path))?;
-            }
-            other => other.map(|_| ()).map_err(image(path))?,
-        }
-        Ok(())
+        self.filesystem.link_over(target.inode, dir, name, &Caller::root()).map_err(image(path))
     }
 }
 
