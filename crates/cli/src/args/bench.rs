@@ -66,6 +66,8 @@ pub enum ExperimentName {
     NoXattr,
     /// Renames with names of equal and of other length
     Rename,
+    /// Creates, attributes and unlinks through a mount, beside a FUSE server that does nothing
+    Fuse,
     /// One file written and read, beside the kernel's with O_DIRECT and on a mount
     Contents,
     /// Trees into images and out of them, beside mkfs.xfs -p and cp -a
@@ -82,6 +84,7 @@ impl From<ExperimentName> for Experiment {
             ExperimentName::Whiteout => Self::Whiteout,
             ExperimentName::NoXattr => Self::NoXattr,
             ExperimentName::Rename => Self::Rename,
+            ExperimentName::Fuse => Self::Fuse,
             ExperimentName::Contents => Self::Contents,
             ExperimentName::Trees => Self::Trees,
             ExperimentName::All => Self::All,
