@@ -1,6 +1,7 @@
 //! The experiments.
 
 mod contents;
+mod cpus;
 mod dbench;
 mod fsmark;
 mod fuse;
@@ -36,13 +37,15 @@ pub enum Experiment {
     Contents,
     /// Trees into images and out of them.
     Trees,
+    /// How more processors would scale.
+    Cpus,
     /// All of them.
     All,
 }
 
 type Measure = fn(&Lab<'_>) -> Result<Section>;
 
-const ALL: [(Experiment, Measure); 8] = [
+const ALL: [(Experiment, Measure); 9] = [
     (Experiment::Fsmark, fsmark::measure),
     (Experiment::Xattr, xattr::measure),
     (Experiment::Whiteout, whiteout::measure),
@@ -51,6 +54,7 @@ const ALL: [(Experiment, Measure); 8] = [
     (Experiment::Fuse, fuse::measure),
     (Experiment::Contents, contents::measure),
     (Experiment::Trees, trees::measure),
+    (Experiment::Cpus, cpus::measure),
 ];
 
 /// Measures.

@@ -72,6 +72,8 @@ pub enum ExperimentName {
     Contents,
     /// Trees into images and out of them, beside mkfs.xfs -p and cp -a
     Trees,
+    /// What keeps more processors from helping: a model from lock times, and real threads
+    Cpus,
     /// All of them
     All,
 }
@@ -87,6 +89,7 @@ impl From<ExperimentName> for Experiment {
             ExperimentName::Fuse => Self::Fuse,
             ExperimentName::Contents => Self::Contents,
             ExperimentName::Trees => Self::Trees,
+            ExperimentName::Cpus => Self::Cpus,
             ExperimentName::All => Self::All,
         }
     }
