@@ -218,6 +218,7 @@ impl Drop for Transaction {
         }
         if self.exclusive {
             self.mount.space.give_back_blocks(self.blocks_left);
+            self.count_hold_times();
         }
     }
 }

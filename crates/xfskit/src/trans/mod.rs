@@ -21,6 +21,7 @@
 
 mod commit;
 mod formats;
+mod hold_times;
 mod intents;
 mod reservation;
 
@@ -34,6 +35,7 @@ use crate::item::DirtyBits;
 use crate::journal::{CommitItem, FormatFn, Grant, OrderedWrite};
 use crate::mount::Mount;
 use crate::sync::{ArcMutexGuard, Held};
+use hold_times::HoldTimes;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -99,6 +101,7 @@ pub struct Transaction {
     dirty: bool,
     /// Wait for the log at commit.
     sync: bool,
+    hold_times: HoldTimes,
     /// While space is scarce, those who may allocate come one at a time.
     _turn: Option<ArcMutexGuard>,
 }
@@ -127,6 +130,7 @@ impl Transaction {
             free_inode_delta: 0,
             dirty: false,
             sync: false,
+            hold_times: HoldTimes::default(),
             _turn: None,
         }
     }
@@ -432,6 +436,7 @@ impl Transaction {
     pub fn join_locked(&mut self, inode: &Arc<Inode>, state: Held<InodeState>) -> InoId {
         let held = HeldInode { inode: Arc::clone(inode), state, dirty: InodeFields::empty(), first_link_only: false };
         self.inodes.push(Some(held));
+        self.note_inode_lock();
         InoId(self.inodes.len() as u32 - 1)
     }
 
