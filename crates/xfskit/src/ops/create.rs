@@ -6,7 +6,7 @@
 use super::links::count_links;
 use super::stat::{device_from_linux, stat_of};
 use super::{Caller, Filesystem, Stat, acl, check_new_name};
-use crate::dir;
+use crate::dir::{self, Place};
 use crate::error::{Error, Result};
 use crate::inode::{self, NewInode, unlinked};
 use crate::mount::reservation_of;
@@ -62,10 +62,11 @@ impl Filesystem {
             if tx.inode(dir).core.links == 0 {
                 return Err(Error::NotFound);
             }
-            if dir::lookup(&mut tx, dir, name)?.is_some() {
+            let place = dir::search(&mut tx, dir, name)?;
+            if place.entry().is_some() {
                 return Err(Error::Exists);
             }
-            self.create_in(&mut tx, dir, Some(name), new, caller)
+            self.create_in(&mut tx, dir, Some((name, place)), new, caller)
         })();
         self.located(dir, tx.finish(result))
     }
@@ -114,7 +115,7 @@ impl Filesystem {
         &self,
         tx: &mut Transaction,
         dir: InoId,
-        name: Option<&[u8]>,
+        name: Option<(&[u8], Place)>,
         new: &NewFile<'_>,
         caller: &Caller,
     ) -> Result<Stat> {
@@ -123,7 +124,7 @@ impl Filesystem {
         let new = NewFile { mode: inherited.mode, ..new.clone() };
         let child = self.create_unnamed(tx, dir, &new, caller)?;
         match name {
-            Some(name) => self.enter(tx, dir, name, child, is_dir)?,
+            Some((name, place)) => self.enter(tx, dir, (name, place), child, is_dir)?,
             None => unlinked::insert(tx, child)?,
         }
         for attribute in &inherited.attributes {
@@ -172,18 +173,18 @@ impl Filesystem {
         Ok(child)
     }
 
-    /// Gives a new inode its name and its parent pointer.
+    /// Gives a new inode its name, at its place in the directory, and its parent pointer.
     pub(super) fn enter(
         &self,
         tx: &mut Transaction,
         dir: InoId,
-        name: &[u8],
+        (name, place): (&[u8], Place),
         child: InoId,
         is_dir: bool,
     ) -> Result<()> {
         let core = &tx.inode(child).core;
         let (number, file_type) = (core.inode, FileType::from_mode(core.mode));
-        dir::add(tx, dir, name, number, file_type)?;
+        dir::add_at(tx, place, name, number, file_type)?;
         touch_dir(tx, dir);
         if is_dir {
             count_links(tx, dir, 1)?;

@@ -167,7 +167,8 @@ impl Filesystem {
 
     /// Gives a new inode its name and its attributes. An error here leaves one without a name, so it must not be committed.
     fn complete(&self, tx: &mut Transaction, dir: InoId, id: InoId, file: &WholeFile<'_>) -> Result<()> {
-        self.enter(tx, dir, file.name, id, false)?;
+        let place = dir::search(tx, dir, file.name)?;
+        self.enter(tx, dir, (file.name, place), id, false)?;
         for (name, value) in file.xattrs {
             let (namespace, name) = parse_plain(name)?;
             update::put(tx, id, Key { namespace: namespace.flags(), name }, value, Logging::NotLogged)?;

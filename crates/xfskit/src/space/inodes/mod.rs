@@ -16,8 +16,9 @@ mod pick;
 
 use super::ag::{Ag, below_agi};
 use super::alloc;
-use super::inode_trees::{InodeAg, cursor};
+use super::inode_trees::{InodeAg, InodeTree, InodeTreeFormat, cursor};
 use super::owner::Owner;
+use crate::btree::Cursor;
 use crate::error::{Error, Result};
 use crate::inode::cluster::INODE_CLUSTER_KIND;
 use crate::trans::Transaction;
@@ -94,14 +95,36 @@ fn may_have_inodes(tx: &Transaction, ag: AgNumber) -> bool {
 
 /// Marks a free inode of the AG as used.
 fn take_inode(tx: &mut Transaction, ag: InodeAg, near: Option<AgInode>) -> Result<AgInode> {
-    let old = pick::chunk_with_free_inode(tx, ag, near)?;
+    let pick::Picked { chunk: old, free_tree } = pick::chunk_with_free_inode(tx, ag, near)?;
     let index = old.allocatable().trailing_zeros();
     ensure_on_disk!(index < INODES_PER_CHUNK, "inobt block", "the AG has a free inode", "{old:?}");
     let new = InodeChunk { free: old.free & !(1 << index), free_count: old.free_count - 1, ..old };
-    update_finobt(tx, ag, &new)?;
-    update_inobt(tx, ag, &new)?;
+    let mut tree = at_chunk::<Inobt>(tx, ag, &old)?;
+    if let Some(mut free_tree) = free_tree {
+        if new.free_count > 0 {
+            free_tree.update(tx, &new)?;
+        } else {
+            free_tree.remove(tx)?;
+        }
+        free_tree.close(tx);
+    }
+    tree.update(tx, &new)?;
+    tree.close(tx);
     ag.count_inodes(tx, 0, -1);
     Ok(AgInode(old.first.0 + index))
+}
+
+/// A cursor at the record of a chunk, which must say the same of it.
+fn at_chunk<F: InodeTreeFormat>(
+    tx: &mut Transaction,
+    ag: InodeAg,
+    chunk: &InodeChunk,
+) -> Result<Cursor<InodeTree<F>>> {
+    let mut tree = cursor::<F>(ag);
+    let found = tree.lookup(tx, &chunk.first)?;
+    let same = found.is_some_and(|found| (found.free, found.hole_mask) == (chunk.free, chunk.hole_mask));
+    ensure_on_disk!(same, F::NAME, "agrees with the other inode tree", "{found:?} and {chunk:?}");
+    Ok(tree)
 }
 
 fn update_inobt(tx: &mut Transaction, ag: InodeAg, chunk: &InodeChunk) -> Result<()> {
@@ -135,10 +158,12 @@ fn find_chunk(tx: &mut Transaction, ag: InodeAg, inode: AgInode) -> Result<Optio
     let mut tree = cursor::<Inobt>(ag);
     let found = tree.lookup_le(tx, &inode)?;
     tree.close(tx);
-    Ok(found.and_then(|chunk| {
-        let index = chunk.index_of(inode)?;
-        (chunk.holes() >> index & 1 == 0).then_some((chunk, index))
-    }))
+    Ok(found.and_then(|chunk| index_in(&chunk, inode).map(|index| (chunk, index))))
+}
+
+/// The index of an inode in its chunk, if the chunk has it.
+fn index_in(chunk: &InodeChunk, inode: AgInode) -> Option<u32> {
+    chunk.index_of(inode).filter(|index| chunk.holes() >> index & 1 == 0)
 }
 
 /// Whether an inode number names an inode in use. For numbers that come from outside, as file handles do.
@@ -166,7 +191,8 @@ pub fn free_inode(tx: &mut Transaction, inode: InodeNumber) -> Result<Option<Chu
 }
 
 fn free_in(tx: &mut Transaction, ag: InodeAg, inode: InodeNumber, within: AgInode) -> Result<Option<ChunkFreed>> {
-    let found = find_chunk(tx, ag, within)?;
+    let mut tree = cursor::<Inobt>(ag);
+    let found = tree.lookup_le(tx, &within)?.and_then(|chunk| index_in(&chunk, within).map(|index| (chunk, index)));
     ensure_on_disk!(found.is_some(), "inobt block", "a freed inode has a chunk", "inode {inode}");
     let (old, index) = found.expect("checked above");
     ensure_on_disk!(old.free >> index & 1 == 0, "inobt block", "a freed inode was in use", "inode {inode}");
@@ -174,10 +200,20 @@ fn free_in(tx: &mut Transaction, ag: InodeAg, inode: InodeNumber, within: AgInod
     let unused = u32::from(new.free_count) == new.inodes();
     // A block that holds several chunks cannot go with one of them.
     if unused && tx.geometry().inodes_per_block() <= INODES_PER_CHUNK {
+        tree.close(tx);
         return remove_chunk(tx, ag, &new).map(Some);
     }
-    update_finobt(tx, ag, &new)?;
-    update_inobt(tx, ag, &new)?;
+    if tx.geometry().has_finobt() {
+        if old.free_count == 0 {
+            cursor::<Finobt>(ag).insert(tx, &new)?;
+        } else {
+            let mut free_tree = at_chunk::<Finobt>(tx, ag, &old)?;
+            free_tree.update(tx, &new)?;
+            free_tree.close(tx);
+        }
+    }
+    tree.update(tx, &new)?;
+    tree.close(tx);
     ag.count_inodes(tx, 0, 1);
     Ok(None)
 }
