@@ -204,6 +204,15 @@ pub fn search(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<Place> {
     Ok(place)
 }
 
+/// The place of a name that the directory is known not to have.
+///
+/// # Errors
+/// `NotADirectory`, `Corrupt`, `Io`.
+pub fn vacant(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<Place> {
+    let dir = Dir::new(tx, dir)?;
+    Ok(Place { dir, form: dir.form(tx)?, hash: hash_name(name), entry: None, node: None })
+}
+
 /// What `name` stands for in the directory, `.` and `..` included.
 ///
 /// # Errors
@@ -220,8 +229,7 @@ pub fn lookup(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<Option<Di
 /// # Errors
 /// `NotADirectory`, `NoSpace`, `Corrupt`, `Io`.
 pub fn add(tx: &mut Transaction, dir: InoId, name: &[u8], inode: InodeNumber, file_type: FileType) -> Result<u32> {
-    let dir = Dir::new(tx, dir)?;
-    let place = Place { dir, form: dir.form(tx)?, hash: hash_name(name), entry: None, node: None };
+    let place = vacant(tx, dir, name)?;
     add_at(tx, place, name, inode, file_type)
 }
 

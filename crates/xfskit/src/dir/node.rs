@@ -11,7 +11,7 @@ use crate::dabtree::edit::{Edit, edit};
 use crate::dabtree::{CycleGuard, DIR_LEAFN_KIND, Path};
 use crate::error::Result;
 use crate::trans::{BufId, Transaction};
-use xfskit_ondisk::da::{DaInfo, last_hash};
+use xfskit_ondisk::da::{DaInfo, array, last_hash};
 use xfskit_ondisk::dir::free::{DIR_FREE_MAGIC, FREE_HEADER_BYTES, FreeHeader, free_header, free_values};
 use xfskit_ondisk::dir::leaf::{
     DIR_LEAFN_MAGIC, IndexEntry, LEAF_HEADER_BYTES, LEAF_TAIL_BYTES, LeafHeader, leaf_bests, leaf_entries, leaf_header,
@@ -48,11 +48,18 @@ fn set_value(e: &mut Edit<'_>, index: usize, value: u16) {
     let old = free_values(e.bytes()).get(index).map_or(NO_DATA_BLOCK, |old| old.get());
     e.put(FREE_HEADER_BYTES + 2 * index, &value.to_be_bytes());
     let used = used + u32::from(value != NO_DATA_BLOCK) - u32::from(old != NO_DATA_BLOCK);
-    e.touch_as::<FreeHeader>(0).count.set(count.max(index + 1) as u32);
-    let kept = free_values(e.bytes()).iter().rposition(|value| value.get() != NO_DATA_BLOCK);
-    let header = e.touch_as::<FreeHeader>(0);
-    header.used.set(used);
-    header.count.set(kept.map_or(0, |last| last as u32 + 1));
+    let count = if value == NO_DATA_BLOCK && index + 1 >= count {
+        let values = array::<U16>(e.bytes(), FREE_HEADER_BYTES, index);
+        values.iter().rposition(|value| value.get() != NO_DATA_BLOCK).map_or(0, |last| last + 1)
+    } else {
+        count.max(index + 1)
+    };
+    let header = free_header(e.bytes());
+    if (header.used.get(), header.count.get() as usize) != (used, count) {
+        let header = e.touch_as::<FreeHeader>(0);
+        header.used.set(used);
+        header.count.set(count as u32);
+    }
 }
 
 impl Dir {

@@ -83,7 +83,7 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
     if geometry.has_large_extent_counts() {
         flags2 |= flags2::NREXT64;
     }
-    let mut core = InodeCore {
+    let core = InodeCore {
         mode: new.mode,
         data_format,
         uid: new.uid,
@@ -112,19 +112,18 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
         uuid: geometry.meta_uuid,
         reserved: (0, 0),
     };
-    if let Some(parent) = parent {
-        inherit(&mut core, &tx.inode(parent).core);
-    }
-    let mut known_absent = KnownAbsent::default();
-    known_absent.insert(KnownAbsent::ALL);
-    InodeState {
+    let mut state = InodeState {
         core,
         data,
         attr: new.attr_fork.then(|| Fork::Extents(Vec::new())),
-        known_absent,
+        known_absent: KnownAbsent::ALL,
         freed: false,
         dirty: None,
+    };
+    if let Some(parent) = parent {
+        inherit(&mut state.core, &tx.inode(parent).core);
     }
+    state
 }
 
 /// What a directory hands down to what is made in it.

@@ -14,7 +14,7 @@ use crate::parent;
 use crate::space;
 use crate::symlink;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
-use xfskit_ondisk::InodeNumber;
+use xfskit_ondisk::{InodeNumber, Timestamp};
 use xfskit_ondisk::dir::FileType;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 use xfskit_ondisk::symlink::SYMLINK_LENGTH_LIMIT;
@@ -141,12 +141,27 @@ impl Filesystem {
         new: &NewFile<'_>,
         caller: &Caller,
     ) -> Result<InoId> {
+        let parent = &tx.inode(dir).core;
+        if new.mode & MODE_TYPE == MODE_DIR && parent.links >= MAX_LINKS {
+            return Err(Error::TooManyLinks);
+        }
+        let parent = parent.inode;
+        let number = space::inodes::allocate_inode(tx, parent, new.mode)?.ok_or(Error::NoSpace)?;
+        self.create_numbered(tx, dir, number, new, caller)
+    }
+
+    /// As [`Self::create_unnamed`], of a number that was allocated.
+    pub(super) fn create_numbered(
+        &self,
+        tx: &mut Transaction,
+        dir: InoId,
+        number: InodeNumber,
+        new: &NewFile<'_>,
+        caller: &Caller,
+    ) -> Result<InoId> {
         let kind = new.mode & MODE_TYPE;
         let is_dir = kind == MODE_DIR;
         let parent_core = &tx.inode(dir).core;
-        if is_dir && parent_core.links >= MAX_LINKS {
-            return Err(Error::TooManyLinks);
-        }
         let (parent_number, parent_mode, parent_gid) = (parent_core.inode, parent_core.mode, parent_core.gid);
         let mut mode = new.mode;
         let mut gid = caller.gid;
@@ -158,7 +173,6 @@ impl Filesystem {
                 mode &= !0o2000;
             }
         }
-        let number = space::inodes::allocate_inode(tx, parent_number, mode)?.ok_or(Error::NoSpace)?;
         let links = if is_dir { 2 } else { 0 };
         let attr_fork = tx.geometry().has_parent();
         let new_inode =
@@ -183,9 +197,9 @@ impl Filesystem {
         is_dir: bool,
     ) -> Result<()> {
         let core = &tx.inode(child).core;
-        let (number, file_type) = (core.inode, FileType::from_mode(core.mode));
+        let (number, file_type, now) = (core.inode, FileType::from_mode(core.mode), core.birth_time);
         dir::add_at(tx, place, name, number, file_type)?;
-        touch_dir(tx, dir);
+        touch_dir_at(tx, dir, now);
         if is_dir {
             count_links(tx, dir, 1)?;
         } else {
@@ -204,6 +218,11 @@ pub(super) fn single(kernel: Reservation) -> Reservation {
 /// A directory's contents changed.
 pub(super) fn touch_dir(tx: &mut Transaction, dir: InoId) {
     let now = tx.mount().env.now();
+    touch_dir_at(tx, dir, now);
+}
+
+/// As [`touch_dir`], at a time that is known.
+pub(super) fn touch_dir_at(tx: &mut Transaction, dir: InoId, now: Timestamp) {
     let core = &mut tx.inode_mut(dir, InodeFields::CORE).core;
     core.mtime = now;
     core.ctime = now;

@@ -6,7 +6,7 @@
 //!                                                                   it is freed when the last holder lets go
 //! ```
 
-use super::create::{single, touch, touch_dir};
+use super::create::{single, touch_dir_at};
 use super::links::{check_empty_dir, check_has_subdirectory, check_named, count_links};
 use super::{Caller, Filesystem, check_name};
 use crate::dir::{self, Place};
@@ -104,15 +104,17 @@ impl Filesystem {
         let last = links == 1 || is_dir && links == 2;
         // The inode trees come first: AG headers are locked in order, inode headers before free space.
         let frees_now = last && !held && super::inactive::has_no_blocks(tx, child);
-        touch(tx, child);
-        tx.inode_mut(child, InodeFields::CORE).core.links = if last { 0 } else { links - 1 };
+        let now = tx.mount().env.now();
+        let core = &mut tx.inode_mut(child, InodeFields::CORE).core;
+        core.ctime = now;
+        core.links = if last { 0 } else { links - 1 };
         if frees_now {
             super::inactive::free_now(tx, child)?;
         } else if last {
             unlinked::insert(tx, child)?;
         }
         dir::remove_at(tx, place, name)?;
-        touch_dir(tx, dir);
+        touch_dir_at(tx, dir, now);
         if is_dir {
             count_links(tx, dir, -1)?;
         }

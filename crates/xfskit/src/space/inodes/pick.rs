@@ -43,7 +43,8 @@ fn from_finobt(
             _ => tree.first(tx),
         };
     };
-    let Some(left) = tree.lookup_le(tx, &near)? else { return tree.lookup_ge(tx, &near) };
+    // Without one before it, the cursor stands at the first.
+    let Some(left) = tree.lookup_le(tx, &near)? else { return Ok(tree.record(tx)) };
     if left.index_of(near).is_some() {
         return Ok(Some(left));
     }
