@@ -1,14 +1,13 @@
 # make test    format, lints, and all tests; those that need the reference tools say so where they are missing
 # make models  the engine's threads under thousands of schedules
 # make demo    what xfskit does, shown on an image
-# make bench   what operations cost, beside the kernel (needs root, for the loop mount)
-# make bench-trees  trees into images and out of them, beside mkfs.xfs -p and cp -a (needs root)
+# make bench   every experiment in ten minutes, beside the kernel (needs root, for the loop mount); a page in target/bench.html
 # make crash   100,000 crash states, in at most ten minutes; make crash-long: as many as an hour holds
 # make reference    install the reference tools (needs root)
 
 CARGO ?= cargo
 
-.PHONY: test models demo bench bench-trees crash crash-long reference
+.PHONY: test models demo bench crash crash-long reference
 
 test:
 	$(CARGO) fmt --all --check
@@ -25,12 +24,8 @@ demo:
 	scripts/demo
 
 bench:
-	$(CARGO) run --release -p xfskit-bench --bin xfskit-bench
-	$(CARGO) run --release -p xfskit-bench --bin xfskit-bench-contents
-
-bench-trees:
-	$(CARGO) build --release -p xfskit-cli
-	$(CARGO) run --release -p xfskit-bench -- --trees
+	$(CARGO) run --release -p xfskit-cli -- bench all --quick --against kernel \
+		--report target/bench.html --report target/bench.json --report target/bench.md
 
 crash:
 	$(CARGO) run --release -p xfskit-cli -- crash-test --total 100000 --seconds 600

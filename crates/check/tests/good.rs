@@ -2,7 +2,10 @@
 
 mod common;
 
-use common::{check_device, check_file, findings, kernel_image};
+use common::{check_device, check_file, findings, kernel_image, kernel_image_then};
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 use xfskit_check::{CheckError, CheckOptions, Quiet, check};
 use xfskit_device::MemoryDevice;
@@ -42,6 +45,39 @@ fn nothing_is_found_where_the_kernel_wrote() {
         assert_eq!(total, blocks, "{name}");
         std::fs::remove_file(path).unwrap();
     }
+}
+
+/// Free space in pieces of 16 KiB, as large as half a chunk of inodes: the kernel makes sparse chunks, and joins some of them.
+#[test]
+fn sparse_chunks_are_counted_as_the_kernel_and_repair_do() {
+    let scratch = scratch();
+    let Some(reference) = reference() else { return };
+    let fragment = |root: &Path| {
+        use rustix::fs::{FallocateFlags, fallocate};
+        const PIECE: u64 = 16 << 10;
+        let room = rustix::fs::statvfs(root).expect("a filesystem");
+        let whole = (room.f_bavail * room.f_frsize - (1 << 20)) / (2 * PIECE) * (2 * PIECE);
+        let filler = File::create(root.join("filler")).expect("a file");
+        fallocate(&filler, FallocateFlags::empty(), 0, whole).expect("room");
+        let rest = File::create(root.join("rest")).expect("a file");
+        while (&rest).write_all(&[b'r'; 1 << 16]).is_ok() {}
+        rest.sync_all().expect("a sync");
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        for at in (0..whole.min(64 << 20)).step_by(2 * PIECE as usize) {
+            fallocate(&filler, hole, at, PIECE).expect("a hole");
+        }
+        filler.sync_all().expect("a sync");
+        (0..40_000).for_each(|n| drop(File::create(root.join(format!("inode {n}"))).expect("an inode")));
+        (0..40_000).step_by(3).for_each(|n| std::fs::remove_file(root.join(format!("inode {n}"))).expect("a file"));
+    };
+    let options = &[('d', "agcount=2")];
+    let Some(path) = kernel_image_then(&scratch, "kernel.img", 320, options, fragment) else { return };
+    let records = reference.db(&path, &["agi 0", "addr free_root", "p"]);
+    assert!(records.contains(",0xff00,32,"), "no sparse chunk: {records}");
+    reference.repair_finds_nothing(&path);
+    let report = check_file(&path);
+    assert!(report.is_clean(), "{}", findings(&report));
+    assert!(report.summary.inodes > 26_000, "{:?}", report.summary);
 }
 
 #[test]

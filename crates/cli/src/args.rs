@@ -1,7 +1,9 @@
 //! The arguments.
 
+mod bench;
 mod contents;
 
+pub use bench::BenchArgs;
 pub use contents::{CatArgs, CloneArgs, CpArgs, DfArgs, DuArgs, ExportArgs, WriteArgs};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -109,6 +111,8 @@ pub enum Command {
     Log(LogCommand),
     /// Cut the power of simulated devices at every write, and see that everything is recovered
     CrashTest(CrashTestArgs),
+    /// Measure: published experiments, here and on the kernel's XFS
+    Bench(BenchArgs),
     /// Write man pages into a folder
     #[command(hide = true)]
     Man {

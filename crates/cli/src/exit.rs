@@ -3,6 +3,7 @@
 use xfskit::Error;
 use xfskit::device::OpenError;
 use xfskit::ondisk::SuperblockError;
+use xfskit_bench::BenchError;
 use xfskit_fuse::MountError;
 use xfskit_mkfs::MakeError;
 use xfskit_transfer::TransferError;
@@ -76,6 +77,14 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         && error.is_bad_source()
     {
         return Some(BAD_SOURCE);
+    }
+    if let Some(error) = cause.downcast_ref::<BenchError>() {
+        return Some(match error {
+            BenchError::Usage(_) => USAGE,
+            BenchError::Missing(_) | BenchError::NotWritable { .. } => UNREADABLE,
+            BenchError::NoKernel(_) => NO_MOUNT,
+            BenchError::NoTool(_) | BenchError::Interrupted => FAILED,
+        });
     }
     if let Some(reported) = cause.downcast_ref::<Reported>() {
         return Some(reported.0);

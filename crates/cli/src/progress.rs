@@ -1,8 +1,11 @@
-//! How far a copy is, on terminals.
+//! How far a copy or a measurement is, on terminals.
 
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use xfskit_bench::Watch;
 use xfskit_transfer::Progress;
 
 /// Files and bytes so far.
@@ -42,5 +45,44 @@ impl Progress for CopyBar {
         if !self.files.is_hidden() {
             self.files.set_message(HumanBytes(self.bytes.get()).to_string());
         }
+    }
+}
+
+/// Operations of a measurement.
+pub struct BenchBar {
+    operations: ProgressBar,
+    stop: Arc<AtomicBool>,
+}
+
+impl BenchBar {
+    /// A bar; the measurement ends early when `stop` is set.
+    pub fn new(stop: Arc<AtomicBool>) -> Self {
+        // Draws on terminals only.
+        let operations = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{msg:40!} {wide_bar} {pos}/{len} {elapsed}");
+        operations.set_style(style.expect("the template is right"));
+        Self { operations, stop }
+    }
+}
+
+impl Drop for BenchBar {
+    fn drop(&mut self) {
+        self.operations.finish_and_clear();
+    }
+}
+
+impl Watch for BenchBar {
+    fn begin(&self, what: &str, operations: u64) {
+        self.operations.set_length(operations);
+        self.operations.set_position(0);
+        self.operations.set_message(what.to_owned());
+    }
+
+    fn advance(&self, operations: u64) {
+        self.operations.inc(operations);
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 }

@@ -164,6 +164,8 @@ pub struct Superblock {
 const NAME: &str = "superblock";
 /// Bits of the quota flags that say that usage is kept: of users, projects, groups.
 const QUOTA_ACCOUNTING: u16 = 0x01 | 0x08 | 0x40;
+/// Bits of the quota flags that say that the usage on disk was counted and has been kept since: of users, groups, projects.
+pub const QUOTA_COUNTED: u16 = 0x04 | 0x100 | 0x400;
 
 impl Superblock {
     /// Decodes and verifies the sector at the start of the device. `sector` holds at least 512 bytes; the checksum
@@ -199,24 +201,11 @@ impl Superblock {
         Ok(Self { raw })
     }
 
-    /// Whether xfskit may write to this image.
-    ///
-    /// # Errors
-    /// [`Unsupported::Feature`] for quota, which xfskit does not keep; those of [`Self::check_known`].
-    pub fn check_writable(&self) -> Result<(), Unsupported> {
-        if self.has_quota() {
-            return Err(Unsupported::Feature(
-                "quota (its accounting would go wrong unnoticed; mount the image once without quota to switch it off)",
-            ));
-        }
-        self.check_known()
-    }
-
-    /// Whether everything that a change may touch is known.
+    /// Whether everything that a change may touch is known, so that xfskit may write to this image.
     ///
     /// # Errors
     /// [`Unsupported::ReadOnly`] names the read-only compatible bits that nobody here knows.
-    pub fn check_known(&self) -> Result<(), Unsupported> {
+    pub fn check_writable(&self) -> Result<(), Unsupported> {
         let unknown = self.raw.ro_compat.get() & !SUPPORTED_RO_COMPAT.bits();
         if unknown != 0 { Err(Unsupported::ReadOnly(unknown)) } else { Ok(()) }
     }

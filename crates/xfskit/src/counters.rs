@@ -63,6 +63,8 @@ counters! {
     intents_logged,
     /// Intents whose done item came in the same checkpoint: neither reached the log.
     intents_whited_out,
+    /// Intents that were logged again because their chain had to wait for log space.
+    intents_relogged,
     /// Attribute updates that took one transaction, in shortform.
     attr_fast_path,
     /// Of those, replaced in place.

@@ -42,6 +42,14 @@ tags! {
     ALLOC_EXTENT = "alloc_extent";
     /// An allocation for contents or values gets the smallest extent.
     BMAP_ALLOC_MINLEN_EXTENT = "bmap_alloc_minlen_extent";
+    /// Blocks of a file cannot be unmapped.
+    BMAP_REMOVE = "bmap_remove";
+    /// Unwritten blocks of a file cannot become written, or the other way round.
+    BMAP_CONVERT = "bmap_convert";
+    /// An extent cannot be shared with a file.
+    BMAP_SHARE = "bmap_share";
+    /// Contents cannot be written to their place.
+    DATA_IOERROR = "data_ioerror";
     /// A map cannot count more than ten extents.
     REDUCE_MAX_IEXTENTS = "reduce_max_iextents";
     /// A block of a tree cannot be split.

@@ -24,10 +24,11 @@ use xfskit_device::BlockDevice;
 use xfskit_ondisk::features::LogIncompat;
 use xfskit_ondisk::limits::Limits;
 use xfskit_ondisk::reservation::{self, Reservations};
-use xfskit_ondisk::superblock::SUPERBLOCK_CRC_OFFSET;
+use xfskit_ondisk::superblock::{QUOTA_COUNTED, SUPERBLOCK_CRC_OFFSET};
 use xfskit_ondisk::{
     BASIC_BLOCK_BYTES, Corruption, DiskAddress, Geometry, RawSuperblock, Superblock, Verdict, set_checksum,
 };
+use zerocopy::IntoBytes;
 
 /// How to open a filesystem.
 #[derive(Clone, Debug)]
@@ -137,14 +138,13 @@ pub struct Mount {
 const SCARCE_BLOCKS_PER_AG: u64 = 256;
 
 const LOG_FEATURES_OFFSET: usize = core::mem::offset_of!(RawSuperblock, log_incompat);
+const QUOTA_FLAGS_OFFSET: usize = core::mem::offset_of!(RawSuperblock, quota_flags);
 
 /// What a mount stands on: a mount that only looks at an image with a dirty log recovers it in memory first.
 pub(crate) enum Stage {
-    /// The image itself.
+    /// The device as it lies there.
     Image,
-    /// A device that forgets what is written: what makes writing to the image unwise does not matter.
-    InMemory,
-    /// The same, recovered; the log as it lies in the image, and what was replayed.
+    /// The device, recovered; the log as it lies in the image, and what was replayed.
     Recovered(LogState, Option<RecoveryReport>),
 }
 
@@ -202,11 +202,11 @@ impl Mount {
     ) -> Result<Arc<Self>> {
         let superblock = read_superblock(&*device)?;
         options.read_only |= device.is_read_only();
-        check_features(&superblock, &options, &stage)?;
+        check_features(&superblock, &options)?;
         let OpenedLog { place, head, state, superblock, geometry, recovered } =
             open_log(&device, log_device, superblock, &options, log_end)?;
-        // Switching quota or another feature on goes through the log.
-        check_features(&superblock, &options, &stage)?;
+        // Switching a feature on goes through the log.
+        check_features(&superblock, &options)?;
         let (log_state, recovery) = match stage {
             Stage::Recovered(log_state, report) => (log_state, report),
             _ => (state, recovered.as_ref().map(|recovered| recovered.report.clone())),
@@ -272,8 +272,8 @@ impl Mount {
             mount.journal.adopt_intents(&recovered.intents);
             *mount.recovered.lock() = Some(recovered);
         }
-        if mount.options.attr_logging == AttrLogging::Always && !mount.options.read_only {
-            mount.set_log_features(LogIncompat::XATTRS)?;
+        if !mount.options.read_only {
+            mount.announce_changes()?;
         }
         Ok(mount)
     }
@@ -379,16 +379,26 @@ impl Mount {
         LogIncompat::from_bits_truncate(self.superblock.lock().log_incompat.get()).contains(LogIncompat::XATTRS)
     }
 
-    /// Announces what the log may hold, at once and at its home: whoever recovers the log looks there first.
-    fn set_log_features(self: &Arc<Self>, features: LogIncompat) -> Result<()> {
+    /// Says in the superblock, at once and at its home, what others must know before they look at anything else: whoever
+    /// recovers the log, that it may hold attribute intents; whoever keeps quotas, that the usage on disk was not kept.
+    fn announce_changes(self: &Arc<Self>) -> Result<()> {
+        let mut raw = self.superblock.lock().clone();
+        raw.quota_flags = (raw.quota_flags.get() & !QUOTA_COUNTED).into();
+        if self.options.attr_logging == AttrLogging::Always {
+            raw.log_incompat = LogIncompat::XATTRS.bits().into();
+        }
+        if raw == *self.superblock.lock() {
+            return Ok(());
+        }
         let key = BufferKey::new(DiskAddress(0), self.geometry.sector_bytes());
         let (_, mut held) = self.cache.lock(&key, &SUPERBLOCK_KIND, Fill::Read, true, true)?;
         let bytes = held.exclusive().bytes_mut();
-        bytes[LOG_FEATURES_OFFSET..LOG_FEATURES_OFFSET + 4].copy_from_slice(&features.bits().to_be_bytes());
+        bytes[LOG_FEATURES_OFFSET..LOG_FEATURES_OFFSET + 4].copy_from_slice(raw.log_incompat.as_bytes());
+        bytes[QUOTA_FLAGS_OFFSET..QUOTA_FLAGS_OFFSET + 2].copy_from_slice(raw.quota_flags.as_bytes());
         set_checksum(bytes, SUPERBLOCK_CRC_OFFSET);
         self.cache.write_runs(&key, held.bytes())?;
         self.device.flush().map_err(|source| Error::Io { offset: 0, source })?;
-        self.superblock.lock().log_incompat = features.bits().into();
+        *self.superblock.lock() = raw;
         Ok(())
     }
 
@@ -410,13 +420,8 @@ pub fn reservation_of(kernel: reservation::Reservation) -> Reservation {
 }
 
 /// Whether the image has only features that a mount with these options may work on.
-fn check_features(superblock: &Superblock, options: &MountOptions, stage: &Stage) -> Result<()> {
-    match stage {
-        _ if options.read_only => {}
-        Stage::InMemory => superblock.check_known()?,
-        Stage::Image | Stage::Recovered(..) => superblock.check_writable()?,
-    }
-    Ok(())
+fn check_features(superblock: &Superblock, options: &MountOptions) -> Result<()> {
+    if options.read_only { Ok(()) } else { Ok(superblock.check_writable()?) }
 }
 
 fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {

@@ -4,8 +4,14 @@ mod stress;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use xfskit::deferred::{DeferredOp, Step, queue};
 use xfskit::device::{Access, FileDevice};
 use xfskit::error_tags::{DA_READ_BUF, LARP};
+use xfskit::item::LogVector;
+use xfskit::ondisk::InodeNumber;
+use xfskit::ondisk::log_items::{AttrIntent, AttrVerb, encode_done};
+use xfskit::ondisk::log_record::item_type;
+use xfskit::trans::{Reservation, Transaction};
 use xfskit::{AttrLogging, Caller, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
 use xfskit_testkit::{Entry, Reference, Scratch};
 
@@ -52,7 +58,7 @@ fn xattr<'a>(tree: &'a [Entry], path: &str, name: &str) -> Option<&'a [u8]> {
 
 const FILE: u16 = 0o100_644;
 
-fn file(fs: &Filesystem) -> xfskit::ondisk::InodeNumber {
+fn file(fs: &Filesystem) -> InodeNumber {
     fs.lookup(fs.root(), b"file").unwrap().inode
 }
 
@@ -161,4 +167,73 @@ fn an_error_between_two_links_shuts_down_and_recovery_does_the_rest() {
     assert_eq!(names.len(), 1);
     assert!(listed.contains(&names[0]), "{listed:?} has {names:?}");
     image.close(fs);
+}
+
+/// An update that takes long: while it runs, others write as much log as they may.
+struct Slow {
+    fs: Arc<Filesystem>,
+    inode: InodeNumber,
+    fills_log: bool,
+}
+
+impl DeferredOp for Slow {
+    fn format_intent(&self, id: u64, copy: &mut LogVector) {
+        let nothing: &[u8] = &[];
+        let intent = AttrIntent {
+            id,
+            verb: AttrVerb::Set,
+            inode: self.inode,
+            generation: 0,
+            namespace: 0,
+            name: b"slow",
+            value: &[7; 500],
+            new_name: nothing,
+            new_value: nothing,
+        };
+        intent.encode(|region| copy.push(region));
+    }
+
+    fn format_done(&self, id: u64, copy: &mut LogVector) {
+        copy.push(&encode_done(item_type::ATTRD, id));
+    }
+
+    fn step(self, _: &mut Transaction) -> xfskit::Result<Step<Self>> {
+        let journal = &self.fs.mount().journal;
+        let (_, size) = journal.usage();
+        for n in (0..=u8::MAX).cycle().take_while(|_| self.fills_log) {
+            if journal.usage().0 > size / 4 * 3 {
+                break;
+            }
+            self.fs.set_xattr(self.inode, b"user.other", &[n; 60_000], SetMode::Any, &Caller::root())?;
+            self.fs.sync()?;
+        }
+        Ok(Step::Done)
+    }
+
+    fn undo(self, _: &mut Transaction) -> xfskit::Result<()> {
+        Ok(())
+    }
+}
+
+/// A chain commits several intents and does the first; others fill the log meanwhile. If the next link had to wait for space, the
+/// tail would be the chain's own second intent, which nobody but the chain can move. So before a link that may have to
+/// wait, what the chain still has to do is logged anew.
+#[test]
+fn what_a_waiting_chain_still_has_to_do_does_not_hold_the_tail() {
+    let watchdog = stress::Watchdog::new("a chain that waits", 60);
+    let image = stress::Image::new(64, &[('b', "size=1024"), ('d', "agcount=2")]);
+    let fs = Arc::new(image.open_with(MountOptions { attr_logging: AttrLogging::Always, ..Default::default() }));
+    make_file(&fs);
+    let inode = file(&fs);
+    let (_, size) = fs.mount().journal.usage();
+    let link = Reservation { log_bytes: size as u32 / 3, log_count: 1, ..Default::default() };
+    let mut tx = fs.mount().transaction(link).unwrap();
+    for n in 0..5 {
+        queue(&mut tx, vec![n], Slow { fs: Arc::clone(&fs), inode, fills_log: n == 0 });
+    }
+    tx.commit().unwrap();
+    assert_eq!(fs.mount().counters.intents_relogged.get(), 4, "the four that were left, once");
+    let fs = Arc::into_inner(fs).expect("the updates are done");
+    image.close(fs);
+    drop(watchdog);
 }

@@ -26,9 +26,10 @@ pub use in_place::write_in_place;
 pub use pack::{Packed, pack, unpack};
 pub use place::{Piece, Place, piece};
 pub use read::read;
-pub use write_out::{Source, write_out_run, write_out_size};
+pub use write_out::{Source, write_out_core, write_out_run};
 
 use crate::error::{Error, Result};
+use crate::error_tags::DATA_IOERROR;
 use crate::inode::bmap;
 use crate::space::refcount;
 use crate::sync::atomic::Ordering;
@@ -70,6 +71,7 @@ fn write_mapped(tx: &Transaction, ino: InoId, (block, within): (FsBlock, u64), d
 /// Writes contents. The next checkpoint flushes them before its first record.
 fn write_device(tx: &Transaction, offset: u64, data: &[u8]) -> Result<()> {
     tx.mount().journal.check()?;
+    tx.mount().error_tags.fail(DATA_IOERROR)?;
     tx.mount().device.write(offset, data).map_err(|source| Error::Io { offset, source })?;
     tx.mount().journal.unflushed_flag().store(true, Ordering::Release);
     Ok(())

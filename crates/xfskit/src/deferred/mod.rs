@@ -22,7 +22,7 @@
 use crate::error::{Error, Result};
 use crate::error_tags::LARP;
 use crate::item::LogVector;
-use crate::trans::{Intent, PassingItem, Queued, Transaction};
+use crate::trans::{Intent, PassingItem, Queued, Transaction, Update};
 use std::sync::Arc;
 
 /// What a step came to.
@@ -87,9 +87,24 @@ pub fn finish<O: DeferredOp>(tx: &mut Transaction, operation: O, logged: bool) -
 /// this, in the link at hand. So several operations, and changes besides, are one as far as a crash goes.
 pub fn queue<O: DeferredOp + Send + 'static>(tx: &mut Transaction, key: Vec<u8>, operation: O) {
     let intent = log_intent(tx, &operation);
-    let done = format_done(&intent, &operation);
-    let run = Box::new(move |tx: &mut Transaction| finish(tx, operation, true));
-    tx.queue(Queued { key, intent, done, run });
+    tx.queue(Queued { key, intent, update: Box::new(Whole(operation)) });
+}
+
+/// An operation that is queued from its beginning.
+struct Whole<O>(O);
+
+impl<O: DeferredOp + Send> Update for Whole<O> {
+    fn format_intent(&self, id: u64, copy: &mut LogVector) {
+        self.0.format_intent(id, copy);
+    }
+
+    fn format_done(&self, id: u64, copy: &mut LogVector) {
+        self.0.format_done(id, copy);
+    }
+
+    fn run(self: Box<Self>, tx: &mut Transaction) -> Result<()> {
+        finish(tx, self.0, true)
+    }
 }
 
 /// Commits what was done with an intent for the rest, and does the next step in the link after that.

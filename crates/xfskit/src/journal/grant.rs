@@ -216,9 +216,14 @@ impl Grant {
         }
     }
 
-    /// Whether the link after this one has to wait for space.
-    pub fn is_last_link(&self) -> bool {
-        self.links_left <= 1
+    /// Whether the link after this one has space already, or could be given some at once.
+    pub fn try_next_link(&mut self) -> bool {
+        if self.links_left > 1 {
+            return true;
+        }
+        let taken = self.journal.try_take_rolling(self.unit);
+        self.links_left += u64::from(taken);
+        taken
     }
 
     /// Makes sure that one more link can commit; waits for space when the reserved links are used up.

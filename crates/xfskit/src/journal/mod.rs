@@ -431,6 +431,11 @@ impl Journal {
         self.recovering.load(Ordering::Acquire)
     }
 
+    /// Takes space for one more link of a chain that has begun, if nobody has to wait for it.
+    fn try_take_rolling(&self, need: u64) -> bool {
+        self.space.try_take(need, Claim::Rolling)
+    }
+
     /// Takes space for one more link of a chain that has begun.
     fn take_space_rolling(&self, need: u64) -> Result<()> {
         if self.space.try_take(need, Claim::Rolling) {

@@ -113,6 +113,9 @@ impl Filesystem {
     pub fn unmount(self) -> Result<()> {
         // What cannot be brought out is lost, and told; the image is closed in good order all the same.
         let lost = self.write_out_all();
+        if lost.is_err() {
+            self.discard_all();
+        }
         for inode in self.mount.inodes.held() {
             inode.opens.store(0, crate::sync::atomic::Ordering::Release);
             self.inactivate(&inode)?;

@@ -36,8 +36,7 @@ fn recover_over(
     let over = |below| Arc::new(OverlayDevice::new(below, MOST_OVERLAY_BYTES)) as Arc<dyn BlockDevice>;
     let (device, log_device) = (over(device), log_device.map(over));
     let (below, log_below) = (Arc::clone(&device), log_device.clone());
-    let recovered =
-        Filesystem::over(Mount::open_at(below, log_below, options, env, Stage::InMemory, Some(log.end()))?)?;
+    let recovered = Filesystem::over(Mount::open_at(below, log_below, options, env, Stage::Image, Some(log.end()))?)?;
     let report = recovered.mount.recovery.clone();
     recovered.unmount()?;
     Ok(RecoveredDevices { device, log_device, report })

@@ -60,7 +60,10 @@ impl Transaction {
     /// `Shutdown` or `Io`.
     pub fn roll(&mut self) -> Result<()> {
         if self.dirty {
-            self.relog_inodes();
+            if !self.grant.as_mut().is_none_or(Grant::try_next_link) {
+                self.relog_inodes();
+                self.relog_intents();
+            }
             self.commit_link()?;
             self.mount.stop_if_tagged(ROLL)?;
         }
@@ -86,12 +89,9 @@ impl Transaction {
         }
     }
 
-    /// The next link may wait for log space with its inodes locked, and what is locked is not written back. They move to
+    /// The next link has to wait for log space with its inodes locked, and what is locked is not written back. They move to
     /// the head of the log, so that none of them is the tail for which the link would wait.
     fn relog_inodes(&mut self) {
-        if !self.grant.as_ref().is_some_and(Grant::is_last_link) {
-            return;
-        }
         for held in self.inodes.iter_mut().flatten() {
             if held.dirty.is_empty() && !held.first_link_only && held.inode.item().lock().in_ail.is_some() {
                 held.dirty = InodeFields::CORE;

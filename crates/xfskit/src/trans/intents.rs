@@ -120,10 +120,23 @@ pub struct Queued {
     pub key: Vec<u8>,
     /// The intent, which is logged already.
     pub intent: Arc<Intent>,
-    /// Its done item.
-    pub done: LogVector,
     /// The update.
-    pub run: InLaterLink,
+    pub update: Box<dyn Update>,
+}
+
+/// An update that waits for links of its own.
+pub trait Update: Send {
+    /// Formats an intent for all of it.
+    fn format_intent(&self, id: u64, copy: &mut LogVector);
+
+    /// Formats the done item of intent `id`.
+    fn format_done(&self, id: u64, copy: &mut LogVector);
+
+    /// Does it, in as many links as it takes.
+    ///
+    /// # Errors
+    /// As [`Transaction::finish_queue`].
+    fn run(self: Box<Self>, tx: &mut Transaction) -> Result<()>;
 }
 
 impl PendingFree {
@@ -171,6 +184,50 @@ impl Transaction {
         self.queued.iter().any(|queued| queued.key == key)
     }
 
+    /// Logs the intents of all that waits anew, and that the old ones are done: the next link has to wait for log space, and
+    /// they must not be what holds the tail. Those in the checkpoint at hand are at the head already.
+    pub(super) fn relog_intents(&mut self) {
+        let mut queued = std::mem::take(&mut self.queued);
+        for Queued { intent, update, .. } in &mut queued {
+            let (format_intent, format_done) = (
+                |id, copy: &mut LogVector| update.format_intent(id, copy),
+                |id, copy: &mut LogVector| update.format_done(id, copy),
+            );
+            self.relog_intent(intent, format_intent, format_done);
+        }
+        self.queued = queued;
+        let mut pending = std::mem::take(&mut self.pending_frees);
+        for free in &mut pending {
+            let extent = [free.extent()];
+            let Some(intent) = &mut free.intent else { continue };
+            self.relog_intent(
+                intent,
+                |id, copy| copy.push(&extent_free::encode_intent(id, &extent)),
+                |id, copy| copy.push(&extent_free::encode_done(id, &extent)),
+            );
+        }
+        self.pending_frees = pending;
+    }
+
+    fn relog_intent(
+        &mut self,
+        intent: &mut Arc<Intent>,
+        format_intent: impl Fn(u64, &mut LogVector),
+        format_done: impl Fn(u64, &mut LogVector),
+    ) {
+        if intent.state.lock().in_cil.is_some() {
+            return;
+        }
+        let new = Intent::new(&self.mount.intent_ids);
+        let (mut copy, mut done) = (LogVector::default(), LogVector::default());
+        format_intent(new.id(), &mut copy);
+        self.log_intent(Arc::clone(&new) as _, copy);
+        format_done(intent.id(), &mut done);
+        let old = std::mem::replace(intent, new);
+        self.log_done(Arc::new(PassingItem::default()), done, old);
+        self.mount.counters.intents_relogged.increment();
+    }
+
     /// Does what was queued, each update in links of its own; the last of them is left to commit. An update that finds
     /// no space is taken back, and the others are done all the same.
     ///
@@ -193,9 +250,11 @@ impl Transaction {
     fn make_queued_link(&mut self) -> Result<bool> {
         self.roll()?;
         self.mount.stop_if_tagged(LARP)?;
-        let Some(Queued { intent, done, run, .. }) = self.queued.pop_front() else { return Ok(false) };
+        let Some(Queued { intent, update, .. }) = self.queued.pop_front() else { return Ok(false) };
+        let mut done = LogVector::default();
+        update.format_done(intent.id(), &mut done);
         self.log_done(Arc::new(PassingItem::default()), done, intent);
-        match run(self) {
+        match update.run(self) {
             Err(Error::NoSpace) if !self.dirty => Ok(true),
             other => other.map(|()| false),
         }

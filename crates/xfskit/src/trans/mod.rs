@@ -25,7 +25,7 @@ mod intents;
 mod reservation;
 
 pub use formats::{BlfType, InodeFields};
-pub use intents::{InLaterLink, Intent, IntentIds, PassingItem, Queued};
+pub use intents::{InLaterLink, Intent, IntentIds, PassingItem, Queued, Update};
 pub use reservation::Reservation;
 
 use crate::cache::{Buffer, BufferContent, BufferKey, BufferKind, DiskRuns, Fill, Inode, InodeState};

@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use xfskit::device::{Access, BlockDevice, FileDevice, MemoryDevice, OpenError};
 use xfskit::journal::LogState;
-use xfskit::mount::{SUPERBLOCK_KIND, reservation_of};
-use xfskit::ondisk::{DiskAddress, RawSuperblock};
 use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile};
 use xfskit_fuzz_harness::{Overlay, walk};
 
@@ -157,24 +155,6 @@ fn a_log_that_cannot_be_read_can_only_be_looked_past() {
     let torn = header(32, &[0x55; 4]);
     torn.seal();
     assert_names(&open(&torn, false).err().expect("a refusal"), &["log at", "a whole record"]);
-}
-
-/// Quota was switched on, and the journal alone knows: that was found out only about features that nobody here knows.
-#[test]
-fn quota_that_the_journal_switches_on_is_refused() {
-    let device = Arc::new(MemoryDevice::from_bytes(SOUND.bytes.to_vec()));
-    let fs = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()).expect("a sound image");
-    let mount = fs.mount();
-    let mut tx = mount.transaction(reservation_of(mount.reservations.sb)).unwrap();
-    let id = tx.read(DiskAddress(0), mount.geometry.sector_bytes(), &SUPERBLOCK_KIND).unwrap();
-    tx.edit_as::<RawSuperblock>(id, 0).quota_flags = 1.into();
-    tx.commit().unwrap();
-    fs.sync().unwrap();
-    drop(fs);
-    let refusal = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()).err().expect("a refusal");
-    assert_names(&refusal, &["quota"]);
-    // For looking it does not matter.
-    Filesystem::open(device, MountOptions::read_only()).expect("a look");
 }
 
 /// Reads of the log.

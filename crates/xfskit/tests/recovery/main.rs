@@ -7,4 +7,5 @@ mod device;
 mod kernel;
 mod links;
 mod pieces;
+mod quota;
 mod workload;

@@ -4,6 +4,7 @@ use super::rewrite::{expect_records, part, rewrite, with_middle};
 use super::{extents, owner};
 use crate::cache::ForkKind;
 use crate::error::Result;
+use crate::error_tags::BMAP_CONVERT;
 use crate::space::{alloc, rmap};
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::{Corruption, Extent, FileBlock};
@@ -27,6 +28,7 @@ pub fn convert(tx: &mut Transaction, ino: InoId, at: FileBlock, count: u64, unwr
     if extent.unwritten == unwritten {
         return Ok(old.count);
     }
+    tx.mount().error_tags.fail(BMAP_CONVERT)?;
     let new = with_middle(&extent, Extent { unwritten, ..old });
     expect_records(tx, ino, ForkKind::Data, new.len() - 1)?;
     if tx.geometry().has_rmap() {

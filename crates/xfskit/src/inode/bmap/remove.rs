@@ -5,6 +5,7 @@ use super::rewrite::{expect_records, without};
 use super::{count_blocks, extents, owner};
 use crate::cache::ForkKind;
 use crate::error::Result;
+use crate::error_tags::BMAP_REMOVE;
 use crate::space::{alloc, refcount};
 use crate::trans::{InoId, Transaction};
 use std::ops::Range;
@@ -57,6 +58,7 @@ pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, c
 /// # Errors
 /// `NoSpace`, `TooLarge` as [`remove`]; `Corrupt`, `Io`.
 pub fn remove_some(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) -> Result<bool> {
+    tx.mount().error_tags.fail(BMAP_REMOVE)?;
     let mut first_ag = None;
     for _ in 0..MOST_EXTENTS {
         let list = extents(tx, ino, ForkKind::Data)?;

@@ -4,6 +4,7 @@ use super::rewrite::{expect_records, rewrite};
 use super::{count_blocks, extents, owner};
 use crate::cache::ForkKind;
 use crate::error::Result;
+use crate::error_tags::BMAP_SHARE;
 use crate::space::{refcount, rmap};
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::inode::flags2;
@@ -40,6 +41,7 @@ pub fn forget_sharing(tx: &mut Transaction, ino: InoId) -> Result<()> {
 /// when the transaction holds another AG and somebody else this one; `Corrupt`, `Io`.
 pub fn share(tx: &mut Transaction, ino: InoId, extent: Extent) -> Result<u64> {
     let fork = ForkKind::Data;
+    tx.mount().error_tags.fail(BMAP_SHARE)?;
     expect_records(tx, ino, ForkKind::Data, 1)?;
     let list = extents(tx, ino, fork)?;
     let index = list.index_at(extent.file_block);

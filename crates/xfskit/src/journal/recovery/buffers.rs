@@ -48,7 +48,8 @@ impl Replay<'_> {
         block.log_type = Some(logged.kind());
         block.lsn = block.lsn.max(lsn);
         if logged.kind() == buffer_type::SUPERBLOCK && address == DiskAddress(0) {
-            self.blocks.take_superblock()?;
+            // A mount that starts to keep quotas says so in the log first.
+            self.has_quota |= self.blocks.take_superblock()?.has_quota();
         }
         Ok(Outcome::Replayed)
     }
@@ -93,7 +94,7 @@ fn replay_unlinked_links(inode_log: u8, block: &mut Block, parts: &[(usize, &[u8
 impl Blocks {
     /// The superblock was replayed: growing a filesystem changes its shape, and what follows in the log may lie in the
     /// new part.
-    fn take_superblock(&mut self) -> Result<()> {
+    fn take_superblock(&mut self) -> Result<Superblock> {
         let sector = self.geometry.sector_bytes();
         let mut bytes = self.read(DiskAddress(0), sector)?.bytes.clone();
         set_checksum(&mut bytes, SUPERBLOCK_CRC_OFFSET);
@@ -112,6 +113,6 @@ impl Blocks {
             return Err(SuperblockError::from(error).into());
         }
         self.geometry = Arc::new(geometry);
-        Ok(())
+        Ok(superblock)
     }
 }

@@ -55,7 +55,7 @@ pub struct DirtyLog {
     pub data_device: Arc<dyn BlockDevice>,
     /// The shape of the filesystem, as its superblock says before recovery.
     pub geometry: Arc<Geometry>,
-    /// Whether quota records are kept.
+    /// Whether quota records are kept, as far as the superblock at its home knows.
     pub has_quota: bool,
     /// Finds the kinds of blocks.
     pub kind_of: KindOf,

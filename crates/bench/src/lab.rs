@@ -1,0 +1,242 @@
+//! An experiment's frame: sides, cases, rounds.
+
+use crate::BenchError;
+use crate::measure::{Bench, Phase, Watch};
+use crate::place::{Opened, Side};
+use crate::scratch::Scratch;
+use crate::target::{About, Target};
+use anyhow::{Context, Result, ensure};
+use serde::Serialize;
+use std::path::PathBuf;
+use xfskit::MountOptions;
+
+/// The second side.
+#[derive(Clone, Debug)]
+pub enum Against {
+    /// The kernel, on a loop mount of a scratch image.
+    Kernel,
+    /// A directory.
+    Dir(PathBuf),
+}
+
+/// What a person asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Threads, where the experiment does not want another number.
+    pub threads: Option<usize>,
+    /// Files in all.
+    pub files: Option<usize>,
+    /// Directories; one for each thread if not given.
+    pub dirs: Option<usize>,
+    /// How often each case is measured; the best counts.
+    pub rounds: Option<usize>,
+    /// An image, a mount point or a folder; a scratch image if not given.
+    pub on: Option<PathBuf>,
+    /// The second side.
+    pub against: Option<Against>,
+    /// Few files.
+    pub quick: bool,
+    /// The published geometry and numbers.
+    pub published: bool,
+    /// Bytes of a scratch image.
+    pub image_bytes: Option<u64>,
+    /// Bytes of the engine's cache.
+    pub cache_bytes: Option<usize>,
+    /// The command line, for the report.
+    pub command: String,
+    /// When, for the report.
+    pub date: String,
+}
+
+/// What differs between runs of one workload.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) threads: usize,
+    pub(crate) mkfs: Vec<(char, &'static str)>,
+    pub(crate) image_bytes: u64,
+    pub(crate) mount: MountOptions,
+    /// Whether parent pointers are wanted, or not; `None` where they do not matter.
+    pub(crate) parent: Option<bool>,
+    /// An option of the engine is not as it is by default, so that only the engine can do it.
+    pub(crate) switched: bool,
+}
+
+impl Case {
+    /// An image with parent pointers, or without.
+    pub(crate) fn parent(mut self, parent: bool) -> Self {
+        self.parent = Some(parent);
+        if !parent {
+            self.mkfs.push(('n', "parent=0"));
+        }
+        self
+    }
+
+    /// The engine with an option changed.
+    pub(crate) fn switch(mut self, change: impl FnOnce(&mut MountOptions)) -> Self {
+        change(&mut self.mount);
+        self.switched = true;
+        self
+    }
+
+    pub(crate) fn mkfs(mut self, options: &[(char, &'static str)]) -> Self {
+        self.mkfs.extend(options);
+        self
+    }
+}
+
+/// A workload.
+pub(crate) trait Work {
+    fn run<T: Target>(&self, bench: &Bench<'_, T>) -> Result<()>;
+}
+
+/// A case on a side: the best of its rounds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    pub case: String,
+    pub side: String,
+    pub threads: usize,
+    pub rounds: usize,
+    pub target: About,
+    pub phases: Vec<Phase>,
+    #[serde(skip)]
+    pub(crate) engine: bool,
+}
+
+impl Run {
+    pub(crate) fn phase(&self, name: &str) -> Option<&Phase> {
+        self.phases.iter().find(|phase| phase.name == name)
+    }
+}
+
+/// Runs cases on sides.
+pub(crate) struct Lab<'a> {
+    pub(crate) options: Options,
+    pub(crate) watch: &'a dyn Watch,
+    pub(crate) scratch: Scratch,
+    pub(crate) sides: Vec<Side>,
+}
+
+/// An image has room for a thousand MiB more than its files need.
+const SPARE_BYTES: u64 = 1 << 30;
+/// Inodes may take a quarter of an image, and are not all that a file needs.
+const BYTES_PER_FILE: u64 = 4096;
+
+impl<'a> Lab<'a> {
+    pub(crate) fn new(options: Options, watch: &'a dyn Watch) -> Result<Self> {
+        let positive = |name: &str, number: Option<usize>| {
+            ensure!(number != Some(0), BenchError::Usage(format!("--{name} 0: at least 1")));
+            Ok(())
+        };
+        positive("threads", options.threads)?;
+        positive("files", options.files)?;
+        positive("dirs", options.dirs)?;
+        positive("rounds", options.rounds)?;
+        if let (Some(files), Some(threads)) = (options.files, options.threads) {
+            let message =
+                || BenchError::Usage(format!("--files {files}: fewer than one for each of {threads} threads"));
+            ensure!(files >= threads, message());
+        }
+        let mut sides = vec![match &options.on {
+            None => Side::scratch(),
+            Some(path) => Side::at(path)?,
+        }];
+        sides.extend(match &options.against {
+            None => None,
+            Some(Against::Kernel) => Some(Side::kernel()?),
+            Some(Against::Dir(path)) => Some(Side::dir(path)?),
+        });
+        Ok(Self { options, watch, scratch: Scratch::new()?, sides })
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.options.threads.unwrap_or(2)
+    }
+
+    /// Files in all, `full` or a tenth of it unless a person knows better; at least one for each thread.
+    pub(crate) fn files(&self, full: usize) -> usize {
+        let default = if self.options.quick { full / 10 } else { full };
+        self.options.files.unwrap_or(default).max(self.threads())
+    }
+
+    pub(crate) fn rounds(&self) -> usize {
+        self.options.rounds.unwrap_or(3)
+    }
+
+    /// A case with all options as they are by default, for an image that holds `files` files with `bytes` of values each.
+    pub(crate) fn case(&self, name: impl Into<String>, files: usize, bytes: usize) -> Case {
+        let needed = files as u64 * (BYTES_PER_FILE + 2 * bytes as u64) + SPARE_BYTES;
+        let mut mount = MountOptions::default();
+        mount.cache_bytes = self.options.cache_bytes.unwrap_or(mount.cache_bytes);
+        Case {
+            name: name.into(),
+            threads: self.threads(),
+            mkfs: Vec::new(),
+            image_bytes: self.options.image_bytes.unwrap_or(needed.next_multiple_of(1 << 30)),
+            mount,
+            parent: None,
+            switched: false,
+        }
+    }
+
+    /// Measures cases on every side that can do them, in turns.
+    pub(crate) fn measure<W: Work>(&self, cases: &[(Case, W)]) -> Result<Vec<Run>> {
+        self.measure_on(&self.sides, cases)
+    }
+
+    /// As [`Self::measure`], on other sides than those that were asked for.
+    pub(crate) fn measure_on<W: Work>(&self, sides: &[Side], cases: &[(Case, W)]) -> Result<Vec<Run>> {
+        let mut runs: Vec<Run> = Vec::new();
+        for round in 1..=self.rounds() {
+            for (case, work) in cases {
+                for side in sides.iter().filter(|side| side.can(case)) {
+                    let run = self.once(case, side, work)?;
+                    match runs.iter_mut().find(|known| known.side == run.side && known.case == run.case) {
+                        None => runs.push(run),
+                        Some(known) => keep_best(known, run, round),
+                    }
+                }
+            }
+        }
+        Ok(runs)
+    }
+
+    fn once(&self, case: &Case, side: &Side, work: &impl Work) -> Result<Run> {
+        let measured = || -> Result<Run> {
+            let opened = side.open(case, &self.scratch)?;
+            let result = match &opened {
+                Opened::Engine(engine) => self.run(case, engine, work),
+                Opened::Path(target, _) => self.run(case, target, work),
+            };
+            let closed = side.close(opened);
+            let (target, phases) = result?;
+            closed?;
+            Ok(Run {
+                case: case.name.clone(),
+                side: side.name.clone(),
+                threads: case.threads,
+                rounds: 1,
+                target,
+                phases,
+                engine: side.is_engine(),
+            })
+        };
+        measured().with_context(|| format!("{}, {}", side.name, case.name))
+    }
+
+    fn run<T: Target>(&self, case: &Case, target: &T, work: &impl Work) -> Result<(About, Vec<Phase>)> {
+        let bench = Bench::new(target, case.threads, self.watch);
+        work.run(&bench)?;
+        Ok((target.about(), bench.into_phases()))
+    }
+}
+
+/// Keeps of each phase the faster one.
+pub(crate) fn keep_best(known: &mut Run, run: Run, rounds: usize) {
+    known.rounds = rounds;
+    for (best, phase) in known.phases.iter_mut().zip(run.phases) {
+        if phase.wall_seconds < best.wall_seconds {
+            *best = phase;
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The experiments of `xfskit bench`: each published measurement of a mechanism, with the mechanism on and off, in
+//! this process, on the kernel's XFS or in any directory.
+//!
+//! ```text
+//! Lab      what is measured where: sides (a place each), cases (what differs), rounds
+//!   │  for each round, case and side
+//!   ▼
+//! Target   an image in this process, or a directory by system calls
+//!   │  Work::run, one for each workload
+//!   ▼
+//! Bench    phases: threads, wall and CPU time, transactions and log bytes
+//!   │
+//!   ▼
+//! Report   tables, plots and goals: text, Markdown, JSON, a page
+//! ```
+//! Times are only worth as much as their ratio: sides take turns, the best of the rounds counts. Counts are exact.
+//! All that is made lies in one scratch folder and goes with it, whatever happens.
+#![forbid(unsafe_code)]
+
+mod error;
+mod fuse_mount;
+mod lab;
+mod loop_mount;
+mod machine;
+mod measure;
+mod names;
+mod place;
+mod report;
+mod scratch;
+mod target;
+mod workload;
+
+pub use error::BenchError;
+pub use lab::{Against, Options};
+pub use measure::Watch;
+pub use report::{Report, json, markdown, page, text};
+pub use workload::{Experiment, run};

@@ -1,0 +1,224 @@
+//! A phase: threads that do the same thing many times, and what it cost.
+//!
+//! Time is wall and CPU time from the moment all threads are ready until the last has ended; what comes after, the sync
+//! that makes the counts complete, has a time of its own. CPU time is this process's: an engine in this process is in
+//! it, and so is what the kernel does in a system call, but not what the kernel's own threads or another server do.
+
+use crate::error::BenchError;
+use crate::target::{Counts, Target};
+use anyhow::Result;
+use nix::sys::resource::{UsageWho, getrusage};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, Mutex};
+use std::time::{Duration, Instant};
+
+/// Operations between two looks at whether to stop.
+const STRIDE: usize = 128;
+
+/// Who watches a run, and may stop it.
+pub trait Watch: Sync {
+    /// Something begins that has `operations` operations.
+    fn begin(&self, what: &str, operations: u64);
+    /// So many more operations are done.
+    fn advance(&self, operations: u64);
+    /// Whether somebody wants to stop.
+    fn stopped(&self) -> bool;
+}
+
+/// Operations of one kind in a phase that mixes several.
+#[derive(Clone, Debug, Serialize)]
+pub struct Kind {
+    pub name: &'static str,
+    pub operations: u64,
+    pub mean_seconds: f64,
+    pub max_seconds: f64,
+}
+
+/// What one phase cost.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Phase {
+    pub name: String,
+    pub operations: u64,
+    pub wall_seconds: f64,
+    pub user_seconds: f64,
+    pub system_seconds: f64,
+    /// Afterwards, until everything was durable.
+    pub sync_seconds: f64,
+    /// `None` where the side does not tell.
+    pub transactions: Option<u64>,
+    pub log_bytes: Option<u64>,
+    pub max_latency_seconds: Option<f64>,
+    /// Where operations of several kinds are mixed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<Kind>,
+    /// What else the side counted, without zeros.
+    pub counters: BTreeMap<String, u64>,
+}
+
+impl Phase {
+    pub(crate) fn rate(&self) -> f64 {
+        self.operations as f64 / self.wall_seconds.max(1e-9)
+    }
+
+    pub(crate) fn micros(&self) -> f64 {
+        self.wall_seconds * 1e6 / self.operations.max(1) as f64
+    }
+
+    pub(crate) fn cpu_seconds(&self) -> f64 {
+        self.user_seconds + self.system_seconds
+    }
+
+    pub(crate) fn cpu_micros(&self) -> f64 {
+        self.cpu_seconds() * 1e6 / self.operations.max(1) as f64
+    }
+
+    pub(crate) fn per_operation(&self, count: Option<u64>) -> Option<f64> {
+        Some(count? as f64 / self.operations.max(1) as f64)
+    }
+
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// Runs phases on a target, and keeps what they cost.
+pub(crate) struct Bench<'a, T> {
+    pub(crate) target: &'a T,
+    pub(crate) threads: usize,
+    watch: &'a dyn Watch,
+    phases: Mutex<Vec<Phase>>,
+}
+
+impl<'a, T: Target> Bench<'a, T> {
+    pub(crate) fn new(target: &'a T, threads: usize, watch: &'a dyn Watch) -> Self {
+        Self { target, threads, watch, phases: Mutex::default() }
+    }
+
+    pub(crate) fn into_phases(self) -> Vec<Phase> {
+        self.phases.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Does `work(thread, n)` for each thread and each n below `each`, measured.
+    pub(crate) fn phase(
+        &self,
+        name: &str,
+        each: usize,
+        work: impl Fn(usize, usize) -> Result<()> + Sync,
+    ) -> Result<()> {
+        self.watch.begin(name, (each * self.threads) as u64);
+        let before = self.target.counts()?;
+        let (elapsed, user, system) = self.in_threads(each, &work)?;
+        let synced = Instant::now();
+        self.target.sync()?;
+        let sync_seconds = synced.elapsed().as_secs_f64();
+        let counts = self.target.counts()?.since(&before);
+        self.keep(Phase {
+            name: name.into(),
+            operations: (each * self.threads) as u64,
+            wall_seconds: elapsed.as_secs_f64(),
+            user_seconds: user,
+            system_seconds: system,
+            sync_seconds,
+            transactions: counts.transactions,
+            log_bytes: counts.log_bytes,
+            max_latency_seconds: None,
+            kinds: Vec::new(),
+            counters: counts.others,
+        });
+        Ok(())
+    }
+
+    /// Changes the phase that was measured last.
+    pub(crate) fn amend(&self, change: impl FnOnce(&mut Phase)) {
+        let mut phases = self.phases.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        change(phases.last_mut().expect("a phase was measured"));
+    }
+
+    fn keep(&self, phase: Phase) {
+        self.phases.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(phase);
+    }
+
+    /// The same without measuring.
+    pub(crate) fn prepare(&self, each: usize, work: impl Fn(usize, usize) -> Result<()> + Sync) -> Result<()> {
+        self.watch.begin("preparing", (each * self.threads) as u64);
+        self.in_threads(each, &work)?;
+        self.target.sync()
+    }
+
+    fn in_threads(
+        &self,
+        each: usize,
+        work: &(impl Fn(usize, usize) -> Result<()> + Sync),
+    ) -> Result<(Duration, f64, f64)> {
+        let (failed, ready) = (AtomicBool::new(false), Barrier::new(self.threads + 1));
+        let run = |thread: usize| -> Result<(Instant, Instant)> {
+            ready.wait();
+            let start = Instant::now();
+            for from in (0..each).step_by(STRIDE) {
+                let to = each.min(from + STRIDE);
+                for n in from..to {
+                    if let Err(error) = work(thread, n) {
+                        failed.store(true, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                }
+                self.watch.advance((to - from) as u64);
+                if self.watch.stopped() || failed.load(Ordering::Relaxed) {
+                    return Err(BenchError::Interrupted.into());
+                }
+            }
+            Ok((start, Instant::now()))
+        };
+        std::thread::scope(|scope| {
+            let run = &run;
+            let threads: Vec<_> = (0..self.threads).map(|thread| scope.spawn(move || run(thread))).collect();
+            let cpu = cpu_seconds()?;
+            ready.wait();
+            let results: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+            let after = cpu_seconds()?;
+            // By the clocks of the threads: with more of them than processors this one may be woken late.
+            let mut span: Option<(Instant, Instant)> = None;
+            let mut interrupted = Ok(());
+            for result in results {
+                match result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+                    Ok((start, end)) => {
+                        let (first, last) = span.unwrap_or((start, end));
+                        span = Some((first.min(start), last.max(end)));
+                    }
+                    // Of those that stopped because another failed the other's error is the one that counts.
+                    Err(error) if error.is::<BenchError>() => interrupted = Err(error),
+                    Err(error) => return Err(error),
+                }
+            }
+            interrupted?;
+            let elapsed = span.map_or(Duration::ZERO, |(first, last)| last - first);
+            Ok((elapsed, after.0 - cpu.0, after.1 - cpu.1))
+        })
+    }
+}
+
+/// User and system time of this process.
+fn cpu_seconds() -> Result<(f64, f64)> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    Ok((seconds(usage.user_time()), seconds(usage.system_time())))
+}
+
+impl Counts {
+    fn since(&self, before: &Self) -> Self {
+        let less = |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
+        let others = self.others.iter().filter_map(|(name, &count)| {
+            // A peak is not a sum: what was reached before the phase counts too.
+            let peak = name.ends_with("_peak");
+            let change = if peak { count } else { count - before.others.get(name).copied().unwrap_or(0).min(count) };
+            (change > 0).then(|| (name.clone(), change))
+        });
+        Self {
+            transactions: less(self.transactions, before.transactions),
+            log_bytes: less(self.log_bytes, before.log_bytes),
+            others: others.collect(),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Where a side works, and how it is opened for a case.
+
+use crate::BenchError;
+use crate::lab::Case;
+use crate::loop_mount::{LoopMount, obstacle};
+use crate::machine::{has_parent, kernel_release, mount_point, superblock_of};
+use crate::scratch::Scratch;
+use crate::target::{Engine, PathTarget};
+use anyhow::{Context, Result, ensure};
+use std::path::{Path, PathBuf};
+use xfskit::device::{Access, FileDevice};
+use xfskit::ondisk::Superblock;
+
+/// The scratch image. Both sides use the same file in turns, so that neither has other memory.
+pub(crate) const IMAGE: &str = "image";
+const MOUNT: &str = "mount";
+
+/// Where a side works.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// The engine, on a scratch image made for each case.
+    Scratch,
+    /// The engine, on somebody's image.
+    Image { path: PathBuf, parent: bool },
+    /// System calls, in somebody's directory.
+    Dir { path: PathBuf, parent: Option<bool> },
+    /// System calls, on a loop mount of a scratch image made for each case.
+    Kernel,
+}
+
+/// A side of the comparison.
+#[derive(Clone, Debug)]
+pub(crate) struct Side {
+    pub(crate) name: String,
+    pub(crate) place: Place,
+}
+
+/// An open target, and what lives as long.
+pub(crate) enum Opened {
+    Engine(Engine),
+    Path(PathTarget, Option<LoopMount>),
+}
+
+impl Side {
+    pub(crate) fn scratch() -> Self {
+        Self { name: "xfskit".into(), place: Place::Scratch }
+    }
+
+    pub(crate) fn kernel() -> Result<Self> {
+        if let Some(why) = obstacle() {
+            return Err(BenchError::NoKernel(why.into()).into());
+        }
+        let release = kernel_release();
+        let short = release.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
+        Ok(Self { name: format!("kernel {short}"), place: Place::Kernel })
+    }
+
+    pub(crate) fn dir(path: &Path) -> Result<Self> {
+        let path = path.canonicalize().map_err(|_| BenchError::Missing(path.into()))?;
+        ensure!(path.is_dir(), BenchError::Usage(format!("{}: not a folder", path.display())));
+        let probe = tempfile::Builder::new().prefix(".xfskit-bench-").tempdir_in(&path);
+        drop(probe.map_err(|source| BenchError::NotWritable { path: path.clone(), source })?);
+        let kind = mount_point(&path).map_or_else(|| "folder".into(), |mount| mount.kind);
+        let parent = has_parent(&path);
+        Ok(Self { name: format!("{kind} {}", path.display()), place: Place::Dir { path, parent } })
+    }
+
+    /// Somebody's image or directory.
+    pub(crate) fn at(path: &Path) -> Result<Self> {
+        ensure!(path.exists(), BenchError::Missing(path.into()));
+        if path.is_dir() {
+            return Self::dir(path);
+        }
+        // Says what is wrong with it: not there, in use, not XFS.
+        let device = FileDevice::open(path, Access::Write)?;
+        let mut sector = vec![0; 4096];
+        xfskit::device::BlockDevice::read(&device, 0, &mut sector).with_context(|| path.display().to_string())?;
+        Superblock::decode(&sector)
+            .and_then(|superblock| superblock.check_writable().map(|()| superblock).map_err(Into::into))
+            .with_context(|| path.display().to_string())?;
+        drop(device);
+        let parent = superblock_of(path)
+            .is_some_and(|superblock| superblock.incompat().contains(xfskit::ondisk::features::Incompat::PARENT));
+        Ok(Self { name: "xfskit".into(), place: Place::Image { path: path.into(), parent } })
+    }
+
+    /// Whether the side can be what a case wants.
+    pub(crate) fn can(&self, case: &Case) -> bool {
+        let wants = |parent: Option<bool>| case.parent.is_none() || parent == case.parent;
+        match &self.place {
+            Place::Scratch => true,
+            Place::Kernel => !case.switched,
+            Place::Image { parent, .. } => wants(Some(*parent)),
+            // A directory of which nothing is known takes what is the default.
+            Place::Dir { parent, .. } => !case.switched && wants(parent.or(Some(true))),
+        }
+    }
+
+    pub(crate) fn is_engine(&self) -> bool {
+        matches!(self.place, Place::Scratch | Place::Image { .. })
+    }
+
+    pub(crate) fn open(&self, case: &Case, scratch: &Scratch) -> Result<Opened> {
+        let folder = format!("xfskit-bench-{}", std::process::id());
+        match &self.place {
+            Place::Scratch => {
+                let image = scratch.make_image(IMAGE, case.image_bytes, &case.mkfs)?;
+                Ok(Opened::Engine(Engine::open(&image, case.mount.clone(), &folder)?))
+            }
+            Place::Image { path, .. } => Ok(Opened::Engine(Engine::open(path, case.mount.clone(), &folder)?)),
+            Place::Dir { path, .. } => Ok(Opened::Path(PathTarget::open(path, &folder)?, None)),
+            Place::Kernel => {
+                let image = scratch.make_image(IMAGE, case.image_bytes, &case.mkfs)?;
+                let mount = LoopMount::new(&image, &scratch.file(MOUNT))?;
+                Ok(Opened::Path(PathTarget::open(&scratch.file(MOUNT), &folder)?, Some(mount)))
+            }
+        }
+    }
+
+    /// Closes what was opened; on somebody's image or directory what was made is removed first.
+    pub(crate) fn close(&self, opened: Opened) -> Result<()> {
+        let theirs = matches!(self.place, Place::Image { .. } | Place::Dir { .. });
+        match opened {
+            Opened::Engine(engine) => engine.close(theirs),
+            Opened::Path(target, mount) => {
+                target.close(theirs)?;
+                mount.map_or(Ok(()), LoopMount::unmount)
+            }
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! JSON.
+
+use super::Report;
+
+/// The report as JSON.
+///
+/// # Errors
+/// None that can happen to a report.
+pub fn json(report: &Report) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(report)
+}

@@ -1,0 +1,213 @@
+//! What was measured, in a form that every output shares.
+
+mod html;
+mod json;
+mod markdown;
+mod plot;
+mod table;
+
+pub use html::page;
+pub use json::json;
+pub use markdown::markdown;
+pub use table::text;
+
+use crate::lab::Run;
+use crate::machine::Machine;
+use serde::Serialize;
+
+/// A whole run of the command.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub(crate) command: String,
+    pub(crate) date: String,
+    pub(crate) machine: Machine,
+    pub(crate) experiments: Vec<Section>,
+}
+
+/// One experiment.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Section {
+    pub name: String,
+    pub title: String,
+    /// What is done, and how it is measured.
+    pub about: String,
+    pub tables: Vec<Table>,
+    pub plots: Vec<Plot>,
+    pub goals: Vec<Goal>,
+    pub notes: Vec<String>,
+    pub runs: Vec<Run>,
+}
+
+/// A table. The first column names the rows.
+#[derive(Clone, Debug, Serialize)]
+pub struct Table {
+    pub title: String,
+    pub columns: Vec<String>,
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A cell: its number if it has one, and how it is shown.
+#[derive(Clone, Debug, Default)]
+pub struct Cell {
+    pub number: Option<f64>,
+    pub text: String,
+}
+
+impl Serialize for Cell {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.number {
+            Some(number) => serializer.serialize_f64(number),
+            None if self.text.is_empty() => serializer.serialize_none(),
+            None => serializer.serialize_str(&self.text),
+        }
+    }
+}
+
+impl Cell {
+    pub(crate) fn text(text: impl Into<String>) -> Self {
+        Self { number: None, text: text.into() }
+    }
+
+    /// A number with thousands set apart, or nothing.
+    pub(crate) fn number(number: impl Into<Option<f64>>, decimals: usize) -> Self {
+        let Some(number) = number.into().filter(|number| number.is_finite()) else { return Self::default() };
+        Self { number: Some(number), text: grouped(number, decimals) }
+    }
+
+    /// A ratio, as in `1.25×`.
+    pub(crate) fn ratio(number: impl Into<Option<f64>>) -> Self {
+        Self::with_unit(number, 2, "×")
+    }
+
+    /// A change in percent with its sign.
+    pub(crate) fn percent(number: impl Into<Option<f64>>) -> Self {
+        let Some(number) = number.into().filter(|number| number.is_finite()) else { return Self::default() };
+        Self { number: Some(number), text: format!("{number:+.1} %") }
+    }
+
+    pub(crate) fn with_unit(number: impl Into<Option<f64>>, decimals: usize, unit: &str) -> Self {
+        let mut cell = Self::number(number, decimals);
+        if cell.number.is_some() {
+            cell.text.push_str(unit);
+        }
+        cell
+    }
+}
+
+fn grouped(number: f64, decimals: usize) -> String {
+    let plain = format!("{:.decimals$}", number.abs());
+    let (whole, fraction) = plain.split_once('.').map_or((plain.as_str(), None), |(whole, part)| (whole, Some(part)));
+    let mut text = String::new();
+    if number < 0.0 && plain.bytes().any(|byte| matches!(byte, b'1'..=b'9')) {
+        text.push('-');
+    }
+    for (place, digit) in whole.chars().enumerate() {
+        if place > 0 && (whole.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if let Some(fraction) = fraction {
+        text.push('.');
+        text.push_str(fraction);
+    }
+    text
+}
+
+/// A plot.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Plot {
+    /// For each group a bar of each series.
+    Bars { title: String, unit: String, groups: Vec<String>, series: Vec<BarSeries> },
+    /// Points of each series joined, the horizontal axis in steps of a factor of two.
+    Lines { title: String, x: String, y: String, series: Vec<LineSeries> },
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct BarSeries {
+    pub name: String,
+    pub values: Vec<Option<f64>>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct LineSeries {
+    pub name: String,
+    pub points: Vec<(f64, f64)>,
+}
+
+/// What was to be reached.
+#[derive(Clone, Debug, Serialize)]
+pub struct Goal {
+    pub what: String,
+    pub wanted: f64,
+    /// Whether more is better.
+    pub at_least: bool,
+    pub measured: f64,
+    pub reached: bool,
+}
+
+impl Goal {
+    pub(crate) fn at_least(what: impl Into<String>, wanted: f64, measured: f64) -> Self {
+        Self { what: what.into(), wanted, at_least: true, measured, reached: measured >= wanted }
+    }
+
+    pub(crate) fn at_most(what: impl Into<String>, wanted: f64, measured: f64) -> Self {
+        Self { what: what.into(), wanted, at_least: false, measured, reached: measured <= wanted }
+    }
+}
+
+/// The goals of an experiment as a table.
+pub(crate) fn goals_table(goals: &[Goal]) -> Option<Table> {
+    let row = |goal: &Goal| {
+        let bound = if goal.at_least { "at least" } else { "at most" };
+        vec![
+            Cell::text(&goal.what),
+            Cell::text(format!(
+                "{bound} {}",
+                format!("{:.3}", goal.wanted).trim_end_matches('0').trim_end_matches('.')
+            )),
+            Cell::number(goal.measured, 3),
+            Cell::text(if goal.reached { "yes" } else { "no" }),
+        ]
+    };
+    (!goals.is_empty()).then(|| Table {
+        title: "Goals".into(),
+        columns: ["", "wanted", "measured", "reached"].map(String::from).to_vec(),
+        rows: goals.iter().map(row).collect(),
+    })
+}
+
+/// The places that were measured, each once: side and what is known of it.
+pub(crate) fn places(section: &Section) -> Vec<(String, Vec<(&'static str, String)>)> {
+    let mut found: Vec<(String, Vec<(&'static str, String)>)> = Vec::new();
+    for run in &section.runs {
+        let about = &run.target;
+        let lines = [
+            ("reached", &about.how),
+            ("geometry", &about.geometry),
+            ("options", &about.options),
+            ("durable", &about.durability),
+        ];
+        let lines: Vec<_> =
+            lines.into_iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| (name, text.clone())).collect();
+        if !found.iter().any(|(side, known)| *side == run.side && known[0] == lines[0]) {
+            found.push((run.side.clone(), lines));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!(grouped(1234567.891, 1), "1,234,567.9");
+        assert_eq!(grouped(-1000.0, 0), "-1,000");
+        assert_eq!(grouped(-0.001, 1), "0.0");
+        assert_eq!(Cell::percent(8.04).text, "+8.0 %");
+        assert_eq!(Cell::number(f64::NAN, 1).text, "");
+    }
+}

@@ -1,0 +1,72 @@
+//! A folder for images and mount points, in memory where that is possible, and images in it.
+//!
+//! Memory that a virtual machine has not touched before is slow the first time, whoever touches it. So an image of
+//! moderate size is given all its memory when it is made, and is made again in the same file for each case.
+
+use anyhow::{Context, Result};
+use rustix::fs::FallocateFlags;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use xfskit::device::{Access, FileDevice};
+use xfskit::env::{Environment, SystemEnvironment};
+use xfskit_mkfs::Options as MkfsOptions;
+
+/// An image takes its memory at once if that is at most this part of what is free.
+const TOUCH_AT_MOST: u64 = 4;
+
+/// The folder; gone when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    dir: TempDir,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("xfskit-bench-").tempdir_in("/dev/shm");
+        let dir = dir.or_else(|_| tempfile::Builder::new().prefix("xfskit-bench-").tempdir());
+        Ok(Self { dir: dir.context("a folder for scratch images")? })
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Makes an image named `name`, over the one that may be there.
+    pub(crate) fn make_image(&self, name: &str, bytes: u64, options: &[(char, &str)]) -> Result<PathBuf> {
+        let path = self.file(name);
+        if path.metadata().is_ok_and(|data| data.len() != bytes) {
+            std::fs::remove_file(&path)?;
+        }
+        if !path.exists() {
+            let file = File::create(&path).with_context(|| path.display().to_string())?;
+            file.set_len(bytes).with_context(|| path.display().to_string())?;
+            self.touch(&file, bytes);
+        }
+        let mut asked = MkfsOptions::default();
+        for (section, list) in options {
+            asked.apply(*section, list)?;
+        }
+        let env = SystemEnvironment::default();
+        asked.uuid = Some((u128::from(env.random()) << 64 | u128::from(env.random())).to_be_bytes());
+        let device = FileDevice::open(&path, Access::Write)?;
+        xfskit_mkfs::make(&device, None, &asked, env.now()).context("making a scratch image")?;
+        Ok(path)
+    }
+
+    fn touch(&self, file: &File, bytes: u64) {
+        let free = rustix::fs::statvfs(self.dir.path()).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
+        if bytes <= free / TOUCH_AT_MOST {
+            // Where this is not possible the image stays sparse.
+            let _ = rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes);
+        }
+    }
+
+    /// Gives an image all its memory, however large it is.
+    pub(crate) fn touch_all(&self, image: &Path) -> Result<()> {
+        let file = std::fs::OpenOptions::new().write(true).open(image)?;
+        let bytes = file.metadata()?.len();
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).context("memory for a scratch image")?;
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! An image in this process.
+
+use super::{About, Counts, Target};
+use crate::machine::geometry;
+use anyhow::{Context, Result};
+use std::path::Path;
+use std::sync::Arc;
+use xfskit::device::{Access, FileDevice};
+use xfskit::ondisk::InodeNumber;
+use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
+
+/// The engine on an image.
+pub(crate) struct Engine {
+    fs: Filesystem,
+    me: Caller,
+    base: InodeNumber,
+    name: Vec<u8>,
+}
+
+impl Engine {
+    pub(crate) fn open(image: &Path, options: MountOptions, name: &str) -> Result<Self> {
+        let device = Arc::new(FileDevice::open(image, Access::Write)?);
+        let fs = Filesystem::open(device, options).with_context(|| image.display().to_string())?;
+        let me = Caller::root();
+        let made = fs.create(fs.root(), name.as_bytes(), &NewFile::new(0o040_755), &me);
+        match made.and_then(|stat| fs.sync().map(|()| stat.inode)) {
+            Ok(base) => Ok(Self { fs, me, base, name: name.into() }),
+            Err(error) => {
+                // The first error is the one that counts.
+                let _ = fs.unmount();
+                Err(error).with_context(|| format!("{}: a folder for the files", image.display()))
+            }
+        }
+    }
+
+    /// Removes what was made, if that is wanted, and closes the image.
+    pub(crate) fn close(self, clean: bool) -> Result<()> {
+        let cleaned = if clean { self.remove_all() } else { Ok(()) };
+        self.fs.unmount()?;
+        cleaned
+    }
+
+    fn remove_all(&self) -> Result<()> {
+        self.empty(self.base)?;
+        Ok(self.fs.rmdir(self.fs.root(), &self.name, &self.me)?)
+    }
+
+    fn empty(&self, dir: InodeNumber) -> Result<()> {
+        for entry in self.fs.list_dir(dir)? {
+            if entry.file_type == xfskit::ondisk::dir::FileType::Directory {
+                self.empty(entry.inode)?;
+                self.fs.rmdir(dir, &entry.name, &self.me)?;
+            } else {
+                self.fs.unlink(dir, &entry.name, &self.me)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Target for Engine {
+    type Dir = InodeNumber;
+    type File = InodeNumber;
+
+    fn about(&self) -> About {
+        let options = &self.fs.mount().options;
+        let on = |on| if on { "on" } else { "off" };
+        About {
+            how: "in this process, on the image file".into(),
+            geometry: geometry(&self.fs.mount().superblock()),
+            options: format!(
+                "fast path {}, whiteouts {}, known-absent {}, attributes logged {:?}, cache {} MiB",
+                on(options.attr_fast_path),
+                on(options.whiteouts),
+                on(options.known_absent),
+                options.attr_logging,
+                options.cache_bytes >> 20
+            )
+            .to_lowercase(),
+            durability: "as in the kernel's delayed logging: the journal when the CIL is full or somebody syncs, each checkpoint with \
+                         flushes (fdatasync) of the image; a sync ends each phase, outside of its time"
+                .into(),
+        }
+    }
+
+    fn base(&self) -> &InodeNumber {
+        &self.base
+    }
+
+    fn make_dir(&self, parent: &InodeNumber, name: &[u8]) -> Result<InodeNumber> {
+        Ok(self.fs.create(*parent, name, &NewFile::new(0o040_755), &self.me)?.inode)
+    }
+
+    fn create(&self, dir: &InodeNumber, name: &[u8]) -> Result<u64> {
+        Ok(self.fs.create(*dir, name, &NewFile::new(0o100_644), &self.me)?.inode.0)
+    }
+
+    fn file(&self, _: &InodeNumber, _: &[u8], made: u64) -> InodeNumber {
+        InodeNumber(made)
+    }
+
+    fn renamed(&self, _: &InodeNumber, _: &[u8], file: InodeNumber) -> InodeNumber {
+        file
+    }
+
+    fn stat(&self, dir: &InodeNumber, name: &[u8]) -> Result<()> {
+        self.fs.lookup(*dir, name)?;
+        Ok(())
+    }
+
+    fn ask_permission(&self, file: &InodeNumber) -> Result<()> {
+        self.ask_absent(file, "system.posix_acl_access")?;
+        self.ask_absent(file, "security.capability")
+    }
+
+    fn ask_absent(&self, file: &InodeNumber, name: &str) -> Result<()> {
+        match self.fs.get_xattr(*file, name.as_bytes()) {
+            Ok(_) | Err(Error::NoAttribute) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn unlink(&self, dir: &InodeNumber, name: &[u8]) -> Result<()> {
+        Ok(self.fs.unlink(*dir, name, &self.me)?)
+    }
+
+    fn rename(&self, from: (&InodeNumber, &[u8]), to: (&InodeNumber, &[u8])) -> Result<()> {
+        Ok(self.fs.rename(*from.0, from.1, *to.0, to.1, RenameFlags::default(), &self.me)?)
+    }
+
+    fn list(&self, dir: &InodeNumber) -> Result<Vec<Vec<u8>>> {
+        Ok(self.fs.list_dir(*dir)?.into_iter().map(|entry| entry.name).collect())
+    }
+
+    fn set_xattr(&self, file: &InodeNumber, name: &str, value: &[u8]) -> Result<()> {
+        Ok(self.fs.set_xattr(*file, name.as_bytes(), value, SetMode::Any, &self.me)?)
+    }
+
+    fn get_xattr(&self, file: &InodeNumber, name: &str, _: &mut [u8]) -> Result<usize> {
+        Ok(self.fs.get_xattr(*file, name.as_bytes())?.len())
+    }
+
+    fn remove_xattr(&self, file: &InodeNumber, name: &str) -> Result<()> {
+        Ok(self.fs.remove_xattr(*file, name.as_bytes(), &self.me)?)
+    }
+
+    fn list_xattr(&self, file: &InodeNumber, _: &mut [u8]) -> Result<usize> {
+        Ok(self.fs.list_xattr(*file)?.iter().map(|name| name.len() + 1).sum())
+    }
+
+    fn write(&self, file: &InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
+        Ok(self.fs.write_at(*file, offset, data)?)
+    }
+
+    fn read(&self, file: &InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.fs.read_at(*file, offset, buffer)?;
+        Ok(())
+    }
+
+    fn fsync(&self, file: &InodeNumber) -> Result<()> {
+        Ok(self.fs.fsync(*file)?)
+    }
+
+    fn statfs(&self) -> Result<()> {
+        self.fs.statfs();
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(self.fs.sync()?)
+    }
+
+    fn counts(&self) -> Result<Counts> {
+        let counters = &self.fs.mount().counters;
+        Ok(Counts {
+            transactions: Some(counters.transactions.get()),
+            log_bytes: Some(counters.log_bytes.get()),
+            others: counters.list().into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
+        })
+    }
+}

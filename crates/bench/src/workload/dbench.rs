@@ -1,0 +1,106 @@
+//! dbench itself, on the sides that are directories.
+
+use super::tables::columns;
+use crate::BenchError;
+use crate::lab::Lab;
+use crate::place::Opened;
+use crate::report::{Cell, Section, Table};
+use anyhow::{Context, Result, ensure};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const SECONDS: u64 = 20;
+const QUICK_SECONDS: u64 = 5;
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What dbench says of itself.
+struct Outcome {
+    megabytes_per_second: f64,
+    longest_milliseconds: f64,
+}
+
+/// Runs dbench on each side that is a directory, and adds what it says.
+pub(super) fn measure(lab: &Lab<'_>, clients: usize, section: &mut Section) -> Result<()> {
+    let sides: Vec<_> = lab.sides.iter().filter(|side| !side.is_engine()).collect();
+    if sides.is_empty() {
+        return Ok(());
+    }
+    if Command::new("dbench").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+        section
+            .notes
+            .push("dbench itself was not run: it is not installed (Debian's package is called dbench).".into());
+        return Ok(());
+    }
+    let seconds = if lab.options.quick { QUICK_SECONDS } else { SECONDS };
+    let mut rows = Vec::new();
+    for side in sides {
+        let case = lab.case("dbench", 100_000, 0);
+        if !side.can(&case) {
+            continue;
+        }
+        let opened = side.open(&case, &lab.scratch)?;
+        let outcome = match &opened {
+            Opened::Path(target, _) => Some(dbench(lab, target.folder(), clients, seconds)),
+            Opened::Engine(_) => None,
+        };
+        side.close(opened)?;
+        let Some(outcome) = outcome.transpose()? else { continue };
+        rows.push(vec![
+            Cell::text(&side.name),
+            Cell::number(outcome.megabytes_per_second, 1),
+            Cell::number(outcome.longest_milliseconds, 1),
+        ]);
+    }
+    section.tables.push(Table {
+        title: format!("dbench, {clients} clients, {seconds} s"),
+        columns: columns(["", "MB per s", "longest ms"]),
+        rows,
+    });
+    Ok(())
+}
+
+/// Runs dbench in a folder.
+fn dbench(lab: &Lab<'_>, folder: &Path, clients: usize, seconds: u64) -> Result<Outcome> {
+    lab.watch.begin("dbench", seconds);
+    let mut command = Command::new("dbench");
+    command.arg("-D").arg(folder).arg("-t").arg(seconds.to_string()).arg(clients.to_string());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("dbench")?;
+    let output = child.stdout.take().context("dbench has an output")?;
+    let reader = std::thread::spawn(move || std::io::read_to_string(output));
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if lab.watch.stopped() {
+            child.kill()?;
+            child.wait()?;
+            return Err(BenchError::Interrupted.into());
+        }
+        std::thread::sleep(LOOK);
+    };
+    let text = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    ensure!(status.success(), "dbench: {status}");
+    parse(&text).context("dbench's last line, with its throughput, is not understood")
+}
+
+fn parse(text: &str) -> Option<Outcome> {
+    let line = text.lines().rev().find(|line| line.starts_with("Throughput "))?;
+    let megabytes_per_second = line.split_whitespace().nth(1)?.parse().ok()?;
+    let longest = line.split("max_latency=").nth(1)?.split_whitespace().next()?;
+    Some(Outcome { megabytes_per_second, longest_milliseconds: longest.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_is_understood() {
+        let outcome =
+            parse(" Flush 403792 10.944\n\nThroughput 908.444 MB/sec  40 clients  40 procs  max_latency=359.500 ms\n");
+        let outcome = outcome.unwrap();
+        assert_eq!((outcome.megabytes_per_second, outcome.longest_milliseconds), (908.444, 359.5));
+        assert!(parse("Throughput unknown").is_none());
+    }
+}

@@ -1,0 +1,217 @@
+//! fsmark: empty files with names of 40 bytes in a few directories, then their removal as `rm -r` does it: each directory is
+//! listed, and its names removed in that order.
+//!
+//! Published with it: what parent pointers cost, with every change of one going through an attribute intent, and with the
+//! shortform changed in the same transaction.
+
+use super::tables::{beside, columns, costs, counters, find, more};
+use crate::lab::{Case, Lab, Run, Work};
+use crate::measure::{Bench, Phase};
+use crate::names::file_name;
+use crate::report::{BarSeries, Cell, Goal, Plot, Section, Table};
+use crate::target::Target;
+use anyhow::{Context, Result};
+use std::sync::Mutex;
+
+const FILES: usize = 1_000_000;
+const PUBLISHED_THREADS: usize = 40;
+/// As published: 40 AGs, a log of 1 GiB.
+const PUBLISHED_GEOMETRY: [(char, &str); 2] = [('d', "agcount=40"), ('l', "size=1g")];
+
+const WITH: &str = "parent=1";
+const WITHOUT: &str = "parent=0";
+const SLOW: &str = "parent=1, fast path off";
+const ALONE: &str = "parent=1, one thread";
+
+#[derive(Clone, Copy)]
+struct FsMark {
+    /// Files of each thread.
+    each: usize,
+    /// Directories of each thread.
+    dirs: usize,
+}
+
+/// The names that a thread has still to remove from the directory that it is in.
+#[derive(Default)]
+struct Listed {
+    dir: Option<usize>,
+    names: std::vec::IntoIter<Vec<u8>>,
+}
+
+impl FsMark {
+    /// The directory of a thread that its nth file is in.
+    fn dir_of(&self, n: usize) -> usize {
+        n * self.dirs / self.each
+    }
+}
+
+impl Work for FsMark {
+    fn run<T: Target>(&self, bench: &Bench<'_, T>) -> Result<()> {
+        let target = bench.target;
+        let make = |n: usize| target.make_dir(target.base(), format!("dir{n}").as_bytes());
+        let dirs: Vec<T::Dir> = (0..bench.threads * self.dirs).map(make).collect::<Result<_>>()?;
+        target.sync()?;
+        let dir = |thread: usize, place: usize| &dirs[thread * self.dirs + place];
+        bench.phase("create", self.each, |thread, n| {
+            target.create(dir(thread, self.dir_of(n)), &file_name(thread, n))?;
+            Ok(())
+        })?;
+        let listed: Vec<Mutex<Listed>> = (0..bench.threads).map(|_| Mutex::default()).collect();
+        bench.phase("remove", self.each, |thread, n| {
+            let mut listed = listed[thread].lock().expect("nobody panics with it");
+            let place = self.dir_of(n);
+            if listed.dir != Some(place) {
+                *listed = Listed { dir: Some(place), names: target.list(dir(thread, place))?.into_iter() };
+            }
+            let name = listed.names.next().context("a directory lists fewer names than it was given")?;
+            target.unlink(dir(thread, place), &name)
+        })
+    }
+}
+
+/// Measures.
+pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
+    let published = lab.options.published;
+    let threads = lab.options.threads.unwrap_or(if published { PUBLISHED_THREADS } else { 2 });
+    let files = lab.files(FILES).max(threads);
+    let each = files / threads;
+    let work = FsMark { each, dirs: (lab.options.dirs.unwrap_or(threads) / threads).clamp(1, each) };
+    let case = |name: &str| Case {
+        threads,
+        ..lab.case(name, files, 0).mkfs(if published { &PUBLISHED_GEOMETRY } else { &[] })
+    };
+    let mut cases = vec![
+        case(WITHOUT).parent(false),
+        case(WITH).parent(true),
+        case(SLOW).parent(true).switch(|options| options.attr_fast_path = false),
+    ];
+    if threads > 1 {
+        cases.push(Case { threads: 1, ..case(ALONE).parent(true) });
+    }
+    let cases: Vec<_> = cases.into_iter().map(|case| (case, work)).collect();
+    Ok(section(lab, lab.measure(&cases)?, each, threads, work.dirs))
+}
+
+fn section(lab: &Lab<'_>, runs: Vec<Run>, each: usize, threads: usize, dirs: usize) -> Section {
+    let sides: Vec<&str> = lab.sides.iter().map(|side| side.name.as_str()).collect();
+    let mut section = Section {
+        name: "fsmark".into(),
+        title: "fsmark: empty files, and what parent pointers cost".into(),
+        about: format!(
+            "{} empty files with names of 40 bytes in {} directories, {threads} threads; then each directory is listed and its \
+             files are removed. Best of {} rounds.",
+            each * threads,
+            dirs * threads,
+            lab.rounds()
+        ),
+        ..Section::default()
+    };
+    section.tables.push(costs("What an operation costs", &runs));
+    if let [first, second] = sides[..] {
+        for case in [WITH, WITHOUT] {
+            if let (Some(ours), Some(theirs)) = (find(&runs, case, first), find(&runs, case, second)) {
+                section.tables.push(beside(&format!("{case}, side by side"), ours, theirs));
+            }
+        }
+    }
+    section.tables.push(overhead(&runs, &sides));
+    section.tables.extend(counters(runs.iter()));
+    section.goals = goals(&runs, &sides);
+    section.plots = plots(&runs, &sides);
+    section.runs = runs;
+    section
+}
+
+/// What parent pointers add, beside what was published of the kernel.
+fn overhead(runs: &[Run], sides: &[&str]) -> Table {
+    let mut rows = Vec::new();
+    for side in sides {
+        for (label, case) in [("", WITH), (", fast path off", SLOW)] {
+            let Some((without, with)) = find(runs, WITHOUT, side).zip(find(runs, case, side)) else { continue };
+            for (before, after) in without.phases.iter().zip(&with.phases) {
+                rows.push(overhead_row(format!("{side}{label}: {}", before.name), before, after));
+            }
+        }
+    }
+    for (what, wall, cpu) in [
+        ("published, by intents: create", 9.0, 28.0),
+        ("published, by intents: remove", 22.0, 56.0),
+        ("published, one transaction: create", 5.0, 8.0),
+        ("published, one transaction: remove", 9.0, 19.0),
+    ] {
+        let mut row = vec![Cell::text(what), Cell::percent(wall), Cell::percent(cpu)];
+        row.resize(5, Cell::default());
+        rows.push(row);
+    }
+    Table {
+        title: "What parent pointers add (published: system time, 32 million files, 40 threads)".into(),
+        columns: columns(["", "wall", "CPU", "transactions", "log bytes"]),
+        rows,
+    }
+}
+
+fn overhead_row(what: String, without: &Phase, with: &Phase) -> Vec<Cell> {
+    let counted = |with: Option<u64>, without: Option<u64>| Some(more(with? as f64, without? as f64));
+    vec![
+        Cell::text(what),
+        Cell::percent(more(with.wall_seconds, without.wall_seconds)),
+        Cell::percent(more(with.cpu_seconds(), without.cpu_seconds())),
+        Cell::percent(counted(with.transactions, without.transactions)),
+        Cell::percent(counted(with.log_bytes, without.log_bytes)),
+    ]
+}
+
+fn goals(runs: &[Run], sides: &[&str]) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    let ours = |case: &str| find(runs, case, sides[0]).filter(|run| run.engine);
+    let Some(with) = ours(WITH) else { return goals };
+    let wanted = [("create", 3.0, 1.04), ("remove", 4.0, 1.06)];
+    for (phase, ratio, cpu) in wanted {
+        let Some(mine) = with.phase(phase) else { continue };
+        if let Some(theirs) = sides.get(1).and_then(|side| find(runs, WITH, side)?.phase(phase)) {
+            goals.push(Goal::at_least(
+                format!("{phase}, rate against {}", sides[1]),
+                ratio,
+                mine.rate() / theirs.rate(),
+            ));
+        }
+        let Some(without) = ours(WITHOUT).and_then(|run| run.phase(phase)) else { continue };
+        let ratio = mine.cpu_seconds() / without.cpu_seconds();
+        goals.push(Goal::at_most(format!("{phase}, CPU of parent=1 over parent=0"), cpu, ratio));
+        if let (Some(with), Some(without), "create") = (mine.log_bytes, without.log_bytes, phase) {
+            let ratio = with as f64 / without as f64;
+            goals.push(Goal::at_most("create, log bytes of parent=1 over parent=0", 1.15, ratio));
+        }
+    }
+    if let (Some(one), Some(two), 2) =
+        (ours(ALONE).and_then(|run| run.phase("create")), with.phase("create"), with.threads)
+    {
+        goals.push(Goal::at_least("create, rate of two threads over one", 1.8, two.rate() / one.rate()));
+    }
+    goals
+}
+
+fn plots(runs: &[Run], sides: &[&str]) -> Vec<Plot> {
+    let cases = [WITHOUT, WITH, SLOW];
+    let groups = ["create", "remove"];
+    let mut rates = Vec::new();
+    let mut cpu = Vec::new();
+    for side in sides {
+        for case in cases {
+            let Some(run) = find(runs, case, side) else { continue };
+            let bars = |value: &dyn Fn(&Phase) -> f64| BarSeries {
+                name: format!("{side}, {case}"),
+                values: groups.iter().map(|name| run.phase(name).map(value)).collect(),
+            };
+            rates.push(bars(&Phase::rate));
+            cpu.push(bars(&Phase::cpu_micros));
+        }
+    }
+    let plot = |title: &str, unit: &str, series: Vec<BarSeries>| Plot::Bars {
+        title: title.into(),
+        unit: unit.into(),
+        groups: groups.map(String::from).to_vec(),
+        series,
+    };
+    vec![plot("Files per second", "per s", rates), plot("CPU time of an operation", "µs", cpu)]
+}

@@ -1,0 +1,72 @@
+//! The experiments.
+
+mod contents;
+mod dbench;
+mod fsmark;
+mod noxattr;
+mod rename;
+mod tables;
+mod trees;
+mod whiteout;
+mod xattr;
+
+use crate::lab::{Lab, Options};
+use crate::machine::Machine;
+use crate::measure::Watch;
+use crate::report::{Report, Section};
+use anyhow::{Result, ensure};
+
+/// An experiment, or all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Experiment {
+    /// Empty files are made and removed, with parent pointers and without.
+    Fsmark,
+    /// Attributes of all sizes.
+    Xattr,
+    /// Long attributes, logged by intents.
+    Whiteout,
+    /// dbench's mix on files without attributes.
+    NoXattr,
+    /// Names of equal and of other length.
+    Rename,
+    /// A file written and read.
+    Contents,
+    /// Trees into images and out of them.
+    Trees,
+    /// All of them.
+    All,
+}
+
+type Measure = fn(&Lab<'_>) -> Result<Section>;
+
+const ALL: [(Experiment, Measure); 7] = [
+    (Experiment::Fsmark, fsmark::measure),
+    (Experiment::Xattr, xattr::measure),
+    (Experiment::Whiteout, whiteout::measure),
+    (Experiment::NoXattr, noxattr::measure),
+    (Experiment::Rename, rename::measure),
+    (Experiment::Contents, contents::measure),
+    (Experiment::Trees, trees::measure),
+];
+
+/// Measures.
+///
+/// # Errors
+/// [`BenchError`](crate::BenchError) where nothing can be measured; whatever fails while measuring.
+pub fn run(experiment: Experiment, options: Options, watch: &dyn Watch) -> Result<Report> {
+    let machine = Machine::here();
+    let (command, date) = (options.command.clone(), options.date.clone());
+    let lab = Lab::new(options, watch)?;
+    let mut experiments = Vec::new();
+    for (_, measure) in ALL.iter().filter(|(each, _)| experiment == Experiment::All || *each == experiment) {
+        let section = measure(&lab)?;
+        ensure!(
+            experiment == Experiment::All || !section.runs.is_empty(),
+            crate::BenchError::Usage("no case of this experiment can be measured there".into())
+        );
+        if !section.runs.is_empty() {
+            experiments.push(section);
+        }
+    }
+    Ok(Report { command, date, machine, experiments })
+}

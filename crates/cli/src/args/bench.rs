@@ -1,0 +1,90 @@
+//! The arguments of `bench`.
+
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use xfskit_bench::Experiment;
+
+const NOTES: &str = "\
+Without --on the files lie in scratch images in memory, which are removed afterwards, whatever happens. On an image, a mount point or a \
+folder of yours they lie in a folder of their own there, which is removed too.
+
+Times are worth as much as their ratio: sides take turns, and the best of the rounds counts. Transactions and log bytes are \
+exact; a mount of xfskit and the kernel's XFS tell theirs, other places do not.";
+
+/// Arguments of `bench`.
+#[derive(Debug, Args)]
+#[command(after_help = NOTES)]
+pub struct BenchArgs {
+    /// What to measure
+    pub experiment: ExperimentName,
+    /// Threads [default: 2, or as published]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Files in all [default: as the experiment has it]
+    #[arg(long, value_name = "N")]
+    pub files: Option<usize>,
+    /// Directories [default: one for each thread]
+    #[arg(long, value_name = "N")]
+    pub dirs: Option<usize>,
+    /// How often each case is measured [default: 3]
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<usize>,
+    /// Where: an image, a mount point or a folder [default: a scratch image]
+    #[arg(long, value_name = "IMAGE|DIR")]
+    pub on: Option<PathBuf>,
+    /// The second side: "kernel" for a loop mount of a scratch image (needs root), or a folder
+    #[arg(long, value_name = "kernel|DIR")]
+    pub against: Option<PathBuf>,
+    /// Write a report; its name's ending, html, json or md, says of what kind. May be given several times
+    #[arg(long, value_name = "FILE")]
+    pub report: Vec<PathBuf>,
+    /// A tenth of the files
+    #[arg(long)]
+    pub quick: bool,
+    /// Geometry, threads and sizes as they were published
+    #[arg(long)]
+    pub published: bool,
+    /// Size of scratch images [default: what the files need]
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<String>,
+    /// Memory for metadata, in this process
+    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    pub cache: String,
+}
+
+/// The experiments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExperimentName {
+    /// Empty files made and removed; what parent pointers cost
+    Fsmark,
+    /// Attributes of 16 bytes to 64 KiB: set, replace, get, list, remove
+    Xattr,
+    /// Files made with an attribute of 64 KiB that is logged, intents whited out or not
+    Whiteout,
+    /// dbench's mix on files without attributes, their absence remembered or not
+    #[value(name = "noxattr")]
+    NoXattr,
+    /// Renames with names of equal and of other length
+    Rename,
+    /// One file written and read, beside the kernel's with O_DIRECT and on a mount
+    Contents,
+    /// Trees into images and out of them, beside mkfs.xfs -p and cp -a
+    Trees,
+    /// All of them
+    All,
+}
+
+impl From<ExperimentName> for Experiment {
+    fn from(name: ExperimentName) -> Self {
+        match name {
+            ExperimentName::Fsmark => Self::Fsmark,
+            ExperimentName::Xattr => Self::Xattr,
+            ExperimentName::Whiteout => Self::Whiteout,
+            ExperimentName::NoXattr => Self::NoXattr,
+            ExperimentName::Rename => Self::Rename,
+            ExperimentName::Contents => Self::Contents,
+            ExperimentName::Trees => Self::Trees,
+            ExperimentName::All => Self::All,
+        }
+    }
+}

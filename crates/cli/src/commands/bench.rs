@@ -1,0 +1,78 @@
+//! `xfskit bench`: the experiments.
+
+use crate::args::BenchArgs;
+use crate::exit::Usage;
+use crate::progress::BenchBar;
+use crate::text::{parse_size, time_string};
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use xfskit::env::{Environment, SystemEnvironment};
+use xfskit_bench::{Against, Options, Report};
+
+type Write = fn(&Report) -> Result<String>;
+
+/// Runs the command.
+pub fn run(args: &BenchArgs, as_json: bool) -> Result<()> {
+    let reports = args.report.iter().map(|path| Ok((path.as_path(), kind(path)?))).collect::<Result<Vec<_>>>()?;
+    let bar = BenchBar::new(stop_flag()?);
+    let report = xfskit_bench::run(args.experiment.into(), options(args)?, &bar)?;
+    drop(bar);
+    for (path, write) in reports {
+        std::fs::write(path, write(&report)?).with_context(|| path.display().to_string())?;
+    }
+    if as_json {
+        println!("{}", xfskit_bench::json(&report)?);
+    } else {
+        print!("{}", xfskit_bench::text(&report));
+    }
+    Ok(())
+}
+
+/// A signal asks for an end, so that what was made is removed; a second one does not ask.
+fn stop_flag() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+fn kind(path: &Path) -> Result<Write> {
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("html") => Ok(|report| Ok(xfskit_bench::page(report))),
+        Some("json") => Ok(|report| Ok(xfskit_bench::json(report)?)),
+        Some("md") => Ok(|report| Ok(xfskit_bench::markdown(report))),
+        _ => {
+            Err(Usage(format!("--report {}: expected a name that ends in .html, .json or .md", path.display())).into())
+        }
+    }
+}
+
+fn options(args: &BenchArgs) -> Result<Options> {
+    let size = args.size.as_deref().map(parse_size).transpose().map_err(Usage)?;
+    let cache = parse_size(&args.cache).map_err(Usage)?;
+    let against = args.against.as_ref().map(|side| match side.to_str() {
+        Some("kernel") => Against::Kernel,
+        _ => Against::Dir(side.clone()),
+    });
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let now = time_string(SystemEnvironment::default().now());
+    Ok(Options {
+        threads: args.threads,
+        files: args.files,
+        dirs: args.dirs,
+        rounds: args.rounds,
+        on: args.on.clone(),
+        against,
+        quick: args.quick,
+        published: args.published,
+        image_bytes: size,
+        cache_bytes: Some(usize::try_from(cache).map_err(|_| Usage(format!("--cache {}: too much", args.cache)))?),
+        command: format!("xfskit {}", words.join(" ")),
+        date: format!("{} UTC", now.split('.').next().unwrap_or_default()),
+    })
+}

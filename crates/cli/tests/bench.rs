@@ -1,0 +1,158 @@
+//! `xfskit bench`: a small run of each experiment, what it writes, and what it leaves behind.
+
+mod common;
+
+use common::{fails, image, ok, xfskit};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use xfskit_testkit::{reference, scratch};
+
+const EXPERIMENTS: [&str; 5] = ["fsmark", "xattr", "whiteout", "noxattr", "rename"];
+
+fn report(line: &str, image: &Path) -> Value {
+    serde_json::from_str(&ok(&format!("bench {line} --rounds 1 --json"), image)).unwrap()
+}
+
+fn runs(report: &Value) -> &Vec<Value> {
+    report["experiments"][0]["runs"].as_array().unwrap()
+}
+
+fn phase<'a>(run: &'a Value, name: &str) -> &'a Value {
+    run["phases"].as_array().unwrap().iter().find(|phase| phase["name"] == name).unwrap()
+}
+
+#[test]
+fn each_experiment_runs_on_an_image_and_cleans_up() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    for name in EXPERIMENTS {
+        let report = report(&format!("{name} --files 64 --threads 2 --quick --on IMAGE"), &image);
+        for key in ["command", "date", "machine"] {
+            assert!(!report[key].is_null(), "{name}: {key}");
+        }
+        for run in runs(&report) {
+            assert!(run["target"]["geometry"].as_str().unwrap().contains("parent=1"), "{run:#}");
+            assert!(run["target"]["durability"].as_str().unwrap().len() > 10);
+            for phase in run["phases"].as_array().unwrap() {
+                assert!(phase["operations"].as_u64().unwrap() > 0);
+                assert!(phase["wall_seconds"].as_f64().unwrap() > 0.0);
+                assert!(phase["transactions"].is_u64() && phase["log_bytes"].is_u64());
+            }
+        }
+    }
+    assert_eq!(ok("ls IMAGE", &image), "");
+    assert!(ok("check IMAGE", &image).contains("no faults"));
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&image);
+    }
+}
+
+#[test]
+fn each_experiment_runs_in_a_folder_and_cleans_up() {
+    let scratch = scratch();
+    for name in EXPERIMENTS {
+        let report = report(&format!("{name} --files 64 --threads 2 --quick --on IMAGE"), scratch.path());
+        let phases = runs(&report).iter().flat_map(|run| run["phases"].as_array().unwrap());
+        assert!(phases.map(|phase| phase["transactions"].clone()).all(|count| count.is_null()), "a folder has none");
+    }
+    assert_eq!(scratch.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn a_create_is_one_transaction_and_the_log_has_as_many_bytes() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let report = report("fsmark --files 1000 --threads 1 --on IMAGE", &image);
+    let run = runs(&report).iter().find(|run| run["case"] == "parent=1").unwrap();
+    let create = phase(run, "create");
+    assert_eq!(create["transactions"], 1000);
+    let per_file = create["log_bytes"].as_f64().unwrap() / 1000.0;
+    // What the kernel's own statistics say of a create on such an image, and a checkpoint that is not full.
+    assert!((380.0..520.0).contains(&per_file), "{per_file}");
+    let Some(reference) = reference() else { return };
+    let all = runs(&report).iter().flat_map(|run| run["phases"].as_array().unwrap());
+    let counted: u64 = all.map(|phase| phase["log_bytes"].as_u64().unwrap()).sum();
+    // The log of a new image is written from its beginning, so where it ends is how much was written: what was counted, the
+    // directories around, and a record for each unmount.
+    let printed = reference.tool_output("xfs_logprint", ["-t".as_ref(), image.as_os_str()]);
+    let head = printed.split("head: ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+    let written = head.parse::<u64>().unwrap() * 512;
+    assert!((counted..counted + counted / 20).contains(&written), "{counted} were counted, {written} were written");
+}
+
+#[test]
+fn reports_are_written_and_well_formed() {
+    let scratch = scratch();
+    let (page, json, table) = (scratch.file("a.html"), scratch.file("a.json"), scratch.file("a.md"));
+    let mut line = vec!["bench", "fsmark", "--files", "20", "--rounds", "1", "--on"];
+    let folder = scratch.file("folder");
+    std::fs::create_dir(&folder).unwrap();
+    line.extend([folder.to_str().unwrap(), "--against", folder.to_str().unwrap()]);
+    for path in [&page, &json, &table] {
+        line.extend(["--report", path.to_str().unwrap()]);
+    }
+    let output = xfskit(&line);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(!page.contains("http"), "the page needs nothing from elsewhere");
+    assert_well_formed(page.trim_start_matches("<!DOCTYPE html>\n"));
+    let _: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    assert!(std::fs::read_to_string(table).unwrap().contains("|---|---:|"));
+}
+
+/// Every element that begins ends, in the right order.
+fn assert_well_formed(page: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = page;
+    while let Some(start) = rest.find('<') {
+        let end = start + rest[start..].find('>').expect("a tag ends");
+        let tag = &rest[start + 1..end];
+        let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap();
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "{}", &rest[..end.min(200)]);
+        } else if !tag.ends_with('/') {
+            open.push(name);
+        }
+        rest = &rest[end + 1..];
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_said() {
+    let scratch = scratch();
+    let file = scratch.file("text");
+    std::fs::write(&file, vec![b'x'; 1 << 20]).unwrap();
+    for (line, code, message) in [
+        ("bench fsmark --threads 0", 2, "--threads 0"),
+        ("bench fsmark --files 1 --threads 2", 2, "--files 1"),
+        ("bench fsmark --on /nowhere/x", 6, "no such image"),
+        ("bench fsmark --against /nowhere/x", 6, "no such image"),
+        ("bench fsmark --against IMAGE", 2, "not a folder"),
+        ("bench fsmark --on IMAGE", 3, "not an XFS image"),
+        ("bench fsmark --report a.pdf", 2, ".html, .json or .md"),
+        ("bench fsmark --on /proc", 6, "cannot be written to"),
+    ] {
+        let (found, error) = fails(line, &file);
+        assert_eq!((found, error.contains(message)), (code, true), "{line}: {found} {error}");
+    }
+}
+
+#[test]
+fn an_interrupt_leaves_nothing_behind() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
+    command.args(["bench", "fsmark", "--files", "10000000", "--size", "512M", "--on"]).arg(&image);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let status = child.wait().unwrap();
+    let message = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+    assert!(!status.success() && message.contains("interrupted"), "{status}: {message}");
+    assert_eq!(ok("ls IMAGE", &image), "");
+    assert!(ok("check IMAGE", &image).contains("no faults"));
+}
