@@ -18,7 +18,7 @@ const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 const SET_ID: u16 = 0o6000;
 /// Small files that are made in one transaction.
-const MOST_AT_ONCE: usize = 32;
+const MOST_AT_ONCE: usize = 128;
 
 /// A directory of an image that a tree goes into.
 pub struct ImageSink<'a> {

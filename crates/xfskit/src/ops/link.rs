@@ -78,13 +78,14 @@ impl Filesystem {
             if tx.inode(dir).core.links == 0 {
                 return Err(Error::NotFound);
             }
-            if dir::lookup(&mut tx, dir, name)?.is_some() {
+            let place = dir::search(&mut tx, dir, name)?;
+            if place.entry().is_some() {
                 return Err(Error::Exists);
             }
             if was_unlinked {
                 unlinked::remove(&mut tx, child)?;
             }
-            dir::add(&mut tx, dir, name, inode, file_type)?;
+            dir::add_at(&mut tx, place, name, inode, file_type)?;
             touch_dir(&mut tx, dir);
             touch(&mut tx, child);
             count_links(&mut tx, child, 1)?;
