@@ -24,6 +24,7 @@ mod loop_mount;
 mod machine;
 mod measure;
 mod names;
+mod null;
 mod place;
 mod report;
 mod scratch;

@@ -1,15 +1,20 @@
 //! Where a side works, and how it is opened for a case.
 
 use crate::BenchError;
+use crate::fuse_mount::FuseMount;
 use crate::lab::Case;
 use crate::loop_mount::{LoopMount, obstacle};
 use crate::machine::{has_parent, kernel_release, mount_point, superblock_of};
+use crate::null::NullMount;
 use crate::scratch::Scratch;
 use crate::target::{Engine, PathTarget};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use xfskit::Filesystem;
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::Superblock;
+use xfskit_fuse::Options as FuseOptions;
 
 /// The scratch image. Both sides use the same file in turns, so that neither has other memory.
 pub(crate) const IMAGE: &str = "image";
@@ -26,6 +31,10 @@ pub(crate) enum Place {
     Dir { path: PathBuf, parent: Option<bool> },
     /// System calls, on a loop mount of a scratch image made for each case.
     Kernel,
+    /// System calls, on a FUSE mount of ours of a scratch image, served by this process.
+    Fuse,
+    /// System calls, on a FUSE mount of a server that does nothing, in this process.
+    Null,
 }
 
 /// A side of the comparison.
@@ -38,7 +47,26 @@ pub(crate) struct Side {
 /// An open target, and what lives as long.
 pub(crate) enum Opened {
     Engine(Engine),
-    Path(PathTarget, Option<LoopMount>),
+    Path(PathTarget, Mounted),
+}
+
+/// What a directory is on that was mounted for the case.
+pub(crate) enum Mounted {
+    Nothing,
+    Loop(LoopMount),
+    Fuse(FuseMount),
+    Null(NullMount),
+}
+
+impl Mounted {
+    fn unmount(self) -> Result<()> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Loop(mount) => mount.unmount(),
+            Self::Fuse(mount) => mount.unmount(),
+            Self::Null(mount) => mount.unmount(),
+        }
+    }
 }
 
 impl Side {
@@ -53,6 +81,14 @@ impl Side {
         let release = kernel_release();
         let short = release.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
         Ok(Self { name: format!("kernel {short}"), place: Place::Kernel })
+    }
+
+    pub(crate) fn fuse() -> Self {
+        Self { name: "xfskit over FUSE".into(), place: Place::Fuse }
+    }
+
+    pub(crate) fn null() -> Self {
+        Self { name: "FUSE server that does nothing".into(), place: Place::Null }
     }
 
     pub(crate) fn dir(path: &Path) -> Result<Self> {
@@ -88,8 +124,8 @@ impl Side {
     pub(crate) fn can(&self, case: &Case) -> bool {
         let wants = |parent: Option<bool>| case.parent.is_none() || parent == case.parent;
         match &self.place {
-            Place::Scratch => true,
-            Place::Kernel => !case.switched,
+            Place::Scratch | Place::Fuse => true,
+            Place::Kernel | Place::Null => !case.switched,
             Place::Image { parent, .. } => wants(Some(*parent)),
             // A directory of which nothing is known takes what is the default.
             Place::Dir { parent, .. } => !case.switched && wants(parent.or(Some(true))),
@@ -108,11 +144,24 @@ impl Side {
                 Ok(Opened::Engine(Engine::open(&image, case.mount.clone(), &folder)?))
             }
             Place::Image { path, .. } => Ok(Opened::Engine(Engine::open(path, case.mount.clone(), &folder)?)),
-            Place::Dir { path, .. } => Ok(Opened::Path(PathTarget::open(path, &folder)?, None)),
+            Place::Dir { path, .. } => Ok(Opened::Path(PathTarget::open(path, &folder)?, Mounted::Nothing)),
             Place::Kernel => {
                 let image = scratch.make_image(IMAGE, case.image_bytes, &case.mkfs)?;
                 let mount = LoopMount::new(&image, &scratch.file(MOUNT))?;
-                Ok(Opened::Path(PathTarget::open(&scratch.file(MOUNT), &folder)?, Some(mount)))
+                Ok(Opened::Path(PathTarget::open(&scratch.file(MOUNT), &folder)?, Mounted::Loop(mount)))
+            }
+            Place::Fuse => {
+                let image = scratch.make_image(IMAGE, case.image_bytes, &case.mkfs)?;
+                let device = Arc::new(FileDevice::open(&image, Access::Write)?);
+                let filesystem = Filesystem::open(device, case.mount.clone())?;
+                let options = FuseOptions { source: image.display().to_string(), ..FuseOptions::default() };
+                let mount = FuseMount::new(filesystem, &scratch.file(MOUNT), &options)?;
+                Ok(Opened::Path(PathTarget::open(&scratch.file(MOUNT), &folder)?, Mounted::Fuse(mount)))
+            }
+            Place::Null => {
+                let options = FuseOptions { source: "nothing".into(), ..FuseOptions::default() };
+                let mount = NullMount::new(&scratch.file(MOUNT), &options)?;
+                Ok(Opened::Path(PathTarget::open(&scratch.file(MOUNT), &folder)?, Mounted::Null(mount)))
             }
         }
     }
@@ -124,7 +173,7 @@ impl Side {
             Opened::Engine(engine) => engine.close(theirs),
             Opened::Path(target, mount) => {
                 target.close(theirs)?;
-                mount.map_or(Ok(()), LoopMount::unmount)
+                mount.unmount()
             }
         }
     }

@@ -153,6 +153,14 @@ impl BlockDevice for FileDevice {
         }
     }
 
+    fn may_hold_data(&self, offset: u64, length: u64) -> bool {
+        match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(offset)) {
+            Ok(data) => data < offset.saturating_add(length),
+            // Nothing but a hole up to the end. Other errors come from what knows of no holes.
+            Err(error) => error != rustix::io::Errno::NXIO,
+        }
+    }
+
     fn is_read_only(&self) -> bool {
         self.read_only
     }
@@ -171,6 +179,15 @@ mod tests {
         assert!(matches!(FileDevice::open(&path, Access::Read), Err(OpenError::Busy(_))));
         drop(first);
         assert!(FileDevice::open(&path, Access::Read).is_ok());
+    }
+
+    #[test]
+    fn a_new_image_holds_nothing_until_it_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let device = FileDevice::create(dir.path().join("a.img"), 1 << 20).unwrap();
+        assert!(!device.may_hold_data(0, 1 << 20));
+        device.write(65536, &[1; 512]).unwrap();
+        assert!(device.may_hold_data(0, 1 << 20) && device.may_hold_data(65536, 512));
     }
 
     #[test]

@@ -55,6 +55,12 @@ pub trait BlockDevice: Send + Sync {
         Ok(())
     }
 
+    /// Whether a range may hold anything but zeros: a sparse file knows where nothing was written.
+    fn may_hold_data(&self, offset: u64, length: u64) -> bool {
+        let _ = (offset, length);
+        true
+    }
+
     /// Whether writes fail.
     fn is_read_only(&self) -> bool {
         false
@@ -79,6 +85,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
     }
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         (**self).discard(offset, length)
+    }
+    fn may_hold_data(&self, offset: u64, length: u64) -> bool {
+        (**self).may_hold_data(offset, length)
     }
     fn is_read_only(&self) -> bool {
         (**self).is_read_only()

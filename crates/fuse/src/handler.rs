@@ -3,6 +3,7 @@
 use crate::caller::{owner, with_groups};
 use crate::contents;
 use crate::convert::{FOREVER, attr, generation, no_attr, set_time, timestamp};
+use crate::options::negotiate;
 use crate::privileges;
 use crate::readdir;
 use crate::server::Server;
@@ -24,7 +25,6 @@ use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags, Result, SetAttr, S
 const GROUP_PRIVILEGE: u32 = 0o2010;
 const XATTR_CREATE: i32 = 1;
 const XATTR_REPLACE: i32 = 2;
-const MAX_WRITE_BYTES: u32 = 1 << 20;
 
 /// Answers the kernel.
 pub(crate) struct Handler {
@@ -82,29 +82,9 @@ fn answer_sized(reply: ReplyXattr, size: u32, answer: Result<Vec<u8>, Errno>) {
 
 impl fuser::Filesystem for Handler {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        let wanted = InitFlags::FUSE_POSIX_ACL
-            | InitFlags::FUSE_DONT_MASK
-            | InitFlags::FUSE_DO_READDIRPLUS
-            | InitFlags::FUSE_READDIRPLUS_AUTO
-            | InitFlags::FUSE_PARALLEL_DIROPS
-            | InitFlags::FUSE_CACHE_SYMLINKS
-            | InitFlags::FUSE_WRITEBACK_CACHE
-            | InitFlags::FUSE_ASYNC_READ
-            | InitFlags::FUSE_ASYNC_DIO
-            | InitFlags::FUSE_MAX_PAGES
-            | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP
-            | InitFlags::FUSE_HANDLE_KILLPRIV_V2
-            | InitFlags::FUSE_EXPORT_SUPPORT
-            | InitFlags::FUSE_NO_OPEN_SUPPORT
-            | InitFlags::FUSE_NO_OPENDIR_SUPPORT;
-        let offered = config.capabilities() & wanted;
-        for flag in offered.iter() {
-            // What the kernel has just offered it takes.
-            let _ = config.add_capabilities(flag);
-        }
+        let offered = negotiate(config);
         self.silent_opens =
             (offered.contains(InitFlags::FUSE_NO_OPEN_SUPPORT), offered.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT));
-        let _ = config.set_max_write(MAX_WRITE_BYTES);
         Ok(())
     }
 

@@ -30,6 +30,7 @@ mod server;
 mod session;
 mod stats;
 
-pub use options::{KernelOption, Options};
+pub use fuser;
+pub use options::{KernelOption, Options, negotiate};
 pub use session::{MountError, Session, Unmounted, Unmounter};
 pub use stats::STATS_XATTR;

@@ -1,5 +1,9 @@
 //! How to mount.
 
+use fuser::{InitFlags, KernelConfig};
+
+const MAX_WRITE_BYTES: u32 = 1 << 20;
+
 /// How to mount. [`Options::default`] is right for a mount that only its owner uses.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -91,7 +95,8 @@ impl KernelOption {
 }
 
 impl Options {
-    pub(crate) fn fuser(&self) -> fuser::Config {
+    /// The options as fuser has them.
+    pub fn fuser(&self) -> fuser::Config {
         use fuser::MountOption as Fuser;
         let source = self.source.replace(',', "\\,");
         let mut options = vec![
@@ -117,4 +122,30 @@ impl Options {
         config.clone_fd = true;
         config
     }
+}
+
+/// Takes of what the kernel offers what a server of ours wants; what that was.
+pub fn negotiate(config: &mut KernelConfig) -> InitFlags {
+    let wanted = InitFlags::FUSE_POSIX_ACL
+        | InitFlags::FUSE_DONT_MASK
+        | InitFlags::FUSE_DO_READDIRPLUS
+        | InitFlags::FUSE_READDIRPLUS_AUTO
+        | InitFlags::FUSE_PARALLEL_DIROPS
+        | InitFlags::FUSE_CACHE_SYMLINKS
+        | InitFlags::FUSE_WRITEBACK_CACHE
+        | InitFlags::FUSE_ASYNC_READ
+        | InitFlags::FUSE_ASYNC_DIO
+        | InitFlags::FUSE_MAX_PAGES
+        | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP
+        | InitFlags::FUSE_HANDLE_KILLPRIV_V2
+        | InitFlags::FUSE_EXPORT_SUPPORT
+        | InitFlags::FUSE_NO_OPEN_SUPPORT
+        | InitFlags::FUSE_NO_OPENDIR_SUPPORT;
+    let offered = config.capabilities() & wanted;
+    for flag in offered.iter() {
+        // What the kernel has just offered it takes.
+        let _ = config.add_capabilities(flag);
+    }
+    let _ = config.set_max_write(MAX_WRITE_BYTES);
+    offered
 }

@@ -185,6 +185,9 @@ fn clear(device: &dyn BlockDevice, offset: u64, length: u64) -> Result<(), MakeE
     let mut done = 0;
     while done < length {
         let step = (length - done).min(CLEAR_STEP as u64) as usize;
+        if !device.may_hold_data(offset + done, length - done) {
+            break;
+        }
         device.read(offset + done, &mut buffer[..step])?;
         if buffer[..step].iter().any(|&byte| byte != 0) {
             buffer[..step].fill(0);

@@ -203,6 +203,7 @@ pub fn node_entries(bytes: &[u8]) -> &[DaNodeEntry] {
 
 /// The greatest hash of a verified block of the tree, node or leaf; 0 for one without entries. Nodes and leaves of
 /// all kinds keep their count at the same place, and entries of 8 bytes that start with the hash.
+#[inline]
 pub fn last_hash(bytes: &[u8]) -> u32 {
     let entries = if da_magic(bytes) == crate::attr::leaf::ATTR_LEAF_MAGIC {
         crate::attr::leaf::LEAF_HEADER_BYTES

@@ -146,6 +146,7 @@ impl Geometry {
     }
 
     /// Basic blocks in `blocks` filesystem blocks.
+    #[inline]
     pub fn basic_blocks(&self, blocks: u32) -> usize {
         (blocks as usize) << (self.block_log - 9)
     }
@@ -160,6 +161,7 @@ impl Geometry {
     }
 
     /// Whether `block` lies in `ag`.
+    #[inline]
     pub fn contains(&self, ag: AgNumber, block: AgBlock) -> bool {
         ag.0 < self.ag_count && block.0 < self.blocks_in_ag(ag)
     }
@@ -177,24 +179,28 @@ impl Geometry {
     }
 
     /// The disk address of a block of an AG.
+    #[inline]
     pub fn address(&self, ag: AgNumber, block: AgBlock) -> DiskAddress {
         let blocks = u64::from(ag.0) * u64::from(self.ag_blocks) + u64::from(block.0);
         DiskAddress(blocks << (self.block_log - 9))
     }
 
     /// The disk address of a packed block number, unless it lies outside the device.
+    #[inline]
     pub fn fs_block_address(&self, block: FsBlock) -> Option<DiskAddress> {
         let (ag, within) = self.split_fs_block(block)?;
         Some(self.address(ag, within))
     }
 
     /// The block that holds a disk address.
+    #[inline]
     pub fn block_of_address(&self, address: DiskAddress) -> (AgNumber, AgBlock) {
         let blocks = address.0 >> (self.block_log - 9);
         (AgNumber((blocks / u64::from(self.ag_blocks)) as u32), AgBlock((blocks % u64::from(self.ag_blocks)) as u32))
     }
 
     /// The disk address of the header sector `index` of an AG: 0 superblock, 1 AGF, 2 AGI, 3 AGFL.
+    #[inline]
     pub fn ag_header(&self, ag: AgNumber, index: u64) -> DiskAddress {
         DiskAddress(self.address(ag, AgBlock(0)).0 + (index << (self.sector_log - 9)))
     }
@@ -214,6 +220,7 @@ impl Geometry {
     }
 
     /// The AG and the number within it of an inode, unless they lie outside the device.
+    #[inline]
     pub fn split_inode(&self, inode: InodeNumber) -> Option<(AgNumber, AgInode)> {
         let bits = self.ag_block_bits + self.inode_index_bits();
         let ag = AgNumber(u32::try_from(inode.0 >> bits).ok()?);
@@ -222,6 +229,7 @@ impl Geometry {
     }
 
     /// The block of an AG that holds an inode.
+    #[inline]
     pub fn inode_block(&self, inode: AgInode) -> AgBlock {
         AgBlock(inode.0 >> self.inode_index_bits())
     }

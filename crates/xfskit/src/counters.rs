@@ -108,4 +108,8 @@ counters! {
     blocks_written_back,
     /// Flushes of the device.
     device_flushes,
+    /// Time that transactions held AG headers, where lock times are counted.
+    ag_lock_nanoseconds,
+    /// Time that transactions held inodes, where lock times are counted.
+    inode_lock_nanoseconds,
 }

@@ -49,6 +49,8 @@ pub struct MountOptions {
     pub known_absent: bool,
     /// When plain attribute updates that need several transactions are logged by intents.
     pub attr_logging: AttrLogging,
+    /// Count how long transactions hold AG headers and inodes, for a model of contention.
+    pub lock_times: bool,
     /// Places that are to fail, by their tags, each when it is passed for the nth time.
     pub error_tags: Vec<(&'static str, u32)>,
 }
@@ -75,6 +77,7 @@ impl Default for MountOptions {
             attr_fast_path: true,
             known_absent: true,
             attr_logging: AttrLogging::Auto,
+            lock_times: false,
             error_tags: Vec::new(),
         }
     }

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use xfskit::device::{Access, FileDevice};
 use xfskit::error_tags::ALLOC_EXTENT;
 use xfskit::ondisk::{InodeNumber, Timestamp};
@@ -158,4 +159,36 @@ fn space_of_contents_that_the_unmount_lost_is_free() {
     let fs = open(&image);
     assert_eq!(fs.stat(file).unwrap().size, 0);
     fs.unmount().unwrap();
+}
+
+/// Whoever wanted all of a file brought out went on until nothing waited, which beside somebody who never stops writing could
+/// be for ever. An fsync now ends with what waited when it began, and a change of the map keeps others off while it brings out the rest.
+#[test]
+fn a_file_that_somebody_goes_on_writing_can_be_synced_and_cut() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let image = scratch.image("a.img", 320 << 20);
+    reference.tool_output("mkfs.xfs", ["-q".as_ref(), image.as_os_str()]);
+    let fs = open(&image);
+    let file = make(&fs, "file");
+    fs.append(file, &[7; 10_000]).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    fs.append(file, &[7; 5000]).unwrap();
+                }
+            });
+        }
+        for _ in 0..30 {
+            fs.fsync(file).unwrap();
+            fs.seek(file, 0, Seek::Hole).unwrap();
+            fs.fallocate(file, Fallocate::PunchHole, 4096, 100_000).unwrap();
+            fs.truncate(file, 10_000).unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    fs.unmount().unwrap();
+    reference.repair_finds_nothing(&image);
 }

@@ -135,9 +135,10 @@ impl Target for PathTarget {
                       outside of its time; the loop device and tmpfs below have nothing to flush"
             }
             "fuse.xfskit" => {
-                "xfskit's delayed logging in another process; a syncfs ends each phase, outside of its time"
+                "xfskit's delayed logging in the server; a syncfs and an fsync end each phase, outside of its time"
             }
             "tmpfs" => "none: it lies in memory",
+            "fuse" if mount.source == "nothing" => "none: nothing is done",
             _ => "that of the filesystem; a syncfs ends each phase, outside of its time",
         };
         About {
@@ -243,7 +244,12 @@ impl Target for PathTarget {
     }
 
     fn sync(&self) -> Result<()> {
-        Ok(rustix::fs::syncfs(&self.base.fd)?)
+        rustix::fs::syncfs(&self.base.fd)?;
+        if matches!(self.statistics, Statistics::Server(_)) {
+            // The kernel does not pass a syncfs on to a FUSE server; an fsync of a directory it does.
+            rustix::fs::fsync(&self.base.fd)?;
+        }
+        Ok(())
     }
 
     fn counts(&self) -> Result<Counts> {

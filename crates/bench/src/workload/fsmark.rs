@@ -24,11 +24,11 @@ const SLOW: &str = "parent=1, fast path off";
 const ALONE: &str = "parent=1, one thread";
 
 #[derive(Clone, Copy)]
-struct FsMark {
+pub(super) struct FsMark {
     /// Files of each thread.
-    each: usize,
+    pub(super) each: usize,
     /// Directories of each thread.
-    dirs: usize,
+    pub(super) dirs: usize,
 }
 
 /// The names that a thread has still to remove from the directory that it is in.

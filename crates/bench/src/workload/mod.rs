@@ -1,8 +1,10 @@
 //! The experiments.
 
 mod contents;
+mod cpus;
 mod dbench;
 mod fsmark;
+mod fuse;
 mod noxattr;
 mod rename;
 mod tables;
@@ -29,24 +31,30 @@ pub enum Experiment {
     NoXattr,
     /// Names of equal and of other length.
     Rename,
+    /// Requests through a mount, beside a server that does nothing.
+    Fuse,
     /// A file written and read.
     Contents,
     /// Trees into images and out of them.
     Trees,
+    /// How more processors would scale.
+    Cpus,
     /// All of them.
     All,
 }
 
 type Measure = fn(&Lab<'_>) -> Result<Section>;
 
-const ALL: [(Experiment, Measure); 7] = [
+const ALL: [(Experiment, Measure); 9] = [
     (Experiment::Fsmark, fsmark::measure),
     (Experiment::Xattr, xattr::measure),
     (Experiment::Whiteout, whiteout::measure),
     (Experiment::NoXattr, noxattr::measure),
     (Experiment::Rename, rename::measure),
+    (Experiment::Fuse, fuse::measure),
     (Experiment::Contents, contents::measure),
     (Experiment::Trees, trees::measure),
+    (Experiment::Cpus, cpus::measure),
 ];
 
 /// Measures.
@@ -62,7 +70,7 @@ pub fn run(experiment: Experiment, options: Options, watch: &dyn Watch) -> Resul
         let section = measure(&lab)?;
         ensure!(
             experiment == Experiment::All || !section.runs.is_empty(),
-            crate::BenchError::Usage("no case of this experiment can be measured there".into())
+            crate::BenchError::Usage(format!("no case of this experiment can be measured there. {}", section.about))
         );
         if !section.runs.is_empty() {
             experiments.push(section);

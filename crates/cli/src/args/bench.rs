@@ -66,10 +66,14 @@ pub enum ExperimentName {
     NoXattr,
     /// Renames with names of equal and of other length
     Rename,
+    /// Creates, attributes and unlinks through a mount, beside a FUSE server that does nothing
+    Fuse,
     /// One file written and read, beside the kernel's with O_DIRECT and on a mount
     Contents,
     /// Trees into images and out of them, beside mkfs.xfs -p and cp -a
     Trees,
+    /// What keeps more processors from helping: a model from lock times, and real threads
+    Cpus,
     /// All of them
     All,
 }
@@ -82,8 +86,10 @@ impl From<ExperimentName> for Experiment {
             ExperimentName::Whiteout => Self::Whiteout,
             ExperimentName::NoXattr => Self::NoXattr,
             ExperimentName::Rename => Self::Rename,
+            ExperimentName::Fuse => Self::Fuse,
             ExperimentName::Contents => Self::Contents,
             ExperimentName::Trees => Self::Trees,
+            ExperimentName::Cpus => Self::Cpus,
             ExperimentName::All => Self::All,
         }
     }

@@ -118,11 +118,7 @@ fn clone_file(filesystem: &Filesystem, from: &Stat, dir: InodeNumber, name: &[u8
         let (atime, mtime) = (Some(SetTime::To(from.atime)), Some(SetTime::To(from.mtime)));
         let (mode, uid, gid) = (Some(from.mode & !MODE_TYPE), Some(from.uid), Some(from.gid));
         filesystem.set_attr(made, &SetAttr { mode, uid, gid, atime, mtime, ..SetAttr::default() }, &root)?;
-        match filesystem.unlink(dir, name, &root) {
-            Ok(()) | Err(Error::NotFound) => {}
-            Err(error) => return Err(error),
-        }
-        filesystem.link(made, dir, name).map(drop)
+        filesystem.link_over(made, dir, name, &root)
     })();
     let released = filesystem.unhold(made, 1);
     result.and(released)

@@ -206,6 +206,10 @@ impl BlockDevice for Unflushed {
     fn flush(&self) -> std::io::Result<()> {
         Ok(())
     }
+
+    fn may_hold_data(&self, offset: u64, length: u64) -> bool {
+        self.0.may_hold_data(offset, length)
+    }
 }
 
 fn fill(device: FileDevice, from: &From, args: &MkfsArgs, options: &Options) -> Result<(Superblock, Losses)> {

@@ -62,6 +62,11 @@ pub trait TreeFormat: 'static {
     fn encode_key(key: &Self::Key, out: &mut [u8]);
     /// The key that a record is found by.
     fn key(record: &Self::Record) -> Self::Key;
+    /// The key of a record that is not decoded otherwise.
+    #[inline]
+    fn record_key(bytes: &[u8]) -> Self::Key {
+        Self::key(&Self::decode_record(bytes))
+    }
     /// The highest key that still lies within a record; looked at only where records overlap.
     #[inline]
     fn high_key(record: &Self::Record) -> Self::Key {

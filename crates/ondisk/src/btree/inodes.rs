@@ -21,26 +21,34 @@ pub struct InodeChunk {
 
 impl InodeChunk {
     /// Inodes that exist.
+    #[inline]
     pub fn inodes(&self) -> u32 {
         if self.recorded_count == 0 { crate::INODES_PER_CHUNK } else { self.recorded_count.into() }
     }
 
     /// A bit for every inode that does not exist.
+    #[inline]
     pub fn holes(&self) -> u64 {
+        if self.hole_mask == 0 {
+            return 0;
+        }
         let spread = |bit: u32| if self.hole_mask >> bit & 1 == 1 { 0xfu64 << (4 * bit) } else { 0 };
         (0..16).map(spread).fold(0, |all, four| all | four)
     }
 
     /// A bit for every inode that exists and is free.
+    #[inline]
     pub fn allocatable(&self) -> u64 {
         self.free & !self.holes()
     }
 
     /// The index of `inode` within the chunk, if it may lie in it.
+    #[inline]
     pub fn index_of(&self, inode: AgInode) -> Option<u32> {
         inode.0.checked_sub(self.first.0).filter(|&index| index < crate::INODES_PER_CHUNK)
     }
 
+    #[inline]
     fn decode(bytes: &[u8]) -> Self {
         Self {
             first: AgInode(u32_at(bytes, 0)),
@@ -51,6 +59,7 @@ impl InodeChunk {
         }
     }
 
+    #[inline]
     fn encode(&self, out: &mut [u8]) {
         out[..4].copy_from_slice(&self.first.0.to_be_bytes());
         out[4..6].copy_from_slice(&self.hole_mask.to_be_bytes());
@@ -106,6 +115,10 @@ macro_rules! inode_tree {
             #[inline]
             fn key(record: &InodeChunk) -> AgInode {
                 record.first
+            }
+            #[inline]
+            fn record_key(bytes: &[u8]) -> AgInode {
+                AgInode(u32_at(bytes, 0))
             }
             fn is_sane(geometry: &Geometry, ag: AgNumber, record: &InodeChunk) -> bool {
                 record.is_sane(geometry, ag)

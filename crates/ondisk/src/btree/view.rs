@@ -93,7 +93,8 @@ impl<'a, F: TreeFormat> BlockView<'a, F> {
     /// The lowest key of a record or child.
     pub fn key(self, index: usize) -> F::Key {
         if self.level() == 0 {
-            return F::key(&self.record(index));
+            let start = F::HEADER_BYTES + index * F::RECORD_BYTES;
+            return F::record_key(&self.bytes[start..start + F::RECORD_BYTES]);
         }
         let start = F::HEADER_BYTES + index * F::NODE_KEY_BYTES;
         F::decode_key(&self.bytes[start..start + F::KEY_BYTES])

@@ -107,11 +107,13 @@ impl Slot<'_> {
     }
 }
 
+#[inline]
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]))
 }
 
 /// The header of a data block.
+#[inline]
 pub fn data_header(bytes: &[u8]) -> &DataHeader {
     prefix(bytes)
 }
@@ -122,11 +124,13 @@ pub fn data_header_mut(bytes: &mut [u8]) -> &mut DataHeader {
 }
 
 /// The counts at the end of a block of the block form.
+#[inline]
 pub fn block_tail(bytes: &[u8]) -> &BlockTail {
     prefix(&bytes[bytes.len() - BLOCK_TAIL_BYTES..])
 }
 
 /// Where the hash index of a block of the block form starts, if its count makes sense.
+#[inline]
 pub fn block_index_start(bytes: &[u8]) -> Option<usize> {
     let index_bytes = (block_tail(bytes).count.get() as usize).checked_mul(size_of::<IndexEntry>())?;
     let start = (bytes.len() - BLOCK_TAIL_BYTES).checked_sub(index_bytes)?;
@@ -140,12 +144,14 @@ pub fn block_index(bytes: &[u8]) -> &[IndexEntry] {
 }
 
 /// Where the entries of a data block end.
+#[inline]
 pub fn data_end(bytes: &[u8]) -> usize {
     let header: &DirBlockHeader = prefix(bytes);
     if header.magic.get() == DIR_BLOCK_MAGIC { block_index_start(bytes).unwrap_or(0) } else { bytes.len() }
 }
 
 /// What stands at `offset`, if it lies before `end`, is whole and carries the right tag.
+#[inline]
 pub fn slot_at(bytes: &[u8], offset: usize, end: usize) -> Option<Slot<'_>> {
     if offset < DATA_HEADER_BYTES || !offset.is_multiple_of(DATA_ALIGNMENT) || offset + DATA_ALIGNMENT > end {
         return None;
@@ -169,11 +175,26 @@ pub fn slot_at(bytes: &[u8], offset: usize, end: usize) -> Option<Slot<'_>> {
 }
 
 /// The entry at `offset`, if one stands there.
+#[inline]
 pub fn entry_at(bytes: &[u8], offset: usize) -> Option<DataEntry<'_>> {
     match slot_at(bytes, offset, data_end(bytes))? {
         Slot::Entry(entry) => Some(entry),
         Slot::Unused { .. } => None,
     }
+}
+
+/// Whether a slot of a verified block starts at `offset`: what looks like one may lie within an entry.
+#[inline]
+pub fn is_slot(bytes: &[u8], offset: usize) -> bool {
+    let mut at = DATA_HEADER_BYTES;
+    while at < offset {
+        let Some(fixed) = bytes.get(at..at + 9) else { return false };
+        let unused = fixed[..2] == UNUSED_MARK.to_be_bytes();
+        let length =
+            if unused { u16::from_be_bytes([fixed[2], fixed[3]]).into() } else { entry_bytes(fixed[8].into()) };
+        at += length.max(DATA_ALIGNMENT);
+    }
+    at == offset
 }
 
 /// All slots in order; ends early where one is damaged, which verified blocks are not.

@@ -50,27 +50,32 @@ pub struct IndexEntry {
 
 impl IndexEntry {
     /// An entry.
+    #[inline]
     pub fn new(hash: u32, pointer: u32) -> Self {
         Self { hash: U32::new(hash), pointer: U32::new(pointer) }
     }
 
     /// Whether the entry was removed.
+    #[inline]
     pub fn is_stale(&self) -> bool {
         self.pointer.get() == STALE_POINTER
     }
 }
 
 /// The header of an index block.
+#[inline]
 pub fn leaf_header(bytes: &[u8]) -> &LeafHeader {
     prefix(bytes)
 }
 
 /// The entries of a verified index block, stale ones included.
+#[inline]
 pub fn leaf_entries(bytes: &[u8]) -> &[IndexEntry] {
     array(bytes, LEAF_HEADER_BYTES, leaf_header(bytes).count.get().into())
 }
 
 /// The largest unused length of every data block, from the end of the leaf form's block.
+#[inline]
 pub fn leaf_bests(bytes: &[u8]) -> &[U16] {
     let tail = bytes.len() - LEAF_TAIL_BYTES;
     let count = u32::from_be_bytes([bytes[tail], bytes[tail + 1], bytes[tail + 2], bytes[tail + 3]]) as usize;

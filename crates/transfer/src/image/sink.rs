@@ -18,7 +18,7 @@ const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 const SET_ID: u16 = 0o6000;
 /// Small files that are made in one transaction.
-const MOST_AT_ONCE: usize = 32;
+const MOST_AT_ONCE: usize = 128;
 
 /// A directory of an image that a tree goes into.
 pub struct ImageSink<'a> {
@@ -295,18 +295,7 @@ impl<'a> ImageSink<'a> {
         let target = self.filesystem.lookup(first_dir.inode, first_name).map_err(image(first))?;
         let (dir, name) = split(path);
         let dir = self.dir(dir)?.inode;
-        match self.filesystem.link(target.inode, dir, name) {
-            Err(Error::Exists) => {
-                let there = self.filesystem.lookup(dir, name).map_err(image(path))?;
-                if there.inode == target.inode {
-                    return Ok(());
-                }
-                self.filesystem.unlink(dir, name, &Caller::root()).map_err(image(path))?;
-                self.filesystem.link(target.inode, dir, name).map_err(image(path))?;
-            }
-            other => other.map(|_| ()).map_err(image(path))?,
-        }
-        Ok(())
+        self.filesystem.link_over(target.inode, dir, name, &Caller::root()).map_err(image(path))
     }
 }
 

@@ -131,6 +131,28 @@ impl<K: BtreeKind> Cursor<K> {
         Ok(())
     }
 
+    /// Stands at the last record of the leaf `pointer` that is not above `key`, without the way down to it: a change must
+    /// leave the keys as they are. For whoever knows the block to be a leaf of the tree.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn seek_in_leaf(&mut self, tx: &mut Transaction, pointer: u64, key: &KeyOf<K>) -> Result<Option<RecordOf<K>>> {
+        self.reset(tx);
+        let buffer = self.read_block(tx, pointer, 0)?;
+        let place = Place::Block { pointer, buffer };
+        let index = self.partition_point(tx, place, |k| k <= key);
+        self.path.push(Step { place, index: index.saturating_sub(1) });
+        Ok(if index == 0 { None } else { self.record(tx) })
+    }
+
+    /// The block of the leaf at which the cursor stands.
+    pub fn leaf_pointer(&self) -> Option<u64> {
+        match self.path.last() {
+            Some(Step { place: Place::Block { pointer, .. }, .. }) => Some(*pointer),
+            _ => None,
+        }
+    }
+
     /// The record at the cursor, if it stands at one.
     pub fn record(&self, tx: &Transaction) -> Option<RecordOf<K>> {
         if self.path.is_empty() {

@@ -3,7 +3,7 @@
 use super::block::{
     child_entry, copy_entries, insert_entries, record_entry, remove_entries, set_left, set_right, view, write_header,
 };
-use super::{BtreeKind, Cursor, NodeEntries, Place, RecordOf, Root, Step};
+use super::{BtreeKind, Cursor, KeyOf, NodeEntries, Place, RecordOf, Root, Step};
 use crate::error::Result;
 use crate::error_tags::BTREE_SPLIT;
 use crate::trans::{BufId, Transaction};
@@ -45,6 +45,42 @@ impl<K: BtreeKind> Cursor<K> {
         self.widen_keys(tx, K::Format::high_key(record));
         self.reset(tx);
         Ok(())
+    }
+
+    /// Inserts the first of some records, which are in order and whose keys are not in the tree, and with it those that
+    /// belong right behind it and for which its leaf has room; says how many. The cursor stands nowhere afterwards.
+    ///
+    /// # Errors
+    /// As [`Self::insert`].
+    pub fn insert_some(&mut self, tx: &mut Transaction, records: &[RecordOf<K>]) -> Result<usize> {
+        let Some(first) = records.first() else { return Ok(0) };
+        self.seek(tx, &K::Format::key(first))?;
+        let (leaf, index) = self.leaf();
+        let block = view::<K::Format>(tx, leaf);
+        let room = block.max_count() - block.count();
+        let bound = if index < block.count() { Some(block.key(index)) } else { self.next_leaf_key(tx) };
+        let fits = |record: &&RecordOf<K>| bound.is_none_or(|bound| K::Format::key(record) < bound);
+        let count = records.iter().take(room).take_while(fits).count();
+        if count == 0 {
+            return self.insert(tx, first).map(|()| 1);
+        }
+        let added = &records[..count];
+        let mut bytes = vec![0; count * K::Format::RECORD_BYTES];
+        for (record, out) in added.iter().zip(bytes.chunks_exact_mut(K::Format::RECORD_BYTES)) {
+            K::Format::encode_record(record, out);
+        }
+        insert_entries::<K::Format>(tx, leaf, index, &std::iter::once(bytes).collect());
+        let highest = added.iter().map(K::Format::high_key).max().expect("there is one at least");
+        self.widen_keys(tx, highest);
+        self.reset(tx);
+        Ok(count)
+    }
+
+    /// The first key of the leaf to the right.
+    fn next_leaf_key(&self, tx: &Transaction) -> Option<KeyOf<K>> {
+        (1..self.path.len()).map(|level| self.step(level)).find_map(|Step { place, index }| {
+            (index + 1 < self.count(tx, place)).then(|| self.key(tx, place, index + 1))
+        })
     }
 
     /// Most blocks that an insertion at the cursor can allocate.

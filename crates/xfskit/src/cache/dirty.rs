@@ -69,6 +69,13 @@ impl DirtyBlocks {
         self.count == 0 && self.size_bytes.is_none()
     }
 
+    /// The block behind the last one that is here.
+    pub fn end(&self) -> FileBlock {
+        let log = self.blocks_per_chunk_log();
+        let end = |(place, chunk): (&u64, &Chunk)| (place << log) + u64::from(64 - chunk.present.leading_zeros());
+        FileBlock(self.chunks.last_key_value().map_or(0, end))
+    }
+
     /// The bytes of a block that is here.
     pub fn get(&self, block: FileBlock) -> Option<&[u8]> {
         let (chunk, index) = self.place(block);
@@ -203,6 +210,7 @@ mod unit_tests {
         }
         dirty.insert(FileBlock(14), 10, b"x", true);
         assert_eq!((dirty.count(), dirty.paid()), (7, 6));
+        assert_eq!(dirty.end(), FileBlock(41));
         assert_eq!(dirty.first_run(FileBlock(0), 100), Some(3..5));
         assert_eq!(dirty.first_run(FileBlock(5), 100), Some(14..18));
         assert_eq!(dirty.first_run(FileBlock(5), 2), Some(14..16));
@@ -224,6 +232,8 @@ mod unit_tests {
         dirty.insert(FileBlock(1), 0, &[7; 65536], true);
         dirty.insert(FileBlock(2), 65535, &[8], true);
         assert_eq!(dirty.first_run(FileBlock(0), 100), Some(1..3));
+        assert_eq!(dirty.end(), FileBlock(3));
         assert_eq!(dirty.remove(1..3), 2);
+        assert_eq!(dirty.end(), FileBlock(0));
     }
 }

@@ -26,7 +26,7 @@ pub use in_place::write_in_place;
 pub use pack::{Packed, pack, unpack};
 pub use place::{Piece, Place, piece};
 pub use read::read;
-pub use write_out::{Source, write_out_run, write_out_size};
+pub use write_out::{Source, write_out_core, write_out_run};
 
 use crate::error::{Error, Result};
 use crate::error_tags::DATA_IOERROR;

@@ -11,6 +11,9 @@ use xfskit_ondisk::{Extent, FileBlock, FsBlock};
 /// Blocks that are found for the files after these.
 const ROOM_BLOCKS: u32 = 2048;
 
+/// Bytes that are written at once: few enough to stay in a processor's cache.
+const PIECE_BYTES: usize = 128 << 10;
+
 /// Contents that are on the device, in blocks that are still free.
 #[derive(Clone, Copy, Debug)]
 pub struct Packed {
@@ -33,17 +36,29 @@ pub fn pack(tx: &mut Transaction, dir: InoId, contents: &[&[u8]]) -> Result<Opti
         alloc::settle_window(tx, holder, block, 0);
         return Ok(None);
     }
-    let mut whole = Vec::with_capacity(count as usize * block_bytes);
-    for bytes in contents {
-        whole.extend_from_slice(bytes);
-        whole.resize(whole.len().next_multiple_of(block_bytes), 0);
-    }
-    let written = device_offset(tx, dir, block).and_then(|offset| write_device(tx, offset, &whole));
+    let written = device_offset(tx, dir, block).and_then(|offset| write(tx, offset, contents));
     if let Err(error) = written {
         alloc::settle_window(tx, holder, block, 0);
         return Err(error);
     }
     Ok(Some(Packed { block }))
+}
+
+/// Writes contents one behind the other, each filled up to whole blocks.
+fn write(tx: &Transaction, mut offset: u64, contents: &[&[u8]]) -> Result<()> {
+    let block_bytes = tx.geometry().block_bytes();
+    let mut piece = Vec::with_capacity(PIECE_BYTES);
+    for (index, bytes) in contents.iter().enumerate() {
+        piece.extend_from_slice(bytes);
+        piece.resize(piece.len().next_multiple_of(block_bytes), 0);
+        let next = contents.get(index + 1).map_or(usize::MAX, |next| next.len().next_multiple_of(block_bytes));
+        if piece.len().saturating_add(next) > PIECE_BYTES {
+            write_device(tx, offset, &piece)?;
+            offset += piece.len() as u64;
+            piece.clear();
+        }
+    }
+    Ok(())
 }
 
 fn find(tx: &mut Transaction, dir: InoId, count: u32) -> Result<Option<FsBlock>> {

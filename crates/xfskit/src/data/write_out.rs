@@ -146,10 +146,13 @@ fn grow_size(tx: &mut Transaction, ino: InoId, size: u64) {
     }
 }
 
-/// The end of a write-out: no block is dirty, and the core learns the size and when the contents were written.
-pub fn write_out_size(tx: &mut Transaction, ino: InoId) {
-    let size = tx.inode(ino).size_bytes();
-    grow_size(tx, ino, size);
+/// The end of a write-out: the core learns when the contents were written, and the size if no block is dirty.
+pub fn write_out_core(tx: &mut Transaction, ino: InoId) {
+    let state = tx.inode(ino);
+    let size = state.size_bytes();
+    if state.dirty.as_ref().is_none_or(|dirty| dirty.count() == 0) {
+        grow_size(tx, ino, size);
+    }
     let handle = std::sync::Arc::clone(tx.inode_handle(ino));
     if let Some(time) = handle.take_noted_write() {
         let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;

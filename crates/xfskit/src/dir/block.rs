@@ -253,7 +253,7 @@ fn compact_index(e: &mut Edit<'_>) {
 fn insert_index(e: &mut Edit<'_>, entry: IndexEntry) {
     let array = index_array(e.bytes());
     let stale = block_tail(e.bytes()).stale.get() as usize;
-    if array.insert_over_stale(e, entry) {
+    if stale > 0 && array.insert_over_stale(e, entry) {
         set_tail(e, array.count, stale - 1);
         return;
     }

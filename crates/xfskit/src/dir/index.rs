@@ -54,11 +54,11 @@ impl IndexArray {
     pub fn insert_over_stale(self, e: &mut Edit<'_>, entry: IndexEntry) -> bool {
         let place = self.place(e, entry.hash.get());
         let entries = array::<IndexEntry>(e.bytes(), self.start, self.count);
-        let stale = |index: usize| entries.get(index).is_some_and(IndexEntry::is_stale);
-        let found = (0..=self.count).find_map(|distance| {
-            let below = place.checked_sub(distance + 1).filter(|&index| stale(index));
-            below.or_else(|| Some(place + distance).filter(|&index| stale(index)))
-        });
+        let below = entries[..place].iter().rposition(IndexEntry::is_stale);
+        // Only one that is nearer than that counts above.
+        let end = below.map_or(self.count, |below| (2 * place - below - 1).min(self.count));
+        let above = entries[place..end].iter().position(IndexEntry::is_stale).map(|distance| place + distance);
+        let found = above.or(below);
         match found {
             Some(index) if index < place => {
                 e.shift(self.at(index + 1)..self.at(place), self.at(index));

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::trans::{BufId, Transaction};
 use smallvec::SmallVec;
 use xfskit_ondisk::da::{DaInfo, hash_name};
-use xfskit_ondisk::dir::data::{DATA_HEADER_BYTES, Slot, data_end, entry_at, slot_at};
+use xfskit_ondisk::dir::data::{DATA_HEADER_BYTES, Slot, data_end, entry_at, is_slot, slot_at};
 use xfskit_ondisk::dir::leaf::{
     DIR_LEAF1_MAGIC, IndexEntry, LEAF_HEADER_BYTES, LEAF_TAIL_BYTES, LeafHeader, leaf_bests, leaf_entries, leaf_header,
 };
@@ -58,7 +58,7 @@ pub(super) fn set_counts(e: &mut Edit<'_>, count: usize, stale: usize) {
 pub(super) fn insert_index(e: &mut Edit<'_>, entry: IndexEntry) {
     let array = index_array(e.bytes());
     let stale = usize::from(leaf_header(e.bytes()).stale.get());
-    if array.insert_over_stale(e, entry) {
+    if stale > 0 && array.insert_over_stale(e, entry) {
         set_counts(e, array.count, stale - 1);
     } else {
         array.insert_growing_up(e, entry);
@@ -93,9 +93,13 @@ pub(super) fn remove_from_data(tx: &mut Transaction, found: &Found) -> Result<u1
     let slot = slot_at(bytes, found.offset, data_end(bytes));
     let Some(Slot::Entry(entry)) = slot else { unreachable!("the entry was found there") };
     // An offset from another block may lie within an entry: what is before it must end where it starts.
-    let starts = xfskit_ondisk::dir::data::slots(bytes).any(|slot| slot.end() == found.offset);
-    let starts = starts || found.offset == DATA_HEADER_BYTES;
-    ensure_on_disk!(starts, "directory data block", "index points at entries", "offset {}", found.offset);
+    ensure_on_disk!(
+        is_slot(bytes, found.offset),
+        "directory data block",
+        "index points at entries",
+        "offset {}",
+        found.offset
+    );
     let space = Space { offset: found.offset, length: entry.bytes() };
     Ok(edit(tx, found.data, |e| {
         data::free_space(e, space);
@@ -115,7 +119,7 @@ impl Dir {
 
     pub(super) fn find_in_leaf(&self, tx: &mut Transaction, name: &[u8]) -> Result<Option<Found>> {
         let leaf = self.read_leaf1(tx)?;
-        let found = self.search_index_block(tx, leaf, name)?.map(|(_, found)| found);
+        let found = self.search_index_block(tx, leaf, name, hash_name(name))?.map(|(_, found)| found);
         tx.release(leaf);
         Ok(found)
     }
@@ -126,8 +130,9 @@ impl Dir {
         tx: &mut Transaction,
         leaf: BufId,
         name: &[u8],
+        hash: u32,
     ) -> Result<Option<(usize, Found)>> {
-        let places: SmallVec<[(usize, IndexEntry); 4]> = same_hash(leaf_entries(tx.bytes(leaf)), hash_name(name))
+        let places: SmallVec<[(usize, IndexEntry); 4]> = same_hash(leaf_entries(tx.bytes(leaf)), hash)
             .filter(|(_, place)| !place.is_stale())
             .map(|(position, place)| (position, *place))
             .collect();
@@ -157,7 +162,7 @@ impl Dir {
         let compact = room < needed && stale > 1;
         if room < needed && !compact {
             self.leaf_to_node(tx, leaf)?;
-            return self.add_to_node(tx, new);
+            return self.add_to_node(tx, new, None);
         }
         let (number, data) = match chosen {
             Some(number) => (number, self.read_data(tx, number)?),
@@ -201,7 +206,7 @@ impl Dir {
 
     pub(super) fn remove_from_leaf(&self, tx: &mut Transaction, name: &[u8]) -> Result<()> {
         let leaf = self.read_leaf1(tx)?;
-        let (position, found) = self.search_index_block(tx, leaf, name)?.ok_or(Error::NotFound)?;
+        let (position, found) = self.search_index_block(tx, leaf, name, hash_name(name))?.ok_or(Error::NotFound)?;
         let best = remove_from_data(tx, &found)?;
         let emptied = best == self.empty_best() && found.number > 0;
         edit(tx, leaf, |e| {

@@ -10,6 +10,10 @@
 //! reserved [`blocks_to_add`] or [`blocks_to_remove`]. Link counts and times are theirs as well. Names are checked by
 //! them with [`is_valid_name`](xfskit_ondisk::dir::is_valid_name).
 //!
+//! Whoever looks a name up to change it keeps the [`Place`] that [`search`] found: its blocks stay locked, and
+//! [`add_at`] and [`remove_at`] need not find them again. The blocks of a directory that is locked for a change are
+//! nobody else's, so they may be held while AG headers are waited for.
+//!
 //! Cookies are data pointers (an entry's offset in the data space divided by 8), the same that the kernel gives out.
 
 mod block;
@@ -26,9 +30,11 @@ pub use read::{Entry, read};
 pub use xfskit_ondisk::dir::FileType;
 
 use crate::cache::{Fork, ForkKind, LocalBytes};
+use crate::dabtree::Path;
 use crate::error::{Error, Result};
 use crate::inode::bmap;
 use crate::trans::{BufId, InoId, InodeFields, Transaction};
+use xfskit_ondisk::da::hash_name;
 use xfskit_ondisk::dir::data::DataEntry;
 use xfskit_ondisk::dir::{DirLayout, shortform as sf};
 use xfskit_ondisk::{FileBlock, ForkFormat, Geometry, InodeNumber, Limits};
@@ -93,6 +99,41 @@ impl Found {
     }
 }
 
+/// Where a name stands in a directory, or where it belongs. Good for one change of the directory in the transaction that
+/// found it.
+#[derive(Debug)]
+pub struct Place {
+    dir: Dir,
+    form: Form,
+    hash: u32,
+    entry: Option<DirEntry>,
+    /// In the node form: the blocks that a change begins with.
+    node: Option<NodePlace>,
+}
+
+/// The path to the leaf of a name, and where its entry was found.
+#[derive(Debug)]
+struct NodePlace {
+    path: Path,
+    found: Option<(usize, Found)>,
+}
+
+impl Place {
+    /// What the name stands for, if the directory has it.
+    pub fn entry(&self) -> Option<DirEntry> {
+        self.entry
+    }
+
+    /// Gives the blocks back.
+    pub fn release(self, tx: &mut Transaction) {
+        let Some(NodePlace { path, found }) = self.node else { return };
+        if let Some((_, found)) = found {
+            tx.release(found.data);
+        }
+        path.release(tx);
+    }
+}
+
 impl Dir {
     fn new(tx: &Transaction, ino: InoId) -> Result<Self> {
         if !tx.inode(ino).core.is_dir() {
@@ -107,7 +148,7 @@ impl Dir {
             return Ok(Form::Shortform);
         }
         let size = state.core.size;
-        let end = bmap::last_block(tx, self.ino, ForkKind::Data, FileBlock(u64::MAX))?;
+        let end = self.end(tx)?;
         let fs_blocks = u64::from(self.layout.fs_blocks());
         if end.0 == fs_blocks {
             let one_block = size == self.layout.block_bytes() as u64;
@@ -115,6 +156,12 @@ impl Dir {
             return Ok(Form::Block);
         }
         Ok(if end == self.layout.index_root().add(fs_blocks) { Form::Leaf } else { Form::Node })
+    }
+
+    /// The end of the last extent.
+    fn end(&self, tx: &mut Transaction) -> Result<FileBlock> {
+        let last = bmap::extents(tx, self.ino, ForkKind::Data)?.last();
+        Ok(last.map_or(FileBlock(0), |extent| extent.end()))
     }
 
     /// Bytes that the data fork has room for.
@@ -127,9 +174,43 @@ impl Dir {
             Form::Shortform => unreachable!("a shortform directory has no blocks"),
             Form::Block => self.find_in_block(tx, name),
             Form::Leaf => self.find_in_leaf(tx, name),
-            Form::Node => self.find_in_node(tx, name),
+            Form::Node => self.find_in_node(tx, name, hash_name(name)),
         }
     }
+}
+
+/// Looks `name` up, `.` and `..` included, for a change that follows.
+///
+/// # Errors
+/// `NotADirectory`, `Corrupt`, `Io`.
+pub fn search(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<Place> {
+    let dir = Dir::new(tx, dir)?;
+    let (form, hash) = (dir.form(tx)?, hash_name(name));
+    let mut place = Place { dir, form, hash, entry: None, node: None };
+    match form {
+        Form::Shortform => place.entry = dir.lookup_shortform(tx, name)?,
+        Form::Block | Form::Leaf => {
+            if let Some(found) = dir.find(tx, form, name)? {
+                tx.release(found.data);
+                place.entry = Some(found.entry(dir.layout));
+            }
+        }
+        Form::Node => {
+            let (path, found) = dir.search_tree(tx, name, hash)?;
+            place.entry = found.map(|(_, found)| found.entry(dir.layout));
+            place.node = Some(NodePlace { path, found });
+        }
+    }
+    Ok(place)
+}
+
+/// The place of a name that the directory is known not to have.
+///
+/// # Errors
+/// `NotADirectory`, `Corrupt`, `Io`.
+pub fn vacant(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<Place> {
+    let dir = Dir::new(tx, dir)?;
+    Ok(Place { dir, form: dir.form(tx)?, hash: hash_name(name), entry: None, node: None })
 }
 
 /// What `name` stands for in the directory, `.` and `..` included.
@@ -137,17 +218,10 @@ impl Dir {
 /// # Errors
 /// `NotADirectory`, `Corrupt`, `Io`.
 pub fn lookup(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<Option<DirEntry>> {
-    let dir = Dir::new(tx, dir)?;
-    match dir.form(tx)? {
-        Form::Shortform => dir.lookup_shortform(tx, name),
-        form => {
-            let found = dir.find(tx, form, name)?;
-            Ok(found.map(|found| {
-                tx.release(found.data);
-                found.entry(dir.layout)
-            }))
-        }
-    }
+    let place = search(tx, dir, name)?;
+    let entry = place.entry();
+    place.release(tx);
+    Ok(entry)
 }
 
 /// Adds an entry for a name that the directory does not have; says its cookie.
@@ -155,13 +229,26 @@ pub fn lookup(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<Option<Di
 /// # Errors
 /// `NotADirectory`, `NoSpace`, `Corrupt`, `Io`.
 pub fn add(tx: &mut Transaction, dir: InoId, name: &[u8], inode: InodeNumber, file_type: FileType) -> Result<u32> {
-    let dir = Dir::new(tx, dir)?;
-    let new = NewEntry { name, hash: xfskit_ondisk::da::hash_name(name), inode: inode.0, file_type };
-    match dir.form(tx)? {
+    let place = vacant(tx, dir, name)?;
+    add_at(tx, place, name, inode, file_type)
+}
+
+/// Adds an entry for a name where [`search`] did not find it; says its cookie.
+///
+/// # Errors
+/// `NoSpace`, `Corrupt`, `Io`.
+///
+/// # Panics
+/// If the directory has the name.
+pub fn add_at(tx: &mut Transaction, place: Place, name: &[u8], inode: InodeNumber, file_type: FileType) -> Result<u32> {
+    let Place { dir, form, hash, entry, node } = place;
+    assert!(entry.is_none(), "a name is added once");
+    let new = NewEntry { name, hash, inode: inode.0, file_type };
+    match form {
         Form::Shortform => dir.add_to_shortform(tx, &new),
         Form::Block => dir.add_to_block(tx, &new),
         Form::Leaf => dir.add_to_leaf(tx, &new),
-        Form::Node => dir.add_to_node(tx, &new),
+        Form::Node => dir.add_to_node(tx, &new, node.map(|node| node.path)),
     }
 }
 
@@ -170,12 +257,24 @@ pub fn add(tx: &mut Transaction, dir: InoId, name: &[u8], inode: InodeNumber, fi
 /// # Errors
 /// `NotFound`, `NotADirectory`, `Corrupt`, `Io`.
 pub fn remove(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<()> {
-    let dir = Dir::new(tx, dir)?;
-    match dir.form(tx)? {
-        Form::Shortform => dir.remove_from_shortform(tx, name),
-        Form::Block => dir.remove_from_block(tx, name),
-        Form::Leaf => dir.remove_from_leaf(tx, name),
-        Form::Node => dir.remove_from_node(tx, name),
+    let place = search(tx, dir, name)?;
+    remove_at(tx, place, name)
+}
+
+/// Removes the entry of a name where [`search`] found it.
+///
+/// # Errors
+/// `NotFound`, `Corrupt`, `Io`.
+pub fn remove_at(tx: &mut Transaction, place: Place, name: &[u8]) -> Result<()> {
+    let Place { dir, form, node, .. } = place;
+    match (form, node) {
+        (Form::Shortform, _) => dir.remove_from_shortform(tx, name),
+        (Form::Block, _) => dir.remove_from_block(tx, name),
+        (Form::Leaf, _) => dir.remove_from_leaf(tx, name),
+        (Form::Node, Some(NodePlace { path, found: Some((position, found)) })) => {
+            dir.remove_from_node(tx, path, position, &found)
+        }
+        (Form::Node, _) => Err(Error::NotFound),
     }
 }
 

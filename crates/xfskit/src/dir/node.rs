@@ -7,14 +7,11 @@ use super::data;
 use super::index::ENTRY_BYTES;
 use super::leaf::{add_to_data, index_array, insert_index, make_stale, remove_from_data, set_counts};
 use super::{DIR_FREE_KIND, DIR_LEAF1_KIND, Dir, Found, NewEntry, leaf};
-use crate::cache::ForkKind;
 use crate::dabtree::edit::{Edit, edit};
 use crate::dabtree::{CycleGuard, DIR_LEAFN_KIND, Path};
-use crate::error::{Error, Result};
-use crate::inode::bmap;
+use crate::error::Result;
 use crate::trans::{BufId, Transaction};
-use xfskit_ondisk::FileBlock;
-use xfskit_ondisk::da::{DaInfo, hash_name, last_hash};
+use xfskit_ondisk::da::{DaInfo, array, last_hash};
 use xfskit_ondisk::dir::free::{DIR_FREE_MAGIC, FREE_HEADER_BYTES, FreeHeader, free_header, free_values};
 use xfskit_ondisk::dir::leaf::{
     DIR_LEAFN_MAGIC, IndexEntry, LEAF_HEADER_BYTES, LEAF_TAIL_BYTES, LeafHeader, leaf_bests, leaf_entries, leaf_header,
@@ -51,28 +48,40 @@ fn set_value(e: &mut Edit<'_>, index: usize, value: u16) {
     let old = free_values(e.bytes()).get(index).map_or(NO_DATA_BLOCK, |old| old.get());
     e.put(FREE_HEADER_BYTES + 2 * index, &value.to_be_bytes());
     let used = used + u32::from(value != NO_DATA_BLOCK) - u32::from(old != NO_DATA_BLOCK);
-    e.touch_as::<FreeHeader>(0).count.set(count.max(index + 1) as u32);
-    let kept = free_values(e.bytes()).iter().rposition(|value| value.get() != NO_DATA_BLOCK);
-    let header = e.touch_as::<FreeHeader>(0);
-    header.used.set(used);
-    header.count.set(kept.map_or(0, |last| last as u32 + 1));
+    let count = if value == NO_DATA_BLOCK && index + 1 >= count {
+        let values = array::<U16>(e.bytes(), FREE_HEADER_BYTES, index);
+        values.iter().rposition(|value| value.get() != NO_DATA_BLOCK).map_or(0, |last| last + 1)
+    } else {
+        count.max(index + 1)
+    };
+    let header = free_header(e.bytes());
+    if (header.used.get(), header.count.get() as usize) != (used, count) {
+        let header = e.touch_as::<FreeHeader>(0);
+        header.used.set(used);
+        header.count.set(count as u32);
+    }
 }
 
 impl Dir {
-    pub(super) fn find_in_node(&self, tx: &mut Transaction, name: &[u8]) -> Result<Option<Found>> {
-        let (path, found) = self.search_tree(tx, name)?;
+    pub(super) fn find_in_node(&self, tx: &mut Transaction, name: &[u8], hash: u32) -> Result<Option<Found>> {
+        let (path, found) = self.search_tree(tx, name, hash)?;
         path.release(tx);
         Ok(found.map(|(_, found)| found))
     }
 
     /// Looks a name up: the path to its leaf and its position there, or the path to the last leaf that was searched.
-    fn search_tree(&self, tx: &mut Transaction, name: &[u8]) -> Result<(Path, Option<(usize, Found)>)> {
-        let (tree, hash) = (self.tree(), hash_name(name));
+    pub(super) fn search_tree(
+        &self,
+        tx: &mut Transaction,
+        name: &[u8],
+        hash: u32,
+    ) -> Result<(Path, Option<(usize, Found)>)> {
+        let tree = self.tree();
         let mut path = Path::descend(tx, &tree, hash)?;
         let mut guard = CycleGuard::default();
         loop {
             guard.visit(path.leaf().block)?;
-            if let Some(found) = self.search_index_block(tx, path.leaf().id, name)? {
+            if let Some(found) = self.search_index_block(tx, path.leaf().id, name, hash)? {
                 return Ok((path, Some(found)));
             }
             // Names of the same hash may go on in the next leaf.
@@ -103,7 +112,8 @@ impl Dir {
         Ok(())
     }
 
-    pub(super) fn add_to_node(&self, tx: &mut Transaction, new: &NewEntry<'_>) -> Result<u32> {
+    /// Adds an entry; `path` leads to the leaf that its name belongs to, if it is known.
+    pub(super) fn add_to_node(&self, tx: &mut Transaction, new: &NewEntry<'_>, path: Option<Path>) -> Result<u32> {
         let (number, data, free) = match self.find_free_space(tx, entry_bytes(new.name.len()))? {
             Some((number, free)) => (number, self.read_data(tx, number)?, free),
             None => self.add_data_block(tx)?,
@@ -111,14 +121,17 @@ impl Dir {
         let (offset, best) = add_to_data(tx, data, new)?;
         edit(tx, free, |e| set_value(e, self.layout.free_place(number).1, best));
         let pointer = self.layout.pointer(number, offset);
-        self.add_to_tree(tx, IndexEntry::new(new.hash, pointer))?;
+        let path = match path {
+            Some(path) => path,
+            None => Path::descend(tx, &self.tree(), new.hash)?,
+        };
+        self.add_to_tree(tx, path, IndexEntry::new(new.hash, pointer))?;
         Ok(pointer)
     }
 
     /// Number of free index blocks, holes among them included.
     fn free_blocks(&self, tx: &mut Transaction) -> Result<u32> {
-        let end = bmap::last_block(tx, self.ino, ForkKind::Data, FileBlock(u64::MAX))?;
-        let blocks = end.0.saturating_sub(self.layout.free_start().0) / u64::from(self.layout.fs_blocks());
+        let blocks = self.end(tx)?.0.saturating_sub(self.layout.free_start().0) / u64::from(self.layout.fs_blocks());
         let most = self.layout.max_data_blocks().div_ceil(self.layout.free_capacity() as u32);
         ensure_on_disk!(blocks <= most.into(), "directory", "size of the free index", "{blocks} blocks");
         Ok(blocks as u32)
@@ -153,9 +166,8 @@ impl Dir {
         Ok((number, data, free))
     }
 
-    fn add_to_tree(&self, tx: &mut Transaction, entry: IndexEntry) -> Result<()> {
+    fn add_to_tree(&self, tx: &mut Transaction, mut path: Path, entry: IndexEntry) -> Result<()> {
         let tree = self.tree();
-        let mut path = Path::descend(tx, &tree, entry.hash.get())?;
         let leaf = path.leaf().id;
         let header = leaf_header(tx.bytes(leaf));
         let capacity = (self.layout.block_bytes() - LEAF_HEADER_BYTES) / ENTRY_BYTES;
@@ -191,9 +203,14 @@ impl Dir {
         });
     }
 
-    pub(super) fn remove_from_node(&self, tx: &mut Transaction, name: &[u8]) -> Result<()> {
-        let (path, found) = self.search_tree(tx, name)?;
-        let (position, found) = found.ok_or(Error::NotFound)?;
+    /// Removes the entry `found`, whose place in the index is `position` in the leaf of `path`.
+    pub(super) fn remove_from_node(
+        &self,
+        tx: &mut Transaction,
+        path: Path,
+        position: usize,
+        found: &Found,
+    ) -> Result<()> {
         let old_best = data::largest(tx.bytes(found.data));
         let (block, index) = self.layout.free_place(found.number);
         let free = self.read_free(tx, block)?;
@@ -201,7 +218,7 @@ impl Dir {
         ensure_on_disk!(known, "directory free index block", "knows the data block", "{}", found.number);
         let free = free.expect("checked");
         edit(tx, path.leaf().id, |e| make_stale(e, position));
-        let best = remove_from_data(tx, &found)?;
+        let best = remove_from_data(tx, found)?;
         if best == self.empty_best() && found.number > 0 {
             self.free_data(tx, found.number, found.data)?;
             edit(tx, free, |e| set_value(e, index, NO_DATA_BLOCK));
@@ -211,12 +228,13 @@ impl Dir {
         } else if best != old_best {
             edit(tx, free, |e| set_value(e, index, best));
         }
-        self.join_leaf(tx, path)?;
-        self.node_to_leaf(tx)
+        let may_be_one_leaf = path.is_single_leaf();
+        if self.join_leaf(tx, path)? || may_be_one_leaf { self.node_to_leaf(tx) } else { Ok(()) }
     }
 
-    /// Joins a leaf that became sparse with a neighbour, or frees it when it became empty.
-    fn join_leaf(&self, tx: &mut Transaction, path: Path) -> Result<()> {
+    /// Joins a leaf that became sparse with a neighbour, or frees it when it became empty; says whether the tree has lost
+    /// a leaf.
+    fn join_leaf(&self, tx: &mut Transaction, path: Path) -> Result<bool> {
         let tree = self.tree();
         let live = |tx: &Transaction, id: BufId| {
             let header = leaf_header(tx.bytes(id));
@@ -225,11 +243,12 @@ impl Dir {
         let block_bytes = self.layout.block_bytes();
         let count = live(tx, path.leaf().id);
         if path.is_single_leaf() || LEAF_HEADER_BYTES + count * ENTRY_BYTES >= block_bytes * 37 / 100 {
-            return Ok(());
+            return Ok(false);
         }
         if count == 0 {
             edit(tx, path.leaf().id, |e| set_counts(e, 0, 0));
-            return tree.remove_leaf(tx, path);
+            tree.remove_leaf(tx, path)?;
+            return Ok(true);
         }
         for right in [true, false] {
             let Some(other) = path.neighbour(tx, &tree, right)? else { continue };
@@ -248,9 +267,10 @@ impl Dir {
             });
             let hash = last_hash(tx.bytes(into));
             left.set_last_hash(tx, hash);
-            return tree.remove_leaf(tx, right);
+            tree.remove_leaf(tx, right)?;
+            return Ok(true);
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Returns to the leaf form, if one index block is left and has room for the free index.

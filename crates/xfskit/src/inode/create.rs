@@ -2,7 +2,6 @@
 
 use crate::cache::{Fork, Inode, InodeState, KnownAbsent, LocalBytes};
 use crate::error::Result;
-use crate::sync::Held;
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::inode::{
     MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_TYPE, flags, flags2,
@@ -49,18 +48,23 @@ pub fn create(tx: &mut Transaction, number: InodeNumber, new: &NewInode, parent:
     let mount = tx.mount();
     let (cluster, offset) = super::cluster::locate(&mount.geometry, number)?;
     let state = initial_state(tx, number, new, parent);
-    let inode = match mount.inodes.find(number) {
-        // The object of an inode of that number that was freed: the journal may still know it, so it lives on.
-        Some(inode) => inode,
-        None => mount.inodes.insert(Inode::new(state.clone(), cluster.0, offset)),
-    };
-    let held = Held::lock(inode.state_lock(), true);
-    let id = tx.join_locked(&inode, held);
     let fields = InodeFields::CORE | InodeFields::DEV | InodeFields::DATA_LOCAL;
-    let slot = tx.inode_mut(id, fields);
     // The link of the unlinked list is kept apart from the core, in the cluster's buffer.
-    *slot = state;
-    Ok(id)
+    match mount.inodes.find(number) {
+        // The object of an inode of that number that was freed: the journal may still know it, so it lives on.
+        Some(inode) => {
+            let id = tx.join_inode(&inode);
+            *tx.inode_mut(id, fields) = state;
+            Ok(id)
+        }
+        // Nobody else makes an inode of this number while the AGI is locked.
+        None => {
+            let inode = mount.inodes.insert(Inode::new(state, cluster.0, offset));
+            let id = tx.join_inode(&inode);
+            tx.inode_mut(id, fields);
+            Ok(id)
+        }
+    }
 }
 
 fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: Option<InoId>) -> InodeState {
@@ -78,7 +82,7 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
     if geometry.has_large_extent_counts() {
         flags2 |= flags2::NREXT64;
     }
-    let mut core = InodeCore {
+    let core = InodeCore {
         mode: new.mode,
         data_format,
         uid: new.uid,
@@ -107,19 +111,18 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
         uuid: geometry.meta_uuid,
         reserved: (0, 0),
     };
-    if let Some(parent) = parent {
-        inherit(&mut core, &tx.inode(parent).core);
-    }
-    let mut known_absent = KnownAbsent::default();
-    known_absent.insert(KnownAbsent::ALL);
-    InodeState {
+    let mut state = InodeState {
         core,
         data,
         attr: new.attr_fork.then(|| Fork::Extents(Vec::new())),
-        known_absent,
+        known_absent: KnownAbsent::ALL,
         freed: false,
         dirty: None,
+    };
+    if let Some(parent) = parent {
+        inherit(&mut state.core, &tx.inode(parent).core);
     }
+    state
 }
 
 /// What a directory hands down to what is made in it.

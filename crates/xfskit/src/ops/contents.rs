@@ -4,13 +4,13 @@
 //! transaction, and begins one only for what does.
 
 use super::Filesystem;
-use super::map::{link_reservation, written_behind_end};
+use super::map::{link_reservation, next_link, written_behind_end};
 use crate::cache::Inode;
 use crate::data::{self, Source};
 use crate::error::{Error, Result};
 use crate::space;
 use crate::sync::Held;
-use crate::trans::{InoId, Reservation, Transaction};
+use crate::trans::{InoId, Transaction};
 use std::sync::Arc;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags};
 use xfskit_ondisk::{FileBlock, InodeNumber};
@@ -162,29 +162,6 @@ impl Filesystem {
         }
     }
 
-    /// Locks a file of which nothing waits in memory, and works on it in a transaction.
-    pub(super) fn with_settled<T>(
-        &self,
-        inode: InodeNumber,
-        reservation: Reservation,
-        work: impl FnOnce(&mut Transaction, InoId) -> Result<T>,
-    ) -> Result<T> {
-        let inode = self.mount.inode(inode)?;
-        loop {
-            self.write_out(&inode)?;
-            let mut tx = self.begin(reservation)?;
-            let result = self.join_file(&mut tx, &inode);
-            if let Ok(id) = result
-                && !tx.inode(id).is_settled()
-            {
-                // Somebody wrote meanwhile.
-                continue;
-            }
-            let result = result.and_then(|id| work(&mut tx, id));
-            return self.located(inode.number, tx.finish(result));
-        }
-    }
-
     /// A regular file, locked and joined.
     pub(super) fn join_file(&self, tx: &mut Transaction, inode: &Arc<Inode>) -> Result<InoId> {
         let id = self.join(tx, inode)?;
@@ -274,40 +251,59 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Brings what waits of an inode to the device and into the journal.
+    /// Brings what waits of an inode to the device and into the journal: all that waited when this was called, however fast
+    /// others add to it.
     ///
     /// # Errors
     /// `NoSpace`, `Corrupt`, `Io`, `Shutdown`; what could not be brought out goes on waiting.
     pub(super) fn write_out(&self, inode: &Arc<Inode>) -> Result<()> {
-        loop {
-            {
-                let state = inode.state_lock().read();
-                if state.freed || state.is_settled() && inode.noted_write().is_none() {
-                    self.mount.dirty_inodes.remove(inode.number);
-                    // Who writes in place notes that without the exclusive lock, so it may have come in between.
-                    if !state.freed && inode.noted_write().is_some() {
-                        self.mount.dirty_inodes.add(inode);
-                    }
-                    return Ok(());
-                }
-            }
+        let end = inode.state_lock().read().dirty.as_ref().map_or(FileBlock(0), |dirty| dirty.end());
+        let mut at = FileBlock(0);
+        while !self.forget_if_clean(inode) {
             let mut tx = self.begin(link_reservation(&self.mount).dipping())?;
             let id = tx.join_inode(inode);
             // One that was freed meanwhile has nothing to bring out any more: the next look sees it.
-            let result = if tx.inode(id).freed { Ok(()) } else { self.write_out_some(&mut tx, id) };
-            self.located(inode.number, tx.finish(result))?;
+            let next = if tx.inode(id).freed { Ok(at) } else { self.write_out_some(&mut tx, id, at) };
+            at = self.located(inode.number, tx.finish(next))?;
+            if at >= end {
+                self.forget_if_clean(inode);
+                break;
+            }
         }
+        Ok(())
     }
 
-    /// Brings out the first dirty run, and with the last one size and times.
-    fn write_out_some(&self, tx: &mut Transaction, id: InoId) -> Result<()> {
-        let most = MOST_RUN_BYTES >> self.mount.geometry.block_log;
-        let run = tx.inode(id).dirty.as_ref().and_then(|dirty| dirty.first_run(FileBlock(0), most));
-        if let Some(run) = run {
-            data::write_out_run(tx, id, run, Source::Dirty)?;
+    /// Takes an inode of which nothing waits off the list of those; says whether that is so.
+    fn forget_if_clean(&self, inode: &Arc<Inode>) -> bool {
+        let state = inode.state_lock().read();
+        let is_clean = state.freed || state.is_settled() && inode.noted_write().is_none();
+        if is_clean {
+            self.mount.dirty_inodes.remove(inode.number);
+            // Who writes in place notes that without the exclusive lock, so it may have come in between.
+            if !state.freed && inode.noted_write().is_some() {
+                self.mount.dirty_inodes.add(inode);
+            }
         }
-        if tx.inode(id).dirty.as_ref().is_none_or(|dirty| dirty.count() == 0) {
-            data::write_out_size(tx, id);
+        is_clean
+    }
+
+    /// Brings out the first dirty run at or behind `from`, and size and times if it was the last. Says where to go on.
+    fn write_out_some(&self, tx: &mut Transaction, id: InoId, from: FileBlock) -> Result<FileBlock> {
+        let most = MOST_RUN_BYTES >> self.mount.geometry.block_log;
+        let run = tx.inode(id).dirty.as_ref().and_then(|dirty| dirty.first_run(from, most));
+        let next = match run {
+            Some(run) => FileBlock(data::write_out_run(tx, id, run, Source::Dirty)?),
+            None => FileBlock(u64::MAX),
+        };
+        data::write_out_core(tx, id);
+        Ok(next)
+    }
+
+    /// Brings out all that waits of a joined file, in links of the chain at hand.
+    pub(super) fn settle(&self, tx: &mut Transaction, id: InoId) -> Result<()> {
+        while !tx.inode(id).is_settled() {
+            self.write_out_some(tx, id, FileBlock(0))?;
+            next_link(tx)?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 use super::links::count_links;
 use super::stat::{device_from_linux, stat_of};
 use super::{Caller, Filesystem, Stat, acl, check_new_name};
-use crate::dir;
+use crate::dir::{self, Place};
 use crate::error::{Error, Result};
 use crate::inode::{self, NewInode, unlinked};
 use crate::mount::reservation_of;
@@ -14,10 +14,10 @@ use crate::parent;
 use crate::space;
 use crate::symlink;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
-use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::FileType;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 use xfskit_ondisk::symlink::SYMLINK_LENGTH_LIMIT;
+use xfskit_ondisk::{InodeNumber, Timestamp};
 
 /// Largest link count of a directory's parent, and of any file.
 pub(super) const MAX_LINKS: u32 = i32::MAX as u32;
@@ -62,10 +62,11 @@ impl Filesystem {
             if tx.inode(dir).core.links == 0 {
                 return Err(Error::NotFound);
             }
-            if dir::lookup(&mut tx, dir, name)?.is_some() {
+            let place = dir::search(&mut tx, dir, name)?;
+            if place.entry().is_some() {
                 return Err(Error::Exists);
             }
-            self.create_in(&mut tx, dir, Some(name), new, caller)
+            self.create_in(&mut tx, dir, Some((name, place)), new, caller)
         })();
         self.located(dir, tx.finish(result))
     }
@@ -114,7 +115,7 @@ impl Filesystem {
         &self,
         tx: &mut Transaction,
         dir: InoId,
-        name: Option<&[u8]>,
+        name: Option<(&[u8], Place)>,
         new: &NewFile<'_>,
         caller: &Caller,
     ) -> Result<Stat> {
@@ -123,7 +124,7 @@ impl Filesystem {
         let new = NewFile { mode: inherited.mode, ..new.clone() };
         let child = self.create_unnamed(tx, dir, &new, caller)?;
         match name {
-            Some(name) => self.enter(tx, dir, name, child, is_dir)?,
+            Some((name, place)) => self.enter(tx, dir, (name, place), child, is_dir)?,
             None => unlinked::insert(tx, child)?,
         }
         for attribute in &inherited.attributes {
@@ -140,12 +141,27 @@ impl Filesystem {
         new: &NewFile<'_>,
         caller: &Caller,
     ) -> Result<InoId> {
+        let parent = &tx.inode(dir).core;
+        if new.mode & MODE_TYPE == MODE_DIR && parent.links >= MAX_LINKS {
+            return Err(Error::TooManyLinks);
+        }
+        let parent = parent.inode;
+        let number = space::inodes::allocate_inode(tx, parent, new.mode)?.ok_or(Error::NoSpace)?;
+        self.create_numbered(tx, dir, number, new, caller)
+    }
+
+    /// As [`Self::create_unnamed`], of a number that was allocated.
+    pub(super) fn create_numbered(
+        &self,
+        tx: &mut Transaction,
+        dir: InoId,
+        number: InodeNumber,
+        new: &NewFile<'_>,
+        caller: &Caller,
+    ) -> Result<InoId> {
         let kind = new.mode & MODE_TYPE;
         let is_dir = kind == MODE_DIR;
         let parent_core = &tx.inode(dir).core;
-        if is_dir && parent_core.links >= MAX_LINKS {
-            return Err(Error::TooManyLinks);
-        }
         let (parent_number, parent_mode, parent_gid) = (parent_core.inode, parent_core.mode, parent_core.gid);
         let mut mode = new.mode;
         let mut gid = caller.gid;
@@ -157,7 +173,6 @@ impl Filesystem {
                 mode &= !0o2000;
             }
         }
-        let number = space::inodes::allocate_inode(tx, parent_number, mode)?.ok_or(Error::NoSpace)?;
         let links = if is_dir { 2 } else { 0 };
         let attr_fork = tx.geometry().has_parent();
         let new_inode =
@@ -172,19 +187,19 @@ impl Filesystem {
         Ok(child)
     }
 
-    /// Gives a new inode its name and its parent pointer.
+    /// Gives a new inode its name, at its place in the directory, and its parent pointer.
     pub(super) fn enter(
         &self,
         tx: &mut Transaction,
         dir: InoId,
-        name: &[u8],
+        (name, place): (&[u8], Place),
         child: InoId,
         is_dir: bool,
     ) -> Result<()> {
         let core = &tx.inode(child).core;
-        let (number, file_type) = (core.inode, FileType::from_mode(core.mode));
-        dir::add(tx, dir, name, number, file_type)?;
-        touch_dir(tx, dir);
+        let (number, file_type, now) = (core.inode, FileType::from_mode(core.mode), core.birth_time);
+        dir::add_at(tx, place, name, number, file_type)?;
+        touch_dir_at(tx, dir, now);
         if is_dir {
             count_links(tx, dir, 1)?;
         } else {
@@ -203,6 +218,11 @@ pub(super) fn single(kernel: Reservation) -> Reservation {
 /// A directory's contents changed.
 pub(super) fn touch_dir(tx: &mut Transaction, dir: InoId) {
     let now = tx.mount().env.now();
+    touch_dir_at(tx, dir, now);
+}
+
+/// As [`touch_dir`], at a time that is known.
+pub(super) fn touch_dir_at(tx: &mut Transaction, dir: InoId, now: Timestamp) {
     let core = &mut tx.inode_mut(dir, InodeFields::CORE).core;
     core.mtime = now;
     core.ctime = now;

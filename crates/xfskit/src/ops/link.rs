@@ -3,7 +3,7 @@
 use super::create::{MAX_LINKS, single, touch, touch_dir};
 use super::links::count_links;
 use super::stat::stat_of;
-use super::{Filesystem, Stat, check_new_name};
+use super::{Caller, Filesystem, RenameFlags, Stat, check_new_name};
 use crate::dir;
 use crate::error::{Error, Result};
 use crate::inode::unlinked;
@@ -26,6 +26,31 @@ impl Filesystem {
                 other => return other,
             }
         }
+    }
+
+    /// As [`Self::link`], in place of what has the name now, if that is not a directory: at every moment, and after a crash, the
+    /// name is there and stands for the one or the other. A crash may also leave the inode a second name, which begins with `.xfskit-`.
+    ///
+    /// # Errors
+    /// `IsADirectory`, and those of [`Self::link`] and [`Self::rename`].
+    pub fn link_over(&self, inode: InodeNumber, dir: InodeNumber, name: &[u8], caller: &Caller) -> Result<()> {
+        match self.link(inode, dir, name) {
+            Err(Error::Exists) => {}
+            other => return other.map(drop),
+        }
+        if self.lookup_number(dir, name)? == inode {
+            return Ok(());
+        }
+        let temporary = format!(".xfskit-{:x}", inode.0).into_bytes();
+        let linked = self.link(inode, dir, &temporary);
+        // A crash may have left the temporary name.
+        if !matches!(linked, Err(Error::Exists)) || self.lookup_number(dir, &temporary)? != inode {
+            linked?;
+        }
+        self.rename(dir, &temporary, dir, name, RenameFlags::default(), caller).inspect_err(|_| {
+            // The error that counts has happened already.
+            let _ = self.unlink(dir, &temporary, caller);
+        })
     }
 
     /// The number may turn out to name a directory, even one above `dir`: its lock is tried only, and when it is taken
@@ -53,13 +78,14 @@ impl Filesystem {
             if tx.inode(dir).core.links == 0 {
                 return Err(Error::NotFound);
             }
-            if dir::lookup(&mut tx, dir, name)?.is_some() {
+            let place = dir::search(&mut tx, dir, name)?;
+            if place.entry().is_some() {
                 return Err(Error::Exists);
             }
             if was_unlinked {
                 unlinked::remove(&mut tx, child)?;
             }
-            dir::add(&mut tx, dir, name, inode, file_type)?;
+            dir::add_at(&mut tx, place, name, inode, file_type)?;
             touch_dir(&mut tx, dir);
             touch(&mut tx, child);
             count_links(&mut tx, child, 1)?;

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::inode::default_fork_offset;
 use crate::mount::AttrLogging;
 use crate::ops::stat::stat_of;
+use crate::space;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use std::collections::HashSet;
 use xfskit_ondisk::attr::shortform::SHORTFORM_LENGTH_LIMIT;
@@ -84,32 +85,36 @@ impl Filesystem {
     /// `Exists`, `NotADirectory`, `NoSpace`, `NameTooLong`; `Invalid` for a file that is not [small](Self::is_small);
     /// `NotFound` in a removed directory.
     pub fn make_files(&self, dir: InodeNumber, files: &[WholeFile<'_>]) -> Result<Vec<Stat>> {
-        let mut names = HashSet::with_capacity(files.len());
-        for file in files {
-            check_new_name(file.name)?;
-            if !names.insert(file.name) {
+        if !files.is_sorted_by(|a, b| a.name < b.name) {
+            let mut names = HashSet::with_capacity(files.len());
+            if !files.iter().all(|file| names.insert(file.name)) {
                 return Err(Error::Exists);
             }
+        }
+        for file in files {
+            check_new_name(file.name)?;
             if !self.is_small(file) {
                 return Err(Error::Invalid("the file is too large to be made in one step"));
             }
         }
+        // What all of them may need together is far more than they do need: the transaction ends when it comes near to what
+        // is reserved.
         let one = self.make_one_reservation();
-        let most = self.mount.journal.usage().1 / LOG_SHARE / u64::from(one.log_bytes);
-        let files = &files[..files.len().min(most.max(1) as usize)];
+        let most = (self.mount.journal.usage().1 / LOG_SHARE / u64::from(one.log_bytes)).max(1);
         let block_bytes = self.mount.geometry.block_bytes();
         let blocks: usize = files.iter().map(|file| file.contents.len().div_ceil(block_bytes)).sum();
-        let count = files.len() as u32;
+        let count = files.len() as u64;
         let reservation = Reservation {
-            log_bytes: one.log_bytes * count,
-            blocks: one.blocks * u64::from(count) + blocks as u64,
+            log_bytes: one.log_bytes * most.min(count) as u32,
+            blocks: one.blocks * count + blocks as u64,
             ..one
         };
+        let log = LogRoom { all: reservation.log_bytes.into(), one: one.log_bytes.into() };
         let dir_inode = self.mount.inode(dir)?;
         let mut tx = self.begin(reservation)?;
         let result = (|| {
             let dir = self.join_dir(&mut tx, &dir_inode)?;
-            self.make_files_in(&mut tx, dir, files)
+            self.make_files_in(&mut tx, dir, files, log)
         })();
         self.located(dir, tx.finish(result))
     }
@@ -121,7 +126,13 @@ impl Filesystem {
         Reservation { log_bytes: create.log_bytes, ..create }.with_more_blocks(levels)
     }
 
-    fn make_files_in(&self, tx: &mut Transaction, dir: InoId, files: &[WholeFile<'_>]) -> Result<Vec<Stat>> {
+    fn make_files_in(
+        &self,
+        tx: &mut Transaction,
+        dir: InoId,
+        files: &[WholeFile<'_>],
+        log: LogRoom,
+    ) -> Result<Vec<Stat>> {
         if tx.inode(dir).core.links == 0 {
             return Err(Error::NotFound);
         }
@@ -136,20 +147,30 @@ impl Filesystem {
             return Err(Error::NoSpace);
         }
         let mut made = Vec::with_capacity(files.len());
-        for file in files {
-            match self.make_inode(tx, dir, file) {
-                Ok(id) => {
-                    self.complete(tx, dir, id, file)?;
-                    made.push(id);
-                }
+        while made.len() < files.len() {
+            let rest = &files[made.len()..];
+            let most = log.files(tx).min(rest.len() as u64) as u32;
+            if most == 0 {
+                break;
+            }
+            let parent = tx.inode(dir).core.inode;
+            let numbers = match space::inodes::allocate_inodes(tx, parent, MODE_REGULAR, most) {
                 // There is no room for another inode: the others are made.
-                Err(Error::NoSpace) if !made.is_empty() => break,
-                Err(error) => {
-                    if let (Some(packed), false) = (packed, tx.is_dirty()) {
-                        data::unpack(tx, dir, packed, &[])?;
+                Ok(numbers) if numbers.is_empty() && !made.is_empty() => break,
+                Ok(numbers) if numbers.is_empty() => Err(Error::NoSpace),
+                other => other,
+            };
+            match (numbers, packed) {
+                (Ok(numbers), _) => {
+                    for (number, file) in numbers.into_iter().zip(rest) {
+                        made.push(self.make_file(tx, dir, number, file)?);
                     }
+                }
+                (Err(error), Some(packed)) if !tx.is_dirty() => {
+                    data::unpack(tx, dir, packed, &[])?;
                     return Err(error);
                 }
+                (Err(error), _) => return Err(error),
             }
         }
         if let Some(packed) = packed {
@@ -160,14 +181,13 @@ impl Filesystem {
         Ok(made.into_iter().map(|id| stat_of(tx, tx.inode(id))).collect())
     }
 
-    fn make_inode(&self, tx: &mut Transaction, dir: InoId, file: &WholeFile<'_>) -> Result<InoId> {
+    /// Makes the inode `number`, with its name and its attributes. An error here leaves one without a name, so it must not
+    /// be committed.
+    fn make_file(&self, tx: &mut Transaction, dir: InoId, number: InodeNumber, file: &WholeFile<'_>) -> Result<InoId> {
         let caller = Caller { uid: file.uid, gid: file.gid, groups: Vec::new() };
-        self.create_unnamed(tx, dir, &NewFile::new(mode_of(file)), &caller)
-    }
-
-    /// Gives a new inode its name and its attributes. An error here leaves one without a name, so it must not be committed.
-    fn complete(&self, tx: &mut Transaction, dir: InoId, id: InoId, file: &WholeFile<'_>) -> Result<()> {
-        self.enter(tx, dir, file.name, id, false)?;
+        let id = self.create_numbered(tx, dir, number, &NewFile::new(mode_of(file)), &caller)?;
+        let place = dir::vacant(tx, dir, file.name)?;
+        self.enter(tx, dir, (file.name, place), id, false)?;
         for (name, value) in file.xattrs {
             let (namespace, name) = parse_plain(name)?;
             update::put(tx, id, Key { namespace: namespace.flags(), name }, value, Logging::NotLogged)?;
@@ -176,7 +196,22 @@ impl Filesystem {
         let bigtime = core.flags2 & flags2::BIGTIME != 0;
         (core.mode, core.gid) = (mode_of(file), file.gid);
         (core.atime, core.mtime) = (clamp_time(file.atime, bigtime), clamp_time(file.mtime, bigtime));
-        Ok(())
+        Ok(id)
+    }
+}
+
+/// How much of the log a transaction has, and a file may need.
+#[derive(Clone, Copy)]
+struct LogRoom {
+    all: u64,
+    one: u64,
+}
+
+impl LogRoom {
+    /// Files for which there is room whatever they need.
+    fn files(self, tx: &Transaction) -> u64 {
+        let used = if tx.is_dirty() { tx.log_bytes_so_far() } else { 0 };
+        self.all.saturating_sub(used) / self.one
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the operations on maps of files have in common: a chain of links, each of which leaves files that are valid.
 //!
 //! Bytes that have to become zeros are zeroed first. Where their block is shared they have to wait in memory and be written
-//! out, so such an operation begins again: it says so by answering `None`.
+//! out, so such an operation begins again: it says so by answering `None`. What others write meanwhile is written out in links of
+//! the same chain, under its locks, so that they cannot keep it from beginning.
 //!
 //! Locking: the inodes stay locked for the whole chain. Each link begins without an AG.
 
@@ -22,14 +23,21 @@ use xfskit_ondisk::{FileBlock, InodeNumber};
 pub(super) const END_OF_MAP: FileBlock = FileBlock(1 << 54);
 
 impl Filesystem {
-    /// Works on the map of a file until `work` is done.
+    /// Works on the map of a file, of which nothing waits in memory, until `work` is done.
     pub(super) fn change_map<T>(
         &self,
         inode: InodeNumber,
         work: impl Fn(&mut Transaction, InoId) -> Result<Option<T>>,
     ) -> Result<T> {
+        let inode = self.mount.inode(inode)?;
         loop {
-            if let Some(done) = self.with_settled(inode, map_reservation(&self.mount), &work)? {
+            self.write_out(&inode)?;
+            let mut tx = self.begin(map_reservation(&self.mount))?;
+            let result = self.join_file(&mut tx, &inode).and_then(|id| {
+                self.settle(&mut tx, id)?;
+                work(&mut tx, id)
+            });
+            if let Some(done) = self.located(inode.number, tx.finish(result))? {
                 return Ok(done);
             }
         }
@@ -45,14 +53,10 @@ impl Filesystem {
         loop {
             files.iter().try_for_each(|file| self.write_out(file))?;
             let mut tx = self.begin(map_reservation(&self.mount))?;
-            let result = self.join_both(&mut tx, &files);
-            if let Ok(ids) = result
-                && ids.iter().any(|id| !tx.inode(*id).is_settled())
-            {
-                // Somebody wrote meanwhile.
-                continue;
-            }
-            let result = result.and_then(|ids| work(&mut tx, ids));
+            let result = self.join_both(&mut tx, &files).and_then(|ids| {
+                ids.into_iter().try_for_each(|id| self.settle(&mut tx, id))?;
+                work(&mut tx, ids)
+            });
             if let Some(done) = self.located(inodes[1], tx.finish(result))? {
                 return Ok(done);
             }
@@ -80,16 +84,22 @@ impl Filesystem {
         look: impl FnOnce(&mut Transaction, InoId) -> Result<T>,
     ) -> Result<T> {
         let inode = self.mount.inode(inode)?;
-        loop {
-            if !self.mount.options.read_only {
-                self.write_out(&inode)?;
-            }
-            let mut tx = Transaction::read_only(&self.mount);
-            let id = self.join_file(&mut tx, &inode)?;
-            if tx.inode(id).is_settled() {
-                return self.located(inode.number, look(&mut tx, id));
-            }
+        if !self.mount.options.read_only {
+            self.write_out(&inode)?;
         }
+        let mut tx = Transaction::read_only(&self.mount);
+        let id = self.join_file(&mut tx, &inode)?;
+        if tx.inode(id).is_settled() {
+            return self.located(inode.number, look(&mut tx, id));
+        }
+        // Somebody wrote meanwhile, and may go on writing.
+        drop(tx);
+        let mut tx = self.begin(map_reservation(&self.mount))?;
+        let result = self.join_file(&mut tx, &inode).and_then(|id| {
+            self.settle(&mut tx, id)?;
+            look(&mut tx, id)
+        });
+        self.located(inode.number, tx.finish(result))
     }
 }
 

@@ -6,10 +6,10 @@
 //!                                                                   it is freed when the last holder lets go
 //! ```
 
-use super::create::{single, touch, touch_dir};
+use super::create::{single, touch_dir_at};
 use super::links::{check_empty_dir, check_has_subdirectory, check_named, count_links};
 use super::{Caller, Filesystem, check_name};
-use crate::dir;
+use crate::dir::{self, Place};
 use crate::error::{Error, Result};
 use crate::inode::unlinked;
 use crate::mount::reservation_of;
@@ -57,14 +57,15 @@ impl Filesystem {
         let mut left_over = None;
         let result = (|| {
             let dir = self.join_dir(&mut tx, &dir_inode)?;
-            let entry = dir::lookup(&mut tx, dir, name)?.ok_or(Error::NotFound)?;
+            let place = dir::search(&mut tx, dir, name)?;
+            let entry = place.entry().ok_or(Error::NotFound)?;
             crate::ensure_on_disk!(entry.inode != dir_inode.number, "directory entry", "names another inode", "itself");
             let child_inode = self.mount.inode(entry.inode)?;
             // Where directories go in circles, another thread may hold the child and wait for the parent.
             let child = self.try_join(&mut tx, &child_inode)?;
             check_removable(&mut tx, dir, child, want_dir, caller)?;
             let held = child_inode.opens.load(Ordering::Acquire) > 0;
-            self.drop_name(&mut tx, dir, name, child, held)?;
+            self.drop_name(&mut tx, dir, (name, place), child, held)?;
             if tx.inode(child).core.links == 0 && !tx.inode(child).freed && !held {
                 left_over = Some(child_inode);
             }
@@ -94,7 +95,7 @@ impl Filesystem {
         &self,
         tx: &mut Transaction,
         dir: InoId,
-        name: &[u8],
+        (name, place): (&[u8], Place),
         child: InoId,
         held: bool,
     ) -> Result<()> {
@@ -103,15 +104,17 @@ impl Filesystem {
         let last = links == 1 || is_dir && links == 2;
         // The inode trees come first: AG headers are locked in order, inode headers before free space.
         let frees_now = last && !held && super::inactive::has_no_blocks(tx, child);
-        touch(tx, child);
-        tx.inode_mut(child, InodeFields::CORE).core.links = if last { 0 } else { links - 1 };
+        let now = tx.mount().env.now();
+        let core = &mut tx.inode_mut(child, InodeFields::CORE).core;
+        core.ctime = now;
+        core.links = if last { 0 } else { links - 1 };
         if frees_now {
             super::inactive::free_now(tx, child)?;
         } else if last {
             unlinked::insert(tx, child)?;
         }
-        dir::remove(tx, dir, name)?;
-        touch_dir(tx, dir);
+        dir::remove_at(tx, place, name)?;
+        touch_dir_at(tx, dir, now);
         if is_dir {
             count_links(tx, dir, -1)?;
         }

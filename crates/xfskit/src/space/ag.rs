@@ -148,7 +148,9 @@ fn read_header(
     wait: bool,
 ) -> Result<BufId> {
     let (address, bytes) = (tx.geometry().ag_header(ag, sector), tx.geometry().sector_bytes());
-    if wait { tx.read(address, bytes, kind) } else { tx.try_read(address, bytes, kind) }
+    let header = if wait { tx.read(address, bytes, kind) } else { tx.try_read(address, bytes, kind) }?;
+    tx.note_ag_lock();
+    Ok(header)
 }
 
 /// Locks the AGF of an AG.

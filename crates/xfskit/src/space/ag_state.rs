@@ -18,6 +18,8 @@ pub struct AgState {
     space: AtomicU64,
     /// Inodes above, free inodes below.
     inodes: AtomicU64,
+    /// The block of the inobt's leaf that was used last; under the AGI's lock it is a leaf of the tree.
+    inobt_leaf: AtomicU64,
     busy: Mutex<Busy>,
     /// Free blocks that are meant for a file.
     pub(super) windows: Windows,
@@ -43,6 +45,7 @@ impl Default for AgState {
         Self {
             space: AtomicU64::new(UNKNOWN),
             inodes: AtomicU64::new(UNKNOWN),
+            inobt_leaf: AtomicU64::new(UNKNOWN),
             busy: Mutex::default(),
             windows: Windows::default(),
         }
@@ -100,6 +103,20 @@ impl AgState {
     /// Inodes and free inodes, if they are known.
     pub fn inodes(&self) -> Option<(u32, u32)> {
         unpack(&self.inodes)
+    }
+
+    /// The leaf of the inobt that was used last.
+    pub(super) fn inobt_leaf(&self) -> Option<u64> {
+        Some(self.inobt_leaf.load(Ordering::Relaxed)).filter(|&block| block != UNKNOWN)
+    }
+
+    pub(super) fn remember_inobt_leaf(&self, block: u64) {
+        self.inobt_leaf.store(block, Ordering::Relaxed);
+    }
+
+    /// A block of an inode tree is freed.
+    pub(super) fn forget_inobt_leaf(&self) {
+        self.inobt_leaf.store(UNKNOWN, Ordering::Relaxed);
     }
 
     pub(super) fn knows_space(&self) -> bool {

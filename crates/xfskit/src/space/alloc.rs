@@ -224,11 +224,12 @@ pub fn allocate_firm(tx: &mut Transaction, holder: InodeNumber, block: FsBlock, 
         free_list::fix(tx, ag, Some(found))?;
         free_space::take(tx, ag, found)?;
         let mut start = found.start;
+        let mut records = Vec::with_capacity(parts.len());
         for (owner, count) in parts {
-            free_list::fix(tx, ag, None)?;
-            rmap::add_first(tx, ag, owner.rmap(start, *count, false))?;
+            records.push(owner.rmap(start, *count, false));
             start = start.add(*count);
         }
+        rmap::add_firsts(tx, ag, &records)?;
         tx.use_blocks(found.count.into());
         Ok(Some(found))
     })?;

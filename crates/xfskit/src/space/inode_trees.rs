@@ -9,6 +9,7 @@ use crate::cache::BufferKind;
 use crate::error::Result;
 use crate::trans::{BufId, Transaction};
 use std::marker::PhantomData;
+use std::mem::offset_of;
 use xfskit_ondisk::ag::Agi;
 use xfskit_ondisk::btree::{Finobt, Inobt, InodeChunk, TreeFormat};
 use xfskit_ondisk::{AgBlock, AgInode, AgNumber, DiskAddress, Geometry};
@@ -52,12 +53,14 @@ impl InodeAg {
 
     /// Changes the counts of inodes, here and in the superblock.
     pub fn count_inodes(self, tx: &mut Transaction, all: i32, free: i32) {
-        let agi = self.agi_mut(tx);
-        agi.count = agi.count.get().wrapping_add_signed(all).into();
-        agi.free_count = agi.free_count.get().wrapping_add_signed(free).into();
-        tx.count_inodes(all.into(), free.into());
         let agi = self.agi(tx);
-        tx.mount().ags[self.number.0 as usize].remember_inodes(agi.count.get(), agi.free_count.get());
+        let count = agi.count.get().wrapping_add_signed(all);
+        let free_count = agi.free_count.get().wrapping_add_signed(free);
+        for (at, value) in [(offset_of!(Agi, count), count), (offset_of!(Agi, free_count), free_count)] {
+            tx.edit(self.agi, at..at + 4).copy_from_slice(&value.to_be_bytes());
+        }
+        tx.count_inodes(all.into(), free.into());
+        tx.mount().ags[self.number.0 as usize].remember_inodes(count, free_count);
     }
 }
 
@@ -153,6 +156,7 @@ impl<F: InodeTreeFormat> BtreeKind for InodeTree<F> {
 
     fn free_block(&mut self, tx: &mut Transaction, pointer: u64, buffer: BufId) -> Result<()> {
         tx.invalidate(buffer);
+        tx.mount().ags[self.ag.number.0 as usize].forget_inobt_leaf();
         let ag = Ag::lock(tx, self.ag.number)?;
         alloc::free_in(tx, ag, AgBlock(pointer as u32), 1, Owner::Inobt)?;
         if tx.geometry().has_inode_btree_counts() {

@@ -93,9 +93,16 @@ fn resize(tx: &mut Transaction, ag: Ag, record: &Rmap, count: u32) -> Result<()>
     Ok(())
 }
 
-/// Records the first blocks of an inode that has had none: nothing continues them, and they continue nothing.
-pub(super) fn add_first(tx: &mut Transaction, ag: Ag, new: Rmap) -> Result<()> {
-    if tx.geometry().has_rmap() { cursor::<Rmapbt>(ag).insert(tx, &new) } else { Ok(()) }
+/// Records the first blocks of inodes that have had none, in the order of the blocks: nothing continues them, and they
+/// continue nothing.
+pub(super) fn add_firsts(tx: &mut Transaction, ag: Ag, new: &[Rmap]) -> Result<()> {
+    let mut rest = if tx.geometry().has_rmap() { new } else { &[] };
+    while !rest.is_empty() {
+        super::free_list::fix(tx, ag, None)?;
+        let count = cursor::<Rmapbt>(ag).insert_some(tx, rest)?;
+        rest = &rest[count..];
+    }
+    Ok(())
 }
 
 /// Records `new`, merged with what it continues and what continues it.

@@ -212,6 +212,7 @@ impl Drop for Transaction<'_> {
         if self.exclusive && self.blocks_left > 0 {
             self.mount.space.give_back_blocks(self.blocks_left);
         }
+        self.count_hold_times();
         scratch::give_back(&mut self.buffers, &mut self.inodes);
     }
 }

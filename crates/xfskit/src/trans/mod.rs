@@ -21,6 +21,7 @@
 
 mod commit;
 mod formats;
+mod hold_times;
 mod intents;
 mod log_buffer;
 mod log_inode;
@@ -37,6 +38,7 @@ use crate::item::DirtyBits;
 use crate::journal::{Grant, OrderedWrite};
 use crate::mount::Mount;
 use crate::sync::{ArcMutexGuard, Held};
+use hold_times::HoldTimes;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -102,6 +104,7 @@ pub struct Transaction<'m> {
     dirty: bool,
     /// Wait for the log at commit.
     sync: bool,
+    hold_times: HoldTimes,
     /// While space is scarce, those who may allocate come one at a time.
     _turn: Option<ArcMutexGuard>,
 }
@@ -136,6 +139,7 @@ impl<'m> Transaction<'m> {
             free_inode_delta: 0,
             dirty: false,
             sync: false,
+            hold_times: HoldTimes::default(),
             _turn: None,
         }
     }
@@ -442,6 +446,7 @@ impl Transaction<'_> {
     pub fn join_locked(&mut self, inode: &Arc<Inode>, state: Held<InodeState>) -> InoId {
         let held = HeldInode { inode: Arc::clone(inode), state, dirty: InodeFields::empty(), first_link_only: false };
         self.inodes.push(Some(held));
+        self.note_inode_lock();
         InoId(self.inodes.len() as u32 - 1)
     }
 

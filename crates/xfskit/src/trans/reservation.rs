@@ -1,5 +1,20 @@
 //! What a transaction asks for before it starts.
 
+use super::Transaction;
+
+/// What a log item takes apart from its contents, at most: its format, and the headers of its regions.
+const ITEM_OVERHEAD_BYTES: usize = 512;
+
+impl Transaction<'_> {
+    /// Bytes that this link may take in the log as it is: dirty buffers as if they were dirty altogether.
+    pub fn log_bytes_so_far(&self) -> u64 {
+        let dirty = self.buffers.iter().flatten().filter(|held| held.invalidated || !held.dirty.is_empty());
+        let buffers: usize = dirty.map(|held| held.content.bytes().len() + ITEM_OVERHEAD_BYTES).sum();
+        let inodes = self.inodes.iter().flatten().filter(|held| !held.dirty.is_empty()).count() + self.items.len();
+        (buffers + inodes * (self.geometry().inode_bytes() + ITEM_OVERHEAD_BYTES)) as u64
+    }
+}
+
 /// Space that a transaction may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reservation {

@@ -46,11 +46,16 @@ use xfskit_ondisk::{Corruption, Extent, FileBlock};
 /// `Corrupt`, `Io` when a btree has to be read.
 pub fn extents<'t>(tx: &'t mut Transaction<'_>, ino: InoId, fork: ForkKind) -> Result<Extents<'t>> {
     load::load(tx, ino, fork)?;
-    Ok(match tx.inode(ino).fork(fork) {
+    Ok(loaded(tx, ino, fork))
+}
+
+/// As [`extents`], once they are in memory.
+fn loaded<'t>(tx: &'t Transaction<'_>, ino: InoId, fork: ForkKind) -> Extents<'t> {
+    match tx.inode(ino).fork(fork) {
         Some(Fork::Extents(extents)) => Extents::Few(extents),
         Some(Fork::Btree { extents, .. }) => extents.get().map_or(Extents::Few(&[]), Extents::Many),
         _ => Extents::Few(&[]),
-    })
+    }
 }
 
 /// The extent that covers a fork block.
@@ -70,16 +75,16 @@ pub fn runs(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, cou
     let mut runs = DiskRuns::new();
     let mut next = at;
     let end = at.add(count.into());
+    load::load(tx, ino, fork)?;
+    let list = loaded(tx, ino, fork);
     while next < end {
-        let Some(extent) = lookup(tx, ino, fork, next)? else { return Ok(None) };
+        let Some(extent) = list.next_at(next).filter(|extent| extent.file_block <= next) else { return Ok(None) };
         let skip = next.0 - extent.file_block.0;
         let blocks = (extent.count - skip).min(end.0 - next.0);
         let block = xfskit_ondisk::FsBlock(extent.block.0 + skip);
-        let inode = tx.inode(ino).core.inode.0;
-        let address = tx
-            .geometry()
-            .fs_block_address(block)
-            .ok_or_else(|| Corruption::new("extent record", "lies on the device").of(inode))?;
+        let Some(address) = tx.geometry().fs_block_address(block) else {
+            return Err(Corruption::new("extent record", "lies on the device").of(tx.inode(ino).core.inode.0).into());
+        };
         let basic_blocks = tx.geometry().basic_blocks(blocks as u32) as u32;
         match runs.last_mut() {
             Some(DiskRun { address: start, basic_blocks: length }) if start.0 + u64::from(*length) == address.0 => {

@@ -16,11 +16,14 @@ mod pick;
 
 use super::ag::{Ag, below_agi};
 use super::alloc;
-use super::inode_trees::{InodeAg, cursor};
+use super::inode_trees::{InodeAg, InodeTree, InodeTreeFormat, cursor};
 use super::owner::Owner;
+use crate::btree::Cursor;
 use crate::error::{Error, Result};
 use crate::inode::cluster::INODE_CLUSTER_KIND;
 use crate::trans::Transaction;
+use smallvec::SmallVec;
+use std::sync::Arc;
 use xfskit_ondisk::btree::{Finobt, Inobt, InodeChunk};
 use xfskit_ondisk::inode::{MODE_DIR, MODE_TYPE};
 use xfskit_ondisk::{AgInode, AgNumber, INODES_PER_CHUNK, InodeNumber};
@@ -40,6 +43,19 @@ pub struct ChunkFreed {
 /// # Errors
 /// `Corrupt`, `Io`.
 pub fn allocate_inode(tx: &mut Transaction, parent: InodeNumber, mode: u16) -> Result<Option<InodeNumber>> {
+    Ok(allocate_inodes(tx, parent, mode, 1)?.first().copied())
+}
+
+/// As [`allocate_inode`], up to `most` of one chunk.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn allocate_inodes(
+    tx: &mut Transaction,
+    parent: InodeNumber,
+    mode: u16,
+    most: u32,
+) -> Result<SmallVec<[InodeNumber; 1]>> {
     let ag_count = tx.geometry().ag_count;
     let (parent_ag, parent_inode) = tx.geometry().split_inode(parent).ok_or(Error::Stale(parent.0))?;
     let is_dir = mode & MODE_TYPE == MODE_DIR;
@@ -55,21 +71,30 @@ pub fn allocate_inode(tx: &mut Transaction, parent: InodeNumber, mode: u16) -> R
             Err(error) => return Err(error),
         };
         let near = (number == parent_ag).then_some(parent_inode);
-        let taken = take_or_make(tx, ag, near);
-        if let Some(inode) = below_agi(tx, number, taken)? {
-            return Ok(Some(tx.geometry().inode_number(number, inode)));
+        let taken = take_or_make(tx, ag, near, most);
+        if let Some((first, mut mask)) = below_agi(tx, number, taken)? {
+            let mut inodes = SmallVec::new();
+            while mask != 0 {
+                inodes.push(tx.geometry().inode_number(number, AgInode(first.0 + mask.trailing_zeros())));
+                mask &= mask - 1;
+            }
+            return Ok(inodes);
         }
         if let Some(space) = space {
             space.release(tx);
         }
         ag.release(tx);
     }
-    Ok(None)
+    Ok(SmallVec::new())
 }
 
-/// Takes a free inode of an AG, from a new chunk where it has none.
-fn take_or_make(tx: &mut Transaction, ag: InodeAg, near: Option<AgInode>) -> Result<Option<AgInode>> {
-    if ag.agi(tx).free_count.get() > 0 || chunk::make(tx, ag)? { take_inode(tx, ag, near).map(Some) } else { Ok(None) }
+/// Inodes of one chunk: its first, and a bit for each of them.
+type Taken = (AgInode, u64);
+
+/// Takes free inodes of an AG, from a new chunk where it has none.
+fn take_or_make(tx: &mut Transaction, ag: InodeAg, near: Option<AgInode>, most: u32) -> Result<Option<Taken>> {
+    let found = ag.agi(tx).free_count.get() > 0 || chunk::make(tx, ag)?;
+    if found { take_inodes(tx, ag, near, most).map(Some) } else { Ok(None) }
 }
 
 /// Locks the AGI, and the AGF too if it could not be waited for later: the inode trees may take or give a block.
@@ -92,16 +117,61 @@ fn may_have_inodes(tx: &Transaction, ag: AgNumber) -> bool {
     !(no_inodes && (no_space || chunk::limit_is_reached(tx)))
 }
 
-/// Marks a free inode of the AG as used.
-fn take_inode(tx: &mut Transaction, ag: InodeAg, near: Option<AgInode>) -> Result<AgInode> {
-    let old = pick::chunk_with_free_inode(tx, ag, near)?;
-    let index = old.allocatable().trailing_zeros();
-    ensure_on_disk!(index < INODES_PER_CHUNK, "inobt block", "the AG has a free inode", "{old:?}");
-    let new = InodeChunk { free: old.free & !(1 << index), free_count: old.free_count - 1, ..old };
-    update_finobt(tx, ag, &new)?;
-    update_inobt(tx, ag, &new)?;
-    ag.count_inodes(tx, 0, -1);
-    Ok(AgInode(old.first.0 + index))
+/// Marks free inodes of a chunk of the AG as used, the lowest ones.
+fn take_inodes(tx: &mut Transaction, ag: InodeAg, near: Option<AgInode>, most: u32) -> Result<Taken> {
+    let pick::Picked { chunk: old, free_tree } = pick::chunk_with_free_inode(tx, ag, near)?;
+    let (mut taken, mut left) = (0, old.allocatable());
+    ensure_on_disk!(left != 0, "inobt block", "the AG has a free inode", "{old:?}");
+    for _ in 0..most.min(left.count_ones()) {
+        taken |= left & left.wrapping_neg();
+        left &= left - 1;
+    }
+    let count = taken.count_ones();
+    let new = InodeChunk { free: old.free & !taken, free_count: old.free_count - count as u8, ..old };
+    let (mut tree, found) = inobt_at(tx, ag, old.first)?;
+    check_same::<Inobt>(found, &old)?;
+    if let Some(mut free_tree) = free_tree {
+        if new.free_count > 0 {
+            free_tree.update(tx, &new)?;
+        } else {
+            free_tree.remove(tx)?;
+        }
+        free_tree.close(tx);
+    }
+    tree.update(tx, &new)?;
+    tree.close(tx);
+    ag.count_inodes(tx, 0, -(count as i32));
+    Ok((old.first, taken))
+}
+
+/// Checks that a record of one inode tree says the same as the other's.
+fn check_same<F: InodeTreeFormat>(found: Option<InodeChunk>, chunk: &InodeChunk) -> Result<()> {
+    let of = |chunk: &InodeChunk| (chunk.first, chunk.free, chunk.hole_mask);
+    let same = found.is_some_and(|found| of(&found) == of(chunk));
+    ensure_on_disk!(same, F::NAME, "agrees with the other inode tree", "{found:?} and {chunk:?}");
+    Ok(())
+}
+
+/// A cursor of the inobt at the last record that is not above `inode`, which it holds if any does. Only good for a look at
+/// that record, and for a change that leaves its key.
+fn inobt_at(
+    tx: &mut Transaction,
+    ag: InodeAg,
+    inode: AgInode,
+) -> Result<(Cursor<InodeTree<Inobt>>, Option<InodeChunk>)> {
+    let state = &Arc::clone(tx.mount()).ags[ag.number.0 as usize];
+    let mut tree = cursor::<Inobt>(ag);
+    if let Some(leaf) = state.inobt_leaf() {
+        let found = tree.seek_in_leaf(tx, leaf, &inode)?;
+        if found.is_some_and(|chunk| chunk.index_of(inode).is_some()) {
+            return Ok((tree, found));
+        }
+    }
+    let found = tree.lookup_le(tx, &inode)?;
+    if let Some(leaf) = tree.leaf_pointer() {
+        state.remember_inobt_leaf(leaf);
+    }
+    Ok((tree, found))
 }
 
 fn update_inobt(tx: &mut Transaction, ag: InodeAg, chunk: &InodeChunk) -> Result<()> {
@@ -135,10 +205,12 @@ fn find_chunk(tx: &mut Transaction, ag: InodeAg, inode: AgInode) -> Result<Optio
     let mut tree = cursor::<Inobt>(ag);
     let found = tree.lookup_le(tx, &inode)?;
     tree.close(tx);
-    Ok(found.and_then(|chunk| {
-        let index = chunk.index_of(inode)?;
-        (chunk.holes() >> index & 1 == 0).then_some((chunk, index))
-    }))
+    Ok(found.and_then(|chunk| index_in(&chunk, inode).map(|index| (chunk, index))))
+}
+
+/// The index of an inode in its chunk, if the chunk has it.
+fn index_in(chunk: &InodeChunk, inode: AgInode) -> Option<u32> {
+    chunk.index_of(inode).filter(|index| chunk.holes() >> index & 1 == 0)
 }
 
 /// Whether an inode number names an inode in use. For numbers that come from outside, as file handles do.
@@ -166,7 +238,8 @@ pub fn free_inode(tx: &mut Transaction, inode: InodeNumber) -> Result<Option<Chu
 }
 
 fn free_in(tx: &mut Transaction, ag: InodeAg, inode: InodeNumber, within: AgInode) -> Result<Option<ChunkFreed>> {
-    let found = find_chunk(tx, ag, within)?;
+    let (mut tree, found) = inobt_at(tx, ag, within)?;
+    let found = found.and_then(|chunk| index_in(&chunk, within).map(|index| (chunk, index)));
     ensure_on_disk!(found.is_some(), "inobt block", "a freed inode has a chunk", "inode {inode}");
     let (old, index) = found.expect("checked above");
     ensure_on_disk!(old.free >> index & 1 == 0, "inobt block", "a freed inode was in use", "inode {inode}");
@@ -174,10 +247,21 @@ fn free_in(tx: &mut Transaction, ag: InodeAg, inode: InodeNumber, within: AgInod
     let unused = u32::from(new.free_count) == new.inodes();
     // A block that holds several chunks cannot go with one of them.
     if unused && tx.geometry().inodes_per_block() <= INODES_PER_CHUNK {
+        tree.close(tx);
         return remove_chunk(tx, ag, &new).map(Some);
     }
-    update_finobt(tx, ag, &new)?;
-    update_inobt(tx, ag, &new)?;
+    if tx.geometry().has_finobt() {
+        if old.free_count == 0 {
+            cursor::<Finobt>(ag).insert(tx, &new)?;
+        } else {
+            let mut free_tree = cursor::<Finobt>(ag);
+            check_same::<Finobt>(free_tree.lookup(tx, &old.first)?, &old)?;
+            free_tree.update(tx, &new)?;
+            free_tree.close(tx);
+        }
+    }
+    tree.update(tx, &new)?;
+    tree.close(tx);
     ag.count_inodes(tx, 0, 1);
     Ok(None)
 }

@@ -1,7 +1,8 @@
 //! Which chunk gives the next inode.
 
+use crate::btree::Cursor;
 use crate::error::Result;
-use crate::space::inode_trees::{InodeAg, cursor};
+use crate::space::inode_trees::{InodeAg, InodeTree, cursor};
 use crate::trans::Transaction;
 use xfskit_ondisk::btree::{Finobt, Inobt, InodeChunk};
 use xfskit_ondisk::{AgInode, NULL_AG_INODE};
@@ -9,34 +10,50 @@ use xfskit_ondisk::{AgInode, NULL_AG_INODE};
 /// Chunks of an inobt that are looked at on each side of the parent's before the search starts over elsewhere.
 const NEIGHBOURS: usize = 10;
 
-/// A chunk with a free inode: near `near` if that is given, else where inodes were allocated last.
-pub(super) fn chunk_with_free_inode(tx: &mut Transaction, ag: InodeAg, near: Option<AgInode>) -> Result<InodeChunk> {
-    let found = if tx.geometry().has_finobt() { from_finobt(tx, ag, near)? } else { from_inobt(tx, ag, near)? };
-    ensure_on_disk!(
-        found.is_some_and(|chunk| chunk.allocatable() != 0),
-        "AGI",
-        "free inodes are in the trees",
-        "AG {}",
-        ag.number
-    );
-    Ok(found.expect("checked above"))
+/// A chunk with a free inode, and the cursor of the finobt that stands at it if there is one.
+pub(super) struct Picked {
+    pub chunk: InodeChunk,
+    pub free_tree: Option<Cursor<InodeTree<Finobt>>>,
 }
 
-fn from_finobt(tx: &mut Transaction, ag: InodeAg, near: Option<AgInode>) -> Result<Option<InodeChunk>> {
-    let mut tree = cursor::<Finobt>(ag);
-    let found = if let Some(near) = near {
-        let left = tree.lookup_le(tx, &near)?;
-        let right = tree.lookup_ge(tx, &near)?;
-        left.into_iter().chain(right).min_by_key(|chunk| chunk.first.0.abs_diff(near.0))
+/// A chunk with a free inode: near `near` if that is given, else where inodes were allocated last.
+pub(super) fn chunk_with_free_inode(tx: &mut Transaction, ag: InodeAg, near: Option<AgInode>) -> Result<Picked> {
+    let (found, free_tree) = if tx.geometry().has_finobt() {
+        let mut tree = cursor::<Finobt>(ag);
+        (from_finobt(tx, ag, &mut tree, near)?, Some(tree))
     } else {
-        let newest = AgInode(ag.agi(tx).newest.get());
-        match tree.lookup(tx, &newest)? {
-            Some(chunk) if newest != NULL_AG_INODE => Some(chunk),
-            _ => tree.first(tx)?,
-        }
+        (from_inobt(tx, ag, near)?, None)
     };
-    tree.close(tx);
-    Ok(found)
+    let found = found.filter(|chunk| chunk.allocatable() != 0);
+    ensure_on_disk!(found.is_some(), "AGI", "free inodes are in the trees", "AG {}", ag.number);
+    Ok(Picked { chunk: found.expect("checked above"), free_tree })
+}
+
+/// Leaves the cursor at the chunk.
+fn from_finobt(
+    tx: &mut Transaction,
+    ag: InodeAg,
+    tree: &mut Cursor<InodeTree<Finobt>>,
+    near: Option<AgInode>,
+) -> Result<Option<InodeChunk>> {
+    let Some(near) = near else {
+        let newest = AgInode(ag.agi(tx).newest.get());
+        return match tree.lookup(tx, &newest)? {
+            Some(chunk) if newest != NULL_AG_INODE => Ok(Some(chunk)),
+            _ => tree.first(tx),
+        };
+    };
+    // Without one before it, the cursor stands at the first.
+    let Some(left) = tree.lookup_le(tx, &near)? else { return Ok(tree.record(tx)) };
+    if left.index_of(near).is_some() {
+        return Ok(Some(left));
+    }
+    let right = tree.next(tx)?;
+    let distance = |chunk: &InodeChunk| chunk.first.0.abs_diff(near.0);
+    match right {
+        Some(right) if distance(&right) < distance(&left) => Ok(Some(right)),
+        _ => tree.previous(tx),
+    }
 }
 
 /// Without a finobt: the neighbours of the place, then the newest chunk, then all from the first on.

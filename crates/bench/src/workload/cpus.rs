@@ -1,0 +1,205 @@
+//! cpus: what keeps more processors from helping, as a model, for machines that do not have them.
+//!
+//! One thread alone shows how long an operation holds what others would wait for: the headers of an AG, the inodes, and the log's writer,
+//! who formats a checkpoint while nobody else can. From these times follows what N processors would do (mean value analysis of a
+//! closed queueing network: as many jobs as processors, a station for each AG and one for the log). Beside it, so many real threads on
+//! this machine. What the model leaves out: the short locks of caches and of the CIL, which are in many parts, and that memory
+//! gets slower when many processors share it.
+
+use super::fsmark::FsMark;
+use super::tables::columns;
+use crate::lab::{Case, Lab, Run};
+use crate::measure::Phase;
+use crate::place::Side;
+use crate::report::{Cell, LineSeries, Plot, Section, Table};
+use anyhow::Result;
+
+/// So many creates fit one checkpoint, which the sync after the phase then writes: its time is the writer's.
+const FILES: usize = 15_000;
+const MOST: usize = 64;
+const AGS: [usize; 3] = [4, 16, 64];
+const PHASES: [&str; 2] = ["create", "remove"];
+
+/// Seconds of an operation on one processor.
+#[derive(Clone, Copy, Debug)]
+struct Demands {
+    whole: f64,
+    ag: f64,
+    inode: f64,
+    log: f64,
+}
+
+impl Demands {
+    fn of(phase: &Phase) -> Self {
+        let per_operation = |nanoseconds: u64| nanoseconds as f64 / 1e9 / phase.operations as f64;
+        let log = phase.sync_seconds / phase.operations as f64;
+        Self {
+            whole: phase.wall_seconds / phase.operations as f64 + log,
+            ag: per_operation(phase.counter("ag_lock_nanoseconds")),
+            inode: per_operation(phase.counter("inode_lock_nanoseconds")),
+            log,
+        }
+    }
+
+    /// Operations per second of 1 to `most` processors, each working in directories of its own, with so many AGs.
+    fn predict(self, ags: usize, most: usize) -> Vec<f64> {
+        let stations = vec![self.ag / ags as f64; ags];
+        predict((self.whole - self.ag - self.log).max(0.0), &[stations, vec![self.log]].concat(), most)
+    }
+
+    /// The same in one directory that all share.
+    fn predict_shared(self, most: usize) -> Vec<f64> {
+        predict((self.whole - self.inode - self.log).max(0.0), &[self.inode, self.log], most)
+    }
+
+    /// What limits at last, and at what rate.
+    fn limit(self, ags: usize) -> (&'static str, f64) {
+        let ag = self.ag / ags as f64;
+        if ag > self.log { ("AG headers", 1.0 / ag) } else { ("the log's writer", 1.0 / self.log) }
+    }
+}
+
+/// Throughput of a closed network with `think` seconds outside of all stations, for 1 to `most` jobs.
+fn predict(think: f64, stations: &[f64], most: usize) -> Vec<f64> {
+    let mut queues = vec![0.0; stations.len()];
+    let step = |jobs: usize| {
+        let times: Vec<f64> = stations.iter().zip(&queues).map(|(demand, queue)| demand * (1.0 + queue)).collect();
+        let rate = jobs as f64 / (think + times.iter().sum::<f64>());
+        queues = times.iter().map(|time| rate * time).collect();
+        rate
+    };
+    (1..=most).map(step).collect()
+}
+
+/// Measures.
+pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
+    let sides = [Side::scratch()];
+    let files = lab.options.files.unwrap_or(FILES);
+    let case = Case { threads: 1, ..lab.case("one thread, lock times counted", files, 0) };
+    let timed = [(case.switch(|options| options.lock_times = true), FsMark { each: files, dirs: 1 })];
+    let mut runs = lab.measure_on(&sides, &timed)?;
+    let real: Vec<_> = powers()
+        .map(|threads| {
+            let files = lab.files(FILES * 20);
+            let case =
+                Case { threads, ..lab.case(format!("{threads} threads"), files, 0).mkfs(&[('d', "agcount=64")]) };
+            (case, FsMark { each: (files / threads).max(1), dirs: 1 })
+        })
+        .collect();
+    runs.extend(lab.measure_on(&sides, &real)?);
+    let mut section = Section {
+        name: "cpus".into(),
+        title: "cpus: what keeps more processors from helping".into(),
+        about: format!(
+            "A model from how long one thread holds what others would wait for (fsmark's {files} files, parent=1), and so many real \
+             threads on {} processors. Best of {} rounds.",
+            std::thread::available_parallelism().map_or(1, usize::from),
+            lab.rounds()
+        ),
+        ..Section::default()
+    };
+    for name in PHASES {
+        let Some(phase) = runs[0].phase(name) else { continue };
+        let demands = Demands::of(phase);
+        section.tables.push(prediction(name, demands, &runs[1..]));
+        section.plots.push(plot(name, demands, &runs[1..]));
+        section.notes.push(verdict(name, demands));
+    }
+    section.tables.insert(0, demand_table(&runs[0]));
+    section.runs = runs;
+    Ok(section)
+}
+
+fn powers() -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(1), |count| Some(count * 2)).take_while(|&count| count <= MOST)
+}
+
+fn demand_table(run: &Run) -> Table {
+    let row = |phase: &Phase| {
+        let demands = Demands::of(phase);
+        let micros = |seconds: f64| Cell::number(seconds * 1e6, 2);
+        let share = |seconds: f64| Cell::with_unit(100.0 * seconds / demands.whole, 0, " %");
+        vec![
+            Cell::text(&phase.name),
+            micros(demands.whole),
+            micros(demands.ag),
+            share(demands.ag),
+            micros(demands.inode),
+            share(demands.inode),
+            micros(demands.log),
+            share(demands.log),
+        ]
+    };
+    Table {
+        title: "µs of an operation, and how long it holds what others wait for".into(),
+        columns: columns(["", "µs", "AG headers", "share", "inodes", "share", "log's writer", "share"]),
+        rows: run.phases.iter().map(row).collect(),
+    }
+}
+
+fn prediction(name: &str, demands: Demands, real: &[Run]) -> Table {
+    let predicted = AGS.map(|ags| demands.predict(ags, MOST));
+    let shared = demands.predict_shared(MOST);
+    let rows = powers().map(|processors| {
+        let mut row = vec![Cell::text(processors.to_string())];
+        row.extend(predicted.iter().map(|rates| Cell::number(rates[processors - 1], 0)));
+        row.push(Cell::number(shared[processors - 1], 0));
+        let run = real.iter().find(|run| run.threads == processors);
+        row.push(Cell::number(run.and_then(|run| run.phase(name)).map(Phase::rate), 0));
+        row
+    });
+    let mut names = vec!["processors".to_owned()];
+    names.extend(AGS.map(|ags| format!("{ags} AGs")));
+    names.extend(["one directory".into(), "real threads, here".into()]);
+    Table { title: format!("{name}: operations per second, predicted"), columns: names, rows: rows.collect() }
+}
+
+fn plot(name: &str, demands: Demands, real: &[Run]) -> Plot {
+    let line = |label: String, rates: &[f64]| LineSeries {
+        name: label,
+        points: powers().map(|processors| (processors as f64, rates[processors - 1])).collect(),
+    };
+    let mut series: Vec<LineSeries> =
+        AGS.iter().map(|&ags| line(format!("model, {ags} AGs"), &demands.predict(ags, MOST))).collect();
+    series.push(line("model, one directory".into(), &demands.predict_shared(MOST)));
+    let point = |run: &Run| Some((run.threads as f64, run.phase(name)?.rate()));
+    series.push(LineSeries { name: "real threads, here".into(), points: real.iter().filter_map(point).collect() });
+    Plot::Lines {
+        title: format!("{name}, by processors"),
+        x: "processors or threads".into(),
+        y: "per s".into(),
+        series,
+    }
+}
+
+fn verdict(name: &str, demands: Demands) -> String {
+    let (few, few_rate) = demands.limit(AGS[0]);
+    let (many, many_rate) = demands.limit(AGS[2]);
+    let speed_up = demands.predict(AGS[2], MOST)[MOST - 1] * demands.whole;
+    format!(
+        "{name}: the next bottleneck is {few} with {} AGs, at {few_rate:.0} per s, and {many} with {}, at {many_rate:.0} per s; \
+         {MOST} processors would be worth {speed_up:.1}.",
+        AGS[0], AGS[2]
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_without_stations_scales_and_one_station_limits() {
+        assert!((predict(1.0, &[], 64)[63] - 64.0).abs() < 1e-9);
+        let rates = predict(0.9, &[0.1], 64);
+        assert!((rates[0] - 1.0).abs() < 1e-9);
+        assert!(rates.windows(2).all(|pair| pair[0] <= pair[1]) && rates[63] < 10.0 && rates[63] > 9.9);
+    }
+
+    #[test]
+    fn more_groups_scale_further() {
+        let demands = Demands { whole: 10e-6, ag: 5e-6, inode: 8e-6, log: 0.5e-6 };
+        assert!(demands.predict(64, 64)[63] > 3.0 * demands.predict(4, 64)[63]);
+        assert_eq!(demands.limit(4).0, "AG headers");
+        assert_eq!(demands.limit(64).0, "the log's writer");
+    }
+}
