@@ -69,16 +69,13 @@ fn decode(bytes: &[u8], at: usize) -> Option<ShortformAttr<'_>> {
     (name_bytes > 0).then_some(ShortformAttr { start: at, namespace, name, value })
 }
 
-/// A fork without attributes, with memory for a parent pointer.
+/// A fork without attributes.
 pub fn encode_empty() -> Vec<u8> {
-    let mut fork = Vec::with_capacity(64);
-    fork.extend_from_slice(&[0, SHORTFORM_HEADER_BYTES as u8, 0, 0]);
-    fork
+    vec![0, SHORTFORM_HEADER_BYTES as u8, 0, 0]
 }
 
 /// Appends an attribute, and counts it in the header.
 pub fn append(fork: &mut Vec<u8>, namespace: u8, name: &[u8], value: &[u8]) {
-    fork.reserve(entry_bytes(name.len(), value.len()));
     fork.extend_from_slice(&[name.len() as u8, value.len() as u8, namespace]);
     fork.extend_from_slice(name);
     fork.extend_from_slice(value);
