@@ -190,7 +190,8 @@ pub fn is_slot(bytes: &[u8], offset: usize) -> bool {
     while at < offset {
         let Some(fixed) = bytes.get(at..at + 9) else { return false };
         let unused = fixed[..2] == UNUSED_MARK.to_be_bytes();
-        let length = if unused { u16::from_be_bytes([fixed[2], fixed[3]]).into() } else { entry_bytes(fixed[8].into()) };
+        let length =
+            if unused { u16::from_be_bytes([fixed[2], fixed[3]]).into() } else { entry_bytes(fixed[8].into()) };
         at += length.max(DATA_ALIGNMENT);
     }
     at == offset

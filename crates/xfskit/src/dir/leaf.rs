@@ -93,7 +93,13 @@ pub(super) fn remove_from_data(tx: &mut Transaction, found: &Found) -> Result<u1
     let slot = slot_at(bytes, found.offset, data_end(bytes));
     let Some(Slot::Entry(entry)) = slot else { unreachable!("the entry was found there") };
     // An offset from another block may lie within an entry: what is before it must end where it starts.
-    ensure_on_disk!(is_slot(bytes, found.offset), "directory data block", "index points at entries", "offset {}", found.offset);
+    ensure_on_disk!(
+        is_slot(bytes, found.offset),
+        "directory data block",
+        "index points at entries",
+        "offset {}",
+        found.offset
+    );
     let space = Space { offset: found.offset, length: entry.bytes() };
     Ok(edit(tx, found.data, |e| {
         data::free_space(e, space);

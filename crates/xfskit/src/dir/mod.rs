@@ -240,13 +240,7 @@ pub fn add(tx: &mut Transaction, dir: InoId, name: &[u8], inode: InodeNumber, fi
 ///
 /// # Panics
 /// If the directory has the name.
-pub fn add_at(
-    tx: &mut Transaction,
-    place: Place,
-    name: &[u8],
-    inode: InodeNumber,
-    file_type: FileType,
-) -> Result<u32> {
+pub fn add_at(tx: &mut Transaction, place: Place, name: &[u8], inode: InodeNumber, file_type: FileType) -> Result<u32> {
     let Place { dir, form, hash, entry, node } = place;
     assert!(entry.is_none(), "a name is added once");
     let new = NewEntry { name, hash, inode: inode.0, file_type };

@@ -14,10 +14,10 @@ use crate::parent;
 use crate::space;
 use crate::symlink;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
-use xfskit_ondisk::{InodeNumber, Timestamp};
 use xfskit_ondisk::dir::FileType;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 use xfskit_ondisk::symlink::SYMLINK_LENGTH_LIMIT;
+use xfskit_ondisk::{InodeNumber, Timestamp};
 
 /// Largest link count of a directory's parent, and of any file.
 pub(super) const MAX_LINKS: u32 = i32::MAX as u32;
