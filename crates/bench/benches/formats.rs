@@ -29,7 +29,7 @@ fn hash_of_a_parent_pointer() -> u32 {
 }
 
 fn fork() -> Vec<u8> {
-    let mut fork = shortform::encode_empty();
+    let mut fork = shortform::encode_empty().to_vec();
     shortform::append(&mut fork, flags::PARENT, NAME, &[1; 12]);
     shortform::append(&mut fork, 0, b"test", &[7; 64]);
     fork

@@ -24,3 +24,9 @@ pub use mutex::{Mutex, MutexGuard, RawMutex};
 pub use rw_lock::{RawRwLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 #[cfg(shuttle)]
 pub use shuttle::{sync::atomic, thread, thread_local};
+
+/// The number of the running thread, counted from the beginning of the run.
+#[cfg(shuttle)]
+pub fn thread_number() -> usize {
+    shuttle::current::me().into()
+}

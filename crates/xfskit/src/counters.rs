@@ -1,10 +1,19 @@
 //! What a mount counts. Reading them costs nothing; they are exact when nothing is running.
 
+use crate::sync::thread_slot;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One counter.
+/// Parts of a counter; a multiple of them are the slots of threads.
+const PARTS: usize = 8;
+
+/// One counter, in parts that threads count each for itself.
 #[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+pub struct Counter([Part; PARTS]);
+
+/// A part on a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Part(AtomicU64);
 
 impl Counter {
     /// Counts one.
@@ -14,12 +23,12 @@ impl Counter {
 
     /// Counts `n`.
     pub fn add(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
+        self.0[thread_slot() % PARTS].0.fetch_add(n, Ordering::Relaxed);
     }
 
     /// The count.
     pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.iter().map(|part| part.0.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -81,6 +90,10 @@ counters! {
     attr_searches_skipped,
     /// Searches for an attribute that were made.
     attr_searches,
+    /// Bytes of values copied on their way to blocks of their own: into those blocks, into an intent, into log records.
+    value_bytes_copied,
+    /// The most bytes of such blocks that waited for their checkpoint at a time.
+    value_bytes_waiting_peak,
     /// Metadata buffers found in the cache.
     buffer_hits,
     /// Metadata buffers read from the device.

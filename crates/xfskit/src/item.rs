@@ -12,7 +12,6 @@
 //! the log alone is enough to move the item to the head of the log.
 
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU32, Ordering};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use xfskit_ondisk::Lsn;
@@ -21,13 +20,38 @@ use xfskit_ondisk::Lsn;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct CheckpointSeq(pub u64);
 
+/// Bytes with several owners: a long value on its way to its blocks, which its intent carries as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedBytes {
+    /// Padded to a multiple of 4, as a region in the log is.
+    padded: Arc<Vec<u8>>,
+    length: usize,
+}
+
+impl SharedBytes {
+    /// A copy of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut padded = Vec::with_capacity(bytes.len().next_multiple_of(4));
+        padded.extend_from_slice(bytes);
+        padded.resize(bytes.len().next_multiple_of(4), 0);
+        Self { padded: Arc::new(padded), length: bytes.len() }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.padded[..self.length]
+    }
+}
+
 /// The formatted copy of an item: regions of bytes, each of which becomes one operation in the log.
 #[derive(Debug, Default, Clone)]
 pub struct LogVector {
-    /// The bytes of all regions, each region padded to a multiple of 4.
+    /// The bytes of all regions but a shared one, each region padded to a multiple of 4.
     bytes: Vec<u8>,
     /// Where each region ends in `bytes`.
     ends: SmallVec<[u32; 4]>,
+    /// A region that is not in `bytes`, and its place among the others.
+    shared: Option<(u32, SharedBytes)>,
 }
 
 impl LogVector {
@@ -35,11 +59,19 @@ impl LogVector {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
+        self.shared = None;
     }
 
-    /// An empty vector with room for `bytes` bytes of regions.
-    pub fn with_capacity(bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes), ends: SmallVec::new() }
+    /// Adds a region without copying it. There may be one of them.
+    pub fn push_shared(&mut self, region: &SharedBytes) {
+        assert!(self.shared.is_none(), "a copy has one long region at most");
+        self.shared = Some((self.ends.len() as u32, region.clone()));
+        self.ends.push(self.bytes.len() as u32);
+    }
+
+    /// Length of the region that is shared.
+    pub fn shared_bytes(&self) -> usize {
+        self.shared.as_ref().map_or(0, |(_, region)| region.padded.len())
     }
 
     /// Adds a region. Its length in the log is rounded up to 4 with zeros.
@@ -47,6 +79,24 @@ impl LogVector {
         self.bytes.extend_from_slice(region);
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
         self.ends.push(self.bytes.len() as u32);
+    }
+
+    /// Makes room for regions of together `bytes` bytes.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
+    }
+
+    /// All bytes, for a change in place.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// Sets regions of these ends up, each a multiple of 4, and hands out their bytes to be filled.
+    pub fn set_up(&mut self, ends: &[u32]) -> &mut [u8] {
+        self.clear();
+        self.ends.extend_from_slice(ends);
+        self.bytes.resize(ends.last().copied().unwrap_or(0) as usize, 0);
+        &mut self.bytes
     }
 
     /// Adds a region of `length` zeros and hands it out to be filled.
@@ -60,21 +110,26 @@ impl LogVector {
     /// The regions in order.
     pub fn regions(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         let mut start = 0;
-        self.ends.iter().map(move |&end| {
+        self.ends.iter().enumerate().map(move |(index, &end)| {
+            if let Some((place, region)) = &self.shared
+                && *place as usize == index
+            {
+                return &region.padded[..];
+            }
             let region = &self.bytes[start..end as usize];
             start = end as usize;
             region
         })
     }
 
-    /// Number of regions.
-    pub fn region_count(&self) -> usize {
-        self.ends.len()
+    /// Whether there are no regions.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
     }
 
     /// Bytes in the log, with an operation header of 12 bytes for each region.
     pub fn log_bytes(&self) -> usize {
-        self.bytes.len() + 12 * self.ends.len()
+        self.bytes.len() + self.shared_bytes() + 12 * self.ends.len()
     }
 }
 
@@ -112,16 +167,36 @@ pub trait LogItem: Send + Sync {
 /// The journal's bookkeeping of an item.
 #[derive(Debug, Default)]
 pub struct ItemState {
-    pins: AtomicU32,
     inner: Mutex<ItemInner>,
+}
+
+/// Where the copy of an item is that the gathering checkpoint holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyPlace {
+    /// In [`ItemInner::vector`].
+    #[default]
+    Item,
+    /// In a shard of the CIL, with the entry of that index.
+    Shard {
+        /// The shard.
+        shard: u32,
+        /// The entry.
+        entry: u32,
+    },
 }
 
 /// The part of the bookkeeping that changes at commit, checkpoint and write-back.
 #[derive(Debug, Default)]
 pub struct ItemInner {
-    /// The checkpoint being gathered that holds the item, with its formatted copy.
-    pub in_cil: Option<CheckpointSeq>,
-    /// The newest formatted copy, owned by that checkpoint. Empty for ordered items.
+    /// The newest checkpoint that gathered the item; 0 for none. It is the gathering one or was written long ago.
+    pub in_cil: CheckpointSeq,
+    /// Where that checkpoint has its copy, as long as it gathers.
+    pub place: CopyPlace,
+    /// Bytes of that copy in the log.
+    pub copy_bytes: u32,
+    /// Checkpoints that hold the item and are not durable.
+    pub pins: u32,
+    /// The copy itself, unless it has another place. Empty for ordered items.
     pub vector: LogVector,
     /// Position in the AIL.
     pub in_ail: Option<Lsn>,
@@ -138,6 +213,14 @@ pub struct ItemInner {
     pub whiteout: bool,
 }
 
+impl ItemInner {
+    /// A checkpoint that held the item is durable.
+    pub fn unpin(&mut self) {
+        assert!(self.pins > 0, "an item was unpinned more often than it was pinned");
+        self.pins -= 1;
+    }
+}
+
 impl ItemState {
     /// Locks the bookkeeping.
     pub fn lock(&self) -> crate::sync::MutexGuard<'_, ItemInner> {
@@ -146,95 +229,125 @@ impl ItemState {
 
     /// Whether a checkpoint that is not durable yet holds the item.
     pub fn is_pinned(&self) -> bool {
-        self.pins.load(Ordering::Acquire) > 0
-    }
-
-    /// One more checkpoint holds the item.
-    pub fn pin(&self) {
-        self.pins.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// A checkpoint that held the item is durable.
-    pub fn unpin(&self) {
-        let before = self.pins.fetch_sub(1, Ordering::AcqRel);
-        assert!(before > 0, "an item was unpinned more often than it was pinned");
+        self.lock().pins > 0
     }
 
     /// Whether the object may be dropped from memory: nothing of it waits in the journal or for write-back.
     pub fn is_clean(&self) -> bool {
-        if self.is_pinned() {
-            return false;
-        }
         let inner = self.lock();
-        inner.in_cil.is_none() && inner.in_ail.is_none()
+        inner.pins == 0 && inner.in_ail.is_none()
     }
 }
 
-/// A growable set of bits.
+/// A growable set of bits. The first 64 are enough for most.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct DirtyBits {
-    words: SmallVec<[u32; 4]>,
+    first: u64,
+    more: Vec<u64>,
 }
 
+const WORD: usize = 64;
+
 impl DirtyBits {
+    /// The bits of a number.
+    pub fn of(first: u64) -> Self {
+        Self { first, more: Vec::new() }
+    }
+
     /// Sets the bits of `range`.
     pub fn set(&mut self, range: std::ops::RangeInclusive<usize>) {
-        let last = range.end() / 32;
-        if self.words.len() <= last {
-            self.words.resize(last + 1, 0);
+        let (start, end) = range.into_inner();
+        if end < WORD {
+            self.first |= u64::MAX >> (WORD - 1 - end) & u64::MAX << start;
+            return;
         }
-        for bit in range {
-            self.words[bit / 32] |= 1 << (bit % 32);
+        if self.more.len() < end / WORD {
+            self.more.resize(end / WORD, 0);
+        }
+        for bit in start..=end {
+            *self.word_mut(bit / WORD) |= 1 << (bit % WORD);
         }
     }
 
-    /// Sets every bit that `other` has.
-    pub fn merge(&mut self, other: &Self) {
-        if self.words.len() < other.words.len() {
-            self.words.resize(other.words.len(), 0);
+    fn word_mut(&mut self, index: usize) -> &mut u64 {
+        if index == 0 { &mut self.first } else { &mut self.more[index - 1] }
+    }
+
+    fn word(&self, index: usize) -> u64 {
+        if index == 0 { self.first } else { self.more.get(index - 1).copied().unwrap_or(0) }
+    }
+
+    /// Sets every bit that `other` has; says whether there was a new one.
+    pub fn merge(&mut self, other: &Self) -> bool {
+        let mut grew = other.first & !self.first != 0;
+        self.first |= other.first;
+        if !other.more.is_empty() {
+            if self.more.len() < other.more.len() {
+                self.more.resize(other.more.len(), 0);
+            }
+            for (word, more) in self.more.iter_mut().zip(&other.more) {
+                grew |= more & !*word != 0;
+                *word |= more;
+            }
         }
-        for (word, more) in self.words.iter_mut().zip(&other.words) {
-            *word |= more;
-        }
+        grew
     }
 
     /// Clears all bits.
     pub fn clear(&mut self) {
-        self.words.clear();
+        self.first = 0;
+        self.more.clear();
     }
 
     /// Whether no bit is set.
     pub fn is_empty(&self) -> bool {
-        self.words.iter().all(|&word| word == 0)
-    }
-
-    /// Whether `bit` is set.
-    pub fn contains(&self, bit: usize) -> bool {
-        self.words.get(bit / 32).is_some_and(|word| word >> (bit % 32) & 1 == 1)
+        self.first == 0 && self.more.iter().all(|&word| word == 0)
     }
 
     /// Number of set bits.
     pub fn count(&self) -> usize {
-        self.words.iter().map(|word| word.count_ones() as usize).sum()
+        let more: u32 = self.more.iter().map(|word| word.count_ones()).sum();
+        (self.first.count_ones() + more) as usize
+    }
+
+    /// Number of set bits below `bit`.
+    pub fn count_below(&self, bit: usize) -> usize {
+        let whole: u32 = (0..bit / WORD).map(|index| self.word(index).count_ones()).sum();
+        let part = self.word(bit / WORD) & ((1 << (bit % WORD)) - 1);
+        (whole + part.count_ones()) as usize
     }
 
     /// The lowest 32 bits.
     pub fn low_word(&self) -> u32 {
-        self.words.first().copied().unwrap_or(0)
+        self.first as u32
     }
 
-    /// The runs of set bits among those below `limit`.
-    pub fn runs(&self, limit: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
-        let mut at = 0;
+    /// The first bit at or behind `at` that is set, or is not, as `wanted` says.
+    fn next(&self, at: usize, wanted: bool) -> usize {
+        let words = 1 + self.more.len();
+        let mut index = at / WORD;
+        let mut mask = u64::MAX << (at % WORD);
+        while index < words {
+            let word = if wanted { self.word(index) } else { !self.word(index) };
+            if word & mask != 0 {
+                return index * WORD + (word & mask).trailing_zeros() as usize;
+            }
+            mask = u64::MAX;
+            index += 1;
+        }
+        if wanted { usize::MAX } else { at.max(words * WORD) }
+    }
+
+    /// The runs of set bits among those in `range`.
+    pub fn runs(&self, range: std::ops::Range<usize>) -> impl Iterator<Item = std::ops::Range<usize>> {
+        let mut at = range.start;
         std::iter::from_fn(move || {
-            while at < limit && !self.contains(at) {
-                at += 1;
+            let start = self.next(at, true);
+            if start >= range.end {
+                return None;
             }
-            let start = at;
-            while at < limit && self.contains(at) {
-                at += 1;
-            }
-            (start < at).then_some(start..at)
+            at = self.next(start, false).min(range.end);
+            Some(start..at)
         })
     }
 }
@@ -247,9 +360,17 @@ mod tests {
     fn runs_of_dirty_bits_are_found_across_words() {
         let mut bits = DirtyBits::default();
         bits.set(3..=3);
-        bits.set(30..=40);
-        assert_eq!(bits.runs(64).collect::<Vec<_>>(), [3..4, 30..41]);
-        assert_eq!(bits.runs(35).collect::<Vec<_>>(), [3..4, 30..35]);
+        bits.set(60..=70);
+        assert_eq!(bits.runs(0..128).collect::<Vec<_>>(), [3..4, 60..71]);
+        assert_eq!(bits.runs(0..65).collect::<Vec<_>>(), [3..4, 60..65]);
+        assert_eq!(bits.runs(62..128).collect::<Vec<_>>(), [62..71]);
+        assert_eq!((bits.count(), bits.count_below(3), bits.count_below(64), bits.count_below(500)), (12, 0, 5, 12));
+        bits.set(500..=511);
+        assert_eq!(bits.runs(0..512).collect::<Vec<_>>(), [3..4, 60..71, 500..512]);
+        let mut all = DirtyBits::default();
+        all.set(0..=63);
+        assert_eq!(all.runs(0..64).collect::<Vec<_>>(), [0..64]);
+        assert!(all.merge(&bits) && !all.merge(&bits));
     }
 
     #[test]
@@ -260,5 +381,10 @@ mod tests {
         let regions: Vec<_> = vector.regions().collect();
         assert_eq!(regions, [b"abcde\0\0\0".as_slice(), b"xy\0\0"]);
         assert_eq!(vector.log_bytes(), 12 + 24);
+        vector.push_shared(&SharedBytes::copy_of(b"12345"));
+        vector.push(b"z");
+        let regions: Vec<_> = vector.regions().skip(2).collect();
+        assert_eq!(regions, [b"12345\0\0\0".as_slice(), b"z\0\0\0"]);
+        assert_eq!(vector.log_bytes(), 12 + 24 + 8 + 4 + 24);
     }
 }

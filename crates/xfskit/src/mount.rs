@@ -217,7 +217,11 @@ impl Mount {
         let counters = Arc::new(Counters::default());
         let error_tags = Arc::new(ErrorTags::default());
         options.error_tags.iter().for_each(|(tag, nth)| error_tags.arm(tag, *nth));
-        let journal_options = JournalOptions { whiteouts: options.whiteouts, error_tags: Arc::clone(&error_tags) };
+        let journal_options = JournalOptions {
+            whiteouts: options.whiteouts,
+            cache_bytes: options.cache_bytes as u64,
+            error_tags: Arc::clone(&error_tags),
+        };
         let journal = Arc::new(Journal::new(
             place,
             Arc::clone(&device),
@@ -296,7 +300,7 @@ impl Mount {
     ///
     /// # Errors
     /// `ReadOnly`, `NoSpace`, `Shutdown`.
-    pub fn transaction(self: &Arc<Self>, reservation: Reservation) -> Result<Transaction> {
+    pub fn transaction(self: &Arc<Self>, reservation: Reservation) -> Result<Transaction<'_>> {
         if self.options.read_only {
             return Err(Error::ReadOnly);
         }

@@ -4,8 +4,11 @@
 //! A thread may take a lock only if it holds none that stands below it in this list:
 //! 1. inodes: a directory before its entry; two directories or two files by inode number
 //! 2. AG headers: lower AG first, within an AG first the AGI, then the AGF; out of order only by `try_`
-//! 3. other metadata buffers: from the root of a structure down, siblings from left to right
-//! 4. the journal: the log writer, then the commit gate, then a CIL shard or the AIL, then an item's state
+//! 3. other metadata buffers: from the root of a structure down, siblings from left to right; those of a fork are nobody
+//!    else's while its inode is locked for a change, and those of an AG's trees while the AG's header is, so whoever holds
+//!    such a lock may keep them while it waits for AG headers
+//! 4. the journal: the log writer, then the CIL's shards (a commit takes one, a switch all in order) or the AIL, then an
+//!    item's state
 //!
 //! Write-back takes inode and buffer locks by `try_` only, so it can run in any thread.
 //!
@@ -34,6 +37,43 @@ pub type ArcMutexGuard = primitives::lock_api::ArcMutexGuard<primitives::RawMute
 pub type ArcRead<T> = primitives::lock_api::ArcRwLockReadGuard<RawRwLock, T>;
 /// An exclusive lock that owns a reference to what it locks.
 pub type ArcWrite<T> = primitives::lock_api::ArcRwLockWriteGuard<RawRwLock, T>;
+
+/// A value on cache lines of its own: threads that work on neighbours would take the line from each other.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Padded<T>(pub T);
+
+impl<T> std::ops::Deref for Padded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Into how many parts things are split that threads would otherwise meet at.
+pub const THREAD_SLOTS: usize = if cfg!(shuttle) { 2 } else { 16 };
+
+/// The part for this thread. Threads share one only when there are more of them than parts.
+#[cfg(not(shuttle))]
+pub fn thread_slot() -> usize {
+    static NEXT: atomic::AtomicUsize = atomic::AtomicUsize::new(0);
+    thread_local! {
+        static SLOT: std::cell::Cell<usize> = const { std::cell::Cell::new(usize::MAX) };
+    }
+    SLOT.with(|slot| {
+        if slot.get() == usize::MAX {
+            slot.set(NEXT.fetch_add(1, atomic::Ordering::Relaxed) % THREAD_SLOTS);
+        }
+        slot.get()
+    })
+}
+
+/// The part for this thread of a model, which follows from the schedule alone.
+#[cfg(shuttle)]
+pub fn thread_slot() -> usize {
+    xfskit_model_sync::thread_number() % THREAD_SLOTS
+}
 
 /// Lets others go on for a moment that is long for them: a millisecond, or a turn in a model.
 pub fn pause() {

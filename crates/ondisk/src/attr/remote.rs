@@ -49,8 +49,15 @@ pub fn blocks_for(geometry: &Geometry, value_bytes: usize) -> u32 {
     value_bytes.div_ceil(bytes_per_block(geometry)) as u32
 }
 
-/// The block that holds the part of `value` from `offset` on.
-pub fn encode_block(geometry: &Geometry, owner: u64, address: DiskAddress, value: &[u8], offset: usize) -> Vec<u8> {
+/// Appends the block that holds the part of `value` from `offset` on to `out`.
+pub fn encode_block(
+    geometry: &Geometry,
+    owner: u64,
+    address: DiskAddress,
+    value: &[u8],
+    offset: usize,
+    out: &mut Vec<u8>,
+) {
     let part = &value[offset..value.len().min(offset + bytes_per_block(geometry))];
     let header = RemoteHeader {
         magic: U32::new(REMOTE_MAGIC),
@@ -62,11 +69,11 @@ pub fn encode_block(geometry: &Geometry, owner: u64, address: DiskAddress, value
         address: U64::new(address.0),
         lsn: U64::MAX_VALUE,
     };
-    let mut block = vec![0; geometry.block_bytes()];
-    block[..REMOTE_HEADER_BYTES].copy_from_slice(header.as_bytes());
-    block[REMOTE_HEADER_BYTES..REMOTE_HEADER_BYTES + part.len()].copy_from_slice(part);
-    set_checksum(&mut block, REMOTE_CRC_OFFSET);
-    block
+    let start = out.len();
+    out.extend_from_slice(header.as_bytes());
+    out.extend_from_slice(part);
+    out.resize(start + geometry.block_bytes(), 0);
+    set_checksum(&mut out[start..], REMOTE_CRC_OFFSET);
 }
 
 /// The part of a value that a block holds, which must be the `bytes` bytes from `offset` of a value of inode `owner`.

@@ -8,7 +8,7 @@
 //! `xfs_attr_shortform_verify`.
 
 use super::{flags, is_valid_namespace};
-use crate::{Corruption, Verdict, ensure};
+use crate::{Corruption, ForkBytes, Verdict, ensure};
 
 /// Size of the header.
 pub const SHORTFORM_HEADER_BYTES: usize = 4;
@@ -69,26 +69,23 @@ fn decode(bytes: &[u8], at: usize) -> Option<ShortformAttr<'_>> {
     (name_bytes > 0).then_some(ShortformAttr { start: at, namespace, name, value })
 }
 
-/// A fork without attributes, with memory for a parent pointer.
-pub fn encode_empty() -> Vec<u8> {
-    let mut fork = Vec::with_capacity(64);
-    fork.extend_from_slice(&[0, SHORTFORM_HEADER_BYTES as u8, 0, 0]);
-    fork
+/// A fork without attributes.
+pub fn encode_empty() -> [u8; SHORTFORM_HEADER_BYTES] {
+    [0, SHORTFORM_HEADER_BYTES as u8, 0, 0]
 }
 
 /// Appends an attribute, and counts it in the header.
-pub fn append(fork: &mut Vec<u8>, namespace: u8, name: &[u8], value: &[u8]) {
-    fork.reserve(entry_bytes(name.len(), value.len()));
-    fork.extend_from_slice(&[name.len() as u8, value.len() as u8, namespace]);
-    fork.extend_from_slice(name);
-    fork.extend_from_slice(value);
+pub fn append(fork: &mut impl ForkBytes, namespace: u8, name: &[u8], value: &[u8]) {
+    fork.append(&[name.len() as u8, value.len() as u8, namespace]);
+    fork.append(name);
+    fork.append(value);
     fork[2] += 1;
     encode_size(fork);
 }
 
 /// Takes out the attribute that starts at `start` and takes `length` bytes.
-pub fn remove(fork: &mut Vec<u8>, start: usize, length: usize) {
-    fork.drain(start..start + length);
+pub fn remove(fork: &mut impl ForkBytes, start: usize, length: usize) {
+    fork.take_out(start..start + length);
     fork[2] -= 1;
     encode_size(fork);
 }

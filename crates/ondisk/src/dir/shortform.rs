@@ -13,7 +13,7 @@
 use super::data::BLOCK_TAIL_BYTES;
 use super::leaf::IndexEntry;
 use super::{DirLayout, FileType, entry_bytes, is_possible_inode};
-use crate::{Corruption, Geometry, Verdict, ensure};
+use crate::{Corruption, ForkBytes, Geometry, Verdict, ensure};
 
 const NAME: &str = "shortform directory";
 
@@ -134,26 +134,26 @@ fn decode_entry(bytes: &[u8], at: usize, wide: bool) -> Option<ShortformEntry<'_
 }
 
 /// Appends an inode number.
-pub fn encode_inode(out: &mut Vec<u8>, inode: u64, wide: bool) {
+pub fn encode_inode(out: &mut impl ForkBytes, inode: u64, wide: bool) {
     if wide {
-        out.extend_from_slice(&inode.to_be_bytes());
+        out.append(&inode.to_be_bytes());
     } else {
-        out.extend_from_slice(&(inode as u32).to_be_bytes());
+        out.append(&(inode as u32).to_be_bytes());
     }
 }
 
 /// Appends a header.
-pub fn encode_header(out: &mut Vec<u8>, count: u8, wide_count: u8, parent: u64) {
-    out.extend_from_slice(&[count, wide_count]);
+pub fn encode_header(out: &mut impl ForkBytes, count: u8, wide_count: u8, parent: u64) {
+    out.append(&[count, wide_count]);
     encode_inode(out, parent, wide_count != 0);
 }
 
 /// Appends an entry.
-pub fn encode_entry(out: &mut Vec<u8>, wide: bool, offset: u16, name: &[u8], file_type: FileType, inode: u64) {
-    out.push(name.len() as u8);
-    out.extend_from_slice(&offset.to_be_bytes());
-    out.extend_from_slice(name);
-    out.push(file_type as u8);
+pub fn encode_entry(out: &mut impl ForkBytes, wide: bool, offset: u16, name: &[u8], file_type: FileType, inode: u64) {
+    out.append(&[name.len() as u8]);
+    out.append(&offset.to_be_bytes());
+    out.append(name);
+    out.append(&[file_type as u8]);
     encode_inode(out, inode, wide);
 }
 

@@ -22,10 +22,11 @@ use crate::deferred::{self, DeferredOp, Step, finish};
 use crate::error::{Error, Result};
 use crate::error_tags::ATTR_NO_SPACE;
 use crate::inode::bmap;
-use crate::item::LogVector;
+use crate::item::{LogVector, SharedBytes};
 use crate::mount::AttrLogging;
 use crate::trans::{InoId, Transaction};
 use crate::{dir, symlink};
+use std::borrow::Cow;
 use xfskit_ondisk::attr::shortform::{SHORTFORM_HEADER_BYTES, entry_bytes};
 use xfskit_ondisk::log_items::{self, AttrIntent, AttrVerb};
 use xfskit_ondisk::log_record::item_type;
@@ -36,29 +37,59 @@ const EXTENTS_PER_STEP: usize = 4;
 
 /// What an update does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    Set { new: Owned },
-    Replace { old: Owned, new: Owned },
-    Remove { old: Owned },
+pub(super) enum Change<'a> {
+    Set { new: Kept<'a> },
+    Replace { old: Kept<'a>, new: Kept<'a> },
+    Remove { old: Kept<'a> },
 }
 
-/// An attribute that outlives the caller's buffers.
+/// An attribute through the links of an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Owned {
+pub(super) struct Kept<'a> {
     pub(super) namespace: u8,
-    pub(super) name: Vec<u8>,
-    pub(super) value: Vec<u8>,
+    pub(super) name: Cow<'a, [u8]>,
+    pub(super) value: Value<'a>,
 }
 
-impl Owned {
-    pub(super) fn of(attr: &Attr<'_>) -> Self {
-        Self { namespace: attr.namespace, name: attr.name.to_vec(), value: attr.value.to_vec() }
+/// A value, which may be long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value<'a> {
+    /// The caller's.
+    Borrowed(&'a [u8]),
+    /// One that outlives the caller's, and that an intent carries without a copy of its own.
+    Shared(SharedBytes),
+}
+
+impl std::ops::Deref for Value<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Borrowed(bytes) => bytes,
+            Self::Shared(bytes) => bytes.bytes(),
+        }
+    }
+}
+
+impl<'a> Kept<'a> {
+    fn of(attr: &Attr<'a>) -> Self {
+        let Attr { namespace, name, value } = *attr;
+        Self { namespace, name: name.into(), value: Value::Borrowed(value) }
+    }
+
+    /// As it is after the caller's buffers are gone.
+    pub(super) fn shared(attr: &Attr<'_>) -> Kept<'static> {
+        let value = Value::Shared(SharedBytes::copy_of(attr.value));
+        Kept { namespace: attr.namespace, name: attr.name.to_vec().into(), value }
     }
 
     fn attr(&self) -> Attr<'_> {
         Attr { namespace: self.namespace, name: &self.name, value: &self.value }
     }
 }
+
+/// Values longer than this are not copied into an intent.
+const LONG_VALUE_BYTES: usize = 1024;
 
 /// How far an update has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,9 +111,9 @@ enum Mapped {
 }
 
 /// An update under way.
-pub(super) struct AttrOp {
+pub(super) struct AttrOp<'a> {
     pub(super) ino: InoId,
-    pub(super) change: Change,
+    pub(super) change: Change<'a>,
     pub(super) progress: Progress,
     pub(super) inode: InodeNumber,
     pub(super) generation: u32,
@@ -98,7 +129,7 @@ pub(super) fn set(
     logging: Logging,
     place: Option<ValuePlace>,
 ) -> Result<()> {
-    run(tx, ino, Change::Set { new: Owned::of(new) }, logging, place)
+    run(tx, ino, Change::Set { new: Kept::of(new) }, logging, place)
 }
 
 /// Replaces an attribute by another.
@@ -110,7 +141,7 @@ pub(super) fn replace(
     logging: Logging,
     place: Option<ValuePlace>,
 ) -> Result<()> {
-    run(tx, ino, Change::Replace { old: Owned::of(old), new: Owned::of(new) }, logging, place)
+    run(tx, ino, Change::Replace { old: Kept::of(old), new: Kept::of(new) }, logging, place)
 }
 
 /// Removes an attribute.
@@ -118,7 +149,7 @@ pub(super) fn remove(tx: &mut Transaction, ino: InoId, old: &Attr<'_>, logging: 
     if !super::is_there(tx, ino, old)? {
         return Err(super::update::missing(tx, ino, old));
     }
-    run(tx, ino, Change::Remove { old: Owned::of(old) }, logging, None)
+    run(tx, ino, Change::Remove { old: Kept::of(old) }, logging, None)
 }
 
 /// What a queued update is about.
@@ -127,7 +158,13 @@ pub(super) fn queue_key(tx: &Transaction, ino: InoId, attr: &Attr<'_>) -> Vec<u8
     [&inode, [attr.namespace].as_slice(), attr.name].concat()
 }
 
-fn run(tx: &mut Transaction, ino: InoId, change: Change, logging: Logging, place: Option<ValuePlace>) -> Result<()> {
+fn run(
+    tx: &mut Transaction,
+    ino: InoId,
+    change: Change<'_>,
+    logging: Logging,
+    place: Option<ValuePlace>,
+) -> Result<()> {
     let announce = tx.mount().options.attr_logging == AttrLogging::Always;
     let parent = change.is_parent();
     let core = &tx.inode(ino).core;
@@ -150,7 +187,9 @@ fn run(tx: &mut Transaction, ino: InoId, change: Change, logging: Logging, place
         ensure_fork(tx, ino, bytes)?;
     }
     let key = operation.change.keys().last().map(|key| queue_key(tx, ino, &key.attr())).unwrap_or_default();
-    deferred::queue(tx, key, operation);
+    let copied = operation.new_attr().map_or(0, |new| new.value.len());
+    tx.mount().counters.value_bytes_copied.add(copied as u64);
+    deferred::queue(tx, key, AttrOp { change: operation.change.into_shared(), ..operation });
     Ok(())
 }
 
@@ -241,8 +280,8 @@ fn map_some(
     Ok(if *mapped == total { Mapped::All } else { Mapped::Some })
 }
 
-impl AttrOp {
-    fn new_attr(&self) -> Option<&Owned> {
+impl AttrOp<'_> {
+    fn new_attr(&self) -> Option<&Kept<'_>> {
         match &self.change {
             Change::Set { new } | Change::Replace { new, .. } => Some(new),
             Change::Remove { .. } => None,
@@ -281,7 +320,7 @@ impl AttrOp {
         }
     }
 
-    fn add(&self, tx: &mut Transaction, new: &Owned) -> Result<()> {
+    fn add(&self, tx: &mut Transaction, new: &Kept<'_>) -> Result<()> {
         let ino = self.ino;
         if form(tx, ino) != Form::Tree {
             ensure_fork(tx, ino, SHORTFORM_HEADER_BYTES + entry_bytes(new.name.len(), new.value.len()))?;
@@ -310,7 +349,7 @@ impl AttrOp {
 }
 
 /// Whether a local value can be overwritten where it stands. A parent pointer's value decides its place.
-fn same_size(old: &Owned, new: &Owned) -> bool {
+fn same_size(old: &Kept<'_>, new: &Kept<'_>) -> bool {
     old.namespace & flags::PARENT == 0 && old.name == new.name
 }
 
@@ -350,7 +389,7 @@ fn make_room(tx: &mut Transaction, ino: InoId) -> Result<()> {
     }
 }
 
-impl DeferredOp for AttrOp {
+impl DeferredOp for AttrOp<'_> {
     fn step(mut self, tx: &mut Transaction) -> Result<Step<Self>> {
         let fresh = matches!(self.progress, Progress::Mapping { .. });
         if !fresh && !self.is_local(tx) {
@@ -385,9 +424,20 @@ impl DeferredOp for AttrOp {
     }
 }
 
-impl Change {
+impl Change<'_> {
+    /// As it is after the caller's buffers are gone.
+    fn into_shared(self) -> Change<'static> {
+        match self {
+            Self::Set { new } => Change::Set { new: Kept::shared(&new.attr()) },
+            Self::Replace { old, new } => {
+                Change::Replace { old: Kept::shared(&old.attr()), new: Kept::shared(&new.attr()) }
+            }
+            Self::Remove { old } => Change::Remove { old: Kept::shared(&old.attr()) },
+        }
+    }
+
     /// The attributes that it is about.
-    fn keys(&self) -> impl Iterator<Item = &Owned> {
+    fn keys(&self) -> impl Iterator<Item = &Kept<'_>> {
         let (first, second) = match self {
             Self::Set { new: attr } | Self::Remove { old: attr } => (attr, None),
             Self::Replace { old, new } => (old, Some(new)),
@@ -403,7 +453,7 @@ impl Change {
 
     /// Formats an intent for the whole of it.
     pub(super) fn format_intent(&self, inode: InodeNumber, generation: u32, id: u64, copy: &mut LogVector) {
-        let nothing = Owned { namespace: 0, name: Vec::new(), value: Vec::new() };
+        let nothing = Kept::of(&Attr::key(0, &[]));
         let (old, new) = match self {
             Change::Set { new } => (new, &nothing),
             Change::Replace { old, new } if new.namespace & flags::PARENT != 0 => (old, new),
@@ -430,7 +480,12 @@ impl Change {
             new_name: &new.name,
             new_value: &new.value,
         };
-        intent.encode(|region| copy.push(region));
+        let long = |bytes: &&SharedBytes| bytes.bytes().len() > LONG_VALUE_BYTES;
+        let long = if let Value::Shared(bytes) = &old.value { Some(bytes).filter(long) } else { None };
+        intent.encode(|region| match long {
+            Some(long) if std::ptr::eq(region, long.bytes()) => copy.push_shared(long),
+            _ => copy.push(region),
+        });
     }
 }
 

@@ -91,7 +91,12 @@ pub fn offset_of_new(tx: &Transaction, ino: InoId, bytes: usize) -> u8 {
 }
 
 /// Changes where the attr fork starts. The root of a data fork's btree is stored by the room that it has.
-pub(super) fn set_offset(tx: &mut Transaction, ino: InoId, offset: u8, fields: InodeFields) -> &mut InodeState {
+pub(super) fn set_offset<'t>(
+    tx: &'t mut Transaction<'_>,
+    ino: InoId,
+    offset: u8,
+    fields: InodeFields,
+) -> &'t mut InodeState {
     let state = tx.inode(ino);
     let moves_root = state.core.fork_offset != offset && matches!(state.data, Fork::Btree { .. });
     let fields = if moves_root { fields | InodeFields::DATA_ROOT } else { fields };

@@ -29,7 +29,7 @@ pub use list::{AttrRef, ListCursor, list, list_from};
 pub use redo::Redo;
 pub use xfskit_ondisk::attr::{ParentRecord, flags};
 
-use crate::cache::Fork;
+use crate::cache::{Fork, InodeState};
 use crate::error::Result;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::Geometry;
@@ -90,7 +90,12 @@ pub enum Outcome {
 
 /// The form of an inode's attributes.
 pub fn form(tx: &Transaction, ino: InoId) -> Form {
-    match &tx.inode(ino).attr {
+    form_of(tx.inode(ino))
+}
+
+/// As [`form`], of an inode under its lock.
+pub fn form_of(state: &InodeState) -> Form {
+    match &state.attr {
         None => Form::None,
         Some(Fork::Local(_)) => Form::Shortform,
         Some(Fork::Extents(extents)) if extents.is_empty() => Form::Empty,

@@ -5,7 +5,7 @@
 //! So everything that the update was to remove or to add is removed first, if it is there, whole or incomplete; then
 //! what it was to add is added. That comes to the same however often it is done.
 
-use super::deferred::{AttrOp, Change, Owned, Progress};
+use super::deferred::{AttrOp, Change, Kept, Progress};
 use super::{Attr, Form, form, leftovers, remote, shortform, tree};
 use crate::cache::ForkKind;
 use crate::deferred::{DeferredOp, Step};
@@ -18,7 +18,7 @@ use xfskit_ondisk::{Extent, InodeNumber};
 
 /// An update that is done again.
 pub struct Redo {
-    change: Change,
+    change: Change<'static>,
     progress: Progress,
     inode: InodeNumber,
     generation: u32,
@@ -30,7 +30,7 @@ impl Redo {
     /// The update that an intent describes. The first of an inode begins with what others left mapped for values that never
     /// came; later ones must not, for the first may have mapped blocks that it does not name yet.
     pub fn new(intent: &AttrIntent<'_>, is_first: bool) -> Self {
-        let attr = |name, value| Owned::of(&Attr { namespace: intent.namespace, name, value });
+        let attr = |name, value| Kept::shared(&Attr { namespace: intent.namespace, name, value });
         let first = attr(intent.name, intent.value);
         let change = match intent.verb {
             AttrVerb::Set | AttrVerb::SetParent => Change::Set { new: first },

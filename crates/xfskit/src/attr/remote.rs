@@ -5,7 +5,7 @@
 //! crash might bring back.
 
 use super::tree::RemotePlace;
-use crate::cache::{BufferKind, ForkKind};
+use crate::cache::{BufferKind, DiskRuns, ForkKind};
 use crate::error::Result;
 use crate::inode::bmap;
 use crate::trans::{BlfType, InoId, Transaction};
@@ -13,7 +13,7 @@ use xfskit_ondisk::attr::MAX_VALUE_BYTES;
 use xfskit_ondisk::attr::remote::{
     REMOTE_CRC_OFFSET, REMOTE_LSN_OFFSET, blocks_for, bytes_per_block, decode_block, encode_block, verify_remote,
 };
-use xfskit_ondisk::{DiskAddress, FileBlock};
+use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, FileBlock};
 
 /// A block of a remote value.
 pub static ATTR_REMOTE_KIND: BufferKind = BufferKind {
@@ -60,22 +60,29 @@ pub fn free_range(tx: &mut Transaction, ino: InoId, count: u32) -> Result<FileBl
 /// # Errors
 /// `Corrupt`, `Io`.
 pub fn write_at(tx: &mut Transaction, ino: InoId, at: FileBlock, value: &[u8]) -> Result<RemotePlace> {
-    let count = blocks_of(tx, value.len());
+    let geometry = tx.geometry();
     let owner = tx.inode(ino).core.inode.0;
-    let per_block = bytes_per_block(tx.geometry());
-    for index in 0..count {
-        let address = address(tx, ino, at.add(index.into()))?;
-        let block = encode_block(tx.geometry(), owner, address, value, index as usize * per_block);
-        tx.write_before_checkpoint(address, block);
+    let runs = mapped(tx, ino, at, blocks_of(tx, value.len()))?;
+    let mut offset = 0;
+    for run in runs {
+        // The one copy of the value between the caller and the device.
+        let mut bytes = Vec::with_capacity(run.basic_blocks as usize * BASIC_BLOCK_BYTES);
+        while bytes.len() < bytes.capacity() && offset < value.len() {
+            let address = DiskAddress(run.address.0 + (bytes.len() / BASIC_BLOCK_BYTES) as u64);
+            encode_block(geometry, owner, address, value, offset, &mut bytes);
+            offset += bytes_per_block(geometry);
+        }
+        tx.write_before_checkpoint(run.address, bytes);
     }
+    tx.mount().counters.value_bytes_copied.add(value.len() as u64);
     Ok(RemotePlace { block: at.0 as u32, length: value.len() as u32 })
 }
 
-/// Where a fork block of a value lies on disk.
-fn address(tx: &mut Transaction, ino: InoId, at: FileBlock) -> Result<DiskAddress> {
-    let runs = bmap::runs(tx, ino, ForkKind::Attr, at, 1)?;
+/// Where the fork blocks of a value lie on disk.
+fn mapped(tx: &mut Transaction, ino: InoId, at: FileBlock, count: u32) -> Result<DiskRuns> {
+    let runs = bmap::runs(tx, ino, ForkKind::Attr, at, count)?;
     ensure_on_disk!(runs.is_some(), "remote attr block", "block is mapped", "fork block {at}");
-    Ok(runs.expect("a hole was refused")[0].address)
+    Ok(runs.expect("a hole was refused"))
 }
 
 /// Reads a value.
@@ -89,7 +96,7 @@ pub fn read(tx: &mut Transaction, ino: InoId, place: RemotePlace) -> Result<Vec<
     let per_block = bytes_per_block(tx.geometry());
     let mut value = Vec::with_capacity(length);
     for index in 0..blocks_of(tx, length) {
-        let address = address(tx, ino, FileBlock(u64::from(place.block) + u64::from(index)))?;
+        let address = mapped(tx, ino, FileBlock(u64::from(place.block) + u64::from(index)), 1)?[0].address;
         let block = tx.read_unlogged(address, tx.geometry().block_bytes())?;
         let part = (length - value.len()).min(per_block);
         let offset = value.len();

@@ -2,7 +2,7 @@
 
 use super::fork::{offset_for, remove_if_useless, set_offset};
 use super::{Attr, Form, Outcome, form};
-use crate::cache::{Fork, InodeState};
+use crate::cache::{Fork, InodeState, LocalBytes};
 use crate::error::Result;
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::ForkFormat;
@@ -12,7 +12,7 @@ use xfskit_ondisk::attr::shortform::{
 };
 
 /// The bytes of a shortform fork; none for an inode whose attr fork is missing or empty.
-pub(super) fn bytes(state: &InodeState) -> &[u8] {
+pub fn bytes(state: &InodeState) -> &[u8] {
     match &state.attr {
         Some(Fork::Local(bytes)) => bytes,
         _ => &[],
@@ -24,7 +24,15 @@ pub(super) fn bytes(state: &InodeState) -> &[u8] {
 /// # Errors
 /// `Corrupt`.
 pub fn find<'a>(tx: &'a Transaction, ino: InoId, key: &Attr<'_>) -> Result<Option<ShortformAttr<'a>>> {
-    for attr in attrs(bytes(tx.inode(ino))) {
+    find_in(tx.inode(ino), key)
+}
+
+/// As [`find`], in an inode under its lock.
+///
+/// # Errors
+/// `Corrupt`.
+pub fn find_in<'a>(state: &'a InodeState, key: &Attr<'_>) -> Result<Option<ShortformAttr<'a>>> {
+    for attr in attrs(bytes(state)) {
         let attr = attr?;
         if key.matches(attr.namespace, attr.name, Some(attr.value)) {
             return Ok(Some(attr));
@@ -58,12 +66,12 @@ pub fn add(tx: &mut Transaction, ino: InoId, new: &Attr<'_>) -> Result<Outcome> 
 }
 
 /// The fork's bytes for a change; makes them if the inode has none.
-fn local_mut(tx: &mut Transaction, ino: InoId, offset: u8) -> &mut Vec<u8> {
+fn local_mut<'t>(tx: &'t mut Transaction<'_>, ino: InoId, offset: u8) -> &'t mut LocalBytes {
     let state = set_offset(tx, ino, offset, InodeFields::ATTR_LOCAL);
     if !matches!(state.attr, Some(Fork::Local(_))) {
         state.core.attr_format = ForkFormat::Local;
         state.core.attr_extents = 0;
-        state.attr = Some(Fork::Local(encode_empty()));
+        state.attr = Some(Fork::Local(LocalBytes::new(&encode_empty())));
     }
     match &mut state.attr {
         Some(Fork::Local(bytes)) => bytes,
@@ -82,15 +90,48 @@ pub(super) fn make_empty(tx: &mut Transaction, ino: InoId, offset: u8) {
 /// # Errors
 /// `Corrupt`.
 pub fn remove(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, keep_fork: bool) -> Result<bool> {
-    let Some(found) = find(tx, ino, key)? else { return Ok(false) };
-    let (start, length) = (found.start, found.length());
+    let Some(place) = find(tx, ino, key)?.map(|found| Place::of(&found)) else { return Ok(false) };
+    remove_at(tx, ino, place, keep_fork)?;
+    Ok(true)
+}
+
+/// Where an attribute stands, for those who change it.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    start: usize,
+    name_start: usize,
+    length: usize,
+    name_bytes: usize,
+    namespace: u8,
+}
+
+impl Place {
+    /// The place of an attribute that was found.
+    pub fn of(found: &ShortformAttr<'_>) -> Self {
+        let (name_start, length) = (found.name_start(), found.length());
+        Self { start: found.start, name_start, length, name_bytes: found.name.len(), namespace: found.namespace }
+    }
+
+    /// Whether another attribute has the same lengths and takes this one's place without a move.
+    pub fn is_for(&self, new: &Attr<'_>) -> bool {
+        self.name_bytes == new.name.len()
+            && self.length == entry_bytes(new.name.len(), new.value.len())
+            && self.namespace == new.namespace
+    }
+}
+
+/// As [`remove`], of an attribute that was found.
+///
+/// # Errors
+/// `Corrupt`.
+pub fn remove_at(tx: &mut Transaction, ino: InoId, place: Place, keep_fork: bool) -> Result<()> {
     let offset = tx.inode(ino).core.fork_offset;
     let local = local_mut(tx, ino, offset);
-    take(local, start, length);
+    take(local, place.start, place.length);
     if local.len() == SHORTFORM_HEADER_BYTES && !keep_fork {
         remove_if_useless(tx, ino)?;
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Replaces an attribute by another: a new value, or for parent pointers a new name and value. In place where the
@@ -99,19 +140,23 @@ pub fn remove(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, keep_fork: bool)
 /// # Errors
 /// `Corrupt`.
 pub fn replace(tx: &mut Transaction, ino: InoId, old: &Attr<'_>, new: &Attr<'_>) -> Result<Option<Outcome>> {
-    let Some(found) = find(tx, ino, old)? else { return Ok(None) };
-    let (start, name_start, length) = (found.start, found.name_start(), found.length());
-    let same = found.name.len() == new.name.len() && found.value.len() == new.value.len();
-    if same && found.namespace == new.namespace {
+    let Some(place) = find(tx, ino, old)?.map(|found| Place::of(&found)) else { return Ok(None) };
+    Ok(Some(replace_at(tx, ino, place, new)))
+}
+
+/// As [`replace`], of an attribute that was found.
+pub fn replace_at(tx: &mut Transaction, ino: InoId, place: Place, new: &Attr<'_>) -> Outcome {
+    let Place { start, name_start, length, .. } = place;
+    if place.is_for(new) {
         let offset = tx.inode(ino).core.fork_offset;
         let (name, value) = local_mut(tx, ino, offset)[name_start..start + length].split_at_mut(new.name.len());
         name.copy_from_slice(new.name);
         value.copy_from_slice(new.value);
-        return Ok(Some(Outcome::Done));
+        return Outcome::Done;
     }
-    let Some(offset) = room_for(tx, ino, length, new) else { return Ok(Some(Outcome::NoRoom)) };
+    let Some(offset) = room_for(tx, ino, length, new) else { return Outcome::NoRoom };
     let local = local_mut(tx, ino, offset);
     take(local, start, length);
     append(local, new.namespace, new.name, new.value);
-    Ok(Some(Outcome::Done))
+    Outcome::Done
 }

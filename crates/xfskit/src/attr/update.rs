@@ -11,6 +11,7 @@
 //! What an inode is known not to have is forgotten here when an attribute is added.
 
 use super::deferred::ValuePlace;
+use super::shortform::Place;
 use super::{Attr, Form, Outcome, flags, form, shortform};
 use crate::cache::KnownAbsent;
 use crate::error::{Error, Result};
@@ -77,6 +78,67 @@ fn may_try_shortform(tx: &Transaction, ino: InoId, value_bytes: usize) -> bool {
         return true;
     }
     false
+}
+
+/// Adds or replaces an attribute, if that is a matter of the inode alone. `false`, and nothing changed: [`put`] has to do it,
+/// with what [`reservation`] asks for. `required` says whether the attribute must be there, or must not.
+///
+/// # Errors
+/// `Exists`, `NoAttribute`, `Corrupt`.
+pub fn put_in_inode(
+    tx: &mut Transaction,
+    ino: InoId,
+    key: Key<'_>,
+    value: &[u8],
+    required: Option<bool>,
+) -> Result<bool> {
+    if !stays_in_inode(tx, ino, value.len()) {
+        return Ok(false);
+    }
+    let mount = tx.mount();
+    let new = Attr { namespace: key.namespace, name: key.name, value };
+    let kind = kind_of(&new);
+    let skip = mount.options.known_absent && tx.inode(ino).known_absent.contains(kind);
+    let place = if skip { None } else { shortform::find(tx, ino, &new)?.map(|found| Place::of(&found)) };
+    match (place.is_some(), required) {
+        (true, Some(false)) => return Err(Error::Exists),
+        (false, Some(true)) => return Err(Error::NoAttribute),
+        _ => {}
+    }
+    let outcome = match place {
+        Some(place) => shortform::replace_at(tx, ino, place, &new),
+        None => shortform::add(tx, ino, &new)?,
+    };
+    if outcome == Outcome::NoRoom {
+        return Ok(false);
+    }
+    tx.inode_memory_mut(ino).known_absent.remove(kind);
+    let counters = &mount.counters;
+    if skip { &counters.attr_searches_skipped } else { &counters.attr_searches }.increment();
+    counters.attr_fast_path.increment();
+    if place.is_some_and(|place| place.is_for(&new)) {
+        counters.attr_in_place.increment();
+    }
+    Ok(true)
+}
+
+/// As [`put_in_inode`], removes an attribute that must be there.
+///
+/// # Errors
+/// `NoAttribute`, `Corrupt`.
+pub fn remove_in_inode(tx: &mut Transaction, ino: InoId, key: Key<'_>) -> Result<bool> {
+    if !stays_in_inode(tx, ino, 0) {
+        return Ok(false);
+    }
+    let key = Attr::key(key.namespace, key.name);
+    let place = shortform::find(tx, ino, &key)?.map(|found| Place::of(&found)).ok_or(Error::NoAttribute)?;
+    shortform::remove_at(tx, ino, place, false)?;
+    tx.mount().counters.attr_fast_path.increment();
+    Ok(true)
+}
+
+fn stays_in_inode(tx: &Transaction, ino: InoId, value_bytes: usize) -> bool {
+    tx.mount().options.attr_fast_path && value_bytes < SHORTFORM_LENGTH_LIMIT && form(tx, ino) != Form::Tree
 }
 
 /// Adds an attribute that is not there.

@@ -17,7 +17,7 @@ const LEFT_OFFSET: usize = 8;
 pub(super) type Entries = SmallVec<[Vec<u8>; 2]>;
 
 /// A look into the block in `buffer`.
-pub(super) fn view<F: TreeFormat>(tx: &Transaction, buffer: BufId) -> BlockView<'_, F> {
+pub(super) fn view<'t, F: TreeFormat>(tx: &'t Transaction<'_>, buffer: BufId) -> BlockView<'t, F> {
     BlockView::new(tx.bytes(buffer))
 }
 

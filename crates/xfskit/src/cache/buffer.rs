@@ -22,27 +22,40 @@ pub struct DiskRun {
 pub type DiskRuns = SmallVec<[DiskRun; 1]>;
 
 /// What a buffer holds: its runs. The address of the first run names the buffer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct BufferKey {
+    address: DiskAddress,
+    bytes: usize,
     runs: DiskRuns,
 }
+
+impl PartialEq for BufferKey {
+    fn eq(&self, other: &Self) -> bool {
+        let one_run = self.runs.len() == 1 && other.runs.len() == 1;
+        self.address == other.address && self.bytes == other.bytes && (one_run || self.runs == other.runs)
+    }
+}
+
+impl Eq for BufferKey {}
 
 impl BufferKey {
     /// One run of `bytes` bytes, a multiple of 512, from `address`.
     pub fn new(address: DiskAddress, bytes: usize) -> Self {
         assert_eq!(bytes % BASIC_BLOCK_BYTES, 0, "buffers are whole basic blocks");
-        Self { runs: smallvec![DiskRun { address, basic_blocks: (bytes / BASIC_BLOCK_BYTES) as u32 }] }
+        let runs = smallvec![DiskRun { address, basic_blocks: (bytes / BASIC_BLOCK_BYTES) as u32 }];
+        Self { address, bytes, runs }
     }
 
     /// Several runs.
     pub fn from_runs(runs: DiskRuns) -> Self {
         assert!(!runs.is_empty(), "a buffer has at least one run");
-        Self { runs }
+        let bytes = runs.iter().map(|run| run.basic_blocks as usize * BASIC_BLOCK_BYTES).sum();
+        Self { address: runs[0].address, bytes, runs }
     }
 
     /// The address of the first run.
     pub fn address(&self) -> DiskAddress {
-        self.runs[0].address
+        self.address
     }
 
     /// The runs.
@@ -52,7 +65,7 @@ impl BufferKey {
 
     /// Size of the contents in bytes.
     pub fn bytes(&self) -> usize {
-        self.runs.iter().map(|run| run.basic_blocks as usize * BASIC_BLOCK_BYTES).sum()
+        self.bytes
     }
 }
 

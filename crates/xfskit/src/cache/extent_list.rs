@@ -15,6 +15,9 @@ use xfskit_ondisk::{Extent, FileBlock};
 /// million records stay in a processor's cache.
 const CHUNK: usize = 128;
 
+/// Keys between those that are looked at first.
+const ROW: usize = 16;
+
 /// Some extents that follow each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Chunk {
@@ -33,9 +36,14 @@ impl Chunk {
         self.extents.len()
     }
 
-    /// How many of them start at `at` or before.
+    /// How many of them start at `at` or before: first by every sixteenth key, then by those behind it. None of these looks
+    /// waits for another.
     fn index_behind(&self, at: FileBlock) -> usize {
-        self.keys.iter().map(|key| usize::from(*key <= at)).sum()
+        let starts = |key: &FileBlock| usize::from(*key <= at);
+        let Some(row) = self.keys.iter().step_by(ROW).map(starts).sum::<usize>().checked_sub(1) else { return 0 };
+        let start = row * ROW;
+        let end = (start + ROW).min(self.keys.len());
+        start + self.keys[start..end].iter().map(starts).sum::<usize>()
     }
 
     fn splice(&mut self, range: Range<usize>, new: &[Extent]) {

@@ -4,9 +4,10 @@ use super::DirtyBlocks;
 use super::extent_list::ExtentList;
 use crate::item::{ItemState, LogItem};
 use crate::sync::RwLock;
-use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
-use xfskit_ondisk::{Extent, InodeCore, InodeNumber, Timestamp};
+use xfskit_ondisk::{Extent, ForkBytes, InodeCore, InodeNumber, Timestamp};
 
 /// Which fork of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,13 +18,53 @@ pub enum ForkKind {
     Attr,
 }
 
+/// The contents of a local fork; in the inode's own memory as long as they are short.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LocalBytes(SmallVec<[u8; LOCAL_BYTES]>);
+
+/// Room for a parent pointer of a long name and an attribute or two.
+const LOCAL_BYTES: usize = 144;
+
+impl LocalBytes {
+    /// Whole contents.
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(SmallVec::from_slice(bytes))
+    }
+}
+
+impl std::ops::Deref for LocalBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for LocalBytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl ForkBytes for LocalBytes {
+    fn append(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn take_out(&mut self, range: std::ops::Range<usize>) {
+        let (start, length) = (range.start, self.0.len());
+        self.0.copy_within(range.end..length, start);
+        self.0.truncate(length - range.len());
+    }
+}
+
 /// What a fork holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fork {
     /// A device number, in XFS's own encoding.
     Dev(u32),
     /// The contents themselves.
-    Local(Vec<u8>),
+    Local(LocalBytes),
     /// All extents, in order.
     Extents(Vec<Extent>),
     /// The root of the extent map's btree, and the extents once they were read.
@@ -132,24 +173,24 @@ pub struct Inode {
     item: ItemState,
     /// Times the inode is open (or looked up through FUSE); an unlinked inode lives until this is zero.
     pub opens: AtomicU32,
-    /// It was looked up since eviction last came by.
-    pub touched: AtomicBool,
     /// Disk address of the cluster that holds the inode, for write-back.
     pub cluster: u64,
+    /// Where it lies in the cluster, in bytes.
+    pub offset_in_cluster: u32,
     /// When the contents were last written in place, in nanoseconds since 1970; 0 when the inode's core knows it.
     written_at: AtomicU64,
 }
 
 impl Inode {
     /// An inode as it was read or made.
-    pub fn new(state: InodeState, cluster: u64) -> Self {
+    pub fn new(state: InodeState, cluster: u64, offset_in_cluster: usize) -> Self {
         Self {
             number: state.core.inode,
             state: Arc::new(RwLock::new(state)),
             item: ItemState::default(),
             opens: AtomicU32::new(0),
-            touched: AtomicBool::new(false),
             cluster,
+            offset_in_cluster: offset_in_cluster as u32,
             written_at: AtomicU64::new(0),
         }
     }

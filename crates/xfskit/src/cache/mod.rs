@@ -1,7 +1,7 @@
 //! Metadata in memory: buffers, bounded and verified on the way in and out.
 //!
 //! ```text
-//! Cache: 64 shards of address → Arc<Buffer>, each with a clock hand for eviction
+//! Cache: 256 shards of address → Arc<Buffer>, each with a clock hand for eviction
 //! Buffer: key, kind, lock around the contents, the journal's bookkeeping
 //! ```
 //! Invariants
@@ -25,25 +25,25 @@ pub use buffer::{Buffer, BufferContent, BufferKey, DiskRun, DiskRuns};
 pub use dirty::DirtyBlocks;
 pub use dirty_inodes::DirtyInodes;
 pub use extent_list::{ExtentList, Extents};
-pub use inode::{Fork, ForkKind, Inode, InodeState, KnownAbsent};
+pub use inode::{Fork, ForkKind, Inode, InodeState, KnownAbsent, LocalBytes};
 pub use kind::BufferKind;
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::hash::{NumberMap, shard_of};
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Held, Mutex};
+use crate::sync::{Held, Mutex, Padded};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, Geometry};
 
 /// The few addresses of a model are to meet in a shard.
-const SHARDS: usize = if cfg!(shuttle) { 2 } else { 64 };
+const SHARDS: usize = if cfg!(shuttle) { 2 } else { 256 };
 
 /// The buffer cache of one device.
 pub struct Cache {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Padded<Mutex<Shard>>]>,
     limit_bytes: usize,
     used_bytes: AtomicUsize,
     device: Arc<dyn BlockDevice>,
@@ -75,7 +75,7 @@ impl Cache {
         counters: Arc<Counters>,
         limit_bytes: usize,
     ) -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let shards = (0..SHARDS).map(|_| Padded::default()).collect();
         Self { shards, limit_bytes, used_bytes: AtomicUsize::new(0), device, geometry, counters }
     }
 

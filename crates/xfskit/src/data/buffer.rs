@@ -27,7 +27,7 @@ fn parts(block_log: u8, offset: u64, data: &[u8]) -> impl Iterator<Item = Part<'
 }
 
 /// Makes sure that the file has an object for its dirty blocks.
-fn dirty(tx: &mut Transaction, ino: InoId) -> &mut DirtyBlocks {
+fn dirty<'t>(tx: &'t mut Transaction<'_>, ino: InoId) -> &'t mut DirtyBlocks {
     let block_log = tx.geometry().block_log;
     tx.inode_memory_mut(ino).dirty.get_or_insert_with(|| Box::new(DirtyBlocks::new(block_log)))
 }

@@ -211,7 +211,7 @@ impl Dir {
             return Ok(());
         }
         self.free(tx, FileBlock(0), id)?;
-        set_local(tx, self.ino, bytes);
+        set_local(tx, self.ino, &bytes);
         Ok(())
     }
 }

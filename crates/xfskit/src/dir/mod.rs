@@ -29,7 +29,7 @@ pub use blocks::{DIR_BLOCK_KIND, DIR_DATA_KIND, DIR_FREE_KIND, DIR_LEAF1_KIND};
 pub use read::{Entry, read};
 pub use xfskit_ondisk::dir::FileType;
 
-use crate::cache::{Fork, ForkKind};
+use crate::cache::{Fork, ForkKind, LocalBytes};
 use crate::dabtree::Path;
 use crate::error::{Error, Result};
 use crate::inode::bmap;
@@ -304,7 +304,7 @@ pub fn replace(tx: &mut Transaction, dir: InoId, name: &[u8], inode: InodeNumber
 pub fn init(tx: &mut Transaction, dir: InoId, parent: InodeNumber) {
     let mut bytes = Vec::with_capacity(sf::header_bytes(true));
     sf::encode_header(&mut bytes, 0, u8::from(parent.0 > u64::from(u32::MAX)), parent.0);
-    set_local(tx, dir, bytes);
+    set_local(tx, dir, &bytes);
 }
 
 /// The entries of a shortform directory leave the inode for a block of their own.
@@ -349,9 +349,9 @@ fn map_blocks(geometry: &Geometry, limits: &Limits) -> u64 {
 }
 
 /// Makes `bytes` the contents of the data fork.
-fn set_local(tx: &mut Transaction, dir: InoId, bytes: Vec<u8>) {
+fn set_local(tx: &mut Transaction, dir: InoId, bytes: &[u8]) {
     let state = tx.inode_mut(dir, InodeFields::DATA_LOCAL);
     state.core.data_format = ForkFormat::Local;
     state.core.size = bytes.len() as u64;
-    state.data = Fork::Local(bytes);
+    state.data = Fork::Local(LocalBytes::new(bytes));
 }

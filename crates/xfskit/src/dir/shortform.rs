@@ -8,12 +8,12 @@ use super::{Dir, DirEntry, FileType, NewEntry, block, set_local};
 use crate::cache::Fork;
 use crate::error::{Error, Result};
 use crate::trans::{InodeFields, Transaction};
-use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::data::{BLOCK_TAIL_BYTES, DATA_HEADER_BYTES};
 use xfskit_ondisk::dir::entry_bytes;
 use xfskit_ondisk::dir::shortform::{
     Shortform, ShortformEntry, encode_entry, encode_header, header_bytes, shortform_entry_bytes,
 };
+use xfskit_ondisk::{ForkBytes, InodeNumber};
 
 /// The largest inode number that takes four bytes.
 const MAX_NARROW: u64 = u32::MAX as u64;
@@ -88,7 +88,7 @@ impl Dir {
         let mut entries = local.entries().collect::<Result<Vec<_>, _>>()?;
         entries.insert(place.before.unwrap_or(entries.len()), added);
         let bytes = encode(local.parent(), &entries);
-        set_local(tx, self.ino, bytes);
+        set_local(tx, self.ino, &bytes);
         Ok(cookie)
     }
 
@@ -128,13 +128,13 @@ impl Dir {
             let mut entries = local.entries().collect::<Result<Vec<_>, _>>()?;
             entries.retain(|entry| entry.start != found.start);
             let bytes = encode(local.parent(), &entries);
-            set_local(tx, self.ino, bytes);
+            set_local(tx, self.ino, &bytes);
             return Ok(());
         }
         let (range, was_wide) = (found.start..found.start + found.length, found.inode > MAX_NARROW);
         let state = tx.inode_mut(self.ino, InodeFields::DATA_LOCAL);
         let Fork::Local(bytes) = &mut state.data else { unreachable!("the form was found to be shortform") };
-        bytes.drain(range);
+        bytes.take_out(range);
         bytes[0] -= 1;
         bytes[1] -= u8::from(was_wide);
         state.core.size = bytes.len() as u64;
@@ -163,7 +163,7 @@ impl Dir {
         if bytes.len() > self.fork_bytes(tx) {
             return Ok(false);
         }
-        set_local(tx, self.ino, bytes);
+        set_local(tx, self.ino, &bytes);
         Ok(true)
     }
 

@@ -9,10 +9,11 @@ use crate::hash::{NumberMap, shard_of};
 use crate::item::CheckpointSeq;
 use crate::journal::Journal;
 use crate::mount::Mount;
-use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{Mutex, Padded};
 use crate::trans::Transaction;
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use xfskit_ondisk::{DiskAddress, InodeNumber, Lsn};
 
@@ -25,11 +26,13 @@ const INODE_MEMORY_BYTES: usize = 1024;
 
 /// All cached inodes.
 pub struct InodeCache {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Padded<Mutex<Shard>>]>,
+    /// Inodes that are kept.
     most: usize,
-    count: AtomicUsize,
-    /// The count at which inodes are written back so that they can be dropped.
+    /// Inodes of one shard above which those are to be written back that cannot be dropped before.
     trim_at: AtomicUsize,
+    /// A shard has as many.
+    trim_is_due: AtomicBool,
     trimming: Mutex<()>,
     freed_clusters: Mutex<FreedClusters>,
 }
@@ -42,22 +45,76 @@ struct FreedClusters {
 }
 
 const PRUNE_FREED_AT: usize = 4096;
-/// Inodes that an insertion into a full cache looks at.
-const EVICT_STEP: usize = 8;
+/// Inodes of neighbouring numbers, which are made and looked up one after the other, share a group.
+const GROUP: u64 = if cfg!(shuttle) { 2 } else { 16 };
+/// Insertions between two looks for inodes to drop, as long as none can be dropped.
+const PATIENCE: usize = 8;
 
 #[derive(Default)]
 struct Shard {
-    inodes: NumberMap<InodeNumber, Arc<Inode>>,
-    clock: VecDeque<InodeNumber>,
+    groups: NumberMap<u64, Box<Group>>,
+    /// The groups in the order in which eviction looks at them.
+    clock: VecDeque<u64>,
+    inodes: usize,
+    /// The number of inodes at which eviction looks for some to drop.
+    evict_at: usize,
     /// Counts inodes that were dropped: what was read from disk before one was may be out of date.
     evictions: u64,
 }
 
+#[derive(Default)]
+struct Group {
+    inodes: [Option<Arc<Inode>>; GROUP as usize],
+    /// Those that were looked up since eviction last came by, a bit each.
+    touched: u16,
+}
+
+impl Group {
+    /// Drops those that nobody used lately; says how many, and whether some are left.
+    fn drop_idle(&mut self) -> (usize, bool) {
+        let (mut dropped, mut left) = (0, false);
+        let touched = std::mem::take(&mut self.touched);
+        for (index, slot) in self.inodes.iter_mut().enumerate() {
+            let Some(inode) = slot else { continue };
+            // Whoever was looked up since the hand last came by gets another round.
+            let idle = touched >> index & 1 == 0
+                && Arc::strong_count(inode) == 1
+                && inode.opens.load(Ordering::Acquire) == 0
+                && inode.item().is_clean();
+            if idle {
+                *slot = None;
+                dropped += 1;
+            } else {
+                left = true;
+            }
+        }
+        (dropped, left)
+    }
+}
+
 impl Shard {
-    fn find(&self, inode: InodeNumber) -> Option<Arc<Inode>> {
-        let found = self.inodes.get(&inode)?;
-        found.touched.store(true, Ordering::Relaxed);
+    fn find(&mut self, inode: InodeNumber) -> Option<Arc<Inode>> {
+        let group = self.groups.get_mut(&(inode.0 / GROUP))?;
+        let index = inode.0 % GROUP;
+        let found = group.inodes[index as usize].as_ref()?;
+        group.touched |= 1 << index;
         Some(Arc::clone(found))
+    }
+
+    /// Moves the clock hand over some groups.
+    fn evict(&mut self, groups: usize) {
+        for _ in 0..groups {
+            let Some(number) = self.clock.pop_front() else { return };
+            let Some(group) = self.groups.get_mut(&number) else { continue };
+            let (dropped, left) = group.drop_idle();
+            self.inodes -= dropped;
+            self.evictions += dropped as u64;
+            if left {
+                self.clock.push_back(number);
+            } else {
+                self.groups.remove(&number);
+            }
+        }
     }
 }
 
@@ -66,17 +123,17 @@ impl InodeCache {
     pub fn new(limit_bytes: usize) -> Self {
         let most = (limit_bytes / INODE_MEMORY_BYTES).max(FEWEST);
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards: (0..SHARDS).map(|_| Padded::default()).collect(),
             most,
-            count: AtomicUsize::new(0),
-            trim_at: AtomicUsize::new(most / 2 * 3),
+            trim_at: AtomicUsize::new(most / 2 * 3 / SHARDS),
+            trim_is_due: AtomicBool::new(false),
             trimming: Mutex::new(()),
             freed_clusters: Mutex::new(FreedClusters { seqs: NumberMap::default(), prune_at: PRUNE_FREED_AT }),
         }
     }
 
     fn shard(&self, inode: InodeNumber) -> &Mutex<Shard> {
-        &self.shards[shard_of(inode.0, SHARDS)]
+        &self.shards[shard_of(inode.0 / GROUP, SHARDS)]
     }
 
     /// The inode if it is cached.
@@ -91,22 +148,34 @@ impl InodeCache {
     }
 
     fn insert_into(&self, shard: &mut Shard, inode: Inode) -> Arc<Inode> {
-        let number = inode.number;
-        if let Some(found) = shard.inodes.get(&number) {
+        let (group, index) = (inode.number.0 / GROUP, (inode.number.0 % GROUP) as usize);
+        let slot = match shard.groups.entry(group) {
+            Entry::Occupied(found) => &mut found.into_mut().inodes[index],
+            Entry::Vacant(vacant) => {
+                shard.clock.push_back(group);
+                &mut vacant.insert(Box::default()).inodes[index]
+            }
+        };
+        if let Some(found) = slot {
             return Arc::clone(found);
         }
         let inode = Arc::new(inode);
-        shard.inodes.insert(number, Arc::clone(&inode));
-        shard.clock.push_back(number);
-        if self.count.fetch_add(1, Ordering::Relaxed) >= self.most {
-            self.evict(shard, EVICT_STEP);
+        *slot = Some(Arc::clone(&inode));
+        shard.inodes += 1;
+        if shard.inodes > self.most / SHARDS && shard.inodes >= shard.evict_at {
+            let before = shard.inodes;
+            shard.evict(1);
+            shard.evict_at = if shard.inodes < before { 0 } else { before + PATIENCE };
+            if shard.inodes >= self.trim_at.load(Ordering::Relaxed) {
+                self.trim_is_due.store(true, Ordering::Release);
+            }
         }
         inode
     }
 
     /// The inode if it is cached; otherwise what [`Self::insert_read`] wants to know.
     fn find_or_version(&self, inode: InodeNumber) -> std::result::Result<Arc<Inode>, u64> {
-        let shard = self.shard(inode).lock();
+        let mut shard = self.shard(inode).lock();
         shard.find(inode).ok_or(shard.evictions)
     }
 
@@ -115,23 +184,6 @@ impl InodeCache {
     fn insert_read(&self, inode: Inode, version: u64) -> Option<Arc<Inode>> {
         let mut shard = self.shard(inode.number).lock();
         (shard.evictions == version).then(|| self.insert_into(&mut shard, inode))
-    }
-
-    fn evict(&self, shard: &mut Shard, most: usize) {
-        for _ in 0..most {
-            let Some(number) = shard.clock.pop_front() else { return };
-            let Some(inode) = shard.inodes.get(&number) else { continue };
-            let idle = Arc::strong_count(inode) == 1 && inode.opens.load(Ordering::Acquire) == 0;
-            // Whoever was looked up since the hand last came by gets another round.
-            let used = inode.touched.swap(false, Ordering::Relaxed);
-            if idle && !used && inode.item().is_clean() {
-                shard.inodes.remove(&number);
-                shard.evictions += 1;
-                self.count.fetch_sub(1, Ordering::Relaxed);
-            } else {
-                shard.clock.push_back(number);
-            }
-        }
     }
 
     /// The blocks of a cluster were freed by a transaction of checkpoint `seq`: its inodes are not written back.
@@ -167,11 +219,11 @@ impl InodeCache {
     fn evict_to_limit(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
-            let surplus = shard.inodes.len().saturating_sub(self.most / SHARDS);
-            if surplus > 0 {
+            if shard.inodes > self.most / SHARDS {
                 // Twice around: the first round forgives those that were used.
                 let rounds = 2 * shard.clock.len();
-                self.evict(&mut shard, rounds);
+                shard.evict(rounds);
+                shard.evict_at = 0;
             }
         }
     }
@@ -179,13 +231,17 @@ impl InodeCache {
     /// The inodes that somebody outside still refers to.
     pub fn held(&self) -> Vec<Arc<Inode>> {
         let held = |inode: &&Arc<Inode>| inode.opens.load(Ordering::Acquire) > 0;
-        let of = |shard: &Mutex<Shard>| shard.lock().inodes.values().filter(held).cloned().collect::<Vec<_>>();
+        let of = |shard: &Padded<Mutex<Shard>>| {
+            let shard = shard.lock();
+            let inodes = shard.groups.values().flat_map(|group| group.inodes.iter().flatten());
+            inodes.filter(held).cloned().collect::<Vec<_>>()
+        };
         self.shards.iter().flat_map(of).collect()
     }
 
     /// Number of cached inodes.
     pub fn len(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+        self.shards.iter().map(|shard| shard.lock().inodes).sum()
     }
 
     /// Whether no inode is cached.
@@ -226,7 +282,7 @@ impl Mount {
     /// `Io`, `Shutdown`.
     pub fn trim_inodes(&self) -> Result<()> {
         let cache = &self.inodes;
-        if cache.len() < cache.trim_at.load(Ordering::Relaxed) {
+        if !cache.trim_is_due.load(Ordering::Acquire) {
             return Ok(());
         }
         let Some(_trimming) = cache.trimming.try_lock() else { return Ok(()) };
@@ -238,7 +294,8 @@ impl Mount {
             cache.evict_to_limit();
         }
         // Inodes that are open stay; the next look is due when as many again have come.
-        cache.trim_at.store(cache.len().max(cache.most) + cache.most / 2, Ordering::Relaxed);
+        cache.trim_at.store((cache.len().max(cache.most) + cache.most / 2) / SHARDS, Ordering::Relaxed);
+        cache.trim_is_due.store(false, Ordering::Release);
         Ok(())
     }
 
@@ -259,6 +316,6 @@ impl Mount {
             Error::Corrupt(corruption) => Error::Corrupt(corruption.at(address)),
             other => other,
         })?;
-        Ok(Inode::new(state, address.0))
+        Ok(Inode::new(state, address.0, offset))
     }
 }

@@ -1,9 +1,8 @@
 //! Makes the inode of a newly allocated number.
 
-use crate::cache::{Fork, Inode, InodeState, KnownAbsent};
+use crate::cache::{Fork, Inode, InodeState, KnownAbsent, LocalBytes};
 use crate::error::Result;
 use crate::trans::{InoId, InodeFields, Transaction};
-use std::sync::Arc;
 use xfskit_ondisk::inode::{
     MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_TYPE, flags, flags2,
 };
@@ -46,8 +45,8 @@ pub fn default_fork_offset(geometry: &Geometry, data_format: ForkFormat) -> u8 {
 /// # Errors
 /// `Corrupt` when the inode's cluster cannot be located.
 pub fn create(tx: &mut Transaction, number: InodeNumber, new: &NewInode, parent: Option<InoId>) -> Result<InoId> {
-    let mount = Arc::clone(tx.mount());
-    let (cluster, _) = super::cluster::locate(&mount.geometry, number)?;
+    let mount = tx.mount();
+    let (cluster, offset) = super::cluster::locate(&mount.geometry, number)?;
     let state = initial_state(tx, number, new, parent);
     let fields = InodeFields::CORE | InodeFields::DEV | InodeFields::DATA_LOCAL;
     // The link of the unlinked list is kept apart from the core, in the cluster's buffer.
@@ -60,7 +59,7 @@ pub fn create(tx: &mut Transaction, number: InodeNumber, new: &NewInode, parent:
         }
         // Nobody else makes an inode of this number while the AGI is locked.
         None => {
-            let inode = mount.inodes.insert(Inode::new(state, cluster.0));
+            let inode = mount.inodes.insert(Inode::new(state, cluster.0, offset));
             let id = tx.join_inode(&inode);
             tx.inode_mut(id, fields);
             Ok(id)
@@ -74,7 +73,7 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
     let (data, data_format) = match new.mode & MODE_TYPE {
         MODE_CHAR | MODE_BLOCK | MODE_FIFO | MODE_SOCKET => (Fork::Dev(new.device), ForkFormat::Dev),
         MODE_REGULAR => (Fork::Extents(Vec::new()), ForkFormat::Extents),
-        _ => (Fork::Local(Vec::new()), ForkFormat::Local),
+        _ => (Fork::Local(LocalBytes::default()), ForkFormat::Local),
     };
     let mut flags2 = 0;
     if geometry.has_bigtime() {

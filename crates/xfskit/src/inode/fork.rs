@@ -5,7 +5,7 @@
 //! Btree    level, records (2 bytes each), keys (room for the most), children (from the middle)
 //! ```
 
-use crate::cache::{Fork, ForkKind, InodeState};
+use crate::cache::{Fork, ForkKind, InodeState, LocalBytes};
 use crate::error::Result;
 use std::sync::OnceLock;
 use xfskit_ondisk::limits::bmbt_root_max_records;
@@ -54,7 +54,7 @@ fn decode_fork(geometry: &Geometry, core: &InodeCore, kind: ForkKind, bytes: &[u
     }
 }
 
-fn decode_local(geometry: &Geometry, core: &InodeCore, kind: ForkKind, bytes: &[u8]) -> Verdict<Vec<u8>> {
+fn decode_local(geometry: &Geometry, core: &InodeCore, kind: ForkKind, bytes: &[u8]) -> Verdict<LocalBytes> {
     let (name, size) = match kind {
         ForkKind::Data => ("data fork", usize::try_from(core.size).unwrap_or(usize::MAX)),
         // A local attr fork begins with its own size.
@@ -68,7 +68,7 @@ fn decode_local(geometry: &Geometry, core: &InodeCore, kind: ForkKind, bytes: &[
         ForkKind::Data => {}
         ForkKind::Attr => attr::shortform::verify_shortform(&bytes[..size])?,
     }
-    Ok(bytes[..size].to_vec())
+    Ok(LocalBytes::new(&bytes[..size]))
 }
 
 fn decode_extents(geometry: &Geometry, name: &'static str, count: u64, bytes: &[u8]) -> Verdict<Vec<Extent>> {

@@ -19,7 +19,6 @@ use crate::item::LogItem;
 use crate::journal::{Ail, WriteBack};
 use crate::mount::Mount;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use xfskit_ondisk::inode::stamp_inode;
 use xfskit_ondisk::{DiskAddress, Lsn};
@@ -32,10 +31,20 @@ pub struct WriteBackToDevice {
 /// An item that was copied, with its commit count at that moment.
 type Copied = (Arc<dyn LogItem>, u64);
 
+/// What lies in one block.
 #[derive(Default)]
 struct Group {
     buffer: Option<Arc<Buffer>>,
     inodes: Vec<Arc<Inode>>,
+}
+
+impl Group {
+    fn add(&mut self, item: Arc<dyn LogItem>) {
+        match item.as_any().downcast::<Buffer>() {
+            Ok(buffer) => self.buffer = Some(buffer),
+            Err(any) => self.inodes.extend(any.downcast::<Inode>()),
+        }
+    }
 }
 
 impl WriteBackToDevice {
@@ -48,26 +57,19 @@ impl WriteBackToDevice {
 impl WriteBack for WriteBackToDevice {
     fn write_back(&self, ail: &Ail, items: Vec<Arc<dyn LogItem>>) -> Result<usize> {
         let Some(mount) = self.mount.upgrade() else { return Ok(0) };
-        let mut groups: BTreeMap<u64, Group> = BTreeMap::new();
-        for item in items {
-            if item.is_intent() || item.state().is_pinned() {
-                continue;
-            }
-            let home = item.home();
-            let any = item.as_any();
-            match any.downcast::<Buffer>() {
-                Ok(buffer) => groups.entry(home).or_default().buffer = Some(buffer),
-                Err(any) => {
-                    if let Ok(inode) = any.downcast::<Inode>() {
-                        groups.entry(home).or_default().inodes.push(inode);
-                    }
-                }
-            }
-        }
+        let wanted = |item: &Arc<dyn LogItem>| !item.is_intent() && !item.state().is_pinned();
+        let mut items: Vec<_> = items.into_iter().filter(wanted).map(|item| (item.home(), item)).collect();
+        items.sort_by_key(|(home, _)| *home);
         let unflushed = mount.journal.unflushed_flag();
         let mut written = 0;
-        for (address, group) in groups {
-            written += write_group(&mount, ail, &unflushed, DiskAddress(address), group)?;
+        let mut items = items.into_iter().peekable();
+        while let Some((home, first)) = items.next() {
+            let mut group = Group::default();
+            group.add(first);
+            while let Some((_, item)) = items.next_if(|(next, _)| *next == home) {
+                group.add(item);
+            }
+            written += write_group(&mount, ail, &unflushed, DiskAddress(home), group)?;
         }
         Ok(written)
     }
@@ -105,11 +107,8 @@ fn write_group(
 
 /// Whether an item may be written now; its commit count and the LSN of its last change.
 fn may_write(item: &dyn LogItem) -> Option<(u64, Lsn)> {
-    if item.state().is_pinned() {
-        return None;
-    }
     let inner = item.state().lock();
-    if inner.in_cil.is_some() || inner.stale {
+    if inner.pins > 0 || inner.stale {
         return None;
     }
     inner.in_ail.map(|lsn| (inner.commits, lsn))
@@ -136,50 +135,40 @@ fn write_cluster(
     };
     let buffer_item: Arc<dyn LogItem> = Arc::clone(&buffer) as _;
     // The unlinked list's links live in the buffer: while one of them is not in the log, the cluster stays.
-    if buffer.item().is_pinned() || buffer.item().lock().in_cil.is_some() {
+    if buffer.item().is_pinned() {
         return Ok(0);
     }
     let mut copied: Vec<Copied> =
         may_write(&*buffer_item).map(|(commits, _)| (buffer_item, commits)).into_iter().collect();
     for inode in inodes {
-        copied.extend(copy_inode(mount, &inode, held.exclusive().bytes_mut())?);
+        copied.extend(copy_inode(mount, inode, held.exclusive().bytes_mut()));
     }
     if copied.is_empty() {
         return Ok(0);
     }
-    let bytes = stamped_cluster(mount, held.bytes());
+    // Links of the unlinked list are changed in the buffer alone, without a new checksum.
+    held.exclusive().bytes_mut().chunks_exact_mut(mount.geometry.inode_bytes()).for_each(stamp_inode);
     mount.error_tags.fail(BUF_IOERROR)?;
-    mount.cache.write_runs(&key, &bytes)?;
+    mount.cache.write_runs(&key, held.bytes())?;
     drop(held);
     unflushed.store(true, Ordering::Release);
     mount.counters.blocks_written_back.increment();
-    Ok(copied.into_iter().filter(|(item, commits)| ail.remove_if_unchanged(item, *commits)).count())
+    Ok(ail.remove_all_unchanged(copied.iter().map(|(item, commits)| (item, *commits))))
 }
 
-/// The contents of a cluster with every inode's checksum right: links of the unlinked list are changed in the buffer
-/// alone, without a new checksum.
-fn stamped_cluster(mount: &Mount, bytes: &[u8]) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
-    for inode in bytes.chunks_exact_mut(mount.geometry.inode_bytes()) {
-        stamp_inode(inode);
-    }
-    bytes
-}
-
-/// Writes one inode into its cluster's bytes, unless it is in use.
-fn copy_inode(mount: &Mount, inode: &Arc<Inode>, cluster: &mut [u8]) -> Result<Option<Copied>> {
-    let Some(state) = inode.state_lock().try_read() else { return Ok(None) };
-    let item: Arc<dyn LogItem> = Arc::clone(inode) as _;
-    let Some((commits, lsn)) = may_write(&*item) else { return Ok(None) };
-    let (_, offset) = super::cluster::locate(&mount.geometry, inode.number)?;
+/// Writes one inode into its cluster's bytes, but for the checksum, unless it is in use.
+fn copy_inode(mount: &Mount, inode: Arc<Inode>, cluster: &mut [u8]) -> Option<Copied> {
+    let state = inode.state_lock().try_read()?;
+    let (commits, lsn) = may_write(&*inode)?;
+    let offset = inode.offset_in_cluster as usize;
     let slot = &mut cluster[offset..offset + mount.geometry.inode_bytes()];
     // The link of the unlinked list is the buffer's, not the inode's.
     let next_unlinked = [slot[96], slot[97], slot[98], slot[99]];
     encode_inode(&state, &mount.geometry, slot);
     slot[96..100].copy_from_slice(&next_unlinked);
     slot[112..120].copy_from_slice(&lsn.0.to_be_bytes());
-    stamp_inode(slot);
-    Ok(Some((item, commits)))
+    drop(state);
+    Some((inode, commits))
 }
 
 /// Inodes whose blocks were freed have no home any more; they leave the AIL when the freeing is durable.

@@ -1,24 +1,85 @@
 //! The active item list: items whose newest copy is durable in the log and not yet at home, oldest first.
 //!
-//! The oldest item's LSN is the tail: where recovery would have to start.
+//! ```text
+//! bucket (LSN of a checkpoint)  items, how many of them are still here │ the next checkpoint's │ ...
+//! ```
+//! The oldest item's LSN is the tail: where recovery would have to start. An item is in the bucket that its own
+//! [`ItemInner::in_ail`](crate::item::ItemInner::in_ail) names; that it stands in another bucket's list says nothing. So an item
+//! leaves its bucket without a search, and the lists are cleaned when a bucket is empty or is looked through.
 
 use super::cil::Entry;
 use crate::hash::NumberSet;
-use crate::item::LogItem;
+use crate::item::{ItemInner, LogItem};
 use crate::sync::Mutex;
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use xfskit_ondisk::Lsn;
 
 /// The list.
 #[derive(Default)]
 pub struct Ail {
-    items: Mutex<BTreeMap<(Lsn, usize), Arc<dyn LogItem>>>,
+    buckets: Mutex<Buckets>,
 }
 
-/// Tells items of one LSN apart: the address of the object, which lives as long as it is listed.
-fn identity(item: &Arc<dyn LogItem>) -> usize {
-    Arc::as_ptr(item).cast::<()>() as usize
+#[derive(Default)]
+struct Buckets {
+    /// By LSN; the first and the last have items.
+    list: VecDeque<Bucket>,
+    /// Items in all buckets.
+    items: usize,
+}
+
+struct Bucket {
+    lsn: Lsn,
+    listed: Vec<Arc<dyn LogItem>>,
+    /// How many of those listed are still here.
+    items: usize,
+}
+
+impl Bucket {
+    fn is_here(&self, item: &Arc<dyn LogItem>) -> bool {
+        item.state().lock().in_ail == Some(self.lsn)
+    }
+
+    /// Cleans the list when most of it says nothing.
+    fn tidy(&mut self) {
+        if self.listed.len() > 2 * self.items {
+            let mut listed = std::mem::take(&mut self.listed);
+            listed.retain(|item| self.is_here(item));
+            listed.shrink_to_fit();
+            self.listed = listed;
+        }
+    }
+}
+
+impl Buckets {
+    /// The bucket of an LSN; made if there is none.
+    fn bucket(&mut self, lsn: Lsn) -> &mut Bucket {
+        let index = self.list.partition_point(|bucket| bucket.lsn < lsn);
+        if self.list.get(index).is_none_or(|bucket| bucket.lsn != lsn) {
+            self.list.insert(index, Bucket { lsn, listed: Vec::new(), items: 0 });
+        }
+        &mut self.list[index]
+    }
+
+    /// Takes an item off; `false` if it was not on the list.
+    fn take_off(&mut self, inner: &mut ItemInner) -> bool {
+        let Some(lsn) = inner.in_ail.take() else { return false };
+        self.bucket(lsn).items -= 1;
+        self.items -= 1;
+        true
+    }
+
+    /// Drops empty buckets. Their lists come back, to be freed without the lock.
+    fn drop_empty(&mut self) -> Vec<Bucket> {
+        let mut empty = Vec::new();
+        if self.list.iter().any(|bucket| bucket.items == 0) {
+            let (kept, gone) = std::mem::take(&mut self.list).into_iter().partition(|bucket| bucket.items > 0);
+            self.list = kept;
+            empty = Vec::from(gone);
+        }
+        empty
+    }
 }
 
 impl Ail {
@@ -28,77 +89,104 @@ impl Ail {
 
     /// The oldest LSN.
     pub fn tail(&self) -> Option<Lsn> {
-        self.items.lock().first_key_value().map(|((lsn, _), _)| *lsn)
+        self.buckets.lock().list.iter().find(|bucket| bucket.items > 0).map(|bucket| bucket.lsn)
     }
 
     /// Number of items.
     pub fn len(&self) -> usize {
-        self.items.lock().len()
+        self.buckets.lock().items
     }
 
     /// Whether everything is at home.
     pub fn is_empty(&self) -> bool {
-        self.items.lock().is_empty()
+        self.len() == 0
     }
 
     /// A checkpoint that starts at `lsn` is durable: its items take their new places and are unpinned.
-    pub(super) fn insert_checkpoint(&self, lsn: Lsn, entries: Vec<Entry>) {
-        let mut items = self.items.lock();
-        for Entry { item, stale, .. } in entries {
+    pub(super) fn insert_checkpoint(&self, lsn: Lsn, entries: Vec<Vec<Entry>>) {
+        let mut listed = Vec::with_capacity(entries.iter().map(Vec::len).sum());
+        let mut buckets = self.buckets.lock();
+        for Entry { item, stale, .. } in entries.into_iter().flatten().filter(Entry::counts) {
             let mut inner = item.state().lock();
-            let stays = inner.keeps_position && !stale && inner.in_ail.is_some();
-            if !stays {
-                if let Some(old) = inner.in_ail.take() {
-                    items.remove(&(old, identity(&item)));
-                }
-                if !stale && item.wants_write_back() {
-                    inner.in_ail = Some(lsn);
-                    items.insert((lsn, identity(&item)), Arc::clone(&item));
-                }
+            inner.unpin();
+            if inner.keeps_position && !stale && inner.in_ail.is_some() {
+                continue;
             }
+            buckets.take_off(&mut inner);
+            if stale || !item.wants_write_back() {
+                continue;
+            }
+            inner.in_ail = Some(lsn);
             drop(inner);
-            item.state().unpin();
+            listed.push(item);
         }
+        if !listed.is_empty() {
+            buckets.items += listed.len();
+            let bucket = buckets.bucket(lsn);
+            bucket.items += listed.len();
+            bucket.listed.append(&mut listed);
+        }
+        let empty = buckets.drop_empty();
+        drop(buckets);
+        drop(empty);
     }
 
     /// Takes an item in that the log held before the mount.
     pub(super) fn insert(&self, lsn: Lsn, item: Arc<dyn LogItem>) {
-        let mut items = self.items.lock();
+        let mut buckets = self.buckets.lock();
         item.state().lock().in_ail = Some(lsn);
-        items.insert((lsn, identity(&item)), item);
+        buckets.items += 1;
+        let bucket = buckets.bucket(lsn);
+        bucket.items += 1;
+        bucket.listed.push(item);
     }
 
     /// The homes of all items.
     pub fn homes(&self) -> NumberSet<u64> {
-        self.items.lock().values().map(|item| item.home()).collect()
+        let buckets = self.buckets.lock();
+        let of = |bucket: &Bucket| bucket.listed.iter().map(|item| item.home()).collect::<Vec<_>>();
+        buckets.list.iter().flat_map(of).collect()
     }
 
     /// The items up to `target`, oldest first.
     pub fn items_up_to(&self, target: Lsn) -> Vec<Arc<dyn LogItem>> {
-        self.items.lock().range(..=(target, usize::MAX)).map(|(_, item)| Arc::clone(item)).collect()
+        let mut buckets = self.buckets.lock();
+        let mut items = Vec::new();
+        for bucket in buckets.list.iter_mut().take_while(|bucket| bucket.lsn <= target) {
+            bucket.tidy();
+            items.reserve(bucket.items);
+            items.extend(bucket.listed.iter().filter(|item| bucket.is_here(item)).map(Arc::clone));
+        }
+        items
     }
 
     /// Takes an item off, if it was not committed again since `commits` was read.
     pub fn remove_if_unchanged(&self, item: &Arc<dyn LogItem>, commits: u64) -> bool {
-        let mut items = self.items.lock();
-        let mut inner = item.state().lock();
-        if inner.commits != commits || inner.in_cil.is_some() || item.state().is_pinned() {
-            return false;
+        self.remove_all_unchanged(std::iter::once((item, commits))) == 1
+    }
+
+    /// As [`Self::remove_if_unchanged`], for many; returns how many left.
+    pub fn remove_all_unchanged<'a>(&self, items: impl Iterator<Item = (&'a Arc<dyn LogItem>, u64)>) -> usize {
+        let mut buckets = self.buckets.lock();
+        let mut left = 0;
+        for (item, commits) in items {
+            let mut inner = item.state().lock();
+            if inner.commits != commits || inner.pins > 0 {
+                continue;
+            }
+            inner.dirty.clear();
+            inner.keeps_position = false;
+            left += usize::from(buckets.take_off(&mut inner));
         }
-        inner.dirty.clear();
-        inner.keeps_position = false;
-        match inner.in_ail.take() {
-            Some(lsn) => items.remove(&(lsn, identity(item))).is_some(),
-            None => false,
-        }
+        let empty = buckets.drop_empty();
+        drop(buckets);
+        drop(empty);
+        left
     }
 
     /// Takes an item off whatever happened to it: a finished intent, an object that was freed.
     pub fn remove(&self, item: &Arc<dyn LogItem>) {
-        let mut items = self.items.lock();
-        let lsn = item.state().lock().in_ail.take();
-        if let Some(lsn) = lsn {
-            items.remove(&(lsn, identity(item)));
-        }
+        let mut buckets = self.buckets.lock();
+        buckets.take_off(&mut item.state().lock());
     }
 }

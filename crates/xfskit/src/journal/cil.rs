@@ -1,18 +1,28 @@
 //! The committed item list: what the next checkpoint will carry.
 //!
-//! Commits share the gate; a push closes it for the moment it takes to carry the lists off. Items are gathered in
-//! shards chosen by thread, so that commits of different threads meet only at the items they share.
+//! ```text
+//! shard (one for each thread slot)   entries: item, where its copy is │ copies of inodes │ charge, ordered writes
+//! ```
+//! A commit holds the lock of its thread's shard while it formats, and no other's; so all of a transaction is in one
+//! shard, and commits of different threads meet only at the items they share. A push locks all shards for the moment it
+//! takes to carry the lists off.
+//!
+//! An inode's copy lies in the shard ([`super::copies`]), and its item knows the entry; the push need not touch it. What many
+//! threads log, buffers above all, has its copy in its item, where every thread can make it anew; an inode that another
+//! thread logs moves there.
 
+use super::copies::{ChunkPool, Copied, Copies, Regions, copy_into};
 use super::grant::GrantSpace;
 use crate::counters::Counters;
 use crate::hash::NumberSet;
-use crate::item::{CheckpointSeq, DirtyBits, LogItem, LogVector};
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Mutex, RwLock};
+use crate::item::{CheckpointSeq, CopyPlace, ItemInner, LogItem, LogVector};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard, Padded, THREAD_SLOTS, thread_slot};
 use std::sync::Arc;
 use xfskit_ondisk::DiskAddress;
 
-const SHARDS: usize = 16;
+/// Which part of what pushes the CIL a shard may keep for itself.
+const TELLS_OF_PUSH: u64 = 64;
 
 /// A write to the data device that must come before the checkpoint: the value of a remote attribute.
 #[derive(Clone, Debug)]
@@ -20,51 +30,44 @@ pub struct OrderedWrite {
     /// Byte offset on the data device.
     pub offset: u64,
     /// What to write.
-    pub bytes: Arc<[u8]>,
+    pub bytes: Arc<Vec<u8>>,
 }
 
-/// One item of a commit.
-pub struct CommitItem {
-    /// The item.
-    pub item: Arc<dyn LogItem>,
-    /// What this transaction changed of it.
-    pub dirty: DirtyBits,
-    /// Makes the item's log copy from everything that is dirty.
-    pub format: FormatFn,
-    /// The object was freed.
-    pub stale: bool,
-    /// A done item: the intent that it finishes.
-    pub finishes: Option<Arc<dyn LogItem>>,
-    /// Writes that come before the checkpoint.
-    pub ordered_writes: Vec<OrderedWrite>,
-}
-
-/// How an item is formatted, while the transaction holds its lock.
-pub enum FormatFn {
-    /// Nothing is logged: the item only takes its place in the AIL.
-    Ordered,
-    /// A copy made beforehand.
-    Ready(LogVector),
-    /// A cancel record, made beforehand, and where the blocks lie.
-    Cancel(LogVector, Vec<DiskAddress>),
+impl OrderedWrite {
+    /// The `bytes` bytes from `offset` of the device on, if they are part of the write.
+    pub fn part(&self, offset: u64, bytes: usize) -> Option<&[u8]> {
+        let start = usize::try_from(offset.checked_sub(self.offset)?).ok()?;
+        self.bytes.get(start..start.checked_add(bytes)?)
+    }
 }
 
 /// The list.
 pub(super) struct Cil {
-    /// Held shared by commits, exclusively by a switch. The value is the number of the gathering checkpoint.
-    gate: RwLock<u64>,
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Padded<Mutex<Shard>>]>,
+    /// The number of the gathering checkpoint; changes with all shards locked.
+    current: AtomicU64,
+    /// What the shards have told of their charges: a little less than all of it.
     charged: AtomicU64,
-    next_shard: AtomicUsize,
+    /// Bytes of which a shard tells at once.
+    tells_at: u64,
+    /// Cancel records in the gathering checkpoint.
+    cancels: AtomicU64,
+    pool: ChunkPool,
 }
 
 #[derive(Default)]
 struct Shard {
-    items: Vec<Arc<dyn LogItem>>,
+    entries: Vec<Entry>,
+    copies: Copies,
+    /// Entries of other shards whose item has its copy in itself now.
+    moved: Vec<(u32, u32)>,
     finished: Vec<Arc<dyn LogItem>>,
     ordered_writes: Vec<OrderedWrite>,
     /// Where blocks lie that were freed.
     cancelled: NumberSet<DiskAddress>,
+    charged: u64,
+    /// The part of `charged` that is told.
+    told: u64,
 }
 
 /// What a commit came to.
@@ -73,199 +76,358 @@ pub(super) struct CommitOutcome {
     pub charge_bytes: u64,
 }
 
-/// An item of a checkpoint with its copy.
+/// An item of a checkpoint, and where its copy is.
 pub(super) struct Entry {
     pub item: Arc<dyn LogItem>,
-    pub vector: LogVector,
+    copy: Copy,
     pub stale: bool,
+    goes_first: bool,
+}
+
+enum Copy {
+    /// In the item, while the checkpoint gathers.
+    InItem,
+    /// In the shard.
+    InShard(Copied),
+    /// Taken out of the item.
+    Vector(u32),
+    /// Nowhere: another entry has it, or the intent was whited out.
+    Gone,
+}
+
+/// What one shard gathered.
+pub(super) struct Part {
+    pub entries: Vec<Entry>,
+    copies: Copies,
 }
 
 /// A checkpoint that was carried off the list.
 pub(super) struct Checkpoint {
     pub seq: CheckpointSeq,
-    pub entries: Vec<Entry>,
+    pub parts: Vec<Part>,
+    vectors: Vec<LogVector>,
     /// Intents whose done items this checkpoint carries: they leave the AIL when it is durable.
     pub finished: Vec<Arc<dyn LogItem>>,
     pub ordered_writes: Vec<OrderedWrite>,
     pub charged_bytes: u64,
 }
 
-impl Checkpoint {
-    pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.finished.is_empty()
+impl Entry {
+    /// Whether the checkpoint holds the item through this entry.
+    pub(super) fn counts(&self) -> bool {
+        !matches!(self.copy, Copy::Gone)
     }
 }
 
-crate::sync::thread_local! {
-    static SHARD: std::cell::Cell<usize> = const { std::cell::Cell::new(usize::MAX) };
+impl Checkpoint {
+    pub(super) fn is_empty(&self) -> bool {
+        self.finished.is_empty() && !self.parts.iter().flat_map(|part| &part.entries).any(Entry::counts)
+    }
+
+    /// Hands all regions to `each`, in the order in which recovery is to see them: blocks that are made over by an item
+    /// come before whatever was done to them since.
+    pub(super) fn regions<E>(&self, mut each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        for first in [true, false] {
+            for part in &self.parts {
+                for entry in part.entries.iter().filter(|entry| entry.goes_first == first) {
+                    match &entry.copy {
+                        Copy::InShard(place) => part.copies.regions(place).try_for_each(&mut each)?,
+                        Copy::Vector(index) => self.vectors[*index as usize].regions().try_for_each(&mut each)?,
+                        Copy::InItem | Copy::Gone => {}
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The commit of one transaction: what it logs goes into the shard of its thread in one step.
+pub struct Batch<'c> {
+    shard: MutexGuard<'c, Shard>,
+    index: u32,
+    seq: CheckpointSeq,
+    grown: i64,
+    whiteouts: bool,
+    cil: &'c Cil,
+    counters: &'c Counters,
+    relogged: u64,
+    logged: u64,
 }
 
 impl Cil {
-    pub(super) fn new() -> Self {
+    /// A list that is pushed at `push_bytes`.
+    pub(super) fn new(push_bytes: u64) -> Self {
         Self {
-            gate: RwLock::new(1),
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards: (0..THREAD_SLOTS).map(|_| Padded::default()).collect(),
+            current: AtomicU64::new(1),
             charged: AtomicU64::new(0),
-            next_shard: AtomicUsize::new(0),
+            tells_at: push_bytes / TELLS_OF_PUSH,
+            cancels: AtomicU64::new(0),
+            pool: ChunkPool::default(),
         }
     }
 
     pub(super) fn current(&self) -> CheckpointSeq {
-        CheckpointSeq(*self.gate.read())
+        CheckpointSeq(self.current.load(Ordering::Acquire))
     }
 
+    /// What the gathering checkpoint is charged, but for what the shards have not told yet.
     pub(super) fn charged_bytes(&self) -> u64 {
-        self.charged.load(Ordering::Acquire)
+        self.charged.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing was committed since the last switch.
+    pub(super) fn is_empty(&self) -> bool {
+        self.shards.iter().all(|shard| shard.lock().charged == 0)
     }
 
     /// Whether the gathering checkpoint carries a cancel record for blocks that start at `address`.
     pub(super) fn holds_cancel(&self, address: DiskAddress) -> bool {
-        self.shards.iter().any(|shard| shard.lock().cancelled.contains(&address))
+        self.cancels.load(Ordering::Acquire) > 0
+            && self.shards.iter().any(|shard| shard.lock().cancelled.contains(&address))
     }
 
-    fn my_shard(&self) -> &Mutex<Shard> {
-        let index = SHARD.with(|shard| {
-            if shard.get() == usize::MAX {
-                shard.set(self.next_shard.fetch_add(1, Ordering::Relaxed));
-            }
-            shard.get() % SHARDS
-        });
-        &self.shards[index]
-    }
-
-    /// Puts the items of one transaction on the list.
+    /// Puts what `fill` logs on the list.
     pub(super) fn commit(
         &self,
-        items: &mut Vec<CommitItem>,
         counters: &Counters,
         space: &GrantSpace,
         whiteouts: bool,
+        fill: impl FnOnce(&mut Batch<'_>),
     ) -> CommitOutcome {
-        let gate = self.gate.read();
-        let seq = CheckpointSeq(*gate);
-        let mut shard = self.my_shard().lock();
-        let mut grown: i64 = 0;
-        for commit in items.drain(..) {
-            shard.ordered_writes.extend(commit.ordered_writes);
-            if let Some(intent) = commit.finishes {
-                if whiteouts && white_out(&*intent, seq, &mut grown) {
-                    counters.intents_whited_out.increment();
-                    continue;
-                }
-                shard.finished.push(intent);
-            }
-            grown += insert(&mut shard, seq, commit.item, &commit.dirty, commit.format, commit.stale, counters);
+        let index = thread_slot();
+        let shard = self.shards[index].lock();
+        // The shard's lock keeps the number as it is.
+        let seq = self.current();
+        let mut batch =
+            Batch { shard, index: index as u32, seq, grown: 0, whiteouts, cil: self, counters, relogged: 0, logged: 0 };
+        fill(&mut batch);
+        let Batch { mut shard, grown, relogged, logged, .. } = batch;
+        // A transaction that whites out more than it adds still pays for nothing less than nothing. The first of each shard
+        // pays for the opening, which is paid once too often when there are several.
+        let charge_bytes = space.charge(grown.max(0) as u64, shard.charged == 0);
+        shard.charged += charge_bytes;
+        if shard.charged - shard.told >= self.tells_at {
+            self.charged.fetch_add(shard.charged - shard.told, Ordering::Relaxed);
+            shard.told = shard.charged;
         }
         drop(shard);
-        // A transaction that whites out more than it adds still pays for nothing less than nothing.
-        let payload = grown.max(0) as u64;
-        let first = self.charged.load(Ordering::Acquire) == 0;
-        let mut charge_bytes = space.charge(payload, false);
-        self.charged.fetch_add(charge_bytes, Ordering::AcqRel);
-        if first {
-            charge_bytes += self.charge_opening(space);
+        if relogged > 0 {
+            counters.items_relogged.add(relogged);
+        }
+        if logged > 0 {
+            counters.items_logged.add(logged);
         }
         CommitOutcome { seq, charge_bytes }
     }
 
-    /// Charges what opening a checkpoint costs. Two commits may both think that they are the first; paying twice is
-    /// harmless.
-    fn charge_opening(&self, space: &GrantSpace) -> u64 {
-        let opening = space.charge(0, true);
-        self.charged.fetch_add(opening, Ordering::AcqRel);
-        opening
-    }
-
     /// Closes the gathering checkpoint and opens the next.
     pub(super) fn switch(&self, counters: &Counters) -> Checkpoint {
-        let mut gate = self.gate.write();
-        let seq = CheckpointSeq(*gate);
-        *gate += 1;
+        let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
         let mut checkpoint = Checkpoint {
-            seq,
-            entries: Vec::new(),
+            seq: self.current(),
+            parts: Vec::with_capacity(shards.len()),
+            vectors: Vec::new(),
             finished: Vec::new(),
             ordered_writes: Vec::new(),
-            charged_bytes: self.charged.swap(0, Ordering::AcqRel),
+            charged_bytes: 0,
         };
-        for shard in &self.shards {
-            let shard = std::mem::take(&mut *shard.lock());
-            checkpoint.ordered_writes.extend(shard.ordered_writes);
-            checkpoint.finished.extend(shard.finished);
-            for item in shard.items {
-                let mut inner = item.state().lock();
-                inner.in_cil = None;
-                let vector = std::mem::take(&mut inner.vector);
-                let (stale, whiteout) = (inner.stale, inner.whiteout);
-                drop(inner);
-                if whiteout {
-                    item.state().unpin();
-                    continue;
-                }
-                if item.is_intent() {
-                    counters.intents_logged.increment();
-                }
-                checkpoint.entries.push(Entry { item, vector, stale });
-            }
+        let mut moved = Vec::new();
+        for shard in &mut shards {
+            let Shard { entries, copies, moved: more, finished, ordered_writes, charged, .. } =
+                std::mem::take(&mut **shard);
+            moved.extend(more);
+            checkpoint.finished.extend(finished);
+            checkpoint.ordered_writes.extend(ordered_writes);
+            checkpoint.charged_bytes += charged;
+            checkpoint.parts.push(Part { entries, copies });
         }
-        // Blocks that are made over by an item come before whatever was done to them since.
-        checkpoint.entries.sort_by_key(|entry| !entry.item.goes_first());
+        for (shard, entry) in moved {
+            checkpoint.parts[shard as usize].entries[entry as usize].copy = Copy::Gone;
+        }
+        // The next commit of an item makes its copy anew: those of this checkpoint are taken before there can be one.
+        checkpoint.take_vectors(counters);
+        self.charged.store(0, Ordering::Relaxed);
+        self.cancels.store(0, Ordering::Release);
+        self.current.store(checkpoint.seq.0 + 1, Ordering::Release);
         checkpoint
     }
-}
 
-/// Takes an intent out of the checkpoint that it shares with its done item.
-fn white_out(intent: &dyn LogItem, seq: CheckpointSeq, grown: &mut i64) -> bool {
-    let mut inner = intent.state().lock();
-    if inner.in_cil != Some(seq) {
-        return false;
+    /// Takes back the memory of a checkpoint's copies.
+    pub(super) fn recycle(&self, copies: Copies) {
+        self.pool.give_back(copies);
     }
-    *grown -= inner.vector.log_bytes() as i64;
-    inner.vector.clear();
-    inner.whiteout = true;
-    true
 }
 
-/// Puts one item on the list, or replaces its copy; says by how many bytes the checkpoint grew.
-fn insert(
-    shard: &mut Shard,
-    seq: CheckpointSeq,
-    item: Arc<dyn LogItem>,
-    dirty: &DirtyBits,
-    format: FormatFn,
-    stale: bool,
-    counters: &Counters,
-) -> i64 {
-    let mut inner = item.state().lock();
-    let before = inner.vector.log_bytes() as i64;
-    inner.commits += 1;
-    inner.stale = stale;
-    inner.dirty.merge(dirty);
-    match format {
-        FormatFn::Ordered => {
+impl Checkpoint {
+    fn take_vectors(&mut self, counters: &Counters) {
+        for entry in self.parts.iter_mut().flat_map(|part| &mut part.entries) {
+            if !matches!(entry.copy, Copy::InItem) {
+                continue;
+            }
+            let mut inner = entry.item.state().lock();
+            let vector = std::mem::take(&mut inner.vector);
+            if vector.shared_bytes() > 0 {
+                // The record takes one more.
+                counters.value_bytes_copied.add(vector.shared_bytes() as u64);
+            }
+            entry.stale = inner.stale;
+            if inner.whiteout {
+                inner.unpin();
+                entry.copy = Copy::Gone;
+                continue;
+            }
+            drop(inner);
+            if entry.item.is_intent() {
+                counters.intents_logged.increment();
+            }
+            entry.copy = Copy::Vector(self.vectors.len() as u32);
+            self.vectors.push(vector);
+        }
+    }
+}
+
+impl Part {
+    /// The entries, and the copies that nobody needs any more.
+    pub(super) fn take_apart(self) -> (Vec<Entry>, Copies) {
+        (self.entries, self.copies)
+    }
+}
+
+impl Batch<'_> {
+    /// These writes come before the checkpoint.
+    pub fn write_before(&mut self, writes: &mut Vec<OrderedWrite>) {
+        self.shard.ordered_writes.append(writes);
+    }
+
+    /// Logs an item that is nothing but its copy: an intent, a done item, a record. A done item whose intent is in the same
+    /// checkpoint is left out together with it.
+    pub fn log_copy(&mut self, item: Arc<dyn LogItem>, copy: LogVector, finishes: Option<Arc<dyn LogItem>>) {
+        if let Some(intent) = finishes {
+            if self.whiteouts && self.white_out(&*intent) {
+                self.counters.intents_whited_out.increment();
+                return;
+            }
+            self.shard.finished.push(intent);
+        }
+        let goes_first = item.goes_first();
+        self.log_in_item(&item, |item| Arc::clone(item), goes_first, |inner, _| inner.vector = copy);
+    }
+
+    /// Logs a buffer. `format` brings the copy up to date; whether it is of this checkpoint is its second argument.
+    pub fn log_buffer<T: LogItem + 'static>(&mut self, item: &Arc<T>, format: impl FnOnce(&mut ItemInner, bool)) {
+        self.log_in_item(item, |item| Arc::clone(item) as _, false, format);
+    }
+
+    /// Logs that a buffer's blocks were freed.
+    pub fn log_cancel<T: LogItem + 'static>(
+        &mut self,
+        item: &Arc<T>,
+        copy: LogVector,
+        addresses: impl Iterator<Item = DiskAddress>,
+    ) {
+        self.shard.cancelled.extend(addresses);
+        self.cil.cancels.fetch_add(1, Ordering::AcqRel);
+        self.log_buffer(item, |inner, _| {
+            inner.stale = true;
+            inner.dirty.clear();
+            inner.keeps_position = false;
+            inner.vector = copy;
+        });
+    }
+
+    /// A buffer that another item makes only takes its place in the AIL.
+    pub fn order<T: LogItem + 'static>(&mut self, item: &Arc<T>) {
+        self.log_buffer(item, |inner, _| {
             // Made anew: an older copy, or the cancel record of a former life, would undo what recovery makes of it.
             inner.keeps_position = true;
             inner.dirty.clear();
             inner.vector.clear();
+        });
+    }
+
+    fn log_in_item<T: LogItem + ?Sized>(
+        &mut self,
+        item: &Arc<T>,
+        share: impl FnOnce(&Arc<T>) -> Arc<dyn LogItem>,
+        goes_first: bool,
+        format: impl FnOnce(&mut ItemInner, bool),
+    ) {
+        let mut inner = item.state().lock();
+        inner.commits += 1;
+        inner.stale = false;
+        let again = inner.in_cil == self.seq;
+        format(&mut inner, again);
+        let bytes = inner.vector.log_bytes() as u32;
+        self.grown += i64::from(bytes) - if again { i64::from(inner.copy_bytes) } else { 0 };
+        inner.copy_bytes = bytes;
+        if again {
+            self.relogged += 1;
+            return;
         }
-        FormatFn::Ready(vector) => inner.vector = vector,
-        FormatFn::Cancel(vector, addresses) => {
-            shard.cancelled.extend(addresses);
-            inner.dirty.clear();
-            inner.keeps_position = false;
-            inner.vector = vector;
+        inner.in_cil = self.seq;
+        inner.place = CopyPlace::Item;
+        inner.pins += 1;
+        drop(inner);
+        self.logged += 1;
+        self.shard.entries.push(Entry { item: share(item), copy: Copy::InItem, stale: false, goes_first });
+    }
+
+    /// Logs an inode. `prepare` adds what changed to the dirty bits and says what the copy will hold.
+    pub fn log_inode<T: LogItem + 'static, C: Regions>(
+        &mut self,
+        item: &Arc<T>,
+        prepare: impl FnOnce(&mut ItemInner) -> C,
+    ) {
+        let mut inner = item.state().lock();
+        inner.commits += 1;
+        inner.stale = false;
+        let copy = prepare(&mut inner);
+        let ends = copy.ends();
+        let bytes = ends.log_bytes() as u32;
+        let again = inner.in_cil == self.seq;
+        self.grown += i64::from(bytes) - if again { i64::from(inner.copy_bytes) } else { 0 };
+        inner.copy_bytes = bytes;
+        let (pool, shard) = (&self.cil.pool, &mut *self.shard);
+        if !again {
+            let copied = shard.copies.add(&copy, ends, pool);
+            inner.in_cil = self.seq;
+            inner.place = CopyPlace::Shard { shard: self.index, entry: shard.entries.len() as u32 };
+            inner.pins += 1;
+            let copy = Copy::InShard(copied);
+            shard.entries.push(Entry { item: Arc::clone(item) as _, copy, stale: false, goes_first: false });
+            self.logged += 1;
+            return;
+        }
+        self.relogged += 1;
+        match inner.place {
+            CopyPlace::Item => copy_into(&mut inner.vector, &copy, &ends),
+            CopyPlace::Shard { shard: index, entry } if index == self.index => {
+                if let Copy::InShard(old) = &mut shard.entries[entry as usize].copy {
+                    *old = shard.copies.replace(*old, &copy, ends, pool);
+                }
+            }
+            CopyPlace::Shard { shard: other, entry } => {
+                shard.moved.push((other, entry));
+                copy_into(&mut inner.vector, &copy, &ends);
+                inner.place = CopyPlace::Item;
+                let item = Arc::clone(item) as _;
+                shard.entries.push(Entry { item, copy: Copy::InItem, stale: false, goes_first: false });
+            }
         }
     }
-    let grown = inner.vector.log_bytes() as i64 - before;
-    let fresh = inner.in_cil.is_none();
-    inner.in_cil = Some(seq);
-    drop(inner);
-    if fresh {
-        item.state().pin();
-        counters.items_logged.increment();
-        shard.items.push(item);
-    } else {
-        counters.items_relogged.increment();
+
+    /// Takes an intent out of the checkpoint that it shares with its done item.
+    fn white_out(&mut self, intent: &dyn LogItem) -> bool {
+        let mut inner = intent.state().lock();
+        if inner.in_cil != self.seq {
+            return false;
+        }
+        self.grown -= i64::from(inner.copy_bytes);
+        inner.vector.clear();
+        inner.copy_bytes = 0;
+        inner.whiteout = true;
+        true
     }
-    grown
 }

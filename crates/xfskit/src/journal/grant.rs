@@ -3,10 +3,13 @@
 //! `taken` is what running transactions were granted plus what the CIL and the checkpoint being written were charged.
 //! `head - tail` is what the log holds. A link's commit turns its grant into a charge; writing the checkpoint turns
 //! the charge into log contents; write-back of the oldest items frees those.
+//!
+//! What a transaction took and did not need stays with its thread for the next, up to a limit, so that threads seldom meet
+//! here. It counts as taken; whoever finds no space collects it, and as long as anyone seeks space nobody keeps any.
 
 use super::Journal;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::Arc;
+use crate::sync::{Padded, THREAD_SLOTS, thread_slot};
 use xfskit_ondisk::Lsn;
 
 /// What records cost beyond their payload.
@@ -50,22 +53,38 @@ const KEPT_FOR_ROLLING: u64 = 8;
 pub(super) struct GrantSpace {
     log_bytes: u64,
     overheads: Overheads,
-    taken: AtomicU64,
     head: AtomicU64,
     tail: AtomicU64,
     /// Chains that have begun and wait for space.
     rolling_waiters: AtomicU32,
+    /// Whoever waits for space, or pushes to get it.
+    seekers: AtomicU32,
+    taken: Padded<AtomicU64>,
+    /// What threads took and did not need, for their next transactions: a part of `taken`.
+    credits: [Padded<AtomicU64>; THREAD_SLOTS],
+    /// Most that a slot keeps.
+    credit_limit: u64,
 }
+
+/// The part of a log that a thread may keep for its next transactions.
+const CREDIT_SHARE: u64 = 128;
+/// What is kept free in a log of any size, as long as that is not more than half of it.
+const RELIEF_BYTES: u64 = 8 << 20;
+/// In smaller logs every byte counts.
+const FEWEST_BYTES_FOR_CREDIT: u64 = 32 << 20;
 
 impl GrantSpace {
     pub(super) fn new(log_bytes: u64, overheads: Overheads, head: Lsn) -> Self {
         Self {
             log_bytes,
             overheads,
-            taken: AtomicU64::new(0),
             head: AtomicU64::new(head.0),
             tail: AtomicU64::new(head.0),
             rolling_waiters: AtomicU32::new(0),
+            seekers: AtomicU32::new(0),
+            taken: Padded::default(),
+            credits: Default::default(),
+            credit_limit: if log_bytes < FEWEST_BYTES_FOR_CREDIT { 0 } else { log_bytes / CREDIT_SHARE },
         }
     }
 
@@ -113,12 +132,40 @@ impl GrantSpace {
         if claim == Claim::New && self.rolling_waiters.load(Ordering::Acquire) > 0 {
             return false;
         }
+        self.take_credit(need)
+            || self.take_shared(need, claim)
+            || (self.collect_credits() && self.take_shared(need, claim))
+    }
+
+    fn take_credit(&self, need: u64) -> bool {
+        let left = |credit: u64| credit.checked_sub(need);
+        self.credit_limit > 0
+            && self.credits[thread_slot()].fetch_update(Ordering::AcqRel, Ordering::Relaxed, left).is_ok()
+    }
+
+    fn take_shared(&self, need: u64, claim: Claim) -> bool {
         let taken = self.taken.fetch_add(need, Ordering::AcqRel) + need;
         if taken + self.distance() <= self.limit(claim) {
             return true;
         }
         self.taken.fetch_sub(need, Ordering::AcqRel);
         false
+    }
+
+    /// Gives back what threads keep; says whether that was something.
+    fn collect_credits(&self) -> bool {
+        let credits: u64 = self.credits.iter().map(|credit| credit.swap(0, Ordering::AcqRel)).sum();
+        self.taken.fetch_sub(credits, Ordering::AcqRel);
+        credits > 0
+    }
+
+    /// Whoever seeks space begins or ends: meanwhile threads keep nothing for themselves.
+    pub(super) fn count_seeker(&self, seeks: bool) {
+        if seeks {
+            self.seekers.fetch_add(1, Ordering::AcqRel);
+        } else {
+            self.seekers.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 
     /// A chain that has begun starts or ends to wait.
@@ -132,6 +179,13 @@ impl GrantSpace {
 
     /// Returns whether anyone may now have enough: somebody should look.
     pub(super) fn give_back(&self, bytes: u64) -> bool {
+        if self.credit_limit > 0 && self.seekers.load(Ordering::Acquire) == 0 {
+            let credit = &self.credits[thread_slot()];
+            if credit.load(Ordering::Relaxed) + bytes <= self.credit_limit {
+                credit.fetch_add(bytes, Ordering::AcqRel);
+                return false;
+            }
+        }
         let before = self.taken.fetch_sub(bytes, Ordering::AcqRel);
         assert!(before >= bytes, "more log space was given back than was taken");
         before + self.distance() > self.capacity() / 2
@@ -158,11 +212,19 @@ impl GrantSpace {
     }
 
     pub(super) fn usage(&self) -> (u64, u64) {
-        (self.taken.load(Ordering::Acquire) + self.distance(), self.log_bytes)
+        let credits: u64 = self.credits.iter().map(|credit| credit.load(Ordering::Acquire)).sum();
+        (self.taken.load(Ordering::Acquire).saturating_sub(credits) + self.distance(), self.log_bytes)
     }
 
-    pub(super) fn used_fraction_over_half(&self) -> bool {
-        self.usage().0 > self.log_bytes / 2
+    /// Whether so little is free that the tail should move before anybody has to wait. The later it moves, the more of what
+    /// the log holds was logged again meanwhile, and need not be written back.
+    pub(super) fn is_relief_due(&self) -> bool {
+        self.log_bytes - self.usage().0.min(self.log_bytes) < self.relief_bytes()
+    }
+
+    /// A quarter of the log, or half of a small one.
+    fn relief_bytes(&self) -> u64 {
+        (self.log_bytes / 4).max(RELIEF_BYTES.min(self.log_bytes / 2))
     }
 
     /// The LSN `bytes` bytes after the tail.
@@ -185,21 +247,21 @@ impl GrantSpace {
         self.after_tail(over.max(self.log_bytes / 4))
     }
 
-    /// How far write-back goes when half of the log is used.
+    /// How far write-back goes when the tail moves before anybody has to wait.
     pub(super) fn relief_target(&self) -> Lsn {
-        self.after_tail(self.log_bytes / 4)
+        self.after_tail(self.relief_bytes() / 2)
     }
 }
 
 /// Log space granted to a transaction. What is not spent goes back when it is dropped.
-pub struct Grant {
-    journal: Arc<Journal>,
+pub struct Grant<'j> {
+    journal: &'j Journal,
     unit: u64,
     links_left: u64,
 }
 
-impl Grant {
-    pub(super) fn new(journal: Arc<Journal>, unit: u64, links: u64) -> Self {
+impl<'j> Grant<'j> {
+    pub(super) fn new(journal: &'j Journal, unit: u64, links: u64) -> Self {
         Self { journal, unit, links_left: links }
     }
 
@@ -239,7 +301,7 @@ impl Grant {
     }
 }
 
-impl Drop for Grant {
+impl Drop for Grant<'_> {
     fn drop(&mut self) {
         self.journal.give_back(self.unit * self.links_left);
     }

@@ -15,11 +15,12 @@
 //!
 //! Crash behaviour: a checkpoint whose commit record is not in the log did not happen. What was flushed did.
 //!
-//! Locking: `writer` (one checkpoint at a time) > AIL > item state > CIL shard. No lock of a buffer or an inode is
+//! Locking: `writer` (one checkpoint at a time) > AIL or CIL shards > item state. No lock of a buffer or an inode is
 //! taken here, so a thread may push the journal while it holds some.
 
 mod ail;
 mod cil;
+mod copies;
 mod grant;
 mod head;
 mod records;
@@ -27,7 +28,8 @@ pub mod recovery;
 mod writer;
 
 pub use ail::Ail;
-pub use cil::{CommitItem, FormatFn, OrderedWrite};
+pub use cil::{Batch, OrderedWrite};
+pub use copies::{RegionEnds, Regions};
 pub use grant::Grant;
 pub use head::{LogHead, LogState, find_head};
 pub use records::{Operation, Record, RecordReader};
@@ -36,12 +38,12 @@ pub use recovery::{Outcome, RecoveredIntent, RecoveryReport};
 use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::error_tags::ErrorTags;
-use crate::hash::NumberMap;
 use crate::item::{CheckpointSeq, LogItem};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use cil::Cil;
 use grant::{Claim, GrantSpace};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use writer::LogWriter;
 use xfskit_device::BlockDevice;
@@ -63,6 +65,8 @@ pub struct LogPlace {
 pub struct JournalOptions {
     /// Leave out intents whose done items come in the same checkpoint.
     pub whiteouts: bool,
+    /// Memory for metadata, of which values that wait for their checkpoint take a part.
+    pub cache_bytes: u64,
     /// Places that are to fail.
     pub error_tags: Arc<ErrorTags>,
 }
@@ -99,15 +103,20 @@ pub struct Journal {
     push_bytes: u64,
     uuid: [u8; 16],
     /// Writes that wait for their checkpoint, by offset, for those who want to read them back before.
-    waiting_writes: Mutex<NumberMap<u64, Arc<[u8]>>>,
+    waiting_writes: Mutex<BTreeMap<u64, OrderedWrite>>,
     /// Bytes that wait for their checkpoint, those of values that were replaced meanwhile included.
     waiting_bytes: AtomicU64,
+    /// The most that there were.
+    waiting_peak: AtomicU64,
     /// Recovered intents are being finished; they alone hold the tail.
     recovering: AtomicBool,
 }
 
-/// Bytes of unlogged writes at which a commit pushes the CIL: they cost no log space, but memory.
+/// Bytes of unlogged writes at which a commit pushes the CIL whatever memory there is: more of them would not make
+/// checkpoints any cheaper.
 const MOST_WAITING_BYTES: u64 = 16 << 20;
+/// The part of the memory for metadata at which it does. They cost no log space, so nothing else bounds them.
+const WAITING_SHARE: u64 = 8;
 
 impl Journal {
     /// A journal that goes on writing at `head`.
@@ -128,11 +137,12 @@ impl Journal {
         let writer =
             LogWriter::new(place, head, record_bytes, round, geometry.meta_uuid, Arc::clone(&options.error_tags));
         let space = GrantSpace::new(log_bytes, writer.overheads(), head.next);
+        let push_bytes = (log_bytes / 8).min(32 << 20);
         Self {
             data_device,
             counters,
             options,
-            cil: Cil::new(),
+            cil: Cil::new(push_bytes),
             ail: Ail::new(),
             space,
             writer: Mutex::new(writer),
@@ -143,10 +153,11 @@ impl Journal {
             space_freed: Condvar::new(),
             waiting: Mutex::new(()),
             write_back: Mutex::new(None),
-            push_bytes: (log_bytes / 8).min(32 << 20),
+            push_bytes,
             uuid: geometry.meta_uuid,
             waiting_writes: Mutex::default(),
             waiting_bytes: AtomicU64::new(0),
+            waiting_peak: AtomicU64::new(0),
             recovering: AtomicBool::new(false),
         }
     }
@@ -202,17 +213,31 @@ impl Journal {
         self.space_freed.notify_all();
     }
 
-    /// Commits items in one step. `charge` of the grant's link pays for them. Returns the checkpoint that will carry
-    /// them.
-    pub fn commit(&self, grant: &mut Grant, items: &mut Vec<CommitItem>) -> CheckpointSeq {
-        for write in items.iter().flat_map(|item| &item.ordered_writes) {
-            self.waiting_bytes.fetch_add(write.bytes.len() as u64, Ordering::Relaxed);
-            self.waiting_writes.lock().insert(write.offset, Arc::clone(&write.bytes));
+    /// Commits in one step what `fill` logs, and `writes` before it. The grant's link pays for it. Returns the checkpoint
+    /// that will carry it.
+    pub fn commit(
+        &self,
+        grant: &mut Grant<'_>,
+        writes: &mut Vec<OrderedWrite>,
+        fill: impl FnOnce(&mut Batch<'_>),
+    ) -> CheckpointSeq {
+        for write in &*writes {
+            self.count_waiting(write.bytes.len() as u64);
+            self.waiting_writes.lock().insert(write.offset, write.clone());
         }
-        let outcome = self.cil.commit(items, &self.counters, &self.space, self.options.whiteouts);
+        let outcome = self.cil.commit(&self.counters, &self.space, self.options.whiteouts, |batch| {
+            batch.write_before(writes);
+            fill(batch);
+        });
         grant.spend_link(&self.space, outcome.charge_bytes);
         self.counters.transactions.increment();
         outcome.seq
+    }
+
+    fn count_waiting(&self, bytes: u64) {
+        let waiting = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let peak = self.waiting_peak.fetch_max(waiting, Ordering::Relaxed);
+        self.counters.value_bytes_waiting_peak.add(waiting.saturating_sub(peak));
     }
 
     /// Called after a commit's locks were dropped: writes a checkpoint when enough has gathered.
@@ -225,8 +250,8 @@ impl Journal {
         }
         let mut writer = match self.writer.try_lock() {
             Some(writer) => writer,
-            // Nothing else bounds what waits for its checkpoint: log space does not.
-            None if self.waiting_bytes.load(Ordering::Relaxed) >= 2 * MOST_WAITING_BYTES => self.writer.lock(),
+            // Whoever adds to what waits does not go on without bound while somebody writes.
+            None if self.waiting_bytes.load(Ordering::Relaxed) >= 2 * self.most_waiting() => self.writer.lock(),
             // Somebody who is writing already will find us at the next look.
             None => return Ok(()),
         };
@@ -244,7 +269,11 @@ impl Journal {
     }
 
     fn is_push_due(&self) -> bool {
-        self.cil.charged_bytes() >= self.push_bytes || self.waiting_bytes.load(Ordering::Relaxed) >= MOST_WAITING_BYTES
+        self.cil.charged_bytes() >= self.push_bytes || self.waiting_bytes.load(Ordering::Relaxed) >= self.most_waiting()
+    }
+
+    fn most_waiting(&self) -> u64 {
+        (self.options.cache_bytes / WAITING_SHARE).min(MOST_WAITING_BYTES)
     }
 
     /// The number of the checkpoint that gathers commits now.
@@ -303,7 +332,9 @@ impl Journal {
         let start = result?;
         // The items are in the AIL before the head moves behind them: whoever finds the AIL empty takes the head for
         // the tail.
-        self.ail.insert_checkpoint(start, checkpoint.entries);
+        let (entries, copies): (Vec<_>, Vec<_>) = checkpoint.parts.into_iter().map(cil::Part::take_apart).unzip();
+        copies.into_iter().for_each(|copies| self.cil.recycle(copies));
+        self.ail.insert_checkpoint(start, entries);
         for intent in &checkpoint.finished {
             self.ail.remove(intent);
         }
@@ -325,7 +356,7 @@ impl Journal {
             self.unflushed.store(true, Ordering::Release);
             self.waiting_bytes.fetch_sub(write.bytes.len() as u64, Ordering::Relaxed);
             let mut waiting = self.waiting_writes.lock();
-            if waiting.get(&write.offset).is_some_and(|newest| Arc::ptr_eq(newest, &write.bytes)) {
+            if waiting.get(&write.offset).is_some_and(|newest| Arc::ptr_eq(&newest.bytes, &write.bytes)) {
                 waiting.remove(&write.offset);
             }
         }
@@ -340,9 +371,11 @@ impl Journal {
         Ok(start)
     }
 
-    /// The write at `offset` that waits for its checkpoint, if there is one.
-    pub fn waiting_write(&self, offset: u64) -> Option<Arc<[u8]>> {
-        self.waiting_writes.lock().get(&offset).cloned()
+    /// The `bytes` bytes from `offset` of the device on, if a write of them waits for its checkpoint.
+    pub fn read_waiting(&self, offset: u64, bytes: usize) -> Option<Vec<u8>> {
+        let waiting = self.waiting_writes.lock();
+        let (_, write) = waiting.range(..=offset).next_back()?;
+        write.part(offset, bytes).map(<[u8]>::to_vec)
     }
 
     /// Makes contents durable that were written in place.
@@ -361,9 +394,9 @@ impl Journal {
         self.data_device.flush().map_err(|source| Error::Io { offset: 0, source })
     }
 
-    /// Moves the tail when more than half of the log is in use, so that reservations seldom have to wait.
+    /// Moves the tail when little of the log is free, so that reservations seldom have to wait.
     fn relieve(&self) -> Result<()> {
-        if self.space.used_fraction_over_half() {
+        if self.space.is_relief_due() {
             self.push_tail(self.space.relief_target())?;
         }
         Ok(())
@@ -411,14 +444,14 @@ impl Journal {
     ///
     /// # Errors
     /// `Shutdown`; `Invalid` when the log is too small for the request.
-    pub fn reserve(self: &Arc<Self>, bytes: u32, links: u32) -> Result<Grant> {
+    pub fn reserve(&self, bytes: u32, links: u32) -> Result<Grant<'_>> {
         self.check()?;
         let unit = self.space.unit_bytes(bytes);
         let links = u64::from(links.max(1));
         // What recovery finishes are chains that had begun.
         let claim = if self.is_recovering() { Claim::Rolling } else { Claim::New };
         self.take_space(unit * links, claim)?;
-        Ok(Grant::new(Arc::clone(self), unit, links))
+        Ok(Grant::new(self, unit, links))
     }
 
     /// Says that recovered intents are being finished, or that they are. Nobody else uses the journal meanwhile: what
@@ -456,6 +489,13 @@ impl Journal {
         if need > self.space.largest_request() {
             return Err(Error::Invalid("the log is too small for this operation"));
         }
+        self.space.count_seeker(true);
+        let result = self.seek_space(need, claim);
+        self.space.count_seeker(false);
+        result
+    }
+
+    fn seek_space(&self, need: u64, claim: Claim) -> Result<()> {
         loop {
             self.check()?;
             self.push_tail(self.space.target_for(need))?;
@@ -499,7 +539,7 @@ impl Journal {
         for _ in 0..1000 {
             self.force_all()?;
             self.push_tail(Lsn(u64::MAX))?;
-            if self.ail.tail().is_none() && self.cil.charged_bytes() == 0 {
+            if self.ail.tail().is_none() && self.cil.is_empty() {
                 // No checkpoint may take this flush for its own.
                 let _writer = self.writer.lock();
                 if self.unflushed.swap(false, Ordering::AcqRel) {

@@ -92,18 +92,18 @@ impl LogWriter {
         self.written = Written::default();
         let id = transaction_id(self.head);
         self.operation(id, operation_flags::START, &[])?;
-        let regions: usize = checkpoint.entries.iter().map(|entry| entry.vector.region_count()).sum();
+        let mut regions = 0u32;
+        checkpoint.regions(|_| {
+            regions += 1;
+            Ok::<_, Error>(())
+        })?;
         let mut header = [0; 16];
         header[0..4].copy_from_slice(&TRANSACTION_MAGIC.to_le_bytes());
         header[4..8].copy_from_slice(&TRANSACTION_CHECKPOINT.to_le_bytes());
         header[8..12].copy_from_slice(&id.to_le_bytes());
-        header[12..16].copy_from_slice(&(regions as u32).to_le_bytes());
+        header[12..16].copy_from_slice(&regions.to_le_bytes());
         self.operation(id, 0, &header)?;
-        for entry in &checkpoint.entries {
-            for region in entry.vector.regions() {
-                self.operation(id, 0, region)?;
-            }
-        }
+        checkpoint.regions(|region| self.operation(id, 0, region))?;
         self.operation(id, operation_flags::COMMIT, &[])?;
         self.write_record()?;
         Ok(self.written)

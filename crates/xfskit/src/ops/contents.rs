@@ -126,7 +126,7 @@ impl Filesystem {
         let Some(inode) = self.mount.inodes.find(inode) else { return self.mount.journal.flush_contents() };
         self.write_out(&inode)?;
         // A transaction that is committing now holds the lock; what it does came after this call.
-        if inode.item().is_pinned() || inode.item().lock().in_cil.is_some() {
+        if inode.item().is_pinned() {
             self.mount.journal.force(self.mount.journal.current())?;
         }
         self.mount.journal.flush_contents()
@@ -139,7 +139,7 @@ impl Filesystem {
     pub fn fdatasync(&self, inode: InodeNumber) -> Result<()> {
         let only_times = self.mount.inodes.find(inode).is_some_and(|inode| {
             let settled = inode.state_lock().read().is_settled();
-            settled && !inode.item().is_pinned() && inode.item().lock().in_cil.is_none()
+            settled && !inode.item().is_pinned()
         });
         if only_times { self.mount.journal.flush_contents() } else { self.fsync(inode) }
     }

@@ -42,7 +42,7 @@ pub use setattr::{SetAttr, SetTime};
 pub use stat::{FsStat, Stat};
 pub use xattr::{Namespace, SetMode, XattrChange};
 
-use crate::cache::Inode;
+use crate::cache::{Inode, InodeState};
 use crate::error::{Error, Result};
 use crate::inode::cluster;
 use crate::mount::Mount;
@@ -148,7 +148,7 @@ impl Filesystem {
     }
 
     /// Starts a writing transaction; durable at its commit when the mount says so.
-    fn begin(&self, reservation: Reservation) -> Result<Transaction> {
+    fn begin(&self, reservation: Reservation) -> Result<Transaction<'_>> {
         let mut tx = self.mount.transaction(reservation)?;
         if self.mount.options.wsync {
             tx.set_sync();
@@ -158,7 +158,11 @@ impl Filesystem {
 }
 
 fn check_in_use(tx: &Transaction, id: InoId) -> Result<()> {
-    let state = tx.inode(id);
+    check_state_in_use(tx.inode(id))
+}
+
+/// As [`check_in_use`], of an inode that is locked without a transaction.
+fn check_state_in_use(state: &InodeState) -> Result<()> {
     if state.freed || state.core.mode == 0 {
         return Err(Error::Stale(state.core.inode.0));
     }

@@ -6,14 +6,16 @@
 //! ```
 //! Parent pointers are attributes on disk, and not shown here.
 
-use super::{Caller, Filesystem, acl};
-use crate::attr::{self, update};
-use crate::cache::KnownAbsent;
+use super::{Caller, Filesystem, acl, check_state_in_use};
+use crate::attr::{self, Form, update};
+use crate::cache::{Inode, KnownAbsent};
 use crate::error::{Error, Result};
 use crate::mount::{AttrLogging, reservation_of};
 use crate::trans::{InoId, Reservation, Transaction};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use xfskit_ondisk::attr::shortform::{SHORTFORM_LENGTH_LIMIT, attrs};
 use xfskit_ondisk::attr::{MAX_NAME_BYTES, MAX_VALUE_BYTES, flags};
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE};
 use xfskit_ondisk::{InodeCore, InodeNumber};
@@ -79,6 +81,17 @@ pub enum SetMode {
     Replace,
 }
 
+impl SetMode {
+    /// Whether the attribute must exist, or must not.
+    fn required(self) -> Option<bool> {
+        match self {
+            Self::Any => None,
+            Self::Create => Some(false),
+            Self::Replace => Some(true),
+        }
+    }
+}
+
 /// One change of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XattrChange {
@@ -130,10 +143,57 @@ impl Filesystem {
     /// # Errors
     /// `NoAttribute`, `NotSupported` for an unknown prefix, `Corrupt`, `Io`.
     pub fn get_xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Vec<u8>> {
+        let mut value = Vec::new();
+        self.get_xattr_into(inode, name, &mut value)?;
+        Ok(value)
+    }
+
+    /// As [`Self::get_xattr`], into a vector whose memory is used again; what it held is lost.
+    ///
+    /// # Errors
+    /// As [`Self::get_xattr`].
+    pub fn get_xattr_into(&self, inode: InodeNumber, name: &[u8], value: &mut Vec<u8>) -> Result<()> {
         let parsed = parse(name)?;
         let inode = self.mount.inode(inode)?;
+        value.clear();
+        if let Parsed::Plain(namespace, name) = parsed
+            && let Some(found) = self.get_from_inode(&inode, namespace, name, value)?
+        {
+            return if found { Ok(()) } else { Err(Error::NoAttribute) };
+        }
+        *value = self.get_by_transaction(&inode, parsed)?;
+        Ok(())
+    }
+
+    /// Looks for an attribute without a transaction, where what the inode holds is enough: whether it is there, and its
+    /// value.
+    fn get_from_inode(
+        &self,
+        inode: &Inode,
+        namespace: Namespace,
+        name: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<Option<bool>> {
+        let state = inode.state_lock().read();
+        check_state_in_use(&state)?;
+        let counters = &self.mount.counters;
+        if self.mount.options.known_absent && state.known_absent.contains(namespace.known_absent()) {
+            counters.attr_searches_skipped.increment();
+            return Ok(Some(false));
+        }
+        if attr::form_of(&state) == Form::Tree {
+            return Ok(None);
+        }
+        counters.attr_searches.increment();
+        let key = attr::Attr::key(namespace.flags(), name);
+        let found = self.located(inode.number, attr::shortform::find_in(&state, &key))?;
+        value.extend_from_slice(found.map_or(&[], |found| found.value));
+        Ok(Some(found.is_some()))
+    }
+
+    fn get_by_transaction(&self, inode: &Arc<Inode>, parsed: Parsed<'_>) -> Result<Vec<u8>> {
         let mut tx = Transaction::read_only(&self.mount);
-        let id = self.join(&mut tx, &inode)?;
+        let id = self.join(&mut tx, inode)?;
         match parsed {
             Parsed::Plain(namespace, name) => {
                 self.search(&mut tx, id, namespace.known_absent(), namespace.flags(), name)?.ok_or(Error::NoAttribute)
@@ -168,49 +228,75 @@ impl Filesystem {
     /// # Errors
     /// `Corrupt`, `Io`.
     pub fn list_xattr(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
-        let inode = self.mount.inode(inode)?;
         let mut names = Vec::new();
-        let mut found = KnownAbsent::default();
-        let version;
-        {
-            let mut tx = Transaction::read_only(&self.mount);
-            let id = self.join(&mut tx, &inode)?;
-            if self.mount.options.known_absent && tx.inode(id).known_absent.contains(KnownAbsent::ALL) {
-                self.mount.counters.attr_searches_skipped.increment();
-                return Ok(names);
-            }
-            self.mount.counters.attr_searches.increment();
-            version = version_of(&tx.inode(id).core);
-            let listed = attr::list(&mut tx, id, &mut |attr| {
-                if attr.namespace & flags::PARENT != 0 {
-                    return ControlFlow::Continue(());
-                }
-                let namespace = Namespace::of_flags(attr.namespace);
-                found.insert(namespace.known_absent());
-                if let Some(kind) = acl::AclKind::of(attr.namespace, attr.name) {
-                    found.insert(kind.known_absent());
-                    names.push(kind.full_name().to_vec());
-                }
-                names.push([namespace.prefix(), attr.name].concat());
-                ControlFlow::Continue(())
-            });
-            self.located(inode.number, listed)?;
-        }
-        self.remember_absent(&inode, found, version);
+        self.for_each_xattr(inode, &mut |prefix, name| names.push([prefix, name].concat()))?;
         Ok(names)
     }
 
-    /// A whole list of `version` was read: what it did not show is known to be absent.
-    fn remember_absent(&self, inode: &crate::cache::Inode, found: KnownAbsent, version: (u32, u64)) {
-        // Only if nobody holds the lock and nobody changed it since: knowledge may be late, never wrong.
-        if let Some(mut state) = inode.state_lock().try_write()
-            && !state.freed
-            && version_of(&state.core) == version
-        {
-            let mut absent = KnownAbsent::ALL;
-            absent.remove(found);
-            state.known_absent.insert(absent);
+    /// As [`Self::list_xattr`], into a vector whose memory is used again, each name with a zero byte behind it, as
+    /// listxattr(2) gives them.
+    ///
+    /// # Errors
+    /// As [`Self::list_xattr`].
+    pub fn list_xattr_into(&self, inode: InodeNumber, names: &mut Vec<u8>) -> Result<()> {
+        names.clear();
+        self.for_each_xattr(inode, &mut |prefix, name| {
+            names.extend_from_slice(prefix);
+            names.extend_from_slice(name);
+            names.push(0);
+        })
+    }
+
+    /// Hands out all attributes, each as the two parts of its full name.
+    fn for_each_xattr(&self, inode: InodeNumber, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        let inode = self.mount.inode(inode)?;
+        let counters = &self.mount.counters;
+        let mut found = KnownAbsent::default();
+        let mut visit = |namespace: u8, name: &[u8]| {
+            if namespace & flags::PARENT != 0 {
+                return;
+            }
+            let known = Namespace::of_flags(namespace);
+            found.insert(known.known_absent());
+            if let Some(kind) = acl::AclKind::of(namespace, name) {
+                found.insert(kind.known_absent());
+                each(kind.full_name(), &[]);
+            }
+            each(known.prefix(), name);
+        };
+        let (version, known) = {
+            let state = inode.state_lock().read();
+            check_state_in_use(&state)?;
+            if self.mount.options.known_absent && state.known_absent.contains(KnownAbsent::ALL) {
+                counters.attr_searches_skipped.increment();
+                return Ok(());
+            }
+            counters.attr_searches.increment();
+            if attr::form_of(&state) != Form::Tree {
+                for attr in attrs(attr::shortform::bytes(&state)) {
+                    let attr = self.located(inode.number, attr.map_err(Error::from))?;
+                    visit(attr.namespace, attr.name);
+                }
+                (version_of(&state.core), state.known_absent)
+            } else {
+                drop(state);
+                let mut tx = Transaction::read_only(&self.mount);
+                let id = self.join(&mut tx, &inode)?;
+                let seen = (version_of(&tx.inode(id).core), tx.inode(id).known_absent);
+                let listed = attr::list(&mut tx, id, &mut |attr| {
+                    visit(attr.namespace, attr.name);
+                    ControlFlow::Continue(())
+                });
+                self.located(inode.number, listed)?;
+                seen
+            }
+        };
+        let mut absent = KnownAbsent::ALL;
+        absent.remove(found);
+        if !known.contains(absent) {
+            remember_absent(&inode, absent, version);
         }
+        Ok(())
     }
 
     /// Makes or replaces an attribute.
@@ -247,6 +333,27 @@ impl Filesystem {
         self.change(inode, &changes, SetMode::Any, caller)
     }
 
+    /// Makes one change that is a matter of the inode alone, and reserves no more than that takes. `false`: it is not, and
+    /// nothing was changed.
+    fn change_in_inode(&self, number: InodeNumber, name: &[u8], value: Option<&[u8]>, mode: SetMode) -> Result<bool> {
+        if value.is_some_and(|value| value.len() >= SHORTFORM_LENGTH_LIMIT) || !self.mount.options.attr_fast_path {
+            return Ok(false);
+        }
+        let Parsed::Plain(namespace, name) = parse(name)? else { return Ok(false) };
+        let inode = self.mount.inode(number)?;
+        let mut tx = self.begin(reservation_of(self.mount.reservations.ichange))?;
+        let id = self.join(&mut tx, &inode)?;
+        let key = update::Key { namespace: namespace.flags(), name };
+        let result = check_namespaces(&tx, id, &[(Parsed::Plain(namespace, name), value)]).and_then(|()| match value {
+            Some(value) => update::put_in_inode(&mut tx, id, key, value, mode.required()),
+            None => update::remove_in_inode(&mut tx, id, key),
+        });
+        if matches!(result, Ok(true)) {
+            super::create::touch(&mut tx, id);
+        }
+        self.located(number, tx.finish(result))
+    }
+
     fn change(
         &self,
         inode: InodeNumber,
@@ -254,6 +361,11 @@ impl Filesystem {
         mode: SetMode,
         caller: &Caller,
     ) -> Result<()> {
+        if let [(name, value)] = changes
+            && self.change_in_inode(inode, name, *value, mode)?
+        {
+            return Ok(());
+        }
         let mut parsed = Vec::with_capacity(changes.len());
         for (name, value) in changes {
             if value.is_some_and(|value| value.len() > MAX_VALUE_BYTES) {
@@ -351,6 +463,9 @@ impl Filesystem {
 
 /// The changes without those that a later one of the same name undoes. ACLs stay, since each changes the mode as well.
 fn last_of_each<'a>(changes: &[(Parsed<'a>, Option<&'a [u8]>)]) -> Vec<(Parsed<'a>, Option<&'a [u8]>)> {
+    if changes.len() == 1 {
+        return changes.to_vec();
+    }
     let last: HashMap<_, _> = changes.iter().enumerate().map(|(index, (name, _))| (*name, index)).collect();
     let counts =
         |&(index, (name, _)): &(usize, &(Parsed<'a>, _))| matches!(name, Parsed::Acl(_)) || last[name] == index;
@@ -378,6 +493,17 @@ fn apply(
             Err(Error::NoAttribute) => Ok(()),
             other => other,
         },
+    }
+}
+
+/// A whole list of `version` was read: what it did not show is known to be absent.
+fn remember_absent(inode: &Inode, absent: KnownAbsent, version: (u32, u64)) {
+    // Only if nobody holds the lock and nobody changed it since: knowledge may be late, never wrong.
+    if let Some(mut state) = inode.state_lock().try_write()
+        && !state.freed
+        && version_of(&state.core) == version
+    {
+        state.known_absent.insert(absent);
     }
 }
 

@@ -31,6 +31,6 @@ pub(super) fn named(mount: &Arc<Mount>, number: InodeNumber, generation: Option<
 /// # Errors
 /// `Corrupt` when it is not in use; `Io`.
 pub(super) fn join(tx: &mut Transaction, number: InodeNumber) -> Result<InoId> {
-    let inode = named(&Arc::clone(tx.mount()), number, None)?;
+    let inode = named(tx.mount(), number, None)?;
     Ok(tx.join_inode(&inode))
 }

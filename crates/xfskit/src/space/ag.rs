@@ -73,12 +73,12 @@ pub(super) struct Ag {
 
 impl Ag {
     /// The AGF.
-    pub fn agf(self, tx: &Transaction) -> &Agf {
+    pub fn agf<'t>(self, tx: &'t Transaction<'_>) -> &'t Agf {
         tx.get_as(self.agf, 0)
     }
 
     /// The AGF for a change.
-    pub fn agf_mut(self, tx: &mut Transaction) -> &mut Agf {
+    pub fn agf_mut<'t>(self, tx: &'t mut Transaction<'_>) -> &'t mut Agf {
         tx.edit_as(self.agf, 0)
     }
 

@@ -13,7 +13,6 @@ use crate::error_tags::ALLOC_EXTENT;
 use crate::mount::Mount;
 use crate::trans::Transaction;
 use std::ops::Range;
-use std::sync::Arc;
 use xfskit_ondisk::btree::FreeExtent;
 use xfskit_ondisk::{AgBlock, AgNumber, Corruption, FileBlock, FsBlock, InodeNumber};
 
@@ -156,7 +155,7 @@ fn search_in(
     // A window's blocks have passed this test when it was opened.
     let passes = request.owner.may_dip() || request.exact && request.holder.is_some();
     let held_back = if passes { 0 } else { reservation::held_back(tx, ag) };
-    let mount = Arc::clone(tx.mount());
+    let mount = tx.mount();
     let windows = &mount.ags[ag.number.0 as usize].windows;
     let kept = free_list::missing(tx, ag) + request.min_left + held_back + windows.firm_of_others(request.holder);
     let usable = ag.agf(tx).free_blocks.get().saturating_sub(kept);
@@ -180,7 +179,7 @@ fn search_in(
 pub fn open_window(tx: &mut Transaction, request: &AllocRequest, file_block: FileBlock) -> Result<Option<u32>> {
     let Some(holder) = request.holder else { return Ok(None) };
     let found = somewhere(tx, request, |tx, ag, hint| {
-        let mount = Arc::clone(tx.mount());
+        let mount = tx.mount();
         loop {
             let Some(found) = search_in(tx, ag, hint, request)? else { return Ok(None) };
             // Another may have opened its window since: only the shared lock of the AGF is needed for that.

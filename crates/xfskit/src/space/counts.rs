@@ -1,13 +1,14 @@
 //! The filesystem's counters in memory: free blocks, inodes. On disk they are exact only after a clean unmount; after
 //! a crash they are summed up from the AGs ("lazy counters").
 
+use crate::sync::Padded;
 use crate::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// Free blocks and inodes of the whole filesystem.
 #[derive(Debug)]
 pub struct SpaceCounts {
     /// Free blocks minus those that running transactions have reserved.
-    available: AtomicI64,
+    available: Padded<AtomicI64>,
     /// Blocks that ordinary operations may not take: the free lists need them to make progress.
     set_aside: i64,
     /// Blocks kept for operations that must not fail.
@@ -22,7 +23,7 @@ impl SpaceCounts {
     /// Counters that start with what the superblock or the AGs say.
     pub fn new(free_blocks: u64, set_aside: u64, reserve_pool: u64, inodes: u64, free_inodes: u64) -> Self {
         Self {
-            available: AtomicI64::new(free_blocks as i64),
+            available: Padded(AtomicI64::new(free_blocks as i64)),
             set_aside: set_aside as i64,
             reserve_pool: reserve_pool as i64,
             inodes: AtomicU64::new(inodes),

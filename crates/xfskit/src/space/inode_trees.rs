@@ -37,12 +37,12 @@ impl InodeAg {
     }
 
     /// The AGI.
-    pub fn agi(self, tx: &Transaction) -> &Agi {
+    pub fn agi<'t>(self, tx: &'t Transaction<'_>) -> &'t Agi {
         tx.get_as(self.agi, 0)
     }
 
     /// The AGI for a change.
-    pub fn agi_mut(self, tx: &mut Transaction) -> &mut Agi {
+    pub fn agi_mut<'t>(self, tx: &'t mut Transaction<'_>) -> &'t mut Agi {
         tx.edit_as(self.agi, 0)
     }
 

@@ -5,7 +5,7 @@
 //! remote   extent: header "XSLM", part of the target    up to 1023 bytes, in one extent where the space allows it
 //! ```
 
-use crate::cache::{BufferKind, Fork, ForkKind};
+use crate::cache::{BufferKind, Fork, ForkKind, LocalBytes};
 use crate::error::{Error, Result};
 use crate::inode::bmap;
 use crate::trans::{BlfType, InoId, InodeFields, Transaction};
@@ -47,7 +47,7 @@ pub fn read(tx: &mut Transaction, ino: InoId) -> Result<Vec<u8>> {
     let (inode, size) = (state.core.inode, state.core.size as usize);
     ensure_on_disk!(size <= SYMLINK_LENGTH_LIMIT, "symlink", "target of at most 1024 bytes", "{size} in inode {inode}");
     if let Fork::Local(target) = &state.data {
-        return Ok(target.clone());
+        return Ok(target.to_vec());
     }
     let extents = bmap::extents(tx, ino, ForkKind::Data)?.to_vec();
     let mut target = Vec::with_capacity(size);
@@ -81,7 +81,7 @@ pub fn write(tx: &mut Transaction, ino: InoId, target: &[u8]) -> Result<()> {
     let state = tx.inode_mut(ino, InodeFields::DATA_LOCAL);
     state.core.size = target.len() as u64;
     state.core.data_format = ForkFormat::Local;
-    state.data = Fork::Local(target.to_vec());
+    state.data = Fork::Local(LocalBytes::new(target));
     Ok(())
 }
 

@@ -17,7 +17,7 @@ fn nanoseconds(time: Timestamp) -> u64 {
     (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(time.nanoseconds.into())
 }
 
-impl Transaction {
+impl Transaction<'_> {
     fn lock_time(&self) -> Option<Timestamp> {
         (self.exclusive && self.mount.options.lock_times).then(|| self.mount.env.now())
     }

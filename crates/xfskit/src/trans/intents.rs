@@ -5,10 +5,10 @@
 //! becomes a link of its own: an extent-free intent commits with the change that made the extent free, and the next
 //! link, which holds no AG, frees it and logs the done item.
 
-use super::{CommitItem, FormatFn, Transaction};
+use super::Transaction;
 use crate::error::{Error, Result};
 use crate::error_tags::{FREE_EXTENT, LARP};
-use crate::item::{DirtyBits, ItemState, LogItem, LogVector};
+use crate::item::{ItemState, LogItem, LogVector};
 use crate::sync::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -104,6 +104,14 @@ impl LogItem for PassingItem {
     }
 }
 
+/// An item that is nothing but its copy, as this link of the chain logs it.
+pub(super) struct OtherItem {
+    pub item: Arc<dyn LogItem>,
+    pub copy: LogVector,
+    /// A done item: the intent that it finishes.
+    pub finishes: Option<Arc<dyn LogItem>>,
+}
+
 /// Does something in a link of its own: frees an extent in a transaction that holds no AG, updates an attribute.
 pub type InLaterLink = Box<dyn FnOnce(&mut Transaction) -> Result<()> + Send>;
 
@@ -145,7 +153,7 @@ impl PendingFree {
     }
 }
 
-impl Transaction {
+impl Transaction<'_> {
     /// Leaves the free of an extent to the next link of the chain, which `commit` makes.
     pub fn defer_free(&mut self, block: FsBlock, count: u32, run: InLaterLink) {
         self.pending_frees.push_back(PendingFree { block, count, run, intent: None });
@@ -215,7 +223,7 @@ impl Transaction {
         format_intent: impl Fn(u64, &mut LogVector),
         format_done: impl Fn(u64, &mut LogVector),
     ) {
-        if intent.state.lock().in_cil.is_some() {
+        if intent.state.lock().in_cil == self.mount.journal.current() {
             return;
         }
         let new = Intent::new(&self.mount.intent_ids);
@@ -334,13 +342,6 @@ impl Transaction {
 
     fn log_other(&mut self, item: Arc<dyn LogItem>, copy: LogVector, finishes: Option<Arc<dyn LogItem>>) {
         self.dirty = true;
-        self.items.push(CommitItem {
-            item,
-            dirty: DirtyBits::default(),
-            format: FormatFn::Ready(copy),
-            stale: false,
-            finishes,
-            ordered_writes: Vec::new(),
-        });
+        self.items.push(OtherItem { item, copy, finishes });
     }
 }

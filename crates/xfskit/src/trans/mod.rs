@@ -23,7 +23,10 @@ mod commit;
 mod formats;
 mod hold_times;
 mod intents;
+mod log_buffer;
+mod log_inode;
 mod reservation;
+mod scratch;
 
 pub use formats::{BlfType, InodeFields};
 pub use intents::{InLaterLink, Intent, IntentIds, PassingItem, Queued, Update};
@@ -32,11 +35,10 @@ pub use reservation::Reservation;
 use crate::cache::{Buffer, BufferContent, BufferKey, BufferKind, DiskRuns, Fill, Inode, InodeState};
 use crate::error::{Error, Result};
 use crate::item::DirtyBits;
-use crate::journal::{CommitItem, FormatFn, Grant, OrderedWrite};
+use crate::journal::{Grant, OrderedWrite};
 use crate::mount::Mount;
 use crate::sync::{ArcMutexGuard, Held};
 use hold_times::HoldTimes;
-use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -55,6 +57,7 @@ pub struct BufId(u32);
 pub struct InoId(u32);
 
 struct HeldBuffer {
+    address: DiskAddress,
     buffer: Arc<Buffer>,
     content: Held<BufferContent>,
     dirty: DirtyBits,
@@ -76,14 +79,14 @@ struct HeldInode {
 }
 
 /// A set of changes that becomes durable as one.
-pub struct Transaction {
-    mount: Arc<Mount>,
+pub struct Transaction<'m> {
+    mount: &'m Arc<Mount>,
     exclusive: bool,
-    buffers: SmallVec<[Option<HeldBuffer>; 8]>,
-    inodes: SmallVec<[Option<HeldInode>; 4]>,
+    buffers: Vec<Option<HeldBuffer>>,
+    inodes: Vec<Option<HeldInode>>,
     /// Intents and done items logged by this link.
-    items: Vec<CommitItem>,
-    grant: Option<Grant>,
+    items: Vec<intents::OtherItem>,
+    grant: Option<Grant<'m>>,
     /// Blocks of the reservation that are not used yet.
     blocks_left: u64,
     /// Remote values to write before the checkpoint.
@@ -106,18 +109,24 @@ pub struct Transaction {
     _turn: Option<ArcMutexGuard>,
 }
 
-impl Transaction {
+impl<'m> Transaction<'m> {
     /// A transaction that only looks.
-    pub fn read_only(mount: &Arc<Mount>) -> Self {
+    pub fn read_only(mount: &'m Arc<Mount>) -> Self {
         Self::build(mount, false, Reservation::default(), None)
     }
 
-    pub(crate) fn build(mount: &Arc<Mount>, exclusive: bool, reservation: Reservation, grant: Option<Grant>) -> Self {
+    pub(crate) fn build(
+        mount: &'m Arc<Mount>,
+        exclusive: bool,
+        reservation: Reservation,
+        grant: Option<Grant<'m>>,
+    ) -> Self {
+        let (buffers, inodes) = scratch::take();
         Self {
-            mount: Arc::clone(mount),
+            mount,
             exclusive,
-            buffers: SmallVec::new(),
-            inodes: SmallVec::new(),
+            buffers,
+            inodes,
             items: Vec::new(),
             ordered_writes: Vec::new(),
             freed_extents: Vec::new(),
@@ -142,12 +151,12 @@ impl Transaction {
     }
 
     /// The mount.
-    pub fn mount(&self) -> &Arc<Mount> {
-        &self.mount
+    pub fn mount(&self) -> &'m Arc<Mount> {
+        self.mount
     }
 
     /// The geometry.
-    pub fn geometry(&self) -> &Geometry {
+    pub fn geometry(&self) -> &'m Geometry {
         &self.mount.geometry
     }
 
@@ -168,7 +177,7 @@ impl Transaction {
 }
 
 /// Buffers.
-impl Transaction {
+impl Transaction<'_> {
     /// Reads and locks the structure of `kind` in `bytes` bytes at `address`.
     ///
     /// # Errors
@@ -221,7 +230,7 @@ impl Transaction {
 
     fn get(&mut self, key: &BufferKey, kind: &'static BufferKind, fill: Fill, wait: bool) -> Result<BufId> {
         let found = self.buffers.iter_mut().enumerate().find_map(|(index, slot)| match slot {
-            Some(held) if held.buffer.key() == key => Some((index, held)),
+            Some(held) if held.address == key.address() && held.buffer.key() == key => Some((index, held)),
             _ => None,
         });
         if let Some((index, held)) = found {
@@ -243,7 +252,7 @@ impl Transaction {
         }
         // A structure of another size that this transaction freed makes way, as it will for others once it is committed.
         for held in self.buffers.iter().flatten().filter(|held| held.invalidated) {
-            if held.buffer.key().address() == key.address() {
+            if held.address == key.address() {
                 held.buffer.item().lock().stale = true;
             }
         }
@@ -252,6 +261,7 @@ impl Transaction {
             buffer.item().lock().stale = false;
         }
         self.buffers.push(Some(HeldBuffer {
+            address: key.address(),
             buffer,
             content,
             dirty: DirtyBits::default(),
@@ -338,7 +348,7 @@ impl Transaction {
 
     /// The disk address of a buffer.
     pub fn address(&self, id: BufId) -> DiskAddress {
-        self.buffer(id).buffer.key().address()
+        self.buffer(id).address
     }
 
     /// Gives a buffer back early. One that was changed stays locked until the commit.
@@ -409,17 +419,17 @@ impl Transaction {
 
     /// Where the buffers that the transaction holds lie.
     pub fn held_addresses(&self) -> impl Iterator<Item = DiskAddress> {
-        self.buffers.iter().flatten().map(|held| held.buffer.key().address())
+        self.buffers.iter().flatten().map(|held| held.address)
     }
 
     /// Whether the transaction holds the buffer at `address`.
     pub fn holds(&self, address: DiskAddress) -> bool {
-        self.buffers.iter().flatten().any(|held| held.buffer.key().address() == address)
+        self.buffers.iter().flatten().any(|held| held.address == address)
     }
 }
 
 /// Inodes.
-impl Transaction {
+impl Transaction<'_> {
     /// Locks an inode and joins it; waits. Callers keep the lock order of [`crate::sync`].
     pub fn join_inode(&mut self, inode: &Arc<Inode>) -> InoId {
         let state = Held::lock(inode.state_lock(), self.exclusive);
@@ -482,7 +492,7 @@ impl Transaction {
 }
 
 /// Counters and intents.
-impl Transaction {
+impl Transaction<'_> {
     /// Takes `count` blocks out of the transaction's reservation because they were allocated.
     ///
     /// # Panics

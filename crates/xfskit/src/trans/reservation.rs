@@ -5,7 +5,7 @@ use super::Transaction;
 /// What a log item takes apart from its contents, at most: its format, and the headers of its regions.
 const ITEM_OVERHEAD_BYTES: usize = 512;
 
-impl Transaction {
+impl Transaction<'_> {
     /// Bytes that this link may take in the log as it is: dirty buffers as if they were dirty altogether.
     pub fn log_bytes_so_far(&self) -> u64 {
         let dirty = self.buffers.iter().flatten().filter(|held| held.invalidated || !held.dirty.is_empty());

@@ -44,13 +44,13 @@ use xfskit_ondisk::{Corruption, Extent, FileBlock};
 ///
 /// # Errors
 /// `Corrupt`, `Io` when a btree has to be read.
-pub fn extents(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<Extents<'_>> {
+pub fn extents<'t>(tx: &'t mut Transaction<'_>, ino: InoId, fork: ForkKind) -> Result<Extents<'t>> {
     load::load(tx, ino, fork)?;
     Ok(loaded(tx, ino, fork))
 }
 
 /// As [`extents`], once they are in memory.
-fn loaded(tx: &Transaction, ino: InoId, fork: ForkKind) -> Extents<'_> {
+fn loaded<'t>(tx: &'t Transaction<'_>, ino: InoId, fork: ForkKind) -> Extents<'t> {
     match tx.inode(ino).fork(fork) {
         Some(Fork::Extents(extents)) => Extents::Few(extents),
         Some(Fork::Btree { extents, .. }) => extents.get().map_or(Extents::Few(&[]), Extents::Many),

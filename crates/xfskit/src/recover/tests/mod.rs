@@ -26,8 +26,8 @@ use xfskit_ondisk::{AgNumber, Extent, FileBlock, FsBlock, InodeNumber};
 const MIB: usize = 64;
 
 /// A filesystem with files, and one transaction on them.
-struct Scene {
-    tx: Transaction,
+struct Scene<'m> {
+    tx: Transaction<'m>,
     inos: Vec<InoId>,
     inodes: Vec<InodeNumber>,
     /// How many it has logged.
@@ -38,7 +38,7 @@ struct Scene {
     fill_log: bool,
 }
 
-impl Scene {
+impl Scene<'_> {
     /// Blocks that are neither free nor anybody's.
     fn blocks(&mut self, count: u32) -> FsBlock {
         let owner = Owner::Fork { inode: InodeNumber(128), fork: ForkKind::Data, offset: FileBlock(0), bmbt: false };

@@ -1,0 +1,22 @@
+//! What the shortforms need of the memory that a local fork lies in.
+
+use std::ops::{DerefMut, Range};
+
+/// The bytes of a local fork in memory, which grow and shrink.
+pub trait ForkBytes: DerefMut<Target = [u8]> {
+    /// Adds bytes at the end.
+    fn append(&mut self, bytes: &[u8]);
+
+    /// Takes the bytes of a range out, which lies within.
+    fn take_out(&mut self, range: Range<usize>);
+}
+
+impl ForkBytes for Vec<u8> {
+    fn append(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+
+    fn take_out(&mut self, range: Range<usize>) {
+        self.drain(range);
+    }
+}

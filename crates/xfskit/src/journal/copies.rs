@@ -1,0 +1,144 @@
+//! Memory for the copies of small items: chunks that are filled one after the other.
+//!
+//! ```text
+//! chunk   copy 1 │ room │ copy 2 │ ...      a copy lies in one chunk, with room to grow a little
+//! ```
+//! A copy that is made anew takes its old place when it fits, else a new one; what it left stays unused until the checkpoint
+//! is written. An inode's copy has an upper bound, so the unused part has one too.
+//!
+//! Chunks go back to a pool when their checkpoint is durable.
+
+use crate::item::LogVector;
+use crate::sync::Mutex;
+
+/// Bytes of a chunk; more than the largest copy.
+const CHUNK_BYTES: usize = 64 << 10;
+/// Chunks that the pool keeps.
+const MOST_POOLED: usize = 256;
+/// What a copy may grow by without a new place.
+const ROOM_TO_GROW: usize = 64;
+/// Most regions of a copy.
+pub const MOST_REGIONS: usize = 4;
+
+/// Where the regions of a copy end, each a multiple of 4.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RegionEnds {
+    ends: [u32; MOST_REGIONS],
+    count: u8,
+}
+
+impl RegionEnds {
+    /// Adds a region of `bytes` bytes, and padding to a multiple of 4.
+    pub fn push(&mut self, bytes: usize) {
+        let end = self.bytes() + bytes.next_multiple_of(4);
+        self.ends[usize::from(self.count)] = end as u32;
+        self.count += 1;
+    }
+
+    /// The ends.
+    pub fn ends(&self) -> &[u32] {
+        &self.ends[..self.count.into()]
+    }
+
+    /// Bytes of all regions.
+    pub fn bytes(&self) -> usize {
+        self.ends().last().copied().unwrap_or(0) as usize
+    }
+
+    /// Bytes in the log, with an operation header of 12 bytes for each region.
+    pub fn log_bytes(&self) -> usize {
+        self.bytes() + 12 * self.ends().len()
+    }
+}
+
+/// A copy that is to be made: how long its regions are, and what stands in them.
+pub trait Regions {
+    /// Where they end.
+    fn ends(&self) -> RegionEnds;
+
+    /// Writes them to `out`, all of its bytes.
+    fn fill(&self, out: &mut [u8]);
+}
+
+/// Where a copy lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copied {
+    chunk: u32,
+    start: u32,
+    room: u32,
+    ends: RegionEnds,
+}
+
+/// The chunks of one shard and checkpoint.
+#[derive(Default)]
+pub(super) struct Copies {
+    chunks: Vec<Box<[u8]>>,
+    /// Bytes of the last chunk that are given out.
+    used: usize,
+}
+
+/// Chunks that wait for their next use.
+#[derive(Default)]
+pub(super) struct ChunkPool(Mutex<Vec<Box<[u8]>>>);
+
+impl ChunkPool {
+    fn take(&self) -> Box<[u8]> {
+        self.0.lock().pop().unwrap_or_else(|| vec![0; CHUNK_BYTES].into_boxed_slice())
+    }
+
+    /// Takes back the chunks of a checkpoint.
+    pub(super) fn give_back(&self, copies: Copies) {
+        let mut pool = self.0.lock();
+        let room = MOST_POOLED.saturating_sub(pool.len());
+        pool.extend(copies.chunks.into_iter().take(room));
+    }
+}
+
+impl Copies {
+    /// Makes a copy.
+    pub(super) fn add(&mut self, copy: &impl Regions, ends: RegionEnds, pool: &ChunkPool) -> Copied {
+        let room = (ends.bytes() + ROOM_TO_GROW).next_multiple_of(64);
+        assert!(room <= CHUNK_BYTES, "a copy of {} bytes fits a chunk", ends.bytes());
+        if self.chunks.is_empty() || self.used + room > CHUNK_BYTES {
+            self.chunks.push(pool.take());
+            self.used = 0;
+        }
+        let place = Copied { chunk: self.chunks.len() as u32 - 1, start: self.used as u32, room: room as u32, ends };
+        self.used += room;
+        self.fill(&place, copy);
+        place
+    }
+
+    /// Makes a copy anew, at its old place if it fits there.
+    pub(super) fn replace(&mut self, old: Copied, copy: &impl Regions, ends: RegionEnds, pool: &ChunkPool) -> Copied {
+        if ends.bytes() > old.room as usize {
+            return self.add(copy, ends, pool);
+        }
+        let place = Copied { ends, ..old };
+        self.fill(&place, copy);
+        place
+    }
+
+    fn fill(&mut self, place: &Copied, copy: &impl Regions) {
+        let start = place.start as usize;
+        copy.fill(&mut self.chunks[place.chunk as usize][start..start + place.ends.bytes()]);
+    }
+
+    /// The regions of a copy, in order.
+    pub(super) fn regions(&self, place: &Copied) -> impl Iterator<Item = &[u8]> {
+        let bytes = &self.chunks[place.chunk as usize][place.start as usize..];
+        let mut start = 0;
+        let ends = place.ends;
+        (0..ends.ends().len()).map(move |index| {
+            let end = ends.ends()[index] as usize;
+            let region = &bytes[start..end];
+            start = end;
+            region
+        })
+    }
+}
+
+/// Makes a copy in a vector of its own.
+pub(super) fn copy_into(vector: &mut LogVector, copy: &impl Regions, ends: &RegionEnds) {
+    copy.fill(vector.set_up(ends.ends()));
+}

@@ -1,0 +1,104 @@
+//! Buffers as the journal carries them: for each run a format with a bit map, then the dirty chunks.
+//!
+//! A copy holds everything that is dirty since the last write-back. While the set of dirty chunks stays the same, a commit
+//! copies the chunks that its transaction touched, and nothing else.
+
+use super::{BlfType, CHUNK_BYTES, HeldBuffer};
+use crate::cache::{BufferKey, BufferKind, DiskRun};
+use crate::item::{DirtyBits, LogVector};
+use crate::journal::Batch;
+use smallvec::{SmallVec, smallvec};
+use std::ops::Range;
+use xfskit_ondisk::BASIC_BLOCK_BYTES;
+use xfskit_ondisk::log_record::{buffer_flags, item_type};
+
+/// Logs a buffer, if it changed.
+pub(super) fn log_buffer(batch: &mut Batch<'_>, held: &HeldBuffer) {
+    let kind = held.content.kind();
+    let key = held.buffer.key();
+    if held.invalidated {
+        let mut copy = LogVector::default();
+        for run in key.runs() {
+            push_format(&mut copy, run, flags_of(kind) | buffer_flags::CANCEL, 1, &[]);
+        }
+        batch.log_cancel(&held.buffer, copy, key.runs().iter().map(|run| run.address));
+    } else if !held.dirty.is_empty() {
+        let bytes = held.content.bytes();
+        batch.log_buffer(&held.buffer, |inner, again| {
+            let grew = inner.dirty.merge(&held.dirty);
+            let (all, copy) = (&inner.dirty, &mut inner.vector);
+            if again && !grew && !copy.is_empty() && key.runs().len() == 1 {
+                patch(flags_of(kind), bytes, all, &held.dirty, copy);
+            } else {
+                copy.clear();
+                format(key, flags_of(kind), bytes, all, copy);
+            }
+        });
+    } else if held.ordered {
+        batch.order(&held.buffer);
+    }
+}
+
+fn flags_of(kind: &BufferKind) -> u16 {
+    let inodes = if kind.log_type == BlfType::Inodes as u16 { buffer_flags::INODES } else { 0 };
+    kind.log_type << buffer_flags::TYPE_SHIFT | inodes
+}
+
+/// Makes a copy of the dirty chunks, one item for each of the buffer's runs.
+fn format(key: &BufferKey, flags: u16, bytes: &[u8], dirty: &DirtyBits, copy: &mut LogVector) {
+    let formats = key.runs().len() * (FORMAT_BYTES + bytes.len() / CHUNK_BYTES / 8 + 4);
+    copy.reserve(dirty.count() * CHUNK_BYTES + formats);
+    let mut start = 0;
+    for run in key.runs() {
+        let length = run.basic_blocks as usize * BASIC_BLOCK_BYTES;
+        let chunks = start / CHUNK_BYTES..(start + length) / CHUNK_BYTES;
+        let mut map: SmallVec<[u32; 4]> = smallvec![0; chunks.len().div_ceil(32)];
+        let mut regions = 0;
+        for range in dirty.runs(chunks.clone()) {
+            regions += 1;
+            for bit in range.start - chunks.start..range.end - chunks.start {
+                map[bit / 32] |= 1 << (bit % 32);
+            }
+        }
+        if regions > 0 {
+            push_format(copy, run, flags, 1 + regions, &map);
+            for range in dirty.runs(chunks) {
+                copy.push(&bytes[range.start * CHUNK_BYTES..range.end * CHUNK_BYTES]);
+            }
+        }
+        start += length;
+    }
+}
+
+/// Brings the copy of a buffer in one run up to date, which holds the same chunks already.
+fn patch(flags: u16, bytes: &[u8], all: &DirtyBits, changed: &DirtyBits, copy: &mut LogVector) {
+    let chunks = bytes.len() / CHUNK_BYTES;
+    let first = FORMAT_BYTES + 4 * chunks.div_ceil(32);
+    let out = copy.bytes_mut();
+    // The block may have become another kind of structure.
+    out[FLAGS].copy_from_slice(&flags.to_le_bytes());
+    for Range { start, end } in changed.runs(0..chunks) {
+        let at = first + all.count_below(start) * CHUNK_BYTES;
+        let bytes = &bytes[start * CHUNK_BYTES..end * CHUNK_BYTES];
+        out[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+/// Bytes of the first region of a buffer's log item before its map.
+const FORMAT_BYTES: usize = 20;
+const FLAGS: Range<usize> = 4..6;
+
+/// The first region of a buffer's log item (the kernel's `struct xfs_buf_log_format`).
+fn push_format(copy: &mut LogVector, run: &DiskRun, flags: u16, regions: u16, map: &[u32]) {
+    copy.push_with(FORMAT_BYTES + 4 * map.len(), |out| {
+        out[0..2].copy_from_slice(&item_type::BUFFER.to_le_bytes());
+        out[2..4].copy_from_slice(&regions.to_le_bytes());
+        out[FLAGS].copy_from_slice(&flags.to_le_bytes());
+        out[6..8].copy_from_slice(&(run.basic_blocks as u16).to_le_bytes());
+        out[8..16].copy_from_slice(&run.address.0.to_le_bytes());
+        out[16..20].copy_from_slice(&(map.len() as u32).to_le_bytes());
+        for (index, word) in map.iter().enumerate() {
+            out[20 + 4 * index..24 + 4 * index].copy_from_slice(&word.to_le_bytes());
+        }
+    });
+}

@@ -1,0 +1,150 @@
+//! Inodes as the journal carries them: a format, the core, and the parts of the forks that changed since the last write-back.
+
+use super::{HeldInode, InodeFields};
+use crate::cache::{Fork, Inode, InodeState};
+use crate::item::DirtyBits;
+use crate::journal::{Batch, RegionEnds, Regions};
+use xfskit_ondisk::btree::{BMBT_MAGIC, LONG_HEADER_BYTES};
+use xfskit_ondisk::extent::EXTENT_RECORD_BYTES;
+use xfskit_ondisk::inode::INODE_CORE_BYTES;
+use xfskit_ondisk::log_record::item_type;
+use xfskit_ondisk::{BASIC_BLOCK_BYTES, ForkFormat, Geometry};
+
+/// Logs an inode that changed.
+pub(super) fn log_inode(batch: &mut Batch<'_>, held: &mut HeldInode, geometry: &Geometry) {
+    let core = &mut held.state.exclusive().core;
+    core.change_count = core.change_count.wrapping_add(1);
+    let (inode, state) = (&held.inode, &*held.state);
+    batch.log_inode(inode, |inner| {
+        inner.dirty.merge(&DirtyBits::of(held.dirty.bits().into()));
+        InodeCopy::new(inode, state, InodeFields::from_bits_truncate(inner.dirty.low_word()), geometry)
+    });
+}
+
+/// Bytes of the first region of an inode's log item.
+const FORMAT_BYTES: usize = 56;
+
+/// What the copy of an inode holds.
+struct InodeCopy<'a> {
+    inode: &'a Inode,
+    state: &'a InodeState,
+    logged: InodeFields,
+    data: Option<ForkRegion<'a>>,
+    attr: Option<ForkRegion<'a>>,
+    cluster_bytes: usize,
+}
+
+impl<'a> InodeCopy<'a> {
+    /// The core, and the `fields` of the forks that still exist.
+    fn new(inode: &'a Inode, state: &'a InodeState, fields: InodeFields, geometry: &Geometry) -> Self {
+        let data = ForkRegion::of(&state.data, fields, true);
+        let attr = state.attr.as_ref().and_then(|fork| ForkRegion::of(fork, fields, false));
+        let mut logged = InodeFields::CORE;
+        for region in data.iter().chain(&attr) {
+            logged |= region.field;
+        }
+        if fields.contains(InodeFields::DEV) && state.core.data_format == ForkFormat::Dev {
+            logged |= InodeFields::DEV;
+        }
+        Self { inode, state, logged, data, attr, cluster_bytes: geometry.inode_cluster_bytes() }
+    }
+
+    /// The first region (the kernel's `struct xfs_inode_log_format`).
+    fn fill_format(&self, out: &mut [u8]) {
+        let regions = 2 + u16::from(self.data.is_some()) + u16::from(self.attr.is_some());
+        let bytes_of = |region: &Option<ForkRegion<'_>>| region.as_ref().map_or(0, ForkRegion::log_bytes) as u16;
+        let device = if let Fork::Dev(device) = self.state.data { device } else { 0 };
+        out.fill(0);
+        out[0..2].copy_from_slice(&item_type::INODE.to_le_bytes());
+        out[2..4].copy_from_slice(&regions.to_le_bytes());
+        out[4..8].copy_from_slice(&self.logged.bits().to_le_bytes());
+        out[8..10].copy_from_slice(&bytes_of(&self.attr).to_le_bytes());
+        out[10..12].copy_from_slice(&bytes_of(&self.data).to_le_bytes());
+        out[16..24].copy_from_slice(&self.state.core.inode.0.to_le_bytes());
+        out[24..28].copy_from_slice(&device.to_le_bytes());
+        out[40..48].copy_from_slice(&self.inode.cluster.to_le_bytes());
+        out[48..52].copy_from_slice(&((self.cluster_bytes / BASIC_BLOCK_BYTES) as u32).to_le_bytes());
+        out[52..56].copy_from_slice(&self.inode.offset_in_cluster.to_le_bytes());
+    }
+}
+
+impl Regions for InodeCopy<'_> {
+    fn ends(&self) -> RegionEnds {
+        let mut ends = RegionEnds::default();
+        ends.push(FORMAT_BYTES);
+        ends.push(INODE_CORE_BYTES);
+        for region in self.data.iter().chain(&self.attr) {
+            ends.push(region.log_bytes());
+        }
+        ends
+    }
+
+    fn fill(&self, out: &mut [u8]) {
+        let (format, rest) = out.split_at_mut(FORMAT_BYTES);
+        self.fill_format(format);
+        let (core, mut rest) = rest.split_at_mut(INODE_CORE_BYTES);
+        self.state.core.encode_for_log(core);
+        for region in self.data.iter().chain(&self.attr) {
+            let length = region.log_bytes();
+            let (fork, behind) = rest.split_at_mut(length.next_multiple_of(4));
+            region.encode(&mut fork[..length]);
+            fork[length..].fill(0);
+            rest = behind;
+        }
+    }
+}
+
+/// What a fork contributes to a log item; never nothing.
+struct ForkRegion<'a> {
+    field: InodeFields,
+    fork: &'a Fork,
+}
+
+impl<'a> ForkRegion<'a> {
+    /// The part of a fork that changed, if it has contents.
+    fn of(fork: &'a Fork, fields: InodeFields, is_data: bool) -> Option<Self> {
+        let (of_data, of_attr) = match fork {
+            Fork::Dev(_) => return None,
+            Fork::Local(_) => (InodeFields::DATA_LOCAL, InodeFields::ATTR_LOCAL),
+            Fork::Extents(_) => (InodeFields::DATA_EXTENTS, InodeFields::ATTR_EXTENTS),
+            Fork::Btree { .. } => (InodeFields::DATA_ROOT, InodeFields::ATTR_ROOT),
+        };
+        let region = Self { field: if is_data { of_data } else { of_attr }, fork };
+        (fields.contains(region.field) && region.log_bytes() > 0).then_some(region)
+    }
+
+    fn log_bytes(&self) -> usize {
+        match self.fork {
+            Fork::Dev(_) => 0,
+            Fork::Local(bytes) => bytes.len(),
+            Fork::Extents(extents) => extents.len() * EXTENT_RECORD_BYTES,
+            Fork::Btree { keys, children, .. } => LONG_HEADER_BYTES + 8 * (keys.len() + children.len()),
+        }
+    }
+
+    fn encode(&self, out: &mut [u8]) {
+        match self.fork {
+            Fork::Dev(_) => {}
+            Fork::Local(bytes) => out.copy_from_slice(bytes),
+            Fork::Extents(extents) => {
+                for (record, extent) in out.chunks_exact_mut(EXTENT_RECORD_BYTES).zip(extents) {
+                    record.copy_from_slice(&extent.encode());
+                }
+            }
+            Fork::Btree { level, keys, children, .. } => encode_root_for_log(*level, keys, children, out),
+        }
+    }
+}
+
+/// A btree root as the journal carries it: with the header of a whole block.
+fn encode_root_for_log(level: u16, keys: &[u64], children: &[u64], out: &mut [u8]) {
+    let (header, words) = out.split_at_mut(LONG_HEADER_BYTES);
+    header.fill(0);
+    header[0..4].copy_from_slice(&BMBT_MAGIC.to_be_bytes());
+    header[4..6].copy_from_slice(&level.to_be_bytes());
+    header[6..8].copy_from_slice(&(keys.len() as u16).to_be_bytes());
+    header[8..24].fill(0xff);
+    for (place, word) in words.chunks_exact_mut(8).zip(keys.iter().chain(children)) {
+        place.copy_from_slice(&word.to_be_bytes());
+    }
+}
