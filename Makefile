@@ -2,12 +2,13 @@
 # make models  the engine's threads under thousands of schedules
 # make demo    what xfskit does, shown on an image
 # make bench   every experiment in ten minutes, beside the kernel (needs root, for the loop mount); a page in target/bench.html
+# make results  the same in full, into docs/results.md: on a quiet machine
 # make crash   100,000 crash states, in at most ten minutes; make crash-long: as many as an hour holds
 # make reference    install the reference tools (needs root)
 
 CARGO ?= cargo
 
-.PHONY: test models demo bench crash crash-long reference
+.PHONY: test models demo bench results crash crash-long reference
 
 test:
 	$(CARGO) fmt --all --check
@@ -26,6 +27,9 @@ demo:
 bench:
 	$(CARGO) run --release -p xfskit-cli -- bench all --quick --against kernel \
 		--report target/bench.html --report target/bench.json --report target/bench.md
+
+results:
+	$(CARGO) run --release -p xfskit-cli -- bench all --against kernel --report docs/results.md --report target/results.html
 
 crash:
 	$(CARGO) run --release -p xfskit-cli -- crash-test --total 100000 --seconds 600

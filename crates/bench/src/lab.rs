@@ -160,7 +160,7 @@ impl<'a> Lab<'a> {
     }
 
     pub(crate) fn rounds(&self) -> usize {
-        self.options.rounds.unwrap_or(3)
+        self.options.rounds.unwrap_or(if self.options.quick { 2 } else { 3 })
     }
 
     /// A case with all options as they are by default, for an image that holds `files` files with `bytes` of values each.

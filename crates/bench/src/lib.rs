@@ -35,4 +35,4 @@ pub use error::BenchError;
 pub use lab::{Against, Options};
 pub use measure::Watch;
 pub use report::{Report, json, markdown, page, text};
-pub use workload::{Experiment, run};
+pub use workload::{Experiment, Outcome, run};

@@ -23,8 +23,9 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     pub(crate) fn new() -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("xfskit-bench-").tempdir_in("/dev/shm");
-        let dir = dir.or_else(|_| tempfile::Builder::new().prefix("xfskit-bench-").tempdir());
+        let prefix = format!("xfskit-bench-{}-", std::process::id());
+        let dir = tempfile::Builder::new().prefix(&prefix).tempdir_in("/dev/shm");
+        let dir = dir.or_else(|_| tempfile::Builder::new().prefix(&prefix).tempdir());
         Ok(Self { dir: dir.context("a folder for scratch images")? })
     }
 

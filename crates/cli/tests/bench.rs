@@ -61,6 +61,29 @@ fn each_experiment_runs_in_a_folder_and_cleans_up() {
 }
 
 #[test]
+fn the_experiments_that_make_their_own_images_run_and_clean_up() {
+    for name in ["fuse", "cpus"] {
+        if name == "fuse" && std::fs::File::open("/dev/fuse").is_err() {
+            xfskit_testkit::skip("this machine has no FUSE");
+            continue;
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
+        command.args(["bench", name, "--files", "64", "--quick", "--rounds", "1", "--json"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let scratch_of_child = format!("xfskit-bench-{}-", child.id());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(!runs(&report).is_empty() && !report["experiments"][0]["tables"].as_array().unwrap().is_empty());
+        for dir in [Path::new("/dev/shm"), &std::env::temp_dir()] {
+            let names = dir.read_dir().into_iter().flatten().flatten().map(|entry| entry.file_name());
+            let mut left = names.filter(|left| left.to_string_lossy().starts_with(&scratch_of_child));
+            assert_eq!(left.next(), None, "{name}");
+        }
+    }
+}
+
+#[test]
 fn a_create_is_one_transaction_and_the_log_has_as_many_bytes() {
     let scratch = scratch();
     let image = image(&scratch);

@@ -1,7 +1,7 @@
 //! A page that needs nothing else: its style and its plots are in it.
 
 use super::plot::svg;
-use super::{Report, Section, Table, goals_table, places};
+use super::{Report, Section, Table, all_goals, goals_table, places};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
@@ -26,6 +26,9 @@ pub fn page(report: &Report) -> String {
             let _ = writeln!(out, "<li><a href=\"#{}\">{}</a></li>", section.name, escape(&section.title));
         }
         out.push_str("</ul></nav>\n");
+    }
+    if let Some(goals) = all_goals(report) {
+        write_table(&mut out, &goals);
     }
     for section in &report.experiments {
         write_section(&mut out, section);

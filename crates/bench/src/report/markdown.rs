@@ -1,15 +1,23 @@
 //! Markdown, for a page that is kept with the source.
 
-use super::{Report, Section, Table, goals_table, places};
+use super::{Report, Section, Table, all_goals, goals_table, places};
 use std::fmt::Write;
 
 /// The report as Markdown.
 pub fn markdown(report: &Report) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.
-    let _ = writeln!(out, "`{}`, {}\n\n| | |\n|---|---|", report.command, report.date);
+    let _ = writeln!(
+        out,
+        "# Results of xfskit bench\n\nWhat is measured, how, and what the figures mean: docs/benchmarks.md. Only ratios within this run mean \
+         anything.\n\n```\n{}\n```\n\n| | |\n|---|---|\n| date | {} |",
+        report.command, report.date
+    );
     for (name, value) in report.machine.lines() {
         let _ = writeln!(out, "| {name} | {} |", cell(&value));
+    }
+    if let Some(goals) = all_goals(report) {
+        write_table(&mut out, &goals);
     }
     for section in &report.experiments {
         write_section(&mut out, section);

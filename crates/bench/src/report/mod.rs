@@ -13,6 +13,7 @@ pub use table::text;
 
 use crate::lab::Run;
 use crate::machine::Machine;
+use crate::target::About;
 use serde::Serialize;
 
 /// A whole run of the command.
@@ -178,24 +179,44 @@ pub(crate) fn goals_table(goals: &[Goal]) -> Option<Table> {
     })
 }
 
-/// The places that were measured, each once: side and what is known of it.
-pub(crate) fn places(section: &Section) -> Vec<(String, Vec<(&'static str, String)>)> {
-    let mut found: Vec<(String, Vec<(&'static str, String)>)> = Vec::new();
-    for run in &section.runs {
-        let about = &run.target;
-        let lines = [
-            ("reached", &about.how),
-            ("geometry", &about.geometry),
-            ("options", &about.options),
-            ("durable", &about.durability),
-        ];
-        let lines: Vec<_> =
-            lines.into_iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| (name, text.clone())).collect();
-        if !found.iter().any(|(side, known)| *side == run.side && known[0] == lines[0]) {
-            found.push((run.side.clone(), lines));
-        }
+/// The goals of all experiments together, where there are several.
+pub(crate) fn all_goals(report: &Report) -> Option<Table> {
+    if report.experiments.len() < 2 {
+        return None;
     }
-    found
+    let named = |section: &Section| {
+        let name = section.name.clone();
+        let goals = section.goals.iter().cloned();
+        goals.map(move |goal| Goal { what: format!("{name}: {}", goal.what), ..goal }).collect::<Vec<_>>()
+    };
+    let goals: Vec<Goal> = report.experiments.iter().flat_map(named).collect();
+    Some(Table { title: "Goals of all experiments".into(), ..goals_table(&goals)? })
+}
+
+/// The sides that were measured, each once, and all that is known of them.
+pub(crate) fn places(section: &Section) -> Vec<(String, Vec<(&'static str, String)>)> {
+    type Field = (&'static str, fn(&About) -> &String);
+    const FIELDS: [Field; 4] = [
+        ("reached", |about| &about.how),
+        ("geometry", |about| &about.geometry),
+        ("options", |about| &about.options),
+        ("durable", |about| &about.durability),
+    ];
+    let mut sides: Vec<&str> = section.runs.iter().map(|run| run.side.as_str()).collect();
+    let mut seen = std::collections::HashSet::new();
+    sides.retain(|side| seen.insert(*side));
+    let line = |side: &str, (name, field): Field| {
+        let mut texts: Vec<&str> = Vec::new();
+        for run in section.runs.iter().filter(|run| run.side == side) {
+            let text = field(&run.target).as_str();
+            if !text.is_empty() && !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        (!texts.is_empty()).then(|| (name, texts.join("; or ")))
+    };
+    let lines = |side: &str| FIELDS.into_iter().filter_map(|field| line(side, field)).collect();
+    sides.into_iter().map(|side| (side.to_owned(), lines(side))).collect()
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub(super) fn svg(plot: &Plot) -> String {
 /// A number as short as it can be told apart.
 fn short(number: f64) -> String {
     let decimals = match number.abs() {
-        size if size >= 100.0 || size == 0.0 => 0,
+        size if size >= 100.0 || size.fract() == 0.0 => 0,
         size if size >= 10.0 => 1,
         _ => 2,
     };
@@ -110,13 +110,12 @@ fn lines(x_label: &str, y_label: &str, series: &[LineSeries]) -> (f64, String) {
     xs.sort_by(f64::total_cmp);
     xs.dedup();
     let (Some(&first), Some(&last)) = (xs.first(), xs.last()) else { return (0.0, String::new()) };
-    let (step, top) = ticks(most);
+    let scale = Scale::new(points().map(|(_, y)| y).filter(|&y| y > 0.0).fold(most, f64::min), most);
     let span = (last.log2() - first.log2()).max(1.0);
     let at_x = |x: f64| LEFT + (WIDTH - LEFT - RIGHT) * (x.log2() - first.log2()) / span;
-    let at_y = |y: f64| TOP + (LINES_HEIGHT - TOP - BOTTOM) * (1.0 - y / top);
+    let at_y = |y: f64| TOP + (LINES_HEIGHT - TOP - BOTTOM) * (1.0 - scale.part(y));
     let mut out = format!("<text class=\"soft\" x=\"{LEFT}\" y=\"12\">{}</text>\n", escape(y_label));
-    let mut tick = 0.0;
-    while tick <= top * 1.001 {
+    for tick in scale.ticks() {
         let y = at_y(tick);
         let _ = writeln!(
             out,
@@ -127,7 +126,6 @@ fn lines(x_label: &str, y_label: &str, series: &[LineSeries]) -> (f64, String) {
             y + 4.0,
             short(tick)
         );
-        tick += step;
     }
     for &x in &xs {
         let label = if x >= 1024.0 && x % 1024.0 == 0.0 { format!("{} Ki", x / 1024.0) } else { short(x) };
@@ -162,6 +160,49 @@ fn lines(x_label: &str, y_label: &str, series: &[LineSeries]) -> (f64, String) {
     let names: Vec<&str> = series.iter().map(|series| series.name.as_str()).collect();
     out.push_str(&legend(&names, LINES_HEIGHT + 4.0));
     (LINES_HEIGHT + 4.0 + LEGEND_LINE * names.len() as f64, out)
+}
+
+/// Values that differ so much are shown by their powers of ten.
+const MOST_LINEAR: f64 = 50.0;
+
+/// The vertical axis.
+enum Scale {
+    Linear {
+        step: f64,
+        top: f64,
+    },
+    /// From one power of ten to another.
+    Powers {
+        low: i32,
+        high: i32,
+    },
+}
+
+impl Scale {
+    fn new(least: f64, most: f64) -> Self {
+        if least > 0.0 && most / least > MOST_LINEAR {
+            return Self::Powers { low: least.log10().floor() as i32, high: most.log10().ceil() as i32 };
+        }
+        let (step, top) = ticks(most);
+        Self::Linear { step, top }
+    }
+
+    /// How far up a value is, from 0 to 1.
+    fn part(&self, value: f64) -> f64 {
+        match *self {
+            Self::Linear { top, .. } => value / top,
+            Self::Powers { low, high } => {
+                ((value.log10() - f64::from(low)) / f64::from((high - low).max(1))).clamp(0.0, 1.0)
+            }
+        }
+    }
+
+    fn ticks(&self) -> Vec<f64> {
+        match *self {
+            Self::Linear { step, top } => (0..=(top / step).round() as u32).map(|n| f64::from(n) * step).collect(),
+            Self::Powers { low, high } => (low..=high).map(|power| 10f64.powi(power)).collect(),
+        }
+    }
 }
 
 /// The distance of the lines of a grid, and the top one: four to eight lines.

@@ -1,6 +1,6 @@
 //! Plain text.
 
-use super::{Report, Section, Table, goals_table, places};
+use super::{Report, Section, Table, all_goals, goals_table, places};
 use std::fmt::Write;
 
 /// The report as text.
@@ -13,6 +13,10 @@ pub fn text(report: &Report) -> String {
     let _ = writeln!(out, "{:12} {}", "command", report.command);
     for section in &report.experiments {
         write_section(&mut out, section);
+    }
+    if let Some(table) = all_goals(report) {
+        let _ = writeln!(out);
+        write_table(&mut out, &table);
     }
     out
 }

@@ -142,7 +142,7 @@ impl Target for PathTarget {
             _ => "that of the filesystem; a syncfs ends each phase, outside of its time",
         };
         About {
-            how: format!("by system calls in {} ({})", mount.path.display(), mount.kind),
+            how: format!("by system calls on a mount of kind {}", mount.kind),
             geometry: geometry_of_device(&mount.source).unwrap_or_default(),
             options: mount.options.clone(),
             durability: if xfs && mount.options.contains("wsync") { "wsync: at once" } else { durability }.into(),

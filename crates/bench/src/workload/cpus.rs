@@ -18,6 +18,8 @@ use anyhow::Result;
 const FILES: usize = 15_000;
 const MOST: usize = 64;
 const AGS: [usize; 3] = [4, 16, 64];
+/// An AG is no smaller than a log that lies in it.
+const MANY_AGS_BYTES: u64 = 8 << 30;
 const PHASES: [&str; 2] = ["create", "remove"];
 
 /// Seconds of an operation on one processor.
@@ -81,8 +83,9 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     let real: Vec<_> = powers()
         .map(|threads| {
             let files = lab.files(FILES * 20);
-            let case =
-                Case { threads, ..lab.case(format!("{threads} threads"), files, 0).mkfs(&[('d', "agcount=64")]) };
+            let case = lab.case(format!("{threads} threads"), files, 0).mkfs(&[('d', "agcount=64")]);
+            let image_bytes = case.image_bytes.max(MANY_AGS_BYTES);
+            let case = Case { threads, image_bytes, ..case };
             (case, FsMark { each: (files / threads).max(1), dirs: 1 })
         })
         .collect();

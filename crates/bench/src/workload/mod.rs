@@ -57,24 +57,38 @@ const ALL: [(Experiment, Measure); 9] = [
     (Experiment::Cpus, cpus::measure),
 ];
 
-/// Measures.
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// All that was measured.
+    pub report: Report,
+    /// Why it is not all that was asked for.
+    pub failure: Option<anyhow::Error>,
+}
+
+/// Measures. Of several experiments those that were complete are kept when a later one fails or is interrupted.
 ///
 /// # Errors
 /// [`BenchError`](crate::BenchError) where nothing can be measured; whatever fails while measuring.
-pub fn run(experiment: Experiment, options: Options, watch: &dyn Watch) -> Result<Report> {
+pub fn run(experiment: Experiment, options: Options, watch: &dyn Watch) -> Result<Outcome> {
     let machine = Machine::here();
     let (command, date) = (options.command.clone(), options.date.clone());
     let lab = Lab::new(options, watch)?;
     let mut experiments = Vec::new();
+    let mut failure = None;
     for (_, measure) in ALL.iter().filter(|(each, _)| experiment == Experiment::All || *each == experiment) {
-        let section = measure(&lab)?;
-        ensure!(
-            experiment == Experiment::All || !section.runs.is_empty(),
-            crate::BenchError::Usage(format!("no case of this experiment can be measured there. {}", section.about))
-        );
-        if !section.runs.is_empty() {
-            experiments.push(section);
+        match measure(&lab) {
+            Ok(section) if section.runs.is_empty() => {
+                let message = format!("no case of this experiment can be measured there. {}", section.about);
+                ensure!(experiment == Experiment::All, crate::BenchError::Usage(message));
+            }
+            Ok(section) => experiments.push(section),
+            Err(error) if experiments.is_empty() => return Err(error),
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
         }
     }
-    Ok(Report { command, date, machine, experiments })
+    Ok(Outcome { report: Report { command, date, machine, experiments }, failure })
 }

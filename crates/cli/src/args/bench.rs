@@ -26,7 +26,7 @@ pub struct BenchArgs {
     /// Directories [default: one for each thread]
     #[arg(long, value_name = "N")]
     pub dirs: Option<usize>,
-    /// How often each case is measured [default: 3]
+    /// How often each case is measured [default: 3, with --quick 2]
     #[arg(long, value_name = "N")]
     pub rounds: Option<usize>,
     /// Where: an image, a mount point or a folder [default: a scratch image]
@@ -38,7 +38,7 @@ pub struct BenchArgs {
     /// Write a report; its name's ending, html, json or md, says of what kind. May be given several times
     #[arg(long, value_name = "FILE")]
     pub report: Vec<PathBuf>,
-    /// A tenth of the files
+    /// Few files and sizes
     #[arg(long)]
     pub quick: bool,
     /// Geometry, threads and sizes as they were published

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use xfskit::env::{Environment, SystemEnvironment};
-use xfskit_bench::{Against, Options, Report};
+use xfskit_bench::{Against, Options, Outcome, Report};
 
 type Write = fn(&Report) -> Result<String>;
 
@@ -18,7 +18,7 @@ type Write = fn(&Report) -> Result<String>;
 pub fn run(args: &BenchArgs, as_json: bool) -> Result<()> {
     let reports = args.report.iter().map(|path| Ok((path.as_path(), kind(path)?))).collect::<Result<Vec<_>>>()?;
     let bar = BenchBar::new(stop_flag()?);
-    let report = xfskit_bench::run(args.experiment.into(), options(args)?, &bar)?;
+    let Outcome { report, failure } = xfskit_bench::run(args.experiment.into(), options(args)?, &bar)?;
     drop(bar);
     for (path, write) in reports {
         std::fs::write(path, write(&report)?).with_context(|| path.display().to_string())?;
@@ -28,7 +28,7 @@ pub fn run(args: &BenchArgs, as_json: bool) -> Result<()> {
     } else {
         print!("{}", xfskit_bench::text(&report));
     }
-    Ok(())
+    failure.map_or(Ok(()), Err)
 }
 
 /// A signal asks for an end, so that what was made is removed; a second one does not ask.
