@@ -23,7 +23,7 @@ fn roll(fs: &Filesystem, thread: usize) {
 }
 
 /// Takes space for chains of one link until so little is left that whoever rolls has to wait for it.
-fn crowd(fs: &Filesystem) -> Vec<Grant> {
+fn crowd(fs: &Filesystem) -> Vec<Grant<'_>> {
     let journal = &fs.mount().journal;
     let (used, size) = journal.usage();
     let unit = 32 << 10;
@@ -59,6 +59,7 @@ fn model() {
             }
         });
     });
+    drop(grants);
     let journal = &fs.mount().journal;
     journal.quiesce().unwrap();
     assert_eq!(journal.usage().0, 0, "log space is granted to nobody");
