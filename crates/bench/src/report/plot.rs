@@ -33,6 +33,9 @@ pub(super) fn svg(plot: &Plot) -> String {
 
 /// A number as short as it can be told apart.
 fn short(number: f64) -> String {
+    if number.abs() >= 1e6 {
+        return format!("{} M", Cell::number(number / 1e6, 1).text);
+    }
     let decimals = match number.abs() {
         size if size >= 100.0 || size.fract() == 0.0 => 0,
         size if size >= 10.0 => 1,

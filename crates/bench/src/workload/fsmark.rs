@@ -15,6 +15,8 @@ use std::sync::Mutex;
 
 const FILES: usize = 1_000_000;
 const PUBLISHED_THREADS: usize = 40;
+/// Sparse: an AG is no smaller than a log that lies in it.
+const PUBLISHED_IMAGE_BYTES: u64 = 64 << 30;
 /// As published: 40 AGs, a log of 1 GiB.
 const PUBLISHED_GEOMETRY: [(char, &str); 2] = [('d', "agcount=40"), ('l', "size=1g")];
 
@@ -76,9 +78,13 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     let files = lab.files(FILES).max(threads);
     let each = files / threads;
     let work = FsMark { each, dirs: (lab.options.dirs.unwrap_or(threads) / threads).clamp(1, each) };
-    let case = |name: &str| Case {
-        threads,
-        ..lab.case(name, files, 0).mkfs(if published { &PUBLISHED_GEOMETRY } else { &[] })
+    let case = |name: &str| {
+        let mut case = Case { threads, ..lab.case(name, files, 0) };
+        if published {
+            case = case.mkfs(&PUBLISHED_GEOMETRY);
+            case.image_bytes = lab.options.image_bytes.unwrap_or(case.image_bytes.max(PUBLISHED_IMAGE_BYTES));
+        }
+        case
     };
     let mut cases = vec![
         case(WITHOUT).parent(false),

@@ -222,9 +222,9 @@ impl GrantSpace {
         self.log_bytes - self.usage().0.min(self.log_bytes) < self.relief_bytes()
     }
 
-    /// A quarter of the log, or half of a small one.
+    /// A fifth of the log, or half of a small one; new chains may not have the last eighth.
     fn relief_bytes(&self) -> u64 {
-        (self.log_bytes / 4).max(RELIEF_BYTES.min(self.log_bytes / 2))
+        (self.log_bytes / 5).max(RELIEF_BYTES.min(self.log_bytes / 2))
     }
 
     /// The LSN `bytes` bytes after the tail.
