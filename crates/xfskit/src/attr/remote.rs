@@ -66,8 +66,9 @@ pub fn write_at(tx: &mut Transaction, ino: InoId, at: FileBlock, value: &[u8]) -
     let mut offset = 0;
     for run in runs {
         // The one copy of the value between the caller and the device.
-        let mut bytes = Vec::with_capacity(run.basic_blocks as usize * BASIC_BLOCK_BYTES);
-        while bytes.len() < bytes.capacity() && offset < value.len() {
+        let run_bytes = run.basic_blocks as usize * BASIC_BLOCK_BYTES;
+        let mut bytes = Vec::with_capacity(run_bytes);
+        while bytes.len() < run_bytes && offset < value.len() {
             let address = DiskAddress(run.address.0 + (bytes.len() / BASIC_BLOCK_BYTES) as u64);
             encode_block(geometry, owner, address, value, offset, &mut bytes);
             offset += bytes_per_block(geometry);

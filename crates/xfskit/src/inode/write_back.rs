@@ -134,8 +134,9 @@ fn write_cluster(
         Err(error) => return Err(error),
     };
     let buffer_item: Arc<dyn LogItem> = Arc::clone(&buffer) as _;
-    // The unlinked list's links live in the buffer: while one of them is not in the log, the cluster stays.
-    if buffer.item().is_pinned() {
+    // The unlinked list's links live in the buffer: while one of them is not in the log, the cluster stays. Its blocks may have
+    // been freed since the question above.
+    if buffer.item().is_pinned() || buffer.item().lock().stale {
         return Ok(0);
     }
     let mut copied: Vec<Copied> =

@@ -106,10 +106,10 @@ impl Ail {
     pub(super) fn insert_checkpoint(&self, lsn: Lsn, entries: Vec<Vec<Entry>>) {
         let mut listed = Vec::with_capacity(entries.iter().map(Vec::len).sum());
         let mut buckets = self.buckets.lock();
-        for Entry { item, stale, .. } in entries.into_iter().flatten().filter(Entry::counts) {
+        for Entry { item, stale, keeps_position, .. } in entries.into_iter().flatten().filter(Entry::counts) {
             let mut inner = item.state().lock();
             inner.unpin();
-            if inner.keeps_position && !stale && inner.in_ail.is_some() {
+            if keeps_position && !stale && inner.in_ail.is_some() {
                 continue;
             }
             buckets.take_off(&mut inner);

@@ -81,6 +81,8 @@ pub(super) struct Entry {
     pub item: Arc<dyn LogItem>,
     copy: Copy,
     pub stale: bool,
+    /// The item's `keeps_position` as this checkpoint has it: the next may free the blocks meanwhile.
+    pub keeps_position: bool,
     goes_first: bool,
 }
 
@@ -121,7 +123,9 @@ impl Entry {
 
 impl Checkpoint {
     pub(super) fn is_empty(&self) -> bool {
-        self.finished.is_empty() && !self.parts.iter().flat_map(|part| &part.entries).any(Entry::counts)
+        self.finished.is_empty()
+            && self.ordered_writes.is_empty()
+            && !self.parts.iter().flat_map(|part| &part.entries).any(Entry::counts)
     }
 
     /// Hands all regions to `each`, in the order in which recovery is to see them: blocks that are made over by an item
@@ -272,7 +276,7 @@ impl Checkpoint {
                 // The record takes one more.
                 counters.value_bytes_copied.add(vector.shared_bytes() as u64);
             }
-            entry.stale = inner.stale;
+            (entry.stale, entry.keeps_position) = (inner.stale, inner.keeps_position);
             if inner.whiteout {
                 inner.unpin();
                 entry.copy = Copy::Gone;
@@ -371,7 +375,13 @@ impl Batch<'_> {
         inner.pins += 1;
         drop(inner);
         self.logged += 1;
-        self.shard.entries.push(Entry { item: share(item), copy: Copy::InItem, stale: false, goes_first });
+        self.shard.entries.push(Entry {
+            item: share(item),
+            copy: Copy::InItem,
+            stale: false,
+            keeps_position: false,
+            goes_first,
+        });
     }
 
     /// Logs an inode. `prepare` adds what changed to the dirty bits and says what the copy will hold.
@@ -396,7 +406,13 @@ impl Batch<'_> {
             inner.place = CopyPlace::Shard { shard: self.index, entry: shard.entries.len() as u32 };
             inner.pins += 1;
             let copy = Copy::InShard(copied);
-            shard.entries.push(Entry { item: Arc::clone(item) as _, copy, stale: false, goes_first: false });
+            shard.entries.push(Entry {
+                item: Arc::clone(item) as _,
+                copy,
+                stale: false,
+                keeps_position: false,
+                goes_first: false,
+            });
             self.logged += 1;
             return;
         }
@@ -413,7 +429,13 @@ impl Batch<'_> {
                 copy_into(&mut inner.vector, &copy, &ends);
                 inner.place = CopyPlace::Item;
                 let item = Arc::clone(item) as _;
-                shard.entries.push(Entry { item, copy: Copy::InItem, stale: false, goes_first: false });
+                shard.entries.push(Entry {
+                    item,
+                    copy: Copy::InItem,
+                    stale: false,
+                    keeps_position: false,
+                    goes_first: false,
+                });
             }
         }
     }

@@ -4,7 +4,7 @@
 //! transaction, and begins one only for what does.
 
 use super::Filesystem;
-use super::map::{link_reservation, next_link, written_behind_end};
+use super::map::{END_OF_MAP, link_reservation, next_link, written_behind_end};
 use crate::cache::Inode;
 use crate::data::{self, Source};
 use crate::error::{Error, Result};
@@ -257,13 +257,16 @@ impl Filesystem {
     /// # Errors
     /// `NoSpace`, `Corrupt`, `Io`, `Shutdown`; what could not be brought out goes on waiting.
     pub(super) fn write_out(&self, inode: &Arc<Inode>) -> Result<()> {
-        let end = inode.state_lock().read().dirty.as_ref().map_or(FileBlock(0), |dirty| dirty.end());
+        let (end, size) = {
+            let state = inode.state_lock().read();
+            (state.dirty.as_ref().map_or(FileBlock(0), |dirty| dirty.end()), state.size_bytes())
+        };
         let mut at = FileBlock(0);
         while !self.forget_if_clean(inode) {
             let mut tx = self.begin(link_reservation(&self.mount).dipping())?;
             let id = tx.join_inode(inode);
             // One that was freed meanwhile has nothing to bring out any more: the next look sees it.
-            let next = if tx.inode(id).freed { Ok(at) } else { self.write_out_some(&mut tx, id, at) };
+            let next = if tx.inode(id).freed { Ok(at) } else { self.write_out_some(&mut tx, id, at, (end, size)) };
             at = self.located(inode.number, tx.finish(next))?;
             if at >= end {
                 self.forget_if_clean(inode);
@@ -287,22 +290,29 @@ impl Filesystem {
         is_clean
     }
 
-    /// Brings out the first dirty run at or behind `from`, and size and times if it was the last. Says where to go on.
-    fn write_out_some(&self, tx: &mut Transaction, id: InoId, from: FileBlock) -> Result<FileBlock> {
+    /// Brings out the first dirty run at or behind `from`, and times, and the size if it was the last; what `goal` wants is
+    /// all blocks in front of one, and then the size up to a byte. Says where to go on.
+    fn write_out_some(
+        &self,
+        tx: &mut Transaction,
+        id: InoId,
+        from: FileBlock,
+        goal: (FileBlock, u64),
+    ) -> Result<FileBlock> {
         let most = MOST_RUN_BYTES >> self.mount.geometry.block_log;
         let run = tx.inode(id).dirty.as_ref().and_then(|dirty| dirty.first_run(from, most));
         let next = match run {
             Some(run) => FileBlock(data::write_out_run(tx, id, run, Source::Dirty)?),
             None => FileBlock(u64::MAX),
         };
-        data::write_out_core(tx, id);
+        data::write_out_core(tx, id, if next >= goal.0 { goal.1 } else { 0 });
         Ok(next)
     }
 
     /// Brings out all that waits of a joined file, in links of the chain at hand.
     pub(super) fn settle(&self, tx: &mut Transaction, id: InoId) -> Result<()> {
         while !tx.inode(id).is_settled() {
-            self.write_out_some(tx, id, FileBlock(0))?;
+            self.write_out_some(tx, id, FileBlock(0), (END_OF_MAP, 0))?;
             next_link(tx)?;
         }
         Ok(())

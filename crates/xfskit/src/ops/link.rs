@@ -47,10 +47,13 @@ impl Filesystem {
         if !matches!(linked, Err(Error::Exists)) || self.lookup_number(dir, &temporary)? != inode {
             linked?;
         }
-        self.rename(dir, &temporary, dir, name, RenameFlags::default(), caller).inspect_err(|_| {
-            // The error that counts has happened already.
-            let _ = self.unlink(dir, &temporary, caller);
-        })
+        let renamed = self.rename(dir, &temporary, dir, name, RenameFlags::default(), caller);
+        // It is still there after an error, and when somebody gave the inode that name meanwhile: two names of one inode are
+        // renamed by doing nothing.
+        match self.unlink(dir, &temporary, caller) {
+            Err(Error::NotFound) | Ok(()) => renamed,
+            other => renamed.and(other),
+        }
     }
 
     /// The number may turn out to name a directory, even one above `dir`: its lock is tried only, and when it is taken

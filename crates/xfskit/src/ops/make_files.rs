@@ -29,6 +29,8 @@ const PARENT_VALUE_BYTES: usize = 12;
 const MOST_CONTENTS_BYTES: usize = 64 << 10;
 /// Share of the journal that one call may take.
 const LOG_SHARE: u64 = 16;
+/// Files that take as much of the journal together as one may take at worst, at least.
+const FILES_PER_WORST_CASE: usize = 16;
 
 /// A regular file with everything that it has.
 #[derive(Clone, Debug)]
@@ -101,6 +103,9 @@ impl Filesystem {
         // is reserved.
         let one = self.make_one_reservation();
         let most = (self.mount.journal.usage().1 / LOG_SHARE / u64::from(one.log_bytes)).max(1);
+        // The contents of files that a small log has no room for are not written in vain.
+        let likely = if most == 1 { 1 } else { (most as usize - 1) * FILES_PER_WORST_CASE };
+        let files = &files[..files.len().min(likely)];
         let block_bytes = self.mount.geometry.block_bytes();
         let blocks: usize = files.iter().map(|file| file.contents.len().div_ceil(block_bytes)).sum();
         let count = files.len() as u64;

@@ -8,7 +8,7 @@
 use super::Transaction;
 use crate::error::{Error, Result};
 use crate::error_tags::{FREE_EXTENT, LARP};
-use crate::item::{ItemState, LogItem, LogVector};
+use crate::item::{CheckpointSeq, ItemState, LogItem, LogVector};
 use crate::sync::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -223,7 +223,9 @@ impl Transaction<'_> {
         format_intent: impl Fn(u64, &mut LogVector),
         format_done: impl Fn(u64, &mut LogVector),
     ) {
-        if intent.state.lock().in_cil == self.mount.journal.current() {
+        // Those that this link commits, or the checkpoint at hand has, are at the head.
+        let logged_in = intent.state.lock().in_cil;
+        if logged_in == CheckpointSeq::default() || logged_in == self.mount.journal.current() {
             return;
         }
         let new = Intent::new(&self.mount.intent_ids);

@@ -22,7 +22,13 @@ pub(super) fn log_buffer(batch: &mut Batch<'_>, held: &HeldBuffer) {
             push_format(&mut copy, run, flags_of(kind) | buffer_flags::CANCEL, 1, &[]);
         }
         batch.log_cancel(&held.buffer, copy, key.runs().iter().map(|run| run.address));
-    } else if !held.dirty.is_empty() {
+        return;
+    }
+    if held.ordered {
+        batch.order(&held.buffer);
+    }
+    // What was changed of an ordered buffer besides is logged, and the record that makes it is kept all the same.
+    if !held.dirty.is_empty() {
         let bytes = held.content.bytes();
         batch.log_buffer(&held.buffer, |inner, again| {
             let grew = inner.dirty.merge(&held.dirty);
@@ -34,8 +40,6 @@ pub(super) fn log_buffer(batch: &mut Batch<'_>, held: &HeldBuffer) {
                 format(key, flags_of(kind), bytes, all, copy);
             }
         });
-    } else if held.ordered {
-        batch.order(&held.buffer);
     }
 }
 
