@@ -14,6 +14,13 @@ pub const WORKLOAD: Workload = Workload {
 };
 
 fn run(run: &mut Run) -> Result<(), Stop> {
+    // So many that new clusters are made while every unlinked list has members: their links are changed as they are made.
+    if run.random.one_in(3) {
+        for _ in 0..66 + run.random.below(140) {
+            run.perform(&Operation::Tmpfile { dir: ROOT })?;
+            run.settle(8)?;
+        }
+    }
     for _ in 0..200 {
         step(run)?;
         run.settle(14)?;
