@@ -28,7 +28,7 @@ use xfskit_ondisk::superblock::{QUOTA_COUNTED, SUPERBLOCK_CRC_OFFSET};
 use xfskit_ondisk::{
     BASIC_BLOCK_BYTES, Corruption, DiskAddress, Geometry, RawSuperblock, Superblock, Verdict, set_checksum,
 };
-use zerocopy::IntoBytes;
+use zerocopy::FromBytes;
 
 /// How to open a filesystem.
 #[derive(Clone, Debug)]
@@ -139,9 +139,6 @@ pub struct Mount {
 
 /// Free blocks for each AG below which space counts as scarce: a few inode chunks.
 const SCARCE_BLOCKS_PER_AG: u64 = 256;
-
-const LOG_FEATURES_OFFSET: usize = core::mem::offset_of!(RawSuperblock, log_incompat);
-const QUOTA_FLAGS_OFFSET: usize = core::mem::offset_of!(RawSuperblock, quota_flags);
 
 /// What a mount stands on: a mount that only looks at an image with a dirty log recovers it in memory first.
 pub(crate) enum Stage {
@@ -400,8 +397,8 @@ impl Mount {
         let key = BufferKey::new(DiskAddress(0), self.geometry.sector_bytes());
         let (_, mut held) = self.cache.lock(&key, &SUPERBLOCK_KIND, Fill::Read, true, true)?;
         let bytes = held.exclusive().bytes_mut();
-        bytes[LOG_FEATURES_OFFSET..LOG_FEATURES_OFFSET + 4].copy_from_slice(raw.log_incompat.as_bytes());
-        bytes[QUOTA_FLAGS_OFFSET..QUOTA_FLAGS_OFFSET + 2].copy_from_slice(raw.quota_flags.as_bytes());
+        let (home, _) = RawSuperblock::mut_from_prefix(bytes).expect("a verified superblock is a whole one");
+        (home.log_incompat, home.quota_flags) = (raw.log_incompat, raw.quota_flags);
         set_checksum(bytes, SUPERBLOCK_CRC_OFFSET);
         self.cache.write_runs(&key, held.bytes())?;
         self.device.flush().map_err(|source| Error::Io { offset: 0, source })?;

@@ -1,6 +1,8 @@
 //! Contents at the edges: full images, batches with the same name twice, blocks that were shared until just now, maps that
 //! reach behind every file.
 
+mod stress;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,11 +29,8 @@ fn small<'a>(name: &'a [u8], xattrs: &'a [(Vec<u8>, Vec<u8>)]) -> WholeFile<'a> 
 
 #[test]
 fn what_was_allocated_can_be_written_on_a_full_image() {
-    let Some(reference) = xfskit_testkit::reference() else { return };
-    let scratch = xfskit_testkit::scratch();
-    let image = scratch.image("a.img", 320 << 20);
-    reference.tool_output("mkfs.xfs", ["-q".as_ref(), image.as_os_str()]);
-    let fs = open(&image);
+    let image = stress::Image::new(320, &[]);
+    let fs = image.open();
     let (kept, filler) = (make(&fs, "kept"), make(&fs, "filler"));
     fs.fallocate(kept, Fallocate::Allocate, 0, 8 << 20).unwrap();
     let piece = vec![7; MEBIBYTE];
@@ -42,38 +41,29 @@ fn what_was_allocated_can_be_written_on_a_full_image() {
         fs.write_at(kept, (at * MEBIBYTE) as u64, &piece).unwrap();
     }
     fs.fsync(kept).unwrap();
-    fs.unmount().unwrap();
-    reference.repair_finds_nothing(&image);
+    image.close(fs);
 }
 
 #[test]
 fn a_batch_with_the_same_name_twice_is_refused_before_anything_is_made() {
-    let Some(reference) = xfskit_testkit::reference() else { return };
-    let scratch = xfskit_testkit::scratch();
-    let image = scratch.image("a.img", 320 << 20);
-    reference.tool_output("mkfs.xfs", ["-q".as_ref(), image.as_os_str()]);
-    let fs = open(&image);
+    let image = stress::Image::new(320, &[]);
+    let fs = image.open();
     let files = [small(b"one", &[]), small(b"two", &[]), small(b"one", &[])];
     assert!(matches!(fs.make_files(fs.root(), &files), Err(Error::Exists)));
     assert!(matches!(fs.lookup(fs.root(), b"two"), Err(Error::NotFound)));
     assert_eq!(fs.make_files(fs.root(), &files[..2]).unwrap().len(), 2);
-    fs.unmount().unwrap();
-    reference.repair_finds_nothing(&image);
+    image.close(fs);
 }
 
 #[test]
 fn attributes_that_are_too_long_for_shortform_or_have_no_proper_name_are_not_small() {
-    let Some(reference) = xfskit_testkit::reference() else { return };
-    let scratch = xfskit_testkit::scratch();
-    let image = scratch.image("a.img", 320 << 20);
-    reference.tool_output("mkfs.xfs", ["-q".as_ref(), "-i".as_ref(), "size=2048".as_ref(), image.as_os_str()]);
-    let fs = open(&image);
+    let image = stress::Image::new(320, &[('i', "size=2048")]);
+    let fs = image.open();
     let long = [(b"user.long".to_vec(), vec![5; 300])];
     assert!(!fs.is_small(&small(b"one", &long)));
     let odd = [(b"user.a\0b".to_vec(), b"value".to_vec())];
     assert!(!fs.is_small(&small(b"one", &odd)));
-    fs.unmount().unwrap();
-    reference.repair_finds_nothing(&image);
+    image.close(fs);
 }
 
 #[test]
@@ -145,18 +135,15 @@ fn a_map_that_reaches_behind_the_largest_size_is_no_hang() {
 /// superblock counted the block that had been set aside for them as used. Found by the crash simulator.
 #[test]
 fn space_of_contents_that_the_unmount_lost_is_free() {
-    let Some(reference) = xfskit_testkit::reference() else { return };
-    let scratch = xfskit_testkit::scratch();
-    let image = scratch.image("a.img", 320 << 20);
-    reference.tool_output("mkfs.xfs", ["-q".as_ref(), image.as_os_str()]);
-    let fs = open(&image);
+    let image = stress::Image::new(320, &[]);
+    let fs = image.open();
     let file = make(&fs, "file");
     fs.sync().unwrap();
     fs.write_at(file, 0, &[7; 100]).unwrap();
     fs.mount().error_tags.arm(ALLOC_EXTENT, 1);
     assert!(matches!(fs.unmount(), Err(Error::Io { .. })));
-    reference.repair_finds_nothing(&image);
-    let fs = open(&image);
+    image.assert_sound();
+    let fs = image.open();
     assert_eq!(fs.stat(file).unwrap().size, 0);
     fs.unmount().unwrap();
 }
@@ -165,11 +152,8 @@ fn space_of_contents_that_the_unmount_lost_is_free() {
 /// be for ever. An fsync now ends with what waited when it began, and a change of the map keeps others off while it brings out the rest.
 #[test]
 fn a_file_that_somebody_goes_on_writing_can_be_synced_and_cut() {
-    let Some(reference) = xfskit_testkit::reference() else { return };
-    let scratch = xfskit_testkit::scratch();
-    let image = scratch.image("a.img", 320 << 20);
-    reference.tool_output("mkfs.xfs", ["-q".as_ref(), image.as_os_str()]);
-    let fs = open(&image);
+    let image = stress::Image::new(320, &[]);
+    let fs = image.open();
     let file = make(&fs, "file");
     fs.append(file, &[7; 10_000]).unwrap();
     let done = AtomicBool::new(false);
@@ -189,19 +173,15 @@ fn a_file_that_somebody_goes_on_writing_can_be_synced_and_cut() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    fs.unmount().unwrap();
-    reference.repair_finds_nothing(&image);
+    image.close(fs);
 }
 
 /// A size that no dirty block goes with, for its bytes lie in a block that has its place, was forgotten by an fsync that found
 /// dirty blocks of others in holes of the file.
 #[test]
 fn an_fsync_makes_the_size_durable_while_others_fill_holes() {
-    let Some(reference) = xfskit_testkit::reference() else { return };
-    let scratch = xfskit_testkit::scratch();
-    let image = scratch.image("a.img", 320 << 20);
-    reference.tool_output("mkfs.xfs", ["-q".as_ref(), image.as_os_str()]);
-    let fs = open(&image);
+    let image = stress::Image::new(320, &[]);
+    let fs = image.open();
     let file = make(&fs, "file");
     fs.truncate(file, 1 << 30).unwrap();
     let done = AtomicBool::new(false);
@@ -222,6 +202,5 @@ fn an_fsync_makes_the_size_durable_while_others_fill_holes() {
         done.store(true, Ordering::Relaxed);
         assert_eq!(short, None, "what the core says, and what was synced");
     });
-    fs.unmount().unwrap();
-    reference.repair_finds_nothing(&image);
+    image.close(fs);
 }

@@ -1,5 +1,7 @@
 //! The journal against the kernel: what xfskit commits, the kernel recovers; what it closes, the kernel finds clean.
 
+mod stress;
+
 use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,7 +11,7 @@ use xfskit::device::{Access, FileDevice};
 use xfskit::inode::cluster::{INODE_CLUSTER_KIND, locate};
 use xfskit::mount::reservation_of;
 use xfskit::trans::InodeFields;
-use xfskit::{Caller, Filesystem, Mount, MountOptions, NewFile};
+use xfskit::{Caller, Mount, MountOptions, NewFile};
 
 fn open(image: &Path) -> Arc<Mount> {
     let device = FileDevice::open(image, Access::Write).unwrap();
@@ -85,12 +87,8 @@ fn a_long_run_wraps_a_small_log_many_times() {
 /// and the record could be overwritten before. So says a review; with more than 64 unnamed files a chunk begins that way.
 #[test]
 fn a_new_cluster_stays_where_the_log_makes_it() {
-    let Some(reference) = xfskit_testkit::reference() else { return };
-    let scratch = xfskit_testkit::scratch();
-    let image = scratch.image("a.img", 512 << 20);
-    reference.tool_output("mkfs.xfs", ["-q", image.to_str().unwrap()]);
-    let fs =
-        Filesystem::open(Arc::new(FileDevice::open(&image, Access::Write).unwrap()), MountOptions::default()).unwrap();
+    let image = stress::Image::new(512, &[]);
+    let fs = image.open();
     let mount = fs.mount();
     let mut places = HashMap::new();
     for _ in 0..300 {
@@ -106,6 +104,5 @@ fn a_new_cluster_stays_where_the_log_makes_it() {
         }
     }
     assert!(places.len() > 5, "{places:?}");
-    fs.unmount().unwrap();
-    reference.repair_finds_nothing(&image);
+    image.close(fs);
 }

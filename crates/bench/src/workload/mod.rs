@@ -17,29 +17,31 @@ use crate::machine::Machine;
 use crate::measure::Watch;
 use crate::report::{Report, Section};
 use anyhow::{Result, ensure};
+use clap::ValueEnum;
 
-/// An experiment, or all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An experiment, or all of them. The command shows these descriptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Experiment {
-    /// Empty files are made and removed, with parent pointers and without.
+    /// Empty files made and removed; what parent pointers cost
     Fsmark,
-    /// Attributes of all sizes.
+    /// Attributes of 16 bytes to 64 KiB: set, replace, get, list, remove
     Xattr,
-    /// Long attributes, logged by intents.
+    /// Files made with an attribute of 64 KiB that is logged, intents whited out or not
     Whiteout,
-    /// dbench's mix on files without attributes.
+    /// dbench's mix on files without attributes, their absence remembered or not
+    #[value(name = "noxattr")]
     NoXattr,
-    /// Names of equal and of other length.
+    /// Renames with names of equal and of other length
     Rename,
-    /// Requests through a mount, beside a server that does nothing.
+    /// Creates, attributes and unlinks through a mount, beside a FUSE server that does nothing
     Fuse,
-    /// A file written and read.
+    /// One file written and read, beside the kernel's with O_DIRECT and on a mount
     Contents,
-    /// Trees into images and out of them.
+    /// Trees into images and out of them, beside mkfs.xfs -p and cp -a
     Trees,
-    /// How more processors would scale.
+    /// What keeps more processors from helping: a model from lock times, and real threads
     Cpus,
-    /// All of them.
+    /// All of them
     All,
 }
 

@@ -1,6 +1,6 @@
 //! The arguments of `bench`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::path::PathBuf;
 use xfskit_bench::Experiment;
 
@@ -16,7 +16,7 @@ exact; a mount of xfskit and the kernel's XFS tell theirs, other places do not."
 #[command(after_help = NOTES)]
 pub struct BenchArgs {
     /// What to measure
-    pub experiment: ExperimentName,
+    pub experiment: Experiment,
     /// Threads [default: 2, or as published]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
@@ -50,47 +50,4 @@ pub struct BenchArgs {
     /// Memory for metadata, in this process
     #[arg(long, value_name = "SIZE", default_value = "256M")]
     pub cache: String,
-}
-
-/// The experiments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ExperimentName {
-    /// Empty files made and removed; what parent pointers cost
-    Fsmark,
-    /// Attributes of 16 bytes to 64 KiB: set, replace, get, list, remove
-    Xattr,
-    /// Files made with an attribute of 64 KiB that is logged, intents whited out or not
-    Whiteout,
-    /// dbench's mix on files without attributes, their absence remembered or not
-    #[value(name = "noxattr")]
-    NoXattr,
-    /// Renames with names of equal and of other length
-    Rename,
-    /// Creates, attributes and unlinks through a mount, beside a FUSE server that does nothing
-    Fuse,
-    /// One file written and read, beside the kernel's with O_DIRECT and on a mount
-    Contents,
-    /// Trees into images and out of them, beside mkfs.xfs -p and cp -a
-    Trees,
-    /// What keeps more processors from helping: a model from lock times, and real threads
-    Cpus,
-    /// All of them
-    All,
-}
-
-impl From<ExperimentName> for Experiment {
-    fn from(name: ExperimentName) -> Self {
-        match name {
-            ExperimentName::Fsmark => Self::Fsmark,
-            ExperimentName::Xattr => Self::Xattr,
-            ExperimentName::Whiteout => Self::Whiteout,
-            ExperimentName::NoXattr => Self::NoXattr,
-            ExperimentName::Rename => Self::Rename,
-            ExperimentName::Fuse => Self::Fuse,
-            ExperimentName::Contents => Self::Contents,
-            ExperimentName::Trees => Self::Trees,
-            ExperimentName::Cpus => Self::Cpus,
-            ExperimentName::All => Self::All,
-        }
-    }
 }

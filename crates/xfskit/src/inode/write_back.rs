@@ -182,5 +182,6 @@ fn drop_freed(
     if mount.journal.durable() < freed {
         return 0;
     }
-    inodes.filter(|(inode, commits)| ail.remove_if_unchanged(&(Arc::clone(inode) as _), *commits)).count()
+    let items: Vec<Copied> = inodes.map(|(inode, commits)| (inode as _, commits)).collect();
+    ail.remove_all_unchanged(items.iter().map(|(item, commits)| (item, *commits)))
 }

@@ -32,15 +32,24 @@ impl Filesystem {
         let inode = self.mount.inode(inode)?;
         loop {
             self.write_out(&inode)?;
-            let mut tx = self.begin(map_reservation(&self.mount))?;
-            let result = self.join_file(&mut tx, &inode).and_then(|id| {
-                self.settle(&mut tx, id)?;
-                work(&mut tx, id)
-            });
-            if let Some(done) = self.located(inode.number, tx.finish(result))? {
+            if let Some(done) = self.with_settled(&inode, &work)? {
                 return Ok(done);
             }
         }
+    }
+
+    /// Works on the map of a file once, after what waits of it in memory was brought out under its lock.
+    fn with_settled<T>(
+        &self,
+        inode: &Arc<Inode>,
+        work: impl FnOnce(&mut Transaction, InoId) -> Result<T>,
+    ) -> Result<T> {
+        let mut tx = self.begin(map_reservation(&self.mount))?;
+        let result = self.join_file(&mut tx, inode).and_then(|id| {
+            self.settle(&mut tx, id)?;
+            work(&mut tx, id)
+        });
+        self.located(inode.number, tx.finish(result))
     }
 
     /// As [`Self::change_map`], for two files, which may be one.
@@ -94,12 +103,7 @@ impl Filesystem {
         }
         // Somebody wrote meanwhile, and may go on writing.
         drop(tx);
-        let mut tx = self.begin(map_reservation(&self.mount))?;
-        let result = self.join_file(&mut tx, &inode).and_then(|id| {
-            self.settle(&mut tx, id)?;
-            look(&mut tx, id)
-        });
-        self.located(inode.number, tx.finish(result))
+        self.with_settled(&inode, look)
     }
 }
 
