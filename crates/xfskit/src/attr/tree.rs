@@ -330,19 +330,6 @@ pub fn overwrite(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, value: &[u8])
     Ok(same)
 }
 
-/// Hides an attribute, or shows an incomplete one; `false` if it is not there.
-///
-/// # Errors
-/// `Corrupt`, `Io`.
-pub fn set_incomplete(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, incomplete: bool) -> Result<bool> {
-    let Some(Found { path, position }) = find(tx, ino, key, !incomplete)? else { return Ok(false) };
-    let id = path.leaf().id;
-    let old = leaf_entries(tx.bytes(id))[position].flags;
-    let new = if incomplete { old | flags::INCOMPLETE } else { old & !flags::INCOMPLETE };
-    edit(tx, id, |e| leaf::set_flags(e, position, new));
-    Ok(true)
-}
-
 /// Shows the incomplete attribute of a key and hides the complete one, in one step: the second half of a replace that
 /// is not logged. `false`, and nothing is changed, unless both are there.
 ///
@@ -356,20 +343,6 @@ pub fn flip(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<bool> {
         let flags = leaf_entries(tx.bytes(id))[found.position].flags ^ flags::INCOMPLETE;
         edit(tx, id, |e| leaf::set_flags(e, found.position, flags));
     }
-    Ok(true)
-}
-
-/// Names the place of an incomplete attribute's remote value; `false` if the attribute is not there.
-///
-/// # Errors
-/// `Corrupt`, `Io`.
-pub fn set_remote_place(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, place: RemotePlace) -> Result<bool> {
-    let Some(Found { path, position }) = find(tx, ino, key, true)? else { return Ok(false) };
-    let id = path.leaf().id;
-    let is_remote = matches!(attr_at(tx.bytes(id), position)?.value, LeafValue::Remote { .. });
-    ensure_on_disk!(is_remote, "attr leaf block", "the value of an unfinished attribute is remote");
-    let value = OwnedValue::Remote { block: place.block, length: place.length };
-    edit(tx, id, |e| leaf::set_value(e, position, &value))?;
     Ok(true)
 }
 

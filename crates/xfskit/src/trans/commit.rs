@@ -3,12 +3,11 @@
 use super::log_buffer::log_buffer;
 use super::log_inode::log_inode;
 use super::scratch;
-use super::{BlfType, BufId, HeldBuffer, InodeFields, Transaction};
+use super::{BlfType, HeldBuffer, InodeFields, Transaction};
 use crate::error::{Error, Result};
 use crate::error_tags::{LOG_DONE, LOG_INTENT, ROLL};
 use crate::item::CheckpointSeq;
 use crate::journal::{Grant, OrderedWrite};
-use crate::sync::Held;
 use std::sync::Arc;
 use xfskit_ondisk::DiskAddress;
 
@@ -72,11 +71,8 @@ impl Transaction<'_> {
                 _ => *slot = None,
             }
         }
-        for slot in &mut self.inodes {
-            match slot {
-                Some(held) if !held.first_link_only => held.dirty = InodeFields::empty(),
-                _ => *slot = None,
-            }
+        for held in &mut self.inodes {
+            held.dirty = InodeFields::empty();
         }
         self.dirty = false;
         match &mut self.grant {
@@ -88,8 +84,8 @@ impl Transaction<'_> {
     /// The next link has to wait for log space with its inodes locked, and what is locked is not written back. They move to
     /// the head of the log, so that none of them is the tail for which the link would wait.
     fn relog_inodes(&mut self) {
-        for held in self.inodes.iter_mut().flatten() {
-            if held.dirty.is_empty() && !held.first_link_only && held.inode.item().lock().in_ail.is_some() {
+        for held in &mut self.inodes {
+            if held.dirty.is_empty() && held.inode.item().lock().in_ail.is_some() {
                 held.dirty = InodeFields::CORE;
             }
         }
@@ -172,7 +168,7 @@ impl Transaction<'_> {
             // Intents and done items first, so that recovery meets them in the order in which they were made.
             items.drain(..).for_each(|item| batch.log_copy(item.item, item.copy, item.finishes));
             buffers.iter().flatten().for_each(|held| log_buffer(batch, held));
-            let changed = inodes.iter_mut().flatten().filter(|held| !held.dirty.is_empty());
+            let changed = inodes.iter_mut().filter(|held| !held.dirty.is_empty());
             changed.for_each(|held| log_inode(batch, held, geometry));
         });
         if !stale.is_empty() {
@@ -214,17 +210,5 @@ impl Drop for Transaction<'_> {
         }
         self.count_hold_times();
         scratch::give_back(&mut self.buffers, &mut self.inodes);
-    }
-}
-
-/// Whether a lock is held exclusively, for assertions.
-pub(super) fn is_exclusive<T>(held: &Held<T>) -> bool {
-    matches!(held, Held::Exclusive(_))
-}
-
-impl Transaction<'_> {
-    /// Whether a buffer may be changed.
-    pub fn can_edit(&self, id: BufId) -> bool {
-        is_exclusive(&self.buffer(id).content)
     }
 }

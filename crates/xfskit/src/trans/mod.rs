@@ -74,8 +74,6 @@ struct HeldInode {
     inode: Arc<Inode>,
     state: Held<InodeState>,
     dirty: InodeFields,
-    /// Drop the lock at a roll: only the first link needs the inode.
-    first_link_only: bool,
 }
 
 /// A set of changes that becomes durable as one.
@@ -83,7 +81,7 @@ pub struct Transaction<'m> {
     mount: &'m Arc<Mount>,
     exclusive: bool,
     buffers: Vec<Option<HeldBuffer>>,
-    inodes: Vec<Option<HeldInode>>,
+    inodes: Vec<HeldInode>,
     /// Intents and done items logged by this link.
     items: Vec<intents::OtherItem>,
     grant: Option<Grant<'m>>,
@@ -444,14 +442,14 @@ impl Transaction<'_> {
 
     /// Joins an inode whose lock the caller took.
     pub fn join_locked(&mut self, inode: &Arc<Inode>, state: Held<InodeState>) -> InoId {
-        let held = HeldInode { inode: Arc::clone(inode), state, dirty: InodeFields::empty(), first_link_only: false };
-        self.inodes.push(Some(held));
+        let held = HeldInode { inode: Arc::clone(inode), state, dirty: InodeFields::empty() };
+        self.inodes.push(held);
         self.note_inode_lock();
         InoId(self.inodes.len() as u32 - 1)
     }
 
     fn held_inode(&self, id: InoId) -> &HeldInode {
-        self.inodes[id.0 as usize].as_ref().expect("an InoId is used only until it is released")
+        &self.inodes[id.0 as usize]
     }
 
     /// An inode's state.
@@ -467,27 +465,15 @@ impl Transaction<'_> {
     /// An inode's state for a change of the parts that `fields` names; the core is logged with any of them.
     pub fn inode_mut(&mut self, id: InoId, fields: InodeFields) -> &mut InodeState {
         self.dirty = true;
-        let held = self.inodes[id.0 as usize].as_mut().expect("an InoId is used only until it is released");
+        let held = &mut self.inodes[id.0 as usize];
         held.dirty |= fields | InodeFields::CORE;
         held.state.exclusive()
     }
 
     /// An inode's state for a change that does not reach the disk (what is known about it).
     pub fn inode_memory_mut(&mut self, id: InoId) -> &mut InodeState {
-        let held = self.inodes[id.0 as usize].as_mut().expect("an InoId is used only until it is released");
+        let held = &mut self.inodes[id.0 as usize];
         held.state.exclusive()
-    }
-
-    /// Unlocks an inode early; it must not have been changed.
-    pub fn release_inode(&mut self, id: InoId) {
-        assert!(self.held_inode(id).dirty.is_empty(), "a changed inode stays locked until the commit");
-        self.inodes[id.0 as usize] = None;
-    }
-
-    /// The inode is unlocked when the first link of the chain commits.
-    pub fn only_first_link(&mut self, id: InoId) {
-        let held = self.inodes[id.0 as usize].as_mut().expect("an InoId is used only until it is released");
-        held.first_link_only = true;
     }
 }
 

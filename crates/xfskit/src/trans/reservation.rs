@@ -10,7 +10,7 @@ impl Transaction<'_> {
     pub fn log_bytes_so_far(&self) -> u64 {
         let dirty = self.buffers.iter().flatten().filter(|held| held.invalidated || !held.dirty.is_empty());
         let buffers: usize = dirty.map(|held| held.content.bytes().len() + ITEM_OVERHEAD_BYTES).sum();
-        let inodes = self.inodes.iter().flatten().filter(|held| !held.dirty.is_empty()).count() + self.items.len();
+        let inodes = self.inodes.iter().filter(|held| !held.dirty.is_empty()).count() + self.items.len();
         (buffers + inodes * (self.geometry().inode_bytes() + ITEM_OVERHEAD_BYTES)) as u64
     }
 }

@@ -5,7 +5,7 @@ use crate::sync::thread_local;
 use std::cell::RefCell;
 
 /// What a transaction holds.
-type Lists = (Vec<Option<HeldBuffer>>, Vec<Option<HeldInode>>);
+type Lists = (Vec<Option<HeldBuffer>>, Vec<HeldInode>);
 
 /// Lists with more room than this are not kept.
 const MOST_KEPT: usize = 256;
@@ -20,7 +20,7 @@ pub(super) fn take() -> Lists {
 }
 
 /// Lets go of what the lists hold and keeps their memory.
-pub(super) fn give_back(buffers: &mut Vec<Option<HeldBuffer>>, inodes: &mut Vec<Option<HeldInode>>) {
+pub(super) fn give_back(buffers: &mut Vec<Option<HeldBuffer>>, inodes: &mut Vec<HeldInode>) {
     buffers.clear();
     inodes.clear();
     if buffers.capacity().max(inodes.capacity()) <= MOST_KEPT {
