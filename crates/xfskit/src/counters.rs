@@ -1,19 +1,18 @@
 //! What a mount counts. Reading them costs nothing; they are exact when nothing is running.
 
-use crate::sync::thread_slot;
+use crate::sync::{Padded, THREAD_SLOTS, thread_slot};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Parts of a counter; a multiple of them are the slots of threads.
-const PARTS: usize = 8;
+/// All counters as the threads of one slot count them: few cache lines, which no other slot touches.
+type Part = Padded<[AtomicU64; COUNTERS]>;
 
 /// One counter, in parts that threads count each for itself.
-#[derive(Debug, Default)]
-pub struct Counter([Part; PARTS]);
-
-/// A part on a cache line of its own.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Part(AtomicU64);
+#[derive(Debug)]
+pub struct Counter {
+    parts: Arc<[Part]>,
+    index: usize,
+}
 
 impl Counter {
     /// Counts one.
@@ -23,21 +22,36 @@ impl Counter {
 
     /// Counts `n`.
     pub fn add(&self, n: u64) {
-        self.0[thread_slot() % PARTS].0.fetch_add(n, Ordering::Relaxed);
+        self.parts[thread_slot()][self.index].fetch_add(n, Ordering::Relaxed);
     }
 
     /// The count.
     pub fn get(&self) -> u64 {
-        self.0.iter().map(|part| part.0.load(Ordering::Relaxed)).sum()
+        self.parts.iter().map(|part| part[self.index].load(Ordering::Relaxed)).sum()
     }
 }
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+        const COUNTERS: usize = [$(stringify!($name)),+].len();
+
         /// The counters of a mount.
-        #[derive(Debug, Default)]
+        #[derive(Debug)]
         pub struct Counters {
             $($(#[$doc])* pub $name: Counter,)+
+        }
+
+        impl Default for Counters {
+            fn default() -> Self {
+                let part = |_| Padded(std::array::from_fn(|_| AtomicU64::new(0)));
+                let parts: Arc<[Part]> = (0..THREAD_SLOTS).map(part).collect();
+                let mut count = 0;
+                let mut next = || {
+                    count += 1;
+                    Counter { parts: Arc::clone(&parts), index: count - 1 }
+                };
+                Self { $($name: next(),)+ }
+            }
         }
 
         impl Counters {

@@ -2,6 +2,7 @@
 //!
 //! A simulator replaces both, and then a run is a function of its seed.
 
+use crate::sync::{Padded, THREAD_SLOTS, thread_slot};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use xfskit_ondisk::Timestamp;
@@ -18,13 +19,14 @@ pub trait Environment: Send + Sync {
 /// The world as it is.
 #[derive(Debug)]
 pub struct SystemEnvironment {
-    seed: AtomicU64,
+    /// One for each thread slot, far apart.
+    seeds: [Padded<AtomicU64>; THREAD_SLOTS],
 }
 
 impl Default for SystemEnvironment {
     fn default() -> Self {
         let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
-        Self { seed: AtomicU64::new(nanoseconds | 1) }
+        Self { seeds: std::array::from_fn(|slot| Padded(AtomicU64::new(mix(nanoseconds.wrapping_add(slot as u64))))) }
     }
 }
 
@@ -35,7 +37,7 @@ impl Environment for SystemEnvironment {
     }
 
     fn random(&self) -> u64 {
-        mix(self.seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed))
+        mix(self.seeds[thread_slot()].fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed))
     }
 }
 

@@ -303,7 +303,7 @@ impl Mount {
         }
         self.journal.check()?;
         let is_scarce = reservation.blocks > 0
-            && self.space.usable_blocks() < SCARCE_BLOCKS_PER_AG * u64::from(self.geometry.ag_count);
+            && self.space.has_less_than(SCARCE_BLOCKS_PER_AG * u64::from(self.geometry.ag_count));
         let turn = is_scarce.then(|| self.scarce_space.lock_arc());
         if !self.space.reserve_blocks(reservation.blocks, reservation.may_dip) {
             return Err(Error::NoSpace);

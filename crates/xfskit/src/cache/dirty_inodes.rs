@@ -29,7 +29,8 @@ impl DirtyInodes {
 
     /// Takes an inode off; the caller has its lock and sees that nothing waits.
     pub fn remove(&self, inode: InodeNumber) {
-        if self.list.lock().remove(&inode).is_some() {
+        // What is on the list counts, and was put there under the same lock.
+        if self.bytes() > 0 && self.list.lock().remove(&inode).is_some() {
             self.bytes.fetch_sub(INODE_BYTES, Ordering::Relaxed);
         }
     }

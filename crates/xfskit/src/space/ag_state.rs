@@ -11,8 +11,9 @@ use xfskit_ondisk::AgBlock;
 /// Says that a hint is not known yet.
 const UNKNOWN: u64 = u64::MAX;
 
-/// An AG in memory.
+/// An AG in memory, on cache lines of its own: threads work in different AGs.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct AgState {
     /// Free blocks above, the longest free extent below.
     space: AtomicU64,

@@ -1,14 +1,24 @@
 //! The filesystem's counters in memory: free blocks, inodes. On disk they are exact only after a clean unmount; after
 //! a crash they are summed up from the AGs ("lazy counters").
+//!
+//! ```text
+//! free blocks = shared + what the slots of threads keep      inodes = at opening + what the slots counted
+//! ```
+//! Most transactions reserve blocks and use none of them. While there is plenty, what they give back stays with the slot of
+//! their thread for the next one, so that threads seldom meet here. Whoever finds too little collects what the slots keep
+//! before it gives up.
 
-use crate::sync::Padded;
 use crate::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{Padded, THREAD_SLOTS, thread_slot};
 
 /// Free blocks and inodes of the whole filesystem.
 #[derive(Debug)]
 pub struct SpaceCounts {
-    /// Free blocks minus those that running transactions have reserved.
-    available: Padded<AtomicI64>,
+    /// Free blocks minus those that running transactions have reserved and those that slots keep.
+    shared: Padded<AtomicI64>,
+    slots: [Padded<Slot>; THREAD_SLOTS],
+    /// Most blocks that a slot keeps.
+    slot_limit: i64,
     /// Blocks that ordinary operations may not take: the free lists need them to make progress.
     set_aside: i64,
     /// Blocks kept for operations that must not fail.
@@ -19,11 +29,28 @@ pub struct SpaceCounts {
     directories: AtomicU32,
 }
 
+/// What belongs to the threads of a slot.
+#[derive(Debug, Default)]
+struct Slot {
+    /// Free blocks that nobody else takes unless there is too little.
+    kept: AtomicI64,
+    inodes: AtomicI64,
+    free_inodes: AtomicI64,
+}
+
+/// All slots together keep at most one block in so many.
+const KEPT_SHARE: u64 = 64;
+/// Most that a slot keeps: what a few dozen operations reserve.
+const MOST_KEPT: i64 = 2048;
+
 impl SpaceCounts {
     /// Counters that start with what the superblock or the AGs say.
     pub fn new(free_blocks: u64, set_aside: u64, reserve_pool: u64, inodes: u64, free_inodes: u64) -> Self {
+        let slot_limit = (free_blocks / KEPT_SHARE / THREAD_SLOTS as u64) as i64;
         Self {
-            available: Padded(AtomicI64::new(free_blocks as i64)),
+            shared: Padded(AtomicI64::new(free_blocks as i64)),
+            slots: Default::default(),
+            slot_limit: slot_limit.min(MOST_KEPT),
             set_aside: set_aside as i64,
             reserve_pool: reserve_pool as i64,
             inodes: AtomicU64::new(inodes),
@@ -34,7 +61,12 @@ impl SpaceCounts {
 
     /// Replaces the counters, before anything is reserved.
     pub fn set(&self, free_blocks: u64, inodes: u64, free_inodes: u64) {
-        self.available.store(free_blocks as i64, Ordering::Release);
+        for slot in &self.slots {
+            slot.kept.store(0, Ordering::Release);
+            slot.inodes.store(0, Ordering::Release);
+            slot.free_inodes.store(0, Ordering::Release);
+        }
+        self.shared.store(free_blocks as i64, Ordering::Release);
         self.inodes.store(inodes, Ordering::Release);
         self.free_inodes.store(free_inodes, Ordering::Release);
     }
@@ -42,27 +74,65 @@ impl SpaceCounts {
     /// Reserves `count` blocks for a transaction; `may_dip` into the reserve pool. False when there are not enough.
     pub fn reserve_blocks(&self, count: u64, may_dip: bool) -> bool {
         let floor = self.set_aside + if may_dip { 0 } else { self.reserve_pool };
-        let left = self.available.fetch_sub(count as i64, Ordering::AcqRel) - count as i64;
-        if left >= floor || count == 0 {
+        let count = count as i64;
+        count == 0
+            || self.take_kept(count)
+            || self.take_shared(count, floor)
+            || (self.collect() && self.take_shared(count, floor))
+    }
+
+    fn take_kept(&self, count: i64) -> bool {
+        let kept = &self.slots[thread_slot()].kept;
+        let left = |kept: i64| (kept >= count).then(|| kept - count);
+        kept.fetch_update(Ordering::AcqRel, Ordering::Relaxed, left).is_ok()
+    }
+
+    fn take_shared(&self, count: i64, floor: i64) -> bool {
+        let left = self.shared.fetch_sub(count, Ordering::AcqRel) - count;
+        if left >= floor {
             return true;
         }
-        self.available.fetch_add(count as i64, Ordering::AcqRel);
+        self.shared.fetch_add(count, Ordering::AcqRel);
         false
+    }
+
+    /// Makes common what the slots keep; says whether that was something.
+    fn collect(&self) -> bool {
+        let kept: i64 = self.slots.iter().map(|slot| slot.kept.swap(0, Ordering::AcqRel)).sum();
+        self.shared.fetch_add(kept, Ordering::AcqRel);
+        kept > 0
     }
 
     /// Blocks were freed, or a reservation was not used up.
     pub fn give_back_blocks(&self, count: u64) {
-        self.available.fetch_add(count as i64, Ordering::AcqRel);
+        let count = count as i64;
+        let plenty = self.set_aside + self.reserve_pool + 4 * THREAD_SLOTS as i64 * self.slot_limit;
+        if count > self.slot_limit || self.shared.load(Ordering::Relaxed) < plenty {
+            self.shared.fetch_add(count, Ordering::AcqRel);
+            return;
+        }
+        let kept = &self.slots[thread_slot()].kept;
+        if kept.fetch_add(count, Ordering::AcqRel) + count > self.slot_limit {
+            self.shared.fetch_add(kept.swap(0, Ordering::AcqRel), Ordering::AcqRel);
+        }
     }
 
     /// Free blocks; exact when no transaction runs.
     pub fn free_blocks(&self) -> u64 {
-        self.available.load(Ordering::Acquire).max(0) as u64
+        let kept: i64 = self.slots.iter().map(|slot| slot.kept.load(Ordering::Acquire)).sum();
+        (self.shared.load(Ordering::Acquire) + kept).max(0) as u64
     }
 
     /// Free blocks that an ordinary operation may have.
     pub fn usable_blocks(&self) -> u64 {
-        (self.available.load(Ordering::Acquire) - self.set_aside - self.reserve_pool).max(0) as u64
+        (self.free_blocks() as i64 - self.set_aside - self.reserve_pool).max(0) as u64
+    }
+
+    /// Whether an ordinary operation finds fewer free blocks than `count`.
+    pub fn has_less_than(&self, count: u64) -> bool {
+        let lacks = || self.shared.load(Ordering::Acquire) - self.set_aside - self.reserve_pool < count as i64;
+        // What the slots keep is looked at only where it matters.
+        lacks() && (!self.collect() || lacks())
     }
 
     /// A number that is one higher with each call, to spread directories over the AGs.
@@ -72,12 +142,54 @@ impl SpaceCounts {
 
     /// Changes the inode counters.
     pub fn count_inodes(&self, all: i64, free: i64) {
-        self.inodes.fetch_add(all as u64, Ordering::AcqRel);
-        self.free_inodes.fetch_add(free as u64, Ordering::AcqRel);
+        let slot = &self.slots[thread_slot()];
+        if all != 0 {
+            slot.inodes.fetch_add(all, Ordering::AcqRel);
+        }
+        slot.free_inodes.fetch_add(free, Ordering::AcqRel);
     }
 
     /// Allocated inodes, free ones included, and free ones.
     pub fn inodes(&self) -> (u64, u64) {
-        (self.inodes.load(Ordering::Acquire), self.free_inodes.load(Ordering::Acquire))
+        let changes = |of: fn(&Slot) -> &AtomicI64| {
+            self.slots.iter().map(|slot| of(slot).load(Ordering::Acquire)).sum::<i64>() as u64
+        };
+        (
+            self.inodes.load(Ordering::Acquire).wrapping_add(changes(|slot| &slot.inodes)),
+            self.free_inodes.load(Ordering::Acquire).wrapping_add(changes(|slot| &slot.free_inodes)),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_thread_keeps_is_there_for_others_when_there_is_too_little() {
+        let counts = SpaceCounts::new(100_000, 100, 1000, 64, 0);
+        assert!(counts.reserve_blocks(50, false));
+        counts.give_back_blocks(50);
+        assert!(counts.slots[thread_slot()].kept.load(Ordering::Relaxed) > 0, "the case that is meant");
+        assert_eq!((counts.free_blocks(), counts.usable_blocks()), (100_000, 98_900));
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| counts.reserve_blocks(98_900, false));
+            assert!(other.join().unwrap());
+        });
+        assert!(!counts.reserve_blocks(1, false) && counts.reserve_blocks(1000, true));
+        assert_eq!(counts.free_blocks(), 100);
+        counts.give_back_blocks(99_900);
+        assert_eq!(counts.free_blocks(), 100_000);
+        assert!(!counts.has_less_than(98_900) && counts.has_less_than(98_901));
+    }
+
+    #[test]
+    fn inodes_are_counted_across_threads() {
+        let counts = SpaceCounts::new(1000, 0, 0, 64, 10);
+        counts.count_inodes(64, 64);
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..70).for_each(|_| counts.count_inodes(0, -1)));
+        });
+        assert_eq!(counts.inodes(), (128, 4));
     }
 }

@@ -23,7 +23,6 @@ use crate::error::{Error, Result};
 use crate::inode::cluster::INODE_CLUSTER_KIND;
 use crate::trans::Transaction;
 use smallvec::SmallVec;
-use std::sync::Arc;
 use xfskit_ondisk::btree::{Finobt, Inobt, InodeChunk};
 use xfskit_ondisk::inode::{MODE_DIR, MODE_TYPE};
 use xfskit_ondisk::{AgInode, AgNumber, INODES_PER_CHUNK, InodeNumber};
@@ -159,7 +158,7 @@ fn inobt_at(
     ag: InodeAg,
     inode: AgInode,
 ) -> Result<(Cursor<InodeTree<Inobt>>, Option<InodeChunk>)> {
-    let state = &Arc::clone(tx.mount()).ags[ag.number.0 as usize];
+    let state = &tx.mount().ags[ag.number.0 as usize];
     let mut tree = cursor::<Inobt>(ag);
     if let Some(leaf) = state.inobt_leaf() {
         let found = tree.seek_in_leaf(tx, leaf, &inode)?;
