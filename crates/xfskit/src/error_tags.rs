@@ -123,10 +123,13 @@ impl ErrorTags {
     }
 
     /// Whether the place called `tag` must fail now. Costs one load while nothing is armed.
+    #[inline]
     pub fn strikes(&self, tag: &'static str) -> bool {
-        if !self.any.load(Ordering::Acquire) {
-            return false;
-        }
+        self.any.load(Ordering::Acquire) && self.is_due(tag)
+    }
+
+    #[cold]
+    fn is_due(&self, tag: &'static str) -> bool {
         let mut armed = self.armed.lock();
         let Some(place) = armed.get_mut(tag) else { return false };
         if place.passes > 0 {
@@ -144,10 +147,13 @@ impl ErrorTags {
     ///
     /// # Errors
     /// `Io`.
+    #[inline]
     pub fn fail(&self, tag: &'static str) -> Result<()> {
-        if self.strikes(tag) {
-            return Err(Error::Io { offset: 0, source: io::Error::other(format!("error tag {tag}")) });
-        }
-        Ok(())
+        if self.strikes(tag) { Err(failure(tag)) } else { Ok(()) }
     }
+}
+
+#[cold]
+fn failure(tag: &'static str) -> Error {
+    Error::Io { offset: 0, source: io::Error::other(format!("error tag {tag}")) }
 }

@@ -255,12 +255,17 @@ impl DirtyBits {
     }
 
     /// Sets the bits of `range`.
+    #[inline]
     pub fn set(&mut self, range: std::ops::RangeInclusive<usize>) {
         let (start, end) = range.into_inner();
         if end < WORD {
             self.first |= u64::MAX >> (WORD - 1 - end) & u64::MAX << start;
-            return;
+        } else {
+            self.set_far(start, end);
         }
+    }
+
+    fn set_far(&mut self, start: usize, end: usize) {
         if self.more.len() < end / WORD {
             self.more.resize(end / WORD, 0);
         }

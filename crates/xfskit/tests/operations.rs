@@ -1,9 +1,11 @@
 //! Every operation, judged by xfs_repair and by the kernel's view of the same image.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
-use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile, RenameFlags, SetMode, XattrChange};
+use xfskit::ondisk::Timestamp;
+use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SetTime, XattrChange};
 use xfskit_testkit::{Reference, Scratch};
 
 struct Image {
@@ -124,6 +126,29 @@ fn a_batch_of_attributes_is_one_transaction() {
     assert!(fs.change_xattrs(file, &batch(100_000, 10), &me).unwrap_err().to_string().contains("split the batch"));
     fs.unmount().unwrap();
     image.reference.repair_finds_nothing(&image.path);
+}
+
+/// The kernel brings the times of a removed file before it lets go of it, which was a transaction for every unlink through a mount.
+#[test]
+fn times_of_a_file_without_a_name_wait_for_one() {
+    let Some(image) = image(&[]) else { return };
+    let me = Caller::root();
+    let fs = open(&image.path);
+    let file = fs.tmpfile(fs.root(), &NewFile::new(FILE | 0o600), &me).unwrap().inode;
+    fs.hold(file).unwrap();
+    let before = fs.mount().counters.transactions.get();
+    let mtime = Timestamp { seconds: 1_234_567_890, nanoseconds: 5 };
+    let times = SetAttr { mtime: Some(SetTime::To(mtime)), ..SetAttr::default() };
+    assert_eq!(fs.set_attr(file, &times, &me).unwrap().mtime, mtime);
+    assert_eq!(fs.mount().counters.transactions.get(), before);
+    assert_eq!(fs.stat(file).unwrap().mtime, mtime);
+    fs.link(file, fs.root(), b"named").unwrap();
+    fs.unhold(file, 1).unwrap();
+    fs.unmount().unwrap();
+    image.reference.repair_finds_nothing(&image.path);
+    let Some(kernel) = xfskit_testkit::kernel_mount(&image.path) else { return };
+    let found = std::fs::metadata(kernel.path().join("named")).unwrap();
+    assert_eq!((found.mtime(), found.mtime_nsec()), (1_234_567_890, 5));
 }
 
 #[test]

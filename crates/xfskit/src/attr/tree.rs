@@ -174,9 +174,9 @@ fn rewrite_leaf(tx: &mut Transaction, id: BufId, list: &[Owned]) {
 /// Makes the root an empty leaf, whatever it was: the other blocks of the fork are out of use. It is not read: a kernel that was
 /// cut off while it took the attributes apart leaves a root whose blocks the log has given up.
 pub(super) fn make_empty(tx: &mut Transaction, ino: InoId) -> Result<()> {
-    let runs = bmap::runs(tx, ino, ForkKind::Attr, FileBlock(0), 1)?;
-    ensure_on_disk!(runs.is_some(), "attr fork", "block is mapped", "fork block 0");
-    let root = tx.create_runs(runs.expect("a hole was refused"), &ATTR_LEAF_KIND)?;
+    let key = bmap::key(tx, ino, ForkKind::Attr, FileBlock(0), 1)?;
+    ensure_on_disk!(key.is_some(), "attr fork", "block is mapped", "fork block 0");
+    let root = tx.create_key(&key.expect("a hole was refused"), &ATTR_LEAF_KIND)?;
     write_leaf(tx, ino, root, &[]);
     Ok(())
 }

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::item::{ItemState, LogItem};
 use crate::sync::RwLock;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, Geometry};
 
@@ -22,45 +22,37 @@ pub struct DiskRun {
 pub type DiskRuns = SmallVec<[DiskRun; 1]>;
 
 /// What a buffer holds: its runs. The address of the first run names the buffer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferKey {
-    address: DiskAddress,
+    first: DiskRun,
     bytes: usize,
-    runs: DiskRuns,
+    /// All runs, where there are several.
+    several: Option<Box<[DiskRun]>>,
 }
-
-impl PartialEq for BufferKey {
-    fn eq(&self, other: &Self) -> bool {
-        let one_run = self.runs.len() == 1 && other.runs.len() == 1;
-        self.address == other.address && self.bytes == other.bytes && (one_run || self.runs == other.runs)
-    }
-}
-
-impl Eq for BufferKey {}
 
 impl BufferKey {
     /// One run of `bytes` bytes, a multiple of 512, from `address`.
     pub fn new(address: DiskAddress, bytes: usize) -> Self {
         assert_eq!(bytes % BASIC_BLOCK_BYTES, 0, "buffers are whole basic blocks");
-        let runs = smallvec![DiskRun { address, basic_blocks: (bytes / BASIC_BLOCK_BYTES) as u32 }];
-        Self { address, bytes, runs }
+        Self { first: DiskRun { address, basic_blocks: (bytes / BASIC_BLOCK_BYTES) as u32 }, bytes, several: None }
     }
 
     /// Several runs.
     pub fn from_runs(runs: DiskRuns) -> Self {
         assert!(!runs.is_empty(), "a buffer has at least one run");
         let bytes = runs.iter().map(|run| run.basic_blocks as usize * BASIC_BLOCK_BYTES).sum();
-        Self { address: runs[0].address, bytes, runs }
+        let first = runs[0];
+        Self { first, bytes, several: (runs.len() > 1).then(|| runs.into_boxed_slice()) }
     }
 
     /// The address of the first run.
     pub fn address(&self) -> DiskAddress {
-        self.address
+        self.first.address
     }
 
     /// The runs.
     pub fn runs(&self) -> &[DiskRun] {
-        &self.runs
+        self.several.as_deref().unwrap_or(std::slice::from_ref(&self.first))
     }
 
     /// Size of the contents in bytes.

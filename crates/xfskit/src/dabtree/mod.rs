@@ -152,8 +152,8 @@ pub(crate) fn read_fork_block(
     count: u32,
     kind: &'static BufferKind,
 ) -> Result<Option<BufId>> {
-    match bmap::runs(tx, ino, fork, at, count)? {
-        Some(runs) => tx.read_runs(runs, kind).map(Some),
+    match bmap::key(tx, ino, fork, at, count)? {
+        Some(key) => tx.read_key(&key, kind).map(Some),
         None => Ok(None),
     }
 }
@@ -168,12 +168,12 @@ pub(crate) fn create_fork_block(
     kind: &'static BufferKind,
 ) -> Result<BufId> {
     bmap::allocate(tx, ino, fork, at, count)?;
-    let Some(runs) = bmap::runs(tx, ino, fork, at, count)? else {
+    let Some(key) = bmap::key(tx, ino, fork, at, count)? else {
         // A map whose damage no check of a single record shows.
         let inode = tx.inode(ino).core.inode.0;
         return Err(xfskit_ondisk::Corruption::new("extent map", "holds what was just mapped").of(inode).into());
     };
-    tx.create_runs(runs, kind)
+    tx.create_key(&key, kind)
 }
 
 /// Frees the metadata block of `count` fork blocks at `at`.

@@ -48,6 +48,7 @@ use crate::inode::cluster;
 use crate::mount::Mount;
 use crate::trans::{InoId, Reservation, Transaction};
 use std::sync::Arc;
+use xfskit_ondisk::dir::is_valid_name;
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, InodeNumber};
 
 /// Who acts.
@@ -174,7 +175,7 @@ fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > 255 {
         return Err(Error::NameTooLong);
     }
-    if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
+    if !is_valid_name(name) {
         return Err(Error::Invalid("a name is not empty and holds no slash and no zero byte"));
     }
     Ok(())

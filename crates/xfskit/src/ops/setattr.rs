@@ -5,6 +5,7 @@ use super::stat::stat_of;
 use super::{Caller, Filesystem, Stat, acl};
 use crate::error::Result;
 use crate::mount::reservation_of;
+use crate::sync::atomic::Ordering;
 use crate::trans::InodeFields;
 use xfskit_ondisk::inode::{MODE_TYPE, flags2};
 use xfskit_ondisk::{InodeCore, InodeNumber, Timestamp, clamp_time};
@@ -37,6 +38,12 @@ pub struct SetAttr {
     pub size: Option<u64>,
 }
 
+impl SetAttr {
+    fn sets_more_than_times(&self) -> bool {
+        self.mode.is_some() || self.uid.is_some() || self.gid.is_some() || self.size.is_some()
+    }
+}
+
 impl Filesystem {
     /// Changes attributes of an inode: a size, with everything else but a mode, by [`Self::truncate`]'s links, all else in
     /// one transaction.
@@ -63,7 +70,12 @@ impl Filesystem {
                 tx.inode_mut(id, InodeFields::CORE).core.mtime = written;
             }
             let now = tx.mount().env.now();
-            apply(&mut tx.inode_mut(id, InodeFields::CORE).core, change, now, caller);
+            // A file without a name is gone after a crash, its times with it; while somebody holds it, memory keeps them, and a name
+            // that it gets is logged with all of its core.
+            let is_kept = tx.inode(id).core.links == 0 && inode.opens.load(Ordering::Acquire) > 0;
+            let is_logged = change.sets_more_than_times() || !is_kept;
+            let state = if is_logged { tx.inode_mut(id, InodeFields::CORE) } else { tx.inode_memory_mut(id) };
+            apply(&mut state.core, change, now, caller);
             if change.mode.is_some() {
                 acl::follow_mode(&mut tx, id)?;
             }

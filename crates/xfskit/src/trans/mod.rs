@@ -32,7 +32,7 @@ pub use formats::{BlfType, InodeFields};
 pub use intents::{InLaterLink, Intent, IntentIds, PassingItem, Queued, Update};
 pub use reservation::Reservation;
 
-use crate::cache::{Buffer, BufferContent, BufferKey, BufferKind, DiskRuns, Fill, Inode, InodeState};
+use crate::cache::{Buffer, BufferContent, BufferKey, BufferKind, Fill, Inode, InodeState};
 use crate::error::{Error, Result};
 use crate::item::DirtyBits;
 use crate::journal::{Grant, OrderedWrite};
@@ -184,12 +184,12 @@ impl Transaction<'_> {
         self.get(&BufferKey::new(address, bytes), kind, Fill::Read, true)
     }
 
-    /// As [`Self::read`], for a structure in several runs.
+    /// As [`Self::read`], for a structure that may lie in several runs.
     ///
     /// # Errors
     /// `Corrupt` or `Io`.
-    pub fn read_runs(&mut self, runs: DiskRuns, kind: &'static BufferKind) -> Result<BufId> {
-        self.get(&BufferKey::from_runs(runs), kind, Fill::Read, true)
+    pub fn read_key(&mut self, key: &BufferKey, kind: &'static BufferKind) -> Result<BufId> {
+        self.get(key, kind, Fill::Read, true)
     }
 
     /// As [`Self::read`], but does not wait for a lock.
@@ -205,21 +205,17 @@ impl Transaction<'_> {
     /// # Errors
     /// `Corrupt` when the block is in use by another structure.
     pub fn create(&mut self, address: DiskAddress, bytes: usize, kind: &'static BufferKind) -> Result<BufId> {
-        self.create_at(&BufferKey::new(address, bytes), kind)
+        self.create_key(&BufferKey::new(address, bytes), kind)
     }
 
-    /// As [`Self::create`], for a structure in several runs.
+    /// As [`Self::create`], for a structure that may lie in several runs.
     ///
     /// # Errors
     /// `Corrupt` when a block is in use by another structure.
-    pub fn create_runs(&mut self, runs: DiskRuns, kind: &'static BufferKind) -> Result<BufId> {
-        self.create_at(&BufferKey::from_runs(runs), kind)
-    }
-
-    /// The same blocks may have been freed lately by somebody whose cancel record is still in the CIL. It must get into
-    /// the log before anything new is committed in its place: recovery needs it to pass over what was logged there
-    /// before, inodes above all.
-    fn create_at(&mut self, key: &BufferKey, kind: &'static BufferKind) -> Result<BufId> {
+    pub fn create_key(&mut self, key: &BufferKey, kind: &'static BufferKind) -> Result<BufId> {
+        // The same blocks may have been freed lately by somebody whose cancel record is still in the CIL. It must get into
+        // the log before anything new is committed in its place: recovery needs it to pass over what was logged there
+        // before, inodes above all.
         if key.runs().iter().any(|run| self.mount.journal.holds_cancel(run.address)) {
             self.mount.journal.force_all()?;
         }
@@ -227,32 +223,10 @@ impl Transaction<'_> {
     }
 
     fn get(&mut self, key: &BufferKey, kind: &'static BufferKind, fill: Fill, wait: bool) -> Result<BufId> {
-        let found = self.buffers.iter_mut().enumerate().find_map(|(index, slot)| match slot {
-            Some(held) if held.address == key.address() && held.buffer.key() == key => Some((index, held)),
-            _ => None,
-        });
-        if let Some((index, held)) = found {
-            let wrong = |check| Err(Corruption::new(kind.name, check).at(key.address()).into());
-            match fill {
-                Fill::Read if held.invalidated => return wrong("not freed while it is in use"),
-                Fill::Read => held.content.check_kind(kind, &self.mount.geometry, key)?,
-                Fill::Zero if !held.invalidated => return wrong("free blocks are not in use"),
-                Fill::Zero => {
-                    let content = held.content.exclusive();
-                    content.bytes_mut().fill(0);
-                    content.set_kind(kind);
-                    // The block was freed and taken again in one transaction: it is in use after all.
-                    held.invalidated = false;
-                }
-            }
-            held.uses += 1;
-            return Ok(BufId(index as u32));
-        }
-        // A structure of another size that this transaction freed makes way, as it will for others once it is committed.
-        for held in self.buffers.iter().flatten().filter(|held| held.invalidated) {
-            if held.address == key.address() {
-                held.buffer.item().lock().stale = true;
-            }
+        if self.holds(key.address())
+            && let Some(id) = self.get_held(key, kind, fill)?
+        {
+            return Ok(id);
         }
         let (buffer, content) = self.mount.cache.lock(key, kind, fill, self.exclusive, wait)?;
         if fill == Fill::Zero {
@@ -269,6 +243,40 @@ impl Transaction<'_> {
             ordered: false,
         }));
         Ok(BufId(self.buffers.len() as u32 - 1))
+    }
+
+    /// A buffer that the transaction holds, once more.
+    fn get_held(&mut self, key: &BufferKey, kind: &'static BufferKind, fill: Fill) -> Result<Option<BufId>> {
+        let slots = self.buffers.iter_mut().enumerate();
+        for (index, held) in slots.filter_map(|(index, slot)| Some((index, slot.as_mut()?))) {
+            if held.address != key.address() {
+                continue;
+            }
+            if held.buffer.key() != key {
+                // A structure of another size that this transaction freed makes way, as it will for others once it is
+                // committed.
+                if held.invalidated {
+                    held.buffer.item().lock().stale = true;
+                }
+                continue;
+            }
+            let wrong = |check| Err(Corruption::new(kind.name, check).at(key.address()).into());
+            match fill {
+                Fill::Read if held.invalidated => return wrong("not freed while it is in use"),
+                Fill::Read => held.content.check_kind(kind, &self.mount.geometry, key)?,
+                Fill::Zero if !held.invalidated => return wrong("free blocks are not in use"),
+                Fill::Zero => {
+                    let content = held.content.exclusive();
+                    content.bytes_mut().fill(0);
+                    content.set_kind(kind);
+                    // The block was freed and taken again in one transaction: it is in use after all.
+                    held.invalidated = false;
+                }
+            }
+            held.uses += 1;
+            return Ok(Some(BufId(index as u32)));
+        }
+        Ok(None)
     }
 
     fn buffer(&self, id: BufId) -> &HeldBuffer {

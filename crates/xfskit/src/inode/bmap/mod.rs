@@ -34,11 +34,11 @@ pub use rewrite::expect_records;
 pub use share::{forget_sharing, may_share, set_may_share, share};
 pub use shift::{shift_left, shift_right};
 
-use crate::cache::{DiskRun, DiskRuns, Extents, Fork, ForkKind};
+use crate::cache::{BufferKey, DiskRun, DiskRuns, Extents, Fork, ForkKind};
 use crate::error::Result;
 use crate::space::Owner;
 use crate::trans::{InoId, InodeFields, Transaction};
-use xfskit_ondisk::{Corruption, Extent, FileBlock};
+use xfskit_ondisk::{Corruption, Extent, FileBlock, FsBlock};
 
 /// All extents of a fork, in order. A fork that is not mapped by extents has none.
 ///
@@ -81,7 +81,7 @@ pub fn runs(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, cou
         let Some(extent) = list.next_at(next).filter(|extent| extent.file_block <= next) else { return Ok(None) };
         let skip = next.0 - extent.file_block.0;
         let blocks = (extent.count - skip).min(end.0 - next.0);
-        let block = xfskit_ondisk::FsBlock(extent.block.0 + skip);
+        let block = FsBlock(extent.block.0 + skip);
         let Some(address) = tx.geometry().fs_block_address(block) else {
             return Err(Corruption::new("extent record", "lies on the device").of(tx.inode(ino).core.inode.0).into());
         };
@@ -95,6 +95,22 @@ pub fn runs(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, cou
         next = next.add(blocks);
     }
     Ok(Some(runs))
+}
+
+/// Where the metadata block of `count` fork blocks at `at` lies; `None` if any of them is a hole.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn key(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, count: u32) -> Result<Option<BufferKey>> {
+    // Nearly all lie in one extent.
+    let found = lookup(tx, ino, fork, at)?.filter(|extent| extent.end() >= at.add(count.into()));
+    let geometry = tx.geometry();
+    if let Some(extent) = found
+        && let Some(address) = geometry.fs_block_address(FsBlock(extent.block.0 + (at.0 - extent.file_block.0)))
+    {
+        return Ok(Some(BufferKey::new(address, (count as usize) << geometry.block_log)));
+    }
+    Ok(runs(tx, ino, fork, at, count)?.map(BufferKey::from_runs))
 }
 
 /// The first hole of `count` blocks at or after `from`.
