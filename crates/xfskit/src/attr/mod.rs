@@ -29,11 +29,13 @@ pub use list::{AttrRef, ListCursor, list, list_from};
 pub use redo::Redo;
 pub use xfskit_ondisk::attr::{ParentRecord, flags};
 
-use crate::cache::{Fork, InodeState};
+use crate::cache::{Fork, ForkKind, InodeState};
 use crate::error::Result;
+use crate::inode::bmap;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::Geometry;
 use xfskit_ondisk::attr::hash_attr;
+use xfskit_ondisk::da::DA_MAX_DEPTH;
 
 /// An attribute, or what identifies one: for parent pointers that is the value as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,16 @@ pub struct Attr<'a> {
     pub name: &'a [u8],
     /// The value; does not matter for identity except for parent pointers.
     pub value: &'a [u8],
+}
+
+/// Checks that the fork's map can count what attributes with values of these lengths may add to it, each block an extent of
+/// its own and every level of the tree split for each of them. For the start of an operation: later it would be half done.
+///
+/// # Errors
+/// `TooLarge`; `Corrupt`, `Io`.
+pub fn expect_room(tx: &mut Transaction, ino: InoId, values_bytes: impl Iterator<Item = usize>) -> Result<()> {
+    let added = values_bytes.map(|bytes| DA_MAX_DEPTH + remote::blocks_of(tx, bytes).max(1) as usize).sum();
+    bmap::expect_count(tx, ino, ForkKind::Attr, added)
 }
 
 impl<'a> Attr<'a> {

@@ -85,6 +85,7 @@ impl Filesystem {
             if place.entry().is_some() {
                 return Err(Error::Exists);
             }
+            parent::expect_room(&mut tx, child)?;
             if was_unlinked {
                 unlinked::remove(&mut tx, child)?;
             }

@@ -304,7 +304,11 @@ fn check(tx: &mut Transaction, locked: &Locked, flags: RenameFlags, caller: &Cal
     if moves && is_dir && !victim_is_dir && tx.inode(locked.to_dir).core.links >= MAX_LINKS {
         return Err(Error::TooManyLinks);
     }
-    Ok(())
+    parent::expect_room(tx, locked.child)?;
+    match locked.victim {
+        Some((other, _)) if flags.exchange => parent::expect_room(tx, other),
+        _ => Ok(()),
+    }
 }
 
 /// Checks that all link counts allow what is going to happen to them, which damage may prevent.

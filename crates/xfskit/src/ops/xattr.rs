@@ -388,6 +388,7 @@ impl Filesystem {
                 check_mode(&mut tx, id, (name, *value), mode, there.get(name).copied())?;
                 there.insert(*name, value.is_some());
             }
+            attr::expect_room(&mut tx, id, parsed.iter().filter_map(|(_, value)| value.map(<[u8]>::len)))?;
             self.change_all(&mut tx, id, &last_of_each(&parsed), caller)?;
             super::create::touch(&mut tx, id);
             Ok(())

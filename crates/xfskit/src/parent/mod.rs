@@ -26,6 +26,14 @@ fn record(tx: &Transaction, dir: InoId) -> [u8; 12] {
     ParentRecord { inode: core.inode.0, generation: core.generation }.encode()
 }
 
+/// Checks that `child` can have one more pointer as far as the map of its attributes goes, before anything is changed.
+///
+/// # Errors
+/// `TooLarge`; `Corrupt`, `Io`.
+pub fn expect_room(tx: &mut Transaction, child: InoId) -> Result<()> {
+    if tx.geometry().has_parent() { attr::expect_room(tx, child, std::iter::once(0)) } else { Ok(()) }
+}
+
 /// `child` was named `name` in `dir`.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 use super::model::{make, open};
 use std::path::Path;
 use xfskit::error_tags::REDUCE_MAX_IEXTENTS;
-use xfskit::{Caller, Error, Fallocate, Filesystem, NewFile, Seek, SetAttr, SetTime};
+use xfskit::{Caller, Error, Fallocate, Filesystem, NewFile, RenameFlags, Seek, SetAttr, SetMode, SetTime};
 
 const BLOCK: u64 = 4096;
 
@@ -105,6 +105,42 @@ fn a_map_that_cannot_count_more_extents_says_so_and_lives() {
         assert!(matches!(result, Err(Error::TooLarge)), "{result:?}");
         fs.fallocate(file, Fallocate::AllocateKeepSize, 30 * BLOCK, BLOCK).unwrap();
         assert_eq!(fs.file_extents(file).unwrap().len(), 11);
+    });
+}
+
+/// A set of an attribute counted the blocks of its tree and of its value one after the other, when part of them was there
+/// already: one too many for the map shut the filesystem down. Found by the crash simulator, in five million states.
+#[test]
+fn attributes_count_their_blocks_before_anything_is_changed() {
+    let me = &Caller::root();
+    with_image(&[], |fs, _| {
+        let (mut refused, mut done) = (0, 0);
+        for nth in 1..8 {
+            // Two files in turns, so that the maps have many records.
+            let [file, other] = ["a", "b"].map(|kind| make(fs, &format!("{kind}{nth}")).inode);
+            for n in 0..12 {
+                for inode in [file, other] {
+                    fs.set_xattr(inode, format!("user.before{n}").as_bytes(), &[7; 3900], SetMode::Any, me).unwrap();
+                }
+            }
+            let (first, second) = (vec![b'a' + nth as u8; 200], vec![b'a' + nth as u8; 220]);
+            fs.mount().error_tags.arm(REDUCE_MAX_IEXTENTS, nth);
+            let set = |n: usize| {
+                let value = vec![nth as u8; if n == 39 { 60_000 } else { 250 }];
+                fs.set_xattr(file, format!("user.{n}").as_bytes(), &value, SetMode::Any, me)
+            };
+            let mut results: Vec<_> = (0..40).map(set).collect();
+            results.push(fs.link(file, fs.root(), &first).map(|_| ()));
+            results.push(fs.rename(fs.root(), &first, fs.root(), &second, RenameFlags::default(), me));
+            for result in results {
+                match result {
+                    Ok(()) => done += 1,
+                    Err(Error::TooLarge | Error::NotFound) => refused += 1,
+                    Err(error) => panic!("{error}, at look {nth}"),
+                }
+            }
+        }
+        assert!(refused > 6 && done > 250, "{refused} refused, {done} done");
     });
 }
 
