@@ -128,6 +128,40 @@ fn a_batch_of_attributes_is_one_transaction() {
     image.reference.repair_finds_nothing(&image.path);
 }
 
+/// An ACL takes more on disk than in the form for users: one whose value fitted there could not be written home, and the change of a
+/// mode did not reserve what a long one takes on small blocks. Found by a review.
+#[test]
+fn an_acl_has_at_most_the_entries_that_fit_on_disk() {
+    let Some(image) = image(&["-b", "size=1024"]) else { return };
+    let me = Caller::root();
+    let fs = open(&image.path);
+    let file = fs.create(fs.root(), b"file", &NewFile::new(FILE | 0o644), &me).unwrap().inode;
+    let acl = |users: u32| -> Vec<u8> {
+        let entry = |tag: u16, id: u32| [&tag.to_le_bytes()[..], &[6, 0], &id.to_le_bytes()].concat();
+        let mut bytes = [2u32.to_le_bytes().to_vec(), entry(1, u32::MAX)].concat();
+        (0..users).for_each(|id| bytes.extend(entry(2, id)));
+        [4, 16, 32].iter().for_each(|tag| bytes.extend(entry(*tag, u32::MAX)));
+        bytes
+    };
+    let most = (65536 - 4) / 12 - 4;
+    let set = |users| fs.set_xattr(file, b"system.posix_acl_access", &acl(users), SetMode::Any, &me);
+    assert!(matches!(set(most + 1), Err(Error::Invalid(_))));
+    for users in [3000, most] {
+        set(users).unwrap();
+        fs.sync().unwrap();
+        fs.set_attr(file, &SetAttr { mode: Some(0o640), ..SetAttr::default() }, &me).unwrap();
+        let found = fs.get_xattr(file, b"system.posix_acl_access").unwrap();
+        assert_eq!(found.len(), acl(users).len());
+        let mask = found.len() - 16;
+        assert_eq!(found[mask..mask + 4], [16, 0, 4, 0], "the mask is the group's part of the mode");
+    }
+    fs.unmount().unwrap();
+    image.reference.repair_finds_nothing(&image.path);
+    let Some(kernel) = xfskit_testkit::kernel_mount(&image.path) else { return };
+    assert_eq!(std::fs::metadata(kernel.path().join("file")).unwrap().mode() & 0o777, 0o640);
+    kernel.unmount();
+}
+
 /// The kernel brings the times of a removed file before it lets go of it, which was a transaction for every unlink through a mount.
 #[test]
 fn times_of_a_file_without_a_name_wait_for_one() {

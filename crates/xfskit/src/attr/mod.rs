@@ -49,12 +49,12 @@ pub struct Attr<'a> {
 }
 
 /// Checks that the fork's map can count what attributes with values of these lengths may add to it, each block an extent of
-/// its own and every level of the tree split for each of them. For the start of an operation: later it would be half done.
+/// its own: two leaves for each attribute, and a split of every level. For the start of an operation: later it would be half done.
 ///
 /// # Errors
 /// `TooLarge`; `Corrupt`, `Io`.
 pub fn expect_room(tx: &mut Transaction, ino: InoId, values_bytes: impl Iterator<Item = usize>) -> Result<()> {
-    let added = values_bytes.map(|bytes| DA_MAX_DEPTH + remote::blocks_of(tx, bytes).max(1) as usize).sum();
+    let added = values_bytes.map(|bytes| 2 + remote::blocks_of(tx, bytes) as usize).sum::<usize>() + DA_MAX_DEPTH;
     bmap::expect_count(tx, ino, ForkKind::Attr, added)
 }
 

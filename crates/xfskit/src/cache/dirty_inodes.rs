@@ -22,14 +22,15 @@ pub struct DirtyInodes {
 impl DirtyInodes {
     /// Adds an inode if it is not there.
     pub fn add(&self, inode: &Arc<Inode>) {
-        if self.list.lock().insert(inode.number, Arc::clone(inode)).is_none() {
+        let mut list = self.list.lock();
+        if list.insert(inode.number, Arc::clone(inode)).is_none() {
             self.bytes.fetch_add(INODE_BYTES, Ordering::Relaxed);
         }
     }
 
     /// Takes an inode off; the caller has its lock and sees that nothing waits.
     pub fn remove(&self, inode: InodeNumber) {
-        // What is on the list counts, and was put there under the same lock.
+        // What is on the list counts. Whoever puts it there at this moment does so after this.
         if self.bytes() > 0 && self.list.lock().remove(&inode).is_some() {
             self.bytes.fetch_sub(INODE_BYTES, Ordering::Relaxed);
         }

@@ -8,11 +8,11 @@
 
 use super::Caller;
 use crate::attr::{self, update};
-use crate::cache::KnownAbsent;
+use crate::cache::{Fork, Inode, KnownAbsent};
 use crate::error::{Error, Result};
 use crate::mount::{Mount, reservation_of};
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
-use xfskit_ondisk::attr::flags;
+use xfskit_ondisk::attr::{MAX_VALUE_BYTES, flags};
 use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 use xfskit_ondisk::limits::Limits;
 use xfskit_ondisk::{Corruption, Geometry, reservation};
@@ -304,7 +304,15 @@ pub(super) fn check(kind: AclKind, value: &[u8], mode: u16) -> Result<()> {
     if some {
         Acl::decode_user(value)?;
     }
+    if bytes_on_disk(value.len()) > MAX_VALUE_BYTES {
+        return Err(Error::Invalid("an ACL has no more entries than a value on disk has room for"));
+    }
     if some && kind == AclKind::Default && mode & MODE_TYPE != MODE_DIR { Err(Error::AccessDenied) } else { Ok(()) }
+}
+
+/// Length on disk of an ACL that has so many bytes in the form for users.
+pub(super) fn bytes_on_disk(user_bytes: usize) -> usize {
+    4 + user_bytes.saturating_sub(4) / 8 * 12
 }
 
 /// Stores or removes an ACL given in the form for users, and brings the mode into step with an access ACL.
@@ -345,9 +353,10 @@ pub(super) fn set(
 }
 
 /// What a change of mode reserves: the access ACL may have to follow.
-pub(super) fn chmod_reservation(mount: &Mount) -> Reservation {
+pub(super) fn chmod_reservation(mount: &Mount, inode: &Inode) -> Reservation {
     let change = reservation_of(mount.reservations.ichange);
-    let attr = update::reservation(mount, 1024);
+    let in_inode = matches!(inode.state_lock().read().attr, None | Some(Fork::Local(_)));
+    let attr = update::reservation(mount, if in_inode { 1024 } else { MAX_VALUE_BYTES });
     Reservation { log_bytes: change.log_bytes + attr.log_bytes, log_count: 1, ..attr }
 }
 

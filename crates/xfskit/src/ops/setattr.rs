@@ -61,7 +61,7 @@ impl Filesystem {
         let inode = self.mount.inode(inode)?;
         let mut reservation = single(reservation_of(self.mount.reservations.ichange));
         if change.mode.is_some() {
-            reservation = acl::chmod_reservation(&self.mount);
+            reservation = acl::chmod_reservation(&self.mount, &inode);
         }
         let mut tx = self.begin(reservation)?;
         let result = (|| {

@@ -388,8 +388,9 @@ impl Filesystem {
                 check_mode(&mut tx, id, (name, *value), mode, there.get(name).copied())?;
                 there.insert(*name, value.is_some());
             }
-            attr::expect_room(&mut tx, id, parsed.iter().filter_map(|(_, value)| value.map(<[u8]>::len)))?;
-            self.change_all(&mut tx, id, &last_of_each(&parsed), caller)?;
+            let changes = last_of_each(&parsed);
+            attr::expect_room(&mut tx, id, changes.iter().filter_map(|change| bytes_on_disk(change)))?;
+            self.change_all(&mut tx, id, &changes, caller)?;
             super::create::touch(&mut tx, id);
             Ok(())
         })();
@@ -471,6 +472,11 @@ fn last_of_each<'a>(changes: &[(Parsed<'a>, Option<&'a [u8]>)]) -> Vec<(Parsed<'
     let counts =
         |&(index, (name, _)): &(usize, &(Parsed<'a>, _))| matches!(name, Parsed::Acl(_)) || last[name] == index;
     changes.iter().enumerate().filter(counts).map(|(_, change)| *change).collect()
+}
+
+/// Bytes of the value that a change makes.
+fn bytes_on_disk((name, value): &(Parsed<'_>, Option<&[u8]>)) -> Option<usize> {
+    value.map(|value| if let Parsed::Acl(_) = name { acl::bytes_on_disk(value.len()) } else { value.len() })
 }
 
 /// Makes one change.

@@ -9,7 +9,7 @@
 //! before it gives up.
 
 use crate::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Padded, THREAD_SLOTS, thread_slot};
+use crate::sync::{Mutex, Padded, THREAD_SLOTS, thread_slot};
 
 /// Free blocks and inodes of the whole filesystem.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub struct SpaceCounts {
     /// Free blocks minus those that running transactions have reserved and those that slots keep.
     shared: Padded<AtomicI64>,
     slots: [Padded<Slot>; THREAD_SLOTS],
+    /// Held while blocks are on their way from the slots, so that nobody who finds none in either place gives up.
+    collecting: Mutex<()>,
     /// Most blocks that a slot keeps.
     slot_limit: i64,
     /// Blocks that ordinary operations may not take: the free lists need them to make progress.
@@ -50,6 +52,7 @@ impl SpaceCounts {
         Self {
             shared: Padded(AtomicI64::new(free_blocks as i64)),
             slots: Default::default(),
+            collecting: Mutex::default(),
             slot_limit: slot_limit.min(MOST_KEPT),
             set_aside: set_aside as i64,
             reserve_pool: reserve_pool as i64,
@@ -75,10 +78,11 @@ impl SpaceCounts {
     pub fn reserve_blocks(&self, count: u64, may_dip: bool) -> bool {
         let floor = self.set_aside + if may_dip { 0 } else { self.reserve_pool };
         let count = count as i64;
-        count == 0
-            || self.take_kept(count)
-            || self.take_shared(count, floor)
-            || (self.collect() && self.take_shared(count, floor))
+        count == 0 || self.take_kept(count) || self.take_shared(count, floor) || {
+            // Somebody else may be the one who finds something to collect.
+            self.collect();
+            self.take_shared(count, floor)
+        }
     }
 
     fn take_kept(&self, count: i64) -> bool {
@@ -96,11 +100,11 @@ impl SpaceCounts {
         false
     }
 
-    /// Makes common what the slots keep; says whether that was something.
-    fn collect(&self) -> bool {
+    /// Makes common what the slots keep.
+    fn collect(&self) {
+        let _collecting = self.collecting.lock();
         let kept: i64 = self.slots.iter().map(|slot| slot.kept.swap(0, Ordering::AcqRel)).sum();
         self.shared.fetch_add(kept, Ordering::AcqRel);
-        kept > 0
     }
 
     /// Blocks were freed, or a reservation was not used up.
@@ -113,6 +117,7 @@ impl SpaceCounts {
         }
         let kept = &self.slots[thread_slot()].kept;
         if kept.fetch_add(count, Ordering::AcqRel) + count > self.slot_limit {
+            let _collecting = self.collecting.lock();
             self.shared.fetch_add(kept.swap(0, Ordering::AcqRel), Ordering::AcqRel);
         }
     }
@@ -132,7 +137,10 @@ impl SpaceCounts {
     pub fn has_less_than(&self, count: u64) -> bool {
         let lacks = || self.shared.load(Ordering::Acquire) - self.set_aside - self.reserve_pool < count as i64;
         // What the slots keep is looked at only where it matters.
-        lacks() && (!self.collect() || lacks())
+        lacks() && {
+            self.collect();
+            lacks()
+        }
     }
 
     /// A number that is one higher with each call, to spread directories over the AGs.
@@ -151,13 +159,11 @@ impl SpaceCounts {
 
     /// Allocated inodes, free ones included, and free ones.
     pub fn inodes(&self) -> (u64, u64) {
-        let changes = |of: fn(&Slot) -> &AtomicI64| {
-            self.slots.iter().map(|slot| of(slot).load(Ordering::Acquire)).sum::<i64>() as u64
-        };
-        (
-            self.inodes.load(Ordering::Acquire).wrapping_add(changes(|slot| &slot.inodes)),
-            self.free_inodes.load(Ordering::Acquire).wrapping_add(changes(|slot| &slot.free_inodes)),
-        )
+        let changes =
+            |of: fn(&Slot) -> &AtomicI64| self.slots.iter().map(|slot| of(slot).load(Ordering::Acquire)).sum::<i64>();
+        // The slots are read one after the other: chunks made and freed meanwhile may count in part.
+        let sum = |first: &AtomicU64, changes: i64| first.load(Ordering::Acquire).saturating_add_signed(changes);
+        (sum(&self.inodes, changes(|slot| &slot.inodes)), sum(&self.free_inodes, changes(|slot| &slot.free_inodes)))
     }
 }
 
@@ -181,6 +187,20 @@ mod tests {
         counts.give_back_blocks(99_900);
         assert_eq!(counts.free_blocks(), 100_000);
         assert!(!counts.has_less_than(98_900) && counts.has_less_than(98_901));
+    }
+
+    /// One of two who found too little collected, and the other found nothing to collect and gave up. Found by a review.
+    #[test]
+    fn two_who_find_too_little_at_once_both_get_theirs() {
+        for _ in 0..2000 {
+            let counts = SpaceCounts::new(10_000, 0, 0, 64, 0);
+            assert!(counts.reserve_blocks(9_992, false));
+            counts.slots[THREAD_SLOTS - 1].kept.store(100, Ordering::Relaxed);
+            std::thread::scope(|scope| {
+                let both = [(); 2].map(|()| scope.spawn(|| counts.reserve_blocks(54, false)));
+                assert!(both.into_iter().all(|thread| thread.join().unwrap()));
+            });
+        }
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub use reservation::Reservation;
 
 use crate::cache::{Buffer, BufferContent, BufferKey, BufferKind, Fill, Inode, InodeState};
 use crate::error::{Error, Result};
+use crate::error_tags::REDUCE_MAX_IEXTENTS;
 use crate::item::DirtyBits;
 use crate::journal::{Grant, OrderedWrite};
 use crate::mount::Mount;
@@ -102,6 +103,8 @@ pub struct Transaction<'m> {
     dirty: bool,
     /// Wait for the log at commit.
     sync: bool,
+    /// Whether extent maps count few records only, once anybody has asked.
+    counts_few_extents: Option<bool>,
     hold_times: HoldTimes,
     /// While space is scarce, those who may allocate come one at a time.
     _turn: Option<ArcMutexGuard>,
@@ -137,6 +140,7 @@ impl<'m> Transaction<'m> {
             free_inode_delta: 0,
             dirty: false,
             sync: false,
+            counts_few_extents: None,
             hold_times: HoldTimes::default(),
             _turn: None,
         }
@@ -166,6 +170,14 @@ impl<'m> Transaction<'m> {
     /// Whether this transaction may change anything.
     pub fn is_writable(&self) -> bool {
         self.exclusive
+    }
+
+    /// Whether the error tag has it that extent maps cannot count more than a few records. Decided by the first look of a chain, for
+    /// all of it, as a real limit would be; and only while nothing is changed, for whoever looks later than that does not
+    /// mean to refuse.
+    pub fn counts_few_extents(&mut self) -> bool {
+        let (mount, is_clean) = (self.mount, !self.dirty);
+        *self.counts_few_extents.get_or_insert_with(|| is_clean && mount.error_tags.strikes(REDUCE_MAX_IEXTENTS))
     }
 
     /// The commit waits until the journal is durable.

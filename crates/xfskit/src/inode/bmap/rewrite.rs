@@ -4,7 +4,6 @@ use super::apply::replace;
 use super::extents;
 use crate::cache::ForkKind;
 use crate::error::{Error, Result};
-use crate::error_tags::REDUCE_MAX_IEXTENTS;
 use crate::trans::{InoId, Transaction};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -14,6 +13,9 @@ use xfskit_ondisk::{Extent, FileBlock, FsBlock};
 /// Records of one change.
 pub(super) type Records = SmallVec<[Extent; 5]>;
 
+/// Most records under the error tag `reduce_max_iextents`.
+const FEW: u64 = 10;
+
 /// Most records that a fork counts without large counters.
 pub(super) fn small_limit(fork: ForkKind) -> u64 {
     match fork {
@@ -22,11 +24,12 @@ pub(super) fn small_limit(fork: ForkKind) -> u64 {
     }
 }
 
-/// Most records that a fork may have. An inode gets large counters when it needs them, where the image knows them. The error
-/// tag is for the first look of a link, which counts all that the link may add: once something is changed it is too late.
-fn most_records(tx: &Transaction, fork: ForkKind) -> u64 {
-    if !tx.is_dirty() && tx.mount().error_tags.strikes(REDUCE_MAX_IEXTENTS) {
-        return 10;
+/// Most records that a fork may have. An inode gets large counters when it needs them, where the image knows them. No directory can
+/// have as many blocks as that, so its operations need not count them beforehand.
+fn most_records(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> u64 {
+    let is_directory = fork == ForkKind::Data && tx.inode(ino).core.is_dir();
+    if !is_directory && tx.counts_few_extents() {
+        return FEW;
     }
     match fork {
         _ if !tx.geometry().has_large_extent_counts() => small_limit(fork),
@@ -41,7 +44,7 @@ fn most_records(tx: &Transaction, fork: ForkKind) -> u64 {
 /// `TooLarge`; `Corrupt`, `Io`.
 pub fn expect_count(tx: &mut Transaction, ino: InoId, fork: ForkKind, added: usize) -> Result<()> {
     let count = extents(tx, ino, fork)?.len() + added;
-    if count as u64 > most_records(tx, fork) { Err(Error::TooLarge) } else { Ok(()) }
+    if count as u64 > most_records(tx, ino, fork) { Err(Error::TooLarge) } else { Ok(()) }
 }
 
 /// Checks that a map can take `added` more records side by side, before anything is changed.
