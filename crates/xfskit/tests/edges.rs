@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use xfskit::device::{Access, FileDevice};
-use xfskit::error_tags::ALLOC_EXTENT;
+use xfskit::error_tags::{ALLOC_EXTENT, ITOBP};
 use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::{Caller, Error, Fallocate, Filesystem, MountOptions, NewFile, Seek, WholeFile};
 
@@ -203,4 +203,28 @@ fn an_fsync_makes_the_size_durable_while_others_fill_holes() {
         assert_eq!(short, None, "what the core says, and what was synced");
     });
     image.close(fs);
+}
+
+/// Bytes that wait for an unwritten block have not paid for another. When the file lost its blocks and could not be freed after that,
+/// the next sync gave them one, and the superblock counted it as free. Found by the crash simulator.
+#[test]
+fn contents_of_a_file_that_could_not_be_freed_take_no_space() {
+    let image = stress::Image::new(320, &[]);
+    for nth in 1..4 {
+        let fs = image.open();
+        let file = make(&fs, "file");
+        fs.fallocate(file, Fallocate::Allocate, 0, 64 << 10).unwrap();
+        fs.sync().unwrap();
+        fs.write_at(file, 0, &[7; 100]).unwrap();
+        fs.mount().error_tags.arm(ITOBP, nth);
+        let _ = fs.unlink(fs.root(), b"file", &Caller::root());
+        // Whether it came to that or not.
+        fs.mount().error_tags.strikes(ITOBP);
+        let _ = fs.sync();
+        let _ = fs.unmount();
+        // What was left behind is freed now.
+        let fs = image.open();
+        let _ = fs.unlink(fs.root(), b"file", &Caller::root());
+        image.close(fs);
+    }
 }
