@@ -10,8 +10,8 @@
 //! A transaction is all or nothing in the journal. Dropping one that changed nothing is free; dropping one that
 //! changed something would leave memory and journal apart, so it shuts the filesystem down (decision 8 of the design).
 //!
-//! Objects are named by [`BufId`] and [`InoId`], which are valid in the transaction that gave them out, until they are
-//! released, and, across a roll, only for inodes and held buffers.
+//! Objects are named by [`BufId`] and [`InoId`], which are valid in the transaction that gave them out: an inode's to its end, a
+//! buffer's until it is released, and across a roll only if it is held.
 //!
 //! A read-only transaction ([`Transaction::read_only`]) takes shared locks, reserves nothing and commits nothing, so
 //! that one look-up code serves both.
@@ -492,8 +492,7 @@ impl Transaction<'_> {
 
     /// An inode's state for a change that does not reach the disk (what is known about it).
     pub fn inode_memory_mut(&mut self, id: InoId) -> &mut InodeState {
-        let held = &mut self.inodes[id.0 as usize];
-        held.state.exclusive()
+        self.inodes[id.0 as usize].state.exclusive()
     }
 }
 
