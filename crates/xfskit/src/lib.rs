@@ -7,6 +7,7 @@
 mod error;
 
 pub mod counters;
+mod credits;
 mod cycle;
 pub mod env;
 pub mod error_tags;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// From the lowest to the highest; modules on one line are one layer.
 const LAYERS: &[&[&str]] = &[
-    &["error", "sync", "counters", "cycle", "error_tags", "env", "hash"],
+    &["error", "sync", "counters", "credits", "cycle", "error_tags", "env", "hash"],
     &["item"],
     &["cache"],
     &["journal"],

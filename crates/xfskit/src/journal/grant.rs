@@ -4,12 +4,13 @@
 //! `head - tail` is what the log holds. A link's commit turns its grant into a charge; writing the checkpoint turns
 //! the charge into log contents; write-back of the oldest items frees those.
 //!
-//! What a transaction took and did not need stays with its thread for the next, up to a limit, so that threads seldom meet
-//! here. It counts as taken; whoever finds no space collects it, and as long as anyone seeks space nobody keeps any.
+//! What a transaction took and did not need stays with its thread for the next ([`Credits`]). It counts as taken; whoever finds
+//! no space collects it, and as long as anyone seeks space nobody keeps any.
 
 use super::Journal;
+use crate::credits::Credits;
+use crate::sync::Padded;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Padded, THREAD_SLOTS, thread_slot};
 use xfskit_ondisk::Lsn;
 
 /// What records cost beyond their payload.
@@ -61,9 +62,7 @@ pub(super) struct GrantSpace {
     seekers: AtomicU32,
     taken: Padded<AtomicU64>,
     /// What threads took and did not need, for their next transactions: a part of `taken`.
-    credits: [Padded<AtomicU64>; THREAD_SLOTS],
-    /// Most that a slot keeps.
-    credit_limit: u64,
+    credits: Credits,
 }
 
 /// The part of a log that a thread may keep for its next transactions.
@@ -83,8 +82,7 @@ impl GrantSpace {
             rolling_waiters: AtomicU32::new(0),
             seekers: AtomicU32::new(0),
             taken: Padded::default(),
-            credits: Default::default(),
-            credit_limit: if log_bytes < FEWEST_BYTES_FOR_CREDIT { 0 } else { log_bytes / CREDIT_SHARE },
+            credits: Credits::new(if log_bytes < FEWEST_BYTES_FOR_CREDIT { 0 } else { log_bytes / CREDIT_SHARE }),
         }
     }
 
@@ -132,15 +130,9 @@ impl GrantSpace {
         if claim == Claim::New && self.rolling_waiters.load(Ordering::Acquire) > 0 {
             return false;
         }
-        self.take_credit(need)
+        self.credits.take(need)
             || self.take_shared(need, claim)
             || (self.collect_credits() && self.take_shared(need, claim))
-    }
-
-    fn take_credit(&self, need: u64) -> bool {
-        let left = |credit: u64| credit.checked_sub(need);
-        self.credit_limit > 0
-            && self.credits[thread_slot()].fetch_update(Ordering::AcqRel, Ordering::Relaxed, left).is_ok()
     }
 
     fn take_shared(&self, need: u64, claim: Claim) -> bool {
@@ -154,7 +146,7 @@ impl GrantSpace {
 
     /// Gives back what threads keep; says whether that was something.
     fn collect_credits(&self) -> bool {
-        let credits: u64 = self.credits.iter().map(|credit| credit.swap(0, Ordering::AcqRel)).sum();
+        let credits = self.credits.collect();
         self.taken.fetch_sub(credits, Ordering::AcqRel);
         credits > 0
     }
@@ -179,12 +171,8 @@ impl GrantSpace {
 
     /// Returns whether anyone may now have enough: somebody should look.
     pub(super) fn give_back(&self, bytes: u64) -> bool {
-        if self.credit_limit > 0 && self.seekers.load(Ordering::Acquire) == 0 {
-            let credit = &self.credits[thread_slot()];
-            if credit.load(Ordering::Relaxed) + bytes <= self.credit_limit {
-                credit.fetch_add(bytes, Ordering::AcqRel);
-                return false;
-            }
+        if self.seekers.load(Ordering::Acquire) == 0 && self.credits.keep(bytes) {
+            return false;
         }
         let before = self.taken.fetch_sub(bytes, Ordering::AcqRel);
         assert!(before >= bytes, "more log space was given back than was taken");
@@ -212,8 +200,7 @@ impl GrantSpace {
     }
 
     pub(super) fn usage(&self) -> (u64, u64) {
-        let credits: u64 = self.credits.iter().map(|credit| credit.load(Ordering::Acquire)).sum();
-        (self.taken.load(Ordering::Acquire).saturating_sub(credits) + self.distance(), self.log_bytes)
+        (self.taken.load(Ordering::Acquire).saturating_sub(self.credits.total()) + self.distance(), self.log_bytes)
     }
 
     /// Whether so little is free that the tail should move before anybody has to wait. The later it moves, the more of what

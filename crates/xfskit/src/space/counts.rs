@@ -5,9 +5,9 @@
 //! free blocks = shared + what the slots of threads keep      inodes = at opening + what the slots counted
 //! ```
 //! Most transactions reserve blocks and use none of them. While there is plenty, what they give back stays with the slot of
-//! their thread for the next one, so that threads seldom meet here. Whoever finds too little collects what the slots keep
-//! before it gives up.
+//! their thread for the next one ([`Credits`]). Whoever finds too little collects what the slots keep before it gives up.
 
+use crate::credits::Credits;
 use crate::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Mutex, Padded, THREAD_SLOTS, thread_slot};
 
@@ -16,26 +16,23 @@ use crate::sync::{Mutex, Padded, THREAD_SLOTS, thread_slot};
 pub struct SpaceCounts {
     /// Free blocks minus those that running transactions have reserved and those that slots keep.
     shared: Padded<AtomicI64>,
-    slots: [Padded<Slot>; THREAD_SLOTS],
+    kept: Credits,
     /// Held while blocks are on their way from the slots, so that nobody who finds none in either place gives up.
     collecting: Mutex<()>,
-    /// Most blocks that a slot keeps.
-    slot_limit: i64,
     /// Blocks that ordinary operations may not take: the free lists need them to make progress.
     set_aside: i64,
     /// Blocks kept for operations that must not fail.
     reserve_pool: i64,
     inodes: AtomicU64,
     free_inodes: AtomicU64,
+    changes: [Padded<Changes>; THREAD_SLOTS],
     /// Counts directories, which go to the AGs in turn.
     directories: AtomicU32,
 }
 
-/// What belongs to the threads of a slot.
+/// What the threads of a slot counted.
 #[derive(Debug, Default)]
-struct Slot {
-    /// Free blocks that nobody else takes unless there is too little.
-    kept: AtomicI64,
+struct Changes {
     inodes: AtomicI64,
     free_inodes: AtomicI64,
 }
@@ -43,29 +40,29 @@ struct Slot {
 /// All slots together keep at most one block in so many.
 const KEPT_SHARE: u64 = 64;
 /// Most that a slot keeps: what a few dozen operations reserve.
-const MOST_KEPT: i64 = 2048;
+const MOST_KEPT: u64 = 2048;
 
 impl SpaceCounts {
     /// Counters that start with what the superblock or the AGs say.
     pub fn new(free_blocks: u64, set_aside: u64, reserve_pool: u64, inodes: u64, free_inodes: u64) -> Self {
-        let slot_limit = (free_blocks / KEPT_SHARE / THREAD_SLOTS as u64) as i64;
+        let slot_limit = free_blocks / KEPT_SHARE / THREAD_SLOTS as u64;
         Self {
             shared: Padded(AtomicI64::new(free_blocks as i64)),
-            slots: Default::default(),
+            kept: Credits::new(slot_limit.min(MOST_KEPT)),
             collecting: Mutex::default(),
-            slot_limit: slot_limit.min(MOST_KEPT),
             set_aside: set_aside as i64,
             reserve_pool: reserve_pool as i64,
             inodes: AtomicU64::new(inodes),
             free_inodes: AtomicU64::new(free_inodes),
+            changes: Default::default(),
             directories: AtomicU32::new(0),
         }
     }
 
     /// Replaces the counters, before anything is reserved.
     pub fn set(&self, free_blocks: u64, inodes: u64, free_inodes: u64) {
-        for slot in &self.slots {
-            slot.kept.store(0, Ordering::Release);
+        self.kept.collect();
+        for slot in &self.changes {
             slot.inodes.store(0, Ordering::Release);
             slot.free_inodes.store(0, Ordering::Release);
         }
@@ -77,18 +74,11 @@ impl SpaceCounts {
     /// Reserves `count` blocks for a transaction; `may_dip` into the reserve pool. False when there are not enough.
     pub fn reserve_blocks(&self, count: u64, may_dip: bool) -> bool {
         let floor = self.set_aside + if may_dip { 0 } else { self.reserve_pool };
-        let count = count as i64;
-        count == 0 || self.take_kept(count) || self.take_shared(count, floor) || {
+        count == 0 || self.kept.take(count) || self.take_shared(count as i64, floor) || {
             // Somebody else may be the one who finds something to collect.
             self.collect();
-            self.take_shared(count, floor)
+            self.take_shared(count as i64, floor)
         }
-    }
-
-    fn take_kept(&self, count: i64) -> bool {
-        let kept = &self.slots[thread_slot()].kept;
-        let left = |kept: i64| (kept >= count).then(|| kept - count);
-        kept.fetch_update(Ordering::AcqRel, Ordering::Relaxed, left).is_ok()
     }
 
     fn take_shared(&self, count: i64, floor: i64) -> bool {
@@ -103,29 +93,20 @@ impl SpaceCounts {
     /// Makes common what the slots keep.
     fn collect(&self) {
         let _collecting = self.collecting.lock();
-        let kept: i64 = self.slots.iter().map(|slot| slot.kept.swap(0, Ordering::AcqRel)).sum();
-        self.shared.fetch_add(kept, Ordering::AcqRel);
+        self.shared.fetch_add(self.kept.collect() as i64, Ordering::AcqRel);
     }
 
     /// Blocks were freed, or a reservation was not used up.
     pub fn give_back_blocks(&self, count: u64) {
-        let count = count as i64;
-        let plenty = self.set_aside + self.reserve_pool + 4 * THREAD_SLOTS as i64 * self.slot_limit;
-        if count > self.slot_limit || self.shared.load(Ordering::Relaxed) < plenty {
-            self.shared.fetch_add(count, Ordering::AcqRel);
-            return;
-        }
-        let kept = &self.slots[thread_slot()].kept;
-        if kept.fetch_add(count, Ordering::AcqRel) + count > self.slot_limit {
-            let _collecting = self.collecting.lock();
-            self.shared.fetch_add(kept.swap(0, Ordering::AcqRel), Ordering::AcqRel);
+        let plenty = self.set_aside + self.reserve_pool + 4 * THREAD_SLOTS as i64 * self.kept.limit() as i64;
+        if self.shared.load(Ordering::Relaxed) < plenty || !self.kept.keep(count) {
+            self.shared.fetch_add(count as i64, Ordering::AcqRel);
         }
     }
 
     /// Free blocks; exact when no transaction runs.
     pub fn free_blocks(&self) -> u64 {
-        let kept: i64 = self.slots.iter().map(|slot| slot.kept.load(Ordering::Acquire)).sum();
-        (self.shared.load(Ordering::Acquire) + kept).max(0) as u64
+        (self.shared.load(Ordering::Acquire) + self.kept.total() as i64).max(0) as u64
     }
 
     /// Free blocks that an ordinary operation may have.
@@ -150,7 +131,7 @@ impl SpaceCounts {
 
     /// Changes the inode counters.
     pub fn count_inodes(&self, all: i64, free: i64) {
-        let slot = &self.slots[thread_slot()];
+        let slot = &self.changes[thread_slot()];
         if all != 0 {
             slot.inodes.fetch_add(all, Ordering::AcqRel);
         }
@@ -160,7 +141,7 @@ impl SpaceCounts {
     /// Allocated inodes, free ones included, and free ones.
     pub fn inodes(&self) -> (u64, u64) {
         let changes =
-            |of: fn(&Slot) -> &AtomicI64| self.slots.iter().map(|slot| of(slot).load(Ordering::Acquire)).sum::<i64>();
+            |of: fn(&Changes) -> &AtomicI64| self.changes.iter().map(|slot| of(slot).load(Ordering::Acquire)).sum();
         // The slots are read one after the other: chunks made and freed meanwhile may count in part.
         let sum = |first: &AtomicU64, changes: i64| first.load(Ordering::Acquire).saturating_add_signed(changes);
         (sum(&self.inodes, changes(|slot| &slot.inodes)), sum(&self.free_inodes, changes(|slot| &slot.free_inodes)))
@@ -176,7 +157,7 @@ mod tests {
         let counts = SpaceCounts::new(100_000, 100, 1000, 64, 0);
         assert!(counts.reserve_blocks(50, false));
         counts.give_back_blocks(50);
-        assert!(counts.slots[thread_slot()].kept.load(Ordering::Relaxed) > 0, "the case that is meant");
+        assert!(counts.kept.total() > 0, "the case that is meant");
         assert_eq!((counts.free_blocks(), counts.usable_blocks()), (100_000, 98_900));
         std::thread::scope(|scope| {
             let other = scope.spawn(|| counts.reserve_blocks(98_900, false));
@@ -195,7 +176,7 @@ mod tests {
         for _ in 0..2000 {
             let counts = SpaceCounts::new(10_000, 0, 0, 64, 0);
             assert!(counts.reserve_blocks(9_992, false));
-            counts.slots[THREAD_SLOTS - 1].kept.store(100, Ordering::Relaxed);
+            counts.kept.put(THREAD_SLOTS - 1, 100);
             std::thread::scope(|scope| {
                 let both = [(); 2].map(|()| scope.spawn(|| counts.reserve_blocks(54, false)));
                 assert!(both.into_iter().all(|thread| thread.join().unwrap()));

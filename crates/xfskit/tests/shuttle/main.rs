@@ -10,11 +10,13 @@
 //! | `journal` | commit, push, force and a power cut |
 //! | `caches` | read, change, pin, write-back and eviction in caches that are always too small |
 //! | `names` | renames in both directions, links, removals, inactivation |
+//! | `counts` | reservations when hardly anything is free, and what threads keep |
 //! | `chains` | chains that roll and chains that begin, with too little log for all |
 #![cfg(shuttle)]
 
 mod caches;
 mod chains;
+mod counts;
 mod device;
 mod journal;
 mod names;

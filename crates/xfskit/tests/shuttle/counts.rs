@@ -1,0 +1,38 @@
+//! Free blocks when hardly any are left and a part of them is kept by the slots of threads: whoever asks for what is free gets it.
+
+use crate::{below, explore};
+use shuttle::thread;
+use std::sync::Arc;
+use xfskit::space::SpaceCounts;
+
+const THREADS: u64 = 3;
+/// What a thread reserves at a time.
+const SHARE: u64 = 50;
+
+#[test]
+fn what_is_free_is_had_by_whoever_asks() {
+    explore("counts", 400, || {
+        let counts = Arc::new(SpaceCounts::new(10_000, 0, 0, 64, 0));
+        assert!(counts.reserve_blocks(60, false));
+        counts.give_back_blocks(60);
+        // The rest goes away until there is exactly enough for all of them, some of it with the slot of this thread.
+        assert!(counts.reserve_blocks(10_000 - 60 - (THREADS * SHARE - 60), false));
+        assert_eq!(counts.free_blocks(), THREADS * SHARE);
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let counts = Arc::clone(&counts);
+                thread::spawn(move || {
+                    for _ in 0..3 {
+                        assert!(counts.reserve_blocks(SHARE, false), "each thread has its share at most");
+                        if below(2) == 0 {
+                            thread::yield_now();
+                        }
+                        counts.give_back_blocks(SHARE);
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(counts.free_blocks(), THREADS * SHARE);
+    });
+}
