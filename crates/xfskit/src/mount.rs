@@ -230,18 +230,8 @@ impl Mount {
         let cache =
             Cache::new(Arc::clone(&device), Arc::clone(&geometry), Arc::clone(&counters), options.cache_bytes / 2);
         let raw = superblock.raw();
-        // What the free lists of every AG may need to split their trees, as the kernel sets aside.
         let limits = Limits::new(&geometry);
-        let set_aside = crate::space::set_aside_blocks(&geometry, &limits);
-        let reserve_pool = (geometry.data_blocks / 20).min(8192);
-        // The counters on disk may say anything; arithmetic on them must stay within its range.
-        let most_inodes = geometry.data_blocks * u64::from(geometry.inodes_per_block());
-        let inodes = raw.inode_count.get().min(most_inodes);
-        let free_inodes = raw.free_inodes.get().min(inodes);
-        let free_blocks = raw.free_blocks.get().min(geometry.data_blocks);
-        let counters_are_wrong =
-            (inodes, free_inodes, free_blocks) != (raw.inode_count.get(), raw.free_inodes.get(), raw.free_blocks.get());
-        let space = SpaceCounts::new(free_blocks, set_aside, reserve_pool, inodes, free_inodes);
+        let (space, counters_are_right) = first_counts(raw, &geometry, &limits);
         let mount = Arc::new(Self {
             limits,
             reservations: Reservations::new(&geometry),
@@ -266,20 +256,23 @@ impl Mount {
             options,
         });
         mount.journal.set_write_back(Arc::new(WriteBackToDevice::new(Arc::downgrade(&mount))));
-        if !mount.options.read_only {
-            let totals = crate::space::initialize(&mount)?;
-            if recovered.is_some() || counters_are_wrong || mount.error_tags.strikes(BAD_SUMMARY) {
-                mount.space.set(totals.free_blocks, totals.inodes, totals.free_inodes);
+        mount.begin(recovered, counters_are_right)?;
+        Ok(mount)
+    }
+
+    /// Takes over what the log held, and makes a writable mount ready for its first transaction.
+    fn begin(self: &Arc<Self>, recovered: Option<Recovered>, counters_are_right: bool) -> Result<()> {
+        if !self.options.read_only {
+            let totals = crate::space::initialize(self)?;
+            if recovered.is_some() || !counters_are_right || self.error_tags.strikes(BAD_SUMMARY) {
+                self.space.set(totals.free_blocks, totals.inodes, totals.free_inodes);
             }
         }
         if let Some(recovered) = recovered {
-            mount.journal.adopt_intents(&recovered.intents);
-            *mount.recovered.lock() = Some(recovered);
+            self.journal.adopt_intents(&recovered.intents);
+            *self.recovered.lock() = Some(recovered);
         }
-        if !mount.options.read_only {
-            mount.announce_changes()?;
-        }
-        Ok(mount)
+        if self.options.read_only { Ok(()) } else { self.announce_changes() }
     }
 
     /// The superblock's fields as they are now, the lazy counters included.
@@ -426,6 +419,21 @@ pub fn reservation_of(kernel: reservation::Reservation) -> Reservation {
 /// Whether the image has only features that a mount with these options may work on.
 fn check_features(superblock: &Superblock, options: &MountOptions) -> Result<()> {
     if options.read_only { Ok(()) } else { Ok(superblock.check_writable()?) }
+}
+
+/// The counters as the superblock has them, and whether they are within their range: those on disk may say anything, and
+/// arithmetic on them must stay within its own.
+fn first_counts(raw: &RawSuperblock, geometry: &Geometry, limits: &Limits) -> (SpaceCounts, bool) {
+    // What the free lists of every AG may need to split their trees, as the kernel sets aside.
+    let set_aside = crate::space::set_aside_blocks(geometry, limits);
+    let reserve_pool = (geometry.data_blocks / 20).min(8192);
+    let most_inodes = geometry.data_blocks * u64::from(geometry.inodes_per_block());
+    let inodes = raw.inode_count.get().min(most_inodes);
+    let free_inodes = raw.free_inodes.get().min(inodes);
+    let free_blocks = raw.free_blocks.get().min(geometry.data_blocks);
+    let on_disk = (raw.inode_count.get(), raw.free_inodes.get(), raw.free_blocks.get());
+    let counts = SpaceCounts::new(free_blocks, set_aside, reserve_pool, inodes, free_inodes);
+    (counts, on_disk == (inodes, free_inodes, free_blocks))
 }
 
 fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
