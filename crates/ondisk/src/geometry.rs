@@ -36,8 +36,6 @@ pub struct Geometry {
     pub sparse_inode_alignment: u32,
     /// Stripe unit in blocks, 0 for none.
     pub stripe_unit: u32,
-    /// Stripe width in blocks, 0 for none.
-    pub stripe_width: u32,
     /// Largest share of the space that inodes may take, in percent; 0 for no limit.
     pub inode_max_percent: u8,
     /// Inode number of the root directory.
@@ -74,7 +72,6 @@ impl Geometry {
             inode_alignment: raw.inode_alignment.get().max(1),
             sparse_inode_alignment: raw.sparse_inode_alignment.get(),
             stripe_unit: raw.stripe_unit.get(),
-            stripe_width: raw.stripe_width.get(),
             inode_max_percent: raw.inode_max_percent,
             root_inode: superblock.root_inode(),
             incompat: superblock.incompat(),
@@ -254,6 +251,12 @@ impl Geometry {
         FileBlock((offset >> self.dir_block_log) << (self.dir_block_log - self.block_log))
     }
 
+    /// What the first of `count` blocks of a file that begin something new is to be a multiple of: the stripe unit, for as
+    /// many blocks as that; the kernel takes the whole width only if it is mounted with `swalloc`.
+    pub fn stripe_alignment(&self, count: u32) -> u32 {
+        if count >= self.stripe_unit { self.stripe_unit.max(1) } else { 1 }
+    }
+
     /// Whether the image has reverse mappings.
     pub fn has_rmap(&self) -> bool {
         self.ro_compat.contains(RoCompat::RMAPBT)
@@ -312,7 +315,6 @@ impl Geometry {
             inode_alignment: 8,
             sparse_inode_alignment: 4,
             stripe_unit: 0,
-            stripe_width: 0,
             inode_max_percent: 25,
             root_inode: InodeNumber(128),
             incompat: Incompat::all(),

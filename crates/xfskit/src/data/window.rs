@@ -86,9 +86,7 @@ fn attempts(
         let (min, max) = (gap + want.min(SHORTEST_CONTINUATION), gap + want + room);
         (AllocRequest { near: Near::Block(block), exact: true, min, max, ..base.clone() }, end)
     });
-    let unit = tx.geometry().stripe_unit;
-    let alignment = if unit > 0 && want >= unit { unit } else { 1 };
-    let whole = AllocRequest { alignment, ..base.clone() };
+    let whole = AllocRequest { alignment: tx.geometry().stripe_alignment(want), ..base.clone() };
     let anything = AllocRequest { max: want, min: 1, ..base };
     Ok([behind, Some((whole, FileBlock(first))), Some((anything, FileBlock(first)))])
 }

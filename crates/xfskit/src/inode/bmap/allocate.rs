@@ -102,15 +102,12 @@ fn take(
     Err(Error::NoSpace)
 }
 
-/// What the first block of `count` is to be a multiple of: the stripe's width or unit, where that many blocks begin
-/// something new. What continues the block before it stays next to it.
+/// What the first block of `count` is to be a multiple of. What continues the block before it stays next to it.
 fn stripe_alignment(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, count: u32) -> Result<u32> {
-    let (unit, width) = (tx.geometry().stripe_unit, tx.geometry().stripe_width);
-    let Some(alignment) = [width, unit].into_iter().find(|&blocks| blocks > 1 && count >= blocks) else { return Ok(1) };
-    let before = at.0.checked_sub(1).map(FileBlock);
-    let continues = match before {
-        Some(before) => super::lookup(tx, ino, fork, before)?.is_some(),
-        None => false,
+    let alignment = tx.geometry().stripe_alignment(count);
+    let continues = match at.0.checked_sub(1) {
+        Some(before) if alignment > 1 => super::lookup(tx, ino, fork, FileBlock(before))?.is_some(),
+        _ => false,
     };
     Ok(if continues { 1 } else { alignment })
 }
