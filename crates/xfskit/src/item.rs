@@ -344,9 +344,18 @@ impl DirtyBits {
     }
 
     /// The runs of set bits among those in `range`.
+    #[inline]
     pub fn runs(&self, range: std::ops::Range<usize>) -> impl Iterator<Item = std::ops::Range<usize>> {
         let mut at = range.start;
+        // Nearly all sets have no second word.
+        let mut only = if self.more.is_empty() { self.first & low_bits(range.end) & !low_bits(at) } else { 0 };
         std::iter::from_fn(move || {
+            if self.more.is_empty() {
+                let start = only.trailing_zeros() as usize;
+                let end = start + (!(only.checked_shr(start as u32)?)).trailing_zeros() as usize;
+                only &= !low_bits(end);
+                return Some(start..end);
+            }
             let start = self.next(at, true);
             if start >= range.end {
                 return None;
@@ -355,6 +364,11 @@ impl DirtyBits {
             Some(start..at)
         })
     }
+}
+
+/// A word whose lowest `count` bits are set; all of them for more than it has.
+fn low_bits(count: usize) -> u64 {
+    if count < WORD { (1 << count) - 1 } else { u64::MAX }
 }
 
 #[cfg(test)]
