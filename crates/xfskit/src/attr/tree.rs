@@ -15,7 +15,7 @@ use xfskit_ondisk::attr::leaf::{
 use xfskit_ondisk::attr::shortform::{
     SHORTFORM_HEADER_BYTES, SHORTFORM_LENGTH_LIMIT, append, attrs as shortform_attrs, entry_bytes,
 };
-use xfskit_ondisk::da::{DA_MAX_DEPTH, DaInfo, last_hash};
+use xfskit_ondisk::da::{DA_MAX_DEPTH, DaInfo, last_hash, place_of_hash};
 use xfskit_ondisk::{FileBlock, ForkFormat, Geometry, Limits};
 
 /// A value to be stored in a leaf.
@@ -73,7 +73,7 @@ fn find(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, incomplete: bool) -> R
         guard.visit(path.leaf().block)?;
         let bytes = tx.bytes(path.leaf().id);
         let entries = leaf_entries(bytes);
-        let first = entries.partition_point(|entry| entry.hash.get() < hash);
+        let first = place_of_hash(entries, hash, |entry| entry.hash.get());
         let mut found = None;
         for (position, _) in entries.iter().enumerate().skip(first).take_while(|(_, entry)| entry.hash.get() == hash) {
             let attr = attr_at(bytes, position)?;

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::trans::{BufId, Transaction};
 use smallvec::SmallVec;
 use xfskit_ondisk::da::{
-    DA_MAX_DEPTH, DA_NODE_HEADER_BYTES, DaInfo, DaNodeEntry, DaNodeHeader, last_hash, node_entries,
+    DA_MAX_DEPTH, DA_NODE_HEADER_BYTES, DaInfo, DaNodeEntry, DaNodeHeader, last_hash, node_entries, place_of_hash,
 };
 
 /// A block on the way down.
@@ -44,7 +44,7 @@ impl Path {
     /// Goes down to the first leaf that may hold `hash`, or the last leaf when all hashes are smaller.
     pub fn descend(tx: &mut Transaction, tree: &DaTree, hash: u32) -> Result<Self> {
         let choose =
-            |entries: &[DaNodeEntry]| entries.partition_point(|entry| entry.hash.get() < hash).min(entries.len() - 1);
+            |entries: &[DaNodeEntry]| place_of_hash(entries, hash, |entry| entry.hash.get()).min(entries.len() - 1);
         let mut path = Self { steps: SmallVec::new() };
         let mut block = tree.root;
         loop {
