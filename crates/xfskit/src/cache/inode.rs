@@ -1,7 +1,7 @@
 //! Inodes in memory.
 
-use super::DirtyBlocks;
 use super::extent_list::ExtentList;
+use super::{DirMemory, DirtyBlocks};
 use crate::item::{ItemState, LogItem};
 use crate::sync::RwLock;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -121,7 +121,7 @@ impl KnownAbsent {
 }
 
 /// An inode under its lock.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct InodeState {
     /// The core.
     pub core: InodeCore,
@@ -135,6 +135,8 @@ pub struct InodeState {
     pub freed: bool,
     /// Contents that have no place on disk yet.
     pub dirty: Option<Box<DirtyBlocks>>,
+    /// What is remembered of the blocks of a large directory.
+    pub dir_memory: Option<Box<DirMemory>>,
 }
 
 impl InodeState {

@@ -15,6 +15,7 @@
 //! own exclusive lock.
 
 mod buffer;
+mod dir_memory;
 mod dirty;
 mod dirty_inodes;
 mod extent_list;
@@ -22,6 +23,7 @@ mod inode;
 mod kind;
 
 pub use buffer::{Buffer, BufferContent, BufferKey, DiskRun, DiskRuns};
+pub use dir_memory::DirMemory;
 pub use dirty::DirtyBlocks;
 pub use dirty_inodes::DirtyInodes;
 pub use extent_list::{ExtentList, Extents};
@@ -45,7 +47,7 @@ const SHARDS: usize = if cfg!(shuttle) { 2 } else { 256 };
 pub struct Cache {
     shards: Box<[Padded<Mutex<Shard>>]>,
     limit_bytes: usize,
-    used_bytes: AtomicUsize,
+    used_bytes: Arc<AtomicUsize>,
     device: Arc<dyn BlockDevice>,
     geometry: Arc<Geometry>,
     counters: Arc<Counters>,
@@ -56,6 +58,19 @@ struct Shard {
     buffers: NumberMap<DiskAddress, Arc<Buffer>>,
     /// The clock: addresses in the order in which eviction looks at them.
     clock: VecDeque<DiskAddress>,
+}
+
+/// Memory that counts as the cache's although it lies elsewhere, until this is dropped.
+#[derive(Debug)]
+pub struct Charge {
+    used_bytes: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// How a buffer's contents come about when it is not cached.
@@ -76,7 +91,7 @@ impl Cache {
         limit_bytes: usize,
     ) -> Self {
         let shards = (0..SHARDS).map(|_| Padded::default()).collect();
-        Self { shards, limit_bytes, used_bytes: AtomicUsize::new(0), device, geometry, counters }
+        Self { shards, limit_bytes, used_bytes: Arc::default(), device, geometry, counters }
     }
 
     fn shard(&self, address: DiskAddress) -> &Mutex<Shard> {
@@ -116,6 +131,26 @@ impl Cache {
                 return Ok((buffer, found));
             }
         }
+    }
+
+    /// Locks a buffer that somebody remembers; `None` when it was evicted meanwhile.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is of another kind, and its contents fail the checks of `kind`.
+    pub fn lock_known(
+        &self,
+        buffer: &Buffer,
+        kind: &'static BufferKind,
+        exclusive: bool,
+    ) -> Result<Option<Held<BufferContent>>> {
+        let held = Held::lock(buffer.content(), exclusive);
+        if held.was_evicted() || !held.is_loaded() {
+            return Ok(None);
+        }
+        self.counters.buffer_hits.increment();
+        buffer.touch();
+        held.check_kind(kind, &self.geometry, buffer.key())?;
+        Ok(Some(held))
     }
 
     /// Fills a buffer that was found unloaded (or is to be overwritten), under its exclusive lock. `None`: it was
@@ -202,7 +237,13 @@ impl Cache {
         }
     }
 
-    /// Bytes of contents in memory.
+    /// Counts `bytes` bytes of memory elsewhere as the cache's.
+    pub fn charge(&self, bytes: usize) -> Charge {
+        self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Charge { used_bytes: Arc::clone(&self.used_bytes), bytes }
+    }
+
+    /// Bytes of contents in memory, and what was charged besides.
     pub fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)
     }

@@ -152,10 +152,22 @@ pub(crate) fn read_fork_block(
     count: u32,
     kind: &'static BufferKind,
 ) -> Result<Option<BufId>> {
-    match bmap::key(tx, ino, fork, at, count)? {
-        Some(key) => tx.read_key(&key, kind).map(Some),
-        None => Ok(None),
+    if fork == ForkKind::Data
+        && let Some(id) = tx.read_remembered(ino, at, kind)?
+    {
+        debug_assert_eq!(
+            bmap::key(tx, ino, fork, at, count)?.map(|key| key.address()),
+            Some(tx.address(id)),
+            "a remembered block is where the map says"
+        );
+        return Ok(Some(id));
     }
+    let Some(key) = bmap::key(tx, ino, fork, at, count)? else { return Ok(None) };
+    let id = tx.read_key(&key, kind)?;
+    if fork == ForkKind::Data {
+        tx.remember_block(ino, at, id);
+    }
+    Ok(Some(id))
 }
 
 /// Allocates a metadata block of `count` fork blocks at `at`, and hands it out filled with zeros.
@@ -173,7 +185,11 @@ pub(crate) fn create_fork_block(
         let inode = tx.inode(ino).core.inode.0;
         return Err(xfskit_ondisk::Corruption::new("extent map", "holds what was just mapped").of(inode).into());
     };
-    tx.create_key(&key, kind)
+    let id = tx.create_key(&key, kind)?;
+    if fork == ForkKind::Data {
+        tx.remember_block(ino, at, id);
+    }
+    Ok(id)
 }
 
 /// Frees the metadata block of `count` fork blocks at `at`.

@@ -354,4 +354,5 @@ fn set_local(tx: &mut Transaction, dir: InoId, bytes: &[u8]) {
     state.core.data_format = ForkFormat::Local;
     state.core.size = bytes.len() as u64;
     state.data = Fork::Local(LocalBytes::new(bytes));
+    state.dir_memory = None;
 }

@@ -7,6 +7,7 @@ use super::data;
 use super::index::ENTRY_BYTES;
 use super::leaf::{add_to_data, index_array, insert_index, make_stale, remove_from_data, set_counts};
 use super::{DIR_FREE_KIND, DIR_LEAF1_KIND, Dir, Found, NewEntry, leaf};
+use crate::cache::DirMemory;
 use crate::dabtree::edit::{Edit, edit};
 use crate::dabtree::{CycleGuard, DIR_LEAFN_KIND, Path};
 use crate::error::Result;
@@ -92,6 +93,19 @@ impl Dir {
         }
     }
 
+    /// What is remembered of the directory, if it is large and locked for a change.
+    fn memory<'t>(&self, tx: &'t mut Transaction) -> Option<&'t mut DirMemory> {
+        if tx.is_writable() { tx.inode_memory_mut(self.ino).dir_memory.as_deref_mut() } else { None }
+    }
+
+    /// Tells the free index block `free` the largest unused space of data block `number`.
+    fn set_room(&self, tx: &mut Transaction, free: BufId, number: u32, best: u16) {
+        edit(tx, free, |e| set_value(e, self.layout.free_place(number).1, best));
+        if let Some(memory) = self.memory(tx) {
+            memory.note_room(number, best.into());
+        }
+    }
+
     fn read_free(&self, tx: &mut Transaction, number: u32) -> Result<Option<BufId>> {
         let Some(id) = self.try_read(tx, self.layout.free_block(number), &DIR_FREE_KIND)? else { return Ok(None) };
         let first = free_header(tx.bytes(id)).first.get();
@@ -107,6 +121,10 @@ impl Dir {
         ensure_on_disk!(fits, "directory leaf block", "free index fits a block", "{} data blocks", bests.len());
         let free = self.create(tx, self.layout.free_block(0), &DIR_FREE_KIND)?;
         write_free(self, tx, free, 0, &bests);
+        if let Some(memory) = self.memory(tx) {
+            // What was known is of an earlier time in this form.
+            memory.forget_room();
+        }
         tx.set_kind(leaf, &DIR_LEAFN_KIND);
         tx.edit_as::<DaInfo>(leaf, 0).magic.set(DIR_LEAFN_MAGIC);
         Ok(())
@@ -119,7 +137,7 @@ impl Dir {
             None => self.add_data_block(tx)?,
         };
         let (offset, best) = add_to_data(tx, data, new)?;
-        edit(tx, free, |e| set_value(e, self.layout.free_place(number).1, best));
+        self.set_room(tx, free, number, best);
         let pointer = self.layout.pointer(number, offset);
         let path = match path {
             Some(path) => path,
@@ -139,13 +157,22 @@ impl Dir {
 
     /// The last data block with an unused space of `length` bytes, and its free index block.
     fn find_free_space(&self, tx: &mut Transaction, length: usize) -> Result<Option<(u32, BufId)>> {
-        for block in (0..self.free_blocks(tx)?).rev() {
+        let from = tx.inode(self.ino).dir_memory.as_ref().map_or(0, |memory| memory.room_from(length));
+        let blocks = self.free_blocks(tx)?;
+        for block in (self.layout.free_place(from).0..blocks).rev() {
             let Some(id) = self.read_free(tx, block)? else { continue };
+            let first = free_header(tx.bytes(id)).first.get();
+            let values = free_values(tx.bytes(id));
+            let known_full = (from.saturating_sub(first) as usize).min(values.len());
             let has_room = |value: &U16| value.get() != NO_DATA_BLOCK && usize::from(value.get()) >= length;
-            if let Some(index) = free_values(tx.bytes(id)).iter().rposition(has_room) {
-                return Ok(Some((free_header(tx.bytes(id)).first.get() + index as u32, id)));
+            if let Some(index) = values[known_full..].iter().rposition(has_room) {
+                return Ok(Some((first + (known_full + index) as u32, id)));
             }
             tx.release(id);
+        }
+        let end = blocks * self.layout.free_capacity() as u32;
+        if let Some(memory) = self.memory(tx) {
+            memory.note_no_room(length, end);
         }
         Ok(None)
     }
@@ -226,7 +253,7 @@ impl Dir {
                 self.free(tx, self.layout.free_block(block), free)?;
             }
         } else if best != old_best {
-            edit(tx, free, |e| set_value(e, index, best));
+            self.set_room(tx, free, found.number, best);
         }
         let may_be_one_leaf = path.is_single_leaf();
         if self.join_leaf(tx, path)? || may_be_one_leaf { self.node_to_leaf(tx) } else { Ok(()) }

@@ -118,6 +118,7 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
         known_absent: KnownAbsent::ALL,
         freed: false,
         dirty: None,
+        dir_memory: None,
     };
     if let Some(parent) = parent {
         inherit(&mut state.core, &tx.inode(parent).core);

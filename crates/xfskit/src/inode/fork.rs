@@ -35,7 +35,7 @@ pub fn decode_inode(geometry: &Geometry, inode: xfskit_ondisk::InodeNumber, byte
 }
 
 fn state(core: InodeCore, data: Fork, attr: Option<Fork>) -> InodeState {
-    InodeState { core, data, attr, known_absent: Default::default(), freed: false, dirty: None }
+    InodeState { core, data, attr, known_absent: Default::default(), freed: false, dirty: None, dir_memory: None }
 }
 
 fn decode_fork(geometry: &Geometry, core: &InodeCore, kind: ForkKind, bytes: &[u8]) -> Verdict<Fork> {

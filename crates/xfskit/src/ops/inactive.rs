@@ -54,6 +54,7 @@ pub(super) fn free_now(tx: &mut Transaction, ino: InoId) -> Result<()> {
     core.attr_extents = 0;
     core.generation = core.generation.wrapping_add(1);
     state.data = Fork::Extents(Vec::new());
+    state.dir_memory = None;
     state.attr = None;
     state.freed = true;
     Ok(())

@@ -25,6 +25,7 @@ mod hold_times;
 mod intents;
 mod log_buffer;
 mod log_inode;
+mod remembered;
 mod reservation;
 mod scratch;
 
@@ -244,8 +245,12 @@ impl Transaction<'_> {
         if fill == Fill::Zero {
             buffer.item().lock().stale = false;
         }
+        Ok(self.hold_new(buffer, content))
+    }
+
+    fn hold_new(&mut self, buffer: Arc<Buffer>, content: Held<BufferContent>) -> BufId {
         self.buffers.push(Some(HeldBuffer {
-            address: key.address(),
+            address: buffer.key().address(),
             buffer,
             content,
             dirty: DirtyBits::default(),
@@ -254,7 +259,7 @@ impl Transaction<'_> {
             invalidated: false,
             ordered: false,
         }));
-        Ok(BufId(self.buffers.len() as u32 - 1))
+        BufId(self.buffers.len() as u32 - 1)
     }
 
     /// A buffer that the transaction holds, once more.

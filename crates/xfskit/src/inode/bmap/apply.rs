@@ -10,6 +10,7 @@ use crate::error_tags::BMAPIFORMAT;
 use crate::space::Owner;
 use crate::space::alloc;
 use crate::trans::{InoId, InodeFields, Transaction};
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::OnceLock;
 use xfskit_ondisk::btree::{BMBT_MAGIC, LONG_HEADER_BYTES, LongBlockHeader};
@@ -27,6 +28,7 @@ pub(super) fn replace(
     new: &[Extent],
 ) -> Result<()> {
     load(tx, ino, fork)?;
+    forget_unmapped(tx, ino, fork, range.clone(), new);
     if matches!(tx.inode(ino).fork(fork), Some(Fork::Extents(_))) {
         replace_inline(tx, ino, fork, range, new)?;
     } else {
@@ -34,6 +36,26 @@ pub(super) fn replace(
     }
     count_extents(tx, ino, fork);
     Ok(())
+}
+
+/// What is remembered of a directory's blocks does not outlive their mapping.
+fn forget_unmapped(tx: &mut Transaction, ino: InoId, fork: ForkKind, range: Range<usize>, new: &[Extent]) {
+    if fork != ForkKind::Data || tx.inode(ino).dir_memory.is_none() {
+        return;
+    }
+    let old: SmallVec<[Extent; 5]> =
+        super::loaded(tx, ino, fork).iter_from(range.start).take(range.len()).copied().collect();
+    let Some(memory) = &mut tx.inode_memory_mut(ino).dir_memory else { return };
+    for extent in old {
+        let mut at = extent.file_block;
+        let shift = |extent: &Extent| extent.block.0.wrapping_sub(extent.file_block.0);
+        let stays = new.iter().filter(|new| shift(new) == shift(&extent) && new.end() > extent.file_block);
+        for kept in stays.take_while(|new| new.file_block < extent.end()) {
+            memory.forget(at..kept.file_block.max(at));
+            at = kept.end();
+        }
+        memory.forget(at..extent.end().max(at));
+    }
 }
 
 fn extents_field(fork: ForkKind) -> InodeFields {

@@ -124,13 +124,20 @@ pub fn first_unused(
     from: FileBlock,
     count: u32,
 ) -> Result<FileBlock> {
-    let mut candidate = from;
+    let memory = if fork == ForkKind::Data { tx.inode(ino).dir_memory.as_ref() } else { None };
+    let mut candidate = memory.map_or(from, |memory| memory.filled_to(from));
     let list = extents(tx, ino, fork)?;
-    for extent in list.iter_from(list.index_at(from)) {
+    for extent in list.iter_from(list.index_at(candidate)) {
         if extent.file_block.0 >= candidate.0 + u64::from(count) {
             break;
         }
         candidate = candidate.max(extent.end());
+    }
+    if fork == ForkKind::Data
+        && tx.is_writable()
+        && let Some(memory) = &mut tx.inode_memory_mut(ino).dir_memory
+    {
+        memory.note_filled(from, candidate);
     }
     Ok(candidate)
 }

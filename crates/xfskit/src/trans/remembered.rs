@@ -1,0 +1,49 @@
+//! Blocks of large directories, found again without the extent map and the cache's index ([`DirMemory`]).
+
+use super::{BufId, InoId, Transaction};
+use crate::cache::{BufferKind, DirMemory, Fill};
+use crate::error::Result;
+use std::sync::Arc;
+use xfskit_ondisk::FileBlock;
+
+impl Transaction<'_> {
+    /// Locks the directory block at a fork block, if it is remembered and still in the cache.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) fn read_remembered(
+        &mut self,
+        ino: InoId,
+        at: FileBlock,
+        kind: &'static BufferKind,
+    ) -> Result<Option<BufId>> {
+        let Some(buffer) = self.inode(ino).dir_memory.as_ref().and_then(|memory| memory.buffer(at)) else {
+            return Ok(None);
+        };
+        if self.holds(buffer.key().address()) {
+            return self.get_held(buffer.key(), kind, Fill::Read);
+        }
+        let content = self.mount.cache.lock_known(&buffer, kind, self.exclusive)?;
+        Ok(content.map(|content| self.hold_new(buffer, content)))
+    }
+
+    /// Remembers the directory block that lies at a fork block, if the transaction may change anything and the directory is
+    /// large enough.
+    pub(crate) fn remember_block(&mut self, ino: InoId, at: FileBlock, id: BufId) {
+        let core = &self.inode(ino).core;
+        let slots = if self.exclusive && core.is_dir() { DirMemory::slots_for(core.blocks) } else { 0 };
+        if slots == 0 {
+            return;
+        }
+        let buffer = Arc::clone(&self.buffer(id).buffer);
+        let charge = || self.mount.cache.charge(DirMemory::bytes(slots));
+        match &mut self.inodes[ino.0 as usize].state.exclusive().dir_memory {
+            Some(memory) if memory.slots() < slots => memory.grow(slots, charge()),
+            Some(_) => {}
+            none => *none = Some(Box::new(DirMemory::new(slots, charge()))),
+        }
+        if let Some(memory) = &mut self.inode_memory_mut(ino).dir_memory {
+            memory.remember(at, &buffer);
+        }
+    }
+}
