@@ -8,7 +8,9 @@ use super::tree::RemotePlace;
 use crate::cache::{BufferKind, DiskRuns, ForkKind};
 use crate::error::Result;
 use crate::inode::bmap;
+use crate::sync::thread_local;
 use crate::trans::{BlfType, InoId, Transaction};
+use std::cell::RefCell;
 use xfskit_ondisk::attr::MAX_VALUE_BYTES;
 use xfskit_ondisk::attr::remote::{
     REMOTE_CRC_OFFSET, REMOTE_LSN_OFFSET, blocks_for, bytes_per_block, decode_block, encode_block, verify_remote,
@@ -86,6 +88,11 @@ fn mapped(tx: &mut Transaction, ino: InoId, at: FileBlock, count: u32) -> Result
     Ok(runs.expect("a hole was refused"))
 }
 
+thread_local! {
+    /// The blocks of one run: memory that the processor's cache has, when many values are read.
+    static BLOCKS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
 /// Reads a value.
 ///
 /// # Errors
@@ -93,18 +100,24 @@ fn mapped(tx: &mut Transaction, ino: InoId, at: FileBlock, count: u32) -> Result
 pub fn read(tx: &mut Transaction, ino: InoId, place: RemotePlace) -> Result<Vec<u8>> {
     let length = place.length as usize;
     ensure_on_disk!(length <= MAX_VALUE_BYTES, "attr leaf block", "length of a value", "{length}");
-    let owner = tx.inode(ino).core.inode.0;
-    let per_block = bytes_per_block(tx.geometry());
+    let (geometry, owner) = (tx.geometry(), tx.inode(ino).core.inode.0);
+    let runs = mapped(tx, ino, FileBlock(place.block.into()), blocks_of(tx, length))?;
     let mut value = Vec::with_capacity(length);
-    for index in 0..blocks_of(tx, length) {
-        let address = mapped(tx, ino, FileBlock(u64::from(place.block) + u64::from(index)), 1)?[0].address;
-        let block = tx.read_unlogged(address, tx.geometry().block_bytes())?;
-        let part = (length - value.len()).min(per_block);
-        let offset = value.len();
-        let part = decode_block(tx.geometry(), owner, address, &block, offset, part).map_err(|e| e.at(address))?;
-        value.extend_from_slice(part);
-    }
-    Ok(value)
+    BLOCKS.with(|blocks| {
+        let blocks = &mut *blocks.borrow_mut();
+        for run in runs {
+            let bytes = run.basic_blocks as usize * BASIC_BLOCK_BYTES;
+            blocks.resize(bytes.max(blocks.len()), 0);
+            tx.read_unlogged(run.address, &mut blocks[..bytes])?;
+            for (index, block) in blocks[..bytes].chunks(geometry.block_bytes()).enumerate() {
+                let address = DiskAddress(run.address.0 + (index * geometry.basic_blocks(1)) as u64);
+                let (offset, part) = (value.len(), (length - value.len()).min(bytes_per_block(geometry)));
+                let part = decode_block(geometry, owner, address, block, offset, part).map_err(|e| e.at(address))?;
+                value.extend_from_slice(part);
+            }
+        }
+        Ok(value)
+    })
 }
 
 /// Frees the blocks of a value.

@@ -34,10 +34,12 @@ pub struct OrderedWrite {
 }
 
 impl OrderedWrite {
-    /// The `bytes` bytes from `offset` of the device on, if they are part of the write.
-    pub fn part(&self, offset: u64, bytes: usize) -> Option<&[u8]> {
-        let start = usize::try_from(offset.checked_sub(self.offset)?).ok()?;
-        self.bytes.get(start..start.checked_add(bytes)?)
+    /// What of the write lies in the `length` bytes from `offset` of the device on, and where in them it begins.
+    pub fn overlap(&self, offset: u64, length: usize) -> Option<(usize, &[u8])> {
+        let start = self.offset.max(offset);
+        let end = (self.offset + self.bytes.len() as u64).min(offset + length as u64);
+        let bytes = || &self.bytes[(start - self.offset) as usize..(end - self.offset) as usize];
+        (start < end).then(|| ((start - offset) as usize, bytes()))
     }
 }
 
@@ -451,5 +453,22 @@ impl Batch<'_> {
         inner.copy_bytes = 0;
         inner.whiteout = true;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_write_the_part_within_a_range_is_found() {
+        let write = OrderedWrite { offset: 100, bytes: Arc::new((0..50).collect()) };
+        let part = |offset, length| write.overlap(offset, length).map(|(at, bytes)| (at, bytes[0], bytes.len()));
+        assert_eq!(
+            [part(100, 50), part(90, 100), part(120, 10)],
+            [Some((0, 0, 50)), Some((10, 0, 50)), Some((0, 20, 10))]
+        );
+        assert_eq!([part(90, 20), part(140, 20)], [Some((10, 0, 10)), Some((0, 40, 10))]);
+        assert_eq!([part(50, 50), part(150, 10), part(0, 10)], [None; 3]);
     }
 }

@@ -43,7 +43,9 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use cil::Cil;
 use grant::{Claim, GrantSpace};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use writer::LogWriter;
 use xfskit_device::BlockDevice;
@@ -371,11 +373,26 @@ impl Journal {
         Ok(start)
     }
 
-    /// The `bytes` bytes from `offset` of the device on, if a write of them waits for its checkpoint.
-    pub fn read_waiting(&self, offset: u64, bytes: usize) -> Option<Vec<u8>> {
+    /// Copies what waits to be written to the device from `offset` on; says which parts of `out` are the device's.
+    pub fn copy_waiting(&self, offset: u64, out: &mut [u8]) -> SmallVec<[Range<usize>; 1]> {
         let waiting = self.waiting_writes.lock();
-        let (_, write) = waiting.range(..=offset).next_back()?;
-        write.part(offset, bytes).map(<[u8]>::to_vec)
+        // They do not overlap, so of those that begin before only the last may reach as far.
+        let before = waiting.range(..=offset).next_back();
+        let behind = waiting.range(offset + 1..offset + out.len() as u64);
+        let mut gaps = SmallVec::new();
+        let mut at = 0;
+        for (_, write) in before.into_iter().chain(behind) {
+            let Some((start, bytes)) = write.overlap(offset, out.len()) else { continue };
+            if start > at {
+                gaps.push(at..start);
+            }
+            at = start + bytes.len();
+            out[start..at].copy_from_slice(bytes);
+        }
+        if at < out.len() {
+            gaps.push(at..out.len());
+        }
+        gaps
     }
 
     /// Makes contents durable that were written in place.

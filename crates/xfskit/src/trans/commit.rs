@@ -132,21 +132,22 @@ impl Transaction<'_> {
         self.ordered_writes.push(OrderedWrite { offset: address.bytes(), bytes: Arc::new(bytes) });
     }
 
-    /// Reads blocks that are written by [`Self::write_before_checkpoint`], whether the write was done yet or not.
+    /// Fills `out` from blocks that are written by [`Self::write_before_checkpoint`], whether that was done yet or not.
     ///
     /// # Errors
     /// `Io`.
-    pub fn read_unlogged(&self, address: DiskAddress, bytes: usize) -> Result<Vec<u8>> {
-        let offset = address.bytes();
-        if let Some(own) = self.ordered_writes.iter().rev().find_map(|write| write.part(offset, bytes)) {
-            return Ok(own.to_vec());
+    pub fn read_unlogged(&self, address: DiskAddress, out: &mut [u8]) -> Result<()> {
+        let start = address.bytes();
+        // A write that waits no longer is on the device, so that is read second.
+        for gap in self.mount.journal.copy_waiting(start, out) {
+            let offset = start + gap.start as u64;
+            self.mount.device.read(offset, &mut out[gap]).map_err(|source| Error::Io { offset, source })?;
         }
-        if let Some(waiting) = self.mount.journal.read_waiting(offset, bytes) {
-            return Ok(waiting);
+        let bytes = out.len();
+        for (at, own) in self.ordered_writes.iter().filter_map(|write| write.overlap(start, bytes)) {
+            out[at..at + own.len()].copy_from_slice(own);
         }
-        let mut read = vec![0; bytes];
-        self.mount.device.read(offset, &mut read).map_err(|source| Error::Io { offset, source })?;
-        Ok(read)
+        Ok(())
     }
 
     fn commit_link(&mut self) -> Result<CheckpointSeq> {
