@@ -406,9 +406,14 @@ impl Journal {
         if self.unflushed.swap(false, Ordering::AcqRel) { self.flush_data() } else { Ok(()) }
     }
 
+    /// Flushes the data device. One that refuses may have lost what was written to it, and a later flush that succeeds would not
+    /// say so: nothing can be called durable any more.
     fn flush_data(&self) -> Result<()> {
         self.counters.device_flushes.increment();
-        self.data_device.flush().map_err(|source| Error::Io { offset: 0, source })
+        self.data_device.flush().map_err(|source| {
+            self.shut_down(format!("the device did not flush, what was written to it may be lost: {source}"));
+            Error::Io { offset: 0, source }
+        })
     }
 
     /// Moves the tail when little of the log is free, so that reservations seldom have to wait.
