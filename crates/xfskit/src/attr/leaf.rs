@@ -97,8 +97,10 @@ pub(super) fn used_bytes(bytes: &[u8]) -> Verdict<usize> {
 /// Writes a leaf with these attributes, in order of hash and fitting the block, packed. The block's links are `info`'s.
 pub(super) fn write(e: &mut Edit<'_>, info: DaInfo, list: &[Owned]) {
     let block_bytes = e.len();
-    let block = e.touch(0..block_bytes);
-    block.fill(0);
+    let table_end = LEAF_HEADER_BYTES + list.len() * LEAF_ENTRY_BYTES;
+    let names: usize = list.iter().map(Owned::size).sum();
+    assert!(table_end + names <= block_bytes, "the attributes fit the leaf");
+    let block = e.touch_ends(table_end, block_bytes - names);
     let mut at = block_bytes;
     for (index, attr) in list.iter().enumerate() {
         at -= attr.size();
@@ -108,8 +110,6 @@ pub(super) fn write(e: &mut Edit<'_>, info: DaInfo, list: &[Owned]) {
         let place = LEAF_HEADER_BYTES + index * LEAF_ENTRY_BYTES;
         block[place..place + LEAF_ENTRY_BYTES].copy_from_slice(entry.as_bytes());
     }
-    let table_end = LEAF_HEADER_BYTES + list.len() * LEAF_ENTRY_BYTES;
-    assert!(table_end <= at, "the attributes fit the leaf");
     let mut header = LeafHeader::new_zeroed();
     header.info = info;
     header.count.set(list.len() as u16);
