@@ -28,6 +28,8 @@ pub struct Options {
     pub files: Option<usize>,
     /// Directories; one for each thread if not given.
     pub dirs: Option<usize>,
+    /// The cases to measure, by name; all if there is none.
+    pub cases: Vec<String>,
     /// How often each case is measured; the best counts.
     pub rounds: Option<usize>,
     /// An image, a mount point or a folder; a scratch image if not given.
@@ -186,9 +188,14 @@ impl<'a> Lab<'a> {
 
     /// As [`Self::measure`], on other sides than those that were asked for.
     pub(crate) fn measure_on<W: Work>(&self, sides: &[Side], cases: &[(Case, W)]) -> Result<Vec<Run>> {
+        let wanted = |case: &Case| self.options.cases.is_empty() || self.options.cases.contains(&case.name);
+        ensure!(cases.iter().any(|(case, _)| wanted(case)), {
+            let names: Vec<_> = cases.iter().map(|(case, _)| format!("\"{}\"", case.name)).collect();
+            BenchError::Usage(format!("--case: expected one of {}", names.join(", ")))
+        });
         let mut runs: Vec<Run> = Vec::new();
         for round in 1..=self.rounds() {
-            for (case, work) in cases {
+            for (case, work) in cases.iter().filter(|(case, _)| wanted(case)) {
                 for side in sides.iter().filter(|side| side.can(case)) {
                     let run = self.once(case, side, work)?;
                     match runs.iter_mut().find(|known| known.side == run.side && known.case == run.case) {

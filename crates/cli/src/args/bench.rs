@@ -26,6 +26,9 @@ pub struct BenchArgs {
     /// Directories [default: one for each thread]
     #[arg(long, value_name = "N")]
     pub dirs: Option<usize>,
+    /// Measure this case only, by the name that the tables give it. May be given several times
+    #[arg(long, value_name = "NAME")]
+    pub case: Vec<String>,
     /// How often each case is measured [default: 3, with --quick 2]
     #[arg(long, value_name = "N")]
     pub rounds: Option<usize>,

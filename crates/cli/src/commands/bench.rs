@@ -65,6 +65,7 @@ fn options(args: &BenchArgs) -> Result<Options> {
         threads: args.threads,
         files: args.files,
         dirs: args.dirs,
+        cases: args.case.clone(),
         rounds: args.rounds,
         on: args.on.clone(),
         against,
