@@ -101,14 +101,15 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
         ),
         ..Section::default()
     };
+    let Some((timed, real)) = runs.split_first() else { return Ok(section) };
+    section.tables.push(demand_table(timed));
     for name in PHASES {
-        let Some(phase) = runs[0].phase(name) else { continue };
+        let Some(phase) = timed.phase(name) else { continue };
         let demands = Demands::of(phase);
-        section.tables.push(prediction(name, demands, &runs[1..]));
-        section.plots.push(plot(name, demands, &runs[1..]));
+        section.tables.push(prediction(name, demands, real));
+        section.plots.push(plot(name, demands, real));
         section.notes.push(verdict(name, demands));
     }
-    section.tables.insert(0, demand_table(&runs[0]));
     section.runs = runs;
     Ok(section)
 }

@@ -16,7 +16,7 @@ use crate::lab::{Lab, Options};
 use crate::machine::Machine;
 use crate::measure::Watch;
 use crate::report::{Report, Section};
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::ValueEnum;
 
 /// An experiment, or all of them. The command shows these descriptions.
@@ -80,10 +80,8 @@ pub fn run(experiment: Experiment, options: Options, watch: &dyn Watch) -> Resul
     let mut failure = None;
     for (_, measure) in ALL.iter().filter(|(each, _)| experiment == Experiment::All || *each == experiment) {
         match measure(&lab) {
-            Ok(section) if section.runs.is_empty() => {
-                let message = format!("no case of this experiment can be measured there. {}", section.about);
-                ensure!(experiment == Experiment::All, crate::BenchError::Usage(message));
-            }
+            Ok(section) if section.runs.is_empty() && experiment == Experiment::All => {}
+            Ok(section) if section.runs.is_empty() => return Err(nothing_measured(&lab, &section)),
             Ok(section) => experiments.push(section),
             Err(error) if experiments.is_empty() => return Err(error),
             Err(error) => {
@@ -93,4 +91,14 @@ pub fn run(experiment: Experiment, options: Options, watch: &dyn Watch) -> Resul
         }
     }
     Ok(Outcome { report: Report { command, date, machine, experiments }, failure })
+}
+
+fn nothing_measured(lab: &Lab<'_>, section: &Section) -> anyhow::Error {
+    let message = if lab.options.cases.is_empty() {
+        format!("no case of this experiment can be measured there. {}", section.about)
+    } else {
+        let names: Vec<_> = lab.case_names.borrow().iter().map(|name| format!("\"{name}\"")).collect();
+        format!("--case: this experiment has {}", names.join(", "))
+    };
+    crate::BenchError::Usage(message).into()
 }
