@@ -110,12 +110,23 @@ impl Buffer {
         self.touched.swap(false, Ordering::Relaxed)
     }
 
-    /// Marks the contents as gone, unless somebody holds the lock.
+    /// Marks the contents as gone, unless somebody holds the lock or has changed them.
     pub(super) fn mark_evicted(&self) -> bool {
         let Some(mut content) = self.content.try_write() else { return false };
+        // Who remembers a buffer comes by it without the cache. A commit pins it under the lock that is held here.
+        if !self.item.is_clean() {
+            return false;
+        }
         content.evicted = true;
         content.kind = None;
         true
+    }
+
+    /// Says to whoever remembers the buffer that another stands in its place now.
+    pub(super) fn mark_replaced(&self) {
+        if let Some(mut content) = self.content.try_write() {
+            content.evicted = true;
+        }
     }
 }
 
@@ -186,5 +197,23 @@ impl BufferContent {
             return Ok(());
         }
         wanted.verify_cached(geometry, key.address(), &self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Eviction found a directory block clean, whoever remembered it changed it, and it was thrown away all the same. Found by a review.
+    #[test]
+    fn what_was_changed_since_it_was_found_clean_is_not_evicted() {
+        let buffer = Buffer::new(BufferKey::new(DiskAddress(8), 4096));
+        buffer.item().lock().pins = 1;
+        assert!(!buffer.mark_evicted() && !buffer.content().read().was_evicted());
+        buffer.item().lock().pins = 0;
+        let held = buffer.content().read();
+        assert!(!buffer.mark_evicted());
+        drop(held);
+        assert!(buffer.mark_evicted() && buffer.content().read().was_evicted());
     }
 }

@@ -12,7 +12,8 @@
 //! - A slot names the buffer that the extent map and the cache would lead to, or one that was evicted since. Whoever unmaps
 //!   blocks forgets them here ([`DirMemory::forget`]); a buffer that was evicted says so.
 //! - A hint may claim less than is so, never more.
-//! - The memory counts as the buffer cache's.
+//! - The memory counts as the buffer cache's, and all directories together have a share of it at most: one that finds it
+//!   used up goes without.
 //!
 //! Locking: the inode's; it is written under the exclusive lock only. A slot does not keep its buffer in the cache.
 
@@ -57,18 +58,18 @@ pub struct DirMemory {
 }
 
 impl DirMemory {
-    /// Slots that a directory of `blocks` blocks is worth; 0 for a small one.
+    /// Slots that a directory of `blocks` directory blocks is worth; 0 for a small one.
     pub fn slots_for(blocks: u64) -> usize {
-        if blocks < SMALLEST { 0 } else { blocks.clamp(1, MOST_SLOTS).next_power_of_two() as usize }
+        if blocks < SMALLEST { 0 } else { blocks.min(MOST_SLOTS).next_power_of_two() as usize }
     }
 
-    /// Nothing is remembered yet. `charge` is what [`Self::bytes`] says.
-    pub fn new(slots: usize, charge: Charge) -> Self {
+    /// No block is remembered yet, but the hints of a smaller memory are. `charge` is for what [`Self::bytes`] says.
+    pub fn new(slots: usize, charge: Charge, smaller: Option<&Self>) -> Self {
         assert!(slots.is_power_of_two(), "slots are found by bits of a hash");
         Self {
             slots: vec![Slot::default(); slots].into_boxed_slice(),
-            filled: [None; 2],
-            no_room: None,
+            filled: smaller.map_or([None; 2], |smaller| smaller.filled),
+            no_room: smaller.and_then(|smaller| smaller.no_room),
             _charge: charge,
         }
     }
@@ -81,12 +82,6 @@ impl DirMemory {
     /// The number of slots.
     pub fn slots(&self) -> usize {
         self.slots.len()
-    }
-
-    /// Takes more slots; what was in them has to be found again.
-    pub fn grow(&mut self, slots: usize, charge: Charge) {
-        let Self { filled, no_room, .. } = *self;
-        *self = Self { filled, no_room, ..Self::new(slots, charge) };
     }
 
     fn slot_of(&self, at: FileBlock) -> usize {
@@ -171,12 +166,13 @@ impl DirMemory {
 mod tests {
     use super::*;
     use crate::cache::BufferKey;
-    use crate::sync::atomic::{AtomicUsize, Ordering};
+    use crate::cache::Used;
+    use crate::sync::atomic::Ordering;
     use xfskit_ondisk::DiskAddress;
 
-    fn charge(used_bytes: &Arc<AtomicUsize>, bytes: usize) -> Charge {
-        used_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Charge { used_bytes: Arc::clone(used_bytes), bytes }
+    fn charge(used: &Arc<Used>, bytes: usize) -> Charge {
+        used.charged.fetch_add(bytes, Ordering::Relaxed);
+        Charge { used: Arc::clone(used), bytes }
     }
 
     fn block(at: u64) -> Arc<Buffer> {
@@ -185,8 +181,8 @@ mod tests {
 
     #[test]
     fn what_is_unmapped_is_forgotten_and_nothing_else() {
-        let used_bytes = Arc::default();
-        let mut memory = DirMemory::new(64, charge(&used_bytes, 7));
+        let used = Arc::default();
+        let mut memory = DirMemory::new(64, charge(&used, 7), None);
         let blocks: Vec<_> = (0..40).map(block).collect();
         for (at, buffer) in blocks.iter().enumerate() {
             memory.remember(FileBlock(at as u64), buffer);
@@ -203,15 +199,17 @@ mod tests {
         assert!(Arc::ptr_eq(&memory.buffer(FileBlock(5)).expect("known"), &blocks[6]));
         drop(blocks);
         assert!(!known(&memory, 5), "a slot does not keep its buffer");
-        memory.grow(128, charge(&used_bytes, 9));
-        assert_eq!((memory.slots(), used_bytes.load(Ordering::Relaxed)), (128, 9));
+        memory.note_filled(FileBlock(0), FileBlock(3));
+        memory = DirMemory::new(128, charge(&used, 9), Some(&memory));
+        assert_eq!((memory.slots(), memory.filled_to(FileBlock(0)).0), (128, 3));
+        assert_eq!(used.charged.load(Ordering::Relaxed), 9);
         drop(memory);
-        assert_eq!(used_bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(used.charged.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn hints_claim_less_after_each_change() {
-        let mut memory = DirMemory::new(8, charge(&Arc::default(), 0));
+        let mut memory = DirMemory::new(8, charge(&Arc::default(), 0), None);
         let (data, index) = (FileBlock(0), FileBlock(1 << 23));
         memory.note_filled(data, FileBlock(100));
         memory.note_filled(index, FileBlock((1 << 23) + 7));

@@ -7,7 +7,8 @@
 //! Invariants
 //! - At most one buffer exists for an address, and its length never changes while it is cached.
 //! - A buffer that is pinned, waits for write-back or is referenced is never evicted, so the bound is soft: it can be
-//!   exceeded by what the journal holds, which the log's size bounds.
+//!   exceeded by what the journal holds, which the log's size bounds. A directory remembers its buffers without a reference
+//!   ([`DirMemory`]): one that was evicted is marked, which its user sees under its lock.
 //! - Contents are verified (checksum, then the kind's own checks) when they are read, and checked again before they
 //!   are written back, so that memory damage is not made durable.
 //!
@@ -47,7 +48,7 @@ const SHARDS: usize = if cfg!(shuttle) { 2 } else { 256 };
 pub struct Cache {
     shards: Box<[Padded<Mutex<Shard>>]>,
     limit_bytes: usize,
-    used_bytes: Arc<AtomicUsize>,
+    used: Arc<Used>,
     device: Arc<dyn BlockDevice>,
     geometry: Arc<Geometry>,
     counters: Arc<Counters>,
@@ -60,16 +61,28 @@ struct Shard {
     clock: VecDeque<DiskAddress>,
 }
 
+/// Memory in use, in bytes.
+#[derive(Debug, Default)]
+struct Used {
+    /// The contents of buffers.
+    buffers: AtomicUsize,
+    /// What lies elsewhere.
+    charged: AtomicUsize,
+}
+
+/// What lies elsewhere has at most one part in so many of the cache's memory.
+const CHARGED_SHARE: usize = 8;
+
 /// Memory that counts as the cache's although it lies elsewhere, until this is dropped.
 #[derive(Debug)]
 pub struct Charge {
-    used_bytes: Arc<AtomicUsize>,
+    used: Arc<Used>,
     bytes: usize,
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.used.charged.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -91,7 +104,7 @@ impl Cache {
         limit_bytes: usize,
     ) -> Self {
         let shards = (0..SHARDS).map(|_| Padded::default()).collect();
-        Self { shards, limit_bytes, used_bytes: Arc::default(), device, geometry, counters }
+        Self { shards, limit_bytes, used: Arc::default(), device, geometry, counters }
     }
 
     fn shard(&self, address: DiskAddress) -> &Mutex<Shard> {
@@ -200,11 +213,13 @@ impl Cache {
             // nobody will look at it again, though the journal may still hold on to it for its cancel record.
             let freed = buffer.item().lock().stale;
             if freed || (buffer.item().is_clean() && Arc::strong_count(buffer) == 1) {
-                self.used_bytes.fetch_sub(buffer.key().bytes(), Ordering::Relaxed);
-                self.used_bytes.fetch_add(key.bytes(), Ordering::Relaxed);
+                self.used.buffers.fetch_sub(buffer.key().bytes(), Ordering::Relaxed);
+                self.used.buffers.fetch_add(key.bytes(), Ordering::Relaxed);
                 let buffer = Arc::new(Buffer::new(key.clone()));
                 // It takes over the old one's place in the clock.
-                shard.buffers.insert(key.address(), Arc::clone(&buffer));
+                if let Some(old) = shard.buffers.insert(key.address(), Arc::clone(&buffer)) {
+                    old.mark_replaced();
+                }
                 return Ok(buffer);
             }
             return Err(xfskit_ondisk::Corruption::new(kind.name, "one structure at one place")
@@ -215,8 +230,8 @@ impl Cache {
         let buffer = Arc::new(Buffer::new(key.clone()));
         shard.buffers.insert(key.address(), Arc::clone(&buffer));
         shard.clock.push_back(key.address());
-        let used = self.used_bytes.fetch_add(key.bytes(), Ordering::Relaxed) + key.bytes();
-        if used > self.limit_bytes {
+        self.used.buffers.fetch_add(key.bytes(), Ordering::Relaxed);
+        if self.used_bytes() > self.limit_bytes {
             self.evict_some(&mut shard);
         }
         Ok(buffer)
@@ -229,7 +244,7 @@ impl Cache {
             let Some(buffer) = shard.buffers.get(&address) else { continue };
             let idle = Arc::strong_count(buffer) == 1 && !buffer.take_touched() && buffer.item().is_clean();
             if idle && buffer.mark_evicted() {
-                self.used_bytes.fetch_sub(buffer.key().bytes(), Ordering::Relaxed);
+                self.used.buffers.fetch_sub(buffer.key().bytes(), Ordering::Relaxed);
                 shard.buffers.remove(&address);
             } else {
                 shard.clock.push_back(address);
@@ -237,15 +252,17 @@ impl Cache {
         }
     }
 
-    /// Counts `bytes` bytes of memory elsewhere as the cache's.
-    pub fn charge(&self, bytes: usize) -> Charge {
-        self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Charge { used_bytes: Arc::clone(&self.used_bytes), bytes }
+    /// Counts `bytes` bytes of memory elsewhere as the cache's, if there is not too much of that already.
+    pub fn charge(&self, bytes: usize) -> Option<Charge> {
+        let most = self.limit_bytes / CHARGED_SHARE;
+        let sum = |charged: usize| charged.checked_add(bytes).filter(|&sum| sum <= most);
+        self.used.charged.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).ok()?;
+        Some(Charge { used: Arc::clone(&self.used), bytes })
     }
 
     /// Bytes of contents in memory, and what was charged besides.
     pub fn used_bytes(&self) -> usize {
-        self.used_bytes.load(Ordering::Relaxed)
+        self.used.buffers.load(Ordering::Relaxed) + self.used.charged.load(Ordering::Relaxed)
     }
 
     /// Reads the runs of a key, one after the other, into one vector.

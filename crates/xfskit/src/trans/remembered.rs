@@ -30,19 +30,21 @@ impl Transaction<'_> {
     /// Remembers the directory block that lies at a fork block, if the transaction may change anything and the directory is
     /// large enough.
     pub(crate) fn remember_block(&mut self, ino: InoId, at: FileBlock, id: BufId) {
-        let core = &self.inode(ino).core;
-        let slots = if self.exclusive && core.is_dir() { DirMemory::slots_for(core.blocks) } else { 0 };
+        let (core, geometry) = (&self.inode(ino).core, self.geometry());
+        let blocks = core.blocks >> (geometry.dir_block_log - geometry.block_log);
+        let slots = if self.exclusive && core.is_dir() { DirMemory::slots_for(blocks) } else { 0 };
         if slots == 0 {
             return;
         }
         let buffer = Arc::clone(&self.buffer(id).buffer);
-        let charge = || self.mount.cache.charge(DirMemory::bytes(slots));
-        match &mut self.inodes[ino.0 as usize].state.exclusive().dir_memory {
-            Some(memory) if memory.slots() < slots => memory.grow(slots, charge()),
-            Some(_) => {}
-            none => *none = Some(Box::new(DirMemory::new(slots, charge()))),
+        let memory = &mut self.inodes[ino.0 as usize].state.exclusive().dir_memory;
+        if memory.as_ref().is_none_or(|memory| memory.slots() < slots)
+            && let Some(charge) = self.mount.cache.charge(DirMemory::bytes(slots))
+        {
+            let old = memory.take();
+            *memory = Some(Box::new(DirMemory::new(slots, charge, old.as_deref())));
         }
-        if let Some(memory) = &mut self.inode_memory_mut(ino).dir_memory {
+        if let Some(memory) = memory {
             memory.remember(at, &buffer);
         }
     }

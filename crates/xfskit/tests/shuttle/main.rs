@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `journal` | commit, push, force and a power cut |
 //! | `caches` | read, change, pin, write-back and eviction in caches that are always too small |
+//! | `dirs` | a large directory's remembered blocks, and eviction |
 //! | `names` | renames in both directions, links, removals, inactivation |
 //! | `counts` | reservations when hardly anything is free, and what threads keep |
 //! | `chains` | chains that roll and chains that begin, with too little log for all |
@@ -18,6 +19,7 @@ mod caches;
 mod chains;
 mod counts;
 mod device;
+mod dirs;
 mod journal;
 mod names;
 
