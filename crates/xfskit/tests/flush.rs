@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::ondisk::Timestamp;
 use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile};
@@ -11,6 +12,8 @@ use xfskit_mkfs::{Options, make};
 struct Refusing {
     inner: MemoryDevice,
     refuses_next: AtomicBool,
+    /// How long it takes to refuse.
+    hesitates: Duration,
 }
 
 impl BlockDevice for Refusing {
@@ -25,20 +28,26 @@ impl BlockDevice for Refusing {
     }
     fn flush(&self) -> io::Result<()> {
         if self.refuses_next.swap(false, Ordering::Relaxed) {
+            std::thread::sleep(self.hesitates);
             return Err(io::Error::other("the device refuses to flush"));
         }
         self.inner.flush()
     }
 }
 
+fn open(hesitates: Duration) -> (Arc<Refusing>, Filesystem) {
+    let inner = MemoryDevice::new(300 << 20);
+    make(&inner, None, &Options { uuid: Some([7; 16]), ..Options::default() }, Timestamp::default()).unwrap();
+    let device = Arc::new(Refusing { inner, refuses_next: AtomicBool::new(false), hesitates });
+    let fs = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()).unwrap();
+    (device, fs)
+}
+
 /// A flush that failed counted as done: the next fsync had nothing to flush and succeeded, and the next checkpoint moved the tail over
 /// metadata that may not have arrived. Found by the crash simulator (`full-contents --seed 7000014 --state 287:none --fail-from 145`).
 #[test]
 fn after_a_refused_flush_nothing_is_called_durable() {
-    let inner = MemoryDevice::new(300 << 20);
-    make(&inner, None, &Options { uuid: Some([7; 16]), ..Options::default() }, Timestamp::default()).unwrap();
-    let device = Arc::new(Refusing { inner, refuses_next: AtomicBool::new(false) });
-    let fs = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()).unwrap();
+    let (device, fs) = open(Duration::ZERO);
     let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
     fs.write_at(file, 0, &[1; 8192]).unwrap();
     fs.fsync(file).unwrap();
@@ -48,4 +57,28 @@ fn after_a_refused_flush_nothing_is_called_durable() {
     assert!(!device.refuses_next.load(Ordering::Relaxed), "it was asked to flush");
     assert!(matches!(fs.fdatasync(file), Err(Error::Shutdown(_))));
     assert!(matches!(fs.sync(), Err(Error::Shutdown(_))));
+}
+
+/// Who waited for the flush of another, which was to cover his own bytes too, must not take its failure for success. Found by a review.
+#[test]
+fn a_flush_that_is_refused_is_refused_to_all_who_wait_for_it() {
+    let (device, fs) = open(Duration::from_millis(200));
+    let file = |name: &[u8]| {
+        let file = fs.create(fs.root(), name, &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+        fs.write_at(file, 0, &[1; 4096]).unwrap();
+        file
+    };
+    let files = [file(b"one"), file(b"two")];
+    fs.sync().unwrap();
+    files.iter().for_each(|&file| fs.write_keeping_times(file, 0, &[2; 4096]).unwrap());
+    device.refuses_next.store(true, Ordering::Relaxed);
+    let results = std::thread::scope(|scope| {
+        let fs = &fs;
+        let first = scope.spawn(move || fs.fdatasync(files[0]));
+        // The device still hesitates when the second comes.
+        std::thread::sleep(Duration::from_millis(50));
+        let second = scope.spawn(move || fs.fdatasync(files[1]));
+        [first.join().unwrap(), second.join().unwrap()]
+    });
+    assert!(results.iter().all(Result::is_err), "{results:?}");
 }

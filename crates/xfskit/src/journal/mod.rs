@@ -400,9 +400,9 @@ impl Journal {
     /// # Errors
     /// `Io`, `Shutdown`.
     pub fn flush_contents(&self) -> Result<()> {
-        self.check()?;
-        // Under the writer's lock: a checkpoint may have taken the flag and not flushed yet.
+        // Under the writer's lock: a checkpoint may have taken the flag and not flushed yet, or in vain.
         let _writer = self.writer.lock();
+        self.check()?;
         if self.unflushed.swap(false, Ordering::AcqRel) { self.flush_data() } else { Ok(()) }
     }
 
@@ -564,6 +564,7 @@ impl Journal {
             if self.ail.tail().is_none() && self.cil.is_empty() {
                 // No checkpoint may take this flush for its own.
                 let _writer = self.writer.lock();
+                self.check()?;
                 if self.unflushed.swap(false, Ordering::AcqRel) {
                     self.flush_data()?;
                 }
@@ -578,8 +579,8 @@ impl Journal {
     /// # Errors
     /// `Io`.
     pub fn write_unmount(&self) -> Result<()> {
-        self.check()?;
         let mut writer = self.writer.lock();
+        self.check()?;
         let written = writer.write_unmount()?;
         self.counters.log_bytes.add(written.bytes);
         self.counters.log_records.add(written.records);
