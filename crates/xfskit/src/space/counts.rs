@@ -82,12 +82,9 @@ impl SpaceCounts {
     }
 
     fn take_shared(&self, count: i64, floor: i64) -> bool {
-        let left = self.shared.fetch_sub(count, Ordering::AcqRel) - count;
-        if left >= floor {
-            return true;
-        }
-        self.shared.fetch_add(count, Ordering::AcqRel);
-        false
+        // In one step: what is asked for in vain must not be missing for others meanwhile.
+        let left = |shared: i64| shared.checked_sub(count).filter(|&left| left >= floor);
+        self.shared.fetch_update(Ordering::AcqRel, Ordering::Relaxed, left).is_ok()
     }
 
     /// Makes common what the slots keep.
