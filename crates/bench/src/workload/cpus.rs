@@ -79,7 +79,7 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     let files = lab.options.files.unwrap_or(FILES);
     let case = Case { threads: 1, ..lab.case("one thread, lock times counted", files, 0) };
     let timed = [(case.switch(|options| options.lock_times = true), FsMark { each: files, dirs: 1 })];
-    let mut runs = lab.measure_on(&sides, &timed)?;
+    let timed = lab.measure_on(&sides, &timed)?;
     let real: Vec<_> = powers()
         .map(|threads| {
             let files = lab.files(FILES * 20);
@@ -89,7 +89,7 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
             (case, FsMark { each: (files / threads).max(1), dirs: 1 })
         })
         .collect();
-    runs.extend(lab.measure_on(&sides, &real)?);
+    let real = lab.measure_on(&sides, &real)?;
     let mut section = Section {
         name: "cpus".into(),
         title: "cpus: what keeps more processors from helping".into(),
@@ -101,16 +101,16 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
         ),
         ..Section::default()
     };
-    let Some((timed, real)) = runs.split_first() else { return Ok(section) };
-    section.tables.push(demand_table(timed));
-    for name in PHASES {
-        let Some(phase) = timed.phase(name) else { continue };
-        let demands = Demands::of(phase);
-        section.tables.push(prediction(name, demands, real));
-        section.plots.push(plot(name, demands, real));
-        section.notes.push(verdict(name, demands));
+    if let Some(timed) = timed.first() {
+        section.tables.push(demand_table(timed));
+        for phase in PHASES.iter().filter_map(|name| timed.phase(name)) {
+            let demands = Demands::of(phase);
+            section.tables.push(prediction(&phase.name, demands, &real));
+            section.plots.push(plot(&phase.name, demands, &real));
+            section.notes.push(verdict(&phase.name, demands));
+        }
     }
-    section.runs = runs;
+    section.runs = timed.into_iter().chain(real).collect();
     Ok(section)
 }
 

@@ -77,11 +77,10 @@ pub fn run(experiment: Experiment, options: Options, watch: &dyn Watch) -> Resul
     let (command, date) = (options.command.clone(), options.date.clone());
     let lab = Lab::new(options, watch)?;
     let mut experiments = Vec::new();
-    let mut failure = None;
+    let (mut failure, mut empty) = (None, None);
     for (_, measure) in ALL.iter().filter(|(each, _)| experiment == Experiment::All || *each == experiment) {
         match measure(&lab) {
-            Ok(section) if section.runs.is_empty() && experiment == Experiment::All => {}
-            Ok(section) if section.runs.is_empty() => return Err(nothing_measured(&lab, &section)),
+            Ok(section) if section.runs.is_empty() => empty = Some(section.about),
             Ok(section) => experiments.push(section),
             Err(error) if experiments.is_empty() => return Err(error),
             Err(error) => {
@@ -90,14 +89,18 @@ pub fn run(experiment: Experiment, options: Options, watch: &dyn Watch) -> Resul
             }
         }
     }
+    if let Some(about) = empty.filter(|_| experiments.is_empty() && failure.is_none()) {
+        return Err(nothing_measured(&lab, &about));
+    }
     Ok(Outcome { report: Report { command, date, machine, experiments }, failure })
 }
 
-fn nothing_measured(lab: &Lab<'_>, section: &Section) -> anyhow::Error {
-    let message = if lab.options.cases.is_empty() {
-        format!("no case of this experiment can be measured there. {}", section.about)
+fn nothing_measured(lab: &Lab<'_>, about: &str) -> anyhow::Error {
+    let (names, wanted) = (lab.case_names.borrow(), &lab.options.cases);
+    let message = if wanted.is_empty() || wanted.iter().any(|name| names.contains(name)) {
+        format!("no case of this experiment can be measured there. {about}")
     } else {
-        let names: Vec<_> = lab.case_names.borrow().iter().map(|name| format!("\"{name}\"")).collect();
+        let names: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
         format!("--case: this experiment has {}", names.join(", "))
     };
     crate::BenchError::Usage(message).into()
