@@ -10,6 +10,7 @@
 //! Facts: the XFS Algorithms & Data Structures document, "Directory/Attribute Internal Nodes"; the kernel's
 //! `struct xfs_da3_blkinfo` and `xfs_da_hashname`.
 
+use crate::search::partition_point;
 use crate::{DiskAddress, Geometry, Verdict, ensure};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -144,17 +145,12 @@ pub fn array_mut<T: FromBytes + IntoBytes + Immutable + Unaligned>(
     <[T]>::mut_from_bytes(&mut bytes[offset..offset + count * size_of::<T>()]).expect("the slice is a whole array")
 }
 
-/// Entries of which [`place_of_hash`] looks at the first.
+/// Entries of which [`place_of_hash`] looks at the first before the others.
 const ROW: usize = 32;
 
-/// The index of the first of `entries`, which are in order of hash, that is not below `hash`. Of a block that no cache of the
-/// processor holds, a search in halves would wait for memory at each step; here no look waits for another but the second
-/// round for the first.
+/// The index of the first of `entries`, which are in order of hash, that is not below `hash`.
 pub fn place_of_hash<T>(entries: &[T], hash: u32, hash_of: impl Fn(&T) -> u32) -> usize {
-    let is_below = |entry: &T| usize::from(hash_of(entry) < hash);
-    let rows: usize = entries.iter().step_by(ROW).map(is_below).sum();
-    let Some(start) = rows.checked_sub(1).map(|row| row * ROW) else { return 0 };
-    start + entries[start..entries.len().min(start + ROW)].iter().map(is_below).sum::<usize>()
+    partition_point::<ROW, _>(entries, |entry| hash_of(entry) < hash)
 }
 
 /// The hash of a name in directories and of an attribute's name.
@@ -248,18 +244,5 @@ mod tests {
         assert_eq!(hash_name(b"a"), 0x61);
         assert_eq!(hash_name(b"abcd"), 0x61 << 21 ^ 0x62 << 14 ^ 0x63 << 7 ^ 0x64);
         assert_eq!(hash_name(b"abcde"), hash_name(b"abcd").rotate_left(7) ^ 0x65);
-    }
-
-    #[test]
-    fn a_hash_is_found_where_a_search_in_halves_finds_it() {
-        for count in [0, 1, 2, ROW - 1, ROW, ROW + 1, 3 * ROW, 504] {
-            for repeat in [1, 3, 40] {
-                let entries: Vec<u32> = (0..count).map(|index| (index / repeat * 2 + 1) as u32).collect();
-                for hash in 0..2 * count as u32 + 3 {
-                    let expected = entries.partition_point(|&entry| entry < hash);
-                    assert_eq!(place_of_hash(&entries, hash, |&entry| entry), expected, "{count} {repeat} {hash}");
-                }
-            }
-        }
     }
 }

@@ -24,6 +24,7 @@ pub mod log_items;
 pub mod log_record;
 pub mod logged;
 pub mod reservation;
+pub mod search;
 pub mod superblock;
 pub mod symlink;
 pub mod time;

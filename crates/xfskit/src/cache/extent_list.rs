@@ -9,6 +9,7 @@
 //! Invariants: no chunk is empty; `firsts` and `starts` say what the chunks say.
 
 use std::ops::{Index, Range};
+use xfskit_ondisk::search::partition_point;
 use xfskit_ondisk::{Extent, FileBlock};
 
 /// Most records of a chunk: few enough to move and to search through, and enough that the sums over the chunks of a
@@ -36,14 +37,9 @@ impl Chunk {
         self.extents.len()
     }
 
-    /// How many of them start at `at` or before: first by every sixteenth key, then by those behind it. None of these looks
-    /// waits for another.
+    /// How many of them start at `at` or before.
     fn index_behind(&self, at: FileBlock) -> usize {
-        let starts = |key: &FileBlock| usize::from(*key <= at);
-        let Some(row) = self.keys.iter().step_by(ROW).map(starts).sum::<usize>().checked_sub(1) else { return 0 };
-        let start = row * ROW;
-        let end = (start + ROW).min(self.keys.len());
-        start + self.keys[start..end].iter().map(starts).sum::<usize>()
+        partition_point::<ROW, _>(&self.keys, |key| *key <= at)
     }
 
     fn splice(&mut self, range: Range<usize>, new: &[Extent]) {

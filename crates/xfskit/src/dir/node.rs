@@ -7,7 +7,6 @@ use super::data;
 use super::index::ENTRY_BYTES;
 use super::leaf::{add_to_data, index_array, insert_index, make_stale, remove_from_data, set_counts};
 use super::{DIR_FREE_KIND, DIR_LEAF1_KIND, Dir, Found, NewEntry, leaf};
-use crate::cache::DirMemory;
 use crate::dabtree::edit::{Edit, edit};
 use crate::dabtree::{CycleGuard, DIR_LEAFN_KIND, Path};
 use crate::error::Result;
@@ -93,15 +92,10 @@ impl Dir {
         }
     }
 
-    /// What is remembered of the directory, if it is large and locked for a change.
-    fn memory<'t>(&self, tx: &'t mut Transaction) -> Option<&'t mut DirMemory> {
-        if tx.is_writable() { tx.inode_memory_mut(self.ino).dir_memory.as_deref_mut() } else { None }
-    }
-
     /// Tells the free index block `free` the largest unused space of data block `number`.
     fn set_room(&self, tx: &mut Transaction, free: BufId, number: u32, best: u16) {
         edit(tx, free, |e| set_value(e, self.layout.free_place(number).1, best));
-        if let Some(memory) = self.memory(tx) {
+        if let Some(memory) = tx.dir_memory_mut(self.ino) {
             memory.note_room(number, best.into());
         }
     }
@@ -121,7 +115,7 @@ impl Dir {
         ensure_on_disk!(fits, "directory leaf block", "free index fits a block", "{} data blocks", bests.len());
         let free = self.create(tx, self.layout.free_block(0), &DIR_FREE_KIND)?;
         write_free(self, tx, free, 0, &bests);
-        if let Some(memory) = self.memory(tx) {
+        if let Some(memory) = tx.dir_memory_mut(self.ino) {
             // What was known is of an earlier time in this form.
             memory.forget_room();
         }
@@ -171,7 +165,7 @@ impl Dir {
             tx.release(id);
         }
         let end = blocks * self.layout.free_capacity() as u32;
-        if let Some(memory) = self.memory(tx) {
+        if let Some(memory) = tx.dir_memory_mut(self.ino) {
             memory.note_no_room(length, end);
         }
         Ok(None)

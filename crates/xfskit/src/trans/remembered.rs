@@ -27,6 +27,11 @@ impl Transaction<'_> {
         Ok(content.map(|content| self.hold_new(buffer, content)))
     }
 
+    /// What is remembered of a directory, if it is large and the transaction may change anything.
+    pub(crate) fn dir_memory_mut(&mut self, ino: InoId) -> Option<&mut DirMemory> {
+        if self.exclusive { self.inode_memory_mut(ino).dir_memory.as_deref_mut() } else { None }
+    }
+
     /// Remembers the directory block that lies at a fork block, if the transaction may change anything and the directory is
     /// large enough.
     pub(crate) fn remember_block(&mut self, ino: InoId, at: FileBlock, id: BufId) {

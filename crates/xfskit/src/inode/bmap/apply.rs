@@ -45,7 +45,7 @@ fn forget_unmapped(tx: &mut Transaction, ino: InoId, fork: ForkKind, range: Rang
     }
     let old: SmallVec<[Extent; 5]> =
         super::loaded(tx, ino, fork).iter_from(range.start).take(range.len()).copied().collect();
-    let Some(memory) = &mut tx.inode_memory_mut(ino).dir_memory else { return };
+    let Some(memory) = tx.dir_memory_mut(ino) else { return };
     for extent in old {
         let mut at = extent.file_block;
         let shift = |extent: &Extent| extent.block.0.wrapping_sub(extent.file_block.0);

@@ -134,8 +134,7 @@ pub fn first_unused(
         candidate = candidate.max(extent.end());
     }
     if fork == ForkKind::Data
-        && tx.is_writable()
-        && let Some(memory) = &mut tx.inode_memory_mut(ino).dir_memory
+        && let Some(memory) = tx.dir_memory_mut(ino)
     {
         memory.note_filled(from, candidate);
     }
