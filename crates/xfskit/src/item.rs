@@ -13,6 +13,7 @@
 
 use crate::sync::Mutex;
 use smallvec::SmallVec;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use xfskit_ondisk::Lsn;
 
@@ -179,10 +180,33 @@ pub enum CopyPlace {
     /// In a shard of the CIL, with the entry of that index.
     Shard {
         /// The shard.
-        shard: u32,
+        shard: u16,
         /// The entry.
         entry: u32,
     },
+}
+
+/// Where in the AIL an item is, if it is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AilPlace(Option<NonZeroU64>);
+
+impl AilPlace {
+    /// The position.
+    pub fn get(self) -> Option<Lsn> {
+        self.0.map(|lsn| Lsn(lsn.get()))
+    }
+
+    /// Moves the item to `lsn`.
+    pub fn set(&mut self, lsn: Lsn) {
+        // Cycles are counted from 1.
+        assert!(lsn.0 != 0, "an item of no checkpoint cannot be in the AIL");
+        self.0 = NonZeroU64::new(lsn.0);
+    }
+
+    /// Takes the item out; says where it was.
+    pub fn take(&mut self) -> Option<Lsn> {
+        Self(self.0.take()).get()
+    }
 }
 
 /// The part of the bookkeeping that changes at commit, checkpoint and write-back.
@@ -196,14 +220,15 @@ pub struct ItemInner {
     pub copy_bytes: u32,
     /// Checkpoints that hold the item and are not durable.
     pub pins: u32,
-    /// The copy itself, unless it has another place. Empty for ordered items.
-    pub vector: LogVector,
+    /// The copy itself, unless it has another place. Nothing for ordered items. Apart, since an inode's is nearly always in a
+    /// shard, and there are many inodes.
+    vector: Option<Box<LogVector>>,
     /// Position in the AIL.
-    pub in_ail: Option<Lsn>,
+    pub in_ail: AilPlace,
     /// What was changed since the last write-back: a bit for each 128-byte chunk of a buffer, field bits of an inode.
     pub dirty: DirtyBits,
-    /// Counts commits, so that write-back can tell whether something changed since it copied the contents.
-    pub commits: u64,
+    /// Counts commits, round and round, so that write-back can tell whether something changed since it copied the contents.
+    pub commits: u32,
     /// The object was made by another item (a new inode chunk's record), which the log must keep until the object is
     /// at home: committing it again does not move it to the head of the log.
     pub keeps_position: bool,
@@ -214,6 +239,36 @@ pub struct ItemInner {
 }
 
 impl ItemInner {
+    /// The copy, if the item has it and it is not empty.
+    pub fn copy(&self) -> Option<&LogVector> {
+        self.vector.as_deref().filter(|copy| !copy.is_empty())
+    }
+
+    /// The copy for a change; empty if there was none.
+    pub fn copy_mut(&mut self) -> &mut LogVector {
+        self.vector.get_or_insert_default()
+    }
+
+    /// The dirty bits, and the copy for a change.
+    pub fn dirty_and_copy_mut(&mut self) -> (&DirtyBits, &mut LogVector) {
+        (&self.dirty, self.vector.get_or_insert_default())
+    }
+
+    /// Makes `copy` the copy.
+    pub fn set_copy(&mut self, copy: LogVector) {
+        *self.copy_mut() = copy;
+    }
+
+    /// Takes the copy out.
+    pub fn take_copy(&mut self) -> LogVector {
+        self.vector.take().map_or_else(LogVector::default, |copy| *copy)
+    }
+
+    /// Forgets the copy.
+    pub fn clear_copy(&mut self) {
+        self.vector = None;
+    }
+
     /// A checkpoint that held the item is durable.
     pub fn unpin(&mut self) {
         assert!(self.pins > 0, "an item was unpinned more often than it was pinned");
@@ -235,7 +290,7 @@ impl ItemState {
     /// Whether the object may be dropped from memory: nothing of it waits in the journal or for write-back.
     pub fn is_clean(&self) -> bool {
         let inner = self.lock();
-        inner.pins == 0 && inner.in_ail.is_none()
+        inner.pins == 0 && inner.in_ail.get().is_none()
     }
 }
 
@@ -243,7 +298,13 @@ impl ItemState {
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct DirtyBits {
     first: u64,
-    more: Vec<u64>,
+    more: Option<Box<FarBits>>,
+}
+
+/// The words behind the first: of a block of more than 8 KiB, which is rare.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct FarBits {
+    words: Vec<u64>,
 }
 
 const WORD: usize = 64;
@@ -251,7 +312,7 @@ const WORD: usize = 64;
 impl DirtyBits {
     /// The bits of a number.
     pub fn of(first: u64) -> Self {
-        Self { first, more: Vec::new() }
+        Self { first, more: None }
     }
 
     /// Sets the bits of `range`.
@@ -266,31 +327,35 @@ impl DirtyBits {
     }
 
     fn set_far(&mut self, start: usize, end: usize) {
-        if self.more.len() < end / WORD {
-            self.more.resize(end / WORD, 0);
+        let more = &mut self.more.get_or_insert_default().words;
+        if more.len() < end / WORD {
+            more.resize(end / WORD, 0);
         }
         for bit in start..=end {
-            *self.word_mut(bit / WORD) |= 1 << (bit % WORD);
+            let word = if bit < WORD { &mut self.first } else { &mut more[bit / WORD - 1] };
+            *word |= 1 << (bit % WORD);
         }
     }
 
-    fn word_mut(&mut self, index: usize) -> &mut u64 {
-        if index == 0 { &mut self.first } else { &mut self.more[index - 1] }
+    /// The words behind the first.
+    fn more(&self) -> &[u64] {
+        self.more.as_deref().map_or(&[], |more| &more.words)
     }
 
     fn word(&self, index: usize) -> u64 {
-        if index == 0 { self.first } else { self.more.get(index - 1).copied().unwrap_or(0) }
+        if index == 0 { self.first } else { self.more().get(index - 1).copied().unwrap_or(0) }
     }
 
     /// Sets every bit that `other` has; says whether there was a new one.
     pub fn merge(&mut self, other: &Self) -> bool {
         let mut grew = other.first & !self.first != 0;
         self.first |= other.first;
-        if !other.more.is_empty() {
-            if self.more.len() < other.more.len() {
-                self.more.resize(other.more.len(), 0);
+        if !other.more().is_empty() {
+            let own = &mut self.more.get_or_insert_default().words;
+            if own.len() < other.more().len() {
+                own.resize(other.more().len(), 0);
             }
-            for (word, more) in self.more.iter_mut().zip(&other.more) {
+            for (word, more) in own.iter_mut().zip(other.more()) {
                 grew |= more & !*word != 0;
                 *word |= more;
             }
@@ -301,17 +366,19 @@ impl DirtyBits {
     /// Clears all bits.
     pub fn clear(&mut self) {
         self.first = 0;
-        self.more.clear();
+        if let Some(more) = &mut self.more {
+            more.words.clear();
+        }
     }
 
     /// Whether no bit is set.
     pub fn is_empty(&self) -> bool {
-        self.first == 0 && self.more.iter().all(|&word| word == 0)
+        self.first == 0 && self.more().iter().all(|&word| word == 0)
     }
 
     /// Number of set bits.
     pub fn count(&self) -> usize {
-        let more: u32 = self.more.iter().map(|word| word.count_ones()).sum();
+        let more: u32 = self.more().iter().map(|word| word.count_ones()).sum();
         (self.first.count_ones() + more) as usize
     }
 
@@ -329,7 +396,7 @@ impl DirtyBits {
 
     /// The first bit at or behind `at` that is set, or is not, as `wanted` says.
     fn next(&self, at: usize, wanted: bool) -> usize {
-        let words = 1 + self.more.len();
+        let words = 1 + self.more().len();
         let mut index = at / WORD;
         let mut mask = u64::MAX << (at % WORD);
         while index < words {
@@ -348,9 +415,9 @@ impl DirtyBits {
     pub fn runs(&self, range: std::ops::Range<usize>) -> impl Iterator<Item = std::ops::Range<usize>> {
         let mut at = range.start;
         // Nearly all sets have no second word.
-        let mut only = if self.more.is_empty() { self.first & low_bits(range.end) & !low_bits(at) } else { 0 };
+        let mut only = if self.more().is_empty() { self.first & low_bits(range.end) & !low_bits(at) } else { 0 };
         std::iter::from_fn(move || {
-            if self.more.is_empty() {
+            if self.more().is_empty() {
                 let start = only.trailing_zeros() as usize;
                 let end = start + (!(only.checked_shr(start as u32)?)).trailing_zeros() as usize;
                 only &= !low_bits(end);

@@ -29,7 +29,7 @@ pub struct WriteBackToDevice {
 }
 
 /// An item that was copied, with its commit count at that moment.
-type Copied = (Arc<dyn LogItem>, u64);
+type Copied = (Arc<dyn LogItem>, u32);
 
 /// What lies in one block.
 #[derive(Default)]
@@ -106,12 +106,12 @@ fn write_group(
 }
 
 /// Whether an item may be written now; its commit count and the LSN of its last change.
-fn may_write(item: &dyn LogItem) -> Option<(u64, Lsn)> {
+fn may_write(item: &dyn LogItem) -> Option<(u32, Lsn)> {
     let inner = item.state().lock();
     if inner.pins > 0 || inner.stale {
         return None;
     }
-    inner.in_ail.map(|lsn| (inner.commits, lsn))
+    inner.in_ail.get().map(|lsn| (inner.commits, lsn))
 }
 
 /// Writes a cluster with all its inodes that can be written.
@@ -123,7 +123,7 @@ fn write_cluster(
     inodes: Vec<Arc<Inode>>,
 ) -> Result<usize> {
     // Read before the question, so that a new life of an inode is not taken for the old one.
-    let commits: Vec<u64> = inodes.iter().map(|inode| inode.item().lock().commits).collect();
+    let commits: Vec<u32> = inodes.iter().map(|inode| inode.item().lock().commits).collect();
     if let Some(freed) = mount.inodes.freed_in(address) {
         return Ok(drop_freed(mount, ail, freed, inodes.into_iter().zip(commits)));
     }
@@ -177,7 +177,7 @@ fn drop_freed(
     mount: &Mount,
     ail: &Ail,
     freed: crate::item::CheckpointSeq,
-    inodes: impl Iterator<Item = (Arc<Inode>, u64)>,
+    inodes: impl Iterator<Item = (Arc<Inode>, u32)>,
 ) -> usize {
     if mount.journal.durable() < freed {
         return 0;

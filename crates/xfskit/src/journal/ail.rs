@@ -38,7 +38,7 @@ struct Bucket {
 
 impl Bucket {
     fn is_here(&self, item: &Arc<dyn LogItem>) -> bool {
-        item.state().lock().in_ail == Some(self.lsn)
+        item.state().lock().in_ail.get() == Some(self.lsn)
     }
 
     /// Cleans the list when most of it says nothing.
@@ -109,14 +109,14 @@ impl Ail {
         for Entry { item, stale, keeps_position, .. } in entries.into_iter().flatten().filter(Entry::counts) {
             let mut inner = item.state().lock();
             inner.unpin();
-            if keeps_position && !stale && inner.in_ail.is_some() {
+            if keeps_position && !stale && inner.in_ail.get().is_some() {
                 continue;
             }
             buckets.take_off(&mut inner);
             if stale || !item.wants_write_back() {
                 continue;
             }
-            inner.in_ail = Some(lsn);
+            inner.in_ail.set(lsn);
             drop(inner);
             listed.push(item);
         }
@@ -134,7 +134,7 @@ impl Ail {
     /// Takes an item in that the log held before the mount.
     pub(super) fn insert(&self, lsn: Lsn, item: Arc<dyn LogItem>) {
         let mut buckets = self.buckets.lock();
-        item.state().lock().in_ail = Some(lsn);
+        item.state().lock().in_ail.set(lsn);
         buckets.items += 1;
         let bucket = buckets.bucket(lsn);
         bucket.items += 1;
@@ -161,12 +161,12 @@ impl Ail {
     }
 
     /// Takes an item off, if it was not committed again since `commits` was read.
-    pub fn remove_if_unchanged(&self, item: &Arc<dyn LogItem>, commits: u64) -> bool {
+    pub fn remove_if_unchanged(&self, item: &Arc<dyn LogItem>, commits: u32) -> bool {
         self.remove_all_unchanged(std::iter::once((item, commits))) == 1
     }
 
     /// As [`Self::remove_if_unchanged`], for many; returns how many left.
-    pub fn remove_all_unchanged<'a>(&self, items: impl Iterator<Item = (&'a Arc<dyn LogItem>, u64)>) -> usize {
+    pub fn remove_all_unchanged<'a>(&self, items: impl Iterator<Item = (&'a Arc<dyn LogItem>, u32)>) -> usize {
         let mut buckets = self.buckets.lock();
         let mut left = 0;
         for (item, commits) in items {

@@ -62,7 +62,7 @@ struct Shard {
     entries: Vec<Entry>,
     copies: Copies,
     /// Entries of other shards whose item has its copy in itself now.
-    moved: Vec<(u32, u32)>,
+    moved: Vec<(u16, u32)>,
     finished: Vec<Arc<dyn LogItem>>,
     ordered_writes: Vec<OrderedWrite>,
     /// Where blocks lie that were freed.
@@ -151,7 +151,7 @@ impl Checkpoint {
 /// The commit of one transaction: what it logs goes into the shard of its thread in one step.
 pub struct Batch<'c> {
     shard: MutexGuard<'c, Shard>,
-    index: u32,
+    index: u16,
     seq: CheckpointSeq,
     grown: i64,
     whiteouts: bool,
@@ -207,7 +207,7 @@ impl Cil {
         // The shard's lock keeps the number as it is.
         let seq = self.current();
         let mut batch =
-            Batch { shard, index: index as u32, seq, grown: 0, whiteouts, cil: self, counters, relogged: 0, logged: 0 };
+            Batch { shard, index: index as u16, seq, grown: 0, whiteouts, cil: self, counters, relogged: 0, logged: 0 };
         fill(&mut batch);
         let Batch { mut shard, grown, relogged, logged, .. } = batch;
         // A transaction that whites out more than it adds still pays for nothing less than nothing. The first of each shard
@@ -273,7 +273,7 @@ impl Checkpoint {
                 continue;
             }
             let mut inner = entry.item.state().lock();
-            let vector = std::mem::take(&mut inner.vector);
+            let vector = inner.take_copy();
             if vector.shared_bytes() > 0 {
                 // The record takes one more.
                 counters.value_bytes_copied.add(vector.shared_bytes() as u64);
@@ -318,7 +318,7 @@ impl Batch<'_> {
             self.shard.finished.push(intent);
         }
         let goes_first = item.goes_first();
-        self.log_in_item(&item, |item| Arc::clone(item), goes_first, |inner, _| inner.vector = copy);
+        self.log_in_item(&item, |item| Arc::clone(item), goes_first, |inner, _| inner.set_copy(copy));
     }
 
     /// Logs a buffer. `format` brings the copy up to date; whether it is of this checkpoint is its second argument.
@@ -339,7 +339,7 @@ impl Batch<'_> {
             inner.stale = true;
             inner.dirty.clear();
             inner.keeps_position = false;
-            inner.vector = copy;
+            inner.set_copy(copy);
         });
     }
 
@@ -349,7 +349,7 @@ impl Batch<'_> {
             // Made anew: an older copy, or the cancel record of a former life, would undo what recovery makes of it.
             inner.keeps_position = true;
             inner.dirty.clear();
-            inner.vector.clear();
+            inner.clear_copy();
         });
     }
 
@@ -361,11 +361,11 @@ impl Batch<'_> {
         format: impl FnOnce(&mut ItemInner, bool),
     ) {
         let mut inner = item.state().lock();
-        inner.commits += 1;
+        inner.commits = inner.commits.wrapping_add(1);
         inner.stale = false;
         let again = inner.in_cil == self.seq;
         format(&mut inner, again);
-        let bytes = inner.vector.log_bytes() as u32;
+        let bytes = inner.copy().map_or(0, LogVector::log_bytes) as u32;
         self.grown += i64::from(bytes) - if again { i64::from(inner.copy_bytes) } else { 0 };
         inner.copy_bytes = bytes;
         if again {
@@ -393,7 +393,7 @@ impl Batch<'_> {
         prepare: impl FnOnce(&mut ItemInner) -> C,
     ) {
         let mut inner = item.state().lock();
-        inner.commits += 1;
+        inner.commits = inner.commits.wrapping_add(1);
         inner.stale = false;
         let copy = prepare(&mut inner);
         let ends = copy.ends();
@@ -420,7 +420,7 @@ impl Batch<'_> {
         }
         self.relogged += 1;
         match inner.place {
-            CopyPlace::Item => copy_into(&mut inner.vector, &copy, &ends),
+            CopyPlace::Item => copy_into(inner.copy_mut(), &copy, &ends),
             CopyPlace::Shard { shard: index, entry } if index == self.index => {
                 if let Copy::InShard(old) = &mut shard.entries[entry as usize].copy {
                     *old = shard.copies.replace(*old, &copy, ends, pool);
@@ -428,7 +428,7 @@ impl Batch<'_> {
             }
             CopyPlace::Shard { shard: other, entry } => {
                 shard.moved.push((other, entry));
-                copy_into(&mut inner.vector, &copy, &ends);
+                copy_into(inner.copy_mut(), &copy, &ends);
                 inner.place = CopyPlace::Item;
                 let item = Arc::clone(item) as _;
                 shard.entries.push(Entry {
@@ -449,7 +449,7 @@ impl Batch<'_> {
             return false;
         }
         self.grown -= i64::from(inner.copy_bytes);
-        inner.vector.clear();
+        inner.clear_copy();
         inner.copy_bytes = 0;
         inner.whiteout = true;
         true

@@ -85,7 +85,7 @@ impl Transaction<'_> {
     /// the head of the log, so that none of them is the tail for which the link would wait.
     fn relog_inodes(&mut self) {
         for held in &mut self.inodes {
-            if held.dirty.is_empty() && held.inode.item().lock().in_ail.is_some() {
+            if held.dirty.is_empty() && held.inode.item().lock().in_ail.get().is_some() {
                 held.dirty = InodeFields::CORE;
             }
         }

@@ -32,7 +32,7 @@ pub(super) fn log_buffer(batch: &mut Batch<'_>, held: &HeldBuffer) {
         let bytes = held.content.bytes();
         batch.log_buffer(&held.buffer, |inner, again| {
             let grew = inner.dirty.merge(&held.dirty);
-            let (all, copy) = (&inner.dirty, &mut inner.vector);
+            let (all, copy) = inner.dirty_and_copy_mut();
             if again && !grew && !copy.is_empty() && key.runs().len() == 1 {
                 patch(flags_of(kind), bytes, all, &held.dirty, copy);
             } else {
