@@ -17,7 +17,7 @@
 
 use super::update::Logging;
 use super::{Attr, Form, Outcome, flags, fork, form, redo, remote, shortform, tree};
-use crate::cache::{Fork, ForkKind};
+use crate::cache::{DataFork, ForkKind, ForkMap};
 use crate::deferred::{self, DeferredOp, Step, finish};
 use crate::error::{Error, Result};
 use crate::error_tags::ATTR_NO_SPACE;
@@ -382,10 +382,10 @@ fn make_tree(tx: &mut Transaction, ino: InoId) -> Result<()> {
 fn make_room(tx: &mut Transaction, ino: InoId) -> Result<()> {
     let state = tx.inode(ino);
     match &state.data {
-        Fork::Local(_) if state.core.is_dir() => dir::leave_inode(tx, ino),
-        Fork::Local(_) => symlink::leave_inode(tx, ino),
-        Fork::Extents(_) => bmap::leave_inode(tx, ino, ForkKind::Data),
-        Fork::Dev(_) | Fork::Btree { .. } => Ok(()),
+        DataFork::Local(_) if state.core.is_dir() => dir::leave_inode(tx, ino),
+        DataFork::Local(_) => symlink::leave_inode(tx, ino),
+        DataFork::Mapped(ForkMap::Extents(_)) => bmap::leave_inode(tx, ino, ForkKind::Data),
+        DataFork::Dev(_) | DataFork::Mapped(ForkMap::Btree(_)) => Ok(()),
     }
 }
 

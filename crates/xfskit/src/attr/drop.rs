@@ -8,7 +8,7 @@
 //! A crash leaves a fork that anyone who goes on with freeing the inode can read.
 
 use super::{Form, form, tree};
-use crate::cache::{Fork, ForkKind};
+use crate::cache::{AttrFork, ForkKind};
 use crate::dabtree::ATTR_LEAF_KIND;
 use crate::error::Result;
 use crate::inode::bmap;
@@ -36,7 +36,7 @@ pub fn remove_all(tx: &mut Transaction, ino: InoId) -> Result<()> {
         tx.roll()?;
     }
     let state = tx.inode_mut(ino, InodeFields::ATTR_EXTENTS);
-    state.attr = Some(Fork::Extents(Vec::new()));
+    state.attr = Some(AttrFork::EMPTY);
     state.core.attr_format = ForkFormat::Extents;
     Ok(())
 }

@@ -8,7 +8,7 @@
 //! itself and for the root of an extent map. The rules are the kernel's, so that the same inodes come out.
 
 use super::Outcome;
-use crate::cache::{Fork, InodeState};
+use crate::cache::{AttrFork, DataFork, ForkMap, InodeState};
 use crate::error::Result;
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::limits::bmbt_root_bytes;
@@ -21,9 +21,9 @@ const MIN_ATTR_POINTERS: u32 = 2;
 const DEVICE_BYTES: usize = 8;
 
 /// The start of the attr fork of a new inode, in units of 8 bytes.
-pub fn default_offset(geometry: &Geometry, data: &Fork) -> u8 {
+pub fn default_offset(geometry: &Geometry, data: &DataFork) -> u8 {
     let bytes = match data {
-        Fork::Dev(_) => DEVICE_BYTES,
+        DataFork::Dev(_) => DEVICE_BYTES,
         _ if geometry.inode_bytes() == 256 => geometry.literal_area_bytes() - bmbt_root_bytes(MIN_ATTR_POINTERS),
         _ => bmbt_root_bytes(6 * MIN_ATTR_POINTERS),
     };
@@ -35,23 +35,23 @@ pub fn offset_for(geometry: &Geometry, state: &InodeState, bytes: usize) -> Opti
     let literal = geometry.literal_area_bytes();
     let offset = literal.checked_sub(bytes)? >> 3;
     let current = usize::from(state.core.fork_offset);
-    if matches!(state.data, Fork::Dev(_)) {
+    if matches!(state.data, DataFork::Dev(_)) {
         return (offset >= DEVICE_BYTES >> 3).then_some((DEVICE_BYTES >> 3) as u8);
     }
     if current != 0 && bytes <= literal - current * 8 {
         return Some(current as u8);
     }
     let data_bytes = match &state.data {
-        Fork::Local(bytes) => bytes.len(),
-        Fork::Extents(extents) => {
+        DataFork::Local(bytes) => bytes.len(),
+        DataFork::Mapped(ForkMap::Extents(extents)) => {
             let bytes = extents.len() * 16;
             let crowded = current == 0 && bytes > usize::from(default_offset(geometry, &state.data)) * 8;
             // The extents will leave for a btree, of which only the root stays.
             if crowded { bmbt_root_bytes(MIN_DATA_POINTERS) } else { bytes }
         }
-        Fork::Btree { .. } if current != 0 => return (offset >= current).then_some(current as u8),
-        Fork::Btree { keys, .. } => bmbt_root_bytes(keys.len() as u32),
-        Fork::Dev(_) => DEVICE_BYTES,
+        DataFork::Mapped(ForkMap::Btree(_)) if current != 0 => return (offset >= current).then_some(current as u8),
+        DataFork::Mapped(ForkMap::Btree(root)) => bmbt_root_bytes(root.keys.len() as u32),
+        DataFork::Dev(_) => DEVICE_BYTES,
     };
     let least = data_bytes.max(bmbt_root_bytes(MIN_DATA_POINTERS)).div_ceil(8);
     let most = (literal - bmbt_root_bytes(MIN_ATTR_POINTERS)) >> 3;
@@ -62,10 +62,10 @@ pub fn offset_for(geometry: &Geometry, state: &InodeState, bytes: usize) -> Opti
 pub fn data_fits(state: &InodeState, offset: u8) -> bool {
     let room = usize::from(offset) * 8;
     match &state.data {
-        Fork::Dev(_) => room >= DEVICE_BYTES,
-        Fork::Local(bytes) => bytes.len() <= room,
-        Fork::Extents(extents) => extents.len() * 16 <= room,
-        Fork::Btree { keys, .. } => bmbt_root_bytes(keys.len() as u32) <= room,
+        DataFork::Dev(_) => room >= DEVICE_BYTES,
+        DataFork::Local(bytes) => bytes.len() <= room,
+        DataFork::Mapped(ForkMap::Extents(extents)) => extents.len() * 16 <= room,
+        DataFork::Mapped(ForkMap::Btree(root)) => bmbt_root_bytes(root.keys.len() as u32) <= room,
     }
 }
 
@@ -80,7 +80,7 @@ pub fn make(tx: &mut Transaction, ino: InoId, bytes: usize) -> Outcome {
     let state = set_offset(tx, ino, offset, InodeFields::CORE);
     state.core.attr_format = ForkFormat::Extents;
     state.core.attr_extents = 0;
-    state.attr = Some(Fork::Extents(Vec::new()));
+    state.attr = Some(AttrFork::EMPTY);
     Outcome::Done
 }
 
@@ -98,7 +98,7 @@ pub(super) fn set_offset<'t>(
     fields: InodeFields,
 ) -> &'t mut InodeState {
     let state = tx.inode(ino);
-    let moves_root = state.core.fork_offset != offset && matches!(state.data, Fork::Btree { .. });
+    let moves_root = state.core.fork_offset != offset && matches!(state.data, DataFork::Mapped(ForkMap::Btree(_)));
     let fields = if moves_root { fields | InodeFields::DATA_ROOT } else { fields };
     let state = tx.inode_mut(ino, fields);
     state.core.fork_offset = offset;
@@ -109,7 +109,8 @@ pub(super) fn set_offset<'t>(
 /// it again, a data fork that is a btree would have to be laid out anew, and an update that waits for its link needs it.
 pub fn remove_if_useless(tx: &mut Transaction, ino: InoId) -> Result<()> {
     let state = tx.inode(ino);
-    let useless = !tx.geometry().has_parent() && !matches!(state.data, Fork::Btree { .. }) && !tx.has_queue();
+    let useless =
+        !tx.geometry().has_parent() && !matches!(state.data, DataFork::Mapped(ForkMap::Btree(_))) && !tx.has_queue();
     let state = tx.inode_mut(ino, InodeFields::CORE);
     if useless {
         state.attr = None;

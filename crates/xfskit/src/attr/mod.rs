@@ -29,7 +29,7 @@ pub use list::{AttrRef, ListCursor, list, list_from};
 pub use redo::Redo;
 pub use xfskit_ondisk::attr::{ParentRecord, flags};
 
-use crate::cache::{Fork, ForkKind, InodeState};
+use crate::cache::{AttrFork, ForkKind, InodeState};
 use crate::error::Result;
 use crate::inode::bmap;
 use crate::trans::{InoId, Transaction};
@@ -109,8 +109,8 @@ pub fn form(tx: &Transaction, ino: InoId) -> Form {
 pub fn form_of(state: &InodeState) -> Form {
     match &state.attr {
         None => Form::None,
-        Some(Fork::Local(_)) => Form::Shortform,
-        Some(Fork::Extents(extents)) if extents.is_empty() => Form::Empty,
+        Some(AttrFork::Local(_)) => Form::Shortform,
+        Some(AttrFork::Mapped(map)) if map.is_empty() => Form::Empty,
         Some(_) => Form::Tree,
     }
 }

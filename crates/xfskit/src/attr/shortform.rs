@@ -2,7 +2,7 @@
 
 use super::fork::{offset_for, remove_if_useless, set_offset};
 use super::{Attr, Form, Outcome, form};
-use crate::cache::{Fork, InodeState, LocalBytes};
+use crate::cache::{AttrFork, InodeState, LocalAttrs};
 use crate::error::Result;
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::ForkFormat;
@@ -14,7 +14,7 @@ use xfskit_ondisk::attr::shortform::{
 /// The bytes of a shortform fork; none for an inode whose attr fork is missing or empty.
 pub fn bytes(state: &InodeState) -> &[u8] {
     match &state.attr {
-        Some(Fork::Local(bytes)) => bytes,
+        Some(AttrFork::Local(bytes)) => bytes,
         _ => &[],
     }
 }
@@ -66,15 +66,15 @@ pub fn add(tx: &mut Transaction, ino: InoId, new: &Attr<'_>) -> Result<Outcome> 
 }
 
 /// The fork's bytes for a change; makes them if the inode has none.
-fn local_mut<'t>(tx: &'t mut Transaction<'_>, ino: InoId, offset: u8) -> &'t mut LocalBytes {
+fn local_mut<'t>(tx: &'t mut Transaction<'_>, ino: InoId, offset: u8) -> &'t mut LocalAttrs {
     let state = set_offset(tx, ino, offset, InodeFields::ATTR_LOCAL);
-    if !matches!(state.attr, Some(Fork::Local(_))) {
+    if !matches!(state.attr, Some(AttrFork::Local(_))) {
         state.core.attr_format = ForkFormat::Local;
         state.core.attr_extents = 0;
-        state.attr = Some(Fork::Local(LocalBytes::new(&encode_empty())));
+        state.attr = Some(AttrFork::Local(LocalAttrs::new(&encode_empty())));
     }
     match &mut state.attr {
-        Some(Fork::Local(bytes)) => bytes,
+        Some(AttrFork::Local(bytes)) => bytes,
         _ => unreachable!("the fork was made local"),
     }
 }

@@ -3,7 +3,7 @@
 use super::fork::{make, remove_if_useless};
 use super::leaf::{self, Owned, OwnedValue};
 use super::{Attr, Form, Outcome, flags, form, remote, shortform};
-use crate::cache::{Fork, ForkKind};
+use crate::cache::{AttrFork, ForkKind};
 use crate::dabtree::edit::edit;
 use crate::dabtree::{ATTR_LEAF_KIND, CycleGuard, DaTree, Path, create_fork_block, free_fork_block};
 use crate::error::Result;
@@ -152,7 +152,7 @@ pub fn from_shortform(tx: &mut Transaction, ino: InoId) -> Result<Outcome> {
     }
     list.sort_by_key(|attr| attr.hash);
     let state = tx.inode_mut(ino, InodeFields::ATTR_EXTENTS);
-    state.attr = Some(Fork::Extents(Vec::new()));
+    state.attr = Some(AttrFork::EMPTY);
     state.core.attr_format = ForkFormat::Extents;
     let id = create_fork_block(tx, ino, ForkKind::Attr, FileBlock(0), 1, &ATTR_LEAF_KIND)?;
     write_leaf(tx, ino, id, &list);
@@ -377,7 +377,7 @@ pub fn to_shortform(tx: &mut Transaction, ino: InoId, keep_fork: bool) -> Result
     free_fork_block(tx, ino, ForkKind::Attr, FileBlock(0), 1, id)?;
     shortform::make_empty(tx, ino, offset);
     let state = tx.inode_mut(ino, InodeFields::ATTR_LOCAL);
-    if let Some(Fork::Local(bytes)) = &mut state.attr {
+    if let Some(AttrFork::Local(bytes)) = &mut state.attr {
         for attr in &list {
             if let OwnedValue::Local(value) = &attr.value {
                 append(bytes, attr.flags & flags::NAMESPACE, &attr.name, value);

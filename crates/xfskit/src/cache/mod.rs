@@ -20,6 +20,7 @@ mod dir_memory;
 mod dirty;
 mod dirty_inodes;
 mod extent_list;
+mod fork;
 mod inode;
 mod kind;
 
@@ -28,7 +29,8 @@ pub use dir_memory::DirMemory;
 pub use dirty::DirtyBlocks;
 pub use dirty_inodes::DirtyInodes;
 pub use extent_list::{ExtentList, Extents};
-pub use inode::{Fork, ForkKind, Inode, InodeState, KnownAbsent, LocalBytes};
+pub use fork::{AttrFork, DataFork, ForkKind, ForkMap, LocalAttrs, MapRoot};
+pub use inode::{Inode, InodeState, KnownAbsent};
 pub use kind::BufferKind;
 
 use crate::counters::Counters;

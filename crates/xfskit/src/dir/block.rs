@@ -3,7 +3,7 @@
 use super::data::{self, Space};
 use super::index::{ENTRY_BYTES, IndexArray, same_hash};
 use super::{DIR_BLOCK_KIND, DIR_LEAF1_KIND, Dir, FileType, Found, NewEntry, leaf, set_local, shortform};
-use crate::cache::Fork;
+use crate::cache::DataFork;
 use crate::dabtree::edit::{Edit, edit};
 use crate::error::{Error, Result};
 use crate::trans::{BufId, InodeFields, Transaction};
@@ -130,7 +130,7 @@ impl Dir {
         let state = tx.inode_mut(self.ino, InodeFields::DATA_EXTENTS);
         state.core.data_format = ForkFormat::Extents;
         state.core.size = 0;
-        state.data = Fork::Extents(Vec::new());
+        state.data = DataFork::EMPTY;
         let id = self.create(tx, FileBlock(0), &DIR_BLOCK_KIND)?;
         tx.inode_mut(self.ino, InodeFields::CORE).core.size = self.layout.block_bytes() as u64;
         let header = DirBlockHeader::new(tx.geometry(), DIR_BLOCK_MAGIC, number, tx.address(id));

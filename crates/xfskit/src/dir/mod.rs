@@ -29,7 +29,7 @@ pub use blocks::{DIR_BLOCK_KIND, DIR_DATA_KIND, DIR_FREE_KIND, DIR_LEAF1_KIND};
 pub use read::{Entry, read};
 pub use xfskit_ondisk::dir::FileType;
 
-use crate::cache::{Fork, ForkKind, LocalBytes};
+use crate::cache::{DataFork, ForkKind};
 use crate::dabtree::Path;
 use crate::error::{Error, Result};
 use crate::inode::bmap;
@@ -144,7 +144,7 @@ impl Dir {
 
     fn form(&self, tx: &mut Transaction) -> Result<Form> {
         let state = tx.inode(self.ino);
-        if matches!(state.data, Fork::Local(_)) {
+        if matches!(state.data, DataFork::Local(_)) {
             return Ok(Form::Shortform);
         }
         let size = state.core.size;
@@ -353,6 +353,6 @@ fn set_local(tx: &mut Transaction, dir: InoId, bytes: &[u8]) {
     let state = tx.inode_mut(dir, InodeFields::DATA_LOCAL);
     state.core.data_format = ForkFormat::Local;
     state.core.size = bytes.len() as u64;
-    state.data = Fork::Local(LocalBytes::new(bytes));
+    state.data = DataFork::Local(bytes.to_vec());
     state.dir_memory = None;
 }

@@ -5,7 +5,7 @@
 //! entries leave no such gap becomes a block although it would fit the inode.
 
 use super::{Dir, DirEntry, FileType, NewEntry, block, set_local};
-use crate::cache::Fork;
+use crate::cache::DataFork;
 use crate::error::{Error, Result};
 use crate::trans::{InodeFields, Transaction};
 use xfskit_ondisk::dir::data::{BLOCK_TAIL_BYTES, DATA_HEADER_BYTES};
@@ -33,7 +33,7 @@ pub(super) fn dot_offsets() -> (usize, usize) {
 
 impl Dir {
     pub(super) fn local<'a>(&self, tx: &'a Transaction) -> Result<Shortform<'a>> {
-        let Fork::Local(bytes) = &tx.inode(self.ino).data else {
+        let DataFork::Local(bytes) = &tx.inode(self.ino).data else {
             unreachable!("the form was found to be shortform");
         };
         Ok(Shortform::new(bytes)?)
@@ -94,7 +94,7 @@ impl Dir {
 
     fn append_entry(&self, tx: &mut Transaction, new: &NewEntry<'_>, offset: usize, wide: bool) {
         let state = tx.inode_mut(self.ino, InodeFields::DATA_LOCAL);
-        let Fork::Local(bytes) = &mut state.data else { unreachable!("the form was found to be shortform") };
+        let DataFork::Local(bytes) = &mut state.data else { unreachable!("the form was found to be shortform") };
         bytes[0] += 1;
         bytes[1] += u8::from(new.inode > MAX_NARROW);
         encode_entry(bytes, wide, offset as u16, new.name, new.file_type, new.inode);
@@ -133,7 +133,7 @@ impl Dir {
         }
         let (range, was_wide) = (found.start..found.start + found.length, found.inode > MAX_NARROW);
         let state = tx.inode_mut(self.ino, InodeFields::DATA_LOCAL);
-        let Fork::Local(bytes) = &mut state.data else { unreachable!("the form was found to be shortform") };
+        let DataFork::Local(bytes) = &mut state.data else { unreachable!("the form was found to be shortform") };
         bytes.take_out(range);
         bytes[0] -= 1;
         bytes[1] -= u8::from(was_wide);
@@ -169,7 +169,7 @@ impl Dir {
 
     /// Turns the directory into a block.
     pub(super) fn shortform_to_block(&self, tx: &mut Transaction) -> Result<()> {
-        let Fork::Local(bytes) = &tx.inode(self.ino).data else {
+        let DataFork::Local(bytes) = &tx.inode(self.ino).data else {
             unreachable!("the form was found to be shortform");
         };
         let bytes = bytes.clone();

@@ -1,6 +1,6 @@
 //! Makes the inode of a newly allocated number.
 
-use crate::cache::{Fork, Inode, InodeState, KnownAbsent, LocalBytes};
+use crate::cache::{AttrFork, DataFork, Inode, InodeState, KnownAbsent};
 use crate::error::Result;
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::inode::{
@@ -71,9 +71,9 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
     let geometry = tx.geometry();
     let now = tx.mount().env.now();
     let (data, data_format) = match new.mode & MODE_TYPE {
-        MODE_CHAR | MODE_BLOCK | MODE_FIFO | MODE_SOCKET => (Fork::Dev(new.device), ForkFormat::Dev),
-        MODE_REGULAR => (Fork::Extents(Vec::new()), ForkFormat::Extents),
-        _ => (Fork::Local(LocalBytes::default()), ForkFormat::Local),
+        MODE_CHAR | MODE_BLOCK | MODE_FIFO | MODE_SOCKET => (DataFork::Dev(new.device), ForkFormat::Dev),
+        MODE_REGULAR => (DataFork::EMPTY, ForkFormat::Extents),
+        _ => (DataFork::Local(Vec::new()), ForkFormat::Local),
     };
     let mut flags2 = 0;
     if geometry.has_bigtime() {
@@ -114,7 +114,7 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
     let mut state = InodeState {
         core,
         data,
-        attr: new.attr_fork.then(|| Fork::Extents(Vec::new())),
+        attr: new.attr_fork.then_some(AttrFork::EMPTY),
         known_absent: KnownAbsent::ALL,
         freed: false,
         dirty: None,

@@ -5,7 +5,7 @@
 //! Btree    level, records (2 bytes each), keys (room for the most), children (from the middle)
 //! ```
 
-use crate::cache::{Fork, ForkKind, InodeState, LocalBytes};
+use crate::cache::{AttrFork, DataFork, ForkMap, InodeState, LocalAttrs, MapRoot};
 use crate::error::Result;
 use std::sync::OnceLock;
 use xfskit_ondisk::limits::bmbt_root_max_records;
@@ -22,53 +22,72 @@ pub fn decode_inode(geometry: &Geometry, inode: xfskit_ondisk::InodeNumber, byte
     let core = InodeCore::decode(geometry, inode, bytes)?;
     let literal = &bytes[xfskit_ondisk::inode::INODE_CORE_BYTES..];
     if core.mode == 0 {
-        return Ok(state(core, Fork::Extents(Vec::new()), None));
+        return Ok(state(core, DataFork::EMPTY, None));
     }
     let (data_bytes, attr_bytes) = literal.split_at(core.data_fork_bytes(geometry).min(literal.len()));
-    let data = decode_fork(geometry, &core, ForkKind::Data, data_bytes).map_err(|e| e.of(inode.0))?;
+    let data = decode_data(geometry, &core, data_bytes).map_err(|e| e.of(inode.0))?;
     let attr = if core.fork_offset == 0 {
         None
     } else {
-        Some(decode_fork(geometry, &core, ForkKind::Attr, attr_bytes).map_err(|e| e.of(inode.0))?)
+        Some(decode_attrs(geometry, &core, attr_bytes).map_err(|e| e.of(inode.0))?)
     };
     Ok(state(core, data, attr))
 }
 
-fn state(core: InodeCore, data: Fork, attr: Option<Fork>) -> InodeState {
+fn state(core: InodeCore, data: DataFork, attr: Option<AttrFork>) -> InodeState {
     InodeState { core, data, attr, known_absent: Default::default(), freed: false, dirty: None, dir_memory: None }
 }
 
-fn decode_fork(geometry: &Geometry, core: &InodeCore, kind: ForkKind, bytes: &[u8]) -> Verdict<Fork> {
-    let (name, format, extents) = match kind {
-        ForkKind::Data => ("data fork", core.data_format, core.data_extents),
-        ForkKind::Attr => ("attr fork", core.attr_format, core.attr_extents.into()),
-    };
-    match format {
+fn decode_data(geometry: &Geometry, core: &InodeCore, bytes: &[u8]) -> Verdict<DataFork> {
+    const NAME: &str = "data fork";
+    match core.data_format {
         ForkFormat::Dev => {
-            ensure!(bytes.len() >= 4, name, "room for a device number");
-            Ok(Fork::Dev(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])))
+            let device = bytes.first_chunk().ok_or_else(|| Corruption::new(NAME, "room for a device number"))?;
+            Ok(DataFork::Dev(u32::from_be_bytes(*device)))
         }
-        ForkFormat::Local => decode_local(geometry, core, kind, bytes).map(Fork::Local),
-        ForkFormat::Extents => decode_extents(geometry, name, extents, bytes).map(Fork::Extents),
-        ForkFormat::Btree => decode_root(geometry, name, bytes),
+        ForkFormat::Local => {
+            let size = usize::try_from(core.size).unwrap_or(usize::MAX);
+            let contents = local_bytes(NAME, bytes, size)?;
+            if core.is_dir() {
+                dir::shortform::verify_shortform(geometry, contents)?;
+            }
+            Ok(DataFork::Local(contents.to_vec()))
+        }
+        format => decode_map(geometry, NAME, format, core.data_extents, bytes).map(DataFork::Mapped),
     }
 }
 
-fn decode_local(geometry: &Geometry, core: &InodeCore, kind: ForkKind, bytes: &[u8]) -> Verdict<LocalBytes> {
-    let (name, size) = match kind {
-        ForkKind::Data => ("data fork", usize::try_from(core.size).unwrap_or(usize::MAX)),
-        // A local attr fork begins with its own size.
-        ForkKind::Attr => {
-            ("attr fork", bytes.first_chunk::<2>().map_or(0, |size| usize::from(u16::from_be_bytes(*size))))
-        }
-    };
-    ensure!(size <= bytes.len(), name, "local contents fit", "{size} bytes in {}", bytes.len());
-    match kind {
-        ForkKind::Data if core.is_dir() => dir::shortform::verify_shortform(geometry, &bytes[..size])?,
-        ForkKind::Data => {}
-        ForkKind::Attr => attr::shortform::verify_shortform(&bytes[..size])?,
+fn decode_attrs(geometry: &Geometry, core: &InodeCore, bytes: &[u8]) -> Verdict<AttrFork> {
+    const NAME: &str = "attr fork";
+    if core.attr_format != ForkFormat::Local {
+        let count = core.attr_extents.into();
+        return decode_map(geometry, NAME, core.attr_format, count, bytes).map(AttrFork::Mapped);
     }
-    Ok(LocalBytes::new(&bytes[..size]))
+    // It begins with its own size.
+    let size = bytes.first_chunk::<2>().map_or(0, |size| usize::from(u16::from_be_bytes(*size)));
+    let contents = local_bytes(NAME, bytes, size)?;
+    attr::shortform::verify_shortform(contents)?;
+    Ok(AttrFork::Local(LocalAttrs::new(contents)))
+}
+
+fn local_bytes<'a>(name: &'static str, bytes: &'a [u8], size: usize) -> Verdict<&'a [u8]> {
+    ensure!(size <= bytes.len(), name, "local contents fit", "{size} bytes in {}", bytes.len());
+    Ok(&bytes[..size])
+}
+
+fn decode_map(
+    geometry: &Geometry,
+    name: &'static str,
+    format: ForkFormat,
+    extents: u64,
+    bytes: &[u8],
+) -> Verdict<ForkMap> {
+    match format {
+        ForkFormat::Extents => decode_extents(geometry, name, extents, bytes).map(ForkMap::Extents),
+        ForkFormat::Btree => decode_root(geometry, name, bytes).map(|root| ForkMap::Btree(Box::new(root))),
+        // The core's own checks come before this one.
+        ForkFormat::Dev | ForkFormat::Local => Err(Corruption::new(name, "format of the fork")),
+    }
 }
 
 fn decode_extents(geometry: &Geometry, name: &'static str, count: u64, bytes: &[u8]) -> Verdict<Vec<Extent>> {
@@ -98,7 +117,7 @@ pub fn verify_extents<'a>(
     Ok(())
 }
 
-fn decode_root(geometry: &Geometry, name: &'static str, bytes: &[u8]) -> Verdict<Fork> {
+fn decode_root(geometry: &Geometry, name: &'static str, bytes: &[u8]) -> Verdict<MapRoot> {
     let Some(header) = bytes.first_chunk::<4>() else {
         return Err(Corruption::new(name, "room for a btree root"));
     };
@@ -122,7 +141,7 @@ fn decode_root(geometry: &Geometry, name: &'static str, bytes: &[u8]) -> Verdict
             "{child:#x}"
         );
     }
-    Ok(Fork::Btree { level, keys, children, extents: OnceLock::new() })
+    Ok(MapRoot { level, keys, children, extents: OnceLock::new() })
 }
 
 /// Writes an inode, core and forks, to `out`, all of the inode's bytes; the checksum is left to the caller.
@@ -132,26 +151,30 @@ pub fn encode_inode(state: &InodeState, geometry: &Geometry, out: &mut [u8]) {
     let literal = &mut out[xfskit_ondisk::inode::INODE_CORE_BYTES..];
     literal.fill(0);
     let (data, attr) = literal.split_at_mut(core.data_fork_bytes(geometry));
-    encode_fork(&state.data, data);
-    if let Some(fork) = &state.attr {
-        encode_fork(fork, attr);
+    match &state.data {
+        DataFork::Dev(device) => data[..4].copy_from_slice(&device.to_be_bytes()),
+        DataFork::Local(bytes) => data[..bytes.len()].copy_from_slice(bytes),
+        DataFork::Mapped(map) => encode_map(map, data),
+    }
+    match &state.attr {
+        None => {}
+        Some(AttrFork::Local(bytes)) => attr[..bytes.len()].copy_from_slice(bytes),
+        Some(AttrFork::Mapped(map)) => encode_map(map, attr),
     }
 }
 
-fn encode_fork(fork: &Fork, out: &mut [u8]) {
-    match fork {
-        Fork::Dev(device) => out[..4].copy_from_slice(&device.to_be_bytes()),
-        Fork::Local(bytes) => out[..bytes.len()].copy_from_slice(bytes),
-        Fork::Extents(extents) => {
+fn encode_map(map: &ForkMap, out: &mut [u8]) {
+    match map {
+        ForkMap::Extents(extents) => {
             for (slot, extent) in out.as_chunks_mut::<16>().0.iter_mut().zip(extents) {
                 *slot = extent.encode();
             }
         }
-        Fork::Btree { level, keys, children, .. } => {
+        ForkMap::Btree(root) => {
             let most = bmbt_root_max_records(out.len()) as usize;
-            out[0..2].copy_from_slice(&level.to_be_bytes());
-            out[2..4].copy_from_slice(&(keys.len() as u16).to_be_bytes());
-            for (index, (key, child)) in keys.iter().zip(children).enumerate() {
+            out[0..2].copy_from_slice(&root.level.to_be_bytes());
+            out[2..4].copy_from_slice(&(root.keys.len() as u16).to_be_bytes());
+            for (index, (key, child)) in root.keys.iter().zip(&root.children).enumerate() {
                 let at = ROOT_HEADER_BYTES + 8 * index;
                 out[at..at + 8].copy_from_slice(&key.to_be_bytes());
                 let at = ROOT_HEADER_BYTES + 8 * (most + index);

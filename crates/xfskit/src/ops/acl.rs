@@ -8,7 +8,7 @@
 
 use super::Caller;
 use crate::attr::{self, update};
-use crate::cache::{Fork, Inode, KnownAbsent};
+use crate::cache::{AttrFork, Inode, KnownAbsent};
 use crate::error::{Error, Result};
 use crate::mount::{Mount, reservation_of};
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
@@ -355,7 +355,7 @@ pub(super) fn set(
 /// What a change of mode reserves: the access ACL may have to follow.
 pub(super) fn chmod_reservation(mount: &Mount, inode: &Inode) -> Reservation {
     let change = reservation_of(mount.reservations.ichange);
-    let in_inode = matches!(inode.state_lock().read().attr, None | Some(Fork::Local(_)));
+    let in_inode = matches!(inode.state_lock().read().attr, None | Some(AttrFork::Local(_)));
     let attr = update::reservation(mount, if in_inode { 1024 } else { MAX_VALUE_BYTES });
     Reservation { log_bytes: change.log_bytes + attr.log_bytes, log_count: 1, ..attr }
 }

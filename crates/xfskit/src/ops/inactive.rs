@@ -10,7 +10,7 @@ use super::Filesystem;
 use super::create::single;
 use super::map::{END_OF_MAP, remove_range};
 use crate::attr;
-use crate::cache::{Fork, ForkKind, Inode};
+use crate::cache::{DataFork, ForkKind, ForkMap, Inode};
 use crate::data;
 use crate::error::{Error, Result};
 use crate::inode::{bmap, unlinked};
@@ -25,12 +25,8 @@ use xfskit_ondisk::{AgNumber, Corruption, FileBlock, ForkFormat, InodeNumber};
 /// Whether the inode can be freed by itself: neither fork has blocks of its own.
 pub(super) fn has_no_blocks(tx: &Transaction, ino: InoId) -> bool {
     let state = tx.inode(ino);
-    let empty = |fork: &Fork| match fork {
-        Fork::Dev(_) | Fork::Local(_) => true,
-        Fork::Extents(extents) => extents.is_empty(),
-        Fork::Btree { .. } => false,
-    };
-    state.core.blocks == 0 && empty(&state.data) && state.attr.as_ref().is_none_or(empty)
+    let empty = |fork| state.map(fork).is_none_or(ForkMap::is_empty);
+    state.core.blocks == 0 && empty(ForkKind::Data) && empty(ForkKind::Attr)
 }
 
 /// Frees an inode without blocks that is not on an unlinked list.
@@ -53,7 +49,7 @@ pub(super) fn free_now(tx: &mut Transaction, ino: InoId) -> Result<()> {
     core.data_extents = 0;
     core.attr_extents = 0;
     core.generation = core.generation.wrapping_add(1);
-    state.data = Fork::Extents(Vec::new());
+    state.data = DataFork::EMPTY;
     state.dir_memory = None;
     state.attr = None;
     state.freed = true;

@@ -1,7 +1,7 @@
 //! What is known of an inode and of the filesystem as a whole.
 
 use super::Filesystem;
-use crate::cache::{Fork, InodeState};
+use crate::cache::{DataFork, InodeState};
 use crate::error::Result;
 use crate::trans::Transaction;
 use xfskit_ondisk::{InodeNumber, Timestamp};
@@ -71,7 +71,7 @@ pub(super) fn stat_of(tx: &Transaction, state: &InodeState) -> Stat {
     let core = &state.core;
     // Blocks that contents in memory will take count as taken.
     let waiting = state.dirty.as_ref().map_or(0, |dirty| dirty.paid());
-    let device = if let Fork::Dev(device) = state.data { device_to_linux(device) } else { 0 };
+    let device = if let DataFork::Dev(device) = state.data { device_to_linux(device) } else { 0 };
     Stat {
         inode: core.inode,
         generation: core.generation,

@@ -5,7 +5,7 @@
 //! remote   extent: header "XSLM", part of the target    up to 1023 bytes, in one extent where the space allows it
 //! ```
 
-use crate::cache::{BufferKind, Fork, ForkKind, LocalBytes};
+use crate::cache::{BufferKind, DataFork, ForkKind};
 use crate::error::{Error, Result};
 use crate::inode::bmap;
 use crate::trans::{BlfType, InoId, InodeFields, Transaction};
@@ -46,7 +46,7 @@ pub fn read(tx: &mut Transaction, ino: InoId) -> Result<Vec<u8>> {
     }
     let (inode, size) = (state.core.inode, state.core.size as usize);
     ensure_on_disk!(size <= SYMLINK_LENGTH_LIMIT, "symlink", "target of at most 1024 bytes", "{size} in inode {inode}");
-    if let Fork::Local(target) = &state.data {
+    if let DataFork::Local(target) = &state.data {
         return Ok(target.to_vec());
     }
     let extents = bmap::extents(tx, ino, ForkKind::Data)?.to_vec();
@@ -81,7 +81,7 @@ pub fn write(tx: &mut Transaction, ino: InoId, target: &[u8]) -> Result<()> {
     let state = tx.inode_mut(ino, InodeFields::DATA_LOCAL);
     state.core.size = target.len() as u64;
     state.core.data_format = ForkFormat::Local;
-    state.data = Fork::Local(LocalBytes::new(target));
+    state.data = DataFork::Local(target.to_vec());
     Ok(())
 }
 
@@ -97,7 +97,7 @@ pub fn leave_inode(tx: &mut Transaction, ino: InoId) -> Result<()> {
 fn write_remote(tx: &mut Transaction, ino: InoId, target: &[u8]) -> Result<()> {
     let state = tx.inode_mut(ino, InodeFields::DATA_EXTENTS);
     state.core.data_format = ForkFormat::Extents;
-    state.data = Fork::Extents(Vec::new());
+    state.data = DataFork::EMPTY;
     let blocks = blocks_needed(tx.geometry(), target.len());
     bmap::allocate(tx, ino, ForkKind::Data, FileBlock(0), blocks)?;
     // Read back from the map: pieces that continue each other have become one extent.

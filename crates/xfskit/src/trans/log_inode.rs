@@ -1,7 +1,7 @@
 //! Inodes as the journal carries them: a format, the core, and the parts of the forks that changed since the last write-back.
 
 use super::{HeldInode, InodeFields};
-use crate::cache::{Fork, Inode, InodeState};
+use crate::cache::{AttrFork, DataFork, ForkMap, Inode, InodeState, MapRoot};
 use crate::item::DirtyBits;
 use crate::journal::{Batch, RegionEnds, Regions};
 use xfskit_ondisk::btree::{BMBT_MAGIC, LONG_HEADER_BYTES};
@@ -37,8 +37,8 @@ struct InodeCopy<'a> {
 impl<'a> InodeCopy<'a> {
     /// The core, and the `fields` of the forks that still exist.
     fn new(inode: &'a Inode, state: &'a InodeState, fields: InodeFields, geometry: &Geometry) -> Self {
-        let data = ForkRegion::of(&state.data, fields, true);
-        let attr = state.attr.as_ref().and_then(|fork| ForkRegion::of(fork, fields, false));
+        let data = ForkRegion::of_data(&state.data, fields);
+        let attr = state.attr.as_ref().and_then(|fork| ForkRegion::of_attrs(fork, fields));
         let mut logged = InodeFields::CORE;
         for region in data.iter().chain(&attr) {
             logged |= region.field;
@@ -53,7 +53,7 @@ impl<'a> InodeCopy<'a> {
     fn fill_format(&self, out: &mut [u8]) {
         let regions = 2 + u16::from(self.data.is_some()) + u16::from(self.attr.is_some());
         let bytes_of = |region: &Option<ForkRegion<'_>>| region.as_ref().map_or(0, ForkRegion::log_bytes) as u16;
-        let device = if let Fork::Dev(device) = self.state.data { device } else { 0 };
+        let device = if let DataFork::Dev(device) = self.state.data { device } else { 0 };
         out.fill(0);
         out[0..2].copy_from_slice(&item_type::INODE.to_le_bytes());
         out[2..4].copy_from_slice(&regions.to_le_bytes());
@@ -97,54 +97,70 @@ impl Regions for InodeCopy<'_> {
 /// What a fork contributes to a log item; never nothing.
 struct ForkRegion<'a> {
     field: InodeFields,
-    fork: &'a Fork,
+    contents: Contents<'a>,
+}
+
+enum Contents<'a> {
+    Local(&'a [u8]),
+    Mapped(&'a ForkMap),
 }
 
 impl<'a> ForkRegion<'a> {
-    /// The part of a fork that changed, if it has contents.
-    fn of(fork: &'a Fork, fields: InodeFields, is_data: bool) -> Option<Self> {
-        let (of_data, of_attr) = match fork {
-            Fork::Dev(_) => return None,
-            Fork::Local(_) => (InodeFields::DATA_LOCAL, InodeFields::ATTR_LOCAL),
-            Fork::Extents(_) => (InodeFields::DATA_EXTENTS, InodeFields::ATTR_EXTENTS),
-            Fork::Btree { .. } => (InodeFields::DATA_ROOT, InodeFields::ATTR_ROOT),
+    /// The part of a data fork that changed, if it has contents.
+    fn of_data(fork: &'a DataFork, fields: InodeFields) -> Option<Self> {
+        let (field, contents) = match fork {
+            DataFork::Dev(_) => return None,
+            DataFork::Local(bytes) => (InodeFields::DATA_LOCAL, Contents::Local(bytes)),
+            DataFork::Mapped(map @ ForkMap::Extents(_)) => (InodeFields::DATA_EXTENTS, Contents::Mapped(map)),
+            DataFork::Mapped(map @ ForkMap::Btree(_)) => (InodeFields::DATA_ROOT, Contents::Mapped(map)),
         };
-        let region = Self { field: if is_data { of_data } else { of_attr }, fork };
-        (fields.contains(region.field) && region.log_bytes() > 0).then_some(region)
+        Self { field, contents }.if_logged(fields)
+    }
+
+    /// The part of an attr fork that changed, if it has contents.
+    fn of_attrs(fork: &'a AttrFork, fields: InodeFields) -> Option<Self> {
+        let (field, contents) = match fork {
+            AttrFork::Local(bytes) => (InodeFields::ATTR_LOCAL, Contents::Local(bytes)),
+            AttrFork::Mapped(map @ ForkMap::Extents(_)) => (InodeFields::ATTR_EXTENTS, Contents::Mapped(map)),
+            AttrFork::Mapped(map @ ForkMap::Btree(_)) => (InodeFields::ATTR_ROOT, Contents::Mapped(map)),
+        };
+        Self { field, contents }.if_logged(fields)
+    }
+
+    fn if_logged(self, fields: InodeFields) -> Option<Self> {
+        (fields.contains(self.field) && self.log_bytes() > 0).then_some(self)
     }
 
     fn log_bytes(&self) -> usize {
-        match self.fork {
-            Fork::Dev(_) => 0,
-            Fork::Local(bytes) => bytes.len(),
-            Fork::Extents(extents) => extents.len() * EXTENT_RECORD_BYTES,
-            Fork::Btree { keys, children, .. } => LONG_HEADER_BYTES + 8 * (keys.len() + children.len()),
+        match self.contents {
+            Contents::Local(bytes) => bytes.len(),
+            Contents::Mapped(ForkMap::Extents(extents)) => extents.len() * EXTENT_RECORD_BYTES,
+            Contents::Mapped(ForkMap::Btree(root)) => LONG_HEADER_BYTES + 8 * (root.keys.len() + root.children.len()),
         }
     }
 
     fn encode(&self, out: &mut [u8]) {
-        match self.fork {
-            Fork::Dev(_) => {}
-            Fork::Local(bytes) => out.copy_from_slice(bytes),
-            Fork::Extents(extents) => {
+        match self.contents {
+            Contents::Local(bytes) => out.copy_from_slice(bytes),
+            Contents::Mapped(ForkMap::Extents(extents)) => {
                 for (record, extent) in out.chunks_exact_mut(EXTENT_RECORD_BYTES).zip(extents) {
                     record.copy_from_slice(&extent.encode());
                 }
             }
-            Fork::Btree { level, keys, children, .. } => encode_root_for_log(*level, keys, children, out),
+            Contents::Mapped(ForkMap::Btree(root)) => encode_root_for_log(root, out),
         }
     }
 }
 
 /// A btree root as the journal carries it: with the header of a whole block.
-fn encode_root_for_log(level: u16, keys: &[u64], children: &[u64], out: &mut [u8]) {
+fn encode_root_for_log(root: &MapRoot, out: &mut [u8]) {
     let (header, words) = out.split_at_mut(LONG_HEADER_BYTES);
     header.fill(0);
     header[0..4].copy_from_slice(&BMBT_MAGIC.to_be_bytes());
-    header[4..6].copy_from_slice(&level.to_be_bytes());
-    header[6..8].copy_from_slice(&(keys.len() as u16).to_be_bytes());
+    header[4..6].copy_from_slice(&root.level.to_be_bytes());
+    header[6..8].copy_from_slice(&(root.keys.len() as u16).to_be_bytes());
     header[8..24].fill(0xff);
-    for (place, word) in words.chunks_exact_mut(8).zip(keys.iter().chain(children)) {
+    for (place, word) in words.chunks_exact_mut(8).zip(root.keys.iter().chain(&root.children)) {
         place.copy_from_slice(&word.to_be_bytes());
     }
 }

@@ -4,7 +4,7 @@ use super::bmbt::{BMBT_KIND, BmbtKind, allocate_map_block, fork_bytes, root_fiel
 use super::load::load;
 use super::rewrite::small_limit;
 use crate::btree::Cursor;
-use crate::cache::{ExtentList, Fork, ForkKind};
+use crate::cache::{ExtentList, ForkKind, ForkMap, MapRoot};
 use crate::error::{Error, Result};
 use crate::error_tags::BMAPIFORMAT;
 use crate::space::Owner;
@@ -29,7 +29,7 @@ pub(super) fn replace(
 ) -> Result<()> {
     load(tx, ino, fork)?;
     forget_unmapped(tx, ino, fork, range.clone(), new);
-    if matches!(tx.inode(ino).fork(fork), Some(Fork::Extents(_))) {
+    if matches!(tx.inode(ino).map(fork), Some(ForkMap::Extents(_))) {
         replace_inline(tx, ino, fork, range, new)?;
     } else {
         replace_in_tree(tx, ino, fork, range, new)?;
@@ -69,10 +69,10 @@ fn extents_field(fork: ForkKind) -> InodeFields {
 fn count_extents(tx: &mut Transaction, ino: InoId, fork: ForkKind) {
     let may_be_large = tx.geometry().has_large_extent_counts();
     let state = tx.inode_mut(ino, InodeFields::CORE);
-    let (count, format) = match state.fork(fork) {
-        Some(Fork::Extents(extents)) => (extents.len(), ForkFormat::Extents),
-        Some(Fork::Btree { extents, .. }) => (extents.get().map_or(0, ExtentList::len), ForkFormat::Btree),
-        _ => return,
+    let (count, format) = match state.map(fork) {
+        Some(ForkMap::Extents(extents)) => (extents.len(), ForkFormat::Extents),
+        Some(ForkMap::Btree(root)) => (root.extents.get().map_or(0, ExtentList::len), ForkFormat::Btree),
+        None => return,
     };
     if may_be_large && count as u64 > small_limit(fork) {
         state.core.flags2 |= flags2::NREXT64;
@@ -85,12 +85,12 @@ fn count_extents(tx: &mut Transaction, ino: InoId, fork: ForkKind) {
 
 fn replace_inline(tx: &mut Transaction, ino: InoId, fork: ForkKind, range: Range<usize>, new: &[Extent]) -> Result<()> {
     let room = fork_bytes(tx, ino, fork) / EXTENT_RECORD_BYTES;
-    let Some(Fork::Extents(list)) = tx.inode(ino).fork(fork) else { return Ok(()) };
+    let Some(ForkMap::Extents(list)) = tx.inode(ino).map(fork) else { return Ok(()) };
     let mut list = list.clone();
     list.splice(range, new.iter().copied());
     if list.len() <= room {
-        if let Some(slot) = tx.inode_mut(ino, extents_field(fork)).fork_mut(fork) {
-            *slot = Fork::Extents(list);
+        if let Some(slot) = tx.inode_mut(ino, extents_field(fork)).map_mut(fork) {
+            *slot = ForkMap::Extents(list);
         }
         return Ok(());
     }
@@ -102,7 +102,7 @@ fn replace_inline(tx: &mut Transaction, ino: InoId, fork: ForkKind, range: Range
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.
 pub fn leave_inode(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<()> {
-    if let Some(Fork::Extents(list)) = tx.inode(ino).fork(fork) {
+    if let Some(ForkMap::Extents(list)) = tx.inode(ino).map(fork) {
         let list = list.clone();
         to_tree(tx, ino, fork, list)?;
         count_extents(tx, ino, fork);
@@ -140,13 +140,13 @@ fn to_tree(tx: &mut Transaction, ino: InoId, fork: ForkKind, list: Vec<Extent>) 
         *slot = extent.encode();
     }
     let first = list.first().map_or(0, |extent| extent.file_block.0);
-    if let Some(slot) = tx.inode_mut(ino, root_field(fork)).fork_mut(fork) {
-        *slot = Fork::Btree {
+    if let Some(slot) = tx.inode_mut(ino, root_field(fork)).map_mut(fork) {
+        *slot = ForkMap::Btree(Box::new(MapRoot {
             level: 1,
             keys: vec![first],
             children: vec![block.0],
             extents: OnceLock::from(ExtentList::from_iter(list)),
-        };
+        }));
     }
     Ok(())
 }
@@ -175,8 +175,8 @@ fn replace_in_tree(
         cursor.remove(tx)?;
     }
     cursor.close(tx);
-    if let Some(Fork::Btree { extents, .. }) = tx.inode_mut(ino, InodeFields::CORE).fork_mut(fork)
-        && let Some(list) = extents.get_mut()
+    if let Some(ForkMap::Btree(root)) = tx.inode_mut(ino, InodeFields::CORE).map_mut(fork)
+        && let Some(list) = root.extents.get_mut()
     {
         list.splice(range, new);
     }
@@ -186,9 +186,9 @@ fn replace_in_tree(
 /// Brings the records back into the inode once they fit and the tree is a single leaf.
 fn to_inline_if_few(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<()> {
     let room = fork_bytes(tx, ino, fork) / EXTENT_RECORD_BYTES;
-    let (list, leaf) = match tx.inode(ino).fork(fork) {
-        Some(Fork::Btree { level: 1, children, extents, .. }) if children.len() == 1 => match extents.get() {
-            Some(list) if list.len() <= room => (list.iter_from(0).copied().collect(), FsBlock(children[0])),
+    let (list, leaf) = match tx.inode(ino).map(fork) {
+        Some(ForkMap::Btree(root)) if root.level == 1 && root.children.len() == 1 => match root.extents.get() {
+            Some(list) if list.len() <= room => (list.iter_from(0).copied().collect(), FsBlock(root.children[0])),
             _ => return Ok(()),
         },
         _ => return Ok(()),
@@ -201,8 +201,8 @@ fn to_inline_if_few(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<
     let bytes = tx.geometry().block_bytes();
     tx.invalidate_at(address, bytes, &BMBT_KIND)?;
     super::count_blocks(tx, ino, -1)?;
-    if let Some(slot) = tx.inode_mut(ino, extents_field(fork)).fork_mut(fork) {
-        *slot = Fork::Extents(list);
+    if let Some(slot) = tx.inode_mut(ino, extents_field(fork)).map_mut(fork) {
+        *slot = ForkMap::Extents(list);
     }
     alloc::free(tx, leaf, 1, Owner::Fork { inode, fork, offset: FileBlock(0), bmbt: true })
 }

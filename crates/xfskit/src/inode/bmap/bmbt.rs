@@ -1,12 +1,11 @@
 //! The btree of an extent map: its root lies in the inode, its blocks come from anywhere near the file.
 
 use crate::btree::{BtreeKind, InlineRoot, NodeEntries, Root};
-use crate::cache::{BufferKind, Fork, ForkKind};
+use crate::cache::{BufferKind, ForkKind, ForkMap};
 use crate::error::{Error, Result};
 use crate::space::Owner;
 use crate::space::alloc::{self, AllocRequest, Near};
 use crate::trans::{BlfType, BufId, InoId, InodeFields, Transaction};
-use std::sync::OnceLock;
 use xfskit_ondisk::btree::{Bmbt, LONG_CRC_OFFSET, LONG_LSN_OFFSET};
 use xfskit_ondisk::limits::bmbt_root_max_records;
 use xfskit_ondisk::{DiskAddress, FileBlock, FsBlock, Geometry, InodeNumber};
@@ -93,8 +92,8 @@ impl BtreeKind for BmbtKind {
     }
 
     fn root(&self, tx: &Transaction) -> Root {
-        match tx.inode(self.ino).fork(self.fork) {
-            Some(Fork::Btree { level, .. }) => Root::Inline { level: *level },
+        match tx.inode(self.ino).map(self.fork) {
+            Some(ForkMap::Btree(root)) => Root::Inline { level: root.level },
             _ => unreachable!("a cursor stands only on a fork in btree form"),
         }
     }
@@ -104,8 +103,8 @@ impl BtreeKind for BmbtKind {
     }
 
     fn inline_root<'a>(&self, tx: &'a Transaction) -> InlineRoot<'a, u64> {
-        match tx.inode(self.ino).fork(self.fork) {
-            Some(Fork::Btree { level, keys, children, .. }) => InlineRoot { level: *level, keys, children },
+        match tx.inode(self.ino).map(self.fork) {
+            Some(ForkMap::Btree(root)) => InlineRoot { level: root.level, keys: &root.keys, children: &root.children },
             _ => unreachable!("a cursor stands only on a fork in btree form"),
         }
     }
@@ -116,13 +115,12 @@ impl BtreeKind for BmbtKind {
 
     fn set_inline_root(&mut self, tx: &mut Transaction, level: u16, entries: NodeEntries<u64>) {
         let field = self.field();
-        if let Some(fork) = tx.inode_mut(self.ino, field).fork_mut(self.fork) {
-            let extents = match fork {
-                Fork::Btree { extents, .. } => std::mem::take(extents),
-                _ => OnceLock::new(),
-            };
-            *fork = Fork::Btree { level, keys: entries.keys, children: entries.children, extents };
-        }
+        let Some(ForkMap::Btree(root)) = tx.inode_mut(self.ino, field).map_mut(self.fork) else {
+            unreachable!("a cursor stands only on a fork in btree form")
+        };
+        root.level = level;
+        root.keys = entries.keys;
+        root.children = entries.children;
     }
 
     fn expect_blocks(&mut self, tx: &mut Transaction, count: u32) -> Result<()> {

@@ -2,14 +2,14 @@
 
 use super::bmbt::BmbtKind;
 use crate::btree::Cursor;
-use crate::cache::{ExtentList, Fork, ForkKind};
+use crate::cache::{ExtentList, ForkKind, ForkMap};
 use crate::error::Result;
 use crate::trans::{InoId, Transaction};
 
 /// Makes sure that the whole list of extents is in memory.
 pub(super) fn load(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<()> {
-    match tx.inode(ino).fork(fork) {
-        Some(Fork::Btree { extents, .. }) if extents.get().is_none() => {}
+    match tx.inode(ino).map(fork) {
+        Some(ForkMap::Btree(root)) if root.extents.get().is_none() => {}
         _ => return Ok(()),
     }
     let core = &tx.inode(ino).core;
@@ -40,9 +40,9 @@ pub(super) fn load(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<(
         list.len()
     );
     crate::inode::fork::verify_extents(tx.geometry(), name, list.iter_from(0)).map_err(|e| e.of(inode.0))?;
-    if let Some(Fork::Btree { extents, .. }) = tx.inode(ino).fork(fork) {
+    if let Some(ForkMap::Btree(root)) = tx.inode(ino).map(fork) {
         // Another reader may have been faster; the lists are equal.
-        let _ = extents.set(list);
+        let _ = root.extents.set(list);
     }
     Ok(())
 }

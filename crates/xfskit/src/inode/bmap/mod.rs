@@ -34,7 +34,7 @@ pub use rewrite::{expect_count, expect_records};
 pub use share::{forget_sharing, may_share, set_may_share, share};
 pub use shift::{shift_left, shift_right};
 
-use crate::cache::{BufferKey, DiskRun, DiskRuns, Extents, Fork, ForkKind};
+use crate::cache::{BufferKey, DiskRun, DiskRuns, Extents, ForkKind, ForkMap};
 use crate::error::Result;
 use crate::space::Owner;
 use crate::trans::{InoId, InodeFields, Transaction};
@@ -51,10 +51,10 @@ pub fn extents<'t>(tx: &'t mut Transaction<'_>, ino: InoId, fork: ForkKind) -> R
 
 /// As [`extents`], once they are in memory.
 fn loaded<'t>(tx: &'t Transaction<'_>, ino: InoId, fork: ForkKind) -> Extents<'t> {
-    match tx.inode(ino).fork(fork) {
-        Some(Fork::Extents(extents)) => Extents::Few(extents),
-        Some(Fork::Btree { extents, .. }) => extents.get().map_or(Extents::Few(&[]), Extents::Many),
-        _ => Extents::Few(&[]),
+    match tx.inode(ino).map(fork) {
+        Some(ForkMap::Extents(extents)) => Extents::Few(extents),
+        Some(ForkMap::Btree(root)) => root.extents.get().map_or(Extents::Few(&[]), Extents::Many),
+        None => Extents::Few(&[]),
     }
 }
 
