@@ -1,13 +1,15 @@
 //! An image in this process.
 
-use super::{About, Counts, Target};
+use super::{About, Counts, PIECE, Target};
 use crate::machine::geometry;
 use anyhow::{Context, Result};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
+use xfskit::ondisk::dir::FileType;
+use xfskit::{Caller, Entry, Error, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
 
 /// The engine on an image.
 pub(crate) struct Engine {
@@ -15,6 +17,18 @@ pub(crate) struct Engine {
     me: Caller,
     base: InodeNumber,
     name: Vec<u8>,
+}
+
+/// A directory, and where to go on reading it.
+pub(crate) struct Listing {
+    dir: InodeNumber,
+    cookie: u32,
+}
+
+impl Listing {
+    fn new(dir: InodeNumber) -> Self {
+        Self { dir, cookie: 0 }
+    }
 }
 
 impl Engine {
@@ -46,21 +60,47 @@ impl Engine {
     }
 
     fn empty(&self, dir: InodeNumber) -> Result<()> {
-        for entry in self.fs.list_dir(dir)? {
-            if entry.file_type == xfskit::ondisk::dir::FileType::Directory {
-                self.empty(entry.inode)?;
-                self.fs.rmdir(dir, &entry.name, &self.me)?;
-            } else {
-                self.fs.unlink(dir, &entry.name, &self.me)?;
+        let mut listing = Listing::new(dir);
+        loop {
+            let entries = self.next_entries(&mut listing, PIECE)?;
+            if entries.is_empty() {
+                return Ok(());
+            }
+            for entry in entries {
+                if entry.file_type == FileType::Directory {
+                    self.empty(entry.inode)?;
+                    self.fs.rmdir(dir, &entry.name, &self.me)?;
+                } else {
+                    self.fs.unlink(dir, &entry.name, &self.me)?;
+                }
             }
         }
-        Ok(())
+    }
+
+    /// The next entries but `.` and `..`, `most` of them; fewer only at the end.
+    fn next_entries(&self, listing: &mut Listing, most: usize) -> Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        let Listing { dir, cookie } = listing;
+        self.fs.read_dir(*dir, *cookie, |entry| {
+            *cookie = entry.next;
+            if entry.name != b"." && entry.name != b".." {
+                entries.push(Entry {
+                    name: entry.name.to_vec(),
+                    inode: entry.inode,
+                    file_type: entry.file_type,
+                    next_cookie: entry.next,
+                });
+            }
+            if entries.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(entries)
     }
 }
 
 impl Target for Engine {
     type Dir = InodeNumber;
     type File = InodeNumber;
+    type Listing = Listing;
 
     fn about(&self) -> About {
         let options = &self.fs.mount().options;
@@ -128,8 +168,12 @@ impl Target for Engine {
         Ok(self.fs.rename(*from.0, from.1, *to.0, to.1, RenameFlags::default(), &self.me)?)
     }
 
-    fn list(&self, dir: &InodeNumber) -> Result<Vec<Vec<u8>>> {
-        Ok(self.fs.list_dir(*dir)?.into_iter().map(|entry| entry.name).collect())
+    fn open_list(&self, dir: &InodeNumber) -> Result<Listing> {
+        Ok(Listing::new(*dir))
+    }
+
+    fn next_names(&self, listing: &mut Listing, most: usize) -> Result<Vec<Vec<u8>>> {
+        Ok(self.next_entries(listing, most)?.into_iter().map(|entry| entry.name).collect())
     }
 
     fn set_xattr(&self, file: &InodeNumber, name: &str, value: &[u8]) -> Result<()> {

@@ -10,6 +10,9 @@ use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+/// Names that are listed at a time where they are removed: memory does not grow with the directory.
+pub(crate) const PIECE: usize = 4096;
+
 /// What a target has counted so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
@@ -37,6 +40,8 @@ pub(crate) trait Target: Sync {
     type Dir: Send + Sync;
     /// A file as later calls name it.
     type File: Clone + Send + Sync;
+    /// A directory that is being listed, and how far that is.
+    type Listing: Send;
 
     fn about(&self) -> About;
     /// The directory in which everything is done.
@@ -57,8 +62,15 @@ pub(crate) trait Target: Sync {
     fn ask_absent(&self, file: &Self::File, name: &str) -> Result<()>;
     fn unlink(&self, dir: &Self::Dir, name: &[u8]) -> Result<()>;
     fn rename(&self, from: (&Self::Dir, &[u8]), to: (&Self::Dir, &[u8])) -> Result<()>;
+    /// Begins to list a directory.
+    fn open_list(&self, dir: &Self::Dir) -> Result<Self::Listing>;
+    /// The next names but `.` and `..`, `most` of them; fewer only at the end. Names that were given may be removed before more
+    /// are asked for: of the others none is lost or comes twice.
+    fn next_names(&self, listing: &mut Self::Listing, most: usize) -> Result<Vec<Vec<u8>>>;
     /// All names but `.` and `..`.
-    fn list(&self, dir: &Self::Dir) -> Result<Vec<Vec<u8>>>;
+    fn list(&self, dir: &Self::Dir) -> Result<Vec<Vec<u8>>> {
+        self.next_names(&mut self.open_list(dir)?, usize::MAX)
+    }
     fn set_xattr(&self, file: &Self::File, name: &str, value: &[u8]) -> Result<()>;
     /// The length of the value.
     fn get_xattr(&self, file: &Self::File, name: &str, buffer: &mut [u8]) -> Result<usize>;
@@ -72,4 +84,76 @@ pub(crate) trait Target: Sync {
     /// Makes everything durable.
     fn sync(&self) -> Result<()>;
     fn counts(&self) -> Result<Counts>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+    use std::collections::BTreeSet;
+
+    /// Lists a directory in pieces and removes each before it asks for the next.
+    fn emptied_in_pieces(target: &impl Target, dir: &str, files: usize, most: usize) {
+        let dir = target.make_dir(target.base(), dir.as_bytes()).unwrap();
+        let made: BTreeSet<Vec<u8>> = (0..files).map(|n| format!("a file, {n}").into_bytes()).collect();
+        for name in &made {
+            target.create(&dir, name).unwrap();
+        }
+        assert_eq!(BTreeSet::from_iter(target.list(&dir).unwrap()), made);
+        let mut listing = target.open_list(&dir).unwrap();
+        let mut seen = BTreeSet::new();
+        loop {
+            let names = target.next_names(&mut listing, most).unwrap();
+            assert_eq!(names.len(), most.min(files - seen.len()), "fewer only at the end");
+            if names.is_empty() {
+                break;
+            }
+            for name in names {
+                target.unlink(&dir, &name).unwrap();
+                assert!(seen.insert(name), "a name came twice");
+            }
+        }
+        assert_eq!(seen, made);
+        assert!(target.next_names(&mut listing, most).unwrap().is_empty(), "the end stays");
+        assert!(target.list(&dir).unwrap().is_empty());
+    }
+
+    /// Directories of all forms, which they go through again while they are emptied.
+    fn all_sizes_are_emptied_in_pieces(target: &impl Target) {
+        for (files, most) in [(0, 1), (3, 1), (5, 2), (70, 7), (2500, 1), (2500, 100), (2500, 1250)] {
+            emptied_in_pieces(target, &format!("{files} by {most}"), files, most);
+        }
+    }
+
+    #[test]
+    fn the_engine_lists_in_pieces() {
+        let scratch = Scratch::new().unwrap();
+        let image = scratch.make_image("image", 512 << 20, &[]).unwrap();
+        let engine = Engine::open(&image, xfskit::MountOptions::default(), "folder").unwrap();
+        all_sizes_are_emptied_in_pieces(&engine);
+        engine.close(true).unwrap();
+    }
+
+    #[test]
+    fn a_directory_lists_in_pieces() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = PathTarget::open(dir.path(), "folder").unwrap();
+        all_sizes_are_emptied_in_pieces(&target);
+        target.close(true).unwrap();
+    }
+
+    #[test]
+    fn the_engine_removes_what_is_left() {
+        let scratch = Scratch::new().unwrap();
+        let image = scratch.make_image("image", 512 << 20, &[]).unwrap();
+        let engine = Engine::open(&image, xfskit::MountOptions::default(), "folder").unwrap();
+        let dir = engine.make_dir(engine.base(), b"dir").unwrap();
+        for n in 0..PIECE + 10 {
+            engine.create(&dir, format!("{n}").as_bytes()).unwrap();
+        }
+        engine.close(true).unwrap();
+        let engine = Engine::open(&image, xfskit::MountOptions::default(), "folder");
+        assert!(engine.is_ok(), "the folder is gone and can be made again");
+        engine.unwrap().close(true).unwrap();
+    }
 }

@@ -123,6 +123,7 @@ fn path_of(dir: &OpenDir, name: &[u8]) -> PathBuf {
 impl Target for PathTarget {
     type Dir = OpenDir;
     type File = PathBuf;
+    type Listing = Dir;
 
     fn about(&self) -> About {
         let Some(mount) = &self.mount else {
@@ -197,9 +198,14 @@ impl Target for PathTarget {
         Ok(rustix::fs::renameat(&from.0.fd, from.1, &to.0.fd, to.1)?)
     }
 
-    fn list(&self, dir: &OpenDir) -> Result<Vec<Vec<u8>>> {
+    fn open_list(&self, dir: &OpenDir) -> Result<Dir> {
+        Ok(Dir::read_from(&dir.fd)?)
+    }
+
+    fn next_names(&self, listing: &mut Dir, most: usize) -> Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();
-        for entry in Dir::read_from(&dir.fd)? {
+        while names.len() < most {
+            let Some(entry) = listing.read() else { break };
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {

@@ -1,5 +1,6 @@
 //! fsmark: empty files with names of 40 bytes in a few directories, then their removal as `rm -r` does it: each directory is
-//! listed, and its names removed in that order.
+//! listed piece by piece, and the names of a piece are removed, in the order in which they came, before the next is read. So a
+//! thread remembers no more than one piece, however many files there are.
 //!
 //! Published with it: what parent pointers cost, with every change of one going through an attribute intent, and with the
 //! shortform changed in the same transaction.
@@ -9,7 +10,7 @@ use crate::lab::{Case, Lab, Run, Work};
 use crate::measure::{Bench, Phase};
 use crate::names::file_name;
 use crate::report::{BarSeries, Cell, Goal, Plot, Section, Table};
-use crate::target::Target;
+use crate::target::{PIECE, Target};
 use anyhow::{Context, Result};
 use std::sync::Mutex;
 
@@ -33,11 +34,21 @@ pub(super) struct FsMark {
     pub(super) dirs: usize,
 }
 
-/// The names that a thread has still to remove from the directory that it is in.
-#[derive(Default)]
-struct Listed {
-    dir: Option<usize>,
+/// The directory that a thread empties, and the names of the last piece that it has still to remove.
+struct Emptied<L> {
+    place: usize,
+    listing: L,
     names: std::vec::IntoIter<Vec<u8>>,
+}
+
+impl<L> Emptied<L> {
+    /// The next name to remove.
+    fn next<T: Target<Listing = L>>(&mut self, target: &T) -> Result<Vec<u8>> {
+        if self.names.len() == 0 {
+            self.names = target.next_names(&mut self.listing, PIECE)?.into_iter();
+        }
+        self.names.next().context("a directory lists fewer names than it was given")
+    }
 }
 
 impl FsMark {
@@ -58,14 +69,18 @@ impl Work for FsMark {
             target.create(dir(thread, self.dir_of(n)), &file_name(thread, n))?;
             Ok(())
         })?;
-        let listed: Vec<Mutex<Listed>> = (0..bench.threads).map(|_| Mutex::default()).collect();
+        let emptied: Vec<Mutex<Option<Emptied<T::Listing>>>> = (0..bench.threads).map(|_| Mutex::default()).collect();
         bench.phase("remove", self.each, |thread, n| {
-            let mut listed = listed[thread].lock().expect("nobody panics with it");
+            let mut emptied = emptied[thread].lock().expect("nobody panics with it");
             let place = self.dir_of(n);
-            if listed.dir != Some(place) {
-                *listed = Listed { dir: Some(place), names: target.list(dir(thread, place))?.into_iter() };
-            }
-            let name = listed.names.next().context("a directory lists fewer names than it was given")?;
+            let current = match emptied.take() {
+                Some(current) if current.place == place => current,
+                _ => {
+                    let listing = target.open_list(dir(thread, place))?;
+                    Emptied { place, listing, names: Vec::new().into_iter() }
+                }
+            };
+            let name = emptied.insert(current).next(target)?;
             target.unlink(dir(thread, place), &name)
         })
     }
@@ -104,8 +119,8 @@ fn section(lab: &Lab<'_>, runs: Vec<Run>, each: usize, threads: usize, dirs: usi
         name: "fsmark".into(),
         title: "fsmark: empty files, and what parent pointers cost".into(),
         about: format!(
-            "{} empty files with names of 40 bytes in {} directories, {threads} threads; then each directory is listed and its \
-             files are removed. Best of {} rounds.",
+            "{} empty files with names of 40 bytes in {} directories, {threads} threads; then each directory is listed \
+             piece by piece and its files are removed. Best of {} rounds.",
             each * threads,
             dirs * threads,
             lab.rounds()
@@ -220,4 +235,49 @@ fn plots(runs: &[Run], sides: &[&str]) -> Vec<Plot> {
         series,
     };
     vec![plot("Files per second", "per s", rates), plot("CPU time of an operation", "µs", cpu)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Watch;
+    use crate::target::PathTarget;
+    use std::path::Path;
+
+    struct Nobody;
+
+    impl Watch for Nobody {
+        fn begin(&self, _: &str, _: u64) {}
+        fn advance(&self, _: u64) {}
+        fn stopped(&self) -> bool {
+            false
+        }
+    }
+
+    fn count(path: &Path) -> usize {
+        path.read_dir().unwrap().count()
+    }
+
+    #[test]
+    fn directories_of_several_pieces_are_emptied() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = PathTarget::open(dir.path(), "folder").unwrap();
+        let work = FsMark { each: 2 * PIECE + 3, dirs: 2 };
+        let bench = Bench::new(&target, 2, &Nobody);
+        work.run(&bench).unwrap();
+        let operations: Vec<u64> = bench.into_phases().iter().map(|phase| phase.operations).collect();
+        assert_eq!(operations, [2 * work.each as u64; 2]);
+        let dirs: Vec<_> = target.folder().read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(dirs.len(), 4);
+        assert!(dirs.iter().all(|dir| count(dir) == 0), "{dirs:?}");
+        let listing = target.open_list(target.base()).unwrap();
+        let mut emptied = Emptied { place: 0, listing, names: Vec::new().into_iter() };
+        for _ in &dirs {
+            emptied.next(&target).unwrap();
+        }
+        let error = emptied.next(&target).unwrap_err().to_string();
+        assert_eq!(error, "a directory lists fewer names than it was given");
+        target.close(true).unwrap();
+        assert_eq!(count(dir.path()), 0);
+    }
 }
