@@ -1,6 +1,7 @@
 //! An experiment's frame: sides, cases, rounds.
 
 use crate::BenchError;
+use crate::machine::memory_bytes;
 use crate::measure::{Bench, Phase, Watch};
 use crate::place::{Opened, Side};
 use crate::scratch::Scratch;
@@ -44,7 +45,7 @@ pub struct Options {
     pub published: bool,
     /// Bytes of a scratch image.
     pub image_bytes: Option<u64>,
-    /// Bytes of the engine's cache.
+    /// Bytes of the engine's cache; a share of the memory if not given.
     pub cache_bytes: Option<usize>,
     /// The command line, for the report.
     pub command: String,
@@ -119,6 +120,8 @@ pub(crate) struct Lab<'a> {
     pub(crate) watch: &'a dyn Watch,
     pub(crate) scratch: Scratch,
     pub(crate) sides: Vec<Side>,
+    /// Bytes of the engine's cache where the experiment does not want another number.
+    cache_bytes: usize,
     /// The names of all cases that came up.
     pub(crate) case_names: RefCell<BTreeSet<String>>,
 }
@@ -127,6 +130,17 @@ pub(crate) struct Lab<'a> {
 const SPARE_BYTES: u64 = 1 << 30;
 /// Inodes may take a quarter of an image, and are not all that a file needs.
 const BYTES_PER_FILE: u64 = 4096;
+/// The engine's cache is this part of the memory: the kernel beside it has all of it, and scratch images on tmpfs take up to half.
+const CACHE_SHARE: u64 = 4;
+
+/// The cache of an engine on a machine with so much memory: a share of it, but no less than the library's default.
+fn cache_bytes_of(memory_bytes: u64) -> usize {
+    usize::try_from(memory_bytes / CACHE_SHARE).unwrap_or(usize::MAX).max(library_cache_bytes())
+}
+
+fn library_cache_bytes() -> usize {
+    MountOptions::default().cache_bytes
+}
 
 impl<'a> Lab<'a> {
     pub(crate) fn new(options: Options, watch: &'a dyn Watch) -> Result<Self> {
@@ -152,7 +166,8 @@ impl<'a> Lab<'a> {
             Some(Against::Kernel) => Some(Side::kernel()?),
             Some(Against::Dir(path)) => Some(Side::dir(path)?),
         });
-        Ok(Self { options, watch, scratch: Scratch::new()?, sides, case_names: RefCell::default() })
+        let cache_bytes = options.cache_bytes.unwrap_or_else(|| cache_bytes_of(memory_bytes()));
+        Ok(Self { options, watch, scratch: Scratch::new()?, sides, cache_bytes, case_names: RefCell::default() })
     }
 
     pub(crate) fn threads(&self) -> usize {
@@ -169,17 +184,20 @@ impl<'a> Lab<'a> {
         self.options.rounds.unwrap_or(if self.options.quick { 2 } else { 3 })
     }
 
-    /// A case with all options as they are by default, for an image that holds `files` files with `bytes` of values each.
+    /// The cache where an experiment asks what memory the engine keeps within: the library's default, unless a person knows better.
+    pub(crate) fn bounded_cache_bytes(&self) -> usize {
+        self.options.cache_bytes.unwrap_or_else(library_cache_bytes)
+    }
+
+    /// A case with all options but the cache as they are by default, for an image that holds `files` files with `bytes` of values each.
     pub(crate) fn case(&self, name: impl Into<String>, files: usize, bytes: usize) -> Case {
         let needed = files as u64 * (BYTES_PER_FILE + 2 * bytes as u64) + SPARE_BYTES;
-        let mut mount = MountOptions::default();
-        mount.cache_bytes = self.options.cache_bytes.unwrap_or(mount.cache_bytes);
         Case {
             name: name.into(),
             threads: self.threads(),
             mkfs: Vec::new(),
             image_bytes: self.options.image_bytes.unwrap_or(needed.next_multiple_of(1 << 30)),
-            mount,
+            mount: MountOptions { cache_bytes: self.cache_bytes, ..MountOptions::default() },
             parent: None,
             switched: false,
         }
@@ -246,5 +264,18 @@ pub(crate) fn keep_best(known: &mut Run, run: Run, rounds: usize) {
         if phase.wall_seconds < best.wall_seconds {
             *best = phase;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_is_a_share_of_the_memory_but_never_less_than_the_default() {
+        assert_eq!(cache_bytes_of(24 << 30), 6 << 30);
+        assert_eq!(cache_bytes_of(512 << 20), 256 << 20);
+        assert_eq!(cache_bytes_of(0), MountOptions::default().cache_bytes);
+        assert!(memory_bytes() > 0);
     }
 }

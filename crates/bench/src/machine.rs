@@ -28,12 +28,10 @@ impl Machine {
             let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
             line.split_once(':').map(|(_, value)| value.trim().to_owned())
         };
-        let memory = read("/proc/meminfo");
-        let kib = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB"));
         Self {
             cpu: field("model name").unwrap_or_else(|| std::env::consts::ARCH.into()),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_bytes: kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) << 10,
+            memory_bytes: memory_bytes(),
             kernel: kernel_release(),
             virtual_machine: field("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
             load_before: read("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" "),
@@ -54,6 +52,13 @@ impl Machine {
             ("load before".into(), self.load_before.clone()),
         ]
     }
+}
+
+/// Bytes of memory that the machine has; 0 if it does not tell.
+pub(crate) fn memory_bytes() -> u64 {
+    let table = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = table.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB"));
+    kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
 /// The kernel's release.

@@ -50,7 +50,7 @@ pub struct BenchArgs {
     /// Size of scratch images [default: what the files need]
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,
-    /// Memory for metadata, in this process
-    #[arg(long, value_name = "SIZE", default_value = "256M")]
-    pub cache: String,
+    /// Memory for metadata, in this process [default: a quarter of the machine's, at least 256M; for whiteout 256M]
+    #[arg(long, value_name = "SIZE")]
+    pub cache: Option<String>,
 }

@@ -52,9 +52,13 @@ fn kind(path: &Path) -> Result<Write> {
     }
 }
 
+fn cache_size(text: &str) -> Result<usize, Usage> {
+    usize::try_from(parse_size(text).map_err(Usage)?).map_err(|_| Usage(format!("--cache {text}: too much")))
+}
+
 fn options(args: &BenchArgs) -> Result<Options> {
     let size = args.size.as_deref().map(parse_size).transpose().map_err(Usage)?;
-    let cache = parse_size(&args.cache).map_err(Usage)?;
+    let cache = args.cache.as_deref().map(cache_size).transpose()?;
     let against = args.against.as_ref().map(|side| match side.to_str() {
         Some("kernel") => Against::Kernel,
         _ => Against::Dir(side.clone()),
@@ -72,7 +76,7 @@ fn options(args: &BenchArgs) -> Result<Options> {
         quick: args.quick,
         published: args.published,
         image_bytes: size,
-        cache_bytes: Some(usize::try_from(cache).map_err(|_| Usage(format!("--cache {}: too much", args.cache)))?),
+        cache_bytes: cache,
         command: format!("xfskit {}", words.join(" ")),
         date: format!("{} UTC", now.split('.').next().unwrap_or_default()),
     })
