@@ -17,6 +17,7 @@
 //! All that is made lies in one scratch folder and goes with it, whatever happens.
 #![forbid(unsafe_code)]
 
+mod ceiling;
 mod error;
 mod fuse_mount;
 mod lab;

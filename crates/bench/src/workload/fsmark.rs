@@ -6,6 +6,7 @@
 //! shortform changed in the same transaction.
 
 use super::tables::{beside, columns, costs, counters, find, more};
+use crate::ceiling::gain_of_two_threads;
 use crate::lab::{Case, Lab, Run, Work};
 use crate::measure::{Bench, Phase};
 use crate::names::file_name;
@@ -139,6 +140,7 @@ fn section(lab: &Lab<'_>, runs: Vec<Run>, each: usize, threads: usize, dirs: usi
     section.tables.extend(counters(runs.iter()));
     section.goals = goals(&runs, &sides);
     section.plots = plots(&runs, &sides);
+    section.notes.extend(ceiling(&runs));
     section.runs = runs;
     section
 }
@@ -210,6 +212,12 @@ fn goals(runs: &[Run], sides: &[&str]) -> Vec<Goal> {
         goals.push(Goal::at_least("create, rate of two threads over one", 1.8, two.rate() / one.rate()));
     }
     goals
+}
+
+/// What the machine allows the gain of two threads to be, where one was measured alone: the goal has to be read beside it.
+fn ceiling(runs: &[Run]) -> Option<String> {
+    runs.iter().find(|run| run.case == ALONE)?;
+    Some(format!("Two threads that share nothing gain {:.2} times on this machine.", gain_of_two_threads()))
 }
 
 fn plots(runs: &[Run], sides: &[&str]) -> Vec<Plot> {
