@@ -76,9 +76,11 @@ pub fn encode_empty() -> [u8; SHORTFORM_HEADER_BYTES] {
 
 /// Appends an attribute, and counts it in the header.
 pub fn append(fork: &mut impl ForkBytes, namespace: u8, name: &[u8], value: &[u8]) {
-    fork.append(&[name.len() as u8, value.len() as u8, namespace]);
-    fork.append(name);
-    fork.append(value);
+    let (header, rest) = fork.grow(entry_bytes(name.len(), value.len())).split_at_mut(ENTRY_HEADER_BYTES);
+    header.copy_from_slice(&[name.len() as u8, value.len() as u8, namespace]);
+    let (name_room, value_room) = rest.split_at_mut(name.len());
+    name_room.copy_from_slice(name);
+    value_room.copy_from_slice(value);
     fork[2] += 1;
     encode_size(fork);
 }

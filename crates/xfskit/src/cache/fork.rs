@@ -51,8 +51,10 @@ impl std::ops::DerefMut for LocalAttrs {
 }
 
 impl ForkBytes for LocalAttrs {
-    fn append(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+    fn grow(&mut self, bytes: usize) -> &mut [u8] {
+        let end = self.0.len();
+        self.0.resize(end + bytes, 0);
+        &mut self.0[end..]
     }
 
     fn take_out(&mut self, range: std::ops::Range<usize>) {
