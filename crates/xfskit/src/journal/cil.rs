@@ -170,7 +170,7 @@ impl Cil {
             charged: AtomicU64::new(0),
             tells_at: push_bytes / TELLS_OF_PUSH,
             cancels: AtomicU64::new(0),
-            pool: ChunkPool::default(),
+            pool: ChunkPool::new(push_bytes),
         }
     }
 

@@ -13,8 +13,6 @@ use crate::sync::Mutex;
 
 /// Bytes of a chunk; more than the largest copy.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Chunks that the pool keeps.
-const MOST_POOLED: usize = 256;
 /// What a copy may grow by without a new place.
 const ROOM_TO_GROW: usize = 64;
 /// Most regions of a copy.
@@ -78,18 +76,27 @@ pub(super) struct Copies {
 }
 
 /// Chunks that wait for their next use.
-#[derive(Default)]
-pub(super) struct ChunkPool(Mutex<Vec<Box<[u8]>>>);
+pub(super) struct ChunkPool {
+    chunks: Mutex<Vec<Box<[u8]>>>,
+    /// Chunks that are kept: memory that somebody used lately costs far less than new memory.
+    most: usize,
+}
 
 impl ChunkPool {
+    /// A pool for checkpoints of `push_bytes` bytes in the log. Their copies have room to grow.
+    pub(super) fn new(push_bytes: u64) -> Self {
+        let bytes = push_bytes + push_bytes / 4;
+        Self { chunks: Mutex::default(), most: (bytes / CHUNK_BYTES as u64) as usize }
+    }
+
     fn take(&self) -> Box<[u8]> {
-        self.0.lock().pop().unwrap_or_else(|| vec![0; CHUNK_BYTES].into_boxed_slice())
+        self.chunks.lock().pop().unwrap_or_else(|| vec![0; CHUNK_BYTES].into_boxed_slice())
     }
 
     /// Takes back the chunks of a checkpoint.
     pub(super) fn give_back(&self, copies: Copies) {
-        let mut pool = self.0.lock();
-        let room = MOST_POOLED.saturating_sub(pool.len());
+        let mut pool = self.chunks.lock();
+        let room = self.most.saturating_sub(pool.len());
         pool.extend(copies.chunks.into_iter().take(room));
     }
 }

@@ -71,6 +71,8 @@ const CREDIT_SHARE: u64 = 128;
 const RELIEF_BYTES: u64 = 8 << 20;
 /// In smaller logs every byte counts.
 const FEWEST_BYTES_FOR_CREDIT: u64 = 32 << 20;
+/// Most that a checkpoint gathers, as in the kernel.
+const MOST_PUSH_BYTES: u64 = 32 << 20;
 
 impl GrantSpace {
     pub(super) fn new(log_bytes: u64, overheads: Overheads, head: Lsn) -> Self {
@@ -96,6 +98,14 @@ impl GrantSpace {
         let opening = if first { self.overheads.per_checkpoint() } else { 0 };
         // One more than the exact share, so that rounding never makes the sum smaller than the records.
         payload + payload * (self.overheads.header_bytes + OPERATION) / self.overheads.payload_bytes + 1 + opening
+    }
+
+    /// What a checkpoint gathers before it is written. A quarter of the log: what is changed again and again is logged once in
+    /// each checkpoint, so twice as much in it halves what the leaves of large directories cost. The kernel takes an eighth; so
+    /// does a small log here, where little more fits beside a checkpoint that is being written.
+    pub(super) fn push_bytes(&self) -> u64 {
+        let share = if self.log_bytes < FEWEST_BYTES_FOR_CREDIT { 8 } else { 4 };
+        (self.log_bytes / share).min(MOST_PUSH_BYTES)
     }
 
     fn distance(&self) -> u64 {
@@ -209,9 +219,11 @@ impl GrantSpace {
         self.log_bytes - self.usage().0.min(self.log_bytes) < self.relief_bytes()
     }
 
-    /// A fifth of the log, or half of a small one; new chains may not have the last eighth.
+    /// A fifth of the log, or half of a small one, and no less than the next checkpoint takes; new chains may not have the last
+    /// eighth.
     fn relief_bytes(&self) -> u64 {
-        (self.log_bytes / 5).max(RELIEF_BYTES.min(self.log_bytes / 2))
+        let checkpoint = self.push_bytes() + self.push_bytes() / 4;
+        (self.log_bytes / 5).max(RELIEF_BYTES.min(self.log_bytes / 2)).max(checkpoint)
     }
 
     /// The LSN `bytes` bytes after the tail.

@@ -139,7 +139,7 @@ impl Journal {
         let writer =
             LogWriter::new(place, head, record_bytes, round, geometry.meta_uuid, Arc::clone(&options.error_tags));
         let space = GrantSpace::new(log_bytes, writer.overheads(), head.next);
-        let push_bytes = (log_bytes / 8).min(32 << 20);
+        let push_bytes = space.push_bytes();
         Self {
             data_device,
             counters,
