@@ -75,6 +75,8 @@ impl Transaction<'_> {
             held.dirty = InodeFields::empty();
         }
         self.dirty = false;
+        // A chain that left this to others could gather a checkpoint as long as the log, and would wait for itself.
+        self.mount.journal.after_commit()?;
         match &mut self.grant {
             Some(grant) => grant.next_link(),
             None => Ok(()),

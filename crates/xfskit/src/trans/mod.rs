@@ -19,6 +19,8 @@
 //! Locking: see [`crate::sync`]. Asking for a buffer that the transaction holds already gives the same id again and
 //! counts it; each needs its own `release`.
 
+#[cfg(test)]
+mod chain_tests;
 mod commit;
 mod formats;
 mod hold_times;

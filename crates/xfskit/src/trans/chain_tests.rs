@@ -1,0 +1,59 @@
+//! One chain of transactions against the whole log.
+
+use super::{BlfType, InodeFields, Reservation};
+use crate::cache::BufferKind;
+use crate::test_image::TestImage;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use xfskit_ondisk::{DiskAddress, FsBlock};
+
+/// Links use nearly all that they reserve.
+const LINK_BLOCKS: u64 = 240;
+const LINK_BYTES: u32 = 1 << 20;
+
+static PLAIN_KIND: BufferKind = BufferKind {
+    name: "block of a test",
+    family: "test",
+    log_type: BlfType::DirData as u16,
+    crc_offset: None,
+    lsn_offset: None,
+    verify: |_, _, _| Ok(()),
+    refine: None,
+};
+
+/// A chain that changes more than the log holds, the first thing after the mount: nothing older is there whose write-back would
+/// free any space, and what the chain holds cannot be written back. When a roll did not look whether a checkpoint was due, all of it
+/// gathered in one that filled the log, and the chain waited for itself.
+#[test]
+fn a_chain_longer_than_the_log_does_not_wait_for_itself() {
+    for log in ["size=16m", "size=64m"] {
+        let (done, finished) = channel();
+        std::thread::spawn(move || {
+            run_chain(log);
+            done.send(()).expect("the test waits");
+        });
+        finished.recv_timeout(Duration::from_secs(60)).expect("the chain ends");
+    }
+}
+
+fn run_chain(log: &str) {
+    let image = TestImage::new(300, &[('d', "agcount=2"), ('l', log)]);
+    let mount = image.mount();
+    let geometry = &mount.geometry;
+    let first = geometry.fs_block_address(FsBlock(1000)).unwrap();
+    let inode = mount.inode(geometry.root_inode).unwrap();
+    let reservation = Reservation { log_bytes: LINK_BYTES, log_count: 1, blocks: 0, may_dip: true };
+    let mut tx = mount.transaction(reservation).unwrap();
+    let ino = tx.join_inode(&inode);
+    for block in 0..2 * u64::from(geometry.log_blocks) {
+        tx.inode_mut(ino, InodeFields::CORE);
+        let address = DiskAddress(first.0 + block * geometry.basic_blocks(1) as u64);
+        let id = tx.create(address, geometry.block_bytes(), &PLAIN_KIND).unwrap();
+        tx.edit_all(id).fill(block as u8);
+        if block % LINK_BLOCKS == 0 {
+            tx.roll().unwrap();
+        }
+    }
+    tx.finish(Ok(())).unwrap();
+    mount.unmount().unwrap();
+}
