@@ -174,7 +174,7 @@ pub struct ItemState {
 /// Where the copy of an item is that the gathering checkpoint holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyPlace {
-    /// In [`ItemInner::vector`].
+    /// In the item itself.
     #[default]
     Item,
     /// In a shard of the CIL, with the entry of that index.
@@ -295,14 +295,14 @@ impl ItemState {
 }
 
 /// A growable set of bits. The first 64 are enough for most.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone)]
 pub struct DirtyBits {
     first: u64,
     more: Option<Box<FarBits>>,
 }
 
 /// The words behind the first: of a block of more than 8 KiB, which is rare.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone)]
 struct FarBits {
     words: Vec<u64>,
 }

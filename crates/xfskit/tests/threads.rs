@@ -202,25 +202,7 @@ fn chains_of_many_links_share_the_smallest_log() {
     let watchdog = Watchdog::new("chains", 100 * scale());
     for seed in first_seed()..first_seed() + 20 * scale() {
         let image = Image::new(48, &[('b', "size=1024"), ('d', "agcount=2")]);
-        let fs = image.open_with(MountOptions { attr_logging: xfskit::AttrLogging::Always, ..MountOptions::default() });
-        fs.mount().error_tags.arm_for(BMAP_ALLOC_MINLEN_EXTENT, 1, u32::MAX);
-        std::thread::scope(|scope| {
-            for thread in 0..8u64 {
-                let fs = &fs;
-                scope.spawn(move || {
-                    let mut random = Random::new(seed * 100 + thread);
-                    let me = Caller::root();
-                    let name = format!("file-{thread}").into_bytes();
-                    let file = fs.create(fs.root(), &name, &NewFile::new(FILE | 0o644), &me).unwrap().inode;
-                    for n in 0..12 {
-                        let attribute = format!("user.a{}", n % 3).into_bytes();
-                        let value = vec![random.next() as u8; 40_000 + random.below(25_000)];
-                        fs.set_xattr(file, &attribute, &value, SetMode::Any, &me).unwrap();
-                        assert!(fs.get_xattr(file, &attribute).unwrap() == value);
-                    }
-                });
-            }
-        });
+        let fs = grow_chains(&image, seed, 8, 12);
         if seed % 10 == 0 {
             image.close(fs);
         } else {
@@ -228,4 +210,39 @@ fn chains_of_many_links_share_the_smallest_log() {
         }
     }
     drop(watchdog);
+}
+
+/// The same where a checkpoint gathers a quarter of the log: what waits for a link holds that much of it.
+#[test]
+fn chains_of_many_links_share_a_log_of_four_checkpoints() {
+    let watchdog = Watchdog::new("chains in a larger log", 100 * scale());
+    for seed in first_seed()..first_seed() + 2 * scale() {
+        let image = Image::new(300, &[('b', "size=1024"), ('d', "agcount=2"), ('l', "size=32m")]);
+        image.close(grow_chains(&image, seed, 16, 40));
+    }
+    drop(watchdog);
+}
+
+/// Each thread sets values on a file of its own, over and over.
+fn grow_chains(image: &Image, seed: u64, threads: u64, rounds: u32) -> Filesystem {
+    let fs = image.open_with(MountOptions { attr_logging: xfskit::AttrLogging::Always, ..MountOptions::default() });
+    fs.mount().error_tags.arm_for(BMAP_ALLOC_MINLEN_EXTENT, 1, u32::MAX);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let fs = &fs;
+            scope.spawn(move || {
+                let mut random = Random::new(seed * 100 + thread);
+                let me = Caller::root();
+                let name = format!("file-{thread}").into_bytes();
+                let file = fs.create(fs.root(), &name, &NewFile::new(FILE | 0o644), &me).unwrap().inode;
+                for n in 0..rounds {
+                    let attribute = format!("user.a{}", n % 3).into_bytes();
+                    let value = vec![random.next() as u8; 40_000 + random.below(25_000)];
+                    fs.set_xattr(file, &attribute, &value, SetMode::Any, &me).unwrap();
+                    assert!(fs.get_xattr(file, &attribute).unwrap() == value);
+                }
+            });
+        }
+    });
+    fs
 }

@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn forks_are_small() {
-        // There is a pair of them for each cached inode: 32 bytes here are 6 MiB of a cache of 190,000 inodes.
+        // There is a pair of them for each cached inode: 32 bytes here are 6 MiB of a cache of 175,000 inodes.
         assert!(size_of::<DataFork>() <= 32, "{}", size_of::<DataFork>());
         assert!(size_of::<AttrFork>() <= 160, "{}", size_of::<AttrFork>());
         assert!(size_of::<Option<AttrFork>>() <= 160, "{}", size_of::<Option<AttrFork>>());

@@ -22,7 +22,7 @@ const SHARDS: usize = if cfg!(shuttle) { 2 } else { 64 };
 /// Inodes that the smallest cache keeps.
 const FEWEST: usize = if cfg!(shuttle) { 4 } else { 256 };
 /// What an inode takes in memory, roughly: the object, its forks, its places in the maps.
-const INODE_MEMORY_BYTES: usize = 704;
+const INODE_MEMORY_BYTES: usize = 768;
 
 /// All cached inodes.
 pub struct InodeCache {

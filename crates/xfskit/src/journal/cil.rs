@@ -162,15 +162,15 @@ pub struct Batch<'c> {
 }
 
 impl Cil {
-    /// A list that is pushed at `push_bytes`.
-    pub(super) fn new(push_bytes: u64) -> Self {
+    /// A list that is pushed at `push_bytes`, and keeps `pool_bytes` of memory for its copies.
+    pub(super) fn new(push_bytes: u64, pool_bytes: u64) -> Self {
         Self {
             shards: (0..THREAD_SLOTS).map(|_| Padded::default()).collect(),
             current: AtomicU64::new(1),
             charged: AtomicU64::new(0),
             tells_at: push_bytes / TELLS_OF_PUSH,
             cancels: AtomicU64::new(0),
-            pool: ChunkPool::new(push_bytes),
+            pool: ChunkPool::new(pool_bytes),
         }
     }
 

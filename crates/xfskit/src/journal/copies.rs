@@ -83,9 +83,8 @@ pub(super) struct ChunkPool {
 }
 
 impl ChunkPool {
-    /// A pool for checkpoints of `push_bytes` bytes in the log. Their copies have room to grow.
-    pub(super) fn new(push_bytes: u64) -> Self {
-        let bytes = push_bytes + push_bytes / 4;
+    /// A pool that keeps so many bytes.
+    pub(super) fn new(bytes: u64) -> Self {
         Self { chunks: Mutex::default(), most: (bytes / CHUNK_BYTES as u64) as usize }
     }
 

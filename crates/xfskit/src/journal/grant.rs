@@ -101,8 +101,8 @@ impl GrantSpace {
     }
 
     /// What a checkpoint gathers before it is written. A quarter of the log: what is changed again and again is logged once in
-    /// each checkpoint, so twice as much in it halves what the leaves of large directories cost. The kernel takes an eighth; so
-    /// does a small log here, where little more fits beside a checkpoint that is being written.
+    /// each checkpoint, so twice as much in it halves what the leaves of large directories cost. The kernel takes an eighth, and no more
+    /// than 32 MiB; a small log takes an eighth here, too, where little more fits beside a checkpoint that is being written.
     pub(super) fn push_bytes(&self) -> u64 {
         let share = if self.log_bytes < FEWEST_BYTES_FOR_CREDIT { 8 } else { 4 };
         (self.log_bytes / share).min(MOST_PUSH_BYTES)
@@ -219,8 +219,8 @@ impl GrantSpace {
         self.log_bytes - self.usage().0.min(self.log_bytes) < self.relief_bytes()
     }
 
-    /// A fifth of the log, or half of a small one, and no less than the next checkpoint takes; new chains may not have the last
-    /// eighth.
+    /// A fifth of the log, or half of a small one, and no less than the next checkpoint takes. New chains may not have the last
+    /// eighth, so some wait all the same; but to write back earlier is to write more, for what is logged again in the meantime.
     fn relief_bytes(&self) -> u64 {
         let checkpoint = self.push_bytes() + self.push_bytes() / 4;
         (self.log_bytes / 5).max(RELIEF_BYTES.min(self.log_bytes / 2)).max(checkpoint)
@@ -246,9 +246,9 @@ impl GrantSpace {
         self.after_tail(over.max(self.log_bytes / 4))
     }
 
-    /// How far write-back goes when the tail moves before anybody has to wait.
+    /// How far write-back goes when the tail moves before anybody has to wait: as far as the next checkpoint needs.
     pub(super) fn relief_target(&self) -> Lsn {
-        self.after_tail(self.relief_bytes() / 2)
+        self.after_tail((self.relief_bytes() / 2).max(self.push_bytes()))
     }
 }
 

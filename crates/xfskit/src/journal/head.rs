@@ -99,6 +99,8 @@ fn finish(place: &LogPlace, uuid: &[u8; 16], window: &Window<'_>, newest: usize)
     let lsn = window.lsn(newest);
     let record_bytes = header.size.get().clamp(HEADER_COVERS_BYTES as u32, MAX_RECORD_BYTES as u32);
     let head = LogHead { next: place.after(lsn, blocks), last_record_block: lsn.block(), record_bytes };
+    // Only a crafted log comes so far; 0 is what stands where nothing was ever written.
+    ensure_on_disk!(head.next.cycle() != 0, "log", "cycle numbers are not used up", "the last is {:#x}", lsn.cycle());
     let record = window.record(newest, blocks);
     let flags = record.len() - header.length.get() as usize + OPERATION_HEADER_BYTES - 3;
     let is_unmount = record.get(flags).is_some_and(|flags| flags & operation_flags::UNMOUNT != 0);

@@ -119,6 +119,8 @@ pub struct Journal {
 const MOST_WAITING_BYTES: u64 = 16 << 20;
 /// The part of the memory for metadata at which it does. They cost no log space, so nothing else bounds them.
 const WAITING_SHARE: u64 = 8;
+/// The part of the cache's bytes that the memory for copies may keep besides.
+const POOL_SHARE: u64 = 8;
 
 impl Journal {
     /// A journal that goes on writing at `head`.
@@ -140,11 +142,13 @@ impl Journal {
             LogWriter::new(place, head, record_bytes, round, geometry.meta_uuid, Arc::clone(&options.error_tags));
         let space = GrantSpace::new(log_bytes, writer.overheads(), head.next);
         let push_bytes = space.push_bytes();
+        // One checkpoint is written while the next gathers, and copies have room to grow.
+        let pool_bytes = (2 * push_bytes + push_bytes / 2).min(options.cache_bytes / POOL_SHARE);
         Self {
             data_device,
             counters,
             options,
-            cil: Cil::new(push_bytes),
+            cil: Cil::new(push_bytes, pool_bytes),
             ail: Ail::new(),
             space,
             writer: Mutex::new(writer),
