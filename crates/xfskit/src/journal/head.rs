@@ -236,3 +236,42 @@ fn find_tail(place: &LogPlace, uuid: &[u8; 16], head: Lsn, tail: Lsn) -> Result<
     }
     Err(wrong(tail).into())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::MountOptions;
+    use crate::test_image::TestImage;
+    use std::sync::Arc;
+    use xfskit_device::BlockDevice;
+    use xfskit_ondisk::BASIC_BLOCK_BYTES;
+    use xfskit_ondisk::log_record::RecordHeader;
+    use zerocopy::{FromBytes, IntoBytes};
+
+    /// A clean log whose last record ends with the log, in the last pass that has a number. The checkpoint behind it would have
+    /// been one of pass 0, which no item can be of.
+    #[test]
+    fn a_log_without_another_pass_is_refused() {
+        const LAST: u32 = u32::MAX;
+        let image = TestImage::new(300, &[('l', "size=16m")]);
+        let mount = image.mount();
+        let (start, blocks) =
+            (mount.geometry.log_start.unwrap(), mount.geometry.basic_blocks(mount.geometry.log_blocks));
+        let offset = mount.geometry.fs_block_address(start).unwrap().bytes();
+        drop(mount);
+        let mut record = vec![0; 2 * BASIC_BLOCK_BYTES];
+        image.device.read(offset, &mut record).unwrap();
+        let (mut header, _) = RecordHeader::read_from_prefix(&record).unwrap();
+        header.cycle = LAST.into();
+        header.lsn = (u64::from(LAST) << 32 | (blocks as u64 - 2)).into();
+        header.tail_lsn = header.lsn;
+        header.previous_block = LAST.into();
+        record[..header.as_bytes().len()].copy_from_slice(header.as_bytes());
+        record[BASIC_BLOCK_BYTES..BASIC_BLOCK_BYTES + 4].copy_from_slice(&LAST.to_be_bytes());
+        let mut log = [LAST.to_be_bytes().to_vec(), vec![0; BASIC_BLOCK_BYTES - 4]].concat().repeat(blocks);
+        let end = log.len() - record.len();
+        log[end..].copy_from_slice(&record);
+        image.device.write(offset, &log).unwrap();
+        let error = crate::Mount::open(Arc::clone(&image.device) as _, None, MountOptions::default()).err().unwrap();
+        assert!(error.is_damage() && error.to_string().contains("cycle numbers"), "{error}");
+    }
+}
