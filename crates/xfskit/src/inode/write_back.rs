@@ -55,11 +55,9 @@ impl WriteBackToDevice {
 }
 
 impl WriteBack for WriteBackToDevice {
-    fn write_back(&self, ail: &Ail, items: Vec<Arc<dyn LogItem>>) -> Result<usize> {
+    fn write_back(&self, ail: &Ail, mut items: Vec<(u64, Arc<dyn LogItem>)>) -> Result<usize> {
         let Some(mount) = self.mount.upgrade() else { return Ok(0) };
-        let wanted = |item: &Arc<dyn LogItem>| !item.is_intent() && !item.state().is_pinned();
-        let mut items: Vec<_> = items.into_iter().filter(wanted).map(|item| (item.home(), item)).collect();
-        items.sort_by_key(|(home, _)| *home);
+        items.sort_unstable_by_key(|(home, _)| *home);
         let unflushed = mount.journal.unflushed_flag();
         let mut written = 0;
         let mut items = items.into_iter().peekable();
@@ -139,8 +137,8 @@ fn write_cluster(
     if buffer.item().is_pinned() || buffer.item().lock().stale {
         return Ok(0);
     }
-    let mut copied: Vec<Copied> =
-        may_write(&*buffer_item).map(|(commits, _)| (buffer_item, commits)).into_iter().collect();
+    let mut copied: Vec<Copied> = Vec::with_capacity(1 + inodes.len());
+    copied.extend(may_write(&*buffer_item).map(|(commits, _)| (buffer_item, commits)));
     for inode in inodes {
         copied.extend(copy_inode(mount, inode, held.exclusive().bytes_mut()));
     }

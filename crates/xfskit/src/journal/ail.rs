@@ -148,16 +148,30 @@ impl Ail {
         buckets.list.iter().flat_map(of).collect()
     }
 
-    /// The items up to `target`, oldest first.
-    pub fn items_up_to(&self, target: Lsn) -> Vec<Arc<dyn LogItem>> {
+    /// What can be written back of the items up to `target`, each with its home: no intents, and nothing pinned. Each item is
+    /// looked at once: most have left the processor's caches.
+    pub fn ready_up_to(&self, target: Lsn) -> Vec<(u64, Arc<dyn LogItem>)> {
         let mut buckets = self.buckets.lock();
-        let mut items = Vec::new();
-        for bucket in buckets.list.iter_mut().take_while(|bucket| bucket.lsn <= target) {
+        let end = buckets.list.partition_point(|bucket| bucket.lsn <= target);
+        let mut items = Vec::with_capacity(buckets.list.range(..end).map(|bucket| bucket.items).sum());
+        for bucket in buckets.list.range_mut(..end) {
             bucket.tidy();
-            items.reserve(bucket.items);
-            items.extend(bucket.listed.iter().filter(|item| bucket.is_here(item)).map(Arc::clone));
+            let lsn = bucket.lsn;
+            let is_ready = |item: &&Arc<dyn LogItem>| {
+                let inner = item.state().lock();
+                inner.in_ail.get() == Some(lsn) && inner.pins == 0 && !item.is_intent()
+            };
+            items.extend(bucket.listed.iter().filter(is_ready).map(|item| (item.home(), Arc::clone(item))));
         }
         items
+    }
+
+    /// Whether an intent waits for its done item.
+    #[cfg(test)]
+    pub fn has_intents(&self) -> bool {
+        let buckets = self.buckets.lock();
+        let waits = |bucket: &Bucket| bucket.listed.iter().any(|item| item.is_intent() && bucket.is_here(item));
+        buckets.list.iter().any(waits)
     }
 
     /// Takes an item off, if it was not committed again since `commits` was read.

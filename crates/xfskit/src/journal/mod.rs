@@ -76,11 +76,11 @@ pub struct JournalOptions {
 /// Writes objects back to their homes so that the tail of the log can move. The journal knows only that it can be
 /// asked; who does it knows buffers and inodes.
 pub trait WriteBack: Send + Sync {
-    /// Writes back what it can of `items`, which are unpinned or not; returns how many left the AIL.
+    /// Writes back what it can of `items`, each with its home; returns how many left the AIL.
     ///
     /// # Errors
     /// An I/O error, after which the journal shuts down.
-    fn write_back(&self, ail: &Ail, items: Vec<Arc<dyn LogItem>>) -> Result<usize>;
+    fn write_back(&self, ail: &Ail, items: Vec<(u64, Arc<dyn LogItem>)>) -> Result<usize>;
 }
 
 /// The journal of a mounted filesystem.
@@ -434,7 +434,7 @@ impl Journal {
     /// `Io`; the journal is then shut down.
     pub fn push_tail(&self, target: Lsn) -> Result<usize> {
         self.check()?;
-        let items = self.ail.items_up_to(target);
+        let items = self.ail.ready_up_to(target);
         if items.is_empty() {
             return Ok(0);
         }
