@@ -45,12 +45,7 @@ pub(crate) fn plus(
 fn batch(filesystem: &Filesystem, dir: InodeNumber, cookie: u32) -> Result<Vec<Entry>> {
     let mut entries = Vec::with_capacity(BATCH);
     filesystem.read_dir(dir, cookie, |entry| {
-        entries.push(Entry {
-            name: entry.name.to_vec(),
-            inode: entry.inode,
-            file_type: entry.file_type,
-            next_cookie: entry.next,
-        });
+        entries.push(entry.into());
         if entries.len() == BATCH { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     Ok(entries)

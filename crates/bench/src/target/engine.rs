@@ -84,12 +84,7 @@ impl Engine {
         self.fs.read_dir(*dir, *cookie, |entry| {
             *cookie = entry.next;
             if entry.name != b"." && entry.name != b".." {
-                entries.push(Entry {
-                    name: entry.name.to_vec(),
-                    inode: entry.inode,
-                    file_type: entry.file_type,
-                    next_cookie: entry.next,
-                });
+                entries.push(entry.into());
             }
             if entries.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;

@@ -264,7 +264,6 @@ mod tests {
         header.cycle = LAST.into();
         header.lsn = (u64::from(LAST) << 32 | (blocks as u64 - 2)).into();
         header.tail_lsn = header.lsn;
-        header.previous_block = LAST.into();
         record[..header.as_bytes().len()].copy_from_slice(header.as_bytes());
         record[BASIC_BLOCK_BYTES..BASIC_BLOCK_BYTES + 4].copy_from_slice(&LAST.to_be_bytes());
         let mut log = [LAST.to_be_bytes().to_vec(), vec![0; BASIC_BLOCK_BYTES - 4]].concat().repeat(blocks);

@@ -21,6 +21,12 @@ pub struct Entry {
     pub next_cookie: u32,
 }
 
+impl From<dir::Entry<'_>> for Entry {
+    fn from(entry: dir::Entry<'_>) -> Self {
+        Self { name: entry.name.to_vec(), inode: entry.inode, file_type: entry.file_type, next_cookie: entry.next }
+    }
+}
+
 impl Filesystem {
     /// Hands entries of `dir` from `cookie` on (0 is the beginning, `.` and `..` included) to `each` until it says
     /// enough. The directory is locked for reading meanwhile.
@@ -47,12 +53,7 @@ impl Filesystem {
         let mut entries = Vec::new();
         self.read_dir(dir, 0, |entry| {
             if entry.name != b"." && entry.name != b".." {
-                entries.push(Entry {
-                    name: entry.name.to_vec(),
-                    inode: entry.inode,
-                    file_type: entry.file_type,
-                    next_cookie: entry.next,
-                });
+                entries.push(entry.into());
             }
             ControlFlow::Continue(())
         })?;
