@@ -123,6 +123,11 @@ impl LogVector {
         })
     }
 
+    /// The memory that it occupies.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.bytes.capacity()
+    }
+
     /// Whether there are no regions.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
@@ -259,9 +264,16 @@ impl ItemInner {
         *self.copy_mut() = copy;
     }
 
-    /// Takes the copy out.
-    pub fn take_copy(&mut self) -> LogVector {
-        self.vector.take().map_or_else(LogVector::default, |copy| *copy)
+    /// Takes the copy out, if the item has one.
+    pub fn take_copy(&mut self) -> Option<Box<LogVector>> {
+        self.vector.take()
+    }
+
+    /// Gives the item an empty vector for its copy, if it has none.
+    pub fn lend(&mut self, spare: &mut Option<Box<LogVector>>) {
+        if self.vector.is_none() {
+            self.vector = spare.take();
+        }
     }
 
     /// Forgets the copy.

@@ -52,8 +52,13 @@ impl std::ops::DerefMut for LocalAttrs {
 
 impl ForkBytes for LocalAttrs {
     fn grow(&mut self, bytes: usize) -> &mut [u8] {
+        // `resize` would write byte by byte, and this is in each create of a file.
+        const ZEROS: [u8; 256] = [0; 256];
         let end = self.0.len();
-        self.0.resize(end + bytes, 0);
+        self.0.reserve(bytes);
+        for start in (0..bytes).step_by(ZEROS.len()) {
+            self.0.extend_from_slice(&ZEROS[..(bytes - start).min(ZEROS.len())]);
+        }
         &mut self.0[end..]
     }
 

@@ -102,11 +102,11 @@ impl Ail {
         self.len() == 0
     }
 
-    /// A checkpoint that starts at `lsn` is durable: its items take their new places and are unpinned.
-    pub(super) fn insert_checkpoint(&self, lsn: Lsn, entries: Vec<Vec<Entry>>) {
-        let mut listed = Vec::with_capacity(entries.iter().map(Vec::len).sum());
+    /// A checkpoint that starts at `lsn` is durable: its items, at most `count`, take their new places and are unpinned.
+    pub(super) fn insert_checkpoint(&self, lsn: Lsn, count: usize, entries: impl Iterator<Item = Entry>) {
+        let mut listed = Vec::with_capacity(count);
         let mut buckets = self.buckets.lock();
-        for Entry { item, stale, keeps_position, .. } in entries.into_iter().flatten().filter(Entry::counts) {
+        for Entry { item, stale, keeps_position, .. } in entries.filter(Entry::counts) {
             let mut inner = item.state().lock();
             inner.unpin();
             if keeps_position && !stale && inner.in_ail.get().is_some() {

@@ -11,8 +11,9 @@
 //! threads log, buffers above all, has its copy in its item, where every thread can make it anew; an inode that another
 //! thread logs moves there.
 
-use super::copies::{ChunkPool, Copied, Copies, Regions, copy_into};
+use super::copies::{Copied, Copies, Regions, copy_into};
 use super::grant::GrantSpace;
+use super::pool::Pool;
 use crate::counters::Counters;
 use crate::hash::NumberSet;
 use crate::item::{CheckpointSeq, CopyPlace, ItemInner, LogItem, LogVector};
@@ -54,13 +55,15 @@ pub(super) struct Cil {
     tells_at: u64,
     /// Cancel records in the gathering checkpoint.
     cancels: AtomicU64,
-    pool: ChunkPool,
+    pool: Pool,
 }
 
 #[derive(Default)]
 struct Shard {
     entries: Vec<Entry>,
     copies: Copies,
+    /// Empty vectors for the copies of items that have none.
+    spare: Vec<Box<LogVector>>,
     /// Entries of other shards whose item has its copy in itself now.
     moved: Vec<(u16, u32)>,
     finished: Vec<Arc<dyn LogItem>>,
@@ -89,7 +92,7 @@ pub(super) struct Entry {
 }
 
 enum Copy {
-    /// In the item, while the checkpoint gathers.
+    /// In the item, while the checkpoint gathers; later nowhere: an ordered item has none.
     InItem,
     /// In the shard.
     InShard(Copied),
@@ -109,7 +112,7 @@ pub(super) struct Part {
 pub(super) struct Checkpoint {
     pub seq: CheckpointSeq,
     pub parts: Vec<Part>,
-    vectors: Vec<LogVector>,
+    vectors: Vec<Box<LogVector>>,
     /// Intents whose done items this checkpoint carries: they leave the AIL when it is durable.
     pub finished: Vec<Arc<dyn LogItem>>,
     pub ordered_writes: Vec<OrderedWrite>,
@@ -124,6 +127,16 @@ impl Entry {
 }
 
 impl Checkpoint {
+    /// Number of entries.
+    pub(super) fn entry_count(&self) -> usize {
+        self.parts.iter().map(|part| part.entries.len()).sum()
+    }
+
+    /// Takes all entries out; the lists stay for [`Cil::recycle`].
+    pub(super) fn take_entries(&mut self) -> impl Iterator<Item = Entry> {
+        self.parts.iter_mut().flat_map(|part| part.entries.drain(..))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.finished.is_empty()
             && self.ordered_writes.is_empty()
@@ -170,7 +183,7 @@ impl Cil {
             charged: AtomicU64::new(0),
             tells_at: push_bytes / TELLS_OF_PUSH,
             cancels: AtomicU64::new(0),
-            pool: ChunkPool::new(pool_bytes),
+            pool: Pool::new(push_bytes, pool_bytes),
         }
     }
 
@@ -241,8 +254,12 @@ impl Cil {
         };
         let mut moved = Vec::new();
         for shard in &mut shards {
-            let Shard { entries, copies, moved: more, finished, ordered_writes, charged, .. } =
+            let Shard { entries, copies, moved: more, finished, ordered_writes, charged, spare, .. } =
                 std::mem::take(&mut **shard);
+            shard.spare = spare;
+            if !entries.is_empty() {
+                shard.entries = self.pool.list();
+            }
             moved.extend(more);
             checkpoint.finished.extend(finished);
             checkpoint.ordered_writes.extend(ordered_writes);
@@ -260,9 +277,13 @@ impl Cil {
         checkpoint
     }
 
-    /// Takes back the memory of a checkpoint's copies.
-    pub(super) fn recycle(&self, copies: Copies) {
-        self.pool.give_back(copies);
+    /// Takes back the memory of a checkpoint that is durable.
+    pub(super) fn recycle(&self, checkpoint: Checkpoint) {
+        let (lists, copies): (Vec<_>, Vec<_>) =
+            checkpoint.parts.into_iter().map(|part| (part.entries, part.copies)).unzip();
+        copies.into_iter().for_each(|copies| self.pool.give_back_chunks(copies.into_chunks()));
+        self.pool.give_back_lists(lists.into_iter());
+        self.pool.give_back_vectors(checkpoint.vectors);
     }
 }
 
@@ -274,10 +295,6 @@ impl Checkpoint {
             }
             let mut inner = entry.item.state().lock();
             let vector = inner.take_copy();
-            if vector.shared_bytes() > 0 {
-                // The record takes one more.
-                counters.value_bytes_copied.add(vector.shared_bytes() as u64);
-            }
             (entry.stale, entry.keeps_position) = (inner.stale, inner.keeps_position);
             if inner.whiteout {
                 inner.unpin();
@@ -288,16 +305,14 @@ impl Checkpoint {
             if entry.item.is_intent() {
                 counters.intents_logged.increment();
             }
+            let Some(vector) = vector else { continue };
+            if vector.shared_bytes() > 0 {
+                // The record takes one more.
+                counters.value_bytes_copied.add(vector.shared_bytes() as u64);
+            }
             entry.copy = Copy::Vector(self.vectors.len() as u32);
             self.vectors.push(vector);
         }
-    }
-}
-
-impl Part {
-    /// The entries, and the copies that nobody needs any more.
-    pub(super) fn take_apart(self) -> (Vec<Entry>, Copies) {
-        (self.entries, self.copies)
     }
 }
 
@@ -323,6 +338,18 @@ impl Batch<'_> {
 
     /// Logs a buffer. `format` brings the copy up to date; whether it is of this checkpoint is its second argument.
     pub fn log_buffer<T: LogItem + 'static>(&mut self, item: &Arc<T>, format: impl FnOnce(&mut ItemInner, bool)) {
+        if self.shard.spare.is_empty() {
+            self.cil.pool.take_vectors(&mut self.shard.spare);
+        }
+        let mut spare = self.shard.spare.pop();
+        self.log_state_of(item, |inner, again| {
+            inner.lend(&mut spare);
+            format(inner, again);
+        });
+        self.shard.spare.extend(spare);
+    }
+
+    fn log_state_of<T: LogItem + 'static>(&mut self, item: &Arc<T>, format: impl FnOnce(&mut ItemInner, bool)) {
         self.log_in_item(item, |item| Arc::clone(item) as _, false, format);
     }
 
@@ -335,7 +362,7 @@ impl Batch<'_> {
     ) {
         self.shard.cancelled.extend(addresses);
         self.cil.cancels.fetch_add(1, Ordering::AcqRel);
-        self.log_buffer(item, |inner, _| {
+        self.log_state_of(item, |inner, _| {
             inner.stale = true;
             inner.dirty.clear();
             inner.keeps_position = false;
@@ -345,7 +372,7 @@ impl Batch<'_> {
 
     /// A buffer that another item makes only takes its place in the AIL.
     pub fn order<T: LogItem + 'static>(&mut self, item: &Arc<T>) {
-        self.log_buffer(item, |inner, _| {
+        self.log_state_of(item, |inner, _| {
             // Made anew: an older copy, or the cancel record of a former life, would undo what recovery makes of it.
             inner.keeps_position = true;
             inner.dirty.clear();

@@ -6,13 +6,11 @@
 //! A copy that is made anew takes its old place when it fits, else a new one; what it left stays unused until the checkpoint
 //! is written. An inode's copy has an upper bound, so the unused part has one too.
 //!
-//! Chunks go back to a pool when their checkpoint is durable.
+//! Chunks go back to the [`Pool`] when their checkpoint is durable.
 
+use super::pool::{CHUNK_BYTES, Pool};
 use crate::item::LogVector;
-use crate::sync::Mutex;
 
-/// Bytes of a chunk; more than the largest copy.
-const CHUNK_BYTES: usize = 64 << 10;
 /// What a copy may grow by without a new place.
 const ROOM_TO_GROW: usize = 64;
 /// Most regions of a copy.
@@ -75,38 +73,13 @@ pub(super) struct Copies {
     used: usize,
 }
 
-/// Chunks that wait for their next use.
-pub(super) struct ChunkPool {
-    chunks: Mutex<Vec<Box<[u8]>>>,
-    /// Chunks that are kept: memory that somebody used lately costs far less than new memory.
-    most: usize,
-}
-
-impl ChunkPool {
-    /// A pool that keeps so many bytes.
-    pub(super) fn new(bytes: u64) -> Self {
-        Self { chunks: Mutex::default(), most: (bytes / CHUNK_BYTES as u64) as usize }
-    }
-
-    fn take(&self) -> Box<[u8]> {
-        self.chunks.lock().pop().unwrap_or_else(|| vec![0; CHUNK_BYTES].into_boxed_slice())
-    }
-
-    /// Takes back the chunks of a checkpoint.
-    pub(super) fn give_back(&self, copies: Copies) {
-        let mut pool = self.chunks.lock();
-        let room = self.most.saturating_sub(pool.len());
-        pool.extend(copies.chunks.into_iter().take(room));
-    }
-}
-
 impl Copies {
     /// Makes a copy.
-    pub(super) fn add(&mut self, copy: &impl Regions, ends: RegionEnds, pool: &ChunkPool) -> Copied {
+    pub(super) fn add(&mut self, copy: &impl Regions, ends: RegionEnds, pool: &Pool) -> Copied {
         let room = (ends.bytes() + ROOM_TO_GROW).next_multiple_of(64);
         assert!(room <= CHUNK_BYTES, "a copy of {} bytes fits a chunk", ends.bytes());
         if self.chunks.is_empty() || self.used + room > CHUNK_BYTES {
-            self.chunks.push(pool.take());
+            self.chunks.push(pool.chunk());
             self.used = 0;
         }
         let place = Copied { chunk: self.chunks.len() as u32 - 1, start: self.used as u32, room: room as u32, ends };
@@ -116,7 +89,7 @@ impl Copies {
     }
 
     /// Makes a copy anew, at its old place if it fits there.
-    pub(super) fn replace(&mut self, old: Copied, copy: &impl Regions, ends: RegionEnds, pool: &ChunkPool) -> Copied {
+    pub(super) fn replace(&mut self, old: Copied, copy: &impl Regions, ends: RegionEnds, pool: &Pool) -> Copied {
         if ends.bytes() > old.room as usize {
             return self.add(copy, ends, pool);
         }
@@ -128,6 +101,11 @@ impl Copies {
     fn fill(&mut self, place: &Copied, copy: &impl Regions) {
         let start = place.start as usize;
         copy.fill(&mut self.chunks[place.chunk as usize][start..start + place.ends.bytes()]);
+    }
+
+    /// The chunks, when nobody needs the copies any more.
+    pub(super) fn into_chunks(self) -> Vec<Box<[u8]>> {
+        self.chunks
     }
 
     /// The regions of a copy, in order.

@@ -23,6 +23,7 @@ mod cil;
 mod copies;
 mod grant;
 mod head;
+mod pool;
 mod records;
 pub mod recovery;
 mod writer;
@@ -142,8 +143,7 @@ impl Journal {
             LogWriter::new(place, head, record_bytes, round, geometry.meta_uuid, Arc::clone(&options.error_tags));
         let space = GrantSpace::new(log_bytes, writer.overheads(), head.next);
         let push_bytes = space.push_bytes();
-        // One checkpoint is written while the next gathers, and copies have room to grow.
-        let pool_bytes = (2 * push_bytes + push_bytes / 2).min(options.cache_bytes / POOL_SHARE);
+        let pool_bytes = options.cache_bytes / POOL_SHARE;
         Self {
             data_device,
             counters,
@@ -324,7 +324,7 @@ impl Journal {
     /// Writes the gathered checkpoint, waits until it is durable, and hands its items to the AIL.
     fn push(&self, writer: &mut LogWriter) -> Result<()> {
         self.check()?;
-        let checkpoint = self.cil.switch(&self.counters);
+        let mut checkpoint = self.cil.switch(&self.counters);
         if checkpoint.is_empty() {
             self.space.settle(checkpoint.charged_bytes, self.space.head());
             self.durable.fetch_max(checkpoint.seq.0, Ordering::AcqRel);
@@ -338,9 +338,7 @@ impl Journal {
         let start = result?;
         // The items are in the AIL before the head moves behind them: whoever finds the AIL empty takes the head for
         // the tail.
-        let (entries, copies): (Vec<_>, Vec<_>) = checkpoint.parts.into_iter().map(cil::Part::take_apart).unzip();
-        copies.into_iter().for_each(|copies| self.cil.recycle(copies));
-        self.ail.insert_checkpoint(start, entries);
+        self.ail.insert_checkpoint(start, checkpoint.entry_count(), checkpoint.take_entries());
         for intent in &checkpoint.finished {
             self.ail.remove(intent);
         }
@@ -349,6 +347,7 @@ impl Journal {
         self.durable.fetch_max(checkpoint.seq.0, Ordering::AcqRel);
         self.counters.checkpoints.increment();
         self.wake_waiters();
+        self.cil.recycle(checkpoint);
         Ok(())
     }
 

@@ -1,0 +1,164 @@
+//! Memory that one checkpoint leaves for the next: chunks for the copies of inodes, vectors for those of buffers, and the
+//! lists of entries.
+//!
+//! Memory that somebody used lately costs far less than memory that the system has to hand out and clear. It comes back when
+//! its checkpoint is durable, from whichever thread wrote it, and each kind keeps at most so many bytes of it.
+
+use super::cil::Entry;
+use crate::item::LogVector;
+use crate::sync::Mutex;
+
+/// Bytes of a chunk; more than the largest copy of an inode.
+pub(super) const CHUNK_BYTES: usize = 64 << 10;
+/// Vectors that a shard takes at once.
+const VECTORS_AT_ONCE: usize = 64;
+
+/// What can be used again.
+trait Reusable {
+    /// The memory that it occupies.
+    fn memory_bytes(&self) -> usize;
+}
+
+impl Reusable for Box<[u8]> {
+    fn memory_bytes(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Reusable for Box<LogVector> {
+    fn memory_bytes(&self) -> usize {
+        LogVector::memory_bytes(self)
+    }
+}
+
+impl Reusable for Vec<Entry> {
+    fn memory_bytes(&self) -> usize {
+        self.capacity() * size_of::<Entry>()
+    }
+}
+
+/// What waits of one kind.
+struct Stock<T> {
+    waiting: Mutex<Waiting<T>>,
+    most_bytes: usize,
+}
+
+struct Waiting<T> {
+    things: Vec<T>,
+    bytes: usize,
+}
+
+impl<T: Reusable> Stock<T> {
+    fn new(most_bytes: u64) -> Self {
+        Self { waiting: Mutex::new(Waiting { things: Vec::new(), bytes: 0 }), most_bytes: most_bytes as usize }
+    }
+
+    fn take(&self) -> Option<T> {
+        self.waiting.lock().take()
+    }
+
+    /// Keeps what there is room for, and drops the rest.
+    fn give_back(&self, things: impl Iterator<Item = T>) {
+        let mut waiting = self.waiting.lock();
+        for thing in things {
+            let bytes = waiting.bytes + thing.memory_bytes();
+            if bytes <= self.most_bytes {
+                waiting.bytes = bytes;
+                waiting.things.push(thing);
+            }
+        }
+    }
+}
+
+impl<T: Reusable> Waiting<T> {
+    fn take(&mut self) -> Option<T> {
+        let thing = self.things.pop()?;
+        self.bytes -= thing.memory_bytes();
+        Some(thing)
+    }
+}
+
+/// What waits for its next use.
+pub(super) struct Pool {
+    chunks: Stock<Box<[u8]>>,
+    vectors: Stock<Box<LogVector>>,
+    lists: Stock<Vec<Entry>>,
+}
+
+impl Pool {
+    /// A pool for checkpoints of `push_bytes` that keeps `most_bytes` at most. One checkpoint is written while the next gathers,
+    /// and copies have room to grow.
+    pub(super) fn new(push_bytes: u64, most_bytes: u64) -> Self {
+        Self {
+            chunks: Stock::new((push_bytes * 5 / 2).min(most_bytes / 2)),
+            vectors: Stock::new((push_bytes * 5 / 4).min(most_bytes / 4)),
+            lists: Stock::new((push_bytes / 2).min(most_bytes / 4)),
+        }
+    }
+
+    /// A chunk with whatever stands in it.
+    pub(super) fn chunk(&self) -> Box<[u8]> {
+        self.chunks.take().unwrap_or_else(|| vec![0; CHUNK_BYTES].into_boxed_slice())
+    }
+
+    /// An empty list.
+    pub(super) fn list(&self) -> Vec<Entry> {
+        self.lists.take().unwrap_or_default()
+    }
+
+    /// Takes some empty vectors to `spare`, if there are any.
+    pub(super) fn take_vectors(&self, spare: &mut Vec<Box<LogVector>>) {
+        let mut waiting = self.vectors.waiting.lock();
+        spare.extend(std::iter::from_fn(|| waiting.take()).take(VECTORS_AT_ONCE));
+    }
+
+    /// Takes chunks back.
+    pub(super) fn give_back_chunks(&self, chunks: Vec<Box<[u8]>>) {
+        self.chunks.give_back(chunks.into_iter());
+    }
+
+    /// Takes vectors back.
+    pub(super) fn give_back_vectors(&self, vectors: Vec<Box<LogVector>>) {
+        self.vectors.give_back(vectors.into_iter().map(|mut vector| {
+            vector.clear();
+            vector
+        }));
+    }
+
+    /// Takes lists back.
+    pub(super) fn give_back_lists(&self, lists: impl Iterator<Item = Vec<Entry>>) {
+        self.lists.give_back(lists.filter(|list| list.capacity() > 0).map(|mut list| {
+            list.clear();
+            list
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_back_is_empty_and_bounded() {
+        let pool = Pool::new(1 << 20, 8 * 4096);
+        let vectors = |count: usize| {
+            (0..count)
+                .map(|_| {
+                    let mut vector = Box::new(LogVector::default());
+                    vector.push(&[1; 2048]);
+                    vector
+                })
+                .collect::<Vec<_>>()
+        };
+        pool.give_back_vectors(vectors(10));
+        let mut spare = Vec::new();
+        pool.take_vectors(&mut spare);
+        assert_eq!(spare.len(), 3, "a quarter of 32 KiB holds three of a little more than 2 KiB");
+        assert!(spare.iter().all(|vector| vector.is_empty() && vector.log_bytes() == 0));
+        pool.give_back_vectors(spare);
+        pool.give_back_chunks(vec![pool.chunk()]);
+        let mut again = Vec::new();
+        pool.take_vectors(&mut again);
+        assert_eq!((again.len(), pool.list().capacity()), (3, 0));
+    }
+}
