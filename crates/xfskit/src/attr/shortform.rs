@@ -71,7 +71,7 @@ fn local_mut<'t>(tx: &'t mut Transaction<'_>, ino: InoId, offset: u8) -> &'t mut
     if !matches!(state.attr, Some(AttrFork::Local(_))) {
         state.core.attr_format = ForkFormat::Local;
         state.core.attr_extents = 0;
-        state.attr = Some(AttrFork::Local(LocalAttrs::new(&encode_empty())));
+        state.attr = Some(AttrFork::Local(LocalAttrs::of(encode_empty())));
     }
     match &mut state.attr {
         Some(AttrFork::Local(bytes)) => bytes,

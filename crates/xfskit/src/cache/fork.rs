@@ -9,7 +9,6 @@
 //! apart, while the attr fork has them in the inode's own memory: there are as many of both as there are cached inodes.
 
 use super::extent_list::ExtentList;
-use smallvec::SmallVec;
 use std::sync::OnceLock;
 use xfskit_ondisk::{Extent, ForkBytes};
 
@@ -23,49 +22,94 @@ pub enum ForkKind {
 }
 
 /// The bytes of shortform attributes; in the inode's own memory as long as they are few.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LocalAttrs(SmallVec<[u8; LOCAL_BYTES]>);
+#[derive(Clone, Debug)]
+pub struct LocalAttrs(Place);
+
+#[derive(Clone, Debug)]
+enum Place {
+    /// Behind the first `length` bytes there are only zeros.
+    Here {
+        length: u8,
+        bytes: [u8; LOCAL_BYTES],
+    },
+    Apart(Vec<u8>),
+}
 
 /// Room for a parent pointer of a long name and an attribute or two.
 const LOCAL_BYTES: usize = 144;
 
 impl LocalAttrs {
     /// Whole contents.
-    pub fn new(bytes: &[u8]) -> Self {
-        Self(SmallVec::from_slice(bytes))
+    pub fn new(contents: &[u8]) -> Self {
+        let mut attrs = Self::of([]);
+        attrs.append(contents);
+        attrs
+    }
+
+    /// Contents of a fixed length, of at most a few bytes.
+    pub fn of<const BYTES: usize>(contents: [u8; BYTES]) -> Self {
+        const { assert!(BYTES <= LOCAL_BYTES) };
+        let mut bytes = [0; LOCAL_BYTES];
+        bytes[..BYTES].copy_from_slice(&contents);
+        Self(Place::Here { length: BYTES as u8, bytes })
     }
 }
+
+impl PartialEq for LocalAttrs {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for LocalAttrs {}
 
 impl std::ops::Deref for LocalAttrs {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Place::Here { length, bytes } => &bytes[..usize::from(*length)],
+            Place::Apart(bytes) => bytes,
+        }
     }
 }
 
 impl std::ops::DerefMut for LocalAttrs {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.0
+        match &mut self.0 {
+            Place::Here { length, bytes } => &mut bytes[..usize::from(*length)],
+            Place::Apart(bytes) => bytes,
+        }
     }
 }
 
 impl ForkBytes for LocalAttrs {
-    fn grow(&mut self, bytes: usize) -> &mut [u8] {
-        // `resize` would write byte by byte, and this is in each create of a file.
-        const ZEROS: [u8; 256] = [0; 256];
-        let end = self.0.len();
-        self.0.reserve(bytes);
-        for start in (0..bytes).step_by(ZEROS.len()) {
-            self.0.extend_from_slice(&ZEROS[..(bytes - start).min(ZEROS.len())]);
+    fn grow(&mut self, more: usize) -> &mut [u8] {
+        let start = self.len();
+        if start + more > LOCAL_BYTES
+            && let Place::Here { .. } = self.0
+        {
+            self.0 = Place::Apart(self.to_vec());
         }
-        &mut self.0[end..]
+        match &mut self.0 {
+            Place::Here { length, bytes } => {
+                *length = (start + more) as u8;
+                &mut bytes[start..start + more]
+            }
+            Place::Apart(bytes) => bytes.grow(more),
+        }
     }
 
     fn take_out(&mut self, range: std::ops::Range<usize>) {
-        let (start, length) = (range.start, self.0.len());
-        self.0.copy_within(range.end..length, start);
-        self.0.truncate(length - range.len());
+        match &mut self.0 {
+            Place::Here { length, bytes } => {
+                let (end, left) = (usize::from(*length), usize::from(*length) - range.len());
+                bytes.copy_within(range.end..end, range.start);
+                bytes[left..end].fill(0);
+                *length = left as u8;
+            }
+            Place::Apart(bytes) => bytes.take_out(range),
+        }
     }
 }
 
@@ -144,6 +188,32 @@ impl AttrFork {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_attributes_grow_and_shrink_across_the_inodes_own_memory() {
+        let (mut attrs, mut model) = (LocalAttrs::new(b"head"), b"head".to_vec());
+        for step in 0..40_u8 {
+            for bytes in [&mut attrs as &mut dyn FnSteps, &mut model] {
+                bytes.step(step);
+            }
+            assert_eq!((&attrs[..], attrs == LocalAttrs::new(&model)), (&model[..], true), "step {step}");
+        }
+    }
+
+    trait FnSteps {
+        fn step(&mut self, step: u8);
+    }
+
+    impl<T: ForkBytes> FnSteps for T {
+        fn step(&mut self, step: u8) {
+            let zeros = self.grow(9).iter().all(|&byte| byte == 0);
+            assert!(zeros, "what is added is zeros");
+            self.append(&[step; 5]);
+            if step % 3 == 2 {
+                self.take_out(6..20 + usize::from(step) / 2);
+            }
+        }
+    }
 
     #[test]
     fn forks_are_small() {

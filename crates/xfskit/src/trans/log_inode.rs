@@ -39,10 +39,9 @@ impl<'a> InodeCopy<'a> {
     fn new(inode: &'a Inode, state: &'a InodeState, fields: InodeFields, geometry: &Geometry) -> Self {
         let data = ForkRegion::of_data(&state.data, fields);
         let attr = state.attr.as_ref().and_then(|fork| ForkRegion::of_attrs(fork, fields));
-        let mut logged = InodeFields::CORE;
-        for region in data.iter().chain(&attr) {
-            logged |= region.field;
-        }
+        let field_of =
+            |region: &Option<ForkRegion<'_>>| region.as_ref().map_or(InodeFields::empty(), |region| region.field);
+        let mut logged = InodeFields::CORE | field_of(&data) | field_of(&attr);
         if fields.contains(InodeFields::DEV) && state.core.data_format == ForkFormat::Dev {
             logged |= InodeFields::DEV;
         }
@@ -52,7 +51,7 @@ impl<'a> InodeCopy<'a> {
     /// The first region (the kernel's `struct xfs_inode_log_format`).
     fn fill_format(&self, out: &mut [u8]) {
         let regions = 2 + u16::from(self.data.is_some()) + u16::from(self.attr.is_some());
-        let bytes_of = |region: &Option<ForkRegion<'_>>| region.as_ref().map_or(0, ForkRegion::log_bytes) as u16;
+        let bytes_of = |region: &Option<ForkRegion<'_>>| region.as_ref().map_or(0, |region| region.log_bytes) as u16;
         let device = if let DataFork::Dev(device) = self.state.data { device } else { 0 };
         out.fill(0);
         out[0..2].copy_from_slice(&item_type::INODE.to_le_bytes());
@@ -73,8 +72,11 @@ impl Regions for InodeCopy<'_> {
         let mut ends = RegionEnds::default();
         ends.push(FORMAT_BYTES);
         ends.push(INODE_CORE_BYTES);
-        for region in self.data.iter().chain(&self.attr) {
-            ends.push(region.log_bytes());
+        if let Some(region) = &self.data {
+            ends.push(region.log_bytes);
+        }
+        if let Some(region) = &self.attr {
+            ends.push(region.log_bytes);
         }
         ends
     }
@@ -82,14 +84,14 @@ impl Regions for InodeCopy<'_> {
     fn fill(&self, out: &mut [u8]) {
         let (format, rest) = out.split_at_mut(FORMAT_BYTES);
         self.fill_format(format);
-        let (core, mut rest) = rest.split_at_mut(INODE_CORE_BYTES);
+        let (core, rest) = rest.split_at_mut(INODE_CORE_BYTES);
         self.state.core.encode_for_log(core);
-        for region in self.data.iter().chain(&self.attr) {
-            let length = region.log_bytes();
-            let (fork, behind) = rest.split_at_mut(length.next_multiple_of(4));
-            region.encode(&mut fork[..length]);
-            fork[length..].fill(0);
-            rest = behind;
+        let rest = match &self.data {
+            Some(region) => region.fill(rest),
+            None => rest,
+        };
+        if let Some(region) = &self.attr {
+            region.fill(rest);
         }
     }
 }
@@ -98,6 +100,7 @@ impl Regions for InodeCopy<'_> {
 struct ForkRegion<'a> {
     field: InodeFields,
     contents: Contents<'a>,
+    log_bytes: usize,
 }
 
 enum Contents<'a> {
@@ -114,7 +117,7 @@ impl<'a> ForkRegion<'a> {
             DataFork::Mapped(map @ ForkMap::Extents(_)) => (InodeFields::DATA_EXTENTS, Contents::Mapped(map)),
             DataFork::Mapped(map @ ForkMap::Btree(_)) => (InodeFields::DATA_ROOT, Contents::Mapped(map)),
         };
-        Self { field, contents }.if_logged(fields)
+        Self::if_logged(field, contents, fields)
     }
 
     /// The part of an attr fork that changed, if it has contents.
@@ -124,19 +127,30 @@ impl<'a> ForkRegion<'a> {
             AttrFork::Mapped(map @ ForkMap::Extents(_)) => (InodeFields::ATTR_EXTENTS, Contents::Mapped(map)),
             AttrFork::Mapped(map @ ForkMap::Btree(_)) => (InodeFields::ATTR_ROOT, Contents::Mapped(map)),
         };
-        Self { field, contents }.if_logged(fields)
+        Self::if_logged(field, contents, fields)
     }
 
-    fn if_logged(self, fields: InodeFields) -> Option<Self> {
-        (fields.contains(self.field) && self.log_bytes() > 0).then_some(self)
-    }
-
-    fn log_bytes(&self) -> usize {
-        match self.contents {
+    fn if_logged(field: InodeFields, contents: Contents<'a>, fields: InodeFields) -> Option<Self> {
+        if !fields.contains(field) {
+            return None;
+        }
+        let log_bytes = match contents {
             Contents::Local(bytes) => bytes.len(),
             Contents::Mapped(ForkMap::Extents(extents)) => extents.len() * EXTENT_RECORD_BYTES,
             Contents::Mapped(ForkMap::Btree(root)) => LONG_HEADER_BYTES + 8 * (root.keys.len() + root.children.len()),
+        };
+        (log_bytes > 0).then_some(Self { field, contents, log_bytes })
+    }
+
+    /// Writes the region and its padding to the start of `out`; returns what is behind it.
+    fn fill<'o>(&self, out: &'o mut [u8]) -> &'o mut [u8] {
+        let (region, behind) = out.split_at_mut(self.log_bytes.next_multiple_of(4));
+        // No more than three bytes of padding.
+        if let Some(last) = region.last_chunk_mut::<4>() {
+            *last = [0; 4];
         }
+        self.encode(&mut region[..self.log_bytes]);
+        behind
     }
 
     fn encode(&self, out: &mut [u8]) {
