@@ -55,6 +55,9 @@ pub struct LogVector {
     shared: Option<(u32, SharedBytes)>,
 }
 
+/// A copy as an item keeps it: one word when there is none, and it changes hands without being moved.
+pub type BoxedVector = Box<LogVector>;
+
 impl LogVector {
     /// Forgets the regions, keeping the memory.
     pub fn clear(&mut self) {
@@ -227,7 +230,7 @@ pub struct ItemInner {
     pub pins: u32,
     /// The copy itself, unless it has another place. Nothing for ordered items. Apart, since an inode's is nearly always in a
     /// shard, and there are many inodes.
-    vector: Option<Box<LogVector>>,
+    vector: Option<BoxedVector>,
     /// Position in the AIL.
     pub in_ail: AilPlace,
     /// What was changed since the last write-back: a bit for each 128-byte chunk of a buffer, field bits of an inode.
@@ -265,14 +268,14 @@ impl ItemInner {
     }
 
     /// Takes the copy out, if the item has one.
-    pub fn take_copy(&mut self) -> Option<Box<LogVector>> {
+    pub fn take_copy(&mut self) -> Option<BoxedVector> {
         self.vector.take()
     }
 
     /// Gives the item an empty vector for its copy, if it has none.
-    pub fn lend(&mut self, spare: &mut Option<Box<LogVector>>) {
+    pub fn lend(&mut self, spare: &mut Vec<BoxedVector>) {
         if self.vector.is_none() {
-            self.vector = spare.take();
+            self.vector = spare.pop();
         }
     }
 

@@ -16,7 +16,7 @@ use super::grant::GrantSpace;
 use super::pool::Pool;
 use crate::counters::Counters;
 use crate::hash::NumberSet;
-use crate::item::{CheckpointSeq, CopyPlace, ItemInner, LogItem, LogVector};
+use crate::item::{BoxedVector, CheckpointSeq, CopyPlace, ItemInner, LogItem, LogVector};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, Padded, THREAD_SLOTS, thread_slot};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ struct Shard {
     entries: Vec<Entry>,
     copies: Copies,
     /// Empty vectors for the copies of items that have none.
-    spare: Vec<Box<LogVector>>,
+    spare: Vec<BoxedVector>,
     /// Entries of other shards whose item has its copy in itself now.
     moved: Vec<(u16, u32)>,
     finished: Vec<Arc<dyn LogItem>>,
@@ -112,7 +112,7 @@ pub(super) struct Part {
 pub(super) struct Checkpoint {
     pub seq: CheckpointSeq,
     pub parts: Vec<Part>,
-    vectors: Vec<Box<LogVector>>,
+    vectors: Vec<BoxedVector>,
     /// Intents whose done items this checkpoint carries: they leave the AIL when it is durable.
     pub finished: Vec<Arc<dyn LogItem>>,
     pub ordered_writes: Vec<OrderedWrite>,
@@ -216,7 +216,10 @@ impl Cil {
         fill: impl FnOnce(&mut Batch<'_>),
     ) -> CommitOutcome {
         let index = thread_slot();
-        let shard = self.shards[index].lock();
+        let mut shard = self.shards[index].lock();
+        if shard.spare.is_empty() {
+            self.pool.take_vectors(&mut shard.spare);
+        }
         // The shard's lock keeps the number as it is.
         let seq = self.current();
         let mut batch =
@@ -333,24 +336,15 @@ impl Batch<'_> {
             self.shard.finished.push(intent);
         }
         let goes_first = item.goes_first();
-        self.log_in_item(&item, |item| Arc::clone(item), goes_first, |inner, _| inner.set_copy(copy));
+        self.log_in_item(&item, |item| Arc::clone(item), goes_first, |inner, _, _| inner.set_copy(copy));
     }
 
     /// Logs a buffer. `format` brings the copy up to date; whether it is of this checkpoint is its second argument.
     pub fn log_buffer<T: LogItem + 'static>(&mut self, item: &Arc<T>, format: impl FnOnce(&mut ItemInner, bool)) {
-        if self.shard.spare.is_empty() {
-            self.cil.pool.take_vectors(&mut self.shard.spare);
-        }
-        let mut spare = self.shard.spare.pop();
-        self.log_state_of(item, |inner, again| {
-            inner.lend(&mut spare);
+        self.log_object(item, |inner, again, spare| {
+            inner.lend(spare);
             format(inner, again);
         });
-        self.shard.spare.extend(spare);
-    }
-
-    fn log_state_of<T: LogItem + 'static>(&mut self, item: &Arc<T>, format: impl FnOnce(&mut ItemInner, bool)) {
-        self.log_in_item(item, |item| Arc::clone(item) as _, false, format);
     }
 
     /// Logs that a buffer's blocks were freed.
@@ -362,7 +356,7 @@ impl Batch<'_> {
     ) {
         self.shard.cancelled.extend(addresses);
         self.cil.cancels.fetch_add(1, Ordering::AcqRel);
-        self.log_state_of(item, |inner, _| {
+        self.log_object(item, |inner, _, _| {
             inner.stale = true;
             inner.dirty.clear();
             inner.keeps_position = false;
@@ -372,7 +366,7 @@ impl Batch<'_> {
 
     /// A buffer that another item makes only takes its place in the AIL.
     pub fn order<T: LogItem + 'static>(&mut self, item: &Arc<T>) {
-        self.log_state_of(item, |inner, _| {
+        self.log_object(item, |inner, _, _| {
             // Made anew: an older copy, or the cancel record of a former life, would undo what recovery makes of it.
             inner.keeps_position = true;
             inner.dirty.clear();
@@ -380,18 +374,27 @@ impl Batch<'_> {
         });
     }
 
+    fn log_object<T: LogItem + 'static>(
+        &mut self,
+        item: &Arc<T>,
+        format: impl FnOnce(&mut ItemInner, bool, &mut Vec<BoxedVector>),
+    ) {
+        self.log_in_item(item, |item| Arc::clone(item) as _, false, format);
+    }
+
+    /// As [`Self::log_buffer`], of any item; the third argument of `format` are vectors for those that need one.
     fn log_in_item<T: LogItem + ?Sized>(
         &mut self,
         item: &Arc<T>,
         share: impl FnOnce(&Arc<T>) -> Arc<dyn LogItem>,
         goes_first: bool,
-        format: impl FnOnce(&mut ItemInner, bool),
+        format: impl FnOnce(&mut ItemInner, bool, &mut Vec<BoxedVector>),
     ) {
         let mut inner = item.state().lock();
         inner.commits = inner.commits.wrapping_add(1);
         inner.stale = false;
         let again = inner.in_cil == self.seq;
-        format(&mut inner, again);
+        format(&mut inner, again, &mut self.shard.spare);
         let bytes = inner.copy().map_or(0, LogVector::log_bytes) as u32;
         self.grown += i64::from(bytes) - if again { i64::from(inner.copy_bytes) } else { 0 };
         inner.copy_bytes = bytes;

@@ -5,7 +5,7 @@
 //! its checkpoint is durable, from whichever thread wrote it, and each kind keeps at most so many bytes of it.
 
 use super::cil::Entry;
-use crate::item::LogVector;
+use crate::item::{BoxedVector, LogVector};
 use crate::sync::Mutex;
 
 /// Bytes of a chunk; more than the largest copy of an inode.
@@ -25,7 +25,7 @@ impl Reusable for Box<[u8]> {
     }
 }
 
-impl Reusable for Box<LogVector> {
+impl Reusable for BoxedVector {
     fn memory_bytes(&self) -> usize {
         LogVector::memory_bytes(self)
     }
@@ -81,7 +81,7 @@ impl<T: Reusable> Waiting<T> {
 /// What waits for its next use.
 pub(super) struct Pool {
     chunks: Stock<Box<[u8]>>,
-    vectors: Stock<Box<LogVector>>,
+    vectors: Stock<BoxedVector>,
     lists: Stock<Vec<Entry>>,
 }
 
@@ -107,7 +107,7 @@ impl Pool {
     }
 
     /// Takes some empty vectors to `spare`, if there are any.
-    pub(super) fn take_vectors(&self, spare: &mut Vec<Box<LogVector>>) {
+    pub(super) fn take_vectors(&self, spare: &mut Vec<BoxedVector>) {
         let mut waiting = self.vectors.waiting.lock();
         spare.extend(std::iter::from_fn(|| waiting.take()).take(VECTORS_AT_ONCE));
     }
@@ -118,7 +118,7 @@ impl Pool {
     }
 
     /// Takes vectors back.
-    pub(super) fn give_back_vectors(&self, vectors: Vec<Box<LogVector>>) {
+    pub(super) fn give_back_vectors(&self, vectors: Vec<BoxedVector>) {
         self.vectors.give_back(vectors.into_iter().map(|mut vector| {
             vector.clear();
             vector
