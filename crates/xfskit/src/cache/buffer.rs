@@ -119,6 +119,7 @@ impl Buffer {
         }
         content.evicted = true;
         content.kind = None;
+        content.bytes = Box::default();
         true
     }
 
@@ -161,6 +162,11 @@ impl BufferContent {
     /// If the buffer was never loaded, which `Cache::lock` does not hand out.
     pub fn kind(&self) -> &'static BufferKind {
         self.kind.expect("a buffer is handed out only after it was loaded")
+    }
+
+    /// As [`Self::kind`], for who comes by the buffer without the cache; `None` if it was dropped from it.
+    pub fn kind_if_loaded(&self) -> Option<&'static BufferKind> {
+        self.kind
     }
 
     /// Says that the bytes are now something else.

@@ -63,6 +63,16 @@ struct Shard {
     clock: VecDeque<DiskAddress>,
 }
 
+impl Shard {
+    /// Places in the clock outlive buffers that are dropped out of turn. When most are of that kind, those that are left get new
+    /// places; who was used lately is still known.
+    fn tidy_clock(&mut self) {
+        if self.clock.len() > 2 * self.buffers.len() + CLOCK_SLACK {
+            self.clock = self.buffers.keys().copied().collect();
+        }
+    }
+}
+
 /// Memory in use, in bytes.
 #[derive(Debug, Default)]
 struct Used {
@@ -72,6 +82,8 @@ struct Used {
     charged: AtomicUsize,
 }
 
+/// Places in a shard's clock that may be nobody's.
+const CLOCK_SLACK: usize = 64;
 /// What lies elsewhere has at most one part in so many of the cache's memory.
 const CHARGED_SHARE: usize = 8;
 
@@ -168,6 +180,21 @@ impl Cache {
         Ok(Some(held))
     }
 
+    /// The exclusive lock of a buffer whose contents are not in memory, for who writes all of them by another way; `None`
+    /// when they are, or somebody has the lock.
+    ///
+    /// # Errors
+    /// `Corrupt` when the key's length contradicts the cached buffer.
+    pub fn try_lock_unloaded(
+        &self,
+        key: &BufferKey,
+        kind: &'static BufferKind,
+    ) -> Result<Option<(Arc<Buffer>, Held<BufferContent>)>> {
+        let buffer = self.find_or_insert(key, kind)?;
+        let held = Held::try_lock(buffer.content(), true).filter(|held| !held.is_loaded() && !held.was_evicted());
+        Ok(held.map(|held| (buffer, held)))
+    }
+
     /// Fills a buffer that was found unloaded (or is to be overwritten), under its exclusive lock. `None`: it was
     /// evicted meanwhile, look it up again.
     fn load(
@@ -252,6 +279,19 @@ impl Cache {
                 shard.clock.push_back(address);
             }
         }
+    }
+
+    /// Drops a buffer that will hardly be wanted again soon, unless somebody has its lock or it has changed.
+    pub fn drop_buffer(&self, buffer: &Arc<Buffer>) {
+        let address = buffer.key().address();
+        let mut shard = self.shard(address).lock();
+        let is_here = shard.buffers.get(&address).is_some_and(|found| Arc::ptr_eq(found, buffer));
+        if !is_here || !buffer.mark_evicted() {
+            return;
+        }
+        self.used.buffers.fetch_sub(buffer.key().bytes(), Ordering::Relaxed);
+        shard.buffers.remove(&address);
+        shard.tidy_clock();
     }
 
     /// Counts `bytes` bytes of memory elsewhere as the cache's, if there is not too much of that already.

@@ -7,6 +7,7 @@ mod create;
 pub mod fork;
 pub mod unlinked;
 mod write_back;
+mod write_cluster;
 
 pub use cache::InodeCache;
 pub use create::{NewInode, create, default_fork_offset};

@@ -102,9 +102,15 @@ impl Ail {
         self.len() == 0
     }
 
-    /// A checkpoint that starts at `lsn` is durable: its items, at most `count`, take their new places and are unpinned.
-    pub(super) fn insert_checkpoint(&self, lsn: Lsn, count: usize, entries: impl Iterator<Item = Entry>) {
-        let mut listed = Vec::with_capacity(count);
+    /// A checkpoint that starts at `lsn` is durable: its items, at most `count`, take their new places and are unpinned. Those
+    /// whose objects it frees come back.
+    pub(super) fn insert_checkpoint(
+        &self,
+        lsn: Lsn,
+        count: usize,
+        entries: impl Iterator<Item = Entry>,
+    ) -> Vec<Arc<dyn LogItem>> {
+        let (mut listed, mut freed) = (Vec::with_capacity(count), Vec::new());
         let mut buckets = self.buckets.lock();
         for Entry { item, stale, keeps_position, .. } in entries.filter(Entry::counts) {
             let mut inner = item.state().lock();
@@ -113,7 +119,12 @@ impl Ail {
                 continue;
             }
             buckets.take_off(&mut inner);
-            if stale || !item.wants_write_back() {
+            if stale {
+                drop(inner);
+                freed.push(item);
+                continue;
+            }
+            if !item.wants_write_back() {
                 continue;
             }
             inner.in_ail.set(lsn);
@@ -129,6 +140,7 @@ impl Ail {
         let empty = buckets.drop_empty();
         drop(buckets);
         drop(empty);
+        freed
     }
 
     /// Takes an item in that the log held before the mount.

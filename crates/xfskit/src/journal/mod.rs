@@ -82,6 +82,9 @@ pub trait WriteBack: Send + Sync {
     /// # Errors
     /// An I/O error, after which the journal shuts down.
     fn write_back(&self, ail: &Ail, items: Vec<(u64, Arc<dyn LogItem>)>) -> Result<usize>;
+
+    /// Lets go of objects whose freeing is durable, as far as they have no new life yet.
+    fn let_go(&self, freed: Vec<Arc<dyn LogItem>>);
 }
 
 /// The journal of a mounted filesystem.
@@ -338,7 +341,7 @@ impl Journal {
         let start = result?;
         // The items are in the AIL before the head moves behind them: whoever finds the AIL empty takes the head for
         // the tail.
-        self.ail.insert_checkpoint(start, checkpoint.entry_count(), checkpoint.take_entries());
+        let freed = self.ail.insert_checkpoint(start, checkpoint.entry_count(), checkpoint.take_entries());
         for intent in &checkpoint.finished {
             self.ail.remove(intent);
         }
@@ -348,6 +351,10 @@ impl Journal {
         self.counters.checkpoints.increment();
         self.wake_waiters();
         self.cil.recycle(checkpoint);
+        let write_back = self.write_back.lock().clone();
+        if let Some(write_back) = write_back.filter(|_| !freed.is_empty()) {
+            write_back.let_go(freed);
+        }
         Ok(())
     }
 

@@ -1,0 +1,167 @@
+//! Write-back of inodes, a cluster at a time.
+//!
+//! ```text
+//!                            cluster cached                       cluster not cached
+//! all its inodes are ready   put into the buffer, which then      put into memory of the moment
+//!                            leaves the cache
+//! some are                   put into the buffer                  read, then put into the buffer
+//! ```
+//! Where all inodes of a cluster go home at once, they are in the inode cache, and mostly all of them change together again: a
+//! buffer that waits for that would be half as much memory again, and none of it would be in the processor's caches by then.
+//!
+//! The links of the unlinked list are the buffer's, not the inodes'. A cluster that is put together without its buffer has
+//! none: an inode that may be on a list keeps it from being put together so.
+//!
+//! Locks: the buffer's is held from the copying to the end of the write, and only tried for; so are the inodes', one by one.
+
+use super::cluster::INODE_CLUSTER_KIND;
+use super::fork::encode_inode;
+use super::write_back::may_write;
+use crate::cache::{Buffer, BufferContent, BufferKey, Fill, Inode, InodeState};
+use crate::error::{Error, Result};
+use crate::error_tags::BUF_IOERROR;
+use crate::item::{CheckpointSeq, LogItem};
+use crate::journal::Ail;
+use crate::mount::Mount;
+use crate::sync::Held;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use xfskit_ondisk::DiskAddress;
+use xfskit_ondisk::inode::{INODE_NEXT_UNLINKED_OFFSET, stamp_inode};
+
+/// An item that was copied, with its commit count at that moment.
+type Copied = (Arc<dyn LogItem>, u32);
+
+/// A cluster that inodes were put into, locked.
+struct Filled {
+    buffer: Arc<Buffer>,
+    held: Held<BufferContent>,
+    /// The contents, if they are not the buffer's.
+    apart: Option<Vec<u8>>,
+    inodes: usize,
+    copied: Vec<Copied>,
+}
+
+impl Filled {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.apart {
+            Some(bytes) => bytes,
+            None => self.held.exclusive().bytes_mut(),
+        }
+    }
+}
+
+/// Writes a cluster with all its inodes that can be written; says how many items left the AIL.
+pub(super) fn write_cluster(
+    mount: &Arc<Mount>,
+    ail: &Ail,
+    unflushed: &AtomicBool,
+    address: DiskAddress,
+    inodes: Vec<Arc<Inode>>,
+) -> Result<usize> {
+    // Read before the question, so that a new life of an inode is not taken for the old one.
+    let commits: Vec<u32> = inodes.iter().map(|inode| inode.item().lock().commits).collect();
+    if let Some(freed) = mount.inodes.freed_in(address) {
+        return Ok(drop_freed(mount, ail, freed, inodes.into_iter().zip(commits)));
+    }
+    let key = BufferKey::new(address, mount.geometry.inode_cluster_bytes());
+    let filled = match put_together(mount, &key, &inodes)? {
+        Some(filled) => Some(filled),
+        None => fill_buffer(mount, &key, &inodes)?,
+    };
+    let Some(mut filled) = filled.filter(|filled| !filled.copied.is_empty()) else { return Ok(0) };
+    let inode_bytes = mount.geometry.inode_bytes();
+    // Links of the unlinked list are changed in the buffer alone, without a new checksum.
+    filled.bytes_mut().chunks_exact_mut(inode_bytes).for_each(stamp_inode);
+    mount.error_tags.fail(BUF_IOERROR)?;
+    mount.cache.write_runs(&key, filled.bytes_mut())?;
+    let Filled { buffer, held, copied, inodes, .. } = filled;
+    drop(held);
+    unflushed.store(true, Ordering::Release);
+    mount.counters.blocks_written_back.increment();
+    let left = ail.remove_all_unchanged(copied.iter().map(|(item, commits)| (item, *commits)));
+    if inodes * inode_bytes == key.bytes() {
+        mount.cache.drop_buffer(&buffer);
+    }
+    Ok(left)
+}
+
+/// Puts a cluster together that is not cached, if all its inodes are ready.
+fn put_together(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Result<Option<Filled>> {
+    if inodes.len() != mount.geometry.inode_cluster_inodes() as usize {
+        return Ok(None);
+    }
+    let Some((buffer, held)) = mount.cache.try_lock_unloaded(key, &INODE_CLUSTER_KIND)? else { return Ok(None) };
+    if must_stay(&buffer) {
+        return Ok(None);
+    }
+    // In which all links are none.
+    let mut bytes = vec![0xff; key.bytes()];
+    let is_off_lists = |state: &InodeState| state.core.links > 0 || state.core.mode == 0;
+    let copied: Option<Vec<_>> =
+        inodes.iter().map(|inode| copy_inode(mount, inode, &mut bytes, is_off_lists)).collect();
+    let Some(copied) = copied else { return Ok(None) };
+    let places: u64 = inodes.iter().map(|inode| 1 << (inode.offset_in_cluster >> mount.geometry.inode_log)).sum();
+    assert_eq!(places.count_ones() as usize, inodes.len(), "an inode is cached at most once");
+    Ok(Some(Filled { buffer, held, apart: Some(bytes), inodes: copied.len(), copied }))
+}
+
+/// Puts the inodes that are ready into their cluster's buffer; `None` when it is in use.
+fn fill_buffer(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Result<Option<Filled>> {
+    let (buffer, mut held) = match mount.cache.lock(key, &INODE_CLUSTER_KIND, Fill::Read, true, false) {
+        Ok(found) => found,
+        Err(Error::WouldBlock) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if must_stay(&buffer) {
+        return Ok(None);
+    }
+    let mut copied: Vec<Copied> = Vec::with_capacity(1 + inodes.len());
+    let bytes = held.exclusive().bytes_mut();
+    copied.extend(inodes.iter().filter_map(|inode| copy_inode(mount, inode, bytes, |_| true)));
+    let inodes = copied.len();
+    let buffer_item: Arc<dyn LogItem> = Arc::clone(&buffer) as _;
+    copied.extend(may_write(&*buffer_item).map(|(commits, _)| (buffer_item, commits)));
+    Ok(Some(Filled { buffer, held, apart: None, inodes, copied }))
+}
+
+/// The unlinked list's links live in the buffer: while one of them is not in the log, the cluster stays. Its blocks may have
+/// been freed, too, since somebody asked.
+fn must_stay(buffer: &Buffer) -> bool {
+    buffer.item().is_pinned() || buffer.item().lock().stale
+}
+
+/// Writes one inode into its cluster's bytes, but for the checksum, unless it is in use or does not `suit`.
+fn copy_inode(
+    mount: &Mount,
+    inode: &Arc<Inode>,
+    cluster: &mut [u8],
+    suits: impl Fn(&InodeState) -> bool,
+) -> Option<Copied> {
+    const LINK: std::ops::Range<usize> = INODE_NEXT_UNLINKED_OFFSET..INODE_NEXT_UNLINKED_OFFSET + 4;
+    let state = inode.state_lock().try_read().filter(|state| suits(state))?;
+    let (commits, lsn) = may_write(&**inode)?;
+    let offset = inode.offset_in_cluster as usize;
+    let slot = &mut cluster[offset..offset + mount.geometry.inode_bytes()];
+    // The link of the unlinked list is the buffer's, not the inode's.
+    let next_unlinked = <[u8; 4]>::try_from(&slot[LINK]).expect("the range has four bytes");
+    encode_inode(&state, &mount.geometry, slot);
+    slot[LINK].copy_from_slice(&next_unlinked);
+    slot[112..120].copy_from_slice(&lsn.0.to_be_bytes());
+    drop(state);
+    Some((Arc::clone(inode) as _, commits))
+}
+
+/// Inodes whose blocks were freed have no home any more; they leave the AIL when the freeing is durable.
+fn drop_freed(
+    mount: &Mount,
+    ail: &Ail,
+    freed: CheckpointSeq,
+    inodes: impl Iterator<Item = (Arc<Inode>, u32)>,
+) -> usize {
+    if mount.journal.durable() < freed {
+        return 0;
+    }
+    let items: Vec<Copied> = inodes.map(|(inode, commits)| (inode as _, commits)).collect();
+    ail.remove_all_unchanged(items.iter().map(|(item, commits)| (item, *commits)))
+}
