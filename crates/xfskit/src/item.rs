@@ -272,10 +272,10 @@ impl ItemInner {
         self.vector.take()
     }
 
-    /// Gives the item an empty vector for its copy, if it has none.
-    pub fn lend(&mut self, spare: &mut Vec<BoxedVector>) {
+    /// Gives the item an empty vector for its copy, if it has none and there is one.
+    pub fn lend(&mut self, spare: impl FnOnce() -> Option<BoxedVector>) {
         if self.vector.is_none() {
-            self.vector = spare.pop();
+            self.vector = spare();
         }
     }
 

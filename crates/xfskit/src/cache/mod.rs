@@ -6,9 +6,12 @@
 //! ```
 //! Invariants
 //! - At most one buffer exists for an address, and its length never changes while it is cached.
-//! - A buffer that is pinned, waits for write-back or is referenced is never evicted, so the bound is soft: it can be
-//!   exceeded by what the journal holds, which the log's size bounds. A directory remembers its buffers without a reference
-//!   ([`DirMemory`]): one that was evicted is marked, which its user sees under its lock.
+//! - A buffer that is locked, pinned or waits for write-back is never evicted, so the bound is soft: it can be exceeded by
+//!   what the journal holds, which the log's size bounds. Eviction in turn passes over what somebody refers to; write-back
+//!   drops what will hardly be wanted again, referred to or not: clusters whose inodes are all cached, and freed blocks once
+//!   that is durable.
+//! - A buffer that was evicted is marked. Whoever refers to one without its lock (the journal's lists, a directory's
+//!   [`DirMemory`]) looks at the mark under the lock.
 //! - Contents are verified (checksum, then the kind's own checks) when they are read, and checked again before they
 //!   are written back, so that memory damage is not made durable.
 //!
@@ -139,7 +142,7 @@ impl Cache {
         wait: bool,
     ) -> Result<(Arc<Buffer>, Held<BufferContent>)> {
         loop {
-            let buffer = self.find_or_insert(key, kind)?;
+            let buffer = self.find_or_insert(&mut self.shard(key.address()).lock(), key, kind)?;
             let held = if wait {
                 Held::lock(buffer.content(), exclusive)
             } else {
@@ -180,19 +183,40 @@ impl Cache {
         Ok(Some(held))
     }
 
-    /// The exclusive lock of a buffer whose contents are not in memory, for who writes all of them by another way; `None`
-    /// when they are, or somebody has the lock.
+    /// The exclusive lock of a buffer, whether its contents are in memory or not, for write-back. `None` when somebody has the
+    /// lock, and when the buffer is not there and `is_in_use` says that its blocks are not its any more: it is asked under the
+    /// lock of the look-up, so that nobody finds a buffer of blocks that were freed.
     ///
     /// # Errors
-    /// `Corrupt` when the key's length contradicts the cached buffer.
-    pub fn try_lock_unloaded(
+    /// `Corrupt` when blocks in use are cached as something else.
+    pub fn try_lock_unread(
         &self,
         key: &BufferKey,
         kind: &'static BufferKind,
+        is_in_use: impl FnOnce() -> bool,
     ) -> Result<Option<(Arc<Buffer>, Held<BufferContent>)>> {
-        let buffer = self.find_or_insert(key, kind)?;
-        let held = Held::try_lock(buffer.content(), true).filter(|held| !held.is_loaded() && !held.was_evicted());
+        let mut shard = self.shard(key.address()).lock();
+        let found = shard.buffers.get(&key.address()).filter(|buffer| buffer.key() == key).map(Arc::clone);
+        let buffer = match found {
+            Some(buffer) => buffer,
+            None if is_in_use() => self.find_or_insert(&mut shard, key, kind)?,
+            None => return Ok(None),
+        };
+        drop(shard);
+        let held = Held::try_lock(buffer.content(), true).filter(|held| !held.was_evicted());
         Ok(held.map(|held| (buffer, held)))
+    }
+
+    /// Reads the contents of a buffer that has none, under its exclusive lock.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub fn read_contents(&self, key: &BufferKey, kind: &'static BufferKind, content: &mut BufferContent) -> Result<()> {
+        self.counters.buffer_misses.increment();
+        let bytes = self.read_runs(key)?;
+        let kind = kind.verify_read(&self.geometry, key.address(), &bytes)?;
+        content.load(kind, bytes);
+        Ok(())
     }
 
     /// Fills a buffer that was found unloaded (or is to be overwritten), under its exclusive lock. `None`: it was
@@ -216,12 +240,7 @@ impl Cache {
         match fill {
             Fill::Zero => held.exclusive().reset(kind, buffer.key().bytes()),
             Fill::Read if held.is_loaded() => {}
-            Fill::Read => {
-                self.counters.buffer_misses.increment();
-                let bytes = self.read_runs(buffer.key())?;
-                let kind = kind.verify_read(&self.geometry, buffer.key().address(), &bytes)?;
-                held.exclusive().load(kind, bytes);
-            }
+            Fill::Read => self.read_contents(buffer.key(), kind, held.exclusive())?,
         }
         if exclusive {
             return Ok(Some(held));
@@ -231,8 +250,7 @@ impl Cache {
         Ok((!held.was_evicted() && held.is_loaded()).then_some(held))
     }
 
-    fn find_or_insert(&self, key: &BufferKey, kind: &'static BufferKind) -> Result<Arc<Buffer>> {
-        let mut shard = self.shard(key.address()).lock();
+    fn find_or_insert(&self, shard: &mut Shard, key: &BufferKey, kind: &'static BufferKind) -> Result<Arc<Buffer>> {
         if let Some(buffer) = shard.buffers.get(&key.address()) {
             if buffer.key() == key {
                 buffer.touch();
@@ -261,7 +279,7 @@ impl Cache {
         shard.clock.push_back(key.address());
         self.used.buffers.fetch_add(key.bytes(), Ordering::Relaxed);
         if self.used_bytes() > self.limit_bytes {
-            self.evict_some(&mut shard);
+            self.evict_some(shard);
         }
         Ok(buffer)
     }

@@ -17,8 +17,8 @@
 use super::cluster::INODE_CLUSTER_KIND;
 use super::fork::encode_inode;
 use super::write_back::may_write;
-use crate::cache::{Buffer, BufferContent, BufferKey, Fill, Inode, InodeState};
-use crate::error::{Error, Result};
+use crate::cache::{Buffer, BufferContent, BufferKey, Inode, InodeState};
+use crate::error::Result;
 use crate::error_tags::BUF_IOERROR;
 use crate::item::{CheckpointSeq, LogItem};
 use crate::journal::Ail;
@@ -65,11 +65,7 @@ pub(super) fn write_cluster(
         return Ok(drop_freed(mount, ail, freed, inodes.into_iter().zip(commits)));
     }
     let key = BufferKey::new(address, mount.geometry.inode_cluster_bytes());
-    let filled = match put_together(mount, &key, &inodes)? {
-        Some(filled) => Some(filled),
-        None => fill_buffer(mount, &key, &inodes)?,
-    };
-    let Some(mut filled) = filled.filter(|filled| !filled.copied.is_empty()) else { return Ok(0) };
+    let Some(mut filled) = fill(mount, &key, &inodes)? else { return Ok(0) };
     let inode_bytes = mount.geometry.inode_bytes();
     // Links of the unlinked list are changed in the buffer alone, without a new checksum.
     filled.bytes_mut().chunks_exact_mut(inode_bytes).for_each(stamp_inode);
@@ -86,49 +82,52 @@ pub(super) fn write_cluster(
     Ok(left)
 }
 
-/// Puts a cluster together that is not cached, if all its inodes are ready.
-fn put_together(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Result<Option<Filled>> {
-    if inodes.len() != mount.geometry.inode_cluster_inodes() as usize {
+/// Locks a cluster and puts into it what can be written; `None` when it is in use, or there is nothing.
+fn fill(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Result<Option<Filled>> {
+    let is_in_use = || mount.inodes.freed_in(key.address()).is_none();
+    let Some((buffer, mut held)) = mount.cache.try_lock_unread(key, &INODE_CLUSTER_KIND, is_in_use)? else {
         return Ok(None);
-    }
-    let Some((buffer, held)) = mount.cache.try_lock_unloaded(key, &INODE_CLUSTER_KIND)? else { return Ok(None) };
-    if must_stay(&buffer) {
-        return Ok(None);
-    }
-    // In which all links are none.
-    let mut bytes = vec![0xff; key.bytes()];
-    let is_off_lists = |state: &InodeState| state.core.links > 0 || state.core.mode == 0;
-    let copied: Option<Vec<_>> =
-        inodes.iter().map(|inode| copy_inode(mount, inode, &mut bytes, is_off_lists)).collect();
-    let Some(copied) = copied else { return Ok(None) };
-    let places: u64 = inodes.iter().map(|inode| 1 << (inode.offset_in_cluster >> mount.geometry.inode_log)).sum();
-    assert_eq!(places.count_ones() as usize, inodes.len(), "an inode is cached at most once");
-    Ok(Some(Filled { buffer, held, apart: Some(bytes), inodes: copied.len(), copied }))
-}
-
-/// Puts the inodes that are ready into their cluster's buffer; `None` when it is in use.
-fn fill_buffer(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Result<Option<Filled>> {
-    let (buffer, mut held) = match mount.cache.lock(key, &INODE_CLUSTER_KIND, Fill::Read, true, false) {
-        Ok(found) => found,
-        Err(Error::WouldBlock) => return Ok(None),
-        Err(error) => return Err(error),
     };
-    if must_stay(&buffer) {
+    // Whoever frees the blocks has this lock, and says so before it lets go. The unlinked list's links live in the buffer: while
+    // one of them is not in the log, the cluster stays.
+    if !is_in_use() || buffer.item().is_pinned() || buffer.item().lock().stale {
         return Ok(None);
     }
+    if held.kind_if_loaded().is_none() {
+        if let Some((bytes, copied)) = put_together(mount, key, inodes) {
+            return Ok(Some(Filled { buffer, held, apart: Some(bytes), inodes: copied.len(), copied }));
+        }
+        // Another thread may have written them meanwhile.
+        if !inodes.iter().any(|inode| may_write(&**inode).is_some()) {
+            return Ok(None);
+        }
+        mount.cache.read_contents(key, &INODE_CLUSTER_KIND, held.exclusive())?;
+    }
+    held.check_kind(&INODE_CLUSTER_KIND, &mount.geometry, key)?;
     let mut copied: Vec<Copied> = Vec::with_capacity(1 + inodes.len());
     let bytes = held.exclusive().bytes_mut();
     copied.extend(inodes.iter().filter_map(|inode| copy_inode(mount, inode, bytes, |_| true)));
     let inodes = copied.len();
     let buffer_item: Arc<dyn LogItem> = Arc::clone(&buffer) as _;
     copied.extend(may_write(&*buffer_item).map(|(commits, _)| (buffer_item, commits)));
-    Ok(Some(Filled { buffer, held, apart: None, inodes, copied }))
+    Ok((!copied.is_empty()).then_some(Filled { buffer, held, apart: None, inodes, copied }))
 }
 
-/// The unlinked list's links live in the buffer: while one of them is not in the log, the cluster stays. Its blocks may have
-/// been freed, too, since somebody asked.
-fn must_stay(buffer: &Buffer) -> bool {
-    buffer.item().is_pinned() || buffer.item().lock().stale
+/// The contents of a cluster all of whose inodes are ready.
+fn put_together(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Option<(Vec<u8>, Vec<Copied>)> {
+    if inodes.len() != mount.geometry.inode_cluster_inodes() as usize {
+        return None;
+    }
+    // In which all links are none.
+    let mut bytes = vec![0xff; key.bytes()];
+    let is_off_lists = |state: &InodeState| state.core.links > 0 || state.core.mode == 0;
+    let copy = |inode: &Arc<Inode>| {
+        // As many as there are places, each in its own, are all of them.
+        assert_eq!(bytes[inode.offset_in_cluster as usize], 0xff, "an inode is cached at most once");
+        copy_inode(mount, inode, &mut bytes, is_off_lists)
+    };
+    let copied: Option<Vec<_>> = inodes.iter().map(copy).collect();
+    copied.map(|copied| (bytes, copied))
 }
 
 /// Writes one inode into its cluster's bytes, but for the checksum, unless it is in use or does not `suit`.

@@ -216,10 +216,7 @@ impl Cil {
         fill: impl FnOnce(&mut Batch<'_>),
     ) -> CommitOutcome {
         let index = thread_slot();
-        let mut shard = self.shards[index].lock();
-        if shard.spare.is_empty() {
-            self.pool.take_vectors(&mut shard.spare);
-        }
+        let shard = self.shards[index].lock();
         // The shard's lock keeps the number as it is.
         let seq = self.current();
         let mut batch =
@@ -341,8 +338,9 @@ impl Batch<'_> {
 
     /// Logs a buffer. `format` brings the copy up to date; whether it is of this checkpoint is its second argument.
     pub fn log_buffer<T: LogItem + 'static>(&mut self, item: &Arc<T>, format: impl FnOnce(&mut ItemInner, bool)) {
+        let pool = &self.cil.pool;
         self.log_object(item, |inner, again, spare| {
-            inner.lend(spare);
+            inner.lend(|| pool.vector(spare));
             format(inner, again);
         });
     }

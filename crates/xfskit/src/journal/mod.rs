@@ -16,7 +16,7 @@
 //! Crash behaviour: a checkpoint whose commit record is not in the log did not happen. What was flushed did.
 //!
 //! Locking: `writer` (one checkpoint at a time) > AIL or CIL shards > item state. No lock of a buffer or an inode is
-//! taken here, so a thread may push the journal while it holds some.
+//! waited for here, so a thread may push the journal while it holds some.
 
 mod ail;
 mod cil;

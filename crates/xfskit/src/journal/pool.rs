@@ -10,8 +10,8 @@ use crate::sync::Mutex;
 
 /// Bytes of a chunk; more than the largest copy of an inode.
 pub(super) const CHUNK_BYTES: usize = 64 << 10;
-/// Vectors that a shard takes at once.
-const VECTORS_AT_ONCE: usize = 64;
+/// Vectors that a shard takes at once; it keeps no more of them, which the bounds do not count.
+const VECTORS_AT_ONCE: usize = 16;
 
 /// What can be used again.
 trait Reusable {
@@ -59,14 +59,19 @@ impl<T: Reusable> Stock<T> {
 
     /// Keeps what there is room for, and drops the rest.
     fn give_back(&self, things: impl Iterator<Item = T>) {
+        let mut surplus = Vec::new();
         let mut waiting = self.waiting.lock();
         for thing in things {
             let bytes = waiting.bytes + thing.memory_bytes();
             if bytes <= self.most_bytes {
                 waiting.bytes = bytes;
                 waiting.things.push(thing);
+            } else {
+                surplus.push(thing);
             }
         }
+        drop(waiting);
+        drop(surplus);
     }
 }
 
@@ -106,10 +111,13 @@ impl Pool {
         self.lists.take().unwrap_or_default()
     }
 
-    /// Takes some empty vectors to `spare`, if there are any.
-    pub(super) fn take_vectors(&self, spare: &mut Vec<BoxedVector>) {
-        let mut waiting = self.vectors.waiting.lock();
-        spare.extend(std::iter::from_fn(|| waiting.take()).take(VECTORS_AT_ONCE));
+    /// An empty vector out of `spare`, to which some more come when there is none.
+    pub(super) fn vector(&self, spare: &mut Vec<BoxedVector>) -> Option<BoxedVector> {
+        if spare.is_empty() {
+            let mut waiting = self.vectors.waiting.lock();
+            spare.extend(std::iter::from_fn(|| waiting.take()).take(VECTORS_AT_ONCE));
+        }
+        spare.pop()
     }
 
     /// Takes chunks back.
@@ -152,13 +160,15 @@ mod tests {
         };
         pool.give_back_vectors(vectors(10));
         let mut spare = Vec::new();
-        pool.take_vectors(&mut spare);
+        let first = pool.vector(&mut spare);
+        spare.extend(first);
         assert_eq!(spare.len(), 3, "a quarter of 32 KiB holds three of a little more than 2 KiB");
         assert!(spare.iter().all(|vector| vector.is_empty() && vector.log_bytes() == 0));
         pool.give_back_vectors(spare);
         pool.give_back_chunks(vec![pool.chunk()]);
         let mut again = Vec::new();
-        pool.take_vectors(&mut again);
+        let first = pool.vector(&mut again);
+        again.extend(first);
         assert_eq!((again.len(), pool.list().capacity()), (3, 0));
     }
 }
