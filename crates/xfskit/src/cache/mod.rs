@@ -184,8 +184,8 @@ impl Cache {
     }
 
     /// The exclusive lock of a buffer, whether its contents are in memory or not, for write-back. `None` when somebody has the
-    /// lock, and when the buffer is not there and `is_in_use` says that its blocks are not its any more: it is asked under the
-    /// lock of the look-up, so that nobody finds a buffer of blocks that were freed.
+    /// lock, and when the buffer is not there and `is_wanted` denies that it should be: it is asked under the lock of the
+    /// look-up, so that nobody finds a buffer of blocks that were freed.
     ///
     /// # Errors
     /// `Corrupt` when blocks in use are cached as something else.
@@ -193,13 +193,13 @@ impl Cache {
         &self,
         key: &BufferKey,
         kind: &'static BufferKind,
-        is_in_use: impl FnOnce() -> bool,
+        is_wanted: impl FnOnce() -> bool,
     ) -> Result<Option<(Arc<Buffer>, Held<BufferContent>)>> {
         let mut shard = self.shard(key.address()).lock();
         let found = shard.buffers.get(&key.address()).filter(|buffer| buffer.key() == key).map(Arc::clone);
         let buffer = match found {
             Some(buffer) => buffer,
-            None if is_in_use() => self.find_or_insert(&mut shard, key, kind)?,
+            None if is_wanted() => self.find_or_insert(&mut shard, key, kind)?,
             None => return Ok(None),
         };
         drop(shard);

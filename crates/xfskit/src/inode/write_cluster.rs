@@ -84,13 +84,15 @@ pub(super) fn write_cluster(
 
 /// Locks a cluster and puts into it what can be written; `None` when it is in use, or there is nothing.
 fn fill(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Result<Option<Filled>> {
-    let is_in_use = || mount.inodes.freed_in(key.address()).is_none();
-    let Some((buffer, mut held)) = mount.cache.try_lock_unread(key, &INODE_CLUSTER_KIND, is_in_use)? else {
+    let is_freed = || mount.inodes.freed_in(key.address()).is_some();
+    // An inode that waits for its home has one: that its cluster was freed is not forgotten as long as one does.
+    let is_wanted = || !is_freed() && inodes.iter().any(|inode| may_write(&**inode).is_some());
+    let Some((buffer, mut held)) = mount.cache.try_lock_unread(key, &INODE_CLUSTER_KIND, is_wanted)? else {
         return Ok(None);
     };
     // Whoever frees the blocks has this lock, and says so before it lets go. The unlinked list's links live in the buffer: while
     // one of them is not in the log, the cluster stays.
-    if !is_in_use() || buffer.item().is_pinned() || buffer.item().lock().stale {
+    if is_freed() || buffer.item().is_pinned() || buffer.item().lock().stale {
         return Ok(None);
     }
     if held.kind_if_loaded().is_none() {
