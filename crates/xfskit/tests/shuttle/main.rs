@@ -10,6 +10,7 @@
 //! | `journal` | commit, push, force and a power cut |
 //! | `caches` | read, change, pin, write-back and eviction in caches that are always too small |
 //! | `dirs` | a large directory's remembered blocks, and eviction |
+//! | `freed` | write-back of inodes whose blocks go to somebody else |
 //! | `names` | renames in both directions, links, removals, inactivation |
 //! | `counts` | reservations when hardly anything is free, and what threads keep |
 //! | `chains` | chains that roll and chains that begin, with too little log for all |
@@ -20,6 +21,7 @@ mod chains;
 mod counts;
 mod device;
 mod dirs;
+mod freed;
 mod journal;
 mod names;
 
