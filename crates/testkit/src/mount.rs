@@ -1,6 +1,6 @@
 //! An image mounted by this machine's kernel.
 
-use crate::{Scratch, scratch, skip};
+use crate::{Entry, Scratch, scratch, skip, tree};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -95,6 +95,16 @@ impl Mount {
     /// Where the image is mounted.
     pub fn path(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// All files of the image, sorted by path; it is unmounted then.
+    ///
+    /// # Panics
+    /// As [`tree()`] and [`Self::unmount`].
+    pub fn into_tree(self) -> Vec<Entry> {
+        let files = tree(self.path());
+        self.unmount();
+        files
     }
 
     /// Unmounts the image and waits until nothing holds it any more.

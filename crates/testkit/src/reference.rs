@@ -72,6 +72,15 @@ impl Reference {
         out.into_owned()
     }
 
+    /// Makes an image with mkfs.xfs in a file of a [`scratch`](crate::scratch()) folder.
+    ///
+    /// # Panics
+    /// If mkfs.xfs refuses it.
+    pub fn mkfs(&self, image: &Path, options: &[&str]) {
+        let options = options.iter().map(OsStr::new);
+        self.tool_output("mkfs.xfs", [OsStr::new("-q")].into_iter().chain(options).chain([image.as_os_str()]));
+    }
+
     /// Runs commands of xfs_db on an image, without writing to it.
     ///
     /// # Panics

@@ -98,10 +98,7 @@ fn random_writes_are_what_the_kernel_reads() {
     for (seed, shape) in SHAPES.iter().enumerate() {
         let scratch = xfskit_testkit::scratch();
         let image = scratch.image("a.img", 400 << 20);
-        let mut arguments = vec!["-q"];
-        arguments.extend(*shape);
-        arguments.push(image.to_str().unwrap());
-        reference.tool_output("mkfs.xfs", arguments);
+        reference.mkfs(&image, shape);
         let mut random = Random(seed as u64 + 1);
         let mut fs = open(&image);
         let mut files: Vec<File> = (0..4).map(|n| make(&fs, &format!("file {n}"))).collect();

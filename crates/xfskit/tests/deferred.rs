@@ -44,9 +44,7 @@ fn crash(prepare: impl Fn(&Filesystem), work: impl Fn(&Filesystem)) -> Option<Cr
 
 /// What the kernel makes of the image.
 fn recovered(crash: &Crash) -> Option<Vec<Entry>> {
-    let kernel = xfskit_testkit::kernel_mount(&crash.path)?;
-    let tree = xfskit_testkit::tree(kernel.path());
-    kernel.unmount();
+    let tree = xfskit_testkit::kernel_mount(&crash.path)?.into_tree();
     crash.reference.repair_finds_nothing(&crash.path);
     Some(tree)
 }

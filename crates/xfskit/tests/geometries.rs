@@ -66,10 +66,7 @@ fn every_shape_is_clean_after_an_unmount_and_recovered_after_a_cut() {
     for shape in SHAPES {
         let scratch = xfskit_testkit::scratch();
         let image = scratch.image("a.img", 600 << 20);
-        let mut arguments = vec!["-q"];
-        arguments.extend(*shape);
-        arguments.push(image.to_str().unwrap());
-        reference.tool_output("mkfs.xfs", arguments);
+        reference.mkfs(&image, shape);
         let fs = open(&image, None);
         work(&fs);
         fs.sync().unwrap();
@@ -78,12 +75,10 @@ fn every_shape_is_clean_after_an_unmount_and_recovered_after_a_cut() {
         fs.unmount().unwrap();
         reference.repair_finds_nothing(&image);
         let Some(kernel) = xfskit_testkit::kernel_mount(&cut) else { return };
-        let recovered = xfskit_testkit::tree(kernel.path());
-        kernel.unmount();
+        let recovered = kernel.into_tree();
         reference.repair_finds_nothing(&cut);
         let Some(kernel) = xfskit_testkit::kernel_mount(&image) else { return };
-        assert!(xfskit_testkit::tree(kernel.path()) == recovered, "{shape:?}: two trees");
-        kernel.unmount();
+        assert!(kernel.into_tree() == recovered, "{shape:?}: two trees");
         println!("{shape:?}: {} files", recovered.len());
     }
 }
@@ -95,7 +90,7 @@ fn an_external_log_is_closed_and_opened_again() {
     let image = scratch.image("a.img", 600 << 20);
     let log = scratch.image("log.img", 64 << 20);
     let device = format!("logdev={},size=64m", log.display());
-    reference.tool_output("mkfs.xfs", ["-q", "-l", &device, image.to_str().unwrap()]);
+    reference.mkfs(&image, &["-l", &device]);
     for round in 0..2 {
         let fs = open(&image, Some(&log));
         let name = format!("round {round}");
@@ -116,7 +111,7 @@ fn the_newer_kernel_recovers_the_same_log() {
     let Some(reference) = xfskit_testkit::reference() else { return };
     let scratch = xfskit_testkit::scratch();
     let image = scratch.image("a.img", 600 << 20);
-    reference.tool_output("mkfs.xfs", ["-q", image.to_str().unwrap()]);
+    reference.mkfs(&image, &[]);
     let fs = open(&image, None);
     work(&fs);
     fs.sync().unwrap();
@@ -128,18 +123,15 @@ fn the_newer_kernel_recovers_the_same_log() {
 }
 
 /// Inode blocks of 64 KiB hold more inodes than a word has bits, which a write of the whole cluster counted in one. Found by a
-/// review. All inodes change together, twice: the second time their clusters have left the cache, and are not read. One inode
-/// without a name stays on its unlinked list meanwhile, whose link only the device has.
+/// review. All inodes change together, again and again: after the first time their clusters have left the cache, and are not
+/// read. Two inodes without names stay on an unlinked list meanwhile, whose link is in the cluster alone.
 #[test]
 fn whole_clusters_go_home_again_and_again() {
     let Some(reference) = xfskit_testkit::reference() else { return };
     for shape in [&[][..], &["-b", "size=1024"], &["-b", "size=65536"], &["-b", "size=65536", "-i", "size=2048"]] {
         let scratch = xfskit_testkit::scratch();
         let image = scratch.image("a.img", 600 << 20);
-        let mut arguments = vec!["-q"];
-        arguments.extend(shape);
-        arguments.push(image.to_str().unwrap());
-        reference.tool_output("mkfs.xfs", arguments);
+        reference.mkfs(&image, shape);
         let fs = open(&image, None);
         let me = Caller::root();
         let new =
@@ -167,11 +159,9 @@ fn whole_clusters_go_home_again_and_again() {
         fs.unmount().unwrap();
         reference.repair_finds_nothing(&image);
         let Some(kernel) = xfskit_testkit::kernel_mount(&cut) else { return };
-        let before = xfskit_testkit::tree(kernel.path());
-        kernel.unmount();
+        let before = kernel.into_tree();
         let Some(kernel) = xfskit_testkit::kernel_mount(&image) else { return };
-        assert!(xfskit_testkit::tree(kernel.path()) == before, "{shape:?}: two trees");
-        kernel.unmount();
+        assert!(kernel.into_tree() == before, "{shape:?}: two trees");
         println!("{shape:?}: {} files, {read} buffers read", before.len());
     }
 }

@@ -270,8 +270,7 @@ fn what_is_in_the_way_of_attributes_leaves_the_inode() {
         let target = "t".repeat([100, 220, 330][n]);
         std::os::unix::fs::symlink(target, kernel.path().join(format!("link-{n}"))).unwrap();
     }
-    let before = xfskit_testkit::tree(kernel.path());
-    kernel.unmount();
+    let before = kernel.into_tree();
     let device = FileDevice::open(&image, Access::Write).unwrap();
     let filesystem = Filesystem::open(Arc::new(device), MountOptions::default()).unwrap();
     for n in 0..3 {

@@ -18,10 +18,7 @@ fn image(options: &[&str]) -> Option<Image> {
     let reference = xfskit_testkit::reference()?;
     let scratch = xfskit_testkit::scratch();
     let path = scratch.image("a.img", 512 << 20);
-    let mut arguments = vec!["-q"];
-    arguments.extend(options);
-    arguments.push(path.to_str().unwrap());
-    reference.tool_output("mkfs.xfs", arguments);
+    reference.mkfs(&path, options);
     Some(Image { reference, _scratch: scratch, path })
 }
 

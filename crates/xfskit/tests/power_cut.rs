@@ -159,8 +159,7 @@ fn run(seed: u64, operations: usize, cuts: usize) {
         let image = scratch.file("cut.img");
         let acknowledged = cut_image(&base, &image, &events, cut, &log, &random);
         let Some(kernel) = xfskit_testkit::kernel_mount(&image) else { return };
-        let tree = xfskit_testkit::tree(kernel.path());
-        kernel.unmount();
+        let tree = kernel.into_tree();
         let found: Model = tree
             .iter()
             .filter(|entry| !entry.path.as_os_str().is_empty())

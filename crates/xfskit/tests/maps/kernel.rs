@@ -112,7 +112,7 @@ fn files_of_the_kernel_are_what_it_says_they_are() {
     for (seed, shape) in SHAPES.iter().enumerate() {
         let scratch = xfskit_testkit::scratch();
         let image = scratch.image("a.img", 400 << 20);
-        reference.tool_output("mkfs.xfs", [&["-q"], *shape, &[image.to_str().unwrap()]].concat());
+        reference.mkfs(&image, shape);
         let mut random = Random(seed as u64 + 11);
         let block = if shape.contains(&"size=1024") { 1024 } else { 4096 };
         let Some(kernel) = xfskit_testkit::kernel_mount(&image) else { return };

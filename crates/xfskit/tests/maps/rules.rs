@@ -11,7 +11,7 @@ fn with_image(arguments: &[&str], work: impl Fn(&Filesystem, &Path)) {
     let Some(reference) = xfskit_testkit::reference() else { return };
     let scratch = xfskit_testkit::scratch();
     let image = scratch.image("a.img", 320 << 20);
-    reference.tool_output("mkfs.xfs", [&["-q"], arguments, &[image.to_str().unwrap()]].concat());
+    reference.mkfs(&image, arguments);
     let fs = open(&image);
     work(&fs, &image);
     fs.unmount().unwrap();

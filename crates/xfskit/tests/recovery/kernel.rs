@@ -77,9 +77,7 @@ impl Image {
     /// The tree that the kernel shows, or why it refuses the image.
     pub fn kernel_tree(&self) -> Result<Vec<xfskit_testkit::Entry>, String> {
         let kernel = try_kernel_mount(&self.data, self.log.as_deref(), &[]).expect("a kernel")?;
-        let tree = xfskit_testkit::tree(kernel.path());
-        kernel.unmount();
-        Ok(tree)
+        Ok(kernel.into_tree())
     }
 }
 
