@@ -193,25 +193,18 @@ mod tests {
     fn short_attributes_grow_and_shrink_across_the_inodes_own_memory() {
         let (mut attrs, mut model) = (LocalAttrs::new(b"head"), b"head".to_vec());
         for step in 0..40_u8 {
-            for bytes in [&mut attrs as &mut dyn FnSteps, &mut model] {
-                bytes.step(step);
-            }
+            change(&mut attrs, step);
+            change(&mut model, step);
             assert_eq!((&attrs[..], attrs == LocalAttrs::new(&model)), (&model[..], true), "step {step}");
         }
     }
 
-    trait FnSteps {
-        fn step(&mut self, step: u8);
-    }
-
-    impl<T: ForkBytes> FnSteps for T {
-        fn step(&mut self, step: u8) {
-            let zeros = self.grow(9).iter().all(|&byte| byte == 0);
-            assert!(zeros, "what is added is zeros");
-            self.append(&[step; 5]);
-            if step % 3 == 2 {
-                self.take_out(6..20 + usize::from(step) / 2);
-            }
+    fn change(bytes: &mut impl ForkBytes, step: u8) {
+        let zeros = bytes.grow(9).iter().all(|&byte| byte == 0);
+        assert!(zeros, "what is added is zeros");
+        bytes.append(&[step; 5]);
+        if step % 3 == 2 {
+            bytes.take_out(6..20 + usize::from(step) / 2);
         }
     }
 

@@ -85,8 +85,9 @@ pub(super) fn write_cluster(
 /// Locks a cluster and puts into it what can be written; `None` when it is in use, or there is nothing.
 fn fill(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Result<Option<Filled>> {
     let is_freed = || mount.inodes.freed_in(key.address()).is_some();
+    let one_waits = || inodes.iter().any(|inode| may_write(&**inode).is_some());
     // An inode that waits for its home has one: that its cluster was freed is not forgotten as long as one does.
-    let is_wanted = || !is_freed() && inodes.iter().any(|inode| may_write(&**inode).is_some());
+    let is_wanted = || !is_freed() && one_waits();
     let Some((buffer, mut held)) = mount.cache.try_lock_unread(key, &INODE_CLUSTER_KIND, is_wanted)? else {
         return Ok(None);
     };
@@ -100,7 +101,7 @@ fn fill(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Result<Option<
             return Ok(Some(Filled { buffer, held, apart: Some(bytes), inodes: copied.len(), copied }));
         }
         // Another thread may have written them meanwhile.
-        if !inodes.iter().any(|inode| may_write(&**inode).is_some()) {
+        if !one_waits() {
             return Ok(None);
         }
         mount.cache.read_contents(key, &INODE_CLUSTER_KIND, held.exclusive())?;
