@@ -78,7 +78,7 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     let sides = [Side::scratch()];
     let files = lab.options.files.unwrap_or(FILES);
     let case = Case { threads: 1, ..lab.case("one thread, lock times counted", files, 0) };
-    let timed = [(case.switch(|options| options.lock_times = true), FsMark { each: files, dirs: 1 })];
+    let timed = [(case.switch(|options| options.lock_times = true), FsMark { parts: 1, each: files, dirs: 1 })];
     let timed = lab.measure_on(&sides, &timed)?;
     let real: Vec<_> = powers()
         .map(|threads| {
@@ -86,7 +86,7 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
             let case = lab.case(format!("{threads} threads"), files, 0).mkfs(&[('d', "agcount=64")]);
             let image_bytes = case.image_bytes.max(MANY_AGS_BYTES);
             let case = Case { threads, image_bytes, ..case };
-            (case, FsMark { each: (files / threads).max(1), dirs: 1 })
+            (case, FsMark { parts: threads, each: (files / threads).max(1), dirs: 1 })
         })
         .collect();
     let real = lab.measure_on(&sides, &real)?;

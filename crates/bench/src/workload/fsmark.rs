@@ -29,13 +29,15 @@ const ALONE: &str = "parent=1, one thread";
 
 #[derive(Clone, Copy)]
 pub(super) struct FsMark {
-    /// Files of each thread.
+    /// Parts of the work, as many for each thread: a thread that has several does them in turns.
+    pub(super) parts: usize,
+    /// Files of each part.
     pub(super) each: usize,
-    /// Directories of each thread.
+    /// Directories of each part.
     pub(super) dirs: usize,
 }
 
-/// The directory that a thread empties, and the names of the last piece that it has still to remove.
+/// The directory of a part that is being emptied, and the names of the last piece that are still to be removed.
 struct Emptied<L> {
     place: usize,
     listing: L,
@@ -53,9 +55,21 @@ impl<L> Emptied<L> {
 }
 
 impl FsMark {
-    /// The directory of a thread that its nth file is in.
+    /// The directory of a part that its nth file is in.
     fn dir_of(&self, n: usize) -> usize {
         n * self.dirs / self.each
+    }
+
+    /// Does `work(part, n)` for each part and each n below `each`.
+    fn phase<T: Target>(
+        &self,
+        bench: &Bench<'_, T>,
+        name: &str,
+        work: impl Fn(usize, usize) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let turns = self.parts / bench.threads;
+        assert_eq!(turns * bench.threads, self.parts, "every thread has as many parts");
+        bench.phase(name, turns * self.each, |thread, n| work(thread * turns + n % turns, n / turns))
     }
 }
 
@@ -63,26 +77,26 @@ impl Work for FsMark {
     fn run<T: Target>(&self, bench: &Bench<'_, T>) -> Result<()> {
         let target = bench.target;
         let make = |n: usize| target.make_dir(target.base(), format!("dir{n}").as_bytes());
-        let dirs: Vec<T::Dir> = (0..bench.threads * self.dirs).map(make).collect::<Result<_>>()?;
+        let dirs: Vec<T::Dir> = (0..self.parts * self.dirs).map(make).collect::<Result<_>>()?;
         target.sync()?;
-        let dir = |thread: usize, place: usize| &dirs[thread * self.dirs + place];
-        bench.phase("create", self.each, |thread, n| {
-            target.create(dir(thread, self.dir_of(n)), &file_name(thread, n))?;
+        let dir = |part: usize, place: usize| &dirs[part * self.dirs + place];
+        self.phase(bench, "create", |part, n| {
+            target.create(dir(part, self.dir_of(n)), &file_name(part, n))?;
             Ok(())
         })?;
-        let emptied: Vec<Mutex<Option<Emptied<T::Listing>>>> = (0..bench.threads).map(|_| Mutex::default()).collect();
-        bench.phase("remove", self.each, |thread, n| {
-            let mut emptied = emptied[thread].lock().expect("nobody panics with it");
+        let emptied: Vec<Mutex<Option<Emptied<T::Listing>>>> = (0..self.parts).map(|_| Mutex::default()).collect();
+        self.phase(bench, "remove", |part, n| {
+            let mut emptied = emptied[part].lock().expect("nobody panics with it");
             let place = self.dir_of(n);
             let current = match emptied.take() {
                 Some(current) if current.place == place => current,
                 _ => {
-                    let listing = target.open_list(dir(thread, place))?;
+                    let listing = target.open_list(dir(part, place))?;
                     Emptied { place, listing, names: Vec::new().into_iter() }
                 }
             };
             let name = emptied.insert(current).next(target)?;
-            target.unlink(dir(thread, place), &name)
+            target.unlink(dir(part, place), &name)
         })
     }
 }
@@ -93,7 +107,7 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     let threads = lab.options.threads.unwrap_or(if published { PUBLISHED_THREADS } else { 2 });
     let files = lab.files(FILES).max(threads);
     let each = files / threads;
-    let work = FsMark { each, dirs: (lab.options.dirs.unwrap_or(threads) / threads).clamp(1, each) };
+    let work = FsMark { parts: threads, each, dirs: (lab.options.dirs.unwrap_or(threads) / threads).clamp(1, each) };
     let case = |name: &str| {
         let mut case = Case { threads, ..lab.case(name, files, 0) };
         if published {
@@ -108,6 +122,7 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
         case(SLOW).parent(true).switch(|options| options.attr_fast_path = false),
     ];
     if threads > 1 {
+        // The same files in the same directories, so that the log's work is the same.
         cases.push(Case { threads: 1, ..case(ALONE).parent(true) });
     }
     let cases: Vec<_> = cases.into_iter().map(|case| (case, work)).collect();
@@ -267,25 +282,32 @@ mod tests {
     }
 
     #[test]
-    fn directories_of_several_pieces_are_emptied() {
+    fn directories_of_several_pieces_are_emptied_by_as_many_threads_as_parts_and_by_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let work = FsMark { parts: 2, each: 2 * PIECE + 3, dirs: 2 };
+        for threads in [2, 1] {
+            let target = PathTarget::open(dir.path(), "folder").unwrap();
+            let bench = Bench::new(&target, threads, &Nobody);
+            work.run(&bench).unwrap();
+            let operations: Vec<u64> = bench.into_phases().iter().map(|phase| phase.operations).collect();
+            assert_eq!(operations, [2 * work.each as u64; 2]);
+            let dirs: Vec<_> = target.folder().read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+            assert_eq!(dirs.len(), 4);
+            assert!(dirs.iter().all(|dir| count(dir) == 0), "{dirs:?}");
+            target.close(true).unwrap();
+        }
+        assert_eq!(count(dir.path()), 0);
+    }
+
+    #[test]
+    fn a_directory_that_lists_fewer_names_than_it_was_given_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let target = PathTarget::open(dir.path(), "folder").unwrap();
-        let work = FsMark { each: 2 * PIECE + 3, dirs: 2 };
-        let bench = Bench::new(&target, 2, &Nobody);
-        work.run(&bench).unwrap();
-        let operations: Vec<u64> = bench.into_phases().iter().map(|phase| phase.operations).collect();
-        assert_eq!(operations, [2 * work.each as u64; 2]);
-        let dirs: Vec<_> = target.folder().read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert_eq!(dirs.len(), 4);
-        assert!(dirs.iter().all(|dir| count(dir) == 0), "{dirs:?}");
+        target.make_dir(target.base(), b"one").unwrap();
         let listing = target.open_list(target.base()).unwrap();
         let mut emptied = Emptied { place: 0, listing, names: Vec::new().into_iter() };
-        for _ in &dirs {
-            emptied.next(&target).unwrap();
-        }
+        emptied.next(&target).unwrap();
         let error = emptied.next(&target).unwrap_err().to_string();
         assert_eq!(error, "a directory lists fewer names than it was given");
-        target.close(true).unwrap();
-        assert_eq!(count(dir.path()), 0);
     }
 }
