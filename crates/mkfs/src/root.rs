@@ -3,7 +3,7 @@
 use crate::options::Autofsck;
 use crate::plan::FIRST_INODES;
 use xfskit_ondisk::inode::{INODE_CORE_BYTES, MODE_DIR, MODE_REGULAR, flags2, stamp_inode};
-use xfskit_ondisk::{ForkFormat, Geometry, InodeCore, InodeNumber, Lsn, NULL_AG_INODE, Timestamp};
+use xfskit_ondisk::{ForkFormat, Geometry, InodeCore, InodeNumber, Lsn, NULL_AG_INODE, Timestamp, crc32c};
 
 /// The realtime bitmap's flag: the bitmap is of the newer kind.
 const NEW_RT_BITMAP: u16 = 1 << 2;
@@ -74,7 +74,7 @@ fn free(geometry: &Geometry, inode: InodeNumber) -> InodeCore {
 
 /// A generation that differs between images, so that a file handle of one is not taken for one of another.
 fn generation(geometry: &Geometry, inode: InodeNumber) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&geometry.meta_uuid), &inode.0.to_be_bytes())
+    crc32c([geometry.meta_uuid.as_slice(), &inode.0.to_be_bytes()])
 }
 
 fn new_flags(geometry: &Geometry) -> u64 {

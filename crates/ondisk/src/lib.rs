@@ -30,7 +30,7 @@ pub mod symlink;
 pub mod time;
 mod units;
 
-pub use checksum::{checksum, checksum_matches, set_checksum};
+pub use checksum::{checksum, checksum_matches, crc32c, set_checksum};
 pub use corruption::{Corruption, Verdict};
 pub use extent::Extent;
 pub use fork_bytes::ForkBytes;

@@ -11,7 +11,7 @@
 //! Facts: the XFS Algorithms & Data Structures document, "Journaling Log"; the kernel's `struct xlog_rec_header`,
 //! `struct xlog_op_header`.
 
-use crate::{BASIC_BLOCK_BYTES, Lsn, Verdict, ensure};
+use crate::{BASIC_BLOCK_BYTES, Lsn, Verdict, crc32c, ensure};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -277,16 +277,14 @@ pub fn record_checksum(record: &[u8], headers: usize) -> u32 {
 }
 
 fn checksum_of(record: &[u8], headers: usize, header_bytes: usize) -> u32 {
-    let mut crc = crc32c::crc32c(&record[..CRC_OFFSET]);
-    crc = crc32c::crc32c_append(crc, &[0; 4]);
-    crc = crc32c::crc32c_append(crc, &record[CRC_OFFSET + 4..header_bytes]);
+    let header = [&record[..CRC_OFFSET], &[0; 4], &record[CRC_OFFSET + 4..header_bytes]];
     let data = &record[headers * BASIC_BLOCK_BYTES..];
     // Further header sectors count as far as the data uses them.
-    for extension in 1..header_sectors(data.len()).min(headers) {
+    let extensions = (1..header_sectors(data.len()).min(headers)).map(|extension| {
         let at = extension * BASIC_BLOCK_BYTES;
-        crc = crc32c::crc32c_append(crc, &record[at..at + CHECKED_EXTENSION_BYTES]);
-    }
-    crc32c::crc32c_append(crc, data)
+        &record[at..at + CHECKED_EXTENSION_BYTES]
+    });
+    crc32c(header.into_iter().chain(extensions).chain([data]))
 }
 
 /// Verifies a header sector by itself and against the place it was read from.
