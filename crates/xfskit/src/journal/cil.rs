@@ -14,6 +14,7 @@
 use super::copies::{Copied, Copies, Regions, copy_into};
 use super::grant::GrantSpace;
 use super::pool::Pool;
+use super::values::OrderedWrite;
 use crate::counters::Counters;
 use crate::hash::NumberSet;
 use crate::item::{BoxedVector, CheckpointSeq, CopyPlace, ItemInner, LogItem, LogVector};
@@ -24,25 +25,6 @@ use xfskit_ondisk::DiskAddress;
 
 /// Which part of what pushes the CIL a shard may keep for itself.
 const TELLS_OF_PUSH: u64 = 64;
-
-/// A write to the data device that must come before the checkpoint: the value of a remote attribute.
-#[derive(Clone, Debug)]
-pub struct OrderedWrite {
-    /// Byte offset on the data device.
-    pub offset: u64,
-    /// What to write.
-    pub bytes: Arc<Vec<u8>>,
-}
-
-impl OrderedWrite {
-    /// What of the write lies in the `length` bytes from `offset` of the device on, and where in them it begins.
-    pub fn overlap(&self, offset: u64, length: usize) -> Option<(usize, &[u8])> {
-        let start = self.offset.max(offset);
-        let end = (self.offset + self.bytes.len() as u64).min(offset + length as u64);
-        let bytes = || &self.bytes[(start - self.offset) as usize..(end - self.offset) as usize];
-        (start < end).then(|| ((start - offset) as usize, bytes()))
-    }
-}
 
 /// The list.
 pub(super) struct Cil {
@@ -318,8 +300,8 @@ impl Checkpoint {
 
 impl Batch<'_> {
     /// These writes come before the checkpoint.
-    pub fn write_before(&mut self, writes: &mut Vec<OrderedWrite>) {
-        self.shard.ordered_writes.append(writes);
+    pub fn write_before(&mut self, writes: &[OrderedWrite]) {
+        self.shard.ordered_writes.extend_from_slice(writes);
     }
 
     /// Logs an item that is nothing but its copy: an intent, a done item, a record. A done item whose intent is in the same
@@ -481,22 +463,5 @@ impl Batch<'_> {
         inner.copy_bytes = 0;
         inner.whiteout = true;
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_a_write_the_part_within_a_range_is_found() {
-        let write = OrderedWrite { offset: 100, bytes: Arc::new((0..50).collect()) };
-        let part = |offset, length| write.overlap(offset, length).map(|(at, bytes)| (at, bytes[0], bytes.len()));
-        assert_eq!(
-            [part(100, 50), part(90, 100), part(120, 10)],
-            [Some((0, 0, 50)), Some((10, 0, 50)), Some((0, 20, 10))]
-        );
-        assert_eq!([part(90, 20), part(140, 20)], [Some((10, 0, 10)), Some((0, 40, 10))]);
-        assert_eq!([part(50, 50), part(150, 10), part(0, 10)], [None; 3]);
     }
 }

@@ -15,7 +15,7 @@
 //!
 //! Crash behaviour: a checkpoint whose commit record is not in the log did not happen. What was flushed did.
 //!
-//! Locking: `writer` (one checkpoint at a time) > AIL or CIL shards > item state. No lock of a buffer or an inode is
+//! Locking: `writer` (one checkpoint at a time) > AIL or CIL shards > item state; `writer` > values. No lock of a buffer or an inode is
 //! waited for here, so a thread may push the journal while it holds some.
 
 mod ail;
@@ -26,15 +26,17 @@ mod head;
 mod pool;
 mod records;
 pub mod recovery;
+mod values;
 mod writer;
 
 pub use ail::Ail;
-pub use cil::{Batch, OrderedWrite};
+pub use cil::Batch;
 pub use copies::{RegionEnds, Regions};
 pub use grant::Grant;
 pub use head::{LogHead, LogState, find_head};
 pub use records::{Operation, Record, RecordReader};
 pub use recovery::{Outcome, RecoveredIntent, RecoveryReport};
+pub use values::OrderedWrite;
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
@@ -45,9 +47,9 @@ use crate::sync::{Condvar, Mutex};
 use cil::Cil;
 use grant::{Claim, GrantSpace};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use values::Values;
 use writer::LogWriter;
 use xfskit_device::BlockDevice;
 use xfskit_ondisk::{DiskAddress, Geometry, Lsn};
@@ -68,7 +70,7 @@ pub struct LogPlace {
 pub struct JournalOptions {
     /// Leave out intents whose done items come in the same checkpoint.
     pub whiteouts: bool,
-    /// Memory for metadata, of which values that wait for their checkpoint take a part.
+    /// Memory for metadata, of which copies that serve the next checkpoint take a part.
     pub cache_bytes: u64,
     /// Places that are to fail.
     pub error_tags: Arc<ErrorTags>,
@@ -108,21 +110,12 @@ pub struct Journal {
     /// The size at which a commit pushes the CIL.
     push_bytes: u64,
     uuid: [u8; 16],
-    /// Writes that wait for their checkpoint, by offset, for those who want to read them back before.
-    waiting_writes: Mutex<BTreeMap<u64, OrderedWrite>>,
-    /// Bytes that wait for their checkpoint, those of values that were replaced meanwhile included.
-    waiting_bytes: AtomicU64,
-    /// The most that there were.
-    waiting_peak: AtomicU64,
+    /// Values that wait for their checkpoint.
+    values: Values,
     /// Recovered intents are being finished; they alone hold the tail.
     recovering: AtomicBool,
 }
 
-/// Bytes of unlogged writes at which a commit pushes the CIL whatever memory there is: more of them would not make
-/// checkpoints any cheaper.
-const MOST_WAITING_BYTES: u64 = 16 << 20;
-/// The part of the memory for metadata at which it does. They cost no log space, so nothing else bounds them.
-const WAITING_SHARE: u64 = 8;
 /// The part of the cache's bytes that the memory for copies may keep besides.
 const POOL_SHARE: u64 = 8;
 
@@ -147,6 +140,8 @@ impl Journal {
         let space = GrantSpace::new(log_bytes, writer.overheads(), head.next);
         let push_bytes = space.push_bytes();
         let pool_bytes = options.cache_bytes / POOL_SHARE;
+        let unflushed = Arc::new(AtomicBool::new(false));
+        let values = Values::new(Arc::clone(&data_device), Arc::clone(&counters), Arc::clone(&unflushed));
         Self {
             data_device,
             counters,
@@ -156,7 +151,7 @@ impl Journal {
             space,
             writer: Mutex::new(writer),
             durable: AtomicU64::new(0),
-            unflushed: Arc::new(AtomicBool::new(false)),
+            unflushed,
             shutdown: Mutex::new(None),
             is_shut_down: AtomicBool::new(false),
             space_freed: Condvar::new(),
@@ -164,9 +159,7 @@ impl Journal {
             write_back: Mutex::new(None),
             push_bytes,
             uuid: geometry.meta_uuid,
-            waiting_writes: Mutex::default(),
-            waiting_bytes: AtomicU64::new(0),
-            waiting_peak: AtomicU64::new(0),
+            values,
             recovering: AtomicBool::new(false),
         }
     }
@@ -222,20 +215,17 @@ impl Journal {
         self.space_freed.notify_all();
     }
 
-    /// Commits in one step what `fill` logs, and `writes` before it. The grant's link pays for it. Returns the checkpoint
-    /// that will carry it.
+    /// Commits in one step what `fill` logs, and `values` before it. The grant's link pays for it. Returns the checkpoint
+    /// that will carry it. Once no lock of an AG is held any more, the values go to [`Self::write_values`].
     pub fn commit(
         &self,
         grant: &mut Grant<'_>,
-        writes: &mut Vec<OrderedWrite>,
+        values: &[OrderedWrite],
         fill: impl FnOnce(&mut Batch<'_>),
     ) -> CheckpointSeq {
-        for write in &*writes {
-            self.count_waiting(write.bytes.len() as u64);
-            self.waiting_writes.lock().insert(write.offset, write.clone());
-        }
+        values.iter().for_each(|write| self.values.add(write));
         let outcome = self.cil.commit(&self.counters, &self.space, self.options.whiteouts, |batch| {
-            batch.write_before(writes);
+            batch.write_before(values);
             fill(batch);
         });
         grant.spend_link(&self.space, outcome.charge_bytes);
@@ -243,10 +233,14 @@ impl Journal {
         outcome.seq
     }
 
-    fn count_waiting(&self, bytes: u64) {
-        let waiting = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let peak = self.waiting_peak.fetch_max(waiting, Ordering::Relaxed);
-        self.counters.value_bytes_waiting_peak.add(waiting.saturating_sub(peak));
+    /// Writes values that were committed. What cannot be written goes on waiting: whoever writes the checkpoint meets the
+    /// error again, before anything of the checkpoint is in the log.
+    pub fn write_values(&self, values: Vec<OrderedWrite>) {
+        for write in values.iter().take_while(|_| self.check().is_ok()) {
+            if let Err(error) = self.values.write(write) {
+                tracing::warn!(%error, "a value is left to the checkpoint");
+            }
+        }
     }
 
     /// Called after a commit's locks were dropped: writes a checkpoint when enough has gathered.
@@ -257,13 +251,8 @@ impl Journal {
         if !self.is_push_due() {
             return Ok(());
         }
-        let mut writer = match self.writer.try_lock() {
-            Some(writer) => writer,
-            // Whoever adds to what waits does not go on without bound while somebody writes.
-            None if self.waiting_bytes.load(Ordering::Relaxed) >= 2 * self.most_waiting() => self.writer.lock(),
-            // Somebody who is writing already will find us at the next look.
-            None => return Ok(()),
-        };
+        // Somebody who is writing already will find us at the next look.
+        let Some(mut writer) = self.writer.try_lock() else { return Ok(()) };
         if self.is_push_due() {
             self.push(&mut writer)?;
         }
@@ -278,11 +267,7 @@ impl Journal {
     }
 
     fn is_push_due(&self) -> bool {
-        self.cil.charged_bytes() >= self.push_bytes || self.waiting_bytes.load(Ordering::Relaxed) >= self.most_waiting()
-    }
-
-    fn most_waiting(&self) -> u64 {
-        (self.options.cache_bytes / WAITING_SHARE).min(MOST_WAITING_BYTES)
+        self.cil.charged_bytes() >= self.push_bytes
     }
 
     /// The number of the checkpoint that gathers commits now.
@@ -362,16 +347,7 @@ impl Journal {
         // The tail is read before the flush: what left the AIL up to here was written, and the flush makes it durable.
         let start = writer.head();
         let tail = self.ail.tail().map_or(start, |tail| tail.min(start));
-        for write in &checkpoint.ordered_writes {
-            let io = |source| Error::Io { offset: write.offset, source };
-            self.data_device.write(write.offset, &write.bytes).map_err(io)?;
-            self.unflushed.store(true, Ordering::Release);
-            self.waiting_bytes.fetch_sub(write.bytes.len() as u64, Ordering::Relaxed);
-            let mut waiting = self.waiting_writes.lock();
-            if waiting.get(&write.offset).is_some_and(|newest| Arc::ptr_eq(&newest.bytes, &write.bytes)) {
-                waiting.remove(&write.offset);
-            }
-        }
+        checkpoint.ordered_writes.iter().try_for_each(|write| self.values.write(write))?;
         if self.unflushed.swap(false, Ordering::AcqRel) {
             self.flush_data()?;
         }
@@ -385,24 +361,7 @@ impl Journal {
 
     /// Copies what waits to be written to the device from `offset` on; says which parts of `out` are the device's.
     pub fn copy_waiting(&self, offset: u64, out: &mut [u8]) -> SmallVec<[Range<usize>; 1]> {
-        let waiting = self.waiting_writes.lock();
-        // They do not overlap, so of those that begin before only the last may reach as far.
-        let before = waiting.range(..=offset).next_back();
-        let behind = waiting.range(offset + 1..offset + out.len() as u64);
-        let mut gaps = SmallVec::new();
-        let mut at = 0;
-        for (_, write) in before.into_iter().chain(behind) {
-            let Some((start, bytes)) = write.overlap(offset, out.len()) else { continue };
-            if start > at {
-                gaps.push(at..start);
-            }
-            at = start + bytes.len();
-            out[start..at].copy_from_slice(bytes);
-        }
-        if at < out.len() {
-            gaps.push(at..out.len());
-        }
-        gaps
+        self.values.copy_waiting(offset, out)
     }
 
     /// Makes contents durable that were written in place.

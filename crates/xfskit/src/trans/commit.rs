@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::error_tags::{LOG_DONE, LOG_INTENT, ROLL};
 use crate::item::CheckpointSeq;
 use crate::journal::{Grant, OrderedWrite};
-use std::sync::Arc;
 use xfskit_ondisk::DiskAddress;
 
 impl Transaction<'_> {
@@ -39,7 +38,9 @@ impl Transaction<'_> {
             }
         };
         self.dirty = false;
+        let values = std::mem::take(&mut self.ordered_writes);
         drop(self);
+        mount.journal.write_values(values);
         mount.journal.after_commit()?;
         mount.trim_inodes()?;
         if sync {
@@ -75,6 +76,7 @@ impl Transaction<'_> {
             held.dirty = InodeFields::empty();
         }
         self.dirty = false;
+        self.mount.journal.write_values(std::mem::take(&mut self.ordered_writes));
         // A chain that left this to others could gather a checkpoint as long as the log, and would wait for itself.
         self.mount.journal.after_commit()?;
         match &mut self.grant {
@@ -131,7 +133,7 @@ impl Transaction<'_> {
     /// must be new and must not have been freed by a transaction that is not durable.
     pub fn write_before_checkpoint(&mut self, address: DiskAddress, bytes: Vec<u8>) {
         self.dirty = true;
-        self.ordered_writes.push(OrderedWrite { offset: address.bytes(), bytes: Arc::new(bytes) });
+        self.ordered_writes.push(OrderedWrite::new(address.bytes(), bytes));
     }
 
     /// Fills `out` from blocks that are written by [`Self::write_before_checkpoint`], whether that was done yet or not.
@@ -145,9 +147,8 @@ impl Transaction<'_> {
             let offset = start + gap.start as u64;
             self.mount.device.read(offset, &mut out[gap]).map_err(|source| Error::Io { offset, source })?;
         }
-        let bytes = out.len();
-        for (at, own) in self.ordered_writes.iter().filter_map(|write| write.overlap(start, bytes)) {
-            out[at..at + own.len()].copy_from_slice(own);
+        for own in &self.ordered_writes {
+            own.copy_to(start, out);
         }
         Ok(())
     }
@@ -167,7 +168,7 @@ impl Transaction<'_> {
         let grant = self.grant.as_mut().expect("a writing transaction has log space");
         let (items, buffers, inodes) = (&mut self.items, &mut self.buffers, &mut self.inodes);
         let geometry = &self.mount.geometry;
-        let seq = self.mount.journal.commit(grant, &mut self.ordered_writes, |batch| {
+        let seq = self.mount.journal.commit(grant, &self.ordered_writes, |batch| {
             // Intents and done items first, so that recovery meets them in the order in which they were made.
             items.drain(..).for_each(|item| batch.log_copy(item.item, item.copy, item.finishes));
             buffers.iter().flatten().for_each(|held| log_buffer(batch, held));

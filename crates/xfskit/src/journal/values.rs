@@ -1,0 +1,177 @@
+//! Values on their way to their blocks: writes to the data device that must come before the checkpoint that names them.
+//!
+//! ```text
+//! commit ──▶ waits in memory ──┬── the thread that committed it, as soon as it has let go of its locks ──▶ on the device
+//!                              └── whoever writes the checkpoint, if that is earlier                   ──▶
+//! ```
+//! Mostly the thread is first: then the bytes are in its processor's cache still, the next value takes the memory that this
+//! one had, and no more waits than what the callers hand in at once. It does not write before its commit because it holds
+//! an AG's headers until then, for which others wait.
+//!
+//! Locks: a write's own is held while it is written, so whoever comes second finds it done. It may be taken under the
+//! list's, and never the other way round.
+//!
+//! Crash behaviour: until the checkpoint is durable the blocks are free as far as the device knows, and they were free in
+//! the last durable checkpoint too; so it does not matter how much of a value is there. Whoever writes the checkpoint sees to it that
+//! all its values are written, and flushes them.
+
+use crate::counters::Counters;
+use crate::error::{Error, Result};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use xfskit_device::BlockDevice;
+
+/// A write to the data device that must come before the checkpoint: blocks of a remote attribute's value.
+#[derive(Clone)]
+pub struct OrderedWrite {
+    /// Byte offset on the data device.
+    offset: u64,
+    length: usize,
+    /// Nothing when it is written.
+    bytes: Arc<Mutex<Option<Vec<u8>>>>,
+}
+
+impl OrderedWrite {
+    /// A write of `bytes` at `offset` of the data device.
+    pub fn new(offset: u64, bytes: Vec<u8>) -> Self {
+        Self { offset, length: bytes.len(), bytes: Arc::new(Mutex::new(Some(bytes))) }
+    }
+
+    /// Copies what of it lies in the bytes of the device from `offset` on; says where in `out` that is. Nothing if it is
+    /// written already.
+    pub fn copy_to(&self, offset: u64, out: &mut [u8]) -> Option<Range<usize>> {
+        let start = self.offset.max(offset);
+        let end = (self.offset + self.length as u64).min(offset + out.len() as u64);
+        if start >= end {
+            return None;
+        }
+        let bytes = self.bytes.lock();
+        let part = &bytes.as_ref()?[(start - self.offset) as usize..(end - self.offset) as usize];
+        let range = (start - offset) as usize..(end - offset) as usize;
+        out[range.clone()].copy_from_slice(part);
+        Some(range)
+    }
+}
+
+/// The writes that wait.
+pub(super) struct Values {
+    device: Arc<dyn BlockDevice>,
+    counters: Arc<Counters>,
+    /// Something was written to the data device since its last flush.
+    unflushed: Arc<AtomicBool>,
+    /// By offset, for those who want to read them back before.
+    list: Mutex<BTreeMap<u64, OrderedWrite>>,
+    /// Bytes that wait, those of values that were replaced meanwhile included.
+    bytes: AtomicU64,
+    /// The most that there were.
+    peak_bytes: AtomicU64,
+}
+
+impl Values {
+    pub(super) fn new(device: Arc<dyn BlockDevice>, counters: Arc<Counters>, unflushed: Arc<AtomicBool>) -> Self {
+        let (list, bytes, peak_bytes) = Default::default();
+        Self { device, counters, unflushed, list, bytes, peak_bytes }
+    }
+
+    /// From here on the write waits.
+    pub(super) fn add(&self, write: &OrderedWrite) {
+        let length = write.length as u64;
+        let waiting = self.bytes.fetch_add(length, Ordering::Relaxed) + length;
+        let peak = self.peak_bytes.fetch_max(waiting, Ordering::Relaxed);
+        self.counters.value_bytes_waiting_peak.add(waiting.saturating_sub(peak));
+        self.list.lock().insert(write.offset, write.clone());
+    }
+
+    /// Writes what was added before, unless that is done.
+    ///
+    /// # Errors
+    /// `Io`; the write goes on waiting.
+    pub(super) fn write(&self, write: &OrderedWrite) -> Result<()> {
+        let mut waiting = write.bytes.lock();
+        let Some(bytes) = &*waiting else { return Ok(()) };
+        self.device.write(write.offset, bytes).map_err(|source| Error::Io { offset: write.offset, source })?;
+        // Before anybody finds it written: whoever writes the checkpoint then flushes it.
+        self.unflushed.store(true, Ordering::Release);
+        let done = waiting.take();
+        drop(waiting);
+        self.bytes.fetch_sub(write.length as u64, Ordering::Relaxed);
+        let mut list = self.list.lock();
+        if list.get(&write.offset).is_some_and(|newest| Arc::ptr_eq(&newest.bytes, &write.bytes)) {
+            list.remove(&write.offset);
+        }
+        drop((list, done));
+        Ok(())
+    }
+
+    /// Copies what waits for the bytes of the device from `offset` on; says which parts of `out` are the device's.
+    pub(super) fn copy_waiting(&self, offset: u64, out: &mut [u8]) -> SmallVec<[Range<usize>; 1]> {
+        let list = self.list.lock();
+        // They do not overlap, so of those that begin before only the last may reach as far.
+        let before = list.range(..=offset).next_back();
+        let behind = list.range(offset + 1..offset + out.len() as u64);
+        let mut gaps = SmallVec::new();
+        let mut at = 0;
+        for (_, write) in before.into_iter().chain(behind) {
+            let Some(copied) = write.copy_to(offset, out) else { continue };
+            if copied.start > at {
+                gaps.push(at..copied.start);
+            }
+            at = copied.end;
+        }
+        if at < out.len() {
+            gaps.push(at..out.len());
+        }
+        gaps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(write: &OrderedWrite, offset: u64, length: usize) -> Option<(Range<usize>, u8)> {
+        let mut out = vec![0xff; length];
+        write.copy_to(offset, &mut out).map(|range| (range.clone(), out[range.start]))
+    }
+
+    #[test]
+    fn of_a_write_the_part_within_a_range_is_found() {
+        let write = OrderedWrite::new(100, (0..50).collect());
+        let part = |offset, length| part(&write, offset, length);
+        assert_eq!(
+            [part(100, 50), part(90, 100), part(120, 10)],
+            [Some((0..50, 0)), Some((10..60, 0)), Some((0..10, 20))]
+        );
+        assert_eq!([part(90, 20), part(140, 20)], [Some((10..20, 0)), Some((0..10, 40))]);
+        assert_eq!([part(50, 50), part(150, 10), part(0, 10)], [None, None, None]);
+    }
+
+    #[test]
+    fn what_is_written_once_waits_no_longer_and_is_not_written_again() {
+        let device = Arc::new(xfskit_device::MemoryDevice::new(1000));
+        let unflushed = Arc::new(AtomicBool::new(false));
+        let values = Values::new(Arc::clone(&device) as _, Arc::default(), Arc::clone(&unflushed));
+        let (first, second) = (OrderedWrite::new(100, vec![1; 50]), OrderedWrite::new(200, vec![2; 50]));
+        values.add(&first);
+        values.add(&second);
+        let mut out = [0; 200];
+        assert_eq!(values.copy_waiting(80, &mut out)[..], [0..20, 70..120, 170..200]);
+        assert_eq!((out[20], out[69], out[120], out[169]), (1, 1, 2, 2));
+        values.write(&first).unwrap();
+        assert!(unflushed.swap(false, Ordering::AcqRel));
+        assert_eq!(values.copy_waiting(80, &mut out)[..], [0..120, 170..200]);
+        // The block may be somebody else's by now.
+        device.write(100, &[9; 50]).unwrap();
+        values.write(&first).unwrap();
+        let mut there = [0; 50];
+        device.read(100, &mut there).unwrap();
+        assert_eq!((there, unflushed.load(Ordering::Acquire)), ([9; 50], false));
+        values.write(&second).unwrap();
+        assert_eq!(values.bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(values.counters.value_bytes_waiting_peak.get(), 100);
+    }
+}
