@@ -12,7 +12,9 @@
 //! the log alone is enough to move the item to the head of the log.
 
 use crate::sync::Mutex;
+use crate::value::ValueBlocks;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use xfskit_ondisk::Lsn;
@@ -21,38 +23,15 @@ use xfskit_ondisk::Lsn;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct CheckpointSeq(pub u64);
 
-/// Bytes with several owners: a long value on its way to its blocks, which its intent carries as well.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedBytes {
-    /// Padded to a multiple of 4, as a region in the log is.
-    padded: Arc<Vec<u8>>,
-    length: usize,
-}
-
-impl SharedBytes {
-    /// A copy of `bytes`.
-    pub fn copy_of(bytes: &[u8]) -> Self {
-        let mut padded = Vec::with_capacity(bytes.len().next_multiple_of(4));
-        padded.extend_from_slice(bytes);
-        padded.resize(bytes.len().next_multiple_of(4), 0);
-        Self { padded: Arc::new(padded), length: bytes.len() }
-    }
-
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.padded[..self.length]
-    }
-}
-
 /// The formatted copy of an item: regions of bytes, each of which becomes one operation in the log.
 #[derive(Debug, Default, Clone)]
 pub struct LogVector {
-    /// The bytes of all regions but a shared one, each region padded to a multiple of 4.
+    /// The bytes of all regions but a long value, each region padded to a multiple of 4.
     bytes: Vec<u8>,
     /// Where each region ends in `bytes`.
     ends: SmallVec<[u32; 4]>,
-    /// A region that is not in `bytes`, and its place among the others.
-    shared: Option<(u32, SharedBytes)>,
+    /// A value that is not in `bytes`, and its place among the regions.
+    value: Option<(u32, Arc<ValueBlocks>)>,
 }
 
 /// A copy as an item keeps it: one word when there is none, and it changes hands without being moved.
@@ -63,19 +42,19 @@ impl LogVector {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
-        self.shared = None;
+        self.value = None;
     }
 
-    /// Adds a region without copying it. There may be one of them.
-    pub fn push_shared(&mut self, region: &SharedBytes) {
-        assert!(self.shared.is_none(), "a copy has one long region at most");
-        self.shared = Some((self.ends.len() as u32, region.clone()));
+    /// Adds a long value as a region, without copying it. There may be one of them.
+    pub fn push_value(&mut self, value: &Arc<ValueBlocks>) {
+        assert!(self.value.is_none(), "a copy has one long value at most");
+        self.value = Some((self.ends.len() as u32, Arc::clone(value)));
         self.ends.push(self.bytes.len() as u32);
     }
 
-    /// Length of the region that is shared.
-    pub fn shared_bytes(&self) -> usize {
-        self.shared.as_ref().map_or(0, |(_, region)| region.padded.len())
+    /// Length of that region.
+    pub fn value_bytes(&self) -> usize {
+        self.value.as_ref().map_or(0, |(_, value)| value.region_bytes())
     }
 
     /// Adds a region. Its length in the log is rounded up to 4 with zeros.
@@ -111,18 +90,18 @@ impl LogVector {
         self.ends.push(self.bytes.len() as u32);
     }
 
-    /// The regions in order.
-    pub fn regions(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+    /// The regions in order. A long value is put together for it.
+    pub fn regions(&self) -> impl ExactSizeIterator<Item = Cow<'_, [u8]>> {
         let mut start = 0;
         self.ends.iter().enumerate().map(move |(index, &end)| {
-            if let Some((place, region)) = &self.shared
+            if let Some((place, value)) = &self.value
                 && *place as usize == index
             {
-                return &region.padded[..];
+                return Cow::Owned(value.to_region());
             }
             let region = &self.bytes[start..end as usize];
             start = end as usize;
-            region
+            Cow::Borrowed(region)
         })
     }
 
@@ -138,7 +117,7 @@ impl LogVector {
 
     /// Bytes in the log, with an operation header of 12 bytes for each region.
     pub fn log_bytes(&self) -> usize {
-        self.bytes.len() + self.shared_bytes() + 12 * self.ends.len()
+        self.bytes.len() + self.value_bytes() + 12 * self.ends.len()
     }
 }
 
@@ -456,6 +435,7 @@ fn low_bits(count: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_image::TestImage;
 
     #[test]
     fn runs_of_dirty_bits_are_found_across_words() {
@@ -476,13 +456,14 @@ mod tests {
 
     #[test]
     fn a_region_is_padded_to_four_bytes_in_the_log_only() {
+        let geometry = TestImage::new(64, &[]).mount().geometry.clone();
         let mut vector = LogVector::default();
         vector.push(b"abcde");
         vector.push(b"xy");
         let regions: Vec<_> = vector.regions().collect();
         assert_eq!(regions, [b"abcde\0\0\0".as_slice(), b"xy\0\0"]);
         assert_eq!(vector.log_bytes(), 12 + 24);
-        vector.push_shared(&SharedBytes::copy_of(b"12345"));
+        vector.push_value(&Arc::new(ValueBlocks::new(&geometry, b"12345")));
         vector.push(b"z");
         let regions: Vec<_> = vector.regions().skip(2).collect();
         assert_eq!(regions, [b"12345\0\0\0".as_slice(), b"z\0\0\0"]);

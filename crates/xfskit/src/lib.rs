@@ -14,6 +14,7 @@ pub mod error_tags;
 pub mod hash;
 pub mod item;
 pub mod sync;
+pub mod value;
 
 pub mod cache;
 pub mod journal;

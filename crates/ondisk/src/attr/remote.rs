@@ -49,31 +49,39 @@ pub fn blocks_for(geometry: &Geometry, value_bytes: usize) -> u32 {
     value_bytes.div_ceil(bytes_per_block(geometry)) as u32
 }
 
-/// Appends the block that holds the part of `value` from `offset` on to `out`.
-pub fn encode_block(
+/// The blocks of `value`, all headers zero.
+pub fn lay_out(geometry: &Geometry, value: &[u8]) -> Vec<u8> {
+    let bytes = blocks_for(geometry, value.len()) as usize * geometry.block_bytes();
+    let mut blocks = Vec::with_capacity(bytes);
+    for part in value.chunks(bytes_per_block(geometry)) {
+        blocks.extend_from_slice(&[0; REMOTE_HEADER_BYTES]);
+        blocks.extend_from_slice(part);
+    }
+    blocks.resize(bytes, 0);
+    blocks
+}
+
+/// Fills in the header of the block that holds the `bytes` bytes from `offset` of a value of inode `owner`.
+pub fn stamp_block(
     geometry: &Geometry,
     owner: u64,
     address: DiskAddress,
-    value: &[u8],
     offset: usize,
-    out: &mut Vec<u8>,
+    bytes: usize,
+    block: &mut [u8],
 ) {
-    let part = &value[offset..value.len().min(offset + bytes_per_block(geometry))];
     let header = RemoteHeader {
         magic: U32::new(REMOTE_MAGIC),
         offset: U32::new(offset as u32),
-        bytes: U32::new(part.len() as u32),
+        bytes: U32::new(bytes as u32),
         crc: [0; 4],
         uuid: geometry.meta_uuid,
         owner: U64::new(owner),
         address: U64::new(address.0),
         lsn: U64::MAX_VALUE,
     };
-    let start = out.len();
-    out.extend_from_slice(header.as_bytes());
-    out.extend_from_slice(part);
-    out.resize(start + geometry.block_bytes(), 0);
-    set_checksum(&mut out[start..], REMOTE_CRC_OFFSET);
+    block[..REMOTE_HEADER_BYTES].copy_from_slice(header.as_bytes());
+    set_checksum(block, REMOTE_CRC_OFFSET);
 }
 
 /// The part of a value that a block holds, which must be the `bytes` bytes from `offset` of a value of inode `owner`.

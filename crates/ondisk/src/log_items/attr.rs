@@ -80,7 +80,15 @@ impl AttrIntent<'_> {
     /// Hands out the regions of the intent in order.
     pub fn encode(&self, mut region: impl FnMut(&[u8])) {
         let further = [self.name, self.new_name, self.value, self.new_value];
-        let count = 1 + further.iter().filter(|bytes| !bytes.is_empty()).count();
+        region(&self.encode_header(self.value.len()));
+        further.into_iter().filter(|bytes| !bytes.is_empty()).for_each(region);
+    }
+
+    /// The first region of the intent, for a value of so many bytes that may lie elsewhere than in `self.value`. The names and
+    /// values follow, those that are not empty, each a region: name, new name, value, new value.
+    pub fn encode_header(&self, value_bytes: usize) -> [u8; HEADER_BYTES] {
+        let further = [self.name.len(), self.new_name.len(), value_bytes, self.new_value.len()];
+        let count = 1 + further.iter().filter(|&&bytes| bytes > 0).count();
         let mut out = [0; HEADER_BYTES];
         let generation = if self.verb.is_parent() { self.generation } else { 0 };
         put_header(&mut out, item_type::ATTRI, count as u16, generation, self.id);
@@ -89,10 +97,9 @@ impl AttrIntent<'_> {
         // Two 16-bit lengths, which read as one 32-bit length where there is no new name.
         out[28..30].copy_from_slice(&(self.name.len() as u16).to_le_bytes());
         out[30..32].copy_from_slice(&(self.new_name.len() as u16).to_le_bytes());
-        out[32..36].copy_from_slice(&(self.value.len() as u32).to_le_bytes());
+        out[32..36].copy_from_slice(&(value_bytes as u32).to_le_bytes());
         out[36..40].copy_from_slice(&u32::from(self.namespace & flags::NAMESPACE).to_le_bytes());
-        region(&out);
-        further.into_iter().filter(|bytes| !bytes.is_empty()).for_each(region);
+        out
     }
 }
 

@@ -22,11 +22,13 @@ use crate::deferred::{self, DeferredOp, Step, finish};
 use crate::error::{Error, Result};
 use crate::error_tags::ATTR_NO_SPACE;
 use crate::inode::bmap;
-use crate::item::{LogVector, SharedBytes};
-use crate::mount::AttrLogging;
+use crate::item::LogVector;
+use crate::mount::{AttrLogging, Mount};
 use crate::trans::{InoId, Transaction};
+use crate::value::ValueBlocks;
 use crate::{dir, symlink};
 use std::borrow::Cow;
+use std::sync::Arc;
 use xfskit_ondisk::attr::shortform::{SHORTFORM_HEADER_BYTES, entry_bytes};
 use xfskit_ondisk::log_items::{self, AttrIntent, AttrVerb};
 use xfskit_ondisk::log_record::item_type;
@@ -36,7 +38,7 @@ use xfskit_ondisk::{FileBlock, InodeNumber};
 const EXTENTS_PER_STEP: usize = 4;
 
 /// What an update does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) enum Change<'a> {
     Set { new: Kept<'a> },
     Replace { old: Kept<'a>, new: Kept<'a> },
@@ -44,7 +46,7 @@ pub(super) enum Change<'a> {
 }
 
 /// An attribute through the links of an update.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Kept<'a> {
     pub(super) namespace: u8,
     pub(super) name: Cow<'a, [u8]>,
@@ -52,21 +54,31 @@ pub(super) struct Kept<'a> {
 }
 
 /// A value, which may be long.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) enum Value<'a> {
     /// The caller's.
     Borrowed(&'a [u8]),
-    /// One that outlives the caller's, and that an intent carries without a copy of its own.
-    Shared(SharedBytes),
+    /// One that outlives the caller's.
+    Owned(Vec<u8>),
+    /// The same of one that will have blocks of its own, which its intent carries without a copy.
+    Blocks(Arc<ValueBlocks>),
 }
 
-impl std::ops::Deref for Value<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
+impl Value<'_> {
+    pub(super) fn len(&self) -> usize {
         match self {
-            Self::Borrowed(bytes) => bytes,
-            Self::Shared(bytes) => bytes.bytes(),
+            Self::Borrowed(bytes) => bytes.len(),
+            Self::Owned(bytes) => bytes.len(),
+            Self::Blocks(blocks) => blocks.value_bytes(),
+        }
+    }
+
+    /// The bytes of one that is not in blocks: one that an entry may hold.
+    fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Borrowed(bytes) => Some(bytes),
+            Self::Owned(bytes) => Some(bytes),
+            Self::Blocks(_) => None,
         }
     }
 }
@@ -78,18 +90,21 @@ impl<'a> Kept<'a> {
     }
 
     /// As it is after the caller's buffers are gone.
-    pub(super) fn shared(attr: &Attr<'_>) -> Kept<'static> {
-        let value = Value::Shared(SharedBytes::copy_of(attr.value));
+    pub(super) fn owned(mount: &Mount, attr: &Attr<'_>) -> Kept<'static> {
+        let value = if tree::is_local_value(&mount.geometry, attr.name.len(), attr.value.len()) {
+            mount.counters.value_bytes_copied.add(attr.value.len() as u64);
+            Value::Owned(attr.value.to_vec())
+        } else {
+            Value::Blocks(remote::in_blocks(mount, attr.value))
+        };
         Kept { namespace: attr.namespace, name: attr.name.to_vec().into(), value }
     }
 
+    /// Without a value that is in blocks: only a parent pointer's, which never is, belongs to its key.
     fn attr(&self) -> Attr<'_> {
-        Attr { namespace: self.namespace, name: &self.name, value: &self.value }
+        Attr { namespace: self.namespace, name: &self.name, value: self.value.bytes().unwrap_or_default() }
     }
 }
-
-/// Values longer than this are not copied into an intent.
-const LONG_VALUE_BYTES: usize = 1024;
 
 /// How far an update has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +191,7 @@ fn run(
     let operation = AttrOp { ino, change, progress, inode, generation, again: false };
     let may_log = parent || tx.mount().may_log_attr_intents();
     // Kernels without a fix of 2025 refuse an intent whose value is empty, and nothing empty takes more than one link.
-    let is_empty = operation.new_attr().is_some_and(|new| new.value.is_empty());
+    let is_empty = operation.new_attr().is_some_and(|new| new.value.len() == 0);
     let logged = logging == Logging::Logged && may_log && !is_empty;
     if !(announce && logged) {
         return finish(tx, operation, logged);
@@ -187,9 +202,8 @@ fn run(
         ensure_fork(tx, ino, bytes)?;
     }
     let key = operation.change.keys().last().map(|key| queue_key(tx, ino, &key.attr())).unwrap_or_default();
-    let copied = operation.new_attr().map_or(0, |new| new.value.len());
-    tx.mount().counters.value_bytes_copied.add(copied as u64);
-    deferred::queue(tx, key, AttrOp { change: operation.change.into_shared(), ..operation });
+    let change = operation.change.into_owned(tx.mount());
+    deferred::queue(tx, key, AttrOp { change, ..operation });
     Ok(())
 }
 
@@ -305,7 +319,8 @@ impl AttrOp<'_> {
             Change::Replace { old, new } => {
                 if form(tx, ino) == Form::Tree
                     && same_size(old, new)
-                    && tree::overwrite(tx, ino, &old.attr(), &new.value)?
+                    && let Some(value) = new.value.bytes()
+                    && tree::overwrite(tx, ino, &old.attr(), value)?
                 {
                     return Ok(());
                 }
@@ -335,10 +350,16 @@ impl AttrOp<'_> {
         }
         let value = match self.progress {
             Progress::Mapping { at, .. } => {
-                let place = remote::write_at(tx, ino, at, &new.value)?;
+                let place = match &new.value {
+                    Value::Borrowed(bytes) => remote::write_at(tx, ino, at, &remote::in_blocks(tx.mount(), bytes))?,
+                    Value::Owned(bytes) => remote::write_at(tx, ino, at, &remote::in_blocks(tx.mount(), bytes))?,
+                    Value::Blocks(blocks) => remote::write_at(tx, ino, at, blocks)?,
+                };
                 tree::NewValue::Remote { block: place.block, length: place.length }
             }
-            Progress::Start => tree::NewValue::Local(&new.value),
+            Progress::Start => {
+                tree::NewValue::Local(new.value.bytes().expect("only what no entry may hold is laid out in blocks"))
+            }
         };
         tree::add(tx, ino, &new.attr(), value, false)
     }
@@ -426,13 +447,17 @@ impl DeferredOp for AttrOp<'_> {
 
 impl Change<'_> {
     /// As it is after the caller's buffers are gone.
-    fn into_shared(self) -> Change<'static> {
-        match self {
-            Self::Set { new } => Change::Set { new: Kept::shared(&new.attr()) },
-            Self::Replace { old, new } => {
-                Change::Replace { old: Kept::shared(&old.attr()), new: Kept::shared(&new.attr()) }
+    fn into_owned(self, mount: &Mount) -> Change<'static> {
+        let owned = |kept: Kept<'_>| match kept.value {
+            Value::Blocks(blocks) => {
+                Kept { namespace: kept.namespace, name: kept.name.into_owned().into(), value: Value::Blocks(blocks) }
             }
-            Self::Remove { old } => Change::Remove { old: Kept::shared(&old.attr()) },
+            Value::Borrowed(_) | Value::Owned(_) => Kept::owned(mount, &kept.attr()),
+        };
+        match self {
+            Self::Set { new } => Change::Set { new: owned(new) },
+            Self::Replace { old, new } => Change::Replace { old: owned(old), new: owned(new) },
+            Self::Remove { old } => Change::Remove { old: owned(old) },
         }
     }
 
@@ -469,23 +494,29 @@ impl Change<'_> {
             (Change::Remove { .. }, false) => AttrVerb::Remove,
             (Change::Remove { .. }, true) => AttrVerb::RemoveParent,
         };
+        let value_bytes = if verb == AttrVerb::Remove { 0 } else { old.value.len() };
+        let (old_key, new_key) = (old.attr(), new.attr());
         let intent = AttrIntent {
             id,
             verb,
             inode,
             generation,
             namespace: old.namespace,
-            name: &old.name,
-            value: if verb == AttrVerb::Remove { &[] } else { &old.value },
-            new_name: &new.name,
-            new_value: &new.value,
+            name: old_key.name,
+            value: old_key.value,
+            new_name: new_key.name,
+            new_value: new_key.value,
         };
-        let long = |bytes: &&SharedBytes| bytes.bytes().len() > LONG_VALUE_BYTES;
-        let long = if let Value::Shared(bytes) = &old.value { Some(bytes).filter(long) } else { None };
-        intent.encode(|region| match long {
-            Some(long) if std::ptr::eq(region, long.bytes()) => copy.push_shared(long),
-            _ => copy.push(region),
-        });
+        copy.push(&intent.encode_header(value_bytes));
+        [intent.name, intent.new_name].iter().filter(|name| !name.is_empty()).for_each(|name| copy.push(name));
+        match &old.value {
+            _ if value_bytes == 0 => {}
+            Value::Blocks(blocks) => copy.push_value(blocks),
+            _ => copy.push(intent.value),
+        }
+        if !intent.new_value.is_empty() {
+            copy.push(intent.new_value);
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::deferred::{DeferredOp, Step};
 use crate::error::Result;
 use crate::inode::bmap;
 use crate::item::LogVector;
+use crate::mount::Mount;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::log_items::{AttrIntent, AttrVerb};
 use xfskit_ondisk::{Extent, InodeNumber};
@@ -29,8 +30,8 @@ pub struct Redo {
 impl Redo {
     /// The update that an intent describes. The first of an inode begins with what others left mapped for values that never
     /// came; later ones must not, for the first may have mapped blocks that it does not name yet.
-    pub fn new(intent: &AttrIntent<'_>, is_first: bool) -> Self {
-        let attr = |name, value| Kept::shared(&Attr { namespace: intent.namespace, name, value });
+    pub fn new(mount: &Mount, intent: &AttrIntent<'_>, is_first: bool) -> Self {
+        let attr = |name, value| Kept::owned(mount, &Attr { namespace: intent.namespace, name, value });
         let first = attr(intent.name, intent.value);
         let change = match intent.verb {
             AttrVerb::Set | AttrVerb::SetParent => Change::Set { new: first },

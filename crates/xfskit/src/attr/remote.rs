@@ -5,15 +5,18 @@
 //! crash might bring back.
 
 use super::tree::RemotePlace;
-use crate::cache::{BufferKind, DiskRuns, ForkKind};
+use crate::cache::{BufferKind, DiskRun, DiskRuns, ForkKind};
 use crate::error::Result;
 use crate::inode::bmap;
+use crate::mount::Mount;
 use crate::sync::thread_local;
 use crate::trans::{BlfType, InoId, Transaction};
+use crate::value::ValueBlocks;
 use std::cell::RefCell;
+use std::sync::Arc;
 use xfskit_ondisk::attr::MAX_VALUE_BYTES;
 use xfskit_ondisk::attr::remote::{
-    REMOTE_CRC_OFFSET, REMOTE_LSN_OFFSET, blocks_for, bytes_per_block, decode_block, encode_block, verify_remote,
+    REMOTE_CRC_OFFSET, REMOTE_LSN_OFFSET, blocks_for, bytes_per_block, decode_block, verify_remote,
 };
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, FileBlock};
 
@@ -41,7 +44,8 @@ pub fn write(tx: &mut Transaction, ino: InoId, value: &[u8]) -> Result<RemotePla
     let count = blocks_of(tx, value.len());
     let at = free_range(tx, ino, count)?;
     bmap::allocate_avoiding_busy(tx, ino, ForkKind::Attr, at, count)?;
-    write_at(tx, ino, at, value)
+    let value = in_blocks(tx.mount(), value);
+    write_at(tx, ino, at, &value)
 }
 
 /// Where a value of `count` blocks can be mapped.
@@ -57,28 +61,32 @@ pub fn free_range(tx: &mut Transaction, ino: InoId, count: u32) -> Result<FileBl
     Ok(at)
 }
 
+/// The one copy of a value between the caller and the device.
+pub fn in_blocks(mount: &Mount, value: &[u8]) -> Arc<ValueBlocks> {
+    mount.counters.value_bytes_copied.add(value.len() as u64);
+    Arc::new(ValueBlocks::new(&mount.geometry, value))
+}
+
 /// Sees to it that a value is written in time to the blocks that are mapped for it from `at` on.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn write_at(tx: &mut Transaction, ino: InoId, at: FileBlock, value: &[u8]) -> Result<RemotePlace> {
-    let geometry = tx.geometry();
-    let owner = tx.inode(ino).core.inode.0;
-    let runs = mapped(tx, ino, at, blocks_of(tx, value.len()))?;
-    let mut offset = 0;
-    for run in runs {
-        // The one copy of the value between the caller and the device.
-        let run_bytes = run.basic_blocks as usize * BASIC_BLOCK_BYTES;
-        let mut bytes = Vec::with_capacity(run_bytes);
-        while bytes.len() < run_bytes && offset < value.len() {
-            let address = DiskAddress(run.address.0 + (bytes.len() / BASIC_BLOCK_BYTES) as u64);
-            encode_block(geometry, owner, address, value, offset, &mut bytes);
-            offset += bytes_per_block(geometry);
-        }
-        tx.write_before_checkpoint(run.address, bytes);
+pub fn write_at(tx: &mut Transaction, ino: InoId, at: FileBlock, value: &Arc<ValueBlocks>) -> Result<RemotePlace> {
+    let (geometry, owner, length) = (tx.geometry(), tx.inode(ino).core.inode.0, value.value_bytes());
+    let runs = mapped(tx, ino, at, blocks_of(tx, length))?;
+    let per_block = geometry.basic_blocks(1);
+    let blocks_of_run = |run: &DiskRun| {
+        let start = run.address.0;
+        (0..u64::from(run.basic_blocks)).step_by(per_block).map(move |offset| DiskAddress(start + offset))
+    };
+    value.stamp(geometry, owner, runs.iter().flat_map(blocks_of_run));
+    let mut start = 0;
+    for run in &runs {
+        let end = start + run.basic_blocks as usize * BASIC_BLOCK_BYTES;
+        tx.write_before_checkpoint(run.address, value, start..end);
+        start = end;
     }
-    tx.mount().counters.value_bytes_copied.add(value.len() as u64);
-    Ok(RemotePlace { block: at.0 as u32, length: value.len() as u32 })
+    Ok(RemotePlace { block: at.0 as u32, length: length as u32 })
 }
 
 /// Where the fork blocks of a value lie on disk.

@@ -133,7 +133,9 @@ impl Checkpoint {
                 for entry in part.entries.iter().filter(|entry| entry.goes_first == first) {
                     match &entry.copy {
                         Copy::InShard(place) => part.copies.regions(place).try_for_each(&mut each)?,
-                        Copy::Vector(index) => self.vectors[*index as usize].regions().try_for_each(&mut each)?,
+                        Copy::Vector(index) => {
+                            self.vectors[*index as usize].regions().try_for_each(|region| each(&region))?;
+                        }
                         Copy::InItem | Copy::Gone => {}
                     }
                 }
@@ -288,9 +290,9 @@ impl Checkpoint {
                 counters.intents_logged.increment();
             }
             let Some(vector) = vector else { continue };
-            if vector.shared_bytes() > 0 {
-                // The record takes one more.
-                counters.value_bytes_copied.add(vector.shared_bytes() as u64);
+            if vector.value_bytes() > 0 {
+                // A region is made of it, and the record takes one more.
+                counters.value_bytes_copied.add(2 * vector.value_bytes() as u64);
             }
             entry.copy = Copy::Vector(self.vectors.len() as u32);
             self.vectors.push(vector);

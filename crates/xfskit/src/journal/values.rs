@@ -8,8 +8,8 @@
 //! one had, and no more waits than what the callers hand in at once. It does not write before its commit because it holds
 //! an AG's headers until then, for which others wait.
 //!
-//! Locks: a write's own is held while it is written, so whoever comes second finds it done. It may be taken under the
-//! list's, and never the other way round.
+//! Locks: list > a write's own > the value's. A write's own is held while it is written, so whoever comes second finds it
+//! done; the list's is not taken then.
 //!
 //! Crash behaviour: until the checkpoint is durable the blocks are free as far as the device knows, and they were free in
 //! the last durable checkpoint too; so it does not matter how much of a value is there. Whoever writes the checkpoint sees to it that
@@ -19,6 +19,7 @@ use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::value::ValueBlocks;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -30,27 +31,29 @@ use xfskit_device::BlockDevice;
 pub struct OrderedWrite {
     /// Byte offset on the data device.
     offset: u64,
-    length: usize,
+    /// Which bytes of the value's blocks go there.
+    range: Range<usize>,
     /// Nothing when it is written.
-    bytes: Arc<Mutex<Option<Vec<u8>>>>,
+    value: Arc<Mutex<Option<Arc<ValueBlocks>>>>,
 }
 
 impl OrderedWrite {
-    /// A write of `bytes` at `offset` of the data device.
-    pub fn new(offset: u64, bytes: Vec<u8>) -> Self {
-        Self { offset, length: bytes.len(), bytes: Arc::new(Mutex::new(Some(bytes))) }
+    /// A write of some bytes of a value's blocks at `offset` of the data device.
+    pub fn new(offset: u64, value: &Arc<ValueBlocks>, range: Range<usize>) -> Self {
+        Self { offset, range, value: Arc::new(Mutex::new(Some(Arc::clone(value)))) }
     }
 
     /// Copies what of it lies in the bytes of the device from `offset` on; says where in `out` that is. Nothing if it is
     /// written already.
     pub fn copy_to(&self, offset: u64, out: &mut [u8]) -> Option<Range<usize>> {
         let start = self.offset.max(offset);
-        let end = (self.offset + self.length as u64).min(offset + out.len() as u64);
+        let end = (self.offset + self.range.len() as u64).min(offset + out.len() as u64);
         if start >= end {
             return None;
         }
-        let bytes = self.bytes.lock();
-        let part = &bytes.as_ref()?[(start - self.offset) as usize..(end - self.offset) as usize];
+        let value = self.value.lock();
+        let blocks = value.as_ref()?.blocks();
+        let part = &blocks[self.range.clone()][(start - self.offset) as usize..(end - self.offset) as usize];
         let range = (start - offset) as usize..(end - offset) as usize;
         out[range.clone()].copy_from_slice(part);
         Some(range)
@@ -79,7 +82,7 @@ impl Values {
 
     /// From here on the write waits.
     pub(super) fn add(&self, write: &OrderedWrite) {
-        let length = write.length as u64;
+        let length = write.range.len() as u64;
         let waiting = self.bytes.fetch_add(length, Ordering::Relaxed) + length;
         let peak = self.peak_bytes.fetch_max(waiting, Ordering::Relaxed);
         self.counters.value_bytes_waiting_peak.add(waiting.saturating_sub(peak));
@@ -91,16 +94,17 @@ impl Values {
     /// # Errors
     /// `Io`; the write goes on waiting.
     pub(super) fn write(&self, write: &OrderedWrite) -> Result<()> {
-        let mut waiting = write.bytes.lock();
-        let Some(bytes) = &*waiting else { return Ok(()) };
-        self.device.write(write.offset, bytes).map_err(|source| Error::Io { offset: write.offset, source })?;
+        let mut waiting = write.value.lock();
+        let Some(value) = &*waiting else { return Ok(()) };
+        let written = self.device.write(write.offset, &value.blocks()[write.range.clone()]);
+        written.map_err(|source| Error::Io { offset: write.offset, source })?;
         // Before anybody finds it written: whoever writes the checkpoint then flushes it.
         self.unflushed.store(true, Ordering::Release);
         let done = waiting.take();
         drop(waiting);
-        self.bytes.fetch_sub(write.length as u64, Ordering::Relaxed);
+        self.bytes.fetch_sub(write.range.len() as u64, Ordering::Relaxed);
         let mut list = self.list.lock();
-        if list.get(&write.offset).is_some_and(|newest| Arc::ptr_eq(&newest.bytes, &write.bytes)) {
+        if list.get(&write.offset).is_some_and(|newest| Arc::ptr_eq(&newest.value, &write.value)) {
             list.remove(&write.offset);
         }
         drop((list, done));
@@ -132,16 +136,26 @@ impl Values {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_image::TestImage;
+    use xfskit_ondisk::attr::remote::REMOTE_HEADER_BYTES;
 
-    fn part(write: &OrderedWrite, offset: u64, length: usize) -> Option<(Range<usize>, u8)> {
-        let mut out = vec![0xff; length];
-        write.copy_to(offset, &mut out).map(|range| (range.clone(), out[range.start]))
+    /// A value of `count` bytes, the first of which are `first`, `first` + 1 and so on, in blocks without headers to speak of.
+    fn value(first: u8, count: u8) -> Arc<ValueBlocks> {
+        let geometry = TestImage::new(64, &[]).mount().geometry.clone();
+        let bytes: Vec<u8> = (0..count).map(|i| first + i).collect();
+        Arc::new(ValueBlocks::new(&geometry, &bytes))
     }
+
+    /// Where the value lies in its block.
+    const VALUE: Range<usize> = REMOTE_HEADER_BYTES..REMOTE_HEADER_BYTES + 50;
 
     #[test]
     fn of_a_write_the_part_within_a_range_is_found() {
-        let write = OrderedWrite::new(100, (0..50).collect());
-        let part = |offset, length| part(&write, offset, length);
+        let write = OrderedWrite::new(100, &value(0, 50), VALUE);
+        let part = |offset, length| {
+            let mut out = vec![0xff; length];
+            write.copy_to(offset, &mut out).map(|range| (range.clone(), out[range.start]))
+        };
         assert_eq!(
             [part(100, 50), part(90, 100), part(120, 10)],
             [Some((0..50, 0)), Some((10..60, 0)), Some((0..10, 20))]
@@ -155,12 +169,13 @@ mod tests {
         let device = Arc::new(xfskit_device::MemoryDevice::new(1000));
         let unflushed = Arc::new(AtomicBool::new(false));
         let values = Values::new(Arc::clone(&device) as _, Arc::default(), Arc::clone(&unflushed));
-        let (first, second) = (OrderedWrite::new(100, vec![1; 50]), OrderedWrite::new(200, vec![2; 50]));
+        let first = OrderedWrite::new(100, &value(1, 50), VALUE);
+        let second = OrderedWrite::new(200, &value(101, 50), VALUE);
         values.add(&first);
         values.add(&second);
         let mut out = [0; 200];
         assert_eq!(values.copy_waiting(80, &mut out)[..], [0..20, 70..120, 170..200]);
-        assert_eq!((out[20], out[69], out[120], out[169]), (1, 1, 2, 2));
+        assert_eq!((out[20], out[69], out[120], out[169]), (1, 50, 101, 150));
         values.write(&first).unwrap();
         assert!(unflushed.swap(false, Ordering::AcqRel));
         assert_eq!(values.copy_waiting(80, &mut out)[..], [0..120, 170..200]);

@@ -21,7 +21,7 @@ impl Update {
     pub(super) fn new(mount: &Arc<Mount>, intent: &AttrIntent<'_>, is_first: bool) -> Result<Self> {
         // Only the intents of parent pointers record a generation.
         inode::named(mount, intent.inode, intent.verb.is_parent().then_some(intent.generation))?;
-        Ok(Self(Redo::new(intent, is_first)))
+        Ok(Self(Redo::new(mount, intent, is_first)))
     }
 }
 

@@ -8,6 +8,9 @@ use crate::error::{Error, Result};
 use crate::error_tags::{LOG_DONE, LOG_INTENT, ROLL};
 use crate::item::CheckpointSeq;
 use crate::journal::{Grant, OrderedWrite};
+use crate::value::ValueBlocks;
+use std::ops::Range;
+use std::sync::Arc;
 use xfskit_ondisk::DiskAddress;
 
 impl Transaction<'_> {
@@ -129,11 +132,11 @@ impl Transaction<'_> {
         }
     }
 
-    /// Writes `bytes` at `address` of the data device before the checkpoint that carries this transaction. The blocks
-    /// must be new and must not have been freed by a transaction that is not durable.
-    pub fn write_before_checkpoint(&mut self, address: DiskAddress, bytes: Vec<u8>) {
+    /// Writes some bytes of a value's blocks at `address` of the data device before the checkpoint that carries this
+    /// transaction. The blocks must be new and must not have been freed by a transaction that is not durable.
+    pub fn write_before_checkpoint(&mut self, address: DiskAddress, value: &Arc<ValueBlocks>, range: Range<usize>) {
         self.dirty = true;
-        self.ordered_writes.push(OrderedWrite::new(address.bytes(), bytes));
+        self.ordered_writes.push(OrderedWrite::new(address.bytes(), value, range));
     }
 
     /// Fills `out` from blocks that are written by [`Self::write_before_checkpoint`], whether that was done yet or not.
