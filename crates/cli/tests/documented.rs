@@ -1,22 +1,103 @@
-//! Runs the examples of docs/transfer.md, each in an empty folder.
+//! Runs the examples of README.md and docs/transfer.md, and holds what the README shows against what they print.
 
 use std::path::Path;
-use std::process::Command;
-use xfskit_testkit::scratch;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use xfskit::device::{Access, FileDevice};
+use xfskit::{Caller, Filesystem, MountOptions, NewFile};
+use xfskit_testkit::{Scratch, reference, scratch, skip};
 
-#[test]
-fn the_examples_of_the_page_run() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/transfer.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let examples: Vec<&str> = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(examples.len(), 4);
+fn read(page: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page)).unwrap()
+}
+
+/// The blocks of a page that are marked with a language.
+fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
+    let mark = format!("```{language}\n");
+    page.split(mark.as_str()).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+/// Runs a script with the command in its path.
+fn bash(script: &str, scratch: &Scratch) -> Output {
     let program = Path::new(env!("CARGO_BIN_EXE_xfskit")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let mut bash = Command::new("bash");
+    bash.args(["-eu", "-c", script]).current_dir(scratch.path()).env("PATH", &path);
+    let output = bash.output().unwrap();
+    assert!(output.status.success(), "{script}\n{}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// Runs the commands of a session, the lines with a prompt; the other lines are what they print, up to numbers.
+fn session(block: &str, scratch: &Scratch) {
+    let (commands, shown): (Vec<_>, Vec<_>) = block.lines().partition(|line| line.starts_with("$ "));
+    let commands: Vec<_> = commands.iter().map(|line| &line[2..]).collect();
+    let leave = "trap '! mountpoint -q mnt || xfskit umount mnt' EXIT";
+    let output = bash(&format!("{leave}\n{}", commands.join("\n")), scratch);
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(without_numbers(&printed), without_numbers(&shown.join("\n")), "{block}");
+}
+
+fn without_numbers(text: &str) -> Vec<String> {
+    let word = |word: &str| if word.starts_with(|c: char| c.is_ascii_digit()) { "N" } else { word }.to_owned();
+    text.split_whitespace().map(word).collect()
+}
+
+/// An image whose journal is dirty: it was opened, changed, synced, and never closed.
+fn crash(image: &Path) {
+    let device = FileDevice::open(image, Access::Write).unwrap();
+    let filesystem = Filesystem::open(Arc::new(device), MountOptions::default()).unwrap();
+    let root = Caller::root();
+    for step in 0..2 {
+        for number in 0..20 {
+            let name = format!("{step}-{number}");
+            filesystem.create(filesystem.root(), name.as_bytes(), &NewFile::new(0o100_644), &root).unwrap();
+        }
+        filesystem.sync().unwrap();
+    }
+}
+
+#[test]
+fn the_examples_of_the_readme_run() {
+    let readme = read("README.md");
+    let [mounted, trees, crashed] = blocks(&readme, "console")[..] else { panic!("the README has other sessions") };
+    let scratch = scratch();
+    session(trees, &scratch);
+
+    let image = scratch.file("crashed.img");
+    bash("xfskit mkfs -q --size 1G crashed.img", &scratch);
+    crash(&image);
+    session(crashed, &scratch);
+
+    let setfattr = Command::new("setfattr").arg("--version").output().is_ok();
+    if std::fs::File::open("/dev/fuse").is_err() || !setfattr {
+        return skip("this machine has no /dev/fuse or no setfattr");
+    }
+    session(mounted, &scratch);
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&scratch.file("disk.img"));
+    }
+}
+
+#[test]
+fn the_readme_shows_the_tour() {
+    let readme = read("README.md");
+    let tour: Vec<String> = without_end(&read("crates/xfskit/examples/tour.rs"));
+    let shown = without_end(blocks(&readme, "rust")[0]);
+    assert!(tour.windows(shown.len()).any(|lines| lines == shown), "{shown:#?}");
+}
+
+/// The lines without their indentation, and without the line that unmounts, which ends `main` in the example.
+fn without_end(code: &str) -> Vec<String> {
+    code.lines().map(str::trim).filter(|line| !line.contains("fs.unmount()")).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_examples_about_trees_run() {
+    let page = read("docs/transfer.md");
+    let examples = blocks(&page, "sh");
+    assert_eq!(examples.len(), 4);
     for example in examples {
-        let scratch = scratch();
-        let mut bash = Command::new("bash");
-        bash.args(["-euo", "pipefail", "-c", example]).current_dir(scratch.path()).env("PATH", &path);
-        let output = bash.output().unwrap();
-        assert!(output.status.success(), "{example}\n{}", String::from_utf8_lossy(&output.stderr));
+        bash(&format!("set -o pipefail\n{example}"), &scratch());
     }
 }
