@@ -224,6 +224,31 @@ fn a_bad_source_leaves_nothing_behind() {
     assert_eq!(ok("ls IMAGE", &image), "abs\n", "what was there is kept");
 }
 
+/// The file that is written has a temporary name, under which `mkfs --from` once found it in the folder and copied it into itself.
+#[test]
+fn an_image_in_its_own_folder_does_not_hold_itself() {
+    let scratch = scratch();
+    let (source, image) = (scratch.file("source"), scratch.file("source/disk.img"));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), "contents").unwrap();
+    let log = source.join("log.img");
+    fs::File::create(&log).unwrap().set_len(64 << 20).unwrap();
+    let from = source.display();
+    for line in [
+        format!("mkfs IMAGE --size 300M --from {from} -q"),
+        format!("mkfs IMAGE -f --from {from} -q"),
+        format!("mkfs IMAGE -f --size auto --from {from} -q -l logdev={}", log.display()),
+    ] {
+        ok(&line, &image);
+        let names = if line.contains("logdev") { "file\n" } else { "file\nlog.img\n" };
+        let logdev = if line.contains("logdev") { format!(" --logdev {}", log.display()) } else { String::new() };
+        assert_eq!(ok(&format!("ls IMAGE{logdev}"), &image), names, "{line}");
+    }
+    if let Some(reference) = reference() {
+        assert_eq!(reference.repair_findings(&image, Some(&log)), None);
+    }
+}
+
 fn tar_of_zeros(dir: &Path) -> Vec<u8> {
     fs::create_dir_all(dir).unwrap();
     fs::write(dir.join("zeros"), vec![0; 20 << 20]).unwrap();

@@ -97,6 +97,14 @@ impl FileDevice {
         Ok(device)
     }
 
+    /// What the system says of the open file, whatever its name is by now.
+    ///
+    /// # Errors
+    /// As `fstat`.
+    pub fn metadata(&self) -> io::Result<std::fs::Metadata> {
+        self.file.metadata()
+    }
+
     fn from_file(file: File, access: Access) -> io::Result<Self> {
         let operation = match access {
             Access::Read => Some(FlockOperation::NonBlockingLockShared),

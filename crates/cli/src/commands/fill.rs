@@ -9,7 +9,7 @@ use crate::exit::Usage;
 use crate::progress::CopyBar;
 use crate::text::parse_size;
 use anyhow::{Context, Result};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{BufReader, Seek, stdin};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,15 +46,10 @@ impl From {
         Ok(if data.is_dir() { Self::Folder(path.into()) } else { Self::Archive(path.into()) })
     }
 
-    fn open(&self, image: &Path) -> Result<Box<dyn Source>> {
+    /// Begins to read. The files that the image is written to are no part of the folder they may lie in.
+    fn open(&self, written: &[Metadata]) -> Result<Box<dyn Source>> {
         Ok(match self {
-            Self::Folder(path) => {
-                let source = HostSource::new(&path.join("."), b"", true)?;
-                match std::fs::metadata(image) {
-                    Ok(image) => Box::new(source.without(&image)),
-                    Err(_) => Box::new(source),
-                }
-            }
+            Self::Folder(path) => Box::new(HostSource::new(&path.join("."), b"", true)?.without(written)),
             Self::Archive(path) => {
                 let file = File::open(path).map_err(|source| OpenError::Io { path: path.clone(), source })?;
                 Box::new(TarSource::new(BufReader::with_capacity(READ_AHEAD_BYTES, file)))
@@ -104,7 +99,7 @@ pub fn run(args: &MkfsArgs, from: &Path, options: &Options) -> Result<(Superbloc
     if existing.is_some() {
         drop(open_existing(&args.image, args.force)?);
     }
-    let is_file = existing.as_ref().is_none_or(std::fs::Metadata::is_file);
+    let is_file = existing.as_ref().is_none_or(Metadata::is_file);
     let size = match (size, &existing) {
         (Some(0), Some(data)) if is_file => Some(data.len()),
         (None, _) if !is_file => Some(0),
@@ -125,6 +120,12 @@ pub fn run(args: &MkfsArgs, from: &Path, options: &Options) -> Result<(Superbloc
     unreachable!("the last attempt returns")
 }
 
+/// The files that the image replaces or is written to, as far as they exist under their names.
+fn existing_files(args: &MkfsArgs, options: &Options) -> Vec<Metadata> {
+    let paths = [Some(&args.image), options.log_device.as_ref()];
+    paths.into_iter().flatten().filter_map(|path| std::fs::metadata(path).ok()).collect()
+}
+
 fn is_full(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<TransferError>().is_some_and(TransferError::is_full))
 }
@@ -140,7 +141,7 @@ fn measure(from: &From, args: &MkfsArgs, options: &Options) -> Result<u64> {
     let shape = Shape { block_bytes, inode_bytes: inode_bytes.max(256), dir_block_bytes, small: args.small };
     let mut needs = Needs::new(shape);
     let bar = CopyBar::new("measuring");
-    survey(&mut *from.open(&args.image)?, &mut needs, &bar)?;
+    survey(&mut *from.open(&existing_files(args, options))?, &mut needs, &bar)?;
     Ok(needs.image_bytes())
 }
 
@@ -213,8 +214,10 @@ impl BlockDevice for Unflushed {
 }
 
 fn fill(device: FileDevice, from: &From, args: &MkfsArgs, options: &Options) -> Result<(Superblock, Losses)> {
-    let device = Arc::new(Unflushed(device));
     let shown = || args.image.display().to_string();
+    let mut written = existing_files(args, options);
+    written.push(device.metadata().with_context(shown)?);
+    let device = Arc::new(Unflushed(device));
     let epoch = source_date_epoch()?;
     let uuid = options.uuid.expect("every image gets one");
     let env: Arc<dyn Environment> = match epoch {
@@ -226,7 +229,7 @@ fn fill(device: FileDevice, from: &From, args: &MkfsArgs, options: &Options) -> 
     let superblock = make(&device, log.as_deref(), options, env.now()).with_context(shown)?;
     let filesystem = Filesystem::open_in(device.clone(), log, MountOptions::default(), env).with_context(shown)?;
     let adjust = Adjust { newest: epoch, ..Adjust::default() };
-    let mut source = from.open(&args.image)?;
+    let mut source = from.open(&written)?;
     let bar = CopyBar::new("filling");
     let mut sink = ImageSink::new(&filesystem, filesystem.root())?;
     transfer(&mut *source, &mut sink, &adjust, &bar)?;

@@ -24,7 +24,6 @@ pub struct HostSource {
     start: Start,
     prefix: Vec<u8>,
     recursive: bool,
-    exclude: Option<(u64, u64)>,
     walk: Walk,
 }
 
@@ -43,6 +42,8 @@ struct Walk {
     list: Vec<MaybeUninit<u8>>,
     losses: Losses,
     no_atime: bool,
+    /// Files to leave out, by device and inode.
+    excluded: Vec<(u64, u64)>,
 }
 
 /// A folder that is being read: what is left of it, the next entry last.
@@ -76,15 +77,16 @@ impl HostSource {
             list: vec![MaybeUninit::uninit(); LIST_BYTES],
             losses: Losses::default(),
             no_atime: true,
+            excluded: Vec::new(),
         };
-        Ok(Self { start, prefix: prefix.to_vec(), recursive, exclude: None, walk })
+        Ok(Self { start, prefix: prefix.to_vec(), recursive, walk })
     }
 
-    /// Leaves out a file: the image that is filled from the folder it lies in.
+    /// Leaves out files: the image that is filled from the folder it lies in.
     #[must_use]
-    pub fn without(mut self, file: &std::fs::Metadata) -> Self {
+    pub fn without(mut self, files: &[std::fs::Metadata]) -> Self {
         use std::os::unix::fs::MetadataExt;
-        self.exclude = Some((file.dev(), file.ino()));
+        self.walk.excluded = files.iter().map(|file| (file.dev(), file.ino())).collect();
         self
     }
 }
@@ -96,7 +98,7 @@ fn open_folder(path: &Path) -> Result<OwnedFd> {
 
 impl Source for HostSource {
     fn send(&mut self, out: &mut Outlet) -> Result<()> {
-        let Self { start, prefix, recursive, exclude, walk } = self;
+        let Self { start, prefix, recursive, walk } = self;
         let mut stack = Vec::new();
         match start {
             Start::Folder(fd) => {
@@ -104,7 +106,7 @@ impl Source for HostSource {
                 stack.push(walk.enter(fd, prefix.clone(), *recursive, out)?);
             }
             Start::Named(dir, name) => {
-                stack.extend(walk.visit(dir, name, FileType::Unknown, prefix.clone(), (*recursive, *exclude), out)?);
+                stack.extend(walk.visit(dir, name, FileType::Unknown, prefix.clone(), *recursive, out)?);
             }
         }
         while let Some(frame) = stack.last_mut() {
@@ -113,7 +115,7 @@ impl Source for HostSource {
                 continue;
             };
             let path = join(&frame.path, &name);
-            let below = walk.visit(&frame.fd, &name, kind, path, (true, *exclude), out)?;
+            let below = walk.visit(&frame.fd, &name, kind, path, true, out)?;
             stack.extend(below);
         }
         Ok(())
@@ -132,7 +134,7 @@ impl Walk {
         name: &[u8],
         kind: FileType,
         path: Vec<u8>,
-        (recursive, exclude): (bool, Option<(u64, u64)>),
+        recursive: bool,
         out: &mut Outlet,
     ) -> Result<Option<Frame>> {
         let kind = match kind {
@@ -149,7 +151,7 @@ impl Walk {
             }
             FileType::RegularFile => {
                 let file = File::from(self.open(dir, name, READ, &path)?);
-                self.file(&file, path, exclude, out)?;
+                self.file(&file, path, out)?;
                 Ok(None)
             }
             _ => {
@@ -195,12 +197,12 @@ impl Walk {
     }
 
     /// Sends a regular file, and sees that it stays as it is meanwhile.
-    fn file(&mut self, file: &File, path: Vec<u8>, exclude: Option<(u64, u64)>, out: &mut Outlet) -> Result<()> {
+    fn file(&mut self, file: &File, path: Vec<u8>, out: &mut Outlet) -> Result<()> {
         let before = stat(file, &path)?;
         if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
             return Err(TransferError::Changed(shown(&path)));
         }
-        if exclude == Some((before.st_dev, before.st_ino)) {
+        if self.excluded.contains(&(before.st_dev, before.st_ino)) {
             self.losses.itself.note(&path);
             return Ok(());
         }
