@@ -27,6 +27,6 @@ pub use environment::FixedEnvironment;
 pub use error::{LeftOut, Losses, Result, TransferError};
 pub use event::{Contents, Event, Kind, Meta, Node};
 pub use host::{HostSink, HostSource};
-pub use image::{ImageSink, ImageSource};
+pub use image::{Found, ImageSink, ImageSource, ImageWalk, Step};
 pub use pipe::{Adjust, Outlet, Progress, Sink, Source, survey, transfer};
 pub use size::{Needs, Shape};

@@ -9,6 +9,7 @@ use std::io::{BufWriter, Write, stdout};
 use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 use xfskit::{Filesystem, Stat};
+use xfskit_transfer::{Found, ImageWalk, Step};
 
 /// Whether a mode is a directory's.
 pub fn is_dir(stat: &Stat) -> bool {
@@ -85,31 +86,40 @@ pub fn tree(args: &PathArgs, as_json: bool) -> Result<()> {
     let start = find(&filesystem, &args.path)?;
     let mut out = BufWriter::new(stdout().lock());
     let mut lines = Vec::new();
-    let top = args.path.as_encoded_bytes().to_vec();
-    if !as_json {
-        out.write_all(&top)?;
-        writeln!(out)?;
-    }
-    // A stack instead of recursion: the depth of an image's directories is not ours to choose.
-    let mut waiting = children(&filesystem, &start, "", &top)?;
-    while let Some(node) = waiting.pop() {
-        let stat = filesystem.stat(node.inode)?;
+    let mut indent = String::new();
+    for step in ImageWalk::new(&filesystem, start.inode, args.path.as_encoded_bytes()) {
+        let found = match step? {
+            Step::Found(found) => found,
+            Step::Left(dir) => {
+                let bytes = if dir.dir.is_some() { beside(&dir).1.len() } else { 0 };
+                indent.truncate(indent.len() - bytes);
+                continue;
+            }
+        };
+        if found.dir.is_none() {
+            if !as_json {
+                out.write_all(&found.path)?;
+                writeln!(out)?;
+            }
+            continue;
+        }
+        let (before, below) = beside(&found);
         if as_json {
-            let mut value = stat_json(&filesystem, &stat)?;
-            value["path"] = String::from_utf8_lossy(&node.path).into();
+            let mut value = stat_json(&filesystem, &found.stat)?;
+            value["path"] = String::from_utf8_lossy(&found.path).into();
             lines.push(value);
         } else {
-            write!(out, "{}{}", node.indent, if node.last { "└── " } else { "├── " })?;
-            let name = node.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-            out.write_all(name)?;
-            if is_symlink(&stat) {
+            write!(out, "{indent}{before}")?;
+            out.write_all(found.name())?;
+            if is_symlink(&found.stat) {
                 out.write_all(b" -> ")?;
-                out.write_all(&filesystem.read_link(stat.inode)?)?;
+                out.write_all(&filesystem.read_link(found.stat.inode)?)?;
             }
             writeln!(out)?;
         }
-        let indent = format!("{}{}", node.indent, if node.last { "    " } else { "│   " });
-        waiting.extend(children(&filesystem, &stat, &indent, &node.path)?);
+        if found.is_dir() {
+            indent.push_str(below);
+        }
     }
     if as_json {
         writeln!(out, "{:#}", Value::Array(lines))?;
@@ -117,28 +127,9 @@ pub fn tree(args: &PathArgs, as_json: bool) -> Result<()> {
     Ok(out.flush()?)
 }
 
-struct Node {
-    inode: InodeNumber,
-    path: Vec<u8>,
-    indent: String,
-    last: bool,
-}
-
-/// The entries of a directory, the first one last, as they come off a stack.
-fn children(filesystem: &Filesystem, stat: &Stat, indent: &str, path: &[u8]) -> Result<Vec<Node>> {
-    if !is_dir(stat) {
-        return Ok(Vec::new());
-    }
-    let mut entries = filesystem.list_dir(stat.inode)?;
-    entries.sort_by(|a, b| b.name.cmp(&a.name));
-    let prefix = path.strip_suffix(b"/").unwrap_or(path);
-    let node = |(index, entry): (usize, xfskit::Entry)| Node {
-        inode: entry.inode,
-        path: [prefix, b"/", &entry.name].concat(),
-        indent: indent.to_owned(),
-        last: index == 0,
-    };
-    Ok(entries.into_iter().enumerate().map(node).collect())
+/// The branch of a tree that a name hangs on, and how it goes on beside what is in it.
+fn beside(found: &Found) -> (&'static str, &'static str) {
+    if found.is_last { ("└── ", "    ") } else { ("├── ", "│   ") }
 }
 
 /// Runs `stat`.

@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Error, Filesystem, RenameFlags};
+use xfskit::{Caller, Error, Filesystem, RenameFlags, Stat};
+use xfskit_transfer::{ImageWalk, Step};
 
 /// Runs `ln`.
 pub fn ln(args: &LnArgs) -> Result<()> {
@@ -47,43 +48,39 @@ pub fn mv(args: &MvArgs) -> Result<()> {
 pub fn rm(args: &RmArgs) -> Result<()> {
     edit(&args.paths.image, |filesystem| {
         for path in &args.paths.paths {
-            match remove(filesystem, path, args.recursive) {
-                Err(Error::NotFound) if args.force => {}
-                result => result.with_context(|| shown(path))?,
+            let (dir, name, stat) = match find_name(filesystem, path) {
+                Err(Error::NotFound) if args.force => continue,
+                found => found.with_context(|| shown(path))?,
+            };
+            if args.recursive && is_dir(&stat) {
+                remove_tree(filesystem, path, dir, name, stat.inode)?;
+            } else {
+                filesystem.unlink(dir, name, &Caller::root()).with_context(|| shown(path))?;
             }
         }
         Ok(())
     })
 }
 
-fn remove(filesystem: &Filesystem, path: &OsStr, recursive: bool) -> Result<(), Error> {
+fn find_name<'a>(filesystem: &Filesystem, path: &'a OsStr) -> Result<(InodeNumber, &'a [u8], Stat), Error> {
     let (dir, name) = xfskit::split_path(path.as_bytes())?;
     let dir = filesystem.resolve(dir, true)?.inode;
-    let stat = filesystem.lookup(dir, name)?;
-    if recursive && is_dir(&stat) {
-        remove_tree(filesystem, dir, name, stat.inode)
-    } else {
-        filesystem.unlink(dir, name, &Caller::root())
-    }
+    Ok((dir, name, filesystem.lookup(dir, name)?))
 }
 
 /// Removes a directory and what is below it, the deepest first.
-fn remove_tree(filesystem: &Filesystem, dir: InodeNumber, name: &[u8], inode: InodeNumber) -> Result<(), Error> {
+fn remove_tree(filesystem: &Filesystem, path: &OsStr, dir: InodeNumber, name: &[u8], inode: InodeNumber) -> Result<()> {
     let caller = Caller::root();
-    let mut stack = vec![(dir, name.to_vec(), inode, false)];
-    while let Some((dir, name, inode, emptied)) = stack.pop() {
-        if emptied {
-            filesystem.rmdir(dir, &name, &caller)?;
-            continue;
-        }
-        stack.push((dir, name, inode, true));
-        for entry in filesystem.list_dir(inode)? {
-            if entry.file_type == xfskit::ondisk::dir::FileType::Directory {
-                stack.push((inode, entry.name, entry.inode, false));
-            } else {
-                filesystem.unlink(inode, &entry.name, &caller)?;
-            }
-        }
+    for step in ImageWalk::new(filesystem, inode, path.as_bytes()).staying_below()? {
+        let step = step?;
+        let (Step::Found(found) | Step::Left(found)) = &step;
+        let (dir, name) = found.dir.map_or((dir, name), |dir| (dir, found.name()));
+        let removed = match step {
+            Step::Found(_) if found.is_dir() => Ok(()),
+            Step::Found(_) => filesystem.unlink(dir, name, &caller),
+            Step::Left(_) => filesystem.rmdir(dir, name, &caller),
+        };
+        removed.with_context(|| shown(OsStr::from_bytes(&found.path)))?;
     }
     Ok(())
 }

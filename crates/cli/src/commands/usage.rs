@@ -8,8 +8,9 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::io::{BufWriter, Write, stdout};
-use xfskit::ondisk::{Corruption, InodeNumber};
-use xfskit::{Filesystem, Stat};
+use xfskit::Stat;
+use xfskit::ondisk::InodeNumber;
+use xfskit_transfer::{ImageWalk, Step};
 
 /// Runs `df`.
 pub fn df(args: &DfArgs, as_json: bool) -> Result<()> {
@@ -43,21 +44,13 @@ pub fn df(args: &DfArgs, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// A directory on the way, and what it holds so far.
-struct Frame {
-    path: Vec<u8>,
-    left: Vec<(Vec<u8>, InodeNumber)>,
-    bytes: u64,
-}
-
 /// Counts files, each once however many names it has.
-struct Counter<'a> {
-    filesystem: &'a Filesystem,
+struct Counter {
     apparent: bool,
     seen: HashSet<InodeNumber>,
 }
 
-impl Counter<'_> {
+impl Counter {
     fn bytes(&mut self, stat: &Stat) -> u64 {
         if !is_dir(stat) && stat.links > 1 && !self.seen.insert(stat.inode) {
             return 0;
@@ -68,50 +61,33 @@ impl Counter<'_> {
             (false, _) => stat.blocks * 512,
         }
     }
-
-    fn enter(&mut self, stat: &Stat, path: Vec<u8>) -> Result<Frame> {
-        if !self.seen.insert(stat.inode) {
-            let twice = Corruption::new("directory", "it has one name only").of(stat.inode.0);
-            return Err(xfskit::Error::from(twice).into());
-        }
-        let entries = self.filesystem.list_dir(stat.inode)?;
-        let mut left: Vec<_> = entries.into_iter().map(|entry| (entry.name, entry.inode)).collect();
-        left.sort_unstable_by(|a, b| b.0.cmp(&a.0));
-        Ok(Frame { path, left, bytes: self.bytes(stat) })
-    }
 }
 
 /// Runs `du`.
 pub fn du(args: &DuArgs, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(&args.path.image)?;
     let start = find(&filesystem, &args.path.path)?;
-    let mut counter = Counter { filesystem: &filesystem, apparent: args.apparent_size, seen: HashSet::new() };
+    let mut counter = Counter { apparent: args.apparent_size, seen: HashSet::new() };
     let mut lines: Vec<(Vec<u8>, u64)> = Vec::new();
-    let path = args.path.path.as_encoded_bytes().to_vec();
-    let mut stack = Vec::new();
-    if is_dir(&start) {
-        stack.push(counter.enter(&start, path)?);
-    } else {
-        lines.push((path, counter.bytes(&start)));
-    }
-    while let Some(frame) = stack.last_mut() {
-        let Some((name, inode)) = frame.left.pop() else {
-            let done = stack.pop().expect("it was there just now");
-            if let Some(above) = stack.last_mut() {
-                above.bytes += done.bytes;
+    // What each directory on the way holds so far.
+    let mut sums: Vec<u64> = Vec::new();
+    for step in ImageWalk::new(&filesystem, start.inode, args.path.path.as_encoded_bytes()) {
+        let (found, bytes) = match step? {
+            Step::Found(found) if found.is_dir() => {
+                sums.push(counter.bytes(&found.stat));
+                continue;
             }
-            if !args.summarize || stack.is_empty() {
-                lines.push((done.path, done.bytes));
+            Step::Found(found) => {
+                let bytes = counter.bytes(&found.stat);
+                (found, bytes)
             }
-            continue;
+            Step::Left(found) => (found, sums.pop().unwrap_or_default()),
         };
-        let stat = filesystem.stat(inode)?;
-        if is_dir(&stat) {
-            let path = [frame.path.strip_suffix(b"/").unwrap_or(&frame.path), b"/", &name].concat();
-            let below = counter.enter(&stat, path)?;
-            stack.push(below);
-        } else {
-            frame.bytes += counter.bytes(&stat);
+        if let Some(above) = sums.last_mut() {
+            *above += bytes;
+        }
+        if sums.is_empty() || found.is_dir() && !args.summarize {
+            lines.push((found.path, bytes));
         }
     }
     print(&lines, args.human_readable, as_json)

@@ -1,6 +1,5 @@
 //! `xfskit xattr`.
 
-use super::list::is_dir;
 use crate::args::{PathArgs, XattrCommand};
 use crate::dump::{Block, Encoding, decode_value, encode_value, read_blocks, write_block};
 use crate::exit::Usage;
@@ -17,6 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use xfskit::ondisk::InodeNumber;
 use xfskit::{Caller, Filesystem, SetMode, XattrChange};
+use xfskit_transfer::{ImageWalk, Step};
 
 /// Runs the command.
 pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
@@ -94,19 +94,13 @@ fn dump(args: &PathArgs, recursive: bool, prefix: &str, encoding: Option<Encodin
     let mut out = BufWriter::new(stdout().lock());
     // As getfattr does, without the slash at the front.
     let path = args.path.as_bytes().split(|&byte| byte == b'/').filter(|part| !part.is_empty());
-    let mut waiting = vec![(start.inode, path.collect::<Vec<_>>().join(&b'/'), is_dir(&start))];
-    while let Some((inode, path, is_dir)) = waiting.pop() {
-        let attributes = attributes(&filesystem, inode, prefix.as_bytes())?;
-        let shown = if path.is_empty() { b".".to_vec() } else { path.clone() };
+    for step in ImageWalk::new(&filesystem, start.inode, &path.collect::<Vec<_>>().join(&b'/')) {
+        let Step::Found(found) = step? else { continue };
+        let attributes = attributes(&filesystem, found.stat.inode, prefix.as_bytes())?;
+        let shown = if found.path.is_empty() { b".".to_vec() } else { found.path };
         write_block(&mut out, &Block { path: shown, attributes }, encoding)?;
-        if !recursive || !is_dir {
-            continue;
-        }
-        let mut entries = filesystem.list_dir(inode)?;
-        entries.sort_by(|a, b| b.name.cmp(&a.name));
-        for entry in entries {
-            let below = if path.is_empty() { entry.name.clone() } else { [&path[..], b"/", &entry.name].concat() };
-            waiting.push((entry.inode, below, entry.file_type == xfskit::ondisk::dir::FileType::Directory));
+        if !recursive {
+            break;
         }
     }
     Ok(out.flush()?)

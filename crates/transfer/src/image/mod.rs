@@ -2,6 +2,8 @@
 
 mod sink;
 mod source;
+mod walk;
 
 pub use sink::ImageSink;
 pub use source::ImageSource;
+pub use walk::{Found, ImageWalk, Step};

@@ -1,13 +1,14 @@
 //! Reads a tree in an image, in the order of its names.
 
 use crate::error::{Result, TransferError, image, shown};
-use crate::event::{Contents, Event, Kind, MOST_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_duplicate, join};
+use crate::event::{Contents, Event, Kind, MOST_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_duplicate};
+use crate::image::walk::{Found, ImageWalk, Step};
 use crate::pipe::{Outlet, Source};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::inode::{
     MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
 };
-use xfskit::ondisk::{Corruption, InodeNumber};
 use xfskit::{Error, Filesystem, Seek, Stat};
 
 /// A file or directory of an image, with everything in it.
@@ -18,33 +19,24 @@ pub struct ImageSource<'a> {
     recursive: bool,
     /// The first name of each file that has several.
     links: HashMap<InodeNumber, Vec<u8>>,
-    /// Directories that were sent: each has one name, unless the image is damaged.
-    dirs: HashSet<InodeNumber>,
-}
-
-/// A directory that is being read: what is left of it, the next entry last.
-struct Frame {
-    path: Vec<u8>,
-    left: Vec<(Vec<u8>, InodeNumber)>,
 }
 
 impl<'a> ImageSource<'a> {
     /// The inode `start`, which is sent under the path `prefix`.
     pub fn new(filesystem: &'a Filesystem, start: InodeNumber, prefix: &[u8], recursive: bool) -> Self {
-        Self { filesystem, start, prefix: prefix.to_vec(), recursive, links: HashMap::new(), dirs: HashSet::new() }
+        Self { filesystem, start, prefix: prefix.to_vec(), recursive, links: HashMap::new() }
     }
 
-    /// Sends an inode; if it is a directory, returns what is in it.
-    fn visit(&mut self, inode: InodeNumber, path: Vec<u8>, out: &mut Outlet) -> Result<Option<Frame>> {
-        let stat = self.filesystem.stat(inode).map_err(image(&path))?;
+    fn visit(&mut self, Found { path, stat, .. }: Found, out: &mut Outlet) -> Result<()> {
+        let inode = stat.inode;
         let meta = self.meta(&stat, &path)?;
         let kind = match stat.mode & MODE_TYPE {
-            MODE_DIR => return self.enter(inode, path, meta, out).map(Some),
+            MODE_DIR if !self.recursive => return Err(TransferError::NotRecursive(shown(&path))),
+            MODE_DIR => Kind::Directory,
             _ if stat.links > 1 && self.links.contains_key(&inode) => Kind::Link(self.links[&inode].clone()),
             MODE_REGULAR => {
                 self.remember(&stat, &path);
-                self.file(&stat, path, meta, out)?;
-                return Ok(None);
+                return self.file(&stat, path, meta, out);
             }
             MODE_SYMLINK => Kind::Symlink(self.filesystem.read_link(inode).map_err(image(&path))?),
             MODE_CHAR => Kind::Char(stat.device),
@@ -56,32 +48,16 @@ impl<'a> ImageSource<'a> {
                 return Err(TransferError::Image { path: shown(&path), source });
             }
         };
-        if !matches!(kind, Kind::Link(_)) {
+        if !matches!(kind, Kind::Link(_) | Kind::Directory) {
             self.remember(&stat, &path);
         }
-        out.send(Event::Node(Node { path, kind, meta }))?;
-        Ok(None)
+        out.send(Event::Node(Node { path, kind, meta }))
     }
 
     fn remember(&mut self, stat: &Stat, path: &[u8]) {
         if stat.links > 1 {
             self.links.insert(stat.inode, path.to_vec());
         }
-    }
-
-    fn enter(&mut self, inode: InodeNumber, path: Vec<u8>, meta: Meta, out: &mut Outlet) -> Result<Frame> {
-        if !self.recursive {
-            return Err(TransferError::NotRecursive(shown(&path)));
-        }
-        if !self.dirs.insert(inode) {
-            let twice = Corruption::new("directory", "it has one name only").of(inode.0);
-            return Err(image(&path)(twice.into()));
-        }
-        out.send(Event::Node(Node { path: path.clone(), kind: Kind::Directory, meta }))?;
-        let entries = self.filesystem.list_dir(inode).map_err(image(&path))?;
-        let mut left: Vec<_> = entries.into_iter().map(|entry| (entry.name, entry.inode)).collect();
-        left.sort_unstable_by(|a, b| b.0.cmp(&a.0));
-        Ok(Frame { path, left })
     }
 
     fn meta(&self, stat: &Stat, path: &[u8]) -> Result<Meta> {
@@ -156,15 +132,10 @@ impl<'a> ImageSource<'a> {
 
 impl Source for ImageSource<'_> {
     fn send(&mut self, out: &mut Outlet) -> Result<()> {
-        let mut stack: Vec<Frame> = self.visit(self.start, self.prefix.clone(), out)?.into_iter().collect();
-        while let Some(frame) = stack.last_mut() {
-            let Some((name, inode)) = frame.left.pop() else {
-                stack.pop();
-                continue;
-            };
-            let path = join(&frame.path, &name);
-            let below = self.visit(inode, path, out)?;
-            stack.extend(below);
+        for step in ImageWalk::new(self.filesystem, self.start, &self.prefix) {
+            if let Step::Found(found) = step? {
+                self.visit(found, out)?;
+            }
         }
         Ok(())
     }

@@ -1,0 +1,69 @@
+//! Trees of damaged images that lead in circles, which no walk may follow for ever.
+
+mod common;
+
+use common::{image, ok, words};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use xfskit_testkit::{reference, scratch};
+
+const INODE_BYTES: usize = 512;
+const INODE_CRC_OFFSET: usize = 100;
+
+/// Runs a line that must not go on for ever.
+fn bounded(line: &str, image: &Path) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["60", env!("CARGO_BIN_EXE_xfskit")]).args(words(line, image)).current_dir(image.parent().unwrap());
+    command.output().unwrap()
+}
+
+/// Lets the entry `name` of an inline directory, which has no other of this name, lead to another inode.
+fn redirect(image: &Path, name: &str, inode: u32) {
+    let mut bytes = fs::read(image).unwrap();
+    let find =
+        |dir: &[u8]| dir.starts_with(b"IN").then(|| dir.windows(name.len()).position(|part| part == name.as_bytes()));
+    let (dir, at) =
+        bytes.chunks_exact_mut(INODE_BYTES).find_map(|dir| find(dir).flatten().map(|at| (dir, at))).unwrap();
+    // The name is followed by the file's type and its number.
+    let number = at + name.len() + 1;
+    dir[number..number + 4].copy_from_slice(&inode.to_be_bytes());
+    xfskit::ondisk::set_checksum(dir, INODE_CRC_OFFSET);
+    fs::write(image, bytes).unwrap();
+}
+
+fn inode_of(path: &str, image: &Path) -> u32 {
+    let stat: serde_json::Value = serde_json::from_str(&ok(&format!("--json stat IMAGE {path}"), image)).unwrap();
+    stat["inode"].as_u64().unwrap().try_into().unwrap()
+}
+
+/// `tree`, `xattr dump -R` and `rm -r` once followed such an entry until memory ran out.
+#[test]
+fn a_directory_in_itself_is_corruption_and_no_endless_tree() {
+    for target in ["/a/b", "/a", "/"] {
+        let scratch = scratch();
+        let image = image(&scratch);
+        ok("mkdir -p IMAGE /a/b/loop-entry /keep", &image);
+        ok("touch IMAGE /a/b/first /keep/file", &image);
+        redirect(&image, "loop-entry", inode_of(target, &image));
+        if let Some(reference) = reference() {
+            assert!(reference.repair_findings(&image, None).is_some());
+        }
+        assert_eq!(bounded("check IMAGE", &image).status.code(), Some(1));
+        for line in [
+            "tree IMAGE",
+            "--json tree IMAGE",
+            "xattr dump -R IMAGE",
+            "du IMAGE",
+            "export IMAGE -o out.tar",
+            "rm -r IMAGE /a",
+        ] {
+            let output = bounded(line, &image);
+            let message = String::from_utf8_lossy(&output.stderr);
+            let is_told = message.contains("a/b/loop-entry: corrupt directory") && message.contains("one name");
+            assert!(output.status.code() == Some(3) && is_told, "{line}, {target}: {output:?}");
+        }
+        assert!(ok("ls IMAGE /a/b", &image).contains("loop-entry"));
+        assert_eq!(ok("ls IMAGE /keep", &image), "file\n", "rm -r /a leaves alone what is above it");
+    }
+}

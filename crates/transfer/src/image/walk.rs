@@ -1,0 +1,144 @@
+//! One walk for all who look at a whole tree of an image: depth first, in the order of names, and with an end whatever the image
+//! says.
+
+use crate::error::{Result, image};
+use std::collections::HashSet;
+use xfskit::ondisk::inode::{MODE_DIR, MODE_TYPE};
+use xfskit::ondisk::{Corruption, InodeNumber};
+use xfskit::{Filesystem, Stat};
+
+/// A walk through a tree. A directory that is found a second time has several names, or lies in itself: that is an error, after
+/// which the walk goes on behind it.
+pub struct ImageWalk<'a> {
+    filesystem: &'a Filesystem,
+    start: Option<InodeNumber>,
+    /// The path of what was found last. There is only one, for the depth of an image's directories is not ours to choose.
+    path: Vec<u8>,
+    /// A directory that was found, and not looked into yet.
+    next: Option<Frame>,
+    stack: Vec<Frame>,
+    /// Directories that were found: each has one name, unless the image is damaged.
+    dirs: HashSet<InodeNumber>,
+}
+
+/// A step of a walk.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A file, or a directory before anything in it.
+    Found(Found),
+    /// A directory after everything in it.
+    Left(Found),
+}
+
+/// Something that a walk came to.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Its path, below that of the start.
+    pub path: Vec<u8>,
+    /// The directory that it was found in, but for the start.
+    pub dir: Option<InodeNumber>,
+    /// Its attributes.
+    pub stat: Stat,
+    /// Whether nothing comes after it in its directory.
+    pub is_last: bool,
+}
+
+/// A directory that is being walked through: what is left of it, the next entry last.
+struct Frame {
+    path_bytes: usize,
+    dir: Option<InodeNumber>,
+    stat: Stat,
+    is_last: bool,
+    left: Vec<(Vec<u8>, InodeNumber)>,
+}
+
+impl Found {
+    /// Its name.
+    pub fn name(&self) -> &[u8] {
+        self.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.stat.mode & MODE_TYPE == MODE_DIR
+    }
+}
+
+impl<'a> ImageWalk<'a> {
+    /// A walk that begins with the inode `start`, which is called `path`.
+    pub fn new(filesystem: &'a Filesystem, start: InodeNumber, path: &[u8]) -> Self {
+        let (path, stack, dirs) = (path.to_vec(), Vec::new(), HashSet::new());
+        Self { filesystem, start: Some(start), path, next: None, stack, dirs }
+    }
+
+    /// Takes the directories above the start for found: whoever changes what is below it must not be led back up.
+    ///
+    /// # Errors
+    /// `Image` when one of them cannot be read.
+    pub fn staying_below(mut self) -> Result<Self> {
+        let Some(start) = self.start else { return Ok(self) };
+        if self.filesystem.stat(start).map_err(image(&self.path))?.mode & MODE_TYPE != MODE_DIR {
+            return Ok(self);
+        }
+        let mut at = start;
+        loop {
+            at = self.filesystem.lookup(at, b"..").map_err(image(&self.path))?.inode;
+            if at == start || !self.dirs.insert(at) {
+                return Ok(self);
+            }
+        }
+    }
+
+    fn find(&mut self, inode: InodeNumber, dir: Option<InodeNumber>, is_last: bool) -> Result<Step> {
+        let stat = self.filesystem.stat(inode).map_err(image(&self.path))?;
+        let found = Found { path: self.path.clone(), dir, stat, is_last };
+        if found.is_dir() {
+            if !self.dirs.insert(inode) {
+                let twice = Corruption::new("directory", "it has one name only").of(inode.0);
+                return Err(image(&self.path)(twice.into()));
+            }
+            let (path_bytes, stat) = (self.path.len(), found.stat.clone());
+            self.next = Some(Frame { path_bytes, dir, stat, is_last, left: Vec::new() });
+        }
+        Ok(Step::Found(found))
+    }
+
+    fn enter(&mut self, mut frame: Frame) -> Result<()> {
+        let entries = self.filesystem.list_dir(frame.stat.inode).map_err(image(&self.path))?;
+        frame.left = entries.into_iter().map(|entry| (entry.name, entry.inode)).collect();
+        frame.left.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        self.stack.push(frame);
+        Ok(())
+    }
+
+    /// Goes on in the innermost directory, or leaves it.
+    fn advance(&mut self) -> Option<Result<Step>> {
+        let frame = self.stack.last_mut()?;
+        self.path.truncate(frame.path_bytes);
+        if let Some((name, inode)) = frame.left.pop() {
+            let (dir, is_last) = (frame.stat.inode, frame.left.is_empty());
+            // The root is a slash already, and a start without a name has none below it.
+            if self.path.last().is_some_and(|&byte| byte != b'/') {
+                self.path.push(b'/');
+            }
+            self.path.extend(name);
+            return Some(self.find(inode, Some(dir), is_last));
+        }
+        let Frame { dir, stat, is_last, .. } = self.stack.pop()?;
+        Some(Ok(Step::Left(Found { path: self.path.clone(), dir, stat, is_last })))
+    }
+}
+
+impl Iterator for ImageWalk<'_> {
+    type Item = Result<Step>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(start) = self.start.take() {
+            return Some(self.find(start, None, true));
+        }
+        match self.next.take().map(|frame| self.enter(frame)) {
+            Some(Err(error)) => Some(Err(error)),
+            _ => self.advance(),
+        }
+    }
+}
