@@ -96,6 +96,41 @@ fn signals_close_the_image_in_good_order() {
     assert!(ok("info IMAGE", &image).ends_with("clean\n"));
 }
 
+/// Each SEEK_DATA once began a thread, which ended the mount where there were no more.
+#[test]
+fn the_server_begins_no_threads_for_seeks() {
+    let Some((_scratch, image, dir)) = prepared() else { return };
+    line("mount IMAGE DIR", &image, &dir);
+    let status = format!("/proc/{}/status", server_of(&image));
+    let threads = || {
+        let status = fs::read_to_string(&status).unwrap();
+        status.lines().find_map(|line| line.strip_prefix("Threads:")).unwrap().trim().parse::<u32>().unwrap()
+    };
+    let files: Vec<fs::File> = (0..4).map(|n| fs::File::create(dir.join(n.to_string())).unwrap()).collect();
+    // FUSE's own threads are all there as soon as something was answered.
+    let (before, mut most) = (threads(), 0);
+    std::thread::scope(|scope| {
+        for file in &files {
+            scope.spawn(move || {
+                for end in 1..=1000 {
+                    std::os::unix::fs::FileExt::write_all_at(file, b"data", end * 4096).unwrap();
+                    assert_eq!(rustix::fs::seek(file, rustix::fs::SeekFrom::Data(0)).unwrap(), 4096);
+                    assert_eq!(rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(4096)).unwrap(), end * 4096 + 4);
+                }
+            });
+        }
+        for _ in 0..2000 {
+            most = most.max(threads());
+        }
+    });
+    assert_eq!(most, before);
+    drop(files);
+    line("umount DIR", &image, &dir);
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&image);
+    }
+}
+
 #[test]
 fn what_was_synced_survives_a_killed_server() {
     let Some((scratch, image, dir)) = prepared() else { return };

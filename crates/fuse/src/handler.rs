@@ -6,6 +6,7 @@ use crate::convert::{FOREVER, attr, generation, no_attr, set_time, timestamp};
 use crate::options::negotiate;
 use crate::privileges;
 use crate::readdir;
+use crate::seeks::Seeks;
 use crate::server::Server;
 use crate::stats::{STATS_XATTR, stats};
 use fuser::{
@@ -29,13 +30,17 @@ const XATTR_REPLACE: i32 = 2;
 /// Answers the kernel.
 pub(crate) struct Handler {
     server: Arc<Server>,
+    seeks: Seeks,
     /// The kernel opens files, and directories, without asking when it was told once that nobody minds.
     silent_opens: (bool, bool),
 }
 
 impl Handler {
-    pub(crate) fn new(server: Arc<Server>) -> Self {
-        Self { server, silent_opens: (false, false) }
+    /// # Errors
+    /// When there are no more threads.
+    pub(crate) fn new(server: Arc<Server>) -> std::io::Result<Self> {
+        let seeks = Seeks::start(Arc::clone(&server))?;
+        Ok(Self { server, seeks, silent_opens: (false, false) })
     }
 
     /// Answers with an entry, which the kernel remembers until it forgets it.
@@ -341,16 +346,7 @@ impl fuser::Filesystem for Handler {
     }
 
     fn lseek(&self, _: &Request, node: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
-        // The kernel asks without having written what it holds, and takes what it is told for the truth.
-        let server = Arc::clone(&self.server);
-        std::thread::spawn(move || {
-            server.call_in_writes(node);
-            let number = server.inode(node);
-            match server.with(|fs| contents::seek(fs, number, offset, whence)) {
-                Ok(offset) => reply.offset(offset),
-                Err(error) => reply.error(error),
-            }
-        });
+        self.seeks.ask(node, offset, whence, reply);
     }
 
     fn copy_file_range(

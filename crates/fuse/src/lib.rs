@@ -26,6 +26,7 @@ mod handler;
 mod options;
 mod privileges;
 mod readdir;
+mod seeks;
 mod server;
 mod session;
 mod stats;

@@ -99,7 +99,7 @@ impl Session {
         if let Err(error) = std::fs::File::open("/dev/fuse") {
             return Err(MountError::NoFuse(error));
         }
-        let handler = Handler::new(Arc::clone(&server));
+        let handler = Handler::new(Arc::clone(&server)).map_err(MountError::Mount)?;
         let session = fuser::Session::new(handler, &path, &options.fuser()).map_err(MountError::Mount)?;
         server.set_notifier(session.notifier());
         let unmounter = Unmounter { server, mount_point: path };
