@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::trees::is_root;
 use common::{image, ok, words};
 use std::fs;
 use std::path::Path;
@@ -65,5 +66,23 @@ fn a_directory_in_itself_is_corruption_and_no_endless_tree() {
         }
         assert!(ok("ls IMAGE /a/b", &image).contains("loop-entry"));
         assert_eq!(ok("ls IMAGE /keep", &image), "file\n", "rm -r /a leaves alone what is above it");
+    }
+}
+
+/// A failed export once removed what it wrote to, whatever that was: `/dev/null`, for root.
+#[test]
+fn a_failed_export_removes_no_device() {
+    if !is_root() {
+        return;
+    }
+    let scratch = scratch();
+    let (image, device) = (image(&scratch), scratch.file("null"));
+    ok("mkdir -p IMAGE /loop-entry", &image);
+    redirect(&image, "loop-entry", inode_of("/", &image));
+    let kind = rustix::fs::FileType::CharacterDevice;
+    rustix::fs::mknodat(rustix::fs::CWD, &device, kind, rustix::fs::Mode::RUSR, rustix::fs::makedev(1, 3)).unwrap();
+    for (name, stays) in [("null", true), ("out.tar", false)] {
+        assert!(!bounded(&format!("export IMAGE -o {name}"), &image).status.success());
+        assert_eq!(scratch.file(name).exists(), stays, "{name}");
     }
 }

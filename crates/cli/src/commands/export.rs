@@ -22,7 +22,8 @@ pub fn run(args: &ExportArgs) -> Result<()> {
         Some(path) => {
             let shown = || path.display().to_string();
             let result = File::create(path).with_context(shown).and_then(|file| write(&filesystem, start, file));
-            if result.is_err() {
+            // A device or a pipe was there before, and stays.
+            if result.is_err() && std::fs::symlink_metadata(path).is_ok_and(|data| data.is_file()) {
                 // The error that counts has happened already.
                 let _ = std::fs::remove_file(path);
             }
