@@ -53,7 +53,7 @@ pub enum Command {
     /// Unmount, and wait until the image is closed
     Umount(MountPointArgs),
     /// Show what an image is: label, features, sizes, free space, state of the journal
-    Info(ImageArgs),
+    Info(ReadArgs),
     /// Verify a whole image without changing it
     #[command(after_help = CHECK_EXIT_CODES, after_long_help = CHECK_EXIT_CODES)]
     Check(CheckArgs),
@@ -135,7 +135,14 @@ pub struct ImageArgs {
     /// Device of an external journal
     #[arg(long, value_name = "DEVICE")]
     pub logdev: Option<PathBuf>,
-    /// Do not replay a dirty journal, not even in memory: show what is at home. Not for commands that write
+}
+
+/// An image that is only looked at.
+#[derive(Debug, Args)]
+pub struct ReadArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Do not replay a dirty journal, not even in memory: show what is at home
     #[arg(long = "norecovery")]
     pub no_recovery: bool,
 }
@@ -190,17 +197,17 @@ pub struct CrashTestArgs {
     pub save: Option<std::path::PathBuf>,
 }
 
-/// A file in an image.
+/// A file in an image that is only looked at.
 #[derive(Debug, Args)]
 pub struct PathArgs {
     #[command(flatten)]
-    pub image: ImageArgs,
+    pub read: ReadArgs,
     /// Path within the image
     #[arg(default_value = "/")]
     pub path: OsString,
 }
 
-/// Files in an image.
+/// Files in an image that are changed.
 #[derive(Debug, Args)]
 pub struct PathsArgs {
     #[command(flatten)]
@@ -313,7 +320,7 @@ pub struct MountArgs {
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     #[command(flatten)]
-    pub image: ImageArgs,
+    pub read: ReadArgs,
     /// Threads that work at once; as many as there are processors unless given
     #[arg(long, value_name = "N")]
     pub threads: Option<std::num::NonZeroUsize>,
@@ -482,7 +489,7 @@ pub enum XattrCommand {
     /// Show the value of an attribute
     Get {
         #[command(flatten)]
-        image: ImageArgs,
+        read: ReadArgs,
         /// Path within the image
         path: OsString,
         /// Name, as in user.colour
@@ -559,7 +566,7 @@ pub struct ParentsArgs {
 #[derive(Debug, Args)]
 pub struct InodeArgs {
     #[command(flatten)]
-    pub image: ImageArgs,
+    pub read: ReadArgs,
     /// Inode number
     pub inode: u64,
 }

@@ -1,7 +1,6 @@
 //! Opens images and finds files in them.
 
-use crate::args::ImageArgs;
-use crate::exit::Usage;
+use crate::args::{ImageArgs, ReadArgs};
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,9 +15,9 @@ use xfskit::{Error, Filesystem, MountOptions, Stat};
 ///
 /// # Errors
 /// As opening a device and a filesystem.
-pub fn open_to_read(args: &ImageArgs) -> Result<Filesystem> {
+pub fn open_to_read(args: &ReadArgs) -> Result<Filesystem> {
     let options = MountOptions { no_recovery: args.no_recovery, ..MountOptions::read_only() };
-    open(&args.image, args.logdev.as_deref(), options)
+    open(&args.image.image, args.image.logdev.as_deref(), options)
 }
 
 /// Tells of a journal that was replayed.
@@ -39,9 +38,6 @@ fn tell_of_recovery(image: &Path, filesystem: &Filesystem) {
 /// # Errors
 /// As opening; those of `action`; those of closing.
 pub fn edit<T>(args: &ImageArgs, action: impl FnOnce(&Filesystem) -> Result<T>) -> Result<T> {
-    if args.no_recovery {
-        return Err(Usage("--norecovery: only for commands that do not write".into()).into());
-    }
     let filesystem = open(&args.image, args.logdev.as_deref(), MountOptions::default())?;
     let result = action(&filesystem);
     let closed = filesystem.unmount();

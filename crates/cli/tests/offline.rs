@@ -186,6 +186,24 @@ fn manuals_completions_and_help_come_from_the_arguments() {
     assert!(help.contains("Exit codes") && !help.contains("completions"), "{help}");
 }
 
+/// `log replay --norecovery` once replayed.
+#[test]
+fn only_commands_that_look_may_look_past_the_journal() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let looking = ["info", "check", "ls", "tree", "stat", "readlink", "cat", "export", "df", "du", "parents", "path"];
+    let looking = looking.into_iter().chain(["xattr list", "xattr get", "xattr dump"]);
+    let writing =
+        ["mkdir", "mknod", "touch", "ln", "mv", "rm", "write", "clone", "chmod", "chown", "mkfs", "log print"];
+    let writing = writing.into_iter().chain(["xattr set", "xattr rm", "xattr restore", "log replay"]);
+    for (command, is_offered) in looking.map(|name| (name, true)).chain(writing.map(|name| (name, false))) {
+        assert_eq!(ok(&format!("{command} --help"), &image).contains("norecovery"), is_offered, "{command}");
+    }
+    for line in ["log replay --norecovery IMAGE", "log print --norecovery IMAGE", "mkdir --norecovery IMAGE /a"] {
+        assert_eq!(fails(line, &image).0, 2, "{line}");
+    }
+}
+
 #[test]
 fn a_check_says_what_is_wrong_and_exits_as_fsck() {
     let scratch = scratch();

@@ -1,6 +1,6 @@
 //! Arguments of the commands for contents and whole trees.
 
-use super::{ImageArgs, PathArgs, PathsArgs, parse_octal};
+use super::{ImageArgs, PathArgs, ReadArgs, parse_octal};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,7 +9,10 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 pub struct CatArgs {
     #[command(flatten)]
-    pub paths: PathsArgs,
+    pub read: ReadArgs,
+    /// Paths within the image
+    #[arg(required = true)]
+    pub paths: Vec<OsString>,
 }
 
 /// Arguments of `write`.
@@ -34,7 +37,7 @@ pub struct WriteArgs {
 #[derive(Debug, Args)]
 pub struct DfArgs {
     #[command(flatten)]
-    pub image: ImageArgs,
+    pub read: ReadArgs,
     /// Sizes with units
     #[arg(short, long)]
     pub human_readable: bool,

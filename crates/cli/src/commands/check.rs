@@ -63,7 +63,7 @@ fn check(args: &CheckArgs) -> Result<Report> {
     let bar = Bar::new();
     let report = xfskit_check::check(device, log_device, &options, &bar);
     bar.0.finish_and_clear();
-    let mut report = report.with_context(|| args.image.image.display().to_string())?;
+    let mut report = report.with_context(|| args.read.image.image.display().to_string())?;
     report.notes.extend(note);
     Ok(report)
 }
@@ -73,12 +73,12 @@ type ToCheck = (Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>, Option<Strin
 /// The devices as they are to be checked, and what to tell about that. A dirty journal is replayed in memory, so that what is
 /// checked is what a mount would see. An image that another program writes to is refused: its lock says so.
 fn open(args: &CheckArgs) -> Result<ToCheck> {
-    let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(&args.image.image, Access::Read)?);
-    let log_device = match &args.image.logdev {
+    let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(&args.read.image.image, Access::Read)?);
+    let log_device = match &args.read.image.logdev {
         Some(path) => Some(Arc::new(FileDevice::open(path, Access::Read)?) as Arc<dyn BlockDevice>),
         None => None,
     };
-    if args.image.no_recovery {
+    if args.read.no_recovery {
         return Ok((device, log_device, None));
     }
     match Filesystem::recover_in_memory(Arc::clone(&device), log_device.clone()) {
@@ -133,7 +133,7 @@ fn print(args: &CheckArgs, report: &Report) {
     let summary = &report.summary;
     println!(
         "{}: {} inodes, {} directories, {} names, {} attributes, {} extents, {} blocks used, {} free",
-        args.image.image.display(),
+        args.read.image.image.display(),
         summary.inodes,
         summary.directories,
         summary.names,

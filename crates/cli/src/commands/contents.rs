@@ -15,9 +15,9 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// Runs `cat`.
 pub fn cat(args: &CatArgs) -> Result<()> {
-    let filesystem = open_to_read(&args.paths.image)?;
+    let filesystem = open_to_read(&args.read)?;
     let mut out = stdout().lock();
-    for path in &args.paths.paths {
+    for path in &args.paths {
         let stat = filesystem.resolve(path.as_bytes(), true).with_context(|| shown(path))?;
         if is_dir(&stat) {
             return Err(Error::IsADirectory).with_context(|| shown(path));

@@ -16,7 +16,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Runs the command.
 pub fn run(args: &ExportArgs) -> Result<()> {
-    let filesystem = open_to_read(&args.path.image)?;
+    let filesystem = open_to_read(&args.path.read)?;
     let start = find(&filesystem, &args.path.path)?.inode;
     let losses = match &args.output {
         Some(path) => {

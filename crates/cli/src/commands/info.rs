@@ -1,6 +1,6 @@
 //! `xfskit info`: what an image is. The summary of its geometry has mkfs.xfs's form.
 
-use crate::args::ImageArgs;
+use crate::args::ReadArgs;
 use crate::image::open_to_read;
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use xfskit::ondisk::features::{Incompat, RoCompat};
 use xfskit::ondisk::{RawSuperblock, Superblock};
 
 /// Runs the command.
-pub fn run(args: &ImageArgs, as_json: bool) -> Result<()> {
+pub fn run(args: &ReadArgs, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(args)?;
     let mount = filesystem.mount();
     let raw = mount.superblock();
@@ -24,7 +24,7 @@ pub fn run(args: &ImageArgs, as_json: bool) -> Result<()> {
         return Ok(());
     }
     let uuid = uuid::Uuid::from_bytes(raw.uuid);
-    print!("{}", summary(&args.image.display().to_string(), &raw));
+    print!("{}", summary(&args.image.image.display().to_string(), &raw));
     println!("label    ={:?}", label(&raw));
     println!("uuid     ={uuid}");
     println!("space    ={} blocks free, {} of {} inodes free", raw.free_blocks, raw.free_inodes, raw.inode_count);

@@ -22,7 +22,7 @@ fn is_symlink(stat: &Stat) -> bool {
 
 /// Runs `ls`.
 pub fn ls(args: &LsArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_to_read(&args.path.image)?;
+    let filesystem = open_to_read(&args.path.read)?;
     let stat = find(&filesystem, &args.path.path)?;
     let mut out = BufWriter::new(stdout().lock());
     let mut entries: Vec<(Vec<u8>, InodeNumber)> = Vec::new();
@@ -82,7 +82,7 @@ fn device(stat: &Stat) -> Option<(u32, u32)> {
 
 /// Runs `tree`.
 pub fn tree(args: &PathArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_to_read(&args.image)?;
+    let filesystem = open_to_read(&args.read)?;
     let start = find(&filesystem, &args.path)?;
     let mut out = BufWriter::new(stdout().lock());
     let mut lines = Vec::new();
@@ -134,7 +134,7 @@ fn beside(found: &Found) -> (&'static str, &'static str) {
 
 /// Runs `stat`.
 pub fn stat(args: &PathArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_to_read(&args.image)?;
+    let filesystem = open_to_read(&args.read)?;
     let stat = find(&filesystem, &args.path)?;
     if as_json {
         println!("{:#}", stat_json(&filesystem, &stat)?);
@@ -188,7 +188,7 @@ fn stat_json(filesystem: &Filesystem, stat: &Stat) -> Result<Value> {
 
 /// Runs `readlink`.
 pub fn readlink(args: &PathArgs) -> Result<()> {
-    let filesystem = open_to_read(&args.image)?;
+    let filesystem = open_to_read(&args.read)?;
     let stat = find(&filesystem, &args.path)?;
     let mut out = stdout().lock();
     out.write_all(&filesystem.read_link(stat.inode)?)?;

@@ -10,7 +10,7 @@ use xfskit::ondisk::InodeNumber;
 
 /// Runs `parents`.
 pub fn parents(args: &ParentsArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_to_read(&args.path.image)?;
+    let filesystem = open_to_read(&args.path.read)?;
     let stat = find(&filesystem, &args.path.path)?;
     let mut parents = filesystem.parents(stat.inode)?;
     parents.sort();
@@ -44,7 +44,7 @@ fn print_paths(out: &mut impl Write, paths: &[Vec<u8>]) -> Result<()> {
 
 /// Runs `path`.
 pub fn path(args: &InodeArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_to_read(&args.image)?;
+    let filesystem = open_to_read(&args.read)?;
     let number = InodeNumber(args.inode);
     if !filesystem.is_in_use(number)? {
         return Err(Error::Stale(args.inode).into());

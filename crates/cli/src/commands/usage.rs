@@ -14,7 +14,7 @@ use xfskit_transfer::{ImageWalk, Step};
 
 /// Runs `df`.
 pub fn df(args: &DfArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_to_read(&args.image)?;
+    let filesystem = open_to_read(&args.read)?;
     let stat = filesystem.statfs();
     let bytes = |blocks: u64| blocks * u64::from(stat.block_bytes);
     let (total, free) = (bytes(stat.blocks), bytes(stat.free_blocks));
@@ -22,7 +22,10 @@ pub fn df(args: &DfArgs, as_json: bool) -> Result<()> {
     if as_json {
         let space = json!({ "bytes": total, "used": used, "free": free });
         let inodes = json!({ "count": stat.inodes, "used": stat.inodes - stat.free_inodes, "free": stat.free_inodes });
-        println!("{:#}", json!({ "image": args.image.image.display().to_string(), "space": space, "inodes": inodes }));
+        println!(
+            "{:#}",
+            json!({ "image": args.read.image.image.display().to_string(), "space": space, "inodes": inodes })
+        );
         return Ok(());
     }
     let shown = |bytes: u64| if args.human_readable { human_size(bytes) } else { bytes.div_ceil(1024).to_string() };
@@ -65,7 +68,7 @@ impl Counter {
 
 /// Runs `du`.
 pub fn du(args: &DuArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_to_read(&args.path.image)?;
+    let filesystem = open_to_read(&args.path.read)?;
     let start = find(&filesystem, &args.path.path)?;
     let mut counter = Counter { apparent: args.apparent_size, seen: HashSet::new() };
     let mut lines: Vec<(Vec<u8>, u64)> = Vec::new();

@@ -22,8 +22,8 @@ use xfskit_transfer::{ImageWalk, Step};
 pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
     match command {
         XattrCommand::List(args) => list(args, as_json),
-        XattrCommand::Get { image, path, name, encoding } => {
-            let filesystem = open_to_read(image)?;
+        XattrCommand::Get { read, path, name, encoding } => {
+            let filesystem = open_to_read(read)?;
             let stat = find(&filesystem, path)?;
             let value = filesystem.get_xattr(stat.inode, name.as_bytes()).with_context(|| name.clone())?;
             print_value(name, &value, *encoding, as_json)
@@ -57,7 +57,7 @@ pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
 }
 
 fn list(args: &PathArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_to_read(&args.image)?;
+    let filesystem = open_to_read(&args.read)?;
     let stat = find(&filesystem, &args.path)?;
     let mut names = filesystem.list_xattr(stat.inode)?;
     names.sort();
@@ -88,7 +88,7 @@ fn print_value(name: &str, value: &[u8], encoding: Option<Encoding>, as_json: bo
 }
 
 fn dump(args: &PathArgs, recursive: bool, prefix: &str, encoding: Option<Encoding>) -> Result<()> {
-    let filesystem = open_to_read(&args.image)?;
+    let filesystem = open_to_read(&args.read)?;
     let start = find(&filesystem, &args.path)?;
     let prefix = if prefix == "-" { "" } else { prefix };
     let mut out = BufWriter::new(stdout().lock());
