@@ -6,9 +6,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use xfskit::device::{Access, FileDevice};
-use xfskit::ondisk::InodeNumber;
+use xfskit::device::{Access, BlockDevice, FileDevice};
+use xfskit::ondisk::{InodeNumber, Superblock};
 use xfskit::{Error, Filesystem, MountOptions, Stat};
+
+const MAX_SECTOR_BYTES: u64 = 32 * 1024;
 
 /// Opens an image for a command that only looks: a dirty journal is replayed in memory, or looked past if the command
 /// says so. The image stays as it is.
@@ -68,6 +70,17 @@ pub fn open_quietly(image: &Path, log_device: Option<&Path>, options: MountOptio
         None => Filesystem::open(device, options),
     };
     opened.with_context(|| image.display().to_string())
+}
+
+/// Whether an image says that its journal lies on another device. What cannot be read is told by whoever opens it.
+pub fn has_external_log(image: &Path) -> bool {
+    let read = || {
+        let device = FileDevice::open(image, Access::ReadUnlocked).ok()?;
+        let mut sector = vec![0; usize::try_from(device.size_bytes().min(MAX_SECTOR_BYTES)).ok()?];
+        device.read(0, &mut sector).ok()?;
+        Superblock::decode(&sector).ok()
+    };
+    read().is_some_and(|superblock| superblock.has_external_log())
 }
 
 /// Finds a file; a symbolic link at the end is not followed.

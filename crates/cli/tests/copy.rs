@@ -162,6 +162,30 @@ fn what_the_host_refuses_is_told_once_at_the_end() {
     assert!(!scratch.file("out/zero").exists());
 }
 
+/// `cp` had no way to name the journal of such an image.
+#[test]
+fn an_external_journal_is_that_of_the_image_that_needs_it() {
+    let scratch = scratch();
+    let (plain, image, log) = (image(&scratch), scratch.file("b.img"), scratch.file("log.img"));
+    fs::File::create(&log).unwrap().set_len(64 << 20).unwrap();
+    ok(&format!("mkfs IMAGE --size 512M -q -l logdev={}", log.display()), &image);
+    fs::write(scratch.file("file"), "contents").unwrap();
+    let (dir, log) = (scratch.path().display(), log.display());
+    let (code, message) = refused(&format!("cp {dir}/file IMAGE:/"), &image);
+    assert!(code == 1 && message.contains("--logdev DEVICE"), "{code} {message}");
+    copies(&format!("cp --logdev {log} {dir}/file IMAGE:/"), &image);
+    copies(&format!("cp --logdev {log} IMAGE:/file {}:/", plain.display()), &image);
+    copies(&format!("cp --logdev {log} {}:/file IMAGE:/again", plain.display()), &image);
+    copies(&format!("cp --norecovery --logdev {log} IMAGE:/again {dir}/out"), &image);
+    assert_eq!(fs::read_to_string(scratch.file("out")).unwrap(), "contents");
+    let (code, message) = refused(&format!("cp --norecovery --logdev {log} {dir}/out IMAGE:/third"), &image);
+    assert!(code == 2 && message.contains("--norecovery"), "{code} {message}");
+    if let Some(reference) = reference() {
+        assert_eq!(reference.repair_findings(&image, Some(&scratch.file("log.img"))), None);
+        reference.repair_finds_nothing(&plain);
+    }
+}
+
 #[test]
 fn a_full_image_keeps_no_half_of_a_file() {
     let scratch = scratch();

@@ -89,6 +89,12 @@ pub struct CpArgs {
     /// Owner of the copies, in numbers: OWNER, OWNER:GROUP or :GROUP
     #[arg(long, value_name = "OWNER")]
     pub owner: Option<crate::text::Owner>,
+    /// Device of the external journal of the image that has one
+    #[arg(long, value_name = "DEVICE")]
+    pub logdev: Option<PathBuf>,
+    /// As for commands that only look, and only for copies to the host: do not replay a dirty journal, not even in memory
+    #[arg(long = "norecovery")]
+    pub no_recovery: bool,
 }
 
 /// Arguments of `clone`.

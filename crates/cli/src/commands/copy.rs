@@ -3,7 +3,7 @@
 use super::list::is_dir;
 use crate::args::CpArgs;
 use crate::exit::{self, Usage};
-use crate::image::{open, shown};
+use crate::image::{has_external_log, open, shown};
 use crate::progress::CopyBar;
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
@@ -57,24 +57,28 @@ impl Place {
 }
 
 /// Images that are open, each once: the lock of one that is written keeps even ourselves from opening it again.
-#[derive(Default)]
-struct Images(Vec<(PathBuf, Arc<Filesystem>)>);
+struct Images {
+    opened: Vec<(PathBuf, Arc<Filesystem>)>,
+    /// The device of an external journal, until the image that needs it was opened.
+    log_device: Option<PathBuf>,
+}
 
 impl Images {
     fn open(&mut self, image: &Path, options: MountOptions) -> Result<Arc<Filesystem>> {
         let key = image.canonicalize().unwrap_or_else(|_| image.into());
-        if let Some((_, filesystem)) = self.0.iter().find(|(known, _)| *known == key) {
+        if let Some((_, filesystem)) = self.opened.iter().find(|(known, _)| *known == key) {
             return Ok(Arc::clone(filesystem));
         }
-        let filesystem = Arc::new(open(image, None, options)?);
-        self.0.push((key, Arc::clone(&filesystem)));
+        let log_device = if has_external_log(image) { self.log_device.take() } else { None };
+        let filesystem = Arc::new(open(image, log_device.as_deref(), options)?);
+        self.opened.push((key, Arc::clone(&filesystem)));
         Ok(filesystem)
     }
 
     /// Closes all of them, whether copying failed or not.
     fn close(self) -> Result<()> {
         let mut result = Ok(());
-        for (image, filesystem) in self.0 {
+        for (image, filesystem) in self.opened {
             let filesystem = Arc::into_inner(filesystem).expect("nobody else uses the image any more");
             if !filesystem.mount().options.read_only {
                 let closed = filesystem.unmount();
@@ -96,7 +100,10 @@ pub fn run(args: &CpArgs) -> Result<()> {
     let (last, sources) = args.paths.split_last().expect("there are two paths at least");
     let sources: Vec<Place> = sources.iter().map(|path| Place::parse(path)).collect();
     let target = Place::parse(last);
-    let mut images = Images::default();
+    if args.no_recovery && matches!(target, Place::Image(..)) {
+        return Err(Usage("--norecovery: only for copies to the host".into()).into());
+    }
+    let mut images = Images { opened: Vec::new(), log_device: args.logdev.clone() };
     let result = copy_all(args, &sources, &target, &mut images);
     let closed = images.close();
     let losses = result?;
@@ -130,7 +137,8 @@ fn copy_all(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Image
                 copy(&mut source, &base, &adjust, &bar)
             }
             Place::Image(image, path) => {
-                let filesystem = images.open(image, MountOptions::read_only())?;
+                let options = MountOptions { no_recovery: args.no_recovery, ..MountOptions::read_only() };
+                let filesystem = images.open(image, options)?;
                 // A slash at the end asks for the directory behind a link.
                 let follow = path.as_bytes().ends_with(b"/") || path.as_bytes().ends_with(b"/.");
                 let start = filesystem.resolve(path.as_bytes(), follow).with_context(|| shown(path))?;

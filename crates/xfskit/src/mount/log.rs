@@ -149,7 +149,9 @@ pub(super) fn log_place(
 ) -> Result<LogPlace> {
     let basic_blocks = geometry.log_blocks << (geometry.block_log - 9);
     let Some(start) = geometry.log_start else {
-        let device = log_device.ok_or(Error::Invalid("the image has an external log: name its device with logdev="))?;
+        let device = log_device.ok_or(Error::Invalid(
+            "the image has an external log: name it with --logdev DEVICE, or -o logdev=DEVICE for mount",
+        ))?;
         if device.size_bytes() < u64::from(basic_blocks) * 512 {
             return Err(Error::Invalid("the log device is smaller than the log"));
         }
