@@ -237,6 +237,9 @@ pub struct MkfsArgs {
     /// Fill the image from a folder or a tar archive; "-" for an archive on standard input
     #[arg(long, value_name = "SOURCE")]
     pub from: Option<PathBuf>,
+    /// With --from: owner of everything in the image, in numbers: OWNER, OWNER:GROUP or :GROUP
+    #[arg(long, value_name = "OWNER", requires = "from")]
+    pub owner: Option<crate::text::Owner>,
     /// Size of the image file, as in 500M or 10G; needed for a new one. With --from: auto, the default, fits the source
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,
@@ -461,6 +464,9 @@ pub struct RmArgs {
 pub struct ChmodArgs {
     #[command(flatten)]
     pub image: ImageArgs,
+    /// Everything below directories too, but for symbolic links
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
     /// Octal, or as in u+w,go-rwx
     #[arg(allow_hyphen_values = true)]
     pub mode: crate::text::ModeChange,
@@ -474,6 +480,9 @@ pub struct ChmodArgs {
 pub struct ChownArgs {
     #[command(flatten)]
     pub image: ImageArgs,
+    /// Everything below directories too
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
     /// Numbers: OWNER, OWNER:GROUP or :GROUP
     pub owner: crate::text::Owner,
     /// Paths within the image

@@ -58,6 +58,8 @@ fn a_directory_in_itself_is_corruption_and_no_endless_tree() {
             "du IMAGE",
             "export IMAGE -o out.tar",
             "rm -r IMAGE /a",
+            "chown -R IMAGE 5 /a",
+            "chmod -R IMAGE 755 /a",
         ] {
             let output = bounded(line, &image);
             let message = String::from_utf8_lossy(&output.stderr);
@@ -66,6 +68,7 @@ fn a_directory_in_itself_is_corruption_and_no_endless_tree() {
         }
         assert!(ok("ls IMAGE /a/b", &image).contains("loop-entry"));
         assert_eq!(ok("ls IMAGE /keep", &image), "file\n", "rm -r /a leaves alone what is above it");
+        assert!(ok("stat IMAGE /keep", &image).contains(" 0:0\n"));
     }
 }
 

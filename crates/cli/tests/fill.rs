@@ -6,10 +6,10 @@ use common::trees::{assert_same, is_root, make_tree, run};
 use common::{ok, words, xfskit};
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use xfskit_testkit::{kernel_mount, reference, scratch, skip};
+use xfskit_testkit::{kernel_mount, reference, scratch, skip, tree};
 
 const UUID: &str = "uuid=6b1ff5a1-2d3c-4e5f-8a9b-0c1d2e3f4a5b";
 
@@ -247,6 +247,45 @@ fn an_image_in_its_own_folder_does_not_hold_itself() {
     if let Some(reference) = reference() {
         assert_eq!(reference.repair_findings(&image, Some(&log)), None);
     }
+}
+
+/// Whoever builds images without root had no way to have root's files in them.
+#[test]
+fn an_image_has_the_owners_that_were_asked_for() {
+    let scratch = scratch();
+    let (image, source) = (scratch.file("a.img"), scratch.file("source"));
+    fs::create_dir_all(source.join("dir/below")).unwrap();
+    for name in ["file", "dir/below/file", "dir/program"] {
+        fs::write(source.join(name), name).unwrap();
+        fs::set_permissions(source.join(name), fs::Permissions::from_mode(0o666)).unwrap();
+    }
+    fs::hard_link(source.join("file"), source.join("dir/again")).unwrap();
+    fs::set_permissions(source.join("dir/program"), fs::Permissions::from_mode(0o4775)).unwrap();
+    symlink("nowhere", source.join("dir/below/link")).unwrap();
+    ok(&format!("mkfs IMAGE --from {} --owner 7:8 -q", source.display()), &image);
+    assert!(ok("stat IMAGE /dir/program", &image).contains("4775"), "a new owner does not take the set-id bits away");
+    ok("chown -R IMAGE 3000000000 /dir/below /file", &image);
+    ok("chmod -R IMAGE go-w,u+X /dir", &image);
+    let expected = [
+        ("", 7, 8, None),
+        ("dir", 7, 8, None),
+        ("dir/again", 3_000_000_000, 8, Some(0o100_644)),
+        ("dir/below", 3_000_000_000, 8, None),
+        ("dir/below/file", 3_000_000_000, 8, Some(0o100_644)),
+        ("dir/below/link", 3_000_000_000, 8, Some(0o120_777)),
+        ("dir/program", 7, 8, Some(0o104_755)),
+        ("file", 3_000_000_000, 8, Some(0o100_644)),
+    ];
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&image);
+    }
+    assert_eq!(xfskit(words("mkfs IMAGE -f --owner 1", &image)).status.code(), Some(2), "nothing to own");
+    let Some(kernel) = kernel_mount(&image) else { return };
+    for (entry, (path, uid, gid, mode)) in tree(kernel.path()).iter().zip(expected) {
+        assert_eq!((entry.path.to_str(), entry.uid, entry.gid), (Some(path), uid, gid));
+        assert_eq!(entry.mode, mode.unwrap_or(entry.mode), "{path}");
+    }
+    kernel.unmount();
 }
 
 fn tar_of_zeros(dir: &Path) -> Vec<u8> {

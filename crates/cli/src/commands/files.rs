@@ -7,8 +7,11 @@ use crate::image::{edit, find, find_place, shown};
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use xfskit::ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET};
-use xfskit::{Caller, Error, Filesystem, NewFile, SetAttr, SetTime};
+use xfskit::ondisk::inode::{
+    MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
+};
+use xfskit::{Caller, Error, Filesystem, NewFile, SetAttr, SetTime, Stat};
+use xfskit_transfer::{ImageWalk, Step};
 
 const MAX_MAJOR: u32 = 0xfff;
 const MAX_MINOR: u32 = 0xf_ffff;
@@ -111,14 +114,15 @@ fn touch_one(filesystem: &Filesystem, path: &OsStr, change: &SetAttr, args: &Tou
     Ok(())
 }
 
-/// Runs `chmod`.
+/// Runs `chmod`. A symbolic link is followed where it is named, and left alone below a directory: its permissions mean nothing.
 pub fn chmod(args: &ChmodArgs) -> Result<()> {
     edit(&args.image, |filesystem| {
         for path in &args.paths {
-            let stat = filesystem.resolve(path.as_bytes(), true).with_context(|| shown(path))?;
-            let mode = args.mode.apply(stat.mode, is_dir(&stat));
-            let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
-            filesystem.set_attr(stat.inode, &change, &Caller::root()).with_context(|| shown(path))?;
+            let start = filesystem.resolve(path.as_bytes(), true).with_context(|| shown(path))?;
+            change_all(filesystem, path, start, args.recursive, |stat| {
+                let mode = args.mode.apply(stat.mode, is_dir(stat));
+                (stat.mode & MODE_TYPE != MODE_SYMLINK).then(|| SetAttr { mode: Some(mode), ..SetAttr::default() })
+            })?;
         }
         Ok(())
     })
@@ -126,12 +130,37 @@ pub fn chmod(args: &ChmodArgs) -> Result<()> {
 
 /// Runs `chown`; of a symbolic link, it changes the link.
 pub fn chown(args: &ChownArgs) -> Result<()> {
+    let change = SetAttr { uid: args.owner.uid, gid: args.owner.gid, ..SetAttr::default() };
     edit(&args.image, |filesystem| {
         for path in &args.paths {
-            let stat = find(filesystem, path)?;
-            let change = SetAttr { uid: args.owner.uid, gid: args.owner.gid, ..SetAttr::default() };
-            filesystem.set_attr(stat.inode, &change, &Caller::root()).with_context(|| shown(path))?;
+            let start = find(filesystem, path)?;
+            change_all(filesystem, path, start, args.recursive, |_| Some(change))?;
         }
         Ok(())
     })
+}
+
+/// Changes a file and, if that is asked for, what is below it.
+fn change_all(
+    filesystem: &Filesystem,
+    path: &OsStr,
+    start: Stat,
+    recursive: bool,
+    change: impl Fn(&Stat) -> Option<SetAttr>,
+) -> Result<()> {
+    let change_one = |stat: &Stat, path: &OsStr| -> Result<()> {
+        if let Some(change) = change(stat) {
+            filesystem.set_attr(stat.inode, &change, &Caller::root()).with_context(|| shown(path))?;
+        }
+        Ok(())
+    };
+    if !recursive {
+        return change_one(&start, path);
+    }
+    for step in ImageWalk::new(filesystem, start.inode, path.as_bytes()).staying_below()? {
+        if let Step::Found(found) = step? {
+            change_one(&found.stat, OsStr::from_bytes(&found.path))?;
+        }
+    }
+    Ok(())
 }

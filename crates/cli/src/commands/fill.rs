@@ -228,7 +228,8 @@ fn fill(device: FileDevice, from: &From, args: &MkfsArgs, options: &Options) -> 
     let log = log.map(|log| Arc::new(log) as Arc<dyn BlockDevice>);
     let superblock = make(&device, log.as_deref(), options, env.now()).with_context(shown)?;
     let filesystem = Filesystem::open_in(device.clone(), log, MountOptions::default(), env).with_context(shown)?;
-    let adjust = Adjust { newest: epoch, ..Adjust::default() };
+    let (uid, gid) = args.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
+    let adjust = Adjust { uid, gid, newest: epoch };
     let mut source = from.open(&written)?;
     let bar = CopyBar::new("filling");
     let mut sink = ImageSink::new(&filesystem, filesystem.root())?;
