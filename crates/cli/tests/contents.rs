@@ -92,6 +92,23 @@ fn space_is_counted_as_by_du_and_df() {
     kernel.unmount();
 }
 
+/// The sum once began again at zero.
+#[test]
+fn sizes_that_no_number_holds_are_the_largest() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    ok("mkdir IMAGE /dir", &image);
+    for name in ["a", "b", "dir/c"] {
+        let line = format!("write IMAGE /{name} --offset {}", i64::MAX - 1);
+        assert!(with_input(&line, &image, b"x").status.success(), "{line}");
+    }
+    let all = u64::MAX.div_ceil(1024);
+    assert_eq!(ok("du IMAGE --apparent-size", &image), format!("{}\t/dir\n{all}\t/\n", all / 2));
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&image);
+    }
+}
+
 #[test]
 fn a_clone_shares_blocks_until_one_is_written() {
     let scratch = scratch();

@@ -1,4 +1,4 @@
-//! Trees of damaged images that lead in circles, which no walk may follow for ever.
+//! Damaged images: trees that lead in circles, which no walk may follow for ever, and numbers that are too large.
 
 mod common;
 
@@ -10,7 +10,15 @@ use std::process::{Command, Output};
 use xfskit_testkit::{reference, scratch};
 
 const INODE_BYTES: usize = 512;
+const BLOCKS_OFFSET: usize = 64;
 const INODE_CRC_OFFSET: usize = 100;
+
+/// The inode that holds some bytes, which are in no other, and where in it they are.
+fn find<'a>(image: &'a mut [u8], what: &[u8]) -> (&'a mut [u8], usize) {
+    let at = |inode: &[u8]| inode.starts_with(b"IN").then(|| inode.windows(what.len()).position(|part| part == what));
+    let mut inodes = image.chunks_exact_mut(INODE_BYTES);
+    inodes.find_map(|inode| at(inode).flatten().map(|at| (inode, at))).unwrap()
+}
 
 /// Runs a line that must not go on for ever.
 fn bounded(line: &str, image: &Path) -> Output {
@@ -22,10 +30,7 @@ fn bounded(line: &str, image: &Path) -> Output {
 /// Lets the entry `name` of an inline directory, which has no other of this name, lead to another inode.
 fn redirect(image: &Path, name: &str, inode: u32) {
     let mut bytes = fs::read(image).unwrap();
-    let find =
-        |dir: &[u8]| dir.starts_with(b"IN").then(|| dir.windows(name.len()).position(|part| part == name.as_bytes()));
-    let (dir, at) =
-        bytes.chunks_exact_mut(INODE_BYTES).find_map(|dir| find(dir).flatten().map(|at| (dir, at))).unwrap();
+    let (dir, at) = find(&mut bytes, name.as_bytes());
     // The name is followed by the file's type and its number.
     let number = at + name.len() + 1;
     dir[number..number + 4].copy_from_slice(&inode.to_be_bytes());
@@ -88,4 +93,21 @@ fn a_failed_export_removes_no_device() {
         assert!(!bounded(&format!("export IMAGE -o {name}"), &image).status.success());
         assert_eq!(scratch.file(name).exists(), stays, "{name}");
     }
+}
+
+/// Its blocks, in bytes, once were more than a number holds, which is no reason to end in a panic.
+#[test]
+fn a_file_of_more_blocks_than_there_are_is_counted() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    ok("touch IMAGE /file", &image);
+    ok("xattr set IMAGE /file user.name find-this-inode", &image);
+    let mut bytes = fs::read(&image).unwrap();
+    let (inode, _) = find(&mut bytes, b"find-this-inode");
+    inode[BLOCKS_OFFSET..BLOCKS_OFFSET + 8].copy_from_slice(&(1_u64 << 59).to_be_bytes());
+    xfskit::ondisk::set_checksum(inode, INODE_CRC_OFFSET);
+    fs::write(&image, bytes).unwrap();
+    let all = u64::MAX.div_ceil(1024);
+    assert_eq!(ok("du IMAGE", &image), format!("{all}\t/\n"));
+    ok(&format!("export IMAGE -o {}", scratch.file("out.tar").display()), &image);
 }

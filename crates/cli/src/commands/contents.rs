@@ -22,7 +22,7 @@ pub fn cat(args: &CatArgs) -> Result<()> {
         if is_dir(&stat) {
             return Err(Error::IsADirectory).with_context(|| shown(path));
         }
-        let mut buffer = vec![0; PIECE_BYTES.min(stat.size.max(1) as usize)];
+        let mut buffer = vec![0; stat.size.clamp(1, PIECE_BYTES as u64) as usize];
         let mut offset = 0;
         loop {
             let count = filesystem.read_at(stat.inode, offset, &mut buffer).with_context(|| shown(path))?;

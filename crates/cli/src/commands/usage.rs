@@ -61,7 +61,7 @@ impl Counter {
         match (self.apparent, is_dir(stat)) {
             (true, true) => 0,
             (true, false) => stat.size,
-            (false, _) => stat.blocks * 512,
+            (false, _) => stat.blocks.saturating_mul(512),
         }
     }
 }
@@ -87,7 +87,7 @@ pub fn du(args: &DuArgs, as_json: bool) -> Result<()> {
             Step::Left(found) => (found, sums.pop().unwrap_or_default()),
         };
         if let Some(above) = sums.last_mut() {
-            *above += bytes;
+            *above = above.saturating_add(bytes);
         }
         if sums.is_empty() || found.is_dir() && !args.summarize {
             lines.push((found.path, bytes));

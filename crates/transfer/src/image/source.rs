@@ -75,7 +75,7 @@ impl<'a> ImageSource<'a> {
 
     fn file(&self, stat: &Stat, path: Vec<u8>, meta: Meta, out: &mut Outlet) -> Result<()> {
         let size = stat.size;
-        let is_dense = stat.blocks * 512 >= size;
+        let is_dense = stat.blocks.saturating_mul(512) >= size;
         if size <= MOST_INLINE_BYTES && is_dense && (out.wants_data() || size == 0) {
             let mut bytes = vec![0; size as usize];
             self.read(stat.inode, 0, &mut bytes, &path)?;
