@@ -12,6 +12,7 @@ mod helper;
 mod image;
 mod log;
 mod progress;
+mod screen;
 mod text;
 
 use anyhow::Result;
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // A server of its own has told already what is wrong.
             if !error.is::<exit::Reported>() {
-                eprintln!("xfskit: {}", exit::message(&error));
+                screen::tell(&exit::message(&error));
             }
             ExitCode::from(exit::code(&error))
         }

@@ -1,4 +1,5 @@
-//! Damaged images: trees that lead in circles, which no walk may follow for ever, and numbers that are too large.
+//! Damaged images: trees that lead in circles, which no walk may follow for ever, numbers that are too large, and names that are commands
+//! to a terminal.
 
 mod common;
 
@@ -7,7 +8,7 @@ use common::{image, ok, words};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
-use xfskit_testkit::{reference, scratch};
+use xfskit_testkit::{reference, scratch, skip};
 
 const INODE_BYTES: usize = 512;
 const BLOCKS_OFFSET: usize = 64;
@@ -110,4 +111,27 @@ fn a_file_of_more_blocks_than_there_are_is_counted() {
     let all = u64::MAX.div_ceil(1024);
     assert_eq!(ok("du IMAGE", &image), format!("{all}\t/\n"));
     ok(&format!("export IMAGE -o {}", scratch.file("out.tar").display()), &image);
+}
+
+/// They once were what the terminal does.
+#[test]
+fn names_are_no_commands_to_a_terminal() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let name = "/not\x1b[2Jhere";
+    ok(&format!("touch IMAGE {name}"), &image);
+    ok(&format!("ln -s IMAGE {name} /link"), &image);
+    ok(&format!("xattr set IMAGE {name} user.a b"), &image);
+    assert!(ok("ls IMAGE", &image).contains('\x1b'), "what is no terminal gets names as they are");
+    if Command::new("script").arg("--version").output().is_err() {
+        return skip("this machine has no script(1)");
+    }
+    let lines = ["ls IMAGE", "ls -l IMAGE", "tree IMAGE", "du IMAGE NAME", "stat IMAGE /link", "readlink IMAGE /link"];
+    for line in lines.into_iter().chain(["xattr dump IMAGE NAME", "parents IMAGE NAME", "rm IMAGE NAME/none"]) {
+        let line = line.replace("IMAGE", image.to_str().unwrap()).replace("NAME", &format!("'{name}'"));
+        let command = format!("{} {line}", env!("CARGO_BIN_EXE_xfskit"));
+        let output = Command::new("script").args(["-qc", &command, "/dev/null"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("not?[2Jhere") && !text.contains('\x1b'), "{line}: {text:?}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::args::CheckArgs;
 use crate::exit::{Reported, message};
+use crate::screen::tell;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
@@ -47,7 +48,7 @@ pub fn run(args: &CheckArgs, as_json: bool) -> Result<()> {
             }
         }
         Err(error) => {
-            eprintln!("xfskit: {}", message(&error));
+            tell(&message(&error));
             FAILED
         }
     };

@@ -5,6 +5,7 @@ use crate::args::CpArgs;
 use crate::exit::{self, Usage};
 use crate::image::{has_external_log, open, shown};
 use crate::progress::CopyBar;
+use crate::screen;
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -114,7 +115,7 @@ pub fn run(args: &CpArgs) -> Result<()> {
 /// Tells what was lost; an error if that is more than a name's first slash.
 pub fn report(losses: &Losses) -> Result<()> {
     if *losses != Losses::default() {
-        eprintln!("xfskit: {losses}");
+        screen::tell(&losses.to_string());
     }
     if losses.are_real() { Err(exit::Reported(exit::LOSSES).into()) } else { Ok(()) }
 }

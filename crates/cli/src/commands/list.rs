@@ -2,10 +2,11 @@
 
 use crate::args::{LsArgs, PathArgs};
 use crate::image::{find, open_to_read};
+use crate::screen::out;
 use crate::text::{kind_name, mode_string, time_string};
 use anyhow::Result;
 use serde_json::{Value, json};
-use std::io::{BufWriter, Write, stdout};
+use std::io::Write;
 use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 use xfskit::{Filesystem, Stat};
@@ -24,7 +25,7 @@ fn is_symlink(stat: &Stat) -> bool {
 pub fn ls(args: &LsArgs, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(&args.path.read)?;
     let stat = find(&filesystem, &args.path.path)?;
-    let mut out = BufWriter::new(stdout().lock());
+    let mut out = out();
     let mut entries: Vec<(Vec<u8>, InodeNumber)> = Vec::new();
     if is_dir(&stat) {
         entries.extend(filesystem.list_dir(stat.inode)?.into_iter().map(|entry| (entry.name, entry.inode)));
@@ -84,7 +85,7 @@ fn device(stat: &Stat) -> Option<(u32, u32)> {
 pub fn tree(args: &PathArgs, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
     let start = find(&filesystem, &args.path)?;
-    let mut out = BufWriter::new(stdout().lock());
+    let mut out = out();
     let mut lines = Vec::new();
     let mut indent = String::new();
     for step in ImageWalk::new(&filesystem, start.inode, args.path.as_encoded_bytes()) {
@@ -136,28 +137,29 @@ fn beside(found: &Found) -> (&'static str, &'static str) {
 pub fn stat(args: &PathArgs, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
     let stat = find(&filesystem, &args.path)?;
+    let mut out = out();
     if as_json {
-        println!("{:#}", stat_json(&filesystem, &stat)?);
-        return Ok(());
+        writeln!(out, "{:#}", stat_json(&filesystem, &stat)?)?;
+        return Ok(out.flush()?);
     }
-    println!("path:       {}", args.path.display());
-    println!("type:       {}", kind_name(stat.mode));
+    writeln!(out, "path:       {}", args.path.display())?;
+    writeln!(out, "type:       {}", kind_name(stat.mode))?;
     if is_symlink(&stat) {
-        println!("target:     {}", String::from_utf8_lossy(&filesystem.read_link(stat.inode)?));
+        writeln!(out, "target:     {}", String::from_utf8_lossy(&filesystem.read_link(stat.inode)?))?;
     }
     if let Some((major, minor)) = device(&stat) {
-        println!("device:     {major}, {minor}");
+        writeln!(out, "device:     {major}, {minor}")?;
     }
-    println!("inode:      {} (generation {})", stat.inode.0, stat.generation);
-    println!("mode:       {:04o} ({})", stat.mode & 0o7777, mode_string(stat.mode));
-    println!("owner:      {}:{}", stat.uid, stat.gid);
-    println!("links:      {}", stat.links);
-    println!("size:       {} bytes, {} blocks of 512 bytes", stat.size, stat.blocks);
-    println!("accessed:   {}", time_string(stat.atime));
-    println!("modified:   {}", time_string(stat.mtime));
-    println!("changed:    {}", time_string(stat.ctime));
-    println!("made:       {}", time_string(stat.birth_time));
-    Ok(())
+    writeln!(out, "inode:      {} (generation {})", stat.inode.0, stat.generation)?;
+    writeln!(out, "mode:       {:04o} ({})", stat.mode & 0o7777, mode_string(stat.mode))?;
+    writeln!(out, "owner:      {}:{}", stat.uid, stat.gid)?;
+    writeln!(out, "links:      {}", stat.links)?;
+    writeln!(out, "size:       {} bytes, {} blocks of 512 bytes", stat.size, stat.blocks)?;
+    writeln!(out, "accessed:   {}", time_string(stat.atime))?;
+    writeln!(out, "modified:   {}", time_string(stat.mtime))?;
+    writeln!(out, "changed:    {}", time_string(stat.ctime))?;
+    writeln!(out, "made:       {}", time_string(stat.birth_time))?;
+    Ok(out.flush()?)
 }
 
 fn stat_json(filesystem: &Filesystem, stat: &Stat) -> Result<Value> {
@@ -190,7 +192,8 @@ fn stat_json(filesystem: &Filesystem, stat: &Stat) -> Result<Value> {
 pub fn readlink(args: &PathArgs) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
     let stat = find(&filesystem, &args.path)?;
-    let mut out = stdout().lock();
+    let mut out = out();
     out.write_all(&filesystem.read_link(stat.inode)?)?;
-    Ok(writeln!(out)?)
+    writeln!(out)?;
+    Ok(out.flush()?)
 }

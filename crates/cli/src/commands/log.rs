@@ -3,11 +3,12 @@
 use crate::args::{ImageArgs, LogCommand};
 use crate::image::open_quietly;
 use crate::log::{Checkpoint, Found, Item, Journal, Preview, checkpoints, flag_names, has, intent_name, is_log};
+use crate::screen::out;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::io::{BufWriter, Write, stdout};
+use std::io::Write;
 use xfskit::MountOptions;
 use xfskit::journal::{LogState, Operation, RecoveryReport};
 use xfskit::ondisk::Lsn;
@@ -56,7 +57,7 @@ fn report_json(report: &RecoveryReport) -> Value {
 fn print(image: &ImageArgs, all: bool, transactions: bool, as_json: bool) -> Result<()> {
     let journal = Journal::open(&image.image, image.logdev.as_deref())?;
     let preview = Preview::of(&journal);
-    let out = RefCell::new(BufWriter::new(stdout().lock()));
+    let out = RefCell::new(out());
     if as_json {
         let value = to_json(&journal, all, preview)?;
         writeln!(out.borrow_mut(), "{value:#}")?;

@@ -2,9 +2,10 @@
 
 use crate::args::{InodeArgs, ParentsArgs};
 use crate::image::{find, open_to_read};
+use crate::screen::out;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use std::io::{Write, stdout};
+use std::io::Write;
 use xfskit::Error;
 use xfskit::ondisk::InodeNumber;
 
@@ -14,14 +15,15 @@ pub fn parents(args: &ParentsArgs, as_json: bool) -> Result<()> {
     let stat = find(&filesystem, &args.path.path)?;
     let mut parents = filesystem.parents(stat.inode)?;
     parents.sort();
-    let mut out = stdout().lock();
+    let mut out = out();
     if as_json {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let parents = parents.iter().map(|(dir, name)| json!({ "inode": dir.0, "name": text(name) }));
         let paths = filesystem.paths(stat.inode)?;
         let paths = paths.iter().map(|path| text(path));
         let both = json!({ "parents": parents.collect::<Vec<_>>(), "paths": paths.collect::<Vec<_>>() });
-        return Ok(writeln!(out, "{both:#}")?);
+        writeln!(out, "{both:#}")?;
+        return Ok(out.flush()?);
     }
     if !args.inodes {
         return print_paths(&mut out, &filesystem.paths(stat.inode)?);
@@ -31,7 +33,7 @@ pub fn parents(args: &ParentsArgs, as_json: bool) -> Result<()> {
         out.write_all(&name)?;
         writeln!(out)?;
     }
-    Ok(())
+    Ok(out.flush()?)
 }
 
 fn print_paths(out: &mut impl Write, paths: &[Vec<u8>]) -> Result<()> {
@@ -39,7 +41,7 @@ fn print_paths(out: &mut impl Write, paths: &[Vec<u8>]) -> Result<()> {
         out.write_all(path)?;
         writeln!(out)?;
     }
-    Ok(())
+    Ok(out.flush()?)
 }
 
 /// Runs `path`.
@@ -50,10 +52,11 @@ pub fn path(args: &InodeArgs, as_json: bool) -> Result<()> {
         return Err(Error::Stale(args.inode).into());
     }
     let paths = filesystem.paths(number).with_context(|| format!("inode {}", args.inode))?;
-    let mut out = stdout().lock();
+    let mut out = out();
     if as_json {
         let list = paths.iter().map(|path| String::from_utf8_lossy(path).into());
-        return Ok(writeln!(out, "{:#}", Value::Array(list.collect()))?);
+        writeln!(out, "{:#}", Value::Array(list.collect()))?;
+        return Ok(out.flush()?);
     }
     print_paths(&mut out, &paths)
 }

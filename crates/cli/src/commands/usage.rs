@@ -3,11 +3,12 @@
 use super::list::is_dir;
 use crate::args::{DfArgs, DuArgs};
 use crate::image::{find, open_to_read};
+use crate::screen::out;
 use crate::text::human_size;
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use std::io::{BufWriter, Write, stdout};
+use std::io::Write;
 use xfskit::Stat;
 use xfskit::ondisk::InodeNumber;
 use xfskit_transfer::{ImageWalk, Step};
@@ -97,7 +98,7 @@ pub fn du(args: &DuArgs, as_json: bool) -> Result<()> {
 }
 
 fn print(lines: &[(Vec<u8>, u64)], human: bool, as_json: bool) -> Result<()> {
-    let mut out = BufWriter::new(stdout().lock());
+    let mut out = out();
     if as_json {
         let line = |(path, bytes): &(Vec<u8>, u64)| json!({ "path": String::from_utf8_lossy(path), "bytes": bytes });
         writeln!(out, "{:#}", Value::Array(lines.iter().map(line).collect()))?;

@@ -4,6 +4,7 @@ use crate::args::{PathArgs, XattrCommand};
 use crate::dump::{Block, Encoding, decode_value, encode_value, read_blocks, write_block};
 use crate::exit::Usage;
 use crate::image::{edit, find, open_to_read, shown};
+use crate::screen::out;
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -11,7 +12,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, IsTerminal, Write, stdin, stdout};
+use std::io::{BufReader, IsTerminal, Write, stdin, stdout};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use xfskit::ondisk::InodeNumber;
@@ -61,16 +62,17 @@ fn list(args: &PathArgs, as_json: bool) -> Result<()> {
     let stat = find(&filesystem, &args.path)?;
     let mut names = filesystem.list_xattr(stat.inode)?;
     names.sort();
-    let mut out = stdout().lock();
+    let mut out = out();
     if as_json {
         let names = names.iter().map(|name| String::from_utf8_lossy(name).into()).collect();
-        return Ok(writeln!(out, "{:#}", Value::Array(names))?);
+        writeln!(out, "{:#}", Value::Array(names))?;
+        return Ok(out.flush()?);
     }
     for name in names {
         out.write_all(&name)?;
         writeln!(out)?;
     }
-    Ok(())
+    Ok(out.flush()?)
 }
 
 fn print_value(name: &str, value: &[u8], encoding: Option<Encoding>, as_json: bool) -> Result<()> {
@@ -91,7 +93,7 @@ fn dump(args: &PathArgs, recursive: bool, prefix: &str, encoding: Option<Encodin
     let filesystem = open_to_read(&args.read)?;
     let start = find(&filesystem, &args.path)?;
     let prefix = if prefix == "-" { "" } else { prefix };
-    let mut out = BufWriter::new(stdout().lock());
+    let mut out = out();
     // As getfattr does, without the slash at the front.
     let path = args.path.as_bytes().split(|&byte| byte == b'/').filter(|part| !part.is_empty());
     for step in ImageWalk::new(&filesystem, start.inode, &path.collect::<Vec<_>>().join(&b'/')) {

@@ -1,0 +1,74 @@
+//! Text for people, which holds names that anybody may have put into an image: on a terminal, no byte of it is a command to that.
+//! What goes to a file or to another program stays as it is.
+
+use std::borrow::Cow;
+use std::io::{BufWriter, IsTerminal, StdoutLock, Write, stderr, stdout};
+
+/// Standard output.
+pub struct Screen {
+    out: StdoutLock<'static>,
+    /// The line that is not complete yet: a character must not be looked at in two halves. None is kept where nothing is looked at.
+    line: Option<Vec<u8>>,
+}
+
+/// Standard output for text.
+pub fn out() -> BufWriter<Screen> {
+    BufWriter::new(Screen { line: stdout().is_terminal().then(Vec::new), out: stdout().lock() })
+}
+
+/// Prints a message of the program's.
+pub fn tell(message: &str) {
+    let message = if stderr().is_terminal() { harmless(message.as_bytes()) } else { Cow::Borrowed(message.as_bytes()) };
+    eprintln!("xfskit: {}", String::from_utf8_lossy(&message));
+}
+
+impl Write for Screen {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let Some(line) = &mut self.line else { return self.out.write(bytes) };
+        line.extend(bytes);
+        if let Some(end) = line.iter().rposition(|&byte| byte == b'\n') {
+            let rest = line.split_off(end + 1);
+            let lines = std::mem::replace(line, rest);
+            self.out.write_all(&harmless(&lines))?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        if let Some(line) = &mut self.line {
+            self.out.write_all(&harmless(&std::mem::take(line)))?;
+        }
+        self.out.flush()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Whoever wants to know whether it was written flushes before.
+        let _ = self.flush();
+    }
+}
+
+/// A question mark, as from `ls`, for every control character but the ends of lines and columns, and for what is no text.
+fn harmless(text: &[u8]) -> Cow<'_, [u8]> {
+    let is_harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if std::str::from_utf8(text).is_ok_and(|text| !text.contains(is_harmful)) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for chunk in text.utf8_chunks() {
+        shown.extend(chunk.valid().chars().map(|c| if is_harmful(c) { '?' } else { c }));
+        shown.extend(chunk.invalid().iter().map(|_| '?'));
+    }
+    Cow::Owned(shown.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_get_no_commands() {
+        assert_eq!(&*harmless(b"\x1b[2J \x9b1m \xc2\x9b \x7f\r\n\tna\xc3\xafve"), b"?[2J ?1m ? ??\n\tna\xc3\xafve");
+    }
+}
