@@ -2,9 +2,11 @@
 
 mod bench;
 mod contents;
+mod xattr;
 
 pub use bench::BenchArgs;
 pub use contents::{CatArgs, CloneArgs, CpArgs, DfArgs, DuArgs, ExportArgs, WriteArgs};
+pub use xattr::XattrCommand;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -488,77 +490,6 @@ pub struct ChownArgs {
     /// Paths within the image
     #[arg(required = true)]
     pub paths: Vec<OsString>,
-}
-
-/// Commands for attributes.
-#[derive(Debug, Subcommand)]
-pub enum XattrCommand {
-    /// List the names of all attributes
-    List(PathArgs),
-    /// Show the value of an attribute
-    Get {
-        #[command(flatten)]
-        read: ReadArgs,
-        /// Path within the image
-        path: OsString,
-        /// Name, as in user.colour
-        name: String,
-        /// Print it encoded instead of as it is
-        #[arg(short, long)]
-        encoding: Option<crate::dump::Encoding>,
-    },
-    /// Make or replace an attribute
-    Set {
-        #[command(flatten)]
-        image: ImageArgs,
-        /// Path within the image
-        path: OsString,
-        /// Name, as in user.colour
-        name: String,
-        /// Value: text, 0x and hex digits, or 0s and base64
-        value: OsString,
-        /// Fail if it exists
-        #[arg(long)]
-        create: bool,
-        /// Fail if it does not exist
-        #[arg(long, conflicts_with = "create")]
-        replace: bool,
-    },
-    /// Remove attributes
-    Rm {
-        #[command(flatten)]
-        image: ImageArgs,
-        /// Path within the image
-        path: OsString,
-        /// Names
-        #[arg(required = true)]
-        names: Vec<String>,
-    },
-    /// Print attributes as getfattr --dump does
-    Dump {
-        #[command(flatten)]
-        path: PathArgs,
-        /// Everything below it too
-        #[arg(short = 'R', long)]
-        recursive: bool,
-        /// Only names with this prefix; "-" for all
-        #[arg(short = 'm', long = "match", value_name = "PREFIX", default_value = "user.")]
-        prefix: String,
-        /// Encode all values in one way
-        #[arg(short, long)]
-        encoding: Option<crate::dump::Encoding>,
-    },
-    /// Set attributes from what dump or getfattr --dump printed, all or nothing for each file
-    Restore {
-        #[command(flatten)]
-        image: ImageArgs,
-        /// The dump; "-" for standard input
-        #[arg(default_value = "-")]
-        file: PathBuf,
-        /// Directory within the image that the dump's paths start from
-        #[arg(long, default_value = "/")]
-        root: OsString,
-    },
 }
 
 /// Arguments of `parents`.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{fails, image, ok, with_input, xfskit};
+use common::{fails, image, ok, with_input, words, xfskit};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -107,6 +107,19 @@ fn dumps_are_those_of_getfattr() {
     assert_eq!(ok("xattr get -e hex IMAGE /dir/a user.binary", &image), "0x00ff10\n");
     assert_eq!(ok("xattr list IMAGE /dir/a", &image), "trusted.hidden\nuser.binary\nuser.text\n");
     assert_eq!(fails("xattr set --create IMAGE /dir/a user.text x", &image).0, 1);
+    // Values of files are taken as they are: no argument can hold all of them.
+    let value: Vec<u8> = (0..65536_u32).map(|n| (n % 251) as u8).collect();
+    fs::write(scratch.file("value"), &value).unwrap();
+    ok(&format!("xattr set IMAGE /dir/none user.large --value-file {}", scratch.file("value").display()), &image);
+    assert!(xfskit(words("xattr get IMAGE /dir/none user.large", &image)).stdout == value);
+    let set = |value: &[u8]| with_input("xattr set IMAGE /dir/none user.large --value-file -", &image, value);
+    assert!(set(b"0x00\n").status.success());
+    assert_eq!(ok("xattr get IMAGE /dir/none user.large", &image), "0x00\n");
+    assert_eq!(set(&[b"more", &value[..]].concat()).status.code(), Some(1));
+    assert_eq!(fails("xattr set IMAGE /dir/none user.large", &image).0, 2);
+    assert_eq!(fails("xattr set IMAGE /dir/none user.large x --value-file -", &image).0, 2);
+    assert_eq!(fails("xattr set IMAGE /dir/none user.large --value-file /nowhere", &image).0, 1);
+    ok("xattr rm IMAGE /dir/none user.large", &image);
     assert_eq!(fails("xattr rm IMAGE /dir/a user.text user.other", &image).0, 1);
     for (ours, theirs) in [("", "-d"), (" -m -", "-dm-"), (" -e hex", "-dehex"), (" -e base64", "-debase64")] {
         let dump = ok(&format!("xattr dump -R IMAGE{ours}"), &image);

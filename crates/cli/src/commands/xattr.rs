@@ -12,12 +12,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{BufReader, IsTerminal, Write, stdin, stdout};
+use std::io::{BufReader, IsTerminal, Read, Write, stdin, stdout};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use xfskit::ondisk::InodeNumber;
 use xfskit::{Caller, Filesystem, SetMode, XattrChange};
 use xfskit_transfer::{ImageWalk, Step};
+
+const MOST_VALUE_BYTES: u64 = 64 * 1024;
 
 /// Runs the command.
 pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
@@ -29,8 +31,11 @@ pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
             let value = filesystem.get_xattr(stat.inode, name.as_bytes()).with_context(|| name.clone())?;
             print_value(name, &value, *encoding, as_json)
         }
-        XattrCommand::Set { image, path, name, value, create, replace } => {
-            let value = decode_value(value.as_bytes()).map_err(Usage)?;
+        XattrCommand::Set { image, path, name, value, value_file, create, replace } => {
+            let value = match value_file {
+                Some(file) => read_value(file)?,
+                None => decode_value(value.as_deref().unwrap_or_default().as_bytes()).map_err(Usage)?,
+            };
             let mode = match (create, replace) {
                 (true, _) => SetMode::Create,
                 (_, true) => SetMode::Replace,
@@ -117,6 +122,18 @@ fn attributes(filesystem: &Filesystem, inode: InodeNumber, prefix: &[u8]) -> Res
         Ok((name, value))
     };
     names.into_iter().map(with_value).collect()
+}
+
+/// A value as a file holds it. Of one that is too long, the engine gets enough to say so.
+fn read_value(file: &Path) -> Result<Vec<u8>> {
+    let mut value = Vec::new();
+    let read = if file == Path::new("-") {
+        stdin().lock().take(MOST_VALUE_BYTES + 1).read_to_end(&mut value)
+    } else {
+        File::open(file).and_then(|file| file.take(MOST_VALUE_BYTES + 1).read_to_end(&mut value))
+    };
+    read.with_context(|| file.display().to_string())?;
+    Ok(value)
 }
 
 fn read_dump(file: &Path) -> Result<Vec<Block>> {

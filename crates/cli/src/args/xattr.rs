@@ -1,0 +1,81 @@
+//! Arguments of `xattr`.
+
+use super::{ImageArgs, PathArgs, ReadArgs};
+use clap::Subcommand;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Commands for attributes.
+#[derive(Debug, Subcommand)]
+pub enum XattrCommand {
+    /// List the names of all attributes
+    List(PathArgs),
+    /// Show the value of an attribute
+    Get {
+        #[command(flatten)]
+        read: ReadArgs,
+        /// Path within the image
+        path: OsString,
+        /// Name, as in user.colour
+        name: String,
+        /// Print it encoded instead of as it is
+        #[arg(short, long)]
+        encoding: Option<crate::dump::Encoding>,
+    },
+    /// Make or replace an attribute
+    Set {
+        #[command(flatten)]
+        image: ImageArgs,
+        /// Path within the image
+        path: OsString,
+        /// Name, as in user.colour
+        name: String,
+        /// Value: text, 0x and hex digits, or 0s and base64
+        #[arg(required_unless_present = "value_file")]
+        value: Option<OsString>,
+        /// Take the value from a file as it is; "-" for standard input
+        #[arg(long, value_name = "FILE", conflicts_with = "value")]
+        value_file: Option<PathBuf>,
+        /// Fail if it exists
+        #[arg(long)]
+        create: bool,
+        /// Fail if it does not exist
+        #[arg(long, conflicts_with = "create")]
+        replace: bool,
+    },
+    /// Remove attributes
+    Rm {
+        #[command(flatten)]
+        image: ImageArgs,
+        /// Path within the image
+        path: OsString,
+        /// Names
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Print attributes as getfattr --dump does
+    Dump {
+        #[command(flatten)]
+        path: PathArgs,
+        /// Everything below it too
+        #[arg(short = 'R', long)]
+        recursive: bool,
+        /// Only names with this prefix; "-" for all
+        #[arg(short = 'm', long = "match", value_name = "PREFIX", default_value = "user.")]
+        prefix: String,
+        /// Encode all values in one way
+        #[arg(short, long)]
+        encoding: Option<crate::dump::Encoding>,
+    },
+    /// Set attributes from what dump or getfattr --dump printed, all or nothing for each file
+    Restore {
+        #[command(flatten)]
+        image: ImageArgs,
+        /// The dump; "-" for standard input
+        #[arg(default_value = "-")]
+        file: PathBuf,
+        /// Directory within the image that the dump's paths start from
+        #[arg(long, default_value = "/")]
+        root: OsString,
+    },
+}
