@@ -116,13 +116,11 @@ pub enum Command {
     /// Measure: published experiments, here and on the kernel's XFS
     Bench(BenchArgs),
     /// Write man pages into a folder
-    #[command(hide = true)]
     Man {
         /// The folder
         dir: PathBuf,
     },
     /// Print a completion script
-    #[command(hide = true)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
