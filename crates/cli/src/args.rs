@@ -29,7 +29,7 @@ const CHECK_EXIT_CODES: &str = "\
 Exit codes (those of fsck):
   0   nothing is wrong
   1   faults were found; nothing was changed, xfs_repair mends them
-  4   the journal is dirty and was not replayed: what was found, if anything, may be what it would put right
+  4   the journal is dirty and was not replayed: faults may disappear after a replay
   8   the image could not be checked (missing, in use, not supported, an I/O error)
   16  wrong usage";
 
@@ -142,7 +142,7 @@ pub struct ImageArgs {
 pub struct ReadArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// Do not replay a dirty journal, not even in memory: show what is at home
+    /// Do not replay a dirty journal, not even in memory: show the image as it is on disk, without what only the journal holds
     #[arg(long = "norecovery")]
     pub no_recovery: bool,
 }
@@ -281,7 +281,8 @@ pub struct MkfsArgs {
 const MOUNT_OPTIONS: &str = "\
 Options for -o:
   ro, rw              read only, or not; a dirty journal is replayed, with ro in memory
-  norecovery          with ro: do not replay a dirty journal in memory, show what is at home
+  norecovery          with ro: do not replay a dirty journal in memory, show the image as it is on
+                      disk, without what only the journal holds
   wsync               operations are durable when they return
   logdev=DEVICE       device of an external journal
   cache=SIZE          memory for metadata (256M)
@@ -291,8 +292,11 @@ Options for -o:
   nofastpath          no attribute updates in one transaction
   nowhiteout          log intents that are done in the same checkpoint
   noknownabsent       search for attributes that are known to be absent
+  errortag=NAME[:NTH] for tests: a place fails when it is passed for the nth time; the names are
+                      in docs/mounting.md
   allow_other, allow_root, auto_unmount    as for every FUSE mount
-  dev, suid, exec, atime, dirsync and their opposites    as for every mount
+  dev, suid, exec, atime, dirsync and their opposites    as for every mount, but nodev
+                      and nosuid unless dev and suid are given, for root too
 
 umount and fusermount3 -u return a moment before the image is closed: the kernel does not wait for a FUSE server.
 'xfskit umount' waits, and so does umount where xfskit is linked to /sbin/umount.fuse.xfskit.";
@@ -441,7 +445,7 @@ pub struct MvArgs {
     /// Exchange the two names
     #[arg(long, conflicts_with = "no_clobber")]
     pub exchange: bool,
-    /// Take the new name for what it is, even if it is a directory
+    /// Treat the last path as the new name, never as a directory to put it in
     #[arg(short = 'T', long)]
     pub no_target_directory: bool,
 }

@@ -194,6 +194,11 @@ fn manuals_completions_and_help_come_from_the_arguments() {
     let dir = scratch.file("man");
     ok("man IMAGE", &dir);
     assert!(fs::read_to_string(dir.join("xfskit-mount.1")).unwrap().contains("wsync"));
+    let mount = ok("mount --help", &dir);
+    assert!(
+        mount.contains("errortag=NAME[:NTH]") && mount.contains("nosuid unless dev and suid are given, for root too"),
+        "{mount}"
+    );
     assert!(ok("completions bash", &dir).contains("_xfskit"));
     let help = String::from_utf8(xfskit(["--help"]).stdout).unwrap();
     assert!(help.contains("Exit codes") && help.contains("\n  completions ") && help.contains("\n  man "), "{help}");

@@ -83,7 +83,7 @@ pub struct CpArgs {
     /// Copy directories with everything in them
     #[arg(short, long, visible_short_alias = 'R')]
     pub recursive: bool,
-    /// Take the last path for what it is, even if it is a directory
+    /// Treat the last path as the new name, never as a directory to put it in
     #[arg(short = 'T', long)]
     pub no_target_directory: bool,
     /// Owner of the copies, in numbers: OWNER, OWNER:GROUP or :GROUP
@@ -92,7 +92,7 @@ pub struct CpArgs {
     /// Device of the external journal of the image that has one
     #[arg(long, value_name = "DEVICE")]
     pub logdev: Option<PathBuf>,
-    /// As for commands that only look, and only for copies to the host: do not replay a dirty journal, not even in memory
+    /// Copy from images as they are on disk, without what only the journal holds. Only for copies to the host
     #[arg(long = "norecovery")]
     pub no_recovery: bool,
 }

@@ -88,7 +88,7 @@ fn open(args: &CheckArgs) -> Result<ToCheck> {
             Ok((recovered.device, recovered.log_device, note))
         }
         Err(error) => {
-            let note = format!("the journal cannot be replayed, so what is at home was checked: {error}");
+            let note = format!("the journal cannot be replayed, so the image was checked as it is on disk: {error}");
             Ok((device, log_device, Some(note)))
         }
     }

@@ -87,8 +87,8 @@ impl Preview {
     pub fn outcome(&self, checkpoint: usize, item: usize, what: &Item) -> &'static str {
         match self.outcomes.get(checkpoint).and_then(|items| items.get(item)).copied().flatten() {
             Some(Outcome::Replayed) => "replayed",
-            Some(Outcome::Skipped) => "newer at home",
-            Some(Outcome::Cancelled) => "freed later",
+            Some(Outcome::Skipped) => "skipped (disk already newer)",
+            Some(Outcome::Cancelled) => "skipped (block freed later)",
             Some(Outcome::Passed) if self.is_pending(what) => "to be finished",
             Some(Outcome::Passed) | None => "",
         }

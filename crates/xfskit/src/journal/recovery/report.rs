@@ -48,7 +48,8 @@ impl fmt::Display for RecoveryReport {
         write!(f, "replayed {} {}", self.transactions, plural(self.transactions, "transaction", "transactions"))?;
         write!(f, " from {} KiB of journal", self.bytes / 1024)?;
         write!(f, ": {} {} replayed", self.replayed, plural(self.replayed, "item", "items"))?;
-        write!(f, ", {} newer at home, {} freed later", self.skipped, self.cancelled)?;
+        let (skipped, cancelled) = (self.skipped, self.cancelled);
+        write!(f, ", {skipped} skipped (disk already newer), {cancelled} skipped (block freed later)")?;
         write!(f, ", {} {} written", self.blocks_written, plural(self.blocks_written, "block", "blocks"))?;
         if self.intents > 0 {
             write!(f, ", {} {} to finish", self.intents, plural(self.intents, "operation", "operations"))?;
