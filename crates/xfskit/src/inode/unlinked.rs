@@ -15,8 +15,8 @@ use crate::error_tags::{IUNLINK, IUNLINK_REMOVE};
 use crate::space::read_agi;
 use crate::trans::{BufId, InoId, InodeFields, Transaction};
 use xfskit_ondisk::ag::{Agi, UNLINKED_BUCKETS};
-use xfskit_ondisk::inode::{INODE_NEXT_UNLINKED_OFFSET, stamp_inode};
-use xfskit_ondisk::{AgInode, AgNumber, Corruption, InodeNumber, NULL_AG_INODE};
+use xfskit_ondisk::inode::{INODE_CRC_OFFSET, INODE_NEXT_UNLINKED_OFFSET, stamp_inode};
+use xfskit_ondisk::{AgInode, AgNumber, Corruption, InodeNumber, NULL_AG_INODE, checksum_matches};
 
 const AGI_UNLINKED_OFFSET: usize = core::mem::offset_of!(Agi, unlinked);
 
@@ -121,12 +121,17 @@ fn next_of(tx: &mut Transaction, inode: InodeNumber) -> Result<AgInode> {
     Ok(next)
 }
 
-/// Changes the link of an inode on disk, and logs just that.
+/// Changes the link of an inode on disk, and logs just that. Only what had the right checksum gets a new one, for that would
+/// hide what is damaged.
 fn set_next(tx: &mut Transaction, inode: InodeNumber, next: AgInode) -> Result<()> {
     let (buffer, offset) = cluster::read(tx, inode)?;
+    let slot = offset..offset + tx.geometry().inode_bytes();
+    if !checksum_matches(&tx.bytes(buffer)[slot.clone()], INODE_CRC_OFFSET) {
+        let (address, _) = cluster::locate(tx.geometry(), inode)?;
+        return Err(Corruption::new("inode", "checksum").of(inode.0).at(address).into());
+    }
     let at = offset + INODE_NEXT_UNLINKED_OFFSET;
     tx.edit(buffer, at..at + 4).copy_from_slice(&next.0.to_be_bytes());
-    let inode_bytes = tx.geometry().inode_bytes();
-    stamp_inode(&mut tx.unlogged_mut(buffer)[offset..offset + inode_bytes]);
+    stamp_inode(&mut tx.unlogged_mut(buffer)[slot]);
     Ok(())
 }

@@ -66,9 +66,6 @@ pub(super) fn write_cluster(
     }
     let key = BufferKey::new(address, mount.geometry.inode_cluster_bytes());
     let Some(mut filled) = fill(mount, &key, &inodes)? else { return Ok(0) };
-    let inode_bytes = mount.geometry.inode_bytes();
-    // Links of the unlinked list are changed in the buffer alone, without a new checksum.
-    filled.bytes_mut().chunks_exact_mut(inode_bytes).for_each(stamp_inode);
     mount.error_tags.fail(BUF_IOERROR)?;
     mount.cache.write_runs(&key, filled.bytes_mut())?;
     let Filled { buffer, held, copied, inodes, .. } = filled;
@@ -76,7 +73,7 @@ pub(super) fn write_cluster(
     unflushed.store(true, Ordering::Release);
     mount.counters.blocks_written_back.increment();
     let left = ail.remove_all_unchanged(copied.iter().map(|(item, commits)| (item, *commits)));
-    if inodes * inode_bytes == key.bytes() {
+    if inodes * mount.geometry.inode_bytes() == key.bytes() {
         mount.cache.drop_buffer(&buffer);
     }
     Ok(left)
@@ -133,7 +130,8 @@ fn put_together(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Option
     copied.map(|copied| (bytes, copied))
 }
 
-/// Writes one inode into its cluster's bytes, but for the checksum, unless it is in use or does not `suit`.
+/// Writes one inode into its cluster's bytes, unless it is in use or does not `suit`. It alone gets a new checksum: the wrong one
+/// of an inode beside it says that that one is damaged, and what changes a link in the buffer makes the checksum with it.
 fn copy_inode(
     mount: &Mount,
     inode: &Arc<Inode>,
@@ -150,6 +148,7 @@ fn copy_inode(
     encode_inode(&state, &mount.geometry, slot);
     slot[LINK].copy_from_slice(&next_unlinked);
     slot[112..120].copy_from_slice(&lsn.0.to_be_bytes());
+    stamp_inode(slot);
     drop(state);
     Some((Arc::clone(inode) as _, commits))
 }

@@ -1,6 +1,7 @@
 //! Images that nobody should trust: whatever is wrong with them, the answer is a message, never a panic, a hang, memory
 //! without bound, or a write.
 
+mod clusters;
 mod fuzzed;
 mod named;
 mod random;

@@ -1,0 +1,114 @@
+//! Inodes that rot on the device beside others that change: their wrong checksums stay.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use xfskit::device::{Access, FileDevice};
+use xfskit::inode::cluster::locate;
+use xfskit::ondisk::{Geometry, InodeNumber, Lsn};
+use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile, SetAttr};
+use xfskit_testkit::{Reference, Scratch};
+
+/// Lists of unlinked inodes in an AG; an inode is on the one that its number says.
+const LISTS: usize = 64;
+/// Where the modification time of an inode has its seconds.
+const MTIME: u64 = 40;
+
+fn open(path: &Path) -> Filesystem {
+    let device = FileDevice::open(path, Access::Write).expect("an image");
+    Filesystem::open(Arc::new(device), MountOptions::default()).expect("a sound image")
+}
+
+/// An image with `count` files in its root directory.
+fn image_of_files(reference: &Reference, count: usize) -> (Scratch, PathBuf, Vec<InodeNumber>) {
+    let scratch = xfskit_testkit::scratch();
+    let path = scratch.image("a.img", 320 << 20);
+    reference.mkfs(&path, &[]);
+    let fs = open(&path);
+    let make = |n: usize| fs.create(fs.root(), name(n).as_bytes(), &NewFile::new(0o100_644), &Caller::root());
+    let files = (0..count).map(|n| make(n).expect("room").inode).collect();
+    fs.unmount().expect("a clean end");
+    (scratch, path, files)
+}
+
+fn name(n: usize) -> String {
+    format!("f{n}")
+}
+
+/// Flips a bit of an inode on the device.
+fn rot(path: &Path, geometry: &Geometry, inode: InodeNumber) {
+    let (address, offset) = locate(geometry, inode).expect("an inode's place");
+    let image = OpenOptions::new().read(true).write(true).open(path).expect("an image");
+    let mut byte = [0];
+    let at = address.bytes() + offset as u64 + MTIME;
+    image.read_exact_at(&mut byte, at).expect("an inode");
+    image.write_all_at(&[byte[0] ^ 4], at).expect("a device that takes it");
+}
+
+fn chmod(fs: &Filesystem, inode: InodeNumber, mode: u16) {
+    let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
+    fs.set_attr(inode, &change, &Caller::root()).expect("a sound inode");
+}
+
+/// Asserts that everybody sees a wrong checksum in the inode, and no other damage.
+fn assert_rotten(reference: &Reference, path: &Path, inode: InodeNumber) {
+    let checksum = reference.db(path, &[&format!("inode {}", inode.0), "print v3.crc"]);
+    assert!(checksum.contains("(bad)"), "{checksum}");
+    let findings = reference.repair_findings(path, None).expect("damage");
+    assert!(findings.contains(&format!("bad CRC for inode {}", inode.0)), "{findings}");
+    let error = open(path).stat(inode).expect_err("damage");
+    assert!(matches!(&error, Error::Corrupt(found) if found.check == "checksum"), "{error}");
+}
+
+/// A bit of an inode had flipped on the device. Its neighbour changed, and write-back gave all inodes of the cluster new checksums:
+/// the flipped bit was right from then on.
+#[test]
+fn a_rotten_inode_is_not_made_right_by_a_change_beside_it() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let (_scratch, path, files) = image_of_files(&reference, 2);
+    let fs = open(&path);
+    rot(&path, &fs.mount().geometry, files[1]);
+    assert_eq!(locate(&fs.mount().geometry, files[0]).unwrap().0, locate(&fs.mount().geometry, files[1]).unwrap().0);
+    chmod(&fs, files[0], 0o600);
+    assert!(matches!(fs.stat(files[1]), Err(Error::Corrupt(_))));
+    fs.unmount().expect("a clean end");
+    assert_rotten(&reference, &path, files[1]);
+    assert_eq!(open(&path).stat(files[0]).expect("a sound inode").mode, 0o100_600);
+}
+
+/// As before, but what changes is the rotten inode's own link of the unlinked list, while memory has the inode as it was: the link's
+/// change is refused, for its checksum would cover the rest.
+#[test]
+fn a_rotten_inode_is_not_made_right_by_a_new_link() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let (_scratch, path, files) = image_of_files(&reference, 2 * LISTS);
+    let fs = open(&path);
+    let geometry = Arc::clone(&fs.mount().geometry);
+    let (first, last) = (files[0], files[LISTS]);
+    assert_eq!(first.0 % LISTS as u64, last.0 % LISTS as u64);
+    let cluster = locate(&geometry, last).unwrap().0;
+    assert_ne!(cluster, locate(&geometry, first).unwrap().0);
+    // All inodes of the cluster change, so that it leaves memory when they are home.
+    files
+        .iter()
+        .filter(|file| locate(&geometry, **file).unwrap().0 == cluster)
+        .for_each(|file| chmod(&fs, *file, 0o600));
+    for (n, inode) in [(0, first), (LISTS, last)] {
+        fs.sync().expect("a device that works");
+        while fs.mount().journal.push_tail(Lsn(u64::MAX)).expect("a device that works") > 0 {}
+        if inode == last {
+            rot(&path, &geometry, last);
+        }
+        fs.hold(inode).expect("a sound inode");
+        let unlinked = fs.unlink(fs.root(), name(n).as_bytes(), &Caller::root());
+        match unlinked {
+            Err(Error::Corrupt(found)) if inode == last => {
+                assert_eq!((found.check, found.owner), ("checksum", Some(last.0)))
+            }
+            other => assert!(other.is_ok() && inode == first, "{other:?}"),
+        }
+    }
+    drop(fs);
+    assert_rotten(&reference, &path, last);
+}
