@@ -43,7 +43,7 @@ pub enum Error {
     /// The caller may not do this (`EPERM` for ownership, `EACCES` for permission bits).
     #[error("permission denied")]
     AccessDenied,
-    /// Only the owner or root may do this (`EPERM`).
+    /// Only the owner or root may do this, or nobody, for the file is immutable or append-only (`EPERM`).
     #[error("operation not permitted")]
     NotPermitted,
     /// Too many links (`EMLINK`).

@@ -9,6 +9,7 @@
 
 use super::Filesystem;
 use super::map::{grow, next_link, remove_range, touch_contents};
+use super::protected::check_unprotected;
 use crate::cache::ForkKind;
 use crate::data::{self, MAX_SIZE_BYTES, Place};
 use crate::error::{Error, Result};
@@ -34,7 +35,8 @@ impl Filesystem {
     /// behind the end of `to`.
     ///
     /// # Errors
-    /// `NotSupported` without the reflink feature; `Invalid` for ranges that break the rules or overlap; `TooLarge`,
+    /// `NotSupported` without the reflink feature; `Invalid` for ranges that break the rules or overlap; `NotPermitted` when `to` is
+    /// immutable or append-only; `TooLarge`,
     /// `IsADirectory`, `ReadOnly`, `NoSpace`, `Stale`, `Corrupt`, `Io`.
     pub fn clone_range(
         &self,
@@ -49,6 +51,7 @@ impl Filesystem {
         }
         let span = Span { from: from_offset, to: to_offset, length };
         self.change_maps([from, to], |tx, [from, to]| {
+            check_unprotected(&tx.inode(to).core)?;
             let Some(span) = check(tx, from, to, span)? else { return Ok(Some(())) };
             if !grow(tx, to, span.to)? {
                 return Ok(None);

@@ -5,6 +5,7 @@
 
 use super::Filesystem;
 use super::map::{END_OF_MAP, link_reservation, next_link, written_behind_end};
+use super::protected::{check_not_immutable, check_write};
 use crate::cache::Inode;
 use crate::data::{self, Source};
 use crate::error::{Error, Result};
@@ -40,29 +41,31 @@ impl Filesystem {
     /// the same time, and of one that fails a part may have been done.
     ///
     /// # Errors
-    /// As [`Self::read_at`]; `NoSpace`, `TooLarge`, `ReadOnly`.
+    /// As [`Self::read_at`]; `NoSpace`, `TooLarge`, `ReadOnly`; `NotPermitted` for an immutable file, and before the end of an
+    /// append-only one.
     pub fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
-        let inode = self.write(inode, offset, data)?;
+        let inode = self.write(inode, offset, data, false)?;
         self.note_write(&inode);
         Ok(())
     }
 
-    /// As [`Self::write_at`] for whoever keeps the times of files: a cache that writes later than was written.
+    /// As [`Self::write_at`] for whoever keeps the times of files: a cache that writes later than was written. What it brings begins
+    /// where its pages do, in an append-only file as well.
     ///
     /// # Errors
     /// As [`Self::write_at`].
     pub fn write_keeping_times(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
-        self.write(inode, offset, data).map(|_| ())
+        self.write(inode, offset, data, true).map(|_| ())
     }
 
-    fn write(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<Arc<Inode>> {
+    fn write(&self, inode: InodeNumber, offset: u64, data: &[u8], is_late: bool) -> Result<Arc<Inode>> {
         if self.mount.options.read_only {
             return Err(Error::ReadOnly);
         }
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= data::MAX_SIZE_BYTES);
         let end = end.ok_or(Error::TooLarge)?;
         let inode = self.mount.inode(inode)?;
-        if data.is_empty() || self.write_in_place(&inode, offset, data)? {
+        if self.write_in_place(&inode, offset, data, is_late)? {
             return Ok(inode);
         }
         let block_bytes = self.mount.geometry.block_bytes() as u64;
@@ -172,6 +175,7 @@ impl Filesystem {
     fn join_in_memory(&self, tx: &mut Transaction, inode: &Arc<Inode>) -> Result<InoId> {
         let id = tx.join_locked(inode, Held::lock(inode.state_lock(), true));
         super::check_in_use(tx, id)?;
+        check_not_immutable(&tx.inode(id).core)?;
         check_file(tx, id).map(|()| id)
     }
 
@@ -182,9 +186,15 @@ impl Filesystem {
         }
     }
 
-    fn write_in_place(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<bool> {
+    /// Asks whether the file may be written, and does it if that takes no transaction.
+    fn write_in_place(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], is_late: bool) -> Result<bool> {
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join_file(&mut tx, inode)?;
+        let state = tx.inode(id);
+        check_write(&state.core, state.size_bytes(), if is_late { u64::MAX } else { offset })?;
+        if data.is_empty() {
+            return Ok(true);
+        }
         self.located(inode.number, data::write_in_place(&mut tx, id, offset, data))
     }
 

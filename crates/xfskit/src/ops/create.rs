@@ -4,6 +4,7 @@
 //! it inherits into its own attributes.
 
 use super::links::count_links;
+use super::protected::check_new_entry;
 use super::stat::{device_from_linux, stat_of};
 use super::{Caller, Filesystem, Stat, acl, check_new_name};
 use crate::dir::{self, Place};
@@ -46,7 +47,7 @@ impl Filesystem {
     /// Makes a file, directory, device node, pipe or socket named `name` in `dir`.
     ///
     /// # Errors
-    /// `Exists`, `NotADirectory`, `NoSpace`, `TooManyLinks`, `NameTooLong`, and `NotFound` in a removed directory.
+    /// `Exists`, `NotADirectory`, `NoSpace`, `TooManyLinks`, `NameTooLong`, `NotFound` in a removed directory, `NotPermitted` in an immutable one.
     pub fn create(&self, dir: InodeNumber, name: &[u8], new: &NewFile<'_>, caller: &Caller) -> Result<Stat> {
         check_new_name(name)?;
         if new.target.len() > SYMLINK_LENGTH_LIMIT - 1 {
@@ -66,6 +67,7 @@ impl Filesystem {
             if place.entry().is_some() {
                 return Err(Error::Exists);
             }
+            check_new_entry(&tx, dir, new.mode)?;
             self.create_in(&mut tx, dir, Some((name, place)), new, caller)
         })();
         self.located(dir, tx.finish(result))
@@ -92,6 +94,7 @@ impl Filesystem {
         let mut tx = self.begin(self.create_reservation(new))?;
         let result = (|| {
             let dir = self.join_dir(&mut tx, &dir_inode)?;
+            check_new_entry(&tx, dir, new.mode)?;
             self.create_in(&mut tx, dir, None, new, caller)
         })();
         let stat = tx.finish(result)?;

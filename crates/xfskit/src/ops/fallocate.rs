@@ -12,6 +12,7 @@
 
 use super::Filesystem;
 use super::map::{END_OF_MAP, grow, next_link, next_link_with, remove_range, touch_contents, zero_bytes};
+use super::protected::{check_not_immutable, check_unprotected};
 use crate::cache::ForkKind;
 use crate::data::MAX_SIZE_BYTES;
 use crate::error::{Error, Result};
@@ -55,7 +56,8 @@ impl Filesystem {
     ///
     /// # Errors
     /// `Invalid` for an empty range, for parts of blocks where only whole ones will do, for ranges to collapse that reach
-    /// the end of the file and for insertions at it or behind; `TooLarge` beyond 2⁶³ − 1 bytes; `IsADirectory`,
+    /// the end of the file and for insertions at it or behind; `TooLarge` beyond 2⁶³ − 1 bytes; `NotPermitted` for an
+    /// immutable file, and for anything but allocation in an append-only one; `IsADirectory`,
     /// `ReadOnly`, `NoSpace`, `Stale`, `Corrupt`, `Io`.
     pub fn fallocate(&self, inode: InodeNumber, what: Fallocate, offset: u64, length: u64) -> Result<()> {
         if length == 0 {
@@ -71,6 +73,11 @@ impl Filesystem {
             return Err(Error::Invalid("only whole blocks can be collapsed or inserted"));
         }
         self.change_map(inode, |tx, ino| {
+            let core = &tx.inode(ino).core;
+            match what {
+                Fallocate::Allocate | Fallocate::AllocateKeepSize => check_not_immutable(core)?,
+                _ => check_unprotected(core)?,
+            }
             let done = match what {
                 Fallocate::Allocate => allocate(tx, ino, &range, true)?,
                 Fallocate::AllocateKeepSize => allocate(tx, ino, &range, false)?,

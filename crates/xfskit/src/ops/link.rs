@@ -2,6 +2,7 @@
 
 use super::create::{MAX_LINKS, single, touch, touch_dir};
 use super::links::count_links;
+use super::protected::{check_new_entry, check_unprotected};
 use super::stat::stat_of;
 use super::{Caller, Filesystem, RenameFlags, Stat, check_new_name};
 use crate::dir;
@@ -16,7 +17,7 @@ impl Filesystem {
     /// Names `inode`, which is not a directory, `name` in `dir`. A file that was made without a name gets its first.
     ///
     /// # Errors
-    /// `Exists`, `NotPermitted` for a directory, `TooManyLinks`, `NoSpace`, `NotFound` for a file whose last name was
+    /// `Exists`, `NotPermitted` for a directory and for what is immutable or append-only, `TooManyLinks`, `NoSpace`, `NotFound` for a file whose last name was
     /// removed, `Invalid` across projects.
     pub fn link(&self, inode: InodeNumber, dir: InodeNumber, name: &[u8]) -> Result<Stat> {
         check_new_name(name)?;
@@ -85,6 +86,8 @@ impl Filesystem {
             if place.entry().is_some() {
                 return Err(Error::Exists);
             }
+            check_new_entry(&tx, dir, 0)?;
+            check_unprotected(&tx.inode(child).core)?;
             parent::expect_room(&mut tx, child)?;
             if was_unlinked {
                 unlinked::remove(&mut tx, child)?;

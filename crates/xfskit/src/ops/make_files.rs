@@ -6,6 +6,7 @@
 //! ```
 //! Crash behaviour: all of them are there, or none.
 
+use super::protected::check_new_entry;
 use super::xattr::parse_plain;
 use super::{Caller, Filesystem, NewFile, Stat, check_new_name};
 use crate::attr::update::{self, Key, Logging};
@@ -85,7 +86,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// `Exists`, `NotADirectory`, `NoSpace`, `NameTooLong`; `Invalid` for a file that is not [small](Self::is_small);
-    /// `NotFound` in a removed directory.
+    /// `NotFound` in a removed directory, `NotPermitted` in an immutable one.
     pub fn make_files(&self, dir: InodeNumber, files: &[WholeFile<'_>]) -> Result<Vec<Stat>> {
         if !files.is_sorted_by(|a, b| a.name < b.name) {
             let mut names = HashSet::with_capacity(files.len());
@@ -146,6 +147,7 @@ impl Filesystem {
                 return Err(Error::Exists);
             }
         }
+        check_new_entry(tx, dir, MODE_REGULAR)?;
         let contents: Vec<_> = files.iter().map(|file| file.contents).filter(|bytes| !bytes.is_empty()).collect();
         let packed = if contents.is_empty() { None } else { data::pack(tx, dir, &contents)? };
         if packed.is_none() && !contents.is_empty() {

@@ -21,6 +21,7 @@ mod make_files;
 mod map;
 mod open;
 mod path;
+mod protected;
 mod readdir;
 mod rename;
 mod seek;

@@ -10,7 +10,7 @@
 
 use super::create::{MAX_LINKS, NewFile, single, touch, touch_dir};
 use super::links::{check_empty_dir, check_has_subdirectory, check_named, count_links};
-use super::unlink::check_sticky;
+use super::protected::{check_lost_entry, check_new_entry};
 use super::{Caller, Filesystem, check_name};
 use crate::cache::Inode;
 use crate::cycle::CycleGuard;
@@ -57,7 +57,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// `NotFound`, `Exists`, `NotEmpty`, `IsADirectory`, `NotADirectory`, `Invalid` when a directory would move below
-    /// itself, `NotPermitted` in a sticky directory, `TooManyLinks`, `NoSpace`.
+    /// itself, `NotPermitted` in a sticky directory and for what is immutable or append-only, `TooManyLinks`, `NoSpace`.
     pub fn rename(
         &self,
         dir: InodeNumber,
@@ -280,12 +280,12 @@ fn drop_victim(tx: &mut Transaction, victim: InoId, is_dir: bool, held: bool, to
 
 /// Checks what only the locked inodes can tell.
 fn check(tx: &mut Transaction, locked: &Locked, flags: RenameFlags, caller: &Caller) -> Result<()> {
-    check_sticky(tx, locked.from_dir, locked.child, caller)?;
+    check_lost_entry(tx, locked.from_dir, locked.child, caller)?;
     let is_dir = tx.inode(locked.child).core.is_dir();
     let moves = locked.from_dir != locked.to_dir;
     let mut victim_is_dir = false;
     if let Some((victim, _)) = &locked.victim {
-        check_sticky(tx, locked.to_dir, *victim, caller)?;
+        check_lost_entry(tx, locked.to_dir, *victim, caller)?;
         victim_is_dir = tx.inode(*victim).core.is_dir();
         if !flags.exchange {
             match (is_dir, victim_is_dir) {
@@ -296,6 +296,9 @@ fn check(tx: &mut Transaction, locked: &Locked, flags: RenameFlags, caller: &Cal
                 _ => {}
             }
         }
+    } else {
+        // What moves keeps its kind, so a directory without links takes it.
+        check_new_entry(tx, locked.to_dir, 0)?;
     }
     check_link_counts(tx, locked, is_dir, moves)?;
     if flags.exchange && moves && victim_is_dir && !is_dir && tx.inode(locked.from_dir).core.links >= MAX_LINKS {

@@ -1,6 +1,7 @@
 //! Changes modes, owners, times and sizes.
 
 use super::create::single;
+use super::protected::check_set_attr;
 use super::stat::stat_of;
 use super::{Caller, Filesystem, Stat, acl};
 use crate::error::Result;
@@ -49,7 +50,7 @@ impl Filesystem {
     /// one transaction.
     ///
     /// # Errors
-    /// `Stale`, `NoSpace`, `Io`; for a size as [`Self::truncate`].
+    /// `NotPermitted` for what is immutable or append-only; `Stale`, `NoSpace`, `Io`; for a size as [`Self::truncate`].
     pub fn set_attr(&self, inode: InodeNumber, change: &SetAttr, caller: &Caller) -> Result<Stat> {
         if let Some(size) = change.size {
             let others = if change.mode.is_none() { *change } else { SetAttr::default() };
@@ -66,6 +67,7 @@ impl Filesystem {
         let mut tx = self.begin(reservation)?;
         let result = (|| {
             let id = self.join(&mut tx, &inode)?;
+            check_set_attr(&tx.inode(id).core, change)?;
             if let Some(written) = inode.take_noted_write() {
                 tx.inode_mut(id, InodeFields::CORE).core.mtime = written;
             }

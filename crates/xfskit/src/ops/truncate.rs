@@ -8,6 +8,7 @@
 //! grows again or ends.
 
 use super::map::{END_OF_MAP, grow, remove_range, written_behind_end};
+use super::protected::check_unprotected;
 use super::setattr::{SetAttr, apply};
 use super::stat::stat_of;
 use super::{Caller, Filesystem, Stat};
@@ -23,7 +24,8 @@ impl Filesystem {
     /// Sets the size of a file. What it gains reads as zeros and takes no space.
     ///
     /// # Errors
-    /// `IsADirectory`, `Invalid` when it is no file, `TooLarge` beyond 2⁶³ − 1 bytes; `ReadOnly`, `NoSpace`, `Stale`,
+    /// `IsADirectory`, `Invalid` when it is no file, `TooLarge` beyond 2⁶³ − 1 bytes; `NotPermitted` for a
+    /// file that is immutable or append-only; `ReadOnly`, `NoSpace`, `Stale`,
     /// `Corrupt`, `Io`.
     pub fn truncate(&self, inode: InodeNumber, size: u64) -> Result<()> {
         self.resize(inode, size, &SetAttr::default(), &Caller::root()).map(|_| ())
@@ -35,6 +37,7 @@ impl Filesystem {
             return Err(Error::TooLarge);
         }
         self.change_map(inode, |tx, ino| {
+            check_unprotected(&tx.inode(ino).core)?;
             let old = tx.inode(ino).core.size;
             if !grow(tx, ino, size)? {
                 return Ok(None);

@@ -8,6 +8,7 @@
 
 use super::create::{single, touch_dir_at};
 use super::links::{check_empty_dir, check_has_subdirectory, check_named, count_links};
+use super::protected::check_lost_entry;
 use super::{Caller, Filesystem, check_name};
 use crate::dir::{self, Place};
 use crate::error::{Error, Result};
@@ -23,7 +24,7 @@ impl Filesystem {
     /// Removes the name of something that is not a directory.
     ///
     /// # Errors
-    /// `NotFound`, `IsADirectory`, `NotPermitted` in a sticky directory.
+    /// `NotFound`, `IsADirectory`, `NotPermitted` in a sticky directory and for what is immutable or append-only.
     pub fn unlink(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> Result<()> {
         self.remove_name(dir, name, false, caller)
     }
@@ -31,7 +32,7 @@ impl Filesystem {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// `NotFound`, `NotADirectory`, `NotEmpty`, `NotPermitted` in a sticky directory, `Invalid` for `.`.
+    /// `NotFound`, `NotADirectory`, `NotEmpty`, `Invalid` for `.`; `NotPermitted` as [`Self::unlink`].
     pub fn rmdir(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> Result<()> {
         self.remove_name(dir, name, true, caller)
     }
@@ -130,6 +131,7 @@ pub(super) fn check_removable(
     want_dir: bool,
     caller: &Caller,
 ) -> Result<()> {
+    check_lost_entry(tx, dir, child, caller)?;
     let is_dir = tx.inode(child).core.is_dir();
     if is_dir && !want_dir {
         return Err(Error::IsADirectory);
@@ -137,7 +139,6 @@ pub(super) fn check_removable(
     if !is_dir && want_dir {
         return Err(Error::NotADirectory);
     }
-    check_sticky(tx, dir, child, caller)?;
     if is_dir {
         if !dir::is_empty(tx, child)? {
             return Err(Error::NotEmpty);

@@ -6,6 +6,7 @@
 //! ```
 //! Parent pointers are attributes on disk, and not shown here.
 
+use super::protected::check_unprotected;
 use super::{Caller, Filesystem, acl, check_state_in_use};
 use crate::attr::{self, Form, update};
 use crate::cache::{Inode, KnownAbsent};
@@ -303,7 +304,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// `Exists`, `NoAttribute` as `mode` demands, `ValueTooLong`, `NoSpace`, `NotSupported` for an unknown prefix,
-    /// `NotPermitted` for an attribute of users on what is neither a file nor a directory.
+    /// `NotPermitted` for an attribute of users on what is neither a file nor a directory, and on what is immutable or append-only.
     pub fn set_xattr(
         &self,
         inode: InodeNumber,
@@ -318,7 +319,7 @@ impl Filesystem {
     /// Removes an attribute.
     ///
     /// # Errors
-    /// `NoAttribute`, `NotSupported` for an unknown prefix.
+    /// `NoAttribute`, `NotSupported` for an unknown prefix, `NotPermitted` on what is immutable or append-only.
     pub fn remove_xattr(&self, inode: InodeNumber, name: &[u8], caller: &Caller) -> Result<()> {
         self.change(inode, &[(name, None)], SetMode::Any, caller)
     }
@@ -344,7 +345,7 @@ impl Filesystem {
         let mut tx = self.begin(reservation_of(self.mount.reservations.ichange))?;
         let id = self.join(&mut tx, &inode)?;
         let key = update::Key { namespace: namespace.flags(), name };
-        let result = check_namespaces(&tx, id, &[(Parsed::Plain(namespace, name), value)]).and_then(|()| match value {
+        let result = check_allowed(&tx, id, &[(Parsed::Plain(namespace, name), value)]).and_then(|()| match value {
             Some(value) => update::put_in_inode(&mut tx, id, key, value, mode.required()),
             None => update::remove_in_inode(&mut tx, id, key),
         });
@@ -381,7 +382,7 @@ impl Filesystem {
         let mut tx = self.begin(self.xattr_reservation(&parsed)?)?;
         let result = (|| {
             let id = self.join(&mut tx, &inode)?;
-            check_namespaces(&tx, id, &parsed)?;
+            check_allowed(&tx, id, &parsed)?;
             // What each change will find, those before it done.
             let mut there: HashMap<Parsed<'_>, bool> = HashMap::new();
             for (name, value) in &parsed {
@@ -519,11 +520,10 @@ fn version_of(core: &InodeCore) -> (u32, u64) {
     (core.generation, core.change_count)
 }
 
-/// Whether a change may be made. `known` says whether the attribute will be there, where an earlier change of the batch
-/// decides that.
 /// Attributes of users belong to files and directories only: on others, whose permissions everybody has or nobody, the
 /// kernel does not show them.
-fn check_namespaces(tx: &Transaction, id: InoId, changes: &[(Parsed<'_>, Option<&[u8]>)]) -> Result<()> {
+fn check_allowed(tx: &Transaction, id: InoId, changes: &[(Parsed<'_>, Option<&[u8]>)]) -> Result<()> {
+    check_unprotected(&tx.inode(id).core)?;
     let has_users = matches!(tx.inode(id).core.mode & MODE_TYPE, MODE_REGULAR | MODE_DIR);
     let for_users = |(name, value): &(Parsed<'_>, Option<&[u8]>)| {
         matches!(name, Parsed::Plain(Namespace::User, _)) && value.is_some()
@@ -531,6 +531,8 @@ fn check_namespaces(tx: &Transaction, id: InoId, changes: &[(Parsed<'_>, Option<
     if has_users || !changes.iter().any(for_users) { Ok(()) } else { Err(Error::NotPermitted) }
 }
 
+/// Whether a change may be made. `known` says whether the attribute will be there, where an earlier change of the batch
+/// decides that.
 fn check_mode(
     tx: &mut Transaction,
     id: InoId,

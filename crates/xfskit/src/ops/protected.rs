@@ -1,0 +1,62 @@
+//! Immutable and append-only inodes: what the kernel refuses to do with them, whoever asks.
+//!
+//! ```text
+//! immutable      contents, attributes and names stay; a directory's entries too
+//! append-only    contents are only added to; a directory's entries too
+//! ```
+//! Only verbs ask: recovery, write-out and inactivation go on with what was begun before the inode was protected.
+
+use super::unlink::check_sticky;
+use super::{Caller, SetAttr, SetTime};
+use crate::error::{Error, Result};
+use crate::trans::{InoId, Transaction};
+use xfskit_ondisk::InodeCore;
+use xfskit_ondisk::inode::{MODE_SYMLINK, MODE_TYPE, flags};
+
+fn refuse_if(is_refused: bool) -> Result<()> {
+    if is_refused { Err(Error::NotPermitted) } else { Ok(()) }
+}
+
+/// Whether the inode may change in any way.
+pub(super) fn check_not_immutable(core: &InodeCore) -> Result<()> {
+    refuse_if(core.flags & flags::IMMUTABLE != 0)
+}
+
+/// Whether what the inode has may be changed and taken away.
+pub(super) fn check_unprotected(core: &InodeCore) -> Result<()> {
+    refuse_if(core.flags & (flags::IMMUTABLE | flags::APPEND) != 0)
+}
+
+/// Whether bytes may be written at `offset` of a file that now has `size` bytes.
+pub(super) fn check_write(core: &InodeCore, size: u64, offset: u64) -> Result<()> {
+    check_not_immutable(core)?;
+    refuse_if(core.flags & flags::APPEND != 0 && offset < size)
+}
+
+/// Whether something of `mode` may get a name in the directory.
+pub(super) fn check_new_entry(tx: &Transaction, dir: InoId, mode: u16) -> Result<()> {
+    let core = &tx.inode(dir).core;
+    check_not_immutable(core)?;
+    refuse_if(mode & MODE_TYPE == MODE_SYMLINK && core.flags & flags::NOSYMLINKS != 0)
+}
+
+/// Whether the caller may take an entry away from its directory.
+pub(super) fn check_lost_entry(tx: &Transaction, dir: InoId, child: InoId, caller: &Caller) -> Result<()> {
+    check_unprotected(&tx.inode(dir).core)?;
+    check_sticky(tx, dir, child, caller)?;
+    check_unprotected(&tx.inode(child).core)
+}
+
+/// Whether attributes may be set. Anybody who may write the file may set its times to now, which appending does as well.
+pub(super) fn check_set_attr(core: &InodeCore, change: &SetAttr) -> Result<()> {
+    let is_touch = change.atime == Some(SetTime::Now) && change.mtime == Some(SetTime::Now);
+    // Only a cache that brings the time of a write after it says when it was made.
+    let follows_write = change.atime.is_none() && change.mtime.is_some() && change.ctime.is_some();
+    let sets_times = change.atime.is_some() || change.mtime.is_some();
+    let sets_more = change.mode.is_some() || change.uid.is_some() || change.gid.is_some() || change.size.is_some();
+    match (sets_more, sets_times) {
+        (false, false) => Ok(()),
+        (false, true) if is_touch || follows_write => check_not_immutable(core),
+        _ => check_unprotected(core),
+    }
+}

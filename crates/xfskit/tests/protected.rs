@@ -1,0 +1,378 @@
+//! Immutable and append-only inodes: each operation answers as the kernel's system call does on the same image.
+
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, FileType, IFlags, Mode, OFlags, RenameFlags as Flags, Timespec, Timestamps,
+    XattrFlags,
+};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use xfskit::device::{Access, FileDevice};
+use xfskit::ondisk::{InodeNumber, Timestamp};
+use xfskit::{
+    Caller, Error, Fallocate, Filesystem, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SetTime, WholeFile,
+};
+
+/// A system call on one case's folder.
+type Call = fn(&Path) -> Result<(), Errno>;
+/// The same with us.
+type Verb = fn(&Case<'_>) -> Result<(), Error>;
+
+const CONTENTS: &[u8] = b"0123456789";
+/// An ACL of user, a named user, group, mask and other.
+const ACL: &[u8] = b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff\x02\0\x04\0\x01\0\0\0\x04\0\x04\0\xff\xff\xff\xff\
+    \x10\0\x04\0\xff\xff\xff\xff\x20\0\x04\0\xff\xff\xff\xff";
+
+/// One folder of our mount: a protected `file`, and a protected `dir` with `entry`, `sub` and `full`; `other` is not
+/// protected.
+struct Case<'a> {
+    fs: &'a Filesystem,
+    folder: String,
+}
+
+impl Case<'_> {
+    fn inode(&self, path: &str) -> InodeNumber {
+        self.fs.resolve(format!("{}/{path}", self.folder).as_bytes(), false).expect("a name").inode
+    }
+
+    fn set(&self, path: &str, change: SetAttr) -> Result<(), Error> {
+        self.fs.set_attr(self.inode(path), &change, &Caller::root()).map(drop)
+    }
+
+    fn create(&self, path: &str, mode: u16) -> Result<(), Error> {
+        self.fs.create(self.inode(path), b"new", &NewFile::new(mode), &Caller::root()).map(drop)
+    }
+
+    fn rename(&self, from: (&str, &str), to: (&str, &str), flags: RenameFlags) -> Result<(), Error> {
+        let (dir, new_dir) = (self.inode(from.0), self.inode(to.0));
+        self.fs.rename(dir, from.1.as_bytes(), new_dir, to.1.as_bytes(), flags, &Caller::root())
+    }
+
+    fn allocate(&self, what: Fallocate, offset: u64) -> Result<(), Error> {
+        self.fs.fallocate(self.inode("file"), what, offset, 4096)
+    }
+}
+
+fn write(path: PathBuf, offset: Option<u64>) -> Result<(), Errno> {
+    let flags = if offset.is_none() { OFlags::APPEND } else { OFlags::empty() };
+    let file = rustix::fs::open(path, OFlags::WRONLY | flags, Mode::empty())?;
+    rustix::io::pwrite(&file, b"abc", offset.unwrap_or_default()).map(drop)
+}
+
+/// The file, for writing: an append-only one for appending.
+fn open_to_write(case: &Path) -> Result<OwnedFd, Errno> {
+    let open = |flags| rustix::fs::open(case.join("file"), OFlags::WRONLY | flags, Mode::empty());
+    open(OFlags::empty()).or_else(|_| open(OFlags::APPEND))
+}
+
+fn allocate(case: &Path, flags: FallocateFlags, offset: u64) -> Result<(), Errno> {
+    rustix::fs::fallocate(open_to_write(case)?, flags, offset, 4096)
+}
+
+fn truncate(case: &Path, size: u64) -> Result<(), Errno> {
+    rustix::fs::ftruncate(open_to_write(case)?, size)
+}
+
+fn times(case: &Path, path: &str, nsecs: i64) -> Result<(), Errno> {
+    let time = Timespec { tv_sec: 7, tv_nsec: nsecs };
+    let times = Timestamps { last_access: time, last_modification: time };
+    rustix::fs::utimensat(CWD, case.join(path), &times, AtFlags::empty())
+}
+
+fn set_acl(path: PathBuf) -> Result<(), Errno> {
+    rustix::fs::setxattr(path, "system.posix_acl_access", ACL, XattrFlags::empty())
+}
+
+fn node(path: PathBuf, kind: FileType) -> Result<(), Errno> {
+    rustix::fs::mknodat(CWD, path, kind, Mode::from_raw_mode(0o644), 0)
+}
+
+fn exchange(one: PathBuf, other: PathBuf) -> Result<(), Errno> {
+    rustix::fs::renameat_with(CWD, one, CWD, other, Flags::EXCHANGE)
+}
+
+fn clone_into(case: &Path) -> Result<(), Errno> {
+    let target = rustix::fs::open(case.join("file"), OFlags::WRONLY, Mode::empty())?;
+    rustix::fs::ioctl_ficlone(&target, std::fs::File::open(case.join("other")).expect("a file"))
+}
+
+const NOW: Option<SetTime> = Some(SetTime::Now);
+const THEN: Option<SetTime> = Some(SetTime::To(Timestamp { seconds: 7, nanoseconds: 0 }));
+const NONE: SetAttr = SetAttr { mode: None, uid: None, gid: None, atime: None, mtime: None, ctime: None, size: None };
+const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
+const EXCHANGE: RenameFlags = RenameFlags { exchange: true, ..PLAIN };
+
+/// What is done to files.
+const OF_FILES: &[(&str, Call, Verb)] = &[
+    (
+        "read",
+        |p| std::fs::read(p.join("file")).map(drop).map_err(|_| Errno::IO),
+        |c| c.fs.read_at(c.inode("file"), 0, &mut [0; 4]).map(drop),
+    ),
+    ("write", |p| write(p.join("file"), Some(2)), |c| c.fs.write_at(c.inode("file"), 2, b"abc")),
+    ("append", |p| write(p.join("file"), None), |c| c.fs.append(c.inode("file"), b"abc").map(drop)),
+    ("write at the end", |p| write(p.join("file"), None), |c| c.fs.write_at(c.inode("file"), 10, b"abc")),
+    ("truncate", |p| truncate(p, 3), |c| c.fs.truncate(c.inode("file"), 3)),
+    ("grow", |p| truncate(p, 30), |c| c.set("file", SetAttr { size: Some(30), ..NONE })),
+    ("allocate", |p| allocate(p, FallocateFlags::empty(), 0), |c| c.allocate(Fallocate::Allocate, 0)),
+    ("allocate behind", |p| allocate(p, FallocateFlags::KEEP_SIZE, 0), |c| c.allocate(Fallocate::AllocateKeepSize, 0)),
+    (
+        "punch",
+        |p| allocate(p, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0),
+        |c| c.allocate(Fallocate::PunchHole, 0),
+    ),
+    ("zero", |p| allocate(p, FallocateFlags::ZERO_RANGE, 0), |c| c.allocate(Fallocate::ZeroRange, 0)),
+    ("insert", |p| allocate(p, FallocateFlags::INSERT_RANGE, 0), |c| c.allocate(Fallocate::InsertRange, 0)),
+    // The kernel wants a file that is open for writing and not for appending.
+    ("clone", clone_into, |c| c.fs.clone_range(c.inode("other"), 0, c.inode("file"), 0, 0)),
+    (
+        "chmod",
+        |p| rustix::fs::chmod(p.join("file"), Mode::from_raw_mode(0o600)),
+        |c| c.set("file", SetAttr { mode: Some(0o600), ..NONE }),
+    ),
+    (
+        "chown",
+        |p| std::os::unix::fs::chown(p.join("file"), Some(7), None).map_err(|e| Errno::from_io_error(&e).unwrap()),
+        |c| c.set("file", SetAttr { uid: Some(7), ..NONE }),
+    ),
+    ("times", |p| times(p, "file", 0), |c| c.set("file", SetAttr { atime: THEN, mtime: THEN, ..NONE })),
+    (
+        "touch",
+        |p| times(p, "file", rustix::fs::UTIME_NOW),
+        |c| c.set("file", SetAttr { atime: NOW, mtime: NOW, ..NONE }),
+    ),
+    (
+        "set xattr",
+        |p| rustix::fs::setxattr(p.join("file"), "user.b", b"b", XattrFlags::empty()),
+        |c| c.fs.set_xattr(c.inode("file"), b"user.b", b"b", SetMode::Any, &Caller::root()),
+    ),
+    (
+        "set a long xattr",
+        |p| rustix::fs::setxattr(p.join("file"), "user.b", &[7; 9999], XattrFlags::empty()),
+        |c| c.fs.set_xattr(c.inode("file"), b"user.b", &[7; 9999], SetMode::Any, &Caller::root()),
+    ),
+    (
+        "remove xattr",
+        |p| rustix::fs::removexattr(p.join("file"), "user.a"),
+        |c| c.fs.remove_xattr(c.inode("file"), b"user.a", &Caller::root()),
+    ),
+    (
+        "get xattr",
+        |p| rustix::fs::getxattr(p.join("file"), "user.a", &mut [0_u8; 9][..]).map(drop),
+        |c| c.fs.get_xattr(c.inode("file"), b"user.a").map(drop),
+    ),
+    (
+        "set ACL",
+        |p| set_acl(p.join("file")),
+        |c| c.fs.set_xattr(c.inode("file"), b"system.posix_acl_access", ACL, SetMode::Any, &Caller::root()),
+    ),
+    ("unlink", |p| rustix::fs::unlink(p.join("file")), |c| c.fs.unlink(c.inode("."), b"file", &Caller::root())),
+    ("rmdir of a file", |p| rustix::fs::rmdir(p.join("file")), |c| c.fs.rmdir(c.inode("."), b"file", &Caller::root())),
+    ("rename", |p| rustix::fs::rename(p.join("file"), p.join("new")), |c| c.rename((".", "file"), (".", "new"), PLAIN)),
+    (
+        "replace",
+        |p| rustix::fs::rename(p.join("other"), p.join("file")),
+        |c| c.rename((".", "other"), (".", "file"), PLAIN),
+    ),
+    ("exchange", |p| exchange(p.join("other"), p.join("file")), |c| c.rename((".", "other"), (".", "file"), EXCHANGE)),
+    (
+        "link",
+        |p| rustix::fs::link(p.join("file"), p.join("new")),
+        |c| c.fs.link(c.inode("file"), c.inode("."), b"new").map(drop),
+    ),
+];
+
+/// What is done to directories and in them.
+const OF_DIRS: &[(&str, Call, Verb)] = &[
+    ("create", |p| node(p.join("dir/new"), FileType::RegularFile), |c| c.create("dir", 0o100_644)),
+    (
+        "create what is there",
+        |p| node(p.join("dir/entry"), FileType::RegularFile),
+        |c| c.fs.create(c.inode("dir"), b"entry", &NewFile::new(0o100_644), &Caller::root()).map(drop),
+    ),
+    (
+        "make files",
+        |p| node(p.join("dir/new"), FileType::RegularFile),
+        |c| {
+            let time = Timestamp { seconds: 1, nanoseconds: 0 };
+            let (name, xattrs, contents) = (b"new", &[], &[]);
+            let file = WholeFile { name, mode: 0o644, uid: 0, gid: 0, atime: time, mtime: time, xattrs, contents };
+            c.fs.make_files(c.inode("dir"), &[file]).map(drop)
+        },
+    ),
+    ("mkdir", |p| rustix::fs::mkdir(p.join("dir/new"), Mode::RWXU), |c| c.create("dir", 0o040_755)),
+    ("fifo", |p| node(p.join("dir/new"), FileType::Fifo), |c| c.create("dir", 0o010_644)),
+    (
+        "symlink",
+        |p| rustix::fs::symlink("target", p.join("dir/new")),
+        |c| c.fs.symlink(c.inode("dir"), b"new", b"target", &Caller::root()).map(drop),
+    ),
+    (
+        "tmpfile",
+        |p| rustix::fs::open(p.join("dir"), OFlags::TMPFILE | OFlags::WRONLY, Mode::RWXU).map(drop),
+        |c| {
+            let file = c.fs.tmpfile(c.inode("dir"), &NewFile::new(0o100_644), &Caller::root())?;
+            c.fs.unhold(file.inode, 1)
+        },
+    ),
+    ("unlink", |p| rustix::fs::unlink(p.join("dir/entry")), |c| c.fs.unlink(c.inode("dir"), b"entry", &Caller::root())),
+    (
+        "unlink a directory",
+        |p| rustix::fs::unlink(p.join("dir/sub")),
+        |c| c.fs.unlink(c.inode("dir"), b"sub", &Caller::root()),
+    ),
+    ("rmdir", |p| rustix::fs::rmdir(p.join("dir/sub")), |c| c.fs.rmdir(c.inode("dir"), b"sub", &Caller::root())),
+    (
+        "rmdir a full one",
+        |p| rustix::fs::rmdir(p.join("dir/full")),
+        |c| c.fs.rmdir(c.inode("dir"), b"full", &Caller::root()),
+    ),
+    ("rmdir itself", |p| rustix::fs::rmdir(p.join("dir")), |c| c.fs.rmdir(c.inode("."), b"dir", &Caller::root())),
+    (
+        "rename itself",
+        |p| rustix::fs::rename(p.join("dir"), p.join("new")),
+        |c| c.rename((".", "dir"), (".", "new"), PLAIN),
+    ),
+    (
+        "rename out",
+        |p| rustix::fs::rename(p.join("dir/entry"), p.join("new")),
+        |c| c.rename(("dir", "entry"), (".", "new"), PLAIN),
+    ),
+    (
+        "rename in",
+        |p| rustix::fs::rename(p.join("other"), p.join("dir/new")),
+        |c| c.rename((".", "other"), ("dir", "new"), PLAIN),
+    ),
+    (
+        "rename within",
+        |p| rustix::fs::rename(p.join("dir/entry"), p.join("dir/new")),
+        |c| c.rename(("dir", "entry"), ("dir", "new"), PLAIN),
+    ),
+    (
+        "replace in it",
+        |p| rustix::fs::rename(p.join("other"), p.join("dir/entry")),
+        |c| c.rename((".", "other"), ("dir", "entry"), PLAIN),
+    ),
+    (
+        "replace a directory by a file",
+        |p| rustix::fs::rename(p.join("other"), p.join("dir/sub")),
+        |c| c.rename((".", "other"), ("dir", "sub"), PLAIN),
+    ),
+    (
+        "exchange",
+        |p| exchange(p.join("other"), p.join("dir/entry")),
+        |c| c.rename((".", "other"), ("dir", "entry"), EXCHANGE),
+    ),
+    (
+        "link in",
+        |p| rustix::fs::link(p.join("other"), p.join("dir/new")),
+        |c| c.fs.link(c.inode("other"), c.inode("dir"), b"new").map(drop),
+    ),
+    (
+        "link what is there",
+        |p| rustix::fs::link(p.join("other"), p.join("dir/entry")),
+        |c| c.fs.link(c.inode("other"), c.inode("dir"), b"entry").map(drop),
+    ),
+    (
+        "chmod",
+        |p| rustix::fs::chmod(p.join("dir"), Mode::RWXU),
+        |c| c.set("dir", SetAttr { mode: Some(0o700), ..NONE }),
+    ),
+    ("write in it", |p| write(p.join("dir/entry"), Some(0)), |c| c.fs.write_at(c.inode("dir/entry"), 0, b"abc")),
+];
+
+fn folder(table: usize, protection: usize, number: usize) -> String {
+    format!("{table}-{protection}-{number}")
+}
+
+const PROTECTIONS: [(&str, IFlags); 3] =
+    [("nothing", IFlags::empty()), ("immutable", IFlags::IMMUTABLE), ("append-only", IFlags::APPEND)];
+const TABLES: [&[(&str, Call, Verb)]; 2] = [OF_FILES, OF_DIRS];
+
+/// The folder of every case.
+fn cases() -> impl Iterator<Item = (String, String, IFlags, &'static (&'static str, Call, Verb))> {
+    TABLES.iter().enumerate().flat_map(|(table, calls)| {
+        PROTECTIONS.iter().enumerate().flat_map(move |(protection, (word, flags))| {
+            calls.iter().enumerate().map(move |(number, call)| {
+                let story = format!("{} {word}", call.0);
+                (folder(table, protection, number), story, *flags, call)
+            })
+        })
+    })
+}
+
+fn protect(path: &Path, flags: IFlags) {
+    let file = std::fs::File::open(path).expect("an inode");
+    let old = rustix::fs::ioctl_getflags(&file).expect("flags");
+    rustix::fs::ioctl_setflags(&file, old | flags).expect("flags that are taken");
+}
+
+fn make_case(case: &Path, flags: IFlags) {
+    for dir in ["dir/sub", "dir/full/sub"] {
+        std::fs::create_dir_all(case.join(dir)).expect("room");
+    }
+    for file in ["file", "other", "dir/entry"] {
+        std::fs::write(case.join(file), CONTENTS).expect("room");
+    }
+    rustix::fs::setxattr(case.join("file"), "user.a", b"a", XattrFlags::empty()).expect("room");
+    protect(&case.join("file"), flags);
+    protect(&case.join("dir"), flags);
+}
+
+/// Nothing looked at the flags: a file that was immutable for the kernel was written, renamed and removed by us.
+#[test]
+fn protected_inodes_are_as_protected_as_the_kernels() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let path = scratch.image("a.img", 320 << 20);
+    reference.mkfs(&path, &[]);
+    let Some(kernel) = xfskit_testkit::kernel_mount(&path) else { return };
+    cases().for_each(|(folder, _, flags, _)| make_case(&kernel.path().join(folder), flags));
+    kernel.unmount();
+    let ours = scratch.file("ours.img");
+    xfskit_testkit::copy_image(&path, &ours);
+
+    let kernel = xfskit_testkit::kernel_mount(&path).expect("it was mounted before");
+    let device = FileDevice::open(&ours, Access::Write).expect("an image");
+    let fs = Filesystem::open(Arc::new(device), MountOptions::default()).expect("a sound image");
+    let mut wrong = Vec::new();
+    let mut refused = 0;
+    for (folder, story, flags, (name, call, verb)) in cases() {
+        let kernels = call(&kernel.path().join(&folder)).map_or_else(|errno| errno.raw_os_error(), |()| 0);
+        let error = verb(&Case { fs: &fs, folder }).err();
+        let own = error.as_ref().map_or(0, Error::errno);
+        refused += i32::from(own == Errno::PERM.raw_os_error());
+        // The kernel's append-only file cannot be opened for that at all.
+        let expected = if *name == "clone" && flags == IFlags::APPEND { Errno::PERM.raw_os_error() } else { kernels };
+        if own != expected {
+            wrong.push(format!("{story}: {own} ({error:?}) instead of {kernels}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(refused > 60, "{refused}");
+    fs.unmount().expect("a clean end");
+    kernel.unmount();
+    reference.repair_finds_nothing(&ours);
+}
+
+/// The flag that forbids symbolic links, which the kernel takes from xfs_io and its like only.
+#[test]
+fn a_directory_may_forbid_symbolic_links() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let path = scratch.image("a.img", 320 << 20);
+    reference.mkfs(&path, &[]);
+    let arguments = ["-x", "-c", "sb 0", "-c", "addr rootino", "-c", "write core.nosymlinks 1"];
+    reference.tool_output("xfs_db", arguments.iter().copied().chain([path.to_str().expect("a name")]));
+    let Some(kernel) = xfskit_testkit::kernel_mount(&path) else { return };
+    assert_eq!(rustix::fs::symlink("target", kernel.path().join("link")), Err(Errno::PERM));
+    std::fs::write(kernel.path().join("there"), b"").expect("room");
+    assert_eq!(rustix::fs::symlink("target", kernel.path().join("there")), Err(Errno::EXIST));
+    kernel.unmount();
+    let device = FileDevice::open(&path, Access::Write).expect("an image");
+    let fs = Filesystem::open(Arc::new(device), MountOptions::default()).expect("a sound image");
+    let link = |name: &[u8]| fs.symlink(fs.root(), name, b"target", &Caller::root());
+    assert!(matches!(link(b"link"), Err(Error::NotPermitted)));
+    assert!(matches!(link(b"there"), Err(Error::Exists)));
+}
