@@ -128,7 +128,8 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
 
 /// What a directory hands down to what is made in it.
 fn inherit(core: &mut InodeCore, parent: &InodeCore) {
-    const TO_ALL: u16 = flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NOSYMLINKS | flags::NODEFRAG;
+    // That no symbolic link may be made is not handed down: so the kernel unless it is told otherwise.
+    const TO_ALL: u16 = flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NODEFRAG;
     core.flags |= parent.flags & TO_ALL;
     if parent.flags & flags::PROJINHERIT != 0 {
         core.project = parent.project;
