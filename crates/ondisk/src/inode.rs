@@ -244,6 +244,14 @@ impl InodeCore {
         if self.mode == 0 {
             return Ok(());
         }
+        // More than a file can map with its trees; in bytes it fits 64 bits.
+        ensure!(
+            self.blocks >> (62 - geometry.block_log) < 3,
+            NAME,
+            "blocks take less than 12 EiB",
+            "{:#x}",
+            self.blocks
+        );
         let kind = self.mode & MODE_TYPE;
         let data_format_fits = match kind {
             MODE_DIR | MODE_SYMLINK => self.data_format != ForkFormat::Dev,
@@ -404,4 +412,31 @@ pub fn encode_free_inode(geometry: &Geometry, inode: InodeNumber, generation: u3
 /// Stores the checksum of an inode, core and forks, in it.
 pub fn stamp_inode(inode: &mut [u8]) {
     set_checksum(inode, INODE_CRC_OFFSET);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AgNumber;
+
+    /// The number of blocks was taken as it came, and shifted to bytes by whoever asked for it.
+    #[test]
+    fn blocks_fit_64_bits_in_bytes() {
+        let geometry = Geometry::of_tests();
+        let number = geometry.inode_number(AgNumber(1), AgInode(64 * 8));
+        let mut slot = [0; 512];
+        encode_free_inode(&geometry, number, 7, &mut slot);
+        let mut core = InodeCore::decode(&geometry, number, &slot).unwrap();
+        (core.mode, core.data_format) = (MODE_REGULAR | 0o644, ForkFormat::Extents);
+        let limit = 3 << (62 - geometry.block_log);
+        for (blocks, fits) in [(0, true), (limit - 1, true), (limit, false), (1 << 62, false), (u64::MAX, false)] {
+            core.blocks = blocks;
+            core.encode(&mut slot);
+            stamp_inode(&mut slot);
+            match InodeCore::decode(&geometry, number, &slot) {
+                Ok(decoded) => assert!(fits && decoded.blocks.checked_mul(geometry.block_bytes() as u64).is_some()),
+                Err(error) => assert!(!fits && error.check == "blocks take less than 12 EiB", "{error}"),
+            }
+        }
+    }
 }
