@@ -374,8 +374,11 @@ fn verify_log(raw: &RawSuperblock) -> Verdict {
     if start != 0 {
         let ag = start >> raw.ag_blocks_log;
         let block = start & ((1 << raw.ag_blocks_log) - 1);
+        let (ag_count, ag_blocks) = (u64::from(raw.ag_count.get()), u64::from(raw.ag_blocks.get()));
+        // The last AG may be shorter than the others.
+        let blocks_in_ag = raw.data_blocks.get().saturating_sub(ag.saturating_mul(ag_blocks)).min(ag_blocks);
         ensure!(
-            ag < raw.ag_count.get().into() && block + log_blocks <= raw.ag_blocks.get().into(),
+            ag < ag_count && block + log_blocks <= blocks_in_ag,
             NAME,
             "the log lies within one AG",
             "block {block} of AG {ag}, {log_blocks} blocks"

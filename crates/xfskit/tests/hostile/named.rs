@@ -192,6 +192,24 @@ fn superblock_fields_are_checked() {
     }
 }
 
+/// The last AG may be shorter than the others; that the log does not fit it was not seen.
+#[test]
+fn the_log_does_not_reach_behind_a_short_last_ag() {
+    let device = SOUND.with(SOUND.superblock(), |bytes| {
+        let field = |at: usize| u64::from(u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes")));
+        let (ag_blocks, ag_count, log_blocks) = (field(84), field(88), field(96));
+        // The log ends with the block that the last AG does not have.
+        let log_start = (ag_count - 1) << bytes[124] | (ag_blocks - log_blocks);
+        bytes[8..16].copy_from_slice(&(ag_blocks * ag_count - 1).to_be_bytes());
+        bytes[48..56].copy_from_slice(&log_start.to_be_bytes());
+    });
+    device.seal();
+    for read_only in [true, false] {
+        let error = open(&device, read_only).err().expect("a refusal");
+        assert_names(&error, &["superblock at disk address 0", "log lies within one AG"]);
+    }
+}
+
 #[test]
 fn unknown_features_are_refused_by_name() {
     let sb = SOUND.superblock();
