@@ -352,12 +352,7 @@ fn verify_geometry(raw: &RawSuperblock) -> Verdict {
         raw.sparse_inode_alignment
     );
     let (unit, width) = (raw.stripe_unit.get(), raw.stripe_width.get());
-    ensure!(
-        unit.checked_mul(1).is_some() && (unit == 0 || width % unit == 0),
-        NAME,
-        "stripe width is a multiple of the unit",
-        "{unit} and {width}"
-    );
+    ensure!(unit == 0 || width % unit == 0, NAME, "stripe width is a multiple of the unit", "{unit} and {width}");
     Ok(())
 }
 
