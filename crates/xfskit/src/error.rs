@@ -28,15 +28,15 @@ pub enum Error {
     /// The directory holds entries (`ENOTEMPTY`).
     #[error("the directory is not empty")]
     NotEmpty,
-    /// A name or attribute name is too long (`ENAMETOOLONG`).
+    /// A name is too long (`ENAMETOOLONG`).
     #[error("the name is longer than 255 bytes")]
     NameTooLong,
-    /// An attribute value is too long (`E2BIG`), or does not fit the caller's buffer (`ERANGE`).
+    /// An attribute's name is too long (`ERANGE`).
+    #[error("the attribute's name is longer than 255 bytes")]
+    AttributeNameTooLong,
+    /// An attribute's value is too long (`E2BIG`).
     #[error("the value is longer than 65536 bytes")]
     ValueTooLong,
-    /// The answer does not fit the caller's buffer (`ERANGE`).
-    #[error("the buffer is too small for the answer")]
-    BufferTooSmall,
     /// An argument makes no sense (`EINVAL`).
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
@@ -110,7 +110,7 @@ impl Error {
             Self::NoSpace => 28,
             Self::ReadOnly => 30,
             Self::TooManyLinks => 31,
-            Self::BufferTooSmall => 34,
+            Self::AttributeNameTooLong => 34,
             Self::NameTooLong => 36,
             Self::NotEmpty => 39,
             Self::NoAttribute => 61,

@@ -219,3 +219,32 @@ fn a_batch_of_logged_values_reserves_what_its_intents_take() {
     fs.unmount().unwrap();
     image.reference.repair_finds_nothing(&image.path);
 }
+
+/// A name that is too long was reported as a buffer that is too small, which nobody had given.
+#[test]
+fn attributes_that_are_too_long_are_refused_as_by_the_kernel() {
+    let Some(image) = image(&[]) else { return };
+    let cases = [(251, 1), (255, 1), (256, 1), (256, 65_537), (3, 65_536), (3, 65_537)];
+    let name = |length: usize| format!("user.{}", "n".repeat(length));
+    let Some(kernel) = xfskit_testkit::kernel_mount(&image.path) else { return };
+    let folder = kernel.path().join("f");
+    std::fs::create_dir(&folder).unwrap();
+    let kernels = cases.map(|(length, bytes)| {
+        let set = rustix::fs::setxattr(&folder, name(length), &vec![7; bytes], rustix::fs::XattrFlags::empty());
+        set.map_or_else(|errno| errno.raw_os_error(), |()| 0)
+    });
+    kernel.unmount();
+    let fs = open(&image.path);
+    let folder = fs.lookup(fs.root(), b"f").unwrap().inode;
+    for ((length, bytes), kernels) in cases.into_iter().zip(kernels) {
+        let set = fs.set_xattr(folder, name(length).as_bytes(), &vec![7; bytes], SetMode::Any, &Caller::root());
+        // The kernel counts the prefix, which is not on disk, with the name: what others wrote may be longer.
+        let expected = if matches!(length, 251..=255) { 0 } else { kernels };
+        assert_eq!(set.as_ref().map_or_else(Error::errno, |()| 0), expected, "{length}, {bytes}: {set:?}");
+        if length > 255 {
+            assert_eq!(set.unwrap_err().to_string(), "the attribute's name is longer than 255 bytes");
+        }
+    }
+    fs.unmount().unwrap();
+    image.reference.repair_finds_nothing(&image.path);
+}

@@ -123,7 +123,7 @@ fn parse(full: &[u8]) -> Result<Parsed<'_>> {
                 _ if name.contains(&0) => Err(Error::Invalid("an attribute name has no zero byte")),
                 0 => Err(Error::Invalid("an attribute name is not empty behind its prefix")),
                 1..=MAX_NAME_BYTES => Ok(Parsed::Plain(namespace, name)),
-                _ => Err(Error::BufferTooSmall),
+                _ => Err(Error::AttributeNameTooLong),
             };
         }
     }
@@ -303,7 +303,7 @@ impl Filesystem {
     /// Makes or replaces an attribute.
     ///
     /// # Errors
-    /// `Exists`, `NoAttribute` as `mode` demands, `ValueTooLong`, `NoSpace`, `NotSupported` for an unknown prefix,
+    /// `Exists`, `NoAttribute` as `mode` demands, `AttributeNameTooLong`, `ValueTooLong`, `NoSpace`, `NotSupported` for an unknown prefix,
     /// `NotPermitted` for an attribute of users on what is neither a file nor a directory, and on what is immutable or append-only.
     pub fn set_xattr(
         &self,
@@ -369,10 +369,10 @@ impl Filesystem {
         }
         let mut parsed = Vec::with_capacity(changes.len());
         for (name, value) in changes {
+            let name = parse(name)?;
             if value.is_some_and(|value| value.len() > MAX_VALUE_BYTES) {
                 return Err(Error::ValueTooLong);
             }
-            let name = parse(name)?;
             if let (Parsed::Acl(kind), Some(value)) = (name, value) {
                 acl::check(kind, value, self.stat(inode)?.mode)?;
             }
