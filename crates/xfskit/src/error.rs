@@ -72,7 +72,7 @@ pub enum Error {
     Stale(u64),
 
     /// A structure on disk is damaged (`EUCLEAN`).
-    #[error("{0}; run xfs_repair -n on the image to see the extent of the damage")]
+    #[error("{0}; run `xfskit check` on the image, or xfs_repair -n, to see the extent of the damage")]
     Corrupt(#[from] Box<Corruption>),
     /// The superblock cannot be used.
     #[error(transparent)]
