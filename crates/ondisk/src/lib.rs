@@ -13,6 +13,7 @@ pub mod btree;
 mod checksum;
 mod corruption;
 pub mod da;
+mod device;
 pub mod dir;
 pub mod extent;
 pub mod features;
@@ -32,6 +33,7 @@ mod units;
 
 pub use checksum::{checksum, checksum_matches, crc32c, set_checksum};
 pub use corruption::{Corruption, Verdict};
+pub use device::DeviceNumber;
 pub use extent::Extent;
 pub use fork_bytes::ForkBytes;
 pub use geometry::{Geometry, INODES_PER_CHUNK};

@@ -5,7 +5,7 @@
 
 use super::links::count_links;
 use super::protected::check_new_entry;
-use super::stat::{device_from_linux, stat_of};
+use super::stat::stat_of;
 use super::{Caller, Filesystem, Stat, acl, check_new_name};
 use crate::dir::{self, Place};
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use xfskit_ondisk::dir::FileType;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 use xfskit_ondisk::symlink::SYMLINK_LENGTH_LIMIT;
-use xfskit_ondisk::{InodeNumber, Timestamp};
+use xfskit_ondisk::{DeviceNumber, InodeNumber, Timestamp};
 
 /// Largest link count of a directory's parent, and of any file.
 pub(super) const MAX_LINKS: u32 = i32::MAX as u32;
@@ -178,8 +178,8 @@ impl Filesystem {
         }
         let links = if is_dir { 2 } else { 0 };
         let attr_fork = tx.geometry().has_parent();
-        let new_inode =
-            NewInode { mode, uid: caller.uid, gid, links, device: device_from_linux(new.device), attr_fork };
+        let device = DeviceNumber::from_linux(new.device).to_xfs();
+        let new_inode = NewInode { mode, uid: caller.uid, gid, links, device, attr_fork };
         let child = inode::create(tx, number, &new_inode, Some(dir))?;
         if is_dir {
             dir::init(tx, child, parent_number);
