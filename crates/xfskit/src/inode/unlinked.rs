@@ -121,17 +121,16 @@ fn next_of(tx: &mut Transaction, inode: InodeNumber) -> Result<AgInode> {
     Ok(next)
 }
 
-/// Changes the link of an inode on disk, and logs just that. Only what had the right checksum gets a new one, for that would
-/// hide what is damaged.
+/// Changes the link of an inode on disk, and logs just that. A wrong checksum stays wrong, for the right one would hide what is
+/// damaged; the inode itself, which is in memory and sound, brings the right one when it goes home.
 fn set_next(tx: &mut Transaction, inode: InodeNumber, next: AgInode) -> Result<()> {
     let (buffer, offset) = cluster::read(tx, inode)?;
     let slot = offset..offset + tx.geometry().inode_bytes();
-    if !checksum_matches(&tx.bytes(buffer)[slot.clone()], INODE_CRC_OFFSET) {
-        let (address, _) = cluster::locate(tx.geometry(), inode)?;
-        return Err(Corruption::new("inode", "checksum").of(inode.0).at(address).into());
-    }
+    let is_sound = checksum_matches(&tx.bytes(buffer)[slot.clone()], INODE_CRC_OFFSET);
     let at = offset + INODE_NEXT_UNLINKED_OFFSET;
     tx.edit(buffer, at..at + 4).copy_from_slice(&next.0.to_be_bytes());
-    stamp_inode(&mut tx.unlogged_mut(buffer)[slot]);
+    if is_sound {
+        stamp_inode(&mut tx.unlogged_mut(buffer)[slot]);
+    }
     Ok(())
 }
