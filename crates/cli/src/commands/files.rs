@@ -7,6 +7,7 @@ use crate::image::{edit, find, find_place, shown};
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use xfskit::ondisk::DeviceNumber;
 use xfskit::ondisk::inode::{
     MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
 };
@@ -63,7 +64,7 @@ pub fn mknod(args: &MknodArgs) -> Result<()> {
     let wants_device = matches!(args.kind, NodeKind::Block | NodeKind::Char);
     let device = match (wants_device, args.major, args.minor) {
         (true, Some(major), Some(minor)) if major <= MAX_MAJOR && minor <= MAX_MINOR => {
-            (minor & 0xff) | major << 8 | (minor & !0xff) << 12
+            DeviceNumber { major, minor }.to_linux()
         }
         (true, Some(_), Some(_)) => {
             return Err(Usage(format!("device numbers reach to {MAX_MAJOR} and {MAX_MINOR}")).into());

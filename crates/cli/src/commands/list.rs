@@ -7,8 +7,8 @@ use crate::text::{kind_name, mode_string, time_string};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::io::Write;
-use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_SYMLINK, MODE_TYPE};
+use xfskit::ondisk::{DeviceNumber, InodeNumber};
 use xfskit::{Filesystem, Stat};
 use xfskit_transfer::{Found, ImageWalk, Step};
 
@@ -75,10 +75,11 @@ fn long_line(out: &mut impl Write, filesystem: &Filesystem, stat: &Stat, name: &
     Ok(writeln!(out)?)
 }
 
-/// Major and minor number of a device node, from Linux's encoding.
+/// Major and minor number of a device node.
 fn device(stat: &Stat) -> Option<(u32, u32)> {
     let is_device = matches!(stat.mode & MODE_TYPE, MODE_CHAR | MODE_BLOCK);
-    is_device.then_some(((stat.device >> 8) & 0xfff, (stat.device & 0xff) | (stat.device >> 12) & 0xf_ff00))
+    let DeviceNumber { major, minor } = DeviceNumber::from_linux(stat.device);
+    is_device.then_some((major, minor))
 }
 
 /// Runs `tree`.

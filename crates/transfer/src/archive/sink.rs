@@ -7,6 +7,7 @@ use crate::event::{Contents, Kind, Node, split};
 use crate::pipe::Sink;
 use std::io::Write;
 use tar::{EntryType, Header};
+use xfskit::ondisk::DeviceNumber;
 
 /// What fits a header's fields.
 const MOST_NAME_BYTES: usize = 100;
@@ -71,7 +72,7 @@ impl<W: Write> TarSink<W> {
                 set_text(&mut header, Field::Target, target, Some(b"linkpath"), &mut records);
             }
             Kind::Char(number) | Kind::Block(number) => {
-                let (major, minor) = ((number >> 8) & 0xfff, (number & 0xff) | (number >> 12) & 0xf_ff00);
+                let DeviceNumber { major, minor } = DeviceNumber::from_linux(*number);
                 debug_assert!(major <= MOST_DEVICE && minor <= MOST_DEVICE);
                 let set = header.set_device_major(major).and_then(|()| header.set_device_minor(minor));
                 set.expect("a ustar header has fields for them");

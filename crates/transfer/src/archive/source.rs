@@ -12,7 +12,7 @@ use crate::pipe::{Outlet, Source};
 use std::collections::BTreeMap;
 use std::io::Read;
 use tar::Header;
-use xfskit::ondisk::Timestamp;
+use xfskit::ondisk::{DeviceNumber, Timestamp};
 
 /// Longest path: as long as one that Linux takes. The folders on its way are made one below the other.
 const MOST_PATH_BYTES: usize = 4096;
@@ -173,10 +173,8 @@ impl<R: Read + Send> TarSource<R> {
         let device = || -> Result<u32> {
             let (major, minor) = (header.device_major(), header.device_minor());
             let (Ok(Some(major)), Ok(Some(minor))) = (major, minor) else { return Err(bad_device()) };
-            if major > 0xfff || minor > 0xf_ffff {
-                return Err(bad_device());
-            }
-            Ok((minor & 0xff) | major << 8 | (minor & !0xff) << 12)
+            let (number, packed) = (DeviceNumber { major, minor }, DeviceNumber { major, minor }.to_linux());
+            if DeviceNumber::from_linux(packed) == number { Ok(packed) } else { Err(bad_device()) }
         };
         let kind = match header.entry_type().as_byte() {
             b'0' | 0 | b'7' if raw.ends_with(b"/") => Kind::Directory,

@@ -14,6 +14,7 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use xfskit::ondisk::DeviceNumber;
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -329,5 +330,6 @@ fn times(meta: &Meta) -> Timestamps {
 
 /// A device number from Linux's encoding of 32 bits.
 fn device(number: u32) -> u64 {
-    rustix::fs::makedev((number >> 8) & 0xfff, (number & 0xff) | (number >> 12) & 0xf_ff00)
+    let DeviceNumber { major, minor } = DeviceNumber::from_linux(number);
+    rustix::fs::makedev(major, minor)
 }

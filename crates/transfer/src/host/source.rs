@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::path::{Component, Path};
-use xfskit::ondisk::Timestamp;
+use xfskit::ondisk::{DeviceNumber, Timestamp};
 
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -280,8 +280,7 @@ fn check_unchanged(file: &File, before: &Stat, path: &[u8]) -> Result<()> {
 
 /// A device number in Linux's encoding of 32 bits.
 fn device(number: u64) -> u32 {
-    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-    (minor & 0xff) | major << 8 | (minor & !0xff) << 12
+    DeviceNumber { major: rustix::fs::major(number), minor: rustix::fs::minor(number) }.to_linux()
 }
 
 fn meta(stat: &Stat, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> Meta {

@@ -7,6 +7,7 @@ use crate::parent;
 use crate::trans::Transaction;
 use std::collections::HashMap;
 use xfskit_ondisk::InodeNumber;
+use xfskit_ondisk::inode::{MODE_SYMLINK, MODE_TYPE};
 
 /// Most symbolic links that a look-up follows.
 const MAX_LINKS_FOLLOWED: usize = 40;
@@ -40,7 +41,7 @@ impl Filesystem {
                 continue;
             }
             let stat = self.lookup(at, &name)?;
-            if stat.mode & 0o170_000 != 0o120_000 || names.is_empty() && !follow_last {
+            if stat.mode & MODE_TYPE != MODE_SYMLINK || names.is_empty() && !follow_last {
                 at = stat.inode;
                 continue;
             }

@@ -25,7 +25,7 @@ use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use std::sync::Arc;
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::FileType;
-use xfskit_ondisk::inode::MODE_CHAR;
+use xfskit_ondisk::inode::{MODE_CHAR, MODE_DIR, MODE_TYPE};
 
 /// How to rename.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -145,7 +145,7 @@ impl Filesystem {
     /// what `from` names.
     fn check_no_loop(&self, from: (InodeNumber, &[u8]), to: InodeNumber) -> Result<InodeNumber> {
         let moved = self.lookup_number(from.0, from.1)?;
-        if !self.stat(moved).is_ok_and(|stat| stat.mode & 0o170_000 == 0o040_000) {
+        if !self.stat(moved).is_ok_and(|stat| stat.mode & MODE_TYPE == MODE_DIR) {
             return Ok(moved);
         }
         let mut at = to;
