@@ -142,16 +142,17 @@ impl Losses {
 impl fmt::Display for Losses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines = [
-            (&self.owners, "owners were not kept: only root may give files away"),
-            (&self.devices, "device nodes were left out: only root may make them"),
-            (&self.attributes, "attributes were not kept: the other side does not take them"),
-            (&self.sockets, "sockets were left out: a tar stream cannot hold them"),
-            (&self.absolute, "names lost the slash at their front"),
-            (&self.itself, "files were left out: the image itself lies in the folder"),
+            (&self.owners, ["owner was", "owners were"], "not kept: only root may give files away"),
+            (&self.devices, ["device node was", "device nodes were"], "left out: only root may make them"),
+            (&self.attributes, ["attribute was", "attributes were"], "not kept: the other side does not take them"),
+            (&self.sockets, ["socket was", "sockets were"], "left out: a tar stream cannot hold them"),
+            (&self.absolute, ["name was", "names were"], "taken without the slash at the front"),
+            (&self.itself, ["file was", "files were"], "left out: the image itself lies in the folder"),
         ];
         let mut separator = "";
-        for (left, what) in lines.iter().filter(|(left, _)| left.count > 0) {
-            write!(f, "{separator}{} {what} (the first: {})", left.count, left.first)?;
+        for (left, [one, many], what) in lines.iter().filter(|(left, ..)| left.count > 0) {
+            let subject = if left.count == 1 { one } else { many };
+            write!(f, "{separator}{} {subject} {what} (the first: {})", left.count, left.first)?;
             separator = "\n";
         }
         Ok(())
