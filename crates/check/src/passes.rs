@@ -66,8 +66,10 @@ fn look_at_log(
     match log::look(device, offset, geometry) {
         Ok(view) => {
             if !view.clean {
-                faults
-                    .note("the journal is dirty: what was checked is what lies at home, without what it holds".into());
+                faults.note(
+                    "the journal is dirty: the image was checked as it is on disk, without what only the journal holds"
+                        .into(),
+                );
             }
             Ok(Some(view))
         }

@@ -124,8 +124,8 @@ pub enum Unsupported {
     TooManyAgs(u32),
     /// A log item of a type that nobody here knows.
     #[error(
-        "the journal holds items of the unknown type {0:#06x}: a newer kernel wrote it; mount the image there once, or read \
-         what is at home with norecovery"
+        "the journal holds items of the unknown type {0:#06x}: a newer kernel wrote it; mount the image there once, or look \
+         at it without what only the journal holds (norecovery)"
     )]
     LogItem(u16),
     /// Repair was begun and not finished.

@@ -58,11 +58,11 @@ pub struct MountOptions {
 /// When plain attribute updates are logged by intents. Parent pointers always are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttrLogging {
-    /// Not at all: they are atomic by themselves.
+    /// As the engine chooses. It logs none, for each is atomic by itself.
     Auto,
-    /// Always.
+    /// Always, as with the kernel's `larp` switch.
     Always,
-    /// Never.
+    /// Never, whatever the engine would choose.
     Never,
 }
 

@@ -2,11 +2,11 @@
 //! device, when all is replayed or when memory runs short.
 //!
 //! Invariants
-//! - What lies at home decides whether an item is replayed: its LSN, if its checksum and all its other checks say that
+//! - The block on disk decides whether an item is replayed: its LSN, if its checksum and all its other checks say that
 //!   it is a whole block of this filesystem. A block that is torn is replayed over, whatever its LSN says.
 //! - A block is verified, carries the LSN of its newest change and has its checksum before it is written.
-//! - Blocks are written between two items. A transaction has one item of a block, and if a made-up log has more, those that are
-//!   left find an LSN at home that is not newer than theirs, and are replayed.
+//! - Blocks are written between two items. A transaction has one item of a block; if a made-up log has more, the
+//!   later ones find a block that is not newer than they are, and are replayed.
 //! - Memory holds `MOST_BYTES` of blocks and what one item changes. What may be a piece of a directory block is written as it
 //!   is when there is too much of it; some words of each are kept until its block can be stamped.
 //!
