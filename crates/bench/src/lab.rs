@@ -176,7 +176,12 @@ impl<'a> Lab<'a> {
 
     /// Files in all, `full` or a tenth of it unless a person knows better; at least one for each thread.
     pub(crate) fn files(&self, full: usize) -> usize {
-        let default = if self.options.quick { full / 10 } else { full };
+        self.files_or(full, full / 10)
+    }
+
+    /// As [`Self::files`], where a tenth would be too few.
+    pub(crate) fn files_or(&self, full: usize, quick: usize) -> usize {
+        let default = if self.options.quick { quick } else { full };
         self.options.files.unwrap_or(default).max(self.threads())
     }
 
