@@ -156,7 +156,7 @@ fn what_the_host_refuses_is_told_once_at_the_end() {
     let output = command.output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(9), "{message}");
-    assert!(message.contains("3 owners") && message.contains("1 device nodes"), "{message}");
+    assert!(message.contains("3 owners") && message.contains("1 device node was"), "{message}");
     let copied = fs::metadata(scratch.file("out/a")).unwrap();
     assert_eq!((copied.uid(), copied.mode() & 0o7777), (65534, 0o755), "nobody else's program runs as nobody");
     assert!(!scratch.file("out/zero").exists());

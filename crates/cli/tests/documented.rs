@@ -104,7 +104,7 @@ fn without_end(code: &str) -> Vec<String> {
 fn the_examples_about_trees_run() {
     let page = read("docs/transfer.md");
     let examples = blocks(&page, "sh");
-    assert_eq!(examples.len(), 5);
+    assert_eq!(examples.len(), 4);
     for example in examples {
         bash(&format!("set -o pipefail\n{example}"), &scratch());
     }
