@@ -11,7 +11,7 @@ use xfskit::device::{Access, FileDevice};
 use xfskit::inode::cluster::{INODE_CLUSTER_KIND, locate};
 use xfskit::mount::reservation_of;
 use xfskit::trans::InodeFields;
-use xfskit::{Caller, Mount, MountOptions, NewFile};
+use xfskit::{Caller, Filesystem, Mount, MountOptions, NewFile, SetMode};
 
 fn open(image: &Path) -> Arc<Mount> {
     let device = FileDevice::open(image, Access::Write).unwrap();
@@ -105,4 +105,28 @@ fn a_new_cluster_stays_where_the_log_makes_it() {
     }
     assert!(places.len() > 5, "{places:?}");
     image.close(fs);
+}
+
+/// All that a replaced value changes is in the gathering checkpoint already, so that never became due; and every allocation looked at
+/// all blocks that the replaces before it had freed.
+#[test]
+fn replaced_values_do_not_pile_up_freed_blocks() {
+    const REPLACES: u64 = 3000;
+    let scratch = xfskit_testkit::scratch();
+    let path = scratch.image("a.img", 320 << 20);
+    let device = Arc::new(FileDevice::open(&path, Access::Write).unwrap());
+    let options = xfskit_mkfs::Options { uuid: Some([7; 16]), ..Default::default() };
+    xfskit_mkfs::make(&*device, None, &options, xfskit::ondisk::Timestamp::default()).unwrap();
+    let fs = Filesystem::open(device, MountOptions::default()).unwrap();
+    let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+    let set = |name: &[u8], value: &[u8]| fs.set_xattr(file, name, value, SetMode::Any, &Caller::root()).unwrap();
+    // The leaf stays while the other attribute is replaced.
+    set(b"user.local", &[7; 2000]);
+    let before = fs.mount().counters.checkpoints.get();
+    for n in 0..REPLACES {
+        set(b"user.long", &[n as u8; 3500]);
+    }
+    let checkpoints = fs.mount().counters.checkpoints.get() - before;
+    assert!((REPLACES / 1000..REPLACES / 100).contains(&checkpoints), "{checkpoints}");
+    fs.unmount().unwrap();
 }

@@ -112,6 +112,8 @@ pub struct Journal {
     uuid: [u8; 16],
     /// Values that wait for their checkpoint.
     values: Values,
+    /// Somebody suffers from what the gathering checkpoint holds back.
+    push_wanted: AtomicBool,
     /// Recovered intents are being finished; they alone hold the tail.
     recovering: AtomicBool,
 }
@@ -160,6 +162,7 @@ impl Journal {
             push_bytes,
             uuid: geometry.meta_uuid,
             values,
+            push_wanted: AtomicBool::new(false),
             recovering: AtomicBool::new(false),
         }
     }
@@ -267,7 +270,12 @@ impl Journal {
     }
 
     fn is_push_due(&self) -> bool {
-        self.cil.charged_bytes() >= self.push_bytes
+        self.cil.charged_bytes() >= self.push_bytes || self.push_wanted.load(Ordering::Relaxed)
+    }
+
+    /// The next commit writes a checkpoint, however little has gathered: too much waits for it to be durable.
+    pub fn want_push(&self) {
+        self.push_wanted.store(true, Ordering::Relaxed);
     }
 
     /// The number of the checkpoint that gathers commits now.
@@ -312,6 +320,7 @@ impl Journal {
     /// Writes the gathered checkpoint, waits until it is durable, and hands its items to the AIL.
     fn push(&self, writer: &mut LogWriter) -> Result<()> {
         self.check()?;
+        self.push_wanted.store(false, Ordering::Relaxed);
         let mut checkpoint = self.cil.switch(&self.counters);
         if checkpoint.is_empty() {
             self.space.settle(checkpoint.charged_bytes, self.space.head());

@@ -80,6 +80,11 @@ impl AgState {
         busy.extents.iter().map(|&(block, count, _)| (block, count)).collect()
     }
 
+    /// How many extents a checkpoint not before `seq` frees.
+    pub(super) fn count_busy_since(&self, seq: CheckpointSeq) -> usize {
+        self.busy.lock().extents.iter().filter(|(.., freed)| *freed >= seq).count()
+    }
+
     /// Whether a part of an extent is busy although everything up to checkpoint `durable` is durable.
     pub(super) fn is_busy(&self, start: AgBlock, count: u32, durable: CheckpointSeq) -> bool {
         let overlaps = |(block, length, seq): &(AgBlock, u32, CheckpointSeq)| {

@@ -21,6 +21,9 @@ use xfskit_ondisk::{AgBlock, AgNumber, Corruption, FileBlock, FsBlock, InodeNumb
 /// at a time ([`Mount::transaction`](crate::mount::Mount::transaction)). So this ends when they commit.
 const PATIENCE: usize = 5000;
 
+/// So many busy extents of an AG make allocations that keep off them slow: each looks at all of them.
+const MANY_BUSY: usize = 512;
+
 /// Where an extent should lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Near {
@@ -272,7 +275,13 @@ fn busy_extents(tx: &Transaction, ag: Ag, request: &AllocRequest) -> Vec<FreeExt
     let mut busy: Vec<_> = tx.freed_extents(ag.number).collect();
     busy.extend(mount.ags[ag.number.0 as usize].windows.of_others(request.holder));
     if request.avoid_busy {
-        busy.extend(mount.ags[ag.number.0 as usize].busy_extents(mount.journal.durable()));
+        let state = &mount.ags[ag.number.0 as usize];
+        let freed = state.busy_extents(mount.journal.durable());
+        // Those of a checkpoint that is being written are as good as gone.
+        if freed.len() >= MANY_BUSY && state.count_busy_since(mount.journal.current()) >= MANY_BUSY {
+            mount.journal.want_push();
+        }
+        busy.extend(freed);
     }
     merged(busy.into_iter().map(|(start, count)| FreeExtent { start, count }).collect())
 }
