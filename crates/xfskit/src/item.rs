@@ -91,7 +91,7 @@ impl LogVector {
     }
 
     /// The regions in order. A long value is put together for it.
-    pub fn regions(&self) -> impl ExactSizeIterator<Item = Cow<'_, [u8]>> {
+    pub fn regions(&self) -> impl Iterator<Item = Cow<'_, [u8]>> {
         let mut start = 0;
         self.ends.iter().enumerate().map(move |(index, &end)| {
             if let Some((place, value)) = &self.value
@@ -103,6 +103,11 @@ impl LogVector {
             start = end as usize;
             Cow::Borrowed(region)
         })
+    }
+
+    /// How many regions there are.
+    pub fn region_count(&self) -> usize {
+        self.ends.len()
     }
 
     /// The memory that it occupies.

@@ -8,7 +8,7 @@
 //!    else's while its inode is locked for a change, and those of an AG's trees while the AG's header is, so whoever holds
 //!    such a lock may keep them while it waits for AG headers
 //! 4. the journal: the log writer, then the CIL's shards (a commit takes one, a switch all in order) or the AIL, then an
-//!    item's state
+//!    item's state; or a waiting write, then its value; or the list of waiting writes, by itself
 //!
 //! Write-back takes inode and buffer locks by `try_` only, so it can run in any thread.
 //!

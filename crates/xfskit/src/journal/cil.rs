@@ -125,6 +125,16 @@ impl Checkpoint {
             && !self.parts.iter().flat_map(|part| &part.entries).any(Entry::counts)
     }
 
+    /// How many regions there are.
+    pub(super) fn region_count(&self) -> usize {
+        let regions = |entry: &Entry| match &entry.copy {
+            Copy::InShard(place) => place.region_count(),
+            Copy::Vector(index) => self.vectors[*index as usize].region_count(),
+            Copy::InItem | Copy::Gone => 0,
+        };
+        self.parts.iter().flat_map(|part| &part.entries).map(regions).sum()
+    }
+
     /// Hands all regions to `each`, in the order in which recovery is to see them: blocks that are made over by an item
     /// come before whatever was done to them since.
     pub(super) fn regions<E>(&self, mut each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {

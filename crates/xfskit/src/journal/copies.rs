@@ -65,6 +65,12 @@ pub(super) struct Copied {
     ends: RegionEnds,
 }
 
+impl Copied {
+    pub(super) fn region_count(&self) -> usize {
+        self.ends.ends().len()
+    }
+}
+
 /// The chunks of one shard and checkpoint.
 #[derive(Default)]
 pub(super) struct Copies {

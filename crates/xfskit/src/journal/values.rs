@@ -8,8 +8,8 @@
 //! one had, and no more waits than what the callers hand in at once. It does not write before its commit because it holds
 //! an AG's headers until then, for which others wait.
 //!
-//! Locks: list > a write's own > the value's. A write's own is held while it is written, so whoever comes second finds it
-//! done; the list's is not taken then.
+//! Locks: a write's own > the value's; the list's is never held together with them, for it is asked by commits, which hold
+//! AGs. A write's own is held while it is written, so whoever comes second finds it done.
 //!
 //! Crash behaviour: until the checkpoint is durable the blocks are free as far as the device knows, and they were free in
 //! the last durable checkpoint too; so it does not matter how much of a value is there. Whoever writes the checkpoint sees to it that
@@ -113,13 +113,10 @@ impl Values {
 
     /// Copies what waits for the bytes of the device from `offset` on; says which parts of `out` are the device's.
     pub(super) fn copy_waiting(&self, offset: u64, out: &mut [u8]) -> SmallVec<[Range<usize>; 1]> {
-        let list = self.list.lock();
-        // They do not overlap, so of those that begin before only the last may reach as far.
-        let before = list.range(..=offset).next_back();
-        let behind = list.range(offset + 1..offset + out.len() as u64);
         let mut gaps = SmallVec::new();
         let mut at = 0;
-        for (_, write) in before.into_iter().chain(behind) {
+        for write in self.waiting_within(offset..offset + out.len() as u64) {
+            // What was written meanwhile is read from the device.
             let Some(copied) = write.copy_to(offset, out) else { continue };
             if copied.start > at {
                 gaps.push(at..copied.start);
@@ -130,6 +127,15 @@ impl Values {
             gaps.push(at..out.len());
         }
         gaps
+    }
+
+    /// The writes that may reach into a range of the device.
+    fn waiting_within(&self, range: Range<u64>) -> SmallVec<[OrderedWrite; 1]> {
+        let list = self.list.lock();
+        // They do not overlap, so of those that begin before only the last may reach as far.
+        let before = list.range(..=range.start).next_back();
+        let behind = list.range(range.start + 1..range.end.max(range.start + 1));
+        before.into_iter().chain(behind).map(|(_, write)| write.clone()).collect()
     }
 }
 

@@ -92,11 +92,7 @@ impl LogWriter {
         self.written = Written::default();
         let id = transaction_id(self.head);
         self.operation(id, operation_flags::START, &[])?;
-        let mut regions = 0u32;
-        checkpoint.regions(|_| {
-            regions += 1;
-            Ok::<_, Error>(())
-        })?;
+        let regions = checkpoint.region_count() as u32;
         let mut header = [0; 16];
         header[0..4].copy_from_slice(&TRANSACTION_MAGIC.to_le_bytes());
         header[4..8].copy_from_slice(&TRANSACTION_CHECKPOINT.to_le_bytes());
