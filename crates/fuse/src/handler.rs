@@ -161,10 +161,10 @@ impl fuser::Filesystem for Handler {
         };
         // The kernel has decided what the caller may do, down to the bits of the mode that it may set.
         let changed = self.server.with(|fs| {
-            if change.size.is_some() && change.mode.is_none() {
-                privileges::drop_unless_root(fs, number, request)?;
-            }
-            fs.set_attr(number, &change, &Caller::root())
+            let stat = fs.set_attr(number, &change, &Caller::root())?;
+            // Not before: one that is refused, as for an append-only file, leaves them.
+            let cuts = change.size.is_some() && change.mode.is_none();
+            if cuts && privileges::drop_unless_root(fs, number, request)? { fs.stat(number) } else { Ok(stat) }
         });
         match changed {
             Ok(stat) => reply.attr(&FOREVER, &attr(&stat)),
@@ -312,7 +312,7 @@ impl fuser::Filesystem for Handler {
         let privileged = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let written = self.server.with(|fs| {
             if privileged {
-                privileges::drop(fs, number)?;
+                fs.drop_privileges(number)?;
             }
             contents::write(fs, number, offset, data, write_flags, flags)
         });
@@ -338,10 +338,12 @@ impl fuser::Filesystem for Handler {
         let number = self.server.inode(node);
         self.empty(reply, |fs| {
             let mode = contents::fallocate_mode(mode)?;
+            fs.fallocate(number, mode, offset, length)?;
+            // Not before: what is refused, as a hole in an append-only file, leaves them.
             if privileges::drop_unless_root(fs, number, request)? {
                 self.server.forget_attributes(node);
             }
-            fs.fallocate(number, mode, offset, length)
+            Ok(())
         });
     }
 

@@ -6,27 +6,9 @@
 
 use fuser::Request;
 use xfskit::ondisk::InodeNumber;
-use xfskit::ondisk::inode::{MODE_REGULAR, MODE_TYPE};
-use xfskit::{Caller, Filesystem, Result, SetAttr};
+use xfskit::{Filesystem, Result};
 
-const SET_USER: u16 = 0o4000;
-const SET_GROUP: u16 = 0o2000;
-const GROUP_EXECUTES: u16 = 0o010;
-
-/// Takes the bits away; returns whether there were any.
-pub(crate) fn drop(fs: &Filesystem, inode: InodeNumber) -> Result<bool> {
-    let mode = fs.stat(inode)?.mode;
-    // Without the right to execute, the group's bit means something else.
-    let group = if mode & GROUP_EXECUTES != 0 { SET_GROUP } else { 0 };
-    let left = mode & !(SET_USER | group);
-    if left == mode || mode & MODE_TYPE != MODE_REGULAR {
-        return Ok(false);
-    }
-    fs.set_attr(inode, &SetAttr { mode: Some(left), ..SetAttr::default() }, &Caller::root())?;
-    Ok(true)
-}
-
-/// As [`drop`], but root leaves them.
+/// Takes the bits away, but root leaves them; returns whether there were any.
 pub(crate) fn drop_unless_root(fs: &Filesystem, inode: InodeNumber, request: &Request) -> Result<bool> {
-    if request.uid() == 0 { Ok(false) } else { drop(fs, inode) }
+    if request.uid() == 0 { Ok(false) } else { fs.drop_privileges(inode) }
 }

@@ -1,14 +1,14 @@
 //! Changes modes, owners, times and sizes.
 
 use super::create::single;
-use super::protected::check_set_attr;
+use super::protected::{check_not_immutable, check_set_attr};
 use super::stat::stat_of;
 use super::{Caller, Filesystem, Stat, acl};
 use crate::error::Result;
 use crate::mount::reservation_of;
 use crate::sync::atomic::Ordering;
 use crate::trans::InodeFields;
-use xfskit_ondisk::inode::{MODE_TYPE, flags2};
+use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags2};
 use xfskit_ondisk::{InodeCore, InodeNumber, Timestamp, clamp_time};
 
 /// A time to set.
@@ -85,17 +85,41 @@ impl Filesystem {
         })();
         self.located(inode.number, tx.finish(result))
     }
+
+    /// Takes the privileges of a regular file away that whoever executes it gets: its contents are about to change. Says whether there
+    /// were any. An append-only file loses them as well; the time of it is for that change to set.
+    ///
+    /// # Errors
+    /// `NotPermitted` for what is immutable; `Stale`, `NoSpace`, `Io`.
+    pub fn drop_privileges(&self, inode: InodeNumber) -> Result<bool> {
+        let mode = self.stat(inode)?.mode;
+        if mode & MODE_TYPE != MODE_REGULAR || without_privileges(mode) == mode {
+            return Ok(false);
+        }
+        let inode = self.mount.inode(inode)?;
+        let mut tx = self.begin(single(reservation_of(self.mount.reservations.ichange)))?;
+        let result = (|| {
+            let id = self.join(&mut tx, &inode)?;
+            check_not_immutable(&tx.inode(id).core)?;
+            let core = &mut tx.inode_mut(id, InodeFields::CORE).core;
+            core.mode = without_privileges(core.mode);
+            Ok(true)
+        })();
+        self.located(inode.number, tx.finish(result))
+    }
+}
+
+/// A mode without set-user-id and set-group-id. Without the right to execute, the group's bit means something else.
+fn without_privileges(mode: u16) -> u16 {
+    if mode & 0o010 != 0 { mode & !0o6000 } else { mode & !0o4000 }
 }
 
 /// Changes what is to be changed, all but the size.
 pub(super) fn apply(core: &mut InodeCore, change: &SetAttr, now: Timestamp, caller: &Caller) {
     let owner_changes = change.uid.is_some() || change.gid.is_some();
-    if owner_changes && core.mode & MODE_TYPE != xfskit_ondisk::inode::MODE_DIR && change.mode.is_none() {
+    if owner_changes && core.mode & MODE_TYPE != MODE_DIR && change.mode.is_none() {
         // Another owner must not inherit the privileges of the file.
-        core.mode &= !0o4000;
-        if core.mode & 0o010 != 0 {
-            core.mode &= !0o2000;
-        }
+        core.mode = without_privileges(core.mode);
     }
     if let Some(uid) = change.uid {
         core.uid = uid;

@@ -1,0 +1,70 @@
+//! Immutable and append-only files through the mount, beside the kernel's XFS on a copy of the image.
+
+mod common;
+
+use common::{Fixture, mounted, serve};
+use rustix::fs::IFlags;
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+use xfskit_testkit::{Mount, copy_image, kernel_mount};
+
+/// What the protected files hold at first.
+const CONTENTS: &[u8] = b"0123456789";
+
+/// A mount, and the kernel's of the same image, with some files of `CONTENTS` that have `flags`.
+fn with_protected(names: &[&str], flags: IFlags) -> Option<(Fixture, Mount)> {
+    let scratch = mounted()?.unmount();
+    let image = scratch.file("a.img");
+    let kernel = kernel_mount(&image)?;
+    fs::set_permissions(kernel.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for name in names {
+        let path = kernel.path().join(name);
+        fs::write(&path, CONTENTS).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o6777)).unwrap();
+        let file = File::open(&path).unwrap();
+        rustix::fs::ioctl_setflags(&file, rustix::fs::ioctl_getflags(&file).unwrap() | flags).unwrap();
+    }
+    kernel.unmount();
+    let copy = scratch.file("kernel.img");
+    copy_image(&image, &copy);
+    let mount = serve(&scratch);
+    for path in [scratch.path(), &scratch.file("mount")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let fixture = Fixture { mount, scratch };
+    let kernel = kernel_mount(&copy)?;
+    fs::set_permissions(kernel.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    Some((fixture, kernel))
+}
+
+fn as_nobody(script: &str, path: &Path) -> bool {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c", script, "sh"]).arg(path);
+    command.output().unwrap().status.success()
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+/// The bits were taken away as by chmod, which an append-only file refuses: somebody else's write failed with EPERM.
+#[test]
+fn whoever_appends_takes_the_privileges_away() {
+    let Some((fixture, kernel)) = with_protected(&["appended", "cut", "allocated"], IFlags::APPEND) else { return };
+    let append = |path: &Path| (as_nobody("echo more >> \"$1\"", path), fs::read(path).unwrap(), mode(path));
+    let cut = |path: &Path| (as_nobody("truncate -s 3 \"$1\"", path), fs::read(path).unwrap(), mode(path));
+    assert_eq!(append(&kernel.path().join("appended")), (true, b"0123456789more\n".to_vec(), 0o777));
+    assert_eq!(append(&fixture.path("appended")), (true, b"0123456789more\n".to_vec(), 0o777));
+    assert_eq!(cut(&kernel.path().join("cut")), (false, CONTENTS.to_vec(), 0o6777));
+    assert_eq!(cut(&fixture.path("cut")), (false, CONTENTS.to_vec(), 0o6777));
+    // The kernel's file would have to be opened for appending, which the program does not.
+    assert!(as_nobody("fallocate -l 10000 \"$1\"", &fixture.path("allocated")));
+    assert!(!as_nobody("fallocate -p -l 5 \"$1\"", &fixture.path("cut")));
+    assert_eq!((mode(&fixture.path("allocated")), mode(&fixture.path("cut"))), (0o777, 0o6777));
+    kernel.unmount();
+    fixture.judge(|dir| {
+        assert_eq!(["appended", "cut", "allocated"].map(|name| mode(&dir.join(name))), [0o777, 0o6777, 0o777]);
+    });
+}
