@@ -3,8 +3,9 @@
 mod common;
 
 use common::{Fixture, mounted, serve};
-use rustix::fs::IFlags;
+use rustix::fs::{AtFlags, CWD, IFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
@@ -66,5 +67,35 @@ fn whoever_appends_takes_the_privileges_away() {
     kernel.unmount();
     fixture.judge(|dir| {
         assert_eq!(["appended", "cut", "allocated"].map(|name| mode(&dir.join(name))), [0o777, 0o6777, 0o777]);
+    });
+}
+
+/// A touch was refused, and other times could be set: the kernel sends the time of a touch as a value.
+#[test]
+fn an_append_only_file_is_touched_but_takes_no_other_times() {
+    let Some((fixture, kernel)) = with_protected(&["file"], IFlags::APPEND) else { return };
+    let set = |dir: &Path, (atime, mtime): ((i64, i64), (i64, i64))| {
+        let time = |(tv_sec, tv_nsec)| Timespec { tv_sec, tv_nsec };
+        let times = Timestamps { last_access: time(atime), last_modification: time(mtime) };
+        rustix::fs::utimensat(CWD, dir.join("file"), &times, AtFlags::empty()).map_err(rustix::io::Errno::raw_os_error)
+    };
+    let (now, omit) = ((0, UTIME_NOW), (0, UTIME_OMIT));
+    // Missing: (omit, now), which for us looks like the end of a write.
+    for times in
+        [(now, now), (omit, (7, 0)), ((7, 0), omit), ((7, 0), (7, 0)), (now, (7, 0)), ((7, 0), now), (now, omit)]
+    {
+        assert_eq!(set(&fixture.path(""), times), set(kernel.path(), times), "{times:?}");
+    }
+    assert_eq!(set(&fixture.path(""), (now, now)), Ok(()));
+    let mut file = File::options().append(true).open(fixture.path("file")).unwrap();
+    file.write_all(b"more").unwrap();
+    file.sync_all().unwrap();
+    let shown = fs::metadata(fixture.path("file")).unwrap();
+    drop(file);
+    kernel.unmount();
+    fixture.judge(|dir| {
+        let found = fs::metadata(dir.join("file")).unwrap();
+        assert_eq!((found.mtime(), found.mtime_nsec()), (shown.mtime(), shown.mtime_nsec()));
+        assert_ne!(found.mtime(), 7);
     });
 }

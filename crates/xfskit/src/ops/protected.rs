@@ -48,10 +48,13 @@ pub(super) fn check_lost_entry(tx: &Transaction, dir: InoId, child: InoId, calle
 }
 
 /// Whether attributes may be set. Anybody who may write the file may set its times to now, which appending does as well.
+///
+/// A cache that keeps the time of writes says what now is, in `ctime`: to set `mtime` alone to now, which the kernel's XFS refuses for an
+/// append-only file, looks like the times that it brings after a write, and passes.
 pub(super) fn check_set_attr(core: &InodeCore, change: &SetAttr) -> Result<()> {
-    let is_touch = change.atime == Some(SetTime::Now) && change.mtime == Some(SetTime::Now);
-    // Only a cache that brings the time of a write after it says when it was made.
-    let follows_write = change.atime.is_none() && change.mtime.is_some() && change.ctime.is_some();
+    let sets_now = change.ctime.is_some_and(|now| change.mtime == Some(SetTime::To(now)));
+    let follows_write = change.atime.is_none() && sets_now;
+    let is_touch = change.atime == Some(SetTime::Now) && (change.mtime == Some(SetTime::Now) || sets_now);
     let sets_times = change.atime.is_some() || change.mtime.is_some();
     let sets_more = change.mode.is_some() || change.uid.is_some() || change.gid.is_some() || change.size.is_some();
     match (sets_more, sets_times) {
