@@ -6,7 +6,7 @@ use common::{Fixture, mounted, serve};
 use rustix::fs::{AtFlags, CWD, IFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 use xfskit_testkit::{Mount, copy_image, kernel_mount};
@@ -97,5 +97,43 @@ fn an_append_only_file_is_touched_but_takes_no_other_times() {
         let found = fs::metadata(dir.join("file")).unwrap();
         assert_eq!((found.mtime(), found.mtime_nsec()), (shown.mtime(), shown.mtime_nsec()));
         assert_ne!(found.mtime(), 7);
+    });
+}
+
+/// The kernel opens such a file for any kind of writing, since it does not know the flag, and pages that came from its cache were
+/// taken wherever they were: a file that is only added to was written over.
+#[test]
+fn what_an_append_only_file_holds_stays_whatever_the_cache_brings() {
+    let Some((fixture, kernel)) = with_protected(&["over", "both", "long"], IFlags::APPEND) else { return };
+    kernel.unmount();
+    let file = |name: &str| File::options().read(true).write(true).open(fixture.path(name)).unwrap();
+    let refused = |result: std::io::Result<()>| result.unwrap_err().raw_os_error() == Some(1);
+    let over = file("over");
+    over.write_all_at(b"over", 3).unwrap();
+    assert!(refused(over.sync_all()));
+    let both = file("both");
+    both.write_all_at(b"more", 10).unwrap();
+    both.sync_all().unwrap();
+    // What came since the file is known stays as well.
+    both.write_all_at(b"less", 10).unwrap();
+    assert!(refused(both.sync_all()));
+    // Pages come in any order; here the last one does before those that fill the gap.
+    let long = file("long");
+    let bytes: Vec<_> = CONTENTS.iter().copied().cycle().take(500_010).collect();
+    long.write_all_at(&bytes[400_000..], 400_000).unwrap();
+    long.sync_all().unwrap();
+    long.write_all_at(&bytes[10..400_000], 10).unwrap();
+    long.sync_all().unwrap();
+    let mut appender = File::options().append(true).open(fixture.path("long")).unwrap();
+    for _ in 0..100 {
+        appender.write_all(CONTENTS).unwrap();
+        appender.sync_data().unwrap();
+    }
+    drop((over, both, long, appender));
+    fixture.judge(|dir| {
+        assert_eq!(fs::read(dir.join("over")).unwrap(), CONTENTS);
+        assert_eq!(fs::read(dir.join("both")).unwrap(), b"0123456789more");
+        let long: Vec<_> = CONTENTS.iter().copied().cycle().take(501_010).collect();
+        assert!(fs::read(dir.join("long")).unwrap() == long);
     });
 }

@@ -380,3 +380,42 @@ fn a_directory_may_forbid_symbolic_links() {
     fs.unmount().expect("a clean end");
     reference.repair_finds_nothing(&path);
 }
+
+/// Whether a write began before the end was asked under a lock that was let go: whoever appended meanwhile was written over.
+#[test]
+fn writes_at_the_end_of_an_append_only_file_spare_one_another() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let path = scratch.image("a.img", 512 << 20);
+    reference.mkfs(&path, &[]);
+    let Some(kernel) = xfskit_testkit::kernel_mount(&path) else { return };
+    for name in ["small", "large"] {
+        std::fs::write(kernel.path().join(name), b"").expect("room");
+        protect(&kernel.path().join(name), IFlags::APPEND);
+    }
+    kernel.unmount();
+    let device = FileDevice::open(&path, Access::Write).expect("an image");
+    let fs = Filesystem::open(Arc::new(device), MountOptions::default()).expect("a sound image");
+    for (name, length, rounds) in [("/small", 100, 2000), ("/large", 256 << 10, 200)] {
+        let inode = fs.resolve(name.as_bytes(), false).expect("a name").inode;
+        for round in 0..rounds {
+            let end = fs.stat(inode).expect("a file").size;
+            let barrier = std::sync::Barrier::new(2);
+            let write = |byte: u8| {
+                barrier.wait();
+                fs.write_at(inode, end, &vec![byte; length])
+            };
+            let (one, other) = std::thread::scope(|scope| {
+                let one = scope.spawn(|| write(1));
+                let other = write(2);
+                (one.join().expect("no panic"), other)
+            });
+            assert!(one.is_ok() != other.is_ok(), "{name} {round}: {one:?} {other:?}");
+            let mut found = vec![0; length];
+            fs.read_at(inode, end, &mut found).expect("contents");
+            assert_eq!(found, vec![if one.is_ok() { 1 } else { 2 }; length], "{name} {round}");
+        }
+    }
+    fs.unmount().expect("a clean end");
+    reference.repair_finds_nothing(&path);
+}

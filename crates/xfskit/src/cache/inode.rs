@@ -64,9 +64,19 @@ pub struct InodeState {
     pub dirty: Option<Box<DirtyBlocks>>,
     /// What is remembered of the blocks of a large directory.
     pub dir_memory: Option<Box<DirMemory>>,
+    /// Bytes of an append-only file that have come, from its beginning on: those that it was read with, and what was written since
+    /// without a gap. What is behind them may be a gap that a cache is still to fill.
+    pub come: AtomicU64,
 }
 
 impl InodeState {
+    /// The bytes of an append-only file from `offset` to `end` were written.
+    pub fn note_come(&self, offset: u64, end: u64) {
+        if offset <= self.come.load(Ordering::Acquire) {
+            self.come.fetch_max(end, Ordering::AcqRel);
+        }
+    }
+
     /// The size of the file for its users, in bytes: the core's may be behind.
     pub fn size_bytes(&self) -> u64 {
         self.dirty.as_ref().and_then(|dirty| dirty.size_bytes).unwrap_or(self.core.size)

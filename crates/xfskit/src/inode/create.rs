@@ -119,6 +119,7 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
         freed: false,
         dirty: None,
         dir_memory: None,
+        come: 0.into(),
     };
     if let Some(parent) = parent {
         inherit(&mut state.core, &tx.inode(parent).core);

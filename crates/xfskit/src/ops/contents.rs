@@ -5,12 +5,13 @@
 
 use super::Filesystem;
 use super::map::{END_OF_MAP, link_reservation, next_link, written_behind_end};
-use super::protected::{check_not_immutable, check_write};
-use crate::cache::Inode;
+use super::protected::{check_not_immutable, check_same, check_write, is_append_only};
+use crate::cache::{Inode, InodeState};
 use crate::data::{self, Source};
 use crate::error::{Error, Result};
 use crate::space;
 use crate::sync::Held;
+use crate::sync::atomic::Ordering;
 use crate::trans::{InoId, Transaction};
 use std::sync::Arc;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags};
@@ -22,6 +23,32 @@ const DIRECT_BYTES: u64 = 128 << 10;
 const MOST_RUN_BYTES: u64 = 64 << 20;
 /// Dirty bytes of a file at which whoever writes brings them out.
 const MOST_DIRTY_FILE_BYTES: u64 = 8 << 20;
+
+/// Where bytes go.
+#[derive(Clone, Copy)]
+enum Target {
+    /// To the end, wherever that is by then.
+    End,
+    /// To an offset, which an append-only file refuses before its end.
+    At(u64),
+    /// To an offset that was asked for already.
+    Late(u64),
+}
+
+impl Target {
+    fn at(offset: u64, is_late: bool) -> Self {
+        if is_late { Self::Late(offset) } else { Self::At(offset) }
+    }
+
+    /// The offset, with the file locked against everybody else: whoever looked without that may have been overtaken.
+    fn offset(self, state: &InodeState) -> Result<u64> {
+        match self {
+            Self::End => Ok(state.size_bytes()),
+            Self::At(offset) => check_write(&state.core, state.size_bytes(), offset).map(|()| offset),
+            Self::Late(offset) => Ok(offset),
+        }
+    }
+}
 
 impl Filesystem {
     /// Fills `buffer` with the contents of a file from byte `offset` on; returns how many there are, fewer than asked
@@ -50,7 +77,7 @@ impl Filesystem {
     }
 
     /// As [`Self::write_at`] for whoever keeps the times of files: a cache that writes later than was written. What it brings begins
-    /// where its pages do, in an append-only file as well.
+    /// where its pages do, in an append-only file as well, and in any order: there it may change nothing of what had come before.
     ///
     /// # Errors
     /// As [`Self::write_at`].
@@ -70,23 +97,26 @@ impl Filesystem {
         }
         let block_bytes = self.mount.geometry.block_bytes() as u64;
         let (first, last) = (offset.next_multiple_of(block_bytes), end / block_bytes * block_bytes);
+        let target = |offset| Target::at(offset, is_late);
         if first >= last || last - first < DIRECT_BYTES {
-            self.write_buffered(&inode, Some(offset), data)?;
+            self.write_buffered(&inode, target(offset), data)?;
         } else {
             let (head, rest) = data.split_at((first - offset) as usize);
             let (middle, tail) = rest.split_at((last - first) as usize);
             if !head.is_empty() {
-                self.write_buffered(&inode, Some(offset), head)?;
+                self.write_buffered(&inode, target(offset), head)?;
             }
-            match self.write_direct(&inode, first, middle) {
+            let mut done = 0;
+            match self.write_direct(&inode, first, middle, is_late, &mut done) {
                 // It asks for space for every block; some may have theirs already.
-                Err(Error::NoSpace) => self.write_in_pieces(&inode, first, middle)?,
+                Err(Error::NoSpace) => self.write_in_pieces(&inode, first + done, &middle[done as usize..], is_late)?,
                 other => other?,
             }
             if !tail.is_empty() {
-                self.write_buffered(&inode, Some(last), tail)?;
+                self.write_buffered(&inode, target(last), tail)?;
             }
         }
+        inode.state_lock().read().note_come(offset, end);
         self.relieve_memory(&inode)?;
         Ok(inode)
     }
@@ -103,7 +133,7 @@ impl Filesystem {
         let mut offset = None;
         // Together they may be more than fits the memory that one file may take.
         for part in data.chunks(MOST_DIRTY_FILE_BYTES as usize) {
-            let at = self.write_buffered(&inode, None, part)?;
+            let at = self.write_buffered(&inode, Target::End, part)?;
             offset.get_or_insert(at);
             self.note_write(&inode);
             self.relieve_memory(&inode)?;
@@ -191,26 +221,37 @@ impl Filesystem {
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join_file(&mut tx, inode)?;
         let state = tx.inode(id);
+        let append_only = is_append_only(&state.core);
         check_write(&state.core, state.size_bytes(), if is_late { u64::MAX } else { offset })?;
+        let come = state.come.load(Ordering::Acquire);
+        if is_late && append_only {
+            let mut old = vec![0; come.saturating_sub(offset).min(data.len() as u64) as usize];
+            self.located(inode.number, data::read(&mut tx, id, offset, &mut old))?;
+            check_same(&old, data)?;
+        }
         if data.is_empty() {
             return Ok(true);
         }
-        self.located(inode.number, data::write_in_place(&mut tx, id, offset, data))
+        let is_written = self.located(inode.number, data::write_in_place(&mut tx, id, offset, data))?;
+        if is_written && append_only {
+            tx.inode(id).note_come(offset, offset + data.len() as u64);
+        }
+        Ok(is_written)
     }
 
-    /// Writes into memory what has no place yet; at the end if no offset is given. Returns where.
-    fn write_buffered(&self, inode: &Arc<Inode>, offset: Option<u64>, data: &[u8]) -> Result<u64> {
+    /// Writes into memory what has no place yet. Returns where.
+    fn write_buffered(&self, inode: &Arc<Inode>, target: Target, data: &[u8]) -> Result<u64> {
         let mut tx = Transaction::read_only(&self.mount);
         let mut id = self.join_in_memory(&mut tx, inode)?;
         let size = tx.inode(id).size_bytes();
-        let grows = offset.is_none_or(|offset| offset + data.len() as u64 > size);
+        let grows = target.offset(tx.inode(id))? + data.len() as u64 > size;
         while grows && written_behind_end(&mut tx, id, size)?.is_some() {
             drop(tx);
             self.free_behind_end(inode)?;
             tx = Transaction::read_only(&self.mount);
             id = self.join_in_memory(&mut tx, inode)?;
         }
-        let offset = offset.unwrap_or_else(|| tx.inode(id).size_bytes());
+        let offset = target.offset(tx.inode(id))?;
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > data::MAX_SIZE_BYTES) {
             return Err(Error::TooLarge);
         }
@@ -222,18 +263,18 @@ impl Filesystem {
     }
 
     /// As [`Self::write_buffered`], for more than may wait in memory.
-    fn write_in_pieces(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<()> {
+    fn write_in_pieces(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], is_late: bool) -> Result<()> {
         let mut at = offset;
         for piece in data.chunks(DIRECT_BYTES as usize) {
-            self.write_buffered(inode, Some(at), piece)?;
+            self.write_buffered(inode, Target::at(at, is_late), piece)?;
             self.relieve_memory(inode)?;
             at += piece.len() as u64;
         }
         Ok(())
     }
 
-    /// Writes whole blocks to the places that they have or get now.
-    fn write_direct(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<()> {
+    /// Writes whole blocks to the places that they have or get now; counts in `done` the bytes that it has written.
+    fn write_direct(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], is_late: bool, done: &mut u64) -> Result<()> {
         let block_log = self.mount.geometry.block_log;
         let (first, end) = (offset >> block_log, (offset + data.len() as u64) >> block_log);
         self.free_behind_end(inode)?;
@@ -245,6 +286,7 @@ impl Filesystem {
             let mut tx = self.begin(reservation)?;
             let result = (|| {
                 let id = self.join_file(&mut tx, inode)?;
+                Target::at(at << block_log, is_late).offset(tx.inode(id))?;
                 if tx.inode(id).is_settled() {
                     data::extend(&mut tx, id, offset)?;
                 }
@@ -257,6 +299,7 @@ impl Filesystem {
                 data::write_out_run(&mut tx, id, run.clone(), Source::Bytes(bytes))
             })();
             at = self.located(inode.number, tx.finish(result))?;
+            *done = (at - first) << block_log;
         }
         Ok(())
     }

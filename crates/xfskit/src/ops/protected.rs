@@ -30,7 +30,17 @@ pub(super) fn check_unprotected(core: &InodeCore) -> Result<()> {
 /// Whether bytes may be written at `offset` of a file that now has `size` bytes.
 pub(super) fn check_write(core: &InodeCore, size: u64, offset: u64) -> Result<()> {
     check_not_immutable(core)?;
-    refuse_if(core.flags & flags::APPEND != 0 && offset < size)
+    refuse_if(is_append_only(core) && offset < size)
+}
+
+/// Whether what the inode holds is only added to.
+pub(super) fn is_append_only(core: &InodeCore) -> bool {
+    core.flags & flags::APPEND != 0
+}
+
+/// Whether `data` may come late to where an append-only file begins with `old`: pages come whole, with what was there already.
+pub(super) fn check_same(old: &[u8], data: &[u8]) -> Result<()> {
+    refuse_if(!data.starts_with(old))
 }
 
 /// Whether something of `mode` may get a name in the directory.
