@@ -419,3 +419,27 @@ fn writes_at_the_end_of_an_append_only_file_spare_one_another() {
     fs.unmount().expect("a clean end");
     reference.repair_finds_nothing(&path);
 }
+
+/// A temporary name was given in a directory that lets none go, and stayed for good.
+#[test]
+fn nothing_temporary_stays_in_an_append_only_directory() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let path = scratch.image("a.img", 320 << 20);
+    reference.mkfs(&path, &[]);
+    let Some(kernel) = xfskit_testkit::kernel_mount(&path) else { return };
+    make_case(&kernel.path().join("case"), IFlags::APPEND);
+    kernel.unmount();
+    let device = FileDevice::open(&path, Access::Write).expect("an image");
+    let fs = Filesystem::open(Arc::new(device), MountOptions::default()).expect("a sound image");
+    let case = Case { fs: &fs, folder: "case".into() };
+    let over = |dir, name: &[u8]| fs.link_over(case.inode("other"), case.inode(dir), name, &Caller::root());
+    assert!(matches!(over("dir", b"entry"), Err(Error::NotPermitted)));
+    assert!(matches!(over(".", b"file"), Err(Error::NotPermitted)));
+    for dir in ["dir", "."] {
+        assert!(fs.lookup(case.inode(dir), format!(".xfskit-{:x}", case.inode("other").0).as_bytes()).is_err());
+    }
+    over("dir", b"new").expect("a name more");
+    fs.unmount().expect("a clean end");
+    reference.repair_finds_nothing(&path);
+}

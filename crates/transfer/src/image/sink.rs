@@ -200,7 +200,11 @@ impl<'a> ImageSink<'a> {
 
     fn check_replaceable(&self, dir: Dir, name: &[u8], path: &[u8]) -> Result<()> {
         let stat = self.filesystem.lookup(dir.inode, name).map_err(image(path))?;
-        if stat.mode & MODE_TYPE == MODE_DIR { Err(image(path)(Error::IsADirectory)) } else { Ok(()) }
+        if stat.mode & MODE_TYPE == MODE_DIR {
+            return Err(image(path)(Error::IsADirectory));
+        }
+        // A temporary name would stay where none can be taken away.
+        self.filesystem.check_replaceable(dir.inode, name, &Caller::root()).map_err(image(path))
     }
 
     /// Gives a file its attributes, and its name if it has a temporary one.

@@ -2,7 +2,7 @@
 
 use super::create::{MAX_LINKS, single, touch, touch_dir};
 use super::links::count_links;
-use super::protected::{check_new_entry, check_unprotected};
+use super::protected::{check_lost_entry, check_new_entry, check_unprotected};
 use super::stat::stat_of;
 use super::{Caller, Filesystem, RenameFlags, Stat, check_new_name};
 use crate::dir;
@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::inode::unlinked;
 use crate::mount::reservation_of;
 use crate::parent;
+use crate::trans::Transaction;
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::FileType;
 
@@ -42,6 +43,8 @@ impl Filesystem {
         if self.lookup_number(dir, name)? == inode {
             return Ok(());
         }
+        // The temporary name could not be taken away either.
+        self.check_replaceable(dir, name, caller)?;
         let temporary = format!(".xfskit-{:x}", inode.0).into_bytes();
         let linked = self.link(inode, dir, &temporary);
         // A crash may have left the temporary name.
@@ -54,6 +57,24 @@ impl Filesystem {
         match self.unlink(dir, &temporary, caller) {
             Err(Error::NotFound) | Ok(()) => renamed,
             other => renamed.and(other),
+        }
+    }
+
+    /// Whether the caller may put something else, by a rename, in place of what has the name: for those who are about to give a name in
+    /// the directory that they mean to take away.
+    ///
+    /// # Errors
+    /// `NotPermitted` for what is immutable or append-only, and as in a sticky directory; `NotFound`, `Corrupt`, `Io`.
+    pub fn check_replaceable(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> Result<()> {
+        let dir_inode = self.mount.inode(dir)?;
+        loop {
+            let child_inode = self.mount.inode(self.lookup_number(dir, name)?)?;
+            let mut tx = Transaction::read_only(&self.mount);
+            let dir = self.join_dir(&mut tx, &dir_inode)?;
+            match self.try_join(&mut tx, &child_inode) {
+                Err(Error::WouldBlock) => crate::sync::yield_now(),
+                child => return check_lost_entry(&tx, dir, child?, caller),
+            }
         }
     }
 
