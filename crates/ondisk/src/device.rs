@@ -15,6 +15,7 @@ pub struct DeviceNumber {
 
 const LINUX_MAJOR: u32 = 0xfff;
 const XFS_MINOR_BITS: u32 = 18;
+const MOST_XFS_MAJOR: u32 = 0x1ff;
 
 impl DeviceNumber {
     /// From the encoding of Linux's `stat` and `mknod`, as far as it has 32 bits.
@@ -35,7 +36,14 @@ impl DeviceNumber {
         Self { major: device >> XFS_MINOR_BITS, minor: device & ((1 << XFS_MINOR_BITS) - 1) }
     }
 
-    /// In that encoding, which has two bits less for minor numbers than Linux: they are lost, as with the kernel.
+    /// Whether a device node of this number can be made: XFS has two bits less for minor numbers than Linux, and the kernel takes nine
+    /// of the bits for major ones.
+    #[must_use]
+    pub fn fits_xfs(self) -> bool {
+        self.major <= MOST_XFS_MAJOR && self.minor >> XFS_MINOR_BITS == 0
+    }
+
+    /// In that encoding. What does not fit it is lost, so [`Self::fits_xfs`] is to be asked before.
     #[must_use]
     pub fn to_xfs(self) -> u32 {
         self.major << XFS_MINOR_BITS | self.minor & ((1 << XFS_MINOR_BITS) - 1)

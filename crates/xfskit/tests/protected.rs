@@ -443,3 +443,36 @@ fn nothing_temporary_stays_in_an_append_only_directory() {
     fs.unmount().expect("a clean end");
     reference.repair_finds_nothing(&path);
 }
+
+/// The bits of a device number that XFS has no room for were dropped: 8,262145 became 8,1.
+#[test]
+fn a_device_number_that_xfs_has_no_room_for_is_refused() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let path = scratch.image("a.img", 320 << 20);
+    reference.mkfs(&path, &[]);
+    let copy = scratch.file("copy.img");
+    xfskit_testkit::copy_image(&path, &copy);
+    let Some(kernel) = xfskit_testkit::kernel_mount(&copy) else { return };
+    let device = FileDevice::open(&path, Access::Write).expect("an image");
+    let fs = Filesystem::open(Arc::new(device), MountOptions::default()).expect("a sound image");
+    let numbers = [(8, 262_143), (8, 262_145), (8, 0xf_ffff), (0x1ff, 0), (0x200, 0), (0xfff, 5)];
+    for (kind, file_type) in
+        [(0o060_000, FileType::BlockDevice), (0o020_000, FileType::CharacterDevice), (0o010_000, FileType::Fifo)]
+    {
+        for (major, minor) in numbers {
+            let (name, number) = (format!("{kind:o}-{major}-{minor}"), rustix::fs::makedev(major, minor));
+            let new = NewFile { device: number as u32, ..NewFile::new(kind | 0o644) };
+            let own = fs.create(fs.root(), name.as_bytes(), &new, &Caller::root()).map_or_else(|e| e.errno(), |_| 0);
+            let made =
+                rustix::fs::mknodat(CWD, kernel.path().join(&name), file_type, Mode::from_raw_mode(0o644), number);
+            assert_eq!(own, made.map_or_else(Errno::raw_os_error, |()| 0), "{name}");
+        }
+    }
+    let too_large = NewFile { device: rustix::fs::makedev(0x200, 0) as u32, ..NewFile::new(0o060_644) };
+    let again = fs.create(fs.root(), b"60000-8-262143", &too_large, &Caller::root());
+    assert!(matches!(again, Err(Error::Exists)), "a name that is there comes first");
+    fs.unmount().expect("a clean end");
+    kernel.unmount();
+    reference.repair_finds_nothing(&path);
+}

@@ -16,7 +16,7 @@ use crate::space;
 use crate::symlink;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use xfskit_ondisk::dir::FileType;
-use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
+use xfskit_ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 use xfskit_ondisk::symlink::SYMLINK_LENGTH_LIMIT;
 use xfskit_ondisk::{DeviceNumber, InodeNumber, Timestamp};
 
@@ -47,7 +47,7 @@ impl Filesystem {
     /// Makes a file, directory, device node, pipe or socket named `name` in `dir`.
     ///
     /// # Errors
-    /// `Exists`, `NotADirectory`, `NoSpace`, `TooManyLinks`, `NameTooLong`, `NotFound` in a removed directory, `NotPermitted` in an immutable one.
+    /// `Exists`, `NotADirectory`, `Invalid` for a device number that XFS has no room for, `NoSpace`, `TooManyLinks`, `NameTooLong`, `NotFound` in a removed directory, `NotPermitted` in an immutable one.
     pub fn create(&self, dir: InodeNumber, name: &[u8], new: &NewFile<'_>, caller: &Caller) -> Result<Stat> {
         check_new_name(name)?;
         if new.target.len() > SYMLINK_LENGTH_LIMIT - 1 {
@@ -68,6 +68,7 @@ impl Filesystem {
                 return Err(Error::Exists);
             }
             check_new_entry(&tx, dir, new.mode)?;
+            check_device(new)?;
             self.create_in(&mut tx, dir, Some((name, place)), new, caller)
         })();
         self.located(dir, tx.finish(result))
@@ -210,6 +211,15 @@ impl Filesystem {
         }
         parent::add(tx, dir, name, child)
     }
+}
+
+/// Whether the number of a device node can be stored; it would become another device's.
+fn check_device(new: &NewFile<'_>) -> Result<()> {
+    let is_device = matches!(new.mode & MODE_TYPE, MODE_BLOCK | MODE_CHAR);
+    if is_device && !DeviceNumber::from_linux(new.device).fits_xfs() {
+        return Err(Error::Invalid("XFS has no room for such a device number"));
+    }
+    Ok(())
 }
 
 /// A reservation whose operation does in one link what the kernel spreads over two: an inode chunk and a directory
