@@ -321,7 +321,12 @@ impl fuser::Filesystem for Handler {
         }
         match written {
             Ok(()) => reply.written(data.len() as u32),
-            Err(error) => reply.error(error),
+            Err(error) => {
+                if error.code() == Errno::EPERM.code() && write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+                    self.seeks.forget(node);
+                }
+                reply.error(error);
+            }
         }
     }
 

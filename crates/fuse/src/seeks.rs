@@ -1,4 +1,4 @@
-//! Looking for data and holes, in a thread of its own.
+//! Looking for data and holes, and whatever else waits for what the kernel writes, in a thread of its own.
 //!
 //! The kernel asks without having written what it holds, and takes what it is told for the truth. So it is made to write first, and
 //! whoever waits for that must not be one of those who answer. One thread does it for all: none is made while the mount is used, when
@@ -9,7 +9,12 @@ use crate::server::Server;
 use fuser::{Errno, INodeNo, ReplyLseek};
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SendError, Sender, channel};
+
+enum Task {
+    Answer(Question),
+    Forget(INodeNo),
+}
 
 struct Question {
     node: INodeNo,
@@ -19,7 +24,7 @@ struct Question {
 }
 
 /// Who answers; it ends when this is dropped.
-pub(crate) struct Seeks(Sender<Question>);
+pub(crate) struct Seeks(Sender<Task>);
 
 impl Seeks {
     /// # Errors
@@ -32,14 +37,30 @@ impl Seeks {
 
     /// Has a question answered. Each waits in a call of its own, so there are never more than calls.
     pub(crate) fn ask(&self, node: INodeNo, offset: i64, whence: i32, reply: ReplyLseek) {
-        if let Err(refused) = self.0.send(Question { node, offset, whence, reply }) {
-            refused.0.reply.error(Errno::EIO);
+        if let Err(SendError(Task::Answer(question))) =
+            self.0.send(Task::Answer(Question { node, offset, whence, reply }))
+        {
+            question.reply.error(Errno::EIO);
         }
+    }
+
+    /// Has the kernel forget the contents that it holds of a file: some were refused, and are not in the image. That waits for pages
+    /// which are still being written, so it is not for those who answer.
+    pub(crate) fn forget(&self, node: INodeNo) {
+        // It fails when nobody answers any more.
+        let _ = self.0.send(Task::Forget(node));
     }
 }
 
-fn answer(server: &Server, questions: &Receiver<Question>) {
-    for Question { node, offset, whence, reply } in questions {
+fn answer(server: &Server, tasks: &Receiver<Task>) {
+    for task in tasks {
+        let Question { node, offset, whence, reply } = match task {
+            Task::Answer(question) => question,
+            Task::Forget(node) => {
+                server.forget_contents(node);
+                continue;
+            }
+        };
         server.call_in_writes(node);
         let number = server.inode(node);
         match server.with(|fs| contents::seek(fs, number, offset, whence)) {

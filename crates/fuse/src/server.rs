@@ -53,6 +53,14 @@ impl Server {
         }
     }
 
+    /// Makes the kernel read a file anew, after it has written what it had not. Whoever waits for this must not be one of those who answer.
+    pub(crate) fn forget_contents(&self, node: fuser::INodeNo) {
+        if let Some(notifier) = self.notifier.get() {
+            // A kernel that knows nothing of the file has nothing to forget.
+            let _ = notifier.inval_inode(node, 0, -1);
+        }
+    }
+
     /// Makes the kernel ask for the attributes of an inode when it needs them again. Whoever waits for this has the inode open, so that
     /// the kernel does not end it here.
     pub(crate) fn forget_attributes(&self, node: fuser::INodeNo) {

@@ -9,6 +9,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use xfskit_testkit::{Mount, copy_image, kernel_mount};
 
 /// What the protected files hold at first.
@@ -136,4 +137,23 @@ fn what_an_append_only_file_holds_stays_whatever_the_cache_brings() {
         let long: Vec<_> = CONTENTS.iter().copied().cycle().take(501_010).collect();
         assert!(fs::read(dir.join("long")).unwrap() == long);
     });
+}
+
+/// What was refused stayed in the kernel's cache, and was shown until the file was forgotten.
+#[test]
+fn what_was_refused_is_shown_no_more() {
+    let Some((fixture, kernel)) = with_protected(&["file"], IFlags::IMMUTABLE) else { return };
+    kernel.unmount();
+    let path = fixture.path("file");
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    file.write_all_at(b"over", 3).unwrap();
+    assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(1));
+    // It is forgotten a moment after.
+    let end = Instant::now() + Duration::from_secs(10);
+    while fs::read(&path).unwrap() != CONTENTS {
+        assert!(Instant::now() < end, "{:?}", fs::read(&path));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(file);
+    fixture.judge(|dir| assert_eq!(fs::read(dir.join("file")).unwrap(), CONTENTS));
 }
