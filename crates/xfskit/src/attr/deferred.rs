@@ -56,19 +56,16 @@ pub(super) struct Kept<'a> {
 /// A value, which may be long.
 #[derive(Clone, Debug)]
 pub(super) enum Value<'a> {
-    /// The caller's.
-    Borrowed(&'a [u8]),
-    /// One that outlives the caller's.
-    Owned(Vec<u8>),
-    /// The same of one that will have blocks of its own, which its intent carries without a copy.
+    /// The caller's, or a copy that outlives it.
+    Bytes(Cow<'a, [u8]>),
+    /// A copy of one that will have blocks of its own, which its intent carries without another.
     Blocks(Arc<ValueBlocks>),
 }
 
 impl Value<'_> {
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Borrowed(bytes) => bytes.len(),
-            Self::Owned(bytes) => bytes.len(),
+            Self::Bytes(bytes) => bytes.len(),
             Self::Blocks(blocks) => blocks.value_bytes(),
         }
     }
@@ -76,8 +73,7 @@ impl Value<'_> {
     /// The bytes of one that is not in blocks: one that an entry may hold.
     fn bytes(&self) -> Option<&[u8]> {
         match self {
-            Self::Borrowed(bytes) => Some(bytes),
-            Self::Owned(bytes) => Some(bytes),
+            Self::Bytes(bytes) => Some(bytes),
             Self::Blocks(_) => None,
         }
     }
@@ -86,14 +82,14 @@ impl Value<'_> {
 impl<'a> Kept<'a> {
     fn of(attr: &Attr<'a>) -> Self {
         let Attr { namespace, name, value } = *attr;
-        Self { namespace, name: name.into(), value: Value::Borrowed(value) }
+        Self { namespace, name: name.into(), value: Value::Bytes(value.into()) }
     }
 
     /// As it is after the caller's buffers are gone.
     pub(super) fn owned(mount: &Mount, attr: &Attr<'_>) -> Kept<'static> {
         let value = if tree::is_local_value(&mount.geometry, attr.name.len(), attr.value.len()) {
             mount.counters.value_bytes_copied.add(attr.value.len() as u64);
-            Value::Owned(attr.value.to_vec())
+            Value::Bytes(attr.value.to_vec().into())
         } else {
             Value::Blocks(remote::in_blocks(mount, attr.value))
         };
@@ -350,11 +346,11 @@ impl AttrOp<'_> {
         }
         let value = match self.progress {
             Progress::Mapping { at, .. } => {
-                let place = match &new.value {
-                    Value::Borrowed(bytes) => remote::write_at(tx, ino, at, &remote::in_blocks(tx.mount(), bytes))?,
-                    Value::Owned(bytes) => remote::write_at(tx, ino, at, &remote::in_blocks(tx.mount(), bytes))?,
-                    Value::Blocks(blocks) => remote::write_at(tx, ino, at, blocks)?,
+                let blocks = match &new.value {
+                    Value::Bytes(bytes) => &remote::in_blocks(tx.mount(), bytes),
+                    Value::Blocks(blocks) => blocks,
                 };
+                let place = remote::write_at(tx, ino, at, blocks)?;
                 tree::NewValue::Remote { block: place.block, length: place.length }
             }
             Progress::Start => {
@@ -452,7 +448,7 @@ impl Change<'_> {
             Value::Blocks(blocks) => {
                 Kept { namespace: kept.namespace, name: kept.name.into_owned().into(), value: Value::Blocks(blocks) }
             }
-            Value::Borrowed(_) | Value::Owned(_) => Kept::owned(mount, &kept.attr()),
+            Value::Bytes(_) => Kept::owned(mount, &kept.attr()),
         };
         match self {
             Self::Set { new } => Change::Set { new: owned(new) },
@@ -511,8 +507,8 @@ impl Change<'_> {
         [intent.name, intent.new_name].iter().filter(|name| !name.is_empty()).for_each(|name| copy.push(name));
         match &old.value {
             _ if value_bytes == 0 => {}
+            Value::Bytes(value) => copy.push(value),
             Value::Blocks(blocks) => copy.push_value(blocks),
-            _ => copy.push(intent.value),
         }
         if !intent.new_value.is_empty() {
             copy.push(intent.new_value);
