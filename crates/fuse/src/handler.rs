@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags, Result, SetAttr, SetMode, SetTime, Stat};
+use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags, Result, SetAttr, SetMode, Stat};
 
 /// A file whose group bit stays only for members of the group: set-group-id and executable by the group.
 const GROUP_PRIVILEGE: u32 = 0o2010;
@@ -375,16 +375,8 @@ impl fuser::Filesystem for Handler {
             if privileges::drop_unless_root(fs, to, request)? {
                 self.server.forget_attributes(to_node);
             }
-            let times = fs.stat(to)?;
-            let copied = fs.copy_range(from, from_offset, to, to_offset, most)?;
-            // The kernel keeps the times, and brings them only where its own have changed: within a tick of its clock they may not.
-            let kept =
-                SetAttr { mtime: Some(SetTime::To(times.mtime)), ctime: Some(times.ctime), ..SetAttr::default() };
-            match fs.set_attr(to, &kept, &Caller::root()) {
-                // An append-only file has no other times than its last change's.
-                Ok(_) | Err(Error::NotPermitted) => Ok(copied),
-                Err(error) => Err(error),
-            }
+            // The kernel keeps the times, and would not bring those that it has already: a tick of its clock may see both writes.
+            fs.copy_range_keeping_times(from, from_offset, to, to_offset, most)
         });
         match copied {
             Ok(count) => reply.written(count as u32),

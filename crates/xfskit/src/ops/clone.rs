@@ -29,6 +29,15 @@ struct Span {
     length: u64,
 }
 
+/// Whose times are those of a copy's target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Times {
+    /// The contents change now.
+    Change,
+    /// Somebody else keeps them.
+    Keep,
+}
+
 impl Filesystem {
     /// Lets `to` share the blocks of `length` bytes of `from`; 0 means up to the end of `from`. By the rules of Linux's
     /// `FICLONERANGE`: both offsets begin a block, and so does the end unless it is the end of `from` and lies at or
@@ -46,17 +55,24 @@ impl Filesystem {
         to_offset: u64,
         length: u64,
     ) -> Result<()> {
+        let span = Span { from: from_offset, to: to_offset, length };
+        self.share([from, to], span, Times::Change)
+    }
+
+    fn share(&self, files: [InodeNumber; 2], span: Span, times: Times) -> Result<()> {
         if !self.mount.geometry.has_reflink() {
             return Err(Error::NotSupported("this image cannot share blocks (mkfs option reflink=1)"));
         }
-        let span = Span { from: from_offset, to: to_offset, length };
-        self.change_maps([from, to], |tx, [from, to]| {
+        self.change_maps(files, |tx, [from, to]| {
             check_unprotected(&tx.inode(to).core)?;
             let Some(span) = check(tx, from, to, span)? else { return Ok(Some(())) };
             if !grow(tx, to, span.to)? {
                 return Ok(None);
             }
             share_span(tx, from, to, span)?;
+            if times == Times::Change {
+                touch_contents(tx, to);
+            }
             Ok(Some(()))
         })
     }
@@ -74,50 +90,66 @@ impl Filesystem {
         to_offset: u64,
         length: u64,
     ) -> Result<u64> {
-        let size = self.stat(from)?.size;
-        let length = length.min(size.saturating_sub(from_offset));
-        if to_offset.checked_add(length).is_none_or(|end| end > MAX_SIZE_BYTES) {
-            return Err(Error::TooLarge);
-        }
-        if from == to && from_offset.abs_diff(to_offset) < length {
-            return Err(Error::Invalid("the ranges overlap"));
-        }
-        let mut done = self.copy_shared(from, from_offset, to, to_offset, length, from_offset + length == size)?;
-        let mut buffer = vec![0; (length - done).min(COPY_BYTES) as usize];
-        while done < length {
-            let most = (length - done).min(COPY_BYTES) as usize;
-            let count = self.read_at(from, from_offset + done, &mut buffer[..most])?;
-            if count == 0 {
-                break;
-            }
-            self.write_at(to, to_offset + done, &buffer[..count])?;
-            done += count as u64;
-        }
-        Ok(done)
+        let span = Span { from: from_offset, to: to_offset, length };
+        self.copy([from, to], span, Times::Change)
     }
 
-    /// Shares what can be shared of the beginning of a range; returns how many bytes.
-    fn copy_shared(
+    /// As [`Self::copy_range`] for whoever keeps the times of files.
+    ///
+    /// # Errors
+    /// As [`Self::copy_range`].
+    pub fn copy_range_keeping_times(
         &self,
         from: InodeNumber,
         from_offset: u64,
         to: InodeNumber,
         to_offset: u64,
         length: u64,
-        to_end: bool,
     ) -> Result<u64> {
+        let span = Span { from: from_offset, to: to_offset, length };
+        self.copy([from, to], span, Times::Keep)
+    }
+
+    fn copy(&self, [from, to]: [InodeNumber; 2], span: Span, times: Times) -> Result<u64> {
+        let size = self.stat(from)?.size;
+        let length = span.length.min(size.saturating_sub(span.from));
+        if span.to.checked_add(length).is_none_or(|end| end > MAX_SIZE_BYTES) {
+            return Err(Error::TooLarge);
+        }
+        if from == to && span.from.abs_diff(span.to) < length {
+            return Err(Error::Invalid("the ranges overlap"));
+        }
+        let mut done = self.copy_shared([from, to], Span { length, ..span }, times, span.from + length == size)?;
+        let mut buffer = vec![0; (length - done).min(COPY_BYTES) as usize];
+        while done < length {
+            let most = (length - done).min(COPY_BYTES) as usize;
+            let count = self.read_at(from, span.from + done, &mut buffer[..most])?;
+            if count == 0 {
+                break;
+            }
+            let inode = self.write(to, span.to + done, &buffer[..count], false)?;
+            if times == Times::Change {
+                self.note_write(&inode);
+            }
+            done += count as u64;
+        }
+        Ok(done)
+    }
+
+    /// Shares what can be shared of the beginning of a range; returns how many bytes.
+    fn copy_shared(&self, files: [InodeNumber; 2], span: Span, times: Times, to_end: bool) -> Result<u64> {
         let block_bytes = self.mount.geometry.block_bytes() as u64;
-        let aligned = from_offset.is_multiple_of(block_bytes) && to_offset.is_multiple_of(block_bytes);
+        let aligned = span.from.is_multiple_of(block_bytes) && span.to.is_multiple_of(block_bytes);
         if !aligned || !self.mount.geometry.has_reflink() {
             return Ok(0);
         }
-        let whole = length / block_bytes * block_bytes;
-        let all = to_end && to_offset + length >= self.stat(to)?.size;
-        let length = if all { length } else { whole };
+        let whole = span.length / block_bytes * block_bytes;
+        let all = to_end && span.to + span.length >= self.stat(files[1])?.size;
+        let length = if all { span.length } else { whole };
         if length == 0 {
             return Ok(0);
         }
-        match self.clone_range(from, from_offset, to, to_offset, length) {
+        match self.share(files, Span { length, ..span }, times) {
             Ok(()) => Ok(length),
             // The AG may have no room for more reference counts, or somebody changed a size meanwhile: bytes can be copied.
             Err(Error::NoSpace | Error::Invalid(_) | Error::TooLarge) => Ok(0),
@@ -173,7 +205,6 @@ fn share_span(tx: &mut Transaction, from: InoId, to: InoId, span: Span) -> Resul
         };
     }
     next_link(tx)?;
-    touch_contents(tx, to);
     let core = &mut tx.inode_mut(to, InodeFields::CORE).core;
     core.size = core.size.max(span.to + span.length);
     Ok(())

@@ -85,7 +85,8 @@ impl Filesystem {
         self.write(inode, offset, data, true).map(|_| ())
     }
 
-    fn write(&self, inode: InodeNumber, offset: u64, data: &[u8], is_late: bool) -> Result<Arc<Inode>> {
+    /// Writes, and leaves the times alone.
+    pub(super) fn write(&self, inode: InodeNumber, offset: u64, data: &[u8], is_late: bool) -> Result<Arc<Inode>> {
         if self.mount.options.read_only {
             return Err(Error::ReadOnly);
         }
@@ -210,7 +211,7 @@ impl Filesystem {
     }
 
     /// Remembers that the contents change now, and that the journal is to be told sometime.
-    fn note_write(&self, inode: &Arc<Inode>) {
+    pub(super) fn note_write(&self, inode: &Arc<Inode>) {
         if inode.note_write(self.mount.env.now()) {
             self.mount.dirty_inodes.add(inode);
         }

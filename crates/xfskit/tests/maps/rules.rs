@@ -191,3 +191,28 @@ fn a_file_that_lost_its_last_block_shares_none() {
         }
     });
 }
+
+/// Who keeps the times of files, as the kernel does for a mount, must not have to put them back: a crash in between would show others.
+#[test]
+fn a_copy_changes_the_times_of_its_target_unless_somebody_keeps_them() {
+    with_image(&[], |fs, _| {
+        let mut source = make(fs, "source");
+        source.write(fs, 0, &[3; 9000]);
+        let target = make(fs, "target").inode;
+        let times = || {
+            let stat = fs.stat(target).unwrap();
+            (stat.mtime, stat.ctime)
+        };
+        // A shared range, and one that has to be copied.
+        for (offset, length) in [(0, 8192), (1, 5000)] {
+            let before = times();
+            assert_eq!(fs.copy_range_keeping_times(source.inode, offset, target, offset, length).unwrap(), length);
+            assert_eq!(times(), before);
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            assert_eq!(fs.copy_range(source.inode, offset, target, offset, length).unwrap(), length);
+            let after = times();
+            assert!(after.0 > before.0);
+            assert_eq!(after.0, after.1);
+        }
+    });
+}
