@@ -1,5 +1,8 @@
 //! A phase: threads that do the same thing many times, and what it cost.
 //!
+//! Each thread has its share of the operations. Where it does not matter who does them, a thread that is through with its own takes
+//! over from the others, so that the time is that of the work and not that of the largest share.
+//!
 //! Time is wall and CPU time from the moment all threads are ready until the last has ended; what comes after, the sync
 //! that makes the counts complete, has a time of its own. CPU time is this process's: an engine in this process is in
 //! it, and so is what the kernel does in a system call, but not what the kernel's own threads or another server do.
@@ -10,11 +13,12 @@ use anyhow::Result;
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
-/// Operations between two looks at whether to stop.
+/// Operations that a thread takes at once, and between two looks at whether to stop.
 const STRIDE: usize = 128;
 
 /// Who watches a run, and may stop it.
@@ -83,6 +87,40 @@ impl Phase {
     }
 }
 
+/// Who does a share of the operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shares {
+    /// Its thread alone.
+    Fixed,
+    /// Its thread, and those that are through with theirs.
+    Common,
+}
+
+/// The operations that nobody has taken yet.
+struct Left {
+    /// How many of each share are taken, or more.
+    taken: Vec<AtomicUsize>,
+    /// Operations of a share.
+    each: usize,
+    shares: Shares,
+}
+
+impl Left {
+    fn new(threads: usize, each: usize, shares: Shares) -> Self {
+        Self { taken: (0..threads).map(|_| AtomicUsize::new(0)).collect(), each, shares }
+    }
+
+    /// The next operations for a thread, and whose share they are of.
+    fn take(&self, thread: usize) -> Option<(usize, Range<usize>)> {
+        let threads = self.taken.len();
+        let open_to = if self.shares == Shares::Common { threads } else { 1 };
+        (thread..thread + open_to).map(|share| share % threads).find_map(|share| {
+            let from = self.taken[share].fetch_add(STRIDE, Ordering::Relaxed);
+            (from < self.each).then(|| (share, from..self.each.min(from + STRIDE)))
+        })
+    }
+}
+
 /// Runs phases on a target, and keeps what they cost.
 pub(crate) struct Bench<'a, T> {
     pub(crate) target: &'a T,
@@ -107,9 +145,29 @@ impl<'a, T: Target> Bench<'a, T> {
         each: usize,
         work: impl Fn(usize, usize) -> Result<()> + Sync,
     ) -> Result<()> {
+        self.measure(name, each, Shares::Fixed, &work)
+    }
+
+    /// As [`Self::phase`], but what is left of a share may be done by another thread.
+    pub(crate) fn common_phase(
+        &self,
+        name: &str,
+        each: usize,
+        work: impl Fn(usize, usize) -> Result<()> + Sync,
+    ) -> Result<()> {
+        self.measure(name, each, Shares::Common, &work)
+    }
+
+    fn measure(
+        &self,
+        name: &str,
+        each: usize,
+        shares: Shares,
+        work: &(impl Fn(usize, usize) -> Result<()> + Sync),
+    ) -> Result<()> {
         self.watch.begin(name, (each * self.threads) as u64);
         let before = self.target.counts()?;
-        let (elapsed, user, system) = self.in_threads(each, &work)?;
+        let (elapsed, user, system) = self.in_threads(each, shares, work)?;
         let synced = Instant::now();
         self.target.sync()?;
         let sync_seconds = synced.elapsed().as_secs_f64();
@@ -143,28 +201,30 @@ impl<'a, T: Target> Bench<'a, T> {
     /// The same without measuring.
     pub(crate) fn prepare(&self, each: usize, work: impl Fn(usize, usize) -> Result<()> + Sync) -> Result<()> {
         self.watch.begin("preparing", (each * self.threads) as u64);
-        self.in_threads(each, &work)?;
+        self.in_threads(each, Shares::Fixed, &work)?;
         self.target.sync()
     }
 
     fn in_threads(
         &self,
         each: usize,
+        shares: Shares,
         work: &(impl Fn(usize, usize) -> Result<()> + Sync),
     ) -> Result<(Duration, f64, f64)> {
         let (failed, ready) = (AtomicBool::new(false), Barrier::new(self.threads + 1));
+        let left = Left::new(self.threads, each, shares);
         let run = |thread: usize| -> Result<(Instant, Instant)> {
             ready.wait();
             let start = Instant::now();
-            for from in (0..each).step_by(STRIDE) {
-                let to = each.min(from + STRIDE);
-                for n in from..to {
-                    if let Err(error) = work(thread, n) {
+            while let Some((share, piece)) = left.take(thread) {
+                let count = piece.len() as u64;
+                for n in piece {
+                    if let Err(error) = work(share, n) {
                         failed.store(true, Ordering::Relaxed);
                         return Err(error);
                     }
                 }
-                self.watch.advance((to - from) as u64);
+                self.watch.advance(count);
                 if self.watch.stopped() || failed.load(Ordering::Relaxed) {
                     return Err(BenchError::Interrupted.into());
                 }
@@ -220,5 +280,24 @@ impl Counts {
             log_bytes: less(self.log_bytes, before.log_bytes),
             others: others.collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_is_taken_once() {
+        let fixed = Left::new(2, 200, Shares::Fixed);
+        assert_eq!(fixed.take(1), Some((1, 0..128)));
+        assert_eq!(fixed.take(1), Some((1, 128..200)));
+        assert_eq!(fixed.take(1), None);
+        let common = Left::new(2, 200, Shares::Common);
+        assert_eq!(common.take(0), Some((0, 0..128)));
+        assert_eq!(common.take(1), Some((1, 0..128)));
+        assert_eq!(common.take(1), Some((1, 128..200)));
+        assert_eq!(common.take(1), Some((0, 128..200)));
+        assert_eq!((common.take(0), common.take(1)), (None, None));
     }
 }

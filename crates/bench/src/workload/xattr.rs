@@ -40,21 +40,21 @@ impl Work for Xattr {
         let files = make_files(bench, self.each)?;
         let values = [vec![7; self.bytes], vec![8; self.bytes], vec![9; self.bytes - self.bytes.div_ceil(4)]];
         let file = |thread: usize, n: usize| &files[thread][n];
-        bench.phase("set", self.each, |thread, n| target.set_xattr(file(thread, n), NAME, &values[0]))?;
-        bench.phase("replace, same length", self.each, |thread, n| {
+        bench.common_phase("set", self.each, |thread, n| target.set_xattr(file(thread, n), NAME, &values[0]))?;
+        bench.common_phase("replace, same length", self.each, |thread, n| {
             target.set_xattr(file(thread, n), NAME, &values[1])
         })?;
-        bench.phase("get", self.each, |thread, n| {
+        bench.common_phase("get", self.each, |thread, n| {
             let length = target.get_xattr(file(thread, n), NAME, &mut vec![0; self.bytes])?;
             anyhow::ensure!(length == self.bytes, "an attribute of {length} bytes was set with {}", self.bytes);
             Ok(())
         })?;
-        bench.phase("list", self.each, |thread, n| {
+        bench.common_phase("list", self.each, |thread, n| {
             let length = target.list_xattr(file(thread, n), &mut [0; 256])?;
             anyhow::ensure!(length > NAME.len(), "the list of names does not have the attribute");
             Ok(())
         })?;
-        bench.phase("replace, other length", self.each, |thread, n| {
+        bench.common_phase("replace, other length", self.each, |thread, n| {
             target.set_xattr(file(thread, n), NAME, &values[2])
         })?;
         if self.over_and_over > 0 {
@@ -62,7 +62,7 @@ impl Work for Xattr {
                 target.set_xattr(file(thread, 0), NAME, &values[n & 1])
             })?;
         }
-        bench.phase("remove", self.each, |thread, n| target.remove_xattr(file(thread, n), NAME))
+        bench.common_phase("remove", self.each, |thread, n| target.remove_xattr(file(thread, n), NAME))
     }
 }
 

@@ -210,7 +210,10 @@ impl Cil {
         fill: impl FnOnce(&mut Batch<'_>),
     ) -> CommitOutcome {
         let index = thread_slot();
-        let shard = self.shards[index].lock();
+        let mut shard = self.shards[index].lock();
+        if shard.entries.capacity() == 0 {
+            shard.entries = self.pool.list();
+        }
         // The shard's lock keeps the number as it is.
         let seq = self.current();
         let mut batch =
@@ -251,9 +254,6 @@ impl Cil {
             let Shard { entries, copies, moved: more, finished, ordered_writes, charged, spare, .. } =
                 std::mem::take(&mut **shard);
             shard.spare = spare;
-            if !entries.is_empty() {
-                shard.entries = self.pool.list();
-            }
             moved.extend(more);
             checkpoint.finished.extend(finished);
             checkpoint.ordered_writes.extend(ordered_writes);

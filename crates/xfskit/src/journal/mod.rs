@@ -42,8 +42,8 @@ use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::error_tags::ErrorTags;
 use crate::item::{CheckpointSeq, LogItem};
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Condvar, Mutex, thread_slot};
 use cil::Cil;
 use grant::{Claim, GrantSpace};
 use smallvec::SmallVec;
@@ -109,6 +109,10 @@ pub struct Journal {
     write_back: Mutex<Option<Arc<dyn WriteBack>>>,
     /// The size at which a commit pushes the CIL.
     push_bytes: u64,
+    /// The slot of the thread whose commit pushed it last.
+    last_pusher: AtomicUsize,
+    /// Charged bytes of the gathering checkpoint from which on somebody is to look whether the last one left the log too full.
+    look_due_at: AtomicU64,
     uuid: [u8; 16],
     /// Values that wait for their checkpoint.
     values: Values,
@@ -118,6 +122,9 @@ pub struct Journal {
     recovering: AtomicBool,
 }
 
+/// The part of what pushes the CIL that others have time for.
+const LEFT_TO_OTHERS: u64 = 16;
+const NOT_DUE: u64 = u64::MAX;
 /// The part of the cache's bytes that the memory for copies may keep besides.
 const POOL_SHARE: u64 = 8;
 
@@ -160,6 +167,8 @@ impl Journal {
             waiting: Mutex::new(()),
             write_back: Mutex::new(None),
             push_bytes,
+            last_pusher: AtomicUsize::new(usize::MAX),
+            look_due_at: AtomicU64::new(NOT_DUE),
             uuid: geometry.meta_uuid,
             values,
             push_wanted: AtomicBool::new(false),
@@ -246,21 +255,27 @@ impl Journal {
         }
     }
 
-    /// Called after a commit's locks were dropped: writes a checkpoint when enough has gathered.
+    /// Called after a commit's locks were dropped: writes a checkpoint when enough has gathered, or moves the tail when a checkpoint
+    /// has left little of the log free.
     ///
     /// # Errors
     /// As [`Self::force`].
     pub fn after_commit(&self) -> Result<()> {
-        if !self.is_push_due() {
-            return Ok(());
-        }
         // Somebody who is writing already will find us at the next look.
-        let Some(mut writer) = self.writer.try_lock() else { return Ok(()) };
-        if self.is_push_due() {
+        if self.is_push_due()
+            && let Some(mut writer) = self.writer.try_lock()
+            && self.is_push_due()
+        {
+            self.last_pusher.store(thread_slot(), Ordering::Relaxed);
             self.push(&mut writer)?;
+            self.look_due_at.store(self.cil.charged_bytes(), Ordering::Relaxed);
         }
-        drop(writer);
-        self.relieve()
+        if self.is_for_me(self.look_due_at.load(Ordering::Relaxed))
+            && self.look_due_at.swap(NOT_DUE, Ordering::Relaxed) != NOT_DUE
+        {
+            self.relieve()?;
+        }
+        Ok(())
     }
 
     /// Whether the gathering checkpoint carries a cancel record for blocks that start at `address`. Nothing new may be
@@ -270,7 +285,16 @@ impl Journal {
     }
 
     fn is_push_due(&self) -> bool {
-        self.cil.charged_bytes() >= self.push_bytes || self.push_wanted.load(Ordering::Relaxed)
+        self.is_for_me(self.push_bytes) || self.push_wanted.load(Ordering::Relaxed)
+    }
+
+    /// Whether this thread is to do what is due when the gathering checkpoint is charged `due_at` bytes. Who pushed the CIL last
+    /// leaves that to others for a while, so that threads that do the same work also share what the journal makes of it.
+    fn is_for_me(&self, due_at: u64) -> bool {
+        let charged = self.cil.charged_bytes();
+        charged >= due_at
+            && (charged - due_at >= self.push_bytes / LEFT_TO_OTHERS
+                || self.last_pusher.load(Ordering::Relaxed) != thread_slot())
     }
 
     /// The next commit writes a checkpoint, however little has gathered: too much waits for it to be durable.

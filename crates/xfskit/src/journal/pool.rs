@@ -57,6 +57,15 @@ impl<T: Reusable> Stock<T> {
         self.waiting.lock().take()
     }
 
+    /// The one whose `key` is the largest.
+    fn take_by(&self, key: impl Fn(&T) -> usize) -> Option<T> {
+        let mut waiting = self.waiting.lock();
+        let (best, _) = waiting.things.iter().enumerate().max_by_key(|(_, thing)| key(thing))?;
+        let last = waiting.things.len() - 1;
+        waiting.things.swap(best, last);
+        waiting.take()
+    }
+
     /// Keeps what there is room for, and drops the rest.
     fn give_back(&self, things: impl Iterator<Item = T>) {
         let mut surplus = Vec::new();
@@ -106,9 +115,9 @@ impl Pool {
         self.chunks.take().unwrap_or_else(|| vec![0; CHUNK_BYTES].into_boxed_slice())
     }
 
-    /// An empty list.
+    /// An empty list: the longest that waits, since growing one copies it.
     pub(super) fn list(&self) -> Vec<Entry> {
-        self.lists.take().unwrap_or_default()
+        self.lists.take_by(Vec::capacity).unwrap_or_default()
     }
 
     /// An empty vector out of `spare`, to which some more come when there is none.
