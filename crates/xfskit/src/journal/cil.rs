@@ -57,10 +57,27 @@ struct Shard {
     told: u64,
 }
 
+impl Shard {
+    /// Charges the checkpoint for what it grew by. What shrank is given back: the value of an intent that was whited out would
+    /// push checkpoints of which nothing is written. The first commit of each shard pays for the opening, which is paid once too
+    /// often when there are several, and is never given back.
+    fn charge(&mut self, grown: i64, space: &GrantSpace) -> i64 {
+        if grown < 0 && self.charged > 0 {
+            let back = space.refund(grown.unsigned_abs()).min(self.charged.saturating_sub(space.opening()));
+            self.charged -= back;
+            return -(back as i64);
+        }
+        let charge = space.charge(grown.max(0) as u64, self.charged == 0);
+        self.charged += charge;
+        charge as i64
+    }
+}
+
 /// What a commit came to.
 pub(super) struct CommitOutcome {
     pub seq: CheckpointSeq,
-    pub charge_bytes: u64,
+    /// What the checkpoint is charged for it; less than nothing where it needs less than before.
+    pub charge_bytes: i64,
 }
 
 /// An item of a checkpoint, and where its copy is.
@@ -220,12 +237,10 @@ impl Cil {
             Batch { shard, index: index as u16, seq, grown: 0, whiteouts, cil: self, counters, relogged: 0, logged: 0 };
         fill(&mut batch);
         let Batch { mut shard, grown, relogged, logged, .. } = batch;
-        // A transaction that whites out more than it adds still pays for nothing less than nothing. The first of each shard
-        // pays for the opening, which is paid once too often when there are several.
-        let charge_bytes = space.charge(grown.max(0) as u64, shard.charged == 0);
-        shard.charged += charge_bytes;
-        if shard.charged - shard.told >= self.tells_at {
-            self.charged.fetch_add(shard.charged - shard.told, Ordering::Relaxed);
+        let charge_bytes = shard.charge(grown, space);
+        if shard.charged.abs_diff(shard.told) >= self.tells_at {
+            // Around zero where it fell.
+            self.charged.fetch_add(shard.charged.wrapping_sub(shard.told), Ordering::Relaxed);
             shard.told = shard.charged;
         }
         drop(shard);

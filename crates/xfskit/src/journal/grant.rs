@@ -95,9 +95,24 @@ impl GrantSpace {
 
     /// Bytes to charge for `payload` bytes added to a checkpoint, `first` for the one that opens it.
     pub(super) fn charge(&self, payload: u64, first: bool) -> u64 {
-        let opening = if first { self.overheads.per_checkpoint() } else { 0 };
+        let opening = if first { self.opening() } else { 0 };
         // One more than the exact share, so that rounding never makes the sum smaller than the records.
-        payload + payload * (self.overheads.header_bytes + OPERATION) / self.overheads.payload_bytes + 1 + opening
+        self.share(payload) + 1 + opening
+    }
+
+    /// Bytes to take off again for `payload` bytes that a checkpoint does not hold any more.
+    pub(super) fn refund(&self, payload: u64) -> u64 {
+        self.share(payload)
+    }
+
+    /// What a checkpoint is charged for being there.
+    pub(super) fn opening(&self) -> u64 {
+        self.overheads.per_checkpoint()
+    }
+
+    /// Payload and its share of what records cost, rounded down.
+    fn share(&self, payload: u64) -> u64 {
+        payload + payload * (self.overheads.header_bytes + OPERATION) / self.overheads.payload_bytes
     }
 
     /// What a checkpoint gathers before it is written. A quarter of the log: what is changed again and again is logged once in
@@ -264,16 +279,18 @@ impl<'j> Grant<'j> {
         Self { journal, unit, links_left: links }
     }
 
-    /// One link commits: its unit pays for `charge` bytes, the rest goes back.
-    pub(super) fn spend_link(&mut self, space: &GrantSpace, charge: u64) {
+    /// One link commits: its unit pays for `charge` bytes, the rest goes back, and what the checkpoint was charged too much.
+    pub(super) fn spend_link(&mut self, space: &GrantSpace, charge: i64) {
         assert!(self.links_left > 0, "a link commits only with space granted for it");
-        debug_assert!(charge <= self.unit, "a link dirtied {charge} bytes of log with {} granted", self.unit);
         self.links_left -= 1;
-        if charge <= self.unit {
-            space.give_back(self.unit - charge);
+        // Never negative for a link that kept to its reservation.
+        let left = self.unit as i64 - charge;
+        debug_assert!(left >= 0, "a link dirtied {charge} bytes of log with {} granted", self.unit);
+        if left >= 0 {
+            space.give_back(left.unsigned_abs());
         } else {
             tracing::warn!(charge, unit = self.unit, "a transaction used more log space than it reserved");
-            space.taken.fetch_add(charge - self.unit, Ordering::AcqRel);
+            space.taken.fetch_add(left.unsigned_abs(), Ordering::AcqRel);
         }
     }
 

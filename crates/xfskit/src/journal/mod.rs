@@ -385,6 +385,8 @@ impl Journal {
             self.flush_data()?;
         }
         let written = writer.write_checkpoint(checkpoint, tail)?;
+        let charged = checkpoint.charged_bytes;
+        debug_assert!(written.bytes <= charged, "a checkpoint took {} bytes and was charged {charged}", written.bytes);
         self.counters.log_bytes.add(written.bytes);
         self.counters.log_records.add(written.records);
         writer.flush()?;
