@@ -125,19 +125,17 @@ impl LogWriter {
         let mut flags = flags;
         loop {
             let room = self.room();
-            if room < OPERATION_HEADER_BYTES + 4 && room < OPERATION_HEADER_BYTES + payload.len() {
-                self.write_record()?;
-                continue;
-            }
-            let fits = payload.len().min(room - OPERATION_HEADER_BYTES);
-            if fits == payload.len() {
+            if room >= OPERATION_HEADER_BYTES + payload.len() {
                 let last = if flags & operation_flags::WAS_CONTINUED != 0 { operation_flags::END } else { 0 };
                 self.put_operation(id, CLIENT_TRANSACTION, flags | last, payload);
                 return Ok(());
             }
-            self.put_operation(id, CLIENT_TRANSACTION, flags | operation_flags::CONTINUE, &payload[..fits]);
-            payload = &payload[fits..];
-            flags = operation_flags::WAS_CONTINUED;
+            if room >= OPERATION_HEADER_BYTES + 4 {
+                let (fits, rest) = payload.split_at(room - OPERATION_HEADER_BYTES);
+                self.put_operation(id, CLIENT_TRANSACTION, flags | operation_flags::CONTINUE, fits);
+                payload = rest;
+                flags = operation_flags::WAS_CONTINUED;
+            }
             self.write_record()?;
         }
     }
@@ -154,9 +152,12 @@ impl LogWriter {
         if self.record.is_empty() {
             self.record.resize(self.header_bytes(), 0);
         }
-        self.record.extend_from_slice(&id.to_be_bytes());
-        self.record.extend_from_slice(&(payload.len() as u32).to_be_bytes());
-        self.record.extend_from_slice(&[client, flags, 0, 0]);
+        // In one piece: there are as many operations as regions, and most are short.
+        let mut header = [0; OPERATION_HEADER_BYTES];
+        header[0..4].copy_from_slice(&id.to_be_bytes());
+        header[4..8].copy_from_slice(&(payload.len() as u32).to_be_bytes());
+        (header[8], header[9]) = (client, flags);
+        self.record.extend_from_slice(&header);
         self.record.extend_from_slice(payload);
         self.operations += 1;
     }
