@@ -161,3 +161,26 @@ fn values_that_are_whited_out_push_no_checkpoint() {
     kernel.unmount();
     reference.repair_finds_nothing(&image);
 }
+
+/// What a whited-out intent leaves is an entry in memory. With all of its charge given back, a small attribute that is replaced over and over
+/// would gather millions of them before a checkpoint was due. Found by a review.
+#[test]
+fn intents_that_are_whited_out_still_make_a_checkpoint_due() {
+    let scratch = xfskit_testkit::scratch();
+    let image = scratch.image("a.img", 300 << 20);
+    let device = Arc::new(FileDevice::open(&image, Access::Write).unwrap());
+    let made = xfskit_mkfs::Options { uuid: Some([7; 16]), ..Default::default() };
+    xfskit_mkfs::make(&*device, None, &made, xfskit::ondisk::Timestamp::default()).unwrap();
+    let options = MountOptions { attr_logging: AttrLogging::Always, ..MountOptions::default() };
+    let fs = Filesystem::open(device, options).unwrap();
+    let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+    let counters = &fs.mount().counters;
+    let before = counters.checkpoints.get();
+    for n in 0..150_000u32 {
+        fs.set_xattr(file, b"user.a", &[n as u8; 1000], SetMode::Any, &Caller::root()).unwrap();
+    }
+    assert!(counters.intents_whited_out.get() >= 149_990);
+    let checkpoints = counters.checkpoints.get() - before;
+    assert!((2..20).contains(&checkpoints), "{checkpoints}");
+    fs.unmount().unwrap();
+}

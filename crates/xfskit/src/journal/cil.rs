@@ -26,12 +26,16 @@ use xfskit_ondisk::DiskAddress;
 /// Which part of what pushes the CIL a shard may keep for itself.
 const TELLS_OF_PUSH: u64 = 64;
 
+/// What a checkpoint stays charged for an intent that was whited out: its entry waits for the switch in memory, and without a charge
+/// nothing would bound how many do.
+const WHITED_OUT_BYTES: u32 = 256;
+
 /// The list.
 pub(super) struct Cil {
     shards: Box<[Padded<Mutex<Shard>>]>,
     /// The number of the gathering checkpoint; changes with all shards locked.
     current: AtomicU64,
-    /// What the shards have told of their charges: a little less than all of it.
+    /// What the shards have told of their charges: nearly all of it, or a little more.
     charged: AtomicU64,
     /// Bytes of which a shard tells at once.
     tells_at: u64,
@@ -202,7 +206,7 @@ impl Cil {
         CheckpointSeq(self.current.load(Ordering::Acquire))
     }
 
-    /// What the gathering checkpoint is charged, but for what the shards have not told yet.
+    /// What the gathering checkpoint is charged, as far as the shards have told.
     pub(super) fn charged_bytes(&self) -> u64 {
         self.charged.load(Ordering::Relaxed)
     }
@@ -485,7 +489,7 @@ impl Batch<'_> {
         if inner.in_cil != self.seq {
             return false;
         }
-        self.grown -= i64::from(inner.copy_bytes);
+        self.grown -= i64::from(inner.copy_bytes.saturating_sub(WHITED_OUT_BYTES));
         inner.clear_copy();
         inner.copy_bytes = 0;
         inner.whiteout = true;

@@ -71,7 +71,7 @@ const CREDIT_SHARE: u64 = 128;
 const RELIEF_BYTES: u64 = 8 << 20;
 /// In smaller logs every byte counts.
 const FEWEST_BYTES_FOR_CREDIT: u64 = 32 << 20;
-/// Most that a checkpoint gathers, as in the kernel.
+/// What pushes a checkpoint at most, as in the kernel.
 const MOST_PUSH_BYTES: u64 = 32 << 20;
 
 impl GrantSpace {
@@ -234,7 +234,7 @@ impl GrantSpace {
         self.log_bytes - self.usage().0.min(self.log_bytes) < self.relief_bytes()
     }
 
-    /// A fifth of the log, or half of a small one, and no less than the next checkpoint takes. New chains may not have the last
+    /// A fifth of the log, or half of a small one, and about what the next checkpoint takes at least. New chains may not have the last
     /// eighth, so some wait all the same; but to write back earlier is to write more, for what is logged again in the meantime.
     fn relief_bytes(&self) -> u64 {
         let checkpoint = self.push_bytes() + self.push_bytes() / 4;

@@ -255,8 +255,8 @@ impl Journal {
         }
     }
 
-    /// Called after a commit's locks were dropped: writes a checkpoint when enough has gathered, or moves the tail when a checkpoint
-    /// has left little of the log free.
+    /// Called after a commit: writes a checkpoint when enough has gathered, or moves the tail when a checkpoint has left little of the
+    /// log free.
     ///
     /// # Errors
     /// As [`Self::force`].
@@ -346,6 +346,10 @@ impl Journal {
         self.check()?;
         self.push_wanted.store(false, Ordering::Relaxed);
         let mut checkpoint = self.cil.switch(&self.counters);
+        // A look at the tail that nobody has taken yet is not put off by a checkpoint that somebody forces.
+        let _ = self
+            .look_due_at
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |due_at| (due_at != NOT_DUE).then_some(0));
         if checkpoint.is_empty() {
             self.space.settle(checkpoint.charged_bytes, self.space.head());
             self.durable.fetch_max(checkpoint.seq.0, Ordering::AcqRel);

@@ -3,7 +3,7 @@
 //! ```text
 //! link 1         both files say that they may share blocks
 //! links 2..n-1   an extent of the source is shared, in place of what the target had there, in each
-//! link n         size and times of the target
+//! link n         size and times of the target; times only if nobody else keeps them
 //! ```
 //! Crash behaviour: some extents are shared; blocks behind the target's old end go when it grows or ends.
 
