@@ -1,9 +1,9 @@
 //! What a second thread can gain on this machine, whatever it does.
 //!
 //! Virtual processors may share a core, or be lent to other work: then two threads gain less than 2 although they wait for nothing
-//! of each other. So beside the gain of an engine stands that of a loop that only computes, in registers: no memory, no locks, no
-//! system calls. It is not exact for other work: threads that wait for memory share a core better than such a loop. And it holds
-//! for its own moment: on a machine that is not quiet it changes.
+//! of each other. And two that have caches of their own still share the way to memory. So beside the gain of an engine stand those of
+//! two loops: one computes in registers; one copies pieces of memory that no cache holds, as an engine does with inodes and what it
+//! logs of them. Neither has locks or system calls. They hold for their own moment: on a machine that is not quiet they change.
 
 use crate::names::mix;
 use std::hint::black_box;
@@ -18,39 +18,67 @@ const STRIDE: u32 = 4096;
 /// One chain alone waits for its own multiplications and would leave half of a core to a neighbour.
 const CHAINS: usize = 4;
 
-/// How many times as much two threads that share nothing do as one; each measured three times in turns, of which the best counts.
-pub(crate) fn gain_of_two_threads() -> f64 {
+/// Memory of a thread that copies: more than its share of any cache.
+const COPIED_BYTES: usize = 64 << 20;
+/// What is copied at once: an inode, or what is logged of it.
+const PIECE_BYTES: usize = 512;
+
+/// How many times as much two threads that share nothing do as one.
+pub(crate) struct Gains {
+    pub(crate) computing: f64,
+    pub(crate) copying: f64,
+}
+
+/// Measures each gain three times in turns, of which the best counts.
+pub(crate) fn gains_of_two_threads() -> Gains {
+    Gains { computing: gain(compute), copying: gain(copy) }
+}
+
+fn gain(work: fn(&Barrier) -> f64) -> f64 {
     let (mut one, mut two) = (0.0, 0.0);
     for _ in 0..ROUNDS {
-        one = rate(1).max(one);
-        two = rate(2).max(two);
+        one = rate(1, work).max(one);
+        two = rate(2, work).max(two);
     }
     two / one
 }
 
 /// Steps per second of so many threads together.
-fn rate(threads: usize) -> f64 {
+fn rate(threads: usize, work: fn(&Barrier) -> f64) -> f64 {
     let ready = Barrier::new(threads);
-    let run = || {
-        ready.wait();
-        steps_per_second()
-    };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(&ready))).collect();
         let rates = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
         rates.map(|rate| rate.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).sum()
     })
 }
 
-fn steps_per_second() -> f64 {
+fn compute(ready: &Barrier) -> f64 {
     let mut chains: [u64; CHAINS] = black_box(std::array::from_fn(|chain| chain as u64));
-    let (start, mut steps) = (Instant::now(), 0u64);
-    loop {
-        for _ in 0..STRIDE {
-            chains = chains.map(mix);
-        }
+    ready.wait();
+    steps_per_second(|| {
+        chains = chains.map(mix);
         // Nobody wants to know, but the compiler must not see that.
         chains = black_box(chains);
+    })
+}
+
+fn copy(ready: &Barrier) -> f64 {
+    let mut memory = vec![1u8; COPIED_BYTES];
+    let mut place = 0;
+    ready.wait();
+    steps_per_second(|| {
+        place = mix(place);
+        let start = |number: u64| number as usize % (COPIED_BYTES / PIECE_BYTES) * PIECE_BYTES;
+        let (from, to) = (start(place), start(place >> 32));
+        black_box(&mut memory).copy_within(from..from + PIECE_BYTES, to);
+    })
+}
+
+fn steps_per_second(mut step: impl FnMut()) -> f64 {
+    let (start, mut steps) = (Instant::now(), 0u64);
+    loop {
+        (0..STRIDE).for_each(|_| step());
         steps += u64::from(STRIDE);
         let elapsed = start.elapsed();
         if elapsed >= SPAN {
@@ -65,7 +93,8 @@ mod tests {
 
     #[test]
     fn two_threads_gain_something() {
-        let gain = gain_of_two_threads();
-        assert!(gain.is_finite() && gain > 0.0, "{gain}");
+        let Gains { computing, copying } = gains_of_two_threads();
+        assert!(computing.is_finite() && computing > 0.0, "{computing}");
+        assert!(copying.is_finite() && copying > 0.0, "{copying}");
     }
 }

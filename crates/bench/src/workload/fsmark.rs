@@ -6,7 +6,7 @@
 //! shortform changed in the same transaction.
 
 use super::tables::{beside, columns, costs, counters, find, more};
-use crate::ceiling::gain_of_two_threads;
+use crate::ceiling::gains_of_two_threads;
 use crate::lab::{Case, Lab, Run, Work};
 use crate::measure::{Bench, Phase};
 use crate::names::file_name;
@@ -232,7 +232,12 @@ fn goals(runs: &[Run], sides: &[&str]) -> Vec<Goal> {
 /// What the machine allows the gain of two threads to be, where one was measured alone: the goal has to be read beside it.
 fn ceiling(runs: &[Run]) -> Option<String> {
     runs.iter().find(|run| run.case == ALONE)?;
-    Some(format!("Two threads that share nothing gain {:.2} times on this machine.", gain_of_two_threads()))
+    let gains = gains_of_two_threads();
+    Some(format!(
+        "Two threads that share nothing gain {:.2} times on this machine where they compute in registers, and {:.2} times where they copy \
+         memory that no cache holds.",
+        gains.computing, gains.copying
+    ))
 }
 
 fn plots(runs: &[Run], sides: &[&str]) -> Vec<Plot> {
