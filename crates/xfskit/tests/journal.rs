@@ -12,10 +12,20 @@ use xfskit::inode::cluster::{INODE_CLUSTER_KIND, locate};
 use xfskit::mount::reservation_of;
 use xfskit::trans::InodeFields;
 use xfskit::{AttrLogging, Caller, Filesystem, Mount, MountOptions, NewFile, SetMode};
+use xfskit_testkit::Scratch;
 
 fn open(image: &Path) -> Arc<Mount> {
     let device = FileDevice::open(image, Access::Write).unwrap();
     Mount::open(Arc::new(device), None, MountOptions::default()).unwrap()
+}
+
+/// A new filesystem, for what no reference has to judge.
+fn fresh(scratch: &Scratch, options: MountOptions) -> Filesystem {
+    let path = scratch.image("a.img", 320 << 20);
+    let device = Arc::new(FileDevice::open(&path, Access::Write).unwrap());
+    let made = xfskit_mkfs::Options { uuid: Some([7; 16]), ..Default::default() };
+    xfskit_mkfs::make(&*device, None, &made, xfskit::ondisk::Timestamp::default()).unwrap();
+    Filesystem::open(device, options).unwrap()
 }
 
 fn chmod_root(mount: &Arc<Mount>, mode: u16) {
@@ -31,7 +41,7 @@ fn a_commit_that_was_synced_is_recovered_by_the_kernel() {
     let Some(reference) = xfskit_testkit::reference() else { return };
     let scratch = xfskit_testkit::scratch();
     let image = scratch.image("a.img", 512 << 20);
-    reference.tool_output("mkfs.xfs", ["-q", image.to_str().unwrap()]);
+    reference.mkfs(&image, &[]);
     let mount = open(&image);
     chmod_root(&mount, 0o701);
     chmod_root(&mount, 0o711);
@@ -50,7 +60,7 @@ fn an_unmounted_image_is_clean_and_can_be_opened_again() {
     let Some(reference) = xfskit_testkit::reference() else { return };
     let scratch = xfskit_testkit::scratch();
     let image = scratch.image("a.img", 512 << 20);
-    reference.tool_output("mkfs.xfs", ["-q", image.to_str().unwrap()]);
+    reference.mkfs(&image, &[]);
     for mode in [0o700, 0o711, 0o751] {
         let mount = open(&image);
         chmod_root(&mount, mode);
@@ -69,7 +79,7 @@ fn a_long_run_wraps_a_small_log_many_times() {
     let Some(reference) = xfskit_testkit::reference() else { return };
     let scratch = xfskit_testkit::scratch();
     let image = scratch.image("a.img", 512 << 20);
-    reference.tool_output("mkfs.xfs", ["-q", image.to_str().unwrap()]);
+    reference.mkfs(&image, &[]);
     let mount = open(&image);
     for round in 0..100_000u32 {
         chmod_root(&mount, (round % 0o777) as u16);
@@ -113,11 +123,7 @@ fn a_new_cluster_stays_where_the_log_makes_it() {
 fn replaced_values_do_not_pile_up_freed_blocks() {
     const REPLACES: u64 = 3000;
     let scratch = xfskit_testkit::scratch();
-    let path = scratch.image("a.img", 320 << 20);
-    let device = Arc::new(FileDevice::open(&path, Access::Write).unwrap());
-    let options = xfskit_mkfs::Options { uuid: Some([7; 16]), ..Default::default() };
-    xfskit_mkfs::make(&*device, None, &options, xfskit::ondisk::Timestamp::default()).unwrap();
-    let fs = Filesystem::open(device, MountOptions::default()).unwrap();
+    let fs = fresh(&scratch, MountOptions::default());
     let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
     let set = |name: &[u8], value: &[u8]| fs.set_xattr(file, name, value, SetMode::Any, &Caller::root()).unwrap();
     // The leaf stays while the other attribute is replaced.
@@ -138,7 +144,7 @@ fn values_that_are_whited_out_push_no_checkpoint() {
     let Some(reference) = xfskit_testkit::reference() else { return };
     let scratch = xfskit_testkit::scratch();
     let image = scratch.image("a.img", 1 << 30);
-    reference.tool_output("mkfs.xfs", ["-q", "-l", "size=64m", image.to_str().unwrap()]);
+    reference.mkfs(&image, &["-l", "size=64m"]);
     let device = Arc::new(FileDevice::open(&image, Access::Write).unwrap());
     let options = MountOptions { attr_logging: AttrLogging::Always, ..MountOptions::default() };
     let fs = Filesystem::open(device, options).unwrap();
@@ -167,12 +173,8 @@ fn values_that_are_whited_out_push_no_checkpoint() {
 #[test]
 fn intents_that_are_whited_out_still_make_a_checkpoint_due() {
     let scratch = xfskit_testkit::scratch();
-    let image = scratch.image("a.img", 300 << 20);
-    let device = Arc::new(FileDevice::open(&image, Access::Write).unwrap());
-    let made = xfskit_mkfs::Options { uuid: Some([7; 16]), ..Default::default() };
-    xfskit_mkfs::make(&*device, None, &made, xfskit::ondisk::Timestamp::default()).unwrap();
     let options = MountOptions { attr_logging: AttrLogging::Always, ..MountOptions::default() };
-    let fs = Filesystem::open(device, options).unwrap();
+    let fs = fresh(&scratch, options);
     let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
     let counters = &fs.mount().counters;
     let before = counters.checkpoints.get();

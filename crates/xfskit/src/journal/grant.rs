@@ -97,12 +97,7 @@ impl GrantSpace {
     pub(super) fn charge(&self, payload: u64, first: bool) -> u64 {
         let opening = if first { self.opening() } else { 0 };
         // One more than the exact share, so that rounding never makes the sum smaller than the records.
-        self.share(payload) + 1 + opening
-    }
-
-    /// Bytes to take off again for `payload` bytes that a checkpoint does not hold any more.
-    pub(super) fn refund(&self, payload: u64) -> u64 {
-        self.share(payload)
+        self.refund(payload) + 1 + opening
     }
 
     /// What a checkpoint is charged for being there.
@@ -110,8 +105,9 @@ impl GrantSpace {
         self.overheads.per_checkpoint()
     }
 
-    /// Payload and its share of what records cost, rounded down.
-    fn share(&self, payload: u64) -> u64 {
+    /// `payload` bytes and their share of what records cost, rounded down: what may be taken off again when a checkpoint does not
+    /// hold them any more.
+    pub(super) fn refund(&self, payload: u64) -> u64 {
         payload + payload * (self.overheads.header_bytes + OPERATION) / self.overheads.payload_bytes
     }
 

@@ -57,12 +57,11 @@ impl<T: Reusable> Stock<T> {
         self.waiting.lock().take()
     }
 
-    /// The one whose `key` is the largest.
-    fn take_by(&self, key: impl Fn(&T) -> usize) -> Option<T> {
+    fn take_largest(&self) -> Option<T> {
         let mut waiting = self.waiting.lock();
-        let (best, _) = waiting.things.iter().enumerate().max_by_key(|(_, thing)| key(thing))?;
-        let last = waiting.things.len() - 1;
-        waiting.things.swap(best, last);
+        let last = waiting.things.len().checked_sub(1)?;
+        let largest = (0..=last).max_by_key(|&index| waiting.things[index].memory_bytes())?;
+        waiting.things.swap(largest, last);
         waiting.take()
     }
 
@@ -117,7 +116,7 @@ impl Pool {
 
     /// An empty list: the longest that waits, since growing one copies it.
     pub(super) fn list(&self) -> Vec<Entry> {
-        self.lists.take_by(Vec::capacity).unwrap_or_default()
+        self.lists.take_largest().unwrap_or_default()
     }
 
     /// An empty vector out of `spare`, to which some more come when there is none.
