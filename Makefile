@@ -3,7 +3,8 @@
 # make demo    what xfskit does, shown on an image
 # make bench   every experiment in ten minutes, beside the kernel (needs root, for the loop mount); a page in target/bench.html
 # make results  the same in full, into docs/results.md: on a quiet machine
-# make crash   100,000 crash states, in at most ten minutes; make crash-long: as many as an hour holds
+# make crash   100,000 crash states, in at most ten minutes; make crash-long: as many as an hour holds,
+#              and more of them before both kernels
 # make reference    install the reference tools (needs root)
 
 CARGO ?= cargo
@@ -36,6 +37,8 @@ crash:
 
 crash-long:
 	$(CARGO) run --release -p xfskit-cli -- crash-test --states 20000 --seconds 3600
+	XFSKIT_OUTSIDE_STATES=500 $(CARGO) test -p xfskit-sim --test outside
+	XFSKIT_FORMATTED_RUNS=490 XFSKIT_RECOVERY_RUNS=100 $(CARGO) test -p xfskit --test recovery
 
 reference:
 	scripts/reference

@@ -28,7 +28,9 @@ pub struct Geometry {
     pub ag_blocks: u32,
     /// Blocks of the data device.
     pub data_blocks: u64,
-    /// The UUID that metadata carries.
+    /// The UUID of the filesystem, which the records of its log carry. It may be changed later.
+    pub uuid: [u8; 16],
+    /// The UUID that metadata carries: the one that the filesystem was made with.
     pub meta_uuid: [u8; 16],
     /// Alignment of inode chunks in blocks; at least 1.
     pub inode_alignment: u32,
@@ -68,6 +70,7 @@ impl Geometry {
             ag_count: raw.ag_count.get(),
             ag_blocks: raw.ag_blocks.get(),
             data_blocks: raw.data_blocks.get(),
+            uuid: superblock.raw().uuid,
             meta_uuid: superblock.meta_uuid(),
             inode_alignment: raw.inode_alignment.get().max(1),
             sparse_inode_alignment: raw.sparse_inode_alignment.get(),
@@ -311,6 +314,7 @@ impl Geometry {
             ag_count: 4,
             ag_blocks: 10_000,
             data_blocks: 40_000,
+            uuid: [1; 16],
             meta_uuid: [1; 16],
             inode_alignment: 8,
             sparse_inode_alignment: 4,

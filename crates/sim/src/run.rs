@@ -1,7 +1,8 @@
 //! Runs a workload on a recorded device, beside the model.
 
 use crate::contents::{Contents, Histories};
-use crate::device::{Event, Pages, SimDevice, share_zeros};
+use crate::device::{Event, Pages, SimDevice};
+use crate::image::make_image;
 use crate::model::{Model, NodeId};
 use crate::observed::Observed;
 use crate::operation::Operation;
@@ -15,8 +16,7 @@ use xfskit::env::SeededEnvironment;
 use xfskit::inode::bmap;
 use xfskit::trans::Reservation;
 use xfskit::{AttrLogging, Error, Filesystem, MountOptions};
-use xfskit_mkfs::{Options, make};
-use xfskit_ondisk::{FileBlock, Timestamp};
+use xfskit_ondisk::FileBlock;
 
 /// Why a run ended early.
 #[derive(Clone, Debug)]
@@ -25,15 +25,6 @@ pub enum Stop {
     Device,
     /// Something that must not happen.
     Wrong(String),
-}
-
-/// An image to work on.
-#[derive(Clone, Debug)]
-pub struct Shape {
-    /// Size in MiB.
-    pub mib: u64,
-    /// Options of mkfs, by letter.
-    pub options: Vec<(char, String)>,
 }
 
 /// A recorded run.
@@ -91,20 +82,6 @@ pub fn options_of(seed: u64) -> MountOptions {
     }
 }
 
-/// Makes an image.
-fn make_image(shape: &Shape) -> Result<(u64, Pages), Stop> {
-    let size_bytes = shape.mib << 20;
-    let device = SimDevice::new(size_bytes, Arc::default(), Pages::default());
-    let mut options = Options { uuid: Some([7; 16]), allow_small: true, ..Options::default() };
-    for (letter, value) in &shape.options {
-        options.apply(*letter, value).map_err(|error| Stop::Wrong(format!("mkfs -{letter} {value}: {error}")))?;
-    }
-    make(&device, None, &options, Timestamp::default()).map_err(|error| Stop::Wrong(format!("mkfs: {error}")))?;
-    let mut pages = device.into_pages();
-    share_zeros(&mut pages);
-    Ok((size_bytes, pages))
-}
-
 /// What is wanted of a run besides the record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wishes {
@@ -127,7 +104,7 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
         Stop::Device => "the device failed although nothing asked it to".to_owned(),
         Stop::Wrong(what) => what,
     };
-    let (size_bytes, pages) = make_image(&shape).map_err(text)?;
+    let (size_bytes, pages) = make_image(&shape, seed).map_err(text)?;
     let base = Arc::new(pages);
     let device = Arc::new(SimDevice::new(size_bytes, Arc::clone(&base), Pages::default()));
     let mut options = options_of(seed);

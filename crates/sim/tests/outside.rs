@@ -44,7 +44,7 @@ struct Recovered {
 /// One state, recovered by this machine's kernel and by xfskit. `None` without a kernel.
 fn by_kernel_and_xfskit(reference: &Reference, scratch: &Scratch, number: u64, first: u64) -> Option<Recovered> {
     let workload = &WORKLOADS[number as usize % WORKLOADS.len()];
-    let seed = first + number / WORKLOADS.len() as u64;
+    let seed = first + number;
     let (recording, _) = record(workload, seed, Wishes::default()).unwrap();
     let at = (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize % (recording.events.len() + 1);
     let (state, _) = crash_for_kernel(&recording, at, seed);
@@ -91,7 +91,7 @@ fn by_newest_kernel(reference: &Reference, states: &[Recovered]) {
 fn both_kernels_and_xfskit_recover_the_same_tree() {
     let Some(reference) = xfskit_testkit::reference() else { return };
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    let states = number("XFSKIT_OUTSIDE_STATES").unwrap_or(16);
+    let states = number("XFSKIT_OUTSIDE_STATES").unwrap_or(32);
     let first = number("XFSKIT_SEED").unwrap_or(1);
     let scratch = xfskit_testkit::scratch();
     let mut waiting = Vec::new();

@@ -1,10 +1,11 @@
 //! A map of many extents: from the inode to a tree of several blocks, moved as a whole, and back.
 
 use super::{Workload, contents};
+use crate::image::Shape;
 use crate::model::{NodeId, ROOT};
 use crate::operation::Operation;
 use crate::random::Random;
-use crate::run::{Run, Shape, Stop};
+use crate::run::{Run, Stop};
 use xfskit::Fallocate;
 
 pub const WORKLOAD: Workload = Workload {

@@ -1,10 +1,11 @@
 //! The smallest log, written around many times, with and without pressure to move its tail.
 
 use super::{Workload, attributes};
+use crate::image::Shape;
 use crate::model::ROOT;
 use crate::operation::Operation;
 use crate::random::Random;
-use crate::run::{Run, Shape, Stop};
+use crate::run::{Run, Stop};
 
 pub const WORKLOAD: Workload =
     Workload { name: "log-wrap", about: "the smallest log, around many times", share: 1, shape, run };

@@ -13,10 +13,11 @@ mod renames;
 mod sharing;
 mod unlinked;
 
+use crate::image::Shape;
 use crate::model::{NodeId, ROOT};
 use crate::operation::{Name, Operation};
 use crate::random::Random;
-use crate::run::{Run, Shape, Stop};
+use crate::run::{Run, Stop};
 
 /// A workload.
 #[derive(Debug)]

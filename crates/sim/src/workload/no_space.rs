@@ -1,10 +1,11 @@
 //! A small image that is full of values most of the time.
 
 use super::{Workload, attributes};
+use crate::image::Shape;
 use crate::model::ROOT;
 use crate::operation::{Operation, Value};
 use crate::random::Random;
-use crate::run::{Run, Shape, Stop};
+use crate::run::{Run, Stop};
 
 /// A state takes thirty times as long as one of the others, for all values are read and checked.
 const SHARE: u64 = 64;

@@ -166,11 +166,20 @@ impl<'p> Window<'p> {
         (from..self.blocks()).find(missing).unwrap_or(self.blocks())
     }
 
+    /// Whether a sector holds no record, only the mark of its pass (see `recovery/stale.rs`). The writer of marks makes
+    /// them durable before it goes on, so nothing before one was in flight.
+    fn is_stale_mark(&self, index: usize) -> bool {
+        let header = self.header(index);
+        header.length.get() == 0 && header.operations.get() == 0
+    }
+
     /// The newest record that arrived whole; `None` if the window does not show it.
     fn newest_record(&self, uuid: &[u8; 16]) -> Result<Option<usize>> {
         let log_bytes = u64::from(self.place.basic_blocks) * BASIC_BLOCK_BYTES as u64;
         let mut end = self.find_hole();
         let mut headers: Vec<usize> = (0..end).filter(|&index| self.is_header(index)).collect();
+        let marked = headers.iter().rposition(|&index| self.is_stale_mark(index)).map_or(0, |last| last + 1);
+        headers.drain(..marked);
         while let Some(&newest) = headers.last() {
             let header = self.header(newest);
             verify_header(&header, uuid, log_bytes).map_err(|e| e.at(self.place.address(self.lsn(newest).block())))?;

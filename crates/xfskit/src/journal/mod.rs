@@ -144,8 +144,7 @@ impl Journal {
         let unit = (geometry.log_stripe_unit_bytes as usize).max(512);
         let record_bytes = (record_bytes / unit).max(1) * unit;
         let round = (geometry.log_stripe_unit_bytes as usize).max(512);
-        let writer =
-            LogWriter::new(place, head, record_bytes, round, geometry.meta_uuid, Arc::clone(&options.error_tags));
+        let writer = LogWriter::new(place, head, record_bytes, round, geometry.uuid, Arc::clone(&options.error_tags));
         let space = GrantSpace::new(log_bytes, writer.overheads(), head.next);
         let push_bytes = space.push_bytes();
         let pool_bytes = options.cache_bytes / POOL_SHARE;
@@ -169,7 +168,7 @@ impl Journal {
             push_bytes,
             last_pusher: AtomicUsize::new(usize::MAX),
             look_due_at: AtomicU64::new(NOT_DUE),
-            uuid: geometry.meta_uuid,
+            uuid: geometry.uuid,
             values,
             push_wanted: AtomicBool::new(false),
             recovering: AtomicBool::new(false),

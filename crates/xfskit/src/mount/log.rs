@@ -35,8 +35,8 @@ impl FoundLog {
         let geometry = Geometry::new(&superblock);
         check_device_size(&*device, &geometry)?;
         let place = log_place(&device, log_device, &geometry)?;
-        let (head, state) = find_head(&place, &geometry.meta_uuid)?;
-        Ok(Self { place, uuid: geometry.meta_uuid, head, state, device, superblock })
+        let (head, state) = find_head(&place, &geometry.uuid)?;
+        Ok(Self { place, uuid: geometry.uuid, head, state, device, superblock })
     }
 
     /// Where it ends and whether it is clean.
@@ -97,7 +97,7 @@ pub(super) fn open_log(
     let geometry = Arc::new(Geometry::new(&superblock));
     check_device_size(&**device, &geometry)?;
     let place = log_place(device, log_device, &geometry)?;
-    let (head, state) = match end.map_or_else(|| find_head(&place, &geometry.meta_uuid), Ok) {
+    let (head, state) = match end.map_or_else(|| find_head(&place, &geometry.uuid), Ok) {
         Ok(found) => found,
         Err(error) if options.read_only && options.no_recovery => {
             tracing::warn!(%error, "the log cannot be read");
@@ -114,7 +114,7 @@ pub(super) fn open_log(
         }
         // The first records after the unmount may have been in flight when the power failed, and some have arrived.
         LogState::Clean if !options.read_only => {
-            clear_stale_sectors(&log.place, &log.geometry.meta_uuid, &log.head, log.head.next)?;
+            clear_stale_sectors(&log.place, &log.geometry.uuid, &log.head, log.head.next)?;
         }
         LogState::Clean => {}
     }
@@ -127,7 +127,7 @@ impl OpenedLog {
         let geometry = Arc::clone(&self.geometry);
         let dirty = dirty_log(&self.place, Arc::clone(device), geometry, &self.superblock, tail, self.head.next);
         let recovered = dirty.replay(&mut |_| {})?;
-        clear_stale_sectors(&self.place, &self.geometry.meta_uuid, &self.head, tail)?;
+        clear_stale_sectors(&self.place, &self.geometry.uuid, &self.head, tail)?;
         // Growing the filesystem and changing its label go through the log.
         self.superblock = read_superblock(&**device)?;
         self.geometry = Arc::new(Geometry::new(&self.superblock));

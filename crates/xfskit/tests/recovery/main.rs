@@ -4,6 +4,7 @@
 mod afterwards;
 mod again;
 mod device;
+mod formatted;
 mod kernel;
 mod links;
 mod pieces;

@@ -151,7 +151,7 @@ impl DirtyLog {
 
     fn records(&self) -> RecordReader<'_> {
         let blocks = self.place.distance(self.tail.block(), self.head.block());
-        RecordReader::new(&self.place, self.geometry.meta_uuid, self.tail, blocks)
+        RecordReader::new(&self.place, self.geometry.uuid, self.tail, blocks)
     }
 
     fn blocks(&self) -> Blocks {

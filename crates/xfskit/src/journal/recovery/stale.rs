@@ -1,12 +1,21 @@
 //! Clears what lies in front of the head of the log.
 //!
-//! Records that were in flight when the power failed may lie there with the number of the pass that the head is in. The
-//! writer will come to stand right before one of them, and the next recovery would take it for a record of its own. So
-//! those among as many sectors as may have been in flight are stamped with the number of the pass before. Mostly there are
-//! none, and nothing is written.
+//! Recovery finds the head where the number of a pass (cycle) gives way to the number of the pass before. So as many
+//! sectors in front of the head as may be in flight must carry the latter, and two things break that:
 //!
-//! Crash behaviour: the sectors between head and tail belong to nobody, so clearing them may be cut off anywhere and done
+//! ```text
+//! sector    later: records that were in flight when the power failed, and arrived although one before them did not.
+//!           The next record ends right before one of them, and recovery would take it for one of its own.
+//!           earlier: zeros, in a log that xfs_repair -L, xfs_mdrestore or xfs_admin -U formatted:
+//!           | n n | 0 0 ... 0 | n-1 n-1 ...     The kernel and xfsprogs look for the edge to n-1, find it behind the
+//!           zeros, and take the last record for one that did not arrive.
+//! ```
+//! Sectors of any other pass are stamped with the right one. Mostly there are none, and nothing is written.
+//!
+//! Crash behaviour: the sectors between head and tail hold nothing, so clearing them may be cut off anywhere and done
 //! again. It is flushed before the first record is written behind it.
+//!
+//! Facts: the kernel's `xlog_clear_stale_blocks`, which stamps always; xfsprogs' `libxfs_log_clear`.
 
 use super::super::LogPlace;
 use super::super::head::{IN_FLIGHT_BLOCKS, LogHead};
@@ -35,13 +44,13 @@ pub fn clear_stale_sectors(place: &LogPlace, uuid: &[u8; 16], head: &LogHead, ta
     place.device.flush().map_err(|source| Error::Io { offset: place.offset, source })
 }
 
-/// Stamps the sectors among `blocks` that are of a later pass than `cycle`, and those between them; says whether there were any.
+/// Stamps the sectors among `blocks` that are not of the pass `cycle`, and those between them; says whether there were any.
 fn clear_run(place: &LogPlace, uuid: &[u8; 16], blocks: Range<u32>, cycle: u32, tail: Lsn) -> Result<bool> {
     let mut sectors = Vec::new();
     place.read(blocks.start, blocks.end - blocks.start, &mut sectors)?;
-    let is_later = |sector: &[u8]| sector_cycle(sector) > cycle;
-    let Some(first) = sectors.chunks_exact(BASIC_BLOCK_BYTES).position(is_later) else { return Ok(false) };
-    let last = sectors.chunks_exact(BASIC_BLOCK_BYTES).rposition(is_later).unwrap_or(first);
+    let is_other = |sector: &[u8]| sector_cycle(sector) != cycle;
+    let Some(first) = sectors.chunks_exact(BASIC_BLOCK_BYTES).position(is_other) else { return Ok(false) };
+    let last = sectors.chunks_exact(BASIC_BLOCK_BYTES).rposition(is_other).unwrap_or(first);
     let stale = &mut sectors[first * BASIC_BLOCK_BYTES..(last + 1) * BASIC_BLOCK_BYTES];
     let start = blocks.start + first as u32;
     for (index, sector) in stale.chunks_exact_mut(BASIC_BLOCK_BYTES).enumerate() {
