@@ -148,7 +148,7 @@ impl Filesystem {
     }
 
     /// Makes everything done to an inode durable: contents, names, attributes. Whoever changes those logs the inode with them. Costs
-    /// nothing when nothing has changed since the last checkpoint.
+    /// nothing when nothing has changed since the last checkpoint. What cannot be written out keeps nothing else from it.
     ///
     /// # Errors
     /// `NoSpace`, `Io`, `Shutdown`.
@@ -158,12 +158,13 @@ impl Filesystem {
             return Ok(());
         }
         let Some(inode) = self.mount.inodes.find(inode) else { return self.mount.journal.flush_contents() };
-        self.write_out(&inode)?;
+        let waiting = self.write_out(&inode);
         // A transaction that is committing now holds the lock; what it does came after this call.
         if inode.item().is_pinned() {
             self.mount.journal.force(self.mount.journal.current())?;
         }
-        self.mount.journal.flush_contents()
+        self.mount.journal.flush_contents()?;
+        waiting
     }
 
     /// As [`Self::fsync`], but when only times have changed they may wait.

@@ -94,33 +94,42 @@ impl Filesystem {
         self.mount.geometry.root_inode
     }
 
-    /// Makes everything done so far durable.
+    /// Makes everything done so far durable. A file that cannot be written out is reported, and keeps nothing else from it.
     ///
     /// # Errors
-    /// `Io`, `Shutdown`.
+    /// `Io`, `Shutdown`; `NoSpace`, `Corrupt` of a file that could not be written out and goes on waiting.
     pub fn sync(&self) -> Result<()> {
         if self.mount.options.read_only {
             return Ok(());
         }
-        self.write_out_all()?;
+        let waiting = self.write_out_all();
         self.mount.sync()?;
-        self.mount.journal.flush_contents()
+        self.mount.journal.flush_contents()?;
+        waiting
     }
 
     /// Brings everything home and closes the log. Whoever still holds inodes loses them: those that were unlinked are
     /// freed.
     ///
     /// # Errors
-    /// `Io`, `Shutdown`: the log then stays dirty.
+    /// `Io`, `Shutdown`; `NoSpace`, `Corrupt` of a file whose contents could not be written out and are lost, or of an unlinked inode that
+    /// could not be freed. All else is in the image, but for the last the log stays dirty.
     pub fn unmount(self) -> Result<()> {
         // What cannot be brought out is lost, and told; the image is closed in good order all the same.
         let lost = self.write_out_all();
         if lost.is_err() {
             self.discard_all();
         }
+        let mut freed = Ok(());
         for inode in self.mount.inodes.held() {
             inode.opens.store(0, crate::sync::atomic::Ordering::Release);
-            self.inactivate(&inode)?;
+            freed = freed.and(self.inactivate(&inode));
+        }
+        if freed.is_err() {
+            // A dirty log has every recovery, the kernel's too, look for inodes without a name.
+            self.mount.sync()?;
+            self.mount.journal.flush_contents()?;
+            return freed;
         }
         self.mount.unmount().and(lost)
     }

@@ -1,0 +1,6 @@
+//! What is refused changes nothing and harms nothing else: the mount lives on, and everything else stays durable. And what new
+//! inodes are given, which is to be what the kernel gives them.
+
+mod durable;
+#[path = "../stress/mod.rs"]
+mod stress;
