@@ -385,24 +385,23 @@ fn take_out(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<()> {
 
 /// Turns shortform attributes, or none, into a tree, making room for the attr fork if need be.
 fn make_tree(tx: &mut Transaction, ino: InoId) -> Result<()> {
-    if tree::from_shortform(tx, ino)? == Outcome::Done {
-        return Ok(());
-    }
-    make_room(tx, ino)?;
+    ensure_fork(tx, ino, usize::MAX)?;
     match tree::from_shortform(tx, ino)? {
         Outcome::Done => Ok(()),
         Outcome::NoRoom => Err(Error::NoSpace),
     }
 }
 
-/// The contents of the data fork leave the inode, so that an attr fork has room beside what remains.
+/// The contents of the data fork leave the inode, or all of its map's root but one entry, so that an attr fork has room beside
+/// what remains.
 fn make_room(tx: &mut Transaction, ino: InoId) -> Result<()> {
     let state = tx.inode(ino);
     match &state.data {
         DataFork::Local(_) if state.core.is_dir() => dir::leave_inode(tx, ino),
         DataFork::Local(_) => symlink::leave_inode(tx, ino),
         DataFork::Mapped(ForkMap::Extents(_)) => bmap::leave_inode(tx, ino, ForkKind::Data),
-        DataFork::Dev(_) | DataFork::Mapped(ForkMap::Btree(_)) => Ok(()),
+        DataFork::Mapped(ForkMap::Btree(_)) => bmap::push_root_down(tx, ino, ForkKind::Data),
+        DataFork::Dev(_) => Ok(()),
     }
 }
 
@@ -516,16 +515,21 @@ impl Change<'_> {
     }
 }
 
-/// Gives an inode without an attr fork one, whatever is in its way.
+/// Gives an inode without an attr fork one, whatever is in its way. It starts where the data fork as it was wants it, so that
+/// the kernel's inode comes out.
 ///
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.
 fn ensure_fork(tx: &mut Transaction, ino: InoId, bytes: usize) -> Result<()> {
-    if form(tx, ino) != Form::None || fork::make(tx, ino, bytes) == Outcome::Done {
+    if form(tx, ino) != Form::None {
+        return Ok(());
+    }
+    let offset = fork::offset_of_new(tx, ino, bytes);
+    if fork::make_at(tx, ino, offset) == Outcome::Done {
         return Ok(());
     }
     make_room(tx, ino)?;
-    match fork::make(tx, ino, bytes) {
+    match fork::make_at(tx, ino, offset) {
         Outcome::Done => Ok(()),
         Outcome::NoRoom => Err(Error::NoSpace),
     }

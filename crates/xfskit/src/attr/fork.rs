@@ -74,6 +74,11 @@ pub fn data_fits(state: &InodeState, offset: u8) -> bool {
 /// [`offset_of_new`].
 pub fn make(tx: &mut Transaction, ino: InoId, bytes: usize) -> Outcome {
     let offset = offset_of_new(tx, ino, bytes);
+    make_at(tx, ino, offset)
+}
+
+/// As [`make`], of a fork that starts at `offset`.
+pub(super) fn make_at(tx: &mut Transaction, ino: InoId, offset: u8) -> Outcome {
     if !data_fits(tx.inode(ino), offset) {
         return Outcome::NoRoom;
     }

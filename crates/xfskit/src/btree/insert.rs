@@ -218,6 +218,18 @@ impl<K: BtreeKind> Cursor<K> {
         Ok((pointer, buffer))
     }
 
+    /// Moves what stands in a root within an inode into a block of its own, so that the root takes the least room there. The
+    /// cursor stands nowhere afterwards.
+    ///
+    /// # Errors
+    /// `NoSpace` before anything was changed; `Corrupt`, `Io`.
+    pub fn push_root_down(&mut self, tx: &mut Transaction) -> Result<()> {
+        self.kind.expect_blocks(tx, 1)?;
+        self.grow(tx)?;
+        self.reset(tx);
+        Ok(())
+    }
+
     /// Makes the tree one level higher.
     fn grow(&mut self, tx: &mut Transaction) -> Result<()> {
         match self.kind.root(tx) {

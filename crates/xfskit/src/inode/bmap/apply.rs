@@ -110,6 +110,19 @@ pub fn leave_inode(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<(
     Ok(())
 }
 
+/// What stands in the root of a fork's tree leaves the inode for a block of its own; one child stays in the root.
+///
+/// # Errors
+/// `NoSpace`, before anything was changed; `Corrupt`, `Io`.
+pub fn push_root_down(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<()> {
+    let Some(ForkMap::Btree(root)) = tx.inode(ino).map(fork) else { return Ok(()) };
+    // A sound tree reaches its most levels with the narrowest root, so one with a wider root has a level to spare.
+    let (levels, most) = (u32::from(root.level) + 1, tx.mount().limits.data_levels);
+    ensure_on_disk!(levels < most, "extent map", "a tree with a wide root has levels to spare", "{levels} of {most}");
+    let inode = tx.inode(ino).core.inode;
+    Cursor::new(BmbtKind::new(ino, fork, inode)).push_root_down(tx)
+}
+
 /// The records leave the inode for a leaf of their own.
 fn to_tree(tx: &mut Transaction, ino: InoId, fork: ForkKind, list: Vec<Extent>) -> Result<()> {
     tx.mount().error_tags.fail(BMAPIFORMAT)?;

@@ -25,7 +25,7 @@ mod share;
 mod shift;
 
 pub use allocate::{allocate, allocate_avoiding_busy, allocate_one, allocate_unwritten, map_new, near_inode};
-pub use apply::leave_inode;
+pub use apply::{leave_inode, push_root_down};
 pub use bmbt::BMBT_KIND;
 pub use convert::convert;
 pub use remap::{expect_extents, map_extent, unmap_extent};
