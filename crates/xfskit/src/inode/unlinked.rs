@@ -33,6 +33,15 @@ fn set_bucket(tx: &mut Transaction, agi: BufId, bucket: usize, head: AgInode) {
     tx.edit(agi, at..at + 4).copy_from_slice(&head.0.to_be_bytes());
 }
 
+/// Locks the list that an inode would be put on, so that [`insert`] will not have to wait for it.
+///
+/// # Errors
+/// `WouldBlock` when the AG must not be waited for and another transaction holds it; `Corrupt`, `Io`.
+pub fn lock_list(tx: &mut Transaction, ino: InoId) -> Result<()> {
+    let (ag, ..) = place(tx, tx.inode(ino).core.inode)?;
+    read_agi(tx, ag).map(|_| ())
+}
+
 /// Puts an inode on its AG's list.
 ///
 /// # Errors

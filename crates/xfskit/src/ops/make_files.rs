@@ -117,12 +117,18 @@ impl Filesystem {
         };
         let log = LogRoom { all: reservation.log_bytes.into(), one: one.log_bytes.into() };
         let dir_inode = self.mount.inode(dir)?;
-        let mut tx = self.begin(reservation)?;
-        let result = (|| {
-            let dir = self.join_dir(&mut tx, &dir_inode)?;
-            self.make_files_in(&mut tx, dir, files, log)
-        })();
-        self.located(dir, tx.finish(result))
+        loop {
+            let mut tx = self.begin(reservation)?;
+            let result = (|| {
+                let dir = self.join_dir(&mut tx, &dir_inode)?;
+                self.make_files_in(&mut tx, dir, files, log)
+            })();
+            match tx.finish(result) {
+                // The AG that has inodes is held by another, and comes before that of the contents.
+                Err(Error::WouldBlock) => crate::sync::yield_now(),
+                other => return self.located(dir, other),
+            }
+        }
     }
 
     /// What one file takes, its contents' blocks apart.

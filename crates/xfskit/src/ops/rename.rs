@@ -216,22 +216,17 @@ impl Filesystem {
         let core = &tx.inode(child).core;
         let (number, is_dir, file_type) = (core.inode, core.is_dir(), FileType::from_mode(core.mode));
         let moves = from.dir != to.dir;
-        let make_whiteout = |tx: &mut Transaction| match flags.whiteout {
-            true => self.create_unnamed(tx, from.dir, &NewFile::new(MODE_CHAR), caller).map(Some),
-            false => Ok(None),
-        };
+        let whiteout = if flags.whiteout { Some(self.make_whiteout(tx, locked, caller)?) } else { None };
         // Inode headers before free space, and the victim's before any other: they may be waited for only in order.
-        let whiteout;
         let mut victim_was_dir = false;
         if let Some((victim, inode)) = &locked.victim {
             victim_was_dir = tx.inode(*victim).core.is_dir();
-            // The whiteout must not get the number of an inode that this transaction frees and still holds.
+            // The whiteout's number comes from before, so that it is not one that this transaction frees and still holds; and its AG
+            // may be one for which the victim's may not be waited for any more.
             let held = inode.opens.load(Ordering::Acquire) > 0 || flags.whiteout;
             drop_victim(tx, *victim, victim_was_dir, held, to)?;
-            whiteout = make_whiteout(tx)?;
             dir::replace(tx, to.dir, to.name, number, file_type)?;
         } else {
-            whiteout = make_whiteout(tx)?;
             dir::add(tx, to.dir, to.name, number, file_type)?;
         }
         if is_dir && moves {
@@ -252,6 +247,15 @@ impl Filesystem {
         }
         touch(tx, child);
         parent::replace(tx, (from.dir, from.name), (to.dir, to.name), child)
+    }
+
+    /// Makes the inode of a whiteout, before anything is changed: there may be none. `WouldBlock` when another transaction holds the AG
+    /// that has one.
+    fn make_whiteout(&self, tx: &mut Transaction, locked: &Locked, caller: &Caller) -> Result<InoId> {
+        if let Some((victim, _)) = &locked.victim {
+            unlinked::lock_list(tx, *victim)?;
+        }
+        self.create_unnamed(tx, locked.from_dir, &NewFile::new(MODE_CHAR), caller)
     }
 }
 

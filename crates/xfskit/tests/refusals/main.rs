@@ -6,3 +6,4 @@ mod durable;
 mod shapes;
 #[path = "../stress/mod.rs"]
 mod stress;
+mod whiteout;

@@ -42,15 +42,13 @@ fn chunk_alignment(geometry: &Geometry) -> u32 {
     if reaches_cluster { geometry.inode_alignment } else { 1 }
 }
 
-/// Makes a chunk in the AG. False: there is no space, and nothing was changed.
+/// Makes a chunk in the AG. False: there is no space, and nothing was changed. `WouldBlock`, likewise, when another transaction holds
+/// the AG's free space and it must not be waited for.
 pub(super) fn make(tx: &mut Transaction, ag: InodeAg) -> Result<bool> {
     if limit_is_reached(tx) {
         return Ok(false);
     }
-    let space = match Ag::lock(tx, ag.number) {
-        Err(crate::Error::WouldBlock) => return Ok(false),
-        other => other?,
-    };
+    let space = Ag::lock(tx, ag.number)?;
     let whole = find_whole(tx, ag, space)?;
     let found = match whole {
         Some(_) => whole,

@@ -40,7 +40,7 @@ pub struct ChunkFreed {
 /// its contents on disk are those of a free inode with a generation. `None`: no space, and nothing was changed.
 ///
 /// # Errors
-/// `Corrupt`, `Io`.
+/// `Corrupt`, `Io`; `WouldBlock` as [`allocate_inodes`].
 pub fn allocate_inode(tx: &mut Transaction, parent: InodeNumber, mode: u16) -> Result<Option<InodeNumber>> {
     Ok(allocate_inodes(tx, parent, mode, 1)?.first().copied())
 }
@@ -48,7 +48,8 @@ pub fn allocate_inode(tx: &mut Transaction, parent: InodeNumber, mode: u16) -> R
 /// As [`allocate_inode`], up to `most` of one chunk.
 ///
 /// # Errors
-/// `Corrupt`, `Io`.
+/// `Corrupt`, `Io`; `WouldBlock`, before anything was changed, when there may be inodes in an AG that another transaction holds
+/// and that must not be waited for, because the transaction holds a later one. One that has changed something finds none then.
 pub fn allocate_inodes(
     tx: &mut Transaction,
     parent: InodeNumber,
@@ -59,6 +60,7 @@ pub fn allocate_inodes(
     let (parent_ag, parent_inode) = tx.geometry().split_inode(parent).ok_or(Error::Stale(parent.0))?;
     let is_dir = mode & MODE_TYPE == MODE_DIR;
     let first = if is_dir { tx.mount().space.next_directory() % ag_count } else { parent_ag.0 };
+    let mut blocked = false;
     for step in 0..ag_count {
         let number = AgNumber((first + step) % ag_count);
         if !may_have_inodes(tx, number) {
@@ -66,11 +68,20 @@ pub fn allocate_inodes(
         }
         let (ag, space) = match lock_both(tx, number) {
             Ok(locked) => locked,
-            Err(Error::WouldBlock) => continue,
+            Err(Error::WouldBlock) => {
+                blocked = true;
+                continue;
+            }
             Err(error) => return Err(error),
         };
         let near = (number == parent_ag).then_some(parent_inode);
-        let taken = take_or_make(tx, ag, near, most);
+        let taken = match take_or_make(tx, ag, near, most) {
+            Err(Error::WouldBlock) => {
+                blocked = true;
+                Ok(None)
+            }
+            other => other,
+        };
         if let Some((first, mut mask)) = below_agi(tx, number, taken)? {
             let mut inodes = SmallVec::new();
             while mask != 0 {
@@ -84,7 +95,7 @@ pub fn allocate_inodes(
         }
         ag.release(tx);
     }
-    Ok(SmallVec::new())
+    if blocked && !tx.is_dirty() { Err(Error::WouldBlock) } else { Ok(SmallVec::new()) }
 }
 
 /// Inodes of one chunk: its first, and a bit for each of them.
