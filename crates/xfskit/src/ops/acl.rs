@@ -332,24 +332,29 @@ pub(super) fn set(
         return if acl.is_some() { Err(Error::AccessDenied) } else { Ok(()) };
     }
     let mut acl = acl;
+    let mut new_mode = mode;
     if let (AclKind::Access, Some(access)) = (kind, &acl) {
         let (permissions, minimal) = access.mode();
-        let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
-        core.mode = mode & !0o777 | permissions;
-        if caller.uid != 0 && !caller.in_group(core.gid) {
-            core.mode &= !0o2000;
+        new_mode = mode & !0o777 | permissions;
+        if caller.uid != 0 && !caller.in_group(tx.inode(ino).core.gid) {
+            new_mode &= !0o2000;
         }
         if minimal {
             acl = None;
         }
     }
+    // The attribute first: it may be refused, the mode may not.
     match acl {
-        Some(acl) => update::put(tx, ino, kind.key(), &acl.encode_disk(), update::Logging::Logged),
+        Some(acl) => update::put(tx, ino, kind.key(), &acl.encode_disk(), update::Logging::Logged)?,
         None if attr::exists(tx, ino, flags::ROOT, kind.disk_name())? => {
-            update::remove(tx, ino, kind.key(), update::Logging::Logged)
+            update::remove(tx, ino, kind.key(), update::Logging::Logged)?;
         }
-        None => Ok(()),
+        None => {}
     }
+    if new_mode != mode {
+        tx.inode_mut(ino, InodeFields::CORE).core.mode = new_mode;
+    }
+    Ok(())
 }
 
 /// What a change of mode reserves: the access ACL may have to follow.
@@ -360,10 +365,16 @@ pub(super) fn chmod_reservation(mount: &Mount, inode: &Inode) -> Reservation {
     Reservation { log_bytes: change.log_bytes + attr.log_bytes, log_count: 1, ..attr }
 }
 
-/// The mode was changed: the access ACL follows.
-pub(super) fn follow_mode(tx: &mut Transaction, ino: InoId) -> Result<()> {
+/// Checks that the access ACL, if there is one, can be read.
+pub(super) fn verify_access(tx: &mut Transaction, ino: InoId) -> Result<()> {
+    read(tx, ino, AclKind::Access).map(drop)
+}
+
+/// The inode is about to get a mode: the access ACL is brought into step. Before anything else is changed, for the ACL may be
+/// damaged or not be possible any more.
+pub(super) fn follow_mode(tx: &mut Transaction, ino: InoId, mode: u16) -> Result<()> {
     let Some(mut acl) = read(tx, ino, AclKind::Access)? else { return Ok(()) };
-    acl.follow(tx.inode(ino).core.mode);
+    acl.follow(mode);
     update::put(tx, ino, AclKind::Access.key(), &acl.encode_disk(), update::Logging::Logged)
 }
 

@@ -7,7 +7,7 @@ use super::{Caller, Filesystem, Stat, acl};
 use crate::error::Result;
 use crate::mount::reservation_of;
 use crate::sync::atomic::Ordering;
-use crate::trans::InodeFields;
+use crate::trans::{InodeFields, Transaction};
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags2};
 use xfskit_ondisk::{InodeCore, InodeNumber, Timestamp, clamp_time};
 
@@ -54,6 +54,9 @@ impl Filesystem {
     pub fn set_attr(&self, inode: InodeNumber, change: &SetAttr, caller: &Caller) -> Result<Stat> {
         if let Some(size) = change.size {
             let others = if change.mode.is_none() { *change } else { SetAttr::default() };
+            if change.mode.is_some() {
+                self.check_acl(inode)?;
+            }
             let stat = self.resize(inode, size, &others, caller)?;
             if change.mode.is_none() {
                 return Ok(stat);
@@ -68,22 +71,32 @@ impl Filesystem {
         let result = (|| {
             let id = self.join(&mut tx, &inode)?;
             check_set_attr(&tx.inode(id).core, change)?;
+            let now = tx.mount().env.now();
+            if change.mode.is_some() {
+                let mut core = tx.inode(id).core.clone();
+                apply(&mut core, change, now, caller);
+                acl::follow_mode(&mut tx, id, core.mode)?;
+            }
             if let Some(written) = inode.take_noted_write() {
                 tx.inode_mut(id, InodeFields::CORE).core.mtime = written;
             }
-            let now = tx.mount().env.now();
             // A file without a name is gone after a crash, its times with it; while somebody holds it, memory keeps them, and a name
             // that it gets is logged with all of its core.
             let is_kept = tx.inode(id).core.links == 0 && inode.opens.load(Ordering::Acquire) > 0;
             let is_logged = change.sets_more_than_times() || !is_kept;
             let state = if is_logged { tx.inode_mut(id, InodeFields::CORE) } else { tx.inode_memory_mut(id) };
             apply(&mut state.core, change, now, caller);
-            if change.mode.is_some() {
-                acl::follow_mode(&mut tx, id)?;
-            }
             Ok(stat_of(&tx, tx.inode(id)))
         })();
         self.located(inode.number, tx.finish(result))
+    }
+
+    /// Checks that a change of mode will not meet a damaged ACL, for an operation that changes something else before.
+    fn check_acl(&self, inode: InodeNumber) -> Result<()> {
+        let inode = self.mount.inode(inode)?;
+        let mut tx = Transaction::read_only(&self.mount);
+        let id = self.join(&mut tx, &inode)?;
+        self.located(inode.number, acl::verify_access(&mut tx, id))
     }
 
     /// Takes the privileges of a regular file away that whoever executes it gets: its contents are about to change. Says whether there

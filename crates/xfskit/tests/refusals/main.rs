@@ -1,6 +1,7 @@
 //! What is refused changes nothing and harms nothing else: the mount lives on, and everything else stays durable. And what new
 //! inodes are given, which is to be what the kernel gives them.
 
+mod acl;
 mod attr_fork;
 mod durable;
 mod shapes;

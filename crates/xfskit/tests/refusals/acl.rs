@@ -1,0 +1,76 @@
+//! ACLs that are damaged, or too long: what meets them is refused before it has changed anything.
+
+use crate::shapes::{file, refused};
+use crate::stress::{DIR, FILE, Image};
+use xfskit::{Caller, Error, NewFile, SetAttr, SetMode};
+
+/// An ACL in the form for users, with so many named users.
+fn acl(users: u32) -> Vec<u8> {
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    let mut push = |tag: u16, permissions: u16, id: u32| {
+        bytes.extend_from_slice(&tag.to_le_bytes());
+        bytes.extend_from_slice(&permissions.to_le_bytes());
+        bytes.extend_from_slice(&id.to_le_bytes());
+    };
+    push(1, 7, u32::MAX);
+    (0..users).for_each(|user| push(2, 5, 1000 + user));
+    [(4, 5), (0x10, 7), (0x20, 1)].into_iter().for_each(|(tag, permissions)| push(tag, permissions, u32::MAX));
+    bytes
+}
+
+#[test]
+fn a_damaged_acl_stops_a_chmod_and_nothing_else() {
+    let image = Image::new(64, &[]);
+    let (fs, me) = (image.open(), Caller::root());
+    let file = file(&fs, "file");
+    for garbage in [&b"garbage"[..], &[0xff; 3000], &[0; 20_000]] {
+        fs.set_xattr(file, b"trusted.SGI_ACL_FILE", garbage, SetMode::Any, &me).unwrap();
+        let change = SetAttr { mode: Some(0o600), uid: Some(7), ..Default::default() };
+        assert!(matches!(refused(&fs, "a chmod", fs.set_attr(file, &change, &me)), Error::Corrupt(_)));
+        let truncation = SetAttr { size: Some(77), ..change };
+        assert!(matches!(refused(&fs, "a truncation", fs.set_attr(file, &truncation, &me)), Error::Corrupt(_)));
+        let stat = fs.stat(file).unwrap();
+        assert_eq!((stat.mode, stat.uid, stat.size), (FILE | 0o644, 0, 0), "nothing was changed");
+    }
+    // What a person does about it.
+    fs.set_xattr(file, b"system.posix_acl_access", &acl(1), SetMode::Any, &me).unwrap();
+    fs.set_attr(file, &SetAttr { mode: Some(0o600), ..Default::default() }, &me).unwrap();
+    assert_eq!(fs.stat(file).unwrap().mode, FILE | 0o600);
+    fs.set_xattr(file, b"trusted.SGI_ACL_FILE", b"garbage", SetMode::Any, &me).unwrap();
+    fs.remove_xattr(file, b"system.posix_acl_access", &me).unwrap();
+    fs.set_attr(file, &SetAttr { mode: Some(0o640), ..Default::default() }, &me).unwrap();
+    image.close(fs);
+}
+
+#[test]
+fn a_damaged_default_acl_stops_what_would_inherit_it() {
+    let image = Image::new(64, &[]);
+    let (fs, me) = (image.open(), Caller::root());
+    let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
+    fs.set_xattr(dir, b"trusted.SGI_ACL_DEFAULT", b"garbage", SetMode::Any, &me).unwrap();
+    for mode in [FILE, DIR] {
+        refused(&fs, "a create", fs.create(dir, b"new", &NewFile::new(mode | 0o755), &me));
+        refused(&fs, "a file without a name", fs.tmpfile(dir, &NewFile::new(FILE | 0o755), &me));
+    }
+    assert_eq!(fs.list_dir(dir).unwrap().len(), 0);
+    fs.remove_xattr(dir, b"system.posix_acl_default", &me).unwrap();
+    fs.create(dir, b"new", &NewFile::new(FILE | 0o755), &me).unwrap();
+    image.close(fs);
+}
+
+#[test]
+fn the_longest_acl_is_inherited() {
+    for block in ["size=1024", "size=4096"] {
+        let image = Image::new(64, &[('b', block)]);
+        let (fs, me) = (image.open(), Caller::root());
+        let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
+        let longest = acl(5_450);
+        fs.set_xattr(dir, b"system.posix_acl_default", &longest, SetMode::Any, &me).unwrap();
+        for (name, mode) in [("file", FILE), ("dir", DIR)] {
+            let made = fs.create(dir, name.as_bytes(), &NewFile::new(mode | 0o777), &me).unwrap().inode;
+            assert!(fs.get_xattr(made, b"system.posix_acl_access").unwrap() == longest, "{name}");
+            fs.set_attr(made, &SetAttr { mode: Some(0o700), ..Default::default() }, &me).unwrap();
+        }
+        image.close(fs);
+    }
+}
