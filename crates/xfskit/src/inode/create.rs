@@ -55,6 +55,8 @@ pub fn create(tx: &mut Transaction, number: InodeNumber, new: &NewInode, parent:
         Some(inode) => {
             let id = tx.join_inode(&inode);
             *tx.inode_mut(id, fields) = state;
+            // A write that the core of the former file was not told of is none of this one.
+            let _ = inode.take_noted_write();
             Ok(id)
         }
         // Nobody else makes an inode of this number while the AGI is locked.

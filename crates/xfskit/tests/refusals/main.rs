@@ -7,4 +7,5 @@ mod durable;
 mod shapes;
 #[path = "../stress/mod.rs"]
 mod stress;
+mod times;
 mod whiteout;
