@@ -16,12 +16,13 @@ use crate::journal::recovery::Recovered;
 use crate::journal::{Journal, JournalOptions, LogState, RecoveryReport};
 use crate::space::{AgState, SpaceCounts};
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::trans::{BlfType, IntentIds, Reservation, Transaction};
 pub use log::FoundLog;
 use log::{LogEnd, OpenedLog, open_log};
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
-use xfskit_ondisk::features::LogIncompat;
+use xfskit_ondisk::features::{LogIncompat, VersionFlags};
 use xfskit_ondisk::limits::Limits;
 use xfskit_ondisk::reservation::{self, Reservations};
 use xfskit_ondisk::superblock::{QUOTA_COUNTED, SUPERBLOCK_CRC_OFFSET};
@@ -134,6 +135,8 @@ pub struct Mount {
     /// Held by transactions that may allocate while space is scarce: two that each hold an AG could otherwise both look
     /// for space in the other's.
     scarce_space: Arc<Mutex<()>>,
+    /// Whether the superblock says that there are attr forks. It is never taken back.
+    announces_attrs: AtomicBool,
     superblock: Mutex<RawSuperblock>,
 }
 
@@ -250,6 +253,7 @@ impl Mount {
             recovery,
             moves: Mutex::new(()),
             scarce_space: Arc::default(),
+            announces_attrs: AtomicBool::new(raw.version.get() & VersionFlags::ATTR.bits() != 0),
             superblock: Mutex::new(raw.clone()),
             device,
             geometry,
@@ -374,6 +378,18 @@ impl Mount {
     /// whose superblock does not announce them.
     pub fn may_log_attr_intents(&self) -> bool {
         LogIncompat::from_bits_truncate(self.superblock.lock().log_incompat.get()).contains(LogIncompat::XATTRS)
+    }
+
+    /// Whether the superblock says that there are attr forks.
+    pub(crate) fn announces_attrs(&self) -> bool {
+        self.announces_attrs.load(Ordering::Acquire)
+    }
+
+    /// A transaction that says so has been committed.
+    pub(crate) fn note_attrs_announced(&self) {
+        let mut raw = self.superblock.lock();
+        raw.version = (raw.version.get() | VersionFlags::ATTR.bits()).into();
+        self.announces_attrs.store(true, Ordering::Release);
     }
 
     /// Says in the superblock, at once and at its home, what others must know before they look at anything else: whoever

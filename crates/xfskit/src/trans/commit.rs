@@ -8,10 +8,13 @@ use crate::error::{Error, Result};
 use crate::error_tags::{LOG_DONE, LOG_INTENT, ROLL};
 use crate::item::CheckpointSeq;
 use crate::journal::{Grant, OrderedWrite};
+use crate::mount::SUPERBLOCK_KIND;
 use crate::value::ValueBlocks;
+use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::Arc;
-use xfskit_ondisk::DiskAddress;
+use xfskit_ondisk::features::VersionFlags;
+use xfskit_ondisk::{DiskAddress, RawSuperblock};
 
 impl Transaction<'_> {
     /// Makes the changes part of the journal's next checkpoint and drops all locks. They are durable when that
@@ -158,6 +161,7 @@ impl Transaction<'_> {
 
     fn commit_link(&mut self) -> Result<CheckpointSeq> {
         self.mount.journal.check()?;
+        let announces_attrs = self.announce_attrs()?;
         self.log_free_intents();
         if !self.items.is_empty() {
             if self.items.iter().any(|item| item.item.is_intent()) {
@@ -178,12 +182,29 @@ impl Transaction<'_> {
             let changed = inodes.iter_mut().filter(|held| !held.dirty.is_empty());
             changed.for_each(|held| log_inode(batch, held, geometry));
         });
+        if announces_attrs {
+            self.mount.note_attrs_announced();
+        }
         if !stale.is_empty() {
             stale.into_iter().for_each(|cluster| self.mount.inodes.cluster_freed(cluster, seq));
             self.mount.inodes.prune_freed(&self.mount.journal);
         }
         self.apply_counters(seq);
         Ok(seq)
+    }
+
+    /// With the first inode that has an attr fork the superblock says that there are such, as it does for the kernel; says whether this
+    /// link does that. Its buffer is locked last, by a transaction that waits for nothing more while it holds it.
+    fn announce_attrs(&mut self) -> Result<bool> {
+        let has_attrs = |held: &super::HeldInode| !held.dirty.is_empty() && held.state.attr.is_some();
+        if self.mount.announces_attrs() || !self.inodes.iter().any(has_attrs) {
+            return Ok(false);
+        }
+        let id = self.read(DiskAddress(0), self.geometry().sector_bytes(), &SUPERBLOCK_KIND)?;
+        let version = self.get_as::<RawSuperblock>(id, 0).version.get() | VersionFlags::ATTR.bits();
+        let at = offset_of!(RawSuperblock, version);
+        self.edit(id, at..at + 2).copy_from_slice(&version.to_be_bytes());
+        Ok(true)
     }
 
     /// Disk addresses of the inode clusters that this transaction freed.

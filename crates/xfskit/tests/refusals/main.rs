@@ -2,6 +2,7 @@
 //! inodes are given, which is to be what the kernel gives them.
 
 mod acl;
+mod attr_bit;
 mod attr_fork;
 mod durable;
 mod shapes;
