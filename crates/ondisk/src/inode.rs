@@ -61,6 +61,8 @@ pub mod flags {
     pub const NODUMP: u16 = 1 << 7;
     /// New files inherit the project.
     pub const PROJINHERIT: u16 = 1 << 9;
+    /// New directories and files inherit that their contents go to the realtime device.
+    pub const RTINHERIT: u16 = 1 << 8;
     /// Symbolic links must not be made here.
     pub const NOSYMLINKS: u16 = 1 << 10;
     /// The data fork is allocated in units of the extent size.
@@ -69,6 +71,8 @@ pub mod flags {
     pub const EXTSZINHERIT: u16 = 1 << 12;
     /// The defragmenter leaves the file alone.
     pub const NODEFRAG: u16 = 1 << 13;
+    /// The files of a directory are allocated beside each other, away from those of others.
+    pub const FILESTREAM: u16 = 1 << 14;
 }
 
 /// Bits of the inode's `flags2`.

@@ -137,16 +137,22 @@ impl Reference {
     /// # Panics
     /// If xfs_io fails.
     pub fn shut_down(&self, dir: &Path, flush_log: bool) {
-        // The tools do not see what is mounted here, but an open directory is the same for them.
-        let folder = std::fs::File::open(dir).expect("a mounted directory");
-        let command = if flush_log { "shutdown -f" } else { "shutdown" };
-        let output = Command::new("chroot")
-            .arg(&self.root)
-            .args(["xfs_io", "-x", "-c", command, "/proc/self/fd/0"])
-            .stdin(folder)
-            .output()
-            .expect("chroot");
-        assert!(output.status.success(), "xfs_io: {}", String::from_utf8_lossy(&output.stderr));
+        self.io(dir, if flush_log { "shutdown -f" } else { "shutdown" });
+    }
+
+    /// Runs a command of xfs_io on a directory that is mounted here; returns what it printed.
+    ///
+    /// # Panics
+    /// If xfs_io fails.
+    pub fn io(&self, dir: &Path, command: &str) -> String {
+        // The tools do not see what is mounted here, but an open directory is the same for them. The dot is for commands that look at
+        // the last part of the path itself, which is a link.
+        let dir = std::fs::File::open(dir).expect("a mounted directory");
+        let mut xfs_io = Command::new("chroot");
+        xfs_io.arg(&self.root).args(["xfs_io", "-x", "-c", command, "/proc/self/fd/0/."]).stdin(dir);
+        let output = xfs_io.output().expect("chroot");
+        assert!(output.status.success(), "xfs_io {command}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// Boots the reference kernel with `image` as `/dev/ubda` and runs `script` in it as root. To leave a dirty log

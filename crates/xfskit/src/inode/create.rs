@@ -3,6 +3,7 @@
 use crate::cache::{AttrFork, DataFork, Inode, InodeState, KnownAbsent};
 use crate::error::Result;
 use crate::trans::{InoId, InodeFields, Transaction};
+use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
 use xfskit_ondisk::inode::{
     MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_TYPE, flags, flags2,
 };
@@ -124,33 +125,46 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
         come: 0.into(),
     };
     if let Some(parent) = parent {
-        inherit(&mut state.core, &tx.inode(parent).core);
+        inherit(&mut state.core, &tx.inode(parent).core, geometry);
     }
     state
 }
 
-/// What a directory hands down to what is made in it.
-fn inherit(core: &mut InodeCore, parent: &InodeCore) {
-    // That no symbolic link may be made is not handed down: so the kernel unless it is told otherwise.
-    const TO_ALL: u16 = flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NODEFRAG;
-    core.flags |= parent.flags & TO_ALL;
+/// What a directory hands down to what is made in it: its project to everything, its flags and hints to files and directories.
+fn inherit(core: &mut InodeCore, parent: &InodeCore, geometry: &Geometry) {
     if parent.flags & flags::PROJINHERIT != 0 {
         core.project = parent.project;
     }
+    let kind = core.mode & MODE_TYPE;
+    if kind == MODE_DIR || kind == MODE_REGULAR {
+        inherit_flags(core, parent, geometry);
+        inherit_flags2(core, parent, geometry);
+    }
+}
+
+/// Whether the size that a hint gives to allocations is one that an inode may have.
+fn is_valid_hint(geometry: &Geometry, blocks: u32) -> bool {
+    (1..=MAX_EXTENT_BLOCKS.min(u64::from(geometry.ag_blocks) / 2)).contains(&blocks.into())
+}
+
+fn inherit_flags(core: &mut InodeCore, parent: &InodeCore, geometry: &Geometry) {
+    // That no symbolic link may be made is not handed down: so the kernel unless it is told otherwise. Nor are files made realtime
+    // files, for which no device is there.
+    const TO_BOTH: u16 = flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NODEFRAG | flags::FILESTREAM;
+    const TO_DIRECTORIES: u16 = TO_BOTH | flags::PROJINHERIT | flags::RTINHERIT;
     let is_dir = core.mode & MODE_TYPE == MODE_DIR;
-    if is_dir {
-        core.flags |= parent.flags & flags::PROJINHERIT;
+    core.flags |= parent.flags & if is_dir { TO_DIRECTORIES } else { TO_BOTH };
+    if parent.flags & flags::EXTSZINHERIT != 0 && is_valid_hint(geometry, parent.extent_size) {
+        core.flags |= if is_dir { flags::EXTSZINHERIT } else { flags::EXTSIZE };
+        core.extent_size = parent.extent_size;
     }
-    if parent.flags & flags::EXTSZINHERIT != 0 {
-        if is_dir {
-            core.flags |= flags::EXTSZINHERIT;
-            core.extent_size = parent.extent_size;
-        } else if core.mode & MODE_TYPE == MODE_REGULAR {
-            core.flags |= flags::EXTSIZE;
-            core.extent_size = parent.extent_size;
-        }
-    }
-    if parent.flags2 & flags2::DAX != 0 {
-        core.flags2 |= flags2::DAX;
+}
+
+fn inherit_flags2(core: &mut InodeCore, parent: &InodeCore, geometry: &Geometry) {
+    core.flags2 |= parent.flags2 & flags2::DAX;
+    let is_valid = geometry.has_reflink() && is_valid_hint(geometry, parent.cow_extent_size);
+    if parent.flags2 & flags2::COWEXTSIZE != 0 && is_valid {
+        core.flags2 |= flags2::COWEXTSIZE;
+        core.cow_extent_size = parent.cow_extent_size;
     }
 }

@@ -56,7 +56,8 @@ impl Filesystem {
         length: u64,
     ) -> Result<()> {
         let span = Span { from: from_offset, to: to_offset, length };
-        self.share([from, to], span, Times::Change)
+        self.share([from, to], span, Times::Change)?;
+        self.honour_sync(&self.mount.inode(to)?)
     }
 
     fn share(&self, files: [InodeNumber; 2], span: Span, times: Times) -> Result<()> {
@@ -133,6 +134,7 @@ impl Filesystem {
             }
             done += count as u64;
         }
+        self.honour_sync(&self.mount.inode(to)?)?;
         Ok(done)
     }
 

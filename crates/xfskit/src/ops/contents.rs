@@ -64,7 +64,7 @@ impl Filesystem {
     }
 
     /// Writes `data` at byte `offset` of a file. What it holds is what every later read finds; it is durable after
-    /// [`Self::fsync`] or [`Self::sync`]. A write that is larger than a few blocks is not one step for those who read at
+    /// [`Self::fsync`] or [`Self::sync`], at once if the file has the flag for that (`chattr +S`). A write that is larger than a few blocks is not one step for those who read at
     /// the same time, and of one that fails a part may have been done.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl Filesystem {
     pub fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
         let inode = self.write(inode, offset, data, false)?;
         self.note_write(&inode);
-        Ok(())
+        self.honour_sync(&inode)
     }
 
     /// As [`Self::write_at`] for whoever keeps the times of files: a cache that writes later than was written. What it brings begins
@@ -82,7 +82,14 @@ impl Filesystem {
     /// # Errors
     /// As [`Self::write_at`].
     pub fn write_keeping_times(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
-        self.write(inode, offset, data, true).map(|_| ())
+        let inode = self.write(inode, offset, data, true)?;
+        self.honour_sync(&inode)
+    }
+
+    /// What was done to the contents of a file whose writes are synchronous becomes durable before it is answered.
+    pub(super) fn honour_sync(&self, inode: &Arc<Inode>) -> Result<()> {
+        let is_sync = inode.state_lock().read().core.flags & flags::SYNC != 0;
+        if is_sync { self.fsync(inode.number) } else { Ok(()) }
     }
 
     /// Writes, and leaves the times alone.
@@ -139,6 +146,7 @@ impl Filesystem {
             self.note_write(&inode);
             self.relieve_memory(&inode)?;
         }
+        self.honour_sync(&inode)?;
         Ok(offset.unwrap_or_default())
     }
 

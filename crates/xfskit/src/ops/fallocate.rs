@@ -88,7 +88,8 @@ impl Filesystem {
                 Fallocate::InsertRange => insert(tx, ino, &range)?,
             };
             Ok(done.then_some(()))
-        })
+        })?;
+        self.honour_sync(&self.mount.inode(inode)?)
     }
 }
 

@@ -4,8 +4,9 @@ use crate::stress::{FILE, Image};
 use std::io;
 use std::sync::{Arc, Mutex};
 use xfskit::device::{Access, BlockDevice, FileDevice};
-use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile};
-use xfskit_testkit::{Entry, kernel_mount};
+use xfskit::ondisk::InodeNumber;
+use xfskit::{Caller, Error, Fallocate, Filesystem, MountOptions, NewFile};
+use xfskit_testkit::{Entry, kernel_mount, reference};
 
 /// What no device of these tests takes.
 const REFUSED: &[u8] = b"no device takes this";
@@ -109,4 +110,38 @@ fn an_unmount_that_loses_one_file_closes_the_log_for_all_others() {
     assert!(matches!(fs.unmount(), Err(Error::Io { .. })), "what is lost is reported");
     image.assert_sound();
     expect(files(&image));
+}
+
+#[test]
+fn what_is_written_to_a_synchronous_file_is_durable() {
+    let image = Image::new(320, &[]);
+    let (Some(reference), Some(kernel)) = (reference(), kernel_mount(&image.path)) else { return };
+    let dir = kernel.path().join("dir");
+    std::fs::create_dir(&dir).unwrap();
+    reference.io(&dir, "chattr +s");
+    kernel.unmount();
+    // What each operation does is durable before the power cut that follows it.
+    type Operation = fn(&Filesystem, InodeNumber, InodeNumber);
+    let operations: &[(&str, Operation, u64)] = &[
+        ("write", |fs, file, _| fs.write_at(file, 0, b"12345").unwrap(), 5),
+        ("late", |fs, file, _| fs.write_keeping_times(file, 0, b"12345").unwrap(), 5),
+        ("append", |fs, file, _| assert_eq!(fs.append(file, b"1234567").unwrap(), 0), 7),
+        ("allocate", |fs, file, _| fs.fallocate(file, Fallocate::Allocate, 0, 9000).unwrap(), 9000),
+        ("clone", |fs, file, from| fs.clone_range(from, 0, file, 0, 0).unwrap(), 10_000),
+        ("copy", |fs, file, from| assert_eq!(fs.copy_range(from, 1, file, 0, 100).unwrap(), 100), 100),
+    ];
+    for (name, operation, size) in operations {
+        let fs = open_over_cuts(&image);
+        let dir = fs.lookup(fs.root(), b"dir").unwrap().inode;
+        let new = NewFile::new(FILE | 0o644);
+        let make = |name: &str| fs.create(dir, name.as_bytes(), &new, &Caller::root()).unwrap().inode;
+        let (from, file) = (make(&format!("from {name}")), make(name));
+        fs.write_at(from, 0, &[1; 10_000]).unwrap();
+        operation(&fs, file, from);
+        drop(fs);
+        let Some(kernel) = kernel_mount(&image.path) else { return };
+        assert_eq!(std::fs::metadata(kernel.path().join("dir").join(name)).unwrap().len(), *size, "{name}");
+        kernel.unmount();
+    }
+    image.assert_sound();
 }

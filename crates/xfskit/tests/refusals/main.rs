@@ -5,6 +5,7 @@ mod acl;
 mod attr_bit;
 mod attr_fork;
 mod durable;
+mod inherit;
 mod shapes;
 #[path = "../stress/mod.rs"]
 mod stress;
