@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::mount::reservation_of;
 use crate::sync::atomic::Ordering;
 use crate::trans::{InodeFields, Transaction};
-use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags2};
-use xfskit_ondisk::{InodeCore, InodeNumber, Timestamp, clamp_time};
+use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE};
+use xfskit_ondisk::{Geometry, InodeCore, InodeNumber, Timestamp, clamp_time};
 
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,10 +71,10 @@ impl Filesystem {
         let result = (|| {
             let id = self.join(&mut tx, &inode)?;
             check_set_attr(&tx.inode(id).core, change)?;
-            let now = tx.mount().env.now();
+            let (now, geometry) = (tx.mount().env.now(), tx.geometry());
             if change.mode.is_some() {
                 let mut core = tx.inode(id).core.clone();
-                apply(&mut core, change, now, caller);
+                apply(&mut core, change, now, caller, tx.geometry());
                 acl::follow_mode(&mut tx, id, core.mode)?;
             }
             if let Some(written) = inode.take_noted_write() {
@@ -85,7 +85,7 @@ impl Filesystem {
             let is_kept = tx.inode(id).core.links == 0 && inode.opens.load(Ordering::Acquire) > 0;
             let is_logged = change.sets_more_than_times() || !is_kept;
             let state = if is_logged { tx.inode_mut(id, InodeFields::CORE) } else { tx.inode_memory_mut(id) };
-            apply(&mut state.core, change, now, caller);
+            apply(&mut state.core, change, now, caller, geometry);
             Ok(stat_of(&tx, tx.inode(id)))
         })();
         self.located(inode.number, tx.finish(result))
@@ -146,7 +146,8 @@ pub(super) fn apply(core: &mut InodeCore, change: &SetAttr, now: Timestamp, call
             core.mode &= !0o2000;
         }
     }
-    let bigtime = core.flags2 & flags2::BIGTIME != 0;
+    // An inode from before the feature gets it with this change.
+    let bigtime = geometry.has_bigtime();
     let resolve = |time| match time {
         SetTime::Now => now,
         SetTime::To(time) => clamp_time(time, bigtime),

@@ -47,12 +47,12 @@ impl Filesystem {
             if size < old {
                 data::cut_tail(tx, ino, size)?;
             }
-            let now = tx.mount().env.now();
+            let (now, geometry) = (tx.mount().env.now(), tx.geometry());
             let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
             if size != old {
                 (core.size, core.mtime) = (size, now);
             }
-            apply(core, change, now, caller);
+            apply(core, change, now, caller, geometry);
             if size <= old {
                 let end = FileBlock(size.div_ceil(tx.geometry().block_bytes() as u64));
                 remove_range(tx, ino, end..END_OF_MAP)?;

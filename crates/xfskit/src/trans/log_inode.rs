@@ -6,7 +6,7 @@ use crate::item::DirtyBits;
 use crate::journal::{Batch, RegionEnds, Regions};
 use xfskit_ondisk::btree::{BMBT_MAGIC, LONG_HEADER_BYTES};
 use xfskit_ondisk::extent::EXTENT_RECORD_BYTES;
-use xfskit_ondisk::inode::INODE_CORE_BYTES;
+use xfskit_ondisk::inode::{INODE_CORE_BYTES, flags2};
 use xfskit_ondisk::log_record::item_type;
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, ForkFormat, Geometry};
 
@@ -14,6 +14,10 @@ use xfskit_ondisk::{BASIC_BLOCK_BYTES, ForkFormat, Geometry};
 pub(super) fn log_inode(batch: &mut Batch<'_>, held: &mut HeldInode, geometry: &Geometry) {
     let core = &mut held.state.exclusive().core;
     core.change_count = core.change_count.wrapping_add(1);
+    if geometry.has_bigtime() {
+        // The feature may have been switched on after the inode was made.
+        core.flags2 |= flags2::BIGTIME;
+    }
     let (inode, state) = (&held.inode, &*held.state);
     batch.log_inode(inode, |inner| {
         inner.dirty.merge(&DirtyBits::of(held.dirty.bits().into()));

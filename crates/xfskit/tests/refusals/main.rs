@@ -10,4 +10,5 @@ mod shapes;
 #[path = "../stress/mod.rs"]
 mod stress;
 mod times;
+mod upgrade;
 mod whiteout;
