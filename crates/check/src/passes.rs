@@ -149,6 +149,7 @@ impl Passes<'_> {
         let mut ags = self.headers_and_trees();
         let mut gathered = self.inodes();
         let mut summary = gathered.summary;
+        superblock::check_attr_bit(&self.context, summary.attributes);
         self.unlinked(&ags, &gathered.unlinked);
         let directories = Directories::new(std::mem::take(&mut gathered.directories));
         summary.names = self.directories(&directories);

@@ -131,6 +131,15 @@ pub(crate) fn check_copy(context: &Context<'_>, ag: AgNumber) {
     }
 }
 
+/// Compares what the superblock says of attributes with those that were found. Nothing but the kernel's scrub minds, so it is no
+/// fault, and the next change of an inode with attributes sets it right.
+pub(crate) fn check_attr_bit(context: &Context<'_>, attributes: u64) {
+    let announced = context.superblock.raw().version.get() & VersionFlags::ATTR.bits() != 0;
+    if attributes > 0 && !announced {
+        context.faults.note("the superblock does not say that there are attributes; the kernel's scrub minds".into());
+    }
+}
+
 /// The counters of the superblock as the AGs add up.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {

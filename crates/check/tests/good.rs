@@ -145,6 +145,21 @@ fn several_threads_find_what_one_finds() {
 }
 
 #[test]
+fn attributes_that_the_superblock_does_not_announce_are_told() {
+    let notes = |bytes: &[u8]| {
+        let report = check_device(Arc::new(MemoryDevice::from_bytes(bytes.to_vec())));
+        assert!(report.is_clean(), "{}", findings(&report));
+        report.notes.iter().filter(|note| note.contains("attributes")).count()
+    };
+    let mut bytes = image(Recipe::Old);
+    assert_eq!(notes(&bytes), 0, "the engine announces what it makes");
+    // `sb_versionnum`, as it was before the first attribute.
+    bytes[101] &= !0x10;
+    xfskit_ondisk::set_checksum(&mut bytes[..512], xfskit_ondisk::superblock::SUPERBLOCK_CRC_OFFSET);
+    assert_eq!(notes(&bytes), 1);
+}
+
+#[test]
 fn nothing_is_found_where_the_engine_wrote() {
     let scratch = scratch();
     for recipe in [Recipe::Defaults, Recipe::SmallBlocks, Recipe::Old, Recipe::Quick] {

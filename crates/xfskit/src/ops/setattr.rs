@@ -128,7 +128,7 @@ fn without_privileges(mode: u16) -> u16 {
 }
 
 /// Changes what is to be changed, all but the size.
-pub(super) fn apply(core: &mut InodeCore, change: &SetAttr, now: Timestamp, caller: &Caller) {
+pub(super) fn apply(core: &mut InodeCore, change: &SetAttr, now: Timestamp, caller: &Caller, geometry: &Geometry) {
     let owner_changes = change.uid.is_some() || change.gid.is_some();
     if owner_changes && core.mode & MODE_TYPE != MODE_DIR && change.mode.is_none() {
         // Another owner must not inherit the privileges of the file.
