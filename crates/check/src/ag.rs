@@ -56,7 +56,11 @@ pub(crate) fn check(context: &Context<'_>, ag: AgNumber) -> AgState {
     }
     check.own(0, context.geometry.ag_header_blocks(), rmap_owner::FS);
     check.log();
-    let agf: Option<Agf> = check.header(1, "AGF", AGF_CRC_OFFSET, |agf: &Agf, geometry| agf.verify(geometry, ag));
+    let verify = |agf: &Agf, geometry: &Geometry| {
+        agf.verify(geometry, ag)?;
+        agf.verify_free_list(geometry)
+    };
+    let agf = check.header(1, "AGF", AGF_CRC_OFFSET, verify);
     if let Some(agf) = &agf {
         check.context.check_lsn(agf.lsn.get(), "AGF", context.geometry.ag_header(ag, 1), Owner::Ag(ag));
         check.free_list(agf);

@@ -266,15 +266,23 @@ impl Mount {
 
     /// Takes over what the log held, and makes a writable mount ready for its first transaction.
     fn begin(self: &Arc<Self>, recovered: Option<Recovered>, counters_are_right: bool) -> Result<()> {
+        let mut unusable_lists = Vec::new();
         if !self.options.read_only {
             let totals = crate::space::initialize(self)?;
-            if recovered.is_some() || !counters_are_right || self.error_tags.strikes(BAD_SUMMARY) {
+            let is_wrong = recovered.is_some() || !counters_are_right || !totals.unusable_lists.is_empty();
+            if is_wrong || self.error_tags.strikes(BAD_SUMMARY) {
                 self.space.set(totals.free_blocks, totals.inodes, totals.free_inodes);
             }
+            unusable_lists = totals.unusable_lists;
         }
         if let Some(recovered) = recovered {
             self.journal.adopt_intents(&recovered.intents);
             *self.recovered.lock() = Some(recovered);
+        }
+        for ag in unusable_lists {
+            let mut tx = self.transaction(reservation_of(self.reservations.sb))?;
+            let result = crate::space::reset_free_list(&mut tx, ag);
+            tx.finish(result)?;
         }
         if self.options.read_only { Ok(()) } else { self.announce_changes() }
     }

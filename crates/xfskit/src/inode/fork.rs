@@ -54,7 +54,13 @@ fn decode_data(geometry: &Geometry, core: &InodeCore, bytes: &[u8]) -> Verdict<D
             }
             Ok(DataFork::Local(contents.to_vec()))
         }
-        format => decode_map(geometry, NAME, format, core.data_extents, bytes).map(DataFork::Mapped),
+        format => {
+            let map = decode_map(geometry, NAME, format, core.data_extents, bytes)?;
+            if let (false, ForkMap::Extents(extents)) = (core.is_regular(), &map) {
+                verify_blocks_mapped_once(NAME, extents)?;
+            }
+            Ok(DataFork::Mapped(map))
+        }
     }
 }
 
@@ -62,7 +68,11 @@ fn decode_attrs(geometry: &Geometry, core: &InodeCore, bytes: &[u8]) -> Verdict<
     const NAME: &str = "attr fork";
     if core.attr_format != ForkFormat::Local {
         let count = core.attr_extents.into();
-        return decode_map(geometry, NAME, core.attr_format, count, bytes).map(AttrFork::Mapped);
+        let map = decode_map(geometry, NAME, core.attr_format, count, bytes)?;
+        if let ForkMap::Extents(extents) = &map {
+            verify_blocks_mapped_once(NAME, extents)?;
+        }
+        return Ok(AttrFork::Mapped(map));
     }
     // It begins with its own size.
     let size = bytes.first_chunk::<2>().map_or(0, |size| usize::from(u16::from_be_bytes(*size)));
@@ -114,6 +124,21 @@ pub fn verify_extents<'a>(
         extent.verify(geometry)?;
         ensure!(extent.file_block.0 >= end, name, "extents in order", "{extent:?} after block {end}");
         end = extent.end().0;
+    }
+    Ok(())
+}
+
+/// Verifies that a map of names, of a target or of attributes names no block twice. Such contents are read as a whole: a
+/// small image could ask for any amount of memory.
+///
+/// # Errors
+/// A corruption of the fork.
+pub fn verify_blocks_mapped_once<'a>(name: &'static str, extents: impl IntoIterator<Item = &'a Extent>) -> Verdict {
+    let mut runs: Vec<(u64, u64)> = extents.into_iter().map(|extent| (extent.block.0, extent.count)).collect();
+    runs.sort_unstable();
+    for pair in runs.windows(2) {
+        let [(start, count), (next, _)] = pair else { continue };
+        ensure!(start + count <= *next, name, "blocks mapped once", "block {next:#x} is mapped twice");
     }
     Ok(())
 }

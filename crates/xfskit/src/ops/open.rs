@@ -11,6 +11,7 @@ use crate::journal::{LogState, RecoveryReport};
 use crate::mount::{FoundLog, Mount, MountOptions, Stage};
 use std::sync::Arc;
 use xfskit_device::{BlockDevice, OverlayDevice};
+use xfskit_ondisk::inode::{MODE_DIR, MODE_TYPE};
 
 /// Most memory that a recovery in memory may take, for each device.
 const MOST_OVERLAY_BYTES: usize = 1 << 30;
@@ -114,8 +115,18 @@ impl Filesystem {
         recover_over(device, log_device, MountOptions::default(), Arc::new(SystemEnvironment::default()), &log)
     }
 
+    /// Reads the root directory's inode: without it no path leads anywhere, and a mount that succeeds would hide that.
+    fn expect_root(&self) -> Result<()> {
+        let number = self.mount.geometry.root_inode;
+        let root = self.mount.inode(number)?;
+        let mode = root.state_lock().read().core.mode;
+        ensure_on_disk!(mode & MODE_TYPE == MODE_DIR, "root inode", "is a directory", "mode {mode:o}");
+        Ok(())
+    }
+
     fn over(mount: Arc<Mount>) -> Result<Self> {
         let fs = Self { mount };
+        fs.expect_root()?;
         let recovered = fs.mount.recovered.lock().take();
         if let Some(recovered) = recovered {
             crate::recover::finish_intents(&fs.mount, recovered.intents)?;

@@ -196,7 +196,7 @@ pub(super) fn read_agfl(tx: &mut Transaction, ag: AgNumber) -> Result<BufId> {
 }
 
 /// What the AGs' headers say of the whole filesystem.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Free blocks, as the superblock counts them.
     pub free_blocks: u64,
@@ -204,6 +204,8 @@ pub struct Totals {
     pub inodes: u64,
     /// Inodes that exist and are free.
     pub free_inodes: u64,
+    /// AGs whose free list cannot be used; its blocks are not among the free ones.
+    pub unusable_lists: Vec<AgNumber>,
 }
 
 /// Reads the headers of all AGs, remembers what helps to choose among them, and sums up the filesystem's counters.
@@ -217,8 +219,12 @@ pub fn initialize(mount: &Arc<Mount>) -> Result<Totals> {
         let agi = read_agi(&mut tx, ag)?;
         let agf = read_agf(&mut tx, ag)?;
         let (agi, agf): (&Agi, &Agf) = (tx.get_as(agi, 0), tx.get_as(agf, 0));
-        let free = [agf.free_blocks, agf.fl_count, agf.btree_blocks];
-        totals.free_blocks += free.iter().map(|part| u64::from(part.get())).sum::<u64>();
+        totals.free_blocks += u64::from(agf.free_blocks.get()) + u64::from(agf.btree_blocks.get());
+        if agf.verify_free_list(&mount.geometry).is_ok() {
+            totals.free_blocks += u64::from(agf.fl_count.get());
+        } else {
+            totals.unusable_lists.push(ag);
+        }
         totals.inodes += u64::from(agi.count.get());
         totals.free_inodes += u64::from(agi.free_count.get());
     }

@@ -10,9 +10,9 @@ use super::owner::Owner;
 use super::{alloc, free_space, rmap};
 use crate::error::Result;
 use crate::trans::Transaction;
-use xfskit_ondisk::AgBlock;
 use xfskit_ondisk::ag::AGFL_HEADER_BYTES;
 use xfskit_ondisk::btree::FreeExtent;
+use xfskit_ondisk::{AgBlock, AgNumber};
 use zerocopy::big_endian::U32;
 
 /// Blocks by which one operation shortens a list that is too long.
@@ -88,6 +88,24 @@ pub(super) fn fix(tx: &mut Transaction, ag: Ag, keep: Option<FreeExtent>) -> Res
             put(tx, ag, AgBlock(block))?;
         }
     }
+    Ok(())
+}
+
+/// Empties the list of an AG whose ends and count contradict each other, as the kernel does (`xfs_agfl_reset`): a block
+/// that is taken for a free one could be somebody's. What was on the list is lost until xfs_repair finds it.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn reset(tx: &mut Transaction, number: AgNumber) -> Result<()> {
+    let ag = Ag::lock(tx, number)?;
+    let entries = tx.geometry().agfl_entries();
+    let blocks = ag.agf(tx).fl_count.get();
+    tracing::warn!(
+        "AG {number}: the free list was written by a kernel before 4.17, which kept it otherwise; it is emptied, and \
+         {blocks} blocks are lost until xfs_repair finds them"
+    );
+    let agf = ag.agf_mut(tx);
+    (agf.fl_first, agf.fl_last, agf.fl_count) = (0.into(), (entries - 1).into(), 0.into());
     Ok(())
 }
 

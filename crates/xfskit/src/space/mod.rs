@@ -43,6 +43,7 @@ pub use ag::{AGF_KIND, AGFL_KIND, AGI_KIND, Totals, initialize, read_agf, read_a
 pub use ag_state::AgState;
 pub use alloc::{AllocRequest, Near, allocate, free};
 pub use counts::SpaceCounts;
+pub(crate) use free_list::reset as reset_free_list;
 pub use free_space::{BNOBT_KIND, CNTBT_KIND, REFCOUNTBT_KIND, RMAPBT_KIND};
 pub use inode_trees::{FINOBT_KIND, INOBT_KIND};
 pub use owner::Owner;

@@ -3,6 +3,7 @@
 
 mod clusters;
 mod fuzzed;
+mod headers;
 mod named;
 mod random;
 mod refused;

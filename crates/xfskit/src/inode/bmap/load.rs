@@ -14,6 +14,7 @@ pub(super) fn load(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<(
     }
     let core = &tx.inode(ino).core;
     let (name, inode) = ("extent map", core.inode);
+    let is_contents = fork == ForkKind::Data && core.is_regular();
     let expected = match fork {
         ForkKind::Data => core.data_extents,
         ForkKind::Attr => core.attr_extents.into(),
@@ -40,6 +41,9 @@ pub(super) fn load(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<(
         list.len()
     );
     crate::inode::fork::verify_extents(tx.geometry(), name, list.iter_from(0)).map_err(|e| e.of(inode.0))?;
+    if !is_contents {
+        crate::inode::fork::verify_blocks_mapped_once(name, list.iter_from(0)).map_err(|e| e.of(inode.0))?;
+    }
     if let Some(ForkMap::Btree(root)) = tx.inode(ino).map(fork) {
         // Another reader may have been faster; the lists are equal.
         let _ = root.extents.set(list);
