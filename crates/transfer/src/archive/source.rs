@@ -14,8 +14,8 @@ use std::io::Read;
 use tar::Header;
 use xfskit::ondisk::{DeviceNumber, Timestamp};
 
-/// Longest path: as long as one that Linux takes. The folders on its way are made one below the other.
-const MOST_PATH_BYTES: usize = 4096;
+/// Longest path. An image can hold longer ones than the 4,096 bytes that Linux takes at once, and `export` writes them.
+const MOST_PATH_BYTES: usize = 1 << 20;
 
 /// A tar stream.
 pub struct TarSource<R> {

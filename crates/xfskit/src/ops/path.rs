@@ -11,9 +11,7 @@ use xfskit_ondisk::inode::{MODE_SYMLINK, MODE_TYPE};
 
 /// Most symbolic links that a look-up follows.
 const MAX_LINKS_FOLLOWED: usize = 40;
-/// Most directories on a way.
-const MAX_DEPTH: usize = 4096;
-/// Most bytes of paths that are listed for one inode.
+/// Most bytes of paths that are listed for one inode, and of a single path.
 const MAX_PATH_BYTES: usize = 256 << 20;
 
 /// Cuts a path into its folder and its last name.
@@ -111,6 +109,7 @@ impl Filesystem {
     /// The path of a directory, which has exactly one.
     fn dir_path(&self, dir: InodeNumber) -> Result<Vec<u8>> {
         let mut names = Vec::new();
+        let mut bytes = 0;
         let mut guard = CycleGuard::default();
         let mut at = dir;
         while at != self.root() {
@@ -121,8 +120,11 @@ impl Filesystem {
                     .found(parents.len())
                     .into());
             };
-            let onward = names.len() < MAX_DEPTH && guard.visit(at.0);
-            crate::ensure_on_disk!(onward, "directory", "parents lead to the root", "from inode {dir}");
+            crate::ensure_on_disk!(guard.visit(at.0), "directory", "parents lead to the root", "from inode {dir}");
+            bytes += name.len() + 1;
+            if bytes > MAX_PATH_BYTES {
+                return Err(Error::NotSupported("a path of more than 256 MiB"));
+            }
             names.push(name.clone());
             at = *parent;
         }
