@@ -60,7 +60,7 @@ impl Handler {
 
     fn create_file(&self, request: &Request, parent: INodeNo, name: &OsStr, new: &NewFile<'_>) -> Result<Stat, Errno> {
         let dir = self.server.inode(parent);
-        let caller = creator(request, new.mode.into());
+        let caller = creator(request, new.mode.map_or(0, |mode| mode.bits().into()));
         self.server.with(|fs| held(fs, fs.create(dir, name.as_bytes(), new, &caller)?))
     }
 }

@@ -43,6 +43,39 @@ pub const MODE_FIFO: u16 = 0o010_000;
 /// A socket's.
 pub const MODE_SOCKET: u16 = 0o140_000;
 
+/// Type and permissions of an inode; the type is one of those that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileMode(u16);
+
+impl FileMode {
+    /// A mode. One that names no type is a regular file's, as for mknod(2); `None`: there is no such type.
+    pub fn new(mode: u16) -> Option<Self> {
+        match mode & MODE_TYPE {
+            0 => Some(Self(mode | MODE_REGULAR)),
+            MODE_REGULAR | MODE_DIR | MODE_SYMLINK | MODE_CHAR | MODE_BLOCK | MODE_FIFO | MODE_SOCKET => {
+                Some(Self(mode))
+            }
+            _ => None,
+        }
+    }
+
+    /// The bits, as the inode has them.
+    pub fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// The type's bits.
+    pub fn file_type(self) -> u16 {
+        self.0 & MODE_TYPE
+    }
+
+    /// The same type with other permissions, of which all bits but theirs are ignored.
+    #[must_use]
+    pub fn with_permissions(self, permissions: u16) -> Self {
+        Self(self.file_type() | permissions & !MODE_TYPE)
+    }
+}
+
 /// Bits of the inode's `flags`.
 pub mod flags {
     /// The contents lie on the realtime device.

@@ -5,6 +5,7 @@ use xfskit::device::{Access, FileDevice};
 use xfskit::inode::NewInode;
 use xfskit::mount::reservation_of;
 use xfskit::ondisk::dir::FileType;
+use xfskit::ondisk::inode::FileMode;
 use xfskit::trans::Reservation;
 use xfskit::{Mount, MountOptions};
 
@@ -16,6 +17,7 @@ fn names_and_inodes_made_in_single_transactions_are_the_kernels() {
     reference.tool_output("mkfs.xfs", ["-q", "-n", "parent=0", image.to_str().unwrap()]);
     let device = FileDevice::open(&image, Access::Write).unwrap();
     let mount = Mount::open(Arc::new(device), None, MountOptions::default()).unwrap();
+    let mode = FileMode::new(0o100_644).unwrap();
     for n in 0..5000u32 {
         let kernel = reservation_of(mount.reservations.create);
         let reservation = Reservation { log_bytes: kernel.log_bytes * 2, log_count: 1, ..kernel }.with_blocks(100);
@@ -24,7 +26,7 @@ fn names_and_inodes_made_in_single_transactions_are_the_kernels() {
         let dir = tx.join_inode(&root);
         let parent = tx.inode(dir).core.inode;
         let number = xfskit::space::inodes::allocate_inode(&mut tx, parent, 0o100_644).unwrap().unwrap();
-        let new = NewInode { mode: 0o100_644, uid: 1, gid: 2, links: 1, device: 0, attr_fork: false };
+        let new = NewInode { mode, uid: 1, gid: 2, links: 1, device: 0, attr_fork: false };
         xfskit::inode::create(&mut tx, number, &new, Some(dir)).unwrap();
         xfskit::dir::add(&mut tx, dir, format!("file-{n}").as_bytes(), number, FileType::Regular).unwrap();
         tx.commit().unwrap();

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
 use xfskit_ondisk::inode::{
-    MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_TYPE, flags, flags2,
+    FileMode, MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_TYPE, flags, flags2,
 };
 use xfskit_ondisk::limits::bmbt_root_bytes;
 use xfskit_ondisk::{ForkFormat, Geometry, InodeCore, InodeNumber, Lsn, NULL_AG_INODE};
@@ -14,7 +14,7 @@ use xfskit_ondisk::{ForkFormat, Geometry, InodeCore, InodeNumber, Lsn, NULL_AG_I
 #[derive(Clone, Copy, Debug)]
 pub struct NewInode {
     /// Type and permissions.
-    pub mode: u16,
+    pub mode: FileMode,
     /// Owner.
     pub uid: u32,
     /// Group.
@@ -73,7 +73,7 @@ pub fn create(tx: &mut Transaction, number: InodeNumber, new: &NewInode, parent:
 fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: Option<InoId>) -> InodeState {
     let geometry = tx.geometry();
     let now = tx.mount().env.now();
-    let (data, data_format) = match new.mode & MODE_TYPE {
+    let (data, data_format) = match new.mode.file_type() {
         MODE_CHAR | MODE_BLOCK | MODE_FIFO | MODE_SOCKET => (DataFork::Dev(new.device), ForkFormat::Dev),
         MODE_REGULAR => (DataFork::EMPTY, ForkFormat::Extents),
         _ => (DataFork::Local(Vec::new()), ForkFormat::Local),
@@ -86,7 +86,7 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
         flags2 |= flags2::NREXT64;
     }
     let core = InodeCore {
-        mode: new.mode,
+        mode: new.mode.bits(),
         data_format,
         uid: new.uid,
         gid: new.gid,

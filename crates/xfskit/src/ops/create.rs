@@ -16,7 +16,7 @@ use crate::space;
 use crate::symlink;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use xfskit_ondisk::dir::FileType;
-use xfskit_ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_SYMLINK, MODE_TYPE};
+use xfskit_ondisk::inode::{FileMode, MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_REGULAR, MODE_SYMLINK};
 use xfskit_ondisk::symlink::SYMLINK_LENGTH_LIMIT;
 use xfskit_ondisk::{DeviceNumber, InodeNumber, Timestamp};
 
@@ -26,8 +26,8 @@ pub(super) const MAX_LINKS: u32 = i32::MAX as u32;
 /// What to make.
 #[derive(Clone, Debug)]
 pub struct NewFile<'a> {
-    /// Type and permissions.
-    pub mode: u16,
+    /// Type and permissions; `None` for a type that there is not, which nothing can be made of.
+    pub mode: Option<FileMode>,
     /// Permissions that are taken away where the directory has no default ACL.
     pub umask: u16,
     /// Device number of a device node, in Linux's encoding.
@@ -37,9 +37,9 @@ pub struct NewFile<'a> {
 }
 
 impl NewFile<'static> {
-    /// Something of `mode`.
+    /// Something of `mode`, a regular file if that names no type.
     pub fn new(mode: u16) -> Self {
-        Self { mode, umask: 0, device: 0, target: &[] }
+        Self { mode: FileMode::new(mode), umask: 0, device: 0, target: &[] }
     }
 }
 
@@ -47,15 +47,11 @@ impl Filesystem {
     /// Makes a file, directory, device node, pipe or socket named `name` in `dir`.
     ///
     /// # Errors
-    /// `Exists`, `NotADirectory`, `Invalid` for a device number that XFS has no room for, `NoSpace`, `TooManyLinks`, `NameTooLong`, `NotFound` in a removed directory, `NotPermitted` in an immutable one.
+    /// `Exists`, `NotADirectory`, `Invalid` for a type that there is not, a link
+    /// without a target, or a device number that XFS has no room for, `NoSpace`, `TooManyLinks`, `NameTooLong`, `NotFound` in a removed directory, `NotPermitted` in an immutable one.
     pub fn create(&self, dir: InodeNumber, name: &[u8], new: &NewFile<'_>, caller: &Caller) -> Result<Stat> {
         check_new_name(name)?;
-        if new.target.len() > SYMLINK_LENGTH_LIMIT - 1 {
-            return Err(Error::NameTooLong);
-        }
-        if new.target.contains(&0) {
-            return Err(Error::Invalid("a link's target holds no zero byte"));
-        }
+        let mode = check_new(new)?;
         let dir_inode = self.mount.inode(dir)?;
         let mut tx = self.begin(self.create_reservation(new))?;
         let result = (|| {
@@ -67,9 +63,9 @@ impl Filesystem {
             if place.entry().is_some() {
                 return Err(Error::Exists);
             }
-            check_new_entry(&tx, dir, new.mode)?;
-            check_device(new)?;
-            self.create_in(&mut tx, dir, Some((name, place)), new, caller)
+            check_new_entry(&tx, dir, mode.bits())?;
+            check_device(mode, new.device)?;
+            self.create_in(&mut tx, dir, Some((name, place)), (mode, new), caller)
         })();
         self.located(dir, tx.finish(result))
     }
@@ -89,14 +85,18 @@ impl Filesystem {
     /// it comes held once.
     ///
     /// # Errors
-    /// As [`Self::create`].
+    /// As [`Self::create`]; `Invalid` for anything but a regular file.
     pub fn tmpfile(&self, dir: InodeNumber, new: &NewFile<'_>, caller: &Caller) -> Result<Stat> {
+        let mode = check_new(new)?;
+        if mode.file_type() != MODE_REGULAR {
+            return Err(Error::Invalid("only a regular file can be without a name"));
+        }
         let dir_inode = self.mount.inode(dir)?;
         let mut tx = self.begin(self.create_reservation(new))?;
         let result = (|| {
             let dir = self.join_dir(&mut tx, &dir_inode)?;
-            check_new_entry(&tx, dir, new.mode)?;
-            self.create_in(&mut tx, dir, None, new, caller)
+            check_new_entry(&tx, dir, mode.bits())?;
+            self.create_in(&mut tx, dir, None, (mode, new), caller)
         })();
         let stat = tx.finish(result)?;
         self.hold(stat.inode)?;
@@ -120,13 +120,12 @@ impl Filesystem {
         tx: &mut Transaction,
         dir: InoId,
         name: Option<(&[u8], Place)>,
-        new: &NewFile<'_>,
+        (mode, new): (FileMode, &NewFile<'_>),
         caller: &Caller,
     ) -> Result<Stat> {
-        let is_dir = new.mode & MODE_TYPE == MODE_DIR;
-        let inherited = acl::inherited(tx, dir, new.mode, new.umask)?;
-        let new = NewFile { mode: inherited.mode, ..new.clone() };
-        let child = self.create_unnamed(tx, dir, &new, caller)?;
+        let is_dir = mode.file_type() == MODE_DIR;
+        let inherited = acl::inherited(tx, dir, mode.bits(), new.umask)?;
+        let child = self.create_unnamed(tx, dir, (mode.with_permissions(inherited.mode), new), caller)?;
         match name {
             Some((name, place)) => self.enter(tx, dir, (name, place), child, is_dir)?,
             None => unlinked::insert(tx, child)?,
@@ -142,16 +141,16 @@ impl Filesystem {
         &self,
         tx: &mut Transaction,
         dir: InoId,
-        new: &NewFile<'_>,
+        (mode, new): (FileMode, &NewFile<'_>),
         caller: &Caller,
     ) -> Result<InoId> {
         let parent = &tx.inode(dir).core;
-        if new.mode & MODE_TYPE == MODE_DIR && parent.links >= MAX_LINKS {
+        if mode.file_type() == MODE_DIR && parent.links >= MAX_LINKS {
             return Err(Error::TooManyLinks);
         }
         let parent = parent.inode;
-        let number = space::inodes::allocate_inode(tx, parent, new.mode)?.ok_or(Error::NoSpace)?;
-        self.create_numbered(tx, dir, number, new, caller)
+        let number = space::inodes::allocate_inode(tx, parent, mode.bits())?.ok_or(Error::NoSpace)?;
+        self.create_numbered(tx, dir, number, (mode, new), caller)
     }
 
     /// As [`Self::create_unnamed`], of a number that was allocated.
@@ -160,14 +159,14 @@ impl Filesystem {
         tx: &mut Transaction,
         dir: InoId,
         number: InodeNumber,
-        new: &NewFile<'_>,
+        (new_mode, new): (FileMode, &NewFile<'_>),
         caller: &Caller,
     ) -> Result<InoId> {
-        let kind = new.mode & MODE_TYPE;
+        let kind = new_mode.file_type();
         let is_dir = kind == MODE_DIR;
         let parent_core = &tx.inode(dir).core;
         let (parent_number, parent_mode, parent_gid) = (parent_core.inode, parent_core.mode, parent_core.gid);
-        let mut mode = new.mode;
+        let mut mode = new_mode.bits();
         let mut gid = caller.gid;
         if parent_mode & 0o2000 != 0 {
             gid = parent_gid;
@@ -179,7 +178,8 @@ impl Filesystem {
         }
         let links = if is_dir { 2 } else { 0 };
         let attr_fork = tx.geometry().has_parent();
-        let device = DeviceNumber::from_linux(new.device).to_xfs();
+        let device = if is_device(new_mode) { DeviceNumber::from_linux(new.device).to_xfs() } else { 0 };
+        let mode = new_mode.with_permissions(mode);
         let new_inode = NewInode { mode, uid: caller.uid, gid, links, device, attr_fork };
         let child = inode::create(tx, number, &new_inode, Some(dir))?;
         if is_dir {
@@ -213,13 +213,29 @@ impl Filesystem {
     }
 }
 
-/// Whether the number of a device node can be stored; it would become another device's.
-fn check_device(new: &NewFile<'_>) -> Result<()> {
-    let is_device = matches!(new.mode & MODE_TYPE, MODE_BLOCK | MODE_CHAR);
-    if is_device && !DeviceNumber::from_linux(new.device).fits_xfs() {
-        return Err(Error::Invalid("XFS has no room for such a device number"));
+fn is_device(mode: FileMode) -> bool {
+    matches!(mode.file_type(), MODE_BLOCK | MODE_CHAR)
+}
+
+/// Checks that there can be such a file, wherever it is made; says of what mode.
+fn check_new(new: &NewFile<'_>) -> Result<FileMode> {
+    let mode = new.mode.ok_or(Error::Invalid("there is no such type of file"))?;
+    if (mode.file_type() == MODE_SYMLINK) == new.target.is_empty() {
+        return Err(Error::Invalid("a symbolic link has a target, and nothing else has one"));
     }
-    Ok(())
+    if new.target.len() > SYMLINK_LENGTH_LIMIT - 1 {
+        return Err(Error::NameTooLong);
+    }
+    if new.target.contains(&0) {
+        return Err(Error::Invalid("a link's target holds no zero byte"));
+    }
+    Ok(mode)
+}
+
+/// Whether the number of a device node can be stored; it would become another device's.
+fn check_device(mode: FileMode, device: u32) -> Result<()> {
+    let fits = !is_device(mode) || DeviceNumber::from_linux(device).fits_xfs();
+    if fits { Ok(()) } else { Err(Error::Invalid("XFS has no room for such a device number")) }
 }
 
 /// A reservation whose operation does in one link what the kernel spreads over two: an inode chunk and a directory

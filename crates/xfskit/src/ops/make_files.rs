@@ -198,7 +198,9 @@ impl Filesystem {
     /// be committed.
     fn make_file(&self, tx: &mut Transaction, dir: InoId, number: InodeNumber, file: &WholeFile<'_>) -> Result<InoId> {
         let caller = Caller { uid: file.uid, gid: file.gid, groups: Vec::new() };
-        let id = self.create_numbered(tx, dir, number, &NewFile::new(mode_of(file)), &caller)?;
+        let new = NewFile::new(mode_of(file));
+        let mode = new.mode.expect("regular files are a type of file");
+        let id = self.create_numbered(tx, dir, number, (mode, &new), &caller)?;
         let place = dir::vacant(tx, dir, file.name)?;
         self.enter(tx, dir, (file.name, place), id, false)?;
         for (name, value) in file.xattrs {

@@ -255,7 +255,9 @@ impl Filesystem {
         if let Some((victim, _)) = &locked.victim {
             unlinked::lock_list(tx, *victim)?;
         }
-        self.create_unnamed(tx, locked.from_dir, &NewFile::new(MODE_CHAR), caller)
+        let new = NewFile::new(MODE_CHAR);
+        let mode = new.mode.expect("character devices are a type of file");
+        self.create_unnamed(tx, locked.from_dir, (mode, &new), caller)
     }
 }
 

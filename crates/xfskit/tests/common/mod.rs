@@ -9,6 +9,7 @@ use xfskit::attr::{self, Attr, Form, Outcome, remote, shortform, tree};
 use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::dir::{self, FileType};
 use xfskit::inode::NewInode;
+use xfskit::ondisk::inode::FileMode;
 use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::trans::{InoId, InodeFields, Reservation, Transaction};
 use xfskit::{Error, Mount, MountOptions, Result};
@@ -67,7 +68,8 @@ pub fn make_inode(mount: &Arc<Mount>, name: &str, mode: u16, links: u32) -> Resu
     let root = mount.geometry.root_inode;
     change(mount, root, |tx, dir| {
         let number = xfskit::space::inodes::allocate_inode(tx, root, mode)?.ok_or(Error::NoSpace)?;
-        let new = NewInode { mode, uid: 0, gid: 0, links, device: 0, attr_fork: false };
+        let file_mode = FileMode::new(mode).expect("a type of file");
+        let new = NewInode { mode: file_mode, uid: 0, gid: 0, links, device: 0, attr_fork: false };
         let id = xfskit::inode::create(tx, number, &new, Some(dir))?;
         if FileType::from_mode(mode) == FileType::Directory {
             dir::init(tx, id, root);

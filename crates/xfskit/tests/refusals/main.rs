@@ -10,5 +10,6 @@ mod shapes;
 #[path = "../stress/mod.rs"]
 mod stress;
 mod times;
+mod types;
 mod upgrade;
 mod whiteout;

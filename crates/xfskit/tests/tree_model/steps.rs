@@ -34,7 +34,7 @@ impl Run {
         let device = if matches!(kind, CHAR | 0o060_000) { self.random.below(0x1000) as u32 } else { 0 };
         let lengths = [1, 30, 200, 336, 337, 500, 1023];
         let target = if kind == LINK { vec![b't'; lengths[self.random.below(lengths.len())]] } else { Vec::new() };
-        let new = NewFile { mode, umask, device, target: &target };
+        let new = NewFile { umask, device, target: &target, ..NewFile::new(mode) };
         let me = Caller { uid: self.random.below(3) as u32 * 1000, gid: 5, groups: Vec::new() };
         let tmp = kind == FILE && self.random.one_in(4);
         let result = if tmp {

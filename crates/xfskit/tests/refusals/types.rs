@@ -1,0 +1,40 @@
+//! Inodes are of the types that there are, whatever a caller asks for.
+
+use crate::shapes::refused;
+use crate::stress::{DIR, FILE, Image};
+use std::os::unix::fs::MetadataExt;
+use xfskit::{Caller, Error, NewFile};
+use xfskit_testkit::kernel_mount;
+
+#[test]
+fn every_mode_makes_a_sound_inode_or_none() {
+    let image = Image::new(64, &[]);
+    let (fs, me) = (image.open(), Caller::root());
+    let mut made = Vec::new();
+    for kind in 0..16_u16 {
+        for target in [&b""[..], b"target"] {
+            let (mode, name) = (kind << 12 | 0o644, format!("{kind:x} {}", target.len()));
+            let new = NewFile { target, device: 0x0103, ..NewFile::new(mode) };
+            let result = fs.create(fs.root(), name.as_bytes(), &new, &me);
+            let is_type =
+                matches!(kind, 0 | 1 | 2 | 4 | 6 | 8 | 12) && target.is_empty() || kind == 10 && !target.is_empty();
+            if is_type {
+                let stat = result.unwrap();
+                assert_eq!(stat.mode, if kind == 0 { FILE | 0o644 } else { mode });
+                made.push((name.clone(), stat));
+            } else {
+                assert!(matches!(refused(&fs, &name, result), Error::Invalid(_)), "{name}");
+            }
+            let unnamed = fs.tmpfile(fs.root(), &new, &me);
+            assert_eq!(unnamed.is_ok(), matches!(kind, 0 | 8) && target.is_empty(), "{name} without a name");
+        }
+    }
+    assert!(matches!(fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me), Ok(stat) if stat.links == 2));
+    image.close(fs);
+    let Some(kernel) = kernel_mount(&image.path) else { return };
+    for (name, stat) in made {
+        let found = std::fs::symlink_metadata(kernel.path().join(&name)).unwrap();
+        assert_eq!((found.mode(), found.rdev()), (stat.mode.into(), stat.device.into()), "{name}");
+    }
+    kernel.unmount();
+}
