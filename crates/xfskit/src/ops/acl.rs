@@ -8,7 +8,7 @@
 
 use super::Caller;
 use crate::attr::{self, update};
-use crate::cache::{AttrFork, Inode, KnownAbsent};
+use crate::cache::{AttrFork, InodeState, KnownAbsent};
 use crate::error::{Error, Result};
 use crate::mount::{Mount, reservation_of};
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
@@ -357,11 +357,24 @@ pub(super) fn set(
     Ok(())
 }
 
+/// Where the attributes are that a change of mode may have to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attributes {
+    InInode,
+    InBlocks,
+}
+
+impl Attributes {
+    /// Where an inode's are at the moment.
+    pub(super) fn of(state: &InodeState) -> Self {
+        if matches!(state.attr, None | Some(AttrFork::Local(_))) { Self::InInode } else { Self::InBlocks }
+    }
+}
+
 /// What a change of mode reserves: the access ACL may have to follow.
-pub(super) fn chmod_reservation(mount: &Mount, inode: &Inode) -> Reservation {
+pub(super) fn chmod_reservation(mount: &Mount, attributes: Attributes) -> Reservation {
     let change = reservation_of(mount.reservations.ichange);
-    let in_inode = matches!(inode.state_lock().read().attr, None | Some(AttrFork::Local(_)));
-    let attr = update::reservation(mount, if in_inode { 1024 } else { MAX_VALUE_BYTES });
+    let attr = update::reservation(mount, if attributes == Attributes::InInode { 1024 } else { MAX_VALUE_BYTES });
     Reservation { log_bytes: change.log_bytes + attr.log_bytes, log_count: 1, ..attr }
 }
 

@@ -4,10 +4,12 @@ use super::create::single;
 use super::protected::{check_not_immutable, check_set_attr};
 use super::stat::stat_of;
 use super::{Caller, Filesystem, Stat, acl};
-use crate::error::Result;
+use crate::cache::Inode;
+use crate::error::{Error, Result};
 use crate::mount::reservation_of;
 use crate::sync::atomic::Ordering;
 use crate::trans::{InodeFields, Transaction};
+use std::sync::Arc;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE};
 use xfskit_ondisk::{Geometry, InodeCore, InodeNumber, Timestamp, clamp_time};
 
@@ -63,13 +65,28 @@ impl Filesystem {
             }
         }
         let inode = self.mount.inode(inode)?;
+        loop {
+            match self.try_set_attr(&inode, change, caller) {
+                Err(Error::WouldBlock) => {}
+                other => return self.located(inode.number, other),
+            }
+        }
+    }
+
+    /// As [`Self::set_attr`], all but the size; `WouldBlock` when the inode has got attributes in blocks meanwhile, for which nothing is
+    /// reserved.
+    fn try_set_attr(&self, inode: &Arc<Inode>, change: &SetAttr, caller: &Caller) -> Result<Stat> {
         let mut reservation = single(reservation_of(self.mount.reservations.ichange));
+        let attributes = acl::Attributes::of(&inode.state_lock().read());
         if change.mode.is_some() {
-            reservation = acl::chmod_reservation(&self.mount, &inode);
+            reservation = acl::chmod_reservation(&self.mount, attributes);
         }
         let mut tx = self.begin(reservation)?;
         let result = (|| {
-            let id = self.join(&mut tx, &inode)?;
+            let id = self.join(&mut tx, inode)?;
+            if change.mode.is_some() && acl::Attributes::of(tx.inode(id)) != attributes {
+                return Err(Error::WouldBlock);
+            }
             check_set_attr(&tx.inode(id).core, change)?;
             let (now, geometry) = (tx.mount().env.now(), tx.geometry());
             if change.mode.is_some() {
@@ -88,7 +105,7 @@ impl Filesystem {
             apply(&mut state.core, change, now, caller, geometry);
             Ok(stat_of(&tx, tx.inode(id)))
         })();
-        self.located(inode.number, tx.finish(result))
+        tx.finish(result)
     }
 
     /// Checks that a change of mode will not meet a damaged ACL, for an operation that changes something else before.

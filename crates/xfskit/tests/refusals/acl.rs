@@ -2,7 +2,10 @@
 
 use crate::shapes::{file, refused};
 use crate::stress::{DIR, FILE, Image};
-use xfskit::{Caller, Error, NewFile, SetAttr, SetMode};
+use std::time::Duration;
+use xfskit::attr::update::{self, Key, Logging};
+use xfskit::trans::Reservation;
+use xfskit::{Caller, Error, Fallocate, NewFile, SetAttr, SetMode};
 
 /// An ACL in the form for users, with so many named users.
 fn acl(users: u32) -> Vec<u8> {
@@ -73,4 +76,42 @@ fn the_longest_acl_is_inherited() {
         }
         image.close(fs);
     }
+}
+
+#[test]
+fn a_chmod_that_was_overtaken_by_a_long_acl_begins_anew() {
+    let image = Image::new(64, &[('b', "size=1024"), ('d', "agcount=2")]);
+    let (fs, me) = (image.open(), Caller::root());
+    let file = file(&fs, "file");
+    let filler = crate::shapes::file(&fs, "filler");
+    // While space is scarce, transactions that may allocate come one at a time: so the chmod waits where it has reserved.
+    let free = fs.statfs().free_blocks;
+    fs.fallocate(filler, Fallocate::Allocate, 0, (free - 400) * 1024).unwrap();
+    let inode = fs.mount().inode(file).unwrap();
+    let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 200, may_dip: false };
+    let mut tx = fs.mount().transaction(reservation).unwrap();
+    let change = SetAttr { mode: Some(0o600), ..Default::default() };
+    std::thread::scope(|scope| {
+        let chmod = scope.spawn(|| fs.set_attr(file, &change, &Caller::root()));
+        std::thread::sleep(Duration::from_millis(100));
+        let id = tx.join_inode(&inode);
+        let key = Key { namespace: 2, name: b"SGI_ACL_FILE" };
+        update::put(&mut tx, id, key, &on_disk(5_400), Logging::NotLogged).unwrap();
+        tx.commit().unwrap();
+        assert_eq!(chmod.join().unwrap().unwrap().mode, FILE | 0o600);
+    });
+    assert!(fs.get_xattr(file, b"system.posix_acl_access").unwrap().len() > 5_400 * 8);
+    fs.unlink(fs.root(), b"filler", &me).unwrap();
+    image.close(fs);
+}
+
+/// An ACL as it is stored, with so many named users.
+fn on_disk(users: u32) -> Vec<u8> {
+    let entries = acl(users).split_off(4);
+    let entry = |e: &[u8]| {
+        let id = if matches!(e[0], 2 | 8) { [e[7], e[6], e[5], e[4]] } else { [0; 4] };
+        [&[0, 0, e[1], e[0]][..], &id, &[e[3], e[2], 0, 0]].concat()
+    };
+    let count = (entries.len() / 8) as u32;
+    [count.to_be_bytes().to_vec(), entries.chunks(8).flat_map(entry).collect()].concat()
 }
