@@ -73,8 +73,8 @@ fn find(tx: &mut Transaction, dir: InoId, count: u32) -> Result<Option<FsBlock>>
         holder: Some(holder),
         ..AllocRequest::new(bmap::near_inode(tx, holder), count, count + room, owner)
     };
-    let found = alloc::open_window(tx, &request, FileBlock(0))?;
-    Ok(found.and_then(|_| alloc::firm_any_window(tx, holder, count)))
+    let found = alloc::open_window(tx, &request, FileBlock(0), (FileBlock(0), count))?;
+    Ok(found.map(|(block, _)| block))
 }
 
 /// Gives the first of the packed contents to the files, in their order; the transaction has blocks for them. What files there are not

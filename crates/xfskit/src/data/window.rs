@@ -38,17 +38,14 @@ pub(super) fn find(tx: &mut Transaction, ino: InoId, first: u64, count: u64, nea
     let holder = tx.inode(ino).core.inode;
     let smallest = tx.mount().error_tags.strikes(BMAP_ALLOC_MINLEN_EXTENT);
     let want = if smallest { 1 } else { count.min(MAX_EXTENT_BLOCKS) as u32 };
-    let firm = |tx: &Transaction| alloc::firm_window(tx, holder, FileBlock(first), want);
-    if let Some((block, count)) = firm(tx) {
+    if let Some((block, count)) = alloc::firm_window(tx, holder, FileBlock(first), want) {
         return Ok(Space { block, count });
     }
     let room = if smallest { 0 } else { room_to_grow(tx, ino, first, count)? };
     let attempts = attempts(tx, ino, first, want, room, near)?;
     for round in 0..2 {
         for (request, file_block) in attempts.iter().flatten() {
-            if alloc::open_window(tx, request, *file_block)?.is_some()
-                && let Some((block, count)) = firm(tx)
-            {
+            if let Some((block, count)) = alloc::open_window(tx, request, *file_block, (FileBlock(first), want))? {
                 return Ok(Space { block, count });
             }
         }

@@ -132,6 +132,11 @@ fn held_headers(tx: &Transaction) -> impl Iterator<Item = (AgNumber, u64)> {
     })
 }
 
+/// The AGs whose AGF the transaction holds.
+pub(super) fn held_agfs(tx: &Transaction) -> impl Iterator<Item = AgNumber> {
+    held_headers(tx).filter(|(_, sector)| *sector == AGF_SECTOR).map(|(ag, _)| ag)
+}
+
 /// Whether waiting for the header `sector` of `ag` keeps the lock order: no later header may be held.
 fn may_wait(tx: &Transaction, ag: AgNumber, sector: u64) -> bool {
     // Within an AG the AGI comes before the AGF.

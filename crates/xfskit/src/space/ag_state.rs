@@ -5,7 +5,7 @@
 use super::window::Windows;
 use crate::item::CheckpointSeq;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use xfskit_ondisk::AgBlock;
 
 /// Says that a hint is not known yet.
@@ -21,6 +21,8 @@ pub struct AgState {
     inodes: AtomicU64,
     /// The block of the inobt's leaf that was used last; under the AGI's lock it is a leaf of the tree.
     inobt_leaf: AtomicU64,
+    /// Transactions that hold the AGF and look around for space in other AGs.
+    waiting_holders: AtomicU32,
     busy: Mutex<Busy>,
     /// Free blocks that are meant for a file.
     pub(super) windows: Windows,
@@ -47,6 +49,7 @@ impl Default for AgState {
             space: AtomicU64::new(UNKNOWN),
             inodes: AtomicU64::new(UNKNOWN),
             inobt_leaf: AtomicU64::new(UNKNOWN),
+            waiting_holders: AtomicU32::new(0),
             busy: Mutex::default(),
             windows: Windows::default(),
         }
@@ -99,6 +102,21 @@ impl AgState {
         if busy.extents.len() >= busy.trim_at.max(1024) {
             busy.retain_after(durable);
         }
+    }
+
+    /// Whether the holder of the AGF looks around for space in other AGs.
+    pub(super) fn holder_waits(&self) -> bool {
+        self.waiting_holders.load(Ordering::Acquire) > 0
+    }
+
+    /// The holder of the AGF begins to look around.
+    pub(super) fn holder_begins_to_wait(&self) {
+        self.waiting_holders.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// It has found something, or given up.
+    pub(super) fn holder_ends_to_wait(&self) {
+        self.waiting_holders.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Free blocks and the longest free extent, if they are known.

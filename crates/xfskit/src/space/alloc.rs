@@ -3,7 +3,7 @@
 //! An allocation looks for its extent first, without a change; only when the extent is found, and enough is left to
 //! fill the free list, does it take the extent. So "no space of that shape" always leaves the transaction as it was.
 
-use super::ag::{Ag, below_agf};
+use super::ag::{Ag, below_agf, held_agfs};
 use super::free_space::extent_at;
 use super::owner::Owner;
 use super::search::{Search, merged};
@@ -12,14 +12,16 @@ use crate::error::{Error, Result};
 use crate::error_tags::ALLOC_EXTENT;
 use crate::mount::Mount;
 use crate::trans::Transaction;
+use smallvec::SmallVec;
 use std::ops::Range;
 use xfskit_ondisk::btree::FreeExtent;
 use xfskit_ondisk::{AgBlock, AgNumber, Corruption, FileBlock, FsBlock, InodeNumber};
 
-/// Times, a millisecond apart, that an allocation looks again at AGs which others hold, when no other has space. Those
-/// others look around too while they hold an AG, they do not wait; and where space is scarce they come one
-/// at a time ([`Mount::transaction`](crate::mount::Mount::transaction)). So this ends when they commit.
-const PATIENCE: usize = 5000;
+/// Times, a millisecond apart, that an allocation looks again at AGs which others hold, when no other has space, even if all of
+/// those look around for space in the same way. Where space is scarce transactions come one at a time
+/// ([`Mount::transaction`](crate::mount::Mount::transaction)), so that hardly ever two wait for each other. Those that do not look
+/// around commit sometime, however slow the device is, and are waited for.
+const PATIENCE: usize = if cfg!(test) { 50 } else { 5000 };
 
 /// So many busy extents of an AG make allocations that keep off them slow: each looks at all of them.
 const MANY_BUSY: usize = 512;
@@ -103,17 +105,59 @@ fn somewhere(
     request: &AllocRequest,
     mut find: impl FnMut(&mut Transaction, Ag, Option<AgBlock>) -> Result<Option<FreeExtent>>,
 ) -> Result<Option<(FsBlock, u32)>> {
-    for _ in 0..PATIENCE {
-        match try_somewhere(tx, request, &mut find) {
-            Err(Error::WouldBlock) => crate::sync::pause(),
-            other => return other,
+    let mut blocked = HeldByOthers::new();
+    let found = try_somewhere(tx, request, &mut find, &mut blocked)?;
+    if found.is_some() || blocked.is_empty() {
+        return Ok(found);
+    }
+    let mount = tx.mount();
+    let _waiting = Waiting::new(tx);
+    for round in 0.. {
+        let holder_waits = |ag: &AgNumber| mount.ags[ag.0 as usize].holder_waits();
+        if round >= PATIENCE && blocked.iter().all(holder_waits) {
+            break;
+        }
+        mount.journal.check()?;
+        crate::sync::pause();
+        blocked.clear();
+        let found = try_somewhere(tx, request, &mut find, &mut blocked)?;
+        if found.is_some() || blocked.is_empty() {
+            return Ok(found);
         }
     }
     Ok(None)
 }
 
-/// As [`somewhere`]; `WouldBlock` when there is nothing in the AGs that could be looked at.
-fn try_somewhere(tx: &mut Transaction, request: &AllocRequest, find: InAg<'_>) -> Result<Option<(FsBlock, u32)>> {
+/// AGs that could not be looked at.
+type HeldByOthers = SmallVec<[AgNumber; 4]>;
+
+/// Says of the AGs that a transaction holds that it looks around for space in others, as long as it does.
+struct Waiting<'m> {
+    mount: &'m Mount,
+    held: SmallVec<[AgNumber; 4]>,
+}
+
+impl<'m> Waiting<'m> {
+    fn new(tx: &Transaction<'m>) -> Self {
+        let (mount, held) = (tx.mount(), held_agfs(tx).collect::<SmallVec<_>>());
+        held.iter().for_each(|ag: &AgNumber| mount.ags[ag.0 as usize].holder_begins_to_wait());
+        Self { mount, held }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.held.iter().for_each(|ag| self.mount.ags[ag.0 as usize].holder_ends_to_wait());
+    }
+}
+
+/// As [`somewhere`], without waiting; names the AGs that others hold.
+fn try_somewhere(
+    tx: &mut Transaction,
+    request: &AllocRequest,
+    find: InAg<'_>,
+    blocked: &mut HeldByOthers,
+) -> Result<Option<(FsBlock, u32)>> {
     let ag_count = tx.geometry().ag_count;
     let (first, hint) = match request.near {
         Near::Ag(ag) => (AgNumber(ag.0 % ag_count), None),
@@ -122,7 +166,6 @@ fn try_somewhere(tx: &mut Transaction, request: &AllocRequest, find: InAg<'_>) -
             None => (AgNumber(0), None),
         },
     };
-    let mut blocked = false;
     for step in 0..if request.exact { 1 } else { ag_count } {
         let number = AgNumber((first.0 + step) % ag_count);
         let known = tx.mount().ags[number.0 as usize].space();
@@ -132,7 +175,7 @@ fn try_somewhere(tx: &mut Transaction, request: &AllocRequest, find: InAg<'_>) -
         let ag = match Ag::lock_unless_holding(tx, number) {
             Ok(ag) => ag,
             Err(Error::WouldBlock) => {
-                blocked = true;
+                blocked.push(number);
                 continue;
             }
             Err(error) => return Err(error),
@@ -144,7 +187,7 @@ fn try_somewhere(tx: &mut Transaction, request: &AllocRequest, find: InAg<'_>) -
         }
         ag.release(tx);
     }
-    if blocked { Err(Error::WouldBlock) } else { Ok(None) }
+    Ok(None)
 }
 
 /// Looks for an extent in an AG whose AGF is locked. Soft parts of windows are given back when there is nothing else.
@@ -174,25 +217,31 @@ fn search_in(
     }
 }
 
-/// Finds blocks for contents of the request's holder, fork blocks from `file_block` on, and opens a window on them.
-/// Nothing is changed on disk. Says how many there are; `None` as [`allocate`].
+/// Finds blocks for contents of the request's holder, fork blocks from `file_block` on, and opens a window on them, of which up to
+/// `most` blocks from the one for `first` on are firm at once: a soft one could be gone before its holder looks. Nothing is
+/// changed on disk. Says which blocks are firm; `None` as [`allocate`].
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn open_window(tx: &mut Transaction, request: &AllocRequest, file_block: FileBlock) -> Result<Option<u32>> {
+pub fn open_window(
+    tx: &mut Transaction,
+    request: &AllocRequest,
+    file_block: FileBlock,
+    (first, most): (FileBlock, u32),
+) -> Result<Option<(FsBlock, u32)>> {
     let Some(holder) = request.holder else { return Ok(None) };
-    let found = somewhere(tx, request, |tx, ag, hint| {
+    somewhere(tx, request, |tx, ag, hint| {
         let mount = tx.mount();
         loop {
             let Some(found) = search_in(tx, ag, hint, request)? else { return Ok(None) };
             // Another may have opened its window since: only the shared lock of the AGF is needed for that.
-            if mount.ags[ag.number.0 as usize].windows.open(holder, file_block.0, found.start, found.count) {
+            let windows = &mount.ags[ag.number.0 as usize].windows;
+            if let Some(firm) = windows.open_firm(holder, file_block.0, found, (first.0, most)) {
                 ag.release(tx);
-                return Ok(Some(found));
+                return Ok(Some(FreeExtent { start: firm.start, count: firm.count }));
             }
         }
-    })?;
-    Ok(found.map(|(_, count)| count))
+    })
 }
 
 /// Makes up to `most` blocks of the holder's window firm, from the one for `file_block` on; returns which.

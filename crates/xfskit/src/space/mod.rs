@@ -36,6 +36,8 @@ mod search;
 #[cfg(test)]
 mod tests;
 pub mod unowned;
+#[cfg(test)]
+mod waiting_tests;
 mod window;
 
 pub(crate) use ag::below_agi;

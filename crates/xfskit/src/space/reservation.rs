@@ -23,9 +23,22 @@ fn refcount_ask(geometry: &Geometry, limits: &Limits, blocks: u32) -> u64 {
     if geometry.has_reflink() { limits.refcount.blocks_for_records(blocks.into()) } else { 0 }
 }
 
-/// Blocks that no operation may take although the superblock counts them as free.
+/// Blocks that the finobt of an AG with so many inodes may come to need: any of its chunks may get a free inode.
+fn finobt_ask(geometry: &Geometry, limits: &Limits, blocks: u32, inodes: u64) -> u64 {
+    if !geometry.has_finobt() {
+        return 0;
+    }
+    limits.inobt.blocks_for_records(inodes / u64::from(INODES_PER_CHUNK)).min(u64::from(blocks) / 64)
+}
+
+/// Blocks that no operation may take although the superblock counts them as free: at least what all AGs together ever hold back, for
+/// otherwise a transaction could find nothing of what it has reserved.
 pub fn set_aside_blocks(geometry: &Geometry, limits: &Limits) -> u64 {
-    let ask = rmap_ask(geometry, limits, geometry.ag_blocks) + refcount_ask(geometry, limits, geometry.ag_blocks);
+    let blocks = geometry.ag_blocks;
+    let most_inodes = u64::from(blocks) * u64::from(geometry.inodes_per_block());
+    let ask = rmap_ask(geometry, limits, blocks)
+        + refcount_ask(geometry, limits, blocks)
+        + finobt_ask(geometry, limits, blocks, most_inodes);
     u64::from(geometry.ag_count) * (AG_SET_ASIDE + ask)
 }
 
@@ -36,10 +49,8 @@ pub(super) fn held_back(tx: &Transaction, ag: Ag) -> u32 {
     let blocks = geometry.blocks_in_ag(ag.number);
     let mut held = rmap_ask(geometry, limits, blocks).saturating_sub(agf.rmap_blocks.get().into());
     held += refcount_ask(geometry, limits, blocks).saturating_sub(agf.refcount_blocks.get().into());
-    if geometry.has_finobt() {
-        let inodes = tx.mount().ags[ag.number.0 as usize].inodes().map_or(0, |(inodes, _)| inodes);
-        held += limits.inobt.blocks_for_records((inodes / INODES_PER_CHUNK).into()).min(u64::from(blocks) / 64);
-    }
+    let inodes = tx.mount().ags[ag.number.0 as usize].inodes().map_or(0, |(inodes, _)| inodes);
+    held += finobt_ask(geometry, limits, blocks, inodes.into());
     held.min(u32::MAX.into()) as u32
 }
 

@@ -16,6 +16,7 @@
 
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
+use xfskit_ondisk::btree::FreeExtent;
 use xfskit_ondisk::{AgBlock, InodeNumber};
 
 /// Most windows of an AG; the one that was opened first makes way.
@@ -51,6 +52,20 @@ pub(super) struct Firm {
     pub count: u32,
 }
 
+/// Makes up to `most` blocks of a window firm, from the one at `distance` on. What lies before them becomes a window of its own.
+fn firm_up(list: &mut Vec<Window>, index: usize, distance: u32, most: u32) -> Firm {
+    let window = &mut list[index];
+    let before = Window { end: window.start + distance, ..*window };
+    window.start += distance;
+    window.file_block += u64::from(distance);
+    window.firm_end = window.end.min(window.start.saturating_add(most));
+    let firm = Firm { start: AgBlock(window.start), count: window.firm_end - window.start };
+    if distance > 0 {
+        list.push(Window { firm_end: before.start, ..before });
+    }
+    firm
+}
+
 /// The windows of an AG.
 #[derive(Debug, Default)]
 pub struct Windows {
@@ -71,14 +86,23 @@ impl Windows {
         !self.any.load(Ordering::Acquire)
     }
 
-    /// Opens a window on the blocks from `start` on, for the holder's fork blocks from `file_block` on. `false`: another
-    /// lies there.
-    pub(super) fn open(&self, holder: InodeNumber, file_block: u64, start: AgBlock, count: u32) -> bool {
-        let new = Window { holder, file_block, start: start.0, firm_end: start.0, end: start.0 + count };
+    /// Opens a window on free blocks, for the holder's fork blocks from `file_block` on, and makes up to `most` of them firm, from
+    /// that for `first` on, which is one of them. `None`: another window lies there.
+    pub(super) fn open_firm(
+        &self,
+        holder: InodeNumber,
+        file_block: u64,
+        blocks: FreeExtent,
+        (first, most): (u64, u32),
+    ) -> Option<Firm> {
+        let start = blocks.start.0;
+        let new = Window { holder, file_block, start, firm_end: start, end: blocks.end() };
+        let distance =
+            new.distance(first).expect("whoever looks for blocks asks for enough to reach the first that it wants");
         self.change(|list| {
             let meets = |window: &Window| window.start < new.end && new.start < window.end;
             if list.iter().any(|window| window.holder != holder && meets(window)) {
-                return false;
+                return None;
             }
             // What the holder had there was for other blocks of the file, or for the same.
             list.retain(|window| !meets(window));
@@ -88,7 +112,8 @@ impl Windows {
                 list.remove(oldest);
             }
             list.push(new);
-            true
+            let index = list.len() - 1;
+            Some(firm_up(list, index, distance, most))
         })
     }
 
@@ -98,18 +123,9 @@ impl Windows {
             return None;
         }
         let mut list = self.list.lock();
-        let is_meant = |window: &&mut Window| window.holder == holder && window.distance(file_block).is_some();
-        let window = list.iter_mut().find(is_meant)?;
-        let distance = window.distance(file_block)?;
-        let before = Window { end: window.start + distance, ..*window };
-        window.start += distance;
-        window.file_block = file_block;
-        window.firm_end = window.end.min(window.start.saturating_add(most));
-        let firm = Firm { start: AgBlock(window.start), count: window.firm_end - window.start };
-        if distance > 0 {
-            list.push(Window { firm_end: before.start, ..before });
-        }
-        Some(firm)
+        let distance = |window: &Window| window.distance(file_block).filter(|_| window.holder == holder);
+        let (index, distance) = list.iter().enumerate().find_map(|(index, window)| Some((index, distance(window)?)))?;
+        Some(firm_up(&mut list, index, distance, most))
     }
 
     /// Makes `count` blocks firm at the start of any of the holder's windows that has so many.
@@ -184,12 +200,15 @@ mod unit_tests {
         Some(Firm { start: AgBlock(start), count })
     }
 
+    fn blocks(start: u32, count: u32) -> FreeExtent {
+        FreeExtent { start: AgBlock(start), count }
+    }
+
     #[test]
     fn a_window_keeps_others_off_until_its_soft_part_is_given_back() {
         let (windows, a, b) = (Windows::default(), InodeNumber(1), InodeNumber(2));
-        assert!(windows.open(a, 7, AgBlock(100), 50));
-        assert!(!windows.open(b, 0, AgBlock(149), 1));
-        assert_eq!(windows.firm_up(a, 7, 10), firm(100, 10));
+        assert_eq!(windows.open_firm(a, 7, blocks(100, 50), (7, 10)), firm(100, 10));
+        assert_eq!(windows.open_firm(b, 0, blocks(149, 1), (0, 1)), None);
         assert_eq!(windows.of_others(Some(b)), [(AgBlock(100), 50)]);
         assert_eq!((windows.firm_of_others(Some(b)), windows.firm_of_others(Some(a))), (10, 0));
         windows.settle(a, AgBlock(100), 10);
@@ -202,10 +221,18 @@ mod unit_tests {
     }
 
     #[test]
+    fn what_was_opened_is_firm_at_once() {
+        let (windows, a) = (Windows::default(), InodeNumber(1));
+        assert_eq!(windows.open_firm(a, 7, blocks(100, 50), (10, 20)), firm(103, 20));
+        // Another that needs space takes what is soft.
+        assert!(windows.give_back());
+        assert_eq!(windows.of_others(None), [(AgBlock(103), 20)]);
+    }
+
+    #[test]
     fn blocks_that_come_out_of_order_lie_in_order() {
         let (windows, a) = (Windows::default(), InodeNumber(1));
-        assert!(windows.open(a, 0, AgBlock(100), 50));
-        assert_eq!(windows.firm_up(a, 20, 10), firm(120, 10));
+        assert_eq!(windows.open_firm(a, 0, blocks(100, 50), (20, 10)), firm(120, 10));
         windows.settle(a, AgBlock(120), 10);
         assert_eq!(windows.firm_up(a, 0, 100), firm(100, 20));
         windows.settle(a, AgBlock(100), 20);
