@@ -110,11 +110,14 @@ fn of_superblock(error: &SuperblockError) -> u8 {
 mod tests {
     use super::*;
     use anyhow::Context;
+    use xfskit::device::{Access, FileDevice};
 
     #[test]
     fn a_code_is_found_below_context() {
-        let result: Result<(), OpenError> = Err(OpenError::Busy("a".into()));
-        assert_eq!(code(&result.context("a.img").unwrap_err()), BUSY);
+        let image = tempfile::NamedTempFile::new().unwrap();
+        let open = || FileDevice::open(image.path(), Access::Write);
+        let _first = open().unwrap();
+        assert_eq!(code(&open().context("a.img").unwrap_err()), BUSY);
         assert_eq!(code(&anyhow::Error::from(Error::NotFound)), FAILED);
         assert_eq!(code(&anyhow::Error::from(Usage("x".into()))), USAGE);
     }

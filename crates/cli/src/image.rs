@@ -1,12 +1,13 @@
 //! Opens images and finds files in them.
 
 use crate::args::{ImageArgs, ReadArgs};
+use crate::screen;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use xfskit::device::{Access, BlockDevice, FileDevice};
+use xfskit::device::{Access, BlockDevice, FileDevice, Names, OpenError};
 use xfskit::ondisk::{InodeNumber, Superblock};
 use xfskit::{Error, Filesystem, MountOptions, Stat};
 
@@ -64,12 +65,25 @@ pub fn open(image: &Path, log_device: Option<&Path>, options: MountOptions) -> R
 /// As opening a device and a filesystem.
 pub fn open_quietly(image: &Path, log_device: Option<&Path>, options: MountOptions) -> Result<Filesystem> {
     let access = if options.read_only { Access::Read } else { Access::Write };
-    let device = Arc::new(FileDevice::open(image, access)?);
+    let device = Arc::new(open_device(image, access)?);
     let opened = match log_device {
-        Some(path) => Filesystem::open_with_log(device, Arc::new(FileDevice::open(path, access)?), options),
+        Some(path) => Filesystem::open_with_log(device, Arc::new(open_device(path, access)?), options),
         None => Filesystem::open(device, options),
     };
     opened.with_context(|| image.display().to_string())
+}
+
+/// Opens an image file or a block device, and warns if somebody may change it while it is read.
+///
+/// # Errors
+/// As opening a device.
+pub fn open_device(path: &Path, access: Access) -> Result<FileDevice, OpenError> {
+    let device = FileDevice::open(path, access)?;
+    if !device.holders().is_empty() {
+        let (path, holders) = (path.display(), Names(device.holders()));
+        screen::tell(&format!("{path}: warning: {holders} may be changing it: what is shown here may be wrong"));
+    }
+    Ok(device)
 }
 
 /// Whether an image says that its journal lies on another device. What cannot be read is told by whoever opens it.

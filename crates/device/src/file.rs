@@ -1,14 +1,23 @@
 //! An image file or a block device.
 //!
-//! Images are locked while they are open for writing (an exclusive `flock`; a shared one for reading), so that two
-//! programs never write to one image. Real block devices are opened with `O_EXCL`, which a mounted one refuses.
+//! An image is locked while it is open ([`crate::locks`]), and refused for writing while the kernel or another program has
+//! it ([`crate::holders`]); a loop device brings the file below it along. Real block devices are opened with `O_EXCL`, which
+//! the kernel refuses for what it has mounted.
 
 use crate::BlockDevice;
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
-use std::fs::{File, OpenOptions};
+use crate::holders::{self, Holder};
+use crate::locks::{LockFor, Locks, Refusal};
+use rustix::fs::{FallocateFlags, OFlags};
+use std::fmt;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long to wait for a loop device that is about to let go: the kernel takes it off its file a moment after the unmount.
+const LEAVING: Duration = Duration::from_secs(3);
+const LEAVING_PAUSE: Duration = Duration::from_millis(10);
 
 /// What a device is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +45,8 @@ pub enum OpenError {
         what: &'static str,
     },
     /// Somebody else has it open.
-    #[error("{0}: the image is in use by another program (mounted, or being written); close it there first")]
-    Busy(PathBuf),
+    #[error("{0}")]
+    Busy(InUse),
     /// Anything else.
     #[error("{path}: {source}")]
     Io {
@@ -48,12 +57,40 @@ pub enum OpenError {
     },
 }
 
+/// An image that somebody else has.
+#[derive(Debug)]
+pub struct InUse {
+    path: PathBuf,
+    holders: Vec<Holder>,
+}
+
+impl fmt::Display for InUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: the image is in use by {}; close it there first", self.path.display(), Names(&self.holders))
+    }
+}
+
+/// Holders of an image in one line.
+pub struct Names<'a>(pub &'a [Holder]);
+
+impl fmt::Display for Names<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, holder) in self.0.iter().enumerate() {
+            write!(f, "{}{holder}", if n > 0 { ", " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
 /// A file or block device that holds an image.
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
     size_bytes: u64,
-    read_only: bool,
+    access: Access,
+    holders: Vec<Holder>,
+    /// Those of the files below a loop device are kept as well.
+    _locks: Vec<Locks>,
 }
 
 impl FileDevice {
@@ -63,20 +100,18 @@ impl FileDevice {
     /// [`OpenError`]: each says what a person can do about it.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self, OpenError> {
         let path = path.as_ref();
-        let io_error = |source: io::Error| match source.kind() {
-            io::ErrorKind::NotFound => OpenError::Missing(path.into()),
-            io::ErrorKind::ResourceBusy => OpenError::Busy(path.into()),
-            _ => OpenError::Io { path: path.into(), source },
-        };
-        let kind = std::fs::metadata(path).map_err(io_error)?.file_type();
-        if !kind.is_file() && !kind.is_block_device() {
-            let what = if kind.is_dir() { "a folder" } else { "a special file" };
-            return Err(OpenError::NotAnImage { path: path.into(), what });
-        }
+        let metadata = std::fs::metadata(path).map_err(|source| failure(path, source))?;
+        check_kind(path, &metadata)?;
         let write = access == Access::Write;
-        let exclusive = if kind.is_block_device() && write { OFlags::EXCL.bits() as i32 } else { 0 };
-        let file = OpenOptions::new().read(true).write(write).custom_flags(exclusive).open(path).map_err(io_error)?;
-        Self::from_file(file, access).map_err(io_error)
+        let exclusive = if metadata.file_type().is_block_device() && write { OFlags::EXCL } else { OFlags::empty() };
+        // Without blocking: the name may be a pipe's by now.
+        let flags = (exclusive | OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+        let file = match OpenOptions::new().read(true).write(write).custom_flags(flags).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Err(busy(path, &metadata, None)),
+            other => other.map_err(|source| failure(path, source))?,
+        };
+        check_kind(path, &file.metadata().map_err(|source| failure(path, source))?)?;
+        Self::from_file(path, file, access)
     }
 
     /// Creates an image file of `size_bytes` zeros, or takes over an existing file and gives it that size.
@@ -85,13 +120,10 @@ impl FileDevice {
     /// [`OpenError`], `Busy` for an image that is in use.
     pub fn create(path: impl AsRef<Path>, size_bytes: u64) -> Result<Self, OpenError> {
         let path = path.as_ref();
-        let io_error = |source: io::Error| match source.kind() {
-            io::ErrorKind::ResourceBusy => OpenError::Busy(path.into()),
-            _ => OpenError::Io { path: path.into(), source },
-        };
+        let io_error = |source| failure(path, source);
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(io_error)?;
-        let mut device = Self::from_file(file, Access::Write).map_err(io_error)?;
+        let mut device = Self::from_file(path, file, Access::Write)?;
         device.file.set_len(0).and_then(|()| device.file.set_len(size_bytes)).map_err(io_error)?;
         device.size_bytes = size_bytes;
         Ok(device)
@@ -101,32 +133,100 @@ impl FileDevice {
     ///
     /// # Errors
     /// As `fstat`.
-    pub fn metadata(&self) -> io::Result<std::fs::Metadata> {
+    pub fn metadata(&self) -> io::Result<Metadata> {
         self.file.metadata()
     }
 
-    fn from_file(file: File, access: Access) -> io::Result<Self> {
-        let operation = match access {
-            Access::Read => Some(FlockOperation::NonBlockingLockShared),
-            Access::Write => Some(FlockOperation::NonBlockingLockExclusive),
-            Access::ReadUnlocked => None,
-        };
-        if let Some(operation) = operation {
-            rustix::fs::flock(&file, operation).map_err(|error| match error {
-                rustix::io::Errno::WOULDBLOCK => io::Error::from(io::ErrorKind::ResourceBusy),
-                other => other.into(),
-            })?;
+    /// Who may change the image while it is read here. None for an image that is open for writing.
+    pub fn holders(&self) -> &[Holder] {
+        &self.holders
+    }
+
+    fn from_file(path: &Path, file: File, access: Access) -> Result<Self, OpenError> {
+        let io_error = |source| failure(path, source);
+        let size_bytes = io::Seek::seek(&mut &file, io::SeekFrom::End(0)).map_err(io_error)?;
+        let metadata = file.metadata().map_err(io_error)?;
+        let mut device = Self { file, size_bytes, access, holders: Vec::new(), _locks: Vec::new() };
+        if access == Access::ReadUnlocked {
+            return Ok(device);
         }
-        let size_bytes = io::Seek::seek(&mut &file, io::SeekFrom::End(0))?;
-        Ok(Self { file, size_bytes, read_only: access != Access::Write })
+        let found = lock(path, &device.file, &metadata, access)?;
+        device.add(found);
+        for below in holders::files_below(&metadata) {
+            // A file that cannot be found from here, as in another mount namespace, cannot be locked either.
+            let Ok(file) = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&below)
+            else {
+                continue;
+            };
+            let metadata = file.metadata().map_err(io_error)?;
+            let (holders, locks) = lock_alone(path, &file, &metadata, access)?;
+            device.add((holders, locks));
+        }
+        Ok(device)
+    }
+
+    fn add(&mut self, (holders, locks): (Vec<Holder>, Option<Locks>)) {
+        self.holders.extend(holders);
+        self._locks.extend(locks);
     }
 }
 
-impl Drop for FileDevice {
-    fn drop(&mut self) {
-        // A process that another thread is just starting may share the open file for a moment, and closing would not
-        // unlock it then. A failure leaves it to the close.
-        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+fn failure(path: &Path, source: io::Error) -> OpenError {
+    match source.kind() {
+        io::ErrorKind::NotFound => OpenError::Missing(path.into()),
+        _ => OpenError::Io { path: path.into(), source },
+    }
+}
+
+fn check_kind(path: &Path, metadata: &Metadata) -> Result<(), OpenError> {
+    let kind = metadata.file_type();
+    if kind.is_file() || kind.is_block_device() {
+        return Ok(());
+    }
+    let what = if kind.is_dir() { "a folder" } else { "a special file" };
+    Err(OpenError::NotAnImage { path: path.into(), what })
+}
+
+/// The refusal of an image: by the kernel, or by a program that has locked `locked`.
+fn busy(path: &Path, kernel: &Metadata, locked: Option<&Metadata>) -> OpenError {
+    let mut holders = holders::of_kernel(kernel, false);
+    if locked.is_some() || holders.is_empty() {
+        holders.extend(holders::of_programs(locked.unwrap_or(kernel)));
+    }
+    OpenError::Busy(InUse { path: path.into(), holders })
+}
+
+type Found = (Vec<Holder>, Option<Locks>);
+
+/// Locks an image and looks who has it: for writing, anybody refuses.
+fn lock(path: &Path, file: &File, metadata: &Metadata, access: Access) -> Result<Found, OpenError> {
+    let (mut holders, locks) = lock_alone(path, file, metadata, access)?;
+    if access == Access::Read {
+        holders.extend(holders::of_kernel(metadata, true));
+        return Ok((holders, locks));
+    }
+    let end = Instant::now() + LEAVING;
+    // O_EXCL has asked the kernel about a block device already.
+    while !metadata.file_type().is_block_device() {
+        let found = holders::of_kernel(metadata, false);
+        if found.is_empty() {
+            break;
+        }
+        if Instant::now() > end || !found.iter().all(Holder::is_leaving) {
+            return Err(OpenError::Busy(InUse { path: path.into(), holders: found }));
+        }
+        std::thread::sleep(LEAVING_PAUSE);
+    }
+    Ok((holders, locks))
+}
+
+/// Locks an image or a file below it. Who only reads goes on beside a virtual machine, and learns of it.
+fn lock_alone(path: &Path, file: &File, metadata: &Metadata, access: Access) -> Result<Found, OpenError> {
+    let what_for = if access == Access::Write { LockFor::Writing } else { LockFor::Reading };
+    match Locks::take(file, what_for).map_err(|source| failure(path, source))? {
+        Ok(locks) => Ok((Vec::new(), Some(locks))),
+        Err(Refusal::Bytes) if access == Access::Read => Ok((holders::of_programs(metadata), None)),
+        Err(_) => Err(busy(path, metadata, Some(metadata))),
     }
 }
 
@@ -140,7 +240,7 @@ impl BlockDevice for FileDevice {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        if self.read_only {
+        if self.is_read_only() {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the image was opened for reading only"));
         }
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > self.size_bytes) {
@@ -161,6 +261,14 @@ impl BlockDevice for FileDevice {
         }
     }
 
+    fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, length) {
+            // A block device has all of its space.
+            Err(rustix::io::Errno::NODEV) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
     fn may_hold_data(&self, offset: u64, length: u64) -> bool {
         match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(offset)) {
             Ok(data) => data < offset.saturating_add(length),
@@ -170,7 +278,7 @@ impl BlockDevice for FileDevice {
     }
 
     fn is_read_only(&self) -> bool {
-        self.read_only
+        self.access != Access::Write
     }
 }
 

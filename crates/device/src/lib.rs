@@ -9,10 +9,13 @@
 #![forbid(unsafe_code)]
 
 mod file;
+mod holders;
+mod locks;
 mod memory;
 mod overlay;
 
-pub use file::{Access, FileDevice, OpenError};
+pub use file::{Access, FileDevice, InUse, Names, OpenError};
+pub use holders::{Holder, unescape};
 pub use memory::MemoryDevice;
 pub use overlay::OverlayDevice;
 
@@ -55,10 +58,25 @@ pub trait BlockDevice: Send + Sync {
         Ok(())
     }
 
+    /// Has storage set aside for a range, so that a later write to it does not fail for want of space. What the range holds
+    /// stays.
+    ///
+    /// # Errors
+    /// `StorageFull`; `Unsupported` where that cannot be had.
+    fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
+        let _ = (offset, length);
+        Ok(())
+    }
+
     /// Whether a range may hold anything but zeros: a sparse file knows where nothing was written.
     fn may_hold_data(&self, offset: u64, length: u64) -> bool {
         let _ = (offset, length);
         true
+    }
+
+    /// A number that no other device has while this one lives. What stands for another device has that one's.
+    fn identity(&self) -> usize {
+        std::ptr::from_ref(self).cast::<()>().addr()
     }
 
     /// Whether writes fail.
@@ -86,8 +104,14 @@ impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         (**self).discard(offset, length)
     }
+    fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
+        (**self).allocate(offset, length)
+    }
     fn may_hold_data(&self, offset: u64, length: u64) -> bool {
         (**self).may_hold_data(offset, length)
+    }
+    fn identity(&self) -> usize {
+        (**self).identity()
     }
     fn is_read_only(&self) -> bool {
         (**self).is_read_only()

@@ -2,6 +2,7 @@
 
 use crate::args::CheckArgs;
 use crate::exit::{Reported, message};
+use crate::image::open_device;
 use crate::screen::tell;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use xfskit::Filesystem;
-use xfskit::device::{Access, BlockDevice, FileDevice};
+use xfskit::device::{Access, BlockDevice};
 use xfskit_check::{CheckOptions, Fault, Owner, Progress, Report};
 
 const FAULTS: u8 = 1;
@@ -74,9 +75,9 @@ type ToCheck = (Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>, Option<Strin
 /// The devices as they are to be checked, and what to tell about that. A dirty journal is replayed in memory, so that what is
 /// checked is what a mount would see. An image that another program writes to is refused: its lock says so.
 fn open(args: &CheckArgs) -> Result<ToCheck> {
-    let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(&args.read.image.image, Access::Read)?);
+    let device: Arc<dyn BlockDevice> = Arc::new(open_device(&args.read.image.image, Access::Read)?);
     let log_device = match &args.read.image.logdev {
-        Some(path) => Some(Arc::new(FileDevice::open(path, Access::Read)?) as Arc<dyn BlockDevice>),
+        Some(path) => Some(Arc::new(open_device(path, Access::Read)?) as Arc<dyn BlockDevice>),
         None => None,
     };
     if args.read.no_recovery {

@@ -1,9 +1,10 @@
 //! Records of the log and the operations in them.
 
+use crate::image::open_device;
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::sync::Arc;
-use xfskit::device::{Access, FileDevice};
+use xfskit::device::Access;
 use xfskit::journal::{LogState, Operation, Record, RecordReader};
 use xfskit::mount::FoundLog;
 use xfskit::ondisk::Lsn;
@@ -18,7 +19,7 @@ pub struct Journal {
 impl Journal {
     /// Opens the log of an image. The filesystem itself is not opened: its log can be looked at even if it is damaged.
     pub fn open(image: &Path, log_device: Option<&Path>) -> Result<Self> {
-        let open = |path: &Path| FileDevice::open(path, Access::Read).map(|device| Arc::new(device) as _);
+        let open = |path: &Path| open_device(path, Access::Read).map(|device| Arc::new(device) as _);
         let log = FoundLog::find(open(image)?, log_device.map(open).transpose()?);
         Ok(Self { log: log.with_context(|| image.display().to_string())? })
     }

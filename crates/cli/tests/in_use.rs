@@ -1,0 +1,214 @@
+//! Images that somebody else has: the kernel, a virtual machine's disk server, a server of ours behind a loop device. Writers are
+//! refused and learn who it is; readers are warned.
+
+mod common;
+
+use common::{fails, image, ok, words, xfskit};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use xfskit_testkit::{Scratch, kernel_mount, reference, scratch, skip, tree};
+
+const WRITERS: [&str; 6] = [
+    "mkdir IMAGE /new",
+    "write IMAGE /file",
+    "rm -r IMAGE /dir",
+    "mkfs -f -q IMAGE",
+    "mkfs -f -q --size 600M IMAGE",
+    "log replay IMAGE",
+];
+
+fn all_writers_are_refused(image: &Path, by: &str) {
+    for line in WRITERS {
+        let (code, message) = fails(line, image);
+        assert!(code == 4 && message.contains("in use") && message.contains(by), "{line}: {code} {message}");
+    }
+}
+
+fn warning(image: &Path) -> String {
+    let output = xfskit(words("ls IMAGE", image));
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !found {
+        skip(&format!("this machine has no {program}"));
+    }
+    found
+}
+
+/// They wrote: one of them replayed the journal under the kernel that was writing it.
+#[test]
+fn what_the_kernel_has_mounted_is_not_written() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let Some(kernel) = kernel_mount(&image) else { return };
+    for n in 0..50 {
+        fs::create_dir(kernel.path().join(n.to_string())).unwrap();
+    }
+    let before = tree(kernel.path());
+    all_writers_are_refused(&image, kernel.path().to_str().unwrap());
+    let dir = scratch.file("mount");
+    fs::create_dir(&dir).unwrap();
+    let (code, message) = fails(&format!("mount IMAGE {}", dir.display()), &image);
+    assert!(code == 4 && message.contains("/dev/loop"), "{message}");
+    // By another name, too.
+    let link = scratch.file("link.img");
+    fs::hard_link(&image, &link).unwrap();
+    all_writers_are_refused(&link, "loop");
+    let warned = warning(&image);
+    assert!(warned.contains("/dev/loop") && warned.contains("warning"), "{warned}");
+    assert_eq!(tree(kernel.path()), before);
+    kernel.unmount();
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&image);
+    }
+    assert_eq!(warning(&image), "");
+    ok("mkdir IMAGE /new", &image);
+}
+
+/// The kernel takes a loop device off its file a moment after the unmount: a script goes on at once.
+#[test]
+fn an_image_is_free_as_soon_as_it_is_unmounted() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    for n in 0..5 {
+        let Some(kernel) = kernel_mount(&image) else { return };
+        let umount = Command::new("umount").arg(kernel.path()).status().unwrap();
+        assert!(umount.success());
+        ok(&format!("mkdir IMAGE /{n}"), &image);
+    }
+}
+
+struct Loop(PathBuf);
+
+impl Loop {
+    fn attach(options: &[&str], image: &Path) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+            skip("loop devices need root");
+            return None;
+        }
+        let output = Command::new("losetup").args(["--find", "--show"]).args(options).arg(image).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        Some(Self(String::from_utf8(output.stdout).unwrap().trim().into()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        drop(Command::new("losetup").arg("--detach").arg(&self.0).status());
+    }
+}
+
+#[test]
+fn a_loop_device_and_the_file_below_it_are_one_image() {
+    let scratch = scratch();
+    let (image, dir) = (image(&scratch), scratch.file("mount"));
+    fs::create_dir(&dir).unwrap();
+    let Some(device) = Loop::attach(&[], &image) else { return };
+    all_writers_are_refused(&image, &format!("losetup -d {}", device.0.display()));
+    assert!(warning(&image).contains("loop device"));
+    // The device itself is nobody's yet.
+    ok("mkdir IMAGE /by-the-device", &device.0);
+    assert_eq!(warning(&device.0), "");
+    drop(device);
+    if fs::File::open("/dev/fuse").is_err() {
+        return skip("this machine has no /dev/fuse");
+    }
+    ok(&format!("mount IMAGE {}", dir.display()), &image);
+    let Some(device) = Loop::attach(&[], &image) else { return };
+    let (code, message) = fails("mkdir IMAGE /new", &device.0);
+    assert!(code == 4 && message.contains("xfskit (process "), "{message}");
+    assert_eq!(fails("ls IMAGE", &device.0).0, 4);
+    drop(device);
+    ok(&format!("umount {}", dir.display()), &image);
+    // What cannot be written by it is no danger to those who read.
+    let Some(_device) = Loop::attach(&["--read-only"], &image) else { return };
+    assert_eq!(warning(&image), "");
+    assert_eq!(fails("mkdir IMAGE /new", &image).0, 4);
+}
+
+#[test]
+fn a_swap_file_is_not_made_an_image() {
+    // Swap needs a file system that has blocks.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let swap = dir.path().join("swap");
+    fs::write(&swap, vec![0; 4 << 20]).unwrap();
+    let run = |program: &str| Command::new(program).arg(&swap).output().is_ok_and(|output| output.status.success());
+    if !rustix::process::geteuid().is_root() || !run("mkswap") || !run("swapon") {
+        return skip("this machine swaps to no file");
+    }
+    let refused = xfskit(words("mkfs -f -q --small IMAGE", &swap));
+    let large = xfskit(words("mkfs -f -q --size 400M IMAGE", &swap));
+    assert!(run("swapoff"));
+    assert!(!refused.status.success() && !large.status.success());
+    assert_eq!(fs::metadata(&swap).unwrap().len(), 4 << 20);
+}
+
+struct Qemu(Child);
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn qemu_nbd(scratch: &Scratch, options: &[&str], image: &Path) -> Qemu {
+    let socket = scratch.file("nbd.sock");
+    let mut command = Command::new("qemu-nbd");
+    command.args(options).args(["-t", "-f", "raw", "-k"]).arg(&socket).arg(image).stdin(Stdio::null());
+    let server = Qemu(command.spawn().unwrap());
+    let end = Instant::now() + Duration::from_secs(20);
+    while !socket.exists() {
+        assert!(Instant::now() < end, "qemu-nbd does not serve");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    server
+}
+
+fn qemu_io(arguments: &[&str], image: &Path) -> (bool, String) {
+    let output = Command::new("qemu-io").args(["-f", "raw"]).args(arguments).arg(image).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn neither_side_writes_what_a_virtual_machine_or_a_server_of_ours_has() {
+    if !has("qemu-nbd") || !has("qemu-io") {
+        return;
+    }
+    let scratch = scratch();
+    let (image, dir) = (image(&scratch), scratch.file("mount"));
+    let server = qemu_nbd(&scratch, &[], &image);
+    all_writers_are_refused(&image, &format!("qemu-nbd (process {})", server.0.id()));
+    let warned = warning(&image);
+    assert!(warned.contains("qemu-nbd (process"), "{warned}");
+    drop(server);
+    drop(fs::remove_file(scratch.file("nbd.sock")));
+    // One that only reads disturbs no reader.
+    let server = qemu_nbd(&scratch, &["-r"], &image);
+    assert_eq!(warning(&image), "");
+    assert_eq!(fails("mkdir IMAGE /new", &image).0, 4);
+    drop(server);
+    assert!(qemu_io(&["-c", "read 0 512"], &image).0);
+    if fs::File::open("/dev/fuse").is_err() {
+        return skip("this machine has no /dev/fuse");
+    }
+    fs::create_dir(&dir).unwrap();
+    ok(&format!("mount IMAGE {}", dir.display()), &image);
+    for arguments in [["-c", "write 0 512"], ["-c", "read 0 512"]] {
+        let (done, text) = qemu_io(&arguments, &image);
+        assert!(!done && text.contains("lock"), "{text}");
+    }
+    ok(&format!("umount {}", dir.display()), &image);
+    ok(&format!("mount -o ro IMAGE {}", dir.display()), &image);
+    assert!(!qemu_io(&["-c", "write 0 512"], &image).0);
+    let (done, text) = qemu_io(&["-r", "-c", "read 0 512"], &image);
+    assert!(done, "{text}");
+    ok(&format!("umount {}", dir.display()), &image);
+    assert!(qemu_io(&["-c", "write 1M 512"], &image).0);
+}

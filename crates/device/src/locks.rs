@@ -1,0 +1,122 @@
+//! Locks on an open image, so that two programs never write to one.
+//!
+//! ```text
+//! flock          exclusive to write, shared to read: between the programs of this project
+//! byte 100 + n   held for each permission n that is used      ┐ as QEMU does: shared locks of the open file
+//! byte 200 + n   held for each permission n that is not shared ┘ (F_OFD_SETLK), conflicts are looked for afterwards
+//!                n: 0 consistent reads, 1 writes, 3 another size
+//! ```
+//! Both sides of QEMU's protocol lock first and look then, so of two at least one is refused. A file system that knows no
+//! such locks has none to respect either.
+//!
+//! A lock belongs to the open file, which a forked process shares: only the process that took it gives it back.
+//!
+//! Source of facts: QEMU's docs/system/images and the locks that qemu-nbd and qemu-img are seen to take.
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use rustix::fs::FlockOperation;
+use std::fs::File;
+use std::io;
+
+const USED_BASE: i64 = 100;
+const UNSHARED_BASE: i64 = 200;
+const CONSISTENT_READ: i64 = 0;
+const WRITE: i64 = 1;
+const RESIZE: i64 = 3;
+/// What an image is locked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockFor {
+    Reading,
+    Writing,
+}
+
+impl LockFor {
+    fn uses(self) -> &'static [i64] {
+        match self {
+            Self::Reading => &[CONSISTENT_READ],
+            Self::Writing => &[CONSISTENT_READ, WRITE],
+        }
+    }
+
+    /// What nobody else may do meanwhile.
+    fn unshared(self) -> &'static [i64] {
+        match self {
+            Self::Reading => &[WRITE, RESIZE],
+            Self::Writing => &[CONSISTENT_READ, WRITE, RESIZE],
+        }
+    }
+}
+
+/// Who refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// A program of this project, or another one that locks whole files.
+    Flock,
+    /// QEMU, or another one that locks as it does.
+    Bytes,
+}
+
+/// Locks of an open file; they end with this, or with the file.
+#[derive(Debug)]
+pub(crate) struct Locks {
+    file: File,
+    process_id: u32,
+}
+
+impl Locks {
+    /// Locks `file`, by a descriptor of the same open file. The outer error is the system's.
+    pub(crate) fn take(file: &File, what_for: LockFor) -> io::Result<Result<Self, Refusal>> {
+        let operation = match what_for {
+            LockFor::Reading => FlockOperation::NonBlockingLockShared,
+            LockFor::Writing => FlockOperation::NonBlockingLockExclusive,
+        };
+        match rustix::fs::flock(file, operation) {
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Err(Refusal::Flock)),
+            other => other?,
+        }
+        let locks = Self { file: file.try_clone()?, process_id: std::process::id() };
+        Ok(if locks.lock_bytes(what_for) { Ok(locks) } else { Err(Refusal::Bytes) })
+    }
+
+    /// Whether nobody refuses.
+    fn lock_bytes(&self, what_for: LockFor) -> bool {
+        let used = what_for.uses().iter().map(|n| USED_BASE + n);
+        let unshared = what_for.unshared().iter().map(|n| UNSHARED_BASE + n);
+        for byte in used.chain(unshared) {
+            let conflict = fcntl(&self.file, FcntlArg::F_OFD_SETLK(&one_byte(libc::F_RDLCK, byte)));
+            if matches!(conflict, Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EACCES)) {
+                return false;
+            }
+        }
+        let used_by_others = what_for.unshared().iter().map(|n| USED_BASE + n);
+        let kept_from_us = what_for.uses().iter().map(|n| UNSHARED_BASE + n);
+        !used_by_others.chain(kept_from_us).any(|byte| is_locked(&self.file, byte))
+    }
+}
+
+impl Drop for Locks {
+    fn drop(&mut self) {
+        if self.process_id != std::process::id() {
+            return;
+        }
+        // A process that another thread is just starting may share the open file for a moment, and closing would not
+        // unlock it then. A failure leaves it to the close.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+        let _ = fcntl(&self.file, FcntlArg::F_OFD_SETLK(&range(libc::F_UNLCK, 0, 0)));
+    }
+}
+
+/// Whether somebody else has locked a byte of the file.
+fn is_locked(file: &File, byte: i64) -> bool {
+    let mut lock = one_byte(libc::F_WRLCK, byte);
+    fcntl(file, FcntlArg::F_OFD_GETLK(&mut lock)).is_ok() && lock.l_type != libc::F_UNLCK as i16
+}
+
+fn one_byte(kind: i32, byte: i64) -> libc::flock {
+    range(kind, byte, 1)
+}
+
+fn range(kind: i32, start: i64, length: i64) -> libc::flock {
+    libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: start, l_len: length, l_pid: 0 }
+}
