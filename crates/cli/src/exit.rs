@@ -97,6 +97,7 @@ fn of_engine(error: &Error) -> u8 {
         Error::Corrupt(_) => DAMAGED,
         Error::Superblock(error) => of_superblock(error),
         Error::Unsupported(_) => UNSUPPORTED,
+        Error::DeviceInUse => BUSY,
         Error::Io { .. } => UNREADABLE,
         _ => FAILED,
     }

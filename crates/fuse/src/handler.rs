@@ -120,7 +120,7 @@ impl fuser::Filesystem for Handler {
             return;
         }
         // An error has no way back to the kernel, and is reported by the conversion.
-        let _ = self.server.with(|fs| fs.unhold(number, u32::try_from(count).unwrap_or(u32::MAX)));
+        let _ = self.server.with(|fs| fs.unhold(number, count));
     }
 
     fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {

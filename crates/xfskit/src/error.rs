@@ -80,6 +80,9 @@ pub enum Error {
     /// The image uses what xfskit does not do.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
+    /// This process has another filesystem open on the device (`EBUSY`).
+    #[error("this program has a filesystem open on the device already; unmount that first")]
+    DeviceInUse,
     /// The device failed (`EIO`).
     #[error("I/O error on the device at byte {offset}: {source}")]
     Io {
@@ -99,6 +102,7 @@ impl Error {
         match self {
             Self::NotFound => 2,
             Self::Io { .. } | Self::Shutdown(_) => 5,
+            Self::DeviceInUse => 16,
             Self::WouldBlock => 11,
             Self::AccessDenied => 13,
             Self::Exists => 17,

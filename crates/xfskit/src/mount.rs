@@ -3,6 +3,7 @@
 //! Opening reads the superblock, finds the end of the log, replays it if it is dirty, and refuses what cannot be worked
 //! on safely. Closing brings everything home, writes the counters into the superblock and an unmount record into the log.
 
+mod claim;
 mod kinds;
 mod log;
 
@@ -18,6 +19,7 @@ use crate::space::{AgState, SpaceCounts};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::trans::{BlfType, IntentIds, Reservation, Transaction};
+use claim::Claim;
 pub use log::FoundLog;
 use log::{LogEnd, OpenedLog, open_log};
 use std::sync::Arc;
@@ -138,6 +140,8 @@ pub struct Mount {
     /// Whether the superblock says that there are attr forks. It is never taken back.
     announces_attrs: AtomicBool,
     superblock: Mutex<RawSuperblock>,
+    /// The devices, if this mount writes, until it is unmounted.
+    claims: Mutex<Vec<Claim>>,
 }
 
 /// Free blocks for each AG below which space counts as scarce: a few inode chunks.
@@ -206,6 +210,8 @@ impl Mount {
         let superblock = read_superblock(&*device)?;
         options.read_only |= device.is_read_only();
         check_features(&superblock, &options)?;
+        let devices = std::iter::once(&device).chain(&log_device).filter(|_| !options.read_only);
+        let claims = devices.map(Claim::take).collect::<Result<_>>()?;
         let OpenedLog { place, head, state, superblock, geometry, recovered } =
             open_log(&device, log_device, superblock, &options, log_end)?;
         // Switching a feature on goes through the log.
@@ -255,6 +261,7 @@ impl Mount {
             scarce_space: Arc::default(),
             announces_attrs: AtomicBool::new(raw.version.get() & VersionFlags::ATTR.bits() != 0),
             superblock: Mutex::new(raw.clone()),
+            claims: Mutex::new(claims),
             device,
             geometry,
             options,
@@ -365,6 +372,7 @@ impl Mount {
         if self.options.read_only {
             return Ok(());
         }
+        let _claims = std::mem::take(&mut *self.claims.lock());
         self.journal.quiesce()?;
         self.superblock.lock().log_incompat = 0.into();
         self.log_superblock()?;

@@ -3,7 +3,7 @@
 use super::{AttrFork, DataFork, DirMemory, DirtyBlocks, ForkKind, ForkMap};
 use crate::item::{ItemState, LogItem};
 use crate::sync::RwLock;
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use xfskit_ondisk::{InodeCore, InodeNumber, Timestamp};
 
@@ -111,7 +111,7 @@ pub struct Inode {
     state: Arc<RwLock<InodeState>>,
     item: ItemState,
     /// Times the inode is open (or looked up through FUSE); an unlinked inode lives until this is zero.
-    pub opens: AtomicU32,
+    pub opens: AtomicU64,
     /// Disk address of the cluster that holds the inode, for write-back.
     pub cluster: u64,
     /// Where it lies in the cluster, in bytes.
@@ -127,7 +127,7 @@ impl Inode {
             number: state.core.inode,
             state: Arc::new(RwLock::new(state)),
             item: ItemState::default(),
-            opens: AtomicU32::new(0),
+            opens: AtomicU64::new(0),
             cluster,
             offset_in_cluster: offset_in_cluster as u32,
             written_at: AtomicU64::new(0),

@@ -3,6 +3,7 @@
 use super::{Filesystem, Stat, check_name};
 use crate::dir;
 use crate::error::{Error, Result};
+use crate::sync::atomic::Ordering;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::InodeNumber;
 
@@ -59,18 +60,23 @@ impl Filesystem {
     /// `Stale`, `Corrupt`, `Io`.
     pub fn hold(&self, inode: InodeNumber) -> Result<()> {
         let inode = self.mount.inode(inode)?;
-        inode.opens.fetch_add(1, crate::sync::atomic::Ordering::AcqRel);
+        inode.opens.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
 
-    /// Says that `count` fewer refer to the inode. The last one lets an unlinked inode go.
+    /// Says that `count` fewer refer to the inode. The last one lets an unlinked inode go. Whoever lets go of more than was
+    /// held has lost count, and the inode has no holder then.
     ///
     /// # Errors
     /// `Io`, `Corrupt` from freeing the inode.
-    pub fn unhold(&self, inode: InodeNumber, count: u32) -> Result<()> {
+    pub fn unhold(&self, inode: InodeNumber, count: u64) -> Result<()> {
         let Some(inode) = self.mount.inodes.find(inode) else { return Ok(()) };
-        let before = inode.opens.fetch_sub(count, crate::sync::atomic::Ordering::AcqRel);
-        assert!(before >= count, "an inode was let go more often than it was held");
-        if before == count { self.inactivate(&inode) } else { Ok(()) }
+        let release = |opens: u64| Some(opens.saturating_sub(count));
+        let before = inode.opens.fetch_update(Ordering::AcqRel, Ordering::Acquire, release);
+        let before = before.unwrap_or_else(|opens| opens);
+        if before < count {
+            tracing::warn!(inode = inode.number.0, before, count, "an inode was let go more often than it was held");
+        }
+        if before > count || before == 0 { Ok(()) } else { self.inactivate(&inode) }
     }
 }

@@ -170,7 +170,7 @@ impl Run {
 
     pub fn let_go(&mut self, id: usize) {
         let held = self.nodes[&id].held;
-        self.fs().unhold(self.number(id), held).unwrap();
+        self.fs().unhold(self.number(id), held.into()).unwrap();
         self.node(id).held = 0;
         self.drop_unused(id);
     }

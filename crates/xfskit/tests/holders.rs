@@ -1,0 +1,75 @@
+//! Who holds what: one filesystem a device, and inodes by counts that nobody outside can break.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use xfskit::device::{BlockDevice, MemoryDevice};
+use xfskit::ondisk::Timestamp;
+use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile};
+use xfskit_mkfs::{Options, make};
+
+fn device() -> Arc<MemoryDevice> {
+    let device = MemoryDevice::new(32 << 20);
+    let options = Options { uuid: Some([7; 16]), allow_small: true, ..Options::default() };
+    make(&device, None, &options, Timestamp::default()).unwrap();
+    Arc::new(device)
+}
+
+fn open(device: Arc<dyn BlockDevice>) -> Result<Filesystem, Error> {
+    Filesystem::open(device, MountOptions::default())
+}
+
+/// Both took the same free blocks, and the files of one of them vanished.
+#[test]
+fn one_device_has_one_writing_filesystem() {
+    let device = device();
+    let first = open(Arc::clone(&device) as _).unwrap();
+    assert!(matches!(open(Arc::clone(&device) as _), Err(Error::DeviceInUse)));
+    // Not in other clothes either.
+    assert!(matches!(open(Arc::new(Arc::clone(&device))), Err(Error::DeviceInUse)));
+    let log = Filesystem::open_with_log(self::device(), Arc::clone(&device) as _, MountOptions::default());
+    assert!(matches!(log, Err(Error::DeviceInUse)));
+    let mount = Arc::clone(first.mount());
+    first.unmount().unwrap();
+    let second = open(Arc::clone(&device) as _).unwrap();
+    drop(mount);
+    // A power cut lets go as well.
+    assert!(matches!(open(Arc::clone(&device) as _), Err(Error::DeviceInUse)));
+    drop(second);
+    open(device).unwrap().unmount().unwrap();
+}
+
+/// The count had 32 bits: the holder that came after the last of them was the first again, and the inode was freed under all.
+#[test]
+fn an_inode_is_held_more_than_four_thousand_million_times() {
+    let fs = open(device()).unwrap();
+    let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+    fs.hold(file).unwrap();
+    // As if it had been looked up so often; doing that takes minutes.
+    fs.mount().inode(file).unwrap().opens.store(u32::MAX.into(), Ordering::Release);
+    fs.hold(file).unwrap();
+    fs.unlink(fs.root(), b"file", &Caller::root()).unwrap();
+    assert!(fs.is_in_use(file).unwrap());
+    fs.unhold(file, u64::from(u32::MAX)).unwrap();
+    assert!(fs.is_in_use(file).unwrap());
+    fs.unhold(file, 1).unwrap();
+    assert!(!fs.is_in_use(file).unwrap());
+    fs.unmount().unwrap();
+}
+
+/// It was an assertion, which a request could fail: the server was gone.
+#[test]
+fn letting_go_too_often_harms_nobody() {
+    let fs = open(device()).unwrap();
+    let [kept, freed] = [b"a", b"b"].map(|name| {
+        let file = fs.create(fs.root(), name, &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+        fs.hold(file).unwrap();
+        file
+    });
+    fs.unlink(fs.root(), b"b", &Caller::root()).unwrap();
+    for count in [2, u64::MAX] {
+        fs.unhold(kept, count).unwrap();
+        fs.unhold(freed, count).unwrap();
+    }
+    assert!(fs.is_in_use(kept).unwrap() && !fs.is_in_use(freed).unwrap());
+    fs.unmount().unwrap();
+}
