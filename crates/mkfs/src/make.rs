@@ -8,6 +8,7 @@ use crate::log::encode_clean_log;
 use crate::options::Options;
 use crate::plan::{Devices, FIRST_INODES, Plan, encode};
 use crate::root::encode_first_inodes;
+use std::io;
 use xfskit_device::BlockDevice;
 use xfskit_ondisk::btree::rmap_owner;
 use xfskit_ondisk::{AgBlock, AgNumber, Geometry, INODES_PER_CHUNK, InodeNumber, Limits, Superblock, Timestamp};
@@ -147,6 +148,11 @@ fn write_log(device: &dyn BlockDevice, log_device: Option<&dyn BlockDevice>, pla
     };
     let Some((device, start)) = place else { return Ok(()) };
     clear(device, start, plan.log.blocks << geometry.block_log)?;
+    match device.allocate(start, plan.log.blocks << geometry.block_log) {
+        // Whoever mounts it hears of that.
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
+        other => other?,
+    }
     // The record is as long as the unit that the superblock records, where 1 stands for none, or else a sector.
     let unit = match plan.superblock.log_stripe_unit.get() {
         1 => plan.superblock.log_sector_size.get().into(),

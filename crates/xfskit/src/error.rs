@@ -83,7 +83,7 @@ pub enum Error {
     /// This process has another filesystem open on the device (`EBUSY`).
     #[error("this program has a filesystem open on the device already; unmount that first")]
     DeviceInUse,
-    /// The device failed (`EIO`).
+    /// The device failed (`EIO`; `ENOSPC` and `EDQUOT` if the host says so).
     #[error("I/O error on the device at byte {offset}: {source}")]
     Io {
         /// Where.
@@ -101,7 +101,12 @@ impl Error {
     pub fn errno(&self) -> i32 {
         match self {
             Self::NotFound => 2,
-            Self::Io { .. } | Self::Shutdown(_) => 5,
+            Self::Io { source, .. } => match source.kind() {
+                std::io::ErrorKind::StorageFull => 28,
+                std::io::ErrorKind::QuotaExceeded => 122,
+                _ => 5,
+            },
+            Self::Shutdown(_) => 5,
             Self::DeviceInUse => 16,
             Self::WouldBlock => 11,
             Self::AccessDenied => 13,

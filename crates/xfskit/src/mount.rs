@@ -216,6 +216,9 @@ impl Mount {
             open_log(&device, log_device, superblock, &options, log_end)?;
         // Switching a feature on goes through the log.
         check_features(&superblock, &options)?;
+        if !options.read_only {
+            place.allocate()?;
+        }
         let (log_state, recovery) = match stage {
             Stage::Recovered(log_state, report) => (log_state, report),
             _ => (state, recovered.as_ref().map(|recovered| recovered.report.clone())),

@@ -208,6 +208,10 @@ impl BlockDevice for Unflushed {
         Ok(())
     }
 
+    fn allocate(&self, offset: u64, length: u64) -> std::io::Result<()> {
+        self.0.allocate(offset, length)
+    }
+
     fn may_hold_data(&self, offset: u64, length: u64) -> bool {
         self.0.may_hold_data(offset, length)
     }

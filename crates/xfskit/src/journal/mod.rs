@@ -52,7 +52,7 @@ use std::sync::Arc;
 use values::Values;
 use writer::LogWriter;
 use xfskit_device::BlockDevice;
-use xfskit_ondisk::{DiskAddress, Geometry, Lsn};
+use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, Geometry, Lsn};
 
 /// Where the log lies.
 #[derive(Clone)]
@@ -63,6 +63,29 @@ pub struct LogPlace {
     pub offset: u64,
     /// Its size in basic blocks.
     pub basic_blocks: u32,
+}
+
+impl LogPlace {
+    /// Has the host set space aside for the log: a record that meets a full host would stop the filesystem.
+    ///
+    /// # Errors
+    /// `Io`, which says that the host is full where it is.
+    pub fn allocate(&self) -> Result<()> {
+        let bytes = u64::from(self.basic_blocks) * BASIC_BLOCK_BYTES as u64;
+        match self.device.allocate(self.offset, bytes) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+                tracing::warn!(
+                    "the host sets no space aside for the journal: the filesystem stops when the host is full"
+                );
+                Ok(())
+            }
+            Err(error) => {
+                let why = format!("setting aside {} MiB for the journal: {error}", bytes >> 20);
+                Err(Error::Io { offset: self.offset, source: std::io::Error::new(error.kind(), why) })
+            }
+        }
+    }
 }
 
 /// How the journal is written.
