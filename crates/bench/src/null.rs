@@ -13,7 +13,7 @@ use xfskit_fuse::fuser::{
     INodeNo, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyCreate, ReplyEmpty, ReplyEntry,
     ReplyOpen, ReplyXattr, Request, Session, TimeOrNow,
 };
-use xfskit_fuse::{Options, negotiate};
+use xfskit_fuse::{Options, WriteCache, negotiate};
 
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 const VALUE: [u8; 64] = [7; 64];
@@ -60,7 +60,7 @@ impl Null {
 
 impl Filesystem for Null {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        negotiate(config);
+        negotiate(config, WriteCache::default());
         Ok(())
     }
 
@@ -148,8 +148,7 @@ impl NullMount {
         std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
         let null = Null { next: AtomicU64::new(2) };
         let mut config = options.fuser();
-        // It is not to be taken for a server of ours, which has figures of itself.
-        config.mount_options.retain(|option| !matches!(option, MountOption::CUSTOM(_)));
+        config.mount_options = vec![MountOption::FSName("nothing".into()), MountOption::DefaultPermissions];
         let session = Session::new(null, dir, &config).context("mounting a server that does nothing")?;
         Ok(Self(Some(session.spawn().context("a server that does nothing")?)))
     }

@@ -154,7 +154,7 @@ impl Side {
                 let image = scratch.make_image(IMAGE, case.image_bytes, &case.mkfs)?;
                 let device = Arc::new(FileDevice::open(&image, Access::Write)?);
                 let filesystem = Filesystem::open(device, case.mount.clone())?;
-                let options = FuseOptions { source: image.display().to_string(), ..FuseOptions::default() };
+                let options = FuseOptions { source: image.clone().into(), ..FuseOptions::default() };
                 let mount = FuseMount::new(filesystem, &scratch.file(MOUNT), &options)?;
                 Ok(Opened::Path(PathTarget::open(&scratch.file(MOUNT), &folder)?, Mounted::Fuse(mount)))
             }

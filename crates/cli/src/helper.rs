@@ -6,7 +6,7 @@
 //! ```
 
 use crate::args::MountArgs;
-use crate::commands::mount;
+use crate::commands::{mount, umount};
 use crate::exit::Usage;
 use anyhow::Result;
 use std::ffi::OsString;
@@ -47,7 +47,7 @@ fn run_mount() -> Result<()> {
 fn run_unmount() -> Result<()> {
     let args = parse(std::env::args_os().skip(1))?;
     let [mount_point] = args.paths.as_slice() else { return Err(Usage("expected a folder".into()).into()) };
-    mount::unmount(mount_point)
+    umount::run(mount_point)
 }
 
 fn parse(args: impl IntoIterator<Item = OsString>) -> Result<HelperArgs, Usage> {

@@ -13,6 +13,7 @@ mod image;
 mod log;
 mod progress;
 mod screen;
+mod syslog;
 mod text;
 
 use anyhow::Result;
@@ -52,7 +53,7 @@ fn run(cli: Cli) -> Result<()> {
     match cli.command {
         Command::Mkfs(args) => commands::mkfs::run(&args, json),
         Command::Mount(args) => commands::mount::run(&args),
-        Command::Umount(args) => commands::mount::unmount(&args.mount_point),
+        Command::Umount(args) => commands::umount::run(&args.mount_point),
         Command::Info(args) => commands::info::run(&args, json),
         Command::Check(args) => commands::check::run(&args, json),
         Command::Ls(args) => commands::list::ls(&args, json),

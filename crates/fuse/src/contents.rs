@@ -3,7 +3,7 @@
 //! With the writeback cache the kernel knows size and times of a file before we do: it sends whole pages, in any order, sometime after
 //! they were written, and the times by themselves. What it writes for a caller who waits (O_DIRECT) has the times of now.
 
-use fuser::{OpenFlags, WriteFlags};
+use fuser::OpenFlags;
 use xfskit::ondisk::InodeNumber;
 use xfskit::{Error, Fallocate, Filesystem, Result, Seek};
 
@@ -18,6 +18,15 @@ const INSERT_RANGE: i32 = 0x20;
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
+/// Who keeps the times of a file while it is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TimeKeeper {
+    /// The kernel, which sends them after the contents.
+    Kernel,
+    /// The engine: they are those of now.
+    Engine,
+}
+
 pub(crate) fn read(fs: &Filesystem, inode: InodeNumber, offset: u64, size: u32) -> Result<Vec<u8>> {
     let mut buffer = vec![0; size as usize];
     let count = fs.read_at(inode, offset, &mut buffer)?;
@@ -30,10 +39,10 @@ pub(crate) fn write(
     inode: InodeNumber,
     offset: u64,
     data: &[u8],
-    write_flags: WriteFlags,
+    keeper: TimeKeeper,
     flags: OpenFlags,
 ) -> Result<()> {
-    if write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+    if keeper == TimeKeeper::Kernel {
         return fs.write_keeping_times(inode, offset, data);
     }
     fs.write_at(inode, offset, data)?;

@@ -1,9 +1,9 @@
 //! The requests, one method each.
 
 use crate::caller::{owner, with_groups};
-use crate::contents;
+use crate::contents::{self, TimeKeeper};
 use crate::convert::{FOREVER, attr, generation, no_attr, set_time, timestamp};
-use crate::options::negotiate;
+use crate::options::{WriteCache, negotiate};
 use crate::privileges;
 use crate::readdir;
 use crate::seeks::Seeks;
@@ -31,6 +31,7 @@ const XATTR_REPLACE: i32 = 2;
 pub(crate) struct Handler {
     server: Arc<Server>,
     seeks: Seeks,
+    cache: WriteCache,
     /// The kernel opens files, and directories, without asking when it was told once that nobody minds.
     silent_opens: (bool, bool),
 }
@@ -38,9 +39,9 @@ pub(crate) struct Handler {
 impl Handler {
     /// # Errors
     /// When there are no more threads.
-    pub(crate) fn new(server: Arc<Server>) -> std::io::Result<Self> {
+    pub(crate) fn new(server: Arc<Server>, cache: WriteCache) -> std::io::Result<Self> {
         let seeks = Seeks::start(Arc::clone(&server))?;
-        Ok(Self { server, seeks, silent_opens: (false, false) })
+        Ok(Self { server, seeks, cache, silent_opens: (false, false) })
     }
 
     /// Answers with an entry, which the kernel remembers until it forgets it.
@@ -49,6 +50,12 @@ impl Handler {
             Ok(stat) => reply.entry(&FOREVER, &attr(&stat), generation(&stat)),
             Err(error) => reply.error(error),
         }
+    }
+
+    /// Who keeps the times of a file that is written.
+    fn keeper(&self, flags: WriteFlags) -> TimeKeeper {
+        let is_late = self.cache == WriteCache::Back && flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        if is_late { TimeKeeper::Kernel } else { TimeKeeper::Engine }
     }
 
     fn empty(&self, reply: ReplyEmpty, action: impl FnOnce(&Filesystem) -> Result<()>) {
@@ -87,7 +94,7 @@ fn answer_sized(reply: ReplyXattr, size: u32, answer: Result<Vec<u8>, Errno>) {
 
 impl fuser::Filesystem for Handler {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        let offered = negotiate(config);
+        let offered = negotiate(config, self.cache);
         self.silent_opens =
             (offered.contains(InitFlags::FUSE_NO_OPEN_SUPPORT), offered.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT));
         Ok(())
@@ -314,7 +321,7 @@ impl fuser::Filesystem for Handler {
             if privileged {
                 fs.drop_privileges(number)?;
             }
-            contents::write(fs, number, offset, data, write_flags, flags)
+            contents::write(fs, number, offset, data, self.keeper(write_flags), flags)
         });
         if privileged {
             self.server.forget_attributes(node);
@@ -375,8 +382,11 @@ impl fuser::Filesystem for Handler {
             if privileges::drop_unless_root(fs, to, request)? {
                 self.server.forget_attributes(to_node);
             }
-            // The kernel keeps the times, and would not bring those that it has already: a tick of its clock may see both writes.
-            fs.copy_range_keeping_times(from, from_offset, to, to_offset, most)
+            match self.cache {
+                WriteCache::Through => fs.copy_range(from, from_offset, to, to_offset, most),
+                // The kernel would not bring times that it has already: a tick of its clock may see both writes.
+                WriteCache::Back => fs.copy_range_keeping_times(from, from_offset, to, to_offset, most),
+            }
         });
         match copied {
             Ok(count) => reply.written(count as u32),
@@ -473,7 +483,7 @@ impl fuser::Filesystem for Handler {
         let root = self.server.root();
         let value = self.server.with(|fs| {
             if is_stats(number, root, name) {
-                Ok(stats(fs).into_bytes())
+                Ok(stats(fs, &self.server.commit_failures()).into_bytes())
             } else {
                 fs.get_xattr(number, name.as_bytes())
             }

@@ -19,11 +19,14 @@
 //! `xfskit umount`, and `umount` where its helper is installed, wait for it.
 #![forbid(unsafe_code)]
 
+mod attach;
 mod caller;
 mod contents;
 mod convert;
 mod handler;
+mod mountinfo;
 mod options;
+mod outcome;
 mod privileges;
 mod readdir;
 mod seeks;
@@ -32,6 +35,8 @@ mod session;
 mod stats;
 
 pub use fuser;
-pub use options::{KernelOption, Options, negotiate};
+pub use mountinfo::{MountEntry, is_mounted, mount_at};
+pub use options::{KernelOption, Options, WriteCache, negotiate};
+pub use outcome::{Ending, Watch};
 pub use session::{MountError, Session, Unmounted, Unmounter};
 pub use stats::STATS_XATTR;

@@ -1,6 +1,8 @@
 //! How to mount.
 
 use fuser::{InitFlags, KernelConfig};
+use rustix::mount::MountFlags;
+use std::ffi::OsString;
 
 const MAX_WRITE_BYTES: u32 = 1 << 20;
 
@@ -8,7 +10,7 @@ const MAX_WRITE_BYTES: u32 = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What `/proc/mounts` shows as the source: the image.
-    pub source: String,
+    pub source: OsString,
     /// Nothing is written.
     pub read_only: bool,
     /// Everybody may use the mount, not only who made it.
@@ -19,10 +21,22 @@ pub struct Options {
     pub auto_unmount: bool,
     /// Threads that answer; 0 for as many as there are processors, at most eight.
     pub threads: usize,
+    /// Where what programs write waits before it is sent.
+    pub cache: WriteCache,
     /// Seconds after which what was done is durable without a call of fsync; 0 for never.
     pub commit_seconds: u64,
     /// Further options that the kernel knows for every mount: `dev`, `suid`, `noexec`, `noatime`, ...
     pub kernel: Vec<KernelOption>,
+}
+
+/// What the kernel does with what a program writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteCache {
+    /// It is sent before the call returns, so that the call reports what became of it.
+    Through,
+    /// It waits in the kernel's cache: small writes are faster, and errors are those of a later write, fsync or close.
+    #[default]
+    Back,
 }
 
 /// An option of every mount.
@@ -51,6 +65,7 @@ impl Default for Options {
             allow_root: false,
             auto_unmount: false,
             threads: 0,
+            cache: WriteCache::default(),
             commit_seconds: 30,
             kernel: Vec::new(),
         }
@@ -76,42 +91,46 @@ impl KernelOption {
         })
     }
 
-    fn fuser(self) -> fuser::MountOption {
-        use fuser::MountOption as Fuser;
+    /// The name that fusermount3 knows it by.
+    pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Dev => Fuser::Dev,
-            Self::NoDev => Fuser::NoDev,
-            Self::Suid => Fuser::Suid,
-            Self::NoSuid => Fuser::NoSuid,
-            Self::Exec => Fuser::Exec,
-            Self::NoExec => Fuser::NoExec,
-            Self::Atime => Fuser::Atime,
-            Self::NoAtime => Fuser::NoAtime,
-            Self::DirSync => Fuser::DirSync,
-            Self::Sync => Fuser::Sync,
-            Self::Async => Fuser::Async,
+            Self::Dev => "dev",
+            Self::NoDev => "nodev",
+            Self::Suid => "suid",
+            Self::NoSuid => "nosuid",
+            Self::Exec => "exec",
+            Self::NoExec => "noexec",
+            Self::Atime => "atime",
+            Self::NoAtime => "noatime",
+            Self::DirSync => "dirsync",
+            Self::Sync => "sync",
+            Self::Async => "async",
+        }
+    }
+
+    /// The flags of mount(2) that it sets and clears.
+    pub fn flags(self) -> (MountFlags, MountFlags) {
+        let none = MountFlags::empty();
+        match self {
+            Self::Dev => (none, MountFlags::NODEV),
+            Self::NoDev => (MountFlags::NODEV, none),
+            Self::Suid => (none, MountFlags::NOSUID),
+            Self::NoSuid => (MountFlags::NOSUID, none),
+            Self::Exec => (none, MountFlags::NOEXEC),
+            Self::NoExec => (MountFlags::NOEXEC, none),
+            Self::Atime => (none, MountFlags::NOATIME),
+            Self::NoAtime => (MountFlags::NOATIME, none),
+            Self::DirSync => (MountFlags::DIRSYNC, none),
+            Self::Sync => (MountFlags::SYNCHRONOUS, none),
+            Self::Async => (none, MountFlags::SYNCHRONOUS),
         }
     }
 }
 
 impl Options {
-    /// The options as fuser has them.
+    /// What fuser is to know of them: the mount itself is made by [`crate::attach`].
     pub fn fuser(&self) -> fuser::Config {
-        use fuser::MountOption as Fuser;
-        let source = self.source.replace(',', "\\,");
-        let mut options = vec![
-            Fuser::FSName(source),
-            // As an option of the kernel: mount(2) would drop fuser's own.
-            Fuser::CUSTOM("subtype=xfskit".into()),
-            Fuser::DefaultPermissions,
-            if self.read_only { Fuser::RO } else { Fuser::RW },
-        ];
-        if self.auto_unmount {
-            options.push(Fuser::AutoUnmount);
-        }
-        options.extend(self.kernel.iter().map(|option| option.fuser()));
         let mut config = fuser::Config::default();
-        config.mount_options = options;
         config.acl = match (self.allow_other, self.allow_root) {
             (true, _) => fuser::SessionACL::All,
             (false, true) => fuser::SessionACL::RootAndOwner,
@@ -125,14 +144,13 @@ impl Options {
 }
 
 /// Takes of what the kernel offers what a server of ours wants; what that was.
-pub fn negotiate(config: &mut KernelConfig) -> InitFlags {
-    let wanted = InitFlags::FUSE_POSIX_ACL
+pub fn negotiate(config: &mut KernelConfig, cache: WriteCache) -> InitFlags {
+    let mut wanted = InitFlags::FUSE_POSIX_ACL
         | InitFlags::FUSE_DONT_MASK
         | InitFlags::FUSE_DO_READDIRPLUS
         | InitFlags::FUSE_READDIRPLUS_AUTO
         | InitFlags::FUSE_PARALLEL_DIROPS
         | InitFlags::FUSE_CACHE_SYMLINKS
-        | InitFlags::FUSE_WRITEBACK_CACHE
         | InitFlags::FUSE_ASYNC_READ
         | InitFlags::FUSE_ASYNC_DIO
         | InitFlags::FUSE_MAX_PAGES
@@ -141,6 +159,9 @@ pub fn negotiate(config: &mut KernelConfig) -> InitFlags {
         | InitFlags::FUSE_EXPORT_SUPPORT
         | InitFlags::FUSE_NO_OPEN_SUPPORT
         | InitFlags::FUSE_NO_OPENDIR_SUPPORT;
+    if cache == WriteCache::Back {
+        wanted |= InitFlags::FUSE_WRITEBACK_CACHE;
+    }
     let offered = config.capabilities() & wanted;
     for flag in offered.iter() {
         // What the kernel has just offered it takes.

@@ -1,10 +1,11 @@
 //! The filesystem that a session serves, until it is closed.
 //!
-//! Requests share the lock; closing takes it alone, so that nothing runs any more when the image is closed, and what
-//! comes later is answered with an I/O error.
+//! Requests share the lock; closing takes it alone and keeps it until the image is closed, so that nothing runs any more
+//! then, what comes later is answered with an I/O error, and whoever closes it a second time waits for the first.
 
+use crate::outcome::Outcome;
 use fuser::Errno;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::sync::OnceLock;
 use xfskit::ondisk::InodeNumber;
 use xfskit::{Error, Filesystem};
@@ -20,11 +21,28 @@ pub(crate) struct Server {
     root: InodeNumber,
     /// The way to tell the kernel something that it has not asked.
     notifier: OnceLock<fuser::Notifier>,
+    /// Where whoever unmounts looks how closing went.
+    outcome: OnceLock<Outcome>,
+    commit_failures: Mutex<Failures>,
+}
+
+/// Commits that failed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Failures {
+    pub count: u64,
+    /// What the last one said.
+    pub last: String,
 }
 
 impl Server {
     pub(crate) fn new(filesystem: Filesystem) -> Self {
-        Self { root: filesystem.root(), filesystem: RwLock::new(Some(filesystem)), notifier: OnceLock::new() }
+        Self {
+            root: filesystem.root(),
+            filesystem: RwLock::new(Some(filesystem)),
+            notifier: OnceLock::new(),
+            outcome: OnceLock::new(),
+            commit_failures: Mutex::default(),
+        }
     }
 
     /// Does something with the filesystem.
@@ -73,9 +91,41 @@ impl Server {
         self.root
     }
 
-    /// Waits for running requests and closes the image. A second time it does nothing.
+    pub(crate) fn set_outcome(&self, outcome: Outcome) {
+        // There is one session for a server, so this is the first and only call.
+        let _ = self.outcome.set(outcome);
+    }
+
+    /// Makes everything durable that was done. A failure is told in the log at once, in the figures, and to who unmounts.
+    pub(crate) fn commit(&self) {
+        let guard = self.filesystem.read();
+        let Some(Err(error)) = guard.as_ref().map(Filesystem::sync) else { return };
+        let mut failures = self.commit_failures.lock();
+        failures.count += 1;
+        let error = error.to_string();
+        if failures.last != error {
+            tracing::error!(%error, "what was done could not be made durable");
+            failures.last = error;
+        }
+    }
+
+    pub(crate) fn commit_failures(&self) -> Failures {
+        self.commit_failures.lock().clone()
+    }
+
+    /// Waits for running requests and closes the image. A second time it waits for the first, and does nothing.
     pub(crate) fn close(&self) -> Result<(), Error> {
-        let filesystem = self.filesystem.write().take();
-        filesystem.map_or(Ok(()), Filesystem::unmount)
+        let mut guard = self.filesystem.write();
+        let Some(filesystem) = guard.take() else { return Ok(()) };
+        let closed = filesystem.unmount();
+        if let Err(error) = &closed {
+            tracing::error!(%error, "the image was not closed: what was not durable is lost");
+        }
+        let Failures { count, last } = self.commit_failures();
+        let notes = if count == 0 { String::new() } else { format!("{count} commits had failed before: {last}") };
+        if let Some(outcome) = self.outcome.get() {
+            outcome.tell(closed.as_ref().err().map(ToString::to_string).as_deref(), &notes);
+        }
+        closed
     }
 }

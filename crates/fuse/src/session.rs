@@ -6,16 +6,25 @@
 //! Unmounter::unmount, nobody uses it        the same
 //! Unmounter::unmount, somebody uses it      the mount is taken out of the tree, the image is closed at once; whoever
 //!                                           has files open there gets I/O errors
+//!   ... it was taken out of the tree, or    the image is closed at once; what is at the folder now stays
+//!   another one lies over it, or it is
+//!   still in another mount namespace
 //! ```
+//! What is unmounted is the mount that this session made, by its number: the folder may be another's by now.
+//!
 //! Crash behaviour: a server that is killed leaves the image as a power cut would.
 
+use crate::attach::{Attached, attach};
 use crate::handler::Handler;
+use crate::mountinfo::{MountEntry, mount_at};
 use crate::options::Options;
+use crate::outcome::Outcome;
 use crate::server::Server;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -25,6 +34,8 @@ use xfskit::{Error, Filesystem};
 /// How often a mount that is in use is looked at again before it is detached, and how long apart.
 const BUSY_LOOKS: u32 = 10;
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
+/// How long the kernel may take to let go of what was unmounted before it counts as used elsewhere.
+const LET_GO: Duration = Duration::from_secs(2);
 
 /// Why a mount did not come about, or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +67,8 @@ pub struct Session {
     session: fuser::Session<Handler>,
     unmounter: Unmounter,
     commit_seconds: u64,
+    /// With `auto_unmount`, until the session ends.
+    _helper: Option<UnixStream>,
 }
 
 /// What [`Unmounter::unmount`] achieved.
@@ -63,8 +76,8 @@ pub struct Session {
 pub enum Unmounted {
     /// The mount is gone; [`Session::run`] closes the image and returns.
     Gone,
-    /// Somebody still uses the mount. It was taken out of the tree and the image is closed, but [`Session::run`] goes on
-    /// until they are done; a process may exit before.
+    /// Somebody still uses the mount, which may be in another mount namespace. It was taken out of the tree if it was there,
+    /// and the image is closed, but [`Session::run`] goes on until they are done; a process may exit before.
     Detached,
 }
 
@@ -73,6 +86,10 @@ pub enum Unmounted {
 pub struct Unmounter {
     server: Arc<Server>,
     mount_point: PathBuf,
+    /// The mount that was made, where it can be seen.
+    entry: Option<Arc<MountEntry>>,
+    /// Whether the kernel has let go of it.
+    ended: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl Session {
@@ -99,11 +116,24 @@ impl Session {
         if let Err(error) = std::fs::File::open("/dev/fuse") {
             return Err(MountError::NoFuse(error));
         }
-        let handler = Handler::new(Arc::clone(&server)).map_err(MountError::Mount)?;
-        let session = fuser::Session::new(handler, &path, &options.fuser()).map_err(MountError::Mount)?;
+        let handler = Handler::new(Arc::clone(&server), options.cache).map_err(MountError::Mount)?;
+        let Attached { connection, helper } = attach(&path, options).map_err(MountError::Mount)?;
+        let entry = mount_at(&path).ok().flatten();
+        let config = options.fuser();
+        let session = match fuser::Session::from_fd(handler, connection, config.acl, config) {
+            Ok(session) => session,
+            Err(error) => {
+                // The error that counts is the first one.
+                let _ = unmount(&path, true);
+                return Err(MountError::Mount(error));
+            }
+        };
         server.set_notifier(session.notifier());
-        let unmounter = Unmounter { server, mount_point: path };
-        Ok(Self { session, unmounter, commit_seconds: options.commit_seconds })
+        if let Some(entry) = &entry {
+            server.set_outcome(Outcome::new(entry).map_err(MountError::Mount)?);
+        }
+        let unmounter = Unmounter { server, mount_point: path, entry: entry.map(Arc::new), ended: Arc::default() };
+        Ok(Self { session, unmounter, commit_seconds: options.commit_seconds, _helper: helper })
     }
 
     /// A handle to unmount with.
@@ -116,10 +146,12 @@ impl Session {
     /// # Errors
     /// `Connection`, `Close`.
     pub fn run(self) -> Result<(), MountError> {
-        let server = self.unmounter.server;
+        let Unmounter { server, ended, .. } = self.unmounter;
         let committer = Committer::start(Arc::clone(&server), self.commit_seconds);
         let served = self.session.run();
         drop(committer);
+        *ended.0.lock() = true;
+        ended.1.notify_all();
         server.close()?;
         served.map_err(MountError::Connection)
     }
@@ -132,10 +164,11 @@ impl Unmounter {
     /// `Mount` when the kernel refuses (the image is closed all the same), `Close` when the image could not be closed.
     pub fn unmount(&self) -> Result<Unmounted, MountError> {
         for _ in 0..BUSY_LOOKS {
+            if !self.is_there() {
+                break;
+            }
             match unmount(&self.mount_point, false) {
-                Ok(()) => return Ok(Unmounted::Gone),
-                // Somebody was faster: run() is on its way out.
-                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => return Ok(Unmounted::Gone),
+                Ok(()) => break,
                 // A process that was forked has all files of its parent until it executes something.
                 Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
                     std::thread::sleep(BUSY_PAUSE);
@@ -143,10 +176,27 @@ impl Unmounter {
                 Err(_) => break,
             }
         }
-        let detached = unmount(&self.mount_point, true).map_err(MountError::Mount);
+        let is_left = self.is_there();
+        if !is_left && self.waits_for_end() {
+            return Ok(Unmounted::Gone);
+        }
+        let detached = if is_left { unmount(&self.mount_point, true).map_err(MountError::Mount) } else { Ok(()) };
         // Even if the mount stays where it is, the image is closed while that can still be done in good order.
         self.server.close()?;
         detached.map(|()| Unmounted::Detached)
+    }
+
+    /// Whether what is at the folder is the mount that this session made. Where mounts cannot be seen, it is taken for that.
+    fn is_there(&self) -> bool {
+        let Some(entry) = &self.entry else { return !*self.ended.0.lock() };
+        mount_at(&self.mount_point).is_ok_and(|found| found.as_ref() == Some(&**entry))
+    }
+
+    /// Whether the kernel lets go of the mount soon: then [`Session::run`] is on its way out.
+    fn waits_for_end(&self) -> bool {
+        let mut ended = self.ended.0.lock();
+        self.ended.1.wait_while_for(&mut ended, |ended| !*ended, LET_GO);
+        *ended
     }
 }
 
@@ -190,8 +240,7 @@ fn commit_until(stop: &(Mutex<bool>, Condvar), server: &Server, interval: Durati
     let mut stopped = stop.0.lock();
     while !*stopped {
         if stop.1.wait_for(&mut stopped, interval).timed_out() {
-            // A failure shuts the filesystem down, which every later request tells.
-            let _ = server.with(Filesystem::sync);
+            server.commit();
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The figures of a mount, as JSON.
 
+use crate::server::Failures;
 use serde_json::{Map, Value, json};
 use xfskit::Filesystem;
 
@@ -7,7 +8,7 @@ use xfskit::Filesystem;
 pub const STATS_XATTR: &str = "user.xfskit.stats";
 
 /// The figures: what was counted since the mount, and what is used now.
-pub(crate) fn stats(filesystem: &Filesystem) -> String {
+pub(crate) fn stats(filesystem: &Filesystem, failures: &Failures) -> String {
     let mount = filesystem.mount();
     let counters: Map<String, Value> =
         mount.counters.list().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
@@ -29,6 +30,7 @@ pub(crate) fn stats(filesystem: &Filesystem) -> String {
             "inodes": space.inodes,
             "free_inodes": space.free_inodes,
         },
+        "commits": { "failed": failures.count, "last_error": failures.last },
         "options": {
             "read_only": options.read_only,
             "wsync": options.wsync,

@@ -17,6 +17,7 @@ pub mod mount;
 pub mod names;
 pub mod parents;
 pub mod stats;
+pub mod umount;
 pub mod usage;
 pub mod xattr;
 

@@ -1,4 +1,4 @@
-//! `xfskit mount` and `umount`.
+//! `xfskit mount`.
 //!
 //! ```text
 //! mount       starts itself again as a server of its own session, and waits until that says "ready" or fails
@@ -12,18 +12,15 @@ mod options;
 pub use options::MountSettings;
 
 use crate::args::MountArgs;
-use crate::exit::{self, Reported, Usage};
+use crate::exit::{self, Reported};
 use crate::image::open;
+use crate::syslog::SystemLog;
 use anyhow::{Context, Result, bail};
-use rustix::fs::FlockOperation;
-use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{Read, Write, stdout};
-use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use xfskit_fuse::{Session, Unmounted, Unmounter};
 
@@ -71,12 +68,7 @@ fn start_server(args: &MountArgs) -> Result<()> {
 
 fn serve(args: &MountArgs, settings: MountSettings) -> Result<()> {
     abort_on_panic();
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_max_level(tracing::Level::WARN)
-        .with_target(false)
-        .without_time()
-        .init();
+    begin_logging(args);
     if args.server {
         // Away from the terminal: its end is not the mount's. It fails only where that is so already.
         let _ = rustix::process::setsid();
@@ -85,7 +77,7 @@ fn serve(args: &MountArgs, settings: MountSettings) -> Result<()> {
     let image = args.image.canonicalize().unwrap_or_else(|_| args.image.clone());
     let filesystem = open(&args.image, settings.log_device.as_deref(), settings.engine)?;
     let mut options = settings.fuse;
-    options.source = image.display().to_string();
+    options.source = image.into();
     options.read_only = filesystem.mount().options.read_only;
     let session = Session::mount(filesystem, &args.mount_point, &options)?;
     let unmounter = session.unmounter();
@@ -96,6 +88,16 @@ fn serve(args: &MountArgs, settings: MountSettings) -> Result<()> {
         report_ready(log_file.as_deref())?;
     }
     Ok(session.run()?)
+}
+
+/// Warnings go to standard error, which is the log file's of a server in the background; its errors go to the system's log as well.
+fn begin_logging(args: &MountArgs) {
+    let log = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_target(false).without_time();
+    if args.server {
+        log.with_ansi(false).with_writer(SystemLog::new(args.image.display().to_string())).init();
+    } else {
+        log.with_writer(std::io::stderr).init();
+    }
 }
 
 /// A defect in the server must not be followed by work on what it left: the image is then as after a power cut.
@@ -137,61 +139,4 @@ fn report_ready(log_file: Option<&Path>) -> Result<()> {
     rustix::stdio::dup2_stdout(&nothing).context("standard output")?;
     rustix::stdio::dup2_stderr(&log).context("standard error")?;
     Ok(())
-}
-
-/// Unmounts and waits until the server has closed the image.
-pub fn unmount(mount_point: &Path) -> Result<()> {
-    // A mount whose server is dead has no canonical path.
-    let path = mount_point.canonicalize().or_else(|_| std::path::absolute(mount_point))?;
-    let Some(source) = source_of(&path)? else {
-        return Err(Usage(format!("{}: nothing is mounted here by xfskit", path.display())).into());
-    };
-    let image = File::open(&source);
-    match rustix::mount::unmount(&path, UnmountFlags::empty()) {
-        Err(Errno::PERM) => {
-            let status = Command::new("fusermount3").args(["-u", "--"]).arg(&path).status().context("fusermount3")?;
-            if !status.success() {
-                bail!("{}: fusermount3 failed", path.display());
-            }
-        }
-        result => result.map_err(std::io::Error::from).with_context(|| path.display().to_string())?,
-    }
-    if let Ok(image) = image {
-        // The server holds the image's lock until it has closed it.
-        let shared = rustix::fs::flock(&image, FlockOperation::LockShared);
-        shared.map_err(std::io::Error::from).with_context(|| source.display().to_string())?;
-    }
-    Ok(())
-}
-
-/// The image that is mounted at a path.
-fn source_of(path: &Path) -> Result<Option<PathBuf>> {
-    let mounts = std::fs::read("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
-    let mut found = mounts.split(|&byte| byte == b'\n').filter_map(|line| {
-        let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
-        let dash = fields.iter().position(|field| *field == b"-")?;
-        let (place, kind, source) = (fields.get(4)?, fields.get(dash + 1)?, fields.get(dash + 2)?);
-        let here = *kind == b"fuse.xfskit" && unescape(place) == path;
-        here.then(|| unescape(source))
-    });
-    Ok(found.next_back())
-}
-
-/// The kernel writes spaces and the like as three octal digits.
-fn unescape(field: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, after)) = rest.split_first() {
-        match rest {
-            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] => {
-                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                rest = after;
-            }
-            _ => {
-                bytes.push(byte);
-                rest = after;
-            }
-        }
-    }
-    std::ffi::OsString::from_vec(bytes).into()
 }

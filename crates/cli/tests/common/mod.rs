@@ -1,6 +1,7 @@
 //! Running the command.
 #![allow(dead_code)] // Each test uses a part.
 
+pub mod mounts;
 pub mod trees;
 
 use std::ffi::OsStr;

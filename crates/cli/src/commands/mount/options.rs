@@ -4,7 +4,7 @@ use crate::exit::Usage;
 use crate::text::parse_size;
 use std::path::PathBuf;
 use xfskit::{AttrLogging, MountOptions};
-use xfskit_fuse::{KernelOption, Options};
+use xfskit_fuse::{KernelOption, Options, WriteCache};
 
 /// What mount(8) and fstab add that means nothing to a server.
 const IGNORED: [&str; 26] = [
@@ -74,6 +74,8 @@ impl MountSettings {
             "ro" => engine.read_only = true,
             "norecovery" => engine.no_recovery = true,
             "wsync" => engine.wsync = true,
+            "writeback" => self.fuse.cache = WriteCache::Back,
+            "nowriteback" => self.fuse.cache = WriteCache::Through,
             "nofastpath" => engine.attr_fast_path = false,
             "nowhiteout" => engine.whiteouts = false,
             "noknownabsent" => engine.known_absent = false,

@@ -1,0 +1,118 @@
+//! `xfskit umount`.
+//!
+//! ```text
+//! mountinfo ── the mount, its server's memory file ── umount(2) or fusermount3 ── the server says how closing went
+//! ```
+//! The server may be anybody's, and need not answer; the name of the image may lead anywhere. So nothing is asked of the mount, it is
+//! unmounted first, of what its source names only regular files and block devices are opened, without blocking, and every wait has
+//! an end.
+
+use crate::exit::Usage;
+use anyhow::{Context, Result, bail};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use xfskit_fuse::{Ending, MountEntry, Watch, is_mounted, mount_at};
+
+/// How long a server may take to close an image.
+const MOST_CLOSING: Duration = Duration::from_secs(300);
+const MOST_ASKING: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(3);
+
+/// Unmounts and waits until the server has closed the image.
+pub fn run(mount_point: &Path) -> Result<()> {
+    // A mount whose server is dead has no canonical path.
+    let path = mount_point.canonicalize().or_else(|_| std::path::absolute(mount_point))?;
+    let Some(entry) = mount_at(&path).context("/proc/self/mountinfo")? else {
+        return Err(Usage(format!("{}: nothing is mounted here by xfskit", path.display())).into());
+    };
+    let watch = Watch::find(&entry);
+    let is_dead = watch.is_none() && is_dead(&path);
+    detach(&path)?;
+    if is_mounted(&entry.device).context("/proc/self/mountinfo")? {
+        // It was one of several mounts of the filesystem.
+        return Ok(());
+    }
+    let (answer, answers) = mpsc::channel();
+    if is_dead {
+        // Its image may be mounted anew by now.
+        drop(answer.send(Ending::Died));
+    }
+    // In a thread of its own: opening a file may take as long as whoever serves that likes.
+    std::thread::spawn(move || answer.send(wait(&entry, watch.as_ref())));
+    match answers.recv_timeout(MOST_CLOSING) {
+        Ok(Ending::Closed(notes)) => {
+            if !notes.is_empty() {
+                crate::screen::tell(&format!("{}: warning: {notes}", path.display()));
+            }
+            Ok(())
+        }
+        Ok(Ending::Failed(why)) => bail!(
+            "{}: unmounted, but the image could not be closed: {why}; what was not durable before is lost, and the next mount \
+             recovers the rest",
+            path.display()
+        ),
+        Ok(Ending::Died) => bail!(
+            "{}: unmounted, but its server had ended without closing the image: what was not durable is lost, and the next \
+             mount recovers the rest",
+            path.display()
+        ),
+        Err(_) => bail!("{}: unmounted, but the server has not closed the image yet", path.display()),
+    }
+}
+
+/// Whether the server of a mount has ended. One that does not answer is not asked for long.
+fn is_dead(path: &Path) -> bool {
+    let (answer, answers) = mpsc::channel();
+    let path = path.to_owned();
+    std::thread::spawn(move || answer.send(std::fs::metadata(path).err().and_then(|error| error.raw_os_error())));
+    answers.recv_timeout(MOST_ASKING) == Ok(Some(Errno::NOTCONN.raw_os_error()))
+}
+
+fn detach(path: &Path) -> Result<()> {
+    match rustix::mount::unmount(path, UnmountFlags::empty()) {
+        Err(Errno::PERM) => {
+            let status = Command::new("fusermount3").args(["-u", "--"]).arg(path).status().context("fusermount3")?;
+            if status.success() { Ok(()) } else { bail!("{}: fusermount3 failed", path.display()) }
+        }
+        result => result.map_err(std::io::Error::from).with_context(|| path.display().to_string()),
+    }
+}
+
+fn wait(entry: &MountEntry, watch: Option<&Watch>) -> Ending {
+    let end = Instant::now() + MOST_CLOSING;
+    let image = if watch.is_none() { open_quietly(Path::new(&entry.source)) } else { None };
+    while Instant::now() < end {
+        let ending = match (watch, &image) {
+            (Some(watch), _) => watch.ending(),
+            // A server that cannot be seen holds the image's lock until it has closed it.
+            (None, Some(image)) => {
+                let locked = rustix::fs::flock(image, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
+                (!locked).then(|| Ending::Closed(String::new()))
+            }
+            (None, None) => Some(Ending::Closed(String::new())),
+        };
+        match ending {
+            Some(ending) => return ending,
+            None => std::thread::sleep(PAUSE),
+        }
+    }
+    Ending::Failed("the server still works".into())
+}
+
+/// Opens a regular file or a block device, and nothing else.
+fn open_quietly(path: &Path) -> Option<File> {
+    let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let place = format!("/proc/self/fd/{}", found.as_raw_fd());
+    let kind = std::fs::metadata(&place).ok()?.file_type();
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+    let is_image = kind.is_file() || kind.is_block_device();
+    is_image.then(|| File::options().read(true).custom_flags(flags).open(place).ok()).flatten()
+}

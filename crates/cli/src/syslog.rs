@@ -1,0 +1,119 @@
+//! Errors of a server in the background, for the system's log: it has no terminal that shows them.
+//!
+//! A message goes to the socket of syslogd or journald, or else into the kernel's log. A few in a row are told, then none for a
+//! while: a filesystem that was shut down fails every request.
+
+use rustix::fs::OFlags;
+use std::fs::OpenOptions;
+use std::io::{self, Write, stderr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use tracing::{Level, Metadata};
+use tracing_subscriber::fmt::MakeWriter;
+
+const SOCKET: &str = "/dev/log";
+const KERNEL_LOG: &str = "/dev/kmsg";
+/// Facility "daemon", severity "error".
+const PRIORITY: u8 = 3 << 3 | 3;
+/// Messages in a row, and how long it takes until one more is told.
+const BURST: u32 = 10;
+const ONE_MORE: Duration = Duration::from_secs(30);
+
+/// Writes all messages to standard error, and errors to the system's log.
+pub struct SystemLog {
+    image: String,
+    budget: Mutex<(u32, Instant)>,
+}
+
+/// One message.
+pub struct Message<'a> {
+    log: &'a SystemLog,
+    is_error: bool,
+    text: Vec<u8>,
+}
+
+impl SystemLog {
+    /// For the server of an image.
+    pub fn new(image: String) -> Self {
+        Self { image, budget: Mutex::new((BURST, Instant::now())) }
+    }
+
+    fn may_tell(&self) -> bool {
+        let Ok(mut budget) = self.budget.lock() else { return false };
+        let (left, since) = &mut *budget;
+        let earned = (since.elapsed().as_secs() / ONE_MORE.as_secs()).min(u64::from(BURST)) as u32;
+        if earned > 0 {
+            (*left, *since) = ((*left + earned).min(BURST), Instant::now());
+        }
+        *left = match left.checked_sub(1) {
+            Some(left) => left,
+            None => return false,
+        };
+        true
+    }
+
+    /// Tells the system's log; where there is none, nobody.
+    fn tell(&self, text: &str) {
+        if !self.may_tell() {
+            return;
+        }
+        let message = format!("<{PRIORITY}>xfskit[{}]: {}: {text}", std::process::id(), self.image);
+        let to_daemon = UnixDatagram::unbound().and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            socket.send_to(message.as_bytes(), SOCKET)
+        });
+        if to_daemon.is_err() {
+            let flags = OFlags::NONBLOCK.bits() as i32;
+            // An ordinary user may not.
+            let log = OpenOptions::new().write(true).custom_flags(flags).open(KERNEL_LOG);
+            let _ = log.and_then(|mut log| log.write_all(message.as_bytes()));
+        }
+    }
+}
+
+impl Write for Message<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Message<'_> {
+    fn drop(&mut self) {
+        // Where standard error cannot be written, the log is what is left.
+        let _ = stderr().write_all(&self.text);
+        if self.is_error {
+            let text = String::from_utf8_lossy(&self.text);
+            self.log.tell(text.trim().strip_prefix("ERROR ").unwrap_or(text.trim()));
+        }
+    }
+}
+
+impl<'a> MakeWriter<'a> for SystemLog {
+    type Writer = Message<'a>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        Message { log: self, is_error: false, text: Vec::new() }
+    }
+
+    fn make_writer_for(&'a self, meta: &Metadata<'_>) -> Self::Writer {
+        Message { log: self, is_error: *meta.level() == Level::ERROR, text: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_cut_off() {
+        let log = SystemLog::new("a.img".into());
+        assert_eq!((0..100).filter(|_| log.may_tell()).count(), BURST as usize);
+    }
+}

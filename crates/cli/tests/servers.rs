@@ -1,0 +1,231 @@
+//! The end of a server: it takes its own mount away and no other's, and whoever unmounts learns whether the image was closed.
+
+mod common;
+
+use common::mounts::{prepared, prepared_for_root, run, server_of, signal, wait_for_end};
+use common::{fails, ok, words, xfskit};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use xfskit_testkit::{reference, skip};
+
+fn is_clean(image: &Path) -> bool {
+    ok("info IMAGE", image).ends_with("clean\n")
+}
+
+/// The other's mount went, and the server that the signal was for lived on.
+#[test]
+fn a_signal_ends_the_servers_own_mount_and_no_other() {
+    let Some(at) = prepared_for_root() else { return };
+    let other = at.scratch.file("b.img");
+    ok("mkfs IMAGE --size 400M -q", &other);
+    for way in ["signal", "close"] {
+        at.line("mount IMAGE DIR");
+        let file = File::create(at.dir.join(way)).unwrap();
+        run("umount", &["-l"], &at.dir);
+        let first = server_of(&at.image);
+        ok(&format!("mount IMAGE {}", at.dir.display()), &other);
+        // Somebody who is done with the last file ends the first mount as well.
+        if way == "signal" {
+            signal(first, "-TERM");
+            wait_for_end(first);
+            drop(file);
+        } else {
+            drop(file);
+            wait_for_end(first);
+        }
+        fs::write(at.dir.join(way), "of the other").unwrap();
+        assert!(is_clean(&at.image));
+        at.line("umount DIR");
+        assert!(ok("ls IMAGE", &other).contains(way));
+    }
+}
+
+/// Its unmount found nothing, took that for another's doing, and waited for an end that did not come.
+#[test]
+fn a_signal_ends_a_server_whose_mount_lives_on_elsewhere() {
+    let Some(at) = prepared_for_root() else { return };
+    at.line("mount IMAGE DIR");
+    fs::write(at.dir.join("file"), "contents").unwrap();
+    let server = server_of(&at.image);
+    let namespace = ["--mount", "--propagation", "private", "sleep", "1000"];
+    let mut elsewhere = Command::new("unshare").args(namespace).stdin(Stdio::null()).spawn().unwrap();
+    let own = fs::read_link("/proc/self/ns/mnt").unwrap();
+    let end = Instant::now() + Duration::from_secs(10);
+    while fs::read_link(format!("/proc/{}/ns/mnt", elsewhere.id())).is_ok_and(|theirs| theirs == own) {
+        assert!(Instant::now() < end, "no namespace");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    run("umount", &[], &at.dir);
+    signal(server, "-TERM");
+    wait_for_end(server);
+    elsewhere.kill().unwrap();
+    elsewhere.wait().unwrap();
+    assert!(is_clean(&at.image));
+    assert_eq!(ok("cat IMAGE /file", &at.image), "contents");
+}
+
+/// It waited for the lock of an image that the first mount went on using.
+#[test]
+fn a_bind_mount_is_unmounted_by_itself() {
+    let Some(at) = prepared_for_root() else { return };
+    let bound = at.scratch.file("bound");
+    fs::create_dir(&bound).unwrap();
+    at.line("mount IMAGE DIR");
+    run("mount", &["--bind", at.dir.to_str().unwrap()], &bound);
+    ok(&format!("umount {}", bound.display()), &at.image);
+    fs::write(at.dir.join("file"), "").unwrap();
+    at.line("umount DIR");
+    assert!(is_clean(&at.image));
+}
+
+struct SmallHost(std::path::PathBuf);
+
+impl Drop for SmallHost {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg("-l").arg(&self.0).output());
+    }
+}
+
+/// The journal met a hole of the image: EIO and the end of the filesystem. Then `umount` succeeded, and what had waited was lost.
+#[test]
+fn a_full_host_is_told_as_such_and_loses_nothing_that_was_durable() {
+    let Some(at) = prepared_for_root() else { return };
+    let host = SmallHost(at.scratch.file("host"));
+    fs::create_dir(&host.0).unwrap();
+    run("mount", &["-t", "tmpfs", "-o", "size=48m", "tmpfs"], &host.0);
+    let image = host.0.join("a.img");
+    ok("mkfs IMAGE -q --small --size 400M -l size=16m", &image);
+    ok(&format!("mount -o commit=0 IMAGE {}", at.dir.display()), &image);
+    fs::write(at.dir.join("before"), "contents").unwrap();
+    File::open(at.dir.join("before")).unwrap().sync_all().unwrap();
+    let mut junk = File::create(host.0.join("junk")).unwrap();
+    while junk.write_all(&[1; 65536]).is_ok() {}
+    let file = File::create(at.dir.join("too much")).unwrap();
+    file.write_all_at(&vec![1; 4 << 20], 0).unwrap();
+    assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(28));
+    drop(file);
+    // More than the part of the journal that was written before.
+    for n in 0..200 {
+        let path = at.dir.join(n.to_string());
+        std::os::unix::fs::symlink("nowhere", &path).unwrap();
+        File::open(&at.dir).unwrap().sync_all().unwrap();
+    }
+    let (code, message) = fails(&format!("umount {}", at.dir.display()), &image);
+    assert!(code == 1 && message.contains("could not be closed") && message.contains("No space left"), "{message}");
+    drop(junk);
+    fs::remove_file(host.0.join("junk")).unwrap();
+    let names = ok("ls IMAGE", &image);
+    assert!(names.contains("before") && names.lines().count() > 200, "{names}");
+    ok("log replay IMAGE", &image);
+    assert_eq!(ok("cat IMAGE /before", &image), "contents");
+    let copy = at.scratch.file("copy.img");
+    fs::copy(&image, &copy).unwrap();
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&copy);
+    }
+}
+
+/// A commit in the background that failed was told nowhere.
+#[test]
+fn a_commit_that_fails_is_told_at_once_and_by_umount() {
+    let Some(at) = prepared_for_root() else { return };
+    let mut kernel_log = File::options().read(true).custom_flags(0o4000).open("/dev/kmsg").unwrap();
+    at.line("mount -o commit=1,errortag=logiodone IMAGE DIR");
+    fs::write(at.dir.join("file"), "").unwrap();
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        let stats: serde_json::Value = serde_json::from_str(&at.line("--json stats DIR")).unwrap();
+        if stats["commits"]["failed"].as_u64().unwrap() > 0 {
+            assert!(!stats["commits"]["last_error"].as_str().unwrap().is_empty(), "{stats}");
+            break;
+        }
+        assert!(Instant::now() < end, "{stats}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    if Path::new("/dev/log").exists() {
+        skip("the message is where syslogd writes it");
+    } else {
+        let mut record = vec![0; 8192];
+        loop {
+            let count = match kernel_log.read(&mut record) {
+                // Records were overwritten meanwhile.
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => continue,
+                other => other.expect("the message in the kernel's log"),
+            };
+            let text = String::from_utf8_lossy(&record[..count]).into_owned();
+            if text.contains("xfskit[") && text.contains(at.image.to_str().unwrap()) {
+                assert!(text.starts_with("27,"), "{text}");
+                break;
+            }
+        }
+    }
+    let (code, message) = fails(&format!("umount {}", at.dir.display()), &at.image);
+    assert!(code == 1 && message.contains("could not be closed"), "{message}");
+}
+
+#[test]
+fn umount_says_that_a_server_died() {
+    let Some(at) = prepared() else { return };
+    at.line("mount IMAGE DIR");
+    let server = server_of(&at.image);
+    signal(server, "-KILL");
+    wait_for_end(server);
+    let (code, message) = fails(&format!("umount {}", at.dir.display()), &at.image);
+    assert!(code == 1 && message.contains("without closing"), "{message}");
+    at.line("mount IMAGE DIR");
+    at.line("umount DIR");
+}
+
+/// The one who unmounts opened what the mount names, which by then was a pipe, and waited for its other end. Where it is another
+/// user's mount, that user can have such a pipe.
+#[test]
+fn a_pipe_in_the_place_of_an_image_stops_nobody() {
+    let Some(at) = prepared() else { return };
+    for dies in [false, true] {
+        at.line("mount IMAGE DIR");
+        let server = server_of(&at.image);
+        let moved = at.scratch.file("moved.img");
+        fs::rename(&at.image, &moved).unwrap();
+        run("mkfifo", &["-m", "666"], &at.image);
+        if dies {
+            signal(server, "-KILL");
+            wait_for_end(server);
+        }
+        let mut umount = Command::new("timeout");
+        umount.args(["20", env!("CARGO_BIN_EXE_xfskit"), "umount"]).arg(&at.dir);
+        let status = umount.stderr(Stdio::null()).status().unwrap();
+        assert_eq!(status.code(), Some(i32::from(dies)));
+        fs::remove_file(&at.image).unwrap();
+        fs::rename(&moved, &at.image).unwrap();
+    }
+}
+
+/// What followed a backslash and a comma in the name of an image was taken for options.
+#[test]
+fn an_images_name_is_no_list_of_options() {
+    let Some(at) = prepared_for_root() else { return };
+    let image = at.scratch.file(r"a\,suid,dev\040 b.img");
+    fs::rename(&at.image, &image).unwrap();
+    let options = || {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let line = mounts.lines().find(|line| line.contains(at.dir.to_str().unwrap())).expect("a mount").to_owned();
+        (line.split(' ').next().unwrap().to_owned(), line.split(' ').nth(3).unwrap().to_owned())
+    };
+    let expected = image.to_str().unwrap().replace('\\', r"\134").replace(' ', r"\040");
+    ok(&format!("mount IMAGE {}", at.dir.display()), &image);
+    let (source, list) = options();
+    assert!(source == expected && list.contains("nosuid") && list.contains("nodev"), "{source} {list}");
+    assert_eq!(xfskit(words("info IMAGE", &image)).status.code(), Some(4));
+    ok(&format!("umount {}", at.dir.display()), &image);
+    assert!(is_clean(&image));
+    // By fusermount3, as for an ordinary user.
+    ok(&format!("mount -o auto_unmount,allow_other IMAGE {}", at.dir.display()), &image);
+    let (source, list) = options();
+    assert!(source == expected && list.contains("nosuid") && list.contains("nodev"), "{source} {list}");
+    ok(&format!("umount {}", at.dir.display()), &image);
+    assert!(is_clean(&image));
+}

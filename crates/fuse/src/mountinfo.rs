@@ -1,0 +1,84 @@
+//! What is mounted where, as `/proc/self/mountinfo` has it.
+//!
+//! ```text
+//! 36 35 0:53 / /mnt/a rw,noatime shared:1 - fuse.xfskit /srv/a.img rw,user_id=0
+//! id parent device root place options   ...  type     source     options of the filesystem
+//! ```
+//! Source of facts: proc_pid_mountinfo(5).
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use xfskit::device::unescape;
+
+const KIND: &str = "fuse.xfskit";
+
+/// A mount of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountEntry {
+    /// Its number, which no other mount has while this one is there.
+    pub id: u64,
+    /// Device number of the filesystem, as in `0:53`: that of all its mounts.
+    pub device: String,
+    /// Where it is mounted.
+    pub place: PathBuf,
+    /// The image, as the server that mounted it said.
+    pub source: OsString,
+    /// Who mounted it.
+    pub user_id: u32,
+}
+
+/// One line: the mount, whether it is one of ours.
+fn decode_line(line: &[u8]) -> Option<(MountEntry, bool)> {
+    let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
+    let dash = fields.iter().position(|field| *field == b"-")?;
+    let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
+    let options = text(fields.get(dash + 3)?);
+    let user_id = options.split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
+    let entry = MountEntry {
+        id: text(fields.first()?).parse().ok()?,
+        device: text(fields.get(2)?),
+        place: unescape(fields.get(4)?),
+        source: unescape(fields.get(dash + 2)?).into(),
+        user_id: user_id.unwrap_or_default(),
+    };
+    Some((entry, *fields.get(dash + 1)? == KIND.as_bytes()))
+}
+
+fn read_all() -> io::Result<Vec<(MountEntry, bool)>> {
+    let mounts = std::fs::read("/proc/self/mountinfo")?;
+    Ok(mounts.split(|&byte| byte == b'\n').filter_map(decode_line).collect())
+}
+
+/// The mount that a path leads to, if it is one of ours.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn mount_at(path: &Path) -> io::Result<Option<MountEntry>> {
+    // Of those at one place, the last is on top.
+    let top = read_all()?.into_iter().rfind(|(entry, _)| entry.place == path);
+    Ok(top.and_then(|(entry, is_ours)| is_ours.then_some(entry)))
+}
+
+/// Whether a filesystem is mounted anywhere that this process sees.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn is_mounted(device: &str) -> io::Result<bool> {
+    Ok(read_all()?.iter().any(|(entry, is_ours)| *is_ours && entry.device == device))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_taken_apart() {
+        let line = br"36 35 0:53 / /mnt/a\040b rw,noatime shared:1 master:2 - fuse.xfskit /srv/a\134b.img rw,user_id=7,group_id=8";
+        let (entry, is_ours) = decode_line(line).unwrap();
+        let place = PathBuf::from("/mnt/a b");
+        let expected = MountEntry { id: 36, device: "0:53".into(), place, source: r"/srv/a\b.img".into(), user_id: 7 };
+        assert!(is_ours && entry == expected, "{entry:?}");
+        assert!(!decode_line(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw").unwrap().1 && decode_line(b"").is_none());
+    }
+}
