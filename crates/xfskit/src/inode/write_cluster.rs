@@ -123,7 +123,7 @@ fn put_together(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Option
     let is_off_lists = |state: &InodeState| state.core.links > 0 || state.core.mode == 0;
     let copy = |inode: &Arc<Inode>| {
         // As many as there are places, each in its own, are all of them.
-        assert_eq!(bytes[inode.offset_in_cluster as usize], 0xff, "an inode is cached at most once");
+        assert_eq!(bytes[inode.offset_in_cluster()], 0xff, "an inode is cached at most once");
         copy_inode(mount, inode, &mut bytes, is_off_lists)
     };
     let copied: Option<Vec<_>> = inodes.iter().map(copy).collect();
@@ -141,7 +141,7 @@ fn copy_inode(
     const LINK: std::ops::Range<usize> = INODE_NEXT_UNLINKED_OFFSET..INODE_NEXT_UNLINKED_OFFSET + 4;
     let state = inode.state_lock().try_read().filter(|state| suits(state))?;
     let (commits, lsn) = may_write(&**inode)?;
-    let offset = inode.offset_in_cluster as usize;
+    let offset = inode.offset_in_cluster();
     let slot = &mut cluster[offset..offset + mount.geometry.inode_bytes()];
     // The link of the unlinked list is the buffer's, not the inode's.
     let next_unlinked = <[u8; 4]>::try_from(&slot[LINK]).expect("the range has four bytes");

@@ -65,9 +65,9 @@ impl<'a> InodeCopy<'a> {
         out[10..12].copy_from_slice(&bytes_of(&self.data).to_le_bytes());
         out[16..24].copy_from_slice(&self.state.core.inode.0.to_le_bytes());
         out[24..28].copy_from_slice(&device.to_le_bytes());
-        out[40..48].copy_from_slice(&self.inode.cluster.to_le_bytes());
+        out[40..48].copy_from_slice(&self.inode.cluster().to_le_bytes());
         out[48..52].copy_from_slice(&((self.cluster_bytes / BASIC_BLOCK_BYTES) as u32).to_le_bytes());
-        out[52..56].copy_from_slice(&self.inode.offset_in_cluster.to_le_bytes());
+        out[52..56].copy_from_slice(&(self.inode.offset_in_cluster() as u32).to_le_bytes());
     }
 }
 
