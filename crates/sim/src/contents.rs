@@ -167,6 +167,8 @@ pub struct Histories {
     /// The nodes that had a number, with the operations that made them.
     made: HashMap<InodeNumber, Vec<(usize, NodeId)>>,
     versions: HashMap<NodeId, Vec<Version>>,
+    /// Operations by which a file took another's name, with the file.
+    replacements: Vec<(usize, NodeId)>,
 }
 
 impl Histories {
@@ -179,6 +181,19 @@ impl Histories {
     /// An operation changed a file, or may have.
     pub fn change(&mut self, node: NodeId, operation: usize, contents: Contents, moved: bool) {
         self.versions.entry(node).or_default().push(Version { operation, contents, moved });
+    }
+
+    /// An operation gave a file the name of another one, whose contents it takes the place of: who sees that it
+    /// was done sees what the
+    /// file contained before it.
+    pub fn replace(&mut self, operation: usize, node: NodeId) {
+        self.replacements.push((operation, node));
+    }
+
+    /// The last operation not after `operation` that gave a file the name of another one.
+    fn replaced(&self, node: NodeId, operation: usize) -> usize {
+        let of_node = self.replacements.iter().filter(|(at, other)| *other == node && *at <= operation);
+        of_node.map(|(at, _)| *at).max().unwrap_or(0)
     }
 
     /// What is wrong with a file in a tree as some operation of `after` left it, if something is.
@@ -208,9 +223,10 @@ impl Histories {
             return (found.size > 0).then(|| format!("inode {number} is new and has {} bytes", found.size));
         }
         let mut fault = None;
+        let least = after.first().copied().unwrap_or(0);
         for node in nodes {
-            fault =
-                self.judge_node(node, found, kept(node)..=begun).map(|what| format!("inode {number}, {node}: {what}"));
+            let first = kept(node).max(self.replaced(node, least));
+            fault = self.judge_node(node, found, first..=begun).map(|what| format!("inode {number}, {node}: {what}"));
             if fault.is_none() {
                 break;
             }

@@ -4,7 +4,7 @@ use crate::contents::bytes;
 use crate::model::{Model, NodeId};
 use std::fmt;
 use xfskit::{Caller, Error, Fallocate, Filesystem, NewFile, RenameFlags, SetAttr, SetMode, XattrChange};
-use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
+use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_SYMLINK, MODE_TYPE};
 use xfskit_ondisk::{InodeNumber, Lsn};
 
 /// A name or the name of an attribute.
@@ -270,6 +270,16 @@ impl Operation {
             Self::Copy { to, .. } => Some((to.0, false)),
             _ => None,
         }
+    }
+
+    /// The files that take the name of another file by it: all that they contained before is there as soon as
+    /// that shows.
+    pub fn replacing_files(&self, model: &Model) -> Vec<NodeId> {
+        let Self::Rename { from, to, flags } = self else { return Vec::new() };
+        let moved = (model.lookup(from.0, &from.1), model.lookup(to.0, &to.1));
+        let (Some(node), Some(victim)) = moved else { return Vec::new() };
+        let both = if flags.exchange { vec![node, victim] } else { vec![node] };
+        both.into_iter().filter(|node| model.mode(*node) & MODE_TYPE == MODE_REGULAR).collect()
     }
 
     /// The inodes whose durability an fsync of them acknowledges together with this operation.

@@ -290,6 +290,9 @@ impl Run {
             for node in operation.touched(&self.model) {
                 self.last.insert(node, number);
             }
+            for node in operation.replacing_files(&self.model) {
+                self.histories.replace(number, node);
+            }
             operation.apply(&mut self.model, result.as_ref().ok().copied().flatten());
             self.note_contents(operation, number);
         } else if outcome.is_ok() {

@@ -10,6 +10,7 @@ mod log_wrap;
 mod mix;
 mod no_space;
 mod renames;
+mod replacements;
 mod sharing;
 mod unlinked;
 
@@ -48,6 +49,7 @@ pub static WORKLOADS: &[Workload] = &[
     sharing::WORKLOAD,
     extents::WORKLOAD,
     full_contents::WORKLOAD,
+    replacements::WORKLOAD,
 ];
 
 /// The workload of a name.

@@ -3,6 +3,12 @@
 //! One transaction changes both directories, the `..` of a directory that moves, link counts, parent pointers, and
 //! the inode that lost its last name.
 //!
+//! A file that takes another one's name brings its contents along: what of them waits in memory is written out and
+//! mapped by
+//! transactions that commit before the rename, so no checkpoint holds the new name without them, and a crash never
+//! loses the
+//! contents of both files. That takes no flush: the journal flushes the device before every checkpoint.
+//!
 //! Locking: up to five inodes, in no order that fits all cases. The first lock is waited for; the others are tried, and
 //! when one is taken the transaction, which has changed nothing yet, lets go of everything and starts anew. Renames
 //! between directories also exclude each other, so that the check against moving a directory below itself holds until
@@ -50,6 +56,38 @@ struct Locked {
     to_dir: InoId,
     child: InoId,
     victim: Option<(InoId, Arc<Inode>)>,
+    child_inode: Arc<Inode>,
+}
+
+/// Files that take the name of another one, and whose contents wait in memory.
+enum Unsettled {
+    /// Those that were found; none yet.
+    Ask(Vec<Arc<Inode>>),
+    /// They were written out. What others have written to them since is not waited for.
+    Done,
+}
+
+impl Unsettled {
+    /// Looks for such files before the first change; `WouldBlock` if there are any.
+    fn look(&mut self, tx: &Transaction, locked: &Locked, flags: RenameFlags) -> Result<()> {
+        let (Self::Ask(found), Some((victim, inode))) = (self, &locked.victim) else { return Ok(()) };
+        let takes_name = [(locked.child, &locked.child_inode, true), (*victim, inode, flags.exchange)];
+        let waits = |(id, _, takes): &(InoId, _, bool)| *takes && !tx.inode(*id).is_settled();
+        found.extend(takes_name.into_iter().filter(waits).map(|(_, inode, _)| Arc::clone(inode)));
+        if found.is_empty() { Ok(()) } else { Err(Error::WouldBlock) }
+    }
+
+    /// The files to write out, once.
+    fn take(&mut self) -> Option<Vec<Arc<Inode>>> {
+        match std::mem::replace(self, Self::Done) {
+            Self::Ask(found) if !found.is_empty() => Some(found),
+            Self::Ask(none) => {
+                *self = Self::Ask(none);
+                None
+            }
+            Self::Done => None,
+        }
+    }
 }
 
 impl Filesystem {
@@ -78,9 +116,13 @@ impl Filesystem {
             return Err(Error::Invalid("an exchange neither replaces nor leaves a whiteout"));
         }
         let _moves = (dir != new_dir).then(|| self.mount.moves.lock());
+        let mut unsettled = Unsettled::Ask(Vec::new());
         loop {
-            match self.try_rename((dir, name), (new_dir, new_name), flags, caller) {
-                Err(Error::WouldBlock) => crate::sync::yield_now(),
+            match self.try_rename((dir, name), (new_dir, new_name), flags, caller, &mut unsettled) {
+                Err(Error::WouldBlock) => match unsettled.take() {
+                    Some(inodes) => inodes.iter().try_for_each(|inode| self.write_out(inode))?,
+                    None => crate::sync::yield_now(),
+                },
                 other => return self.located(dir, other),
             }
         }
@@ -92,6 +134,7 @@ impl Filesystem {
         to: (InodeNumber, &[u8]),
         flags: RenameFlags,
         caller: &Caller,
+        unsettled: &mut Unsettled,
     ) -> Result<()> {
         let mut checked = (None, None);
         if from.0 != to.0 {
@@ -112,6 +155,7 @@ impl Filesystem {
                 return Err(Error::WouldBlock);
             }
             check(&mut tx, &locked, flags, caller)?;
+            unsettled.look(&tx, &locked, flags)?;
             let from_side = Side { dir: locked.from_dir, name: from.1 };
             let to_side = Side { dir: locked.to_dir, name: to.1 };
             if flags.exchange {
@@ -191,7 +235,8 @@ impl Filesystem {
         if entry.inode == from.0 || entry.inode == to.0 {
             return Err(Error::Invalid("a directory cannot move below itself"));
         }
-        let child = self.try_join(tx, &self.mount.inode(entry.inode)?)?;
+        let child_inode = self.mount.inode(entry.inode)?;
+        let child = self.try_join(tx, &child_inode)?;
         let victim = match target {
             Some(target) if target.inode == from.0 || target.inode == to.0 => return Err(Error::NotEmpty),
             Some(target) => {
@@ -200,7 +245,7 @@ impl Filesystem {
             }
             None => None,
         };
-        Ok(Some(Locked { from_dir, to_dir, child, victim }))
+        Ok(Some(Locked { from_dir, to_dir, child, victim, child_inode }))
     }
 
     fn move_name(
