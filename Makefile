@@ -5,11 +5,12 @@
 # make results  the same in full, into docs/results.md: on a quiet machine
 # make crash   100,000 crash states, in at most ten minutes; make crash-long: as many as an hour holds,
 #              and more of them before both kernels
+# make fields   every field of every structure, damaged: an hour
 # make reference    install the reference tools (needs root)
 
 CARGO ?= cargo
 
-.PHONY: test models demo bench results crash crash-long reference
+.PHONY: test models demo bench results crash crash-long fields reference
 
 test:
 	$(CARGO) fmt --all --check
@@ -39,6 +40,9 @@ crash-long:
 	$(CARGO) run --release -p xfskit-cli -- crash-test --states 20000 --seconds 3600
 	XFSKIT_OUTSIDE_STATES=500 $(CARGO) test -p xfskit-sim --test outside
 	XFSKIT_FORMATTED_RUNS=490 XFSKIT_RECOVERY_RUNS=100 $(CARGO) test -p xfskit --test recovery
+
+fields:
+	XFSKIT_FIELD_CASES=all $(CARGO) test -p xfskit-check --test fields
 
 reference:
 	scripts/reference

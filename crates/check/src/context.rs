@@ -5,6 +5,7 @@ use crate::report::{Consequence, Fault, Faults, Owner};
 use crate::table::InodeTable;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use xfskit_device::BlockDevice;
+use xfskit_ondisk::superblock::{QUOTA_OF_GROUPS, QUOTA_OF_PROJECTS, QUOTA_OF_USERS};
 use xfskit_ondisk::{DiskAddress, FsBlock, Geometry, InodeNumber, Limits, Lsn, Superblock};
 
 /// Reads of a block that a sound image may need, over all passes; a map that leads to the same blocks over and over is
@@ -26,6 +27,15 @@ pub(crate) struct Context<'a> {
     pub(crate) names_known: AtomicBool,
     /// Blocks that may still be read.
     budget: AtomicU64,
+}
+
+/// An inode that the superblock names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpecialInode {
+    pub(crate) name: &'static str,
+    pub(crate) number: InodeNumber,
+    /// Whether a mount reads it; quota inodes are not used while quotas are off.
+    pub(crate) is_used: bool,
 }
 
 impl<'a> Context<'a> {
@@ -113,17 +123,18 @@ impl<'a> Context<'a> {
     }
 
     /// Inodes that the superblock names instead of a directory.
-    pub(crate) fn special_inodes(&self) -> impl Iterator<Item = (&'static str, InodeNumber)> + use<'_> {
+    pub(crate) fn special_inodes(&self) -> impl Iterator<Item = SpecialInode> + use<'_> {
         let raw = self.superblock.raw();
+        let quota = |name, number: u64, accounted: u16| (name, number, raw.quota_flags.get() & accounted != 0);
         [
-            ("realtime bitmap inode", raw.rt_bitmap_inode.get()),
-            ("realtime summary inode", raw.rt_summary_inode.get()),
-            ("user quota inode", raw.user_quota_inode.get()),
-            ("group quota inode", raw.group_quota_inode.get()),
-            ("project quota inode", raw.project_quota_inode.get()),
+            ("realtime bitmap inode", raw.rt_bitmap_inode.get(), true),
+            ("realtime summary inode", raw.rt_summary_inode.get(), true),
+            quota("user quota inode", raw.user_quota_inode.get(), QUOTA_OF_USERS),
+            quota("group quota inode", raw.group_quota_inode.get(), QUOTA_OF_GROUPS),
+            quota("project quota inode", raw.project_quota_inode.get(), QUOTA_OF_PROJECTS),
         ]
         .into_iter()
-        .filter(|&(_, inode)| inode != 0 && inode != u64::MAX)
-        .map(|(name, inode)| (name, InodeNumber(inode)))
+        .filter(|&(_, inode, _)| inode != 0 && inode != u64::MAX)
+        .map(|(name, inode, is_used)| SpecialInode { name, number: InodeNumber(inode), is_used })
     }
 }

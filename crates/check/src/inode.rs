@@ -23,6 +23,8 @@ pub(crate) struct Gathered {
 /// Flags without a name: whatever has them was not written by XFS.
 const KNOWN_FLAGS: u16 = 0x7fff;
 const FLAG_REALTIME: u16 = 1 << 0;
+/// The realtime bitmap has a sequence number.
+const FLAG_NEWRTBM: u16 = 1 << 2;
 const FLAG_RTINHERIT: u16 = 1 << 8;
 const FLAGS_OF_FILES: u16 = FLAG_REALTIME | flags::EXTSIZE;
 const FLAGS_OF_DIRECTORIES: u16 = FLAG_RTINHERIT | flags::PROJINHERIT | flags::NOSYMLINKS | flags::EXTSZINHERIT;
@@ -94,6 +96,7 @@ pub(crate) fn check_used(
         inode.fault(context, "only inodes without a name are on an unlinked list", found, Consequence::Inodes);
     }
     check_flags(context, &inode);
+    check_unused(context, &inode);
     check_size(context, &inode);
     check_forks(context, &inode, slot, gathered);
 }
@@ -107,6 +110,9 @@ fn check_flags(context: &Context<'_>, inode: &InodeView<'_>) {
     if core.flags & FLAG_REALTIME != 0 {
         fault("no realtime files without a realtime section", format!("flags {:#x}", core.flags));
     }
+    if core.flags & FLAG_NEWRTBM != 0 && inode.number.0 != context.superblock.raw().rt_bitmap_inode.get() {
+        fault("only the realtime bitmap has its flag", format!("flags {:#x}", core.flags));
+    }
     if !core.is_regular() && core.flags & FLAGS_OF_FILES != 0
         || !core.is_dir() && core.flags & FLAGS_OF_DIRECTORIES != 0
     {
@@ -115,6 +121,7 @@ fn check_flags(context: &Context<'_>, inode: &InodeView<'_>) {
     let needs = [
         (flags2::REFLINK, geometry.has_reflink() && core.is_regular()),
         (flags2::COWEXTSIZE, geometry.has_reflink()),
+        (flags2::DAX, core.is_regular() || core.is_dir()),
         (flags2::BIGTIME, geometry.has_bigtime()),
         (flags2::NREXT64, geometry.has_large_extent_counts()),
     ];
@@ -127,6 +134,28 @@ fn check_flags(context: &Context<'_>, inode: &InodeView<'_>) {
     }
     if (core.flags2 & flags2::COWEXTSIZE != 0) != (core.cow_extent_size != 0) {
         fault("copy-on-write extent size and its flag", format!("{} and {:#x}", core.cow_extent_size, core.flags2));
+    }
+}
+
+/// Bytes of the core that nothing uses, and nanoseconds beyond a second.
+fn check_unused(context: &Context<'_>, inode: &InodeView<'_>) {
+    let (core, bytes) = (inode.core, inode.bytes);
+    let fault = |check, found: String| inode.fault(context, check, found, Consequence::File);
+    // With large counts the bytes from 24 on are one of them.
+    let unused = if core.flags2 & flags2::NREXT64 != 0 { [80..82, 132..144] } else { [24..30, 132..144] };
+    for range in unused {
+        if bytes[range.clone()].iter().any(|&byte| byte != 0) {
+            fault("unused bytes are zero", format!("{:02x?} at offset {}", &bytes[range.clone()], range.start));
+        }
+    }
+    if core.flags2 & flags2::BIGTIME != 0 {
+        return;
+    }
+    for (name, at) in [("atime", 36), ("mtime", 44), ("ctime", 52), ("creation time", 148)] {
+        let nanoseconds = bytes[at..].first_chunk().map_or(0, |word| u32::from_be_bytes(*word));
+        if nanoseconds >= 1_000_000_000 {
+            fault("nanoseconds are less than a second", format!("{nanoseconds} in the {name}"));
+        }
     }
 }
 

@@ -33,12 +33,15 @@ pub(crate) fn check(context: &Context<'_>, directories: &Directories) {
 
 /// The filesystem's own files are named by the superblock.
 fn check_special(context: &Context<'_>) {
-    for (name, inode) in context.special_inodes() {
-        match context.inodes.find(&context.geometry, inode) {
+    for special in context.special_inodes() {
+        match context.inodes.find(&context.geometry, special.number) {
             Some(slot) if slot.kind() != Kind::Free => slot.add_name(),
             _ if !context.owners_known.load(Ordering::Relaxed) => {}
-            _ => context
-                .report(Fault::new("superblock", "its inodes exist", Consequence::Image).inode(inode).found(name)),
+            _ => {
+                let consequence = if special.is_used { Consequence::Image } else { Consequence::Quota };
+                let fault = Fault::new("superblock", "its inodes exist", consequence).inode(special.number);
+                context.report(fault.found(special.name));
+            }
         }
     }
     let root = context.geometry.root_inode;

@@ -60,6 +60,8 @@ pub enum Consequence {
     Removal,
     /// Order of recovery.
     Recovery,
+    /// Usage and limits of users, groups or projects.
+    Quota,
 }
 
 impl fmt::Display for Consequence {
@@ -87,6 +89,9 @@ impl fmt::Display for Consequence {
                 "the paths of the file cannot be found from its inode; xfs_repair builds the pointers anew"
             }
             Self::Removal => "removing a name frees the file too early or never; xfs_repair counts the names anew",
+            Self::Quota => {
+                "a mount with quotas fails, one without them does not notice; xfs_repair makes the file anew"
+            }
             Self::Recovery => "a later replay of the journal may leave out changes; xfs_repair writes a new journal",
         })
     }

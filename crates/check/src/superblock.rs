@@ -54,6 +54,54 @@ const COPIED: &[(&str, usize, usize)] = fields![
     sparse_inode_alignment,
 ];
 
+/// What every superblock of version 5 has, whatever its features.
+const VERSION_FLAGS_OF_ALL: VersionFlags = VersionFlags::NLINK
+    .union(VersionFlags::LOGV2)
+    .union(VersionFlags::EXTFLAG)
+    .union(VersionFlags::DIRV2)
+    .union(VersionFlags::MOREBITS);
+/// Bits that are set in the first superblock alone, when an image is used.
+const VERSION_FLAGS_OF_USE: u16 = VersionFlags::ATTR.bits() | VersionFlags::QUOTA.bits();
+/// Quota flags that only version 4 has, where groups and projects share one file.
+const QUOTA_FLAGS_OF_VERSION_4: u16 = 0x10 | 0x20;
+const MAX_INODE_PERCENT: u8 = 100;
+
+/// Checks what is true of the first superblock and of each copy, and what the decoder leaves open.
+fn check_any(raw: &RawSuperblock, sector: &[u8], fault: &dyn Fn(&'static str, String)) {
+    let flags = raw.version.get();
+    if !VersionFlags::from_bits_truncate(flags).contains(VERSION_FLAGS_OF_ALL) {
+        fault("version flags of version 5", format!("{flags:#x}"));
+    }
+    let aligned = flags & VersionFlags::DALIGN.bits() != 0;
+    let (unit, width) = (raw.stripe_unit.get(), raw.stripe_width.get());
+    if (unit != 0) != aligned || (width != 0) != aligned {
+        fault("stripe unit, width and their flag", format!("{unit}, {width}, {aligned}"));
+    }
+    if raw.inode_alignment.get() != 0 && flags & VersionFlags::ALIGN.bits() == 0 {
+        fault("alignment of inodes and its flag", format!("{} and {flags:#x}", raw.inode_alignment));
+    }
+    if raw.inode_max_percent > MAX_INODE_PERCENT {
+        fault("share of inodes in percent", raw.inode_max_percent.to_string());
+    }
+    if raw.flags != 0 {
+        fault("no flags", format!("{:#x}", raw.flags));
+    }
+    if raw.quota_flags.get() & QUOTA_FLAGS_OF_VERSION_4 != 0 {
+        fault("no quota flags of version 4", format!("{:#x}", raw.quota_flags));
+    }
+    if raw.rt_extents.get() != 0 || raw.free_rt_extents.get() != 0 || raw.rt_bitmap_blocks.get() != 0 {
+        let found = format!("{}, {} free, {} blocks", raw.rt_extents, raw.free_rt_extents, raw.rt_bitmap_blocks);
+        fault("no realtime extents without a realtime section", found);
+    }
+    let has_meta_uuid = Incompat::from_bits_retain(raw.incompat.get()).contains(Incompat::META_UUID);
+    if !has_meta_uuid && raw.meta_uuid != [0; 16] {
+        fault("no UUID of metadata without its feature", String::new());
+    }
+    if sector[size_of::<RawSuperblock>()..].iter().any(|&byte| byte != 0) {
+        fault("the rest of the sector is zero", String::new());
+    }
+}
+
 /// Checks what the decoder of the first superblock does not.
 pub(crate) fn check_primary(context: &Context<'_>) {
     let raw = context.superblock.raw();
@@ -66,16 +114,8 @@ pub(crate) fn check_primary(context: &Context<'_>) {
     if raw.shared_version != 0 {
         fault("no shared version", raw.shared_version.to_string());
     }
-    if raw.rt_extents.get() != 0 || raw.free_rt_extents.get() != 0 || raw.rt_bitmap_blocks.get() != 0 {
-        fault("no realtime extents without a realtime section", format!("{}", raw.rt_extents));
-    }
     if raw.free_inodes > raw.inode_count {
         fault("free inodes exist", format!("{} of {}", raw.free_inodes, raw.inode_count));
-    }
-    let aligned = raw.version.get() & VersionFlags::DALIGN.bits() != 0;
-    let (unit, width) = (raw.stripe_unit.get(), raw.stripe_width.get());
-    if (unit != 0) != aligned || (width != 0) != aligned {
-        fault("stripe unit, width and their flag", format!("{unit}, {width}, {aligned}"));
     }
     let root = raw.root_inode.get();
     if raw.rt_bitmap_inode.get() != root + 1 || raw.rt_summary_inode.get() != root + 2 {
@@ -83,10 +123,8 @@ pub(crate) fn check_primary(context: &Context<'_>) {
         fault("the realtime inodes follow the root inode", found);
     }
     let mut sector = vec![0; context.geometry.sector_bytes()];
-    if context.read(DiskAddress(0), &mut sector, NAME, Owner::Ag(AgNumber(0)))
-        && sector[size_of::<RawSuperblock>()..].iter().any(|&byte| byte != 0)
-    {
-        fault("the rest of the sector is zero", String::new());
+    if context.read(DiskAddress(0), &mut sector, NAME, Owner::Ag(AgNumber(0))) {
+        check_any(raw, &sector, &fault);
     }
     context.check_lsn(raw.lsn.get(), NAME, DiskAddress(0), Owner::Ag(AgNumber(0)));
 }
@@ -109,6 +147,7 @@ pub(crate) fn check_copy(context: &Context<'_>, ag: AgNumber) {
     if !checksum_matches(&sector, SUPERBLOCK_CRC_OFFSET) {
         return fault("checksum", String::new());
     }
+    check_any(&copy, &sector, &fault);
     let primary = context.superblock.raw();
     let (ours, theirs) = (primary.as_bytes(), copy.as_bytes());
     for &(name, offset, size) in COPIED {
@@ -120,6 +159,15 @@ pub(crate) fn check_copy(context: &Context<'_>, ag: AgNumber) {
             );
             fault("agrees with the first superblock", found);
         }
+    }
+    let version = |raw: &RawSuperblock| raw.version.get() & !VERSION_FLAGS_OF_USE;
+    if version(primary) != version(&copy) || primary.features2 != copy.features2 {
+        let found = format!("version is {:#x}, the second feature word {:#x}", copy.version, copy.features2);
+        fault("agrees with the first superblock", found);
+    }
+    // A log feature is announced in the first superblock alone, and taken back when the log is clean.
+    if copy.log_incompat.get() != 0 && copy.log_incompat != primary.log_incompat {
+        fault("agrees with the first superblock", format!("the log's features are {:#x}", copy.log_incompat));
     }
     // Repair marks the first superblock only.
     let bits = |raw: &RawSuperblock| Incompat::from_bits_retain(raw.incompat.get()).difference(Incompat::NEEDSREPAIR);

@@ -12,6 +12,7 @@
 //! Facts: the XFS Algorithms & Data Structures document, "Inodes"; the kernel's `struct xfs_dinode` and
 //! `struct xfs_log_dinode`.
 
+use crate::extent::MAX_EXTENT_BLOCKS;
 use crate::time::{Timestamp, decode_bigtime, decode_legacy, encode_bigtime, encode_legacy};
 use crate::{AgInode, Geometry, InodeNumber, Lsn, Verdict, checksum_matches, ensure, set_checksum};
 
@@ -217,6 +218,7 @@ impl InodeCore {
         ensure!(bytes.len() == geometry.inode_bytes(), NAME, "whole inode", "{} bytes", bytes.len());
         ensure!(u16_at(bytes, 0) == INODE_MAGIC, NAME, "magic number", "{:#06x}", u16_at(bytes, 0));
         ensure!(bytes[4] == 3, NAME, "version 3", "version {}", bytes[4]);
+        ensure!(u16_at(bytes, 6) == 0, NAME, "no link count of version 1", "{}", u16_at(bytes, 6));
         ensure!(checksum_matches(bytes, INODE_CRC_OFFSET), NAME, "checksum");
         let core = Self::decode_unverified(bytes)?;
         core.verify(geometry, inode).map_err(|e| e.of(inode.0))?;
@@ -309,6 +311,15 @@ impl InodeCore {
             NAME,
             "directories and symlinks have a size"
         );
+        self.verify_attr_fork(geometry)?;
+        ensure!(self.data_extents < 1 << 48, NAME, "data extent counter", "{}", self.data_extents);
+        let extents = self.data_extents + u64::from(self.attr_extents);
+        ensure!(extents <= self.blocks, NAME, "as many blocks as extents", "{} and {extents}", self.blocks);
+        self.verify_fork_sizes(geometry)?;
+        self.verify_hints(geometry)
+    }
+
+    fn verify_attr_fork(&self, geometry: &Geometry) -> Verdict {
         ensure!(
             usize::from(self.fork_offset) * 8 < geometry.literal_area_bytes(),
             NAME,
@@ -316,22 +327,43 @@ impl InodeCore {
             "offset {} times 8",
             self.fork_offset
         );
-        ensure!(
-            self.attr_format != ForkFormat::Dev || self.fork_offset == 0,
-            NAME,
-            "attr fork format",
-            "a device number"
-        );
-        if self.fork_offset == 0 {
+        if self.fork_offset != 0 {
+            ensure!(self.attr_format != ForkFormat::Dev, NAME, "attr fork format", "a device number");
+            let is_local = self.attr_format == ForkFormat::Local;
+            ensure!(
+                !is_local || self.attr_extents == 0,
+                NAME,
+                "no extents of local attributes",
+                "{}",
+                self.attr_extents
+            );
+        } else {
+            // New inodes have the one, all others without an attr fork the other.
+            let is_none = matches!(self.attr_format, ForkFormat::Dev | ForkFormat::Extents);
+            ensure!(is_none, NAME, "no attr fork format without an attr fork", "{:?}", self.attr_format);
             ensure!(self.attr_extents == 0, NAME, "no attr extents without an attr fork", "{}", self.attr_extents);
         }
-        ensure!(self.data_extents < 1 << 48, NAME, "data extent counter", "{}", self.data_extents);
-        self.verify_fork_sizes(geometry)
+        Ok(())
+    }
+
+    /// The sizes in whose units space is to be allocated.
+    fn verify_hints(&self, geometry: &Geometry) -> Verdict {
+        let most = (geometry.ag_blocks / 2).min(MAX_EXTENT_BLOCKS as u32);
+        if self.flags & (flags::EXTSIZE | flags::EXTSZINHERIT) != 0 {
+            let size = self.extent_size;
+            ensure!((1..=most).contains(&size), NAME, "extent size hint fits an AG", "{size} of {most} blocks");
+        }
+        if self.flags2 & flags2::COWEXTSIZE != 0 {
+            let size = self.cow_extent_size;
+            ensure!((1..=most).contains(&size), NAME, "copy-on-write size hint fits an AG", "{size} of {most} blocks");
+        }
+        Ok(())
     }
 
     fn verify_fork_sizes(&self, geometry: &Geometry) -> Verdict {
         let (data_bytes, attr_bytes) = (self.data_fork_bytes(geometry), self.attr_fork_bytes(geometry));
         if self.data_format == ForkFormat::Local {
+            ensure!(self.data_extents == 0, NAME, "no extents of local contents", "{}", self.data_extents);
             ensure!(
                 self.size <= data_bytes as u64,
                 NAME,

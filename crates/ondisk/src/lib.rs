@@ -7,6 +7,7 @@
 //! Naming: `Raw…` is not verified yet; `decode_…` and `encode_…` do no I/O; `verify_…` returns a [`Verdict`].
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod ag;
 pub mod attr;
 pub mod btree;

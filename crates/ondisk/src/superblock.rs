@@ -162,8 +162,13 @@ pub struct Superblock {
 }
 
 const NAME: &str = "superblock";
-/// Bits of the quota flags that say that usage is kept: of users, projects, groups.
-const QUOTA_ACCOUNTING: u16 = 0x01 | 0x08 | 0x40;
+/// Bit of the quota flags: the usage of users is kept.
+pub const QUOTA_OF_USERS: u16 = 0x01;
+/// Bit of the quota flags: the usage of projects is kept.
+pub const QUOTA_OF_PROJECTS: u16 = 0x08;
+/// Bit of the quota flags: the usage of groups is kept.
+pub const QUOTA_OF_GROUPS: u16 = 0x40;
+const QUOTA_ACCOUNTING: u16 = QUOTA_OF_USERS | QUOTA_OF_PROJECTS | QUOTA_OF_GROUPS;
 /// Bits of the quota flags that say that the usage on disk was counted and has been kept since: of users, groups, projects.
 pub const QUOTA_COUNTED: u16 = 0x04 | 0x100 | 0x400;
 

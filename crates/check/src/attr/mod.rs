@@ -11,6 +11,7 @@ use crate::fork::{Fork, InodeView, Map};
 use crate::report::{Consequence, Fault, Summary};
 use crate::table::{Slot, name_hash};
 use std::collections::HashSet;
+use xfskit_ondisk::acl::{ACCESS_NAME, Acl, DEFAULT_NAME};
 use xfskit_ondisk::attr::{ParentRecord, flags};
 use xfskit_ondisk::dir::is_valid_name;
 use xfskit_ondisk::{DiskAddress, ForkFormat, InodeNumber};
@@ -132,6 +133,10 @@ fn check_attr(context: &Context<'_>, inode: &InodeView<'_>, attr: &Found<'_>, ke
         let valid = attr.value.is_some_and(|value| value.len() == xfskit_ondisk::attr::PARENT_RECORD_BYTES);
         if !valid {
             fault("value of a parent pointer", Consequence::Parents);
+        }
+    } else if attr.namespace & flags::NAMESPACE == flags::ROOT && [ACCESS_NAME, DEFAULT_NAME].contains(&attr.name) {
+        if let Some(Err(corruption)) = attr.value.map(Acl::decode) {
+            fault(corruption.check, Consequence::Attributes);
         }
     } else if attr.name.contains(&0) {
         fault("names have no zero bytes", Consequence::Attributes);

@@ -160,8 +160,11 @@ fn check_child(
     name: &Name<'_>,
     fault: &dyn Fn(&'static str, String),
 ) {
-    if let Some((what, inode)) = context.special_inodes().find(|special| special.1 == name.target) {
-        fault("does not lead to the filesystem's own files", format!("inode {inode} is the {what}"));
+    if let Some(special) = context.special_inodes().find(|special| special.number == name.target && special.is_used) {
+        fault(
+            "does not lead to the filesystem's own files",
+            format!("inode {} is the {}", special.number, special.name),
+        );
     }
     if name.target == context.geometry.root_inode {
         return fault("does not lead to the root", format!("inode {}", name.target));

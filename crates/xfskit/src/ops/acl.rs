@@ -12,10 +12,11 @@ use crate::cache::{AttrFork, InodeState, KnownAbsent};
 use crate::error::{Error, Result};
 use crate::mount::{Mount, reservation_of};
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
+use xfskit_ondisk::acl::{ACCESS_NAME, Acl, AclEntry, DEFAULT_NAME};
 use xfskit_ondisk::attr::{MAX_VALUE_BYTES, flags};
 use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 use xfskit_ondisk::limits::Limits;
-use xfskit_ondisk::{Corruption, Geometry, reservation};
+use xfskit_ondisk::{Geometry, reservation};
 
 /// Which ACL of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,8 +31,8 @@ impl AclKind {
     /// The attribute's name on disk, in the name space ROOT.
     pub(super) fn disk_name(self) -> &'static [u8] {
         match self {
-            Self::Access => b"SGI_ACL_FILE",
-            Self::Default => b"SGI_ACL_DEFAULT",
+            Self::Access => ACCESS_NAME,
+            Self::Default => DEFAULT_NAME,
         }
     }
 
@@ -63,168 +64,44 @@ impl AclKind {
     }
 }
 
-const USER_OBJ: u16 = 0x01;
-const USER: u16 = 0x02;
-const GROUP_OBJ: u16 = 0x04;
-const GROUP: u16 = 0x08;
-const MASK: u16 = 0x10;
-const OTHER: u16 = 0x20;
-const NO_ID: u32 = u32::MAX;
 const USER_VERSION: u32 = 2;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
-    tag: u16,
-    permissions: u16,
-    id: u32,
+fn decode_user(bytes: &[u8]) -> Result<Acl> {
+    let Some((version, rest)) = bytes.split_first_chunk::<4>() else {
+        return Err(Error::Invalid("an ACL has a header of 4 bytes"));
+    };
+    if u32::from_le_bytes(*version) != USER_VERSION {
+        return Err(Error::NotSupported("ACLs of another version than 2"));
+    }
+    let (entries, tail) = rest.as_chunks::<8>();
+    if !tail.is_empty() {
+        return Err(Error::Invalid("an ACL has entries of 8 bytes"));
+    }
+    let entries = entries
+        .iter()
+        .map(|e| {
+            let (tag, permissions) = (u16::from_le_bytes([e[0], e[1]]), u16::from_le_bytes([e[2], e[3]]));
+            AclEntry::new(tag, permissions, u32::from_le_bytes([e[4], e[5], e[6], e[7]]))
+        })
+        .collect();
+    let acl = Acl { entries };
+    acl.verify().map_err(Error::Invalid)?;
+    Ok(acl)
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-struct Acl {
-    entries: Vec<Entry>,
-}
-
-impl Acl {
-    fn decode_disk(bytes: &[u8]) -> Result<Self> {
-        let (count, rest) =
-            bytes.split_first_chunk::<4>().map_or((0, bytes), |(c, rest)| (u32::from_be_bytes(*c), rest));
-        let (entries, tail) = rest.as_chunks::<12>();
-        ensure_on_disk!(
-            tail.is_empty() && entries.len() == count as usize,
-            "ACL",
-            "as many entries as it counts",
-            "{count} in {} bytes",
-            bytes.len()
-        );
-        let entries = entries
-            .iter()
-            .map(|e| Entry {
-                tag: u32::from_be_bytes([e[0], e[1], e[2], e[3]]) as u16,
-                permissions: u16::from_be_bytes([e[8], e[9]]) & 7,
-                id: u32::from_be_bytes([e[4], e[5], e[6], e[7]]),
-            })
-            .map(|e| if matches!(e.tag, USER | GROUP) { e } else { Entry { id: NO_ID, ..e } })
-            .collect();
-        let acl = Self { entries };
-        acl.verify().map_err(|what| Corruption::new("ACL", what))?;
-        Ok(acl)
+fn encode_user(acl: &Acl) -> Vec<u8> {
+    let mut out = USER_VERSION.to_le_bytes().to_vec();
+    for entry in &acl.entries {
+        out.extend_from_slice(&entry.tag.to_le_bytes());
+        out.extend_from_slice(&entry.permissions.to_le_bytes());
+        out.extend_from_slice(&entry.id.to_le_bytes());
     }
-
-    fn encode_disk(&self) -> Vec<u8> {
-        let mut out = (self.entries.len() as u32).to_be_bytes().to_vec();
-        for entry in &self.entries {
-            out.extend_from_slice(&u32::from(entry.tag).to_be_bytes());
-            let id = if matches!(entry.tag, USER | GROUP) { entry.id } else { 0 };
-            out.extend_from_slice(&id.to_be_bytes());
-            out.extend_from_slice(&entry.permissions.to_be_bytes());
-            out.extend_from_slice(&[0, 0]);
-        }
-        out
-    }
-
-    fn decode_user(bytes: &[u8]) -> Result<Self> {
-        let Some((version, rest)) = bytes.split_first_chunk::<4>() else {
-            return Err(Error::Invalid("an ACL has a header of 4 bytes"));
-        };
-        if u32::from_le_bytes(*version) != USER_VERSION {
-            return Err(Error::NotSupported("ACLs of another version than 2"));
-        }
-        let (entries, tail) = rest.as_chunks::<8>();
-        if !tail.is_empty() {
-            return Err(Error::Invalid("an ACL has entries of 8 bytes"));
-        }
-        let entries = entries
-            .iter()
-            .map(|e| Entry {
-                tag: u16::from_le_bytes([e[0], e[1]]),
-                permissions: u16::from_le_bytes([e[2], e[3]]),
-                id: u32::from_le_bytes([e[4], e[5], e[6], e[7]]),
-            })
-            .map(|e| if matches!(e.tag, USER | GROUP) { e } else { Entry { id: NO_ID, ..e } })
-            .collect();
-        let acl = Self { entries };
-        acl.verify().map_err(Error::Invalid)?;
-        Ok(acl)
-    }
-
-    fn encode_user(&self) -> Vec<u8> {
-        let mut out = USER_VERSION.to_le_bytes().to_vec();
-        for entry in &self.entries {
-            out.extend_from_slice(&entry.tag.to_le_bytes());
-            out.extend_from_slice(&entry.permissions.to_le_bytes());
-            out.extend_from_slice(&entry.id.to_le_bytes());
-        }
-        out
-    }
-
-    /// Entries in the order of their tags, one each of owner, group and others, a mask where somebody is named.
-    fn verify(&self) -> std::result::Result<(), &'static str> {
-        let count = |tag| self.entries.iter().filter(|entry| entry.tag == tag).count();
-        let named = count(USER) + count(GROUP) > 0;
-        if !self.entries.windows(2).all(|pair| pair[0].tag <= pair[1].tag) {
-            return Err("ACL entries stand in the order of their tags");
-        }
-        if self
-            .entries
-            .iter()
-            .any(|e| e.permissions > 7 || !matches!(e.tag, USER_OBJ | USER | GROUP_OBJ | GROUP | MASK | OTHER))
-        {
-            return Err("ACL entries have known tags and permissions");
-        }
-        if count(USER_OBJ) != 1
-            || count(GROUP_OBJ) != 1
-            || count(OTHER) != 1
-            || count(MASK) > 1
-            || named && count(MASK) == 0
-        {
-            return Err("an ACL has one entry each for owner, group and others, and a mask where it names somebody");
-        }
-        Ok(())
-    }
-
-    fn permissions(&self, tag: u16) -> Option<u16> {
-        self.entries.iter().find(|entry| entry.tag == tag).map(|entry| entry.permissions)
-    }
-
-    fn set(&mut self, tag: u16, permissions: u16) {
-        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.tag == tag) {
-            entry.permissions = permissions;
-        }
-    }
-
-    /// The entry that the mode's group bits stand for.
-    fn group_class(&self) -> u16 {
-        if self.permissions(MASK).is_some() { MASK } else { GROUP_OBJ }
-    }
-
-    /// The permission bits that the ACL amounts to, and whether it says no more than they do.
-    fn mode(&self) -> (u16, bool) {
-        let of = |tag| self.permissions(tag).unwrap_or(0);
-        (of(USER_OBJ) << 6 | of(self.group_class()) << 3 | of(OTHER), self.entries.len() == 3)
-    }
-
-    /// Makes the ACL agree with the mode.
-    fn follow(&mut self, mode: u16) {
-        self.set(USER_OBJ, mode >> 6 & 7);
-        let class = self.group_class();
-        self.set(class, mode >> 3 & 7);
-        self.set(OTHER, mode & 7);
-    }
-
-    /// A new file's ACL from a default ACL: never more than `mode` allows. Returns the mode that it amounts to.
-    fn restrict(&mut self, mode: u16) -> u16 {
-        let class = self.group_class();
-        for (tag, shift) in [(USER_OBJ, 6), (class, 3), (OTHER, 0)] {
-            let allowed = self.permissions(tag).unwrap_or(0) & (mode >> shift & 7);
-            self.set(tag, allowed);
-        }
-        self.mode().0
-    }
+    out
 }
 
 /// Decodes an ACL on disk into the form for users.
 pub(super) fn to_user(bytes: &[u8]) -> Result<Vec<u8>> {
-    Ok(Acl::decode_disk(bytes)?.encode_user())
+    Ok(encode_user(&Acl::decode(bytes)?))
 }
 
 /// An attribute that a new inode starts with.
@@ -246,7 +123,7 @@ pub(super) struct Inherited {
 impl InheritedAcl {
     /// Stores the ACL on the new inode.
     pub(super) fn set_on_new(&self, tx: &mut Transaction, ino: InoId) -> Result<()> {
-        update::set(tx, ino, self.kind.key(), &self.acl.encode_disk(), update::Logging::Logged)
+        update::set(tx, ino, self.kind.key(), &self.acl.encode(), update::Logging::Logged)
     }
 }
 
@@ -285,10 +162,7 @@ fn read(tx: &mut Transaction, ino: InoId, kind: AclKind) -> Result<Option<Acl>> 
     tx.mount().counters.attr_searches.increment();
     let number = tx.inode(ino).core.inode;
     match attr::get(tx, ino, &attr::Attr::key(flags::ROOT, kind.disk_name()))? {
-        Some(bytes) => Acl::decode_disk(&bytes).map(Some).map_err(|error| match error {
-            Error::Corrupt(corruption) => corruption.of(number.0).into(),
-            other => other,
-        }),
+        Some(bytes) => Ok(Some(Acl::decode(&bytes).map_err(|corruption| corruption.of(number.0))?)),
         None => {
             if tx.is_writable() {
                 tx.inode_memory_mut(ino).known_absent.insert(kind.known_absent());
@@ -302,7 +176,7 @@ fn read(tx: &mut Transaction, ino: InoId, kind: AclKind) -> Result<Option<Acl>> 
 pub(super) fn check(kind: AclKind, value: &[u8], mode: u16) -> Result<()> {
     let some = value.len() > 4;
     if some {
-        Acl::decode_user(value)?;
+        decode_user(value)?;
     }
     if bytes_on_disk(value.len()) > MAX_VALUE_BYTES {
         return Err(Error::Invalid("an ACL has no more entries than a value on disk has room for"));
@@ -325,7 +199,7 @@ pub(super) fn set(
 ) -> Result<()> {
     let mode = tx.inode(ino).core.mode;
     let acl = match value {
-        Some(value) if value.len() > 4 => Some(Acl::decode_user(value)?),
+        Some(value) if value.len() > 4 => Some(decode_user(value)?),
         _ => None,
     };
     if kind == AclKind::Default && mode & MODE_TYPE != MODE_DIR {
@@ -345,7 +219,7 @@ pub(super) fn set(
     }
     // The attribute first: it may be refused, the mode may not.
     match acl {
-        Some(acl) => update::put(tx, ino, kind.key(), &acl.encode_disk(), update::Logging::Logged)?,
+        Some(acl) => update::put(tx, ino, kind.key(), &acl.encode(), update::Logging::Logged)?,
         None if attr::exists(tx, ino, flags::ROOT, kind.disk_name())? => {
             update::remove(tx, ino, kind.key(), update::Logging::Logged)?;
         }
@@ -388,48 +262,20 @@ pub(super) fn verify_access(tx: &mut Transaction, ino: InoId) -> Result<()> {
 pub(super) fn follow_mode(tx: &mut Transaction, ino: InoId, mode: u16) -> Result<()> {
     let Some(mut acl) = read(tx, ino, AclKind::Access)? else { return Ok(()) };
     acl.follow(mode);
-    update::put(tx, ino, AclKind::Access.key(), &acl.encode_disk(), update::Logging::Logged)
+    update::put(tx, ino, AclKind::Access.key(), &acl.encode(), update::Logging::Logged)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn sample() -> Acl {
-        let entry = |tag, permissions, id| Entry { tag, permissions, id };
-        Acl {
-            entries: vec![
-                entry(USER_OBJ, 7, NO_ID),
-                entry(USER, 6, 1000),
-                entry(GROUP_OBJ, 5, NO_ID),
-                entry(MASK, 7, NO_ID),
-                entry(OTHER, 4, NO_ID),
-            ],
-        }
-    }
+    use xfskit_ondisk::acl::{GROUP_OBJ, MASK, OTHER, USER, USER_OBJ};
 
     #[test]
     fn both_forms_hold_the_same_acl() {
-        let acl = sample();
-        assert_eq!(Acl::decode_disk(&acl.encode_disk()).unwrap(), acl);
-        assert_eq!(Acl::decode_user(&acl.encode_user()).unwrap(), acl);
-        assert_eq!(acl.encode_disk().len(), 4 + 5 * 12);
-    }
-
-    #[test]
-    fn the_mask_stands_for_the_group_bits() {
-        let mut acl = sample();
-        assert_eq!(acl.mode(), (0o774, false));
-        acl.follow(0o640);
-        assert_eq!(acl.permissions(MASK), Some(4));
-        assert_eq!(acl.permissions(GROUP_OBJ), Some(5));
-        assert_eq!(sample().restrict(0o640), 0o640);
-    }
-
-    #[test]
-    fn a_named_user_without_a_mask_is_refused() {
-        let mut acl = sample();
+        let entries = [(USER_OBJ, 7), (USER, 6), (GROUP_OBJ, 5), (MASK, 7), (OTHER, 4)];
+        let mut acl = Acl { entries: entries.map(|(tag, permissions)| AclEntry::new(tag, permissions, 1000)).into() };
+        assert_eq!(decode_user(&encode_user(&acl)).unwrap(), acl);
         acl.entries.retain(|entry| entry.tag != MASK);
-        assert!(Acl::decode_user(&acl.encode_user()).is_err());
+        assert!(decode_user(&encode_user(&acl)).is_err());
     }
 }

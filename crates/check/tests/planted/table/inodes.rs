@@ -3,13 +3,29 @@
 use super::{Plant, plant};
 
 pub const INODES: &[Plant] = &[
+    plant(&["inode {shortform}", "write -d core.nblocks 3", "write -d core.nextents 3"], "inode", "no extents of local contents", true),
+    plant(&["inode {source}", "write -d core.nblocks 0"], "inode", "as many blocks as extents", true),
+    plant(&["inode {source}", "write -d core.onlink 1"], "inode", "no link count of version 1", true),
+    plant(&["inode {pipe}", "write -d core.newrtbm 1"], "inode", "only the realtime bitmap has its flag", true),
+    plant(&["inode {link}", "write -d v3.dax 1"], "inode", "flags fit the type and the image's features", true),
+    plant(
+        &["inode {source}", "write -d core.extsize 40000", "write -d core.extsz 1"],
+        "inode",
+        "extent size hint fits an AG",
+        true,
+    ),
     plant(&["inode {x short}", "write -c core.uid 7"], "inode", "checksum", true),
     plant(&["inode {x short}", "write -d core.magic 7"], "inode", "magic number", true),
     plant(&["inode {x short}", "write -d v3.inumber 7"], "inode", "own inode number", true),
     plant(&["inode {x short}", "write -d core.format 1"], "inode", "data fork format fits the mode", true),
     plant(&["inode {x short}", "write -d core.mode 0"], "inode", "in use in the inode tree, so in use on disk", true),
     plant(&["inode {x short}", "write -d core.nblocks 9"], "inode", "number of blocks", true),
-    plant(&["inode {x short}", "write -d core.nextents 2"], "data fork extent", "not empty", true),
+    plant(
+        &["inode {x short}", "write -d core.nblocks 2", "write -d core.nextents 2"],
+        "data fork extent",
+        "not empty",
+        true,
+    ),
     plant(&["inode {fragments}", "write -d core.nextents 999"], "inode", "number of data extents", true),
     plant(&["inode {x node}", "write -d core.naextents 20"], "inode", "number of attr extents", true),
     plant(&["inode {x short}", "write -d core.nlinkv2 4"], "inode", "number of links", true),

@@ -212,6 +212,12 @@ pub const INDEXES: &[Plant] = &[
 
 pub const ATTRIBUTES: &[Plant] = &[
     plant(
+        &["inode {shortform}", "attr_set -r -v 20 SGI_ACL_FILE"],
+        "shortform attributes",
+        "as many entries as it counts",
+        true,
+    ),
+    plant(
         &["inode {x remote}", "ablock 0", "write -d nvlist[{value}].valueblk 90000"],
         "remote attr block",
         "every block of the value is mapped",
