@@ -38,6 +38,7 @@ pub mod symlink;
 pub mod recover;
 
 pub mod ops;
+pub mod rescue;
 
 #[cfg(test)]
 mod test_image;

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
+use xfskit::ondisk::AgNumber;
+use xfskit::rescue::Loss;
 use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile};
 use xfskit_testkit::{Reference, Scratch, try_kernel_mount};
 
@@ -129,4 +131,45 @@ fn a_directory_whose_map_names_a_block_twice_is_refused() {
     change(&reference, &path, &[&inode, &format!("write -d u3.bmx[1].startblock {first}")]);
     let error = open(&path, Access::Read).expect("a sound root").list_dir(dir).expect_err("damage").to_string();
     assert!(error.contains("blocks mapped once"), "{error}");
+}
+
+/// The copies of the superblock that mkfs.xfs wrote, and what is left of an image that was cut short.
+#[test]
+fn an_image_without_its_first_superblock_or_its_end_is_rescued() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let path = scratch.image("a.img", 320 << 20);
+    reference.mkfs(&path, &[]);
+    let fs = open(&path, Access::Write).expect("a sound image");
+    let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).expect("room").inode;
+    fs.write_at(file, 0, b"contents").expect("room");
+    // The superblock of another image in a file is not taken for a copy of this one's.
+    fs.write_at(file, 4096, &std::fs::read(&path).expect("an image")[..4096]).expect("room");
+    fs.sync().expect("a device that works");
+    let dirty = std::fs::read(&path).expect("an image");
+    fs.unmount().expect("a clean end");
+    let clean = std::fs::read(&path).expect("an image");
+    let look = |bytes: Vec<u8>| {
+        let device = Arc::new(xfskit::device::MemoryDevice::from_bytes(bytes));
+        let rescued = xfskit::rescue::rescue(device).expect("a device that works").expect("an image to rescue");
+        let fs = Filesystem::open(rescued.device, MountOptions::read_only()).expect("a root directory");
+        let file = fs.lookup(fs.root(), b"file").expect("the file, from the journal").inode;
+        let mut contents = [0; 8];
+        fs.read_at(file, 0, &mut contents).expect("its contents");
+        assert_eq!(&contents, b"contents");
+        rescued.losses
+    };
+    let without_first = |whole: &[u8]| {
+        let mut bytes = whole.to_vec();
+        bytes[..512].fill(0);
+        bytes
+    };
+    assert!(matches!(look(without_first(&dirty))[..], [Loss::FirstSuperblock { copy: AgNumber(1..) }]));
+    // The second AG's copy is still there, and so is the file in the first.
+    let quarter = clean.len() / 4;
+    let cut = |bytes: Vec<u8>| bytes[..3 * quarter + 8192].to_vec();
+    assert!(matches!(look(cut(clean.clone()))[..], [Loss::End { .. }]));
+    assert!(matches!(look(cut(without_first(&clean)))[..], [Loss::FirstSuperblock { .. }, Loss::End { .. }]));
+    let sound = Arc::new(xfskit::device::MemoryDevice::from_bytes(clean));
+    assert!(xfskit::rescue::rescue(sound).expect("a device that works").is_none());
 }

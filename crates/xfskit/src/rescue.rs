@@ -1,0 +1,232 @@
+//! Images whose first superblock is gone, or whose end is: what is left of them can be looked at.
+//!
+//! ```text
+//! AG 0                 AG 1                 AG 2                       end of the file
+//! | superblock: gone   | copy               | copy                     ·
+//!                        └── where it lies is a multiple of the AG size that it names
+//! ```
+//! A copy is believed if its checksum is right, if it lies where its own geometry puts a copy, and if no other one
+//! contradicts it: an image may hold files that are images. The counters of a copy are those of the day when the image
+//! was made or grown, and only some copies name the root directory; one of those is taken if there is any.
+//!
+//! What results is a device that cannot be written: it shows the copy in place of the first superblock, and a range that
+//! the file does not have fails when it is read.
+//!
+//! Facts: the XFS Algorithms & Data Structures document, "Superblocks"; where mkfs.xfs writes the root inode.
+
+use crate::error::{Error, Result};
+use std::io;
+use std::sync::Arc;
+use xfskit_device::BlockDevice;
+use xfskit_ondisk::superblock::{SUPERBLOCK_CRC_OFFSET, SUPERBLOCK_MAGIC, SuperblockError};
+use xfskit_ondisk::{AgNumber, Geometry, RawSuperblock, Superblock, checksum_matches, set_checksum};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Bytes that are read at once while copies are looked for.
+const STEP_BYTES: usize = 1 << 20;
+/// Sectors start at multiples of this.
+const SECTOR_BYTES: usize = 512;
+/// Largest sector that a superblock may fill.
+const MOST_SECTOR_BYTES: usize = 32 << 10;
+/// A copy that does not name the root inode has this in its place.
+const NO_INODE: u64 = u64::MAX;
+
+/// Why an image needs help, and what it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The first superblock cannot be used; this AG's copy stands for it.
+    FirstSuperblock {
+        /// The AG.
+        copy: AgNumber,
+    },
+    /// The file ends before the filesystem.
+    End {
+        /// Bytes that the file has.
+        has: u64,
+        /// Bytes that the filesystem needs.
+        needs: u64,
+    },
+}
+
+impl std::fmt::Display for Loss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::FirstSuperblock { copy } => {
+                write!(f, "the first superblock is damaged or gone; the copy in AG {copy} is used in its place")
+            }
+            Self::End { has, needs } => {
+                write!(
+                    f,
+                    "the image was cut short: {has} bytes of {needs} are there; what lay behind them cannot be read"
+                )
+            }
+        }
+    }
+}
+
+/// An image that can be looked at in spite of what it lost.
+pub struct Rescued {
+    /// The image, to be read only.
+    pub device: Arc<dyn BlockDevice>,
+    /// What it lost.
+    pub losses: Vec<Loss>,
+}
+
+/// Makes a damaged image one that can be looked at. `None` where neither its first superblock nor its end is missing, or
+/// where no copy of the superblock can be found.
+///
+/// # Errors
+/// `Io`.
+pub fn rescue(device: Arc<dyn BlockDevice>) -> Result<Option<Rescued>> {
+    let mut losses = Vec::new();
+    let mut first = vec![0; MOST_SECTOR_BYTES.min(device.size_bytes() as usize)];
+    read(&*device, 0, &mut first)?;
+    let superblock = match Superblock::decode(&first) {
+        Ok(superblock) => superblock,
+        // What it says counts; that xfskit cannot do it is no damage.
+        Err(SuperblockError::Unsupported(_)) => return Ok(None),
+        Err(_) => {
+            let Some((copy, superblock)) = find_copy(&*device)? else { return Ok(None) };
+            losses.push(Loss::FirstSuperblock { copy });
+            superblock
+        }
+    };
+    let geometry = Geometry::new(&superblock);
+    let (has, needs) = (device.size_bytes(), geometry.data_blocks << geometry.block_log);
+    if has < needs {
+        losses.push(Loss::End { has, needs });
+    }
+    if losses.is_empty() {
+        return Ok(None);
+    }
+    let sector = encode(superblock.raw(), geometry.sector_bytes());
+    let device = Arc::new(RescuedDevice { below: device, sector, size_bytes: has.max(needs) });
+    Ok(Some(Rescued { device, losses }))
+}
+
+fn read(device: &dyn BlockDevice, offset: u64, bytes: &mut [u8]) -> Result<()> {
+    device.read(offset, bytes).map_err(|source| Error::Io { offset, source })
+}
+
+/// The superblock as the first sector.
+fn encode(superblock: &RawSuperblock, sector_bytes: usize) -> Vec<u8> {
+    let mut sector = vec![0; sector_bytes];
+    let raw = superblock.as_bytes();
+    sector[..raw.len()].copy_from_slice(raw);
+    set_checksum(&mut sector, SUPERBLOCK_CRC_OFFSET);
+    sector
+}
+
+/// The best copy: one that names the root inode, if there is one.
+fn find_copy(device: &dyn BlockDevice) -> Result<Option<(AgNumber, Superblock)>> {
+    let Some(found) = find_any_copy(device)? else { return Ok(None) };
+    let geometry = Geometry::new(&found);
+    let mut best: Option<(AgNumber, Superblock)> = None;
+    for ag in (1..geometry.ag_count).map(AgNumber) {
+        let Some(copy) = copy_at(device, geometry.ag_header(ag, 0).bytes())? else { continue };
+        if !same_shape(&copy, &found) {
+            continue;
+        }
+        if copy.raw().root_inode.get() != NO_INODE {
+            return Ok(Some((ag, copy)));
+        }
+        best.get_or_insert((ag, copy));
+    }
+    Ok(best)
+}
+
+/// Whether two copies are of one filesystem.
+fn same_shape(one: &Superblock, other: &Superblock) -> bool {
+    let shape = |raw: &RawSuperblock| (raw.uuid, raw.data_blocks, raw.ag_blocks, raw.block_size, raw.log_start);
+    shape(one.raw()) == shape(other.raw())
+}
+
+/// The first copy that lies where its geometry puts one.
+fn find_any_copy(device: &dyn BlockDevice) -> Result<Option<Superblock>> {
+    let size = device.size_bytes();
+    let mut chunk = vec![0; STEP_BYTES];
+    let mut start = 0;
+    while start < size {
+        let count = (size - start).min(STEP_BYTES as u64) as usize;
+        if device.may_hold_data(start, count as u64) {
+            read(device, start, &mut chunk[..count])?;
+            for at in (0..count).step_by(SECTOR_BYTES) {
+                let place = start + at as u64;
+                let is_magic = chunk[at..count].starts_with(&SUPERBLOCK_MAGIC.to_be_bytes());
+                if is_magic
+                    && place > 0
+                    && let Some(copy) = copy_at(device, place)?
+                {
+                    return Ok(Some(copy));
+                }
+            }
+        }
+        start += count as u64;
+    }
+    Ok(None)
+}
+
+/// The copy at a place, if there is one that belongs there.
+fn copy_at(device: &dyn BlockDevice, place: u64) -> Result<Option<Superblock>> {
+    let Some(left) = device.size_bytes().checked_sub(place).filter(|left| *left > 0) else { return Ok(None) };
+    let mut sector = vec![0; (MOST_SECTOR_BYTES as u64).min(left) as usize];
+    read(device, place, &mut sector)?;
+    let Ok((raw, _)) = RawSuperblock::read_from_prefix(&sector) else { return Ok(None) };
+    let ag_bytes = u64::from(raw.ag_blocks.get()).saturating_mul(raw.block_size.get().into());
+    let belongs = ag_bytes != 0 && place.is_multiple_of(ag_bytes) && place / ag_bytes < raw.ag_count.get().into();
+    let sector_bytes = usize::from(raw.sector_size.get());
+    let is_whole = (SECTOR_BYTES..=sector.len()).contains(&sector_bytes);
+    if !belongs || !is_whole || !checksum_matches(&sector[..sector_bytes], SUPERBLOCK_CRC_OFFSET) {
+        return Ok(None);
+    }
+    // mkfs.xfs takes the mark of its work from the first superblock alone.
+    let finished = encode(&RawSuperblock { in_progress: 0, ..raw }, sector_bytes);
+    Ok(Superblock::decode(&finished).ok())
+}
+
+/// The image as it is shown.
+struct RescuedDevice {
+    below: Arc<dyn BlockDevice>,
+    /// What stands for the first superblock.
+    sector: Vec<u8>,
+    size_bytes: u64,
+}
+
+impl BlockDevice for RescuedDevice {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn sector_bytes(&self) -> usize {
+        self.below.sector_bytes()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.below.read(offset, buffer)?;
+        if let Some(sector) = self.sector.get(offset.try_into().unwrap_or(usize::MAX)..) {
+            let count = sector.len().min(buffer.len());
+            buffer[..count].copy_from_slice(&sector[..count]);
+        }
+        Ok(())
+    }
+
+    fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, "a damaged image is not written"))
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn may_hold_data(&self, offset: u64, length: u64) -> bool {
+        self.below.may_hold_data(offset, length)
+    }
+
+    fn identity(&self) -> usize {
+        self.below.identity()
+    }
+
+    fn is_read_only(&self) -> bool {
+        true
+    }
+}
