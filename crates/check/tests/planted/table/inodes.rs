@@ -3,7 +3,12 @@
 use super::{Plant, plant};
 
 pub const INODES: &[Plant] = &[
-    plant(&["inode {shortform}", "write -d core.nblocks 3", "write -d core.nextents 3"], "inode", "no extents of local contents", true),
+    plant(
+        &["inode {shortform}", "write -d core.nblocks 3", "write -d core.nextents 3"],
+        "inode",
+        "no extents of local contents",
+        true,
+    ),
     plant(&["inode {source}", "write -d core.nblocks 0"], "inode", "as many blocks as extents", true),
     plant(&["inode {source}", "write -d core.onlink 1"], "inode", "no link count of version 1", true),
     plant(&["inode {pipe}", "write -d core.newrtbm 1"], "inode", "only the realtime bitmap has its flag", true),
