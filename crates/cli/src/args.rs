@@ -288,6 +288,8 @@ Options for -o:
   cache=SIZE          memory for metadata (256M)
   commit=SECONDS      make everything durable this often (30; 0 for never)
   threads=N           threads that answer requests
+  writeback, nowriteback   what programs write waits in the kernel's cache (the default), or each
+                      write reports what became of it: docs/mounting.md has what it costs
   larp=auto|always|never   when attribute updates are logged by intents
   nofastpath          no attribute updates in one transaction
   nowhiteout          log intents that are done in the same checkpoint
@@ -297,6 +299,7 @@ Options for -o:
   allow_other, allow_root, auto_unmount    as for every FUSE mount
   dev, suid, exec, atime, dirsync and their opposites    as for every mount, but nodev
                       and nosuid unless dev and suid are given, for root too
+  remount             by mount(8): changes ro, rw and those of the line before
 
 umount and fusermount3 -u return a moment before the image is closed: the kernel does not wait for a FUSE server.
 'xfskit umount' waits, and so does umount where xfskit is linked to /sbin/umount.fuse.xfskit.";

@@ -229,3 +229,41 @@ fn an_images_name_is_no_list_of_options() {
     ok(&format!("umount {}", at.dir.display()), &image);
     assert!(is_clean(&image));
 }
+
+/// Runs a script in a mount namespace in which the helpers of mount(8) and umount(8) are linked.
+fn with_helpers(script: &str, image: &Path, dir: &Path) {
+    let setup = "set -e; mount -t tmpfs tmpfs /usr/sbin; mkdir -p /run/mount; mount -t tmpfs tmpfs /run/mount
+        for helper in mount umount; do ln -s $3 /usr/sbin/$helper.fuse.xfskit; done\n";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", &format!("{setup}{script}"), "sh"]);
+    let output = command.arg(image).arg(dir).arg(env!("CARGO_BIN_EXE_xfskit")).output().unwrap();
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// umount(8) looks for no helper when root names a whole path, so the next command found the image in use.
+#[test]
+fn umount_by_root_waits_for_the_image() {
+    let Some(at) = prepared_for_root() else { return };
+    let script = "for n in 1 2 3 4; do
+            mount -t fuse.xfskit -o commit=0 $1 $2
+            mkdir $2/$n; (cd $2/$n; for f in $(seq 2000); do : > $f; done)
+            umount $2; flock -n $1 true
+        done
+        ! grep -s . /run/mount/utab
+        mount -t fuse.xfskit $1 $2; grep -q uhelper /run/mount/utab; $3 umount $2
+        ! grep -s . /run/mount/utab";
+    with_helpers(script, &at.image, &at.dir);
+    assert!(is_clean(&at.image));
+}
+
+/// It was no option that was known.
+#[test]
+fn a_mount_becomes_read_only_and_writable_again() {
+    let Some(at) = prepared_for_root() else { return };
+    let script = "mount -t fuse.xfskit $1 $2; : > $2/a
+        mount -o remount,ro $2; ! touch $2/b; findmnt -no OPTIONS $2 | grep ^ro,nosuid,nodev
+        mount -o remount,rw,noexec $2; : > $2/c; findmnt -no OPTIONS $2 | grep ^rw,nosuid,nodev,noexec
+        umount $2; mount -t fuse.xfskit -o ro $1 $2; ! mount -o remount,rw $2; umount $2";
+    with_helpers(script, &at.image, &at.dir);
+    assert_eq!(ok("ls IMAGE", &at.image), "a\nc\n");
+}

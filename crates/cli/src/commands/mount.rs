@@ -8,6 +8,7 @@
 //! order before it exits.
 
 mod options;
+mod remount;
 
 pub use options::MountSettings;
 
@@ -24,11 +25,16 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use xfskit_fuse::{Session, Unmounted, Unmounter};
 
+/// The helper of umount(8).
+const HELPER: &str = "/sbin/umount.fuse.xfskit";
 /// What a server prints when the mount can be used.
 const READY: &str = "ready";
 
 /// Runs `mount`.
 pub fn run(args: &MountArgs) -> Result<()> {
+    if remount::is_asked_for(&args.options) {
+        return remount::run(&args.mount_point, &args.options);
+    }
     let settings = MountSettings::parse(&args.options)?;
     if args.foreground || args.server { serve(args, settings) } else { start_server(args) }
 }
@@ -57,12 +63,24 @@ fn start_server(args: &MountArgs) -> Result<()> {
     // What cannot be shown cannot be reported either.
     let _ = forward.join();
     if answer.trim() == READY {
+        name_helper(args);
         return Ok(());
     }
     let status = server.wait().context("waiting for the server")?;
     match status.code() {
         Some(code) => Err(Reported(u8::try_from(code).unwrap_or(1)).into()),
         None => bail!("the server was killed: {status}"),
+    }
+}
+
+/// Has mount(8) note that this mount is to be unmounted by our helper, if that is installed: umount(8) would not look for it when
+/// root names a folder by its whole path. Where that fails, the unmount is complete a moment after `umount` only.
+fn name_helper(args: &MountArgs) {
+    if Path::new(HELPER).exists() && rustix::process::geteuid().is_root() {
+        let mut note = Command::new("mount");
+        note.args(["--internal-only", "--fake", "-t", "fuse.xfskit", "-o", "uhelper=fuse.xfskit", "--"]);
+        let note = note.arg(&args.image).arg(&args.mount_point);
+        let _ = note.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }
 

@@ -4,19 +4,24 @@ use crate::args::MountPointArgs;
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 use serde_json::Value;
+use std::path::Path;
 use xfskit_fuse::STATS_XATTR;
 
 const MAX_BYTES: usize = 64 << 10;
 
-/// Runs the command.
-pub fn run(args: &MountPointArgs, as_json: bool) -> Result<()> {
-    let path = &args.mount_point;
+/// The figures of the mount at a path.
+pub fn figures(path: &Path) -> Result<Value> {
     let mut value = vec![0u8; MAX_BYTES];
     let length = match rustix::fs::getxattr(path, STATS_XATTR, &mut value) {
         Err(Errno::NODATA | Errno::OPNOTSUPP) => bail!("{}: not the root of an xfskit mount", path.display()),
         result => result.map_err(std::io::Error::from).with_context(|| path.display().to_string())?,
     };
-    let figures: Value = serde_json::from_slice(&value[..length]).context("the server's answer")?;
+    serde_json::from_slice(&value[..length]).context("the server's answer")
+}
+
+/// Runs the command.
+pub fn run(args: &MountPointArgs, as_json: bool) -> Result<()> {
+    let figures = figures(&args.mount_point)?;
     if as_json {
         println!("{figures:#}");
         return Ok(());

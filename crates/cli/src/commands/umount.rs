@@ -16,13 +16,15 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use xfskit_fuse::{Ending, MountEntry, Watch, is_mounted, mount_at};
 
 /// How long a server may take to close an image.
 const MOST_CLOSING: Duration = Duration::from_secs(300);
+/// Where mount(8) notes what the kernel does not.
+const NOTES: &str = "/run/mount/utab";
 const MOST_ASKING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(3);
 
@@ -35,6 +37,7 @@ pub fn run(mount_point: &Path) -> Result<()> {
     };
     let watch = Watch::find(&entry);
     let is_dead = watch.is_none() && is_dead(&path);
+    forget_helper(&path);
     detach(&path)?;
     if is_mounted(&entry.device).context("/proc/self/mountinfo")? {
         // It was one of several mounts of the filesystem.
@@ -65,6 +68,16 @@ pub fn run(mount_point: &Path) -> Result<()> {
             path.display()
         ),
         Err(_) => bail!("{}: unmounted, but the server has not closed the image yet", path.display()),
+    }
+}
+
+/// Has umount(8) forget the note that named our helper, if there is one.
+fn forget_helper(path: &Path) {
+    let notes = std::fs::read(NOTES).unwrap_or_default();
+    if rustix::process::geteuid().is_root() && !notes.is_empty() {
+        let mut forget = Command::new("umount");
+        let forget = forget.args(["--internal-only", "--fake", "--"]).arg(path);
+        let _ = forget.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }
 

@@ -1,0 +1,59 @@
+//! `mount -o remount`: the flags that the kernel keeps for every mount. What the server was told stays as it is.
+
+use super::options::is_ignored;
+use crate::commands::stats;
+use crate::screen::tell;
+use anyhow::{Context, Result, bail};
+use rustix::fs::StatVfsMountFlags;
+use rustix::mount::MountFlags;
+use std::path::Path;
+use xfskit_fuse::KernelOption;
+
+/// Whether lists of options ask for a remount.
+pub fn is_asked_for(lists: &[String]) -> bool {
+    options(lists).any(|option| option == "remount")
+}
+
+fn options(lists: &[String]) -> impl Iterator<Item = &str> {
+    lists.iter().flat_map(|list| list.split(',')).filter(|option| !option.is_empty())
+}
+
+/// The flags that a mount has.
+fn flags_of(mount_point: &Path) -> std::io::Result<MountFlags> {
+    let now = rustix::fs::statvfs(mount_point)?.f_flag;
+    let pairs = [
+        (StatVfsMountFlags::RDONLY, MountFlags::RDONLY),
+        (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+        (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+        (StatVfsMountFlags::SYNCHRONOUS, MountFlags::SYNCHRONOUS),
+    ];
+    Ok(pairs.into_iter().filter(|(have, _)| now.contains(*have)).map(|(_, flag)| flag).collect())
+}
+
+/// Changes the flags of a mount. mount(8) adds options of fstab to those that it was given, so what cannot be changed is
+/// told, and is no error.
+pub fn run(mount_point: &Path, lists: &[String]) -> Result<()> {
+    let shown = || mount_point.display().to_string();
+    let mut flags = flags_of(mount_point).with_context(shown)?;
+    for option in options(lists) {
+        match option {
+            "remount" => {}
+            "ro" => flags |= MountFlags::RDONLY,
+            "rw" => flags -= MountFlags::RDONLY,
+            _ => match KernelOption::parse(option) {
+                Some(known) => {
+                    let (set, clear) = known.flags();
+                    flags = (flags - clear) | set;
+                }
+                None if is_ignored(option) => {}
+                None => tell(&format!("warning: -o {option}: a remount does not change it")),
+            },
+        }
+    }
+    if !flags.contains(MountFlags::RDONLY) && stats::figures(mount_point)?["options"]["read_only"] == true {
+        bail!("{}: the image was opened for reading only; unmount it, and mount it anew", shown());
+    }
+    rustix::mount::mount_remount(mount_point, flags, "").map_err(std::io::Error::from).with_context(shown)
+}
