@@ -126,11 +126,19 @@ impl fuser::Filesystem for Handler {
         if number == self.server.root() {
             return;
         }
+        // The next file of that number has none.
+        self.server.take_refusal(node);
         // An error has no way back to the kernel, and is reported by the conversion.
         let _ = self.server.with(|fs| fs.unhold(number, count));
     }
 
-    fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, _: &Request, node: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
+        // By an open file the kernel asks before it takes more into its cache: what it takes would be refused as well.
+        if handle.is_some()
+            && let Some(refusal) = self.server.take_refusal(node)
+        {
+            return reply.error(refusal);
+        }
         let number = self.server.inode(node);
         match self.server.with(|fs| fs.stat(number)) {
             Ok(stat) => reply.attr(&FOREVER, &attr(&stat)),
@@ -329,7 +337,8 @@ impl fuser::Filesystem for Handler {
         match written {
             Ok(()) => reply.written(data.len() as u32),
             Err(error) => {
-                if error.code() == Errno::EPERM.code() && write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+                // Who wrote it has gone on: the next write is to hear of it.
+                if write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) && self.server.refuse(node, error) {
                     self.seeks.forget(node);
                 }
                 reply.error(error);

@@ -6,6 +6,7 @@
 use crate::outcome::Outcome;
 use fuser::Errno;
 use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
 use std::sync::OnceLock;
 use xfskit::ondisk::InodeNumber;
 use xfskit::{Error, Filesystem};
@@ -24,6 +25,8 @@ pub(crate) struct Server {
     /// Where whoever unmounts looks how closing went.
     outcome: OnceLock<Outcome>,
     commit_failures: Mutex<Failures>,
+    /// Files of which the kernel's cache has brought what was refused, and why, until a program was told.
+    refusals: Mutex<HashMap<u64, Errno>>,
 }
 
 /// Commits that failed.
@@ -42,6 +45,7 @@ impl Server {
             notifier: OnceLock::new(),
             outcome: OnceLock::new(),
             commit_failures: Mutex::default(),
+            refusals: Mutex::default(),
         }
     }
 
@@ -85,6 +89,17 @@ impl Server {
         if let Some(notifier) = self.notifier.get() {
             let _ = notifier.inval_inode(node, -1, 0);
         }
+    }
+
+    /// Remembers that what came from the kernel's cache was refused. Says whether that is news.
+    pub(crate) fn refuse(&self, node: fuser::INodeNo, why: Errno) -> bool {
+        self.refusals.lock().insert(node.0, why).is_none()
+    }
+
+    /// Why contents of a file were refused, for one program to be told.
+    pub(crate) fn take_refusal(&self, node: fuser::INodeNo) -> Option<Errno> {
+        let mut refusals = self.refusals.lock();
+        if refusals.is_empty() { None } else { refusals.remove(&node.0) }
     }
 
     pub(crate) fn root(&self) -> InodeNumber {

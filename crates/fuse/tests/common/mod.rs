@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use xfskit::device::{Access, FileDevice};
 use xfskit::{Filesystem, MountOptions};
 use xfskit_check::{CheckOptions, Quiet};
-use xfskit_fuse::{MountError, Options, Session, Unmounted, Unmounter};
+use xfskit_fuse::{MountError, Options, Session, Unmounted, Unmounter, WriteCache};
 use xfskit_testkit::{Scratch, kernel_mount, reference, scratch, skip};
 
 const IMAGE_BYTES: u64 = 512 << 20;
@@ -65,15 +65,26 @@ pub fn mounted_with(bytes: u64) -> Option<Fixture> {
 }
 
 pub fn serve(scratch: &Scratch) -> Served {
+    serve_with(scratch, WriteCache::default())
+}
+
+/// As [`serve`], with or without the kernel's cache for what is written.
+pub fn serve_with(scratch: &Scratch, cache: WriteCache) -> Served {
     let device = FileDevice::open(scratch.file("a.img"), Access::Write).unwrap();
     let filesystem = Filesystem::open(Arc::new(device), MountOptions::default()).unwrap();
     let kernel = vec![xfskit_fuse::KernelOption::Suid];
-    let options = Options { allow_other: true, kernel, ..Options::default() };
+    let options = Options { allow_other: true, kernel, cache, ..Options::default() };
     let session = Session::mount(filesystem, &scratch.file("mount"), &options).unwrap();
     Served { unmounter: session.unmounter(), thread: Some(std::thread::spawn(|| session.run())) }
 }
 
 impl Fixture {
+    /// Mounts the image anew, with or without the kernel's cache for what is written.
+    pub fn remount(&mut self, cache: WriteCache) {
+        self.mount.stop().unwrap();
+        self.mount = serve_with(&self.scratch, cache);
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.scratch.file("mount").join(name)
     }

@@ -1,0 +1,73 @@
+//! A full image, for programs that write by the kernel's cache and for those that do without.
+
+mod common;
+
+use common::{Fixture, mounted_with};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use xfskit_fuse::WriteCache;
+
+const IMAGE_BYTES: u64 = 64 << 20;
+/// Far more than the kernel keeps of what is written to one FUSE mount: a hundredth of what it keeps in all.
+const MOST_BYTES: u64 = 4 << 30;
+
+fn mounted(cache: WriteCache) -> Option<Fixture> {
+    let mut fixture = mounted_with(IMAGE_BYTES)?;
+    fixture.remount(cache);
+    Some(fixture)
+}
+
+/// Writes until that fails; how much went in, and the error.
+fn fill(file: &mut File, piece: &[u8]) -> (u64, Option<i32>) {
+    let mut done = 0;
+    while done < MOST_BYTES {
+        if let Err(error) = file.write_all(piece) {
+            return (done, error.raw_os_error());
+        }
+        done += piece.len() as u64;
+    }
+    (done, None)
+}
+
+/// It went on for as long as the program had something to write.
+#[test]
+fn a_program_that_writes_on_and_on_hears_of_a_full_image() {
+    let Some(fixture) = mounted(WriteCache::Back) else { return };
+    fs::write(fixture.path("before"), "contents").unwrap();
+    let mut file = File::create(fixture.path("file")).unwrap();
+    let (done, error) = fill(&mut file, &vec![1; 1 << 20]);
+    assert!(error == Some(28) && done < MOST_BYTES / 2, "{done} bytes, {error:?}");
+    assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(28));
+    drop(file);
+    // Whoever frees space can write again, to that file too.
+    fs::remove_file(fixture.path("file")).unwrap();
+    fs::write(fixture.path("after"), vec![2; 1 << 20]).unwrap();
+    File::open(fixture.path("after")).unwrap().sync_all().unwrap();
+    fixture.judge(|dir| {
+        assert_eq!(fs::read(dir.join("before")).unwrap(), b"contents");
+        assert!(fs::read(dir.join("after")).unwrap() == vec![2; 1 << 20]);
+    });
+}
+
+/// Without the cache every write says itself what became of it.
+#[test]
+fn without_the_cache_the_write_that_does_not_fit_fails() {
+    let Some(fixture) = mounted(WriteCache::Through) else { return };
+    let mut file = File::options().read(true).write(true).create_new(true).open(fixture.path("file")).unwrap();
+    let (done, error) = fill(&mut file, &vec![1; 64 << 10]);
+    assert!(error == Some(28) && done < IMAGE_BYTES, "{done} bytes, {error:?}");
+    // What went in stays: nothing was promised that is not there.
+    file.sync_all().unwrap();
+    let size = file.metadata().unwrap().size();
+    assert!(size >= done && file.metadata().unwrap().blocks() * 512 >= done);
+    let mut bytes = Vec::new();
+    File::open(fixture.path("file")).unwrap().read_to_end(&mut bytes).unwrap();
+    assert!(bytes.len() as u64 == size && bytes.iter().all(|&byte| byte == 1));
+    file.set_len(4096).unwrap();
+    file.write_all_at(&[2; 4096], 4096).unwrap();
+    let times = |data: fs::Metadata| (data.size(), data.blocks(), data.mtime(), data.mtime_nsec(), data.ctime_nsec());
+    let shown = times(fs::metadata(fixture.path("file")).unwrap());
+    drop(file);
+    fixture.judge(|dir| assert_eq!(times(fs::metadata(dir.join("file")).unwrap()), shown));
+}
