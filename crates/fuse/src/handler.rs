@@ -10,20 +10,24 @@ use crate::seeks::Seeks;
 use crate::server::Server;
 use crate::stats::{STATS_XATTR, stats};
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FileType, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use xfskit::ondisk::InodeNumber;
 use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags, Result, SetAttr, SetMode, Stat};
 
 /// A file whose group bit stays only for members of the group: set-group-id and executable by the group.
 const GROUP_PRIVILEGE: u32 = 0o2010;
+/// The protocol of Linux 6.1, the first that decides for all file systems whether new files get the set-group-id bit, and whose cache
+/// changes the times of a file that fallocate changes.
+const LINUX_6_1: fuser::Version = fuser::Version(7, 37);
 const XATTR_CREATE: i32 = 1;
 const XATTR_REPLACE: i32 = 2;
 
@@ -32,6 +36,10 @@ pub(crate) struct Handler {
     server: Arc<Server>,
     seeks: Seeks,
     cache: WriteCache,
+    /// The kernel takes the set-group-id bit from new files of those who are not in the group.
+    kernel_decides_groups: bool,
+    /// Who keeps the times of files when fallocate changes them.
+    allocation_keeper: TimeKeeper,
     /// The kernel opens files, and directories, without asking when it was told once that nobody minds.
     silent_opens: (bool, bool),
 }
@@ -41,7 +49,14 @@ impl Handler {
     /// When there are no more threads.
     pub(crate) fn new(server: Arc<Server>, cache: WriteCache) -> std::io::Result<Self> {
         let seeks = Seeks::start(Arc::clone(&server))?;
-        Ok(Self { server, seeks, cache, silent_opens: (false, false) })
+        Ok(Self {
+            server,
+            seeks,
+            cache,
+            kernel_decides_groups: false,
+            allocation_keeper: TimeKeeper::Engine,
+            silent_opens: (false, false),
+        })
     }
 
     /// Answers with an entry, which the kernel remembers until it forgets it.
@@ -49,6 +64,25 @@ impl Handler {
         match self.server.with(|fs| held(fs, find(fs)?)) {
             Ok(stat) => reply.entry(&FOREVER, &attr(&stat), generation(&stat)),
             Err(error) => reply.error(error),
+        }
+    }
+
+    /// Has the kernel forget an ACL that was changed by the name that it has on disk.
+    fn forget_acl(&self, node: INodeNo, name: &OsStr) {
+        if name.as_bytes().starts_with(b"trusted.SGI_ACL_") {
+            self.server.forget_attributes(node);
+        }
+    }
+
+    /// Who makes a file. A kernel that decides itself whether the set-group-id bit stays has done so.
+    fn creator(&self, fs: &Filesystem, request: &Request, dir: InodeNumber, mode: u32) -> Result<Caller> {
+        if mode & GROUP_PRIVILEGE != GROUP_PRIVILEGE {
+            return Ok(owner(request));
+        }
+        if self.kernel_decides_groups {
+            Ok(Caller { groups: vec![fs.stat(dir)?.gid], ..owner(request) })
+        } else {
+            Ok(with_groups(request))
         }
     }
 
@@ -67,8 +101,11 @@ impl Handler {
 
     fn create_file(&self, request: &Request, parent: INodeNo, name: &OsStr, new: &NewFile<'_>) -> Result<Stat, Errno> {
         let dir = self.server.inode(parent);
-        let caller = creator(request, new.mode.map_or(0, |mode| mode.bits().into()));
-        self.server.with(|fs| held(fs, fs.create(dir, name.as_bytes(), new, &caller)?))
+        self.server.with(|fs| {
+            let mode = new.mode.map_or(0, |mode| mode.bits().into());
+            let caller = self.creator(fs, request, dir, mode)?;
+            held(fs, fs.create(dir, name.as_bytes(), new, &caller)?)
+        })
     }
 }
 
@@ -76,10 +113,6 @@ impl Handler {
 fn held(fs: &Filesystem, stat: Stat) -> Result<Stat> {
     fs.hold(stat.inode)?;
     Ok(stat)
-}
-
-fn creator(request: &Request, mode: u32) -> Caller {
-    if mode & GROUP_PRIVILEGE == GROUP_PRIVILEGE { with_groups(request) } else { owner(request) }
 }
 
 /// Answers a question for bytes: with their number where the caller's buffer has no size, or with the bytes.
@@ -95,6 +128,9 @@ fn answer_sized(reply: ReplyXattr, size: u32, answer: Result<Vec<u8>, Errno>) {
 impl fuser::Filesystem for Handler {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         let offered = negotiate(config, self.cache);
+        self.kernel_decides_groups = config.kernel_abi() >= LINUX_6_1;
+        let keeps_times = self.kernel_decides_groups && offered.contains(InitFlags::FUSE_WRITEBACK_CACHE);
+        self.allocation_keeper = if keeps_times { TimeKeeper::Kernel } else { TimeKeeper::Engine };
         self.silent_opens =
             (offered.contains(InitFlags::FUSE_NO_OPEN_SUPPORT), offered.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT));
         Ok(())
@@ -107,11 +143,17 @@ impl fuser::Filesystem for Handler {
                 // A handle that a client of NFS kept: the inode may be gone.
                 b"." if !fs.is_in_use(dir)? => return Err(Error::Stale(dir.0)),
                 b"." => dir,
+                b".." if !fs.is_in_use(dir)? => return Err(Error::Stale(dir.0)),
                 name => fs.lookup_number(dir, name)?,
             };
-            held(fs, fs.stat(number)?)
+            // The kernel forgets the root never, and so does the engine.
+            if number == self.server.root() { fs.stat(number) } else { held(fs, fs.stat(number)?) }
         });
         match found {
+            Ok(stat) if stat.inode == self.server.root() => {
+                // By its number in FUSE, with attributes that the kernel asks for anew: they have that number too.
+                reply.entry(&Duration::ZERO, &FileAttr { ino: INodeNo::ROOT, ..attr(&stat) }, Generation(0));
+            }
             Ok(stat) => reply.entry(&FOREVER, &attr(&stat), generation(&stat)),
             // An entry without an inode: the kernel remembers that there is none.
             Err(error) if error.code() == Errno::ENOENT.code() => {
@@ -179,7 +221,7 @@ impl fuser::Filesystem for Handler {
             let stat = fs.set_attr(number, &change, &Caller::root())?;
             // Not before: one that is refused, as for an append-only file, leaves them.
             let cuts = change.size.is_some() && change.mode.is_none();
-            if cuts && privileges::drop_unless_root(fs, number, request)? { fs.stat(number) } else { Ok(stat) }
+            if cuts && privileges::drop_for(fs, number, request)? { fs.stat(number) } else { Ok(stat) }
         });
         match changed {
             Ok(stat) => reply.attr(&FOREVER, &attr(&stat)),
@@ -313,7 +355,7 @@ impl fuser::Filesystem for Handler {
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         node: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -325,11 +367,14 @@ impl fuser::Filesystem for Handler {
     ) {
         let number = self.server.inode(node);
         let privileged = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let keeper = self.keeper(write_flags);
         let written = self.server.with(|fs| {
             if privileged {
-                fs.drop_privileges(number)?;
+                // Whoever wrote what comes from the cache later is not known.
+                let writer = (keeper == TimeKeeper::Engine).then(|| with_groups(request));
+                fs.drop_privileges(number, writer.as_ref())?;
             }
-            contents::write(fs, number, offset, data, self.keeper(write_flags), flags)
+            contents::write(fs, number, offset, data, keeper, flags)
         });
         if privileged {
             self.server.forget_attributes(node);
@@ -359,9 +404,12 @@ impl fuser::Filesystem for Handler {
         let number = self.server.inode(node);
         self.empty(reply, |fs| {
             let mode = contents::fallocate_mode(mode)?;
-            fs.fallocate(number, mode, offset, length)?;
+            match self.allocation_keeper {
+                TimeKeeper::Engine => fs.fallocate(number, mode, offset, length)?,
+                TimeKeeper::Kernel => fs.fallocate_keeping_times(number, mode, offset, length)?,
+            }
             // Not before: what is refused, as a hole in an append-only file, leaves them.
-            if privileges::drop_unless_root(fs, number, request)? {
+            if privileges::drop_for(fs, number, request)? {
                 self.server.forget_attributes(node);
             }
             Ok(())
@@ -388,14 +436,16 @@ impl fuser::Filesystem for Handler {
         let (from, to) = (self.server.inode(from), self.server.inode(to_node));
         let most = length.min(contents::MOST_COPY_BYTES);
         let copied = self.server.with(|fs| {
-            if privileges::drop_unless_root(fs, to, request)? {
+            let count = match self.cache {
+                WriteCache::Through => fs.copy_range(from, from_offset, to, to_offset, most)?,
+                // The kernel would not bring times that it has already: a tick of its clock may see both writes.
+                WriteCache::Back => fs.copy_range_keeping_times(from, from_offset, to, to_offset, most)?,
+            };
+            // Not before, as with fallocate.
+            if privileges::drop_for(fs, to, request)? {
                 self.server.forget_attributes(to_node);
             }
-            match self.cache {
-                WriteCache::Through => fs.copy_range(from, from_offset, to, to_offset, most),
-                // The kernel would not bring times that it has already: a tick of its clock may see both writes.
-                WriteCache::Back => fs.copy_range_keeping_times(from, from_offset, to, to_offset, most),
-            }
+            Ok(count)
         });
         match copied {
             Ok(count) => reply.written(count as u32),
@@ -484,7 +534,11 @@ impl fuser::Filesystem for Handler {
             return reply.error(Errno::EPERM);
         }
         let caller = if name.as_bytes().starts_with(b"system.") { with_groups(request) } else { owner(request) };
-        self.empty(reply, |fs| fs.set_xattr(number, name.as_bytes(), value, mode, &caller));
+        self.empty(reply, |fs| {
+            fs.set_xattr(number, name.as_bytes(), value, mode, &caller)?;
+            self.forget_acl(node, name);
+            Ok(())
+        });
     }
 
     fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -519,7 +573,11 @@ impl fuser::Filesystem for Handler {
     fn removexattr(&self, request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let number = self.server.inode(node);
         let caller = owner(request);
-        self.empty(reply, |fs| fs.remove_xattr(number, name.as_bytes(), &caller));
+        self.empty(reply, |fs| {
+            fs.remove_xattr(number, name.as_bytes(), &caller)?;
+            self.forget_acl(node, name);
+            Ok(())
+        });
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Fixture, mounted, serve};
+use common::{Fixture, has, mounted, serve};
 use rustix::fs::{AtFlags, CWD, IFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use std::fs::{self, File};
 use std::io::Write;
@@ -155,5 +155,21 @@ fn what_was_refused_is_shown_no_more() {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(file);
+    fixture.judge(|dir| assert_eq!(fs::read(dir.join("file")).unwrap(), CONTENTS));
+}
+
+/// A copy that was refused had taken them away already.
+#[test]
+fn a_refused_copy_leaves_the_privileges() {
+    if !has("python3") {
+        return;
+    }
+    let Some((fixture, kernel)) = with_protected(&["file", "source"], IFlags::APPEND) else { return };
+    kernel.unmount();
+    let script = "python3 -c 'import os, sys
+to = os.open(sys.argv[1], os.O_WRONLY)
+os.copy_file_range(os.open(sys.argv[1].replace(\"file\", \"source\"), os.O_RDONLY), to, 5)' \"$1\"";
+    assert!(!as_nobody(script, &fixture.path("file")));
+    assert_eq!(mode(&fixture.path("file")), 0o6777);
     fixture.judge(|dir| assert_eq!(fs::read(dir.join("file")).unwrap(), CONTENTS));
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use xfskit::device::{Access, FileDevice};
 use xfskit::{Filesystem, MountOptions};
+use xfskit_fuse::WriteCache;
 use xfskit_testkit::{copy_image, reference};
 
 /// Times, size and space of everything in a folder.
@@ -60,6 +61,13 @@ fn work(fixture: &Fixture) {
     file.set_len(100_001).unwrap();
     let file = new("allocated");
     rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 200_000).unwrap();
+    // At once: a tick of the kernel's clock sees both.
+    for (n, mode) in [FallocateFlags::empty(), FallocateFlags::KEEP_SIZE].into_iter().cycle().take(8).enumerate() {
+        let name = format!("written, then allocated {n}");
+        new(&name).write_all_at(&[5; 5000], 0).unwrap();
+        let file = File::options().write(true).open(fixture.path(&name)).unwrap();
+        rustix::fs::fallocate(&file, mode, 10_000 * n as u64, 20_000).unwrap();
+    }
     let file = new("written, then changed");
     file.write_all_at(&[5; 5000], 0).unwrap();
     pause();
@@ -95,7 +103,14 @@ with open(sys.argv[1], 'wb+') as f:
 
 #[test]
 fn times_sizes_and_blocks_are_the_same_after_a_remount_and_for_the_kernel() {
-    let Some(mut fixture) = mounted() else { return };
+    for cache in [WriteCache::Back, WriteCache::Through] {
+        let Some(mut fixture) = mounted() else { return };
+        fixture.remount(cache);
+        are_the_same_afterwards(fixture);
+    }
+}
+
+fn are_the_same_afterwards(mut fixture: Fixture) {
     work(&fixture);
     // What the kernel holds is not in anybody's count yet.
     assert!(Command::new("sync").arg("-f").arg(fixture.path("")).status().unwrap().success());

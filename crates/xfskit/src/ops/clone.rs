@@ -8,7 +8,7 @@
 //! Crash behaviour: some extents are shared; blocks behind the target's old end go when it grows or ends.
 
 use super::Filesystem;
-use super::map::{grow, next_link, remove_range, touch_contents};
+use super::map::{Times, grow, next_link, remove_range, touch_contents};
 use super::protected::check_unprotected;
 use crate::cache::ForkKind;
 use crate::data::{self, MAX_SIZE_BYTES, Place};
@@ -27,15 +27,6 @@ struct Span {
     from: u64,
     to: u64,
     length: u64,
-}
-
-/// Whose times are those of a copy's target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Times {
-    /// The contents change now.
-    Change,
-    /// Somebody else keeps them.
-    Keep,
 }
 
 impl Filesystem {

@@ -11,7 +11,7 @@
 //! extents moved and others not, as with the kernel.
 
 use super::Filesystem;
-use super::map::{END_OF_MAP, grow, next_link, next_link_with, remove_range, touch_contents, zero_bytes};
+use super::map::{END_OF_MAP, Times, grow, next_link, next_link_with, remove_range, touch_contents, zero_bytes};
 use super::protected::{check_not_immutable, check_unprotected};
 use crate::cache::ForkKind;
 use crate::data::MAX_SIZE_BYTES;
@@ -60,10 +60,26 @@ impl Filesystem {
     /// immutable file, and for anything but allocation in an append-only one; `IsADirectory`,
     /// `ReadOnly`, `NoSpace`, `Stale`, `Corrupt`, `Io`.
     pub fn fallocate(&self, inode: InodeNumber, what: Fallocate, offset: u64, length: u64) -> Result<()> {
+        self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Change)
+    }
+
+    /// As [`Self::fallocate`] for whoever keeps the times of files.
+    ///
+    /// # Errors
+    /// As [`Self::fallocate`].
+    pub fn fallocate_keeping_times(&self, inode: InodeNumber, what: Fallocate, offset: u64, length: u64) -> Result<()> {
+        self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Keep)
+    }
+
+    fn allocate_range(&self, inode: InodeNumber, what: Fallocate, bytes: Range<u64>, times: Times) -> Result<()> {
+        let (offset, end) = (bytes.start, bytes.end);
+        let length = end - offset;
         if length == 0 {
             return Err(Error::Invalid("the range is empty"));
         }
-        let end = offset.checked_add(length).filter(|end| *end <= MAX_SIZE_BYTES).ok_or(Error::TooLarge)?;
+        if end > MAX_SIZE_BYTES {
+            return Err(Error::TooLarge);
+        }
         let block_bytes = self.mount.geometry.block_bytes() as u64;
         let (down, up) = (|byte: u64| FileBlock(byte / block_bytes), |byte: u64| FileBlock(byte.div_ceil(block_bytes)));
         let range =
@@ -74,6 +90,7 @@ impl Filesystem {
         }
         self.change_map(inode, |tx, ino| {
             let core = &tx.inode(ino).core;
+            let kept = (core.mtime, core.ctime);
             match what {
                 Fallocate::Allocate | Fallocate::AllocateKeepSize => check_not_immutable(core)?,
                 _ => check_unprotected(core)?,
@@ -87,6 +104,10 @@ impl Filesystem {
                 Fallocate::CollapseRange => collapse(tx, ino, &range)?,
                 Fallocate::InsertRange => insert(tx, ino, &range)?,
             };
+            if done && times == Times::Keep {
+                let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
+                (core.mtime, core.ctime) = kept;
+            }
             Ok(done.then_some(()))
         })?;
         self.honour_sync(&self.mount.inode(inode)?)

@@ -196,6 +196,15 @@ fn tell_settled(tx: &Transaction, ino: InoId, zeroed: Result<()>) -> Result<bool
     zeroed.map(|()| settled)
 }
 
+/// What becomes of the times of a file whose contents change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Times {
+    /// They are those of now.
+    Change,
+    /// Somebody else keeps them.
+    Keep,
+}
+
 /// The contents changed.
 pub(super) fn touch_contents(tx: &mut Transaction, ino: InoId) {
     let now = tx.mount().env.now();

@@ -116,14 +116,18 @@ impl Filesystem {
         self.located(inode.number, acl::verify_access(&mut tx, id))
     }
 
-    /// Takes the privileges of a regular file away that whoever executes it gets: its contents are about to change. Says whether there
-    /// were any. An append-only file loses them as well; the time of it is for that change to set.
+    /// Takes the privileges of a regular file away that whoever executes it gets: its contents change, by `writer`, or by somebody
+    /// in its group if that is `None`. Says whether there were any. An append-only file loses them as well; the time of it is for that change to set.
     ///
     /// # Errors
     /// `NotPermitted` for what is immutable; `Stale`, `NoSpace`, `Io`.
-    pub fn drop_privileges(&self, inode: InodeNumber) -> Result<bool> {
-        let mode = self.stat(inode)?.mode;
-        if mode & MODE_TYPE != MODE_REGULAR || without_privileges(mode) == mode {
+    pub fn drop_privileges(&self, inode: InodeNumber, writer: Option<&Caller>) -> Result<bool> {
+        let left = |mode: u16, gid: u32| {
+            let is_member = writer.is_none_or(|writer| writer.in_group(gid));
+            if is_member { without_privileges(mode) } else { mode & !0o6000 }
+        };
+        let stat = self.stat(inode)?;
+        if stat.mode & MODE_TYPE != MODE_REGULAR || left(stat.mode, stat.gid) == stat.mode {
             return Ok(false);
         }
         let inode = self.mount.inode(inode)?;
@@ -132,7 +136,7 @@ impl Filesystem {
             let id = self.join(&mut tx, &inode)?;
             check_not_immutable(&tx.inode(id).core)?;
             let core = &mut tx.inode_mut(id, InodeFields::CORE).core;
-            core.mode = without_privileges(core.mode);
+            core.mode = left(core.mode, core.gid);
             Ok(true)
         })();
         self.located(inode.number, tx.finish(result))
