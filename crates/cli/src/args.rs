@@ -40,6 +40,11 @@ pub struct Cli {
     /// Print JSON, where the command prints something to parse. Bytes that are not UTF-8 are replaced in it
     #[arg(long, global = true)]
     pub json: bool,
+    /// Where another program uses an image, wait so long for it to end, with a fraction if need be. What comes through
+    /// a pipe into `write` waits 3 seconds at least
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "0", value_parser = parse_seconds)]
+    #[arg(hide_default_value = true)]
+    pub wait: std::time::Duration,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -532,6 +537,11 @@ pub enum LogCommand {
     },
     /// Replay a dirty journal, finish what it began, and close it in good order
     Replay(ImageArgs),
+}
+
+fn parse_seconds(text: &str) -> Result<std::time::Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| std::time::Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "expected a number of seconds".into())
 }
 
 fn parse_octal(text: &str) -> Result<u16, String> {

@@ -1,5 +1,6 @@
 //! Exit codes: what a script can tell apart. They are documented in `--help`.
 
+use crate::interrupt::Interrupted;
 use xfskit::Error;
 use xfskit::device::OpenError;
 use xfskit::ondisk::SuperblockError;
@@ -52,6 +53,13 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io =
         |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
     error.chain().find_map(io) == Some(std::io::ErrorKind::BrokenPipe)
+}
+
+/// Whether a signal ended the work.
+pub fn is_interrupted(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.is::<Interrupted>() || matches!(cause.downcast_ref::<TransferError>(), Some(TransferError::Interrupted))
+    })
 }
 
 fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {

@@ -1,17 +1,62 @@
 //! Opens images and finds files in them.
 
 use crate::args::{ImageArgs, ReadArgs};
+use crate::interrupt;
 use crate::screen;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use xfskit::device::{Access, BlockDevice, FileDevice, Names, OpenError};
 use xfskit::ondisk::{InodeNumber, Superblock};
 use xfskit::{Error, Filesystem, MountOptions, Stat};
 
+/// How long to wait for an image that is in use, and how often to look.
+static WAIT_MS: AtomicU64 = AtomicU64::new(0);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 const MAX_SECTOR_BYTES: u64 = 32 * 1024;
+
+/// What finds an image in use waits so long from now on, unless it was to wait longer already.
+pub fn wait_at_least(time: Duration) {
+    WAIT_MS.fetch_max(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+}
+
+/// How long that is.
+pub fn wait() -> Duration {
+    Duration::from_millis(WAIT_MS.load(Ordering::Relaxed))
+}
+
+/// Opens an image file or a device; waits as long as it was told to where another program uses it.
+///
+/// # Errors
+/// As [`FileDevice::open`]; [`Interrupted`](interrupt::Interrupted) by a signal that came while it waited.
+pub fn open_device(path: &Path, access: Access) -> Result<FileDevice> {
+    let began = Instant::now();
+    loop {
+        match FileDevice::open(path, access) {
+            Err(OpenError::Busy(_)) if began.elapsed() < wait() => {
+                interrupt::check()?;
+                std::thread::sleep(LOOK_EVERY);
+            }
+            opened => {
+                let device = opened?;
+                warn_of_holders(path, &device);
+                return Ok(device);
+            }
+        }
+    }
+}
+
+/// What is read while another program changes it may be wrong.
+fn warn_of_holders(path: &Path, device: &FileDevice) {
+    if !device.holders().is_empty() {
+        let (path, holders) = (path.display(), Names(device.holders()));
+        screen::tell(&format!("{path}: warning: {holders} may be changing it: what is shown here may be wrong"));
+    }
+}
 
 /// Opens an image for a command that only looks: a dirty journal is replayed in memory, or looked past if the command
 /// says so. The image stays as it is.
@@ -36,11 +81,13 @@ fn tell_of_recovery(image: &Path, filesystem: &Filesystem) {
     }
 }
 
-/// Opens an image, does something, and closes it: what was done is complete when this returns.
+/// Opens an image, does something, and closes it: what was done is complete when this returns. A signal does not end
+/// the program before that; an action of many steps looks between them whether one came.
 ///
 /// # Errors
 /// As opening; those of `action`; those of closing.
 pub fn edit<T>(args: &ImageArgs, action: impl FnOnce(&Filesystem) -> Result<T>) -> Result<T> {
+    interrupt::watch()?;
     let filesystem = open(&args.image, args.logdev.as_deref(), MountOptions::default())?;
     let result = action(&filesystem);
     let closed = filesystem.unmount();
@@ -71,19 +118,6 @@ pub fn open_quietly(image: &Path, log_device: Option<&Path>, options: MountOptio
         None => Filesystem::open(device, options),
     };
     opened.with_context(|| image.display().to_string())
-}
-
-/// Opens an image file or a block device, and warns if somebody may change it while it is read.
-///
-/// # Errors
-/// As opening a device.
-pub fn open_device(path: &Path, access: Access) -> Result<FileDevice, OpenError> {
-    let device = FileDevice::open(path, access)?;
-    if !device.holders().is_empty() {
-        let (path, holders) = (path.display(), Names(device.holders()));
-        screen::tell(&format!("{path}: warning: {holders} may be changing it: what is shown here may be wrong"));
-    }
-    Ok(device)
 }
 
 /// Whether an image says that its journal lies on another device. What cannot be read is told by whoever opens it.

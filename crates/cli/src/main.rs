@@ -10,11 +10,15 @@ mod dump;
 mod exit;
 mod helper;
 mod image;
+mod input;
+mod interrupt;
 mod log;
+mod private;
 mod progress;
 mod screen;
 mod syslog;
 mod text;
+mod unnamed;
 
 use anyhow::Result;
 use args::{Cli, Command};
@@ -43,6 +47,9 @@ fn main() -> ExitCode {
             if !error.is::<exit::Reported>() {
                 screen::tell(&exit::message(&error));
             }
+            if exit::is_interrupted(&error) {
+                interrupt::end();
+            }
             ExitCode::from(exit::code(&error))
         }
     }
@@ -50,6 +57,7 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<()> {
     let json = cli.json;
+    image::wait_at_least(cli.wait);
     match cli.command {
         Command::Mkfs(args) => commands::mkfs::run(&args, json),
         Command::Mount(args) => commands::mount::run(&args),

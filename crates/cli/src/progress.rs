@@ -1,5 +1,6 @@
 //! How far a copy or a measurement is, on terminals.
 
+use crate::interrupt;
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -39,6 +40,10 @@ impl Drop for CopyBar {
 }
 
 impl Progress for CopyBar {
+    fn stopped(&self) -> bool {
+        interrupt::came()
+    }
+
     fn advance(&self, files: u64, bytes: u64) {
         self.files.inc(files);
         self.bytes.set(self.bytes.get() + bytes);

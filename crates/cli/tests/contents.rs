@@ -153,3 +153,86 @@ fn a_clone_shares_blocks_until_one_is_written() {
     assert!(code == 1 && message.contains("reflink"), "{message}");
     assert_eq!(ok("ls IMAGE", &plain), "from\n");
 }
+
+/// A file keeps everything but its contents; where its inode has further names they show the new contents too.
+#[test]
+fn a_written_file_keeps_what_is_not_contents() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let write = |line: &str, input: &[u8]| assert!(with_input(line, &image, input).status.success(), "{line}");
+    for name in ["plain", "linked"] {
+        write(&format!("write IMAGE /{name}"), &[1; 100_000]);
+        ok(&format!("chown IMAGE 12:34 /{name}"), &image);
+        ok(&format!("chmod IMAGE 4751 /{name}"), &image);
+        ok(&format!("xattr set IMAGE /{name} security.selinux label"), &image);
+        ok(&format!("xattr set IMAGE /{name} user.large {}", "x".repeat(5000)), &image);
+    }
+    ok("ln IMAGE /linked /again", &image);
+    ok("ln -s IMAGE linked /link", &image);
+    ok("mkdir IMAGE /d", &image);
+    ok("ln -s IMAGE ../plain /d/link", &image);
+    write("write IMAGE /d/link", b"new");
+    write("write IMAGE /link", b"newer");
+    assert_eq!(ok("cat IMAGE /plain /linked /again", &image), "newnewernewer");
+    let Some(kernel) = kernel_mount(&image) else { return };
+    for name in ["plain", "linked"] {
+        let path = kernel.path().join(name);
+        let stat = fs::metadata(&path).unwrap();
+        assert_eq!((stat.mode() & 0o7777, stat.uid(), stat.gid()), (0o4751, 12, 34), "{name}");
+        let mut value = vec![0; 6000];
+        assert_eq!(rustix::fs::getxattr(&path, "security.selinux", &mut value[..]).unwrap(), 5, "{name}");
+        assert_eq!(rustix::fs::getxattr(&path, "user.large", &mut value[..]).unwrap(), 5000, "{name}");
+    }
+    kernel.unmount();
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&image);
+    }
+}
+
+/// What is larger than half of an image is written over where it lies.
+#[test]
+fn a_large_file_is_replaced_where_there_is_no_room_for_two() {
+    let scratch = scratch();
+    let image = scratch.file("a.img");
+    ok("mkfs IMAGE --size 40M --small -q", &image);
+    for byte in [1, 2] {
+        assert!(with_input("write IMAGE /file", &image, &vec![byte; 24 << 20]).status.success());
+    }
+    let out = with_input("cat IMAGE /file", &image, b"").stdout;
+    assert!(out.len() == 24 << 20 && out.iter().all(|byte| *byte == 2));
+}
+
+#[test]
+fn a_pipeline_may_begin_and_end_at_one_file() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let text = "a line of text\n".repeat(20_000);
+    assert!(with_input("write IMAGE /file", &image, text.as_bytes()).status.success());
+    let (program, path) = (env!("CARGO_BIN_EXE_xfskit"), image.display());
+    for (from, to) in [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("e", "f"), ("f", "g")] {
+        let line = format!("{program} cat {path} /file | sed s/^{from}/{to}/ | {program} write {path} /file");
+        let output = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(ok("cat IMAGE /file", &image), text.replace("a line", "g line"));
+}
+
+#[test]
+fn a_busy_image_is_waited_for_if_that_is_asked() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let holder = fs::File::open(&image).unwrap();
+    rustix::fs::flock(&holder, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    for line in ["touch IMAGE /a", "ls IMAGE", "mkfs -f IMAGE", "check IMAGE", "log print IMAGE"] {
+        let code = fails(line, &image).0;
+        assert!(code == 4 || line.starts_with("check") && code == 8, "{line}: {code}");
+    }
+    assert_eq!(fails("--wait 0.1 touch IMAGE /a", &image).0, 4);
+    assert_eq!(fails("--wait soon touch IMAGE /a", &image).0, 2);
+    let release = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        drop(holder);
+    });
+    ok("touch IMAGE /a --wait 30", &image);
+    release.join().unwrap();
+}

@@ -318,3 +318,86 @@ fn a_source_that_changes_is_noticed() {
     assert!(output.status.code() == Some(5) && message.contains("growing: it changed"), "{output:?}");
     assert!(!scratch.file("a.img").exists());
 }
+
+/// The file that becomes the image had a name that others could foresee, and was opened through a link that they had
+/// put there.
+#[test]
+fn no_foreseen_name_leads_a_new_image_elsewhere() {
+    let scratch = scratch();
+    let dir = scratch.path().display();
+    fs::create_dir(scratch.file("source")).unwrap();
+    fs::write(scratch.file("stranger"), "a stranger's file").unwrap();
+    let program = env!("CARGO_BIN_EXE_xfskit");
+    for (name, source) in [("xfskit", "source"), ("tar", "-")] {
+        let line = format!(
+            "cd {dir}; tar -C source -cf source.tar .; ln -s stranger .a.img.{name}-$$; \
+             exec {program} mkfs -q -f --from {source} a.img < source.tar"
+        );
+        let output = Command::new("sh").args(["-c", &line]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(fs::read_to_string(scratch.file("stranger")).unwrap(), "a stranger's file");
+        ok("ls IMAGE", &scratch.file("a.img"));
+    }
+}
+
+#[test]
+fn who_may_not_read_a_file_may_not_read_it_in_an_image() {
+    let scratch = scratch();
+    let source = scratch.file("source");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), "secret").unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let (image, archive) = (scratch.file("a.img"), scratch.file("a.tar"));
+    let line = format!("mkfs IMAGE -q -f --from {}", source.display());
+    let export = format!("export IMAGE / -o {}", archive.display());
+    let usual = {
+        fs::write(scratch.file("usual"), "").unwrap();
+        mode(&scratch.file("usual"))
+    };
+    for (dir_mode, file_mode, expected) in [(0o755, 0o644, usual), (0o755, 0o640, 0o600), (0o750, 0o644, 0o600)] {
+        set(&source, dir_mode);
+        set(&source.join("file"), file_mode);
+        for path in [&image, &archive] {
+            let _ = fs::remove_file(path);
+        }
+        ok(&line, &image);
+        assert_eq!(mode(&image), expected, "{dir_mode:o} {file_mode:o}");
+        set(&image, 0o644);
+        ok(&export, &image);
+        assert_eq!(mode(&archive), expected, "{dir_mode:o} {file_mode:o}");
+    }
+    // What is replaced gets no more readers than it had, and an archive of a private image is private.
+    set(&source, 0o755);
+    set(&image, 0o600);
+    ok(&line, &image);
+    assert_eq!(mode(&image), 0o600);
+    fs::remove_file(&archive).unwrap();
+    ok(&export, &image);
+    assert_eq!(mode(&archive), 0o600);
+}
+
+/// A run that ends early leaves neither half an archive nor a change of the old one.
+#[test]
+fn an_archive_gets_its_name_when_it_is_complete() {
+    let scratch = scratch();
+    let image = common::image(&scratch);
+    let large = vec![7; 60 << 20];
+    assert!(common::with_input("write IMAGE /large", &image, &large).status.success());
+    let archive = scratch.file("a.tar");
+    fs::write(&archive, "the old one").unwrap();
+    let mut line = Command::new(env!("CARGO_BIN_EXE_xfskit"));
+    line.args(common::words("export IMAGE / -o", &image)).arg(&archive);
+    let mut child = line.spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(8));
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    if !child.wait().unwrap().success() {
+        assert_eq!(fs::read_to_string(&archive).unwrap(), "the old one");
+    }
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 2);
+    ok(&format!("export IMAGE / -o {}", archive.display()), &image);
+    assert!(fs::metadata(&archive).unwrap().len() > 60 << 20);
+    // What is no file is written to.
+    ok("export IMAGE / -o /dev/null", &image);
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+}

@@ -59,6 +59,7 @@ pub(crate) fn no_attr(kind: FileType) -> FileAttr {
         ctime: Timestamp::default(),
         birth_time: Timestamp::default(),
         project: 0,
+        is_plain: true,
     };
     FileAttr { kind, ..attr(&nothing) }
 }

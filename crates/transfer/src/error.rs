@@ -47,6 +47,9 @@ pub enum TransferError {
     /// A path that leads out of the tree.
     #[error("{0}: a path with \"..\" leads out of the tree; make the archive without it")]
     UnsafePath(String),
+    /// Whoever wanted the copy wants no more of it ([`Progress::stopped`](crate::Progress::stopped)).
+    #[error("interrupted; every file that was copied so far is complete")]
+    Interrupted,
     /// The other side has stopped; the error that counts is its own.
     #[error("the other side of the copy has stopped")]
     Stopped,

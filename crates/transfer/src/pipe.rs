@@ -2,7 +2,8 @@
 
 use crate::error::{Losses, Result, TransferError};
 use crate::event::{Event, Node};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
 use xfskit::ondisk::Timestamp;
 
 /// Events that go over the channel together.
@@ -11,6 +12,8 @@ const BATCH_EVENTS: usize = 128;
 const BATCH_BYTES: usize = 1 << 20;
 /// Batches that may wait.
 const BATCHES_AHEAD: usize = 4;
+/// How often a sink that waits for its source looks whether it is to stop.
+const LOOK_FOR_STOP: Duration = Duration::from_millis(200);
 
 /// Where a tree comes from.
 pub trait Source: Send {
@@ -65,6 +68,11 @@ pub trait Sink {
 pub trait Progress {
     /// So many files and bytes more are done.
     fn advance(&self, files: u64, bytes: u64);
+
+    /// Whether the copy is to end before its end: the file under way is dropped, what is there is completed.
+    fn stopped(&self) -> bool {
+        false
+    }
 }
 
 /// Nobody wants to know.
@@ -167,7 +175,14 @@ fn run(
         let sent = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         (drained, sent)
     });
-    let result = drained.and(sent).and_then(|()| sink.finish());
+    let result = match drained.and(sent) {
+        Ok(()) => sink.finish(),
+        Err(TransferError::Interrupted) => {
+            sink.abort();
+            return sink.finish().and(Err(TransferError::Interrupted));
+        }
+        failed => failed,
+    };
     if result.is_err() {
         sink.abort();
     }
@@ -175,9 +190,18 @@ fn run(
 }
 
 fn drain(receiver: Receiver<Vec<Event>>, sink: &mut dyn Sink, adjust: &Adjust, progress: &dyn Progress) -> Result<()> {
-    for batch in receiver {
+    loop {
+        let batch = match receiver.recv_timeout(LOOK_FOR_STOP) {
+            Ok(batch) => batch,
+            Err(RecvTimeoutError::Timeout) if progress.stopped() => return Err(TransferError::Interrupted),
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        };
         let (mut files, mut bytes) = (0, 0);
         for event in batch {
+            if progress.stopped() {
+                return Err(TransferError::Interrupted);
+            }
             match event {
                 Event::Node(mut node) => {
                     (files, bytes) = (files + 1, bytes + node.inline_bytes());
@@ -193,5 +217,4 @@ fn drain(receiver: Receiver<Vec<Event>>, sink: &mut dyn Sink, adjust: &Adjust, p
         }
         progress.advance(files, bytes as u64);
     }
-    Ok(())
 }

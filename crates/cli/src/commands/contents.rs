@@ -2,16 +2,24 @@
 
 use super::list::is_dir;
 use crate::args::{CatArgs, CloneArgs, WriteArgs};
-use crate::image::{edit, find_place, open_to_read, shown};
+use crate::image::{edit, find_place, open_to_read, shown, wait_at_least};
+use crate::input::{Input, is_pipe};
+use crate::interrupt;
 use anyhow::{Context, Result};
-use std::io::{Read, Write, stdin, stdout};
+use std::io::{Read, Write, stdout};
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 use xfskit::ondisk::InodeNumber;
-use xfskit::ondisk::inode::{MODE_REGULAR, MODE_TYPE};
+use xfskit::ondisk::inode::{MODE_REGULAR, MODE_SYMLINK, MODE_TYPE};
 use xfskit::{Caller, Error, Filesystem, NewFile, SetAttr, SetMode, SetTime, Stat};
 
 /// Bytes that are read or written at once.
 const PIECE_BYTES: usize = 1 << 20;
+/// How long what fed standard input may go on having the image open.
+const PIPE_ENDS_WITHIN: Duration = Duration::from_secs(3);
+/// As many symbolic links as the kernel follows.
+const MOST_LINKS: usize = 40;
+const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
 /// Runs `cat`.
 pub fn cat(args: &CatArgs) -> Result<()> {
@@ -36,16 +44,27 @@ pub fn cat(args: &CatArgs) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Runs `write`.
+/// Runs `write`. The input is read before the image is opened.
 pub fn write(args: &WriteArgs) -> Result<()> {
+    let input = Input::read(&args.image.image)?;
+    if is_pipe() {
+        wait_at_least(PIPE_ENDS_WITHIN);
+    }
     edit(&args.image, |filesystem| {
-        let (inode, offset) = target(filesystem, args)?;
-        take_input(filesystem, inode, offset).with_context(|| shown(&args.path))
+        let target = find_target(filesystem, args)?;
+        put(filesystem, &target, args, &input).with_context(|| shown(&args.path))
     })
 }
 
-/// The file to write, and where to begin.
-fn target(filesystem: &Filesystem, args: &WriteArgs) -> Result<(InodeNumber, u64)> {
+/// What `write` writes to.
+enum Target<'a> {
+    /// A file that exists, where it lies.
+    File(Stat, (InodeNumber, Vec<u8>)),
+    /// A name that is free.
+    New(InodeNumber, &'a [u8]),
+}
+
+fn find_target<'a>(filesystem: &Filesystem, args: &'a WriteArgs) -> Result<Target<'a>> {
     let path = &args.path;
     match filesystem.resolve(path.as_bytes(), true) {
         Ok(stat) if stat.mode & MODE_TYPE != MODE_REGULAR => {
@@ -53,30 +72,97 @@ fn target(filesystem: &Filesystem, args: &WriteArgs) -> Result<(InodeNumber, u64
             Err(error).with_context(|| shown(path))
         }
         Ok(stat) => {
-            let offset = if args.append { stat.size } else { args.offset.unwrap_or(0) };
-            if !args.append && args.offset.is_none() {
-                filesystem.truncate(stat.inode, 0).with_context(|| shown(path))?;
-            }
-            Ok((stat.inode, offset))
+            let place = behind_links(filesystem, path.as_bytes()).with_context(|| shown(path))?;
+            Ok(Target::File(stat, place))
         }
         Err(Error::NotFound) => {
             let (dir, name) = find_place(filesystem, path)?;
-            let new = NewFile::new(MODE_REGULAR | args.mode);
-            let made = filesystem.create(dir, name, &new, &Caller::root()).with_context(|| shown(path))?;
-            Ok((made.inode, args.offset.unwrap_or(0)))
+            Ok(Target::New(dir, name))
         }
         Err(error) => Err(error).with_context(|| shown(path)),
     }
 }
 
-fn take_input(filesystem: &Filesystem, inode: InodeNumber, mut offset: u64) -> Result<()> {
-    let mut input = stdin().lock();
+/// The directory and the name of a file, behind the symbolic links that its path may end in.
+fn behind_links(filesystem: &Filesystem, path: &[u8]) -> Result<(InodeNumber, Vec<u8>), Error> {
+    let mut path = path.to_vec();
+    for _ in 0..MOST_LINKS {
+        let (dir_path, name) = xfskit::split_path(&path)?;
+        let dir = filesystem.resolve(dir_path, true)?.inode;
+        let stat = filesystem.lookup(dir, name)?;
+        if stat.mode & MODE_TYPE != MODE_SYMLINK {
+            return Ok((dir, name.to_vec()));
+        }
+        let target = filesystem.read_link(stat.inode)?;
+        path = if target.starts_with(b"/") { target } else { [dir_path, b"/", &target].concat() };
+    }
+    Err(Error::Invalid("too many levels of symbolic links"))
+}
+
+fn put(filesystem: &Filesystem, target: &Target<'_>, args: &WriteArgs, input: &Input) -> Result<()> {
+    let reader = &mut *input.reader()?;
+    let root = Caller::root();
+    match target {
+        Target::New(dir, name) => {
+            let made = filesystem.tmpfile(*dir, &NewFile::new(MODE_REGULAR | args.mode), &root)?.inode;
+            let written = take_input(filesystem, made, args.offset.unwrap_or(0), reader)
+                .and_then(|_| Ok(filesystem.link(made, *dir, name)?));
+            let released = filesystem.unhold(made, 1);
+            written?;
+            Ok(released?)
+        }
+        Target::File(stat, _) if args.append => take_input(filesystem, stat.inode, stat.size, reader).map(drop),
+        Target::File(stat, _) if args.offset.is_some() => {
+            take_input(filesystem, stat.inode, args.offset.unwrap_or(0), reader).map(drop)
+        }
+        Target::File(stat, (dir, name)) if can_be_replaced(stat) => {
+            match replace(filesystem, stat, *dir, name, reader) {
+                // There is no room for both.
+                Err(error) if matches!(error.downcast_ref(), Some(Error::NoSpace)) => {
+                    overwrite(filesystem, stat.inode, &mut *input.reader()?)
+                }
+                replaced => replaced,
+            }
+        }
+        Target::File(stat, _) => overwrite(filesystem, stat.inode, reader),
+    }
+}
+
+/// Writes over a file whose inode has to stay. It is never empty meanwhile, but a crash may leave a part of both
+/// contents.
+fn overwrite(filesystem: &Filesystem, inode: InodeNumber, input: &mut dyn Read) -> Result<()> {
+    let end = take_input(filesystem, inode, 0, input)?;
+    Ok(filesystem.truncate(inode, end)?)
+}
+
+/// Whether another inode with the same attributes can take a file's place without a difference.
+fn can_be_replaced(stat: &Stat) -> bool {
+    stat.links == 1 && stat.is_plain
+}
+
+/// Gives a file's name and attributes to a new file with other contents: at every moment the name stands for the old
+/// contents or the new ones, after a crash too.
+fn replace(filesystem: &Filesystem, old: &Stat, dir: InodeNumber, name: &[u8], input: &mut dyn Read) -> Result<()> {
+    let made = filesystem.tmpfile(dir, &NewFile::new(old.mode), &Caller::root())?.inode;
+    let result = (|| {
+        take_input(filesystem, made, 0, input)?;
+        let now = filesystem.stat(made)?;
+        copy_attributes(filesystem, old, made, SetTime::To(now.mtime))?;
+        Ok(filesystem.link_over(made, dir, name, &Caller::root())?)
+    })();
+    let released = filesystem.unhold(made, 1);
+    result.and(released.map_err(Into::into))
+}
+
+/// Writes the input from `offset` on; where it ends.
+fn take_input(filesystem: &Filesystem, inode: InodeNumber, mut offset: u64, input: &mut dyn Read) -> Result<u64> {
     let mut buffer = Vec::with_capacity(PIECE_BYTES);
     loop {
+        interrupt::check()?;
         buffer.clear();
-        let count = (&mut input).take(PIECE_BYTES as u64).read_to_end(&mut buffer).context("standard input")?;
+        let count = input.take(PIECE_BYTES as u64).read_to_end(&mut buffer).context("standard input")?;
         if count == 0 {
-            return Ok(());
+            return Ok(offset);
         }
         filesystem.write_at(inode, offset, &buffer)?;
         offset += count as u64;
@@ -108,18 +194,32 @@ fn clone_file(filesystem: &Filesystem, from: &Stat, dir: InodeNumber, name: &[u8
         if from.size > 0 {
             filesystem.clone_range(from.inode, 0, made, 0, 0)?;
         }
-        for name in filesystem.list_xattr(from.inode)? {
-            // The ACLs come once more, under names of XFS's own.
-            if !name.starts_with(b"trusted.SGI_ACL_") {
-                let value = filesystem.get_xattr(from.inode, &name)?;
-                filesystem.set_xattr(made, &name, &value, SetMode::Any, &root)?;
-            }
-        }
-        let (atime, mtime) = (Some(SetTime::To(from.atime)), Some(SetTime::To(from.mtime)));
-        let (mode, uid, gid) = (Some(from.mode & !MODE_TYPE), Some(from.uid), Some(from.gid));
-        filesystem.set_attr(made, &SetAttr { mode, uid, gid, atime, mtime, ..SetAttr::default() }, &root)?;
+        copy_attributes(filesystem, from, made, SetTime::To(from.mtime))?;
         filesystem.link_over(made, dir, name, &root)
     })();
     let released = filesystem.unhold(made, 1);
     result.and(released)
+}
+
+/// Gives a new file the attributes of another, and a time of its last change. An access ACL that it inherited goes.
+fn copy_attributes(filesystem: &Filesystem, from: &Stat, made: InodeNumber, mtime: SetTime) -> Result<(), Error> {
+    let root = Caller::root();
+    let names = filesystem.list_xattr(from.inode)?;
+    if !names.iter().any(|name| name == ACCESS_ACL) {
+        match filesystem.remove_xattr(made, ACCESS_ACL, &root) {
+            Err(Error::NoAttribute) => {}
+            removed => removed?,
+        }
+    }
+    for name in names {
+        // The ACLs come once more, under names of XFS's own.
+        if !name.starts_with(b"trusted.SGI_ACL_") {
+            let value = filesystem.get_xattr(from.inode, &name)?;
+            filesystem.set_xattr(made, &name, &value, SetMode::Any, &root)?;
+        }
+    }
+    let (atime, mtime) = (Some(SetTime::To(from.atime)), Some(mtime));
+    let (mode, uid, gid) = (Some(from.mode & !MODE_TYPE), Some(from.uid), Some(from.gid));
+    filesystem.set_attr(made, &SetAttr { mode, uid, gid, atime, mtime, ..SetAttr::default() }, &root)?;
+    Ok(())
 }

@@ -4,6 +4,7 @@ use super::list::is_dir;
 use crate::args::CpArgs;
 use crate::exit::{self, Usage};
 use crate::image::{has_external_log, open, shown};
+use crate::interrupt;
 use crate::progress::CopyBar;
 use crate::screen;
 use anyhow::{Context, Result};
@@ -104,6 +105,7 @@ pub fn run(args: &CpArgs) -> Result<()> {
     if args.no_recovery && matches!(target, Place::Image(..)) {
         return Err(Usage("--norecovery: only for copies to the host".into()).into());
     }
+    interrupt::watch()?;
     let mut images = Images { opened: Vec::new(), log_device: args.logdev.clone() };
     let result = copy_all(args, &sources, &target, &mut images);
     let closed = images.close();

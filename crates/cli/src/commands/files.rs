@@ -4,6 +4,7 @@ use super::list::is_dir;
 use crate::args::{ChmodArgs, ChownArgs, MkdirArgs, MknodArgs, NodeKind, TouchArgs};
 use crate::exit::Usage;
 use crate::image::{edit, find, find_place, shown};
+use crate::interrupt;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -159,6 +160,7 @@ fn change_all(
         return change_one(&start, path);
     }
     for step in ImageWalk::new(filesystem, start.inode, path.as_bytes()).staying_below()? {
+        interrupt::check()?;
         if let Step::Found(found) = step? {
             change_one(&found.stat, OsStr::from_bytes(&found.path))?;
         }

@@ -1,13 +1,17 @@
 //! `xfskit mkfs --from`: an image that is filled while it is made.
 //!
-//! A new image file is made under a temporary name and renamed when it is complete. With `SOURCE_DATE_EPOCH` in the
+//! A new image file has no name until it is complete, and not everybody may read it if that is so of anything in it.
+//! With `SOURCE_DATE_EPOCH` in the
 //! environment, and a UUID, the image depends on nothing but the source and the options.
 
 use super::mkfs::open_existing;
 use crate::args::MkfsArgs;
 use crate::exit::Usage;
+use crate::image::open_device;
+use crate::private::{self, Watched};
 use crate::progress::CopyBar;
 use crate::text::parse_size;
+use crate::unnamed::Unnamed;
 use anyhow::{Context, Result};
 use std::fs::{File, Metadata};
 use std::io::{BufReader, Seek, stdin};
@@ -34,7 +38,7 @@ enum From {
     /// Standard input as it comes.
     Stream,
     /// Standard input, kept in a file without a name to be read more than once.
-    Spooled(File),
+    Spooled(Unnamed),
 }
 
 impl From {
@@ -46,6 +50,11 @@ impl From {
         Ok(if data.is_dir() { Self::Folder(path.into()) } else { Self::Archive(path.into()) })
     }
 
+    /// Whether it is a file that not everybody may read.
+    fn is_private(&self) -> bool {
+        matches!(self, Self::Archive(path) if std::fs::metadata(path).is_ok_and(|data| private::is_private(&data)))
+    }
+
     /// Begins to read. The files that the image is written to are no part of the folder they may lie in.
     fn open(&self, written: &[Metadata]) -> Result<Box<dyn Source>> {
         Ok(match self {
@@ -55,8 +64,8 @@ impl From {
                 Box::new(TarSource::new(BufReader::with_capacity(READ_AHEAD_BYTES, file)))
             }
             Self::Stream => Box::new(TarSource::new(BufReader::with_capacity(READ_AHEAD_BYTES, stdin()))),
-            Self::Spooled(file) => {
-                let mut file = file.try_clone().context("standard input")?;
+            Self::Spooled(unnamed) => {
+                let mut file = unnamed.file().try_clone().context("standard input")?;
                 file.rewind().context("standard input")?;
                 Box::new(TarSource::new(BufReader::with_capacity(READ_AHEAD_BYTES, file)))
             }
@@ -65,18 +74,12 @@ impl From {
 }
 
 /// Keeps standard input in a file beside the image, where there is room for it.
-fn spool(image: &Path) -> Result<File> {
-    let name = temporary_name(image, "tar");
-    let options = File::options().read(true).write(true).create_new(true).open(&name);
-    let mut file = options.map_err(|source| OpenError::Io { path: name.clone(), source })?;
-    std::fs::remove_file(&name).context("standard input")?;
-    std::io::copy(&mut stdin().lock(), &mut file).context("standard input")?;
-    Ok(file)
-}
-
-fn temporary_name(image: &Path, kind: &str) -> PathBuf {
-    let name = image.file_name().unwrap_or_default().to_string_lossy();
-    image.with_file_name(format!(".{name}.{kind}-{}", std::process::id()))
+fn spool(image: &Path) -> Result<Unnamed> {
+    let dir = image.parent().unwrap_or(image);
+    let kept = || format!("{}: keeping standard input there", dir.display());
+    let unnamed = Unnamed::new_in(dir).with_context(kept)?;
+    std::io::copy(&mut stdin().lock(), &mut unnamed.file()).with_context(kept)?;
+    Ok(unnamed)
 }
 
 /// The time that `SOURCE_DATE_EPOCH` asks for.
@@ -89,6 +92,18 @@ pub fn source_date_epoch() -> Result<Option<Timestamp>> {
 
 /// Makes an image from a folder or an archive.
 pub fn run(args: &MkfsArgs, from: &Path, options: &Options) -> Result<(Superblock, Losses)> {
+    fill_existing_or_new(args, from, options).map(|filled| (filled.superblock, filled.losses))
+}
+
+/// An image that was filled.
+struct Filled {
+    superblock: Superblock,
+    losses: Losses,
+    /// It holds something that not everybody may read.
+    is_private: bool,
+}
+
+fn fill_existing_or_new(args: &MkfsArgs, from: &Path, options: &Options) -> Result<Filled> {
     let existing = std::fs::metadata(&args.image).ok();
     let size = match args.size.as_deref() {
         Some("auto") => None,
@@ -152,10 +167,10 @@ enum Place {
 }
 
 impl Place {
-    fn fill(&self, from: &From, bytes: u64, args: &MkfsArgs, options: &Options) -> Result<(Superblock, Losses)> {
+    fn fill(&self, from: &From, bytes: u64, args: &MkfsArgs, options: &Options) -> Result<Filled> {
         match self {
             Self::Device(path) => {
-                let device = FileDevice::open(path, Access::Write)?;
+                let device = open_device(path, Access::Write)?;
                 let result = fill(device, from, args, options);
                 if result.is_err() {
                     // What is there now is an image, but not of the source.
@@ -167,18 +182,18 @@ impl Place {
                 result
             }
             Self::File(path) => {
-                let temporary = temporary_name(path, "xfskit");
-                let result = (|| {
-                    let device = FileDevice::create(&temporary, bytes)?;
-                    let filled = fill(device, from, args, options)?;
-                    std::fs::rename(&temporary, path).map_err(|source| OpenError::Io { path: path.clone(), source })?;
-                    Ok(filled)
-                })();
-                if result.is_err() {
-                    // The error that counts is the first one.
-                    let _ = std::fs::remove_file(&temporary);
-                }
-                result
+                // A symbolic link stays, and what it leads to is replaced.
+                let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+                let io_error = |source| OpenError::Io { path: path.clone(), source };
+                let unnamed = Unnamed::new_in(path.parent().unwrap_or(&path)).map_err(io_error)?;
+                let device = FileDevice::create(unnamed.path(), bytes).with_context(|| path.display().to_string())?;
+                let filled = fill(device, from, args, options)?;
+                let is_private = filled.is_private || from.is_private();
+                let replaced = std::fs::metadata(&path).ok();
+                let permissions = private::permissions(is_private, replaced.as_ref());
+                unnamed.file().set_permissions(permissions).map_err(io_error)?;
+                unnamed.put_in_place(&path).map_err(io_error)?;
+                Ok(filled)
             }
         }
     }
@@ -217,7 +232,7 @@ impl BlockDevice for Unflushed {
     }
 }
 
-fn fill(device: FileDevice, from: &From, args: &MkfsArgs, options: &Options) -> Result<(Superblock, Losses)> {
+fn fill(device: FileDevice, from: &From, args: &MkfsArgs, options: &Options) -> Result<Filled> {
     let shown = || args.image.display().to_string();
     let mut written = existing_files(args, options);
     written.push(device.metadata().with_context(shown)?);
@@ -237,11 +252,13 @@ fn fill(device: FileDevice, from: &From, args: &MkfsArgs, options: &Options) -> 
     let mut source = from.open(&written)?;
     let bar = CopyBar::new("filling");
     let mut sink = ImageSink::new(&filesystem, filesystem.root())?;
-    transfer(&mut *source, &mut sink, &adjust, &bar)?;
+    let mut watched = Watched::new(&mut sink);
+    transfer(&mut *source, &mut watched, &adjust, &bar)?;
+    let is_private = watched.is_private();
     drop(sink);
     bar.finish();
     let losses = source.losses();
     filesystem.unmount().with_context(|| format!("{}: closing the image", shown()))?;
     device.0.flush().map_err(|source| OpenError::Io { path: args.image.clone(), source })?;
-    Ok((superblock, losses))
+    Ok(Filled { superblock, losses, is_private })
 }

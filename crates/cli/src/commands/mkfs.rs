@@ -5,6 +5,7 @@ use super::fill;
 use super::info::summary_of;
 use crate::args::MkfsArgs;
 use crate::exit::Usage;
+use crate::image::open_device;
 use crate::text::parse_size;
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -26,7 +27,7 @@ pub fn run(args: &MkfsArgs, as_json: bool) -> Result<()> {
 fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
     let size = args.size.as_deref().map(parse_size).transpose().map_err(Usage)?;
     let log = options.log_device.as_deref().map(|path| open_existing(path, args.force)).transpose()?;
-    let (device, made) = open_device(args, size)?;
+    let (device, made) = open_target(args, size)?;
     let now = match fill::source_date_epoch()? {
         Some(epoch) => epoch,
         None => SystemEnvironment::default().now(),
@@ -74,7 +75,7 @@ fn options(args: &MkfsArgs) -> Result<Options> {
 }
 
 /// The device, and whether its file was made for it.
-fn open_device(args: &MkfsArgs, size: Option<u64>) -> Result<(FileDevice, bool)> {
+fn open_target(args: &MkfsArgs, size: Option<u64>) -> Result<(FileDevice, bool)> {
     match (args.image.exists(), size) {
         (false, None) => Err(Usage(format!("{}: no such file; --size makes one", args.image.display())).into()),
         (false, Some(size)) => Ok((FileDevice::create(&args.image, size)?, true)),
@@ -93,7 +94,7 @@ fn open_device(args: &MkfsArgs, size: Option<u64>) -> Result<(FileDevice, bool)>
 
 /// Opens what exists, unless it holds something.
 pub fn open_existing(path: &Path, force: bool) -> Result<FileDevice> {
-    let device = FileDevice::open(path, Access::Write)?;
+    let device = open_device(path, Access::Write)?;
     if !force {
         let found = existing_format(&device).map_err(|source| OpenError::Io { path: path.into(), source })?;
         if let Some(what) = found {

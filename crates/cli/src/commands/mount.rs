@@ -43,7 +43,7 @@ pub fn run(args: &MountArgs) -> Result<()> {
 fn start_server(args: &MountArgs) -> Result<()> {
     let program = std::env::current_exe().context("this program")?;
     let mut command = Command::new(program);
-    command.args(["mount", "--server"]);
+    command.args(["mount", "--server", "--wait", &crate::image::wait().as_secs_f64().to_string()]);
     for options in &args.options {
         command.arg("-o").arg(options);
     }

@@ -3,6 +3,7 @@
 use super::list::is_dir;
 use crate::args::{LnArgs, MvArgs, RmArgs};
 use crate::image::{edit, find, find_place, shown};
+use crate::interrupt;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -72,6 +73,7 @@ fn find_name<'a>(filesystem: &Filesystem, path: &'a OsStr) -> Result<(InodeNumbe
 fn remove_tree(filesystem: &Filesystem, path: &OsStr, dir: InodeNumber, name: &[u8], inode: InodeNumber) -> Result<()> {
     let caller = Caller::root();
     for step in ImageWalk::new(filesystem, inode, path.as_bytes()).staying_below()? {
+        interrupt::check()?;
         let step = step?;
         let (Step::Found(found) | Step::Left(found)) = &step;
         let (dir, name) = found.dir.map_or((dir, name), |dir| (dir, found.name()));

@@ -4,6 +4,7 @@ use crate::args::{PathArgs, XattrCommand};
 use crate::dump::{Block, Encoding, decode_value, encode_value, read_blocks, write_block};
 use crate::exit::Usage;
 use crate::image::{edit, find, open_to_read, shown};
+use crate::interrupt;
 use crate::screen::out;
 use anyhow::{Context, Result};
 use base64::Engine;
@@ -157,6 +158,7 @@ fn restore(filesystem: &Filesystem, blocks: &[Block], root: &OsStr) -> Result<()
         if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let progress = ProgressBar::with_draw_target(Some(blocks.len() as u64), target);
     for block in blocks {
+        interrupt::check()?;
         let path = [root.as_bytes(), b"/", &block.path].concat();
         let path = OsStr::from_bytes(&path);
         let change =

@@ -15,13 +15,15 @@ use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::FileType;
 
 impl Filesystem {
-    /// Names `inode`, which is not a directory, `name` in `dir`. A file that was made without a name gets its first.
+    /// Names `inode`, which is not a directory, `name` in `dir`. A file that was made without a name gets its first,
+    /// and brings its contents along: a crash leaves the name with all that was written before, or no name.
     ///
     /// # Errors
     /// `Exists`, `NotPermitted` for a directory and for what is immutable or append-only, `TooManyLinks`, `NoSpace`, `NotFound` for a file whose last name was
     /// removed, `Invalid` across projects.
     pub fn link(&self, inode: InodeNumber, dir: InodeNumber, name: &[u8]) -> Result<Stat> {
         check_new_name(name)?;
+        self.settle_unnamed(inode)?;
         loop {
             match self.try_link(inode, dir, name) {
                 Err(Error::WouldBlock) => crate::sync::yield_now(),
@@ -76,6 +78,16 @@ impl Filesystem {
                 child => return check_lost_entry(&tx, dir, child?, caller),
             }
         }
+    }
+
+    /// Writes out a file without a name, as a rename does before it replaces a file.
+    fn settle_unnamed(&self, inode: InodeNumber) -> Result<()> {
+        let inode = self.mount.inode(inode)?;
+        let waits = {
+            let state = inode.state_lock().read();
+            state.core.links == 0 && !state.is_settled()
+        };
+        if waits { self.write_out(&inode) } else { Ok(()) }
     }
 
     /// The number may turn out to name a directory, even one above `dir`: its lock is tried only, and when it is taken

@@ -4,10 +4,8 @@
 //! the inode that lost its last name.
 //!
 //! A file that takes another one's name brings its contents along: what of them waits in memory is written out and
-//! mapped by
-//! transactions that commit before the rename, so no checkpoint holds the new name without them, and a crash never
-//! loses the
-//! contents of both files. That takes no flush: the journal flushes the device before every checkpoint.
+//! mapped by transactions that commit before the rename, so no checkpoint holds the new name without them, and a crash
+//! never loses the contents of both files. That takes no flush: the journal flushes the device before every checkpoint.
 //!
 //! Locking: up to five inodes, in no order that fits all cases. The first lock is waited for; the others are tried, and
 //! when one is taken the transaction, which has changed nothing yet, lets go of everything and starts anew. Renames

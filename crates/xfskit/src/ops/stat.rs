@@ -4,7 +4,11 @@ use super::Filesystem;
 use crate::cache::{DataFork, InodeState};
 use crate::error::Result;
 use crate::trans::Transaction;
+use xfskit_ondisk::inode::flags2;
 use xfskit_ondisk::{DeviceNumber, InodeNumber, Timestamp};
+
+/// Flags that say how an inode is stored, not how it is to be used.
+const OF_THE_FORMAT: u64 = flags2::REFLINK | flags2::BIGTIME | flags2::NREXT64;
 
 /// The attributes of an inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +41,9 @@ pub struct Stat {
     pub birth_time: Timestamp,
     /// Project.
     pub project: u32,
+    /// It has no flags (as chattr sets them), no hints for its extents and no project: owner, permissions, times and
+    /// extended attributes are all its attributes.
+    pub is_plain: bool,
 }
 
 /// The filesystem in figures.
@@ -75,6 +82,7 @@ pub(super) fn stat_of(tx: &Transaction, state: &InodeState) -> Stat {
         ctime: core.ctime,
         birth_time: core.birth_time,
         project: core.project,
+        is_plain: core.flags == 0 && core.flags2 & !OF_THE_FORMAT == 0 && core.project == 0,
     }
 }
 

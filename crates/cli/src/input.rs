@@ -1,0 +1,65 @@
+//! Standard input, read to its end before the image is opened: what feeds it may have the same image open, and an input
+//! that ends in an error must not leave half of itself in a file.
+
+use crate::unnamed::Unnamed;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::{Read, Seek, Write, stdin};
+use std::path::Path;
+
+/// Input up to this size is kept in memory.
+const MOST_BYTES_IN_MEMORY: usize = 16 << 20;
+
+/// All of it.
+pub enum Input {
+    /// In memory.
+    Small(Vec<u8>),
+    /// In a file without a name.
+    Large(Unnamed),
+}
+
+impl Input {
+    /// Reads everything. What is too large for memory goes into a file without a name beside the image, or, if that is
+    /// a device, into the folder for temporary files.
+    ///
+    /// # Errors
+    /// Those of the input, and of the file.
+    pub fn read(image: &Path) -> Result<Self> {
+        let mut input = stdin().lock();
+        let mut bytes = Vec::new();
+        input.by_ref().take(MOST_BYTES_IN_MEMORY as u64 + 1).read_to_end(&mut bytes).context("standard input")?;
+        if bytes.len() <= MOST_BYTES_IN_MEMORY {
+            return Ok(Self::Small(bytes));
+        }
+        let is_file = std::fs::metadata(image).is_ok_and(|data| data.is_file());
+        let dir = if is_file { image.parent().unwrap_or(image).into() } else { std::env::temp_dir() };
+        let kept = || format!("{}: keeping standard input there until it ends", dir.display());
+        let unnamed = Unnamed::new_in(&dir).with_context(kept)?;
+        let mut file = unnamed.file();
+        file.write_all(&bytes).with_context(kept)?;
+        std::io::copy(&mut input, &mut file).with_context(kept)?;
+        Ok(Self::Large(unnamed))
+    }
+
+    /// It, from its start.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn reader(&self) -> Result<Box<dyn Read + '_>> {
+        Ok(match self {
+            Self::Small(bytes) => Box::new(bytes.as_slice()),
+            Self::Large(unnamed) => {
+                let mut file: &File = unnamed.file();
+                file.rewind().context("standard input")?;
+                Box::new(file)
+            }
+        })
+    }
+}
+
+/// Whether standard input is a pipe: what writes to the other end may have the image open a moment longer than the
+/// pipe.
+pub fn is_pipe() -> bool {
+    let stat = rustix::fs::fstat(rustix::stdio::stdin());
+    stat.is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo)
+}

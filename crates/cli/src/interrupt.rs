@@ -1,0 +1,73 @@
+//! Signals that ask the program to end (SIGINT, SIGTERM, SIGHUP), while an image is open for writing: what is under way
+//! is brought to the end of a file, the image is closed in good order, and then the program ends by the signal. A
+//! second signal ends it at once; the image is then as after a power cut.
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// What was asked for.
+#[derive(Debug, Default)]
+struct Asked {
+    to_end: Arc<AtomicBool>,
+    by: Arc<AtomicUsize>,
+}
+
+static ASKED: OnceLock<Asked> = OnceLock::new();
+
+/// The work ended early, because a signal asked for it.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted; what was done so far is complete, and the image is closed")]
+pub struct Interrupted;
+
+/// Signals end the work in good order from here on. Those that the caller of the program has it ignore stay ignored.
+///
+/// # Errors
+/// Those of the system.
+pub fn watch() -> io::Result<()> {
+    if ASKED.get().is_some() {
+        return Ok(());
+    }
+    let asked = Asked::default();
+    let ignored = ignored_signals();
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        if ignored & (1 << (signal - 1)) != 0 {
+            continue;
+        }
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&asked.to_end))?;
+        signal_hook::flag::register_usize(signal, Arc::clone(&asked.by), signal.unsigned_abs() as usize)?;
+        signal_hook::flag::register(signal, Arc::clone(&asked.to_end))?;
+    }
+    // Only the main thread comes here.
+    ASKED.get_or_init(|| asked);
+    Ok(())
+}
+
+/// The signals that are ignored, as a set of bits.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// Whether a signal came.
+pub fn came() -> bool {
+    ASKED.get().is_some_and(|asked| asked.to_end.load(Ordering::Relaxed))
+}
+
+/// Ends the work between two of its steps if a signal came.
+///
+/// # Errors
+/// `Interrupted`.
+pub fn check() -> Result<(), Interrupted> {
+    if came() { Err(Interrupted) } else { Ok(()) }
+}
+
+/// Ends the program by the signal that came, if the work ended early because of it.
+pub fn end() {
+    let Some(asked) = ASKED.get().filter(|_| came()) else { return };
+    let signal = i32::try_from(asked.by.load(Ordering::Relaxed)).unwrap_or(SIGINT);
+    // It returns only where the system forbids it; the exit code tells then.
+    let _ = signal_hook::low_level::emulate_default_handler(signal);
+}

@@ -1,0 +1,79 @@
+//! Who may read a file that holds a whole tree: not everybody, if not everybody may read all of the tree.
+
+use std::fs::Metadata;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use xfskit_transfer::{Kind, Losses, Node, Result, Sink};
+
+const READ_BY_OTHERS: u32 = 0o004;
+const ENTER_BY_OTHERS: u32 = 0o005;
+const DEFAULT_UMASK: u32 = 0o022;
+
+/// A sink that looks, on the way, whether something is not for everybody.
+pub struct Watched<'a> {
+    sink: &'a mut dyn Sink,
+    is_private: bool,
+}
+
+impl<'a> Watched<'a> {
+    /// Around another sink.
+    pub fn new(sink: &'a mut dyn Sink) -> Self {
+        Self { sink, is_private: false }
+    }
+
+    /// Whether something came that not everybody may read.
+    pub fn is_private(&self) -> bool {
+        self.is_private
+    }
+}
+
+impl Sink for Watched<'_> {
+    fn node(&mut self, node: Node) -> Result<()> {
+        let needed = match node.kind {
+            Kind::Directory => ENTER_BY_OTHERS,
+            Kind::File { .. } => READ_BY_OTHERS,
+            _ => 0,
+        };
+        self.is_private |= u32::from(node.meta.mode) & needed != needed;
+        self.sink.node(node)
+    }
+
+    fn data(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.sink.data(offset, bytes)
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.sink.end()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.sink.finish()
+    }
+
+    fn abort(&mut self) {
+        self.sink.abort();
+    }
+
+    fn losses(&self) -> Losses {
+        self.sink.losses()
+    }
+}
+
+/// Whether not everybody may read a file of the host.
+pub fn is_private(file: &Metadata) -> bool {
+    file.mode() & READ_BY_OTHERS == 0
+}
+
+/// The permissions of a new file: those of any other, or its owner's alone; and no more than those of the file that it
+/// replaces.
+pub fn permissions(is_private: bool, replaced: Option<&Metadata>) -> std::fs::Permissions {
+    let usual = if is_private { 0o600 } else { 0o666 & !umask() };
+    let mode = replaced.filter(|file| file.is_file()).map_or(usual, |file| usual & file.mode() | 0o600);
+    std::fs::Permissions::from_mode(mode)
+}
+
+/// The umask, which there is no way to ask for but by changing it.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()).unwrap_or(DEFAULT_UMASK)
+}

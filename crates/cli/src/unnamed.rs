@@ -1,0 +1,121 @@
+//! New files of the host that get their name when they are complete. Until then they have none (`O_TMPFILE`), so a run
+//! that is killed leaves nothing, and no name that others could foresee is ever opened. Where the host's filesystem has
+//! no such files, they have a name that cannot be guessed, made with `O_EXCL`.
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+
+const NEW: OFlags =
+    OFlags::RDWR.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// A file that is not complete. It goes away when this is dropped.
+#[derive(Debug)]
+pub struct Unnamed {
+    file: File,
+    dir: PathBuf,
+    /// Its name, where it must have one.
+    temporary: Option<PathBuf>,
+}
+
+impl Unnamed {
+    /// A new file on the filesystem of a folder, for its owner alone.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn new_in(dir: &Path) -> io::Result<Self> {
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        let mode = Mode::RUSR | Mode::WUSR;
+        match rustix::fs::openat(CWD, dir, OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC, mode) {
+            Ok(fd) => Ok(Self { file: fd.into(), dir: dir.into(), temporary: None }),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => loop {
+                let temporary = random_name(dir);
+                match rustix::fs::openat(CWD, &temporary, NEW, mode) {
+                    Err(Errno::EXIST) => {}
+                    made => return Ok(Self { file: made?.into(), dir: dir.into(), temporary: Some(temporary) }),
+                }
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// A path under which this process can open the file once more.
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
+    }
+
+    /// Gives the file its name, in place of what has it now.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn put_in_place(mut self, path: &Path) -> io::Result<()> {
+        let temporary = match self.temporary.take() {
+            Some(temporary) => temporary,
+            None => match link(&self.file, path) {
+                Err(Errno::EXIST) => {
+                    let temporary = random_name(&self.dir);
+                    link(&self.file, &temporary)?;
+                    temporary
+                }
+                linked => return Ok(linked?),
+            },
+        };
+        // From here on dropping it takes the name away again, unless it has become the right one.
+        self.temporary = Some(temporary.clone());
+        rustix::fs::rename(&temporary, path)?;
+        self.temporary = None;
+        Ok(())
+    }
+}
+
+impl Drop for Unnamed {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // The error that counts has happened already.
+            let _ = std::fs::remove_file(temporary);
+        }
+    }
+}
+
+fn link(file: &File, path: &Path) -> Result<(), Errno> {
+    // Only root may link a file without a name by its descriptor alone.
+    let by_name = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    rustix::fs::linkat(CWD, &by_name, CWD, path, AtFlags::SYMLINK_FOLLOW)
+}
+
+fn random_name(dir: &Path) -> PathBuf {
+    dir.join(format!(".xfskit-{}", uuid::Uuid::new_v4().simple()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_file_has_no_name_until_it_is_complete() {
+        let dir = std::env::temp_dir().join(format!("xfskit-test-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir(&dir).unwrap();
+        let count = || std::fs::read_dir(&dir).unwrap().count();
+        drop(Unnamed::new_in(&dir).unwrap());
+        let unnamed = Unnamed::new_in(&dir).unwrap();
+        unnamed.file().write_all(b"first").unwrap();
+        assert_eq!(count(), 0);
+        unnamed.put_in_place(&dir.join("a")).unwrap();
+        let unnamed = Unnamed::new_in(&dir).unwrap();
+        unnamed.file().write_all(b"second").unwrap();
+        unnamed.put_in_place(&dir.join("a")).unwrap();
+        assert_eq!((std::fs::read_to_string(dir.join("a")).unwrap().as_str(), count()), ("second", 1));
+        assert!(Unnamed::new_in(&dir).unwrap().put_in_place(&dir.join("none/a")).is_err());
+        assert_eq!(count(), 1);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
