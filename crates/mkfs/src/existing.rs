@@ -30,6 +30,57 @@ pub fn existing_format(device: &dyn BlockDevice) -> io::Result<Option<&'static s
     Ok(SIGNATURES.iter().find(|(offset, bytes, _)| holds(*offset, bytes)).map(|(_, _, name)| *name))
 }
 
+/// Bytes that are read at once in search of data.
+const STEP_BYTES: u64 = 1 << 20;
+/// Of a disk, so much is looked at at both ends, and one step in each of so many parts between.
+const ENDS_BYTES: u64 = 64 << 20;
+const PARTS: u64 = 64;
+
+/// What a device is, for who wants to know whether it is empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// A file, which is looked at as a whole.
+    File,
+    /// A disk, whose zeros would take too long to read: its ends, and places between.
+    Disk,
+}
+
+/// Where the device holds a byte that is not zero, if it does.
+///
+/// # Errors
+/// Any I/O error.
+pub fn first_data(device: &dyn BlockDevice, extent: Extent) -> io::Result<Option<u64>> {
+    let size = device.size_bytes();
+    if extent == Extent::File || size <= 2 * ENDS_BYTES + PARTS * STEP_BYTES {
+        return find_data(device, 0, size);
+    }
+    let part = size / PARTS;
+    let between = (1..PARTS).map(|number| (number * part, STEP_BYTES));
+    for (start, length) in [(0, ENDS_BYTES), (size - ENDS_BYTES, ENDS_BYTES)].into_iter().chain(between) {
+        if let Some(offset) = find_data(device, start, length)? {
+            return Ok(Some(offset));
+        }
+    }
+    Ok(None)
+}
+
+/// Halves a range until holes are passed over and the rest can be read.
+fn find_data(device: &dyn BlockDevice, start: u64, length: u64) -> io::Result<Option<u64>> {
+    if length == 0 || !device.may_hold_data(start, length) {
+        return Ok(None);
+    }
+    if length <= STEP_BYTES {
+        let mut bytes = vec![0; length as usize];
+        device.read(start, &mut bytes)?;
+        return Ok(bytes.iter().position(|&byte| byte != 0).map(|at| start + at as u64));
+    }
+    let half = (length / 2).next_multiple_of(STEP_BYTES);
+    match find_data(device, start, half)? {
+        None => find_data(device, start + half, length - half),
+        found => Ok(found),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,5 +93,19 @@ mod tests {
         device.write(0x438, &[0x53, 0xef]).unwrap();
         assert!(existing_format(&device).unwrap().unwrap().contains("ext4"));
         assert_eq!(existing_format(&MemoryDevice::new(16)).unwrap(), None);
+    }
+
+    #[test]
+    fn a_byte_anywhere_is_found() {
+        for offset in [0, 1, (1 << 20) - 1, 1 << 20, 5_000_001, (9 << 20) + 6] {
+            let device = MemoryDevice::new((9 << 20) + 7);
+            assert_eq!(first_data(&device, Extent::File).unwrap(), None);
+            device.write(offset, &[1]).unwrap();
+            assert_eq!(first_data(&device, Extent::File).unwrap(), Some(offset));
+        }
+        let disk = MemoryDevice::new(256 << 20);
+        assert_eq!(first_data(&disk, Extent::Disk).unwrap(), None);
+        disk.write((256 << 20) - 1, &[1]).unwrap();
+        assert_eq!(first_data(&disk, Extent::Disk).unwrap(), Some((256 << 20) - 1));
     }
 }

@@ -112,7 +112,7 @@ fn fill_existing_or_new(args: &MkfsArgs, from: &Path, options: &Options) -> Resu
         None => existing.as_ref().map(|_| 0),
     };
     if existing.is_some() {
-        drop(open_existing(&args.image, args.force)?);
+        drop(open_existing(&args.image, args.force, size.filter(|size| *size > 0))?);
     }
     let is_file = existing.as_ref().is_none_or(Metadata::is_file);
     let size = match (size, &existing) {
@@ -243,7 +243,7 @@ fn fill(device: FileDevice, from: &From, args: &MkfsArgs, options: &Options) -> 
         Some(now) => Arc::new(FixedEnvironment::new(now, uuid)),
         None => Arc::new(SystemEnvironment::default()),
     };
-    let log = options.log_device.as_deref().map(|path| open_existing(path, args.force)).transpose()?;
+    let log = options.log_device.as_deref().map(|path| open_existing(path, args.force, None)).transpose()?;
     let log = log.map(|log| Arc::new(log) as Arc<dyn BlockDevice>);
     let superblock = make(&device, log.as_deref(), options, env.now()).with_context(shown)?;
     let filesystem = Filesystem::open_in(device.clone(), log, MountOptions::default(), env).with_context(shown)?;

@@ -13,7 +13,7 @@ use std::path::Path;
 use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
 use xfskit::env::{Environment, SystemEnvironment};
 use xfskit::ondisk::Superblock;
-use xfskit_mkfs::{Options, existing_format, make};
+use xfskit_mkfs::{Extent, Options, existing_format, first_data, make};
 
 /// Runs the command.
 pub fn run(args: &MkfsArgs, as_json: bool) -> Result<()> {
@@ -26,7 +26,7 @@ pub fn run(args: &MkfsArgs, as_json: bool) -> Result<()> {
 
 fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
     let size = args.size.as_deref().map(parse_size).transpose().map_err(Usage)?;
-    let log = options.log_device.as_deref().map(|path| open_existing(path, args.force)).transpose()?;
+    let log = options.log_device.as_deref().map(|path| open_existing(path, args.force, None)).transpose()?;
     let (device, made) = open_target(args, size)?;
     let now = match fill::source_date_epoch()? {
         Some(epoch) => epoch,
@@ -80,7 +80,7 @@ fn open_target(args: &MkfsArgs, size: Option<u64>) -> Result<(FileDevice, bool)>
         (false, None) => Err(Usage(format!("{}: no such file; --size makes one", args.image.display())).into()),
         (false, Some(size)) => Ok((FileDevice::create(&args.image, size)?, true)),
         (true, size) => {
-            let device = open_existing(&args.image, args.force)?;
+            let device = open_existing(&args.image, args.force, size)?;
             if let Some(size) = size
                 && std::fs::metadata(&args.image).is_ok_and(|data| data.is_file())
             {
@@ -92,14 +92,26 @@ fn open_target(args: &MkfsArgs, size: Option<u64>) -> Result<(FileDevice, bool)>
     }
 }
 
-/// Opens what exists, unless it holds something.
-pub fn open_existing(path: &Path, force: bool) -> Result<FileDevice> {
+/// Opens what exists, unless it holds something, or more than fits the size that was asked for.
+pub fn open_existing(path: &Path, force: bool, size: Option<u64>) -> Result<FileDevice> {
     let device = open_device(path, Access::Write)?;
-    if !force {
-        let found = existing_format(&device).map_err(|source| OpenError::Io { path: path.into(), source })?;
-        if let Some(what) = found {
-            return Err(Usage(format!("{}: it holds {what}; -f overwrites it", path.display())).into());
-        }
+    if force {
+        return Ok(device);
+    }
+    let io_error = |source| OpenError::Io { path: path.into(), source };
+    let shown = path.display();
+    if let Some(what) = existing_format(&device).map_err(io_error)? {
+        return Err(Usage(format!("{shown}: it holds {what}; -f overwrites it")).into());
+    }
+    let is_file = device.metadata().map_err(io_error)?.is_file();
+    let extent = if is_file { Extent::File } else { Extent::Disk };
+    if let Some(offset) = first_data(&device, extent).map_err(io_error)? {
+        let what = "nothing that is known by its signature, but it is not empty";
+        return Err(Usage(format!("{shown}: it holds {what} (byte {offset} is not zero); -f overwrites it")).into());
+    }
+    let bytes = device.size_bytes();
+    if let Some(size) = size.filter(|size| is_file && *size < bytes) {
+        return Err(Usage(format!("{shown}: it has {bytes} bytes, and would be cut to {size}; -f does it")).into());
     }
     Ok(device)
 }
