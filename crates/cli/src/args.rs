@@ -272,7 +272,7 @@ pub struct MkfsArgs {
     /// Sector size: size=
     #[arg(short = 's', value_name = "OPTS")]
     pub sector: Vec<String>,
-    /// Overwrite what the image holds
+    /// Overwrite what the image file or device holds, whatever it is, and cut it to a smaller size
     #[arg(short, long)]
     pub force: bool,
     /// Allow what is too small for mkfs.xfs: less than 300 MB, one AG, a journal of less than 64 MB

@@ -1,6 +1,6 @@
 //! Exit codes: what a script can tell apart. They are documented in `--help`.
 
-use crate::interrupt::Interrupted;
+use crate::interrupt::{self, Interrupted};
 use xfskit::Error;
 use xfskit::device::OpenError;
 use xfskit::ondisk::SuperblockError;
@@ -29,6 +29,88 @@ pub struct Usage(pub String);
 #[derive(Debug, thiserror::Error)]
 #[error("it was reported already")]
 pub struct Reported(pub u8);
+
+/// Some of several operands failed; what could be done for the others was done.
+#[derive(Debug, Default)]
+pub struct Failures {
+    errors: Vec<anyhow::Error>,
+    /// Those that are not kept.
+    more: u64,
+    /// Something was done.
+    done: bool,
+}
+
+/// Errors that are kept to be told.
+const MOST_ERRORS: usize = 1000;
+
+impl Failures {
+    /// Takes what an operand came to. A signal ends the work: that error is not kept but returned.
+    ///
+    /// # Errors
+    /// `Interrupted`.
+    pub fn note(&mut self, result: anyhow::Result<()>) -> anyhow::Result<()> {
+        match result {
+            Ok(()) => self.done = true,
+            Err(error) if is_interrupted(&error) => return Err(error),
+            Err(error) => match error.downcast::<Self>() {
+                Ok(inner) => {
+                    self.done |= inner.done;
+                    self.more += inner.more;
+                    inner.errors.into_iter().for_each(|error| self.keep(error));
+                }
+                Err(error) => self.keep(error),
+            },
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, error: anyhow::Error) {
+        if self.errors.len() < MOST_ERRORS { self.errors.push(error) } else { self.more += 1 }
+    }
+
+    /// What all of them came to.
+    ///
+    /// # Errors
+    /// Itself, if there was any error.
+    pub fn into_result(self) -> anyhow::Result<()> {
+        if self.errors.is_empty() { Ok(()) } else { Err(self.into()) }
+    }
+
+    /// Whether something was done all the same.
+    pub fn are_partial(&self) -> bool {
+        self.done
+    }
+
+    /// The messages, each to be told by itself.
+    pub fn messages(&self) -> impl Iterator<Item = String> + '_ {
+        let more = (self.more > 0).then(|| format!("and {} more errors", self.more));
+        self.errors.iter().map(message).chain(more)
+    }
+}
+
+impl std::error::Error for Failures {}
+
+impl std::fmt::Display for Failures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.messages().collect::<Vec<_>>().join("; "))
+    }
+}
+
+/// Does something for each of several operands; an error of one keeps it from no other.
+///
+/// # Errors
+/// [`Failures`], and `Interrupted`.
+pub fn for_each<T>(
+    operands: impl IntoIterator<Item = T>,
+    mut action: impl FnMut(T) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut failures = Failures::default();
+    for operand in operands {
+        interrupt::check()?;
+        failures.note(action(operand))?;
+    }
+    failures.into_result()
+}
 
 /// The exit code of an error: that of the first cause that has one.
 pub fn code(error: &anyhow::Error) -> u8 {
@@ -81,6 +163,9 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
             _ => NO_MOUNT,
         });
     }
+    if matches!(cause.downcast_ref::<TransferError>(), Some(TransferError::NotReplaced { .. })) {
+        return Some(USAGE);
+    }
     if let Some(error) = cause.downcast_ref::<TransferError>()
         && error.is_bad_source()
     {
@@ -93,6 +178,9 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
             BenchError::NoKernel(_) => NO_MOUNT,
             BenchError::NoTool(_) | BenchError::Interrupted => FAILED,
         });
+    }
+    if let Some(failures) = cause.downcast_ref::<Failures>() {
+        return failures.errors.first().map(code);
     }
     if let Some(reported) = cause.downcast_ref::<Reported>() {
         return Some(reported.0);

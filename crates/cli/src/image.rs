@@ -1,6 +1,7 @@
 //! Opens images and finds files in them.
 
 use crate::args::{ImageArgs, ReadArgs};
+use crate::exit::{Failures, Usage};
 use crate::interrupt;
 use crate::screen;
 use anyhow::{Context, Result};
@@ -84,16 +85,68 @@ fn tell_of_recovery(image: &Path, filesystem: &Filesystem) {
 /// Opens an image, does something, and closes it: what was done is complete when this returns. A signal does not end
 /// the program before that; an action of many steps looks between them whether one came.
 ///
+/// An action that would fail leaves the image as it is: where the journal is dirty, which opening would replay, the
+/// action is tried on the recovered image in memory first.
+///
 /// # Errors
 /// As opening; those of `action`; those of closing.
-pub fn edit<T>(args: &ImageArgs, action: impl FnOnce(&Filesystem) -> Result<T>) -> Result<T> {
+pub fn edit<T>(args: &ImageArgs, action: impl Fn(&Filesystem) -> Result<T>) -> Result<T> {
+    edit_after(args, |filesystem| action(filesystem).map(drop), &action)
+}
+
+/// As [`edit`], for an action that is too much to be done twice: `look` finds out whether it can be done.
+///
+/// # Errors
+/// As [`edit`]; those of `look`.
+pub fn edit_after<T>(
+    args: &ImageArgs,
+    look: impl FnOnce(&Filesystem) -> Result<()>,
+    action: impl FnOnce(&Filesystem) -> Result<T>,
+) -> Result<T> {
     interrupt::watch()?;
+    rehearse(args, look)?;
     let filesystem = open(&args.image, args.logdev.as_deref(), MountOptions::default())?;
     let result = action(&filesystem);
     let closed = filesystem.unmount();
     let result = result?;
     closed.with_context(|| format!("{}: closing the image", args.image.display()))?;
     Ok(result)
+}
+
+/// Where the journal is dirty, does something on the recovered image in memory. What cannot be recovered in memory is
+/// met again, by those who open the image itself.
+fn rehearse(args: &ImageArgs, look: impl FnOnce(&Filesystem) -> Result<()>) -> Result<()> {
+    let device = Arc::new(open_device(&args.image, Access::Read)?);
+    let log_device = args.logdev.as_ref().map(|path| open_device(path, Access::Read)).transpose()?;
+    let log_device = log_device.map(|device| Arc::new(device) as Arc<dyn BlockDevice>);
+    let Ok(recovered) = Filesystem::recover_in_memory(device, log_device) else { return Ok(()) };
+    if recovered.report.is_none() {
+        return Ok(());
+    }
+    let opened = match recovered.log_device {
+        Some(log) => Filesystem::open_with_log(recovered.device, log, MountOptions::default()),
+        None => Filesystem::open(recovered.device, MountOptions::default()),
+    };
+    let Ok(filesystem) = opened else { return Ok(()) };
+    match look(&filesystem) {
+        // More than fits into memory.
+        Err(error) if matches!(error.downcast_ref(), Some(Error::Io { .. } | Error::Shutdown(_))) => Ok(()),
+        Err(error) if error.downcast_ref::<Failures>().is_some_and(Failures::are_partial) => Ok(()),
+        result => result,
+    }
+}
+
+/// The name that a path ends in, for those who remove or move what has it.
+///
+/// # Errors
+/// `Usage` where that is `.`, `..` or the root: it would be another directory than the one that was named.
+pub fn check_last_name(path: &OsStr) -> Result<()> {
+    let last = path.as_bytes().split(|&byte| byte == b'/').rfind(|part| !part.is_empty());
+    match last {
+        Some(b"." | b"..") => Err(Usage(format!("{}: '.' and '..' are never removed or moved", shown(path))).into()),
+        None => Err(Usage(format!("{:?}: the root is never removed or moved", shown(path))).into()),
+        Some(_) => Ok(()),
+    }
 }
 
 /// Opens an image, and tells of a journal that was replayed.

@@ -44,8 +44,10 @@ fn main() -> ExitCode {
         Err(error) if exit::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // A server of its own has told already what is wrong.
-            if !error.is::<exit::Reported>() {
-                screen::tell(&exit::message(&error));
+            match error.downcast_ref::<exit::Failures>() {
+                Some(failures) => failures.messages().for_each(|message| screen::tell(&message)),
+                None if error.is::<exit::Reported>() => {}
+                None => screen::tell(&exit::message(&error)),
             }
             if exit::is_interrupted(&error) {
                 interrupt::end();

@@ -42,7 +42,7 @@ fn trees_survive_the_way_in_through_images_and_out() {
     copies(&format!("cp -r IMAGE:/source {}:/new", names.1), &image);
     copies(&format!("cp -r {}:/new {}/out", names.1, names.0), &image);
     assert_same(&source, &scratch.file("out"), "through both images");
-    copies(&format!("cp -r IMAGE:/source/. {}/out", names.0), &image);
+    copies(&format!("cp -a IMAGE:/source/. {}/out", names.0), &image);
     assert_same(&source, &scratch.file("out"), "over what is there");
     if let Some(reference) = reference() {
         reference.repair_finds_nothing(&image);
@@ -149,7 +149,7 @@ fn what_the_host_refuses_is_told_once_at_the_end() {
     ok("chmod IMAGE 4755 /a", &image);
     fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_xfskit"), "cp", "-r"]);
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_xfskit"), "cp", "-a"]);
     command.arg(format!("{}:/.", image.display())).arg(scratch.file("out"));
     fs::create_dir(scratch.file("out")).unwrap();
     std::os::unix::fs::chown(scratch.file("out"), Some(65534), Some(65534)).unwrap();
@@ -206,4 +206,93 @@ fn a_full_image_keeps_no_half_of_a_file() {
         reference.repair_finds_nothing(&image);
     }
     assert_eq!(fails("cat IMAGE /other", &image).0, 1);
+}
+
+/// No owner can have the number 4294967295 on the host: it asks the system to leave the owner as it is, and succeeds.
+#[test]
+fn an_owner_that_the_host_cannot_have_gets_no_set_id_program() {
+    if !is_root() {
+        return;
+    }
+    let scratch = scratch();
+    let image = image(&scratch);
+    let Some(reference) = reference() else { return };
+    for (name, uid, gid) in [("both", u32::MAX, u32::MAX), ("user", u32::MAX, 65534), ("group", 65534, u32::MAX)] {
+        ok(&format!("mknod IMAGE /{name} f"), &image);
+        let inode = ok(&format!("stat IMAGE /{name} --json"), &image);
+        let inode: serde_json::Value = serde_json::from_str(&inode).unwrap();
+        let (uid, gid) = (format!("write -d core.uid {uid}"), format!("write -d core.gid {gid}"));
+        let commands = [&format!("inode {}", inode["inode"]), &uid, &gid, "write -d core.mode 0106755"];
+        let arguments = commands.iter().flat_map(|command| ["-c", command]);
+        reference.tool_output("xfs_db", ["-x"].into_iter().chain(arguments).chain([image.to_str().unwrap()]));
+    }
+    fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    fs::create_dir(scratch.file("out")).unwrap();
+    std::os::unix::fs::chown(scratch.file("out"), Some(65534), Some(65534)).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_xfskit"), "cp", "-r"]);
+    let output = command.arg(format!("{}:/.", image.display())).arg(scratch.file("out")).output().unwrap();
+    assert_eq!(output.status.code(), Some(9), "{}", String::from_utf8_lossy(&output.stderr));
+    for name in ["both", "user", "group"] {
+        let copied = fs::metadata(scratch.file("out").join(name)).unwrap();
+        assert_eq!(copied.mode() & 0o7777, 0o755, "{name}");
+    }
+}
+
+/// Who may write to the folder can exchange what is being made for a link to somebody else's file.
+#[test]
+fn what_is_exchanged_while_it_is_made_is_left_alone() {
+    if !is_root() {
+        return;
+    }
+    let scratch = scratch();
+    let image = image(&scratch);
+    let (source, out, victim) = (scratch.file("source"), scratch.file("out"), scratch.file("victim"));
+    fs::create_dir(&source).unwrap();
+    fs::create_dir(&out).unwrap();
+    fs::write(&victim, "private").unwrap();
+    fs::set_permissions(&victim, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o666);
+    for number in 0..200 {
+        let name = source.join(number.to_string());
+        rustix::fs::mknodat(rustix::fs::CWD, &name, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        fs::set_permissions(&name, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+        // They take a while, and are set before the permissions are.
+        for attribute in 0..120 {
+            let attribute = format!("trusted.number-{attribute}");
+            rustix::fs::setxattr(&name, &attribute, &[1; 100], rustix::fs::XattrFlags::empty()).unwrap();
+        }
+    }
+    let mut exchanged = 0;
+    copies(&format!("cp -rT {} IMAGE:/source", source.display()), &image);
+    for _ in 0..4 {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_xfskit"))
+            .args(["cp", "-rT"])
+            .arg(format!("{}:/source", image.display()))
+            .arg(&out)
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let link = out.join("link");
+        symlink(&victim, &link).unwrap();
+        let mut number = 1;
+        while child.try_wait().unwrap().is_none() {
+            // One of the next names: an exchange finds out that it is there, and is done with it.
+            for next in number..number + 200 {
+                let name = out.join(format!(".xfskit-{}-{next}", child.id()));
+                let flags = rustix::fs::RenameFlags::EXCHANGE;
+                if rustix::fs::renameat_with(rustix::fs::CWD, &link, rustix::fs::CWD, &name, flags).is_ok() {
+                    fs::remove_file(&link).unwrap();
+                    symlink(&victim, &link).unwrap();
+                    number = next + 1;
+                    break;
+                }
+            }
+        }
+        exchanged += number - 1;
+        assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o777, 0o600, "another file's permissions were changed");
+        fs::remove_dir_all(&out).unwrap();
+        fs::create_dir(&out).unwrap();
+    }
+    eprintln!("{exchanged} exchanges came in time");
 }

@@ -44,6 +44,14 @@ pub enum TransferError {
         /// What is wrong there.
         what: String,
     },
+    /// A file of the host that is not to be replaced.
+    #[error("{path}: {why}")]
+    NotReplaced {
+        /// The file.
+        path: String,
+        /// Why it stays, and what to do.
+        why: String,
+    },
     /// A path that leads out of the tree.
     #[error("{0}: a path with \"..\" leads out of the tree; make the archive without it")]
     UnsafePath(String),

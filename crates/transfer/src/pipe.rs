@@ -1,7 +1,7 @@
 //! Moves a tree from a source to a sink: the source runs in a thread of its own, a bounded number of events ahead.
 
 use crate::error::{Losses, Result, TransferError};
-use crate::event::{Event, Node};
+use crate::event::{Event, Meta, Node};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 use xfskit::ondisk::Timestamp;
@@ -12,6 +12,7 @@ const BATCH_EVENTS: usize = 128;
 const BATCH_BYTES: usize = 1 << 20;
 /// Batches that may wait.
 const BATCHES_AHEAD: usize = 4;
+const CAPABILITIES: &[u8] = b"security.capability";
 /// How often a sink that waits for its source looks whether it is to stop.
 const LOOK_FOR_STOP: Duration = Duration::from_millis(200);
 
@@ -90,6 +91,35 @@ pub struct Adjust {
     /// Times are those of the last change of contents, and none is later than this one: what is left is the same whenever
     /// the source was read.
     pub newest: Option<Timestamp>,
+}
+
+/// What becomes of the attributes of files and directories that are there already.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Existing {
+    /// They get those of the source.
+    #[default]
+    TakesAll,
+    /// A directory keeps its own, and a regular file that is replaced by another one its owner, permissions and
+    /// extended attributes, as if it were written in place; times are the source's. An owner that was asked for is
+    /// given all the same.
+    Keeps(Adjust),
+}
+
+impl Existing {
+    /// The attributes for a regular file that takes the place of one with the attributes `old`.
+    pub(crate) fn meta(&self, old: Meta, new: Meta) -> Meta {
+        let Self::Keeps(adjust) = self else { return new };
+        let mut xattrs = old.xattrs;
+        // What the old contents might do is not for the new ones.
+        xattrs.retain(|(name, _)| name != CAPABILITIES);
+        let (uid, gid) = (adjust.uid.unwrap_or(old.uid), adjust.gid.unwrap_or(old.gid));
+        Meta { mode: old.mode, uid, gid, xattrs, ..new }
+    }
+
+    /// Whether those that are there keep anything.
+    pub(crate) fn keeps(&self) -> bool {
+        matches!(self, Self::Keeps(_))
+    }
 }
 
 impl Adjust {

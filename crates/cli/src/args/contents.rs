@@ -69,9 +69,11 @@ const CP_NOTES: &str = "\
 A path within an image is written IMAGE:/PATH, as in disk.img:/etc/passwd. A file of the host that is named like that \
 comes first. SRC/. stands for what is in SRC, without SRC itself.
 
-Permissions, owners (as numbers), times, attributes, ACLs, holes and further names are kept. What the host refuses \
-(owners and device nodes, if you are not root) is told at the end, with exit code 9. Symbolic links are copied, never \
-followed. A file gets its name when it is complete; one that changes while it is read is an error (exit code 5).";
+Permissions, owners (as numbers), times, attributes, ACLs, holes and further names are kept. What is there already \
+keeps its owner, permissions and attributes, and a file gets the contents and times of the source; -p gives it \
+everything. What the host refuses (owners and device nodes, if you are not root) is told at the end, with exit code 9. \
+Symbolic links are copied, never followed. A file gets its name when it is complete; one that changes while it is read \
+is an error (exit code 5). A file of the host that holds a filesystem is only replaced with -f.";
 
 /// Arguments of `cp`.
 #[derive(Debug, Args)]
@@ -83,6 +85,15 @@ pub struct CpArgs {
     /// Copy directories with everything in them
     #[arg(short, long, visible_short_alias = 'R')]
     pub recursive: bool,
+    /// Give files and directories that are there already the owner, permissions and attributes of the source too
+    #[arg(short, long)]
+    pub preserve: bool,
+    /// As -r -p
+    #[arg(short, long)]
+    pub archive: bool,
+    /// Replace a file of the host even if it holds a filesystem
+    #[arg(short, long)]
+    pub force: bool,
     /// Treat the last path as the new name, never as a directory to put it in
     #[arg(short = 'T', long)]
     pub no_target_directory: bool,
@@ -95,6 +106,13 @@ pub struct CpArgs {
     /// Copy from images as they are on disk, without what only the journal holds. Only for copies to the host
     #[arg(long = "norecovery")]
     pub no_recovery: bool,
+}
+
+impl CpArgs {
+    /// Whether directories are copied with everything in them.
+    pub fn is_recursive(&self) -> bool {
+        self.recursive || self.archive
+    }
 }
 
 /// Arguments of `clone`.
@@ -116,4 +134,7 @@ pub struct ExportArgs {
     /// Write the archive to a file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Replace the file even if it holds a filesystem
+    #[arg(short, long, requires = "output")]
+    pub force: bool,
 }

@@ -2,7 +2,7 @@
 
 use super::list::is_dir;
 use crate::args::{CatArgs, CloneArgs, WriteArgs};
-use crate::image::{edit, find_place, open_to_read, shown, wait_at_least};
+use crate::image::{edit, edit_after, find_place, open_to_read, shown, wait_at_least};
 use crate::input::{Input, is_pipe};
 use crate::interrupt;
 use anyhow::{Context, Result};
@@ -50,10 +50,14 @@ pub fn write(args: &WriteArgs) -> Result<()> {
     if is_pipe() {
         wait_at_least(PIPE_ENDS_WITHIN);
     }
-    edit(&args.image, |filesystem| {
-        let target = find_target(filesystem, args)?;
-        put(filesystem, &target, args, &input).with_context(|| shown(&args.path))
-    })
+    edit_after(
+        &args.image,
+        |filesystem| find_target(filesystem, args).map(drop),
+        |filesystem| {
+            let target = find_target(filesystem, args)?;
+            put(filesystem, &target, args, &input).with_context(|| shown(&args.path))
+        },
+    )
 }
 
 /// What `write` writes to.

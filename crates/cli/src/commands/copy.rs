@@ -3,18 +3,26 @@
 use super::list::is_dir;
 use crate::args::CpArgs;
 use crate::exit::{self, Usage};
-use crate::image::{has_external_log, open, shown};
+use crate::image::{has_external_log, open, open_quietly, shown};
 use crate::interrupt;
 use crate::progress::CopyBar;
 use crate::screen;
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use xfskit::device::{Access, FileDevice, OpenError};
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Error, Filesystem, MountOptions};
-use xfskit_transfer::{Adjust, HostSink, HostSource, ImageSink, ImageSource, Losses, Sink, Source, transfer};
+use xfskit::{Error, Filesystem, MountOptions, Stat};
+use xfskit_mkfs::existing_format;
+use xfskit_transfer::{
+    Adjust, Existing, HostSink, HostSource, ImageSink, ImageSource, Keeper, Losses, Sink, Source, TransferError,
+    transfer,
+};
 
 /// A path as `cp` takes it.
 enum Place {
@@ -63,18 +71,34 @@ struct Images {
     opened: Vec<(PathBuf, Arc<Filesystem>)>,
     /// The device of an external journal, until the image that needs it was opened.
     log_device: Option<PathBuf>,
+    /// For a first look, after which nothing has changed.
+    only_look: bool,
 }
 
 impl Images {
+    fn new(args: &CpArgs, only_look: bool) -> Self {
+        Self { opened: Vec::new(), log_device: args.logdev.clone(), only_look }
+    }
+
     fn open(&mut self, image: &Path, options: MountOptions) -> Result<Arc<Filesystem>> {
         let key = image.canonicalize().unwrap_or_else(|_| image.into());
         if let Some((_, filesystem)) = self.opened.iter().find(|(known, _)| *known == key) {
             return Ok(Arc::clone(filesystem));
         }
         let log_device = if has_external_log(image) { self.log_device.take() } else { None };
-        let filesystem = Arc::new(open(image, log_device.as_deref(), options)?);
+        let filesystem = Arc::new(if self.only_look {
+            let options = MountOptions { no_recovery: options.no_recovery, ..MountOptions::read_only() };
+            open_quietly(image, log_device.as_deref(), options)?
+        } else {
+            open(image, log_device.as_deref(), options)?
+        });
         self.opened.push((key, Arc::clone(&filesystem)));
         Ok(filesystem)
+    }
+
+    /// What the system says of their files.
+    fn files(&self) -> Vec<Metadata> {
+        self.opened.iter().filter_map(|(path, _)| std::fs::metadata(path).ok()).collect()
     }
 
     /// Closes all of them, whether copying failed or not.
@@ -97,21 +121,86 @@ enum Target {
     Image(Arc<Filesystem>, InodeNumber),
 }
 
-/// Runs `cp`.
+/// Runs `cp`. Everything is looked at before anything is changed: opening an image for writing replays its journal.
 pub fn run(args: &CpArgs) -> Result<()> {
+    args.paths.iter().try_for_each(|path| check_colon(path))?;
     let (last, sources) = args.paths.split_last().expect("there are two paths at least");
     let sources: Vec<Place> = sources.iter().map(|path| Place::parse(path)).collect();
     let target = Place::parse(last);
     if args.no_recovery && matches!(target, Place::Image(..)) {
         return Err(Usage("--norecovery: only for copies to the host".into()).into());
     }
+    if sources.iter().chain([&target]).all(|place| matches!(place, Place::Host(_))) {
+        let name = last.display();
+        let hint = format!("no path is within an image; did you mean {name}:/? (IMAGE:/PATH is a path in an image)");
+        return Err(Usage(hint).into());
+    }
     interrupt::watch()?;
-    let mut images = Images { opened: Vec::new(), log_device: args.logdev.clone() };
+    let mut looked = Images::new(args, true);
+    look(args, &sources, &target, &mut looked)?;
+    drop(looked);
+    let mut images = Images::new(args, false);
     let result = copy_all(args, &sources, &target, &mut images);
     let closed = images.close();
     let losses = result?;
     closed?;
     report(&losses)
+}
+
+/// `IMAGE:PATH` without a slash would be a file of the host of that name.
+fn check_colon(text: &OsStr) -> Result<()> {
+    let bytes = text.as_bytes();
+    if std::fs::symlink_metadata(text).is_ok() || matches!(Place::parse(text), Place::Image(..)) {
+        return Ok(());
+    }
+    for (colon, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b':') {
+        let (image, path) = (OsStr::from_bytes(&bytes[..colon]), OsStr::from_bytes(&bytes[colon + 1..]));
+        let is_image = std::fs::metadata(image).is_ok_and(|data| data.is_file() || data.file_type().is_block_device());
+        if is_image {
+            let (text, image, path) = (shown(text), shown(image), shown(path));
+            return Err(Usage(format!("{text}: a path within an image begins with a slash: {image}:/{path}")).into());
+        }
+    }
+    Ok(())
+}
+
+/// Finds the target and all sources without changing an image.
+fn look(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Images) -> Result<()> {
+    let (base, name) = find_target(args, sources.len(), target, images)?;
+    for source in sources {
+        match source {
+            Place::Host(path) => {
+                let found = std::fs::symlink_metadata(path).with_context(|| shown(path.as_os_str()))?;
+                if found.is_dir() && !args.is_recursive() {
+                    return Err(TransferError::NotRecursive(shown(path.as_os_str())).into());
+                }
+            }
+            Place::Image(image, path) => {
+                let options = MountOptions { no_recovery: args.no_recovery, ..MountOptions::read_only() };
+                let filesystem = images.open(image, options)?;
+                let start = find_source(&filesystem, path)?;
+                if is_dir(&start) && !args.is_recursive() {
+                    return Err(TransferError::NotRecursive(shown(path)).into());
+                }
+                let name = name.as_deref().unwrap_or(source.name());
+                check_not_into_itself(&filesystem, start.inode, &base).with_context(|| shown(path))?;
+                check_not_onto_itself(&filesystem, start.inode, &base, name).with_context(|| shown(path))?;
+            }
+        }
+    }
+    let (images, own) = (images.files(), |path: &Path| std::fs::metadata(path).ok());
+    for source in sources {
+        if let Place::Host(path) = source
+            && own(path).is_some_and(|file| images.iter().any(|image| is_same(image, &file)))
+        {
+            return Err(Usage(format!("{}: an image cannot be copied into itself", path.display())).into());
+        }
+    }
+    Ok(())
+}
+
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 /// Tells what was lost; an error if that is more than a name's first slash.
@@ -122,6 +211,12 @@ pub fn report(losses: &Losses) -> Result<()> {
     if losses.are_real() { Err(exit::Reported(exit::LOSSES).into()) } else { Ok(()) }
 }
 
+/// What is copied from; a slash at the end asks for the directory behind a link.
+fn find_source(filesystem: &Filesystem, path: &OsStr) -> Result<Stat> {
+    let follow = path.as_bytes().ends_with(b"/") || path.as_bytes().ends_with(b"/.");
+    filesystem.resolve(path.as_bytes(), follow).with_context(|| shown(path))
+}
+
 fn copy_all(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Images) -> Result<Losses> {
     let (base, name) = find_target(args, sources.len(), target, images)?;
     let adjust = Adjust {
@@ -129,24 +224,25 @@ fn copy_all(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Image
         gid: args.owner.and_then(|owner| owner.gid),
         newest: None,
     };
-    let bar = CopyBar::new("copying");
+    let existing = if args.preserve || args.archive { Existing::TakesAll } else { Existing::Keeps(adjust) };
+    let how = How { adjust, existing, force: args.force, bar: CopyBar::new("copying") };
     let mut losses = Losses::default();
     for source in sources {
         let prefix = name.as_deref().unwrap_or(source.name());
         let lost = match source {
             Place::Host(path) => {
-                let mut source =
-                    HostSource::new(path, prefix, args.recursive).with_context(|| shown(path.as_os_str()))?;
-                copy(&mut source, &base, &adjust, &bar)
+                let source =
+                    HostSource::new(path, prefix, args.is_recursive()).with_context(|| shown(path.as_os_str()))?;
+                how.copy(&mut source.without(&images.files()), &base, images)
             }
             Place::Image(image, path) => {
                 let options = MountOptions { no_recovery: args.no_recovery, ..MountOptions::read_only() };
                 let filesystem = images.open(image, options)?;
-                // A slash at the end asks for the directory behind a link.
-                let follow = path.as_bytes().ends_with(b"/") || path.as_bytes().ends_with(b"/.");
-                let start = filesystem.resolve(path.as_bytes(), follow).with_context(|| shown(path))?;
+                let start = find_source(&filesystem, path)?;
                 check_not_into_itself(&filesystem, start.inode, &base).with_context(|| shown(path))?;
-                copy(&mut ImageSource::new(&filesystem, start.inode, prefix, args.recursive), &base, &adjust, &bar)
+                check_not_onto_itself(&filesystem, start.inode, &base, prefix).with_context(|| shown(path))?;
+                let mut source = ImageSource::new(&filesystem, start.inode, prefix, args.is_recursive());
+                how.copy(&mut source, &base, images)
             }
         };
         losses = losses.and(lost?);
@@ -154,21 +250,55 @@ fn copy_all(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Image
     Ok(losses)
 }
 
-fn copy(source: &mut dyn Source, target: &Target, adjust: &Adjust, bar: &CopyBar) -> Result<Losses> {
-    let mut to_host;
-    let mut to_image;
-    let sink: &mut dyn Sink = match target {
-        Target::Host(folder) => {
-            to_host = HostSink::new(folder)?;
-            &mut to_host
+/// How files are copied.
+struct How {
+    adjust: Adjust,
+    existing: Existing,
+    /// Files of the host are replaced whatever they hold.
+    force: bool,
+    bar: CopyBar,
+}
+
+impl How {
+    fn copy(&self, source: &mut dyn Source, target: &Target, images: &Images) -> Result<Losses> {
+        let mut to_host;
+        let mut to_image;
+        let sink: &mut dyn Sink = match target {
+            Target::Host(folder) => {
+                let keeper = keeper(images.files(), self.force);
+                to_host = HostSink::new(folder)?.with_existing(self.existing).with_keeper(keeper);
+                &mut to_host
+            }
+            Target::Image(filesystem, dir) => {
+                to_image = ImageSink::new(filesystem, *dir)?.with_existing(self.existing);
+                &mut to_image
+            }
+        };
+        transfer(source, sink, &self.adjust, &self.bar)?;
+        Ok(source.losses().and(sink.losses()))
+    }
+}
+
+/// Keeps images that are in use, or copied from, and whatever else holds a filesystem unless it may be replaced.
+fn keeper(images: Vec<Metadata>, force: bool) -> Keeper {
+    Box::new(move |file| {
+        let found = file.metadata()?;
+        if images.iter().any(|image| is_same(image, &found)) {
+            return Ok(Some("it is the image that is copied from".into()));
         }
-        Target::Image(filesystem, dir) => {
-            to_image = ImageSink::new(filesystem, *dir)?;
-            &mut to_image
-        }
+        why_kept(file, force)
+    })
+}
+
+/// Why a file of the host is not replaced, if that is so.
+pub fn why_kept(file: &File, force: bool) -> std::io::Result<Option<String>> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let device = match FileDevice::open(&path, Access::Read) {
+        Err(OpenError::Busy(_)) => return Ok(Some("it is in use by another program".into())),
+        device => device.map_err(std::io::Error::other)?,
     };
-    transfer(source, sink, adjust, bar)?;
-    Ok(source.losses().and(sink.losses()))
+    let what = if force { None } else { existing_format(&device)? };
+    Ok(what.map(|what| format!("it holds {what}; -f replaces it (a path within an image is IMAGE:/PATH)")))
 }
 
 /// The directory that copies go into, and their name there, if it is not that of their source.
@@ -211,6 +341,16 @@ fn find_target(
             Ok((Target::Image(filesystem, dir), Some(name.to_vec())))
         }
     }
+}
+
+/// A file that is copied onto itself would be replaced by what it is, and its other names would be those of another
+/// file.
+fn check_not_onto_itself(filesystem: &Arc<Filesystem>, start: InodeNumber, target: &Target, name: &[u8]) -> Result<()> {
+    let Target::Image(other, dir) = target else { return Ok(()) };
+    let is_same = !name.is_empty()
+        && Arc::ptr_eq(filesystem, other)
+        && filesystem.lookup_number(*dir, name).is_ok_and(|inode| inode == start);
+    if is_same { Err(Usage("source and target are the same file".into()).into()) } else { Ok(()) }
 }
 
 /// A directory that is copied into itself would never end.

@@ -1,6 +1,6 @@
 //! `xfskit export`: a tree of an image as a tar stream.
 
-use super::copy::report;
+use super::copy::{report, why_kept};
 use crate::args::ExportArgs;
 use crate::exit::Usage;
 use crate::image::{find, open_to_read};
@@ -10,6 +10,7 @@ use crate::unnamed::Unnamed;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write, stdout};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use xfskit::Filesystem;
 use xfskit::ondisk::InodeNumber;
@@ -37,6 +38,15 @@ fn write_file(filesystem: &Filesystem, start: InodeNumber, args: &ExportArgs, pa
     if existing.as_ref().is_some_and(|data| !data.is_file()) {
         let file = File::options().write(true).open(path)?;
         return Ok(write(filesystem, start, file)?.0);
+    }
+    if let Some(data) = &existing {
+        let source = std::fs::metadata(&args.path.read.image.image)?;
+        if (data.dev(), data.ino()) == (source.dev(), source.ino()) {
+            return Err(Usage("it is the image that is exported".into()).into());
+        }
+        if let Some(why) = why_kept(&File::open(path)?, args.force)? {
+            return Err(Usage(why).into());
+        }
     }
     // A symbolic link stays, and what it leads to is replaced.
     let path = path.canonicalize().unwrap_or_else(|_| path.into());

@@ -2,7 +2,7 @@
 
 use super::list::is_dir;
 use crate::args::{ChmodArgs, ChownArgs, MkdirArgs, MknodArgs, NodeKind, TouchArgs};
-use crate::exit::Usage;
+use crate::exit::{Failures, Usage, for_each};
 use crate::image::{edit, find, find_place, shown};
 use crate::interrupt;
 use anyhow::{Context, Result};
@@ -21,14 +21,10 @@ const MAX_MINOR: u32 = 0xf_ffff;
 /// Runs `mkdir`.
 pub fn mkdir(args: &MkdirArgs) -> Result<()> {
     edit(&args.paths.image, |filesystem| {
-        for path in &args.paths.paths {
-            if args.parents {
-                make_parents(filesystem, path, args.mode).with_context(|| shown(path))?;
-            } else {
-                make(filesystem, path, &NewFile::new(MODE_DIR | args.mode))?;
-            }
-        }
-        Ok(())
+        for_each(&args.paths.paths, |path| match args.parents {
+            true => make_parents(filesystem, path, args.mode).with_context(|| shown(path)),
+            false => make(filesystem, path, &NewFile::new(MODE_DIR | args.mode)),
+        })
     })
 }
 
@@ -90,10 +86,7 @@ pub fn touch(args: &TouchArgs) -> Result<()> {
     let time = args.date.map_or(SetTime::Now, SetTime::To);
     let change = SetAttr { atime: Some(time), mtime: Some(time), ..SetAttr::default() };
     edit(&args.paths.image, |filesystem| {
-        for path in &args.paths.paths {
-            touch_one(filesystem, path, &change, args).with_context(|| shown(path))?;
-        }
-        Ok(())
+        for_each(&args.paths.paths, |path| touch_one(filesystem, path, &change, args).with_context(|| shown(path)))
     })
 }
 
@@ -119,14 +112,13 @@ fn touch_one(filesystem: &Filesystem, path: &OsStr, change: &SetAttr, args: &Tou
 /// Runs `chmod`. A symbolic link is followed where it is named, and left alone below a directory: its permissions mean nothing.
 pub fn chmod(args: &ChmodArgs) -> Result<()> {
     edit(&args.image, |filesystem| {
-        for path in &args.paths {
+        for_each(&args.paths, |path| {
             let start = filesystem.resolve(path.as_bytes(), true).with_context(|| shown(path))?;
             change_all(filesystem, path, start, args.recursive, |stat| {
                 let mode = args.mode.apply(stat.mode, is_dir(stat));
                 (stat.mode & MODE_TYPE != MODE_SYMLINK).then(|| SetAttr { mode: Some(mode), ..SetAttr::default() })
-            })?;
-        }
-        Ok(())
+            })
+        })
     })
 }
 
@@ -134,11 +126,10 @@ pub fn chmod(args: &ChmodArgs) -> Result<()> {
 pub fn chown(args: &ChownArgs) -> Result<()> {
     let change = SetAttr { uid: args.owner.uid, gid: args.owner.gid, ..SetAttr::default() };
     edit(&args.image, |filesystem| {
-        for path in &args.paths {
+        for_each(&args.paths, |path| {
             let start = find(filesystem, path)?;
-            change_all(filesystem, path, start, args.recursive, |_| Some(change))?;
-        }
-        Ok(())
+            change_all(filesystem, path, start, args.recursive, |_| Some(change))
+        })
     })
 }
 
@@ -159,11 +150,12 @@ fn change_all(
     if !recursive {
         return change_one(&start, path);
     }
+    let mut failures = Failures::default();
     for step in ImageWalk::new(filesystem, start.inode, path.as_bytes()).staying_below()? {
         interrupt::check()?;
         if let Step::Found(found) = step? {
-            change_one(&found.stat, OsStr::from_bytes(&found.path))?;
+            failures.note(change_one(&found.stat, OsStr::from_bytes(&found.path)))?;
         }
     }
-    Ok(())
+    failures.into_result()
 }

@@ -23,7 +23,7 @@ use std::fs::OpenOptions;
 use std::io::{Read, Write, stdout};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use xfskit_fuse::{Session, Unmounted, Unmounter};
+use xfskit_fuse::{MountError, Session, Unmounted, Unmounter};
 
 /// The helper of umount(8).
 const HELPER: &str = "/sbin/umount.fuse.xfskit";
@@ -92,6 +92,7 @@ fn serve(args: &MountArgs, settings: MountSettings) -> Result<()> {
         let _ = rustix::process::setsid();
     }
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals")?;
+    check_mount_point(&args.mount_point)?;
     let image = args.image.canonicalize().unwrap_or_else(|_| args.image.clone());
     let filesystem = open(&args.image, settings.log_device.as_deref(), settings.engine)?;
     let mut options = settings.fuse;
@@ -116,6 +117,12 @@ fn begin_logging(args: &MountArgs) {
     } else {
         log.with_writer(std::io::stderr).init();
     }
+}
+
+/// A mount point that cannot be one is met before the journal is replayed.
+fn check_mount_point(path: &Path) -> Result<(), MountError> {
+    let found = std::fs::metadata(path).and_then(|data| if data.is_dir() { Ok(()) } else { Err(rustix::io::Errno::NOTDIR.into()) });
+    found.map_err(|source| MountError::MountPoint { path: path.into(), source })
 }
 
 /// A defect in the server must not be followed by work on what it left: the image is then as after a power cut.

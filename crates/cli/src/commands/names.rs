@@ -2,7 +2,8 @@
 
 use super::list::is_dir;
 use crate::args::{LnArgs, MvArgs, RmArgs};
-use crate::image::{edit, find, find_place, shown};
+use crate::exit::for_each;
+use crate::image::{check_last_name, edit, find, find_place, shown};
 use crate::interrupt;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
@@ -28,6 +29,10 @@ pub fn ln(args: &LnArgs) -> Result<()> {
 
 /// Runs `mv`.
 pub fn mv(args: &MvArgs) -> Result<()> {
+    check_last_name(&args.from)?;
+    if args.exchange || args.no_target_directory {
+        check_last_name(&args.to)?;
+    }
     let flags = RenameFlags { no_replace: args.no_clobber, exchange: args.exchange, whiteout: false };
     edit(&args.image, |filesystem| {
         let (dir, name) = find_place(filesystem, &args.from)?;
@@ -47,20 +52,19 @@ pub fn mv(args: &MvArgs) -> Result<()> {
 
 /// Runs `rm`.
 pub fn rm(args: &RmArgs) -> Result<()> {
-    edit(&args.paths.image, |filesystem| {
-        for path in &args.paths.paths {
-            let (dir, name, stat) = match find_name(filesystem, path) {
-                Err(Error::NotFound) if args.force => continue,
-                found => found.with_context(|| shown(path))?,
-            };
-            if args.recursive && is_dir(&stat) {
-                remove_tree(filesystem, path, dir, name, stat.inode)?;
-            } else {
-                filesystem.unlink(dir, name, &Caller::root()).with_context(|| shown(path))?;
-            }
-        }
-        Ok(())
-    })
+    args.paths.paths.iter().try_for_each(|path| check_last_name(path))?;
+    edit(&args.paths.image, |filesystem| for_each(&args.paths.paths, |path| remove(filesystem, path, args)))
+}
+
+fn remove(filesystem: &Filesystem, path: &OsStr, args: &RmArgs) -> Result<()> {
+    let (dir, name, stat) = match find_name(filesystem, path) {
+        Err(Error::NotFound) if args.force => return Ok(()),
+        found => found.with_context(|| shown(path))?,
+    };
+    if args.recursive && is_dir(&stat) {
+        return remove_tree(filesystem, path, dir, name, stat.inode);
+    }
+    filesystem.unlink(dir, name, &Caller::root()).with_context(|| shown(path))
 }
 
 fn find_name<'a>(filesystem: &Filesystem, path: &'a OsStr) -> Result<(InodeNumber, &'a [u8], Stat), Error> {

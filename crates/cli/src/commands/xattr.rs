@@ -2,9 +2,8 @@
 
 use crate::args::{PathArgs, XattrCommand};
 use crate::dump::{Block, Encoding, decode_value, encode_value, read_blocks, write_block};
-use crate::exit::Usage;
+use crate::exit::{Usage, for_each};
 use crate::image::{edit, find, open_to_read, shown};
-use crate::interrupt;
 use crate::screen::out;
 use anyhow::{Context, Result};
 use base64::Engine;
@@ -157,17 +156,16 @@ fn restore(filesystem: &Filesystem, blocks: &[Block], root: &OsStr) -> Result<()
     let target =
         if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let progress = ProgressBar::with_draw_target(Some(blocks.len() as u64), target);
-    for block in blocks {
-        interrupt::check()?;
+    let done = for_each(blocks, |block| {
         let path = [root.as_bytes(), b"/", &block.path].concat();
         let path = OsStr::from_bytes(&path);
         let change =
             |(name, value): &(Vec<u8>, Vec<u8>)| XattrChange { name: name.clone(), value: Some(value.clone()) };
         let changes: Vec<XattrChange> = block.attributes.iter().map(change).collect();
         let stat = find(filesystem, path)?;
-        filesystem.change_xattrs(stat.inode, &changes, &Caller::root()).with_context(|| shown(path))?;
         progress.inc(1);
-    }
+        filesystem.change_xattrs(stat.inode, &changes, &Caller::root()).with_context(|| shown(path))
+    });
     progress.finish_and_clear();
-    Ok(())
+    done
 }

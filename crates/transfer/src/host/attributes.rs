@@ -66,7 +66,8 @@ pub(super) fn drop_inherited(handle: Handle<'_>, inherits: bool, is_folder: bool
     }
 }
 
-fn place(fd: BorrowedFd<'_>) -> String {
+/// A name under which an open place can be reached.
+pub(super) fn place(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 

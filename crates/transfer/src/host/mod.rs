@@ -6,5 +6,5 @@ mod contents;
 mod sink;
 mod source;
 
-pub use sink::HostSink;
+pub use sink::{HostSink, Keeper};
 pub use source::HostSource;

@@ -3,10 +3,10 @@
 //! Whatever is not a folder is made under a temporary name and renamed when it is complete, so that what has its name is
 //! whole. Folders get their attributes when everything in them is there.
 
-use super::attributes::{Handle, drop_inherited, has_default_acl, set_all};
+use super::attributes::{AttributeReader, Handle, drop_inherited, has_default_acl, place, set_all};
 use crate::error::{Losses, Result, TransferError, host, shown};
 use crate::event::{Contents, Kind, Meta, Node, split};
-use crate::pipe::Sink;
+use crate::pipe::{Existing, Sink};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
@@ -21,6 +21,8 @@ const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC
 const NEW: OFlags =
     OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const SET_ID: u16 = 0o6000;
+/// The number that no owner can have on the host.
+const NO_ID: u32 = u32::MAX;
 
 /// A folder of the host that a tree goes into.
 pub struct HostSink {
@@ -30,7 +32,13 @@ pub struct HostSink {
     open: Option<OpenFile>,
     temporaries: u64,
     losses: Losses,
+    existing: Existing,
+    keeper: Option<Keeper>,
+    attributes: AttributeReader,
 }
+
+/// Says why a file that is there must not be replaced, if it must not.
+pub type Keeper = Box<dyn Fn(&File) -> std::io::Result<Option<String>>>;
 
 struct Folder {
     name: Vec<u8>,
@@ -69,7 +77,68 @@ impl HostSink {
         let opened = rustix::fs::openat(CWD, path, flags, Mode::empty());
         let fd = opened.map_err(host(path.as_os_str().as_bytes(), "opening it"))?;
         let base = Folder::new(fd, b"", Vec::new(), None);
-        Ok(Self { base, stack: Vec::new(), open: None, temporaries: 0, losses: Losses::default() })
+        Ok(Self {
+            base,
+            stack: Vec::new(),
+            open: None,
+            temporaries: 0,
+            losses: Losses::default(),
+            existing: Existing::TakesAll,
+            keeper: None,
+            attributes: AttributeReader::new(),
+        })
+    }
+
+    /// Says what becomes of the attributes of what is there already.
+    #[must_use]
+    pub fn with_existing(mut self, existing: Existing) -> Self {
+        self.existing = existing;
+        self
+    }
+
+    /// Asks before a regular file is replaced.
+    #[must_use]
+    pub fn with_keeper(mut self, keeper: Keeper) -> Self {
+        self.keeper = Some(keeper);
+        self
+    }
+
+    /// Looks at what has the name of a new file, before anything is made: whether it may be replaced. The regular file
+    /// that it is, if it is one.
+    fn look(&self, path: &[u8], kind: &Kind) -> Result<Option<rustix::fs::Stat>> {
+        let (dir, name) = (&self.folder().fd, split(path).1);
+        let stat = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(None),
+            stat => stat.map_err(host(path, "looking at what is there"))?,
+        };
+        let refuse = |why: &str| Err(TransferError::NotReplaced { path: shown(path), why: why.into() });
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::BlockDevice | FileType::CharacterDevice if !matches!(kind, Kind::Block(_) | Kind::Char(_)) => {
+                return refuse("it is a device, which only a device replaces");
+            }
+            FileType::RegularFile => {}
+            _ => return Ok(None),
+        }
+        let (Some(keeper), true) = (&self.keeper, stat.st_size > 0) else { return Ok(Some(stat)) };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+            // What cannot be looked at cannot be judged.
+            Err(Errno::ACCESS | Errno::PERM) => return refuse("it cannot be read, to see whether it may be replaced"),
+            file => File::from(file.map_err(host(path, "looking at what is there"))?),
+        };
+        match keeper(&file).map_err(host(path, "looking at what is there"))? {
+            Some(why) => refuse(&why),
+            None => Ok(Some(stat)),
+        }
+    }
+
+    /// The attributes for a regular file, which may keep those of the one that it replaces.
+    fn meta_in_place(&mut self, old: Option<&rustix::fs::Stat>, path: &[u8], meta: Meta) -> Result<Meta> {
+        let Some(old) = old.filter(|_| self.existing.keeps()) else { return Ok(meta) };
+        let name = split(path).1;
+        let fd = rustix::fs::openat(&self.folder().fd, name, PLACE, Mode::empty()).map_err(host(path, "opening it"))?;
+        let xattrs = self.attributes.read(Handle::Place(fd.as_fd()), path, &mut self.losses.attributes)?;
+        Ok(self.existing.meta(super::source::meta(old, xattrs), meta))
     }
 
     fn folder(&self) -> &Folder {
@@ -108,18 +177,20 @@ impl HostSink {
 
     fn make_folder(&mut self, node: Node) -> Result<()> {
         if node.path.is_empty() {
-            self.base.meta = Some(node.meta);
+            self.base.meta = (!self.existing.keeps()).then_some(node.meta);
             return Ok(());
         }
         let (_, name) = split(&node.path);
         let made = rustix::fs::mkdirat(&self.folder().fd, name, Mode::RWXU);
-        if made != Err(Errno::EXIST) {
+        let was_there = made == Err(Errno::EXIST);
+        if !was_there {
             made.map_err(host(&node.path, "making the folder"))?;
         }
         let fd = rustix::fs::openat(&self.folder().fd, name, FOLDER, Mode::empty());
         let fd = fd.map_err(host(&node.path, "a folder goes here, and something else is here already"))?;
         let name = name.to_vec();
-        self.stack.push(Folder::new(fd, &name, node.path, Some(node.meta)));
+        let meta = (!was_there || !self.existing.keeps()).then_some(node.meta);
+        self.stack.push(Folder::new(fd, &name, node.path, meta));
         Ok(())
     }
 
@@ -130,6 +201,8 @@ impl HostSink {
     }
 
     fn begin_file(&mut self, path: Vec<u8>, size: u64, meta: Meta) -> Result<()> {
+        let old = self.look(&path, &Kind::File { size, contents: Contents::Whole(Vec::new()) })?;
+        let meta = self.meta_in_place(old.as_ref(), &path, meta)?;
         loop {
             let temporary = self.temporary();
             let mode = Mode::RUSR | Mode::WUSR;
@@ -171,6 +244,7 @@ impl HostSink {
 
     /// Makes what is neither a folder nor a regular file.
     fn make_special(&mut self, node: &Node) -> Result<()> {
+        self.look(&node.path, &node.kind)?;
         let temporary = self.temporary();
         let dir = &self.folder().fd;
         let node_of = |kind, device| rustix::fs::mknodat(dir, &temporary, kind, Mode::RUSR | Mode::WUSR, device);
@@ -192,34 +266,42 @@ impl HostSink {
         self.put_in_place(&temporary, &node.path, kept)
     }
 
+    /// Everything is set through the open file: somebody else may exchange what has the name at any moment.
     fn set_special_attributes(&mut self, name: &[u8], node: &Node) -> Result<()> {
         let (path, meta) = (&node.path, &node.meta);
         let fd = rustix::fs::openat(&self.folder().fd, name, PLACE, Mode::empty()).map_err(host(path, "opening it"))?;
+        expect_own(&fd, node)?;
+        let handle = Handle::Place(fd.as_fd());
         let (uid, gid) = ids(meta);
         let owned = rustix::fs::chownat(&fd, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW);
-        let refused = self.note_owner(owned, path)?;
-        drop_inherited(Handle::Place(fd.as_fd()), self.folder().has_default_acl, false);
-        set_all(Handle::Place(fd.as_fd()), &meta.xattrs, path, &mut self.losses.attributes)?;
-        let dir = &self.folder().fd;
+        let refused = self.note_owner(owned, meta, path)?;
+        drop_inherited(handle, self.folder().has_default_acl, false);
+        set_all(handle, &meta.xattrs, path, &mut self.losses.attributes)?;
         if !matches!(node.kind, Kind::Symlink(_)) {
-            let set = rustix::fs::chmodat(dir, name, mode(meta, refused), AtFlags::empty());
+            let set = rustix::fs::chmodat(CWD, place(fd.as_fd()), mode(meta, refused), AtFlags::empty());
             set.map_err(host(path, "setting its permissions"))?;
         }
-        let set = rustix::fs::utimensat(dir, name, &times(meta), AtFlags::SYMLINK_NOFOLLOW);
+        // This name leads to a symbolic link itself, and no further.
+        let set = rustix::fs::utimensat(CWD, place(fd.as_fd()), &times(meta), AtFlags::empty());
         set.map_err(host(path, "setting its times"))
     }
 
     fn set_attributes(&mut self, fd: impl AsFd, meta: &Meta, path: &[u8]) -> Result<()> {
         let (uid, gid) = ids(meta);
-        let refused = self.note_owner(rustix::fs::fchown(&fd, uid, gid), path)?;
+        let refused = self.note_owner(rustix::fs::fchown(&fd, uid, gid), meta, path)?;
         set_all(Handle::Open(fd.as_fd()), &meta.xattrs, path, &mut self.losses.attributes)?;
         rustix::fs::fchmod(&fd, mode(meta, refused)).map_err(host(path, "setting its permissions"))?;
         rustix::fs::futimens(&fd, &times(meta)).map_err(host(path, "setting its times"))
     }
 
     /// Whether the owner was refused.
-    fn note_owner(&mut self, owned: Result<(), Errno>, path: &[u8]) -> Result<bool> {
+    fn note_owner(&mut self, owned: Result<(), Errno>, meta: &Meta, path: &[u8]) -> Result<bool> {
         match owned {
+            // The system's word for "as it is": nobody has it there.
+            Ok(()) if meta.uid == NO_ID || meta.gid == NO_ID => {
+                self.losses.owners.note(path);
+                Ok(true)
+            }
             // An id that the host's user namespace does not know is invalid there.
             Err(Errno::PERM | Errno::INVAL) => {
                 self.losses.owners.note(path);
@@ -230,6 +312,7 @@ impl HostSink {
     }
 
     fn make_link(&mut self, path: &[u8], first: &[u8]) -> Result<()> {
+        self.look(path, &Kind::Link(first.to_vec()))?;
         let mut dir = self.base.fd.try_clone().map_err(host(first, "opening the folder"))?;
         let (folder, name) = split(first);
         for part in folder.split(|&byte| byte == b'/').filter(|part| !part.is_empty()) {
@@ -313,8 +396,29 @@ fn check(path: &[u8]) -> Result<()> {
     }
 }
 
+/// Sees that an open file is the one that was made just now.
+fn expect_own(fd: &OwnedFd, node: &Node) -> Result<()> {
+    let stat = rustix::fs::fstat(fd).map_err(host(&node.path, "looking at what was made"))?;
+    let expected = match node.kind {
+        Kind::Symlink(_) => FileType::Symlink,
+        Kind::Char(_) => FileType::CharacterDevice,
+        Kind::Block(_) => FileType::BlockDevice,
+        Kind::Fifo => FileType::Fifo,
+        _ => FileType::Socket,
+    };
+    let is_own = FileType::from_raw_mode(stat.st_mode) == expected
+        && stat.st_nlink == 1
+        && stat.st_uid == rustix::process::geteuid().as_raw();
+    if is_own {
+        return Ok(());
+    }
+    let exchanged = std::io::Error::other("another program has put something else in its place");
+    Err(host(&node.path, "making it")(exchanged))
+}
+
 fn ids(meta: &Meta) -> (Option<Uid>, Option<Gid>) {
-    (Some(Uid::from_raw(meta.uid)), Some(Gid::from_raw(meta.gid)))
+    let known = |id: u32| (id != NO_ID).then_some(id);
+    (known(meta.uid).map(Uid::from_raw), known(meta.gid).map(Gid::from_raw))
 }
 
 /// The permissions; a file that belongs to somebody else than it should runs as nobody else.

@@ -283,7 +283,7 @@ fn device(number: u64) -> u32 {
     DeviceNumber { major: rustix::fs::major(number), minor: rustix::fs::minor(number) }.to_linux()
 }
 
-fn meta(stat: &Stat, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> Meta {
+pub(super) fn meta(stat: &Stat, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> Meta {
     Meta {
         mode: stat.st_mode as u16 & 0o7777,
         uid: stat.st_uid,

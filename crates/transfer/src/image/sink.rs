@@ -6,7 +6,8 @@
 
 use crate::error::{Result, TransferError, image, shown};
 use crate::event::{Contents, Kind, Meta, Node, split};
-use crate::pipe::Sink;
+use crate::image::source::meta_of;
+use crate::pipe::{Existing, Sink};
 use std::collections::{BTreeMap, HashMap};
 use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::inode::{
@@ -32,6 +33,7 @@ pub struct ImageSink<'a> {
     /// Small files of one directory that wait to be made together.
     small: Vec<(Node, Vec<u8>)>,
     temporaries: u64,
+    existing: Existing,
 }
 
 #[derive(Clone, Copy)]
@@ -83,7 +85,15 @@ impl<'a> ImageSink<'a> {
             open: None,
             small: Vec::new(),
             temporaries: 0,
+            existing: Existing::TakesAll,
         })
+    }
+
+    /// Says what becomes of the attributes of what is there already.
+    #[must_use]
+    pub fn with_existing(mut self, existing: Existing) -> Self {
+        self.existing = existing;
+        self
     }
 
     /// The directory at a path; missing ones are made.
@@ -120,7 +130,8 @@ impl<'a> ImageSink<'a> {
     }
 
     fn make_dir(&mut self, node: Node) -> Result<()> {
-        let inode = if node.path.is_empty() {
+        let mut was_there = node.path.is_empty();
+        let inode = if was_there {
             self.dirs[&node.path].inode
         } else {
             let (above, name) = split(&node.path);
@@ -128,14 +139,19 @@ impl<'a> ImageSink<'a> {
             let new = NewFile::new(MODE_DIR | 0o700);
             let dir = match self.filesystem.create(above.inode, name, &new, &Caller::root()) {
                 Ok(made) => Dir { inode: made.inode, ..above },
-                Err(Error::Exists) => self.existing_or_new(above, name, &node.path)?,
+                Err(Error::Exists) => {
+                    was_there = true;
+                    self.existing_or_new(above, name, &node.path)?
+                }
                 Err(error) => return Err(image(&node.path)(error)),
             };
             self.dirs.insert(node.path.clone(), dir);
             self.recent = (node.path.clone(), dir);
             dir.inode
         };
-        self.unfinished.insert(node.path, (inode, node.meta));
+        if !was_there || !self.existing.keeps() {
+            self.unfinished.insert(node.path, (inode, node.meta));
+        }
         Ok(())
     }
 
@@ -263,9 +279,25 @@ impl<'a> ImageSink<'a> {
     }
 
     fn begin_file(&mut self, path: Vec<u8>, size: u64, meta: Meta) -> Result<()> {
+        let meta = self.meta_in_place(&path, meta)?;
         let (place, stat) = self.create(&path, &NewFile::new(MODE_REGULAR | meta.mode), &meta)?;
         self.open = Some(OpenFile { place, stat, path, meta, size, end: 0 });
         Ok(())
+    }
+
+    /// The attributes for a regular file, which may keep those of the one that it replaces.
+    fn meta_in_place(&mut self, path: &[u8], meta: Meta) -> Result<Meta> {
+        if !self.existing.keeps() {
+            return Ok(meta);
+        }
+        let (dir, name) = split(path);
+        match self.filesystem.lookup(self.dir(dir)?.inode, name) {
+            Ok(old) if old.mode & MODE_TYPE == MODE_REGULAR => {
+                Ok(self.existing.meta(meta_of(self.filesystem, &old, path)?, meta))
+            }
+            Ok(_) | Err(Error::NotFound) => Ok(meta),
+            Err(error) => Err(image(path)(error)),
+        }
     }
 
     fn end_file(&mut self) -> Result<()> {

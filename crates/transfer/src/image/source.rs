@@ -29,7 +29,7 @@ impl<'a> ImageSource<'a> {
 
     fn visit(&mut self, Found { path, stat, .. }: Found, out: &mut Outlet) -> Result<()> {
         let inode = stat.inode;
-        let meta = self.meta(&stat, &path)?;
+        let meta = meta_of(self.filesystem, &stat, &path)?;
         let kind = match stat.mode & MODE_TYPE {
             MODE_DIR if !self.recursive => return Err(TransferError::NotRecursive(shown(&path))),
             MODE_DIR => Kind::Directory,
@@ -58,19 +58,6 @@ impl<'a> ImageSource<'a> {
         if stat.links > 1 {
             self.links.insert(stat.inode, path.to_vec());
         }
-    }
-
-    fn meta(&self, stat: &Stat, path: &[u8]) -> Result<Meta> {
-        let mut names = self.filesystem.list_xattr(stat.inode).map_err(image(path))?;
-        names.retain(|name| !is_duplicate(name));
-        names.sort_unstable();
-        let with_value = |name: Vec<u8>| {
-            let value = self.filesystem.get_xattr(stat.inode, &name).map_err(image(path))?;
-            Ok((name, value))
-        };
-        let xattrs = names.into_iter().map(with_value).collect::<Result<_>>()?;
-        let mode = stat.mode & !MODE_TYPE;
-        Ok(Meta { mode, uid: stat.uid, gid: stat.gid, atime: stat.atime, mtime: stat.mtime, xattrs })
     }
 
     fn file(&self, stat: &Stat, path: Vec<u8>, meta: Meta, out: &mut Outlet) -> Result<()> {
@@ -128,6 +115,20 @@ impl<'a> ImageSource<'a> {
         }
         Ok(())
     }
+}
+
+/// The attributes of a file of an image.
+pub(super) fn meta_of(filesystem: &Filesystem, stat: &Stat, path: &[u8]) -> Result<Meta> {
+    let mut names = filesystem.list_xattr(stat.inode).map_err(image(path))?;
+    names.retain(|name| !is_duplicate(name));
+    names.sort_unstable();
+    let with_value = |name: Vec<u8>| {
+        let value = filesystem.get_xattr(stat.inode, &name).map_err(image(path))?;
+        Ok((name, value))
+    };
+    let xattrs = names.into_iter().map(with_value).collect::<Result<_>>()?;
+    let mode = stat.mode & !MODE_TYPE;
+    Ok(Meta { mode, uid: stat.uid, gid: stat.gid, atime: stat.atime, mtime: stat.mtime, xattrs })
 }
 
 impl Source for ImageSource<'_> {
