@@ -23,7 +23,7 @@ Exit codes:
   6  the image cannot be opened or read (missing, a folder, an I/O error)
   7  the image uses a feature that xfskit does not support
   8  this machine cannot mount it (no /dev/fuse, no fusermount3, a bad mount point)
-  9  copied, but for what was refused: owners, device nodes, attributes";
+  9  copied, but for what was refused: device nodes, attributes; with -p or -a, owners";
 
 const CHECK_EXIT_CODES: &str = "\
 Exit codes (those of fsck):
@@ -245,6 +245,9 @@ pub struct MkfsArgs {
     /// With --from: owner of everything in the image, in numbers: OWNER, OWNER:GROUP or :GROUP
     #[arg(long, value_name = "OWNER", requires = "from")]
     pub owner: Option<crate::text::Owner>,
+    /// With --from: leave extended attributes out, ACLs among them
+    #[arg(long, requires = "from")]
+    pub no_xattrs: bool,
     /// Size of the image file, as in 500M or 10G; needed for a new one. With --from: auto, the default, fits the source
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,

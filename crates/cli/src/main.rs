@@ -20,7 +20,7 @@ mod syslog;
 mod text;
 mod unnamed;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use args::{Cli, Command};
 use clap::Parser;
 use std::process::ExitCode;
@@ -38,6 +38,7 @@ fn main() -> ExitCode {
             Err(error) => return commands::check::usage_code(&error),
         },
     };
+    let result = result.and_then(|()| screen::end().context("standard output"));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever reads the output has enough of it.

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write, stderr, stdout};
+use std::sync::OnceLock;
 
 /// Standard output.
 pub struct Screen {
@@ -14,6 +15,42 @@ pub struct Screen {
 /// Standard output for text.
 pub fn out() -> BufWriter<Screen> {
     BufWriter::new(Screen { line: stdout().is_terminal().then(Vec::new), out: stdout().lock() })
+}
+
+/// The first error of standard output, as [`say`] met it.
+static FAILURE: OnceLock<std::io::Error> = OnceLock::new();
+
+/// As `println!`, but what cannot be printed is no panic: [`end`] tells of it.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::screen::print(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+/// As [`say`], without an end of the line.
+macro_rules! say_part {
+    ($($text:tt)*) => { $crate::screen::print(format_args!($($text)*)) };
+}
+
+pub(crate) use {say, say_part};
+
+/// Prints to standard output. After an error nothing more is printed.
+pub fn print(text: std::fmt::Arguments<'_>) {
+    if FAILURE.get().is_none()
+        && let Err(error) = stdout().write_fmt(text)
+    {
+        FAILURE.get_or_init(|| error);
+    }
+}
+
+/// Whether everything that was printed has been written.
+///
+/// # Errors
+/// The first error of standard output.
+pub fn end() -> std::io::Result<()> {
+    let flushed = stdout().flush();
+    match FAILURE.get() {
+        Some(error) => Err(std::io::Error::new(error.kind(), error.to_string())),
+        None => flushed,
+    }
 }
 
 /// Prints a message of the program's.

@@ -230,7 +230,7 @@ fn an_owner_that_the_host_cannot_have_gets_no_set_id_program() {
     fs::create_dir(scratch.file("out")).unwrap();
     std::os::unix::fs::chown(scratch.file("out"), Some(65534), Some(65534)).unwrap();
     let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_xfskit"), "cp", "-r"]);
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_xfskit"), "cp", "-a"]);
     let output = command.arg(format!("{}:/.", image.display())).arg(scratch.file("out")).output().unwrap();
     assert_eq!(output.status.code(), Some(9), "{}", String::from_utf8_lossy(&output.stderr));
     for name in ["both", "user", "group"] {
@@ -295,4 +295,72 @@ fn what_is_exchanged_while_it_is_made_is_left_alone() {
         fs::create_dir(&out).unwrap();
     }
     eprintln!("{exchanged} exchanges came in time");
+}
+
+/// ext4 takes no value of 5,000 bytes: that ended the copy.
+#[test]
+fn an_attribute_that_the_host_refuses_is_a_loss_and_no_end() {
+    if !is_root() {
+        return;
+    }
+    let scratch = scratch();
+    let image = image(&scratch);
+    ok("mkdir IMAGE -p /etc/d", &image);
+    for number in 0..20 {
+        ok(&format!("touch IMAGE /etc/file-{number}"), &image);
+    }
+    ok(&format!("xattr set IMAGE /etc/file-7 user.large {}", "x".repeat(5000)), &image);
+    ok("xattr set IMAGE /etc/file-7 user.small y", &image);
+    let ext4 = scratch.image("ext4", 64 << 20);
+    let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&ext4).output();
+    let dir = scratch.file("mnt");
+    fs::create_dir(&dir).unwrap();
+    let is_mounted = made.is_ok_and(|made| made.status.success())
+        && Command::new("mount")
+            .args(["-o", "loop"])
+            .args([&ext4, &dir])
+            .output()
+            .is_ok_and(|out| out.status.success());
+    if !is_mounted {
+        return skip("this machine has no ext4");
+    }
+    let results = ["", " --no-xattrs"].map(|option| {
+        let result = refused(&format!("cp -r{option} IMAGE:/etc {}/out", dir.display()), &image);
+        let mut small = [0; 10];
+        let small = rustix::fs::getxattr(dir.join("out/file-7"), "user.small", &mut small[..]).is_ok();
+        let count = fs::read_dir(dir.join("out")).unwrap().count();
+        fs::remove_dir_all(dir.join("out")).unwrap();
+        (result, small, count)
+    });
+    run(Command::new("umount").arg(&dir));
+    let [((code, message), small, count), (without, _, others)] = results;
+    assert!(code == 9 && message.contains("1 attribute was not kept"), "{code} {message}");
+    assert_eq!((small, count, without.0, others), (true, 21, 0, 21));
+}
+
+/// What tar and cp(1) do not mention is no failure: owners without -p, and what describes the filesystem itself.
+#[test]
+fn an_ordinary_users_copy_succeeds() {
+    if !is_root() {
+        return;
+    }
+    let scratch = scratch();
+    let image = image(&scratch);
+    ok("touch IMAGE /a", &image);
+    ok("xattr set IMAGE /a trusted.x y", &image);
+    fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let copy = |options: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_xfskit"), "cp", options]);
+        let output = command.arg(format!("{}:/.", image.display())).arg(scratch.file("out")).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, message) = copy("-r");
+    assert!(code == Some(0) && message.contains("owner") && message.contains("1 attribute was"), "{code:?} {message}");
+    let (code, message) = copy("-a");
+    assert!(code == Some(9), "{message}");
+    // Root copies no attribute of the filesystem either.
+    copies(&format!("cp -a IMAGE:/. {}/root", scratch.path().display()), &image);
+    let names = rustix::fs::listxattr(scratch.file("root"), &mut vec![0; 1000][..]).unwrap();
+    assert_eq!(names, 0);
 }

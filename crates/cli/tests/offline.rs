@@ -266,3 +266,40 @@ fn a_check_says_what_is_wrong_and_exits_as_fsck() {
     let agf = faults.iter().find(|fault| fault["structure"] == "AGF").unwrap();
     assert_eq!((&report["clean"], &agf["owner"]["ag"]), (&false.into(), &1.into()), "{report}");
 }
+
+/// Output that goes nowhere was a panic.
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    ok("touch IMAGE /a", &image);
+    let (closed, other) = std::io::pipe().unwrap();
+    drop(closed);
+    for line in [
+        "info IMAGE",
+        "info IMAGE --json",
+        "df IMAGE",
+        "df IMAGE --json",
+        "check IMAGE",
+        "ls IMAGE",
+        "stat IMAGE /",
+        "log print IMAGE",
+        "log replay IMAGE",
+        "crash-test --list",
+        "completions bash",
+        "mkfs -f IMAGE",
+        "--help",
+    ] {
+        let run = |out: std::process::Stdio| {
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_xfskit"));
+            let output = command.args(common::words(line, &image)).stdout(out).output().unwrap();
+            (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        let (code, message) = run(std::fs::File::options().write(true).open("/dev/full").unwrap().into());
+        let expected = if line.starts_with("check") { 8 } else { 1 };
+        assert!(line == "--help" && code == 0 || code == expected, "{line}: {code} {message}");
+        assert!(line == "--help" || message.contains("No space left"), "{line}: {message}");
+        let (code, message) = run(other.try_clone().unwrap().into());
+        assert!(code == 0 && !message.contains("panicked"), "{line}: {code} {message}");
+    }
+}

@@ -117,6 +117,8 @@ pub struct Losses {
     pub devices: LeftOut,
     /// Attributes of a kind that the other side does not take.
     pub attributes: LeftOut,
+    /// Attributes that only root may set.
+    pub roots_attributes: LeftOut,
     /// Sockets, which have no form in a tar stream.
     pub sockets: LeftOut,
     /// Names whose slash at the front was dropped.
@@ -126,9 +128,14 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Whether something is missing in the copy that the source has.
+    /// Whether something is missing in the copy that the source has, and that somebody who is not root could have kept.
     pub fn are_real(&self) -> bool {
-        [&self.owners, &self.devices, &self.attributes, &self.sockets].iter().any(|left| left.count > 0)
+        [&self.devices, &self.attributes, &self.sockets].iter().any(|left| left.count > 0)
+    }
+
+    /// Whether something is missing that only root could have kept: owners, attributes.
+    pub fn are_for_want_of_root(&self) -> bool {
+        self.owners.count > 0 || self.roots_attributes.count > 0
     }
 
     /// Adds those of the other side.
@@ -143,6 +150,7 @@ impl Losses {
         add(&mut self.owners, other.owners);
         add(&mut self.devices, other.devices);
         add(&mut self.attributes, other.attributes);
+        add(&mut self.roots_attributes, other.roots_attributes);
         add(&mut self.sockets, other.sockets);
         add(&mut self.absolute, other.absolute);
         add(&mut self.itself, other.itself);
@@ -156,6 +164,7 @@ impl fmt::Display for Losses {
             (&self.owners, ["owner was", "owners were"], "not kept: only root may give files away"),
             (&self.devices, ["device node was", "device nodes were"], "left out: only root may make them"),
             (&self.attributes, ["attribute was", "attributes were"], "not kept: the other side does not take them"),
+            (&self.roots_attributes, ["attribute was", "attributes were"], "not kept: only root may set them"),
             (&self.sockets, ["socket was", "sockets were"], "left out: a tar stream cannot hold them"),
             (&self.absolute, ["name was", "names were"], "taken without the slash at the front"),
             (&self.itself, ["file was", "files were"], "left out: the image itself lies in the folder"),

@@ -97,9 +97,9 @@ pub(crate) fn is_portable(name: &[u8]) -> bool {
     }
 }
 
-/// Whether an attribute is the second face of another one.
-pub(crate) fn is_duplicate(name: &[u8]) -> bool {
-    matches!(name, b"trusted.SGI_ACL_FILE" | b"trusted.SGI_ACL_DEFAULT")
+/// Whether an attribute is the second face of another one, or says something of its filesystem, not of its file.
+pub(crate) fn is_not_the_files(name: &[u8]) -> bool {
+    matches!(name, b"trusted.SGI_ACL_FILE" | b"trusted.SGI_ACL_DEFAULT") || name.starts_with(b"trusted.xfs:")
 }
 
 /// A path below a prefix, either of which may be empty.

@@ -91,6 +91,18 @@ pub struct Adjust {
     /// Times are those of the last change of contents, and none is later than this one: what is left is the same whenever
     /// the source was read.
     pub newest: Option<Timestamp>,
+    /// What becomes of extended attributes, ACLs among them.
+    pub attributes: Attributes,
+}
+
+/// Whether extended attributes go along.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attributes {
+    /// They do.
+    #[default]
+    Kept,
+    /// They are left out.
+    Dropped,
 }
 
 /// What becomes of the attributes of files and directories that are there already.
@@ -125,6 +137,9 @@ impl Existing {
 impl Adjust {
     fn apply(&self, node: &mut Node) {
         let meta = &mut node.meta;
+        if self.attributes == Attributes::Dropped {
+            meta.xattrs.clear();
+        }
         meta.uid = self.uid.unwrap_or(meta.uid);
         meta.gid = self.gid.unwrap_or(meta.gid);
         if let Some(newest) = self.newest {

@@ -71,7 +71,8 @@ comes first. SRC/. stands for what is in SRC, without SRC itself.
 
 Permissions, owners (as numbers), times, attributes, ACLs, holes and further names are kept. What is there already \
 keeps its owner, permissions and attributes, and a file gets the contents and times of the source; -p gives it \
-everything. What the host refuses (owners and device nodes, if you are not root) is told at the end, with exit code 9. \
+everything. What the host refuses is told at the end, with exit code 9; owners that only root may give are no reason \
+for that without -p. \
 Symbolic links are copied, never followed. A file gets its name when it is complete; one that changes while it is read \
 is an error (exit code 5). A file of the host that holds a filesystem is only replaced with -f.";
 
@@ -97,6 +98,9 @@ pub struct CpArgs {
     /// Treat the last path as the new name, never as a directory to put it in
     #[arg(short = 'T', long)]
     pub no_target_directory: bool,
+    /// Leave extended attributes out, ACLs among them
+    #[arg(long)]
+    pub no_xattrs: bool,
     /// Owner of the copies, in numbers: OWNER, OWNER:GROUP or :GROUP
     #[arg(long, value_name = "OWNER")]
     pub owner: Option<crate::text::Owner>,
@@ -131,6 +135,9 @@ pub struct CloneArgs {
 pub struct ExportArgs {
     #[command(flatten)]
     pub path: PathArgs,
+    /// Leave extended attributes out, ACLs among them
+    #[arg(long)]
+    pub no_xattrs: bool,
     /// Write the archive to a file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

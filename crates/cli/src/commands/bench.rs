@@ -3,6 +3,7 @@
 use crate::args::BenchArgs;
 use crate::exit::Usage;
 use crate::progress::BenchBar;
+use crate::screen::{say, say_part};
 use crate::text::{parse_size, time_string};
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -24,9 +25,9 @@ pub fn run(args: &BenchArgs, as_json: bool) -> Result<()> {
         std::fs::write(path, write(&report)?).with_context(|| path.display().to_string())?;
     }
     if as_json {
-        println!("{}", xfskit_bench::json(&report)?);
+        say!("{}", xfskit_bench::json(&report)?);
     } else {
-        print!("{}", xfskit_bench::text(&report));
+        say_part!("{}", xfskit_bench::text(&report));
     }
     failure.map_or(Ok(()), Err)
 }

@@ -3,7 +3,7 @@
 use crate::args::CheckArgs;
 use crate::exit::{Reported, message};
 use crate::image::open_device;
-use crate::screen::tell;
+use crate::screen::{end, say, tell};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
@@ -38,9 +38,15 @@ pub fn run(args: &CheckArgs, as_json: bool) -> Result<()> {
     let code = match check(args) {
         Ok(report) => {
             if as_json {
-                println!("{:#}", to_json(&report));
+                say!("{:#}", to_json(&report));
             } else {
                 print(args, &report);
+            }
+            if let Err(error) = end()
+                && error.kind() != std::io::ErrorKind::BrokenPipe
+            {
+                tell(&format!("standard output: {error}"));
+                return Err(Reported(FAILED).into());
             }
             match (report.log_is_clean, report.is_clean()) {
                 (false, _) => DIRTY,
@@ -123,17 +129,17 @@ impl Progress for Bar {
 
 fn print(args: &CheckArgs, report: &Report) {
     for fault in &report.faults {
-        println!("{fault}\n    {}", fault.consequence);
+        say!("{fault}\n    {}", fault.consequence);
     }
     for note in &report.notes {
-        println!("note: {note}");
+        say!("note: {note}");
     }
     let left = report.fault_count - report.faults.len() as u64;
     if left > 0 {
-        println!("and {left} more faults");
+        say!("and {left} more faults");
     }
     let summary = &report.summary;
-    println!(
+    say!(
         "{}: {} inodes, {} directories, {} names, {} attributes, {} extents, {} blocks used, {} free",
         args.read.image.image.display(),
         summary.inodes,
@@ -145,9 +151,9 @@ fn print(args: &CheckArgs, report: &Report) {
         summary.free_blocks
     );
     match report.fault_count {
-        0 => println!("no faults"),
-        1 => println!("1 fault"),
-        count => println!("{count} faults"),
+        0 => say!("no faults"),
+        1 => say!("1 fault"),
+        count => say!("{count} faults"),
     }
 }
 

@@ -20,9 +20,12 @@ use xfskit::ondisk::InodeNumber;
 use xfskit::{Error, Filesystem, MountOptions, Stat};
 use xfskit_mkfs::existing_format;
 use xfskit_transfer::{
-    Adjust, Existing, HostSink, HostSource, ImageSink, ImageSource, Keeper, Losses, Sink, Source, TransferError,
-    transfer,
+    Adjust, Attributes, Existing, HostSink, HostSource, ImageSink, ImageSource, Keeper, Losses, Sink, Source,
+    TransferError, transfer,
 };
+
+/// What is smaller holds no filesystem.
+const LEAST_FILESYSTEM_BYTES: u64 = 4096;
 
 /// A path as `cp` takes it.
 enum Place {
@@ -144,7 +147,8 @@ pub fn run(args: &CpArgs) -> Result<()> {
     let closed = images.close();
     let losses = result?;
     closed?;
-    report(&losses)
+    let preserve = args.preserve || args.archive;
+    report(&losses, if preserve { WantOfRoot::IsLoss } else { WantOfRoot::IsTold })
 }
 
 /// `IMAGE:PATH` without a slash would be a file of the host of that name.
@@ -203,12 +207,27 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
+/// Whether extended attributes are copied.
+pub fn attributes(dropped: bool) -> Attributes {
+    if dropped { Attributes::Dropped } else { Attributes::Kept }
+}
+
+/// What it is to lose what only root could have kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WantOfRoot {
+    /// Everything was asked for, so it is a loss.
+    IsLoss,
+    /// As with cp(1) and tar, no more than worth a line.
+    IsTold,
+}
+
 /// Tells what was lost; an error if that is more than a name's first slash.
-pub fn report(losses: &Losses) -> Result<()> {
+pub fn report(losses: &Losses, want_of_root: WantOfRoot) -> Result<()> {
     if *losses != Losses::default() {
         screen::tell(&losses.to_string());
     }
-    if losses.are_real() { Err(exit::Reported(exit::LOSSES).into()) } else { Ok(()) }
+    let lost = losses.are_real() || want_of_root == WantOfRoot::IsLoss && losses.are_for_want_of_root();
+    if lost { Err(exit::Reported(exit::LOSSES).into()) } else { Ok(()) }
 }
 
 /// What is copied from; a slash at the end asks for the directory behind a link.
@@ -223,6 +242,7 @@ fn copy_all(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Image
         uid: args.owner.and_then(|owner| owner.uid),
         gid: args.owner.and_then(|owner| owner.gid),
         newest: None,
+        attributes: attributes(args.no_xattrs),
     };
     let existing = if args.preserve || args.archive { Existing::TakesAll } else { Existing::Keeps(adjust) };
     let how = How { adjust, existing, force: args.force, bar: CopyBar::new("copying") };
@@ -292,6 +312,9 @@ fn keeper(images: Vec<Metadata>, force: bool) -> Keeper {
 
 /// Why a file of the host is not replaced, if that is so.
 pub fn why_kept(file: &File, force: bool) -> std::io::Result<Option<String>> {
+    if file.metadata()?.len() < LEAST_FILESYSTEM_BYTES {
+        return Ok(None);
+    }
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let device = match FileDevice::open(&path, Access::Read) {
         Err(OpenError::Busy(_)) => return Ok(Some("it is in use by another program".into())),

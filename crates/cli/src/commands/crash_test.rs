@@ -2,6 +2,7 @@
 
 use crate::args::CrashTestArgs;
 use crate::exit::{Reported, Usage};
+use crate::screen::say;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -18,7 +19,7 @@ const EXHAUSTIVE_BELOW: u64 = 1 << 16;
 pub fn run(args: &CrashTestArgs, as_json: bool) -> Result<()> {
     if args.list {
         for workload in WORKLOADS {
-            println!("{:12} {}", workload.name, workload.about);
+            say!("{:12} {}", workload.name, workload.about);
         }
         return Ok(());
     }
@@ -83,18 +84,18 @@ fn with_bar(campaign: &Campaign) -> Summary {
 }
 
 fn print(summary: &Summary) {
-    println!("{:12} {:>10} {:>12} {:>10} {:>10}", "workload", "states", "later cuts", "repeated", "cuts");
+    say!("{:12} {:>10} {:>12} {:>10} {:>10}", "workload", "states", "later cuts", "repeated", "cuts");
     for (workload, tally) in &summary.tallies {
         let (states, later) = (tally.states, tally.later_cuts);
-        println!("{workload:12} {states:>10} {later:>12} {:>10} {:>10}", tally.repeated, tally.cuts);
+        say!("{workload:12} {states:>10} {later:>12} {:>10} {:>10}", tally.repeated, tally.cuts);
     }
     let seconds = summary.elapsed.as_secs_f64();
-    println!("{} states of {} runs in {seconds:.1} s", summary.states(), summary.runs);
+    say!("{} states of {} runs in {seconds:.1} s", summary.states(), summary.runs);
     for finding in &summary.findings {
-        println!("\nwrong: {finding}");
+        say!("\nwrong: {finding}");
     }
     if summary.findings.is_empty() {
-        println!("none is wrong");
+        say!("none is wrong");
     }
 }
 
@@ -120,7 +121,7 @@ fn print_json(summary: &Summary) {
             "fault": finding.fault,
         })
     };
-    println!(
+    say!(
         "{:#}",
         json!({
             "states": summary.states(),
@@ -149,17 +150,17 @@ fn replay(args: &CrashTestArgs, workloads: &[&'static Workload], state: &str) ->
     let (crashed, bounds) = xfskit_sim::crash(&recording, cut);
     let (acknowledged, begun) = (bounds.acknowledged, bounds.begun);
     for line in &transcript[..begun.min(transcript.len())] {
-        println!("{line}");
+        say!("{line}");
     }
-    println!("the power is cut; operations up to {acknowledged} were acknowledged, up to {begun} had begun");
+    say!("the power is cut; operations up to {acknowledged} were acknowledged, up to {begun} had begun");
     if let Some(path) = &args.save {
         save(&crashed, path).with_context(|| path.display().to_string())?;
-        println!("the image as the cut left it is in {}", path.display());
+        say!("the image as the cut left it is in {}", path.display());
     }
     match xfskit_sim::replay(&recording, cut, later, device) {
-        Ok(()) => println!("it is recovered as it should be"),
+        Ok(()) => say!("it is recovered as it should be"),
         Err(failure) => {
-            println!("wrong: {}", failure.fault);
+            say!("wrong: {}", failure.fault);
             return Err(Reported(1).into());
         }
     }

@@ -1,6 +1,6 @@
 //! `xfskit export`: a tree of an image as a tar stream.
 
-use super::copy::{report, why_kept};
+use super::copy::{WantOfRoot, attributes, report, why_kept};
 use crate::args::ExportArgs;
 use crate::exit::Usage;
 use crate::image::{find, open_to_read};
@@ -27,9 +27,9 @@ pub fn run(args: &ExportArgs) -> Result<()> {
         None if stdout().is_terminal() => {
             return Err(Usage("an archive is nothing for a terminal: use -o FILE, or a pipe".into()).into());
         }
-        None => write(&filesystem, start, stdout().lock())?.0,
+        None => write(&filesystem, start, args, stdout().lock())?.0,
     };
-    report(&losses)
+    report(&losses, WantOfRoot::IsTold)
 }
 
 /// Writes to a file, which gets its name when it is complete; what is there and no regular file is written to as it is.
@@ -37,7 +37,7 @@ fn write_file(filesystem: &Filesystem, start: InodeNumber, args: &ExportArgs, pa
     let existing = std::fs::metadata(path).ok();
     if existing.as_ref().is_some_and(|data| !data.is_file()) {
         let file = File::options().write(true).open(path)?;
-        return Ok(write(filesystem, start, file)?.0);
+        return Ok(write(filesystem, start, args, file)?.0);
     }
     if let Some(data) = &existing {
         let source = std::fs::metadata(&args.path.read.image.image)?;
@@ -51,7 +51,7 @@ fn write_file(filesystem: &Filesystem, start: InodeNumber, args: &ExportArgs, pa
     // A symbolic link stays, and what it leads to is replaced.
     let path = path.canonicalize().unwrap_or_else(|_| path.into());
     let unnamed = Unnamed::new_in(path.parent().unwrap_or(&path))?;
-    let (losses, holds_private) = write(filesystem, start, unnamed.file())?;
+    let (losses, holds_private) = write(filesystem, start, args, unnamed.file())?;
     let image = std::fs::metadata(&args.path.read.image.image)?;
     let permissions = private::permissions(holds_private || private::is_private(&image), existing.as_ref());
     unnamed.file().set_permissions(permissions)?;
@@ -60,11 +60,12 @@ fn write_file(filesystem: &Filesystem, start: InodeNumber, args: &ExportArgs, pa
 }
 
 /// Writes the stream; also whether it holds something that not everybody may read.
-fn write(filesystem: &Filesystem, start: InodeNumber, stream: impl Write) -> Result<(Losses, bool)> {
+fn write(filesystem: &Filesystem, start: InodeNumber, args: &ExportArgs, stream: impl Write) -> Result<(Losses, bool)> {
     let bar = CopyBar::new("exporting");
     let mut sink = TarSink::new(BufWriter::with_capacity(BUFFER_BYTES, stream));
+    let adjust = Adjust { attributes: attributes(args.no_xattrs), ..Adjust::default() };
     let mut watched = Watched::new(&mut sink);
     let mut source = ImageSource::new(filesystem, start, b"", true);
-    transfer(&mut source, &mut watched, &Adjust::default(), &bar)?;
+    transfer(&mut source, &mut watched, &adjust, &bar)?;
     Ok((watched.losses(), watched.is_private()))
 }

@@ -4,6 +4,7 @@
 //! With `SOURCE_DATE_EPOCH` in the
 //! environment, and a UUID, the image depends on nothing but the source and the options.
 
+use super::copy::attributes;
 use super::mkfs::open_existing;
 use crate::args::MkfsArgs;
 use crate::exit::Usage;
@@ -248,7 +249,7 @@ fn fill(device: FileDevice, from: &From, args: &MkfsArgs, options: &Options) -> 
     let superblock = make(&device, log.as_deref(), options, env.now()).with_context(shown)?;
     let filesystem = Filesystem::open_in(device.clone(), log, MountOptions::default(), env).with_context(shown)?;
     let (uid, gid) = args.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
-    let adjust = Adjust { uid, gid, newest: epoch };
+    let adjust = Adjust { uid, gid, newest: epoch, attributes: attributes(args.no_xattrs) };
     let mut source = from.open(&written)?;
     let bar = CopyBar::new("filling");
     let mut sink = ImageSink::new(&filesystem, filesystem.root())?;

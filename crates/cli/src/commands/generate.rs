@@ -3,7 +3,7 @@
 use crate::args::Cli;
 use anyhow::{Context, Result};
 use clap::CommandFactory;
-use std::io::stdout;
+use std::io::{Write, stdout};
 use std::path::Path;
 
 /// Writes a man page for each command.
@@ -15,6 +15,7 @@ pub fn man(dir: &Path) -> Result<()> {
 
 /// Prints a completion script.
 pub fn completions(shell: clap_complete::Shell) -> Result<()> {
-    clap_complete::generate(shell, &mut Cli::command(), "xfskit", &mut stdout());
-    Ok(())
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "xfskit", &mut script);
+    Ok(stdout().write_all(&script)?)
 }

@@ -2,6 +2,7 @@
 
 use crate::args::ReadArgs;
 use crate::image::open_to_read;
+use crate::screen::{say, say_part};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -20,15 +21,15 @@ pub fn run(args: &ReadArgs, as_json: bool) -> Result<()> {
         LogState::Dirty { .. } => "dirty",
     };
     if as_json {
-        println!("{:#}", to_json(&filesystem, &raw, log));
+        say!("{:#}", to_json(&filesystem, &raw, log));
         return Ok(());
     }
     let uuid = uuid::Uuid::from_bytes(raw.uuid);
-    print!("{}", summary(&args.image.image.display().to_string(), &raw));
-    println!("label    ={:?}", label(&raw));
-    println!("uuid     ={uuid}");
-    println!("space    ={} blocks free, {} of {} inodes free", raw.free_blocks, raw.free_inodes, raw.inode_count);
-    println!("journal  ={log}");
+    say_part!("{}", summary(&args.image.image.display().to_string(), &raw));
+    say!("label    ={:?}", label(&raw));
+    say!("uuid     ={uuid}");
+    say!("space    ={} blocks free, {} of {} inodes free", raw.free_blocks, raw.free_inodes, raw.inode_count);
+    say!("journal  ={log}");
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use crate::args::{ImageArgs, LogCommand};
 use crate::image::open_quietly;
 use crate::log::{Checkpoint, Found, Item, Journal, Preview, checkpoints, flag_names, has, intent_name, is_log};
 use crate::screen::out;
+use crate::screen::say;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -28,12 +29,12 @@ fn replay(args: &ImageArgs, as_json: bool) -> Result<()> {
     let report = filesystem.mount().recovery.clone();
     filesystem.mount().unmount_if_changed().with_context(|| format!("{}: closing the image", args.image.display()))?;
     if as_json {
-        println!("{:#}", report.as_ref().map_or_else(|| json!({ "dirty": false }), report_json));
+        say!("{:#}", report.as_ref().map_or_else(|| json!({ "dirty": false }), report_json));
     } else {
         let name = args.image.display();
         match report {
-            Some(report) => println!("{name}: {report}"),
-            None => println!("{name}: the journal is clean"),
+            Some(report) => say!("{name}: {report}"),
+            None => say!("{name}: the journal is clean"),
         }
     }
     Ok(())

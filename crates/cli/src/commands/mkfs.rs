@@ -1,11 +1,12 @@
 //! `xfskit mkfs`.
 
-use super::copy::report;
+use super::copy::{WantOfRoot, report};
 use super::fill;
 use super::info::summary_of;
 use crate::args::MkfsArgs;
 use crate::exit::Usage;
 use crate::image::open_device;
+use crate::screen::{say, say_part};
 use crate::text::parse_size;
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -21,7 +22,7 @@ pub fn run(args: &MkfsArgs, as_json: bool) -> Result<()> {
     let Some(from) = &args.from else { return print(args, &make_empty(args, &options)?, as_json) };
     let (superblock, losses) = fill::run(args, from, &options)?;
     print(args, &superblock, as_json)?;
-    report(&losses)
+    report(&losses, WantOfRoot::IsLoss)
 }
 
 fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
@@ -44,9 +45,9 @@ fn print(args: &MkfsArgs, superblock: &Superblock, as_json: bool) -> Result<()> 
     if as_json {
         let raw = superblock.raw();
         let uuid = uuid::Uuid::from_bytes(raw.uuid).to_string();
-        println!("{:#}", json!({ "uuid": uuid, "blocks": raw.data_blocks.get(), "ag_count": raw.ag_count.get() }));
+        say!("{:#}", json!({ "uuid": uuid, "blocks": raw.data_blocks.get(), "ag_count": raw.ag_count.get() }));
     } else if !args.quiet {
-        print!("{}", summary_of(&args.image.display().to_string(), superblock));
+        say_part!("{}", summary_of(&args.image.display().to_string(), superblock));
     }
     Ok(())
 }

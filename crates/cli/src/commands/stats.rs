@@ -1,6 +1,7 @@
 //! `xfskit stats`: the figures of a mount, from the hidden attribute of its root.
 
 use crate::args::MountPointArgs;
+use crate::screen::say;
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 use serde_json::Value;
@@ -23,15 +24,15 @@ pub fn figures(path: &Path) -> Result<Value> {
 pub fn run(args: &MountPointArgs, as_json: bool) -> Result<()> {
     let figures = figures(&args.mount_point)?;
     if as_json {
-        println!("{figures:#}");
+        say!("{figures:#}");
         return Ok(());
     }
     let Some(groups) = figures.as_object() else { bail!("the server's answer is no object") };
     for (group, fields) in groups {
-        println!("{group}");
+        say!("{group}");
         for (name, field) in fields.as_object().into_iter().flatten() {
             let text = field.as_str().map_or_else(|| field.to_string(), str::to_owned);
-            println!("  {:<24} {text:>14}", name.replace('_', " "));
+            say!("  {:<24} {text:>14}", name.replace('_', " "));
         }
     }
     Ok(())

@@ -4,6 +4,7 @@ use super::list::is_dir;
 use crate::args::{DfArgs, DuArgs};
 use crate::image::{find, open_to_read};
 use crate::screen::out;
+use crate::screen::say;
 use crate::text::human_size;
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -23,28 +24,18 @@ pub fn df(args: &DfArgs, as_json: bool) -> Result<()> {
     if as_json {
         let space = json!({ "bytes": total, "used": used, "free": free });
         let inodes = json!({ "count": stat.inodes, "used": stat.inodes - stat.free_inodes, "free": stat.free_inodes });
-        println!(
-            "{:#}",
-            json!({ "image": args.read.image.image.display().to_string(), "space": space, "inodes": inodes })
-        );
+        say!("{:#}", json!({ "image": args.read.image.image.display().to_string(), "space": space, "inodes": inodes }));
         return Ok(());
     }
     let shown = |bytes: u64| if args.human_readable { human_size(bytes) } else { bytes.div_ceil(1024).to_string() };
     // As df rounds: up.
     let percent = |used: u64, total: u64| (used * 100).div_ceil(total.max(1));
     let unit = if args.human_readable { "Size" } else { "1K-blocks" };
-    println!("{:10} {unit:>12} {:>12} {:>12} {:>5}", "", "Used", "Free", "Use%");
-    println!(
-        "{:10} {:>12} {:>12} {:>12} {:>4}%",
-        "space",
-        shown(total),
-        shown(used),
-        shown(free),
-        percent(used, total)
-    );
+    say!("{:10} {unit:>12} {:>12} {:>12} {:>5}", "", "Used", "Free", "Use%");
+    say!("{:10} {:>12} {:>12} {:>12} {:>4}%", "space", shown(total), shown(used), shown(free), percent(used, total));
     let used = stat.inodes - stat.free_inodes;
     let (total, free) = (stat.inodes, stat.free_inodes);
-    println!("{:10} {total:>12} {used:>12} {free:>12} {:>4}%", "inodes", percent(used, total));
+    say!("{:10} {total:>12} {used:>12} {free:>12} {:>4}%", "inodes", percent(used, total));
     Ok(())
 }
 

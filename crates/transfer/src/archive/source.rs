@@ -7,7 +7,7 @@ use super::reader::{Reader, padding};
 use super::sparse::{self, Parts};
 use super::{BLOCK, acl, pax};
 use crate::error::{Losses, Result, TransferError, shown};
-use crate::event::{Contents, Event, Kind, MOST_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_duplicate, is_portable};
+use crate::event::{Contents, Event, Kind, MOST_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_not_the_files, is_portable};
 use crate::pipe::{Outlet, Source};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -147,9 +147,9 @@ impl<R: Read + Send> TarSource<R> {
         }
         let Some(attribute) = pax::attribute(key, value) else { return Ok(true) };
         let (name, value) = attribute.map_err(|what| self.reader.bad(what))?;
-        if is_portable(&name) && !is_duplicate(&name) {
+        if is_portable(&name) && !is_not_the_files(&name) {
             extensions.xattrs.insert(name, value);
-        } else if !is_duplicate(&name) {
+        } else if !is_not_the_files(&name) {
             self.losses.attributes.note(&name);
         }
         Ok(true)

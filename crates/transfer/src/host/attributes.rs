@@ -1,7 +1,7 @@
 //! Extended attributes of the host's files.
 
-use crate::error::{LeftOut, Result, TransferError, host, shown};
-use crate::event::{is_duplicate, is_portable};
+use crate::error::{LeftOut, Losses, Result, TransferError, host, shown};
+use crate::event::{is_not_the_files, is_portable};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -95,7 +95,7 @@ impl AttributeReader {
         };
         let mut found = Vec::new();
         for name in self.names[..length].split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
-            if is_duplicate(name) {
+            if is_not_the_files(name) {
                 continue;
             }
             if !is_portable(name) {
@@ -125,17 +125,26 @@ fn enlarging(buffer: &mut Vec<u8>, fill: impl Fn(&mut [u8]) -> Result<usize, Err
     }
 }
 
+/// Whether only root can set an attribute.
+fn is_for_root(name: &[u8]) -> bool {
+    name.starts_with(b"trusted.") || name.starts_with(b"security.")
+}
+
 /// Sets attributes; those that the host refuses are noted.
 pub(super) fn set_all(
     handle: Handle<'_>,
     xattrs: &[(Vec<u8>, Vec<u8>)],
     path: &[u8],
-    refused: &mut LeftOut,
+    losses: &mut Losses,
 ) -> Result<()> {
     for (name, value) in xattrs {
         match handle.set(name, value) {
             Ok(()) => {}
-            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => refused.note(path),
+            Err(Errno::PERM | Errno::ACCESS) if is_for_root(name) => losses.roots_attributes.note(path),
+            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => losses.attributes.note(path),
+            // It is larger than the filesystem takes (ext4 says that there is no space), or means nothing there: names of
+            // users that it does not know, a label of another policy. A disk that is full is met by the contents.
+            Err(Errno::NOSPC | Errno::TOOBIG | Errno::RANGE | Errno::INVAL) => losses.attributes.note(path),
             Err(error) => return Err(host(path, "setting an attribute")(error)),
         }
     }

@@ -276,7 +276,7 @@ impl HostSink {
         let owned = rustix::fs::chownat(&fd, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW);
         let refused = self.note_owner(owned, meta, path)?;
         drop_inherited(handle, self.folder().has_default_acl, false);
-        set_all(handle, &meta.xattrs, path, &mut self.losses.attributes)?;
+        set_all(handle, &meta.xattrs, path, &mut self.losses)?;
         if !matches!(node.kind, Kind::Symlink(_)) {
             let set = rustix::fs::chmodat(CWD, place(fd.as_fd()), mode(meta, refused), AtFlags::empty());
             set.map_err(host(path, "setting its permissions"))?;
@@ -289,7 +289,7 @@ impl HostSink {
     fn set_attributes(&mut self, fd: impl AsFd, meta: &Meta, path: &[u8]) -> Result<()> {
         let (uid, gid) = ids(meta);
         let refused = self.note_owner(rustix::fs::fchown(&fd, uid, gid), meta, path)?;
-        set_all(Handle::Open(fd.as_fd()), &meta.xattrs, path, &mut self.losses.attributes)?;
+        set_all(Handle::Open(fd.as_fd()), &meta.xattrs, path, &mut self.losses)?;
         rustix::fs::fchmod(&fd, mode(meta, refused)).map_err(host(path, "setting its permissions"))?;
         rustix::fs::futimens(&fd, &times(meta)).map_err(host(path, "setting its times"))
     }

@@ -1,7 +1,7 @@
 //! Reads a tree in an image, in the order of its names.
 
 use crate::error::{Result, TransferError, image, shown};
-use crate::event::{Contents, Event, Kind, MOST_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_duplicate};
+use crate::event::{Contents, Event, Kind, MOST_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_not_the_files};
 use crate::image::walk::{Found, ImageWalk, Step};
 use crate::pipe::{Outlet, Source};
 use std::collections::HashMap;
@@ -120,7 +120,7 @@ impl<'a> ImageSource<'a> {
 /// The attributes of a file of an image.
 pub(super) fn meta_of(filesystem: &Filesystem, stat: &Stat, path: &[u8]) -> Result<Meta> {
     let mut names = filesystem.list_xattr(stat.inode).map_err(image(path))?;
-    names.retain(|name| !is_duplicate(name));
+    names.retain(|name| !is_not_the_files(name));
     names.sort_unstable();
     let with_value = |name: Vec<u8>| {
         let value = filesystem.get_xattr(stat.inode, &name).map_err(image(path))?;
