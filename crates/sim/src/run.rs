@@ -248,7 +248,7 @@ impl Run {
             match step() {
                 Ok(()) => at += count,
                 Err(Error::Io { .. } | Error::Shutdown(_)) => return Err(Stop::Device),
-                Err(Error::TooLarge) if !self.options.error_tags.is_empty() => return Ok(()),
+                Err(Error::TooLarge | Error::NoSpace) if !self.options.error_tags.is_empty() => return Ok(()),
                 Err(error) => return Err(Stop::Wrong(format!("filling the image: {error}"))),
             }
         }
@@ -275,9 +275,14 @@ impl Run {
         let is_up = self.fs().mount().journal.check();
         let outcome = match (&result, is_up) {
             (Ok(_), _) => Ok(true),
+            // An error tag has refused what the operation wants; the last holder of an inode has let go of it all the
+            // same.
+            (Err(Error::NoSpace | Error::TooLarge | Error::Corrupt(_)), Ok(()))
+                if !self.options.error_tags.is_empty() =>
+            {
+                Ok(matches!(operation, Operation::Release { .. }))
+            }
             (Err(Error::NoSpace), Ok(())) => Ok(false),
-            // An error tag has it that a map cannot count its extents.
-            (Err(Error::TooLarge), Ok(())) if !self.options.error_tags.is_empty() => Ok(false),
             (Err(Error::NoSpace), Err(error)) => {
                 Err(Stop::Wrong(format!("{operation} found no space and shut down: {error}")))
             }

@@ -141,6 +141,12 @@ impl Error {
         }
     }
 
+    /// Whether the error refuses a request, and says nothing of the image or the device. An operation finds out before
+    /// its first change.
+    pub fn is_refusal(&self) -> bool {
+        !self.is_damage() && !matches!(self, Self::Unsupported(_))
+    }
+
     /// Whether the error means that the image or the device is in trouble, rather than the request.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Corrupt(_) | Self::Superblock(_) | Self::Io { .. } | Self::Shutdown(_))

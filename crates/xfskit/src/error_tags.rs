@@ -1,10 +1,12 @@
 //! Named places where a test can make the engine fail.
 //!
 //! A tag is armed with a count; the place that bears its name fails when it has been passed that often. Names are the
-//! kernel's where it has one for the place. A place fails in one of three ways:
+//! kernel's where it has one for the place. A place fails in one of four ways:
 //! - with an I/O error, which is an operation's own business while it has changed nothing, and shuts the filesystem down after that;
 //! - by a stop: what was committed up to here is made durable, then the filesystem shuts down, as if the power failed now;
-//! - by taking a rare turn: the smallest extent, no space.
+//! - by taking a rare turn: the smallest extent, no space;
+//! - by an ordinary refusal, after which everything must be as it was. Where what a transaction has reserved makes a refusal
+//!   impossible once it has changed something, nothing is refused then.
 
 use crate::error::{Error, Result};
 use crate::sync::Mutex;
@@ -86,6 +88,22 @@ tags! {
     LOG_IO_DONE = "logiodone";
     /// A buffer cannot be written back.
     BUF_IOERROR = "buf_ioerror";
+    /// There is no extent of the wanted shape.
+    REFUSE_EXTENT = "refuse_extent";
+    /// There is no free inode, and no room for more.
+    REFUSE_INODE = "refuse_inode";
+    /// There are no blocks for contents.
+    REFUSE_WINDOW = "refuse_window";
+    /// A tree of an AG finds no blocks to grow.
+    REFUSE_BLOCKS = "refuse_blocks";
+    /// A map has no room for more extents.
+    REFUSE_RECORDS = "refuse_records";
+    /// The data fork of an inode cannot make room for an attr fork.
+    REFUSE_FORK = "refuse_fork";
+    /// An ACL cannot be decoded.
+    REFUSE_ACL = "refuse_acl";
+    /// A lock that must not be waited for is held by another.
+    REFUSE_LOCK = "refuse_lock";
     /// The superblock's counters are not trusted at opening, but summed up from the AGs.
     BAD_SUMMARY = "bad_summary";
 }

@@ -20,7 +20,7 @@ use super::{Attr, Form, Outcome, flags, fork, form, redo, remote, shortform, tre
 use crate::cache::{DataFork, ForkKind, ForkMap};
 use crate::deferred::{self, DeferredOp, Step, finish};
 use crate::error::{Error, Result};
-use crate::error_tags::ATTR_NO_SPACE;
+use crate::error_tags::{ATTR_NO_SPACE, REFUSE_FORK};
 use crate::inode::bmap;
 use crate::item::LogVector;
 use crate::mount::{AttrLogging, Mount};
@@ -392,8 +392,8 @@ fn make_tree(tx: &mut Transaction, ino: InoId) -> Result<()> {
     }
 }
 
-/// The contents of the data fork leave the inode, or all of its map's root but one entry, so that an attr fork has room beside
-/// what remains.
+/// The contents of the data fork leave the inode, or all of its map's root but one entry, so that an attr fork has room
+/// beside what remains.
 fn make_room(tx: &mut Transaction, ino: InoId) -> Result<()> {
     let state = tx.inode(ino);
     match &state.data {
@@ -515,8 +515,8 @@ impl Change<'_> {
     }
 }
 
-/// Gives an inode without an attr fork one, whatever is in its way. It starts where the data fork as it was wants it, so that
-/// the kernel's inode comes out.
+/// Gives an inode without an attr fork one, whatever is in its way. It starts where the data fork as it was wants it,
+/// so that the kernel's inode comes out.
 ///
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.
@@ -527,6 +527,9 @@ fn ensure_fork(tx: &mut Transaction, ino: InoId, bytes: usize) -> Result<()> {
     let offset = fork::offset_of_new(tx, ino, bytes);
     if fork::make_at(tx, ino, offset) == Outcome::Done {
         return Ok(());
+    }
+    if tx.mount().error_tags.strikes(REFUSE_FORK) {
+        return Err(Error::NoSpace);
     }
     make_room(tx, ino)?;
     match fork::make_at(tx, ino, offset) {

@@ -10,13 +10,14 @@ use super::Caller;
 use crate::attr::{self, update};
 use crate::cache::{AttrFork, InodeState, KnownAbsent};
 use crate::error::{Error, Result};
+use crate::error_tags::REFUSE_ACL;
 use crate::mount::{Mount, reservation_of};
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use xfskit_ondisk::acl::{ACCESS_NAME, Acl, AclEntry, DEFAULT_NAME};
 use xfskit_ondisk::attr::{MAX_VALUE_BYTES, flags};
 use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 use xfskit_ondisk::limits::Limits;
-use xfskit_ondisk::{Geometry, reservation};
+use xfskit_ondisk::{Corruption, Geometry, reservation};
 
 /// Which ACL of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -162,6 +163,9 @@ fn read(tx: &mut Transaction, ino: InoId, kind: AclKind) -> Result<Option<Acl>> 
     tx.mount().counters.attr_searches.increment();
     let number = tx.inode(ino).core.inode;
     match attr::get(tx, ino, &attr::Attr::key(flags::ROOT, kind.disk_name()))? {
+        Some(_) if tx.mount().error_tags.strikes(REFUSE_ACL) => {
+            Err(Corruption::new("ACL", "error tag").of(number.0).into())
+        }
         Some(bytes) => Ok(Some(Acl::decode(&bytes).map_err(|corruption| corruption.of(number.0))?)),
         None => {
             if tx.is_writable() {
@@ -257,8 +261,8 @@ pub(super) fn verify_access(tx: &mut Transaction, ino: InoId) -> Result<()> {
     read(tx, ino, AclKind::Access).map(drop)
 }
 
-/// The inode is about to get a mode: the access ACL is brought into step. Before anything else is changed, for the ACL may be
-/// damaged or not be possible any more.
+/// The inode is about to get a mode: the access ACL is brought into step. Before anything else is changed, for the ACL
+/// may be damaged or not be possible any more.
 pub(super) fn follow_mode(tx: &mut Transaction, ino: InoId, mode: u16) -> Result<()> {
     let Some(mut acl) = read(tx, ino, AclKind::Access)? else { return Ok(()) };
     acl.follow(mode);

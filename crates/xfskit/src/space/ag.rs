@@ -1,8 +1,8 @@
 //! The headers of an AG as buffers, and the order in which they are locked.
 
 use crate::cache::BufferKind;
-use crate::error::Result;
-use crate::error_tags::{READ_AGF, READ_AGI};
+use crate::error::{Error, Result};
+use crate::error_tags::{READ_AGF, READ_AGI, REFUSE_LOCK};
 use crate::mount::Mount;
 use crate::trans::{BlfType, BufId, Transaction};
 use std::sync::Arc;
@@ -153,6 +153,9 @@ fn read_header(
     wait: bool,
 ) -> Result<BufId> {
     let (address, bytes) = (tx.geometry().ag_header(ag, sector), tx.geometry().sector_bytes());
+    if !wait && !tx.holds(address) && tx.mount().error_tags.strikes(REFUSE_LOCK) {
+        return Err(Error::WouldBlock);
+    }
     let header = if wait { tx.read(address, bytes, kind) } else { tx.try_read(address, bytes, kind) }?;
     tx.note_ag_lock();
     Ok(header)

@@ -9,7 +9,7 @@ use super::owner::Owner;
 use super::search::{Search, merged};
 use super::{free_list, free_space, refcount, reservation, rmap};
 use crate::error::{Error, Result};
-use crate::error_tags::ALLOC_EXTENT;
+use crate::error_tags::{ALLOC_EXTENT, REFUSE_BLOCKS, REFUSE_EXTENT, REFUSE_WINDOW};
 use crate::mount::Mount;
 use crate::trans::Transaction;
 use smallvec::SmallVec;
@@ -17,10 +17,10 @@ use std::ops::Range;
 use xfskit_ondisk::btree::FreeExtent;
 use xfskit_ondisk::{AgBlock, AgNumber, Corruption, FileBlock, FsBlock, InodeNumber};
 
-/// Times, a millisecond apart, that an allocation looks again at AGs which others hold, when no other has space, even if all of
-/// those look around for space in the same way. Where space is scarce transactions come one at a time
-/// ([`Mount::transaction`](crate::mount::Mount::transaction)), so that hardly ever two wait for each other. Those that do not look
-/// around commit sometime, however slow the device is, and are waited for.
+/// Times, a millisecond apart, that an allocation looks again at AGs which others hold, when no other has space, even
+/// if all of those look around for space in the same way. Where space is scarce transactions come one at a time
+/// ([`Mount::transaction`](crate::mount::Mount::transaction)), so that hardly ever two wait for each other. Those that
+/// do not look around commit sometime, however slow the device is, and are waited for.
 const PATIENCE: usize = if cfg!(test) { 50 } else { 5000 };
 
 /// So many busy extents of an AG make allocations that keep off them slow: each looks at all of them.
@@ -93,6 +93,10 @@ impl AllocRequest {
 pub fn allocate(tx: &mut Transaction, request: &AllocRequest) -> Result<Option<(FsBlock, u32)>> {
     assert!(0 < request.min && request.min <= request.max, "a request for at least one block");
     tx.mount().error_tags.fail(ALLOC_EXTENT)?;
+    // A block of any shape is there once the transaction counts on it.
+    if (request.min > 1 || !tx.is_dirty()) && tx.mount().error_tags.strikes(REFUSE_EXTENT) {
+        return Ok(None);
+    }
     somewhere(tx, request, |tx, ag, hint| allocate_in(tx, ag, hint, request))
 }
 
@@ -217,9 +221,9 @@ fn search_in(
     }
 }
 
-/// Finds blocks for contents of the request's holder, fork blocks from `file_block` on, and opens a window on them, of which up to
-/// `most` blocks from the one for `first` on are firm at once: a soft one could be gone before its holder looks. Nothing is
-/// changed on disk. Says which blocks are firm; `None` as [`allocate`].
+/// Finds blocks for contents of the request's holder, fork blocks from `file_block` on, and opens a window on them, of
+/// which up to `most` blocks from the one for `first` on are firm at once: a soft one could be gone before its holder
+/// looks. Nothing is changed on disk. Says which blocks are firm; `None` as [`allocate`].
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
@@ -230,6 +234,9 @@ pub fn open_window(
     (first, most): (FileBlock, u32),
 ) -> Result<Option<(FsBlock, u32)>> {
     let Some(holder) = request.holder else { return Ok(None) };
+    if tx.mount().error_tags.strikes(REFUSE_WINDOW) {
+        return Ok(None);
+    }
     somewhere(tx, request, |tx, ag, hint| {
         let mount = tx.mount();
         loop {
@@ -373,6 +380,10 @@ fn at_the_end(tx: &mut Transaction, ag: Ag, found: FreeExtent, busy: &[FreeExten
 
 /// Makes sure that `count` single blocks can be allocated in an AG for one of its own trees.
 pub(super) fn expect_blocks(tx: &mut Transaction, ag: Ag, count: u32) -> Result<()> {
+    // A tree that grows with the last of several records has asked for the first, which is before anything was changed.
+    if !tx.is_dirty() && tx.mount().error_tags.strikes(REFUSE_BLOCKS) {
+        return Err(Error::NoSpace);
+    }
     let need = count + free_list::missing(tx, ag);
     let enough = ag.agf(tx).free_blocks.get() >= need && tx.blocks_left() >= count.into();
     if enough { Ok(()) } else { Err(Error::NoSpace) }

@@ -102,9 +102,10 @@ impl Transaction<'_> {
     }
 
     /// Ends a transaction that failed. One that changed something shuts the filesystem down: memory and journal would
-    /// disagree from here on.
+    /// disagree from here on. An ordinary refusal must come before the first change, which debug builds see to.
     pub fn cancel(self, error: &Error) {
         if self.dirty {
+            debug_assert!(!error.is_refusal(), "refused after the first change: {error}");
             self.mount.journal.shut_down(format!("an operation failed half-way: {error}"));
         }
     }
@@ -193,8 +194,9 @@ impl Transaction<'_> {
         Ok(seq)
     }
 
-    /// With the first inode that has an attr fork the superblock says that there are such, as it does for the kernel; says whether this
-    /// link does that. Its buffer is locked last, by a transaction that waits for nothing more while it holds it.
+    /// With the first inode that has an attr fork the superblock says that there are such, as it does for the kernel;
+    /// says whether this link does that. Its buffer is locked last, by a transaction that waits for nothing more while
+    /// it holds it.
     fn announce_attrs(&mut self) -> Result<bool> {
         let has_attrs = |held: &super::HeldInode| !held.dirty.is_empty() && held.state.attr.is_some();
         if self.mount.announces_attrs() || !self.inodes.iter().any(has_attrs) {

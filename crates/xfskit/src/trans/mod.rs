@@ -37,7 +37,7 @@ pub use reservation::Reservation;
 
 use crate::cache::{Buffer, BufferContent, BufferKey, BufferKind, Fill, Inode, InodeState};
 use crate::error::{Error, Result};
-use crate::error_tags::REDUCE_MAX_IEXTENTS;
+use crate::error_tags::{REDUCE_MAX_IEXTENTS, REFUSE_LOCK};
 use crate::item::DirtyBits;
 use crate::journal::{Grant, OrderedWrite};
 use crate::mount::Mount;
@@ -463,6 +463,9 @@ impl Transaction<'_> {
 
     /// Locks an inode and joins it unless that would wait.
     pub fn try_join_inode(&mut self, inode: &Arc<Inode>) -> Option<InoId> {
+        if self.mount.error_tags.strikes(REFUSE_LOCK) {
+            return None;
+        }
         let state = Held::try_lock(inode.state_lock(), self.exclusive)?;
         Some(self.join_locked(inode, state))
     }

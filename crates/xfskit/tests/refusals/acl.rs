@@ -8,7 +8,7 @@ use xfskit::trans::Reservation;
 use xfskit::{Caller, Error, Fallocate, NewFile, SetAttr, SetMode};
 
 /// An ACL in the form for users, with so many named users.
-fn acl(users: u32) -> Vec<u8> {
+pub fn acl(users: u32) -> Vec<u8> {
     let mut bytes = 2_u32.to_le_bytes().to_vec();
     let mut push = |tag: u16, permissions: u16, id: u32| {
         bytes.extend_from_slice(&tag.to_le_bytes());
@@ -84,7 +84,8 @@ fn a_chmod_that_was_overtaken_by_a_long_acl_begins_anew() {
     let (fs, me) = (image.open(), Caller::root());
     let file = file(&fs, "file");
     let filler = crate::shapes::file(&fs, "filler");
-    // While space is scarce, transactions that may allocate come one at a time: so the chmod waits where it has reserved.
+    // While space is scarce, transactions that may allocate come one at a time: so the chmod waits where it has
+    // reserved.
     let free = fs.statfs().free_blocks;
     fs.fallocate(filler, Fallocate::Allocate, 0, (free - 400) * 1024).unwrap();
     let inode = fs.mount().inode(file).unwrap();

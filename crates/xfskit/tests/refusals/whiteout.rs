@@ -75,7 +75,8 @@ fn an_ag_that_another_holds_is_waited_for() {
         assert_eq!(ag_of(made), AgNumber(1));
     }
     use_up_inodes(&fs);
-    // The only free inode is in the first AG, which comes before the one that the rename has to lock for the file it replaces.
+    // The only free inode is in the first AG, which comes before the one that the rename has to lock for the file it
+    // replaces.
     let freed = (0..)
         .map(|n| fs.lookup(fs.root(), format!("n{n}").as_bytes()).unwrap())
         .find(|file| ag_of(file.inode) == AgNumber(0));

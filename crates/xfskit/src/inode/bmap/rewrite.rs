@@ -4,6 +4,7 @@ use super::apply::replace;
 use super::extents;
 use crate::cache::ForkKind;
 use crate::error::{Error, Result};
+use crate::error_tags::REFUSE_RECORDS;
 use crate::trans::{InoId, Transaction};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -56,6 +57,9 @@ pub fn expect_records(tx: &mut Transaction, ino: InoId, fork: ForkKind, added: u
         return Ok(());
     }
     expect_count(tx, ino, fork, added)?;
+    if !tx.is_dirty() && tx.mount().error_tags.strikes(REFUSE_RECORDS) {
+        return Err(Error::TooLarge);
+    }
     // Only the first of them can find full blocks all the way up.
     let levels = tx.mount().limits.data_levels;
     if tx.blocks_left() < u64::from(levels) { Err(Error::NoSpace) } else { Ok(()) }

@@ -1,0 +1,317 @@
+//! Every place that may refuse does so, one at a time, under every verb: the operation fails or finds another way, and when it
+//! fails nothing has changed, the mount lives, and the same operation works afterwards.
+
+use crate::acl::acl;
+use crate::shapes::{OLD, file, scattered};
+use crate::stress::{DIR, FILE};
+use std::sync::Arc;
+use xfskit::device::{BlockDevice, MemoryDevice, OverlayDevice};
+use xfskit::error_tags;
+use xfskit::ondisk::{InodeNumber, Timestamp};
+use xfskit::{
+    Caller, Error, Fallocate, Filesystem, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SetTime, WholeFile,
+    XattrChange,
+};
+use xfskit_check::{CheckOptions, Quiet, check};
+use xfskit_mkfs::{Options, make};
+
+const TAGS: &[&str] = &[
+    error_tags::REFUSE_EXTENT,
+    error_tags::REFUSE_INODE,
+    error_tags::REFUSE_WINDOW,
+    error_tags::REFUSE_BLOCKS,
+    error_tags::REFUSE_RECORDS,
+    error_tags::REFUSE_FORK,
+    error_tags::REFUSE_ACL,
+    error_tags::REFUSE_LOCK,
+    error_tags::REDUCE_MAX_IEXTENTS,
+    error_tags::ATTR_NO_SPACE,
+];
+
+/// What an operation that fails may have done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Failed {
+    /// Nothing.
+    Nothing,
+    /// The size or a part of the bytes of a file, and what waits of it in memory.
+    Some,
+}
+
+struct Verb {
+    name: &'static str,
+    failed: Failed,
+    run: fn(&Filesystem) -> Result<(), Error>,
+}
+
+fn at(fs: &Filesystem, path: &str) -> InodeNumber {
+    fs.resolve(path.as_bytes(), false).unwrap_or_else(|error| panic!("{path}: {error}")).inode
+}
+
+fn create(fs: &Filesystem, dir: &str, new: &NewFile<'_>) -> Result<(), Error> {
+    fs.create(at(fs, dir), &[b'n'; 200], new, &Caller::root()).map(drop)
+}
+
+fn rename(fs: &Filesystem, from: (&str, &str), to: (&str, &str), flags: RenameFlags) -> Result<(), Error> {
+    fs.rename(at(fs, from.0), from.1.as_bytes(), at(fs, to.0), to.1.as_bytes(), flags, &Caller::root())
+}
+
+fn set(fs: &Filesystem, path: &str, name: &str, length: usize) -> Result<(), Error> {
+    fs.set_xattr(at(fs, path), name.as_bytes(), &vec![7; length], SetMode::Any, &Caller::root())
+}
+
+fn set_acl(fs: &Filesystem, path: &str, users: u32) -> Result<(), Error> {
+    fs.set_xattr(at(fs, path), b"system.posix_acl_access", &acl(users), SetMode::Any, &Caller::root())
+}
+
+fn change(fs: &Filesystem, path: &str, change: SetAttr) -> Result<(), Error> {
+    fs.set_attr(at(fs, path), &change, &Caller::root()).map(drop)
+}
+
+fn chmod(fs: &Filesystem, path: &str) -> Result<(), Error> {
+    change(fs, path, SetAttr { mode: Some(0o701), uid: Some(5), ..Default::default() })
+}
+
+const REPLACE: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
+const EXCHANGE: RenameFlags = RenameFlags { no_replace: false, exchange: true, whiteout: false };
+const WHITEOUT: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: true };
+
+macro_rules! verbs {
+    ($($failed:ident $name:literal $run:expr;)+) => {
+        &[$(Verb { name: $name, failed: Failed::$failed, run: $run }),+]
+    };
+}
+
+const VERBS: &[Verb] = verbs! {
+    Nothing "create" |fs| create(fs, "/d", &NewFile::new(FILE | 0o644));
+    Nothing "mkdir" |fs| create(fs, "/d", &NewFile::new(DIR | 0o755));
+    Nothing "symlink" |fs| create(fs, "/d", &NewFile { target: &[b't'; 900], ..NewFile::new(0o120_777) });
+    Nothing "mknod" |fs| create(fs, "/large", &NewFile { device: 0x0103, ..NewFile::new(0o020_600) });
+    Nothing "create in a large directory" |fs| create(fs, "/large", &NewFile::new(FILE | 0o644));
+    Nothing "create below a default ACL" |fs| create(fs, "/acl-dir", &NewFile::new(FILE | 0o644));
+    Nothing "mkdir below a default ACL" |fs| create(fs, "/acl-dir", &NewFile::new(DIR | 0o755));
+    Nothing "mkdir below a long default ACL" |fs| create(fs, "/long-acl-dir", &NewFile::new(DIR | 0o755));
+    Nothing "tmpfile" |fs| fs.tmpfile(at(fs, "/acl-dir"), &NewFile::new(FILE | 0o644), &Caller::root()).map(drop);
+    Nothing "make files" |fs| {
+        let then = Timestamp::default();
+        let (xattrs, contents) = (&[][..], &[5; 5000][..]);
+        let name = |number: usize| format!("small {number}").into_bytes();
+        let names: Vec<_> = (0..3).map(name).collect();
+        let of = |name| WholeFile { name, mode: 0o644, uid: 0, gid: 0, atime: then, mtime: then, xattrs, contents };
+        let files: Vec<_> = names.iter().map(|name| of(name)).collect();
+        fs.make_files(at(fs, "/d"), &files).map(drop)
+    };
+    Nothing "link" |fs| fs.link(at(fs, "/full"), at(fs, "/large"), b"one more").map(drop);
+    Nothing "link over" |fs| fs.link_over(at(fs, "/full"), at(fs, "/d"), b"sub-file", &Caller::root());
+    Nothing "unlink" |fs| fs.unlink(fs.root(), b"full", &Caller::root());
+    Nothing "unlink of many extents" |fs| fs.unlink(fs.root(), b"wide", &Caller::root());
+    Nothing "unlink of attributes" |fs| fs.unlink(fs.root(), b"remote", &Caller::root());
+    Nothing "unlink of one name" |fs| fs.unlink(at(fs, "/large"), b"name 700", &Caller::root());
+    Nothing "rmdir" |fs| fs.rmdir(at(fs, "/d"), b"sub", &Caller::root());
+    Nothing "rename" |fs| rename(fs, ("/", "full"), ("/large", "moved"), REPLACE);
+    Nothing "rename of a directory" |fs| rename(fs, ("/d", "sub"), ("/large", "moved"), REPLACE);
+    Nothing "rename over a file" |fs| rename(fs, ("/", "full"), ("/d", "sub-file"), REPLACE);
+    Nothing "rename over one of two names" |fs| rename(fs, ("/", "full"), ("/large", "name 7"), REPLACE);
+    Nothing "rename over a directory" |fs| rename(fs, ("/", "empty"), ("/d", "sub"), REPLACE);
+    Nothing "exchange" |fs| rename(fs, ("/", "full"), ("/d", "sub"), EXCHANGE);
+    Nothing "whiteout" |fs| rename(fs, ("/", "full"), ("/d", "moved"), WHITEOUT);
+    Nothing "whiteout over a file" |fs| rename(fs, ("/", "full"), ("/d", "sub-file"), WHITEOUT);
+    Nothing "whiteout over one of two names" |fs| rename(fs, ("/d", "sub-file"), ("/large", "name 7"), WHITEOUT);
+    Nothing "whiteout in a later AG than the file that goes" |fs| {
+        let ag = |path: &str| fs.mount().geometry.split_inode(at(fs, path)).unwrap().0;
+        assert!(ag("/full") < ag("/acl-dir"), "the directory is in a later AG");
+        rename(fs, ("/acl-dir", "far"), ("/", "full"), WHITEOUT)
+    };
+    Nothing "rename between AGs" |fs| rename(fs, ("/acl-dir", "far"), ("/", "full"), REPLACE);
+    Nothing "exchange between AGs" |fs| rename(fs, ("/acl-dir", "far"), ("/", "leaf"), EXCHANGE);
+    Nothing "unlink in another AG" |fs| fs.unlink(at(fs, "/acl-dir"), b"far", &Caller::root());
+    Nothing "first attribute" |fs| set(fs, "/full", "user.a", 30);
+    Nothing "first attribute beside a wide map" |fs| set(fs, "/wide", "user.a", 150);
+    Nothing "first attribute of a directory" |fs| set(fs, "/large", "security.selinux", 30);
+    Nothing "attribute for a leaf" |fs| set(fs, "/full", "user.a", 700);
+    Nothing "attribute in blocks" |fs| set(fs, "/wide", "user.a", 60_000);
+    Nothing "attribute in a leaf" |fs| set(fs, "/leaf", "user.new", 200);
+    Nothing "replaced attribute" |fs| set(fs, "/leaf", "user.3", 90);
+    Nothing "replaced attribute in blocks" |fs| set(fs, "/remote", "user.remote", 65_000);
+    Nothing "removed attribute" |fs| fs.remove_xattr(at(fs, "/leaf"), b"user.3", &Caller::root());
+    Nothing "removed attribute in blocks" |fs| fs.remove_xattr(at(fs, "/remote"), b"user.remote", &Caller::root());
+    Nothing "batch" |fs| {
+        let change = |name: &str, length| XattrChange { name: name.into(), value: Some(vec![3; length]) };
+        let changes = [change("user.a", 20), change("user.b", 20_000), change("user.c", 300), change("user.d", 9_000)];
+        fs.change_xattrs(at(fs, "/full"), &changes, &Caller::root())
+    };
+    Nothing "ACL" |fs| set_acl(fs, "/full", 2);
+    Nothing "ACL beside a wide map" |fs| set_acl(fs, "/wide", 2);
+    Nothing "long ACL" |fs| set_acl(fs, "/wide", 3000);
+    Nothing "ACL that the mode says" |fs| set_acl(fs, "/acl", 0);
+    Nothing "default ACL" |fs| {
+        fs.set_xattr(at(fs, "/large"), b"system.posix_acl_default", &acl(90), SetMode::Any, &Caller::root())
+    };
+    Nothing "chmod" |fs| chmod(fs, "/full");
+    Nothing "chmod beside an ACL" |fs| chmod(fs, "/acl");
+    Nothing "chmod beside an ACL in a leaf" |fs| chmod(fs, "/leaf-acl");
+    Nothing "chmod beside a long ACL" |fs| chmod(fs, "/long-acl");
+    Some "chmod and truncate" |fs| {
+        change(fs, "/acl", SetAttr { mode: Some(0o600), size: Some(10_000), ..Default::default() })
+    };
+    Nothing "times" |fs| change(fs, "/full", SetAttr { mtime: Some(SetTime::Now), ..Default::default() });
+    Nothing "truncate" |fs| fs.truncate(at(fs, "/full"), 1234);
+    Nothing "truncate of many extents" |fs| fs.truncate(at(fs, "/wide"), 3 * 1024 + 5);
+    Some "extension" |fs| fs.truncate(at(fs, "/full"), 1 << 30);
+    Nothing "small write" |fs| fs.write_at(at(fs, "/full"), 77_777, b"some bytes");
+    Some "small write and fsync" |fs| {
+        fs.write_at(at(fs, "/full"), 77_777, b"some bytes")?;
+        fs.fsync(at(fs, "/full"))
+    };
+    Some "large write" |fs| fs.write_at(at(fs, "/full"), 50_000, &vec![8; 700_000]);
+    Some "write into shared blocks" |fs| {
+        fs.write_at(at(fs, "/clone"), 3000, &[8; 3000])?;
+        fs.fsync(at(fs, "/clone"))
+    };
+    Some "append" |fs| fs.append(at(fs, "/full"), &[8; 300_000]).map(drop);
+    Some "allocation" |fs| fs.fallocate(at(fs, "/wide"), Fallocate::Allocate, 0, 200 * 1024);
+    Some "hole" |fs| fs.fallocate(at(fs, "/full"), Fallocate::PunchHole, 1500, 9000);
+    Some "hole in shared blocks" |fs| fs.fallocate(at(fs, "/clone"), Fallocate::PunchHole, 4096, 4096);
+    Some "zeros" |fs| fs.fallocate(at(fs, "/full"), Fallocate::ZeroRange, 1500, 90_000);
+    Some "collapse" |fs| fs.fallocate(at(fs, "/wide"), Fallocate::CollapseRange, 2048, 4096);
+    Some "insertion" |fs| fs.fallocate(at(fs, "/full"), Fallocate::InsertRange, 8192, 4096);
+    Some "clone" |fs| fs.clone_range(at(fs, "/full"), 0, at(fs, "/target"), 0, 0);
+    Some "clone of many extents" |fs| fs.clone_range(at(fs, "/wide"), 0, at(fs, "/target"), 0, 0);
+    Some "copy" |fs| fs.copy_range(at(fs, "/full"), 1, at(fs, "/target"), 5, 12_000).map(drop);
+};
+
+/// Makes an image with something for each verb.
+fn base(arguments: &[(char, &str)]) -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::new(96 << 20));
+    let mut options = Options { uuid: Some([7; 16]), allow_small: true, ..Options::default() };
+    let small = [('b', "size=1024"), ('d', "agcount=4")];
+    small.iter().chain(arguments).for_each(|(letter, value)| options.apply(*letter, value).unwrap());
+    make(&*device, None, &options, Timestamp::default()).unwrap();
+    let fs = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()).unwrap();
+    let me = Caller::root();
+    for dir in ["d", "d/sub", "acl-dir", "long-acl-dir", "large", "empty"] {
+        let (parent, name) = dir.rsplit_once('/').unwrap_or(("", dir));
+        fs.create(at(&fs, &format!("/{parent}")), name.as_bytes(), &NewFile::new(DIR | 0o755), &me).unwrap();
+    }
+    fs.create(at(&fs, "/d"), b"sub-file", &NewFile::new(FILE | 0o644), &me).unwrap();
+    let named = file(&fs, "named");
+    for number in 0..1500 {
+        fs.link(named, at(&fs, "/large"), format!("name {number}").as_bytes()).unwrap();
+    }
+    for name in ["full", "target", "acl", "leaf-acl", "long-acl", "leaf", "remote", "clone"] {
+        fs.write_at(file(&fs, name), 0, &[1; 30_000]).unwrap();
+    }
+    scattered(&fs, "wide", 900);
+    (0..12).for_each(|n| set(&fs, "/leaf", &format!("user.{n}"), 60).unwrap());
+    set(&fs, "/remote", "user.remote", 40_000).unwrap();
+    for (path, users) in [("/acl", 1), ("/leaf-acl", 40), ("/long-acl", 3000)] {
+        set_acl(&fs, path, users).unwrap();
+    }
+    for (path, users) in [("/acl-dir", 2), ("/long-acl-dir", 2000)] {
+        fs.set_xattr(at(&fs, path), b"system.posix_acl_default", &acl(users), SetMode::Any, &me).unwrap();
+    }
+    fs.create(at(&fs, "/acl-dir"), b"far", &NewFile::new(FILE | 0o644), &me).unwrap();
+    if fs.mount().geometry.has_reflink() {
+        fs.clone_range(at(&fs, "/full"), 0, at(&fs, "/clone"), 0, 0).unwrap();
+    }
+    fs.unmount().unwrap();
+    device
+}
+
+/// Everything that can be seen of a filesystem.
+fn digest(fs: &Filesystem) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut dirs = vec![(String::new(), fs.root())];
+    let mut seen = std::collections::HashSet::new();
+    while let Some((path, dir)) = dirs.pop() {
+        for entry in fs.list_dir(dir).unwrap() {
+            let path = format!("{path}/{}", String::from_utf8_lossy(&entry.name));
+            let inode = fs.lookup_number(dir, &entry.name).unwrap();
+            lines.push(format!("{path}: {inode}"));
+            if seen.insert(inode) {
+                lines.push(describe(fs, inode));
+                if fs.stat(inode).unwrap().mode & 0o170_000 == DIR {
+                    dirs.push((path, inode));
+                }
+            }
+        }
+    }
+    lines.push(describe(fs, fs.root()));
+    lines.sort();
+    lines
+}
+
+fn describe(fs: &Filesystem, inode: InodeNumber) -> String {
+    let stat = fs.stat(inode).unwrap();
+    let mut contents = Vec::new();
+    if stat.mode & 0o170_000 == FILE {
+        contents.resize(stat.size.min(1 << 20) as usize, 0);
+        assert_eq!(fs.read_at(inode, 0, &mut contents).unwrap(), contents.len());
+    }
+    let sum = |bytes: &[u8]| bytes.iter().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+    let mut names = fs.list_xattr(inode).unwrap();
+    names.sort();
+    let xattrs: Vec<_> = names
+        .iter()
+        .map(|name| (String::from_utf8_lossy(name).into_owned(), sum(&fs.get_xattr(inode, name).unwrap())))
+        .collect();
+    format!("{stat:?} {} {xattrs:?}", sum(&contents))
+}
+
+fn open(base: &Arc<MemoryDevice>) -> (Arc<dyn BlockDevice>, Filesystem) {
+    let device = Arc::new(OverlayDevice::new(Arc::clone(base) as _, 1 << 30)) as Arc<dyn BlockDevice>;
+    let fs = Filesystem::open(Arc::clone(&device), MountOptions::default()).unwrap();
+    (device, fs)
+}
+
+/// Runs a verb while the place of a tag refuses when it is passed for the `nth` time. `false`: it is not passed so often.
+fn refuse(base: &Arc<MemoryDevice>, before: &[String], verb: &Verb, tag: &'static str, nth: u32) -> bool {
+    let what = format!("{} with {tag} {nth}", verb.name);
+    let (device, fs) = open(base);
+    fs.mount().error_tags.arm(tag, nth);
+    let result = (verb.run)(&fs);
+    let was_passed = !(0..nth).any(|_| fs.mount().error_tags.strikes(tag));
+    fs.mount().journal.check().unwrap_or_else(|error| panic!("{what}, which said {result:?}: {error}"));
+    match result {
+        Err(Error::NotSupported(_)) => return false,
+        Err(error) => {
+            assert!(was_passed, "{what}: {error}");
+            assert!(!matches!(error, Error::WouldBlock), "{what}: {error}");
+            if verb.failed == Failed::Nothing {
+                let after = digest(&fs);
+                let differ = before.iter().zip(&after).find(|(before, after)| before != after);
+                assert!(before == after, "{what}, which failed with \"{error}\", changed {differ:?}");
+            }
+            (verb.run)(&fs).unwrap_or_else(|error| panic!("{what}, then once more: {error}"));
+        }
+        Ok(()) => {}
+    }
+    if was_passed {
+        fs.unmount().unwrap_or_else(|error| panic!("{what}, then the unmount: {error}"));
+        let report = check(device, None, &CheckOptions::default(), &Quiet).unwrap();
+        assert!(report.is_clean(), "{what}: {:?}", report.faults);
+    }
+    was_passed
+}
+
+fn refuse_everywhere(arguments: &[(char, &str)]) {
+    let base = base(arguments);
+    let before = digest(&open(&base).1);
+    let mut cases = 0;
+    for verb in VERBS {
+        for tag in TAGS {
+            cases += (1..=12).take_while(|nth| refuse(&base, &before, verb, tag, *nth)).count();
+        }
+    }
+    eprintln!("{cases} refusals");
+    assert!(cases > 100);
+}
+
+#[test]
+fn whatever_is_refused_has_changed_nothing() {
+    refuse_everywhere(&[]);
+}
+
+#[test]
+fn whatever_is_refused_on_an_old_image_has_changed_nothing() {
+    refuse_everywhere(OLD);
+}
