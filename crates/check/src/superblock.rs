@@ -179,8 +179,8 @@ pub(crate) fn check_copy(context: &Context<'_>, ag: AgNumber) {
     }
 }
 
-/// Compares what the superblock says of attributes with those that were found. Nothing but the kernel's scrub minds, so it is no
-/// fault, and the next change of an inode with attributes sets it right.
+/// Compares what the superblock says of attributes with those that were found. Nothing but the kernel's scrub minds, so
+/// it is no fault, and the next change of an inode with attributes sets it right.
 pub(crate) fn check_attr_bit(context: &Context<'_>, attributes: u64) {
     let announced = context.superblock.raw().version.get() & VersionFlags::ATTR.bits() != 0;
     if attributes > 0 && !announced {

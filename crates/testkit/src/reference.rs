@@ -145,8 +145,8 @@ impl Reference {
     /// # Panics
     /// If xfs_io fails.
     pub fn io(&self, dir: &Path, command: &str) -> String {
-        // The tools do not see what is mounted here, but an open directory is the same for them. The dot is for commands that look at
-        // the last part of the path itself, which is a link.
+        // The tools do not see what is mounted here, but an open directory is the same for them. The dot is for
+        // commands that look at the last part of the path itself, which is a link.
         let dir = std::fs::File::open(dir).expect("a mounted directory");
         let mut xfs_io = Command::new("chroot");
         xfs_io.arg(&self.root).args(["xfs_io", "-x", "-c", command, "/proc/self/fd/0/."]).stdin(dir);

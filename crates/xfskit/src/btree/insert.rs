@@ -218,8 +218,8 @@ impl<K: BtreeKind> Cursor<K> {
         Ok((pointer, buffer))
     }
 
-    /// Moves what stands in a root within an inode into a block of its own, so that the root takes the least room there. The
-    /// cursor stands nowhere afterwards.
+    /// Moves what stands in a root within an inode into a block of its own, so that the root takes the least room
+    /// there. The cursor stands nowhere afterwards.
     ///
     /// # Errors
     /// `NoSpace` before anything was changed; `Corrupt`, `Io`.

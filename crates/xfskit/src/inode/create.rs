@@ -130,7 +130,8 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
     state
 }
 
-/// What a directory hands down to what is made in it: its project to everything, its flags and hints to files and directories.
+/// What a directory hands down to what is made in it: its project to everything, its flags and hints to files and
+/// directories.
 fn inherit(core: &mut InodeCore, parent: &InodeCore, geometry: &Geometry) {
     if parent.flags & flags::PROJINHERIT != 0 {
         core.project = parent.project;
@@ -148,8 +149,8 @@ fn is_valid_hint(geometry: &Geometry, blocks: u32) -> bool {
 }
 
 fn inherit_flags(core: &mut InodeCore, parent: &InodeCore, geometry: &Geometry) {
-    // That no symbolic link may be made is not handed down: so the kernel unless it is told otherwise. Nor are files made realtime
-    // files, for which no device is there.
+    // That no symbolic link may be made is not handed down: so the kernel unless it is told otherwise. Nor are files
+    // made realtime files, for which no device is there.
     const TO_BOTH: u16 = flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NODEFRAG | flags::FILESTREAM;
     const TO_DIRECTORIES: u16 = TO_BOTH | flags::PROJINHERIT | flags::RTINHERIT;
     let is_dir = core.mode & MODE_TYPE == MODE_DIR;

@@ -64,8 +64,9 @@ impl Filesystem {
     }
 
     /// Writes `data` at byte `offset` of a file. What it holds is what every later read finds; it is durable after
-    /// [`Self::fsync`] or [`Self::sync`], at once if the file has the flag for that (`chattr +S`). A write that is larger than a few blocks is not one step for those who read at
-    /// the same time, and of one that fails a part may have been done.
+    /// [`Self::fsync`] or [`Self::sync`], at once if the file has the flag for that (`chattr +S`). A write that is
+    /// larger than a few blocks is not one step for those who read at the same time, and of one that fails a part may
+    /// have been done.
     ///
     /// # Errors
     /// As [`Self::read_at`]; `NoSpace`, `TooLarge`, `ReadOnly`; `NotPermitted` for an immutable file, and before the end of an
@@ -155,8 +156,9 @@ impl Filesystem {
         space::alloc::close_windows(&self.mount, inode);
     }
 
-    /// Makes everything done to an inode durable: contents, names, attributes. Whoever changes those logs the inode with them. Costs
-    /// nothing when nothing has changed since the last checkpoint. What cannot be written out keeps nothing else from it.
+    /// Makes everything done to an inode durable: contents, names, attributes. Whoever changes those logs the inode
+    /// with them. Costs nothing when nothing has changed since the last checkpoint. What cannot be written out keeps
+    /// nothing else from it.
     ///
     /// # Errors
     /// `NoSpace`, `Io`, `Shutdown`.

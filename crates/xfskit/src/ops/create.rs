@@ -47,8 +47,9 @@ impl Filesystem {
     /// Makes a file, directory, device node, pipe or socket named `name` in `dir`.
     ///
     /// # Errors
-    /// `Exists`, `NotADirectory`, `Invalid` for a type that there is not, a link
-    /// without a target, or a device number that XFS has no room for, `NoSpace`, `TooManyLinks`, `NameTooLong`, `NotFound` in a removed directory, `NotPermitted` in an immutable one.
+    /// `Exists`, `NotADirectory`, `Invalid` for a type that there is not, a link without a target, or a device number
+    /// that XFS has no room for, `NoSpace`, `TooManyLinks`, `NameTooLong`, `NotFound` in a removed directory,
+    /// `NotPermitted` in an immutable one.
     pub fn create(&self, dir: InodeNumber, name: &[u8], new: &NewFile<'_>, caller: &Caller) -> Result<Stat> {
         check_new_name(name)?;
         let mode = check_new(new)?;

@@ -94,7 +94,8 @@ impl Filesystem {
         self.mount.geometry.root_inode
     }
 
-    /// Makes everything done so far durable. A file that cannot be written out is reported, and keeps nothing else from it.
+    /// Makes everything done so far durable. A file that cannot be written out is reported, and keeps nothing else from
+    /// it.
     ///
     /// # Errors
     /// `Io`, `Shutdown`; `NoSpace`, `Corrupt` of a file that could not be written out and goes on waiting.
@@ -112,8 +113,8 @@ impl Filesystem {
     /// freed.
     ///
     /// # Errors
-    /// `Io`, `Shutdown`; `NoSpace`, `Corrupt` of a file whose contents could not be written out and are lost, or of an unlinked inode that
-    /// could not be freed. All else is in the image, but for the last the log stays dirty.
+    /// `Io`, `Shutdown`; `NoSpace`, `Corrupt` of a file whose contents could not be written out and are lost, or of an
+    /// unlinked inode that could not be freed. All else is in the image, but for the last the log stays dirty.
     pub fn unmount(self) -> Result<()> {
         // What cannot be brought out is lost, and told; the image is closed in good order all the same.
         let lost = self.write_out_all();

@@ -264,8 +264,8 @@ impl Filesystem {
         let mut victim_was_dir = false;
         if let Some((victim, inode)) = &locked.victim {
             victim_was_dir = tx.inode(*victim).core.is_dir();
-            // The whiteout's number comes from before, so that it is not one that this transaction frees and still holds; and its AG
-            // may be one for which the victim's may not be waited for any more.
+            // The whiteout's number comes from before, so that it is not one that this transaction frees and still
+            // holds; and its AG may be one for which the victim's may not be waited for any more.
             let held = inode.opens.load(Ordering::Acquire) > 0 || flags.whiteout;
             drop_victim(tx, *victim, victim_was_dir, held, to)?;
             dir::replace(tx, to.dir, to.name, number, file_type)?;
@@ -292,8 +292,8 @@ impl Filesystem {
         parent::replace(tx, (from.dir, from.name), (to.dir, to.name), child)
     }
 
-    /// Makes the inode of a whiteout, before anything is changed: there may be none. `WouldBlock` when another transaction holds the AG
-    /// that has one.
+    /// Makes the inode of a whiteout, before anything is changed: there may be none. `WouldBlock` when another
+    /// transaction holds the AG that has one.
     fn make_whiteout(&self, tx: &mut Transaction, locked: &Locked, caller: &Caller) -> Result<InoId> {
         if let Some((victim, _)) = &locked.victim {
             unlinked::lock_list(tx, *victim)?;

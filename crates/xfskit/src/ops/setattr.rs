@@ -73,8 +73,8 @@ impl Filesystem {
         }
     }
 
-    /// As [`Self::set_attr`], all but the size; `WouldBlock` when the inode has got attributes in blocks meanwhile, for which nothing is
-    /// reserved.
+    /// As [`Self::set_attr`], all but the size; `WouldBlock` when the inode has got attributes in blocks meanwhile, for
+    /// which nothing is reserved.
     fn try_set_attr(&self, inode: &Arc<Inode>, change: &SetAttr, caller: &Caller) -> Result<Stat> {
         let mut reservation = single(reservation_of(self.mount.reservations.ichange));
         let attributes = acl::Attributes::of(&inode.state_lock().read());

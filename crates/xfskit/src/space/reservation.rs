@@ -31,8 +31,8 @@ fn finobt_ask(geometry: &Geometry, limits: &Limits, blocks: u32, inodes: u64) ->
     limits.inobt.blocks_for_records(inodes / u64::from(INODES_PER_CHUNK)).min(u64::from(blocks) / 64)
 }
 
-/// Blocks that no operation may take although the superblock counts them as free: at least what all AGs together ever hold back, for
-/// otherwise a transaction could find nothing of what it has reserved.
+/// Blocks that no operation may take although the superblock counts them as free: at least what all AGs together ever
+/// hold back, for otherwise a transaction could find nothing of what it has reserved.
 pub fn set_aside_blocks(geometry: &Geometry, limits: &Limits) -> u64 {
     let blocks = geometry.ag_blocks;
     let most_inodes = u64::from(blocks) * u64::from(geometry.inodes_per_block());

@@ -52,7 +52,8 @@ pub(super) struct Firm {
     pub count: u32,
 }
 
-/// Makes up to `most` blocks of a window firm, from the one at `distance` on. What lies before them becomes a window of its own.
+/// Makes up to `most` blocks of a window firm, from the one at `distance` on. What lies before them becomes a window of
+/// its own.
 fn firm_up(list: &mut Vec<Window>, index: usize, distance: u32, most: u32) -> Firm {
     let window = &mut list[index];
     let before = Window { end: window.start + distance, ..*window };
@@ -86,8 +87,8 @@ impl Windows {
         !self.any.load(Ordering::Acquire)
     }
 
-    /// Opens a window on free blocks, for the holder's fork blocks from `file_block` on, and makes up to `most` of them firm, from
-    /// that for `first` on, which is one of them. `None`: another window lies there.
+    /// Opens a window on free blocks, for the holder's fork blocks from `file_block` on, and makes up to `most` of them
+    /// firm, from that for `first` on, which is one of them. `None`: another window lies there.
     pub(super) fn open_firm(
         &self,
         holder: InodeNumber,

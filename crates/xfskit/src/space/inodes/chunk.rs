@@ -42,8 +42,8 @@ fn chunk_alignment(geometry: &Geometry) -> u32 {
     if reaches_cluster { geometry.inode_alignment } else { 1 }
 }
 
-/// Makes a chunk in the AG. False: there is no space, and nothing was changed. `WouldBlock`, likewise, when another transaction holds
-/// the AG's free space and it must not be waited for.
+/// Makes a chunk in the AG. False: there is no space, and nothing was changed. `WouldBlock`, likewise, when another
+/// transaction holds the AG's free space and it must not be waited for.
 pub(super) fn make(tx: &mut Transaction, ag: InodeAg) -> Result<bool> {
     if limit_is_reached(tx) {
         return Ok(false);
