@@ -271,6 +271,15 @@ pub(super) fn missing(tx: &Transaction, ino: InoId, key: &Attr<'_>) -> Error {
     Corruption::new("parent pointer", "every name has one").of(tx.inode(ino).core.inode.0).found(name).into()
 }
 
+/// Checks that there is a parent pointer for a name and a directory.
+///
+/// # Errors
+/// `Corrupt` when it is not there; `Io`.
+pub fn verify_parent(tx: &mut Transaction, ino: InoId, name: &[u8], value: &[u8]) -> Result<()> {
+    let key = Attr { namespace: flags::PARENT, name, value };
+    if super::is_there(tx, ino, &key)? { Ok(()) } else { Err(missing(tx, ino, &key)) }
+}
+
 /// Removes the parent pointer for a name and a directory.
 ///
 /// # Errors

@@ -259,6 +259,13 @@ impl Filesystem {
         let core = &tx.inode(child).core;
         let (number, is_dir, file_type) = (core.inode, core.is_dir(), FileType::from_mode(core.mode));
         let moves = from.dir != to.dir;
+        parent::verify(tx, from.dir, from.name, child)?;
+        if let Some((victim, inode)) = &locked.victim {
+            let held = inode.opens.load(Ordering::Acquire) > 0 || flags.whiteout;
+            if !frees_now(tx, *victim, held) {
+                parent::verify(tx, to.dir, to.name, *victim)?;
+            }
+        }
         let whiteout = if flags.whiteout { Some(self.make_whiteout(tx, locked, caller)?) } else { None };
         // Inode headers before free space, and the victim's before any other: they may be waited for only in order.
         let mut victim_was_dir = false;
@@ -312,15 +319,22 @@ fn leave_whiteout(tx: &mut Transaction, from: &Side<'_>, whiteout: InoId) -> Res
     parent::add(tx, from.dir, from.name, whiteout)
 }
 
+/// Whether the inode that is replaced goes with its name: it has no other, and no blocks to free first.
+fn frees_now(tx: &Transaction, victim: InoId, held: bool) -> bool {
+    let core = &tx.inode(victim).core;
+    (core.is_dir() || core.links <= 1) && !held && super::inactive::has_no_blocks(tx, victim)
+}
+
 /// Takes the name from the inode that is replaced.
 fn drop_victim(tx: &mut Transaction, victim: InoId, is_dir: bool, held: bool, to: &Side<'_>) -> Result<()> {
+    let frees = frees_now(tx, victim, held);
     touch(tx, victim);
     let core = &mut tx.inode_mut(victim, InodeFields::CORE).core;
     core.links = if is_dir { 0 } else { core.links.saturating_sub(1) };
     if core.links > 0 {
         return parent::remove(tx, to.dir, to.name, victim);
     }
-    if !held && super::inactive::has_no_blocks(tx, victim) {
+    if frees {
         return super::inactive::free_now(tx, victim);
     }
     unlinked::insert(tx, victim)?;
@@ -377,6 +391,8 @@ fn check_link_counts(tx: &Transaction, locked: &Locked, is_dir: bool, moves: boo
 fn exchange(tx: &mut Transaction, locked: &Locked, from: &Side<'_>, to: &Side<'_>) -> Result<()> {
     let Some((other, _)) = locked.victim else { return Err(Error::NotFound) };
     let child = locked.child;
+    parent::verify(tx, from.dir, from.name, child)?;
+    parent::verify(tx, to.dir, to.name, other)?;
     let describe = |tx: &Transaction, ino: InoId| {
         let core = &tx.inode(ino).core;
         (core.inode, core.is_dir(), FileType::from_mode(core.mode))

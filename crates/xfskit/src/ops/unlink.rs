@@ -105,6 +105,9 @@ impl Filesystem {
         let last = links == 1 || is_dir && links == 2;
         // The inode trees come first: AG headers are locked in order, inode headers before free space.
         let frees_now = last && !held && super::inactive::has_no_blocks(tx, child);
+        if !frees_now {
+            parent::verify(tx, dir, name, child)?;
+        }
         let now = tx.mount().env.now();
         let core = &mut tx.inode_mut(child, InodeFields::CORE).core;
         core.ctime = now;

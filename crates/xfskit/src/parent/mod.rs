@@ -34,6 +34,18 @@ pub fn expect_room(tx: &mut Transaction, child: InoId) -> Result<()> {
     if tx.geometry().has_parent() { attr::expect_room(tx, child, std::iter::once(0)) } else { Ok(()) }
 }
 
+/// Checks that `child` has the pointer for its `name` in `dir`, which is about to go, before anything is changed.
+///
+/// # Errors
+/// `Corrupt` when there is none; `Io`.
+pub fn verify(tx: &mut Transaction, dir: InoId, name: &[u8], child: InoId) -> Result<()> {
+    if !tx.geometry().has_parent() {
+        return Ok(());
+    }
+    let value = record(tx, dir);
+    update::verify_parent(tx, child, name, &value)
+}
+
 /// `child` was named `name` in `dir`.
 ///
 /// # Errors

@@ -130,6 +130,7 @@ const VERBS: &[Verb] = verbs! {
     Nothing "attribute for a leaf" |fs| set(fs, "/full", "user.a", 700);
     Nothing "attribute in blocks" |fs| set(fs, "/wide", "user.a", 60_000);
     Nothing "attribute in a leaf" |fs| set(fs, "/leaf", "user.new", 200);
+    Nothing "short attribute replaced in blocks" |fs| set(fs, "/short", "user.a", 50_000);
     Nothing "replaced attribute" |fs| set(fs, "/leaf", "user.3", 90);
     Nothing "replaced attribute in blocks" |fs| set(fs, "/remote", "user.remote", 65_000);
     Nothing "removed attribute" |fs| fs.remove_xattr(at(fs, "/leaf"), b"user.3", &Caller::root());
@@ -197,12 +198,13 @@ fn base(arguments: &[(char, &str)]) -> Arc<MemoryDevice> {
     for number in 0..1500 {
         fs.link(named, at(&fs, "/large"), format!("name {number}").as_bytes()).unwrap();
     }
-    for name in ["full", "target", "acl", "leaf-acl", "long-acl", "leaf", "remote", "clone"] {
+    for name in ["full", "target", "acl", "leaf-acl", "long-acl", "leaf", "remote", "clone", "short"] {
         fs.write_at(file(&fs, name), 0, &[1; 30_000]).unwrap();
     }
     scattered(&fs, "wide", 900);
     (0..12).for_each(|n| set(&fs, "/leaf", &format!("user.{n}"), 60).unwrap());
     set(&fs, "/remote", "user.remote", 40_000).unwrap();
+    set(&fs, "/short", "user.a", 20).unwrap();
     for (path, users) in [("/acl", 1), ("/leaf-acl", 40), ("/long-acl", 3000)] {
         set_acl(&fs, path, users).unwrap();
     }

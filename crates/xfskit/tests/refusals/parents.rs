@@ -1,0 +1,51 @@
+//! A parent pointer that is missing is met before anything is changed.
+
+use crate::shapes::{file, refused};
+use crate::stress::Image;
+use xfskit::attr::update;
+use xfskit::ondisk::InodeNumber;
+use xfskit::trans::Reservation;
+use xfskit::{Caller, Error, Filesystem, RenameFlags};
+
+/// Takes a file's parent pointer away, and leaves its name.
+fn damage(fs: &Filesystem, inode: InodeNumber, name: &str) {
+    let root = fs.stat(fs.root()).unwrap();
+    let mut value = [0; 12];
+    value[..8].copy_from_slice(&root.inode.0.to_be_bytes());
+    value[8..].copy_from_slice(&root.generation.to_be_bytes());
+    let handle = fs.mount().inode(inode).unwrap();
+    let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 100, may_dip: false };
+    let mut tx = fs.mount().transaction(reservation).unwrap();
+    let id = tx.join_inode(&handle);
+    update::remove_parent(&mut tx, id, name.as_bytes(), &value).unwrap();
+    tx.commit().unwrap();
+}
+
+#[test]
+fn a_missing_parent_pointer_stops_an_operation_and_nothing_else() {
+    let image = Image::new(64, &[]);
+    let (fs, me) = (image.open(), Caller::root());
+    let (bad, good) = (file(&fs, "bad"), file(&fs, "good"));
+    for inode in [bad, good] {
+        fs.write_at(inode, 0, b"contents").unwrap();
+        fs.fsync(inode).unwrap();
+    }
+    damage(&fs, bad, "bad");
+    let seen = |fs: &Filesystem| (fs.list_dir(fs.root()).unwrap().len(), fs.stat(bad).unwrap(), fs.stat(good).unwrap());
+    let before = seen(&fs);
+    let rename =
+        |from: &str, to: &str, flags| fs.rename(fs.root(), from.as_bytes(), fs.root(), to.as_bytes(), flags, &me);
+    let plain = RenameFlags::default();
+    for (what, result) in [
+        ("a rename", rename("bad", "new", plain)),
+        ("a rename over it", rename("good", "bad", plain)),
+        ("a rename that leaves a whiteout", rename("good", "bad", RenameFlags { whiteout: true, ..plain })),
+        ("an exchange", rename("good", "bad", RenameFlags { exchange: true, ..plain })),
+        ("a removal", fs.unlink(fs.root(), b"bad", &me)),
+    ] {
+        assert!(matches!(refused(&fs, what, result), Error::Corrupt(_)), "{what}");
+        assert_eq!(seen(&fs), before, "{what}");
+    }
+    rename("good", "new", plain).unwrap();
+    fs.unmount().unwrap();
+}
