@@ -9,8 +9,8 @@ use xfskit::device::{BlockDevice, MemoryDevice, OverlayDevice};
 use xfskit::error_tags;
 use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::{
-    Caller, Error, Fallocate, Filesystem, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SetTime, WholeFile,
-    XattrChange,
+    AttrLogging, Caller, Error, Fallocate, Filesystem, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SetTime,
+    WholeFile, XattrChange,
 };
 use xfskit_check::{CheckOptions, Quiet, check};
 use xfskit_mkfs::{Options, make};
@@ -259,29 +259,46 @@ fn describe(fs: &Filesystem, inode: InodeNumber) -> String {
     format!("{stat:?} {} {xattrs:?}", sum(&contents))
 }
 
-fn open(base: &Arc<MemoryDevice>) -> (Arc<dyn BlockDevice>, Filesystem) {
-    let device = Arc::new(OverlayDevice::new(Arc::clone(base) as _, 1 << 30)) as Arc<dyn BlockDevice>;
-    let fs = Filesystem::open(Arc::clone(&device), MountOptions::default()).unwrap();
-    (device, fs)
+/// What the cases of a test have in common.
+struct Setting {
+    base: Arc<MemoryDevice>,
+    options: MountOptions,
+    /// What the base shows.
+    before: Vec<String>,
+}
+
+impl Setting {
+    fn new(arguments: &[(char, &str)], options: MountOptions) -> Self {
+        let mut setting = Self { base: base(arguments), options, before: Vec::new() };
+        setting.before = digest(&setting.open().1);
+        setting
+    }
+
+    fn open(&self) -> (Arc<dyn BlockDevice>, Filesystem) {
+        let device = Arc::new(OverlayDevice::new(Arc::clone(&self.base) as _, 1 << 30)) as Arc<dyn BlockDevice>;
+        let fs = Filesystem::open(Arc::clone(&device), self.options.clone()).unwrap();
+        (device, fs)
+    }
 }
 
 /// Runs a verb while the place of a tag refuses when it is passed for the `nth` time. `false`: it is not passed so often.
-fn refuse(base: &Arc<MemoryDevice>, before: &[String], verb: &Verb, tag: &'static str, nth: u32) -> bool {
+fn refuse(setting: &Setting, verb: &Verb, tag: &'static str, nth: u32) -> bool {
     let what = format!("{} with {tag} {nth}", verb.name);
-    let (device, fs) = open(base);
+    let (device, fs) = setting.open();
     fs.mount().error_tags.arm(tag, nth);
     let result = (verb.run)(&fs);
     let was_passed = !(0..nth).any(|_| fs.mount().error_tags.strikes(tag));
     fs.mount().journal.check().unwrap_or_else(|error| panic!("{what}, which said {result:?}: {error}"));
     match result {
-        Err(Error::NotSupported(_)) => return false,
+        // The image or the options do not have it.
+        Err(Error::NotSupported(_) | Error::Invalid(_)) => return false,
         Err(error) => {
             assert!(was_passed, "{what}: {error}");
             assert!(!matches!(error, Error::WouldBlock), "{what}: {error}");
             if verb.failed == Failed::Nothing {
                 let after = digest(&fs);
-                let differ = before.iter().zip(&after).find(|(before, after)| before != after);
-                assert!(before == after, "{what}, which failed with \"{error}\", changed {differ:?}");
+                let differ = setting.before.iter().zip(&after).find(|(before, after)| before != after);
+                assert!(setting.before == after, "{what}, which failed with \"{error}\", changed {differ:?}");
             }
             (verb.run)(&fs).unwrap_or_else(|error| panic!("{what}, then once more: {error}"));
         }
@@ -295,13 +312,12 @@ fn refuse(base: &Arc<MemoryDevice>, before: &[String], verb: &Verb, tag: &'stati
     was_passed
 }
 
-fn refuse_everywhere(arguments: &[(char, &str)]) {
-    let base = base(arguments);
-    let before = digest(&open(&base).1);
+fn refuse_everywhere(arguments: &[(char, &str)], options: MountOptions) {
+    let setting = Setting::new(arguments, options);
     let mut cases = 0;
     for verb in VERBS {
         for tag in TAGS {
-            cases += (1..=12).take_while(|nth| refuse(&base, &before, verb, tag, *nth)).count();
+            cases += (1..=12).take_while(|nth| refuse(&setting, verb, tag, *nth)).count();
         }
     }
     eprintln!("{cases} refusals");
@@ -310,10 +326,22 @@ fn refuse_everywhere(arguments: &[(char, &str)]) {
 
 #[test]
 fn whatever_is_refused_has_changed_nothing() {
-    refuse_everywhere(&[]);
+    refuse_everywhere(&[], MountOptions::default());
 }
 
 #[test]
 fn whatever_is_refused_on_an_old_image_has_changed_nothing() {
-    refuse_everywhere(OLD);
+    refuse_everywhere(OLD, MountOptions::default());
+}
+
+#[test]
+fn whatever_is_refused_behind_intents_has_changed_nothing() {
+    let options = MountOptions { attr_logging: AttrLogging::Always, ..MountOptions::default() };
+    refuse_everywhere(&[], options.clone());
+    refuse_everywhere(OLD, options);
+}
+
+#[test]
+fn whatever_is_refused_without_the_short_way_has_changed_nothing() {
+    refuse_everywhere(&[], MountOptions { attr_fast_path: false, known_absent: false, ..MountOptions::default() });
 }
