@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use xfskit::device::{Access, BlockDevice, FileDevice, Names, OpenError};
 use xfskit::ondisk::{InodeNumber, Superblock};
+use xfskit::rescue::{Loss, rescue};
 use xfskit::{Error, Filesystem, MountOptions, Stat};
+use xfskit_mkfs::XFS;
 
 /// How long to wait for an image that is in use, and how often to look.
 static WAIT_MS: AtomicU64 = AtomicU64::new(0);
@@ -49,6 +51,27 @@ pub fn open_device(path: &Path, access: Access) -> Result<FileDevice> {
             }
         }
     }
+}
+
+/// Opens an image to look at it: one that lost its first superblock or its end is read as far as it goes, and its losses
+/// are told and returned.
+///
+/// # Errors
+/// As [`open_device`]; those of reading it.
+pub fn open_to_look(path: &Path) -> Result<(Arc<dyn BlockDevice>, Vec<Loss>)> {
+    let device: Arc<dyn BlockDevice> = Arc::new(open_device(path, Access::Read)?);
+    let is_something_else =
+        xfskit_mkfs::existing_format(&*device).is_ok_and(|found| found.is_some_and(|format| format != XFS));
+    if is_something_else {
+        return Ok((device, Vec::new()));
+    }
+    let Some(rescued) = rescue(Arc::clone(&device)).with_context(|| path.display().to_string())? else {
+        return Ok((device, Vec::new()));
+    };
+    for loss in &rescued.losses {
+        screen::tell(&format!("{}: warning: {loss}", path.display()));
+    }
+    Ok((rescued.device, rescued.losses))
 }
 
 /// What is read while another program changes it may be wrong.
@@ -165,7 +188,7 @@ pub fn open(image: &Path, log_device: Option<&Path>, options: MountOptions) -> R
 /// As opening a device and a filesystem.
 pub fn open_quietly(image: &Path, log_device: Option<&Path>, options: MountOptions) -> Result<Filesystem> {
     let access = if options.read_only { Access::Read } else { Access::Write };
-    let device = Arc::new(open_device(image, access)?);
+    let device = if options.read_only { open_to_look(image)?.0 } else { Arc::new(open_device(image, access)?) };
     let opened = match log_device {
         Some(path) => Filesystem::open_with_log(device, Arc::new(open_device(path, access)?), options),
         None => Filesystem::open(device, options),

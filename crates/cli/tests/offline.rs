@@ -303,3 +303,30 @@ fn output_that_cannot_be_written_is_an_error() {
         assert!(code == 0 && !message.contains("panicked"), "{line}: {code} {message}");
     }
 }
+
+/// What is left of an image is shown, with a warning; nothing is written to it.
+#[test]
+fn an_image_without_its_first_superblock_or_its_end_is_looked_at() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    ok("mkdir IMAGE /etc", &image);
+    let whole = fs::read(&image).unwrap();
+    let mut wiped = whole.clone();
+    wiped[..4096].fill(0);
+    let cut = &whole[..whole.len() - (64 << 20)];
+    for (bytes, loss) in [(wiped.as_slice(), "copy in AG"), (cut, "cut short")] {
+        fs::write(&image, bytes).unwrap();
+        for (line, shown) in [("ls IMAGE /", "etc"), ("info IMAGE", "uuid"), ("log print IMAGE", "journal of")] {
+            let output = xfskit(words(line, &image));
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && error.contains(loss), "{line}: {error}");
+            assert!(String::from_utf8_lossy(&output.stdout).contains(shown), "{line}");
+        }
+        let check = xfskit(words("check IMAGE", &image));
+        assert_eq!(check.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&check.stdout).contains(loss));
+        let (code, _) = fails("mkdir IMAGE /more", &image);
+        assert_eq!(code, 3);
+        assert!(fs::read(&image).unwrap() == bytes, "a damaged image was changed");
+    }
+}

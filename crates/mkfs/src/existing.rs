@@ -4,8 +4,11 @@ use std::io;
 use xfskit_device::BlockDevice;
 
 /// A signature: its offset, its bytes, and whose it is.
+/// What an XFS image is called.
+pub const XFS: &str = "an XFS image";
+
 const SIGNATURES: [(usize, &[u8], &str); 12] = [
-    (0, b"XFSB", "an XFS image"),
+    (0, b"XFSB", XFS),
     (0x438, &[0x53, 0xef], "an ext2, ext3 or ext4 image"),
     (0x10040, b"_BHRfS_M", "a btrfs image"),
     (0x1018, b"F2FS", "an f2fs image"),

@@ -2,7 +2,7 @@
 
 use crate::args::CheckArgs;
 use crate::exit::{Reported, message};
-use crate::image::open_device;
+use crate::image::{open_device, open_to_look};
 use crate::screen::{end, say, tell};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use xfskit::Filesystem;
 use xfskit::device::{Access, BlockDevice};
-use xfskit_check::{CheckOptions, Fault, Owner, Progress, Report};
+use xfskit::ondisk::DiskAddress;
+use xfskit::rescue::Loss;
+use xfskit_check::{CheckOptions, Consequence, Fault, Owner, Progress, Report};
 
 const FAULTS: u8 = 1;
 const DIRTY: u8 = 4;
@@ -63,7 +65,8 @@ pub fn run(args: &CheckArgs, as_json: bool) -> Result<()> {
 }
 
 fn check(args: &CheckArgs) -> Result<Report> {
-    let (device, log_device, note) = open(args)?;
+    let (devices, losses) = open(args)?;
+    let (device, log_device, note) = devices;
     let mut options = CheckOptions { most_faults: args.most, ..CheckOptions::default() };
     if let Some(threads) = args.threads {
         options.threads = threads.get();
@@ -73,32 +76,45 @@ fn check(args: &CheckArgs) -> Result<Report> {
     bar.0.finish_and_clear();
     let mut report = report.with_context(|| args.read.image.image.display().to_string())?;
     report.notes.extend(note);
+    report.fault_count += losses.len() as u64;
+    report.faults.splice(0..0, losses.iter().map(fault_of));
     Ok(report)
+}
+
+/// What is missing of the image as a fault.
+fn fault_of(loss: &Loss) -> Fault {
+    let (structure, check) = match loss {
+        Loss::FirstSuperblock { .. } => ("superblock", "the first one can be used"),
+        Loss::End { .. } => ("image", "as long as the filesystem"),
+    };
+    let (owner, consequence) = (None, Consequence::Image);
+    Fault { structure, check, address: Some(DiskAddress(0)), owner, found: loss.to_string(), consequence }
 }
 
 type ToCheck = (Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>, Option<String>);
 
 /// The devices as they are to be checked, and what to tell about that. A dirty journal is replayed in memory, so that what is
 /// checked is what a mount would see. An image that another program writes to is refused: its lock says so.
-fn open(args: &CheckArgs) -> Result<ToCheck> {
-    let device: Arc<dyn BlockDevice> = Arc::new(open_device(&args.read.image.image, Access::Read)?);
+fn open(args: &CheckArgs) -> Result<(ToCheck, Vec<Loss>)> {
+    let (device, losses) = open_to_look(&args.read.image.image)?;
     let log_device = match &args.read.image.logdev {
         Some(path) => Some(Arc::new(open_device(path, Access::Read)?) as Arc<dyn BlockDevice>),
         None => None,
     };
     if args.read.no_recovery {
-        return Ok((device, log_device, None));
+        return Ok(((device, log_device, None), losses));
     }
-    match Filesystem::recover_in_memory(Arc::clone(&device), log_device.clone()) {
+    let devices = match Filesystem::recover_in_memory(Arc::clone(&device), log_device.clone()) {
         Ok(recovered) => {
             let note = recovered.report.map(|report| format!("{report}, in memory: the image stays as it is"));
-            Ok((recovered.device, recovered.log_device, note))
+            (recovered.device, recovered.log_device, note)
         }
         Err(error) => {
             let note = format!("the journal cannot be replayed, so the image was checked as it is on disk: {error}");
-            Ok((device, log_device, Some(note)))
+            (device, log_device, Some(note))
         }
-    }
+    };
+    Ok((devices, losses))
 }
 
 /// A bar on terminals.

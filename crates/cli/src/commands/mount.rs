@@ -121,7 +121,8 @@ fn begin_logging(args: &MountArgs) {
 
 /// A mount point that cannot be one is met before the journal is replayed.
 fn check_mount_point(path: &Path) -> Result<(), MountError> {
-    let found = std::fs::metadata(path).and_then(|data| if data.is_dir() { Ok(()) } else { Err(rustix::io::Errno::NOTDIR.into()) });
+    let found = std::fs::metadata(path)
+        .and_then(|data| if data.is_dir() { Ok(()) } else { Err(rustix::io::Errno::NOTDIR.into()) });
     found.map_err(|source| MountError::MountPoint { path: path.into(), source })
 }
 

@@ -1,6 +1,6 @@
 //! Records of the log and the operations in them.
 
-use crate::image::open_device;
+use crate::image::{open_device, open_to_look};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl Journal {
     /// Opens the log of an image. The filesystem itself is not opened: its log can be looked at even if it is damaged.
     pub fn open(image: &Path, log_device: Option<&Path>) -> Result<Self> {
         let open = |path: &Path| open_device(path, Access::Read).map(|device| Arc::new(device) as _);
-        let log = FoundLog::find(open(image)?, log_device.map(open).transpose()?);
+        let log = FoundLog::find(open_to_look(image)?.0, log_device.map(open).transpose()?);
         Ok(Self { log: log.with_context(|| image.display().to_string())? })
     }
 
