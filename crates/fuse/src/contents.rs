@@ -49,6 +49,11 @@ pub(crate) fn write(
     if flags.0 & rustix::fs::OFlags::DSYNC.bits() as i32 != 0 { fs.fdatasync(inode) } else { Ok(()) }
 }
 
+/// Whether a file was opened to read and write beside the kernel's cache.
+pub(crate) fn is_direct(flags: OpenFlags) -> bool {
+    flags.0 & rustix::fs::OFlags::DIRECT.bits() as i32 != 0
+}
+
 /// What `fallocate(2)` asks for.
 pub(crate) fn fallocate_mode(mode: i32) -> Result<Fallocate> {
     const PUNCH_KEEPING_SIZE: i32 = PUNCH_HOLE | KEEP_SIZE;

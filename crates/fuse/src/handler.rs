@@ -168,8 +168,7 @@ impl fuser::Filesystem for Handler {
         if number == self.server.root() {
             return;
         }
-        // The next file of that number has none.
-        self.server.take_refusal(node);
+        self.server.forgotten(node);
         // An error has no way back to the kernel, and is reported by the conversion.
         let _ = self.server.with(|fs| fs.unhold(number, count));
     }
@@ -342,11 +341,14 @@ impl fuser::Filesystem for Handler {
         _: FileHandle,
         offset: u64,
         size: u32,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
         let number = self.server.inode(node);
+        if !contents::is_direct(flags) {
+            self.server.note_cached(node);
+        }
         match self.server.with(|fs| contents::read(fs, number, offset, size)) {
             Ok(bytes) => reply.data(&bytes),
             Err(error) => reply.error(error),
@@ -378,6 +380,12 @@ impl fuser::Filesystem for Handler {
         });
         if privileged {
             self.server.forget_attributes(node);
+        }
+        let is_cached_write = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) || !contents::is_direct(flags);
+        if is_cached_write {
+            self.server.note_cached(node);
+        } else if self.server.is_cached(node) {
+            return self.seeks.answer_after_forgetting(node, offset, data.len(), written, reply);
         }
         match written {
             Ok(()) => reply.written(data.len() as u32),

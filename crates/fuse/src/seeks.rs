@@ -1,4 +1,4 @@
-//! Looking for data and holes, and whatever else waits for what the kernel writes, in a thread of its own.
+//! Looking for data and holes, and whatever else waits for what the kernel writes or has cached, in a thread of its own.
 //!
 //! The kernel asks without having written what it holds, and takes what it is told for the truth. So it is made to write first, and
 //! whoever waits for that must not be one of those who answer. One thread does it for all: none is made while the mount is used, when
@@ -6,7 +6,7 @@
 
 use crate::contents;
 use crate::server::Server;
-use fuser::{Errno, INodeNo, ReplyLseek};
+use fuser::{Errno, INodeNo, ReplyLseek, ReplyWrite};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SendError, Sender, channel};
@@ -14,6 +14,16 @@ use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 enum Task {
     Answer(Question),
     Forget(INodeNo),
+    Written(Written),
+}
+
+/// A direct write that was done.
+struct Written {
+    node: INodeNo,
+    offset: u64,
+    length: usize,
+    result: Result<(), Errno>,
+    reply: ReplyWrite,
 }
 
 struct Question {
@@ -50,6 +60,22 @@ impl Seeks {
         // It fails when nobody answers any more.
         let _ = self.0.send(Task::Forget(node));
     }
+
+    /// Answers a direct write to a file that the kernel's cache may hold, after that has forgotten the range. The kernel does so
+    /// itself when such a write begins, but not after one that does not wait: what was read meanwhile would stay.
+    pub(crate) fn answer_after_forgetting(
+        &self,
+        node: INodeNo,
+        offset: u64,
+        length: usize,
+        result: Result<(), Errno>,
+        reply: ReplyWrite,
+    ) {
+        let task = Task::Written(Written { node, offset, length, result, reply });
+        if let Err(SendError(Task::Written(written))) = self.0.send(task) {
+            written.reply.error(Errno::EIO);
+        }
+    }
 }
 
 fn answer(server: &Server, tasks: &Receiver<Task>) {
@@ -58,6 +84,14 @@ fn answer(server: &Server, tasks: &Receiver<Task>) {
             Task::Answer(question) => question,
             Task::Forget(node) => {
                 server.forget_contents(node);
+                continue;
+            }
+            Task::Written(Written { node, offset, length, result, reply }) => {
+                server.forget_range(node, offset, length);
+                match result {
+                    Ok(()) => reply.written(length as u32),
+                    Err(error) => reply.error(error),
+                }
                 continue;
             }
         };

@@ -6,7 +6,7 @@
 use crate::outcome::Outcome;
 use fuser::Errno;
 use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 use xfskit::ondisk::InodeNumber;
 use xfskit::{Error, Filesystem};
@@ -27,6 +27,8 @@ pub(crate) struct Server {
     commit_failures: Mutex<Failures>,
     /// Files of which the kernel's cache has brought what was refused, and why, until a program was told.
     refusals: Mutex<HashMap<u64, Errno>>,
+    /// Files of which the kernel's cache may hold contents.
+    cached: RwLock<HashSet<u64>>,
 }
 
 /// Commits that failed.
@@ -46,6 +48,7 @@ impl Server {
             outcome: OnceLock::new(),
             commit_failures: Mutex::default(),
             refusals: Mutex::default(),
+            cached: RwLock::default(),
         }
     }
 
@@ -88,6 +91,35 @@ impl Server {
     pub(crate) fn forget_attributes(&self, node: fuser::INodeNo) {
         if let Some(notifier) = self.notifier.get() {
             let _ = notifier.inval_inode(node, -1, 0);
+        }
+    }
+
+    /// Makes the kernel read a part of a file anew. Whoever waits for this must not be one of those who answer.
+    pub(crate) fn forget_range(&self, node: fuser::INodeNo, offset: u64, length: usize) {
+        if let Some(notifier) = self.notifier.get() {
+            // A kernel that knows nothing of the file has nothing to forget.
+            let _ = notifier.inval_inode(node, offset as i64, length as i64);
+        }
+    }
+
+    /// The kernel's cache gets contents of a file.
+    pub(crate) fn note_cached(&self, node: fuser::INodeNo) {
+        if !self.is_cached(node) {
+            self.cached.write().insert(node.0);
+        }
+    }
+
+    /// Whether the kernel's cache may hold contents of a file.
+    pub(crate) fn is_cached(&self, node: fuser::INodeNo) -> bool {
+        self.cached.read().contains(&node.0)
+    }
+
+    /// The kernel remembers nothing of a file any more.
+    pub(crate) fn forgotten(&self, node: fuser::INodeNo) {
+        // The next file of that number has neither.
+        self.take_refusal(node);
+        if self.is_cached(node) {
+            self.cached.write().remove(&node.0);
         }
     }
 
