@@ -6,6 +6,7 @@ use common::{Fixture, mounted_with};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::Duration;
 use xfskit_fuse::WriteCache;
 
 const IMAGE_BYTES: u64 = 64 << 20;
@@ -42,6 +43,12 @@ fn a_program_that_writes_on_and_on_hears_of_a_full_image() {
     drop(file);
     // Whoever frees space can write again, to that file too.
     fs::remove_file(fixture.path("file")).unwrap();
+    // The kernel tells a moment later that it has forgotten a removed file.
+    let mut waits = 0..1000;
+    while rustix::fs::statvfs(fixture.path("")).unwrap().f_bavail * 4096 < 8 << 20 {
+        assert!(waits.next().is_some(), "no space is free");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     fs::write(fixture.path("after"), vec![2; 1 << 20]).unwrap();
     File::open(fixture.path("after")).unwrap().sync_all().unwrap();
     fixture.judge(|dir| {
