@@ -53,6 +53,18 @@ pub fn end() -> std::io::Result<()> {
     }
 }
 
+/// A name or a path as a part of a line: on a terminal it does not end that and begin one of its own.
+pub fn name(bytes: &[u8]) -> Cow<'_, [u8]> {
+    if stdout().is_terminal() { in_line(bytes) } else { Cow::Borrowed(bytes) }
+}
+
+fn in_line(bytes: &[u8]) -> Cow<'_, [u8]> {
+    if !bytes.iter().any(|byte| b"\n\t".contains(byte)) {
+        return Cow::Borrowed(bytes);
+    }
+    bytes.iter().map(|byte| if b"\n\t".contains(byte) { b'?' } else { *byte }).collect()
+}
+
 /// Prints a message of the program's.
 pub fn tell(message: &str) {
     let message = if stderr().is_terminal() { harmless(message.as_bytes()) } else { Cow::Borrowed(message.as_bytes()) };

@@ -115,6 +115,28 @@ fn a_file_of_more_blocks_than_can_be_is_damaged() {
     }
 }
 
+/// The second line of a name was a line of the list.
+#[test]
+fn names_are_no_lines_of_a_list_on_a_terminal() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let name = "/two\n-forged";
+    ok(&format!("touch IMAGE {name}"), &image);
+    ok(&format!("ln -s IMAGE {name} /link"), &image);
+    assert!(ok("ls IMAGE", &image).contains("two\n-forged"), "what is no terminal gets names as they are");
+    if Command::new("script").arg("--version").output().is_err() {
+        return skip("this machine has no script(1)");
+    }
+    let lines = ["ls IMAGE", "ls -l IMAGE", "tree IMAGE", "du IMAGE NAME", "stat IMAGE /link", "parents IMAGE NAME"];
+    for line in lines {
+        let line = line.replace("IMAGE", image.to_str().unwrap()).replace("NAME", &format!("'{name}'"));
+        let command = format!("{} {line}", env!("CARGO_BIN_EXE_xfskit"));
+        let output = Command::new("script").args(["-qc", &command, "/dev/null"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("two?-forged") && !text.contains("\n-forged"), "{line}: {text:?}");
+    }
+}
+
 /// They once were what the terminal does.
 #[test]
 fn names_are_no_commands_to_a_terminal() {

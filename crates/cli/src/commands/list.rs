@@ -2,7 +2,7 @@
 
 use crate::args::{LsArgs, PathArgs};
 use crate::image::{find, open_to_read};
-use crate::screen::out;
+use crate::screen::{self, out};
 use crate::text::{kind_name, mode_string, time_string};
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ pub fn ls(args: &LsArgs, as_json: bool) -> Result<()> {
             if args.long {
                 long_line(&mut out, &filesystem, &filesystem.stat(*inode)?, name)?;
             } else {
-                out.write_all(name)?;
+                out.write_all(&screen::name(name))?;
                 writeln!(out)?;
             }
         }
@@ -67,10 +67,10 @@ fn long_line(out: &mut impl Write, filesystem: &Filesystem, stat: &Stat, name: &
     let mode = mode_string(stat.mode);
     let time = time_string(stat.mtime);
     write!(out, "{mode} {:>3} {:>5} {:>5} {size:>8} {} ", stat.links, stat.uid, stat.gid, &time[..19])?;
-    out.write_all(name)?;
+    out.write_all(&screen::name(name))?;
     if is_symlink(stat) {
         out.write_all(b" -> ")?;
-        out.write_all(&filesystem.read_link(stat.inode)?)?;
+        out.write_all(&screen::name(&filesystem.read_link(stat.inode)?))?;
     }
     Ok(writeln!(out)?)
 }
@@ -100,7 +100,7 @@ pub fn tree(args: &PathArgs, as_json: bool) -> Result<()> {
         };
         if found.dir.is_none() {
             if !as_json {
-                out.write_all(&found.path)?;
+                out.write_all(&screen::name(&found.path))?;
                 writeln!(out)?;
             }
             continue;
@@ -112,10 +112,10 @@ pub fn tree(args: &PathArgs, as_json: bool) -> Result<()> {
             lines.push(value);
         } else {
             write!(out, "{indent}{before}")?;
-            out.write_all(found.name())?;
+            out.write_all(&screen::name(found.name()))?;
             if is_symlink(&found.stat) {
                 out.write_all(b" -> ")?;
-                out.write_all(&filesystem.read_link(found.stat.inode)?)?;
+                out.write_all(&screen::name(&filesystem.read_link(found.stat.inode)?))?;
             }
             writeln!(out)?;
         }
@@ -146,7 +146,7 @@ pub fn stat(args: &PathArgs, as_json: bool) -> Result<()> {
     writeln!(out, "path:       {}", args.path.display())?;
     writeln!(out, "type:       {}", kind_name(stat.mode))?;
     if is_symlink(&stat) {
-        writeln!(out, "target:     {}", String::from_utf8_lossy(&filesystem.read_link(stat.inode)?))?;
+        writeln!(out, "target:     {}", String::from_utf8_lossy(&screen::name(&filesystem.read_link(stat.inode)?)))?;
     }
     if let Some((major, minor)) = device(&stat) {
         writeln!(out, "device:     {major}, {minor}")?;
@@ -194,7 +194,7 @@ pub fn readlink(args: &PathArgs) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
     let stat = find(&filesystem, &args.path)?;
     let mut out = out();
-    out.write_all(&filesystem.read_link(stat.inode)?)?;
+    out.write_all(&screen::name(&filesystem.read_link(stat.inode)?))?;
     writeln!(out)?;
     Ok(out.flush()?)
 }

@@ -2,7 +2,7 @@
 
 use crate::args::{InodeArgs, ParentsArgs};
 use crate::image::{find, open_to_read};
-use crate::screen::out;
+use crate::screen::{self, out};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -30,7 +30,7 @@ pub fn parents(args: &ParentsArgs, as_json: bool) -> Result<()> {
     }
     for (dir, name) in parents {
         write!(out, "{} ", dir.0)?;
-        out.write_all(&name)?;
+        out.write_all(&screen::name(&name))?;
         writeln!(out)?;
     }
     Ok(out.flush()?)
@@ -38,7 +38,7 @@ pub fn parents(args: &ParentsArgs, as_json: bool) -> Result<()> {
 
 fn print_paths(out: &mut impl Write, paths: &[Vec<u8>]) -> Result<()> {
     for path in paths {
-        out.write_all(path)?;
+        out.write_all(&screen::name(path))?;
         writeln!(out)?;
     }
     Ok(out.flush()?)

@@ -3,8 +3,7 @@
 use super::list::is_dir;
 use crate::args::{DfArgs, DuArgs};
 use crate::image::{find, open_to_read};
-use crate::screen::out;
-use crate::screen::say;
+use crate::screen::{self, out, say};
 use crate::text::human_size;
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -98,7 +97,7 @@ fn print(lines: &[(Vec<u8>, u64)], human: bool, as_json: bool) -> Result<()> {
     for (path, bytes) in lines {
         let size = if human { human_size(*bytes) } else { bytes.div_ceil(1024).to_string() };
         write!(out, "{size}\t")?;
-        out.write_all(path)?;
+        out.write_all(&screen::name(path))?;
         writeln!(out)?;
     }
     Ok(out.flush()?)
