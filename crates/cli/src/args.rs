@@ -18,7 +18,7 @@ Exit codes:
   1  the operation failed (no such file, no space left, ...)
   2  wrong usage
   3  the image is damaged, or not an XFS image
-  4  the image is in use by another program
+  4  the image is in use by another program or the kernel
   5  the source of a copy is damaged or unsafe, or changed while it was read
   6  the image cannot be opened or read (missing, a folder, an I/O error)
   7  the image uses a feature that xfskit does not support

@@ -129,6 +129,24 @@ fn a_full_host_is_told_as_such_and_loses_nothing_that_was_durable() {
     }
 }
 
+/// A hole in it waited for the host to be full.
+#[test]
+fn the_journal_has_its_space_on_the_host() {
+    use std::os::unix::fs::MetadataExt;
+    let scratch = xfskit_testkit::scratch();
+    let [image, copy] = ["a.img", "copy.img"].map(|name| scratch.file(name));
+    let taken = |path: &Path| fs::metadata(path).unwrap().blocks() * 512;
+    let journal = 16 << 20;
+    ok("mkfs IMAGE -q --small --size 400M -l size=16m", &image);
+    assert!(taken(&image) >= journal, "{}", taken(&image));
+    xfskit_testkit::copy_image(&image, &copy);
+    assert!(taken(&copy) < journal);
+    ok("ls IMAGE /", &copy);
+    assert!(taken(&copy) < journal, "whoever only reads takes nothing");
+    ok("mkdir IMAGE /dir", &copy);
+    assert!(taken(&copy) >= journal, "{}", taken(&copy));
+}
+
 /// A commit in the background that failed was told nowhere.
 #[test]
 fn a_commit_that_fails_is_told_at_once_and_by_umount() {
