@@ -147,6 +147,22 @@ fn the_journal_has_its_space_on_the_host() {
     assert!(taken(&copy) >= journal, "{}", taken(&copy));
 }
 
+/// It kept the files of its caller open: another file system could not be unmounted, a pipe had no end.
+#[test]
+fn a_server_keeps_nothing_of_its_callers_open() {
+    let Some(at) = prepared() else { return };
+    let file = at.scratch.file("of the caller");
+    fs::write(&file, "").unwrap();
+    let script = "exec 7<\"$1\" 23>>\"$1\"; exec \"$2\" mount \"$3\" \"$4\"";
+    let mut caller = Command::new("bash");
+    caller.args(["-c", script, "bash"]).arg(&file).arg(env!("CARGO_BIN_EXE_xfskit")).arg(&at.image).arg(&at.dir);
+    assert!(caller.status().unwrap().success());
+    let open = fs::read_dir(format!("/proc/{}/fd", server_of(&at.image))).unwrap();
+    let open: Vec<_> = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()).collect();
+    assert!(open.contains(&at.image.canonicalize().unwrap()) && !open.contains(&file), "{open:?}");
+    at.line("umount DIR");
+}
+
 /// A commit in the background that failed was told nowhere.
 #[test]
 fn a_commit_that_fails_is_told_at_once_and_by_umount() {

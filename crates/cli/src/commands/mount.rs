@@ -21,6 +21,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::OpenOptions;
 use std::io::{Read, Write, stdout};
+use std::os::fd::RawFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use xfskit_fuse::{MountError, Session, Unmounted, Unmounter};
@@ -35,8 +36,26 @@ pub fn run(args: &MountArgs) -> Result<()> {
     if remount::is_asked_for(&args.options) {
         return remount::run(&args.mount_point, &args.options);
     }
+    if args.server {
+        close_inherited();
+    }
     let settings = MountSettings::parse(&args.options)?;
     if args.foreground || args.server { serve(args, settings) } else { start_server(args) }
+}
+
+/// Closes what whoever called `mount` had open: a server would keep it for as long as it lives. Nothing of this program's is open yet
+/// but the standard files.
+fn close_inherited() {
+    let open: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|number| *number > 2)
+        .collect();
+    for number in open {
+        // One of them was that of the list.
+        let _ = nix::unistd::close(number);
+    }
 }
 
 /// Starts a server and waits until its mount can be used.
