@@ -215,11 +215,22 @@ pub fn find(filesystem: &Filesystem, path: &OsStr) -> Result<Stat> {
     filesystem.resolve(path.as_bytes(), false).with_context(|| shown(path))
 }
 
-/// Finds the directory that a new name goes into, and the name.
+/// Finds the directory that the name of a new file goes into, and the name.
+///
+/// # Errors
+/// As a look-up, with the path; `NotADirectory` for one that ends in a slash.
+pub fn find_place<'a>(filesystem: &Filesystem, path: &'a OsStr) -> Result<(InodeNumber, &'a [u8])> {
+    if path.as_bytes().ends_with(b"/") {
+        return Err(Error::NotADirectory).with_context(|| shown(path));
+    }
+    find_dir_place(filesystem, path)
+}
+
+/// As [`find_place`], for the name of a directory, behind which a slash may stand.
 ///
 /// # Errors
 /// As a look-up, with the path.
-pub fn find_place<'a>(filesystem: &Filesystem, path: &'a OsStr) -> Result<(InodeNumber, &'a [u8])> {
+pub fn find_dir_place<'a>(filesystem: &Filesystem, path: &'a OsStr) -> Result<(InodeNumber, &'a [u8])> {
     let find = || -> Result<_, Error> {
         let (dir, name) = xfskit::split_path(path.as_bytes())?;
         Ok((filesystem.resolve(dir, true)?.inode, name))

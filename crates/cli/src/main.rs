@@ -70,7 +70,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Ls(args) => commands::list::ls(&args, json),
         Command::Tree(args) => commands::list::tree(&args, json),
         Command::Stat(args) => commands::list::stat(&args, json),
-        Command::Readlink(args) => commands::list::readlink(&args),
+        Command::Readlink(args) => commands::list::readlink(&args, json),
         Command::Mkdir(args) => commands::files::mkdir(&args),
         Command::Mknod(args) => commands::files::mknod(&args),
         Command::Touch(args) => commands::files::touch(&args),

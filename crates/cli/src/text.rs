@@ -1,5 +1,8 @@
 //! Numbers, modes and times as people write and read them.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
 use std::str::FromStr;
 use xfskit::ondisk::Timestamp;
 use xfskit::ondisk::inode::{
@@ -47,13 +50,51 @@ pub fn kind_name(mode: u16) -> &'static str {
     }
 }
 
-/// A time in UTC: `2026-01-31 12:00:00.000000001`.
+/// A time for people, in UTC, for an image belongs to no place: `2026-01-31 12:00:00.000000001 +0000`.
 pub fn time_string(time: Timestamp) -> String {
+    let (date, second, fraction) = time_parts(time);
+    format!("{date} {second}.{fraction} +0000")
+}
+
+/// A time to the second, in UTC: `2026-01-31 12:00:00Z`.
+pub fn short_time_string(time: Timestamp) -> String {
+    let (date, second, _) = time_parts(time);
+    format!("{date} {second}Z")
+}
+
+/// A time as RFC 3339 has it, in UTC: `2026-01-31T12:00:00.000000001Z`.
+pub fn json_time(time: Timestamp) -> String {
+    let (date, second, fraction) = time_parts(time);
+    format!("{date}T{second}.{fraction}Z")
+}
+
+/// Date, time of day and nanoseconds.
+fn time_parts(time: Timestamp) -> (String, String, String) {
     const DAY: i64 = 86_400;
     let (days, second) = (time.seconds.div_euclid(DAY), time.seconds.rem_euclid(DAY));
     let (year, month, day) = civil(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{:09}", time.nanoseconds)
+    let date = format!("{year:04}-{month:02}-{day:02}");
+    (date, format!("{hour:02}:{minute:02}:{second:02}"), format!("{:09}", time.nanoseconds))
+}
+
+/// Sets a member of a JSON object to bytes: as text, and where that is not all of them, as base64 under `NAME_base64`
+/// too.
+pub fn set_json(object: &mut Value, name: &str, bytes: &[u8]) {
+    object[name] = String::from_utf8_lossy(bytes).into();
+    if std::str::from_utf8(bytes).is_err() {
+        object[format!("{name}_base64")] = BASE64.encode(bytes).into();
+    }
+}
+
+/// Bytes in a JSON list: text, or an object of `text` and `text_base64` where text is not all of them.
+pub fn json_bytes(bytes: &[u8]) -> Value {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return text.into();
+    }
+    let mut object = json!({});
+    set_json(&mut object, "text", bytes);
+    object
 }
 
 /// Year, month and day of a number of days since 1970, by eras of 400 years that begin in March.
@@ -105,6 +146,9 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         _ => 0,
     };
     let digits = if shift == 0 { lower } else { &lower[..lower.len() - 1] };
+    if !digits.starts_with(|digit: char| digit.is_ascii_digit()) {
+        return Err(fail());
+    }
     let number: u64 = digits.parse().map_err(|_| fail())?;
     number.checked_mul(1 << shift).ok_or_else(fail)
 }
@@ -257,9 +301,12 @@ mod tests {
 
     #[test]
     fn times_are_read_and_shown_before_and_after_1970() {
-        assert_eq!(time_string(Timestamp { seconds: 0, nanoseconds: 7 }), "1970-01-01 00:00:00.000000007");
-        assert_eq!(time_string(Timestamp { seconds: 951_782_400, nanoseconds: 0 }), "2000-02-29 00:00:00.000000000");
-        assert_eq!(time_string(Timestamp { seconds: -1, nanoseconds: 0 }), "1969-12-31 23:59:59.000000000");
+        assert_eq!(time_string(Timestamp { seconds: 0, nanoseconds: 7 }), "1970-01-01 00:00:00.000000007 +0000");
+        assert_eq!(
+            time_string(Timestamp { seconds: 951_782_400, nanoseconds: 0 }),
+            "2000-02-29 00:00:00.000000000 +0000"
+        );
+        assert_eq!(time_string(Timestamp { seconds: -1, nanoseconds: 0 }), "1969-12-31 23:59:59.000000000 +0000");
         assert_eq!(parse_time("-1.5").unwrap(), Timestamp { seconds: -2, nanoseconds: 500_000_000 });
         assert!(parse_time("yesterday").is_err());
     }

@@ -330,3 +330,107 @@ fn an_image_without_its_first_superblock_or_its_end_is_looked_at() {
         assert!(fs::read(&image).unwrap() == bytes, "a damaged image was changed");
     }
 }
+
+/// A path with a slash at its end is that of a directory.
+#[test]
+fn a_slash_at_the_end_asks_for_a_directory() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    ok("mkdir IMAGE /d", &image);
+    ok("touch IMAGE /f /d/f", &image);
+    ok("ln -s IMAGE d /link", &image);
+    ok("ln -s IMAGE f /file-link", &image);
+    fs::write(scratch.file("F"), "x").unwrap();
+    let before = ok("tree IMAGE", &image);
+    for line in [
+        "stat IMAGE /f/",
+        "cat IMAGE /f/",
+        "stat IMAGE /file-link/",
+        "rm IMAGE /f/",
+        "rm -r IMAGE /link/",
+        "mv IMAGE /f/ /g",
+        "mv IMAGE /f /g/",
+        "mv -T IMAGE /f /d/f/",
+        "touch IMAGE /new/",
+        "touch IMAGE /f/",
+        "mknod IMAGE /new/ p",
+        "ln IMAGE /f /new/",
+        "ln -s IMAGE x /new/",
+        "clone IMAGE /f /new/",
+        "write IMAGE /new/",
+        "chmod IMAGE 700 /f/.",
+    ] {
+        assert_eq!(fails(line, &image).0, 1, "{line}");
+    }
+    let file = scratch.file("F").display().to_string();
+    for to in ["nodir/", "f/", "file-link/"] {
+        let output = xfskit(["cp", &file, &format!("{}:/{to}", image.display())]);
+        assert!(!output.status.success(), "{to}");
+    }
+    let output = xfskit(["cp", &format!("{}:/f", image.display()), &format!("{}/", scratch.file("nodir").display())]);
+    assert!(!output.status.success() && !scratch.file("nodir").exists());
+    assert_eq!(ok("tree IMAGE", &image), before);
+    ok("mkdir IMAGE /new/", &image);
+    ok("mv IMAGE /new/ /renamed/", &image);
+    assert_eq!(ok("ls IMAGE /link/", &image), "f\n");
+    assert_eq!(ok("ls IMAGE /renamed/.", &image), "");
+}
+
+/// Names that are not text printed the same, and times did not say of which zone they are.
+#[test]
+fn json_says_which_bytes_a_name_has() {
+    use std::os::unix::ffi::OsStrExt;
+    let scratch = scratch();
+    let image = image(&scratch);
+    let names: [&[u8]; 3] = [b"n\xff", b"n\xfe", "n\u{fffd}".as_bytes()];
+    for name in names {
+        let path = std::ffi::OsStr::from_bytes(name);
+        assert!(xfskit([std::ffi::OsStr::new("touch"), image.as_os_str(), path]).status.success());
+        let link = std::ffi::OsString::from(format!("link-{}", name.len()));
+        let line = [std::ffi::OsStr::new("ln"), "-s".as_ref(), image.as_os_str(), path, &link];
+        xfskit(line);
+    }
+    ok("xattr set IMAGE /link-2 trusted.x 0xff00", &image);
+    let decode = |object: &serde_json::Value, member: &str| -> Vec<u8> {
+        use base64::Engine;
+        match object[format!("{member}_base64")].as_str() {
+            Some(text) => base64::engine::general_purpose::STANDARD.decode(text).unwrap(),
+            None => object[member].as_str().unwrap().as_bytes().to_vec(),
+        }
+    };
+    let listed: serde_json::Value = serde_json::from_str(&ok("ls IMAGE --json", &image)).unwrap();
+    let found: Vec<_> = listed.as_array().unwrap().iter().map(|entry| decode(entry, "name")).collect();
+    assert!(names.iter().all(|name| found.contains(&name.to_vec())), "{found:?}");
+    let lines: Vec<serde_json::Value> =
+        ok("tree IMAGE --json", &image).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 5);
+    assert!(names.iter().all(|name| lines.iter().any(|line| decode(line, "path").ends_with(name))));
+    let link: serde_json::Value = serde_json::from_str(&ok("readlink IMAGE /link-2 --json", &image)).unwrap();
+    assert_eq!(decode(&link, "target"), b"n\xff");
+    let dump: serde_json::Value = serde_json::from_str(&ok("xattr dump IMAGE /link-2 -m - --json", &image)).unwrap();
+    assert_eq!((&dump["path"], &dump["attributes"][0]["base64"]), (&"link-2".into(), &"/wA=".into()));
+    ok("touch IMAGE /time -d 1700000000.25", &image);
+    let stat: serde_json::Value = serde_json::from_str(&ok("stat IMAGE /time --json", &image)).unwrap();
+    assert_eq!(stat["mtime"], "2023-11-14T22:13:20.250000000Z");
+    assert!(ok("stat IMAGE /time", &image).contains("2023-11-14 22:13:20.250000000 +0000"));
+    assert!(ok("ls -l IMAGE /time", &image).contains(" 2023-11-14 22:13:20Z "));
+}
+
+/// What mkfs cannot do changes nothing.
+#[test]
+fn sizes_that_do_not_fit_leave_the_file_as_it_is() {
+    let scratch = scratch();
+    let file = scratch.file("a.img");
+    assert_eq!(fails("mkfs -q IMAGE --size +400M", &file).0, 2);
+    assert_eq!(fails("mkfs -q IMAGE --size 20000000T", &file).0, 2);
+    assert!(fails("mkfs -q IMAGE --size 9000000T -d size=1g", &file).0 != 0 && !file.exists());
+    ok("mkfs -q IMAGE -d size=1g", &file);
+    assert_eq!(fs::metadata(&file).unwrap().len(), 1 << 30);
+    let before = fs::metadata(&file).unwrap();
+    for line in ["mkfs -q -f IMAGE --size 10M", "mkfs -q -f IMAGE --size 1G -d agcount=100000", "mkfs -q IMAGE"] {
+        assert_eq!(fails(line, &file).0, 2, "{line}");
+        let now = fs::metadata(&file).unwrap();
+        assert_eq!((now.len(), now.mtime_nsec()), (before.len(), before.mtime_nsec()), "{line}");
+    }
+    ok("ls IMAGE", &file);
+}

@@ -34,5 +34,5 @@ mod sizes;
 
 pub use error::MakeError;
 pub use existing::{Extent, XFS, existing_format, first_data};
-pub use make::make;
+pub use make::{make, verify};
 pub use options::{AgLayout, Autofsck, InodeSize, LogPlace, LogStripe, Options, Size, Stripe};

@@ -54,6 +54,15 @@ pub fn make(
     Ok(superblock)
 }
 
+/// Whether an image could be made with these options on devices of these sizes; nothing is written, nor read.
+///
+/// # Errors
+/// As [`make`], but for I/O.
+pub fn verify(options: &Options, bytes: u64, sector_bytes: usize, log_bytes: Option<u64>) -> Result<(), MakeError> {
+    let plan = Plan::new(options, Devices { data_bytes: bytes, data_sector: sector_bytes, log_bytes })?;
+    (0..plan.geometry.ag_count).try_for_each(|ag| lay_out(&plan, AgNumber(ag)).map(drop))
+}
+
 /// Decides what lies where in an AG, in mkfs.xfs's order: headers, roots, log, free list, first inodes.
 fn lay_out(plan: &Plan, number: AgNumber) -> Result<Ag, MakeError> {
     let geometry = &plan.geometry;

@@ -216,6 +216,12 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The size of the data section in bytes (`-d size`), if it was given.
+    pub fn data_bytes(&self) -> Option<u64> {
+        let sector_bytes = self.sector_bytes.map_or(512, u64::from);
+        self.data_size?.bytes(self.block_bytes.into(), sector_bytes)
+    }
+
     /// Sets the label (`-L`).
     ///
     /// # Errors

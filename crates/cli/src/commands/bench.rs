@@ -4,7 +4,7 @@ use crate::args::BenchArgs;
 use crate::exit::Usage;
 use crate::progress::BenchBar;
 use crate::screen::{say, say_part};
-use crate::text::{parse_size, time_string};
+use crate::text::{parse_size, short_time_string};
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::Path;
@@ -65,7 +65,7 @@ fn options(args: &BenchArgs) -> Result<Options> {
         _ => Against::Dir(side.clone()),
     });
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let now = time_string(SystemEnvironment::default().now());
+    let now = short_time_string(SystemEnvironment::default().now()).replace('Z', " UTC");
     Ok(Options {
         threads: args.threads,
         files: args.files,
@@ -79,6 +79,6 @@ fn options(args: &BenchArgs) -> Result<Options> {
         image_bytes: size,
         cache_bytes: cache,
         command: format!("xfskit {}", words.join(" ")),
-        date: format!("{} UTC", now.split('.').next().unwrap_or_default()),
+        date: now,
     })
 }

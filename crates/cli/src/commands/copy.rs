@@ -171,6 +171,11 @@ fn check_colon(text: &OsStr) -> Result<()> {
 /// Finds the target and all sources without changing an image.
 fn look(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Images) -> Result<()> {
     let (base, name) = find_target(args, sources.len(), target, images)?;
+    let wants_dir = name.is_some() && target.path().ends_with(b"/");
+    let check_kind = |is_dir: bool| match wants_dir && !is_dir {
+        true => Err(Usage(format!("{}: there is no such directory", String::from_utf8_lossy(target.path())))),
+        false => Ok(()),
+    };
     for source in sources {
         match source {
             Place::Host(path) => {
@@ -178,6 +183,7 @@ fn look(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Images) -
                 if found.is_dir() && !args.is_recursive() {
                     return Err(TransferError::NotRecursive(shown(path.as_os_str())).into());
                 }
+                check_kind(found.is_dir() || path.is_dir() && path.as_os_str().as_bytes().ends_with(b"/"))?;
             }
             Place::Image(image, path) => {
                 let options = MountOptions { no_recovery: args.no_recovery, ..MountOptions::read_only() };
@@ -186,6 +192,7 @@ fn look(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Images) -
                 if is_dir(&start) && !args.is_recursive() {
                     return Err(TransferError::NotRecursive(shown(path)).into());
                 }
+                check_kind(is_dir(&start))?;
                 let name = name.as_deref().unwrap_or(source.name());
                 check_not_into_itself(&filesystem, start.inode, &base).with_context(|| shown(path))?;
                 check_not_onto_itself(&filesystem, start.inode, &base, name).with_context(|| shown(path))?;

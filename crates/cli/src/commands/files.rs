@@ -3,7 +3,7 @@
 use super::list::is_dir;
 use crate::args::{ChmodArgs, ChownArgs, MkdirArgs, MknodArgs, NodeKind, TouchArgs};
 use crate::exit::{Failures, Usage, for_each};
-use crate::image::{edit, find, find_place, shown};
+use crate::image::{edit, find, find_dir_place, find_place, shown};
 use crate::interrupt;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
@@ -29,7 +29,8 @@ pub fn mkdir(args: &MkdirArgs) -> Result<()> {
 }
 
 fn make(filesystem: &Filesystem, path: &OsStr, new: &NewFile<'_>) -> Result<()> {
-    let (dir, name) = find_place(filesystem, path)?;
+    let is_dir = new.mode.is_some_and(|mode| mode.file_type() == MODE_DIR);
+    let (dir, name) = if is_dir { find_dir_place(filesystem, path) } else { find_place(filesystem, path) }?;
     filesystem.create(dir, name, new, &Caller::root()).with_context(|| shown(path))?;
     Ok(())
 }
@@ -94,6 +95,7 @@ fn touch_one(filesystem: &Filesystem, path: &OsStr, change: &SetAttr, args: &Tou
     let stat = match filesystem.resolve(path.as_bytes(), true) {
         Ok(stat) => stat,
         Err(Error::NotFound) if args.no_create => return Ok(()),
+        Err(Error::NotFound) if path.as_bytes().ends_with(b"/") => return Err(Error::NotFound),
         Err(Error::NotFound) => {
             let (dir, name) = xfskit::split_path(path.as_bytes())?;
             let dir = filesystem.resolve(dir, true)?.inode;

@@ -3,7 +3,7 @@
 use crate::args::{LsArgs, PathArgs};
 use crate::image::{find, open_to_read};
 use crate::screen::{self, out};
-use crate::text::{kind_name, mode_string, time_string};
+use crate::text::{json_time, kind_name, mode_string, set_json, short_time_string, time_string};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -38,7 +38,7 @@ pub fn ls(args: &LsArgs, as_json: bool) -> Result<()> {
             .iter()
             .map(|(name, inode)| {
                 let mut value = stat_json(&filesystem, &filesystem.stat(*inode)?)?;
-                value["name"] = String::from_utf8_lossy(name).into();
+                set_json(&mut value, "name", name);
                 Ok(value)
             })
             .collect();
@@ -65,8 +65,8 @@ fn long_line(out: &mut impl Write, filesystem: &Filesystem, stat: &Stat, name: &
         None => stat.size.to_string(),
     };
     let mode = mode_string(stat.mode);
-    let time = time_string(stat.mtime);
-    write!(out, "{mode} {:>3} {:>5} {:>5} {size:>8} {} ", stat.links, stat.uid, stat.gid, &time[..19])?;
+    let time = short_time_string(stat.mtime);
+    write!(out, "{mode} {:>3} {:>5} {:>5} {size:>8} {time} ", stat.links, stat.uid, stat.gid)?;
     out.write_all(&screen::name(name))?;
     if is_symlink(stat) {
         out.write_all(b" -> ")?;
@@ -87,7 +87,6 @@ pub fn tree(args: &PathArgs, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
     let start = find(&filesystem, &args.path)?;
     let mut out = out();
-    let mut lines = Vec::new();
     let mut indent = String::new();
     for step in ImageWalk::new(&filesystem, start.inode, args.path.as_encoded_bytes()) {
         let found = match step? {
@@ -108,8 +107,8 @@ pub fn tree(args: &PathArgs, as_json: bool) -> Result<()> {
         let (before, below) = beside(&found);
         if as_json {
             let mut value = stat_json(&filesystem, &found.stat)?;
-            value["path"] = String::from_utf8_lossy(&found.path).into();
-            lines.push(value);
+            set_json(&mut value, "path", &found.path);
+            writeln!(out, "{value}")?;
         } else {
             write!(out, "{indent}{before}")?;
             out.write_all(&screen::name(found.name()))?;
@@ -122,9 +121,6 @@ pub fn tree(args: &PathArgs, as_json: bool) -> Result<()> {
         if found.is_dir() {
             indent.push_str(below);
         }
-    }
-    if as_json {
-        writeln!(out, "{:#}", Value::Array(lines))?;
     }
     Ok(out.flush()?)
 }
@@ -174,27 +170,34 @@ fn stat_json(filesystem: &Filesystem, stat: &Stat) -> Result<Value> {
         "links": stat.links,
         "size": stat.size,
         "blocks": stat.blocks,
-        "atime": time_string(stat.atime),
-        "mtime": time_string(stat.mtime),
-        "ctime": time_string(stat.ctime),
-        "birth_time": time_string(stat.birth_time),
+        "atime": json_time(stat.atime),
+        "mtime": json_time(stat.mtime),
+        "ctime": json_time(stat.ctime),
+        "birth_time": json_time(stat.birth_time),
         "project": stat.project,
     });
     if let Some((major, minor)) = device(stat) {
         value["device"] = json!([major, minor]);
     }
     if is_symlink(stat) {
-        value["target"] = String::from_utf8_lossy(&filesystem.read_link(stat.inode)?).into();
+        set_json(&mut value, "target", &filesystem.read_link(stat.inode)?);
     }
     Ok(value)
 }
 
 /// Runs `readlink`.
-pub fn readlink(args: &PathArgs) -> Result<()> {
+pub fn readlink(args: &PathArgs, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
     let stat = find(&filesystem, &args.path)?;
     let mut out = out();
-    out.write_all(&screen::name(&filesystem.read_link(stat.inode)?))?;
-    writeln!(out)?;
+    let target = filesystem.read_link(stat.inode)?;
+    if as_json {
+        let mut value = json!({});
+        set_json(&mut value, "target", &target);
+        writeln!(out, "{value:#}")?;
+    } else {
+        out.write_all(&screen::name(&target))?;
+        writeln!(out)?;
+    }
     Ok(out.flush()?)
 }

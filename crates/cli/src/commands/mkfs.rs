@@ -14,7 +14,10 @@ use std::path::Path;
 use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
 use xfskit::env::{Environment, SystemEnvironment};
 use xfskit::ondisk::Superblock;
-use xfskit_mkfs::{Extent, Options, existing_format, first_data, make};
+use xfskit_mkfs::{Extent, Options, existing_format, first_data, make, verify};
+
+/// What a file's device says.
+const FILE_SECTOR_BYTES: usize = 512;
 
 /// Runs the command.
 pub fn run(args: &MkfsArgs, as_json: bool) -> Result<()> {
@@ -26,9 +29,8 @@ pub fn run(args: &MkfsArgs, as_json: bool) -> Result<()> {
 }
 
 fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
-    let size = args.size.as_deref().map(parse_size).transpose().map_err(Usage)?;
     let log = options.log_device.as_deref().map(|path| open_existing(path, args.force, None)).transpose()?;
-    let (device, made) = open_target(args, size)?;
+    let (device, made) = open_target(args, options, log.as_ref())?;
     let now = match fill::source_date_epoch()? {
         Some(epoch) => epoch,
         None => SystemEnvironment::default().now(),
@@ -75,16 +77,32 @@ fn options(args: &MkfsArgs) -> Result<Options> {
     Ok(options)
 }
 
-/// The device, and whether its file was made for it.
-fn open_target(args: &MkfsArgs, size: Option<u64>) -> Result<(FileDevice, bool)> {
+/// The device, and whether its file was made for it. Nothing is made, cut or overwritten with options that do not fit.
+fn open_target(args: &MkfsArgs, options: &Options, log: Option<&FileDevice>) -> Result<(FileDevice, bool)> {
+    let size = args.size.as_deref().map(parse_size).transpose().map_err(Usage)?;
+    // The size of the data section is that of a new file, too.
+    let size = size.or_else(|| options.data_bytes().filter(|_| !args.image.exists()));
+    let log_bytes = log.map(BlockDevice::size_bytes);
+    let fits = |bytes: u64, sector_bytes: usize| {
+        verify(options, bytes, sector_bytes, log_bytes).with_context(|| args.image.display().to_string())
+    };
     match (args.image.exists(), size) {
         (false, None) => Err(Usage(format!("{}: no such file; --size makes one", args.image.display())).into()),
-        (false, Some(size)) => Ok((FileDevice::create(&args.image, size)?, true)),
+        (false, Some(size)) => {
+            fits(size, FILE_SECTOR_BYTES)?;
+            let made = FileDevice::create(&args.image, size);
+            if matches!(made, Err(OpenError::Io { .. })) {
+                // The host cannot have a file of that size; the error that counts is that one.
+                let _ = std::fs::remove_file(&args.image);
+            }
+            Ok((made?, true))
+        }
         (true, size) => {
             let device = open_existing(&args.image, args.force, size)?;
             if let Some(size) = size
                 && std::fs::metadata(&args.image).is_ok_and(|data| data.is_file())
             {
+                fits(size, device.sector_bytes())?;
                 drop(device);
                 return Ok((FileDevice::create(&args.image, size)?, false));
             }

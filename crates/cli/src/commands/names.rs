@@ -3,7 +3,7 @@
 use super::list::is_dir;
 use crate::args::{LnArgs, MvArgs, RmArgs};
 use crate::exit::for_each;
-use crate::image::{check_last_name, edit, find, find_place, shown};
+use crate::image::{check_last_name, edit, find, find_dir_place, find_place, shown};
 use crate::interrupt;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
@@ -35,13 +35,16 @@ pub fn mv(args: &MvArgs) -> Result<()> {
     }
     let flags = RenameFlags { no_replace: args.no_clobber, exchange: args.exchange, whiteout: false };
     edit(&args.image, |filesystem| {
-        let (dir, name) = find_place(filesystem, &args.from)?;
+        let (dir, name) = find_dir_place(filesystem, &args.from)?;
+        // A slash at the end asks for a directory.
+        let from = find(filesystem, &args.from)?;
         let into = match filesystem.resolve(args.to.as_bytes(), true) {
             Ok(stat) if is_dir(&stat) && !args.exchange && !args.no_target_directory => Some(stat.inode),
             _ => None,
         };
         let (new_dir, new_name) = match into {
             Some(inode) => (inode, name),
+            None if is_dir(&from) => find_dir_place(filesystem, &args.to)?,
             None => find_place(filesystem, &args.to)?,
         };
         filesystem
@@ -70,7 +73,11 @@ fn remove(filesystem: &Filesystem, path: &OsStr, args: &RmArgs) -> Result<()> {
 fn find_name<'a>(filesystem: &Filesystem, path: &'a OsStr) -> Result<(InodeNumber, &'a [u8], Stat), Error> {
     let (dir, name) = xfskit::split_path(path.as_bytes())?;
     let dir = filesystem.resolve(dir, true)?.inode;
-    Ok((dir, name, filesystem.lookup(dir, name)?))
+    let stat = filesystem.lookup(dir, name)?;
+    if path.as_bytes().ends_with(b"/") && !is_dir(&stat) {
+        return Err(Error::NotADirectory);
+    }
+    Ok((dir, name, stat))
 }
 
 /// Removes a directory and what is below it, the deepest first.

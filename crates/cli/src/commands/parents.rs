@@ -3,6 +3,7 @@
 use crate::args::{InodeArgs, ParentsArgs};
 use crate::image::{find, open_to_read};
 use crate::screen::{self, out};
+use crate::text::{json_bytes, set_json};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -17,10 +18,13 @@ pub fn parents(args: &ParentsArgs, as_json: bool) -> Result<()> {
     parents.sort();
     let mut out = out();
     if as_json {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let parents = parents.iter().map(|(dir, name)| json!({ "inode": dir.0, "name": text(name) }));
+        let parents = parents.iter().map(|(dir, name)| {
+            let mut parent = json!({ "inode": dir.0 });
+            set_json(&mut parent, "name", name);
+            parent
+        });
         let paths = filesystem.paths(stat.inode)?;
-        let paths = paths.iter().map(|path| text(path));
+        let paths = paths.iter().map(|path| json_bytes(path));
         let both = json!({ "parents": parents.collect::<Vec<_>>(), "paths": paths.collect::<Vec<_>>() });
         writeln!(out, "{both:#}")?;
         return Ok(out.flush()?);
@@ -54,7 +58,7 @@ pub fn path(args: &InodeArgs, as_json: bool) -> Result<()> {
     let paths = filesystem.paths(number).with_context(|| format!("inode {}", args.inode))?;
     let mut out = out();
     if as_json {
-        let list = paths.iter().map(|path| String::from_utf8_lossy(path).into());
+        let list = paths.iter().map(|path| json_bytes(path));
         writeln!(out, "{:#}", Value::Array(list.collect()))?;
         return Ok(out.flush()?);
     }

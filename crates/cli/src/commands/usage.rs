@@ -4,7 +4,7 @@ use super::list::is_dir;
 use crate::args::{DfArgs, DuArgs};
 use crate::image::{find, open_to_read};
 use crate::screen::{self, out, say};
-use crate::text::human_size;
+use crate::text::{human_size, set_json};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -90,7 +90,11 @@ pub fn du(args: &DuArgs, as_json: bool) -> Result<()> {
 fn print(lines: &[(Vec<u8>, u64)], human: bool, as_json: bool) -> Result<()> {
     let mut out = out();
     if as_json {
-        let line = |(path, bytes): &(Vec<u8>, u64)| json!({ "path": String::from_utf8_lossy(path), "bytes": bytes });
+        let line = |(path, bytes): &(Vec<u8>, u64)| {
+            let mut line = json!({ "bytes": bytes });
+            set_json(&mut line, "path", path);
+            line
+        };
         writeln!(out, "{:#}", Value::Array(lines.iter().map(line).collect()))?;
         return Ok(out.flush()?);
     }

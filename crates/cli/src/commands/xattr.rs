@@ -5,6 +5,7 @@ use crate::dump::{Block, Encoding, decode_value, encode_value, read_blocks, writ
 use crate::exit::{Usage, for_each};
 use crate::image::{edit, find, open_to_read, shown};
 use crate::screen::out;
+use crate::text::{json_bytes, set_json};
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -54,7 +55,7 @@ pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
             let changes: Vec<XattrChange> = names.iter().map(change).collect();
             filesystem.change_xattrs(stat.inode, &changes, &Caller::root()).with_context(|| shown(path))
         }),
-        XattrCommand::Dump { path, recursive, prefix, encoding } => dump(path, *recursive, prefix, *encoding),
+        XattrCommand::Dump { path, recursive, prefix, encoding } => dump(path, *recursive, prefix, *encoding, as_json),
         XattrCommand::Restore { image, file, root } => {
             let blocks = read_dump(file)?;
             edit(image, |filesystem| restore(filesystem, &blocks, root))
@@ -69,7 +70,7 @@ fn list(args: &PathArgs, as_json: bool) -> Result<()> {
     names.sort();
     let mut out = out();
     if as_json {
-        let names = names.iter().map(|name| String::from_utf8_lossy(name).into()).collect();
+        let names = names.iter().map(|name| json_bytes(name)).collect();
         writeln!(out, "{:#}", Value::Array(names))?;
         return Ok(out.flush()?);
     }
@@ -94,7 +95,7 @@ fn print_value(name: &str, value: &[u8], encoding: Option<Encoding>, as_json: bo
     Ok(out.flush()?)
 }
 
-fn dump(args: &PathArgs, recursive: bool, prefix: &str, encoding: Option<Encoding>) -> Result<()> {
+fn dump(args: &PathArgs, recursive: bool, prefix: &str, encoding: Option<Encoding>, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
     let start = find(&filesystem, &args.path)?;
     let prefix = if prefix == "-" { "" } else { prefix };
@@ -105,12 +106,28 @@ fn dump(args: &PathArgs, recursive: bool, prefix: &str, encoding: Option<Encodin
         let Step::Found(found) = step? else { continue };
         let attributes = attributes(&filesystem, found.stat.inode, prefix.as_bytes())?;
         let shown = if found.path.is_empty() { b".".to_vec() } else { found.path };
-        write_block(&mut out, &Block { path: shown, attributes }, encoding)?;
+        if as_json {
+            writeln!(out, "{}", block_json(&shown, &attributes))?;
+        } else {
+            write_block(&mut out, &Block { path: shown, attributes }, encoding)?;
+        }
         if !recursive {
             break;
         }
     }
     Ok(out.flush()?)
+}
+
+/// A file's attributes, as a line of JSON.
+fn block_json(path: &[u8], attributes: &[(Vec<u8>, Vec<u8>)]) -> Value {
+    let one = |(name, value): &(Vec<u8>, Vec<u8>)| {
+        let mut object = json!({ "base64": BASE64.encode(value), "text": std::str::from_utf8(value).ok() });
+        set_json(&mut object, "name", name);
+        object
+    };
+    let mut block = json!({ "attributes": attributes.iter().map(one).collect::<Vec<_>>() });
+    set_json(&mut block, "path", path);
+    block
 }
 
 fn attributes(filesystem: &Filesystem, inode: InodeNumber, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {

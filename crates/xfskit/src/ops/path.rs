@@ -7,7 +7,7 @@ use crate::parent;
 use crate::trans::Transaction;
 use std::collections::HashMap;
 use xfskit_ondisk::InodeNumber;
-use xfskit_ondisk::inode::{MODE_SYMLINK, MODE_TYPE};
+use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 
 /// Most symbolic links that a look-up follows.
 const MAX_LINKS_FOLLOWED: usize = 40;
@@ -25,11 +25,19 @@ pub fn split_path(path: &[u8]) -> Result<(&[u8], &[u8])> {
 }
 
 impl Filesystem {
-    /// The inode at `path`, from the root; symbolic links are followed, but at the end only if `follow_last` says so.
+    /// The inode at `path`, from the root; symbolic links are followed, but at the end only if `follow_last` says so. A
+    /// path that ends in a slash, or in `/.`, is that of a directory, and a link there is followed.
     ///
     /// # Errors
-    /// As [`Self::lookup`]; `Invalid` for too many symbolic links.
+    /// As [`Self::lookup`]; `NotADirectory` for another file's path with a slash; `Invalid` for too many symbolic
+    /// links.
     pub fn resolve(&self, path: &[u8], follow_last: bool) -> Result<Stat> {
+        let is_dirs = path.ends_with(b"/") || path.ends_with(b"/.");
+        let stat = self.resolve_names(path, follow_last || is_dirs)?;
+        if is_dirs && stat.mode & MODE_TYPE != MODE_DIR { Err(Error::NotADirectory) } else { Ok(stat) }
+    }
+
+    fn resolve_names(&self, path: &[u8], follow_last: bool) -> Result<Stat> {
         let mut at = self.root();
         let mut names: Vec<Vec<u8>> = components(path);
         let mut followed = 0;
