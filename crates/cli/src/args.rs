@@ -243,8 +243,9 @@ pub struct MkfsArgs {
     /// Fill the image from a folder or a tar archive; "-" for an archive on standard input
     #[arg(long, value_name = "SOURCE")]
     pub from: Option<PathBuf>,
-    /// With --from: owner of everything in the image, in numbers: OWNER, OWNER:GROUP or :GROUP
-    #[arg(long, value_name = "OWNER", requires = "from")]
+    /// Owner of the root directory, which is 0:0 otherwise, or with --from of everything in the image, in numbers:
+    /// OWNER, OWNER:GROUP or :GROUP
+    #[arg(long, value_name = "OWNER")]
     pub owner: Option<crate::text::Owner>,
     /// With --from: leave extended attributes out, ACLs among them
     #[arg(long, requires = "from")]

@@ -25,6 +25,11 @@ pub const LOSSES: u8 = 9;
 #[error("{0}")]
 pub struct Usage(pub String);
 
+/// What a file holds instead of an image.
+#[derive(Debug, thiserror::Error)]
+#[error("this is not an XFS image: it holds {0}")]
+pub struct NotAnImage(pub &'static str);
+
 /// A failure that was reported already, by a server that runs on its own or by a command with exit codes of its own.
 #[derive(Debug, thiserror::Error)]
 #[error("it was reported already")]
@@ -184,6 +189,9 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     }
     if let Some(reported) = cause.downcast_ref::<Reported>() {
         return Some(reported.0);
+    }
+    if cause.is::<NotAnImage>() {
+        return Some(DAMAGED);
     }
     cause.is::<Usage>().then_some(USAGE)
 }

@@ -1,7 +1,7 @@
 //! Opens images and finds files in them.
 
 use crate::args::{ImageArgs, ReadArgs};
-use crate::exit::{Failures, Usage};
+use crate::exit::{Failures, NotAnImage, Usage};
 use crate::interrupt;
 use crate::screen;
 use anyhow::{Context, Result};
@@ -15,7 +15,7 @@ use xfskit::device::{Access, BlockDevice, FileDevice, Names, OpenError};
 use xfskit::ondisk::{InodeNumber, Superblock};
 use xfskit::rescue::{Loss, rescue};
 use xfskit::{Error, Filesystem, MountOptions, Stat};
-use xfskit_mkfs::XFS;
+use xfskit_mkfs::{XFS, known_contents};
 
 /// How long to wait for an image that is in use, and how often to look.
 static WAIT_MS: AtomicU64 = AtomicU64::new(0);
@@ -190,10 +190,21 @@ pub fn open_quietly(image: &Path, log_device: Option<&Path>, options: MountOptio
     let access = if options.read_only { Access::Read } else { Access::Write };
     let device = if options.read_only { open_to_look(image)?.0 } else { Arc::new(open_device(image, access)?) };
     let opened = match log_device {
-        Some(path) => Filesystem::open_with_log(device, Arc::new(open_device(path, access)?), options),
-        None => Filesystem::open(device, options),
+        Some(path) => {
+            Filesystem::open_with_log(Arc::clone(&device) as _, Arc::new(open_device(path, access)?), options)
+        }
+        None => Filesystem::open(Arc::clone(&device) as _, options),
     };
+    let opened = opened.map_err(|error| named(&*device, error.into()));
     opened.with_context(|| image.display().to_string())
+}
+
+/// The error of what could not be opened: what begins like something else is called that, and no damaged image.
+pub fn named(device: &dyn BlockDevice, error: anyhow::Error) -> anyhow::Error {
+    match known_contents(device) {
+        Ok(Some(what)) if what != XFS => NotAnImage(what).into(),
+        _ => error,
+    }
 }
 
 /// Whether an image says that its journal lies on another device. What cannot be read is told by whoever opens it.

@@ -6,7 +6,7 @@ use common::trees::{assert_same, is_root, make_tree, run};
 use common::{ok, words, xfskit};
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use xfskit_testkit::{kernel_mount, reference, scratch, skip, tree};
@@ -279,7 +279,6 @@ fn an_image_has_the_owners_that_were_asked_for() {
     if let Some(reference) = reference() {
         reference.repair_finds_nothing(&image);
     }
-    assert_eq!(xfskit(words("mkfs IMAGE -f --owner 1", &image)).status.code(), Some(2), "nothing to own");
     let Some(kernel) = kernel_mount(&image) else { return };
     for (entry, (path, uid, gid, mode)) in tree(kernel.path()).iter().zip(expected) {
         assert_eq!((entry.path.to_str(), entry.uid, entry.gid), (Some(path), uid, gid));
@@ -400,4 +399,71 @@ fn an_archive_gets_its_name_when_it_is_complete() {
     // What is no file is written to.
     ok("export IMAGE / -o /dev/null", &image);
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
+}
+
+/// Owners and device nodes that fakeroot pretends, as mke2fs -d and tar see them.
+#[test]
+fn fakeroot_is_believed() {
+    let scratch = scratch();
+    let (image, dir) = (scratch.file("a.img"), scratch.path().display());
+    let line = format!(
+        "cd {dir} && mkdir -p s/d && echo x > s/f && chown 12:34 s/f && chmod 4755 s/f && mknod s/null c 1 3 && \
+         chown 56:78 s/d && exec {} mkfs -q --from s a.img",
+        env!("CARGO_BIN_EXE_xfskit")
+    );
+    let Ok(output) = Command::new("fakeroot").args(["sh", "-c", &line]).output() else {
+        return skip("fakeroot is not installed");
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let listed = ok("ls -l IMAGE", &image);
+    for expected in ["-rwsr-xr-x   1    12    34", "crw-r--r--   1     0     0     1, 3", "drwxr-xr-x   2    56    78"]
+    {
+        assert!(listed.contains(expected), "{expected}: {listed}");
+    }
+    assert_eq!(ok("cat IMAGE /f", &image), "x\n");
+    let Some(kernel) = kernel_mount(&image) else { return };
+    assert_eq!(fs::metadata(kernel.path().join("f")).unwrap().uid(), 12);
+    kernel.unmount();
+}
+
+/// An ordinary user's image belonged to root, and there was no way to say otherwise.
+#[test]
+fn the_root_directory_has_the_owner_that_was_asked_for() {
+    let scratch = scratch();
+    let image = scratch.file("a.img");
+    for _ in 0..2 {
+        let line = "mkfs IMAGE --size 300M -q -f --owner 12:34 -m uuid=6b1ff5a1-2d3c-4e5f-8a9b-0c1d2e3f4a5b";
+        let output = make_at("1700000000", line, &image, b"");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert!(ok("stat IMAGE /", &image).contains("12:34"));
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&image);
+    }
+    let Some(kernel) = kernel_mount(&image) else { return };
+    let data = fs::metadata(kernel.path()).unwrap();
+    assert_eq!((data.uid(), data.gid()), (12, 34));
+    kernel.unmount();
+}
+
+/// What is no image is named, where that can be.
+#[test]
+fn what_is_no_image_is_named() {
+    let scratch = scratch();
+    let file = scratch.file("a.img");
+    let tar = tar(&["-c", "."], scratch.path());
+    for (contents, expected) in [
+        (&b""[..], "0 bytes"),
+        (b"\x1f\x8b\x08\0\0\0\0\0", "gzip"),
+        (b"QFI\xfb\0\0\0\x03", "qcow2"),
+        (&tar, "tar archive"),
+    ] {
+        fs::write(&file, contents).unwrap();
+        for line in ["info IMAGE", "ls IMAGE", "touch IMAGE /a", "check IMAGE"] {
+            let (code, message) = common::fails(line, &file);
+            assert!(code == if line.starts_with("check") { 8 } else { 3 }, "{line}: {code} {message}");
+            assert!(message.contains("not an XFS image") && message.contains(expected), "{line}: {message}");
+            assert!(!message.contains("first four bytes"), "{message}");
+        }
+    }
 }

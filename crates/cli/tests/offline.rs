@@ -161,7 +161,7 @@ fn bad_images_have_an_exit_code_and_a_message_of_their_own() {
     check(&scratch.file("none"), 6, "no such image");
     check(scratch.path(), 6, "folder");
     check(Path::new("/dev/null"), 6, "special file");
-    check(&scratch.image("empty", 0), 3, "superblock");
+    check(&scratch.image("empty", 0), 3, "0 bytes");
     check(&scratch.image("zeros", 64 << 20), 3, "not an XFS image");
     let image = image(&scratch);
     let short = scratch.file("short");

@@ -33,6 +33,34 @@ pub fn existing_format(device: &dyn BlockDevice) -> io::Result<Option<&'static s
     Ok(SIGNATURES.iter().find(|(offset, bytes, _)| holds(*offset, bytes)).map(|(_, _, name)| *name))
 }
 
+/// Signatures of what is no filesystem.
+const FILES: [(usize, &[u8], &str); 7] = [
+    (0, &[0x1f, 0x8b], "gzip data"),
+    (0, b"\xfd7zXZ\0", "xz data"),
+    (0, &[0x28, 0xb5, 0x2f, 0xfd], "zstd data"),
+    (0, b"BZh", "bzip2 data"),
+    (0, b"PK\x03\x04", "a zip archive"),
+    (257, b"ustar", "a tar archive"),
+    (0, b"\x7fELF", "a program"),
+];
+
+/// What the device holds, whether a filesystem or something else, for a message.
+///
+/// # Errors
+/// Any I/O error.
+pub fn known_contents(device: &dyn BlockDevice) -> io::Result<Option<&'static str>> {
+    if device.size_bytes() == 0 {
+        return Ok(Some("nothing: it has 0 bytes"));
+    }
+    if let Some(found) = existing_format(device)? {
+        return Ok(Some(found));
+    }
+    let mut head = vec![0; device.size_bytes().min(512) as usize];
+    device.read(0, &mut head)?;
+    let holds = |offset: usize, bytes: &[u8]| head.get(offset..offset + bytes.len()) == Some(bytes);
+    Ok(FILES.iter().find(|(offset, bytes, _)| holds(*offset, bytes)).map(|(_, _, name)| *name))
+}
+
 /// Bytes that are read at once in search of data.
 const STEP_BYTES: u64 = 1 << 20;
 /// Of a disk, so much is looked at at both ends, and one step in each of so many parts between.

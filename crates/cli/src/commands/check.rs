@@ -2,9 +2,9 @@
 
 use crate::args::CheckArgs;
 use crate::exit::{Reported, message};
-use crate::image::{open_device, open_to_look};
+use crate::image::{named, open_device, open_to_look};
 use crate::screen::{end, say, tell};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -74,7 +74,14 @@ fn check(args: &CheckArgs) -> Result<Report> {
     let bar = Bar::new();
     let report = xfskit_check::check(device, log_device, &options, &bar);
     bar.0.finish_and_clear();
-    let mut report = report.with_context(|| args.read.image.image.display().to_string())?;
+    let image = &args.read.image.image;
+    let mut report = match report {
+        Ok(report) => report,
+        Err(error) => {
+            let error = named(&open_device(image, Access::ReadUnlocked)?, error.into());
+            return Err(error.context(image.display().to_string()));
+        }
+    };
     report.notes.extend(note);
     report.fault_count += losses.len() as u64;
     report.faults.splice(0..0, losses.iter().map(fault_of));

@@ -91,6 +91,15 @@ pub fn source_date_epoch() -> Result<Option<Timestamp>> {
     Ok(Some(Timestamp { seconds, nanoseconds: 0 }))
 }
 
+/// The world that an image is made in.
+pub fn environment(options: &Options) -> Result<Arc<dyn Environment>> {
+    let uuid = options.uuid.expect("every image gets one");
+    Ok(match source_date_epoch()? {
+        Some(now) => Arc::new(FixedEnvironment::new(now, uuid)),
+        None => Arc::new(SystemEnvironment::default()),
+    })
+}
+
 /// Makes an image from a folder or an archive.
 pub fn run(args: &MkfsArgs, from: &Path, options: &Options) -> Result<(Superblock, Losses)> {
     fill_existing_or_new(args, from, options).map(|filled| (filled.superblock, filled.losses))
@@ -239,11 +248,7 @@ fn fill(device: FileDevice, from: &From, args: &MkfsArgs, options: &Options) -> 
     written.push(device.metadata().with_context(shown)?);
     let device = Arc::new(Unflushed(device));
     let epoch = source_date_epoch()?;
-    let uuid = options.uuid.expect("every image gets one");
-    let env: Arc<dyn Environment> = match epoch {
-        Some(now) => Arc::new(FixedEnvironment::new(now, uuid)),
-        None => Arc::new(SystemEnvironment::default()),
-    };
+    let env = environment(options)?;
     let log = options.log_device.as_deref().map(|path| open_existing(path, args.force, None)).transpose()?;
     let log = log.map(|log| Arc::new(log) as Arc<dyn BlockDevice>);
     let superblock = make(&device, log.as_deref(), options, env.now()).with_context(shown)?;

@@ -6,14 +6,16 @@ use super::info::summary_of;
 use crate::args::MkfsArgs;
 use crate::exit::Usage;
 use crate::image::open_device;
-use crate::screen::{say, say_part};
+use crate::screen::{say, say_part, tell};
 use crate::text::parse_size;
 use anyhow::{Context, Result};
 use serde_json::json;
 use std::path::Path;
+use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
 use xfskit::env::{Environment, SystemEnvironment};
 use xfskit::ondisk::Superblock;
+use xfskit::{Caller, Filesystem, MountOptions, SetAttr};
 use xfskit_mkfs::{Extent, Options, existing_format, first_data, make, verify};
 
 /// What a file's device says.
@@ -22,7 +24,11 @@ const FILE_SECTOR_BYTES: usize = 512;
 /// Runs the command.
 pub fn run(args: &MkfsArgs, as_json: bool) -> Result<()> {
     let options = options(args)?;
-    let Some(from) = &args.from else { return print(args, &make_empty(args, &options)?, as_json) };
+    let Some(from) = &args.from else {
+        print(args, &make_empty(args, &options)?, as_json)?;
+        hint_at_owner(args);
+        return Ok(());
+    };
     let (superblock, losses) = fill::run(args, from, &options)?;
     print(args, &superblock, as_json)?;
     report(&losses, WantOfRoot::IsLoss)
@@ -35,12 +41,40 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
         Some(epoch) => epoch,
         None => SystemEnvironment::default().now(),
     };
-    let result = make(&device, log.as_ref().map(|device| device as &dyn BlockDevice), options, now);
+    let (device, log) = (Arc::new(device), log.map(|log| Arc::new(log) as Arc<dyn BlockDevice>));
+    let result = make(&device, log.as_deref(), options, now).map_err(anyhow::Error::from).and_then(|superblock| {
+        own_root(args, options, device, log)?;
+        Ok(superblock)
+    });
     if result.is_err() && made {
         // A file that did not exist before holds nothing worth keeping; the error that counts is the first one.
         let _ = std::fs::remove_file(&args.image);
     }
     result.with_context(|| args.image.display().to_string())
+}
+
+/// Gives the root directory its owner, if one was asked for.
+fn own_root(
+    args: &MkfsArgs,
+    options: &Options,
+    device: Arc<FileDevice>,
+    log: Option<Arc<dyn BlockDevice>>,
+) -> Result<()> {
+    let Some(owner) = args.owner else { return Ok(()) };
+    let env = fill::environment(options)?;
+    let filesystem = Filesystem::open_in(device, log, MountOptions::default(), env)?;
+    let change = SetAttr { uid: owner.uid, gid: owner.gid, ..SetAttr::default() };
+    filesystem.set_attr(filesystem.root(), &change, &Caller::root())?;
+    Ok(filesystem.unmount()?)
+}
+
+/// On a mount permissions count, so an ordinary user could make nothing in an image of root's.
+fn hint_at_owner(args: &MkfsArgs) {
+    let uid = rustix::process::geteuid();
+    if args.owner.is_none() && args.from.is_none() && !args.quiet && !uid.is_root() {
+        let own = format!("--owner {}:{}", uid.as_raw(), rustix::process::getegid().as_raw());
+        tell(&format!("the root directory of the image belongs to root; {own} would make it yours"));
+    }
 }
 
 fn print(args: &MkfsArgs, superblock: &Superblock, as_json: bool) -> Result<()> {

@@ -11,7 +11,9 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
 use std::mem::MaybeUninit;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
+use std::sync::OnceLock;
 use xfskit::ondisk::{DeviceNumber, Timestamp};
 
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
@@ -150,8 +152,13 @@ impl Walk {
                 self.enter(fd, path, recursive, out).map(Some)
             }
             FileType::RegularFile => {
-                let file = File::from(self.open(dir, name, READ, &path)?);
-                self.file(&file, path, out)?;
+                let fd = self.open(dir, name, READ, &path)?;
+                // A device node that fakeroot pretends is an empty file.
+                let kind = if is_faked() { FileType::from_raw_mode(stat(&fd, &path)?.st_mode) } else { kind };
+                match kind {
+                    FileType::RegularFile => self.file(&File::from(fd), path, out)?,
+                    kind => self.special(&fd, kind, path, out)?,
+                }
                 Ok(None)
             }
             _ => {
@@ -268,8 +275,22 @@ impl Walk {
     }
 }
 
+/// Whether fakeroot pretends owners and device nodes: its library stands between programs and the C library's
+/// functions, which rustix does not use and the standard library does.
+fn is_faked() -> bool {
+    static FAKED: OnceLock<bool> = OnceLock::new();
+    *FAKED.get_or_init(|| std::env::var_os("FAKEROOTKEY").is_some())
+}
+
 fn stat(fd: impl AsFd, path: &[u8]) -> Result<Stat> {
-    rustix::fs::fstat(fd).map_err(host(path, "reading its attributes"))
+    let mut stat = rustix::fs::fstat(&fd).map_err(host(path, "reading its attributes"))?;
+    if is_faked() {
+        let copy = fd.as_fd().try_clone_to_owned();
+        let faked = copy.and_then(|fd| File::from(fd).metadata()).map_err(host(path, "reading its attributes"))?;
+        (stat.st_mode, stat.st_uid, stat.st_gid) = (faked.mode(), faked.uid(), faked.gid());
+        stat.st_rdev = faked.rdev();
+    }
+    Ok(stat)
 }
 
 fn check_unchanged(file: &File, before: &Stat, path: &[u8]) -> Result<()> {
