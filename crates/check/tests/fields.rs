@@ -149,8 +149,7 @@ const BASES: [&[(char, &str)]; 2] = [
 /// The names of the fields that xfs_db prints of a structure; of an array, its first and its last element.
 fn field_names(text: &str) -> Vec<String> {
     let mut names = Vec::new();
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
+    for line in text.lines() {
         let Some((name, value)) = line.split_once(" = ") else { continue };
         // `name[1-12] = [startblock,blockcount] 1:[10,3] 2:...`, or without fields.
         let Some((array, range)) = name.split_once('[').filter(|(_, range)| range.contains('-')) else {
