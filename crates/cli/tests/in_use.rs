@@ -212,3 +212,24 @@ fn neither_side_writes_what_a_virtual_machine_or_a_server_of_ours_has() {
     ok(&format!("umount {}", dir.display()), &image);
     assert!(qemu_io(&["-c", "write 1M 512"], &image).0);
 }
+
+/// It opens for writing, and would refuse each write: the journal's first, when the image is closed.
+#[test]
+fn a_read_only_block_device_is_no_place_to_write() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let attached = Command::new("losetup").args(["-f", "--show"]).arg(&image).output().unwrap();
+    if !attached.status.success() {
+        return skip("this machine has no loop device left");
+    }
+    let device = PathBuf::from(String::from_utf8(attached.stdout).unwrap().trim());
+    let run = |program: &str, option: &str| Command::new(program).arg(option).arg(&device).status().unwrap().success();
+    assert!(run("blockdev", "--setro"));
+    let results: Vec<_> = WRITERS.iter().map(|line| fails(line, &device)).collect();
+    let shown = ok("ls IMAGE /", &device);
+    assert!(run("blockdev", "--setrw"));
+    ok("mkdir IMAGE /new", &device);
+    assert!(run("losetup", "-d"));
+    assert!(results.iter().all(|(code, message)| *code == 6 && message.contains("read-only")), "{results:?}");
+    assert_eq!(shown, "");
+}

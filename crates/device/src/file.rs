@@ -47,6 +47,11 @@ pub enum OpenError {
     /// Somebody else has it open.
     #[error("{0}")]
     Busy(InUse),
+    /// A block device that takes no writes.
+    #[error(
+        "{0}: the block device is read-only: open it for reading only (mount with -o ro), or make it writable (blockdev --setrw)"
+    )]
+    ReadOnlyDevice(PathBuf),
     /// Anything else.
     #[error("{path}: {source}")]
     Io {
@@ -103,6 +108,9 @@ impl FileDevice {
         let metadata = std::fs::metadata(path).map_err(|source| failure(path, source))?;
         check_kind(path, &metadata)?;
         let write = access == Access::Write;
+        if write && holders::is_read_only(&metadata) {
+            return Err(OpenError::ReadOnlyDevice(path.into()));
+        }
         let exclusive = if metadata.file_type().is_block_device() && write { OFlags::EXCL } else { OFlags::empty() };
         // Without blocking: the name may be a pipe's by now.
         let flags = (exclusive | OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;

@@ -153,6 +153,12 @@ fn is_one(path: &Path) -> bool {
     fs::read_to_string(path).is_ok_and(|text| text.trim() == "1")
 }
 
+/// Whether a block device takes no writes. It may be opened for them all the same; then each one fails.
+pub(crate) fn is_read_only(metadata: &Metadata) -> bool {
+    metadata.file_type().is_block_device()
+        && fs::read_to_string(sysfs_dir(metadata.rdev()).join("ro")).is_ok_and(|text| text.trim() == "1")
+}
+
 fn sysfs_dir(device: u64) -> PathBuf {
     format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device)).into()
 }

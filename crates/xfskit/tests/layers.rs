@@ -16,7 +16,7 @@ const LAYERS: &[&[&str]] = &[
     &["inode"],
     &["dabtree", "dir", "attr", "parent", "symlink", "data"],
     &["recover"],
-    &["ops"],
+    &["ops", "rescue"],
 ];
 
 /// What may point up, and why.
