@@ -6,11 +6,12 @@
 # make crash   100,000 crash states, in at most ten minutes; make crash-long: as many as an hour holds,
 #              and more of them before both kernels
 # make fields   every field of every structure, damaged: an hour
+# make scrub    images of every form before the kernel's own scrub
 # make reference    install the reference tools (needs root)
 
 CARGO ?= cargo
 
-.PHONY: test models demo bench results crash crash-long fields reference
+.PHONY: test models demo bench results crash crash-long fields scrub reference
 
 test:
 	$(CARGO) fmt --all --check
@@ -43,6 +44,9 @@ crash-long:
 
 fields:
 	XFSKIT_FIELD_CASES=all $(CARGO) test -p xfskit-check --test fields
+
+scrub:
+	XFSKIT_SCRUB_ALL=1 $(CARGO) test -p xfskit-check --test good the_kernels_scrub
 
 reference:
 	scripts/reference

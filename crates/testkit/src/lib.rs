@@ -5,6 +5,7 @@
 //! | xfsprogs (mkfs.xfs, xfs_repair, xfs_db, xfs_logprint, xfs_io) | [`Reference::tool`], [`Reference::repair_finds_nothing`] |
 //! | this machine's kernel | [`kernel_mount`] |
 //! | the newest kernel, as a process | [`Reference::uml`] |
+//! | the kernel's own scrub, on an emulated machine | [`scrub()`] |
 //!
 //! The tools are installed into a folder of their own by `scripts/reference`. Where they are missing a test says so
 //! and returns; with `CI=true` in the environment that is a failure:
@@ -19,12 +20,14 @@ mod fuzzed;
 mod mount;
 mod reference;
 mod scratch;
+mod scrub;
 mod tree;
 
 pub use fuzzed::fuzzed_images;
 pub use mount::{Mount, kernel_mount, kernel_mount_with, try_kernel_mount};
 pub use reference::{Reference, UML_DISKS, UmlRun, reference};
 pub use scratch::{Scratch, copy_image, scratch};
+pub use scrub::scrub;
 pub use tree::{Entry, tree};
 
 /// Says that a test is skipped, and why. With `CI=true` nothing may be skipped.
