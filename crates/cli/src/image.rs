@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use xfskit::device::{Access, BlockDevice, FileDevice, Names, OpenError};
-use xfskit::ondisk::{InodeNumber, Superblock};
+use xfskit::ondisk::{Corruption, InodeNumber, Superblock};
 use xfskit::rescue::{Loss, rescue};
 use xfskit::{Error, Filesystem, MountOptions, Stat};
 use xfskit_mkfs::{XFS, known_contents};
@@ -188,14 +188,23 @@ pub fn open(image: &Path, log_device: Option<&Path>, options: MountOptions) -> R
 /// As opening a device and a filesystem.
 pub fn open_quietly(image: &Path, log_device: Option<&Path>, options: MountOptions) -> Result<Filesystem> {
     let access = if options.read_only { Access::Read } else { Access::Write };
-    let device = if options.read_only { open_to_look(image)?.0 } else { Arc::new(open_device(image, access)?) };
+    let (device, losses) = match access {
+        Access::Write => (Arc::new(open_device(image, access)?) as Arc<dyn BlockDevice>, Vec::new()),
+        _ => open_to_look(image)?,
+    };
     let opened = match log_device {
         Some(path) => {
             Filesystem::open_with_log(Arc::clone(&device) as _, Arc::new(open_device(path, access)?), options)
         }
         None => Filesystem::open(Arc::clone(&device) as _, options),
     };
-    let opened = opened.map_err(|error| named(&*device, error.into()));
+    let opened = opened.map_err(|error| match error {
+        Error::Io { .. } if losses.iter().any(|loss| matches!(loss, Loss::End { .. })) => {
+            let what = "what the journal needs lies behind the end; --norecovery looks at the rest without it";
+            Error::from(Corruption::new("image", "as long as the filesystem").found(what)).into()
+        }
+        error => named(&*device, error.into()),
+    });
     opened.with_context(|| image.display().to_string())
 }
 

@@ -224,12 +224,29 @@ fn a_read_only_block_device_is_no_place_to_write() {
     }
     let device = PathBuf::from(String::from_utf8(attached.stdout).unwrap().trim());
     let run = |program: &str, option: &str| Command::new(program).arg(option).arg(&device).status().unwrap().success();
-    assert!(run("blockdev", "--setro"));
+    let is_set = run("blockdev", "--setro");
     let results: Vec<_> = WRITERS.iter().map(|line| fails(line, &device)).collect();
-    let shown = ok("ls IMAGE /", &device);
-    assert!(run("blockdev", "--setrw"));
-    ok("mkdir IMAGE /new", &device);
-    assert!(run("losetup", "-d"));
+    let shown = xfskit(words("ls IMAGE /", &device));
+    // Before anything may fail: others get the same device.
+    let is_clear = run("blockdev", "--setrw");
+    let written = xfskit(words("mkdir IMAGE /new", &device));
+    assert!(run("losetup", "-d") && is_set && is_clear);
+    assert!(written.status.success() && written.stderr.is_empty(), "{written:?}");
+    let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(results.iter().all(|(code, message)| *code == 6 && message.contains("read-only")), "{results:?}");
     assert_eq!(shown, "");
+}
+
+/// The file below is the same, but the kernel knows nothing of the second loop device when it mounts the first.
+#[test]
+fn what_the_kernel_has_by_another_loop_device_is_not_written() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let Some(kernel) = kernel_mount(&image) else { return };
+    let attached = Command::new("losetup").args(["-f", "--show"]).arg(&image).output().unwrap();
+    let device = PathBuf::from(String::from_utf8(attached.stdout).unwrap().trim());
+    let refused = WRITERS.map(|line| fails(line, &device));
+    assert!(Command::new("losetup").arg("-d").arg(&device).status().unwrap().success());
+    kernel.unmount();
+    assert!(refused.iter().all(|(code, message)| *code == 4 && message.contains("in use")), "{refused:?}");
 }

@@ -174,7 +174,18 @@ fn bad_images_have_an_exit_code_and_a_message_of_their_own() {
     let broken = scratch.file("broken");
     let mut bytes = fs::read(&image).unwrap();
     bytes[110] ^= 1;
-    fs::write(&broken, bytes).unwrap();
+    fs::write(&broken, &bytes).unwrap();
+    // Who reads gets a copy of the superblock, and a warning; without any copy all is refused.
+    let (code, message) = fails("mkdir IMAGE /a", &broken);
+    assert!(code == 3 && message.contains("checksum"), "{code} {message}");
+    let looked = xfskit(words("info IMAGE", &broken));
+    assert!(looked.status.success() && String::from_utf8_lossy(&looked.stderr).contains("copy in AG"), "{looked:?}");
+    for copy in (0..bytes.len()).step_by(512) {
+        if bytes[copy..].starts_with(b"XFSB") {
+            bytes[copy + 110] ^= 2;
+        }
+    }
+    fs::write(&broken, &bytes).unwrap();
     check(&broken, 3, "checksum");
     let lock = fs::File::open(&image).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();

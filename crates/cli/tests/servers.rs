@@ -301,3 +301,13 @@ fn a_mount_becomes_read_only_and_writable_again() {
     with_helpers(script, &at.image, &at.dir);
     assert_eq!(ok("ls IMAGE", &at.image), "a\nc\n");
 }
+
+/// A server that ends behind its mount leaves one that answers nobody.
+#[test]
+fn a_log_file_that_cannot_be_made_is_met_before_the_mount() {
+    let Some(at) = prepared_for_root() else { return };
+    let output = xfskit(words(&format!("mount --log-file /nodir/log IMAGE {}", at.dir.display()), &at.image));
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("/nodir/log"), "{output:?}");
+    assert!(fs::read_dir(&at.dir).unwrap().next().is_none());
+    assert!(is_clean(&at.image));
+}

@@ -214,8 +214,7 @@ fn lock(path: &Path, file: &File, metadata: &Metadata, access: Access) -> Result
         return Ok((holders, locks));
     }
     let end = Instant::now() + LEAVING;
-    // O_EXCL has asked the kernel about a block device already.
-    while !metadata.file_type().is_block_device() {
+    loop {
         let found = holders::of_kernel(metadata, false);
         if found.is_empty() {
             break;
@@ -271,8 +270,8 @@ impl BlockDevice for FileDevice {
 
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
         match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, length) {
-            // A block device has all of its space.
-            Err(rustix::io::Errno::NODEV) => Ok(()),
+            // A block device has all of its space, as far as it can know.
+            Err(_) if self.file.metadata()?.file_type().is_block_device() => Ok(()),
             other => Ok(other?),
         }
     }

@@ -51,7 +51,8 @@ impl fmt::Display for Holder {
 /// With `only_writers`, loop devices that are read-only do not count.
 pub(crate) fn of_kernel(image: &Metadata, only_writers: bool) -> Vec<Holder> {
     if image.file_type().is_block_device() {
-        return users_of_device(image.rdev()).into_iter().map(Holder::new).collect();
+        let users = users_of_device(image.rdev()).into_iter().map(|how| Holder::new(format!("the kernel: {how}")));
+        return users.chain(beside_device(image, only_writers)).collect();
     }
     let mut found = Vec::new();
     if swap_areas().iter().any(|path| is_same(path, image)) {
@@ -61,6 +62,23 @@ pub(crate) fn of_kernel(image: &Metadata, only_writers: bool) -> Vec<Holder> {
         let dir = entry.path();
         let Some(backing) = backing_file(&dir) else { continue };
         if is_same(&backing, image) && !(only_writers && is_one(&dir.join("ro"))) {
+            found.push(loop_device(&dir));
+        }
+    }
+    found
+}
+
+/// What else of the kernel has the files below a block device: another loop device over the same file shows the same
+/// image. Such a device counts only if it is used, for it may be one that everybody forgot.
+fn beside_device(device: &Metadata, only_writers: bool) -> Vec<Holder> {
+    let files: Vec<Metadata> = files_below(device).iter().filter_map(|path| fs::metadata(path).ok()).collect();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let dir = entry.path();
+        let Some(number) = device_number(&dir.join("dev")).filter(|number| *number != device.rdev()) else { continue };
+        let shows_it = |backing: PathBuf| files.iter().any(|file| is_same(&backing, file));
+        let is_harmless = only_writers && is_one(&dir.join("ro")) || users_of_device(number).is_empty();
+        if !is_harmless && backing_file(&dir).is_some_and(shows_it) {
             found.push(loop_device(&dir));
         }
     }

@@ -19,7 +19,7 @@ use crate::syslog::SystemLog;
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Write, stdout};
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -111,7 +111,12 @@ fn serve(args: &MountArgs, settings: MountSettings) -> Result<()> {
         let _ = rustix::process::setsid();
     }
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals")?;
+    // What may fail comes before the mount: a server that ends after it leaves a mount that answers nobody.
     check_mount_point(&args.mount_point)?;
+    let output = args.server.then(|| ServerOutput::open(args.log_file.as_deref())).transpose()?;
+    if let (None, Some(path)) = (&output, &args.log_file) {
+        rustix::stdio::dup2_stderr(&open_log(path)?).context("standard error")?;
+    }
     let image = args.image.canonicalize().unwrap_or_else(|_| args.image.clone());
     let filesystem = open(&args.image, settings.log_device.as_deref(), settings.engine)?;
     let mut options = settings.fuse;
@@ -120,10 +125,10 @@ fn serve(args: &MountArgs, settings: MountSettings) -> Result<()> {
     let session = Session::mount(filesystem, &args.mount_point, &options)?;
     let unmounter = session.unmounter();
     std::thread::spawn(move || unmount_on_signal(signals, &unmounter));
-    if args.server {
-        let log_file = args.log_file.as_deref().map(std::path::absolute).transpose()?;
-        std::env::set_current_dir("/").context("/")?;
-        report_ready(log_file.as_deref())?;
+    if let Some(output) = output {
+        // A folder that cannot be left stays busy; the mount is as good without that.
+        let _ = std::env::set_current_dir("/");
+        output.report_ready();
     }
     Ok(session.run()?)
 }
@@ -168,20 +173,32 @@ fn unmount_on_signal(mut signals: Signals, unmounter: &Unmounter) {
     }
 }
 
-/// Tells who started the server that it is ready, and lets go of the output.
-fn report_ready(log_file: Option<&Path>) -> Result<()> {
-    let nothing = OpenOptions::new().read(true).write(true).open("/dev/null").context("/dev/null")?;
-    let log = match log_file {
-        Some(path) => {
-            let file = OpenOptions::new().append(true).create(true).open(path);
-            file.with_context(|| path.display().to_string())?
-        }
-        None => nothing.try_clone().context("/dev/null")?,
-    };
-    let mut out = stdout().lock();
-    writeln!(out, "{READY}")?;
-    out.flush()?;
-    rustix::stdio::dup2_stdout(&nothing).context("standard output")?;
-    rustix::stdio::dup2_stderr(&log).context("standard error")?;
-    Ok(())
+/// Where the output of a server in the background goes once its mount can be used.
+struct ServerOutput {
+    nothing: File,
+    log: File,
+}
+
+impl ServerOutput {
+    fn open(log_file: Option<&Path>) -> Result<Self> {
+        let nothing = OpenOptions::new().read(true).write(true).open("/dev/null").context("/dev/null")?;
+        let log = match log_file {
+            Some(path) => open_log(path)?,
+            None => nothing.try_clone().context("/dev/null")?,
+        };
+        Ok(Self { nothing, log })
+    }
+
+    /// Tells the one who started the server that it is ready, and lets go of the output. The mount is there; that it cannot
+    /// be told is no reason to end it.
+    fn report_ready(&self) {
+        let mut out = stdout().lock();
+        let _ = writeln!(out, "{READY}").and_then(|()| out.flush());
+        let _ = rustix::stdio::dup2_stdout(&self.nothing);
+        let _ = rustix::stdio::dup2_stderr(&self.log);
+    }
+}
+
+fn open_log(path: &Path) -> Result<File> {
+    OpenOptions::new().append(true).create(true).open(path).with_context(|| path.display().to_string())
 }

@@ -39,7 +39,8 @@ const IGNORED: [&str; 26] = [
 /// Whether an option means nothing to a server: what the kernel shows of every FUSE mount does not either.
 pub fn is_ignored(option: &str) -> bool {
     let name = option.split_once('=').map_or(option, |(name, _)| name);
-    let shown = ["user_id", "group_id", "max_read", "rootmode", "fd", "subtype", "fsname", "comment", "allow_other"];
+    let shown =
+        ["user_id", "group_id", "max_read", "rootmode", "fd", "subtype", "fsname", "comment", "uhelper", "allow_other"];
     IGNORED.contains(&name) || shown.contains(&name) || name.starts_with("x-")
 }
 
