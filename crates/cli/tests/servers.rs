@@ -311,3 +311,28 @@ fn a_log_file_that_cannot_be_made_is_met_before_the_mount() {
     assert!(fs::read_dir(&at.dir).unwrap().next().is_none());
     assert!(is_clean(&at.image));
 }
+
+/// ext4 keeps what it has found when there is too little, and was full from then on; and the image had been changed.
+#[test]
+fn a_host_without_space_for_the_journal_is_left_as_it_is() {
+    let scratch = xfskit_testkit::scratch();
+    let [image, ext4, dir] = ["a.img", "ext4", "host"].map(|name| scratch.file(name));
+    ok("mkfs IMAGE -q --small --size 400M -l size=64m", &image);
+    fs::create_dir(&dir).unwrap();
+    File::create(&ext4).unwrap().set_len(64 << 20).unwrap();
+    let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&ext4).output().is_ok_and(|made| made.status.success());
+    let mounted = made && Command::new("mount").args(["-o", "loop"]).args([&ext4, &dir]).status().unwrap().success();
+    if !mounted {
+        return xfskit_testkit::skip("no ext4 can be mounted here");
+    }
+    let copy = dir.join("a.img");
+    xfskit_testkit::copy_image(&image, &copy);
+    rustix::fs::sync();
+    let free = || rustix::fs::statvfs(&dir).unwrap().f_bfree;
+    let (before, bytes) = (free(), fs::read(&copy).unwrap());
+    let (code, message) = common::fails("mkdir IMAGE /dir", &copy);
+    let (after, same) = (free(), fs::read(&copy).unwrap() == bytes);
+    assert!(Command::new("umount").arg(&dir).status().unwrap().success());
+    assert!(code == 6 && message.contains("No space left"), "{code} {message}");
+    assert!(same && after >= before, "{after} blocks are free of {before}, same {same}");
+}

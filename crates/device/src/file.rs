@@ -11,6 +11,7 @@ use rustix::fs::{FallocateFlags, OFlags};
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -173,6 +174,27 @@ impl FileDevice {
         Ok(device)
     }
 
+    /// The parts of a range where the file holds nothing, whether they have storage or not.
+    fn holes(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        let mut holes = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let data = match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(at)) {
+                Ok(data) => data.min(range.end),
+                Err(rustix::io::Errno::NXIO) => range.end,
+                Err(error) => return Err(error.into()),
+            };
+            if data > at {
+                holes.push(at..data);
+            }
+            if data == range.end {
+                break;
+            }
+            at = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Hole(data))?;
+        }
+        Ok(holes)
+    }
+
     fn add(&mut self, (holders, locks): (Vec<Holder>, Option<Locks>)) {
         self.holders.extend(holders);
         self._locks.extend(locks);
@@ -269,11 +291,22 @@ impl BlockDevice for FileDevice {
     }
 
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
-        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, length) {
-            // A block device has all of its space, as far as it can know.
-            Err(_) if self.file.metadata()?.file_type().is_block_device() => Ok(()),
-            other => Ok(other?),
+        // A block device has all of its space, as far as it can know.
+        if self.file.metadata()?.file_type().is_block_device() {
+            return Ok(());
         }
+        let holes = self.holes(offset..offset.saturating_add(length))?;
+        for (done, hole) in holes.iter().enumerate() {
+            let length = hole.end - hole.start;
+            if let Err(error) = rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, hole.start, length) {
+                // A host that finds too little keeps what it has found, and would be full from now on.
+                for hole in &holes[..=done] {
+                    self.discard(hole.start, hole.end - hole.start)?;
+                }
+                return Err(error.into());
+            }
+        }
+        Ok(())
     }
 
     fn may_hold_data(&self, offset: u64, length: u64) -> bool {

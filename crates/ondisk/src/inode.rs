@@ -307,7 +307,8 @@ impl InodeCore {
             self.mode
         );
         ensure!(
-            !matches!(kind, MODE_DIR | MODE_SYMLINK) || self.size > 0,
+            // Removal takes the target of a link away before the inode.
+            !matches!(kind, MODE_DIR | MODE_SYMLINK) || self.size > 0 || self.links == 0,
             NAME,
             "directories and symlinks have a size"
         );

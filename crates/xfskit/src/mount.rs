@@ -216,9 +216,6 @@ impl Mount {
             open_log(&device, log_device, superblock, &options, log_end)?;
         // Switching a feature on goes through the log.
         check_features(&superblock, &options)?;
-        if !options.read_only {
-            place.allocate()?;
-        }
         let (log_state, recovery) = match stage {
             Stage::Recovered(log_state, report) => (log_state, report),
             _ => (state, recovered.as_ref().map(|recovered| recovered.report.clone())),
@@ -289,11 +286,15 @@ impl Mount {
             self.journal.adopt_intents(&recovered.intents);
             *self.recovered.lock() = Some(recovered);
         }
-        for ag in unusable_lists {
+        // What recovered intents hold of the journal cannot be had by waiting.
+        self.journal.set_recovering(true);
+        let reset = unusable_lists.into_iter().try_for_each(|ag| {
             let mut tx = self.transaction(reservation_of(self.reservations.sb))?;
             let result = crate::space::reset_free_list(&mut tx, ag);
-            tx.finish(result)?;
-        }
+            tx.finish(result)
+        });
+        self.journal.set_recovering(false);
+        reset?;
         if self.options.read_only { Ok(()) } else { self.announce_changes() }
     }
 

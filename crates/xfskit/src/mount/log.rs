@@ -106,6 +106,10 @@ pub(super) fn open_log(
         }
         Err(error) => return Err(error),
     };
+    if !options.read_only {
+        // Before anything is written: what is refused leaves the image as it is.
+        place.allocate()?;
+    }
     let mut log = OpenedLog { place, head, state, superblock, geometry, recovered: None };
     match state {
         LogState::Dirty { tail } if !options.read_only => log.replay(device, tail)?,

@@ -457,8 +457,19 @@ pub fn lock_pair(tx: &mut Transaction, one: FsBlock, other: FsBlock) -> Result<(
     let [Some(one), Some(other)] = ags else {
         return Err(Corruption::new("extent", "lies on the device").into());
     };
-    Ag::lock(tx, one.min(other))?;
-    Ag::lock(tx, one.max(other)).map(|_| ())
+    let (first, second) = (one.min(other), one.max(other));
+    loop {
+        let held = Ag::lock(tx, first)?;
+        match Ag::lock_unless_holding(tx, second) {
+            // Its holder may be looking around for space in the first one, and would wait for it until this one waits
+            // no more: wait with nothing held.
+            Err(Error::WouldBlock) => {
+                held.release(tx);
+                Ag::lock(tx, second)?.release(tx);
+            }
+            other => return other.map(|_| ()),
+        }
+    }
 }
 
 /// Frees an extent of an AG whose AGF is locked.

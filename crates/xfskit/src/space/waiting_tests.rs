@@ -10,7 +10,7 @@ use crate::trans::Transaction;
 use std::sync::Arc;
 use std::time::Duration;
 use xfskit_ondisk::inode::MODE_DIR;
-use xfskit_ondisk::{AgNumber, FileBlock, InodeNumber};
+use xfskit_ondisk::{AgBlock, AgNumber, FileBlock, InodeNumber};
 
 const OWNER: Owner = Owner::Fork { inode: InodeNumber(1000), fork: ForkKind::Data, offset: FileBlock(0), bmbt: false };
 
@@ -47,6 +47,26 @@ fn a_slow_holder_of_an_ag_is_waited_for() {
         std::thread::sleep(SLOW);
         drop(holder);
         assert!(found.join().unwrap().unwrap().is_some(), "there is space, if one waits for it");
+    });
+}
+
+/// The one that locks both may wait for neither with the other in its hands: its holder looks around for space there.
+#[test]
+fn who_locks_two_ags_keeps_none_while_it_waits() {
+    const RUN: u32 = 64;
+    let (_image, mount) = with_a_full_ag(RUN);
+    std::thread::scope(|scope| {
+        let found = transact(&mount, RUN.into(), |tx| {
+            Ag::lock(tx, AgNumber(1))?;
+            scope.spawn(|| {
+                let mut pair = Transaction::read_only(&mount);
+                let block = |ag| mount.geometry.fs_block(AgNumber(ag), AgBlock(100));
+                super::alloc::lock_pair(&mut pair, block(0), block(1)).unwrap();
+            });
+            std::thread::sleep(SLOW);
+            allocate(tx, &AllocRequest::new(Near::Ag(AgNumber(1)), RUN, RUN, OWNER))
+        });
+        assert!(found.unwrap().is_some(), "there is space in the first AG");
     });
 }
 

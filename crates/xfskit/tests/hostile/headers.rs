@@ -173,3 +173,30 @@ fn an_image_without_its_first_superblock_or_its_end_is_rescued() {
     let sound = Arc::new(xfskit::device::MemoryDevice::from_bytes(clean));
     assert!(xfskit::rescue::rescue(sound).expect("a device that works").is_none());
 }
+
+/// The kernel removes a link's target in one transaction and its inode in the next: a crash between them leaves a link
+/// without a target on an unlinked list, which must not keep the image from being opened.
+#[test]
+fn a_link_whose_removal_was_cut_off_is_removed() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let path = scratch.image("a.img", 320 << 20);
+    reference.mkfs(&path, &[]);
+    let fs = open(&path, Access::Write).expect("a sound image");
+    let me = Caller::root();
+    let target = [b't'; 900];
+    let link = NewFile { target: &target, ..NewFile::new(0o120_777) };
+    let link = fs.create(fs.root(), b"link", &link, &me).expect("room").inode;
+    fs.hold(link).expect("the link");
+    fs.unlink(fs.root(), b"link", &me).expect("the link");
+    fs.unmount().expect("a clean end");
+    let zero = ["core.size", "core.nextents", "core.nblocks"].map(|field| format!("write -d {field} 0"));
+    let commands: Vec<&str> = zero.iter().map(String::as_str).collect();
+    change(&reference, &path, &[&[format!("inode {}", link.0).as_str()], &commands[..]].concat());
+    let fs = open(&path, Access::Write).expect("an image that the kernel takes");
+    assert!(matches!(fs.stat(link), Err(Error::Stale(_))), "its inode is free");
+    fs.unmount().expect("a clean end");
+    let mended = reference.tool("xfs_repair", [path.as_os_str()]);
+    assert!(mended.status.success(), "{}", String::from_utf8_lossy(&mended.stderr));
+    reference.repair_finds_nothing(&path);
+}
