@@ -182,6 +182,44 @@ fn times_of_a_file_without_a_name_wait_for_one() {
     assert_eq!((found.mtime(), found.mtime_nsec()), (1_234_567_890, 5));
 }
 
+/// The core is told of a write late: that must not take back the time of a change that came after it. And a write
+/// changes an mtime that lies ahead.
+#[test]
+fn a_write_that_is_told_late_takes_no_time_back() {
+    let Some(image) = image(&[]) else { return };
+    let me = Caller::root();
+    let fs = open(&image.path);
+    let [first, second, ahead] = [b"first", b"secnd", b"ahead"].map(|name| {
+        let file = fs.create(fs.root(), name, &NewFile::new(FILE | 0o644), &me).unwrap().inode;
+        fs.write_at(file, 0, b"contents").unwrap();
+        file
+    });
+    fs.link(second, fs.root(), b"other").unwrap();
+    fs.sync().unwrap();
+    let far = Timestamp { seconds: 4_000_000_000, nanoseconds: 0 };
+    let times = SetAttr { mtime: Some(SetTime::To(far)), ..SetAttr::default() };
+    fs.set_attr(ahead, &times, &me).unwrap();
+    [first, second, ahead].into_iter().for_each(|file| fs.write_at(file, 0, b"C").unwrap());
+    assert!(fs.stat(ahead).unwrap().mtime < far, "the mtime of a file is that of its last write");
+    let written = [first, second].map(|file| fs.stat(file).unwrap().mtime);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    fs.set_xattr(first, b"user.a", b"b", SetMode::Any, &me).unwrap();
+    fs.unlink(fs.root(), b"other", &me).unwrap();
+    let shown = [first, second, ahead].map(|file| fs.stat(file).unwrap());
+    let later = |file: usize| shown[file].ctime > written[file] && shown[file].mtime == written[file];
+    assert!(later(0) && later(1), "{shown:?}");
+    fs.unmount().unwrap();
+    image.reference.repair_finds_nothing(&image.path);
+    let Some(kernel) = xfskit_testkit::kernel_mount(&image.path) else { return };
+    for (name, shown) in ["first", "secnd", "ahead"].into_iter().zip(shown) {
+        let found = std::fs::metadata(kernel.path().join(name)).unwrap();
+        let of = |time: Timestamp| (time.seconds, i64::from(time.nanoseconds));
+        assert_eq!((found.mtime(), found.mtime_nsec()), of(shown.mtime), "mtime of {name}");
+        assert_eq!((found.ctime(), found.ctime_nsec()), of(shown.ctime), "ctime of {name}");
+    }
+    kernel.unmount();
+}
+
 #[test]
 fn files_made_and_removed_leave_nothing_behind() {
     let Some(image) = image(&[]) else { return };

@@ -169,7 +169,8 @@ impl Inode {
 
     /// As [`Self::noted_write`], for whoever tells the core. A write that is noted after this is a new one.
     pub fn take_noted_write(&self) -> Option<Timestamp> {
-        Self::time_of(self.written_at.swap(0, Ordering::AcqRel))
+        // Mostly there is none, and a look is cheap.
+        self.noted_write().and_then(|_| Self::time_of(self.written_at.swap(0, Ordering::AcqRel)))
     }
 
     /// The lock around the state.

@@ -7,7 +7,7 @@
 //! Locking: the inodes stay locked for the whole chain. Each link begins without an AG.
 
 use super::Filesystem;
-use super::create::single;
+use super::create::{single, tell_write};
 use crate::cache::{ForkKind, Inode};
 use crate::data;
 use crate::error::Result;
@@ -207,6 +207,7 @@ pub(super) enum Times {
 
 /// The contents changed.
 pub(super) fn touch_contents(tx: &mut Transaction, ino: InoId) {
+    tell_write(tx, ino);
     let now = tx.mount().env.now();
     let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
     (core.mtime, core.ctime) = (now, now);

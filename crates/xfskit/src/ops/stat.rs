@@ -97,7 +97,8 @@ impl Filesystem {
         let id = self.join(&mut tx, &inode)?;
         let mut stat = stat_of(&tx, tx.inode(id));
         if let Some(written) = inode.noted_write() {
-            (stat.mtime, stat.ctime) = (stat.mtime.max(written), stat.ctime.max(written));
+            // Later than what the core knows: each change takes the note along.
+            (stat.mtime, stat.ctime) = (written, written);
         }
         Ok(stat)
     }

@@ -7,6 +7,7 @@
 //! Crash behaviour: after link 1 of a truncation the size is the new one; blocks that are still there go when the file
 //! grows again or ends.
 
+use super::create::tell_write;
 use super::map::{END_OF_MAP, grow, remove_range, written_behind_end};
 use super::protected::check_unprotected;
 use super::setattr::{SetAttr, apply};
@@ -47,6 +48,7 @@ impl Filesystem {
             if size < old {
                 data::cut_tail(tx, ino, size)?;
             }
+            tell_write(tx, ino);
             let (now, geometry) = (tx.mount().env.now(), tx.geometry());
             let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
             if size != old {

@@ -6,7 +6,7 @@
 //!                                                                   it is freed when the last holder lets go
 //! ```
 
-use super::create::{single, touch_dir_at};
+use super::create::{single, tell_write, touch_dir_at};
 use super::links::{check_empty_dir, check_has_subdirectory, check_named, count_links};
 use super::protected::check_lost_entry;
 use super::{Caller, Filesystem, check_name};
@@ -108,6 +108,7 @@ impl Filesystem {
         if !frees_now {
             parent::verify(tx, dir, name, child)?;
         }
+        tell_write(tx, child);
         let now = tx.mount().env.now();
         let core = &mut tx.inode_mut(child, InodeFields::CORE).core;
         core.ctime = now;
