@@ -8,9 +8,11 @@
 //! Zeros come where a map, or the end of the file, was left as an earlier or later version has it, so only where one of them
 //! has a hole. Nothing else may come out: every byte that a workload writes tells its operation and its place.
 
+use crate::cut::Bounds;
 use crate::device::SECTOR_BYTES;
 use crate::model::NodeId;
 use crate::random::Random;
+use crate::times::{Change, Changed, TimesHistory};
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -169,11 +171,14 @@ pub struct Histories {
     versions: HashMap<NodeId, Vec<Version>>,
     /// Operations by which a file took another's name, with the file.
     replacements: Vec<(usize, NodeId)>,
+    /// When they were changed.
+    pub times: TimesHistory,
 }
 
 impl Histories {
     /// An operation made a node.
-    pub fn make(&mut self, number: InodeNumber, operation: usize, node: NodeId, contents: Contents) {
+    pub fn make(&mut self, number: InodeNumber, operation: usize, node: NodeId, contents: Contents, changed: Changed) {
+        self.times.note(node, operation, changed, Change::OfTheTree);
         self.made.entry(number).or_default().push((operation, node));
         self.change(node, operation, contents, false);
     }
@@ -197,15 +202,14 @@ impl Histories {
     }
 
     /// What is wrong with a file in a tree as some operation of `after` left it, if something is.
-    /// `kept` tells the last operation whose contents of a node are durable, `begun` is the last that began.
     pub fn judge(
         &self,
         number: InodeNumber,
-        found: &Contents,
+        (found, changed): (&Contents, Changed),
         after: &[usize],
-        kept: impl Fn(NodeId) -> usize,
-        begun: usize,
+        bounds: &Bounds,
     ) -> Option<String> {
+        let begun = bounds.begun;
         let made = self.made.get(&number).map_or(&[][..], Vec::as_slice);
         let mut nodes: Vec<NodeId> = Vec::new();
         for operation in after {
@@ -225,8 +229,10 @@ impl Histories {
         let mut fault = None;
         let least = after.first().copied().unwrap_or(0);
         for node in nodes {
-            let first = kept(node).max(self.replaced(node, least));
-            fault = self.judge_node(node, found, first..=begun).map(|what| format!("inode {number}, {node}: {what}"));
+            let first = bounds.kept(node).max(self.replaced(node, least));
+            let times = || self.times.judge(node, changed, after, bounds.kept_times(node), begun);
+            let what = self.judge_node(node, found, first..=begun).or_else(times);
+            fault = what.map(|what| format!("inode {number}, {node}: {what}"));
             if fault.is_none() {
                 break;
             }

@@ -4,7 +4,7 @@
 //! A cut is a place in the record; a choice says what became of each sector that was written since the last flush before
 //! it. A sector that was written several times may hold any of its versions, or none.
 
-use crate::device::{Event, Pages, SECTOR_BYTES, write_pages};
+use crate::device::{Event, Kept, Pages, SECTOR_BYTES, write_pages};
 use crate::model::NodeId;
 use crate::random::Random;
 use std::collections::BTreeMap;
@@ -217,25 +217,50 @@ pub struct Bounds {
     pub acknowledged: usize,
     /// The last that had begun.
     pub begun: usize,
-    /// The last operation of which the contents of every file are durable.
-    kept: usize,
+    contents: Promise,
+    times: Promise,
+}
+
+/// What was promised of files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Promise {
+    /// The last operation of which every file is durable.
+    all: usize,
     /// The same for single files, where it is a later one.
-    kept_files: BTreeMap<NodeId, usize>,
+    files: BTreeMap<NodeId, usize>,
+}
+
+impl Promise {
+    fn of(&self, node: NodeId) -> usize {
+        self.files.get(&node).map_or(self.all, |kept| self.all.max(*kept))
+    }
+
+    fn give(&mut self, node: Option<NodeId>, operation: usize) {
+        match node {
+            Some(node) => drop(self.files.insert(node, operation)),
+            None => {
+                self.all = operation;
+                self.files.clear();
+            }
+        }
+    }
 }
 
 impl Bounds {
     /// The last operation of which a file's contents are durable.
     pub fn kept(&self, node: NodeId) -> usize {
-        self.kept_files.get(&node).map_or(self.kept, |kept| self.kept.max(*kept))
+        self.contents.of(node)
     }
 
-    fn keep(&mut self, node: Option<NodeId>, operation: usize) {
-        match node {
-            Some(node) => drop(self.kept_files.insert(node, operation)),
-            None => {
-                self.kept = operation;
-                self.kept_files.clear();
-            }
+    /// The last operation of which the times of a file are durable.
+    pub fn kept_times(&self, node: NodeId) -> usize {
+        self.times.of(node)
+    }
+
+    fn keep(&mut self, node: Option<NodeId>, operation: usize, kept: Kept) {
+        self.contents.give(node, operation);
+        if kept == Kept::ContentsAndTimes {
+            self.times.give(node, operation);
         }
     }
 }
@@ -254,7 +279,7 @@ impl<'a> Walk<'a> {
                 Event::Flush => self.settle(index),
                 Event::Began(operation) => self.bounds.begun = *operation,
                 Event::Acknowledged(operation) => self.bounds.acknowledged = *operation,
-                Event::Kept(node, operation) => self.bounds.keep(*node, *operation),
+                Event::Kept(node, operation, kept) => self.bounds.keep(*node, *operation, *kept),
                 Event::Prepared => {}
             }
         }

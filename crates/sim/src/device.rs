@@ -40,7 +40,16 @@ pub enum Event {
     /// Everything up to operation n was acknowledged to be durable, contents apart.
     Acknowledged(usize),
     /// So were the contents of a file, or of all.
-    Kept(Option<NodeId>, usize),
+    Kept(Option<NodeId>, usize, Kept),
+}
+
+/// What is durable of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Its contents.
+    Contents,
+    /// Its contents, and when they were changed.
+    ContentsAndTimes,
 }
 
 /// Copies `bytes` into pages at `offset`.

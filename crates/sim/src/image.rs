@@ -30,6 +30,11 @@ const OF_RHEL_9: Features = &[('m', "rmapbt=0"), ('i', "nrext64=0,exchange=0"), 
 /// `tests/regressions.rs` names stay what they were.
 const SEEDS_WITH_A_PAST: [u64; 6] = [4, 8, 10, 11, 12, 13];
 
+/// Whether the image of a seed has a past.
+pub fn has_past(seed: u64) -> bool {
+    SEEDS_WITH_A_PAST.contains(&(seed % 16))
+}
+
 /// The features and the log that the image of a seed has.
 struct Past {
     features: Features,
@@ -38,7 +43,7 @@ struct Past {
 
 impl Past {
     fn of(seed: u64) -> Self {
-        if !SEEDS_WITH_A_PAST.contains(&(seed % 16)) {
+        if !has_past(seed) {
             return Self { features: OF_TODAY, random: None };
         }
         let mut random = Random::new(seed ^ 0x6c6f_6720_6167_6500);

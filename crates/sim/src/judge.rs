@@ -5,6 +5,7 @@ use crate::cut::Bounds;
 use crate::device::{Event, Fault, PAGE_BYTES, Pages, SECTOR_BYTES, SimDevice, is_shared_zero, page_of};
 use crate::observed::Observed;
 use crate::run::Recording;
+use crate::times::Changed;
 use crate::tree::{describe, digest};
 use std::collections::HashSet;
 use std::fmt;
@@ -58,14 +59,10 @@ impl Crashed {
     }
 }
 
-/// Opens what a cut left; that recovers it.
-pub fn open(options: MountOptions, device: &Arc<SimDevice>, seed: u64) -> Result<Filesystem, Error> {
-    Filesystem::open_in(Arc::clone(device) as _, None, options, Arc::new(SeededEnvironment::new(seed)))
-}
-
-/// The same, as the run was opened.
+/// Opens what a cut left as the run was opened; that recovers it.
 fn reopen(recording: &Recording, device: &Arc<SimDevice>) -> Result<Filesystem, Error> {
-    open(MountOptions { wsync: false, ..recording.options.clone() }, device, 1)
+    let options = MountOptions { wsync: false, ..recording.options.clone() };
+    Filesystem::open_in(Arc::clone(device) as _, None, options, Arc::new(SeededEnvironment::new(1)))
 }
 
 /// Recovers a state and reads the tree; then closes the image and has it checked. The tree must be one of those that
@@ -83,8 +80,8 @@ pub fn judge(recording: &Recording, state: &Crashed, bounds: &Bounds, check: boo
                 Some(first) if *first == bounds.begun && !notes.is_empty() => {
                     Some(format!("no operation was cut off, but check notes:\n{}", notes.join("\n")))
                 }
-                Some(_) => files.iter().find_map(|(number, contents)| {
-                    recording.histories.judge(*number, contents, &after, |node| bounds.kept(node), bounds.begun)
+                Some(_) => files.iter().find_map(|(number, contents, changed)| {
+                    recording.histories.judge(*number, (contents, *changed), &after, bounds)
                 }),
             };
             Verdict { digest: found, fault }
@@ -211,7 +208,7 @@ struct Recovered {
     /// The tree.
     lines: Vec<String>,
     /// Its regular files.
-    files: Vec<(InodeNumber, Contents)>,
+    files: Vec<(InodeNumber, Contents, Changed)>,
     /// What the check noted.
     notes: Vec<String>,
 }

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod campaign;
+mod clock;
 mod contents;
 mod cut;
 mod device;
@@ -25,12 +26,13 @@ mod onward;
 mod operation;
 mod random;
 mod run;
+mod times;
 mod tree;
 mod workload;
 
 pub use campaign::{Campaign, Finding, Summary};
 pub use cut::{Bounds, Choice, Cut};
-pub use device::{Event, Fault, Pages, SimDevice};
+pub use device::{Event, Fault, Kept, Pages, SimDevice};
 pub use explore::{DeviceFault, Failure, Plan, Tally, crash, crash_for_kernel, explore, replay};
 pub use faults::{explore_failing, explore_lies, explore_tags};
 pub use judge::{Crashed, Lie};

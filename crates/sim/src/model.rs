@@ -1,13 +1,18 @@
-//! The tree as it should be, in memory: names, links, attributes, contents. Knows nothing of XFS.
+//! The tree as it should be, in memory: names, links, attributes, times, contents. Knows nothing of XFS but what its
+//! flags hand down.
 
 use crate::contents::Contents;
 use crate::operation::{Name, Value, is_dir};
-use crate::tree::{Described, Digested, Tree};
+use crate::times::Changed;
+use crate::tree::{Described, Digested, Settings, Tree};
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use xfskit::RenameFlags;
-use xfskit_ondisk::InodeNumber;
-use xfskit_ondisk::inode::{MODE_REGULAR, MODE_TYPE};
+use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags, flags2};
+use xfskit_ondisk::{InodeNumber, Timestamp};
+
+/// Set-group-id of a directory: what is made in it gets its group.
+const SET_GROUP_ID: u16 = 0o2000;
 
 /// An inode of the model.
 pub type NodeId = usize;
@@ -20,6 +25,11 @@ struct Node {
     number: InodeNumber,
     mode: u16,
     uid: u32,
+    gid: u32,
+    atime: Timestamp,
+    changed: Changed,
+    birth_time: Timestamp,
+    settings: Settings,
     device: u32,
     target: Vec<u8>,
     /// Names that it has now.
@@ -37,16 +47,16 @@ struct Node {
 #[derive(Clone, Debug)]
 pub struct Model {
     nodes: Vec<Node>,
+    /// The time of the operation that is done.
+    pub now: Timestamp,
 }
 
 impl Model {
     /// A root directory as mkfs made it: without entries, but with an attribute or two.
     pub fn new(number: InodeNumber, root: &Described) -> Self {
-        let mut model = Self { nodes: Vec::new() };
-        model.make(number, root.mode, 0, Vec::new());
-        let node = &mut model.nodes[ROOT];
-        node.names = 1;
-        node.xattrs = root.xattrs.iter().map(|(name, value)| (name.clone(), (value.length, *value))).collect();
+        let mut model = Self { nodes: Vec::new(), now: Timestamp::default() };
+        model.adopt(number, root);
+        model.nodes[ROOT].names = 1;
         model
     }
 
@@ -55,26 +65,20 @@ impl Model {
     /// # Errors
     /// The tree's.
     pub fn of<T: Tree>(tree: &T) -> Result<Self, T::Error> {
-        let mut model = Self { nodes: Vec::new() };
-        let mut found = HashMap::from([(tree.root(), ROOT)]);
-        let mut stack = vec![tree.root()];
         let root = tree.node(tree.root())?;
-        model.make(InodeNumber(tree.root()), root.mode, root.device, root.target);
-        model.nodes[ROOT].names = 1;
-        while let Some(number) = stack.pop() {
-            let described = tree.node(number)?;
-            let dir = found[&number];
-            model.nodes[dir].uid = described.uid;
-            model.nodes[dir].xattrs =
-                described.xattrs.into_iter().map(|(name, value)| (name, (value.length, value))).collect();
+        let mut model = Self::new(InodeNumber(tree.root()), &root);
+        let mut found = HashMap::from([(tree.root(), ROOT)]);
+        let mut stack = vec![(ROOT, root)];
+        while let Some((dir, described)) = stack.pop() {
             for (name, child) in described.entries {
                 let node = match found.get(&child) {
                     Some(node) => *node,
                     None => {
                         let described = tree.node(child)?;
-                        stack.push(child);
-                        found.insert(child, model.nodes.len());
-                        model.make(InodeNumber(child), described.mode, described.device, described.target)
+                        let node = model.adopt(InodeNumber(child), &described);
+                        found.insert(child, node);
+                        stack.push((node, described));
+                        node
                     }
                 };
                 model.enter(dir, &name, node);
@@ -88,23 +92,41 @@ impl Model {
         self.nodes[node].number
     }
 
-    /// An inode without a name.
-    pub fn make(&mut self, number: InodeNumber, mode: u16, device: u32, target: Vec<u8>) -> NodeId {
+    /// An inode that is found somewhere; without its names.
+    fn adopt(&mut self, number: InodeNumber, found: &Described) -> NodeId {
         self.nodes.push(Node {
             number,
-            mode,
-            uid: 0,
-            device,
-            target,
+            mode: found.mode,
+            uid: found.uid,
+            gid: found.gid,
+            atime: found.atime,
+            changed: found.changed,
+            birth_time: found.birth_time,
+            settings: found.settings,
+            device: found.device,
+            target: found.target.clone(),
             names: 0,
             held: 0,
-            xattrs: BTreeMap::new(),
+            xattrs: found.xattrs.iter().map(|(name, value)| (name.clone(), (value.length, *value))).collect(),
             entries: BTreeMap::new(),
             parent: ROOT,
             named: false,
             contents: Contents::default(),
         });
         self.nodes.len() - 1
+    }
+
+    /// A new inode without a name, which `dir` hands down to what it hands down.
+    pub fn make(&mut self, dir: NodeId, number: InodeNumber, mode: u16, device: u32, target: Vec<u8>) -> NodeId {
+        let parent = &self.nodes[dir];
+        let mut new = Described { mode, device, target, ..Described::default() };
+        (new.atime, new.birth_time, new.changed) = (self.now, self.now, Changed::at(self.now));
+        new.settings = inherited(parent.settings, mode);
+        if parent.mode & SET_GROUP_ID != 0 {
+            new.gid = parent.gid;
+            new.mode |= if is_dir(mode) { SET_GROUP_ID } else { 0 };
+        }
+        self.adopt(number, &new)
     }
 
     /// Number of nodes, whether they still exist or not.
@@ -150,12 +172,14 @@ impl Model {
         self.leave(from.0, &from.1);
         self.leave(to.0, &to.1);
         self.enter(to.0, &to.1, node);
+        [from.0, to.0].into_iter().for_each(|dir| self.touch_contents(dir));
+        victim.into_iter().chain([node]).for_each(|node| self.touch(node));
         if flags.exchange {
             if let Some(victim) = victim {
                 self.enter(from.0, &from.1, victim);
             }
         } else if flags.whiteout {
-            let whiteout = self.make(InodeNumber(0), 0o020_000, 0, Vec::new());
+            let whiteout = self.make(from.0, InodeNumber(0), 0o020_000, 0, Vec::new());
             self.enter(from.0, &from.1, whiteout);
         }
     }
@@ -169,6 +193,57 @@ impl Model {
             }
             None => drop(self.nodes[node].xattrs.remove(name)),
         }
+        self.touch(node);
+    }
+
+    /// An inode changes.
+    pub fn touch(&mut self, node: NodeId) {
+        self.nodes[node].changed.ctime = self.now;
+    }
+
+    /// The contents of a file or a directory change.
+    pub fn touch_contents(&mut self, node: NodeId) {
+        self.nodes[node].changed = Changed::at(self.now);
+    }
+
+    /// When an inode was changed.
+    pub fn changed(&self, node: NodeId) -> Changed {
+        self.nodes[node].changed
+    }
+
+    /// When anything was changed last.
+    pub fn latest_change(&self) -> Timestamp {
+        self.nodes.iter().map(|node| node.changed.ctime).max().unwrap_or_default()
+    }
+
+    /// It turns out when an inode was changed.
+    pub fn set_changed(&mut self, node: NodeId, changed: Changed) {
+        self.nodes[node].changed = changed;
+    }
+
+    /// Times are set.
+    pub fn set_times(&mut self, node: NodeId, atime: Option<Timestamp>, mtime: Option<Timestamp>) {
+        let found = &mut self.nodes[node];
+        found.atime = atime.unwrap_or(found.atime);
+        found.changed.mtime = mtime.unwrap_or(found.changed.mtime);
+        self.touch(node);
+    }
+
+    /// The group changes.
+    pub fn set_group(&mut self, node: NodeId, gid: u32) {
+        self.nodes[node].gid = gid;
+        self.touch(node);
+    }
+
+    /// Flags, project and hints.
+    pub fn settings(&self, node: NodeId) -> Settings {
+        self.nodes[node].settings
+    }
+
+    /// Flags, project and hints change.
+    pub fn set_settings(&mut self, node: NodeId, settings: Settings) {
+        self.nodes[node].settings = settings;
+        self.touch(node);
     }
 
     /// Permissions and owner change.
@@ -176,6 +251,7 @@ impl Model {
         let node = &mut self.nodes[node];
         node.mode = node.mode & !0o7777 | mode & 0o7777;
         node.uid = uid;
+        node.changed.ctime = self.now;
     }
 
     /// An inode is held or let go.
@@ -274,6 +350,28 @@ impl Model {
     }
 }
 
+/// What a directory hands down: its project to all, flags and hints to files and directories.
+fn inherited(parent: Settings, mode: u16) -> Settings {
+    const TO_FILES: u16 = flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NODEFRAG | flags::FILESTREAM;
+    let mut settings = Settings::default();
+    if parent.flags & flags::PROJINHERIT != 0 {
+        settings.project = parent.project;
+    }
+    let kind = mode & MODE_TYPE;
+    if kind != MODE_DIR && kind != MODE_REGULAR {
+        return settings;
+    }
+    let is_dir = kind == MODE_DIR;
+    settings.flags = parent.flags & if is_dir { TO_FILES | flags::PROJINHERIT } else { TO_FILES };
+    if parent.flags & flags::EXTSZINHERIT != 0 {
+        settings.flags |= if is_dir { flags::EXTSZINHERIT } else { flags::EXTSIZE };
+        settings.extent_blocks = parent.extent_blocks;
+    }
+    settings.flags2 = parent.flags2 & (flags2::DAX | flags2::COWEXTSIZE);
+    settings.cow_extent_blocks = parent.cow_extent_blocks;
+    settings
+}
+
 impl Tree for Model {
     type Error = Infallible;
 
@@ -286,6 +384,11 @@ impl Tree for Model {
         Ok(Described {
             mode: node.mode,
             uid: node.uid,
+            gid: node.gid,
+            atime: node.atime,
+            changed: node.changed,
+            birth_time: node.birth_time,
+            settings: node.settings,
             links: self.links(number as usize),
             device: node.device,
             target: node.target.clone(),

@@ -1,11 +1,15 @@
 //! The tree as a filesystem shows it, parent pointers included.
 
 use crate::contents::Contents;
-use crate::tree::{Described, Digested, Tree};
+use crate::times::Changed;
+use crate::tree::{Described, Digested, Settings, Tree};
 use std::cell::RefCell;
 use xfskit::{Error, Filesystem};
 use xfskit_ondisk::InodeNumber;
-use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_SYMLINK, MODE_TYPE};
+use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_SYMLINK, MODE_TYPE, flags, flags2};
+
+/// Flags that say how an inode is stored.
+const OF_THE_FORMAT: u64 = flags2::REFLINK | flags2::BIGTIME | flags2::NREXT64;
 
 /// A filesystem to be compared.
 pub struct Observed<'a> {
@@ -19,16 +23,40 @@ impl<'a> Observed<'a> {
         Self { fs, files: RefCell::default() }
     }
 
-    /// The regular files that were seen, each once, with their contents.
+    /// The regular files that were seen, each once, with their contents and the times of those.
     ///
     /// # Errors
     /// The filesystem's.
-    pub fn contents(&self) -> Result<Vec<(InodeNumber, Contents)>, Error> {
+    pub fn contents(&self) -> Result<Vec<(InodeNumber, Contents, Changed)>, Error> {
         let mut files = self.files.borrow().clone();
         files.sort_unstable();
         files.dedup();
-        files.into_iter().map(|inode| Ok((inode, Contents::read(self.fs, inode)?))).collect()
+        let read = |inode| Ok((inode, Contents::read(self.fs, inode)?, changed(self.fs, inode)?));
+        files.into_iter().map(read).collect()
     }
+}
+
+/// When an inode was changed.
+///
+/// # Errors
+/// The filesystem's.
+pub fn changed(fs: &Filesystem, inode: InodeNumber) -> Result<Changed, Error> {
+    let stat = fs.stat(inode)?;
+    Ok(Changed { mtime: stat.mtime, ctime: stat.ctime })
+}
+
+/// The flags, the project and the hints of an inode.
+fn settings(fs: &Filesystem, inode: InodeNumber) -> Result<Settings, Error> {
+    let inode = fs.mount().inode(inode)?;
+    let state = inode.state_lock().read();
+    let core = &state.core;
+    Ok(Settings {
+        flags: core.flags & !flags::PREALLOC,
+        flags2: core.flags2 & !OF_THE_FORMAT,
+        project: core.project,
+        extent_blocks: core.extent_size,
+        cow_extent_blocks: core.cow_extent_size,
+    })
 }
 
 impl Tree for Observed<'_> {
@@ -45,6 +73,11 @@ impl Tree for Observed<'_> {
         let mut described = Described {
             mode: stat.mode,
             uid: stat.uid,
+            gid: stat.gid,
+            atime: stat.atime,
+            changed: Changed { mtime: stat.mtime, ctime: stat.ctime },
+            birth_time: stat.birth_time,
+            settings: settings(fs, inode)?,
             links: stat.links,
             device: stat.device,
             ..Described::default()

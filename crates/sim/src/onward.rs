@@ -6,15 +6,16 @@
 //! ```
 //! What follows a cut is a function of the run and the cut, so a list of cuts names a state.
 
+use crate::clock::{Clock, World};
 use crate::contents::Contents;
 use crate::cut::{Choice, Cut};
 use crate::device::{Event, Pages};
 use crate::explore::crash;
-use crate::judge::{Crashed, Verdict, judge, open, without_panic};
+use crate::judge::{Crashed, Verdict, judge, without_panic};
 use crate::model::Model;
 use crate::observed::Observed;
 use crate::random::Random;
-use crate::run::{Recording, Run, Stop};
+use crate::run::{Recording, Run, Stop, Wanted};
 use crate::workload::go_on;
 use std::sync::Arc;
 use xfskit::{Error, Filesystem};
@@ -90,9 +91,14 @@ fn live_on(recording: &Recording, state: &Crashed, cut: Cut) -> Result<(Recordin
     let device = state.device();
     device.start_record();
     let seed = seed_of(cut);
-    let fs = open(recording.options.clone(), &device, seed).map_err(|error| format!("recovery: {error}"))?;
+    let (options, clock) = (recording.options.clone(), Arc::new(Clock::new()));
+    let world = Arc::new(World::new(seed, &clock));
+    let fs = Filesystem::open_in(Arc::clone(&device) as _, None, options.clone(), world);
+    let fs = fs.map_err(|error| format!("recovery: {error}"))?;
     let model = read_model(&fs).map_err(|error| format!("reading the recovered tree: {error}"))?;
-    let mut run = Run::resume(fs, &device, recording.options.clone(), model, seed, !recording.trees.is_empty());
+    clock.advance(model.latest_change());
+    let wanted = Wanted { in_words: !recording.trees.is_empty(), sets_attributes: true };
+    let mut run = Run::resume(fs, &device, options, model, (seed, clock), wanted);
     run.prepared();
     go_on(&mut run).map_err(|stop| match stop {
         Stop::Device => "after recovery the device failed although nothing asked it to".to_owned(),

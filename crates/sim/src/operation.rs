@@ -2,10 +2,16 @@
 
 use crate::contents::bytes;
 use crate::model::{Model, NodeId};
+use crate::times::Shown;
+use crate::tree::Settings;
 use std::fmt;
-use xfskit::{Caller, Error, Fallocate, Filesystem, NewFile, RenameFlags, SetAttr, SetMode, XattrChange};
-use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_SYMLINK, MODE_TYPE};
-use xfskit_ondisk::{InodeNumber, Lsn};
+use xfskit::trans::{InodeFields, Reservation};
+use xfskit::{Caller, Error, Fallocate, Filesystem, NewFile, RenameFlags, SetAttr, SetMode, SetTime, XattrChange};
+use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_SYMLINK, MODE_TYPE, flags, flags2};
+use xfskit_ondisk::{InodeNumber, Lsn, Timestamp};
+
+/// Log space for a change of one inode.
+const INODE_LOG_BYTES: u32 = 16 << 10;
 
 /// A name or the name of an attribute.
 pub type Name = Vec<u8>;
@@ -51,6 +57,12 @@ pub enum Operation {
     Batch { node: NodeId, changes: Vec<(Name, Option<Value>)> },
     /// Permissions and owner.
     Change { node: NodeId, mode: u16, uid: u32 },
+    /// The group.
+    ChangeGroup { node: NodeId, gid: u32 },
+    /// Times, those that are given.
+    SetTimes { node: NodeId, atime: Option<Timestamp>, mtime: Option<Timestamp> },
+    /// Flags, project and hints.
+    SetSettings { node: NodeId, settings: Settings },
     /// An inode is kept although its names may go.
     Hold { node: NodeId },
     /// It is let go.
@@ -103,6 +115,13 @@ impl fmt::Display for Operation {
                 })
             }
             Self::Change { node, mode, uid } => write!(f, "chmod {mode:o} and chown {uid} of {node}"),
+            Self::ChangeGroup { node, gid } => write!(f, "chgrp {gid} of {node}"),
+            Self::SetTimes { node, atime, mtime } => {
+                let shown =
+                    |time: &Option<Timestamp>| time.map_or("as it is".to_owned(), |time| Shown(time).to_string());
+                write!(f, "set atime {} and mtime {} of {node}", shown(atime), shown(mtime))
+            }
+            Self::SetSettings { node, settings } => write!(f, "set {settings} of {node}"),
             Self::Hold { node } => write!(f, "hold {node}"),
             Self::Release { node } => write!(f, "release {node}"),
             Self::Write { node, offset: Some(offset), length, .. } => {
@@ -165,6 +184,16 @@ impl Operation {
                 let change = SetAttr { mode: Some(*mode), uid: Some(*uid), ..SetAttr::default() };
                 fs.set_attr(number(node), &change, &me).map(|_| None)
             }
+            Self::ChangeGroup { node, gid } => {
+                let change = SetAttr { gid: Some(*gid), ..SetAttr::default() };
+                fs.set_attr(number(node), &change, &me).map(|_| None)
+            }
+            Self::SetTimes { node, atime, mtime } => {
+                let to = |time: &Option<Timestamp>| time.map(SetTime::To);
+                let change = SetAttr { atime: to(atime), mtime: to(mtime), ..SetAttr::default() };
+                fs.set_attr(number(node), &change, &me).map(|_| None)
+            }
+            Self::SetSettings { node, settings } => set_settings(fs, number(node), *settings).map(|()| None),
             Self::Hold { node } => fs.hold(number(node)).map(|()| None),
             Self::Release { node } => fs.unhold(number(node), 1).map(|()| None),
             Self::Write { node, offset, length, seed } => {
@@ -199,19 +228,31 @@ impl Operation {
         let made = made.unwrap_or(InodeNumber(0));
         match self {
             Self::Create { dir, name, mode, device } => {
-                let node = model.make(made, *mode, *device, Vec::new());
+                let node = model.make(*dir, made, *mode, *device, Vec::new());
                 model.enter(*dir, name, node);
+                model.touch_contents(*dir);
             }
             Self::Symlink { dir, name, target } => {
-                let node = model.make(made, MODE_SYMLINK | 0o777, 0, target_of(*target));
+                let node = model.make(*dir, made, MODE_SYMLINK | 0o777, 0, target_of(*target));
                 model.enter(*dir, name, node);
+                model.touch_contents(*dir);
             }
-            Self::Tmpfile { .. } => {
-                let node = model.make(made, 0o100_600, 0, Vec::new());
+            Self::Tmpfile { dir } => {
+                let node = model.make(*dir, made, 0o100_600, 0, Vec::new());
                 model.hold(node, 1);
             }
-            Self::Link { node, dir, name } => model.enter(*dir, name, *node),
-            Self::Unlink { dir, name } | Self::Rmdir { dir, name } => model.leave(*dir, name),
+            Self::Link { node, dir, name } => {
+                model.enter(*dir, name, *node);
+                model.touch_contents(*dir);
+                model.touch(*node);
+            }
+            Self::Unlink { dir, name } | Self::Rmdir { dir, name } => {
+                if let Some(node) = model.lookup(*dir, name) {
+                    model.touch(node);
+                }
+                model.leave(*dir, name);
+                model.touch_contents(*dir);
+            }
             Self::Rename { from, to, flags } => model.rename(from, to, *flags),
             Self::Set { node, name, value } => model.set(*node, name, Some(*value)),
             Self::Remove { node, name } => model.set(*node, name, None),
@@ -221,6 +262,9 @@ impl Operation {
                 }
             }
             Self::Change { node, mode, uid } => model.change(*node, *mode, *uid),
+            Self::ChangeGroup { node, gid } => model.set_group(*node, *gid),
+            Self::SetTimes { node, atime, mtime } => model.set_times(*node, *atime, *mtime),
+            Self::SetSettings { node, settings } => model.set_settings(*node, *settings),
             Self::Hold { node } => model.hold(*node, 1),
             Self::Release { node } => model.hold(*node, -1),
             Self::Write { .. } | Self::Truncate { .. } | Self::Fallocate { .. } | Self::Copy { .. } => {
@@ -231,6 +275,13 @@ impl Operation {
     }
 
     fn apply_to_contents(&self, model: &mut Model) {
+        if let Some((node, _)) = self.changed_file() {
+            // A file that has the size already is touched, but not its contents.
+            match self {
+                Self::Truncate { size, .. } if *size == model.contents(node).size() => model.touch(node),
+                _ => model.touch_contents(node),
+            }
+        }
         match self {
             Self::Write { node, offset, length, seed } => {
                 let at = offset.unwrap_or_else(|| model.contents(*node).size());
@@ -296,13 +347,35 @@ impl Operation {
                 moved.chain([from.0, to.0]).collect()
             }
             Self::Set { node, .. } | Self::Remove { node, .. } | Self::Batch { node, .. } => vec![*node],
-            Self::Change { node, .. } => vec![*node],
+            Self::Change { node, .. } | Self::ChangeGroup { node, .. } => vec![*node],
+            Self::SetTimes { node, .. } | Self::SetSettings { node, .. } => vec![*node],
             Self::Write { node, .. } | Self::Truncate { node, .. } | Self::Fallocate { node, .. } => vec![*node],
             Self::Copy { to, .. } => vec![to.0],
             Self::Hold { .. } | Self::Release { .. } | Self::PushTail => Vec::new(),
             Self::Sync | Self::Fsync { .. } | Self::Fdatasync { .. } => Vec::new(),
         }
     }
+}
+
+/// Changes flags, project and hints, for which the filesystem has no verb: those whose bits [`Settings`] knows.
+fn set_settings(fs: &Filesystem, number: InodeNumber, settings: Settings) -> Result<(), Error> {
+    const FLAGS2: u64 = flags2::DAX | flags2::COWEXTSIZE;
+    let mount = fs.mount();
+    let inode = mount.inode(number)?;
+    let reservation = Reservation { log_bytes: INODE_LOG_BYTES, log_count: 1, blocks: 0, may_dip: false };
+    let mut tx = mount.transaction(reservation)?;
+    let id = tx.join_inode(&inode);
+    let now = mount.env.now();
+    let written = inode.take_noted_write();
+    let core = &mut tx.inode_mut(id, InodeFields::CORE).core;
+    core.mtime = written.unwrap_or(core.mtime);
+    core.flags = core.flags & flags::PREALLOC | settings.flags;
+    core.flags2 = core.flags2 & !FLAGS2 | settings.flags2;
+    core.project = settings.project;
+    core.extent_size = settings.extent_blocks;
+    core.cow_extent_size = settings.cow_extent_blocks;
+    core.ctime = now;
+    tx.finish(Ok(()))
 }
 
 /// A target of so many bytes.

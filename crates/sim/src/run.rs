@@ -1,22 +1,24 @@
 //! Runs a workload on a recorded device, beside the model.
 
+use crate::clock::{Clock, World};
 use crate::contents::{Contents, Histories};
-use crate::device::{Event, Pages, SimDevice};
-use crate::image::make_image;
+use crate::device::{Event, Kept, Pages, SimDevice};
+use crate::image::{has_past, make_image};
 use crate::model::{Model, NodeId};
-use crate::observed::Observed;
+use crate::observed::{Observed, changed};
 use crate::operation::Operation;
 use crate::random::Random;
+use crate::times::{Change, Changed};
 use crate::tree::{Tree, describe, digest};
 use crate::workload::Workload;
 use std::collections::HashMap;
 use std::sync::Arc;
 use xfskit::cache::ForkKind;
-use xfskit::env::SeededEnvironment;
 use xfskit::inode::bmap;
 use xfskit::trans::Reservation;
 use xfskit::{AttrLogging, Error, Filesystem, MountOptions};
 use xfskit_ondisk::FileBlock;
+use xfskit_ondisk::inode::flags;
 
 /// Why a run ended early.
 #[derive(Clone, Debug)]
@@ -67,6 +69,18 @@ pub struct Run {
     /// For a person: the operations done so far, if somebody wants to know.
     transcript: Option<Vec<String>>,
     seed: u64,
+    clock: Arc<Clock>,
+    /// Workloads may set times, groups, flags and hints.
+    pub sets_attributes: bool,
+}
+
+/// How a run goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Write down what is done.
+    pub in_words: bool,
+    /// Set times, groups, flags and hints.
+    pub sets_attributes: bool,
 }
 
 /// How the filesystem is opened: every mechanism on and off, as the seed has it.
@@ -124,7 +138,8 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
         options: MountOptions { error_tags: Vec::new(), ..options.clone() },
         log,
     };
-    let env = Arc::new(SeededEnvironment::new(seed));
+    let clock = Arc::new(Clock::new());
+    let env = Arc::new(World::new(seed, &clock));
     let fs = match Filesystem::open_in(Arc::clone(&device) as _, None, options.clone(), env) {
         Ok(fs) => fs,
         Err(Error::Io { .. } | Error::Shutdown(_)) if may_fail => {
@@ -144,7 +159,8 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
         Err(error) => return Err(format!("the root: {error}")),
     };
     let model = Model::new(fs.root(), &root);
-    let mut run = Run::resume(fs, &device, options.clone(), model, seed, wishes.transcript);
+    let wanted = Wanted { in_words: wishes.transcript, sets_attributes: has_past(seed) };
+    let mut run = Run::resume(fs, &device, options.clone(), model, (seed, clock), wanted);
     run.random = random;
     let outcome = (workload.run)(&mut run).and_then(|()| run.remount());
     let mut story = run.into_story();
@@ -184,8 +200,8 @@ impl Run {
         device: &Arc<SimDevice>,
         options: MountOptions,
         model: Model,
-        seed: u64,
-        in_words: bool,
+        (seed, clock): (u64, Arc<Clock>),
+        Wanted { in_words, sets_attributes }: Wanted,
     ) -> Self {
         let mut run = Self {
             fs: Some(fs),
@@ -201,8 +217,10 @@ impl Run {
             acknowledged: 0,
             transcript: in_words.then(Vec::new),
             seed,
+            clock,
+            sets_attributes,
         };
-        run.note_tree();
+        run.note_tree(Change::OfTheTree);
         run
     }
 
@@ -219,6 +237,11 @@ impl Run {
     /// Bytes of a block.
     pub fn block_bytes(&self) -> u64 {
         self.fs().mount().geometry.block_bytes() as u64
+    }
+
+    /// Whether files can share blocks.
+    pub fn has_reflink(&self) -> bool {
+        self.fs().mount().geometry.has_reflink()
     }
 
     /// The filesystem.
@@ -267,6 +290,7 @@ impl Run {
     pub fn perform(&mut self, operation: &Operation) -> Result<bool, Stop> {
         let number = self.digests.len();
         self.device.mark(Event::Began(number));
+        self.model.now = self.clock.step();
         let result = operation.perform(self.fs(), &self.model);
         if let Some(transcript) = &mut self.transcript {
             let error = result.as_ref().err().map_or(String::new(), |error| format!(": {error}"));
@@ -303,8 +327,10 @@ impl Run {
         } else if outcome.is_ok() {
             self.adopt_contents(operation, number)?;
         }
-        self.note_tree();
+        let is_of_contents = operation.changed_file().is_some();
+        self.note_tree(if is_of_contents { Change::OfContents } else { Change::OfTheTree });
         if result.is_ok() {
+            self.compare_times(&operation.touched(&self.model), number)?;
             self.acknowledge(operation, number);
         }
         outcome
@@ -329,7 +355,7 @@ impl Run {
         }
     }
 
-    fn note_tree(&mut self) {
+    fn note_tree(&mut self, change: Change) {
         let lines = lines_of(&self.model);
         self.digests.push(digest(&lines));
         if let Some(trees) = &mut self.trees {
@@ -337,9 +363,13 @@ impl Run {
         }
         let operation = self.digests.len() - 1;
         for node in self.nodes..self.model.count() {
-            self.histories.make(self.model.number(node), operation, node, self.model.contents(node).clone());
+            let (contents, changed) = (self.model.contents(node).clone(), self.model.changed(node));
+            self.histories.make(self.model.number(node), operation, node, contents, changed);
         }
         self.nodes = self.model.count();
+        for node in self.model.files() {
+            self.histories.times.note(node, operation, self.model.changed(node), change);
+        }
     }
 
     /// An operation was done, or cut off by the end of the run.
@@ -353,7 +383,9 @@ impl Run {
     /// states that a crash may show, and is what the file contains from here on.
     fn adopt_contents(&mut self, operation: &Operation, number: usize) -> Result<(), Stop> {
         let Some((node, moved)) = operation.changed_file() else { return Ok(()) };
+        let before = self.model.changed(node);
         operation.apply(&mut self.model, None);
+        let after = self.model.changed(node);
         self.histories.change(node, number, self.model.contents(node).clone(), moved);
         let wrong = |what: String| Stop::Wrong(format!("operation {number}, {operation}, failed, and then {what}"));
         let inode = self.model.number(node);
@@ -363,12 +395,38 @@ impl Run {
         }
         self.histories.change(node, number, found.clone(), moved);
         *self.model.contents_mut(node) = found;
+        // A part that was done has its times.
+        self.histories.times.note(node, number, after, Change::OfContents);
+        let found = changed(self.fs(), inode).map_err(|error| wrong(format!("reading its times did: {error}")))?;
+        if ![before, after].contains(&found) {
+            return Err(wrong(format!("its times were {found}, neither {before} nor {after}")));
+        }
+        self.model.set_changed(node, found);
+        Ok(())
+    }
+
+    /// Looks at the times of inodes that exist: they are what the model says.
+    fn compare_times(&self, nodes: &[NodeId], operation: usize) -> Result<(), Stop> {
+        let alive = self.model.alive();
+        for &node in nodes.iter().filter(|node| alive.contains(node)) {
+            let found: Changed = match changed(self.fs(), self.model.number(node)) {
+                Ok(found) => found,
+                Err(Error::Io { .. } | Error::Shutdown(_)) => return Err(Stop::Device),
+                Err(error) => return Err(Stop::Wrong(format!("the times of {node}: {error}"))),
+            };
+            let expected = self.model.changed(node);
+            if found != expected {
+                let text = format!("after operation {operation} the times of {node} are {found}, not {expected}");
+                return Err(Stop::Wrong(text));
+            }
+        }
         Ok(())
     }
 
     /// Reads all files: they are what the model says.
     fn compare_contents(&self) -> Result<(), Stop> {
         let now = self.digests.len();
+        self.compare_times(&self.model.alive(), now)?;
         for node in self.model.files() {
             let found = match Contents::read(self.fs(), self.model.number(node)) {
                 Ok(found) => found,
@@ -387,6 +445,8 @@ impl Run {
         let durable = match operation {
             Operation::Sync => number,
             Operation::Fsync { node } => self.last.get(node).copied().unwrap_or(0),
+            // A file whose writes are synchronous.
+            _ if self.synced(operation).is_some() => number,
             Operation::Hold { .. } | Operation::Release { .. } | Operation::PushTail | Operation::Fdatasync { .. } => 0,
             // What waits in memory is not in the journal.
             _ if operation.changed_file().is_some() => 0,
@@ -396,12 +456,24 @@ impl Run {
         self.acknowledged = self.acknowledged.max(durable);
         self.device.mark(Event::Acknowledged(self.acknowledged));
         match operation {
-            Operation::Sync => self.device.mark(Event::Kept(None, number)),
-            Operation::Fsync { node } | Operation::Fdatasync { node } => {
-                self.device.mark(Event::Kept(Some(*node), number));
+            Operation::Sync => self.device.mark(Event::Kept(None, number, Kept::ContentsAndTimes)),
+            Operation::Fsync { node } => {
+                self.device.mark(Event::Kept(Some(*node), number, Kept::ContentsAndTimes));
             }
-            _ => {}
+            Operation::Fdatasync { node } => self.device.mark(Event::Kept(Some(*node), number, Kept::Contents)),
+            _ => {
+                if let Some(node) = self.synced(operation) {
+                    self.device.mark(Event::Kept(Some(node), number, Kept::ContentsAndTimes));
+                }
+            }
         }
+    }
+
+    /// The file that an operation wrote to and that has the flag by which all writes to it are synchronous.
+    fn synced(&self, operation: &Operation) -> Option<NodeId> {
+        let writes = !matches!(operation, Operation::Truncate { .. });
+        let (node, _) = operation.changed_file().filter(|_| writes)?;
+        (self.model.settings(node).flags & flags::SYNC != 0).then_some(node)
     }
 
     /// Closes the filesystem and opens it again.
@@ -409,8 +481,11 @@ impl Run {
     /// # Errors
     /// `Stop`.
     pub fn remount(&mut self) -> Result<(), Stop> {
+        let is_tagged = !self.options.error_tags.is_empty();
         let stop = |what: &str, error| match error {
             Error::Io { .. } | Error::Shutdown(_) => Stop::Device,
+            // What waited could not be written out, and the image is as a crash leaves it.
+            Error::NoSpace | Error::TooLarge | Error::Corrupt(_) if is_tagged => Stop::Device,
             error => Stop::Wrong(format!("{what}: {error}")),
         };
         self.compare_contents()?;
@@ -420,8 +495,8 @@ impl Run {
         self.model.release_all();
         self.acknowledged = self.digests.len() - 1;
         self.device.mark(Event::Acknowledged(self.acknowledged));
-        self.device.mark(Event::Kept(None, self.acknowledged));
-        let env = Arc::new(SeededEnvironment::new(self.seed ^ self.digests.len() as u64));
+        self.device.mark(Event::Kept(None, self.acknowledged, Kept::ContentsAndTimes));
+        let env = Arc::new(World::new(self.seed ^ self.digests.len() as u64, &self.clock));
         let fs = Filesystem::open_in(Arc::clone(&self.device) as _, None, self.options.clone(), env);
         self.fs = Some(fs.map_err(|error| stop("open", error))?);
         self.compare_contents()

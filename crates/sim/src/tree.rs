@@ -1,7 +1,11 @@
 //! One way to describe a tree, for the model and for what recovery left, so that they can be compared line by line.
 
+use crate::times::{Changed, Shown};
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use xfskit_ondisk::Timestamp;
+use xfskit_ondisk::inode::{MODE_REGULAR, MODE_TYPE};
 
 /// What is compared of an inode.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,6 +14,16 @@ pub struct Described {
     pub mode: u16,
     /// Owner.
     pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last changes. A regular file's are compared with its contents.
+    pub changed: Changed,
+    /// When it was made.
+    pub birth_time: Timestamp,
+    /// Flags, project and hints.
+    pub settings: Settings,
     /// Number of names; for a directory, of directories that refer to it.
     pub links: u32,
     /// Device number.
@@ -20,6 +34,28 @@ pub struct Described {
     pub xattrs: Vec<(Vec<u8>, Digested)>,
     /// A directory's entries in the order of their names, with a number that tells inodes apart.
     pub entries: Vec<(Vec<u8>, u64)>,
+}
+
+/// What chattr and `xfs_io` set, as the inode keeps it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Flags, without the one that says that space was allocated.
+    pub flags: u16,
+    /// Further flags, without those of the format.
+    pub flags2: u64,
+    /// Project.
+    pub project: u32,
+    /// Blocks in which the file wants to be allocated.
+    pub extent_blocks: u32,
+    /// The same for copies of shared blocks.
+    pub cow_extent_blocks: u32,
+}
+
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { flags, flags2, project, extent_blocks, cow_extent_blocks } = self;
+        write!(f, "flags {flags:#x}:{flags2:#x} project {project} hints {extent_blocks}:{cow_extent_blocks}")
+    }
 }
 
 /// A value by length and hash.
@@ -73,7 +109,11 @@ pub fn describe<T: Tree>(tree: &T) -> Result<Vec<String>, T::Error> {
         }
         seen.insert(number, lines.len());
         let node = tree.node(number)?;
-        let mut line = format!("{path} {:o} {} {} {}", node.mode, node.uid, node.links, node.device);
+        let mut line = format!("{path} {:o} {}:{} {} {}", node.mode, node.uid, node.gid, node.links, node.device);
+        line += &format!(" {} a {} b {}", node.settings, Shown(node.atime), Shown(node.birth_time));
+        if node.mode & MODE_TYPE != MODE_REGULAR {
+            line += &format!(" {}", node.changed);
+        }
         if !node.target.is_empty() {
             line += &format!(" -> {}", node.target.escape_ascii());
         }

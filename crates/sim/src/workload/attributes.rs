@@ -1,6 +1,6 @@
 //! One inode's attributes through every form and every way between two.
 
-use super::{Workload, varied};
+use super::{Workload, settings, varied};
 use crate::model::{NodeId, ROOT};
 use crate::operation::{Name, Operation, Value};
 use crate::run::{Run, Stop};
@@ -24,6 +24,7 @@ fn run(run: &mut Run) -> Result<(), Stop> {
     for (operations, grow) in [(60, 6), (60, 3), (60, 1)] {
         for _ in 0..operations {
             let node = if run.random.one_in(4) { dir } else { file };
+            settings::perform(run, node, 6)?;
             let operation = change(run, node, grow);
             run.perform(&operation)?;
             run.settle(12)?;

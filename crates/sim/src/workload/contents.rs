@@ -1,6 +1,6 @@
 //! Bytes of files: every way to write them, to move them and to take them away.
 
-use super::{Workload, varied};
+use super::{Workload, settings, varied};
 use crate::model::{NodeId, ROOT};
 use crate::operation::{Operation, is_dir};
 use crate::run::{Run, Stop};
@@ -38,6 +38,7 @@ pub(super) fn step(run: &mut Run, change: &dyn Fn(&mut Run, NodeId) -> Option<Op
         _ => {
             let files = run.model.files();
             let Some(&node) = run.random.pick(&files) else { return run.new_file(ROOT).map(|_| ()) };
+            settings::perform(run, node, 6)?;
             if let Some(operation) = change(run, node) {
                 run.perform(&operation)?;
             }

@@ -1,6 +1,7 @@
 //! Everything, in any order.
 
-use super::{Workload, attributes, contents, renames, varied};
+use super::{Workload, attributes, contents, renames, settings, varied};
+use crate::model::ROOT;
 use crate::operation::{Operation, is_dir};
 use crate::run::{Run, Stop};
 
@@ -19,6 +20,10 @@ fn run(run: &mut Run) -> Result<(), Stop> {
 }
 
 pub(super) fn step(run: &mut Run) -> Result<(), Stop> {
+    let node = if run.sets_attributes { run.any_inode() } else { ROOT };
+    if settings::perform(run, node, 5)? {
+        return Ok(());
+    }
     match run.random.below(15) {
         0..=2 => {
             let dir = run.any_dir();

@@ -11,6 +11,7 @@ mod mix;
 mod no_space;
 mod renames;
 mod replacements;
+mod settings;
 mod sharing;
 mod unlinked;
 

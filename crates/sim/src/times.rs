@@ -1,0 +1,133 @@
+//! When files were changed, and what a crash may make of that.
+//!
+//! ```text
+//! operation   create ── write ── write ── setxattr ── write ── cut
+//! times       1         2        3        4           5
+//! tree shown  after create: 1, 2 or 3                 after setxattr: 4 or 5
+//! ```
+//! The journal learns of contents late, and of their times with them; every other change of an inode comes with its own
+//! times, and with those of the contents before it. So what shows of the names and attributes of a file tells between
+//! which of its changes its times lie. The times of all else are part of the tree.
+
+use crate::model::NodeId;
+use std::collections::HashMap;
+use std::fmt;
+use xfskit_ondisk::Timestamp;
+
+/// Last change of the contents, and of the inode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Of the contents.
+    pub mtime: Timestamp,
+    /// Of the inode.
+    pub ctime: Timestamp,
+}
+
+impl Changed {
+    /// Both at one time.
+    pub fn at(time: Timestamp) -> Self {
+        Self { mtime: time, ctime: time }
+    }
+}
+
+impl fmt::Display for Changed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "m {} c {}", Shown(self.mtime), Shown(self.ctime))
+    }
+}
+
+/// A time in a line.
+pub struct Shown(pub Timestamp);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}", self.0.seconds, self.0.nanoseconds)
+    }
+}
+
+/// What changed with the times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Names or attributes: they show together with the times.
+    OfTheTree,
+    /// Contents.
+    OfContents,
+}
+
+/// A file after an operation.
+#[derive(Debug)]
+struct Version {
+    operation: usize,
+    changed: Changed,
+    change: Change,
+}
+
+/// The times of all regular files of a run after each operation.
+#[derive(Debug, Default)]
+pub struct TimesHistory {
+    versions: HashMap<NodeId, Vec<Version>>,
+}
+
+impl TimesHistory {
+    /// An operation left a file with these times.
+    pub fn note(&mut self, node: NodeId, operation: usize, changed: Changed, change: Change) {
+        let versions = self.versions.entry(node).or_default();
+        if versions.last().is_none_or(|last| last.changed != changed) {
+            versions.push(Version { operation, changed, change });
+        }
+    }
+
+    /// What is wrong with the times of a file in a tree as some operation of `after` left it. `kept` is the last
+    /// operation whose times are durable, `begun` the last that began.
+    pub fn judge(&self, node: NodeId, found: Changed, after: &[usize], kept: usize, begun: usize) -> Option<String> {
+        let versions = self.versions.get(&node).map_or(&[][..], Vec::as_slice);
+        let begun = versions.partition_point(|version| version.operation <= begun);
+        let versions = &versions[..begun];
+        let mut expected = Vec::new();
+        for operation in after {
+            let shown = |version: &Version| version.operation <= *operation;
+            let tree = versions.iter().rposition(|version| shown(version) && version.change == Change::OfTheTree);
+            let Some(tree) = tree else { continue };
+            let behind = &versions[tree + 1..];
+            let next = behind.iter().position(|version| version.change == Change::OfTheTree);
+            let end = next.map_or(versions.len(), |next| tree + 1 + next);
+            let kept = versions.partition_point(|version| version.operation <= kept).saturating_sub(1);
+            let allowed = versions.get(tree.max(kept)..end).unwrap_or_default();
+            if allowed.iter().any(|version| version.changed == found) {
+                return None;
+            }
+            expected
+                .extend(allowed.iter().map(|version| format!("\nafter {}: {}", version.operation, version.changed)));
+        }
+        Some(format!("its times are {found}, and should be one of{}", expected.concat()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_right(second: i64, after: &[usize], kept: usize, begun: usize) -> bool {
+        let at = |seconds| Changed::at(Timestamp { seconds, nanoseconds: 0 });
+        let mut history = TimesHistory::default();
+        for (operation, change) in
+            [(1, Change::OfTheTree), (2, Change::OfContents), (3, Change::OfContents), (4, Change::OfTheTree)]
+        {
+            history.note(7, operation, at(operation as i64), change);
+        }
+        history.note(7, 5, at(5), Change::OfContents);
+        history.judge(7, at(second), after, kept, begun).is_none()
+    }
+
+    #[test]
+    fn times_come_with_what_shows_of_the_tree() {
+        assert!(is_right(1, &[1, 2, 3], 0, 5) && is_right(3, &[1, 2, 3], 0, 5));
+        assert!(!is_right(4, &[1, 2, 3], 0, 5));
+        assert!(!is_right(3, &[4, 5], 0, 5));
+        assert!(is_right(4, &[4, 5], 0, 5) && is_right(5, &[4, 5], 0, 5));
+        assert!(!is_right(5, &[4], 0, 4));
+        // What was made durable is.
+        assert!(!is_right(1, &[1, 2, 3], 2, 3) && is_right(2, &[1, 2, 3], 2, 3));
+        assert!(!is_right(4, &[4, 5], 5, 5));
+    }
+}
