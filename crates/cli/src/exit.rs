@@ -30,6 +30,21 @@ pub struct Usage(pub String);
 #[error("this is not an XFS image: it holds {0}")]
 pub struct NotAnImage(pub &'static str);
 
+/// An image that a server of ours has.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{image}: the image is in use by {holders}, which has it mounted on {place}: its files can be read and changed there; \
+     for this command, 'xfskit umount {place}' comes first"
+)]
+pub struct Mounted {
+    /// The image.
+    pub image: String,
+    /// The server.
+    pub holders: String,
+    /// The mount point.
+    pub place: String,
+}
+
 /// A failure that was reported already, by a server that runs on its own or by a command with exit codes of its own.
 #[derive(Debug, thiserror::Error)]
 #[error("it was reported already")]
@@ -189,6 +204,9 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     }
     if let Some(reported) = cause.downcast_ref::<Reported>() {
         return Some(reported.0);
+    }
+    if cause.is::<Mounted>() {
+        return Some(BUSY);
     }
     if cause.is::<NotAnImage>() {
         return Some(DAMAGED);

@@ -3,6 +3,7 @@
 use crate::args::{ImageArgs, ReadArgs};
 use crate::exit::{Failures, NotAnImage, Usage};
 use crate::interrupt;
+use crate::mounted::{explain, explain_open};
 use crate::screen;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
@@ -45,7 +46,7 @@ pub fn open_device(path: &Path, access: Access) -> Result<FileDevice> {
                 std::thread::sleep(LOOK_EVERY);
             }
             opened => {
-                let device = opened?;
+                let device = opened.map_err(|error| explain_open(path, error))?;
                 warn_of_holders(path, &device);
                 return Ok(device);
             }
@@ -203,16 +204,17 @@ pub fn open_quietly(image: &Path, log_device: Option<&Path>, options: MountOptio
             let what = "what the journal needs lies behind the end; --norecovery looks at the rest without it";
             Error::from(Corruption::new("image", "as long as the filesystem").found(what)).into()
         }
-        error => named(&*device, error.into()),
+        error => named(image, &*device, error.into()),
     });
     opened.with_context(|| image.display().to_string())
 }
 
 /// The error of what could not be opened: what begins like something else is called that, and no damaged image.
-pub fn named(device: &dyn BlockDevice, error: anyhow::Error) -> anyhow::Error {
+pub fn named(path: &Path, device: &dyn BlockDevice, error: anyhow::Error) -> anyhow::Error {
     match known_contents(device) {
-        Ok(Some(what)) if what != XFS => NotAnImage(what).into(),
-        _ => error,
+        Ok(Some(XFS)) => error,
+        Ok(Some(what)) => explain(path, NotAnImage(what).into()),
+        _ => explain(path, error),
     }
 }
 

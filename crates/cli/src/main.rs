@@ -13,6 +13,7 @@ mod image;
 mod input;
 mod interrupt;
 mod log;
+mod mounted;
 mod private;
 mod progress;
 mod screen;

@@ -70,6 +70,13 @@ pub struct InUse {
     holders: Vec<Holder>,
 }
 
+impl InUse {
+    /// Who has it, as far as that can be seen.
+    pub fn holders(&self) -> &[Holder] {
+        &self.holders
+    }
+}
+
 impl fmt::Display for InUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: the image is in use by {}; close it there first", self.path.display(), Names(&self.holders))

@@ -35,7 +35,7 @@ mod session;
 mod stats;
 
 pub use fuser;
-pub use mountinfo::{MountEntry, is_mounted, mount_at};
+pub use mountinfo::{MountEntry, is_mounted, mount_around, mount_at, mounts_of};
 pub use options::{KernelOption, Options, WriteCache, negotiate};
 pub use outcome::{Ending, Watch};
 pub use session::{MountError, Session, Unmounted, Unmounter};

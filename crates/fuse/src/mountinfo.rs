@@ -60,6 +60,29 @@ pub fn mount_at(path: &Path) -> io::Result<Option<MountEntry>> {
     Ok(top.and_then(|(entry, is_ours)| is_ours.then_some(entry)))
 }
 
+/// The mount that a path without symbolic links lies on, if it is one of ours.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn mount_around(path: &Path) -> io::Result<Option<MountEntry>> {
+    let around = read_all()?.into_iter().filter(|(entry, _)| path.starts_with(&entry.place));
+    // Of those at one place, the last is on top, and `max_by_key` returns the last.
+    let nearest = around.max_by_key(|(entry, _)| entry.place.components().count());
+    Ok(nearest.and_then(|(entry, is_ours)| is_ours.then_some(entry)))
+}
+
+/// The mounts of an image, under the name without symbolic links that its server has for it.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn mounts_of(image: &Path) -> io::Result<Vec<MountEntry>> {
+    let is_of_image = |entry: &MountEntry| entry.source == image.as_os_str();
+    Ok(read_all()?
+        .into_iter()
+        .filter_map(|(entry, is_ours)| (is_ours && is_of_image(&entry)).then_some(entry))
+        .collect())
+}
+
 /// Whether a filesystem is mounted anywhere that this process sees.
 ///
 /// # Errors

@@ -78,7 +78,7 @@ fn check(args: &CheckArgs) -> Result<Report> {
     let mut report = match report {
         Ok(report) => report,
         Err(error) => {
-            let error = named(&open_device(image, Access::ReadUnlocked)?, error.into());
+            let error = named(image, &open_device(image, Access::ReadUnlocked)?, error.into());
             return Err(error.context(image.display().to_string()));
         }
     };

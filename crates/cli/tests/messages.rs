@@ -1,0 +1,85 @@
+//! What a message tells a person to do: about images that are mounted, and paths on mounts.
+
+mod common;
+
+use common::mounts::{Prepared, prepared, server_of};
+use common::{fails, ok};
+use std::fs;
+
+const READERS: [&str; 12] = [
+    "info IMAGE",
+    "ls IMAGE /",
+    "tree IMAGE",
+    "stat IMAGE /file",
+    "cat IMAGE /file",
+    "df IMAGE",
+    "du IMAGE",
+    "check IMAGE",
+    "parents IMAGE /file",
+    "path IMAGE 128",
+    "export IMAGE /",
+    "xattr list IMAGE /file",
+];
+
+fn mounted_with_a_file() -> Option<Prepared> {
+    let at = prepared()?;
+    at.line("mount IMAGE DIR");
+    fs::create_dir(at.dir.join("folder")).unwrap();
+    fs::write(at.dir.join("file"), "no image, and longer than the sector of any. ".repeat(200)).unwrap();
+    Some(at)
+}
+
+/// They said which process has it, and neither where nor what to do.
+#[test]
+fn an_image_that_is_mounted_is_named_with_its_mount_point() {
+    let Some(at) = mounted_with_a_file() else { return };
+    let dir = at.dir.to_str().unwrap();
+    let server = format!("xfskit (process {})", server_of(&at.image));
+    for line in READERS.into_iter().chain(["mkdir IMAGE /new", "mkfs -f IMAGE", "cp IMAGE:/file /nowhere"]) {
+        let line = line.replace("IMAGE:", &format!("{}:", at.image.display()));
+        let (code, message) = fails(&line, &at.image);
+        assert_eq!(code, if line.starts_with("check") { 8 } else { 4 }, "{line}: {message}");
+        for part in ["in use", &server, &format!("mounted on {dir}:"), &format!("'xfskit umount {dir}'")] {
+            assert!(message.contains(part), "{line}: {part}: {message}");
+        }
+    }
+    // By another name, too.
+    let link = at.scratch.file("link.img");
+    std::os::unix::fs::symlink(&at.image, &link).unwrap();
+    assert!(fails("info IMAGE", &link).1.contains(dir));
+    at.line("umount DIR");
+    at.line("mount -o ro IMAGE DIR");
+    ok("cat IMAGE /file", &at.image);
+    at.line("umount DIR");
+    // A lock of another program is no mount of ours.
+    let lock = fs::File::open(&at.image).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let (code, message) = fails("info IMAGE", &at.image);
+    assert!(code == 4 && message.contains("close it there first") && !message.contains("umount"), "{message}");
+}
+
+#[test]
+fn a_path_on_a_mount_is_named_with_its_image() {
+    let Some(at) = mounted_with_a_file() else { return };
+    let (dir, image) = (at.dir.to_str().unwrap(), at.image.to_str().unwrap());
+    for (path, within) in [("", "/"), ("folder", "/folder"), ("file", "/file"), ("no/such/file", "/no/such/file")] {
+        let path = at.dir.join(path);
+        for line in READERS {
+            let (_, message) = fails(line, &path);
+            for part in [format!("on {dir},"), format!("{image} {within}"), format!("'xfskit umount {dir}'")] {
+                assert!(message.contains(&part), "{line}: {part}: {message}");
+            }
+        }
+    }
+    // What is said to be done works.
+    assert_eq!(fails("ls IMAGE", &at.dir).0, 6);
+    at.line("umount DIR");
+    assert!(ok("cat IMAGE /file", &at.image).starts_with("no image"));
+    // An image on a mount is one, and a folder elsewhere lies on none.
+    assert!(!fails("ls IMAGE", &at.dir).1.contains("xfskit umount"));
+    at.line("mount IMAGE DIR");
+    let inner = at.dir.join("inner.img");
+    ok("mkfs --small -q --size 64M IMAGE", &inner);
+    assert_eq!(ok("ls IMAGE", &inner), "");
+    at.line("umount DIR");
+}
