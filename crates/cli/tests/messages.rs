@@ -1,10 +1,15 @@
-//! What a message tells a person to do: about images that are mounted, and paths on mounts.
+//! What a message tells a person to do: about images that are mounted, paths on mounts, mounts whose server died, and machines
+//! without the right to FUSE.
 
 mod common;
 
-use common::mounts::{Prepared, prepared, server_of};
-use common::{fails, ok};
+use common::mounts::{Prepared, prepared, server_of, signal, wait_for_end};
+use common::{fails, ok, words};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use xfskit_testkit::skip;
 
 const READERS: [&str; 12] = [
     "info IMAGE",
@@ -82,4 +87,43 @@ fn a_path_on_a_mount_is_named_with_its_image() {
     ok("mkfs --small -q --size 64M IMAGE", &inner);
     assert_eq!(ok("ls IMAGE", &inner), "");
     at.line("umount DIR");
+}
+
+/// It said "Transport endpoint is not connected", and no more.
+#[test]
+fn a_mount_whose_server_died_is_named_with_its_cure() {
+    let Some(at) = mounted_with_a_file() else { return };
+    let server = server_of(&at.image);
+    signal(server, "-KILL");
+    wait_for_end(server);
+    let dir = at.dir.to_str().unwrap();
+    let (code, message) = fails(&format!("mount IMAGE {dir}"), &at.image);
+    let cures = [format!("'xfskit umount {dir}'"), format!("'fusermount3 -u {dir}'")];
+    assert!(code == 8 && cures.iter().all(|cure| message.contains(cure)), "{code} {message}");
+    let (code, message) = fails("ls IMAGE", &at.dir.join("folder"));
+    assert!(code == 6 && message.contains(&cures[0]) && message.contains("has ended"), "{code} {message}");
+    // The cure is one.
+    fails(&format!("umount {dir}"), &at.image);
+    at.line("mount IMAGE DIR");
+    at.line("umount DIR");
+}
+
+/// It asked whether the module was loaded.
+#[test]
+fn a_user_who_may_not_use_fuse_is_told_so() {
+    let Some(at) = prepared() else { return };
+    let mode = fs::metadata("/dev/fuse").unwrap().permissions().mode();
+    if !rustix::process::geteuid().is_root() || mode & 0o006 == 0o006 {
+        return skip("this user cannot become one who may not open /dev/fuse");
+    }
+    fs::set_permissions(at.scratch.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(&at.image, fs::Permissions::from_mode(0o666)).unwrap();
+    let line = format!("--reuid 1000 --regid 1000 --clear-groups PROGRAM mount IMAGE {}", at.dir.display());
+    let mut arguments = words(&line, &at.image);
+    let program = arguments.iter_mut().find(|word| **word == "PROGRAM").unwrap();
+    *program = Path::new(env!("CARGO_BIN_EXE_xfskit")).as_os_str();
+    let output = Command::new("setpriv").args(arguments).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(8), "{message}");
+    assert!(message.contains("permission") && !message.contains("loaded"), "{message}");
 }

@@ -48,8 +48,14 @@ pub enum MountError {
         /// What the system says.
         source: io::Error,
     },
+    /// There is a mount already whose server has ended.
+    #[error(
+        "{0}: the server of the mount here has ended without unmounting; 'xfskit umount {0}' or 'fusermount3 -u {0}' \
+             takes that mount away"
+    )]
+    DeadMount(PathBuf),
     /// This machine has no FUSE, or keeps it from this user.
-    #[error("/dev/fuse cannot be used: {0} (is the fuse module loaded, and fusermount3 installed?)")]
+    #[error("/dev/fuse cannot be used: {0} ({hint})", hint = fuse_hint(.0))]
     NoFuse(io::Error),
     /// Anything else that the kernel or fusermount3 says.
     #[error("cannot mount: {0}")]
@@ -60,6 +66,26 @@ pub enum MountError {
     /// The image could not be closed in good order.
     #[error("closing the image: {0}")]
     Close(#[from] Error),
+}
+
+impl MountError {
+    /// The error of a mount point that cannot be one.
+    pub fn of_mount_point(path: &Path, source: io::Error) -> Self {
+        match source.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) {
+            true => Self::DeadMount(path.into()),
+            false => Self::MountPoint { path: path.into(), source },
+        }
+    }
+}
+
+/// What keeps a process from `/dev/fuse`.
+fn fuse_hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "a matter of permission, not of a missing module: its mode, or what this container or user may open"
+        }
+        _ => "is the fuse module loaded, and this container given the device?",
+    }
 }
 
 /// A mounted filesystem.
@@ -108,7 +134,7 @@ impl Session {
     }
 
     fn mount_server(server: Arc<Server>, mount_point: &Path, options: &Options) -> Result<Self, MountError> {
-        let at = |source| MountError::MountPoint { path: mount_point.into(), source };
+        let at = |source| MountError::of_mount_point(mount_point, source);
         let path = mount_point.canonicalize().map_err(at)?;
         if !std::fs::metadata(&path).map_err(at)?.is_dir() {
             return Err(at(io::Error::from(io::ErrorKind::NotADirectory)));

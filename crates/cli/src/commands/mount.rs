@@ -147,7 +147,7 @@ fn begin_logging(args: &MountArgs) {
 fn check_mount_point(path: &Path) -> Result<(), MountError> {
     let found = std::fs::metadata(path)
         .and_then(|data| if data.is_dir() { Ok(()) } else { Err(rustix::io::Errno::NOTDIR.into()) });
-    found.map_err(|source| MountError::MountPoint { path: path.into(), source })
+    found.map_err(|source| MountError::of_mount_point(path, source))
 }
 
 /// A defect in the server must not be followed by work on what it left: the image is then as after a power cut.
