@@ -2,10 +2,12 @@
 
 mod bench;
 mod contents;
+mod list;
 mod xattr;
 
 pub use bench::BenchArgs;
 pub use contents::{CatArgs, CloneArgs, CpArgs, DfArgs, DuArgs, ExportArgs, WriteArgs};
+pub use list::{LsArgs, StatArgs};
 pub use xattr::XattrCommand;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -65,12 +67,13 @@ pub enum Command {
     /// Verify a whole image without changing it
     #[command(after_help = CHECK_EXIT_CODES, after_long_help = CHECK_EXIT_CODES)]
     Check(CheckArgs),
-    /// List a directory
+    /// List directories
+    #[command(disable_help_flag = true)]
     Ls(LsArgs),
     /// List a directory and everything below it
     Tree(PathArgs),
-    /// Show all attributes of a file
-    Stat(PathArgs),
+    /// Show all attributes of files
+    Stat(StatArgs),
     /// Show where a symbolic link points
     Readlink(PathArgs),
     /// Make directories
@@ -208,7 +211,7 @@ pub struct CrashTestArgs {
 pub struct PathArgs {
     #[command(flatten)]
     pub read: ReadArgs,
-    /// Path within the image
+    /// Path within the image, or inode:NUMBER
     #[arg(default_value = "/")]
     pub path: OsString,
 }
@@ -349,19 +352,6 @@ pub struct CheckArgs {
     pub most: usize,
 }
 
-/// Arguments of `ls`.
-#[derive(Debug, Args)]
-pub struct LsArgs {
-    #[command(flatten)]
-    pub path: PathArgs,
-    /// One line for each entry, with its attributes
-    #[arg(short)]
-    pub long: bool,
-    /// Show inode numbers
-    #[arg(short)]
-    pub inode: bool,
-}
-
 /// Arguments of `mkdir`.
 #[derive(Debug, Args)]
 pub struct MkdirArgs {
@@ -487,7 +477,7 @@ pub struct ChmodArgs {
     /// Octal, or as in u+w,go-rwx
     #[arg(allow_hyphen_values = true)]
     pub mode: crate::text::ModeChange,
-    /// Paths within the image
+    /// Paths within the image, or inode:NUMBER
     #[arg(required = true)]
     pub paths: Vec<OsString>,
 }
@@ -502,7 +492,7 @@ pub struct ChownArgs {
     pub recursive: bool,
     /// Numbers: OWNER, OWNER:GROUP or :GROUP
     pub owner: crate::text::Owner,
-    /// Paths within the image
+    /// Paths within the image, or inode:NUMBER
     #[arg(required = true)]
     pub paths: Vec<OsString>,
 }

@@ -234,7 +234,21 @@ pub fn has_external_log(image: &Path) -> bool {
 /// # Errors
 /// As a look-up, with the path.
 pub fn find(filesystem: &Filesystem, path: &OsStr) -> Result<Stat> {
-    filesystem.resolve(path.as_bytes(), false).with_context(|| shown(path))
+    resolve(filesystem, path, false).with_context(|| shown(path))
+}
+
+/// Finds a file by its path, or by its number where that is `inode:NUMBER`; a file of that name in the root is `/inode:NUMBER`.
+///
+/// # Errors
+/// As a look-up; `Stale` for the number of no inode in use.
+pub fn resolve(filesystem: &Filesystem, path: &OsStr, follow_last: bool) -> Result<Stat, Error> {
+    let number = path.to_str().and_then(|path| path.strip_prefix("inode:")?.parse().ok()).map(InodeNumber);
+    match number {
+        // No other call may have the number of an inode that is free.
+        Some(number) if !filesystem.is_in_use(number)? => Err(Error::Stale(number.0)),
+        Some(number) => filesystem.stat(number),
+        None => filesystem.resolve(path.as_bytes(), follow_last),
+    }
 }
 
 /// Finds the directory that the name of a new file goes into, and the name.

@@ -68,7 +68,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Umount(args) => commands::umount::run(&args.mount_point),
         Command::Info(args) => commands::info::run(&args, json),
         Command::Check(args) => commands::check::run(&args, json),
-        Command::Ls(args) => commands::list::ls(&args, json),
+        Command::Ls(args) => commands::ls::ls(&args, json),
         Command::Tree(args) => commands::list::tree(&args, json),
         Command::Stat(args) => commands::list::stat(&args, json),
         Command::Readlink(args) => commands::list::readlink(&args, json),

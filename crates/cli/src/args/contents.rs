@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub struct CatArgs {
     #[command(flatten)]
     pub read: ReadArgs,
-    /// Paths within the image
+    /// Paths within the image, or inode:NUMBER
     #[arg(required = true)]
     pub paths: Vec<OsString>,
 }

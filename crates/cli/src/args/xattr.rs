@@ -14,7 +14,7 @@ pub enum XattrCommand {
     Get {
         #[command(flatten)]
         read: ReadArgs,
-        /// Path within the image
+        /// Path within the image, or inode:NUMBER
         path: OsString,
         /// Name, as in user.colour
         name: String,
@@ -26,7 +26,7 @@ pub enum XattrCommand {
     Set {
         #[command(flatten)]
         image: ImageArgs,
-        /// Path within the image
+        /// Path within the image, or inode:NUMBER
         path: OsString,
         /// Name, as in user.colour
         name: String,
@@ -47,7 +47,7 @@ pub enum XattrCommand {
     Rm {
         #[command(flatten)]
         image: ImageArgs,
-        /// Path within the image
+        /// Path within the image, or inode:NUMBER
         path: OsString,
         /// Names
         #[arg(required = true)]

@@ -2,7 +2,7 @@
 
 use super::list::is_dir;
 use crate::args::{CatArgs, CloneArgs, WriteArgs};
-use crate::image::{edit, edit_after, find_place, open_to_read, shown, wait_at_least};
+use crate::image::{edit, edit_after, find_place, open_to_read, resolve, shown, wait_at_least};
 use crate::input::{Input, is_pipe};
 use crate::interrupt;
 use anyhow::{Context, Result};
@@ -26,7 +26,7 @@ pub fn cat(args: &CatArgs) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
     let mut out = stdout().lock();
     for path in &args.paths {
-        let stat = filesystem.resolve(path.as_bytes(), true).with_context(|| shown(path))?;
+        let stat = resolve(&filesystem, path, true).with_context(|| shown(path))?;
         if is_dir(&stat) {
             return Err(Error::IsADirectory).with_context(|| shown(path));
         }

@@ -3,7 +3,7 @@
 use super::list::is_dir;
 use crate::args::{ChmodArgs, ChownArgs, MkdirArgs, MknodArgs, NodeKind, TouchArgs};
 use crate::exit::{Failures, Usage, for_each};
-use crate::image::{edit, find, find_dir_place, find_place, shown};
+use crate::image::{edit, find, find_dir_place, find_place, resolve, shown};
 use crate::interrupt;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
@@ -92,7 +92,7 @@ pub fn touch(args: &TouchArgs) -> Result<()> {
 }
 
 fn touch_one(filesystem: &Filesystem, path: &OsStr, change: &SetAttr, args: &TouchArgs) -> Result<(), Error> {
-    let stat = match filesystem.resolve(path.as_bytes(), true) {
+    let stat = match resolve(filesystem, path, true) {
         Ok(stat) => stat,
         Err(Error::NotFound) if args.no_create => return Ok(()),
         Err(Error::NotFound) if path.as_bytes().ends_with(b"/") => return Err(Error::NotFound),
@@ -115,7 +115,7 @@ fn touch_one(filesystem: &Filesystem, path: &OsStr, change: &SetAttr, args: &Tou
 pub fn chmod(args: &ChmodArgs) -> Result<()> {
     edit(&args.image, |filesystem| {
         for_each(&args.paths, |path| {
-            let start = filesystem.resolve(path.as_bytes(), true).with_context(|| shown(path))?;
+            let start = resolve(filesystem, path, true).with_context(|| shown(path))?;
             change_all(filesystem, path, start, args.recursive, |stat| {
                 let mode = args.mode.apply(stat.mode, is_dir(stat));
                 (stat.mode & MODE_TYPE != MODE_SYMLINK).then(|| SetAttr { mode: Some(mode), ..SetAttr::default() })

@@ -1,14 +1,17 @@
-//! `xfskit ls`, `tree`, `stat` and `readlink`.
+//! `xfskit tree`, `stat` and `readlink`.
 
-use crate::args::{LsArgs, PathArgs};
+use crate::args::{PathArgs, StatArgs};
+use crate::exit::Failures;
 use crate::image::{find, open_to_read};
 use crate::screen::{self, out};
-use crate::text::{json_time, kind_name, mode_string, set_json, short_time_string, time_string};
+use crate::text::{json_time, kind_name, mode_string, set_json, time_string};
 use anyhow::Result;
 use serde_json::{Value, json};
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use xfskit::ondisk::DeviceNumber;
 use xfskit::ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_SYMLINK, MODE_TYPE};
-use xfskit::ondisk::{DeviceNumber, InodeNumber};
 use xfskit::{Filesystem, Stat};
 use xfskit_transfer::{Found, ImageWalk, Step};
 
@@ -17,66 +20,13 @@ pub fn is_dir(stat: &Stat) -> bool {
     stat.mode & MODE_TYPE == MODE_DIR
 }
 
-fn is_symlink(stat: &Stat) -> bool {
+/// Whether a mode is a symbolic link's.
+pub fn is_symlink(stat: &Stat) -> bool {
     stat.mode & MODE_TYPE == MODE_SYMLINK
 }
 
-/// Runs `ls`.
-pub fn ls(args: &LsArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_to_read(&args.path.read)?;
-    let stat = find(&filesystem, &args.path.path)?;
-    let mut out = out();
-    let mut entries: Vec<(Vec<u8>, InodeNumber)> = Vec::new();
-    if is_dir(&stat) {
-        entries.extend(filesystem.list_dir(stat.inode)?.into_iter().map(|entry| (entry.name, entry.inode)));
-        entries.sort();
-    } else {
-        entries.push((args.path.path.as_encoded_bytes().to_vec(), stat.inode));
-    }
-    if as_json {
-        let list: Result<Vec<Value>> = entries
-            .iter()
-            .map(|(name, inode)| {
-                let mut value = stat_json(&filesystem, &filesystem.stat(*inode)?)?;
-                set_json(&mut value, "name", name);
-                Ok(value)
-            })
-            .collect();
-        writeln!(out, "{:#}", Value::Array(list?))?;
-    } else {
-        for (name, inode) in &entries {
-            if args.inode {
-                write!(out, "{:>10} ", inode.0)?;
-            }
-            if args.long {
-                long_line(&mut out, &filesystem, &filesystem.stat(*inode)?, name)?;
-            } else {
-                out.write_all(&screen::name(name))?;
-                writeln!(out)?;
-            }
-        }
-    }
-    Ok(out.flush()?)
-}
-
-fn long_line(out: &mut impl Write, filesystem: &Filesystem, stat: &Stat, name: &[u8]) -> Result<()> {
-    let size = match device(stat) {
-        Some((major, minor)) => format!("{major}, {minor}"),
-        None => stat.size.to_string(),
-    };
-    let mode = mode_string(stat.mode);
-    let time = short_time_string(stat.mtime);
-    write!(out, "{mode} {:>3} {:>5} {:>5} {size:>8} {time} ", stat.links, stat.uid, stat.gid)?;
-    out.write_all(&screen::name(name))?;
-    if is_symlink(stat) {
-        out.write_all(b" -> ")?;
-        out.write_all(&screen::name(&filesystem.read_link(stat.inode)?))?;
-    }
-    Ok(writeln!(out)?)
-}
-
 /// Major and minor number of a device node.
-fn device(stat: &Stat) -> Option<(u32, u32)> {
+pub fn device(stat: &Stat) -> Option<(u32, u32)> {
     let is_device = matches!(stat.mode & MODE_TYPE, MODE_CHAR | MODE_BLOCK);
     let DeviceNumber { major, minor } = DeviceNumber::from_linux(stat.device);
     is_device.then_some((major, minor))
@@ -131,20 +81,38 @@ fn beside(found: &Found) -> (&'static str, &'static str) {
 }
 
 /// Runs `stat`.
-pub fn stat(args: &PathArgs, as_json: bool) -> Result<()> {
+pub fn stat(args: &StatArgs, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
-    let stat = find(&filesystem, &args.path)?;
     let mut out = out();
-    if as_json {
-        writeln!(out, "{:#}", stat_json(&filesystem, &stat)?)?;
-        return Ok(out.flush()?);
+    let mut failures = Failures::default();
+    let mut found = Vec::new();
+    for path in &args.paths {
+        let shown = find(&filesystem, path).and_then(|stat| match as_json {
+            true => Ok(found.push((path, stat_json(&filesystem, &stat)?))),
+            false => print_stat(&mut out, &filesystem, path, &stat),
+        });
+        failures.note(shown)?;
     }
-    writeln!(out, "path:       {}", args.path.display())?;
+    if let ([_], [(_, value)]) = (args.paths.as_slice(), found.as_slice()) {
+        writeln!(out, "{value:#}")?;
+    } else if as_json && args.paths.len() > 1 {
+        let with_path = |(path, mut value): (&OsString, Value)| {
+            set_json(&mut value, "path", path.as_bytes());
+            value
+        };
+        writeln!(out, "{:#}", Value::Array(found.into_iter().map(with_path).collect()))?;
+    }
+    out.flush()?;
+    failures.into_result()
+}
+
+fn print_stat(out: &mut impl Write, filesystem: &Filesystem, path: &OsStr, stat: &Stat) -> Result<()> {
+    writeln!(out, "path:       {}", path.display())?;
     writeln!(out, "type:       {}", kind_name(stat.mode))?;
-    if is_symlink(&stat) {
+    if is_symlink(stat) {
         writeln!(out, "target:     {}", String::from_utf8_lossy(&screen::name(&filesystem.read_link(stat.inode)?)))?;
     }
-    if let Some((major, minor)) = device(&stat) {
+    if let Some((major, minor)) = device(stat) {
         writeln!(out, "device:     {major}, {minor}")?;
     }
     writeln!(out, "inode:      {} (generation {})", stat.inode.0, stat.generation)?;
@@ -155,11 +123,11 @@ pub fn stat(args: &PathArgs, as_json: bool) -> Result<()> {
     writeln!(out, "accessed:   {}", time_string(stat.atime))?;
     writeln!(out, "modified:   {}", time_string(stat.mtime))?;
     writeln!(out, "changed:    {}", time_string(stat.ctime))?;
-    writeln!(out, "made:       {}", time_string(stat.birth_time))?;
-    Ok(out.flush()?)
+    Ok(writeln!(out, "made:       {}", time_string(stat.birth_time))?)
 }
 
-fn stat_json(filesystem: &Filesystem, stat: &Stat) -> Result<Value> {
+/// All attributes of a file.
+pub fn stat_json(filesystem: &Filesystem, stat: &Stat) -> Result<Value> {
     let mut value = json!({
         "inode": stat.inode.0,
         "generation": stat.generation,

@@ -12,6 +12,7 @@ pub mod generate;
 pub mod info;
 pub mod list;
 pub mod log;
+pub mod ls;
 pub mod mkfs;
 pub mod mount;
 pub mod names;

@@ -1,0 +1,124 @@
+//! `ls` and `stat` of several files, whole trees and inode numbers, compared with GNU's ls on the kernel's mount.
+
+mod common;
+
+use common::{fails, image, ok, with_input};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use xfskit_testkit::{Scratch, kernel_mount, scratch};
+
+fn prepared() -> (Scratch, PathBuf) {
+    let scratch = scratch();
+    let image = image(&scratch);
+    ok("mkdir -p IMAGE /a/b/c /a/.hidden /z", &image);
+    ok("touch IMAGE /.dot /file /a/b/inner /z/last", &image);
+    ok("ln -s IMAGE a /link", &image);
+    ok("mknod IMAGE /z/pipe p", &image);
+    for (name, bytes) in [("/a/1", 1), ("/a/1023", 1023), ("/a/1025", 1025), ("/a/10241", 10241), ("/a/2m", 2 << 20)] {
+        assert!(with_input(&format!("write IMAGE {name}"), &image, &vec![7; bytes]).status.success());
+    }
+    (scratch, image)
+}
+
+fn number(image: &Path, path: &str) -> u64 {
+    let stat: Value = serde_json::from_str(&ok(&format!("--json stat IMAGE {path}"), image)).unwrap();
+    stat["inode"].as_u64().unwrap()
+}
+
+#[test]
+fn lists_are_those_of_ls() {
+    let (_scratch, image) = prepared();
+    let Some(kernel) = kernel_mount(&image) else { return };
+    let theirs = |options: &str| {
+        let arguments =
+            options.split(' ').map(|word| word.strip_prefix('/').map_or(word.to_owned(), |p| format!("./{p}")));
+        let mut ls = Command::new("ls");
+        let output = ls.args(arguments).env("LC_ALL", "C").current_dir(kernel.path()).output().unwrap();
+        assert!(output.status.success());
+        // Their root is a dot, and names below it begin with that.
+        String::from_utf8(output.stdout).unwrap().replace("./", "/").replace(".:\n", "/:\n")
+    };
+    // Names that begin with a dot are shown in any case.
+    for (ours, options) in [
+        ("-a IMAGE /a", "-1a /a"),
+        ("-aR IMAGE /a", "-1aR /a"),
+        ("-R IMAGE /a /z", "-1AR /a /z"),
+        ("-aR IMAGE", "-1aR ."),
+        ("IMAGE /z /file /a/b /a/1", "-1A /z /file /a/b /a/1"),
+        ("-d IMAGE /z /file /a", "-1d /z /file /a"),
+        ("IMAGE /link", "-1d /link"),
+    ] {
+        assert_eq!(sorted_operands(&ok(&format!("ls {ours}"), &image)), sorted_operands(&theirs(options)), "{ours}");
+    }
+    let column = |text: &str, at: usize| -> Vec<(String, String)> {
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let lines = text.lines().map(words).filter(|words| words.len() > at && words[0] != "total");
+        lines.map(|words| (words[at].clone(), words.last().unwrap().clone())).collect()
+    };
+    let files = "/a/1 /a/1023 /a/1025 /a/10241 /a/2m";
+    let ours = ok(&format!("ls -lh IMAGE {files}"), &image);
+    assert_eq!(column(&ours, 4), column(&theirs(&format!("-lUh {files}")), 4));
+    kernel.unmount();
+}
+
+/// GNU's ls sorts its operands, and ours takes them as they come.
+fn sorted_operands(text: &str) -> Vec<String> {
+    let mut blocks: Vec<String> = text.split("\n\n").map(|block| block.trim_end().to_owned()).collect();
+    if blocks.len() > 1 || !text.contains(":\n") {
+        blocks.iter_mut().filter(|block| !block.contains(":\n")).for_each(|block| {
+            let mut lines: Vec<&str> = block.lines().collect();
+            lines.sort_unstable();
+            *block = lines.join("\n");
+        });
+        blocks.sort_unstable();
+    }
+    blocks
+}
+
+#[test]
+fn several_files_are_shown_and_an_error_hides_no_other() {
+    let (_scratch, image) = prepared();
+    let both: Value = serde_json::from_str(&ok("--json stat IMAGE /file /z", &image)).unwrap();
+    assert_eq!((&both[0]["path"], &both[1]["path"]), (&"/file".into(), &"/z".into()));
+    assert_eq!(both[1]["type"], "directory");
+    assert!(ok("--json stat IMAGE /file", &image).starts_with('{'));
+    for command in ["stat", "ls -d", "--json stat", "--json ls -d"] {
+        let output = common::xfskit(common::words(&format!("{command} IMAGE /file /missing /z"), &image));
+        let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        assert!(
+            out.contains("/file") && out.contains("/z") && error.contains("/missing: no such file"),
+            "{out}{error}"
+        );
+    }
+    let lines: Vec<Value> =
+        ok("--json ls -R IMAGE /a", &image).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let paths: Vec<&str> = lines.iter().map(|line| line["path"].as_str().unwrap()).collect();
+    let expected = ["/a/.hidden", "/a/1", "/a/1023", "/a/10241", "/a/1025", "/a/2m", "/a/b", "/a/b/c", "/a/b/inner"];
+    assert_eq!(paths, expected);
+}
+
+/// What check, the kernel's log and xfs_db name is a number.
+#[test]
+fn an_inode_number_is_an_operand() {
+    let (_scratch, image) = prepared();
+    let (file, dir) = (number(&image, "/a/1"), number(&image, "/a/b"));
+    assert!(ok(&format!("stat IMAGE inode:{file}"), &image).contains(&format!("inode:      {file} ")));
+    assert_eq!(ok(&format!("ls IMAGE inode:{dir}"), &image), "c\ninner\n");
+    assert_eq!(ok(&format!("cat IMAGE inode:{file}"), &image), "\u{7}");
+    assert_eq!(ok(&format!("parents IMAGE inode:{file}"), &image), "/a/1\n");
+    ok(&format!("xattr set IMAGE inode:{file} user.n 1"), &image);
+    ok(&format!("chmod IMAGE 600 inode:{file}"), &image);
+    assert!(ok("xattr list IMAGE /a/1", &image).contains("user.n") && ok("stat IMAGE /a/1", &image).contains("0600"));
+    // Numbers of nothing, of what is free, and beyond all inodes.
+    for none in [0, file + 40, u64::MAX] {
+        let (code, message) = fails(&format!("stat IMAGE inode:{none}"), &image);
+        assert!(code == 1 && message.contains("stale inode"), "{message}");
+    }
+    assert_eq!(fails("stat IMAGE inode:x", &image).0, 1);
+    // A file of that name has a path.
+    ok(&format!("touch IMAGE /inode:{dir}"), &image);
+    assert!(ok(&format!("stat IMAGE /inode:{dir}"), &image).contains("type:       file"));
+    assert!(ok(&format!("stat IMAGE inode:{dir}"), &image).contains("type:       directory"));
+}
