@@ -2,8 +2,10 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use std::str::FromStr;
+use std::sync::OnceLock;
 use xfskit::ondisk::Timestamp;
 use xfskit::ondisk::inode::{
     MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
@@ -50,16 +52,32 @@ pub fn kind_name(mode: u16) -> &'static str {
     }
 }
 
-/// A time for people, in UTC, for an image belongs to no place: `2026-01-31 12:00:00.000000001 +0000`.
+/// A time for people, in the zone of `TZ` or the machine: `2026-01-31 12:00:00.000000001 +0000`.
 pub fn time_string(time: Timestamp) -> String {
-    let (date, second, fraction) = time_parts(time);
-    format!("{date} {second}.{fraction} +0000")
+    let (local, zone) = local(time);
+    format!("{local}.{:09} {zone}", time.nanoseconds)
 }
 
-/// A time to the second, in UTC: `2026-01-31 12:00:00Z`.
+/// A time to the second, as [`time_string`]: `2026-01-31 12:00:00 +0000`.
 pub fn short_time_string(time: Timestamp) -> String {
-    let (date, second, _) = time_parts(time);
-    format!("{date} {second}Z")
+    let (local, zone) = local(time);
+    format!("{local} {zone}")
+}
+
+/// Date and time of day, and how far the zone is from UTC. Years of more than four digits have no zones, and stay in UTC.
+fn local(time: Timestamp) -> (String, String) {
+    let Ok(instant) = jiff::Timestamp::from_second(time.seconds) else {
+        let (date, second, _) = time_parts(time);
+        return (format!("{date} {second}"), "+0000".into());
+    };
+    let zoned = instant.to_zoned(zone());
+    (zoned.strftime("%Y-%m-%d %H:%M:%S").to_string(), zoned.strftime("%z").to_string())
+}
+
+/// The zone that times are read and shown in. One that is not known is UTC.
+fn zone() -> TimeZone {
+    static ZONE: OnceLock<TimeZone> = OnceLock::new();
+    ZONE.get_or_init(|| TimeZone::try_system().unwrap_or(TimeZone::UTC)).clone()
 }
 
 /// A time as RFC 3339 has it, in UTC: `2026-01-31T12:00:00.000000001Z`.
@@ -110,24 +128,69 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// Seconds since 1970 with up to nine decimals.
+/// A time: seconds since 1970 with up to nine decimals, `@` before them if need be, or a date, with a time of day and a zone
+/// if need be.
 ///
 /// # Errors
 /// A message for anything else.
 pub fn parse_time(text: &str) -> Result<Timestamp, String> {
-    let fail = || "expected seconds since 1970, as in 1700000000.5".to_owned();
-    let text = text.strip_prefix('@').unwrap_or(text);
+    let time = match text.strip_prefix('@') {
+        Some(seconds) => parse_seconds(seconds),
+        None => parse_seconds(text).or_else(|| parse_date(text)),
+    };
+    time.ok_or_else(|| {
+        "expected @SECONDS since 1970, or a date as in 2026-01-31 or \"2026-01-31 12:00:00 +0100\"".to_owned()
+    })
+}
+
+fn parse_seconds(text: &str) -> Option<Timestamp> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let seconds: i64 = whole.parse().map_err(|_| fail())?;
+    let seconds: i64 = whole.parse().ok()?;
     if fraction.len() > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(fail());
+        return None;
     }
-    let nanoseconds: u32 = format!("{fraction:0<9}").parse().map_err(|_| fail())?;
+    let nanoseconds: u32 = format!("{fraction:0<9}").parse().ok()?;
     let before = whole.starts_with('-') && nanoseconds > 0;
-    Ok(match before {
-        true => Timestamp { seconds: seconds - 1, nanoseconds: 1_000_000_000 - nanoseconds },
+    Some(match before {
+        true => Timestamp { seconds: seconds.checked_sub(1)?, nanoseconds: 1_000_000_000 - nanoseconds },
         false => Timestamp { seconds, nanoseconds },
     })
+}
+
+/// `YYYY-MM-DD[ HH:MM[:SS[.FRACTION]]][ ZONE]`, where a `T` may stand for the first space; a zone is `Z`, `UTC` or as in
+/// `+0100` or `+01:00`, and otherwise that of `TZ`.
+fn parse_date(text: &str) -> Option<Timestamp> {
+    const DATE_BYTES: usize = 10;
+    let (date, rest) = text.split_at_checked(DATE_BYTES)?;
+    let at = rest.find(['+', '-', 'Z', 'U']).unwrap_or(rest.len());
+    let (time, zone_text) = (rest[..at].trim_end(), &rest[at..]);
+    let is_date = date.bytes().enumerate().all(|(n, b)| if n == 4 || n == 7 { b == b'-' } else { b.is_ascii_digit() });
+    if !is_date || !(time.is_empty() || time.starts_with([' ', 'T'])) {
+        return None;
+    }
+    let civil: jiff::civil::DateTime = format!("{date}{time}").parse().ok()?;
+    let zone = match zone_text {
+        "" => zone(),
+        "Z" | "UTC" => TimeZone::UTC,
+        offset => TimeZone::fixed(parse_offset(offset)?),
+    };
+    let instant = civil.to_zoned(zone).ok()?.timestamp();
+    let nanoseconds = instant.as_nanosecond();
+    let seconds = nanoseconds.div_euclid(1_000_000_000);
+    let rest = nanoseconds.rem_euclid(1_000_000_000);
+    Some(Timestamp { seconds: seconds.try_into().ok()?, nanoseconds: rest.try_into().ok()? })
+}
+
+/// A zone as in `+0100`, `+01:00` or `+01`.
+fn parse_offset(text: &str) -> Option<jiff::tz::Offset> {
+    let digits: String = text[1..].chars().filter(|c| *c != ':').collect();
+    if !matches!(digits.len(), 2 | 4) || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let (hours, minutes): (i32, i32) = (digits[..2].parse().ok()?, digits[2..].parse().unwrap_or(0));
+    let seconds = hours * 3600 + minutes * 60;
+    let sign = if text.starts_with('-') { -1 } else { 1 };
+    if minutes > 59 { None } else { jiff::tz::Offset::from_seconds(sign * seconds).ok() }
 }
 
 /// A size in bytes: a number, with a suffix k, M, G, T if need be (powers of 1024).
@@ -301,14 +364,24 @@ mod tests {
 
     #[test]
     fn times_are_read_and_shown_before_and_after_1970() {
-        assert_eq!(time_string(Timestamp { seconds: 0, nanoseconds: 7 }), "1970-01-01 00:00:00.000000007 +0000");
-        assert_eq!(
-            time_string(Timestamp { seconds: 951_782_400, nanoseconds: 0 }),
-            "2000-02-29 00:00:00.000000000 +0000"
-        );
-        assert_eq!(time_string(Timestamp { seconds: -1, nanoseconds: 0 }), "1969-12-31 23:59:59.000000000 +0000");
+        assert_eq!(json_time(Timestamp { seconds: 0, nanoseconds: 7 }), "1970-01-01T00:00:00.000000007Z");
+        assert_eq!(json_time(Timestamp { seconds: 951_782_400, nanoseconds: 0 }), "2000-02-29T00:00:00.000000000Z");
+        assert_eq!(json_time(Timestamp { seconds: -1, nanoseconds: 0 }), "1969-12-31T23:59:59.000000000Z");
+        // What no image can hold is shown all the same.
+        assert!(time_string(Timestamp { seconds: i64::MAX / 2, nanoseconds: 0 }).ends_with(" +0000"));
         assert_eq!(parse_time("-1.5").unwrap(), Timestamp { seconds: -2, nanoseconds: 500_000_000 });
-        assert!(parse_time("yesterday").is_err());
+        for wrong in [
+            "yesterday",
+            "",
+            "@",
+            "2026-13-01",
+            "2026-02-30",
+            "2026-01-31x",
+            "2026-01-31 25:00",
+            "2026-01-31 10:00 +9x",
+        ] {
+            assert!(parse_time(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -122,3 +122,57 @@ fn an_inode_number_is_an_operand() {
     assert!(ok(&format!("stat IMAGE /inode:{dir}"), &image).contains("type:       file"));
     assert!(ok(&format!("stat IMAGE inode:{dir}"), &image).contains("type:       directory"));
 }
+
+const ZONES: [&str; 5] = ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu", "EST5EDT"];
+
+/// In a zone: what `date` makes of a time, and what a file has that was touched with it.
+fn both_read(zone: &str, date: &str, image: &Path) -> (String, String) {
+    let run = |program: &str, arguments: &[&std::ffi::OsStr]| {
+        let output = Command::new(program).args(arguments).env("TZ", zone).env("LC_ALL", "C").output().unwrap();
+        assert!(output.status.success(), "{zone} {date}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let own = env!("CARGO_BIN_EXE_xfskit");
+    let (image, path) = (image.as_os_str(), std::ffi::OsStr::new("/file"));
+    run(own, &["touch".as_ref(), image, path, "-d".as_ref(), date.as_ref()]);
+    let stat = run(own, &["stat".as_ref(), image, path]);
+    let ours = stat.lines().find_map(|line| line.strip_prefix("modified:   ")).unwrap();
+    let list = run(own, &["ls".as_ref(), "-l".as_ref(), image, path]);
+    let short = [&ours[..19], &ours[29..]].concat();
+    assert!(list.contains(&format!(" {short} /file")), "{list} {short}");
+    let theirs = run("date", &["-d".as_ref(), date.as_ref(), "+%Y-%m-%d %H:%M:%S.%N %z".as_ref()]);
+    (ours.to_owned(), theirs.trim_end().to_owned())
+}
+
+/// Only seconds were understood, and all times shown in UTC.
+#[test]
+fn dates_are_read_and_shown_as_by_gnu_date() {
+    let (_scratch, image) = prepared();
+    if !Path::new("/usr/share/zoneinfo/Europe/Berlin").exists() {
+        return xfskit_testkit::skip("this machine has no zones");
+    }
+    for zone in ZONES {
+        for date in [
+            "@0",
+            "@1700000000.25",
+            "@-86400",
+            "2026-01-31",
+            "2026-07-31 12:34",
+            "2026-07-31 12:34:56",
+            "2026-07-31T12:34:56.000000789",
+            "2026-01-31 12:00:00 +0100",
+            "2026-01-31 12:00:00.5 -03:30",
+            "2026-01-31 12:00:00Z",
+            "2026-07-31 12:00:00 UTC",
+            "1969-12-31 23:59:59",
+            "2400-02-29 01:02:03",
+        ] {
+            let (ours, theirs) = both_read(zone, date, &image);
+            assert_eq!(ours, theirs, "{zone} {date}");
+        }
+    }
+    // JSON is for programs, and in UTC anywhere.
+    ok("touch IMAGE /file -d 2026-07-31T12:00:00+02:00", &image);
+    assert!(ok("--json stat IMAGE /file", &image).contains("\"mtime\": \"2026-07-31T10:00:00.000000000Z\""));
+    assert_eq!(fails("touch IMAGE /file -d tomorrow", &image).0, 2);
+}

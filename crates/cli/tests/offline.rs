@@ -424,7 +424,7 @@ fn json_says_which_bytes_a_name_has() {
     let stat: serde_json::Value = serde_json::from_str(&ok("stat IMAGE /time --json", &image)).unwrap();
     assert_eq!(stat["mtime"], "2023-11-14T22:13:20.250000000Z");
     assert!(ok("stat IMAGE /time", &image).contains("2023-11-14 22:13:20.250000000 +0000"));
-    assert!(ok("ls -l IMAGE /time", &image).contains(" 2023-11-14 22:13:20Z "));
+    assert!(ok("ls -l IMAGE /time", &image).contains(" 2023-11-14 22:13:20 +0000 "));
 }
 
 /// What mkfs cannot do changes nothing.

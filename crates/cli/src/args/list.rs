@@ -12,7 +12,7 @@ pub struct LsArgs {
     /// Paths within the image, or inode:NUMBER
     #[arg(default_value = "/")]
     pub paths: Vec<OsString>,
-    /// One line for each entry, with its attributes
+    /// One line for each entry, with its attributes; times are those of the zone in TZ, with their distance from UTC
     #[arg(short)]
     pub long: bool,
     /// Show inode numbers

@@ -12,7 +12,8 @@ use xfskit_testkit::Scratch;
 
 /// The command with arguments.
 pub fn xfskit<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_xfskit")).args(arguments).stdin(Stdio::null()).output().unwrap()
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
+    command.args(arguments).env("TZ", "UTC").stdin(Stdio::null()).output().unwrap()
 }
 
 /// The words of a line as arguments; `IMAGE` stands for the image.
