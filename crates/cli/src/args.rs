@@ -432,6 +432,9 @@ pub struct LnArgs {
     /// Make a symbolic link
     #[arg(short, long)]
     pub symbolic: bool,
+    /// Take the name from what has it, unless that is a directory
+    #[arg(short, long)]
+    pub force: bool,
 }
 
 /// Arguments of `mv`.

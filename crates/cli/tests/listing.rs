@@ -176,3 +176,26 @@ fn dates_are_read_and_shown_as_by_gnu_date() {
     assert!(ok("--json stat IMAGE /file", &image).contains("\"mtime\": \"2026-07-31T10:00:00.000000000Z\""));
     assert_eq!(fails("touch IMAGE /file -d tomorrow", &image).0, 2);
 }
+
+#[test]
+fn a_link_takes_a_name_with_force_only() {
+    let (_scratch, image) = prepared();
+    let tree = |image: &Path| ok("ls -aiR IMAGE", image);
+    let before = tree(&image);
+    for line in ["ln IMAGE /a/1 /file", "ln -s IMAGE x /file", "ln -f IMAGE /a/1 /z", "ln -sf IMAGE x /z"] {
+        assert_eq!(fails(line, &image).0, 1, "{line}");
+        assert_eq!(tree(&image), before, "{line}");
+    }
+    assert_eq!(fails("ln -f IMAGE /missing /file", &image).0, 1);
+    assert_eq!(tree(&image), before);
+    ok("touch IMAGE /z/.xfskit-ln-0", &image);
+    ok("ln -f IMAGE /a/1 /file", &image);
+    assert_eq!(number(&image, "/file"), number(&image, "/a/1"));
+    ok("ln -f IMAGE /a/1 /file", &image);
+    ok("ln -sf IMAGE over /z/last", &image);
+    ok("ln -sf IMAGE again /z/last", &image);
+    ok("ln -sf IMAGE new /z/new", &image);
+    assert_eq!(ok("readlink IMAGE /z/last", &image), "again\n");
+    assert_eq!(ok("ls IMAGE /z", &image), ".xfskit-ln-0\nlast\nnew\npipe\n");
+    ok("check IMAGE", &image);
+}

@@ -16,15 +16,43 @@ use xfskit_transfer::{ImageWalk, Step};
 pub fn ln(args: &LnArgs) -> Result<()> {
     edit(&args.image, |filesystem| {
         let (dir, name) = find_place(filesystem, &args.name)?;
-        let made = if args.symbolic {
-            filesystem.symlink(dir, name, args.target.as_bytes(), &Caller::root())
-        } else {
-            let target = find(filesystem, &args.target)?;
-            filesystem.link(target.inode, dir, name)
+        let made = match (args.symbolic, args.force) {
+            (true, true) => symlink_over(filesystem, dir, name, args.target.as_bytes()),
+            (true, false) => filesystem.symlink(dir, name, args.target.as_bytes(), &Caller::root()).map(drop),
+            (false, true) => filesystem.link_over(find(filesystem, &args.target)?.inode, dir, name, &Caller::root()),
+            (false, false) => filesystem.link(find(filesystem, &args.target)?.inode, dir, name).map(drop),
         };
-        made.with_context(|| shown(&args.name))?;
-        Ok(())
+        made.with_context(|| shown(&args.name))
     })
+}
+
+/// Makes a symbolic link in place of what has its name: at every moment, and after a crash, the name stands for the one or
+/// the other. A crash may leave the link under a name that begins with `.xfskit-`.
+fn symlink_over(filesystem: &Filesystem, dir: InodeNumber, name: &[u8], target: &[u8]) -> Result<(), Error> {
+    let root = Caller::root();
+    match filesystem.symlink(dir, name, target, &root) {
+        Err(Error::Exists) => {}
+        made => return made.map(drop),
+    }
+    if is_dir(&filesystem.lookup(dir, name)?) {
+        return Err(Error::IsADirectory);
+    }
+    // A temporary name would stay where none can be taken away.
+    filesystem.check_replaceable(dir, name, &root)?;
+    let mut number = 0_u64;
+    let temporary = loop {
+        let temporary = format!(".xfskit-ln-{number}").into_bytes();
+        match filesystem.symlink(dir, &temporary, target, &root) {
+            Err(Error::Exists) => number += 1,
+            made => break made.map(|_| temporary)?,
+        }
+    };
+    let renamed = filesystem.rename(dir, &temporary, dir, name, RenameFlags::default(), &root);
+    if renamed.is_err() {
+        // The error that counts is the first one.
+        let _ = filesystem.unlink(dir, &temporary, &root);
+    }
+    renamed
 }
 
 /// Runs `mv`.
