@@ -88,7 +88,7 @@ pub fn stat(args: &StatArgs, as_json: bool) -> Result<()> {
     let mut found = Vec::new();
     for path in &args.paths {
         let shown = find(&filesystem, path).and_then(|stat| match as_json {
-            true => Ok(found.push((path, stat_json(&filesystem, &stat)?))),
+            true => stat_json(&filesystem, &stat).map(|value| found.push((path, value))),
             false => print_stat(&mut out, &filesystem, path, &stat),
         });
         failures.note(shown)?;
