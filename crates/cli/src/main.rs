@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         Some(run) => run(),
         None => match Cli::try_parse() {
             Ok(cli) => run(cli),
-            Err(error) => return commands::check::usage_code(&error),
+            Err(error) => return commands::check::usage_code(error),
         },
     };
     let result = result.and_then(|()| screen::end().context("standard output"));

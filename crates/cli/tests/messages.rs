@@ -127,3 +127,21 @@ fn a_user_who_may_not_use_fuse_is_told_so() {
     assert_eq!(output.status.code(), Some(8), "{message}");
     assert!(message.contains("permission") && !message.contains("loaded"), "{message}");
 }
+
+/// The parser proposed to take an option that it did not know for a path.
+#[test]
+fn an_unknown_option_is_not_taken_for_a_path() {
+    let image = Path::new("/nowhere/a.img");
+    for line in
+        ["mkfs -K IMAGE", "mkfs -N IMAGE", "mkfs -p x IMAGE", "mkdir IMAGE -a /d", "ls IMAGE -K", "touch IMAGE -a /f"]
+    {
+        let (code, message) = fails(line, image);
+        assert!(code == 2 && !message.contains("as a value"), "{line}: {message}");
+    }
+    assert!(fails("mkfs -K IMAGE", image).1.contains("tip: leave it out"));
+    assert!(fails("mkfs -p x IMAGE", image).1.contains("--from FOLDER"));
+    assert!(!fails("cp -K IMAGE /x", image).1.contains("tip"));
+    // A slip of a letter is still corrected.
+    assert!(fails("mkfs --labels IMAGE", image).1.contains("unexpected argument '--labels'"));
+    assert!(fails("ls --recursiv IMAGE", image).1.contains("similar argument exists: '--recursive'"));
+}

@@ -5,6 +5,7 @@ use crate::exit::{Reported, message};
 use crate::image::{named, open_device, open_to_look};
 use crate::screen::{end, say, tell};
 use anyhow::Result;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -24,7 +25,8 @@ const USAGE: u8 = 16;
 const CLAP_USAGE: i32 = 2;
 
 /// Prints what is wrong with the arguments; the exit code, which for this command is another one than for the rest.
-pub fn usage_code(error: &clap::Error) -> ExitCode {
+pub fn usage_code(mut error: clap::Error) -> ExitCode {
+    correct_tip(&mut error);
     // Where the output goes nowhere there is nobody to tell.
     let _ = error.print();
     let is_check =
@@ -33,6 +35,32 @@ pub fn usage_code(error: &clap::Error) -> ExitCode {
         CLAP_USAGE if is_check => ExitCode::from(USAGE),
         code => ExitCode::from(code as u8),
     }
+}
+
+/// Options that people know from other programs, and what there is instead.
+const OTHERS: [(&str, &str, &str); 8] = [
+    ("mkfs", "-K", "leave it out: nothing is discarded anyway"),
+    ("mkfs", "-N", "there is no dry run: a new image file shows what would be made"),
+    ("mkfs", "-p", "--from FOLDER fills the image"),
+    ("mkfs", "-r", "realtime devices are not supported"),
+    ("ln", "-n", "a name that is given is never followed"),
+    ("touch", "-a", "both times are set"),
+    ("touch", "-t", "-d takes dates, as in 2026-01-31 12:00:00"),
+    ("tree", "-a", "all names are shown anyway"),
+];
+
+/// An option that is not known is hardly ever meant as a path, which the parser's own tip takes it for.
+fn correct_tip(error: &mut clap::Error) {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return;
+    }
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg).cloned() else { return };
+    let command = std::env::args().find(|word| OTHERS.iter().any(|(command, ..)| command == word));
+    let tip = OTHERS.iter().find(|(of, name, _)| command.as_deref() == Some(*of) && option == *name);
+    match tip {
+        Some((.., tip)) => error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![(*tip).into()])),
+        None => error.remove(ContextKind::Suggested),
+    };
 }
 
 /// Runs the command.
