@@ -145,3 +145,28 @@ fn an_unknown_option_is_not_taken_for_a_path() {
     assert!(fails("mkfs --labels IMAGE", image).1.contains("unexpected argument '--labels'"));
     assert!(fails("ls --recursiv IMAGE", image).1.contains("similar argument exists: '--recursive'"));
 }
+
+/// The formatter filled the tables of exit codes and options.
+#[test]
+fn tables_of_manuals_keep_their_lines() {
+    let scratch = xfskit_testkit::scratch();
+    ok("man IMAGE", scratch.path());
+    for (page, command) in
+        [("xfskit.1", "--help"), ("xfskit-mount.1", "mount --help"), ("xfskit-check.1", "check --help")]
+    {
+        let help = ok(command, scratch.path());
+        let notes = |line: &str| line.starts_with("Exit codes") || line.starts_with("Options for -o");
+        let table: Vec<&str> = help.lines().skip_while(|line| !notes(line)).skip(1).collect();
+        let table: Vec<&str> = table.into_iter().take_while(|line| line.starts_with("  ")).collect();
+        assert!(table.len() > 4, "{help}");
+        let Ok(output) = Command::new("groff").args(["-man", "-Tutf8", "-P-cbou"]).arg(scratch.file(page)).output()
+        else {
+            return skip("this machine has no groff");
+        };
+        let text =
+            String::from_utf8_lossy(&output.stdout).replace(['\u{2010}', '\u{2212}'], "-").replace('\u{2019}', "'");
+        for line in table {
+            assert!(text.lines().any(|shown| shown.trim_start() == line.trim_start()), "{page}: {line}\n{text}");
+        }
+    }
+}
