@@ -7,7 +7,7 @@ mod xattr;
 
 pub use bench::BenchArgs;
 pub use contents::{CatArgs, CloneArgs, CpArgs, DfArgs, DuArgs, ExportArgs, WriteArgs};
-pub use list::{LsArgs, StatArgs};
+pub use list::{FindArgs, LsArgs, SizeTest, StatArgs, with_two_dashes};
 pub use xattr::XattrCommand;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -39,7 +39,7 @@ Exit codes (those of fsck):
 #[derive(Debug, Parser)]
 #[command(name = "xfskit", version, after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
 pub struct Cli {
-    /// Print JSON, where the command prints something to parse; tree and xattr dump print a line for each file. A name
+    /// Print JSON, where the command prints something to parse; tree, find and xattr dump print a line for each file. A name
     /// that is not UTF-8 is also there as base64, under the name of its member with _base64 behind it
     #[arg(long, global = true)]
     pub json: bool,
@@ -72,6 +72,8 @@ pub enum Command {
     Ls(LsArgs),
     /// List a directory and everything below it
     Tree(PathArgs),
+    /// Find files by name, kind, inode number, attribute, size and time
+    Find(FindArgs),
     /// Show all attributes of files
     Stat(StatArgs),
     /// Show where a symbolic link points
@@ -463,7 +465,7 @@ pub struct RmArgs {
     #[command(flatten)]
     pub paths: PathsArgs,
     /// Remove directories with everything in them
-    #[arg(short, long)]
+    #[arg(short, long, visible_short_alias = 'R')]
     pub recursive: bool,
     /// Do not mind what does not exist
     #[arg(short, long)]

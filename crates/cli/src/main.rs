@@ -8,6 +8,7 @@ mod args;
 mod commands;
 mod dump;
 mod exit;
+mod glob;
 mod helper;
 mod image;
 mod input;
@@ -34,7 +35,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let result = match helper::called_as() {
         Some(run) => run(),
-        None => match Cli::try_parse() {
+        None => match Cli::try_parse_from(args::with_two_dashes(std::env::args_os().collect())) {
             Ok(cli) => run(cli),
             Err(error) => return commands::check::usage_code(error),
         },
@@ -70,6 +71,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Check(args) => commands::check::run(&args, json),
         Command::Ls(args) => commands::ls::ls(&args, json),
         Command::Tree(args) => commands::list::tree(&args, json),
+        Command::Find(args) => commands::find::run(&args, json),
         Command::Stat(args) => commands::list::stat(&args, json),
         Command::Readlink(args) => commands::list::readlink(&args, json),
         Command::Mkdir(args) => commands::files::mkdir(&args),

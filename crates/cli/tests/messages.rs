@@ -144,6 +144,7 @@ fn an_unknown_option_is_not_taken_for_a_path() {
     // A slip of a letter is still corrected.
     assert!(fails("mkfs --labels IMAGE", image).1.contains("unexpected argument '--labels'"));
     assert!(fails("ls --recursiv IMAGE", image).1.contains("similar argument exists: '--recursive'"));
+    assert!(!fails("rm -R IMAGE /x", image).1.contains("unexpected"));
 }
 
 /// The formatter filled the tables of exit codes and options.

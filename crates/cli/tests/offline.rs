@@ -220,8 +220,9 @@ fn manuals_completions_and_help_come_from_the_arguments() {
 fn only_commands_that_look_may_look_past_the_journal() {
     let scratch = scratch();
     let image = image(&scratch);
-    let looking =
-        ["info", "check", "ls", "tree", "stat", "readlink", "cat", "export", "df", "du", "parents", "path", "cp"];
+    let looking = [
+        "info", "check", "ls", "tree", "find", "stat", "readlink", "cat", "export", "df", "du", "parents", "path", "cp",
+    ];
     let looking = looking.into_iter().chain(["xattr list", "xattr get", "xattr dump"]);
     let writing =
         ["mkdir", "mknod", "touch", "ln", "mv", "rm", "write", "clone", "chmod", "chown", "mkfs", "log print"];

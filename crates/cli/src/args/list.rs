@@ -1,8 +1,14 @@
 //! Arguments of the commands that list and find files.
 
 use super::ReadArgs;
+use crate::glob::Glob;
 use clap::Args;
-use std::ffi::OsString;
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use std::cmp::Ordering;
+use std::ffi::{OsStr, OsString};
+use std::str::FromStr;
+use xfskit::ondisk::Timestamp;
+use xfskit::ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK};
 
 /// Arguments of `ls`.
 #[derive(Debug, Args)]
@@ -43,4 +49,135 @@ pub struct StatArgs {
     /// Paths within the image, or inode:NUMBER; with --json and several, a list of what was found, each with its path
     #[arg(default_value = "/")]
     pub paths: Vec<OsString>,
+}
+
+const FIND_NOTES: &str = "\
+All tests that are given have to hold. They may be written with one dash, as in find(1): -name '*.conf' -type f. A \
+pattern has *, ?, [a-z], [!a-z], and a backslash before what stands for itself; put it in quotes.";
+
+/// Arguments of `find`.
+#[derive(Debug, Args)]
+#[command(after_help = FIND_NOTES)]
+pub struct FindArgs {
+    #[command(flatten)]
+    pub read: ReadArgs,
+    /// Where to begin: paths within the image, or inode:NUMBER
+    #[arg(default_value = "/")]
+    pub paths: Vec<OsString>,
+    /// The last name of the path matches a pattern
+    #[arg(long, value_name = "PATTERN", value_parser = glob())]
+    pub name: Vec<Glob>,
+    /// The kind, one or several: f (file), d (directory), l (symbolic link), p (pipe), s (socket), b, c (devices)
+    #[arg(long = "type", value_name = "KIND", value_delimiter = ',')]
+    pub kind: Vec<FileKind>,
+    /// The inode number
+    #[arg(long, value_name = "NUMBER")]
+    pub inum: Option<u64>,
+    /// It has an attribute whose whole name, as in security.selinux, matches a pattern
+    #[arg(long, value_name = "PATTERN", value_parser = glob())]
+    pub xattr: Vec<Glob>,
+    /// The size, rounded up to whole units: c (bytes), k, M, G, or blocks of 512 bytes without a letter; +N is more than N units,
+    /// -N less
+    #[arg(long, value_name = "[+-]N[ckMG]", allow_hyphen_values = true)]
+    pub size: Vec<SizeTest>,
+    /// Contents changed later than those of a path within the image
+    #[arg(long, value_name = "PATH")]
+    pub newer: Option<OsString>,
+    /// Contents changed later than a time, which is given as to touch -d
+    #[arg(long, value_name = "DATE", value_parser = crate::text::parse_time)]
+    pub newermt: Option<Timestamp>,
+    /// A zero byte behind each path instead of the end of a line
+    #[arg(long)]
+    pub print0: bool,
+}
+
+fn glob() -> impl TypedValueParser<Value = Glob> {
+    OsStringValueParser::new().try_map(|text| Glob::parse(&text))
+}
+
+/// Options of `find` that may have one dash.
+const FIND_TESTS: [&str; 8] = ["-name", "-type", "-inum", "-xattr", "-size", "-newer", "-newermt", "-print0"];
+
+/// The arguments of the program, with two dashes before what find(1) has one before.
+pub fn with_two_dashes(mut args: Vec<OsString>) -> Vec<OsString> {
+    let is_command = |at: &usize| !args[*at].as_encoded_bytes().starts_with(b"-") && args[at - 1] != "--wait";
+    let command = (1..args.len()).find(is_command);
+    if let Some(command) = command.filter(|command| args[*command] == "find") {
+        let tests = args[command + 1..].iter_mut().take_while(|arg| *arg != "--");
+        for arg in tests.filter(|arg| FIND_TESTS.iter().any(|test| *arg == test)) {
+            *arg = [OsStr::new("-"), arg].into_iter().collect();
+        }
+    }
+    args
+}
+
+/// A kind of file, as find(1) calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileKind(u16);
+
+impl FileKind {
+    /// The bits of a mode that say it.
+    pub fn mode(self) -> u16 {
+        self.0
+    }
+}
+
+impl FromStr for FileKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(Self(match text {
+            "f" => MODE_REGULAR,
+            "d" => MODE_DIR,
+            "l" => MODE_SYMLINK,
+            "p" => MODE_FIFO,
+            "s" => MODE_SOCKET,
+            "b" => MODE_BLOCK,
+            "c" => MODE_CHAR,
+            _ => return Err("expected one of f, d, l, p, s, b, c, or several with commas".into()),
+        }))
+    }
+}
+
+/// What a size is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SizeTest {
+    order: Ordering,
+    units: u64,
+    unit_bytes: u64,
+}
+
+impl SizeTest {
+    /// Whether a size has it.
+    pub fn holds(&self, bytes: u64) -> bool {
+        bytes.div_ceil(self.unit_bytes).cmp(&self.units) == self.order
+    }
+}
+
+impl FromStr for SizeTest {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (order, rest) = match text.as_bytes().first() {
+            Some(b'+') => (Ordering::Greater, &text[1..]),
+            Some(b'-') => (Ordering::Less, &text[1..]),
+            _ => (Ordering::Equal, text),
+        };
+        let digits = rest.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+        let unit_bytes = match &rest[digits.len()..] {
+            "" | "b" => 512,
+            "c" => 1,
+            "w" => 2,
+            "k" => 1 << 10,
+            "M" => 1 << 20,
+            "G" => 1 << 30,
+            _ => return Err("the units are c, k, M and G".into()),
+        };
+        match digits.parse() {
+            Ok(units) if digits.starts_with(|digit: char| digit.is_ascii_digit()) => {
+                Ok(Self { order, units, unit_bytes })
+            }
+            _ => Err("expected a number of units, as in +10M".into()),
+        }
+    }
 }

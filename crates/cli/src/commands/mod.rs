@@ -8,6 +8,7 @@ pub mod crash_test;
 pub mod export;
 pub mod files;
 pub mod fill;
+pub mod find;
 pub mod generate;
 pub mod info;
 pub mod list;

@@ -1,0 +1,84 @@
+//! `xfskit find`.
+
+use super::list::stat_json;
+use crate::args::{FindArgs, SizeTest};
+use crate::exit::Failures;
+use crate::image::{find, open_to_read, resolve, shown};
+use crate::interrupt;
+use crate::screen::{self, out};
+use crate::text::set_json;
+use anyhow::{Context, Result};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use xfskit::Filesystem;
+use xfskit::ondisk::Timestamp;
+use xfskit::ondisk::inode::MODE_TYPE;
+use xfskit_transfer::{Found, ImageWalk, Step};
+
+/// Runs `find`. An error keeps nothing else from being found.
+pub fn run(args: &FindArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(&args.read)?;
+    let newer = args.newer.as_ref().map(|path| {
+        let stat = resolve(&filesystem, path, false).with_context(|| shown(path))?;
+        anyhow::Ok(stat.mtime)
+    });
+    let later_than: Vec<Timestamp> = newer.transpose()?.into_iter().chain(args.newermt).collect();
+    let mut out = out();
+    let mut failures = Failures::default();
+    for path in &args.paths {
+        let start = match find(&filesystem, path) {
+            Ok(stat) => stat.inode,
+            Err(error) => {
+                failures.note(Err(error))?;
+                continue;
+            }
+        };
+        for step in ImageWalk::new(&filesystem, start, path.as_bytes()) {
+            interrupt::check()?;
+            let found = match step {
+                Ok(Step::Found(found)) => found,
+                Ok(Step::Left(_)) => continue,
+                Err(error) => {
+                    failures.note(Err(error.into()))?;
+                    continue;
+                }
+            };
+            match is_asked_for(&filesystem, &found, args, &later_than) {
+                Ok(true) => print(&mut out, &filesystem, &found, args, as_json)?,
+                Ok(false) => {}
+                Err(error) => failures.note(Err(error))?,
+            }
+        }
+    }
+    out.flush()?;
+    failures.into_result()
+}
+
+/// Whether all tests hold. That which has to read comes last.
+fn is_asked_for(filesystem: &Filesystem, found: &Found, args: &FindArgs, later_than: &[Timestamp]) -> Result<bool> {
+    let stat = &found.stat;
+    let kind = stat.mode & MODE_TYPE;
+    let holds = args.name.iter().all(|glob| glob.matches(found.name()))
+        && (args.kind.is_empty() || args.kind.iter().any(|asked| asked.mode() == kind))
+        && args.inum.is_none_or(|inum| stat.inode.0 == inum)
+        && args.size.iter().all(|size: &SizeTest| size.holds(stat.size))
+        && later_than.iter().all(|time| stat.mtime > *time);
+    if !holds || args.xattr.is_empty() {
+        return Ok(holds);
+    }
+    let names = filesystem.list_xattr(stat.inode).with_context(|| String::from_utf8_lossy(&found.path).into_owned())?;
+    Ok(args.xattr.iter().all(|glob| names.iter().any(|name| glob.matches(name))))
+}
+
+fn print(out: &mut impl Write, filesystem: &Filesystem, found: &Found, args: &FindArgs, as_json: bool) -> Result<()> {
+    if as_json {
+        let mut value = stat_json(filesystem, &found.stat)?;
+        set_json(&mut value, "path", &found.path);
+        writeln!(out, "{value}")?;
+    } else if args.print0 {
+        out.write_all(&[&found.path, &b"\0"[..]].concat())?;
+    } else {
+        out.write_all(&[&screen::name(&found.path), &b"\n"[..]].concat())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Patterns for names, as the shell and fnmatch(3) have them: `*`, `?`, `[a-z]`, `[!a-z]`, and `\` before what stands for itself.
+//!
+//! A character is one of UTF-8, or a byte that belongs to none, so that every name can be matched.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// A pattern.
+#[derive(Clone, Debug)]
+pub struct Glob(Vec<Token>);
+
+#[derive(Clone, Debug)]
+enum Token {
+    /// `*`
+    Any,
+    /// `?`
+    One,
+    /// A character.
+    Char(u32),
+    /// `[…]`
+    Set { is_negated: bool, ranges: Vec<(u32, u32)> },
+}
+
+/// What stands for a byte that is no part of a character.
+const BYTES_FROM: u32 = 0x11_0000;
+
+fn chars(bytes: &[u8]) -> Vec<u32> {
+    let chunks = bytes.utf8_chunks();
+    let of_chunk = |chunk: std::str::Utf8Chunk<'_>| -> Vec<u32> {
+        let bytes = chunk.invalid().iter().map(|byte| BYTES_FROM + u32::from(*byte));
+        chunk.valid().chars().map(u32::from).chain(bytes).collect()
+    };
+    chunks.flat_map(of_chunk).collect()
+}
+
+impl Glob {
+    /// Takes a pattern apart.
+    ///
+    /// # Errors
+    /// A message for a class of characters such as `[:alpha:]`.
+    pub fn parse(text: &OsStr) -> Result<Self, String> {
+        if text.as_bytes().windows(2).any(|pair| pair == b"[:") {
+            return Err("classes of characters such as [:alpha:] are not understood: name a range".into());
+        }
+        let pattern = chars(text.as_bytes());
+        let (mut tokens, mut rest) = (Vec::new(), pattern.as_slice());
+        while let [first, after @ ..] = rest {
+            rest = after;
+            tokens.push(match (char::from_u32(*first), after) {
+                (Some('*'), _) => Token::Any,
+                (Some('?'), _) => Token::One,
+                (Some('\\'), [next, after @ ..]) => {
+                    rest = after;
+                    Token::Char(*next)
+                }
+                (Some('['), _) => match set(after) {
+                    Some((token, after)) => {
+                        rest = after;
+                        token
+                    }
+                    None => Token::Char(*first),
+                },
+                _ => Token::Char(*first),
+            });
+        }
+        Ok(Self(tokens))
+    }
+
+    /// Whether a name as a whole is what the pattern says.
+    pub fn matches(&self, name: &[u8]) -> bool {
+        let name = chars(name);
+        let (mut token, mut at) = (0, 0);
+        // The last star, and what it stands for so far ends here.
+        let mut star = None;
+        while at < name.len() {
+            match self.0.get(token) {
+                Some(Token::Any) => {
+                    star = Some((token, at));
+                    token += 1;
+                }
+                Some(one) if one.takes(name[at]) => (token, at) = (token + 1, at + 1),
+                _ => {
+                    let Some((star_token, end)) = star else { return false };
+                    star = Some((star_token, end + 1));
+                    (token, at) = (star_token + 1, end + 1);
+                }
+            }
+        }
+        self.0[token..].iter().all(|token| matches!(token, Token::Any))
+    }
+}
+
+impl Token {
+    fn takes(&self, char: u32) -> bool {
+        match self {
+            Self::Any | Self::One => true,
+            Self::Char(own) => *own == char,
+            Self::Set { is_negated, ranges } => {
+                ranges.iter().any(|(first, last)| (*first..=*last).contains(&char)) != *is_negated
+            }
+        }
+    }
+}
+
+/// The set behind a bracket, and what follows it; none if it does not end.
+fn set(text: &[u32]) -> Option<(Token, &[u32])> {
+    const fn is(char: u32, expected: char) -> bool {
+        char == expected as u32
+    }
+    let is_negated = text.first().is_some_and(|char| is(*char, '!') || is(*char, '^'));
+    let mut rest = &text[usize::from(is_negated)..];
+    let mut ranges = Vec::new();
+    loop {
+        let [first, after @ ..] = rest else { return None };
+        // A bracket that comes first stands for itself.
+        if is(*first, ']') && !ranges.is_empty() {
+            return Some((Token::Set { is_negated, ranges }, after));
+        }
+        let (first, after) = match after {
+            [next, after @ ..] if is(*first, '\\') => (*next, after),
+            _ => (*first, after),
+        };
+        (rest, _) = match after {
+            [dash, last, after @ ..] if is(*dash, '-') && !is(*last, ']') => (after, ranges.push((first, *last))),
+            _ => (after, ranges.push((first, first))),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_matched_as_by_the_shell() {
+        let matches = |pattern: &str, name: &[u8]| Glob::parse(OsStr::new(pattern)).unwrap().matches(name);
+        for (pattern, name) in [
+            ("*", &b""[..]),
+            ("*.o", b".o"),
+            ("a*b*c", b"aXbXbc"),
+            ("?", "ä".as_bytes()),
+            ("?", b"\xff"),
+            ("[a-c]x", b"bx"),
+            ("[!a-c]", b"d"),
+            ("[]]", b"]"),
+            ("[a-]", b"-"),
+            (r"\*", b"*"),
+            ("[", b"["),
+            ("a[b", b"a[b"),
+        ] {
+            assert!(matches(pattern, name), "{pattern} {name:?}");
+        }
+        for (pattern, name) in [
+            ("", &b"a"[..]),
+            ("a", b""),
+            ("*.o", b"a.oo"),
+            ("[a-c]", b"d"),
+            ("[^a]", b"a"),
+            (r"\*", b"x"),
+            ("??", b"a"),
+        ] {
+            assert!(!matches(pattern, name), "{pattern} {name:?}");
+        }
+        // No pattern takes forever.
+        assert!(!matches(&"*a".repeat(200), &[b'a'; 199]));
+        assert!(Glob::parse(OsStr::new("[[:alpha:]]")).is_err());
+    }
+}
