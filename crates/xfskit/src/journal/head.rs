@@ -20,6 +20,8 @@ use zerocopy::FromBytes;
 pub(super) const IN_FLIGHT_BLOCKS: u32 = 8 * 256 * 1024 / 512;
 /// Sectors before the edge that hold all that may be missing or torn, and a whole record before it.
 const MOST_WINDOW_BLOCKS: u32 = 2 * IN_FLIGHT_BLOCKS;
+/// Most blocks of the record with which xfsprogs formats a log: the largest stripe unit.
+const MOST_FORMATTED_BLOCKS: u32 = 256 * 1024 / 512;
 
 /// Where writing goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,13 @@ pub fn find_head(place: &LogPlace, uuid: &[u8; 16]) -> Result<(LogHead, LogState
     // there last did not arrive.
     let most = if first == 1 { edge } else { size }.min(MOST_WINDOW_BLOCKS);
     let last = if first == last { last } else { previous_cycle(first) };
+    // Behind the record with which xfsprogs formats a log lie zeros, and nothing was in flight. It alone has no checksum.
+    if edge <= MOST_FORMATTED_BLOCKS {
+        let start = Window::read(place, edge, edge, first, last)?;
+        if start.is_header(0) && start.header(0).crc == [0; 4] && start.is_whole(0, edge as usize, uuid) {
+            return finish(place, uuid, &start, 0);
+        }
+    }
     for blocks in [IN_FLIGHT_BLOCKS.min(most), most] {
         let window = Window::read(place, edge, blocks, first, last)?;
         if let Some(newest) = window.newest_record(uuid)? {
@@ -193,14 +202,15 @@ impl<'p> Window<'p> {
         let recent = headers.partition_point(|&header| header < oldest);
         let torn = (recent..headers.len()).find(|&at| {
             let record_end = headers.get(at + 1).copied().unwrap_or(end);
-            !self.is_whole(headers[at], record_end, uuid, log_bytes)
+            !self.is_whole(headers[at], record_end, uuid)
         });
         headers.truncate(torn.unwrap_or(headers.len()));
         Ok(headers.last().copied())
     }
 
     /// Whether the record that starts at `index` fills the place up to `end` and has the right checksum.
-    fn is_whole(&self, index: usize, end: usize, uuid: &[u8; 16], log_bytes: u64) -> bool {
+    fn is_whole(&self, index: usize, end: usize, uuid: &[u8; 16]) -> bool {
+        let log_bytes = u64::from(self.place.basic_blocks) * BASIC_BLOCK_BYTES as u64;
         let header = self.header(index);
         if verify_header(&header, uuid, log_bytes).is_err() || index + record_blocks(&header) as usize != end {
             return false;

@@ -122,11 +122,14 @@ impl Case<'_> {
         }
     }
 
-    /// Makes an image, has its journal formatted, works on it, and cuts the power after a sync.
+    /// A combination of what there is.
     fn crash(&self) -> Crashed {
-        let tool = TOOLS[self.number % TOOLS.len()];
-        let maker = MAKERS[self.number % MAKERS.len()];
         let distances = [self.number / 2, self.number].map(|at| DISTANCES[at % DISTANCES.len()]);
+        self.crash_of(TOOLS[self.number % TOOLS.len()], MAKERS[self.number % MAKERS.len()], distances)
+    }
+
+    /// Makes an image, has its journal formatted, works on it, and cuts the power after a sync.
+    fn crash_of(&self, tool: Tool, maker: &[&str], distances: [u64; 2]) -> Crashed {
         let what = format!("case {}: mkfs.xfs {maker:?}, head {distances:?}, {tool:?}", self.number);
         let image = self.scratch.image(&format!("crashed-{}.img", self.number % UML_DISKS), SIZE_BYTES);
         self.reference.mkfs(&image, &[&["-f"], maker].concat());
@@ -189,6 +192,34 @@ fn judged_by_newest_kernel(reference: &Reference, crashed: &[Crashed]) {
         let newest = image.kernel_tree().unwrap_or_else(|refusal| panic!("{what}: {refusal}"));
         assert!(newest == *tree, "{what}: the kernels' trees differ");
     }
+}
+
+/// What may have been in flight reaches around a journal of less than 4,608 sectors to those that xfsprogs leaves empty.
+#[test]
+fn a_journal_that_was_formatted_and_is_as_small_as_what_may_be_in_flight_is_read() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    // With a stripe unit of a few blocks and without further trees mkfs.xfs makes them so small.
+    let maker = |log| {
+        let features = ["-i", "nrext64=0,exchange=0", "-n", "parent=0", "-m", "reflink=0,rmapbt=0", "-l", log];
+        [&["--unsupported", "-b", "size=1024"], &features[..]].concat()
+    };
+    let probe = scratch.image("probe.img", SIZE_BYTES);
+    reference.mkfs(&probe, &[]);
+    if xfskit_testkit::kernel_mount(&probe).is_none() {
+        return;
+    }
+    let mut waiting = Vec::new();
+    let cases = [
+        (Tool::Repair, "size=2184k,su=4096", 0),
+        (Tool::NewUuid, "size=2284k,su=4096", 1),
+        (Tool::Repair, "size=2300k,su=4096", 15),
+    ];
+    for (number, (tool, log, distance)) in cases.into_iter().enumerate() {
+        let case = Case { reference: &reference, scratch: &scratch, number };
+        waiting.push(case.crash_of(tool, &maker(log), [1, distance]));
+    }
+    judged_by_newest_kernel(&reference, &waiting);
 }
 
 /// `XFSKIT_FORMATTED_RUNS=490` for every combination of tool, maker and head.
