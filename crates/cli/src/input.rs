@@ -41,6 +41,17 @@ impl Input {
         Ok(Self::Large(unnamed))
     }
 
+    /// How long it is.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn size_bytes(&self) -> Result<u64> {
+        Ok(match self {
+            Self::Small(bytes) => bytes.len() as u64,
+            Self::Large(unnamed) => unnamed.file().metadata().context("standard input")?.len(),
+        })
+    }
+
     /// It, from its start.
     ///
     /// # Errors

@@ -250,7 +250,12 @@ impl FromStr for Owner {
             if part.is_empty() {
                 return Ok(None);
             }
-            part.parse().map(Some).map_err(|_| format!("{part:?} is not a number: an image has no names of users"))
+            match part.parse() {
+                // The kernel takes it for "leave it as it is", and knows no such user.
+                Ok(u32::MAX) => Err(format!("{part} is the number of no user or group")),
+                Ok(number) => Ok(Some(number)),
+                Err(_) => Err(format!("{part:?} is not a number: an image has no names of users")),
+            }
         };
         let (user, group) = text.split_once(':').unwrap_or((text, ""));
         let owner = Self { uid: number(user)?, gid: number(group)? };

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::inode::{MODE_REGULAR, MODE_SYMLINK, MODE_TYPE};
-use xfskit::{Caller, Error, Filesystem, NewFile, SetAttr, SetMode, SetTime, Stat};
+use xfskit::{Caller, Error, Fallocate, Filesystem, NewFile, SetAttr, SetMode, SetTime, Stat};
 
 /// Bytes that are read or written at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -115,28 +115,48 @@ fn put(filesystem: &Filesystem, target: &Target<'_>, args: &WriteArgs, input: &I
             written?;
             Ok(released?)
         }
-        Target::File(stat, _) if args.append => take_input(filesystem, stat.inode, stat.size, reader).map(drop),
+        Target::File(stat, _) if args.append => {
+            reserve(filesystem, stat, stat.size, input.size_bytes()?)?;
+            take_input(filesystem, stat.inode, stat.size, reader).map(drop)
+        }
         Target::File(stat, _) if args.offset.is_some() => {
+            reserve(filesystem, stat, args.offset.unwrap_or(0), input.size_bytes()?)?;
             take_input(filesystem, stat.inode, args.offset.unwrap_or(0), reader).map(drop)
         }
         Target::File(stat, (dir, name)) if can_be_replaced(stat) => {
             match replace(filesystem, stat, *dir, name, reader) {
                 // There is no room for both.
                 Err(error) if matches!(error.downcast_ref(), Some(Error::NoSpace)) => {
-                    overwrite(filesystem, stat.inode, &mut *input.reader()?)
+                    overwrite(filesystem, stat, input)
                 }
                 replaced => replaced,
             }
         }
-        Target::File(stat, _) => overwrite(filesystem, stat.inode, reader),
+        Target::File(stat, _) => overwrite(filesystem, stat, input),
     }
 }
 
 /// Writes over a file whose inode has to stay. It is never empty meanwhile, but a crash may leave a part of both
 /// contents.
-fn overwrite(filesystem: &Filesystem, inode: InodeNumber, input: &mut dyn Read) -> Result<()> {
-    let end = take_input(filesystem, inode, 0, input)?;
-    Ok(filesystem.truncate(inode, end)?)
+fn overwrite(filesystem: &Filesystem, stat: &Stat, input: &Input) -> Result<()> {
+    reserve(filesystem, stat, 0, input.size_bytes()?)?;
+    let end = take_input(filesystem, stat.inode, 0, &mut *input.reader()?)?;
+    Ok(filesystem.truncate(stat.inode, end)?)
+}
+
+/// Gives a range of a file its space before the first byte is written: what does not fit leaves the contents whole.
+fn reserve(filesystem: &Filesystem, stat: &Stat, offset: u64, length: u64) -> Result<()> {
+    if length == 0 {
+        return Ok(());
+    }
+    match filesystem.fallocate(stat.inode, Fallocate::AllocateKeepSize, offset, length) {
+        Err(error @ Error::NoSpace) => {
+            // What it did get behind the end of the file goes.
+            filesystem.truncate(stat.inode, stat.size)?;
+            Err(error.into())
+        }
+        reserved => Ok(reserved?),
+    }
 }
 
 /// Whether another inode with the same attributes can take a file's place without a difference.
