@@ -33,17 +33,27 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    let mut is_data = false;
     let result = match helper::called_as() {
         Some(run) => run(),
         None => match Cli::try_parse_from(args::with_two_dashes(std::env::args_os().collect())) {
-            Ok(cli) => run(cli),
+            Ok(cli) => {
+                is_data = writes_data(&cli.command);
+                run(cli)
+            }
             Err(error) => return commands::check::usage_code(error),
         },
     };
     let result = result.and_then(|()| screen::end().context("standard output"));
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads the output has enough of it.
+        // A backup that is cut off is none.
+        Err(error) if exit::is_broken_pipe(&error) && is_data => {
+            // It returns only where the system forbids it; the exit code tells then.
+            let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
+            ExitCode::FAILURE
+        }
+        // Whoever reads a listing has enough of it.
         Err(error) if exit::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // A server of its own has told already what is wrong.
@@ -57,6 +67,17 @@ fn main() -> ExitCode {
             }
             ExitCode::from(exit::code(&error))
         }
+    }
+}
+
+/// Whether standard output gets data that a part of is no use, rather than a listing.
+fn writes_data(command: &Command) -> bool {
+    use args::XattrCommand;
+    match command {
+        Command::Export(args) => args.output.is_none(),
+        Command::Cat(_) => true,
+        Command::Xattr(command) => matches!(command, XattrCommand::Dump { .. } | XattrCommand::Get { .. }),
+        _ => false,
     }
 }
 

@@ -2,11 +2,12 @@
 //! that is killed leaves nothing, and no name that others could foresee is ever opened. Where the host's filesystem has
 //! no such files, they have a name that cannot be guessed, made with `O_EXCL`.
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const NEW: OFlags =
@@ -52,24 +53,40 @@ impl Unnamed {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
 
-    /// Gives the file its name, in place of what has it now.
+    /// Gives the file its name, in place of the file `replaced`, or where nothing has it.
     ///
     /// # Errors
-    /// Those of the system.
-    pub fn put_in_place(mut self, path: &Path) -> io::Result<()> {
+    /// Those of the system; one too if the name is another file's than it was.
+    pub fn put_in_place(mut self, path: &Path, replaced: Option<&Metadata>) -> io::Result<()> {
+        let Some(replaced) = replaced else {
+            return match &self.temporary {
+                None => Ok(link(&self.file, path)?),
+                Some(temporary) => match std::fs::hard_link(temporary, path) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+                    // Some filesystems have no other names for a file.
+                    Err(_) => {
+                        rustix::fs::renameat_with(CWD, temporary, CWD, path, RenameFlags::NOREPLACE)?;
+                        self.temporary = None;
+                        Ok(())
+                    }
+                    linked => linked,
+                },
+            };
+        };
         let temporary = match self.temporary.take() {
             Some(temporary) => temporary,
-            None => match link(&self.file, path) {
-                Err(Errno::EXIST) => {
-                    let temporary = random_name(&self.dir);
-                    link(&self.file, &temporary)?;
-                    temporary
-                }
-                linked => return Ok(linked?),
-            },
+            None => {
+                let temporary = random_name(&self.dir);
+                link(&self.file, &temporary)?;
+                temporary
+            }
         };
         // From here on dropping it takes the name away again, unless it has become the right one.
         self.temporary = Some(temporary.clone());
+        let now = std::fs::symlink_metadata(path)?;
+        if (now.dev(), now.ino()) != (replaced.dev(), replaced.ino()) {
+            return Err(io::Error::other("another file has that name by now; it stays"));
+        }
         rustix::fs::rename(&temporary, path)?;
         self.temporary = None;
         Ok(())
@@ -109,12 +126,16 @@ mod tests {
         let unnamed = Unnamed::new_in(&dir).unwrap();
         unnamed.file().write_all(b"first").unwrap();
         assert_eq!(count(), 0);
-        unnamed.put_in_place(&dir.join("a")).unwrap();
+        unnamed.put_in_place(&dir.join("a"), None).unwrap();
         let unnamed = Unnamed::new_in(&dir).unwrap();
         unnamed.file().write_all(b"second").unwrap();
-        unnamed.put_in_place(&dir.join("a")).unwrap();
+        let first = std::fs::metadata(dir.join("a")).unwrap();
+        unnamed.put_in_place(&dir.join("a"), Some(&first)).unwrap();
+        let late = || Unnamed::new_in(&dir).unwrap();
+        assert!(late().put_in_place(&dir.join("a"), None).is_err());
+        assert!(late().put_in_place(&dir.join("a"), Some(&std::fs::metadata(&dir).unwrap())).is_err());
         assert_eq!((std::fs::read_to_string(dir.join("a")).unwrap().as_str(), count()), ("second", 1));
-        assert!(Unnamed::new_in(&dir).unwrap().put_in_place(&dir.join("none/a")).is_err());
+        assert!(Unnamed::new_in(&dir).unwrap().put_in_place(&dir.join("none/a"), None).is_err());
         assert_eq!(count(), 1);
         std::fs::remove_dir_all(&dir).unwrap();
     }

@@ -140,9 +140,53 @@ impl FileDevice {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(io_error)?;
         let mut device = Self::from_file(path, file, Access::Write)?;
-        device.file.set_len(0).and_then(|()| device.file.set_len(size_bytes)).map_err(io_error)?;
-        device.size_bytes = size_bytes;
+        device.make_zeros(size_bytes).map_err(io_error)?;
         Ok(device)
+    }
+
+    /// Creates an image file of `size_bytes` zeros where nothing has the name.
+    ///
+    /// # Errors
+    /// [`OpenError`]; a file that cannot get its size goes away again.
+    pub fn create_new(path: impl AsRef<Path>, size_bytes: u64) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        let made = OpenOptions::new().read(true).write(true).create_new(true).open(path);
+        let file = made.map_err(|source| failure(path, source))?;
+        let own = file.metadata().map_err(|source| failure(path, source))?;
+        let device = Self::from_file(path, file, Access::Write).and_then(|mut device| {
+            device.make_zeros(size_bytes).map_err(|source| failure(path, source))?;
+            Ok(device)
+        });
+        if device.is_err() && std::fs::symlink_metadata(path).is_ok_and(|now| holders::share_storage(&now, &own)) {
+            // The error that counts is the first one.
+            let _ = std::fs::remove_file(path);
+        }
+        device
+    }
+
+    /// Gives a file `size_bytes` zeros in place of what it holds, unless the host cannot have a file of that size: then
+    /// the contents stay.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn make_zeros(&mut self, size_bytes: u64) -> io::Result<()> {
+        if size_bytes > self.size_bytes {
+            self.file.set_len(size_bytes)?;
+        }
+        self.file.set_len(0)?;
+        self.file.set_len(size_bytes)?;
+        self.size_bytes = size_bytes;
+        Ok(())
+    }
+
+    /// Looks once more whether the kernel has the image, which no lock keeps from that.
+    ///
+    /// # Errors
+    /// `Busy`, `Io`.
+    pub fn verify_unused(&self, path: &Path) -> Result<(), OpenError> {
+        let metadata = self.file.metadata().map_err(|source| failure(path, source))?;
+        let holders = holders::of_kernel(&metadata, false);
+        if holders.is_empty() { Ok(()) } else { Err(OpenError::Busy(InUse { path: path.into(), holders })) }
     }
 
     /// What the system says of the open file, whatever its name is by now.

@@ -85,6 +85,23 @@ fn beside_device(device: &Metadata, only_writers: bool) -> Vec<Holder> {
     found
 }
 
+/// Whether a file or block device shows, or has below it, bytes of another: both are the same, or they lie on one file.
+pub fn share_storage(one: &Metadata, other: &Metadata) -> bool {
+    let is_device = |data: &Metadata| data.file_type().is_block_device();
+    if is_one_file(one, other) || is_device(one) && is_device(other) && one.rdev() == other.rdev() {
+        return true;
+    }
+    let below = |data: &Metadata| -> Vec<Metadata> {
+        files_below(data).iter().filter_map(|path| fs::metadata(path).ok()).chain([data.clone()]).collect()
+    };
+    let others = below(other);
+    below(one).iter().any(|file| others.iter().any(|other| is_one_file(file, other)))
+}
+
+fn is_one_file(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
 fn loop_device(dir: &Path) -> Holder {
     let name = dir.file_name().unwrap_or_default().display();
     let users = device_number(&dir.join("dev")).map(users_of_device).unwrap_or_default();

@@ -15,7 +15,7 @@ mod memory;
 mod overlay;
 
 pub use file::{Access, FileDevice, InUse, Names, OpenError};
-pub use holders::{Holder, unescape};
+pub use holders::{Holder, share_storage, unescape};
 pub use memory::MemoryDevice;
 pub use overlay::OverlayDevice;
 

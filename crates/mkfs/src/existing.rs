@@ -33,6 +33,37 @@ pub fn existing_format(device: &dyn BlockDevice) -> io::Result<Option<&'static s
     Ok(SIGNATURES.iter().find(|(offset, bytes, _)| holds(*offset, bytes)).map(|(_, _, name)| *name))
 }
 
+/// Signatures of disk images of virtual machines, and of what a disk with partitions begins with.
+const DISKS: [(usize, &[u8], &str); 6] = [
+    (0, b"KDMV", "a VMDK image"),
+    (0x40, &[0x7f, 0x10, 0xda, 0xbe], "a VDI image"),
+    (0, b"vhdxfile", "a VHDX image"),
+    (0, b"conectix", "a VHD image"),
+    (0, b"QED\0", "a QED image"),
+    (510, &[0x55, 0xaa], "an MBR partition table"),
+];
+
+/// What disk image or filesystem the device holds, if that is something known.
+///
+/// # Errors
+/// Any I/O error.
+pub fn disk_format(device: &dyn BlockDevice) -> io::Result<Option<&'static str>> {
+    match existing_format(device)? {
+        None => find_in_first_sector(device, &DISKS),
+        found => Ok(found),
+    }
+}
+
+fn find_in_first_sector(
+    device: &dyn BlockDevice,
+    signatures: &[(usize, &[u8], &'static str)],
+) -> io::Result<Option<&'static str>> {
+    let mut head = vec![0; device.size_bytes().min(512) as usize];
+    device.read(0, &mut head)?;
+    let holds = |offset: usize, bytes: &[u8]| head.get(offset..offset + bytes.len()) == Some(bytes);
+    Ok(signatures.iter().find(|(offset, bytes, _)| holds(*offset, bytes)).map(|(_, _, name)| *name))
+}
+
 /// Signatures of what is no filesystem.
 const FILES: [(usize, &[u8], &str); 7] = [
     (0, &[0x1f, 0x8b], "gzip data"),
@@ -52,13 +83,10 @@ pub fn known_contents(device: &dyn BlockDevice) -> io::Result<Option<&'static st
     if device.size_bytes() == 0 {
         return Ok(Some("nothing: it has 0 bytes"));
     }
-    if let Some(found) = existing_format(device)? {
-        return Ok(Some(found));
+    match disk_format(device)? {
+        None => find_in_first_sector(device, &FILES),
+        found => Ok(found),
     }
-    let mut head = vec![0; device.size_bytes().min(512) as usize];
-    device.read(0, &mut head)?;
-    let holds = |offset: usize, bytes: &[u8]| head.get(offset..offset + bytes.len()) == Some(bytes);
-    Ok(FILES.iter().find(|(offset, bytes, _)| holds(*offset, bytes)).map(|(_, _, name)| *name))
 }
 
 /// Bytes that are read at once in search of data.

@@ -12,13 +12,14 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit::device::{Access, FileDevice, OpenError};
+use xfskit::device::{Access, BlockDevice, FileDevice, Names, OpenError, share_storage};
 use xfskit::ondisk::InodeNumber;
+use xfskit::rescue::{Loss, rescue};
 use xfskit::{Error, Filesystem, MountOptions, Stat};
-use xfskit_mkfs::existing_format;
+use xfskit_mkfs::{disk_format, known_contents};
 use xfskit_transfer::{
     Adjust, Attributes, Existing, HostSink, HostSource, ImageSink, ImageSource, Keeper, Losses, Sink, Source,
     TransferError, transfer,
@@ -26,6 +27,9 @@ use xfskit_transfer::{
 
 /// What is smaller holds no filesystem.
 const LEAST_FILESYSTEM_BYTES: u64 = 4096;
+
+/// What is smaller holds no XFS.
+const LEAST_XFS_BYTES: u64 = 16 << 20;
 
 /// A path as `cp` takes it.
 enum Place {
@@ -202,16 +206,12 @@ fn look(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Images) -
     let (images, own) = (images.files(), |path: &Path| std::fs::metadata(path).ok());
     for source in sources {
         if let Place::Host(path) = source
-            && own(path).is_some_and(|file| images.iter().any(|image| is_same(image, &file)))
+            && own(path).is_some_and(|file| images.iter().any(|image| share_storage(image, &file)))
         {
             return Err(Usage(format!("{}: an image cannot be copied into itself", path.display())).into());
         }
     }
     Ok(())
-}
-
-fn is_same(one: &Metadata, other: &Metadata) -> bool {
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 /// Whether extended attributes are copied.
@@ -310,7 +310,7 @@ impl How {
 fn keeper(images: Vec<Metadata>, force: bool) -> Keeper {
     Box::new(move |file| {
         let found = file.metadata()?;
-        if images.iter().any(|image| is_same(image, &found)) {
+        if images.iter().any(|image| share_storage(image, &found)) {
             return Ok(Some("it is the image that is copied from".into()));
         }
         why_kept(file, force)
@@ -327,8 +327,25 @@ pub fn why_kept(file: &File, force: bool) -> std::io::Result<Option<String>> {
         Err(OpenError::Busy(_)) => return Ok(Some("it is in use by another program".into())),
         device => device.map_err(std::io::Error::other)?,
     };
-    let what = if force { None } else { existing_format(&device)? };
+    if !device.holders().is_empty() {
+        return Ok(Some(format!("it is in use by {}", Names(device.holders()))));
+    }
+    let what = if force { None } else { disk_contents(device)? };
     Ok(what.map(|what| format!("it holds {what}; -f replaces it (a path within an image is IMAGE:/PATH)")))
+}
+
+/// What disk a file is an image of, if it is one: other files are replaced as by cp(1).
+fn disk_contents(device: FileDevice) -> std::io::Result<Option<&'static str>> {
+    if let Some(what) = disk_format(&device)? {
+        return Ok(Some(what));
+    }
+    if device.size_bytes() < LEAST_XFS_BYTES || known_contents(&device)?.is_some() {
+        return Ok(None);
+    }
+    let rescued = rescue(Arc::new(device)).map_err(std::io::Error::other)?;
+    let lost_first = |loss: &Loss| matches!(loss, Loss::FirstSuperblock { .. });
+    let is_xfs = rescued.is_some_and(|rescued| rescued.losses.iter().any(lost_first));
+    Ok(is_xfs.then_some("an XFS image that has lost its first superblock"))
 }
 
 /// The directory that copies go into, and their name there, if it is not that of their source.

@@ -1,8 +1,9 @@
 //! `xfskit export`: a tree of an image as a tar stream.
 
 use super::copy::{WantOfRoot, attributes, report, why_kept};
+use super::mkfs::open_existing;
 use crate::args::ExportArgs;
-use crate::exit::Usage;
+use crate::exit::{self, Usage};
 use crate::image::{find, open_to_read};
 use crate::private::{self, Watched};
 use crate::progress::CopyBar;
@@ -10,9 +11,10 @@ use crate::unnamed::Unnamed;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write, stdout};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use xfskit::Filesystem;
+use xfskit::device::{BlockDevice, FileDevice, share_storage};
 use xfskit::ondisk::InodeNumber;
 use xfskit_transfer::{Adjust, ImageSource, Losses, Sink, TarSink, transfer};
 
@@ -35,19 +37,34 @@ pub fn run(args: &ExportArgs) -> Result<()> {
 /// Writes to a file, which gets its name when it is complete; what is there and no regular file is written to as it is.
 fn write_file(filesystem: &Filesystem, start: InodeNumber, args: &ExportArgs, path: &Path) -> Result<Losses> {
     let existing = std::fs::metadata(path).ok();
+    let image = &args.path.read.image;
+    if let Some(data) = &existing {
+        for source in [Some(&image.image), image.logdev.as_ref()].into_iter().flatten() {
+            if share_storage(data, &std::fs::metadata(source)?) {
+                return Err(Usage("it is the image that is exported".into()).into());
+            }
+        }
+    }
+    if existing.as_ref().is_some_and(|data| data.file_type().is_block_device()) {
+        let mut device = DeviceWriter { device: open_existing(path, args.force, None)?, offset: 0 };
+        let losses = write(filesystem, start, args, &mut device)?.0;
+        device.device.flush()?;
+        return Ok(losses);
+    }
     if existing.as_ref().is_some_and(|data| !data.is_file()) {
         let file = File::options().write(true).open(path)?;
-        return Ok(write(filesystem, start, args, file)?.0);
+        // A reader that has gone has no archive: that is no end as that of a listing.
+        return write(filesystem, start, args, file).map(|written| written.0).map_err(|error| {
+            let is_cut = exit::is_broken_pipe(&error);
+            if is_cut { anyhow::anyhow!("the reader of the pipe has gone: the archive is cut off") } else { error }
+        });
     }
-    if let Some(data) = &existing {
-        let source = std::fs::metadata(&args.path.read.image.image)?;
-        if (data.dev(), data.ino()) == (source.dev(), source.ino()) {
-            return Err(Usage("it is the image that is exported".into()).into());
-        }
-        if let Some(why) = why_kept(&File::open(path)?, args.force)? {
-            return Err(Usage(why).into());
-        }
-    }
+    let replaced = existing.as_ref().map(|_| File::open(path)).transpose()?;
+    let check = |force| match replaced.as_ref().map(|file| why_kept(file, force)).transpose()?.flatten() {
+        Some(why) => Err(anyhow::Error::from(Usage(why))),
+        None => Ok(()),
+    };
+    check(args.force)?;
     // A symbolic link stays, and what it leads to is replaced.
     let path = path.canonicalize().unwrap_or_else(|_| path.into());
     let unnamed = Unnamed::new_in(path.parent().unwrap_or(&path))?;
@@ -55,8 +72,34 @@ fn write_file(filesystem: &Filesystem, start: InodeNumber, args: &ExportArgs, pa
     let image = std::fs::metadata(&args.path.read.image.image)?;
     let permissions = private::permissions(holds_private || private::is_private(&image), existing.as_ref());
     unnamed.file().set_permissions(permissions)?;
-    unnamed.put_in_place(&path)?;
+    // Others may have opened the file meanwhile.
+    check(true)?;
+    let replaced = replaced.as_ref().map(File::metadata).transpose()?;
+    unnamed.put_in_place(&path, replaced.as_ref())?;
     Ok(losses)
+}
+
+/// Writes to a block device from its start on.
+struct DeviceWriter {
+    device: FileDevice,
+    offset: u64,
+}
+
+impl Write for DeviceWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let room = self.device.size_bytes().saturating_sub(self.offset);
+        let count = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        if count == 0 && !bytes.is_empty() {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        self.device.write(self.offset, &bytes[..count])?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Writes the stream; also whether it holds something that not everybody may read.

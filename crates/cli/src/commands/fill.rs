@@ -8,7 +8,6 @@ use super::copy::attributes;
 use super::mkfs::open_existing;
 use crate::args::MkfsArgs;
 use crate::exit::Usage;
-use crate::image::open_device;
 use crate::private::{self, Watched};
 use crate::progress::CopyBar;
 use crate::text::parse_size;
@@ -18,7 +17,8 @@ use std::fs::{File, Metadata};
 use std::io::{BufReader, Seek, stdin};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use xfskit::device::{BlockDevice, FileDevice, OpenError};
 use xfskit::env::{Environment, SystemEnvironment};
 use xfskit::ondisk::{Superblock, Timestamp};
 use xfskit::{Filesystem, MountOptions};
@@ -121,9 +121,11 @@ fn fill_existing_or_new(args: &MkfsArgs, from: &Path, options: &Options) -> Resu
         // What exists keeps its size, a device has one.
         None => existing.as_ref().map(|_| 0),
     };
-    if existing.is_some() {
-        drop(open_existing(&args.image, args.force, size.filter(|size| *size > 0))?);
-    }
+    // It stays locked until the image is complete.
+    let held = match &existing {
+        Some(_) => Some(Arc::new(open_existing(&args.image, args.force, size.filter(|size| *size > 0))?)),
+        None => None,
+    };
     let is_file = existing.as_ref().is_none_or(Metadata::is_file);
     let size = match (size, &existing) {
         (Some(0), Some(data)) if is_file => Some(data.len()),
@@ -136,7 +138,10 @@ fn fill_existing_or_new(args: &MkfsArgs, from: &Path, options: &Options) -> Resu
         None => measure(&from, args, options)?,
     };
     for attempt in 1.. {
-        let place = if is_file { Place::File(args.image.clone()) } else { Place::Device(args.image.clone()) };
+        let place = match &held {
+            Some(device) if !is_file => Place::Device(Arc::clone(device)),
+            _ => Place::File(args.image.clone(), held.clone()),
+        };
         match place.fill(&from, bytes, args, options) {
             Err(error) if size.is_none() && attempt < MOST_ATTEMPTS && is_full(&error) => bytes += bytes / 4,
             result => return result,
@@ -172,37 +177,38 @@ fn measure(from: &From, args: &MkfsArgs, options: &Options) -> Result<u64> {
 
 /// Where the image goes.
 enum Place {
-    File(PathBuf),
-    Device(PathBuf),
+    /// A name, and the file that has it now.
+    File(PathBuf, Option<Arc<FileDevice>>),
+    Device(Arc<FileDevice>),
 }
 
 impl Place {
     fn fill(&self, from: &From, bytes: u64, args: &MkfsArgs, options: &Options) -> Result<Filled> {
         match self {
-            Self::Device(path) => {
-                let device = open_device(path, Access::Write)?;
-                let result = fill(device, from, args, options);
-                if result.is_err() {
-                    // What is there now is an image, but not of the source.
-                    let _ = std::fs::File::options()
-                        .write(true)
-                        .open(path)
-                        .and_then(|file| std::os::unix::fs::FileExt::write_all_at(&file, &[0; 4096], 0));
+            Self::Device(device) => {
+                let written = Arc::new(Unflushed::new(Arc::clone(device)));
+                let result = fill(&written, from, args, options);
+                if result.is_err() && written.begun.load(Ordering::Relaxed) {
+                    // What is there now is an image, but not of the source. The error that counts is the first one.
+                    let _ = device.write(0, &[0; 4096]);
                 }
                 result
             }
-            Self::File(path) => {
+            Self::File(path, held) => {
                 // A symbolic link stays, and what it leads to is replaced.
                 let path = path.canonicalize().unwrap_or_else(|_| path.clone());
                 let io_error = |source| OpenError::Io { path: path.clone(), source };
                 let unnamed = Unnamed::new_in(path.parent().unwrap_or(&path)).map_err(io_error)?;
                 let device = FileDevice::create(unnamed.path(), bytes).with_context(|| path.display().to_string())?;
-                let filled = fill(device, from, args, options)?;
+                let filled = fill(&Arc::new(Unflushed::new(Arc::new(device))), from, args, options)?;
                 let is_private = filled.is_private || from.is_private();
-                let replaced = std::fs::metadata(&path).ok();
+                let replaced = held.as_ref().map(|held| held.metadata()).transpose().map_err(io_error)?;
                 let permissions = private::permissions(is_private, replaced.as_ref());
                 unnamed.file().set_permissions(permissions).map_err(io_error)?;
-                unnamed.put_in_place(&path).map_err(io_error)?;
+                if let Some(held) = held {
+                    held.verify_unused(&path)?;
+                }
+                unnamed.put_in_place(&path, replaced.as_ref()).map_err(io_error)?;
                 Ok(filled)
             }
         }
@@ -210,23 +216,34 @@ impl Place {
 }
 
 /// A device that is durable only in the end: until then nobody has a use for what it holds.
-struct Unflushed(FileDevice);
+struct Unflushed {
+    device: Arc<FileDevice>,
+    /// Something has been written.
+    begun: AtomicBool,
+}
+
+impl Unflushed {
+    fn new(device: Arc<FileDevice>) -> Self {
+        Self { device, begun: AtomicBool::new(false) }
+    }
+}
 
 impl BlockDevice for Unflushed {
     fn size_bytes(&self) -> u64 {
-        self.0.size_bytes()
+        self.device.size_bytes()
     }
 
     fn sector_bytes(&self) -> usize {
-        self.0.sector_bytes()
+        self.device.sector_bytes()
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
-        self.0.read(offset, buffer)
+        self.device.read(offset, buffer)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
-        self.0.write(offset, data)
+        self.begun.store(true, Ordering::Relaxed);
+        self.device.write(offset, data)
     }
 
     fn flush(&self) -> std::io::Result<()> {
@@ -234,28 +251,27 @@ impl BlockDevice for Unflushed {
     }
 
     fn allocate(&self, offset: u64, length: u64) -> std::io::Result<()> {
-        self.0.allocate(offset, length)
+        self.device.allocate(offset, length)
     }
 
     fn may_hold_data(&self, offset: u64, length: u64) -> bool {
-        self.0.may_hold_data(offset, length)
+        self.device.may_hold_data(offset, length)
     }
 }
 
-fn fill(device: FileDevice, from: &From, args: &MkfsArgs, options: &Options) -> Result<Filled> {
+fn fill(device: &Arc<Unflushed>, from: &From, args: &MkfsArgs, options: &Options) -> Result<Filled> {
     let shown = || args.image.display().to_string();
     let mut written = existing_files(args, options);
-    written.push(device.metadata().with_context(shown)?);
-    let device = Arc::new(Unflushed(device));
+    written.push(device.device.metadata().with_context(shown)?);
     let epoch = source_date_epoch()?;
     let env = environment(options)?;
     let log = options.log_device.as_deref().map(|path| open_existing(path, args.force, None)).transpose()?;
     let log = log.map(|log| Arc::new(log) as Arc<dyn BlockDevice>);
-    let superblock = make(&device, log.as_deref(), options, env.now()).with_context(shown)?;
+    let mut source = from.open(&written)?;
+    let superblock = make(device, log.as_deref(), options, env.now()).with_context(shown)?;
     let filesystem = Filesystem::open_in(device.clone(), log, MountOptions::default(), env).with_context(shown)?;
     let (uid, gid) = args.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
     let adjust = Adjust { uid, gid, newest: epoch, attributes: attributes(args.no_xattrs) };
-    let mut source = from.open(&written)?;
     let bar = CopyBar::new("filling");
     let mut sink = ImageSink::new(&filesystem, filesystem.root())?;
     let mut watched = Watched::new(&mut sink);
@@ -265,6 +281,6 @@ fn fill(device: FileDevice, from: &From, args: &MkfsArgs, options: &Options) -> 
     bar.finish();
     let losses = source.losses();
     filesystem.unmount().with_context(|| format!("{}: closing the image", shown()))?;
-    device.0.flush().map_err(|source| OpenError::Io { path: args.image.clone(), source })?;
+    device.device.flush().map_err(|source| OpenError::Io { path: args.image.clone(), source })?;
     Ok(Filled { superblock, losses, is_private })
 }

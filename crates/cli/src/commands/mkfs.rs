@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
-use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
+use xfskit::device::{Access, BlockDevice, FileDevice, OpenError, share_storage};
 use xfskit::env::{Environment, SystemEnvironment};
 use xfskit::ondisk::Superblock;
 use xfskit::{Caller, Filesystem, MountOptions, SetAttr};
@@ -35,18 +35,20 @@ pub fn run(args: &MkfsArgs, as_json: bool) -> Result<()> {
 }
 
 fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
-    let log = options.log_device.as_deref().map(|path| open_existing(path, args.force, None)).transpose()?;
-    let (device, made) = open_target(args, options, log.as_ref())?;
     let now = match fill::source_date_epoch()? {
         Some(epoch) => epoch,
         None => SystemEnvironment::default().now(),
     };
+    let log = options.log_device.as_deref().map(|path| open_existing(path, args.force, None)).transpose()?;
+    let (device, made) = open_target(args, options, log.as_ref())?;
+    let own = device.metadata().with_context(|| args.image.display().to_string())?;
     let (device, log) = (Arc::new(device), log.map(|log| Arc::new(log) as Arc<dyn BlockDevice>));
     let result = make(&device, log.as_deref(), options, now).map_err(anyhow::Error::from).and_then(|superblock| {
         own_root(args, options, device, log)?;
         Ok(superblock)
     });
-    if result.is_err() && made {
+    let is_own = || std::fs::symlink_metadata(&args.image).is_ok_and(|now| share_storage(&now, &own));
+    if result.is_err() && made && is_own() {
         // A file that did not exist before holds nothing worth keeping; the error that counts is the first one.
         let _ = std::fs::remove_file(&args.image);
     }
@@ -124,21 +126,15 @@ fn open_target(args: &MkfsArgs, options: &Options, log: Option<&FileDevice>) -> 
         (false, None) => Err(Usage(format!("{}: no such file; --size makes one", args.image.display())).into()),
         (false, Some(size)) => {
             fits(size, FILE_SECTOR_BYTES)?;
-            let made = FileDevice::create(&args.image, size);
-            if matches!(made, Err(OpenError::Io { .. })) {
-                // The host cannot have a file of that size; the error that counts is that one.
-                let _ = std::fs::remove_file(&args.image);
-            }
-            Ok((made?, true))
+            Ok((FileDevice::create_new(&args.image, size)?, true))
         }
         (true, size) => {
-            let device = open_existing(&args.image, args.force, size)?;
+            let mut device = open_existing(&args.image, args.force, size)?;
             if let Some(size) = size
                 && std::fs::metadata(&args.image).is_ok_and(|data| data.is_file())
             {
                 fits(size, device.sector_bytes())?;
-                drop(device);
-                return Ok((FileDevice::create(&args.image, size)?, false));
+                device.make_zeros(size).with_context(|| args.image.display().to_string())?;
             }
             Ok((device, false))
         }

@@ -1,0 +1,213 @@
+//! Files and devices that a command writes to: what they hold is destroyed by no slip and by no refusal.
+
+mod common;
+
+use common::{fails, image, ok, with_input, words, xfskit};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use xfskit_testkit::{kernel_mount, reference, scratch, skip};
+
+struct Loop(PathBuf);
+
+impl Loop {
+    fn attach(image: &Path) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+            skip("loop devices need root");
+            return None;
+        }
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(image).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        Some(Self(String::from_utf8(output.stdout).unwrap().trim().into()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        drop(Command::new("losetup").arg("--detach").arg(&self.0).status());
+    }
+}
+
+#[test]
+fn export_overwrites_no_device_that_holds_something() {
+    let scratch = scratch();
+    let (source, other) = (image(&scratch), scratch.file("b.img"));
+    ok("mkfs IMAGE --size 300M -q", &other);
+    let Some(device) = Loop::attach(&other) else { return };
+    let export = format!("export IMAGE -o {}", device.0.display());
+    let dir = scratch.file("mount");
+    fs::create_dir(&dir).unwrap();
+    let mounted = Command::new("mount").args(["-i", "-t", "xfs"]).arg(&device.0).arg(&dir).status().unwrap();
+    if mounted.success() {
+        for force in ["", " -f"] {
+            let (code, message) = fails(&format!("{export}{force}"), &source);
+            assert!(code == 4 && message.contains("in use"), "{code} {message}");
+        }
+        assert!(Command::new("umount").arg(&dir).status().unwrap().success());
+    } else {
+        skip("this kernel mounts no XFS");
+    }
+    let (code, message) = fails(&export, &source);
+    assert!(code == 2 && message.contains("-f overwrites"), "{code} {message}");
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&other);
+    }
+    ok(&format!("{export} -f"), &source);
+    let listed = Command::new("tar").arg("-tf").arg(&device.0).output().unwrap();
+    assert!(listed.status.success(), "{listed:?}");
+}
+
+#[test]
+fn a_device_is_no_target_for_what_it_holds_itself() {
+    let scratch = scratch();
+    let victim = image(&scratch);
+    assert!(with_input("write IMAGE /a.img", &victim, b"victim").status.success());
+    let before = fs::read(&victim).unwrap();
+    let Some(device) = Loop::attach(&victim) else { return };
+    for (from, to) in [(&device.0, &device.0), (&device.0, &victim), (&victim, &device.0)] {
+        let (_, message) = fails(&format!("export IMAGE -f -o {}", to.display()), from);
+        assert!(message.contains("the image that is exported"), "{message}");
+    }
+    let copy = format!("cp -f {}:/a.img {}", device.0.display(), victim.display());
+    let (code, message) = fails(&copy, &victim);
+    assert!(code == 2 && message.contains("copied from"), "{code} {message}");
+    drop(device);
+    assert!(fs::read(&victim).unwrap() == before);
+}
+
+#[test]
+fn a_refused_mkfs_leaves_what_was_there() {
+    let scratch = scratch();
+    let (disk, source) = (image(&scratch), scratch.file("source"));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), "contents").unwrap();
+    ok("mkdir IMAGE /kept", &disk);
+    let before = fs::read(&disk).unwrap();
+    let Some(device) = Loop::attach(&disk) else { return };
+    let from = format!("mkfs IMAGE -f -q --from {}", source.display());
+    let refused = |line: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
+        let output = command.args(words(line, &device.0)).env("SOURCE_DATE_EPOCH", "no time").output().unwrap();
+        assert!(!output.status.success(), "{line}");
+        assert!(fs::read(&device.0).unwrap() == before, "{line}");
+    };
+    refused(&from);
+    refused("mkfs IMAGE -f -q");
+    for options in [" -l logdev=/no/such/device", " -d agcount=100000", " -l size=100G"] {
+        fails(&format!("{from}{options}"), &device.0);
+        assert!(fs::read(&device.0).unwrap() == before, "{options}");
+    }
+    drop(device);
+    let line = "trap '' XFSZ; ulimit -f 1000000; exec \"$0\" mkfs \"$1\" -f -q --size 20G";
+    let program = env!("CARGO_BIN_EXE_xfskit");
+    let output = Command::new("sh").args(["-c", line, program]).arg(&disk).output().unwrap();
+    assert!(!output.status.success(), "{output:?}");
+    assert!(fs::read(&disk).unwrap() == before, "{output:?}");
+}
+
+#[test]
+fn an_image_in_use_is_replaced_by_no_copy() {
+    let scratch = scratch();
+    let (source, target) = (image(&scratch), scratch.file("k.img"));
+    ok("touch IMAGE /f", &source);
+    ok("mkfs IMAGE --size 300M -q", &target);
+    let Some(kernel) = kernel_mount(&target) else { return };
+    let before = fs::metadata(&target).unwrap();
+    let same = || {
+        use std::os::unix::fs::MetadataExt;
+        fs::metadata(&target).unwrap().ino() == before.ino()
+    };
+    for line in [
+        format!("cp -f {}:/f {}", source.display(), target.display()),
+        format!("export -f IMAGE -o {}", target.display()),
+    ] {
+        let (_, message) = fails(&line, &source);
+        assert!(message.contains("in use") && same(), "{line}: {message}");
+    }
+    kernel.unmount();
+    ok(&format!("export -f IMAGE -o {}", target.display()), &source);
+}
+
+#[test]
+fn what_a_disk_image_is_known_by_keeps_it() {
+    let scratch = scratch();
+    let (source, target) = (image(&scratch), scratch.file("k.img"));
+    ok("touch IMAGE /f", &source);
+    let cases: [(usize, &[u8]); 6] = [
+        (0, b"KDMV"),
+        (0x40, &[0x7f, 0x10, 0xda, 0xbe]),
+        (0, b"vhdxfile"),
+        (0, b"conectix"),
+        (0, b"QED\0"),
+        (510, &[0x55, 0xaa]),
+    ];
+    for (offset, bytes) in cases {
+        let mut contents = vec![0; 1 << 20];
+        contents[offset..offset + bytes.len()].copy_from_slice(bytes);
+        fs::write(&target, &contents).unwrap();
+        let (code, _) = fails(&format!("export IMAGE -o {}", target.display()), &source);
+        assert_eq!(code, 2, "{bytes:?}");
+        let (code, _) = fails(&format!("cp {}:/f {}", source.display(), target.display()), &source);
+        assert_eq!(code, 2, "{bytes:?}");
+        assert!(fs::read(&target).unwrap() == contents, "{bytes:?}");
+    }
+    ok("mkfs IMAGE -f --size 300M -q", &target);
+    let file = fs::File::options().write(true).open(&target).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0; 4096], 0).unwrap();
+    let (code, _) = fails(&format!("cp {}:/f {}", source.display(), target.display()), &source);
+    assert_eq!(code, 2, "an image without its first superblock");
+}
+
+#[test]
+fn what_does_not_fit_leaves_the_old_contents() {
+    let scratch = scratch();
+    let disk = scratch.file("a.img");
+    ok("mkfs IMAGE --small --size 20M -l size=12M -q", &disk);
+    let old = vec![7; 1 << 20];
+    for line in ["write IMAGE /keep", "write IMAGE /linked"] {
+        assert!(with_input(line, &disk, &old).status.success());
+    }
+    ok("ln IMAGE /linked /again", &disk);
+    for path in ["/keep", "/linked"] {
+        for options in ["", " --offset 0", " --append"] {
+            let output = with_input(&format!("write IMAGE {path}{options}"), &disk, &vec![0; 20 << 20]);
+            assert!(!output.status.success());
+            let kept = xfskit(words(&format!("cat IMAGE {path}"), &disk)).stdout;
+            assert!(kept == old, "{path}{options}");
+        }
+    }
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&disk);
+    }
+}
+
+#[test]
+fn a_backup_that_is_cut_off_is_no_success() {
+    let scratch = scratch();
+    let disk = image(&scratch);
+    assert!(with_input("write IMAGE /f", &disk, &vec![7; 4 << 20]).status.success());
+    for line in ["export IMAGE", "cat IMAGE /f"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
+        let mut child = command.args(words(line, &disk)).stdout(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        assert!(!child.wait().unwrap().success(), "{line}");
+    }
+    let pipe = scratch.file("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut reader = Command::new("head").args(["-c", "100"]).arg(&pipe).stdout(Stdio::null()).spawn().unwrap();
+    let (code, message) = fails(&format!("export IMAGE -o {}", pipe.display()), &disk);
+    assert!(code == 1 && message.contains("pipe"), "{code} {message}");
+    reader.wait().unwrap();
+}
+
+#[test]
+fn no_owner_is_the_number_that_means_none() {
+    let scratch = scratch();
+    let disk = image(&scratch);
+    ok("touch IMAGE /a", &disk);
+    for line in ["chown IMAGE 4294967295 /a", "chown IMAGE :4294967295 /a", "mkfs IMAGE -f -q --owner 4294967295:0"] {
+        let (code, _) = fails(line, &disk);
+        assert_eq!(code, 2, "{line}");
+    }
+    assert!(ok("stat IMAGE /a", &disk).contains("0:0"));
+}
