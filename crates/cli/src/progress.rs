@@ -1,6 +1,7 @@
 //! How far a copy or a measurement is, on terminals.
 
 use crate::interrupt;
+use crate::screen;
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use xfskit_transfer::Progress;
 pub struct CopyBar {
     files: ProgressBar,
     bytes: Cell<u64>,
+    names_files: bool,
 }
 
 impl CopyBar {
@@ -24,7 +26,13 @@ impl CopyBar {
         files.set_style(style.expect("the template is right"));
         files.set_prefix(what);
         files.enable_steady_tick(Duration::from_millis(200));
-        Self { files, bytes: Cell::new(0) }
+        Self { files, bytes: Cell::new(0), names_files: false }
+    }
+
+    /// Prints the path of each file as well.
+    pub fn naming_files(mut self, names_files: bool) -> Self {
+        self.names_files = names_files;
+        self
     }
 
     /// Takes the bar away.
@@ -40,6 +48,12 @@ impl Drop for CopyBar {
 }
 
 impl Progress for CopyBar {
+    fn begins(&self, path: &[u8]) {
+        if self.names_files {
+            self.files.suspend(|| screen::print_name(if path.is_empty() { b"." } else { path }));
+        }
+    }
+
     fn stopped(&self) -> bool {
         interrupt::came()
     }

@@ -41,6 +41,15 @@ pub fn print(text: std::fmt::Arguments<'_>) {
     }
 }
 
+/// Prints a name as a line, as [`print`] does.
+pub fn print_name(bytes: &[u8]) {
+    if FAILURE.get().is_none()
+        && let Err(error) = stdout().write_all(&[&name(bytes), &b"\n"[..]].concat())
+    {
+        FAILURE.get_or_init(|| error);
+    }
+}
+
 /// Whether everything that was printed has been written.
 ///
 /// # Errors

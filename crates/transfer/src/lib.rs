@@ -28,5 +28,5 @@ pub use error::{LeftOut, Losses, Result, TransferError};
 pub use event::{Contents, Event, Kind, Meta, Node};
 pub use host::{HostSink, HostSource, Keeper};
 pub use image::{Found, ImageSink, ImageSource, ImageWalk, Step};
-pub use pipe::{Adjust, Attributes, Existing, Outlet, Progress, Sink, Source, survey, transfer};
+pub use pipe::{Adjust, Attributes, Existing, LeaveOut, Outlet, Progress, Sink, Sort, Source, survey, transfer};
 pub use size::{Needs, Shape};

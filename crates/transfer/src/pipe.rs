@@ -65,8 +65,23 @@ pub trait Sink {
     }
 }
 
+/// What a path in a tree is, as far as it matters to those who leave it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// A directory, with which everything in it is left out.
+    Directory,
+    /// Anything else. A file whose first name is left out comes with its contents under the next one.
+    Other,
+}
+
+/// Whether a path of the tree is left out. It is asked in the source's thread, before anything is sent of the file.
+pub type LeaveOut<'a> = Box<dyn Fn(&[u8], Sort) -> bool + Send + 'a>;
+
 /// Told how far a transfer is.
 pub trait Progress {
+    /// The file of this path is about to be taken by the sink.
+    fn begins(&self, _path: &[u8]) {}
+
     /// So many files and bytes more are done.
     fn advance(&self, files: u64, bytes: u64);
 
@@ -251,6 +266,7 @@ fn drain(receiver: Receiver<Vec<Event>>, sink: &mut dyn Sink, adjust: &Adjust, p
                 Event::Node(mut node) => {
                     (files, bytes) = (files + 1, bytes + node.inline_bytes());
                     adjust.apply(&mut node);
+                    progress.begins(&node.path);
                     sink.node(node)?;
                 }
                 Event::Data { offset, bytes: data } => {

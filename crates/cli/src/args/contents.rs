@@ -95,6 +95,16 @@ pub struct CpArgs {
     /// Replace a file of the host even if it holds a filesystem
     #[arg(short, long)]
     pub force: bool,
+    /// Leave what is there already as it is; directories get what they lack
+    #[arg(short, long, conflicts_with = "force")]
+    pub no_clobber: bool,
+    /// Print the path of each file, from the directory that is copied
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Leave out what has a name that matches a pattern, directories with everything in them; may be given several times. Names
+    /// that are given themselves are copied
+    #[arg(long, value_name = "PATTERN", value_parser = super::list::glob())]
+    pub exclude: Vec<crate::glob::Glob>,
     /// Treat the last path as the new name, never as a directory to put it in
     #[arg(short = 'T', long)]
     pub no_target_directory: bool,

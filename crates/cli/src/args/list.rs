@@ -91,7 +91,8 @@ pub struct FindArgs {
     pub print0: bool,
 }
 
-fn glob() -> impl TypedValueParser<Value = Glob> {
+/// Takes patterns apart.
+pub(super) fn glob() -> impl TypedValueParser<Value = Glob> {
     OsStringValueParser::new().try_map(|text| Glob::parse(&text))
 }
 

@@ -21,8 +21,8 @@ use xfskit::rescue::{Loss, rescue};
 use xfskit::{Error, Filesystem, MountOptions, Stat};
 use xfskit_mkfs::{disk_format, known_contents};
 use xfskit_transfer::{
-    Adjust, Attributes, Existing, HostSink, HostSource, ImageSink, ImageSource, Keeper, Losses, Sink, Source,
-    TransferError, transfer,
+    Adjust, Attributes, Existing, HostSink, HostSource, ImageSink, ImageSource, Keeper, LeaveOut, Losses, Sink, Sort,
+    Source, TransferError, transfer,
 };
 
 /// What is smaller holds no filesystem.
@@ -252,7 +252,7 @@ fn copy_all(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Image
         attributes: attributes(args.no_xattrs),
     };
     let existing = if args.preserve || args.archive { Existing::TakesAll } else { Existing::Keeps(adjust) };
-    let how = How { adjust, existing, force: args.force, bar: CopyBar::new("copying") };
+    let how = How { adjust, existing, force: args.force, bar: CopyBar::new("copying").naming_files(args.verbose) };
     let mut losses = Losses::default();
     for source in sources {
         let prefix = name.as_deref().unwrap_or(source.name());
@@ -260,7 +260,8 @@ fn copy_all(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Image
             Place::Host(path) => {
                 let source =
                     HostSource::new(path, prefix, args.is_recursive()).with_context(|| shown(path.as_os_str()))?;
-                how.copy(&mut source.without(&images.files()), &base, images)
+                let source = source.without(&images.files()).leaving_out(left_out(args, prefix, &base));
+                how.copy(&mut { source }, &base, images)
             }
             Place::Image(image, path) => {
                 let options = MountOptions { no_recovery: args.no_recovery, ..MountOptions::read_only() };
@@ -268,13 +269,37 @@ fn copy_all(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Image
                 let start = find_source(&filesystem, path)?;
                 check_not_into_itself(&filesystem, start.inode, &base).with_context(|| shown(path))?;
                 check_not_onto_itself(&filesystem, start.inode, &base, prefix).with_context(|| shown(path))?;
-                let mut source = ImageSource::new(&filesystem, start.inode, prefix, args.is_recursive());
+                let source = ImageSource::new(&filesystem, start.inode, prefix, args.is_recursive());
+                let mut source = source.leaving_out(left_out(args, prefix, &base));
                 how.copy(&mut source, &base, images)
             }
         };
         losses = losses.and(lost?);
     }
     Ok(losses)
+}
+
+/// What is not copied: names that match a pattern, but for the start of the tree, and with `-n` what is there already. A name
+/// that cannot be looked up is left to the one who is to make it.
+fn left_out<'a>(args: &'a CpArgs, start: &'a [u8], target: &'a Target) -> LeaveOut<'a> {
+    Box::new(move |path, sort| {
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        let is_excluded = path != start && args.exclude.iter().any(|glob| glob.matches(name));
+        is_excluded || args.no_clobber && sort == Sort::Other && target.has(path)
+    })
+}
+
+impl Target {
+    /// Whether something is under a path already. No symbolic link is followed in an image, as none is when it is written.
+    fn has(&self, path: &[u8]) -> bool {
+        match self {
+            Self::Host(folder) => std::fs::symlink_metadata(folder.join(OsStr::from_bytes(path))).is_ok(),
+            Self::Image(filesystem, dir) => path
+                .split(|&byte| byte == b'/')
+                .try_fold(*dir, |at, name| filesystem.lookup(at, name).map(|stat| stat.inode))
+                .is_ok(),
+        }
+    }
 }
 
 /// How files are copied.

@@ -4,7 +4,7 @@ use super::attributes::{AttributeReader, Handle};
 use super::contents;
 use crate::error::{Losses, Result, TransferError, host, shown};
 use crate::event::{Contents, Event, Kind, MOST_INLINE_BYTES, Meta, Node, join};
-use crate::pipe::{Outlet, Source};
+use crate::pipe::{LeaveOut, Outlet, Sort, Source};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, RawDir, Stat};
 use rustix::io::Errno;
@@ -22,11 +22,11 @@ const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC
 const LIST_BYTES: usize = 64 * 1024;
 
 /// A file or folder of the host, with everything in it.
-pub struct HostSource {
+pub struct HostSource<'a> {
     start: Start,
     prefix: Vec<u8>,
     recursive: bool,
-    walk: Walk,
+    walk: Walk<'a>,
 }
 
 enum Start {
@@ -37,7 +37,7 @@ enum Start {
 }
 
 /// What a walk remembers.
-struct Walk {
+struct Walk<'a> {
     /// The first name of each file that has several, by device and inode.
     links: HashMap<(u64, u64), Vec<u8>>,
     attributes: AttributeReader,
@@ -46,6 +46,7 @@ struct Walk {
     no_atime: bool,
     /// Files to leave out, by device and inode.
     excluded: Vec<(u64, u64)>,
+    leave_out: LeaveOut<'a>,
 }
 
 /// A folder that is being read: what is left of it, the next entry last.
@@ -55,7 +56,7 @@ struct Frame {
     left: Vec<(Vec<u8>, FileType)>,
 }
 
-impl HostSource {
+impl<'a> HostSource<'a> {
     /// What `path` names, which is sent under the path `prefix`. A symbolic link is sent as such, unless the path goes on
     /// behind it (`link/.`).
     ///
@@ -80,8 +81,16 @@ impl HostSource {
             losses: Losses::default(),
             no_atime: true,
             excluded: Vec::new(),
+            leave_out: Box::new(|_, _| false),
         };
         Ok(Self { start, prefix: prefix.to_vec(), recursive, walk })
+    }
+
+    /// Leaves out paths.
+    #[must_use]
+    pub fn leaving_out(mut self, leave_out: LeaveOut<'a>) -> Self {
+        self.walk.leave_out = leave_out;
+        self
     }
 
     /// Leaves out files: the image that is filled from the folder it lies in.
@@ -98,7 +107,7 @@ fn open_folder(path: &Path) -> Result<OwnedFd> {
     rustix::fs::openat(CWD, path, FOLDER, Mode::empty()).map_err(host(path.as_os_str().as_bytes(), "opening it"))
 }
 
-impl Source for HostSource {
+impl Source for HostSource<'_> {
     fn send(&mut self, out: &mut Outlet) -> Result<()> {
         let Self { start, prefix, recursive, walk } = self;
         let mut stack = Vec::new();
@@ -128,7 +137,7 @@ impl Source for HostSource {
     }
 }
 
-impl Walk {
+impl Walk<'_> {
     /// Sends what lies under a name; if that is a folder, returns what is in it.
     fn visit(
         &mut self,
@@ -146,6 +155,10 @@ impl Walk {
             }
             kind => kind,
         };
+        let sort = if kind == FileType::Directory { Sort::Directory } else { Sort::Other };
+        if (self.leave_out)(&path, sort) {
+            return Ok(None);
+        }
         match kind {
             FileType::Directory => {
                 let fd = self.open(dir, name, READ | OFlags::DIRECTORY, &path)?;

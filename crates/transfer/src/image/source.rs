@@ -3,7 +3,7 @@
 use crate::error::{Result, TransferError, image, shown};
 use crate::event::{Contents, Event, Kind, MOST_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_not_the_files};
 use crate::image::walk::{Found, ImageWalk, Step};
-use crate::pipe::{Outlet, Source};
+use crate::pipe::{LeaveOut, Outlet, Sort, Source};
 use std::collections::HashMap;
 use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::inode::{
@@ -19,12 +19,27 @@ pub struct ImageSource<'a> {
     recursive: bool,
     /// The first name of each file that has several.
     links: HashMap<InodeNumber, Vec<u8>>,
+    leave_out: LeaveOut<'a>,
 }
 
 impl<'a> ImageSource<'a> {
     /// The inode `start`, which is sent under the path `prefix`.
     pub fn new(filesystem: &'a Filesystem, start: InodeNumber, prefix: &[u8], recursive: bool) -> Self {
-        Self { filesystem, start, prefix: prefix.to_vec(), recursive, links: HashMap::new() }
+        Self {
+            filesystem,
+            start,
+            prefix: prefix.to_vec(),
+            recursive,
+            links: HashMap::new(),
+            leave_out: Box::new(|_, _| false),
+        }
+    }
+
+    /// Leaves out paths.
+    #[must_use]
+    pub fn leaving_out(mut self, leave_out: LeaveOut<'a>) -> Self {
+        self.leave_out = leave_out;
+        self
     }
 
     fn visit(&mut self, Found { path, stat, .. }: Found, out: &mut Outlet) -> Result<()> {
@@ -133,8 +148,13 @@ pub(super) fn meta_of(filesystem: &Filesystem, stat: &Stat, path: &[u8]) -> Resu
 
 impl Source for ImageSource<'_> {
     fn send(&mut self, out: &mut Outlet) -> Result<()> {
-        for step in ImageWalk::new(self.filesystem, self.start, &self.prefix) {
-            if let Step::Found(found) = step? {
+        let mut walk = ImageWalk::new(self.filesystem, self.start, &self.prefix);
+        while let Some(step) = walk.next() {
+            let Step::Found(found) = step? else { continue };
+            let sort = if found.is_dir() { Sort::Directory } else { Sort::Other };
+            if (self.leave_out)(&found.path, sort) {
+                walk.skip_below();
+            } else {
                 self.visit(found, out)?;
             }
         }

@@ -89,6 +89,11 @@ impl<'a> ImageWalk<'a> {
         }
     }
 
+    /// Leaves out what is in the directory that was found last; there is no step that leaves it.
+    pub fn skip_below(&mut self) {
+        self.next = None;
+    }
+
     fn find(&mut self, inode: InodeNumber, dir: Option<InodeNumber>, is_last: bool) -> Result<Step> {
         let stat = self.filesystem.stat(inode).map_err(image(&self.path))?;
         let found = Found { path: self.path.clone(), dir, stat, is_last };
