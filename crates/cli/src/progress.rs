@@ -29,6 +29,22 @@ impl CopyBar {
         Self { files, bytes: Cell::new(0), names_files: false }
     }
 
+    /// Shows the part that is done, where it is known how many files there are in all.
+    pub fn of_files(self, files: Option<u64>) -> Self {
+        if let Some(files) = files {
+            let style =
+                ProgressStyle::with_template("{spinner} {prefix} {percent}%, {pos} of {len} files, {msg} {elapsed}");
+            self.files.set_style(style.expect("the template is right"));
+            self.files.set_length(files);
+        }
+        self
+    }
+
+    /// The files so far.
+    pub fn files(&self) -> u64 {
+        self.files.position()
+    }
+
     /// Prints the path of each file as well.
     pub fn naming_files(mut self, names_files: bool) -> Self {
         self.names_files = names_files;

@@ -171,3 +171,29 @@ fn tables_of_manuals_keep_their_lines() {
         }
     }
 }
+
+/// It counted files although it had counted them before.
+#[test]
+fn progress_of_what_was_measured_has_a_percentage() {
+    let scratch = xfskit_testkit::scratch();
+    let (image, folder) = (scratch.file("a.img"), scratch.file("folder"));
+    fs::create_dir(&folder).unwrap();
+    for n in 0..2999 {
+        fs::write(folder.join(n.to_string()), "contents").unwrap();
+    }
+    if Command::new("script").arg("--version").output().is_err() {
+        return skip("this machine has no script(1)");
+    }
+    let drawn = |size: &str| {
+        let own = env!("CARGO_BIN_EXE_xfskit");
+        let line = format!("stty cols 120; {own} mkfs -f -q {size} --from {} {}", folder.display(), image.display());
+        let output = Command::new("script").args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let known = drawn("");
+    assert!(known.contains("%, ") && known.contains(" of 3000 files"), "{known:?}");
+    // What was not measured has no total.
+    let unknown = drawn("--size 400M");
+    assert!(unknown.contains(" files, ") && !unknown.contains('%'), "{unknown:?}");
+}

@@ -133,16 +133,16 @@ fn fill_existing_or_new(args: &MkfsArgs, from: &Path, options: &Options) -> Resu
         (size, _) => size,
     };
     let from = From::find(from, size.is_none(), &args.image)?;
-    let mut bytes = match size {
-        Some(bytes) => bytes,
-        None => measure(&from, args, options)?,
+    let (mut bytes, files) = match size {
+        Some(bytes) => (bytes, None),
+        None => measure(&from, args, options).map(|(bytes, files)| (bytes, Some(files)))?,
     };
     for attempt in 1.. {
         let place = match &held {
             Some(device) if !is_file => Place::Device(Arc::clone(device)),
             _ => Place::File(args.image.clone(), held.clone()),
         };
-        match place.fill(&from, bytes, args, options) {
+        match place.fill(&from, bytes, files, args, options) {
             Err(error) if size.is_none() && attempt < MOST_ATTEMPTS && is_full(&error) => bytes += bytes / 4,
             result => return result,
         }
@@ -160,7 +160,8 @@ fn is_full(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<TransferError>().is_some_and(TransferError::is_full))
 }
 
-fn measure(from: &From, args: &MkfsArgs, options: &Options) -> Result<u64> {
+/// How large the image must be, and how many files go into it.
+fn measure(from: &From, args: &MkfsArgs, options: &Options) -> Result<(u64, u64)> {
     let block_bytes = u64::from(options.block_bytes);
     let inode_bytes = match options.inode_size {
         InodeSize::Default => 512,
@@ -172,7 +173,7 @@ fn measure(from: &From, args: &MkfsArgs, options: &Options) -> Result<u64> {
     let mut needs = Needs::new(shape);
     let bar = CopyBar::new("measuring");
     survey(&mut *from.open(&existing_files(args, options))?, &mut needs, &bar)?;
-    Ok(needs.image_bytes())
+    Ok((needs.image_bytes(), bar.files()))
 }
 
 /// Where the image goes.
@@ -183,11 +184,11 @@ enum Place {
 }
 
 impl Place {
-    fn fill(&self, from: &From, bytes: u64, args: &MkfsArgs, options: &Options) -> Result<Filled> {
+    fn fill(&self, from: &From, bytes: u64, files: Option<u64>, args: &MkfsArgs, options: &Options) -> Result<Filled> {
         match self {
             Self::Device(device) => {
                 let written = Arc::new(Unflushed::new(Arc::clone(device)));
-                let result = fill(&written, from, args, options);
+                let result = fill(&written, from, files, args, options);
                 if result.is_err() && written.begun.load(Ordering::Relaxed) {
                     // What is there now is an image, but not of the source. The error that counts is the first one.
                     let _ = device.write(0, &[0; 4096]);
@@ -200,7 +201,7 @@ impl Place {
                 let io_error = |source| OpenError::Io { path: path.clone(), source };
                 let unnamed = Unnamed::new_in(path.parent().unwrap_or(&path)).map_err(io_error)?;
                 let device = FileDevice::create(unnamed.path(), bytes).with_context(|| path.display().to_string())?;
-                let filled = fill(&Arc::new(Unflushed::new(Arc::new(device))), from, args, options)?;
+                let filled = fill(&Arc::new(Unflushed::new(Arc::new(device))), from, files, args, options)?;
                 let is_private = filled.is_private || from.is_private();
                 let replaced = held.as_ref().map(|held| held.metadata()).transpose().map_err(io_error)?;
                 let permissions = private::permissions(is_private, replaced.as_ref());
@@ -259,7 +260,13 @@ impl BlockDevice for Unflushed {
     }
 }
 
-fn fill(device: &Arc<Unflushed>, from: &From, args: &MkfsArgs, options: &Options) -> Result<Filled> {
+fn fill(
+    device: &Arc<Unflushed>,
+    from: &From,
+    files: Option<u64>,
+    args: &MkfsArgs,
+    options: &Options,
+) -> Result<Filled> {
     let shown = || args.image.display().to_string();
     let mut written = existing_files(args, options);
     written.push(device.device.metadata().with_context(shown)?);
@@ -272,7 +279,7 @@ fn fill(device: &Arc<Unflushed>, from: &From, args: &MkfsArgs, options: &Options
     let filesystem = Filesystem::open_in(device.clone(), log, MountOptions::default(), env).with_context(shown)?;
     let (uid, gid) = args.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
     let adjust = Adjust { uid, gid, newest: epoch, attributes: attributes(args.no_xattrs) };
-    let bar = CopyBar::new("filling");
+    let bar = CopyBar::new("filling").of_files(files);
     let mut sink = ImageSink::new(&filesystem, filesystem.root())?;
     let mut watched = Watched::new(&mut sink);
     transfer(&mut *source, &mut watched, &adjust, &bar)?;
