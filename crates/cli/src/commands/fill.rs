@@ -258,6 +258,10 @@ impl BlockDevice for Unflushed {
     fn may_hold_data(&self, offset: u64, length: u64) -> bool {
         self.device.may_hold_data(offset, length)
     }
+
+    fn identity(&self) -> usize {
+        self.device.identity()
+    }
 }
 
 fn fill(
