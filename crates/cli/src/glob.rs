@@ -1,4 +1,5 @@
-//! Patterns for names, as the shell and fnmatch(3) have them: `*`, `?`, `[a-z]`, `[!a-z]`, and `\` before what stands for itself.
+//! Patterns for names, as the shell and fnmatch(3) have them: `*`, `?`, `[a-z]`, `[!a-z]`, and `\` before what stands
+//! for itself.
 //!
 //! A character is one of UTF-8, or a byte that belongs to none, so that every name can be matched.
 

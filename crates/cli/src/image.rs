@@ -237,7 +237,8 @@ pub fn find(filesystem: &Filesystem, path: &OsStr) -> Result<Stat> {
     resolve(filesystem, path, false).with_context(|| shown(path))
 }
 
-/// Finds a file by its path, or by its number where that is `inode:NUMBER`; a file of that name in the root is `/inode:NUMBER`.
+/// Finds a file by its path, or by its number where that is `inode:NUMBER`; a file of that name in the root is
+/// `/inode:NUMBER`.
 ///
 /// # Errors
 /// As a look-up; `Stale` for the number of no inode in use.

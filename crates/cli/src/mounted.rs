@@ -1,4 +1,5 @@
-//! What to say when an image is mounted by a server of ours, or what was named is not an image but a file on such a mount.
+//! What to say when an image is mounted by a server of ours, or what was named is not an image but a file on such a
+//! mount.
 //!
 //! No command reads an image that a server writes: what is on disk is older than what the mount shows, and may be read
 //! half changed. Only `/proc` and the name of the image are looked at, never the image or the mount.
@@ -37,7 +38,7 @@ pub fn explain(path: &Path, error: Error) -> Error {
     let within = resolved.strip_prefix(&entry.place).unwrap_or(&resolved);
     let within = Path::new("/").join(within);
     error.context(format!(
-        "{named}: this is {} on {place}, where xfskit has mounted {image}, and no image; use ls, cat and the like on it, or \
+        "{named}: this is {} on {place}, where xfskit has mounted {image}, and no image; use ls and cat on it, or \
          after 'xfskit umount {place}' name the image and the path in it: {image} {}",
         within.display(),
         within.display()

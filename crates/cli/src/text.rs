@@ -64,7 +64,8 @@ pub fn short_time_string(time: Timestamp) -> String {
     format!("{local} {zone}")
 }
 
-/// Date and time of day, and how far the zone is from UTC. Years of more than four digits have no zones, and stay in UTC.
+/// Date and time of day, and how far the zone is from UTC. Years of more than four digits have no zones, and stay in
+/// UTC.
 fn local(time: Timestamp) -> (String, String) {
     let Ok(instant) = jiff::Timestamp::from_second(time.seconds) else {
         let (date, second, _) = time_parts(time);
@@ -128,8 +129,8 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// A time: seconds since 1970 with up to nine decimals, `@` before them if need be, or a date, with a time of day and a zone
-/// if need be.
+/// A time: seconds since 1970 with up to nine decimals, `@` before them if need be, or a date, with a time of day and
+/// a zone if need be.
 ///
 /// # Errors
 /// A message for anything else.
@@ -157,8 +158,8 @@ fn parse_seconds(text: &str) -> Option<Timestamp> {
     })
 }
 
-/// `YYYY-MM-DD[ HH:MM[:SS[.FRACTION]]][ ZONE]`, where a `T` may stand for the first space; a zone is `Z`, `UTC` or as in
-/// `+0100` or `+01:00`, and otherwise that of `TZ`.
+/// `YYYY-MM-DD[ HH:MM[:SS[.FRACTION]]][ ZONE]`, where a `T` may stand for the first space; a zone is `Z`, `UTC` or as
+/// in `+0100` or `+01:00`, and otherwise that of `TZ`.
 fn parse_date(text: &str) -> Option<Timestamp> {
     const DATE_BYTES: usize = 10;
     let (date, rest) = text.split_at_checked(DATE_BYTES)?;

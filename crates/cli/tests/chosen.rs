@@ -1,4 +1,5 @@
-//! `cp` of a part of a tree: what is left out, what stays as it is, and what is printed; compared with GNU's cp and tar.
+//! `cp` of a part of a tree: what is left out, what stays as it is, and what is printed; compared with GNU's cp and
+//! tar.
 
 mod common;
 

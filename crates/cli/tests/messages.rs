@@ -1,5 +1,5 @@
-//! What a message tells a person to do: about images that are mounted, paths on mounts, mounts whose server died, and machines
-//! without the right to FUSE.
+//! What a message tells a person to do: about images that are mounted, paths on mounts, mounts whose server died, and
+//! machines without the right to FUSE.
 
 mod common;
 

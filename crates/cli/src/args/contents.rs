@@ -101,8 +101,8 @@ pub struct CpArgs {
     /// Print the path of each file, from the directory that is copied
     #[arg(short, long)]
     pub verbose: bool,
-    /// Leave out what has a name that matches a pattern, directories with everything in them; may be given several times. Names
-    /// that are given themselves are copied
+    /// Leave out what has a name that matches a pattern, directories with everything in them; may be given several
+    /// times. Names that are given themselves are copied
     #[arg(long, value_name = "PATTERN", value_parser = super::list::glob())]
     pub exclude: Vec<crate::glob::Glob>,
     /// Treat the last path as the new name, never as a directory to put it in

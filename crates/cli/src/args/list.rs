@@ -76,8 +76,8 @@ pub struct FindArgs {
     /// It has an attribute whose whole name, as in security.selinux, matches a pattern
     #[arg(long, value_name = "PATTERN", value_parser = glob())]
     pub xattr: Vec<Glob>,
-    /// The size, rounded up to whole units: c (bytes), k, M, G, or blocks of 512 bytes without a letter; +N is more than N units,
-    /// -N less
+    /// The size, rounded up to whole units: c (bytes), k, M, G, or blocks of 512 bytes without a letter; +N is more
+    /// than N units, -N less
     #[arg(long, value_name = "[+-]N[ckMG]", allow_hyphen_values = true)]
     pub size: Vec<SizeTest>,
     /// Contents changed later than those of a path within the image

@@ -279,8 +279,8 @@ fn copy_all(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Image
     Ok(losses)
 }
 
-/// What is not copied: names that match a pattern, but for the start of the tree, and with `-n` what is there already. A name
-/// that cannot be looked up is left to the one who is to make it.
+/// What is not copied: names that match a pattern, but for the start of the tree, and with `-n` what is there
+/// already. A name that cannot be looked up is left to the one who is to make it.
 fn left_out<'a>(args: &'a CpArgs, start: &'a [u8], target: &'a Target) -> LeaveOut<'a> {
     Box::new(move |path, sort| {
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
@@ -290,7 +290,8 @@ fn left_out<'a>(args: &'a CpArgs, start: &'a [u8], target: &'a Target) -> LeaveO
 }
 
 impl Target {
-    /// Whether something is under a path already. No symbolic link is followed in an image, as none is when it is written.
+    /// Whether something is under a path already. No symbolic link is followed in an image, as none is when it is
+    /// written.
     fn has(&self, path: &[u8]) -> bool {
         match self {
             Self::Host(folder) => std::fs::symlink_metadata(folder.join(OsStr::from_bytes(path))).is_ok(),

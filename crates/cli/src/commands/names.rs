@@ -26,8 +26,8 @@ pub fn ln(args: &LnArgs) -> Result<()> {
     })
 }
 
-/// Makes a symbolic link in place of what has its name: at every moment, and after a crash, the name stands for the one or
-/// the other. A crash may leave the link under a name that begins with `.xfskit-`.
+/// Makes a symbolic link in place of what has its name: at every moment, and after a crash, the name stands for the
+/// one or the other. A crash may leave the link under a name that begins with `.xfskit-`.
 fn symlink_over(filesystem: &Filesystem, dir: InodeNumber, name: &[u8], target: &[u8]) -> Result<(), Error> {
     let root = Caller::root();
     match filesystem.symlink(dir, name, target, &root) {
