@@ -5,10 +5,12 @@ mod common;
 
 use common::mounts::{Prepared, prepared, server_of, signal, wait_for_end};
 use common::{fails, ok, words};
+use rustix::io::Errno;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use xfskit_testkit::skip;
 
 const READERS: [&str; 12] = [
@@ -96,6 +98,11 @@ fn a_mount_whose_server_died_is_named_with_its_cure() {
     let server = server_of(&at.image);
     signal(server, "-KILL");
     wait_for_end(server);
+    // Its files are closed a moment after its memory is gone.
+    let end = Instant::now() + Duration::from_secs(10);
+    while fs::metadata(&at.dir).err().and_then(|error| error.raw_os_error()) != Some(Errno::NOTCONN.raw_os_error()) {
+        assert!(Instant::now() < end, "the mount does not die");
+    }
     let dir = at.dir.to_str().unwrap();
     let (code, message) = fails(&format!("mount IMAGE {dir}"), &at.image);
     let cures = [format!("'xfskit umount {dir}'"), format!("'fusermount3 -u {dir}'")];
@@ -104,7 +111,7 @@ fn a_mount_whose_server_died_is_named_with_its_cure() {
     assert!(code == 6 && message.contains(&cures[0]) && message.contains("has ended"), "{code} {message}");
     // The cure is one.
     fails(&format!("umount {dir}"), &at.image);
-    at.line("mount IMAGE DIR");
+    at.line("--wait 5 mount IMAGE DIR");
     at.line("umount DIR");
 }
 
