@@ -1,7 +1,8 @@
-//! Every field of every structure, set to its boundary values with the checksum mended: the check and xfs_repair agree on
-//! whether the image is damaged, or `DISAGREEMENTS` says why not.
+//! Every field of every structure, set to its boundary values with the checksum mended: the check and xfs_repair agree
+//! on whether the image is damaged, or `DISAGREEMENTS` says why not.
 //!
-//! `XFSKIT_FIELD_CASES=all` for every field and value, `XFSKIT_FIELD_CASES=N` for N of them; `XFSKIT_SEED` picks others.
+//! `XFSKIT_FIELD_CASES=all` for every field and value, `XFSKIT_FIELD_CASES=N` for N of them; `XFSKIT_SEED` picks
+//! others.
 
 #[path = "common/mod.rs"]
 mod common;
@@ -84,8 +85,8 @@ enum Only {
     Repair,
 }
 
-/// Disagreements that are right: who finds something, in which structures (all that start so), in which fields (all that
-/// have this in their names), and why.
+/// Disagreements that are right: who finds something, in which structures (all that start so), in which fields (all
+/// that have this in their names), and why.
 const DISAGREEMENTS: &[(Only, &str, &str, &str)] = &[
     (Only::Check, "", "lsn", "xfs_repair -n does not compare LSNs with the log's"),
     (Only::Check, "", "sib", "xfs_repair builds trees anew and does not follow siblings"),

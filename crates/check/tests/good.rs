@@ -193,7 +193,8 @@ fn the_kernels_scrub_finds_nothing_where_the_engine_wrote() {
         .map(|recipe| {
             let path = scratch.file(&format!("{recipe:?}.img"));
             std::fs::write(&path, image(*recipe)).unwrap();
-            // Opening it frees the inodes without a name, of which the kernel would free none while the journal is clean.
+            // Opening it frees the inodes without a name, of which the kernel would free none while the journal is
+            // clean.
             let device = FileDevice::open(&path, Access::Write).unwrap();
             Filesystem::open(Arc::new(device), MountOptions::default()).unwrap().unmount().unwrap();
             path

@@ -39,8 +39,8 @@ Exit codes (those of fsck):
 #[derive(Debug, Parser)]
 #[command(name = "xfskit", version, after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
 pub struct Cli {
-    /// Print JSON, where the command prints something to parse; tree, find and xattr dump print a line for each file. A name
-    /// that is not UTF-8 is also there as base64, under the name of its member with _base64 behind it
+    /// Print JSON, where the command prints something to parse; tree, find and xattr dump print a line for each file. A
+    /// name that is not UTF-8 is also there as base64, under the name of its member with _base64 behind it
     #[arg(long, global = true)]
     pub json: bool,
     /// Where another program uses an image, wait so long for it to end, with a fraction if need be. What comes through

@@ -54,8 +54,8 @@ pub fn open_device(path: &Path, access: Access) -> Result<FileDevice> {
     }
 }
 
-/// Opens an image to look at it: one that lost its first superblock or its end is read as far as it goes, and its losses
-/// are told and returned.
+/// Opens an image to look at it: one that lost its first superblock or its end is read as far as it goes, and its
+/// losses are told and returned.
 ///
 /// # Errors
 /// As [`open_device`]; those of reading it.

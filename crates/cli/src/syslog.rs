@@ -1,7 +1,7 @@
 //! Errors of a server in the background, for the system's log: it has no terminal that shows them.
 //!
-//! A message goes to the socket of syslogd or journald, or else into the kernel's log. A few in a row are told, then none for a
-//! while: a filesystem that was shut down fails every request.
+//! A message goes to the socket of syslogd or journald, or else into the kernel's log. A few in a row are told, then
+//! none for a while: a filesystem that was shut down fails every request.
 
 use rustix::fs::OFlags;
 use std::fs::OpenOptions;

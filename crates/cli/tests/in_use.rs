@@ -1,5 +1,5 @@
-//! Images that somebody else has: the kernel, a virtual machine's disk server, a server of ours behind a loop device. Writers are
-//! refused and learn who it is; readers are warned.
+//! Images that somebody else has: the kernel, a virtual machine's disk server, a server of ours behind a loop device.
+//! Writers are refused and learn who it is; readers are warned.
 
 mod common;
 

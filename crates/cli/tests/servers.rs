@@ -1,4 +1,5 @@
-//! The end of a server: it takes its own mount away and no other's, and whoever unmounts learns whether the image was closed.
+//! The end of a server: it takes its own mount away and no other's, and whoever unmounts learns whether the image was
+//! closed.
 
 mod common;
 
@@ -90,7 +91,8 @@ impl Drop for SmallHost {
     }
 }
 
-/// The journal met a hole of the image: EIO and the end of the filesystem. Then `umount` succeeded, and what had waited was lost.
+/// The journal met a hole of the image: EIO and the end of the filesystem. Then `umount` succeeded, and what had waited
+/// was lost.
 #[test]
 fn a_full_host_is_told_as_such_and_loses_nothing_that_was_durable() {
     let Some(at) = prepared_for_root() else { return };
@@ -214,8 +216,8 @@ fn umount_says_that_a_server_died() {
     at.line("umount DIR");
 }
 
-/// The one who unmounts opened what the mount names, which by then was a pipe, and waited for its other end. Where it is another
-/// user's mount, that user can have such a pipe.
+/// The one who unmounts opened what the mount names, which by then was a pipe, and waited for its other end. Where it
+/// is another user's mount, that user can have such a pipe.
 #[test]
 fn a_pipe_in_the_place_of_an_image_stops_nobody() {
     let Some(at) = prepared() else { return };

@@ -1,8 +1,8 @@
 //! An image file or a block device.
 //!
-//! An image is locked while it is open ([`crate::locks`]), and refused for writing while the kernel or another program has
-//! it ([`crate::holders`]); a loop device brings the file below it along. Real block devices are opened with `O_EXCL`, which
-//! the kernel refuses for what it has mounted.
+//! An image is locked while it is open ([`crate::locks`]), and refused for writing while the kernel or another program
+//! has it ([`crate::holders`]); a loop device brings the file below it along. Real block devices are opened with
+//! `O_EXCL`, which the kernel refuses for what it has mounted.
 
 use crate::BlockDevice;
 use crate::holders::{self, Holder};
@@ -16,7 +16,8 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long to wait for a loop device that is about to let go: the kernel takes it off its file a moment after the unmount.
+/// How long to wait for a loop device that is about to let go: the kernel takes it off its file a moment after the
+/// unmount.
 const LEAVING: Duration = Duration::from_secs(3);
 const LEAVING_PAUSE: Duration = Duration::from_millis(10);
 

@@ -6,8 +6,8 @@
 //!             ◀── /proc/PID/fd/N
 //! block device ── /sys/dev/block/M:m/slaves, loop/backing_file ──▶ files below it
 //! ```
-//! The kernel takes no lock on the file below a loop device, so it has to be looked for. Files are compared by device and
-//! inode number, since any of them has several names. What this process may not see (another mount namespace, the
+//! The kernel takes no lock on the file below a loop device, so it has to be looked for. Files are compared by device
+//! and inode number, since any of them has several names. What this process may not see (another mount namespace, the
 //! descriptors of other users) it does not find.
 //!
 //! Source of facts: Documentation/ABI/*/sysfs-block*, proc(5).

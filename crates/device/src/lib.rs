@@ -58,8 +58,8 @@ pub trait BlockDevice: Send + Sync {
         Ok(())
     }
 
-    /// Has storage set aside for a range, so that a later write to it does not fail for want of space. What the range holds
-    /// stays.
+    /// Has storage set aside for a range, so that a later write to it does not fail for want of space. What the range
+    /// holds stays.
     ///
     /// # Errors
     /// `StorageFull`; `Unsupported` where that cannot be had.

@@ -6,8 +6,8 @@
 //! byte 200 + n   held for each permission n that is not shared ┘ (F_OFD_SETLK), conflicts are looked for afterwards
 //!                n: 0 consistent reads, 1 writes, 3 another size
 //! ```
-//! Both sides of QEMU's protocol lock first and look then, so of two at least one is refused. A file system that knows no
-//! such locks has none to respect either.
+//! Both sides of QEMU's protocol lock first and look then, so of two at least one is refused. A file system that knows
+//! no such locks has none to respect either.
 //!
 //! A lock belongs to the open file, which a forked process shares: only the process that took it gives it back.
 //!

@@ -1,5 +1,5 @@
-//! A forked process shares its parent's open files: what it drops must not take the parent's locks away. Without a test harness, since
-//! a process with threads must not fork.
+//! A forked process shares its parent's open files: what it drops must not take the parent's locks away. Without a test
+//! harness, since a process with threads must not fork.
 #![allow(unsafe_code)]
 
 use nix::sys::wait::waitpid;

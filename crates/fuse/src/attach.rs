@@ -3,8 +3,8 @@
 //! The library's own way is not taken, since it unmounts whatever is at the folder when the connection has ended, and
 //! takes a backslash in an image's name for the beginning of options.
 //!
-//! Source of facts: fuse(4), mount.fuse3(8); fusermount3 sends the connection over the socket that `_FUSE_COMMFD` names, and
-//! with `auto_unmount` stays until that socket is closed.
+//! Source of facts: fuse(4), mount.fuse3(8); fusermount3 sends the connection over the socket that `_FUSE_COMMFD`
+//! names, and with `auto_unmount` stays until that socket is closed.
 
 use crate::options::Options;
 use rustix::fs::{Mode, OFlags};

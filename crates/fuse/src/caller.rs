@@ -16,7 +16,8 @@ pub(crate) fn with_groups(request: &Request) -> Caller {
     Caller { groups, ..owner(request) }
 }
 
-/// Whether root, who asks, may change a file and leave its set-id bits. A process that cannot be seen has what root usually has.
+/// Whether root, who asks, may change a file and leave its set-id bits. A process that cannot be seen has what root
+/// usually has.
 pub(crate) fn may_keep_privileges(request: &Request) -> bool {
     let capabilities = || u64::from_str_radix(field_of(request.pid(), "CapEff:")?.trim(), 16).ok();
     request.uid() == 0 && capabilities().is_none_or(|capabilities| capabilities & CAP_FSETID != 0)

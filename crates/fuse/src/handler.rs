@@ -25,8 +25,8 @@ use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags, Result, SetAttr, S
 
 /// A file whose group bit stays only for members of the group: set-group-id and executable by the group.
 const GROUP_PRIVILEGE: u32 = 0o2010;
-/// The protocol of Linux 6.1, the first that decides for all file systems whether new files get the set-group-id bit, and whose cache
-/// changes the times of a file that fallocate changes.
+/// The protocol of Linux 6.1, the first that decides for all file systems whether new files get the set-group-id bit,
+/// and whose cache changes the times of a file that fallocate changes.
 const LINUX_6_1: fuser::Version = fuser::Version(7, 37);
 const XATTR_CREATE: i32 = 1;
 const XATTR_REPLACE: i32 = 2;

@@ -4,9 +4,9 @@
 //! server     memory file "xfskit:DEVICE:MOUNT", empty while it serves ── closed ──▶ "closed" or "failed" and lines of text
 //! unmounter  finds it among the server's descriptors before it unmounts ── reads it until it holds something
 //! ```
-//! Nothing of it goes through the mount, whose server may be anybody's and need not answer. What the unmounter opens is one
-//! of the kernel's memory files, of a process of the user who made the mount, so that it never waits and nobody else can
-//! answer. It ends by the server's death too, since the file is then among nobody's descriptors.
+//! Nothing of it goes through the mount, whose server may be anybody's and need not answer. What the unmounter opens is
+//! one of the kernel's memory files, of a process of the user who made the mount, so that it never waits and nobody
+//! else can answer. It ends by the server's death too, since the file is then among nobody's descriptors.
 
 use crate::mountinfo::MountEntry;
 use rustix::fs::{AtFlags, MemfdFlags, Mode, OFlags, StatxFlags};
@@ -103,7 +103,8 @@ impl Watch {
     }
 }
 
-/// Opens a descriptor of another process, if it is one of the kernel's memory files: nothing else is asked for anything.
+/// Opens a descriptor of another process, if it is one of the kernel's memory files: nothing else is asked for
+/// anything.
 fn open_memory(descriptor: &Path, memory: &OwnedFd) -> Option<File> {
     let found = rustix::fs::open(descriptor, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let device = |file: &OwnedFd| {

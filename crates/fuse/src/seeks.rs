@@ -1,4 +1,5 @@
-//! Looking for data and holes, and whatever else waits for what the kernel writes or has cached, in a thread of its own.
+//! Looking for data and holes, and whatever else waits for what the kernel writes or has cached, in a thread of its
+//! own.
 //!
 //! The kernel asks without having written what it holds, and takes what it is told for the truth. So it is made to write first, and
 //! whoever waits for that must not be one of those who answer. One thread does it for all: none is made while the mount is used, when
@@ -61,8 +62,9 @@ impl Seeks {
         let _ = self.0.send(Task::Forget(node));
     }
 
-    /// Answers a direct write to a file that the kernel's cache may hold, after that has forgotten the range. The kernel does so
-    /// itself when such a write begins, but not after one that does not wait: what was read meanwhile would stay.
+    /// Answers a direct write to a file that the kernel's cache may hold, after that has forgotten the range. The
+    /// kernel does so itself when such a write begins, but not after one that does not wait: what was read meanwhile
+    /// would stay.
     pub(crate) fn answer_after_forgetting(
         &self,
         node: INodeNo,

@@ -1,7 +1,7 @@
 //! The filesystem that a session serves, until it is closed.
 //!
-//! Requests share the lock; closing takes it alone and keeps it until the image is closed, so that nothing runs any more
-//! then, what comes later is answered with an I/O error, and whoever closes it a second time waits for the first.
+//! Requests share the lock; closing takes it alone and keeps it until the image is closed, so that nothing runs any
+//! more then, what comes later is answered with an I/O error, and whoever closes it a second time waits for the first.
 
 use crate::outcome::Outcome;
 use fuser::Errno;
@@ -143,7 +143,8 @@ impl Server {
         let _ = self.outcome.set(outcome);
     }
 
-    /// Makes everything durable that was done. A failure is told in the log at once, in the figures, and to who unmounts.
+    /// Makes everything durable that was done. A failure is told in the log at once, in the figures, and to who
+    /// unmounts.
     pub(crate) fn commit(&self) {
         let guard = self.filesystem.read();
         let Some(Err(error)) = guard.as_ref().map(Filesystem::sync) else { return };

@@ -102,8 +102,8 @@ pub struct Session {
 pub enum Unmounted {
     /// The mount is gone; [`Session::run`] closes the image and returns.
     Gone,
-    /// Somebody still uses the mount, which may be in another mount namespace. It was taken out of the tree if it was there,
-    /// and the image is closed, but [`Session::run`] goes on until they are done; a process may exit before.
+    /// Somebody still uses the mount, which may be in another mount namespace. It was taken out of the tree if it was
+    /// there, and the image is closed, but [`Session::run`] goes on until they are done; a process may exit before.
     Detached,
 }
 
@@ -212,7 +212,8 @@ impl Unmounter {
         detached.map(|()| Unmounted::Detached)
     }
 
-    /// Whether what is at the folder is the mount that this session made. Where mounts cannot be seen, it is taken for that.
+    /// Whether what is at the folder is the mount that this session made. Where mounts cannot be seen, it is taken for
+    /// that.
     fn is_there(&self) -> bool {
         let Some(entry) = &self.entry else { return !*self.ended.0.lock() };
         mount_at(&self.mount_point).is_ok_and(|found| found.as_ref() == Some(&**entry))

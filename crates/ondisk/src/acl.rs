@@ -96,8 +96,8 @@ impl Acl {
         out
     }
 
-    /// Verifies that entries stand in the order of their tags, that there is one each for owner, group and others, and a
-    /// mask where a user or a group is named.
+    /// Verifies that entries stand in the order of their tags, that there is one each for owner, group and others, and
+    /// a mask where a user or a group is named.
     ///
     /// # Errors
     /// What is wrong.

@@ -154,8 +154,8 @@ impl Agf {
         Ok(())
     }
 
-    /// Verifies that the free list is as long as its ends say. It is not where a kernel before 4.17 has written it whose
-    /// ring had one entry more or less: then the list is not to be used, and the rest of the AG is sound.
+    /// Verifies that the free list is as long as its ends say. It is not where a kernel before 4.17 has written it
+    /// whose ring had one entry more or less: then the list is not to be used, and the rest of the AG is sound.
     ///
     /// # Errors
     /// A corruption of the "AGF".

@@ -27,11 +27,11 @@ const STATES: &[(&str, u64, &str)] = &[
     ("no-space", 2300000, "26942:s431406"),
     // A clone freed all that the target had in the range before it shared the first extent.
     ("sharing", 14, "301:all"),
-    // The kernel had stamped the sectors ahead of the head of a small log: what was looked at for torn records held stamps, and
-    // recovery took them for records that had not arrived.
+    // The kernel had stamped the sectors ahead of the head of a small log: what was looked at for torn records held
+    // stamps, and recovery took them for records that had not arrived.
     ("log-wrap", 8, "20:all"),
-    // xfsprogs had formatted a log of less than 4,608 sectors: the sectors that it leaves empty were within those that can have
-    // been in flight, and were taken for records that had not arrived. The image could not be opened.
+    // xfsprogs had formatted a log of less than 4,608 sectors: the sectors that it leaves empty were within those that
+    // can have been in flight, and were taken for records that had not arrived. The image could not be opened.
     ("log-wrap", 13, "0:all"),
 ];
 

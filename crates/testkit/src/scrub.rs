@@ -4,8 +4,8 @@ use crate::skip;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the kernel's scrub says of images: a line for each, which ends in "clean" or names what is wrong. The images stay
-/// as they are. `None`, with a line that says why, where `scripts/scrub` is not installed.
+/// What the kernel's scrub says of images: a line for each, which ends in "clean" or names what is wrong. The images
+/// stay as they are. `None`, with a line that says why, where `scripts/scrub` is not installed.
 ///
 /// # Panics
 /// If it fails; if it is not installed and `CI=true`.

@@ -9,8 +9,8 @@
 //! contradicts it: an image may hold files that are images. The counters of a copy are those of the day when the image
 //! was made or grown, and only some copies name the root directory; one of those is taken if there is any.
 //!
-//! What results is a device that cannot be written: it shows the copy in place of the first superblock, and a range that
-//! the file does not have fails when it is read.
+//! What results is a device that cannot be written: it shows the copy in place of the first superblock, and a range
+//! that the file does not have fails when it is read.
 //!
 //! Facts: the XFS Algorithms & Data Structures document, "Superblocks"; where mkfs.xfs writes the root inode.
 
@@ -72,8 +72,8 @@ pub struct Rescued {
     pub losses: Vec<Loss>,
 }
 
-/// Makes a damaged image one that can be looked at. `None` where neither its first superblock nor its end is missing, or
-/// where no copy of the superblock can be found.
+/// Makes a damaged image one that can be looked at. `None` where neither its first superblock nor its end is missing,
+/// or where no copy of the superblock can be found.
 ///
 /// # Errors
 /// `Io`.

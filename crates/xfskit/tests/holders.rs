@@ -38,7 +38,8 @@ fn one_device_has_one_writing_filesystem() {
     open(device).unwrap().unmount().unwrap();
 }
 
-/// The count had 32 bits: the holder that came after the last of them was the first again, and the inode was freed under all.
+/// The count had 32 bits: the holder that came after the last of them was the first again, and the inode was freed
+/// under all.
 #[test]
 fn an_inode_is_held_more_than_four_thousand_million_times() {
     let fs = open(device()).unwrap();

@@ -43,8 +43,8 @@ pub fn run(args: &MountArgs) -> Result<()> {
     if args.foreground || args.server { serve(args, settings) } else { start_server(args) }
 }
 
-/// Closes what whoever called `mount` had open: a server would keep it for as long as it lives. Nothing of this program's is open yet
-/// but the standard files.
+/// Closes what whoever called `mount` had open: a server would keep it for as long as it lives. Nothing of this
+/// program's is open yet but the standard files.
 fn close_inherited() {
     let open: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")
         .into_iter()
@@ -92,8 +92,9 @@ fn start_server(args: &MountArgs) -> Result<()> {
     }
 }
 
-/// Has mount(8) note that this mount is to be unmounted by our helper, if that is installed: umount(8) would not look for it when
-/// root names a folder by its whole path. Where that fails, the unmount is complete a moment after `umount` only.
+/// Has mount(8) note that this mount is to be unmounted by our helper, if that is installed: umount(8) would not look
+/// for it when root names a folder by its whole path. Where that fails, the unmount is complete a moment after `umount`
+/// only.
 fn name_helper(args: &MountArgs) {
     if Path::new(HELPER).exists() && rustix::process::geteuid().is_root() {
         let mut note = Command::new("mount");
@@ -133,7 +134,8 @@ fn serve(args: &MountArgs, settings: MountSettings) -> Result<()> {
     Ok(session.run()?)
 }
 
-/// Warnings go to standard error, which is the log file's of a server in the background; its errors go to the system's log as well.
+/// Warnings go to standard error, which is the log file's of a server in the background; its errors go to the system's
+/// log as well.
 fn begin_logging(args: &MountArgs) {
     let log = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_target(false).without_time();
     if args.server {
@@ -189,8 +191,8 @@ impl ServerOutput {
         Ok(Self { nothing, log })
     }
 
-    /// Tells the one who started the server that it is ready, and lets go of the output. The mount is there; that it cannot
-    /// be told is no reason to end it.
+    /// Tells the one who started the server that it is ready, and lets go of the output. The mount is there; that it
+    /// cannot be told is no reason to end it.
     fn report_ready(&self) {
         let mut out = stdout().lock();
         let _ = writeln!(out, "{READY}").and_then(|()| out.flush());

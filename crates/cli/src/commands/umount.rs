@@ -3,9 +3,9 @@
 //! ```text
 //! mountinfo ── the mount, its server's memory file ── umount(2) or fusermount3 ── the server says how closing went
 //! ```
-//! The server may be anybody's, and need not answer; the name of the image may lead anywhere. So nothing is asked of the mount, it is
-//! unmounted first, of what its source names only regular files and block devices are opened, without blocking, and every wait has
-//! an end.
+//! The server may be anybody's, and need not answer; the name of the image may lead anywhere. So nothing is asked of
+//! the mount, it is unmounted first, of what its source names only regular files and block devices are opened, without
+//! blocking, and every wait has an end.
 
 use crate::exit::Usage;
 use anyhow::{Context, Result, bail};

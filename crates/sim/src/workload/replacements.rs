@@ -1,4 +1,5 @@
-//! Files that are written under a name of their own and then take another file's name, as a careful program replaces a file.
+//! Files that are written under a name of their own and then take another file's name, as a careful program replaces a
+//! file.
 
 use super::contents::{append, write};
 use super::{Workload, varied};

@@ -142,8 +142,8 @@ pub(super) fn set_all(
             Ok(()) => {}
             Err(Errno::PERM | Errno::ACCESS) if is_for_root(name) => losses.roots_attributes.note(path),
             Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => losses.attributes.note(path),
-            // It is larger than the filesystem takes (ext4 says that there is no space), or means nothing there: names of
-            // users that it does not know, a label of another policy. A disk that is full is met by the contents.
+            // It is larger than the filesystem takes (ext4 says that there is no space), or means nothing there: names
+            // of users that it does not know, a label of another policy. A disk that is full is met by the contents.
             Err(Errno::NOSPC | Errno::TOOBIG | Errno::RANGE | Errno::INVAL) => losses.attributes.note(path),
             Err(error) => return Err(host(path, "setting an attribute")(error)),
         }

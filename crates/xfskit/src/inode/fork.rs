@@ -128,8 +128,8 @@ pub fn verify_extents<'a>(
     Ok(())
 }
 
-/// Verifies that a map of names, of a target or of attributes names no block twice. Such contents are read as a whole: a
-/// small image could ask for any amount of memory.
+/// Verifies that a map of names, of a target or of attributes names no block twice. Such contents are read as a whole:
+/// a small image could ask for any amount of memory.
 ///
 /// # Errors
 /// A corruption of the fork.

@@ -65,7 +65,8 @@ pub fn find_head(place: &LogPlace, uuid: &[u8; 16]) -> Result<(LogHead, LogState
     // there last did not arrive.
     let most = if first == 1 { edge } else { size }.min(MOST_WINDOW_BLOCKS);
     let last = if first == last { last } else { previous_cycle(first) };
-    // Behind the record with which xfsprogs formats a log lie zeros, and nothing was in flight. It alone has no checksum.
+    // Behind the record with which xfsprogs formats a log lie zeros, and nothing was in flight. It alone has no
+    // checksum.
     if edge <= MOST_FORMATTED_BLOCKS {
         let start = Window::read(place, edge, edge, first, last)?;
         if start.is_header(0) && start.header(0).crc == [0; 4] && start.is_whole(0, edge as usize, uuid) {

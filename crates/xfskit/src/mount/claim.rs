@@ -1,7 +1,7 @@
 //! Which devices this process has a writable filesystem open on.
 //!
-//! Two filesystems on one device object would each take the other's blocks for free. A lock on an image file cannot tell
-//! them apart, since the object holds it for both, so the objects themselves are claimed.
+//! Two filesystems on one device object would each take the other's blocks for free. A lock on an image file cannot
+//! tell them apart, since the object holds it for both, so the objects themselves are claimed.
 //!
 //! Invariant: an identity is claimed only while its device lives, so no other object has it meanwhile.
 
@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use xfskit_device::BlockDevice;
 
-/// Identities of claimed devices. Not a lock of [`crate::sync`]: it belongs to the process, and nothing waits while it is held.
+/// Identities of claimed devices. Not a lock of [`crate::sync`]: it belongs to the process, and nothing waits while it
+/// is held.
 static CLAIMED: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
 /// A device that nobody else may write through a filesystem; given back when this is dropped.

@@ -64,8 +64,8 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Says that `count` fewer refer to the inode. The last one lets an unlinked inode go. Whoever lets go of more than was
-    /// held has lost count, and the inode has no holder then.
+    /// Says that `count` fewer refer to the inode. The last one lets an unlinked inode go. Whoever lets go of more than
+    /// was held has lost count, and the inode has no holder then.
     ///
     /// # Errors
     /// `Io`, `Corrupt` from freeing the inode.

@@ -114,8 +114,9 @@ impl Filesystem {
         self.located(inode.number, acl::verify_access(&mut tx, id))
     }
 
-    /// Takes the privileges of a regular file away that whoever executes it gets: its contents change, by `writer`, or by somebody
-    /// in its group if that is `None`. Says whether there were any. An append-only file loses them as well; the time of it is for that change to set.
+    /// Takes the privileges of a regular file away that whoever executes it gets: its contents change, by `writer`, or
+    /// by somebody in its group if that is `None`. Says whether there were any. An append-only file loses them as well;
+    /// the time of it is for that change to set.
     ///
     /// # Errors
     /// `NotPermitted` for what is immutable; `Stale`, `NoSpace`, `Io`.

@@ -1,5 +1,5 @@
-//! What a mount looks at before it says that all is well: the root directory, the AGs' headers, maps of directories. The
-//! kernel is asked whether it takes the same image.
+//! What a mount looks at before it says that all is well: the root directory, the AGs' headers, maps of directories.
+//! The kernel is asked whether it takes the same image.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

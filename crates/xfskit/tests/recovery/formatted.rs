@@ -1,7 +1,8 @@
 //! Journals that another tool formatted, with the head in any place: what xfskit appends there and acknowledges, both
 //! kernels recover, xfs_repair finds, and xfskit too.
 //!
-//! A new journal is zeros behind its first record. One that xfsprogs formats anew for metadata that carries LSNs is not:
+//! A new journal is zeros behind its first record. One that xfsprogs formats anew for metadata that carries LSNs is
+//! not:
 //!
 //! ```text
 //! sector   0    2           512               end
@@ -194,7 +195,8 @@ fn judged_by_newest_kernel(reference: &Reference, crashed: &[Crashed]) {
     }
 }
 
-/// What may have been in flight reaches around a journal of less than 4,608 sectors to those that xfsprogs leaves empty.
+/// What may have been in flight reaches around a journal of less than 4,608 sectors to those that xfsprogs leaves
+/// empty.
 #[test]
 fn a_journal_that_was_formatted_and_is_as_small_as_what_may_be_in_flight_is_read() {
     let Some(reference) = xfskit_testkit::reference() else { return };

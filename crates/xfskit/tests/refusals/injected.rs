@@ -1,5 +1,5 @@
-//! Every place that may refuse does so, one at a time, under every verb: the operation fails or finds another way, and when it
-//! fails nothing has changed, the mount lives, and the same operation works afterwards.
+//! Every place that may refuse does so, one at a time, under every verb: the operation fails or finds another way, and
+//! when it fails nothing has changed, the mount lives, and the same operation works afterwards.
 
 use crate::acl::acl;
 use crate::shapes::{OLD, file, scattered};
@@ -281,7 +281,8 @@ impl Setting {
     }
 }
 
-/// Runs a verb while the place of a tag refuses when it is passed for the `nth` time. `false`: it is not passed so often.
+/// Runs a verb while the place of a tag refuses when it is passed for the `nth` time. `false`: it is not passed so
+/// often.
 fn refuse(setting: &Setting, verb: &Verb, tag: &'static str, nth: u32) -> bool {
     let what = format!("{} with {tag} {nth}", verb.name);
     let (device, fs) = setting.open();

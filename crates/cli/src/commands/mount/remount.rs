@@ -32,8 +32,8 @@ fn flags_of(mount_point: &Path) -> std::io::Result<MountFlags> {
     Ok(pairs.into_iter().filter(|(have, _)| now.contains(*have)).map(|(_, flag)| flag).collect())
 }
 
-/// Changes the flags of a mount. mount(8) adds options of fstab to those that it was given, so what cannot be changed is
-/// told, and is no error.
+/// Changes the flags of a mount. mount(8) adds options of fstab to those that it was given, so what cannot be changed
+/// is told, and is no error.
 pub fn run(mount_point: &Path, lists: &[String]) -> Result<()> {
     let shown = || mount_point.display().to_string();
     let mut flags = flags_of(mount_point).with_context(shown)?;

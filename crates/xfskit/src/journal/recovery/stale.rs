@@ -44,7 +44,8 @@ pub fn clear_stale_sectors(place: &LogPlace, uuid: &[u8; 16], head: &LogHead, ta
     place.device.flush().map_err(|source| Error::Io { offset: place.offset, source })
 }
 
-/// Stamps the sectors among `blocks` that are not of the pass `cycle`, and those between them; says whether there were any.
+/// Stamps the sectors among `blocks` that are not of the pass `cycle`, and those between them; says whether there were
+/// any.
 fn clear_run(place: &LogPlace, uuid: &[u8; 16], blocks: Range<u32>, cycle: u32, tail: Lsn) -> Result<bool> {
     let mut sectors = Vec::new();
     place.read(blocks.start, blocks.end - blocks.start, &mut sectors)?;
