@@ -3,10 +3,10 @@
 use std::io;
 use xfskit_device::BlockDevice;
 
-/// A signature: its offset, its bytes, and whose it is.
 /// What an XFS image is called.
 pub const XFS: &str = "an XFS image";
 
+/// Signatures: their offset, their bytes, and whose they are.
 const SIGNATURES: [(usize, &[u8], &str); 12] = [
     (0, b"XFSB", XFS),
     (0x438, &[0x53, 0xef], "an ext2, ext3 or ext4 image"),
