@@ -467,3 +467,16 @@ fn what_is_no_image_is_named() {
         }
     }
 }
+
+/// It was called `.`, which nothing unpacks as a file.
+#[test]
+fn a_single_file_is_exported_under_its_name() {
+    let scratch = scratch();
+    let [image, tar] = ["a.img", "a.tar"].map(|name| scratch.file(name));
+    ok("mkfs IMAGE -q --small --size 64M", &image);
+    ok("mkdir IMAGE /dir", &image);
+    ok("touch IMAGE /dir/file", &image);
+    ok(&format!("export IMAGE /dir/file -o {}", tar.display()), &image);
+    let listed = run(Command::new("tar").arg("-tf").arg(&tar)).stdout;
+    assert_eq!(String::from_utf8_lossy(&listed), "file\n");
+}

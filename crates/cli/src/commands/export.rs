@@ -1,6 +1,7 @@
 //! `xfskit export`: a tree of an image as a tar stream.
 
 use super::copy::{WantOfRoot, attributes, report, why_kept};
+use super::list::is_dir;
 use super::mkfs::open_existing;
 use crate::args::ExportArgs;
 use crate::exit::{self, Usage};
@@ -11,6 +12,7 @@ use crate::unnamed::Unnamed;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write, stdout};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use xfskit::Filesystem;
@@ -106,6 +108,11 @@ impl Write for DeviceWriter {
 fn write(filesystem: &Filesystem, start: InodeNumber, args: &ExportArgs, stream: impl Write) -> Result<(Losses, bool)> {
     let bar = CopyBar::new("exporting");
     let mut sink = TarSink::new(BufWriter::with_capacity(BUFFER_BYTES, stream));
+    if !is_dir(&filesystem.stat(start)?)
+        && let Ok((_, name)) = xfskit::split_path(args.path.path.as_bytes())
+    {
+        sink = sink.with_root(name);
+    }
     let adjust = Adjust { attributes: attributes(args.no_xattrs), ..Adjust::default() };
     let mut watched = Watched::new(&mut sink);
     let mut source = ImageSource::new(filesystem, start, b"", true);

@@ -22,12 +22,20 @@ pub struct TarSink<W> {
     left: u64,
     padding: u64,
     losses: Losses,
+    /// What the tree's root is called.
+    root: Vec<u8>,
 }
 
 impl<W: Write> TarSink<W> {
     /// Writes to `stream`.
     pub fn new(stream: W) -> Self {
-        Self { stream, left: 0, padding: 0, losses: Losses::default() }
+        Self { stream, left: 0, padding: 0, losses: Losses::default(), root: b".".to_vec() }
+    }
+
+    /// Calls the root `name`: one that is no directory cannot be unpacked as `.`.
+    #[must_use]
+    pub fn with_root(self, name: &[u8]) -> Self {
+        Self { root: name.to_vec(), ..self }
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
@@ -43,7 +51,7 @@ impl<W: Write> TarSink<W> {
     /// Writes the headers of a file. One that is stored without its holes has a `real_size` besides the stored one.
     fn headers(&mut self, node: &Node, kind: EntryType, stored: u64, real_size: Option<u64>) -> Result<()> {
         let mut records = Vec::new();
-        let mut name = if node.path.is_empty() { b".".to_vec() } else { node.path.clone() };
+        let mut name = if node.path.is_empty() { self.root.clone() } else { node.path.clone() };
         if kind == EntryType::Directory {
             name.push(b'/');
         }
