@@ -11,7 +11,8 @@ use xfskit_transfer::TransferError;
 
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
-const DAMAGED: u8 = 3;
+/// The image is damaged.
+pub const DAMAGED: u8 = 3;
 const BUSY: u8 = 4;
 const BAD_SOURCE: u8 = 5;
 const UNREADABLE: u8 = 6;

@@ -364,3 +364,31 @@ fn an_ordinary_users_copy_succeeds() {
     let names = rustix::fs::listxattr(scratch.file("root"), &mut vec![0; 1000][..]).unwrap();
     assert_eq!(names, 0);
 }
+
+/// One file that cannot be read ended the copy, and nothing was left of it: the others are wanted all the more.
+#[test]
+fn what_can_be_read_of_a_damaged_image_is_copied() {
+    let Some(reference) = reference() else { return };
+    let scratch = scratch();
+    let (image, out, tar) = (scratch.file("a.img"), scratch.file("out"), scratch.file("a.tar"));
+    ok("mkfs IMAGE -q --small --size 64M", &image);
+    for dir in ["aa", "mm", "zz"] {
+        ok(&format!("mkdir IMAGE /{dir}"), &image);
+        for file in 0..4 {
+            ok(&format!("touch IMAGE /{dir}/{file}"), &image);
+        }
+    }
+    let stat: serde_json::Value = serde_json::from_str(&ok("stat IMAGE /mm/2 --json", &image)).unwrap();
+    let inode = format!("inode {}", stat["inode"]);
+    let arguments = ["-x", "-c", &inode, "-c", "write -d core.onlink 7", image.to_str().unwrap()];
+    reference.tool_output("xfs_db", arguments);
+    for line in [format!("cp -r IMAGE:/ {}", out.display()), format!("export IMAGE / -o {}", tar.display())] {
+        let line = line.replace("IMAGE:/", &format!("{}:/", image.display()));
+        let (code, message) = fails(&line, &image);
+        assert!(code == 3 && message.contains("1 file was left out") && message.contains("mm/2"), "{code} {message}");
+    }
+    let names = |dir: &str| fs::read_dir(out.join(dir)).unwrap().count();
+    assert_eq!(["aa", "mm", "zz"].map(names), [4, 3, 4]);
+    let listed = run(Command::new("tar").arg("-tf").arg(&tar)).stdout;
+    assert_eq!(String::from_utf8_lossy(&listed).lines().filter(|name| !name.ends_with('/')).count(), 11);
+}

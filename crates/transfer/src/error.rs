@@ -100,6 +100,14 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
+    /// Counts one that is left out for a reason, which names it.
+    pub(crate) fn note_reason(&mut self, reason: &TransferError) {
+        if self.count == 0 {
+            self.first = reason.to_string();
+        }
+        self.count += 1;
+    }
+
     pub(crate) fn note(&mut self, path: &[u8]) {
         if self.count == 0 {
             self.first = shown(path);
@@ -125,6 +133,8 @@ pub struct Losses {
     pub absolute: LeftOut,
     /// The image itself, found in the folder that it is filled from.
     pub itself: LeftOut,
+    /// Files of a damaged image that cannot be read; the first with the reason.
+    pub unreadable: LeftOut,
 }
 
 impl Losses {
@@ -154,6 +164,7 @@ impl Losses {
         add(&mut self.sockets, other.sockets);
         add(&mut self.absolute, other.absolute);
         add(&mut self.itself, other.itself);
+        add(&mut self.unreadable, other.unreadable);
         self
     }
 }
@@ -167,6 +178,7 @@ impl fmt::Display for Losses {
             (&self.roots_attributes, ["attribute was", "attributes were"], "not kept: only root may set them"),
             (&self.sockets, ["socket was", "sockets were"], "left out: a tar stream cannot hold them"),
             (&self.absolute, ["name was", "names were"], "taken without the slash at the front"),
+            (&self.unreadable, ["file was", "files were"], "left out with all below: it cannot be read"),
             (&self.itself, ["file was", "files were"], "left out: the image itself lies in the folder"),
         ];
         let mut separator = "";

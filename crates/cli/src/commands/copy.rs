@@ -233,6 +233,9 @@ pub fn report(losses: &Losses, want_of_root: WantOfRoot) -> Result<()> {
     if *losses != Losses::default() {
         screen::tell(&losses.to_string());
     }
+    if losses.unreadable.count > 0 {
+        return Err(exit::Reported(exit::DAMAGED).into());
+    }
     let lost = losses.are_real() || want_of_root == WantOfRoot::IsLoss && losses.are_for_want_of_root();
     if lost { Err(exit::Reported(exit::LOSSES).into()) } else { Ok(()) }
 }

@@ -18,7 +18,7 @@ use std::path::Path;
 use xfskit::Filesystem;
 use xfskit::device::{BlockDevice, FileDevice, share_storage};
 use xfskit::ondisk::InodeNumber;
-use xfskit_transfer::{Adjust, ImageSource, Losses, Sink, TarSink, transfer};
+use xfskit_transfer::{Adjust, ImageSource, Losses, Sink, Source, TarSink, transfer};
 
 const BUFFER_BYTES: usize = 256 * 1024;
 
@@ -117,5 +117,5 @@ fn write(filesystem: &Filesystem, start: InodeNumber, args: &ExportArgs, stream:
     let mut watched = Watched::new(&mut sink);
     let mut source = ImageSource::new(filesystem, start, b"", true);
     transfer(&mut source, &mut watched, &adjust, &bar)?;
-    Ok((watched.losses(), watched.is_private()))
+    Ok((watched.losses().and(source.losses()), watched.is_private()))
 }

@@ -1,6 +1,6 @@
 //! Reads a tree in an image, in the order of its names.
 
-use crate::error::{Result, TransferError, image, shown};
+use crate::error::{Losses, Result, TransferError, image, shown};
 use crate::event::{Contents, Event, Kind, MOST_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_not_the_files};
 use crate::image::walk::{Found, ImageWalk, Step};
 use crate::pipe::{LeaveOut, Outlet, Sort, Source};
@@ -20,6 +20,9 @@ pub struct ImageSource<'a> {
     /// The first name of each file that has several.
     links: HashMap<InodeNumber, Vec<u8>>,
     leave_out: LeaveOut<'a>,
+    losses: Losses,
+    /// A part of a file's contents was sent.
+    is_within_file: bool,
 }
 
 impl<'a> ImageSource<'a> {
@@ -32,6 +35,20 @@ impl<'a> ImageSource<'a> {
             recursive,
             links: HashMap::new(),
             leave_out: Box::new(|_, _| false),
+            losses: Losses::default(),
+            is_within_file: false,
+        }
+    }
+
+    /// Goes on behind a file that cannot be read, for the others are wanted all the more. Not within one: what was sent of it
+    /// cannot be taken back.
+    fn pass_over(&mut self, error: TransferError) -> Result<()> {
+        match &error {
+            TransferError::Image { source, .. } if !self.is_within_file && is_unreadable(source) => {
+                self.losses.unreadable.note_reason(&error);
+                Ok(())
+            }
+            _ => Err(error),
         }
     }
 
@@ -75,7 +92,7 @@ impl<'a> ImageSource<'a> {
         }
     }
 
-    fn file(&self, stat: &Stat, path: Vec<u8>, meta: Meta, out: &mut Outlet) -> Result<()> {
+    fn file(&mut self, stat: &Stat, path: Vec<u8>, meta: Meta, out: &mut Outlet) -> Result<()> {
         let size = stat.size;
         let is_dense = stat.blocks.saturating_mul(512) >= size;
         if size <= MOST_INLINE_BYTES && is_dense && (out.wants_data() || size == 0) {
@@ -90,6 +107,7 @@ impl<'a> ImageSource<'a> {
         if !out.wants_data() {
             return Ok(());
         }
+        self.is_within_file = true;
         for (start, length) in parts {
             let mut done = 0;
             while done < length {
@@ -100,6 +118,7 @@ impl<'a> ImageSource<'a> {
                 out.send(Event::Data { offset, bytes })?;
             }
         }
+        self.is_within_file = false;
         out.send(Event::End)
     }
 
@@ -150,14 +169,32 @@ impl Source for ImageSource<'_> {
     fn send(&mut self, out: &mut Outlet) -> Result<()> {
         let mut walk = ImageWalk::new(self.filesystem, self.start, &self.prefix);
         while let Some(step) = walk.next() {
-            let Step::Found(found) = step? else { continue };
+            let found = match step {
+                Ok(Step::Found(found)) => found,
+                Ok(Step::Left(_)) => continue,
+                Err(error) => {
+                    self.pass_over(error)?;
+                    continue;
+                }
+            };
             let sort = if found.is_dir() { Sort::Directory } else { Sort::Other };
             if (self.leave_out)(&found.path, sort) {
                 walk.skip_below();
-            } else {
-                self.visit(found, out)?;
+            } else if let Err(error) = self.visit(found, out) {
+                // What is below a directory without a place has none either.
+                walk.skip_below();
+                self.pass_over(error)?;
             }
         }
         Ok(())
     }
+
+    fn losses(&self) -> Losses {
+        self.losses.clone()
+    }
+}
+
+/// Whether the image is to blame, or the device below it.
+fn is_unreadable(error: &Error) -> bool {
+    matches!(error, Error::Corrupt(_) | Error::Io { .. })
 }
