@@ -450,6 +450,8 @@ impl Run {
             Operation::Hold { .. } | Operation::Release { .. } | Operation::PushTail | Operation::Fdatasync { .. } => 0,
             // What waits in memory is not in the journal.
             _ if operation.changed_file().is_some() => 0,
+            // A transaction of the simulator's own: only the filesystem's verbs wait for the journal.
+            Operation::SetSettings { .. } => 0,
             _ if self.options.wsync => number,
             _ => 0,
         };
