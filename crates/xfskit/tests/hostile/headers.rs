@@ -14,10 +14,16 @@ fn open(path: &Path, access: Access) -> Result<Filesystem, Error> {
     Filesystem::open(Arc::new(FileDevice::open(path, access).expect("an image")), options)
 }
 
-/// An image by mkfs.xfs, changed by xfs_db.
-fn changed(reference: &Reference, scratch: &Scratch, commands: &[&str]) -> PathBuf {
+/// An image by mkfs.xfs.
+fn new_image(reference: &Reference, scratch: &Scratch) -> PathBuf {
     let path = scratch.image("a.img", 320 << 20);
     reference.mkfs(&path, &["-f"]);
+    path
+}
+
+/// An image by mkfs.xfs, changed by xfs_db.
+fn changed(reference: &Reference, scratch: &Scratch, commands: &[&str]) -> PathBuf {
+    let path = new_image(reference, scratch);
     change(reference, &path, commands);
     path
 }
@@ -111,8 +117,7 @@ fn a_free_list_of_an_old_kernel_is_emptied_as_by_the_kernel() {
 fn a_directory_whose_map_names_a_block_twice_is_refused() {
     let Some(reference) = xfskit_testkit::reference() else { return };
     let scratch = xfskit_testkit::scratch();
-    let path = scratch.image("a.img", 320 << 20);
-    reference.mkfs(&path, &[]);
+    let path = new_image(&reference, &scratch);
     let fs = open(&path, Access::Write).expect("a sound image");
     let me = Caller::root();
     let dir = fs.create(fs.root(), b"dir", &NewFile::new(0o040_755), &me).expect("room").inode;
@@ -138,8 +143,7 @@ fn a_directory_whose_map_names_a_block_twice_is_refused() {
 fn an_image_without_its_first_superblock_or_its_end_is_rescued() {
     let Some(reference) = xfskit_testkit::reference() else { return };
     let scratch = xfskit_testkit::scratch();
-    let path = scratch.image("a.img", 320 << 20);
-    reference.mkfs(&path, &[]);
+    let path = new_image(&reference, &scratch);
     let fs = open(&path, Access::Write).expect("a sound image");
     let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).expect("room").inode;
     fs.write_at(file, 0, b"contents").expect("room");
@@ -180,8 +184,7 @@ fn an_image_without_its_first_superblock_or_its_end_is_rescued() {
 fn a_link_whose_removal_was_cut_off_is_removed() {
     let Some(reference) = xfskit_testkit::reference() else { return };
     let scratch = xfskit_testkit::scratch();
-    let path = scratch.image("a.img", 320 << 20);
-    reference.mkfs(&path, &[]);
+    let path = new_image(&reference, &scratch);
     let fs = open(&path, Access::Write).expect("a sound image");
     let me = Caller::root();
     let target = [b't'; 900];
