@@ -16,8 +16,7 @@ use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use xfskit_ondisk::acl::{ACCESS_NAME, Acl, AclEntry, DEFAULT_NAME};
 use xfskit_ondisk::attr::{MAX_VALUE_BYTES, flags};
 use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
-use xfskit_ondisk::limits::Limits;
-use xfskit_ondisk::{Corruption, Geometry, reservation};
+use xfskit_ondisk::{Corruption, reservation};
 
 /// Which ACL of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -128,9 +127,32 @@ impl InheritedAcl {
     }
 }
 
-/// Blocks that inherited ACLs may need.
-pub(super) fn blocks_to_inherit(_: &Geometry, limits: &Limits) -> u64 {
-    2 * u64::from(reservation::attribute_space(limits))
+impl Inherited {
+    /// Where the ACLs may come to lie.
+    pub(super) fn place(&self) -> Attributes {
+        let bytes: usize = self.attributes.iter().map(|attribute| attribute.acl.encode().len()).sum();
+        if bytes <= MOST_INHERITED_IN_INODE_BYTES { Attributes::InInode } else { Attributes::InBlocks }
+    }
+}
+
+/// Inherited ACLs of so many bytes, together and without their names, fit any new inode.
+const MOST_INHERITED_IN_INODE_BYTES: usize = 160;
+
+/// What a create reserves for the ACLs that it inherits, two at most, besides what it needs itself.
+pub(super) fn to_inherit(mount: &Mount, place: Attributes) -> Reservation {
+    let one = |value_bytes| update::reservation(mount, value_bytes, update::Logging::Logged);
+    match place {
+        // The inode's fork is logged with the inode, which is new.
+        Attributes::InInode => {
+            let blocks = 2 * u64::from(reservation::attribute_space(&mount.limits));
+            Reservation { log_bytes: 2 * update::intent_bytes(0), blocks, ..Reservation::default() }
+        }
+        Attributes::InBlocks => {
+            let one = one(MAX_VALUE_BYTES);
+            let log_bytes = one.log_bytes + update::intent_bytes(MAX_VALUE_BYTES);
+            Reservation { log_bytes, blocks: 2 * one.blocks, ..Reservation::default() }
+        }
+    }
 }
 
 /// Works out what an inode of `mode` made in `dir` inherits; without a default ACL, `umask` is taken from the mode.
@@ -252,7 +274,8 @@ impl Attributes {
 /// What a change of mode reserves: the access ACL may have to follow.
 pub(super) fn chmod_reservation(mount: &Mount, attributes: Attributes) -> Reservation {
     let change = reservation_of(mount.reservations.ichange);
-    let attr = update::reservation(mount, if attributes == Attributes::InInode { 1024 } else { MAX_VALUE_BYTES });
+    let value_bytes = if attributes == Attributes::InInode { 1024 } else { MAX_VALUE_BYTES };
+    let attr = update::reservation(mount, value_bytes, update::Logging::Logged);
     Reservation { log_bytes: change.log_bytes + attr.log_bytes, log_count: 1, ..attr }
 }
 

@@ -3,10 +3,11 @@
 //! One transaction: the inode is allocated, its name goes into the directory, its parent pointer and the ACLs that
 //! it inherits into its own attributes.
 
+use super::acl::{self, Attributes};
 use super::links::count_links;
 use super::protected::check_new_entry;
 use super::stat::stat_of;
-use super::{Caller, Filesystem, Stat, acl, check_new_name};
+use super::{Caller, Filesystem, Stat, check_new_name};
 use crate::dir::{self, Place};
 use crate::error::{Error, Result};
 use crate::inode::{self, NewInode, unlinked};
@@ -54,21 +55,32 @@ impl Filesystem {
         check_new_name(name)?;
         let mode = check_new(new)?;
         let dir_inode = self.mount.inode(dir)?;
-        let mut tx = self.begin(self.create_reservation(new))?;
-        let result = (|| {
-            let dir = self.join_dir(&mut tx, &dir_inode)?;
-            if tx.inode(dir).core.links == 0 {
-                return Err(Error::NotFound);
-            }
-            let place = dir::search(&mut tx, dir, name)?;
-            if place.entry().is_some() {
-                return Err(Error::Exists);
-            }
-            check_new_entry(&tx, dir, mode.bits())?;
-            check_device(mode, new.device)?;
-            self.create_in(&mut tx, dir, Some((name, place)), (mode, new), caller)
-        })();
-        self.located(dir, tx.finish(result))
+        self.retry_with_room(|room| {
+            let mut tx = self.begin(self.create_reservation(new, room))?;
+            let result = (|| {
+                let dir = self.join_dir(&mut tx, &dir_inode)?;
+                if tx.inode(dir).core.links == 0 {
+                    return Err(Error::NotFound);
+                }
+                let place = dir::search(&mut tx, dir, name)?;
+                if place.entry().is_some() {
+                    return Err(Error::Exists);
+                }
+                check_new_entry(&tx, dir, mode.bits())?;
+                check_device(mode, new.device)?;
+                self.create_in(&mut tx, dir, Some((name, place)), (mode, new), (caller, room))
+            })();
+            self.located(dir, tx.finish(result))
+        })
+    }
+
+    /// Makes something with room for inherited ACLs that lie in the inode; again with more, where `make` finds that
+    /// they do not: few directories have ACLs so long, and what they take in the log is many times what a create does.
+    fn retry_with_room(&self, make: impl Fn(Attributes) -> Result<Stat>) -> Result<Stat> {
+        match make(Attributes::InInode) {
+            Err(Error::WouldBlock) => make(Attributes::InBlocks),
+            made => made,
+        }
     }
 
     /// Makes a symbolic link to `target`.
@@ -93,39 +105,46 @@ impl Filesystem {
             return Err(Error::Invalid("only a regular file can be without a name"));
         }
         let dir_inode = self.mount.inode(dir)?;
-        let mut tx = self.begin(self.create_reservation(new))?;
-        let result = (|| {
-            let dir = self.join_dir(&mut tx, &dir_inode)?;
-            check_new_entry(&tx, dir, mode.bits())?;
-            self.create_in(&mut tx, dir, None, (mode, new), caller)
-        })();
-        let stat = tx.finish(result)?;
+        let stat = self.retry_with_room(|room| {
+            let mut tx = self.begin(self.create_reservation(new, room))?;
+            let result = (|| {
+                let dir = self.join_dir(&mut tx, &dir_inode)?;
+                check_new_entry(&tx, dir, mode.bits())?;
+                self.create_in(&mut tx, dir, None, (mode, new), (caller, room))
+            })();
+            tx.finish(result)
+        })?;
         self.hold(stat.inode)?;
         Ok(stat)
     }
 
-    pub(super) fn create_reservation(&self, new: &NewFile<'_>) -> Reservation {
+    /// What a create takes, with room for inherited ACLs.
+    pub(super) fn create_reservation(&self, new: &NewFile<'_>, room: Attributes) -> Reservation {
         let mount = &self.mount;
         let kernel = if new.target.is_empty() { mount.reservations.create } else { mount.reservations.symlink };
         let blocks = space::inode_allocation_blocks(&mount.geometry, &mount.limits)
             + dir::blocks_to_add(&mount.geometry, &mount.limits)
             + u64::from(symlink::blocks_needed(&mount.geometry, new.target.len()))
-            + parent::blocks_to_add(&mount.geometry, &mount.limits)
-            + acl::blocks_to_inherit(&mount.geometry, &mount.limits);
-        single(reservation_of(kernel)).with_blocks(blocks)
+            + parent::blocks_to_add(&mount.geometry, &mount.limits);
+        let (kernel, acls) = (single(reservation_of(kernel)), acl::to_inherit(mount, room));
+        Reservation { log_bytes: kernel.log_bytes + acls.log_bytes, blocks: blocks + acls.blocks, ..kernel }
     }
 
-    /// Makes an inode in the transaction, under `name` in `dir` or on the unlinked list.
+    /// Makes an inode in the transaction, under `name` in `dir` or on the unlinked list. `WouldBlock`, and nothing was
+    /// changed: its ACLs need more than `room`.
     fn create_in(
         &self,
         tx: &mut Transaction,
         dir: InoId,
         name: Option<(&[u8], Place)>,
         (mode, new): (FileMode, &NewFile<'_>),
-        caller: &Caller,
+        (caller, room): (&Caller, Attributes),
     ) -> Result<Stat> {
         let is_dir = mode.file_type() == MODE_DIR;
         let inherited = acl::inherited(tx, dir, mode.bits(), new.umask)?;
+        if room == Attributes::InInode && inherited.place() == Attributes::InBlocks {
+            return Err(Error::WouldBlock);
+        }
         let child = self.create_unnamed(tx, dir, (mode.with_permissions(inherited.mode), new), caller)?;
         match name {
             Some((name, place)) => self.enter(tx, dir, (name, place), child, is_dir)?,

@@ -6,6 +6,7 @@
 //! ```
 //! Crash behaviour: all of them are there, or none.
 
+use super::acl::Attributes;
 use super::protected::check_new_entry;
 use super::xattr::parse_plain;
 use super::{Caller, Filesystem, NewFile, Stat, check_new_name};
@@ -133,7 +134,7 @@ impl Filesystem {
 
     /// What one file takes, its contents' blocks apart.
     fn make_one_reservation(&self) -> Reservation {
-        let create = self.create_reservation(&NewFile::new(0));
+        let create = self.create_reservation(&NewFile::new(0), Attributes::InInode);
         let levels = u64::from(self.mount.limits.data_levels);
         Reservation { log_bytes: create.log_bytes, ..create }.with_more_blocks(levels)
     }

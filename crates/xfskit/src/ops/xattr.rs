@@ -21,9 +21,6 @@ use xfskit_ondisk::attr::{MAX_NAME_BYTES, MAX_VALUE_BYTES, flags};
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE};
 use xfskit_ondisk::{InodeCore, InodeNumber};
 
-/// What an attribute intent takes in the log besides its value: the name, and headers.
-const INTENT_BYTES: usize = 512;
-
 /// Name spaces of attributes that people see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Namespace {
@@ -441,13 +438,14 @@ impl Filesystem {
         let block_bytes = mount.geometry.block_bytes();
         let mut further_bytes = 0;
         let mut total = Reservation { log_count: 1, ..Reservation::default() };
-        for (_, value) in changes {
-            let one = update::reservation(mount, value.map_or(0, <[u8]>::len));
+        for change in changes {
+            let value_bytes = bytes_on_disk(change).unwrap_or_default();
+            let one = update::reservation(mount, value_bytes, update::Logging::NotLogged);
             total.blocks += one.blocks;
             total.log_bytes = total.log_bytes.max(one.log_bytes);
-            if mount.options.attr_logging == AttrLogging::Always {
-                // The intents of all changes commit together, with their values.
-                further_bytes += (value.map_or(0, <[u8]>::len) + INTENT_BYTES) as u64;
+            if mount.options.attr_logging == AttrLogging::Always || matches!(change.0, Parsed::Acl(_)) {
+                // The intents of all changes may commit together, with their values.
+                further_bytes += u64::from(update::intent_bytes(value_bytes));
             }
             // A further change of the same inode dirties a leaf and what its split may make; the rest is dirty already.
             further_bytes += 3 * block_bytes as u64;

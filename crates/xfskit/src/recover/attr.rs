@@ -3,7 +3,8 @@
 //! log as the whole update again.
 
 use super::{Work, inode};
-use crate::attr::{Redo, update};
+use crate::attr::Redo;
+use crate::attr::update::{self, Logging};
 use crate::error::Result;
 use crate::error_tags::LARP;
 use crate::item::LogVector;
@@ -27,7 +28,7 @@ impl Update {
 
 impl Work for Update {
     fn reservation(&self, mount: &Mount) -> Reservation {
-        update::reservation(mount, self.0.value_bytes()).dipping()
+        update::reservation(mount, self.0.value_bytes(), Logging::Logged).dipping()
     }
 
     fn step(self: Box<Self>, tx: &mut Transaction) -> Result<Option<Box<dyn Work>>> {

@@ -7,6 +7,7 @@ mod attr_fork;
 mod durable;
 mod inherit;
 mod injected;
+mod log_space;
 mod parents;
 mod shapes;
 #[path = "../stress/mod.rs"]

@@ -1,0 +1,95 @@
+//! A link that logs an intent carries the whole value, in the log space that was reserved for it. Debug
+//! builds assert that; here the trees are small, the values as long as they may be, and free space lies in pieces, so
+//! that values take many links.
+
+use crate::acl::acl;
+use crate::shapes::{OLD, file, fragment};
+use crate::stress::{DIR, FILE, Image};
+use xfskit::error_tags::LARP;
+use xfskit::{AttrLogging, Caller, MountOptions, NewFile, SetAttr, SetMode};
+
+/// As many named users as an ACL may have.
+const MOST_USERS: u32 = 5_457;
+
+const SMALL_BLOCKS: &[(char, &str)] = &[
+    ('n', "parent=0"),
+    ('i', "exchange=0,nrext64=0"),
+    ('m', "bigtime=0,inobtcount=0,rmapbt=0,reflink=0,finobt=0"),
+    ('b', "size=1024"),
+];
+
+fn policies() -> [MountOptions; 2] {
+    [AttrLogging::Auto, AttrLogging::Always].map(|attr_logging| MountOptions { attr_logging, ..Default::default() })
+}
+
+#[test]
+fn the_longest_values_keep_to_their_log_space() {
+    let me = Caller::root();
+    for features in [OLD, SMALL_BLOCKS] {
+        for options in policies() {
+            let image = Image::new(320, features);
+            let fs = image.open_with(options);
+            let one = file(&fs, "one");
+            let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
+            // Every AG has free inodes.
+            for n in 0..16 {
+                fs.create(fs.root(), format!("{n}").as_bytes(), &NewFile::new(DIR | 0o755), &me).unwrap();
+            }
+            fragment(&fs, 2_000);
+            fs.set_xattr(one, b"user.longest", &[7; 65_536], SetMode::Any, &me).unwrap();
+            fs.set_xattr(one, b"user.longest", &[8; 65_535], SetMode::Replace, &me).unwrap();
+            fs.set_xattr(one, b"system.posix_acl_access", &acl(MOST_USERS), SetMode::Any, &me).unwrap();
+            fs.set_attr(one, &SetAttr { mode: Some(0o604), ..Default::default() }, &me).unwrap();
+            for users in [1, 20, 200, MOST_USERS] {
+                fs.set_xattr(dir, b"system.posix_acl_default", &acl(users), SetMode::Any, &me).unwrap();
+                fs.create(dir, format!("file {users}").as_bytes(), &NewFile::new(FILE | 0o664), &me).unwrap();
+                let made = fs.create(dir, format!("dir {users}").as_bytes(), &NewFile::new(DIR | 0o755), &me).unwrap();
+                let inherited = fs.get_xattr(made.inode, b"system.posix_acl_default").unwrap();
+                assert!(inherited == acl(users));
+                let unnamed = fs.tmpfile(dir, &NewFile::new(FILE | 0o664), &me).unwrap();
+                fs.unhold(unnamed.inode, 1).unwrap();
+            }
+            fs.mount().journal.check().unwrap();
+            image.close(fs);
+        }
+    }
+}
+
+#[test]
+fn recovery_of_the_longest_values_keeps_to_its_log_space() {
+    let me = Caller::root();
+    for features in [OLD, SMALL_BLOCKS] {
+        let image = Image::new(320, features);
+        let fs = image.open_with(MountOptions { attr_logging: AttrLogging::Always, ..Default::default() });
+        let one = file(&fs, "one");
+        fragment(&fs, 2_000);
+        fs.mount().error_tags.arm(LARP, 1);
+        let _ = fs.set_xattr(one, b"user.longest", &[7; 65_536], SetMode::Any, &me);
+        assert!(fs.mount().journal.check().is_err(), "the tag was not reached");
+        drop(fs);
+        let fs = image.open();
+        let found = fs.get_xattr(one, b"user.longest").unwrap();
+        assert!(found == [7; 65_536]);
+        image.close(fs);
+    }
+}
+
+/// A directory that grows out of one form after the other, by a name at a time, each first of a directory that inherits
+/// two ACLs of the greatest length.
+#[test]
+fn creates_that_inherit_the_longest_acls_keep_to_their_log_space() {
+    let me = Caller::root();
+    let image = Image::new(320, SMALL_BLOCKS);
+    let fs = image.open_with(MountOptions { attr_logging: AttrLogging::Always, ..Default::default() });
+    let one = file(&fs, "one");
+    let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
+    fs.set_xattr(dir, b"system.posix_acl_default", &acl(MOST_USERS), SetMode::Any, &me).unwrap();
+    for n in 0..700 {
+        let name = format!("{n:0200}");
+        fs.create(dir, name.as_bytes(), &NewFile::new(DIR | 0o755), &me).unwrap();
+        fs.rmdir(dir, name.as_bytes(), &me).unwrap();
+        fs.link(one, dir, name.as_bytes()).unwrap();
+    }
+    fs.mount().journal.check().unwrap();
+    image.close(fs);
+}
