@@ -21,8 +21,6 @@ pub mod journal;
 pub mod mount;
 pub mod trans;
 
-pub mod deferred;
-
 pub mod btree;
 pub mod space;
 

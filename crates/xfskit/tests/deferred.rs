@@ -4,13 +4,14 @@ mod stress;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use xfskit::deferred::{DeferredOp, Step, queue};
 use xfskit::device::{Access, FileDevice};
 use xfskit::error_tags::{DA_READ_BUF, LARP};
 use xfskit::item::LogVector;
+use xfskit::mount::Mount;
 use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::log_items::{AttrIntent, AttrVerb, encode_done};
 use xfskit::ondisk::log_record::item_type;
+use xfskit::trans::deferred::{Step, Turn, Work};
 use xfskit::trans::{Reservation, Transaction};
 use xfskit::{AttrLogging, Caller, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
 use xfskit_testkit::{Entry, Reference, Scratch};
@@ -178,8 +179,8 @@ struct Slow {
     fills_log: bool,
 }
 
-impl DeferredOp for Slow {
-    fn format_intent(&self, id: u64, copy: &mut LogVector) {
+impl Work for Slow {
+    fn encode_intent(&self, id: u64, copy: &mut LogVector) {
         let nothing: &[u8] = &[];
         let intent = AttrIntent {
             id,
@@ -195,11 +196,11 @@ impl DeferredOp for Slow {
         intent.encode(|region| copy.push(region));
     }
 
-    fn format_done(&self, id: u64, copy: &mut LogVector) {
+    fn encode_done(&self, id: u64, copy: &mut LogVector) {
         copy.push(&encode_done(item_type::ATTRD, id));
     }
 
-    fn step(self, _: &mut Transaction) -> xfskit::Result<Step<Self>> {
+    fn step(&mut self, _: &mut Transaction) -> xfskit::Result<Step> {
         let journal = &self.fs.mount().journal;
         let (_, size) = journal.usage();
         for n in (0..=u8::MAX).cycle().take_while(|_| self.fills_log) {
@@ -212,8 +213,12 @@ impl DeferredOp for Slow {
         Ok(Step::Done)
     }
 
-    fn undo(self, _: &mut Transaction) -> xfskit::Result<()> {
-        Ok(())
+    fn reserve(&self, _: &Mount) -> Reservation {
+        Reservation::default()
+    }
+
+    fn error_tag(&self) -> &'static str {
+        LARP
     }
 }
 
@@ -231,7 +236,8 @@ fn what_a_waiting_chain_still_has_to_do_does_not_hold_the_tail() {
     let link = Reservation { log_bytes: size as u32 / 3, log_count: 1, ..Default::default() };
     let mut tx = fs.mount().transaction(link).unwrap();
     for n in 0..5 {
-        queue(&mut tx, vec![n], Slow { fs: Arc::clone(&fs), inode, fills_log: n == 0 });
+        let slow = Slow { fs: Arc::clone(&fs), inode, fills_log: n == 0 };
+        tx.defer(Turn::First, vec![n], Box::new(slow));
     }
     tx.commit().unwrap();
     assert_eq!(fs.mount().counters.intents_relogged.get(), 4, "the four that were left, once");

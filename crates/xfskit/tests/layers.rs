@@ -10,7 +10,6 @@ const LAYERS: &[&[&str]] = &[
     &["cache"],
     &["journal"],
     &["trans"],
-    &["deferred"],
     &["btree"],
     &["space"],
     &["inode"],

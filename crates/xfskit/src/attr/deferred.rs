@@ -15,16 +15,16 @@
 //! Most updates are over after their first step, in the caller's transaction, and log no intent. The policy `always`
 //! makes every update begin with one, as the kernel's `larp` switch does.
 
-use super::update::Logging;
+use super::update::{self, Logging};
 use super::{Attr, Form, Outcome, flags, fork, form, redo, remote, shortform, tree};
 use crate::cache::{DataFork, ForkKind, ForkMap};
-use crate::deferred::{self, DeferredOp, Step, finish};
 use crate::error::{Error, Result};
-use crate::error_tags::{ATTR_NO_SPACE, REFUSE_FORK};
+use crate::error_tags::{ATTR_NO_SPACE, LARP, REFUSE_FORK};
 use crate::inode::bmap;
 use crate::item::LogVector;
 use crate::mount::{AttrLogging, Mount};
-use crate::trans::{InoId, Transaction};
+use crate::trans::deferred::{self, Step, Turn, Work};
+use crate::trans::{InoId, Reservation, Transaction};
 use crate::value::ValueBlocks;
 use crate::{dir, symlink};
 use std::borrow::Cow;
@@ -122,14 +122,19 @@ enum Mapped {
 }
 
 /// An update under way.
-pub(super) struct AttrOp<'a> {
-    pub(super) ino: InoId,
+pub(super) struct Update<'a> {
     pub(super) change: Change<'a>,
     pub(super) progress: Progress,
     pub(super) inode: InodeNumber,
     pub(super) generation: u32,
     /// Recovery does it, perhaps again: what is to go may be gone, and what is to come may be there.
     pub(super) again: bool,
+}
+
+/// An update of an inode that belongs to the whole chain.
+struct AttrOp<'a> {
+    ino: InoId,
+    update: Update<'a>,
 }
 
 /// Adds an attribute that is not there.
@@ -158,7 +163,7 @@ pub(super) fn replace(
 /// Removes an attribute.
 pub(super) fn remove(tx: &mut Transaction, ino: InoId, old: &Attr<'_>, logging: Logging) -> Result<()> {
     if !super::is_there(tx, ino, old)? {
-        return Err(super::update::missing(tx, ino, old));
+        return Err(update::missing(tx, ino, old));
     }
     run(tx, ino, Change::Remove { old: Kept::of(old) }, logging, None)
 }
@@ -184,22 +189,23 @@ fn run(
         Some(ValuePlace { at, total }) => Progress::Mapping { at, mapped: total, total },
         None => Progress::Start,
     };
-    let operation = AttrOp { ino, change, progress, inode, generation, again: false };
+    let mut operation = AttrOp { ino, update: Update { change, progress, inode, generation, again: false } };
     let may_log = parent || tx.mount().may_log_attr_intents();
     // Kernels without a fix of 2025 refuse an intent whose value is empty, and nothing empty takes more than one link.
-    let is_empty = operation.new_attr().is_some_and(|new| new.value.len() == 0);
+    let is_empty = operation.update.new_attr().is_some_and(|new| new.value.len() == 0);
     let logged = logging == Logging::Logged && may_log && !is_empty;
+    let logging = if logged { Logging::Logged } else { Logging::NotLogged };
     if !(announce && logged) {
-        return finish(tx, operation, logged);
+        return deferred::run(tx, &mut operation, logging);
     }
-    if let Some(new) = operation.new_attr() {
+    if let Some(new) = operation.update.new_attr() {
         // The kernel's recovery passes over an intent for an inode that has no attr fork.
         let bytes = SHORTFORM_HEADER_BYTES + entry_bytes(new.name.len(), new.value.len());
         ensure_fork(tx, ino, bytes)?;
     }
-    let key = operation.change.keys().last().map(|key| queue_key(tx, ino, &key.attr())).unwrap_or_default();
-    let change = operation.change.into_owned(tx.mount());
-    deferred::queue(tx, key, AttrOp { change, ..operation });
+    let key = operation.update.change.keys().last().map(|key| queue_key(tx, ino, &key.attr())).unwrap_or_default();
+    let change = operation.update.change.into_owned(tx.mount());
+    tx.defer(Turn::First, key, Box::new(AttrOp { ino, update: Update { change, ..operation.update } }));
     Ok(())
 }
 
@@ -243,7 +249,7 @@ pub fn unmap_values(tx: &mut Transaction, ino: InoId, mut places: impl Iterator<
 fn unmap(tx: &mut Transaction, ino: InoId, at: FileBlock, count: u32) -> Result<()> {
     tx.in_later_link(|tx| {
         take_back(tx, ino, at, count)?;
-        tx.finish_frees()?;
+        tx.finish_deferred(Turn::Last)?;
         tx.roll()
     })
 }
@@ -290,8 +296,8 @@ fn map_some(
     Ok(if *mapped == total { Mapped::All } else { Mapped::Some })
 }
 
-impl AttrOp<'_> {
-    fn new_attr(&self) -> Option<&Kept<'_>> {
+impl Update<'_> {
+    pub(super) fn new_attr(&self) -> Option<&Kept<'_>> {
         match &self.change {
             Change::Set { new } | Change::Replace { new, .. } => Some(new),
             Change::Remove { .. } => None,
@@ -299,19 +305,18 @@ impl AttrOp<'_> {
     }
 
     /// The step in which the entry appears, changes or goes.
-    fn conclude(&self, tx: &mut Transaction) -> Result<()> {
-        let ino = self.ino;
+    fn conclude(&self, tx: &mut Transaction, ino: InoId) -> Result<()> {
         match &self.change {
             change if self.again => {
                 for key in change.keys() {
                     redo::remove_every(tx, ino, &key.attr())?;
                 }
                 if let Some(new) = self.new_attr() {
-                    self.add(tx, new)?;
+                    self.add(tx, ino, new)?;
                 }
                 tree::to_shortform(tx, ino, self.new_attr().is_some()).map(|_| ())
             }
-            Change::Set { new } => self.add(tx, new),
+            Change::Set { new } => self.add(tx, ino, new),
             Change::Replace { old, new } => {
                 if form(tx, ino) == Form::Tree
                     && same_size(old, new)
@@ -321,7 +326,7 @@ impl AttrOp<'_> {
                     return Ok(());
                 }
                 take_out(tx, ino, &old.attr())?;
-                self.add(tx, new)?;
+                self.add(tx, ino, new)?;
                 tree::to_shortform(tx, ino, true).map(|_| ())
             }
             Change::Remove { old } => {
@@ -331,8 +336,7 @@ impl AttrOp<'_> {
         }
     }
 
-    fn add(&self, tx: &mut Transaction, new: &Kept<'_>) -> Result<()> {
-        let ino = self.ino;
+    fn add(&self, tx: &mut Transaction, ino: InoId, new: &Kept<'_>) -> Result<()> {
         if form(tx, ino) != Form::Tree {
             ensure_fork(tx, ino, SHORTFORM_HEADER_BYTES + entry_bytes(new.name.len(), new.value.len()))?;
             // The update was queued, or room was made since: the shortform may do after all.
@@ -363,6 +367,49 @@ impl AttrOp<'_> {
     fn is_local(&self, tx: &Transaction) -> bool {
         self.new_attr().is_none_or(|new| tree::is_local_value(tx.geometry(), new.name.len(), new.value.len()))
     }
+
+    /// Does as much as fits the link.
+    pub(super) fn step(&mut self, tx: &mut Transaction, ino: InoId) -> Result<Step> {
+        let fresh = matches!(self.progress, Progress::Mapping { .. });
+        if !fresh && !self.is_local(tx) {
+            let bytes = self.new_attr().map_or(0, |new| new.value.len());
+            let ValuePlace { at, total } = find_place(tx, ino, bytes)?;
+            self.progress = Progress::Mapping { at, mapped: 0, total };
+        }
+        let mapped = match &mut self.progress {
+            Progress::Start => Mapped::All,
+            Progress::Mapping { at, mapped, total } => map_some(tx, ino, *at, mapped, *total, fresh)?,
+        };
+        match mapped {
+            Mapped::Some => Ok(Step::Roll),
+            Mapped::NoSpace => Ok(Step::NoSpace),
+            Mapped::All => self.conclude(tx, ino).map(|()| Step::Done),
+        }
+    }
+
+    /// Takes back what earlier links did.
+    pub(super) fn undo(&mut self, tx: &mut Transaction, ino: InoId) -> Result<()> {
+        match self.progress {
+            Progress::Start => Ok(()),
+            Progress::Mapping { at, mapped, .. } => take_back(tx, ino, at, mapped),
+        }
+    }
+
+    /// Log space and blocks for a step.
+    pub(super) fn reserve(&self, mount: &Mount) -> Reservation {
+        let value_bytes = self.new_attr().map_or(0, |new| new.value.len());
+        update::reservation(mount, value_bytes, Logging::Logged).dipping()
+    }
+
+    /// Encodes an intent for the whole of it.
+    pub(super) fn encode_intent(&self, id: u64, copy: &mut LogVector) {
+        self.change.encode_intent(self.inode, self.generation, id, copy);
+    }
+}
+
+/// The done item of an update's intent.
+pub(super) fn encode_done(id: u64, copy: &mut LogVector) {
+    copy.push(&log_items::encode_done(item_type::ATTRD, id));
 }
 
 /// Whether a local value can be overwritten where it stands. A parent pointer's value decides its place.
@@ -375,10 +422,10 @@ fn take_out(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<()> {
     if form(tx, ino) != Form::Tree {
         return match shortform::remove(tx, ino, key, true)? {
             true => Ok(()),
-            false => Err(super::update::missing(tx, ino, key)),
+            false => Err(update::missing(tx, ino, key)),
         };
     }
-    let Some(place) = tree::lookup(tx, ino, key, false)? else { return Err(super::update::missing(tx, ino, key)) };
+    let Some(place) = tree::lookup(tx, ino, key, false)? else { return Err(update::missing(tx, ino, key)) };
     tree::remove(tx, ino, key, false)?;
     place.map_or(Ok(()), |place| remote::free(tx, ino, place))
 }
@@ -405,38 +452,29 @@ fn make_room(tx: &mut Transaction, ino: InoId) -> Result<()> {
     }
 }
 
-impl DeferredOp for AttrOp<'_> {
-    fn step(mut self, tx: &mut Transaction) -> Result<Step<Self>> {
-        let fresh = matches!(self.progress, Progress::Mapping { .. });
-        if !fresh && !self.is_local(tx) {
-            let bytes = self.new_attr().map_or(0, |new| new.value.len());
-            let ValuePlace { at, total } = find_place(tx, self.ino, bytes)?;
-            self.progress = Progress::Mapping { at, mapped: 0, total };
-        }
-        let mapped = match &mut self.progress {
-            Progress::Start => Mapped::All,
-            Progress::Mapping { at, mapped, total } => map_some(tx, self.ino, *at, mapped, *total, fresh)?,
-        };
-        match mapped {
-            Mapped::Some => Ok(Step::Roll(self)),
-            Mapped::NoSpace => Ok(Step::NoSpace(self)),
-            Mapped::All => self.conclude(tx).map(|()| Step::Done),
-        }
+impl Work for AttrOp<'_> {
+    fn encode_intent(&self, id: u64, copy: &mut LogVector) {
+        self.update.encode_intent(id, copy);
     }
 
-    fn undo(self, tx: &mut Transaction) -> Result<()> {
-        match self.progress {
-            Progress::Start => Ok(()),
-            Progress::Mapping { at, mapped, .. } => take_back(tx, self.ino, at, mapped),
-        }
+    fn encode_done(&self, id: u64, copy: &mut LogVector) {
+        encode_done(id, copy);
     }
 
-    fn format_intent(&self, id: u64, copy: &mut LogVector) {
-        self.change.format_intent(self.inode, self.generation, id, copy);
+    fn step(&mut self, tx: &mut Transaction) -> Result<Step> {
+        self.update.step(tx, self.ino)
     }
 
-    fn format_done(&self, id: u64, copy: &mut LogVector) {
-        copy.push(&log_items::encode_done(item_type::ATTRD, id));
+    fn undo(&mut self, tx: &mut Transaction) -> Result<()> {
+        self.update.undo(tx, self.ino)
+    }
+
+    fn reserve(&self, mount: &Mount) -> Reservation {
+        self.update.reserve(mount)
+    }
+
+    fn error_tag(&self) -> &'static str {
+        LARP
     }
 }
 
@@ -471,8 +509,8 @@ impl Change<'_> {
         attr.namespace & flags::PARENT != 0
     }
 
-    /// Formats an intent for the whole of it.
-    pub(super) fn format_intent(&self, inode: InodeNumber, generation: u32, id: u64, copy: &mut LogVector) {
+    /// Encodes an intent for the whole of it.
+    pub(super) fn encode_intent(&self, inode: InodeNumber, generation: u32, id: u64, copy: &mut LogVector) {
         let nothing = Kept::of(&Attr::key(0, &[]));
         let (old, new) = match self {
             Change::Set { new } => (new, &nothing),

@@ -114,8 +114,9 @@ pub(super) fn set_offset<'t>(
 /// it again, a data fork that is a btree would have to be laid out anew, and an update that waits for its link needs it.
 pub fn remove_if_useless(tx: &mut Transaction, ino: InoId) -> Result<()> {
     let state = tx.inode(ino);
-    let useless =
-        !tx.geometry().has_parent() && !matches!(state.data, DataFork::Mapped(ForkMap::Btree(_))) && !tx.has_queue();
+    let useless = !tx.geometry().has_parent()
+        && !matches!(state.data, DataFork::Mapped(ForkMap::Btree(_)))
+        && !tx.has_deferred_updates();
     let state = tx.inode_mut(ino, InodeFields::CORE);
     if useless {
         state.attr = None;

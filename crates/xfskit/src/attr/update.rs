@@ -16,6 +16,8 @@ use super::{Attr, Form, Outcome, flags, form, shortform};
 use crate::cache::KnownAbsent;
 use crate::error::{Error, Result};
 use crate::mount::Mount;
+pub use crate::trans::deferred::Logging;
+use crate::trans::deferred::Turn;
 use crate::trans::{InoId, Reservation, Transaction};
 use xfskit_ondisk::attr::MAX_VALUE_BYTES;
 use xfskit_ondisk::attr::shortform::SHORTFORM_LENGTH_LIMIT;
@@ -28,15 +30,6 @@ pub struct Key<'a> {
     pub namespace: u8,
     /// Its name there.
     pub name: &'a [u8],
-}
-
-/// Whether an update that takes several transactions is logged by intents, so that recovery finishes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Logging {
-    /// It is.
-    Logged,
-    /// It is not: after a crash the attribute is as it was before, or as it was to be.
-    NotLogged,
 }
 
 /// Most that the intent of an update takes in the log, in bytes, besides the value: two names with their parent
@@ -164,7 +157,8 @@ pub fn set(tx: &mut Transaction, ino: InoId, key: Key<'_>, value: &[u8], logging
 
 /// An update of the same attribute that waits for its links is done before another.
 fn finish_queued(tx: &mut Transaction, ino: InoId, attr: &Attr<'_>) -> Result<()> {
-    if tx.has_queued(|| super::deferred::queue_key(tx, ino, attr)) { tx.finish_queue() } else { Ok(()) }
+    let key = || super::deferred::queue_key(tx, ino, attr);
+    if tx.has_deferred(key) { tx.finish_deferred(Turn::First) } else { Ok(()) }
 }
 
 fn set_attr(

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::inode::bmap;
 use crate::mount::{Mount, reservation_of};
 use crate::space;
+use crate::trans::deferred::Turn;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use std::ops::Range;
 use std::sync::Arc;
@@ -126,7 +127,7 @@ fn map_reservation(mount: &Mount) -> Reservation {
 
 /// Commits what the chain has done so far. The next link holds no AG and has blocks for the trees.
 pub(super) fn next_link(tx: &mut Transaction) -> Result<()> {
-    tx.finish_frees()?;
+    tx.finish_deferred(Turn::Last)?;
     tx.roll()?;
     let blocks = tree_blocks(tx.mount());
     tx.top_up_blocks(blocks, true)

@@ -2,46 +2,55 @@
 //! [`Redo`](crate::attr::Redo); what it still has to do after a step is known to this run alone, and described in the
 //! log as the whole update again.
 
-use super::{Work, inode};
+use super::inode;
 use crate::attr::Redo;
-use crate::attr::update::{self, Logging};
 use crate::error::Result;
 use crate::error_tags::LARP;
 use crate::item::LogVector;
 use crate::mount::Mount;
-use crate::trans::{Reservation, Transaction};
+use crate::trans::deferred::{Step, Work};
+use crate::trans::{InoId, Reservation, Transaction};
 use std::sync::Arc;
-use xfskit_ondisk::log_items::{AttrIntent, encode_done};
-use xfskit_ondisk::log_record::item_type;
+use xfskit_ondisk::log_items::AttrIntent;
 
 /// An update under way.
-pub(super) struct Update(Redo);
+pub(super) struct Update {
+    redo: Redo,
+    /// The inode in the transaction at hand.
+    ino: Option<InoId>,
+}
 
 impl Update {
     /// `is_first`: no intent before it is about the same inode.
     pub(super) fn new(mount: &Arc<Mount>, intent: &AttrIntent<'_>, is_first: bool) -> Result<Self> {
         // Only the intents of parent pointers record a generation.
         inode::named(mount, intent.inode, intent.verb.is_parent().then_some(intent.generation))?;
-        Ok(Self(Redo::new(mount, intent, is_first)))
+        Ok(Self { redo: Redo::new(mount, intent, is_first), ino: None })
     }
 }
 
 impl Work for Update {
-    fn reservation(&self, mount: &Mount) -> Reservation {
-        update::reservation(mount, self.0.value_bytes(), Logging::Logged).dipping()
+    fn encode_intent(&self, id: u64, copy: &mut LogVector) {
+        self.redo.encode_intent(id, copy);
     }
 
-    fn step(self: Box<Self>, tx: &mut Transaction) -> Result<Option<Box<dyn Work>>> {
-        let ino = inode::join(tx, self.0.inode())?;
-        Ok(self.0.step(tx, ino)?.map(|rest| Box::new(Self(rest)) as _))
+    fn encode_done(&self, id: u64, copy: &mut LogVector) {
+        self.redo.encode_done(id, copy);
     }
 
-    fn format_intent(&self, id: u64, copy: &mut LogVector) {
-        self.0.format_intent(id, copy);
+    fn step(&mut self, tx: &mut Transaction) -> Result<Step> {
+        let ino = inode::join(tx, self.redo.inode())?;
+        self.ino = Some(ino);
+        self.redo.step(tx, ino)
     }
 
-    fn format_done(&self, id: u64, copy: &mut LogVector) {
-        copy.push(&encode_done(item_type::ATTRD, id));
+    fn undo(&mut self, tx: &mut Transaction) -> Result<()> {
+        let ino = self.ino.expect("the step that found no space has joined the inode");
+        self.redo.undo(tx, ino)
+    }
+
+    fn reserve(&self, mount: &Mount) -> Reservation {
+        self.redo.reserve(mount)
     }
 
     fn error_tag(&self) -> &'static str {
@@ -49,6 +58,6 @@ impl Work for Update {
     }
 
     fn may_be_left(&self) -> bool {
-        !self.0.is_parent()
+        !self.redo.is_parent()
     }
 }

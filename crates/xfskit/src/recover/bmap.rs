@@ -1,13 +1,15 @@
 //! Extent map intents (BUI): a fork maps blocks, or unmaps them record by record from the end. The reverse mappings
 //! change in the same transaction.
 
-use super::{Work, inode, reservation};
+use super::inode;
 use crate::cache::ForkKind;
 use crate::error::Result;
 use crate::error_tags::BMAP_FINISH_ONE;
 use crate::inode::bmap::{map_extent, unmap_extent};
 use crate::item::LogVector;
 use crate::mount::Mount;
+use crate::space::step_reservation;
+use crate::trans::deferred::{Step, Work};
 use crate::trans::{Reservation, Transaction};
 use std::sync::Arc;
 use xfskit_ondisk::Extent;
@@ -26,12 +28,12 @@ impl Change {
 }
 
 impl Work for Change {
-    fn reservation(&self, mount: &Mount) -> Reservation {
+    fn reserve(&self, mount: &Mount) -> Reservation {
         let levels = mount.limits.data_levels.max(mount.limits.attr_levels);
-        reservation(mount, 0, 2 * u64::from(levels) + 2)
+        step_reservation(mount, 0, 2 * u64::from(levels) + 2)
     }
 
-    fn step(mut self: Box<Self>, tx: &mut Transaction) -> Result<Option<Box<dyn Work>>> {
+    fn step(&mut self, tx: &mut Transaction) -> Result<Step> {
         let intent = &mut self.0;
         let ino = inode::join(tx, intent.inode)?;
         let fork = if intent.attr_fork { ForkKind::Attr } else { ForkKind::Data };
@@ -46,14 +48,14 @@ impl Work for Change {
             BmapVerb::Unmap => unmap_extent(tx, ino, fork, extent)?,
         };
         intent.extent.count = left as u32;
-        Ok(if left == 0 { None } else { Some(self) })
+        Ok(if left == 0 { Step::Done } else { Step::Roll })
     }
 
-    fn format_intent(&self, id: u64, copy: &mut LogVector) {
+    fn encode_intent(&self, id: u64, copy: &mut LogVector) {
         copy.push(&encode_intent(&BmapIntent { id, ..self.0 }));
     }
 
-    fn format_done(&self, id: u64, copy: &mut LogVector) {
+    fn encode_done(&self, id: u64, copy: &mut LogVector) {
         copy.push(&encode_done(item_type::BUD, id));
     }
 

@@ -1,9 +1,9 @@
 //! Blocks staged for copy on write that a crash left behind: nobody will ever map them.
 
-use super::reservation;
 use crate::error::Result;
 use crate::mount::Mount;
 use crate::space::cow::{first_staged, free_staged};
+use crate::space::step_reservation;
 use crate::trans::Transaction;
 use std::sync::Arc;
 use xfskit_ondisk::{AgBlock, AgNumber};
@@ -24,7 +24,7 @@ pub fn free_cow_leftovers(mount: &Arc<Mount>) -> Result<u64> {
         loop {
             let found = first_staged(&mut Transaction::read_only(mount), ag, from)?;
             let Some(extent) = found else { break };
-            let mut tx = mount.transaction(reservation(mount, 0, blocks))?;
+            let mut tx = mount.transaction(step_reservation(mount, 0, blocks))?;
             let result = free_staged(&mut tx, ag, extent);
             tx.finish(result)?;
             freed += u64::from(extent.count);

@@ -13,13 +13,15 @@
 //!
 //! An exchanged directory or symbolic link stays in the form that it came in, also where a smaller one would do.
 
-use super::{Work, inode, reservation};
+use super::inode;
 use crate::cache::ForkKind;
 use crate::error::Result;
 use crate::error_tags::EXCHMAPS_FINISH_ONE;
 use crate::inode::bmap;
 use crate::item::LogVector;
 use crate::mount::Mount;
+use crate::space::step_reservation;
+use crate::trans::deferred::{Step, Work};
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use std::sync::Arc;
 use xfskit_ondisk::inode::flags2;
@@ -178,13 +180,13 @@ impl Exchange {
 }
 
 impl Work for Exchange {
-    fn reservation(&self, mount: &Mount) -> Reservation {
+    fn reserve(&self, mount: &Mount) -> Reservation {
         let levels = mount.limits.data_levels.max(mount.limits.attr_levels);
-        let one = reservation(mount, 0, 4 * (u64::from(levels) + 2));
+        let one = step_reservation(mount, 0, 4 * (u64::from(levels) + 2));
         Reservation { log_bytes: 2 * one.log_bytes, ..one }
     }
 
-    fn step(mut self: Box<Self>, tx: &mut Transaction) -> Result<Option<Box<dyn Work>>> {
+    fn step(&mut self, tx: &mut Transaction) -> Result<Step> {
         let [first, second] = self.0.inodes;
         let inos = if first == second {
             [inode::join(tx, first)?; 2]
@@ -200,17 +202,17 @@ impl Work for Exchange {
             self.advance(pieces[0].count);
         }
         if self.0.count > 0 {
-            return Ok(Some(self));
+            return Ok(Step::Roll);
         }
         self.conclude(tx, inos)?;
-        Ok(None)
+        Ok(Step::Done)
     }
 
-    fn format_intent(&self, id: u64, copy: &mut LogVector) {
+    fn encode_intent(&self, id: u64, copy: &mut LogVector) {
         copy.push(&encode_intent(&ExchangeIntent { id, ..self.0 }));
     }
 
-    fn format_done(&self, id: u64, copy: &mut LogVector) {
+    fn encode_done(&self, id: u64, copy: &mut LogVector) {
         copy.push(&encode_done(item_type::XMD, id));
     }
 

@@ -1,11 +1,11 @@
 //! Reference count intents (CUI): as many updates as fit a transaction, in their order.
 
-use super::{Work, reservation};
 use crate::error::Result;
 use crate::error_tags::REFCOUNT_FINISH_ONE;
 use crate::item::LogVector;
 use crate::mount::Mount;
-use crate::space::{cow, refcount};
+use crate::space::{cow, refcount, step_reservation};
+use crate::trans::deferred::{Step, Work};
 use crate::trans::{Reservation, Transaction};
 use xfskit_ondisk::FsBlock;
 use xfskit_ondisk::log_items::refcount::encode_intent;
@@ -39,14 +39,14 @@ fn apply(tx: &mut Transaction, update: &RefcountUpdate) -> Result<u32> {
 }
 
 impl Work for Updates {
-    fn reservation(&self, mount: &Mount) -> Reservation {
-        reservation(mount, 2 * MOST_PARTS, 4 * u64::from(mount.limits.refcount_levels) + 2 * MOST_PARTS as u64)
+    fn reserve(&self, mount: &Mount) -> Reservation {
+        step_reservation(mount, 2 * MOST_PARTS, 4 * u64::from(mount.limits.refcount_levels) + 2 * MOST_PARTS as u64)
     }
 
-    fn step(mut self: Box<Self>, tx: &mut Transaction) -> Result<Option<Box<dyn Work>>> {
+    fn step(&mut self, tx: &mut Transaction) -> Result<Step> {
         for _ in 0..MOST_PARTS {
             let next = self.next;
-            let Some(update) = self.updates.get_mut(next) else { return Ok(None) };
+            let Some(update) = self.updates.get_mut(next) else { return Ok(Step::Done) };
             let done = apply(tx, update)?;
             update.extent.block = FsBlock(update.extent.block.0 + u64::from(done));
             update.extent.count -= done;
@@ -54,14 +54,14 @@ impl Work for Updates {
                 self.next += 1;
             }
         }
-        Ok(if self.next >= self.updates.len() { None } else { Some(self) })
+        Ok(if self.next >= self.updates.len() { Step::Done } else { Step::Roll })
     }
 
-    fn format_intent(&self, id: u64, copy: &mut LogVector) {
+    fn encode_intent(&self, id: u64, copy: &mut LogVector) {
         copy.push(&encode_intent(id, &self.updates[self.next..]));
     }
 
-    fn format_done(&self, id: u64, copy: &mut LogVector) {
+    fn encode_done(&self, id: u64, copy: &mut LogVector) {
         copy.push(&encode_done(item_type::CUD, id));
     }
 

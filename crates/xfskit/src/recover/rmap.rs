@@ -1,12 +1,12 @@
 //! Reverse mapping intents (RUI): all updates in one transaction, in their order. An intent behind this
 //! one may free the blocks and expects them to be nobody's.
 
-use super::{Work, reservation};
 use crate::error::Result;
 use crate::error_tags::RMAP_FINISH_ONE;
 use crate::item::LogVector;
 use crate::mount::Mount;
-use crate::space::rmap;
+use crate::space::{rmap, step_reservation};
+use crate::trans::deferred::{Step, Work};
 use crate::trans::{Reservation, Transaction};
 use xfskit_ondisk::log_items::rmap::encode_intent;
 use xfskit_ondisk::log_items::{RmapIntent, RmapUpdate, RmapVerb, encode_done};
@@ -36,20 +36,20 @@ fn apply(tx: &mut Transaction, update: &RmapUpdate) -> Result<()> {
 }
 
 impl Work for Updates {
-    fn reservation(&self, mount: &Mount) -> Reservation {
-        reservation(mount, self.0.len(), 0)
+    fn reserve(&self, mount: &Mount) -> Reservation {
+        step_reservation(mount, self.0.len(), 0)
     }
 
-    fn step(self: Box<Self>, tx: &mut Transaction) -> Result<Option<Box<dyn Work>>> {
+    fn step(&mut self, tx: &mut Transaction) -> Result<Step> {
         self.0.iter().try_for_each(|update| apply(tx, update))?;
-        Ok(None)
+        Ok(Step::Done)
     }
 
-    fn format_intent(&self, id: u64, copy: &mut LogVector) {
+    fn encode_intent(&self, id: u64, copy: &mut LogVector) {
         copy.push(&encode_intent(id, &self.0));
     }
 
-    fn format_done(&self, id: u64, copy: &mut LogVector) {
+    fn encode_done(&self, id: u64, copy: &mut LogVector) {
         copy.push(&encode_done(item_type::RUD, id));
     }
 

@@ -4,6 +4,7 @@
 //! fill the free list, does it take the extent. So "no space of that shape" always leaves the transaction as it was.
 
 use super::ag::{Ag, below_agf, held_agfs};
+use super::deferred_free::defer_free;
 use super::free_space::extent_at;
 use super::owner::Owner;
 use super::search::{Search, merged};
@@ -433,7 +434,7 @@ pub fn free(tx: &mut Transaction, block: FsBlock, count: u32, owner: Owner) -> R
             below_agf(tx, ag.number, freed)
         }
         Err(Error::WouldBlock) => {
-            tx.defer_free(block, count, Box::new(move |tx| free(tx, block, count, owner)));
+            defer_free(tx, block, count, owner);
             Ok(())
         }
         Err(error) => Err(error),

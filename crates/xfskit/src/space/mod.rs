@@ -22,6 +22,7 @@ mod counts;
 pub mod cow;
 #[cfg(test)]
 mod damage_tests;
+mod deferred_free;
 mod free_list;
 mod free_space;
 mod inode_trees;
@@ -45,6 +46,7 @@ pub use ag::{AGF_KIND, AGFL_KIND, AGI_KIND, Totals, initialize, read_agf, read_a
 pub use ag_state::AgState;
 pub use alloc::{AllocRequest, Near, allocate, free};
 pub use counts::SpaceCounts;
+pub use deferred_free::{Frees, defer_free, step_reservation};
 pub(crate) use free_list::reset as reset_free_list;
 pub use free_space::{BNOBT_KIND, CNTBT_KIND, REFCOUNTBT_KIND, RMAPBT_KIND};
 pub use inode_trees::{FINOBT_KIND, INOBT_KIND};

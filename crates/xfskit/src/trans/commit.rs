@@ -1,5 +1,6 @@
 //! The end of a transaction: format what changed, hand it to the journal, let go.
 
+use super::deferred::Turn;
 use super::log_buffer::log_buffer;
 use super::log_inode::log_inode;
 use super::scratch;
@@ -30,12 +31,12 @@ impl Transaction<'_> {
             return Ok(mount.journal.current());
         }
         // What was taken back is told when all the rest is done.
-        let (queue, taken_back) = match self.finish_queue() {
+        let (updates, taken_back) = match self.finish_deferred(Turn::First) {
             Err(Error::NoSpace) if mount.journal.check().is_ok() => (Ok(()), true),
             other => (other, false),
         };
-        let first = queue.and_then(|()| self.finish_frees());
-        let seq = first.and_then(|()| self.commit_link());
+        let frees = updates.and_then(|()| self.finish_deferred(Turn::Last));
+        let seq = frees.and_then(|()| self.commit_link());
         let seq = match seq {
             Ok(seq) => seq,
             Err(error) => {
@@ -64,7 +65,7 @@ impl Transaction<'_> {
         if self.dirty {
             if !self.grant.as_mut().is_none_or(Grant::try_next_link) {
                 self.relog_inodes();
-                self.relog_intents();
+                self.relog_deferred();
             }
             self.commit_link()?;
             self.mount.stop_if_tagged(ROLL)?;
@@ -163,7 +164,7 @@ impl Transaction<'_> {
     fn commit_link(&mut self) -> Result<CheckpointSeq> {
         self.mount.journal.check()?;
         let announces_attrs = self.announce_attrs()?;
-        self.log_free_intents();
+        self.log_deferred();
         if !self.items.is_empty() {
             if self.items.iter().any(|item| item.item.is_intent()) {
                 self.mount.error_tags.fail(LOG_INTENT)?;

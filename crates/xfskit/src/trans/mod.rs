@@ -1,4 +1,4 @@
-//! Transactions: reserve, join, log, commit, roll.
+//! Transactions: reserve, join, log, commit, roll; and the work that takes several of them ([`deferred`]).
 //!
 //! ```text
 //! mount.transaction(reservation)      log space and blocks are reserved; nothing is locked yet
@@ -22,9 +22,10 @@
 #[cfg(test)]
 mod chain_tests;
 mod commit;
+pub mod deferred;
 mod formats;
 mod hold_times;
-mod intents;
+mod items;
 mod log_buffer;
 mod log_inode;
 mod remembered;
@@ -32,7 +33,7 @@ mod reservation;
 mod scratch;
 
 pub use formats::{BlfType, InodeFields};
-pub use intents::{InLaterLink, Intent, IntentIds, PassingItem, Queued, Update};
+pub use items::PassingItem;
 pub use reservation::Reservation;
 
 use crate::cache::{Buffer, BufferContent, BufferKey, BufferKind, Fill, Inode, InodeState};
@@ -43,7 +44,6 @@ use crate::journal::{Grant, OrderedWrite};
 use crate::mount::Mount;
 use crate::sync::{ArcMutexGuard, Held};
 use hold_times::HoldTimes;
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use xfskit_ondisk::{AgBlock, AgNumber, Corruption, DiskAddress, Geometry};
@@ -87,7 +87,7 @@ pub struct Transaction<'m> {
     buffers: Vec<Option<HeldBuffer>>,
     inodes: Vec<HeldInode>,
     /// Intents and done items logged by this link.
-    items: Vec<intents::OtherItem>,
+    items: Vec<items::CopiedItem>,
     grant: Option<Grant<'m>>,
     /// Blocks of the reservation that are not used yet.
     blocks_left: u64,
@@ -95,10 +95,8 @@ pub struct Transaction<'m> {
     ordered_writes: Vec<OrderedWrite>,
     /// Extents freed by this link, which stay busy until it is durable.
     freed_extents: Vec<FreedExtent>,
-    /// Frees that wait for a link that holds no AG.
-    pending_frees: VecDeque<intents::PendingFree>,
-    /// Updates that wait for the caller's own changes to commit together with their intents.
-    queued: VecDeque<intents::Queued>,
+    /// Work that waits for links of its own.
+    deferred: deferred::Queue,
     /// Changes of the filesystem's counters, applied at commit.
     freed_blocks: u64,
     inode_count_delta: i64,
@@ -134,8 +132,7 @@ impl<'m> Transaction<'m> {
             items: Vec::new(),
             ordered_writes: Vec::new(),
             freed_extents: Vec::new(),
-            pending_frees: VecDeque::new(),
-            queued: VecDeque::new(),
+            deferred: deferred::Queue::default(),
             grant,
             blocks_left: reservation.blocks,
             freed_blocks: 0,

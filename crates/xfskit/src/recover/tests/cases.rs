@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error_tags::FREE_EXTENT;
-use crate::space::{cow, free, refcount};
+use crate::space::{cow, defer_free, refcount};
 use xfskit_ondisk::btree::rmap_owner;
 use xfskit_ondisk::log_items::{
     BmapIntent, BmapVerb, ExchangeIntent, RefcountUpdate, RefcountVerb, RmapUpdate, RmapVerb, bmap as bui,
@@ -78,7 +78,7 @@ fn our_own_frees_are_finished() {
             reverse::map(&mut scene.tx, ag, owned).unwrap();
             let (inode, offset) = (scene.inodes[0], FileBlock(at));
             let owner = Owner::Fork { inode, fork: ForkKind::Data, offset, bmbt: false };
-            scene.tx.defer_free(block, count, Box::new(move |tx| free(tx, block, count, owner)));
+            defer_free(&mut scene.tx, block, count, owner);
         }
         scene.cut = Some(FREE_EXTENT);
     });

@@ -12,10 +12,11 @@ use super::*;
 use crate::cache::ForkKind;
 use crate::env::SeededEnvironment;
 use crate::inode::bmap;
+use crate::item::LogVector;
 use crate::space::alloc::{AllocRequest, Near, allocate};
 use crate::space::{Owner, rmap as reverse};
 use crate::test_image::TestImage;
-use crate::trans::{InoId, InodeFields};
+use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use crate::{Caller, Filesystem, MountOptions, NewFile};
 use judge::State;
 use xfskit_device::MemoryDevice;
@@ -87,7 +88,7 @@ impl Scene<'_> {
     fn log_regions(&mut self, regions: &[Vec<u8>]) {
         let mut copy = LogVector::default();
         regions.iter().for_each(|region| copy.push(region));
-        self.tx.log_intent(Intent::new(&self.tx.mount().intent_ids), copy);
+        self.tx.log_intent(copy);
         self.intents += 1;
     }
 }

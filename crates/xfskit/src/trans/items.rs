@@ -1,0 +1,80 @@
+//! Log items without an object in memory: intents, done items, records of new inode chunks; and the extents that a link
+//! frees.
+
+use super::Transaction;
+use crate::item::{ItemState, LogItem, LogVector};
+use std::sync::Arc;
+use xfskit_ondisk::log_record::item_type;
+use xfskit_ondisk::{AgBlock, AgNumber};
+
+/// An item that has done its work once it is in the log: a done item, or the record of a new inode chunk.
+#[derive(Default)]
+pub struct PassingItem {
+    state: ItemState,
+    goes_first: bool,
+}
+
+impl LogItem for PassingItem {
+    fn state(&self) -> &ItemState {
+        &self.state
+    }
+
+    fn wants_write_back(&self) -> bool {
+        false
+    }
+
+    fn goes_first(&self) -> bool {
+        self.goes_first
+    }
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync> {
+        self
+    }
+}
+
+/// An item that is nothing but its copy, as this link of the chain logs it.
+pub(super) struct CopiedItem {
+    pub item: Arc<dyn LogItem>,
+    pub copy: LogVector,
+    /// A done item: the intent that it finishes.
+    pub finishes: Option<Arc<dyn LogItem>>,
+}
+
+impl Transaction<'_> {
+    /// Counts the extent as freed and keeps it busy until the transaction is durable: what lies there on disk may
+    /// still be needed by recovery.
+    pub fn extent_freed(&mut self, ag: AgNumber, block: AgBlock, count: u32) {
+        self.freed_extents.push(super::FreedExtent { ag, block, count });
+    }
+
+    /// The extents of `ag` that this link of the chain freed.
+    pub fn freed_extents(&self, ag: AgNumber) -> impl Iterator<Item = (AgBlock, u32)> {
+        self.freed_extents.iter().filter(move |freed| freed.ag == ag).map(|freed| (freed.block, freed.count))
+    }
+
+    /// Extents that this link of the chain freed.
+    pub fn extents_freed(&self) -> usize {
+        self.freed_extents.len()
+    }
+
+    /// Logs that an inode chunk was made: recovery makes its inodes again from this alone, so the buffers themselves
+    /// are only ordered.
+    pub fn log_icreate(&mut self, ag: AgNumber, block: AgBlock, inodes: u32, blocks: u32, generation: u32) {
+        let mut copy = LogVector::default();
+        let inode_bytes = self.geometry().inode_bytes() as u32;
+        copy.push_with(28, |out| {
+            out[0..2].copy_from_slice(&item_type::ICREATE.to_le_bytes());
+            out[2..4].copy_from_slice(&1u16.to_le_bytes());
+            for (index, word) in [ag.0, block.0, inodes, inode_bytes, blocks, generation].iter().enumerate() {
+                out[4 + 4 * index..8 + 4 * index].copy_from_slice(&word.to_be_bytes());
+            }
+        });
+        self.log_item(Arc::new(PassingItem { goes_first: true, ..PassingItem::default() }), copy, None);
+    }
+
+    /// Logs an item that is nothing but its copy; a done item with the intent that it finishes.
+    pub(super) fn log_item(&mut self, item: Arc<dyn LogItem>, copy: LogVector, finishes: Option<Arc<dyn LogItem>>) {
+        self.dirty = true;
+        self.items.push(CopiedItem { item, copy, finishes });
+    }
+}
