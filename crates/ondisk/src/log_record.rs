@@ -12,8 +12,9 @@
 //! `struct xlog_op_header`.
 
 use crate::{BASIC_BLOCK_BYTES, Lsn, Verdict, crc32c, ensure};
+use std::mem::offset_of;
 use zerocopy::big_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian};
 
 /// Magic number of a record header; a sector of data never starts with it because of the cycle numbers.
 pub const RECORD_MAGIC: u32 = 0xfeed_babe;
@@ -74,6 +75,13 @@ pub struct OperationHeader {
     pub reserved: [u8; 2],
 }
 
+impl OperationHeader {
+    /// The header of a payload of `length` bytes.
+    pub fn new(transaction: u32, length: usize, client: u8, flags: u8) -> Self {
+        Self { transaction: transaction.into(), length: (length as u32).into(), client, flags, reserved: [0; 2] }
+    }
+}
+
 /// Size of an operation header in bytes.
 pub const OPERATION_HEADER_BYTES: usize = 12;
 /// The operation is part of a transaction.
@@ -100,7 +108,29 @@ pub mod operation_flags {
 /// Payload of an unmount record, little-endian.
 pub const UNMOUNT_PAYLOAD: [u8; 8] = [0x6e, 0x55, 0, 0, 0, 0, 0, 0];
 
-/// Header of a transaction, its first payload: magic "TRAN", type checkpoint, id, number of operations.
+/// Header of a transaction, its first payload (`struct xfs_trans_header`).
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Debug)]
+#[repr(C)]
+pub struct TransactionHeader {
+    magic: little_endian::U32,
+    kind: little_endian::U32,
+    id: little_endian::U32,
+    regions: little_endian::U32,
+}
+
+impl TransactionHeader {
+    /// The header of a checkpoint: its number, and the number of its items' regions.
+    pub fn of_checkpoint(id: u32, regions: u32) -> Self {
+        let (magic, kind) = (TRANSACTION_MAGIC, TRANSACTION_CHECKPOINT);
+        Self { magic: magic.into(), kind: kind.into(), id: id.into(), regions: regions.into() }
+    }
+}
+
+const _: () = assert!(size_of::<RecordHeader>() == BASIC_BLOCK_BYTES && offset_of!(RecordHeader, crc) == CRC_OFFSET);
+const _: () = assert!(size_of::<OperationHeader>() == OPERATION_HEADER_BYTES);
+const _: () = assert!(size_of::<TransactionHeader>() == 16);
+
+/// Magic number of a transaction's header, "TRAN".
 pub const TRANSACTION_MAGIC: u32 = 0x5452_414e;
 /// The only type of transaction that is written today.
 pub const TRANSACTION_CHECKPOINT: u32 = 40;

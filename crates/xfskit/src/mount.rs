@@ -19,7 +19,7 @@ use crate::space::{AgState, SpaceCounts};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::trans::deferred::IntentIds;
-use crate::trans::{BlfType, Reservation, Transaction};
+use crate::trans::{Reservation, Transaction};
 use claim::Claim;
 pub use log::FoundLog;
 use log::{LogEnd, OpenedLog, open_log};
@@ -27,6 +27,7 @@ use std::sync::Arc;
 use xfskit_device::BlockDevice;
 use xfskit_ondisk::features::{LogIncompat, VersionFlags};
 use xfskit_ondisk::limits::Limits;
+use xfskit_ondisk::logged::buffer::buffer_type;
 use xfskit_ondisk::reservation::{self, Reservations};
 use xfskit_ondisk::superblock::{QUOTA_COUNTED, SUPERBLOCK_CRC_OFFSET};
 use xfskit_ondisk::{
@@ -160,7 +161,7 @@ pub(crate) enum Stage {
 pub static SUPERBLOCK_KIND: BufferKind = BufferKind {
     name: "superblock",
     family: "superblock",
-    log_type: BlfType::Superblock as u16,
+    log_type: buffer_type::SUPERBLOCK,
     crc_offset: Some(SUPERBLOCK_CRC_OFFSET),
     lsn_offset: Some(240),
     verify: verify_superblock,

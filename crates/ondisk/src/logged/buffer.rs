@@ -8,8 +8,11 @@
 //! Facts: the kernel's `struct xfs_buf_log_format`, `enum xfs_blft`.
 
 use super::Fields;
-use crate::log_record::buffer_flags;
+use crate::log_record::{buffer_flags, item_type};
 use crate::{BASIC_BLOCK_BYTES, DiskAddress, Verdict, ensure};
+use std::mem::offset_of;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes that one bit of the map stands for.
 pub const CHUNK_BYTES: usize = 128;
@@ -17,7 +20,23 @@ pub const CHUNK_BYTES: usize = 128;
 const MOST_BASIC_BLOCKS: u16 = 256;
 const NAME: &str = "logged buffer";
 
-/// Types of logged buffers by their numbers.
+/// The first region of a buffer item before its map (`struct xfs_buf_log_format`).
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawFormat {
+    item_type: U16,
+    regions: U16,
+    flags: U16,
+    basic_blocks: U16,
+    address: U64,
+    map_words: U32,
+}
+
+/// Bytes of the first region before its map.
+pub const FORMAT_BYTES: usize = size_of::<RawFormat>();
+const _: () = assert!(FORMAT_BYTES == 20 && offset_of!(RawFormat, address) == 8);
+
+/// Types of logged buffers by their numbers (`enum xfs_blft`).
 pub mod buffer_type {
     /// Quota records of users.
     pub const USER_QUOTA: u16 = 1;
@@ -25,10 +44,74 @@ pub mod buffer_type {
     pub const PROJECT_QUOTA: u16 = 2;
     /// Quota records of groups.
     pub const GROUP_QUOTA: u16 = 3;
+    /// A block of any btree.
+    pub const BTREE: u16 = 4;
+    /// An AGF.
+    pub const AGF: u16 = 5;
+    /// An AGFL.
+    pub const AGFL: u16 = 6;
+    /// An AGI.
+    pub const AGI: u16 = 7;
     /// A cluster of inodes.
     pub const INODES: u16 = 8;
+    /// The target of a symbolic link.
+    pub const SYMLINK: u16 = 9;
+    /// A directory in one block.
+    pub const DIR_BLOCK: u16 = 10;
+    /// A data block of a directory.
+    pub const DIR_DATA: u16 = 11;
+    /// A block of free space of a directory.
+    pub const DIR_FREE: u16 = 12;
+    /// The only leaf block of a directory.
+    pub const DIR_LEAF_1: u16 = 13;
+    /// A leaf block of a directory.
+    pub const DIR_LEAF_N: u16 = 14;
+    /// A node of a directory or of attributes.
+    pub const DA_NODE: u16 = 15;
+    /// A leaf block of attributes.
+    pub const ATTR_LEAF: u16 = 16;
+    /// A block of an attribute's value.
+    pub const ATTR_REMOTE: u16 = 17;
     /// A superblock.
     pub const SUPERBLOCK: u16 = 18;
+}
+
+/// What the first region of a buffer item says besides the map.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferFormat {
+    /// Where the buffer lies.
+    pub address: DiskAddress,
+    /// Its length.
+    pub basic_blocks: u16,
+    /// Bits of [`buffer_flags`], the type included.
+    pub flags: u16,
+    /// Regions of the item, this one included.
+    pub regions: u16,
+}
+
+impl BufferFormat {
+    /// Fills the first region of a buffer item: [`FORMAT_BYTES`] bytes and the map.
+    pub fn encode(&self, map: &[u32], out: &mut [u8]) {
+        let format = RawFormat {
+            item_type: item_type::BUFFER.into(),
+            regions: self.regions.into(),
+            flags: self.flags.into(),
+            basic_blocks: self.basic_blocks.into(),
+            address: self.address.0.into(),
+            map_words: (map.len() as u32).into(),
+        };
+        let (head, words) = out.split_at_mut(FORMAT_BYTES);
+        head.copy_from_slice(format.as_bytes());
+        for (place, word) in words.chunks_exact_mut(4).zip(map) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    /// Changes the flags in the first region of a buffer item.
+    pub fn patch_flags(region: &mut [u8], flags: u16) {
+        let at = offset_of!(RawFormat, flags);
+        region[at..at + 2].copy_from_slice(&flags.to_le_bytes());
+    }
 }
 
 /// The format of a logged buffer.
@@ -49,11 +132,11 @@ impl<'a> LoggedBuffer<'a> {
     /// # Errors
     /// A corruption of the "logged buffer".
     pub fn decode(region: &'a [u8]) -> Verdict<Self> {
-        let fields = Fields::new(NAME, region, 20)?;
+        let fields = Fields::new(NAME, region, FORMAT_BYTES)?;
         let words = fields.u32(16)? as usize;
         let (flags, basic_blocks, address) = (fields.u16(4)?, fields.u16(6)?, fields.u64(8)?);
         let found = || format!("{words} words in {} bytes", region.len());
-        ensure!(words <= (region.len() - 20) / 4, NAME, "its map is whole", "{}", found());
+        ensure!(words <= (region.len() - FORMAT_BYTES) / 4, NAME, "its map is whole", "{}", found());
         ensure!(
             (1..=MOST_BASIC_BLOCKS).contains(&basic_blocks),
             NAME,
@@ -61,7 +144,12 @@ impl<'a> LoggedBuffer<'a> {
             "{basic_blocks} sectors"
         );
         ensure!(address < 1 << 54, NAME, "address is on a device", "{address:#x}");
-        Ok(Self { address: DiskAddress(address), basic_blocks, flags, map: &region[20..20 + 4 * words] })
+        Ok(Self {
+            address: DiskAddress(address),
+            basic_blocks,
+            flags,
+            map: &region[FORMAT_BYTES..FORMAT_BYTES + 4 * words],
+        })
     }
 
     /// Its length in bytes.
@@ -128,13 +216,22 @@ mod tests {
     use super::*;
 
     fn format(map: u32) -> Vec<u8> {
-        let mut region = vec![0; 24];
-        region[4..6].copy_from_slice(&(5u16 << 11).to_le_bytes());
-        region[6..8].copy_from_slice(&1u16.to_le_bytes());
-        region[8] = 9;
-        region[16] = 1;
-        region[20..24].copy_from_slice(&map.to_le_bytes());
+        let mut region = vec![0xee; FORMAT_BYTES + 4];
+        let flags = buffer_type::AGF << buffer_flags::TYPE_SHIFT;
+        BufferFormat { address: DiskAddress(9), basic_blocks: 1, flags, regions: 2 }.encode(&[map], &mut region);
         region
+    }
+
+    /// The bytes of an item that the kernel wrote: an AGF of 512 bytes at sector 1, of which the first 128 are logged.
+    #[test]
+    fn the_format_is_the_kernels() {
+        let mut region = [0; 24];
+        let flags = buffer_type::AGF << buffer_flags::TYPE_SHIFT;
+        BufferFormat { address: DiskAddress(1), basic_blocks: 1, flags, regions: 2 }.encode(&[1], &mut region);
+        let kernels = [0x3c, 0x12, 2, 0, 0, 0x28, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0];
+        assert_eq!(region, kernels);
+        BufferFormat::patch_flags(&mut region, flags | buffer_flags::CANCEL);
+        assert!(LoggedBuffer::decode(&region).unwrap().is_cancel());
     }
 
     #[test]

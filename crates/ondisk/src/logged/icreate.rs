@@ -6,10 +6,27 @@
 //! Facts: the kernel's `struct xfs_icreate_log`.
 
 use super::Fields;
+use crate::log_record::item_type;
 use crate::{AgBlock, AgInode, AgNumber, DiskAddress, Geometry, Verdict, ensure};
+use zerocopy::{Immutable, IntoBytes, big_endian, little_endian};
 
 const NAME: &str = "logged inode chunk";
-const BYTES: usize = 28;
+const BYTES: usize = size_of::<RawFormat>();
+const _: () = assert!(BYTES == 28);
+
+/// The item (`struct xfs_icreate_log`).
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct RawFormat {
+    item_type: little_endian::U16,
+    regions: little_endian::U16,
+    ag: big_endian::U32,
+    block: big_endian::U32,
+    inodes: big_endian::U32,
+    inode_bytes: big_endian::U32,
+    blocks: big_endian::U32,
+    generation: big_endian::U32,
+}
 
 /// New inodes, all of them free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +72,23 @@ impl NewInodes {
             "{count} inodes"
         );
         Ok(Self { ag, block, blocks, generation: fields.be32(24)? })
+    }
+
+    /// The only region of the item.
+    pub fn encode(&self, geometry: &Geometry) -> [u8; BYTES] {
+        let inodes = self.blocks * geometry.inodes_per_block();
+        let inode_bytes = geometry.inode_bytes() as u32;
+        let format = RawFormat {
+            item_type: item_type::ICREATE.into(),
+            regions: 1.into(),
+            ag: self.ag.0.into(),
+            block: self.block.0.into(),
+            inodes: inodes.into(),
+            inode_bytes: inode_bytes.into(),
+            blocks: self.blocks.into(),
+            generation: self.generation.into(),
+        };
+        zerocopy::transmute!(format)
     }
 
     /// The clusters that the inodes fill: the address of each and its first inode. The last may be cut short by the

@@ -11,35 +11,129 @@
 use super::Fields;
 use crate::btree::{BMBT_MAGIC, LONG_HEADER_BYTES};
 use crate::inode::{INODE_CORE_BYTES, INODE_LSN_OFFSET, INODE_MAGIC, flags2};
+use crate::log_record::item_type;
 use crate::{BASIC_BLOCK_BYTES, DiskAddress, Geometry, InodeNumber, Lsn, Verdict};
+use bitflags::bitflags;
+use std::mem::offset_of;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const NAME: &str = "logged inode";
 
-/// Parts of an inode that an item carries.
-pub mod inode_fields {
-    /// Local contents of the data fork.
-    pub const DATA_LOCAL: u32 = 0x002;
-    /// Extent records of the data fork.
-    pub const DATA_EXTENTS: u32 = 0x004;
-    /// Btree root of the data fork.
-    pub const DATA_ROOT: u32 = 0x008;
-    /// The device number.
-    pub const DEVICE: u32 = 0x010;
-    /// Local contents of the attr fork.
-    pub const ATTR_LOCAL: u32 = 0x040;
-    /// Extent records of the attr fork.
-    pub const ATTR_EXTENTS: u32 = 0x080;
-    /// Btree root of the attr fork.
-    pub const ATTR_ROOT: u32 = 0x100;
-    /// The blocks of the data fork's btree have a new owner.
-    pub const DATA_OWNER: u32 = 0x200;
-    /// The blocks of the attr fork's btree have a new owner.
-    pub const ATTR_OWNER: u32 = 0x400;
+bitflags! {
+    /// Parts of an inode that an item carries (`XFS_ILOG_…`).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct InodeFields: u32 {
+        /// The core.
+        const CORE = 0x001;
+        /// Local contents of the data fork.
+        const DATA_LOCAL = 0x002;
+        /// Extent records of the data fork.
+        const DATA_EXTENTS = 0x004;
+        /// Btree root of the data fork.
+        const DATA_ROOT = 0x008;
+        /// The device number.
+        const DEVICE = 0x010;
+        /// Local contents of the attr fork.
+        const ATTR_LOCAL = 0x040;
+        /// Extent records of the attr fork.
+        const ATTR_EXTENTS = 0x080;
+        /// Btree root of the attr fork.
+        const ATTR_ROOT = 0x100;
+        /// The blocks of the data fork's btree have a new owner.
+        const DATA_OWNER = 0x200;
+        /// The blocks of the attr fork's btree have a new owner.
+        const ATTR_OWNER = 0x400;
 
-    /// All forms of the data fork.
-    pub const DATA: u32 = DATA_LOCAL | DATA_EXTENTS | DATA_ROOT;
-    /// All forms of the attr fork.
-    pub const ATTR: u32 = ATTR_LOCAL | ATTR_EXTENTS | ATTR_ROOT;
+        /// All forms of the data fork.
+        const DATA = Self::DATA_LOCAL.bits() | Self::DATA_EXTENTS.bits() | Self::DATA_ROOT.bits();
+        /// All forms of the attr fork.
+        const ATTR = Self::ATTR_LOCAL.bits() | Self::ATTR_EXTENTS.bits() | Self::ATTR_ROOT.bits();
+    }
+}
+
+/// The first region of an inode item (`struct xfs_inode_log_format`).
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawFormat {
+    item_type: U16,
+    regions: U16,
+    fields: U32,
+    attr_bytes: U16,
+    data_bytes: U16,
+    gap: U32,
+    inode: U64,
+    device: U32,
+    unused: [u8; 12],
+    address: U64,
+    basic_blocks: U32,
+    offset: U32,
+}
+
+/// Bytes of the first region of an inode item.
+pub const FORMAT_BYTES: usize = size_of::<RawFormat>();
+const _: () = assert!(FORMAT_BYTES == 56 && offset_of!(RawFormat, inode) == 16 && offset_of!(RawFormat, address) == 40);
+
+/// What the first region of an inode item says.
+#[derive(Clone, Copy, Debug)]
+pub struct InodeFormat {
+    /// The inode's number.
+    pub inode: InodeNumber,
+    /// What the item carries.
+    pub fields: InodeFields,
+    /// Bytes of the data fork's region; none if 0.
+    pub data_bytes: usize,
+    /// Bytes of the attr fork's region; none if 0.
+    pub attr_bytes: usize,
+    /// The device number, of a device.
+    pub device: u32,
+    /// Where the cluster lies.
+    pub address: DiskAddress,
+    /// Length of the cluster in bytes.
+    pub cluster_bytes: usize,
+    /// The inode's offset there in bytes.
+    pub offset: usize,
+}
+
+impl InodeFormat {
+    /// Fills the first region of an inode item, [`FORMAT_BYTES`] long.
+    pub fn encode(&self, out: &mut [u8]) {
+        let regions = 2 + u16::from(self.data_bytes > 0) + u16::from(self.attr_bytes > 0);
+        let format = RawFormat {
+            item_type: item_type::INODE.into(),
+            regions: regions.into(),
+            fields: self.fields.bits().into(),
+            attr_bytes: (self.attr_bytes as u16).into(),
+            data_bytes: (self.data_bytes as u16).into(),
+            gap: 0.into(),
+            inode: self.inode.0.into(),
+            device: self.device.into(),
+            unused: [0; 12],
+            address: self.address.0.into(),
+            basic_blocks: ((self.cluster_bytes / BASIC_BLOCK_BYTES) as u32).into(),
+            offset: (self.offset as u32).into(),
+        };
+        out.copy_from_slice(format.as_bytes());
+    }
+}
+
+/// Bytes of a btree root as an item carries it.
+pub fn root_bytes(records: usize) -> usize {
+    LONG_HEADER_BYTES + 16 * records
+}
+
+/// Encodes a btree root as an item carries it, [`root_bytes`] long: with the header of a whole block.
+pub fn encode_root(level: u16, keys: &[u64], children: &[u64], out: &mut [u8]) {
+    let (header, words) = out.split_at_mut(LONG_HEADER_BYTES);
+    header.fill(0);
+    header[0..4].copy_from_slice(&BMBT_MAGIC.to_be_bytes());
+    header[4..6].copy_from_slice(&level.to_be_bytes());
+    header[6..8].copy_from_slice(&(keys.len() as u16).to_be_bytes());
+    // No siblings.
+    header[8..24].fill(0xff);
+    for (place, word) in words.chunks_exact_mut(8).zip(keys.iter().chain(children)) {
+        place.copy_from_slice(&word.to_be_bytes());
+    }
 }
 
 /// A logged inode.
@@ -47,8 +141,8 @@ pub mod inode_fields {
 pub struct LoggedInode<'a> {
     /// Its number.
     pub inode: InodeNumber,
-    /// Bits of [`inode_fields`].
-    pub fields: u32,
+    /// What the item carries.
+    pub fields: InodeFields,
     /// Where its cluster lies.
     pub address: DiskAddress,
     /// Length of the cluster.
@@ -90,7 +184,7 @@ impl<'a> LoggedInode<'a> {
         }
         Ok(Self {
             inode,
-            fields: fields.u32(4)?,
+            fields: InodeFields::from_bits_retain(fields.u32(4)?),
             address: DiskAddress(address),
             basic_blocks: length as u16,
             offset,
@@ -117,17 +211,17 @@ impl<'a> LoggedInode<'a> {
         };
         check(item.core.len() == INODE_CORE_BYTES, "its core is whole")?;
         check(item.core[..2] == INODE_MAGIC.to_le_bytes() && item.core[4] == 3, "magic number and version 3")?;
-        let one_form = |set: u32| (item.fields & set).count_ones() <= 1;
-        check(one_form(inode_fields::DATA) && one_form(inode_fields::ATTR), "one form of each fork")?;
-        let mut fork = |set: u32, bytes: usize| -> Verdict<Option<&'a [u8]>> {
-            if item.fields & set == 0 || bytes == 0 {
+        let one_form = |set: InodeFields| (item.fields & set).bits().count_ones() <= 1;
+        check(one_form(InodeFields::DATA) && one_form(InodeFields::ATTR), "one form of each fork")?;
+        let mut fork = |set: InodeFields, bytes: usize| -> Verdict<Option<&'a [u8]>> {
+            if !item.fields.intersects(set) || bytes == 0 {
                 return Ok(None);
             }
             let region = rest.next().unwrap_or_default();
             check(region.len() >= bytes && region.len() < bytes + 4, "its forks are whole")?;
             Ok(Some(&region[..bytes]))
         };
-        let (data, attr) = (fork(inode_fields::DATA, data_bytes)?, fork(inode_fields::ATTR, attr_bytes)?);
+        let (data, attr) = (fork(InodeFields::DATA, data_bytes)?, fork(InodeFields::ATTR, attr_bytes)?);
         check(rest.next().is_none(), "no region is left over")?;
         Ok(Self { data, attr, ..item })
     }
@@ -150,14 +244,14 @@ impl<'a> LoggedInode<'a> {
         let data_bytes = if fork_start == 0 { literal } else { fork_start };
         let (_, forks) = slot.split_at_mut(INODE_CORE_BYTES);
         let (data, attr) = forks.split_at_mut(data_bytes);
-        if self.fields & inode_fields::DEVICE != 0 {
+        if self.fields.contains(InodeFields::DEVICE) {
             data[..4].copy_from_slice(&self.device.to_be_bytes());
         }
         if let Some(region) = self.data {
-            ensure(put_fork(region, self.fields & inode_fields::DATA_ROOT != 0, data), "data fork fits the inode")?;
+            ensure(put_fork(region, self.fields.contains(InodeFields::DATA_ROOT), data), "data fork fits the inode")?;
         }
         if let Some(region) = self.attr {
-            ensure(put_fork(region, self.fields & inode_fields::ATTR_ROOT != 0, attr), "attr fork fits the inode")?;
+            ensure(put_fork(region, self.fields.contains(InodeFields::ATTR_ROOT), attr), "attr fork fits the inode")?;
         }
         Ok(())
     }

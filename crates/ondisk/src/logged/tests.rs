@@ -1,10 +1,9 @@
 //! Inodes and new chunks: what is logged comes back, and what cannot be is refused.
 
 use super::icreate::NewInodes;
-use super::inode::{LoggedInode, inode_fields};
+use super::inode::{FORMAT_BYTES, InodeFields, InodeFormat, LoggedInode, encode_root, root_bytes};
 use crate::btree::{BMBT_MAGIC, LONG_HEADER_BYTES};
 use crate::inode::{INODE_CORE_BYTES, encode_free_inode, flags2, stamp_inode};
-use crate::log_record::item_type;
 use crate::{AgBlock, AgInode, AgNumber, ForkFormat, Geometry, InodeCore, Lsn, Timestamp};
 
 /// A regular file in AG 1, the third inode of block 64.
@@ -23,18 +22,13 @@ fn core(flags2: u64) -> InodeCore {
     core
 }
 
-fn format(core: &InodeCore, fields: u32, data: u16, attr: u16) -> Vec<u8> {
+fn format(core: &InodeCore, fields: InodeFields, data_bytes: usize, attr_bytes: usize) -> Vec<u8> {
     let geometry = Geometry::of_tests();
-    let mut region = vec![0; 56];
-    region[0..2].copy_from_slice(&item_type::INODE.to_le_bytes());
-    region[4..8].copy_from_slice(&(fields | 1).to_le_bytes());
-    region[8..10].copy_from_slice(&attr.to_le_bytes());
-    region[10..12].copy_from_slice(&data.to_le_bytes());
-    region[16..24].copy_from_slice(&core.inode.0.to_le_bytes());
-    let cluster = geometry.address(AgNumber(1), AgBlock(64));
-    region[40..48].copy_from_slice(&cluster.0.to_le_bytes());
-    region[48..52].copy_from_slice(&32u32.to_le_bytes());
-    region[52..56].copy_from_slice(&1024u32.to_le_bytes());
+    let mut region = vec![0xee; FORMAT_BYTES];
+    let address = geometry.address(AgNumber(1), AgBlock(64));
+    let fields = fields | InodeFields::CORE;
+    let (inode, cluster_bytes, offset, device) = (core.inode, 16384, 1024, 0);
+    InodeFormat { inode, fields, data_bytes, attr_bytes, device, address, cluster_bytes, offset }.encode(&mut region);
     region
 }
 
@@ -46,7 +40,7 @@ fn an_inode_comes_back_as_it_was_logged() {
         let mut logged = vec![0; INODE_CORE_BYTES];
         core.encode_for_log(&mut logged);
         let (data, attr) = ([5u8; 16], *b"attr\0\0\0\0");
-        let fields = inode_fields::DATA_EXTENTS | inode_fields::ATTR_LOCAL;
+        let fields = InodeFields::DATA_EXTENTS | InodeFields::ATTR_LOCAL;
         let first = format(&core, fields, 16, 6);
         let regions = [first.as_slice(), &logged, &data, &attr];
         let item = LoggedInode::decode(&geometry, &regions).unwrap();
@@ -76,13 +70,20 @@ fn a_btree_root_finds_its_pointers_behind_room_for_the_forks_keys() {
     root[4..8].copy_from_slice(&[0, 1, 0, 2]);
     root[LONG_HEADER_BYTES..][..16].fill(7);
     root[LONG_HEADER_BYTES + 32..][..16].fill(9);
-    let first = format(&core, inode_fields::DATA_ROOT, root.len() as u16, 0);
+    let first = format(&core, InodeFields::DATA_ROOT, root.len(), 0);
     let regions = [first.as_slice(), &logged, &root];
     let mut slot = vec![0; 512];
     LoggedInode::decode(&geometry, &regions).unwrap().apply(&geometry, Lsn(1), &mut slot).unwrap();
     // 192 bytes of data fork: a header of 4 and room for 11 keys and pointers.
     assert_eq!(slot[176..180], [0, 1, 0, 2]);
     assert!(slot[180..196].iter().all(|&byte| byte == 7) && slot[180 + 88..196 + 88].iter().all(|&byte| byte == 9));
+    // As it is encoded here, its pointers lie right behind its keys.
+    let mut own = vec![0xee; root_bytes(2)];
+    encode_root(1, &[u64::MAX / 255 * 7; 2], &[u64::MAX / 255 * 9; 2], &mut own);
+    let (first_own, mut again) = (format(&core, InodeFields::DATA_ROOT, own.len(), 0), vec![0; 512]);
+    let item = LoggedInode::decode(&geometry, &[first_own.as_slice(), &logged, &own]).unwrap();
+    item.apply(&geometry, Lsn(1), &mut again).unwrap();
+    assert_eq!(again, slot);
     root[7] = 12;
     let regions = [first.as_slice(), &logged, &root];
     assert!(LoggedInode::decode(&geometry, &regions).unwrap().apply(&geometry, Lsn(1), &mut slot).is_err());
@@ -94,7 +95,7 @@ fn inodes_that_cannot_be_are_refused() {
     let core = core(0);
     let mut logged = vec![0; INODE_CORE_BYTES];
     core.encode_for_log(&mut logged);
-    let first = format(&core, inode_fields::ATTR_LOCAL, 0, 300);
+    let first = format(&core, InodeFields::ATTR_LOCAL, 0, 300);
     let attr = [1; 300];
     let whole = LoggedInode::decode(&geometry, &[&first, &logged, &attr]).unwrap();
     assert!(whole.apply(&geometry, Lsn(1), &mut [0; 512]).is_err(), "a fork larger than its place");
@@ -126,6 +127,7 @@ fn new_chunks_lie_within_an_ag_and_are_whole() {
     };
     let new = NewInodes::decode(&geometry, &encode([2, 80, 64, 512, 8, 5])).unwrap();
     assert_eq!((new.ag, new.block, new.blocks, new.generation), (AgNumber(2), AgBlock(80), 8, 5));
+    assert_eq!(new.encode(&geometry)[..], encode([2, 80, 64, 512, 8, 5]));
     let clusters: Vec<_> = new.clusters(&geometry).collect();
     assert_eq!(clusters.iter().map(|(_, _, bytes)| bytes).sum::<usize>(), 8 << 12);
     assert_eq!(clusters[0].1, AgInode(640));

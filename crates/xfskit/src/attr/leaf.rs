@@ -268,8 +268,8 @@ pub(super) fn set_value(e: &mut Edit<'_>, position: usize, value: &OwnedValue) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trans::CHUNK_BYTES;
     use std::ops::Range;
+    use xfskit_ondisk::logged::buffer::CHUNK_BYTES;
 
     fn sum_of_runs_is_free(bytes: &[u8]) {
         let table_end = LEAF_HEADER_BYTES + leaf_entries(bytes).len() * LEAF_ENTRY_BYTES;

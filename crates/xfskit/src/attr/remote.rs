@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::inode::bmap;
 use crate::mount::Mount;
 use crate::sync::thread_local;
-use crate::trans::{BlfType, InoId, Transaction};
+use crate::trans::{InoId, Transaction};
 use crate::value::ValueBlocks;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -18,13 +18,14 @@ use xfskit_ondisk::attr::MAX_VALUE_BYTES;
 use xfskit_ondisk::attr::remote::{
     REMOTE_CRC_OFFSET, REMOTE_LSN_OFFSET, blocks_for, bytes_per_block, decode_block, verify_remote,
 };
+use xfskit_ondisk::logged::buffer::buffer_type;
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, FileBlock};
 
 /// A block of a remote value.
 pub static ATTR_REMOTE_KIND: BufferKind = BufferKind {
     name: "remote attr block",
     family: "remote attr block",
-    log_type: BlfType::AttrRemote as u16,
+    log_type: buffer_type::ATTR_REMOTE,
     crc_offset: Some(REMOTE_CRC_OFFSET),
     lsn_offset: Some(REMOTE_LSN_OFFSET),
     verify: verify_remote,

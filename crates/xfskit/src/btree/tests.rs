@@ -6,10 +6,11 @@ use crate::Result;
 use crate::cache::BufferKind;
 use crate::space::{BNOBT_KIND, CNTBT_KIND, FINOBT_KIND, INOBT_KIND, REFCOUNTBT_KIND, RMAPBT_KIND};
 use crate::test_image::{Random, TestImage, transact};
-use crate::trans::{BlfType, BufId, Transaction};
+use crate::trans::{BufId, Transaction};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use xfskit_ondisk::btree::*;
+use xfskit_ondisk::logged::buffer::buffer_type;
 use xfskit_ondisk::{AgBlock, AgInode, AgNumber, DiskAddress, Extent, FileBlock, FsBlock, Geometry};
 
 const IMAGE_MIB: usize = 64;
@@ -21,7 +22,7 @@ const INLINE_MAX: usize = 3;
 static BMBT_KIND: BufferKind = BufferKind {
     name: Bmbt::NAME,
     family: "btree",
-    log_type: BlfType::Btree as u16,
+    log_type: buffer_type::BTREE,
     crc_offset: Some(Bmbt::CRC_OFFSET),
     lsn_offset: Some(Bmbt::LSN_OFFSET),
     verify: verify_block::<Bmbt>,

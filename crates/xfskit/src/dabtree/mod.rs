@@ -19,12 +19,13 @@ mod path;
 mod shrink;
 
 pub(crate) use path::{CycleGuard, Path, Step};
+use xfskit_ondisk::logged::buffer::buffer_type;
 
 use crate::cache::{BufferKind, ForkKind};
 use crate::error::Result;
 use crate::error_tags::DA_READ_BUF;
 use crate::inode::bmap;
-use crate::trans::{BlfType, BufId, InoId, Transaction};
+use crate::trans::{BufId, InoId, Transaction};
 use xfskit_ondisk::FileBlock;
 use xfskit_ondisk::attr;
 use xfskit_ondisk::da::{DA_CRC_OFFSET, DA_LSN_OFFSET, DA_NODE_MAGIC, DaInfo, da_magic, verify_node};
@@ -34,7 +35,7 @@ use xfskit_ondisk::dir::leaf::{DIR_LEAFN_MAGIC, verify_leafn};
 pub static DA_NODE_KIND: BufferKind = BufferKind {
     name: "da node",
     family: "da",
-    log_type: BlfType::DaNode as u16,
+    log_type: buffer_type::DA_NODE,
     crc_offset: Some(DA_CRC_OFFSET),
     lsn_offset: Some(DA_LSN_OFFSET),
     verify: verify_node,
@@ -45,7 +46,7 @@ pub static DA_NODE_KIND: BufferKind = BufferKind {
 pub static DIR_LEAFN_KIND: BufferKind = BufferKind {
     name: "directory leafn block",
     family: "da",
-    log_type: BlfType::DirLeafN as u16,
+    log_type: buffer_type::DIR_LEAF_N,
     crc_offset: Some(DA_CRC_OFFSET),
     lsn_offset: Some(DA_LSN_OFFSET),
     verify: verify_leafn,
@@ -56,7 +57,7 @@ pub static DIR_LEAFN_KIND: BufferKind = BufferKind {
 pub static ATTR_LEAF_KIND: BufferKind = BufferKind {
     name: "attr leaf block",
     family: "da",
-    log_type: BlfType::AttrLeaf as u16,
+    log_type: buffer_type::ATTR_LEAF,
     crc_offset: Some(DA_CRC_OFFSET),
     lsn_offset: Some(DA_LSN_OFFSET),
     verify: attr::leaf::verify_leaf,
@@ -67,7 +68,7 @@ pub static ATTR_LEAF_KIND: BufferKind = BufferKind {
 static DA_BLOCK_KIND: BufferKind = BufferKind {
     name: "da block",
     family: "da",
-    log_type: BlfType::DaNode as u16,
+    log_type: buffer_type::DA_NODE,
     crc_offset: None,
     lsn_offset: None,
     verify: verify_node,

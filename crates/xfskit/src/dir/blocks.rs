@@ -6,19 +6,20 @@ use crate::dabtree::edit::edit;
 use crate::dabtree::{DIR_LEAFN_KIND, DaTree, create_fork_block, free_fork_block, read_fork_block};
 use crate::error::Result;
 use crate::inode::bmap;
-use crate::trans::{BlfType, BufId, InodeFields, Transaction};
+use crate::trans::{BufId, InodeFields, Transaction};
 use xfskit_ondisk::FileBlock;
 use xfskit_ondisk::da::{DA_CRC_OFFSET, DA_LSN_OFFSET, prefix};
 use xfskit_ondisk::dir::data::{DIR_BLOCK_MAGIC, DIR_DATA_MAGIC, verify_block, verify_data};
 use xfskit_ondisk::dir::free::verify_free;
 use xfskit_ondisk::dir::leaf::{leaf_header, verify_leaf1};
 use xfskit_ondisk::dir::{DIR_CRC_OFFSET, DIR_LSN_OFFSET, DirBlockHeader};
+use xfskit_ondisk::logged::buffer::buffer_type;
 
 /// The block of the block form.
 pub static DIR_BLOCK_KIND: BufferKind = BufferKind {
     name: "directory block",
     family: "directory block",
-    log_type: BlfType::DirBlock as u16,
+    log_type: buffer_type::DIR_BLOCK,
     crc_offset: Some(DIR_CRC_OFFSET),
     lsn_offset: Some(DIR_LSN_OFFSET),
     verify: verify_block,
@@ -29,7 +30,7 @@ pub static DIR_BLOCK_KIND: BufferKind = BufferKind {
 pub static DIR_DATA_KIND: BufferKind = BufferKind {
     name: "directory data block",
     family: "directory block",
-    log_type: BlfType::DirData as u16,
+    log_type: buffer_type::DIR_DATA,
     crc_offset: Some(DIR_CRC_OFFSET),
     lsn_offset: Some(DIR_LSN_OFFSET),
     verify: verify_data,
@@ -40,7 +41,7 @@ pub static DIR_DATA_KIND: BufferKind = BufferKind {
 pub static DIR_LEAF1_KIND: BufferKind = BufferKind {
     name: "directory leaf block",
     family: "directory leaf",
-    log_type: BlfType::DirLeaf1 as u16,
+    log_type: buffer_type::DIR_LEAF_1,
     crc_offset: Some(DA_CRC_OFFSET),
     lsn_offset: Some(DA_LSN_OFFSET),
     verify: verify_leaf1,
@@ -51,7 +52,7 @@ pub static DIR_LEAF1_KIND: BufferKind = BufferKind {
 pub static DIR_FREE_KIND: BufferKind = BufferKind {
     name: "directory free index block",
     family: "directory free",
-    log_type: BlfType::DirFree as u16,
+    log_type: buffer_type::DIR_FREE,
     crc_offset: Some(DIR_CRC_OFFSET),
     lsn_offset: Some(DIR_LSN_OFFSET),
     verify: verify_free,

@@ -6,15 +6,16 @@
 use crate::cache::BufferKind;
 use crate::error::Result;
 use crate::error_tags::ITOBP;
-use crate::trans::{BlfType, BufId, Transaction};
+use crate::trans::{BufId, Transaction};
 use xfskit_ondisk::inode::INODE_MAGIC;
+use xfskit_ondisk::logged::buffer::buffer_type;
 use xfskit_ondisk::{Corruption, DiskAddress, Geometry, InodeNumber, Verdict, ensure};
 
 /// A cluster of inodes.
 pub static INODE_CLUSTER_KIND: BufferKind = BufferKind {
     name: "inode cluster",
     family: "inode cluster",
-    log_type: BlfType::Inodes as u16,
+    log_type: buffer_type::INODES,
     crc_offset: None,
     lsn_offset: None,
     verify: verify_cluster,

@@ -49,7 +49,7 @@ pub fn create(tx: &mut Transaction, number: InodeNumber, new: &NewInode, parent:
     let mount = tx.mount();
     let (cluster, offset) = super::cluster::locate(&mount.geometry, number)?;
     let state = initial_state(tx, number, new, parent);
-    let fields = InodeFields::CORE | InodeFields::DEV | InodeFields::DATA_LOCAL;
+    let fields = InodeFields::CORE | InodeFields::DEVICE | InodeFields::DATA_LOCAL;
     // The link of the unlinked list is kept apart from the core, in the cluster's buffer.
     match mount.inodes.find(number) {
         // The object of an inode of that number that was freed: the journal may still know it, so it lives on.

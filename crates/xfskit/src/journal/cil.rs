@@ -294,7 +294,7 @@ impl Cil {
     pub(super) fn recycle(&self, checkpoint: Checkpoint) {
         let (lists, copies): (Vec<_>, Vec<_>) =
             checkpoint.parts.into_iter().map(|part| (part.entries, part.copies)).unzip();
-        copies.into_iter().for_each(|copies| self.pool.give_back_chunks(copies.into_chunks()));
+        copies.into_iter().for_each(|copies| self.pool.give_back_slabs(copies.into_slabs()));
         self.pool.give_back_lists(lists.into_iter());
         self.pool.give_back_vectors(checkpoint.vectors);
     }

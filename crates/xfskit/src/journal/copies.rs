@@ -1,14 +1,14 @@
-//! Memory for the copies of small items: chunks that are filled one after the other.
+//! Memory for the copies of small items: slabs that are filled one after the other.
 //!
 //! ```text
-//! chunk   copy 1 │ room │ copy 2 │ ...      a copy lies in one chunk, with room to grow a little
+//! slab   copy 1 │ room │ copy 2 │ ...      a copy lies in one slab, with room to grow a little
 //! ```
 //! A copy that is made anew takes its old place when it fits, else a new one; what it left stays unused until the checkpoint
 //! is written. An inode's copy has an upper bound, so the unused part has one too.
 //!
 //! Chunks go back to the [`Pool`] when their checkpoint is durable.
 
-use super::pool::{CHUNK_BYTES, Pool};
+use super::pool::{Pool, SLAB_BYTES};
 use crate::item::LogVector;
 
 /// What a copy may grow by without a new place.
@@ -59,7 +59,7 @@ pub trait Regions {
 /// Where a copy lies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copied {
-    chunk: u32,
+    slab: u32,
     start: u32,
     room: u32,
     ends: RegionEnds,
@@ -71,11 +71,11 @@ impl Copied {
     }
 }
 
-/// The chunks of one shard and checkpoint.
+/// The slabs of one shard and checkpoint.
 #[derive(Default)]
 pub(super) struct Copies {
-    chunks: Vec<Box<[u8]>>,
-    /// Bytes of the last chunk that are given out.
+    slabs: Vec<Box<[u8]>>,
+    /// Bytes of the last slab that are given out.
     used: usize,
 }
 
@@ -83,12 +83,12 @@ impl Copies {
     /// Makes a copy.
     pub(super) fn add(&mut self, copy: &impl Regions, ends: RegionEnds, pool: &Pool) -> Copied {
         let room = (ends.bytes() + ROOM_TO_GROW).next_multiple_of(64);
-        assert!(room <= CHUNK_BYTES, "a copy of {} bytes fits a chunk", ends.bytes());
-        if self.chunks.is_empty() || self.used + room > CHUNK_BYTES {
-            self.chunks.push(pool.chunk());
+        assert!(room <= SLAB_BYTES, "a copy of {} bytes fits a slab", ends.bytes());
+        if self.slabs.is_empty() || self.used + room > SLAB_BYTES {
+            self.slabs.push(pool.slab());
             self.used = 0;
         }
-        let place = Copied { chunk: self.chunks.len() as u32 - 1, start: self.used as u32, room: room as u32, ends };
+        let place = Copied { slab: self.slabs.len() as u32 - 1, start: self.used as u32, room: room as u32, ends };
         self.used += room;
         self.fill(&place, copy);
         place
@@ -106,17 +106,17 @@ impl Copies {
 
     fn fill(&mut self, place: &Copied, copy: &impl Regions) {
         let start = place.start as usize;
-        copy.fill(&mut self.chunks[place.chunk as usize][start..start + place.ends.bytes()]);
+        copy.fill(&mut self.slabs[place.slab as usize][start..start + place.ends.bytes()]);
     }
 
-    /// The chunks, when nobody needs the copies any more.
-    pub(super) fn into_chunks(self) -> Vec<Box<[u8]>> {
-        self.chunks
+    /// The slabs, when nobody needs the copies any more.
+    pub(super) fn into_slabs(self) -> Vec<Box<[u8]>> {
+        self.slabs
     }
 
     /// The regions of a copy, in order.
     pub(super) fn regions(&self, place: &Copied) -> impl Iterator<Item = &[u8]> {
-        let bytes = &self.chunks[place.chunk as usize][place.start as usize..];
+        let bytes = &self.slabs[place.slab as usize][place.start as usize..];
         let mut start = 0;
         let ends = place.ends;
         (0..ends.ends().len()).map(move |index| {

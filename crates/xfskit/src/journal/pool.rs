@@ -1,4 +1,4 @@
-//! Memory that one checkpoint leaves for the next: chunks for the copies of inodes, vectors for those of buffers, and the
+//! Memory that one checkpoint leaves for the next: slabs for the copies of inodes, vectors for those of buffers, and the
 //! lists of entries.
 //!
 //! Memory that somebody used lately costs far less than memory that the system has to hand out and clear. It comes back when
@@ -8,8 +8,8 @@ use super::cil::Entry;
 use crate::item::{BoxedVector, LogVector};
 use crate::sync::Mutex;
 
-/// Bytes of a chunk; more than the largest copy of an inode.
-pub(super) const CHUNK_BYTES: usize = 64 << 10;
+/// Bytes of a slab; more than the largest copy of an inode.
+pub(super) const SLAB_BYTES: usize = 64 << 10;
 /// Vectors that a shard takes at once; it keeps no more of them, which the bounds do not count.
 const VECTORS_AT_ONCE: usize = 16;
 
@@ -93,7 +93,7 @@ impl<T: Reusable> Waiting<T> {
 
 /// What waits for its next use.
 pub(super) struct Pool {
-    chunks: Stock<Box<[u8]>>,
+    slabs: Stock<Box<[u8]>>,
     vectors: Stock<BoxedVector>,
     lists: Stock<Vec<Entry>>,
 }
@@ -103,15 +103,15 @@ impl Pool {
     /// and copies have room to grow.
     pub(super) fn new(push_bytes: u64, most_bytes: u64) -> Self {
         Self {
-            chunks: Stock::new((push_bytes * 5 / 2).min(most_bytes / 2)),
+            slabs: Stock::new((push_bytes * 5 / 2).min(most_bytes / 2)),
             vectors: Stock::new((push_bytes * 5 / 4).min(most_bytes / 4)),
             lists: Stock::new((push_bytes / 2).min(most_bytes / 4)),
         }
     }
 
-    /// A chunk with whatever stands in it.
-    pub(super) fn chunk(&self) -> Box<[u8]> {
-        self.chunks.take().unwrap_or_else(|| vec![0; CHUNK_BYTES].into_boxed_slice())
+    /// A slab with whatever stands in it.
+    pub(super) fn slab(&self) -> Box<[u8]> {
+        self.slabs.take().unwrap_or_else(|| vec![0; SLAB_BYTES].into_boxed_slice())
     }
 
     /// An empty list: the longest that waits, since growing one copies it.
@@ -128,9 +128,9 @@ impl Pool {
         spare.pop()
     }
 
-    /// Takes chunks back.
-    pub(super) fn give_back_chunks(&self, chunks: Vec<Box<[u8]>>) {
-        self.chunks.give_back(chunks.into_iter());
+    /// Takes slabs back.
+    pub(super) fn give_back_slabs(&self, slabs: Vec<Box<[u8]>>) {
+        self.slabs.give_back(slabs.into_iter());
     }
 
     /// Takes vectors back.
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(spare.len(), 3, "a quarter of 32 KiB holds three of a little more than 2 KiB");
         assert!(spare.iter().all(|vector| vector.is_empty() && vector.log_bytes() == 0));
         pool.give_back_vectors(spare);
-        pool.give_back_chunks(vec![pool.chunk()]);
+        pool.give_back_slabs(vec![pool.slab()]);
         let mut again = Vec::new();
         let first = pool.vector(&mut again);
         again.extend(first);

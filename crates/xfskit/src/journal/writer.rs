@@ -12,10 +12,11 @@ use crate::error_tags::{ErrorTags, LOG_BAD_CRC, LOG_IO_DONE};
 use std::mem::offset_of;
 use std::sync::Arc;
 use xfskit_ondisk::log_record::{
-    CLIENT_LOG, CLIENT_TRANSACTION, OPERATION_HEADER_BYTES, RecordFields, RecordHeader, TRANSACTION_CHECKPOINT,
-    TRANSACTION_MAGIC, UNMOUNT_PAYLOAD, header_sectors, next_cycle, operation_flags, seal_record,
+    CLIENT_LOG, CLIENT_TRANSACTION, OPERATION_HEADER_BYTES, OperationHeader, RecordFields, RecordHeader,
+    TransactionHeader, UNMOUNT_PAYLOAD, header_sectors, next_cycle, operation_flags, seal_record,
 };
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, Lsn};
+use zerocopy::IntoBytes;
 
 /// What was written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,13 +93,8 @@ impl LogWriter {
         self.written = Written::default();
         let id = transaction_id(self.head);
         self.operation(id, operation_flags::START, &[])?;
-        let regions = checkpoint.region_count() as u32;
-        let mut header = [0; 16];
-        header[0..4].copy_from_slice(&TRANSACTION_MAGIC.to_le_bytes());
-        header[4..8].copy_from_slice(&TRANSACTION_CHECKPOINT.to_le_bytes());
-        header[8..12].copy_from_slice(&id.to_le_bytes());
-        header[12..16].copy_from_slice(&regions.to_le_bytes());
-        self.operation(id, 0, &header)?;
+        let header = TransactionHeader::of_checkpoint(id, checkpoint.region_count() as u32);
+        self.operation(id, 0, header.as_bytes())?;
         checkpoint.regions(|region| self.operation(id, 0, region))?;
         self.operation(id, operation_flags::COMMIT, &[])?;
         self.write_record()?;
@@ -153,11 +149,8 @@ impl LogWriter {
             self.record.resize(self.header_bytes(), 0);
         }
         // In one piece: there are as many operations as regions, and most are short.
-        let mut header = [0; OPERATION_HEADER_BYTES];
-        header[0..4].copy_from_slice(&id.to_be_bytes());
-        header[4..8].copy_from_slice(&(payload.len() as u32).to_be_bytes());
-        (header[8], header[9]) = (client, flags);
-        self.record.extend_from_slice(&header);
+        let header = OperationHeader::new(id, payload.len(), client, flags);
+        self.record.extend_from_slice(header.as_bytes());
         self.record.extend_from_slice(payload);
         self.operations += 1;
     }

@@ -4,12 +4,13 @@ use crate::cache::BufferKind;
 use crate::error::{Error, Result};
 use crate::error_tags::{READ_AGF, READ_AGI, REFUSE_LOCK};
 use crate::mount::Mount;
-use crate::trans::{BlfType, BufId, Transaction};
+use crate::trans::{BufId, Transaction};
 use std::sync::Arc;
 use xfskit_ondisk::ag::{
     AGF_CRC_OFFSET, AGF_LSN_OFFSET, AGFL_CRC_OFFSET, AGFL_LSN_OFFSET, AGI_CRC_OFFSET, AGI_LSN_OFFSET, Agf, AgflHeader,
     Agi,
 };
+use xfskit_ondisk::logged::buffer::buffer_type;
 use xfskit_ondisk::{AgNumber, Corruption, DiskAddress, Geometry, Verdict};
 use zerocopy::FromBytes;
 
@@ -24,7 +25,7 @@ const AGFL_SECTOR: u64 = 3;
 pub static AGF_KIND: BufferKind = BufferKind {
     name: "AGF",
     family: "AGF",
-    log_type: BlfType::Agf as u16,
+    log_type: buffer_type::AGF,
     crc_offset: Some(AGF_CRC_OFFSET),
     lsn_offset: Some(AGF_LSN_OFFSET),
     verify: |geometry, address, bytes| header::<Agf>("AGF", bytes)?.verify(geometry, ag_of(geometry, address)),
@@ -35,7 +36,7 @@ pub static AGF_KIND: BufferKind = BufferKind {
 pub static AGI_KIND: BufferKind = BufferKind {
     name: "AGI",
     family: "AGI",
-    log_type: BlfType::Agi as u16,
+    log_type: buffer_type::AGI,
     crc_offset: Some(AGI_CRC_OFFSET),
     lsn_offset: Some(AGI_LSN_OFFSET),
     verify: |geometry, address, bytes| header::<Agi>("AGI", bytes)?.verify(geometry, ag_of(geometry, address)),
@@ -46,7 +47,7 @@ pub static AGI_KIND: BufferKind = BufferKind {
 pub static AGFL_KIND: BufferKind = BufferKind {
     name: "AGFL",
     family: "AGFL",
-    log_type: BlfType::Agfl as u16,
+    log_type: buffer_type::AGFL,
     crc_offset: Some(AGFL_CRC_OFFSET),
     lsn_offset: Some(AGFL_LSN_OFFSET),
     verify: |geometry, address, bytes| header::<AgflHeader>("AGFL", bytes)?.verify(geometry, ag_of(geometry, address)),

@@ -24,7 +24,7 @@ macro_rules! tree_buffer {
         pub static $name: $crate::cache::BufferKind = $crate::cache::BufferKind {
             name: <$format as xfskit_ondisk::btree::TreeFormat>::NAME,
             family: "btree",
-            log_type: $crate::trans::BlfType::Btree as u16,
+            log_type: xfskit_ondisk::logged::buffer::buffer_type::BTREE,
             crc_offset: Some(<$format as xfskit_ondisk::btree::TreeFormat>::CRC_OFFSET),
             lsn_offset: Some(<$format as xfskit_ondisk::btree::TreeFormat>::LSN_OFFSET),
             verify: xfskit_ondisk::btree::verify_block::<$format>,

@@ -8,7 +8,8 @@
 use crate::cache::{BufferKind, DataFork, ForkKind};
 use crate::error::{Error, Result};
 use crate::inode::bmap;
-use crate::trans::{BlfType, InoId, InodeFields, Transaction};
+use crate::trans::{InoId, InodeFields, Transaction};
+use xfskit_ondisk::logged::buffer::buffer_type;
 use xfskit_ondisk::symlink::{
     SYMLINK_CRC_OFFSET, SYMLINK_HEADER_BYTES, SYMLINK_LENGTH_LIMIT, SYMLINK_LSN_OFFSET, capacity, decode_run,
     encode_run, verify_symlink,
@@ -21,7 +22,7 @@ pub use xfskit_ondisk::symlink::blocks_for as blocks_needed;
 pub static SYMLINK_KIND: BufferKind = BufferKind {
     name: "symlink block",
     family: "symlink block",
-    log_type: BlfType::Symlink as u16,
+    log_type: buffer_type::SYMLINK,
     crc_offset: Some(SYMLINK_CRC_OFFSET),
     lsn_offset: Some(SYMLINK_LSN_OFFSET),
     verify: verify_symlink,

@@ -1,10 +1,11 @@
 //! One chain of transactions against the whole log.
 
-use super::{BlfType, InodeFields, Reservation};
+use super::{InodeFields, Reservation};
 use crate::cache::BufferKind;
 use crate::test_image::TestImage;
 use std::sync::mpsc::channel;
 use std::time::Duration;
+use xfskit_ondisk::logged::buffer::buffer_type;
 use xfskit_ondisk::{DiskAddress, FsBlock};
 
 /// Links use nearly all that they reserve.
@@ -14,7 +15,7 @@ const LINK_BYTES: u32 = 1 << 20;
 static PLAIN_KIND: BufferKind = BufferKind {
     name: "block of a test",
     family: "test",
-    log_type: BlfType::DirData as u16,
+    log_type: buffer_type::DIR_DATA,
     crc_offset: None,
     lsn_offset: None,
     verify: |_, _, _| Ok(()),

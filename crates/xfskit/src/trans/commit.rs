@@ -4,7 +4,7 @@ use super::deferred::Turn;
 use super::log_buffer::log_buffer;
 use super::log_inode::log_inode;
 use super::scratch;
-use super::{BlfType, HeldBuffer, InodeFields, Transaction};
+use super::{HeldBuffer, InodeFields, Transaction};
 use crate::error::{Error, Result};
 use crate::error_tags::{LOG_DONE, LOG_INTENT, ROLL};
 use crate::item::CheckpointSeq;
@@ -15,6 +15,7 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::Arc;
 use xfskit_ondisk::features::VersionFlags;
+use xfskit_ondisk::logged::buffer::buffer_type;
 use xfskit_ondisk::{DiskAddress, RawSuperblock};
 
 impl Transaction<'_> {
@@ -212,8 +213,7 @@ impl Transaction<'_> {
 
     /// Disk addresses of the inode clusters that this transaction freed.
     fn stale_inode_clusters(&self) -> Vec<DiskAddress> {
-        let is_cluster =
-            |held: &&HeldBuffer| held.invalidated && held.content.kind().log_type == BlfType::Inodes as u16;
+        let is_cluster = |held: &&HeldBuffer| held.invalidated && held.content.kind().log_type == buffer_type::INODES;
         self.buffers.iter().flatten().filter(is_cluster).map(|held| held.buffer.key().address()).collect()
     }
 

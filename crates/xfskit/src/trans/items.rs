@@ -4,7 +4,7 @@
 use super::Transaction;
 use crate::item::{ItemState, LogItem, LogVector};
 use std::sync::Arc;
-use xfskit_ondisk::log_record::item_type;
+use xfskit_ondisk::logged::icreate::NewInodes;
 use xfskit_ondisk::{AgBlock, AgNumber};
 
 /// An item that has done its work once it is in the log: a done item, or the record of a new inode chunk.
@@ -57,18 +57,10 @@ impl Transaction<'_> {
         self.freed_extents.len()
     }
 
-    /// Logs that an inode chunk was made: recovery makes its inodes again from this alone, so the buffers themselves
-    /// are only ordered.
-    pub fn log_icreate(&mut self, ag: AgNumber, block: AgBlock, inodes: u32, blocks: u32, generation: u32) {
+    /// Logs that inodes were made: recovery makes them again from this alone, so the buffers themselves are only ordered.
+    pub fn log_new_inodes(&mut self, new: NewInodes) {
         let mut copy = LogVector::default();
-        let inode_bytes = self.geometry().inode_bytes() as u32;
-        copy.push_with(28, |out| {
-            out[0..2].copy_from_slice(&item_type::ICREATE.to_le_bytes());
-            out[2..4].copy_from_slice(&1u16.to_le_bytes());
-            for (index, word) in [ag.0, block.0, inodes, inode_bytes, blocks, generation].iter().enumerate() {
-                out[4 + 4 * index..8 + 4 * index].copy_from_slice(&word.to_be_bytes());
-            }
-        });
+        copy.push(&new.encode(self.geometry()));
         self.log_item(Arc::new(PassingItem { goes_first: true, ..PassingItem::default() }), copy, None);
     }
 

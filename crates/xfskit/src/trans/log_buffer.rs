@@ -3,14 +3,15 @@
 //! A copy holds everything that is dirty since the last write-back. While the set of dirty chunks stays the same, a commit
 //! copies the chunks that its transaction touched, and nothing else.
 
-use super::{BlfType, CHUNK_BYTES, HeldBuffer};
+use super::HeldBuffer;
 use crate::cache::{BufferKey, BufferKind, DiskRun};
 use crate::item::{DirtyBits, LogVector};
 use crate::journal::Batch;
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use xfskit_ondisk::BASIC_BLOCK_BYTES;
-use xfskit_ondisk::log_record::{buffer_flags, item_type};
+use xfskit_ondisk::log_record::buffer_flags;
+use xfskit_ondisk::logged::buffer::{BufferFormat, CHUNK_BYTES, FORMAT_BYTES, buffer_type};
 
 /// Logs a buffer, if it changed.
 pub(super) fn log_buffer(batch: &mut Batch<'_>, held: &HeldBuffer) {
@@ -44,7 +45,7 @@ pub(super) fn log_buffer(batch: &mut Batch<'_>, held: &HeldBuffer) {
 }
 
 fn flags_of(kind: &BufferKind) -> u16 {
-    let inodes = if kind.log_type == BlfType::Inodes as u16 { buffer_flags::INODES } else { 0 };
+    let inodes = if kind.log_type == buffer_type::INODES { buffer_flags::INODES } else { 0 };
     kind.log_type << buffer_flags::TYPE_SHIFT | inodes
 }
 
@@ -80,7 +81,7 @@ fn patch(flags: u16, bytes: &[u8], all: &DirtyBits, changed: &DirtyBits, copy: &
     let first = FORMAT_BYTES + 4 * chunks.div_ceil(32);
     let out = copy.bytes_mut();
     // The block may have become another kind of structure.
-    out[FLAGS].copy_from_slice(&flags.to_le_bytes());
+    BufferFormat::patch_flags(out, flags);
     for Range { start, end } in changed.runs(0..chunks) {
         let at = first + all.count_below(start) * CHUNK_BYTES;
         let bytes = &bytes[start * CHUNK_BYTES..end * CHUNK_BYTES];
@@ -88,21 +89,7 @@ fn patch(flags: u16, bytes: &[u8], all: &DirtyBits, changed: &DirtyBits, copy: &
     }
 }
 
-/// Bytes of the first region of a buffer's log item before its map.
-const FORMAT_BYTES: usize = 20;
-const FLAGS: Range<usize> = 4..6;
-
-/// The first region of a buffer's log item (the kernel's `struct xfs_buf_log_format`).
 fn push_format(copy: &mut LogVector, run: &DiskRun, flags: u16, regions: u16, map: &[u32]) {
-    copy.push_with(FORMAT_BYTES + 4 * map.len(), |out| {
-        out[0..2].copy_from_slice(&item_type::BUFFER.to_le_bytes());
-        out[2..4].copy_from_slice(&regions.to_le_bytes());
-        out[FLAGS].copy_from_slice(&flags.to_le_bytes());
-        out[6..8].copy_from_slice(&(run.basic_blocks as u16).to_le_bytes());
-        out[8..16].copy_from_slice(&run.address.0.to_le_bytes());
-        out[16..20].copy_from_slice(&(map.len() as u32).to_le_bytes());
-        for (index, word) in map.iter().enumerate() {
-            out[20 + 4 * index..24 + 4 * index].copy_from_slice(&word.to_le_bytes());
-        }
-    });
+    let format = BufferFormat { address: run.address, basic_blocks: run.basic_blocks as u16, flags, regions };
+    copy.push_with(FORMAT_BYTES + 4 * map.len(), |out| format.encode(map, out));
 }

@@ -1,14 +1,13 @@
 //! Inodes as the journal carries them: a format, the core, and the parts of the forks that changed since the last write-back.
 
 use super::{HeldInode, InodeFields};
-use crate::cache::{AttrFork, DataFork, ForkMap, Inode, InodeState, MapRoot};
+use crate::cache::{AttrFork, DataFork, ForkMap, Inode, InodeState};
 use crate::item::DirtyBits;
 use crate::journal::{Batch, RegionEnds, Regions};
-use xfskit_ondisk::btree::{BMBT_MAGIC, LONG_HEADER_BYTES};
 use xfskit_ondisk::extent::EXTENT_RECORD_BYTES;
 use xfskit_ondisk::inode::{INODE_CORE_BYTES, flags2};
-use xfskit_ondisk::log_record::item_type;
-use xfskit_ondisk::{BASIC_BLOCK_BYTES, ForkFormat, Geometry};
+use xfskit_ondisk::logged::inode::{FORMAT_BYTES, InodeFormat, encode_root, root_bytes};
+use xfskit_ondisk::{DiskAddress, ForkFormat, Geometry};
 
 /// Logs an inode that changed.
 pub(super) fn log_inode(batch: &mut Batch<'_>, held: &mut HeldInode, geometry: &Geometry) {
@@ -24,9 +23,6 @@ pub(super) fn log_inode(batch: &mut Batch<'_>, held: &mut HeldInode, geometry: &
         InodeCopy::new(inode, state, InodeFields::from_bits_truncate(inner.dirty.low_word()), geometry)
     });
 }
-
-/// Bytes of the first region of an inode's log item.
-const FORMAT_BYTES: usize = 56;
 
 /// What the copy of an inode holds.
 struct InodeCopy<'a> {
@@ -46,28 +42,24 @@ impl<'a> InodeCopy<'a> {
         let field_of =
             |region: &Option<ForkRegion<'_>>| region.as_ref().map_or(InodeFields::empty(), |region| region.field);
         let mut logged = InodeFields::CORE | field_of(&data) | field_of(&attr);
-        if fields.contains(InodeFields::DEV) && state.core.data_format == ForkFormat::Dev {
-            logged |= InodeFields::DEV;
+        if fields.contains(InodeFields::DEVICE) && state.core.data_format == ForkFormat::Dev {
+            logged |= InodeFields::DEVICE;
         }
         Self { inode, state, logged, data, attr, cluster_bytes: geometry.inode_cluster_bytes() }
     }
 
-    /// The first region (the kernel's `struct xfs_inode_log_format`).
-    fn fill_format(&self, out: &mut [u8]) {
-        let regions = 2 + u16::from(self.data.is_some()) + u16::from(self.attr.is_some());
-        let bytes_of = |region: &Option<ForkRegion<'_>>| region.as_ref().map_or(0, |region| region.log_bytes) as u16;
-        let device = if let DataFork::Dev(device) = self.state.data { device } else { 0 };
-        out.fill(0);
-        out[0..2].copy_from_slice(&item_type::INODE.to_le_bytes());
-        out[2..4].copy_from_slice(&regions.to_le_bytes());
-        out[4..8].copy_from_slice(&self.logged.bits().to_le_bytes());
-        out[8..10].copy_from_slice(&bytes_of(&self.attr).to_le_bytes());
-        out[10..12].copy_from_slice(&bytes_of(&self.data).to_le_bytes());
-        out[16..24].copy_from_slice(&self.state.core.inode.0.to_le_bytes());
-        out[24..28].copy_from_slice(&device.to_le_bytes());
-        out[40..48].copy_from_slice(&self.inode.cluster().to_le_bytes());
-        out[48..52].copy_from_slice(&((self.cluster_bytes / BASIC_BLOCK_BYTES) as u32).to_le_bytes());
-        out[52..56].copy_from_slice(&(self.inode.offset_in_cluster() as u32).to_le_bytes());
+    fn format(&self) -> InodeFormat {
+        let bytes_of = |region: &Option<ForkRegion<'_>>| region.as_ref().map_or(0, |region| region.log_bytes);
+        InodeFormat {
+            inode: self.state.core.inode,
+            fields: self.logged,
+            data_bytes: bytes_of(&self.data),
+            attr_bytes: bytes_of(&self.attr),
+            device: if let DataFork::Dev(device) = self.state.data { device } else { 0 },
+            address: DiskAddress(self.inode.cluster()),
+            cluster_bytes: self.cluster_bytes,
+            offset: self.inode.offset_in_cluster(),
+        }
     }
 }
 
@@ -87,7 +79,7 @@ impl Regions for InodeCopy<'_> {
 
     fn fill(&self, out: &mut [u8]) {
         let (format, rest) = out.split_at_mut(FORMAT_BYTES);
-        self.fill_format(format);
+        self.format().encode(format);
         let (core, rest) = rest.split_at_mut(INODE_CORE_BYTES);
         self.state.core.encode_for_log(core);
         let rest = match &self.data {
@@ -141,7 +133,7 @@ impl<'a> ForkRegion<'a> {
         let log_bytes = match contents {
             Contents::Local(bytes) => bytes.len(),
             Contents::Mapped(ForkMap::Extents(extents)) => extents.len() * EXTENT_RECORD_BYTES,
-            Contents::Mapped(ForkMap::Btree(root)) => LONG_HEADER_BYTES + 8 * (root.keys.len() + root.children.len()),
+            Contents::Mapped(ForkMap::Btree(root)) => root_bytes(root.keys.len()),
         };
         (log_bytes > 0).then_some(Self { field, contents, log_bytes })
     }
@@ -165,20 +157,7 @@ impl<'a> ForkRegion<'a> {
                     record.copy_from_slice(&extent.encode());
                 }
             }
-            Contents::Mapped(ForkMap::Btree(root)) => encode_root_for_log(root, out),
+            Contents::Mapped(ForkMap::Btree(root)) => encode_root(root.level, &root.keys, &root.children, out),
         }
-    }
-}
-
-/// A btree root as the journal carries it: with the header of a whole block.
-fn encode_root_for_log(root: &MapRoot, out: &mut [u8]) {
-    let (header, words) = out.split_at_mut(LONG_HEADER_BYTES);
-    header.fill(0);
-    header[0..4].copy_from_slice(&BMBT_MAGIC.to_be_bytes());
-    header[4..6].copy_from_slice(&root.level.to_be_bytes());
-    header[6..8].copy_from_slice(&(root.keys.len() as u16).to_be_bytes());
-    header[8..24].fill(0xff);
-    for (place, word) in words.chunks_exact_mut(8).zip(root.keys.iter().chain(&root.children)) {
-        place.copy_from_slice(&word.to_be_bytes());
     }
 }

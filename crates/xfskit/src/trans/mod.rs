@@ -23,7 +23,6 @@
 mod chain_tests;
 mod commit;
 pub mod deferred;
-mod formats;
 mod hold_times;
 mod items;
 mod log_buffer;
@@ -32,7 +31,6 @@ mod remembered;
 mod reservation;
 mod scratch;
 
-pub use formats::{BlfType, InodeFields};
 pub use items::PassingItem;
 pub use reservation::Reservation;
 
@@ -46,11 +44,10 @@ use crate::sync::{ArcMutexGuard, Held};
 use hold_times::HoldTimes;
 use std::ops::Range;
 use std::sync::Arc;
+use xfskit_ondisk::logged::buffer::CHUNK_BYTES;
+pub use xfskit_ondisk::logged::inode::InodeFields;
 use xfskit_ondisk::{AgBlock, AgNumber, Corruption, DiskAddress, Geometry};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-/// Bytes that one bit of a buffer's dirty map stands for.
-pub const CHUNK_BYTES: usize = 128;
 
 /// A buffer that a transaction holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -5,16 +5,17 @@ use crate::cache::{BufferKind, ForkKind, ForkMap};
 use crate::error::{Error, Result};
 use crate::space::Owner;
 use crate::space::alloc::{self, AllocRequest, Near};
-use crate::trans::{BlfType, BufId, InoId, InodeFields, Transaction};
+use crate::trans::{BufId, InoId, InodeFields, Transaction};
 use xfskit_ondisk::btree::{Bmbt, LONG_CRC_OFFSET, LONG_LSN_OFFSET};
 use xfskit_ondisk::limits::bmbt_root_max_records;
+use xfskit_ondisk::logged::buffer::buffer_type;
 use xfskit_ondisk::{DiskAddress, FileBlock, FsBlock, Geometry, InodeNumber};
 
 /// Blocks of extent maps.
 pub static BMBT_KIND: BufferKind = BufferKind {
     name: "bmbt block",
     family: "bmbt block",
-    log_type: BlfType::Btree as u16,
+    log_type: buffer_type::BTREE,
     crc_offset: Some(LONG_CRC_OFFSET),
     lsn_offset: Some(LONG_LSN_OFFSET),
     verify: xfskit_ondisk::btree::verify_block::<Bmbt>,

@@ -10,7 +10,7 @@ use xfskit_ondisk::btree::LongBlockHeader;
 use xfskit_ondisk::inode::{INODE_CRC_OFFSET, INODE_LSN_OFFSET, INODE_MAGIC, MODE_DIR, MODE_TYPE, encode_free_inode};
 use xfskit_ondisk::logged::buffer::buffer_type;
 use xfskit_ondisk::logged::icreate::NewInodes;
-use xfskit_ondisk::logged::inode::{LoggedInode, inode_fields};
+use xfskit_ondisk::logged::inode::{InodeFields, LoggedInode};
 use xfskit_ondisk::{AgInode, BASIC_BLOCK_BYTES, Corruption, Lsn, checksum_matches};
 use zerocopy::FromBytes;
 
@@ -47,8 +47,8 @@ impl Replay<'_> {
         if !is_newer {
             self.blocks.set_torn(logged.address, index, false);
         }
-        let forks = [(inode_fields::DATA_OWNER, false), (inode_fields::ATTR_OWNER, true)];
-        for (_, is_attr) in forks.into_iter().filter(|(field, _)| mode != 0 && logged.fields & field != 0) {
+        let forks = [(InodeFields::DATA_OWNER, false), (InodeFields::ATTR_OWNER, true)];
+        for (_, is_attr) in forks.into_iter().filter(|(field, _)| mode != 0 && logged.fields.contains(*field)) {
             self.change_owner(lsn, &logged, is_attr)?;
         }
         Ok(if is_newer { Outcome::Skipped } else { Outcome::Replayed })

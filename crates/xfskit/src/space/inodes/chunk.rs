@@ -19,6 +19,7 @@ use crate::trans::Transaction;
 use smallvec::SmallVec;
 use xfskit_ondisk::btree::{FreeExtent, Inobt, InodeChunk};
 use xfskit_ondisk::inode::encode_free_inode;
+use xfskit_ondisk::logged::icreate::NewInodes;
 use xfskit_ondisk::{AgBlock, AgInode, Geometry, INODES_PER_CHUNK, InodeNumber, NULL_AG_INODE};
 
 /// Inodes that one bit of a hole mask stands for.
@@ -141,8 +142,7 @@ fn initialize(tx: &mut Transaction, ag: InodeAg, extent: FreeExtent) -> Result<(
         tx.order(buffer);
         tx.mount().inodes.cluster_made(address);
     }
-    let inodes = inodes_in(tx.geometry(), extent);
-    tx.log_icreate(ag.number, extent.start, inodes, extent.count, generation);
+    tx.log_new_inodes(NewInodes { ag: ag.number, block: extent.start, blocks: extent.count, generation });
     Ok(())
 }
 
