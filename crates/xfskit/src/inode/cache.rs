@@ -286,11 +286,11 @@ impl Mount {
             return Ok(());
         }
         let Some(_trimming) = cache.trimming.try_lock() else { return Ok(()) };
-        self.journal.push_tail(Lsn(u64::MAX))?;
+        self.journal.push_tail_as_far_as_possible(Lsn(u64::MAX))?;
         cache.evict_to_limit();
         if cache.len() > cache.most {
             self.journal.force_all()?;
-            self.journal.push_tail(Lsn(u64::MAX))?;
+            self.journal.push_tail_as_far_as_possible(Lsn(u64::MAX))?;
             cache.evict_to_limit();
         }
         // Inodes that are open stay; the next look is due when as many again have come.

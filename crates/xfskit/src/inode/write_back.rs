@@ -6,16 +6,18 @@
 //!
 //! Locks are only tried: a locked object is in use by a transaction that will move it to the head of the log anyway.
 //!
+//! A block that the device refuses stays in the AIL, as the log has it, and is tried again by every push.
+//!
 //! Crash behaviour: a pinned object is never written (write-ahead); written blocks count as durable for the log's tail
 //! only after the flush that the next checkpoint begins with.
 
 use super::cluster::INODE_CLUSTER_KIND;
 use super::write_cluster::write_cluster;
 use crate::cache::{Buffer, Inode};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::error_tags::BUF_IOERROR;
 use crate::item::LogItem;
-use crate::journal::{Ail, WriteBack};
+use crate::journal::{Ail, WriteBack, WrittenBack};
 use crate::mount::Mount;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -50,11 +52,11 @@ impl WriteBackToDevice {
 }
 
 impl WriteBack for WriteBackToDevice {
-    fn write_back(&self, ail: &Ail, mut items: Vec<(u64, Arc<dyn LogItem>)>) -> Result<usize> {
-        let Some(mount) = self.mount.upgrade() else { return Ok(0) };
+    fn write_back(&self, ail: &Ail, mut items: Vec<(u64, Arc<dyn LogItem>)>) -> WrittenBack {
+        let mut done = WrittenBack::default();
+        let Some(mount) = self.mount.upgrade() else { return done };
         items.sort_unstable_by_key(|(home, _)| *home);
         let unflushed = mount.journal.unflushed_flag();
-        let mut written = 0;
         let mut items = items.into_iter().peekable();
         while let Some((home, first)) = items.next() {
             let mut group = Group::default();
@@ -62,9 +64,18 @@ impl WriteBack for WriteBackToDevice {
             while let Some((_, item)) = items.next_if(|(next, _)| *next == home) {
                 group.add(item);
             }
-            written += write_group(&mount, ail, &unflushed, DiskAddress(home), group)?;
+            match write_group(&mount, ail, &unflushed, DiskAddress(home), group) {
+                Ok(left) => done.left += left,
+                Err(error) => {
+                    let is_refused = matches!(error, Error::Io { .. });
+                    done.failed.get_or_insert(error);
+                    if !is_refused {
+                        break;
+                    }
+                }
+            }
         }
-        Ok(written)
+        done
     }
 
     fn let_go(&self, freed: Vec<Arc<dyn LogItem>>) {

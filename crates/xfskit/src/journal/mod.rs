@@ -26,6 +26,7 @@ mod head;
 mod pool;
 mod records;
 pub mod recovery;
+mod tail;
 mod values;
 mod writer;
 
@@ -36,12 +37,13 @@ pub use grant::Grant;
 pub use head::{LogHead, LogState, find_head};
 pub use records::{Operation, Record, RecordReader};
 pub use recovery::{Outcome, RecoveredIntent, RecoveryReport};
+pub use tail::{WriteBack, WrittenBack};
 pub use values::OrderedWrite;
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::error_tags::ErrorTags;
-use crate::item::{CheckpointSeq, LogItem};
+use crate::item::CheckpointSeq;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, thread_slot};
 use cil::Cil;
@@ -99,19 +101,6 @@ pub struct JournalOptions {
     pub error_tags: Arc<ErrorTags>,
 }
 
-/// Writes objects back to their homes so that the tail of the log can move. The journal knows only that it can be
-/// asked; who does it knows buffers and inodes.
-pub trait WriteBack: Send + Sync {
-    /// Writes back what it can of `items`, each with its home; returns how many left the AIL.
-    ///
-    /// # Errors
-    /// An I/O error, after which the journal shuts down.
-    fn write_back(&self, ail: &Ail, items: Vec<(u64, Arc<dyn LogItem>)>) -> Result<usize>;
-
-    /// Lets go of objects whose freeing is durable, as far as they have no new life yet.
-    fn let_go(&self, freed: Vec<Arc<dyn LogItem>>);
-}
-
 /// The journal of a mounted filesystem.
 pub struct Journal {
     data_device: Arc<dyn BlockDevice>,
@@ -143,6 +132,8 @@ pub struct Journal {
     push_wanted: AtomicBool,
     /// Recovered intents are being finished; they alone hold the tail.
     recovering: AtomicBool,
+    /// The last write-back met a block that the device refuses, and said so.
+    write_back_fails: AtomicBool,
 }
 
 /// The part of what pushes the CIL that others have time for.
@@ -195,6 +186,7 @@ impl Journal {
             values,
             push_wanted: AtomicBool::new(false),
             recovering: AtomicBool::new(false),
+            write_back_fails: AtomicBool::new(false),
         }
     }
 
@@ -446,47 +438,6 @@ impl Journal {
         })
     }
 
-    /// Moves the tail when little of the log is free, so that reservations seldom have to wait.
-    fn relieve(&self) -> Result<()> {
-        if self.space.is_relief_due() {
-            self.push_tail(self.space.relief_target())?;
-        }
-        Ok(())
-    }
-
-    /// Writes back everything in the AIL up to `target`.
-    ///
-    /// # Errors
-    /// `Io`; the journal is then shut down.
-    pub fn push_tail(&self, target: Lsn) -> Result<usize> {
-        self.check()?;
-        let items = self.ail.ready_up_to(target);
-        if items.is_empty() {
-            return Ok(0);
-        }
-        self.counters.tail_pushes.increment();
-        let write_back = self.write_back.lock().clone();
-        let Some(write_back) = write_back else { return Ok(0) };
-        let result = write_back.write_back(&self.ail, items);
-        match result {
-            Ok(count) => {
-                self.refresh_tail();
-                Ok(count)
-            }
-            Err(error) => {
-                self.shut_down(format!("metadata could not be written back: {error}"));
-                Err(error)
-            }
-        }
-    }
-
-    /// Publishes the AIL's tail to the space accounting.
-    pub fn refresh_tail(&self) {
-        let head = self.space.head();
-        self.space.set_tail(self.ail.tail().unwrap_or(head));
-        self.wake_waiters();
-    }
-
     /// The list of items on their way home.
     pub fn ail(&self) -> &Ail {
         &self.ail
@@ -495,7 +446,8 @@ impl Journal {
     /// Reserves log space for a chain of `links` links of `bytes` each; waits for space.
     ///
     /// # Errors
-    /// `Shutdown`; `Invalid` when the log is too small for the request.
+    /// `Shutdown`; `Invalid` when the log is too small for the request; `Io` when the log is full of metadata that the device does
+    /// not take to its place.
     pub fn reserve(&self, bytes: u32, links: u32) -> Result<Grant<'_>> {
         self.check()?;
         let unit = self.space.unit_bytes(bytes);
@@ -514,94 +466,6 @@ impl Journal {
 
     fn is_recovering(&self) -> bool {
         self.recovering.load(Ordering::Acquire)
-    }
-
-    /// Takes space for one more link of a chain that has begun, if nobody has to wait for it.
-    fn try_take_rolling(&self, need: u64) -> bool {
-        self.space.try_take(need, Claim::Rolling)
-    }
-
-    /// Takes space for one more link of a chain that has begun.
-    fn take_space_rolling(&self, need: u64) -> Result<()> {
-        if self.space.try_take(need, Claim::Rolling) {
-            return Ok(());
-        }
-        self.space.count_rolling_waiter(true);
-        let result = self.take_space(need, Claim::Rolling);
-        self.space.count_rolling_waiter(false);
-        self.wake_waiters();
-        result
-    }
-
-    /// Takes space, pushing checkpoints and the tail until there is enough.
-    fn take_space(&self, need: u64, claim: Claim) -> Result<()> {
-        if self.space.try_take(need, claim) {
-            return Ok(());
-        }
-        if need > self.space.largest_request() {
-            return Err(Error::Invalid("the log is too small for this operation"));
-        }
-        self.space.count_seeker(true);
-        let result = self.seek_space(need, claim);
-        self.space.count_seeker(false);
-        result
-    }
-
-    fn seek_space(&self, need: u64, claim: Claim) -> Result<()> {
-        loop {
-            self.check()?;
-            self.push_tail(self.space.target_for(need))?;
-            if self.space.try_take(need, claim) {
-                return Ok(());
-            }
-            // What is pinned cannot be written back: make it durable, then push again.
-            self.force_all()?;
-            self.push_tail(self.space.target_for(need))?;
-            if self.space.try_take(need, claim) {
-                return Ok(());
-            }
-            if self.is_recovering() {
-                return Err(Error::NotSupported(
-                    "finishing what a crash cut off in a journal as full as this; mount the image once with a Linux \
-                     kernel, or look at it read-only with norecovery",
-                ));
-            }
-            // Others hold grants or locks: wait until one of them lets go.
-            let mut guard = self.waiting.lock();
-            if self.space.try_take(need, claim) {
-                return Ok(());
-            }
-            self.space_freed.wait_for(&mut guard, std::time::Duration::from_millis(2));
-        }
-    }
-
-    /// Gives back space that was granted and not used.
-    fn give_back(&self, bytes: u64) {
-        if bytes > 0 && self.space.give_back(bytes) {
-            self.wake_waiters();
-        }
-    }
-
-    /// Makes everything durable at home: checkpoint, write-back of all items, flush. What is then in the log is not
-    /// needed any more.
-    ///
-    /// # Errors
-    /// `Io`, `Shutdown`; `WouldBlock` when objects stay locked.
-    pub fn quiesce(&self) -> Result<()> {
-        for _ in 0..1000 {
-            self.force_all()?;
-            self.push_tail(Lsn(u64::MAX))?;
-            if self.ail.tail().is_none() && self.cil.is_empty() {
-                // No checkpoint may take this flush for its own.
-                let _writer = self.writer.lock();
-                self.check()?;
-                if self.unflushed.swap(false, Ordering::AcqRel) {
-                    self.flush_data()?;
-                }
-                return Ok(());
-            }
-        }
-        Err(Error::WouldBlock)
     }
 
     /// Writes the unmount record, after [`Self::quiesce`].

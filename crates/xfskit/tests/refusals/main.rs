@@ -4,6 +4,7 @@
 mod acl;
 mod attr_bit;
 mod attr_fork;
+mod bad_block;
 mod durable;
 mod inherit;
 mod injected;
