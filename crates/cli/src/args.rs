@@ -203,6 +203,9 @@ pub struct CrashTestArgs {
     /// With --state: the state is read from a device that lies, as a failure names it
     #[arg(long, value_name = "LIE", requires = "state")]
     pub lie: Option<String>,
+    /// With --state: one place of the run's device failed, as a failure names it
+    #[arg(long, value_name = "PLACE", requires = "state", conflicts_with = "lie")]
+    pub bad_place: Option<String>,
     /// With --state: write the image as the cut left it to a file
     #[arg(long, value_name = "FILE", requires = "state")]
     pub save: Option<std::path::PathBuf>,

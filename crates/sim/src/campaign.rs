@@ -2,7 +2,7 @@
 
 use crate::device::Event;
 use crate::explore::{Plan, Tally, explore};
-use crate::faults::{explore_failing, explore_lies, explore_tags};
+use crate::faults::{explore_bad_places, explore_failing, explore_lies, explore_tags};
 use crate::run::{Wishes, record};
 use crate::workload::Workload;
 use std::collections::BTreeMap;
@@ -145,6 +145,10 @@ impl Campaign {
         }
         if in_time() {
             outcome = outcome.and_then(|()| explore_tags(workload, seed, plan.failing_runs, &mut tally));
+        }
+        if in_time() {
+            let times = plan.bad_places;
+            outcome = outcome.and_then(|()| explore_bad_places(workload, seed, &recording, times, &mut tally));
         }
         note(&tally);
         (tally, outcome.err().and_then(|failure| finding(failure.options(), failure.fault)))

@@ -69,6 +69,11 @@ impl Contents {
         Ok(contents)
     }
 
+    /// Its sectors with data; the last with zeros behind the end.
+    pub fn sectors(&self) -> impl Iterator<Item = &[u8; SECTOR_BYTES]> {
+        self.sectors.iter().flatten().map(AsRef::as_ref)
+    }
+
     fn sector(&self, index: usize) -> Option<&Arc<Sector>> {
         self.sectors.get(index).and_then(Option::as_ref)
     }

@@ -6,6 +6,7 @@
 //! write ─▶ own pages, and the record
 //! ```
 
+use crate::bad_place::{BadPlace, Refused};
 use crate::model::NodeId;
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
@@ -91,6 +92,8 @@ pub enum Fault {
     FlipBit(u64),
     /// Reads of the first sector get the contents of the second.
     Misdirect(u64, u64),
+    /// One place fails, and all others work.
+    BadPlace(BadPlace),
 }
 
 struct State {
@@ -98,6 +101,7 @@ struct State {
     record: Option<Vec<Event>>,
     operations: u64,
     fault: Option<Fault>,
+    refused: Refused,
 }
 
 /// The device.
@@ -110,7 +114,11 @@ pub struct SimDevice {
 impl SimDevice {
     /// A device with `own` over `base`.
     pub fn new(size_bytes: u64, base: Arc<Pages>, own: Pages) -> Self {
-        Self { size_bytes, base, state: Mutex::new(State { own, record: None, operations: 0, fault: None }) }
+        Self {
+            size_bytes,
+            base,
+            state: Mutex::new(State { own, record: None, operations: 0, fault: None, refused: Refused::default() }),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -138,6 +146,16 @@ impl SimDevice {
     /// From here on, something is wrong with the device, or nothing is any more.
     pub fn set_fault(&self, fault: Option<Fault>) {
         self.state().fault = fault;
+    }
+
+    /// What is wrong with the device.
+    pub fn fault(&self) -> Option<Fault> {
+        self.state().fault
+    }
+
+    /// What a bad place has refused since the last call.
+    pub fn take_refused(&self) -> Refused {
+        std::mem::take(&mut self.state().refused)
     }
 
     /// Writes and flushes so far.
@@ -177,6 +195,24 @@ impl SimDevice {
         }
     }
 
+    /// Keeps and records what arrives.
+    fn store(&self, state: &mut State, offset: u64, data: &[u8]) {
+        write_pages(&mut state.own, Some(&self.base), offset, data);
+        // What is below writes whole sectors.
+        let sector = SECTOR_BYTES as u64;
+        let (start, end) = (offset / sector * sector, (offset + data.len() as u64).next_multiple_of(sector));
+        let written = if end - start == data.len() as u64 {
+            data.into()
+        } else {
+            let mut whole = vec![0; (end - start) as usize];
+            self.read_pages(state, start, &mut whole);
+            whole.into()
+        };
+        if let Some(record) = &mut state.record {
+            record.push(Event::Write(start, written));
+        }
+    }
+
     /// Counts a write or flush; an error when it is one that fails.
     fn count(state: &mut State) -> io::Result<()> {
         let number = state.operations;
@@ -195,9 +231,15 @@ impl BlockDevice for SimDevice {
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.check(offset, buffer.len())?;
-        let state = self.state();
-        self.read_pages(&state, offset, buffer);
+        let mut state = self.state();
         let end = offset + buffer.len() as u64;
+        if let Some(Fault::BadPlace(place)) = state.fault
+            && place.refuses_read(offset..end, state.operations)
+        {
+            state.refused.reads += 1;
+            return Err(place.error());
+        }
+        self.read_pages(&state, offset, buffer);
         match state.fault {
             Some(Fault::FlipBit(bit)) if (offset..end).contains(&(bit / 8)) => {
                 buffer[(bit / 8 - offset) as usize] ^= 1 << (bit % 8);
@@ -218,21 +260,20 @@ impl BlockDevice for SimDevice {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.check(offset, data.len())?;
         let mut state = self.state();
+        let number = state.operations;
         Self::count(&mut state)?;
-        write_pages(&mut state.own, Some(&self.base), offset, data);
-        // What is below writes whole sectors.
-        let sector = SECTOR_BYTES as u64;
-        let (start, end) = (offset / sector * sector, (offset + data.len() as u64).next_multiple_of(sector));
-        let written = if end - start == data.len() as u64 {
-            data.into()
-        } else {
-            let mut whole = vec![0; (end - start) as usize];
-            self.read_pages(&state, start, &mut whole);
-            whole.into()
-        };
-        if let Some(record) = &mut state.record {
-            record.push(Event::Write(start, written));
+        let end = offset + data.len() as u64;
+        if let Some(Fault::BadPlace(place)) = state.fault
+            && place.refuses_write(offset..end, number)
+        {
+            state.refused.note_write(data);
+            for kept in place.parts_written(offset..end) {
+                let part = &data[(kept.start - offset) as usize..(kept.end - offset) as usize];
+                self.store(&mut state, kept.start, part);
+            }
+            return Err(place.error());
         }
+        self.store(&mut state, offset, data);
         Ok(())
     }
 

@@ -1,8 +1,9 @@
 //! Goes over the states in which a cut may leave a device, and has each judged.
 
+use crate::bad_place::BadPlace;
 use crate::cut::{Bounds, Choice, Cut, Walk, outcome_for_kernel};
 use crate::device::Event;
-use crate::judge::{Crashed, Lie, judge, judge_lie};
+use crate::judge::{Crashed, Lie, judge, judge_lie, judge_with_bad_place};
 use crate::onward::{Later, judge_later};
 use crate::random::Random;
 use crate::run::Recording;
@@ -21,6 +22,8 @@ pub struct Plan {
     pub later_cut_one_in: usize,
     /// Times that the run is repeated on a device that fails, and with a place that fails.
     pub failing_runs: u64,
+    /// Times that the run is repeated on a device with a bad place.
+    pub bad_places: u64,
     /// States that are read from a device that lies.
     pub lies: u64,
 }
@@ -72,6 +75,8 @@ pub enum DeviceFault {
     Tag(&'static str, u32),
     /// What was left was read with a lie.
     Lies(Lie),
+    /// One place failed.
+    Bad(BadPlace),
 }
 
 impl Failure {
@@ -83,6 +88,7 @@ impl Failure {
             DeviceFault::Fails(first) => format!(" --fail-from {first}"),
             DeviceFault::Tag(tag, nth) => format!(" --errortag {tag}:{nth}"),
             DeviceFault::Lies(lie) => format!(" --lie {lie}"),
+            DeviceFault::Bad(place) => format!(" --bad-place {place}"),
         };
         format!("--state {}{later}{device}", self.cut)
     }
@@ -122,6 +128,10 @@ pub fn replay(recording: &Recording, cut: Cut, later: &[Cut], device: DeviceFaul
     let (state, bounds) = crash(recording, cut);
     if let DeviceFault::Lies(lie) = device {
         let fault = judge_lie(recording, &state, &bounds, lie).fault;
+        return fault.map_or(Ok(()), |fault| Err(Failure { cut, later: Vec::new(), device, fault }));
+    }
+    if let DeviceFault::Bad(place) = device {
+        let fault = judge_with_bad_place(recording, &state, &bounds, place).fault;
         return fault.map_or(Ok(()), |fault| Err(Failure { cut, later: Vec::new(), device, fault }));
     }
     if later.is_empty() {

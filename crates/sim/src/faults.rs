@@ -1,12 +1,18 @@
 //! Devices and places that fail, and devices that lie.
 //!
+//! A bad place: a sector, or all that one write of the run wrote (a header, a cluster, a block, a run of contents), fails
+//! for good from some write on. The operation that needs it reports the error; everything else goes on, and what a sync
+//! acknowledged stays.
+//!
 //! A device that fails: from some write or flush on, all fail. The filesystem must shut down in good order, and what it had
 //! acknowledged must be there when the device works again. A device that lies: one bit of what is read is wrong, or one sector is
 //! another's. Whatever is read must be right or refused.
 
-use crate::cut::{Choice, Cut};
+use crate::bad_place::{Around, BadPlace, Refuses};
+use crate::cut::{Bounds, Choice, Cut};
+use crate::device::{Event, SECTOR_BYTES};
 use crate::explore::{DeviceFault, Failure, Tally, crash};
-use crate::judge::{Lie, judge, judge_lie};
+use crate::judge::{Crashed, Lie, judge, judge_lie, judge_with_bad_place};
 use crate::random::Random;
 use crate::run::{Recording, Wishes, record};
 use crate::workload::Workload;
@@ -47,6 +53,49 @@ pub fn explore_failing(
     Ok(())
 }
 
+/// Runs the workload `times` times on a device with a bad place, and judges what it leaves.
+///
+/// # Errors
+/// The first failure.
+pub fn explore_bad_places(
+    workload: &'static Workload,
+    seed: u64,
+    recording: &Recording,
+    times: u64,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    let mut random = Random::new(seed ^ 0x706c_6163_6573);
+    for _ in 0..times {
+        let Some(place) = bad_place(recording, random.next()) else { return Ok(()) };
+        let wishes = Wishes { bad_place: Some(place), ..Wishes::default() };
+        judge_failed_run(workload, seed, wishes, DeviceFault::Bad(place), &mut random, tally)?;
+    }
+    Ok(())
+}
+
+/// A place that the run writes to, as a seed has it: seldom one of the log, whose loss stops everything.
+pub fn bad_place(recording: &Recording, seed: u64) -> Option<BadPlace> {
+    let mut random = Random::new(seed);
+    const SECTOR: u64 = SECTOR_BYTES as u64;
+    let is_operation = |event: &&Event| matches!(event, Event::Write(..) | Event::Flush);
+    let operations: Vec<&Event> = recording.events.iter().filter(is_operation).collect();
+    let of_log = random.one_in(16);
+    let places = operations.iter().enumerate().filter_map(|(number, event)| match event {
+        Event::Write(offset, bytes) if recording.log.contains(offset) == of_log => {
+            Some((number as u64, *offset, bytes.len() as u64))
+        }
+        _ => None,
+    });
+    let places: Vec<_> = places.collect();
+    let &(number, offset, bytes) = random.pick(&places)?;
+    let from = if random.one_in(2) { number } else { random.next() % (number + 1) };
+    let refuses = [Refuses::Reads, Refuses::Writes, Refuses::Both][random.below(3)];
+    let around = [Around::Arrives, Around::IsLost][random.below(2)];
+    let whole = BadPlace { offset, bytes, refuses, around, from };
+    let sector = offset + random.next() % (bytes / SECTOR) * SECTOR;
+    Some(if random.one_in(2) { whole } else { BadPlace { offset: sector, bytes: SECTOR, ..whole } })
+}
+
 /// What was left by a run that was made to fail, with all, nothing and some of what was in flight.
 fn judge_failed_run(
     workload: &'static Workload,
@@ -57,16 +106,27 @@ fn judge_failed_run(
     tally: &mut Tally,
 ) -> Result<(), Failure> {
     let failed = |cut, fault| Failure { cut, later: Vec::new(), device, fault };
+    let judge_state = |recording: &Recording, state: &Crashed, bounds: &Bounds| match device {
+        DeviceFault::Bad(place) => judge_with_bad_place(recording, state, bounds, place),
+        _ => judge(recording, state, bounds, true),
+    };
     let whole = Cut { at: usize::MAX, choice: Choice::All };
     let (recording, _) = record(workload, seed, wishes).map_err(|fault| failed(whole, fault))?;
     if recording.digests.is_empty() {
         return Ok(());
     }
-    for choice in [Choice::All, Choice::None, Choice::Seed(random.next() % 1_000_000)] {
-        let cut = Cut { at: recording.events.len(), choice };
+    let end = recording.events.len();
+    let mut cuts = vec![(end, Choice::All), (end, Choice::None), (end, Choice::Seed(random.next() % 1_000_000))];
+    if let DeviceFault::Bad(_) = device {
+        // The run goes on behind the first refusal.
+        let mut anywhere = || (random.below(end + 1), Choice::Seed(random.next() % 1_000_000));
+        cuts.extend([anywhere(), anywhere(), anywhere()]);
+    }
+    for (at, choice) in cuts {
+        let cut = Cut { at, choice };
         let (state, bounds) = crash(&recording, cut);
         tally.states += 1;
-        if let Some(fault) = judge(&recording, &state, &bounds, true).fault {
+        if let Some(fault) = judge_state(&recording, &state, &bounds).fault {
             return Err(failed(cut, fault));
         }
     }

@@ -1,5 +1,6 @@
 //! Recovers what a cut left, and compares the tree with the model.
 
+use crate::bad_place::BadPlace;
 use crate::contents::Contents;
 use crate::cut::Bounds;
 use crate::device::{Event, Fault, PAGE_BYTES, Pages, SECTOR_BYTES, SimDevice, is_shared_zero, page_of};
@@ -164,6 +165,23 @@ pub fn judge_lie(recording: &Recording, state: &Crashed, bounds: &Bounds, lie: L
             Verdict { digest: found, fault }
         }
     }
+}
+
+/// As [`judge`], after a recovery that met a bad place: it may fail, and it may not show a tree that is none of the
+/// model's. Then the device works again, and all of [`judge`]'s rules hold.
+pub fn judge_with_bad_place(recording: &Recording, state: &Crashed, bounds: &Bounds, place: BadPlace) -> Verdict {
+    let device = state.device();
+    device.set_fault(Some(Fault::BadPlace(BadPlace { from: 0, ..place })));
+    match without_panic(|| Ok(read_lying(recording, &device))) {
+        Err(panic) => return Verdict { digest: 0, fault: Some(panic) },
+        Ok(Some(lines)) if operations_with(recording, digest(&lines), bounds).is_empty() => {
+            let fault = format!("with the bad place, {}", describe_difference(recording, &lines, bounds));
+            return Verdict { digest: digest(&lines), fault: Some(fault) };
+        }
+        Ok(_) => {}
+    }
+    let (own, base) = device.parts();
+    judge(recording, &Crashed { size_bytes: state.size_bytes, base, own }, bounds, true)
 }
 
 /// Whether recovery writes to the block around `offset`.

@@ -10,6 +10,7 @@
 //! line names a failure and replays it. `docs/design/simulator.md` says what is explored and what counts as right.
 #![forbid(unsafe_code)]
 
+mod bad_place;
 mod campaign;
 mod clock;
 mod contents;
@@ -30,11 +31,12 @@ mod times;
 mod tree;
 mod workload;
 
+pub use bad_place::{Around, BadPlace, Refuses};
 pub use campaign::{Campaign, Finding, Summary};
 pub use cut::{Bounds, Choice, Cut};
 pub use device::{Event, Fault, Kept, Pages, SimDevice};
 pub use explore::{DeviceFault, Failure, Plan, Tally, crash, crash_for_kernel, explore, replay};
-pub use faults::{explore_failing, explore_lies, explore_tags};
+pub use faults::{bad_place, explore_bad_places, explore_failing, explore_lies, explore_tags};
 pub use judge::{Crashed, Lie};
 pub use run::{Recording, Wishes, record};
 pub use workload::{WORKLOADS, Workload, find};

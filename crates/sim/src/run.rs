@@ -1,8 +1,11 @@
 //! Runs a workload on a recorded device, beside the model.
 
+mod partial;
+
+use crate::bad_place::BadPlace;
 use crate::clock::{Clock, World};
 use crate::contents::{Contents, Histories};
-use crate::device::{Event, Kept, Pages, SimDevice};
+use crate::device::{Event, Fault, Kept, Pages, SimDevice};
 use crate::image::{has_past, make_image};
 use crate::model::{Model, NodeId};
 use crate::observed::{Observed, changed};
@@ -12,6 +15,7 @@ use crate::times::{Change, Changed};
 use crate::tree::{Tree, describe, digest};
 use crate::workload::Workload;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use xfskit::cache::ForkKind;
 use xfskit::inode::bmap;
@@ -46,7 +50,7 @@ pub struct Recording {
     /// How the filesystem was opened.
     pub options: MountOptions,
     /// Where the log lies on the device.
-    pub log: std::ops::Range<u64>,
+    pub log: Range<u64>,
 }
 
 /// A workload under way.
@@ -103,6 +107,8 @@ pub struct Wishes {
     pub fail_from: Option<u64>,
     /// The place of an error tag fails when it is passed for the nth time.
     pub tag: Option<(&'static str, u32)>,
+    /// The device has a bad place.
+    pub bad_place: Option<BadPlace>,
     /// Write down what is done.
     pub transcript: bool,
 }
@@ -124,10 +130,13 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
     let mut options = options_of(seed);
     device.start_record();
     if let Some(first) = wishes.fail_from {
-        device.set_fault(Some(crate::device::Fault::FailFrom(first)));
+        device.set_fault(Some(Fault::FailFrom(first)));
+    }
+    if let Some(place) = wishes.bad_place {
+        device.set_fault(Some(Fault::BadPlace(place)));
     }
     options.error_tags.extend(wishes.tag);
-    let may_fail = wishes.fail_from.is_some() || wishes.tag.is_some();
+    let may_fail = wishes.fail_from.is_some() || wishes.tag.is_some() || wishes.bad_place.is_some();
     let recording = |device: &SimDevice, story: Story, log| Recording {
         size_bytes,
         base: Arc::clone(&base),
@@ -147,9 +156,7 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
         }
         Err(error) => return Err(format!("the new image cannot be opened: {error}")),
     };
-    let geometry = Arc::clone(&fs.mount().geometry);
-    let start = geometry.log_start.and_then(|start| geometry.fs_block_address(start)).map_or(0, |at| at.bytes());
-    let log = start..start + (u64::from(geometry.log_blocks) << geometry.block_log);
+    let log = log_of(&fs);
     let root = match Observed::new(&fs).node(fs.root().0) {
         Ok(root) => root,
         Err(Error::Io { .. } | Error::Shutdown(_)) if may_fail => {
@@ -171,6 +178,13 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
         Err(stop) => return Err(format!("{}\n{}", text(stop), transcript.join("\n"))),
     }
     Ok((recording(&device, story, log), transcript))
+}
+
+/// Where the log lies on the device.
+fn log_of(fs: &Filesystem) -> Range<u64> {
+    let geometry = &fs.mount().geometry;
+    let start = geometry.log_start.and_then(|start| geometry.fs_block_address(start)).map_or(0, |at| at.bytes());
+    start..start + (u64::from(geometry.log_blocks) << geometry.block_log)
 }
 
 /// What a run went through.
@@ -291,6 +305,7 @@ impl Run {
         let number = self.digests.len();
         self.device.mark(Event::Began(number));
         self.model.now = self.clock.step();
+        self.device.take_refused();
         let result = operation.perform(self.fs(), &self.model);
         if let Some(transcript) = &mut self.transcript {
             let error = result.as_ref().err().map_or(String::new(), |error| format!(": {error}"));
@@ -311,7 +326,7 @@ impl Run {
                 Err(Stop::Wrong(format!("{operation} found no space and shut down: {error}")))
             }
             (Err(Error::Io { .. }), Ok(())) => self.was_done(operation),
-            (Err(Error::Io { .. } | Error::Shutdown(_)), _) => Err(Stop::Device),
+            (Err(Error::Io { .. } | Error::Shutdown(_)), _) => Err(self.why_shut_down(operation)),
             (Err(error), _) => Err(Stop::Wrong(format!("operation {number}, {operation}: {error}"))),
         };
         // What was cut off by a shutdown may have been committed.
@@ -332,6 +347,8 @@ impl Run {
         if result.is_ok() {
             self.compare_times(&operation.touched(&self.model), number)?;
             self.acknowledge(operation, number);
+        } else if outcome.is_ok() && matches!(result, Err(Error::Io { .. })) {
+            self.acknowledge_others(operation, number);
         }
         outcome
     }
@@ -344,7 +361,7 @@ impl Run {
             return Ok(true);
         }
         let wrong = |error: Error| Stop::Wrong(format!("reading the tree after {operation} failed: {error}"));
-        let found = describe(&Observed::new(self.fs())).map_err(wrong)?;
+        let found = self.look(|fs| describe(&Observed::new(fs))).map_err(wrong)?;
         let before = lines_of(&self.model);
         let mut model = self.model.clone();
         operation.apply(&mut model, None);
@@ -389,7 +406,8 @@ impl Run {
         self.histories.change(node, number, self.model.contents(node).clone(), moved);
         let wrong = |what: String| Stop::Wrong(format!("operation {number}, {operation}, failed, and then {what}"));
         let inode = self.model.number(node);
-        let found = Contents::read(self.fs(), inode).map_err(|error| wrong(format!("reading did: {error}")))?;
+        let found =
+            self.look(|fs| Contents::read(fs, inode)).map_err(|error| wrong(format!("reading did: {error}")))?;
         if let Some(fault) = self.histories.judge_node(node, &found, number - 1..=number) {
             return Err(wrong(fault));
         }
@@ -397,7 +415,8 @@ impl Run {
         *self.model.contents_mut(node) = found;
         // A part that was done has its times.
         self.histories.times.note(node, number, after, Change::OfContents);
-        let found = changed(self.fs(), inode).map_err(|error| wrong(format!("reading its times did: {error}")))?;
+        let found =
+            self.look(|fs| changed(fs, inode)).map_err(|error| wrong(format!("reading its times did: {error}")))?;
         if ![before, after].contains(&found) {
             return Err(wrong(format!("its times were {found}, neither {before} nor {after}")));
         }
@@ -409,7 +428,7 @@ impl Run {
     fn compare_times(&self, nodes: &[NodeId], operation: usize) -> Result<(), Stop> {
         let alive = self.model.alive();
         for &node in nodes.iter().filter(|node| alive.contains(node)) {
-            let found: Changed = match changed(self.fs(), self.model.number(node)) {
+            let found: Changed = match self.look(|fs| changed(fs, self.model.number(node))) {
                 Ok(found) => found,
                 Err(Error::Io { .. } | Error::Shutdown(_)) => return Err(Stop::Device),
                 Err(error) => return Err(Stop::Wrong(format!("the times of {node}: {error}"))),
@@ -428,7 +447,7 @@ impl Run {
         let now = self.digests.len();
         self.compare_times(&self.model.alive(), now)?;
         for node in self.model.files() {
-            let found = match Contents::read(self.fs(), self.model.number(node)) {
+            let found = match self.look(|fs| Contents::read(fs, self.model.number(node))) {
                 Ok(found) => found,
                 Err(Error::Io { .. } | Error::Shutdown(_)) => return Err(Stop::Device),
                 Err(error) => return Err(Stop::Wrong(format!("reading file {node}: {error}"))),
@@ -492,7 +511,14 @@ impl Run {
         };
         self.compare_contents()?;
         if let Some(fs) = self.fs.take() {
-            fs.unmount().map_err(|error| stop("unmount", error))?;
+            let mount = Arc::clone(fs.mount());
+            self.device.take_refused();
+            if let Err(error) = fs.unmount() {
+                if mount.journal.check().is_ok() && matches!(error, Error::Io { .. }) {
+                    self.keep_others(self.digests.len() - 1, &self.device.take_refused());
+                }
+                return Err(stop("unmount", error));
+            }
         }
         self.model.release_all();
         self.acknowledged = self.digests.len() - 1;

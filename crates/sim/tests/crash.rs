@@ -10,7 +10,7 @@ fn every_state_is_recovered() {
         workloads: WORKLOADS.iter().collect(),
         first_seed: number("XFSKIT_SEED").unwrap_or(1),
         runs: u64::MAX,
-        plan: Plan { states: 400, exhaustive_below: 16, later_cut_one_in: 8, failing_runs: 4, lies: 40 },
+        plan: Plan { states: 400, exhaustive_below: 16, later_cut_one_in: 8, failing_runs: 4, bad_places: 8, lies: 40 },
         threads: 2,
         limit: Some(Duration::from_secs(number("XFSKIT_CRASH_SECONDS").unwrap_or(20))),
         most_states: u64::MAX,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::{Filesystem, MountOptions};
-use xfskit_sim::{Crashed, WORKLOADS, Wishes, crash_for_kernel, record};
+use xfskit_sim::{Around, BadPlace, Crashed, WORKLOADS, Wishes, bad_place, crash_for_kernel, record};
 use xfskit_testkit::{Entry, Reference, Scratch, UML_DISKS, kernel_mount, tree};
 
 fn save(state: &Crashed, path: &Path) {
@@ -45,10 +45,18 @@ struct Recovered {
 fn by_kernel_and_xfskit(reference: &Reference, scratch: &Scratch, number: u64, first: u64) -> Option<Recovered> {
     let workload = &WORKLOADS[number as usize % WORKLOADS.len()];
     let seed = first + number;
-    let (recording, _) = record(workload, seed, Wishes::default()).unwrap();
+    let (mut recording, _) = record(workload, seed, Wishes::default()).unwrap();
+    // One in four comes from a device of which one place failed. The kernel's recovery does not mend torn metadata.
+    let place = bad_place(&recording, seed)
+        .filter(|_| number % 4 == 3)
+        .map(|place| BadPlace { around: Around::IsLost, ..place });
+    if place.is_some() {
+        (recording, _) = record(workload, seed, Wishes { bad_place: place, ..Wishes::default() }).unwrap();
+    }
     let at = (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize % (recording.events.len() + 1);
     let (state, _) = crash_for_kernel(&recording, at, seed);
-    let what = format!("workload {} seed {seed}, cut after event {at}", workload.name);
+    let bad = place.map_or(String::new(), |place| format!(", bad place {place}"));
+    let what = format!("workload {} seed {seed}{bad}, cut after event {at}", workload.name);
     let [theirs, ours] = ["theirs.img", "ours.img"].map(|name| scratch.file(name));
     save(&state, &theirs);
     let tree = kernel_tree(&theirs)?;

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
-use xfskit_sim::{Campaign, Crashed, Cut, DeviceFault, Finding, Plan, Summary, WORKLOADS, Wishes, Workload};
+use xfskit_sim::{BadPlace, Campaign, Crashed, Cut, DeviceFault, Finding, Plan, Summary, WORKLOADS, Wishes, Workload};
 
 /// Choices that `--exhaustive` tries at one cut at most: sixteen sectors that each arrived or did not.
 const EXHAUSTIVE_BELOW: u64 = 1 << 16;
@@ -53,6 +53,7 @@ fn plan(args: &CrashTestArgs) -> Plan {
         exhaustive_below: if exhaustive { EXHAUSTIVE_BELOW } else { 16 },
         later_cut_one_in: 8,
         failing_runs: 4,
+        bad_places: 8,
         lies: 40,
     }
 }
@@ -140,12 +141,14 @@ fn replay(args: &CrashTestArgs, workloads: &[&'static Workload], state: &str) ->
     };
     let cuts = state.split('/').map(str::parse).collect::<Result<Vec<Cut>, _>>().map_err(Usage)?;
     let Some((&cut, later)) = cuts.split_first() else { return Err(Usage("name a cut".into()).into()) };
-    let device = match &args.lie {
-        Some(lie) => DeviceFault::Lies(lie.parse().map_err(Usage)?),
-        None => DeviceFault::None,
+    let bad_place = args.bad_place.as_deref().map(str::parse::<BadPlace>).transpose().map_err(Usage)?;
+    let device = match (&args.lie, bad_place) {
+        (Some(lie), _) => DeviceFault::Lies(lie.parse().map_err(Usage)?),
+        (None, Some(place)) => DeviceFault::Bad(place),
+        (None, None) => DeviceFault::None,
     };
     let tag = args.errortag.as_deref().map(crate::commands::error_tag).transpose().map_err(Usage)?;
-    let wishes = Wishes { fail_from: args.fail_from, tag, transcript: true };
+    let wishes = Wishes { fail_from: args.fail_from, tag, bad_place, transcript: true };
     let (recording, transcript) = xfskit_sim::record(workload, seed, wishes).map_err(anyhow::Error::msg)?;
     let (crashed, bounds) = xfskit_sim::crash(&recording, cut);
     let (acknowledged, begun) = (bounds.acknowledged, bounds.begun);
