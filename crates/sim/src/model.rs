@@ -8,7 +8,7 @@ use crate::tree::{Described, Digested, Settings, Tree};
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use xfskit::RenameFlags;
-use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags, flags2};
+use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_SYMLINK, MODE_TYPE, flags, flags2};
 use xfskit_ondisk::{InodeNumber, Timestamp};
 
 /// Set-group-id of a directory: what is made in it gets its group.
@@ -49,12 +49,14 @@ pub struct Model {
     nodes: Vec<Node>,
     /// The time of the operation that is done.
     pub now: Timestamp,
+    /// Inodes know their names.
+    pub has_parents: bool,
 }
 
 impl Model {
     /// A root directory as mkfs made it: without entries, but with an attribute or two.
     pub fn new(number: InodeNumber, root: &Described) -> Self {
-        let mut model = Self { nodes: Vec::new(), now: Timestamp::default() };
+        let mut model = Self { nodes: Vec::new(), now: Timestamp::default(), has_parents: false };
         model.adopt(number, root);
         model.nodes[ROOT].names = 1;
         model
@@ -173,7 +175,13 @@ impl Model {
         self.leave(to.0, &to.1);
         self.enter(to.0, &to.1, node);
         [from.0, to.0].into_iter().for_each(|dir| self.touch_contents(dir));
-        victim.into_iter().chain([node]).for_each(|node| self.touch(node));
+        if let (true, Some(victim)) = (flags.exchange, victim) {
+            let moves = from.0 != to.0;
+            self.touch_exchanged(node, moves.then_some(victim));
+            self.touch_exchanged(victim, moves.then_some(node));
+        } else {
+            victim.into_iter().chain([node]).for_each(|node| self.touch(node));
+        }
         if flags.exchange {
             if let Some(victim) = victim {
                 self.enter(from.0, &from.1, victim);
@@ -182,6 +190,25 @@ impl Model {
             let whiteout = self.make(from.0, InodeNumber(0), 0o020_000, 0, Vec::new());
             self.enter(from.0, &from.1, whiteout);
         }
+    }
+
+    /// An inode was exchanged; with which, if they changed their directories.
+    fn touch_exchanged(&mut self, node: NodeId, other: Option<NodeId>) {
+        match other {
+            Some(_) if self.is_dir(node) => self.touch_contents(node),
+            Some(other) if self.is_dir(other) => self.touch(node),
+            _ if self.has_parents => self.touch(node),
+            _ => {}
+        }
+    }
+
+    /// Whether a name in a directory is refused to an inode, because the directory keeps to its project.
+    pub fn refuses_project(&self, dir: NodeId, node: NodeId) -> bool {
+        let (dir, node) = (&self.nodes[dir], &self.nodes[node]);
+        let is_special = !matches!(node.mode & MODE_TYPE, MODE_REGULAR | MODE_DIR | MODE_SYMLINK);
+        dir.settings.flags & flags::PROJINHERIT != 0
+            && dir.settings.project != node.settings.project
+            && !(is_special && node.settings.project == 0)
     }
 
     /// An attribute changes or goes.

@@ -323,6 +323,19 @@ impl Operation {
         }
     }
 
+    /// Whether the filesystem must refuse it, because a directory keeps to its project.
+    pub fn crosses_projects(&self, model: &Model) -> bool {
+        match self {
+            Self::Link { node, dir, .. } => model.refuses_project(*dir, *node),
+            Self::Rename { from, to, .. } => {
+                let node = model.lookup(from.0, &from.1);
+                let other = model.lookup(to.0, &to.1);
+                node.is_some_and(|node| other != Some(node) && model.refuses_project(to.0, node))
+            }
+            _ => false,
+        }
+    }
+
     /// The files that take the name of another file by it: all that they contained before is there as soon as
     /// that shows.
     pub fn replacing_files(&self, model: &Model) -> Vec<NodeId> {

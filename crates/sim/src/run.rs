@@ -217,6 +217,8 @@ impl Run {
         (seed, clock): (u64, Arc<Clock>),
         Wanted { in_words, sets_attributes }: Wanted,
     ) -> Self {
+        let mut model = model;
+        model.has_parents = fs.mount().geometry.has_parent();
         let mut run = Self {
             fs: Some(fs),
             device: Arc::clone(device),
@@ -312,8 +314,11 @@ impl Run {
             transcript.push(format!("{number}: {operation}{error}"));
         }
         let is_up = self.fs().mount().journal.check();
+        let is_refused = operation.crosses_projects(&self.model);
         let outcome = match (&result, is_up) {
+            (Ok(_), _) if is_refused => Err(Stop::Wrong(format!("operation {number}, {operation}: crosses projects"))),
             (Ok(_), _) => Ok(true),
+            (Err(Error::CrossesProjects), Ok(())) if is_refused => Ok(false),
             // An error tag has refused what the operation wants; the last holder of an inode has let go of it all the
             // same.
             (Err(Error::NoSpace | Error::TooLarge | Error::Corrupt(_)), Ok(()))

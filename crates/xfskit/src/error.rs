@@ -46,6 +46,9 @@ pub enum Error {
     /// Only the owner or root may do this, or nobody, for the file is immutable or append-only (`EPERM`).
     #[error("operation not permitted")]
     NotPermitted,
+    /// A link or a rename into a directory whose project everything in it has, and the file has another (`EXDEV`).
+    #[error("the directory keeps to its project, and the file belongs to another: copy it instead")]
+    CrossesProjects,
     /// Too many links (`EMLINK`).
     #[error("too many links to the file")]
     TooManyLinks,
@@ -111,6 +114,7 @@ impl Error {
             Self::WouldBlock => 11,
             Self::AccessDenied => 13,
             Self::Exists => 17,
+            Self::CrossesProjects => 18,
             Self::NotADirectory => 20,
             Self::IsADirectory => 21,
             Self::Invalid(_) => 22,

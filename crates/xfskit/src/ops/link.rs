@@ -1,7 +1,7 @@
 //! Gives an inode one more name.
 
 use super::create::{MAX_LINKS, single, touch, touch_dir};
-use super::links::count_links;
+use super::links::{check_project, count_links};
 use super::protected::{check_lost_entry, check_new_entry, check_unprotected};
 use super::stat::stat_of;
 use super::{Caller, Filesystem, RenameFlags, Stat, check_new_name};
@@ -20,7 +20,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// `Exists`, `NotPermitted` for a directory and for what is immutable or append-only, `TooManyLinks`, `NoSpace`, `NotFound` for a file whose last name was
-    /// removed, `Invalid` across projects.
+    /// removed, `CrossesProjects`.
     pub fn link(&self, inode: InodeNumber, dir: InodeNumber, name: &[u8]) -> Result<Stat> {
         check_new_name(name)?;
         self.settle_unnamed(inode)?;
@@ -121,6 +121,7 @@ impl Filesystem {
             }
             check_new_entry(&tx, dir, 0)?;
             check_unprotected(&tx.inode(child).core)?;
+            check_project(&tx, dir, child)?;
             parent::expect_room(&mut tx, child)?;
             if was_unlinked {
                 unlinked::remove(&mut tx, child)?;

@@ -13,7 +13,7 @@
 //! the move is done.
 
 use super::create::{MAX_LINKS, NewFile, single, touch, touch_dir};
-use super::links::{check_empty_dir, check_has_subdirectory, check_named, count_links};
+use super::links::{check_empty_dir, check_has_subdirectory, check_named, check_project, count_links};
 use super::protected::{check_lost_entry, check_new_entry};
 use super::{Caller, Filesystem, check_name};
 use crate::cache::Inode;
@@ -93,7 +93,8 @@ impl Filesystem {
     ///
     /// # Errors
     /// `NotFound`, `Exists`, `NotEmpty`, `IsADirectory`, `NotADirectory`, `Invalid` when a directory would move below
-    /// itself, `NotPermitted` in a sticky directory and for what is immutable or append-only, `TooManyLinks`, `NoSpace`.
+    /// itself, `NotPermitted` in a sticky directory and for what is immutable or append-only, `CrossesProjects`, `TooManyLinks`,
+    /// `NoSpace`.
     pub fn rename(
         &self,
         dir: InodeNumber,
@@ -354,14 +355,20 @@ fn check(tx: &mut Transaction, locked: &Locked, flags: RenameFlags, caller: &Cal
             match (is_dir, victim_is_dir) {
                 (true, false) => return Err(Error::NotADirectory),
                 (false, true) => return Err(Error::IsADirectory),
-                (true, true) if !dir::is_empty(tx, *victim)? => return Err(Error::NotEmpty),
-                (true, true) => check_empty_dir(tx, *victim)?,
                 _ => {}
             }
+        }
+        check_project(tx, locked.to_dir, locked.child)?;
+        if !flags.exchange && victim_is_dir {
+            if !dir::is_empty(tx, *victim)? {
+                return Err(Error::NotEmpty);
+            }
+            check_empty_dir(tx, *victim)?;
         }
     } else {
         // What moves keeps its kind, so a directory without links takes it.
         check_new_entry(tx, locked.to_dir, 0)?;
+        check_project(tx, locked.to_dir, locked.child)?;
     }
     check_link_counts(tx, locked, is_dir, moves)?;
     if flags.exchange && moves && victim_is_dir && !is_dir && tx.inode(locked.from_dir).core.links >= MAX_LINKS {
@@ -386,6 +393,19 @@ fn check_link_counts(tx: &Transaction, locked: &Locked, is_dir: bool, moves: boo
     let Some((victim, _)) = &locked.victim else { return Ok(()) };
     check_named(tx, *victim)?;
     if tx.inode(*victim).core.is_dir() { check_has_subdirectory(tx, locked.to_dir) } else { Ok(()) }
+}
+
+/// The times of an inode that an exchange gave another name: those that the kernel sets. `goes_below`: it is a directory and its
+/// `..` has changed; `with_dir`: so it is with the other one. Whatever the times are, the inode is logged, so that an fsync
+/// makes the name durable.
+fn touch_exchanged(tx: &mut Transaction, ino: InoId, goes_below: bool, with_dir: bool) {
+    if goes_below {
+        touch_dir(tx, ino);
+    } else if with_dir || tx.geometry().has_parent() {
+        touch(tx, ino);
+    } else {
+        tx.inode_mut(ino, InodeFields::CORE);
+    }
 }
 
 fn exchange(tx: &mut Transaction, locked: &Locked, from: &Side<'_>, to: &Side<'_>) -> Result<()> {
@@ -417,8 +437,9 @@ fn exchange(tx: &mut Transaction, locked: &Locked, from: &Side<'_>, to: &Side<'_
         touch_dir(tx, to.dir);
     }
     touch_dir(tx, from.dir);
-    touch(tx, child);
-    touch(tx, other);
+    let moves = from.dir != to.dir;
+    touch_exchanged(tx, child, moves && child_is_dir, moves && other_is_dir);
+    touch_exchanged(tx, other, moves && other_is_dir, moves && child_is_dir);
     parent::replace(tx, (from.dir, from.name), (to.dir, to.name), child)?;
     parent::replace(tx, (to.dir, to.name), (from.dir, from.name), other)
 }

@@ -10,6 +10,7 @@ mod inherit;
 mod injected;
 mod log_space;
 mod parents;
+mod projects;
 mod shapes;
 #[path = "../stress/mod.rs"]
 mod stress;
