@@ -203,6 +203,41 @@ fn a_large_file_is_replaced_where_there_is_no_room_for_two() {
 }
 
 #[test]
+fn a_shared_file_that_cannot_be_written_keeps_its_contents() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let old: Vec<u8> = (0..8_000_000_u32).map(|n| (n >> 3) as u8).collect();
+    let new: Vec<u8> = old.iter().map(|byte| byte ^ 0x55).collect();
+    assert!(with_input("write IMAGE /file", &image, &old).status.success());
+    // A file of two names is not replaced by another, and so is none for an offset.
+    ok("ln IMAGE /file /name", &image);
+    ok("clone IMAGE /file /clone", &image);
+    let mut fillers = Vec::new();
+    for mib in [64, 16, 4, 1] {
+        let path = |count: usize| format!("write IMAGE /filler{count}");
+        while with_input(&path(fillers.len()), &image, &vec![7; mib << 20]).status.success() {
+            fillers.push(format!("rm IMAGE /filler{}", fillers.len()));
+        }
+    }
+    for line in ["write IMAGE /file", "write IMAGE /file --offset 4097"] {
+        let output = with_input(line, &image, &new);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && message.contains("no space left"), "{line}: {message}");
+        for path in ["/file", "/clone"] {
+            assert!(xfskit(words(&format!("cat IMAGE {path}"), &image)).stdout == old, "{path} after {line}");
+        }
+    }
+    // With room for it, it is written, and the clone keeps what it has.
+    fillers.iter().for_each(|line| drop(ok(line, &image)));
+    assert!(with_input("write IMAGE /file", &image, &new).status.success());
+    assert!(xfskit(words("cat IMAGE /name", &image)).stdout == new);
+    assert!(xfskit(words("cat IMAGE /clone", &image)).stdout == old);
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&image);
+    }
+}
+
+#[test]
 fn a_pipeline_may_begin_and_end_at_one_file() {
     let scratch = scratch();
     let image = image(&scratch);

@@ -1,8 +1,8 @@
 //! Devices and places that fail, and devices that lie.
 //!
-//! A bad place: a sector, or all that one write of the run wrote (a header, a cluster, a block, a run of contents), fails
-//! for good from some write on. The operation that needs it reports the error; everything else goes on, and what a sync
-//! acknowledged stays.
+//! A bad place: a sector, or all that one write of the run wrote (a header, a cluster, a block, a run of contents),
+//! fails for good from some write on. The operation that needs it reports the error; everything else goes on, and what
+//! a sync acknowledged stays.
 //!
 //! A device that fails: from some write or flush on, all fail. The filesystem must shut down in good order, and what it had
 //! acknowledged must be there when the device works again. A device that lies: one bit of what is read is wrong, or one sector is

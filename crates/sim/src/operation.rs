@@ -292,7 +292,7 @@ impl Operation {
                 let contents = model.contents_mut(*node);
                 let size = contents.size();
                 match what {
-                    Fallocate::AllocateKeepSize => {}
+                    Fallocate::AllocateKeepSize | Fallocate::UnshareKeepSize => {}
                     Fallocate::PunchHole | Fallocate::ZeroRangeKeepSize => contents.zero(*offset, *length),
                     Fallocate::Allocate => contents.truncate(size.max(offset + length)),
                     Fallocate::ZeroRange => {

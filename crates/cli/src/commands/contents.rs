@@ -144,12 +144,18 @@ fn overwrite(filesystem: &Filesystem, stat: &Stat, input: &Input) -> Result<()> 
     Ok(filesystem.truncate(stat.inode, end)?)
 }
 
-/// Gives a range of a file its space before the first byte is written: what does not fit leaves the contents whole.
+/// Gives a range of a file its space before the first byte is written, blocks of its own where it shares some: what
+/// does not fit leaves the contents whole.
 fn reserve(filesystem: &Filesystem, stat: &Stat, offset: u64, length: u64) -> Result<()> {
     if length == 0 {
         return Ok(());
     }
-    match filesystem.fallocate(stat.inode, Fallocate::AllocateKeepSize, offset, length) {
+    let allocated = match filesystem.fallocate(stat.inode, Fallocate::UnshareKeepSize, offset, length) {
+        // An append-only file: only its last block may be shared, and that is the first to be written.
+        Err(Error::NotPermitted) => filesystem.fallocate(stat.inode, Fallocate::AllocateKeepSize, offset, length),
+        other => other,
+    };
+    match allocated {
         Err(error @ Error::NoSpace) => {
             // What it did get behind the end of the file goes.
             filesystem.truncate(stat.inode, stat.size)?;

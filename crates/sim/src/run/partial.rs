@@ -19,8 +19,9 @@ impl Run {
         seen
     }
 
-    /// An operation shut the filesystem down, or met that it was. A place that refuses to be written may do so only to the log, and to
-    /// values of attributes, which must precede the log: contents stay in memory and metadata in the log.
+    /// An operation shut the filesystem down, or met that it was. A place that refuses to be written may do so only to
+    /// the log, and to values of attributes, which must precede the log: contents stay in memory and metadata in the
+    /// log.
     pub(super) fn why_shut_down(&self, operation: &Operation) -> Stop {
         let Some(Fault::BadPlace(place)) = self.device.fault() else { return Stop::Device };
         let refused = self.device.take_refused();
@@ -33,8 +34,9 @@ impl Run {
         Stop::Wrong(format!("{operation} met a bad place that is neither log nor value: {reason}"))
     }
 
-    /// What a sync or an fsync says of durability that answered with an I/O error and did not shut the filesystem down: all names
-    /// and attributes are durable, and after a sync the contents of every file of which the device refused nothing.
+    /// What a sync or an fsync says of durability that answered with an I/O error and did not shut the filesystem down:
+    /// all names and attributes are durable, and after a sync the contents of every file of which the device refused
+    /// nothing.
     pub(super) fn acknowledge_others(&mut self, operation: &Operation, number: usize) {
         let refused = self.device.take_refused();
         match operation {

@@ -120,6 +120,9 @@ pub(super) fn fallocate(run: &mut Run, node: NodeId) -> Option<Operation> {
         Fallocate::ZeroRangeKeepSize,
     ][run.random.below(6)];
     let offset = place(run, size + 10_000);
+    // Without a random number, which would change the runs of states that have a name.
+    let unshares = run.sets_attributes && what == Fallocate::AllocateKeepSize && offset.is_multiple_of(2);
+    let what = if unshares { Fallocate::UnshareKeepSize } else { what };
     let length = 1 + place(run, 60_000);
     let fits = offset + length <= MOST_BYTES;
     fits.then_some(Operation::Fallocate { node, what, offset, length })

@@ -26,6 +26,8 @@ pub enum Source<'a> {
     Dirty,
     /// The caller: whole blocks from the first of the run on.
     Bytes(&'a [u8]),
+    /// The caller, who has read them there: the size stays.
+    Copy(&'a [u8]),
 }
 
 /// Writes out blocks from the start of `run` on, as many as one transaction does; returns where the next begins. With
@@ -104,7 +106,9 @@ fn write_blocks(tx: &Transaction, ino: InoId, run: Range<u64>, block: FsBlock, s
     let block_log = tx.geometry().block_log;
     let offset = device_offset(tx, ino, block)?;
     match source {
-        Source::Bytes(bytes) => write_device(tx, offset, &bytes[..((run.end - run.start) << block_log) as usize]),
+        Source::Bytes(bytes) | Source::Copy(bytes) => {
+            write_device(tx, offset, &bytes[..((run.end - run.start) << block_log) as usize])
+        }
         Source::Dirty => {
             let Some(dirty) = &tx.inode(ino).dirty else { return Ok(()) };
             dirty
@@ -127,8 +131,13 @@ fn finish_run(tx: &mut Transaction, ino: InoId, run: Range<u64>, source: Source<
         tx.mount().dirty_inodes.count_bytes((run.end - run.start) << block_log, 0);
     }
     let end = run.end << block_log;
-    // Whole blocks that the caller gave are within the size that the file gets.
-    grow_size(tx, ino, if matches!(source, Source::Dirty) { end.min(size) } else { end });
+    let reached = match source {
+        Source::Dirty => end.min(size),
+        // Whole blocks that the caller gave are within the size that the file gets.
+        Source::Bytes(_) => end,
+        Source::Copy(_) => 0,
+    };
+    grow_size(tx, ino, reached);
 }
 
 /// The size in the core follows up to `size`.

@@ -446,8 +446,8 @@ impl Journal {
     /// Reserves log space for a chain of `links` links of `bytes` each; waits for space.
     ///
     /// # Errors
-    /// `Shutdown`; `Invalid` when the log is too small for the request; `Io` when the log is full of metadata that the device does
-    /// not take to its place.
+    /// `Shutdown`; `Invalid` when the log is too small for the request; `Io` when the log is full of metadata that the
+    /// device does not take to its place.
     pub fn reserve(&self, bytes: u32, links: u32) -> Result<Grant<'_>> {
         self.check()?;
         let unit = self.space.unit_bytes(bytes);

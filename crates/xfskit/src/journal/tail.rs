@@ -3,7 +3,7 @@
 //! | a block that the device refuses | what follows |
 //! |---|---|
 //! | log space is left | it stays in the AIL, durable in the log; each push tries it again |
-//! | none is left before it | new chains are refused with the device's error; a chain that has begun shuts the filesystem down |
+//! | none is left before it | a new chain gets the device's error; one that has begun shuts the filesystem down |
 //! | the unmount | shuts down: the log stays dirty, and recovery tries again |
 
 use super::grant::Claim;
@@ -43,12 +43,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes back everything in the AIL up to `target`. A block that the device refuses stays in the AIL, and the tail of the log
-    /// before it: it is durable in the log, and the next push tries again. Returns how many items left the AIL.
+    /// Writes back everything in the AIL up to `target`. A block that the device refuses stays in the AIL, and the tail
+    /// of the log before it: it is durable in the log, and the next push tries again. Returns how many items left the
+    /// AIL.
     ///
     /// # Errors
-    /// `Io`: at least one block could not be written back; the journal goes on. `Corrupt`: a block in memory did not pass its
-    /// verifier; the journal is then shut down.
+    /// `Io`: at least one block could not be written back; the journal goes on. `Corrupt`: a block in memory did not
+    /// pass its verifier; the journal is then shut down.
     pub fn push_tail(&self, target: Lsn) -> Result<usize> {
         self.check()?;
         let items = self.ail.ready_up_to(target);
@@ -70,12 +71,13 @@ impl Journal {
         self.refresh_tail();
         let Some(error) = failed else { return Ok(left) };
         if !self.write_back_fails.swap(true, Ordering::Relaxed) {
-            tracing::warn!(%error, "metadata cannot be written to its place: it stays in the journal, and is tried again");
+            tracing::warn!(%error, "metadata cannot be written to its place: it stays in the journal for now");
         }
         Err(error)
     }
 
-    /// As [`Self::push_tail`], for callers who can do without: what the device refuses is left to those that need its space.
+    /// As [`Self::push_tail`], for callers who can do without: what the device refuses is left to those that need its
+    /// space.
     ///
     /// # Errors
     /// `Corrupt`, `Shutdown`.
@@ -155,8 +157,8 @@ impl Journal {
         }
     }
 
-    /// The log is full of what the device does not take to its place. A new chain has changed nothing and is refused; one that has
-    /// begun can neither go on nor be undone.
+    /// The log is full of what the device does not take to its place. A new chain has changed nothing and is refused;
+    /// one that has begun can neither go on nor be undone.
     fn refuse_space(&self, claim: Claim, error: Error) -> Error {
         if matches!(claim, Claim::Rolling) {
             self.shut_down(format!("the journal is full, for metadata could not be written back: {error}"));
@@ -175,7 +177,8 @@ impl Journal {
     /// needed any more.
     ///
     /// # Errors
-    /// `Io`, after which the journal is shut down: what the device does not take to its place is in the log, for recovery;
+    /// `Io`, after which the journal is shut down: what the device does not take to its place is in the log, for
+    /// recovery;
     /// `Shutdown`; `WouldBlock` when objects stay locked.
     pub fn quiesce(&self) -> Result<()> {
         for _ in 0..1000 {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! allocate          an unwritten extent in each link; size and times last
+//! unshare           a shared piece is copied to new blocks in each link; then as allocate
 //! punch             edges are zeroed; extents freed, some in each link; times
 //! zero              edges are zeroed; what is written becomes unwritten, holes are allocated; size and times last
 //! collapse          extents of the range freed; those behind it moved, some in each link; size and times last
@@ -14,7 +15,7 @@ use super::Filesystem;
 use super::map::{END_OF_MAP, Times, grow, next_link, next_link_with, remove_range, touch_contents, zero_bytes};
 use super::protected::{check_not_immutable, check_unprotected};
 use crate::cache::ForkKind;
-use crate::data::MAX_SIZE_BYTES;
+use crate::data::{self, MAX_SIZE_BYTES, Place, Source};
 use crate::error::{Error, Result};
 use crate::inode::bmap;
 use crate::trans::{InoId, InodeFields, Transaction};
@@ -23,6 +24,9 @@ use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
 use xfskit_ondisk::inode::flags;
 use xfskit_ondisk::{FileBlock, InodeNumber};
 
+/// Bytes of a shared piece that one link copies.
+const UNSHARE_BYTES: u64 = 1 << 20;
+
 /// What to do with a range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallocate {
@@ -30,6 +34,9 @@ pub enum Fallocate {
     Allocate,
     /// It gets space, behind the end of the file too.
     AllocateKeepSize,
+    /// As [`Self::AllocateKeepSize`], and blocks of its own for those that it shares: what is written to the range
+    /// afterwards finds its space there. Contents stay as they are, however far it gets.
+    UnshareKeepSize,
     /// It loses its space and reads as zeros.
     PunchHole,
     /// It reads as zeros and has space; the file grows to the end of the range.
@@ -98,6 +105,10 @@ impl Filesystem {
             let done = match what {
                 Fallocate::Allocate => allocate(tx, ino, &range, true)?,
                 Fallocate::AllocateKeepSize => allocate(tx, ino, &range, false)?,
+                Fallocate::UnshareKeepSize => {
+                    unshare(tx, ino, range.touched.clone())?;
+                    allocate(tx, ino, &range, false)?
+                }
                 Fallocate::PunchHole => punch(tx, ino, &range)?,
                 Fallocate::ZeroRange => zero(tx, ino, &range, true)?,
                 Fallocate::ZeroRangeKeepSize => zero(tx, ino, &range, false)?,
@@ -127,6 +138,29 @@ fn allocate(tx: &mut Transaction, ino: InoId, range: &Span, grows: bool) -> Resu
     fill_holes(tx, ino, range.touched.clone())?;
     finish_allocation(tx, ino, range, grows);
     Ok(true)
+}
+
+/// Copies what the range shares to blocks that are the file's alone, a piece in each link.
+fn unshare(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) -> Result<()> {
+    let block_log = tx.geometry().block_log;
+    let mut buffer = Vec::new();
+    let mut at = range.start.0;
+    while at < range.end.0 {
+        // Whether blocks are shared is asked in their AG, and no other may be held.
+        next_link(tx)?;
+        let found = data::piece(tx, ino, at, range.end.0)?;
+        if !matches!(found.place, Place::Shared(_)) {
+            at = found.end;
+            continue;
+        }
+        let count = found.count().min((UNSHARE_BYTES >> block_log).max(1));
+        buffer.clear();
+        buffer.resize((count << block_log) as usize, 0);
+        data::read(tx, ino, at << block_log, &mut buffer)?;
+        next_link_with(tx, count)?;
+        at = data::write_out_run(tx, ino, at..at + count, Source::Copy(&buffer))?;
+    }
+    Ok(())
 }
 
 /// Gives every hole of the range unwritten blocks.

@@ -1,5 +1,5 @@
-//! What one more name or one less asks of an inode: link counts, which a damaged image may have wrong, and its project. Both
-//! are checked before an operation changes anything, so that it can fail without harm.
+//! What one more name or one less asks of an inode: link counts, which a damaged image may have wrong, and its project.
+//! Both are checked before an operation changes anything, so that it can fail without harm.
 
 use crate::error::{Error, Result};
 use crate::trans::{InoId, InodeFields, Transaction};
@@ -50,9 +50,9 @@ pub(super) fn check_has_subdirectory(tx: &Transaction, dir: InoId) -> Result<()>
     if enough { Ok(()) } else { wrong(tx, dir, "a directory counts the links of its subdirectories") }
 }
 
-/// Checks that `dir` may take an inode that exists. Who counts the blocks of a directory tree gives its directories a project
-/// that they hand down, so nothing of another project may get a name in them. Devices, pipes and sockets without a project
-/// may: tools that give a tree a project pass over them.
+/// Checks that `dir` may take an inode that exists. Who counts the blocks of a directory tree gives its directories a
+/// project that they hand down, so nothing of another project may get a name in them. Devices, pipes and sockets
+/// without a project may: tools that give a tree a project pass over them.
 ///
 /// # Errors
 /// `CrossesProjects`.

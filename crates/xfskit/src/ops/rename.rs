@@ -93,8 +93,8 @@ impl Filesystem {
     ///
     /// # Errors
     /// `NotFound`, `Exists`, `NotEmpty`, `IsADirectory`, `NotADirectory`, `Invalid` when a directory would move below
-    /// itself, `NotPermitted` in a sticky directory and for what is immutable or append-only, `CrossesProjects`, `TooManyLinks`,
-    /// `NoSpace`.
+    /// itself, `NotPermitted` in a sticky directory and for what is immutable or append-only, `CrossesProjects`,
+    /// `TooManyLinks`, `NoSpace`.
     pub fn rename(
         &self,
         dir: InodeNumber,
@@ -395,9 +395,9 @@ fn check_link_counts(tx: &Transaction, locked: &Locked, is_dir: bool, moves: boo
     if tx.inode(*victim).core.is_dir() { check_has_subdirectory(tx, locked.to_dir) } else { Ok(()) }
 }
 
-/// The times of an inode that an exchange gave another name: those that the kernel sets. `goes_below`: it is a directory and its
-/// `..` has changed; `with_dir`: so it is with the other one. Whatever the times are, the inode is logged, so that an fsync
-/// makes the name durable.
+/// The times of an inode that an exchange gave another name: those that the kernel sets. `goes_below`: it is a
+/// directory and its `..` has changed; `with_dir`: so it is with the other one. Whatever the times are, the inode is
+/// logged, so that an fsync makes the name durable.
 fn touch_exchanged(tx: &mut Transaction, ino: InoId, goes_below: bool, with_dir: bool) {
     if goes_below {
         touch_dir(tx, ino);

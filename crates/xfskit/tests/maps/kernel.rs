@@ -52,7 +52,7 @@ fn kernel_work(dir: &Path, random: &mut Random, block: u64) {
 }
 
 /// What filefrag says of a file; neighbours that continue each other are one.
-fn kernel_extents(path: &Path) -> Vec<FileExtent> {
+pub fn kernel_extents(path: &Path) -> Vec<FileExtent> {
     let output = Command::new("filefrag").args(["-s", "-v", "-b512"]).arg(path).output().expect("filefrag");
     let text = String::from_utf8(output.stdout).unwrap();
     let mut found = Vec::new();

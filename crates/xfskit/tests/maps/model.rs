@@ -73,7 +73,7 @@ impl File {
         result.unwrap();
         match what {
             Fallocate::Allocate => grow_to(&mut self.bytes, end),
-            Fallocate::AllocateKeepSize => {}
+            Fallocate::AllocateKeepSize | Fallocate::UnshareKeepSize => {}
             Fallocate::ZeroRange => grow_to(&mut self.bytes, end),
             Fallocate::PunchHole | Fallocate::ZeroRangeKeepSize => {}
             Fallocate::CollapseRange => drop(self.bytes.drain(offset..end)),

@@ -17,9 +17,10 @@ const SHAPES: &[&[&str]] = &[
     &["-b", "size=65536"],
 ];
 
-const RANGES: [Fallocate; 7] = [
+const RANGES: [Fallocate; 8] = [
     Fallocate::Allocate,
     Fallocate::AllocateKeepSize,
+    Fallocate::UnshareKeepSize,
     Fallocate::PunchHole,
     Fallocate::ZeroRange,
     Fallocate::ZeroRangeKeepSize,
@@ -61,7 +62,7 @@ impl Work<'_> {
                 self.files[which].truncate(fs, size);
             }
             8..=13 => {
-                let what = RANGES[self.random.below(7) as usize];
+                let what = RANGES[self.random.below(8) as usize];
                 self.files[which].fallocate(fs, what, offset, length, block);
             }
             14 | 15 => self.clone(which, offset),

@@ -1,5 +1,6 @@
 //! Limits and errors of the operations on maps, as Linux has them.
 
+use super::kernel::kernel_extents;
 use super::model::{make, open};
 use std::path::Path;
 use xfskit::error_tags::REDUCE_MAX_IEXTENTS;
@@ -215,4 +216,32 @@ fn a_copy_changes_the_times_of_its_target_unless_somebody_keeps_them() {
             assert_eq!(after.0, after.1);
         }
     });
+}
+
+#[test]
+fn what_is_unshared_has_blocks_of_its_own_and_the_same_contents() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let image = scratch.image("a.img", 320 << 20);
+    reference.mkfs(&image, &[]);
+    let bytes: Vec<u8> = (0..3_000_001_u32).map(|at| (at >> 5) as u8 | 1).collect();
+    let fs = open(&image);
+    let [file, clone, part] = ["file", "clone", "part"].map(|name| make(&fs, name).inode);
+    fs.write_at(file, 0, &bytes).unwrap();
+    fs.clone_range(file, 0, clone, 0, 0).unwrap();
+    fs.clone_range(file, 0, part, 0, 0).unwrap();
+    fs.fallocate(clone, Fallocate::UnshareKeepSize, 0, 4_000_000).unwrap();
+    fs.fallocate(part, Fallocate::UnshareKeepSize, 1_000_000, 4097).unwrap();
+    fs.unmount().unwrap();
+    reference.repair_finds_nothing(&image);
+    let Some(kernel) = xfskit_testkit::kernel_mount(&image) else { return };
+    for name in ["file", "clone", "part"] {
+        assert!(std::fs::read(kernel.path().join(name)).unwrap() == bytes, "{name}");
+    }
+    let of = |name: &str| kernel_extents(&kernel.path().join(name));
+    let shared = |name: &str| of(name).iter().filter(|extent| extent.shared).map(|extent| extent.length).sum::<u64>();
+    assert_eq!(shared("clone"), 0);
+    assert_eq!(shared("part"), 3_000_001_u64.next_multiple_of(BLOCK) - 2 * BLOCK);
+    assert_eq!(of("clone").iter().map(|extent| extent.length).sum::<u64>(), 4_000_000_u64.next_multiple_of(BLOCK));
+    kernel.unmount();
 }

@@ -115,7 +115,8 @@ fn a_full_journal_refuses_what_is_new_and_loses_nothing() {
     assert!(matches!(error, Error::Io { offset: 512, .. }), "{error}");
     fs.mount().journal.check().unwrap();
     fs.lookup(fs.root(), b"0").unwrap();
-    // Names are durable, though not all contents found a place; and there is room again as soon as the device takes the block.
+    // Names are durable, though not all contents found a place; and there is room again as soon as the device takes the
+    // block.
     assert!(matches!(fs.sync(), Ok(()) | Err(Error::Io { .. })));
     fs.mount().journal.check().unwrap();
     device.is_bad.store(false, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Directories that keep to their project take and refuse the same names as the kernel's, and an exchange of two names sets
-//! the same times.
+//! Directories that keep to their project take and refuse the same names as the kernel's, and an exchange of two names
+//! sets the same times.
 
 use crate::stress::Image;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, RenameFlags as Flags};
@@ -19,8 +19,8 @@ enum How {
 
 const HOWS: [How; 4] = [How::Link, How::Rename, How::Exchange, How::Whiteout];
 
-/// What gets a name in another directory. `keeper` and `other` hand down projects 5 and 7; `same` has project 5 and hands
-/// down nothing.
+/// What gets a name in another directory. `keeper` and `other` hand down projects 5 and 7; `same` has project 5 and
+/// hands down nothing.
 const THINGS: &[&str] = &[
     "file",
     "dir",
