@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use xfskit::device::{Access, BlockDevice, FileDevice, Names, OpenError};
 use xfskit::ondisk::{Corruption, InodeNumber, Superblock};
 use xfskit::rescue::{Loss, rescue};
-use xfskit::{Error, Filesystem, MountOptions, Stat};
+use xfskit::{Error, Filesystem, HostSpace, MountOptions, Stat};
 use xfskit_mkfs::{XFS, known_contents};
 
 /// How long to wait for an image that is in use, and how often to look.
@@ -93,10 +93,22 @@ pub fn open_to_read(args: &ReadArgs) -> Result<Filesystem> {
     open(&args.image.image, args.image.logdev.as_deref(), options)
 }
 
-/// Tells of a journal that was replayed.
+/// How commands open an image that they write to: they are soon done with it, so a host that is full keeps none from
+/// making room in the image.
+pub fn options_to_write() -> MountOptions {
+    MountOptions { host_space: HostSpace::Part, ..MountOptions::default() }
+}
+
+/// Tells of a journal that was replayed, and of a host that is full.
 fn tell_of_recovery(image: &Path, filesystem: &Filesystem) {
     let mount = filesystem.mount();
     let name = image.display();
+    if let Some(bytes) = mount.journal_room_bytes {
+        eprintln!(
+            "xfskit: {name}: the host is nearly full: the next {} MiB of the journal have space there",
+            bytes >> 20
+        );
+    }
     match &mount.recovery {
         Some(report) if mount.options.read_only => {
             eprintln!("xfskit: {name}: {report}, in memory: the image stays as it is");
@@ -129,7 +141,7 @@ pub fn edit_after<T>(
 ) -> Result<T> {
     interrupt::watch()?;
     rehearse(args, look)?;
-    let filesystem = open(&args.image, args.logdev.as_deref(), MountOptions::default())?;
+    let filesystem = open(&args.image, args.logdev.as_deref(), options_to_write())?;
     let result = action(&filesystem);
     let closed = filesystem.unmount();
     let result = result?;

@@ -149,6 +149,54 @@ fn the_journal_has_its_space_on_the_host() {
     assert!(taken(&copy) >= journal, "{}", taken(&copy));
 }
 
+/// Every open for writing was refused, that of `rm` too, until the host had space for all of the journal.
+#[test]
+fn a_full_host_keeps_nobody_from_making_room_in_an_image() {
+    let Some(at) = prepared_for_root() else { return };
+    let host = SmallHost(at.scratch.file("host"));
+    fs::create_dir(&host.0).unwrap();
+    run("mount", &["-t", "tmpfs", "-o", "size=64m", "tmpfs"], &host.0);
+    let image = host.0.join("a.img");
+    ok("mkfs IMAGE -q --small --size 400M -l size=16m", &image);
+    (0..9).for_each(|number| drop(ok(&format!("mkdir IMAGE /dir{number}"), &image)));
+    let punch = |image: &Path| {
+        // What a copy with `cp --sparse=always` leaves of the journal.
+        let copy = at.scratch.file("sparse");
+        xfskit_testkit::copy_image(image, &copy);
+        fs::remove_file(image).unwrap();
+        xfskit_testkit::copy_image(&copy, image);
+    };
+    punch(&image);
+    let mut junk = File::create(host.0.join("junk")).unwrap();
+    while junk.write_all(&[1; 65536]).is_ok() {}
+    let (_, message) = fails("rm -r IMAGE /dir0", &image);
+    assert!(message.contains("free up to 16 MiB on the host"), "{message}");
+    junk.set_len(junk.metadata().unwrap().len() - (5 << 20)).unwrap();
+    let removed = xfskit(words("rm -r IMAGE /dir0 /dir1", &image));
+    let message = String::from_utf8_lossy(&removed.stderr);
+    assert!(removed.status.success() && message.contains("the next 4 MiB of the journal"), "{message}");
+    let (_, message) = fails(&format!("mount IMAGE {}", at.dir.display()), &image);
+    assert!(message.contains("free up to 16 MiB on the host"), "a mount is to last: {message}");
+    // More than there is room for: some of it is done, and the rest is an error.
+    let names: String = (0..30_000).map(|number| format!(" /many-directories-{number:05}")).collect();
+    let (_, message) = fails(&format!("mkdir IMAGE{names}"), &image);
+    assert!(message.contains("No space left"), "{message}");
+    fs::remove_file(host.0.join("junk")).unwrap();
+    drop(junk);
+    let found = ok("ls IMAGE", &image);
+    let made: Vec<_> = found.lines().filter(|line| line.starts_with("many")).collect();
+    let expected: Vec<_> = (0..made.len()).map(|number| format!("many-directories-{number:05}")).collect();
+    assert!(made == expected && made.len() < 30_000, "{} directories", made.len());
+    assert!(!ok("ls IMAGE", &image).contains("dir0"));
+    ok("log replay IMAGE", &image);
+    ok("rm -r IMAGE /dir2", &image);
+    if let Some(reference) = reference() {
+        let copy = at.scratch.file("copy.img");
+        fs::copy(&image, &copy).unwrap();
+        reference.repair_finds_nothing(&copy);
+    }
+}
+
 /// It kept the files of its caller open: another file system could not be unmounted, a pipe had no end.
 #[test]
 fn a_server_keeps_nothing_of_its_callers_open() {

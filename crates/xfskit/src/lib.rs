@@ -42,6 +42,7 @@ pub mod rescue;
 mod test_image;
 
 pub use error::{Error, Result};
+pub use journal::HostSpace;
 pub use mount::{AttrLogging, Mount, MountOptions};
 pub use ops::{
     Caller, Entry, Fallocate, FileExtent, Filesystem, FsStat, NewFile, RecoveredDevices, RenameFlags, Seek, SetAttr,

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::error_tags::{BAD_SUMMARY, ErrorTags};
 use crate::inode::{InodeCache, WriteBackToDevice};
 use crate::journal::recovery::Recovered;
-use crate::journal::{Journal, JournalOptions, LogState, RecoveryReport};
+use crate::journal::{HostSpace, Journal, JournalOptions, LogState, RecoveryReport};
 use crate::space::{AgState, SpaceCounts};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -54,6 +54,8 @@ pub struct MountOptions {
     pub known_absent: bool,
     /// When plain attribute updates that need several transactions are logged by intents.
     pub attr_logging: AttrLogging,
+    /// The space that the host must have for the journal.
+    pub host_space: HostSpace,
     /// Count how long transactions hold AG headers and inodes, for a model of contention.
     pub lock_times: bool,
     /// Places that are to fail, by their tags, each when it is passed for the nth time.
@@ -82,6 +84,7 @@ impl Default for MountOptions {
             attr_fast_path: true,
             known_absent: true,
             attr_logging: AttrLogging::Auto,
+            host_space: HostSpace::All,
             lock_times: false,
             error_tags: Vec::new(),
         }
@@ -133,6 +136,8 @@ pub struct Mount {
     pub recovered: Mutex<Option<Recovered>>,
     /// What opening replayed.
     pub recovery: Option<RecoveryReport>,
+    /// Bytes of the journal that the host has space for, if not for all: the filesystem shuts down where they end.
+    pub journal_room_bytes: Option<u64>,
     /// Held by renames between directories: while one checks that a directory does not move below itself, no other may
     /// move the directories on the way.
     pub moves: Mutex<()>,
@@ -214,7 +219,7 @@ impl Mount {
         check_features(&superblock, &options)?;
         let devices = std::iter::once(&device).chain(&log_device).filter(|_| !options.read_only);
         let claims = devices.map(Claim::take).collect::<Result<_>>()?;
-        let OpenedLog { place, head, state, superblock, geometry, recovered } =
+        let OpenedLog { place, head, state, superblock, geometry, recovered, room } =
             open_log(&device, log_device, superblock, &options, log_end)?;
         // Switching a feature on goes through the log.
         check_features(&superblock, &options)?;
@@ -259,6 +264,7 @@ impl Mount {
             log_state,
             recovered: Mutex::new(None),
             recovery,
+            journal_room_bytes: room,
             moves: Mutex::new(()),
             scarce_space: Arc::default(),
             announces_attrs: AtomicBool::new(raw.version.get() & VersionFlags::ATTR.bits() != 0),

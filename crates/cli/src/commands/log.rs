@@ -1,7 +1,7 @@
 //! `xfskit log`.
 
 use crate::args::{ImageArgs, LogCommand};
-use crate::image::open_quietly;
+use crate::image::{open_quietly, options_to_write};
 use crate::log::{Checkpoint, Found, Item, Journal, Preview, checkpoints, flag_names, has, intent_name, is_log};
 use crate::screen::out;
 use crate::screen::say;
@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::Write;
-use xfskit::MountOptions;
 use xfskit::journal::{LogState, Operation, RecoveryReport};
 use xfskit::ondisk::Lsn;
 use xfskit::ondisk::log_record::{TRANSACTION_MAGIC, operation_flags as flags};
@@ -25,7 +24,7 @@ pub fn run(command: &LogCommand, as_json: bool) -> Result<()> {
 
 /// Opening replays the journal; closing it marks it as clean.
 fn replay(args: &ImageArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_quietly(&args.image, args.logdev.as_deref(), MountOptions::default())?;
+    let filesystem = open_quietly(&args.image, args.logdev.as_deref(), options_to_write())?;
     let report = filesystem.mount().recovery.clone();
     filesystem.mount().unmount_if_changed().with_context(|| format!("{}: closing the image", args.image.display()))?;
     if as_json {

@@ -23,6 +23,7 @@ mod cil;
 mod copies;
 mod grant;
 mod head;
+mod place;
 mod pool;
 mod records;
 pub mod recovery;
@@ -35,6 +36,7 @@ pub use cil::Batch;
 pub use copies::{RegionEnds, Regions};
 pub use grant::Grant;
 pub use head::{LogHead, LogState, find_head};
+pub use place::{HostSpace, LogPlace};
 pub use records::{Operation, Record, RecordReader};
 pub use recovery::{Outcome, RecoveredIntent, RecoveryReport};
 pub use tail::{WriteBack, WrittenBack};
@@ -54,41 +56,7 @@ use std::sync::Arc;
 use values::Values;
 use writer::LogWriter;
 use xfskit_device::BlockDevice;
-use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, Geometry, Lsn};
-
-/// Where the log lies.
-#[derive(Clone)]
-pub struct LogPlace {
-    /// The device that holds it.
-    pub device: Arc<dyn BlockDevice>,
-    /// Where it starts on that device, in bytes.
-    pub offset: u64,
-    /// Its size in basic blocks.
-    pub basic_blocks: u32,
-}
-
-impl LogPlace {
-    /// Has the host set space aside for the log: a record that meets a full host would stop the filesystem.
-    ///
-    /// # Errors
-    /// `Io`, which says that the host is full where it is.
-    pub fn allocate(&self) -> Result<()> {
-        let bytes = u64::from(self.basic_blocks) * BASIC_BLOCK_BYTES as u64;
-        match self.device.allocate(self.offset, bytes) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
-                tracing::warn!(
-                    "the host sets no space aside for the journal: the filesystem stops when the host is full"
-                );
-                Ok(())
-            }
-            Err(error) => {
-                let why = format!("setting aside {} MiB for the journal: {error}", bytes >> 20);
-                Err(Error::Io { offset: self.offset, source: std::io::Error::new(error.kind(), why) })
-            }
-        }
-    }
-}
+use xfskit_ondisk::{DiskAddress, Geometry, Lsn};
 
 /// How the journal is written.
 #[derive(Clone, Debug)]

@@ -80,6 +80,8 @@ pub(super) struct OpenedLog {
     pub geometry: Arc<Geometry>,
     /// What was replayed.
     pub recovered: Option<Recovered>,
+    /// Bytes of the log that the host has space for, if not for all.
+    pub room: Option<u64>,
 }
 
 /// Where a log ends and whether it is clean.
@@ -106,11 +108,12 @@ pub(super) fn open_log(
         }
         Err(error) => return Err(error),
     };
+    let mut room = None;
     if !options.read_only {
         // Before anything is written: what is refused leaves the image as it is.
-        place.allocate()?;
+        room = place.allocate(head.next, options.host_space)?;
     }
-    let mut log = OpenedLog { place, head, state, superblock, geometry, recovered: None };
+    let mut log = OpenedLog { place, head, state, superblock, geometry, recovered: None, room };
     match state {
         LogState::Dirty { tail } if !options.read_only => log.replay(device, tail)?,
         LogState::Dirty { .. } => {
