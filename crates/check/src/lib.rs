@@ -37,7 +37,7 @@ mod table;
 mod tree;
 mod usage;
 
-pub use report::{Consequence, Fault, Owner, Report, Summary};
+pub use report::{Consequence, Fault, LogCondition, Owner, Report, Summary};
 
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
@@ -85,7 +85,7 @@ pub enum CheckError {
     #[error("the superblock cannot be read: {0}")]
     Io(#[from] std::io::Error),
     /// The log lies on a device of its own, which was not given.
-    #[error("the image has an external journal: name its device too")]
+    #[error("the image has an external journal: name its device with --logdev DEVICE")]
     NoLogDevice,
 }
 

@@ -7,7 +7,7 @@ use crate::inode::Gathered;
 use crate::inodes;
 use crate::log::{self, LogView};
 use crate::names;
-use crate::report::{Consequence, Fault, Faults, Report, Summary};
+use crate::report::{Consequence, Fault, Faults, LogCondition, Report, Summary};
 use crate::superblock::{self, Counters};
 use crate::table::AgInodes;
 use crate::usage::{self, Claims, Usage};
@@ -45,7 +45,7 @@ fn read_superblock(device: &dyn BlockDevice) -> Result<Result<Superblock, Report
             let faults = Faults::new(1);
             faults.add(Fault::of(&corruption, crate::Owner::Ag(AgNumber(0)), Consequence::Image).at(DiskAddress(0)));
             faults.note("nothing else was checked, because nothing can be found without a superblock".into());
-            Ok(Err(faults.into_report(Summary::default(), true)))
+            Ok(Err(faults.into_report(Summary::default(), LogCondition::Clean)))
         }
         Err(error) => Err(error.into()),
     }
@@ -126,15 +126,19 @@ pub(crate) fn run(
         let fault = Fault::new("superblock", "the device holds the whole image", Consequence::Image).at(DiskAddress(0));
         faults.add(fault.found(format_args!("{} of {size} bytes", device.size_bytes())));
         faults.note("nothing else was checked, because the image was cut off".into());
-        return Ok(faults.into_report(Summary::default(), true));
+        return Ok(faults.into_report(Summary::default(), LogCondition::Clean));
     }
     let log = look_at_log(device, log_device, &geometry, &faults)?;
     let small = superblock.raw().inode_count.get() < THREADS_FROM_INODES;
     let threads = if small { 1 } else { options.threads.max(1) };
     let mut passes = Passes { context: Context::new(device, &superblock, log, faults), threads, progress };
     let summary = passes.run();
-    let clean = log.is_some_and(|log| log.clean);
-    Ok(passes.context.faults.into_report(summary, clean))
+    let condition = match log {
+        Some(log) if log.clean => LogCondition::Clean,
+        Some(_) => LogCondition::Dirty,
+        None => LogCondition::Unreadable,
+    };
+    Ok(passes.context.faults.into_report(summary, condition))
 }
 
 struct Passes<'a> {

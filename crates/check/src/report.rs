@@ -209,6 +209,18 @@ impl Summary {
     }
 }
 
+/// What a check found of the journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogCondition {
+    /// It was closed in good order.
+    #[default]
+    Clean,
+    /// It was not: faults may be what its replay would put right.
+    Dirty,
+    /// It cannot be read, which is a fault that no replay puts right.
+    Unreadable,
+}
+
 /// What the check of an image found.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -218,9 +230,8 @@ pub struct Report {
     pub fault_count: u64,
     /// What is worth knowing and no fault.
     pub notes: Vec<String>,
-    /// The journal was closed in good order. Where it was not, or could not be looked at, faults may be what its replay
-    /// would put right.
-    pub log_is_clean: bool,
+    /// What the journal is like.
+    pub log: LogCondition,
     /// The figures.
     pub summary: Summary,
 }
@@ -278,13 +289,13 @@ impl Faults {
         result
     }
 
-    pub(crate) fn into_report(self, summary: Summary, log_is_clean: bool) -> Report {
+    pub(crate) fn into_report(self, summary: Summary, log: LogCondition) -> Report {
         let mut faults = self.kept.into_inner();
         faults.sort_by(|a, b| {
             (a.address, a.owner, a.structure, a.check).cmp(&(b.address, b.owner, b.structure, b.check))
         });
         let mut notes = self.notes.into_inner();
         notes.sort();
-        Report { faults, fault_count: self.total.into_inner(), notes, log_is_clean, summary }
+        Report { faults, fault_count: self.total.into_inner(), notes, log, summary }
     }
 }

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use xfskit::{Filesystem, MountOptions};
-use xfskit_check::{CheckError, CheckOptions, Quiet, check};
+use xfskit_check::{CheckError, CheckOptions, LogCondition, Quiet, check};
 use xfskit_device::{Access, FileDevice, MemoryDevice};
 use xfskit_fuzz_harness::{Recipe, image};
 use xfskit_testkit::{kernel_mount, reference, scratch};
@@ -39,7 +39,11 @@ fn nothing_is_found_where_the_kernel_wrote() {
         let Some(path) = kernel_image(&scratch, "kernel.img", 512, options) else { return };
         reference.repair_finds_nothing(&path);
         let report = check_file(&path);
-        assert!(report.is_clean() && report.log_is_clean && report.notes.is_empty(), "{name}: {}", findings(&report));
+        assert!(
+            report.is_clean() && report.log == LogCondition::Clean && report.notes.is_empty(),
+            "{name}: {}",
+            findings(&report)
+        );
         assert!(report.summary.names > 2000 && report.summary.inodes > 150, "{name}: {:?}", report.summary);
         let total = report.summary.used_blocks + report.summary.free_blocks;
         let blocks = xfskit_ondisk::Superblock::decode(&std::fs::read(&path).unwrap()).unwrap().raw().data_blocks.get();
@@ -95,7 +99,7 @@ fn nothing_is_found_in_images_of_mkfs() {
         let file = format!("file,name={},size=1g", path.display());
         reference.tool_output("mkfs.xfs", options.iter().copied().chain(["-q", "-f", "-d", &file]));
         let report = check_file(&path);
-        assert!(report.is_clean() && report.log_is_clean, "{options:?}: {}", findings(&report));
+        assert!(report.is_clean() && report.log == LogCondition::Clean, "{options:?}: {}", findings(&report));
         assert_eq!(report.summary.inodes, 3, "{options:?}");
         std::fs::remove_file(path).unwrap();
     }
@@ -113,8 +117,12 @@ fn a_dirty_journal_is_told() {
     std::fs::copy(&path, &copy).unwrap();
     mount.unmount();
     let report = check_file(&copy);
-    assert!(!report.log_is_clean && report.notes.iter().any(|note| note.contains("dirty")), "{:?}", report.notes);
-    assert!(check_file(&path).log_is_clean);
+    assert!(
+        report.log == LogCondition::Dirty && report.notes.iter().any(|note| note.contains("dirty")),
+        "{:?}",
+        report.notes
+    );
+    assert!(check_file(&path).log == LogCondition::Clean);
 }
 
 #[test]
@@ -126,7 +134,7 @@ fn an_external_journal_must_be_named() {
     let check = |log| check(Arc::clone(&device) as _, log, &CheckOptions::default(), &Quiet);
     assert!(matches!(check(None), Err(CheckError::NoLogDevice)));
     let report = check(Some(Arc::clone(&log) as _)).unwrap();
-    assert!(report.is_clean() && report.log_is_clean, "{}", findings(&report));
+    assert!(report.is_clean() && report.log == LogCondition::Clean, "{}", findings(&report));
 }
 
 #[test]

@@ -10,30 +10,10 @@ pub use contents::{CatArgs, CloneArgs, CpArgs, DfArgs, DuArgs, ExportArgs, Write
 pub use list::{FindArgs, LsArgs, SizeTest, StatArgs, with_two_dashes};
 pub use xattr::XattrCommand;
 
+use crate::exit::{CHECK_EXIT_CODES, EXIT_CODES};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
-
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  done
-  1  the operation failed (no such file, no space left, ...)
-  2  wrong usage
-  3  the image is damaged, or not an XFS image
-  4  the image is in use by another program or the kernel
-  5  the source of a copy is damaged or unsafe, or changed while it was read
-  6  the image cannot be opened or read (missing, a folder, an I/O error)
-  7  the image uses a feature that xfskit does not support
-  8  this machine cannot mount it (no /dev/fuse, no fusermount3, a bad mount point)
-  9  copied, but for what was refused: device nodes, attributes; with -p or -a, owners";
-
-const CHECK_EXIT_CODES: &str = "\
-Exit codes (those of fsck):
-  0   nothing is wrong
-  1   faults were found; nothing was changed, xfs_repair mends them
-  4   the journal is dirty and was not replayed: faults may disappear after a replay
-  8   the image could not be checked (missing, in use, not supported, an I/O error)
-  16  wrong usage";
 
 /// Make, mount, edit and look into XFS images, without root and without the kernel's XFS.
 #[derive(Debug, Parser)]

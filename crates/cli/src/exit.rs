@@ -1,16 +1,50 @@
-//! Exit codes: what a script can tell apart. They are documented in `--help`.
+//! Exit codes: what a script can tell apart. The tables here are what `--help` and the man pages show.
+//!
+//! The first cause of an error that has a code decides ([`code`]). What the host's filesystem or a device answers below
+//! an image is judged in one place (`of_io`): no space is a failed operation, wherever the space is missing, and an end
+//! that comes too early is damage.
 
 use crate::interrupt::{self, Interrupted};
+use std::io;
 use xfskit::Error;
 use xfskit::device::OpenError;
 use xfskit::ondisk::SuperblockError;
 use xfskit_bench::BenchError;
+use xfskit_check::CheckError;
 use xfskit_fuse::MountError;
 use xfskit_mkfs::MakeError;
 use xfskit_transfer::TransferError;
 
+/// What every command but `check` exits with.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  the operation failed (no such file, nothing is mounted there, no space left in the image or on
+     the host, standard output that cannot be written, ...)
+  2  wrong usage, or a file or device that is only overwritten with -f
+  3  the image is damaged or cut short, its journal too, or it is not an XFS image
+  4  the image is in use by another program or the kernel
+  5  the source of cp or mkfs --from is damaged, unsafe, no tar archive, or it changed meanwhile
+  6  the image cannot be opened or read (missing, a folder, an I/O error)
+  7  the image uses a feature that xfskit does not support
+  8  this machine cannot mount it (no /dev/fuse, no fusermount3, a bad mount point)
+  9  copied, but for what was refused: device nodes, attributes; with -p or -a, owners
+  130, 143, 129, 141  in a shell: ended by SIGINT, SIGTERM or SIGHUP, with the image closed in good
+     order; or by SIGPIPE, where the reader of cat, export, xattr get or xattr dump has gone";
+
+/// What `check` exits with.
+pub const CHECK_EXIT_CODES: &str = "\
+Exit codes (those of fsck):
+  0   nothing is wrong
+  1   faults were found; nothing was changed, xfs_repair mends them
+  4   the journal is dirty and was not replayed: faults may disappear after a replay
+  8   the image could not be checked (missing, in use, not supported, an I/O error), or the report
+      could not be written
+  16  wrong usage, the device of an external journal that is missing among it";
+
 const FAILED: u8 = 1;
-const USAGE: u8 = 2;
+/// The arguments are wrong.
+pub const USAGE: u8 = 2;
 /// The image is damaged.
 pub const DAMAGED: u8 = 3;
 const BUSY: u8 = 4;
@@ -173,10 +207,21 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         return Some(of_superblock(error));
     }
     if let Some(error) = cause.downcast_ref::<OpenError>() {
-        return Some(if matches!(error, OpenError::Busy(_)) { BUSY } else { UNREADABLE });
+        return Some(match error {
+            OpenError::Busy(_) => BUSY,
+            OpenError::Io { source, .. } => of_io(source),
+            OpenError::Missing(_) | OpenError::NotAnImage { .. } | OpenError::ReadOnlyDevice(_) => UNREADABLE,
+        });
     }
     if let Some(error) = cause.downcast_ref::<MakeError>() {
-        return Some(if matches!(error, MakeError::Io(_)) { UNREADABLE } else { USAGE });
+        return Some(if let MakeError::Io(source) = error { of_io(source) } else { USAGE });
+    }
+    if let Some(error) = cause.downcast_ref::<CheckError>() {
+        return Some(match error {
+            CheckError::Superblock(error) => of_superblock(error),
+            CheckError::Io(source) => of_io(source),
+            CheckError::NoLogDevice => USAGE,
+        });
     }
     if let Some(error) = cause.downcast_ref::<MountError>() {
         return Some(match error {
@@ -221,8 +266,18 @@ fn of_engine(error: &Error) -> u8 {
         Error::Superblock(error) => of_superblock(error),
         Error::Unsupported(_) => UNSUPPORTED,
         Error::DeviceInUse => BUSY,
-        Error::Io { .. } => UNREADABLE,
+        Error::NoLogDevice => USAGE,
+        Error::Io { source, .. } => of_io(source),
         _ => FAILED,
+    }
+}
+
+/// The code of what the system says of an image or device.
+fn of_io(error: &io::Error) -> u8 {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => FAILED,
+        io::ErrorKind::UnexpectedEof => DAMAGED,
+        _ => UNREADABLE,
     }
 }
 

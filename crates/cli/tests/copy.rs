@@ -172,7 +172,7 @@ fn an_external_journal_is_that_of_the_image_that_needs_it() {
     fs::write(scratch.file("file"), "contents").unwrap();
     let (dir, log) = (scratch.path().display(), log.display());
     let (code, message) = refused(&format!("cp {dir}/file IMAGE:/"), &image);
-    assert!(code == 1 && message.contains("--logdev DEVICE"), "{code} {message}");
+    assert!(code == 2 && message.contains("--logdev DEVICE"), "{code} {message}");
     copies(&format!("cp --logdev {log} {dir}/file IMAGE:/"), &image);
     copies(&format!("cp --logdev {log} IMAGE:/file {}:/", plain.display()), &image);
     copies(&format!("cp --logdev {log} {}:/file IMAGE:/again", plain.display()), &image);

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::mounts::{prepared, prepared_for_root, run, server_of, signal, wait_for_end};
+use common::mounts::{SmallHost, prepared, prepared_for_root, run, server_of, signal, wait_for_end};
 use common::{fails, ok, words, xfskit};
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -83,22 +83,12 @@ fn a_bind_mount_is_unmounted_by_itself() {
     assert!(is_clean(&at.image));
 }
 
-struct SmallHost(std::path::PathBuf);
-
-impl Drop for SmallHost {
-    fn drop(&mut self) {
-        drop(Command::new("umount").arg("-l").arg(&self.0).output());
-    }
-}
-
 /// The journal met a hole of the image: EIO and the end of the filesystem. Then `umount` succeeded, and what had waited
 /// was lost.
 #[test]
 fn a_full_host_is_told_as_such_and_loses_nothing_that_was_durable() {
     let Some(at) = prepared_for_root() else { return };
-    let host = SmallHost(at.scratch.file("host"));
-    fs::create_dir(&host.0).unwrap();
-    run("mount", &["-t", "tmpfs", "-o", "size=48m", "tmpfs"], &host.0);
+    let Some(host) = SmallHost::new(at.scratch.file("host"), "48m") else { return };
     let image = host.0.join("a.img");
     ok("mkfs IMAGE -q --small --size 400M -l size=16m", &image);
     ok(&format!("mount -o commit=0 IMAGE {}", at.dir.display()), &image);

@@ -83,6 +83,9 @@ pub enum Error {
     /// The image uses what xfskit does not do.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
+    /// The image has an external log, and its device was not given (`EINVAL`).
+    #[error("the image has an external log: name its device with --logdev DEVICE, or -o logdev=DEVICE for mount")]
+    NoLogDevice,
     /// This process has another filesystem open on the device (`EBUSY`).
     #[error("this program has a filesystem open on the device already; unmount that first")]
     DeviceInUse,
@@ -117,7 +120,7 @@ impl Error {
             Self::CrossesProjects => 18,
             Self::NotADirectory => 20,
             Self::IsADirectory => 21,
-            Self::Invalid(_) => 22,
+            Self::Invalid(_) | Self::NoLogDevice => 22,
             Self::NoMoreData => 6,
             Self::TooLarge => 27,
             Self::NoSpace => 28,

@@ -1,7 +1,7 @@
 //! `xfskit check`: verifies an image. Its exit codes are those of fsck(8), unlike those of all other commands.
 
 use crate::args::CheckArgs;
-use crate::exit::{Reported, message};
+use crate::exit::{self, Reported, message};
 use crate::image::{named, open_device, open_to_look};
 use crate::screen::{end, say, tell};
 use anyhow::Result;
@@ -15,24 +15,33 @@ use xfskit::Filesystem;
 use xfskit::device::{Access, BlockDevice};
 use xfskit::ondisk::DiskAddress;
 use xfskit::rescue::Loss;
-use xfskit_check::{CheckOptions, Consequence, Fault, Owner, Progress, Report};
+use xfskit_check::{CheckOptions, Consequence, Fault, LogCondition, Owner, Progress, Report};
 
 const FAULTS: u8 = 1;
 const DIRTY: u8 = 4;
 const FAILED: u8 = 8;
 const USAGE: u8 = 16;
+/// What every other command exits with when its output cannot be written.
+const NOT_WRITTEN: u8 = 1;
 /// What clap exits with.
 const CLAP_USAGE: i32 = 2;
 
 /// Prints what is wrong with the arguments; the exit code, which for this command is another one than for the rest.
 pub fn usage_code(mut error: clap::Error) -> ExitCode {
     correct_tip(&mut error);
-    // Where the output goes nowhere there is nobody to tell.
-    let _ = error.print();
+    let printed = error.print().and_then(|()| end());
     let is_check =
         std::env::args_os().skip(1).find(|argument| argument != "--json").is_some_and(|first| first == "check");
     match error.exit_code() {
         CLAP_USAGE if is_check => ExitCode::from(USAGE),
+        // Help and version go to standard output. A reader that has gone has read enough of them.
+        0 => match printed {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                tell(&format!("standard output: {error}"));
+                ExitCode::from(if is_check { FAILED } else { NOT_WRITTEN })
+            }
+            _ => ExitCode::SUCCESS,
+        },
         code => ExitCode::from(code as u8),
     }
 }
@@ -78,15 +87,15 @@ pub fn run(args: &CheckArgs, as_json: bool) -> Result<()> {
                 tell(&format!("standard output: {error}"));
                 return Err(Reported(FAILED).into());
             }
-            match (report.log_is_clean, report.is_clean()) {
-                (false, _) => DIRTY,
-                (true, false) => FAULTS,
-                (true, true) => return Ok(()),
+            match (report.log, report.is_clean()) {
+                (LogCondition::Dirty, _) => DIRTY,
+                (_, false) => FAULTS,
+                (_, true) => return Ok(()),
             }
         }
         Err(error) => {
             tell(&message(&error));
-            FAILED
+            if exit::code(&error) == exit::USAGE { USAGE } else { FAILED }
         }
     };
     Err(Reported(code).into())
@@ -227,7 +236,7 @@ fn to_json(report: &Report) -> Value {
     let summary = &report.summary;
     json!({
         "clean": report.is_clean(),
-        "log_clean": report.log_is_clean,
+        "log_clean": report.log == LogCondition::Clean,
         "fault_count": report.fault_count,
         "faults": report.faults.iter().map(fault).collect::<Vec<_>>(),
         "notes": report.notes,

@@ -7,7 +7,6 @@
 //! the mount, it is unmounted first, of what its source names only regular files and block devices are opened, without
 //! blocking, and every wait has an end.
 
-use crate::exit::Usage;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -33,7 +32,7 @@ pub fn run(mount_point: &Path) -> Result<()> {
     // A mount whose server is dead has no canonical path.
     let path = mount_point.canonicalize().or_else(|_| std::path::absolute(mount_point))?;
     let Some(entry) = mount_at(&path).context("/proc/self/mountinfo")? else {
-        return Err(Usage(format!("{}: nothing is mounted here by xfskit", path.display())).into());
+        bail!("{}: nothing is mounted here by xfskit", path.display());
     };
     let watch = Watch::find(&entry);
     let is_dead = watch.is_none() && is_dead(&path);

@@ -83,3 +83,25 @@ pub fn wait_for_end(process: i32) {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// A folder on a host filesystem that is small.
+pub struct SmallHost(pub PathBuf);
+
+impl SmallHost {
+    /// Mounts one of a size as in `20m`; `None` where only root could.
+    pub fn new(dir: PathBuf, size: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            skip("a small host filesystem needs root");
+            return None;
+        }
+        fs::create_dir(&dir).unwrap();
+        run("mount", &["-t", "tmpfs", "-o", &format!("size={size}"), "none"], &dir);
+        Some(Self(dir))
+    }
+}
+
+impl Drop for SmallHost {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg("-l").arg(&self.0).output());
+    }
+}

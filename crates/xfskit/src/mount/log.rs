@@ -148,7 +148,7 @@ impl OpenedLog {
 /// Where the log of the filesystem lies.
 ///
 /// # Errors
-/// `Invalid` when an external log's device is missing or too small; `Corrupt`.
+/// `NoLogDevice` when an external log's device is missing; `Corrupt` when it is too small.
 pub(super) fn log_place(
     device: &Arc<dyn BlockDevice>,
     log_device: Option<Arc<dyn BlockDevice>>,
@@ -156,11 +156,12 @@ pub(super) fn log_place(
 ) -> Result<LogPlace> {
     let basic_blocks = geometry.log_blocks << (geometry.block_log - 9);
     let Some(start) = geometry.log_start else {
-        let device = log_device.ok_or(Error::Invalid(
-            "the image has an external log: name it with --logdev DEVICE, or -o logdev=DEVICE for mount",
-        ))?;
-        if device.size_bytes() < u64::from(basic_blocks) * 512 {
-            return Err(Error::Invalid("the log device is smaller than the log"));
+        let device = log_device.ok_or(Error::NoLogDevice)?;
+        let (has, needs) = (device.size_bytes(), u64::from(basic_blocks) * 512);
+        if has < needs {
+            return Err(Corruption::new("log device", "it holds the whole log")
+                .found(format_args!("it has {has} bytes of {needs}: it was cut short, or is another image's"))
+                .into());
         }
         return Ok(LogPlace { device, offset: 0, basic_blocks });
     };
