@@ -131,6 +131,48 @@ fn a_loop_device_and_the_file_below_it_are_one_image() {
     assert_eq!(fails("mkdir IMAGE /new", &image).0, 4);
 }
 
+/// They went by the name that the loop device was made with.
+#[test]
+fn a_loop_device_is_found_without_the_name_of_its_file() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let other = scratch.file("other.img");
+    fs::hard_link(&image, &other).unwrap();
+    let Some(device) = Loop::attach(&[], &other) else { return };
+    fs::remove_file(&other).unwrap();
+    all_writers_are_refused(&image, &format!("losetup -d {}", device.0.display()));
+    assert!(warning(&image).contains("loop device"));
+    // Whatever has the name now is another file.
+    ok("mkfs IMAGE --size 512M -q", &other);
+    ok("mkdir IMAGE /new", &other);
+    assert_eq!(warning(&other), "");
+    ok("mkdir IMAGE /by-the-device", &device.0);
+    drop(device);
+    ok("mkdir IMAGE /new", &image);
+}
+
+#[test]
+fn a_loop_device_is_found_whose_file_lies_in_another_mount_namespace() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let dir = scratch.file("dir");
+    fs::create_dir(&dir).unwrap();
+    if !rustix::process::geteuid().is_root() {
+        return skip("mount namespaces and loop devices need root");
+    }
+    let script = "mount --bind \"$1\" \"$2\" && exec losetup --find --show \"$2/a.img\"";
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]).arg(scratch.path()).arg(&dir);
+    let output = unshare.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let device = Loop(String::from_utf8(output.stdout).unwrap().trim().into());
+    assert!(!dir.join("a.img").exists());
+    all_writers_are_refused(&image, &format!("losetup -d {}", device.0.display()));
+    // Both lie on one file, which would be read while it is written.
+    let (code, message) = fails(&format!("cp -f {} {}:/", image.display(), device.0.display()), &image);
+    assert!(code != 0 && message.contains("into itself"), "{code} {message}");
+}
+
 #[test]
 fn a_swap_file_is_not_made_an_image() {
     // Swap needs a file system that has blocks.

@@ -7,6 +7,7 @@
 use crate::BlockDevice;
 use crate::holders::{self, Holder};
 use crate::locks::{LockFor, Locks, Refusal};
+use crate::loop_device::FileId;
 use rustix::fs::{FallocateFlags, OFlags};
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
@@ -215,11 +216,13 @@ impl FileDevice {
         device.add(found);
         for below in holders::files_below(&metadata) {
             // A file that cannot be found from here, as in another mount namespace, cannot be locked either.
-            let Ok(file) = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&below)
-            else {
-                continue;
-            };
+            let nonblock = OFlags::NONBLOCK.bits() as i32;
+            let Ok(file) = OpenOptions::new().read(true).custom_flags(nonblock).open(&below.path) else { continue };
             let metadata = file.metadata().map_err(io_error)?;
+            // The name may be another file's by now.
+            if !below.id().is_some_and(|id| id.is_same(&FileId::of(&metadata))) {
+                continue;
+            }
             let (holders, locks) = lock_alone(path, &file, &metadata, access)?;
             device.add((holders, locks));
         }

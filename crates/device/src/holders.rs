@@ -7,20 +7,21 @@
 //! block device ── /sys/dev/block/M:m/slaves, loop/backing_file ──▶ files below it
 //! ```
 //! The kernel takes no lock on the file below a loop device, so it has to be looked for. Files are compared by device
-//! and inode number, since any of them has several names. What this process may not see (another mount namespace, the
-//! descriptors of other users) it does not find.
+//! and inode number, since any of them has several names; a loop device is asked for those of its file, whose name may be
+//! gone or lie in another mount namespace. Only root may ask, so for other users the name has to do. What this process
+//! may not see (mounts in another namespace, the descriptors of other users) it does not find, nor programs that lock
+//! nothing, as nbdkit.
 //!
-//! Source of facts: Documentation/ABI/*/sysfs-block*, proc(5).
+//! Source of facts: proc(5).
 
+use crate::loop_device::FileId;
+use crate::sysfs::{Backing, Sysfs, device_number, is_one, made_of};
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, Metadata};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-
-/// Layers of devices on devices that are looked through.
-const MOST_LAYERS: usize = 8;
 
 /// One that has an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,36 +51,40 @@ impl fmt::Display for Holder {
 /// What of the kernel has a file or block device in a way that may change it, or that goes wrong if another changes it.
 /// With `only_writers`, loop devices that are read-only do not count.
 pub(crate) fn of_kernel(image: &Metadata, only_writers: bool) -> Vec<Holder> {
+    let sysfs = Sysfs::of_system();
     if image.file_type().is_block_device() {
-        let users = users_of_device(image.rdev()).into_iter().map(|how| Holder::new(format!("the kernel: {how}")));
-        return users.chain(beside_device(image, only_writers)).collect();
+        let users = users_of_device(&sysfs, image.rdev());
+        let users = users.into_iter().map(|how| Holder::new(format!("the kernel: {how}")));
+        return users.chain(beside_device(&sysfs, image, only_writers)).collect();
     }
     let mut found = Vec::new();
     if swap_areas().iter().any(|path| is_same(path, image)) {
         found.push(Holder::new("the kernel, which swaps to it (swapoff)".into()));
     }
-    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
-        let dir = entry.path();
-        let Some(backing) = backing_file(&dir) else { continue };
-        if is_same(&backing, image) && !(only_writers && is_one(&dir.join("ro"))) {
-            found.push(loop_device(&dir));
+    for disk in sysfs.disks() {
+        if shows(&sysfs, &disk, &[FileId::of(image)]) && !(only_writers && is_one(&disk.join("ro"))) {
+            found.push(loop_device(&sysfs, &disk));
         }
     }
     found
 }
 
+/// Whether a disk is a loop device that shows one of these files.
+fn shows(sysfs: &Sysfs, disk: &Path, files: &[FileId]) -> bool {
+    let backing = sysfs.backing(disk).and_then(|backing| backing.id());
+    backing.is_some_and(|backing| files.iter().any(|file| backing.is_same(file)))
+}
+
 /// What else of the kernel has the files below a block device: another loop device over the same file shows the same
 /// image. Such a device counts only if it is used, for it may be one that everybody forgot.
-fn beside_device(device: &Metadata, only_writers: bool) -> Vec<Holder> {
-    let files: Vec<Metadata> = files_below(device).iter().filter_map(|path| fs::metadata(path).ok()).collect();
+fn beside_device(sysfs: &Sysfs, device: &Metadata, only_writers: bool) -> Vec<Holder> {
+    let files = ids_below(sysfs, device);
     let mut found = Vec::new();
-    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
-        let dir = entry.path();
-        let Some(number) = device_number(&dir.join("dev")).filter(|number| *number != device.rdev()) else { continue };
-        let shows_it = |backing: PathBuf| files.iter().any(|file| is_same(&backing, file));
-        let is_harmless = only_writers && is_one(&dir.join("ro")) || users_of_device(number).is_empty();
-        if !is_harmless && backing_file(&dir).is_some_and(shows_it) {
-            found.push(loop_device(&dir));
+    for disk in sysfs.disks() {
+        let Some(number) = device_number(&disk).filter(|number| *number != device.rdev()) else { continue };
+        let is_harmless = only_writers && is_one(&disk.join("ro")) || users_of_device(sysfs, number).is_empty();
+        if !is_harmless && shows(sysfs, &disk, &files) {
+            found.push(loop_device(sysfs, &disk));
         }
     }
     found
@@ -87,66 +92,45 @@ fn beside_device(device: &Metadata, only_writers: bool) -> Vec<Holder> {
 
 /// Whether a file or block device shows, or has below it, bytes of another: both are the same, or they lie on one file.
 pub fn share_storage(one: &Metadata, other: &Metadata) -> bool {
-    let is_device = |data: &Metadata| data.file_type().is_block_device();
-    if is_one_file(one, other) || is_device(one) && is_device(other) && one.rdev() == other.rdev() {
-        return true;
-    }
-    let below = |data: &Metadata| -> Vec<Metadata> {
-        files_below(data).iter().filter_map(|path| fs::metadata(path).ok()).chain([data.clone()]).collect()
-    };
-    let others = below(other);
-    below(one).iter().any(|file| others.iter().any(|other| is_one_file(file, other)))
+    let sysfs = Sysfs::of_system();
+    let all =
+        |data: &Metadata| -> Vec<FileId> { ids_below(&sysfs, data).into_iter().chain([FileId::of(data)]).collect() };
+    let others = all(other);
+    all(one).iter().any(|file| others.iter().any(|other| file.is_same(other)))
 }
 
-fn is_one_file(one: &Metadata, other: &Metadata) -> bool {
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
-fn loop_device(dir: &Path) -> Holder {
-    let name = dir.file_name().unwrap_or_default().display();
-    let users = device_number(&dir.join("dev")).map(users_of_device).unwrap_or_default();
-    let is_leaving = users.is_empty() && is_one(&dir.join("loop/autoclear"));
+fn loop_device(sysfs: &Sysfs, disk: &Path) -> Holder {
+    let name = disk.file_name().unwrap_or_default().display();
+    let users = device_number(disk).map(|number| users_of_device(sysfs, number)).unwrap_or_default();
+    let is_leaving = users.is_empty() && is_one(&disk.join("loop/autoclear"));
     let how = if users.is_empty() { format!("losetup -d /dev/{name}") } else { users.join(", ") };
     Holder { what: format!("the kernel, by loop device /dev/{name} ({how})"), is_leaving }
 }
 
 /// Files that a block device keeps its contents in.
-pub(crate) fn files_below(device: &Metadata) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    if device.file_type().is_block_device() {
-        add_files_below(&sysfs_dir(device.rdev()), MOST_LAYERS, &mut found);
+pub(crate) fn files_below(device: &Metadata) -> Vec<Backing> {
+    if !device.file_type().is_block_device() {
+        return Vec::new();
     }
-    found
+    Sysfs::of_system().files_below(device.rdev())
 }
 
-fn add_files_below(dir: &Path, layers_left: usize, found: &mut Vec<PathBuf>) {
-    let Ok(dir) = dir.canonicalize() else { return };
-    // A partition is a folder of its disk.
-    let disk = if dir.join("partition").exists() { dir.parent().unwrap_or(&dir) } else { &dir };
-    found.extend(backing_file(disk));
-    if layers_left > 0 {
-        for below in fs::read_dir(disk.join("slaves")).into_iter().flatten().flatten() {
-            add_files_below(&below.path(), layers_left - 1, found);
-        }
+fn ids_below(sysfs: &Sysfs, device: &Metadata) -> Vec<FileId> {
+    if !device.file_type().is_block_device() {
+        return Vec::new();
     }
+    sysfs.files_below(device.rdev()).iter().filter_map(Backing::id).collect()
 }
 
 /// What the kernel does with a block device or a partition of it.
-fn users_of_device(device: u64) -> Vec<String> {
-    let dir = sysfs_dir(device);
-    let partitions = fs::read_dir(&dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    let partitions = partitions.filter(|path| path.join("partition").exists());
+fn users_of_device(sysfs: &Sysfs, device: u64) -> Vec<String> {
     let mut users = Vec::new();
-    for part in std::iter::once(dir.clone()).chain(partitions) {
-        let Some(number) = device_number(&part.join("dev")) else { continue };
+    for part in sysfs.parts(device) {
+        let Some(number) = device_number(&part) else { continue };
         users.extend(mounts_of(number).into_iter().map(|place| format!("mounted on {}", place.display())));
         let is_it = |path: &PathBuf| fs::metadata(path).is_ok_and(|data| is_device(&data, number));
         users.extend(swap_areas().iter().any(is_it).then(|| "swapped to".to_owned()));
-        for holder in fs::read_dir(part.join("holders")).into_iter().flatten().flatten() {
-            let name = fs::read_to_string(holder.path().join("dm/name")).unwrap_or_default();
-            let device = holder.file_name();
-            users.push(format!("part of /dev/{} {}", device.display(), name.trim()).trim_end().to_owned());
-        }
+        users.extend(made_of(&part));
     }
     users
 }
@@ -184,30 +168,9 @@ fn is_same(path: &Path, image: &Metadata) -> bool {
     fs::metadata(path).is_ok_and(same)
 }
 
-fn is_one(path: &Path) -> bool {
-    fs::read_to_string(path).is_ok_and(|text| text.trim() == "1")
-}
-
 /// Whether a block device takes no writes. It may be opened for them all the same; then each one fails.
 pub(crate) fn is_read_only(metadata: &Metadata) -> bool {
-    metadata.file_type().is_block_device()
-        && fs::read_to_string(sysfs_dir(metadata.rdev()).join("ro")).is_ok_and(|text| text.trim() == "1")
-}
-
-fn sysfs_dir(device: u64) -> PathBuf {
-    format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device)).into()
-}
-
-fn device_number(path: &Path) -> Option<u64> {
-    let text = fs::read_to_string(path).ok()?;
-    let (major, minor) = text.trim().split_once(':')?;
-    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
-}
-
-fn backing_file(disk: &Path) -> Option<PathBuf> {
-    let mut name = fs::read(disk.join("loop/backing_file")).ok()?;
-    name.pop_if(|last| *last == b'\n');
-    Some(OsString::from_vec(name).into())
+    Sysfs::of_system().is_read_only(metadata)
 }
 
 /// Where a device is mounted, as far as this process sees mounts.

@@ -6,13 +6,16 @@
 //!
 //! Contract: writes may reach storage in any order until [`BlockDevice::flush`] returns; a write that overlaps
 //! another one in flight has either's bytes. The engine never relies on more.
-#![forbid(unsafe_code)]
+//!
+//! The only unsafe code is the request to a loop device for its file, in `loop_device`.
 
 mod file;
 mod holders;
 mod locks;
+mod loop_device;
 mod memory;
 mod overlay;
+mod sysfs;
 
 pub use file::{Access, FileDevice, InUse, Names, OpenError};
 pub use holders::{Holder, share_storage, unescape};

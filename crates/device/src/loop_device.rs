@@ -1,0 +1,64 @@
+//! Which file a loop device shows, asked of the device itself: the name that sysfs has for it may be gone by now, be
+//! another file's, or lie in another mount namespace.
+//!
+//! Source of facts: loop(4), `LOOP_GET_STATUS64`.
+
+use rustix::fs::OFlags;
+use rustix::ioctl::{Getter, Opcode};
+use std::fs::{File, Metadata, OpenOptions};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+const LOOP_GET_STATUS64: Opcode = 0x4c05;
+
+/// What tells files apart, and the number of a block device, which has several nodes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileId {
+    device: u64,
+    inode: u64,
+    /// Zero for what is no block device.
+    block_device: u64,
+}
+
+impl FileId {
+    pub(crate) fn of(file: &Metadata) -> Self {
+        let block_device = if file.file_type().is_block_device() { file.rdev() } else { 0 };
+        Self { device: file.dev(), inode: file.ino(), block_device }
+    }
+
+    /// Whether both hold the same bytes.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+            || self.block_device != 0 && self.block_device == other.block_device
+    }
+}
+
+/// `struct loop_info64`: of its 232 bytes, the first three fields count here.
+#[repr(C)]
+struct LoopInfo {
+    device: u64,
+    inode: u64,
+    block_device: u64,
+    rest: [u64; 26],
+}
+
+const _: () = assert!(size_of::<LoopInfo>() == 232);
+
+/// The file below a loop device, if this process may ask the device, which has the number `number`.
+pub(crate) fn file_below(path: &Path, number: u64) -> Option<FileId> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+    let device = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let metadata = device.metadata().ok()?;
+    if !metadata.file_type().is_block_device() || metadata.rdev() != number {
+        return None;
+    }
+    let LoopInfo { device, inode, block_device, .. } = status(&device).ok()?;
+    Some(FileId { device, inode, block_device })
+}
+
+#[allow(unsafe_code)]
+fn status(device: &File) -> rustix::io::Result<LoopInfo> {
+    // SAFETY: LOOP_GET_STATUS64 fills a `loop_info64`, which `LoopInfo` is as large as and laid out like; any bytes
+    // are a valid one. What is no loop device refuses the request.
+    unsafe { rustix::ioctl::ioctl(device, Getter::<LOOP_GET_STATUS64, LoopInfo>::new()) }
+}
