@@ -386,7 +386,7 @@ fn an_archive_gets_its_name_when_it_is_complete() {
     let archive = scratch.file("a.tar");
     fs::write(&archive, "the old one").unwrap();
     let mut line = Command::new(env!("CARGO_BIN_EXE_xfskit"));
-    line.args(common::words("export IMAGE / -o", &image)).arg(&archive);
+    line.args(common::words("export IMAGE / -f -o", &image)).arg(&archive);
     let mut child = line.spawn().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(8));
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
@@ -394,7 +394,7 @@ fn an_archive_gets_its_name_when_it_is_complete() {
         assert_eq!(fs::read_to_string(&archive).unwrap(), "the old one");
     }
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 2);
-    ok(&format!("export IMAGE / -o {}", archive.display()), &image);
+    ok(&format!("export IMAGE / -f -o {}", archive.display()), &image);
     assert!(fs::metadata(&archive).unwrap().len() > 60 << 20);
     // What is no file is written to.
     ok("export IMAGE / -o /dev/null", &image);

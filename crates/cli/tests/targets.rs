@@ -211,3 +211,30 @@ fn no_owner_is_the_number_that_means_none() {
     }
     assert!(ok("stat IMAGE /a", &disk).contains("0:0"));
 }
+
+/// A slip of a name took a file for one that may be replaced.
+#[test]
+fn export_replaces_archives_and_what_is_empty() {
+    let scratch = scratch();
+    let (source, target) = (image(&scratch), scratch.file("target"));
+    ok("touch IMAGE /f", &source);
+    let export = format!("export IMAGE -o {}", target.display());
+    fs::write(&target, "").unwrap();
+    ok(&export, &source);
+    // Another tar's archive, too.
+    assert!(Command::new("tar").arg("-cf").arg(&target).arg("/dev/null").output().unwrap().status.success());
+    ok(&export, &source);
+    for contents in [&b"x"[..], b"\x1f\x8b\x08\x00 is compressed", &[0; 8192]] {
+        fs::write(&target, contents).unwrap();
+        let (code, message) = fails(&export, &source);
+        assert!(code == 2 && message.contains("-f replaces"), "{code} {message}");
+        assert_eq!(fs::read(&target).unwrap(), contents);
+        // As cp(1) does.
+        let copy = scratch.file("copy.gz");
+        fs::write(&copy, contents).unwrap();
+        ok(&format!("cp {}:/f {}", source.display(), copy.display()), &source);
+        assert_eq!(fs::read(&copy).unwrap(), b"");
+    }
+    ok(&format!("{export} -f"), &source);
+    assert!(Command::new("tar").arg("-tf").arg(&target).output().unwrap().status.success());
+}

@@ -5,6 +5,8 @@ use xfskit_device::BlockDevice;
 
 /// What an XFS image is called.
 pub const XFS: &str = "an XFS image";
+/// What a tar archive is called.
+pub const TAR: &str = "a tar archive";
 
 /// Signatures: their offset, their bytes, and whose they are.
 const SIGNATURES: [(usize, &[u8], &str); 12] = [
@@ -71,7 +73,7 @@ const FILES: [(usize, &[u8], &str); 7] = [
     (0, &[0x28, 0xb5, 0x2f, 0xfd], "zstd data"),
     (0, b"BZh", "bzip2 data"),
     (0, b"PK\x03\x04", "a zip archive"),
-    (257, b"ustar", "a tar archive"),
+    (257, b"ustar", TAR),
     (0, b"\x7fELF", "a program"),
 ];
 

@@ -151,7 +151,7 @@ pub struct ExportArgs {
     /// Write the archive to a file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Replace the file even if it holds a filesystem
+    /// Replace the file even if it is neither empty nor an archive
     #[arg(short, long, requires = "output")]
     pub force: bool,
 }

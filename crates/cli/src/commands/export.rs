@@ -12,12 +12,14 @@ use crate::unnamed::Unnamed;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write, stdout};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use xfskit::Filesystem;
-use xfskit::device::{BlockDevice, FileDevice, share_storage};
+use xfskit::device::{Access, BlockDevice, FileDevice, share_storage};
 use xfskit::ondisk::InodeNumber;
+use xfskit_mkfs::{TAR, known_contents};
 use xfskit_transfer::{Adjust, ImageSource, Losses, Sink, Source, TarSink, transfer};
 
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -61,12 +63,7 @@ fn write_file(filesystem: &Filesystem, start: InodeNumber, args: &ExportArgs, pa
             if is_cut { anyhow::anyhow!("the reader of the pipe has gone: the archive is cut off") } else { error }
         });
     }
-    let replaced = existing.as_ref().map(|_| File::open(path)).transpose()?;
-    let check = |force| match replaced.as_ref().map(|file| why_kept(file, force)).transpose()?.flatten() {
-        Some(why) => Err(anyhow::Error::from(Usage(why))),
-        None => Ok(()),
-    };
-    check(args.force)?;
+    let replaced = existing.as_ref().map(|_| Replaced::hold(path, args.force)).transpose()?;
     // A symbolic link stays, and what it leads to is replaced.
     let path = path.canonicalize().unwrap_or_else(|_| path.into());
     let unnamed = Unnamed::new_in(path.parent().unwrap_or(&path))?;
@@ -74,11 +71,47 @@ fn write_file(filesystem: &Filesystem, start: InodeNumber, args: &ExportArgs, pa
     let image = std::fs::metadata(&args.path.read.image.image)?;
     let permissions = private::permissions(holds_private || private::is_private(&image), existing.as_ref());
     unnamed.file().set_permissions(permissions)?;
-    // Others may have opened the file meanwhile.
-    check(true)?;
-    let replaced = replaced.as_ref().map(File::metadata).transpose()?;
+    if let Some(replaced) = &replaced {
+        // The kernel, which no lock keeps off, may have it by now.
+        replaced.check_unused()?;
+    }
+    let replaced = replaced.as_ref().map(|replaced| replaced.file.metadata()).transpose()?;
     unnamed.put_in_place(&path, replaced.as_ref())?;
     Ok(losses)
+}
+
+/// A file that the archive takes the place of. It stays locked until then, so that no server mounts it and no command
+/// writes it meanwhile.
+struct Replaced {
+    file: File,
+    _device: Option<FileDevice>,
+}
+
+impl Replaced {
+    /// Without `force`, only what is empty or an archive is replaced.
+    fn hold(path: &Path, force: bool) -> Result<Self> {
+        let file = File::open(path)?;
+        let mut replaced = Self { file, _device: None };
+        if replaced.file.metadata()?.len() == 0 {
+            return Ok(replaced);
+        }
+        if let Some(why) = why_kept(&replaced.file, force)? {
+            return Err(Usage(why).into());
+        }
+        let device = FileDevice::open(format!("/proc/self/fd/{}", replaced.file.as_raw_fd()), Access::Read)?;
+        if !force && known_contents(&device)? != Some(TAR) {
+            return Err(Usage("it is neither empty nor an archive; -f replaces it".into()).into());
+        }
+        replaced._device = Some(device);
+        Ok(replaced)
+    }
+
+    fn check_unused(&self) -> Result<()> {
+        match why_kept(&self.file, true)? {
+            Some(why) => Err(Usage(why).into()),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Writes to a block device from its start on.
