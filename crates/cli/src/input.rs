@@ -20,7 +20,7 @@ pub enum Input {
 
 impl Input {
     /// Reads everything. What is too large for memory goes into a file without a name beside the image, or, if that is
-    /// a device, into the folder for temporary files.
+    /// a device or no file can be made there, in the folder for temporary files.
     ///
     /// # Errors
     /// Those of the input, and of the file.
@@ -31,10 +31,8 @@ impl Input {
         if bytes.len() <= MOST_BYTES_IN_MEMORY {
             return Ok(Self::Small(bytes));
         }
-        let is_file = std::fs::metadata(image).is_ok_and(|data| data.is_file());
-        let dir = if is_file { image.parent().unwrap_or(image).into() } else { std::env::temp_dir() };
+        let (unnamed, dir) = Unnamed::to_keep_input(image)?;
         let kept = || format!("{}: keeping standard input there until it ends", dir.display());
-        let unnamed = Unnamed::new_in(&dir).with_context(kept)?;
         let mut file = unnamed.file();
         file.write_all(&bytes).with_context(kept)?;
         std::io::copy(&mut input, &mut file).with_context(kept)?;

@@ -43,6 +43,28 @@ impl Unnamed {
         }
     }
 
+    /// A file to keep input in that is too much for memory, and the folder that it lies in: that of the image, where
+    /// there is room for it, or the one for temporary files where no file can be made there, or a device has the name.
+    ///
+    /// # Errors
+    /// Those of the system, in both folders.
+    pub fn to_keep_input(image: &Path) -> anyhow::Result<(Self, PathBuf)> {
+        let is_device = std::fs::metadata(image).is_ok_and(|data| !data.is_file());
+        let beside = image.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let dirs = [(!is_device).then(|| beside.to_owned()), Some(std::env::temp_dir())];
+        let mut failed = Vec::new();
+        for dir in dirs.into_iter().flatten() {
+            match Self::new_in(&dir) {
+                Ok(unnamed) => return Ok((unnamed, dir)),
+                Err(error) => failed.push(format!("{}: {error}", dir.display())),
+            }
+        }
+        anyhow::bail!(
+            "the input is kept in a file until it ends, and none can be made (TMPDIR names a folder): {}",
+            failed.join(", ")
+        )
+    }
+
     /// The open file.
     pub fn file(&self) -> &File {
         &self.file

@@ -271,3 +271,36 @@ fn a_busy_image_is_waited_for_if_that_is_asked() {
     ok("touch IMAGE /a --wait 30", &image);
     release.join().unwrap();
 }
+
+/// It needed a folder beside the image that this user may write.
+#[test]
+fn much_input_needs_no_writable_folder_beside_the_image() {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = scratch();
+    let closed = scratch.file("closed");
+    fs::create_dir(&closed).unwrap();
+    let image = closed.join("a.img");
+    ok("mkfs IMAGE --small --size 100M -q", &image);
+    if !rustix::process::geteuid().is_root() {
+        return xfskit_testkit::skip("only root can become another user");
+    }
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&image, fs::Permissions::from_mode(0o666)).unwrap();
+    let input = scratch.file("input");
+    fs::write(&input, vec![7; 20 << 20]).unwrap();
+    let program = env!("CARGO_BIN_EXE_xfskit");
+    let write = |temporary: &std::path::Path| {
+        let mut command = std::process::Command::new("setpriv");
+        command
+            .args(["--reuid", "1000", "--regid", "1000", "--clear-groups", program, "write"])
+            .arg(&image)
+            .arg("/file");
+        command.env("TMPDIR", temporary).stdin(fs::File::open(&input).unwrap()).output().unwrap()
+    };
+    let refused = write(&closed);
+    let message = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && message.contains("TMPDIR"), "{message}");
+    let written = write(&std::env::temp_dir());
+    assert!(written.status.success(), "{written:?}");
+    assert_eq!(ok("cat IMAGE /file", &image).len(), 20 << 20);
+}

@@ -2,8 +2,10 @@
 
 mod common;
 
+use common::mounts::SmallHost;
 use common::{fails, image, ok, with_input, words, xfskit};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xfskit_testkit::{kernel_mount, reference, scratch, skip};
@@ -210,6 +212,77 @@ fn no_owner_is_the_number_that_means_none() {
         assert_eq!(code, 2, "{line}");
     }
     assert!(ok("stat IMAGE /a", &disk).contains("0:0"));
+}
+
+/// It was emptied, and then there was no room for the new image.
+#[test]
+fn mkfs_on_a_full_host_leaves_the_old_contents() {
+    let scratch = scratch();
+    let Some(host) = SmallHost::new(scratch.file("host"), "24m") else { return };
+    let (small, sparse) = (host.0.join("small.img"), host.0.join("sparse.img"));
+    let old = b"what was there before ".repeat(50_000);
+    fs::write(&small, &old).unwrap();
+    fs::write(&sparse, &old).unwrap();
+    fs::File::options().write(true).open(&sparse).unwrap().set_len(64 << 20).unwrap();
+    let mut junk = fs::File::create(host.0.join("junk")).unwrap();
+    while junk.write_all(&[1; 65536]).is_ok() {}
+    for (line, image, bytes) in [
+        ("mkfs -f -q --small --size 64M IMAGE", &small, old.len()),
+        ("mkfs -f -q --small --size 100M IMAGE", &sparse, 64 << 20),
+        ("mkfs -f -q --small IMAGE", &sparse, 64 << 20),
+    ] {
+        let (code, message) = fails(line, image);
+        assert!(code == 1 && message.contains("No space left"), "{line}: {code} {message}");
+        let kept = fs::read(image).unwrap();
+        assert!(kept.len() == bytes && kept.starts_with(&old), "{line}: {}", kept.len());
+    }
+    drop(junk);
+    fs::remove_file(host.0.join("junk")).unwrap();
+    for image in [&small, &sparse] {
+        ok("mkfs -f -q --small --size 64M IMAGE", image);
+        assert!(ok("check IMAGE", image).contains("no faults"));
+        fs::remove_file(image).unwrap();
+    }
+}
+
+/// It began to fill the device.
+#[test]
+fn a_source_that_a_device_cannot_hold_leaves_what_it_holds() {
+    let scratch = scratch();
+    let (disk, source, archive) = (scratch.file("disk"), scratch.file("source"), scratch.file("a.tar"));
+    fs::write(&disk, b"what was there before ".repeat(3_000_000)).unwrap();
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("large"), vec![7; 80 << 20]).unwrap();
+    let made = Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(&source).arg(".").status().unwrap();
+    assert!(made.success());
+    let Some(device) = Loop::attach(&disk) else { return };
+    let before = fs::read(&device.0).unwrap();
+    for from in [&source, &archive] {
+        let (code, message) = fails(&format!("mkfs -f -q --small IMAGE --from {}", from.display()), &device.0);
+        assert!(code == 1 && message.contains("what it holds stays"), "{code} {message}");
+        assert!(fs::read(&device.0).unwrap() == before, "{from:?}");
+    }
+    // What fits is made.
+    fs::write(source.join("large"), vec![7; 30 << 20]).unwrap();
+    ok(&format!("mkfs -f -q --small IMAGE --from {}", source.display()), &device.0);
+    assert_eq!(ok("ls IMAGE", &device.0), "large\n");
+}
+
+/// The second of its two readings, of which the first finds the size, found nothing.
+#[test]
+fn an_archive_may_come_through_a_pipe_with_a_name() {
+    let scratch = scratch();
+    let (image, source) = (scratch.file("a.img"), scratch.file("source"));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), "contents").unwrap();
+    for size in ["", "--size 64M"] {
+        let script = format!("\"$0\" mkfs -f -q --small {size} \"$1\" --from <(tar -c -C \"$2\" .)");
+        let mut bash = Command::new("bash");
+        bash.args(["-c", &script, env!("CARGO_BIN_EXE_xfskit")]).arg(&image).arg(&source);
+        let output = bash.output().unwrap();
+        assert!(output.status.success(), "{size}: {output:?}");
+        assert_eq!(ok("cat IMAGE /file", &image), "contents");
+    }
 }
 
 /// A slip of a name took a file for one that may be replaced.

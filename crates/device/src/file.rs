@@ -181,6 +181,31 @@ impl FileDevice {
         Ok(())
     }
 
+    /// As [`Self::make_zeros`], after `look` has found nothing against it: that sees the file with its new size, and where
+    /// it fails, the file keeps its size and its contents.
+    ///
+    /// # Errors
+    /// Those of `look` and of the system.
+    pub fn make_zeros_after<E: From<io::Error>>(
+        &mut self,
+        size_bytes: u64,
+        look: impl FnOnce(&Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let old_bytes = self.size_bytes;
+        if size_bytes > old_bytes {
+            self.file.set_len(size_bytes)?;
+        }
+        self.size_bytes = size_bytes;
+        if let Err(error) = look(self) {
+            self.size_bytes = old_bytes;
+            if size_bytes > old_bytes {
+                self.file.set_len(old_bytes)?;
+            }
+            return Err(error);
+        }
+        Ok(self.make_zeros(size_bytes)?)
+    }
+
     /// Looks once more whether the kernel has the image, which no lock keeps from that.
     ///
     /// # Errors

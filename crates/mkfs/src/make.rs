@@ -43,6 +43,7 @@ pub fn make(
     let ags: Vec<Ag> = (0..plan.geometry.ag_count).map(|ag| lay_out(&plan, AgNumber(ag))).collect::<Result<_, _>>()?;
     count(&mut plan, &ags);
     let superblock = Superblock::decode(&encode(&plan.superblock))?;
+    allocate(device, log_device, &plan, &ags)?;
     clear_old(device, &plan)?;
     write_log(device, log_device, &plan)?;
     for ag in &ags {
@@ -61,6 +62,64 @@ pub fn make(
 pub fn verify(options: &Options, bytes: u64, sector_bytes: usize, log_bytes: Option<u64>) -> Result<(), MakeError> {
     let plan = Plan::new(options, Devices { data_bytes: bytes, data_sector: sector_bytes, log_bytes })?;
     (0..plan.geometry.ag_count).try_for_each(|ag| lay_out(&plan, AgNumber(ag)).map(drop))
+}
+
+/// Has the host set storage aside for all that [`make`] would write with these options; what the devices hold stays.
+///
+/// # Errors
+/// As [`make`]; `Io` with `StorageFull` where the host has too little.
+pub fn set_aside(
+    device: &dyn BlockDevice,
+    log_device: Option<&dyn BlockDevice>,
+    options: &Options,
+) -> Result<(), MakeError> {
+    let (data_bytes, data_sector) = (device.size_bytes(), device.sector_bytes());
+    let log_bytes = log_device.map(|device| device.size_bytes());
+    let plan = Plan::new(options, Devices { data_bytes, data_sector, log_bytes })?;
+    let ags: Vec<Ag> = (0..plan.geometry.ag_count).map(|ag| lay_out(&plan, AgNumber(ag))).collect::<Result<_, _>>()?;
+    allocate(device, log_device, &plan, &ags)
+}
+
+/// The largest range comes first, since it is the likeliest to find too little.
+fn allocate(
+    device: &dyn BlockDevice,
+    log_device: Option<&dyn BlockDevice>,
+    plan: &Plan,
+    ags: &[Ag],
+) -> Result<(), MakeError> {
+    let geometry = &plan.geometry;
+    let mut ranges: Vec<(&dyn BlockDevice, u64, u64)> = Vec::with_capacity(ags.len() + 2);
+    ranges.extend(log_range(device, log_device, plan));
+    for ag in ags {
+        let start = geometry.address(ag.number, AgBlock(0)).bytes();
+        ranges.push((device, start, u64::from(plan.roots.end) << geometry.block_log));
+        if ag.inodes.count > 0 {
+            let block = geometry.inode_block(xfskit_ondisk::AgInode(ag.inodes.first));
+            let blocks = u64::from(ag.inodes.count / geometry.inodes_per_block());
+            ranges.push((device, geometry.address(ag.number, block).bytes(), blocks << geometry.block_log));
+        }
+    }
+    for (device, start, length) in ranges {
+        match device.allocate(start, length) {
+            // A host that sets nothing aside finds out while it is written.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(()),
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+/// Where the log lies, and its length in bytes.
+fn log_range<'a>(
+    device: &'a dyn BlockDevice,
+    log_device: Option<&'a dyn BlockDevice>,
+    plan: &Plan,
+) -> Option<(&'a dyn BlockDevice, u64, u64)> {
+    let (device, start) = match plan.log.start {
+        Some((ag, block)) => (device, plan.geometry.address(AgNumber(ag as u32), AgBlock(block as u32)).bytes()),
+        None => (log_device?, 0),
+    };
+    Some((device, start, plan.log.blocks << plan.geometry.block_log))
 }
 
 /// Decides what lies where in an AG, in mkfs.xfs's order: headers, roots, log, free list, first inodes.
@@ -150,18 +209,8 @@ fn write_ag(device: &dyn BlockDevice, plan: &Plan, ag: &Ag, time: Timestamp) -> 
 }
 
 fn write_log(device: &dyn BlockDevice, log_device: Option<&dyn BlockDevice>, plan: &Plan) -> Result<(), MakeError> {
-    let geometry = &plan.geometry;
-    let place = match (plan.log.start, log_device) {
-        (Some((ag, block)), _) => Some((device, geometry.address(AgNumber(ag as u32), AgBlock(block as u32)).bytes())),
-        (None, log_device) => log_device.map(|device| (device, 0)),
-    };
-    let Some((device, start)) = place else { return Ok(()) };
-    clear(device, start, plan.log.blocks << geometry.block_log)?;
-    match device.allocate(start, plan.log.blocks << geometry.block_log) {
-        // Whoever mounts it hears of that.
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
-        other => other?,
-    }
+    let Some((device, start, length)) = log_range(device, log_device, plan) else { return Ok(()) };
+    clear(device, start, length)?;
     // The record is as long as the unit that the superblock records, where 1 stands for none, or else a sector.
     let unit = match plan.superblock.log_stripe_unit.get() {
         1 => plan.superblock.log_sector_size.get().into(),

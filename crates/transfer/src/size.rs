@@ -46,6 +46,8 @@ pub struct Shape {
 pub struct Needs {
     shape: Shape,
     blocks: u64,
+    /// Those of `blocks` that hold contents of regular files.
+    contents_blocks: u64,
     inodes: u64,
     extents: u64,
     /// Bytes of the names in each directory.
@@ -55,7 +57,7 @@ pub struct Needs {
 impl Needs {
     /// Nothing yet.
     pub fn new(shape: Shape) -> Self {
-        Self { shape, blocks: 0, inodes: 0, extents: 0, names: HashMap::new() }
+        Self { shape, blocks: 0, contents_blocks: 0, inodes: 0, extents: 0, names: HashMap::new() }
     }
 
     /// The size of an image that should hold it.
@@ -78,6 +80,11 @@ impl Needs {
         (with_trees + reserved).max(smallest).next_multiple_of(ROUND_TO_BYTES)
     }
 
+    /// What it takes in any case: contents and inodes. An image that is not larger cannot hold it.
+    pub fn least_bytes(&self) -> u64 {
+        self.contents_blocks * self.shape.block_bytes + self.inodes * self.shape.inode_bytes
+    }
+
     fn block_count(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.shape.block_bytes)
     }
@@ -94,14 +101,20 @@ impl Needs {
     fn count_contents(&mut self, kind: &Kind) {
         match kind {
             Kind::File { contents: Contents::Whole(bytes), .. } => {
-                self.blocks += self.block_count(bytes.len() as u64);
+                let blocks = self.block_count(bytes.len() as u64);
+                self.blocks += blocks;
+                self.contents_blocks += blocks;
                 self.extents += 1;
             }
             Kind::File { contents: Contents::Parts(parts), .. } => {
                 let block_bytes = self.shape.block_bytes;
+                let mut last_end = 0;
                 for (start, length) in parts {
-                    let end = (start + length).div_ceil(block_bytes);
-                    self.blocks += end - start / block_bytes;
+                    let (first, end) = (start / block_bytes, (start + length).div_ceil(block_bytes));
+                    self.blocks += end - first;
+                    // A block may hold the end of one part and the start of the next.
+                    self.contents_blocks += end.saturating_sub(first.max(last_end));
+                    last_end = end;
                     // What is large may lie in pieces.
                     self.extents += 1 + length / (64 << 20);
                 }

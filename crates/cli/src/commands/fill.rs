@@ -14,14 +14,15 @@ use crate::text::parse_size;
 use crate::unnamed::Unnamed;
 use anyhow::{Context, Result};
 use std::fs::{File, Metadata};
-use std::io::{BufReader, Seek, stdin};
+use std::io::{BufReader, Read, Seek, stdin};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use xfskit::device::{BlockDevice, FileDevice, OpenError};
 use xfskit::env::{Environment, SystemEnvironment};
 use xfskit::ondisk::{Superblock, Timestamp};
-use xfskit::{Filesystem, MountOptions};
+use xfskit::{Error, Filesystem, MountOptions};
 use xfskit_mkfs::{InodeSize, Options, make};
 use xfskit_transfer::{
     Adjust, FixedEnvironment, HostSource, ImageSink, Losses, Needs, Shape, Source, TarSource, TransferError, survey,
@@ -31,24 +32,38 @@ use xfskit_transfer::{
 /// How often a size that turned out too small is raised.
 const MOST_ATTEMPTS: usize = 6;
 const READ_AHEAD_BYTES: usize = 1 << 20;
+/// What stands for it on the command line.
+const STANDARD_INPUT: &str = "-";
 
 /// What an image is filled from.
 enum From {
     Folder(PathBuf),
     Archive(PathBuf),
-    /// Standard input as it comes.
-    Stream,
-    /// Standard input, kept in a file without a name to be read more than once.
+    /// Standard input or a pipe, as it comes.
+    Stream(PathBuf),
+    /// Such a one, kept in a file without a name to be read more than once.
     Spooled(Unnamed),
 }
 
+/// Whether a source can be read more than once without being kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reads {
+    Once,
+    Twice,
+}
+
 impl From {
-    fn find(path: &Path, twice: bool, image: &Path) -> Result<Self> {
-        if path == Path::new("-") {
-            return if twice { spool(image).map(Self::Spooled) } else { Ok(Self::Stream) };
+    fn find(path: &Path, reads: Reads, image: &Path) -> Result<Self> {
+        if path != Path::new(STANDARD_INPUT) {
+            let data = std::fs::metadata(path).map_err(|source| OpenError::Io { path: path.into(), source })?;
+            if data.is_dir() {
+                return Ok(Self::Folder(path.into()));
+            }
+            if data.is_file() || data.file_type().is_block_device() {
+                return Ok(Self::Archive(path.into()));
+            }
         }
-        let data = std::fs::metadata(path).map_err(|source| OpenError::Io { path: path.into(), source })?;
-        Ok(if data.is_dir() { Self::Folder(path.into()) } else { Self::Archive(path.into()) })
+        if reads == Reads::Twice { spool(path, image).map(Self::Spooled) } else { Ok(Self::Stream(path.into())) }
     }
 
     /// Whether it is a file that not everybody may read.
@@ -64,7 +79,7 @@ impl From {
                 let file = File::open(path).map_err(|source| OpenError::Io { path: path.clone(), source })?;
                 Box::new(TarSource::new(BufReader::with_capacity(READ_AHEAD_BYTES, file)))
             }
-            Self::Stream => Box::new(TarSource::new(BufReader::with_capacity(READ_AHEAD_BYTES, stdin()))),
+            Self::Stream(path) => Box::new(TarSource::new(BufReader::with_capacity(READ_AHEAD_BYTES, stream(path)?))),
             Self::Spooled(unnamed) => {
                 let mut file = unnamed.file().try_clone().context("standard input")?;
                 file.rewind().context("standard input")?;
@@ -74,12 +89,20 @@ impl From {
     }
 }
 
-/// Keeps standard input in a file beside the image, where there is room for it.
-fn spool(image: &Path) -> Result<Unnamed> {
-    let dir = image.parent().unwrap_or(image);
-    let kept = || format!("{}: keeping standard input there", dir.display());
-    let unnamed = Unnamed::new_in(dir).with_context(kept)?;
-    std::io::copy(&mut stdin().lock(), &mut unnamed.file()).with_context(kept)?;
+/// Standard input, or what else can be read once only.
+fn stream(path: &Path) -> Result<Box<dyn Read + Send>> {
+    if path == Path::new(STANDARD_INPUT) {
+        return Ok(Box::new(stdin()));
+    }
+    let file = File::open(path).map_err(|source| OpenError::Io { path: path.into(), source })?;
+    Ok(Box::new(file))
+}
+
+/// Keeps a stream in a file without a name.
+fn spool(path: &Path, image: &Path) -> Result<Unnamed> {
+    let (unnamed, dir) = Unnamed::to_keep_input(image)?;
+    let kept = || format!("{}: keeping the archive there", dir.display());
+    std::io::copy(&mut stream(path)?, &mut unnamed.file()).with_context(kept)?;
     Ok(unnamed)
 }
 
@@ -132,10 +155,15 @@ fn fill_existing_or_new(args: &MkfsArgs, from: &Path, options: &Options) -> Resu
         (None, _) if !is_file => Some(0),
         (size, _) => size,
     };
-    let from = From::find(from, size.is_none(), &args.image)?;
+    let from = From::find(from, if size.is_none() { Reads::Twice } else { Reads::Once }, &args.image)?;
     let (mut bytes, files) = match size {
         Some(bytes) => (bytes, None),
-        None => measure(&from, args, options).map(|(bytes, files)| (bytes, Some(files)))?,
+        None => measure(&from, args, options).map(|(needs, files)| (needs.image_bytes(), Some(files)))?,
+    };
+    // A file keeps what it holds until the image is complete.
+    let files = match &held {
+        Some(device) if !is_file => check_room(&from, device, args, options)?,
+        _ => files,
     };
     for attempt in 1.. {
         let place = match &held {
@@ -160,8 +188,24 @@ fn is_full(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<TransferError>().is_some_and(TransferError::is_full))
 }
 
-/// How large the image must be, and how many files go into it.
-fn measure(from: &From, args: &MkfsArgs, options: &Options) -> Result<(u64, u64)> {
+/// Refuses a source that no device of this size can hold, before the first byte of what it holds is lost. A stream can
+/// only be read once; the number of files that go into the image is known of all others.
+fn check_room(from: &From, device: &FileDevice, args: &MkfsArgs, options: &Options) -> Result<Option<u64>> {
+    if matches!(from, From::Stream(_)) {
+        return Ok(None);
+    }
+    let (needs, files) = measure(from, args, options)?;
+    let has = options.data_bytes().unwrap_or_else(|| device.size_bytes());
+    if needs.least_bytes() >= has {
+        let (image, needs) = (args.image.display(), needs.least_bytes());
+        let what = format!("{image}: it has {has} bytes, and the source needs more than {needs}; what it holds stays");
+        return Err(anyhow::Error::from(Error::NoSpace).context(what));
+    }
+    Ok(Some(files))
+}
+
+/// What the image must hold, and how many files go into it.
+fn measure(from: &From, args: &MkfsArgs, options: &Options) -> Result<(Needs, u64)> {
     let block_bytes = u64::from(options.block_bytes);
     let inode_bytes = match options.inode_size {
         InodeSize::Default => 512,
@@ -173,7 +217,7 @@ fn measure(from: &From, args: &MkfsArgs, options: &Options) -> Result<(u64, u64)
     let mut needs = Needs::new(shape);
     let bar = CopyBar::new("measuring");
     survey(&mut *from.open(&existing_files(args, options))?, &mut needs, &bar)?;
-    Ok((needs.image_bytes(), bar.files()))
+    Ok((needs, bar.files()))
 }
 
 /// Where the image goes.

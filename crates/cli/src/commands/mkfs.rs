@@ -16,7 +16,7 @@ use xfskit::device::{Access, BlockDevice, FileDevice, OpenError, share_storage};
 use xfskit::env::{Environment, SystemEnvironment};
 use xfskit::ondisk::Superblock;
 use xfskit::{Caller, Filesystem, MountOptions, SetAttr};
-use xfskit_mkfs::{Extent, Options, existing_format, first_data, make, verify};
+use xfskit_mkfs::{Extent, Options, existing_format, first_data, make, set_aside, verify};
 
 /// What a file's device says.
 const FILE_SECTOR_BYTES: usize = 512;
@@ -134,7 +134,9 @@ fn open_target(args: &MkfsArgs, options: &Options, log: Option<&FileDevice>) -> 
                 && std::fs::metadata(&args.image).is_ok_and(|data| data.is_file())
             {
                 fits(size, device.sector_bytes())?;
-                device.make_zeros(size).with_context(|| args.image.display().to_string())?;
+                let log = log.map(|log| log as &dyn BlockDevice);
+                let made = device.make_zeros_after(size, |device| set_aside(device, log, options));
+                made.with_context(|| format!("{}: the old contents stay", args.image.display()))?;
             }
             Ok((device, false))
         }
