@@ -75,6 +75,26 @@ impl Unnamed {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
 
+    /// Gives the file its name as [`Self::put_in_place`] does, durable with its contents: a power cut leaves what was there
+    /// or all of the new file.
+    ///
+    /// # Errors
+    /// Those of [`Self::put_in_place`].
+    pub fn put_in_place_durably(self, path: &Path, replaced: Option<&Metadata>) -> io::Result<()> {
+        self.file.sync_all()?;
+        let (file, dir) = (self.file.try_clone()?, self.dir.clone());
+        self.put_in_place(path, replaced)?;
+        match File::open(dir) {
+            Ok(dir) => match rustix::fs::fsync(&dir) {
+                // Not every filesystem can do that with folders.
+                Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+                synced => Ok(synced?),
+            },
+            // A folder may be closed to those who may make files in it.
+            Err(_) => Ok(rustix::fs::syncfs(&file)?),
+        }
+    }
+
     /// Gives the file its name, in place of the file `replaced`, or where nothing has it.
     ///
     /// # Errors

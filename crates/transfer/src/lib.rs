@@ -26,7 +26,7 @@ pub use archive::{TarSink, TarSource};
 pub use environment::FixedEnvironment;
 pub use error::{LeftOut, Losses, Result, TransferError};
 pub use event::{Contents, Event, Kind, Meta, Node};
-pub use host::{HostSink, HostSource, Keeper};
+pub use host::{Durability, HostSink, HostSource, Keeper, Written};
 pub use image::{Found, ImageSink, ImageSource, ImageWalk, Step};
 pub use pipe::{Adjust, Attributes, Existing, LeaveOut, Outlet, Progress, Sink, Sort, Source, survey, transfer};
 pub use size::{Needs, Shape};

@@ -111,6 +111,10 @@ pub struct CpArgs {
     /// Leave extended attributes out, ACLs among them
     #[arg(long)]
     pub no_xattrs: bool,
+    /// Do not wait until copies on the host are durable: a power cut soon afterwards may take them back, and leave what
+    /// they replaced empty
+    #[arg(long)]
+    pub no_sync: bool,
     /// Owner of the copies, in numbers: OWNER, OWNER:GROUP or :GROUP
     #[arg(long, value_name = "OWNER")]
     pub owner: Option<crate::text::Owner>,
@@ -154,4 +158,7 @@ pub struct ExportArgs {
     /// Replace the file even if it is neither empty nor an archive
     #[arg(short, long, requires = "output")]
     pub force: bool,
+    /// Do not wait until the file is durable
+    #[arg(long, requires = "output")]
+    pub no_sync: bool,
 }

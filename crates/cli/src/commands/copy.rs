@@ -21,8 +21,8 @@ use xfskit::rescue::{Loss, rescue};
 use xfskit::{Error, Filesystem, MountOptions, Stat};
 use xfskit_mkfs::{disk_format, known_contents};
 use xfskit_transfer::{
-    Adjust, Attributes, Existing, HostSink, HostSource, ImageSink, ImageSource, Keeper, LeaveOut, Losses, Sink, Sort,
-    Source, TransferError, transfer,
+    Adjust, Attributes, Durability, Existing, HostSink, HostSource, ImageSink, ImageSource, Keeper, LeaveOut, Losses,
+    Sink, Sort, Source, TransferError, Written, transfer,
 };
 
 /// What is smaller holds no filesystem.
@@ -255,7 +255,9 @@ fn copy_all(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Image
         attributes: attributes(args.no_xattrs),
     };
     let existing = if args.preserve || args.archive { Existing::TakesAll } else { Existing::Keeps(adjust) };
-    let how = How { adjust, existing, force: args.force, bar: CopyBar::new("copying").naming_files(args.verbose) };
+    let durability = if args.no_sync { Durability::LeftToTheHost } else { Durability::Kept };
+    let bar = CopyBar::new("copying").naming_files(args.verbose);
+    let mut how = How { adjust, existing, force: args.force, durability, written: Written::default(), bar };
     let mut losses = Losses::default();
     for source in sources {
         let prefix = name.as_deref().unwrap_or(source.name());
@@ -278,6 +280,9 @@ fn copy_all(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Image
             }
         };
         losses = losses.and(lost?);
+    }
+    if durability == Durability::Kept {
+        how.written.sync()?;
     }
     Ok(losses)
 }
@@ -312,24 +317,30 @@ struct How {
     existing: Existing,
     /// Files of the host are replaced whatever they hold.
     force: bool,
+    durability: Durability,
+    /// What copies have gone to on the host.
+    written: Written,
     bar: CopyBar,
 }
 
 impl How {
-    fn copy(&self, source: &mut dyn Source, target: &Target, images: &Images) -> Result<Losses> {
-        let mut to_host;
-        let mut to_image;
-        let sink: &mut dyn Sink = match target {
+    fn copy(&mut self, source: &mut dyn Source, target: &Target, images: &Images) -> Result<Losses> {
+        match target {
             Target::Host(folder) => {
                 let keeper = keeper(images.files(), self.force);
-                to_host = HostSink::new(folder)?.with_existing(self.existing).with_keeper(keeper);
-                &mut to_host
+                let sink = HostSink::new(folder)?.with_existing(self.existing).with_keeper(keeper);
+                let mut sink = sink.with_durability(self.durability);
+                let losses = self.transfer(source, &mut sink)?;
+                self.written.add(sink.into_written());
+                Ok(losses)
             }
             Target::Image(filesystem, dir) => {
-                to_image = ImageSink::new(filesystem, *dir)?.with_existing(self.existing);
-                &mut to_image
+                self.transfer(source, &mut ImageSink::new(filesystem, *dir)?.with_existing(self.existing))
             }
-        };
+        }
+    }
+
+    fn transfer(&self, source: &mut dyn Source, sink: &mut dyn Sink) -> Result<Losses> {
         transfer(source, sink, &self.adjust, &self.bar)?;
         Ok(source.losses().and(sink.losses()))
     }

@@ -76,7 +76,10 @@ fn write_file(filesystem: &Filesystem, start: InodeNumber, args: &ExportArgs, pa
         replaced.check_unused()?;
     }
     let replaced = replaced.as_ref().map(|replaced| replaced.file.metadata()).transpose()?;
-    unnamed.put_in_place(&path, replaced.as_ref())?;
+    match args.no_sync {
+        true => unnamed.put_in_place(&path, replaced.as_ref())?,
+        false => unnamed.put_in_place_durably(&path, replaced.as_ref())?,
+    }
     Ok(losses)
 }
 

@@ -253,7 +253,7 @@ impl Place {
                 if let Some(held) = held {
                     held.verify_unused(&path)?;
                 }
-                unnamed.put_in_place(&path, replaced.as_ref()).map_err(io_error)?;
+                unnamed.put_in_place_durably(&path, replaced.as_ref()).map_err(io_error)?;
                 Ok(filled)
             }
         }

@@ -3,8 +3,10 @@
 
 mod attributes;
 mod contents;
+mod durable;
 mod sink;
 mod source;
 
+pub use durable::{Durability, Written};
 pub use sink::{HostSink, Keeper};
 pub use source::HostSource;

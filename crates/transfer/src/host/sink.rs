@@ -4,6 +4,7 @@
 //! whole. Folders get their attributes when everything in them is there.
 
 use super::attributes::{AttributeReader, Handle, drop_inherited, has_default_acl, place, set_all};
+use super::durable::{Durability, Written};
 use crate::error::{Losses, Result, TransferError, host, shown};
 use crate::event::{Contents, Kind, Meta, Node, split};
 use crate::pipe::{Existing, Sink};
@@ -35,6 +36,8 @@ pub struct HostSink {
     existing: Existing,
     keeper: Option<Keeper>,
     attributes: AttributeReader,
+    durability: Durability,
+    written: Written,
 }
 
 /// Says why a file that is there must not be replaced, if it must not.
@@ -65,6 +68,8 @@ struct OpenFile {
     size: u64,
     end: u64,
     meta: Meta,
+    /// It replaces a file that holds something.
+    replaces: bool,
 }
 
 impl HostSink {
@@ -76,6 +81,8 @@ impl HostSink {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(CWD, path, flags, Mode::empty());
         let fd = opened.map_err(host(path.as_os_str().as_bytes(), "opening it"))?;
+        let mut written = Written::default();
+        written.note(&fd, path.as_os_str().as_bytes())?;
         let base = Folder::new(fd, b"", Vec::new(), None);
         Ok(Self {
             base,
@@ -86,7 +93,21 @@ impl HostSink {
             existing: Existing::TakesAll,
             keeper: None,
             attributes: AttributeReader::new(),
+            durability: Durability::default(),
+            written,
         })
+    }
+
+    /// Says what becomes durable.
+    #[must_use]
+    pub fn with_durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// What it has written to; nothing is durable before that is synced.
+    pub fn into_written(self) -> Written {
+        self.written
     }
 
     /// Says what becomes of the attributes of what is there already.
@@ -188,6 +209,9 @@ impl HostSink {
         }
         let fd = rustix::fs::openat(&self.folder().fd, name, FOLDER, Mode::empty());
         let fd = fd.map_err(host(&node.path, "a folder goes here, and something else is here already"))?;
+        if was_there {
+            self.written.note(&fd, &node.path)?;
+        }
         let name = name.to_vec();
         let meta = (!was_there || !self.existing.keeps()).then_some(node.meta);
         self.stack.push(Folder::new(fd, &name, node.path, meta));
@@ -202,6 +226,7 @@ impl HostSink {
 
     fn begin_file(&mut self, path: Vec<u8>, size: u64, meta: Meta) -> Result<()> {
         let old = self.look(&path, &Kind::File { size, contents: Contents::Whole(Vec::new()) })?;
+        let replaces = old.as_ref().is_some_and(|old| old.st_size > 0);
         let meta = self.meta_in_place(old.as_ref(), &path, meta)?;
         loop {
             let temporary = self.temporary();
@@ -211,7 +236,7 @@ impl HostSink {
                 Err(Errno::EXIST) => {}
                 other => {
                     let file = File::from(other.map_err(host(&path, "making it"))?);
-                    self.open = Some(OpenFile { file, path, temporary, size, end: 0, meta });
+                    self.open = Some(OpenFile { file, path, temporary, size, end: 0, meta, replaces });
                     return Ok(());
                 }
             }
@@ -223,9 +248,12 @@ impl HostSink {
         if open.end < open.size {
             rustix::fs::ftruncate(&open.file, open.size).map_err(host(&open.path, "setting its size"))?;
         }
-        let OpenFile { file, path, temporary, meta, .. } = self.open.take().expect("it was there just now");
+        let OpenFile { file, path, temporary, meta, replaces, .. } = self.open.take().expect("it was there just now");
         drop_inherited(Handle::Open(file.as_fd()), self.folder().has_default_acl, false);
-        let kept = self.set_attributes(&file, &meta, &path);
+        let mut kept = self.set_attributes(&file, &meta, &path);
+        if replaces && self.durability == Durability::Kept {
+            kept = kept.and_then(|()| file.sync_data().map_err(host(&path, "making it durable")));
+        }
         drop(file);
         self.put_in_place(&temporary, &path, kept)
     }

@@ -1,0 +1,95 @@
+//! What was reported as copied to the host survives a power cut there: the host's filesystem is an image that the kernel
+//! has mounted, and a copy of that image is what the power cut leaves.
+
+mod common;
+
+use common::{image, ok, with_input};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use xfskit_testkit::{Mount, Scratch, copy_image, kernel_mount, scratch};
+
+struct Host {
+    image: PathBuf,
+    mount: Mount,
+}
+
+fn host(scratch: &Scratch) -> Option<Host> {
+    let image = scratch.file("host.img");
+    ok("mkfs -q --size 1G IMAGE", &image);
+    let mount = kernel_mount(&image)?;
+    Some(Host { image, mount })
+}
+
+impl Host {
+    fn path(&self, name: &str) -> PathBuf {
+        self.mount.path().join(name)
+    }
+
+    /// What a power cut leaves.
+    fn after_power_cut(&self, scratch: &Scratch) -> PathBuf {
+        let cut = scratch.file("cut.img");
+        copy_image(&self.image, &cut);
+        cut
+    }
+}
+
+fn has(image: &Path, line: &str, contents: &[u8]) -> bool {
+    let output = common::xfskit(common::words(line, image));
+    output.status.success() && output.stdout == contents
+}
+
+#[test]
+fn what_was_copied_is_durable() {
+    let scratch = scratch();
+    let source = image(&scratch);
+    let contents = vec![7; 3_000_000];
+    ok("mkdir IMAGE /dir", &source);
+    assert!(with_input("write IMAGE /dir/file", &source, &contents).status.success());
+    let Some(host) = host(&scratch) else { return };
+    ok(
+        &format!("cp -r IMAGE:/dir {}", host.path("copy").display()).replace("IMAGE", source.to_str().unwrap()),
+        &source,
+    );
+    assert!(has(&host.after_power_cut(&scratch), "cat IMAGE /copy/file", &contents));
+
+    let archive = host.path("a.tar");
+    ok(&format!("export IMAGE / -o {}", archive.display()), &source);
+    let cut = host.after_power_cut(&scratch);
+    assert!(has(&cut, "cat IMAGE /a.tar", &fs::read(&archive).unwrap()));
+
+    let filled = host.path("filled.img");
+    ok(&format!("mkfs -q --small --from {} IMAGE", host.path("copy").display()), &filled);
+    let cut = host.after_power_cut(&scratch);
+    assert!(has(&cut, "cat IMAGE /filled.img", &fs::read(&filled).unwrap()));
+}
+
+/// The new name was durable before the new contents: the file was empty.
+#[test]
+fn what_is_replaced_is_old_or_new_at_any_moment() {
+    let scratch = scratch();
+    let source = image(&scratch);
+    let (old, new) = (vec![1; 300_000], vec![2; 300_000]);
+    assert!(with_input("write IMAGE /a", &source, &new).status.success());
+    assert!(with_input("write IMAGE /b", &source, &vec![3; 200 << 20]).status.success());
+    let Some(host) = host(&scratch) else { return };
+    let file = host.path("a");
+    fs::write(&file, &old).unwrap();
+    rustix::fs::syncfs(File::open(&file).unwrap()).unwrap();
+    let mut copy = Command::new(env!("CARGO_BIN_EXE_xfskit"));
+    let from = format!("{}:/.", source.display());
+    let mut copy = copy.args(["cp", "-r", &from]).arg(host.mount.path()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(20);
+    while fs::read(&file).unwrap() == old {
+        assert!(Instant::now() < end, "nothing is copied");
+    }
+    kill_process(Pid::from_child(&copy), Signal::STOP).unwrap();
+    // Another program has the journal written, and with it the new name.
+    File::create(host.path("other")).unwrap().sync_all().unwrap();
+    let cut = host.after_power_cut(&scratch);
+    kill_process(Pid::from_child(&copy), Signal::CONT).unwrap();
+    assert!(copy.wait().unwrap().success());
+    assert!(has(&cut, "cat IMAGE /a", &old) || has(&cut, "cat IMAGE /a", &new), "{}", ok("ls -l IMAGE /", &cut));
+}
