@@ -22,7 +22,8 @@ Exit codes:
   1  the operation failed (no such file, nothing is mounted there, no space left in the image or on
      the host, standard output that cannot be written, ...)
   2  wrong usage, or a file or device that is only overwritten with -f
-  3  the image is damaged or cut short, its journal too, or it is not an XFS image
+  3  the image is damaged or cut short, its journal too, or a part of it cannot be read (the rest
+     was listed or copied), or it is not an XFS image
   4  the image is in use by another program or the kernel
   5  the source of cp or mkfs --from is damaged, unsafe, no tar archive, or it changed meanwhile
   6  the image cannot be opened or read (missing, a folder, an I/O error)
@@ -102,11 +103,12 @@ impl Failures {
     /// Takes what an operand came to. A signal ends the work: that error is not kept but returned.
     ///
     /// # Errors
-    /// `Interrupted`.
+    /// `Interrupted`; one of standard output.
     pub fn note(&mut self, result: anyhow::Result<()>) -> anyhow::Result<()> {
         match result {
             Ok(()) => self.done = true,
-            Err(error) if is_interrupted(&error) => return Err(error),
+            // Nor is an error of standard output, after which no more can be printed.
+            Err(error) if is_interrupted(&error) || error.is::<io::Error>() => return Err(error),
             Err(error) => match error.downcast::<Self>() {
                 Ok(inner) => {
                     self.done |= inner.done;
@@ -134,6 +136,13 @@ impl Failures {
     /// Whether something was done all the same.
     pub fn are_partial(&self) -> bool {
         self.done
+    }
+
+    /// The exit code: that of the first error, unless a part of the image could not be read and the rest could.
+    fn code(&self) -> Option<u8> {
+        let mut codes = self.errors.iter().map(code);
+        let is_unreadable = |code| matches!(code, DAMAGED | UNREADABLE);
+        if self.done && codes.clone().any(is_unreadable) { Some(DAMAGED) } else { codes.next() }
     }
 
     /// The messages, each to be told by itself.
@@ -246,7 +255,7 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         });
     }
     if let Some(failures) = cause.downcast_ref::<Failures>() {
-        return failures.errors.first().map(code);
+        return failures.code();
     }
     if let Some(reported) = cause.downcast_ref::<Reported>() {
         return Some(reported.0);

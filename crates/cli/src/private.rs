@@ -2,7 +2,7 @@
 
 use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use xfskit_transfer::{Kind, Losses, Node, Result, Sink};
+use xfskit_transfer::{Kind, Losses, Node, Result, Sink, TransferError};
 
 const READ_BY_OTHERS: u32 = 0o004;
 const ENTER_BY_OTHERS: u32 = 0o005;
@@ -43,6 +43,10 @@ impl Sink for Watched<'_> {
 
     fn end(&mut self) -> Result<()> {
         self.sink.end()
+    }
+
+    fn broken(&mut self, why: &TransferError) -> Result<()> {
+        self.sink.broken(why)
     }
 
     fn finish(&mut self) -> Result<()> {

@@ -135,12 +135,19 @@ pub struct Losses {
     pub itself: LeftOut,
     /// Files of a damaged image that cannot be read; the first with the reason.
     pub unreadable: LeftOut,
+    /// Files of which the rest cannot be read, in a stream that has zeros in its place; the first with the reason.
+    pub padded: LeftOut,
 }
 
 impl Losses {
     /// Whether something is missing in the copy that the source has, and that somebody who is not root could have kept.
     pub fn are_real(&self) -> bool {
         [&self.devices, &self.attributes, &self.sockets].iter().any(|left| left.count > 0)
+    }
+
+    /// Whether a part of the source could not be read.
+    pub fn are_of_damage(&self) -> bool {
+        self.unreadable.count > 0 || self.padded.count > 0
     }
 
     /// Whether something is missing that only root could have kept: owners, attributes.
@@ -165,6 +172,7 @@ impl Losses {
         add(&mut self.absolute, other.absolute);
         add(&mut self.itself, other.itself);
         add(&mut self.unreadable, other.unreadable);
+        add(&mut self.padded, other.padded);
         self
     }
 }
@@ -179,6 +187,7 @@ impl fmt::Display for Losses {
             (&self.sockets, ["socket was", "sockets were"], "left out: a tar stream cannot hold them"),
             (&self.absolute, ["name was", "names were"], "taken without the slash at the front"),
             (&self.unreadable, ["file was", "files were"], "left out with all below: it cannot be read"),
+            (&self.padded, ["file has", "files have"], "zeros in place of contents that cannot be read"),
             (&self.itself, ["file was", "files were"], "left out: the image itself lies in the folder"),
         ];
         let mut separator = "";

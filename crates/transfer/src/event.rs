@@ -3,6 +3,7 @@
 //! A source sends its files in an order in which a directory comes before what is in it, and the first name of a file before
 //! further ones. Contents that are small come with the file; others follow it, part by part, up to [`Event::End`].
 
+use crate::error::TransferError;
 use xfskit::ondisk::Timestamp;
 
 /// Contents up to this size come with their file, if they have no holes.
@@ -24,6 +25,8 @@ pub enum Event {
     },
     /// The file that came last is complete, and did not change meanwhile.
     End,
+    /// What is left of the file that came last cannot be read, for this reason.
+    Broken(TransferError),
 }
 
 /// A file, of whatever kind.

@@ -50,6 +50,13 @@ pub trait Sink {
     /// As [`Self::node`].
     fn end(&mut self) -> Result<()>;
 
+    /// What is left of the last file's contents cannot be read. It is left out, or, where what came cannot be taken back,
+    /// made up with zeros; the losses say so.
+    ///
+    /// # Errors
+    /// As [`Self::node`].
+    fn broken(&mut self, why: &TransferError) -> Result<()>;
+
     /// Everything has come.
     ///
     /// # Errors
@@ -188,7 +195,7 @@ impl Outlet {
         self.bytes += match &event {
             Event::Data { bytes, .. } => bytes.len(),
             Event::Node(node) => node.inline_bytes() + node.meta_bytes(),
-            Event::End => 0,
+            Event::End | Event::Broken(_) => 0,
         };
         self.batch.push(event);
         if self.batch.len() >= BATCH_EVENTS || self.bytes >= BATCH_BYTES { self.flush() } else { Ok(()) }
@@ -274,6 +281,7 @@ fn drain(receiver: Receiver<Vec<Event>>, sink: &mut dyn Sink, adjust: &Adjust, p
                     sink.data(offset, &data)?;
                 }
                 Event::End => sink.end()?,
+                Event::Broken(why) => sink.broken(&why)?,
             }
         }
         progress.advance(files, bytes as u64);

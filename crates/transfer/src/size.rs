@@ -3,7 +3,7 @@
 //! The estimate is meant to be enough and not much more. It depends on nothing but the tree and the shape of the image, so
 //! that images of the same tree have the same size; whoever fills an image and finds it too small tries a larger one.
 
-use crate::error::Result;
+use crate::error::{Result, TransferError};
 use crate::event::{Contents, Kind, Node, split};
 use crate::pipe::Sink;
 use std::collections::HashMap;
@@ -171,6 +171,10 @@ impl Sink for Needs {
     }
 
     fn end(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn broken(&mut self, _: &TransferError) -> Result<()> {
         Ok(())
     }
 

@@ -50,6 +50,10 @@ impl Sink for Kept {
         Ok(())
     }
 
+    fn broken(&mut self, why: &TransferError) -> Result<()> {
+        panic!("an archive has no such files: {why}");
+    }
+
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }

@@ -233,7 +233,7 @@ pub fn report(losses: &Losses, want_of_root: WantOfRoot) -> Result<()> {
     if *losses != Losses::default() {
         screen::tell(&losses.to_string());
     }
-    if losses.unreadable.count > 0 {
+    if losses.are_of_damage() {
         return Err(exit::Reported(exit::DAMAGED).into());
     }
     let lost = losses.are_real() || want_of_root == WantOfRoot::IsLoss && losses.are_for_want_of_root();

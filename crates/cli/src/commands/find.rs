@@ -1,6 +1,6 @@
 //! `xfskit find`.
 
-use super::list::stat_json;
+use super::list::{path_of, stat_json};
 use crate::args::{FindArgs, SizeTest};
 use crate::exit::Failures;
 use crate::image::{find, open_to_read, resolve, shown};
@@ -43,11 +43,12 @@ pub fn run(args: &FindArgs, as_json: bool) -> Result<()> {
                     continue;
                 }
             };
-            match is_asked_for(&filesystem, &found, args, &later_than) {
-                Ok(true) => print(&mut out, &filesystem, &found, args, as_json)?,
-                Ok(false) => {}
-                Err(error) => failures.note(Err(error))?,
-            }
+            let shown =
+                is_asked_for(&filesystem, &found, args, &later_than).and_then(|is_asked_for| match is_asked_for {
+                    true => print(&mut out, &filesystem, &found, args, as_json),
+                    false => Ok(()),
+                });
+            failures.note(shown)?;
         }
     }
     out.flush()?;
@@ -66,13 +67,13 @@ fn is_asked_for(filesystem: &Filesystem, found: &Found, args: &FindArgs, later_t
     if !holds || args.xattr.is_empty() {
         return Ok(holds);
     }
-    let names = filesystem.list_xattr(stat.inode).with_context(|| String::from_utf8_lossy(&found.path).into_owned())?;
+    let names = filesystem.list_xattr(stat.inode).with_context(|| path_of(found))?;
     Ok(args.xattr.iter().all(|glob| names.iter().any(|name| glob.matches(name))))
 }
 
 fn print(out: &mut impl Write, filesystem: &Filesystem, found: &Found, args: &FindArgs, as_json: bool) -> Result<()> {
     if as_json {
-        let mut value = stat_json(filesystem, &found.stat)?;
+        let mut value = stat_json(filesystem, &found.stat).with_context(|| path_of(found))?;
         set_json(&mut value, "path", &found.path);
         writeln!(out, "{value}")?;
     } else if args.print0 {

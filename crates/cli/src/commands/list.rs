@@ -2,17 +2,18 @@
 
 use crate::args::{PathArgs, StatArgs};
 use crate::exit::Failures;
-use crate::image::{find, open_to_read};
+use crate::image::{find, open_to_read, shown};
+use crate::interrupt;
 use crate::screen::{self, out};
 use crate::text::{json_time, kind_name, mode_string, set_json, time_string};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::DeviceNumber;
 use xfskit::ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_SYMLINK, MODE_TYPE};
-use xfskit::{Filesystem, Stat};
+use xfskit::{Error, Filesystem, Stat};
 use xfskit_transfer::{Found, ImageWalk, Step};
 
 /// Whether a mode is a directory's.
@@ -37,42 +38,59 @@ pub fn tree(args: &PathArgs, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
     let start = find(&filesystem, &args.path)?;
     let mut out = out();
+    let mut failures = Failures::default();
     let mut indent = String::new();
     for step in ImageWalk::new(&filesystem, start.inode, args.path.as_encoded_bytes()) {
-        let found = match step? {
-            Step::Found(found) => found,
-            Step::Left(dir) => {
+        interrupt::check()?;
+        match step {
+            Ok(Step::Left(dir)) => {
                 let bytes = if dir.dir.is_some() { beside(&dir).1.len() } else { 0 };
                 indent.truncate(indent.len() - bytes);
-                continue;
             }
-        };
-        if found.dir.is_none() {
-            if !as_json {
-                out.write_all(&screen::name(&found.path))?;
-                writeln!(out)?;
+            Ok(Step::Found(found)) => {
+                let line = tree_line(&filesystem, &found, &indent, as_json);
+                if found.is_dir() && found.dir.is_some() {
+                    indent.push_str(beside(&found).1);
+                }
+                failures.note(line.and_then(|line| Ok(out.write_all(&line)?)))?;
             }
-            continue;
-        }
-        let (before, below) = beside(&found);
-        if as_json {
-            let mut value = stat_json(&filesystem, &found.stat)?;
-            set_json(&mut value, "path", &found.path);
-            writeln!(out, "{value}")?;
-        } else {
-            write!(out, "{indent}{before}")?;
-            out.write_all(&screen::name(found.name()))?;
-            if is_symlink(&found.stat) {
-                out.write_all(b" -> ")?;
-                out.write_all(&screen::name(&filesystem.read_link(found.stat.inode)?))?;
-            }
-            writeln!(out)?;
-        }
-        if found.is_dir() {
-            indent.push_str(below);
+            Err(error) => failures.note(Err(error.into()))?,
         }
     }
-    Ok(out.flush()?)
+    out.flush()?;
+    failures.into_result()
+}
+
+/// The line of a file in a tree.
+fn tree_line(filesystem: &Filesystem, found: &Found, indent: &str, as_json: bool) -> Result<Vec<u8>> {
+    let mut line = Vec::new();
+    if as_json {
+        if found.dir.is_some() {
+            let mut value = stat_json(filesystem, &found.stat).with_context(|| path_of(found))?;
+            set_json(&mut value, "path", &found.path);
+            writeln!(line, "{value}")?;
+        }
+        return Ok(line);
+    }
+    if found.dir.is_none() {
+        line.extend_from_slice(&screen::name(&found.path));
+    } else {
+        line.extend_from_slice(indent.as_bytes());
+        line.extend_from_slice(beside(found).0.as_bytes());
+        line.extend_from_slice(&screen::name(found.name()));
+        if is_symlink(&found.stat) {
+            let target = filesystem.read_link(found.stat.inode).with_context(|| path_of(found))?;
+            line.extend_from_slice(b" -> ");
+            line.extend_from_slice(&screen::name(&target));
+        }
+    }
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// The path of a file for a message.
+pub fn path_of(found: &Found) -> String {
+    String::from_utf8_lossy(&found.path).into_owned()
 }
 
 /// The branch of a tree that a name hangs on, and how it goes on beside what is in it.
@@ -87,11 +105,14 @@ pub fn stat(args: &StatArgs, as_json: bool) -> Result<()> {
     let mut failures = Failures::default();
     let mut found = Vec::new();
     for path in &args.paths {
-        let shown = find(&filesystem, path).and_then(|stat| match as_json {
-            true => stat_json(&filesystem, &stat).map(|value| found.push((path, value))),
+        let printed = find(&filesystem, path).and_then(|stat| match as_json {
+            true => {
+                found.push((path, stat_json(&filesystem, &stat).with_context(|| shown(path))?));
+                Ok(())
+            }
             false => print_stat(&mut out, &filesystem, path, &stat),
         });
-        failures.note(shown)?;
+        failures.note(printed)?;
     }
     if let ([_], [(_, value)]) = (args.paths.as_slice(), found.as_slice()) {
         writeln!(out, "{value:#}")?;
@@ -127,7 +148,7 @@ fn print_stat(out: &mut impl Write, filesystem: &Filesystem, path: &OsStr, stat:
 }
 
 /// All attributes of a file.
-pub fn stat_json(filesystem: &Filesystem, stat: &Stat) -> Result<Value> {
+pub fn stat_json(filesystem: &Filesystem, stat: &Stat) -> Result<Value, Error> {
     let mut value = json!({
         "inode": stat.inode.0,
         "generation": stat.generation,

@@ -9,11 +9,12 @@ use crate::screen::{self, Screen, out};
 use crate::text::{human_size, mode_string, set_json, short_time_string};
 use anyhow::Result;
 use serde_json::Value;
+use std::collections::HashSet;
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Filesystem, Stat};
-use xfskit_transfer::{ImageWalk, Step};
+use xfskit::{Error, Filesystem, Stat};
+use xfskit_transfer::{ImageWalk, Step, TransferError};
 
 type Entry = (Vec<u8>, InodeNumber);
 
@@ -29,6 +30,8 @@ struct List<'a> {
     has_headings: bool,
     /// Something was printed, which an empty line separates from the next directory.
     has_begun: bool,
+    /// Paths that an error was kept of, as far as they are text: a walk comes to what is listed once more.
+    failed: HashSet<String>,
 }
 
 /// Runs `ls`. Files that are named come before the directories that are.
@@ -44,8 +47,16 @@ pub fn ls(args: &LsArgs, as_json: bool) -> Result<()> {
     }
     let has_headings = args.recursive || args.paths.len() > 1;
     let out = out();
-    let mut list =
-        List { args, as_json, filesystem: &filesystem, out, values: Vec::new(), has_headings, has_begun: false };
+    let mut list = List {
+        args,
+        as_json,
+        filesystem: &filesystem,
+        out,
+        values: Vec::new(),
+        has_headings,
+        has_begun: false,
+        failed: HashSet::new(),
+    };
     failures.note(list.entries(b"", &files))?;
     for (path, inode) in &dirs {
         let listed = if args.recursive { list.tree(path, *inode) } else { list.dir(path, *inode) };
@@ -64,22 +75,26 @@ impl List<'_> {
         let mut failures = Failures::default();
         for step in ImageWalk::new(self.filesystem, start, path) {
             interrupt::check()?;
-            failures.note(match step {
-                Ok(Step::Found(found)) if found.is_dir() => self.dir(&found.path, found.stat.inode),
-                Ok(_) => Ok(()),
-                Err(error) => Err(error.into()),
-            })?;
+            match step {
+                Ok(Step::Found(found)) if found.is_dir() => {
+                    let listed = self.dir(&found.path, found.stat.inode);
+                    failures.note(listed)?;
+                }
+                Ok(_) => {}
+                Err(TransferError::Image { path, .. }) if self.failed.contains(&path) => {}
+                Err(error) => failures.note(Err(error.into()))?,
+            }
         }
         failures.into_result()
     }
 
     /// What is in a directory.
     fn dir(&mut self, path: &[u8], inode: InodeNumber) -> Result<()> {
-        let listed = self.filesystem.list_dir(inode)?;
+        let listed = self.filesystem.list_dir(inode).map_err(|error| self.failure(path, error))?;
         let mut entries: Vec<Entry> = listed.into_iter().map(|entry| (entry.name, entry.inode)).collect();
         entries.sort();
         if self.args.all {
-            let above = self.filesystem.lookup(inode, b"..")?.inode;
+            let above = self.filesystem.lookup(inode, b"..").map_err(|error| self.failure(path, error))?.inode;
             entries.splice(0..0, [(b".".to_vec(), inode), (b"..".to_vec(), above)]);
         }
         if self.has_headings && !self.as_json {
@@ -90,34 +105,67 @@ impl List<'_> {
         self.entries(path, &entries)
     }
 
-    fn entries(&mut self, dir: &[u8], entries: &[Entry]) -> Result<()> {
-        for (name, inode) in entries {
-            self.has_begun = true;
-            if self.as_json {
-                let mut value = stat_json(self.filesystem, &self.filesystem.stat(*inode)?)?;
-                set_json(&mut value, "name", name);
-                if self.has_headings {
-                    set_json(&mut value, "path", &below(dir, name));
-                }
-                match self.args.recursive {
-                    true => writeln!(self.out, "{value}")?,
-                    false => self.values.push(value),
-                }
-                continue;
-            }
-            if self.args.inode {
-                write!(self.out, "{:>10} ", inode.0)?;
-            }
-            if self.args.long {
-                self.long_line(&self.filesystem.stat(*inode)?, name)?;
-            } else {
-                self.out.write_all(&[&screen::name(name), &b"\n"[..]].concat())?;
-            }
-        }
-        Ok(())
+    /// The error of a path, which is remembered.
+    fn failure(&mut self, path: &[u8], error: Error) -> anyhow::Error {
+        let path = String::from_utf8_lossy(path).into_owned();
+        self.failed.insert(path.clone());
+        anyhow::Error::from(error).context(path)
     }
 
-    fn long_line(&mut self, stat: &Stat, name: &[u8]) -> Result<()> {
+    fn entries(&mut self, dir: &[u8], entries: &[Entry]) -> Result<()> {
+        let mut failures = Failures::default();
+        for (name, inode) in entries {
+            self.has_begun = true;
+            let shown = match self.entry(dir, name, *inode) {
+                Ok(line) => Ok(self.out.write_all(&line)?),
+                Err(error) => {
+                    self.out.write_all(&self.unreadable(name, *inode))?;
+                    Err(self.failure(&below(dir, name), error))
+                }
+            };
+            failures.note(shown)?;
+        }
+        failures.into_result()
+    }
+
+    /// What is printed of an entry.
+    fn entry(&mut self, dir: &[u8], name: &[u8], inode: InodeNumber) -> Result<Vec<u8>, Error> {
+        let mut line = self.number(inode);
+        if self.as_json {
+            let mut value = stat_json(self.filesystem, &self.filesystem.stat(inode)?)?;
+            set_json(&mut value, "name", name);
+            if self.has_headings {
+                set_json(&mut value, "path", &below(dir, name));
+            }
+            if !self.args.recursive {
+                self.values.push(value);
+                return Ok(Vec::new());
+            }
+            return Ok(format!("{value}\n").into_bytes());
+        }
+        if self.args.long {
+            self.long_line(&mut line, &self.filesystem.stat(inode)?, name)?;
+        } else {
+            line.extend_from_slice(&screen::name(name));
+        }
+        line.push(b'\n');
+        Ok(line)
+    }
+
+    fn number(&self, inode: InodeNumber) -> Vec<u8> {
+        if self.args.inode { format!("{:>10} ", inode.0).into_bytes() } else { Vec::new() }
+    }
+
+    /// The line of an entry of which only the name is known.
+    fn unreadable(&self, name: &[u8], inode: InodeNumber) -> Vec<u8> {
+        if self.as_json {
+            return Vec::new();
+        }
+        let unknown = format!("?????????? {0:>3} {0:>5} {0:>5} {0:>8} {0:>25} ", "?");
+        [&self.number(inode), unknown.as_bytes(), &screen::name(name), b"\n"].concat()
+    }
+
+    fn long_line(&self, line: &mut Vec<u8>, stat: &Stat, name: &[u8]) -> Result<(), Error> {
         let size = match device(stat) {
             Some((major, minor)) => format!("{major}, {minor}"),
             None if self.args.human_readable => human_size(stat.size),
@@ -125,13 +173,14 @@ impl List<'_> {
         };
         let mode = mode_string(stat.mode);
         let time = short_time_string(stat.mtime);
-        write!(self.out, "{mode} {:>3} {:>5} {:>5} {size:>8} {time} ", stat.links, stat.uid, stat.gid)?;
-        self.out.write_all(&screen::name(name))?;
+        let text = format!("{mode} {:>3} {:>5} {:>5} {size:>8} {time} ", stat.links, stat.uid, stat.gid);
+        line.extend_from_slice(text.as_bytes());
+        line.extend_from_slice(&screen::name(name));
         if is_symlink(stat) {
-            self.out.write_all(b" -> ")?;
-            self.out.write_all(&screen::name(&self.filesystem.read_link(stat.inode)?))?;
+            line.extend_from_slice(b" -> ");
+            line.extend_from_slice(&screen::name(&self.filesystem.read_link(stat.inode)?));
         }
-        Ok(writeln!(self.out)?)
+        Ok(())
     }
 }
 

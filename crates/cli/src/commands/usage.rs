@@ -2,7 +2,9 @@
 
 use super::list::is_dir;
 use crate::args::{DfArgs, DuArgs};
+use crate::exit::Failures;
 use crate::image::{find, open_to_read};
+use crate::interrupt;
 use crate::screen::{self, out, say};
 use crate::text::{human_size, set_json};
 use anyhow::Result;
@@ -65,8 +67,18 @@ pub fn du(args: &DuArgs, as_json: bool) -> Result<()> {
     let mut lines: Vec<(Vec<u8>, u64)> = Vec::new();
     // What each directory on the way holds so far.
     let mut sums: Vec<u64> = Vec::new();
+    let mut failures = Failures::default();
     for step in ImageWalk::new(&filesystem, start.inode, args.path.path.as_encoded_bytes()) {
-        let (found, bytes) = match step? {
+        interrupt::check()?;
+        let step = match step {
+            Ok(step) => step,
+            Err(error) => {
+                failures.note(Err(error.into()))?;
+                continue;
+            }
+        };
+        failures.note(Ok(()))?;
+        let (found, bytes) = match step {
             Step::Found(found) if found.is_dir() => {
                 sums.push(counter.bytes(&found.stat));
                 continue;
@@ -84,7 +96,8 @@ pub fn du(args: &DuArgs, as_json: bool) -> Result<()> {
             lines.push((found.path, bytes));
         }
     }
-    print(&lines, args.human_readable, as_json)
+    print(&lines, args.human_readable, as_json)?;
+    failures.into_result()
 }
 
 fn print(lines: &[(Vec<u8>, u64)], human: bool, as_json: bool) -> Result<()> {

@@ -1,9 +1,11 @@
 //! `xfskit xattr`.
 
+use super::list::path_of;
 use crate::args::{PathArgs, XattrCommand};
 use crate::dump::{Block, Encoding, decode_value, encode_value, read_blocks, write_block};
-use crate::exit::{Usage, for_each};
+use crate::exit::{Failures, Usage, for_each};
 use crate::image::{edit, find, open_to_read, shown};
+use crate::interrupt;
 use crate::screen::out;
 use crate::text::{json_bytes, set_json};
 use anyhow::{Context, Result};
@@ -102,20 +104,32 @@ fn dump(args: &PathArgs, recursive: bool, prefix: &str, encoding: Option<Encodin
     let mut out = out();
     // As getfattr does, without the slash at the front.
     let path = args.path.as_bytes().split(|&byte| byte == b'/').filter(|part| !part.is_empty());
+    let mut failures = Failures::default();
     for step in ImageWalk::new(&filesystem, start.inode, &path.collect::<Vec<_>>().join(&b'/')) {
-        let Step::Found(found) = step? else { continue };
-        let attributes = attributes(&filesystem, found.stat.inode, prefix.as_bytes())?;
+        interrupt::check()?;
+        let found = match step {
+            Ok(Step::Found(found)) => found,
+            Ok(Step::Left(_)) => continue,
+            Err(error) => {
+                failures.note(Err(error.into()))?;
+                continue;
+            }
+        };
+        let attributes = attributes(&filesystem, found.stat.inode, prefix.as_bytes()).with_context(|| path_of(&found));
         let shown = if found.path.is_empty() { b".".to_vec() } else { found.path };
-        if as_json {
-            writeln!(out, "{}", block_json(&shown, &attributes))?;
-        } else {
-            write_block(&mut out, &Block { path: shown, attributes }, encoding)?;
-        }
+        failures.note(attributes.and_then(|attributes| {
+            match as_json {
+                true => writeln!(out, "{}", block_json(&shown, &attributes))?,
+                false => write_block(&mut out, &Block { path: shown, attributes }, encoding)?,
+            }
+            Ok(())
+        }))?;
         if !recursive {
             break;
         }
     }
-    Ok(out.flush()?)
+    out.flush()?;
+    failures.into_result()
 }
 
 /// A file's attributes, as a line of JSON.

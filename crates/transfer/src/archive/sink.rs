@@ -226,6 +226,18 @@ impl<W: Write> Sink for TarSink<W> {
         self.pad()
     }
 
+    /// The header said how much comes, and cannot be taken back.
+    fn broken(&mut self, why: &TransferError) -> Result<()> {
+        while self.left > 0 {
+            let zeros = [0; BLOCK];
+            let count = self.left.min(BLOCK as u64);
+            self.left -= count;
+            self.write(&zeros[..count as usize])?;
+        }
+        self.losses.padded.note_reason(why);
+        self.pad()
+    }
+
     fn finish(&mut self) -> Result<()> {
         self.write(&[0; 2 * BLOCK])?;
         let failed = |source| TransferError::Host { path: "the tar stream".into(), what: "writing it", source };

@@ -394,6 +394,12 @@ impl Sink for HostSink {
         self.end_file()
     }
 
+    fn broken(&mut self, why: &TransferError) -> Result<()> {
+        self.abort();
+        self.losses.unreadable.note_reason(why);
+        Ok(())
+    }
+
     fn finish(&mut self) -> Result<()> {
         while !self.stack.is_empty() {
             self.leave()?;

@@ -4,7 +4,7 @@
 //! it is complete. Directories get their attributes in the end: what is made in them would change their times again, and
 //! inherit their default ACLs. Symbolic links in the image are not followed.
 
-use crate::error::{Result, TransferError, image, shown};
+use crate::error::{Losses, Result, TransferError, image, shown};
 use crate::event::{Contents, Kind, Meta, Node, split};
 use crate::image::source::meta_of;
 use crate::pipe::{Existing, Sink};
@@ -34,6 +34,7 @@ pub struct ImageSink<'a> {
     small: Vec<(Node, Vec<u8>)>,
     temporaries: u64,
     existing: Existing,
+    losses: Losses,
 }
 
 #[derive(Clone, Copy)]
@@ -86,6 +87,7 @@ impl<'a> ImageSink<'a> {
             small: Vec::new(),
             temporaries: 0,
             existing: Existing::TakesAll,
+            losses: Losses::default(),
         })
     }
 
@@ -372,6 +374,12 @@ impl Sink for ImageSink<'_> {
         self.end_file()
     }
 
+    fn broken(&mut self, why: &TransferError) -> Result<()> {
+        self.abort();
+        self.losses.unreadable.note_reason(why);
+        Ok(())
+    }
+
     fn finish(&mut self) -> Result<()> {
         self.make_small()?;
         for (path, (inode, meta)) in std::mem::take(&mut self.unfinished) {
@@ -387,6 +395,10 @@ impl Sink for ImageSink<'_> {
             // The error that counts has happened already.
             let _ = self.filesystem.unlink(open.place.dir.inode, open.place.name_now(), &Caller::root());
         }
+    }
+
+    fn losses(&self) -> Losses {
+        self.losses.clone()
     }
 }
 

@@ -11,6 +11,9 @@ use xfskit::ondisk::inode::{
 };
 use xfskit::{Error, Filesystem, Seek, Stat};
 
+/// Where a piece cannot be read, it is looked at in steps of this size.
+const STEP_BYTES: usize = 4096;
+
 /// A file or directory of an image, with everything in it.
 pub struct ImageSource<'a> {
     filesystem: &'a Filesystem,
@@ -21,8 +24,6 @@ pub struct ImageSource<'a> {
     links: HashMap<InodeNumber, Vec<u8>>,
     leave_out: LeaveOut<'a>,
     losses: Losses,
-    /// A part of a file's contents was sent.
-    is_within_file: bool,
 }
 
 impl<'a> ImageSource<'a> {
@@ -36,15 +37,13 @@ impl<'a> ImageSource<'a> {
             links: HashMap::new(),
             leave_out: Box::new(|_, _| false),
             losses: Losses::default(),
-            is_within_file: false,
         }
     }
 
-    /// Goes on behind a file that cannot be read, for the others are wanted all the more. Not within one: what was sent of it
-    /// cannot be taken back.
+    /// Goes on behind a file that cannot be read, for the others are wanted all the more.
     fn pass_over(&mut self, error: TransferError) -> Result<()> {
         match &error {
-            TransferError::Image { source, .. } if !self.is_within_file && is_unreadable(source) => {
+            TransferError::Image { source, .. } if is_unreadable(source) => {
                 self.losses.unreadable.note_reason(&error);
                 Ok(())
             }
@@ -107,19 +106,47 @@ impl<'a> ImageSource<'a> {
         if !out.wants_data() {
             return Ok(());
         }
-        self.is_within_file = true;
-        for (start, length) in parts {
+        match self.contents(stat.inode, &parts, &path, out) {
+            // The file is begun: the one who takes it decides what becomes of it.
+            Err(TransferError::Image { path, source }) if is_unreadable(&source) => {
+                self.links.remove(&stat.inode);
+                out.send(Event::Broken(TransferError::Image { path, source }))
+            }
+            Ok(()) => out.send(Event::End),
+            failed => failed,
+        }
+    }
+
+    fn contents(&self, inode: InodeNumber, parts: &[(u64, u64)], path: &[u8], out: &mut Outlet) -> Result<()> {
+        for &(start, length) in parts {
             let mut done = 0;
             while done < length {
                 let mut bytes = vec![0; (length - done).min(PIECE_BYTES as u64) as usize];
                 let offset = start + done;
-                self.read(stat.inode, offset, &mut bytes, &path)?;
+                match self.read(inode, offset, &mut bytes, path) {
+                    Err(TransferError::Image { source, .. }) if is_unreadable(&source) => {
+                        let at = offset + self.readable_bytes(inode, offset, &mut bytes, path);
+                        return Err(TransferError::Image { path: format!("{} at byte {at}", shown(path)), source });
+                    }
+                    read => read?,
+                }
                 done += bytes.len() as u64;
                 out.send(Event::Data { offset, bytes })?;
             }
         }
-        self.is_within_file = false;
-        out.send(Event::End)
+        Ok(())
+    }
+
+    /// How much of a piece that cannot be read as a whole can be read from its start.
+    fn readable_bytes(&self, inode: InodeNumber, offset: u64, piece: &mut [u8], path: &[u8]) -> u64 {
+        let mut done = 0;
+        for step in piece.chunks_mut(STEP_BYTES) {
+            if self.read(inode, offset + done, step, path).is_err() {
+                break;
+            }
+            done += step.len() as u64;
+        }
+        done
     }
 
     /// The parts of a file that hold data.
@@ -180,9 +207,17 @@ impl Source for ImageSource<'_> {
             let sort = if found.is_dir() { Sort::Directory } else { Sort::Other };
             if (self.leave_out)(&found.path, sort) {
                 walk.skip_below();
-            } else if let Err(error) = self.visit(found, out) {
-                // What is below a directory without a place has none either.
+                continue;
+            }
+            let first_name = (found.stat.links > 1).then(|| (found.stat.inode, found.path.clone()));
+            if let Err(error) = self.visit(found, out) {
+                // What is below a directory without a place has none either, and a further name is no link to nothing.
                 walk.skip_below();
+                if let Some((inode, path)) = first_name
+                    && self.links.get(&inode) == Some(&path)
+                {
+                    self.links.remove(&inode);
+                }
                 self.pass_over(error)?;
             }
         }

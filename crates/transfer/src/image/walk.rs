@@ -26,7 +26,7 @@ pub struct ImageWalk<'a> {
 pub enum Step {
     /// A file, or a directory before anything in it.
     Found(Found),
-    /// A directory after everything in it.
+    /// A directory after everything in it, also where an error came in place of that.
     Left(Found),
 }
 
@@ -108,12 +108,15 @@ impl<'a> ImageWalk<'a> {
         Ok(Step::Found(found))
     }
 
+    /// Goes into a directory. One that cannot be listed has nothing in it, and is left like any other.
     fn enter(&mut self, mut frame: Frame) -> Result<()> {
-        let entries = self.filesystem.list_dir(frame.stat.inode).map_err(image(&self.path))?;
-        frame.left = entries.into_iter().map(|entry| (entry.name, entry.inode)).collect();
-        frame.left.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        let listed = self.filesystem.list_dir(frame.stat.inode).map_err(image(&self.path));
+        let listed = listed.map(|entries| {
+            frame.left = entries.into_iter().map(|entry| (entry.name, entry.inode)).collect();
+            frame.left.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        });
         self.stack.push(frame);
-        Ok(())
+        listed
     }
 
     /// Goes on in the innermost directory, or leaves it.

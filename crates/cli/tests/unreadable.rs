@@ -1,0 +1,129 @@
+//! Commands that look at many files of an image of which some cannot be read: they go on, report each one that they
+//! pass over, and exit with 3.
+
+mod common;
+
+use common::{fails, ok, with_input};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use xfskit_testkit::{Reference, Scratch, reference, scratch};
+
+/// Damages a field of an inode, or of the first block of a directory.
+fn damage(reference: &Reference, image: &Path, path: &str, at: &[&str], field: &str) {
+    let stat: serde_json::Value = serde_json::from_str(&ok(&format!("stat IMAGE {path} --json"), image)).unwrap();
+    let inode = format!("inode {}", stat["inode"]);
+    let write = format!("write -d {field}");
+    let commands = [&[inode.as_str()], at, &[&write]].concat();
+    let mut arguments = vec!["-x"];
+    arguments.extend(commands.iter().flat_map(|command| ["-c", command]));
+    arguments.push(image.to_str().unwrap());
+    reference.tool_output("xfs_db", arguments);
+}
+
+/// Directories of files, of which a file, a symbolic link and a whole directory are damaged.
+fn damaged(reference: &Reference, scratch: &Scratch) -> PathBuf {
+    let image = scratch.file("a.img");
+    ok("mkfs IMAGE -q --small --size 64M", &image);
+    ok("mkdir IMAGE /aa /bb /bb/in /mm /mm/below /zz", &image);
+    for path in ["/aa/1", "/aa/2", "/aa/3", "/bb/in/lost", "/mm/1", "/zz/1", "/zz/2"] {
+        ok(&format!("touch IMAGE {path}"), &image);
+        ok(&format!("xattr set IMAGE {path} user.path {path}"), &image);
+    }
+    ok("ln -s IMAGE target /mm/link", &image);
+    for n in 0..60 {
+        ok(&format!("touch IMAGE /bb/in/a-name-that-takes-some-space-{n}"), &image);
+    }
+    damage(reference, &image, "/aa/2", &[], "core.onlink 7");
+    damage(reference, &image, "/bb/in", &["dblock 0"], "bhdr.hdr.magic 7");
+    damage(reference, &image, "/mm/link", &[], "core.size 200");
+    image
+}
+
+/// Each of them ended at the first one.
+#[test]
+fn listings_go_on_behind_what_cannot_be_read() {
+    let Some(reference) = reference() else { return };
+    let scratch = scratch();
+    let image = damaged(&reference, &scratch);
+    for line in [
+        "ls -lR IMAGE /",
+        "ls -R IMAGE /",
+        "tree IMAGE",
+        "du IMAGE",
+        "find IMAGE",
+        "xattr dump -R IMAGE /",
+        "ls -R --json IMAGE /",
+        "tree --json IMAGE",
+    ] {
+        let output = common::xfskit(common::words(line, &image));
+        let (shown, told) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(3), "{line}: {told}");
+        for part in ["aa", "mm", "zz"] {
+            assert!(shown.contains(part), "{line}: {part}: {shown}");
+        }
+        let times = |path: &str| told.lines().filter(|message| message.contains(path)).count();
+        assert_eq!((times("aa/2:"), times("bb/in:")), (1, 1), "{line}: {told}");
+        if line.starts_with("du") {
+            assert_eq!(shown.lines().last().unwrap().split('\t').nth(1), Some("/"), "{shown}");
+        }
+    }
+    let (_, told) = fails("ls -l IMAGE /aa", &image);
+    assert_eq!(told.lines().count(), 1, "{told}");
+    let listed = String::from_utf8(common::xfskit(common::words("ls -l IMAGE /aa", &image)).stdout).unwrap();
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines.len() == 3 && lines[1].starts_with("?????????? ") && lines[1].ends_with(" 2"), "{listed}");
+    assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{listed}");
+    // What cannot be found at all is a failed operation, and a sum has all that there is.
+    assert_eq!(fails("ls -l IMAGE /none", &image).0, 1);
+    let tree = String::from_utf8(common::xfskit(common::words("tree IMAGE", &image)).stdout).unwrap();
+    assert!(tree.lines().any(|line| line == "├── zz" || line == "└── zz"), "{tree}");
+}
+
+/// A file whose contents lie behind the end of an image that was cut short ended the copy, and all that was to follow.
+#[test]
+fn a_copy_goes_on_behind_a_large_file_that_cannot_be_read() {
+    let scratch = scratch();
+    let (image, out, tar) = (scratch.file("a.img"), scratch.file("out"), scratch.file("a.tar"));
+    ok("mkfs IMAGE -q --small --size 64M", &image);
+    assert!(with_input("write IMAGE /z", &image, b"at the end").status.success());
+    let contents: Vec<u8> = (0..14_000_000_u32).map(|n| (n % 251) as u8 + 1).collect();
+    assert!(with_input("write IMAGE /large", &image, &contents).status.success());
+    assert!(with_input("write IMAGE /a", &image, b"at the start").status.success());
+    ok("ln IMAGE /large /large.again", &image);
+    let whole = scratch.file("whole");
+    ok(&format!("cp -r IMAGE:/. {}", whole.display()).replace("IMAGE", image.to_str().unwrap()), &image);
+    File::options().write(true).open(&image).unwrap().set_len(8 << 20).unwrap();
+
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("large"), "an older copy").unwrap();
+    let copy = format!("cp --norecovery -r {}:/. {}", image.display(), out.display());
+    let (code, message) = fails(&copy, &image);
+    assert!(code == 3 && message.contains("2 files were left out"), "{code} {message}");
+    let offset: usize = message.split("large at byte ").nth(1).unwrap().split(':').next().unwrap().parse().unwrap();
+    assert!(offset > 0 && offset < contents.len() && offset.is_multiple_of(4096), "{message}");
+    let names = |dir: &Path| {
+        let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    // Nothing half made has a name, and what was there stays.
+    assert_eq!(names(&out), ["a", "large", "z"]);
+    assert_eq!(fs::read(out.join("large")).unwrap(), b"an older copy");
+    assert_eq!(fs::read(out.join("z")).unwrap(), b"at the end");
+
+    // In a stream the header had gone out: zeros stand for the rest.
+    let export = format!("export --norecovery IMAGE / -o {}", tar.display());
+    let (code, message) = fails(&export, &image);
+    assert!(code == 3 && message.contains("zeros in place") && message.contains("at byte"), "{code} {message}");
+    let unpacked = scratch.file("unpacked");
+    fs::create_dir(&unpacked).unwrap();
+    assert!(Command::new("tar").arg("-xf").arg(&tar).arg("-C").arg(&unpacked).status().unwrap().success());
+    assert_eq!(names(&unpacked), names(&whole));
+    let padded = fs::read(unpacked.join("large")).unwrap();
+    assert!(padded.len() == contents.len() && padded[..1 << 20] == contents[..1 << 20]);
+    assert!(padded[offset..].iter().all(|&byte| byte == 0));
+    // What comes before the damage can still be had.
+    let output = common::xfskit(common::words("cat --norecovery IMAGE /large", &image));
+    assert!(output.status.code() == Some(3) && contents.starts_with(&output.stdout) && !output.stdout.is_empty());
+}
