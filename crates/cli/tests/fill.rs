@@ -480,3 +480,26 @@ fn a_single_file_is_exported_under_its_name() {
     let listed = run(Command::new("tar").arg("-tf").arg(&tar)).stdout;
     assert_eq!(String::from_utf8_lossy(&listed), "file\n");
 }
+
+/// The image had a file that the kernel gives to nobody and `chown` to nobody else.
+#[test]
+fn no_owner_comes_from_an_archive() {
+    let scratch = scratch();
+    let (source, image) = (scratch.file("source"), scratch.file("a.img"));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), "contents").unwrap();
+    for option in ["--owner=:4294967294", "--group=:4294967294"] {
+        let mut archive = tar(&["--format=pax", option], &source);
+        // tar takes the number itself for no owner at all.
+        let places: Vec<usize> = (0..archive.len()).filter(|at| archive[*at..].starts_with(b"id=4294967294")).collect();
+        assert!(!places.is_empty());
+        places.iter().for_each(|at| archive[at + 12] = b'5');
+        let made = common::with_input("mkfs -q --small --size 64M --from - IMAGE", &image, &archive);
+        let message = String::from_utf8_lossy(&made.stderr);
+        assert!(made.status.code() == Some(5) && message.contains("--owner"), "{message}");
+        assert!(!image.exists());
+        let made = common::with_input("mkfs -q --small --size 64M --owner 0:0 --from - IMAGE", &image, &archive);
+        assert!(made.status.success(), "{made:?}");
+        fs::remove_file(&image).unwrap();
+    }
+}

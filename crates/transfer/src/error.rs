@@ -52,6 +52,9 @@ pub enum TransferError {
         /// Why it stays, and what to do.
         why: String,
     },
+    /// A file whose owner or group is the number that stands for none.
+    #[error("{0}: its owner or group is 4294967295, the number that stands for none; --owner gives all files another")]
+    NoOwner(String),
     /// A path that leads out of the tree.
     #[error("{0}: a path with \"..\" leads out of the tree; make the archive without it")]
     UnsafePath(String),
@@ -66,7 +69,10 @@ pub enum TransferError {
 impl TransferError {
     /// Whether the source is to blame: damaged, unsafe, or changed while it was read.
     pub fn is_bad_source(&self) -> bool {
-        matches!(self, Self::Changed(_) | Self::CutShort(..) | Self::BadTar { .. } | Self::UnsafePath(_))
+        matches!(
+            self,
+            Self::Changed(_) | Self::CutShort(..) | Self::BadTar { .. } | Self::UnsafePath(_) | Self::NoOwner(_)
+        )
     }
 
     /// Whether the image has no room for the tree.

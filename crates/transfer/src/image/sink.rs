@@ -44,6 +44,9 @@ struct Dir {
     has_default_acl: bool,
 }
 
+/// The number that no owner and no group can have.
+const NO_ID: u32 = u32::MAX;
+
 /// A file that is being written.
 struct OpenFile {
     place: Place,
@@ -339,6 +342,10 @@ impl<'a> ImageSink<'a> {
 
 impl Sink for ImageSink<'_> {
     fn node(&mut self, mut node: Node) -> Result<()> {
+        // No filesystem gives it to anybody, and the kernel shows no such file to its users.
+        if [node.meta.uid, node.meta.gid].contains(&NO_ID) && !matches!(node.kind, Kind::Link(_)) {
+            return Err(TransferError::NoOwner(shown(&node.path)));
+        }
         if let Kind::File { size, contents: Contents::Whole(bytes) } = &mut node.kind {
             let (size, bytes) = (*size, std::mem::take(bytes));
             if self.is_small(&node, &bytes, size)? {
