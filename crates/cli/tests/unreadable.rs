@@ -80,6 +80,33 @@ fn listings_go_on_behind_what_cannot_be_read() {
     assert!(tree.lines().any(|line| line == "├── zz" || line == "└── zz"), "{tree}");
 }
 
+/// The archive had two entries of one name, of which the second replaces the first.
+#[test]
+fn a_name_that_is_there_twice_is_damage() {
+    let Some(reference) = reference() else { return };
+    let scratch = scratch();
+    let (image, out, tar) = (scratch.file("a.img"), scratch.file("out"), scratch.file("a.tar"));
+    ok("mkfs IMAGE -q --small --size 64M", &image);
+    for name in ["aa", "ab", "zz"] {
+        assert!(with_input(&format!("write IMAGE /{name}"), &image, name.as_bytes()).status.success());
+    }
+    damage(&reference, &image, "/", &[], "u3.sfdir3.list[1].name \"aa\"");
+    fs::create_dir(&out).unwrap();
+    for line in
+        [format!("export IMAGE -o {}", tar.display()), format!("cp -r {}:/. {}", image.display(), out.display())]
+    {
+        let (code, message) = fails(&line, &image);
+        assert!(code == 3 && message.contains("each name is there once") && message.contains("aa"), "{code} {message}");
+    }
+    let listed = Command::new("tar").arg("-tf").arg(&tar).output().unwrap().stdout;
+    assert_eq!(String::from_utf8(listed).unwrap(), "./\naa\nzz\n");
+    assert_eq!(fs::read(out.join("aa")).unwrap(), b"aa");
+    for line in ["tree IMAGE", "find IMAGE", "du IMAGE"] {
+        let (code, message) = fails(line, &image);
+        assert!(code == 3 && message.contains("/aa: corrupt directory"), "{line}: {code} {message}");
+    }
+}
+
 /// A file whose contents lie behind the end of an image that was cut short ended the copy, and all that was to follow.
 #[test]
 fn a_copy_goes_on_behind_a_large_file_that_cannot_be_read() {

@@ -8,7 +8,7 @@ use xfskit::ondisk::{Corruption, InodeNumber};
 use xfskit::{Filesystem, Stat};
 
 /// A walk through a tree. A directory that is found a second time has several names, or lies in itself: that is an error, after
-/// which the walk goes on behind it.
+/// which the walk goes on behind it; so is a name that a directory has once more.
 pub struct ImageWalk<'a> {
     filesystem: &'a Filesystem,
     start: Option<InodeNumber>,
@@ -50,6 +50,8 @@ struct Frame {
     stat: Stat,
     is_last: bool,
     left: Vec<(Vec<u8>, InodeNumber)>,
+    /// Names that it has more than once, which is damage.
+    twice: Vec<Vec<u8>>,
 }
 
 impl Found {
@@ -103,7 +105,7 @@ impl<'a> ImageWalk<'a> {
                 return Err(image(&self.path)(twice.into()));
             }
             let (path_bytes, stat) = (self.path.len(), found.stat.clone());
-            self.next = Some(Frame { path_bytes, dir, stat, is_last, left: Vec::new() });
+            self.next = Some(Frame { path_bytes, dir, stat, is_last, left: Vec::new(), twice: Vec::new() });
         }
         Ok(Step::Found(found))
     }
@@ -113,7 +115,16 @@ impl<'a> ImageWalk<'a> {
         let listed = self.filesystem.list_dir(frame.stat.inode).map_err(image(&self.path));
         let listed = listed.map(|entries| {
             frame.left = entries.into_iter().map(|entry| (entry.name, entry.inode)).collect();
-            frame.left.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+            // Of those with one name the first stays, as a look-up would have it.
+            frame.left.sort_by(|a, b| a.0.cmp(&b.0));
+            frame.left.dedup_by(|later, first| {
+                let is_twice = later.0 == first.0;
+                if is_twice {
+                    frame.twice.push(std::mem::take(&mut later.0));
+                }
+                is_twice
+            });
+            frame.left.reverse();
         });
         self.stack.push(frame);
         listed
@@ -131,6 +142,12 @@ impl<'a> ImageWalk<'a> {
             }
             self.path.extend(name);
             return Some(self.find(inode, Some(dir), is_last));
+        }
+        if let Some(name) = frame.twice.pop() {
+            let owner = frame.stat.inode.0;
+            let twice = Corruption::new("directory", "each name is there once").of(owner);
+            let slash: &[u8] = if self.path.ends_with(b"/") { b"" } else { b"/" };
+            return Some(Err(image(&[&self.path, slash, &name].concat())(twice.into())));
         }
         let Frame { dir, stat, is_last, .. } = self.stack.pop()?;
         Some(Ok(Step::Left(Found { path: self.path.clone(), dir, stat, is_last })))
