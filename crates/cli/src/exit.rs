@@ -12,7 +12,7 @@ use xfskit::ondisk::SuperblockError;
 use xfskit_bench::BenchError;
 use xfskit_check::CheckError;
 use xfskit_fuse::MountError;
-use xfskit_mkfs::MakeError;
+use xfskit_mkfs::{MBR, MakeError};
 use xfskit_transfer::TransferError;
 
 /// What every command but `check` exits with.
@@ -63,8 +63,19 @@ pub struct Usage(pub String);
 
 /// What a file holds instead of an image.
 #[derive(Debug, thiserror::Error)]
-#[error("this is not an XFS image: it holds {0}")]
+#[error("this is not an XFS image: it holds {0}{hint}", hint = hint_at(.0))]
 pub struct NotAnImage(pub &'static str);
+
+/// What to do about it.
+fn hint_at(contents: &str) -> &'static str {
+    match contents {
+        MBR => {
+            "; name the device of the partition. No copy of a superblock was found near the start and where an AG is likely \
+             to start: an XFS image that the table was written over with other AGs is found by xfs_repair -n"
+        }
+        _ => "",
+    }
+}
 
 /// An image that a server of ours has.
 #[derive(Debug, thiserror::Error)]

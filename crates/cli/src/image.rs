@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use xfskit::device::{Access, BlockDevice, FileDevice, Names, OpenError};
 use xfskit::ondisk::{Corruption, InodeNumber, Superblock};
-use xfskit::rescue::{Loss, rescue};
+use xfskit::rescue::{Loss, Search, rescue};
 use xfskit::{Error, Filesystem, HostSpace, MountOptions, Stat};
-use xfskit_mkfs::{XFS, known_contents};
+use xfskit_mkfs::{MBR, XFS, known_contents};
 
 /// How long to wait for an image that is in use, and how often to look.
 static WAIT_MS: AtomicU64 = AtomicU64::new(0);
@@ -55,18 +55,20 @@ pub fn open_device(path: &Path, access: Access) -> Result<FileDevice> {
 }
 
 /// Opens an image to look at it: one that lost its first superblock or its end is read as far as it goes, and its
-/// losses are told and returned.
+/// losses are told and returned. What is known to be something else is not searched for copies of a superblock, which may
+/// take as long as reading all of a disk.
 ///
 /// # Errors
 /// As [`open_device`]; those of reading it.
 pub fn open_to_look(path: &Path) -> Result<(Arc<dyn BlockDevice>, Vec<Loss>)> {
     let device: Arc<dyn BlockDevice> = Arc::new(open_device(path, Access::Read)?);
-    let is_something_else =
-        xfskit_mkfs::existing_format(&*device).is_ok_and(|found| found.is_some_and(|format| format != XFS));
-    if is_something_else {
-        return Ok((device, Vec::new()));
-    }
-    let Some(rescued) = rescue(Arc::clone(&device)).with_context(|| path.display().to_string())? else {
+    let search = match known_contents(&*device) {
+        // A partition table is written over the first sector of whatever the disk holds.
+        Ok(Some(MBR)) => Search::LikelyPlaces,
+        Ok(Some(XFS) | None) | Err(_) => Search::Whole,
+        Ok(Some(_)) => return Ok((device, Vec::new())),
+    };
+    let Some(rescued) = rescue(Arc::clone(&device), search).with_context(|| path.display().to_string())? else {
         return Ok((device, Vec::new()));
     };
     for loss in &rescued.losses {

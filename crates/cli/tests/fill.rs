@@ -468,6 +468,48 @@ fn what_is_no_image_is_named() {
     }
 }
 
+/// All of a disk was read in search of a copy of the superblock before it was named.
+#[test]
+fn what_is_no_image_is_named_at_once() {
+    let scratch = scratch();
+    let file = scratch.file("a.img");
+    let mut mbr = vec![7; 512];
+    mbr[510..].copy_from_slice(&[0x55, 0xaa]);
+    for (start, most_bytes) in [(&b"\x1f\x8b\x08"[..], 1 << 20), (b"KDMV", 1 << 20), (&mbr, 200 << 20)] {
+        let mut contents = vec![7; 400 << 20];
+        contents[..start.len()].copy_from_slice(start);
+        fs::write(&file, contents).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
+        let mut child = command.arg("ls").arg(&file).stderr(std::process::Stdio::null()).spawn().unwrap();
+        let place = |name: &str| format!("/proc/{}/{name}", child.id());
+        // What it read is known as long as no one has waited for it.
+        while !fs::read_to_string(place("stat")).unwrap().contains(") Z ") {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        let io = fs::read_to_string(place("io")).unwrap();
+        let read: u64 = io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(3));
+        assert!(read < most_bytes, "{read} bytes");
+    }
+    let (_, message) = common::fails("ls IMAGE", &file);
+    assert!(message.contains("MBR") && message.contains("the device of the partition"), "{message}");
+}
+
+#[test]
+fn an_image_below_a_partition_table_is_found() {
+    use std::os::unix::fs::FileExt;
+    let scratch = scratch();
+    let image = scratch.file("a.img");
+    for options in ["--size 2G", "--size 3000M -d agcount=7", "--size 1G -d su=64k,sw=3", "--small --size 40M"] {
+        ok(&format!("mkfs IMAGE -f -q {options}"), &image);
+        ok("touch IMAGE /file", &image);
+        let file = fs::File::options().write(true).open(&image).unwrap();
+        file.write_all_at(&[0; 512], 0).unwrap();
+        file.write_all_at(&[0x55, 0xaa], 510).unwrap();
+        assert_eq!(ok("ls IMAGE", &image), "file\n", "{options}");
+    }
+}
+
 /// It was called `.`, which nothing unpacks as a file.
 #[test]
 fn a_single_file_is_exported_under_its_name() {

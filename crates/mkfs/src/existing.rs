@@ -5,6 +5,8 @@ use xfskit_device::BlockDevice;
 
 /// What an XFS image is called.
 pub const XFS: &str = "an XFS image";
+/// What a disk with an MBR is called. The table leaves the rest of the disk as it was, which may be an XFS image.
+pub const MBR: &str = "an MBR partition table";
 /// What a tar archive is called.
 pub const TAR: &str = "a tar archive";
 
@@ -42,7 +44,7 @@ const DISKS: [(usize, &[u8], &str); 6] = [
     (0, b"vhdxfile", "a VHDX image"),
     (0, b"conectix", "a VHD image"),
     (0, b"QED\0", "a QED image"),
-    (510, &[0x55, 0xaa], "an MBR partition table"),
+    (510, &[0x55, 0xaa], MBR),
 ];
 
 /// What disk image or filesystem the device holds, if that is something known.

@@ -33,6 +33,6 @@ mod root;
 mod sizes;
 
 pub use error::MakeError;
-pub use existing::{Extent, TAR, XFS, disk_format, existing_format, first_data, known_contents};
+pub use existing::{Extent, MBR, TAR, XFS, disk_format, existing_format, first_data, known_contents};
 pub use make::{make, set_aside, verify};
 pub use options::{AgLayout, Autofsck, InodeSize, LogPlace, LogStripe, Options, Size, Stripe};

@@ -24,6 +24,10 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// Bytes that are read at once while copies are looked for.
 const STEP_BYTES: usize = 1 << 20;
+/// Of the likely places: so much at the start, so much before and behind each other one, and so many of them.
+const START_BYTES: u64 = 64 << 20;
+const AROUND_BYTES: u64 = 1 << 20;
+const MOST_AGS: u64 = 64;
 /// Sectors start at multiples of this.
 const SECTOR_BYTES: usize = 512;
 /// Largest sector that a superblock may fill.
@@ -72,12 +76,22 @@ pub struct Rescued {
     pub losses: Vec<Loss>,
 }
 
+/// Where copies of a superblock are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Search {
+    /// Everywhere.
+    Whole,
+    /// Near the start, and where an AG starts if the device is divided into equal ones, up to 64: at most 200 MiB are
+    /// read. For what is most likely no image, such as a disk with a partition table.
+    LikelyPlaces,
+}
+
 /// Makes a damaged image one that can be looked at. `None` where neither its first superblock nor its end is missing,
 /// or where no copy of the superblock can be found.
 ///
 /// # Errors
 /// `Io`.
-pub fn rescue(device: Arc<dyn BlockDevice>) -> Result<Option<Rescued>> {
+pub fn rescue(device: Arc<dyn BlockDevice>, search: Search) -> Result<Option<Rescued>> {
     let mut losses = Vec::new();
     let mut first = vec![0; MOST_SECTOR_BYTES.min(device.size_bytes() as usize)];
     read(&*device, 0, &mut first)?;
@@ -86,7 +100,7 @@ pub fn rescue(device: Arc<dyn BlockDevice>) -> Result<Option<Rescued>> {
         // What it says counts; that xfskit cannot do it is no damage.
         Err(SuperblockError::Unsupported(_)) => return Ok(None),
         Err(_) => {
-            let Some((copy, superblock)) = find_copy(&*device)? else { return Ok(None) };
+            let Some((copy, superblock)) = find_copy(&*device, search)? else { return Ok(None) };
             losses.push(Loss::FirstSuperblock { copy });
             superblock
         }
@@ -118,8 +132,8 @@ fn encode(superblock: &RawSuperblock, sector_bytes: usize) -> Vec<u8> {
 }
 
 /// The best copy: one that names the root inode, if there is one.
-fn find_copy(device: &dyn BlockDevice) -> Result<Option<(AgNumber, Superblock)>> {
-    let Some(found) = find_any_copy(device)? else { return Ok(None) };
+fn find_copy(device: &dyn BlockDevice, search: Search) -> Result<Option<(AgNumber, Superblock)>> {
+    let Some(found) = find_any_copy(device, search)? else { return Ok(None) };
     let geometry = Geometry::new(&found);
     let mut best: Option<(AgNumber, Superblock)> = None;
     for ag in (1..geometry.ag_count).map(AgNumber) {
@@ -142,12 +156,27 @@ fn same_shape(one: &Superblock, other: &Superblock) -> bool {
 }
 
 /// The first copy that lies where its geometry puts one.
-fn find_any_copy(device: &dyn BlockDevice) -> Result<Option<Superblock>> {
+fn find_any_copy(device: &dyn BlockDevice, search: Search) -> Result<Option<Superblock>> {
     let size = device.size_bytes();
+    if search == Search::Whole || size <= START_BYTES + 2 * MOST_AGS * AROUND_BYTES {
+        return find_copy_in(device, 0, size);
+    }
+    // An AG's size is rounded to blocks, or to the stripes of an array.
+    let ag_starts = (2..=MOST_AGS).map(|count| (size / count).saturating_sub(AROUND_BYTES) & !(STEP_BYTES as u64 - 1));
+    let windows = ag_starts.map(|start| (start, start + 2 * AROUND_BYTES));
+    for (start, end) in std::iter::once((0, START_BYTES)).chain(windows) {
+        if let Some(copy) = find_copy_in(device, start, end.min(size))? {
+            return Ok(Some(copy));
+        }
+    }
+    Ok(None)
+}
+
+/// The first copy within a range.
+fn find_copy_in(device: &dyn BlockDevice, mut start: u64, end: u64) -> Result<Option<Superblock>> {
     let mut chunk = vec![0; STEP_BYTES];
-    let mut start = 0;
-    while start < size {
-        let count = (size - start).min(STEP_BYTES as u64) as usize;
+    while start < end {
+        let count = (end - start).min(STEP_BYTES as u64) as usize;
         if device.may_hold_data(start, count as u64) {
             read(device, start, &mut chunk[..count])?;
             for at in (0..count).step_by(SECTOR_BYTES) {

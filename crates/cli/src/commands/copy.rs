@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice, FileDevice, Names, OpenError, share_storage};
 use xfskit::ondisk::InodeNumber;
-use xfskit::rescue::{Loss, rescue};
+use xfskit::rescue::{Loss, Search, rescue};
 use xfskit::{Error, Filesystem, MountOptions, Stat};
 use xfskit_mkfs::{disk_format, known_contents};
 use xfskit_transfer::{
@@ -382,7 +382,7 @@ fn disk_contents(device: FileDevice) -> std::io::Result<Option<&'static str>> {
     if device.size_bytes() < LEAST_XFS_BYTES || known_contents(&device)?.is_some() {
         return Ok(None);
     }
-    let rescued = rescue(Arc::new(device)).map_err(std::io::Error::other)?;
+    let rescued = rescue(Arc::new(device), Search::Whole).map_err(std::io::Error::other)?;
     let lost_first = |loss: &Loss| matches!(loss, Loss::FirstSuperblock { .. });
     let is_xfs = rescued.is_some_and(|rescued| rescued.losses.iter().any(lost_first));
     Ok(is_xfs.then_some("an XFS image that has lost its first superblock"))

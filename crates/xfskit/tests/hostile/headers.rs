@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::AgNumber;
-use xfskit::rescue::Loss;
+use xfskit::rescue::{Loss, Search};
 use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile};
 use xfskit_testkit::{Reference, Scratch, try_kernel_mount};
 
@@ -155,7 +155,8 @@ fn an_image_without_its_first_superblock_or_its_end_is_rescued() {
     let clean = std::fs::read(&path).expect("an image");
     let look = |bytes: Vec<u8>| {
         let device = Arc::new(xfskit::device::MemoryDevice::from_bytes(bytes));
-        let rescued = xfskit::rescue::rescue(device).expect("a device that works").expect("an image to rescue");
+        let rescued =
+            xfskit::rescue::rescue(device, Search::Whole).expect("a device that works").expect("an image to rescue");
         let fs = Filesystem::open(rescued.device, MountOptions::read_only()).expect("a root directory");
         let file = fs.lookup(fs.root(), b"file").expect("the file, from the journal").inode;
         let mut contents = [0; 8];
@@ -175,7 +176,7 @@ fn an_image_without_its_first_superblock_or_its_end_is_rescued() {
     assert!(matches!(look(cut(clean.clone()))[..], [Loss::End { .. }]));
     assert!(matches!(look(cut(without_first(&clean)))[..], [Loss::FirstSuperblock { .. }, Loss::End { .. }]));
     let sound = Arc::new(xfskit::device::MemoryDevice::from_bytes(clean));
-    assert!(xfskit::rescue::rescue(sound).expect("a device that works").is_none());
+    assert!(xfskit::rescue::rescue(sound, Search::Whole).expect("a device that works").is_none());
 }
 
 /// The kernel removes a link's target in one transaction and its inode in the next: a crash between them leaves a link
