@@ -23,8 +23,8 @@ pub struct Cli {
     /// name that is not UTF-8 is also there as base64, under the name of its member with _base64 behind it
     #[arg(long, global = true)]
     pub json: bool,
-    /// Where another program uses an image, wait so long for it to end, with a fraction if need be. What comes through
-    /// a pipe into `write` waits 3 seconds at least
+    /// Where another program uses an image, or the mount that is to be unmounted, wait so long for it to end, with a
+    /// fraction if need be. What comes through a pipe into `write` waits 3 seconds at least
     #[arg(long, global = true, value_name = "SECONDS", default_value = "0", value_parser = parse_seconds)]
     #[arg(hide_default_value = true)]
     pub wait: std::time::Duration,
@@ -166,7 +166,7 @@ pub struct CrashTestArgs {
     #[arg(long, value_name = "N")]
     pub seconds: Option<u64>,
     /// Threads [default: one for each processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub threads: Option<std::num::NonZeroUsize>,
     /// Stop after so many states were found wrong
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -330,7 +330,7 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub read: ReadArgs,
     /// Threads that work at once; as many as there are processors unless given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub threads: Option<std::num::NonZeroUsize>,
     /// Show at most so many faults; the rest is counted
     #[arg(long, value_name = "N", default_value_t = 1000)]
@@ -526,6 +526,10 @@ pub enum LogCommand {
 fn parse_seconds(text: &str) -> Result<std::time::Duration, String> {
     let seconds = text.parse().ok().and_then(|seconds| std::time::Duration::try_from_secs_f64(seconds).ok());
     seconds.ok_or_else(|| "expected a number of seconds".into())
+}
+
+fn parse_threads(text: &str) -> Result<std::num::NonZeroUsize, String> {
+    text.parse().map_err(|_| "expected a number of threads, 1 at least".into())
 }
 
 fn parse_octal(text: &str) -> Result<u16, String> {

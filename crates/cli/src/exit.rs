@@ -66,6 +66,9 @@ pub struct Usage(pub String);
 #[error("this is not an XFS image: it holds {0}{hint}", hint = hint_at(.0))]
 pub struct NotAnImage(pub &'static str);
 
+/// What a device without any data holds.
+pub const ZEROS: &str = "zeros, as far as was looked";
+
 /// What to do about it.
 fn hint_at(contents: &str) -> &'static str {
     match contents {
@@ -73,6 +76,7 @@ fn hint_at(contents: &str) -> &'static str {
             "; name the device of the partition. No copy of a superblock was found near the start and where an AG is likely \
              to start: an XFS image that the table was written over with other AGs is found by xfs_repair -n"
         }
+        ZEROS => "; 'xfskit mkfs' makes an image of it",
         _ => "",
     }
 }
@@ -230,7 +234,10 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         return Some(match error {
             OpenError::Busy(_) => BUSY,
             OpenError::Io { source, .. } => of_io(source),
-            OpenError::Missing(_) | OpenError::NotAnImage { .. } | OpenError::ReadOnlyDevice(_) => UNREADABLE,
+            OpenError::Missing(_)
+            | OpenError::NoFolder(_)
+            | OpenError::NotAnImage { .. }
+            | OpenError::ReadOnlyDevice(_) => UNREADABLE,
         });
     }
     if let Some(error) = cause.downcast_ref::<MakeError>() {

@@ -1,7 +1,7 @@
 //! Opens images and finds files in them.
 
 use crate::args::{ImageArgs, ReadArgs};
-use crate::exit::{Failures, NotAnImage, Usage};
+use crate::exit::{Failures, NotAnImage, Usage, ZEROS};
 use crate::interrupt;
 use crate::mounted::{explain, explain_open};
 use crate::screen;
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use xfskit::device::{Access, BlockDevice, FileDevice, Names, OpenError};
-use xfskit::ondisk::{Corruption, InodeNumber, Superblock};
+use xfskit::ondisk::{Corruption, InodeNumber, Superblock, SuperblockError};
 use xfskit::rescue::{Loss, Search, rescue};
 use xfskit::{Error, Filesystem, HostSpace, MountOptions, Stat};
-use xfskit_mkfs::{MBR, XFS, known_contents};
+use xfskit_mkfs::{Extent, MBR, XFS, first_data, known_contents};
 
 /// How long to wait for an image that is in use, and how often to look.
 static WAIT_MS: AtomicU64 = AtomicU64::new(0);
@@ -218,7 +218,13 @@ pub fn open_quietly(image: &Path, log_device: Option<&Path>, options: MountOptio
             let what = "what the journal needs lies behind the end; --norecovery looks at the rest without it";
             Error::from(Corruption::new("image", "as long as the filesystem").found(what)).into()
         }
-        error => named(image, &*device, error.into()),
+        error => {
+            let cure = if access == Access::Write { with_copy(&device, &error) } else { None };
+            match cure {
+                Some(cure) => anyhow::Error::from(error).context(cure),
+                None => named(image, &*device, error.into()),
+            }
+        }
     });
     opened.with_context(|| image.display().to_string())
 }
@@ -228,8 +234,27 @@ pub fn named(path: &Path, device: &dyn BlockDevice, error: anyhow::Error) -> any
     match known_contents(device) {
         Ok(Some(XFS)) => error,
         Ok(Some(what)) => explain(path, NotAnImage(what).into()),
+        Ok(None) if first_data(device, Extent::Disk).is_ok_and(|data| data.is_none()) => {
+            explain(path, NotAnImage(ZEROS).into())
+        }
         _ => explain(path, error),
     }
+}
+
+/// What to do about an image that cannot be written since its first superblock is gone, if a copy is found.
+fn with_copy(device: &Arc<dyn BlockDevice>, error: &Error) -> Option<String> {
+    if !matches!(error, Error::Superblock(why) if !matches!(why, SuperblockError::Unsupported(_))) {
+        return None;
+    }
+    let rescued = rescue(Arc::clone(device), Search::LikelyPlaces).ok()??;
+    let copy = rescued.losses.iter().find_map(|loss| match loss {
+        Loss::FirstSuperblock { copy } => Some(*copy),
+        Loss::End { .. } => None,
+    })?;
+    Some(format!(
+        "the first superblock is damaged or gone, and AG {copy} has a copy: xfs_repair puts it back; commands that only \
+         read, and mount -o ro, work with the copy"
+    ))
 }
 
 /// Whether an image says that its journal lies on another device. What cannot be read is told by whoever opens it.

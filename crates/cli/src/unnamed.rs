@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use xfskit::device::OpenError;
 
 const NEW: OFlags =
     OFlags::RDWR.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -41,6 +42,17 @@ impl Unnamed {
             },
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// A new file for what is to have this path in the end.
+    ///
+    /// # Errors
+    /// `NoFolder`, `Io`.
+    pub fn new_beside(path: &Path) -> Result<Self, OpenError> {
+        Self::new_in(path.parent().unwrap_or(path)).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => OpenError::NoFolder(path.into()),
+            _ => OpenError::Io { path: path.into(), source },
+        })
     }
 
     /// A file to keep input in that is too much for memory, and the folder that it lies in: that of the image, where

@@ -335,6 +335,8 @@ fn an_attribute_that_the_host_refuses_is_a_loss_and_no_end() {
     run(Command::new("umount").arg(&dir));
     let [((code, message), small, count), (without, _, others)] = results;
     assert!(code == 9 && message.contains("1 attribute was not kept"), "{code} {message}");
+    // It said neither which attribute it was nor why.
+    assert!(message.contains("file-7: user.large: No space left on device"), "{message}");
     assert_eq!((small, count, without.0, others), (true, 21, 0, 21));
 }
 

@@ -204,3 +204,71 @@ fn progress_of_what_was_measured_has_a_percentage() {
     let unknown = drawn("--size 400M");
     assert!(unknown.contains(" files, ") && !unknown.contains('%'), "{unknown:?}");
 }
+
+/// It said that the image has a wrong magic number, while `ls` worked.
+#[test]
+fn who_writes_an_image_without_its_first_superblock_is_told_of_the_copy() {
+    let scratch = xfskit_testkit::scratch();
+    let image = common::image(&scratch);
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0; 512], 0).unwrap();
+    ok("ls IMAGE", &image);
+    let (code, message) = fails("mkdir IMAGE /new", &image);
+    assert!(code == 3 && message.contains("AG 1 has a copy") && message.contains("xfs_repair"), "{code} {message}");
+    if let Some(reference) = xfskit_testkit::reference() {
+        reference.tool_output("xfs_repair", [image.to_str().unwrap()]);
+        ok("mkdir IMAGE /new", &image);
+    }
+    fs::write(&image, "").unwrap();
+    fs::File::options().write(true).open(&image).unwrap().set_len(64 << 20).unwrap();
+    for line in ["ls IMAGE", "mkdir IMAGE /new"] {
+        let (code, message) = fails(line, &image);
+        assert!(code == 3 && message.contains("zeros") && message.contains("mkfs"), "{code} {message}");
+    }
+}
+
+#[test]
+fn a_message_says_what_to_do() {
+    let scratch = xfskit_testkit::scratch();
+    let (image, missing) = (common::image(&scratch), scratch.file("missing"));
+    ok("mkdir IMAGE /dir", &image);
+    let (code, message) = fails("rm IMAGE /dir", &image);
+    assert!(code == 1 && message.contains("-r removes"), "{message}");
+    let (code, message) = fails("check --threads 0 IMAGE", &image);
+    assert!(code == 16 && message.contains("1 at least"), "{message}");
+    let folder = format!("there is no folder {}", missing.display());
+    let source = scratch.path().display();
+    for line in [
+        format!("mkfs -q --size 512M {}/a.img", missing.display()),
+        format!("mkfs -q --from {source} {}/a.img", missing.display()),
+        format!("export IMAGE -o {}/a.tar", missing.display()),
+    ] {
+        let (code, message) = fails(&line, &image);
+        assert!(code == 6 && message.contains(&folder), "{line}: {code} {message}");
+    }
+    // Quiet is quiet, and a file may be cloned by its number.
+    assert_eq!(ok("mkfs -f -q --json IMAGE", &image), "");
+    ok("mkdir IMAGE /dir", &image);
+    ok("touch IMAGE /file", &image);
+    let stat: serde_json::Value = serde_json::from_str(&ok("stat --json IMAGE /file", &image)).unwrap();
+    ok(&format!("clone IMAGE inode:{} /copy", stat["inode"]), &image);
+    ok("clone IMAGE /file /dir", &image);
+    assert_eq!(ok("ls IMAGE /dir", &image), "file\n");
+}
+
+/// It waited for nothing.
+#[test]
+fn an_unmount_waits_for_those_who_use_the_mount() {
+    let Some(at) = prepared() else { return };
+    at.line("mount IMAGE DIR");
+    let file = fs::File::create(at.dir.join("file")).unwrap();
+    let (code, message) = fails(&format!("umount {}", at.dir.display()), &at.image);
+    assert!(code == 1 && message.contains("busy") && message.contains("--wait"), "{code} {message}");
+    let user = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(700));
+        drop(file);
+    });
+    at.line("--wait 20 umount DIR");
+    user.join().unwrap();
+    assert_eq!(ok("ls IMAGE", &at.image), "file\n");
+}

@@ -39,6 +39,9 @@ pub enum OpenError {
     /// No file of that name.
     #[error("{0}: no such image")]
     Missing(PathBuf),
+    /// The folder of a file that was to be made does not exist.
+    #[error("{}: there is no folder {} to make it in", .0.display(), .0.parent().unwrap_or(.0).display())]
+    NoFolder(PathBuf),
     /// A folder, socket or the like.
     #[error("{path}: {what} is neither an image file nor a block device")]
     NotAnImage {
@@ -139,8 +142,8 @@ impl FileDevice {
     pub fn create(path: impl AsRef<Path>, size_bytes: u64) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let io_error = |source| failure(path, source);
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(io_error)?;
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(|source| creation_failure(path, source))?;
         let mut device = Self::from_file(path, file, Access::Write)?;
         device.make_zeros(size_bytes).map_err(io_error)?;
         Ok(device)
@@ -153,7 +156,7 @@ impl FileDevice {
     pub fn create_new(path: impl AsRef<Path>, size_bytes: u64) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let made = OpenOptions::new().read(true).write(true).create_new(true).open(path);
-        let file = made.map_err(|source| failure(path, source))?;
+        let file = made.map_err(|source| creation_failure(path, source))?;
         let own = file.metadata().map_err(|source| failure(path, source))?;
         let device = Self::from_file(path, file, Access::Write).and_then(|mut device| {
             device.make_zeros(size_bytes).map_err(|source| failure(path, source))?;
@@ -285,6 +288,13 @@ fn failure(path: &Path, source: io::Error) -> OpenError {
     match source.kind() {
         io::ErrorKind::NotFound => OpenError::Missing(path.into()),
         _ => OpenError::Io { path: path.into(), source },
+    }
+}
+
+fn creation_failure(path: &Path, source: io::Error) -> OpenError {
+    match source.kind() {
+        io::ErrorKind::NotFound => OpenError::NoFolder(path.into()),
+        _ => failure(path, source),
     }
 }
 

@@ -114,6 +114,14 @@ impl LeftOut {
         self.count += 1;
     }
 
+    /// Counts an attribute that the system refused.
+    pub(crate) fn note_attribute(&mut self, path: &[u8], name: &[u8], why: impl Into<io::Error>) {
+        if self.count == 0 {
+            self.first = format!("{}: {}: {}", shown(path), shown(name), why.into());
+        }
+        self.count += 1;
+    }
+
     pub(crate) fn note(&mut self, path: &[u8]) {
         if self.count == 0 {
             self.first = shown(path);

@@ -138,9 +138,9 @@ impl CpArgs {
 pub struct CloneArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// An existing file
+    /// An existing file, or inode:NUMBER
     pub from: OsString,
-    /// The file that is to share its blocks; it is made, or replaced
+    /// The file that is to share its blocks; it is made, or replaced. In a directory it gets the name of the first one
     pub to: OsString,
 }
 

@@ -202,7 +202,7 @@ fn take_input(filesystem: &Filesystem, inode: InodeNumber, mut offset: u64, inpu
 /// Runs `clone`.
 pub fn clone(args: &CloneArgs) -> Result<()> {
     edit(&args.image, |filesystem| {
-        let from = filesystem.resolve(args.from.as_bytes(), true).with_context(|| shown(&args.from))?;
+        let from = resolve(filesystem, &args.from, true).with_context(|| shown(&args.from))?;
         let (dir, name) = match filesystem.resolve(args.to.as_bytes(), true) {
             Ok(stat) if is_dir(&stat) => (stat.inode, xfskit::split_path(args.from.as_bytes())?.1),
             _ => find_place(filesystem, &args.to)?,

@@ -66,7 +66,7 @@ fn write_file(filesystem: &Filesystem, start: InodeNumber, args: &ExportArgs, pa
     let replaced = existing.as_ref().map(|_| Replaced::hold(path, args.force)).transpose()?;
     // A symbolic link stays, and what it leads to is replaced.
     let path = path.canonicalize().unwrap_or_else(|_| path.into());
-    let unnamed = Unnamed::new_in(path.parent().unwrap_or(&path))?;
+    let unnamed = Unnamed::new_beside(&path)?;
     let (losses, holds_private) = write(filesystem, start, args, unnamed.file())?;
     let image = std::fs::metadata(&args.path.read.image.image)?;
     let permissions = private::permissions(holds_private || private::is_private(&image), existing.as_ref());

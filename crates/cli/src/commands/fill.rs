@@ -243,7 +243,7 @@ impl Place {
                 // A symbolic link stays, and what it leads to is replaced.
                 let path = path.canonicalize().unwrap_or_else(|_| path.clone());
                 let io_error = |source| OpenError::Io { path: path.clone(), source };
-                let unnamed = Unnamed::new_in(path.parent().unwrap_or(&path)).map_err(io_error)?;
+                let unnamed = Unnamed::new_beside(&path)?;
                 let device = FileDevice::create(unnamed.path(), bytes).with_context(|| path.display().to_string())?;
                 let filled = fill(&Arc::new(Unflushed::new(Arc::new(device))), from, files, args, options)?;
                 let is_private = filled.is_private || from.is_private();

@@ -80,11 +80,14 @@ fn hint_at_owner(args: &MkfsArgs) {
 }
 
 fn print(args: &MkfsArgs, superblock: &Superblock, as_json: bool) -> Result<()> {
+    if args.quiet {
+        return Ok(());
+    }
     if as_json {
         let raw = superblock.raw();
         let uuid = uuid::Uuid::from_bytes(raw.uuid).to_string();
         say!("{:#}", json!({ "uuid": uuid, "blocks": raw.data_blocks.get(), "ag_count": raw.ag_count.get() }));
-    } else if !args.quiet {
+    } else {
         say_part!("{}", summary_of(&args.image.display().to_string(), superblock));
     }
     Ok(())

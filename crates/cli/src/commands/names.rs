@@ -95,6 +95,10 @@ fn remove(filesystem: &Filesystem, path: &OsStr, args: &RmArgs) -> Result<()> {
     if args.recursive && is_dir(&stat) {
         return remove_tree(filesystem, path, dir, name, stat.inode);
     }
+    if is_dir(&stat) {
+        let hint = format!("{}: -r removes it with everything in it", shown(path));
+        return Err(anyhow::Error::from(Error::IsADirectory).context(hint));
+    }
     filesystem.unlink(dir, name, &Caller::root()).with_context(|| shown(path))
 }
 

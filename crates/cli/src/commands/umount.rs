@@ -26,6 +26,7 @@ const MOST_CLOSING: Duration = Duration::from_secs(300);
 const NOTES: &str = "/run/mount/utab";
 const MOST_ASKING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(3);
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Unmounts and waits until the server has closed the image.
 pub fn run(mount_point: &Path) -> Result<()> {
@@ -88,14 +89,48 @@ fn is_dead(path: &Path) -> bool {
     answers.recv_timeout(MOST_ASKING) == Ok(Some(Errno::NOTCONN.raw_os_error()))
 }
 
+/// Takes the mount out of the tree; waits as long as it was told to where a program uses it.
 fn detach(path: &Path) -> Result<()> {
-    match rustix::mount::unmount(path, UnmountFlags::empty()) {
-        Err(Errno::PERM) => {
-            let status = Command::new("fusermount3").args(["-u", "--"]).arg(path).status().context("fusermount3")?;
-            if status.success() { Ok(()) } else { bail!("{}: fusermount3 failed", path.display()) }
+    let end = Instant::now() + crate::image::wait();
+    loop {
+        match detach_once(path) {
+            Err(error) if error.is_busy && Instant::now() < end => std::thread::sleep(BUSY_PAUSE),
+            detached => return detached.map_err(|error| error.error),
         }
-        result => result.map_err(std::io::Error::from).with_context(|| path.display().to_string()),
     }
+}
+
+/// Why a mount is still there.
+struct NotDetached {
+    error: anyhow::Error,
+    /// A program has a file of it open, or its folder as its own.
+    is_busy: bool,
+}
+
+fn detach_once(path: &Path) -> Result<(), NotDetached> {
+    match rustix::mount::unmount(path, UnmountFlags::empty()) {
+        Err(Errno::PERM) => detach_by_helper(path),
+        Err(errno) => {
+            let is_busy = errno == Errno::BUSY;
+            let hint = if is_busy { "; --wait SECONDS waits for the programs that use it" } else { "" };
+            let error = anyhow::anyhow!("{}: {}{hint}", path.display(), std::io::Error::from(errno));
+            Err(NotDetached { error, is_busy })
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+fn detach_by_helper(path: &Path) -> Result<(), NotDetached> {
+    let output = Command::new("fusermount3").args(["-u", "--"]).arg(path).stdin(Stdio::null()).output();
+    let output = match output.context("fusermount3") {
+        Err(error) => return Err(NotDetached { error, is_busy: false }),
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => output,
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.trim();
+    let error = anyhow::anyhow!("{}: fusermount3 failed: {said}", path.display());
+    Err(NotDetached { error, is_busy: said.contains("busy") })
 }
 
 fn wait(entry: &MountEntry, watch: Option<&Watch>) -> Ending {

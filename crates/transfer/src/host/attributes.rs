@@ -138,15 +138,16 @@ pub(super) fn set_all(
     losses: &mut Losses,
 ) -> Result<()> {
     for (name, value) in xattrs {
-        match handle.set(name, value) {
-            Ok(()) => {}
-            Err(Errno::PERM | Errno::ACCESS) if is_for_root(name) => losses.roots_attributes.note(path),
-            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => losses.attributes.note(path),
+        let Err(errno) = handle.set(name, value) else { continue };
+        let left_out = match errno {
+            Errno::PERM | Errno::ACCESS if is_for_root(name) => &mut losses.roots_attributes,
             // It is larger than the filesystem takes (ext4 says that there is no space), or means nothing there: names
             // of users that it does not know, a label of another policy. A disk that is full is met by the contents.
-            Err(Errno::NOSPC | Errno::TOOBIG | Errno::RANGE | Errno::INVAL) => losses.attributes.note(path),
-            Err(error) => return Err(host(path, "setting an attribute")(error)),
-        }
+            Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS => &mut losses.attributes,
+            Errno::NOSPC | Errno::TOOBIG | Errno::RANGE | Errno::INVAL => &mut losses.attributes,
+            error => return Err(host(path, "setting an attribute")(error)),
+        };
+        left_out.note_attribute(path, name, errno);
     }
     Ok(())
 }
