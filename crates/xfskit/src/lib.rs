@@ -50,3 +50,4 @@ pub use ops::{
 };
 pub use xfskit_device as device;
 pub use xfskit_ondisk as ondisk;
+pub use xfskit_ondisk::inode::FileMode;

@@ -25,6 +25,14 @@ use xfskit_ondisk::{DeviceNumber, InodeNumber, Timestamp};
 pub(super) const MAX_LINKS: u32 = i32::MAX as u32;
 
 /// What to make.
+///
+/// ```
+/// use xfskit::{FileMode, NewFile};
+///
+/// let pipe = NewFile { mode: FileMode::new(0o010_600), umask: 0o022, ..NewFile::new(0) };
+/// assert_eq!(pipe.mode.map(FileMode::file_type), Some(0o010_000));
+/// assert_eq!(FileMode::new(0o150_000), None);
+/// ```
 #[derive(Clone, Debug)]
 pub struct NewFile<'a> {
     /// Type and permissions; `None` for a type that there is not, which nothing can be made of.

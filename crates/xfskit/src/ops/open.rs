@@ -46,6 +46,53 @@ fn recover_over(
 impl Filesystem {
     /// Opens the filesystem on `device`.
     ///
+    /// To write, the device is written at once: a dirty log, as a crash leaves it, is replayed, operations that the
+    /// crash cut off are finished, and inodes without a name are freed. Of a clean log, sectors that a power cut left
+    /// behind its end are cleared, and the host sets space aside for it.
+    ///
+    /// With [`read_only`](MountOptions::read_only), or on a device that takes no writes, nothing is ever written. A
+    /// dirty log is replayed in memory, which takes up to 1 GiB for the changed blocks of each device.
+    ///
+    /// With [`no_recovery`](MountOptions::no_recovery) as well, a dirty log is not replayed: the filesystem is shown as
+    /// it is on the device, without what only the log holds, and may contradict itself.
+    ///
+    /// A log that cannot be replayed is an error, unless `no_recovery` is given: to look at such an image all the same,
+    /// open it once more with that. Who must not change the device opens it for reading: that is the only way to be
+    /// sure.
+    ///
+    /// What was opened to write is closed by [`unmount`](Self::unmount). A `Filesystem` that is dropped leaves its log
+    /// dirty.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use xfskit::device::MemoryDevice;
+    /// use xfskit::{Caller, Filesystem, MountOptions, NewFile};
+    /// # use xfskit_mkfs::{Options, make};
+    ///
+    /// let device = Arc::new(MemoryDevice::new(32 << 20));
+    /// # let options = Options { uuid: Some([7; 16]), allow_small: true, ..Options::default() };
+    /// # make(&device, None, &options, Default::default()).unwrap();
+    /// let fs = Filesystem::open(device.clone(), MountOptions::default())?;
+    /// fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root())?;
+    /// fs.sync()?;
+    /// drop(fs);
+    /// let crashed = device.to_bytes();
+    ///
+    /// let fs = Filesystem::open(device.clone(), MountOptions::read_only())?;
+    /// assert!(fs.lookup(fs.root(), b"file").is_ok());
+    /// drop(fs);
+    /// assert!(device.to_bytes() == crashed);
+    ///
+    /// let fs = Filesystem::open(device.clone(), MountOptions { no_recovery: true, ..MountOptions::read_only() })?;
+    /// assert!(fs.lookup(fs.root(), b"file").is_err());
+    /// drop(fs);
+    ///
+    /// let fs = Filesystem::open(device.clone(), MountOptions::default())?;
+    /// assert!(device.to_bytes() != crashed);
+    /// fs.unmount()?;
+    /// # Ok::<(), xfskit::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Mount::open`].
     pub fn open(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Self> {
