@@ -55,8 +55,8 @@ pub fn open_device(path: &Path, access: Access) -> Result<FileDevice> {
 }
 
 /// Opens an image to look at it: one that lost its first superblock or its end is read as far as it goes, and its
-/// losses are told and returned. What is known to be something else is not searched for copies of a superblock, which may
-/// take as long as reading all of a disk.
+/// losses are told and returned. What is known to be something else is not searched for copies of a superblock, which
+/// may take as long as reading all of a disk.
 ///
 /// # Errors
 /// As [`open_device`]; those of reading it.
@@ -252,8 +252,8 @@ fn with_copy(device: &Arc<dyn BlockDevice>, error: &Error) -> Option<String> {
         Loss::End { .. } => None,
     })?;
     Some(format!(
-        "the first superblock is damaged or gone, and AG {copy} has a copy: xfs_repair puts it back; commands that only \
-         read, and mount -o ro, work with the copy"
+        "the first superblock is damaged or gone, and AG {copy} has a copy: xfs_repair puts it back; commands that \
+         only read, and mount -o ro, work with the copy"
     ))
 }
 

@@ -87,8 +87,8 @@ impl Unnamed {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
 
-    /// Gives the file its name as [`Self::put_in_place`] does, durable with its contents: a power cut leaves what was there
-    /// or all of the new file.
+    /// Gives the file its name as [`Self::put_in_place`] does, durable with its contents: a power cut leaves what was
+    /// there or all of the new file.
     ///
     /// # Errors
     /// Those of [`Self::put_in_place`].

@@ -1,5 +1,5 @@
-//! What was reported as copied to the host survives a power cut there: the host's filesystem is an image that the kernel
-//! has mounted, and a copy of that image is what the power cut leaves.
+//! What was reported as copied to the host survives a power cut there: the host's filesystem is an image that the
+//! kernel has mounted, and a copy of that image is what the power cut leaves.
 
 mod common;
 

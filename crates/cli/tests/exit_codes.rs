@@ -125,7 +125,7 @@ fn no_space_on_the_host_is_a_failed_operation() {
     }
 }
 
-/// Help that nobody got was a success.
+/// Help that could not be written was a success.
 #[test]
 fn help_that_cannot_be_written_is_no_success() {
     let to_full = |line: &str| {

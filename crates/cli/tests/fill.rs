@@ -523,7 +523,7 @@ fn a_single_file_is_exported_under_its_name() {
     assert_eq!(String::from_utf8_lossy(&listed), "file\n");
 }
 
-/// The image had a file that the kernel gives to nobody and `chown` to nobody else.
+/// The image got a file with an owner that `chown` refuses.
 #[test]
 fn no_owner_comes_from_an_archive() {
     let scratch = scratch();

@@ -43,7 +43,7 @@ fn finish(mut child: Child, input: &[u8]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn an_image_that_is_being_filled_is_nobody_elses() {
+fn an_image_that_is_being_filled_is_refused_to_others() {
     let scratch = scratch();
     let (image, dir) = (image(&scratch), scratch.file("mount"));
     let archive = archive(&scratch.file("source"));

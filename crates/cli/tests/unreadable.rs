@@ -57,19 +57,19 @@ fn listings_go_on_behind_what_cannot_be_read() {
         "tree --json IMAGE",
     ] {
         let output = common::xfskit(common::words(line, &image));
-        let (shown, told) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-        assert_eq!(output.status.code(), Some(3), "{line}: {told}");
+        let (shown, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(3), "{line}: {errors}");
         for part in ["aa", "mm", "zz"] {
             assert!(shown.contains(part), "{line}: {part}: {shown}");
         }
-        let times = |path: &str| told.lines().filter(|message| message.contains(path)).count();
-        assert_eq!((times("aa/2:"), times("bb/in:")), (1, 1), "{line}: {told}");
+        let times = |path: &str| errors.lines().filter(|message| message.contains(path)).count();
+        assert_eq!((times("aa/2:"), times("bb/in:")), (1, 1), "{line}: {errors}");
         if line.starts_with("du") {
             assert_eq!(shown.lines().last().unwrap().split('\t').nth(1), Some("/"), "{shown}");
         }
     }
-    let (_, told) = fails("ls -l IMAGE /aa", &image);
-    assert_eq!(told.lines().count(), 1, "{told}");
+    let (_, errors) = fails("ls -l IMAGE /aa", &image);
+    assert_eq!(errors.lines().count(), 1, "{errors}");
     let listed = String::from_utf8(common::xfskit(common::words("ls -l IMAGE /aa", &image)).stdout).unwrap();
     let lines: Vec<&str> = listed.lines().collect();
     assert!(lines.len() == 3 && lines[1].starts_with("?????????? ") && lines[1].ends_with(" 2"), "{listed}");

@@ -184,8 +184,8 @@ impl FileDevice {
         Ok(())
     }
 
-    /// As [`Self::make_zeros`], after `look` has found nothing against it: that sees the file with its new size, and where
-    /// it fails, the file keeps its size and its contents.
+    /// As [`Self::make_zeros`], after `look` has found nothing against it: that sees the file with its new size, and
+    /// where it fails, the file keeps its size and its contents.
     ///
     /// # Errors
     /// Those of `look` and of the system.

@@ -7,10 +7,10 @@
 //! block device ── /sys/dev/block/M:m/slaves, loop/backing_file ──▶ files below it
 //! ```
 //! The kernel takes no lock on the file below a loop device, so it has to be looked for. Files are compared by device
-//! and inode number, since any of them has several names; a loop device is asked for those of its file, whose name may be
-//! gone or lie in another mount namespace. Only root may ask, so for other users the name has to do. What this process
-//! may not see (mounts in another namespace, the descriptors of other users) it does not find, nor programs that lock
-//! nothing, as nbdkit.
+//! and inode number, since any of them has several names; a loop device is asked for those of its file, whose name may
+//! be gone or lie in another mount namespace. Only root may ask, so for other users the name has to do. What this
+//! process may not see (mounts in another namespace, the descriptors of other users) it does not find, nor programs
+//! that lock nothing, as nbdkit.
 //!
 //! Source of facts: proc(5).
 

@@ -50,8 +50,8 @@ pub trait Sink {
     /// As [`Self::node`].
     fn end(&mut self) -> Result<()>;
 
-    /// What is left of the last file's contents cannot be read. It is left out, or, where what came cannot be taken back,
-    /// made up with zeros; the losses say so.
+    /// What is left of the last file's contents cannot be read. It is left out, or, where what came cannot be taken
+    /// back, made up with zeros; the losses say so.
     ///
     /// # Errors
     /// As [`Self::node`].

@@ -89,7 +89,7 @@ fn is_dead(path: &Path) -> bool {
     answers.recv_timeout(MOST_ASKING) == Ok(Some(Errno::NOTCONN.raw_os_error()))
 }
 
-/// Takes the mount out of the tree; waits as long as it was told to where a program uses it.
+/// Takes the mount out of the tree. Where a program uses it, this tries again for the time of `--wait`.
 fn detach(path: &Path) -> Result<()> {
     let end = Instant::now() + crate::image::wait();
     loop {

@@ -14,8 +14,8 @@ use rustix::fd::{AsFd, OwnedFd};
 /// What becomes durable, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// The new contents of a file that replaces another one, before they do: a power cut leaves the one or the other. All
-    /// else with [`Written::sync`].
+    /// The new contents of a file that replaces another one, before they do: a power cut leaves the one or the other.
+    /// All else with [`Written::sync`].
     #[default]
     Kept,
     /// Nothing; the host writes when it likes to.
