@@ -103,7 +103,8 @@ pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
         Ok(since) => Timestamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() },
         Err(before) => {
             let before = before.duration();
-            Timestamp { seconds: -(before.as_secs() as i64), nanoseconds: before.subsec_nanos() }
+            // The first second that there is has no positive counterpart.
+            Timestamp { seconds: 0_i64.saturating_sub_unsigned(before.as_secs()), nanoseconds: before.subsec_nanos() }
         }
     }
 }
@@ -125,6 +126,8 @@ mod tests {
         assert_eq!(system_time(time), UNIX_EPOCH - Duration::from_millis(1500));
         // What fuser makes of the kernel's -2 seconds and 500,000,000 nanoseconds.
         assert_eq!(timestamp(UNIX_EPOCH - Duration::new(2, 500_000_000)), time);
+        let first = Timestamp { seconds: i64::MIN, nanoseconds: 0 };
+        assert_eq!(timestamp(UNIX_EPOCH - Duration::from_secs(1 << 63)), first);
         let time = Timestamp { seconds: 5, nanoseconds: 7 };
         assert_eq!(timestamp(system_time(time)), time);
     }

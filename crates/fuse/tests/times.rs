@@ -129,6 +129,22 @@ fn are_the_same_afterwards(mut fixture: Fixture) {
     fixture.judge(|dir| assert_eq!(ours, times(dir)));
 }
 
+/// Whoever set such a time ended the server, where arithmetic is checked.
+#[test]
+fn the_first_and_the_last_second_can_be_set() {
+    let Some(fixture) = mounted() else { return };
+    for (name, seconds) in [("first", i64::MIN), ("second", i64::MIN + 1), ("last", i64::MAX)] {
+        set_mtime(&File::create(fixture.path(name)).unwrap(), seconds);
+    }
+    assert_eq!(fs::read_dir(fixture.path("")).unwrap().count(), 3);
+    fixture.judge(|dir| {
+        let found = ["first", "second", "last"].map(|name| fs::metadata(dir.join(name)).unwrap().mtime());
+        let kernels = ["a", "b", "c"].map(|name| File::create(dir.join(name)).unwrap());
+        kernels.iter().zip([i64::MIN, i64::MIN + 1, i64::MAX]).for_each(|(file, seconds)| set_mtime(file, seconds));
+        assert_eq!(found, kernels.map(|file| file.metadata().unwrap().mtime()));
+    });
+}
+
 #[test]
 fn a_write_by_somebody_else_takes_privileges_away() {
     let Some(fixture) = mounted() else { return };

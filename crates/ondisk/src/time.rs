@@ -17,6 +17,8 @@ const NANOSECONDS: u64 = 1_000_000_000;
 const BIGTIME_EPOCH: i64 = 1 << 31;
 /// The last second that bigtime can hold.
 const BIGTIME_LAST: i64 = (u64::MAX / NANOSECONDS) as i64 - BIGTIME_EPOCH;
+/// The last one that the kernel sets: it counts in units of four seconds, as the limits of quotas do.
+const BIGTIME_LAST_SET: i64 = (u64::MAX / NANOSECONDS & !3) as i64 - BIGTIME_EPOCH;
 
 /// Decodes nanoseconds since 1901.
 pub fn decode_bigtime(raw: u64) -> Timestamp {
@@ -32,7 +34,7 @@ pub fn encode_bigtime(time: Timestamp) -> u64 {
 /// The time that is kept when `time` is set: beyond the first and the last second that the encoding holds it is that
 /// second, and these two have no nanoseconds, as with the kernel.
 pub fn clamp_time(time: Timestamp, bigtime: bool) -> Timestamp {
-    let (first, last) = if bigtime { (-BIGTIME_EPOCH, BIGTIME_LAST) } else { (i32::MIN.into(), i32::MAX.into()) };
+    let (first, last) = if bigtime { (-BIGTIME_EPOCH, BIGTIME_LAST_SET) } else { (i32::MIN.into(), i32::MAX.into()) };
     let seconds = time.seconds.clamp(first, last);
     let nanoseconds = if seconds == first || seconds == last { 0 } else { time.nanoseconds };
     Timestamp { seconds, nanoseconds }

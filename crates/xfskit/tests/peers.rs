@@ -160,19 +160,19 @@ fn dates_of_bigtime_and_large_extent_counts_are_the_kernels() {
     let image = Image::new(64, &[]);
     let fs = image.open();
     let file = files(&fs, 1)[0];
-    let seconds = [-2_147_483_648, 915_148_800, 4_000_000_000, 16_299_260_425];
+    let seconds = [-2_147_483_648, 915_148_800, 4_000_000_000, 16_299_260_424];
     for seconds in seconds {
         let time = xfskit::ondisk::Timestamp { seconds, nanoseconds: 123_456_789 };
         let change = SetAttr { mtime: Some(SetTime::To(time)), ..SetAttr::default() };
         // The kernel keeps no nanoseconds in the first and the last second that there are.
-        let nanoseconds = if [-2_147_483_648, 16_299_260_425].contains(&seconds) { 0 } else { 123_456_789 };
+        let nanoseconds = if [-2_147_483_648, 16_299_260_424].contains(&seconds) { 0 } else { 123_456_789 };
         let kept = xfskit::ondisk::Timestamp { seconds, nanoseconds };
         assert_eq!(fs.set_attr(file, &change, &Caller::root()).unwrap().mtime, kept);
         assert_eq!(fs.stat(file).unwrap().mtime, kept);
     }
     image.close(fs);
     let Some(kernel) = kernel_mount(&image.path) else { return };
-    assert_eq!(tree(kernel.path())[1].mtime, (16_299_260_425, 0));
+    assert_eq!(tree(kernel.path())[1].mtime, (16_299_260_424, 0));
     kernel.unmount();
 }
 
