@@ -162,6 +162,15 @@ pub struct Superblock {
 }
 
 const NAME: &str = "superblock";
+impl RawSuperblock {
+    /// Whether the inode belongs to the filesystem itself: the superblock names it, and no directory may.
+    pub fn owns_inode(&self, inode: InodeNumber) -> bool {
+        let realtime = [&self.rt_bitmap_inode, &self.rt_summary_inode];
+        let quota = [&self.user_quota_inode, &self.group_quota_inode, &self.project_quota_inode];
+        realtime.iter().chain(&quota).any(|number| number.get() == inode.0)
+    }
+}
+
 /// Bit of the quota flags: the usage of users is kept.
 pub const QUOTA_OF_USERS: u16 = 0x01;
 /// Bit of the quota flags: the usage of projects is kept.

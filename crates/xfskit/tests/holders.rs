@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use xfskit::device::{BlockDevice, MemoryDevice};
-use xfskit::ondisk::Timestamp;
+use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile};
 use xfskit_mkfs::{Options, make};
 
@@ -72,5 +72,18 @@ fn letting_go_too_often_harms_nobody() {
         fs.unhold(freed, count).unwrap();
     }
     assert!(fs.is_in_use(kept).unwrap() && !fs.is_in_use(freed).unwrap());
+    fs.unmount().unwrap();
+}
+
+/// The kernel answers a handle of one of them with ESTALE as well. Whoever wrote to it would damage the image.
+#[test]
+fn inodes_of_the_filesystem_itself_are_nobodys() {
+    let fs = open(device()).unwrap();
+    let superblock = fs.mount().superblock();
+    for number in [superblock.rt_bitmap_inode.get(), superblock.rt_summary_inode.get()] {
+        assert!(fs.stat(InodeNumber(number)).is_ok(), "there is such an inode");
+        assert!(!fs.is_in_use(InodeNumber(number)).unwrap());
+    }
+    assert!(fs.is_in_use(fs.root()).unwrap());
     fs.unmount().unwrap();
 }

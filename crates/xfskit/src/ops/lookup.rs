@@ -41,13 +41,14 @@ impl Filesystem {
         Ok(id)
     }
 
-    /// Whether an inode number names an inode in use. All other methods take numbers that came out of a directory; a
+    /// Whether an inode number names an inode in use that is part of the tree: those of the realtime section and of
+    /// quotas are not. All other methods take numbers that came out of a directory; a
     /// number from elsewhere (a person, a handle that was kept for long) is to be asked about first.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
     pub fn is_in_use(&self, inode: InodeNumber) -> Result<bool> {
-        if self.mount.geometry.split_inode(inode).is_none() {
+        if self.mount.geometry.split_inode(inode).is_none() || self.mount.superblock().owns_inode(inode) {
             return Ok(false);
         }
         crate::space::inodes::is_allocated(&mut Transaction::read_only(&self.mount), inode)
