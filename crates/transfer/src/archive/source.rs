@@ -22,6 +22,8 @@ pub struct TarSource<R> {
     reader: Reader<R>,
     globals: Extensions,
     losses: Losses,
+    /// A PAX header has come.
+    is_pax: bool,
 }
 
 /// What headers before a file's own say of it.
@@ -49,7 +51,7 @@ struct Sparse {
 impl<R: Read + Send> TarSource<R> {
     /// The stream.
     pub fn new(stream: R) -> Self {
-        Self { reader: Reader::new(stream), globals: Extensions::default(), losses: Losses::default() }
+        Self { reader: Reader::new(stream), globals: Extensions::default(), losses: Losses::default(), is_pax: false }
     }
 
     /// The next file's headers; `None` behind the last one.
@@ -68,6 +70,7 @@ impl<R: Read + Send> TarSource<R> {
                 return Ok(Some((header, extensions)));
             }
             begun = true;
+            self.is_pax |= matches!(kind, b'x' | b'X' | b'g');
             let size = header.entry_size().map_err(|_| self.reader.bad("a header with a wrong size"))?;
             let bytes = self.reader.extension(size)?;
             match kind {
@@ -176,7 +179,8 @@ impl<R: Read + Send> TarSource<R> {
             let (number, packed) = (DeviceNumber { major, minor }, DeviceNumber { major, minor }.to_linux());
             if DeviceNumber::from_linux(packed) == number { Ok(packed) } else { Err(bad_device()) }
         };
-        let kind = match header.entry_type().as_byte() {
+        let entry_type = header.entry_type().as_byte();
+        let kind = match entry_type {
             b'0' | 0 | b'7' if raw.ends_with(b"/") => Kind::Directory,
             b'0' | 0 | b'7' | b'S' => return self.file(header, &extensions, (path, meta), stored, out),
             b'1' => Kind::Link(self.clean(&target())?),
@@ -190,7 +194,13 @@ impl<R: Read + Send> TarSource<R> {
             other => return Err(self.reader.bad(format!("a file of the unknown type {:?}", char::from(other)))),
         };
         out.send(Event::Node(Node { path, kind, meta }))?;
-        self.skip(stored)
+        match entry_type {
+            // Whatever their size says; of a directory some programs give what it may grow to.
+            b'2'..=b'6' => Ok(()),
+            // Only PAX lets a further name bring contents; elsewhere its size is that of the file, whose contents have come.
+            b'1' if !self.is_pax => Ok(()),
+            _ => self.skip(stored),
+        }
     }
 
     fn skip(&mut self, stored: u64) -> Result<()> {
