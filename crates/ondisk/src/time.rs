@@ -18,7 +18,7 @@ const BIGTIME_EPOCH: i64 = 1 << 31;
 /// The last second that bigtime can hold.
 const BIGTIME_LAST: i64 = (u64::MAX / NANOSECONDS) as i64 - BIGTIME_EPOCH;
 /// The last one that the kernel sets: it counts in units of four seconds, as the limits of quotas do.
-const BIGTIME_LAST_SET: i64 = (u64::MAX / NANOSECONDS & !3) as i64 - BIGTIME_EPOCH;
+const BIGTIME_LAST_SET: i64 = ((u64::MAX / NANOSECONDS) & !3) as i64 - BIGTIME_EPOCH;
 
 /// Decodes nanoseconds since 1901.
 pub fn decode_bigtime(raw: u64) -> Timestamp {
