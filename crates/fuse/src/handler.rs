@@ -3,6 +3,7 @@
 use crate::caller::{owner, with_groups};
 use crate::contents::{self, TimeKeeper};
 use crate::convert::{FOREVER, attr, generation, no_attr, set_time, timestamp};
+use crate::flags;
 use crate::options::{WriteCache, negotiate};
 use crate::privileges;
 use crate::readdir;
@@ -11,9 +12,9 @@ use crate::server::Server;
 use crate::stats::{STATS_XATTR, stats};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
-    TimeOrNow, WriteFlags,
+    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Request, TimeOrNow, WriteFlags,
 };
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -422,6 +423,31 @@ impl fuser::Filesystem for Handler {
             }
             Ok(())
         });
+    }
+
+    fn ioctl(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        command: u32,
+        data: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        if !flags::is_known(command) {
+            return reply.error(Errno::ENOTTY);
+        }
+        let number = self.server.inode(node);
+        match self.server.with(|fs| flags::ioctl(fs, number, command, data, request)) {
+            Ok(answer) => {
+                // The time of the change, and bits of the mode that another project takes away.
+                self.server.forget_attributes(node);
+                reply.ioctl(0, &answer);
+            }
+            Err(error) => reply.error(error),
+        }
     }
 
     fn lseek(&self, _: &Request, node: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {

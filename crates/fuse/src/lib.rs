@@ -23,6 +23,7 @@ mod attach;
 mod caller;
 mod contents;
 mod convert;
+mod flags;
 mod handler;
 mod mountinfo;
 mod options;

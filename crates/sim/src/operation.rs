@@ -5,13 +5,11 @@ use crate::model::{Model, NodeId};
 use crate::times::Shown;
 use crate::tree::Settings;
 use std::fmt;
-use xfskit::trans::{InodeFields, Reservation};
-use xfskit::{Caller, Error, Fallocate, Filesystem, NewFile, RenameFlags, SetAttr, SetMode, SetTime, XattrChange};
-use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_SYMLINK, MODE_TYPE, flags, flags2};
+use xfskit::{
+    Caller, Error, Fallocate, Filesystem, Flags, NewFile, RenameFlags, SetAttr, SetMode, SetTime, XattrChange, xflags,
+};
+use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_SYMLINK, MODE_TYPE, flags2};
 use xfskit_ondisk::{InodeNumber, Lsn, Timestamp};
-
-/// Log space for a change of one inode.
-const INODE_LOG_BYTES: u32 = 16 << 10;
 
 /// A name or the name of an attribute.
 pub type Name = Vec<u8>;
@@ -336,6 +334,16 @@ impl Operation {
         }
     }
 
+    /// Whether the filesystem may refuse it, because a file that has extents would get another hint for their size.
+    pub fn sets_another_hint(&self, model: &Model) -> bool {
+        match self {
+            Self::SetSettings { node, settings } => {
+                !is_dir(model.mode(*node)) && model.settings(*node).extent_blocks != settings.extent_blocks
+            }
+            _ => false,
+        }
+    }
+
     /// The files that take the name of another file by it: all that they contained before is there as soon as
     /// that shows.
     pub fn replacing_files(&self, model: &Model) -> Vec<NodeId> {
@@ -370,25 +378,17 @@ impl Operation {
     }
 }
 
-/// Changes flags, project and hints, for which the filesystem has no verb: those whose bits [`Settings`] knows.
+/// Sets flags, project and hints.
 fn set_settings(fs: &Filesystem, number: InodeNumber, settings: Settings) -> Result<(), Error> {
-    const FLAGS2: u64 = flags2::DAX | flags2::COWEXTSIZE;
-    let mount = fs.mount();
-    let inode = mount.inode(number)?;
-    let reservation = Reservation { log_bytes: INODE_LOG_BYTES, log_count: 1, blocks: 0, may_dip: false };
-    let mut tx = mount.transaction(reservation)?;
-    let id = tx.join_inode(&inode);
-    let now = mount.env.now();
-    let written = inode.take_noted_write();
-    let core = &mut tx.inode_mut(id, InodeFields::CORE).core;
-    core.mtime = written.unwrap_or(core.mtime);
-    core.flags = core.flags & flags::PREALLOC | settings.flags;
-    core.flags2 = core.flags2 & !FLAGS2 | settings.flags2;
-    core.project = settings.project;
-    core.extent_size = settings.extent_blocks;
-    core.cow_extent_size = settings.cow_extent_blocks;
-    core.ctime = now;
-    tx.finish(Ok(()))
+    let block_log = fs.mount().geometry.block_log;
+    let bit = |flag: u64, bit: u32| if settings.flags2 & flag != 0 { bit } else { 0 };
+    let flags = Flags {
+        xflags: u32::from(settings.flags) | bit(flags2::DAX, xflags::DAX) | bit(flags2::COWEXTSIZE, xflags::COWEXTSIZE),
+        project: settings.project,
+        extent_size_bytes: settings.extent_blocks << block_log,
+        cow_extent_size_bytes: settings.cow_extent_blocks << block_log,
+    };
+    fs.set_flags(number, &flags, &Caller::root())
 }
 
 /// A target of so many bytes.

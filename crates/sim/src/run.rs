@@ -319,6 +319,7 @@ impl Run {
             (Ok(_), _) if is_refused => Err(Stop::Wrong(format!("operation {number}, {operation}: crosses projects"))),
             (Ok(_), _) => Ok(true),
             (Err(Error::CrossesProjects), Ok(())) if is_refused => Ok(false),
+            (Err(Error::Invalid(_)), Ok(())) if operation.sets_another_hint(&self.model) => Ok(false),
             // An error tag has refused what the operation wants; the last holder of an inode has let go of it all the
             // same.
             (Err(Error::NoSpace | Error::TooLarge | Error::Corrupt(_)), Ok(()))
@@ -474,8 +475,6 @@ impl Run {
             Operation::Hold { .. } | Operation::Release { .. } | Operation::PushTail | Operation::Fdatasync { .. } => 0,
             // What waits in memory is not in the journal.
             _ if operation.changed_file().is_some() => 0,
-            // A transaction of the simulator's own: only the filesystem's verbs wait for the journal.
-            Operation::SetSettings { .. } => 0,
             _ if self.options.wsync => number,
             _ => 0,
         };

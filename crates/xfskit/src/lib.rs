@@ -45,8 +45,8 @@ pub use error::{Error, Result};
 pub use journal::HostSpace;
 pub use mount::{AttrLogging, Mount, MountOptions};
 pub use ops::{
-    Caller, Entry, Fallocate, FileExtent, Filesystem, FsStat, NewFile, RecoveredDevices, RenameFlags, Seek, SetAttr,
-    SetMode, SetTime, Stat, WholeFile, XattrChange, split_path,
+    Caller, Entry, Fallocate, FileExtent, Filesystem, Flags, FsStat, NewFile, RecoveredDevices, RenameFlags, Seek,
+    SetAttr, SetMode, SetTime, Stat, WholeFile, XattrChange, split_path, xflags,
 };
 pub use xfskit_device as device;
 pub use xfskit_ondisk as ondisk;

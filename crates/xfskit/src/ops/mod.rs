@@ -13,6 +13,7 @@ mod clone;
 mod contents;
 mod create;
 mod fallocate;
+mod flags;
 mod inactive;
 mod link;
 mod links;
@@ -33,6 +34,7 @@ mod xattr;
 
 pub use create::NewFile;
 pub use fallocate::Fallocate;
+pub use flags::{Flags, xflags};
 pub use make_files::WholeFile;
 pub use open::RecoveredDevices;
 pub use path::split_path;

@@ -1,12 +1,13 @@
 //! Directories that keep to their project take and refuse the same names as the kernel's, and an exchange of two names
 //! sets the same times.
 
-use crate::stress::Image;
+use crate::stress::{FILE, Image};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, RenameFlags as Flags};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
-use xfskit::{Caller, Filesystem, RenameFlags};
+use xfskit::ondisk::inode::flags;
+use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags};
 use xfskit_testkit::{kernel_mount, reference};
 
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +124,26 @@ fn a_directory_that_keeps_to_its_project_refuses_what_the_kernels_does() {
     let report: Vec<_> = pairs.map(|((_, how, from, to), both)| format!("{how:?} {from} to {to}: {both:?}")).collect();
     assert!(report.is_empty(), "the kernel's errors, and ours:\n{}", report.join("\n"));
     assert!(theirs.contains(&18) && theirs.contains(&0));
+}
+
+#[test]
+fn flags_are_for_the_owner_and_protection_for_root() {
+    let image = Image::new(64, &[]);
+    let fs = image.open();
+    let owner = Caller { uid: 7, gid: 7, groups: Vec::new() };
+    let other = Caller { uid: 8, ..owner.clone() };
+    let file = fs.create(fs.root(), b"file", &NewFile::new(FILE | 0o6755), &owner).unwrap().inode;
+    let project = xfskit::Flags { project: 3, ..fs.flags(file).unwrap() };
+    let protected = xfskit::Flags { xflags: u32::from(flags::IMMUTABLE), ..project };
+    for (wanted, caller, refused) in [(project, &other, true), (protected, &owner, true), (project, &owner, false)] {
+        let result = fs.set_flags(file, &wanted, caller);
+        assert_eq!(matches!(result, Err(Error::NotPermitted)), refused, "{wanted:?} by {}: {result:?}", caller.uid);
+        assert_eq!(fs.flags(file).unwrap() == wanted, !refused);
+    }
+    assert_eq!(fs.stat(file).unwrap().mode & 0o7777, 0o755, "another project takes the privileges of the file");
+    fs.set_flags(file, &protected, &Caller::root()).unwrap();
+    assert!(matches!(fs.unlink(fs.root(), b"file", &Caller::root()), Err(Error::NotPermitted)));
+    image.close(fs);
 }
 
 /// Whether the two times of a name changed since `before`.

@@ -1,0 +1,85 @@
+//! Flags, projects and hints: what chattr, lsattr and xfs_io ask by ioctl, and the kernel hands on for files and directories.
+
+use crate::caller::owner;
+use fuser::Request;
+use xfskit::ondisk::InodeNumber;
+use xfskit::{Error, Filesystem, Flags, Result, xflags};
+
+const GET_FLAGS: u32 = 0x8008_6601;
+const SET_FLAGS: u32 = 0x4008_6602;
+const GET_XFLAGS: u32 = 0x801c_581f;
+const SET_XFLAGS: u32 = 0x401c_5820;
+/// Size of Linux's `struct fsxattr`.
+const FSXATTR_BYTES: usize = 28;
+/// The flags that both pairs of requests know, as the old one and the new one have them.
+const COMMON: [(u32, u32); 7] = [
+    (0x0000_0008, 0x20),
+    (0x0000_0010, 0x08),
+    (0x0000_0020, 0x10),
+    (0x0000_0040, 0x80),
+    (0x0000_0080, 0x40),
+    (0x0200_0000, xflags::DAX),
+    (0x2000_0000, 0x200),
+];
+
+/// Whether an ioctl is one of these.
+pub(crate) fn is_known(command: u32) -> bool {
+    [GET_FLAGS, SET_FLAGS, GET_XFLAGS, SET_XFLAGS].contains(&command)
+}
+
+/// Answers an ioctl.
+///
+/// # Errors
+/// `NotSupported` for one that is none of these; those of [`Filesystem::set_flags`].
+pub(crate) fn ioctl(
+    fs: &Filesystem,
+    inode: InodeNumber,
+    command: u32,
+    data: &[u8],
+    request: &Request,
+) -> Result<Vec<u8>> {
+    match command {
+        GET_FLAGS => {
+            let xflags = fs.flags(inode)?.xflags;
+            let old = COMMON.iter().filter(|(_, new)| xflags & new != 0).fold(0, |all, (old, _)| all | old);
+            Ok(old.to_ne_bytes().to_vec())
+        }
+        SET_FLAGS => {
+            let old = word(data, 0)?;
+            if old & !COMMON.iter().fold(0, |all, (bit, _)| all | bit) != 0 {
+                return Err(Error::NotSupported("a flag that XFS does not have"));
+            }
+            let mut flags = fs.flags(inode)?;
+            for (bit, new) in COMMON {
+                flags.xflags = if old & bit != 0 { flags.xflags | new } else { flags.xflags & !new };
+            }
+            fs.set_flags(inode, &flags, &owner(request)).map(|()| Vec::new())
+        }
+        GET_XFLAGS => encode(fs, inode),
+        SET_XFLAGS => {
+            let flags = Flags {
+                xflags: word(data, 0)?,
+                extent_size_bytes: word(data, 4)?,
+                project: word(data, 12)?,
+                cow_extent_size_bytes: word(data, 16)?,
+            };
+            fs.set_flags(inode, &flags, &owner(request)).map(|()| Vec::new())
+        }
+        _ => Err(Error::NotSupported("this ioctl")),
+    }
+}
+
+fn encode(fs: &Filesystem, inode: InodeNumber) -> Result<Vec<u8>> {
+    let flags = fs.flags(inode)?;
+    // The third word, the number of extents, is not filled.
+    let words = [flags.xflags, flags.extent_size_bytes, 0, flags.project, flags.cow_extent_size_bytes];
+    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    bytes.resize(FSXATTR_BYTES, 0);
+    Ok(bytes)
+}
+
+/// The word at byte `at` of what a request brought.
+fn word(data: &[u8], at: usize) -> Result<u32> {
+    let bytes = data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+    bytes.map(u32::from_ne_bytes).ok_or(Error::Invalid("the request is too short"))
+}
