@@ -1,5 +1,6 @@
 # make test    format, lints, and all tests; those that need the reference tools say so where they are missing
 # make models  the engine's threads under thousands of schedules
+# make sanitize  real threads under ThreadSanitizer, parsers and devices under AddressSanitizer: some minutes to build
 # make demo    what xfskit does, shown on an image
 # make bench   every experiment in ten minutes, beside the kernel (needs root, for the loop mount); a page in target/bench.html
 # make results  the same in full, into docs/results.md: on a quiet machine
@@ -11,7 +12,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test models demo bench results crash crash-long fields scrub reference
+.PHONY: test models sanitize demo bench results crash crash-long fields scrub reference
 
 test:
 	$(CARGO) fmt --all --check
@@ -23,6 +24,18 @@ test:
 # With debug assertions: the models lean on the engine's own.
 models:
 	RUSTFLAGS="$(RUSTFLAGS) --cfg shuttle -D warnings" CARGO_TARGET_DIR=target/shuttle $(CARGO) test -p xfskit --test shuttle
+
+# The sanitizers need one unstable option of the compiler; the standard library stays as it comes, without them.
+SANITIZED_HOST = $(shell rustc --print host-tuple)
+SANITIZED_CARGO = RUSTC_BOOTSTRAP=1 CARGO_PROFILE_DEV_DEBUG=1 $(CARGO) test --target $(SANITIZED_HOST)
+
+sanitize:
+	RUSTFLAGS="$(RUSTFLAGS) -Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
+		CARGO_TARGET_DIR=target/thread-sanitizer \
+		TSAN_OPTIONS="suppressions=$(CURDIR)/scripts/thread-sanitizer.supp" \
+		$(SANITIZED_CARGO) -p xfskit --test threads
+	RUSTFLAGS="$(RUSTFLAGS) -Zsanitizer=address" CARGO_TARGET_DIR=target/address-sanitizer \
+		$(SANITIZED_CARGO) -p xfskit-ondisk -p xfskit-device -p xfskit-fuzz-harness --tests
 
 demo:
 	scripts/demo
