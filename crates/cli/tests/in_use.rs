@@ -5,6 +5,8 @@ mod common;
 
 use common::{fails, image, ok, words, xfskit};
 use std::fs;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -205,7 +207,9 @@ fn qemu_nbd(scratch: &Scratch, options: &[&str], image: &Path) -> Qemu {
     command.args(options).args(["-t", "-f", "raw", "-k"]).arg(&socket).arg(image).stdin(Stdio::null());
     let server = Qemu(command.spawn().unwrap());
     let end = Instant::now() + Duration::from_secs(20);
-    while !socket.exists() {
+    // It listens before it opens the image, and greets afterwards.
+    let is_greeted = || UnixStream::connect(&socket).is_ok_and(|mut stream| stream.read_exact(&mut [0; 8]).is_ok());
+    while !is_greeted() {
         assert!(Instant::now() < end, "qemu-nbd does not serve");
         std::thread::sleep(Duration::from_millis(5));
     }
