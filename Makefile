@@ -7,17 +7,19 @@
 # make crash   100,000 crash states, in at most ten minutes; make crash-long: as many as an hour holds,
 #              and more of them before both kernels
 # make fields   every field of every structure, damaged: an hour
+# make fuzz     every fuzz target, an hour in all (XFSKIT_FUZZ_SECONDS); counts in target/fuzz-report.txt
 # make scrub    images of every form before the kernel's own scrub
 # make reference    install the reference tools (needs root)
 
 CARGO ?= cargo
 
-.PHONY: test models sanitize demo bench results crash crash-long fields scrub reference
+.PHONY: test models sanitize demo bench results crash crash-long fields fuzz scrub reference
 
 test:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace
+	cat target/fuzz-report.txt
 	$(MAKE) models
 	$(MAKE) crash
 
@@ -57,6 +59,10 @@ crash-long:
 
 fields:
 	XFSKIT_FIELD_CASES=all $(CARGO) test -p xfskit-check --test fields
+
+fuzz:
+	XFSKIT_FUZZ_SECONDS=$${XFSKIT_FUZZ_SECONDS:-3600} $(CARGO) test -p xfskit-fuzz-harness -p xfskit-cli fuzz_
+	cat target/fuzz-report.txt
 
 scrub:
 	XFSKIT_SCRUB_ALL=1 $(CARGO) test -p xfskit-check --test good the_kernels_scrub

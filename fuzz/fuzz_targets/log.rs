@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| xfskit_fuzz_harness::targets::log(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| drop(xfskit_fuzz_harness::targets::log(input)));

@@ -4,6 +4,7 @@
 //! Session::mount ──▶ mounted, the kernel's requests wait
 //! Session::run   ──▶ threads answer them until somebody unmounts; then the image is closed in good order
 //! Unmounter      ──▶ unmounts from a signal handler's thread
+//! serve          ──▶ answers over a connection that the caller has made, without a mount of its own
 //! ```
 //! - Requests run on several threads, each with its own queue to the kernel.
 //! - The kernel is the only way in while the image is mounted, so what it caches (names, attributes, absent names,
@@ -39,5 +40,5 @@ pub use fuser;
 pub use mountinfo::{MountEntry, is_mounted, mount_around, mount_at, mounts_of};
 pub use options::{KernelOption, Options, WriteCache, negotiate};
 pub use outcome::{Ending, Watch};
-pub use session::{MountError, Session, Unmounted, Unmounter};
+pub use session::{MountError, Session, Unmounted, Unmounter, serve};
 pub use stats::STATS_XATTR;

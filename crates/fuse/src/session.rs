@@ -24,6 +24,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -95,6 +96,29 @@ pub struct Session {
     commit_seconds: u64,
     /// With `auto_unmount`, until the session ends.
     _helper: Option<UnixStream>,
+}
+
+/// Serves `filesystem` over a connection that the caller has made: `/dev/fuse`, mounted already, or one end of a pair of
+/// sockets that keep messages apart, whose other end speaks as the kernel does. One thread answers. Returns when the
+/// other side ends the connection; the image is closed then.
+///
+/// # Errors
+/// `Connection` for one that ends without FUSE's last request, or whose first request is not its first; `Close`.
+pub fn serve(filesystem: Filesystem, connection: OwnedFd, options: &Options) -> Result<(), MountError> {
+    let server = Arc::new(Server::new(filesystem));
+    let served = serve_connection(&server, connection, options);
+    server.close()?;
+    served.map_err(MountError::Connection)
+}
+
+fn serve_connection(server: &Arc<Server>, connection: OwnedFd, options: &Options) -> io::Result<()> {
+    let handler = Handler::new(Arc::clone(server), options.cache)?;
+    let mut config = options.fuser();
+    config.n_threads = Some(1);
+    let session = fuser::Session::from_fd(handler, connection, config.acl, config)?;
+    server.set_notifier(session.notifier());
+    let _committer = Committer::start(Arc::clone(server), options.commit_seconds);
+    session.run()
 }
 
 /// What [`Unmounter::unmount`] achieved.

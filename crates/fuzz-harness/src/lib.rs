@@ -4,22 +4,28 @@
 //! image()  ──▶ a populated image in memory       blocks()  ──▶ where its metadata lies, with checksums
 //! Mutator  ──▶ damages blocks, mends checksums   Overlay   ──▶ a device over the damaged image, that counts writes
 //! walk()   ──▶ looks at everything reachable     exercise()──▶ changes at random
-//! Watchdog ──▶ ends a process that hangs         targets   ──▶ the fuzz targets; fuzz::run() drives one for a while
+//! Watchdog ──▶ ends a process that hangs         targets, fuse, archive: the fuzz targets
+//! fuzz::run() drives a target for a while        report    ──▶ counts what the targets did
 //! ```
 //! Every look and every change may fail. It may not panic, hang, or take memory without bound.
 #![forbid(unsafe_code)]
 
+pub mod archive;
+mod behaviour;
 mod blocks;
 mod exercise;
+pub mod fuse;
 pub mod fuzz;
 mod image;
 mod mutate;
 mod overlay;
 mod random;
+pub mod report;
 pub mod targets;
 mod walk;
 mod watchdog;
 
+pub use behaviour::Behaviour;
 pub use blocks::{Block, Kind, Metadata, blocks};
 pub use exercise::exercise;
 pub use image::{Recipe, image, populate};

@@ -33,16 +33,26 @@ impl Overlay {
     /// Changes bytes anywhere, as damage does.
     pub fn patch(&self, offset: usize, bytes: &[u8]) {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        for (index, byte) in bytes.iter().enumerate().take(self.base.len().saturating_sub(offset)) {
-            let at = offset + index;
-            let page = pages.entry(at / PAGE).or_insert_with(|| {
+        let end = self.base.len().min(offset + bytes.len());
+        for number in offset / PAGE..end.div_ceil(PAGE) {
+            let start = number * PAGE;
+            let page = pages.entry(number).or_insert_with(|| {
                 let mut page = [0; PAGE];
-                let start = at / PAGE * PAGE;
                 page.copy_from_slice(&self.base[start..start + PAGE]);
                 page
             });
-            page[at % PAGE] = *byte;
+            let (from, to) = (offset.max(start), end.min(start + PAGE));
+            page[from - start..to - start].copy_from_slice(&bytes[from - offset..to - offset]);
         }
+    }
+
+    /// The image with all changes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.base.to_vec();
+        for (page, contents) in self.pages.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            bytes[page * PAGE..(page + 1) * PAGE].copy_from_slice(contents);
+        }
+        bytes
     }
 
     /// From now on a write is a failure of the test.
@@ -72,13 +82,14 @@ impl BlockDevice for Overlay {
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         assert!(buffer.len() <= LONGEST_READ, "a read of {} bytes", buffer.len());
         let start = self.check(offset, buffer.len())?;
-        assert!(start.is_multiple_of(PAGE) && buffer.len().is_multiple_of(PAGE), "whole sectors are read");
-        buffer.copy_from_slice(&self.base[start..start + buffer.len()]);
+        let end = start + buffer.len();
+        buffer.copy_from_slice(&self.base[start..end]);
         let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        for (index, part) in buffer.chunks_mut(PAGE).enumerate() {
-            if let Some(page) = pages.get(&(start / PAGE + index)) {
-                part.copy_from_slice(page);
-            }
+        for number in start / PAGE..end.div_ceil(PAGE) {
+            let Some(page) = pages.get(&number) else { continue };
+            // Contents of files are read and written by the byte.
+            let (from, to) = (start.max(number * PAGE), end.min((number + 1) * PAGE));
+            buffer[from - start..to - start].copy_from_slice(&page[from - number * PAGE..to - number * PAGE]);
         }
         Ok(())
     }
@@ -86,7 +97,6 @@ impl BlockDevice for Overlay {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         assert!(!self.sealed.load(Ordering::Relaxed), "a write to an image that must not change");
         let start = self.check(offset, data.len())?;
-        assert!(start.is_multiple_of(PAGE) && data.len().is_multiple_of(PAGE), "whole sectors are written");
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.patch(start, data);
         Ok(())

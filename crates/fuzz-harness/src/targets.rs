@@ -7,8 +7,9 @@
 //! ```
 
 use crate::blocks::{Block, Kind, Metadata};
+use crate::fuzz::Target;
 use crate::image::{IMAGE_UUID, Recipe, image};
-use crate::{Findings, Overlay, Random, blocks, look, walk};
+use crate::{Behaviour, Findings, Overlay, Random, blocks, look, walk};
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 use xfskit::device::{BlockDevice, MemoryDevice};
@@ -17,18 +18,7 @@ use xfskit::ondisk::log_record::{RECORD_MAGIC, header_sectors, open_record, reco
 use xfskit::ondisk::{Geometry, InodeNumber, Limits, Reservations, Superblock, set_checksum};
 use xfskit::{Caller, Filesystem, MountOptions, NewFile, SetMode};
 
-/// A fuzz target.
-#[derive(Clone, Copy, Debug)]
-pub struct Target {
-    /// Its name.
-    pub name: &'static str,
-    /// Inputs to begin with.
-    pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Runs it.
-    pub run: fn(&[u8]),
-}
-
-/// All targets.
+/// The targets of the format.
 pub const TARGETS: [Target; 6] = [
     Target { name: "superblock", seeds: superblock_seeds, run: superblock },
     Target { name: "inode", seeds: || block_seeds(inode_blocks()), run: inode },
@@ -116,36 +106,50 @@ fn owner(block: &Block) -> InodeNumber {
     InodeNumber(bytes[at..at + 8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
-fn open(device: &Arc<Overlay>, read_only: bool) -> Option<Filesystem> {
+fn open(device: &Arc<Overlay>, read_only: bool, behaviour: &mut Behaviour) -> Option<Filesystem> {
     let options = MountOptions { read_only, cache_bytes: 16 << 20, ..MountOptions::default() };
-    Filesystem::open(Arc::clone(device) as _, options).ok()
+    let opened = Filesystem::open(Arc::clone(device) as _, options);
+    behaviour.note_result("open", &opened);
+    opened.ok()
+}
+
+fn note_findings(findings: &Findings, behaviour: &mut Behaviour) {
+    behaviour.note((findings.names > 0, findings.attributes > 0));
+    for error in &findings.errors {
+        behaviour.note_message(error);
+    }
 }
 
 /// Looks at one inode, then works on it.
-fn use_inode(device: &Arc<Overlay>, inode: InodeNumber) {
-    if let Some(fs) = open(device, true) {
-        look(&fs, inode, &mut Findings::default(), &mut |_| {});
+fn use_inode(device: &Arc<Overlay>, inode: InodeNumber) -> Behaviour {
+    let mut behaviour = Behaviour::new();
+    if let Some(fs) = open(device, true, &mut behaviour) {
+        let mut findings = Findings::default();
+        look(&fs, inode, &mut findings, &mut |_| {});
+        note_findings(&findings, &mut behaviour);
     }
-    let Some(fs) = open(device, false) else { return };
+    let Some(fs) = open(device, false, &mut behaviour) else { return behaviour };
     let me = Caller::root();
-    let _ = fs.create(inode, b"a name that is new", &NewFile::new(0o100_644), &me);
-    let _ = fs.set_xattr(inode, b"user.new", &[1; 300], SetMode::Any, &me);
+    let created = fs.create(inode, b"a name that is new", &NewFile::new(0o100_644), &me);
+    behaviour.note_result("create", &created);
+    behaviour.note_result("set", &fs.set_xattr(inode, b"user.new", &[1; 300], SetMode::Any, &me));
     let mut names = Vec::new();
     let _ = fs.read_dir(inode, 0, |entry| {
         names.push(entry.name.to_vec());
         if names.len() < 8 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     for name in &names {
-        let _ = fs.unlink(inode, name, &me);
+        behaviour.note_result("unlink", &fs.unlink(inode, name, &me));
     }
     for name in fs.list_xattr(inode).unwrap_or_default().iter().take(4) {
-        let _ = fs.remove_xattr(inode, name, &me);
+        behaviour.note_result("remove", &fs.remove_xattr(inode, name, &me));
     }
-    let _ = fs.unmount();
+    behaviour.note_result("unmount", &fs.unmount());
+    behaviour
 }
 
 /// The superblock: everything that is computed from it, and an image with it.
-pub fn superblock(input: &[u8]) {
+pub fn superblock(input: &[u8]) -> Behaviour {
     const SECTOR_SIZE_AT: usize = 102;
     let mut sector = BASE.bytes[..32 << 10].to_vec();
     for (slot, byte) in sector.iter_mut().zip(input) {
@@ -154,7 +158,10 @@ pub fn superblock(input: &[u8]) {
     let named = usize::from(u16::from_be_bytes([sector[SECTOR_SIZE_AT], sector[SECTOR_SIZE_AT + 1]]));
     let size = if (512..=32 << 10).contains(&named) { named } else { 512 };
     set_checksum(&mut sector[..size], xfskit::ondisk::superblock::SUPERBLOCK_CRC_OFFSET);
-    if let Ok(superblock) = Superblock::decode(&sector) {
+    let mut behaviour = Behaviour::new();
+    let decoded = Superblock::decode(&sector);
+    behaviour.note_result("decode", &decoded);
+    if let Ok(superblock) = decoded {
         let geometry = Geometry::new(&superblock);
         let _ = (Limits::new(&geometry), Reservations::new(&geometry));
         let _ = (superblock.label(), superblock.version_flags(), superblock.check_writable());
@@ -164,13 +171,15 @@ pub fn superblock(input: &[u8]) {
     if size > 512 {
         device.patch(512, &sector[512..size]);
     }
-    if let Some(fs) = open(&device, true) {
-        walk(&fs, 4);
+    if let Some(fs) = open(&device, true, &mut behaviour) {
+        note_findings(&walk(&fs, 4), &mut behaviour);
     }
-    if let Some(fs) = open(&device, false) {
-        let _ = fs.create(fs.root(), b"new", &NewFile::new(0o040_755), &Caller::root());
-        let _ = fs.unmount();
+    if let Some(fs) = open(&device, false, &mut behaviour) {
+        let created = fs.create(fs.root(), b"new", &NewFile::new(0o040_755), &Caller::root());
+        behaviour.note_result("create", &created);
+        behaviour.note_result("unmount", &fs.unmount());
     }
+    behaviour
 }
 
 fn superblock_seeds() -> Vec<Vec<u8>> {
@@ -178,30 +187,27 @@ fn superblock_seeds() -> Vec<Vec<u8>> {
 }
 
 /// An inode: core and both forks.
-pub fn inode(input: &[u8]) {
-    if let Some((device, block)) = damaged(inode_blocks(), input) {
-        use_inode(&device, owner(block));
-    }
+pub fn inode(input: &[u8]) -> Behaviour {
+    let Some((device, block)) = damaged(inode_blocks(), input) else { return Behaviour::new() };
+    use_inode(&device, owner(block))
 }
 
 /// A block of a directory.
-pub fn directory(input: &[u8]) {
-    if let Some((device, block)) = damaged(dir_blocks(), input) {
-        use_inode(&device, owner(block));
-    }
+pub fn directory(input: &[u8]) -> Behaviour {
+    let Some((device, block)) = damaged(dir_blocks(), input) else { return Behaviour::new() };
+    use_inode(&device, owner(block))
 }
 
 /// A block of an attribute fork.
-pub fn attribute(input: &[u8]) {
-    if let Some((device, block)) = damaged(attr_blocks(), input) {
-        use_inode(&device, owner(block));
-    }
+pub fn attribute(input: &[u8]) -> Behaviour {
+    let Some((device, block)) = damaged(attr_blocks(), input) else { return Behaviour::new() };
+    use_inode(&device, owner(block))
 }
 
 const LOG_BYTES: usize = 1 << 20;
 
 /// A log: its head is found and its records are opened.
-pub fn log(input: &[u8]) {
+pub fn log(input: &[u8]) -> Behaviour {
     let mut bytes = vec![0; LOG_BYTES];
     for (slot, byte) in bytes.iter_mut().zip(input) {
         *slot = *byte;
@@ -220,10 +226,13 @@ pub fn log(input: &[u8]) {
         }
     }
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::from_bytes(bytes.clone()));
-    let _ = find_head(&LogPlace { device, offset: 0, basic_blocks: (LOG_BYTES / 512) as u32 }, &IMAGE_UUID);
+    let place = LogPlace { device, offset: 0, basic_blocks: (LOG_BYTES / 512) as u32 };
+    let mut behaviour = Behaviour::new();
+    behaviour.note_result("head", &find_head(&place, &IMAGE_UUID));
     for at in records {
-        let _ = open_record(&mut bytes[at..].to_vec());
+        behaviour.note_result("record", &open_record(&mut bytes[at..].to_vec()));
     }
+    behaviour
 }
 
 fn log_seeds() -> Vec<Vec<u8>> {
@@ -266,14 +275,14 @@ static DIRTY: LazyLock<Dirty> = LazyLock::new(|| {
 const CHANGE_BYTES: usize = 8;
 
 /// A dirty log with changed records, their checksums mended: it is replayed, or refused.
-pub fn log_recovery(input: &[u8]) {
+pub fn log_recovery(input: &[u8]) -> Behaviour {
     let device = Arc::new(Overlay::new(&DIRTY.bytes));
     for change in input.chunks_exact(CHANGE_BYTES).take(64) {
         let number = |at: usize| usize::from(u16::from_le_bytes([change[at], change[at + 1]]));
         let (at, headers, length) = DIRTY.records[number(0) % DIRTY.records.len()];
         let mut record = vec![0; 512 * headers + length];
         if device.read(at as u64, &mut record).is_err() {
-            return;
+            return Behaviour::new();
         }
         let place = 512 * headers + number(2) % length.saturating_sub(3).max(1);
         record[place..place + 4].copy_from_slice(&change[4..8]);
@@ -281,10 +290,14 @@ pub fn log_recovery(input: &[u8]) {
         record[32..36].copy_from_slice(&crc.to_le_bytes());
         device.patch(at, &record);
     }
-    if let Ok(fs) = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()) {
-        walk(&fs, 200);
-        let _ = fs.unmount();
+    let mut behaviour = Behaviour::new();
+    let opened = Filesystem::open(Arc::clone(&device) as _, MountOptions::default());
+    behaviour.note_result("open", &opened);
+    if let Ok(fs) = opened {
+        note_findings(&walk(&fs, 200), &mut behaviour);
+        behaviour.note_result("unmount", &fs.unmount());
     }
+    behaviour
 }
 
 /// Changes of what records begin with: formats of items, and the counts in them.

@@ -1,42 +1,38 @@
-//! Every fuzz target for a few seconds; `XFSKIT_FUZZ_SECONDS` says how many.
+//! The fuzz targets of the format, each for its share of the time that `XFSKIT_FUZZ_SECONDS` says.
 
-use std::time::Duration;
-use xfskit_fuzz_harness::fuzz::{run, seconds};
+use xfskit_fuzz_harness::fuzz::run;
 use xfskit_fuzz_harness::targets::TARGETS;
 
 fn fuzz(name: &str) {
-    let target = TARGETS.iter().find(|target| target.name == name).expect("a target");
-    let runs = run(target, Duration::from_secs(seconds()));
-    println!("{name}: {runs} runs");
-    assert!(runs > 0);
+    run(TARGETS.iter().find(|target| target.name == name).expect("a target"));
 }
 
 #[test]
-fn superblock() {
+fn fuzz_superblock() {
     fuzz("superblock");
 }
 
 #[test]
-fn inode() {
+fn fuzz_inode() {
     fuzz("inode");
 }
 
 #[test]
-fn directory() {
+fn fuzz_directory() {
     fuzz("directory");
 }
 
 #[test]
-fn attribute() {
+fn fuzz_attribute() {
     fuzz("attribute");
 }
 
 #[test]
-fn log() {
+fn fuzz_log() {
     fuzz("log");
 }
 
 #[test]
-fn log_recovery() {
+fn fuzz_log_recovery() {
     fuzz("log_recovery");
 }
