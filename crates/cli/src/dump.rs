@@ -1,8 +1,8 @@
 //! The text form of attributes: what `getfattr --dump` prints and `setfattr --restore` reads.
 //!
 //! ```text
-//! # file: path/of/a/file          \ooo for a backslash or a newline in the path
-//! user.name="text"                \ooo or \" or \\ in the text
+//! # file: path/of/a/file          \ooo for a backslash or a newline in the path; any other backslash stands for itself
+//! user.name="text"                \o, \oo, \ooo, \" or \\ in the text; likewise
 //! user.other=0x00ff               hex
 //! user.third=0sAP8=               base64
 //!                                 an empty line ends a file
@@ -64,26 +64,46 @@ fn quote(text: &[u8], special: &[u8]) -> Vec<u8> {
     text.iter().flat_map(escaped).collect()
 }
 
-/// Undoes backslashes: three octal digits, or any byte that stands for itself.
+/// The byte that octal digits at the front stand for, at most three of them, and how many there are; 0 if there is
+/// none. What does not fit a byte is lost.
+fn octal_digits(text: &[u8]) -> (u8, usize) {
+    let digits = text.iter().take(3).take_while(|byte| (b'0'..=b'7').contains(byte));
+    digits.fold((0, 0), |(value, count), digit| (value << 3 | (digit - b'0'), count + 1))
+}
+
+/// Undoes backslashes in a path or a name: three octal digits follow one, or it stands for itself.
 fn unquote(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&byte, after)) = rest.split_first() {
+        let (value, count) = octal_digits(after);
+        let is_escaped = byte == b'\\' && count == 3;
+        bytes.push(if is_escaped { value } else { byte });
+        rest = if is_escaped { &after[3..] } else { after };
+    }
+    bytes
+}
+
+/// Undoes backslashes in a value: one to three octal digits follow one, a backslash or a quotation mark, or it stands
+/// for itself. `end` is what a backslash at the end finds: the mark that ends a value in marks.
+fn unescape(text: &[u8], end: u8) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
         rest = after;
-        if byte != b'\\' {
-            bytes.push(byte);
-            continue;
-        }
-        match rest {
-            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] => {
-                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                rest = after;
+        let (value, count) = octal_digits(after);
+        match after.first() {
+            _ if byte != b'\\' => bytes.push(byte),
+            None => bytes.push(end),
+            Some(escaped @ (b'\\' | b'"')) => {
+                bytes.push(*escaped);
+                rest = &after[1..];
             }
-            [other, after @ ..] => {
-                bytes.push(*other);
-                rest = after;
+            Some(_) if count > 0 => {
+                bytes.push(value);
+                rest = &after[count..];
             }
-            [] => bytes.push(byte),
+            Some(_) => bytes.push(byte),
         }
     }
     bytes
@@ -100,8 +120,8 @@ pub fn decode_value(text: &[u8]) -> Result<Vec<u8>, String> {
             let digits: Vec<u8> = digits.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
             BASE64.decode(digits).map_err(|error| format!("not base64: {error}"))
         }
-        [b'"', inner @ .., b'"'] => Ok(unquote(inner)),
-        _ => Ok(unquote(text)),
+        [b'"', inner @ .., b'"'] => Ok(unescape(inner, b'"')),
+        _ => Ok(unescape(text, b'\\')),
     }
 }
 
@@ -184,6 +204,27 @@ mod tests {
             }
         }
         assert!(decode_value(b"0xabc").is_err() && decode_value(b"0s!").is_err());
+    }
+
+    /// What setfattr 2.5 makes of them.
+    #[test]
+    fn backslashes_mean_what_they_mean_to_setfattr() {
+        let values: [(&[u8], &[u8]); 10] = [
+            (br#""\1\12\123\1234""#, b"\x01\nSS4"),
+            (br#""\400\777\18""#, b"\x00\xff\x018"),
+            (br#""\8x\nx""#, br"\8x\nx"),
+            (br#""a\"#, br#""a\"#),
+            (br#""a\""#, br#"a""#),
+            (br#""a\\""#, br"a\"),
+            (br#"a"b""#, br#"a"b""#),
+            (br#""a"b""#, br#"a"b"#),
+            (br#"""#, br#"""#),
+            (br"\", br"\"),
+        ];
+        for (text, value) in values {
+            assert_eq!(decode_value(text).unwrap(), value, "{}", text.escape_ascii());
+        }
+        assert_eq!(unquote(br"a\101\10\q\777\\101\"), b"aA\\10\\q\xff\\A\\");
     }
 
     #[test]

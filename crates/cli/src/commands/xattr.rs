@@ -183,11 +183,16 @@ fn read_dump(file: &Path) -> Result<Vec<Block>> {
     }
 }
 
-fn restore(filesystem: &Filesystem, blocks: &[Block], root: &OsStr) -> Result<()> {
+/// Sets the attributes of a dump, for files below `root`.
+pub fn restore(filesystem: &Filesystem, blocks: &[Block], root: &OsStr) -> Result<()> {
     let target =
         if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let progress = ProgressBar::with_draw_target(Some(blocks.len() as u64), target);
     let done = for_each(blocks, |block| {
+        // As setfattr, which does not look for a file that gets nothing.
+        if block.attributes.is_empty() {
+            return Ok(());
+        }
         let path = [root.as_bytes(), b"/", &block.path].concat();
         let path = OsStr::from_bytes(&path);
         let change =
