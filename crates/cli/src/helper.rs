@@ -6,6 +6,7 @@
 //! ```
 
 use crate::args::MountArgs;
+use crate::commands::mount::MountSettings;
 use crate::commands::{mount, umount};
 use crate::exit::Usage;
 use anyhow::Result;
@@ -13,9 +14,12 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+/// Letters of options that mount(8) and umount(8) give their helpers; `-o`, `-t` and `-N` have values.
+const LETTERS: &str = "sfnvlr";
+
 /// Arguments in the form of mount(8).
 #[derive(Debug, Default, PartialEq, Eq)]
-struct HelperArgs {
+pub(crate) struct HelperArgs {
     paths: Vec<PathBuf>,
     options: Vec<String>,
     fake: bool,
@@ -37,6 +41,8 @@ fn run_mount() -> Result<()> {
         return Err(Usage("expected an image and a folder".into()).into());
     };
     if args.fake {
+        // Everything but the mount itself, so that a wrong line of fstab shows.
+        MountSettings::parse(&args.options)?;
         return Ok(());
     }
     let (image, mount_point) = (image.clone(), mount_point.clone());
@@ -50,7 +56,7 @@ fn run_unmount() -> Result<()> {
     umount::run(mount_point)
 }
 
-fn parse(args: impl IntoIterator<Item = OsString>) -> Result<HelperArgs, Usage> {
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<HelperArgs, Usage> {
     let mut parsed = HelperArgs::default();
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
@@ -65,8 +71,10 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<HelperArgs, Usage> 
             }
             // Types and namespaces are mount's own business.
             Some("-t" | "-N") => drop(args.next()),
-            Some(letters) => parsed.fake |= letters.contains('f'),
-            None => return Err(Usage("an option is not text".into())),
+            Some(option) if option.len() > 1 && option[1..].chars().all(|letter| LETTERS.contains(letter)) => {
+                parsed.fake |= option.contains('f');
+            }
+            _ => return Err(Usage(format!("unknown option {}", arg.display()))),
         }
     }
     Ok(parsed)
@@ -83,5 +91,10 @@ mod tests {
         assert_eq!(parsed.paths, [Path::new("a.img"), Path::new("/mnt")]);
         assert_eq!(parsed.options, ["rw,wsync"]);
         assert!(!parsed.fake && parse(["-o".into()]).is_err());
+        assert!(parse(["-sfv".into()]).unwrap().fake);
+        for wrong in ["--foreground", "-x", "-", "-orw"] {
+            let refusal = parse([OsString::from(wrong)]).unwrap_err().to_string();
+            assert!(refusal.ends_with(&format!("unknown option {wrong}")), "{refusal}");
+        }
     }
 }

@@ -8,6 +8,8 @@ mod args;
 mod commands;
 mod dump;
 mod exit;
+#[cfg(test)]
+mod fuzz_tests;
 mod glob;
 mod helper;
 mod image;
