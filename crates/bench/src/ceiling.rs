@@ -1,9 +1,10 @@
 //! What a second thread can gain on this machine, whatever it does.
 //!
-//! Virtual processors may share a core, or be lent to other work: then two threads gain less than 2 although they wait for nothing
-//! of each other. And two that have caches of their own still share the way to memory. So beside the gain of an engine stand those of
-//! two loops: one computes in registers; one copies pieces of memory that no cache holds, as an engine does with inodes and what it
-//! logs of them. Neither has locks or system calls. They hold for their own moment: on a machine that is not quiet they change.
+//! Virtual processors may share a core, or be lent to other work: then two threads gain less than 2 although they wait
+//! for nothing of each other. And two that have caches of their own still share the way to memory. So beside the gain
+//! of an engine stand those of two loops: one computes in registers; one copies pieces of memory that no cache holds,
+//! as an engine does with inodes and what it logs of them. Neither has locks or system calls. They hold for their own
+//! moment: on a machine that is not quiet they change.
 
 use crate::names::mix;
 use std::hint::black_box;

@@ -130,7 +130,8 @@ pub(crate) struct Lab<'a> {
 const SPARE_BYTES: u64 = 1 << 30;
 /// Inodes may take a quarter of an image, and are not all that a file needs.
 const BYTES_PER_FILE: u64 = 4096;
-/// The engine's cache is this part of the memory: the kernel beside it has all of it, and scratch images on tmpfs take up to half.
+/// The engine's cache is this part of the memory: the kernel beside it has all of it, and scratch images on tmpfs take
+/// up to half.
 const CACHE_SHARE: u64 = 4;
 
 /// The cache of an engine on a machine with so much memory: a share of it, but no less than the library's default.
@@ -189,12 +190,14 @@ impl<'a> Lab<'a> {
         self.options.rounds.unwrap_or(if self.options.quick { 2 } else { 3 })
     }
 
-    /// The cache where an experiment asks what memory the engine keeps within: the library's default, unless a person knows better.
+    /// The cache where an experiment asks what memory the engine keeps within: the library's default, unless a person
+    /// knows better.
     pub(crate) fn bounded_cache_bytes(&self) -> usize {
         self.options.cache_bytes.unwrap_or_else(library_cache_bytes)
     }
 
-    /// A case with all options but the cache as they are by default, for an image that holds `files` files with `bytes` of values each.
+    /// A case with all options but the cache as they are by default, for an image that holds `files` files with `bytes`
+    /// of values each.
     pub(crate) fn case(&self, name: impl Into<String>, files: usize, bytes: usize) -> Case {
         let needed = files as u64 * (BYTES_PER_FILE + 2 * bytes as u64) + SPARE_BYTES;
         Case {

@@ -1,7 +1,7 @@
 //! A phase: threads that do the same thing many times, and what it cost.
 //!
-//! Each thread has its share of the operations. Where it does not matter who does them, a thread that is through with its own takes
-//! over from the others, so that the time is that of the work and not that of the largest share.
+//! Each thread has its share of the operations. Where it does not matter who does them, a thread that is through with
+//! its own takes over from the others, so that the time is that of the work and not that of the largest share.
 //!
 //! Time is wall and CPU time from the moment all threads are ready until the last has ended; what comes after, the sync
 //! that makes the counts complete, has a time of its own. CPU time is this process's: an engine in this process is in

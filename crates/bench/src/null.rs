@@ -1,7 +1,7 @@
 //! A FUSE server that does nothing: the ceiling of every server on the same kernel, with the same library and options.
 //!
-//! It answers what the kernel asks around creates, attributes and unlinks without looking anything up: a name that the kernel does not
-//! remember does not exist, a file is empty, an attribute of it has 64 bytes.
+//! It answers what the kernel asks around creates, attributes and unlinks without looking anything up: a name that the
+//! kernel does not remember does not exist, a file is empty, an attribute of it has 64 bytes.
 
 use anyhow::{Context, Result};
 use std::ffi::OsStr;

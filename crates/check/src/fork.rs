@@ -1,7 +1,7 @@
 //! Extent maps: the fork of an inode that says where its blocks are.
 //!
-//! A map is a list of records in the inode, or the root of a btree of them. Records are in order of fork blocks and do not
-//! overlap; each lies within one AG. Every block that the map or its btree takes is noted as a [`Usage`].
+//! A map is a list of records in the inode, or the root of a btree of them. Records are in order of fork blocks and do
+//! not overlap; each lies within one AG. Every block that the map or its btree takes is noted as a [`Usage`].
 
 use crate::context::Context;
 use crate::report::{Consequence, Fault, Owner};
@@ -75,8 +75,8 @@ impl Map {
         (at < extent.end()).then(|| FsBlock(extent.block.0 + (at.0 - extent.file_block.0)))
     }
 
-    /// Reads `blocks` fork blocks from `at`; the address is that of the first of them. `None` where one is not mapped or
-    /// cannot be read.
+    /// Reads `blocks` fork blocks from `at`; the address is that of the first of them. `None` where one is not mapped
+    /// or cannot be read.
     pub(crate) fn read(
         &self,
         context: &Context<'_>,

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-/// Calls `found` for every key of two lists that are sorted by it: with both elements where both have it, with one where
-/// the other list has none.
+/// Calls `found` for every key of two lists that are sorted by it: with both elements where both have it, with one
+/// where the other list has none.
 pub(crate) fn join<T, K: Ord>(
     left: &[T],
     right: &[T],

@@ -1,7 +1,7 @@
 //! Verifies a whole XFS image without changing it.
 //!
-//! An independent judge: it rests on the on-disk structures and their stateless verifiers, and uses neither the engine's
-//! trees nor its cache. `docs/design/check.md` says what each pass proves.
+//! An independent judge: it rests on the on-disk structures and their stateless verifiers, and uses neither the
+//! engine's trees nor its cache. `docs/design/check.md` says what each pass proves.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

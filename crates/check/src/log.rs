@@ -1,8 +1,9 @@
 //! Where the journal ends, and whether it is clean: what the age of metadata and the counters are judged by.
 //!
-//! Every sector of the log starts with the number of the pass that wrote it, so the log is a run of sectors of pass n and
-//! one of pass n - 1. The record before the edge is the newest; it marks the log as clean if all it holds is an unmount
-//! operation. A log with torn writes at its edge is dirty in any case, so how far they reach does not matter here.
+//! Every sector of the log starts with the number of the pass that wrote it, so the log is a run of sectors of pass n
+//! and one of pass n - 1. The record before the edge is the newest; it marks the log as clean if all it holds is an
+//! unmount operation. A log with torn writes at its edge is dirty in any case, so how far they reach does not matter
+//! here.
 
 use std::io;
 use xfskit_device::BlockDevice;
@@ -59,8 +60,8 @@ impl Log<'_> {
         Ok(bytes)
     }
 
-    /// The header of the newest record, which ends at or before `edge`, and its place. It may begin before the end of the
-    /// log and end behind its start.
+    /// The header of the newest record, which ends at or before `edge`, and its place. It may begin before the end of
+    /// the log and end behind its start.
     fn newest_record(&self, edge: u32) -> io::Result<Option<(u32, RecordHeader)>> {
         let most = ((MAX_RECORD_BYTES / BASIC_BLOCK_BYTES) as u32 + 8).min(self.sectors);
         let (mut step, mut seen) = (4, 0);

@@ -52,7 +52,8 @@ fn nothing_is_found_where_the_kernel_wrote() {
     }
 }
 
-/// Free space in pieces of 16 KiB, as large as half a chunk of inodes: the kernel makes sparse chunks, and joins some of them.
+/// Free space in pieces of 16 KiB, as large as half a chunk of inodes: the kernel makes sparse chunks, and joins some
+/// of them.
 #[test]
 fn sparse_chunks_are_counted_as_the_kernel_and_repair_do() {
     let scratch = scratch();

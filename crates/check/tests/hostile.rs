@@ -1,4 +1,5 @@
-//! Damaged images of every kind: a check ends with a report or a clear error, never with a panic, in little time and memory.
+//! Damaged images of every kind: a check ends with a report or a clear error, never with a panic, in little time and
+//! memory.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -133,7 +133,8 @@ pub struct ImageArgs {
 pub struct ReadArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// Do not replay a dirty journal, not even in memory: show the image as it is on disk, without what only the journal holds
+    /// Do not replay a dirty journal, not even in memory: show the image as it is on disk, without what only the
+    /// journal holds
     #[arg(long = "norecovery")]
     pub no_recovery: bool,
 }

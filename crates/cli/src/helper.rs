@@ -1,4 +1,5 @@
-//! The helpers of `mount` and `umount`: what they call when the type is `fuse.xfskit`, with arguments of their own form.
+//! The helpers of `mount` and `umount`: what they call when the type is `fuse.xfskit`, with arguments of their own
+//! form.
 //!
 //! ```text
 //! mount.fuse.xfskit IMAGE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]

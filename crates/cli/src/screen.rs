@@ -1,5 +1,5 @@
-//! Text for people, which holds names that anybody may have put into an image: on a terminal, no byte of it is a command to that.
-//! What goes to a file or to another program stays as it is.
+//! Text for people, which holds names that anybody may have put into an image: on a terminal, no byte of it is a
+//! command to that. What goes to a file or to another program stays as it is.
 
 use std::borrow::Cow;
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write, stderr, stdout};
@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 /// Standard output.
 pub struct Screen {
     out: StdoutLock<'static>,
-    /// The line that is not complete yet: a character must not be looked at in two halves. None is kept where nothing is looked at.
+    /// The line that is not complete yet: a character must not be looked at in two halves. None is kept where nothing
+    /// is looked at.
     line: Option<Vec<u8>>,
 }
 
@@ -107,7 +108,8 @@ impl Drop for Screen {
     }
 }
 
-/// A question mark, as from `ls`, for every control character but the ends of lines and columns, and for what is no text.
+/// A question mark, as from `ls`, for every control character but the ends of lines and columns, and for what is no
+/// text.
 fn harmless(text: &[u8]) -> Cow<'_, [u8]> {
     let is_harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
     if std::str::from_utf8(text).is_ok_and(|text| !text.contains(is_harmful)) {

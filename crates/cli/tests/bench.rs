@@ -97,8 +97,8 @@ fn a_create_is_one_transaction_and_the_log_has_as_many_bytes() {
     let Some(reference) = reference() else { return };
     let all = runs(&report).iter().flat_map(|run| run["phases"].as_array().unwrap());
     let counted: u64 = all.map(|phase| phase["log_bytes"].as_u64().unwrap()).sum();
-    // The log of a new image is written from its beginning, so where it ends is how much was written: what was counted, the
-    // directories around, and a record for each unmount.
+    // The log of a new image is written from its beginning, so where it ends is how much was written: what was counted,
+    // the directories around, and a record for each unmount.
     let printed = reference.tool_output("xfs_logprint", ["-t".as_ref(), image.as_os_str()]);
     let head = printed.split("head: ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
     let written = head.parse::<u64>().unwrap() * 512;

@@ -1,5 +1,5 @@
-//! Damaged images: trees that lead in circles, which no walk may follow for ever, numbers that are too large, and names that are commands
-//! to a terminal.
+//! Damaged images: trees that lead in circles, which no walk may follow for ever, numbers that are too large, and names
+//! that are commands to a terminal.
 
 mod common;
 

@@ -28,8 +28,8 @@ fn bash(script: &str, scratch: &Scratch) -> Output {
     output
 }
 
-/// Runs the commands of a session, the lines with a prompt; the other lines are what they print, but for numbers, and for what
-/// dots at the end of a line leave out.
+/// Runs the commands of a session, the lines with a prompt; the other lines are what they print, but for numbers, and
+/// for what dots at the end of a line leave out.
 fn session(block: &str, scratch: &Scratch) {
     let (commands, shown): (Vec<_>, Vec<_>) = block.lines().partition(|line| line.starts_with("$ "));
     let commands: Vec<_> = commands.iter().map(|line| &line[2..]).collect();

@@ -224,7 +224,8 @@ fn a_bad_source_leaves_nothing_behind() {
     assert_eq!(ok("ls IMAGE", &image), "abs\n", "what was there is kept");
 }
 
-/// The file that is written has a temporary name, under which `mkfs --from` once found it in the folder and copied it into itself.
+/// The file that is written has a temporary name, under which `mkfs --from` once found it in the folder and copied it
+/// into itself.
 #[test]
 fn an_image_in_its_own_folder_does_not_hold_itself() {
     let scratch = scratch();

@@ -1,8 +1,8 @@
 //! Every command on images whose metadata was damaged at random, with right checksums: each ends within its time and
 //! its memory, with an exit code that the help names, and without a panic.
 //!
-//! `XFSKIT_MUTATIONS=500` for a long run, `XFSKIT_SEED` for other ones. The last line counts the commands; the report of the
-//! fuzz targets has them too.
+//! `XFSKIT_MUTATIONS=500` for a long run, `XFSKIT_SEED` for other ones. The last line counts the commands; the report
+//! of the fuzz targets has them too.
 
 mod common;
 

@@ -1,7 +1,8 @@
 //! Contents between the kernel's cache and the engine.
 //!
-//! With the writeback cache the kernel knows size and times of a file before we do: it sends whole pages, in any order, sometime after
-//! they were written, and the times by themselves. What it writes for a caller who waits (O_DIRECT) has the times of now.
+//! With the writeback cache the kernel knows size and times of a file before we do: it sends whole pages, in any order,
+//! sometime after they were written, and the times by themselves. What it writes for a caller who waits (O_DIRECT) has
+//! the times of now.
 
 use fuser::OpenFlags;
 use xfskit::ondisk::InodeNumber;

@@ -1,4 +1,5 @@
-//! Flags, projects and hints: what chattr, lsattr and xfs_io ask by ioctl, and the kernel hands on for files and directories.
+//! Flags, projects and hints: what chattr, lsattr and xfs_io ask by ioctl, and the kernel hands on for files and
+//! directories.
 
 use crate::caller::owner;
 use fuser::Request;

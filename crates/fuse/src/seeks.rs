@@ -1,9 +1,9 @@
 //! Looking for data and holes, and whatever else waits for what the kernel writes or has cached, in a thread of its
 //! own.
 //!
-//! The kernel asks without having written what it holds, and takes what it is told for the truth. So it is made to write first, and
-//! whoever waits for that must not be one of those who answer. One thread does it for all: none is made while the mount is used, when
-//! there may be none left to make.
+//! The kernel asks without having written what it holds, and takes what it is told for the truth. So it is made to
+//! write first, and whoever waits for that must not be one of those who answer. One thread does it for all: none is
+//! made while the mount is used, when there may be none left to make.
 
 use crate::contents;
 use crate::server::Server;
@@ -55,8 +55,8 @@ impl Seeks {
         }
     }
 
-    /// Has the kernel forget the contents that it holds of a file: some were refused, and are not in the image. That waits for pages
-    /// which are still being written, so it is not for those who answer.
+    /// Has the kernel forget the contents that it holds of a file: some were refused, and are not in the image. That
+    /// waits for pages which are still being written, so it is not for those who answer.
     pub(crate) fn forget(&self, node: INodeNo) {
         // It fails when nobody answers any more.
         let _ = self.0.send(Task::Forget(node));

@@ -69,8 +69,8 @@ impl Server {
         let _ = self.notifier.set(notifier);
     }
 
-    /// Makes the kernel write what it holds of a file and has not written yet. Its writes are requests like others, so whoever waits for
-    /// them must not keep those who answer from doing so.
+    /// Makes the kernel write what it holds of a file and has not written yet. Its writes are requests like others, so
+    /// whoever waits for them must not keep those who answer from doing so.
     pub(crate) fn call_in_writes(&self, node: fuser::INodeNo) {
         if let Some(notifier) = self.notifier.get() {
             // A kernel that knows nothing of the file has nothing to write.
@@ -78,7 +78,8 @@ impl Server {
         }
     }
 
-    /// Makes the kernel read a file anew, after it has written what it had not. Whoever waits for this must not be one of those who answer.
+    /// Makes the kernel read a file anew, after it has written what it had not. Whoever waits for this must not be one
+    /// of those who answer.
     pub(crate) fn forget_contents(&self, node: fuser::INodeNo) {
         if let Some(notifier) = self.notifier.get() {
             // A kernel that knows nothing of the file has nothing to forget.
@@ -86,8 +87,8 @@ impl Server {
         }
     }
 
-    /// Makes the kernel ask for the attributes of an inode when it needs them again. Whoever waits for this has the inode open, so that
-    /// the kernel does not end it here.
+    /// Makes the kernel ask for the attributes of an inode when it needs them again. Whoever waits for this has the
+    /// inode open, so that the kernel does not end it here.
     pub(crate) fn forget_attributes(&self, node: fuser::INodeNo) {
         if let Some(notifier) = self.notifier.get() {
             let _ = notifier.inval_inode(node, -1, 0);

@@ -98,8 +98,8 @@ pub struct Session {
     _helper: Option<UnixStream>,
 }
 
-/// Serves `filesystem` over a connection that the caller has made: `/dev/fuse`, mounted already, or one end of a pair of
-/// sockets that keep messages apart, whose other end speaks as the kernel does. One thread answers. Returns when the
+/// Serves `filesystem` over a connection that the caller has made: `/dev/fuse`, mounted already, or one end of a pair
+/// of sockets that keep messages apart, whose other end speaks as the kernel does. One thread answers. Returns when the
 /// other side ends the connection; the image is closed then.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! Flags, projects and hints, as chattr and xfs_io ask for them: the same answers as from the kernel's XFS, and the same
-//! things in the image.
+//! Flags, projects and hints, as chattr and xfs_io ask for them: the same answers as from the kernel's XFS, and the
+//! same things in the image.
 
 mod common;
 

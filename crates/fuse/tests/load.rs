@@ -1,5 +1,5 @@
-//! Eight processes that write, rename, remove, resize, clone and sync at the same time on an image that is too small for
-//! them: nothing waits forever, what is freed can be used, and the image is whole.
+//! Eight processes that write, rename, remove, resize, clone and sync at the same time on an image that is too small
+//! for them: nothing waits forever, what is freed can be used, and the image is whole.
 
 mod common;
 

@@ -211,8 +211,8 @@ fn a_compiler_builds_what_then_runs() {
         &format!("all: main.o libparts.a\n\tcc -o program main.o libparts.a\nlibparts.a:{objects}\n\tar rc $@ $^\n"),
     );
     assert_eq!(sh(&fixture, "cd $M; make -s -j4; ./program; touch part3.c; make -s; ./program"), "66\n66\n");
-    // What is running is not to be written. `spawn` returns once the program runs: a shell's `&` may come back before, and then it is
-    // the program that finds its file busy.
+    // What is running is not to be written. `spawn` returns once the program runs: a shell's `&` may come back before,
+    // and then it is the program that finds its file busy.
     let busy = fixture.path("program");
     let sleeping = fixture.path("sleep");
     fs::copy("/bin/sleep", &sleeping).unwrap();

@@ -101,8 +101,8 @@ fn an_append_only_file_is_touched_but_takes_no_other_times() {
     });
 }
 
-/// The kernel opens such a file for any kind of writing, since it does not know the flag, and pages that came from its cache were
-/// taken wherever they were: a file that is only added to was written over.
+/// The kernel opens such a file for any kind of writing, since it does not know the flag, and pages that came from its
+/// cache were taken wherever they were: a file that is only added to was written over.
 #[test]
 fn what_an_append_only_file_holds_stays_whatever_the_cache_brings() {
     let Some((fixture, kernel)) = with_protected(&["over", "both", "long"], IFlags::APPEND) else { return };

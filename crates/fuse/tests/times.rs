@@ -1,5 +1,5 @@
-//! Times, sizes and blocks, of which the kernel keeps its own account while it holds what was written: what the mount shows
-//! is what a second mount and the kernel's XFS show.
+//! Times, sizes and blocks, of which the kernel keeps its own account while it holds what was written: what the mount
+//! shows is what a second mount and the kernel's XFS show.
 
 mod common;
 

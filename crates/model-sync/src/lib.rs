@@ -1,8 +1,8 @@
 //! The primitives that `xfskit::sync` takes from `parking_lot`, over those of the model checker shuttle.
 //!
-//! Built with `--cfg shuttle` only; without, the crate is empty. Every lock, unlock and atomic access is then a point at
-//! which shuttle may go on with another thread, so that a run is a function of its schedule, and a thread that waits for
-//! ever is found. Everything has `parking_lot`'s names and meaning; only what the engine uses is here.
+//! Built with `--cfg shuttle` only; without, the crate is empty. Every lock, unlock and atomic access is then a point
+//! at which shuttle may go on with another thread, so that a run is a function of its schedule, and a thread that waits
+//! for ever is found. Everything has `parking_lot`'s names and meaning; only what the engine uses is here.
 //!
 //! What the model leaves out: atomics are sequentially consistent whatever their ordering says, and a wait with a
 //! timeout may end at any time, notified or not.

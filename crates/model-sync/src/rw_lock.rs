@@ -1,5 +1,5 @@
-//! A lock for many readers or one writer: a semaphore of which a writer takes all permits. It is fair, for a reader that
-//! comes while a writer waits must wait behind it: with `parking_lot`, a thread that reads twice can deadlock.
+//! A lock for many readers or one writer: a semaphore of which a writer takes all permits. It is fair, for a reader
+//! that comes while a writer waits must wait behind it: with `parking_lot`, a thread that reads twice can deadlock.
 
 use lock_api::GuardNoSend;
 use shuttle::future::batch_semaphore::{BatchSemaphore, Fairness};

@@ -36,8 +36,8 @@ impl DeviceNumber {
         Self { major: device >> XFS_MINOR_BITS, minor: device & ((1 << XFS_MINOR_BITS) - 1) }
     }
 
-    /// Whether a device node of this number can be made: XFS has two bits less for minor numbers than Linux, and the kernel takes nine
-    /// of the bits for major ones.
+    /// Whether a device node of this number can be made: XFS has two bits less for minor numbers than Linux, and the
+    /// kernel takes nine of the bits for major ones.
     #[must_use]
     pub fn fits_xfs(self) -> bool {
         self.major <= MOST_XFS_MAJOR && self.minor >> XFS_MINOR_BITS == 0

@@ -254,8 +254,8 @@ impl Geometry {
         FileBlock((offset >> self.dir_block_log) << (self.dir_block_log - self.block_log))
     }
 
-    /// What the first of `count` blocks of a file that begin something new is to be a multiple of: the stripe unit, for as
-    /// many blocks as that; the kernel takes the whole width only if it is mounted with `swalloc`.
+    /// What the first of `count` blocks of a file that begin something new is to be a multiple of: the stripe unit, for
+    /// as many blocks as that; the kernel takes the whole width only if it is mounted with `swalloc`.
     pub fn stripe_alignment(&self, count: u32) -> u32 {
         if count >= self.stripe_unit { self.stripe_unit.max(1) } else { 1 }
     }

@@ -178,7 +178,8 @@ pub const QUOTA_OF_PROJECTS: u16 = 0x08;
 /// Bit of the quota flags: the usage of groups is kept.
 pub const QUOTA_OF_GROUPS: u16 = 0x40;
 const QUOTA_ACCOUNTING: u16 = QUOTA_OF_USERS | QUOTA_OF_PROJECTS | QUOTA_OF_GROUPS;
-/// Bits of the quota flags that say that the usage on disk was counted and has been kept since: of users, groups, projects.
+/// Bits of the quota flags that say that the usage on disk was counted and has been kept since: of users, groups,
+/// projects.
 pub const QUOTA_COUNTED: u16 = 0x04 | 0x100 | 0x400;
 
 impl Superblock {

@@ -1,4 +1,5 @@
-//! Many runs at once: every workload with one seed after the other, on several threads, until the time or the states are used up.
+//! Many runs at once: every workload with one seed after the other, on several threads, until the time or the states
+//! are used up.
 
 use crate::device::Event;
 use crate::explore::{Plan, Tally, explore};

@@ -4,9 +4,10 @@
 //! operation   write ──── fsync ──── write ──── punch ──── cut
 //! version     1          a_f = 1    2          3          each sector is one of 1, 2, 3, or zeros where one of them has no data
 //! ```
-//! A version is the whole file after an operation that changed it, as sectors that versions share while they are the same.
-//! Zeros come where a map, or the end of the file, was left as an earlier or later version has it, so only where one of them
-//! has a hole. Nothing else may come out: every byte that a workload writes tells its operation and its place.
+//! A version is the whole file after an operation that changed it, as sectors that versions share while they are the
+//! same. Zeros come where a map, or the end of the file, was left as an earlier or later version has it, so only where
+//! one of them has a hole. Nothing else may come out: every byte that a workload writes tells its operation and its
+//! place.
 
 use crate::cut::Bounds;
 use crate::device::SECTOR_BYTES;

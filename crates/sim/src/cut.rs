@@ -1,8 +1,8 @@
-//! Which writes a power cut left: everything before the last flush, and of what came after it any subset of sectors, in any
-//! order.
+//! Which writes a power cut left: everything before the last flush, and of what came after it any subset of sectors, in
+//! any order.
 //!
-//! A cut is a place in the record; a choice says what became of each sector that was written since the last flush before
-//! it. A sector that was written several times may hold any of its versions, or none.
+//! A cut is a place in the record; a choice says what became of each sector that was written since the last flush
+//! before it. A sector that was written several times may hold any of its versions, or none.
 
 use crate::device::{Event, Kept, Pages, SECTOR_BYTES, write_pages};
 use crate::model::NodeId;
@@ -129,8 +129,8 @@ impl<'a> Doubt<'a> {
 }
 
 /// The pages after `pending` of which some arrived, in order: of writes to the log any sectors, of others all or
-/// nothing. The kernel's recovery takes the LSN in a block's first sector for the whole block's, so it cannot mend one that
-/// is torn within itself; ours can.
+/// nothing. The kernel's recovery takes the LSN in a block's first sector for the whole block's, so it cannot mend one
+/// that is torn within itself; ours can.
 pub fn outcome_for_kernel(pending: &[Event], base: &Pages, log: &Range<u64>, seed: u64) -> Pages {
     let mut random = Random::new(seed);
     let mut pages = Pages::default();

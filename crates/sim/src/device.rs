@@ -1,5 +1,5 @@
-//! A device in memory whose history can be cut: sparse pages over a shared base, a record of every write and flush, and faults.
-//! Where nobody wrote, somebody else's bytes lie.
+//! A device in memory whose history can be cut: sparse pages over a shared base, a record of every write and flush, and
+//! faults. Where nobody wrote, somebody else's bytes lie.
 //!
 //! ```text
 //! read ──▶ own pages (written here) ──▶ base (shared, never changed) ──▶ stale bytes

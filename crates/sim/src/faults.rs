@@ -4,9 +4,9 @@
 //! fails for good from some write on. The operation that needs it reports the error; everything else goes on, and what
 //! a sync acknowledged stays.
 //!
-//! A device that fails: from some write or flush on, all fail. The filesystem must shut down in good order, and what it had
-//! acknowledged must be there when the device works again. A device that lies: one bit of what is read is wrong, or one sector is
-//! another's. Whatever is read must be right or refused.
+//! A device that fails: from some write or flush on, all fail. The filesystem must shut down in good order, and what it
+//! had acknowledged must be there when the device works again. A device that lies: one bit of what is read is wrong, or
+//! one sector is another's. Whatever is read must be right or refused.
 
 use crate::bad_place::{Around, BadPlace, Refuses};
 use crate::cut::{Bounds, Choice, Cut};

@@ -143,8 +143,8 @@ impl FromStr for Lie {
     }
 }
 
-/// As [`judge`], while the device lies. An error is right; a tree must be one of the model's, unless the lie is about the
-/// log, which then ends early, or about a block that recovery changes.
+/// As [`judge`], while the device lies. An error is right; a tree must be one of the model's, unless the lie is about
+/// the log, which then ends early, or about a block that recovery changes.
 pub fn judge_lie(recording: &Recording, state: &Crashed, bounds: &Bounds, lie: Lie) -> Verdict {
     let device = state.device();
     let (fault, offset) = match lie {
@@ -201,7 +201,8 @@ fn read_lying(recording: &Recording, device: &Arc<SimDevice>) -> Option<Vec<Stri
     describe(&Observed::new(&fs)).ok()
 }
 
-/// In words: which other operation the tree would fit, or the lines in which it differs from the one that comes closest.
+/// In words: which other operation the tree would fit, or the lines in which it differs from the one that comes
+/// closest.
 fn describe_difference(recording: &Recording, found: &[String], bounds: &Bounds) -> String {
     let elsewhere = recording.digests.iter().position(|other| *other == digest(found));
     let mut text = format!("the tree must be one between operations {} and {}", bounds.acknowledged, bounds.begun);

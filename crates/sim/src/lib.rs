@@ -6,8 +6,8 @@
 //!                                                                                  │         since the last acknowledged one
 //!                                                                                  └▶ work goes on, and the power fails again
 //! ```
-//! A run is single-threaded and a function of its workload and seed; a state is a function of its run and its cut. So one
-//! line names a failure and replays it. `docs/design/simulator.md` says what is explored and what counts as right.
+//! A run is single-threaded and a function of its workload and seed; a state is a function of its run and its cut. So
+//! one line names a failure and replays it. `docs/design/simulator.md` says what is explored and what counts as right.
 #![forbid(unsafe_code)]
 
 mod bad_place;

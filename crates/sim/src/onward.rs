@@ -86,7 +86,8 @@ fn seed_of(cut: Cut) -> u64 {
     Random::new((cut.at as u64) << 32 ^ choice).next()
 }
 
-/// Recovers a state and works on what is there; the record, and the operations in words if the run before has its trees so.
+/// Recovers a state and works on what is there; the record, and the operations in words if the run before has its trees
+/// so.
 fn live_on(recording: &Recording, state: &Crashed, cut: Cut) -> Result<(Recording, Vec<String>), String> {
     let device = state.device();
     device.start_record();

@@ -265,8 +265,8 @@ impl Run {
         self.fs.as_ref().expect("the filesystem is open but while it is opened again")
     }
 
-    /// Gives a file blocks whose contents nobody reads, until so many are left: every state is read as a whole, so what fills
-    /// an image must be cheap.
+    /// Gives a file blocks whose contents nobody reads, until so many are left: every state is read as a whole, so what
+    /// fills an image must be cheap.
     ///
     /// # Errors
     /// `Stop`.
@@ -402,8 +402,8 @@ impl Run {
         }
     }
 
-    /// An operation ended in an error and the filesystem goes on: a part of it may have been done. What is there must be one of the
-    /// states that a crash may show, and is what the file contains from here on.
+    /// An operation ended in an error and the filesystem goes on: a part of it may have been done. What is there must
+    /// be one of the states that a crash may show, and is what the file contains from here on.
     fn adopt_contents(&mut self, operation: &Operation, number: usize) -> Result<(), Stop> {
         let Some((node, moved)) = operation.changed_file() else { return Ok(()) };
         let before = self.model.changed(node);

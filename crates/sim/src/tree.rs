@@ -94,7 +94,8 @@ pub trait Tree {
     fn node(&self, number: u64) -> Result<Described, Self::Error>;
 }
 
-/// One line for each name, in the order of paths; hard links show by the number of the line that has the inode's first name.
+/// One line for each name, in the order of paths; hard links show by the number of the line that has the inode's first
+/// name.
 ///
 /// # Errors
 /// The tree's.

@@ -1,5 +1,6 @@
-//! A sample of crash states before the outside judges: recovered by this machine's kernel, by the 7.2 kernel and by xfskit,
-//! each ends as the same tree, and xfs_repair finds nothing. `XFSKIT_OUTSIDE_STATES` sets how many, `XFSKIT_SEED` where to begin.
+//! A sample of crash states before the outside judges: recovered by this machine's kernel, by the 7.2 kernel and by
+//! xfskit, each ends as the same tree, and xfs_repair finds nothing. `XFSKIT_OUTSIDE_STATES` sets how many,
+//! `XFSKIT_SEED` where to begin.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

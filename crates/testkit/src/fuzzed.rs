@@ -5,8 +5,8 @@ use crate::{Scratch, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The images in the order of their names, unpacked into `scratch`; none, with a line that says why, where there is no folder or
-/// no zstd.
+/// The images in the order of their names, unpacked into `scratch`; none, with a line that says why, where there is no
+/// folder or no zstd.
 ///
 /// # Panics
 /// If an image cannot be unpacked; if there is no zstd and `CI=true`.

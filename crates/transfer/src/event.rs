@@ -1,7 +1,8 @@
 //! What a tree is made of while it is on its way.
 //!
-//! A source sends its files in an order in which a directory comes before what is in it, and the first name of a file before
-//! further ones. Contents that are small come with the file; others follow it, part by part, up to [`Event::End`].
+//! A source sends its files in an order in which a directory comes before what is in it, and the first name of a file
+//! before further ones. Contents that are small come with the file; others follow it, part by part, up to
+//! [`Event::End`].
 
 use crate::error::TransferError;
 use xfskit::ondisk::Timestamp;
@@ -92,7 +93,8 @@ pub struct Meta {
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Whether an attribute is one that every side knows. XFS shows its ACLs once more under names of its own, which are left out.
+/// Whether an attribute is one that every side knows. XFS shows its ACLs once more under names of its own, which are
+/// left out.
 pub(crate) fn is_portable(name: &[u8]) -> bool {
     match name {
         b"system.posix_acl_access" | b"system.posix_acl_default" => true,

@@ -7,8 +7,8 @@
 //!   TarSource                                               TarSink
 //! ```
 //! Everything that a file has goes along: permissions, owner, times, attributes with ACLs, holes, further names. What a
-//! side refuses is counted ([`Losses`]) and told in the end; what is damaged, or changes while it is read, is an error, and
-//! no file that is half made keeps its name.
+//! side refuses is counted ([`Losses`]) and told in the end; what is damaged, or changes while it is read, is an error,
+//! and no file that is half made keeps its name.
 //!
 //! Layer 12: it uses the engine's operations and nothing below them.
 #![forbid(unsafe_code)]

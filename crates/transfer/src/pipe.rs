@@ -110,8 +110,8 @@ pub struct Adjust {
     pub uid: Option<u32>,
     /// Group of everything.
     pub gid: Option<u32>,
-    /// Times are those of the last change of contents, and none is later than this one: what is left is the same whenever
-    /// the source was read.
+    /// Times are those of the last change of contents, and none is later than this one: what is left is the same
+    /// whenever the source was read.
     pub newest: Option<Timestamp>,
     /// What becomes of extended attributes, ACLs among them.
     pub attributes: Attributes,

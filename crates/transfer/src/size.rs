@@ -1,7 +1,8 @@
 //! How large an image must be to hold a tree (`--size auto`).
 //!
-//! The estimate is meant to be enough and not much more. It depends on nothing but the tree and the shape of the image, so
-//! that images of the same tree have the same size; whoever fills an image and finds it too small tries a larger one.
+//! The estimate is meant to be enough and not much more. It depends on nothing but the tree and the shape of the image,
+//! so that images of the same tree have the same size; whoever fills an image and finds it too small tries a larger
+//! one.
 
 use crate::error::{Result, TransferError};
 use crate::event::{Contents, Kind, Node, split};
@@ -69,7 +70,8 @@ impl Needs {
         let dir_bytes: u64 =
             dirs.map(|bytes| (bytes * 8 / 5).next_multiple_of(dir_block_bytes) + dir_block_bytes).sum();
         let inode_bytes = (self.inodes.next_multiple_of(INODES_PER_CHUNK) + 8 * INODES_PER_CHUNK) * inode_bytes;
-        // A record in the reverse mapping for each extent and each inode chunk, in half full blocks, and in the free space's.
+        // A record in the reverse mapping for each extent and each inode chunk, in half full blocks, and in the free
+        // space's.
         let tree_bytes = (self.extents + self.inodes / INODES_PER_CHUNK + 64) * 64;
         let used = self.blocks * block_bytes + dir_bytes + inode_bytes + tree_bytes;
         let (smallest, log) = if small { (SMALL_BYTES, SMALL_LOG_BYTES) } else { (SMALLEST_BYTES, SMALLEST_LOG_BYTES) };

@@ -1,4 +1,5 @@
-//! Tar streams: what cannot be told by other programs' archives. Those are read and written in `crates/cli/tests/fill.rs`.
+//! Tar streams: what cannot be told by other programs' archives. Those are read and written in
+//! `crates/cli/tests/fill.rs`.
 
 use xfskit::ondisk::Timestamp;
 use xfskit_transfer::{

@@ -2,11 +2,13 @@
 //!
 //! A tag is armed with a count; the place that bears its name fails when it has been passed that often. Names are the
 //! kernel's where it has one for the place. A place fails in one of four ways:
-//! - with an I/O error, which is an operation's own business while it has changed nothing, and shuts the filesystem down after that;
-//! - by a stop: what was committed up to here is made durable, then the filesystem shuts down, as if the power failed now;
+//! - with an I/O error, which is an operation's own business while it has changed nothing, and shuts the filesystem
+//!   down after that;
+//! - by a stop: what was committed up to here is made durable, then the filesystem shuts down, as if the power failed
+//!   now;
 //! - by taking a rare turn: the smallest extent, no space;
-//! - by an ordinary refusal, after which everything must be as it was. Where what a transaction has reserved makes a refusal
-//!   impossible once it has changed something, nothing is refused then.
+//! - by an ordinary refusal, after which everything must be as it was. Where what a transaction has reserved makes a
+//!   refusal impossible once it has changed something, nothing is refused then.
 
 use crate::error::{Error, Result};
 use crate::sync::Mutex;

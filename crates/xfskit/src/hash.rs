@@ -1,8 +1,8 @@
 //! Maps keyed by numbers of disk addresses and inodes.
 //!
-//! The standard library's hash defends against keys chosen by an attacker at a price that every look-up in the caches would
-//! pay, and its random seeds would make runs differ. An image that is made to collide in this one slows itself down: chains are as long as the
-//! cache's shard is full, no longer.
+//! The standard library's hash defends against keys chosen by an attacker at a price that every look-up in the caches
+//! would pay, and its random seeds would make runs differ. An image that is made to collide in this one slows itself
+//! down: chains are as long as the cache's shard is full, no longer.
 
 use crate::env::mix;
 use std::collections::{HashMap, HashSet};

@@ -131,8 +131,8 @@ pub trait LogItem: Send + Sync {
     /// The journal's bookkeeping.
     fn state(&self) -> &ItemState;
 
-    /// Which device block write-back of this item touches, so that neighbours are written together. What is nothing but an
-    /// item (an intent, a done item, a record) has none.
+    /// Which device block write-back of this item touches, so that neighbours are written together. What is nothing but
+    /// an item (an intent, a done item, a record) has none.
     fn home(&self) -> u64 {
         0
     }
@@ -212,14 +212,15 @@ pub struct ItemInner {
     pub copy_bytes: u32,
     /// Checkpoints that hold the item and are not durable.
     pub pins: u32,
-    /// The copy itself, unless it has another place. Nothing for ordered items. Apart, since an inode's is nearly always in a
-    /// shard, and there are many inodes.
+    /// The copy itself, unless it has another place. Nothing for ordered items. Apart, since an inode's is nearly
+    /// always in a shard, and there are many inodes.
     vector: Option<BoxedVector>,
     /// Position in the AIL.
     pub in_ail: AilPlace,
     /// What was changed since the last write-back: a bit for each 128-byte chunk of a buffer, field bits of an inode.
     pub dirty: DirtyBits,
-    /// Counts commits, round and round, so that write-back can tell whether something changed since it copied the contents.
+    /// Counts commits, round and round, so that write-back can tell whether something changed since it copied the
+    /// contents.
     pub commits: u32,
     /// The object was made by another item (a new inode chunk's record), which the log must keep until the object is
     /// at home: committing it again does not move it to the head of the log.

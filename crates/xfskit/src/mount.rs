@@ -1,7 +1,8 @@
 //! A mounted filesystem: what every layer from transactions upwards shares.
 //!
 //! Opening reads the superblock, finds the end of the log, replays it if it is dirty, and refuses what cannot be worked
-//! on safely. Closing brings everything home, writes the counters into the superblock and an unmount record into the log.
+//! on safely. Closing brings everything home, writes the counters into the superblock and an unmount record into the
+//! log.
 
 mod claim;
 mod kinds;
@@ -316,8 +317,8 @@ impl Mount {
         raw
     }
 
-    /// Starts a transaction. The caller holds no locks and no other transaction. While space is scarce, transactions that
-    /// may allocate run one at a time.
+    /// Starts a transaction. The caller holds no locks and no other transaction. While space is scarce, transactions
+    /// that may allocate run one at a time.
     ///
     /// # Errors
     /// `ReadOnly`, `NoSpace`, `Shutdown`.
@@ -420,8 +421,9 @@ impl Mount {
         self.announces_attrs.store(true, Ordering::Release);
     }
 
-    /// Says in the superblock, at once and at its home, what others must know before they look at anything else: whoever
-    /// recovers the log, that it may hold attribute intents; whoever keeps quotas, that the usage on disk was not kept.
+    /// Says in the superblock, at once and at its home, what others must know before they look at anything else:
+    /// whoever recovers the log, that it may hold attribute intents; whoever keeps quotas, that the usage on disk was
+    /// not kept.
     fn announce_changes(self: &Arc<Self>) -> Result<()> {
         let mut raw = self.superblock.lock().clone();
         raw.quota_flags = (raw.quota_flags.get() & !QUOTA_COUNTED).into();
@@ -465,8 +467,8 @@ fn check_features(superblock: &Superblock, options: &MountOptions) -> Result<()>
     if options.read_only { Ok(()) } else { Ok(superblock.check_writable()?) }
 }
 
-/// The counters as the superblock has them, and whether they are within their range: those on disk may say anything, and
-/// arithmetic on them must stay within its own.
+/// The counters as the superblock has them, and whether they are within their range: those on disk may say anything,
+/// and arithmetic on them must stay within its own.
 fn first_counts(raw: &RawSuperblock, geometry: &Geometry, limits: &Limits) -> (SpaceCounts, bool) {
     // What the free lists of every AG may need to split their trees, as the kernel sets aside.
     let set_aside = crate::space::set_aside_blocks(geometry, limits);

@@ -8,8 +8,8 @@
 //!
 //! Headers are empty until it is known which blocks they will be: an intent is committed before blocks are allocated.
 //!
-//! Locks: the bytes have one of their own, taken last, by who fills in the headers, who writes the blocks, and who writes the
-//! intent. They may be three threads.
+//! Locks: the bytes have one of their own, taken last, by who fills in the headers, who writes the blocks, and who
+//! writes the intent. They may be three threads.
 
 use crate::sync::{Mutex, MutexGuard};
 use std::fmt;

@@ -144,8 +144,8 @@ fn a_parent_pointer_is_replaced() {
 }
 
 /// The first link of a rename had moved the name; the second, which was to replace the parent pointer, could not read a
-/// block before it had changed anything. The filesystem went on with the name moved, the parent pointer not, and the intent
-/// in the log for good. Found by the crash simulator.
+/// block before it had changed anything. The filesystem went on with the name moved, the parent pointer not, and the
+/// intent in the log for good. Found by the crash simulator.
 #[test]
 fn an_error_between_two_links_shuts_down_and_recovery_does_the_rest() {
     let image = stress::Image::new(32, &[]);
@@ -222,9 +222,9 @@ impl Work for Slow {
     }
 }
 
-/// A chain commits several intents and does the first; others fill the log meanwhile. If the next link had to wait for space, the
-/// tail would be the chain's own second intent, which nobody but the chain can move. So before a link that may have to
-/// wait, what the chain still has to do is logged anew.
+/// A chain commits several intents and does the first; others fill the log meanwhile. If the next link had to wait for
+/// space, the tail would be the chain's own second intent, which nobody but the chain can move. So before a link that
+/// may have to wait, what the chain still has to do is logged anew.
 #[test]
 fn what_a_waiting_chain_still_has_to_do_does_not_hold_the_tail() {
     let watchdog = stress::Watchdog::new("a chain that waits", 60);

@@ -1,5 +1,5 @@
-//! Contents at the edges: full images, batches with the same name twice, blocks that were shared until just now, maps that
-//! reach behind every file.
+//! Contents at the edges: full images, batches with the same name twice, blocks that were shared until just now, maps
+//! that reach behind every file.
 
 mod stress;
 
@@ -131,8 +131,8 @@ fn a_map_that_reaches_behind_the_largest_size_is_no_hang() {
     }
 }
 
-/// The contents of a file could not be brought out at the unmount, which said so and closed the log in good order; but the
-/// superblock counted the block that had been set aside for them as used. Found by the crash simulator.
+/// The contents of a file could not be brought out at the unmount, which said so and closed the log in good order; but
+/// the superblock counted the block that had been set aside for them as used. Found by the crash simulator.
 #[test]
 fn space_of_contents_that_the_unmount_lost_is_free() {
     let image = stress::Image::new(320, &[]);
@@ -148,8 +148,9 @@ fn space_of_contents_that_the_unmount_lost_is_free() {
     fs.unmount().unwrap();
 }
 
-/// Whoever wanted all of a file brought out went on until nothing waited, which beside somebody who never stops writing could
-/// be for ever. An fsync now ends with what waited when it began, and a change of the map keeps others off while it brings out the rest.
+/// Whoever wanted all of a file brought out went on until nothing waited, which beside somebody who never stops writing
+/// could be for ever. An fsync now ends with what waited when it began, and a change of the map keeps others off while
+/// it brings out the rest.
 #[test]
 fn a_file_that_somebody_goes_on_writing_can_be_synced_and_cut() {
     let image = stress::Image::new(320, &[]);
@@ -176,8 +177,8 @@ fn a_file_that_somebody_goes_on_writing_can_be_synced_and_cut() {
     image.close(fs);
 }
 
-/// A size that no dirty block goes with, for its bytes lie in a block that has its place, was forgotten by an fsync that found
-/// dirty blocks of others in holes of the file.
+/// A size that no dirty block goes with, for its bytes lie in a block that has its place, was forgotten by an fsync
+/// that found dirty blocks of others in holes of the file.
 #[test]
 fn an_fsync_makes_the_size_durable_while_others_fill_holes() {
     let image = stress::Image::new(320, &[]);
@@ -205,8 +206,8 @@ fn an_fsync_makes_the_size_durable_while_others_fill_holes() {
     image.close(fs);
 }
 
-/// Bytes that wait for an unwritten block have not paid for another. When the file lost its blocks and could not be freed after that,
-/// the next sync gave them one, and the superblock counted it as free. Found by the crash simulator.
+/// Bytes that wait for an unwritten block have not paid for another. When the file lost its blocks and could not be
+/// freed after that, the next sync gave them one, and the superblock counted it as free. Found by the crash simulator.
 #[test]
 fn contents_of_a_file_that_could_not_be_freed_take_no_space() {
     let image = stress::Image::new(320, &[]);

@@ -43,8 +43,9 @@ fn open(hesitates: Duration) -> (Arc<Refusing>, Filesystem) {
     (device, fs)
 }
 
-/// A flush that failed counted as done: the next fsync had nothing to flush and succeeded, and the next checkpoint moved the tail over
-/// metadata that may not have arrived. Found by the crash simulator (`full-contents --seed 7000014 --state 287:none --fail-from 145`).
+/// A flush that failed counted as done: the next fsync had nothing to flush and succeeded, and the next checkpoint
+/// moved the tail over metadata that may not have arrived. Found by the crash simulator (`full-contents --seed 7000014
+/// --state 287:none --fail-from 145`).
 #[test]
 fn after_a_refused_flush_nothing_is_called_durable() {
     let (device, fs) = open(Duration::ZERO);
@@ -59,7 +60,8 @@ fn after_a_refused_flush_nothing_is_called_durable() {
     assert!(matches!(fs.sync(), Err(Error::Shutdown(_))));
 }
 
-/// Who waited for the flush of another, which was to cover his own bytes too, must not take its failure for success. Found by a review.
+/// Who waited for the flush of another, which was to cover his own bytes too, must not take its failure for success.
+/// Found by a review.
 #[test]
 fn a_flush_that_is_refused_is_refused_to_all_who_wait_for_it() {
     let (device, fs) = open(Duration::from_millis(200));

@@ -122,9 +122,10 @@ fn the_newer_kernel_recovers_the_same_log() {
     reference.repair_finds_nothing(&image);
 }
 
-/// Inode blocks of 64 KiB hold more inodes than a word has bits, which a write of the whole cluster counted in one. Found by a
-/// review. All inodes change together, again and again: after the first time their clusters have left the cache, and are not
-/// read. Two inodes without names stay on an unlinked list meanwhile, whose link is in the cluster alone.
+/// Inode blocks of 64 KiB hold more inodes than a word has bits, which a write of the whole cluster counted in one.
+/// Found by a review. All inodes change together, again and again: after the first time their clusters have left the
+/// cache, and are not read. Two inodes without names stay on an unlinked list meanwhile, whose link is in the cluster
+/// alone.
 #[test]
 fn whole_clusters_go_home_again_and_again() {
     let Some(reference) = xfskit_testkit::reference() else { return };

@@ -92,9 +92,10 @@ fn a_long_run_wraps_a_small_log_many_times() {
     reference.repair_finds_nothing(&image);
 }
 
-/// The log makes a new cluster from a record, which it must keep until the cluster is at home. A cluster that was made and had
-/// the link of an unlinked inode changed in the same transaction took a place of its own when the next link was changed,
-/// and the record could be overwritten before. So says a review; with more than 64 unnamed files a chunk begins that way.
+/// The log makes a new cluster from a record, which it must keep until the cluster is at home. A cluster that was made
+/// and had the link of an unlinked inode changed in the same transaction took a place of its own when the next link was
+/// changed, and the record could be overwritten before. So says a review; with more than 64 unnamed files a chunk
+/// begins that way.
 #[test]
 fn a_new_cluster_stays_where_the_log_makes_it() {
     let image = stress::Image::new(512, &[]);
@@ -117,8 +118,8 @@ fn a_new_cluster_stays_where_the_log_makes_it() {
     image.close(fs);
 }
 
-/// All that a replaced value changes is in the gathering checkpoint already, so that never became due; and every allocation looked at
-/// all blocks that the replaces before it had freed.
+/// All that a replaced value changes is in the gathering checkpoint already, so that never became due; and every
+/// allocation looked at all blocks that the replaces before it had freed.
 #[test]
 fn replaced_values_do_not_pile_up_freed_blocks() {
     const REPLACES: u64 = 3000;
@@ -137,8 +138,8 @@ fn replaced_values_do_not_pile_up_freed_blocks() {
     fs.unmount().unwrap();
 }
 
-/// A checkpoint kept the charge for intents that were whited out: 250 logged values of 64 KiB pushed one of which next to nothing was
-/// written, and 16 threads of them wrote 60 checkpoints where 16 threads that logged nothing wrote one.
+/// A checkpoint kept the charge for intents that were whited out: 250 logged values of 64 KiB pushed one of which next
+/// to nothing was written, and 16 threads of them wrote 60 checkpoints where 16 threads that logged nothing wrote one.
 #[test]
 fn values_that_are_whited_out_push_no_checkpoint() {
     let Some(reference) = xfskit_testkit::reference() else { return };
@@ -168,8 +169,8 @@ fn values_that_are_whited_out_push_no_checkpoint() {
     reference.repair_finds_nothing(&image);
 }
 
-/// What a whited-out intent leaves is an entry in memory. With all of its charge given back, a small attribute that is replaced over and over
-/// would gather millions of them before a checkpoint was due. Found by a review.
+/// What a whited-out intent leaves is an entry in memory. With all of its charge given back, a small attribute that is
+/// replaced over and over would gather millions of them before a checkpoint was due. Found by a review.
 #[test]
 fn intents_that_are_whited_out_still_make_a_checkpoint_due() {
     let scratch = xfskit_testkit::scratch();

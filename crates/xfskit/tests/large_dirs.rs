@@ -1,5 +1,5 @@
-//! Large directories that grow, shrink and change forms, with hardly any cache: what is remembered of their blocks must follow.
-//! The model is a map of names; the kernel and xfs_repair judge at the end.
+//! Large directories that grow, shrink and change forms, with hardly any cache: what is remembered of their blocks must
+//! follow. The model is a map of names; the kernel and xfs_repair judge at the end.
 
 mod stress;
 

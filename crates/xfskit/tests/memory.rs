@@ -123,8 +123,8 @@ fn values_that_wait_for_their_checkpoint_are_bounded() {
     image.close(fs);
 }
 
-/// Blocks of directories are larger than those of attributes, each of which may then be a piece of one until recovery has
-/// seen the maps of all directories. There are too many to keep them so long.
+/// Blocks of directories are larger than those of attributes, each of which may then be a piece of one until recovery
+/// has seen the maps of all directories. There are too many to keep them so long.
 #[test]
 fn more_possible_pieces_of_directory_blocks_are_recovered_than_fit_memory() {
     let _alone = ALONE.lock();

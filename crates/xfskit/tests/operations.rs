@@ -125,8 +125,8 @@ fn a_batch_of_attributes_is_one_transaction() {
     image.reference.repair_finds_nothing(&image.path);
 }
 
-/// An ACL takes more on disk than in the form for users: one whose value fitted there could not be written home, and the change of a
-/// mode did not reserve what a long one takes on small blocks. Found by a review.
+/// An ACL takes more on disk than in the form for users: one whose value fitted there could not be written home, and
+/// the change of a mode did not reserve what a long one takes on small blocks. Found by a review.
 #[test]
 fn an_acl_has_at_most_the_entries_that_fit_on_disk() {
     let Some(image) = image(&["-b", "size=1024"]) else { return };
@@ -159,7 +159,8 @@ fn an_acl_has_at_most_the_entries_that_fit_on_disk() {
     kernel.unmount();
 }
 
-/// The kernel brings the times of a removed file before it lets go of it, which was a transaction for every unlink through a mount.
+/// The kernel brings the times of a removed file before it lets go of it, which was a transaction for every unlink
+/// through a mount.
 #[test]
 fn times_of_a_file_without_a_name_wait_for_one() {
     let Some(image) = image(&[]) else { return };

@@ -2,8 +2,8 @@
 //! that a sync had acknowledged must be there.
 //!
 //! Every write and flush of a run is recorded. A cut keeps all writes before the last flush, and of those after it any:
-//! of the log, sector by sector; of metadata, block by block. A metadata block that is torn within itself is beyond what
-//! the kernel's recovery mends: it takes the LSN in the block's first sector for the whole block's.
+//! of the log, sector by sector; of metadata, block by block. A metadata block that is torn within itself is beyond
+//! what the kernel's recovery mends: it takes the LSN in the block's first sector for the whole block's.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -356,8 +356,8 @@ fn protected_inodes_are_as_protected_as_the_kernels() {
     reference.repair_finds_nothing(&ours);
 }
 
-/// The flag that forbids symbolic links, which the kernel takes from xfs_io and its like only. It was not looked at, but new files
-/// inherited it, and xfs_repair does not want it on what is no directory.
+/// The flag that forbids symbolic links, which the kernel takes from xfs_io and its like only. It was not looked at,
+/// but new files inherited it, and xfs_repair does not want it on what is no directory.
 #[test]
 fn a_directory_may_forbid_symbolic_links() {
     let Some(reference) = xfskit_testkit::reference() else { return };
@@ -381,7 +381,8 @@ fn a_directory_may_forbid_symbolic_links() {
     reference.repair_finds_nothing(&path);
 }
 
-/// Whether a write began before the end was asked under a lock that was let go: whoever appended meanwhile was written over.
+/// Whether a write began before the end was asked under a lock that was let go: whoever appended meanwhile was written
+/// over.
 #[test]
 fn writes_at_the_end_of_an_append_only_file_spare_one_another() {
     let Some(reference) = xfskit_testkit::reference() else { return };

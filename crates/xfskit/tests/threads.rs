@@ -196,7 +196,8 @@ fn threads_with_synchronous_operations_and_logged_attributes() {
 }
 
 /// Values that get their blocks one by one make chains of some twenty links, with an intent each, and eight threads of
-/// them want more of the smallest log than there is: those that wait hold its tail. `XFSKIT_STRESS=50` for a thousand seeds.
+/// them want more of the smallest log than there is: those that wait hold its tail. `XFSKIT_STRESS=50` for a thousand
+/// seeds.
 #[test]
 fn chains_of_many_links_share_the_smallest_log() {
     let watchdog = Watchdog::new("chains", 100 * scale());

@@ -55,8 +55,8 @@ pub(crate) trait Target: Sync {
     fn renamed(&self, dir: &Self::Dir, name: &[u8], file: Self::File) -> Self::File;
     /// Looks a name up and asks for the file's attributes.
     fn stat(&self, dir: &Self::Dir, name: &[u8]) -> Result<()>;
-    /// What else the kernel's VFS asks of a filesystem when a file is opened or written: its ACL and its capabilities. Where a
-    /// kernel is in between it does so by itself.
+    /// What else the kernel's VFS asks of a filesystem when a file is opened or written: its ACL and its capabilities.
+    /// Where a kernel is in between it does so by itself.
     fn ask_permission(&self, file: &Self::File) -> Result<()>;
     /// Asks for an attribute that is not there.
     fn ask_absent(&self, file: &Self::File, name: &str) -> Result<()>;
@@ -64,8 +64,8 @@ pub(crate) trait Target: Sync {
     fn rename(&self, from: (&Self::Dir, &[u8]), to: (&Self::Dir, &[u8])) -> Result<()>;
     /// Begins to list a directory.
     fn open_list(&self, dir: &Self::Dir) -> Result<Self::Listing>;
-    /// The next names but `.` and `..`, `most` of them; fewer only at the end. Names that were given may be removed before more
-    /// are asked for: of the others none is lost or comes twice.
+    /// The next names but `.` and `..`, `most` of them; fewer only at the end. Names that were given may be removed
+    /// before more are asked for: of the others none is lost or comes twice.
     fn next_names(&self, listing: &mut Self::Listing, most: usize) -> Result<Vec<Vec<u8>>>;
     /// All names but `.` and `..`.
     fn list(&self, dir: &Self::Dir) -> Result<Vec<Vec<u8>>> {

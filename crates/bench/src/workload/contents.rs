@@ -1,8 +1,8 @@
 //! contents: one large file, written and read in large pieces, then overwritten and read in pages at random places.
 //!
-//! Each phase ends with what makes its contents durable, inside its time. The counterpart in this process is `O_DIRECT` on a loop
-//! mount, for xfskit keeps no cache of contents either; the mount's counterpart is the kernel's mount, each with a cold
-//! cache for reading.
+//! Each phase ends with what makes its contents durable, inside its time. The counterpart in this process is `O_DIRECT`
+//! on a loop mount, for xfskit keeps no cache of contents either; the mount's counterpart is the kernel's mount, each
+//! with a cold cache for reading.
 
 use super::tables::columns;
 use crate::BenchError;

@@ -1,10 +1,10 @@
 //! cpus: what keeps more processors from helping, as a model, for machines that do not have them.
 //!
-//! One thread alone shows how long an operation holds what others would wait for: the headers of an AG, the inodes, and the log's writer,
-//! who formats a checkpoint while nobody else can. From these times follows what N processors would do (mean value analysis of a
-//! closed queueing network: as many jobs as processors, a station for each AG and one for the log). Beside it, so many real threads on
-//! this machine. What the model leaves out: the short locks of caches and of the CIL, which are in many parts, and that memory
-//! gets slower when many processors share it.
+//! One thread alone shows how long an operation holds what others would wait for: the headers of an AG, the inodes, and
+//! the log's writer, who formats a checkpoint while nobody else can. From these times follows what N processors would
+//! do (mean value analysis of a closed queueing network: as many jobs as processors, a station for each AG and one for
+//! the log). Beside it, so many real threads on this machine. What the model leaves out: the short locks of caches and
+//! of the CIL, which are in many parts, and that memory gets slower when many processors share it.
 
 use super::fsmark::FsMark;
 use super::tables::columns;

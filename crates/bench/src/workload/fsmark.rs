@@ -1,9 +1,9 @@
-//! fsmark: empty files with names of 40 bytes in a few directories, then their removal as `rm -r` does it: each directory is
-//! listed piece by piece, and the names of a piece are removed, in the order in which they came, before the next is read. So a
-//! thread remembers no more than one piece, however many files there are.
+//! fsmark: empty files with names of 40 bytes in a few directories, then their removal as `rm -r` does it: each
+//! directory is listed piece by piece, and the names of a piece are removed, in the order in which they came, before
+//! the next is read. So a thread remembers no more than one piece, however many files there are.
 //!
-//! Published with it: what parent pointers cost, with every change of one going through an attribute intent, and with the
-//! shortform changed in the same transaction.
+//! Published with it: what parent pointers cost, with every change of one going through an attribute intent, and with
+//! the shortform changed in the same transaction.
 
 use super::tables::{beside, columns, costs, counters, find, more};
 use crate::ceiling::gains_of_two_threads;
@@ -229,7 +229,8 @@ fn goals(runs: &[Run], sides: &[&str]) -> Vec<Goal> {
     goals
 }
 
-/// What the machine allows the gain of two threads to be, where one was measured alone: the goal has to be read beside it.
+/// What the machine allows the gain of two threads to be, where one was measured alone: the goal has to be read beside
+/// it.
 fn ceiling(runs: &[Run]) -> Option<String> {
     runs.iter().find(|run| run.case == ALONE)?;
     let gains = gains_of_two_threads();

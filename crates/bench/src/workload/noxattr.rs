@@ -1,8 +1,9 @@
-//! noxattr: the mix of operations of dbench's clients on files that have no attributes, or only parent pointers, with their absence
-//! remembered or searched for again each time.
+//! noxattr: the mix of operations of dbench's clients on files that have no attributes, or only parent pointers, with
+//! their absence remembered or searched for again each time.
 //!
-//! Every open and every write asks for the file's ACL or capabilities, as the kernel's VFS does: where a kernel is in between it asks by
-//! itself, in this process the workload does. Published with it: skipping the search when an inode is logged made dbench 11 % faster.
+//! Every open and every write asks for the file's ACL or capabilities, as the kernel's VFS does: where a kernel is in
+//! between it asks by itself, in this process the workload does. Published with it: skipping the search when an inode
+//! is logged made dbench 11 % faster.
 
 use super::dbench;
 use super::tables::{columns, counters, find, matrix, more};

@@ -1,7 +1,8 @@
 //! rename: every file gets a new name of the same length, one of another length, and moves to another directory.
 //!
-//! With parent pointers each also replaces an attribute: in place where the lengths are equal and the attributes lie in the
-//! inode, otherwise by taking one out and putting one in; where they have outgrown the inode, in a block of their own.
+//! With parent pointers each also replaces an attribute: in place where the lengths are equal and the attributes lie in
+//! the inode, otherwise by taking one out and putting one in; where they have outgrown the inode, in a block of their
+//! own.
 
 use super::tables::{beside, costs, counters, find, more};
 use crate::lab::{Case, Lab, Run, Work};

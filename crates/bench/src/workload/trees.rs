@@ -1,5 +1,5 @@
-//! trees: small files with an attribute each on their way into an image and out of it, by the command; beside `mkfs.xfs -p`, and
-//! beside `cp -a` on the kernel's loop mount.
+//! trees: small files with an attribute each on their way into an image and out of it, by the command; beside `mkfs.xfs
+//! -p`, and beside `cp -a` on the kernel's loop mount.
 
 use super::tables::columns;
 use crate::BenchError;

@@ -1,9 +1,11 @@
 //! whiteout: many threads make files with an attribute of 64 KiB each, which is logged by an intent, or not.
 //!
-//! Published with it: an intent whose done item comes in the same checkpoint need not reach the log, which made 2.5 GB/s of log 0.22 GB/s.
+//! Published with it: an intent whose done item comes in the same checkpoint need not reach the log, which made 2.5
+//! GB/s of log 0.22 GB/s.
 //!
-//! Values that wait for their checkpoint take memory, which is to be bounded by the cache option. So the cache is no larger than
-//! the library's default here, unless a person wants another: beside a quarter of the memory any bound would hold.
+//! Values that wait for their checkpoint take memory, which is to be bounded by the cache option. So the cache is no
+//! larger than the library's default here, unless a person wants another: beside a quarter of the memory any bound
+//! would hold.
 
 use super::tables::{columns, counters, find};
 use crate::lab::{Case, Lab, Run, Work};

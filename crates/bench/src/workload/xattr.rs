@@ -1,8 +1,8 @@
-//! xattr: one attribute on each of many files, of all sizes: set, replaced by a value of the same and of another length, read,
-//! listed, removed; and one attribute of one file, over and over.
+//! xattr: one attribute on each of many files, of all sizes: set, replaced by a value of the same and of another
+//! length, read, listed, removed; and one attribute of one file, over and over.
 //!
-//! Values of up to some hundred bytes lie in the inode, longer ones in a block of names, those above half a block or so in blocks of
-//! their own. Published with it: what logging them by intents costs.
+//! Values of up to some hundred bytes lie in the inode, longer ones in a block of names, those above half a block or so
+//! in blocks of their own. Published with it: what logging them by intents costs.
 
 use super::tables::{beside, counters, find, matrix};
 use crate::lab::{Case, Lab, Run, Work};

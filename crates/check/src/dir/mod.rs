@@ -1,7 +1,7 @@
 //! Directories: names, and the indexes by which they are found.
 //!
-//! Every name is held against the inode that it leads to: that it exists, is in use, has the type that the name says. It
-//! is counted there, and added to the balance that parent pointers are taken from ([`crate::table`]).
+//! Every name is held against the inode that it leads to: that it exists, is in use, has the type that the name says.
+//! It is counted there, and added to the balance that parent pointers are taken from ([`crate::table`]).
 
 mod blocks;
 mod index;

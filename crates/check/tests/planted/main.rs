@@ -79,8 +79,8 @@ fn base(reference: &Reference, scratch: &Scratch) -> Option<Base> {
     Some(Base { image, numbers })
 }
 
-/// Two entries of the leaf form whose hashes follow each other in the index: the place of the first in index and data, and
-/// what it would need to have the name of the second.
+/// Two entries of the leaf form whose hashes follow each other in the index: the place of the first in index and data,
+/// and what it would need to have the name of the second.
 fn twins(reference: &Reference, image: &Path, numbers: &mut HashMap<String, u64>) {
     let inode = format!("inode {}", numbers["leaf"]);
     let text = reference.db(image, &[&inode, "dblock 33554432", "print"]);

@@ -137,8 +137,8 @@ fn fault_of(loss: &Loss) -> Fault {
 
 type ToCheck = (Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>, Option<String>);
 
-/// The devices as they are to be checked, and what to tell about that. A dirty journal is replayed in memory, so that what is
-/// checked is what a mount would see. An image that another program writes to is refused: its lock says so.
+/// The devices as they are to be checked, and what to tell about that. A dirty journal is replayed in memory, so that
+/// what is checked is what a mount would see. An image that another program writes to is refused: its lock says so.
 fn open(args: &CheckArgs) -> Result<(ToCheck, Vec<Loss>)> {
     let (device, losses) = open_to_look(&args.read.image.image)?;
     let log_device = match &args.read.image.logdev {

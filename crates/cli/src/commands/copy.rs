@@ -40,7 +40,8 @@ enum Place {
 }
 
 impl Place {
-    /// `IMAGE:/PATH`, or `IMAGE:` for its root; everything else, and whatever exists under its whole name, is the host's.
+    /// `IMAGE:/PATH`, or `IMAGE:` for its root; everything else, and whatever exists under its whole name, is the
+    /// host's.
     fn parse(text: &OsStr) -> Self {
         let bytes = text.as_bytes();
         let colon = bytes.windows(2).position(|pair| pair == b":/").or(bytes.strip_suffix(b":").map(<[u8]>::len));

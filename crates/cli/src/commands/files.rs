@@ -111,7 +111,8 @@ fn touch_one(filesystem: &Filesystem, path: &OsStr, change: &SetAttr, args: &Tou
     Ok(())
 }
 
-/// Runs `chmod`. A symbolic link is followed where it is named, and left alone below a directory: its permissions mean nothing.
+/// Runs `chmod`. A symbolic link is followed where it is named, and left alone below a directory: its permissions mean
+/// nothing.
 pub fn chmod(args: &ChmodArgs) -> Result<()> {
     edit(&args.image, |filesystem| {
         for_each(&args.paths, |path| {

@@ -84,8 +84,8 @@ impl AttrIntent<'_> {
         further.into_iter().filter(|bytes| !bytes.is_empty()).for_each(region);
     }
 
-    /// The first region of the intent, for a value of so many bytes that may lie elsewhere than in `self.value`. The names and
-    /// values follow, those that are not empty, each a region: name, new name, value, new value.
+    /// The first region of the intent, for a value of so many bytes that may lie elsewhere than in `self.value`. The
+    /// names and values follow, those that are not empty, each a region: name, new name, value, new value.
     pub fn encode_header(&self, value_bytes: usize) -> [u8; HEADER_BYTES] {
         let further = [self.name.len(), self.new_name.len(), value_bytes, self.new_value.len()];
         let count = 1 + further.iter().filter(|&&bytes| bytes > 0).count();

@@ -1,4 +1,5 @@
-//! A directory through every form: it grows from the inode to blocks with an index of several levels, and shrinks again.
+//! A directory through every form: it grows from the inode to blocks with an index of several levels, and shrinks
+//! again.
 
 use super::{Workload, varied};
 use crate::model::ROOT;

@@ -14,7 +14,8 @@ pub const WORKLOAD: Workload = Workload {
 };
 
 fn run(run: &mut Run) -> Result<(), Stop> {
-    // So many that new clusters are made while every unlinked list has members: their links are changed as they are made.
+    // So many that new clusters are made while every unlinked list has members: their links are changed as they are
+    // made.
     if run.random.one_in(3) {
         for _ in 0..66 + run.random.below(140) {
             run.perform(&Operation::Tmpfile { dir: ROOT })?;

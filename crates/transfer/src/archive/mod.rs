@@ -1,5 +1,5 @@
-//! Tar streams: GNU's and POSIX's (PAX) headers, attributes and ACLs as GNU tar and bsdtar write them, sparse files in all of
-//! GNU's forms.
+//! Tar streams: GNU's and POSIX's (PAX) headers, attributes and ACLs as GNU tar and bsdtar write them, sparse files in
+//! all of GNU's forms.
 //!
 //! ```text
 //! header (512 bytes)  [contents, padded to 512]  header  ...  two blocks of zeros

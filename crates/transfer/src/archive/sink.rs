@@ -1,4 +1,5 @@
-//! Writes a tree as a tar stream: PAX headers, attributes in GNU tar's form, ACLs as text, sparse files in GNU's form 1.0.
+//! Writes a tree as a tar stream: PAX headers, attributes in GNU tar's form, ACLs as text, sparse files in GNU's form
+//! 1.0.
 
 use super::reader::padding;
 use super::{BLOCK, acl, pax, sparse};

@@ -1,7 +1,7 @@
 //! Reads a tree from a tar stream.
 //!
-//! A slash at the front of a name is dropped, as GNU tar does; a name with `..` in it is refused. A stream without its end mark
-//! counts as cut short.
+//! A slash at the front of a name is dropped, as GNU tar does; a name with `..` in it is refused. A stream without its
+//! end mark counts as cut short.
 
 use super::reader::{Reader, padding};
 use super::sparse::{self, Parts};
@@ -197,7 +197,8 @@ impl<R: Read + Send> TarSource<R> {
         match entry_type {
             // Whatever their size says; of a directory some programs give what it may grow to.
             b'2'..=b'6' => Ok(()),
-            // Only PAX lets a further name bring contents; elsewhere its size is that of the file, whose contents have come.
+            // Only PAX lets a further name bring contents; elsewhere its size is that of the file, whose contents have
+            // come.
             b'1' if !self.is_pax => Ok(()),
             _ => self.skip(stored),
         }

@@ -38,8 +38,8 @@ pub(super) fn old<R: Read>(header: &GnuHeader, reader: &mut Reader<R>) -> Result
     Ok(parts)
 }
 
-/// The map in front of the contents (GNU's PAX form 1.0): decimal numbers, one on each line, the count first. Returns it
-/// with the bytes that it took.
+/// The map in front of the contents (GNU's PAX form 1.0): decimal numbers, one on each line, the count first. Returns
+/// it with the bytes that it took.
 pub(super) fn in_contents<R: Read>(reader: &mut Reader<R>) -> Result<(Parts, u64)> {
     let mut numbers = Numbers { block: [0; BLOCK], at: BLOCK, blocks: 0 };
     let count = numbers.next(reader)?;
@@ -103,8 +103,8 @@ pub(super) fn verify(mut parts: Parts, size: u64, stored: u64) -> Result<Parts, 
     Ok(parts)
 }
 
-/// The map of a file of `size` bytes in the form 1.0, padded. A hole at the end is marked by an empty part behind it, without
-/// which GNU tar makes the file too short.
+/// The map of a file of `size` bytes in the form 1.0, padded. A hole at the end is marked by an empty part behind it,
+/// without which GNU tar makes the file too short.
 pub(super) fn encode(parts: &[(u64, u64)], size: u64) -> Vec<u8> {
     let ends_in_hole = parts.last().is_none_or(|(start, length)| start + length < size);
     let end = ends_in_hole.then_some((size, 0));

@@ -1,7 +1,7 @@
 //! Writes a tree into a folder of the host.
 //!
-//! Whatever is not a folder is made under a temporary name and renamed when it is complete, so that what has its name is
-//! whole. Folders get their attributes when everything in them is there.
+//! Whatever is not a folder is made under a temporary name and renamed when it is complete, so that what has its name
+//! is whole. Folders get their attributes when everything in them is there.
 
 use super::attributes::{AttributeReader, Handle, drop_inherited, has_default_acl, place, set_all};
 use super::durable::{Durability, Written};

@@ -57,8 +57,8 @@ struct Frame {
 }
 
 impl<'a> HostSource<'a> {
-    /// What `path` names, which is sent under the path `prefix`. A symbolic link is sent as such, unless the path goes on
-    /// behind it (`link/.`).
+    /// What `path` names, which is sent under the path `prefix`. A symbolic link is sent as such, unless the path goes
+    /// on behind it (`link/.`).
     ///
     /// # Errors
     /// `Host` when it cannot be opened.

@@ -1,8 +1,8 @@
 //! Writes a tree into a directory of an image.
 //!
-//! A new file whose writing fails is removed. A file that replaces another one is made under a temporary name and renamed when
-//! it is complete. Directories get their attributes in the end: what is made in them would change their times again, and
-//! inherit their default ACLs. Symbolic links in the image are not followed.
+//! A new file whose writing fails is removed. A file that replaces another one is made under a temporary name and
+//! renamed when it is complete. Directories get their attributes in the end: what is made in them would change their
+//! times again, and inherit their default ACLs. Symbolic links in the image are not followed.
 
 use crate::error::{Losses, Result, TransferError, image, shown};
 use crate::event::{Contents, Kind, Meta, Node, split};

@@ -1,5 +1,5 @@
-//! One walk for all who look at a whole tree of an image: depth first, in the order of names, and with an end whatever the image
-//! says.
+//! One walk for all who look at a whole tree of an image: depth first, in the order of names, and with an end whatever
+//! the image says.
 
 use crate::error::{Result, image};
 use std::collections::HashSet;
@@ -7,12 +7,13 @@ use xfskit::ondisk::inode::{MODE_DIR, MODE_TYPE};
 use xfskit::ondisk::{Corruption, InodeNumber};
 use xfskit::{Filesystem, Stat};
 
-/// A walk through a tree. A directory that is found a second time has several names, or lies in itself: that is an error, after
-/// which the walk goes on behind it; so is a name that a directory has once more.
+/// A walk through a tree. A directory that is found a second time has several names, or lies in itself: that is an
+/// error, after which the walk goes on behind it; so is a name that a directory has once more.
 pub struct ImageWalk<'a> {
     filesystem: &'a Filesystem,
     start: Option<InodeNumber>,
-    /// The path of what was found last. There is only one, for the depth of an image's directories is not ours to choose.
+    /// The path of what was found last. There is only one, for the depth of an image's directories is not ours to
+    /// choose.
     path: Vec<u8>,
     /// A directory that was found, and not looked into yet.
     next: Option<Frame>,

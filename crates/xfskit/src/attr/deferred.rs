@@ -8,9 +8,9 @@
 //! ```
 //! The entry appears, changes or goes in exactly one transaction, so a reader never sees a part of an update, logged or
 //! not. What an update leaves to later steps is described by an intent (if the caller wants it logged) from which
-//! recovery does the whole of it again (see [`super::redo`]); blocks that were mapped for a value but not yet named are freed
-//! then, if there is an intent of the inode, and else with it. That is why the incomplete flag, with which the kernel hides half-done entries, is
-//! read here and never written.
+//! recovery does the whole of it again (see [`super::redo`]); blocks that were mapped for a value but not yet named are
+//! freed then, if there is an intent of the inode, and else with it. That is why the incomplete flag, with which the
+//! kernel hides half-done entries, is read here and never written.
 //!
 //! Most updates are over after their first step, in the caller's transaction, and log no intent. The policy `always`
 //! makes every update begin with one, as the kernel's `larp` switch does.

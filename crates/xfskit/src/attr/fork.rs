@@ -111,7 +111,8 @@ pub(super) fn set_offset<'t>(
 }
 
 /// Removes an attr fork that holds nothing, unless it is to stay: on images with parent pointers every file will need
-/// it again, a data fork that is a btree would have to be laid out anew, and an update that waits for its link needs it.
+/// it again, a data fork that is a btree would have to be laid out anew, and an update that waits for its link needs
+/// it.
 pub fn remove_if_useless(tx: &mut Transaction, ino: InoId) -> Result<()> {
     let state = tx.inode(ino);
     let useless = !tx.geometry().has_parent()

@@ -5,8 +5,8 @@
 //! | tree | value of a | ........... | tree | value of b |    mapped
 //!                       unnamed
 //! ```
-//! They cannot be told from blocks that an update under way has mapped, so only recovery looks for them, before it begins the
-//! first update of the inode.
+//! They cannot be told from blocks that an update under way has mapped, so only recovery looks for them, before it
+//! begins the first update of the inode.
 
 use super::tree::tree;
 use super::{Form, form, remote};

@@ -48,8 +48,9 @@ pub struct Attr<'a> {
     pub value: &'a [u8],
 }
 
-/// Checks that the fork's map can count what attributes with values of these lengths may add to it, each block an extent of
-/// its own: two leaves for each attribute, and a split of every level. For the start of an operation: later it would be half done.
+/// Checks that the fork's map can count what attributes with values of these lengths may add to it, each block an
+/// extent of its own: two leaves for each attribute, and a split of every level. For the start of an operation: later
+/// it would be half done.
 ///
 /// # Errors
 /// `TooLarge`; `Corrupt`, `Io`.

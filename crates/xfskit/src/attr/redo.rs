@@ -76,7 +76,8 @@ impl Redo {
         self.update.step(tx, ino)
     }
 
-    /// Where a value found no space: the attribute stays as it was, for no caller has been answered that it had changed.
+    /// Where a value found no space: the attribute stays as it was, for no caller has been answered that it had
+    /// changed.
     ///
     /// # Errors
     /// As [`Self::step`].

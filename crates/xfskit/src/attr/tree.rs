@@ -171,8 +171,8 @@ fn rewrite_leaf(tx: &mut Transaction, id: BufId, list: &[Owned]) {
     edit(tx, id, |e| leaf::write(e, info, list));
 }
 
-/// Makes the root an empty leaf, whatever it was: the other blocks of the fork are out of use. It is not read: a kernel that was
-/// cut off while it took the attributes apart leaves a root whose blocks the log has given up.
+/// Makes the root an empty leaf, whatever it was: the other blocks of the fork are out of use. It is not read: a kernel
+/// that was cut off while it took the attributes apart leaves a root whose blocks the log has given up.
 pub(super) fn make_empty(tx: &mut Transaction, ino: InoId) -> Result<()> {
     let key = bmap::key(tx, ino, ForkKind::Attr, FileBlock(0), 1)?;
     ensure_on_disk!(key.is_some(), "attr fork", "block is mapped", "fork block 0");

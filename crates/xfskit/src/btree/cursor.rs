@@ -131,8 +131,8 @@ impl<K: BtreeKind> Cursor<K> {
         Ok(())
     }
 
-    /// Stands at the last record of the leaf `pointer` that is not above `key`, without the way down to it: a change must
-    /// leave the keys as they are. For whoever knows the block to be a leaf of the tree.
+    /// Stands at the last record of the leaf `pointer` that is not above `key`, without the way down to it: a change
+    /// must leave the keys as they are. For whoever knows the block to be a leaf of the tree.
     ///
     /// # Errors
     /// `Corrupt` or `Io`.

@@ -210,7 +210,8 @@ impl BufferContent {
 mod tests {
     use super::*;
 
-    /// Eviction found a directory block clean, whoever remembered it changed it, and it was thrown away all the same. Found by a review.
+    /// Eviction found a directory block clean, whoever remembered it changed it, and it was thrown away all the same.
+    /// Found by a review.
     #[test]
     fn what_was_changed_since_it_was_found_clean_is_not_evicted() {
         let buffer = Buffer::new(BufferKey::new(DiskAddress(8), 4096));

@@ -5,15 +5,16 @@
 //! filled  [0, 812) of the data space and [2^23, 2^23 + 40) of the index have no hole
 //! room    none of the first 812 data blocks has 56 bytes or more to spare
 //! ```
-//! An operation on a large directory needs four or five of its blocks. A slot saves the search of the extent map and of the
-//! cache's index for each, which grow with the directory; the hints save walks over all of its extents and over its free index.
+//! An operation on a large directory needs four or five of its blocks. A slot saves the search of the extent map and of
+//! the cache's index for each, which grow with the directory; the hints save walks over all of its extents and over its
+//! free index.
 //!
 //! Invariants
-//! - A slot names the buffer that the extent map and the cache would lead to, or one that was evicted since. Whoever unmaps
-//!   blocks forgets them here ([`DirMemory::forget`]); a buffer that was evicted says so.
+//! - A slot names the buffer that the extent map and the cache would lead to, or one that was evicted since. Whoever
+//!   unmaps blocks forgets them here ([`DirMemory::forget`]); a buffer that was evicted says so.
 //! - A hint may claim less than is so, never more.
-//! - The memory counts as the buffer cache's, and all directories together have a share of it at most: one that finds it
-//!   used up goes without.
+//! - The memory counts as the buffer cache's, and all directories together have a share of it at most: one that finds
+//!   it used up goes without.
 //!
 //! Locking: the inode's; it is written under the exclusive lock only. A slot does not keep its buffer in the cache.
 

@@ -22,8 +22,8 @@ const ROW: usize = 16;
 /// Some extents that follow each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Chunk {
-    /// Their first fork blocks, once more: a search in halves among records that no cache holds would wait for memory at each
-    /// step.
+    /// Their first fork blocks, once more: a search in halves among records that no cache holds would wait for memory
+    /// at each step.
     keys: Vec<FileBlock>,
     extents: Vec<Extent>,
 }

@@ -5,8 +5,9 @@
 //!   itself     DataFork     AttrFork      a device number, or the contents
 //!   mapped     ForkMap      ForkMap       a list of extents, or the root of a btree that has them
 //! ```
-//! Nearly every file is empty or mapped and has short attributes, so a data fork is a few words and keeps short contents
-//! apart, while the attr fork has them in the inode's own memory: there are as many of both as there are cached inodes.
+//! Nearly every file is empty or mapped and has short attributes, so a data fork is a few words and keeps short
+//! contents apart, while the attr fork has them in the inode's own memory: there are as many of both as there are
+//! cached inodes.
 
 use super::extent_list::ExtentList;
 use std::sync::OnceLock;

@@ -64,8 +64,8 @@ pub struct InodeState {
     pub dirty: Option<Box<DirtyBlocks>>,
     /// What is remembered of the blocks of a large directory.
     pub dir_memory: Option<Box<DirMemory>>,
-    /// Bytes of an append-only file that have come, from its beginning on: those that it was read with, and what was written since
-    /// without a gap. What is behind them may be a gap that a cache is still to fill.
+    /// Bytes of an append-only file that have come, from its beginning on: those that it was read with, and what was
+    /// written since without a gap. What is behind them may be a gap that a cache is still to fill.
     pub come: AtomicU64,
 }
 
@@ -204,8 +204,8 @@ mod tests {
 
     #[test]
     fn a_cached_inode_takes_nine_cache_lines() {
-        // What decides how many inodes a cache holds, and what an operation on one that is not in the processor's caches
-        // waits for. An `Arc` adds two words.
+        // What decides how many inodes a cache holds, and what an operation on one that is not in the processor's
+        // caches waits for. An `Arc` adds two words.
         let (inode, state) = (size_of::<Inode>(), size_of::<RwLock<InodeState>>());
         assert!(inode + 16 <= 128, "{inode}, of them {} bookkeeping", size_of::<ItemState>());
         assert!(state + 16 <= 448, "{state}, of them {} core", size_of::<InodeCore>());

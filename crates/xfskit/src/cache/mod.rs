@@ -6,10 +6,10 @@
 //! ```
 //! Invariants
 //! - At most one buffer exists for an address, and its length never changes while it is cached.
-//! - A buffer that is locked, pinned or waits for write-back is never evicted, so the bound is soft: it can be exceeded by
-//!   what the journal holds, which the log's size bounds. Eviction in turn passes over what somebody refers to; write-back
-//!   drops what will hardly be wanted again, referred to or not: clusters whose inodes are all cached, and freed blocks once
-//!   that is durable.
+//! - A buffer that is locked, pinned or waits for write-back is never evicted, so the bound is soft: it can be exceeded
+//!   by what the journal holds, which the log's size bounds. Eviction in turn passes over what somebody refers to;
+//!   write-back drops what will hardly be wanted again, referred to or not: clusters whose inodes are all cached, and
+//!   freed blocks once that is durable.
 //! - A buffer that was evicted is marked. Whoever refers to one without its lock (the journal's lists, a directory's
 //!   [`DirMemory`]) looks at the mark under the lock.
 //! - Contents are verified (checksum, then the kind's own checks) when they are read, and checked again before they
@@ -67,8 +67,8 @@ struct Shard {
 }
 
 impl Shard {
-    /// Places in the clock outlive buffers that are dropped out of turn. When most are of that kind, those that are left get new
-    /// places; who was used lately is still known.
+    /// Places in the clock outlive buffers that are dropped out of turn. When most are of that kind, those that are
+    /// left get new places; who was used lately is still known.
     fn tidy_clock(&mut self) {
         if self.clock.len() > 2 * self.buffers.len() + CLOCK_SLACK {
             self.clock = self.buffers.keys().copied().collect();
@@ -183,9 +183,9 @@ impl Cache {
         Ok(Some(held))
     }
 
-    /// The exclusive lock of a buffer, whether its contents are in memory or not, for write-back. `None` when somebody has the
-    /// lock, and when the buffer is not there and `is_wanted` denies that it should be: it is asked under the lock of the
-    /// look-up, so that nobody finds a buffer of blocks that were freed.
+    /// The exclusive lock of a buffer, whether its contents are in memory or not, for write-back. `None` when somebody
+    /// has the lock, and when the buffer is not there and `is_wanted` denies that it should be: it is asked under the
+    /// lock of the look-up, so that nobody finds a buffer of blocks that were freed.
     ///
     /// # Errors
     /// `Corrupt` when blocks in use are cached as something else.

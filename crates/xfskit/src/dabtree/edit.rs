@@ -34,8 +34,8 @@ impl<'a> Edit<'a> {
         &mut self.bytes[range]
     }
 
-    /// All bytes, for a change of the first `head` and of those from `tail` on. What is between them is zeroed and means nothing, so
-    /// it is not logged: after a crash it may be what was there before.
+    /// All bytes, for a change of the first `head` and of those from `tail` on. What is between them is zeroed and
+    /// means nothing, so it is not logged: after a crash it may be what was there before.
     pub fn touch_ends(&mut self, head: usize, tail: usize) -> &mut [u8] {
         assert!(head <= tail, "the two ends do not overlap");
         self.changed.push(0..head);

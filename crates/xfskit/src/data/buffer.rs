@@ -39,9 +39,9 @@ fn insert(tx: &mut Transaction, ino: InoId, part: &Part<'_>, within: usize, data
     tx.mount().dirty_inodes.count_bytes(0, block_bytes);
 }
 
-/// Writes `data` at byte `offset`: where blocks have their place, there, and the rest as dirty blocks, for which space is
-/// taken first. The inode is locked exclusively; whoever holds it puts it on the list of dirty inodes. What lies between the end of the
-/// file and `offset` reads as zeros: see [`extend`].
+/// Writes `data` at byte `offset`: where blocks have their place, there, and the rest as dirty blocks, for which space
+/// is taken first. The inode is locked exclusively; whoever holds it puts it on the list of dirty inodes. What lies
+/// between the end of the file and `offset` reads as zeros: see [`extend`].
 ///
 /// # Errors
 /// `NoSpace` before anything was done; `Corrupt`, `Io`.
@@ -151,8 +151,8 @@ pub fn extend(tx: &mut Transaction, ino: InoId, to: u64) -> Result<()> {
     if to > size { zero(tx, ino, size, block_end.min(to)) } else { Ok(()) }
 }
 
-/// The end of the file is about to move back to byte `to`: what its last block holds behind that becomes zeros. Bytes that are
-/// written to that block afterwards would stand beside old ones if a crash brought the old size back.
+/// The end of the file is about to move back to byte `to`: what its last block holds behind that becomes zeros. Bytes
+/// that are written to that block afterwards would stand beside old ones if a crash brought the old size back.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.

@@ -7,7 +7,8 @@ use crate::trans::{InoId, Transaction};
 use smallvec::SmallVec;
 use xfskit_ondisk::{FileBlock, FsBlock};
 
-/// Writes `data` at byte `offset` if all of it has its place within the file. `false`: it has not, and nothing was done.
+/// Writes `data` at byte `offset` if all of it has its place within the file. `false`: it has not, and nothing was
+/// done.
 ///
 /// # Errors
 /// `Corrupt`, `Io`; after an I/O error some of it may be written.

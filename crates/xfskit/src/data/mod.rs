@@ -39,7 +39,8 @@ use xfskit_ondisk::{Corruption, FileBlock, FsBlock};
 /// Largest size of a file in bytes.
 pub const MAX_SIZE_BYTES: u64 = i64::MAX as u64;
 
-/// Where a block of a file begins, in bytes. A map may reach behind the largest size: such a block is behind every byte.
+/// Where a block of a file begins, in bytes. A map may reach behind the largest size: such a block is behind every
+/// byte.
 pub fn file_offset(block: FileBlock, block_log: u8) -> u64 {
     block.0.saturating_mul(1 << block_log)
 }

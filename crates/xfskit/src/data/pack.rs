@@ -20,8 +20,8 @@ pub struct Packed {
     block: FsBlock,
 }
 
-/// Writes contents, each from a block's start on, one behind the other, near the directory `dir`. Nothing is changed on disk
-/// that anybody reads. `None`: there is no room for them in one piece in the directory's AG.
+/// Writes contents, each from a block's start on, one behind the other, near the directory `dir`. Nothing is changed on
+/// disk that anybody reads. `None`: there is no room for them in one piece in the directory's AG.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
@@ -77,8 +77,8 @@ fn find(tx: &mut Transaction, dir: InoId, count: u32) -> Result<Option<FsBlock>>
     Ok(found.map(|(block, _)| block))
 }
 
-/// Gives the first of the packed contents to the files, in their order; the transaction has blocks for them. What files there are not
-/// stays free.
+/// Gives the first of the packed contents to the files, in their order; the transaction has blocks for them. What files
+/// there are not stays free.
 ///
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.

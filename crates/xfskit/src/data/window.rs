@@ -57,8 +57,8 @@ pub(super) fn find(tx: &mut Transaction, ino: InoId, first: u64, count: u64, nea
     Err(Error::NoSpace)
 }
 
-/// What to look for, best first, each with the fork block that will lie at the start of what is found: behind the extent
-/// before (a gap that is filled later stays free); near it, all in one piece; anything.
+/// What to look for, best first, each with the fork block that will lie at the start of what is found: behind the
+/// extent before (a gap that is filled later stays free); near it, all in one piece; anything.
 fn attempts(
     tx: &mut Transaction,
     ino: InoId,

@@ -155,9 +155,9 @@ fn grow_size(tx: &mut Transaction, ino: InoId, size: u64) {
     }
 }
 
-/// The end of a link of a write-out: the core learns when the contents were written, and the size if no block is dirty. While some
-/// are, it learns of the size up to `reached`: whoever wants to bring that out has written all blocks that were dirty then, and what
-/// others wrote into holes since reads as zeros after a crash.
+/// The end of a link of a write-out: the core learns when the contents were written, and the size if no block is dirty.
+/// While some are, it learns of the size up to `reached`: whoever wants to bring that out has written all blocks that
+/// were dirty then, and what others wrote into holes since reads as zeros after a crash.
 pub fn write_out_core(tx: &mut Transaction, ino: InoId, reached: u64) {
     let state = tx.inode(ino);
     let is_written = state.dirty.as_ref().is_none_or(|dirty| dirty.count() == 0);

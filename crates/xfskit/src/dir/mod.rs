@@ -99,8 +99,8 @@ impl Found {
     }
 }
 
-/// Where a name stands in a directory, or where it belongs. Good for one change of the directory in the transaction that
-/// found it.
+/// Where a name stands in a directory, or where it belongs. Good for one change of the directory in the transaction
+/// that found it.
 #[derive(Debug)]
 pub struct Place {
     dir: Dir,

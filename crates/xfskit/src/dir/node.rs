@@ -253,8 +253,8 @@ impl Dir {
         if self.join_leaf(tx, path)? || may_be_one_leaf { self.node_to_leaf(tx) } else { Ok(()) }
     }
 
-    /// Joins a leaf that became sparse with a neighbour, or frees it when it became empty; says whether the tree has lost
-    /// a leaf.
+    /// Joins a leaf that became sparse with a neighbour, or frees it when it became empty; says whether the tree has
+    /// lost a leaf.
     fn join_leaf(&self, tx: &mut Transaction, path: Path) -> Result<bool> {
         let tree = self.tree();
         let live = |tx: &Transaction, id: BufId| {

@@ -1,8 +1,8 @@
 //! Write-back: brings metadata from memory to its home so that the tail of the log can move.
 //!
-//! Items are grouped by the block they lie in. A buffer is copied, the copy is stamped and written, and the item leaves the
-//! AIL if nothing was committed to it meanwhile. The buffer's lock is held until the write is done: another thread's newer
-//! write must not be overtaken by this one. Inodes go with their cluster ([`super::write_cluster`]).
+//! Items are grouped by the block they lie in. A buffer is copied, the copy is stamped and written, and the item leaves
+//! the AIL if nothing was committed to it meanwhile. The buffer's lock is held until the write is done: another
+//! thread's newer write must not be overtaken by this one. Inodes go with their cluster ([`super::write_cluster`]).
 //!
 //! Locks are only tried: a locked object is in use by a transaction that will move it to the head of the log anyway.
 //!

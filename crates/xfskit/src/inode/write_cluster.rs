@@ -6,13 +6,15 @@
 //!                            leaves the cache
 //! some are                   put into the buffer                  read, then put into the buffer
 //! ```
-//! Where all inodes of a cluster go home at once, they are in the inode cache, and mostly all of them change together again: a
-//! buffer that waits for that would be half as much memory again, and none of it would be in the processor's caches by then.
+//! Where all inodes of a cluster go home at once, they are in the inode cache, and mostly all of them change together
+//! again: a buffer that waits for that would be half as much memory again, and none of it would be in the processor's
+//! caches by then.
 //!
-//! The links of the unlinked list are the buffer's, not the inodes'. A cluster that is put together without its buffer has
-//! none: an inode that may be on a list keeps it from being put together so.
+//! The links of the unlinked list are the buffer's, not the inodes'. A cluster that is put together without its buffer
+//! has none: an inode that may be on a list keeps it from being put together so.
 //!
-//! Locks: the buffer's is held from the copying to the end of the write, and only tried for; so are the inodes', one by one.
+//! Locks: the buffer's is held from the copying to the end of the write, and only tried for; so are the inodes', one by
+//! one.
 
 use super::cluster::INODE_CLUSTER_KIND;
 use super::fork::encode_inode;
@@ -88,8 +90,8 @@ fn fill(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Result<Option<
     let Some((buffer, mut held)) = mount.cache.try_lock_unread(key, &INODE_CLUSTER_KIND, is_wanted)? else {
         return Ok(None);
     };
-    // Whoever frees the blocks has this lock, and says so before it lets go. The unlinked list's links live in the buffer: while
-    // one of them is not in the log, the cluster stays.
+    // Whoever frees the blocks has this lock, and says so before it lets go. The unlinked list's links live in the
+    // buffer: while one of them is not in the log, the cluster stays.
     if is_freed() || buffer.item().is_pinned() || buffer.item().lock().stale {
         return Ok(None);
     }
@@ -130,8 +132,9 @@ fn put_together(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Option
     copied.map(|copied| (bytes, copied))
 }
 
-/// Writes one inode into its cluster's bytes, unless it is in use or does not `suit`. It alone gets a new checksum: the wrong one
-/// of an inode beside it says that that one is damaged, and what changes a link in the buffer makes the checksum with it.
+/// Writes one inode into its cluster's bytes, unless it is in use or does not `suit`. It alone gets a new checksum: the
+/// wrong one of an inode beside it says that that one is damaged, and what changes a link in the buffer makes the
+/// checksum with it.
 fn copy_inode(
     mount: &Mount,
     inode: &Arc<Inode>,

@@ -4,8 +4,9 @@
 //! bucket (LSN of a checkpoint)  items, how many of them are still here │ the next checkpoint's │ ...
 //! ```
 //! The oldest item's LSN is the tail: where recovery would have to start. An item is in the bucket that its own
-//! [`ItemInner::in_ail`](crate::item::ItemInner::in_ail) names; that it stands in another bucket's list says nothing. So an item
-//! leaves its bucket without a search, and the lists are cleaned when a bucket is empty or is looked through.
+//! [`ItemInner::in_ail`](crate::item::ItemInner::in_ail) names; that it stands in another bucket's list says nothing.
+//! So an item leaves its bucket without a search, and the lists are cleaned when a bucket is empty or is looked
+//! through.
 
 use super::cil::Entry;
 use crate::hash::NumberSet;
@@ -102,8 +103,8 @@ impl Ail {
         self.len() == 0
     }
 
-    /// A checkpoint that starts at `lsn` is durable: its items, at most `count`, take their new places and are unpinned. Those
-    /// whose objects it frees come back.
+    /// A checkpoint that starts at `lsn` is durable: its items, at most `count`, take their new places and are
+    /// unpinned. Those whose objects it frees come back.
     pub(super) fn insert_checkpoint(
         &self,
         lsn: Lsn,
@@ -160,8 +161,8 @@ impl Ail {
         buckets.list.iter().flat_map(of).collect()
     }
 
-    /// What can be written back of the items up to `target`, each with its home: no intents, and nothing pinned. Each item is
-    /// looked at once: most have left the processor's caches.
+    /// What can be written back of the items up to `target`, each with its home: no intents, and nothing pinned. Each
+    /// item is looked at once: most have left the processor's caches.
     pub fn ready_up_to(&self, target: Lsn) -> Vec<(u64, Arc<dyn LogItem>)> {
         let mut buckets = self.buckets.lock();
         let end = buckets.list.partition_point(|bucket| bucket.lsn <= target);

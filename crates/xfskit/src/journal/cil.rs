@@ -7,9 +7,9 @@
 //! shard, and commits of different threads meet only at the items they share. A push locks all shards for the moment it
 //! takes to carry the lists off.
 //!
-//! An inode's copy lies in the shard ([`super::copies`]), and its item knows the entry; the push need not touch it. What many
-//! threads log, buffers above all, has its copy in its item, where every thread can make it anew; an inode that another
-//! thread logs moves there.
+//! An inode's copy lies in the shard ([`super::copies`]), and its item knows the entry; the push need not touch it.
+//! What many threads log, buffers above all, has its copy in its item, where every thread can make it anew; an inode
+//! that another thread logs moves there.
 
 use super::copies::{Copied, Copies, Regions, copy_into};
 use super::grant::GrantSpace;
@@ -26,8 +26,8 @@ use xfskit_ondisk::DiskAddress;
 /// Which part of what pushes the CIL a shard may keep for itself.
 const TELLS_OF_PUSH: u64 = 64;
 
-/// What a checkpoint stays charged for an intent that was whited out: its entry waits for the switch in memory, and without a charge
-/// nothing would bound how many do.
+/// What a checkpoint stays charged for an intent that was whited out: its entry waits for the switch in memory, and
+/// without a charge nothing would bound how many do.
 const WHITED_OUT_BYTES: u32 = 256;
 
 /// The list.
@@ -62,9 +62,9 @@ struct Shard {
 }
 
 impl Shard {
-    /// Charges the checkpoint for what it grew by. What shrank is given back: the value of an intent that was whited out would
-    /// push checkpoints of which nothing is written. The first commit of each shard pays for the opening, which is paid once too
-    /// often when there are several, and is never given back.
+    /// Charges the checkpoint for what it grew by. What shrank is given back: the value of an intent that was whited
+    /// out would push checkpoints of which nothing is written. The first commit of each shard pays for the opening,
+    /// which is paid once too often when there are several, and is never given back.
     fn charge(&mut self, grown: i64, space: &GrantSpace) -> i64 {
         if grown < 0 && self.charged > 0 {
             let back = space.refund(grown.unsigned_abs()).min(self.charged.saturating_sub(space.opening()));
@@ -335,8 +335,8 @@ impl Batch<'_> {
         self.shard.ordered_writes.extend_from_slice(writes);
     }
 
-    /// Logs an item that is nothing but its copy: an intent, a done item, a record. A done item whose intent is in the same
-    /// checkpoint is left out together with it.
+    /// Logs an item that is nothing but its copy: an intent, a done item, a record. A done item whose intent is in the
+    /// same checkpoint is left out together with it.
     pub fn log_copy(&mut self, item: Arc<dyn LogItem>, copy: LogVector, finishes: Option<Arc<dyn LogItem>>) {
         if let Some(intent) = finishes {
             if self.whiteouts && self.white_out(&*intent) {

@@ -3,8 +3,8 @@
 //! ```text
 //! slab   copy 1 │ room │ copy 2 │ ...      a copy lies in one slab, with room to grow a little
 //! ```
-//! A copy that is made anew takes its old place when it fits, else a new one; what it left stays unused until the checkpoint
-//! is written. An inode's copy has an upper bound, so the unused part has one too.
+//! A copy that is made anew takes its old place when it fits, else a new one; what it left stays unused until the
+//! checkpoint is written. An inode's copy has an upper bound, so the unused part has one too.
 //!
 //! Chunks go back to the [`Pool`] when their checkpoint is durable.
 

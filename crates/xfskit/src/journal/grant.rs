@@ -4,8 +4,8 @@
 //! `head - tail` is what the log holds. A link's commit turns its grant into a charge; writing the checkpoint turns
 //! the charge into log contents; write-back of the oldest items frees those.
 //!
-//! What a transaction took and did not need stays with its thread for the next ([`Credits`]). It counts as taken; whoever finds
-//! no space collects it, and as long as anyone seeks space nobody keeps any.
+//! What a transaction took and did not need stays with its thread for the next ([`Credits`]). It counts as taken;
+//! whoever finds no space collects it, and as long as anyone seeks space nobody keeps any.
 
 use super::Journal;
 use crate::credits::Credits;
@@ -105,15 +105,16 @@ impl GrantSpace {
         self.overheads.per_checkpoint()
     }
 
-    /// `payload` bytes and their share of what records cost, rounded down: what may be taken off again when a checkpoint does not
-    /// hold them any more.
+    /// `payload` bytes and their share of what records cost, rounded down: what may be taken off again when a
+    /// checkpoint does not hold them any more.
     pub(super) fn refund(&self, payload: u64) -> u64 {
         payload + payload * (self.overheads.header_bytes + OPERATION) / self.overheads.payload_bytes
     }
 
-    /// What a checkpoint gathers before it is written. A quarter of the log: what is changed again and again is logged once in
-    /// each checkpoint, so twice as much in it halves what the leaves of large directories cost. The kernel takes an eighth, and no more
-    /// than 32 MiB; a small log takes an eighth here, too, where little more fits beside a checkpoint that is being written.
+    /// What a checkpoint gathers before it is written. A quarter of the log: what is changed again and again is logged
+    /// once in each checkpoint, so twice as much in it halves what the leaves of large directories cost. The kernel
+    /// takes an eighth, and no more than 32 MiB; a small log takes an eighth here, too, where little more fits beside a
+    /// checkpoint that is being written.
     pub(super) fn push_bytes(&self) -> u64 {
         let share = if self.log_bytes < FEWEST_BYTES_FOR_CREDIT { 8 } else { 4 };
         (self.log_bytes / share).min(MOST_PUSH_BYTES)
@@ -224,14 +225,15 @@ impl GrantSpace {
         (self.taken.load(Ordering::Acquire).saturating_sub(self.credits.total()) + self.distance(), self.log_bytes)
     }
 
-    /// Whether so little is free that the tail should move before anybody has to wait. The later it moves, the more of what
-    /// the log holds was logged again meanwhile, and need not be written back.
+    /// Whether so little is free that the tail should move before anybody has to wait. The later it moves, the more of
+    /// what the log holds was logged again meanwhile, and need not be written back.
     pub(super) fn is_relief_due(&self) -> bool {
         self.log_bytes - self.usage().0.min(self.log_bytes) < self.relief_bytes()
     }
 
-    /// A fifth of the log, or half of a small one, and about what the next checkpoint takes at least. New chains may not have the last
-    /// eighth, so some wait all the same; but to write back earlier is to write more, for what is logged again in the meantime.
+    /// A fifth of the log, or half of a small one, and about what the next checkpoint takes at least. New chains may
+    /// not have the last eighth, so some wait all the same; but to write back earlier is to write more, for what is
+    /// logged again in the meantime.
     fn relief_bytes(&self) -> u64 {
         let checkpoint = self.push_bytes() + self.push_bytes() / 4;
         (self.log_bytes / 5).max(RELIEF_BYTES.min(self.log_bytes / 2)).max(checkpoint)
@@ -275,7 +277,8 @@ impl<'j> Grant<'j> {
         Self { journal, unit, links_left: links }
     }
 
-    /// One link commits: its unit pays for `charge` bytes, the rest goes back, and what the checkpoint was charged too much.
+    /// One link commits: its unit pays for `charge` bytes, the rest goes back, and what the checkpoint was charged too
+    /// much.
     pub(super) fn spend_link(&mut self, space: &GrantSpace, charge: i64) {
         assert!(self.links_left > 0, "a link commits only with space granted for it");
         self.links_left -= 1;

@@ -91,8 +91,8 @@ fn cycle_at(place: &LogPlace, block: u32) -> Result<u32> {
     Ok(sector_cycle(&sector))
 }
 
-/// The first block whose cycle is before `first`, by bisection. Blocks near the start may be of the pass after: they were in
-/// flight together with the end of the log, and block 0 did not arrive.
+/// The first block whose cycle is before `first`, by bisection. Blocks near the start may be of the pass after: they
+/// were in flight together with the end of the log, and block 0 did not arrive.
 fn find_edge(place: &LogPlace, first: u32) -> Result<u32> {
     let (mut low, mut high) = (0, place.basic_blocks - 1);
     while high - low > 1 {
@@ -221,8 +221,8 @@ impl<'p> Window<'p> {
     }
 }
 
-/// The first whole record from `tail` on. What was torn off at the head may have been written over the records at the tail,
-/// which were not needed any more then.
+/// The first whole record from `tail` on. What was torn off at the head may have been written over the records at the
+/// tail, which were not needed any more then.
 fn find_tail(place: &LogPlace, uuid: &[u8; 16], head: Lsn, tail: Lsn) -> Result<Lsn> {
     let log_bytes = u64::from(place.basic_blocks) * BASIC_BLOCK_BYTES as u64;
     let wrong = |tail: Lsn| {
@@ -267,8 +267,8 @@ mod tests {
     use xfskit_ondisk::log_record::RecordHeader;
     use zerocopy::{FromBytes, IntoBytes};
 
-    /// A clean log whose last record ends with the log, in the last pass that has a number. The checkpoint behind it would have
-    /// been one of pass 0, which no item can be of.
+    /// A clean log whose last record ends with the log, in the last pass that has a number. The checkpoint behind it
+    /// would have been one of pass 0, which no item can be of.
     #[test]
     fn a_log_without_another_pass_is_refused() {
         const LAST: u32 = u32::MAX;

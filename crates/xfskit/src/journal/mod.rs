@@ -15,8 +15,8 @@
 //!
 //! Crash behaviour: a checkpoint whose commit record is not in the log did not happen. What was flushed did.
 //!
-//! Locking: `writer` (one checkpoint at a time) > AIL or CIL shards > item state; `writer` > values. No lock of a buffer or an inode is
-//! waited for here, so a thread may push the journal while it holds some.
+//! Locking: `writer` (one checkpoint at a time) > AIL or CIL shards > item state; `writer` > values. No lock of a
+//! buffer or an inode is waited for here, so a thread may push the journal while it holds some.
 
 mod ail;
 mod cil;
@@ -91,7 +91,8 @@ pub struct Journal {
     push_bytes: u64,
     /// The slot of the thread whose commit pushed it last.
     last_pusher: AtomicUsize,
-    /// Charged bytes of the gathering checkpoint from which on somebody is to look whether the last one left the log too full.
+    /// Charged bytes of the gathering checkpoint from which on somebody is to look whether the last one left the log
+    /// too full.
     look_due_at: AtomicU64,
     uuid: [u8; 16],
     /// Values that wait for their checkpoint.
@@ -209,8 +210,8 @@ impl Journal {
         self.space_freed.notify_all();
     }
 
-    /// Commits in one step what `fill` logs, and `values` before it. The grant's link pays for it. Returns the checkpoint
-    /// that will carry it. Once no lock of an AG is held any more, the values go to [`Self::write_values`].
+    /// Commits in one step what `fill` logs, and `values` before it. The grant's link pays for it. Returns the
+    /// checkpoint that will carry it. Once no lock of an AG is held any more, the values go to [`Self::write_values`].
     pub fn commit(
         &self,
         grant: &mut Grant<'_>,
@@ -227,8 +228,8 @@ impl Journal {
         outcome.seq
     }
 
-    /// Writes values that were committed. What cannot be written goes on waiting: whoever writes the checkpoint meets the
-    /// error again, before anything of the checkpoint is in the log.
+    /// Writes values that were committed. What cannot be written goes on waiting: whoever writes the checkpoint meets
+    /// the error again, before anything of the checkpoint is in the log.
     pub fn write_values(&self, values: Vec<OrderedWrite>) {
         for write in values.iter().take_while(|_| self.check().is_ok()) {
             if let Err(error) = self.values.write(write) {
@@ -237,8 +238,8 @@ impl Journal {
         }
     }
 
-    /// Called after a commit: writes a checkpoint when enough has gathered, or moves the tail when a checkpoint has left little of the
-    /// log free.
+    /// Called after a commit: writes a checkpoint when enough has gathered, or moves the tail when a checkpoint has
+    /// left little of the log free.
     ///
     /// # Errors
     /// As [`Self::force`].
@@ -270,8 +271,9 @@ impl Journal {
         self.is_for_me(self.push_bytes) || self.push_wanted.load(Ordering::Relaxed)
     }
 
-    /// Whether this thread is to do what is due when the gathering checkpoint is charged `due_at` bytes. Who pushed the CIL last
-    /// leaves that to others for a while, so that threads that do the same work also share what the journal makes of it.
+    /// Whether this thread is to do what is due when the gathering checkpoint is charged `due_at` bytes. Who pushed the
+    /// CIL last leaves that to others for a while, so that threads that do the same work also share what the journal
+    /// makes of it.
     fn is_for_me(&self, due_at: u64) -> bool {
         let charged = self.cil.charged_bytes();
         charged >= due_at
@@ -396,8 +398,8 @@ impl Journal {
         if self.unflushed.swap(false, Ordering::AcqRel) { self.flush_data() } else { Ok(()) }
     }
 
-    /// Flushes the data device. One that refuses may have lost what was written to it, and a later flush that succeeds would not
-    /// say so: nothing can be called durable any more.
+    /// Flushes the data device. One that refuses may have lost what was written to it, and a later flush that succeeds
+    /// would not say so: nothing can be called durable any more.
     fn flush_data(&self) -> Result<()> {
         self.counters.device_flushes.increment();
         self.data_device.flush().map_err(|source| {

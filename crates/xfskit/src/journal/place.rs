@@ -15,8 +15,8 @@ pub enum HostSpace {
     /// All: the filesystem is to be open for long.
     #[default]
     All,
-    /// As much as the host has, at least for a short work. The filesystem shuts down where that ends; what was durable is in the
-    /// log then.
+    /// As much as the host has, at least for a short work. The filesystem shuts down where that ends; what was durable
+    /// is in the log then.
     Part,
 }
 
@@ -36,7 +36,8 @@ impl LogPlace {
         u64::from(self.basic_blocks) * BASIC_BLOCK_BYTES as u64
     }
 
-    /// Has the host set space aside for the log, which goes on at `head`. Returns how many bytes ahead of it are there, if not all.
+    /// Has the host set space aside for the log, which goes on at `head`. Returns how many bytes ahead of it are there,
+    /// if not all.
     ///
     /// # Errors
     /// `Io`, which says that the host is full where it is.

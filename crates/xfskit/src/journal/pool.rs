@@ -1,8 +1,8 @@
-//! Memory that one checkpoint leaves for the next: slabs for the copies of inodes, vectors for those of buffers, and the
-//! lists of entries.
+//! Memory that one checkpoint leaves for the next: slabs for the copies of inodes, vectors for those of buffers, and
+//! the lists of entries.
 //!
-//! Memory that somebody used lately costs far less than memory that the system has to hand out and clear. It comes back when
-//! its checkpoint is durable, from whichever thread wrote it, and each kind keeps at most so many bytes of it.
+//! Memory that somebody used lately costs far less than memory that the system has to hand out and clear. It comes back
+//! when its checkpoint is durable, from whichever thread wrote it, and each kind keeps at most so many bytes of it.
 
 use super::cil::Entry;
 use crate::item::{BoxedVector, LogVector};
@@ -99,8 +99,8 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// A pool for checkpoints of `push_bytes` that keeps `most_bytes` at most. One checkpoint is written while the next gathers,
-    /// and copies have room to grow.
+    /// A pool for checkpoints of `push_bytes` that keeps `most_bytes` at most. One checkpoint is written while the next
+    /// gathers, and copies have room to grow.
     pub(super) fn new(push_bytes: u64, most_bytes: u64) -> Self {
         Self {
             slabs: Stock::new((push_bytes * 5 / 2).min(most_bytes / 2)),

@@ -4,16 +4,16 @@
 //! commit ──▶ waits in memory ──┬── the thread that committed it, as soon as it has let go of its locks ──▶ on the device
 //!                              └── whoever writes the checkpoint, if that is earlier                   ──▶
 //! ```
-//! Mostly the thread is first: then the bytes are in its processor's cache still, the next value takes the memory that this
-//! one had, and no more waits than what the callers hand in at once. It does not write before its commit because it holds
-//! an AG's headers until then, for which others wait.
+//! Mostly the thread is first: then the bytes are in its processor's cache still, the next value takes the memory that
+//! this one had, and no more waits than what the callers hand in at once. It does not write before its commit because
+//! it holds an AG's headers until then, for which others wait.
 //!
-//! Locks: a write's own > the value's; the list's is never held together with them, for it is asked by commits, which hold
-//! AGs. A write's own is held while it is written, so whoever comes second finds it done.
+//! Locks: a write's own > the value's; the list's is never held together with them, for it is asked by commits, which
+//! hold AGs. A write's own is held while it is written, so whoever comes second finds it done.
 //!
-//! Crash behaviour: until the checkpoint is durable the blocks are free as far as the device knows, and they were free in
-//! the last durable checkpoint too; so it does not matter how much of a value is there. Whoever writes the checkpoint sees to it that
-//! all its values are written, and flushes them.
+//! Crash behaviour: until the checkpoint is durable the blocks are free as far as the device knows, and they were free
+//! in the last durable checkpoint too; so it does not matter how much of a value is there. Whoever writes the
+//! checkpoint sees to it that all its values are written, and flushes them.
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
@@ -43,8 +43,8 @@ impl OrderedWrite {
         Self { offset, range, value: Arc::new(Mutex::new(Some(Arc::clone(value)))) }
     }
 
-    /// Copies what of it lies in the bytes of the device from `offset` on; says where in `out` that is. Nothing if it is
-    /// written already.
+    /// Copies what of it lies in the bytes of the device from `offset` on; says where in `out` that is. Nothing if it
+    /// is written already.
     pub fn copy_to(&self, offset: u64, out: &mut [u8]) -> Option<Range<usize>> {
         let start = self.offset.max(offset);
         let end = (self.offset + self.range.len() as u64).min(offset + out.len() as u64);
@@ -145,7 +145,8 @@ mod tests {
     use crate::test_image::TestImage;
     use xfskit_ondisk::attr::remote::REMOTE_HEADER_BYTES;
 
-    /// A value of `count` bytes, the first of which are `first`, `first` + 1 and so on, in blocks without headers to speak of.
+    /// A value of `count` bytes, the first of which are `first`, `first` + 1 and so on, in blocks without headers to
+    /// speak of.
     fn value(first: u8, count: u8) -> Arc<ValueBlocks> {
         let geometry = TestImage::new(64, &[]).mount().geometry.clone();
         let bytes: Vec<u8> = (0..count).map(|i| first + i).collect();

@@ -210,9 +210,9 @@ impl LogWriter {
     }
 }
 
-/// The number by which the operations of a checkpoint belong together. It follows from where the checkpoint starts, so no two in
-/// the live part of the log have the same, whichever mounts wrote them: recovery would take what is left of one that was cut off
-/// for the beginning of another.
+/// The number by which the operations of a checkpoint belong together. It follows from where the checkpoint starts, so
+/// no two in the live part of the log have the same, whichever mounts wrote them: recovery would take what is left of
+/// one that was cut off for the beginning of another.
 fn transaction_id(start: Lsn) -> u32 {
     (mix(start.0) as u32).max(1)
 }

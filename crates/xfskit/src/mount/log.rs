@@ -87,8 +87,8 @@ pub(super) struct OpenedLog {
 /// Where a log ends and whether it is clean.
 pub(crate) type LogEnd = (LogHead, LogState);
 
-/// Opens the log of the filesystem on `device`, whose end is looked for unless it is known. A dirty one is replayed if the
-/// mount writes, and left as it is if it does not.
+/// Opens the log of the filesystem on `device`, whose end is looked for unless it is known. A dirty one is replayed if
+/// the mount writes, and left as it is if it does not.
 pub(super) fn open_log(
     device: &Arc<dyn BlockDevice>,
     log_device: Option<Arc<dyn BlockDevice>>,

@@ -35,9 +35,9 @@ impl Filesystem {
     /// behind the end of `to`.
     ///
     /// # Errors
-    /// `NotSupported` without the reflink feature; `Invalid` for ranges that break the rules or overlap; `NotPermitted` when `to` is
-    /// immutable or append-only; `TooLarge`,
-    /// `IsADirectory`, `ReadOnly`, `NoSpace`, `Stale`, `Corrupt`, `Io`.
+    /// `NotSupported` without the reflink feature; `Invalid` for ranges that break the rules or overlap; `NotPermitted`
+    /// when `to` is immutable or append-only; `TooLarge`, `IsADirectory`, `ReadOnly`, `NoSpace`, `Stale`, `Corrupt`,
+    /// `Io`.
     pub fn clone_range(
         &self,
         from: InodeNumber,
@@ -73,7 +73,8 @@ impl Filesystem {
     /// `from`. Blocks are shared where that is possible.
     ///
     /// # Errors
-    /// `Invalid` when source and target overlap; else as [`Self::clone_range`], [`Self::read_at`] and [`Self::write_at`].
+    /// `Invalid` when source and target overlap; else as [`Self::clone_range`], [`Self::read_at`] and
+    /// [`Self::write_at`].
     pub fn copy_range(
         &self,
         from: InodeNumber,
@@ -144,7 +145,8 @@ impl Filesystem {
         }
         match self.share(files, Span { length, ..span }, times) {
             Ok(()) => Ok(length),
-            // The AG may have no room for more reference counts, or somebody changed a size meanwhile: bytes can be copied.
+            // The AG may have no room for more reference counts, or somebody changed a size meanwhile: bytes can be
+            // copied.
             Err(Error::NoSpace | Error::Invalid(_) | Error::TooLarge) => Ok(0),
             Err(error) => Err(error),
         }
@@ -203,8 +205,8 @@ fn share_span(tx: &mut Transaction, from: InoId, to: InoId, span: Span) -> Resul
     Ok(())
 }
 
-/// Shares the start of one extent, as much as one link can, in place of what the target has there. Returns how many blocks.
-/// Both in one transaction: after a crash the target has the blocks that it had or these.
+/// Shares the start of one extent, as much as one link can, in place of what the target has there. Returns how many
+/// blocks. Both in one transaction: after a crash the target has the blocks that it had or these.
 fn share_extent(tx: &mut Transaction, to: InoId, extent: Extent) -> Result<u64> {
     let at = extent.file_block;
     let next = bmap::extents(tx, to, ForkKind::Data)?.next_at(at).copied();

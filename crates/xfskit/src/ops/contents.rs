@@ -1,7 +1,7 @@
 //! Reads and writes files, and makes what was written durable.
 //!
-//! Nothing is locked where a transaction begins, so a write looks first, under the inode's lock alone, for what needs no
-//! transaction, and begins one only for what does.
+//! Nothing is locked where a transaction begins, so a write looks first, under the inode's lock alone, for what needs
+//! no transaction, and begins one only for what does.
 
 use super::Filesystem;
 use super::map::{END_OF_MAP, link_reservation, next_link, written_behind_end};
@@ -69,16 +69,17 @@ impl Filesystem {
     /// have been done.
     ///
     /// # Errors
-    /// As [`Self::read_at`]; `NoSpace`, `TooLarge`, `ReadOnly`; `NotPermitted` for an immutable file, and before the end of an
-    /// append-only one.
+    /// As [`Self::read_at`]; `NoSpace`, `TooLarge`, `ReadOnly`; `NotPermitted` for an immutable file, and before the
+    /// end of an append-only one.
     pub fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
         let inode = self.write(inode, offset, data, false)?;
         self.note_write(&inode);
         self.honour_sync(&inode)
     }
 
-    /// As [`Self::write_at`] for whoever keeps the times of files: a cache that writes later than was written. What it brings begins
-    /// where its pages do, in an append-only file as well, and in any order: there it may change nothing of what had come before.
+    /// As [`Self::write_at`] for whoever keeps the times of files: a cache that writes later than was written. What it
+    /// brings begins where its pages do, in an append-only file as well, and in any order: there it may change nothing
+    /// of what had come before.
     ///
     /// # Errors
     /// As [`Self::write_at`].
@@ -189,7 +190,8 @@ impl Filesystem {
         if only_times { self.mount.journal.flush_contents() } else { self.fsync(inode) }
     }
 
-    /// Brings out everything that waits in memory; not durable yet. What cannot be brought out keeps nothing else from it.
+    /// Brings out everything that waits in memory; not durable yet. What cannot be brought out keeps nothing else from
+    /// it.
     pub(super) fn write_out_all(&self) -> Result<()> {
         let mut result = Ok(());
         for inode in self.mount.dirty_inodes.all() {
@@ -198,7 +200,8 @@ impl Filesystem {
         result
     }
 
-    /// Forgets everything that still waits in memory, and gives its space back: the superblock is about to say what is free.
+    /// Forgets everything that still waits in memory, and gives its space back: the superblock is about to say what is
+    /// free.
     pub(super) fn discard_all(&self) {
         for inode in self.mount.dirty_inodes.all() {
             let mut tx = Transaction::read_only(&self.mount);
@@ -316,8 +319,8 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Brings what waits of an inode to the device and into the journal: all that waited when this was called, however fast
-    /// others add to it.
+    /// Brings what waits of an inode to the device and into the journal: all that waited when this was called, however
+    /// fast others add to it.
     ///
     /// # Errors
     /// `NoSpace`, `Corrupt`, `Io`, `Shutdown`; what could not be brought out goes on waiting.
@@ -355,8 +358,8 @@ impl Filesystem {
         is_clean
     }
 
-    /// Brings out the first dirty run at or behind `from`, and times, and the size if it was the last; what `goal` wants is
-    /// all blocks in front of one, and then the size up to a byte. Says where to go on.
+    /// Brings out the first dirty run at or behind `from`, and times, and the size if it was the last; what `goal`
+    /// wants is all blocks in front of one, and then the size up to a byte. Says where to go on.
     fn write_out_some(
         &self,
         tx: &mut Transaction,

@@ -62,10 +62,10 @@ impl Filesystem {
     /// Does `what` to the `length` bytes of a file from `offset` on, by the rules of Linux's `fallocate`.
     ///
     /// # Errors
-    /// `Invalid` for an empty range, for parts of blocks where only whole ones will do, for ranges to collapse that reach
-    /// the end of the file and for insertions at it or behind; `TooLarge` beyond 2⁶³ − 1 bytes; `NotPermitted` for an
-    /// immutable file, and for anything but allocation in an append-only one; `IsADirectory`,
-    /// `ReadOnly`, `NoSpace`, `Stale`, `Corrupt`, `Io`.
+    /// `Invalid` for an empty range, for parts of blocks where only whole ones will do, for ranges to collapse that
+    /// reach the end of the file and for insertions at it or behind; `TooLarge` beyond 2⁶³ − 1 bytes; `NotPermitted`
+    /// for an immutable file, and for anything but allocation in an append-only one; `IsADirectory`, `ReadOnly`,
+    /// `NoSpace`, `Stale`, `Corrupt`, `Io`.
     pub fn fallocate(&self, inode: InodeNumber, what: Fallocate, offset: u64, length: u64) -> Result<()> {
         self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Change)
     }

@@ -1,4 +1,5 @@
-//! What Linux's `FS_IOC_FSSETXATTR` sets of an inode: flags (as chattr sets them), project, hints for the size of extents.
+//! What Linux's `FS_IOC_FSSETXATTR` sets of an inode: flags (as chattr sets them), project, hints for the size of
+//! extents.
 
 use super::create::{single, touch};
 use super::{Caller, Filesystem};
@@ -60,13 +61,13 @@ impl Filesystem {
         Ok(flags_of(&tx, id))
     }
 
-    /// Sets the flags, the project and the hints of an inode, in one transaction. Flags that an inode of its type cannot have are
-    /// left out, as by the kernel, and so are those that nobody sets; a hint of 0 takes its flag away.
+    /// Sets the flags, the project and the hints of an inode, in one transaction. Flags that an inode of its type
+    /// cannot have are left out, as by the kernel, and so are those that nobody sets; a hint of 0 takes its flag away.
     ///
     /// # Errors
-    /// `NotPermitted` for anybody but the owner and root, and to anybody but root for the immutable and the append-only flag;
-    /// `Invalid` for a hint that the image or the type of file cannot have, for another hint once a file has extents, and for the
-    /// realtime flag; `ReadOnly`, `Stale`, `Corrupt`, `Io`.
+    /// `NotPermitted` for anybody but the owner and root, and to anybody but root for the immutable and the append-only
+    /// flag; `Invalid` for a hint that the image or the type of file cannot have, for another hint once a file has
+    /// extents, and for the realtime flag; `ReadOnly`, `Stale`, `Corrupt`, `Io`.
     pub fn set_flags(&self, inode: InodeNumber, wanted: &Flags, caller: &Caller) -> Result<()> {
         let inode = self.mount.inode(inode)?;
         let mut tx = self.begin(single(reservation_of(self.mount.reservations.ichange)))?;

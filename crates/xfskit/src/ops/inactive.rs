@@ -76,8 +76,8 @@ impl Filesystem {
             if state.freed || state.core.links > 0 || held {
                 return Ok(());
             }
-            // First, for what waits may have been going to blocks that are freed now, and has not paid for others: if a later link
-            // fails, the next write-out would take some.
+            // First, for what waits may have been going to blocks that are freed now, and has not paid for others: if a
+            // later link fails, the next write-out would take some.
             data::discard(&mut tx, ino);
             free_blocks(&mut tx, ino)?;
             unlinked::remove(&mut tx, ino)?;

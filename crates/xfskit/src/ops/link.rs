@@ -19,8 +19,8 @@ impl Filesystem {
     /// and brings its contents along: a crash leaves the name with all that was written before, or no name.
     ///
     /// # Errors
-    /// `Exists`, `NotPermitted` for a directory and for what is immutable or append-only, `TooManyLinks`, `NoSpace`, `NotFound` for a file whose last name was
-    /// removed, `CrossesProjects`.
+    /// `Exists`, `NotPermitted` for a directory and for what is immutable or append-only, `TooManyLinks`, `NoSpace`,
+    /// `NotFound` for a file whose last name was removed, `CrossesProjects`.
     pub fn link(&self, inode: InodeNumber, dir: InodeNumber, name: &[u8]) -> Result<Stat> {
         check_new_name(name)?;
         self.settle_unnamed(inode)?;
@@ -32,8 +32,9 @@ impl Filesystem {
         }
     }
 
-    /// As [`Self::link`], in place of what has the name now, if that is not a directory: at every moment, and after a crash, the
-    /// name is there and stands for the one or the other. A crash may also leave the inode a second name, which begins with `.xfskit-`.
+    /// As [`Self::link`], in place of what has the name now, if that is not a directory: at every moment, and after a
+    /// crash, the name is there and stands for the one or the other. A crash may also leave the inode a second name,
+    /// which begins with `.xfskit-`.
     ///
     /// # Errors
     /// `IsADirectory`, and those of [`Self::link`] and [`Self::rename`].
@@ -54,16 +55,16 @@ impl Filesystem {
             linked?;
         }
         let renamed = self.rename(dir, &temporary, dir, name, RenameFlags::default(), caller);
-        // It is still there after an error, and when somebody gave the inode that name meanwhile: two names of one inode are
-        // renamed by doing nothing.
+        // It is still there after an error, and when somebody gave the inode that name meanwhile: two names of one
+        // inode are renamed by doing nothing.
         match self.unlink(dir, &temporary, caller) {
             Err(Error::NotFound) | Ok(()) => renamed,
             other => renamed.and(other),
         }
     }
 
-    /// Whether the caller may put something else, by a rename, in place of what has the name: for those who are about to give a name in
-    /// the directory that they mean to take away.
+    /// Whether the caller may put something else, by a rename, in place of what has the name: for those who are about
+    /// to give a name in the directory that they mean to take away.
     ///
     /// # Errors
     /// `NotPermitted` for what is immutable or append-only, and as in a sticky directory; `NotFound`, `Corrupt`, `Io`.

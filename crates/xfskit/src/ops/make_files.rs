@@ -65,8 +65,8 @@ impl WholeFile<'_> {
 }
 
 impl Filesystem {
-    /// Whether [`Self::make_files`] can make a file: its contents are small, its attributes fit the new inode in shortform,
-    /// and none is an ACL.
+    /// Whether [`Self::make_files`] can make a file: its contents are small, its attributes fit the new inode in
+    /// shortform, and none is an ACL.
     pub fn is_small(&self, file: &WholeFile<'_>) -> bool {
         let (geometry, options) = (&self.mount.geometry, &self.mount.options);
         if file.contents.len() > MOST_CONTENTS_BYTES || file.xattrs.iter().any(|(name, _)| parse_plain(name).is_err()) {
@@ -82,8 +82,8 @@ impl Filesystem {
         in_shortform && (geometry.has_parent() || file.xattrs.is_empty()) && file.shortform_bytes() <= room
     }
 
-    /// Makes small regular files in a directory that has no default ACL, the first of them at least; returns those that it
-    /// made, in their order. Nothing is made when there is an error.
+    /// Makes small regular files in a directory that has no default ACL, the first of them at least; returns those that
+    /// it made, in their order. Nothing is made when there is an error.
     ///
     /// # Errors
     /// `Exists`, `NotADirectory`, `NoSpace`, `NameTooLong`; `Invalid` for a file that is not [small](Self::is_small);
@@ -101,8 +101,8 @@ impl Filesystem {
                 return Err(Error::Invalid("the file is too large to be made in one step"));
             }
         }
-        // What all of them may need together is far more than they do need: the transaction ends when it comes near to what
-        // is reserved.
+        // What all of them may need together is far more than they do need: the transaction ends when it comes near to
+        // what is reserved.
         let one = self.make_one_reservation();
         let most = (self.mount.journal.usage().1 / LOG_SHARE / u64::from(one.log_bytes)).max(1);
         // The contents of files that a small log has no room for are not written in vain.
@@ -195,8 +195,8 @@ impl Filesystem {
         Ok(made.into_iter().map(|id| stat_of(tx, tx.inode(id))).collect())
     }
 
-    /// Makes the inode `number`, with its name and its attributes. An error here leaves one without a name, so it must not
-    /// be committed.
+    /// Makes the inode `number`, with its name and its attributes. An error here leaves one without a name, so it must
+    /// not be committed.
     fn make_file(&self, tx: &mut Transaction, dir: InoId, number: InodeNumber, file: &WholeFile<'_>) -> Result<InoId> {
         let caller = Caller { uid: file.uid, gid: file.gid, groups: Vec::new() };
         let new = NewFile::new(mode_of(file));

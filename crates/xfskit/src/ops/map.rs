@@ -1,8 +1,8 @@
 //! What the operations on maps of files have in common: a chain of links, each of which leaves files that are valid.
 //!
-//! Bytes that have to become zeros are zeroed first. Where their block is shared they have to wait in memory and be written
-//! out, so such an operation begins again: it says so by answering `None`. What others write meanwhile is written out in links of
-//! the same chain, under its locks, so that they cannot keep it from beginning.
+//! Bytes that have to become zeros are zeroed first. Where their block is shared they have to wait in memory and be
+//! written out, so such an operation begins again: it says so by answering `None`. What others write meanwhile is
+//! written out in links of the same chain, under its locks, so that they cannot keep it from beginning.
 //!
 //! Locking: the inodes stay locked for the whole chain. Each link begins without an AG.
 
@@ -161,8 +161,8 @@ pub(super) fn zero_bytes(tx: &mut Transaction, ino: InoId, range: Range<u64>) ->
     Ok(true)
 }
 
-/// Gets the file ready for its end to move to byte `to`, if that is behind it: what would be seen then reads as zeros. False
-/// as [`zero_bytes`].
+/// Gets the file ready for its end to move to byte `to`, if that is behind it: what would be seen then reads as zeros.
+/// False as [`zero_bytes`].
 pub(super) fn grow(tx: &mut Transaction, ino: InoId, to: u64) -> Result<bool> {
     let size = tx.inode(ino).core.size;
     if to <= size {

@@ -1,8 +1,8 @@
 //! Opens filesystems: what the journal holds is brought home, operations that a crash cut off are finished, and inodes
 //! that lost their last name are freed, before anybody sees the filesystem.
 //!
-//! A mount that only looks does the same in memory: over the image lies a device that keeps changes to itself, and what is
-//! mounted is that.
+//! A mount that only looks does the same in memory: over the image lies a device that keeps changes to itself, and what
+//! is mounted is that.
 
 use super::Filesystem;
 use crate::env::{Environment, SystemEnvironment};

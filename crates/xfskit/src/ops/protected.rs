@@ -38,7 +38,8 @@ pub(super) fn is_append_only(core: &InodeCore) -> bool {
     core.flags & flags::APPEND != 0
 }
 
-/// Whether `data` may come late to where an append-only file begins with `old`: pages come whole, with what was there already.
+/// Whether `data` may come late to where an append-only file begins with `old`: pages come whole, with what was there
+/// already.
 pub(super) fn check_same(old: &[u8], data: &[u8]) -> Result<()> {
     refuse_if(!data.starts_with(old))
 }
@@ -57,10 +58,11 @@ pub(super) fn check_lost_entry(tx: &Transaction, dir: InoId, child: InoId, calle
     check_unprotected(&tx.inode(child).core)
 }
 
-/// Whether attributes may be set. Anybody who may write the file may set its times to now, which appending does as well.
+/// Whether attributes may be set. Anybody who may write the file may set its times to now, which appending does as
+/// well.
 ///
-/// A cache that keeps the time of writes says what now is, in `ctime`: to set `mtime` alone to now, which the kernel's XFS refuses for an
-/// append-only file, looks like the times that it brings after a write, and passes.
+/// A cache that keeps the time of writes says what now is, in `ctime`: to set `mtime` alone to now, which the kernel's
+/// XFS refuses for an append-only file, looks like the times that it brings after a write, and passes.
 pub(super) fn check_set_attr(core: &InodeCore, change: &SetAttr) -> Result<()> {
     let sets_now = change.ctime.is_some_and(|now| change.mtime == Some(SetTime::To(now)));
     let follows_write = change.atime.is_none() && sets_now;

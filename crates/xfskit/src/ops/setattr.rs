@@ -48,8 +48,8 @@ impl SetAttr {
 }
 
 impl Filesystem {
-    /// Changes attributes of an inode: a size, with everything else but a mode, by [`Self::truncate`]'s links, all else in
-    /// one transaction.
+    /// Changes attributes of an inode: a size, with everything else but a mode, by [`Self::truncate`]'s links, all else
+    /// in one transaction.
     ///
     /// # Errors
     /// `NotPermitted` for what is immutable or append-only; `Stale`, `NoSpace`, `Io`; for a size as [`Self::truncate`].
@@ -95,8 +95,8 @@ impl Filesystem {
                 acl::follow_mode(&mut tx, id, core.mode)?;
             }
             tell_write(&mut tx, id);
-            // A file without a name is gone after a crash, its times with it; while somebody holds it, memory keeps them, and a name
-            // that it gets is logged with all of its core.
+            // A file without a name is gone after a crash, its times with it; while somebody holds it, memory keeps
+            // them, and a name that it gets is logged with all of its core.
             let is_kept = tx.inode(id).core.links == 0 && inode.opens.load(Ordering::Acquire) > 0;
             let is_logged = change.sets_more_than_times() || !is_kept;
             let state = if is_logged { tx.inode_mut(id, InodeFields::CORE) } else { tx.inode_memory_mut(id) };

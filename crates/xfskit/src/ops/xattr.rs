@@ -300,8 +300,9 @@ impl Filesystem {
     /// Makes or replaces an attribute.
     ///
     /// # Errors
-    /// `Exists`, `NoAttribute` as `mode` demands, `AttributeNameTooLong`, `ValueTooLong`, `NoSpace`, `NotSupported` for an unknown prefix,
-    /// `NotPermitted` for an attribute of users on what is neither a file nor a directory, and on what is immutable or append-only.
+    /// `Exists`, `NoAttribute` as `mode` demands, `AttributeNameTooLong`, `ValueTooLong`, `NoSpace`, `NotSupported` for
+    /// an unknown prefix, `NotPermitted` for an attribute of users on what is neither a file nor a directory, and on
+    /// what is immutable or append-only.
     pub fn set_xattr(
         &self,
         inode: InodeNumber,
@@ -331,8 +332,8 @@ impl Filesystem {
         self.change(inode, &changes, SetMode::Any, caller)
     }
 
-    /// Makes one change that is a matter of the inode alone, and reserves no more than that takes. `false`: it is not, and
-    /// nothing was changed.
+    /// Makes one change that is a matter of the inode alone, and reserves no more than that takes. `false`: it is not,
+    /// and nothing was changed.
     fn change_in_inode(&self, number: InodeNumber, name: &[u8], value: Option<&[u8]>, mode: SetMode) -> Result<bool> {
         if value.is_some_and(|value| value.len() >= SHORTFORM_LENGTH_LIMIT) || !self.mount.options.attr_fast_path {
             return Ok(false);
@@ -396,8 +397,9 @@ impl Filesystem {
     }
 
     /// Makes all changes, so that a crash leaves all of them or none. Only a value outside of the leaf may take several
-    /// transactions, to map its blocks, which nobody sees; so the blocks of all such values are mapped first, and the rest is
-    /// one transaction. Under the policy `always` that transaction has an intent for each change, and the changes follow it.
+    /// transactions, to map its blocks, which nobody sees; so the blocks of all such values are mapped first, and the
+    /// rest is one transaction. Under the policy `always` that transaction has an intent for each change, and the
+    /// changes follow it.
     fn change_all(
         &self,
         tx: &mut Transaction,

@@ -10,8 +10,8 @@
 //! Here they are decoded and put into the queue; one file for each kind of work that only other writers log.
 //!
 //! A rest is done behind intents that were behind it. That is right for extents to free, for what is left of an
-//! exchange or an attribute; the updates of a reverse mapping intent are done in one transaction, because a later intent
-//! may free the blocks, and those of a reference count intent as far as the kernel would.
+//! exchange or an attribute; the updates of a reverse mapping intent are done in one transaction, because a later
+//! intent may free the blocks, and those of a reference count intent as far as the kernel would.
 //!
 //! Locking: the caller is alone on the filesystem.
 //!
@@ -87,8 +87,8 @@ pub fn finish_intents(mount: &Arc<Mount>, intents: Vec<Arc<RecoveredIntent>>) ->
     Ok(report)
 }
 
-/// Decodes an intent, verifies it, and looks up the inodes that it names. `seen` are those whose attributes intents before it
-/// change.
+/// Decodes an intent, verifies it, and looks up the inodes that it names. `seen` are those whose attributes intents
+/// before it change.
 fn verified(
     mount: &Arc<Mount>,
     intent: &RecoveredIntent,

@@ -4,8 +4,9 @@
 //! ```text
 //! free blocks = shared + what the slots of threads keep      inodes = at opening + what the slots counted
 //! ```
-//! Most transactions reserve blocks and use none of them. While there is plenty, what they give back stays with the slot of
-//! their thread for the next one ([`Credits`]). Whoever finds too little collects what the slots keep before it gives up.
+//! Most transactions reserve blocks and use none of them. While there is plenty, what they give back stays with the
+//! slot of their thread for the next one ([`Credits`]). Whoever finds too little collects what the slots keep before it
+//! gives up.
 
 use crate::credits::Credits;
 use crate::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -167,7 +168,8 @@ mod tests {
         assert!(!counts.has_less_than(98_900) && counts.has_less_than(98_901));
     }
 
-    /// One of two who found too little collected, and the other found nothing to collect and gave up. Found by a review.
+    /// One of two who found too little collected, and the other found nothing to collect and gave up. Found by a
+    /// review.
     #[test]
     fn two_who_find_too_little_at_once_both_get_theirs() {
         for _ in 0..2000 {

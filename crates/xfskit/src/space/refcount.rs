@@ -96,8 +96,8 @@ pub(super) fn step(tx: &mut Transaction, ag: Ag, extent: FreeExtent) -> Result<u
     })
 }
 
-/// Takes a reference off every block of `extent`. Returns the parts that nobody refers to any more; blocks that keep a reference
-/// are busy: see [`expect_durable`].
+/// Takes a reference off every block of `extent`. Returns the parts that nobody refers to any more; blocks that keep a
+/// reference are busy: see [`expect_durable`].
 pub(super) fn decrease(tx: &mut Transaction, ag: Ag, extent: FreeExtent) -> Result<Parts> {
     let free = change(tx, ag, extent, Change::Decrease)?;
     if free.iter().map(|part| part.count).sum::<u32>() < extent.count {
@@ -106,8 +106,8 @@ pub(super) fn decrease(tx: &mut Transaction, ag: Ag, extent: FreeExtent) -> Resu
     Ok(free)
 }
 
-/// Before blocks that have one reference are written in place: when another has gone by a transaction that is not durable, it is
-/// made so. After a crash the blocks would be the other file's again, with bytes that it never had.
+/// Before blocks that have one reference are written in place: when another has gone by a transaction that is not
+/// durable, it is made so. After a crash the blocks would be the other file's again, with bytes that it never had.
 ///
 /// # Errors
 /// `Io`, `Shutdown`.

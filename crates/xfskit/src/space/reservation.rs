@@ -54,8 +54,8 @@ pub(super) fn held_back(tx: &Transaction, ag: Ag) -> u32 {
     held.min(u32::MAX.into()) as u32
 }
 
-/// Whether an AG has so little left of what it holds back that nothing more is to be shared in it: a shared block may have
-/// any number of reverse mappings, so their tree may need more than its share.
+/// Whether an AG has so little left of what it holds back that nothing more is to be shared in it: a shared block may
+/// have any number of reverse mappings, so their tree may need more than its share.
 pub(super) fn is_short(tx: &Transaction, ag: Ag) -> bool {
     let (geometry, limits) = (tx.geometry(), &tx.mount().limits);
     let blocks = geometry.blocks_in_ag(ag.number);

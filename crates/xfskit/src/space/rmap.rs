@@ -57,7 +57,8 @@ fn left_of(tx: &mut Transaction, ag: Ag, new: &Rmap) -> Result<Option<Rmap>> {
     {
         return Ok(nearest);
     }
-    // Blocks that cannot be shared have one record, so the nearest is the one; and nothing continues into the start of a file.
+    // Blocks that cannot be shared have one record, so the nearest is the one; and nothing continues into the start of
+    // a file.
     let may_share = new.has_offset() && new.offset & rmap_offset::ATTR_FORK == 0;
     let is_start = new.offset & !rmap_offset::UNWRITTEN == 0;
     if !tx.geometry().has_reflink() || new.start.0 == 0 || !may_share || is_start {

@@ -6,8 +6,9 @@
 //!   being written   for the file's next blocks, unless somebody needs the space
 //! ```
 //! Contents are written before the transaction that allocates their blocks, so that no transaction waits for them. The
-//! window keeps others off the blocks meanwhile. What is left of it is speculative preallocation: it keeps a growing file in
-//! one piece although others grow beside it, and although its blocks may come in any order. It costs nothing on disk.
+//! window keeps others off the blocks meanwhile. What is left of it is speculative preallocation: it keeps a growing
+//! file in one piece although others grow beside it, and although its blocks may come in any order. It costs nothing on
+//! disk.
 //!
 //! Invariants: windows of an AG do not overlap; firm blocks are free in the AG's trees, and nobody allocates them but
 //! their holder; a file has firm blocks in one window at most.
@@ -118,7 +119,8 @@ impl Windows {
         })
     }
 
-    /// Makes up to `most` blocks firm, from the one for `file_block` on. What lies before them stays a window of its own.
+    /// Makes up to `most` blocks firm, from the one for `file_block` on. What lies before them stays a window of its
+    /// own.
     pub(super) fn firm_up(&self, holder: InodeNumber, file_block: u64, most: u32) -> Option<Firm> {
         if self.is_empty() {
             return None;

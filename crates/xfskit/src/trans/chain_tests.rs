@@ -22,9 +22,9 @@ static PLAIN_KIND: BufferKind = BufferKind {
     refine: None,
 };
 
-/// A chain that changes more than the log holds, the first thing after the mount: nothing older is there whose write-back would
-/// free any space, and what the chain holds cannot be written back. When a roll did not look whether a checkpoint was due, all of it
-/// gathered in one that filled the log, and the chain waited for itself.
+/// A chain that changes more than the log holds, the first thing after the mount: nothing older is there whose
+/// write-back would free any space, and what the chain holds cannot be written back. When a roll did not look whether a
+/// checkpoint was due, all of it gathered in one that filled the log, and the chain waited for itself.
 #[test]
 fn a_chain_longer_than_the_log_does_not_wait_for_itself() {
     for log in ["size=16m", "size=64m"] {

@@ -93,8 +93,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// The next link has to wait for log space with its inodes locked, and what is locked is not written back. They move to
-    /// the head of the log, so that none of them is the tail for which the link would wait.
+    /// The next link has to wait for log space with its inodes locked, and what is locked is not written back. They
+    /// move to the head of the log, so that none of them is the tail for which the link would wait.
     fn relog_inodes(&mut self) {
         for held in &mut self.inodes {
             if held.dirty.is_empty() && held.inode.item().lock().in_ail.get().is_some() {
@@ -112,8 +112,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// Does work that later links of a chain owe to the earlier ones. If it fails the filesystem shuts down, whether this
-    /// link has changed something or not: what is committed is half of an operation, and only recovery can do the
+    /// Does work that later links of a chain owe to the earlier ones. If it fails the filesystem shuts down, whether
+    /// this link has changed something or not: what is committed is half of an operation, and only recovery can do the
     /// rest.
     ///
     /// # Errors

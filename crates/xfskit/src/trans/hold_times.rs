@@ -1,7 +1,7 @@
 //! How long transactions hold what others wait for, where somebody wants to know (`MountOptions::lock_times`).
 //!
-//! A time runs from the first lock of a kind until the transaction is over, which is when all its locks go; a chain counts as one.
-//! Without the option there is no look at the clock.
+//! A time runs from the first lock of a kind until the transaction is over, which is when all its locks go; a chain
+//! counts as one. Without the option there is no look at the clock.
 
 use super::Transaction;
 use xfskit_ondisk::Timestamp;

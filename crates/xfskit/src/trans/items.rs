@@ -57,7 +57,8 @@ impl Transaction<'_> {
         self.freed_extents.len()
     }
 
-    /// Logs that inodes were made: recovery makes them again from this alone, so the buffers themselves are only ordered.
+    /// Logs that inodes were made: recovery makes them again from this alone, so the buffers themselves are only
+    /// ordered.
     pub fn log_new_inodes(&mut self, new: NewInodes) {
         let mut copy = LogVector::default();
         copy.push(&new.encode(self.geometry()));

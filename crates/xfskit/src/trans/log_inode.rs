@@ -1,4 +1,5 @@
-//! Inodes as the journal carries them: a format, the core, and the parts of the forks that changed since the last write-back.
+//! Inodes as the journal carries them: a format, the core, and the parts of the forks that changed since the last
+//! write-back.
 
 use super::{HeldInode, InodeFields};
 use crate::cache::{AttrFork, DataFork, ForkMap, Inode, InodeState};

@@ -10,8 +10,8 @@
 //! A transaction is all or nothing in the journal. Dropping one that changed nothing is free; dropping one that
 //! changed something would leave memory and journal apart, so it shuts the filesystem down (decision 8 of the design).
 //!
-//! Objects are named by [`BufId`] and [`InoId`], which are valid in the transaction that gave them out: an inode's to its end, a
-//! buffer's until it is released, and across a roll only if it is held.
+//! Objects are named by [`BufId`] and [`InoId`], which are valid in the transaction that gave them out: an inode's to
+//! its end, a buffer's until it is released, and across a roll only if it is held.
 //!
 //! A read-only transaction ([`Transaction::read_only`]) takes shared locks, reserves nothing and commits nothing, so
 //! that one look-up code serves both.
@@ -169,9 +169,9 @@ impl<'m> Transaction<'m> {
         self.exclusive
     }
 
-    /// Whether the error tag has it that extent maps cannot count more than a few records. Decided by the first look of a chain, for
-    /// all of it, as a real limit would be; and only while nothing is changed, for whoever looks later than that does not
-    /// mean to refuse.
+    /// Whether the error tag has it that extent maps cannot count more than a few records. Decided by the first look of
+    /// a chain, for all of it, as a real limit would be; and only while nothing is changed, for whoever looks later
+    /// than that does not mean to refuse.
     pub fn counts_few_extents(&mut self) -> bool {
         let (mount, is_clean) = (self.mount, !self.dirty);
         *self.counts_few_extents.get_or_insert_with(|| is_clean && mount.error_tags.strikes(REDUCE_MAX_IEXTENTS))
@@ -222,9 +222,9 @@ impl Transaction<'_> {
     /// # Errors
     /// `Corrupt` when a block is in use by another structure.
     pub fn create_key(&mut self, key: &BufferKey, kind: &'static BufferKind) -> Result<BufId> {
-        // The same blocks may have been freed lately by somebody whose cancel record is still in the CIL. It must get into
-        // the log before anything new is committed in its place: recovery needs it to pass over what was logged there
-        // before, inodes above all.
+        // The same blocks may have been freed lately by somebody whose cancel record is still in the CIL. It must get
+        // into the log before anything new is committed in its place: recovery needs it to pass over what was logged
+        // there before, inodes above all.
         if key.runs().iter().any(|run| self.mount.journal.holds_cancel(run.address)) {
             self.mount.journal.force_all()?;
         }

@@ -32,8 +32,8 @@ impl Transaction<'_> {
         if self.exclusive { self.inode_memory_mut(ino).dir_memory.as_deref_mut() } else { None }
     }
 
-    /// Remembers the directory block that lies at a fork block, if the transaction may change anything and the directory is
-    /// large enough.
+    /// Remembers the directory block that lies at a fork block, if the transaction may change anything and the
+    /// directory is large enough.
     pub(crate) fn remember_block(&mut self, ino: InoId, at: FileBlock, id: BufId) {
         let (core, geometry) = (&self.inode(ino).core, self.geometry());
         let blocks = core.blocks >> (geometry.dir_block_log - geometry.block_log);

@@ -61,8 +61,8 @@ fn assert_rotten(reference: &Reference, path: &Path, inode: InodeNumber) {
     assert!(matches!(&error, Error::Corrupt(found) if found.check == "checksum"), "{error}");
 }
 
-/// A bit of an inode had flipped on the device. Its neighbour changed, and write-back gave all inodes of the cluster new checksums:
-/// the flipped bit was right from then on.
+/// A bit of an inode had flipped on the device. Its neighbour changed, and write-back gave all inodes of the cluster
+/// new checksums: the flipped bit was right from then on.
 #[test]
 fn a_rotten_inode_is_not_made_right_by_a_change_beside_it() {
     let Some(reference) = xfskit_testkit::reference() else { return };
@@ -81,8 +81,8 @@ fn a_rotten_inode_is_not_made_right_by_a_change_beside_it() {
     assert_eq!(open(&path).stat(pair[0]).expect("a sound inode").mode, 0o100_600);
 }
 
-/// As before, but what changes is the rotten inode's own link of the unlinked list, while memory has the inode as it was. The link
-/// alone brings no right checksum; the inode, all of which comes from memory, does.
+/// As before, but what changes is the rotten inode's own link of the unlinked list, while memory has the inode as it
+/// was. The link alone brings no right checksum; the inode, all of which comes from memory, does.
 #[test]
 fn a_rotten_inode_gets_the_right_checksum_only_when_it_is_written_from_memory() {
     let Some(reference) = xfskit_testkit::reference() else { return };

@@ -1,5 +1,5 @@
-//! The power fails after each link of each operation: the kernel recovers the log, xfs_repair finds nothing, and the file
-//! is one of those that may be there.
+//! The power fails after each link of each operation: the kernel recovers the log, xfs_repair finds nothing, and the
+//! file is one of those that may be there.
 
 use super::model::{File, Random, make, open};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Random operations on some files, in all shapes of images: the kernel reads what a vector of bytes holds, and xfs_repair
-//! finds nothing.
+//! Random operations on some files, in all shapes of images: the kernel reads what a vector of bytes holds, and
+//! xfs_repair finds nothing.
 
 use super::model::{File, Random, make, open};
 use std::sync::Arc;

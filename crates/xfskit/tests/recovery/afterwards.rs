@@ -38,8 +38,9 @@ fn make_files(base: &Arc<Vec<u8>>, sectors: Sectors, prefix: &str) -> (Sectors, 
     (sectors, records)
 }
 
-/// The first record behind an unmount record did not arrive, those behind it did: the log is clean. The next mount wrote a
-/// record of its own in that place, the power failed again, and recovery went on with what the dead mount had left.
+/// The first record behind an unmount record did not arrive, those behind it did: the log is clean. The next mount
+/// wrote a record of its own in that place, the power failed again, and recovery went on with what the dead mount had
+/// left.
 #[test]
 fn records_behind_a_clean_log_are_not_continued() {
     let Some(base) = base() else { return };
@@ -63,8 +64,8 @@ fn records_behind_a_clean_log_are_not_continued() {
     xfskit_testkit::reference().unwrap().repair_finds_nothing(&path);
 }
 
-/// Recovery of pending intents was cut off within its first checkpoint, and cut off again after the next mount's first: both
-/// checkpoints had the same number, and the third recovery refused a transaction that began twice.
+/// Recovery of pending intents was cut off within its first checkpoint, and cut off again after the next mount's first:
+/// both checkpoints had the same number, and the third recovery refused a transaction that began twice.
 #[test]
 fn recovery_is_cut_off_twice() {
     let Some(base) = base() else { return };

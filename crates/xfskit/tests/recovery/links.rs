@@ -32,9 +32,9 @@ fn two_on_a_list(fs: &Filesystem) -> [InodeNumber; 2] {
     pair
 }
 
-/// The log has a new link of an inode, and behind it a change of the inode that write-back was bringing home when the power
-/// failed: the first of its two sectors is old. The link was refused, for the inode's checksum is wrong; but the change that is
-/// behind it in the log makes the inode whole.
+/// The log has a new link of an inode, and behind it a change of the inode that write-back was bringing home when the
+/// power failed: the first of its two sectors is old. The link was refused, for the inode's checksum is wrong; but the
+/// change that is behind it in the log makes the inode whole.
 #[test]
 fn a_link_is_taken_that_comes_before_what_mends_its_inode() {
     let Some(reference) = xfskit_testkit::reference() else { return };

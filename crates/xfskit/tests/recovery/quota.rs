@@ -1,5 +1,5 @@
-//! Images that keep quotas, and that were grown: the kernel's records are replayed, and what we do afterwards is counted by the
-//! kernel at its next mount, because the superblock says that the usage on disk was not kept.
+//! Images that keep quotas, and that were grown: the kernel's records are replayed, and what we do afterwards is
+//! counted by the kernel at its next mount, because the superblock says that the usage on disk was not kept.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ const WORK: &str = "mount -o uquota,gquota,pquota /dev/ubda /mnt || exit 1; cd /
     for i in $(seq 41 60); do head -c 9000 /dev/zero >d/f$i; chown $i:$((i % 7)) d/f$i; done
     rm d/f1 d/f2 d/f3; xfs_io -x -c 'shutdown -f' /mnt; exit 99";
 
-/// Usage as the kernel accounts it, and as the files have it (but for root, who also has inodes without names); then the size of the filesystem.
+/// Usage as the kernel accounts it, and as the files have it (but for root, who also has inodes without names); then
+/// the size of the filesystem.
 const REPORT: &str = "mount -o uquota,gquota,pquota /dev/ubda /mnt || exit 1; cd /mnt
     xfs_quota -x -c 'report -n -N -u -b -i' /mnt | awk '$1 != \"#0\" && ($2 || $7) { print \"user\", $1, $2, $7 }' | sort
     find . ! -uid 0 -printf '#%U %k\\n' | awk '{ k[$1] += $2; n[$1]++ } END { for (u in k) print \"user\", u, k[u], n[u] }' | sort | sed 's/^/found /'

@@ -1,7 +1,7 @@
 //! Pin and evict: caches that are always too small, while some read, some change, and some write back.
 //!
-//! Names in a directory are the contents of buffers, attributes those of inodes. Each carries a mark, and whatever brings
-//! a mark home while the log holds no durable copy of it writes something pinned.
+//! Names in a directory are the contents of buffers, attributes those of inodes. Each carries a mark, and whatever
+//! brings a mark home while the log holds no durable copy of it writes something pinned.
 
 use crate::device::Device;
 use crate::{DIR, FILE, below, close, explore, image, open};
@@ -123,7 +123,8 @@ impl Scene {
         }
     }
 
-    /// What a look finds is no older than what was committed when it began, and no newer than what had begun by its end.
+    /// What a look finds is no older than what was committed when it began, and no newer than what had begun by its
+    /// end.
     fn read(&self) {
         for _ in 0..8 {
             let file = CHANGED[below(WRITERS)][below(2)];

@@ -1,4 +1,5 @@
-//! Free blocks when hardly any are left and a part of them is kept by the slots of threads: whoever asks for what is free gets it.
+//! Free blocks when hardly any are left and a part of them is kept by the slots of threads: whoever asks for what is
+//! free gets it.
 
 use crate::{below, explore};
 use shuttle::thread;

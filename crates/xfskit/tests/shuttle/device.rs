@@ -63,8 +63,8 @@ impl Device {
         Self::with_state(&self.base, state)
     }
 
-    /// Whether the durable part of the log, which lies in a range of offsets, holds a text. A record's sectors begin with
-    /// the number of the log's cycle instead of their first four bytes, which may be any.
+    /// Whether the durable part of the log, which lies in a range of offsets, holds a text. A record's sectors begin
+    /// with the number of the log's cycle instead of their first four bytes, which may be any.
     pub fn has_logged(&self, log: Range<u64>, text: &[u8]) -> bool {
         let state = self.state();
         let sectors = state.durable.range(log.start / SECTOR as u64..log.end / SECTOR as u64);

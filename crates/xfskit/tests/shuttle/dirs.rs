@@ -1,5 +1,5 @@
-//! A large directory, whose blocks are found without the cache's index, while the cache is too small to keep them: what is changed is
-//! never evicted before it is at home.
+//! A large directory, whose blocks are found without the cache's index, while the cache is too small to keep them: what
+//! is changed is never evicted before it is at home.
 
 use crate::device::Device;
 use crate::{DIR, FILE, below, close, explore, image, open};

@@ -1,8 +1,8 @@
 //! Blocks of inodes that go to somebody else while the inodes are on their way home.
 //!
-//! One thread removes all files of a chunk, makes that durable, and takes the blocks for a buffer of its own; the others bring
-//! home what those files were before. Once the blocks are somebody else's, nothing may be written there, and nothing may say
-//! that they are still a cluster.
+//! One thread removes all files of a chunk, makes that durable, and takes the blocks for a buffer of its own; the
+//! others bring home what those files were before. Once the blocks are somebody else's, nothing may be written there,
+//! and nothing may say that they are still a cluster.
 
 use crate::device::Device;
 use crate::{DIR, FILE, close, explore, image, open};

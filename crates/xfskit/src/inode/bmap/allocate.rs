@@ -52,8 +52,9 @@ pub fn allocate_one(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBl
     Ok(got)
 }
 
-/// Maps one unwritten extent of at most `count` blocks in a hole of a file; says how many blocks it got. The blocks are not
-/// busy either: they are written without the journal, before the transactions that freed and took them need be durable.
+/// Maps one unwritten extent of at most `count` blocks in a hole of a file; says how many blocks it got. The blocks are
+/// not busy either: they are written without the journal, before the transactions that freed and took them need be
+/// durable.
 ///
 /// # Errors
 /// As [`allocate`], and `TooLarge` when the map cannot count another record.

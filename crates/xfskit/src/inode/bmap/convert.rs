@@ -14,8 +14,8 @@ use xfskit_ondisk::{Corruption, Extent, FileBlock};
 ///
 /// # Errors
 /// Before anything was changed: `NoSpace` when the record has to be cut and the transaction has no blocks for the tree,
-/// `TooLarge`, `WouldBlock` when the transaction holds another AG and somebody else this one; `Corrupt` when block `at` is
-/// a hole; `Io`.
+/// `TooLarge`, `WouldBlock` when the transaction holds another AG and somebody else this one; `Corrupt` when block `at`
+/// is a hole; `Io`.
 pub fn convert(tx: &mut Transaction, ino: InoId, at: FileBlock, count: u64, unwritten: bool) -> Result<u64> {
     let fork = ForkKind::Data;
     let list = extents(tx, ino, fork)?;

@@ -7,9 +7,9 @@
 //! In memory the list of extents is always whole (a btree's is read when it is first needed), so look-ups never touch
 //! the tree; changes go to both.
 //!
-//! Invariants: extents are in order, do not overlap, and neighbours that continue each other are one record wherever one
-//! of them changed.
-//! `core.blocks` counts every block of the fork, the tree's included; the extent counters count records.
+//! Invariants: extents are in order, do not overlap, and neighbours that continue each other are one record wherever
+//! one of them changed. `core.blocks` counts every block of the fork, the tree's included; the extent counters count
+//! records.
 //!
 //! Locking: the caller holds the inode. Allocation takes AG locks.
 

@@ -20,9 +20,9 @@ const MOST_EXTENTS: usize = 4;
 /// invalidate.
 ///
 /// # Errors
-/// `WouldBlock`, before anything was changed, for blocks of a file, which may be shared, unless the transaction holds no AG yet;
-/// `NoSpace`, before anything was changed, when an extent has to be cut in two and the tree has no block for that; `TooLarge`,
-/// `Corrupt`, `Io`.
+/// `WouldBlock`, before anything was changed, for blocks of a file, which may be shared, unless the transaction holds
+/// no AG yet; `NoSpace`, before anything was changed, when an extent has to be cut in two and the tree has no block for
+/// that; `TooLarge`, `Corrupt`, `Io`.
 pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, count: u64) -> Result<()> {
     let end = at.add(count);
     loop {
@@ -40,9 +40,9 @@ pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, c
         if is_file && owner.may_share() {
             expect_records(tx, ino, ForkKind::Data, rest.len().saturating_sub(1))?;
             if tx.geometry().has_reflink() {
-                // Only files share blocks. A reference is dropped here and now, not by an extent-free intent, from which
-                // recovery would free blocks that others still refer to. So the AG is locked before the map's own blocks may
-                // lock another.
+                // Only files share blocks. A reference is dropped here and now, not by an extent-free intent, from
+                // which recovery would free blocks that others still refer to. So the AG is locked before the map's own
+                // blocks may lock another.
                 alloc::lock_for_free(tx, block, freed as u32)?;
             }
         }
@@ -52,8 +52,8 @@ pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, c
     }
 }
 
-/// Unmaps and frees blocks of a file in `range`, from its end on, as many as one transaction can: some extents of one AG, or
-/// a part of one that is shared in many pieces. The transaction must hold no AG. Says whether anything is left.
+/// Unmaps and frees blocks of a file in `range`, from its end on, as many as one transaction can: some extents of one
+/// AG, or a part of one that is shared in many pieces. The transaction must hold no AG. Says whether anything is left.
 ///
 /// # Errors
 /// `NoSpace`, `TooLarge` as [`remove`]; `Corrupt`, `Io`.

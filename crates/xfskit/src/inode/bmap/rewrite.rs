@@ -25,8 +25,8 @@ pub(super) fn small_limit(fork: ForkKind) -> u64 {
     }
 }
 
-/// Most records that a fork may have. An inode gets large counters when it needs them, where the image knows them. No directory can
-/// have as many blocks as that, so its operations need not count them beforehand.
+/// Most records that a fork may have. An inode gets large counters when it needs them, where the image knows them. No
+/// directory can have as many blocks as that, so its operations need not count them beforehand.
 fn most_records(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> u64 {
     let is_directory = fork == ForkKind::Data && tx.inode(ino).core.is_dir();
     if !is_directory && tx.counts_few_extents() {

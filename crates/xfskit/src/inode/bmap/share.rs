@@ -37,8 +37,8 @@ pub fn forget_sharing(tx: &mut Transaction, ino: InoId) -> Result<()> {
 /// Returns how many that are.
 ///
 /// # Errors
-/// Before anything was changed: `NoSpace` when the map or the AG's reference counts could not grow, `TooLarge`, `WouldBlock`
-/// when the transaction holds another AG and somebody else this one; `Corrupt`, `Io`.
+/// Before anything was changed: `NoSpace` when the map or the AG's reference counts could not grow, `TooLarge`,
+/// `WouldBlock` when the transaction holds another AG and somebody else this one; `Corrupt`, `Io`.
 pub fn share(tx: &mut Transaction, ino: InoId, extent: Extent) -> Result<u64> {
     let fork = ForkKind::Data;
     tx.mount().error_tags.fail(BMAP_SHARE)?;

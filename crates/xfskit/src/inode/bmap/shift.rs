@@ -39,8 +39,8 @@ pub fn shift_left(tx: &mut Transaction, ino: InoId, from: FileBlock, distance: u
 }
 
 /// Moves records of the blocks of `range` by `distance` blocks towards the end of the file, the last ones first; what
-/// lies behind the range must have been moved. A record that reaches into the range from before is cut. Returns where the
-/// rest ends, if there is more.
+/// lies behind the range must have been moved. A record that reaches into the range from before is cut. Returns where
+/// the rest ends, if there is more.
 ///
 /// # Errors
 /// As [`shift_left`].

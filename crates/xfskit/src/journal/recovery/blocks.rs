@@ -7,8 +7,8 @@
 //! - A block is verified, carries the LSN of its newest change and has its checksum before it is written.
 //! - Blocks are written between two items. A transaction has one item of a block; if a made-up log has more, the
 //!   later ones find a block that is not newer than they are, and are replayed.
-//! - Memory holds `MOST_BYTES` of blocks and what one item changes. What may be a piece of a directory block is written as it
-//!   is when there is too much of it; some words of each are kept until its block can be stamped.
+//! - Memory holds `MOST_BYTES` of blocks and what one item changes. What may be a piece of a directory block is written
+//!   as it is when there is too much of it; some words of each are kept until its block can be stamped.
 //!
 //! Crash behaviour: the log is not touched, so the next recovery starts from the same place. It passes over what the
 //! written blocks have already, by their LSNs, and replays the rest.
@@ -41,7 +41,8 @@ pub(super) enum Slot {
     /// It is as it lies at home.
     #[default]
     Home,
-    /// It lies at home torn within itself, but for the link of its unlinked list, which was replayed: what mends it must come.
+    /// It lies at home torn within itself, but for the link of its unlinked list, which was replayed: what mends it
+    /// must come.
     Torn,
     /// It was changed; its checksum is to be made.
     Changed,
@@ -337,8 +338,8 @@ fn stamp(kind: &BufferKind, geometry: &Geometry, address: DiskAddress, lsn: Lsn,
     })
 }
 
-/// Verifies the inodes of a cluster that were changed, and gives them their checksums. One that is torn keeps the wrong one, by
-/// which whoever reads it knows.
+/// Verifies the inodes of a cluster that were changed, and gives them their checksums. One that is torn keeps the wrong
+/// one, by which whoever reads it knows.
 fn finish_cluster(geometry: &Geometry, address: DiskAddress, block: &mut Block) -> Verdict {
     let size = geometry.inode_bytes();
     for (index, slot) in block.slots.iter().enumerate() {

@@ -65,8 +65,8 @@ fn quota_kind(buffer_type: u16) -> Option<u8> {
 }
 
 /// Of a cluster of inodes only the links of the unlinked lists count: everything else of an inode has items of its own.
-/// They are replayed whatever lies at home, for the cluster as a whole has no LSN: in an inode that is torn, too, which a later
-/// item must mend. Those are handed back.
+/// They are replayed whatever lies at home, for the cluster as a whole has no LSN: in an inode that is torn, too, which
+/// a later item must mend. Those are handed back.
 fn replay_unlinked_links(inode_log: u8, block: &mut Block, parts: &[(usize, &[u8])]) -> Verdict<Vec<usize>> {
     let mut torn = Vec::new();
     for (offset, part) in parts {

@@ -206,8 +206,8 @@ fn check_known(kind: u16) -> Result<()> {
 
 impl Replay<'_> {
     /// Replays the items of a transaction: new inode chunks and buffers first, for others change what they make; then
-    /// inodes and everything else; then the links of unlinked lists, which would be lost under an inode that is replayed
-    /// after them; cancel records last, for the items before them are still cancelled.
+    /// inodes and everything else; then the links of unlinked lists, which would be lost under an inode that is
+    /// replayed after them; cancel records last, for the items before them are still cancelled.
     fn transaction(&mut self, transaction: &LogTransaction, tell: &mut dyn FnMut(usize, Outcome)) -> Result<()> {
         let mut groups: [Vec<usize>; 4] = Default::default();
         for (index, item) in transaction.items().enumerate() {

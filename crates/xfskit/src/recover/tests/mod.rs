@@ -1,7 +1,7 @@
 //! Every intent, written into a log by hand and finished by us and by the kernel: both must come to the same.
 //!
-//! A scene is a filesystem with two files. A transaction leaves it in the middle of a piece of work and logs the intents
-//! for the rest; that image is given to the kernel, and to us whole and cut off after each step.
+//! A scene is a filesystem with two files. A transaction leaves it in the middle of a piece of work and logs the
+//! intents for the rest; that image is given to the kernel, and to us whole and cut off after each step.
 
 mod attrs;
 mod cases;

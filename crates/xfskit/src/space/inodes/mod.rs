@@ -167,8 +167,8 @@ fn check_same<F: InodeTreeFormat>(found: Option<InodeChunk>, chunk: &InodeChunk)
     Ok(())
 }
 
-/// A cursor of the inobt at the last record that is not above `inode`, which it holds if any does. Only good for a look at
-/// that record, and for a change that leaves its key.
+/// A cursor of the inobt at the last record that is not above `inode`, which it holds if any does. Only good for a look
+/// at that record, and for a change that leaves its key.
 fn inobt_at(
     tx: &mut Transaction,
     ag: InodeAg,

@@ -56,8 +56,8 @@ pub trait Work: Send {
     /// Any error after a change shuts the filesystem down; the work checks first what it can.
     fn step(&mut self, tx: &mut Transaction) -> Result<Step>;
 
-    /// Takes back what earlier links did, after a step found no space. Work whose steps always find space has nothing to
-    /// take back.
+    /// Takes back what earlier links did, after a step found no space. Work whose steps always find space has nothing
+    /// to take back.
     ///
     /// # Errors
     /// As [`Self::step`].

@@ -44,8 +44,8 @@ impl Queue {
 }
 
 impl Transaction<'_> {
-    /// Leaves work as a whole to links of its own: its intent commits with everything that the caller does in the link at
-    /// hand, before and after this. So several pieces of work, and changes besides, are one as far as a crash goes.
+    /// Leaves work as a whole to links of its own: its intent commits with everything that the caller does in the link
+    /// at hand, before and after this. So several pieces of work, and changes besides, are one as far as a crash goes.
     pub fn defer(&mut self, turn: Turn, key: Vec<u8>, work: Box<dyn Work>) {
         self.dirty = true;
         self.deferred.of(turn).push_back(Waiting { work, key, intent: None });
@@ -74,8 +74,8 @@ impl Transaction<'_> {
         self.deferred = queue;
     }
 
-    /// Logs the intents of all that waits anew, and that the old ones are done: the next link has to wait for log space,
-    /// and they must not be what holds the tail. Those in the checkpoint at hand are at the head already.
+    /// Logs the intents of all that waits anew, and that the old ones are done: the next link has to wait for log
+    /// space, and they must not be what holds the tail. Those in the checkpoint at hand are at the head already.
     pub(in crate::trans) fn relog_deferred(&mut self) {
         let mut queue = std::mem::take(&mut self.deferred);
         for Waiting { work, intent, .. } in queue.all() {

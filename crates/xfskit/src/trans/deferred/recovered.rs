@@ -78,7 +78,8 @@ impl Recovered {
 /// Finishes work that a crash cut off, given in the order of the log; returns how many transactions it took.
 ///
 /// # Errors
-/// `Corrupt`, with the intent that led to it; `NoSpace`, `Io`, `Shutdown`. The log then still holds all that is not done.
+/// `Corrupt`, with the intent that led to it; `NoSpace`, `Io`, `Shutdown`. The log then still holds all that is not
+/// done.
 pub fn finish_recovered(mount: &Arc<Mount>, mut queue: VecDeque<Recovered>) -> Result<u64> {
     let mut transactions = 0;
     while let Some(recovered) = queue.pop_front() {

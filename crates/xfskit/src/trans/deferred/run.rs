@@ -66,8 +66,8 @@ pub(super) fn step_of(tx: &mut Transaction, work: &mut dyn Work, intent: Option<
 }
 
 impl Transaction<'_> {
-    /// Does what was put off for `turn`, each piece in links of its own; the last of them is left to commit. A piece that
-    /// finds no space is taken back, and the others are done all the same.
+    /// Does what was put off for `turn`, each piece in links of its own; the last of them is left to commit. A piece
+    /// that finds no space is taken back, and the others are done all the same.
     ///
     /// # Errors
     /// `NoSpace` for what was taken back, with a transaction without changes; `Corrupt`, `Io`, `Shutdown`.
