@@ -157,6 +157,11 @@ impl GrantSpace {
             || (self.collect_credits() && self.take_shared(need, claim))
     }
 
+    /// Whether what is in the log leaves no room for `need` bytes, whatever others give back.
+    pub(super) fn is_filled(&self, need: u64, claim: Claim) -> bool {
+        need + self.distance() > self.limit(claim)
+    }
+
     fn take_shared(&self, need: u64, claim: Claim) -> bool {
         let taken = self.taken.fetch_add(need, Ordering::AcqRel) + need;
         if taken + self.distance() <= self.limit(claim) {

@@ -139,7 +139,9 @@ impl Journal {
             if self.space.try_take(need, claim) {
                 return Ok(());
             }
-            if let Err(error) = pushed {
+            if let Err(error) = pushed
+                && self.space.is_filled(need, claim)
+            {
                 return Err(self.refuse_space(claim, error));
             }
             if self.is_recovering() {
