@@ -147,6 +147,10 @@ impl Run {
             self.node(to_dir).children.insert(new_name, from);
             for (id, old, new) in [(from, from_dir, to_dir), (to, to_dir, from_dir)] {
                 self.move_dir(id, old, new);
+                if self.nodes[&id].is_dir() && old != new {
+                    // Its name for the parent leads elsewhere.
+                    self.touched(id);
+                }
             }
         } else {
             self.node(from_dir).children.remove(&name);
