@@ -6,7 +6,7 @@
 //!       └──────────────────── collect ─────────────────────┘     by whoever finds too little
 //! ```
 //! What a transaction reserved and did not use stays with the slot of its thread, up to a limit. The shared counter is
-//! its owner's ([`SpaceCounts`](crate::space::SpaceCounts) for free blocks, the journal's for log space), and so is the
+//! its owner's ([`SpaceCounts`](crate::mount::SpaceCounts) for free blocks, the journal's for log space), and so is the
 //! rule for when nobody shall keep anything.
 
 use crate::sync::atomic::{AtomicU64, Ordering};

@@ -33,6 +33,7 @@ pub mod dir;
 pub mod parent;
 pub mod symlink;
 
+pub mod open;
 pub mod recover;
 
 pub mod ops;

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use xfskit::cache::{BufferKey, Fill};
 use xfskit::device::{Access, FileDevice};
-use xfskit::inode::cluster::{INODE_CLUSTER_KIND, locate};
-use xfskit::mount::reservation_of;
+use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};
 use xfskit::trans::InodeFields;
+use xfskit::trans::reservation_of;
 use xfskit::{AttrLogging, Caller, Filesystem, Mount, MountOptions, NewFile, SetMode};
 use xfskit_testkit::Scratch;
 

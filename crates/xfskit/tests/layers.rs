@@ -1,31 +1,31 @@
-//! The layers of ARCHITECTURE.md: a `use` that points up fails.
+//! The layers of ARCHITECTURE.md: a module that uses one above it fails, whether by a path, or by a method that a
+//! module above adds to a type from below.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the lowest to the highest; modules on one line are one layer.
 const LAYERS: &[&[&str]] = &[
-    &["error", "sync", "counters", "credits", "cycle", "error_tags", "env", "hash"],
+    &["error", "sync", "counters", "credits", "cycle", "error_tags", "env", "hash", "value"],
     &["item"],
     &["cache"],
     &["journal"],
+    &["mount"],
     &["trans"],
     &["btree"],
     &["space"],
     &["inode"],
     &["dabtree", "dir", "attr", "parent", "symlink", "data"],
+    &["open"],
     &["recover"],
     &["ops", "rescue"],
+    &["test_image"],
 ];
 
-/// What may point up, and why.
-const EXCEPTIONS: &[(&str, &str, &str)] = &[
-    ("", "mount", "the context that every layer from transactions upwards shares; it has no logic of theirs"),
-    ("space/inodes", "inode", "new inode chunks are written in the form of inode clusters"),
-];
-
-fn rank(module: &str) -> Option<usize> {
-    LAYERS.iter().position(|layer| layer.contains(&module))
+fn rank(module: &str) -> usize {
+    let found = LAYERS.iter().position(|layer| layer.contains(&module));
+    found.unwrap_or_else(|| panic!("the module {module} has no layer"))
 }
 
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -39,50 +39,115 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Modules named by `crate::NAME` in the text.
-fn uses(text: &str) -> Vec<String> {
-    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+/// A source file without comments and unit tests, which may build on anything.
+struct Source {
+    name: String,
+    module: String,
+    code: String,
+}
+
+fn engine() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
     let mut found = Vec::new();
-    for line in code {
-        for (at, _) in line.match_indices("crate::") {
-            // A macro's own `$crate` is another thing.
-            if at > 0 && line.as_bytes()[at - 1] == b'$' {
-                continue;
-            }
-            let rest = &line[at + 7..];
-            let names = rest.strip_prefix('{').and_then(|list| list.split('}').next()).unwrap_or(rest);
-            for name in names.split(',') {
-                let name: String = name.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-                found.push(name);
-            }
+    for file in files {
+        let name = file.strip_prefix(&root).unwrap().with_extension("").to_str().unwrap().to_owned();
+        let module = name.split('/').next().unwrap().to_owned();
+        if module == "lib" || name.ends_with("tests") || name.contains("/tests/") {
+            continue;
         }
+        let text = fs::read_to_string(&file).unwrap();
+        let code = text.split("#[cfg(test)]\nmod ").next().unwrap();
+        let code = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+        found.push(Source { name, module, code });
+    }
+    found
+}
+
+/// Modules named by `crate::NAME` in the text.
+fn uses(code: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        // A macro's own `$crate` is another thing.
+        if code[..at].ends_with('$') {
+            continue;
+        }
+        let rest = &code[at + 7..];
+        let names = match rest.strip_prefix('{') {
+            Some(list) => list.split('}').next().unwrap_or_default().split(',').collect(),
+            None => vec![rest],
+        };
+        for name in names {
+            let name: String = name.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            found.insert(name);
+        }
+    }
+    found
+}
+
+/// The methods that a text adds to `type_name` in blocks `impl TYPE {`.
+fn methods_of(code: &str, type_name: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut inside = false;
+    for line in code.lines() {
+        if line.starts_with("impl") {
+            let head = line.trim_end_matches('{').trim();
+            let subject = head.rsplit(' ').next().unwrap().split('<').next().unwrap();
+            inside = subject == type_name && !head.contains(" for ");
+        } else if line.starts_with('}') {
+            inside = false;
+        }
+        let Some(at) = line.find("fn ").filter(|at| inside && *at <= 20) else { continue };
+        found.push(line[at + 3..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
     }
     found
 }
 
 #[test]
 fn no_module_uses_one_above_it() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    sources(&root, &mut files);
+    let sources = engine();
+    let modules: BTreeSet<_> = sources.iter().map(|source| source.module.clone()).collect();
     let mut wrong = Vec::new();
-    for file in files {
-        let relative = file.strip_prefix(&root).unwrap().with_extension("");
-        let name = relative.to_str().unwrap();
-        let module = name.split('/').next().unwrap();
-        let Some(own) = rank(module) else { continue };
-        if name.ends_with("tests") {
-            continue;
-        }
-        let text = fs::read_to_string(&file).unwrap();
-        // Unit tests may build on anything.
-        let code = text.split("#[cfg(test)]\nmod ").next().unwrap();
-        for used in uses(code) {
-            let above = rank(&used).is_some_and(|rank| rank > own) || used == "mount";
-            let excused = EXCEPTIONS.iter().any(|(from, to, _)| name.starts_with(from) && used == *to);
-            let too_low = used == "mount" && own < rank("trans").unwrap();
-            if above && (!excused || too_low) {
+    for Source { name, module, code } in &sources {
+        for used in uses(code).intersection(&modules) {
+            if rank(used) > rank(module) {
                 wrong.push(format!("{name} uses {used}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Types to which several layers add methods, and how a value of each is called where it is used.
+const SHARED: &[(&str, &[&str])] = &[
+    ("Mount", &["mount", "mount()", "self.mount"]),
+    ("Journal", &["journal", "self.journal"]),
+    ("Transaction", &["tx", "self.tx"]),
+    ("Inode", &["inode"]),
+    ("InodeState", &["state"]),
+];
+
+#[test]
+fn no_module_calls_a_method_that_one_above_it_adds() {
+    let sources = engine();
+    let mut wrong = Vec::new();
+    for (type_name, receivers) in SHARED {
+        // The lowest layer that has a method of that name.
+        let mut layer_of: BTreeMap<String, usize> = BTreeMap::new();
+        for source in &sources {
+            for method in methods_of(&source.code, type_name) {
+                let rank = rank(&source.module);
+                layer_of.entry(method).and_modify(|lowest| *lowest = rank.min(*lowest)).or_insert(rank);
+            }
+        }
+        assert!(!layer_of.is_empty(), "{type_name} has methods");
+        for Source { name, module, code } in &sources {
+            for (method, layer) in &layer_of {
+                let calls = receivers.iter().any(|receiver| code.contains(&format!("{receiver}.{method}(")));
+                if calls && *layer > rank(module) {
+                    wrong.push(format!("{name} calls {type_name}::{method} of layer {layer}"));
+                }
             }
         }
     }

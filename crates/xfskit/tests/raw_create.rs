@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::inode::NewInode;
-use xfskit::mount::reservation_of;
 use xfskit::ondisk::dir::FileType;
 use xfskit::ondisk::inode::FileMode;
 use xfskit::trans::Reservation;
+use xfskit::trans::reservation_of;
 use xfskit::{Mount, MountOptions};
 
 #[test]

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use xfskit::device::Access;
 use xfskit::journal::{LogState, Operation, Record, RecordReader};
-use xfskit::mount::FoundLog;
 use xfskit::ondisk::Lsn;
 use xfskit::ondisk::log_record::{CLIENT_LOG, operation_flags as flags};
+use xfskit::open::FoundLog;
 
 /// The log of an image.
 pub struct Journal {

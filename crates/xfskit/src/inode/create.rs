@@ -47,7 +47,7 @@ pub fn default_fork_offset(geometry: &Geometry, data_format: ForkFormat) -> u8 {
 /// `Corrupt` when the inode's cluster cannot be located.
 pub fn create(tx: &mut Transaction, number: InodeNumber, new: &NewInode, parent: Option<InoId>) -> Result<InoId> {
     let mount = tx.mount();
-    let (cluster, offset) = super::cluster::locate(&mount.geometry, number)?;
+    let (cluster, offset) = crate::space::cluster::locate(&mount.geometry, number)?;
     let state = initial_state(tx, number, new, parent);
     let fields = InodeFields::CORE | InodeFields::DEVICE | InodeFields::DATA_LOCAL;
     // The link of the unlinked list is kept apart from the core, in the cluster's buffer.

@@ -1,14 +1,12 @@
 //! Inodes: reading and writing them, their forks and extent maps, unlinked lists, and the cache of inodes.
 
 pub mod bmap;
-mod cache;
-pub mod cluster;
 mod create;
 pub mod fork;
+mod read;
 pub mod unlinked;
 mod write_back;
 mod write_cluster;
 
-pub use cache::InodeCache;
 pub use create::{NewInode, create, default_fork_offset};
 pub use write_back::WriteBackToDevice;

@@ -8,10 +8,10 @@
 //!
 //! Locking: the AGI first, then cluster buffers; the caller holds the inode itself.
 
-use super::cluster;
 use crate::cycle::CycleGuard;
 use crate::error::Result;
 use crate::error_tags::{IUNLINK, IUNLINK_REMOVE};
+use crate::space::cluster;
 use crate::space::read_agi;
 use crate::trans::{BufId, InoId, InodeFields, Transaction};
 use xfskit_ondisk::ag::{Agi, UNLINKED_BUCKETS};

@@ -11,7 +11,6 @@
 //! Crash behaviour: a pinned object is never written (write-ahead); written blocks count as durable for the log's tail
 //! only after the flush that the next checkpoint begins with.
 
-use super::cluster::INODE_CLUSTER_KIND;
 use super::write_cluster::write_cluster;
 use crate::cache::{Buffer, Inode};
 use crate::error::{Error, Result};
@@ -19,6 +18,7 @@ use crate::error_tags::BUF_IOERROR;
 use crate::item::LogItem;
 use crate::journal::{Ail, WriteBack, WrittenBack};
 use crate::mount::Mount;
+use crate::space::cluster::INODE_CLUSTER_KIND;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use xfskit_ondisk::{DiskAddress, Lsn};

@@ -16,7 +16,6 @@
 //! Locks: the buffer's is held from the copying to the end of the write, and only tried for; so are the inodes', one by
 //! one.
 
-use super::cluster::INODE_CLUSTER_KIND;
 use super::fork::encode_inode;
 use super::write_back::may_write;
 use crate::cache::{Buffer, BufferContent, BufferKey, Inode, InodeState};
@@ -25,6 +24,7 @@ use crate::error_tags::BUF_IOERROR;
 use crate::item::{CheckpointSeq, LogItem};
 use crate::journal::Ail;
 use crate::mount::Mount;
+use crate::space::cluster::INODE_CLUSTER_KIND;
 use crate::sync::Held;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use xfskit_device::BlockDevice;
 static CLAIMED: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
 /// A device that nobody else may write through a filesystem; given back when this is dropped.
-pub(super) struct Claim(Arc<dyn BlockDevice>);
+pub(crate) struct Claim(Arc<dyn BlockDevice>);
 
 impl Claim {
     /// # Errors

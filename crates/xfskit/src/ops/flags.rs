@@ -4,7 +4,7 @@
 use super::create::{single, touch};
 use super::{Caller, Filesystem};
 use crate::error::{Error, Result};
-use crate::mount::reservation_of;
+use crate::trans::reservation_of;
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags, flags2};

@@ -8,9 +8,9 @@ use super::{Caller, Filesystem, RenameFlags, Stat, check_new_name};
 use crate::dir;
 use crate::error::{Error, Result};
 use crate::inode::unlinked;
-use crate::mount::reservation_of;
 use crate::parent;
 use crate::trans::Transaction;
+use crate::trans::reservation_of;
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::FileType;
 

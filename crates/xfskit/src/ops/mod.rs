@@ -47,8 +47,8 @@ pub use xattr::{Namespace, SetMode, XattrChange};
 
 use crate::cache::{Inode, InodeState};
 use crate::error::{Error, Result};
-use crate::inode::cluster;
 use crate::mount::Mount;
+use crate::space::cluster;
 use crate::trans::{InoId, Reservation, Transaction};
 use std::sync::Arc;
 use xfskit_ondisk::dir::is_valid_name;

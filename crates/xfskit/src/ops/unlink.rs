@@ -13,10 +13,10 @@ use super::{Caller, Filesystem, check_name};
 use crate::dir::{self, Place};
 use crate::error::{Error, Result};
 use crate::inode::unlinked;
-use crate::mount::reservation_of;
 use crate::parent;
 use crate::space;
 use crate::sync::atomic::Ordering;
+use crate::trans::reservation_of;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use xfskit_ondisk::InodeNumber;
 

@@ -16,9 +16,8 @@
 //! those of the free space and rmap trees without their roots. A block that moves between these changes no count.
 
 mod ag;
-mod ag_state;
 pub mod alloc;
-mod counts;
+pub mod cluster;
 pub mod cow;
 #[cfg(test)]
 mod damage_tests;
@@ -39,13 +38,10 @@ mod tests;
 pub mod unowned;
 #[cfg(test)]
 mod waiting_tests;
-mod window;
 
 pub(crate) use ag::below_agi;
 pub use ag::{AGF_KIND, AGFL_KIND, AGI_KIND, Totals, initialize, read_agf, read_agi};
-pub use ag_state::AgState;
 pub use alloc::{AllocRequest, Near, allocate, free};
-pub use counts::SpaceCounts;
 pub use deferred_free::{Frees, defer_free, step_reservation};
 pub(crate) use free_list::reset as reset_free_list;
 pub use free_space::{BNOBT_KIND, CNTBT_KIND, REFCOUNTBT_KIND, RMAPBT_KIND};

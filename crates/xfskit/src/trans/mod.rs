@@ -19,6 +19,7 @@
 //! Locking: see [`crate::sync`]. Asking for a buffer that the transaction holds already gives the same id again and
 //! counts it; each needs its own `release`.
 
+mod begin;
 #[cfg(test)]
 mod chain_tests;
 mod commit;
@@ -32,7 +33,7 @@ mod reservation;
 mod scratch;
 
 pub use items::PassingItem;
-pub use reservation::Reservation;
+pub use reservation::{Reservation, reservation_of};
 
 use crate::cache::{Buffer, BufferContent, BufferKey, BufferKind, Fill, Inode, InodeState};
 use crate::error::{Error, Result};

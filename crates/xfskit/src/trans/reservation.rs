@@ -44,3 +44,8 @@ impl Reservation {
         Self { may_dip: true, ..self }
     }
 }
+
+/// The engine's reservation for one of the kernel's.
+pub fn reservation_of(kernel: xfskit_ondisk::reservation::Reservation) -> Reservation {
+    Reservation { log_bytes: kernel.bytes, log_count: kernel.count, ..Reservation::default() }
+}

@@ -5,8 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
-use xfskit::inode::cluster::locate;
 use xfskit::ondisk::{Geometry, InodeNumber, Lsn};
+use xfskit::space::cluster::locate;
 use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile, SetAttr};
 use xfskit_testkit::{Reference, Scratch};
 

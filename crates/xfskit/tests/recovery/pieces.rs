@@ -9,9 +9,9 @@ use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::journal::recovery::{Gatherer, Keep, LogTransaction};
 use xfskit::journal::{LogState, RecordReader};
-use xfskit::mount::FoundLog;
 use xfskit::ondisk::log_record::item_type;
 use xfskit::ondisk::logged::buffer::LoggedBuffer;
+use xfskit::open::FoundLog;
 use xfskit_mkfs::{Options, Size, make};
 use xfskit_testkit::kernel_mount_with;
 

@@ -10,8 +10,8 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 use xfskit::cache::{BufferKey, Fill};
-use xfskit::inode::cluster::{INODE_CLUSTER_KIND, locate};
 use xfskit::ondisk::{InodeNumber, Lsn};
+use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};
 use xfskit::{Caller, Filesystem, MountOptions, NewFile, SetAttr, SetMode};
 
 static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);

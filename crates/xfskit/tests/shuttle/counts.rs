@@ -4,7 +4,7 @@
 use crate::{below, explore};
 use shuttle::thread;
 use std::sync::Arc;
-use xfskit::space::SpaceCounts;
+use xfskit::mount::SpaceCounts;
 
 const THREADS: u64 = 3;
 /// What a thread reserves at a time.

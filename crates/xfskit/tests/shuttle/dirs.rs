@@ -7,8 +7,8 @@ use shuttle::thread;
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 use xfskit::cache::{BufferKey, Fill};
-use xfskit::inode::cluster::{INODE_CLUSTER_KIND, locate};
 use xfskit::ondisk::{InodeNumber, Lsn};
+use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};
 use xfskit::{Caller, Filesystem, MountOptions, NewFile, RenameFlags};
 
 /// Names of 250 bytes: some nine blocks of a directory.

@@ -12,8 +12,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use xfskit::cache::{BufferKey, Fill};
-use xfskit::inode::cluster::{INODE_CLUSTER_KIND, locate};
 use xfskit::ondisk::{DiskAddress, InodeNumber, Lsn};
+use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};
 use xfskit::{Caller, Filesystem, MountOptions, NewFile, SetAttr};
 
 static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);

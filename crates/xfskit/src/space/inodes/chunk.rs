@@ -9,9 +9,9 @@
 
 use super::{update_finobt, update_inobt};
 use crate::error::Result;
-use crate::inode::cluster::INODE_CLUSTER_KIND;
 use crate::space::ag::Ag;
 use crate::space::alloc::{self, AllocRequest, Near};
+use crate::space::cluster::INODE_CLUSTER_KIND;
 use crate::space::inode_trees::{InodeAg, cursor};
 use crate::space::owner::Owner;
 use crate::space::reservation::inode_tree_blocks;

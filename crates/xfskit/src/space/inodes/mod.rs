@@ -21,7 +21,7 @@ use super::owner::Owner;
 use crate::btree::Cursor;
 use crate::error::{Error, Result};
 use crate::error_tags::REFUSE_INODE;
-use crate::inode::cluster::INODE_CLUSTER_KIND;
+use crate::space::cluster::INODE_CLUSTER_KIND;
 use crate::trans::Transaction;
 use smallvec::SmallVec;
 use xfskit_ondisk::btree::{Finobt, Inobt, InodeChunk};

@@ -1,42 +1,9 @@
-//! Intents as the journal sees them, and their numbers.
+//! Intents as the journal sees them.
 
 use super::Work;
 use crate::item::{ItemState, LogItem, LogVector};
-use crate::sync::Mutex;
 use crate::trans::{PassingItem, Transaction};
-use std::collections::HashSet;
 use std::sync::Arc;
-
-/// The numbers by which done items name their intents. They count up from 1 at each mount, so that a run can be
-/// replayed, and pass over those of recovered intents that are not finished: only among intents that live at the same
-/// time must they differ.
-#[derive(Default)]
-pub struct IntentIds {
-    inner: Mutex<IdsInner>,
-}
-
-#[derive(Default)]
-struct IdsInner {
-    last: u64,
-    recovered: HashSet<u64>,
-}
-
-impl IntentIds {
-    /// Passes over the ids of recovered intents.
-    pub fn avoid(&self, ids: impl IntoIterator<Item = u64>) {
-        self.inner.lock().recovered.extend(ids);
-    }
-
-    fn next(&self) -> u64 {
-        let mut inner = self.inner.lock();
-        loop {
-            inner.last += 1;
-            if !inner.recovered.contains(&inner.last) {
-                return inner.last;
-            }
-        }
-    }
-}
 
 /// An intent as the journal sees it. It stays in the AIL until its done item is durable.
 #[derive(Default)]

@@ -19,7 +19,6 @@ mod queue;
 mod recovered;
 mod run;
 
-pub use intent::IntentIds;
 use intent::LoggedIntent;
 pub(super) use queue::Queue;
 pub use queue::Turn;

@@ -2,7 +2,7 @@
 //!
 //! The hints may be a little out of date; whoever acts on them locks the header and looks again.
 
-use super::window::Windows;
+use super::windows::Windows;
 use crate::item::CheckpointSeq;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -25,7 +25,7 @@ pub struct AgState {
     waiting_holders: AtomicU32,
     busy: Mutex<Busy>,
     /// Free blocks that are meant for a file.
-    pub(super) windows: Windows,
+    pub(crate) windows: Windows,
 }
 
 /// Extents whose freeing, or whose loss of a reference, is not durable.
@@ -84,12 +84,12 @@ impl AgState {
     }
 
     /// How many extents a checkpoint not before `seq` frees.
-    pub(super) fn count_busy_since(&self, seq: CheckpointSeq) -> usize {
+    pub(crate) fn count_busy_since(&self, seq: CheckpointSeq) -> usize {
         self.busy.lock().extents.iter().filter(|(.., freed)| *freed >= seq).count()
     }
 
     /// Whether a part of an extent is busy although everything up to checkpoint `durable` is durable.
-    pub(super) fn is_busy(&self, start: AgBlock, count: u32, durable: CheckpointSeq) -> bool {
+    pub(crate) fn is_busy(&self, start: AgBlock, count: u32, durable: CheckpointSeq) -> bool {
         let overlaps = |(block, length, seq): &(AgBlock, u32, CheckpointSeq)| {
             *seq > durable && block.0 < start.0 + count && start.0 < block.0 + length
         };
@@ -97,7 +97,7 @@ impl AgState {
     }
 
     /// Forgets what is durable when the list has grown long.
-    pub(super) fn trim_busy(&self, durable: CheckpointSeq) {
+    pub(crate) fn trim_busy(&self, durable: CheckpointSeq) {
         let mut busy = self.busy.lock();
         if busy.extents.len() >= busy.trim_at.max(1024) {
             busy.retain_after(durable);
@@ -105,17 +105,17 @@ impl AgState {
     }
 
     /// Whether the holder of the AGF looks around for space in other AGs.
-    pub(super) fn holder_waits(&self) -> bool {
+    pub(crate) fn holder_waits(&self) -> bool {
         self.waiting_holders.load(Ordering::Acquire) > 0
     }
 
     /// The holder of the AGF begins to look around.
-    pub(super) fn holder_begins_to_wait(&self) {
+    pub(crate) fn holder_begins_to_wait(&self) {
         self.waiting_holders.fetch_add(1, Ordering::AcqRel);
     }
 
     /// It has found something, or given up.
-    pub(super) fn holder_ends_to_wait(&self) {
+    pub(crate) fn holder_ends_to_wait(&self) {
         self.waiting_holders.fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -130,32 +130,32 @@ impl AgState {
     }
 
     /// The leaf of the inobt that was used last.
-    pub(super) fn inobt_leaf(&self) -> Option<u64> {
+    pub(crate) fn inobt_leaf(&self) -> Option<u64> {
         Some(self.inobt_leaf.load(Ordering::Relaxed)).filter(|&block| block != UNKNOWN)
     }
 
-    pub(super) fn remember_inobt_leaf(&self, block: u64) {
+    pub(crate) fn remember_inobt_leaf(&self, block: u64) {
         self.inobt_leaf.store(block, Ordering::Relaxed);
     }
 
     /// A block of an inode tree is freed.
-    pub(super) fn forget_inobt_leaf(&self) {
+    pub(crate) fn forget_inobt_leaf(&self) {
         self.inobt_leaf.store(UNKNOWN, Ordering::Relaxed);
     }
 
-    pub(super) fn knows_space(&self) -> bool {
+    pub(crate) fn knows_space(&self) -> bool {
         self.space().is_some()
     }
 
-    pub(super) fn knows_inodes(&self) -> bool {
+    pub(crate) fn knows_inodes(&self) -> bool {
         self.inodes().is_some()
     }
 
-    pub(super) fn remember_space(&self, free_blocks: u32, longest: u32) {
+    pub(crate) fn remember_space(&self, free_blocks: u32, longest: u32) {
         self.space.store(pack(free_blocks, longest), Ordering::Relaxed);
     }
 
-    pub(super) fn remember_inodes(&self, inodes: u32, free: u32) {
+    pub(crate) fn remember_inodes(&self, inodes: u32, free: u32) {
         self.inodes.store(pack(inodes, free), Ordering::Relaxed);
     }
 }

@@ -3,15 +3,14 @@
 //! An inode is cached at most once. It may be dropped when nobody refers to it and nothing of it waits in the journal;
 //! what is known about it (absent attributes) goes with it.
 
+use super::Mount;
 use crate::cache::Inode;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hash::{NumberMap, shard_of};
 use crate::item::CheckpointSeq;
 use crate::journal::Journal;
-use crate::mount::Mount;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Mutex, Padded};
-use crate::trans::Transaction;
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -174,14 +173,14 @@ impl InodeCache {
     }
 
     /// The inode if it is cached; otherwise what [`Self::insert_read`] wants to know.
-    fn find_or_version(&self, inode: InodeNumber) -> std::result::Result<Arc<Inode>, u64> {
+    pub(crate) fn find_or_version(&self, inode: InodeNumber) -> std::result::Result<Arc<Inode>, u64> {
         let mut shard = self.shard(inode).lock();
         shard.find(inode).ok_or(shard.evictions)
     }
 
     /// As [`Self::insert`], of an inode that was read from disk after the look-up that returned `version`. `None`: it
     /// may have been changed, written back and dropped meanwhile.
-    fn insert_read(&self, inode: Inode, version: u64) -> Option<Arc<Inode>> {
+    pub(crate) fn insert_read(&self, inode: Inode, version: u64) -> Option<Arc<Inode>> {
         let mut shard = self.shard(inode.number).lock();
         (shard.evictions == version).then(|| self.insert_into(&mut shard, inode))
     }
@@ -251,30 +250,6 @@ impl InodeCache {
 }
 
 impl Mount {
-    /// The inode of a number, from memory or from disk. Takes no lock that a caller might hold, but that of the inode's
-    /// cluster buffer.
-    ///
-    /// # Errors
-    /// `Stale` for a free inode or one outside the device, `Corrupt`, `Io`.
-    pub fn inode(self: &Arc<Self>, number: InodeNumber) -> Result<Arc<Inode>> {
-        loop {
-            let version = match self.inodes.find_or_version(number) {
-                Ok(inode) => {
-                    self.counters.inode_hits.increment();
-                    return Ok(inode);
-                }
-                Err(version) => version,
-            };
-            let inode = self.read_inode(number)?;
-            if inode.state_lock().read().core.mode == 0 {
-                return Err(Error::Stale(number.0));
-            }
-            if let Some(inode) = self.inodes.insert_read(inode, version) {
-                return Ok(inode);
-            }
-        }
-    }
-
     /// Writes inodes back and drops them when far more are cached than should be: those on their way home cannot be
     /// dropped, and the log alone would allow a great many. Nothing may be locked.
     ///
@@ -297,25 +272,5 @@ impl Mount {
         cache.trim_at.store((cache.len().max(cache.most) + cache.most / 2) / SHARDS, Ordering::Relaxed);
         cache.trim_is_due.store(false, Ordering::Release);
         Ok(())
-    }
-
-    /// Reads an inode that may be free and does not cache it.
-    ///
-    /// # Errors
-    /// `Stale` for a number outside the device, `Corrupt`, `Io`.
-    pub fn read_inode(self: &Arc<Self>, number: InodeNumber) -> Result<Inode> {
-        self.counters.inode_misses.increment();
-        if self.geometry.split_inode(number).is_none() {
-            return Err(Error::Stale(number.0));
-        }
-        let (address, _) = super::cluster::locate(&self.geometry, number)?;
-        let mut tx = Transaction::read_only(self);
-        let (buffer, offset) = super::cluster::read(&mut tx, number)?;
-        let bytes = &tx.bytes(buffer)[offset..offset + self.geometry.inode_bytes()];
-        let state = super::fork::decode_inode(&self.geometry, number, bytes).map_err(|error| match error {
-            Error::Corrupt(corruption) => Error::Corrupt(corruption.at(address)),
-            other => other,
-        })?;
-        Ok(Inode::new(state, address.0, offset))
     }
 }

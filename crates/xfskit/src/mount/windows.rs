@@ -46,7 +46,7 @@ impl Window {
 
 /// Blocks of a window that are firm now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Firm {
+pub(crate) struct Firm {
     /// The first.
     pub start: AgBlock,
     /// How many.
@@ -90,7 +90,7 @@ impl Windows {
 
     /// Opens a window on free blocks, for the holder's fork blocks from `file_block` on, and makes up to `most` of them
     /// firm, from that for `first` on, which is one of them. `None`: another window lies there.
-    pub(super) fn open_firm(
+    pub(crate) fn open_firm(
         &self,
         holder: InodeNumber,
         file_block: u64,
@@ -121,7 +121,7 @@ impl Windows {
 
     /// Makes up to `most` blocks firm, from the one for `file_block` on. What lies before them stays a window of its
     /// own.
-    pub(super) fn firm_up(&self, holder: InodeNumber, file_block: u64, most: u32) -> Option<Firm> {
+    pub(crate) fn firm_up(&self, holder: InodeNumber, file_block: u64, most: u32) -> Option<Firm> {
         if self.is_empty() {
             return None;
         }
@@ -132,7 +132,7 @@ impl Windows {
     }
 
     /// Makes `count` blocks firm at the start of any of the holder's windows that has so many.
-    pub(super) fn firm_any(&self, holder: InodeNumber, count: u32) -> Option<AgBlock> {
+    pub(crate) fn firm_any(&self, holder: InodeNumber, count: u32) -> Option<AgBlock> {
         if self.is_empty() {
             return None;
         }
@@ -143,7 +143,7 @@ impl Windows {
     }
 
     /// The first `used` of the firm blocks are allocated; what is left is soft.
-    pub(super) fn settle(&self, holder: InodeNumber, start: AgBlock, used: u32) {
+    pub(crate) fn settle(&self, holder: InodeNumber, start: AgBlock, used: u32) {
         self.change(|list| {
             for window in list.iter_mut().filter(|window| window.holder == holder && window.start == start.0) {
                 window.start = window.end.min(window.start + used);
@@ -155,14 +155,14 @@ impl Windows {
     }
 
     /// Closes the holder's windows but for what is being written.
-    pub(super) fn close(&self, holder: InodeNumber) {
+    pub(crate) fn close(&self, holder: InodeNumber) {
         if !self.is_empty() {
             self.change(|list| list.retain(|window| window.holder != holder || window.is_firm()));
         }
     }
 
     /// Gives the soft parts of all windows back. Says whether there were any.
-    pub(super) fn give_back(&self) -> bool {
+    pub(crate) fn give_back(&self) -> bool {
         if self.is_empty() {
             return false;
         }
@@ -175,7 +175,7 @@ impl Windows {
     }
 
     /// The blocks that others than `holder` have windows on.
-    pub(super) fn of_others(&self, holder: Option<InodeNumber>) -> Vec<(AgBlock, u32)> {
+    pub(crate) fn of_others(&self, holder: Option<InodeNumber>) -> Vec<(AgBlock, u32)> {
         if self.is_empty() {
             return Vec::new();
         }
@@ -185,7 +185,7 @@ impl Windows {
     }
 
     /// Firm blocks of others than `holder`: they count as used.
-    pub(super) fn firm_of_others(&self, holder: Option<InodeNumber>) -> u32 {
+    pub(crate) fn firm_of_others(&self, holder: Option<InodeNumber>) -> u32 {
         if self.is_empty() {
             return 0;
         }

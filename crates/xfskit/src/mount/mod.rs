@@ -1,0 +1,130 @@
+//! A mounted filesystem: the context that every layer from transactions upwards shares. It holds no logic of theirs.
+//!
+//! ```text
+//! device, geometry, limits   buffers, inodes, journal   counts, AGs   counters, error tags, options, environment
+//! ```
+//! What is in memory of each is here, since all layers share it; how it is read, changed and written back is theirs.
+//! [`crate::open`] makes a mount and closes it.
+
+mod ag_state;
+mod claim;
+mod counts;
+mod inodes;
+mod intent_ids;
+mod options;
+mod superblock;
+mod windows;
+
+pub use ag_state::AgState;
+pub(crate) use claim::Claim;
+pub use counts::SpaceCounts;
+pub use inodes::InodeCache;
+pub use intent_ids::IntentIds;
+pub use options::{AttrLogging, MountOptions};
+pub use superblock::SUPERBLOCK_KIND;
+
+use crate::cache::{Cache, DirtyInodes};
+use crate::counters::Counters;
+use crate::env::Environment;
+use crate::error::Result;
+use crate::error_tags::ErrorTags;
+use crate::journal::recovery::Recovered;
+use crate::journal::{Journal, LogState, RecoveryReport};
+use crate::sync::Mutex;
+use crate::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use xfskit_device::BlockDevice;
+use xfskit_ondisk::limits::Limits;
+use xfskit_ondisk::reservation::Reservations;
+use xfskit_ondisk::{Geometry, RawSuperblock};
+
+/// A mounted filesystem.
+pub struct Mount {
+    /// The device.
+    pub device: Arc<dyn BlockDevice>,
+    /// Shapes and sizes.
+    pub geometry: Arc<Geometry>,
+    /// Shapes of btrees.
+    pub limits: Limits,
+    /// Log space that transactions need.
+    pub reservations: Reservations,
+    /// Metadata in memory.
+    pub cache: Cache,
+    /// Inodes in memory.
+    pub inodes: InodeCache,
+    /// Inodes whose contents or times wait in memory.
+    pub dirty_inodes: DirtyInodes,
+    /// The journal.
+    pub journal: Arc<Journal>,
+    /// Free blocks and inodes.
+    pub space: SpaceCounts,
+    /// What is remembered of each AG.
+    pub ags: Box<[AgState]>,
+    /// The counters.
+    pub counters: Arc<Counters>,
+    /// Places that tests have made fail.
+    pub error_tags: Arc<ErrorTags>,
+    /// Names of intents.
+    pub intent_ids: IntentIds,
+    /// Clock and randomness.
+    pub env: Arc<dyn Environment>,
+    /// The options.
+    pub options: MountOptions,
+    /// What opening found of the log.
+    pub log_state: LogState,
+    /// What was replayed and is to be finished before anything else is done.
+    pub recovered: Mutex<Option<Recovered>>,
+    /// What opening replayed.
+    pub recovery: Option<RecoveryReport>,
+    /// Bytes of the journal that the host has space for, if not for all: the filesystem shuts down where they end.
+    pub journal_room_bytes: Option<u64>,
+    /// Held by renames between directories: while one checks that a directory does not move below itself, no other may
+    /// move the directories on the way.
+    pub moves: Mutex<()>,
+    /// Held by transactions that may allocate while space is scarce: two that each hold an AG could otherwise both look
+    /// for space in the other's.
+    pub(crate) scarce_space: Arc<Mutex<()>>,
+    /// Whether the superblock says that there are attr forks. It is never taken back.
+    pub(crate) announces_attrs: AtomicBool,
+    /// The superblock as it was read, and as it was announced since.
+    pub(crate) superblock: Mutex<RawSuperblock>,
+    /// The devices, if this mount writes, until it is unmounted.
+    pub(crate) claims: Mutex<Vec<Claim>>,
+}
+
+impl Mount {
+    /// Stops here if the place called `tag` must fail now: everything committed so far is made durable, and the
+    /// filesystem shuts down.
+    ///
+    /// # Errors
+    /// `Shutdown`, `Io`.
+    pub fn stop_if_tagged(&self, tag: &'static str) -> Result<()> {
+        if !self.error_tags.strikes(tag) {
+            return Ok(());
+        }
+        self.journal.force_all()?;
+        self.journal.shut_down(format!("error tag {tag}"));
+        self.journal.check()
+    }
+
+    /// Makes everything that was done so far durable.
+    ///
+    /// # Errors
+    /// `Io`, `Shutdown`.
+    pub fn sync(&self) -> Result<()> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        self.journal.force_all()?;
+        self.checkpoint_durable();
+        Ok(())
+    }
+
+    /// Lets go of the extents that were kept busy for checkpoints that are durable now.
+    pub fn checkpoint_durable(&self) {
+        let durable = self.journal.durable();
+        for ag in &self.ags {
+            ag.checkpoint_durable(durable);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Closing a filesystem.
+
+use crate::error::Result;
+use crate::mount::{AttrLogging, Mount, SUPERBLOCK_KIND};
+use crate::trans::reservation_of;
+use std::sync::Arc;
+use xfskit_ondisk::{DiskAddress, RawSuperblock};
+
+impl Mount {
+    /// Brings everything home and closes the log in good order. Nothing may run any more.
+    ///
+    /// # Errors
+    /// `Io`, `Shutdown`: the log then stays dirty, and recovery finishes the work.
+    pub fn unmount(self: &Arc<Self>) -> Result<()> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        let _claims = std::mem::take(&mut *self.claims.lock());
+        self.journal.quiesce()?;
+        self.superblock.lock().log_incompat = 0.into();
+        self.log_superblock()?;
+        self.journal.quiesce()?;
+        self.journal.write_unmount()
+    }
+
+    /// As [`Self::unmount`], unless nothing has changed and the log was clean: then the image stays as it is.
+    ///
+    /// # Errors
+    /// As [`Self::unmount`].
+    pub fn unmount_if_changed(self: &Arc<Self>) -> Result<()> {
+        let announced = self.options.attr_logging == AttrLogging::Always;
+        let changed = self.counters.transactions.get() > 0 || self.recovery.is_some() || announced;
+        if changed { self.unmount() } else { Ok(()) }
+    }
+
+    /// Logs the superblock with its counters as they are now.
+    fn log_superblock(self: &Arc<Self>) -> Result<()> {
+        let mut tx = self.transaction(reservation_of(self.reservations.sb))?;
+        let id = tx.read(DiskAddress(0), self.geometry.sector_bytes(), &SUPERBLOCK_KIND)?;
+        let raw = self.superblock();
+        // The transaction holds no blocks, so the counters are exact.
+        *tx.edit_as::<RawSuperblock>(id, 0) = RawSuperblock { crc: tx.get_as::<RawSuperblock>(id, 0).crc, ..raw };
+        tx.commit()?;
+        Ok(())
+    }
+}

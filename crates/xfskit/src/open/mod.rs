@@ -1,0 +1,236 @@
+//! Opening and closing a filesystem.
+//!
+//! Opening reads the superblock, finds the end of the log, replays it if it is dirty, and refuses what cannot be worked
+//! on safely. Closing brings everything home, writes the counters into the superblock and an unmount record into the
+//! log.
+
+mod close;
+mod kinds;
+mod log;
+
+use crate::cache::{BufferKey, Cache, DirtyInodes, Fill};
+use crate::counters::Counters;
+use crate::env::{Environment, SystemEnvironment};
+use crate::error::{Error, Result};
+use crate::error_tags::{BAD_SUMMARY, ErrorTags};
+use crate::inode::WriteBackToDevice;
+use crate::journal::recovery::Recovered;
+use crate::journal::{Journal, JournalOptions, LogState, RecoveryReport};
+use crate::mount::{
+    AgState, AttrLogging, Claim, InodeCache, IntentIds, Mount, MountOptions, SUPERBLOCK_KIND, SpaceCounts,
+};
+use crate::sync::Mutex;
+use crate::sync::atomic::AtomicBool;
+use crate::trans::reservation_of;
+pub use log::FoundLog;
+use log::{LogEnd, OpenedLog, open_log};
+use std::sync::Arc;
+use xfskit_device::BlockDevice;
+use xfskit_ondisk::features::{LogIncompat, VersionFlags};
+use xfskit_ondisk::limits::Limits;
+use xfskit_ondisk::reservation::Reservations;
+use xfskit_ondisk::superblock::{QUOTA_COUNTED, SUPERBLOCK_CRC_OFFSET};
+use xfskit_ondisk::{BASIC_BLOCK_BYTES, Corruption, DiskAddress, Geometry, RawSuperblock, Superblock, set_checksum};
+use zerocopy::FromBytes;
+
+/// What a mount stands on: a mount that only looks at an image with a dirty log recovers it in memory first.
+pub(crate) enum Stage {
+    /// The device as it lies there.
+    Image,
+    /// The device, recovered; the log as it lies in the image, and what was replayed.
+    Recovered(LogState, Option<RecoveryReport>),
+}
+
+impl Mount {
+    /// Opens the filesystem on `device`, its log on `log_device` if it is external.
+    ///
+    /// # Errors
+    /// `Superblock`, `Corrupt`, `Unsupported`; those of replaying a dirty log.
+    pub fn open(
+        device: Arc<dyn BlockDevice>,
+        log_device: Option<Arc<dyn BlockDevice>>,
+        options: MountOptions,
+    ) -> Result<Arc<Self>> {
+        Self::open_in(device, log_device, options, Arc::new(SystemEnvironment::default()))
+    }
+
+    /// As [`Self::open`], in a world of the caller's making.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_in(
+        device: Arc<dyn BlockDevice>,
+        log_device: Option<Arc<dyn BlockDevice>>,
+        options: MountOptions,
+        env: Arc<dyn Environment>,
+    ) -> Result<Arc<Self>> {
+        Self::open_at(device, log_device, options, env, Stage::Image, None)
+    }
+
+    /// As [`Self::open_in`], at a stage of a recovery in memory, and with the log's end if somebody has looked for it.
+    pub(crate) fn open_at(
+        device: Arc<dyn BlockDevice>,
+        log_device: Option<Arc<dyn BlockDevice>>,
+        mut options: MountOptions,
+        env: Arc<dyn Environment>,
+        stage: Stage,
+        log_end: Option<LogEnd>,
+    ) -> Result<Arc<Self>> {
+        let superblock = read_superblock(&*device)?;
+        options.read_only |= device.is_read_only();
+        check_features(&superblock, &options)?;
+        let devices = std::iter::once(&device).chain(&log_device).filter(|_| !options.read_only);
+        let claims = devices.map(Claim::take).collect::<Result<_>>()?;
+        let OpenedLog { place, head, state, superblock, geometry, recovered, room } =
+            open_log(&device, log_device, superblock, &options, log_end)?;
+        // Switching a feature on goes through the log.
+        check_features(&superblock, &options)?;
+        let (log_state, recovery) = match stage {
+            Stage::Recovered(log_state, report) => (log_state, report),
+            _ => (state, recovered.as_ref().map(|recovered| recovered.report.clone())),
+        };
+        let counters = Arc::new(Counters::default());
+        let error_tags = Arc::new(ErrorTags::default());
+        options.error_tags.iter().for_each(|(tag, nth)| error_tags.arm(tag, *nth));
+        let journal_options = JournalOptions {
+            whiteouts: options.whiteouts,
+            cache_bytes: options.cache_bytes as u64,
+            error_tags: Arc::clone(&error_tags),
+        };
+        let journal = Arc::new(Journal::new(
+            place,
+            Arc::clone(&device),
+            &geometry,
+            &head,
+            Arc::clone(&counters),
+            journal_options,
+        ));
+        let cache =
+            Cache::new(Arc::clone(&device), Arc::clone(&geometry), Arc::clone(&counters), options.cache_bytes / 2);
+        let raw = superblock.raw();
+        let limits = Limits::new(&geometry);
+        let (space, counters_are_right) = first_counts(raw, &geometry, &limits);
+        let mount = Arc::new(Self {
+            limits,
+            reservations: Reservations::new(&geometry),
+            cache,
+            inodes: InodeCache::new(options.cache_bytes / 2),
+            dirty_inodes: DirtyInodes::default(),
+            journal,
+            space,
+            ags: (0..geometry.ag_count).map(|_| AgState::default()).collect(),
+            counters,
+            error_tags,
+            intent_ids: IntentIds::default(),
+            env,
+            log_state,
+            recovered: Mutex::new(None),
+            recovery,
+            journal_room_bytes: room,
+            moves: Mutex::new(()),
+            scarce_space: Arc::default(),
+            announces_attrs: AtomicBool::new(raw.version.get() & VersionFlags::ATTR.bits() != 0),
+            superblock: Mutex::new(raw.clone()),
+            claims: Mutex::new(claims),
+            device,
+            geometry,
+            options,
+        });
+        mount.journal.set_write_back(Arc::new(WriteBackToDevice::new(Arc::downgrade(&mount))));
+        mount.begin(recovered, counters_are_right)?;
+        Ok(mount)
+    }
+
+    /// Takes over what the log held, and makes a writable mount ready for its first transaction.
+    fn begin(self: &Arc<Self>, recovered: Option<Recovered>, counters_are_right: bool) -> Result<()> {
+        let mut unusable_lists = Vec::new();
+        if !self.options.read_only {
+            let totals = crate::space::initialize(self)?;
+            let is_wrong = recovered.is_some() || !counters_are_right || !totals.unusable_lists.is_empty();
+            if is_wrong || self.error_tags.strikes(BAD_SUMMARY) {
+                self.space.set(totals.free_blocks, totals.inodes, totals.free_inodes);
+            }
+            unusable_lists = totals.unusable_lists;
+        }
+        if let Some(recovered) = recovered {
+            self.journal.adopt_intents(&recovered.intents);
+            *self.recovered.lock() = Some(recovered);
+        }
+        // What recovered intents hold of the journal cannot be had by waiting.
+        self.journal.set_recovering(true);
+        let reset = unusable_lists.into_iter().try_for_each(|ag| {
+            let mut tx = self.transaction(reservation_of(self.reservations.sb))?;
+            let result = crate::space::reset_free_list(&mut tx, ag);
+            tx.finish(result)
+        });
+        self.journal.set_recovering(false);
+        reset?;
+        if self.options.read_only { Ok(()) } else { self.announce_changes() }
+    }
+
+    /// Says in the superblock, at once and at its home, what others must know before they look at anything else:
+    /// whoever recovers the log, that it may hold attribute intents; whoever keeps quotas, that the usage on disk was
+    /// not kept.
+    fn announce_changes(self: &Arc<Self>) -> Result<()> {
+        let mut raw = self.superblock.lock().clone();
+        raw.quota_flags = (raw.quota_flags.get() & !QUOTA_COUNTED).into();
+        if self.options.attr_logging == AttrLogging::Always {
+            raw.log_incompat = LogIncompat::XATTRS.bits().into();
+        }
+        if raw == *self.superblock.lock() {
+            return Ok(());
+        }
+        let key = BufferKey::new(DiskAddress(0), self.geometry.sector_bytes());
+        let (_, mut held) = self.cache.lock(&key, &SUPERBLOCK_KIND, Fill::Read, true, true)?;
+        let bytes = held.exclusive().bytes_mut();
+        let (home, _) = RawSuperblock::mut_from_prefix(bytes).expect("a verified superblock is a whole one");
+        (home.log_incompat, home.quota_flags) = (raw.log_incompat, raw.quota_flags);
+        set_checksum(bytes, SUPERBLOCK_CRC_OFFSET);
+        self.cache.write_runs(&key, held.bytes())?;
+        self.device.flush().map_err(|source| Error::Io { offset: 0, source })?;
+        *self.superblock.lock() = raw;
+        Ok(())
+    }
+}
+
+/// Whether the image has only features that a mount with these options may work on.
+fn check_features(superblock: &Superblock, options: &MountOptions) -> Result<()> {
+    if options.read_only { Ok(()) } else { Ok(superblock.check_writable()?) }
+}
+
+/// The counters as the superblock has them, and whether they are within their range: those on disk may say anything,
+/// and arithmetic on them must stay within its own.
+fn first_counts(raw: &RawSuperblock, geometry: &Geometry, limits: &Limits) -> (SpaceCounts, bool) {
+    // What the free lists of every AG may need to split their trees, as the kernel sets aside.
+    let set_aside = crate::space::set_aside_blocks(geometry, limits);
+    let reserve_pool = (geometry.data_blocks / 20).min(8192);
+    let most_inodes = geometry.data_blocks * u64::from(geometry.inodes_per_block());
+    let inodes = raw.inode_count.get().min(most_inodes);
+    let free_inodes = raw.free_inodes.get().min(inodes);
+    let free_blocks = raw.free_blocks.get().min(geometry.data_blocks);
+    let on_disk = (raw.inode_count.get(), raw.free_inodes.get(), raw.free_blocks.get());
+    let counts = SpaceCounts::new(free_blocks, set_aside, reserve_pool, inodes, free_inodes);
+    (counts, on_disk == (inodes, free_inodes, free_blocks))
+}
+
+fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
+    let mut sector = vec![0; (device.size_bytes().min(32 * 1024)) as usize];
+    if sector.len() < BASIC_BLOCK_BYTES {
+        return Err(Corruption::new("superblock", "a whole sector")
+            .found(format_args!("the image has {} bytes", sector.len()))
+            .into());
+    }
+    device.read(0, &mut sector).map_err(|source| Error::Io { offset: 0, source })?;
+    Ok(Superblock::decode(&sector)?)
+}
+
+fn check_device_size(device: &dyn BlockDevice, geometry: &Geometry) -> Result<()> {
+    let need = u128::from(geometry.data_blocks) << geometry.block_log;
+    if u128::from(device.size_bytes()) < need {
+        return Err(Corruption::new("superblock", "the device holds the whole filesystem")
+            .at(DiskAddress(0))
+            .found(format_args!("the image has {} bytes of {need}: it was cut short", device.size_bytes()))
+            .into());
+    }
+    Ok(())
+}
