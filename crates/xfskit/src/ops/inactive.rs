@@ -86,6 +86,40 @@ impl Filesystem {
         tx.finish(result)
     }
 
+    /// As [`Self::inactivate`], after what the caller asked for is done: the name is gone, or the holder has let go. Where
+    /// freeing is refused for want of space, or by the device, the inode stays on the unlinked list, and a sync or the
+    /// unmount tries again.
+    pub(super) fn inactivate_or_put_off(&self, inode: &Arc<Inode>) -> Result<()> {
+        let error = match self.inactivate(inode) {
+            Err(error @ (Error::NoSpace | Error::Io { .. })) => error,
+            other => return other,
+        };
+        self.mount.journal.check()?;
+        tracing::warn!(inode = inode.number.0, %error, "an inode without a name is freed later");
+        self.put_off.lock().insert(inode.number);
+        Ok(())
+    }
+
+    /// Frees the inodes whose freeing was refused before; what is refused again goes on waiting.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub(super) fn free_put_off(&self) -> Result<()> {
+        let waiting = std::mem::take(&mut *self.put_off.lock());
+        let mut result = Ok(());
+        for number in waiting {
+            match self.mount.inode(number).and_then(|inode| self.inactivate(&inode)) {
+                // It was freed by another holder that let go.
+                Ok(()) | Err(Error::Stale(_)) => {}
+                Err(error) => {
+                    self.put_off.lock().insert(number);
+                    result = result.and(Err(error));
+                }
+            }
+        }
+        result
+    }
+
     fn inactive_reservation(&self) -> Reservation {
         let mount = &self.mount;
         let truncate = reservation_of(mount.reservations.itruncate);

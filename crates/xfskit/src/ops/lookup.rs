@@ -69,7 +69,7 @@ impl Filesystem {
     /// was held has lost count, and the inode has no holder then.
     ///
     /// # Errors
-    /// `Io`, `Corrupt` from freeing the inode.
+    /// `Corrupt`, `Shutdown` from freeing the inode. What has no space for that now is freed later.
     pub fn unhold(&self, inode: InodeNumber, count: u64) -> Result<()> {
         let Some(inode) = self.mount.inodes.find(inode) else { return Ok(()) };
         let release = |opens: u64| Some(opens.saturating_sub(count));
@@ -78,6 +78,6 @@ impl Filesystem {
         if before < count {
             tracing::warn!(inode = inode.number.0, before, count, "an inode was let go more often than it was held");
         }
-        if before > count || before == 0 { Ok(()) } else { self.inactivate(&inode) }
+        if before > count || before == 0 { Ok(()) } else { self.inactivate_or_put_off(&inode) }
     }
 }

@@ -49,7 +49,9 @@ use crate::cache::{Inode, InodeState};
 use crate::error::{Error, Result};
 use crate::mount::Mount;
 use crate::space::cluster;
+use crate::sync::Mutex;
 use crate::trans::{InoId, Reservation, Transaction};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use xfskit_ondisk::dir::is_valid_name;
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, InodeNumber};
@@ -83,6 +85,8 @@ impl Caller {
 /// there, and the log is dirty.
 pub struct Filesystem {
     mount: Arc<Mount>,
+    /// Inodes without a name whose freeing was refused: a sync and the unmount try again.
+    put_off: Mutex<BTreeSet<InodeNumber>>,
 }
 
 impl Filesystem {
@@ -106,6 +110,8 @@ impl Filesystem {
             return Ok(());
         }
         let waiting = self.write_out_all();
+        // What is refused again is on the unlinked list, durably, and goes on waiting.
+        let _ = self.free_put_off();
         self.mount.sync()?;
         self.mount.journal.flush_contents()?;
         waiting
@@ -123,7 +129,7 @@ impl Filesystem {
         if lost.is_err() {
             self.discard_all();
         }
-        let mut freed = Ok(());
+        let mut freed = self.free_put_off();
         for inode in self.mount.inodes.held() {
             inode.opens.store(0, crate::sync::atomic::Ordering::Release);
             freed = freed.and(self.inactivate(&inode));

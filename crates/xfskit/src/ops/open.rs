@@ -173,7 +173,7 @@ impl Filesystem {
     }
 
     fn over(mount: Arc<Mount>) -> Result<Self> {
-        let fs = Self { mount };
+        let fs = Self { mount, put_off: Default::default() };
         fs.expect_root()?;
         let recovered = fs.mount.recovered.lock().take();
         if let Some(recovered) = recovered {

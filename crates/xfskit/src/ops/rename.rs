@@ -170,7 +170,7 @@ impl Filesystem {
             Ok(())
         })();
         tx.finish(result)?;
-        left_over.map_or(Ok(()), |inode| self.inactivate(&inode))
+        left_over.map_or(Ok(()), |inode| self.inactivate_or_put_off(&inode))
     }
 
     fn rename_reservation(&self) -> Reservation {

@@ -74,7 +74,7 @@ impl Filesystem {
         })();
         tx.finish(result)?;
         match left_over {
-            Some(inode) => self.inactivate(&inode),
+            Some(inode) => self.inactivate_or_put_off(&inode),
             None => Ok(()),
         }
     }

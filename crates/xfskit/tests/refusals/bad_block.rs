@@ -2,6 +2,7 @@
 
 use crate::stress::{FILE, Image};
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use xfskit::device::{Access, BlockDevice, FileDevice};
@@ -9,15 +10,15 @@ use xfskit::ondisk::Lsn;
 use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile};
 use xfskit_testkit::kernel_mount;
 
-/// A device on which one sector cannot be written while `is_bad`.
-struct OneBadSector {
+/// A device on which some bytes cannot be written while `is_bad`.
+struct BadPlace {
     inner: FileDevice,
-    sector: u64,
+    bytes: Mutex<Range<u64>>,
     is_bad: AtomicBool,
     refused: Mutex<u64>,
 }
 
-impl BlockDevice for OneBadSector {
+impl BlockDevice for BadPlace {
     fn size_bytes(&self) -> u64 {
         self.inner.size_bytes()
     }
@@ -27,8 +28,8 @@ impl BlockDevice for OneBadSector {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let bad = self.sector * 512;
-        if self.is_bad.load(Ordering::Relaxed) && offset < bad + 512 && bad < offset + data.len() as u64 {
+        let bad = self.bytes.lock().unwrap().clone();
+        if self.is_bad.load(Ordering::Relaxed) && offset < bad.end && bad.start < offset + data.len() as u64 {
             *self.refused.lock().unwrap() += 1;
             return Err(io::Error::other("a bad sector"));
         }
@@ -41,10 +42,10 @@ impl BlockDevice for OneBadSector {
 }
 
 /// A filesystem with files in it, on a device that refuses the sector of AG 0's free space header.
-fn open(image: &Image) -> (Filesystem, Arc<OneBadSector>) {
+fn open(image: &Image) -> (Filesystem, Arc<BadPlace>) {
     let inner = FileDevice::open(&image.path, Access::Write).unwrap();
     let (is_bad, refused) = (AtomicBool::new(false), Mutex::default());
-    let device = Arc::new(OneBadSector { inner, sector: 1, is_bad, refused });
+    let device = Arc::new(BadPlace { inner, bytes: Mutex::new(512..1024), is_bad, refused });
     let fs = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()).unwrap();
     device.is_bad.store(true, Ordering::Relaxed);
     (fs, device)
@@ -127,4 +128,38 @@ fn a_full_journal_refuses_what_is_new_and_loses_nothing() {
     fs.unmount().unwrap();
     image.assert_sound();
     expect_in_kernel(&image, made);
+}
+
+/// The journal has room for a removal of a name and none for what frees the inode.
+#[test]
+fn inodes_that_could_not_be_freed_are_freed_before_the_log_is_closed() {
+    let image = Image::new(320, &[('l', "size=8m")]);
+    let (fs, device) = open(&image);
+    device.is_bad.store(false, Ordering::Relaxed);
+    let mut old = Vec::new();
+    for number in 0..3000 {
+        make(&fs, &format!("old {number}")).unwrap();
+        old.push(fs.lookup(fs.root(), format!("old {number}").as_bytes()).unwrap().inode);
+    }
+    fs.sync().unwrap();
+    // Nothing before the log can be written to its place.
+    let geometry = &fs.mount().geometry;
+    let log = geometry.log_start.and_then(|log| geometry.fs_block_address(log)).expect("the log lies in the image");
+    *device.bytes.lock().unwrap() = 0..log.bytes();
+    device.is_bad.store(true, Ordering::Relaxed);
+    let unlink = |number: usize| fs.unlink(fs.root(), format!("old {number}").as_bytes(), &Caller::root());
+    let mut removed = 0;
+    while removed < 3000 && unlink(removed).is_ok() {
+        removed += 1;
+        // As long as there is room for those, too.
+        (0..4).for_each(|more| drop(make(&fs, &format!("new {removed} {more}"))));
+        let _ = fs.mount().sync();
+    }
+    assert!(removed > 0 && removed < 3000, "{removed} names went, then {:?}", unlink(removed));
+    fs.mount().journal.check().unwrap();
+    let left = old[..removed].iter().filter(|&&inode| fs.stat(inode).is_ok()).count();
+    assert!(left > 0, "some could not be freed");
+    device.is_bad.store(false, Ordering::Relaxed);
+    fs.unmount().unwrap();
+    image.assert_sound();
 }
