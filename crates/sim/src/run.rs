@@ -20,7 +20,7 @@ use std::sync::Arc;
 use xfskit::cache::ForkKind;
 use xfskit::inode::bmap;
 use xfskit::trans::Reservation;
-use xfskit::{AttrLogging, Error, Filesystem, MountOptions};
+use xfskit::{AttrLogging, Error, Filesystem, Mount, MountOptions};
 use xfskit_ondisk::FileBlock;
 use xfskit_ondisk::inode::flags;
 
@@ -156,7 +156,7 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
         }
         Err(error) => return Err(format!("the new image cannot be opened: {error}")),
     };
-    let log = log_of(&fs);
+    let log = log_of(fs.mount());
     let root = match Observed::new(&fs).node(fs.root().0) {
         Ok(root) => root,
         Err(Error::Io { .. } | Error::Shutdown(_)) if may_fail => {
@@ -181,8 +181,8 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
 }
 
 /// Where the log lies on the device.
-fn log_of(fs: &Filesystem) -> Range<u64> {
-    let geometry = &fs.mount().geometry;
+fn log_of(mount: &Mount) -> Range<u64> {
+    let geometry = &mount.geometry;
     let start = geometry.log_start.and_then(|start| geometry.fs_block_address(start)).map_or(0, |at| at.bytes());
     start..start + (u64::from(geometry.log_blocks) << geometry.block_log)
 }
@@ -518,9 +518,7 @@ impl Run {
             let mount = Arc::clone(fs.mount());
             self.device.take_refused();
             if let Err(error) = fs.unmount() {
-                if mount.journal.check().is_ok() && matches!(error, Error::Io { .. }) {
-                    self.keep_others(self.digests.len() - 1, &self.device.take_refused());
-                }
+                self.keep_what_unmount_forced(&mount, &error);
                 return Err(stop("unmount", error));
             }
         }

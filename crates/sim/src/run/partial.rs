@@ -1,11 +1,11 @@
 //! A run on a device of which one place fails: what must go on, and what must be durable all the same.
 
 use super::{Run, Stop};
-use crate::bad_place::{Refused, Refuses};
+use crate::bad_place::Refused;
 use crate::device::{Event, Fault, Kept};
 use crate::model::NodeId;
 use crate::operation::Operation;
-use xfskit::Filesystem;
+use xfskit::{Error, Filesystem, Mount};
 
 impl Run {
     /// Looks at the filesystem as if its device had no bad place. The filesystem's own work meets it.
@@ -25,9 +25,7 @@ impl Run {
     pub(super) fn why_shut_down(&self, operation: &Operation) -> Stop {
         let Some(Fault::BadPlace(place)) = self.device.fault() else { return Stop::Device };
         let refused = self.device.take_refused();
-        let is_needed =
-            place.refuses != Refuses::Writes || super::log_of(self.fs()).contains(&place.offset) || refused.values > 0;
-        if is_needed {
+        if refused.reads > 0 || super::log_of(self.fs().mount()).contains(&place.offset) || refused.values > 0 {
             return Stop::Device;
         }
         let reason = self.fs().mount().journal.check().err().map_or(String::new(), |error| error.to_string());
@@ -46,6 +44,17 @@ impl Run {
                 self.device.mark(Event::Acknowledged(self.acknowledged));
             }
             _ => {}
+        }
+    }
+
+    /// An unmount failed. Where it could write the log and values, everything was durable before it met the bad place,
+    /// whether the filesystem lives on or was shut down.
+    pub(super) fn keep_what_unmount_forced(&mut self, mount: &Mount, error: &Error) {
+        let refused = self.device.take_refused();
+        let Some(Fault::BadPlace(place)) = self.device.fault() else { return };
+        let could_force = refused.reads == 0 && refused.values == 0 && !super::log_of(mount).contains(&place.offset);
+        if matches!(error, Error::Io { .. }) && (could_force || mount.journal.check().is_ok()) {
+            self.keep_others(self.digests.len() - 1, &refused);
         }
     }
 
