@@ -155,6 +155,13 @@ impl Passes<'_> {
         let mut summary = gathered.summary;
         superblock::check_attr_bit(&self.context, summary.attributes);
         self.unlinked(&ags, &gathered.unlinked);
+        if summary.unlinked > 0 && self.context.log.is_some_and(|log| log.clean) {
+            self.context.faults.note(format!(
+                "{} inodes without a name wait to be freed although the journal is clean: only a kernel's recovery would \
+                 free them; xfskit does at its next writable open",
+                summary.unlinked
+            ));
+        }
         let directories = Directories::new(std::mem::take(&mut gathered.directories));
         summary.names = self.directories(&directories);
         names::check(&self.context, &directories);

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use xfskit::env::SeededEnvironment;
 use xfskit::{Error, Filesystem, MountOptions};
-use xfskit_check::{CheckOptions, Quiet};
+use xfskit_check::{CheckOptions, LogCondition, Quiet};
 use xfskit_ondisk::InodeNumber;
 
 /// What a judgement came to.
@@ -248,6 +248,10 @@ fn check_image(device: &Arc<SimDevice>) -> Result<Vec<String>, String> {
     let options = CheckOptions { threads: 1, most_faults: 20 };
     let report =
         xfskit_check::check(Arc::clone(device) as _, None, &options, &Quiet).map_err(|e| format!("check: {e}"))?;
+    let is_forgotten = report.summary.unlinked > 0 && report.log == LogCondition::Clean;
+    if is_forgotten {
+        return Err(format!("check: {} inodes without a name under a clean log", report.summary.unlinked));
+    }
     if report.is_clean() {
         return Ok(report.notes);
     }
