@@ -86,7 +86,7 @@ fn may_try_shortform(tx: &Transaction, ino: InoId, value_bytes: usize) -> bool {
 }
 
 /// Adds or replaces an attribute, if that is a matter of the inode alone. `false`, and nothing changed: [`put`] has to
-/// do it, with what [`reservation`] asks for. `required` says whether the attribute must be there, or must not.
+/// do it, with what [`reservation()`] asks for. `required` says whether the attribute must be there, or must not.
 ///
 /// # Errors
 /// `Exists`, `NoAttribute`, `Corrupt`.
