@@ -138,6 +138,31 @@ impl Error {
         }
     }
 
+    /// The kind that [`std::io::Error`] has for this: what the system says of the same `errno`, `InvalidData` for damage, and
+    /// `NotFound` and `InvalidInput` for attributes, where the system has no kind of its own.
+    ///
+    /// ```
+    /// use std::io::{self, ErrorKind};
+    /// use xfskit::Error;
+    ///
+    /// let error = io::Error::from(Error::NotEmpty);
+    /// assert_eq!(error.kind(), ErrorKind::DirectoryNotEmpty);
+    /// let inner = error.into_inner().unwrap().downcast::<Error>().unwrap();
+    /// assert_eq!(inner.errno(), 39);
+    /// ```
+    pub fn kind(&self) -> std::io::ErrorKind {
+        use std::io::ErrorKind;
+        match self {
+            Self::Io { source, .. } => source.kind(),
+            Self::Corrupt(_) | Self::Superblock(_) => ErrorKind::InvalidData,
+            Self::NoAttribute => ErrorKind::NotFound,
+            Self::ValueTooLong | Self::AttributeNameTooLong => ErrorKind::InvalidInput,
+            Self::NoMoreData => ErrorKind::UnexpectedEof,
+            Self::Shutdown(_) => ErrorKind::Other,
+            other => std::io::Error::from_raw_os_error(other.errno()).kind(),
+        }
+    }
+
     /// Names where damage hangs from, unless its own place is known: the disk address of the inode or AG header through
     /// which the structure was found, and whose it is.
     #[must_use]
@@ -157,6 +182,14 @@ impl Error {
     /// Whether the error means that the image or the device is in trouble, rather than the request.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Corrupt(_) | Self::Superblock(_) | Self::Io { .. } | Self::Shutdown(_))
+    }
+}
+
+/// With the [kind](Error::kind) of the error, and the error itself within: `into_inner` and a downcast give it back, and
+/// [`Error::errno`] says the number that the system would have used.
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind(), error)
     }
 }
 
