@@ -1,5 +1,7 @@
 //! XFS without the kernel: read and write real XFS (version 5) images with a real journal.
 //!
+//! [`paths`] is where to begin: `std::fs`'s calls on files in an image.
+//!
 //! The modules are layers; each uses only those above it in this list. `ARCHITECTURE.md` describes them.
 #![forbid(unsafe_code)]
 
@@ -38,6 +40,8 @@ pub mod recover;
 
 pub mod ops;
 pub mod rescue;
+
+pub mod paths;
 
 #[cfg(test)]
 mod test_image;

@@ -20,6 +20,7 @@ const LAYERS: &[&[&str]] = &[
     &["open"],
     &["recover"],
     &["ops", "rescue"],
+    &["paths"],
     &["test_image"],
 ];
 

@@ -1,0 +1,145 @@
+//! What files are and who owns them: metadata, extended attributes, names by parent pointers.
+
+use super::names::to_path;
+use super::{AsPath, Filesystem, LastLink, Metadata, OnPath, Permissions, Pin, Result, Times};
+use crate::error::{Error as Cause, Result as EngineResult};
+use crate::ops::{Caller, SetAttr, SetMode, XattrChange};
+use std::path::PathBuf;
+
+impl Pin<'_> {
+    /// The value of an attribute, if the inode has it.
+    pub(super) fn xattr(&self, name: &[u8]) -> EngineResult<Option<Vec<u8>>> {
+        match self.volume.get_xattr(self.inode, name) {
+            Err(Cause::NoAttribute) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+}
+
+impl Filesystem {
+    /// What a file is; of a symbolic link, what it leads to.
+    ///
+    /// # Errors
+    /// `Path`: `NotFound`, `NotADirectory`, `Invalid` for too many symbolic links.
+    pub fn metadata(&self, path: impl AsPath) -> Result<Metadata> {
+        let path = path.as_path_bytes();
+        self.pin(path, LastLink::Follow).and_then(|pin| pin.stat()).map(Metadata::new).on("look at", path)
+    }
+
+    /// What a file is; of a symbolic link, the link itself.
+    ///
+    /// # Errors
+    /// As [`Self::metadata`].
+    pub fn symlink_metadata(&self, path: impl AsPath) -> Result<Metadata> {
+        let path = path.as_path_bytes();
+        self.pin(path, LastLink::Keep).and_then(|pin| pin.stat()).map(Metadata::new).on("look at", path)
+    }
+
+    /// Whether the path leads to a file; a symbolic link that leads nowhere does not.
+    ///
+    /// # Errors
+    /// As [`Self::metadata`], but for `NotFound`.
+    pub fn exists(&self, path: impl AsPath) -> Result<bool> {
+        let path = path.as_path_bytes();
+        match self.pin(path, LastLink::Follow) {
+            Err(Cause::NotFound) => Ok(false),
+            other => other.map(|_| true).on("look at", path),
+        }
+    }
+
+    /// Sets permissions. An ACL of the file follows them.
+    ///
+    /// # Errors
+    /// As [`Self::metadata`]; `NotPermitted` for what is immutable or append-only, `ReadOnly`, `NoSpace`.
+    pub fn set_permissions(&self, path: impl AsPath, permissions: Permissions) -> Result<()> {
+        let change = SetAttr { mode: Some(permissions.bits()), ..SetAttr::default() };
+        self.set(path.as_path_bytes(), &change, "set permissions of")
+    }
+
+    /// Sets the owner and the group; `None` leaves one as it is. A file, but not a directory, loses its set-user-id
+    /// and set-group-id bits.
+    ///
+    /// # Errors
+    /// As [`Self::set_permissions`].
+    pub fn set_owner(&self, path: impl AsPath, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.set(path.as_path_bytes(), &SetAttr { uid, gid, ..SetAttr::default() }, "set owner of")
+    }
+
+    /// Sets times.
+    ///
+    /// # Errors
+    /// As [`Self::set_permissions`].
+    pub fn set_times(&self, path: impl AsPath, times: Times) -> Result<()> {
+        let [atime, mtime] = times.to_set();
+        self.set(path.as_path_bytes(), &SetAttr { atime, mtime, ..SetAttr::default() }, "set times of")
+    }
+
+    fn set(&self, path: &[u8], change: &SetAttr, verb: &'static str) -> Result<()> {
+        let pin = self.pin(path, LastLink::Follow).on(verb, path)?;
+        self.volume().set_attr(pin.inode, change, &Caller::root()).map(drop).on(verb, path)
+    }
+
+    /// The value of an extended attribute, by its full name, as `user.color`; `None` if the file has no such attribute.
+    ///
+    /// # Errors
+    /// As [`Self::metadata`]; `NotSupported` for a name with an unknown prefix.
+    pub fn xattr(&self, path: impl AsPath, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let path = path.as_path_bytes();
+        self.pin(path, LastLink::Follow).and_then(|pin| pin.xattr(name.as_ref())).on("read attribute of", path)
+    }
+
+    /// Makes or replaces an extended attribute, by its full name: it begins with `user.`, `trusted.` or `security.`,
+    /// or is one of the ACLs of `system.`. The value has at most 65536 bytes.
+    ///
+    /// # Errors
+    /// As [`Self::metadata`]; `NotSupported` for a name with an unknown prefix, `AttributeNameTooLong`,
+    /// `ValueTooLong`, `NoSpace`, `ReadOnly`; `NotPermitted` for `user.` on what is neither a file nor a directory,
+    /// and for what is immutable or append-only.
+    pub fn set_xattr(&self, path: impl AsPath, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let path = path.as_path_bytes();
+        let pin = self.pin(path, LastLink::Follow).on("set attribute of", path)?;
+        let (name, value) = (name.as_ref(), value.as_ref());
+        self.volume().set_xattr(pin.inode, name, value, SetMode::Any, &Caller::root()).on("set attribute of", path)
+    }
+
+    /// Makes many changes to the extended attributes of a file, all or none of them, whatever crashes.
+    ///
+    /// # Errors
+    /// As [`Self::set_xattr`] and [`Self::remove_xattr`]; `Invalid` for more than one transaction can hold.
+    pub fn change_xattrs(&self, path: impl AsPath, changes: &[XattrChange]) -> Result<()> {
+        let path = path.as_path_bytes();
+        let pin = self.pin(path, LastLink::Follow).on("set attributes of", path)?;
+        self.volume().change_xattrs(pin.inode, changes, &Caller::root()).on("set attributes of", path)
+    }
+
+    /// Removes an extended attribute, by its full name.
+    ///
+    /// # Errors
+    /// As [`Self::set_xattr`]; `NoAttribute` if the file has no such attribute.
+    pub fn remove_xattr(&self, path: impl AsPath, name: impl AsRef<[u8]>) -> Result<()> {
+        let path = path.as_path_bytes();
+        let pin = self.pin(path, LastLink::Follow).on("remove attribute of", path)?;
+        self.volume().remove_xattr(pin.inode, name.as_ref(), &Caller::root()).on("remove attribute of", path)
+    }
+
+    /// The full names of all extended attributes of a file, in no order.
+    ///
+    /// # Errors
+    /// As [`Self::metadata`].
+    pub fn list_xattrs(&self, path: impl AsPath) -> Result<Vec<Vec<u8>>> {
+        let path = path.as_path_bytes();
+        let names = self.pin(path, LastLink::Follow).and_then(|pin| self.volume().list_xattr(pin.inode));
+        names.on("list attributes of", path)
+    }
+
+    /// Every path that leads to a file, sorted, by its parent pointers: no directory is searched. A symbolic link at
+    /// the end is not followed.
+    ///
+    /// # Errors
+    /// As [`Self::metadata`]; `NotSupported` for an image without parent pointers.
+    pub fn paths_of(&self, path: impl AsPath) -> Result<Vec<PathBuf>> {
+        let path = path.as_path_bytes();
+        let paths = self.pin(path, LastLink::Keep).and_then(|pin| self.volume().paths(pin.inode));
+        Ok(paths.on("find the names of", path)?.into_iter().map(to_path).collect())
+    }
+}

@@ -1,0 +1,67 @@
+//! Copies of files.
+
+use super::{AsPath, File, FileOptions, Filesystem, OnPath, Result};
+use crate::error::{Error as Cause, Result as EngineResult};
+use crate::ops::{Caller, Seek, SetAttr, XattrChange};
+
+impl Filesystem {
+    /// Copies a regular file: contents, permissions and extended attributes. Returns the size of it in bytes.
+    ///
+    /// The two share their blocks where the image can do that (`reflink`), so the copy takes no space until one is
+    /// written; elsewhere bytes are copied. Holes stay holes. What `to` named before keeps its inode, its owner, and
+    /// attributes of names that `from` has none of. As after [`Self::write`], a crash may leave a part of the copy.
+    ///
+    /// # Errors
+    /// As [`Self::open_with`] for either; `Invalid` when both paths lead to one file; `NoSpace`, after which a part
+    /// may have been copied.
+    pub fn copy(&self, from: impl AsPath, to: impl AsPath) -> Result<u64> {
+        let (from_path, to_path) = (from.as_path_bytes(), to.as_path_bytes());
+        let from = self.open_file(from_path)?;
+        let permissions = super::Permissions::new(from.pin.stat().on("copy", from_path)?.mode);
+        let options = FileOptions::new().write(true).create(true).permissions(permissions);
+        let to = self.open_with(to_path, &options)?;
+        if from.pin.inode == to.pin.inode {
+            return Err(Cause::Invalid("both paths lead to one file")).on("copy", from_path);
+        }
+        copy_contents(&from, &to).and_then(|bytes| copy_attributes(&from, &to).map(|()| bytes)).on("copy to", to_path)
+    }
+}
+
+fn copy_contents(from: &File<'_>, to: &File<'_>) -> EngineResult<u64> {
+    let volume = from.pin.volume;
+    let size = from.pin.stat()?.size;
+    volume.truncate(to.pin.inode, 0)?;
+    let mut at = 0;
+    while at < size {
+        let start = match volume.seek(from.pin.inode, at, Seek::Data) {
+            Err(Cause::NoMoreData) => break,
+            start => start?,
+        };
+        let end = match volume.seek(from.pin.inode, start, Seek::Hole) {
+            // Another thread has cut the file.
+            Err(Cause::NoMoreData) => break,
+            end => end?.min(size),
+        };
+        volume.copy_range(from.pin.inode, start, to.pin.inode, start, end.saturating_sub(start))?;
+        at = end;
+    }
+    volume.truncate(to.pin.inode, size)?;
+    Ok(size)
+}
+
+fn copy_attributes(from: &File<'_>, to: &File<'_>) -> EngineResult<()> {
+    let volume = from.pin.volume;
+    for name in volume.list_xattr(from.pin.inode)? {
+        // ACLs are shown twice; this is what they are called on disk.
+        if name.starts_with(b"trusted.SGI_ACL_") {
+            continue;
+        }
+        let value = match volume.get_xattr(from.pin.inode, &name) {
+            Err(Cause::NoAttribute) => continue,
+            value => value?,
+        };
+        volume.change_xattrs(to.pin.inode, &[XattrChange { name, value: Some(value) }], &Caller::root())?;
+    }
+    let mode = Some(from.pin.stat()?.mode);
+    volume.set_attr(to.pin.inode, &SetAttr { mode, ..SetAttr::default() }, &Caller::root()).map(drop)
+}

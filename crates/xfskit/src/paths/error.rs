@@ -1,0 +1,98 @@
+//! Errors that say which path.
+
+use crate::error::Error as Cause;
+use std::io;
+use std::path::PathBuf;
+use xfskit_device::OpenError;
+
+/// The result of everything here that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What failed, of which path, and why.
+///
+/// [`kind`](Self::kind) and [`cause`](Self::cause) are for programs, the message is for people. `?` turns the error
+/// into a [`std::io::Error`] of the same kind.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A call on a path in the image failed.
+    #[error("{verb} {}: {source}", .path.escape_ascii())]
+    Path {
+        /// What was to be done, as in "create directory".
+        verb: &'static str,
+        /// The path in the image.
+        path: Vec<u8>,
+        /// Why it failed.
+        source: Cause,
+    },
+    /// A call that concerns no path of the image failed: opening, syncing, closing.
+    #[error("{verb} the image: {source}")]
+    Image {
+        /// What was to be done.
+        verb: &'static str,
+        /// Why it failed.
+        source: Cause,
+    },
+    /// The image's file cannot be opened or made.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// An image is to be made where something lies already.
+    #[error("{}: it holds {what}; MkfsOptions::replace overwrites it", .path.display())]
+    HoldsData {
+        /// The file.
+        path: PathBuf,
+        /// What it holds.
+        what: String,
+    },
+    /// An image cannot be made like this.
+    #[cfg(feature = "mkfs")]
+    #[error("make the image: {0}")]
+    Make(#[from] xfskit_mkfs::MakeError),
+}
+
+impl Error {
+    /// What the engine said, unless the error is of the host's files.
+    pub fn cause(&self) -> Option<&Cause> {
+        match self {
+            Self::Path { source, .. } | Self::Image { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+
+    /// The kind that [`std::io::Error`] has for this.
+    ///
+    /// ```
+    /// use std::io::ErrorKind;
+    /// # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
+    /// # let fs = xfskit::paths::create_on(device, &xfskit::paths::MkfsOptions::new().small())?;
+    ///
+    /// let error = fs.read("/etc/motd").unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::NotFound);
+    /// assert_eq!(error.to_string(), "open /etc/motd: no such file or directory");
+    /// # Ok::<(), xfskit::paths::Error>(())
+    /// ```
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Path { source, .. } | Self::Image { source, .. } => source.kind(),
+            Self::Open(error) => match error {
+                OpenError::Missing(_) | OpenError::NoFolder(_) => io::ErrorKind::NotFound,
+                OpenError::NotAnImage { .. } => io::ErrorKind::InvalidInput,
+                OpenError::Busy(_) => io::ErrorKind::ResourceBusy,
+                OpenError::ReadOnlyDevice(_) => io::ErrorKind::ReadOnlyFilesystem,
+                OpenError::Io { source, .. } => source.kind(),
+            },
+            Self::HoldsData { .. } => io::ErrorKind::AlreadyExists,
+            #[cfg(feature = "mkfs")]
+            Self::Make(xfskit_mkfs::MakeError::Io(source)) => source.kind(),
+            #[cfg(feature = "mkfs")]
+            Self::Make(_) => io::ErrorKind::InvalidInput,
+        }
+    }
+}
+
+/// With the [kind](Error::kind) of the error, and the error itself within.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind(), error)
+    }
+}

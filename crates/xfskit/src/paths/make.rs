@@ -1,0 +1,158 @@
+//! Making images.
+
+use super::{Error, Filesystem, Result};
+use crate::env::{Environment, SystemEnvironment};
+use std::path::Path;
+use std::sync::Arc;
+use xfskit_device::{Access, BlockDevice, FileDevice, OpenError, share_storage};
+use xfskit_mkfs::{Extent, MakeError, Options, existing_format, first_data, make, set_aside, verify};
+
+/// What a file's device says.
+const FILE_SECTOR_BYTES: usize = 512;
+
+/// What a new image is to be like: what is not said is as mkfs.xfs 7.2 has it.
+///
+/// ```
+/// use xfskit::paths::MkfsOptions;
+///
+/// let options = MkfsOptions::new().label("backup")?.option('b', "size=1024")?;
+/// assert!(MkfsOptions::new().label("longer than twelve bytes").is_err());
+/// # Ok::<(), xfskit::paths::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct MkfsOptions {
+    options: Options,
+    replace: bool,
+}
+
+impl MkfsOptions {
+    /// The defaults, and a random UUID.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The label.
+    ///
+    /// # Errors
+    /// `Make` for more than 12 bytes.
+    pub fn label(mut self, label: &str) -> Result<Self> {
+        self.options.set_label(label)?;
+        Ok(self)
+    }
+
+    /// The UUID, for images that are to be the same byte for byte.
+    #[must_use]
+    pub fn uuid(mut self, uuid: [u8; 16]) -> Self {
+        self.options.uuid = Some(uuid);
+        self
+    }
+
+    /// Allows images of less than 300 MB, which mkfs.xfs makes only when forced: 16 MiB are enough.
+    #[must_use]
+    pub fn small(mut self) -> Self {
+        self.options.allow_small = true;
+        self
+    }
+
+    /// A list of options as mkfs.xfs takes them behind a letter: `option('m', "reflink=0,rmapbt=0")`. An image with an
+    /// external log is for `xfskit_mkfs::make`.
+    ///
+    /// # Errors
+    /// `Make`.
+    pub fn option(mut self, section: char, list: &str) -> Result<Self> {
+        self.options.apply(section, list)?;
+        Ok(self)
+    }
+
+    /// Overwrites what the file or device holds. Without this, only a new file, an empty one and a device of zeros
+    /// are taken.
+    #[must_use]
+    pub fn replace(mut self) -> Self {
+        self.replace = true;
+        self
+    }
+
+    /// The options, with a UUID.
+    fn complete(&self) -> Options {
+        let mut options = self.options.clone();
+        options.uuid.get_or_insert_with(|| *uuid::Uuid::new_v4().as_bytes());
+        options
+    }
+}
+
+/// Makes an image file of `size_bytes` at `path`, or takes over an existing file that is empty, and opens it.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("disk.img");
+/// use xfskit::paths::{self, MkfsOptions};
+///
+/// let fs = paths::create(&path, 64 << 20, &MkfsOptions::new().small())?;
+/// fs.write("/hello", "world")?;
+/// fs.close()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// `HoldsData` for a file that is not empty, unless [`MkfsOptions::replace`] was called; `Open` for one that is in
+/// use or is no regular file; `Make` for options or a size that do not fit, before anything is changed. A file that
+/// was made for a failed call goes away again.
+pub fn create(path: impl AsRef<Path>, size_bytes: u64, options: &MkfsOptions) -> Result<Filesystem> {
+    let path = path.as_ref();
+    let made = options.complete();
+    let io_error = |source| Error::Open(OpenError::Io { path: path.into(), source });
+    verify(&made, size_bytes, FILE_SECTOR_BYTES, None)?;
+    if path.symlink_metadata().is_ok() {
+        let mut device = FileDevice::open(path, Access::Write)?;
+        if !device.metadata().map_err(io_error)?.is_file() {
+            let what = "a block device, which has its own size, for create_on";
+            return Err(OpenError::NotAnImage { path: path.into(), what }.into());
+        }
+        if !options.replace {
+            expect_empty(&device, path, Extent::File)?;
+            if device.size_bytes() > size_bytes {
+                let what = format!("{} bytes, which is more than the image is to have", device.size_bytes());
+                return Err(Error::HoldsData { path: path.into(), what });
+            }
+        }
+        device.make_zeros_after(size_bytes, |device| set_aside(device, None, &made))?;
+        return make_and_open(Arc::new(device), &made);
+    }
+    let device = FileDevice::create_new(path, size_bytes)?;
+    let own = device.metadata().map_err(io_error)?;
+    let result = make_and_open(Arc::new(device), &made);
+    if result.is_err() && path.symlink_metadata().is_ok_and(|now| share_storage(&now, &own)) {
+        // The file did not exist before; the error that counts is the first one.
+        let _ = std::fs::remove_file(path);
+    }
+    result
+}
+
+/// Makes an image that fills a device of the caller's, and opens it.
+///
+/// # Errors
+/// As [`create`].
+pub fn create_on(device: Arc<dyn BlockDevice>, options: &MkfsOptions) -> Result<Filesystem> {
+    let made = options.complete();
+    verify(&made, device.size_bytes(), device.sector_bytes(), None)?;
+    if !options.replace {
+        expect_empty(&*device, Path::new("the device"), Extent::Disk)?;
+    }
+    make_and_open(device, &made)
+}
+
+fn make_and_open(device: Arc<dyn BlockDevice>, options: &Options) -> Result<Filesystem> {
+    make(&*device, None, options, SystemEnvironment::default().now())?;
+    Filesystem::options().open_device(device)
+}
+
+fn expect_empty(device: &dyn BlockDevice, path: &Path, extent: Extent) -> Result<()> {
+    let holds = |what: String| Err(Error::HoldsData { path: path.into(), what });
+    if let Some(what) = existing_format(device).map_err(MakeError::Io)? {
+        return holds(what.to_owned());
+    }
+    match first_data(device, extent).map_err(MakeError::Io)? {
+        Some(offset) => holds(format!("data of an unknown kind (byte {offset} is not zero)")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,149 @@
+//! Making, moving and linking names.
+
+use super::{AsPath, Filesystem, LastLink, OnPath, Permissions, Place, Result};
+use crate::error::{Error as Cause, Result as EngineResult};
+use crate::ops::{Caller, NewFile, RenameFlags};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use xfskit_ondisk::inode::{MODE_DIR, MODE_TYPE};
+
+/// Permissions of new directories: those that the system leaves with the usual umask.
+const NEW_DIR: Permissions = Permissions::new(0o755);
+
+impl Filesystem {
+    /// Makes an empty directory with permissions 0755.
+    ///
+    /// # Errors
+    /// `Path`: `Exists`, `NotFound` or `NotADirectory` for the directory that it is to be in, `NoSpace`, `NameTooLong`.
+    pub fn create_dir(&self, path: impl AsPath) -> Result<()> {
+        let path = path.as_path_bytes();
+        self.create_dir_at(path).on("create directory", path)
+    }
+
+    fn create_dir_at(&self, path: &[u8]) -> EngineResult<()> {
+        if path.iter().all(|&byte| byte == b'/') && !path.is_empty() {
+            return Err(Cause::Exists);
+        }
+        let place = self.place(path)?;
+        let new = NewFile::new(NEW_DIR.of_dir());
+        self.volume().create(place.dir.inode, place.name, &new, &Caller::root()).map(drop)
+    }
+
+    /// Makes a directory and those above it that are missing. It is no error if it exists. After an error, some may
+    /// have been made.
+    ///
+    /// # Errors
+    /// As [`Self::create_dir`]; `Exists` where something else than a directory has one of the names.
+    pub fn create_dir_all(&self, path: impl AsPath) -> Result<()> {
+        let path = path.as_path_bytes();
+        if path.is_empty() || self.is_dir(path).is_ok_and(|is_dir| is_dir) {
+            return Ok(());
+        }
+        let last_end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
+        let ends =
+            (1..=last_end).filter(|&end| path[end - 1] != b'/' && path.get(end).is_none_or(|&next| next == b'/'));
+        for end in ends {
+            let prefix = &path[..end];
+            let made = match self.create_dir_at(prefix) {
+                Err(Cause::Exists) => match self.is_dir(prefix) {
+                    Ok(true) => Ok(()),
+                    Ok(false) if end < last_end => Err(Cause::NotADirectory),
+                    // A link that leads nowhere has the name, too.
+                    Ok(false) | Err(Cause::NotFound) => Err(Cause::Exists),
+                    Err(_) if end == last_end => Err(Cause::Exists),
+                    Err(error) => Err(error),
+                },
+                other => other,
+            };
+            made.on("create directory", prefix)?;
+        }
+        Ok(())
+    }
+
+    fn is_dir(&self, path: &[u8]) -> EngineResult<bool> {
+        Ok(self.pin(path, LastLink::Follow)?.stat()?.mode & MODE_TYPE == MODE_DIR)
+    }
+
+    /// Gives a file another name, in another directory or in the same. What had the new name is replaced, in one
+    /// step: a file by a file, an empty directory by a directory. A symbolic link is moved itself.
+    ///
+    /// # Errors
+    /// `Path`, of the old name: `NotFound`, `NotEmpty`, `IsADirectory`, `NotADirectory`; `Invalid` for a directory
+    /// that would move below itself; `CrossesProjects`, `NotPermitted`, `NoSpace`.
+    pub fn rename(&self, from: impl AsPath, to: impl AsPath) -> Result<()> {
+        let (from, to) = (from.as_path_bytes(), to.as_path_bytes());
+        self.rename_at(from, to).on("rename", from)
+    }
+
+    fn rename_at(&self, from: &[u8], to: &[u8]) -> EngineResult<()> {
+        let (old, new) = (self.own_name(from)?, self.own_name(to)?);
+        if (old.is_dirs || new.is_dirs) && !self.names_dir(&old)? {
+            return Err(Cause::NotADirectory);
+        }
+        let flags = RenameFlags::default();
+        self.volume().rename(old.dir.inode, old.name, new.dir.inode, new.name, flags, &Caller::root())
+    }
+
+    /// Whether a name is that of a directory, and not of a link to one.
+    pub(super) fn names_dir(&self, place: &Place<'_, '_>) -> EngineResult<bool> {
+        Ok(place.dir.step(place.name)?.1.mode & MODE_TYPE == MODE_DIR)
+    }
+
+    /// Gives a file one more name. Of a symbolic link at the end of `original`, the link itself gets it.
+    ///
+    /// # Errors
+    /// `Path`, of the new name: `Exists`, `NotFound`, `NotPermitted` for a directory, `TooManyLinks`, `NoSpace`; of
+    /// `original`: `NotFound`.
+    pub fn hard_link(&self, original: impl AsPath, link: impl AsPath) -> Result<()> {
+        let (original, link) = (original.as_path_bytes(), link.as_path_bytes());
+        let file = self.pin(original, LastLink::Keep).on("link", original)?;
+        let place = self.new_name(link).on("link", link)?;
+        let linked = match self.volume().link(file.inode, place.dir.inode, place.name) {
+            // As the system has it: that the name exists counts before what may be linked.
+            Err(Cause::NotPermitted) if place.dir.step(place.name).is_ok() => Err(Cause::Exists),
+            other => other.map(drop),
+        };
+        linked.on("link", link)
+    }
+
+    /// Makes a symbolic link `link` that points to `target`, which may be any bytes of at most 1023.
+    ///
+    /// # Errors
+    /// `Path`, of `link`: `Exists`, `NotFound`, `NoSpace`; `NameTooLong` for the target.
+    pub fn symlink(&self, target: impl AsPath, link: impl AsPath) -> Result<()> {
+        let link = link.as_path_bytes();
+        let made = self.new_name(link).and_then(|place| {
+            self.volume().symlink(place.dir.inode, place.name, target.as_path_bytes(), &Caller::root())
+        });
+        made.map(drop).on("create symbolic link", link)
+    }
+
+    /// Where something that is not a directory is to be made.
+    fn new_name<'a>(&self, path: &'a [u8]) -> EngineResult<Place<'_, 'a>> {
+        let place = self.place(path).map_err(|error| match error {
+            Cause::Invalid("the root has no name") => Cause::Exists,
+            other => other,
+        })?;
+        if !place.is_dirs {
+            return Ok(place);
+        }
+        let is_there = self.volume().lookup_number(place.dir.inode, place.name);
+        Err(if is_there.is_ok() { Cause::Exists } else { Cause::NotFound })
+    }
+
+    /// Where a symbolic link points to, as it is stored.
+    ///
+    /// # Errors
+    /// `Path`: `NotFound`; `Invalid` for what is no symbolic link.
+    pub fn read_link(&self, path: impl AsPath) -> Result<PathBuf> {
+        let path = path.as_path_bytes();
+        let target = self.pin(path, LastLink::Keep).and_then(|link| self.volume().read_link(link.inode));
+        target.map(to_path).on("read link", path)
+    }
+}
+
+/// Bytes as a path of the system's type.
+pub(super) fn to_path(bytes: Vec<u8>) -> PathBuf {
+    OsString::from_vec(bytes).into()
+}

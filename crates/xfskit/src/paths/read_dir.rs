@@ -1,0 +1,159 @@
+//! Listing directories.
+
+use super::lookup::find;
+use super::names::to_path;
+use super::{AsPath, FileType, Filesystem, LastLink, Metadata, OnPath, Pin, Result};
+use crate::error::Result as EngineResult;
+use crate::ops::{Entry, Filesystem as Volume};
+use std::ffi::OsStr;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::vec;
+use xfskit_ondisk::InodeNumber;
+
+/// Entries that are in memory at once.
+const BATCH: usize = 128;
+
+impl Filesystem {
+    /// The entries of a directory but for `.` and `..`, in the order in which they lie there, read in batches as they
+    /// are asked for. Entries that are made or removed meanwhile may be seen or not; all others are seen exactly once.
+    ///
+    /// ```
+    /// # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
+    /// # let fs = xfskit::paths::create_on(device, &xfskit::paths::MkfsOptions::new().small())?;
+    /// # fs.write("/hello", "world")?;
+    /// for entry in fs.read_dir("/")? {
+    ///     let entry = entry?;
+    ///     println!("{} {:?}", entry.name().escape_ascii(), entry.file_type());
+    /// }
+    /// # Ok::<(), xfskit::paths::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Path`: `NotFound`, `NotADirectory`.
+    pub fn read_dir(&self, path: impl AsPath) -> Result<ReadDir<'_>> {
+        let path = path.as_path_bytes();
+        let listing = self.pin(path, LastLink::Follow).and_then(|dir| ReadDir::start(dir, path.to_vec()));
+        listing.on("list", path)
+    }
+}
+
+/// The entries of a directory, by [`Filesystem::read_dir`]. After an error there are no more.
+pub struct ReadDir<'fs> {
+    dir: Pin<'fs>,
+    path: Vec<u8>,
+    batch: vec::IntoIter<Entry>,
+    /// Where the next batch begins; `None` at the end.
+    cookie: Option<u32>,
+}
+
+impl<'fs> ReadDir<'fs> {
+    /// Reads the first batch, so that what is no directory is found out at once.
+    pub(super) fn start(dir: Pin<'fs>, path: Vec<u8>) -> EngineResult<Self> {
+        let mut listing = Self { dir, path, batch: Vec::new().into_iter(), cookie: Some(0) };
+        listing.fill()?;
+        Ok(listing)
+    }
+
+    fn fill(&mut self) -> EngineResult<()> {
+        let Some(cookie) = self.cookie.take() else { return Ok(()) };
+        let mut batch: Vec<Entry> = Vec::new();
+        let mut next = None;
+        self.dir.volume.read_dir(self.dir.inode, cookie, |entry| {
+            if batch.len() == BATCH {
+                next = Some(entry.cookie);
+                return ControlFlow::Break(());
+            }
+            if entry.name != b"." && entry.name != b".." {
+                batch.push(entry.into());
+            }
+            ControlFlow::Continue(())
+        })?;
+        self.cookie = next;
+        self.batch = batch.into_iter();
+        Ok(())
+    }
+
+    pub(super) fn dir(&self) -> &Pin<'fs> {
+        &self.dir
+    }
+
+    fn next_entry(&mut self) -> EngineResult<Option<DirEntry<'fs>>> {
+        if self.batch.len() == 0 {
+            self.fill()?;
+        }
+        let Some(entry) = self.batch.next() else { return Ok(None) };
+        let file_type = match FileType::of_entry(entry.file_type) {
+            Some(file_type) => file_type,
+            None => FileType::of_mode(self.dir.volume.stat(entry.inode)?.mode),
+        };
+        let mut path = self.path.clone();
+        if path.last() != Some(&b'/') {
+            path.push(b'/');
+        }
+        path.extend_from_slice(&entry.name);
+        let name_bytes = entry.name.len();
+        Ok(Some(DirEntry { volume: self.dir.volume, path, name_bytes, inode: entry.inode, file_type }))
+    }
+}
+
+impl<'fs> Iterator for ReadDir<'fs> {
+    type Item = Result<DirEntry<'fs>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_entry().on("list", &self.path).transpose()
+    }
+}
+
+/// An entry of a directory.
+#[derive(Clone)]
+pub struct DirEntry<'fs> {
+    volume: &'fs Volume,
+    path: Vec<u8>,
+    name_bytes: usize,
+    inode: InodeNumber,
+    file_type: FileType,
+}
+
+impl DirEntry<'_> {
+    /// The name: any bytes but `/` and zero, at most 255.
+    pub fn name(&self) -> &[u8] {
+        &self.path[self.path.len() - self.name_bytes..]
+    }
+
+    /// The name as the system's type.
+    pub fn file_name(&self) -> &OsStr {
+        OsStr::from_bytes(self.name())
+    }
+
+    /// The path of the directory, as it was given, and the name.
+    pub fn path(&self) -> PathBuf {
+        to_path(self.path.clone())
+    }
+
+    /// What kind of file it is; a symbolic link is one.
+    pub fn file_type(&self) -> FileType {
+        self.file_type
+    }
+
+    /// The number of the inode.
+    pub fn inode(&self) -> u64 {
+        self.inode.0
+    }
+
+    /// What the file is; of a symbolic link, the link itself.
+    ///
+    /// # Errors
+    /// `Path`: `NotFound` if it was removed meanwhile.
+    pub fn metadata(&self) -> Result<Metadata> {
+        find(self.volume, &self.path, LastLink::Keep)
+            .and_then(|pin| pin.stat())
+            .map(Metadata::new)
+            .on("look at", &self.path)
+    }
+
+    pub(super) fn path_bytes(&self) -> &[u8] {
+        &self.path
+    }
+}

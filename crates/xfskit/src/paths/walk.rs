@@ -1,0 +1,114 @@
+//! Whole trees, entry by entry.
+
+use super::{AsPath, DirEntry, Error, Filesystem, LastLink, OnPath, ReadDir, Result};
+use crate::error::Result as EngineResult;
+use std::collections::HashSet;
+use std::ops::Deref;
+use xfskit_ondisk::{Corruption, InodeNumber};
+
+impl Filesystem {
+    /// Everything below a directory, depth first: a directory comes before what is in it. Symbolic links are not
+    /// followed. An error is an item like any other, and the walk goes on with what can be read.
+    ///
+    /// ```
+    /// # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
+    /// # let fs = xfskit::paths::create_on(device, &xfskit::paths::MkfsOptions::new().small())?;
+    /// fs.create_dir_all("/etc/app")?;
+    /// fs.write("/etc/app/motd", "hello")?;
+    /// let mut paths = Vec::new();
+    /// for entry in fs.walk("/")? {
+    ///     match entry {
+    ///         Ok(entry) => paths.push((entry.depth(), entry.path())),
+    ///         Err(error) => eprintln!("passed over: {error}"),
+    ///     }
+    /// }
+    /// assert_eq!(paths.last().unwrap(), &(3, "/etc/app/motd".into()));
+    /// # Ok::<(), xfskit::paths::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Path`: `NotFound`, `NotADirectory` for the directory itself.
+    pub fn walk(&self, path: impl AsPath) -> Result<Walk<'_>> {
+        let path = path.as_path_bytes();
+        let top =
+            self.pin(path, LastLink::Follow).and_then(|dir| ReadDir::start(dir, path.to_vec())).on("list", path)?;
+        Ok(Walk { above: HashSet::from([top.dir().inode]), levels: vec![top], enter: None })
+    }
+}
+
+/// A walk through a tree, by [`Filesystem::walk`]. It holds one directory of each level, and a batch of entries of it.
+pub struct Walk<'fs> {
+    levels: Vec<ReadDir<'fs>>,
+    /// The directories that the walk is in: where one is entered again, the image is damaged.
+    above: HashSet<InodeNumber>,
+    /// The directory that was handed out last, to be entered next.
+    enter: Option<DirEntry<'fs>>,
+}
+
+impl Walk<'_> {
+    /// Passes over the directory that was handed out last: what is in it is not visited.
+    pub fn skip_dir(&mut self) {
+        self.enter = None;
+    }
+
+    fn enter(&mut self, entry: &DirEntry<'_>) -> EngineResult<()> {
+        let level = self.levels.last().expect("the entry came from a level");
+        // By its name in the directory that is held: the path may lead elsewhere by now.
+        let (dir, _) = level.dir().step(entry.name())?;
+        let number = dir.inode;
+        if self.above.contains(&number) {
+            return Err(Corruption::new("directory", "leads to no directory above it").of(number.0).into());
+        }
+        self.levels.push(ReadDir::start(dir, entry.path_bytes().to_vec())?);
+        self.above.insert(number);
+        Ok(())
+    }
+}
+
+impl<'fs> Iterator for Walk<'fs> {
+    type Item = Result<WalkEntry<'fs>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(entry) = self.enter.take()
+            && let Err(error) = self.enter(&entry)
+        {
+            return Some(Err(error).on("list", entry.path_bytes()));
+        }
+        loop {
+            let level = self.levels.last_mut()?;
+            match level.next() {
+                Some(Ok(entry)) => {
+                    self.enter = entry.file_type().is_dir().then(|| entry.clone());
+                    return Some(Ok(WalkEntry { entry, depth: self.levels.len() }));
+                }
+                Some(Err(error)) => return Some(Err(error)),
+                None => {
+                    let level = self.levels.pop().expect("there was a level");
+                    self.above.remove(&level.dir().inode);
+                }
+            }
+        }
+    }
+}
+
+/// An entry of a tree: a [`DirEntry`] that knows how deep it lies.
+#[derive(Clone)]
+pub struct WalkEntry<'fs> {
+    entry: DirEntry<'fs>,
+    depth: usize,
+}
+
+impl WalkEntry<'_> {
+    /// How deep below the start of the walk the entry lies; its own entries are at 1.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+}
+
+impl<'fs> Deref for WalkEntry<'fs> {
+    type Target = DirEntry<'fs>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.entry
+    }
+}
