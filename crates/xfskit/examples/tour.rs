@@ -1,20 +1,27 @@
-//! Opens an image, makes a file with an attribute, and prints every path of it.
+//! Makes a file with an attribute and two names in an image, and prints every path of it.
 //! Usage: cargo run -p xfskit --example tour IMAGE
 
-use std::sync::Arc;
-use xfskit::device::{Access, FileDevice};
-use xfskit::{Caller, Filesystem, MountOptions, NewFile, SetMode};
+use xfskit::paths::Filesystem;
+
+/// Does it with the image at `image`; says what was found.
+///
+/// # Errors
+/// Those of the image.
+pub fn tour(image: &str) -> std::io::Result<Vec<String>> {
+    let fs = Filesystem::open(image)?;
+    fs.create_dir_all("/etc")?;
+    fs.write("/etc/motd", "hello\n")?;
+    fs.set_xattr("/etc/motd", "security.selinux", "system_u:object_r:etc_t:s0\0")?;
+    fs.hard_link("/etc/motd", "/message")?;
+    let paths = fs.paths_of("/message")?;
+    fs.close()?;
+    Ok(paths.iter().map(|path| path.display().to_string()).collect())
+}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let image = std::env::args().nth(1).ok_or("which image?")?;
-    let fs = Filesystem::open(Arc::new(FileDevice::open(image, Access::Write)?), MountOptions::default())?;
-    let root = Caller::root();
-    let etc = fs.create(fs.root(), b"etc", &NewFile::new(0o040_755), &root)?;
-    let file = fs.create(etc.inode, b"motd", &NewFile::new(0o100_644), &root)?;
-    fs.set_xattr(file.inode, b"security.selinux", b"system_u:object_r:etc_t:s0\0", SetMode::Any, &root)?;
-    fs.link(file.inode, fs.root(), b"message")?;
-    for path in fs.paths(file.inode)? {
-        println!("{}", String::from_utf8_lossy(&path));
+    for path in tour(&image)? {
+        println!("{path}");
     }
-    Ok(fs.unmount()?)
+    Ok(())
 }
