@@ -1,5 +1,6 @@
 //! What files are and who owns them: metadata, extended attributes, names by parent pointers.
 
+use super::lookup::find_way;
 use super::names::to_path;
 use super::{AsPath, Filesystem, LastLink, Metadata, OnPath, Permissions, Pin, Result, Times};
 use crate::error::{Error as Cause, Result as EngineResult};
@@ -130,6 +131,16 @@ impl Filesystem {
         let path = path.as_path_bytes();
         let names = self.pin(path, LastLink::Follow).and_then(|pin| self.volume().list_xattr(pin.inode));
         names.on("list attributes of", path)
+    }
+
+    /// The path of a file from the root, without symbolic links, `.` and `..`.
+    ///
+    /// # Errors
+    /// As [`Self::metadata`].
+    pub fn canonicalize(&self, path: impl AsPath) -> Result<PathBuf> {
+        let path = path.as_path_bytes();
+        let (_, way) = find_way(self.volume(), path, LastLink::Follow).on("find the path of", path)?;
+        Ok(to_path([b"/".as_slice(), &way.join(&b'/')].concat()))
     }
 
     /// Every path that leads to a file, sorted, by its parent pointers: no directory is searched. A symbolic link at

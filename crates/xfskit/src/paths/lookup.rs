@@ -100,16 +100,31 @@ impl Drop for Pin<'_> {
 /// # Errors
 /// `NotFound`, `NotADirectory`, `Invalid` for too many symbolic links; `Corrupt`, `Io`.
 pub(super) fn find<'fs>(volume: &'fs Volume, path: &[u8], last: LastLink) -> EngineResult<Pin<'fs>> {
+    Ok(find_way(volume, path, last)?.0)
+}
+
+/// As [`find`], with the names of the directories on the way and of the inode, which no link stands between.
+pub(super) fn find_way<'fs>(
+    volume: &'fs Volume,
+    path: &[u8],
+    last: LastLink,
+) -> EngineResult<(Pin<'fs>, Vec<Vec<u8>>)> {
     let ends_in_dir = |path: &[u8]| path.ends_with(b"/") || path.ends_with(b"/.");
     let mut is_dirs = ends_in_dir(path);
     let mut at = Pin::root(volume)?;
     let mut names = components(path);
+    let mut way: Vec<Vec<u8>> = Vec::new();
     let mut followed = 0;
     while let Some(name) = names.pop() {
         let (next, stat) = at.step(&name)?;
         let is_kept = names.is_empty() && last == LastLink::Keep && !is_dirs;
         if stat.mode & MODE_TYPE != MODE_SYMLINK || is_kept {
             at = next;
+            if name == b".." {
+                way.pop();
+            } else {
+                way.push(name);
+            }
             continue;
         }
         followed += 1;
@@ -119,11 +134,12 @@ pub(super) fn find<'fs>(volume: &'fs Volume, path: &[u8], last: LastLink) -> Eng
         let target = volume.read_link(next.inode)?;
         if target.starts_with(b"/") {
             at = Pin::root(volume)?;
+            way.clear();
         }
         is_dirs |= names.is_empty() && ends_in_dir(&target);
         names.extend(components(&target));
     }
-    if is_dirs && at.stat()?.mode & MODE_TYPE != MODE_DIR { Err(Cause::NotADirectory) } else { Ok(at) }
+    if is_dirs && at.stat()?.mode & MODE_TYPE != MODE_DIR { Err(Cause::NotADirectory) } else { Ok((at, way)) }
 }
 
 /// The names of a path, the last one first; empty ones and `.` left out.

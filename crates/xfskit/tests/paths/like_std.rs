@@ -32,6 +32,7 @@ enum Call {
     Metadata,
     SymlinkMetadata,
     Exists,
+    Canonicalize,
     Chmod,
     Chown,
     SetTimes,
@@ -58,6 +59,7 @@ const CALLS: &[Call] = &[
     Call::Metadata,
     Call::SymlinkMetadata,
     Call::Exists,
+    Call::Canonicalize,
     Call::Chmod,
     Call::Chown,
     Call::SetTimes,
@@ -127,6 +129,10 @@ fn by_std(root: &Path, step: Step) -> io::Result<String> {
         Call::Symlink => done(symlink(step.other, path)),
         Call::Metadata => fs::metadata(path).map(|metadata| of_std(&metadata)),
         Call::SymlinkMetadata => fs::symlink_metadata(path).map(|metadata| of_std(&metadata)),
+        Call::Canonicalize => {
+            let found = fs::canonicalize(path)?;
+            Ok(format!("/{}", found.strip_prefix(root).unwrap().display()))
+        }
         Call::Exists => fs::exists(path).map(|exists| exists.to_string()),
         Call::Chmod => done(fs::set_permissions(path, fs::Permissions::from_mode(mode(step.number).into()))),
         Call::Chown => done(chown(path, Some(step.number as u32 % 5), None)),
@@ -165,6 +171,7 @@ fn by_ours(fs: &Filesystem, step: Step) -> io::Result<String> {
         Call::Symlink => done(fs.symlink(other, path)),
         Call::Metadata => Ok(of_ours(&fs.metadata(path)?)),
         Call::SymlinkMetadata => Ok(of_ours(&fs.symlink_metadata(path)?)),
+        Call::Canonicalize => Ok(fs.canonicalize(path)?.display().to_string()),
         Call::Exists => Ok(fs.exists(path)?.to_string()),
         Call::Chmod => done(fs.set_permissions(path, Permissions::new(mode(step.number)))),
         Call::Chown => done(fs.set_owner(path, Some(step.number as u32 % 5), None)),
