@@ -3,6 +3,7 @@
 use super::{AsPath, FileType, Filesystem, LastLink, MOST_LINKS_FOLLOWED, Metadata, OnPath, Permissions, Pin, Result};
 use crate::error::{Error as Cause, Result as EngineResult};
 use crate::ops::{Caller, NewFile, SetAttr, SetMode, split_path};
+use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use xfskit_ondisk::inode::{MODE_REGULAR, MODE_SYMLINK, MODE_TYPE};
 
@@ -382,5 +383,15 @@ impl Seek for File<'_> {
         let before = || io::Error::new(io::ErrorKind::InvalidInput, "a position before the start of the file");
         self.position = position.ok_or_else(before)?;
         Ok(self.position)
+    }
+}
+
+impl fmt::Debug for File<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pin, position, appends } = self;
+        let (inode, writes) = (pin.inode.0, pin.writes);
+        let mut shown = f.debug_struct("File");
+        shown.field("inode", &inode).field("position", position).field("writes", &writes);
+        shown.field("appends", appends).finish()
     }
 }

@@ -50,8 +50,9 @@
 //! # Paths
 //!
 //! Paths are bytes; everything that implements [`AsPath`] will do. They count from the root of the image, with a
-//! leading slash or without: there is no current directory. Symbolic links are followed as by `std::fs`; one with an
-//! absolute target stays within the image. A call that removes or moves refuses a path that ends in `.` or `..`.
+//! leading slash or without: there is no current directory, and the empty path is the root's. Symbolic links are
+//! followed as by `std::fs`; one with an absolute target stays within the image. A call that removes or moves refuses
+//! a path that ends in `.` or `..`.
 //!
 //! # Rights
 //!
@@ -61,15 +62,16 @@
 //!
 //! # What is durable when
 //!
-//! Nothing has to be durable before [`Filesystem::sync`], [`Filesystem::close`] or [`File::sync_all`] returns; what
-//! was done before is, from then on. Without them a crash loses the last calls, and never leaves half of one that
-//! changes names or attributes: a rename was done or was not. Contents are not atomic: [`Filesystem::write`] says
+//! Once [`Filesystem::sync`] or [`Filesystem::close`] has returned, everything done before it is durable; after
+//! [`File::sync_all`], everything done to that file. Without them a crash loses the last calls. It never leaves half
+//! of a change to one name, or to the attributes of one file: a rename was done or was not. Calls of many steps, as
+//! [`Filesystem::remove_dir_all`], may be cut off between two. Contents are not atomic: [`Filesystem::write`] says
 //! what a crash may leave, and [`Filesystem::write_atomic`] leaves the old or the new.
 //!
 //! # Threads
 //!
-//! [`Filesystem`] is `Send` and `Sync`, and its calls take `&self`; they run side by side and lock what they touch. A
-//! second `Filesystem` on the same image is refused.
+//! [`Filesystem`] is `Send` and `Sync`, and its calls take `&self`; they run side by side and lock what they touch.
+//! An image that is open to write is refused to everyone else, a second `Filesystem` of the same program included.
 //!
 //! # Errors
 //!

@@ -5,6 +5,7 @@ use crate::env::{Environment, SystemEnvironment};
 use crate::journal::HostSpace;
 use crate::mount::{AttrLogging, MountOptions};
 use crate::ops::Filesystem as Volume;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit_device::{Access, BlockDevice, FileDevice};
@@ -216,5 +217,18 @@ impl Drop for Filesystem {
         {
             tracing::error!(%error, "an image that was dropped could not be closed");
         }
+    }
+}
+
+impl fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mount, log_device, environment: _ } = self;
+        f.debug_struct("OpenOptions").field("mount", mount).field("log_device", log_device).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Filesystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filesystem").field("info", &self.info()).finish_non_exhaustive()
     }
 }

@@ -6,6 +6,7 @@ use super::{AsPath, FileType, Filesystem, LastLink, Metadata, OnPath, Pin, Resul
 use crate::error::Result as EngineResult;
 use crate::ops::{Entry, Filesystem as Volume};
 use std::ffi::OsStr;
+use std::fmt;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -155,5 +156,20 @@ impl DirEntry<'_> {
 
     pub(super) fn path_bytes(&self) -> &[u8] {
         &self.path
+    }
+}
+
+impl fmt::Debug for DirEntry<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, inode, file_type, .. } = self;
+        let path = OsStr::from_bytes(path);
+        let mut shown = f.debug_struct("DirEntry");
+        shown.field("path", &path).field("inode", &inode.0).field("file_type", file_type).finish()
+    }
+}
+
+impl fmt::Debug for ReadDir<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadDir").field("path", &OsStr::from_bytes(&self.path)).finish_non_exhaustive()
     }
 }

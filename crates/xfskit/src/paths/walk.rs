@@ -37,6 +37,7 @@ impl Filesystem {
 }
 
 /// A walk through a tree, by [`Filesystem::walk`]. It holds one directory of each level, and a batch of entries of it.
+#[derive(Debug)]
 pub struct Walk<'fs> {
     levels: Vec<ReadDir<'fs>>,
     /// The directories that the walk is in: where one is entered again, the image is damaged.
@@ -92,7 +93,7 @@ impl<'fs> Iterator for Walk<'fs> {
 }
 
 /// An entry of a tree: a [`DirEntry`] that knows how deep it lies.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct WalkEntry<'fs> {
     entry: DirEntry<'fs>,
     depth: usize,

@@ -18,7 +18,7 @@ fn an_image_is_made_as_asked_and_opened_by_one_program_at_a_time() {
     assert_eq!((info.label.as_str(), info.uuid, info.block_bytes), ("people", uuid, 4096));
     assert!(info.features.contains(&"parent") && !info.features.contains(&"reflink"), "{:?}", info.features);
     assert!(info.free_bytes < info.size_bytes && info.size_bytes < BYTES && info.recovery.is_none());
-    let busy = Filesystem::open(&path).map(drop).unwrap_err();
+    let busy = Filesystem::open(&path).unwrap_err();
     assert_eq!(busy.kind(), ErrorKind::ResourceBusy, "{busy}");
     assert!(busy.to_string().contains("disk.img"), "{busy}");
     fs.close().unwrap();
@@ -27,7 +27,7 @@ fn an_image_is_made_as_asked_and_opened_by_one_program_at_a_time() {
         reference.repair_finds_nothing(&path);
         assert!(reference.db(&path, &["label"]).contains("people"));
     }
-    let missing = Filesystem::open(scratch.file("none.img")).map(drop).unwrap_err();
+    let missing = Filesystem::open(scratch.file("none.img")).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
 }
 
@@ -37,7 +37,7 @@ fn what_a_file_holds_is_overwritten_only_when_that_was_asked_for() {
     let path = scratch.file("letter");
     let options = MkfsOptions::new().small();
     fs::write(&path, "the only copy").unwrap();
-    let refused = paths::create(&path, BYTES, &options).map(drop).unwrap_err();
+    let refused = paths::create(&path, BYTES, &options).unwrap_err();
     assert!(matches!(refused, Error::HoldsData { .. }), "{refused}");
     assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
     assert_eq!(fs::read(&path).unwrap(), b"the only copy");
@@ -49,7 +49,7 @@ fn what_a_file_holds_is_overwritten_only_when_that_was_asked_for() {
     assert_eq!(fs::read(&path).unwrap(), b"the only copy");
 
     paths::create(&path, BYTES, &options.clone().replace()).unwrap().close().unwrap();
-    let refused = paths::create(&path, BYTES, &options).map(drop).unwrap_err();
+    let refused = paths::create(&path, BYTES, &options).unwrap_err();
     assert!(refused.to_string().contains("it holds an XFS image"), "{refused}");
 
     let zeros = scratch.image("zeros", 2 * BYTES);
@@ -60,7 +60,7 @@ fn what_a_file_holds_is_overwritten_only_when_that_was_asked_for() {
     let none = scratch.file("none");
     assert!(paths::create(&none, 4096, &options).is_err());
     assert!(!none.exists());
-    assert_eq!(paths::create(scratch.path(), BYTES, &options).map(drop).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(paths::create(scratch.path(), BYTES, &options).unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn an_external_log_is_opened_by_its_path_and_the_clock_is_the_callers() {
     let open = |path: &std::path::Path| xfskit::device::FileDevice::open(path, xfskit::device::Access::Write).unwrap();
     xfskit_mkfs::make(&open(&path), Some(&open(&log)), &options, Default::default()).unwrap();
 
-    let without = Filesystem::open(&path).map(drop).unwrap_err();
+    let without = Filesystem::open(&path).unwrap_err();
     assert!(matches!(without.cause(), Some(xfskit::Error::NoLogDevice)), "{without}");
     let clock = std::sync::Arc::new(xfskit::env::SeededEnvironment::new(1));
     let fs = Filesystem::options().log_device(&log).environment(clock).open(&path).unwrap();
