@@ -57,6 +57,9 @@ fn what_a_file_holds_is_overwritten_only_when_that_was_asked_for() {
     assert_eq!(fs::metadata(&zeros).unwrap().len(), 2 * BYTES);
     paths::create(&zeros, 2 * BYTES, &options).unwrap().close().unwrap();
 
+    let external = options.clone().option('l', "logdev=/dev/none,size=16m").unwrap();
+    assert_eq!(paths::create(scratch.file("none"), BYTES, &external).unwrap_err().kind(), ErrorKind::InvalidInput);
+
     let none = scratch.file("none");
     assert!(paths::create(&none, 4096, &options).is_err());
     assert!(!none.exists());
