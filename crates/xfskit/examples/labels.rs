@@ -24,12 +24,9 @@ pub fn audit(image: &Path, below: &str) -> std::io::Result<Vec<String>> {
                 continue;
             }
         };
-        // A call by path would follow a symbolic link, and a label belongs to each file itself.
-        if entry.file_type().is_symlink() {
-            continue;
-        }
         let path = entry.path();
-        let label = fs.xattr(&path, LABEL)?;
+        // The entry's own, where a call by path would follow a symbolic link.
+        let label = entry.xattr(LABEL)?;
         match &label {
             None => findings.push(format!("{}: no label", path.display())),
             Some(own) if path.parent().and_then(|dir| labels.get(dir)).is_some_and(|dir| dir != &label) => {

@@ -154,6 +154,16 @@ impl DirEntry<'_> {
             .on("look at", &self.path)
     }
 
+    /// The value of an extended attribute, by its full name; `None` if the file has no such attribute. Of a symbolic
+    /// link, its own, where [`Filesystem::xattr`] takes that of the file that it leads to.
+    ///
+    /// # Errors
+    /// `Path`: `NotFound` if the file was removed meanwhile; `NotSupported` for a name with an unknown prefix.
+    pub fn xattr(&self, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let value = find(self.volume, &self.path, LastLink::Keep).and_then(|pin| pin.xattr(name.as_ref()));
+        value.on("read attribute of", &self.path)
+    }
+
     pub(super) fn path_bytes(&self) -> &[u8] {
         &self.path
     }
