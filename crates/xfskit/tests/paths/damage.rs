@@ -4,9 +4,9 @@ use crate::image;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use xfskit::device::MemoryDevice;
-use xfskit::inode::cluster::locate;
 use xfskit::ondisk::{InodeNumber, set_checksum};
 use xfskit::paths::{FileType, Filesystem};
+use xfskit::space::cluster::locate;
 
 #[test]
 fn a_walk_goes_on_past_a_damaged_directory() {
