@@ -229,3 +229,30 @@ fn contents_of_a_file_that_could_not_be_freed_take_no_space() {
         image.close(fs);
     }
 }
+
+/// A slash at the end of a link's target asks for a directory, as one at the end of a path does.
+#[test]
+fn links_lead_where_the_systems_do() {
+    let (scratch, image) = (xfskit_testkit::scratch(), stress::Image::new(64, &[]));
+    let (fs, me, host) = (image.open(), Caller::root(), scratch.path().join("tree"));
+    std::fs::create_dir_all(host.join("dir")).unwrap();
+    std::fs::write(host.join("file"), "").unwrap();
+    fs.create(fs.root(), b"dir", &NewFile::new(stress::DIR | 0o755), &me).unwrap();
+    fs.create(fs.root(), b"file", &NewFile::new(stress::FILE | 0o644), &me).unwrap();
+    let targets =
+        ["file", "file/", "file/.", "dir", "dir/", "dir/.", "dir/../file/", "./dir//", "link 1", "link 1/", "link 4/"];
+    for (index, target) in targets.iter().enumerate() {
+        let name = format!("link {index}");
+        std::os::unix::fs::symlink(target, host.join(&name)).unwrap();
+        fs.symlink(fs.root(), name.as_bytes(), target.as_bytes(), &me).unwrap();
+    }
+    for (index, target) in targets.iter().enumerate() {
+        for end in ["", "/", "/."] {
+            let path = format!("link {index}{end}");
+            let ours = fs.resolve(path.as_bytes(), true);
+            let theirs = std::fs::metadata(host.join(&path));
+            assert_eq!(ours.is_ok(), theirs.is_ok(), "{path} -> {target}: {:?}, {:?}", ours.err(), theirs.err());
+        }
+    }
+    image.close(fs);
+}

@@ -24,20 +24,22 @@ pub fn split_path(path: &[u8]) -> Result<(&[u8], &[u8])> {
     Ok((&path[..start], &path[start..end]))
 }
 
+/// Whether only a directory has such a path.
+fn names_directory(path: &[u8]) -> bool {
+    path.ends_with(b"/") || path.ends_with(b"/.")
+}
+
 impl Filesystem {
     /// The inode at `path`, from the root; symbolic links are followed, but at the end only if `follow_last` says so. A
-    /// path that ends in a slash, or in `/.`, is that of a directory, and a link there is followed.
+    /// path that ends in a slash, or in `/.`, is that of a directory, and a link there is followed; so is the target of a
+    /// link at the end.
     ///
     /// # Errors
     /// As [`Self::lookup`]; `NotADirectory` for another file's path with a slash; `Invalid` for too many symbolic
     /// links.
     pub fn resolve(&self, path: &[u8], follow_last: bool) -> Result<Stat> {
-        let is_dirs = path.ends_with(b"/") || path.ends_with(b"/.");
-        let stat = self.resolve_names(path, follow_last || is_dirs)?;
-        if is_dirs && stat.mode & MODE_TYPE != MODE_DIR { Err(Error::NotADirectory) } else { Ok(stat) }
-    }
-
-    fn resolve_names(&self, path: &[u8], follow_last: bool) -> Result<Stat> {
+        let mut is_dirs = names_directory(path);
+        let follow_last = follow_last || is_dirs;
         let mut at = self.root();
         let mut names: Vec<Vec<u8>> = components(path);
         let mut followed = 0;
@@ -59,9 +61,11 @@ impl Filesystem {
             if target.starts_with(b"/") {
                 at = self.root();
             }
+            is_dirs |= names.is_empty() && names_directory(&target);
             names.extend(components(&target));
         }
-        self.stat(at)
+        let stat = self.stat(at)?;
+        if is_dirs && stat.mode & MODE_TYPE != MODE_DIR { Err(Error::NotADirectory) } else { Ok(stat) }
     }
 
     /// Every name of an inode: the directory and the name there.
