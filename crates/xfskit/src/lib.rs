@@ -1,8 +1,35 @@
 //! XFS without the kernel: read and write real XFS (version 5) images with a real journal.
 //!
-//! [`paths`] is where to begin: `std::fs`'s calls on files in an image.
+//! | level | for | begin at |
+//! |---|---|---|
+//! | paths | programs that make images, or read and change files in them, as with [`std::fs`] | [`paths`] |
+//! | inodes | servers and tools that act for callers with rights, by inode numbers | [`Filesystem`] |
+//! | engine | this project's own crates: caches, journal, trees | the other modules |
 //!
-//! The modules are layers; each uses only those above it in this list. `ARCHITECTURE.md` describes them.
+//! The page of [`paths`] says how an image is loaded and edited, what is durable when, what threads may do, and what
+//! errors there are. Only the first two levels are meant to stay as they are from one version to the next.
+//!
+//! ```
+//! # fn main() -> std::io::Result<()> {
+//! # let folder = tempfile::tempdir()?;
+//! # let image = folder.path().join("disk.img");
+//! use xfskit::paths::{self, Filesystem, MkfsOptions};
+//!
+//! let fs = paths::create(&image, 64 << 20, &MkfsOptions::new().small())?;
+//! fs.write("/motd", "hello\n")?;
+//! fs.close()?;
+//! assert_eq!(Filesystem::options().read_only(true).open(&image)?.read_to_string("/motd")?, "hello\n");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! `mkfs`, on by default: [`paths::create`](fn@paths::create) makes images.
+//!
+//! # The engine
+//!
+//! Its modules are layers; each uses only those below it. `ARCHITECTURE.md` describes them.
 #![forbid(unsafe_code)]
 
 #[macro_use]
