@@ -296,3 +296,42 @@ fn what_the_kernel_has_by_another_loop_device_is_not_written() {
     kernel.unmount();
     assert!(refused.iter().all(|(code, message)| *code == 4 && message.contains("in use")), "{refused:?}");
 }
+
+/// It was looked for no further than one loop device deep: with a block device in place of a file, nothing was found.
+#[test]
+fn what_the_kernel_has_by_a_loop_device_over_a_block_device_is_not_written() {
+    let scratch = scratch();
+    let (image, dir) = (image(&scratch), scratch.file("mount"));
+    fs::create_dir(&dir).unwrap();
+    let Some(lowest) = Loop::attach(&[], &image) else { return };
+    let Some(middle) = Loop::attach(&[], &lowest.0) else { return };
+    let Some(highest) = Loop::attach(&[], &middle.0) else { return };
+    // Unused loop devices keep nobody from the image.
+    for device in [&lowest, &middle, &highest] {
+        ok("touch IMAGE /early", &device.0);
+    }
+    for (mounted, others) in
+        [(&highest, [&lowest, &middle]), (&middle, [&lowest, &highest]), (&lowest, [&middle, &highest])]
+    {
+        let mount = Command::new("mount").args(["-i", "-t", "xfs"]).arg(&mounted.0).arg(&dir).status().unwrap();
+        if !mount.success() {
+            return skip("this kernel mounts no XFS");
+        }
+        let source = scratch.file("source.img");
+        drop(fs::remove_file(&source));
+        ok("mkfs IMAGE --size 512M -q", &source);
+        let mut wrong = Vec::new();
+        for other in others.map(|other| &other.0) {
+            let lines = WRITERS.map(str::to_owned).into_iter();
+            let export = format!("export {} -f -o IMAGE", source.display());
+            for line in lines.chain(["touch IMAGE /z".into(), export]) {
+                let (code, message) = fails(&line, other);
+                if code != 4 || !message.contains("in use") || !message.contains(dir.to_str().unwrap()) {
+                    wrong.push((line, code, message));
+                }
+            }
+        }
+        assert!(Command::new("umount").arg(&dir).status().unwrap().success());
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+}

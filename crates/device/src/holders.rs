@@ -4,7 +4,8 @@
 //! image file  ◀── /sys/block/loopN/loop/backing_file ◀── mounted, swapped to, mapped (/sys/dev/block/M:m/holders)
 //!             ◀── /proc/swaps
 //!             ◀── /proc/PID/fd/N
-//! block device ── /sys/dev/block/M:m/slaves, loop/backing_file ──▶ files below it
+//! block device ── /sys/dev/block/M:m/slaves, loop/backing_file ──▶ files and block devices below it
+//!             ◀── loop/backing_file of other loop devices ◀── mounted, swapped to, mapped
 //! ```
 //! The kernel takes no lock on the file below a loop device, so it has to be looked for. Files are compared by device
 //! and inode number, since any of them has several names; a loop device is asked for those of its file, whose name may
@@ -69,19 +70,32 @@ pub(crate) fn of_kernel(image: &Metadata, only_writers: bool) -> Vec<Holder> {
     found
 }
 
-/// Whether a disk is a loop device that shows one of these files.
+/// Whether a disk is a loop device that shows one of these files or block devices, directly or by others below it.
 fn shows(sysfs: &Sysfs, disk: &Path, files: &[FileId]) -> bool {
-    let backing = sysfs.backing(disk).and_then(|backing| backing.id());
-    backing.is_some_and(|backing| files.iter().any(|file| backing.is_same(file)))
+    let Some(number) = device_number(disk).filter(|_| sysfs.backing(disk).is_some()) else { return false };
+    let below = sysfs.files_below(number);
+    below.iter().filter_map(Backing::id).any(|below| files.iter().any(|file| below.is_same(file)))
 }
 
-/// What else of the kernel has the files below a block device: another loop device over the same file shows the same
-/// image. Such a device counts only if it is used, for it may be one that everybody forgot.
+/// What else of the kernel has a block device or what lies below it: another loop device over the same file or block
+/// device shows the same image, and a block device below a loop device may be mounted itself. Such a device counts only
+/// if it is used, for it may be one that everybody forgot.
 fn beside_device(sysfs: &Sysfs, device: &Metadata, only_writers: bool) -> Vec<Holder> {
-    let files = ids_below(sysfs, device);
+    let below = ids_below(sysfs, device);
     let mut found = Vec::new();
+    for number in below.iter().filter_map(FileId::block_device) {
+        // A loop device is found among all of them, with its name.
+        if sysfs.backing(&sysfs.dir(number)).is_none() {
+            let users = users_of_device(sysfs, number);
+            found.extend(users.into_iter().map(|how| Holder::new(format!("the kernel: {how}, below the loop device"))));
+        }
+    }
+    let own = sysfs.overlapping(device.rdev()).into_iter().map(FileId::of_block_device);
+    let files: Vec<FileId> = below.into_iter().chain(own).collect();
+    // Another partition of the same disk holds other bytes.
+    let own_disk = sysfs.disk_number(device.rdev());
     for disk in sysfs.disks() {
-        let Some(number) = device_number(&disk).filter(|number| *number != device.rdev()) else { continue };
+        let Some(number) = device_number(&disk).filter(|number| Some(*number) != own_disk) else { continue };
         let is_harmless = only_writers && is_one(&disk.join("ro")) || users_of_device(sysfs, number).is_empty();
         if !is_harmless && shows(sysfs, &disk, &files) {
             found.push(loop_device(sysfs, &disk));
@@ -107,7 +121,7 @@ fn loop_device(sysfs: &Sysfs, disk: &Path) -> Holder {
     Holder { what: format!("the kernel, by loop device /dev/{name} ({how})"), is_leaving }
 }
 
-/// Files that a block device keeps its contents in.
+/// Files and block devices that a loop device keeps its contents in, also one that lies below another device.
 pub(crate) fn files_below(device: &Metadata) -> Vec<Backing> {
     if !device.file_type().is_block_device() {
         return Vec::new();

@@ -26,9 +26,19 @@ impl FileId {
         Self { device: file.dev(), inode: file.ino(), block_device }
     }
 
+    /// A block device by its number, whatever its nodes are.
+    pub(crate) fn of_block_device(number: u64) -> Self {
+        Self { device: 0, inode: 0, block_device: number }
+    }
+
+    /// Its number, if it is a block device.
+    pub(crate) fn block_device(&self) -> Option<u64> {
+        Some(self.block_device).filter(|number| *number != 0)
+    }
+
     /// Whether both hold the same bytes.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        (self.device, self.inode) == (other.device, other.inode)
+        self.inode != 0 && (self.device, self.inode) == (other.device, other.inode)
             || self.block_device != 0 && self.block_device == other.block_device
     }
 }

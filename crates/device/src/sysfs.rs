@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Layers of devices on devices that are looked through.
 const MOST_LAYERS: usize = 8;
 
-/// The file below a loop device.
+/// The file or block device below a loop device.
 #[derive(Clone, Debug)]
 pub(crate) struct Backing {
     /// The name that it had when the loop device was made. It may be gone, or another file's.
@@ -63,7 +63,8 @@ impl Sysfs {
         Some(Backing { path: OsString::from_vec(name).into(), file })
     }
 
-    /// Files that a block device keeps its contents in.
+    /// What the loop devices below a block device, or this one if it is one, keep their contents in: files, and block
+    /// devices with what is below those.
     pub(crate) fn files_below(&self, device: u64) -> Vec<Backing> {
         let mut found = Vec::new();
         self.add_files_below(&self.dir(device), MOST_LAYERS, &mut found);
@@ -72,14 +73,29 @@ impl Sysfs {
 
     fn add_files_below(&self, dir: &Path, layers_left: usize, found: &mut Vec<Backing>) {
         let Ok(dir) = dir.canonicalize() else { return };
-        // A partition is a folder of its disk.
-        let disk = if dir.join("partition").exists() { dir.parent().unwrap_or(&dir) } else { &dir };
-        found.extend(self.backing(disk));
+        let disk = disk_of(&dir);
+        let backing = self.backing(disk);
+        let device = backing.as_ref().and_then(Backing::id).and_then(|id| id.block_device());
+        found.extend(backing);
         if layers_left > 0 {
+            if let Some(device) = device {
+                self.add_files_below(&self.dir(device), layers_left - 1, found);
+            }
             for below in fs::read_dir(disk.join("slaves")).into_iter().flatten().flatten() {
                 self.add_files_below(&below.path(), layers_left - 1, found);
             }
         }
+    }
+
+    /// A block device with all that shares its bytes by being its disk or one of its partitions.
+    pub(crate) fn overlapping(&self, device: u64) -> Vec<u64> {
+        let parts = self.parts(device).iter().filter_map(|part| device_number(part)).collect::<Vec<_>>();
+        std::iter::once(device).chain(parts).chain(self.disk_number(device)).collect()
+    }
+
+    /// The number of the disk that a block device is, or is a partition of.
+    pub(crate) fn disk_number(&self, device: u64) -> Option<u64> {
+        device_number(disk_of(&self.dir(device).canonicalize().ok()?))
     }
 
     /// The folders of a block device and of its partitions.
@@ -94,6 +110,11 @@ impl Sysfs {
     pub(crate) fn is_read_only(&self, device: &Metadata) -> bool {
         device.file_type().is_block_device() && is_one(&self.dir(device.rdev()).join("ro"))
     }
+}
+
+/// The folder of the disk that a device is, or is a partition of: a partition is a folder of its disk.
+fn disk_of(dir: &Path) -> &Path {
+    if dir.join("partition").exists() { dir.parent().unwrap_or(dir) } else { dir }
 }
 
 /// Devices that are made of the one in this folder, as a person would name them.
@@ -176,6 +197,11 @@ mod tests {
         }
         assert!(users(number(254, 0)).is_empty());
         assert_eq!(sysfs.disks().len(), 3);
+        assert_eq!(sysfs.disk_number(number(8, 1)), Some(number(8, 0)));
+        for device in [number(8, 0), number(8, 1)] {
+            let overlapping = sysfs.overlapping(device);
+            assert!(overlapping.contains(&number(8, 0)) && overlapping.contains(&number(8, 1)), "{overlapping:?}");
+        }
         assert_eq!(device_number(&dir.path().join("block/sda/sda1")), Some(number(8, 1)));
         assert!(is_one(&sysfs.dir(number(8, 0)).join("ro")) && !is_one(&sysfs.dir(number(7, 0)).join("ro")));
     }
