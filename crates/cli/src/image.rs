@@ -106,16 +106,16 @@ fn tell_of_recovery(image: &Path, filesystem: &Filesystem) {
     let mount = filesystem.mount();
     let name = image.display();
     if let Some(bytes) = mount.journal_room_bytes {
-        eprintln!(
-            "xfskit: {name}: the host is nearly full: the next {} MiB of the journal have space there",
-            bytes >> 20
-        );
+        let room_mib = bytes >> 20;
+        screen::tell(&format!(
+            "{name}: the host is nearly full: the next {room_mib} MiB of the journal have space there"
+        ));
     }
     match &mount.recovery {
         Some(report) if mount.options.read_only => {
-            eprintln!("xfskit: {name}: {report}, in memory: the image stays as it is");
+            screen::tell(&format!("{name}: {report}, in memory: the image stays as it is"));
         }
-        Some(report) => eprintln!("xfskit: {name}: {report}"),
+        Some(report) => screen::tell(&format!("{name}: {report}")),
         None => {}
     }
 }

@@ -75,10 +75,12 @@ fn in_line(bytes: &[u8]) -> Cow<'_, [u8]> {
     bytes.iter().map(|byte| if b"\n\t".contains(byte) { b'?' } else { *byte }).collect()
 }
 
-/// Prints a message of the program's.
+/// Prints a message of the program's to standard error. Where that cannot be written, no place is left to say so, and
+/// the exit code stays what it is.
 pub fn tell(message: &str) {
     let message = if stderr().is_terminal() { harmless(message.as_bytes()) } else { Cow::Borrowed(message.as_bytes()) };
-    eprintln!("xfskit: {}", String::from_utf8_lossy(&message));
+    let line = format!("xfskit: {}\n", String::from_utf8_lossy(&message));
+    let _ = stderr().write_all(line.as_bytes());
 }
 
 impl Write for Screen {

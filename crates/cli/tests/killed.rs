@@ -68,7 +68,7 @@ fn kill_loop(image: &Path, line: &[&str], input: Option<&[u8]>, judge: impl Fn(&
         assert_eq!(left, 1, "{line:?} leaves files beside the image");
         look(&scratch, &victim, &judge);
     }
-    eprintln!("{line:?}: {killed} of {KILLS} kills came in time");
+    println!("{line:?}: {killed} of {KILLS} kills came in time");
 }
 
 /// Shows the judge what the image holds now.
@@ -212,6 +212,6 @@ fn a_signal_ends_a_copy_at_a_files_end_with_the_image_closed() {
         assert!(!ok("ls IMAGE /src", &victim).contains(".xfskit"), "a temporary name stays");
         look(&scratch, &victim, &judge_tree);
     }
-    eprintln!("{ended} of 2 signals came in time");
+    println!("{ended} of 2 signals came in time");
     assert_eq!(fails("cat IMAGE /none", &victim).0, 1);
 }

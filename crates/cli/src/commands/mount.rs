@@ -15,6 +15,7 @@ pub use options::MountSettings;
 use crate::args::MountArgs;
 use crate::exit::{self, Reported};
 use crate::image::open;
+use crate::screen::tell;
 use crate::syslog::SystemLog;
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -141,7 +142,8 @@ fn begin_logging(args: &MountArgs) {
     if args.server {
         log.with_ansi(false).with_writer(SystemLog::new(args.image.display().to_string())).init();
     } else {
-        log.with_writer(std::io::stderr).init();
+        // What standard error does not take is lost: a report of that would go there as well.
+        log.log_internal_errors(false).with_writer(std::io::stderr).init();
     }
 }
 
@@ -168,7 +170,7 @@ fn unmount_on_signal(mut signals: Signals, unmounter: &Unmounter) {
             // The image is closed; whoever has files open keeps nobody from leaving.
             Ok(Unmounted::Detached) => std::process::exit(0),
             Err(error) => {
-                eprintln!("xfskit: {error}");
+                tell(&error.to_string());
                 std::process::exit(exit::code(&error.into()).into());
             }
         }
