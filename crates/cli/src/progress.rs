@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use xfskit_bench::Watch;
-use xfskit_transfer::Progress;
+use xfskit_transfer::{Progress, TransferError};
 
 /// Files and bytes so far.
 pub struct CopyBar {
@@ -68,6 +68,10 @@ impl Progress for CopyBar {
         if self.names_files {
             self.files.suspend(|| screen::print_name(if path.is_empty() { b"." } else { path }));
         }
+    }
+
+    fn passes_over(&self, why: &TransferError) {
+        self.files.suspend(|| screen::tell(&why.to_string()));
     }
 
     fn stopped(&self) -> bool {

@@ -154,3 +154,76 @@ fn a_copy_goes_on_behind_a_large_file_that_cannot_be_read() {
     let output = common::xfskit(common::words("cat --norecovery IMAGE /large", &image));
     assert!(output.status.code() == Some(3) && contents.starts_with(&output.stdout) && !output.stdout.is_empty());
 }
+
+/// Its contents were lost with its attributes, even where no attributes were asked for.
+#[test]
+fn a_file_is_copied_without_attributes_that_cannot_be_read() {
+    let scratch = scratch();
+    let (image, out, tar) = (scratch.file("a.img"), scratch.file("out"), scratch.file("a.tar"));
+    ok("mkfs IMAGE -q --small --size 64M", &image);
+    let value = "a-value-that-lies-in-a-block-of-its-own.".repeat(20);
+    for name in ["f1", "f2", "f3", "f4"] {
+        assert!(with_input(&format!("write IMAGE /{name}"), &image, name.as_bytes()).status.success());
+    }
+    for name in ["f2", "f3"] {
+        ok(&format!("xattr set IMAGE /{name} user.{name} {value}"), &image);
+    }
+    ok("xattr set IMAGE /f4 user.f4 good", &image);
+    let mut bytes = fs::read(&image).unwrap();
+    let wanted = value.as_bytes();
+    let found: Vec<usize> = (0..bytes.len() - wanted.len())
+        .filter(|&at| bytes[at] == wanted[0] && bytes[at..].starts_with(wanted))
+        .collect();
+    assert!(found.len() >= 2);
+    found.iter().for_each(|&at| bytes[at] ^= 1);
+    fs::write(&image, bytes).unwrap();
+    let copy = |options: &str| format!("cp -r {options} -p {}:/. {}", image.display(), out.display());
+    let export = |options: &str| format!("export IMAGE {options} -o {}", tar.display());
+    let unpack = || {
+        fs::create_dir_all(&out).unwrap();
+        assert!(Command::new("tar").arg("-xf").arg(&tar).arg("-C").arg(&out).status().unwrap().success());
+    };
+    for (line, is_export) in [(copy("--force"), false), (export(""), true)] {
+        drop(fs::remove_dir_all(&out));
+        fs::create_dir(&out).unwrap();
+        let (code, message) = fails(&line, &image);
+        assert!(code == 3 && message.contains("2 files were copied without attributes"), "{line}: {code} {message}");
+        for name in ["f2:", "f3:"] {
+            assert!(message.lines().any(|line| line.starts_with(&format!("xfskit: {name}"))), "{line}: {message}");
+        }
+        if is_export {
+            unpack();
+        }
+        for name in ["f1", "f2", "f3", "f4"] {
+            assert_eq!(fs::read(out.join(name)).unwrap(), name.as_bytes(), "{line}");
+        }
+    }
+    for (line, is_export) in [(copy("--no-xattrs"), false), (export("--no-xattrs"), true)] {
+        drop(fs::remove_dir_all(&out));
+        fs::create_dir(&out).unwrap();
+        let output = common::xfskit(common::words(&line, &image));
+        assert!(output.status.success() && output.stderr.is_empty(), "{line}: {output:?}");
+        if is_export {
+            unpack();
+        }
+        assert_eq!(fs::read(out.join("f3")).unwrap(), b"f3", "{line}");
+    }
+}
+
+/// A person who has to find a backup of them needs all of the names.
+#[test]
+fn a_copy_names_each_file_that_cannot_be_read() {
+    let Some(reference) = reference() else { return };
+    let scratch = scratch();
+    let (image, out, tar) = (damaged(&reference, &scratch), scratch.file("out"), scratch.file("a.tar"));
+    fs::create_dir(&out).unwrap();
+    let copy = format!("cp -r {}:/. {}", image.display(), out.display());
+    for line in [copy, format!("export IMAGE -o {}", tar.display())] {
+        let (code, message) = fails(&line, &image);
+        assert_eq!(code, 3, "{line}: {message}");
+        for name in ["aa/2:", "bb/in:", "mm/link:"] {
+            let is_named = message.lines().any(|line| line.starts_with(&format!("xfskit: {name}")));
+            assert!(is_named, "{line}: {name} {message}");
+        }
+    }
+}

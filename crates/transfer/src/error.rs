@@ -149,6 +149,8 @@ pub struct Losses {
     pub itself: LeftOut,
     /// Files of a damaged image that cannot be read; the first with the reason.
     pub unreadable: LeftOut,
+    /// Files of a damaged image whose attributes cannot all be read; the first with the reason.
+    pub unreadable_attributes: LeftOut,
     /// Files of which the rest cannot be read, in a stream that has zeros in its place; the first with the reason.
     pub padded: LeftOut,
 }
@@ -161,7 +163,7 @@ impl Losses {
 
     /// Whether a part of the source could not be read.
     pub fn are_of_damage(&self) -> bool {
-        self.unreadable.count > 0 || self.padded.count > 0
+        [&self.unreadable, &self.unreadable_attributes, &self.padded].iter().any(|left| left.count > 0)
     }
 
     /// Whether something is missing that only root could have kept: owners, attributes.
@@ -186,6 +188,7 @@ impl Losses {
         add(&mut self.absolute, other.absolute);
         add(&mut self.itself, other.itself);
         add(&mut self.unreadable, other.unreadable);
+        add(&mut self.unreadable_attributes, other.unreadable_attributes);
         add(&mut self.padded, other.padded);
         self
     }
@@ -201,6 +204,7 @@ impl fmt::Display for Losses {
             (&self.sockets, ["socket was", "sockets were"], "left out: a tar stream cannot hold them"),
             (&self.absolute, ["name was", "names were"], "taken without the slash at the front"),
             (&self.unreadable, ["file was", "files were"], "left out with all below: it cannot be read"),
+            (&self.unreadable_attributes, ["file was", "files were"], "copied without attributes that cannot be read"),
             (&self.padded, ["file has", "files have"], "zeros in place of contents that cannot be read"),
             (&self.itself, ["file was", "files were"], "left out: the image itself lies in the folder"),
         ];

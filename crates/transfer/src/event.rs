@@ -28,6 +28,8 @@ pub enum Event {
     End,
     /// What is left of the file that came last cannot be read, for this reason.
     Broken(TransferError),
+    /// Something else that cannot be read, for this reason: what comes goes on without it.
+    Unreadable(TransferError),
 }
 
 /// A file, of whatever kind.

@@ -89,6 +89,9 @@ pub trait Progress {
     /// The file of this path is about to be taken by the sink.
     fn begins(&self, _path: &[u8]) {}
 
+    /// A part of the source cannot be read, for this reason; the losses count it.
+    fn passes_over(&self, _why: &TransferError) {}
+
     /// So many files and bytes more are done.
     fn advance(&self, files: u64, bytes: u64);
 
@@ -195,7 +198,7 @@ impl Outlet {
         self.bytes += match &event {
             Event::Data { bytes, .. } => bytes.len(),
             Event::Node(node) => node.inline_bytes() + node.meta_bytes(),
-            Event::End | Event::Broken(_) => 0,
+            Event::End | Event::Broken(_) | Event::Unreadable(_) => 0,
         };
         self.batch.push(event);
         if self.batch.len() >= BATCH_EVENTS || self.bytes >= BATCH_BYTES { self.flush() } else { Ok(()) }
@@ -281,7 +284,11 @@ fn drain(receiver: Receiver<Vec<Event>>, sink: &mut dyn Sink, adjust: &Adjust, p
                     sink.data(offset, &data)?;
                 }
                 Event::End => sink.end()?,
-                Event::Broken(why) => sink.broken(&why)?,
+                Event::Broken(why) => {
+                    progress.passes_over(&why);
+                    sink.broken(&why)?;
+                }
+                Event::Unreadable(why) => progress.passes_over(&why),
             }
         }
         progress.advance(files, bytes as u64);

@@ -276,6 +276,7 @@ fn copy_all(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Image
                 check_not_into_itself(&filesystem, start.inode, &base).with_context(|| shown(path))?;
                 check_not_onto_itself(&filesystem, start.inode, &base, prefix).with_context(|| shown(path))?;
                 let source = ImageSource::new(&filesystem, start.inode, prefix, args.is_recursive());
+                let source = source.with_attributes(how.adjust.attributes);
                 let mut source = source.leaving_out(left_out(args, prefix, &base));
                 how.copy(&mut source, &base, images)
             }

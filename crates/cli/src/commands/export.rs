@@ -151,7 +151,7 @@ fn write(filesystem: &Filesystem, start: InodeNumber, args: &ExportArgs, stream:
     }
     let adjust = Adjust { attributes: attributes(args.no_xattrs), ..Adjust::default() };
     let mut watched = Watched::new(&mut sink);
-    let mut source = ImageSource::new(filesystem, start, b"", true);
+    let mut source = ImageSource::new(filesystem, start, b"", true).with_attributes(adjust.attributes);
     transfer(&mut source, &mut watched, &adjust, &bar)?;
     Ok((watched.losses().and(source.losses()), watched.is_private()))
 }

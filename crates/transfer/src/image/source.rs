@@ -3,7 +3,7 @@
 use crate::error::{Losses, Result, TransferError, image, shown};
 use crate::event::{Contents, Event, Kind, MOST_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_not_the_files};
 use crate::image::walk::{Found, ImageWalk, Step};
-use crate::pipe::{LeaveOut, Outlet, Sort, Source};
+use crate::pipe::{Attributes, LeaveOut, Outlet, Sort, Source};
 use std::collections::HashMap;
 use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::inode::{
@@ -23,6 +23,7 @@ pub struct ImageSource<'a> {
     /// The first name of each file that has several.
     links: HashMap<InodeNumber, Vec<u8>>,
     leave_out: LeaveOut<'a>,
+    attributes: Attributes,
     losses: Losses,
 }
 
@@ -36,19 +37,27 @@ impl<'a> ImageSource<'a> {
             recursive,
             links: HashMap::new(),
             leave_out: Box::new(|_, _| false),
+            attributes: Attributes::Kept,
             losses: Losses::default(),
         }
     }
 
     /// Goes on behind a file that cannot be read, for the others are wanted all the more.
-    fn pass_over(&mut self, error: TransferError) -> Result<()> {
+    fn pass_over(&mut self, error: TransferError, out: &mut Outlet) -> Result<()> {
         match &error {
             TransferError::Image { source, .. } if is_unreadable(source) => {
                 self.losses.unreadable.note_reason(&error);
-                Ok(())
+                out.send(Event::Unreadable(error))
             }
             _ => Err(error),
         }
+    }
+
+    /// Says what becomes of extended attributes: those that are dropped are not read.
+    #[must_use]
+    pub fn with_attributes(mut self, attributes: Attributes) -> Self {
+        self.attributes = attributes;
+        self
     }
 
     /// Leaves out paths.
@@ -60,7 +69,7 @@ impl<'a> ImageSource<'a> {
 
     fn visit(&mut self, Found { path, stat, .. }: Found, out: &mut Outlet) -> Result<()> {
         let inode = stat.inode;
-        let meta = meta_of(self.filesystem, &stat, &path)?;
+        let meta = self.meta(&stat, &path, out)?;
         let kind = match stat.mode & MODE_TYPE {
             MODE_DIR if !self.recursive => return Err(TransferError::NotRecursive(shown(&path))),
             MODE_DIR => Kind::Directory,
@@ -83,6 +92,32 @@ impl<'a> ImageSource<'a> {
             self.remember(&stat, &path);
         }
         out.send(Event::Node(Node { path, kind, meta }))
+    }
+
+    /// The attributes of a file, without those that cannot be read: its contents are wanted all the more.
+    fn meta(&mut self, stat: &Stat, path: &[u8], out: &mut Outlet) -> Result<Meta> {
+        let mut meta = bare_meta(stat);
+        if self.attributes == Attributes::Dropped {
+            return Ok(meta);
+        }
+        let is_damage =
+            |error: &TransferError| matches!(error, TransferError::Image { source, .. } if is_unreadable(source));
+        let (mut names, mut first) = (Vec::new(), None);
+        match names_of_xattrs(self.filesystem, stat, path) {
+            Err(error) if is_damage(&error) => first = Some(error),
+            found => names = found?,
+        }
+        for name in names {
+            match self.filesystem.get_xattr(stat.inode, &name).map_err(image_attribute(path, &name)) {
+                Err(error) if is_damage(&error) => first = first.or(Some(error)),
+                value => meta.xattrs.push((name, value?)),
+            }
+        }
+        if let Some(error) = first {
+            self.losses.unreadable_attributes.note_reason(&error);
+            out.send(Event::Unreadable(error))?;
+        }
+        Ok(meta)
     }
 
     fn remember(&mut self, stat: &Stat, path: &[u8]) {
@@ -180,16 +215,33 @@ impl<'a> ImageSource<'a> {
 
 /// The attributes of a file of an image.
 pub(super) fn meta_of(filesystem: &Filesystem, stat: &Stat, path: &[u8]) -> Result<Meta> {
-    let mut names = filesystem.list_xattr(stat.inode).map_err(image(path))?;
-    names.retain(|name| !is_not_the_files(name));
-    names.sort_unstable();
+    let names = names_of_xattrs(filesystem, stat, path)?;
     let with_value = |name: Vec<u8>| {
-        let value = filesystem.get_xattr(stat.inode, &name).map_err(image(path))?;
+        let value = filesystem.get_xattr(stat.inode, &name).map_err(image_attribute(path, &name))?;
         Ok((name, value))
     };
-    let xattrs = names.into_iter().map(with_value).collect::<Result<_>>()?;
+    Ok(Meta { xattrs: names.into_iter().map(with_value).collect::<Result<_>>()?, ..bare_meta(stat) })
+}
+
+/// The attributes of a file that are in its inode.
+fn bare_meta(stat: &Stat) -> Meta {
     let mode = stat.mode & !MODE_TYPE;
-    Ok(Meta { mode, uid: stat.uid, gid: stat.gid, atime: stat.atime, mtime: stat.mtime, xattrs })
+    Meta { mode, uid: stat.uid, gid: stat.gid, atime: stat.atime, mtime: stat.mtime, xattrs: Vec::new() }
+}
+
+/// The names of a file's extended attributes, sorted.
+fn names_of_xattrs(filesystem: &Filesystem, stat: &Stat, path: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let mut names = filesystem
+        .list_xattr(stat.inode)
+        .map_err(|source| TransferError::Image { path: format!("{}: its attributes", shown(path)), source })?;
+    names.retain(|name| !is_not_the_files(name));
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Says with which attribute of which file.
+fn image_attribute<'a>(path: &'a [u8], name: &'a [u8]) -> impl FnOnce(Error) -> TransferError + 'a {
+    move |source| TransferError::Image { path: format!("{}: attribute {}", shown(path), shown(name)), source }
 }
 
 impl Source for ImageSource<'_> {
@@ -200,7 +252,7 @@ impl Source for ImageSource<'_> {
                 Ok(Step::Found(found)) => found,
                 Ok(Step::Left(_)) => continue,
                 Err(error) => {
-                    self.pass_over(error)?;
+                    self.pass_over(error, out)?;
                     continue;
                 }
             };
@@ -218,7 +270,7 @@ impl Source for ImageSource<'_> {
                 {
                     self.links.remove(&inode);
                 }
-                self.pass_over(error)?;
+                self.pass_over(error, out)?;
             }
         }
         Ok(())
