@@ -14,6 +14,23 @@ use xfskit::device::OpenError;
 const NEW: OFlags =
     OFlags::RDWR.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
+/// Makes the names in a folder durable, of which one is that of the open file.
+///
+/// # Errors
+/// Those of the system.
+pub fn sync_names(dir: &Path, file: &File) -> io::Result<()> {
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    match File::open(dir) {
+        Ok(dir) => match rustix::fs::fsync(&dir) {
+            // Not every filesystem can do that with folders.
+            Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+            synced => Ok(synced?),
+        },
+        // A folder may be closed to those who may make files in it.
+        Err(_) => Ok(rustix::fs::syncfs(file)?),
+    }
+}
+
 /// A file that is not complete. It goes away when this is dropped.
 #[derive(Debug)]
 pub struct Unnamed {
@@ -96,15 +113,7 @@ impl Unnamed {
         self.file.sync_all()?;
         let (file, dir) = (self.file.try_clone()?, self.dir.clone());
         self.put_in_place(path, replaced)?;
-        match File::open(dir) {
-            Ok(dir) => match rustix::fs::fsync(&dir) {
-                // Not every filesystem can do that with folders.
-                Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
-                synced => Ok(synced?),
-            },
-            // A folder may be closed to those who may make files in it.
-            Err(_) => Ok(rustix::fs::syncfs(&file)?),
-        }
+        sync_names(&dir, &file)
     }
 
     /// Gives the file its name, in place of the file `replaced`, or where nothing has it.

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use xfskit_testkit::{Mount, Scratch, copy_image, kernel_mount, scratch};
+use xfskit_testkit::{Mount, Scratch, copy_image, kernel_mount, scratch, skip};
 
 struct Host {
     image: PathBuf,
@@ -92,4 +92,24 @@ fn what_is_replaced_is_old_or_new_at_any_moment() {
     kill_process(Pid::from_child(&copy), Signal::CONT).unwrap();
     assert!(copy.wait().unwrap().success());
     assert!(has(&cut, "cat IMAGE /a", &old) || has(&cut, "cat IMAGE /a", &new), "{}", ok("ls -l IMAGE /", &cut));
+}
+
+/// The contents of a new image were durable, and its name not. The file systems of this kernel write the name along, so
+/// the system calls show it.
+#[test]
+fn the_name_of_a_new_image_is_made_durable() {
+    let scratch = scratch();
+    let (image, calls) = (scratch.file("a.img"), scratch.file("calls"));
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-y", "-e", "trace=fsync,fdatasync", "-o"]).arg(&calls).arg(env!("CARGO_BIN_EXE_xfskit"));
+    let Ok(status) = strace.args(["mkfs", "-q", "--size", "512M"]).arg(&image).status() else {
+        return skip("this machine has no strace");
+    };
+    assert!(status.success());
+    let calls = fs::read_to_string(&calls).unwrap();
+    let folder = format!("<{}>)", scratch.path().canonicalize().unwrap().display());
+    let lines: Vec<&str> = calls.lines().collect();
+    let name = lines.iter().position(|line| line.contains("fsync(") && line.contains(&folder) && line.ends_with("= 0"));
+    let contents = lines.iter().rposition(|line| line.contains("a.img>"));
+    assert!(name.is_some() && name > contents, "{calls}");
 }

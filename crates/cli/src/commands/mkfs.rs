@@ -8,8 +8,10 @@ use crate::exit::Usage;
 use crate::image::open_device;
 use crate::screen::{say, say_part, tell};
 use crate::text::parse_size;
+use crate::unnamed::sync_names;
 use anyhow::{Context, Result};
 use serde_json::json;
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice, FileDevice, OpenError, share_storage};
@@ -45,6 +47,9 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
     let (device, log) = (Arc::new(device), log.map(|log| Arc::new(log) as Arc<dyn BlockDevice>));
     let result = make(&device, log.as_deref(), options, now).map_err(anyhow::Error::from).and_then(|superblock| {
         own_root(args, options, device, log)?;
+        if made {
+            sync_names(args.image.parent().unwrap_or(&args.image), &File::open(&args.image)?)?;
+        }
         Ok(superblock)
     });
     let is_own = || std::fs::symlink_metadata(&args.image).is_ok_and(|now| share_storage(&now, &own));
