@@ -379,3 +379,25 @@ fn a_host_without_space_for_the_journal_is_left_as_it_is() {
     assert!(code == 1 && message.contains("No space left"), "{code} {message}");
     assert!(same && after >= before, "{after} blocks are free of {before}, same {same}");
 }
+
+/// It changed the flags of whatever was mounted there, and an option that does not exist was a warning.
+#[test]
+fn a_remount_is_for_what_is_mounted_and_for_options_that_exist() {
+    let Some(at) = common::mounts::prepared_for_root() else { return };
+    let other = at.scratch.file("other.img");
+    common::ok("mkfs IMAGE --size 512M -q", &other);
+    at.line("mount IMAGE DIR");
+    let dir = at.dir.to_str().unwrap();
+    let refused = [
+        (fails(&format!("mount -o remount,foo IMAGE {dir}"), &at.image), "foo"),
+        (fails(&format!("mount -o remount,ro IMAGE {dir}"), &other), at.image.to_str().unwrap()),
+    ];
+    let is_writable = fs::write(at.dir.join("new"), "").is_ok();
+    at.line("mount -o remount,ro,wsync IMAGE DIR");
+    let is_read_only = fs::write(at.dir.join("newer"), "").is_err();
+    at.line("umount DIR");
+    for ((code, message), part) in refused {
+        assert!(code == 2 && message.contains(part), "{code} {message}");
+    }
+    assert!(is_writable && is_read_only);
+}

@@ -35,7 +35,7 @@ const READY: &str = "ready";
 /// Runs `mount`.
 pub fn run(args: &MountArgs) -> Result<()> {
     if remount::is_asked_for(&args.options) {
-        return remount::run(&args.mount_point, &args.options);
+        return remount::run(&args.image, &args.mount_point, &args.options);
     }
     if args.server {
         close_inherited();

@@ -72,7 +72,7 @@ impl MountSettings {
         Ok(settings)
     }
 
-    fn apply(&mut self, option: &str) -> Result<(), String> {
+    pub(super) fn apply(&mut self, option: &str) -> Result<(), String> {
         let (name, value) = option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
         if let Some(value) = value {
             return self.apply_value(name, value);
@@ -107,7 +107,10 @@ impl MountSettings {
                 self.engine.cache_bytes = usize::try_from(parse_size(value)?).map_err(|_| "too large".to_owned())?;
             }
             "commit" => self.fuse.commit_seconds = number()?,
-            "threads" => self.fuse.threads = number()?.clamp(1, 64) as usize,
+            "threads" => match number()? {
+                0 => return Err("expected one thread at least".into()),
+                threads => self.fuse.threads = threads.min(64) as usize,
+            },
             "larp" => {
                 self.engine.attr_logging = match value {
                     "auto" => AttrLogging::Auto,
@@ -143,6 +146,7 @@ mod tests {
         assert_eq!(settings.engine.attr_logging, AttrLogging::Never);
         assert_eq!(settings.fuse.kernel, [KernelOption::Dev]);
         assert!(parse("wsink").unwrap_err().to_string().contains("wsink"));
+        assert!(parse("threads=0").unwrap_err().to_string().contains("one thread at least"));
         assert!(parse("larp=maybe").is_err() && parse("norecovery").is_err());
         assert!(parse("ro,norecovery").unwrap().engine.no_recovery);
     }

@@ -1,13 +1,15 @@
 //! `mount -o remount`: the flags that the kernel keeps for every mount. What the server was told stays as it is.
 
-use super::options::is_ignored;
+use super::options::{MountSettings, is_ignored};
 use crate::commands::stats;
+use crate::exit::Usage;
 use crate::screen::tell;
 use anyhow::{Context, Result, bail};
 use rustix::fs::StatVfsMountFlags;
 use rustix::mount::MountFlags;
 use std::path::Path;
-use xfskit_fuse::KernelOption;
+use xfskit::device::share_storage;
+use xfskit_fuse::{KernelOption, mount_around};
 
 /// Whether lists of options ask for a remount.
 pub fn is_asked_for(lists: &[String]) -> bool {
@@ -32,10 +34,31 @@ fn flags_of(mount_point: &Path) -> std::io::Result<MountFlags> {
     Ok(pairs.into_iter().filter(|(have, _)| now.contains(*have)).map(|(_, flag)| flag).collect())
 }
 
+/// A remount is for the image that is mounted there, by whatever name.
+fn check_image(image: &Path, mount_point: &Path) -> Result<()> {
+    let place = mount_point.canonicalize().with_context(|| mount_point.display().to_string())?;
+    let Some(entry) = mount_around(&place)?.filter(|entry| entry.place == place) else { return Ok(()) };
+    let data = |path: &Path| std::fs::metadata(path).ok();
+    let mounted = Path::new(&entry.source);
+    let is_same = image == mounted || data(image).zip(data(mounted)).is_some_and(|(a, b)| share_storage(&a, &b));
+    if is_same {
+        return Ok(());
+    }
+    let (place, image, mounted) = (place.display(), image.display(), mounted.display());
+    Err(Usage(format!("{place}: a remount of {image}, but {mounted} is mounted there")).into())
+}
+
 /// Changes the flags of a mount. mount(8) adds options of fstab to those that it was given, so what cannot be changed
 /// is told, and is no error.
-pub fn run(mount_point: &Path, lists: &[String]) -> Result<()> {
+///
+/// # Errors
+/// `Usage` for what is no option, and for another image than the one that is mounted there; those of the system.
+pub fn run(image: &Path, mount_point: &Path, lists: &[String]) -> Result<()> {
     let shown = || mount_point.display().to_string();
+    for option in options(lists).filter(|option| *option != "remount" && !is_ignored(option)) {
+        MountSettings::default().apply(option).map_err(|why| Usage(format!("-o {option}: {why}")))?;
+    }
+    check_image(image, mount_point)?;
     let mut flags = flags_of(mount_point).with_context(shown)?;
     for option in options(lists) {
         match option {
