@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 /// Standard output.
 pub struct Screen {
-    out: StdoutLock<'static>,
+    out: Data,
     /// The line that is not complete yet: a character must not be looked at in two halves. None is kept where nothing
     /// is looked at.
     line: Option<Vec<u8>>,
@@ -15,7 +15,29 @@ pub struct Screen {
 
 /// Standard output for text.
 pub fn out() -> BufWriter<Screen> {
-    BufWriter::new(Screen { line: stdout().is_terminal().then(Vec::new), out: stdout().lock() })
+    BufWriter::new(Screen { line: stdout().is_terminal().then(Vec::new), out: data() })
+}
+
+/// Standard output, whose errors say what could not be written.
+pub struct Data(StdoutLock<'static>);
+
+/// Standard output for data, which goes there as it is.
+pub fn data() -> Data {
+    Data(stdout().lock())
+}
+
+impl Write for Data {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes).map_err(named)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush().map_err(named)
+    }
+}
+
+fn named(error: std::io::Error) -> std::io::Error {
+    std::io::Error::new(error.kind(), format!("standard output: {error}"))
 }
 
 /// The first error of standard output, as [`say`] met it.

@@ -162,3 +162,37 @@ fn signals_are_the_status_of_what_they_end() {
     let help = ok("--help", Path::new(""));
     assert!(help.contains("130, 143, 129, 141"), "{help}");
 }
+
+/// "No space left on device" alone might be the image's, or the host's.
+#[test]
+fn standard_output_is_named_where_it_cannot_be_written() {
+    let scratch = scratch();
+    let image = common::image(&scratch);
+    assert!(common::with_input("write IMAGE /file", &image, b"contents").status.success());
+    common::ok("xattr set IMAGE /file user.name value", &image);
+    let lines = [
+        "ls IMAGE",
+        "ls -l --json IMAGE",
+        "tree IMAGE",
+        "find IMAGE",
+        "stat IMAGE /file",
+        "cat IMAGE /file",
+        "export IMAGE",
+        "info IMAGE",
+        "df IMAGE",
+        "du IMAGE",
+        "xattr list IMAGE /file",
+        "xattr get IMAGE /file user.name",
+        "xattr dump IMAGE /file",
+        "parents IMAGE /file",
+        "log print IMAGE",
+        "completions bash",
+    ];
+    for line in lines {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_xfskit"));
+        let output = command.args(common::words(line, &image)).stdout(full).output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && message.contains("standard output"), "{line}: {message}");
+    }
+}

@@ -5,8 +5,9 @@ use crate::args::{CatArgs, CloneArgs, WriteArgs};
 use crate::image::{edit, edit_after, find_place, open_to_read, resolve, shown, wait_at_least};
 use crate::input::{Input, is_pipe};
 use crate::interrupt;
+use crate::screen::data;
 use anyhow::{Context, Result};
-use std::io::{Read, Write, stdout};
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 use xfskit::ondisk::InodeNumber;
@@ -24,7 +25,7 @@ const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 /// Runs `cat`.
 pub fn cat(args: &CatArgs) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
-    let mut out = stdout().lock();
+    let mut out = data();
     for path in &args.paths {
         let stat = resolve(&filesystem, path, true).with_context(|| shown(path))?;
         if is_dir(&stat) {

@@ -8,6 +8,7 @@ use crate::exit::{self, Usage};
 use crate::image::{find, open_to_read};
 use crate::private::{self, Watched};
 use crate::progress::CopyBar;
+use crate::screen;
 use crate::unnamed::Unnamed;
 use anyhow::{Context, Result};
 use std::fs::File;
@@ -33,7 +34,7 @@ pub fn run(args: &ExportArgs) -> Result<()> {
         None if stdout().is_terminal() => {
             return Err(Usage("an archive is nothing for a terminal: use -o FILE, or a pipe".into()).into());
         }
-        None => write(&filesystem, start, args, stdout().lock())?.0,
+        None => write(&filesystem, start, args, screen::data())?.0,
     };
     report(&losses, WantOfRoot::IsTold)
 }

@@ -3,7 +3,7 @@
 use crate::args::Cli;
 use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::path::Path;
 
 /// Writes a man page for each command.
@@ -50,5 +50,5 @@ fn with_tables(page: &str) -> String {
 pub fn completions(shell: clap_complete::Shell) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "xfskit", &mut script);
-    Ok(stdout().write_all(&script)?)
+    Ok(crate::screen::data().write_all(&script)?)
 }

@@ -6,7 +6,7 @@ use crate::dump::{Block, Encoding, decode_value, encode_value, read_blocks, writ
 use crate::exit::{Failures, Usage, for_each};
 use crate::image::{edit, find, open_to_read, shown};
 use crate::interrupt;
-use crate::screen::out;
+use crate::screen::{data, out};
 use crate::text::{json_bytes, set_json};
 use anyhow::{Context, Result};
 use base64::Engine;
@@ -15,7 +15,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{BufReader, IsTerminal, Read, Write, stdin, stdout};
+use std::io::{BufReader, IsTerminal, Read, Write, stdin};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use xfskit::ondisk::InodeNumber;
@@ -84,7 +84,7 @@ fn list(args: &PathArgs, as_json: bool) -> Result<()> {
 }
 
 fn print_value(name: &str, value: &[u8], encoding: Option<Encoding>, as_json: bool) -> Result<()> {
-    let mut out = stdout().lock();
+    let mut out = data();
     if as_json {
         let text = std::str::from_utf8(value).ok();
         writeln!(out, "{:#}", json!({ "name": name, "base64": BASE64.encode(value), "text": text }))?;
