@@ -13,7 +13,7 @@ use xfskit_bench::BenchError;
 use xfskit_check::CheckError;
 use xfskit_fuse::MountError;
 use xfskit_mkfs::{MBR, MakeError};
-use xfskit_transfer::TransferError;
+use xfskit_transfer::{TransferError, WhyKept};
 
 /// What every command but `check` exits with.
 pub const EXIT_CODES: &str = "\
@@ -256,8 +256,11 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
             _ => NO_MOUNT,
         });
     }
-    if matches!(cause.downcast_ref::<TransferError>(), Some(TransferError::NotReplaced { .. })) {
-        return Some(USAGE);
+    if let Some(TransferError::NotReplaced { why, .. }) = cause.downcast_ref::<TransferError>() {
+        return Some(of_kept(why));
+    }
+    if let Some(why) = cause.downcast_ref::<WhyKept>() {
+        return Some(of_kept(why));
     }
     if let Some(error) = cause.downcast_ref::<TransferError>()
         && error.is_bad_source()
@@ -285,6 +288,13 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         return Some(DAMAGED);
     }
     cause.is::<Usage>().then_some(USAGE)
+}
+
+fn of_kept(why: &WhyKept) -> u8 {
+    match why {
+        WhyKept::InUse(_) => BUSY,
+        WhyKept::Contents(_) => USAGE,
+    }
 }
 
 fn of_engine(error: &Error) -> u8 {

@@ -14,15 +14,14 @@ use xfskit_fuse::{mount_around, mounts_of};
 /// The error of an image or device that could not be opened, with what to do where a mount of ours is the reason.
 pub fn explain_open(path: &Path, error: OpenError) -> Error {
     let OpenError::Busy(in_use) = &error else { return explain(path, error.into()) };
-    let image = path.canonicalize().unwrap_or_else(|_| path.into());
-    let mounts = mounts_of(&image).unwrap_or_default();
-    let Some(entry) = mounts.first() else { return error.into() };
-    Mounted {
-        image: path.display().to_string(),
-        holders: Names(in_use.holders()).to_string(),
-        place: entry.place.display().to_string(),
-    }
-    .into()
+    let Some(place) = place_of(path) else { return error.into() };
+    Mounted { image: path.display().to_string(), holders: Names(in_use.holders()).to_string(), place }.into()
+}
+
+/// Where a server of ours has an image mounted.
+pub fn place_of(image: &Path) -> Option<String> {
+    let image = image.canonicalize().unwrap_or_else(|_| image.into());
+    Some(mounts_of(&image).ok()?.first()?.place.display().to_string())
 }
 
 /// The error of what is no image, with what it is where it lies on a mount of ours.

@@ -335,3 +335,37 @@ fn what_the_kernel_has_by_a_loop_device_over_a_block_device_is_not_written() {
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 }
+
+/// They exited as if -f would do.
+#[test]
+fn a_target_in_use_has_the_exit_code_of_an_image_in_use() {
+    let scratch = scratch();
+    let (target, source, dir) = (image(&scratch), scratch.file("source.img"), scratch.file("mount"));
+    fs::create_dir(&dir).unwrap();
+    ok("mkfs IMAGE --size 512M -q", &source);
+    assert!(common::with_input("write IMAGE /file", &source, b"contents").status.success());
+    let lines = [
+        format!("export {} / -f -o {}", source.display(), target.display()),
+        format!("cp -f -T {}:/file {}", source.display(), target.display()),
+    ];
+    let all_refused = |by: &[&str]| {
+        for line in &lines {
+            let (code, message) = fails(line, &target);
+            assert!(code == 4 && by.iter().all(|by| message.contains(by)), "{line}: {code} {message}");
+        }
+    };
+    if let Some(kernel) = kernel_mount(&target) {
+        all_refused(&["in use", kernel.path().to_str().unwrap()]);
+        kernel.unmount();
+    }
+    if has("qemu-nbd") {
+        let server = qemu_nbd(&scratch, &[], &target);
+        all_refused(&["in use", &format!("qemu-nbd (process {})", server.0.id())]);
+    }
+    if fs::File::open("/dev/fuse").is_err() {
+        return skip("this machine has no /dev/fuse");
+    }
+    ok(&format!("mount IMAGE {}", dir.display()), &target);
+    all_refused(&["in use by xfskit (process ", &format!("mounted on {}", dir.display()), "xfskit umount"]);
+    ok(&format!("umount {}", dir.display()), &target);
+}

@@ -311,3 +311,14 @@ fn export_replaces_archives_and_what_is_empty() {
     ok(&format!("{export} -f"), &source);
     assert!(Command::new("tar").arg("-tf").arg(&target).output().unwrap().status.success());
 }
+
+/// It was an image that cannot be opened, and its name was there twice.
+#[test]
+fn an_archive_that_cannot_be_made_is_a_failed_operation() {
+    let scratch = scratch();
+    let image = common::image(&scratch);
+    let target = scratch.file("none/a.tar");
+    let (code, message) = common::fails(&format!("export IMAGE / -o {}", target.display()), &image);
+    assert!(code == 1 && message.contains("there is no folder"), "{code} {message}");
+    assert_eq!(message.matches("a.tar").count(), 1, "{message}");
+}

@@ -50,7 +50,7 @@ pub enum TransferError {
         /// The file.
         path: String,
         /// Why it stays, and what to do.
-        why: String,
+        why: WhyKept,
     },
     /// A file whose owner or group is the number that stands for none.
     #[error("{0}: its owner or group is 4294967295, the number that stands for none; --owner gives all files another")]
@@ -64,6 +64,17 @@ pub enum TransferError {
     /// The other side has stopped; the error that counts is its own.
     #[error("the other side of the copy has stopped")]
     Stopped,
+}
+
+/// Why a file of the host is not replaced, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WhyKept {
+    /// Another program or the kernel has it.
+    #[error("{0}")]
+    InUse(String),
+    /// What it is or holds.
+    #[error("{0}")]
+    Contents(String),
 }
 
 impl TransferError {

@@ -24,7 +24,7 @@ mod size;
 
 pub use archive::{TarSink, TarSource};
 pub use environment::FixedEnvironment;
-pub use error::{LeftOut, Losses, Result, TransferError};
+pub use error::{LeftOut, Losses, Result, TransferError, WhyKept};
 pub use event::{Contents, Event, Kind, Meta, Node};
 pub use host::{Durability, HostSink, HostSource, Keeper, Written};
 pub use image::{Found, ImageSink, ImageSource, ImageWalk, Step};

@@ -5,6 +5,7 @@ use crate::args::CpArgs;
 use crate::exit::{self, Usage};
 use crate::image::{has_external_log, open, open_quietly, shown};
 use crate::interrupt;
+use crate::mounted;
 use crate::progress::CopyBar;
 use crate::screen;
 use anyhow::{Context, Result};
@@ -22,14 +23,14 @@ use xfskit::{Error, Filesystem, MountOptions, Stat};
 use xfskit_mkfs::{disk_format, known_contents};
 use xfskit_transfer::{
     Adjust, Attributes, Durability, Existing, HostSink, HostSource, ImageSink, ImageSource, Keeper, LeaveOut, Losses,
-    Sink, Sort, Source, TransferError, Written, transfer,
+    Sink, Sort, Source, TransferError, WhyKept, Written, transfer,
 };
 
 /// What is smaller holds no filesystem.
 const LEAST_FILESYSTEM_BYTES: u64 = 4096;
 
 /// What is smaller holds no XFS.
-const LEAST_XFS_BYTES: u64 = 16 << 20;
+pub const LEAST_XFS_BYTES: u64 = 16 << 20;
 
 /// A path as `cp` takes it.
 enum Place {
@@ -353,27 +354,34 @@ fn keeper(images: Vec<Metadata>, force: bool) -> Keeper {
     Box::new(move |file| {
         let found = file.metadata()?;
         if images.iter().any(|image| share_storage(image, &found)) {
-            return Ok(Some("it is the image that is copied from".into()));
+            return Ok(Some(WhyKept::Contents("it is the image that is copied from".into())));
         }
         why_kept(file, force)
     })
 }
 
 /// Why a file of the host is not replaced, if that is so.
-pub fn why_kept(file: &File, force: bool) -> std::io::Result<Option<String>> {
+pub fn why_kept(file: &File, force: bool) -> std::io::Result<Option<WhyKept>> {
     if file.metadata()?.len() < LEAST_FILESYSTEM_BYTES {
         return Ok(None);
     }
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let device = match FileDevice::open(&path, Access::Read) {
-        Err(OpenError::Busy(_)) => return Ok(Some("it is in use by another program".into())),
+        Err(OpenError::Busy(in_use)) => {
+            let mut why = format!("it is in use by {}", Names(in_use.holders()));
+            if let Some(place) = mounted::place_of(Path::new(&path)) {
+                why += &format!(", which has it mounted on {place}: 'xfskit umount {place}' comes first");
+            }
+            return Ok(Some(WhyKept::InUse(why)));
+        }
         device => device.map_err(std::io::Error::other)?,
     };
     if !device.holders().is_empty() {
-        return Ok(Some(format!("it is in use by {}", Names(device.holders()))));
+        return Ok(Some(WhyKept::InUse(format!("it is in use by {}", Names(device.holders())))));
     }
     let what = if force { None } else { disk_contents(device)? };
-    Ok(what.map(|what| format!("it holds {what}; -f replaces it (a path within an image is IMAGE:/PATH)")))
+    let why = |what| format!("it holds {what}; -f replaces it (a path within an image is IMAGE:/PATH)");
+    Ok(what.map(why).map(WhyKept::Contents))
 }
 
 /// What disk a file is an image of, if it is one: other files are replaced as by cp(1).

@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use xfskit::Filesystem;
-use xfskit::device::{Access, BlockDevice, FileDevice, share_storage};
+use xfskit::device::{Access, BlockDevice, FileDevice, OpenError, share_storage};
 use xfskit::ondisk::InodeNumber;
 use xfskit_mkfs::{TAR, known_contents};
 use xfskit_transfer::{Adjust, ImageSource, Losses, Sink, Source, TarSink, transfer};
@@ -67,7 +67,11 @@ fn write_file(filesystem: &Filesystem, start: InodeNumber, args: &ExportArgs, pa
     let replaced = existing.as_ref().map(|_| Replaced::hold(path, args.force)).transpose()?;
     // A symbolic link stays, and what it leads to is replaced.
     let path = path.canonicalize().unwrap_or_else(|_| path.into());
-    let unnamed = Unnamed::new_beside(&path)?;
+    let unnamed = Unnamed::new_beside(&path).map_err(|error| match error {
+        OpenError::Io { source, .. } => source.into(),
+        // It is no image that cannot be opened: the operation fails, as that of `cp`.
+        _ => anyhow::anyhow!("there is no folder {} to make it in", path.parent().unwrap_or(&path).display()),
+    })?;
     let (losses, holds_private) = write(filesystem, start, args, unnamed.file())?;
     let image = std::fs::metadata(&args.path.read.image.image)?;
     let permissions = private::permissions(holds_private || private::is_private(&image), existing.as_ref());
@@ -100,7 +104,7 @@ impl Replaced {
             return Ok(replaced);
         }
         if let Some(why) = why_kept(&replaced.file, force)? {
-            return Err(Usage(why).into());
+            return Err(why.into());
         }
         let device = FileDevice::open(format!("/proc/self/fd/{}", replaced.file.as_raw_fd()), Access::Read)?;
         if !force && known_contents(&device)? != Some(TAR) {
@@ -112,7 +116,7 @@ impl Replaced {
 
     fn check_unused(&self) -> Result<()> {
         match why_kept(&self.file, true)? {
-            Some(why) => Err(Usage(why).into()),
+            Some(why) => Err(why.into()),
             None => Ok(()),
         }
     }

@@ -5,7 +5,7 @@
 
 use super::attributes::{AttributeReader, Handle, drop_inherited, has_default_acl, place, set_all};
 use super::durable::{Durability, Written};
-use crate::error::{Losses, Result, TransferError, host, shown};
+use crate::error::{Losses, Result, TransferError, WhyKept, host, shown};
 use crate::event::{Contents, Kind, Meta, Node, split};
 use crate::pipe::{Existing, Sink};
 use rustix::fd::{AsFd, OwnedFd};
@@ -41,7 +41,7 @@ pub struct HostSink {
 }
 
 /// Says why a file that is there must not be replaced, if it must not.
-pub type Keeper = Box<dyn Fn(&File) -> std::io::Result<Option<String>>>;
+pub type Keeper = Box<dyn Fn(&File) -> std::io::Result<Option<WhyKept>>>;
 
 struct Folder {
     name: Vec<u8>,
@@ -132,7 +132,8 @@ impl HostSink {
             Err(Errno::NOENT) => return Ok(None),
             stat => stat.map_err(host(path, "looking at what is there"))?,
         };
-        let refuse = |why: &str| Err(TransferError::NotReplaced { path: shown(path), why: why.into() });
+        let refuse_for = |why: WhyKept| Err(TransferError::NotReplaced { path: shown(path), why });
+        let refuse = |why: &str| refuse_for(WhyKept::Contents(why.into()));
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::BlockDevice | FileType::CharacterDevice if !matches!(kind, Kind::Block(_) | Kind::Char(_)) => {
                 return refuse("it is a device, which only a device replaces");
@@ -148,7 +149,7 @@ impl HostSink {
             file => File::from(file.map_err(host(path, "looking at what is there"))?),
         };
         match keeper(&file).map_err(host(path, "looking at what is there"))? {
-            Some(why) => refuse(&why),
+            Some(why) => refuse_for(why),
             None => Ok(Some(stat)),
         }
     }
