@@ -38,6 +38,27 @@ pub fn wait() -> Duration {
 /// # Errors
 /// As [`FileDevice::open`]; [`Interrupted`](interrupt::Interrupted) by a signal that came while it waited.
 pub fn open_device(path: &Path, access: Access) -> Result<FileDevice> {
+    open_device_with(path, access, Warnings::Printed)
+}
+
+/// Whether warnings of what is opened are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Warnings {
+    Printed,
+    /// The image is opened once more, or the command prints nothing of what it holds.
+    Left,
+}
+
+fn open_device_with(path: &Path, access: Access, warnings: Warnings) -> Result<FileDevice> {
+    let device = open_device_quietly(path, access)?;
+    if warnings == Warnings::Printed {
+        warn_of_holders(path, &device);
+    }
+    Ok(device)
+}
+
+/// As [`open_device`], without a warning of those who may be changing the image.
+fn open_device_quietly(path: &Path, access: Access) -> Result<FileDevice> {
     let began = Instant::now();
     loop {
         match FileDevice::open(path, access) {
@@ -45,11 +66,7 @@ pub fn open_device(path: &Path, access: Access) -> Result<FileDevice> {
                 interrupt::check()?;
                 std::thread::sleep(LOOK_EVERY);
             }
-            opened => {
-                let device = opened.map_err(|error| explain_open(path, error))?;
-                warn_of_holders(path, &device);
-                return Ok(device);
-            }
+            opened => return opened.map_err(|error| explain_open(path, error)),
         }
     }
 }
@@ -61,7 +78,11 @@ pub fn open_device(path: &Path, access: Access) -> Result<FileDevice> {
 /// # Errors
 /// As [`open_device`]; those of reading it.
 pub fn open_to_look(path: &Path) -> Result<(Arc<dyn BlockDevice>, Vec<Loss>)> {
-    let device: Arc<dyn BlockDevice> = Arc::new(open_device(path, Access::Read)?);
+    open_to_look_with(path, Warnings::Printed)
+}
+
+fn open_to_look_with(path: &Path, warnings: Warnings) -> Result<(Arc<dyn BlockDevice>, Vec<Loss>)> {
+    let device: Arc<dyn BlockDevice> = Arc::new(open_device_with(path, Access::Read, warnings)?);
     let search = match known_contents(&*device) {
         // A partition table is written over the first sector of whatever the disk holds.
         Ok(Some(MBR)) => Search::LikelyPlaces,
@@ -71,7 +92,7 @@ pub fn open_to_look(path: &Path) -> Result<(Arc<dyn BlockDevice>, Vec<Loss>)> {
     let Some(rescued) = rescue(Arc::clone(&device), search).with_context(|| path.display().to_string())? else {
         return Ok((device, Vec::new()));
     };
-    for loss in &rescued.losses {
+    for loss in rescued.losses.iter().filter(|_| warnings == Warnings::Printed) {
         screen::tell(&format!("{}: warning: {loss}", path.display()));
     }
     Ok((rescued.device, rescued.losses))
@@ -154,8 +175,8 @@ pub fn edit_after<T>(
 /// Where the journal is dirty, does something on the recovered image in memory. What cannot be recovered in memory is
 /// met again, by those who open the image itself.
 fn rehearse(args: &ImageArgs, look: impl FnOnce(&Filesystem) -> Result<()>) -> Result<()> {
-    let device = Arc::new(open_device(&args.image, Access::Read)?);
-    let log_device = args.logdev.as_ref().map(|path| open_device(path, Access::Read)).transpose()?;
+    let device = Arc::new(open_device_quietly(&args.image, Access::Read)?);
+    let log_device = args.logdev.as_ref().map(|path| open_device_quietly(path, Access::Read)).transpose()?;
     let log_device = log_device.map(|device| Arc::new(device) as Arc<dyn BlockDevice>);
     let Ok(recovered) = Filesystem::recover_in_memory(device, log_device) else { return Ok(()) };
     if recovered.report.is_none() {
@@ -192,25 +213,31 @@ pub fn check_last_name(path: &OsStr) -> Result<()> {
 /// # Errors
 /// As opening a device and a filesystem.
 pub fn open(image: &Path, log_device: Option<&Path>, options: MountOptions) -> Result<Filesystem> {
-    let filesystem = open_quietly(image, log_device, options)?;
+    let filesystem = open_with(image, log_device, options, Warnings::Printed)?;
     tell_of_recovery(image, &filesystem);
     Ok(filesystem)
 }
 
-/// Opens an image.
+/// Opens an image without a message.
 ///
 /// # Errors
 /// As opening a device and a filesystem.
 pub fn open_quietly(image: &Path, log_device: Option<&Path>, options: MountOptions) -> Result<Filesystem> {
+    open_with(image, log_device, options, Warnings::Left)
+}
+
+fn open_with(image: &Path, log_device: Option<&Path>, options: MountOptions, warnings: Warnings) -> Result<Filesystem> {
     let access = if options.read_only { Access::Read } else { Access::Write };
     let (device, losses) = match access {
         Access::Write => (Arc::new(open_device(image, access)?) as Arc<dyn BlockDevice>, Vec::new()),
-        _ => open_to_look(image)?,
+        _ => open_to_look_with(image, warnings)?,
     };
     let opened = match log_device {
-        Some(path) => {
-            Filesystem::open_with_log(Arc::clone(&device) as _, Arc::new(open_device(path, access)?), options)
-        }
+        Some(path) => Filesystem::open_with_log(
+            Arc::clone(&device) as _,
+            Arc::new(open_device_with(path, access, warnings)?),
+            options,
+        ),
         None => Filesystem::open(Arc::clone(&device) as _, options),
     };
     let opened = opened.map_err(|error| match error {

@@ -369,3 +369,26 @@ fn a_target_in_use_has_the_exit_code_of_an_image_in_use() {
     all_refused(&["in use by xfskit (process ", &format!("mounted on {}", dir.display()), "xfskit umount"]);
     ok(&format!("umount {}", dir.display()), &target);
 }
+
+/// The refusal followed on a warning of what was never shown.
+#[test]
+fn only_what_shows_something_warns_of_those_who_may_change_it() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let Some(kernel) = kernel_mount(&image) else { return };
+    assert!(warning(&image).contains("what is shown here may be wrong"));
+    let from = scratch.file("file");
+    fs::write(&from, "contents").unwrap();
+    let copy = format!("cp {} {}:/", from.display(), image.display());
+    for line in WRITERS.into_iter().chain([copy.as_str(), "touch IMAGE /new"]) {
+        let (code, message) = fails(line, &image);
+        assert!(code == 4 && !message.contains("warning"), "{line}: {message}");
+    }
+    kernel.unmount();
+    // A copy out of an image that was cut short said so twice.
+    fs::OpenOptions::new().write(true).open(&image).unwrap().set_len(500 << 20).unwrap();
+    let copy = format!("cp -r {}:/ {}", image.display(), scratch.file("out").display());
+    let output = xfskit(words(&copy, &image));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(message.matches("warning").count(), 1, "{message}");
+}
