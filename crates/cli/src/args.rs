@@ -239,7 +239,8 @@ pub struct MkfsArgs {
     /// With --from: leave extended attributes out, ACLs among them
     #[arg(long, requires = "from")]
     pub no_xattrs: bool,
-    /// Size of the image file, as in 500M or 10G; needed for a new one. With --from: auto, the default, fits the source
+    /// Size of the image file, as in 500M or 10G; needed for a new one. With --from: auto, the default for a
+    /// new file and for one of less than 16M, fits the source
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,
     /// Block size: size=

@@ -322,3 +322,20 @@ fn an_archive_that_cannot_be_made_is_a_failed_operation() {
     assert!(code == 1 && message.contains("there is no folder"), "{code} {message}");
     assert_eq!(message.matches("a.tar").count(), 1, "{message}");
 }
+
+/// A script that calls mktemp(1) for the name has an empty file.
+#[test]
+fn an_image_made_of_a_folder_fits_it_where_an_empty_file_has_the_name() {
+    let scratch = scratch();
+    let (image, folder) = (scratch.file("a.img"), scratch.file("folder"));
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("file"), "contents").unwrap();
+    for size in [0, 1000] {
+        std::fs::File::create(&image).unwrap().set_len(size).unwrap();
+        common::ok(&format!("mkfs -q --from {} IMAGE", folder.display()), &image);
+        assert_eq!(common::ok("cat IMAGE /file", &image), "contents");
+        if let Some(reference) = xfskit_testkit::reference() {
+            reference.repair_finds_nothing(&image);
+        }
+    }
+}

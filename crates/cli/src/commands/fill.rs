@@ -4,7 +4,7 @@
 //! With `SOURCE_DATE_EPOCH` in the
 //! environment, and a UUID, the image depends on nothing but the source and the options.
 
-use super::copy::attributes;
+use super::copy::{LEAST_XFS_BYTES, attributes};
 use super::mkfs::open_existing;
 use crate::args::MkfsArgs;
 use crate::exit::Usage;
@@ -141,8 +141,9 @@ fn fill_existing_or_new(args: &MkfsArgs, from: &Path, options: &Options) -> Resu
     let size = match args.size.as_deref() {
         Some("auto") => None,
         Some(text) => Some(parse_size(text).map_err(Usage)?),
-        // What exists keeps its size, a device has one.
-        None => existing.as_ref().map(|_| 0),
+        // What exists keeps its size, unless it is a file that no image fits into, such as one of mktemp(1); a device
+        // has one.
+        None => existing.as_ref().filter(|data| !data.is_file() || data.len() >= LEAST_XFS_BYTES).map(|_| 0),
     };
     // It stays locked until the image is complete.
     let held = match &existing {
