@@ -248,7 +248,7 @@ fn open_with(image: &Path, log_device: Option<&Path>, options: MountOptions, war
         error => {
             let cure = if access == Access::Write { with_copy(&device, &error) } else { None };
             match cure {
-                Some(cure) => anyhow::Error::from(error).context(cure),
+                Some(cure) => superblock_damage(error).context(cure),
                 None => named(image, &*device, error.into()),
             }
         }
@@ -268,9 +268,19 @@ pub fn named(path: &Path, device: &dyn BlockDevice, error: anyhow::Error) -> any
     }
 }
 
+/// The error of a first superblock that its copies contradict: a version that does not exist is damage, too.
+fn superblock_damage(error: Error) -> anyhow::Error {
+    match error {
+        Error::Superblock(SuperblockError::Unsupported(why)) => {
+            Error::from(Corruption::new("superblock", "the version of its copies").found(why.to_string())).into()
+        }
+        error => error.into(),
+    }
+}
+
 /// What to do about an image that cannot be written since its first superblock is gone, if a copy is found.
 fn with_copy(device: &Arc<dyn BlockDevice>, error: &Error) -> Option<String> {
-    if !matches!(error, Error::Superblock(why) if !matches!(why, SuperblockError::Unsupported(_))) {
+    if !matches!(error, Error::Superblock(_)) {
         return None;
     }
     let rescued = rescue(Arc::clone(device), Search::LikelyPlaces).ok()??;

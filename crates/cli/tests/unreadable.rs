@@ -227,3 +227,31 @@ fn a_copy_names_each_file_that_cannot_be_read() {
         }
     }
 }
+
+/// One bit made it a version that is not supported, though all else was right and the copies say 5.
+#[test]
+fn a_version_that_the_copies_contradict_is_damage() {
+    let scratch = scratch();
+    let image = scratch.file("a.img");
+    ok("mkfs IMAGE -q --small --size 64M", &image);
+    assert!(with_input("write IMAGE /file", &image, b"contents").status.success());
+    let good = fs::read(&image).unwrap();
+    for bit in [1, 10] {
+        let mut bytes = good.clone();
+        bytes[101] ^= bit;
+        fs::write(&image, bytes).unwrap();
+        let output = common::xfskit(common::words("cat IMAGE /file", &image));
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && output.stdout == b"contents", "{message}");
+        assert!(message.contains("the first superblock is damaged"), "{message}");
+        let (code, message) = fails("touch IMAGE /new", &image);
+        assert!(code == 3 && message.contains("xfs_repair puts it back"), "{code} {message}");
+    }
+    // All of an older version is an image that is not supported.
+    let mut bytes = good.clone();
+    let superblocks: Vec<usize> = (0..good.len()).step_by(4096).filter(|&at| good[at..].starts_with(b"XFSB")).collect();
+    superblocks.iter().for_each(|&at| bytes[at + 101] ^= 1);
+    fs::write(&image, bytes).unwrap();
+    assert!(superblocks.len() > 1);
+    assert_eq!(fails("ls IMAGE", &image).0, 7);
+}

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use std::io;
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
-use xfskit_ondisk::superblock::{SUPERBLOCK_CRC_OFFSET, SUPERBLOCK_MAGIC, SuperblockError};
+use xfskit_ondisk::superblock::{SUPERBLOCK_CRC_OFFSET, SUPERBLOCK_MAGIC, SuperblockError, Unsupported};
 use xfskit_ondisk::{AgNumber, Geometry, RawSuperblock, Superblock, checksum_matches, set_checksum};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -97,6 +97,12 @@ pub fn rescue(device: Arc<dyn BlockDevice>, search: Search) -> Result<Option<Res
     read(&*device, 0, &mut first)?;
     let superblock = match Superblock::decode(&first) {
         Ok(superblock) => superblock,
+        // An older version has no checksum that would be wrong, but no copies of version 5 either.
+        Err(SuperblockError::Unsupported(Unsupported::Version(_))) => {
+            let Some((copy, superblock)) = copy_of_same_shape(&*device, &first)? else { return Ok(None) };
+            losses.push(Loss::FirstSuperblock { copy });
+            superblock
+        }
         // What it says counts; that xfskit cannot do it is no damage.
         Err(SuperblockError::Unsupported(_)) => return Ok(None),
         Err(_) => {
@@ -133,12 +139,29 @@ fn encode(superblock: &RawSuperblock, sector_bytes: usize) -> Vec<u8> {
 
 /// The best copy: one that names the root inode, if there is one.
 fn find_copy(device: &dyn BlockDevice, search: Search) -> Result<Option<(AgNumber, Superblock)>> {
-    let Some(found) = find_any_copy(device, search)? else { return Ok(None) };
-    let geometry = Geometry::new(&found);
+    match find_any_copy(device, search)? {
+        Some(found) => best_copy(device, &found),
+        None => Ok(None),
+    }
+}
+
+/// The best copy of a first superblock that is right but for its version.
+fn copy_of_same_shape(device: &dyn BlockDevice, first: &[u8]) -> Result<Option<(AgNumber, Superblock)>> {
+    let Ok((first, _)) = RawSuperblock::read_from_prefix(first) else { return Ok(None) };
+    let offset = u64::from(first.ag_blocks.get()) * u64::from(first.block_size.get());
+    match copy_at(device, offset)?.filter(|copy| shape(copy.raw()) == shape(&first)) {
+        Some(found) => best_copy(device, &found),
+        None => Ok(None),
+    }
+}
+
+/// The best of the copies of the filesystem that a copy is of.
+fn best_copy(device: &dyn BlockDevice, found: &Superblock) -> Result<Option<(AgNumber, Superblock)>> {
+    let geometry = Geometry::new(found);
     let mut best: Option<(AgNumber, Superblock)> = None;
     for ag in (1..geometry.ag_count).map(AgNumber) {
         let Some(copy) = copy_at(device, geometry.ag_header(ag, 0).bytes())? else { continue };
-        if !same_shape(&copy, &found) {
+        if shape(copy.raw()) != shape(found.raw()) {
             continue;
         }
         if copy.raw().root_inode.get() != NO_INODE {
@@ -149,10 +172,9 @@ fn find_copy(device: &dyn BlockDevice, search: Search) -> Result<Option<(AgNumbe
     Ok(best)
 }
 
-/// Whether two copies are of one filesystem.
-fn same_shape(one: &Superblock, other: &Superblock) -> bool {
-    let shape = |raw: &RawSuperblock| (raw.uuid, raw.data_blocks, raw.ag_blocks, raw.block_size, raw.log_start);
-    shape(one.raw()) == shape(other.raw())
+/// What is the same in all copies of one filesystem.
+fn shape(raw: &RawSuperblock) -> impl PartialEq + use<> {
+    (raw.uuid, raw.data_blocks, raw.ag_blocks, raw.block_size, raw.log_start)
 }
 
 /// The first copy that lies where its geometry puts one.
