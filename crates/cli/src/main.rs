@@ -76,7 +76,7 @@ fn main() -> ExitCode {
 fn writes_data(command: &Command) -> bool {
     use args::XattrCommand;
     match command {
-        Command::Export(args) => args.output.is_none(),
+        Command::Export(args) => args.output_file().is_none(),
         Command::Cat(_) => true,
         Command::Xattr(command) => matches!(command, XattrCommand::Dump { .. } | XattrCommand::Get { .. }),
         _ => false,

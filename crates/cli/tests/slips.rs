@@ -309,3 +309,24 @@ fn a_copy_over_a_file_replaces_its_contents_alone() {
         assert_eq!(has_source, uid == 1000, "{line}");
     }
 }
+
+/// Their errors named nothing, and `-` was a file of that name.
+#[test]
+fn errors_name_the_path_and_a_dash_is_standard_output() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    ok("mkdir IMAGE /dir", &image);
+    for (line, part) in [
+        ("readlink IMAGE /dir", "/dir:"),
+        ("ln IMAGE /dir /name", "/dir: it is a directory"),
+        ("ln -f IMAGE /dir /name", "/dir: it is a directory"),
+    ] {
+        let (code, message) = common::fails(line, &image);
+        assert!(code == 1 && message.contains(part), "{line}: {code} {message}");
+    }
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_xfskit"));
+    let output =
+        command.args(common::words("export IMAGE / -o -", &image)).current_dir(scratch.path()).output().unwrap();
+    assert!(output.status.success() && output.stdout.windows(5).any(|bytes| bytes == b"ustar"));
+    assert!(!scratch.file("-").exists());
+}

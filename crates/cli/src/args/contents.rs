@@ -152,7 +152,7 @@ pub struct ExportArgs {
     /// Leave extended attributes out, ACLs among them
     #[arg(long)]
     pub no_xattrs: bool,
-    /// Write the archive to a file instead of standard output
+    /// Write the archive to a file instead of standard output (-)
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Replace the file even if it is neither empty nor an archive
@@ -161,4 +161,11 @@ pub struct ExportArgs {
     /// Do not wait until the file is durable
     #[arg(long, requires = "output")]
     pub no_sync: bool,
+}
+
+impl ExportArgs {
+    /// The file that the archive is written to; none for standard output, which tar calls `-` too.
+    pub fn output_file(&self) -> Option<&std::path::Path> {
+        self.output.as_deref().filter(|path| *path != std::path::Path::new("-"))
+    }
 }

@@ -29,7 +29,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 pub fn run(args: &ExportArgs) -> Result<()> {
     let filesystem = open_to_read(&args.path.read)?;
     let start = find(&filesystem, &args.path.path)?.inode;
-    let losses = match &args.output {
+    let losses = match args.output_file() {
         Some(path) => write_file(&filesystem, start, args, path).with_context(|| path.display().to_string())?,
         None if stdout().is_terminal() => {
             return Err(Usage("an archive is nothing for a terminal: use -o FILE, or a pipe".into()).into());

@@ -131,7 +131,8 @@ fn print_stat(out: &mut impl Write, filesystem: &Filesystem, path: &OsStr, stat:
     writeln!(out, "path:       {}", path.display())?;
     writeln!(out, "type:       {}", kind_name(stat.mode))?;
     if is_symlink(stat) {
-        writeln!(out, "target:     {}", String::from_utf8_lossy(&screen::name(&filesystem.read_link(stat.inode)?)))?;
+        let target = filesystem.read_link(stat.inode).with_context(|| shown(path))?;
+        writeln!(out, "target:     {}", String::from_utf8_lossy(&screen::name(&target)))?;
     }
     if let Some((major, minor)) = device(stat) {
         writeln!(out, "device:     {major}, {minor}")?;
@@ -179,7 +180,7 @@ pub fn readlink(args: &PathArgs, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
     let stat = find(&filesystem, &args.path)?;
     let mut out = out();
-    let target = filesystem.read_link(stat.inode)?;
+    let target = filesystem.read_link(stat.inode).with_context(|| shown(&args.path))?;
     if as_json {
         let mut value = json!({});
         set_json(&mut value, "target", &target);

@@ -5,7 +5,7 @@ use crate::args::{LnArgs, MvArgs, RmArgs};
 use crate::exit::for_each;
 use crate::image::{check_last_name, edit, find, find_dir_place, find_place, shown};
 use crate::interrupt;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::InodeNumber;
@@ -19,11 +19,20 @@ pub fn ln(args: &LnArgs) -> Result<()> {
         let made = match (args.symbolic, args.force) {
             (true, true) => symlink_over(filesystem, dir, name, args.target.as_bytes()),
             (true, false) => filesystem.symlink(dir, name, args.target.as_bytes(), &Caller::root()).map(drop),
-            (false, true) => filesystem.link_over(find(filesystem, &args.target)?.inode, dir, name, &Caller::root()),
-            (false, false) => filesystem.link(find(filesystem, &args.target)?.inode, dir, name).map(drop),
+            (false, true) => filesystem.link_over(find_to_link(filesystem, &args.target)?, dir, name, &Caller::root()),
+            (false, false) => filesystem.link(find_to_link(filesystem, &args.target)?, dir, name).map(drop),
         };
         made.with_context(|| shown(&args.name))
     })
+}
+
+/// What is to get one more name.
+fn find_to_link(filesystem: &Filesystem, target: &OsStr) -> Result<InodeNumber> {
+    let stat = find(filesystem, target)?;
+    if is_dir(&stat) {
+        bail!("{}: it is a directory, which has one name only; 'ln -s' makes a symbolic link to it", shown(target));
+    }
+    Ok(stat.inode)
 }
 
 /// Makes a symbolic link in place of what has its name: at every moment, and after a crash, the name stands for the

@@ -1,7 +1,7 @@
 //! `xfskit parents` and `xfskit path`: from an inode back to its names, by parent pointers.
 
 use crate::args::{InodeArgs, ParentsArgs};
-use crate::image::{find, open_to_read};
+use crate::image::{find, open_to_read, shown};
 use crate::screen::{self, out};
 use crate::text::{json_bytes, set_json};
 use anyhow::{Context, Result};
@@ -14,7 +14,8 @@ use xfskit::ondisk::InodeNumber;
 pub fn parents(args: &ParentsArgs, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(&args.path.read)?;
     let stat = find(&filesystem, &args.path.path)?;
-    let mut parents = filesystem.parents(stat.inode)?;
+    let named = || shown(&args.path.path);
+    let mut parents = filesystem.parents(stat.inode).with_context(named)?;
     parents.sort();
     let mut out = out();
     if as_json {
@@ -23,14 +24,14 @@ pub fn parents(args: &ParentsArgs, as_json: bool) -> Result<()> {
             set_json(&mut parent, "name", name);
             parent
         });
-        let paths = filesystem.paths(stat.inode)?;
+        let paths = filesystem.paths(stat.inode).with_context(named)?;
         let paths = paths.iter().map(|path| json_bytes(path));
         let both = json!({ "parents": parents.collect::<Vec<_>>(), "paths": paths.collect::<Vec<_>>() });
         writeln!(out, "{both:#}")?;
         return Ok(out.flush()?);
     }
     if !args.inodes {
-        return print_paths(&mut out, &filesystem.paths(stat.inode)?);
+        return print_paths(&mut out, &filesystem.paths(stat.inode).with_context(named)?);
     }
     for (dir, name) in parents {
         write!(out, "{} ", dir.0)?;
