@@ -147,7 +147,7 @@ fn a_full_host_keeps_nobody_from_making_room_in_an_image() {
     fs::create_dir(&host.0).unwrap();
     run("mount", &["-t", "tmpfs", "-o", "size=64m", "tmpfs"], &host.0);
     let image = host.0.join("a.img");
-    ok("mkfs IMAGE -q --small --size 400M -l size=16m", &image);
+    ok("mkfs IMAGE -q --small --size 400M -l size=48m", &image);
     (0..9).for_each(|number| drop(ok(&format!("mkdir IMAGE /dir{number}"), &image)));
     let punch = |image: &Path| {
         // What a copy with `cp --sparse=always` leaves of the journal.
@@ -160,13 +160,13 @@ fn a_full_host_keeps_nobody_from_making_room_in_an_image() {
     let mut junk = File::create(host.0.join("junk")).unwrap();
     while junk.write_all(&[1; 65536]).is_ok() {}
     let (_, message) = fails("rm -r IMAGE /dir0", &image);
-    assert!(message.contains("free up to 16 MiB on the host"), "{message}");
+    assert!(message.contains("free up to 48 MiB on the host"), "{message}");
     junk.set_len(junk.metadata().unwrap().len() - (5 << 20)).unwrap();
     let removed = xfskit(words("rm -r IMAGE /dir0 /dir1", &image));
     let message = String::from_utf8_lossy(&removed.stderr);
-    assert!(removed.status.success() && message.contains("the next 4 MiB of the journal"), "{message}");
+    assert!(removed.status.success() && message.contains("the next 3 MiB of the journal"), "{message}");
     let (_, message) = fails(&format!("mount IMAGE {}", at.dir.display()), &image);
-    assert!(message.contains("free up to 16 MiB on the host"), "a mount is to last: {message}");
+    assert!(message.contains("free up to 48 MiB on the host"), "a mount is to last: {message}");
     // More than there is room for: some of it is done, and the rest is an error.
     let names: String = (0..30_000).map(|number| format!(" /many-directories-{number:05}")).collect();
     let (_, message) = fails(&format!("mkdir IMAGE{names}"), &image);
@@ -176,7 +176,7 @@ fn a_full_host_keeps_nobody_from_making_room_in_an_image() {
     let found = ok("ls IMAGE", &image);
     let made: Vec<_> = found.lines().filter(|line| line.starts_with("many")).collect();
     let expected: Vec<_> = (0..made.len()).map(|number| format!("many-directories-{number:05}")).collect();
-    assert!(made == expected && made.len() < 30_000, "{} directories", made.len());
+    assert!(made == expected && (1000..30_000).contains(&made.len()), "{} directories", made.len());
     assert!(!ok("ls IMAGE", &image).contains("dir0"));
     ok("log replay IMAGE", &image);
     ok("rm -r IMAGE /dir2", &image);

@@ -65,9 +65,15 @@ pub struct JournalOptions {
     pub whiteouts: bool,
     /// Memory for metadata, of which copies that serve the next checkpoint take a part.
     pub cache_bytes: u64,
+    /// Bytes of the log that the host has space for, if not for all.
+    pub room_bytes: Option<u64>,
     /// Places that are to fail.
     pub error_tags: Arc<ErrorTags>,
 }
+
+/// Checkpoints that fit the room which the host has for the log: what the first of them carry is durable where the room
+/// ends.
+const CHECKPOINTS_IN_ROOM: u64 = 4;
 
 /// The journal of a mounted filesystem.
 pub struct Journal {
@@ -129,7 +135,8 @@ impl Journal {
         let round = (geometry.log_stripe_unit_bytes as usize).max(512);
         let writer = LogWriter::new(place, head, record_bytes, round, geometry.uuid, Arc::clone(&options.error_tags));
         let space = GrantSpace::new(log_bytes, writer.overheads(), head.next);
-        let push_bytes = space.push_bytes();
+        let most = options.room_bytes.map_or(u64::MAX, |room| room / CHECKPOINTS_IN_ROOM);
+        let push_bytes = space.push_bytes().min(most);
         let pool_bytes = options.cache_bytes / POOL_SHARE;
         let unflushed = Arc::new(AtomicBool::new(false));
         let values = Values::new(Arc::clone(&data_device), Arc::clone(&counters), Arc::clone(&unflushed));

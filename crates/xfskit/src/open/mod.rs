@@ -95,6 +95,7 @@ impl Mount {
         let journal_options = JournalOptions {
             whiteouts: options.whiteouts,
             cache_bytes: options.cache_bytes as u64,
+            room_bytes: room,
             error_tags: Arc::clone(&error_tags),
         };
         let journal = Arc::new(Journal::new(
