@@ -87,7 +87,7 @@ fn an_image_that_the_kernel_mounts_meanwhile_is_not_replaced() {
     let (code, message) = finish(first, &archive);
     assert!(code == Some(4) && message.contains("mounted on"), "{code:?} {message}");
     let export = begin_export(&source, &target);
-    assert_eq!(goes_on(export).0, Some(2));
+    assert_eq!(goes_on(export).0, Some(4));
     fs::write(kernel.path().join("file"), "of the mount").unwrap();
     kernel.unmount();
     assert_eq!(ok("cat IMAGE /file", &target), "of the mount");
