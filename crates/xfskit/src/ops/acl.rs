@@ -141,7 +141,6 @@ const MOST_INHERITED_IN_INODE_BYTES: usize = 160;
 
 /// What a create reserves for the ACLs that it inherits, two at most, besides what it needs itself.
 pub(super) fn to_inherit(mount: &Mount, place: Attributes) -> Reservation {
-    let one = |value_bytes| update::reservation(mount, value_bytes, update::Logging::Logged);
     match place {
         // The inode's fork is logged with the inode, which is new.
         Attributes::InInode => {
@@ -149,7 +148,7 @@ pub(super) fn to_inherit(mount: &Mount, place: Attributes) -> Reservation {
             Reservation { log_bytes: 2 * update::intent_bytes(0), blocks, ..Reservation::default() }
         }
         Attributes::InBlocks => {
-            let one = one(MAX_VALUE_BYTES);
+            let one = update::reservation(mount, MAX_VALUE_BYTES, update::Logging::Logged);
             let log_bytes = one.log_bytes + update::intent_bytes(MAX_VALUE_BYTES);
             Reservation { log_bytes, blocks: 2 * one.blocks, ..Reservation::default() }
         }

@@ -38,6 +38,7 @@ pub use flags::{Flags, xflags};
 pub use make_files::WholeFile;
 pub use open::RecoveredDevices;
 pub use path::split_path;
+pub(crate) use path::{MAX_LINKS_FOLLOWED, components, names_directory};
 pub use readdir::Entry;
 pub use rename::RenameFlags;
 pub use seek::{FileExtent, Seek};

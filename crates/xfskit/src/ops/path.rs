@@ -10,7 +10,7 @@ use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 
 /// Most symbolic links that a look-up follows.
-const MAX_LINKS_FOLLOWED: usize = 40;
+pub(crate) const MAX_LINKS_FOLLOWED: usize = 40;
 /// Most bytes of paths that are listed for one inode, and of a single path.
 const MAX_PATH_BYTES: usize = 256 << 20;
 
@@ -25,7 +25,7 @@ pub fn split_path(path: &[u8]) -> Result<(&[u8], &[u8])> {
 }
 
 /// Whether only a directory has such a path.
-fn names_directory(path: &[u8]) -> bool {
+pub(crate) fn names_directory(path: &[u8]) -> bool {
     path.ends_with(b"/") || path.ends_with(b"/.")
 }
 
@@ -148,7 +148,7 @@ impl Filesystem {
 }
 
 /// The names of a path, the last one first; empty ones and `.` left out.
-fn components(path: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn components(path: &[u8]) -> Vec<Vec<u8>> {
     let names = path.split(|&b| b == b'/').filter(|name| !name.is_empty() && *name != b".");
     names.rev().map(<[u8]>::to_vec).collect()
 }

@@ -1,6 +1,6 @@
 //! Open files.
 
-use super::{AsPath, FileType, Filesystem, LastLink, MOST_LINKS_FOLLOWED, Metadata, OnPath, Permissions, Pin, Result};
+use super::{AsPath, FileType, Filesystem, LastLink, Metadata, OnPath, Permissions, Pin, Result};
 use crate::error::{Error as Cause, Result as EngineResult};
 use crate::ops::{Caller, NewFile, SetAttr, SetMode, split_path};
 use std::fmt;
@@ -161,7 +161,7 @@ impl Filesystem {
                         followed += 1;
                         path = target;
                     }
-                    if followed > MOST_LINKS_FOLLOWED {
+                    if followed > crate::ops::MAX_LINKS_FOLLOWED {
                         return Err(Cause::Invalid("too many symbolic links"));
                     }
                 }

@@ -5,9 +5,10 @@
 //! so if the name leads to the number still, it leads to this file. No caller acts on a file that the path did not
 //! lead to.
 
-use super::{LastLink, MOST_LINKS_FOLLOWED};
+use super::LastLink;
 use crate::error::{Error as Cause, Result as EngineResult};
 use crate::ops::{Filesystem as Volume, Stat};
+use crate::ops::{MAX_LINKS_FOLLOWED, components, names_directory};
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 
@@ -109,8 +110,7 @@ pub(super) fn find_way<'fs>(
     path: &[u8],
     last: LastLink,
 ) -> EngineResult<(Pin<'fs>, Vec<Vec<u8>>)> {
-    let ends_in_dir = |path: &[u8]| path.ends_with(b"/") || path.ends_with(b"/.");
-    let mut is_dirs = ends_in_dir(path);
+    let mut is_dirs = names_directory(path);
     let mut at = Pin::root(volume)?;
     let mut names = components(path);
     let mut way: Vec<Vec<u8>> = Vec::new();
@@ -128,7 +128,7 @@ pub(super) fn find_way<'fs>(
             continue;
         }
         followed += 1;
-        if followed > MOST_LINKS_FOLLOWED {
+        if followed > MAX_LINKS_FOLLOWED {
             return Err(Cause::Invalid("too many symbolic links"));
         }
         let target = volume.read_link(next.inode)?;
@@ -136,14 +136,8 @@ pub(super) fn find_way<'fs>(
             at = Pin::root(volume)?;
             way.clear();
         }
-        is_dirs |= names.is_empty() && ends_in_dir(&target);
+        is_dirs |= names.is_empty() && names_directory(&target);
         names.extend(components(&target));
     }
     if is_dirs && at.stat()?.mode & MODE_TYPE != MODE_DIR { Err(Cause::NotADirectory) } else { Ok((at, way)) }
-}
-
-/// The names of a path, the last one first; empty ones and `.` left out.
-fn components(path: &[u8]) -> Vec<Vec<u8>> {
-    let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".");
-    names.rev().map(<[u8]>::to_vec).collect()
 }

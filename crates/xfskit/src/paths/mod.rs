@@ -114,9 +114,6 @@ use crate::error::{Error as Cause, Result as EngineResult};
 use crate::ops::{Filesystem as Volume, split_path};
 use lookup::Pin;
 
-/// Most symbolic links that are followed for one path.
-const MOST_LINKS_FOLLOWED: usize = 40;
-
 /// An image that is open. See the [module](self) for how its calls behave.
 pub struct Filesystem {
     /// Only closing takes it away.
