@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use xfskit::device::MemoryDevice;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
+use xfskit::volume::{Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 
 const IMAGE_BYTES: usize = 512 << 20;
 const TEST: &[u8] = b"user.test";
@@ -18,7 +18,7 @@ fn main() {
 }
 
 struct Image {
-    fs: Filesystem,
+    fs: Volume,
     me: Caller,
     next: Cell<usize>,
 }
@@ -28,7 +28,7 @@ impl Image {
         let device = MemoryDevice::new(IMAGE_BYTES);
         let options = xfskit_mkfs::Options { uuid: Some([7; 16]), allow_small: true, ..Default::default() };
         xfskit_mkfs::make(&device, None, &options, Default::default()).expect("an image");
-        let fs = Filesystem::open(Arc::new(device), MountOptions::default()).expect("an image opens");
+        let fs = Volume::open(Arc::new(device), MountOptions::default()).expect("an image opens");
         Self { fs, me: Caller::root(), next: Cell::new(0) }
     }
 

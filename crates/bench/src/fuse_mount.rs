@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::thread::JoinHandle;
-use xfskit::Filesystem;
+use xfskit::volume::Volume;
 use xfskit_fuse::{MountError, Options, Session, Unmounter};
 
 /// A mount; it ends when it is dropped.
@@ -13,7 +13,7 @@ pub(crate) struct FuseMount {
 }
 
 impl FuseMount {
-    pub(crate) fn new(filesystem: Filesystem, dir: &Path, options: &Options) -> Result<Self> {
+    pub(crate) fn new(filesystem: Volume, dir: &Path, options: &Options) -> Result<Self> {
         std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
         let session = Session::mount(filesystem, dir, options)?;
         let unmounter = session.unmounter();

@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use xfskit::MountOptions;
+use xfskit::volume::MountOptions;
 
 /// The second side.
 #[derive(Clone, Debug)]

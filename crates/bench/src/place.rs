@@ -11,9 +11,9 @@ use crate::target::{Engine, PathTarget};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit::Filesystem;
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::Superblock;
+use xfskit::volume::Volume;
 use xfskit_fuse::Options as FuseOptions;
 
 /// The scratch image. Both sides use the same file in turns, so that neither has other memory.
@@ -153,7 +153,7 @@ impl Side {
             Place::Fuse => {
                 let image = scratch.make_image(IMAGE, case.image_bytes, &case.mkfs)?;
                 let device = Arc::new(FileDevice::open(&image, Access::Write)?);
-                let filesystem = Filesystem::open(device, case.mount.clone())?;
+                let filesystem = Volume::open(device, case.mount.clone())?;
                 let options = FuseOptions { source: image.clone().into(), ..FuseOptions::default() };
                 let mount = FuseMount::new(filesystem, &scratch.file(MOUNT), &options)?;
                 Ok(Opened::Path(PathTarget::open(&scratch.file(MOUNT), &folder)?, Mounted::Fuse(mount)))

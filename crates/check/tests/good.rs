@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
-use xfskit::{Filesystem, MountOptions};
+use xfskit::volume::{MountOptions, Volume};
 use xfskit_check::{CheckError, CheckOptions, LogCondition, Quiet, check};
 use xfskit_device::{Access, FileDevice, MemoryDevice};
 use xfskit_fuzz_harness::{Recipe, image};
@@ -205,7 +205,7 @@ fn the_kernels_scrub_finds_nothing_where_the_engine_wrote() {
             // Opening it frees the inodes without a name, of which the kernel would free none while the journal is
             // clean.
             let device = FileDevice::open(&path, Access::Write).unwrap();
-            Filesystem::open(Arc::new(device), MountOptions::default()).unwrap().unmount().unwrap();
+            Volume::open(Arc::new(device), MountOptions::default()).unwrap().unmount().unwrap();
             path
         })
         .collect();

@@ -6,9 +6,9 @@
 
 use crate::interrupt::{self, Interrupted};
 use std::io;
-use xfskit::Error;
 use xfskit::device::OpenError;
 use xfskit::ondisk::SuperblockError;
+use xfskit::volume::Error;
 use xfskit_bench::BenchError;
 use xfskit_check::CheckError;
 use xfskit_fuse::MountError;

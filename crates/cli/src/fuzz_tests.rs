@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::{Arc, LazyLock};
 use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::ondisk::Timestamp;
-use xfskit::{Caller, Filesystem, MountOptions, NewFile};
+use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
 use xfskit_fuzz_harness::fuzz::{self, Target};
 use xfskit_fuzz_harness::{Behaviour, Overlay};
 
@@ -33,7 +33,7 @@ static BASE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(|| {
         ..xfskit_mkfs::Options::default()
     };
     xfskit_mkfs::make(&*device, None, &options, Timestamp::default()).expect("an image");
-    let filesystem = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()).expect("a sound image");
+    let filesystem = Volume::open(Arc::clone(&device) as _, MountOptions::default()).expect("a sound image");
     for (name, mode) in [(&b"a"[..], 0o100_644), (b"b c", 0o100_600), (b"dir", 0o040_755), (b"x\ny", 0o100_644)] {
         filesystem.create(filesystem.root(), name, &NewFile::new(mode), &Caller::root()).expect("a file");
     }
@@ -71,7 +71,7 @@ fn dump(input: &[u8]) -> Behaviour {
         assert_eq!(read_blocks(text.as_slice()).expect("a dump of ours"), kept);
     }
     let image = Arc::new(Overlay::new(&BASE));
-    let filesystem = Filesystem::open(Arc::clone(&image) as _, MountOptions::default()).expect("a sound image");
+    let filesystem = Volume::open(Arc::clone(&image) as _, MountOptions::default()).expect("a sound image");
     if let Err(error) = restore(&filesystem, &blocks, OsStr::new("/")) {
         behaviour.note(("restore", exit::message(&error).rsplit(": ").next()));
         let code = exit::code(&error);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use xfskit::device::{Access, BlockDevice, FileDevice, Names, OpenError};
 use xfskit::ondisk::{Corruption, InodeNumber, Superblock, SuperblockError};
 use xfskit::rescue::{Loss, Search, rescue};
-use xfskit::{Error, Filesystem, HostSpace, MountOptions, Stat};
+use xfskit::volume::{Error, HostSpace, MountOptions, Stat, Volume};
 use xfskit_mkfs::{Extent, MBR, XFS, first_data, known_contents};
 
 /// How long to wait for an image that is in use, and how often to look.
@@ -111,7 +111,7 @@ fn warn_of_holders(path: &Path, device: &FileDevice) {
 ///
 /// # Errors
 /// As opening a device and a filesystem.
-pub fn open_to_read(args: &ReadArgs) -> Result<Filesystem> {
+pub fn open_to_read(args: &ReadArgs) -> Result<Volume> {
     let options = MountOptions { no_recovery: args.no_recovery, ..MountOptions::read_only() };
     open(&args.image.image, args.image.logdev.as_deref(), options)
 }
@@ -123,7 +123,7 @@ pub fn options_to_write() -> MountOptions {
 }
 
 /// Tells of a journal that was replayed, and of a host that is full.
-fn tell_of_recovery(image: &Path, filesystem: &Filesystem) {
+fn tell_of_recovery(image: &Path, filesystem: &Volume) {
     let mount = filesystem.mount();
     let name = image.display();
     if let Some(bytes) = mount.journal_room_bytes {
@@ -149,7 +149,7 @@ fn tell_of_recovery(image: &Path, filesystem: &Filesystem) {
 ///
 /// # Errors
 /// As opening; those of `action`; those of closing.
-pub fn edit<T>(args: &ImageArgs, action: impl Fn(&Filesystem) -> Result<T>) -> Result<T> {
+pub fn edit<T>(args: &ImageArgs, action: impl Fn(&Volume) -> Result<T>) -> Result<T> {
     edit_after(args, |filesystem| action(filesystem).map(drop), &action)
 }
 
@@ -159,8 +159,8 @@ pub fn edit<T>(args: &ImageArgs, action: impl Fn(&Filesystem) -> Result<T>) -> R
 /// As [`edit`]; those of `look`.
 pub fn edit_after<T>(
     args: &ImageArgs,
-    look: impl FnOnce(&Filesystem) -> Result<()>,
-    action: impl FnOnce(&Filesystem) -> Result<T>,
+    look: impl FnOnce(&Volume) -> Result<()>,
+    action: impl FnOnce(&Volume) -> Result<T>,
 ) -> Result<T> {
     interrupt::watch()?;
     rehearse(args, look)?;
@@ -174,17 +174,17 @@ pub fn edit_after<T>(
 
 /// Where the journal is dirty, does something on the recovered image in memory. What cannot be recovered in memory is
 /// met again, by those who open the image itself.
-fn rehearse(args: &ImageArgs, look: impl FnOnce(&Filesystem) -> Result<()>) -> Result<()> {
+fn rehearse(args: &ImageArgs, look: impl FnOnce(&Volume) -> Result<()>) -> Result<()> {
     let device = Arc::new(open_device_quietly(&args.image, Access::Read)?);
     let log_device = args.logdev.as_ref().map(|path| open_device_quietly(path, Access::Read)).transpose()?;
     let log_device = log_device.map(|device| Arc::new(device) as Arc<dyn BlockDevice>);
-    let Ok(recovered) = Filesystem::recover_in_memory(device, log_device) else { return Ok(()) };
+    let Ok(recovered) = Volume::recover_in_memory(device, log_device) else { return Ok(()) };
     if recovered.report.is_none() {
         return Ok(());
     }
     let opened = match recovered.log_device {
-        Some(log) => Filesystem::open_with_log(recovered.device, log, MountOptions::default()),
-        None => Filesystem::open(recovered.device, MountOptions::default()),
+        Some(log) => Volume::open_with_log(recovered.device, log, MountOptions::default()),
+        None => Volume::open(recovered.device, MountOptions::default()),
     };
     let Ok(filesystem) = opened else { return Ok(()) };
     match look(&filesystem) {
@@ -212,7 +212,7 @@ pub fn check_last_name(path: &OsStr) -> Result<()> {
 ///
 /// # Errors
 /// As opening a device and a filesystem.
-pub fn open(image: &Path, log_device: Option<&Path>, options: MountOptions) -> Result<Filesystem> {
+pub fn open(image: &Path, log_device: Option<&Path>, options: MountOptions) -> Result<Volume> {
     let filesystem = open_with(image, log_device, options, Warnings::Printed)?;
     tell_of_recovery(image, &filesystem);
     Ok(filesystem)
@@ -222,23 +222,23 @@ pub fn open(image: &Path, log_device: Option<&Path>, options: MountOptions) -> R
 ///
 /// # Errors
 /// As opening a device and a filesystem.
-pub fn open_quietly(image: &Path, log_device: Option<&Path>, options: MountOptions) -> Result<Filesystem> {
+pub fn open_quietly(image: &Path, log_device: Option<&Path>, options: MountOptions) -> Result<Volume> {
     open_with(image, log_device, options, Warnings::Left)
 }
 
-fn open_with(image: &Path, log_device: Option<&Path>, options: MountOptions, warnings: Warnings) -> Result<Filesystem> {
+fn open_with(image: &Path, log_device: Option<&Path>, options: MountOptions, warnings: Warnings) -> Result<Volume> {
     let access = if options.read_only { Access::Read } else { Access::Write };
     let (device, losses) = match access {
         Access::Write => (Arc::new(open_device(image, access)?) as Arc<dyn BlockDevice>, Vec::new()),
         _ => open_to_look_with(image, warnings)?,
     };
     let opened = match log_device {
-        Some(path) => Filesystem::open_with_log(
+        Some(path) => Volume::open_with_log(
             Arc::clone(&device) as _,
             Arc::new(open_device_with(path, access, warnings)?),
             options,
         ),
-        None => Filesystem::open(Arc::clone(&device) as _, options),
+        None => Volume::open(Arc::clone(&device) as _, options),
     };
     let opened = opened.map_err(|error| match error {
         Error::Io { .. } if losses.iter().any(|loss| matches!(loss, Loss::End { .. })) => {
@@ -309,7 +309,7 @@ pub fn has_external_log(image: &Path) -> bool {
 ///
 /// # Errors
 /// As a look-up, with the path.
-pub fn find(filesystem: &Filesystem, path: &OsStr) -> Result<Stat> {
+pub fn find(filesystem: &Volume, path: &OsStr) -> Result<Stat> {
     resolve(filesystem, path, false).with_context(|| shown(path))
 }
 
@@ -318,7 +318,7 @@ pub fn find(filesystem: &Filesystem, path: &OsStr) -> Result<Stat> {
 ///
 /// # Errors
 /// As a look-up; `Stale` for the number of no inode in use.
-pub fn resolve(filesystem: &Filesystem, path: &OsStr, follow_last: bool) -> Result<Stat, Error> {
+pub fn resolve(filesystem: &Volume, path: &OsStr, follow_last: bool) -> Result<Stat, Error> {
     let number = path.to_str().and_then(|path| path.strip_prefix("inode:")?.parse().ok()).map(InodeNumber);
     match number {
         // No other call may have the number of an inode that is free.
@@ -332,7 +332,7 @@ pub fn resolve(filesystem: &Filesystem, path: &OsStr, follow_last: bool) -> Resu
 ///
 /// # Errors
 /// As a look-up, with the path; `NotADirectory` for one that ends in a slash.
-pub fn find_place<'a>(filesystem: &Filesystem, path: &'a OsStr) -> Result<(InodeNumber, &'a [u8])> {
+pub fn find_place<'a>(filesystem: &Volume, path: &'a OsStr) -> Result<(InodeNumber, &'a [u8])> {
     if path.as_bytes().ends_with(b"/") {
         return Err(Error::NotADirectory).with_context(|| shown(path));
     }
@@ -343,9 +343,9 @@ pub fn find_place<'a>(filesystem: &Filesystem, path: &'a OsStr) -> Result<(Inode
 ///
 /// # Errors
 /// As a look-up, with the path.
-pub fn find_dir_place<'a>(filesystem: &Filesystem, path: &'a OsStr) -> Result<(InodeNumber, &'a [u8])> {
+pub fn find_dir_place<'a>(filesystem: &Volume, path: &'a OsStr) -> Result<(InodeNumber, &'a [u8])> {
     let find = || -> Result<_, Error> {
-        let (dir, name) = xfskit::split_path(path.as_bytes())?;
+        let (dir, name) = xfskit::volume::split_path(path.as_bytes())?;
         Ok((filesystem.resolve(dir, true)?.inode, name))
     };
     find().with_context(|| shown(path))

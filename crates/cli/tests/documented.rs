@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
-use xfskit::{Caller, Filesystem, MountOptions, NewFile};
+use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
 use xfskit_testkit::{Scratch, reference, scratch, skip};
 
 fn read(page: &str) -> String {
@@ -54,7 +54,7 @@ fn without_numbers(line: &str) -> Vec<&str> {
 /// An image whose journal is dirty: it was opened, changed, synced, and never closed.
 fn crash(image: &Path) {
     let device = FileDevice::open(image, Access::Write).unwrap();
-    let filesystem = Filesystem::open(Arc::new(device), MountOptions::default()).unwrap();
+    let filesystem = Volume::open(Arc::new(device), MountOptions::default()).unwrap();
     let root = Caller::root();
     for step in 0..2 {
         for number in 0..20 {

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use xfskit::device::{Access, FileDevice};
-use xfskit::{Caller, Filesystem, MountOptions, NewFile};
+use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
 use xfskit_testkit::scratch;
 
 /// A device that is full, and a pipe without a reader.
@@ -24,7 +24,7 @@ fn takes_nothing() -> [Stdio; 2] {
 /// An image whose journal is dirty: it was opened, changed, synced, and never closed.
 fn crash(image: &Path) {
     let device = FileDevice::open(image, Access::Write).unwrap();
-    let filesystem = Filesystem::open(Arc::new(device), MountOptions::default()).unwrap();
+    let filesystem = Volume::open(Arc::new(device), MountOptions::default()).unwrap();
     for number in 0..20 {
         let new = NewFile::new(0o100_644);
         filesystem.create(filesystem.root(), format!("{number}").as_bytes(), &new, &Caller::root()).unwrap();

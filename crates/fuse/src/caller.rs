@@ -1,7 +1,7 @@
 //! Who asks: the kernel names a user, a group and a process; further groups are looked up where they matter.
 
 use fuser::Request;
-use xfskit::Caller;
+use xfskit::volume::Caller;
 
 const CAP_FSETID: u64 = 1 << 4;
 

@@ -6,7 +6,7 @@
 
 use fuser::OpenFlags;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Error, Fallocate, Filesystem, Result, Seek};
+use xfskit::volume::{Error, Fallocate, Result, Seek, Volume};
 
 /// Most bytes of one copy: the answer's count has 32 bits.
 pub(crate) const MOST_COPY_BYTES: u64 = 1 << 30;
@@ -28,7 +28,7 @@ pub(crate) enum TimeKeeper {
     Engine,
 }
 
-pub(crate) fn read(fs: &Filesystem, inode: InodeNumber, offset: u64, size: u32) -> Result<Vec<u8>> {
+pub(crate) fn read(fs: &Volume, inode: InodeNumber, offset: u64, size: u32) -> Result<Vec<u8>> {
     let mut buffer = vec![0; size as usize];
     let count = fs.read_at(inode, offset, &mut buffer)?;
     buffer.truncate(count);
@@ -36,7 +36,7 @@ pub(crate) fn read(fs: &Filesystem, inode: InodeNumber, offset: u64, size: u32) 
 }
 
 pub(crate) fn write(
-    fs: &Filesystem,
+    fs: &Volume,
     inode: InodeNumber,
     offset: u64,
     data: &[u8],
@@ -71,7 +71,7 @@ pub(crate) fn fallocate_mode(mode: i32) -> Result<Fallocate> {
     })
 }
 
-pub(crate) fn seek(fs: &Filesystem, inode: InodeNumber, offset: i64, whence: i32) -> Result<i64> {
+pub(crate) fn seek(fs: &Volume, inode: InodeNumber, offset: i64, whence: i32) -> Result<i64> {
     let what = match whence {
         SEEK_DATA => Seek::Data,
         SEEK_HOLE => Seek::Hole,

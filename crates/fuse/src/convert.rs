@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xfskit::ondisk::dir::FileType as DirType;
 use xfskit::ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE};
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::{Error, SetTime, Stat};
+use xfskit::volume::{Error, SetTime, Stat};
 
 /// How long the kernel may keep names and attributes: nobody else changes them.
 pub(crate) const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);

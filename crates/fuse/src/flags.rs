@@ -4,7 +4,7 @@
 use crate::caller::owner;
 use fuser::Request;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Error, Filesystem, Flags, Result, xflags};
+use xfskit::volume::{Error, Flags, Result, Volume, xflags};
 
 const GET_FLAGS: u32 = 0x8008_6601;
 const SET_FLAGS: u32 = 0x4008_6602;
@@ -31,14 +31,8 @@ pub(crate) fn is_known(command: u32) -> bool {
 /// Answers an ioctl.
 ///
 /// # Errors
-/// `NotSupported` for one that is none of these; those of [`Filesystem::set_flags`].
-pub(crate) fn ioctl(
-    fs: &Filesystem,
-    inode: InodeNumber,
-    command: u32,
-    data: &[u8],
-    request: &Request,
-) -> Result<Vec<u8>> {
+/// `NotSupported` for one that is none of these; those of [`Volume::set_flags`].
+pub(crate) fn ioctl(fs: &Volume, inode: InodeNumber, command: u32, data: &[u8], request: &Request) -> Result<Vec<u8>> {
     match command {
         GET_FLAGS => {
             let xflags = fs.flags(inode)?.xflags;
@@ -70,7 +64,7 @@ pub(crate) fn ioctl(
     }
 }
 
-fn encode(fs: &Filesystem, inode: InodeNumber) -> Result<Vec<u8>> {
+fn encode(fs: &Volume, inode: InodeNumber) -> Result<Vec<u8>> {
     let flags = fs.flags(inode)?;
     // The third word, the number of extents, is not filled.
     let words = [flags.xflags, flags.extent_size_bytes, 0, flags.project, flags.cow_extent_size_bytes];

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags, Result, SetAttr, SetMode, Stat};
+use xfskit::volume::{Caller, Error, NewFile, RenameFlags, Result, SetAttr, SetMode, Stat, Volume};
 
 /// A file whose group bit stays only for members of the group: set-group-id and executable by the group.
 const GROUP_PRIVILEGE: u32 = 0o2010;
@@ -61,7 +61,7 @@ impl Handler {
     }
 
     /// Answers with an entry, which the kernel remembers until it forgets it.
-    fn entry(&self, reply: ReplyEntry, find: impl FnOnce(&Filesystem) -> Result<Stat>) {
+    fn entry(&self, reply: ReplyEntry, find: impl FnOnce(&Volume) -> Result<Stat>) {
         match self.server.with(|fs| held(fs, find(fs)?)) {
             Ok(stat) => reply.entry(&FOREVER, &attr(&stat), generation(&stat)),
             Err(error) => reply.error(error),
@@ -76,7 +76,7 @@ impl Handler {
     }
 
     /// Who makes a file. A kernel that decides itself whether the set-group-id bit stays has done so.
-    fn creator(&self, fs: &Filesystem, request: &Request, dir: InodeNumber, mode: u32) -> Result<Caller> {
+    fn creator(&self, fs: &Volume, request: &Request, dir: InodeNumber, mode: u32) -> Result<Caller> {
         if mode & GROUP_PRIVILEGE != GROUP_PRIVILEGE {
             return Ok(owner(request));
         }
@@ -93,7 +93,7 @@ impl Handler {
         if is_late { TimeKeeper::Kernel } else { TimeKeeper::Engine }
     }
 
-    fn empty(&self, reply: ReplyEmpty, action: impl FnOnce(&Filesystem) -> Result<()>) {
+    fn empty(&self, reply: ReplyEmpty, action: impl FnOnce(&Volume) -> Result<()>) {
         match self.server.with(action) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
@@ -111,7 +111,7 @@ impl Handler {
 }
 
 /// Counts one more of the kernel's references to an inode.
-fn held(fs: &Filesystem, stat: Stat) -> Result<Stat> {
+fn held(fs: &Volume, stat: Stat) -> Result<Stat> {
     fs.hold(stat.inode)?;
     Ok(stat)
 }

@@ -1,4 +1,4 @@
-//! A FUSE server over [`xfskit::Filesystem`]: it translates the kernel's requests, and nothing else.
+//! A FUSE server over [`xfskit::volume::Volume`]: it translates the kernel's requests, and nothing else.
 //!
 //! ```text
 //! Session::mount ──▶ mounted, the kernel's requests wait

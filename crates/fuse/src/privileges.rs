@@ -8,12 +8,12 @@
 use crate::caller::{may_keep_privileges, with_groups};
 use fuser::Request;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Filesystem, Result};
+use xfskit::volume::{Result, Volume};
 
 const PRIVILEGES: u16 = 0o6000;
 
 /// Takes the bits away, unless the caller may leave them; returns whether there were any.
-pub(crate) fn drop_for(fs: &Filesystem, inode: InodeNumber, request: &Request) -> Result<bool> {
+pub(crate) fn drop_for(fs: &Volume, inode: InodeNumber, request: &Request) -> Result<bool> {
     if fs.stat(inode)?.mode & PRIVILEGES == 0 || may_keep_privileges(request) {
         return Ok(false);
     }

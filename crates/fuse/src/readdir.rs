@@ -6,12 +6,12 @@ use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Entry, Filesystem, Result};
+use xfskit::volume::{Entry, Result, Volume};
 
 /// Entries that are taken from a directory before their inodes are looked at: the directory is not locked meanwhile.
 const BATCH: usize = 64;
 
-pub(crate) fn plain(filesystem: &Filesystem, dir: InodeNumber, offset: u64, reply: &mut ReplyDirectory) -> Result<()> {
+pub(crate) fn plain(filesystem: &Volume, dir: InodeNumber, offset: u64, reply: &mut ReplyDirectory) -> Result<()> {
     // Behind the last place that an entry can have there is nothing.
     let Ok(cookie) = u32::try_from(offset) else { return Ok(()) };
     filesystem.read_dir(dir, cookie, |entry| {
@@ -21,12 +21,7 @@ pub(crate) fn plain(filesystem: &Filesystem, dir: InodeNumber, offset: u64, repl
     })
 }
 
-pub(crate) fn plus(
-    filesystem: &Filesystem,
-    dir: InodeNumber,
-    offset: u64,
-    reply: &mut ReplyDirectoryPlus,
-) -> Result<()> {
+pub(crate) fn plus(filesystem: &Volume, dir: InodeNumber, offset: u64, reply: &mut ReplyDirectoryPlus) -> Result<()> {
     let Ok(mut cookie) = u32::try_from(offset) else { return Ok(()) };
     loop {
         let batch = batch(filesystem, dir, cookie)?;
@@ -42,7 +37,7 @@ pub(crate) fn plus(
     }
 }
 
-fn batch(filesystem: &Filesystem, dir: InodeNumber, cookie: u32) -> Result<Vec<Entry>> {
+fn batch(filesystem: &Volume, dir: InodeNumber, cookie: u32) -> Result<Vec<Entry>> {
     let mut entries = Vec::with_capacity(BATCH);
     filesystem.read_dir(dir, cookie, |entry| {
         entries.push(entry.into());
@@ -52,7 +47,7 @@ fn batch(filesystem: &Filesystem, dir: InodeNumber, cookie: u32) -> Result<Vec<E
 }
 
 /// Adds an entry with the attributes of its inode, which the kernel then remembers as if it had looked it up.
-fn add(filesystem: &Filesystem, entry: &Entry, reply: &mut ReplyDirectoryPlus) -> bool {
+fn add(filesystem: &Volume, entry: &Entry, reply: &mut ReplyDirectoryPlus) -> bool {
     let number = entry.inode;
     let dots = entry.name == b"." || entry.name == b"..";
     let known = if dots { None } else { hold_and_stat(filesystem, number) };
@@ -69,7 +64,7 @@ fn add(filesystem: &Filesystem, entry: &Entry, reply: &mut ReplyDirectoryPlus) -
 }
 
 /// `None` for an inode that cannot be read: a listing shows its name all the same.
-fn hold_and_stat(filesystem: &Filesystem, number: InodeNumber) -> Option<(FileAttr, Generation)> {
+fn hold_and_stat(filesystem: &Volume, number: InodeNumber) -> Option<(FileAttr, Generation)> {
     filesystem.hold(number).ok()?;
     match filesystem.stat(number) {
         Ok(stat) => Some((attr(&stat), generation(&stat))),
@@ -80,7 +75,7 @@ fn hold_and_stat(filesystem: &Filesystem, number: InodeNumber) -> Option<(FileAt
     }
 }
 
-fn let_go(filesystem: &Filesystem, number: InodeNumber) {
+fn let_go(filesystem: &Volume, number: InodeNumber) {
     if let Err(error) = filesystem.unhold(number, 1) {
         tracing::error!(%error, inode = number.0, "an unlinked inode could not be freed");
     }

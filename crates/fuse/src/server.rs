@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Error, Filesystem};
+use xfskit::volume::{Error, Volume};
 
 use crate::convert::errno;
 
@@ -18,7 +18,7 @@ const ROOT_NODE: u64 = 1;
 
 /// A filesystem that can be taken away.
 pub(crate) struct Server {
-    filesystem: RwLock<Option<Filesystem>>,
+    filesystem: RwLock<Option<Volume>>,
     root: InodeNumber,
     /// The way to tell the kernel something that it has not asked.
     notifier: OnceLock<fuser::Notifier>,
@@ -40,7 +40,7 @@ pub(crate) struct Failures {
 }
 
 impl Server {
-    pub(crate) fn new(filesystem: Filesystem) -> Self {
+    pub(crate) fn new(filesystem: Volume) -> Self {
         Self {
             root: filesystem.root(),
             filesystem: RwLock::new(Some(filesystem)),
@@ -53,7 +53,7 @@ impl Server {
     }
 
     /// Does something with the filesystem.
-    pub(crate) fn with<T>(&self, action: impl FnOnce(&Filesystem) -> Result<T, Error>) -> Result<T, Errno> {
+    pub(crate) fn with<T>(&self, action: impl FnOnce(&Volume) -> Result<T, Error>) -> Result<T, Errno> {
         let guard = self.filesystem.read();
         let filesystem = guard.as_ref().ok_or(Errno::EIO)?;
         action(filesystem).map_err(|error| errno(&error))
@@ -148,7 +148,7 @@ impl Server {
     /// unmounts.
     pub(crate) fn commit(&self) {
         let guard = self.filesystem.read();
-        let Some(Err(error)) = guard.as_ref().map(Filesystem::sync) else { return };
+        let Some(Err(error)) = guard.as_ref().map(Volume::sync) else { return };
         let mut failures = self.commit_failures.lock();
         failures.count += 1;
         let error = error.to_string();

@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use xfskit::{Error, Filesystem};
+use xfskit::volume::{Error, Volume};
 
 /// How often a mount that is in use is looked at again before it is detached, and how long apart.
 const BUSY_LOOKS: u32 = 10;
@@ -104,7 +104,7 @@ pub struct Session {
 ///
 /// # Errors
 /// `Connection` for one that ends without FUSE's last request, or whose first request is not its first; `Close`.
-pub fn serve(filesystem: Filesystem, connection: OwnedFd, options: &Options) -> Result<(), MountError> {
+pub fn serve(filesystem: Volume, connection: OwnedFd, options: &Options) -> Result<(), MountError> {
     let server = Arc::new(Server::new(filesystem));
     let served = serve_connection(&server, connection, options);
     server.close()?;
@@ -148,7 +148,7 @@ impl Session {
     ///
     /// # Errors
     /// [`MountError`]; the image is then closed again.
-    pub fn mount(filesystem: Filesystem, mount_point: &Path, options: &Options) -> Result<Self, MountError> {
+    pub fn mount(filesystem: Volume, mount_point: &Path, options: &Options) -> Result<Self, MountError> {
         let server = Arc::new(Server::new(filesystem));
         let result = Self::mount_server(Arc::clone(&server), mount_point, options);
         if result.is_err() {

@@ -2,13 +2,13 @@
 
 use crate::server::Failures;
 use serde_json::{Map, Value, json};
-use xfskit::Filesystem;
+use xfskit::volume::Volume;
 
 /// The attribute of the mount's root whose value is the figures of the mount. No list shows it.
 pub const STATS_XATTR: &str = "user.xfskit.stats";
 
 /// The figures: what was counted since the mount, and what is used now.
-pub(crate) fn stats(filesystem: &Filesystem, failures: &Failures) -> String {
+pub(crate) fn stats(filesystem: &Volume, failures: &Failures) -> String {
     let mount = filesystem.mount();
     let counters: Map<String, Value> =
         mount.counters.list().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();

@@ -4,7 +4,7 @@ use crate::{Behaviour, Overlay};
 use std::sync::{Arc, LazyLock};
 use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::ondisk::Timestamp;
-use xfskit::{Filesystem, MountOptions};
+use xfskit::volume::{MountOptions, Volume};
 use xfskit_check::{CheckOptions, Quiet};
 use xfskit_mkfs::Size;
 use xfskit_transfer::{Adjust, ImageSink, Needs, Shape, Source, TarSource, TransferError, survey, transfer};
@@ -66,7 +66,7 @@ pub fn fill(archive: &[u8]) -> Filled {
     behaviour.note(needs.image_bytes().ilog2());
     let image = Arc::new(Overlay::new(&BASE));
     let options = MountOptions { cache_bytes: 16 << 20, ..MountOptions::default() };
-    let filesystem = Filesystem::open(Arc::clone(&image) as _, options).expect("a sound image");
+    let filesystem = Volume::open(Arc::clone(&image) as _, options).expect("a sound image");
     let mut source = TarSource::new(archive);
     let mut sink = ImageSink::new(&filesystem, filesystem.root()).expect("a root directory");
     let filled = transfer(&mut source, &mut sink, &Adjust::default(), &());

@@ -2,10 +2,10 @@
 
 use crate::Random;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags, SetAttr, SetMode, SetTime};
+use xfskit::volume::{Caller, Error, NewFile, RenameFlags, SetAttr, SetMode, SetTime, Volume};
 
 /// Does `count` changes below the root. Returns the errors that say that the image is damaged.
-pub fn exercise(fs: &Filesystem, random: &mut Random, count: usize) -> Vec<Error> {
+pub fn exercise(fs: &Volume, random: &mut Random, count: usize) -> Vec<Error> {
     let me = Caller::root();
     let mut dirs = vec![fs.root()];
     let mut files = Vec::new();
@@ -38,7 +38,7 @@ pub fn exercise(fs: &Filesystem, random: &mut Random, count: usize) -> Vec<Error
     errors
 }
 
-fn any_name(fs: &Filesystem, random: &mut Random, dir: InodeNumber) -> Vec<u8> {
+fn any_name(fs: &Volume, random: &mut Random, dir: InodeNumber) -> Vec<u8> {
     let skip = random.below(64);
     let mut found = Vec::new();
     let mut seen = 0;
@@ -51,7 +51,7 @@ fn any_name(fs: &Filesystem, random: &mut Random, dir: InodeNumber) -> Vec<u8> {
 }
 
 fn change(
-    fs: &Filesystem,
+    fs: &Volume,
     random: &mut Random,
     me: &Caller,
     dir: InodeNumber,

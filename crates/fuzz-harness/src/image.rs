@@ -4,7 +4,7 @@ use std::sync::Arc;
 use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::env::SeededEnvironment;
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::{Caller, Filesystem, MountOptions, NewFile, Result, SetMode};
+use xfskit::volume::{Caller, MountOptions, NewFile, Result, SetMode, Volume};
 use xfskit_mkfs::{AgLayout, Options, Size, make};
 
 /// The UUID of all images.
@@ -62,7 +62,7 @@ const DIR: u16 = 0o040_755;
 /// # Errors
 /// Whatever the engine says.
 pub fn populate(device: Arc<dyn BlockDevice>, orphan_count: usize) -> Result<()> {
-    let fs = Filesystem::open_in(device, None, MountOptions::default(), Arc::new(SeededEnvironment::new(5)))?;
+    let fs = Volume::open_in(device, None, MountOptions::default(), Arc::new(SeededEnvironment::new(5)))?;
     let me = Caller::root();
     let root = fs.root();
     let source = fs.create(root, b"source", &NewFile::new(FILE), &me)?.inode;
@@ -104,7 +104,7 @@ pub fn populate(device: Arc<dyn BlockDevice>, orphan_count: usize) -> Result<()>
     fs.mount().unmount()
 }
 
-fn attributes(fs: &Filesystem, root: InodeNumber, me: &Caller) -> Result<()> {
+fn attributes(fs: &Volume, root: InodeNumber, me: &Caller) -> Result<()> {
     for (name, count, length) in [("sf", 2, 10), ("leaf attrs", 20, 40), ("node attrs", 500, 40), ("remote", 12, 6000)]
     {
         let file = fs.create(root, name.as_bytes(), &NewFile::new(FILE), me)?.inode;
@@ -120,7 +120,7 @@ fn attributes(fs: &Filesystem, root: InodeNumber, me: &Caller) -> Result<()> {
 
 /// Leaves inodes on the unlinked lists of an image that is otherwise closed in good order, as a kernel that had them
 /// open when it went read-only does.
-fn orphans(fs: &Filesystem, root: InodeNumber, me: &Caller, count: usize) -> Result<()> {
+fn orphans(fs: &Volume, root: InodeNumber, me: &Caller, count: usize) -> Result<()> {
     for n in 0..count {
         let name = format!("orphan {n}");
         let inode = fs.create(root, name.as_bytes(), &NewFile::new(FILE), me)?.inode;

@@ -16,7 +16,7 @@ use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::journal::{LogPlace, find_head};
 use xfskit::ondisk::log_record::{RECORD_MAGIC, header_sectors, open_record, record_checksum};
 use xfskit::ondisk::{Geometry, InodeNumber, Limits, Reservations, Superblock, set_checksum};
-use xfskit::{Caller, Filesystem, MountOptions, NewFile, SetMode};
+use xfskit::volume::{Caller, MountOptions, NewFile, SetMode, Volume};
 
 /// The targets of the format.
 pub const TARGETS: [Target; 6] = [
@@ -106,9 +106,9 @@ fn owner(block: &Block) -> InodeNumber {
     InodeNumber(bytes[at..at + 8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
-fn open(device: &Arc<Overlay>, read_only: bool, behaviour: &mut Behaviour) -> Option<Filesystem> {
+fn open(device: &Arc<Overlay>, read_only: bool, behaviour: &mut Behaviour) -> Option<Volume> {
     let options = MountOptions { read_only, cache_bytes: 16 << 20, ..MountOptions::default() };
-    let opened = Filesystem::open(Arc::clone(device) as _, options);
+    let opened = Volume::open(Arc::clone(device) as _, options);
     behaviour.note_result("open", &opened);
     opened.ok()
 }
@@ -253,7 +253,7 @@ struct Dirty {
 static DIRTY: LazyLock<Dirty> = LazyLock::new(|| {
     let device = Arc::new(MemoryDevice::from_bytes(BASE.bytes.to_vec()));
     let options = MountOptions { whiteouts: false, ..MountOptions::default() };
-    let fs = Filesystem::open(Arc::clone(&device) as _, options).expect("a sound image");
+    let fs = Volume::open(Arc::clone(&device) as _, options).expect("a sound image");
     // Several checkpoints with items of many kinds: new chunks, freed ones, attributes, unlinked inodes.
     let mut random = Random::new(11);
     for _ in 0..6 {
@@ -291,7 +291,7 @@ pub fn log_recovery(input: &[u8]) -> Behaviour {
         device.patch(at, &record);
     }
     let mut behaviour = Behaviour::new();
-    let opened = Filesystem::open(Arc::clone(&device) as _, MountOptions::default());
+    let opened = Volume::open(Arc::clone(&device) as _, MountOptions::default());
     behaviour.note_result("open", &opened);
     if let Ok(fs) = opened {
         note_findings(&walk(&fs, 200), &mut behaviour);

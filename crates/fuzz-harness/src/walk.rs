@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Error, Filesystem};
+use xfskit::volume::{Error, Volume};
 
 /// What a walk met.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Findings {
 }
 
 /// Looks at up to `most` inodes, from the root.
-pub fn walk(fs: &Filesystem, most: usize) -> Findings {
+pub fn walk(fs: &Volume, most: usize) -> Findings {
     let mut findings = Findings::default();
     let _ = fs.statfs();
     let mut seen = HashSet::from([fs.root()]);
@@ -54,7 +54,7 @@ pub fn walk(fs: &Filesystem, most: usize) -> Findings {
 }
 
 /// Looks at one inode; calls `each` with what it names if it is a directory.
-pub fn look(fs: &Filesystem, inode: InodeNumber, findings: &mut Findings, each: &mut dyn FnMut(InodeNumber)) {
+pub fn look(fs: &Volume, inode: InodeNumber, findings: &mut Findings, each: &mut dyn FnMut(InodeNumber)) {
     findings.inodes += 1;
     let Some(stat) = findings.note(fs.stat(inode)) else { return };
     match stat.mode & 0o170_000 {
@@ -72,7 +72,7 @@ pub fn look(fs: &Filesystem, inode: InodeNumber, findings: &mut Findings, each: 
     }
 }
 
-fn look_at_dir(fs: &Filesystem, dir: InodeNumber, findings: &mut Findings, each: &mut dyn FnMut(InodeNumber)) {
+fn look_at_dir(fs: &Volume, dir: InodeNumber, findings: &mut Findings, each: &mut dyn FnMut(InodeNumber)) {
     findings.note(fs.lookup_number(dir, b".."));
     let Some(entries) = findings.note(fs.list_dir(dir)) else { return };
     findings.names += entries.len();
@@ -96,7 +96,7 @@ fn look_at_dir(fs: &Filesystem, dir: InodeNumber, findings: &mut Findings, each:
     }
 }
 
-fn look_at_attributes(fs: &Filesystem, inode: InodeNumber, findings: &mut Findings) {
+fn look_at_attributes(fs: &Volume, inode: InodeNumber, findings: &mut Findings) {
     let Some(names) = findings.note(fs.list_xattr(inode)) else { return };
     for name in names.iter().take(400) {
         findings.attributes += 1;

@@ -17,7 +17,7 @@ use crate::times::{Change, Changed, TimesHistory};
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use xfskit::{Error, Filesystem};
+use xfskit::volume::{Error, Volume};
 use xfskit_ondisk::InodeNumber;
 
 /// Larger than any file of a workload: what is larger was not read as it was written.
@@ -57,7 +57,7 @@ impl Contents {
     ///
     /// # Errors
     /// The filesystem's.
-    pub fn read(fs: &Filesystem, inode: InodeNumber) -> Result<Self, Error> {
+    pub fn read(fs: &Volume, inode: InodeNumber) -> Result<Self, Error> {
         let size = fs.stat(inode)?.size;
         if size > MOST_BYTES {
             return Ok(Self { size, sectors: Vec::new() });

@@ -13,7 +13,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use xfskit::env::SeededEnvironment;
-use xfskit::{Error, Filesystem, MountOptions};
+use xfskit::volume::{Error, MountOptions, Volume};
 use xfskit_check::{CheckOptions, LogCondition, Quiet};
 use xfskit_ondisk::InodeNumber;
 
@@ -61,9 +61,9 @@ impl Crashed {
 }
 
 /// Opens what a cut left as the run was opened; that recovers it.
-fn reopen(recording: &Recording, device: &Arc<SimDevice>) -> Result<Filesystem, Error> {
+fn reopen(recording: &Recording, device: &Arc<SimDevice>) -> Result<Volume, Error> {
     let options = MountOptions { wsync: false, ..recording.options.clone() };
-    Filesystem::open_in(Arc::clone(device) as _, None, options, Arc::new(SeededEnvironment::new(1)))
+    Volume::open_in(Arc::clone(device) as _, None, options, Arc::new(SeededEnvironment::new(1)))
 }
 
 /// Recovers a state and reads the tree; then closes the image and has it checked. The tree must be one of those that

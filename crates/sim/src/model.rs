@@ -7,7 +7,7 @@ use crate::times::Changed;
 use crate::tree::{Described, Digested, Settings, Tree};
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
-use xfskit::RenameFlags;
+use xfskit::volume::RenameFlags;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_SYMLINK, MODE_TYPE, flags, flags2};
 use xfskit_ondisk::{InodeNumber, Timestamp};
 

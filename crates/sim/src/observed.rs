@@ -4,7 +4,7 @@ use crate::contents::Contents;
 use crate::times::Changed;
 use crate::tree::{Described, Digested, Settings, Tree};
 use std::cell::RefCell;
-use xfskit::{Error, Filesystem};
+use xfskit::volume::{Error, Volume};
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_SYMLINK, MODE_TYPE, flags, flags2};
 
@@ -13,13 +13,13 @@ const OF_THE_FORMAT: u64 = flags2::REFLINK | flags2::BIGTIME | flags2::NREXT64;
 
 /// A filesystem to be compared.
 pub struct Observed<'a> {
-    fs: &'a Filesystem,
+    fs: &'a Volume,
     files: RefCell<Vec<InodeNumber>>,
 }
 
 impl<'a> Observed<'a> {
     /// Looks at a filesystem.
-    pub fn new(fs: &'a Filesystem) -> Self {
+    pub fn new(fs: &'a Volume) -> Self {
         Self { fs, files: RefCell::default() }
     }
 
@@ -40,13 +40,13 @@ impl<'a> Observed<'a> {
 ///
 /// # Errors
 /// The filesystem's.
-pub fn changed(fs: &Filesystem, inode: InodeNumber) -> Result<Changed, Error> {
+pub fn changed(fs: &Volume, inode: InodeNumber) -> Result<Changed, Error> {
     let stat = fs.stat(inode)?;
     Ok(Changed { mtime: stat.mtime, ctime: stat.ctime })
 }
 
 /// The flags, the project and the hints of an inode.
-fn settings(fs: &Filesystem, inode: InodeNumber) -> Result<Settings, Error> {
+fn settings(fs: &Volume, inode: InodeNumber) -> Result<Settings, Error> {
     let inode = fs.mount().inode(inode)?;
     let state = inode.state_lock().read();
     let core = &state.core;

@@ -18,7 +18,7 @@ use crate::random::Random;
 use crate::run::{Recording, Run, Stop, Wanted};
 use crate::workload::go_on;
 use std::sync::Arc;
-use xfskit::{Error, Filesystem};
+use xfskit::volume::{Error, Volume};
 
 /// The cuts that follow the first.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +94,7 @@ fn live_on(recording: &Recording, state: &Crashed, cut: Cut) -> Result<(Recordin
     let seed = seed_of(cut);
     let (options, clock) = (recording.options.clone(), Arc::new(Clock::new()));
     let world = Arc::new(World::new(seed, &clock));
-    let fs = Filesystem::open_in(Arc::clone(&device) as _, None, options.clone(), world);
+    let fs = Volume::open_in(Arc::clone(&device) as _, None, options.clone(), world);
     let fs = fs.map_err(|error| format!("recovery: {error}"))?;
     let model = read_model(&fs).map_err(|error| format!("reading the recovered tree: {error}"))?;
     clock.advance(model.latest_change());
@@ -122,7 +122,7 @@ fn live_on(recording: &Recording, state: &Crashed, cut: Cut) -> Result<(Recordin
 }
 
 /// The tree that is there, with the contents of its files.
-fn read_model(fs: &Filesystem) -> Result<Model, Error> {
+fn read_model(fs: &Volume) -> Result<Model, Error> {
     let mut model = Model::of(&Observed::new(fs))?;
     for node in model.files() {
         *model.contents_mut(node) = Contents::read(fs, model.number(node))?;

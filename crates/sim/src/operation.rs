@@ -5,8 +5,8 @@ use crate::model::{Model, NodeId};
 use crate::times::Shown;
 use crate::tree::Settings;
 use std::fmt;
-use xfskit::{
-    Caller, Error, Fallocate, Filesystem, Flags, NewFile, RenameFlags, SetAttr, SetMode, SetTime, XattrChange, xflags,
+use xfskit::volume::{
+    Caller, Error, Fallocate, Flags, NewFile, RenameFlags, SetAttr, SetMode, SetTime, Volume, XattrChange, xflags,
 };
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_SYMLINK, MODE_TYPE, flags2};
 use xfskit_ondisk::{InodeNumber, Lsn, Timestamp};
@@ -147,7 +147,7 @@ impl Operation {
     ///
     /// # Errors
     /// The filesystem's.
-    pub fn perform(&self, fs: &Filesystem, model: &Model) -> Result<Option<InodeNumber>, Error> {
+    pub fn perform(&self, fs: &Volume, model: &Model) -> Result<Option<InodeNumber>, Error> {
         let me = Caller::root();
         let number = |node: &NodeId| model.number(*node);
         match self {
@@ -379,7 +379,7 @@ impl Operation {
 }
 
 /// Sets flags, project and hints.
-fn set_settings(fs: &Filesystem, number: InodeNumber, settings: Settings) -> Result<(), Error> {
+fn set_settings(fs: &Volume, number: InodeNumber, settings: Settings) -> Result<(), Error> {
     let block_log = fs.mount().geometry.block_log;
     let bit = |flag: u64, bit: u32| if settings.flags2 & flag != 0 { bit } else { 0 };
     let flags = Flags {

@@ -19,8 +19,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use xfskit::cache::ForkKind;
 use xfskit::inode::bmap;
+use xfskit::mount::Mount;
 use xfskit::trans::Reservation;
-use xfskit::{AttrLogging, Error, Filesystem, Mount, MountOptions};
+use xfskit::volume::{AttrLogging, Error, MountOptions, Volume};
 use xfskit_ondisk::FileBlock;
 use xfskit_ondisk::inode::flags;
 
@@ -55,7 +56,7 @@ pub struct Recording {
 
 /// A workload under way.
 pub struct Run {
-    fs: Option<Filesystem>,
+    fs: Option<Volume>,
     device: Arc<SimDevice>,
     options: MountOptions,
     /// The tree as it should be.
@@ -149,7 +150,7 @@ pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recordi
     };
     let clock = Arc::new(Clock::new());
     let env = Arc::new(World::new(seed, &clock));
-    let fs = match Filesystem::open_in(Arc::clone(&device) as _, None, options.clone(), env) {
+    let fs = match Volume::open_in(Arc::clone(&device) as _, None, options.clone(), env) {
         Ok(fs) => fs,
         Err(Error::Io { .. } | Error::Shutdown(_)) if may_fail => {
             return Ok((recording(&device, Story::default(), 0..0), Vec::new()));
@@ -210,7 +211,7 @@ fn lines_of(model: &Model) -> Vec<String> {
 impl Run {
     /// Goes on with a filesystem whose tree is the model's.
     pub fn resume(
-        fs: Filesystem,
+        fs: Volume,
         device: &Arc<SimDevice>,
         options: MountOptions,
         model: Model,
@@ -261,7 +262,7 @@ impl Run {
     }
 
     /// The filesystem.
-    fn fs(&self) -> &Filesystem {
+    fn fs(&self) -> &Volume {
         self.fs.as_ref().expect("the filesystem is open but while it is opened again")
     }
 
@@ -527,7 +528,7 @@ impl Run {
         self.device.mark(Event::Acknowledged(self.acknowledged));
         self.device.mark(Event::Kept(None, self.acknowledged, Kept::ContentsAndTimes));
         let env = Arc::new(World::new(self.seed ^ self.digests.len() as u64, &self.clock));
-        let fs = Filesystem::open_in(Arc::clone(&self.device) as _, None, self.options.clone(), env);
+        let fs = Volume::open_in(Arc::clone(&self.device) as _, None, self.options.clone(), env);
         self.fs = Some(fs.map_err(|error| stop("open", error))?);
         self.compare_contents()
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
-use xfskit::{Filesystem, MountOptions};
+use xfskit::volume::{MountOptions, Volume};
 use xfskit_sim::{Around, BadPlace, Crashed, WORKLOADS, Wishes, bad_place, crash_for_kernel, record};
 use xfskit_testkit::{Entry, Reference, Scratch, UML_DISKS, kernel_mount, tree};
 
@@ -64,7 +64,7 @@ fn by_kernel_and_xfskit(reference: &Reference, scratch: &Scratch, number: u64, f
     reference.repair_finds_nothing(&theirs);
     save(&state, &ours);
     let device = Arc::new(FileDevice::open(&ours, Access::Write).unwrap());
-    let fs = Filesystem::open(device, MountOptions::default()).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let fs = Volume::open(device, MountOptions::default()).unwrap_or_else(|error| panic!("{what}: {error}"));
     fs.unmount().unwrap();
     reference.repair_finds_nothing(&ours);
     let found = kernel_tree(&ours).unwrap();

@@ -25,7 +25,7 @@ pub enum TransferError {
         /// What was worked on.
         path: String,
         /// The engine's answer.
-        source: xfskit::Error,
+        source: xfskit::volume::Error,
     },
     /// A file is not what it was when its copy began.
     #[error("{0}: it changed while it was read, or is not as long as it says; copy it when nothing writes to it")]
@@ -88,7 +88,7 @@ impl TransferError {
 
     /// Whether the image has no room for the tree.
     pub fn is_full(&self) -> bool {
-        matches!(self, Self::Image { source: xfskit::Error::NoSpace, .. })
+        matches!(self, Self::Image { source: xfskit::volume::Error::NoSpace, .. })
     }
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn host<'a, E: Into<io::Error>>(path: &'a [u8], what: &'static str) -
 }
 
 /// Says with which file of the image.
-pub(crate) fn image(path: &[u8]) -> impl FnOnce(xfskit::Error) -> TransferError + '_ {
+pub(crate) fn image(path: &[u8]) -> impl FnOnce(xfskit::volume::Error) -> TransferError + '_ {
     move |source| TransferError::Image { path: shown(path), source }
 }
 

@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 use xfskit::device::MemoryDevice;
-use xfskit::paths::{self, Filesystem, MkfsOptions};
+use xfskit::{Filesystem, MkfsOptions};
 
 /// What recovery says, and the names that are there after it.
 ///
@@ -12,7 +12,7 @@ use xfskit::paths::{self, Filesystem, MkfsOptions};
 /// None, unless the library has a defect.
 pub fn crash() -> io::Result<(String, Vec<String>)> {
     let device = Arc::new(MemoryDevice::new(64 << 20));
-    let fs = paths::create_on(device.clone(), &MkfsOptions::new().small())?;
+    let fs = xfskit::create_on(device.clone(), &MkfsOptions::new().small())?;
     fs.create_dir("/letters")?;
     for number in 0..100 {
         fs.write_atomic(format!("/letters/{number}"), format!("dear reader of letter {number}\n"))?;

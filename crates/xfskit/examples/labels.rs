@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use xfskit::paths::Filesystem;
+use xfskit::Filesystem;
 
 const LABEL: &str = "security.selinux";
 

@@ -9,7 +9,7 @@
 //! Usage: cargo run -p xfskit --example manifest MANIFEST IMAGE
 
 use std::path::Path;
-use xfskit::paths::{self, Filesystem, MkfsOptions, Permissions};
+use xfskit::{Filesystem, MkfsOptions, Permissions};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -20,7 +20,7 @@ const IMAGE_BYTES: u64 = 64 << 20;
 /// # Errors
 /// A line that says nothing, by its number; those of the image.
 pub fn build(manifest: &str, image: &Path) -> Result<()> {
-    let fs = paths::create(image, IMAGE_BYTES, &MkfsOptions::new().small())?;
+    let fs = xfskit::create(image, IMAGE_BYTES, &MkfsOptions::new().small())?;
     let result = manifest
         .lines()
         .enumerate()

@@ -1,7 +1,7 @@
 //! Makes a file with an attribute and two names in an image, and prints every path of it.
 //! Usage: cargo run -p xfskit --example tour IMAGE
 
-use xfskit::paths::Filesystem;
+use xfskit::Filesystem;
 
 /// Does it with the image at `image`; says what was found.
 ///

@@ -143,7 +143,7 @@ impl Error {
     ///
     /// ```
     /// use std::io::{self, ErrorKind};
-    /// use xfskit::Error;
+    /// use xfskit::volume::Error;
     ///
     /// let error = io::Error::from(Error::NotEmpty);
     /// assert_eq!(error.kind(), ErrorKind::DirectoryNotEmpty);
@@ -200,7 +200,7 @@ impl From<Error> for std::io::Error {
 macro_rules! ensure_on_disk {
     ($condition:expr, $structure:expr, $check:expr $(, $($found:tt)+)?) => {
         if !$condition {
-            return Err($crate::Error::Corrupt(
+            return Err($crate::volume::Error::Corrupt(
                 xfskit_ondisk::Corruption::new($structure, $check)$(.found(format_args!($($found)+)))?
             ));
         }

@@ -1,35 +1,98 @@
-//! XFS without the kernel: read and write real XFS (version 5) images with a real journal.
+//! XFS without the kernel: real XFS (version 5) images with a real journal, in the manner of [`std::fs`].
 //!
-//! | level | for | begin at |
-//! |---|---|---|
-//! | paths | programs that make images, or read and change files in them, as with [`std::fs`] | [`paths`] |
-//! | inodes | servers and tools that act for callers with rights, by inode numbers | [`Filesystem`] |
-//! | engine | this project's own crates: caches, journal, trees | the other modules |
-//!
-//! The page of [`paths`] says how an image is loaded and edited, what is durable when, what threads may do, and what
-//! errors there are. Only the first two levels are meant to stay as they are from one version to the next.
+//! The same calls under the same names, on files in an image instead of files of the system:
 //!
 //! ```
 //! # fn main() -> std::io::Result<()> {
-//! # let folder = tempfile::tempdir()?;
-//! # let image = folder.path().join("disk.img");
-//! use xfskit::paths::{self, Filesystem, MkfsOptions};
+//! use std::sync::Arc;
+//! use xfskit::device::MemoryDevice;
+//! use xfskit::{Filesystem, MkfsOptions};
 //!
-//! let fs = paths::create(&image, 64 << 20, &MkfsOptions::new().small())?;
-//! fs.write("/motd", "hello\n")?;
+//! // An image in memory; xfskit::create makes a file.
+//! let device = Arc::new(MemoryDevice::new(64 << 20));
+//! let fs = xfskit::create_on(device.clone(), &MkfsOptions::new().small())?;
+//!
+//! // Files, attributes, further names.
+//! fs.create_dir_all("/etc/app")?;
+//! fs.write("/etc/app/motd", "hello\n")?;
+//! fs.set_xattr("/etc/app/motd", "security.selinux", "system_u:object_r:etc_t:s0\0")?;
+//! fs.hard_link("/etc/app/motd", "/message")?;
+//! for path in fs.paths_of("/message")? {
+//!     println!("{}", path.display());
+//! }
+//! fs.sync()?;
+//! fs.write("/message", "this may be lost")?;
+//!
+//! // The power is cut: what the device holds now is all that is left.
+//! let survived = device.to_bytes();
+//! drop(fs);
+//!
+//! // Opening recovers; what was synced is there.
+//! let fs = Filesystem::options().open_device(Arc::new(MemoryDevice::from_bytes(survived)))?;
+//! println!("{}", fs.info().recovery.expect("the journal was dirty"));
+//! assert_eq!(fs.paths_of("/message")?.len(), 2);
+//! assert!(fs.xattr("/message", "security.selinux")?.is_some());
+//! # let text = fs.read_to_string("/message")?;
+//! # assert!(text == "hello\n" || "this may be lost".starts_with(&text));
 //! fs.close()?;
-//! assert_eq!(Filesystem::options().read_only(true).open(&image)?.read_to_string("/motd")?, "hello\n");
 //! # Ok(())
 //! # }
 //! ```
 //!
+//! # Opening and closing
+//!
+//! [`Filesystem::open`] takes an image file or a block device and the lock of it, [`Filesystem::options`] says more,
+//! and [`create`](fn@create) makes an image. [`Filesystem::close`] writes everything out and reports what went wrong;
+//! dropping does the same and can report nothing. A program that ends without either leaves an image that the next
+//! opening recovers, the kernel's mount included. Images that lost their first superblock or their end are for
+//! [`rescue`].
+//!
+//! # Paths
+//!
+//! Paths are bytes; everything that implements [`AsPath`] will do. They count from the root of the image, with a
+//! leading slash or without: there is no current directory, and the empty path is the root's. Symbolic links are
+//! followed as by `std::fs`; one with an absolute target stays within the image. A call that removes or moves refuses
+//! a path that ends in `.` or `..`.
+//!
+//! # Rights
+//!
+//! Every call is the superuser's: no permission is checked, and what is made belongs to user 0 and group 0 (in a
+//! directory with the set-group-id bit, to its group). Immutable and append-only files are protected from every
+//! caller. A program that acts for others checks their rights itself.
+//!
+//! # What is durable when
+//!
+//! Once [`Filesystem::sync`] or [`Filesystem::close`] has returned, everything done before it is durable; after
+//! [`File::sync_all`], everything done to that file. Without them a crash loses the last calls. It never leaves half
+//! of a change to one name, or to the attributes of one file: a rename was done or was not. Calls of many steps, as
+//! [`Filesystem::remove_dir_all`], may be cut off between two. Contents are not atomic: [`Filesystem::write`] says
+//! what a crash may leave, and [`Filesystem::write_atomic`] leaves the old or the new.
+//!
+//! # Threads
+//!
+//! [`Filesystem`] is `Send` and `Sync`, and its calls take `&self`; they run side by side and lock what they touch.
+//! An image that is open to write is refused to everyone else, a second `Filesystem` of the same program included.
+//!
+//! # Errors
+//!
+//! [`Error`] names the path and keeps the engine's error, whose [`errno`](volume::Error::errno) is that of the
+//! system call. `?` makes an [`std::io::Error`] of it, of the kind that `std::fs` has. After damage or a failing device the
+//! filesystem shuts itself down: every later change fails, and the image stays as the journal can recover it.
+//!
+//! # Levels
+//!
+//! | level | for | begin at |
+//! |---|---|---|
+//! | paths | programs that make images, or read and change files in them | [`Filesystem`] |
+//! | inodes | servers and tools that act for callers with rights, by inode numbers | [`volume`] |
+//! | engine | this project's own crates: caches, journal, trees; `ARCHITECTURE.md` describes its layers | |
+//!
+//! Only the first two are meant to stay as they are from one version to the next. [`Filesystem::volume`] leads from the
+//! first to the second: device nodes, batches, holes, shared extents.
+//!
 //! # Features
 //!
-//! `mkfs`, on by default: [`paths::create`](fn@paths::create) makes images.
-//!
-//! # The engine
-//!
-//! Its modules are layers; each uses only those below it. `ARCHITECTURE.md` describes them.
+//! `mkfs`, on by default: [`create`](fn@create) makes images.
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -68,18 +131,17 @@ pub mod recover;
 pub mod ops;
 pub mod rescue;
 
-pub mod paths;
+mod paths;
+pub mod volume;
 
 #[cfg(test)]
 mod test_image;
 
-pub use error::{Error, Result};
-pub use journal::HostSpace;
-pub use mount::{AttrLogging, Mount, MountOptions};
-pub use ops::{
-    Caller, Entry, Fallocate, FileExtent, Filesystem, Flags, FsStat, NewFile, RecoveredDevices, RenameFlags, Seek,
-    SetAttr, SetMode, SetTime, Stat, WholeFile, XattrChange, split_path, xflags,
+pub use paths::{
+    AsPath, DirEntry, Error, File, FileOptions, FileType, Filesystem, Info, Metadata, OpenOptions, Permissions,
+    ReadDir, Result, Times, Walk, WalkEntry,
 };
+#[cfg(feature = "mkfs")]
+pub use paths::{MkfsOptions, create, create_on};
 pub use xfskit_device as device;
 pub use xfskit_ondisk as ondisk;
-pub use xfskit_ondisk::inode::FileMode;

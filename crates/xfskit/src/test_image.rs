@@ -1,8 +1,9 @@
 //! Images for unit tests: made in memory, worked on by the engine, judged by xfs_repair where it is installed.
 
 use crate::env::SeededEnvironment;
+use crate::error::Result;
+use crate::mount::{Mount, MountOptions};
 use crate::trans::{Reservation, Transaction};
-use crate::{Mount, MountOptions, Result};
 use std::sync::Arc;
 use xfskit_device::MemoryDevice;
 use xfskit_mkfs::{Options, make};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile};
+use xfskit::volume::{Caller, Error, MountOptions, NewFile, Volume};
 
 const SHAPES: &[&[&str]] = &[
     &[],
@@ -35,17 +35,17 @@ struct File {
     model: Vec<u8>,
 }
 
-fn open(image: &Path) -> Filesystem {
+fn open(image: &Path) -> Volume {
     let device = Arc::new(FileDevice::open(image, Access::Write).unwrap());
-    Filesystem::open(device, MountOptions::default()).unwrap()
+    Volume::open(device, MountOptions::default()).unwrap()
 }
 
-fn make(fs: &Filesystem, name: &str) -> File {
+fn make(fs: &Volume, name: &str) -> File {
     let inode = fs.create(fs.root(), name.as_bytes(), &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
     File { inode, name: name.to_owned(), model: Vec::new() }
 }
 
-fn compare(fs: &Filesystem, file: &File) {
+fn compare(fs: &Volume, file: &File) {
     assert_eq!(fs.stat(file.inode).unwrap().size, file.model.len() as u64, "{}", file.name);
     let mut found = vec![0xee; file.model.len() + 10];
     let count = fs.read_at(file.inode, 0, &mut found).unwrap();
@@ -54,7 +54,7 @@ fn compare(fs: &Filesystem, file: &File) {
     assert!(found == file.model, "{} differs at {differs:?}", file.name);
 }
 
-fn write(fs: &Filesystem, file: &mut File, offset: usize, data: &[u8]) {
+fn write(fs: &Volume, file: &mut File, offset: usize, data: &[u8]) {
     fs.write_at(file.inode, offset as u64, data).unwrap();
     let end = offset + data.len();
     if file.model.len() < end {
@@ -63,7 +63,7 @@ fn write(fs: &Filesystem, file: &mut File, offset: usize, data: &[u8]) {
     file.model[offset..end].copy_from_slice(data);
 }
 
-fn work(fs: &Filesystem, files: &mut [File], random: &mut Random, rounds: usize) {
+fn work(fs: &Volume, files: &mut [File], random: &mut Random, rounds: usize) {
     for _ in 0..rounds {
         let file = &mut files[random.below(4) as usize];
         let limit = [1 << 12, 1 << 16, 1 << 19, 2 << 20][random.below(4) as usize];

@@ -13,7 +13,7 @@ use xfskit::ondisk::log_items::{AttrIntent, AttrVerb, encode_done};
 use xfskit::ondisk::log_record::item_type;
 use xfskit::trans::deferred::{Step, Turn, Work};
 use xfskit::trans::{Reservation, Transaction};
-use xfskit::{AttrLogging, Caller, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
+use xfskit::volume::{AttrLogging, Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 use xfskit_testkit::{Entry, Reference, Scratch};
 
 struct Crash {
@@ -23,13 +23,13 @@ struct Crash {
 }
 
 /// Prepares an image, then runs `work` until its first intent is durable, and cuts the power there.
-fn crash(prepare: impl Fn(&Filesystem), work: impl Fn(&Filesystem)) -> Option<Crash> {
+fn crash(prepare: impl Fn(&Volume), work: impl Fn(&Volume)) -> Option<Crash> {
     let reference = xfskit_testkit::reference()?;
     let scratch = xfskit_testkit::scratch();
     let path = scratch.image("a.img", 512 << 20);
     reference.tool_output("mkfs.xfs", ["-q", path.to_str().unwrap()]);
     let options = MountOptions { attr_logging: AttrLogging::Always, attr_fast_path: false, ..Default::default() };
-    let fs = Filesystem::open(Arc::new(FileDevice::open(&path, Access::Write).unwrap()), options).unwrap();
+    let fs = Volume::open(Arc::new(FileDevice::open(&path, Access::Write).unwrap()), options).unwrap();
     prepare(&fs);
     fs.sync().unwrap();
     fs.mount().error_tags.arm(LARP, 1);
@@ -57,18 +57,18 @@ fn xattr<'a>(tree: &'a [Entry], path: &str, name: &str) -> Option<&'a [u8]> {
 
 const FILE: u16 = 0o100_644;
 
-fn file(fs: &Filesystem) -> InodeNumber {
+fn file(fs: &Volume) -> InodeNumber {
     fs.lookup(fs.root(), b"file").unwrap().inode
 }
 
-fn make_file(fs: &Filesystem) {
+fn make_file(fs: &Volume) {
     fs.create(fs.root(), b"file", &NewFile::new(FILE), &Caller::root()).unwrap();
 }
 
 #[test]
 fn a_logged_set_is_finished() {
     let value = vec![0xa5; 65536];
-    let work = |fs: &Filesystem| {
+    let work = |fs: &Volume| {
         let _ = fs.set_xattr(file(fs), b"user.big", &value, SetMode::Any, &Caller::root());
     };
     let Some(crash) = crash(make_file, work) else { return };
@@ -78,12 +78,12 @@ fn a_logged_set_is_finished() {
 
 #[test]
 fn a_logged_replace_is_finished() {
-    let prepare = |fs: &Filesystem| {
+    let prepare = |fs: &Volume| {
         make_file(fs);
         fs.set_xattr(file(fs), b"user.a", &[1; 3000], SetMode::Any, &Caller::root()).unwrap();
         fs.set_xattr(file(fs), b"trusted.b", &[2; 100], SetMode::Any, &Caller::root()).unwrap();
     };
-    let work = |fs: &Filesystem| {
+    let work = |fs: &Volume| {
         let _ = fs.set_xattr(file(fs), b"trusted.b", &[3; 9000], SetMode::Replace, &Caller::root());
     };
     let Some(crash) = crash(prepare, work) else { return };
@@ -94,13 +94,13 @@ fn a_logged_replace_is_finished() {
 
 #[test]
 fn a_logged_remove_is_finished() {
-    let prepare = |fs: &Filesystem| {
+    let prepare = |fs: &Volume| {
         make_file(fs);
         for n in 0..20 {
             fs.set_xattr(file(fs), format!("user.{n}").as_bytes(), &[n; 600], SetMode::Any, &Caller::root()).unwrap();
         }
     };
-    let work = |fs: &Filesystem| {
+    let work = |fs: &Volume| {
         let _ = fs.remove_xattr(file(fs), b"user.7", &Caller::root());
     };
     let Some(crash) = crash(prepare, work) else { return };
@@ -111,7 +111,7 @@ fn a_logged_remove_is_finished() {
 
 #[test]
 fn a_parent_pointer_is_set() {
-    let work = |fs: &Filesystem| {
+    let work = |fs: &Volume| {
         let _ = fs.link(file(fs), fs.root(), b"second name");
     };
     let Some(crash) = crash(make_file, work) else { return };
@@ -121,11 +121,11 @@ fn a_parent_pointer_is_set() {
 
 #[test]
 fn a_parent_pointer_is_removed() {
-    let prepare = |fs: &Filesystem| {
+    let prepare = |fs: &Volume| {
         make_file(fs);
         fs.link(file(fs), fs.root(), b"second name").unwrap();
     };
-    let work = |fs: &Filesystem| {
+    let work = |fs: &Volume| {
         let _ = fs.unlink(fs.root(), b"second name", &Caller::root());
     };
     let Some(crash) = crash(prepare, work) else { return };
@@ -135,7 +135,7 @@ fn a_parent_pointer_is_removed() {
 
 #[test]
 fn a_parent_pointer_is_replaced() {
-    let work = |fs: &Filesystem| {
+    let work = |fs: &Volume| {
         let _ = fs.rename(fs.root(), b"file", fs.root(), b"another", RenameFlags::default(), &Caller::root());
     };
     let Some(crash) = crash(make_file, work) else { return };
@@ -174,7 +174,7 @@ fn an_error_between_two_links_shuts_down_and_recovery_does_the_rest() {
 
 /// An update that takes long: while it runs, others write as much log as they may.
 struct Slow {
-    fs: Arc<Filesystem>,
+    fs: Arc<Volume>,
     inode: InodeNumber,
     fills_log: bool,
 }
@@ -200,7 +200,7 @@ impl Work for Slow {
         copy.push(&encode_done(item_type::ATTRD, id));
     }
 
-    fn step(&mut self, _: &mut Transaction) -> xfskit::Result<Step> {
+    fn step(&mut self, _: &mut Transaction) -> xfskit::volume::Result<Step> {
         let journal = &self.fs.mount().journal;
         let (_, size) = journal.usage();
         for n in (0..=u8::MAX).cycle().take_while(|_| self.fills_log) {

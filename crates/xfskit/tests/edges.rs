@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use xfskit::device::{Access, FileDevice};
 use xfskit::error_tags::{ALLOC_EXTENT, ITOBP};
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::{Caller, Error, Fallocate, Filesystem, MountOptions, NewFile, Seek, WholeFile};
+use xfskit::volume::{Caller, Error, Fallocate, MountOptions, NewFile, Seek, Volume, WholeFile};
 
 const MEBIBYTE: usize = 1 << 20;
 
-fn open(image: &Path) -> Filesystem {
+fn open(image: &Path) -> Volume {
     let device = Arc::new(FileDevice::open(image, Access::Write).unwrap());
-    Filesystem::open(device, MountOptions::default()).unwrap()
+    Volume::open(device, MountOptions::default()).unwrap()
 }
 
-fn make(fs: &Filesystem, name: &str) -> InodeNumber {
+fn make(fs: &Volume, name: &str) -> InodeNumber {
     fs.create(fs.root(), name.as_bytes(), &NewFile::new(0o100_644), &Caller::root()).unwrap().inode
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::ondisk::Timestamp;
-use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile};
+use xfskit::volume::{Caller, Error, MountOptions, NewFile, Volume};
 use xfskit_mkfs::{Options, make};
 
 struct Refusing {
@@ -35,11 +35,11 @@ impl BlockDevice for Refusing {
     }
 }
 
-fn open(hesitates: Duration) -> (Arc<Refusing>, Filesystem) {
+fn open(hesitates: Duration) -> (Arc<Refusing>, Volume) {
     let inner = MemoryDevice::new(300 << 20);
     make(&inner, None, &Options { uuid: Some([7; 16]), ..Options::default() }, Timestamp::default()).unwrap();
     let device = Arc::new(Refusing { inner, refuses_next: AtomicBool::new(false), hesitates });
-    let fs = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()).unwrap();
+    let fs = Volume::open(Arc::clone(&device) as _, MountOptions::default()).unwrap();
     (device, fs)
 }
 

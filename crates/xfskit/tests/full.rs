@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use stress::{DIR, FILE, Image, Random, first_seed, scale};
 use xfskit::error_tags::ATTR_NO_SPACE;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{AttrLogging, Caller, Error, Filesystem, FsStat, MountOptions, NewFile, RenameFlags, SetAttr, SetMode};
+use xfskit::volume::{
+    AttrLogging, Caller, Error, FsStat, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, Volume,
+};
 
 /// True when it worked, false when there was no space.
-fn worked<T>(fs: &Filesystem, what: &str, result: Result<T, Error>) -> bool {
+fn worked<T>(fs: &Volume, what: &str, result: Result<T, Error>) -> bool {
     match result {
         Ok(_) => true,
         Err(Error::NoSpace) => {
@@ -24,7 +26,7 @@ fn worked<T>(fs: &Filesystem, what: &str, result: Result<T, Error>) -> bool {
 type Kept = BTreeMap<Vec<u8>, (usize, u8)>;
 
 struct Fill {
-    fs: Filesystem,
+    fs: Volume,
     me: Caller,
     dir: InodeNumber,
     kept: Kept,
@@ -32,7 +34,7 @@ struct Fill {
 }
 
 impl Fill {
-    fn new(fs: Filesystem) -> Self {
+    fn new(fs: Volume) -> Self {
         let me = Caller::root();
         let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
         Self { fs, me, dir, kept: Kept::new(), next: 0 }
@@ -112,7 +114,7 @@ trait Usable {
     fn usable(&self) -> u64;
 }
 
-impl Usable for Filesystem {
+impl Usable for Volume {
     fn usable(&self) -> u64 {
         self.statfs().free_blocks
     }

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice, FileDevice};
-use xfskit::{Caller, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
+use xfskit::volume::{Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 
 const SHAPES: &[&[&str]] = &[
     &[],
@@ -23,7 +23,7 @@ const SHAPES: &[&[&str]] = &[
     &["-m", "finobt=0,rmapbt=0,inobtcount=0,bigtime=0,reflink=0", "-i", "nrext64=0,exchange=0", "-n", "parent=0"],
 ];
 
-fn work(fs: &Filesystem) {
+fn work(fs: &Volume) {
     let me = Caller::root();
     let dir = fs.create(fs.root(), b"dir", &NewFile::new(0o040_755), &me).unwrap().inode;
     let other = fs.create(fs.root(), b"other", &NewFile::new(0o040_755), &me).unwrap().inode;
@@ -51,12 +51,12 @@ fn work(fs: &Filesystem) {
     fs.symlink(fs.root(), b"long", &[b'y'; 1000], &me).unwrap();
 }
 
-fn open(image: &Path, log: Option<&Path>) -> Filesystem {
+fn open(image: &Path, log: Option<&Path>) -> Volume {
     let device = |path| Arc::new(FileDevice::open(path, Access::Write).unwrap()) as Arc<dyn BlockDevice>;
     let options = MountOptions::default();
     match log {
-        Some(log) => Filesystem::open_with_log(device(image), device(log), options).unwrap(),
-        None => Filesystem::open(device(image), options).unwrap(),
+        Some(log) => Volume::open_with_log(device(image), device(log), options).unwrap(),
+        None => Volume::open(device(image), options).unwrap(),
     }
 }
 
@@ -102,7 +102,7 @@ fn an_external_log_is_closed_and_opened_again() {
         assert_eq!(reference.repair_findings(&image, Some(&log)), None);
     }
     let device = Arc::new(FileDevice::open(&image, Access::Write).unwrap());
-    let error = Filesystem::open(device, MountOptions::default()).err().unwrap();
+    let error = Volume::open(device, MountOptions::default()).err().unwrap();
     assert!(error.to_string().contains("external log"), "{error}");
 }
 

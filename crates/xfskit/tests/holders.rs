@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile};
+use xfskit::volume::{Caller, Error, MountOptions, NewFile, Volume};
 use xfskit_mkfs::{Options, make};
 
 fn device() -> Arc<MemoryDevice> {
@@ -14,8 +14,8 @@ fn device() -> Arc<MemoryDevice> {
     Arc::new(device)
 }
 
-fn open(device: Arc<dyn BlockDevice>) -> Result<Filesystem, Error> {
-    Filesystem::open(device, MountOptions::default())
+fn open(device: Arc<dyn BlockDevice>) -> Result<Volume, Error> {
+    Volume::open(device, MountOptions::default())
 }
 
 /// Both took the same free blocks, and the files of one of them vanished.
@@ -26,7 +26,7 @@ fn one_device_has_one_writing_filesystem() {
     assert!(matches!(open(Arc::clone(&device) as _), Err(Error::DeviceInUse)));
     // Not in other clothes either.
     assert!(matches!(open(Arc::new(Arc::clone(&device))), Err(Error::DeviceInUse)));
-    let log = Filesystem::open_with_log(self::device(), Arc::clone(&device) as _, MountOptions::default());
+    let log = Volume::open_with_log(self::device(), Arc::clone(&device) as _, MountOptions::default());
     assert!(matches!(log, Err(Error::DeviceInUse)));
     let mount = Arc::clone(first.mount());
     first.unmount().unwrap();

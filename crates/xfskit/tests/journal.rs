@@ -8,10 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 use xfskit::cache::{BufferKey, Fill};
 use xfskit::device::{Access, FileDevice};
+use xfskit::mount::Mount;
 use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};
 use xfskit::trans::InodeFields;
 use xfskit::trans::reservation_of;
-use xfskit::{AttrLogging, Caller, Filesystem, Mount, MountOptions, NewFile, SetMode};
+use xfskit::volume::{AttrLogging, Caller, MountOptions, NewFile, SetMode, Volume};
 use xfskit_testkit::Scratch;
 
 fn open(image: &Path) -> Arc<Mount> {
@@ -20,12 +21,12 @@ fn open(image: &Path) -> Arc<Mount> {
 }
 
 /// A new filesystem, for what no reference has to judge.
-fn fresh(scratch: &Scratch, options: MountOptions) -> Filesystem {
+fn fresh(scratch: &Scratch, options: MountOptions) -> Volume {
     let path = scratch.image("a.img", 320 << 20);
     let device = Arc::new(FileDevice::open(&path, Access::Write).unwrap());
     let made = xfskit_mkfs::Options { uuid: Some([7; 16]), ..Default::default() };
     xfskit_mkfs::make(&*device, None, &made, xfskit::ondisk::Timestamp::default()).unwrap();
-    Filesystem::open(device, options).unwrap()
+    Volume::open(device, options).unwrap()
 }
 
 fn chmod_root(mount: &Arc<Mount>, mode: u16) {
@@ -148,7 +149,7 @@ fn values_that_are_whited_out_push_no_checkpoint() {
     reference.mkfs(&image, &["-l", "size=64m"]);
     let device = Arc::new(FileDevice::open(&image, Access::Write).unwrap());
     let options = MountOptions { attr_logging: AttrLogging::Always, ..MountOptions::default() };
-    let fs = Filesystem::open(device, options).unwrap();
+    let fs = Volume::open(device, options).unwrap();
     let counters = &fs.mount().counters;
     let (used, before) = (fs.mount().journal.usage().0, counters.checkpoints.get());
     for n in 0..1000 {

@@ -6,15 +6,15 @@ mod stress;
 use std::collections::BTreeMap;
 use stress::{DIR, FILE, Image, Random, first_seed, scale};
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile};
+use xfskit::volume::{Caller, Error, MountOptions, NewFile, Volume};
 use xfskit_testkit::kernel_mount;
 
 /// Makes a file or a directory.
-fn make(fs: &Filesystem, dir: InodeNumber, name: &[u8], mode: u16) -> InodeNumber {
+fn make(fs: &Volume, dir: InodeNumber, name: &[u8], mode: u16) -> InodeNumber {
     fs.create(dir, name, &NewFile::new(mode), &Caller::root()).unwrap().inode
 }
 
-fn unlink(fs: &Filesystem, dir: InodeNumber, name: &[u8]) {
+fn unlink(fs: &Volume, dir: InodeNumber, name: &[u8]) {
     fs.unlink(dir, name, &Caller::root()).unwrap();
 }
 
@@ -26,7 +26,7 @@ struct Folder {
 }
 
 impl Folder {
-    fn add(&mut self, fs: &Filesystem, random: &mut Random) {
+    fn add(&mut self, fs: &Volume, random: &mut Random) {
         let length = if random.one_in(4) { 100 + random.below(100) } else { 20 };
         let name = format!("{:0length$}", self.next).into_bytes();
         self.next += 1;
@@ -34,7 +34,7 @@ impl Folder {
         self.names.insert(name, file);
     }
 
-    fn remove(&mut self, fs: &Filesystem, random: &mut Random) {
+    fn remove(&mut self, fs: &Volume, random: &mut Random) {
         let from = random.below(self.next as usize);
         let from = format!("{from:020}").into_bytes();
         let Some(name) = self.names.range(from..).next().map(|(name, _)| name.clone()) else { return };
@@ -42,7 +42,7 @@ impl Folder {
         self.names.remove(&name);
     }
 
-    fn check(&self, fs: &Filesystem) {
+    fn check(&self, fs: &Volume) {
         let listed: BTreeMap<Vec<u8>, InodeNumber> =
             fs.list_dir(self.inode).unwrap().into_iter().map(|entry| (entry.name.to_vec(), entry.inode)).collect();
         assert!(listed == self.names, "{} names listed, {} expected", listed.len(), self.names.len());

@@ -20,7 +20,7 @@ const LAYERS: &[&[&str]] = &[
     &["open"],
     &["recover"],
     &["ops", "rescue"],
-    &["paths"],
+    &["paths", "volume"],
     &["test_image"],
 ];
 

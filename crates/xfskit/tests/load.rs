@@ -5,7 +5,7 @@ mod stress;
 
 use stress::{DIR, FILE, Image, Random, Watchdog, first_seed, scale};
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Error, Fallocate, Filesystem, MountOptions, NewFile, RenameFlags, Result, SetAttr};
+use xfskit::volume::{Caller, Error, Fallocate, MountOptions, NewFile, RenameFlags, Result, SetAttr, Volume};
 
 const THREADS: u64 = 8;
 const NAMES: usize = 120;
@@ -28,7 +28,7 @@ fn expected(error: &Error) -> bool {
 }
 
 /// A file by its name, held as an open file is; made if there is none.
-fn open(fs: &Filesystem, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
+fn open(fs: &Volume, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
     let found = match fs.lookup_number(dir, name) {
         Err(Error::NotFound) => fs.create(dir, name, &NewFile::new(FILE | 0o644), &Caller::root())?.inode,
         found => found?,
@@ -37,7 +37,7 @@ fn open(fs: &Filesystem, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
     Ok(found)
 }
 
-fn on_contents(fs: &Filesystem, random: &mut Random, file: InodeNumber, other: InodeNumber) -> Result<()> {
+fn on_contents(fs: &Volume, random: &mut Random, file: InodeNumber, other: InodeNumber) -> Result<()> {
     let most = [100, 5000, 300_000, 1 << 20][random.below(4)];
     let (offset, length) = (random.below(8 << 20) as u64, 1 + random.below(most) as u64);
     let block = |at: u64| at & !1023;
@@ -62,7 +62,7 @@ fn on_contents(fs: &Filesystem, random: &mut Random, file: InodeNumber, other: I
     }
 }
 
-fn operate(fs: &Filesystem, random: &mut Random, dirs: &[InodeNumber]) -> Result<()> {
+fn operate(fs: &Volume, random: &mut Random, dirs: &[InodeNumber]) -> Result<()> {
     let me = Caller::root();
     let (dir, other_dir) = (dirs[random.below(dirs.len())], dirs[random.below(dirs.len())]);
     let name = format!("f{}", random.below(NAMES)).into_bytes();
@@ -87,7 +87,7 @@ fn operate(fs: &Filesystem, random: &mut Random, dirs: &[InodeNumber]) -> Result
     }
 }
 
-fn check_contents(fs: &Filesystem, dir: InodeNumber) {
+fn check_contents(fs: &Volume, dir: InodeNumber) {
     let mut buffer = vec![0; 1 << 20];
     for entry in fs.list_dir(dir).unwrap() {
         let size = fs.stat(entry.inode).unwrap().size;
@@ -99,7 +99,7 @@ fn check_contents(fs: &Filesystem, dir: InodeNumber) {
 }
 
 /// Fills what is free with [`POISON`], by a file that is removed again.
-fn poison(fs: &Filesystem) {
+fn poison(fs: &Volume) {
     let file = fs.create(fs.root(), b"poison", &NewFile::new(FILE), &Caller::root()).unwrap().inode;
     let chunk = vec![POISON; 1 << 20];
     for at in 0.. {

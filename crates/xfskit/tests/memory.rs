@@ -4,7 +4,7 @@ mod stress;
 
 use std::ops::ControlFlow;
 use stress::{DIR, FILE, Image, scale};
-use xfskit::{Caller, Filesystem, MountOptions, NewFile, SetMode};
+use xfskit::volume::{Caller, MountOptions, NewFile, SetMode, Volume};
 
 /// Both tests measure the whole process.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -30,7 +30,7 @@ impl Watch {
         self.most = self.most.max(resident().saturating_sub(self.before));
     }
 
-    fn phase(&mut self, fs: &Filesystem, name: &str) {
+    fn phase(&mut self, fs: &Volume, name: &str) {
         self.look();
         let mount = fs.mount();
         eprintln!(

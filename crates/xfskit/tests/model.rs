@@ -8,8 +8,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use xfskit::attr::{self, Attr, Form, ListCursor, ParentRecord, flags, shortform, tree};
 use xfskit::dir::{self, FileType};
+use xfskit::mount::Mount;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Error, Mount};
+use xfskit::volume::Error;
 
 fn random_name(random: &mut Random) -> Vec<u8> {
     match random.below(4) {

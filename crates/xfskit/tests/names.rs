@@ -12,9 +12,10 @@ use std::sync::Arc;
 use xfskit::attr::{self, Attr, flags};
 use xfskit::device::{Access, FileDevice};
 use xfskit::dir::{self, FileType};
+use xfskit::mount::Mount;
 use xfskit::ondisk::InodeNumber;
 use xfskit::trans::{InoId, Transaction};
-use xfskit::{Caller, Filesystem, Mount, MountOptions, Result, SetMode};
+use xfskit::volume::{Caller, MountOptions, Result, SetMode, Volume};
 use xfskit_testkit::{Reference, Scratch, kernel_mount, reference, scratch};
 
 /// Block size, directory block size.
@@ -272,7 +273,7 @@ fn what_is_in_the_way_of_attributes_leaves_the_inode() {
     }
     let before = kernel.into_tree();
     let device = FileDevice::open(&image, Access::Write).unwrap();
-    let filesystem = Filesystem::open(Arc::new(device), MountOptions::default()).unwrap();
+    let filesystem = Volume::open(Arc::new(device), MountOptions::default()).unwrap();
     for n in 0..3 {
         for kind in ["file", "dir", "link"] {
             let inode = filesystem.resolve(format!("/{kind}-{n}").as_bytes(), false).unwrap().inode;

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::Timestamp;
-use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SetTime, XattrChange};
+use xfskit::volume::{
+    Caller, Error, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SetTime, Volume, XattrChange,
+};
 use xfskit_testkit::{Reference, Scratch};
 
 struct Image {
@@ -22,8 +24,8 @@ fn image(options: &[&str]) -> Option<Image> {
     Some(Image { reference, _scratch: scratch, path })
 }
 
-fn open(path: &Path) -> Filesystem {
-    Filesystem::open(Arc::new(FileDevice::open(path, Access::Write).unwrap()), MountOptions::default()).unwrap()
+fn open(path: &Path) -> Volume {
+    Volume::open(Arc::new(FileDevice::open(path, Access::Write).unwrap()), MountOptions::default()).unwrap()
 }
 
 const FILE: u16 = 0o100_000;
@@ -247,8 +249,8 @@ fn files_made_and_removed_leave_nothing_behind() {
 #[test]
 fn a_batch_of_logged_values_reserves_what_its_intents_take() {
     let Some(image) = image(&[]) else { return };
-    let options = MountOptions { attr_logging: xfskit::AttrLogging::Always, ..MountOptions::default() };
-    let fs = Filesystem::open(Arc::new(FileDevice::open(&image.path, Access::Write).unwrap()), options).unwrap();
+    let options = MountOptions { attr_logging: xfskit::volume::AttrLogging::Always, ..MountOptions::default() };
+    let fs = Volume::open(Arc::new(FileDevice::open(&image.path, Access::Write).unwrap()), options).unwrap();
     let file = fs.create(fs.root(), b"f", &NewFile::new(FILE | 0o644), &Caller::root()).unwrap().inode;
     let change = |n: u32| XattrChange { name: format!("user.{n}").into_bytes(), value: Some(vec![7; 65_536]) };
     fs.change_xattrs(file, &(0..16).map(change).collect::<Vec<_>>(), &Caller::root()).unwrap();

@@ -5,11 +5,12 @@ mod stress;
 use std::sync::Arc;
 use stress::{DIR, FILE, Image};
 use xfskit::device::{Access, BlockDevice, FileDevice, MemoryDevice};
+use xfskit::mount::Mount;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Error, Filesystem, Mount, MountOptions, NewFile, SetAttr, SetMode, SetTime};
+use xfskit::volume::{Caller, Error, MountOptions, NewFile, SetAttr, SetMode, SetTime, Volume};
 use xfskit_testkit::{kernel_mount, tree};
 
-fn files(fs: &Filesystem, count: u32) -> Vec<InodeNumber> {
+fn files(fs: &Volume, count: u32) -> Vec<InodeNumber> {
     let new = NewFile::new(FILE | 0o644);
     let name = |n: u32| format!("file-{n}").into_bytes();
     (0..count).map(|n| fs.create(fs.root(), &name(n), &new, &Caller::root()).unwrap().inode).collect()
@@ -151,7 +152,7 @@ fn a_dirty_log_is_not_passed_over() {
     fs.sync().unwrap();
     drop(fs);
     let device = || FileDevice::open(&image.path, Access::Write).unwrap();
-    let fs = Filesystem::open(Arc::new(device()), MountOptions::default()).unwrap();
+    let fs = Volume::open(Arc::new(device()), MountOptions::default()).unwrap();
     assert_eq!(fs.list_dir(fs.root()).unwrap().len(), 10);
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use xfskit::device::{Access, BlockDevice, FileDevice};
 use xfskit::env::{Environment, SeededEnvironment};
-use xfskit::{Caller, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
+use xfskit::volume::{Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 
 enum Event {
     Write(u64, Vec<u8>),
@@ -47,7 +47,7 @@ impl BlockDevice for Recorder {
 type Model = BTreeMap<String, Option<Vec<u8>>>;
 
 /// One random operation; what it does is also done to the model.
-fn operate(fs: &Filesystem, random: &SeededEnvironment, model: &mut Model) {
+fn operate(fs: &Volume, random: &SeededEnvironment, model: &mut Model) {
     let me = Caller::root();
     let root = fs.root();
     let pick = |model: &Model| -> Option<String> {
@@ -134,7 +134,7 @@ fn run(seed: u64, operations: usize, cuts: usize) {
     let random = SeededEnvironment::new(seed);
     let options = MountOptions::default();
     let env = Arc::new(SeededEnvironment::new(seed));
-    let fs = Filesystem::open_in(Arc::clone(&recorder) as _, None, options, env).unwrap();
+    let fs = Volume::open_in(Arc::clone(&recorder) as _, None, options, env).unwrap();
     let mut model = Model::new();
     let mut states = vec![model.clone()];
     for n in 1..=operations {

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::{
-    Caller, Error, Fallocate, Filesystem, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SetTime, WholeFile,
+use xfskit::volume::{
+    Caller, Error, Fallocate, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SetTime, Volume, WholeFile,
 };
 
 /// A system call on one case's folder.
@@ -27,7 +27,7 @@ const ACL: &[u8] = b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff\x02\0\x04\0\x01\0\0\
 /// One folder of our mount: a protected `file`, and a protected `dir` with `entry`, `sub` and `full`; `other` is not
 /// protected.
 struct Case<'a> {
-    fs: &'a Filesystem,
+    fs: &'a Volume,
     folder: String,
 }
 
@@ -335,7 +335,7 @@ fn protected_inodes_are_as_protected_as_the_kernels() {
 
     let kernel = xfskit_testkit::kernel_mount(&path).expect("it was mounted before");
     let device = FileDevice::open(&ours, Access::Write).expect("an image");
-    let fs = Filesystem::open(Arc::new(device), MountOptions::default()).expect("a sound image");
+    let fs = Volume::open(Arc::new(device), MountOptions::default()).expect("a sound image");
     let mut wrong = Vec::new();
     let mut refused = 0;
     for (folder, story, flags, (name, call, verb)) in cases() {
@@ -372,7 +372,7 @@ fn a_directory_may_forbid_symbolic_links() {
     assert_eq!(rustix::fs::symlink("target", kernel.path().join("there")), Err(Errno::EXIST));
     kernel.unmount();
     let device = FileDevice::open(&path, Access::Write).expect("an image");
-    let fs = Filesystem::open(Arc::new(device), MountOptions::default()).expect("a sound image");
+    let fs = Volume::open(Arc::new(device), MountOptions::default()).expect("a sound image");
     let link = |name: &[u8]| fs.symlink(fs.root(), name, b"target", &Caller::root());
     assert!(matches!(link(b"link"), Err(Error::NotPermitted)));
     assert!(matches!(link(b"there"), Err(Error::Exists)));
@@ -396,7 +396,7 @@ fn writes_at_the_end_of_an_append_only_file_spare_one_another() {
     }
     kernel.unmount();
     let device = FileDevice::open(&path, Access::Write).expect("an image");
-    let fs = Filesystem::open(Arc::new(device), MountOptions::default()).expect("a sound image");
+    let fs = Volume::open(Arc::new(device), MountOptions::default()).expect("a sound image");
     for (name, length, rounds) in [("/small", 100, 2000), ("/large", 256 << 10, 200)] {
         let inode = fs.resolve(name.as_bytes(), false).expect("a name").inode;
         for round in 0..rounds {
@@ -432,7 +432,7 @@ fn nothing_temporary_stays_in_an_append_only_directory() {
     make_case(&kernel.path().join("case"), IFlags::APPEND);
     kernel.unmount();
     let device = FileDevice::open(&path, Access::Write).expect("an image");
-    let fs = Filesystem::open(Arc::new(device), MountOptions::default()).expect("a sound image");
+    let fs = Volume::open(Arc::new(device), MountOptions::default()).expect("a sound image");
     let case = Case { fs: &fs, folder: "case".into() };
     let over = |dir, name: &[u8]| fs.link_over(case.inode("other"), case.inode(dir), name, &Caller::root());
     assert!(matches!(over("dir", b"entry"), Err(Error::NotPermitted)));
@@ -456,7 +456,7 @@ fn a_device_number_that_xfs_has_no_room_for_is_refused() {
     xfskit_testkit::copy_image(&path, &copy);
     let Some(kernel) = xfskit_testkit::kernel_mount(&copy) else { return };
     let device = FileDevice::open(&path, Access::Write).expect("an image");
-    let fs = Filesystem::open(Arc::new(device), MountOptions::default()).expect("a sound image");
+    let fs = Volume::open(Arc::new(device), MountOptions::default()).expect("a sound image");
     let numbers = [(8, 262_143), (8, 262_145), (8, 0xf_ffff), (0x1ff, 0), (0x200, 0), (0xfff, 5)];
     for (kind, file_type) in
         [(0o060_000, FileType::BlockDevice), (0o020_000, FileType::CharacterDevice), (0o010_000, FileType::Fifo)]

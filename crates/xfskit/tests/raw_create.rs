@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::inode::NewInode;
+use xfskit::mount::Mount;
 use xfskit::ondisk::dir::FileType;
 use xfskit::ondisk::inode::FileMode;
 use xfskit::trans::Reservation;
 use xfskit::trans::reservation_of;
-use xfskit::{Mount, MountOptions};
+use xfskit::volume::MountOptions;
 
 #[test]
 fn names_and_inodes_made_in_single_transactions_are_the_kernels() {

@@ -8,7 +8,7 @@ use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::{AgNumber, FileBlock, FsBlock, InodeNumber};
 use xfskit::space::{AllocRequest, Near, Owner, allocate, free};
 use xfskit::trans::Reservation;
-use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile};
+use xfskit::volume::{Caller, Error, MountOptions, NewFile, Volume};
 use xfskit_testkit::{Reference, Scratch, kernel_mount};
 
 const FILE: u16 = 0o100_000;
@@ -35,8 +35,8 @@ fn image(mib: u64, options: &[(char, &str)]) -> Option<Image> {
     Some(Image { reference, scratch, path })
 }
 
-fn open(path: &Path) -> Filesystem {
-    Filesystem::open(Arc::new(FileDevice::open(path, Access::Write).unwrap()), MountOptions::default()).unwrap()
+fn open(path: &Path) -> Volume {
+    Volume::open(Arc::new(FileDevice::open(path, Access::Write).unwrap()), MountOptions::default()).unwrap()
 }
 
 /// Blocks that the test keeps from others.
@@ -50,7 +50,7 @@ fn reservation(blocks: u64) -> Reservation {
 
 impl Kept {
     /// Takes all free space of an AG in aligned pieces and gives every second of them back.
-    fn fragment(fs: &Filesystem, ag: u32, blocks: u32) -> Self {
+    fn fragment(fs: &Volume, ag: u32, blocks: u32) -> Self {
         let mount = fs.mount();
         let mut extents = Vec::new();
         for piece in 0.. {
@@ -77,7 +77,7 @@ impl Kept {
         Self { extents: kept.into_iter().map(|(_, extent)| extent).collect() }
     }
 
-    fn give_back(self, fs: &Filesystem) -> usize {
+    fn give_back(self, fs: &Volume) -> usize {
         for &(block, count, owner) in &self.extents {
             let mut tx = fs.mount().transaction(reservation(0)).unwrap();
             free(&mut tx, block, count, owner).unwrap();
@@ -87,7 +87,7 @@ impl Kept {
     }
 }
 
-fn create_files(fs: &Filesystem, count: u32) {
+fn create_files(fs: &Volume, count: u32) {
     let me = Caller::root();
     let mut dir = fs.root();
     for n in 0..count {
@@ -98,7 +98,7 @@ fn create_files(fs: &Filesystem, count: u32) {
     }
 }
 
-fn remove_files(fs: &Filesystem, count: u32, which: impl Fn(u32) -> bool) {
+fn remove_files(fs: &Volume, count: u32, which: impl Fn(u32) -> bool) {
     let me = Caller::root();
     for n in (0..count).filter(|&n| which(n)) {
         let name = format!("d{}", n - n % FILES_PER_DIR);

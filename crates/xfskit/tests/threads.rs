@@ -7,7 +7,7 @@ use std::time::Duration;
 use stress::{DIR, FILE, Image, Random, Watchdog, first_seed, scale};
 use xfskit::error_tags::BMAP_ALLOC_MINLEN_EXTENT;
 use xfskit::ondisk::{InodeNumber, Lsn};
-use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
+use xfskit::volume::{Caller, Error, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 
 /// What an operation among others may come to: somebody else was faster.
 fn expected(error: &Error) -> bool {
@@ -34,7 +34,7 @@ fn check<T>(what: &str, result: Result<T, Error>) -> Option<T> {
 }
 
 /// One random operation in one of `dirs`.
-fn operate(fs: &Filesystem, random: &mut Random, dirs: &[InodeNumber], names: usize) {
+fn operate(fs: &Volume, random: &mut Random, dirs: &[InodeNumber], names: usize) {
     let me = Caller::root();
     let dir = dirs[random.below(dirs.len())];
     let other = dirs[random.below(dirs.len())];
@@ -96,7 +96,7 @@ fn operate(fs: &Filesystem, random: &mut Random, dirs: &[InodeNumber], names: us
 }
 
 /// Counts everything there is by walking, and checks it against what statfs says after a remount.
-fn count(fs: &Filesystem, dir: InodeNumber, seen: &mut std::collections::BTreeMap<u64, u32>) {
+fn count(fs: &Volume, dir: InodeNumber, seen: &mut std::collections::BTreeMap<u64, u32>) {
     for entry in fs.list_dir(dir).unwrap() {
         let stat = fs.stat(entry.inode).unwrap();
         *seen.entry(entry.inode.0).or_default() += 1;
@@ -189,7 +189,7 @@ fn threads_share_directories_of_large_blocks_and_a_small_cache() {
 fn threads_with_synchronous_operations_and_logged_attributes() {
     for seed in first_seed()..first_seed() + scale() {
         let image = Image::new(64, &[('b', "size=1024"), ('d', "agcount=2")]);
-        let attr_logging = xfskit::AttrLogging::Always;
+        let attr_logging = xfskit::volume::AttrLogging::Always;
         let options = MountOptions { wsync: true, attr_logging, ..MountOptions::default() };
         run(&image, options, 4, 5000, seed + 200, false);
     }
@@ -225,8 +225,9 @@ fn chains_of_many_links_share_a_log_of_four_checkpoints() {
 }
 
 /// Each thread sets values on a file of its own, over and over.
-fn grow_chains(image: &Image, seed: u64, threads: u64, rounds: u32) -> Filesystem {
-    let fs = image.open_with(MountOptions { attr_logging: xfskit::AttrLogging::Always, ..MountOptions::default() });
+fn grow_chains(image: &Image, seed: u64, threads: u64, rounds: u32) -> Volume {
+    let fs =
+        image.open_with(MountOptions { attr_logging: xfskit::volume::AttrLogging::Always, ..MountOptions::default() });
     fs.mount().error_tags.arm_for(BMAP_ALLOC_MINLEN_EXTENT, 1, u32::MAX);
     std::thread::scope(|scope| {
         for thread in 0..threads {

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::dir::FileType;
-use xfskit::{Caller, Entry, Error, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
+use xfskit::volume::{Caller, Entry, Error, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 
 /// The engine on an image.
 pub(crate) struct Engine {
-    fs: Filesystem,
+    fs: Volume,
     me: Caller,
     base: InodeNumber,
     name: Vec<u8>,
@@ -34,7 +34,7 @@ impl Listing {
 impl Engine {
     pub(crate) fn open(image: &Path, options: MountOptions, name: &str) -> Result<Self> {
         let device = Arc::new(FileDevice::open(image, Access::Write)?);
-        let fs = Filesystem::open(device, options).with_context(|| image.display().to_string())?;
+        let fs = Volume::open(device, options).with_context(|| image.display().to_string())?;
         let me = Caller::root();
         let made = fs.create(fs.root(), name.as_bytes(), &NewFile::new(0o040_755), &me);
         match made.and_then(|stat| fs.sync().map(|()| stat.inode)) {

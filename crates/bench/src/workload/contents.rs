@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Filesystem, MountOptions, NewFile};
+use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
 
 const FILE_BYTES: u64 = 3 << 30;
 const QUICK_FILE_BYTES: u64 = 512 << 20;
@@ -40,7 +40,7 @@ trait File {
 }
 
 struct InProcess {
-    filesystem: Filesystem,
+    filesystem: Volume,
     inode: InodeNumber,
 }
 
@@ -145,8 +145,8 @@ const SIDES: [&str; 4] = ["in-process", "kernel, O_DIRECT", "through our mount",
 
 fn one(lab: &Lab<'_>, side: &str, sizes: &Sizes) -> Result<Option<Run>> {
     let image = || lab.scratch.make_image(IMAGE, image_bytes(sizes), &[]);
-    let open = |image: &Path| -> Result<Filesystem> {
-        Ok(Filesystem::open(Arc::new(FileDevice::open(image, Access::Write)?), MountOptions::default())?)
+    let open = |image: &Path| -> Result<Volume> {
+        Ok(Volume::open(Arc::new(FileDevice::open(image, Access::Write)?), MountOptions::default())?)
     };
     let dir: PathBuf = lab.scratch.file("mount");
     let kernel = side.starts_with("kernel");

@@ -14,7 +14,7 @@ use crate::names::file_name;
 use crate::report::{BarSeries, Cell, Goal, Plot, Section, Table};
 use crate::target::Target;
 use anyhow::Result;
-use xfskit::AttrLogging;
+use xfskit::volume::AttrLogging;
 
 const FILES: usize = 16_000;
 /// With fewer, what the last thread does alone is much of the time.

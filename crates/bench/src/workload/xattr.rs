@@ -11,7 +11,7 @@ use crate::names::file_name;
 use crate::report::{Cell, Goal, LineSeries, Plot, Section};
 use crate::target::Target;
 use anyhow::Result;
-use xfskit::AttrLogging;
+use xfskit::volume::AttrLogging;
 
 const FILES: usize = 100_000;
 const NAME: &str = "user.test";

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use xfskit::Filesystem;
 use xfskit::device::{Access, BlockDevice};
 use xfskit::ondisk::DiskAddress;
 use xfskit::rescue::Loss;
+use xfskit::volume::Volume;
 use xfskit_check::{CheckOptions, Consequence, Fault, LogCondition, Owner, Progress, Report};
 
 const FAULTS: u8 = 1;
@@ -148,7 +148,7 @@ fn open(args: &CheckArgs) -> Result<(ToCheck, Vec<Loss>)> {
     if args.read.no_recovery {
         return Ok(((device, log_device, None), losses));
     }
-    let devices = match Filesystem::recover_in_memory(Arc::clone(&device), log_device.clone()) {
+    let devices = match Volume::recover_in_memory(Arc::clone(&device), log_device.clone()) {
         Ok(recovered) => {
             let note = recovered.report.map(|report| format!("{report}, in memory: the image stays as it is"));
             (recovered.device, recovered.log_device, note)

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::inode::{MODE_REGULAR, MODE_SYMLINK, MODE_TYPE};
-use xfskit::{Caller, Error, Fallocate, Filesystem, NewFile, SetAttr, SetMode, SetTime, Stat};
+use xfskit::volume::{Caller, Error, Fallocate, NewFile, SetAttr, SetMode, SetTime, Stat, Volume};
 
 /// Bytes that are read or written at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -69,7 +69,7 @@ enum Target<'a> {
     New(InodeNumber, &'a [u8]),
 }
 
-fn find_target<'a>(filesystem: &Filesystem, args: &'a WriteArgs) -> Result<Target<'a>> {
+fn find_target<'a>(filesystem: &Volume, args: &'a WriteArgs) -> Result<Target<'a>> {
     let path = &args.path;
     match filesystem.resolve(path.as_bytes(), true) {
         Ok(stat) if stat.mode & MODE_TYPE != MODE_REGULAR => {
@@ -89,10 +89,10 @@ fn find_target<'a>(filesystem: &Filesystem, args: &'a WriteArgs) -> Result<Targe
 }
 
 /// The directory and the name of a file, behind the symbolic links that its path may end in.
-fn behind_links(filesystem: &Filesystem, path: &[u8]) -> Result<(InodeNumber, Vec<u8>), Error> {
+fn behind_links(filesystem: &Volume, path: &[u8]) -> Result<(InodeNumber, Vec<u8>), Error> {
     let mut path = path.to_vec();
     for _ in 0..MOST_LINKS {
-        let (dir_path, name) = xfskit::split_path(&path)?;
+        let (dir_path, name) = xfskit::volume::split_path(&path)?;
         let dir = filesystem.resolve(dir_path, true)?.inode;
         let stat = filesystem.lookup(dir, name)?;
         if stat.mode & MODE_TYPE != MODE_SYMLINK {
@@ -104,7 +104,7 @@ fn behind_links(filesystem: &Filesystem, path: &[u8]) -> Result<(InodeNumber, Ve
     Err(Error::Invalid("too many levels of symbolic links"))
 }
 
-fn put(filesystem: &Filesystem, target: &Target<'_>, args: &WriteArgs, input: &Input) -> Result<()> {
+fn put(filesystem: &Volume, target: &Target<'_>, args: &WriteArgs, input: &Input) -> Result<()> {
     let reader = &mut *input.reader()?;
     let root = Caller::root();
     match target {
@@ -139,7 +139,7 @@ fn put(filesystem: &Filesystem, target: &Target<'_>, args: &WriteArgs, input: &I
 
 /// Writes over a file whose inode has to stay. It is never empty meanwhile, but a crash may leave a part of both
 /// contents.
-fn overwrite(filesystem: &Filesystem, stat: &Stat, input: &Input) -> Result<()> {
+fn overwrite(filesystem: &Volume, stat: &Stat, input: &Input) -> Result<()> {
     reserve(filesystem, stat, 0, input.size_bytes()?)?;
     let end = take_input(filesystem, stat.inode, 0, &mut *input.reader()?)?;
     Ok(filesystem.truncate(stat.inode, end)?)
@@ -147,7 +147,7 @@ fn overwrite(filesystem: &Filesystem, stat: &Stat, input: &Input) -> Result<()> 
 
 /// Gives a range of a file its space before the first byte is written, blocks of its own where it shares some: what
 /// does not fit leaves the contents whole.
-fn reserve(filesystem: &Filesystem, stat: &Stat, offset: u64, length: u64) -> Result<()> {
+fn reserve(filesystem: &Volume, stat: &Stat, offset: u64, length: u64) -> Result<()> {
     if length == 0 {
         return Ok(());
     }
@@ -173,7 +173,7 @@ fn can_be_replaced(stat: &Stat) -> bool {
 
 /// Gives a file's name and attributes to a new file with other contents: at every moment the name stands for the old
 /// contents or the new ones, after a crash too.
-fn replace(filesystem: &Filesystem, old: &Stat, dir: InodeNumber, name: &[u8], input: &mut dyn Read) -> Result<()> {
+fn replace(filesystem: &Volume, old: &Stat, dir: InodeNumber, name: &[u8], input: &mut dyn Read) -> Result<()> {
     let made = filesystem.tmpfile(dir, &NewFile::new(old.mode), &Caller::root())?.inode;
     let result = (|| {
         take_input(filesystem, made, 0, input)?;
@@ -186,7 +186,7 @@ fn replace(filesystem: &Filesystem, old: &Stat, dir: InodeNumber, name: &[u8], i
 }
 
 /// Writes the input from `offset` on; where it ends.
-fn take_input(filesystem: &Filesystem, inode: InodeNumber, mut offset: u64, input: &mut dyn Read) -> Result<u64> {
+fn take_input(filesystem: &Volume, inode: InodeNumber, mut offset: u64, input: &mut dyn Read) -> Result<u64> {
     let mut buffer = Vec::with_capacity(PIECE_BYTES);
     loop {
         interrupt::check()?;
@@ -205,7 +205,7 @@ pub fn clone(args: &CloneArgs) -> Result<()> {
     edit(&args.image, |filesystem| {
         let from = resolve(filesystem, &args.from, true).with_context(|| shown(&args.from))?;
         let (dir, name) = match filesystem.resolve(args.to.as_bytes(), true) {
-            Ok(stat) if is_dir(&stat) => (stat.inode, xfskit::split_path(args.from.as_bytes())?.1),
+            Ok(stat) if is_dir(&stat) => (stat.inode, xfskit::volume::split_path(args.from.as_bytes())?.1),
             _ => find_place(filesystem, &args.to)?,
         };
         clone_file(filesystem, &from, dir, name)
@@ -214,7 +214,7 @@ pub fn clone(args: &CloneArgs) -> Result<()> {
 }
 
 /// Makes a file that shares its blocks and has all attributes of another. It gets its name when it is complete.
-fn clone_file(filesystem: &Filesystem, from: &Stat, dir: InodeNumber, name: &[u8]) -> Result<(), Error> {
+fn clone_file(filesystem: &Volume, from: &Stat, dir: InodeNumber, name: &[u8]) -> Result<(), Error> {
     if from.mode & MODE_TYPE != MODE_REGULAR {
         return Err(Error::Invalid("only regular files have blocks to share"));
     }
@@ -233,7 +233,7 @@ fn clone_file(filesystem: &Filesystem, from: &Stat, dir: InodeNumber, name: &[u8
 }
 
 /// Gives a new file the attributes of another, and a time of its last change. An access ACL that it inherited goes.
-fn copy_attributes(filesystem: &Filesystem, from: &Stat, made: InodeNumber, mtime: SetTime) -> Result<(), Error> {
+fn copy_attributes(filesystem: &Volume, from: &Stat, made: InodeNumber, mtime: SetTime) -> Result<(), Error> {
     let root = Caller::root();
     let names = filesystem.list_xattr(from.inode)?;
     if !names.iter().any(|name| name == ACCESS_ACL) {

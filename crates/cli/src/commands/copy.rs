@@ -19,7 +19,7 @@ use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice, FileDevice, Names, OpenError, share_storage};
 use xfskit::ondisk::InodeNumber;
 use xfskit::rescue::{Loss, Search, rescue};
-use xfskit::{Error, Filesystem, MountOptions, Stat};
+use xfskit::volume::{Error, MountOptions, Stat, Volume};
 use xfskit_mkfs::{disk_format, known_contents};
 use xfskit_transfer::{
     Adjust, Attributes, Durability, Existing, HostSink, HostSource, ImageSink, ImageSource, Keeper, LeaveOut, Losses,
@@ -77,7 +77,7 @@ impl Place {
 
 /// Images that are open, each once: the lock of one that is written keeps even ourselves from opening it again.
 struct Images {
-    opened: Vec<(PathBuf, Arc<Filesystem>)>,
+    opened: Vec<(PathBuf, Arc<Volume>)>,
     /// The device of an external journal, until the image that needs it was opened.
     log_device: Option<PathBuf>,
     /// For a first look, after which nothing has changed.
@@ -89,7 +89,7 @@ impl Images {
         Self { opened: Vec::new(), log_device: args.logdev.clone(), only_look }
     }
 
-    fn open(&mut self, image: &Path, options: MountOptions) -> Result<Arc<Filesystem>> {
+    fn open(&mut self, image: &Path, options: MountOptions) -> Result<Arc<Volume>> {
         let key = image.canonicalize().unwrap_or_else(|_| image.into());
         if let Some((_, filesystem)) = self.opened.iter().find(|(known, _)| *known == key) {
             return Ok(Arc::clone(filesystem));
@@ -127,7 +127,7 @@ impl Images {
 /// Where copies go.
 enum Target {
     Host(PathBuf),
-    Image(Arc<Filesystem>, InodeNumber),
+    Image(Arc<Volume>, InodeNumber),
 }
 
 /// Runs `cp`. Everything is looked at before anything is changed: opening an image for writing replays its journal.
@@ -243,7 +243,7 @@ pub fn report(losses: &Losses, want_of_root: WantOfRoot) -> Result<()> {
 }
 
 /// What is copied from; a slash at the end asks for the directory behind a link.
-fn find_source(filesystem: &Filesystem, path: &OsStr) -> Result<Stat> {
+fn find_source(filesystem: &Volume, path: &OsStr) -> Result<Stat> {
     let follow = path.as_bytes().ends_with(b"/") || path.as_bytes().ends_with(b"/.");
     filesystem.resolve(path.as_bytes(), follow).with_context(|| shown(path))
 }
@@ -433,7 +433,7 @@ fn find_target(
                 Err(Error::NotFound) => drop(into(false)?),
                 Err(error) => return Err(error).with_context(|| shown(path)),
             }
-            let (dir, name) = xfskit::split_path(path.as_bytes()).with_context(|| shown(path))?;
+            let (dir, name) = xfskit::volume::split_path(path.as_bytes()).with_context(|| shown(path))?;
             let dir = filesystem.resolve(dir, true).with_context(|| shown(path))?.inode;
             Ok((Target::Image(filesystem, dir), Some(name.to_vec())))
         }
@@ -442,7 +442,7 @@ fn find_target(
 
 /// A file that is copied onto itself would be replaced by what it is, and its other names would be those of another
 /// file.
-fn check_not_onto_itself(filesystem: &Arc<Filesystem>, start: InodeNumber, target: &Target, name: &[u8]) -> Result<()> {
+fn check_not_onto_itself(filesystem: &Arc<Volume>, start: InodeNumber, target: &Target, name: &[u8]) -> Result<()> {
     let Target::Image(other, dir) = target else { return Ok(()) };
     let is_same = !name.is_empty()
         && Arc::ptr_eq(filesystem, other)
@@ -451,7 +451,7 @@ fn check_not_onto_itself(filesystem: &Arc<Filesystem>, start: InodeNumber, targe
 }
 
 /// A directory that is copied into itself would never end.
-fn check_not_into_itself(filesystem: &Arc<Filesystem>, start: InodeNumber, target: &Target) -> Result<()> {
+fn check_not_into_itself(filesystem: &Arc<Volume>, start: InodeNumber, target: &Target) -> Result<()> {
     let Target::Image(other, dir) = target else { return Ok(()) };
     if !Arc::ptr_eq(filesystem, other) {
         return Ok(());

@@ -17,9 +17,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
-use xfskit::Filesystem;
 use xfskit::device::{Access, BlockDevice, FileDevice, OpenError, share_storage};
 use xfskit::ondisk::InodeNumber;
+use xfskit::volume::Volume;
 use xfskit_mkfs::{TAR, known_contents};
 use xfskit_transfer::{Adjust, ImageSource, Losses, Sink, Source, TarSink, transfer};
 
@@ -40,7 +40,7 @@ pub fn run(args: &ExportArgs) -> Result<()> {
 }
 
 /// Writes to a file, which gets its name when it is complete; what is there and no regular file is written to as it is.
-fn write_file(filesystem: &Filesystem, start: InodeNumber, args: &ExportArgs, path: &Path) -> Result<Losses> {
+fn write_file(filesystem: &Volume, start: InodeNumber, args: &ExportArgs, path: &Path) -> Result<Losses> {
     let existing = std::fs::metadata(path).ok();
     let image = &args.path.read.image;
     if let Some(data) = &existing {
@@ -146,11 +146,11 @@ impl Write for DeviceWriter {
 }
 
 /// Writes the stream; also whether it holds something that not everybody may read.
-fn write(filesystem: &Filesystem, start: InodeNumber, args: &ExportArgs, stream: impl Write) -> Result<(Losses, bool)> {
+fn write(filesystem: &Volume, start: InodeNumber, args: &ExportArgs, stream: impl Write) -> Result<(Losses, bool)> {
     let bar = CopyBar::new("exporting");
     let mut sink = TarSink::new(BufWriter::with_capacity(BUFFER_BYTES, stream));
     if !is_dir(&filesystem.stat(start)?)
-        && let Ok((_, name)) = xfskit::split_path(args.path.path.as_bytes())
+        && let Ok((_, name)) = xfskit::volume::split_path(args.path.path.as_bytes())
     {
         sink = sink.with_root(name);
     }

@@ -12,7 +12,7 @@ use xfskit::ondisk::DeviceNumber;
 use xfskit::ondisk::inode::{
     MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
 };
-use xfskit::{Caller, Error, Filesystem, NewFile, SetAttr, SetTime, Stat};
+use xfskit::volume::{Caller, Error, NewFile, SetAttr, SetTime, Stat, Volume};
 use xfskit_transfer::{ImageWalk, Step};
 
 const MAX_MAJOR: u32 = 0xfff;
@@ -28,7 +28,7 @@ pub fn mkdir(args: &MkdirArgs) -> Result<()> {
     })
 }
 
-fn make(filesystem: &Filesystem, path: &OsStr, new: &NewFile<'_>) -> Result<()> {
+fn make(filesystem: &Volume, path: &OsStr, new: &NewFile<'_>) -> Result<()> {
     let is_dir = new.mode.is_some_and(|mode| mode.file_type() == MODE_DIR);
     let (dir, name) = if is_dir { find_dir_place(filesystem, path) } else { find_place(filesystem, path) }?;
     filesystem.create(dir, name, new, &Caller::root()).with_context(|| shown(path))?;
@@ -36,7 +36,7 @@ fn make(filesystem: &Filesystem, path: &OsStr, new: &NewFile<'_>) -> Result<()> 
 }
 
 /// Makes a directory and those on the way to it.
-fn make_parents(filesystem: &Filesystem, path: &OsStr, mode: u16) -> Result<(), Error> {
+fn make_parents(filesystem: &Volume, path: &OsStr, mode: u16) -> Result<(), Error> {
     let bytes = path.as_bytes();
     let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
     let slashes = bytes[..end].iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
@@ -46,7 +46,7 @@ fn make_parents(filesystem: &Filesystem, path: &OsStr, mode: u16) -> Result<(), 
             Ok(stat) if is_dir(&stat) => {}
             Ok(_) => return Err(Error::NotADirectory),
             Err(Error::NotFound) => {
-                let (dir, name) = xfskit::split_path(part)?;
+                let (dir, name) = xfskit::volume::split_path(part)?;
                 let dir = filesystem.resolve(dir, true)?.inode;
                 let mode = if length == end { mode } else { 0o755 };
                 filesystem.create(dir, name, &NewFile::new(MODE_DIR | mode), &Caller::root())?;
@@ -91,13 +91,13 @@ pub fn touch(args: &TouchArgs) -> Result<()> {
     })
 }
 
-fn touch_one(filesystem: &Filesystem, path: &OsStr, change: &SetAttr, args: &TouchArgs) -> Result<(), Error> {
+fn touch_one(filesystem: &Volume, path: &OsStr, change: &SetAttr, args: &TouchArgs) -> Result<(), Error> {
     let stat = match resolve(filesystem, path, true) {
         Ok(stat) => stat,
         Err(Error::NotFound) if args.no_create => return Ok(()),
         Err(Error::NotFound) if path.as_bytes().ends_with(b"/") => return Err(Error::NotFound),
         Err(Error::NotFound) => {
-            let (dir, name) = xfskit::split_path(path.as_bytes())?;
+            let (dir, name) = xfskit::volume::split_path(path.as_bytes())?;
             let dir = filesystem.resolve(dir, true)?.inode;
             let stat = filesystem.create(dir, name, &NewFile::new(MODE_REGULAR | args.mode), &Caller::root())?;
             if args.date.is_none() {
@@ -138,7 +138,7 @@ pub fn chown(args: &ChownArgs) -> Result<()> {
 
 /// Changes a file and, if that is asked for, what is below it.
 fn change_all(
-    filesystem: &Filesystem,
+    filesystem: &Volume,
     path: &OsStr,
     start: Stat,
     recursive: bool,

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use xfskit::device::{BlockDevice, FileDevice, OpenError};
 use xfskit::env::{Environment, SystemEnvironment};
 use xfskit::ondisk::{Superblock, Timestamp};
-use xfskit::{Error, Filesystem, MountOptions};
+use xfskit::volume::{Error, MountOptions, Volume};
 use xfskit_mkfs::{InodeSize, Options, make};
 use xfskit_transfer::{
     Adjust, FixedEnvironment, HostSource, ImageSink, Losses, Needs, Shape, Source, TarSource, TransferError, survey,
@@ -325,7 +325,7 @@ fn fill(
     let log = log.map(|log| Arc::new(log) as Arc<dyn BlockDevice>);
     let mut source = from.open(&written)?;
     let superblock = make(device, log.as_deref(), options, env.now()).with_context(shown)?;
-    let filesystem = Filesystem::open_in(device.clone(), log, MountOptions::default(), env).with_context(shown)?;
+    let filesystem = Volume::open_in(device.clone(), log, MountOptions::default(), env).with_context(shown)?;
     let (uid, gid) = args.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
     let adjust = Adjust { uid, gid, newest: epoch, attributes: attributes(args.no_xattrs) };
     let bar = CopyBar::new("filling").of_files(files);

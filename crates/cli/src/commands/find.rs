@@ -10,9 +10,9 @@ use crate::text::set_json;
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use xfskit::Filesystem;
 use xfskit::ondisk::Timestamp;
 use xfskit::ondisk::inode::MODE_TYPE;
+use xfskit::volume::Volume;
 use xfskit_transfer::{Found, ImageWalk, Step};
 
 /// Runs `find`. An error keeps nothing else from being found.
@@ -56,7 +56,7 @@ pub fn run(args: &FindArgs, as_json: bool) -> Result<()> {
 }
 
 /// Whether all tests hold. That which has to read comes last.
-fn is_asked_for(filesystem: &Filesystem, found: &Found, args: &FindArgs, later_than: &[Timestamp]) -> Result<bool> {
+fn is_asked_for(filesystem: &Volume, found: &Found, args: &FindArgs, later_than: &[Timestamp]) -> Result<bool> {
     let stat = &found.stat;
     let kind = stat.mode & MODE_TYPE;
     let holds = args.name.iter().all(|glob| glob.matches(found.name()))
@@ -71,7 +71,7 @@ fn is_asked_for(filesystem: &Filesystem, found: &Found, args: &FindArgs, later_t
     Ok(args.xattr.iter().all(|glob| names.iter().any(|name| glob.matches(name))))
 }
 
-fn print(out: &mut impl Write, filesystem: &Filesystem, found: &Found, args: &FindArgs, as_json: bool) -> Result<()> {
+fn print(out: &mut impl Write, filesystem: &Volume, found: &Found, args: &FindArgs, as_json: bool) -> Result<()> {
     if as_json {
         let mut value = stat_json(filesystem, &found.stat).with_context(|| path_of(found))?;
         set_json(&mut value, "path", &found.path);

@@ -6,10 +6,10 @@ use crate::screen::{say, say_part};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::fmt::Write;
-use xfskit::Filesystem;
 use xfskit::journal::LogState;
 use xfskit::ondisk::features::{Incompat, RoCompat};
 use xfskit::ondisk::{RawSuperblock, Superblock};
+use xfskit::volume::Volume;
 
 /// Runs the command.
 pub fn run(args: &ReadArgs, as_json: bool) -> Result<()> {
@@ -38,7 +38,7 @@ fn label(raw: &RawSuperblock) -> String {
     String::from_utf8_lossy(&raw.label[..end]).into_owned()
 }
 
-fn to_json(filesystem: &Filesystem, raw: &RawSuperblock, log: &str) -> Value {
+fn to_json(filesystem: &Volume, raw: &RawSuperblock, log: &str) -> Value {
     let mount = filesystem.mount();
     let names = |flags: Vec<&str>| flags.iter().map(|flag| flag.to_lowercase()).collect::<Vec<_>>();
     let incompat = mount.geometry.incompat.iter_names().map(|(name, _)| name).collect();

@@ -13,7 +13,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::DeviceNumber;
 use xfskit::ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_SYMLINK, MODE_TYPE};
-use xfskit::{Error, Filesystem, Stat};
+use xfskit::volume::{Error, Stat, Volume};
 use xfskit_transfer::{Found, ImageWalk, Step};
 
 /// Whether a mode is a directory's.
@@ -62,7 +62,7 @@ pub fn tree(args: &PathArgs, as_json: bool) -> Result<()> {
 }
 
 /// The line of a file in a tree.
-fn tree_line(filesystem: &Filesystem, found: &Found, indent: &str, as_json: bool) -> Result<Vec<u8>> {
+fn tree_line(filesystem: &Volume, found: &Found, indent: &str, as_json: bool) -> Result<Vec<u8>> {
     let mut line = Vec::new();
     if as_json {
         if found.dir.is_some() {
@@ -127,7 +127,7 @@ pub fn stat(args: &StatArgs, as_json: bool) -> Result<()> {
     failures.into_result()
 }
 
-fn print_stat(out: &mut impl Write, filesystem: &Filesystem, path: &OsStr, stat: &Stat) -> Result<()> {
+fn print_stat(out: &mut impl Write, filesystem: &Volume, path: &OsStr, stat: &Stat) -> Result<()> {
     writeln!(out, "path:       {}", path.display())?;
     writeln!(out, "type:       {}", kind_name(stat.mode))?;
     if is_symlink(stat) {
@@ -149,7 +149,7 @@ fn print_stat(out: &mut impl Write, filesystem: &Filesystem, path: &OsStr, stat:
 }
 
 /// All attributes of a file.
-pub fn stat_json(filesystem: &Filesystem, stat: &Stat) -> Result<Value, Error> {
+pub fn stat_json(filesystem: &Volume, stat: &Stat) -> Result<Value, Error> {
     let mut value = json!({
         "inode": stat.inode.0,
         "generation": stat.generation,

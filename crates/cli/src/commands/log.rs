@@ -83,7 +83,7 @@ fn place(lsn: Lsn) -> String {
 fn print_state(
     out: &mut impl Write,
     journal: &Journal,
-    preview: &Result<Option<Preview>, xfskit::Error>,
+    preview: &Result<Option<Preview>, xfskit::volume::Error>,
 ) -> Result<()> {
     write!(out, "journal of {} blocks, head {}, ", journal.blocks(), place(journal.log.head.next))?;
     match journal.log.state {
@@ -174,7 +174,7 @@ fn print_checkpoints(out: &mut impl Write, journal: &Journal, all: bool, preview
     Ok(())
 }
 
-fn to_json(journal: &Journal, all: bool, preview: Result<Option<Preview>, xfskit::Error>) -> Result<Value> {
+fn to_json(journal: &Journal, all: bool, preview: Result<Option<Preview>, xfskit::volume::Error>) -> Result<Value> {
     let mut records = Vec::new();
     let look = |lsn, found: Found<'_>| {
         records.push(match found {

@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Error, Filesystem, Stat};
+use xfskit::volume::{Error, Stat, Volume};
 use xfskit_transfer::{ImageWalk, Step, TransferError};
 
 type Entry = (Vec<u8>, InodeNumber);
@@ -22,7 +22,7 @@ type Entry = (Vec<u8>, InodeNumber);
 struct List<'a> {
     args: &'a LsArgs,
     as_json: bool,
-    filesystem: &'a Filesystem,
+    filesystem: &'a Volume,
     out: BufWriter<Screen>,
     /// The entries of a JSON list, which is printed as a whole.
     values: Vec<Value>,

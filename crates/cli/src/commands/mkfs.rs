@@ -17,7 +17,7 @@ use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice, FileDevice, OpenError, share_storage};
 use xfskit::env::{Environment, SystemEnvironment};
 use xfskit::ondisk::Superblock;
-use xfskit::{Caller, Filesystem, MountOptions, SetAttr};
+use xfskit::volume::{Caller, MountOptions, SetAttr, Volume};
 use xfskit_mkfs::{Extent, Options, existing_format, first_data, make, set_aside, verify};
 
 /// What a file's device says.
@@ -69,7 +69,7 @@ fn own_root(
 ) -> Result<()> {
     let Some(owner) = args.owner else { return Ok(()) };
     let env = fill::environment(options)?;
-    let filesystem = Filesystem::open_in(device, log, MountOptions::default(), env)?;
+    let filesystem = Volume::open_in(device, log, MountOptions::default(), env)?;
     let change = SetAttr { uid: owner.uid, gid: owner.gid, ..SetAttr::default() };
     filesystem.set_attr(filesystem.root(), &change, &Caller::root())?;
     Ok(filesystem.unmount()?)

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Error, Filesystem, RenameFlags, Stat};
+use xfskit::volume::{Caller, Error, RenameFlags, Stat, Volume};
 use xfskit_transfer::{ImageWalk, Step};
 
 /// Runs `ln`.
@@ -27,7 +27,7 @@ pub fn ln(args: &LnArgs) -> Result<()> {
 }
 
 /// What is to get one more name.
-fn find_to_link(filesystem: &Filesystem, target: &OsStr) -> Result<InodeNumber> {
+fn find_to_link(filesystem: &Volume, target: &OsStr) -> Result<InodeNumber> {
     let stat = find(filesystem, target)?;
     if is_dir(&stat) {
         bail!("{}: it is a directory, which has one name only; 'ln -s' makes a symbolic link to it", shown(target));
@@ -37,7 +37,7 @@ fn find_to_link(filesystem: &Filesystem, target: &OsStr) -> Result<InodeNumber> 
 
 /// Makes a symbolic link in place of what has its name: at every moment, and after a crash, the name stands for the
 /// one or the other. A crash may leave the link under a name that begins with `.xfskit-`.
-fn symlink_over(filesystem: &Filesystem, dir: InodeNumber, name: &[u8], target: &[u8]) -> Result<(), Error> {
+fn symlink_over(filesystem: &Volume, dir: InodeNumber, name: &[u8], target: &[u8]) -> Result<(), Error> {
     let root = Caller::root();
     match filesystem.symlink(dir, name, target, &root) {
         Err(Error::Exists) => {}
@@ -96,7 +96,7 @@ pub fn rm(args: &RmArgs) -> Result<()> {
     edit(&args.paths.image, |filesystem| for_each(&args.paths.paths, |path| remove(filesystem, path, args)))
 }
 
-fn remove(filesystem: &Filesystem, path: &OsStr, args: &RmArgs) -> Result<()> {
+fn remove(filesystem: &Volume, path: &OsStr, args: &RmArgs) -> Result<()> {
     let (dir, name, stat) = match find_name(filesystem, path) {
         Err(Error::NotFound) if args.force => return Ok(()),
         found => found.with_context(|| shown(path))?,
@@ -111,8 +111,8 @@ fn remove(filesystem: &Filesystem, path: &OsStr, args: &RmArgs) -> Result<()> {
     filesystem.unlink(dir, name, &Caller::root()).with_context(|| shown(path))
 }
 
-fn find_name<'a>(filesystem: &Filesystem, path: &'a OsStr) -> Result<(InodeNumber, &'a [u8], Stat), Error> {
-    let (dir, name) = xfskit::split_path(path.as_bytes())?;
+fn find_name<'a>(filesystem: &Volume, path: &'a OsStr) -> Result<(InodeNumber, &'a [u8], Stat), Error> {
+    let (dir, name) = xfskit::volume::split_path(path.as_bytes())?;
     let dir = filesystem.resolve(dir, true)?.inode;
     let stat = filesystem.lookup(dir, name)?;
     if path.as_bytes().ends_with(b"/") && !is_dir(&stat) {
@@ -122,7 +122,7 @@ fn find_name<'a>(filesystem: &Filesystem, path: &'a OsStr) -> Result<(InodeNumbe
 }
 
 /// Removes a directory and what is below it, the deepest first.
-fn remove_tree(filesystem: &Filesystem, path: &OsStr, dir: InodeNumber, name: &[u8], inode: InodeNumber) -> Result<()> {
+fn remove_tree(filesystem: &Volume, path: &OsStr, dir: InodeNumber, name: &[u8], inode: InodeNumber) -> Result<()> {
     let caller = Caller::root();
     for step in ImageWalk::new(filesystem, inode, path.as_bytes()).staying_below()? {
         interrupt::check()?;

@@ -7,8 +7,8 @@ use crate::text::{json_bytes, set_json};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::io::Write;
-use xfskit::Error;
 use xfskit::ondisk::InodeNumber;
+use xfskit::volume::Error;
 
 /// Runs `parents`.
 pub fn parents(args: &ParentsArgs, as_json: bool) -> Result<()> {

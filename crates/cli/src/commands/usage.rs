@@ -11,8 +11,8 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::io::Write;
-use xfskit::Stat;
 use xfskit::ondisk::InodeNumber;
+use xfskit::volume::Stat;
 use xfskit_transfer::{ImageWalk, Step};
 
 /// Runs `df`.

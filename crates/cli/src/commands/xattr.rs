@@ -19,7 +19,7 @@ use std::io::{BufReader, IsTerminal, Read, Write, stdin};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Filesystem, SetMode, XattrChange};
+use xfskit::volume::{Caller, SetMode, Volume, XattrChange};
 use xfskit_transfer::{ImageWalk, Step};
 
 const MOST_VALUE_BYTES: u64 = 64 * 1024;
@@ -144,7 +144,7 @@ fn block_json(path: &[u8], attributes: &[(Vec<u8>, Vec<u8>)]) -> Value {
     block
 }
 
-fn attributes(filesystem: &Filesystem, inode: InodeNumber, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+fn attributes(filesystem: &Volume, inode: InodeNumber, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut names = filesystem.list_xattr(inode)?;
     names.retain(|name| name.starts_with(prefix));
     names.sort();
@@ -184,7 +184,7 @@ fn read_dump(file: &Path) -> Result<Vec<Block>> {
 }
 
 /// Sets the attributes of a dump, for files below `root`.
-pub fn restore(filesystem: &Filesystem, blocks: &[Block], root: &OsStr) -> Result<()> {
+pub fn restore(filesystem: &Volume, blocks: &[Block], root: &OsStr) -> Result<()> {
     let target =
         if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let progress = ProgressBar::with_draw_target(Some(blocks.len() as u64), target);

@@ -68,7 +68,7 @@ pub struct Preview {
 
 impl Preview {
     /// What recovery would do; `None` for a clean log, an error where recovery fails.
-    pub fn of(journal: &Journal) -> Result<Option<Self>, xfskit::Error> {
+    pub fn of(journal: &Journal) -> Result<Option<Self>, xfskit::volume::Error> {
         let mut outcomes: Vec<Vec<Option<Outcome>>> = Vec::new();
         let recovered = journal.log.preview(&mut |told| {
             outcomes.resize_with(outcomes.len().max(told.transaction + 1), Vec::new);

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use xfskit::device::{Access, FileDevice};
-use xfskit::{Filesystem, MountOptions};
+use xfskit::volume::{MountOptions, Volume};
 use xfskit_check::{CheckOptions, Quiet};
 use xfskit_fuse::{MountError, Options, Session, Unmounted, Unmounter, WriteCache};
 use xfskit_testkit::{Scratch, kernel_mount, reference, scratch, skip};
@@ -71,7 +71,7 @@ pub fn serve(scratch: &Scratch) -> Served {
 /// As [`serve`], with or without the kernel's cache for what is written.
 pub fn serve_with(scratch: &Scratch, cache: WriteCache) -> Served {
     let device = FileDevice::open(scratch.file("a.img"), Access::Write).unwrap();
-    let filesystem = Filesystem::open(Arc::new(device), MountOptions::default()).unwrap();
+    let filesystem = Volume::open(Arc::new(device), MountOptions::default()).unwrap();
     let kernel = vec![xfskit_fuse::KernelOption::Suid];
     let options = Options { allow_other: true, kernel, cache, ..Options::default() };
     let session = Session::mount(filesystem, &scratch.file("mount"), &options).unwrap();

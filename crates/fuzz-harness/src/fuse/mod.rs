@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 use wire::{Answer, Asker, Body, Connection, Errno, u32_at, u64_at};
 use xfskit::device::MemoryDevice;
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::{Filesystem, MountOptions};
+use xfskit::volume::{MountOptions, Volume};
 use xfskit_check::{CheckOptions, Quiet};
 use xfskit_fuse::{MountError, Options, WriteCache, serve};
 use xfskit_mkfs::Size;
@@ -129,7 +129,7 @@ pub fn fuse(input: &[u8]) -> Behaviour {
 pub fn run(input: &[u8]) -> Outcome {
     let image = Arc::new(Overlay::new(&BASE));
     let options = MountOptions { cache_bytes: 16 << 20, ..MountOptions::default() };
-    let filesystem = Filesystem::open(Arc::clone(&image) as _, options).expect("a sound image");
+    let filesystem = Volume::open(Arc::clone(&image) as _, options).expect("a sound image");
     let mut input = Input(input);
     let settings = input.byte();
     let cache = if settings & 1 == 0 { WriteCache::Back } else { WriteCache::Through };
@@ -150,7 +150,7 @@ pub fn run(input: &[u8]) -> Outcome {
 /// Compares the image with the model, and checks it.
 fn judge(image: &Arc<Overlay>, model: &Model) {
     let options = MountOptions { read_only: true, ..MountOptions::default() };
-    let filesystem = Filesystem::open(Arc::clone(image) as _, options).expect("an image that can be opened again");
+    let filesystem = Volume::open(Arc::clone(image) as _, options).expect("an image that can be opened again");
     for (number, node) in model.nodes.iter().filter(|(_, node)| node.names > 0) {
         let inode = if *number == ROOT { filesystem.root() } else { InodeNumber(*number) };
         let stat = filesystem.stat(inode).expect("an inode with a name");

@@ -5,11 +5,12 @@ use crate::bad_place::Refused;
 use crate::device::{Event, Fault, Kept};
 use crate::model::NodeId;
 use crate::operation::Operation;
-use xfskit::{Error, Filesystem, Mount};
+use xfskit::mount::Mount;
+use xfskit::volume::{Error, Volume};
 
 impl Run {
     /// Looks at the filesystem as if its device had no bad place. The filesystem's own work meets it.
-    pub(super) fn look<T>(&self, look: impl FnOnce(&Filesystem) -> T) -> T {
+    pub(super) fn look<T>(&self, look: impl FnOnce(&Volume) -> T) -> T {
         let fault = self.device.fault();
         if matches!(fault, Some(Fault::BadPlace(_))) {
             self.device.set_fault(None);

@@ -4,7 +4,7 @@ use super::{Workload, settings, varied};
 use crate::model::{NodeId, ROOT};
 use crate::operation::{Operation, is_dir};
 use crate::run::{Run, Stop};
-use xfskit::{Fallocate, RenameFlags};
+use xfskit::volume::{Fallocate, RenameFlags};
 
 pub const WORKLOAD: Workload = Workload {
     name: "contents",

@@ -6,7 +6,7 @@ use crate::model::{NodeId, ROOT};
 use crate::operation::Operation;
 use crate::random::Random;
 use crate::run::{Run, Stop};
-use xfskit::Fallocate;
+use xfskit::volume::Fallocate;
 
 pub const WORKLOAD: Workload = Workload {
     name: "extents",

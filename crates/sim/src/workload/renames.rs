@@ -4,7 +4,7 @@ use super::{Workload, attributes, varied};
 use crate::model::{NodeId, ROOT};
 use crate::operation::{Name, Operation, is_dir};
 use crate::run::{Run, Stop};
-use xfskit::RenameFlags;
+use xfskit::volume::RenameFlags;
 
 pub const WORKLOAD: Workload = Workload {
     name: "renames",

@@ -6,7 +6,7 @@ use super::{Workload, varied};
 use crate::model::ROOT;
 use crate::operation::{Name, Operation};
 use crate::run::{Run, Stop};
-use xfskit::RenameFlags;
+use xfskit::volume::RenameFlags;
 
 pub const WORKLOAD: Workload = Workload {
     name: "replacements",

@@ -13,7 +13,7 @@ use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::inode::{
     MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
 };
-use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags, SetAttr, SetTime, Stat, WholeFile, XattrChange};
+use xfskit::volume::{Caller, Error, NewFile, RenameFlags, SetAttr, SetTime, Stat, Volume, WholeFile, XattrChange};
 
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
@@ -23,7 +23,7 @@ const MOST_AT_ONCE: usize = 128;
 
 /// A directory of an image that a tree goes into.
 pub struct ImageSink<'a> {
-    filesystem: &'a Filesystem,
+    filesystem: &'a Volume,
     dirs: HashMap<Vec<u8>, Dir>,
     /// The directory that was used last.
     recent: (Vec<u8>, Dir),
@@ -77,7 +77,7 @@ impl<'a> ImageSink<'a> {
     ///
     /// # Errors
     /// `Image` when its ACLs cannot be read.
-    pub fn new(filesystem: &'a Filesystem, base: InodeNumber) -> Result<Self> {
+    pub fn new(filesystem: &'a Volume, base: InodeNumber) -> Result<Self> {
         let base = open_dir(filesystem, base, b"")?;
         let dirs = HashMap::from([(Vec::new(), base)]);
         let recent = (Vec::new(), base);
@@ -423,7 +423,7 @@ fn whole_file<'a>(node: &'a Node, bytes: &'a [u8]) -> WholeFile<'a> {
     }
 }
 
-fn open_dir(filesystem: &Filesystem, inode: InodeNumber, path: &[u8]) -> Result<Dir> {
+fn open_dir(filesystem: &Volume, inode: InodeNumber, path: &[u8]) -> Result<Dir> {
     match filesystem.get_xattr(inode, DEFAULT_ACL) {
         Ok(_) => Ok(Dir { inode, has_default_acl: true }),
         Err(Error::NoAttribute) => Ok(Dir { inode, has_default_acl: false }),

@@ -9,14 +9,14 @@ use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::inode::{
     MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
 };
-use xfskit::{Error, Filesystem, Seek, Stat};
+use xfskit::volume::{Error, Seek, Stat, Volume};
 
 /// Where a piece cannot be read, it is looked at in steps of this size.
 const STEP_BYTES: usize = 4096;
 
 /// A file or directory of an image, with everything in it.
 pub struct ImageSource<'a> {
-    filesystem: &'a Filesystem,
+    filesystem: &'a Volume,
     start: InodeNumber,
     prefix: Vec<u8>,
     recursive: bool,
@@ -29,7 +29,7 @@ pub struct ImageSource<'a> {
 
 impl<'a> ImageSource<'a> {
     /// The inode `start`, which is sent under the path `prefix`.
-    pub fn new(filesystem: &'a Filesystem, start: InodeNumber, prefix: &[u8], recursive: bool) -> Self {
+    pub fn new(filesystem: &'a Volume, start: InodeNumber, prefix: &[u8], recursive: bool) -> Self {
         Self {
             filesystem,
             start,
@@ -214,7 +214,7 @@ impl<'a> ImageSource<'a> {
 }
 
 /// The attributes of a file of an image.
-pub(super) fn meta_of(filesystem: &Filesystem, stat: &Stat, path: &[u8]) -> Result<Meta> {
+pub(super) fn meta_of(filesystem: &Volume, stat: &Stat, path: &[u8]) -> Result<Meta> {
     let names = names_of_xattrs(filesystem, stat, path)?;
     let with_value = |name: Vec<u8>| {
         let value = filesystem.get_xattr(stat.inode, &name).map_err(image_attribute(path, &name))?;
@@ -230,7 +230,7 @@ fn bare_meta(stat: &Stat) -> Meta {
 }
 
 /// The names of a file's extended attributes, sorted.
-fn names_of_xattrs(filesystem: &Filesystem, stat: &Stat, path: &[u8]) -> Result<Vec<Vec<u8>>> {
+fn names_of_xattrs(filesystem: &Volume, stat: &Stat, path: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut names = filesystem
         .list_xattr(stat.inode)
         .map_err(|source| TransferError::Image { path: format!("{}: its attributes", shown(path)), source })?;

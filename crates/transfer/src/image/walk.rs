@@ -5,12 +5,12 @@ use crate::error::{Result, image};
 use std::collections::HashSet;
 use xfskit::ondisk::inode::{MODE_DIR, MODE_TYPE};
 use xfskit::ondisk::{Corruption, InodeNumber};
-use xfskit::{Filesystem, Stat};
+use xfskit::volume::{Stat, Volume};
 
 /// A walk through a tree. A directory that is found a second time has several names, or lies in itself: that is an
 /// error, after which the walk goes on behind it; so is a name that a directory has once more.
 pub struct ImageWalk<'a> {
-    filesystem: &'a Filesystem,
+    filesystem: &'a Volume,
     start: Option<InodeNumber>,
     /// The path of what was found last. There is only one, for the depth of an image's directories is not ours to
     /// choose.
@@ -69,7 +69,7 @@ impl Found {
 
 impl<'a> ImageWalk<'a> {
     /// A walk that begins with the inode `start`, which is called `path`.
-    pub fn new(filesystem: &'a Filesystem, start: InodeNumber, path: &[u8]) -> Self {
+    pub fn new(filesystem: &'a Volume, start: InodeNumber, path: &[u8]) -> Self {
         let (path, stack, dirs) = (path.to_vec(), Vec::new(), HashSet::new());
         Self { filesystem, start: Some(start), path, next: None, stack, dirs }
     }

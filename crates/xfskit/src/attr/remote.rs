@@ -57,7 +57,7 @@ pub fn free_range(tx: &mut Transaction, ino: InoId, count: u32) -> Result<FileBl
     // Block 0 is the root's, mapped or not.
     let at = bmap::first_unused(tx, ino, ForkKind::Attr, FileBlock(1), count)?;
     if at.0 + u64::from(count) > u64::from(u32::MAX) {
-        return Err(crate::Error::NoSpace);
+        return Err(crate::error::Error::NoSpace);
     }
     Ok(at)
 }

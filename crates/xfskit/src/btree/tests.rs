@@ -2,8 +2,8 @@
 
 use super::block::view;
 use super::{BtreeKind, Cursor, InlineRoot, KeyOf, NodeEntries, RecordOf, Root};
-use crate::Result;
 use crate::cache::BufferKind;
+use crate::error::Result;
 use crate::space::{BNOBT_KIND, CNTBT_KIND, FINOBT_KIND, INOBT_KIND, REFCOUNTBT_KIND, RMAPBT_KIND};
 use crate::test_image::{Random, TestImage, transact};
 use crate::trans::{BufId, Transaction};
@@ -190,7 +190,7 @@ fn check<F: TestFormat>(tx: &mut Transaction, tree: &TestTree<F>) -> Vec<F::Reco
 }
 
 struct Model<F: TestFormat> {
-    mount: std::sync::Arc<crate::Mount>,
+    mount: std::sync::Arc<crate::mount::Mount>,
     tree: Option<TestTree<F>>,
     map: BTreeMap<u32, F::Record>,
     random: Random,

@@ -119,7 +119,7 @@ impl DaTree {
         let from = FileBlock(self.root.into());
         let at = bmap::first_unused(tx, self.ino, self.fork, from, self.fs_blocks)?;
         if at.0 >= self.end.into() {
-            return Err(crate::Error::NoSpace);
+            return Err(crate::error::Error::NoSpace);
         }
         let block = at.0 as u32;
         let aligned = (block - self.root).is_multiple_of(self.fs_blocks);

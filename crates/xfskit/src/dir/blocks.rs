@@ -121,7 +121,7 @@ impl Dir {
         ensure_on_disk!(at.0 % fs_blocks == 0, "extent record", "directory blocks are whole", "hole at {at}");
         let number = at.0 / fs_blocks;
         if number >= self.layout.max_data_blocks().into() {
-            return Err(crate::Error::NoSpace);
+            return Err(crate::error::Error::NoSpace);
         }
         Ok(number as u32)
     }

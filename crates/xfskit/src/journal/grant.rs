@@ -312,7 +312,7 @@ impl<'j> Grant<'j> {
     ///
     /// # Errors
     /// `Shutdown`.
-    pub fn next_link(&mut self) -> crate::Result<()> {
+    pub fn next_link(&mut self) -> crate::error::Result<()> {
         if self.links_left == 0 {
             self.journal.take_space_rolling(self.unit)?;
             self.links_left = 1;

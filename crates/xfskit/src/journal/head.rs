@@ -259,7 +259,7 @@ fn find_tail(place: &LogPlace, uuid: &[u8; 16], head: Lsn, tail: Lsn) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use crate::MountOptions;
+    use crate::mount::MountOptions;
     use crate::test_image::TestImage;
     use std::sync::Arc;
     use xfskit_device::BlockDevice;
@@ -290,7 +290,8 @@ mod tests {
         let end = log.len() - record.len();
         log[end..].copy_from_slice(&record);
         image.device.write(offset, &log).unwrap();
-        let error = crate::Mount::open(Arc::clone(&image.device) as _, None, MountOptions::default()).err().unwrap();
+        let error =
+            crate::mount::Mount::open(Arc::clone(&image.device) as _, None, MountOptions::default()).err().unwrap();
         assert!(error.is_damage() && error.to_string().contains("cycle numbers"), "{error}");
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //! Crash behaviour: some extents are shared; blocks behind the target's old end go when it grows or ends.
 
-use super::Filesystem;
+use super::Volume;
 use super::map::{Times, grow, next_link, remove_range, touch_contents};
 use super::protected::check_unprotected;
 use crate::cache::ForkKind;
@@ -29,7 +29,7 @@ struct Span {
     length: u64,
 }
 
-impl Filesystem {
+impl Volume {
     /// Lets `to` share the blocks of `length` bytes of `from`; 0 means up to the end of `from`. By the rules of Linux's
     /// `FICLONERANGE`: both offsets begin a block, and so does the end unless it is the end of `from` and lies at or
     /// behind the end of `to`.

@@ -3,7 +3,7 @@
 //! Nothing is locked where a transaction begins, so a write looks first, under the inode's lock alone, for what needs
 //! no transaction, and begins one only for what does.
 
-use super::Filesystem;
+use super::Volume;
 use super::map::{END_OF_MAP, link_reservation, next_link, written_behind_end};
 use super::protected::{check_not_immutable, check_same, check_write, is_append_only};
 use crate::cache::{Inode, InodeState};
@@ -50,7 +50,7 @@ impl Target {
     }
 }
 
-impl Filesystem {
+impl Volume {
     /// Fills `buffer` with the contents of a file from byte `offset` on; returns how many there are, fewer than asked
     /// for only at the end of the file.
     ///

@@ -7,7 +7,7 @@ use super::acl::{self, Attributes};
 use super::links::count_links;
 use super::protected::check_new_entry;
 use super::stat::stat_of;
-use super::{Caller, Filesystem, Stat, check_new_name};
+use super::{Caller, Stat, Volume, check_new_name};
 use crate::dir::{self, Place};
 use crate::error::{Error, Result};
 use crate::inode::{self, NewInode, unlinked};
@@ -27,7 +27,7 @@ pub(super) const MAX_LINKS: u32 = i32::MAX as u32;
 /// What to make.
 ///
 /// ```
-/// use xfskit::{FileMode, NewFile};
+/// use xfskit::volume::{FileMode, NewFile};
 ///
 /// let pipe = NewFile { mode: FileMode::new(0o010_600), umask: 0o022, ..NewFile::new(0) };
 /// assert_eq!(pipe.mode.map(FileMode::file_type), Some(0o010_000));
@@ -52,7 +52,7 @@ impl NewFile<'static> {
     }
 }
 
-impl Filesystem {
+impl Volume {
     /// Makes a file, directory, device node, pipe or socket named `name` in `dir`.
     ///
     /// # Errors

@@ -11,7 +11,7 @@
 //! Crash behaviour: some links are done. A file in the middle of a collapse or an insertion has some of its
 //! extents moved and others not, as with the kernel.
 
-use super::Filesystem;
+use super::Volume;
 use super::map::{END_OF_MAP, Times, grow, next_link, next_link_with, remove_range, touch_contents, zero_bytes};
 use super::protected::{check_not_immutable, check_unprotected};
 use crate::cache::ForkKind;
@@ -58,7 +58,7 @@ struct Span {
     whole: Range<FileBlock>,
 }
 
-impl Filesystem {
+impl Volume {
     /// Does `what` to the `length` bytes of a file from `offset` on, by the rules of Linux's `fallocate`.
     ///
     /// # Errors

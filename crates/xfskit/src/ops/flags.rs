@@ -2,7 +2,7 @@
 //! extents.
 
 use super::create::{single, touch};
-use super::{Caller, Filesystem};
+use super::{Caller, Volume};
 use crate::error::{Error, Result};
 use crate::trans::reservation_of;
 use crate::trans::{InoId, InodeFields, Transaction};
@@ -30,11 +30,11 @@ pub mod xflags {
 /// Flags, project and hints of an inode.
 ///
 /// ```
-/// # fn keep_to_project(fs: &xfskit::Filesystem, dir: xfskit::ondisk::InodeNumber) -> xfskit::Result<()> {
+/// # fn keep_to_project(fs: &xfskit::volume::Volume, dir: xfskit::ondisk::InodeNumber) -> xfskit::volume::Result<()> {
 /// let mut flags = fs.flags(dir)?;
 /// flags.project = 7;
 /// flags.xflags |= u32::from(xfskit::ondisk::inode::flags::PROJINHERIT);
-/// fs.set_flags(dir, &flags, &xfskit::Caller::root())?;
+/// fs.set_flags(dir, &flags, &xfskit::volume::Caller::root())?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct Flags {
     pub cow_extent_size_bytes: u32,
 }
 
-impl Filesystem {
+impl Volume {
     /// The flags, the project and the hints of an inode.
     ///
     /// # Errors

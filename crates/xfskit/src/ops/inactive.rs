@@ -6,7 +6,7 @@
 //! ```
 //! Crash behaviour: the inode is on the unlinked list until the last link, so recovery or the next mount goes on.
 
-use super::Filesystem;
+use super::Volume;
 use super::create::single;
 use super::map::{END_OF_MAP, remove_range};
 use crate::attr;
@@ -56,7 +56,7 @@ pub(super) fn free_now(tx: &mut Transaction, ino: InoId) -> Result<()> {
     Ok(())
 }
 
-impl Filesystem {
+impl Volume {
     /// Frees an inode if it has no name and no holder.
     pub(super) fn inactivate(&self, inode: &Arc<Inode>) -> Result<()> {
         if self.mount.options.read_only {

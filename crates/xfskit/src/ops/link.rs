@@ -4,7 +4,7 @@ use super::create::{MAX_LINKS, single, touch, touch_dir};
 use super::links::{check_project, count_links};
 use super::protected::{check_lost_entry, check_new_entry, check_unprotected};
 use super::stat::stat_of;
-use super::{Caller, Filesystem, RenameFlags, Stat, check_new_name};
+use super::{Caller, RenameFlags, Stat, Volume, check_new_name};
 use crate::dir;
 use crate::error::{Error, Result};
 use crate::inode::unlinked;
@@ -14,7 +14,7 @@ use crate::trans::reservation_of;
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::FileType;
 
-impl Filesystem {
+impl Volume {
     /// Names `inode`, which is not a directory, `name` in `dir`. A file that was made without a name gets its first,
     /// and brings its contents along: a crash leaves the name with all that was written before, or no name.
     ///

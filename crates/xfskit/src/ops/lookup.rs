@@ -1,13 +1,13 @@
 //! Finds a name in a directory.
 
-use super::{Filesystem, Stat, check_name};
+use super::{Stat, Volume, check_name};
 use crate::dir;
 use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::InodeNumber;
 
-impl Filesystem {
+impl Volume {
     /// The inode that `name` names in directory `dir`.
     ///
     /// # Errors

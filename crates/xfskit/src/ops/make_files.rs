@@ -9,7 +9,7 @@
 use super::acl::Attributes;
 use super::protected::check_new_entry;
 use super::xattr::parse_plain;
-use super::{Caller, Filesystem, NewFile, Stat, check_new_name};
+use super::{Caller, NewFile, Stat, Volume, check_new_name};
 use crate::attr::update::{self, Key, Logging};
 use crate::data;
 use crate::dir;
@@ -64,7 +64,7 @@ impl WholeFile<'_> {
     }
 }
 
-impl Filesystem {
+impl Volume {
     /// Whether [`Self::make_files`] can make a file: its contents are small, its attributes fit the new inode in
     /// shortform, and none is an ACL.
     pub fn is_small(&self, file: &WholeFile<'_>) -> bool {

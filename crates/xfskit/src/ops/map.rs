@@ -6,7 +6,7 @@
 //!
 //! Locking: the inodes stay locked for the whole chain. Each link begins without an AG.
 
-use super::Filesystem;
+use super::Volume;
 use super::create::{single, tell_write};
 use crate::cache::{ForkKind, Inode};
 use crate::data;
@@ -24,7 +24,7 @@ use xfskit_ondisk::{FileBlock, InodeNumber};
 /// Behind every block of a file.
 pub(super) const END_OF_MAP: FileBlock = FileBlock(1 << 54);
 
-impl Filesystem {
+impl Volume {
     /// Works on the map of a file, of which nothing waits in memory, until `work` is done.
     pub(super) fn change_map<T>(
         &self,

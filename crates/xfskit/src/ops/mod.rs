@@ -82,15 +82,15 @@ impl Caller {
 
 /// An XFS filesystem. Shared between threads; every method takes `&self`.
 ///
-/// Dropping it without [`Filesystem::unmount`] leaves the image as a power cut would: everything that was synced is
+/// Dropping it without [`Volume::unmount`] leaves the image as a power cut would: everything that was synced is
 /// there, and the log is dirty.
-pub struct Filesystem {
+pub struct Volume {
     mount: Arc<Mount>,
     /// Inodes without a name whose freeing was refused: a sync and the unmount try again.
     put_off: Mutex<BTreeSet<InodeNumber>>,
 }
 
-impl Filesystem {
+impl Volume {
     /// The mount below, for its counters, geometry and journal.
     pub fn mount(&self) -> &Arc<Mount> {
         &self.mount

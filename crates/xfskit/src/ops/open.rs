@@ -4,7 +4,7 @@
 //! A mount that only looks does the same in memory: over the image lies a device that keeps changes to itself, and what
 //! is mounted is that.
 
-use super::Filesystem;
+use super::Volume;
 use crate::env::{Environment, SystemEnvironment};
 use crate::error::Result;
 use crate::journal::{LogState, RecoveryReport};
@@ -38,13 +38,13 @@ fn recover_over(
     let over = |below| Arc::new(OverlayDevice::new(below, MOST_OVERLAY_BYTES)) as Arc<dyn BlockDevice>;
     let (device, log_device) = (over(device), log_device.map(over));
     let (below, log_below) = (Arc::clone(&device), log_device.clone());
-    let recovered = Filesystem::over(Mount::open_at(below, log_below, options, env, Stage::Image, Some(log.end()))?)?;
+    let recovered = Volume::over(Mount::open_at(below, log_below, options, env, Stage::Image, Some(log.end()))?)?;
     let report = recovered.mount.recovery.clone();
     recovered.unmount()?;
     Ok(RecoveredDevices { device, log_device, report })
 }
 
-impl Filesystem {
+impl Volume {
     /// Opens the filesystem on `device`.
     ///
     /// To write, the device is written at once: a dirty log, as a crash leaves it, is replayed, operations that the
@@ -61,37 +61,37 @@ impl Filesystem {
     /// open it once more with that. Who must not change the device opens it for reading: that is the only way to be
     /// sure.
     ///
-    /// What was opened to write is closed by [`unmount`](Self::unmount). A `Filesystem` that is dropped leaves its log
+    /// What was opened to write is closed by [`unmount`](Self::unmount). A `Volume` that is dropped leaves its log
     /// dirty.
     ///
     /// ```
     /// use std::sync::Arc;
     /// use xfskit::device::MemoryDevice;
-    /// use xfskit::{Caller, Filesystem, MountOptions, NewFile};
+    /// use xfskit::volume::{Caller, Volume, MountOptions, NewFile};
     /// # use xfskit_mkfs::{Options, make};
     ///
     /// let device = Arc::new(MemoryDevice::new(32 << 20));
     /// # let options = Options { uuid: Some([7; 16]), allow_small: true, ..Options::default() };
     /// # make(&device, None, &options, Default::default()).unwrap();
-    /// let fs = Filesystem::open(device.clone(), MountOptions::default())?;
+    /// let fs = Volume::open(device.clone(), MountOptions::default())?;
     /// fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root())?;
     /// fs.sync()?;
     /// drop(fs);
     /// let crashed = device.to_bytes();
     ///
-    /// let fs = Filesystem::open(device.clone(), MountOptions::read_only())?;
+    /// let fs = Volume::open(device.clone(), MountOptions::read_only())?;
     /// assert!(fs.lookup(fs.root(), b"file").is_ok());
     /// drop(fs);
     /// assert!(device.to_bytes() == crashed);
     ///
-    /// let fs = Filesystem::open(device.clone(), MountOptions { no_recovery: true, ..MountOptions::read_only() })?;
+    /// let fs = Volume::open(device.clone(), MountOptions { no_recovery: true, ..MountOptions::read_only() })?;
     /// assert!(fs.lookup(fs.root(), b"file").is_err());
     /// drop(fs);
     ///
-    /// let fs = Filesystem::open(device.clone(), MountOptions::default())?;
+    /// let fs = Volume::open(device.clone(), MountOptions::default())?;
     /// assert!(device.to_bytes() != crashed);
     /// fs.unmount()?;
-    /// # Ok::<(), xfskit::Error>(())
+    /// # Ok::<(), xfskit::volume::Error>(())
     /// ```
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Paths: from text to inodes, and from inodes back to text by their parent pointers.
 
-use super::{Filesystem, Stat};
+use super::{Stat, Volume};
 use crate::cycle::CycleGuard;
 use crate::error::{Error, Result};
 use crate::parent;
@@ -29,7 +29,7 @@ pub(crate) fn names_directory(path: &[u8]) -> bool {
     path.ends_with(b"/") || path.ends_with(b"/.")
 }
 
-impl Filesystem {
+impl Volume {
     /// The inode at `path`, from the root; symbolic links are followed, but at the end only if `follow_last` says so. A
     /// path that ends in a slash, or in `/.`, is that of a directory, and a link there is followed; so is the target of a
     /// link at the end.

@@ -1,6 +1,6 @@
 //! Lists directories.
 
-use super::Filesystem;
+use super::Volume;
 use crate::dir;
 use crate::error::Result;
 use crate::trans::Transaction;
@@ -27,7 +27,7 @@ impl From<dir::Entry<'_>> for Entry {
     }
 }
 
-impl Filesystem {
+impl Volume {
     /// Hands entries of `dir` from `cookie` on (0 is the beginning, `.` and `..` included) to `each` until it says
     /// enough. The directory is locked for reading meanwhile.
     ///

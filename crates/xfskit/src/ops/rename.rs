@@ -15,7 +15,7 @@
 use super::create::{MAX_LINKS, NewFile, single, touch, touch_dir};
 use super::links::{check_empty_dir, check_has_subdirectory, check_named, check_project, count_links};
 use super::protected::{check_lost_entry, check_new_entry};
-use super::{Caller, Filesystem, check_name};
+use super::{Caller, Volume, check_name};
 use crate::cache::Inode;
 use crate::cycle::CycleGuard;
 use crate::dir::{self, DirEntry};
@@ -88,7 +88,7 @@ impl Unsettled {
     }
 }
 
-impl Filesystem {
+impl Volume {
     /// Moves `name` of `dir` to `new_name` of `new_dir`.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Where a file has data, and where its blocks lie.
 
-use super::Filesystem;
+use super::Volume;
 use crate::cache::ForkKind;
 use crate::data::{self, Place, file_offset};
 use crate::error::{Error, Result};
@@ -32,7 +32,7 @@ pub struct FileExtent {
     pub shared: bool,
 }
 
-impl Filesystem {
+impl Volume {
     /// The first byte of the kind at or behind `offset`.
     ///
     /// # Errors

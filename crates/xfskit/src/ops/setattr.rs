@@ -3,7 +3,7 @@
 use super::create::{single, tell_write};
 use super::protected::{check_not_immutable, check_set_attr};
 use super::stat::stat_of;
-use super::{Caller, Filesystem, Stat, acl};
+use super::{Caller, Stat, Volume, acl};
 use crate::cache::Inode;
 use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering;
@@ -47,7 +47,7 @@ impl SetAttr {
     }
 }
 
-impl Filesystem {
+impl Volume {
     /// Changes attributes of an inode: a size, with everything else but a mode, by [`Self::truncate`]'s links, all else
     /// in one transaction.
     ///

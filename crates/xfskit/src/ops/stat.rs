@@ -1,6 +1,6 @@
 //! What is known of an inode and of the filesystem as a whole.
 
-use super::Filesystem;
+use super::Volume;
 use crate::cache::{DataFork, InodeState};
 use crate::error::Result;
 use crate::trans::Transaction;
@@ -86,7 +86,7 @@ pub(super) fn stat_of(tx: &Transaction, state: &InodeState) -> Stat {
     }
 }
 
-impl Filesystem {
+impl Volume {
     /// The attributes of an inode.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use super::map::{END_OF_MAP, grow, remove_range, written_behind_end};
 use super::protected::check_unprotected;
 use super::setattr::{SetAttr, apply};
 use super::stat::stat_of;
-use super::{Caller, Filesystem, Stat};
+use super::{Caller, Stat, Volume};
 use crate::cache::{ForkKind, Inode};
 use crate::data::{self, MAX_SIZE_BYTES};
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ use crate::trans::{InodeFields, Transaction};
 use std::sync::Arc;
 use xfskit_ondisk::{FileBlock, InodeNumber};
 
-impl Filesystem {
+impl Volume {
     /// Sets the size of a file. What it gains reads as zeros and takes no space.
     ///
     /// # Errors

@@ -9,7 +9,7 @@
 use super::create::{single, tell_write, touch_dir_at};
 use super::links::{check_empty_dir, check_has_subdirectory, check_named, count_links};
 use super::protected::check_lost_entry;
-use super::{Caller, Filesystem, check_name};
+use super::{Caller, Volume, check_name};
 use crate::dir::{self, Place};
 use crate::error::{Error, Result};
 use crate::inode::unlinked;
@@ -20,7 +20,7 @@ use crate::trans::reservation_of;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use xfskit_ondisk::InodeNumber;
 
-impl Filesystem {
+impl Volume {
     /// Removes the name of something that is not a directory.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 //! Parent pointers are attributes on disk, and not shown here.
 
 use super::protected::check_unprotected;
-use super::{Caller, Filesystem, acl, check_state_in_use};
+use super::{Caller, Volume, acl, check_state_in_use};
 use crate::attr::{self, Form, update};
 use crate::cache::{Inode, KnownAbsent};
 use crate::error::{Error, Result};
@@ -136,7 +136,7 @@ pub(super) fn parse_plain(full: &[u8]) -> Result<(Namespace, &[u8])> {
     }
 }
 
-impl Filesystem {
+impl Volume {
     /// The value of an attribute.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ mod sealed {
 /// Only the types listed here are paths. Paths count from the image's root, with a leading slash or without.
 ///
 /// ```
-/// use xfskit::paths::AsPath;
+/// use xfskit::AsPath;
 ///
 /// assert_eq!("/etc".as_path_bytes(), b"/etc");
 /// assert_eq!(std::path::Path::new("/etc").as_path_bytes(), b"/etc");

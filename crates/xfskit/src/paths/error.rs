@@ -64,12 +64,12 @@ impl Error {
     /// ```
     /// use std::io::ErrorKind;
     /// # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
-    /// # let fs = xfskit::paths::create_on(device, &xfskit::paths::MkfsOptions::new().small())?;
+    /// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
     ///
     /// let error = fs.read("/etc/motd").unwrap_err();
     /// assert_eq!(error.kind(), ErrorKind::NotFound);
     /// assert_eq!(error.to_string(), "open /etc/motd: no such file or directory");
-    /// # Ok::<(), xfskit::paths::Error>(())
+    /// # Ok::<(), xfskit::Error>(())
     /// ```
     pub fn kind(&self) -> io::ErrorKind {
         match self {

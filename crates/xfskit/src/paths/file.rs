@@ -14,9 +14,9 @@ const NEW_FILE: Permissions = Permissions::new(0o644);
 ///
 /// ```
 /// # use std::io::Write;
-/// use xfskit::paths::FileOptions;
+/// use xfskit::FileOptions;
 /// # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
-/// # let fs = xfskit::paths::create_on(device, &xfskit::paths::MkfsOptions::new().small())?;
+/// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
 ///
 /// let mut log = fs.open_with("/log", &FileOptions::new().append(true).create(true))?;
 /// writeln!(log, "one line")?;

@@ -78,7 +78,7 @@ impl FileType {
 /// Who may read, write and execute, with the set-user-id, set-group-id and sticky bits: a mode without a type.
 ///
 /// ```
-/// use xfskit::paths::Permissions;
+/// use xfskit::Permissions;
 ///
 /// let permissions = Permissions::new(0o100_644);
 /// assert_eq!(permissions.bits(), 0o644);
@@ -221,7 +221,7 @@ impl Metadata {
 ///
 /// ```
 /// use std::time::{Duration, UNIX_EPOCH};
-/// use xfskit::paths::Times;
+/// use xfskit::Times;
 ///
 /// let times = Times::new().modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000));
 /// ```

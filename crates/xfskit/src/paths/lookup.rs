@@ -7,8 +7,8 @@
 
 use super::LastLink;
 use crate::error::{Error as Cause, Result as EngineResult};
-use crate::ops::{Filesystem as Volume, Stat};
 use crate::ops::{MAX_LINKS_FOLLOWED, components, names_directory};
+use crate::ops::{Stat, Volume};
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 

@@ -13,11 +13,11 @@ const FILE_SECTOR_BYTES: usize = 512;
 /// What a new image is to be like: what is not said is as mkfs.xfs 7.2 has it.
 ///
 /// ```
-/// use xfskit::paths::MkfsOptions;
+/// use xfskit::MkfsOptions;
 ///
 /// let options = MkfsOptions::new().label("backup")?.option('b', "size=1024")?;
 /// assert!(MkfsOptions::new().label("longer than twelve bytes").is_err());
-/// # Ok::<(), xfskit::paths::Error>(())
+/// # Ok::<(), xfskit::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct MkfsOptions {
@@ -85,9 +85,9 @@ impl MkfsOptions {
 /// ```
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("disk.img");
-/// use xfskit::paths::{self, MkfsOptions};
+/// use xfskit::MkfsOptions;
 ///
-/// let fs = paths::create(&path, 64 << 20, &MkfsOptions::new().small())?;
+/// let fs = xfskit::create(&path, 64 << 20, &MkfsOptions::new().small())?;
 /// fs.write("/hello", "world")?;
 /// fs.close()?;
 /// # Ok::<(), std::io::Error>(())

@@ -1,88 +1,6 @@
-//! Images by paths, in the manner of [`std::fs`].
-//!
-//! The same calls under the same names, on files in an image instead of files of the system:
-//!
-//! ```
-//! # fn main() -> std::io::Result<()> {
-//! use std::sync::Arc;
-//! use xfskit::device::MemoryDevice;
-//! use xfskit::paths::{self, Filesystem, MkfsOptions};
-//!
-//! // An image in memory; paths::create makes a file.
-//! let device = Arc::new(MemoryDevice::new(64 << 20));
-//! let fs = paths::create_on(device.clone(), &MkfsOptions::new().small())?;
-//!
-//! // Files, attributes, further names.
-//! fs.create_dir_all("/etc/app")?;
-//! fs.write("/etc/app/motd", "hello\n")?;
-//! fs.set_xattr("/etc/app/motd", "security.selinux", "system_u:object_r:etc_t:s0\0")?;
-//! fs.hard_link("/etc/app/motd", "/message")?;
-//! for path in fs.paths_of("/message")? {
-//!     println!("{}", path.display());
-//! }
-//! fs.sync()?;
-//! fs.write("/message", "this may be lost")?;
-//!
-//! // The power is cut: what the device holds now is all that is left.
-//! let survived = device.to_bytes();
-//! drop(fs);
-//!
-//! // Opening recovers; what was synced is there.
-//! let fs = Filesystem::options().open_device(Arc::new(MemoryDevice::from_bytes(survived)))?;
-//! println!("{}", fs.info().recovery.expect("the journal was dirty"));
-//! assert_eq!(fs.paths_of("/message")?.len(), 2);
-//! assert!(fs.xattr("/message", "security.selinux")?.is_some());
-//! # let text = fs.read_to_string("/message")?;
-//! # assert!(text == "hello\n" || "this may be lost".starts_with(&text));
-//! fs.close()?;
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! # Opening and closing
-//!
-//! [`Filesystem::open`] takes an image file or a block device and the lock of it, [`Filesystem::options`] says more,
-//! and [`create`](fn@create) makes an image. [`Filesystem::close`] writes everything out and reports what went wrong;
-//! dropping does the same and can report nothing. A program that ends without either leaves an image that the next
-//! opening recovers, the kernel's mount included. Images that lost their first superblock or their end are for
-//! [`crate::rescue`].
-//!
-//! # Paths
-//!
-//! Paths are bytes; everything that implements [`AsPath`] will do. They count from the root of the image, with a
-//! leading slash or without: there is no current directory, and the empty path is the root's. Symbolic links are
-//! followed as by `std::fs`; one with an absolute target stays within the image. A call that removes or moves refuses
-//! a path that ends in `.` or `..`.
-//!
-//! # Rights
-//!
-//! Every call is the superuser's: no permission is checked, and what is made belongs to user 0 and group 0 (in a
-//! directory with the set-group-id bit, to its group). Immutable and append-only files are protected from every
-//! caller. A program that acts for others checks their rights itself.
-//!
-//! # What is durable when
-//!
-//! Once [`Filesystem::sync`] or [`Filesystem::close`] has returned, everything done before it is durable; after
-//! [`File::sync_all`], everything done to that file. Without them a crash loses the last calls. It never leaves half
-//! of a change to one name, or to the attributes of one file: a rename was done or was not. Calls of many steps, as
-//! [`Filesystem::remove_dir_all`], may be cut off between two. Contents are not atomic: [`Filesystem::write`] says
-//! what a crash may leave, and [`Filesystem::write_atomic`] leaves the old or the new.
-//!
-//! # Threads
-//!
-//! [`Filesystem`] is `Send` and `Sync`, and its calls take `&self`; they run side by side and lock what they touch.
-//! An image that is open to write is refused to everyone else, a second `Filesystem` of the same program included.
-//!
-//! # Errors
-//!
-//! [`Error`] names the path and keeps the engine's error, whose [`errno`](crate::Error::errno) is that of the system
-//! call. `?` makes an [`std::io::Error`] of it, of the kind that `std::fs` has. After damage or a failing device the
-//! filesystem shuts itself down: every later change fails, and the image stays as the journal can recover it.
-//!
-//! # The level below
-//!
-//! [`Filesystem::volume`] gives the engine itself, by inode numbers: callers with rights, device nodes, batches,
-//! holes, shared extents.
+//! The level of paths: what the root of the crate shows. Each call finds its inodes by [`lookup`], which keeps them from
+//! being freed meanwhile, and does one verb of [`crate::ops`] on them, as the superuser. The page of the crate says how
+//! the calls behave.
 
 mod as_path;
 mod attributes;
@@ -111,10 +29,10 @@ pub use read_dir::{DirEntry, ReadDir};
 pub use walk::{Walk, WalkEntry};
 
 use crate::error::{Error as Cause, Result as EngineResult};
-use crate::ops::{Filesystem as Volume, split_path};
+use crate::ops::{Volume, split_path};
 use lookup::Pin;
 
-/// An image that is open. See the [module](self) for how its calls behave.
+/// An image that is open. The [crate](crate)'s page says how its calls behave.
 pub struct Filesystem {
     /// Only closing takes it away.
     volume: Option<Volume>,

@@ -4,7 +4,7 @@ use super::{Error, Filesystem, Result};
 use crate::env::{Environment, SystemEnvironment};
 use crate::journal::HostSpace;
 use crate::mount::{AttrLogging, MountOptions};
-use crate::ops::Filesystem as Volume;
+use crate::ops::Volume;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use xfskit_device::{Access, BlockDevice, FileDevice};
 /// How to open an image: what is not said is as for [`Filesystem::open`].
 ///
 /// ```no_run
-/// use xfskit::paths::Filesystem;
+/// use xfskit::Filesystem;
 ///
 /// let fs = Filesystem::options().read_only(true).open("disk.img")?;
-/// # Ok::<(), xfskit::paths::Error>(())
+/// # Ok::<(), xfskit::Error>(())
 /// ```
 #[derive(Clone, Default)]
 pub struct OpenOptions {

@@ -4,7 +4,7 @@ use super::lookup::find;
 use super::names::to_path;
 use super::{AsPath, FileType, Filesystem, LastLink, Metadata, OnPath, Pin, Result};
 use crate::error::Result as EngineResult;
-use crate::ops::{Entry, Filesystem as Volume};
+use crate::ops::{Entry, Volume};
 use std::ffi::OsStr;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -22,13 +22,13 @@ impl Filesystem {
     ///
     /// ```
     /// # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
-    /// # let fs = xfskit::paths::create_on(device, &xfskit::paths::MkfsOptions::new().small())?;
+    /// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
     /// # fs.write("/hello", "world")?;
     /// for entry in fs.read_dir("/")? {
     ///     let entry = entry?;
     ///     println!("{} {:?}", entry.name().escape_ascii(), entry.file_type());
     /// }
-    /// # Ok::<(), xfskit::paths::Error>(())
+    /// # Ok::<(), xfskit::Error>(())
     /// ```
     ///
     /// # Errors

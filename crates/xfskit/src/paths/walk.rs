@@ -12,7 +12,7 @@ impl Filesystem {
     ///
     /// ```
     /// # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
-    /// # let fs = xfskit::paths::create_on(device, &xfskit::paths::MkfsOptions::new().small())?;
+    /// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
     /// fs.create_dir_all("/etc/app")?;
     /// fs.write("/etc/app/motd", "hello")?;
     /// let mut paths = Vec::new();
@@ -23,7 +23,7 @@ impl Filesystem {
     ///     }
     /// }
     /// assert_eq!(paths.last().unwrap(), &(3, "/etc/app/motd".into()));
-    /// # Ok::<(), xfskit::paths::Error>(())
+    /// # Ok::<(), xfskit::Error>(())
     /// ```
     ///
     /// # Errors

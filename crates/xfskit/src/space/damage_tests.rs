@@ -7,9 +7,9 @@ use super::{
 use crate::cache::{BufferKind, ForkKind};
 use crate::env::SeededEnvironment;
 use crate::error::Result;
+use crate::mount::{Mount, MountOptions};
 use crate::test_image::{Random, TestImage, transact};
 use crate::trans::Reservation;
-use crate::{Mount, MountOptions};
 use std::sync::Arc;
 use xfskit_device::MemoryDevice;
 use xfskit_ondisk::inode::MODE_REGULAR;

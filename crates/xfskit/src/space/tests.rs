@@ -473,7 +473,7 @@ fn sparse_chunks_fill_small_holes() {
 }
 
 /// Shares an extent among `owners` by writing the records that a clone would leave.
-fn share(tx: &mut Transaction, block: FsBlock, references: &[u32], owners: &[Owner]) -> crate::Result<()> {
+fn share(tx: &mut Transaction, block: FsBlock, references: &[u32], owners: &[Owner]) -> crate::error::Result<()> {
     let (number, start) = tx.geometry().split_fs_block(block).unwrap();
     let ag = Ag::lock(tx, number)?;
     let mut at = 0;

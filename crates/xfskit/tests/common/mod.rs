@@ -9,10 +9,11 @@ use xfskit::attr::{self, Attr, Form, Outcome, remote, shortform, tree};
 use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::dir::{self, FileType};
 use xfskit::inode::NewInode;
+use xfskit::mount::Mount;
 use xfskit::ondisk::inode::FileMode;
 use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::trans::{InoId, InodeFields, Reservation, Transaction};
-use xfskit::{Error, Mount, MountOptions, Result};
+use xfskit::volume::{Error, MountOptions, Result};
 use xfskit_mkfs::{AgLayout, Options, Size, make};
 
 /// An image in memory.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::{Geometry, InodeNumber, Lsn};
 use xfskit::space::cluster::locate;
-use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile, SetAttr};
+use xfskit::volume::{Caller, Error, MountOptions, NewFile, SetAttr, Volume};
 use xfskit_testkit::{Reference, Scratch};
 
 /// Lists of unlinked inodes in an AG; an inode is on the one that its number says.
@@ -15,9 +15,9 @@ const LISTS: usize = 64;
 /// Where the modification time of an inode has its seconds.
 const MTIME: u64 = 40;
 
-fn open(path: &Path) -> Filesystem {
+fn open(path: &Path) -> Volume {
     let device = FileDevice::open(path, Access::Write).expect("an image");
-    Filesystem::open(Arc::new(device), MountOptions::default()).expect("a sound image")
+    Volume::open(Arc::new(device), MountOptions::default()).expect("a sound image")
 }
 
 /// An image with `count` files in its root directory.
@@ -46,7 +46,7 @@ fn rot(path: &Path, geometry: &Geometry, inode: InodeNumber) {
     image.write_all_at(&[byte[0] ^ 4], at).expect("a device that takes it");
 }
 
-fn chmod(fs: &Filesystem, inode: InodeNumber, mode: u16) {
+fn chmod(fs: &Volume, inode: InodeNumber, mode: u16) {
     let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
     fs.set_attr(inode, &change, &Caller::root()).expect("a sound inode");
 }
@@ -117,7 +117,7 @@ fn a_rotten_inode_gets_the_right_checksum_only_when_it_is_written_from_memory() 
 }
 
 /// Brings everything home.
-fn write_back(fs: &Filesystem) {
+fn write_back(fs: &Volume) {
     fs.sync().expect("a device that works");
     while fs.mount().journal.push_tail(Lsn(u64::MAX)).expect("a device that works") > 0 {}
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice, FileDevice};
-use xfskit::{Filesystem, MountOptions};
+use xfskit::volume::{MountOptions, Volume};
 use xfskit_fuzz_harness::{Overlay, Random, Watchdog, exercise, walk};
 
 /// Opens the image and looks at everything; says what came of it.
 fn look(device: Arc<dyn BlockDevice>, options: MountOptions) -> String {
-    match Filesystem::open(device, options) {
+    match Volume::open(device, options) {
         Err(error) => {
             assert!(error.to_string().len() > 20, "{error}");
             format!("refused: {error}")
@@ -38,7 +38,7 @@ fn images_of_the_kernels_fuzzers_are_read_or_refused() {
         }
         watchdog.step(format!("{name} for writing"));
         let device = Arc::new(FileDevice::open(path, Access::Write).expect("an image file"));
-        match Filesystem::open(device, MountOptions::default()) {
+        match Volume::open(device, MountOptions::default()) {
             Ok(_) => println!("{name} for writing: opened"),
             Err(error) => {
                 println!("{name} for writing: refused: {error}");
@@ -56,7 +56,7 @@ fn work_on(name: &str, image: Vec<u8>, watchdog: &Watchdog) {
     for seed in 0..20 {
         watchdog.step(format!("{name}, changes {seed}"));
         let device = Arc::new(Overlay::new(&base));
-        let Ok(fs) = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()) else { return };
+        let Ok(fs) = Volume::open(Arc::clone(&device) as _, MountOptions::default()) else { return };
         let errors = exercise(&fs, &mut Random::new(seed), 100);
         if seed == 0 {
             println!(

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::AgNumber;
 use xfskit::rescue::{Loss, Search};
-use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile};
+use xfskit::volume::{Caller, Error, MountOptions, NewFile, Volume};
 use xfskit_testkit::{Reference, Scratch, try_kernel_mount};
 
-fn open(path: &Path, access: Access) -> Result<Filesystem, Error> {
+fn open(path: &Path, access: Access) -> Result<Volume, Error> {
     let options = MountOptions { read_only: access == Access::Read, ..MountOptions::default() };
-    Filesystem::open(Arc::new(FileDevice::open(path, access).expect("an image")), options)
+    Volume::open(Arc::new(FileDevice::open(path, access).expect("an image")), options)
 }
 
 /// An image by mkfs.xfs.
@@ -157,7 +157,7 @@ fn an_image_without_its_first_superblock_or_its_end_is_rescued() {
         let device = Arc::new(xfskit::device::MemoryDevice::from_bytes(bytes));
         let rescued =
             xfskit::rescue::rescue(device, Search::Whole).expect("a device that works").expect("an image to rescue");
-        let fs = Filesystem::open(rescued.device, MountOptions::read_only()).expect("a root directory");
+        let fs = Volume::open(rescued.device, MountOptions::read_only()).expect("a root directory");
         let file = fs.lookup(fs.root(), b"file").expect("the file, from the journal").inode;
         let mut contents = [0; 8];
         fs.read_at(file, 0, &mut contents).expect("its contents");

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Error, Filesystem, MountOptions, RenameFlags};
+use xfskit::volume::{Caller, Error, MountOptions, RenameFlags, Volume};
 use xfskit_fuzz_harness::{Block, Kind, Metadata, Overlay, Random, Recipe, Watchdog, blocks, exercise, image, walk};
 
 /// A sound image with everything in it.
@@ -46,9 +46,9 @@ impl Sound {
     }
 }
 
-pub fn open(device: &Arc<Overlay>, read_only: bool) -> Result<Filesystem, Error> {
+pub fn open(device: &Arc<Overlay>, read_only: bool) -> Result<Volume, Error> {
     let options = MountOptions { read_only, ..MountOptions::default() };
-    Filesystem::open(Arc::clone(device) as _, options)
+    Volume::open(Arc::clone(device) as _, options)
 }
 
 /// Asserts that an error is damage, and that its message has all the words.
@@ -469,8 +469,8 @@ fn counters_of_inodes_may_stand_at_their_ends() {
         let device = SOUND.with(SOUND.inode("/level 0").1, |bytes| bytes[at..at + length].fill(0xff));
         let fs = open(&device, false).unwrap();
         let dir = fs.lookup_number(fs.root(), b"level 0").unwrap();
-        let file = fs.create(dir, b"new", &xfskit::NewFile::new(0o100_644), &me).unwrap().inode;
-        fs.set_xattr(file, b"user.a", b"b", xfskit::SetMode::Any, &me).unwrap();
+        let file = fs.create(dir, b"new", &xfskit::volume::NewFile::new(0o100_644), &me).unwrap().inode;
+        fs.set_xattr(file, b"user.a", b"b", xfskit::volume::SetMode::Any, &me).unwrap();
         fs.unlink(dir, b"new", &me).unwrap();
         fs.unmount().unwrap();
     }

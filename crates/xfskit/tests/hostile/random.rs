@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
-use xfskit::{Filesystem, MountOptions};
+use xfskit::volume::{MountOptions, Volume};
 use xfskit_fuzz_harness::{Kind, Mutator, Overlay, Random, Recipe, Watchdog, exercise, image, peak_memory_bytes, walk};
 
 /// How often each image is damaged; `XFSKIT_TRIALS` says otherwise.
@@ -31,14 +31,14 @@ pub fn torment(name: &str, base: Vec<u8>) {
         let run = AssertUnwindSafe(|| {
             device.seal();
             let look = MountOptions { no_recovery: true, ..MountOptions::read_only() };
-            if let Ok(fs) = Filesystem::open(Arc::clone(&device) as _, look) {
+            if let Ok(fs) = Volume::open(Arc::clone(&device) as _, look) {
                 walk(&fs, 300);
             }
             drop(device);
             // The same damage again, for a filesystem that may write.
             let device = Arc::new(Overlay::new(&base));
             mutator.damage(&device, &mut Random::new(trial));
-            if let Ok(fs) = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()) {
+            if let Ok(fs) = Volume::open(Arc::clone(&device) as _, MountOptions::default()) {
                 exercise(&fs, &mut random, 60);
                 let _ = fs.unmount();
             }
@@ -83,7 +83,7 @@ fn our_image_has_every_form() {
     }
     let device = Arc::new(Overlay::new(&Arc::new(base)));
     device.seal();
-    let fs = Filesystem::open(device, MountOptions::read_only()).unwrap();
+    let fs = Volume::open(device, MountOptions::read_only()).unwrap();
     let found = walk(&fs, 10_000);
     println!("{found:?}");
     assert!(found.errors.is_empty(), "{}", found.messages());

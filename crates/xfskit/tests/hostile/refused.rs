@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use xfskit::device::{Access, BlockDevice, FileDevice, MemoryDevice, OpenError};
 use xfskit::journal::LogState;
-use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile};
+use xfskit::volume::{Caller, Error, MountOptions, NewFile, Volume};
 use xfskit_fuzz_harness::{Overlay, walk};
 
-fn open_file(path: &Path, access: Access) -> Result<Filesystem, Error> {
+fn open_file(path: &Path, access: Access) -> Result<Volume, Error> {
     let device = FileDevice::open(path, access).expect("an image file");
     let options = MountOptions { read_only: access == Access::Read, ..MountOptions::default() };
-    Filesystem::open(Arc::new(device), options)
+    Volume::open(Arc::new(device), options)
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn files_that_are_too_short_or_not_xfs_are_told_apart() {
 /// An image whose log holds a change that is not at home.
 fn dirty() -> Arc<MemoryDevice> {
     let device = Arc::new(MemoryDevice::from_bytes(SOUND.bytes.to_vec()));
-    let fs = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()).expect("a sound image");
+    let fs = Volume::open(Arc::clone(&device) as _, MountOptions::default()).expect("a sound image");
     fs.create(fs.root(), b"only in the log", &NewFile::new(0o100_644), &Caller::root()).expect("room");
     fs.sync().expect("a device that works");
     device
@@ -75,7 +75,7 @@ fn a_dirty_log_is_replayed_in_memory_or_looked_past_and_the_image_stays_as_it_is
     let before = device.to_bytes();
     for no_recovery in [false, true] {
         let options = MountOptions { no_recovery, ..MountOptions::read_only() };
-        let fs = Filesystem::open(Arc::clone(&device) as _, options).expect("a look");
+        let fs = Volume::open(Arc::clone(&device) as _, options).expect("a look");
         assert!(matches!(fs.mount().log_state, LogState::Dirty { .. }));
         assert_eq!(fs.mount().recovery.is_some(), !no_recovery);
         assert_eq!(fs.lookup(fs.root(), b"only in the log").is_ok(), !no_recovery);
@@ -88,11 +88,11 @@ fn a_dirty_log_is_replayed_in_memory_or_looked_past_and_the_image_stays_as_it_is
 #[test]
 fn a_dirty_log_is_replayed_by_who_writes() {
     let device = dirty();
-    let fs = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()).expect("a recovery");
+    let fs = Volume::open(Arc::clone(&device) as _, MountOptions::default()).expect("a recovery");
     assert!(fs.mount().recovery.as_ref().is_some_and(|report| report.transactions > 0));
     assert!(fs.lookup(fs.root(), b"only in the log").is_ok());
     fs.unmount().expect("a clean end");
-    let fs = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()).expect("a clean image");
+    let fs = Volume::open(Arc::clone(&device) as _, MountOptions::default()).expect("a clean image");
     assert!(fs.mount().log_state == LogState::Clean && fs.mount().recovery.is_none());
     assert!(fs.lookup(fs.root(), b"only in the log").is_ok());
 }
@@ -148,7 +148,7 @@ fn a_log_that_cannot_be_read_can_only_be_looked_past() {
             assert_names(&open(&device, read_only).err().expect("a refusal"), words);
         }
         let options = MountOptions { no_recovery: true, ..MountOptions::read_only() };
-        let fs = Filesystem::open(device as _, options).expect("a look");
+        let fs = Volume::open(device as _, options).expect("a look");
         assert!(walk(&fs, 1000).errors.is_empty());
     }
     // With every checksum wrong there is no record that could have arrived whole.
@@ -194,7 +194,7 @@ fn the_end_of_the_log_is_looked_for_once() {
         let log = start as u64..(start + length) as u64;
         let device = Arc::new(Counting { below, log, reads: AtomicU64::new(0) });
         let options = MountOptions { no_recovery, ..MountOptions::read_only() };
-        Filesystem::open(Arc::clone(&device) as _, options).expect("a sound image");
+        Volume::open(Arc::clone(&device) as _, options).expect("a sound image");
         device.reads.load(Ordering::Relaxed)
     };
     assert_eq!(reads(false), reads(true));

@@ -4,14 +4,14 @@
 use super::model::{File, Random, make, open};
 use std::path::Path;
 use xfskit::error_tags::ROLL;
-use xfskit::{Fallocate, Filesystem};
+use xfskit::volume::{Fallocate, Volume};
 
 const BLOCK: usize = 4096;
 /// Blocks of the file, every other of which is a hole.
 const BLOCKS: usize = 24;
 
 /// A file of many extents, and another one.
-fn prepare(fs: &Filesystem) -> [File; 2] {
+fn prepare(fs: &Volume) -> [File; 2] {
     let mut random = Random(9);
     let mut files = ["one", "other"].map(|name| make(fs, name));
     for file in &mut files {
@@ -26,7 +26,7 @@ fn prepare(fs: &Filesystem) -> [File; 2] {
 }
 
 /// Cuts `work` off after each of its links in turn; `check` gets both files as the kernel finds them after that.
-fn cut(work: impl Fn(&Filesystem, &[File; 2]) -> xfskit::Result<()>, check: impl Fn(&[File; 2], [&[u8]; 2])) {
+fn cut(work: impl Fn(&Volume, &[File; 2]) -> xfskit::volume::Result<()>, check: impl Fn(&[File; 2], [&[u8]; 2])) {
     let Some(reference) = xfskit_testkit::reference() else { return };
     let scratch = xfskit_testkit::scratch();
     for links in 1.. {
@@ -160,7 +160,7 @@ fn a_clone() {
 #[test]
 fn an_end() {
     cut(
-        |fs, _| fs.unlink(fs.root(), b"one", &xfskit::Caller::root()),
+        |fs, _| fs.unlink(fs.root(), b"one", &xfskit::volume::Caller::root()),
         |files, found| assert_eq!(found, [&[], files[1].bytes.as_slice()]),
     );
 }

@@ -5,7 +5,7 @@ use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, seek};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
-use xfskit::{Error, Fallocate, FileExtent, Filesystem, Seek};
+use xfskit::volume::{Error, Fallocate, FileExtent, Seek, Volume};
 
 const SHAPES: &[&[&str]] = &[&[], &["-b", "size=1024", "-m", "rmapbt=0"], &["-m", "rmapbt=0,reflink=0"]];
 
@@ -96,7 +96,7 @@ fn kernel_seeks(path: &Path, size: u64) -> Vec<[Option<u64>; 2]> {
     (0..=size).step_by(512).map(|at| [ask(SeekFrom::Data(at)), ask(SeekFrom::Hole(at))]).collect()
 }
 
-fn our_seeks(fs: &Filesystem, file: &File) -> Vec<[Option<u64>; 2]> {
+fn our_seeks(fs: &Volume, file: &File) -> Vec<[Option<u64>; 2]> {
     let ask = |at, what| match fs.seek(file.inode, at, what) {
         Ok(found) => Some(found),
         Err(Error::NoMoreData) => None,

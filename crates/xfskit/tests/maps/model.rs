@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Error, Fallocate, Filesystem, MountOptions, NewFile, Seek};
+use xfskit::volume::{Caller, Error, Fallocate, MountOptions, NewFile, Seek, Volume};
 
 /// Numbers that a seed decides.
 pub struct Random(pub u64);
@@ -28,12 +28,12 @@ pub struct File {
     pub bytes: Vec<u8>,
 }
 
-pub fn open(image: &Path) -> Filesystem {
+pub fn open(image: &Path) -> Volume {
     let device = Arc::new(FileDevice::open(image, Access::Write).unwrap());
-    Filesystem::open(device, MountOptions::default()).unwrap()
+    Volume::open(device, MountOptions::default()).unwrap()
 }
 
-pub fn make(fs: &Filesystem, name: &str) -> File {
+pub fn make(fs: &Volume, name: &str) -> File {
     let inode = fs.create(fs.root(), name.as_bytes(), &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
     File { inode, name: name.to_owned(), bytes: Vec::new() }
 }
@@ -45,19 +45,19 @@ fn grow_to(bytes: &mut Vec<u8>, end: usize) {
 }
 
 impl File {
-    pub fn write(&mut self, fs: &Filesystem, offset: usize, data: &[u8]) {
+    pub fn write(&mut self, fs: &Volume, offset: usize, data: &[u8]) {
         fs.write_at(self.inode, offset as u64, data).unwrap();
         grow_to(&mut self.bytes, offset + data.len());
         self.bytes[offset..offset + data.len()].copy_from_slice(data);
     }
 
-    pub fn truncate(&mut self, fs: &Filesystem, size: usize) {
+    pub fn truncate(&mut self, fs: &Volume, size: usize) {
         fs.truncate(self.inode, size as u64).unwrap();
         self.bytes.resize(size, 0);
     }
 
     /// The kernel's rules, on a vector.
-    pub fn fallocate(&mut self, fs: &Filesystem, what: Fallocate, offset: usize, length: usize, block: usize) {
+    pub fn fallocate(&mut self, fs: &Volume, what: Fallocate, offset: usize, length: usize, block: usize) {
         let result = fs.fallocate(self.inode, what, offset as u64, length as u64);
         let end = offset + length;
         let aligned = offset.is_multiple_of(block) && length.is_multiple_of(block);
@@ -86,7 +86,7 @@ impl File {
     }
 
     /// What seeking says must not contradict the contents.
-    pub fn check_seek(&self, fs: &Filesystem, offset: usize) {
+    pub fn check_seek(&self, fs: &Volume, offset: usize) {
         let zeros = |from: usize, to: usize| self.bytes[from..to].iter().all(|byte| *byte == 0);
         match fs.seek(self.inode, offset as u64, Seek::Data) {
             Ok(found) => assert!(zeros(offset, found as usize) && (found as usize) < self.bytes.len()),
@@ -104,7 +104,7 @@ impl File {
         }
     }
 
-    pub fn compare(&self, fs: &Filesystem) {
+    pub fn compare(&self, fs: &Volume) {
         assert_eq!(fs.stat(self.inode).unwrap().size, self.bytes.len() as u64, "{}", self.name);
         let mut found = vec![0xee; self.bytes.len() + 10];
         let count = fs.read_at(self.inode, 0, &mut found).unwrap();

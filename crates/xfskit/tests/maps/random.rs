@@ -4,7 +4,7 @@
 use super::model::{File, Random, make, open};
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
-use xfskit::{Error, Fallocate, Filesystem};
+use xfskit::volume::{Error, Fallocate, Volume};
 use xfskit_check::{CheckOptions, Quiet};
 
 const SHAPES: &[&[&str]] = &[
@@ -29,7 +29,7 @@ const RANGES: [Fallocate; 8] = [
 ];
 
 struct Work<'a> {
-    fs: &'a Filesystem,
+    fs: &'a Volume,
     files: &'a mut [File],
     random: Random,
     block: usize,

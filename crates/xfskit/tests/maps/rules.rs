@@ -4,11 +4,11 @@ use super::kernel::kernel_extents;
 use super::model::{make, open};
 use std::path::Path;
 use xfskit::error_tags::REDUCE_MAX_IEXTENTS;
-use xfskit::{Caller, Error, Fallocate, Filesystem, NewFile, RenameFlags, Seek, SetAttr, SetMode, SetTime};
+use xfskit::volume::{Caller, Error, Fallocate, NewFile, RenameFlags, Seek, SetAttr, SetMode, SetTime, Volume};
 
 const BLOCK: u64 = 4096;
 
-fn with_image(arguments: &[&str], work: impl Fn(&Filesystem, &Path)) {
+fn with_image(arguments: &[&str], work: impl Fn(&Volume, &Path)) {
     let Some(reference) = xfskit_testkit::reference() else { return };
     let scratch = xfskit_testkit::scratch();
     let image = scratch.image("a.img", 320 << 20);

@@ -3,7 +3,7 @@
 
 use crate::stress::{FILE, Image, Random, Watchdog, first_seed, scale};
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Error, Fallocate, Filesystem, NewFile, Seek};
+use xfskit::volume::{Caller, Error, Fallocate, NewFile, Seek, Volume};
 
 /// What is no surprise among others and with little space.
 fn succeeded(result: Result<(), Error>) -> bool {
@@ -14,7 +14,7 @@ fn succeeded(result: Result<(), Error>) -> bool {
     }
 }
 
-fn operate(fs: &Filesystem, random: &mut Random, files: &[InodeNumber]) -> bool {
+fn operate(fs: &Volume, random: &mut Random, files: &[InodeNumber]) -> bool {
     let (file, other) = (files[random.below(files.len())], files[random.below(files.len())]);
     let block = 1024;
     let most = [20, 500, 30_000][random.below(3)];

@@ -4,7 +4,7 @@ use crate::{image, reopen};
 use std::io;
 use std::sync::{Arc, Mutex};
 use xfskit::device::{BlockDevice, MemoryDevice};
-use xfskit::paths::{self, Filesystem, MkfsOptions};
+use xfskit::{Filesystem, MkfsOptions};
 
 /// Keeps every write, so that the device can be cut at each.
 struct Recorder {
@@ -36,7 +36,7 @@ fn after_a_cut_at_any_write_an_atomic_write_is_there_or_was_never_made() {
     let old = vec![b'o'; 5000];
     let new = vec![b'n'; 300_000];
     let recorder = Arc::new(Recorder { device: MemoryDevice::new(32 << 20), writes: Mutex::default() });
-    let fs = paths::create_on(recorder.clone(), &MkfsOptions::new().small()).unwrap();
+    let fs = xfskit::create_on(recorder.clone(), &MkfsOptions::new().small()).unwrap();
     fs.write("file", &old).unwrap();
     fs.sync().unwrap();
     let base = recorder.device.to_bytes();

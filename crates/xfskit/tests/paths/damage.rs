@@ -5,8 +5,8 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use xfskit::device::MemoryDevice;
 use xfskit::ondisk::{InodeNumber, set_checksum};
-use xfskit::paths::{FileType, Filesystem};
 use xfskit::space::cluster::locate;
+use xfskit::{FileType, Filesystem};
 
 #[test]
 fn a_walk_goes_on_past_a_damaged_directory() {
@@ -36,7 +36,7 @@ fn a_walk_goes_on_past_a_damaged_directory() {
     assert_eq!(failure.cause().unwrap().errno(), 117);
     let error = std::io::Error::from(fs.read_dir("b").unwrap_err());
     assert_eq!(error.kind(), ErrorKind::InvalidData);
-    assert!(error.get_ref().unwrap().downcast_ref::<xfskit::paths::Error>().is_some());
+    assert!(error.get_ref().unwrap().downcast_ref::<xfskit::Error>().is_some());
 }
 
 /// Changes the first entry of a small directory that lies in its inode, and mends the checksum.

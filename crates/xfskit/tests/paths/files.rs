@@ -2,8 +2,8 @@
 
 use crate::image;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
-use xfskit::XattrChange;
-use xfskit::paths::{FileOptions, MkfsOptions, Permissions};
+use xfskit::volume::XattrChange;
+use xfskit::{FileOptions, MkfsOptions, Permissions};
 
 #[test]
 fn a_file_that_is_removed_while_it_is_open_can_be_read_and_its_space_comes_back() {
@@ -60,7 +60,7 @@ fn a_copy_has_contents_holes_mode_and_attributes_with_shared_blocks_and_without(
     for list in ["reflink=1", "reflink=0"] {
         let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(64 << 20));
         let options = MkfsOptions::new().small().option('m', list).unwrap();
-        let fs = xfskit::paths::create_on(device, &options).unwrap();
+        let fs = xfskit::create_on(device, &options).unwrap();
         let file = fs.create_file("from").unwrap();
         file.write_at(&vec![1; 300_000], 0).unwrap();
         file.write_at(&[2; 5], 20 << 20).unwrap();

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use xfskit::paths::{self, Error, Filesystem, MkfsOptions};
+use xfskit::{Error, Filesystem, MkfsOptions};
 use xfskit_testkit::{reference, scratch};
 
 const BYTES: u64 = 32 << 20;
@@ -13,7 +13,7 @@ fn an_image_is_made_as_asked_and_opened_by_one_program_at_a_time() {
     let path = scratch.file("disk.img");
     let uuid = [0x5d; 16];
     let options = MkfsOptions::new().small().label("people").unwrap().uuid(uuid).option('m', "reflink=0").unwrap();
-    let fs = paths::create(&path, BYTES, &options).unwrap();
+    let fs = xfskit::create(&path, BYTES, &options).unwrap();
     let info = fs.info();
     assert_eq!((info.label.as_str(), info.uuid, info.block_bytes), ("people", uuid, 4096));
     assert!(info.features.contains(&"parent") && !info.features.contains(&"reflink"), "{:?}", info.features);
@@ -37,33 +37,33 @@ fn what_a_file_holds_is_overwritten_only_when_that_was_asked_for() {
     let path = scratch.file("letter");
     let options = MkfsOptions::new().small();
     fs::write(&path, "the only copy").unwrap();
-    let refused = paths::create(&path, BYTES, &options).unwrap_err();
+    let refused = xfskit::create(&path, BYTES, &options).unwrap_err();
     assert!(matches!(refused, Error::HoldsData { .. }), "{refused}");
     assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
     assert_eq!(fs::read(&path).unwrap(), b"the only copy");
 
     // Options that do not fit are found out first, even when the contents may go.
     let wrong = options.clone().replace().option('d', "agsize=3").unwrap();
-    assert!(paths::create(&path, BYTES, &wrong).is_err());
-    assert!(paths::create(&path, 4096, &options.clone().replace()).is_err());
+    assert!(xfskit::create(&path, BYTES, &wrong).is_err());
+    assert!(xfskit::create(&path, 4096, &options.clone().replace()).is_err());
     assert_eq!(fs::read(&path).unwrap(), b"the only copy");
 
-    paths::create(&path, BYTES, &options.clone().replace()).unwrap().close().unwrap();
-    let refused = paths::create(&path, BYTES, &options).unwrap_err();
+    xfskit::create(&path, BYTES, &options.clone().replace()).unwrap().close().unwrap();
+    let refused = xfskit::create(&path, BYTES, &options).unwrap_err();
     assert!(refused.to_string().contains("it holds an XFS image"), "{refused}");
 
     let zeros = scratch.image("zeros", 2 * BYTES);
-    assert!(paths::create(&zeros, BYTES, &options).is_err());
+    assert!(xfskit::create(&zeros, BYTES, &options).is_err());
     assert_eq!(fs::metadata(&zeros).unwrap().len(), 2 * BYTES);
-    paths::create(&zeros, 2 * BYTES, &options).unwrap().close().unwrap();
+    xfskit::create(&zeros, 2 * BYTES, &options).unwrap().close().unwrap();
 
     let external = options.clone().option('l', "logdev=/dev/none,size=16m").unwrap();
-    assert_eq!(paths::create(scratch.file("none"), BYTES, &external).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(xfskit::create(scratch.file("none"), BYTES, &external).unwrap_err().kind(), ErrorKind::InvalidInput);
 
     let none = scratch.file("none");
-    assert!(paths::create(&none, 4096, &options).is_err());
+    assert!(xfskit::create(&none, 4096, &options).is_err());
     assert!(!none.exists());
-    assert_eq!(paths::create(scratch.path(), BYTES, &options).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(xfskit::create(scratch.path(), BYTES, &options).unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn an_external_log_is_opened_by_its_path_and_the_clock_is_the_callers() {
     xfskit_mkfs::make(&open(&path), Some(&open(&log)), &options, Default::default()).unwrap();
 
     let without = Filesystem::open(&path).unwrap_err();
-    assert!(matches!(without.cause(), Some(xfskit::Error::NoLogDevice)), "{without}");
+    assert!(matches!(without.cause(), Some(xfskit::volume::Error::NoLogDevice)), "{without}");
     let clock = std::sync::Arc::new(xfskit::env::SeededEnvironment::new(1));
     let fs = Filesystem::options().log_device(&log).environment(clock).open(&path).unwrap();
     fs.write("file", "kept").unwrap();

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
-use xfskit::paths::{self, FileOptions, Filesystem, MkfsOptions, Permissions, Times};
+use xfskit::{FileOptions, Filesystem, MkfsOptions, Permissions, Times};
 use xfskit_testkit::{kernel_mount, reference, scratch, tree};
 
 const PATHS: &[&str] = &[
@@ -90,7 +90,7 @@ fn of_std(metadata: &fs::Metadata) -> String {
     described(kind, metadata.len(), metadata.permissions().mode() & 0o7777, metadata.nlink())
 }
 
-fn of_ours(metadata: &paths::Metadata) -> String {
+fn of_ours(metadata: &xfskit::Metadata) -> String {
     let kind = match metadata.file_type() {
         t if t.is_dir() => "dir",
         t if t.is_symlink() => "link",
@@ -151,7 +151,7 @@ fn by_std(root: &Path, step: Step) -> io::Result<String> {
 
 fn by_ours(fs: &Filesystem, step: Step) -> io::Result<String> {
     let (path, other) = (step.path, step.other);
-    let done = |result: paths::Result<()>| Ok(result.map(|()| String::new())?);
+    let done = |result: xfskit::Result<()>| Ok(result.map(|()| String::new())?);
     match step.call {
         Call::Write => done(fs.write(path, contents(step.number))),
         Call::Append => {
@@ -210,7 +210,7 @@ fn random_calls_give_the_results_and_the_tree_that_std_gives() {
     let folder = scratch.file("folder");
     fs::create_dir(&folder).unwrap();
     let path = scratch.file("disk.img");
-    let image = paths::create(&path, 64 << 20, &MkfsOptions::new().small()).unwrap();
+    let image = xfskit::create(&path, 64 << 20, &MkfsOptions::new().small()).unwrap();
     let mut state = 1u64;
     let mut next = || {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -9,12 +9,12 @@ mod threads;
 
 use std::sync::Arc;
 use xfskit::device::MemoryDevice;
-use xfskit::paths::{self, Filesystem, MkfsOptions};
+use xfskit::{Filesystem, MkfsOptions};
 
 /// A new image in memory, open.
 fn image(bytes: usize) -> (Arc<MemoryDevice>, Filesystem) {
     let device = Arc::new(MemoryDevice::new(bytes));
-    let fs = paths::create_on(device.clone(), &MkfsOptions::new().small()).unwrap();
+    let fs = xfskit::create_on(device.clone(), &MkfsOptions::new().small()).unwrap();
     (device, fs)
 }
 

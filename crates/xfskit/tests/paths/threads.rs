@@ -4,7 +4,7 @@ use crate::image;
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use xfskit::paths::{FileOptions, Permissions};
+use xfskit::{FileOptions, Permissions};
 
 /// Two names, each with the permissions and the contents of its files.
 const FILES: [(&str, u16, &str); 2] = [("a", 0o600, "aaaa"), ("b", 0o640, "bbbb")];

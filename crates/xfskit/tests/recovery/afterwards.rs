@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use xfskit::device::BlockDevice;
 use xfskit::env::SeededEnvironment;
-use xfskit::{AttrLogging, Caller, Error, Filesystem, MountOptions, NewFile, XattrChange};
+use xfskit::volume::{AttrLogging, Caller, Error, MountOptions, NewFile, Volume, XattrChange};
 
 type Sectors = BTreeMap<u64, [u8; 512]>;
 
@@ -17,8 +17,8 @@ fn base() -> Option<Arc<Vec<u8>>> {
     Some(Arc::new(std::fs::read(&path).unwrap()))
 }
 
-fn open(device: &Arc<Device>, options: MountOptions) -> Result<Filesystem, Error> {
-    Filesystem::open_in(Arc::clone(device) as Arc<dyn BlockDevice>, None, options, Arc::new(SeededEnvironment::new(1)))
+fn open(device: &Arc<Device>, options: MountOptions) -> Result<Volume, Error> {
+    Volume::open_in(Arc::clone(device) as Arc<dyn BlockDevice>, None, options, Arc::new(SeededEnvironment::new(1)))
 }
 
 /// Four hundred files, synced; then the power fails. What was written, and the sectors at which log records start.

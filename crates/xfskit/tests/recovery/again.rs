@@ -7,15 +7,15 @@ use std::sync::Arc;
 use xfskit::device::BlockDevice;
 use xfskit::env::SeededEnvironment;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Error, Filesystem, MountOptions};
+use xfskit::volume::{Error, MountOptions, Volume};
 
-fn open(device: &Arc<Device>, options: MountOptions) -> Result<Filesystem, Error> {
+fn open(device: &Arc<Device>, options: MountOptions) -> Result<Volume, Error> {
     let env = Arc::new(SeededEnvironment::new(1));
-    Filesystem::open_in(Arc::clone(device) as Arc<dyn BlockDevice>, None, options, env)
+    Volume::open_in(Arc::clone(device) as Arc<dyn BlockDevice>, None, options, env)
 }
 
 /// Everything below the root as text: paths, attributes, values.
-fn describe(fs: &Filesystem) -> Vec<String> {
+fn describe(fs: &Volume) -> Vec<String> {
     let mut lines = Vec::new();
     let mut dirs: Vec<(String, InodeNumber)> = vec![(String::new(), fs.root())];
     while let Some((path, dir)) = dirs.pop() {
@@ -66,7 +66,7 @@ fn recovery_may_be_cut_off_at_any_write() {
         // Every write of a short recovery, a share of a long one's.
         for cut in (0..writes).step_by(1 + writes / 150) {
             let device = Device::new(&base, State { writes_left: Some(cut), ..State::default() });
-            let done = open(&device, MountOptions::default()).and_then(Filesystem::unmount);
+            let done = open(&device, MountOptions::default()).and_then(Volume::unmount);
             assert!(done.is_err(), "seed {seed}: write {cut} did not fail");
             let sectors = device.state().sectors.clone();
             let again = Device::new(&base, State { sectors, ..State::default() });
@@ -161,7 +161,7 @@ fn made_up_logs_are_refused_or_replayed() {
             record[32..36].copy_from_slice(&crc.to_le_bytes());
             device.write(at as u64, &record).expect("a device that works");
         }
-        match open(&device, MountOptions::default()).and_then(Filesystem::unmount) {
+        match open(&device, MountOptions::default()).and_then(Volume::unmount) {
             Ok(()) => replayed += 1,
             Err(error) => {
                 assert!(error.is_damage() || matches!(error, Error::Unsupported(_)), "{error}");

@@ -12,7 +12,7 @@
 use crate::kernel::Image;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use xfskit::{Caller, Filesystem, MountOptions, NewFile, SetMode};
+use xfskit::volume::{Caller, MountOptions, NewFile, SetMode, Volume};
 use xfskit_testkit::{Entry, Reference, Scratch, UML_DISKS};
 
 const SIZE_BYTES: u64 = 320 << 20;
@@ -72,12 +72,12 @@ struct Crashed {
     tree: Vec<Entry>,
 }
 
-fn open(path: &Path) -> Filesystem {
+fn open(path: &Path) -> Volume {
     Image { data: path.into(), log: None }.open(MountOptions::default()).expect("a sound image")
 }
 
 /// Writes `bytes` to the journal by changing an attribute of the root directory.
-fn fill_journal(fs: &Filesystem, bytes: u64) {
+fn fill_journal(fs: &Volume, bytes: u64) {
     let written = || fs.mount().counters.log_bytes.get();
     let end = written() + bytes;
     let mut value = [0; 60];

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice, FileDevice};
 use xfskit::journal::RecoveryReport;
-use xfskit::{Filesystem, MountOptions};
+use xfskit::volume::{MountOptions, Volume};
 use xfskit_testkit::{Reference, Scratch, copy_image, kernel_mount_with, try_kernel_mount};
 
 /// A shape of images: arguments of mkfs.xfs, options of the mount.
@@ -57,17 +57,17 @@ impl Image {
         Self { data: copy(&self.data, ".img"), log: self.log.as_ref().map(|log| copy(log, ".log")) }
     }
 
-    pub fn open(&self, options: MountOptions) -> xfskit::Result<Filesystem> {
+    pub fn open(&self, options: MountOptions) -> xfskit::volume::Result<Volume> {
         let access = if options.read_only { Access::Read } else { Access::Write };
         let device = |path| Arc::new(FileDevice::open(path, access).expect("an image")) as Arc<dyn BlockDevice>;
         match &self.log {
-            Some(log) => Filesystem::open_with_log(device(&self.data), device(log), options),
-            None => Filesystem::open(device(&self.data), options),
+            Some(log) => Volume::open_with_log(device(&self.data), device(log), options),
+            None => Volume::open(device(&self.data), options),
         }
     }
 
     /// Recovers and unmounts.
-    pub fn recover(&self) -> xfskit::Result<Option<RecoveryReport>> {
+    pub fn recover(&self) -> xfskit::volume::Result<Option<RecoveryReport>> {
         let fs = self.open(MountOptions::default())?;
         let report = fs.mount().recovery.clone();
         fs.unmount()?;

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use xfskit::device::BlockDevice;
 use xfskit::env::SeededEnvironment;
 use xfskit::ondisk::{InodeNumber, Lsn};
-use xfskit::{Caller, Filesystem, MountOptions, NewFile, SetMode};
+use xfskit::volume::{Caller, MountOptions, NewFile, SetMode, Volume};
 
 const INODE_BYTES: usize = 1024;
 /// Lists of unlinked inodes in an AG; an inode is on the one that its number says.
 const LISTS: u64 = 64;
 
-fn open(device: &Arc<Device>) -> xfskit::Result<Filesystem> {
+fn open(device: &Arc<Device>) -> xfskit::volume::Result<Volume> {
     let env = Arc::new(SeededEnvironment::new(1));
-    Filesystem::open_in(Arc::clone(device) as Arc<dyn BlockDevice>, None, MountOptions::default(), env)
+    Volume::open_in(Arc::clone(device) as Arc<dyn BlockDevice>, None, MountOptions::default(), env)
 }
 
 /// Two files without a name on one list, the first in it the second made, both held.
-fn two_on_a_list(fs: &Filesystem) -> [InodeNumber; 2] {
+fn two_on_a_list(fs: &Volume) -> [InodeNumber; 2] {
     let me = Caller::root();
     let name = |n: u64| format!("f{n}").into_bytes();
     let make = |n| fs.create(fs.root(), &name(n), &NewFile::new(0o100_644), &me).unwrap().inode;

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
-use xfskit::{Caller, Filesystem, MountOptions, NewFile};
+use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
 use xfskit_testkit::{Reference, copy_image};
 
 /// Users and groups with files, a larger filesystem than mkfs made, and then the power goes.
@@ -27,9 +27,9 @@ fn report(reference: &Reference, image: &Path) -> Vec<String> {
     run.output.lines().map(str::to_owned).collect()
 }
 
-fn open(image: &Path) -> Filesystem {
+fn open(image: &Path) -> Volume {
     let device = Arc::new(FileDevice::open(image, Access::Write).unwrap());
-    Filesystem::open(device, MountOptions::default()).unwrap()
+    Volume::open(device, MountOptions::default()).unwrap()
 }
 
 #[test]

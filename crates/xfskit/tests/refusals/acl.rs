@@ -5,7 +5,7 @@ use crate::stress::{DIR, FILE, Image};
 use std::time::Duration;
 use xfskit::attr::update::{self, Key, Logging};
 use xfskit::trans::Reservation;
-use xfskit::{Caller, Error, Fallocate, NewFile, SetAttr, SetMode};
+use xfskit::volume::{Caller, Error, Fallocate, NewFile, SetAttr, SetMode};
 
 /// An ACL in the form for users, with so many named users.
 pub fn acl(users: u32) -> Vec<u8> {

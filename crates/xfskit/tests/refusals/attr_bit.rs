@@ -4,7 +4,7 @@ use crate::shapes::{OLD, file};
 use crate::stress::{FILE, Image};
 use rustix::fs::XattrFlags;
 use std::path::Path;
-use xfskit::{Caller, Filesystem, NewFile, SetMode};
+use xfskit::volume::{Caller, NewFile, SetMode, Volume};
 use xfskit_testkit::{Reference, copy_image, kernel_mount, reference};
 
 fn version(reference: &Reference, image: &Path) -> String {
@@ -61,7 +61,7 @@ fn threads_that_make_the_first_attr_forks_announce_them_once() {
     let image = Image::new(64, OLD);
     let fs = image.open();
     let made: Vec<_> = (0..8).map(|number| file(&fs, &format!("file {number}"))).collect();
-    let set = |fs: &Filesystem, inode| fs.set_xattr(inode, b"user.a", b"value", SetMode::Any, &Caller::root()).unwrap();
+    let set = |fs: &Volume, inode| fs.set_xattr(inode, b"user.a", b"value", SetMode::Any, &Caller::root()).unwrap();
     std::thread::scope(|scope| made.iter().for_each(|inode| drop(scope.spawn(|| set(&fs, *inode)))));
     fs.create(fs.root(), b"last", &NewFile::new(FILE | 0o644), &Caller::root()).unwrap();
     image.close(fs);

@@ -5,7 +5,7 @@ use crate::stress::{DIR, FILE, Image};
 use rustix::fs::XattrFlags;
 use std::path::Path;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Fallocate, Filesystem, NewFile, SetMode};
+use xfskit::volume::{Caller, Fallocate, NewFile, SetMode, Volume};
 use xfskit_testkit::{Reference, copy_image, kernel_mount, reference};
 
 /// An ACL of user, a named user, group, mask and other.
@@ -20,7 +20,7 @@ fn layout(reference: &Reference, image: &Path, inode: InodeNumber) -> String {
 }
 
 /// Sets an attribute with us and, on a copy of the image, with the kernel; the inodes must be laid out the same.
-fn compare(image: &Image, fs: Filesystem, path: &str, name: &str, value: &[u8]) {
+fn compare(image: &Image, fs: Volume, path: &str, name: &str, value: &[u8]) {
     let inode = fs.resolve(path.as_bytes(), false).unwrap().inode;
     fs.sync().unwrap();
     let copy = image.path.with_extension("kernel");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use xfskit::device::{Access, BlockDevice, FileDevice};
 use xfskit::ondisk::Lsn;
-use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile};
+use xfskit::volume::{Caller, Error, MountOptions, NewFile, Volume};
 use xfskit_testkit::kernel_mount;
 
 /// A device on which some bytes cannot be written while `is_bad`.
@@ -42,21 +42,21 @@ impl BlockDevice for BadPlace {
 }
 
 /// A filesystem with files in it, on a device that refuses the sector of AG 0's free space header.
-fn open(image: &Image) -> (Filesystem, Arc<BadPlace>) {
+fn open(image: &Image) -> (Volume, Arc<BadPlace>) {
     let inner = FileDevice::open(&image.path, Access::Write).unwrap();
     let (is_bad, refused) = (AtomicBool::new(false), Mutex::default());
     let device = Arc::new(BadPlace { inner, bytes: Mutex::new(512..1024), is_bad, refused });
-    let fs = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()).unwrap();
+    let fs = Volume::open(Arc::clone(&device) as _, MountOptions::default()).unwrap();
     device.is_bad.store(true, Ordering::Relaxed);
     (fs, device)
 }
 
-fn make(fs: &Filesystem, name: &str) -> Result<(), Error> {
+fn make(fs: &Volume, name: &str) -> Result<(), Error> {
     let file = fs.create(fs.root(), name.as_bytes(), &NewFile::new(FILE | 0o644), &Caller::root())?;
     fs.write_at(file.inode, 0, name.as_bytes())
 }
 
-fn push(fs: &Filesystem) -> Result<usize, Error> {
+fn push(fs: &Volume) -> Result<usize, Error> {
     fs.mount().journal.push_tail(Lsn(u64::MAX))
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use xfskit::device::{Access, BlockDevice, FileDevice};
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Error, Fallocate, Filesystem, MountOptions, NewFile};
+use xfskit::volume::{Caller, Error, Fallocate, MountOptions, NewFile, Volume};
 use xfskit_testkit::{Entry, kernel_mount, reference};
 
 /// What no device of these tests takes.
@@ -47,14 +47,14 @@ impl BlockDevice for Picky {
     }
 }
 
-fn open_over_cuts(image: &Image) -> Filesystem {
+fn open_over_cuts(image: &Image) -> Volume {
     let inner = FileDevice::open(&image.path, Access::Write).unwrap();
     let device = Arc::new(Picky { inner, unflushed: Mutex::default() });
-    Filesystem::open(device, MountOptions::default()).unwrap()
+    Volume::open(device, MountOptions::default()).unwrap()
 }
 
 /// A filesystem of which one file cannot be written out, and the others can.
-fn open_with_a_bad_file(image: &Image) -> Filesystem {
+fn open_with_a_bad_file(image: &Image) -> Volume {
     let fs = open_over_cuts(image);
     for (name, contents) in [("a", &b"good"[..]), ("bad", REFUSED), ("z", b"good too")] {
         let made = fs.create(fs.root(), name.as_bytes(), &NewFile::new(FILE | 0o644), &Caller::root()).unwrap();
@@ -121,7 +121,7 @@ fn what_is_written_to_a_synchronous_file_is_durable() {
     reference.io(&dir, "chattr +s");
     kernel.unmount();
     // What each operation does is durable before the power cut that follows it.
-    type Operation = fn(&Filesystem, InodeNumber, InodeNumber);
+    type Operation = fn(&Volume, InodeNumber, InodeNumber);
     let operations: &[(&str, Operation, u64)] = &[
         ("write", |fs, file, _| fs.write_at(file, 0, b"12345").unwrap(), 5),
         ("late", |fs, file, _| fs.write_keeping_times(file, 0, b"12345").unwrap(), 5),

@@ -4,7 +4,7 @@ use crate::stress::Image;
 use rustix::fs::{CWD, FileType, Mode};
 use std::path::Path;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Filesystem, NewFile};
+use xfskit::volume::{Caller, NewFile, Volume};
 use xfskit_testkit::{kernel_mount, reference};
 
 /// What xfs_io does to a directory: its flags by their letters, hints, projects.
@@ -51,7 +51,7 @@ fn make_by_kernel(dir: &Path, name: &str, file_type: FileType) {
     made.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-fn make_by_us(fs: &Filesystem, dir: InodeNumber, name: &str, mode: u16) {
+fn make_by_us(fs: &Volume, dir: InodeNumber, name: &str, mode: u16) {
     let target: &[u8] = if mode == 0o120_000 { b"target" } else { b"" };
     let device = if matches!(mode, 0o020_000 | 0o060_000) { 0x0103 } else { 0 };
     let permissions = if mode == 0o120_000 { 0o777 } else { 0o755 };

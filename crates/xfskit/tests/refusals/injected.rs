@@ -8,8 +8,8 @@ use std::sync::Arc;
 use xfskit::device::{BlockDevice, MemoryDevice, OverlayDevice};
 use xfskit::error_tags;
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::{
-    AttrLogging, Caller, Error, Fallocate, Filesystem, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SetTime,
+use xfskit::volume::{
+    AttrLogging, Caller, Error, Fallocate, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SetTime, Volume,
     WholeFile, XattrChange,
 };
 use xfskit_check::{CheckOptions, Quiet, check};
@@ -40,34 +40,34 @@ enum Failed {
 struct Verb {
     name: &'static str,
     failed: Failed,
-    run: fn(&Filesystem) -> Result<(), Error>,
+    run: fn(&Volume) -> Result<(), Error>,
 }
 
-fn at(fs: &Filesystem, path: &str) -> InodeNumber {
+fn at(fs: &Volume, path: &str) -> InodeNumber {
     fs.resolve(path.as_bytes(), false).unwrap_or_else(|error| panic!("{path}: {error}")).inode
 }
 
-fn create(fs: &Filesystem, dir: &str, new: &NewFile<'_>) -> Result<(), Error> {
+fn create(fs: &Volume, dir: &str, new: &NewFile<'_>) -> Result<(), Error> {
     fs.create(at(fs, dir), &[b'n'; 200], new, &Caller::root()).map(drop)
 }
 
-fn rename(fs: &Filesystem, from: (&str, &str), to: (&str, &str), flags: RenameFlags) -> Result<(), Error> {
+fn rename(fs: &Volume, from: (&str, &str), to: (&str, &str), flags: RenameFlags) -> Result<(), Error> {
     fs.rename(at(fs, from.0), from.1.as_bytes(), at(fs, to.0), to.1.as_bytes(), flags, &Caller::root())
 }
 
-fn set(fs: &Filesystem, path: &str, name: &str, length: usize) -> Result<(), Error> {
+fn set(fs: &Volume, path: &str, name: &str, length: usize) -> Result<(), Error> {
     fs.set_xattr(at(fs, path), name.as_bytes(), &vec![7; length], SetMode::Any, &Caller::root())
 }
 
-fn set_acl(fs: &Filesystem, path: &str, users: u32) -> Result<(), Error> {
+fn set_acl(fs: &Volume, path: &str, users: u32) -> Result<(), Error> {
     fs.set_xattr(at(fs, path), b"system.posix_acl_access", &acl(users), SetMode::Any, &Caller::root())
 }
 
-fn change(fs: &Filesystem, path: &str, change: SetAttr) -> Result<(), Error> {
+fn change(fs: &Volume, path: &str, change: SetAttr) -> Result<(), Error> {
     fs.set_attr(at(fs, path), &change, &Caller::root()).map(drop)
 }
 
-fn chmod(fs: &Filesystem, path: &str) -> Result<(), Error> {
+fn chmod(fs: &Volume, path: &str) -> Result<(), Error> {
     change(fs, path, SetAttr { mode: Some(0o701), uid: Some(5), ..Default::default() })
 }
 
@@ -187,7 +187,7 @@ fn base(arguments: &[(char, &str)]) -> Arc<MemoryDevice> {
     let small = [('b', "size=1024"), ('d', "agcount=4")];
     small.iter().chain(arguments).for_each(|(letter, value)| options.apply(*letter, value).unwrap());
     make(&*device, None, &options, Timestamp::default()).unwrap();
-    let fs = Filesystem::open(Arc::clone(&device) as _, MountOptions::default()).unwrap();
+    let fs = Volume::open(Arc::clone(&device) as _, MountOptions::default()).unwrap();
     let me = Caller::root();
     for dir in ["d", "d/sub", "acl-dir", "long-acl-dir", "large", "empty"] {
         let (parent, name) = dir.rsplit_once('/').unwrap_or(("", dir));
@@ -220,7 +220,7 @@ fn base(arguments: &[(char, &str)]) -> Arc<MemoryDevice> {
 }
 
 /// Everything that can be seen of a filesystem.
-fn digest(fs: &Filesystem) -> Vec<String> {
+fn digest(fs: &Volume) -> Vec<String> {
     let mut lines = Vec::new();
     let mut dirs = vec![(String::new(), fs.root())];
     let mut seen = std::collections::HashSet::new();
@@ -242,7 +242,7 @@ fn digest(fs: &Filesystem) -> Vec<String> {
     lines
 }
 
-fn describe(fs: &Filesystem, inode: InodeNumber) -> String {
+fn describe(fs: &Volume, inode: InodeNumber) -> String {
     let stat = fs.stat(inode).unwrap();
     let mut contents = Vec::new();
     if stat.mode & 0o170_000 == FILE {
@@ -274,9 +274,9 @@ impl Setting {
         setting
     }
 
-    fn open(&self) -> (Arc<dyn BlockDevice>, Filesystem) {
+    fn open(&self) -> (Arc<dyn BlockDevice>, Volume) {
         let device = Arc::new(OverlayDevice::new(Arc::clone(&self.base) as _, 1 << 30)) as Arc<dyn BlockDevice>;
-        let fs = Filesystem::open(Arc::clone(&device), self.options.clone()).unwrap();
+        let fs = Volume::open(Arc::clone(&device), self.options.clone()).unwrap();
         (device, fs)
     }
 }

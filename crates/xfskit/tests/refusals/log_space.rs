@@ -6,7 +6,7 @@ use crate::acl::acl;
 use crate::shapes::{OLD, file, fragment};
 use crate::stress::{DIR, FILE, Image};
 use xfskit::error_tags::LARP;
-use xfskit::{AttrLogging, Caller, MountOptions, NewFile, SetAttr, SetMode};
+use xfskit::volume::{AttrLogging, Caller, MountOptions, NewFile, SetAttr, SetMode};
 
 /// As many named users as an ACL may have.
 const MOST_USERS: u32 = 5_457;

@@ -5,10 +5,10 @@ use crate::stress::Image;
 use xfskit::attr::update;
 use xfskit::ondisk::InodeNumber;
 use xfskit::trans::Reservation;
-use xfskit::{Caller, Error, Filesystem, RenameFlags};
+use xfskit::volume::{Caller, Error, RenameFlags, Volume};
 
 /// Takes a file's parent pointer away, and leaves its name.
-fn damage(fs: &Filesystem, inode: InodeNumber, name: &str) {
+fn damage(fs: &Volume, inode: InodeNumber, name: &str) {
     let root = fs.stat(fs.root()).unwrap();
     let mut value = [0; 12];
     value[..8].copy_from_slice(&root.inode.0.to_be_bytes());
@@ -31,7 +31,7 @@ fn a_missing_parent_pointer_stops_an_operation_and_nothing_else() {
         fs.fsync(inode).unwrap();
     }
     damage(&fs, bad, "bad");
-    let seen = |fs: &Filesystem| (fs.list_dir(fs.root()).unwrap().len(), fs.stat(bad).unwrap(), fs.stat(good).unwrap());
+    let seen = |fs: &Volume| (fs.list_dir(fs.root()).unwrap().len(), fs.stat(bad).unwrap(), fs.stat(good).unwrap());
     let before = seen(&fs);
     let rename =
         |from: &str, to: &str, flags| fs.rename(fs.root(), from.as_bytes(), fs.root(), to.as_bytes(), flags, &me);

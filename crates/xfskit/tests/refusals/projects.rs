@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 use xfskit::ondisk::inode::flags;
-use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags};
+use xfskit::volume::{Caller, Error, NewFile, RenameFlags, Volume};
 use xfskit_testkit::{kernel_mount, reference};
 
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,7 @@ fn by_kernel(dir: &Path, how: How, from: &str, to: &str) -> i32 {
     result.map_or_else(|error| error.raw_os_error(), |()| 0)
 }
 
-fn by_us(fs: &Filesystem, dir: &str, how: How, from: &str, to: &str) -> i32 {
+fn by_us(fs: &Volume, dir: &str, how: How, from: &str, to: &str) -> i32 {
     let split = |path: &str| {
         let path = format!("/{dir}/{path}");
         let (folder, name) = path.rsplit_once('/').unwrap();
@@ -133,8 +133,8 @@ fn flags_are_for_the_owner_and_protection_for_root() {
     let owner = Caller { uid: 7, gid: 7, groups: Vec::new() };
     let other = Caller { uid: 8, ..owner.clone() };
     let file = fs.create(fs.root(), b"file", &NewFile::new(FILE | 0o6755), &owner).unwrap().inode;
-    let project = xfskit::Flags { project: 3, ..fs.flags(file).unwrap() };
-    let protected = xfskit::Flags { xflags: u32::from(flags::IMMUTABLE), ..project };
+    let project = xfskit::volume::Flags { project: 3, ..fs.flags(file).unwrap() };
+    let protected = xfskit::volume::Flags { xflags: u32::from(flags::IMMUTABLE), ..project };
     for (wanted, caller, refused) in [(project, &other, true), (protected, &owner, true), (project, &owner, false)] {
         let result = fs.set_flags(file, &wanted, caller);
         assert_eq!(matches!(result, Err(Error::NotPermitted)), refused, "{wanted:?} by {}: {result:?}", caller.uid);

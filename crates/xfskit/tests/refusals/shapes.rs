@@ -2,19 +2,19 @@
 
 use crate::stress::FILE;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Error, Fallocate, Filesystem, NewFile};
+use xfskit::volume::{Caller, Error, Fallocate, NewFile, Volume};
 
 /// The features that RHEL 8 has: no parent pointers among them.
 pub const OLD: &[(char, &str)] =
     &[('n', "parent=0"), ('i', "exchange=0,nrext64=0"), ('m', "bigtime=0,inobtcount=0,rmapbt=0")];
 
 /// Makes an empty file in the root directory.
-pub fn file(fs: &Filesystem, name: &str) -> InodeNumber {
+pub fn file(fs: &Volume, name: &str) -> InodeNumber {
     fs.create(fs.root(), name.as_bytes(), &NewFile::new(FILE | 0o644), &Caller::root()).unwrap().inode
 }
 
 /// A file of so many extents of a block each.
-pub fn scattered(fs: &Filesystem, name: &str, extents: u64) -> InodeNumber {
+pub fn scattered(fs: &Volume, name: &str, extents: u64) -> InodeNumber {
     let (inode, block) = (file(fs, name), u64::from(fs.statfs().block_bytes));
     for index in 0..extents {
         fs.fallocate(inode, Fallocate::Allocate, 2 * index * block, block).unwrap();
@@ -23,7 +23,7 @@ pub fn scattered(fs: &Filesystem, name: &str, extents: u64) -> InodeNumber {
 }
 
 /// Leaves `holes` free runs of a block each, and no other free space.
-pub fn fragment(fs: &Filesystem, holes: u64) {
+pub fn fragment(fs: &Volume, holes: u64) {
     let (inode, block) = (file(fs, "filler"), u64::from(fs.statfs().block_bytes));
     let (mut end, mut step) = (0, fs.statfs().blocks.next_power_of_two() * block);
     while step >= block {
@@ -44,7 +44,7 @@ pub fn fragment(fs: &Filesystem, holes: u64) {
 }
 
 /// Asserts that the operation failed as an ordinary refusal, and that the filesystem lives on.
-pub fn refused<T>(fs: &Filesystem, what: &str, result: Result<T, Error>) -> Error {
+pub fn refused<T>(fs: &Volume, what: &str, result: Result<T, Error>) -> Error {
     let error = result.err().unwrap_or_else(|| panic!("{what} was not refused"));
     fs.mount().journal.check().unwrap_or_else(|dead| panic!("{what}, refused with \"{error}\": {dead}"));
     error

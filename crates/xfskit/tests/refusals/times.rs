@@ -3,16 +3,16 @@
 use crate::shapes::file;
 use crate::stress::{FILE, Image};
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::{Caller, Filesystem, WholeFile};
+use xfskit::volume::{Caller, Volume, WholeFile};
 
-fn make_small(fs: &Filesystem, name: &[u8], contents: &[u8]) -> InodeNumber {
+fn make_small(fs: &Volume, name: &[u8], contents: &[u8]) -> InodeNumber {
     let then = Timestamp { seconds: 5, nanoseconds: 0 };
     let file = WholeFile { name, mode: 0o644, uid: 0, gid: 0, atime: then, mtime: then, xattrs: &[], contents };
     fs.make_files(fs.root(), &[file]).unwrap()[0].inode
 }
 
 /// A file that was written in place, whose core has not learnt of it, and which was removed then.
-fn leave_a_note(fs: &Filesystem, name: &str) -> InodeNumber {
+fn leave_a_note(fs: &Volume, name: &str) -> InodeNumber {
     let old = file(fs, name);
     fs.write_at(old, 0, &[1; 4096]).unwrap();
     fs.fsync(old).unwrap();

@@ -3,7 +3,7 @@
 use crate::shapes::refused;
 use crate::stress::{DIR, FILE, Image};
 use std::os::unix::fs::MetadataExt;
-use xfskit::{Caller, Error, NewFile};
+use xfskit::volume::{Caller, Error, NewFile};
 use xfskit_testkit::kernel_mount;
 
 #[test]

@@ -4,7 +4,7 @@ use crate::shapes::{OLD, file, fragment};
 use crate::stress::{DIR, Image};
 use std::os::unix::fs::MetadataExt;
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::{Caller, Error, Filesystem, NewFile, SetAttr, SetMode, SetTime};
+use xfskit::volume::{Caller, Error, NewFile, SetAttr, SetMode, SetTime, Volume};
 use xfskit_testkit::{kernel_mount, reference};
 
 /// A time that inodes have room for only with the feature: 2222-02-22.
@@ -45,7 +45,7 @@ fn inodes_from_before_bigtime_take_late_times() {
 }
 
 /// Sets attributes of single blocks until the map of the attr fork would need large counters, or cannot have them.
-fn outgrow_small_counters(fs: &Filesystem, inode: InodeNumber) -> Result<(), Error> {
+fn outgrow_small_counters(fs: &Volume, inode: InodeNumber) -> Result<(), Error> {
     (0..780).try_for_each(|number| {
         let name = format!("user.{number}");
         fs.set_xattr(inode, name.as_bytes(), &[7; 65_536], SetMode::Any, &Caller::root())

@@ -5,12 +5,12 @@ use crate::stress::{DIR, FILE, Image, Watchdog};
 use std::time::Duration;
 use xfskit::ondisk::AgNumber;
 use xfskit::trans::Transaction;
-use xfskit::{Caller, Error, Filesystem, NewFile, RenameFlags};
+use xfskit::volume::{Caller, Error, NewFile, RenameFlags, Volume};
 
 const WHITEOUT: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: true };
 
 /// Uses up all inodes that the image has room for.
-fn use_up_inodes(fs: &Filesystem) {
+fn use_up_inodes(fs: &Volume) {
     for number in 0.. {
         let name = format!("n{number}");
         match fs.create(fs.root(), name.as_bytes(), &NewFile::new(FILE | 0o644), &Caller::root()) {
@@ -21,7 +21,7 @@ fn use_up_inodes(fs: &Filesystem) {
     }
 }
 
-fn rename_is_refused(fs: &Filesystem) {
+fn rename_is_refused(fs: &Volume) {
     let (from, to) = (fs.lookup(fs.root(), b"from").unwrap(), fs.lookup(fs.root(), b"to").unwrap());
     let result = fs.rename(fs.root(), b"from", fs.root(), b"to", WHITEOUT, &Caller::root());
     assert!(matches!(refused(fs, "a rename without an inode for the whiteout", result), Error::NoSpace));

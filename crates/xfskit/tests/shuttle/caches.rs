@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 use xfskit::cache::{BufferKey, Fill};
 use xfskit::ondisk::{InodeNumber, Lsn};
 use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};
-use xfskit::{Caller, Filesystem, MountOptions, NewFile, SetAttr, SetMode};
+use xfskit::volume::{Caller, MountOptions, NewFile, SetAttr, SetMode, Volume};
 
 static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);
 const WRITERS: usize = 2;
@@ -36,7 +36,7 @@ struct Seen {
 }
 
 struct Scene {
-    fs: Filesystem,
+    fs: Volume,
     dir: InodeNumber,
     files: Vec<InodeNumber>,
     seen: Arc<Mutex<Seen>>,

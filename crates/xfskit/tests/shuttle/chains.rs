@@ -6,13 +6,13 @@ use shuttle::thread;
 use std::sync::{Arc, LazyLock};
 use xfskit::error_tags::BMAP_ALLOC_MINLEN_EXTENT;
 use xfskit::journal::Grant;
-use xfskit::{AttrLogging, Caller, Filesystem, MountOptions, NewFile, SetMode};
+use xfskit::volume::{AttrLogging, Caller, MountOptions, NewFile, SetMode, Volume};
 
 static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);
 const THREADS: usize = 2;
 
 /// Sets values whose blocks come one by one: a link and an intent for each.
-fn roll(fs: &Filesystem, thread: usize) {
+fn roll(fs: &Volume, thread: usize) {
     let me = Caller::root();
     let file = fs.create(fs.root(), format!("{thread}").as_bytes(), &NewFile::new(FILE | 0o644), &me).unwrap().inode;
     for round in 0..2 {
@@ -23,7 +23,7 @@ fn roll(fs: &Filesystem, thread: usize) {
 }
 
 /// Takes space for chains of one link until so little is left that whoever rolls has to wait for it.
-fn crowd(fs: &Filesystem) -> Vec<Grant<'_>> {
+fn crowd(fs: &Volume) -> Vec<Grant<'_>> {
     let journal = &fs.mount().journal;
     let (used, size) = journal.usage();
     let unit = 32 << 10;

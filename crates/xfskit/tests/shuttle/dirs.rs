@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use xfskit::cache::{BufferKey, Fill};
 use xfskit::ondisk::{InodeNumber, Lsn};
 use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};
-use xfskit::{Caller, Filesystem, MountOptions, NewFile, RenameFlags};
+use xfskit::volume::{Caller, MountOptions, NewFile, RenameFlags, Volume};
 
 /// Names of 250 bytes: some nine blocks of a directory.
 const NAMES: usize = 110;
@@ -34,7 +34,7 @@ fn name(n: usize) -> Vec<u8> {
 }
 
 /// Gives names other names, which needs no blocks but the directory's.
-fn rename(fs: &Filesystem, dir: InodeNumber, names: &mut BTreeSet<usize>) {
+fn rename(fs: &Volume, dir: InodeNumber, names: &mut BTreeSet<usize>) {
     for round in 0..ROUNDS {
         let old = *names.iter().nth(below(names.len())).unwrap();
         let new = 1000 * (round + 1) + old;
@@ -46,7 +46,7 @@ fn rename(fs: &Filesystem, dir: InodeNumber, names: &mut BTreeSet<usize>) {
 }
 
 /// Fills the cache with other blocks.
-fn crowd(fs: &Filesystem, files: &[InodeNumber]) {
+fn crowd(fs: &Volume, files: &[InodeNumber]) {
     let mount = fs.mount();
     for _ in 0..4 * ROUNDS {
         let (address, _) = locate(&mount.geometry, files[below(files.len())]).unwrap();

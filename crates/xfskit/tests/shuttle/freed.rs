@@ -14,7 +14,7 @@ use std::sync::{Arc, LazyLock};
 use xfskit::cache::{BufferKey, Fill};
 use xfskit::ondisk::{DiskAddress, InodeNumber, Lsn};
 use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};
-use xfskit::{Caller, Filesystem, MountOptions, NewFile, SetAttr};
+use xfskit::volume::{Caller, MountOptions, NewFile, SetAttr, Volume};
 
 static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);
 const CHUNK: usize = 64;
@@ -22,7 +22,7 @@ const CHUNK: usize = 64;
 const FILES: usize = 2 * CHUNK;
 
 struct Scene {
-    fs: Filesystem,
+    fs: Volume,
     dir: InodeNumber,
     /// The files of one chunk.
     files: Vec<(String, InodeNumber)>,

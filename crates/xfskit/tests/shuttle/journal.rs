@@ -6,7 +6,7 @@ use crate::{FILE, below, close, explore, image, open};
 use shuttle::thread;
 use std::sync::{Arc, LazyLock, Mutex};
 use xfskit::ondisk::{InodeNumber, Lsn};
-use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile, SetMode};
+use xfskit::volume::{Caller, Error, MountOptions, NewFile, SetMode, Volume};
 
 static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);
 const THREADS: usize = 3;
@@ -21,7 +21,7 @@ struct Progress {
 }
 
 struct Scene {
-    fs: Filesystem,
+    fs: Volume,
     device: Arc<Device>,
     shared: InodeNumber,
     progress: Mutex<Progress>,
@@ -85,7 +85,7 @@ impl Scene {
     }
 }
 
-fn push(fs: &Filesystem) {
+fn push(fs: &Volume) {
     for _ in 0..4 {
         match below(3) {
             0 => fs.sync().unwrap(),

@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use xfskit::device::MemoryDevice;
 use xfskit::env::SeededEnvironment;
 use xfskit::ondisk::Timestamp;
-use xfskit::{Filesystem, MountOptions};
+use xfskit::volume::{MountOptions, Volume};
 use xfskit_mkfs::{Options, make};
 
 const FILE: u16 = 0o100_000;
@@ -92,13 +92,13 @@ fn image() -> Arc<Vec<u8>> {
     Arc::new(device.to_bytes())
 }
 
-fn open(device: &Arc<Device>, options: MountOptions) -> Filesystem {
+fn open(device: &Arc<Device>, options: MountOptions) -> Volume {
     let world = Arc::new(SeededEnvironment::new(1));
-    Filesystem::open_in(Arc::clone(device) as _, None, options, world).unwrap()
+    Volume::open_in(Arc::clone(device) as _, None, options, world).unwrap()
 }
 
 /// Unmounts; what is free must be what a mount finds free, and now and then xfs_repair has a look.
-fn close(fs: Filesystem, device: &Arc<Device>) {
+fn close(fs: Volume, device: &Arc<Device>) {
     static CLOSED: AtomicUsize = AtomicUsize::new(0);
     let before = fs.statfs();
     fs.unmount().unwrap();

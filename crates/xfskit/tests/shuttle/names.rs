@@ -8,7 +8,7 @@ use shuttle::thread;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Error, Filesystem, MountOptions, NewFile, RenameFlags};
+use xfskit::volume::{Caller, Error, MountOptions, NewFile, RenameFlags, Volume};
 
 static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);
 const THREADS: usize = 3;
@@ -18,7 +18,7 @@ const NAMES: usize = 4;
 const INODES_OF_THE_SYSTEM: u64 = 3;
 
 struct Scene {
-    fs: Filesystem,
+    fs: Volume,
     /// `a`, `b` and one that begins as `a/0`.
     dirs: Vec<InodeNumber>,
     /// Names that there must be.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::Timestamp;
-use xfskit::{Filesystem, MountOptions};
+use xfskit::volume::{MountOptions, Volume};
 use xfskit_mkfs::{Options, make};
 use xfskit_testkit::{Scratch, scratch};
 
@@ -34,16 +34,16 @@ impl Image {
         Self { _scratch: scratch, path }
     }
 
-    pub fn open(&self) -> Filesystem {
+    pub fn open(&self) -> Volume {
         self.open_with(MountOptions::default())
     }
 
-    pub fn open_with(&self, options: MountOptions) -> Filesystem {
-        Filesystem::open(Arc::new(FileDevice::open(&self.path, Access::Write).unwrap()), options).unwrap()
+    pub fn open_with(&self, options: MountOptions) -> Volume {
+        Volume::open(Arc::new(FileDevice::open(&self.path, Access::Write).unwrap()), options).unwrap()
     }
 
     /// Unmounts and lets xfs_repair have a look.
-    pub fn close(&self, fs: Filesystem) {
+    pub fn close(&self, fs: Volume) {
         fs.unmount().unwrap();
         self.assert_sound();
     }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use stress::{DIR, FILE, Image, Random, colliding, first_seed, keep_if_broken, scale};
 use view::{brief, seen_by_kernel, seen_by_us};
 use xfskit::ondisk::InodeNumber;
-use xfskit::{AttrLogging, Caller, Filesystem, MountOptions, NewFile, RenameFlags, SetMode};
+use xfskit::volume::{AttrLogging, Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 use xfskit_testkit::{Entry, kernel_mount, reference};
 
 fn model(image: &Image, options: &MountOptions, seed: u64, steps: usize, names: usize) {
@@ -164,7 +164,7 @@ fn make_by_kernel(root: &Path, random: &mut Random) {
 }
 
 /// Changes a tree that somebody else made.
-fn change_all(fs: &Filesystem, dir: InodeNumber, random: &mut Random) {
+fn change_all(fs: &Volume, dir: InodeNumber, random: &mut Random) {
     let me = Caller::root();
     for entry in fs.list_dir(dir).unwrap() {
         let stat = fs.stat(entry.inode).unwrap();

@@ -8,12 +8,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use xfskit::ondisk::InodeNumber;
-use xfskit::{Caller, Error, Filesystem};
+use xfskit::volume::{Caller, Error, Volume};
 use xfskit_testkit::Entry;
 
 /// A filesystem and what must be in it.
 pub struct Run {
-    pub fs: Option<Filesystem>,
+    pub fs: Option<Volume>,
     pub random: Random,
     pub nodes: BTreeMap<usize, Node>,
     pub next: usize,
@@ -23,7 +23,7 @@ pub struct Run {
 }
 
 impl Run {
-    pub fn new(fs: Filesystem, seed: u64, names: usize) -> Self {
+    pub fn new(fs: Volume, seed: u64, names: usize) -> Self {
         let root = fs.stat(fs.root()).unwrap();
         let me = Caller::root();
         let mut run = Self {
@@ -43,12 +43,12 @@ impl Run {
         run
     }
 
-    pub fn fs(&self) -> &Filesystem {
+    pub fn fs(&self) -> &Volume {
         self.fs.as_ref().unwrap()
     }
 
     /// Takes an inode that exists into the model.
-    pub fn adopt(&mut self, stat: &xfskit::Stat, parent: usize) -> usize {
+    pub fn adopt(&mut self, stat: &xfskit::volume::Stat, parent: usize) -> usize {
         let id = self.next;
         self.next += 1;
         let node = Node {

@@ -4,7 +4,7 @@ use crate::node::{ACCESS, CHAR, DEFAULT, LINK, TYPE, acl, following, permissions
 use crate::run::Run;
 use crate::stress::{DIR, FILE, colliding};
 use xfskit::ondisk::Timestamp;
-use xfskit::{Caller, NewFile, RenameFlags, SetAttr, SetMode, SetTime, XattrChange};
+use xfskit::volume::{Caller, NewFile, RenameFlags, SetAttr, SetMode, SetTime, XattrChange};
 
 impl Run {
     /// One operation.

@@ -5,7 +5,7 @@ use crate::stress::{DIR, FILE};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use xfskit::Filesystem;
+use xfskit::volume::Volume;
 use xfskit_testkit::{Entry, tree};
 
 /// An entry in few words.
@@ -39,7 +39,7 @@ pub fn entry(path: PathBuf, node: &Node) -> Entry {
 }
 
 /// The tree as we read it. Contents of files are not ours to read.
-pub fn seen_by_us(fs: &Filesystem) -> Vec<Entry> {
+pub fn seen_by_us(fs: &Volume) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut todo = vec![(PathBuf::new(), fs.root())];
     while let Some((path, inode)) = todo.pop() {

@@ -3,7 +3,7 @@
 use crate::exit::Usage;
 use crate::text::parse_size;
 use std::path::PathBuf;
-use xfskit::{AttrLogging, MountOptions};
+use xfskit::volume::{AttrLogging, MountOptions};
 use xfskit_fuse::{KernelOption, Options, WriteCache};
 
 /// What mount(8) and fstab add that means nothing to a server.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::attr::{Attr, Form, ParentRecord, flags, form, tree, update};
 use crate::error_tags::LARP;
-use crate::{AttrLogging, RenameFlags, SetMode};
+use crate::volume::{AttrLogging, RenameFlags, SetMode};
 use xfskit_ondisk::log_items::{AttrIntent, AttrVerb, ExchangeIntent, exchange as xmi};
 
 const ARGUMENTS: &[(char, &str)] = &[('d', "agcount=2")];
@@ -12,12 +12,12 @@ fn logged() -> MountOptions {
     MountOptions { attr_logging: AttrLogging::Always, attr_fast_path: false, ..Default::default() }
 }
 
-fn one(fs: &Filesystem) -> InodeNumber {
+fn one(fs: &Volume) -> InodeNumber {
     fs.lookup(fs.root(), b"one").unwrap().inode
 }
 
 /// Gives the first file `count` attributes of 600 bytes.
-fn fill(fs: &Filesystem, count: usize) {
+fn fill(fs: &Volume, count: usize) {
     for n in 0..count {
         let name = format!("user.filler {n}");
         fs.set_xattr(one(fs), name.as_bytes(), &[n as u8; 600], SetMode::Any, &Caller::root()).unwrap();
@@ -25,7 +25,7 @@ fn fill(fs: &Filesystem, count: usize) {
 }
 
 /// Cuts `work` off at the `nth` passage of a tag; everybody must come to the same tree from there.
-fn cut_off(tag: &'static str, nth: u32, before: &dyn Fn(&Filesystem), work: &dyn Fn(&Filesystem)) {
+fn cut_off(tag: &'static str, nth: u32, before: &dyn Fn(&Volume), work: &dyn Fn(&Volume)) {
     let image = TestImage::new(MIB, ARGUMENTS);
     let (fs, _) = two_files(&image.device, logged());
     before(&fs);
@@ -40,12 +40,12 @@ fn cut_off(tag: &'static str, nth: u32, before: &dyn Fn(&Filesystem), work: &dyn
 fn our_own_updates_are_finished() {
     let me = Caller::root();
     for fillers in [0, 40] {
-        let before = |fs: &Filesystem| {
+        let before = |fs: &Volume| {
             fill(fs, fillers);
             fs.set_xattr(one(fs), b"trusted.x", &[1; 100], SetMode::Any, &me).unwrap();
             fs.link(one(fs), fs.root(), b"a second name").unwrap();
         };
-        let cut = |work: &dyn Fn(&Filesystem)| cut_off(LARP, 1, &before, work);
+        let cut = |work: &dyn Fn(&Volume)| cut_off(LARP, 1, &before, work);
         cut(&|fs| drop(fs.set_xattr(one(fs), b"user.new", &[7; 30], SetMode::Any, &me)));
         cut(&|fs| drop(fs.set_xattr(one(fs), b"user.large", &[7; 65536], SetMode::Any, &me)));
         cut(&|fs| drop(fs.set_xattr(one(fs), b"trusted.x", &[7; 9000], SetMode::Any, &me)));
@@ -78,7 +78,7 @@ fn leave_incomplete(scene: &mut Scene, name: &[u8]) {
 #[test]
 fn what_the_kernel_left_half_done_is_finished() {
     for fillers in [8, 40] {
-        let before = |fs: &Filesystem| fill(fs, fillers);
+        let before = |fs: &Volume| fill(fs, fillers);
         let case = |work: &dyn Fn(&mut Scene)| {
             agree_on(&crash_after(ARGUMENTS, logged(), &before, work), State::assert_same_tree);
         };
@@ -100,7 +100,7 @@ fn what_the_kernel_left_half_done_is_finished() {
 
 #[test]
 fn an_incomplete_entry_is_seen_by_nobody_afterwards() {
-    let before = |fs: &Filesystem| fill(fs, 8);
+    let before = |fs: &Volume| fill(fs, 8);
     let crash = crash_after(ARGUMENTS, logged(), &before, &|scene| {
         leave_incomplete(scene, b"large");
         log(scene, &plain(scene, AttrVerb::Set, b"large", &[5; 20000]));
@@ -116,7 +116,7 @@ fn an_incomplete_entry_is_seen_by_nobody_afterwards() {
 }
 
 /// Maps nearly all blocks that are left into the second file, those of the reserve pool, too.
-fn use_up_space(fs: &Filesystem) {
+fn use_up_space(fs: &Volume) {
     let mount = fs.mount();
     let two = mount.inode(fs.lookup(fs.root(), b"two").unwrap().inode).unwrap();
     let (mut at, mut count) = (0, 1024);
@@ -160,7 +160,7 @@ fn an_update_for_which_there_is_no_space_any_more_is_left_out() {
 #[test]
 fn parent_pointers_are_finished_from_any_state() {
     for fillers in [0, 8, 40] {
-        let before = |fs: &Filesystem| fill(fs, fillers);
+        let before = |fs: &Volume| fill(fs, fillers);
         let case = |work: &dyn Fn(&mut Scene, &[u8])| {
             let work = |scene: &mut Scene| {
                 let root = scene.tx.geometry().root_inode;
@@ -198,7 +198,7 @@ fn parent_pointers_are_finished_from_any_state() {
 
 #[test]
 fn files_exchange_their_attributes() {
-    let before = |fs: &Filesystem| {
+    let before = |fs: &Volume| {
         fill(fs, 8);
         let two = fs.lookup(fs.root(), b"two").unwrap().inode;
         for n in 0..200u8 {

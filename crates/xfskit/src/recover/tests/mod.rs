@@ -17,7 +17,7 @@ use crate::space::alloc::{AllocRequest, Near, allocate};
 use crate::space::{Owner, rmap as reverse};
 use crate::test_image::TestImage;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
-use crate::{Caller, Filesystem, MountOptions, NewFile};
+use crate::volume::{Caller, MountOptions, NewFile, Volume};
 use judge::State;
 use xfskit_device::MemoryDevice;
 use xfskit_ondisk::btree::Rmap;
@@ -97,16 +97,16 @@ fn extent(block: FsBlock, count: u32) -> FsExtent {
     FsExtent { block, count }
 }
 
-fn open(device: &Arc<MemoryDevice>) -> Result<Filesystem> {
+fn open(device: &Arc<MemoryDevice>) -> Result<Volume> {
     open_with(device, MountOptions::default())
 }
 
-fn open_with(device: &Arc<MemoryDevice>, options: MountOptions) -> Result<Filesystem> {
-    Filesystem::open_in(Arc::clone(device) as _, None, options, Arc::new(SeededEnvironment::new(1)))
+fn open_with(device: &Arc<MemoryDevice>, options: MountOptions) -> Result<Volume> {
+    Volume::open_in(Arc::clone(device) as _, None, options, Arc::new(SeededEnvironment::new(1)))
 }
 
 /// A filesystem with two files.
-fn two_files(device: &Arc<MemoryDevice>, options: MountOptions) -> (Filesystem, Vec<InodeNumber>) {
+fn two_files(device: &Arc<MemoryDevice>, options: MountOptions) -> (Volume, Vec<InodeNumber>) {
     let fs = open_with(device, options).unwrap();
     let make = |name: &&[u8]| fs.create(fs.root(), name, &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
     let inodes = [b"one".as_slice(), b"two"].iter().map(make).collect();
@@ -123,7 +123,7 @@ fn crash(arguments: &[(char, &str)], work: &dyn Fn(&mut Scene)) -> Vec<u8> {
 fn crash_after(
     arguments: &[(char, &str)],
     options: MountOptions,
-    before: &dyn Fn(&Filesystem),
+    before: &dyn Fn(&Volume),
     work: &dyn Fn(&mut Scene),
 ) -> Vec<u8> {
     let image = TestImage::new(MIB, arguments);
@@ -153,8 +153,14 @@ fn crash_after(
                 break;
             }
             let name = format!("user.{}", n % 20);
-            fs.set_xattr(inodes[1], name.as_bytes(), &vec![n as u8; 1000], crate::SetMode::Any, &Caller::root())
-                .unwrap();
+            fs.set_xattr(
+                inodes[1],
+                name.as_bytes(),
+                &vec![n as u8; 1000],
+                crate::volume::SetMode::Any,
+                &Caller::root(),
+            )
+            .unwrap();
             fs.sync().unwrap();
         }
     }
