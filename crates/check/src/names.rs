@@ -12,7 +12,7 @@ use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::FileType;
 
 /// Most inodes whose parent pointers are looked at one by one.
-const MOST_EXPLAINED: usize = 1000;
+const MAX_EXPLAINED: usize = 1000;
 
 /// Checks what became of all names.
 pub(crate) fn check(context: &Context<'_>, directories: &Directories) {
@@ -21,7 +21,7 @@ pub(crate) fn check(context: &Context<'_>, directories: &Directories) {
     let mut unbalanced = BTreeSet::new();
     for (inode, slot) in context.inodes.used(&context.geometry) {
         check_links(context, directories, inode, slot, all_names);
-        if !slot.is_balanced() && slot.links() > 0 && unbalanced.len() < MOST_EXPLAINED {
+        if !slot.is_balanced() && slot.links() > 0 && unbalanced.len() < MAX_EXPLAINED {
             unbalanced.insert(inode);
         }
     }

@@ -25,7 +25,7 @@ use zerocopy::FromBytes;
 const THREADS_FROM_INODES: u64 = 20_000;
 
 /// Largest sector that a superblock may name.
-const LARGEST_SECTOR: usize = 32768;
+const MAX_SECTOR: usize = 32768;
 
 /// Reads the superblock; a damaged one is a report.
 fn read_superblock(device: &dyn BlockDevice) -> Result<Result<Superblock, Report>, CheckError> {
@@ -33,7 +33,7 @@ fn read_superblock(device: &dyn BlockDevice) -> Result<Result<Superblock, Report
     device.read(0, &mut sector)?;
     if let Ok((raw, _)) = RawSuperblock::ref_from_prefix(&sector) {
         let bytes = usize::from(raw.sector_size.get());
-        let possible = bytes.is_power_of_two() && (BASIC_BLOCK_BYTES..=LARGEST_SECTOR).contains(&bytes);
+        let possible = bytes.is_power_of_two() && (BASIC_BLOCK_BYTES..=MAX_SECTOR).contains(&bytes);
         if raw.magic.get() == SUPERBLOCK_MAGIC && possible && bytes as u64 <= device.size_bytes() {
             sector.resize(bytes, 0);
             device.read(0, &mut sector)?;

@@ -112,7 +112,7 @@ pub struct Failures {
 }
 
 /// Errors that are kept to be told.
-const MOST_ERRORS: usize = 1000;
+const MAX_ERRORS: usize = 1000;
 
 impl Failures {
     /// Takes what an operand came to. A signal ends the work: that error is not kept but returned.
@@ -137,7 +137,7 @@ impl Failures {
     }
 
     fn keep(&mut self, error: anyhow::Error) {
-        if self.errors.len() < MOST_ERRORS { self.errors.push(error) } else { self.more += 1 }
+        if self.errors.len() < MAX_ERRORS { self.errors.push(error) } else { self.more += 1 }
     }
 
     /// What all of them came to.

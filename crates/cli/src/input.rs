@@ -8,7 +8,7 @@ use std::io::{Read, Seek, Write, stdin};
 use std::path::Path;
 
 /// Input up to this size is kept in memory.
-const MOST_BYTES_IN_MEMORY: usize = 16 << 20;
+const MAX_BYTES_IN_MEMORY: usize = 16 << 20;
 
 /// All of it.
 pub enum Input {
@@ -27,8 +27,8 @@ impl Input {
     pub fn read(image: &Path) -> Result<Self> {
         let mut input = stdin().lock();
         let mut bytes = Vec::new();
-        input.by_ref().take(MOST_BYTES_IN_MEMORY as u64 + 1).read_to_end(&mut bytes).context("standard input")?;
-        if bytes.len() <= MOST_BYTES_IN_MEMORY {
+        input.by_ref().take(MAX_BYTES_IN_MEMORY as u64 + 1).read_to_end(&mut bytes).context("standard input")?;
+        if bytes.len() <= MAX_BYTES_IN_MEMORY {
             return Ok(Self::Small(bytes));
         }
         let (unnamed, dir) = Unnamed::to_keep_input(image)?;

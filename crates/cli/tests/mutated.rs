@@ -45,9 +45,9 @@ const KINDS: [(usize, &[u8], usize, usize); 19] = [
     (0, b"IN", SECTOR_BYTES, 100),
 ];
 
-const MOST_SECONDS: &str = "30";
+const MAX_SECONDS: &str = "30";
 /// Address space: room for the caches, and for a journal that is replayed in memory.
-const MOST_BYTES: u64 = 4 << 30;
+const MAX_BYTES: u64 = 4 << 30;
 /// The exit codes that `xfskit --help` names, and those of fsck(8).
 const EXIT_CODES: std::ops::RangeInclusive<i32> = 0..=9;
 
@@ -81,7 +81,7 @@ const WRITERS: [&str; 6] = [
 /// Runs the command under limits.
 fn limited(line: &str, image: &Path) -> Output {
     let mut command = Command::new("prlimit");
-    command.arg(format!("--as={MOST_BYTES}")).args(["--", "timeout", MOST_SECONDS, env!("CARGO_BIN_EXE_xfskit")]);
+    command.arg(format!("--as={MAX_BYTES}")).args(["--", "timeout", MAX_SECONDS, env!("CARGO_BIN_EXE_xfskit")]);
     command.args(words(line, image)).stdin(Stdio::null()).output().unwrap()
 }
 

@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Layers of devices on devices that are looked through.
-const MOST_LAYERS: usize = 8;
+const MAX_LAYERS: usize = 8;
 
 /// The file or block device below a loop device.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ impl Sysfs {
     /// devices with what is below those.
     pub(crate) fn files_below(&self, device: u64) -> Vec<Backing> {
         let mut found = Vec::new();
-        self.add_files_below(&self.dir(device), MOST_LAYERS, &mut found);
+        self.add_files_below(&self.dir(device), MAX_LAYERS, &mut found);
         found
     }
 

@@ -9,7 +9,7 @@ use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Error, Fallocate, Result, Seek, Volume};
 
 /// Most bytes of one copy: the answer's count has 32 bits.
-pub(crate) const MOST_COPY_BYTES: u64 = 1 << 30;
+pub(crate) const MAX_COPY_BYTES: u64 = 1 << 30;
 
 const KEEP_SIZE: i32 = 0x01;
 const PUNCH_HOLE: i32 = 0x02;

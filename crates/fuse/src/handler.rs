@@ -468,7 +468,7 @@ impl fuser::Filesystem for Handler {
         reply: ReplyWrite,
     ) {
         let (from, to) = (self.server.inode(from), self.server.inode(to_node));
-        let most = length.min(contents::MOST_COPY_BYTES);
+        let most = length.min(contents::MAX_COPY_BYTES);
         let copied = self.server.with(|fs| {
             let count = match self.cache {
                 WriteCache::Through => fs.copy_range(from, from_offset, to, to_offset, most)?,

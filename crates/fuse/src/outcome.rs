@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 const CLOSED: &str = "closed\n";
 const FAILED: &str = "failed\n";
-const MOST_BYTES: usize = 16 << 10;
+const MAX_BYTES: usize = 16 << 10;
 
 fn name_of(entry: &MountEntry) -> String {
     format!("xfskit:{}:{}", entry.device, entry.id)
@@ -90,7 +90,7 @@ impl Watch {
     /// How the mount ended, if it has.
     pub fn ending(&self) -> Option<Ending> {
         let is_there = fs::read_link(&self.descriptor).is_ok_and(|link| link == Path::new(&self.name));
-        let mut bytes = vec![0; MOST_BYTES];
+        let mut bytes = vec![0; MAX_BYTES];
         let count = self.file.read_at(&mut bytes, 0).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes[..count]);
         if let Some(notes) = text.strip_prefix(CLOSED) {

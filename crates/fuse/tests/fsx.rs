@@ -13,7 +13,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-const MOST_BYTES: usize = 3 << 20;
+const MAX_BYTES: usize = 3 << 20;
 const PAGE: usize = 4096;
 const OPERATIONS: usize = 400;
 
@@ -180,7 +180,7 @@ fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
 /// A place and a length: anywhere, or at pages.
 fn range(random: &mut Random) -> (usize, usize) {
     let most = [100, PAGE, 20_000, 300_000, 1 << 20][random.below(5)];
-    let (offset, length) = (random.below(MOST_BYTES - most), 1 + random.below(most));
+    let (offset, length) = (random.below(MAX_BYTES - most), 1 + random.below(most));
     if random.below(3) == 0 { (offset & !(PAGE - 1), length.next_multiple_of(PAGE)) } else { (offset, length) }
 }
 
@@ -268,7 +268,7 @@ fn operate(subjects: &mut [Subject; 2], random: &mut Random) {
         1..=4 => write(subject, random, offset, length, false),
         5 | 6 => write(subject, random, offset, length, true),
         7 | 8 => map(subject, random, offset, length),
-        9 if subject.model.len() + length <= MOST_BYTES => {
+        9 if subject.model.len() + length <= MAX_BYTES => {
             let data = bytes(random, length);
             subject.appending.write_all(&data).unwrap();
             subject.wrote(subject.model.len(), &data);

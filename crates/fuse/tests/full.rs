@@ -11,7 +11,7 @@ use xfskit_fuse::WriteCache;
 
 const IMAGE_BYTES: u64 = 64 << 20;
 /// Far more than the kernel keeps of what is written to one FUSE mount: a hundredth of what it keeps in all.
-const MOST_BYTES: u64 = 4 << 30;
+const MAX_BYTES: u64 = 4 << 30;
 
 fn mounted(cache: WriteCache) -> Option<Fixture> {
     let mut fixture = mounted_with(IMAGE_BYTES)?;
@@ -22,7 +22,7 @@ fn mounted(cache: WriteCache) -> Option<Fixture> {
 /// Writes until that fails; how much went in, and the error.
 fn fill(file: &mut File, piece: &[u8]) -> (u64, Option<i32>) {
     let mut done = 0;
-    while done < MOST_BYTES {
+    while done < MAX_BYTES {
         if let Err(error) = file.write_all(piece) {
             return (done, error.raw_os_error());
         }
@@ -38,7 +38,7 @@ fn a_program_that_writes_on_and_on_hears_of_a_full_image() {
     fs::write(fixture.path("before"), "contents").unwrap();
     let mut file = File::create(fixture.path("file")).unwrap();
     let (done, error) = fill(&mut file, &vec![1; 1 << 20]);
-    assert!(error == Some(28) && done < MOST_BYTES / 2, "{done} bytes, {error:?}");
+    assert!(error == Some(28) && done < MAX_BYTES / 2, "{done} bytes, {error:?}");
     assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(28));
     drop(file);
     // Whoever frees space can write again, to that file too.

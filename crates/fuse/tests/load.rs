@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const PROCESSES: u64 = 8;
 const IMAGE_BYTES: u64 = 96 << 20;
 const OPERATIONS: usize = 1500;
-const MOST_SECONDS: u64 = 200;
+const MAX_SECONDS: u64 = 200;
 const NAMES: usize = 80;
 
 /// What may happen when others work in the same directories and space is short.
@@ -94,7 +94,7 @@ fn start(mount: &Path, seed: u64) -> Child {
 }
 
 fn wait(mut processes: Vec<Child>) {
-    let end = Instant::now() + Duration::from_secs(MOST_SECONDS);
+    let end = Instant::now() + Duration::from_secs(MAX_SECONDS);
     while let Some(process) = processes.first_mut() {
         match process.try_wait().unwrap() {
             Some(status) => {

@@ -21,14 +21,14 @@ pub const TARGET_NAMES: [&str; 10] =
     ["superblock", "inode", "directory", "attribute", "log", "log_recovery", "fuse", "tar", "dump", "command_line"];
 const USUAL_SECONDS: u64 = 60;
 /// Inputs that are kept to be changed further.
-const MOST_KEPT: usize = 4096;
+const MAX_KEPT: usize = 4096;
 /// Largest input of the stored corpus, and most inputs of a target there.
-const MOST_STORED_BYTES: usize = 4096;
-const MOST_STORED: usize = 40;
+const MAX_STORED_BYTES: usize = 4096;
+const MAX_STORED: usize = 40;
 /// Most trials to make an input smaller.
-const MOST_TRIALS: usize = 400;
+const MAX_TRIALS: usize = 400;
 /// Largest input that is on disk while the target has it: the process may end by it.
-const MOST_NOTED_BYTES: usize = 64 << 10;
+const MAX_NOTED_BYTES: usize = 64 << 10;
 
 /// A fuzz target.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +94,7 @@ pub fn run(target: &Target) {
             change(&mut input, &pool, &mut random);
         }
         let new = runner.attempt(&input).beyond(&runner.known);
-        if !new.is_empty() && pool.len() < MOST_KEPT {
+        if !new.is_empty() && pool.len() < MAX_KEPT {
             runner.known.extend(&new);
             pool.push(input.clone());
             found.push((input, new));
@@ -124,7 +124,7 @@ impl Runner<'_> {
     fn attempt(&mut self, input: &[u8]) -> Behaviour {
         let name = self.target.name;
         let path = target_folder().join(format!("fuzz-input-{name}"));
-        if input.len() <= MOST_NOTED_BYTES {
+        if input.len() <= MAX_NOTED_BYTES {
             fs::write(&path, input).expect("a file for the input");
         }
         self.watchdog.step(format!("{name}; the input is in {}", path.display()));
@@ -145,11 +145,11 @@ impl Runner<'_> {
         let mut count = stored;
         for (input, traits) in found {
             let missing: HashSet<u64> = traits.difference(&seen).copied().collect();
-            if missing.is_empty() || count >= MOST_STORED {
+            if missing.is_empty() || count >= MAX_STORED {
                 continue;
             }
             let small = self.smaller(input, &missing);
-            if small.len() <= MOST_STORED_BYTES {
+            if small.len() <= MAX_STORED_BYTES {
                 seen.extend(missing);
                 count += 1;
                 let mut behaviour = Behaviour::new();
@@ -164,9 +164,9 @@ impl Runner<'_> {
     fn smaller(&mut self, mut input: Vec<u8>, traits: &HashSet<u64>) -> Vec<u8> {
         let mut trials = 0;
         let mut piece = input.len() / 2;
-        while piece > 0 && trials < MOST_TRIALS {
+        while piece > 0 && trials < MAX_TRIALS {
             let mut at = 0;
-            while at < input.len() && trials < MOST_TRIALS {
+            while at < input.len() && trials < MAX_TRIALS {
                 let mut shorter = input.clone();
                 shorter.drain(at..(at + piece).min(input.len()));
                 trials += 1;

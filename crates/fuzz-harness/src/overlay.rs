@@ -8,7 +8,7 @@ use xfskit::device::BlockDevice;
 
 const PAGE: usize = 512;
 /// Nothing in an image needs a longer read; one that is longer comes from a length on disk that was not checked.
-const LONGEST_READ: usize = 4 << 20;
+const MAX_READ: usize = 4 << 20;
 
 /// Changes over an image that stays as it is.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl BlockDevice for Overlay {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        assert!(buffer.len() <= LONGEST_READ, "a read of {} bytes", buffer.len());
+        assert!(buffer.len() <= MAX_READ, "a read of {} bytes", buffer.len());
         let start = self.check(offset, buffer.len())?;
         let end = start + buffer.len();
         buffer.copy_from_slice(&self.base[start..end]);

@@ -15,7 +15,7 @@ pub struct DeviceNumber {
 
 const LINUX_MAJOR: u32 = 0xfff;
 const XFS_MINOR_BITS: u32 = 18;
-const MOST_XFS_MAJOR: u32 = 0x1ff;
+const MAX_XFS_MAJOR: u32 = 0x1ff;
 
 impl DeviceNumber {
     /// From the encoding of Linux's `stat` and `mknod`, as far as it has 32 bits.
@@ -40,7 +40,7 @@ impl DeviceNumber {
     /// kernel takes nine of the bits for major ones.
     #[must_use]
     pub fn fits_xfs(self) -> bool {
-        self.major <= MOST_XFS_MAJOR && self.minor >> XFS_MINOR_BITS == 0
+        self.major <= MAX_XFS_MAJOR && self.minor >> XFS_MINOR_BITS == 0
     }
 
     /// In that encoding. What does not fit it is lost, so [`Self::fits_xfs`] is to be asked before.

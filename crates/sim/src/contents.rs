@@ -21,7 +21,7 @@ use xfskit::volume::{Error, Volume};
 use xfskit_ondisk::InodeNumber;
 
 /// Larger than any file of a workload: what is larger was not read as it was written.
-const MOST_BYTES: u64 = 4 << 20;
+const MAX_BYTES: u64 = 4 << 20;
 
 type Sector = [u8; SECTOR_BYTES];
 
@@ -59,7 +59,7 @@ impl Contents {
     /// The filesystem's.
     pub fn read(fs: &Volume, inode: InodeNumber) -> Result<Self, Error> {
         let size = fs.stat(inode)?.size;
-        if size > MOST_BYTES {
+        if size > MAX_BYTES {
             return Ok(Self { size, sectors: Vec::new() });
         }
         let mut buffer = vec![0; size as usize];

@@ -8,7 +8,7 @@ use crate::error::TransferError;
 use xfskit::ondisk::Timestamp;
 
 /// Contents up to this size come with their file, if they have no holes.
-pub const MOST_INLINE_BYTES: u64 = 64 * 1024;
+pub const MAX_INLINE_BYTES: u64 = 64 * 1024;
 /// Larger ones follow in pieces of at most this size.
 pub const PIECE_BYTES: usize = 1 << 20;
 

@@ -21,12 +21,12 @@ const ATTRIBUTE_BYTES: u64 = 16;
 const REMOTE_HEADER_BYTES: u64 = 56;
 const INODES_PER_CHUNK: u64 = 64;
 /// The smallest image that mkfs.xfs makes, and one that is allowed to be small.
-const SMALLEST_BYTES: u64 = 300 << 20;
+const MIN_BYTES: u64 = 300 << 20;
 const SMALL_BYTES: u64 = 16 << 20;
-const SMALLEST_LOG_BYTES: u64 = 64 << 20;
+const MIN_LOG_BYTES: u64 = 64 << 20;
 const SMALL_LOG_BYTES: u64 = 8 << 20;
 /// The engine keeps a twentieth of the blocks to itself, at most so many.
-const MOST_RESERVED_BLOCKS: u64 = 8192;
+const MAX_RESERVED_BLOCKS: u64 = 8192;
 const ROUND_TO_BYTES: u64 = 1 << 20;
 
 /// What of an image's shape counts.
@@ -74,11 +74,11 @@ impl Needs {
         // space's.
         let tree_bytes = (self.extents + self.inodes / INODES_PER_CHUNK + 64) * 64;
         let used = self.blocks * block_bytes + dir_bytes + inode_bytes + tree_bytes;
-        let (smallest, log) = if small { (SMALL_BYTES, SMALL_LOG_BYTES) } else { (SMALLEST_BYTES, SMALLEST_LOG_BYTES) };
+        let (smallest, log) = if small { (SMALL_BYTES, SMALL_LOG_BYTES) } else { (MIN_BYTES, MIN_LOG_BYTES) };
         let with_log = used + log.max(used / 2048);
         // Headers, and what the trees of every AG may still need, are about three in a hundred.
         let with_trees = with_log + with_log / 24 + (2 << 20);
-        let reserved = (with_trees / 18).min(MOST_RESERVED_BLOCKS * block_bytes);
+        let reserved = (with_trees / 18).min(MAX_RESERVED_BLOCKS * block_bytes);
         (with_trees + reserved).max(smallest).next_multiple_of(ROUND_TO_BYTES)
     }
 

@@ -27,11 +27,11 @@ const STEP_BYTES: usize = 1 << 20;
 /// Of the likely places: so much at the start, so much before and behind each other one, and so many of them.
 const START_BYTES: u64 = 64 << 20;
 const AROUND_BYTES: u64 = 1 << 20;
-const MOST_AGS: u64 = 64;
+const MAX_AGS: u64 = 64;
 /// Sectors start at multiples of this.
 const SECTOR_BYTES: usize = 512;
 /// Largest sector that a superblock may fill.
-const MOST_SECTOR_BYTES: usize = 32 << 10;
+const MAX_SECTOR_BYTES: usize = 32 << 10;
 /// A copy that does not name the root inode has this in its place.
 const NO_INODE: u64 = u64::MAX;
 
@@ -93,7 +93,7 @@ pub enum Search {
 /// `Io`.
 pub fn rescue(device: Arc<dyn BlockDevice>, search: Search) -> Result<Option<Rescued>> {
     let mut losses = Vec::new();
-    let mut first = vec![0; MOST_SECTOR_BYTES.min(device.size_bytes() as usize)];
+    let mut first = vec![0; MAX_SECTOR_BYTES.min(device.size_bytes() as usize)];
     read(&*device, 0, &mut first)?;
     let superblock = match Superblock::decode(&first) {
         Ok(superblock) => superblock,
@@ -180,11 +180,11 @@ fn shape(raw: &RawSuperblock) -> impl PartialEq + use<> {
 /// The first copy that lies where its geometry puts one.
 fn find_any_copy(device: &dyn BlockDevice, search: Search) -> Result<Option<Superblock>> {
     let size = device.size_bytes();
-    if search == Search::Whole || size <= START_BYTES + 2 * MOST_AGS * AROUND_BYTES {
+    if search == Search::Whole || size <= START_BYTES + 2 * MAX_AGS * AROUND_BYTES {
         return find_copy_in(device, 0, size);
     }
     // An AG's size is rounded to blocks, or to the stripes of an array.
-    let ag_starts = (2..=MOST_AGS).map(|count| (size / count).saturating_sub(AROUND_BYTES) & !(STEP_BYTES as u64 - 1));
+    let ag_starts = (2..=MAX_AGS).map(|count| (size / count).saturating_sub(AROUND_BYTES) & !(STEP_BYTES as u64 - 1));
     let windows = ag_starts.map(|start| (start, start + 2 * AROUND_BYTES));
     for (start, end) in std::iter::once((0, START_BYTES)).chain(windows) {
         if let Some(copy) = find_copy_in(device, start, end.min(size))? {
@@ -220,7 +220,7 @@ fn find_copy_in(device: &dyn BlockDevice, mut start: u64, end: u64) -> Result<Op
 /// The copy at a place, if there is one that belongs there.
 fn copy_at(device: &dyn BlockDevice, place: u64) -> Result<Option<Superblock>> {
     let Some(left) = device.size_bytes().checked_sub(place).filter(|left| *left > 0) else { return Ok(None) };
-    let mut sector = vec![0; (MOST_SECTOR_BYTES as u64).min(left) as usize];
+    let mut sector = vec![0; (MAX_SECTOR_BYTES as u64).min(left) as usize];
     read(device, place, &mut sector)?;
     let Ok((raw, _)) = RawSuperblock::read_from_prefix(&sector) else { return Ok(None) };
     let ag_bytes = u64::from(raw.ag_blocks.get()).saturating_mul(raw.block_size.get().into());

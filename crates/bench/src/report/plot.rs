@@ -166,7 +166,7 @@ fn lines(x_label: &str, y_label: &str, series: &[LineSeries]) -> (f64, String) {
 }
 
 /// Values that differ so much are shown by their powers of ten.
-const MOST_LINEAR: f64 = 50.0;
+const MAX_LINEAR: f64 = 50.0;
 
 /// The vertical axis.
 enum Scale {
@@ -183,7 +183,7 @@ enum Scale {
 
 impl Scale {
     fn new(least: f64, most: f64) -> Self {
-        if least > 0.0 && most / least > MOST_LINEAR {
+        if least > 0.0 && most / least > MAX_LINEAR {
             return Self::Powers { low: least.log10().floor() as i32, high: most.log10().ceil() as i32 };
         }
         let (step, top) = ticks(most);

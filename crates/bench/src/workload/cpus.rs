@@ -16,7 +16,7 @@ use anyhow::Result;
 
 /// So many creates fit one checkpoint, which the sync after the phase then writes: its time is the writer's.
 const FILES: usize = 15_000;
-const MOST: usize = 64;
+const MAX_PROCESSORS: usize = 64;
 const AGS: [usize; 3] = [4, 16, 64];
 /// An AG is no smaller than a log that lies in it.
 const MANY_AGS_BYTES: u64 = 8 << 30;
@@ -115,7 +115,7 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
 }
 
 fn powers() -> impl Iterator<Item = usize> {
-    std::iter::successors(Some(1), |count| Some(count * 2)).take_while(|&count| count <= MOST)
+    std::iter::successors(Some(1), |count| Some(count * 2)).take_while(|&count| count <= MAX_PROCESSORS)
 }
 
 fn demand_table(run: &Run) -> Table {
@@ -142,8 +142,8 @@ fn demand_table(run: &Run) -> Table {
 }
 
 fn prediction(name: &str, demands: Demands, real: &[Run]) -> Table {
-    let predicted = AGS.map(|ags| demands.predict(ags, MOST));
-    let shared = demands.predict_shared(MOST);
+    let predicted = AGS.map(|ags| demands.predict(ags, MAX_PROCESSORS));
+    let shared = demands.predict_shared(MAX_PROCESSORS);
     let rows = powers().map(|processors| {
         let mut row = vec![Cell::text(processors.to_string())];
         row.extend(predicted.iter().map(|rates| Cell::number(rates[processors - 1], 0)));
@@ -164,8 +164,8 @@ fn plot(name: &str, demands: Demands, real: &[Run]) -> Plot {
         points: powers().map(|processors| (processors as f64, rates[processors - 1])).collect(),
     };
     let mut series: Vec<LineSeries> =
-        AGS.iter().map(|&ags| line(format!("model, {ags} AGs"), &demands.predict(ags, MOST))).collect();
-    series.push(line("model, one directory".into(), &demands.predict_shared(MOST)));
+        AGS.iter().map(|&ags| line(format!("model, {ags} AGs"), &demands.predict(ags, MAX_PROCESSORS))).collect();
+    series.push(line("model, one directory".into(), &demands.predict_shared(MAX_PROCESSORS)));
     let point = |run: &Run| Some((run.threads as f64, run.phase(name)?.rate()));
     series.push(LineSeries { name: "real threads, here".into(), points: real.iter().filter_map(point).collect() });
     Plot::Lines {
@@ -179,10 +179,10 @@ fn plot(name: &str, demands: Demands, real: &[Run]) -> Plot {
 fn verdict(name: &str, demands: Demands) -> String {
     let (few, few_rate) = demands.limit(AGS[0]);
     let (many, many_rate) = demands.limit(AGS[2]);
-    let speed_up = demands.predict(AGS[2], MOST)[MOST - 1] * demands.whole;
+    let speed_up = demands.predict(AGS[2], MAX_PROCESSORS)[MAX_PROCESSORS - 1] * demands.whole;
     format!(
         "{name}: the next bottleneck is {few} with {} AGs, at {few_rate:.0} per s, and {many} with {}, at {many_rate:.0} per s; \
-         {MOST} processors would be worth {speed_up:.1}.",
+         {MAX_PROCESSORS} processors would be worth {speed_up:.1}.",
         AGS[0], AGS[2]
     )
 }

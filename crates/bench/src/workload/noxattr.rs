@@ -23,7 +23,7 @@ const PUBLISHED_THREADS: usize = 40;
 /// Files that a client has at most.
 const SLOTS: usize = 200;
 const FILE_BYTES: u64 = 256 << 10;
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 const PAGE: usize = 4096;
 
 pub(super) const MIX: &str = "dbench's mix";
@@ -127,7 +127,7 @@ impl<T: Target> Client<T> {
             return self.create(target, thread, slot);
         }
         let Some((file, name)) = self.files[slot].clone() else { return Ok(()) };
-        let bytes = PAGE + (chance >> 30) as usize % (MOST_BYTES / PAGE) * PAGE;
+        let bytes = PAGE + (chance >> 30) as usize % (MAX_BYTES / PAGE) * PAGE;
         let offset = (chance >> 40) % ((FILE_BYTES - bytes as u64) / PAGE as u64) * PAGE as u64;
         match what {
             Operation::Create => {}
@@ -150,11 +150,11 @@ impl<T: Target> Client<T> {
             Operation::Find => drop(target.list(&self.dir)?),
             Operation::Write => {
                 target.ask_permission(&file)?;
-                target.write(&file, offset, &[7; MOST_BYTES][..bytes])?;
+                target.write(&file, offset, &[7; MAX_BYTES][..bytes])?;
                 self.bytes += bytes as u64;
             }
             Operation::Read => {
-                target.read(&file, offset, &mut [0; MOST_BYTES][..bytes])?;
+                target.read(&file, offset, &mut [0; MAX_BYTES][..bytes])?;
                 self.bytes += bytes as u64;
             }
             Operation::Flush => target.fsync(&file)?,

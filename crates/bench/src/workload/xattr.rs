@@ -25,7 +25,7 @@ const QUICK_SIZES: [usize; 4] = [16, 64, 1 << 10, 64 << 10];
 /// Bytes of all values of a case, so that long ones do not take hours.
 const VALUE_BYTES: usize = 512 << 20;
 const QUICK_VALUE_BYTES: usize = 128 << 20;
-const MOST_THREADS: usize = 16;
+const MAX_THREADS: usize = 16;
 
 struct Xattr {
     each: usize,
@@ -174,7 +174,7 @@ fn published(lab: &Lab<'_>) -> Result<Vec<Run>> {
 }
 
 fn threads(lab: &Lab<'_>) -> Result<Vec<Run>> {
-    let counts = std::iter::successors(Some(1), |count| Some(count * 2)).take_while(|&count| count <= MOST_THREADS);
+    let counts = std::iter::successors(Some(1), |count| Some(count * 2)).take_while(|&count| count <= MAX_THREADS);
     let cases = counts.map(|count| {
         let (case, files) = case(lab, thread_name(count), PUBLISHED_BYTES);
         let each = (files / count).max(1);

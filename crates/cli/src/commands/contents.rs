@@ -19,7 +19,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// How long what fed standard input may go on having the image open.
 const PIPE_ENDS_WITHIN: Duration = Duration::from_secs(3);
 /// As many symbolic links as the kernel follows.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
 /// Runs `cat`.
@@ -91,7 +91,7 @@ fn find_target<'a>(filesystem: &Volume, args: &'a WriteArgs) -> Result<Target<'a
 /// The directory and the name of a file, behind the symbolic links that its path may end in.
 fn behind_links(filesystem: &Volume, path: &[u8]) -> Result<(InodeNumber, Vec<u8>), Error> {
     let mut path = path.to_vec();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         let (dir_path, name) = xfskit::volume::split_path(&path)?;
         let dir = filesystem.resolve(dir_path, true)?.inode;
         let stat = filesystem.lookup(dir, name)?;

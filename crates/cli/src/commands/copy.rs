@@ -27,10 +27,10 @@ use xfskit_transfer::{
 };
 
 /// What is smaller holds no filesystem.
-const LEAST_FILESYSTEM_BYTES: u64 = 4096;
+const MIN_FILESYSTEM_BYTES: u64 = 4096;
 
 /// What is smaller holds no XFS.
-pub const LEAST_XFS_BYTES: u64 = 16 << 20;
+pub const MIN_XFS_BYTES: u64 = 16 << 20;
 
 /// A path as `cp` takes it.
 enum Place {
@@ -362,7 +362,7 @@ fn keeper(images: Vec<Metadata>, force: bool) -> Keeper {
 
 /// Why a file of the host is not replaced, if that is so.
 pub fn why_kept(file: &File, force: bool) -> std::io::Result<Option<WhyKept>> {
-    if file.metadata()?.len() < LEAST_FILESYSTEM_BYTES {
+    if file.metadata()?.len() < MIN_FILESYSTEM_BYTES {
         return Ok(None);
     }
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -389,7 +389,7 @@ fn disk_contents(device: FileDevice) -> std::io::Result<Option<&'static str>> {
     if let Some(what) = disk_format(&device)? {
         return Ok(Some(what));
     }
-    if device.size_bytes() < LEAST_XFS_BYTES || known_contents(&device)?.is_some() {
+    if device.size_bytes() < MIN_XFS_BYTES || known_contents(&device)?.is_some() {
         return Ok(None);
     }
     let rescued = rescue(Arc::new(device), Search::Whole).map_err(std::io::Error::other)?;

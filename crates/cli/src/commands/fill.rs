@@ -4,7 +4,7 @@
 //! With `SOURCE_DATE_EPOCH` in the
 //! environment, and a UUID, the image depends on nothing but the source and the options.
 
-use super::copy::{LEAST_XFS_BYTES, attributes};
+use super::copy::{MIN_XFS_BYTES, attributes};
 use super::mkfs::open_existing;
 use crate::args::MkfsArgs;
 use crate::exit::Usage;
@@ -30,7 +30,7 @@ use xfskit_transfer::{
 };
 
 /// How often a size that turned out too small is raised.
-const MOST_ATTEMPTS: usize = 6;
+const MAX_ATTEMPTS: usize = 6;
 const READ_AHEAD_BYTES: usize = 1 << 20;
 /// What stands for it on the command line.
 const STANDARD_INPUT: &str = "-";
@@ -143,7 +143,7 @@ fn fill_existing_or_new(args: &MkfsArgs, from: &Path, options: &Options) -> Resu
         Some(text) => Some(parse_size(text).map_err(Usage)?),
         // What exists keeps its size, unless it is a file that no image fits into, such as one of mktemp(1); a device
         // has one.
-        None => existing.as_ref().filter(|data| !data.is_file() || data.len() >= LEAST_XFS_BYTES).map(|_| 0),
+        None => existing.as_ref().filter(|data| !data.is_file() || data.len() >= MIN_XFS_BYTES).map(|_| 0),
     };
     // It stays locked until the image is complete.
     let held = match &existing {
@@ -172,7 +172,7 @@ fn fill_existing_or_new(args: &MkfsArgs, from: &Path, options: &Options) -> Resu
             _ => Place::File(args.image.clone(), held.clone()),
         };
         match place.fill(&from, bytes, files, args, options) {
-            Err(error) if size.is_none() && attempt < MOST_ATTEMPTS && is_full(&error) => bytes += bytes / 4,
+            Err(error) if size.is_none() && attempt < MAX_ATTEMPTS && is_full(&error) => bytes += bytes / 4,
             result => return result,
         }
     }

@@ -21,10 +21,10 @@ use std::time::{Duration, Instant};
 use xfskit_fuse::{Ending, MountEntry, Watch, is_mounted, mount_at};
 
 /// How long a server may take to close an image.
-const MOST_CLOSING: Duration = Duration::from_secs(300);
+const MAX_CLOSING: Duration = Duration::from_secs(300);
 /// Where mount(8) notes what the kernel does not.
 const NOTES: &str = "/run/mount/utab";
-const MOST_ASKING: Duration = Duration::from_secs(1);
+const MAX_ASKING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(3);
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
@@ -50,7 +50,7 @@ pub fn run(mount_point: &Path) -> Result<()> {
     }
     // In a thread of its own: opening a file may take as long as whoever serves that likes.
     std::thread::spawn(move || answer.send(wait(&entry, watch.as_ref())));
-    match answers.recv_timeout(MOST_CLOSING) {
+    match answers.recv_timeout(MAX_CLOSING) {
         Ok(Ending::Closed(notes)) => {
             if !notes.is_empty() {
                 crate::screen::tell(&format!("{}: warning: {notes}", path.display()));
@@ -86,7 +86,7 @@ fn is_dead(path: &Path) -> bool {
     let (answer, answers) = mpsc::channel();
     let path = path.to_owned();
     std::thread::spawn(move || answer.send(std::fs::metadata(path).err().and_then(|error| error.raw_os_error())));
-    answers.recv_timeout(MOST_ASKING) == Ok(Some(Errno::NOTCONN.raw_os_error()))
+    answers.recv_timeout(MAX_ASKING) == Ok(Some(Errno::NOTCONN.raw_os_error()))
 }
 
 /// Takes the mount out of the tree. Where a program uses it, this tries again for the time of `--wait`.
@@ -134,7 +134,7 @@ fn detach_by_helper(path: &Path) -> Result<(), NotDetached> {
 }
 
 fn wait(entry: &MountEntry, watch: Option<&Watch>) -> Ending {
-    let end = Instant::now() + MOST_CLOSING;
+    let end = Instant::now() + MAX_CLOSING;
     let image = if watch.is_none() { open_quietly(Path::new(&entry.source)) } else { None };
     while Instant::now() < end {
         let ending = match (watch, &image) {

@@ -22,7 +22,7 @@ use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, SetMode, Volume, XattrChange};
 use xfskit_transfer::{ImageWalk, Step};
 
-const MOST_VALUE_BYTES: u64 = 64 * 1024;
+const MAX_VALUE_BYTES: u64 = 64 * 1024;
 
 /// Runs the command.
 pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
@@ -159,9 +159,9 @@ fn attributes(filesystem: &Volume, inode: InodeNumber, prefix: &[u8]) -> Result<
 fn read_value(file: &Path) -> Result<Vec<u8>> {
     let mut value = Vec::new();
     let read = if file == Path::new("-") {
-        stdin().lock().take(MOST_VALUE_BYTES + 1).read_to_end(&mut value)
+        stdin().lock().take(MAX_VALUE_BYTES + 1).read_to_end(&mut value)
     } else {
-        File::open(file).and_then(|file| file.take(MOST_VALUE_BYTES + 1).read_to_end(&mut value))
+        File::open(file).and_then(|file| file.take(MAX_VALUE_BYTES + 1).read_to_end(&mut value))
     };
     read.with_context(|| file.display().to_string())?;
     Ok(value)

@@ -12,7 +12,7 @@ const SET_ATIME: u32 = 16;
 const SET_MTIME: u32 = 32;
 const ATIME_NOW: u32 = 128;
 const MTIME_NOW: u32 = 256;
-const MOST_VALUE_BYTES: usize = 64 << 10;
+const MAX_VALUE_BYTES: usize = 64 << 10;
 /// Times that the image holds, but for the first second, which has no parts.
 const TIMES: std::ops::RangeInclusive<i64> = -(1 << 31) + 1..=16_000_000_000;
 const SECOND: u32 = 1_000_000_000;
@@ -153,13 +153,13 @@ impl Run<'_> {
             0..120 => usize::from(kind),
             120..180 => usize::from(kind) * 20,
             180..210 => usize::from(kind - 180) * 1000,
-            210..220 => MOST_VALUE_BYTES,
-            _ => MOST_VALUE_BYTES + 1 + usize::from(kind),
+            210..220 => MAX_VALUE_BYTES,
+            _ => MAX_VALUE_BYTES + 1 + usize::from(kind),
         };
         let value: Vec<u8> = (0..length).map(|at| kind ^ (at / 3) as u8).collect();
         let flags = u32::from(self.input.byte()) % 8;
         let mut causes = self.causes_of_xattr(node, &name);
-        if length > MOST_VALUE_BYTES {
+        if length > MAX_VALUE_BYTES {
             causes.push(E2BIG);
         }
         if let Some(found) = self.model.get(node) {

@@ -6,10 +6,10 @@ use super::wire::{self, Asker, Body, u32_at, u64_at};
 use super::{EFBIG, EINVAL, EISDIR, ENOSPC, ENXIO, EOPNOTSUPP, Errno, Run};
 use std::ops::Range;
 
-const MOST_SIZE: u64 = i64::MAX as u64;
+const MAX_SIZE: u64 = i64::MAX as u64;
 /// What an answer holds.
-const MOST_READ_BYTES: u64 = 128 << 10;
-const MOST_COPY_BYTES: u64 = 4 << 20;
+const MAX_READ_BYTES: u64 = 128 << 10;
+const MAX_COPY_BYTES: u64 = 4 << 20;
 const KEEP_SIZE: u32 = 1;
 const PUNCH_HOLE: u32 = 2;
 const COLLAPSE_RANGE: u32 = 8;
@@ -61,14 +61,14 @@ impl Run<'_> {
     pub(super) fn read(&mut self) {
         let (node, offset, kind) = (self.file(), self.input.offset(), self.input.byte());
         let mut causes = self.causes_of_file(node);
-        if offset > MOST_SIZE {
+        if offset > MAX_SIZE {
             causes.push(EINVAL);
         }
         let left = self.model.get(node).map_or(0, |node| node.contents.size.saturating_sub(offset));
         let size = match kind {
             0..200 => u32::from(kind) * 300,
-            200..240 => MOST_READ_BYTES as u32,
-            _ if left < MOST_READ_BYTES => u32::MAX,
+            200..240 => MAX_READ_BYTES as u32,
+            _ if left < MAX_READ_BYTES => u32::MAX,
             _ => 1,
         };
         let flags = if kind & 1 == 0 { 0 } else { 0o40_000 };
@@ -94,11 +94,11 @@ impl Run<'_> {
             return;
         }
         let data: Vec<u8> = (0..length).map(|at| kind.wrapping_add((at / 5) as u8) | 1).collect();
-        if offset > MOST_SIZE {
+        if offset > MAX_SIZE {
             causes.push(EINVAL);
         }
         let end = offset.saturating_add(length as u64);
-        if end > MOST_SIZE {
+        if end > MAX_SIZE {
             causes.push(EFBIG);
         }
         let open_flags = [0, 0o40_000, 0o10_000, 0][usize::from(flags / 8 % 4)];
@@ -154,11 +154,11 @@ impl Run<'_> {
         if !known.contains(&mode) {
             causes.push(EOPNOTSUPP);
         }
-        if offset > MOST_SIZE || length > MOST_SIZE || length == 0 {
+        if offset > MAX_SIZE || length > MAX_SIZE || length == 0 {
             causes.push(EINVAL);
         }
         let end = offset.saturating_add(length);
-        if end > MOST_SIZE {
+        if end > MAX_SIZE {
             causes.push(EFBIG);
         }
         let moves = mode == COLLAPSE_RANGE || mode == INSERT_RANGE;
@@ -168,7 +168,7 @@ impl Run<'_> {
         if mode == COLLAPSE_RANGE && end >= size || mode == INSERT_RANGE && offset >= size {
             causes.push(EINVAL);
         }
-        if mode == INSERT_RANGE && size.saturating_add(length) > MOST_SIZE {
+        if mode == INSERT_RANGE && size.saturating_add(length) > MAX_SIZE {
             causes.push(EFBIG);
         }
         causes
@@ -183,7 +183,7 @@ impl Run<'_> {
         }
         let found = self.model.get(node).cloned().unwrap_or_default();
         let size = found.contents.size;
-        if offset >= size || offset > MOST_SIZE {
+        if offset >= size || offset > MAX_SIZE {
             causes.push(ENXIO);
         }
         let body = Body::default().u64s(&[0, offset]).u32s(&[whence, 0]);
@@ -194,7 +194,7 @@ impl Run<'_> {
             Ok(place) if causes.is_empty() => {
                 let place = u64_at(&place, 0);
                 let is_within = (offset..size + u64::from(whence == SEEK_HOLE)).contains(&place);
-                let skipped = found.contents.read(offset, (place.max(offset) - offset).min(MOST_READ_BYTES));
+                let skipped = found.contents.read(offset, (place.max(offset) - offset).min(MAX_READ_BYTES));
                 let has_data = whence == SEEK_DATA && !found.is_uncertain && skipped.iter().any(|byte| *byte != 0);
                 if !is_within || has_data {
                     self.fail(&format!("seek finds {place}, of {size} bytes"));
@@ -202,7 +202,7 @@ impl Run<'_> {
             }
             // Only a hole follows.
             Err(ENXIO) if whence == SEEK_DATA && causes.is_empty() => {
-                let rest = found.contents.read(offset, MOST_READ_BYTES);
+                let rest = found.contents.read(offset, MAX_READ_BYTES);
                 if !found.is_uncertain && rest.iter().any(|byte| *byte != 0) {
                     self.fail("seek finds no data where there is some");
                 }
@@ -218,12 +218,12 @@ impl Run<'_> {
         let mut length = self.input.offset();
         let mut causes = self.causes_of_file(from);
         causes.extend(self.causes_of_file(to));
-        if from_offset > MOST_SIZE || to_offset > MOST_SIZE {
+        if from_offset > MAX_SIZE || to_offset > MAX_SIZE {
             causes.push(EINVAL);
         }
         let left = self.model.get(from).map_or(0, |node| node.contents.size.saturating_sub(from_offset));
-        if left > MOST_COPY_BYTES {
-            length = length.min(MOST_COPY_BYTES);
+        if left > MAX_COPY_BYTES {
+            length = length.min(MAX_COPY_BYTES);
         }
         let count = left.min(length);
         let overlaps = |count: u64| overlap(&self.model, (from, from_offset), (to, to_offset), count);
@@ -233,8 +233,8 @@ impl Run<'_> {
         if overlaps(count) {
             causes.push(EINVAL);
         }
-        if to_offset.saturating_add(length) > MOST_SIZE {
-            if to_offset.saturating_add(count) <= MOST_SIZE {
+        if to_offset.saturating_add(length) > MAX_SIZE {
+            if to_offset.saturating_add(count) <= MAX_SIZE {
                 return;
             }
             causes.extend([EFBIG, EINVAL]);

@@ -49,13 +49,13 @@ const EUCLEAN: Errno = 117;
 /// What a number may be answered with that is no inode of the tree. The kernel has none, so the last is right too.
 const NO_INODE: [Errno; 4] = [ESTALE, ENOENT, EINVAL, EUCLEAN];
 const IMAGE_BYTES: usize = 24 << 20;
-const MOST_REQUESTS: usize = 300;
+const MAX_REQUESTS: usize = 300;
 /// Where the attributes begin in an answer with an entry, and in one with attributes alone.
 const ENTRY_ATTR: usize = 40;
 const ATTR_ATTR: usize = 16;
 const ENTRY_BYTES: usize = 128;
 /// Requests that a failure shows.
-const MOST_SHOWN: usize = 40;
+const MAX_SHOWN: usize = 40;
 
 static BASE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(|| {
     let device = MemoryDevice::new(IMAGE_BYTES);
@@ -139,7 +139,7 @@ pub fn run(input: &[u8]) -> Outcome {
     connection.begin();
     connection.answer(wire::INIT).expect("a server that begins");
     let mut run = Run::new(connection, input);
-    while !run.input.0.is_empty() && run.log.len() < MOST_REQUESTS {
+    while !run.input.0.is_empty() && run.log.len() < MAX_REQUESTS {
         run.step();
     }
     let (model, behaviour) = run.finish(server, settings & 2 == 0);
@@ -293,7 +293,7 @@ impl<'a> Run<'a> {
 
     fn fail(&self, what: &str) -> ! {
         let mut text = String::new();
-        for line in &self.log[self.log.len().saturating_sub(MOST_SHOWN)..] {
+        for line in &self.log[self.log.len().saturating_sub(MAX_SHOWN)..] {
             // A string takes everything.
             let _ = writeln!(text, "{}", &line[..line.len().min(300)]);
         }

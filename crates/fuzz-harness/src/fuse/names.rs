@@ -11,7 +11,7 @@ const NO_REPLACE: u32 = 1;
 const EXCHANGE: u32 = 2;
 const WHITEOUT: u32 = 4;
 /// Longest target of a symbolic link.
-const MOST_TARGET_BYTES: usize = 1023;
+const MAX_TARGET_BYTES: usize = 1023;
 
 fn causes_of_name(name: &[u8], dots: Errno) -> Vec<Errno> {
     match name {
@@ -190,7 +190,7 @@ impl Run<'_> {
         if target.is_empty() {
             causes.push(ENOENT);
         }
-        if target.len() > MOST_TARGET_BYTES {
+        if target.len() > MAX_TARGET_BYTES {
             causes.push(ENAMETOOLONG);
         }
         let body = Body::default().name(&name).name(&target);

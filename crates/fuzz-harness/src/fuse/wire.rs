@@ -49,7 +49,7 @@ const PROTOCOL: [u32; 2] = [7, 40];
 const ALL_FEATURES: u32 = !(1 << 30);
 const HEADER_BYTES: u32 = 40;
 const ANSWER_HEADER_BYTES: usize = 16;
-const MOST_ANSWER_BYTES: usize = 256 << 10;
+const MAX_ANSWER_BYTES: usize = 256 << 10;
 /// A request that takes so long has no answer.
 const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
@@ -114,9 +114,9 @@ impl Connection {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("two sockets");
         for socket in [&ours, &theirs] {
-            sockopt::set_socket_send_buffer_size(socket, MOST_ANSWER_BYTES).expect("a buffer");
+            sockopt::set_socket_send_buffer_size(socket, MAX_ANSWER_BYTES).expect("a buffer");
         }
-        (Self { socket: ours, unique: 0, buffer: vec![0; MOST_ANSWER_BYTES] }, theirs)
+        (Self { socket: ours, unique: 0, buffer: vec![0; MAX_ANSWER_BYTES] }, theirs)
     }
 
     /// Sends FUSE's first request.

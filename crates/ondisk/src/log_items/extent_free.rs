@@ -5,7 +5,7 @@
 //! ```
 //! Machines with 32-bit words used to write extents of 12 bytes, without the padding; the length tells which.
 
-use super::{Fields, FsExtent, HEADER_BYTES, IntentRules, MOST_UPDATES, put_header, verify_extent};
+use super::{Fields, FsExtent, HEADER_BYTES, IntentRules, MAX_UPDATES, put_header, verify_extent};
 use crate::log_record::item_type;
 use crate::{FsBlock, Verdict, ensure};
 
@@ -30,7 +30,7 @@ pub(super) fn verify_length(name: &'static str, fields: Fields<'_>) -> Verdict<u
     let length = fields.0.len();
     let fits = [EXTENT_BYTES, SHORT_EXTENT_BYTES].into_iter().find(|&extent| bytes(extent) == Some(length));
     ensure!(fits.is_some(), name, "length", "{length} bytes with {count} extents");
-    ensure!(count <= MOST_UPDATES, name, "at most 64 records", "{count}");
+    ensure!(count <= MAX_UPDATES, name, "at most 64 records", "{count}");
     Ok(fits.unwrap_or(EXTENT_BYTES))
 }
 

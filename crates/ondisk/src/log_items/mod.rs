@@ -39,7 +39,7 @@ use crate::{Corruption, FileBlock, FsBlock, Geometry, InodeNumber, Verdict, ensu
 /// Most blocks that a fork can address, less one.
 const MAX_FILE_BLOCK: u64 = (1 << 54) - 1;
 /// Most extents or updates that one intent names; recovery does some of them in one transaction. The kernel writes 16.
-const MOST_UPDATES: usize = 64;
+const MAX_UPDATES: usize = 64;
 /// Bytes of an intent's or done item's first region before its extents.
 const HEADER_BYTES: usize = 16;
 
@@ -203,7 +203,7 @@ impl Fields<'_> {
         let count = self.u32(4) as usize;
         let fits = count.checked_mul(record).and_then(|bytes| bytes.checked_add(HEADER_BYTES)) == Some(self.0.len());
         ensure!(fits, name, "length", "{} bytes with {count} records", self.0.len());
-        ensure!(count <= MOST_UPDATES, name, "at most 64 records", "{count}");
+        ensure!(count <= MAX_UPDATES, name, "at most 64 records", "{count}");
         Ok(count)
     }
 }

@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Bytes that one bit of the map stands for.
 pub const CHUNK_BYTES: usize = 128;
 /// Longest buffer in basic blocks: 64 KiB and as much again for clusters of the largest inodes.
-const MOST_BASIC_BLOCKS: u16 = 256;
+const MAX_BASIC_BLOCKS: u16 = 256;
 const NAME: &str = "logged buffer";
 
 /// The first region of a buffer item before its map (`struct xfs_buf_log_format`).
@@ -138,7 +138,7 @@ impl<'a> LoggedBuffer<'a> {
         let found = || format!("{words} words in {} bytes", region.len());
         ensure!(words <= (region.len() - FORMAT_BYTES) / 4, NAME, "its map is whole", "{}", found());
         ensure!(
-            (1..=MOST_BASIC_BLOCKS).contains(&basic_blocks),
+            (1..=MAX_BASIC_BLOCKS).contains(&basic_blocks),
             NAME,
             "length is from one sector to 128 KiB",
             "{basic_blocks} sectors"

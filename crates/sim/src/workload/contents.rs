@@ -15,7 +15,7 @@ pub const WORKLOAD: Workload = Workload {
 };
 
 /// Files stay below this: each state reads them.
-const MOST_BYTES: u64 = 300 << 10;
+const MAX_BYTES: u64 = 300 << 10;
 /// Lengths of writes; the last ones go to the device at once, without waiting in memory.
 const LENGTHS: &[u64] = &[1, 7, 100, 511, 512, 1000, 1024, 4096, 5000, 8192, 20_000, 65_536, 140_000, 200_000];
 
@@ -92,19 +92,19 @@ pub(super) fn write(run: &mut Run, node: NodeId) -> Operation {
     let size = run.model.contents(node).size();
     let length = LENGTHS[run.random.below(LENGTHS.len())];
     let most = if run.random.one_in(3) { size + 40_000 } else { size };
-    let offset = place(run, most.min(MOST_BYTES - length));
+    let offset = place(run, most.min(MAX_BYTES - length));
     Operation::Write { node, offset: Some(offset), length: length as usize, seed: run.random.next() >> 32 }
 }
 
 pub(super) fn append(run: &mut Run, node: NodeId) -> Option<Operation> {
     let length = LENGTHS[run.random.below(LENGTHS.len())];
-    let fits = run.model.contents(node).size() + length <= MOST_BYTES;
+    let fits = run.model.contents(node).size() + length <= MAX_BYTES;
     fits.then(|| Operation::Write { node, offset: None, length: length as usize, seed: run.random.next() >> 32 })
 }
 
 pub(super) fn truncate(run: &mut Run, node: NodeId) -> Operation {
     let size = run.model.contents(node).size();
-    let most = if run.random.one_in(3) { (size + 50_000).min(MOST_BYTES) } else { size };
+    let most = if run.random.one_in(3) { (size + 50_000).min(MAX_BYTES) } else { size };
     Operation::Truncate { node, size: place(run, most) }
 }
 
@@ -124,7 +124,7 @@ pub(super) fn fallocate(run: &mut Run, node: NodeId) -> Option<Operation> {
     let unshares = run.sets_attributes && what == Fallocate::AllocateKeepSize && offset.is_multiple_of(2);
     let what = if unshares { Fallocate::UnshareKeepSize } else { what };
     let length = 1 + place(run, 60_000);
-    let fits = offset + length <= MOST_BYTES;
+    let fits = offset + length <= MAX_BYTES;
     fits.then_some(Operation::Fallocate { node, what, offset, length })
 }
 
@@ -142,7 +142,7 @@ pub(super) fn shift(run: &mut Run, node: NodeId) -> Option<Operation> {
         let fits = offset + length < size;
         return fits.then_some(Operation::Fallocate { node, what: Fallocate::CollapseRange, offset, length });
     }
-    let fits = size + length <= MOST_BYTES;
+    let fits = size + length <= MAX_BYTES;
     fits.then_some(Operation::Fallocate { node, what: Fallocate::InsertRange, offset, length })
 }
 
@@ -167,7 +167,7 @@ pub(super) fn share(run: &mut Run, node: NodeId) -> Option<Operation> {
     };
     let ends_well = length.is_multiple_of(block) || to + length >= to_size;
     let apart = source != node || from.abs_diff(to) >= length.next_multiple_of(block);
-    let fits = ends_well && apart && to + length <= MOST_BYTES;
+    let fits = ends_well && apart && to + length <= MAX_BYTES;
     fits.then_some(Operation::Copy { from: (source, from), to: (node, to), length, share: true })
 }
 
@@ -183,7 +183,7 @@ pub(super) fn copy(run: &mut Run, node: NodeId) -> Option<Operation> {
     let most = run.model.contents(node).size() + 10_000;
     let to = place(run, most);
     let length = 1 + run.random.next() % (from_size - from);
-    let fits = (source != node || from.abs_diff(to) >= length) && to + length <= MOST_BYTES;
+    let fits = (source != node || from.abs_diff(to) >= length) && to + length <= MAX_BYTES;
     fits.then_some(Operation::Copy { from: (source, from), to: (node, to), length, share: false })
 }
 

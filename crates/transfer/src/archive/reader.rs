@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read};
 
 /// Most bytes of a header's own contents: long names and PAX records. An attribute's value may have 64 KiB; this holds
 /// more of them than an inode of Linux can list.
-const MOST_EXTENSION_BYTES: u64 = 128 << 20;
+const MAX_EXTENSION_BYTES: u64 = 128 << 20;
 
 pub(super) struct Reader<R> {
     stream: R,
@@ -72,7 +72,7 @@ impl<R: Read> Reader<R> {
 
     /// The contents of a header that belongs to another one.
     pub(super) fn extension(&mut self, size: u64) -> Result<Vec<u8>> {
-        if size > MOST_EXTENSION_BYTES {
+        if size > MAX_EXTENSION_BYTES {
             return Err(self.bad(format!("a header with {size} bytes of names and attributes")));
         }
         let mut bytes = Vec::new();

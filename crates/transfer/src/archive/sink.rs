@@ -11,10 +11,10 @@ use tar::{EntryType, Header};
 use xfskit::ondisk::DeviceNumber;
 
 /// What fits a header's fields.
-const MOST_NAME_BYTES: usize = 100;
-const MOST_SIZE: u64 = 0o77_777_777_777;
-const MOST_ID: u32 = 0o7_777_777;
-const MOST_DEVICE: u32 = 0o7_777_777;
+const MAX_NAME_BYTES: usize = 100;
+const MAX_SIZE: u64 = 0o77_777_777_777;
+const MAX_ID: u32 = 0o7_777_777;
+const MAX_DEVICE: u32 = 0o7_777_777;
 
 /// A tar stream that is written.
 pub struct TarSink<W> {
@@ -82,14 +82,14 @@ impl<W: Write> TarSink<W> {
             }
             Kind::Char(number) | Kind::Block(number) => {
                 let DeviceNumber { major, minor } = DeviceNumber::from_linux(*number);
-                debug_assert!(major <= MOST_DEVICE && minor <= MOST_DEVICE);
+                debug_assert!(major <= MAX_DEVICE && minor <= MAX_DEVICE);
                 let set = header.set_device_major(major).and_then(|()| header.set_device_minor(minor));
                 set.expect("a ustar header has fields for them");
             }
             _ => {}
         }
-        header.set_size(stored.min(MOST_SIZE));
-        if stored > MOST_SIZE {
+        header.set_size(stored.min(MAX_SIZE));
+        if stored > MAX_SIZE {
             pax::push(&mut records, b"size", stored.to_string().as_bytes());
         }
         self.attributes(node, &mut header, &mut records);
@@ -104,13 +104,13 @@ impl<W: Write> TarSink<W> {
     fn attributes(&mut self, node: &Node, header: &mut Header, records: &mut Vec<u8>) {
         let meta = &node.meta;
         for (id, key) in [(meta.uid, b"uid"), (meta.gid, b"gid")] {
-            if id > MOST_ID {
+            if id > MAX_ID {
                 pax::push(records, key, id.to_string().as_bytes());
             }
         }
-        header.set_uid(meta.uid.min(MOST_ID).into());
-        header.set_gid(meta.gid.min(MOST_ID).into());
-        let seconds = u64::try_from(meta.mtime.seconds).unwrap_or(0).min(MOST_SIZE);
+        header.set_uid(meta.uid.min(MAX_ID).into());
+        header.set_gid(meta.gid.min(MAX_ID).into());
+        let seconds = u64::try_from(meta.mtime.seconds).unwrap_or(0).min(MAX_SIZE);
         header.set_mtime(seconds);
         if meta.mtime.nanoseconds != 0 || i64::try_from(seconds) != Ok(meta.mtime.seconds) {
             pax::push(records, b"mtime", pax::time_text(meta.mtime).as_bytes());
@@ -180,7 +180,7 @@ enum Field {
 /// Puts text into a header's field as far as it fits, and into a record if it does not.
 fn set_text(header: &mut Header, field: Field, text: &[u8], key: Option<&[u8]>, records: &mut Vec<u8>) {
     if let Some(key) = key
-        && (text.len() > MOST_NAME_BYTES || !text.is_ascii())
+        && (text.len() > MAX_NAME_BYTES || !text.is_ascii())
     {
         pax::push(records, key, text);
     }
@@ -189,7 +189,7 @@ fn set_text(header: &mut Header, field: Field, text: &[u8], key: Option<&[u8]>, 
         Field::Name => &mut old.name,
         Field::Target => &mut old.linkname,
     };
-    let length = text.len().min(MOST_NAME_BYTES);
+    let length = text.len().min(MAX_NAME_BYTES);
     place[..length].copy_from_slice(&text[..length]);
 }
 

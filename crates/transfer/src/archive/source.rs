@@ -7,7 +7,7 @@ use super::reader::{Reader, padding};
 use super::sparse::{self, Parts};
 use super::{BLOCK, acl, pax};
 use crate::error::{Losses, Result, TransferError, shown};
-use crate::event::{Contents, Event, Kind, MOST_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_not_the_files, is_portable};
+use crate::event::{Contents, Event, Kind, MAX_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_not_the_files, is_portable};
 use crate::pipe::{Outlet, Source};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -15,7 +15,7 @@ use tar::Header;
 use xfskit::ondisk::{DeviceNumber, Timestamp};
 
 /// Longest path. An image can hold longer ones than the 4,096 bytes that Linux takes at once, and `export` writes them.
-const MOST_PATH_BYTES: usize = 1 << 20;
+const MAX_PATH_BYTES: usize = 1 << 20;
 
 /// A tar stream.
 pub struct TarSource<R> {
@@ -219,7 +219,7 @@ impl<R: Read + Send> TarSource<R> {
     ) -> Result<()> {
         let (parts, size, stored_data) = self.layout(header, extensions, stored)?;
         let is_whole = parts.as_slice() == [(0, size)] || size == 0;
-        if is_whole && size <= MOST_INLINE_BYTES {
+        if is_whole && size <= MAX_INLINE_BYTES {
             let mut bytes = vec![0; size as usize];
             self.reader.fill(&mut bytes, "a file")?;
             self.reader.skip(padding(stored), "a file")?;
@@ -288,7 +288,7 @@ impl<R: Read + Send> TarSource<R> {
 
     /// A path below the tree's root, without anything that says nothing.
     fn clean(&mut self, raw: &[u8]) -> Result<Vec<u8>> {
-        if raw.len() > MOST_PATH_BYTES {
+        if raw.len() > MAX_PATH_BYTES {
             return Err(self.reader.bad(format!("a path of {} bytes", raw.len())));
         }
         if raw.starts_with(b"/") {

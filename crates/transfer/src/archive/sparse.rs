@@ -10,13 +10,13 @@ use tar::{GnuExtSparseHeader, GnuHeader};
 pub(super) type Parts = Vec<(u64, u64)>;
 
 /// Most parts of a file: a map of more would not fit an extent map either.
-const MOST_PARTS: usize = 1 << 24;
+const MAX_PARTS: usize = 1 << 24;
 
 /// The map in an old GNU header and the blocks behind it.
 pub(super) fn old<R: Read>(header: &GnuHeader, reader: &mut Reader<R>) -> Result<Parts> {
     let mut parts = Vec::new();
     let mut push = |offset: std::io::Result<u64>, length: std::io::Result<u64>| match (offset, length) {
-        (Ok(offset), Ok(length)) if parts.len() < MOST_PARTS => {
+        (Ok(offset), Ok(length)) if parts.len() < MAX_PARTS => {
             parts.push((offset, length));
             Ok(())
         }
@@ -43,7 +43,7 @@ pub(super) fn old<R: Read>(header: &GnuHeader, reader: &mut Reader<R>) -> Result
 pub(super) fn in_contents<R: Read>(reader: &mut Reader<R>) -> Result<(Parts, u64)> {
     let mut numbers = Numbers { block: [0; BLOCK], at: BLOCK, blocks: 0 };
     let count = numbers.next(reader)?;
-    if count > MOST_PARTS as u64 {
+    if count > MAX_PARTS as u64 {
         return Err(reader.bad("a sparse file of too many parts"));
     }
     let mut parts = Vec::new();
@@ -84,7 +84,7 @@ pub(super) fn in_records(text: &[u8]) -> Option<Parts> {
     let text = std::str::from_utf8(text).ok()?;
     let numbers: Vec<u64> = text.split(',').map(|number| number.parse().ok()).collect::<Option<_>>()?;
     let (pairs, rest) = numbers.as_chunks::<2>();
-    (rest.is_empty() && pairs.len() <= MOST_PARTS).then(|| pairs.iter().map(|pair| (pair[0], pair[1])).collect())
+    (rest.is_empty() && pairs.len() <= MAX_PARTS).then(|| pairs.iter().map(|pair| (pair[0], pair[1])).collect())
 }
 
 /// Checks a map against the file's size and the bytes in the stream; empty parts, which mark the end, are dropped.

@@ -7,7 +7,7 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
 /// Most bytes of a list of names, and of a value, on Linux.
-const MOST_BYTES: usize = 65536;
+const MAX_BYTES: usize = 65536;
 /// Enough for nearly all; the kernel allocates as much as is asked for, so that it does not pay to ask for more.
 const FIRST_BYTES: usize = 2048;
 
@@ -117,8 +117,8 @@ impl AttributeReader {
 /// Fills a buffer, after enlarging it if it is too small.
 fn enlarging(buffer: &mut Vec<u8>, fill: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<usize, Errno> {
     match fill(buffer) {
-        Err(Errno::RANGE) if buffer.len() < MOST_BYTES => {
-            buffer.resize(MOST_BYTES, 0);
+        Err(Errno::RANGE) if buffer.len() < MAX_BYTES => {
+            buffer.resize(MAX_BYTES, 0);
             fill(buffer)
         }
         result => result,

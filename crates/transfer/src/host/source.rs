@@ -3,7 +3,7 @@
 use super::attributes::{AttributeReader, Handle};
 use super::contents;
 use crate::error::{Losses, Result, TransferError, host, shown};
-use crate::event::{Contents, Event, Kind, MOST_INLINE_BYTES, Meta, Node, join};
+use crate::event::{Contents, Event, Kind, MAX_INLINE_BYTES, Meta, Node, join};
 use crate::pipe::{LeaveOut, Outlet, Sort, Source};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, RawDir, Stat};
@@ -233,7 +233,7 @@ impl Walk<'_> {
         }
         let size = before.st_size as u64;
         let is_dense = before.st_blocks as u64 * 512 >= size;
-        let is_small = size <= MOST_INLINE_BYTES && is_dense;
+        let is_small = size <= MAX_INLINE_BYTES && is_dense;
         if is_small && (out.wants_data() || size == 0) {
             let contents = Contents::Whole(contents::whole(file, size, &path)?);
             check_unchanged(file, &before, &path)?;

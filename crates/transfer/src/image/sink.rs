@@ -19,7 +19,7 @@ const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 const SET_ID: u16 = 0o6000;
 /// Small files that are made in one transaction.
-const MOST_AT_ONCE: usize = 128;
+const MAX_AT_ONCE: usize = 128;
 
 /// A directory of an image that a tree goes into.
 pub struct ImageSink<'a> {
@@ -169,7 +169,7 @@ impl<'a> ImageSink<'a> {
 
     fn add_small(&mut self, node: Node, bytes: Vec<u8>) -> Result<()> {
         let elsewhere = self.small.first().is_some_and(|(first, _)| split(&first.path).0 != split(&node.path).0);
-        if elsewhere || self.small.len() == MOST_AT_ONCE {
+        if elsewhere || self.small.len() == MAX_AT_ONCE {
             self.make_small()?;
         }
         self.small.push((node, bytes));

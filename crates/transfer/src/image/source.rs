@@ -1,7 +1,7 @@
 //! Reads a tree in an image, in the order of its names.
 
 use crate::error::{Losses, Result, TransferError, image, shown};
-use crate::event::{Contents, Event, Kind, MOST_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_not_the_files};
+use crate::event::{Contents, Event, Kind, MAX_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_not_the_files};
 use crate::image::walk::{Found, ImageWalk, Step};
 use crate::pipe::{Attributes, LeaveOut, Outlet, Sort, Source};
 use std::collections::HashMap;
@@ -129,7 +129,7 @@ impl<'a> ImageSource<'a> {
     fn file(&mut self, stat: &Stat, path: Vec<u8>, meta: Meta, out: &mut Outlet) -> Result<()> {
         let size = stat.size;
         let is_dense = stat.blocks.saturating_mul(512) >= size;
-        if size <= MOST_INLINE_BYTES && is_dense && (out.wants_data() || size == 0) {
+        if size <= MAX_INLINE_BYTES && is_dense && (out.wants_data() || size == 0) {
             let mut bytes = vec![0; size as usize];
             self.read(stat.inode, 0, &mut bytes, &path)?;
             let kind = Kind::File { size, contents: Contents::Whole(bytes) };

@@ -27,7 +27,7 @@ use xfskit_ondisk::FileBlock;
 /// Fewest blocks of a directory that is worth it.
 const SMALLEST: u64 = 8;
 /// Most slots, a power of two.
-const MOST_SLOTS: u64 = 1024;
+const MAX_SLOTS: u64 = 1024;
 
 #[derive(Clone, Debug, Default)]
 struct Slot {
@@ -61,7 +61,7 @@ pub struct DirMemory {
 impl DirMemory {
     /// Slots that a directory of `blocks` directory blocks is worth; 0 for a small one.
     pub fn slots_for(blocks: u64) -> usize {
-        if blocks < SMALLEST { 0 } else { blocks.min(MOST_SLOTS).next_power_of_two() as usize }
+        if blocks < SMALLEST { 0 } else { blocks.min(MAX_SLOTS).next_power_of_two() as usize }
     }
 
     /// No block is remembered yet, but the hints of a smaller memory are. `charge` is for what [`Self::bytes`] says.

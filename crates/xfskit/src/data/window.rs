@@ -11,14 +11,14 @@ use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
 use xfskit_ondisk::{FileBlock, FsBlock};
 
 /// Files below this size get no room to grow: most never do.
-const SMALLEST_TO_GROW_BYTES: u64 = 64 << 10;
+const MIN_TO_GROW_BYTES: u64 = 64 << 10;
 /// Most room that a file gets.
-const MOST_ROOM_BYTES: u64 = 64 << 20;
+const MAX_ROOM_BYTES: u64 = 64 << 20;
 /// A continuation of fewer blocks than this is not worth a seam.
 const SHORTEST_CONTINUATION: u32 = 16;
 
 /// Most blocks between the end of an extent and what is written behind it that may come later.
-const MOST_GAP_BLOCKS: u64 = 4096;
+const MAX_GAP_BLOCKS: u64 = 4096;
 
 /// Blocks that are the file's to write.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ fn attempts(
     let before = extent_before(tx, ino, first)?.map(|e| (e.end(), FsBlock(e.block.0 + e.count)));
     let on_device = |block: &FsBlock| tx.geometry().fs_block_address(*block).is_some();
     // Of an extent that is copied on write the rest goes on behind the first block.
-    let is_near = |end: FileBlock| first.checked_sub(end.0).is_some_and(|gap| gap <= MOST_GAP_BLOCKS);
+    let is_near = |end: FileBlock| first.checked_sub(end.0).is_some_and(|gap| gap <= MAX_GAP_BLOCKS);
     let behind = before.filter(|(end, block)| is_near(*end) && on_device(block));
     let place = before.map(|(_, block)| block).filter(|_| near.is_none()).or(near).filter(on_device);
     let place = place.map_or_else(|| bmap::near_inode(tx, holder), Near::Block);
@@ -93,11 +93,11 @@ fn room_to_grow(tx: &mut Transaction, ino: InoId, first: u64, count: u64) -> Res
     let block_log = tx.geometry().block_log;
     let end = first + count;
     let grows = last_end(tx, ino)? <= end && end << block_log >= tx.inode(ino).size_bytes();
-    if !grows || end << block_log < SMALLEST_TO_GROW_BYTES {
+    if !grows || end << block_log < MIN_TO_GROW_BYTES {
         return Ok(0);
     }
     let spare = tx.mount().space.usable_blocks() / 64;
-    Ok(end.min(MOST_ROOM_BYTES >> block_log).min(spare).min(MAX_EXTENT_BLOCKS / 2) as u32)
+    Ok(end.min(MAX_ROOM_BYTES >> block_log).min(spare).min(MAX_EXTENT_BLOCKS / 2) as u32)
 }
 
 /// The end of the file's last extent.

@@ -14,12 +14,12 @@ use crate::item::LogVector;
 /// What a copy may grow by without a new place.
 const ROOM_TO_GROW: usize = 64;
 /// Most regions of a copy.
-pub const MOST_REGIONS: usize = 4;
+pub const MAX_REGIONS: usize = 4;
 
 /// Where the regions of a copy end, each a multiple of 4.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RegionEnds {
-    ends: [u32; MOST_REGIONS],
+    ends: [u32; MAX_REGIONS],
     count: u8,
 }
 

@@ -70,9 +70,9 @@ const CREDIT_SHARE: u64 = 128;
 /// What is kept free in a log of any size, as long as that is not more than half of it.
 const RELIEF_BYTES: u64 = 8 << 20;
 /// In smaller logs every byte counts.
-const FEWEST_BYTES_FOR_CREDIT: u64 = 32 << 20;
+const MIN_BYTES_FOR_CREDIT: u64 = 32 << 20;
 /// What pushes a checkpoint at most, as in the kernel.
-const MOST_PUSH_BYTES: u64 = 32 << 20;
+const MAX_PUSH_BYTES: u64 = 32 << 20;
 
 impl GrantSpace {
     pub(super) fn new(log_bytes: u64, overheads: Overheads, head: Lsn) -> Self {
@@ -84,7 +84,7 @@ impl GrantSpace {
             rolling_waiters: AtomicU32::new(0),
             seekers: AtomicU32::new(0),
             taken: Padded::default(),
-            credits: Credits::new(if log_bytes < FEWEST_BYTES_FOR_CREDIT { 0 } else { log_bytes / CREDIT_SHARE }),
+            credits: Credits::new(if log_bytes < MIN_BYTES_FOR_CREDIT { 0 } else { log_bytes / CREDIT_SHARE }),
         }
     }
 
@@ -116,8 +116,8 @@ impl GrantSpace {
     /// takes an eighth, and no more than 32 MiB; a small log takes an eighth here, too, where little more fits beside a
     /// checkpoint that is being written.
     pub(super) fn push_bytes(&self) -> u64 {
-        let share = if self.log_bytes < FEWEST_BYTES_FOR_CREDIT { 8 } else { 4 };
-        (self.log_bytes / share).min(MOST_PUSH_BYTES)
+        let share = if self.log_bytes < MIN_BYTES_FOR_CREDIT { 8 } else { 4 };
+        (self.log_bytes / share).min(MAX_PUSH_BYTES)
     }
 
     fn distance(&self) -> u64 {

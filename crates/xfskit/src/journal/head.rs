@@ -19,9 +19,9 @@ use zerocopy::FromBytes;
 /// Most sectors that a writer may have had in flight when the power failed: eight of the largest records.
 pub(super) const IN_FLIGHT_BLOCKS: u32 = 8 * 256 * 1024 / 512;
 /// Sectors before the edge that hold all that may be missing or torn, and a whole record before it.
-const MOST_WINDOW_BLOCKS: u32 = 2 * IN_FLIGHT_BLOCKS;
+const MAX_WINDOW_BLOCKS: u32 = 2 * IN_FLIGHT_BLOCKS;
 /// Most blocks of the record with which xfsprogs formats a log: the largest stripe unit.
-const MOST_FORMATTED_BLOCKS: u32 = 256 * 1024 / 512;
+const MAX_FORMATTED_BLOCKS: u32 = 256 * 1024 / 512;
 
 /// Where writing goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +63,11 @@ pub fn find_head(place: &LogPlace, uuid: &[u8; 16]) -> Result<(LogHead, LogState
     let edge = if first == last { size } else { find_edge(place, first)? };
     // In its first pass the log has nothing before its start. In a later one its end may still say 0: what was written
     // there last did not arrive.
-    let most = if first == 1 { edge } else { size }.min(MOST_WINDOW_BLOCKS);
+    let most = if first == 1 { edge } else { size }.min(MAX_WINDOW_BLOCKS);
     let last = if first == last { last } else { previous_cycle(first) };
     // Behind the record with which xfsprogs formats a log lie zeros, and nothing was in flight. It alone has no
     // checksum.
-    if edge <= MOST_FORMATTED_BLOCKS {
+    if edge <= MAX_FORMATTED_BLOCKS {
         let start = Window::read(place, edge, edge, first, last)?;
         if start.is_header(0) && start.header(0).crc == [0; 4] && start.is_whole(0, edge as usize, uuid) {
             return finish(place, uuid, &start, 0);

@@ -7,7 +7,7 @@ use xfskit_device::BlockDevice;
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, Lsn};
 
 /// Log that a short work needs at least: what may have been in flight before and is cleared, and some records.
-const LEAST_BYTES: u64 = 2 << 20;
+const MIN_BYTES: u64 = 2 << 20;
 
 /// How much of the log's space on the host must be there before a filesystem is opened for writing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl LogPlace {
         let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
         if wanted == HostSpace::Part && is_full {
             let halves = std::iter::successors(Some(self.bytes() / 2), |bytes| Some(bytes / 2));
-            for bytes in halves.take_while(|bytes| *bytes >= LEAST_BYTES) {
+            for bytes in halves.take_while(|bytes| *bytes >= MIN_BYTES) {
                 if self.allocate_ahead(head, bytes).is_ok() {
                     return Ok(Some(bytes));
                 }

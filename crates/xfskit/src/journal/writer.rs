@@ -26,7 +26,7 @@ pub(super) struct Written {
 }
 
 /// Most bytes of records between two flushes: half of what recovery can sort out.
-const MOST_IN_FLIGHT_BYTES: u64 = 1 << 20;
+const MAX_IN_FLIGHT_BYTES: u64 = 1 << 20;
 
 pub(super) struct LogWriter {
     place: LogPlace,
@@ -171,7 +171,7 @@ impl LogWriter {
             uuid: self.uuid,
         };
         // Recovery looks for records that did not arrive within 2 MiB of the head only.
-        if self.unflushed_bytes + length as u64 > MOST_IN_FLIGHT_BYTES {
+        if self.unflushed_bytes + length as u64 > MAX_IN_FLIGHT_BYTES {
             self.flush()?;
         }
         self.unflushed_bytes += length as u64;

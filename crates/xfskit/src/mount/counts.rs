@@ -41,7 +41,7 @@ struct Changes {
 /// All slots together keep at most one block in so many.
 const KEPT_SHARE: u64 = 64;
 /// Most that a slot keeps: what a few dozen operations reserve.
-const MOST_KEPT: u64 = 2048;
+const MAX_KEPT: u64 = 2048;
 
 impl SpaceCounts {
     /// Counters that start with what the superblock or the AGs say.
@@ -49,7 +49,7 @@ impl SpaceCounts {
         let slot_limit = free_blocks / KEPT_SHARE / THREAD_SLOTS as u64;
         Self {
             shared: Padded(AtomicI64::new(free_blocks as i64)),
-            kept: Credits::new(slot_limit.min(MOST_KEPT)),
+            kept: Credits::new(slot_limit.min(MAX_KEPT)),
             collecting: Mutex::default(),
             set_aside: set_aside as i64,
             reserve_pool: reserve_pool as i64,

@@ -19,7 +19,7 @@ use xfskit_ondisk::{DiskAddress, InodeNumber, Lsn};
 /// The few inodes of a model are to meet in a shard, and to be too many for the cache.
 const SHARDS: usize = if cfg!(shuttle) { 2 } else { 64 };
 /// Inodes that the smallest cache keeps.
-const FEWEST: usize = if cfg!(shuttle) { 4 } else { 256 };
+const MIN_INODES: usize = if cfg!(shuttle) { 4 } else { 256 };
 /// What an inode takes in memory, roughly: the object, its forks, its places in the maps.
 const INODE_MEMORY_BYTES: usize = 768;
 
@@ -120,7 +120,7 @@ impl Shard {
 impl InodeCache {
     /// A cache that tries to stay below `limit_bytes`.
     pub fn new(limit_bytes: usize) -> Self {
-        let most = (limit_bytes / INODE_MEMORY_BYTES).max(FEWEST);
+        let most = (limit_bytes / INODE_MEMORY_BYTES).max(MIN_INODES);
         Self {
             shards: (0..SHARDS).map(|_| Padded::default()).collect(),
             most,

@@ -21,7 +21,7 @@ use xfskit_ondisk::btree::FreeExtent;
 use xfskit_ondisk::{AgBlock, InodeNumber};
 
 /// Most windows of an AG; the one that was opened first makes way.
-const MOST_WINDOWS: usize = 64;
+const MAX_WINDOWS: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct Window {
@@ -108,7 +108,7 @@ impl Windows {
             }
             // What the holder had there was for other blocks of the file, or for the same.
             list.retain(|window| !meets(window));
-            if list.len() >= MOST_WINDOWS
+            if list.len() >= MAX_WINDOWS
                 && let Some(oldest) = list.iter().position(|window| !window.is_firm())
             {
                 list.remove(oldest);

@@ -50,14 +50,14 @@ impl FoundLog {
     /// As recovery.
     pub fn preview(&self, tell: &mut dyn FnMut(Told)) -> Result<Option<Recovered>> {
         let LogState::Dirty { tail } = self.state else { return Ok(None) };
-        let device = Arc::new(OverlayDevice::new(Arc::clone(&self.device), MOST_PREVIEW_BYTES));
+        let device = Arc::new(OverlayDevice::new(Arc::clone(&self.device), MAX_PREVIEW_BYTES));
         let geometry = Arc::new(Geometry::new(&self.superblock));
         dirty_log(&self.place, device, geometry, &self.superblock, tail, self.head.next).replay(tell).map(Some)
     }
 }
 
 /// Most memory that a preview keeps changed blocks in.
-const MOST_PREVIEW_BYTES: usize = 1 << 30;
+const MAX_PREVIEW_BYTES: usize = 1 << 30;
 
 fn dirty_log(
     place: &LogPlace,

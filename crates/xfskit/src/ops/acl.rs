@@ -132,12 +132,12 @@ impl Inherited {
     /// Where the ACLs may come to lie.
     pub(super) fn place(&self) -> Attributes {
         let bytes: usize = self.attributes.iter().map(|attribute| attribute.acl.encode().len()).sum();
-        if bytes <= MOST_INHERITED_IN_INODE_BYTES { Attributes::InInode } else { Attributes::InBlocks }
+        if bytes <= MAX_INHERITED_IN_INODE_BYTES { Attributes::InInode } else { Attributes::InBlocks }
     }
 }
 
 /// Inherited ACLs of so many bytes, together and without their names, fit any new inode.
-const MOST_INHERITED_IN_INODE_BYTES: usize = 160;
+const MAX_INHERITED_IN_INODE_BYTES: usize = 160;
 
 /// What a create reserves for the ACLs that it inherits, two at most, besides what it needs itself.
 pub(super) fn to_inherit(mount: &Mount, place: Attributes) -> Reservation {

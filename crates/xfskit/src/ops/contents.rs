@@ -20,9 +20,9 @@ use xfskit_ondisk::{FileBlock, InodeNumber};
 /// Whole blocks of at least so many bytes go to the device at once, without waiting as dirty blocks.
 const DIRECT_BYTES: u64 = 128 << 10;
 /// Most bytes that one transaction maps.
-const MOST_RUN_BYTES: u64 = 64 << 20;
+const MAX_RUN_BYTES: u64 = 64 << 20;
 /// Dirty bytes of a file at which whoever writes brings them out.
-const MOST_DIRTY_FILE_BYTES: u64 = 8 << 20;
+const MAX_DIRTY_FILE_BYTES: u64 = 8 << 20;
 
 /// Where bytes go.
 #[derive(Clone, Copy)]
@@ -142,7 +142,7 @@ impl Volume {
         let inode = self.mount.inode(inode)?;
         let mut offset = None;
         // Together they may be more than fits the memory that one file may take.
-        for part in data.chunks(MOST_DIRTY_FILE_BYTES as usize) {
+        for part in data.chunks(MAX_DIRTY_FILE_BYTES as usize) {
             let at = self.write_buffered(&inode, Target::End, part)?;
             offset.get_or_insert(at);
             self.note_write(&inode);
@@ -296,7 +296,7 @@ impl Volume {
         let mut at = first;
         while at < end {
             self.write_out(inode)?;
-            let run = at..end.min(at + (MOST_RUN_BYTES >> block_log));
+            let run = at..end.min(at + (MAX_RUN_BYTES >> block_log));
             let reservation = link_reservation(&self.mount).with_more_blocks(run.end - run.start);
             let mut tx = self.begin(reservation)?;
             let result = (|| {
@@ -367,7 +367,7 @@ impl Volume {
         from: FileBlock,
         goal: (FileBlock, u64),
     ) -> Result<FileBlock> {
-        let most = MOST_RUN_BYTES >> self.mount.geometry.block_log;
+        let most = MAX_RUN_BYTES >> self.mount.geometry.block_log;
         let run = tx.inode(id).dirty.as_ref().and_then(|dirty| dirty.first_run(from, most));
         let next = match run {
             Some(run) => FileBlock(data::write_out_run(tx, id, run, Source::Dirty)?),
@@ -389,7 +389,7 @@ impl Volume {
     /// Brings contents out when too much of them waits, of this file or of all.
     fn relieve_memory(&self, inode: &Arc<Inode>) -> Result<()> {
         let waits = |inode: &Inode| inode.state_lock().read().dirty.as_ref().map_or(0, |dirty| dirty.count());
-        if waits(inode) << self.mount.geometry.block_log >= MOST_DIRTY_FILE_BYTES {
+        if waits(inode) << self.mount.geometry.block_log >= MAX_DIRTY_FILE_BYTES {
             self.write_out(inode)?;
         }
         let (dirty, most) = (&self.mount.dirty_inodes, self.mount.options.cache_bytes as u64 / 4);

@@ -28,7 +28,7 @@ const SHORTFORM_HEADER_BYTES: usize = 4;
 const SHORTFORM_ENTRY_HEADER_BYTES: usize = 3;
 const PARENT_VALUE_BYTES: usize = 12;
 /// Most bytes of contents of one file.
-const MOST_CONTENTS_BYTES: usize = 64 << 10;
+const MAX_CONTENTS_BYTES: usize = 64 << 10;
 /// Share of the journal that one call may take.
 const LOG_SHARE: u64 = 16;
 /// Files that take as much of the journal together as one may take at worst, at least.
@@ -69,7 +69,7 @@ impl Volume {
     /// shortform, and none is an ACL.
     pub fn is_small(&self, file: &WholeFile<'_>) -> bool {
         let (geometry, options) = (&self.mount.geometry, &self.mount.options);
-        if file.contents.len() > MOST_CONTENTS_BYTES || file.xattrs.iter().any(|(name, _)| parse_plain(name).is_err()) {
+        if file.contents.len() > MAX_CONTENTS_BYTES || file.xattrs.iter().any(|(name, _)| parse_plain(name).is_err()) {
             return false;
         }
         let limit = SHORTFORM_LENGTH_LIMIT;

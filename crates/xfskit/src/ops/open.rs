@@ -15,7 +15,7 @@ use xfskit_device::{BlockDevice, OverlayDevice};
 use xfskit_ondisk::inode::{MODE_DIR, MODE_TYPE};
 
 /// Most memory that a recovery in memory may take, for each device.
-const MOST_OVERLAY_BYTES: usize = 1 << 30;
+const MAX_OVERLAY_BYTES: usize = 1 << 30;
 
 /// Devices that show an image as its recovery leaves it.
 pub struct RecoveredDevices {
@@ -35,7 +35,7 @@ fn recover_over(
     env: Arc<dyn Environment>,
     log: &FoundLog,
 ) -> Result<RecoveredDevices> {
-    let over = |below| Arc::new(OverlayDevice::new(below, MOST_OVERLAY_BYTES)) as Arc<dyn BlockDevice>;
+    let over = |below| Arc::new(OverlayDevice::new(below, MAX_OVERLAY_BYTES)) as Arc<dyn BlockDevice>;
     let (device, log_device) = (over(device), log_device.map(over));
     let (below, log_below) = (Arc::clone(&device), log_device.clone());
     let recovered = Volume::over(Mount::open_at(below, log_below, options, env, Stage::Image, Some(log.end()))?)?;

@@ -13,7 +13,7 @@ use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 
 /// How often a name is looked up that leads to an inode that is not in use, or to another one each time.
-const MOST_TRIES: usize = 64;
+const MAX_TRIES: usize = 64;
 
 /// An inode that is held: as long as this lives, its number stands for the same file, with a name or without.
 pub(super) struct Pin<'fs> {
@@ -59,7 +59,7 @@ impl<'fs> Pin<'fs> {
     /// # Errors
     /// `Stale` for a name that goes on leading to no inode in use, which is damage; those of a lookup.
     pub(super) fn step(&self, name: &[u8]) -> EngineResult<(Self, Stat)> {
-        for _ in 0..MOST_TRIES {
+        for _ in 0..MAX_TRIES {
             let number = self.volume.lookup_number(self.inode, name)?;
             if let Some(found) = Self::hold(self.volume, number)?
                 && self.volume.lookup_number(self.inode, name)? == number

@@ -13,7 +13,7 @@ use xfskit_ondisk::log_items::{RefcountIntent, RefcountUpdate, RefcountVerb, enc
 use xfskit_ondisk::log_record::item_type;
 
 /// Parts of updates that one transaction does; each changes a bounded number of records.
-const MOST_PARTS: usize = 16;
+const MAX_PARTS: usize = 16;
 
 /// Updates from `next` on.
 pub(super) struct Updates {
@@ -40,11 +40,11 @@ fn apply(tx: &mut Transaction, update: &RefcountUpdate) -> Result<u32> {
 
 impl Work for Updates {
     fn reserve(&self, mount: &Mount) -> Reservation {
-        step_reservation(mount, 2 * MOST_PARTS, 4 * u64::from(mount.limits.refcount_levels) + 2 * MOST_PARTS as u64)
+        step_reservation(mount, 2 * MAX_PARTS, 4 * u64::from(mount.limits.refcount_levels) + 2 * MAX_PARTS as u64)
     }
 
     fn step(&mut self, tx: &mut Transaction) -> Result<Step> {
-        for _ in 0..MOST_PARTS {
+        for _ in 0..MAX_PARTS {
             let next = self.next;
             let Some(update) = self.updates.get_mut(next) else { return Ok(Step::Done) };
             let done = apply(tx, update)?;

@@ -13,7 +13,7 @@ use xfskit_ondisk::btree::{FreeExtent, REFCOUNT_COW, Refcount};
 use xfskit_ondisk::{AgBlock, FsBlock};
 
 /// Most records that one step of a free touches.
-const MOST_RECORDS: usize = 16;
+const MAX_RECORDS: usize = 16;
 /// References that are no longer counted.
 const SATURATED: u32 = u32::MAX;
 
@@ -63,7 +63,7 @@ pub(super) fn records_around(tx: &mut Transaction, ag: Ag, start: u32, limit: u3
     }
     while let Some(record) = next.filter(|record| (record.start ^ start) & REFCOUNT_COW == 0 && record.start <= limit) {
         records.push(record);
-        if records.len() > MOST_RECORDS + 4 {
+        if records.len() > MAX_RECORDS + 4 {
             break;
         }
         next = tree.next(tx)?;
@@ -90,7 +90,7 @@ pub fn freeable_blocks(tx: &mut Transaction, block: FsBlock, count: u32) -> Resu
 /// How many blocks of the extent have few enough records for one call of [`decrease`]; at least one.
 pub(super) fn step(tx: &mut Transaction, ag: Ag, extent: FreeExtent) -> Result<u32> {
     let records = records_around(tx, ag, extent.start.0, extent.end())?;
-    Ok(match records.get(MOST_RECORDS / 2) {
+    Ok(match records.get(MAX_RECORDS / 2) {
         Some(record) => record.start.saturating_sub(extent.start.0).clamp(1, extent.count),
         None => extent.count,
     })
@@ -137,7 +137,7 @@ fn change(tx: &mut Transaction, ag: Ag, extent: FreeExtent, change: Change) -> R
     let (start, limit) = (extent.start.0, extent.end());
     let old = records_around(tx, ag, start, limit)?;
     ensure_on_disk!(
-        old.len() <= MOST_RECORDS + 4,
+        old.len() <= MAX_RECORDS + 4,
         "refcountbt block",
         "references change in parts that one transaction can hold",
         "{} records",

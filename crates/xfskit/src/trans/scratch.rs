@@ -8,7 +8,7 @@ use std::cell::RefCell;
 type Lists = (Vec<Option<HeldBuffer>>, Vec<HeldInode>);
 
 /// Lists with more room than this are not kept.
-const MOST_KEPT: usize = 256;
+const MAX_KEPT: usize = 256;
 
 thread_local! {
     static LISTS: RefCell<Lists> = const { RefCell::new((Vec::new(), Vec::new())) };
@@ -23,7 +23,7 @@ pub(super) fn take() -> Lists {
 pub(super) fn give_back(buffers: &mut Vec<Option<HeldBuffer>>, inodes: &mut Vec<HeldInode>) {
     buffers.clear();
     inodes.clear();
-    if buffers.capacity().max(inodes.capacity()) <= MOST_KEPT {
+    if buffers.capacity().max(inodes.capacity()) <= MAX_KEPT {
         LISTS.with(|lists| *lists.borrow_mut() = (std::mem::take(buffers), std::mem::take(inodes)));
     }
 }

@@ -9,7 +9,7 @@ use xfskit::error_tags::LARP;
 use xfskit::volume::{AttrLogging, Caller, MountOptions, NewFile, SetAttr, SetMode};
 
 /// As many named users as an ACL may have.
-const MOST_USERS: u32 = 5_457;
+const MAX_USERS: u32 = 5_457;
 
 const SMALL_BLOCKS: &[(char, &str)] = &[
     ('n', "parent=0"),
@@ -38,9 +38,9 @@ fn the_longest_values_keep_to_their_log_space() {
             fragment(&fs, 2_000);
             fs.set_xattr(one, b"user.longest", &[7; 65_536], SetMode::Any, &me).unwrap();
             fs.set_xattr(one, b"user.longest", &[8; 65_535], SetMode::Replace, &me).unwrap();
-            fs.set_xattr(one, b"system.posix_acl_access", &acl(MOST_USERS), SetMode::Any, &me).unwrap();
+            fs.set_xattr(one, b"system.posix_acl_access", &acl(MAX_USERS), SetMode::Any, &me).unwrap();
             fs.set_attr(one, &SetAttr { mode: Some(0o604), ..Default::default() }, &me).unwrap();
-            for users in [1, 20, 200, MOST_USERS] {
+            for users in [1, 20, 200, MAX_USERS] {
                 fs.set_xattr(dir, b"system.posix_acl_default", &acl(users), SetMode::Any, &me).unwrap();
                 fs.create(dir, format!("file {users}").as_bytes(), &NewFile::new(FILE | 0o664), &me).unwrap();
                 let made = fs.create(dir, format!("dir {users}").as_bytes(), &NewFile::new(DIR | 0o755), &me).unwrap();
@@ -83,7 +83,7 @@ fn creates_that_inherit_the_longest_acls_keep_to_their_log_space() {
     let fs = image.open_with(MountOptions { attr_logging: AttrLogging::Always, ..Default::default() });
     let one = file(&fs, "one");
     let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
-    fs.set_xattr(dir, b"system.posix_acl_default", &acl(MOST_USERS), SetMode::Any, &me).unwrap();
+    fs.set_xattr(dir, b"system.posix_acl_default", &acl(MAX_USERS), SetMode::Any, &me).unwrap();
     for n in 0..700 {
         let name = format!("{n:0200}");
         fs.create(dir, name.as_bytes(), &NewFile::new(DIR | 0o755), &me).unwrap();

@@ -14,7 +14,7 @@ use xfskit_ondisk::{FileBlock, FsBlock};
 
 /// Extents that one call of [`remove_some`] frees. Each may change every tree of its AG, and reservations are made for
 /// this many.
-const MOST_EXTENTS: usize = 4;
+const MAX_EXTENTS: usize = 4;
 
 /// Unmaps `count` fork blocks from `at` and frees what was mapped there. Buffers of the blocks are the caller's to
 /// invalidate.
@@ -60,7 +60,7 @@ pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, c
 pub fn remove_some(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) -> Result<bool> {
     tx.mount().error_tags.fail(BMAP_REMOVE)?;
     let mut first_ag = None;
-    for _ in 0..MOST_EXTENTS {
+    for _ in 0..MAX_EXTENTS {
         let list = extents(tx, ino, ForkKind::Data)?;
         // The last extent that starts before the end of the range.
         let last = range.end.0.checked_sub(1).map_or(0, |last| list.index_behind(FileBlock(last))).checked_sub(1);

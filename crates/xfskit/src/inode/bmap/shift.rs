@@ -10,7 +10,7 @@ use std::ops::Range;
 use xfskit_ondisk::{AgNumber, Corruption, Extent, FileBlock};
 
 /// Records that one call moves. Each may split the rmap tree of its AG, and reservations are made for this many.
-const MOST_RECORDS: usize = 4;
+const MAX_RECORDS: usize = 4;
 
 /// Moves records at or behind `from` by `distance` blocks towards the start of the file, where a hole of that length
 /// must lie before `from`. Returns where the rest begins, if there is more.
@@ -19,7 +19,7 @@ const MOST_RECORDS: usize = 4;
 /// Before anything was changed: `NoSpace`, `TooLarge`, `WouldBlock` as [`super::convert()`]; `Corrupt`, `Io`.
 pub fn shift_left(tx: &mut Transaction, ino: InoId, from: FileBlock, distance: u64) -> Result<Option<FileBlock>> {
     let (mut from, mut ag) = (from, None);
-    for _ in 0..MOST_RECORDS {
+    for _ in 0..MAX_RECORDS {
         let list = extents(tx, ino, ForkKind::Data)?;
         let index = list.index_at(from);
         let Some(old) = list.get(index).copied() else { return Ok(None) };
@@ -51,7 +51,7 @@ pub fn shift_right(
     distance: u64,
 ) -> Result<Option<FileBlock>> {
     let (mut end, mut ag) = (range.end, None);
-    for _ in 0..MOST_RECORDS {
+    for _ in 0..MAX_RECORDS {
         let list = extents(tx, ino, ForkKind::Data)?;
         let behind = list.index_at(end);
         let Some(index) = behind.checked_sub(1).filter(|index| list[*index].end() > range.start) else {

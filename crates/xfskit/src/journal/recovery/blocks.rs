@@ -7,7 +7,7 @@
 //! - A block is verified, carries the LSN of its newest change and has its checksum before it is written.
 //! - Blocks are written between two items. A transaction has one item of a block; if a made-up log has more, the
 //!   later ones find a block that is not newer than they are, and are replayed.
-//! - Memory holds `MOST_BYTES` of blocks and what one item changes. What may be a piece of a directory block is written
+//! - Memory holds `MAX_BYTES` of blocks and what one item changes. What may be a piece of a directory block is written
 //!   as it is when there is too much of it; some words of each are kept until its block can be stamped.
 //!
 //! Crash behaviour: the log is not touched, so the next recovery starts from the same place. It passes over what the
@@ -26,9 +26,9 @@ use xfskit_ondisk::{
 };
 
 /// Bytes of blocks at which those in memory are written.
-pub(super) const MOST_BYTES: usize = 256 << 20;
+pub(super) const MAX_BYTES: usize = 256 << 20;
 /// Bytes of what may be pieces of directory blocks at which they are written unstamped.
-const MOST_PIECES_BYTES: usize = 64 << 20;
+const MAX_PIECES_BYTES: usize = 64 << 20;
 /// Most bytes in one write.
 const RUN_BYTES: usize = 1 << 20;
 
@@ -195,7 +195,7 @@ impl Blocks {
 
     /// Between two items: writes everything if memory runs short, but for what may be a piece of a directory block.
     pub(super) fn relieve(&mut self) -> Result<()> {
-        if self.bytes < MOST_BYTES {
+        if self.bytes < MAX_BYTES {
             return Ok(());
         }
         let pieces: Vec<_> = self.pieces().collect();
@@ -206,7 +206,7 @@ impl Blocks {
         self.write_all()?;
         self.bytes = pieces.iter().map(|(_, block)| block.bytes.len()).sum();
         self.blocks.extend(pieces);
-        if self.bytes > MOST_PIECES_BYTES { self.write_unstamped() } else { Ok(()) }
+        if self.bytes > MAX_PIECES_BYTES { self.write_unstamped() } else { Ok(()) }
     }
 
     /// Writes everything as it is and remembers what it was: nobody will look at its LSN, for its checksum is wrong.

@@ -13,7 +13,7 @@ use zerocopy::FromBytes;
 pub(super) const FORMAT_EXTENTS: u8 = 2;
 pub(super) const FORMAT_BTREE: u8 = 3;
 /// No extent map of 2^48 records is higher.
-const MOST_LEVELS: u16 = 9;
+const MAX_LEVELS: u16 = 9;
 
 /// The format of a fork and its bytes.
 pub(super) fn fork_of(inode: &[u8], is_attr: bool) -> (u8, &[u8]) {
@@ -65,7 +65,7 @@ impl Blocks {
         let level = u16::from_be_bytes([header[0], header[1]]);
         let records = u16::from_be_bytes([header[2], header[3]]);
         let mut blocks = children(area, records.into()).ok_or_else(wrong)?;
-        for level in (0..level.min(MOST_LEVELS)).rev() {
+        for level in (0..level.min(MAX_LEVELS)).rev() {
             let mut below = Vec::new();
             for block in blocks {
                 let address = geometry.fs_block_address(block).ok_or_else(wrong)?;

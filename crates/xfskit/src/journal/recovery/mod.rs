@@ -296,7 +296,7 @@ mod tests {
     }
 
     fn assert_bounded(blocks: &Blocks) {
-        let most = blocks::MOST_BYTES + usize::from(BASIC_BLOCKS) * 512;
+        let most = blocks::MAX_BYTES + usize::from(BASIC_BLOCKS) * 512;
         assert!(blocks.bytes() <= most, "{} bytes are in memory", blocks.bytes());
     }
 

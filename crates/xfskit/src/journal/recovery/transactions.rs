@@ -20,7 +20,7 @@ use xfskit_ondisk::{Corruption, Lsn, Verdict, ensure};
 use super::super::records::{Operation, Record};
 
 /// Most regions of an item: every other part of the largest buffer, and its format.
-const MOST_REGIONS: u16 = 257;
+const MAX_REGIONS: u16 = 257;
 const TRANSACTION_HEADER_BYTES: usize = 16;
 const NAME: &str = "log operation";
 
@@ -260,7 +260,7 @@ impl Open {
         if self.wanted == 0 {
             let (item_type, regions) = decode_header(region)?;
             ensure!(
-                (1..=MOST_REGIONS).contains(&regions),
+                (1..=MAX_REGIONS).contains(&regions),
                 "log item",
                 "number of regions",
                 "{regions} in an item of type {item_type:#06x}"
