@@ -1,10 +1,11 @@
 //! An experiment's frame: sides, cases, rounds.
 
 use crate::BenchError;
+use crate::case::Case;
 use crate::machine::memory_bytes;
 use crate::measure::{Bench, Phase, Watch};
-use crate::place::{Opened, Side};
 use crate::scratch::Scratch;
+use crate::side::{Opened, Side};
 use crate::target::{About, Target};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
@@ -51,43 +52,6 @@ pub struct Options {
     pub command: String,
     /// When, for the report.
     pub date: String,
-}
-
-/// What differs between runs of one workload.
-#[derive(Clone, Debug)]
-pub(crate) struct Case {
-    pub(crate) name: String,
-    pub(crate) threads: usize,
-    pub(crate) mkfs: Vec<(char, &'static str)>,
-    pub(crate) image_bytes: u64,
-    pub(crate) mount: MountOptions,
-    /// Whether parent pointers are wanted, or not; `None` where they do not matter.
-    pub(crate) parent: Option<bool>,
-    /// An option of the engine is not as it is by default, so that only the engine can do it.
-    pub(crate) switched: bool,
-}
-
-impl Case {
-    /// An image with parent pointers, or without.
-    pub(crate) fn parent(mut self, parent: bool) -> Self {
-        self.parent = Some(parent);
-        if !parent {
-            self.mkfs.push(('n', "parent=0"));
-        }
-        self
-    }
-
-    /// The engine with an option changed.
-    pub(crate) fn switch(mut self, change: impl FnOnce(&mut MountOptions)) -> Self {
-        change(&mut self.mount);
-        self.switched = true;
-        self
-    }
-
-    pub(crate) fn mkfs(mut self, options: &[(char, &'static str)]) -> Self {
-        self.mkfs.extend(options);
-        self
-    }
 }
 
 /// A workload.

@@ -17,6 +17,7 @@
 //! All that is made lies in one scratch folder and goes with it, whatever happens.
 #![forbid(unsafe_code)]
 
+mod case;
 mod ceiling;
 mod error;
 mod fuse_mount;
@@ -26,9 +27,10 @@ mod machine;
 mod measure;
 mod names;
 mod null;
-mod place;
+
 mod report;
 mod scratch;
+mod side;
 mod target;
 mod workload;
 
@@ -36,4 +38,4 @@ pub use error::BenchError;
 pub use lab::{Against, Options};
 pub use measure::Watch;
 pub use report::{Report, json, markdown, page, text};
-pub use workload::{Experiment, Outcome, run};
+pub use workload::{Experiment, Measured, run};

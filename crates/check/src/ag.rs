@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::join::join;
 use crate::report::{Consequence, Fault, Owner};
 use crate::superblock::Counters;
-use crate::tree::{TreePlace, TreeWalk};
+use crate::tree::{TreeStart, TreeWalk};
 use crate::usage::{FREE, Usage};
 use xfskit_ondisk::ag::{AGF_CRC_OFFSET, AGFL_CRC_OFFSET, AGFL_HEADER_BYTES, AGI_CRC_OFFSET, Agf, AgflHeader, Agi};
 use xfskit_ondisk::btree::{
@@ -181,7 +181,7 @@ impl AgCheck<'_, '_> {
         owner: u64,
         what: Consequence,
     ) -> Tree<F::Record> {
-        let place = TreePlace { ag: self.ag, owner: Owner::Ag(self.ag), consequence: what, quiet: false };
+        let place = TreeStart { ag: self.ag, owner: Owner::Ag(self.ag), consequence: what, quiet: false };
         if levels > most {
             let header = if owner == rmap_owner::INOBT { ("AGI", 2) } else { ("AGF", 1) };
             self.fault(header.1, header.0, "tree height", format!("{}: {levels} of {most}", F::NAME), what);

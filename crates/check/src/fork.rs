@@ -5,7 +5,7 @@
 
 use crate::context::Context;
 use crate::report::{Consequence, Fault, Owner};
-use crate::tree::{Child, TreePlace, TreeWalk};
+use crate::tree::{Child, TreeStart, TreeWalk};
 use crate::usage::Usage;
 use xfskit_ondisk::btree::{Bmbt, rmap_offset};
 use xfskit_ondisk::extent::EXTENT_RECORD_BYTES;
@@ -245,7 +245,7 @@ impl Gather<'_, '_> {
         let u64_at = |at: usize| u64::from_be_bytes(root[at..at + 8].try_into().expect("eight bytes"));
         let key = |index: usize| u64_at(BMBT_ROOT_HEADER_BYTES + 8 * index);
         let pointer = |index: usize| u64_at(BMBT_ROOT_HEADER_BYTES + 8 * most + 8 * index);
-        let place = TreePlace {
+        let place = TreeStart {
             ag: AgNumber(0),
             owner: self.inode.owner(),
             consequence: Consequence::Contents,

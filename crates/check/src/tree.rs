@@ -11,7 +11,7 @@ use xfskit_ondisk::{AgBlock, AgNumber, Corruption, DiskAddress, FsBlock, checksu
 
 /// Where a walk begins.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TreePlace {
+pub(crate) struct TreeStart {
     /// The AG of the tree; of no meaning for a file's.
     pub(crate) ag: AgNumber,
     /// Whose the tree is.
@@ -41,7 +41,7 @@ struct Neighbour<K> {
 /// A walk over one tree.
 pub(crate) struct TreeWalk<'a, F: TreeFormat> {
     context: &'a Context<'a>,
-    place: TreePlace,
+    place: TreeStart,
     /// The last block of each level.
     neighbours: Vec<Option<Neighbour<F::Key>>>,
     buffers: Vec<Vec<u8>>,
@@ -52,7 +52,7 @@ pub(crate) struct TreeWalk<'a, F: TreeFormat> {
 }
 
 impl<'a, F: TreeFormat> TreeWalk<'a, F> {
-    pub(crate) fn new(context: &'a Context<'a>, place: TreePlace) -> Self {
+    pub(crate) fn new(context: &'a Context<'a>, place: TreeStart) -> Self {
         Self { context, place, neighbours: Vec::new(), buffers: Vec::new(), blocks: Vec::new(), whole: true }
     }
 

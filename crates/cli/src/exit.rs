@@ -13,7 +13,7 @@ use xfskit_bench::BenchError;
 use xfskit_check::CheckError;
 use xfskit_fuse::MountError;
 use xfskit_mkfs::{MBR, MakeError};
-use xfskit_transfer::{TransferError, WhyKept};
+use xfskit_transfer::{NotReplaced, TransferError};
 
 /// What every command but `check` exits with.
 pub const EXIT_CODES: &str = "\
@@ -134,6 +134,17 @@ impl Failures {
             },
         }
         Ok(())
+    }
+
+    /// What a step gave, or nothing: its error is noted.
+    ///
+    /// # Errors
+    /// As [`Self::note`].
+    pub fn unless_failed<T>(&mut self, result: Result<T, impl Into<anyhow::Error>>) -> anyhow::Result<Option<T>> {
+        match result {
+            Ok(given) => Ok(Some(given)),
+            Err(error) => self.note(Err(error.into())).map(|()| None),
+        }
     }
 
     fn keep(&mut self, error: anyhow::Error) {
@@ -259,7 +270,7 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if let Some(TransferError::NotReplaced { why, .. }) = cause.downcast_ref::<TransferError>() {
         return Some(of_kept(why));
     }
-    if let Some(why) = cause.downcast_ref::<WhyKept>() {
+    if let Some(why) = cause.downcast_ref::<NotReplaced>() {
         return Some(of_kept(why));
     }
     if let Some(error) = cause.downcast_ref::<TransferError>()
@@ -290,10 +301,10 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     cause.is::<Usage>().then_some(USAGE)
 }
 
-fn of_kept(why: &WhyKept) -> u8 {
+fn of_kept(why: &NotReplaced) -> u8 {
     match why {
-        WhyKept::InUse(_) => BUSY,
-        WhyKept::Contents(_) => USAGE,
+        NotReplaced::InUse(_) => BUSY,
+        NotReplaced::Contents(_) => USAGE,
     }
 }
 

@@ -17,6 +17,7 @@ mod input;
 mod interrupt;
 mod log;
 mod mounted;
+mod overwrite;
 mod private;
 mod progress;
 mod screen;

@@ -175,7 +175,7 @@ fn what_was_synced_survives_a_killed_server() {
     let Some(kernel) = kernel_mount(&image) else { return };
     let after = tree(kernel.path());
     kernel.unmount();
-    let found = |entry: &&xfskit_testkit::Entry| after.iter().any(|other| other.path == entry.path);
+    let found = |entry: &&xfskit_testkit::TreeEntry| after.iter().any(|other| other.path == entry.path);
     let lost: Vec<_> = before.iter().filter(|entry| !found(entry)).map(ToString::to_string).collect();
     assert_eq!(lost, Vec::<String>::new());
     assert!(after.len() <= before.len() + 1);

@@ -3,7 +3,7 @@
 //! Requests share the lock; closing takes it alone and keeps it until the image is closed, so that nothing runs any
 //! more then, what comes later is answered with an I/O error, and whoever closes it a second time waits for the first.
 
-use crate::outcome::Outcome;
+use crate::ending::EndReport;
 use fuser::Errno;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
@@ -23,7 +23,7 @@ pub(crate) struct Server {
     /// The way to tell the kernel something that it has not asked.
     notifier: OnceLock<fuser::Notifier>,
     /// Where whoever unmounts looks how closing went.
-    outcome: OnceLock<Outcome>,
+    end_report: OnceLock<EndReport>,
     commit_failures: Mutex<Failures>,
     /// Files of which the kernel's cache has brought what was refused, and why, until a program was told.
     refusals: Mutex<HashMap<u64, Errno>>,
@@ -45,7 +45,7 @@ impl Server {
             root: filesystem.root(),
             filesystem: RwLock::new(Some(filesystem)),
             notifier: OnceLock::new(),
-            outcome: OnceLock::new(),
+            end_report: OnceLock::new(),
             commit_failures: Mutex::default(),
             refusals: Mutex::default(),
             cached: RwLock::default(),
@@ -139,9 +139,9 @@ impl Server {
         self.root
     }
 
-    pub(crate) fn set_outcome(&self, outcome: Outcome) {
+    pub(crate) fn set_end_report(&self, end_report: EndReport) {
         // There is one session for a server, so this is the first and only call.
-        let _ = self.outcome.set(outcome);
+        let _ = self.end_report.set(end_report);
     }
 
     /// Makes everything durable that was done. A failure is told in the log at once, in the figures, and to who
@@ -172,8 +172,8 @@ impl Server {
         }
         let Failures { count, last } = self.commit_failures();
         let notes = if count == 0 { String::new() } else { format!("{count} commits had failed before: {last}") };
-        if let Some(outcome) = self.outcome.get() {
-            outcome.tell(closed.as_ref().err().map(ToString::to_string).as_deref(), &notes);
+        if let Some(end_report) = self.end_report.get() {
+            end_report.tell(closed.as_ref().err().map(ToString::to_string).as_deref(), &notes);
         }
         closed
     }

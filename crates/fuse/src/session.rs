@@ -15,10 +15,10 @@
 //! Crash behaviour: a server that is killed leaves the image as a power cut would.
 
 use crate::attach::{Attached, attach};
+use crate::ending::EndReport;
 use crate::handler::Handler;
 use crate::mountinfo::{MountEntry, mount_at};
 use crate::options::Options;
-use crate::outcome::Outcome;
 use crate::server::Server;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
@@ -180,7 +180,7 @@ impl Session {
         };
         server.set_notifier(session.notifier());
         if let Some(entry) = &entry {
-            server.set_outcome(Outcome::new(entry).map_err(MountError::Mount)?);
+            server.set_end_report(EndReport::new(entry).map_err(MountError::Mount)?);
         }
         let unmounter = Unmounter { server, mount_point: path, entry: entry.map(Arc::new), ended: Arc::default() };
         Ok(Self { session, unmounter, commit_seconds: options.commit_seconds, _helper: helper })

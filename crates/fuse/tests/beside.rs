@@ -11,7 +11,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, pread, pwrite};
 use std::path::{Path, PathBuf};
-use xfskit_testkit::{Entry, copy_image, kernel_mount, tree};
+use xfskit_testkit::{TreeEntry, copy_image, kernel_mount, tree};
 
 const STEPS: usize = 1500;
 
@@ -121,7 +121,7 @@ fn look(path: &Path, random: &mut Random) -> Result<String> {
     }
 }
 
-fn without_times(root: &Path) -> Vec<Entry> {
+fn without_times(root: &Path) -> Vec<TreeEntry> {
     let mut entries = tree(root);
     entries.iter_mut().for_each(|entry| entry.mtime = (0, 0));
     entries

@@ -182,7 +182,7 @@ fn copies_by_rsync_tar_and_cp_are_what_was_copied() {
     let ours = tree(&fixture.path("cp"));
     fixture.judge(|dir| {
         let theirs = tree(&dir.join("cp"));
-        let lines = |tree: &[xfskit_testkit::Entry]| tree.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let lines = |tree: &[xfskit_testkit::TreeEntry]| tree.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(lines(&ours), lines(&theirs));
         let options = ["-aHAXn", "--checksum", "--itemize-changes", "--delete"];
         let [from, to] = [source.join(""), dir.join("rsync/")];

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 /// Longest that one step may take. Generous: machines that run tests are busy.
 const LIMIT: Duration = Duration::from_secs(60);
 
-struct Step {
+struct WatchedStep {
     name: String,
     since: Instant,
 }
 
 /// Watches over the steps of one test. Dropping it ends the watch.
 pub struct Watchdog {
-    step: Arc<Mutex<Step>>,
+    step: Arc<Mutex<WatchedStep>>,
 }
 
 impl Default for Watchdog {
@@ -25,7 +25,7 @@ impl Default for Watchdog {
 impl Watchdog {
     /// Begins to watch.
     pub fn new() -> Self {
-        let step = Arc::new(Mutex::new(Step { name: "start".into(), since: Instant::now() }));
+        let step = Arc::new(Mutex::new(WatchedStep { name: "start".into(), since: Instant::now() }));
         let watched = Arc::downgrade(&step);
         std::thread::spawn(move || {
             while let Some(step) = watched.upgrade() {
@@ -46,7 +46,7 @@ impl Watchdog {
     /// The next step begins.
     pub fn step(&self, name: impl Into<String>) {
         let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
-        *step = Step { name: name.into(), since: Instant::now() };
+        *step = WatchedStep { name: name.into(), since: Instant::now() };
     }
 }
 

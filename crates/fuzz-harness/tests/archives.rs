@@ -9,7 +9,7 @@ use std::process::Command;
 use xfskit_fuzz_harness::Random;
 use xfskit_fuzz_harness::archive::{fill, mend, tar};
 use xfskit_fuzz_harness::fuzz::{self, Target, change, corpus};
-use xfskit_testkit::{Entry, Scratch, kernel_mount, reference, scratch, skip, tree};
+use xfskit_testkit::{Scratch, TreeEntry, kernel_mount, reference, scratch, skip, tree};
 
 /// Archives that are extracted by another program as well.
 const COMPARED: u64 = 60;
@@ -96,7 +96,7 @@ fn fuzz_tar() {
 }
 
 /// What of an entry both programs must agree on. Times of directories depend on the order in which their files came.
-fn compared(entries: Vec<Entry>) -> BTreeMap<PathBuf, Entry> {
+fn compared(entries: Vec<TreeEntry>) -> BTreeMap<PathBuf, TreeEntry> {
     let mut found = BTreeMap::new();
     for mut entry in entries {
         let is_dir = entry.mode & 0o170_000 == 0o040_000;

@@ -35,4 +35,4 @@ mod sizes;
 pub use error::MakeError;
 pub use existing::{Extent, MBR, TAR, XFS, disk_format, existing_format, first_data, known_contents};
 pub use make::{make, set_aside, verify};
-pub use options::{AgLayout, Autofsck, InodeSize, LogPlace, LogStripe, Options, Size, Stripe};
+pub use options::{AgLayout, Autofsck, InodeSize, LogLocation, LogStripe, Options, Size, Stripe};

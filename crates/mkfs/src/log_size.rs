@@ -5,7 +5,7 @@
 
 use crate::MakeError;
 use crate::ag_layout::Ags;
-use crate::options::{LogPlace, Options};
+use crate::options::{LogLocation, Options};
 use crate::sizes::Sizes;
 use xfskit_ondisk::{Geometry, minimum_log_blocks};
 
@@ -86,11 +86,11 @@ impl LogRoom<'_> {
             None => self.default_blocks(min, max),
         };
         let ag = match self.options.log_place {
-            LogPlace::Ag(ag) if u64::from(ag) >= self.ags.count => {
+            LogLocation::Ag(ag) if u64::from(ag) >= self.ags.count => {
                 return Err(MakeError::value("-l agnum", ag, format!("there are {} AGs", self.ags.count)));
             }
-            LogPlace::Ag(ag) => ag.into(),
-            LogPlace::Default | LogPlace::External => self.ags.count / 2,
+            LogLocation::Ag(ag) => ag.into(),
+            LogLocation::Default | LogLocation::External => self.ags.count / 2,
         };
         if ag == 0 {
             // The first chunk of inodes must fit into the same AG, aligned, whatever the free list takes.

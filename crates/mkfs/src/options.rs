@@ -90,7 +90,7 @@ pub enum InodeSize {
 
 /// Where the log lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogPlace {
+pub enum LogLocation {
     /// In the middle AG.
     #[default]
     Default,
@@ -151,7 +151,7 @@ pub struct Options {
     /// `-l size`.
     pub log_size: Option<Size>,
     /// `-l agnum`, `-l logdev`, `-l internal`.
-    pub log_place: LogPlace,
+    pub log_place: LogLocation,
     /// `-l logdev`: for the caller, who opens it.
     pub log_device: Option<PathBuf>,
     /// `-l su` or `-l sunit`.
@@ -196,7 +196,7 @@ impl Default for Options {
             large_extent_counts: true,
             exchange_range: true,
             log_size: None,
-            log_place: LogPlace::Default,
+            log_place: LogLocation::Default,
             log_device: None,
             log_stripe: LogStripe::Default,
             log_sector_bytes: None,

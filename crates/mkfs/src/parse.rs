@@ -1,7 +1,7 @@
 //! The option syntax of mkfs.xfs: a section letter and a list of sub-options, `-d agcount=4,su=64k,sw=2`.
 
 use crate::MakeError;
-use crate::options::{AgLayout, Autofsck, InodeSize, LogPlace, LogStripe, Options, Size, Stripe};
+use crate::options::{AgLayout, Autofsck, InodeSize, LogLocation, LogStripe, Options, Size, Stripe};
 
 /// One `name=value` of a section, with what is needed to name it in an error.
 struct SubOption<'a> {
@@ -215,16 +215,16 @@ impl Options {
     fn apply_log(&mut self, option: &SubOption<'_>) -> Result<(), MakeError> {
         match option.name {
             "size" => self.log_size = Some(option.size()?),
-            "agnum" => self.place_log(option, LogPlace::Ag(option.number(0..=u64::from(u32::MAX - 1))? as u32))?,
+            "agnum" => self.place_log(option, LogLocation::Ag(option.number(0..=u64::from(u32::MAX - 1))? as u32))?,
             "logdev" => {
                 self.log_device = Some(option.text()?.into());
-                self.place_log(option, LogPlace::External)?;
+                self.place_log(option, LogLocation::External)?;
             }
             "internal" => {
                 if !option.switch()? {
                     return Err(option.error("an external log is asked for with logdev"));
                 }
-                if self.log_place == LogPlace::External {
+                if self.log_place == LogLocation::External {
                     return Err(MakeError::conflict(option.title(), "it excludes logdev"));
                 }
             }
@@ -241,8 +241,8 @@ impl Options {
         Ok(())
     }
 
-    fn place_log(&mut self, option: &SubOption<'_>, place: LogPlace) -> Result<(), MakeError> {
-        if self.log_place != LogPlace::Default && self.log_place != place {
+    fn place_log(&mut self, option: &SubOption<'_>, place: LogLocation) -> Result<(), MakeError> {
+        if self.log_place != LogLocation::Default && self.log_place != place {
             return Err(MakeError::conflict(option.title(), "agnum and logdev exclude each other"));
         }
         self.log_place = place;

@@ -3,7 +3,7 @@
 use crate::MakeError;
 use crate::ag_layout::{Ags, min_data_bytes};
 use crate::log_size::{Log, LogRoom};
-use crate::options::{Autofsck, LogPlace, Options};
+use crate::options::{Autofsck, LogLocation, Options};
 use crate::sizes::Sizes;
 use xfskit_ondisk::features::{Features2, Incompat, RoCompat, VersionFlags};
 use xfskit_ondisk::superblock::{RawSuperblock, SUPERBLOCK_CRC_OFFSET, SUPERBLOCK_MAGIC};
@@ -64,8 +64,8 @@ pub(crate) struct Devices {
 impl Plan {
     pub(crate) fn new(options: &Options, devices: Devices) -> Result<Self, MakeError> {
         match (options.log_place, devices.log_bytes) {
-            (LogPlace::External, None) => return Err(MakeError::conflict("-l logdev", "no log device was opened")),
-            (LogPlace::External, Some(_)) | (_, None) => {}
+            (LogLocation::External, None) => return Err(MakeError::conflict("-l logdev", "no log device was opened")),
+            (LogLocation::External, Some(_)) | (_, None) => {}
             (_, Some(_)) => return Err(MakeError::conflict("-l logdev", "a log device needs this option")),
         }
         let sizes = Sizes::new(options, devices.data_sector)?;

@@ -1,7 +1,7 @@
 //! The sizes that do not depend on the device: blocks, sectors, inodes, directory blocks, stripe units.
 
 use crate::MakeError;
-use crate::options::{InodeSize, LogPlace, LogStripe, Options, Size, Stripe};
+use crate::options::{InodeSize, LogLocation, LogStripe, Options, Size, Stripe};
 
 /// Largest log stripe unit in bytes; a larger one that comes from the data's is replaced by [`FALLBACK_LOG_STRIPE`].
 const MAX_LOG_STRIPE: u64 = 256 * 1024;
@@ -106,7 +106,7 @@ impl Sizes {
     }
 
     fn log_stripe(&self, options: &Options) -> Result<u64, MakeError> {
-        let external = options.log_place == LogPlace::External;
+        let external = options.log_place == LogLocation::External;
         let (option, bytes) = match options.log_stripe {
             LogStripe::Sectors(sectors) => ("-l sunit", sectors * 512),
             LogStripe::Size(size) => ("-l su", self.bytes("-l su", size)?),
@@ -127,7 +127,7 @@ impl Sizes {
 }
 
 fn log_sector(options: &Options, block: u64, sector: u64) -> Result<u64, MakeError> {
-    let external = options.log_place == LogPlace::External;
+    let external = options.log_place == LogLocation::External;
     let log_sector = match options.log_sector_bytes {
         Some(bytes) => u64::from(bytes),
         None if external => 512,

@@ -25,6 +25,10 @@ pub const DA_NODE_HEADER_BYTES: usize = 64;
 pub const DA_CRC_OFFSET: usize = 12;
 /// Where the LSN stands.
 pub const DA_LSN_OFFSET: usize = 24;
+/// Magic number of a leaf of attributes, the only kind of block whose header is longer than a node's.
+pub const ATTR_LEAF_MAGIC: u16 = 0x3bee;
+/// Where the entries of a leaf of attributes start.
+pub const ATTR_LEAF_HEADER_BYTES: usize = 80;
 /// Most levels above the leaves.
 pub const DA_MAX_DEPTH: usize = 5;
 
@@ -214,11 +218,7 @@ pub fn node_entries(bytes: &[u8]) -> &[DaNodeEntry] {
 /// all kinds keep their count at the same place, and entries of 8 bytes that start with the hash.
 #[inline]
 pub fn last_hash(bytes: &[u8]) -> u32 {
-    let entries = if da_magic(bytes) == crate::attr::leaf::ATTR_LEAF_MAGIC {
-        crate::attr::leaf::LEAF_HEADER_BYTES
-    } else {
-        DA_NODE_HEADER_BYTES
-    };
+    let entries = if da_magic(bytes) == ATTR_LEAF_MAGIC { ATTR_LEAF_HEADER_BYTES } else { DA_NODE_HEADER_BYTES };
     let header: &DaNodeHeader = prefix(bytes);
     match usize::from(header.count.get()) {
         0 => 0,

@@ -1,4 +1,5 @@
-//! A place of the device that fails for good while all others work: a sector, a header, a cluster, a block.
+//! A bad place: a range of the device that fails for good while the rest works (a sector, a header, a cluster, a
+//! block).
 
 use crate::device::SECTOR_BYTES;
 use std::collections::HashSet;
@@ -7,7 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// What of it fails.
+/// Which requests to a bad place fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refuses {
     /// Reads.
@@ -18,10 +19,10 @@ pub enum Refuses {
     Both,
 }
 
-/// What a write arrives of that touches a bad place.
+/// What reaches the device of a write that touches a bad place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Around {
-    /// The sectors beside it: the write is torn.
+    /// The sectors outside the bad place: the write is torn.
     Arrives,
     /// Nothing.
     IsLost,
@@ -34,11 +35,11 @@ pub struct BadPlace {
     pub offset: u64,
     /// How long it is in bytes, in whole sectors.
     pub bytes: u64,
-    /// What fails.
+    /// Which requests fail.
     pub refuses: Refuses,
-    /// The rest of a write that touches it.
+    /// What reaches the device of a write that touches it.
     pub around: Around,
-    /// The write or flush of the run, counted from 0, from which on it fails.
+    /// Number of the write or flush of the run, counted from 0, from which on the place fails.
     pub from: u64,
 }
 
@@ -47,7 +48,7 @@ impl BadPlace {
         range.start < self.offset + self.bytes && self.offset < range.end
     }
 
-    /// Whether a read fails after so many writes and flushes.
+    /// Whether a read fails after `operations` writes and flushes.
     pub fn refuses_read(&self, range: Range<u64>, operations: u64) -> bool {
         self.refuses != Refuses::Writes && operations >= self.from && self.touches(&range)
     }
@@ -67,7 +68,7 @@ impl BadPlace {
         parts.into_iter().filter(|part| !part.is_empty())
     }
 
-    /// What the device answers.
+    /// The error that the device returns.
     pub fn error(&self) -> io::Error {
         io::Error::other(format!("the simulated device has a bad place at {}", self.offset))
     }
@@ -123,14 +124,14 @@ pub struct Refused {
     pub reads: u64,
     /// Writes.
     pub writes: u64,
-    /// Of those, writes of attribute values.
+    /// Writes of remote attribute values; `writes` counts them too.
     pub values: u64,
-    /// What was in the sectors of the writes.
+    /// Contents of the sectors of refused writes.
     sectors: HashSet<[u8; SECTOR_BYTES]>,
 }
 
 impl Refused {
-    /// A write was refused.
+    /// Notes a refused write.
     pub fn note_write(&mut self, data: &[u8]) {
         self.writes += 1;
         self.values += u64::from(data.starts_with(b"XARM"));

@@ -40,7 +40,7 @@ pub struct Finding {
     pub workload: &'static str,
     /// The run's seed.
     pub seed: u64,
-    /// The options that name the state that was found wrong; none if the run itself failed.
+    /// The options of the command that name the wrong state; empty if the run itself failed.
     pub options: String,
     /// What is wrong.
     pub fault: String,
@@ -53,7 +53,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a campaign came to.
+/// The result of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// By workload.

@@ -1,5 +1,5 @@
-//! The clock of a run. It stands still during an operation, and every operation has a time of its own: so the model
-//! knows each time that the filesystem notes, however often that looks at the clock.
+//! The clock of a run. It stands still during an operation, and each operation has a time of its own. So the model
+//! knows every timestamp that the filesystem records, however often the filesystem reads the clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,7 +8,7 @@ use xfskit_ondisk::Timestamp;
 
 /// January 2026.
 const FIRST_SECOND: i64 = 1_767_225_600;
-/// Nanoseconds that tell times apart besides their seconds.
+/// The nanoseconds of a time are its seconds times this, modulo a second, so that they differ between times too.
 const NANOSECONDS_A_STEP: i64 = 7_919_003;
 
 /// The time of day.
@@ -16,7 +16,7 @@ const NANOSECONDS_A_STEP: i64 = 7_919_003;
 pub struct Clock(AtomicI64);
 
 impl Clock {
-    /// A clock before the first operation of the first run.
+    /// A clock that stands before the first operation.
     pub fn new() -> Self {
         Self(AtomicI64::new(FIRST_SECOND))
     }
@@ -27,13 +27,13 @@ impl Clock {
         Timestamp { seconds, nanoseconds: (seconds * NANOSECONDS_A_STEP).rem_euclid(1_000_000_000) as u32 }
     }
 
-    /// The next operation begins; its time.
+    /// Moves to the time of the next operation and returns it.
     pub fn step(&self) -> Timestamp {
         self.0.fetch_add(1, Ordering::Relaxed);
         self.now()
     }
 
-    /// Goes on behind a time.
+    /// Moves past a time, if the clock is not past it yet.
     pub fn advance(&self, behind: Timestamp) {
         self.0.fetch_max(behind.seconds + 1, Ordering::Relaxed);
     }

@@ -1,13 +1,13 @@
-//! Contents of files as they should be, and what a crash may make of them.
+//! The expected contents of files, and what a crash may leave of them.
 //!
 //! ```text
 //! operation   write ──── fsync ──── write ──── punch ──── cut
 //! version     1          a_f = 1    2          3          each sector is one of 1, 2, 3, or zeros where one of them has no data
 //! ```
-//! A version is the whole file after an operation that changed it, as sectors that versions share while they are the
-//! same. Zeros come where a map, or the end of the file, was left as an earlier or later version has it, so only where
-//! one of them has a hole. Nothing else may come out: every byte that a workload writes tells its operation and its
-//! place.
+//! A version is the whole file after an operation that changed it; versions share the sectors in which they agree. A
+//! sector may read as zeros where the crash left the map or the size of another version, so only where one of the
+//! versions has a hole. Nothing else is allowed: the bytes that a workload writes identify their operation and their
+//! offset.
 
 use crate::cut::Bounds;
 use crate::device::SECTOR_BYTES;
@@ -20,12 +20,13 @@ use std::sync::Arc;
 use xfskit::volume::{Error, Volume};
 use xfskit_ondisk::InodeNumber;
 
-/// Larger than any file of a workload: what is larger was not read as it was written.
+/// No file of a workload is larger than this. A larger size is wrong, and such a file is not read.
 const MAX_BYTES: u64 = 4 << 20;
 
 type Sector = [u8; SECTOR_BYTES];
 
-/// The bytes that a write writes: every eight of them are the operation's and their place's alone.
+/// The bytes that a write writes. Each aligned group of eight depends on `seed` and on its offset, so it differs from
+/// all others.
 pub fn bytes(seed: u64, offset: u64, length: usize) -> Vec<u8> {
     let first = offset / 8;
     let words = (offset + length as u64).div_ceil(8) - first;
@@ -39,11 +40,11 @@ pub fn bytes(seed: u64, offset: u64, length: usize) -> Vec<u8> {
     bytes[skip..skip + length].to_vec()
 }
 
-/// A file's contents. What lies behind the end in its last sector is zero.
+/// A file's contents. In the last sector, the bytes after the end are zero.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
     size: u64,
-    /// Sectors with data; none is a hole.
+    /// Sectors with data; `None` is a hole.
     sectors: Vec<Option<Arc<Sector>>>,
 }
 
@@ -53,7 +54,7 @@ impl Contents {
         self.size
     }
 
-    /// What a filesystem says that is in a file.
+    /// Reads a file of a filesystem. Of a file that is too large, only the size is returned.
     ///
     /// # Errors
     /// The filesystem's.
@@ -70,7 +71,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Its sectors with data; the last with zeros behind the end.
+    /// Its sectors with data; the last is filled up with zeros.
     pub fn sectors(&self) -> impl Iterator<Item = &[u8; SECTOR_BYTES]> {
         self.sectors.iter().flatten().map(AsRef::as_ref)
     }
@@ -86,7 +87,7 @@ impl Contents {
         Arc::make_mut(self.sectors[index].get_or_insert_with(|| Arc::new([0; SECTOR_BYTES])))
     }
 
-    /// Bytes are written; the file grows to their end.
+    /// Writes bytes; a shorter file grows to their end.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         let mut done = 0;
         while done < data.len() {
@@ -100,7 +101,7 @@ impl Contents {
         self.size = self.size.max(offset + data.len() as u64);
     }
 
-    /// Bytes of the file, which it has.
+    /// Returns bytes of the file. The range must lie within it.
     pub fn bytes(&self, offset: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         let mut done = 0;
@@ -116,7 +117,7 @@ impl Contents {
         bytes
     }
 
-    /// A range within the file reads as zeros.
+    /// Makes a range within the file read as zeros.
     pub fn zero(&mut self, offset: u64, length: u64) {
         let mut at = offset as usize;
         let end = (offset + length).min((self.sectors.len() * SECTOR_BYTES) as u64) as usize;
@@ -133,7 +134,7 @@ impl Contents {
         }
     }
 
-    /// The file gets a size.
+    /// Sets the size.
     pub fn truncate(&mut self, size: u64) {
         if size < self.size {
             self.zero(size, self.size - size);
@@ -142,7 +143,7 @@ impl Contents {
         self.size = size;
     }
 
-    /// Whole sectors go.
+    /// Removes whole sectors; what follows moves down.
     pub fn collapse(&mut self, offset: u64, length: u64) {
         let start = (offset as usize / SECTOR_BYTES).min(self.sectors.len());
         let end = ((offset + length) as usize / SECTOR_BYTES).min(self.sectors.len());
@@ -150,7 +151,7 @@ impl Contents {
         self.size -= length;
     }
 
-    /// A hole of whole sectors comes.
+    /// Inserts a hole of whole sectors.
     pub fn insert(&mut self, offset: u64, length: u64) {
         let start = offset as usize / SECTOR_BYTES;
         if start < self.sectors.len() {
@@ -165,37 +166,36 @@ impl Contents {
 struct Version {
     operation: usize,
     contents: Contents,
-    /// The operation moved parts of the file, an extent after the other.
+    /// The operation moved parts of the file, one extent after another.
     moved: bool,
 }
 
 /// What all files of a run contained after each operation.
 #[derive(Debug, Default)]
 pub struct Histories {
-    /// The nodes that had a number, with the operations that made them.
+    /// For each inode number, the nodes that had it, with the operations that made them.
     made: HashMap<InodeNumber, Vec<(usize, NodeId)>>,
     versions: HashMap<NodeId, Vec<Version>>,
     /// Operations by which a file took another's name, with the file.
     replacements: Vec<(usize, NodeId)>,
-    /// When they were changed.
+    /// The times of the files.
     pub times: TimesHistory,
 }
 
 impl Histories {
-    /// An operation made a node.
+    /// Notes that an operation made a node.
     pub fn make(&mut self, number: InodeNumber, operation: usize, node: NodeId, contents: Contents, changed: Changed) {
         self.times.note(node, operation, changed, Change::OfTheTree);
         self.made.entry(number).or_default().push((operation, node));
         self.change(node, operation, contents, false);
     }
 
-    /// An operation changed a file, or may have.
+    /// Notes that an operation changed a file, or may have.
     pub fn change(&mut self, node: NodeId, operation: usize, contents: Contents, moved: bool) {
         self.versions.entry(node).or_default().push(Version { operation, contents, moved });
     }
 
-    /// An operation gave a file the name of another one, whose contents it takes the place of: who sees that it
-    /// was done sees what the
+    /// Notes that an operation gave a file the name of another one. A tree that shows the operation must show what the
     /// file contained before it.
     pub fn replace(&mut self, operation: usize, node: NodeId) {
         self.replacements.push((operation, node));
@@ -207,7 +207,7 @@ impl Histories {
         of_node.map(|(at, _)| *at).max().unwrap_or(0)
     }
 
-    /// What is wrong with a file in a tree as some operation of `after` left it, if something is.
+    /// Returns what is wrong with a file, if anything, in a tree that one of the operations `after` left.
     pub fn judge(
         &self,
         number: InodeNumber,
@@ -225,11 +225,11 @@ impl Histories {
                 nodes.push(*node);
             }
         }
-        // One that was being made at the end of the run has no number here.
+        // A node that was being made when the run ended has the number 0 here.
         let unnumbered = self.made.get(&InodeNumber(0)).and_then(|made| made.last());
         nodes.extend(unnumbered.filter(|(made, _)| *made == begun && after.contains(made)).map(|(_, node)| *node));
         if nodes.is_empty() {
-            // It was made by an operation that did not come back.
+            // The operation that made the inode had not returned.
             return (found.size > 0).then(|| format!("inode {number} is new and has {} bytes", found.size));
         }
         let mut fault = None;

@@ -1,8 +1,8 @@
-//! Which writes a power cut left: everything before the last flush, and of what came after it any subset of sectors, in
-//! any order.
+//! Which writes survive a power cut: all before the last flush, and of those after it any subset of sectors, in any
+//! order.
 //!
-//! A cut is a place in the record; a choice says what became of each sector that was written since the last flush
-//! before it. A sector that was written several times may hold any of its versions, or none.
+//! A cut is a position in the record. A choice says what became of each sector that was written since the last flush
+//! before the cut. A sector that was written several times may hold any of its versions, or none.
 
 use crate::device::{Event, Kept, Pages, SECTOR_BYTES, write_pages};
 use crate::model::NodeId;
@@ -20,7 +20,7 @@ pub enum Choice {
     All,
     /// None arrived.
     None,
-    /// As a seed has it.
+    /// A random part of them arrived, chosen by this seed.
     Seed(u64),
     /// Combination number n of all that are possible, for cuts with few sectors.
     Number(u64),
@@ -31,7 +31,7 @@ pub enum Choice {
 pub struct Cut {
     /// Events of the record that happened.
     pub at: usize,
-    /// What became of the last of them.
+    /// What became of the writes after the last flush.
     pub choice: Choice,
 }
 
@@ -69,7 +69,7 @@ impl FromStr for Cut {
 /// A write of one sector that no flush has made durable: which event, and which sector of it.
 type Version = (usize, usize);
 
-/// The sectors that are in doubt at a place of the record, with all their versions in the order of writing.
+/// The sectors that are in doubt at a position of the record, with all their versions in the order of writing.
 pub struct Doubt<'a> {
     events: &'a [Event],
     sectors: BTreeMap<u64, Vec<Version>>,
@@ -79,7 +79,7 @@ pub struct Doubt<'a> {
 pub struct Outcome {
     /// The pages that are not as they were.
     pub pages: Pages,
-    /// Tells it from other outcomes of the same doubt and of later ones before the next flush.
+    /// Differs between the outcomes of one doubt, and of later doubts up to the next flush.
     pub fingerprint: u64,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Doubt<'a> {
         Self { events, sectors: BTreeMap::new() }
     }
 
-    /// One more event, not a flush.
+    /// Adds an event that is not a flush.
     fn add(&mut self, index: usize) {
         let Event::Write(offset, bytes) = &self.events[index] else { return };
         let first = offset / SECTOR_BYTES as u64;
@@ -128,9 +128,9 @@ impl<'a> Doubt<'a> {
     }
 }
 
-/// The pages after `pending` of which some arrived, in order: of writes to the log any sectors, of others all or
-/// nothing. The kernel's recovery takes the LSN in a block's first sector for the whole block's, so it cannot mend one
-/// that is torn within itself; ours can.
+/// The pages after some of the `pending` writes arrived, in order: any sectors of a write to the log, and all or
+/// nothing of any other write. The kernel's recovery takes the LSN in a block's first sector for that of the whole
+/// block, so it cannot repair a torn block; ours can.
 pub fn outcome_for_kernel(pending: &[Event], base: &Pages, log: &Range<u64>, seed: u64) -> Pages {
     let mut random = Random::new(seed);
     let mut pages = Pages::default();
@@ -151,7 +151,7 @@ enum Picker {
     All,
     None,
     Number(u64),
-    /// One in so many arrives, or all but one in so many.
+    /// With `mostly`, all sectors arrive but one in `rare`; otherwise only one in `rare` arrives.
     Random {
         random: Random,
         rare: u64,
@@ -174,7 +174,7 @@ impl Picker {
         }
     }
 
-    /// Which of so many versions arrived last, if any did.
+    /// Which of a sector's `versions` arrived last, if any did.
     fn pick(&mut self, versions: usize) -> Option<usize> {
         match self {
             Self::All => versions.checked_sub(1),
@@ -198,35 +198,35 @@ impl Picker {
     }
 }
 
-/// Walks over a record and keeps what is durable, and what is in doubt, at each place.
+/// Walks over a record and tracks what is durable, and what is in doubt, at each position.
 pub struct Walk<'a> {
     events: &'a [Event],
     durable: Arc<Pages>,
     doubt: Doubt<'a>,
-    /// Events that are behind the last flush.
+    /// Number of events up to the last flush, which is included.
     settled: usize,
     /// Events seen.
     at: usize,
     bounds: Bounds,
 }
 
-/// What must have happened at a place, and what may have.
+/// The operations that must have happened at a position of the record, and those that may have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bounds {
     /// The last operation that was acknowledged to be durable.
     pub acknowledged: usize,
-    /// The last that had begun.
+    /// The last operation that had begun.
     pub begun: usize,
     contents: Promise,
     times: Promise,
 }
 
-/// What was promised of files.
+/// What was acknowledged to be durable of files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Promise {
-    /// The last operation of which every file is durable.
+    /// Every file is durable as this operation left it.
     all: usize,
-    /// The same for single files, where it is a later one.
+    /// Single files that are durable as a later operation left them.
     files: BTreeMap<NodeId, usize>,
 }
 
@@ -247,12 +247,12 @@ impl Promise {
 }
 
 impl Bounds {
-    /// The last operation of which a file's contents are durable.
+    /// The last operation whose version of a file's contents is durable.
     pub fn kept(&self, node: NodeId) -> usize {
         self.contents.of(node)
     }
 
-    /// The last operation of which the times of a file are durable.
+    /// The last operation whose version of a file's times is durable.
     pub fn kept_times(&self, node: NodeId) -> usize {
         self.times.of(node)
     }
@@ -271,7 +271,7 @@ impl<'a> Walk<'a> {
         Self { events, durable: base, doubt: Doubt::new(events), settled: 0, at: 0, bounds: Bounds::default() }
     }
 
-    /// Goes to the place after `at` events; only forward.
+    /// Goes forward to the position after `at` events.
     pub fn advance(&mut self, at: usize) {
         for index in self.at..at {
             match &self.events[index] {
@@ -286,7 +286,7 @@ impl<'a> Walk<'a> {
         self.at = at;
     }
 
-    /// What was in doubt has arrived.
+    /// Makes everything before a flush durable.
     fn settle(&mut self, flush: usize) {
         let durable = Arc::make_mut(&mut self.durable);
         for event in &self.events[self.settled..flush] {
@@ -303,7 +303,7 @@ impl<'a> Walk<'a> {
         &self.durable
     }
 
-    /// The place behind the last flush.
+    /// The position right after the last flush.
     pub fn settled(&self) -> usize {
         self.settled
     }

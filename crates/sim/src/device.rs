@@ -1,5 +1,5 @@
 //! A device in memory whose history can be cut: sparse pages over a shared base, a record of every write and flush, and
-//! faults. Where nobody wrote, somebody else's bytes lie.
+//! faults. A range that was never written holds stale bytes.
 //!
 //! ```text
 //! read ──▶ own pages (written here) ──▶ base (shared, never changed) ──▶ stale bytes
@@ -18,13 +18,14 @@ pub const PAGE_BYTES: usize = 4096;
 /// The unit that a device writes as a whole.
 pub const SECTOR_BYTES: usize = 512;
 
-/// What lies on the device before anybody wrote there: whoever reads a block that was not written shows it.
+/// Contents of the device where nothing was written. They are not zeros, so that a read of a block that was never
+/// written is noticed.
 static STALE: [u8; PAGE_BYTES] = [0xdb; PAGE_BYTES];
-/// The page of zeros that all share.
+/// The shared page of zeros.
 static ZEROS: LazyLock<Arc<[u8; PAGE_BYTES]>> = LazyLock::new(|| Arc::new([0; PAGE_BYTES]));
 
-/// Contents by page number; a page that is not there was never written.
-/// Pages are shared until one of their owners changes them.
+/// Contents by page number; a page that is missing was never written. Pages are shared until one of their owners
+/// changes them.
 pub type Pages = NumberMap<u64, Arc<[u8; PAGE_BYTES]>>;
 
 /// What happened on a device, and between its operations.
@@ -36,11 +37,11 @@ pub enum Event {
     Flush,
     /// Operation number n began.
     Began(usize),
-    /// The workload has made what it needs; cuts are made from here on.
+    /// The workload has prepared the image; cuts are made from here on.
     Prepared,
-    /// Everything up to operation n was acknowledged to be durable, contents apart.
+    /// Everything up to operation n, except the contents of files, was acknowledged to be durable.
     Acknowledged(usize),
-    /// So were the contents of a file, or of all.
+    /// The contents of one file, or of all if none is named, were acknowledged to be durable as operation n left them.
     Kept(Option<NodeId>, usize, Kept),
 }
 
@@ -49,7 +50,7 @@ pub enum Event {
 pub enum Kept {
     /// Its contents.
     Contents,
-    /// Its contents, and when they were changed.
+    /// Its contents and its times.
     ContentsAndTimes,
 }
 
@@ -73,12 +74,12 @@ pub fn share_zeros(pages: &mut Pages) {
     pages.values_mut().filter(|page| ***page == **ZEROS).for_each(|page| *page = Arc::clone(&ZEROS));
 }
 
-/// Whether a page was zero from the start.
+/// Whether a page is the shared page of zeros.
 pub fn is_shared_zero(page: &Arc<[u8; PAGE_BYTES]>) -> bool {
     Arc::ptr_eq(page, &ZEROS)
 }
 
-/// What a page holds, by those that were written over others.
+/// The contents of a page: from `own`, else from `base`, else stale bytes.
 pub fn page_of<'a>(own: &'a Pages, base: &'a Pages, page: u64) -> &'a [u8; PAGE_BYTES] {
     own.get(&page).or_else(|| base.get(&page)).map_or(&STALE, AsRef::as_ref)
 }
@@ -88,7 +89,7 @@ pub fn page_of<'a>(own: &'a Pages, base: &'a Pages, page: u64) -> &'a [u8; PAGE_
 pub enum Fault {
     /// This write or flush (counted from 0) and all after it fail.
     FailFrom(u64),
-    /// Reads see this bit of the device turned over.
+    /// Reads see this bit of the device flipped.
     FlipBit(u64),
     /// Reads of the first sector get the contents of the second.
     Misdirect(u64, u64),
@@ -131,7 +132,7 @@ impl SimDevice {
         self.state().record = Some(Vec::new());
     }
 
-    /// Ends the record and hands it out.
+    /// Ends the record and returns it.
     pub fn take_record(&self) -> Vec<Event> {
         self.state().record.take().unwrap_or_default()
     }
@@ -143,7 +144,7 @@ impl SimDevice {
         }
     }
 
-    /// From here on, something is wrong with the device, or nothing is any more.
+    /// Sets what is wrong with the device from here on; `None` if nothing is.
     pub fn set_fault(&self, fault: Option<Fault>) {
         self.state().fault = fault;
     }
@@ -163,7 +164,7 @@ impl SimDevice {
         self.state().operations
     }
 
-    /// All contents: the device is given up.
+    /// All contents of the device, which is consumed.
     pub fn into_pages(self) -> Pages {
         let own = self.state.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).own;
         let mut pages = Arc::unwrap_or_clone(self.base);
@@ -195,10 +196,10 @@ impl SimDevice {
         }
     }
 
-    /// Keeps and records what arrives.
+    /// Stores and records data that arrives.
     fn store(&self, state: &mut State, offset: u64, data: &[u8]) {
         write_pages(&mut state.own, Some(&self.base), offset, data);
-        // What is below writes whole sectors.
+        // A device writes whole sectors.
         let sector = SECTOR_BYTES as u64;
         let (start, end) = (offset / sector * sector, (offset + data.len() as u64).next_multiple_of(sector));
         let written = if end - start == data.len() as u64 {

@@ -1,4 +1,4 @@
-//! Goes over the states in which a cut may leave a device, and has each judged.
+//! Goes over the states in which a cut may leave a device, and judges each.
 
 use crate::bad_place::BadPlace;
 use crate::cut::{Bounds, Choice, Cut, Walk, outcome_for_kernel};
@@ -16,11 +16,11 @@ use std::sync::Arc;
 pub struct Plan {
     /// States, at most.
     pub states: u64,
-    /// Every combination of sectors at every cut whose combinations are fewer than this; a random choice at the others.
+    /// At a cut with fewer combinations of sectors than this, all are explored; at the others, random ones.
     pub exhaustive_below: u64,
-    /// One state in so many lives on and is cut again, during recovery or after it.
+    /// In one of this many states work goes on, and the power is cut again during recovery or after it.
     pub later_cut_one_in: usize,
-    /// Times that the run is repeated on a device that fails, and with a place that fails.
+    /// Times that the run is repeated on a device that fails, and times that it is repeated with an error tag.
     pub failing_runs: u64,
     /// Times that the run is repeated on a device with a bad place.
     pub bad_places: u64,
@@ -33,11 +33,11 @@ pub struct Plan {
 pub struct Tally {
     /// States judged, those after a second cut or a third included.
     pub states: u64,
-    /// Of those, after a second cut or a third.
+    /// States after a second or third cut; `states` counts them too.
     pub later_cuts: u64,
     /// Choices that led to a state that had been judged already.
     pub repeated: u64,
-    /// Places of cuts.
+    /// Positions of cuts.
     pub cuts: u64,
 }
 
@@ -55,7 +55,7 @@ impl std::ops::AddAssign for Tally {
 pub struct Failure {
     /// The cut.
     pub cut: Cut,
-    /// Those after it.
+    /// The cuts after it.
     pub later: Vec<Cut>,
     /// What else was wrong with the device.
     pub device: DeviceFault,
@@ -71,9 +71,9 @@ pub enum DeviceFault {
     None,
     /// From this write or flush of the run on, all failed.
     Fails(u64),
-    /// The place of an error tag failed when it was passed for the nth time.
+    /// The code that an error tag names failed when it was passed for the nth time.
     Tag(&'static str, u32),
-    /// What was left was read with a lie.
+    /// The state was read from a device that lied.
     Lies(Lie),
     /// One place failed.
     Bad(BadPlace),
@@ -110,7 +110,7 @@ pub fn crash(recording: &Recording, cut: Cut) -> (Crashed, Bounds) {
     (state, walk.bounds().clone())
 }
 
-/// A state that the kernel's recovery can mend as well: no metadata block is torn within itself.
+/// A state that the kernel can recover too: no metadata block is torn.
 pub fn crash_for_kernel(recording: &Recording, at: usize, seed: u64) -> (Crashed, Bounds) {
     let at = at.min(recording.events.len());
     let mut walk = Walk::new(Arc::clone(&recording.base), &recording.events);
@@ -151,7 +151,7 @@ fn judge_later_cuts(recording: &Recording, state: Crashed, cut: Cut, later: Late
     verdict.fault.map_or(Ok(()), |fault| Err(Failure { cut, later, device: DeviceFault::None, fault }))
 }
 
-/// Explores a run. `go_on` is asked now and then with what was done so far.
+/// Explores a run. `go_on` is called before each cut with the tally so far; it returns false to end the exploration.
 ///
 /// # Errors
 /// The first failure.
@@ -167,7 +167,7 @@ pub fn explore(
     let places: Vec<usize> = (start..=recording.events.len())
         .filter(|&at| at == 0 || matches!(recording.events[at - 1], Event::Write(..) | Event::Flush))
         .collect();
-    // As many choices at each place as the states allow, and every place if they allow one each.
+    // The choices at each position share the states that are allowed; positions are skipped if these are fewer.
     let choices = (plan.states / places.len().max(1) as u64).max(1);
     let skip = (places.len() as u64 / plan.states.max(1)).max(1);
     let mut walk = Walk::new(Arc::clone(&recording.base), &recording.events);
@@ -204,13 +204,13 @@ pub fn explore(
     Ok(())
 }
 
-/// The choices to try at a place.
+/// The choices to try at a position.
 fn choices_at(combinations: Option<u64>, count: u64, random: &mut Random) -> Vec<Choice> {
     match combinations {
         Some(combinations) => (0..combinations).map(Choice::Number).collect(),
         None => {
             let seeds = (2..count).map(|_| Choice::Seed(random.next() % 1_000_000));
-            // With one choice only, all sectors independently.
+            // A single choice decides every sector at random.
             if count == 1 {
                 return vec![Choice::Seed(random.next() % 1_000_000)];
             }

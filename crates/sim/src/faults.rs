@@ -1,12 +1,12 @@
 //! Devices and places that fail, and devices that lie.
 //!
 //! A bad place: a sector, or all that one write of the run wrote (a header, a cluster, a block, a run of contents),
-//! fails for good from some write on. The operation that needs it reports the error; everything else goes on, and what
-//! a sync acknowledged stays.
+//! fails for good from some write on. The operation that needs the place must report the error. Everything else must go
+//! on, and what a sync acknowledged must stay.
 //!
 //! A device that fails: from some write or flush on, all fail. The filesystem must shut down in good order, and what it
 //! had acknowledged must be there when the device works again. A device that lies: one bit of what is read is wrong, or
-//! one sector is another's. Whatever is read must be right or refused.
+//! one sector reads as another. The filesystem must return what is right, or an error.
 
 use crate::bad_place::{Around, BadPlace, Refuses};
 use crate::cut::{Bounds, Choice, Cut};
@@ -18,7 +18,7 @@ use crate::run::{Recording, Wishes, record};
 use crate::workload::Workload;
 use xfskit::error_tags::TAGS;
 
-/// Runs the workload `times` times with a place that fails, by its error tag, and judges what it leaves.
+/// Runs the workload `times` times, each time with an error tag, and judges what it leaves.
 ///
 /// # Errors
 /// The first failure.
@@ -33,7 +33,7 @@ pub fn explore_tags(workload: &'static Workload, seed: u64, times: u64, tally: &
     Ok(())
 }
 
-/// Runs the workload `times` times on a device that fails at some place, and judges what it leaves.
+/// Runs the workload `times` times on a device that fails from some write or flush on, and judges what it leaves.
 ///
 /// # Errors
 /// The first failure.
@@ -73,7 +73,7 @@ pub fn explore_bad_places(
     Ok(())
 }
 
-/// A place that the run writes to, as a seed has it: seldom one of the log, whose loss stops everything.
+/// A place that the run writes to, chosen by a seed. It is seldom in the log, whose loss stops everything.
 pub fn bad_place(recording: &Recording, seed: u64) -> Option<BadPlace> {
     let mut random = Random::new(seed);
     const SECTOR: u64 = SECTOR_BYTES as u64;
@@ -96,7 +96,7 @@ pub fn bad_place(recording: &Recording, seed: u64) -> Option<BadPlace> {
     Some(if random.one_in(2) { whole } else { BadPlace { offset: sector, bytes: SECTOR, ..whole } })
 }
 
-/// What was left by a run that was made to fail, with all, nothing and some of what was in flight.
+/// Judges what a run leaves on a device that fails, with all, none and some of the writes in flight.
 fn judge_failed_run(
     workload: &'static Workload,
     seed: u64,
@@ -118,7 +118,7 @@ fn judge_failed_run(
     let end = recording.events.len();
     let mut cuts = vec![(end, Choice::All), (end, Choice::None), (end, Choice::Seed(random.next() % 1_000_000))];
     if let DeviceFault::Bad(_) = device {
-        // The run goes on behind the first refusal.
+        // The run goes on after the first refusal, so the power may fail anywhere.
         let mut anywhere = || (random.below(end + 1), Choice::Seed(random.next() % 1_000_000));
         cuts.extend([anywhere(), anywhere(), anywhere()]);
     }
@@ -133,7 +133,7 @@ fn judge_failed_run(
     Ok(())
 }
 
-/// Reads `times` states with a lie each.
+/// Reads `times` states, each from a device with one lie.
 ///
 /// # Errors
 /// The first failure.

@@ -1,4 +1,4 @@
-//! The image that a run starts from: its shape is the workload's, its age the seed's.
+//! The image that a run starts from: the workload decides its shape, the seed its age.
 
 use crate::device::{Pages, SimDevice, share_zeros};
 use crate::log_history::{LogHistory, write_history};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use xfskit_mkfs::{Options, make};
 use xfskit_ondisk::{Geometry, Timestamp};
 
-/// An image to work on.
+/// The shape of an image.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// Size in MiB.
@@ -17,17 +17,17 @@ pub struct Shape {
     pub options: Vec<(char, String)>,
 }
 
-/// Options of mkfs that give an image the features of another time.
+/// Options of mkfs that give an image the features of an older release.
 type Features = &'static [(char, &'static str)];
 
 const OF_TODAY: Features = &[];
-/// Small logs come with these: without the features a transaction needs less.
+/// Such images have smaller logs, because a transaction needs less without the features.
 const OF_RHEL_8: Features =
     &[('m', "rmapbt=0,bigtime=0,inobtcount=0"), ('i', "nrext64=0,exchange=0"), ('n', "parent=0")];
 const OF_RHEL_9: Features = &[('m', "rmapbt=0"), ('i', "nrext64=0,exchange=0"), ('n', "parent=0")];
 
-/// Seeds, modulo 16, whose images have a past. The others are new images of today, so that the states that
-/// `tests/regressions.rs` names stay what they were.
+/// Seeds, modulo 16, whose images have a past: a used log, and perhaps older features. Images of the other seeds are
+/// new, so that the states that `tests/regressions.rs` names stay the same.
 const SEEDS_WITH_A_PAST: [u64; 6] = [4, 8, 10, 11, 12, 13];
 
 /// Whether the image of a seed has a past.

@@ -17,12 +17,12 @@ use xfskit::volume::{Error, MountOptions, Volume};
 use xfskit_check::{CheckOptions, LogCondition, Quiet};
 use xfskit_ondisk::InodeNumber;
 
-/// What a judgement came to.
+/// The result of a judgement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// The tree as recovery left it.
     pub digest: u64,
-    /// What is wrong; nothing, as it should be.
+    /// What is wrong; `None` if the state is right.
     pub fault: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl Crashed {
         Arc::new(SimDevice::new(self.size_bytes, Arc::clone(&self.base), self.own.clone()))
     }
 
-    /// The pages that somebody wrote other things to than zeros, in order.
+    /// The numbers of the pages that were written, in order, without those that share the page of zeros.
     pub fn pages(&self) -> Vec<u64> {
         let used = self.base.iter().chain(&self.own).filter(|(_, page)| !is_shared_zero(page));
         let mut pages: Vec<u64> = used.map(|(number, _)| *number).collect();
@@ -51,7 +51,7 @@ impl Crashed {
         pages
     }
 
-    /// All contents that are not zero, with their offsets, for judges outside of the process.
+    /// All pages that are not zero, with their offsets, for other programs to judge.
     pub fn contents(&self) -> impl Iterator<Item = (u64, &[u8])> {
         (0..self.size_bytes / PAGE_BYTES as u64).filter_map(|page| {
             let bytes = page_of(&self.own, &self.base, page);
@@ -60,14 +60,14 @@ impl Crashed {
     }
 }
 
-/// Opens what a cut left as the run was opened; that recovers it.
+/// Opens what a cut left, which recovers it, with the options of the run, but without `wsync`.
 fn reopen(recording: &Recording, device: &Arc<SimDevice>) -> Result<Volume, Error> {
     let options = MountOptions { wsync: false, ..recording.options.clone() };
     Volume::open_in(Arc::clone(device) as _, None, options, Arc::new(SeededEnvironment::new(1)))
 }
 
-/// Recovers a state and reads the tree; then closes the image and has it checked. The tree must be one of those that
-/// the model went through between the operations of `bounds`, and every file one that its versions allow.
+/// Recovers a state and reads the tree; then unmounts the image and, with `check`, checks it. The tree must be the
+/// model's after one of the operations within `bounds`, and every file must be as its versions allow.
 pub fn judge(recording: &Recording, state: &Crashed, bounds: &Bounds, check: bool) -> Verdict {
     let device = state.device();
     match without_panic(|| recover(recording, &device, check)) {
@@ -90,12 +90,12 @@ pub fn judge(recording: &Recording, state: &Crashed, bounds: &Bounds, check: boo
     }
 }
 
-/// The operations between bounds after which the tree looked so.
+/// The operations within `bounds` after which the tree had the digest `found`.
 fn operations_with(recording: &Recording, found: u64, bounds: &Bounds) -> Vec<usize> {
     (bounds.acknowledged..=bounds.begun).filter(|operation| recording.digests[*operation] == found).collect()
 }
 
-/// A panic is a fault like others.
+/// Does `work`; a panic becomes an error.
 pub fn without_panic<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -104,7 +104,7 @@ pub fn without_panic<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, S
     })
 }
 
-/// What a device says that is not so.
+/// What a device returns wrongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
     /// A bit, counted from the start of the device, reads as its opposite.
@@ -143,8 +143,8 @@ impl FromStr for Lie {
     }
 }
 
-/// As [`judge`], while the device lies. An error is right; a tree must be one of the model's, unless the lie is about
-/// the log, which then ends early, or about a block that recovery changes.
+/// As [`judge`], while the device lies. An error is right. A tree must be one of the model's, unless the lie is in the
+/// log, which then ends early, or in a block that recovery writes.
 pub fn judge_lie(recording: &Recording, state: &Crashed, bounds: &Bounds, lie: Lie) -> Verdict {
     let device = state.device();
     let (fault, offset) = match lie {
@@ -157,7 +157,8 @@ pub fn judge_lie(recording: &Recording, state: &Crashed, bounds: &Bounds, lie: L
         Ok(None) => Verdict::default(),
         Ok(Some(lines)) => {
             let found = digest(&lines);
-            // A block that recovery writes gets a new checksum, whatever it read where it had nothing to change.
+            // A block that recovery writes gets a new checksum, which then covers the lie too, where recovery changes
+            // nothing.
             let known = !operations_with(recording, found, bounds).is_empty()
                 || recording.log.contains(&offset)
                 || is_recovered(recording, state, offset);
@@ -167,8 +168,8 @@ pub fn judge_lie(recording: &Recording, state: &Crashed, bounds: &Bounds, lie: L
     }
 }
 
-/// As [`judge`], after a recovery that met a bad place: it may fail, and it may not show a tree that is none of the
-/// model's. Then the device works again, and all of [`judge`]'s rules hold.
+/// As [`judge`], after a recovery on a device with a bad place. That recovery may fail, but it must not show a tree
+/// that the model never had. Then the device works again, and all rules of [`judge`] hold.
 pub fn judge_with_bad_place(recording: &Recording, state: &Crashed, bounds: &Bounds, place: BadPlace) -> Verdict {
     let device = state.device();
     device.set_fault(Some(Fault::BadPlace(BadPlace { from: 0, ..place })));
@@ -195,14 +196,13 @@ fn is_recovered(recording: &Recording, state: &Crashed, offset: u64) -> bool {
     })
 }
 
-/// The tree, if the device's lie was not noticed.
+/// The tree; `None` if the filesystem met an error.
 fn read_lying(recording: &Recording, device: &Arc<SimDevice>) -> Option<Vec<String>> {
     let fs = reopen(recording, device).ok()?;
     describe(&Observed::new(&fs)).ok()
 }
 
-/// In words: which other operation the tree would fit, or the lines in which it differs from the one that comes
-/// closest.
+/// In words: which other operation the tree would fit, or the lines in which it differs from the closest one.
 fn describe_difference(recording: &Recording, found: &[String], bounds: &Bounds) -> String {
     let elsewhere = recording.digests.iter().position(|other| *other == digest(found));
     let mut text = format!("the tree must be one between operations {} and {}", bounds.acknowledged, bounds.begun);
@@ -222,7 +222,7 @@ fn describe_difference(recording: &Recording, found: &[String], bounds: &Bounds)
     text
 }
 
-/// What recovery made of a state.
+/// A state after recovery.
 struct Recovered {
     /// The tree.
     lines: Vec<String>,
@@ -243,7 +243,7 @@ fn recover(recording: &Recording, device: &Arc<SimDevice>, check: bool) -> Resul
     Ok(Recovered { lines, files, notes })
 }
 
-/// Has an image checked that was closed in good order; what the check noted.
+/// Checks an image that was unmounted cleanly; returns what the check noted.
 fn check_image(device: &Arc<SimDevice>) -> Result<Vec<String>, String> {
     let options = CheckOptions { threads: 1, most_faults: 20 };
     let report =

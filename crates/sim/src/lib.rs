@@ -1,4 +1,4 @@
-//! The crash simulator: cuts the power of a simulated device at every write, and looks at what recovery makes of it.
+//! The crash simulator: cuts the power of a simulated device at every write, and judges what recovery makes of it.
 //!
 //! ```text
 //! workload + seed ─▶ run, beside a model ─▶ record of writes, flushes, acknowledgements; digest of the tree after each operation

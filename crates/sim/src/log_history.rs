@@ -1,13 +1,13 @@
-//! What the log of an image has behind it before the run: the kernel and xfsprogs find its head by what lies around it.
+//! What the log of an image contains before the run: the kernel and xfsprogs find its head by the sectors around it.
 //!
 //! ```text
 //! New          | 1 | zeros .................... |   as mkfs leaves it
 //! Formatted    | n | zeros ... | n - 1 ........ |   as xfs_repair -L, xfs_mdrestore and xfs_admin -U leave it
 //! Passed       | n ......... n | n - 1 ........ |   as after n passes, when the kernel has mounted it: the head is
-//!                                                   anywhere, and what may be in flight ahead of it is stamped
+//!                                                   anywhere, and the sectors ahead of it that may be in flight are stamped
 //! ```
-//! The numbers are those of the pass that a sector was written in. In all three the newest record says that the
-//! filesystem was unmounted, so the log is clean.
+//! The numbers are cycles: the passes over the log in which the sectors were written. In all three the newest record
+//! says that the filesystem was unmounted, so the log is clean.
 //!
 //! Facts: xfsprogs' `libxfs_log_clear`, the kernel's `xlog_clear_stale_blocks`.
 
@@ -22,15 +22,15 @@ use zerocopy::{FromBytes, IntoBytes};
 const CLEARED_SECTORS: u32 = 512;
 /// Sectors ahead of the head that the kernel stamps when it mounts.
 const STAMPED_SECTORS: u32 = 4096;
-/// Header sectors of that record while the stripe unit is 32 KiB at most, as in all workloads.
+/// Header sectors of the record that mkfs writes, while the stripe unit is 32 KiB at most, as in all workloads.
 const HEADER_SECTORS_OF_MKFS: u32 = 1;
 
-/// What lies in a log before the run.
+/// What a log contains before the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogHistory {
     /// One record, and zeros.
     New,
-    /// One record of this pass, zeros, then the pass before.
+    /// One record of this cycle, zeros, then sectors of the cycle before.
     Formatted(u32),
     /// The newest record starts at this place.
     Passed(Lsn),
@@ -46,7 +46,7 @@ impl LogHistory {
         let place = match random.below(4) {
             0 => return Self::New,
             1 => return Self::Formatted(cycle),
-            // So near to the end that the run goes around it.
+            // So near to the end that the run wraps around.
             2 => places - random.below(40.min(places)),
             _ => random.below(places),
         };
@@ -94,7 +94,7 @@ pub fn write_history(device: &dyn BlockDevice, geometry: &Geometry, history: Log
     device.write(start.bytes(), &log).map_err(wrong)
 }
 
-/// Makes the record of mkfs one that was written at `at`.
+/// Changes the record of mkfs into one that was written at `at`.
 fn move_record(record: &mut [u8], at: Lsn) {
     let (mut header, _) = RecordHeader::read_from_prefix(record).expect("a record is longer than a header");
     header.cycle = at.cycle().into();

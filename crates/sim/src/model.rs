@@ -1,5 +1,5 @@
-//! The tree as it should be, in memory: names, links, attributes, times, contents. Knows nothing of XFS but what its
-//! flags hand down.
+//! The expected tree, in memory: names, links, attributes, times, contents. It knows nothing of XFS except which flags
+//! a directory passes on.
 
 use crate::contents::Contents;
 use crate::operation::{Name, Value, is_dir};
@@ -11,7 +11,7 @@ use xfskit::volume::RenameFlags;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_SYMLINK, MODE_TYPE, flags, flags2};
 use xfskit_ondisk::{InodeNumber, Timestamp};
 
-/// Set-group-id of a directory: what is made in it gets its group.
+/// Set-group-id of a directory: inodes made in it get its group.
 const SET_GROUP_ID: u16 = 0o2000;
 
 /// An inode of the model.
@@ -38,7 +38,7 @@ struct Node {
     xattrs: BTreeMap<Name, (usize, Digested)>,
     entries: BTreeMap<Name, NodeId>,
     parent: NodeId,
-    /// It had a name once.
+    /// It has or had a name.
     named: bool,
     contents: Contents,
 }
@@ -47,14 +47,14 @@ struct Node {
 #[derive(Clone, Debug)]
 pub struct Model {
     nodes: Vec<Node>,
-    /// The time of the operation that is done.
+    /// The time of the current operation.
     pub now: Timestamp,
-    /// Inodes know their names.
+    /// The filesystem has parent pointers.
     pub has_parents: bool,
 }
 
 impl Model {
-    /// A root directory as mkfs made it: without entries, but with an attribute or two.
+    /// A root directory as mkfs made it: without entries, but perhaps with attributes.
     pub fn new(number: InodeNumber, root: &Described) -> Self {
         let mut model = Self { nodes: Vec::new(), now: Timestamp::default(), has_parents: false };
         model.adopt(number, root);
@@ -62,7 +62,7 @@ impl Model {
         model
     }
 
-    /// The tree that is there.
+    /// Reads a tree into a model.
     ///
     /// # Errors
     /// The tree's.
@@ -94,7 +94,7 @@ impl Model {
         self.nodes[node].number
     }
 
-    /// An inode that is found somewhere; without its names.
+    /// Adds an inode as it was found, without its names.
     fn adopt(&mut self, number: InodeNumber, found: &Described) -> NodeId {
         self.nodes.push(Node {
             number,
@@ -118,7 +118,7 @@ impl Model {
         self.nodes.len() - 1
     }
 
-    /// A new inode without a name, which `dir` hands down to what it hands down.
+    /// Adds a new inode without a name; it inherits from `dir`.
     pub fn make(&mut self, dir: NodeId, number: InodeNumber, mode: u16, device: u32, target: Vec<u8>) -> NodeId {
         let parent = &self.nodes[dir];
         let mut new = Described { mode, device, target, ..Described::default() };
@@ -131,7 +131,7 @@ impl Model {
         self.adopt(number, &new)
     }
 
-    /// Number of nodes, whether they still exist or not.
+    /// Number of nodes, including those that no longer exist.
     pub fn count(&self) -> usize {
         self.nodes.len()
     }
@@ -145,7 +145,7 @@ impl Model {
         is_dir(self.nodes[node].mode)
     }
 
-    /// A name appears.
+    /// Adds a name.
     pub fn enter(&mut self, dir: NodeId, name: &[u8], node: NodeId) {
         let is_dir = self.is_dir(node);
         let entered = &mut self.nodes[node];
@@ -157,14 +157,14 @@ impl Model {
         self.nodes[dir].entries.insert(name.to_vec(), node);
     }
 
-    /// A name goes.
+    /// Removes a name.
     pub fn leave(&mut self, dir: NodeId, name: &[u8]) {
         if let Some(node) = self.nodes[dir].entries.remove(name) {
             self.nodes[node].names -= 1;
         }
     }
 
-    /// A name moves.
+    /// Moves a name.
     pub fn rename(&mut self, from: &(NodeId, Name), to: &(NodeId, Name), flags: RenameFlags) {
         let Some(node) = self.lookup(from.0, &from.1) else { return };
         let victim = self.lookup(to.0, &to.1);
@@ -192,7 +192,8 @@ impl Model {
         }
     }
 
-    /// An inode was exchanged; with which, if they changed their directories.
+    /// Sets the times of an inode that was exchanged. `other` is the one it was exchanged with, if the two changed
+    /// directories.
     fn touch_exchanged(&mut self, node: NodeId, other: Option<NodeId>) {
         match other {
             Some(_) if self.is_dir(node) => self.touch_contents(node),
@@ -202,7 +203,7 @@ impl Model {
         }
     }
 
-    /// Whether a name in a directory is refused to an inode, because the directory keeps to its project.
+    /// Whether a directory refuses a name for an inode, because it passes on its project and the inode has another.
     pub fn refuses_project(&self, dir: NodeId, node: NodeId) -> bool {
         let (dir, node) = (&self.nodes[dir], &self.nodes[node]);
         let is_special = !matches!(node.mode & MODE_TYPE, MODE_REGULAR | MODE_DIR | MODE_SYMLINK);
@@ -211,7 +212,7 @@ impl Model {
             && !(is_special && node.settings.project == 0)
     }
 
-    /// An attribute changes or goes.
+    /// Sets or removes an attribute.
     pub fn set(&mut self, node: NodeId, name: &[u8], value: Option<Value>) {
         match value {
             Some(value) => {
@@ -223,12 +224,12 @@ impl Model {
         self.touch(node);
     }
 
-    /// An inode changes.
+    /// Notes the time of a change of an inode.
     pub fn touch(&mut self, node: NodeId) {
         self.nodes[node].changed.ctime = self.now;
     }
 
-    /// The contents of a file or a directory change.
+    /// Notes the time of a change of the contents of a file or a directory.
     pub fn touch_contents(&mut self, node: NodeId) {
         self.nodes[node].changed = Changed::at(self.now);
     }
@@ -243,12 +244,12 @@ impl Model {
         self.nodes.iter().map(|node| node.changed.ctime).max().unwrap_or_default()
     }
 
-    /// It turns out when an inode was changed.
+    /// Sets when an inode was changed, as found on the filesystem.
     pub fn set_changed(&mut self, node: NodeId, changed: Changed) {
         self.nodes[node].changed = changed;
     }
 
-    /// Times are set.
+    /// Sets times.
     pub fn set_times(&mut self, node: NodeId, atime: Option<Timestamp>, mtime: Option<Timestamp>) {
         let found = &mut self.nodes[node];
         found.atime = atime.unwrap_or(found.atime);
@@ -256,7 +257,7 @@ impl Model {
         self.touch(node);
     }
 
-    /// The group changes.
+    /// Sets the group.
     pub fn set_group(&mut self, node: NodeId, gid: u32) {
         self.nodes[node].gid = gid;
         self.touch(node);
@@ -267,13 +268,13 @@ impl Model {
         self.nodes[node].settings
     }
 
-    /// Flags, project and hints change.
+    /// Sets flags, project and hints.
     pub fn set_settings(&mut self, node: NodeId, settings: Settings) {
         self.nodes[node].settings = settings;
         self.touch(node);
     }
 
-    /// Permissions and owner change.
+    /// Sets permissions and owner.
     pub fn change(&mut self, node: NodeId, mode: u16, uid: u32) {
         let node = &mut self.nodes[node];
         node.mode = node.mode & !0o7777 | mode & 0o7777;
@@ -281,12 +282,12 @@ impl Model {
         node.changed.ctime = self.now;
     }
 
-    /// An inode is held or let go.
+    /// Takes references to an inode, or releases them if `count` is negative.
     pub fn hold(&mut self, node: NodeId, count: i32) {
         self.nodes[node].held += count;
     }
 
-    /// What a name stands for.
+    /// The inode that a name refers to.
     pub fn lookup(&self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
         self.nodes[dir].entries.get(name).copied()
     }
@@ -306,7 +307,7 @@ impl Model {
         (0..self.nodes.len()).filter(|&node| self.is_dir(node) && self.nodes[node].names > 0).collect()
     }
 
-    /// All inodes that exist, named or held, whose numbers are known.
+    /// All inodes that exist, because they have a name or a reference, and whose numbers are known.
     pub fn alive(&self) -> Vec<NodeId> {
         let alive = |node: &NodeId| {
             let found = &self.nodes[*node];
@@ -325,12 +326,12 @@ impl Model {
         &self.nodes[node].contents
     }
 
-    /// What a file contains, to be changed.
+    /// What a file contains, for a change.
     pub fn contents_mut(&mut self, node: NodeId) -> &mut Contents {
         &mut self.nodes[node].contents
     }
 
-    /// All inodes that are held.
+    /// All inodes that are referenced.
     pub fn held(&self) -> Vec<NodeId> {
         (0..self.nodes.len()).filter(|&node| self.nodes[node].held > 0).collect()
     }
@@ -340,7 +341,7 @@ impl Model {
         !self.nodes[node].named
     }
 
-    /// Names of an inode.
+    /// Number of names of an inode.
     pub fn names_of(&self, node: NodeId) -> u32 {
         self.nodes[node].names
     }
@@ -369,7 +370,7 @@ impl Model {
         node == ROOT
     }
 
-    /// Nobody holds anything any more: the filesystem was closed.
+    /// Releases all references: the filesystem was closed.
     pub fn release_all(&mut self) {
         for node in &mut self.nodes {
             node.held = 0;
@@ -377,7 +378,7 @@ impl Model {
     }
 }
 
-/// What a directory hands down: its project to all, flags and hints to files and directories.
+/// What a new inode inherits from its directory: every inode the project, files and directories also flags and hints.
 fn inherited(parent: Settings, mode: u16) -> Settings {
     const TO_FILES: u16 = flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NODEFRAG | flags::FILESTREAM;
     let mut settings = Settings::default();

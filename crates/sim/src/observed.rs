@@ -1,4 +1,4 @@
-//! The tree as a filesystem shows it, parent pointers included.
+//! The tree as a filesystem shows it. Parent pointers are not in it; the check of the image covers them.
 
 use crate::contents::Contents;
 use crate::times::Changed;
@@ -23,7 +23,7 @@ impl<'a> Observed<'a> {
         Self { fs, files: RefCell::default() }
     }
 
-    /// The regular files that were seen, each once, with their contents and the times of those.
+    /// The regular files that were seen, each once, with their contents and times.
     ///
     /// # Errors
     /// The filesystem's.

@@ -1,7 +1,7 @@
-//! Life after a cut: a state is recovered, work goes on, and the power fails again, during recovery or after it.
+//! Work after a cut: a state is recovered, work goes on, and the power fails again, during recovery or after it.
 //!
 //! ```text
-//! state ─▶ recover ─▶ model of what is there ─▶ some operations ─▶ record ─▶ cut ─▶ state ─▶ ...
+//! state ─▶ recover ─▶ model of the tree found ─▶ some operations ─▶ record ─▶ cut ─▶ state ─▶ ...
 //!          └──────────────── recorded ───────────────────────┘
 //! ```
 //! What follows a cut is a function of the run and the cut, so a list of cuts names a state.
@@ -25,12 +25,12 @@ use xfskit::volume::{Error, Volume};
 pub enum Later<'a> {
     /// These.
     Cuts(&'a [Cut]),
-    /// Any, as a seed decides: one, and now and then another.
+    /// Random ones by a seed: one, and in a third of the cases a second.
     Seed(u64),
 }
 
-/// Goes on after a cut, and has the power fail again as often as `later` says; judges what the last recovery leaves.
-/// Hands back the cuts.
+/// Goes on after a cut, and cuts the power again as often as `later` says; judges what the last recovery leaves.
+/// Returns the later cuts with the verdict.
 pub fn judge_later(recording: &Recording, first: Cut, state: Crashed, later: Later<'_>) -> (Vec<Cut>, Verdict) {
     let mut random = Random::new(if let Later::Seed(seed) = later { seed } else { 0 });
     let count = match later {
@@ -62,7 +62,7 @@ pub fn judge_later(recording: &Recording, first: Cut, state: Crashed, later: Lat
     }
 }
 
-/// A cut during recovery as often as behind it.
+/// A cut: as often during recovery as after it.
 fn any_cut(recording: &Recording, random: &mut Random) -> Cut {
     let all = recording.events.len();
     let recovered = recording.events.iter().position(|event| matches!(event, Event::Prepared)).unwrap_or(all);
@@ -75,7 +75,7 @@ fn any_cut(recording: &Recording, random: &mut Random) -> Cut {
     Cut { at, choice }
 }
 
-/// Decides what is done after a cut.
+/// The seed of the work after a cut.
 fn seed_of(cut: Cut) -> u64 {
     let choice = match cut.choice {
         Choice::All => 0,
@@ -86,8 +86,8 @@ fn seed_of(cut: Cut) -> u64 {
     Random::new((cut.at as u64) << 32 ^ choice).next()
 }
 
-/// Recovers a state and works on what is there; the record, and the operations in words if the run before has its trees
-/// so.
+/// Recovers a state and works on it. Returns the recording, and the operations in words if `recording` has its trees in
+/// words.
 fn live_on(recording: &Recording, state: &Crashed, cut: Cut) -> Result<(Recording, Vec<String>), String> {
     let device = state.device();
     device.start_record();
@@ -121,7 +121,7 @@ fn live_on(recording: &Recording, state: &Crashed, cut: Cut) -> Result<(Recordin
     Ok((recording, story.transcript))
 }
 
-/// The tree that is there, with the contents of its files.
+/// Reads the tree of a filesystem, with the contents of its files.
 fn read_model(fs: &Volume) -> Result<Model, Error> {
     let mut model = Model::of(&Observed::new(fs))?;
     for node in model.files() {

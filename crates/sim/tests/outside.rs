@@ -8,7 +8,7 @@ use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::volume::{MountOptions, Volume};
 use xfskit_sim::{Around, BadPlace, Crashed, WORKLOADS, Wishes, bad_place, crash_for_kernel, record};
-use xfskit_testkit::{Entry, Reference, Scratch, UML_DISKS, kernel_mount, tree};
+use xfskit_testkit::{Reference, Scratch, TreeEntry, UML_DISKS, kernel_mount, tree};
 
 fn save(state: &Crashed, path: &Path) {
     let file = std::fs::File::create(path).unwrap();
@@ -19,7 +19,7 @@ fn save(state: &Crashed, path: &Path) {
 }
 
 /// The tree as this machine's kernel sees it, after recovery if the log is dirty.
-fn kernel_tree(image: &Path) -> Option<Vec<Entry>> {
+fn kernel_tree(image: &Path) -> Option<Vec<TreeEntry>> {
     let mount = kernel_mount(image)?;
     let found = tree(mount.path());
     mount.unmount();
@@ -27,8 +27,8 @@ fn kernel_tree(image: &Path) -> Option<Vec<Entry>> {
 }
 
 /// The entries in which two trees differ.
-fn difference(ours: &[Entry], theirs: &[Entry]) -> String {
-    let only = |these: &[Entry], others: &[Entry], sign: char| -> Vec<String> {
+fn difference(ours: &[TreeEntry], theirs: &[TreeEntry]) -> String {
+    let only = |these: &[TreeEntry], others: &[TreeEntry], sign: char| -> Vec<String> {
         let lines = these.iter().filter(|entry| !others.contains(entry));
         lines.map(|entry| format!("{sign} {entry:.600}")).collect()
     };
@@ -39,7 +39,7 @@ fn difference(ours: &[Entry], theirs: &[Entry]) -> String {
 struct Recovered {
     what: String,
     image: PathBuf,
-    tree: Vec<Entry>,
+    tree: Vec<TreeEntry>,
 }
 
 /// One state, recovered by this machine's kernel and by xfskit. `None` without a kernel.

@@ -28,7 +28,7 @@ pub use mount::{Mount, kernel_mount, kernel_mount_with, try_kernel_mount};
 pub use reference::{Reference, UML_DISKS, UmlRun, reference};
 pub use scratch::{Scratch, copy_image, scratch};
 pub use scrub::scrub;
-pub use tree::{Entry, tree};
+pub use tree::{TreeEntry, tree};
 
 /// Says that a test is skipped, and why. With `CI=true` nothing may be skipped.
 ///

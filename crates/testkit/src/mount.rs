@@ -1,6 +1,6 @@
 //! An image mounted by this machine's kernel.
 
-use crate::{Entry, Scratch, scratch, skip, tree};
+use crate::{Scratch, TreeEntry, scratch, skip, tree};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -101,7 +101,7 @@ impl Mount {
     ///
     /// # Panics
     /// As [`tree()`] and [`Self::unmount`].
-    pub fn into_tree(self) -> Vec<Entry> {
+    pub fn into_tree(self) -> Vec<TreeEntry> {
         let files = tree(self.path());
         self.unmount();
         files

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// One file of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TreeEntry {
     /// Path below the root of the tree; empty for the root itself.
     pub path: PathBuf,
     /// Type and permissions.
@@ -34,7 +34,7 @@ pub struct Entry {
     pub contents: Option<u32>,
 }
 
-impl fmt::Display for Entry {
+impl fmt::Display for TreeEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "/{} {:o} {}:{} {} links", self.path.display(), self.mode, self.uid, self.gid, self.links)?;
         write!(f, " {} bytes, rdev {:#x}, mtime {}.{:09}", self.size, self.rdev, self.mtime.0, self.mtime.1)?;
@@ -52,7 +52,7 @@ impl fmt::Display for Entry {
 ///
 /// # Panics
 /// If something cannot be read, which in a test is a finding.
-pub fn tree(root: &Path) -> Vec<Entry> {
+pub fn tree(root: &Path) -> Vec<TreeEntry> {
     let mut entries = Vec::new();
     let mut folders = vec![root.to_path_buf()];
     entries.push(entry(root, root));
@@ -71,13 +71,13 @@ pub fn tree(root: &Path) -> Vec<Entry> {
     entries
 }
 
-fn entry(root: &Path, path: &Path) -> Entry {
+fn entry(root: &Path, path: &Path) -> TreeEntry {
     let fail = |what: &str, e: &dyn fmt::Display| -> ! { panic!("{what} of {}: {e}", path.display()) };
     let data = std::fs::symlink_metadata(path).unwrap_or_else(|e| fail("attributes", &e));
     let kind = data.file_type();
     let contents = kind.is_file().then(|| checksum(path).unwrap_or_else(|e| fail("contents", &e)));
     let target = kind.is_symlink().then(|| std::fs::read_link(path).unwrap_or_else(|e| fail("target", &e)));
-    Entry {
+    TreeEntry {
         path: path.strip_prefix(root).expect("a path below the root").into(),
         mode: data.mode(),
         uid: data.uid(),

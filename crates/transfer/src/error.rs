@@ -50,7 +50,7 @@ pub enum TransferError {
         /// The file.
         path: String,
         /// Why it stays, and what to do.
-        why: WhyKept,
+        why: NotReplaced,
     },
     /// A file whose owner or group is the number that stands for none.
     #[error("{0}: its owner or group is 4294967295, the number that stands for none; --owner gives all files another")]
@@ -68,7 +68,7 @@ pub enum TransferError {
 
 /// Why a file of the host is not replaced, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WhyKept {
+pub enum NotReplaced {
     /// Another program or the kernel has it.
     #[error("{0}")]
     InUse(String),

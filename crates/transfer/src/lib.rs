@@ -24,9 +24,9 @@ mod size;
 
 pub use archive::{TarSink, TarSource};
 pub use environment::FixedEnvironment;
-pub use error::{LeftOut, Losses, Result, TransferError, WhyKept};
+pub use error::{LeftOut, Losses, NotReplaced, Result, TransferError};
 pub use event::{Contents, Event, Kind, Meta, Node};
 pub use host::{Durability, HostSink, HostSource, Keeper, Written};
-pub use image::{Found, ImageSink, ImageSource, ImageWalk, Step};
+pub use image::{Found, ImageSink, ImageSource, ImageWalk, WalkEvent};
 pub use pipe::{Adjust, Attributes, Existing, LeaveOut, Outlet, Progress, Sink, Sort, Source, survey, transfer};
 pub use size::{Needs, Shape};

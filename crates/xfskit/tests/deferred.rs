@@ -14,7 +14,7 @@ use xfskit::ondisk::log_record::item_type;
 use xfskit::trans::deferred::{Step, Turn, Work};
 use xfskit::trans::{Reservation, Transaction};
 use xfskit::volume::{AttrLogging, Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
-use xfskit_testkit::{Entry, Reference, Scratch};
+use xfskit_testkit::{Reference, Scratch, TreeEntry};
 
 struct Crash {
     reference: Reference,
@@ -44,13 +44,13 @@ fn crash(prepare: impl Fn(&Volume), work: impl Fn(&Volume)) -> Option<Crash> {
 }
 
 /// What the kernel makes of the image.
-fn recovered(crash: &Crash) -> Option<Vec<Entry>> {
+fn recovered(crash: &Crash) -> Option<Vec<TreeEntry>> {
     let tree = xfskit_testkit::kernel_mount(&crash.path)?.into_tree();
     crash.reference.repair_finds_nothing(&crash.path);
     Some(tree)
 }
 
-fn xattr<'a>(tree: &'a [Entry], path: &str, name: &str) -> Option<&'a [u8]> {
+fn xattr<'a>(tree: &'a [TreeEntry], path: &str, name: &str) -> Option<&'a [u8]> {
     let entry = tree.iter().find(|entry| entry.path.to_str() == Some(path))?;
     entry.xattrs.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_slice())
 }

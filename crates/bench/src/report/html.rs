@@ -1,5 +1,6 @@
 //! A page that needs nothing else: its style and its plots are in it.
 
+use super::markup::escape;
 use super::plot::svg;
 use super::{Report, Section, Table, all_goals, goals_table, places};
 use std::fmt::Write;
@@ -92,8 +93,4 @@ fn write_table(out: &mut String, table: &Table) {
         out.push_str("</tr>\n");
     }
     out.push_str("</tbody></table></div>\n");
-}
-
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -3,6 +3,7 @@
 mod html;
 mod json;
 mod markdown;
+mod markup;
 mod plot;
 mod table;
 

@@ -1,6 +1,6 @@
 //! Plots as SVG: bars in groups, and lines over an axis in steps of a factor of two.
 
-use super::html::escape;
+use super::markup::escape;
 use super::{BarSeries, Cell, LineSeries, Plot};
 use std::fmt::Write;
 

@@ -8,10 +8,11 @@
 
 use super::fsmark::FsMark;
 use super::tables::columns;
-use crate::lab::{Case, Lab, Run};
+use crate::case::Case;
+use crate::lab::{Lab, Run};
 use crate::measure::Phase;
-use crate::place::Side;
 use crate::report::{Cell, LineSeries, Plot, Section, Table};
+use crate::side::Side;
 use anyhow::Result;
 
 /// So many creates fit one checkpoint, which the sync after the phase then writes: its time is the writer's.

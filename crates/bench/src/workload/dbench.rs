@@ -3,8 +3,8 @@
 use super::tables::columns;
 use crate::BenchError;
 use crate::lab::Lab;
-use crate::place::Opened;
 use crate::report::{Cell, Section, Table};
+use crate::side::Opened;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ const QUICK_SECONDS: u64 = 5;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What dbench says of itself.
-struct Outcome {
+struct DbenchFigures {
     megabytes_per_second: f64,
     longest_milliseconds: f64,
 }
@@ -61,7 +61,7 @@ pub(super) fn measure(lab: &Lab<'_>, clients: usize, section: &mut Section) -> R
 }
 
 /// Runs dbench in a folder.
-fn dbench(lab: &Lab<'_>, folder: &Path, clients: usize, seconds: u64) -> Result<Outcome> {
+fn dbench(lab: &Lab<'_>, folder: &Path, clients: usize, seconds: u64) -> Result<DbenchFigures> {
     lab.watch.begin("dbench", seconds);
     let mut command = Command::new("dbench");
     command.arg("-D").arg(folder).arg("-t").arg(seconds.to_string()).arg(clients.to_string());
@@ -84,11 +84,11 @@ fn dbench(lab: &Lab<'_>, folder: &Path, clients: usize, seconds: u64) -> Result<
     parse(&text).context("dbench's last line, with its throughput, is not understood")
 }
 
-fn parse(text: &str) -> Option<Outcome> {
+fn parse(text: &str) -> Option<DbenchFigures> {
     let line = text.lines().rev().find(|line| line.starts_with("Throughput "))?;
     let megabytes_per_second = line.split_whitespace().nth(1)?.parse().ok()?;
     let longest = line.split("max_latency=").nth(1)?.split_whitespace().next()?;
-    Some(Outcome { megabytes_per_second, longest_milliseconds: longest.parse().ok()? })
+    Some(DbenchFigures { megabytes_per_second, longest_milliseconds: longest.parse().ok()? })
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@
 //! the shortform changed in the same transaction.
 
 use super::tables::{beside, columns, costs, counters, find, more};
+use crate::case::Case;
 use crate::ceiling::gains_of_two_threads;
-use crate::lab::{Case, Lab, Run, Work};
+use crate::lab::{Lab, Run, Work};
 use crate::measure::{Bench, Phase};
 use crate::names::file_name;
 use crate::report::{BarSeries, Cell, Goal, Plot, Section, Table};

@@ -10,8 +10,8 @@ use super::xattr::make_files;
 use crate::lab::{Lab, Run, Work};
 use crate::measure::Bench;
 use crate::names::file_name;
-use crate::place::Side;
 use crate::report::{BarSeries, Goal, Plot, Section};
+use crate::side::Side;
 use crate::target::Target;
 use anyhow::Result;
 use std::fs::File;
@@ -110,7 +110,7 @@ fn plot(runs: &[&Run]) -> Plot {
 fn mixed(lab: &Lab<'_>) -> Result<Vec<Run>> {
     let threads = lab.options.threads.unwrap_or(4);
     let work = Mix { each: (lab.files(OPERATIONS) / threads).max(1), ask: false };
-    let case = |name: &str| crate::lab::Case { threads, ..lab.case(name, 100_000, 0).parent(true) };
+    let case = |name: &str| crate::case::Case { threads, ..lab.case(name, 100_000, 0).parent(true) };
     let cases = [case(REMEMBERED), case(SEARCHED).switch(|options| options.known_absent = false)];
     lab.measure_on(&[Side::fuse()], &cases.map(|case| (case, work)))
 }

@@ -61,7 +61,7 @@ const ALL: [(Experiment, Measure); 9] = [
 
 /// What came of a run.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct Measured {
     /// All that was measured.
     pub report: Report,
     /// Why it is not all that was asked for.
@@ -72,7 +72,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// [`BenchError`](crate::BenchError) where nothing can be measured; whatever fails while measuring.
-pub fn run(experiment: Experiment, options: Options, watch: &dyn Watch) -> Result<Outcome> {
+pub fn run(experiment: Experiment, options: Options, watch: &dyn Watch) -> Result<Measured> {
     let machine = Machine::here();
     let (command, date) = (options.command.clone(), options.date.clone());
     let lab = Lab::new(options, watch)?;
@@ -92,7 +92,7 @@ pub fn run(experiment: Experiment, options: Options, watch: &dyn Watch) -> Resul
     if let Some(about) = empty.filter(|_| experiments.is_empty() && failure.is_none()) {
         return Err(nothing_measured(&lab, &about));
     }
-    Ok(Outcome { report: Report { command, date, machine, experiments }, failure })
+    Ok(Measured { report: Report { command, date, machine, experiments }, failure })
 }
 
 fn nothing_measured(lab: &Lab<'_>, about: &str) -> anyhow::Error {

@@ -214,7 +214,7 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     let threads = lab.options.threads.unwrap_or(default);
     let operations = lab.files(OPERATIONS);
     let work = Mix { each: (operations / threads).max(1), ask: true };
-    let case = |name: &str| crate::lab::Case { threads, ..lab.case(name, threads * SLOTS, FILE_BYTES as usize) };
+    let case = |name: &str| crate::case::Case { threads, ..lab.case(name, threads * SLOTS, FILE_BYTES as usize) };
     let cases = [
         case(WITHOUT).parent(false),
         case(WITHOUT_SLOW).parent(false).switch(|options| options.known_absent = false),

@@ -5,7 +5,8 @@
 //! own.
 
 use super::tables::{beside, costs, counters, find, more};
-use crate::lab::{Case, Lab, Run, Work};
+use crate::case::Case;
+use crate::lab::{Lab, Run, Work};
 use crate::measure::Bench;
 use crate::names::file_name;
 use crate::report::{BarSeries, Cell, Plot, Section, Table};

@@ -8,7 +8,8 @@
 //! would hold.
 
 use super::tables::{columns, counters, find};
-use crate::lab::{Case, Lab, Run, Work};
+use crate::case::Case;
+use crate::lab::{Lab, Run, Work};
 use crate::measure::{Bench, Phase};
 use crate::names::file_name;
 use crate::report::{BarSeries, Cell, Goal, Plot, Section, Table};

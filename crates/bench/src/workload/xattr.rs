@@ -5,7 +5,8 @@
 //! in blocks of their own. Published with it: what logging them by intents costs.
 
 use super::tables::{beside, counters, find, matrix};
-use crate::lab::{Case, Lab, Run, Work};
+use crate::case::Case;
+use crate::lab::{Lab, Run, Work};
 use crate::measure::{Bench, Phase};
 use crate::names::file_name;
 use crate::report::{Cell, Goal, LineSeries, Plot, Section};

@@ -1,6 +1,6 @@
 //! The indexes of a directory in leaf or node form: hashes to entries, and data blocks to their largest unused space.
 
-use super::blocks::View;
+use super::view::View;
 use crate::da::{DaForm, DaWalk};
 use crate::join::join;
 use crate::report::Consequence;

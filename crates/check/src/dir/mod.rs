@@ -6,6 +6,7 @@
 mod blocks;
 mod index;
 mod shortform;
+mod view;
 
 use crate::context::Context;
 use crate::fork::{Fork, InodeView, Map, read_map};

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use xfskit::env::{Environment, SystemEnvironment};
-use xfskit_bench::{Against, Options, Outcome, Report};
+use xfskit_bench::{Against, Measured, Options, Report};
 
 type Write = fn(&Report) -> Result<String>;
 
@@ -19,7 +19,7 @@ type Write = fn(&Report) -> Result<String>;
 pub fn run(args: &BenchArgs, as_json: bool) -> Result<()> {
     let reports = args.report.iter().map(|path| Ok((path.as_path(), kind(path)?))).collect::<Result<Vec<_>>>()?;
     let bar = BenchBar::new(stop_flag()?);
-    let Outcome { report, failure } = xfskit_bench::run(args.experiment, options(args)?, &bar)?;
+    let Measured { report, failure } = xfskit_bench::run(args.experiment, options(args)?, &bar)?;
     drop(bar);
     for (path, write) in reports {
         std::fs::write(path, write(&report)?).with_context(|| path.display().to_string())?;

@@ -23,7 +23,7 @@ use xfskit::volume::{Error, MountOptions, Stat, Volume};
 use xfskit_mkfs::{disk_format, known_contents};
 use xfskit_transfer::{
     Adjust, Attributes, Durability, Existing, HostSink, HostSource, ImageSink, ImageSource, Keeper, LeaveOut, Losses,
-    Sink, Sort, Source, TransferError, WhyKept, Written, transfer,
+    NotReplaced, Sink, Sort, Source, TransferError, Written, transfer,
 };
 
 /// What is smaller holds no filesystem.
@@ -33,14 +33,14 @@ const MIN_FILESYSTEM_BYTES: u64 = 4096;
 pub const MIN_XFS_BYTES: u64 = 16 << 20;
 
 /// A path as `cp` takes it.
-enum Place {
+enum CopyOperand {
     /// Of the host.
     Host(PathBuf),
     /// Within an image.
     Image(PathBuf, OsString),
 }
 
-impl Place {
+impl CopyOperand {
     /// `IMAGE:/PATH`, or `IMAGE:` for its root; everything else, and whatever exists under its whole name, is the
     /// host's.
     fn parse(text: &OsStr) -> Self {
@@ -134,12 +134,12 @@ enum Target {
 pub fn run(args: &CpArgs) -> Result<()> {
     args.paths.iter().try_for_each(|path| check_colon(path))?;
     let (last, sources) = args.paths.split_last().expect("there are two paths at least");
-    let sources: Vec<Place> = sources.iter().map(|path| Place::parse(path)).collect();
-    let target = Place::parse(last);
-    if args.no_recovery && matches!(target, Place::Image(..)) {
+    let sources: Vec<CopyOperand> = sources.iter().map(|path| CopyOperand::parse(path)).collect();
+    let target = CopyOperand::parse(last);
+    if args.no_recovery && matches!(target, CopyOperand::Image(..)) {
         return Err(Usage("--norecovery: only for copies to the host".into()).into());
     }
-    if sources.iter().chain([&target]).all(|place| matches!(place, Place::Host(_))) {
+    if sources.iter().chain([&target]).all(|place| matches!(place, CopyOperand::Host(_))) {
         let name = last.display();
         let hint = format!("no path is within an image; did you mean {name}:/? (IMAGE:/PATH is a path in an image)");
         return Err(Usage(hint).into());
@@ -160,7 +160,7 @@ pub fn run(args: &CpArgs) -> Result<()> {
 /// `IMAGE:PATH` without a slash would be a file of the host of that name.
 fn check_colon(text: &OsStr) -> Result<()> {
     let bytes = text.as_bytes();
-    if std::fs::symlink_metadata(text).is_ok() || matches!(Place::parse(text), Place::Image(..)) {
+    if std::fs::symlink_metadata(text).is_ok() || matches!(CopyOperand::parse(text), CopyOperand::Image(..)) {
         return Ok(());
     }
     for (colon, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b':') {
@@ -175,7 +175,7 @@ fn check_colon(text: &OsStr) -> Result<()> {
 }
 
 /// Finds the target and all sources without changing an image.
-fn look(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Images) -> Result<()> {
+fn look(args: &CpArgs, sources: &[CopyOperand], target: &CopyOperand, images: &mut Images) -> Result<()> {
     let (base, name) = find_target(args, sources.len(), target, images)?;
     let wants_dir = name.is_some() && target.path().ends_with(b"/");
     let check_kind = |is_dir: bool| match wants_dir && !is_dir {
@@ -184,14 +184,14 @@ fn look(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Images) -
     };
     for source in sources {
         match source {
-            Place::Host(path) => {
+            CopyOperand::Host(path) => {
                 let found = std::fs::symlink_metadata(path).with_context(|| shown(path.as_os_str()))?;
                 if found.is_dir() && !args.is_recursive() {
                     return Err(TransferError::NotRecursive(shown(path.as_os_str())).into());
                 }
                 check_kind(found.is_dir() || path.is_dir() && path.as_os_str().as_bytes().ends_with(b"/"))?;
             }
-            Place::Image(image, path) => {
+            CopyOperand::Image(image, path) => {
                 let options = MountOptions { no_recovery: args.no_recovery, ..MountOptions::read_only() };
                 let filesystem = images.open(image, options)?;
                 let start = find_source(&filesystem, path)?;
@@ -207,7 +207,7 @@ fn look(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Images) -
     }
     let (images, own) = (images.files(), |path: &Path| std::fs::metadata(path).ok());
     for source in sources {
-        if let Place::Host(path) = source
+        if let CopyOperand::Host(path) = source
             && own(path).is_some_and(|file| images.iter().any(|image| share_storage(image, &file)))
         {
             return Err(Usage(format!("{}: an image cannot be copied into itself", path.display())).into());
@@ -248,7 +248,7 @@ fn find_source(filesystem: &Volume, path: &OsStr) -> Result<Stat> {
     filesystem.resolve(path.as_bytes(), follow).with_context(|| shown(path))
 }
 
-fn copy_all(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Images) -> Result<Losses> {
+fn copy_all(args: &CpArgs, sources: &[CopyOperand], target: &CopyOperand, images: &mut Images) -> Result<Losses> {
     let (base, name) = find_target(args, sources.len(), target, images)?;
     let adjust = Adjust {
         uid: args.owner.and_then(|owner| owner.uid),
@@ -264,13 +264,13 @@ fn copy_all(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Image
     for source in sources {
         let prefix = name.as_deref().unwrap_or(source.name());
         let lost = match source {
-            Place::Host(path) => {
+            CopyOperand::Host(path) => {
                 let source =
                     HostSource::new(path, prefix, args.is_recursive()).with_context(|| shown(path.as_os_str()))?;
                 let source = source.without(&images.files()).leaving_out(left_out(args, prefix, &base));
                 how.copy(&mut { source }, &base, images)
             }
-            Place::Image(image, path) => {
+            CopyOperand::Image(image, path) => {
                 let options = MountOptions { no_recovery: args.no_recovery, ..MountOptions::read_only() };
                 let filesystem = images.open(image, options)?;
                 let start = find_source(&filesystem, path)?;
@@ -354,14 +354,14 @@ fn keeper(images: Vec<Metadata>, force: bool) -> Keeper {
     Box::new(move |file| {
         let found = file.metadata()?;
         if images.iter().any(|image| share_storage(image, &found)) {
-            return Ok(Some(WhyKept::Contents("it is the image that is copied from".into())));
+            return Ok(Some(NotReplaced::Contents("it is the image that is copied from".into())));
         }
         why_kept(file, force)
     })
 }
 
 /// Why a file of the host is not replaced, if that is so.
-pub fn why_kept(file: &File, force: bool) -> std::io::Result<Option<WhyKept>> {
+pub fn why_kept(file: &File, force: bool) -> std::io::Result<Option<NotReplaced>> {
     if file.metadata()?.len() < MIN_FILESYSTEM_BYTES {
         return Ok(None);
     }
@@ -372,16 +372,16 @@ pub fn why_kept(file: &File, force: bool) -> std::io::Result<Option<WhyKept>> {
             if let Some(place) = mounted::place_of(Path::new(&path)) {
                 why += &format!(", which has it mounted on {place}: 'xfskit umount {place}' comes first");
             }
-            return Ok(Some(WhyKept::InUse(why)));
+            return Ok(Some(NotReplaced::InUse(why)));
         }
         device => device.map_err(std::io::Error::other)?,
     };
     if !device.holders().is_empty() {
-        return Ok(Some(WhyKept::InUse(format!("it is in use by {}", Names(device.holders())))));
+        return Ok(Some(NotReplaced::InUse(format!("it is in use by {}", Names(device.holders())))));
     }
     let what = if force { None } else { disk_contents(device)? };
     let why = |what| format!("it holds {what}; -f replaces it (a path within an image is IMAGE:/PATH)");
-    Ok(what.map(why).map(WhyKept::Contents))
+    Ok(what.map(why).map(NotReplaced::Contents))
 }
 
 /// What disk a file is an image of, if it is one: other files are replaced as by cp(1).
@@ -402,7 +402,7 @@ fn disk_contents(device: FileDevice) -> std::io::Result<Option<&'static str>> {
 fn find_target(
     args: &CpArgs,
     sources: usize,
-    target: &Place,
+    target: &CopyOperand,
     images: &mut Images,
 ) -> Result<(Target, Option<Vec<u8>>)> {
     let into = |is_dir: bool| -> Result<bool> {
@@ -413,7 +413,7 @@ fn find_target(
         Ok(is_dir && !args.no_target_directory)
     };
     match target {
-        Place::Host(path) => {
+        CopyOperand::Host(path) => {
             if into(path.is_dir())? {
                 return Ok((Target::Host(path.clone()), None));
             }
@@ -422,7 +422,7 @@ fn find_target(
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             Ok((Target::Host(parent.into()), Some(name.as_bytes().to_vec())))
         }
-        Place::Image(image, path) => {
+        CopyOperand::Image(image, path) => {
             let filesystem = images.open(image, MountOptions::default())?;
             match filesystem.resolve(path.as_bytes(), true) {
                 Ok(stat) if into(is_dir(&stat))? => return Ok((Target::Image(filesystem, stat.inode), None)),
@@ -473,9 +473,9 @@ mod tests {
 
     #[test]
     fn a_colon_and_a_slash_make_a_path_within_an_image() {
-        let image = |text: &str| match Place::parse(OsStr::new(text)) {
-            Place::Image(image, path) => Some((image.display().to_string(), path.into_string().unwrap())),
-            Place::Host(_) => None,
+        let image = |text: &str| match CopyOperand::parse(OsStr::new(text)) {
+            CopyOperand::Image(image, path) => Some((image.display().to_string(), path.into_string().unwrap())),
+            CopyOperand::Host(_) => None,
         };
         assert_eq!(image("a.img:/etc"), Some(("a.img".into(), "/etc".into())));
         assert_eq!(image("d/a.img:"), Some(("d/a.img".into(), "/".into())));
@@ -485,7 +485,7 @@ mod tests {
 
     #[test]
     fn copies_are_named_like_their_source() {
-        let name = |text: &str| String::from_utf8(Place::parse(OsStr::new(text)).name().to_vec()).unwrap();
+        let name = |text: &str| String::from_utf8(CopyOperand::parse(OsStr::new(text)).name().to_vec()).unwrap();
         assert_eq!(name("a.img:/etc/"), "etc");
         assert_eq!(name("a.img:/etc/."), "");
         assert_eq!(name("a.img:/"), "");

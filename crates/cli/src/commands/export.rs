@@ -2,10 +2,10 @@
 
 use super::copy::{WantOfRoot, attributes, report, why_kept};
 use super::list::is_dir;
-use super::mkfs::open_existing;
 use crate::args::ExportArgs;
 use crate::exit::{self, Usage};
 use crate::image::{find, open_to_read};
+use crate::overwrite::open_existing;
 use crate::private::{self, Watched};
 use crate::progress::CopyBar;
 use crate::screen;

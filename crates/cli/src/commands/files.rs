@@ -13,7 +13,7 @@ use xfskit::ondisk::inode::{
     MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
 };
 use xfskit::volume::{Caller, Error, NewFile, SetAttr, SetTime, Stat, Volume};
-use xfskit_transfer::{ImageWalk, Step};
+use xfskit_transfer::{ImageWalk, WalkEvent};
 
 const MAX_MAJOR: u32 = 0xfff;
 const MAX_MINOR: u32 = 0xf_ffff;
@@ -156,7 +156,7 @@ fn change_all(
     let mut failures = Failures::default();
     for step in ImageWalk::new(filesystem, start.inode, path.as_bytes()).staying_below()? {
         interrupt::check()?;
-        if let Step::Found(found) = step? {
+        if let WalkEvent::Found(found) = step? {
             failures.note(change_one(&found.stat, OsStr::from_bytes(&found.path)))?;
         }
     }

@@ -5,9 +5,9 @@
 //! environment, and a UUID, the image depends on nothing but the source and the options.
 
 use super::copy::{MIN_XFS_BYTES, attributes};
-use super::mkfs::open_existing;
 use crate::args::MkfsArgs;
 use crate::exit::Usage;
+use crate::overwrite::open_existing;
 use crate::private::{self, Watched};
 use crate::progress::CopyBar;
 use crate::text::parse_size;
@@ -168,8 +168,8 @@ fn fill_existing_or_new(args: &MkfsArgs, from: &Path, options: &Options) -> Resu
     };
     for attempt in 1.. {
         let place = match &held {
-            Some(device) if !is_file => Place::Device(Arc::clone(device)),
-            _ => Place::File(args.image.clone(), held.clone()),
+            Some(device) if !is_file => FillTarget::Device(Arc::clone(device)),
+            _ => FillTarget::File(args.image.clone(), held.clone()),
         };
         match place.fill(&from, bytes, files, args, options) {
             Err(error) if size.is_none() && attempt < MAX_ATTEMPTS && is_full(&error) => bytes += bytes / 4,
@@ -222,13 +222,13 @@ fn measure(from: &From, args: &MkfsArgs, options: &Options) -> Result<(Needs, u6
 }
 
 /// Where the image goes.
-enum Place {
+enum FillTarget {
     /// A name, and the file that has it now.
     File(PathBuf, Option<Arc<FileDevice>>),
     Device(Arc<FileDevice>),
 }
 
-impl Place {
+impl FillTarget {
     fn fill(&self, from: &From, bytes: u64, files: Option<u64>, args: &MkfsArgs, options: &Options) -> Result<Filled> {
         match self {
             Self::Device(device) => {

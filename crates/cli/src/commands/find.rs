@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::Timestamp;
 use xfskit::ondisk::inode::MODE_TYPE;
 use xfskit::volume::Volume;
-use xfskit_transfer::{Found, ImageWalk, Step};
+use xfskit_transfer::{Found, ImageWalk};
 
 /// Runs `find`. An error keeps nothing else from being found.
 pub fn run(args: &FindArgs, as_json: bool) -> Result<()> {
@@ -26,23 +26,10 @@ pub fn run(args: &FindArgs, as_json: bool) -> Result<()> {
     let mut out = out();
     let mut failures = Failures::default();
     for path in &args.paths {
-        let start = match find(&filesystem, path) {
-            Ok(stat) => stat.inode,
-            Err(error) => {
-                failures.note(Err(error))?;
-                continue;
-            }
-        };
-        for step in ImageWalk::new(&filesystem, start, path.as_bytes()) {
+        let Some(start) = failures.unless_failed(find(&filesystem, path))? else { continue };
+        for found in ImageWalk::new(&filesystem, start.inode, path.as_bytes()).found() {
             interrupt::check()?;
-            let found = match step {
-                Ok(Step::Found(found)) => found,
-                Ok(Step::Left(_)) => continue,
-                Err(error) => {
-                    failures.note(Err(error.into()))?;
-                    continue;
-                }
-            };
+            let Some(found) = failures.unless_failed(found)? else { continue };
             let shown =
                 is_asked_for(&filesystem, &found, args, &later_than).and_then(|is_asked_for| match is_asked_for {
                     true => print(&mut out, &filesystem, &found, args, as_json),

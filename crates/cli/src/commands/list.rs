@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::DeviceNumber;
 use xfskit::ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 use xfskit::volume::{Error, Stat, Volume};
-use xfskit_transfer::{Found, ImageWalk, Step};
+use xfskit_transfer::{Found, ImageWalk, WalkEvent};
 
 /// Whether a mode is a directory's.
 pub fn is_dir(stat: &Stat) -> bool {
@@ -43,11 +43,11 @@ pub fn tree(args: &PathArgs, as_json: bool) -> Result<()> {
     for step in ImageWalk::new(&filesystem, start.inode, args.path.as_encoded_bytes()) {
         interrupt::check()?;
         match step {
-            Ok(Step::Left(dir)) => {
+            Ok(WalkEvent::Left(dir)) => {
                 let bytes = if dir.dir.is_some() { beside(&dir).1.len() } else { 0 };
                 indent.truncate(indent.len() - bytes);
             }
-            Ok(Step::Found(found)) => {
+            Ok(WalkEvent::Found(found)) => {
                 let line = tree_line(&filesystem, &found, &indent, as_json);
                 if found.is_dir() && found.dir.is_some() {
                     indent.push_str(beside(&found).1);

@@ -14,9 +14,9 @@ use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Error, Stat, Volume};
-use xfskit_transfer::{ImageWalk, Step, TransferError};
+use xfskit_transfer::{ImageWalk, TransferError, WalkEvent};
 
-type Entry = (Vec<u8>, InodeNumber);
+type NamedInode = (Vec<u8>, InodeNumber);
 
 /// What is listed, and how.
 struct List<'a> {
@@ -76,7 +76,7 @@ impl List<'_> {
         for step in ImageWalk::new(self.filesystem, start, path) {
             interrupt::check()?;
             match step {
-                Ok(Step::Found(found)) if found.is_dir() => {
+                Ok(WalkEvent::Found(found)) if found.is_dir() => {
                     let listed = self.dir(&found.path, found.stat.inode);
                     failures.note(listed)?;
                 }
@@ -91,7 +91,7 @@ impl List<'_> {
     /// What is in a directory.
     fn dir(&mut self, path: &[u8], inode: InodeNumber) -> Result<()> {
         let listed = self.filesystem.list_dir(inode).map_err(|error| self.failure(path, error))?;
-        let mut entries: Vec<Entry> = listed.into_iter().map(|entry| (entry.name, entry.inode)).collect();
+        let mut entries: Vec<NamedInode> = listed.into_iter().map(|entry| (entry.name, entry.inode)).collect();
         entries.sort();
         if self.args.all {
             let above = self.filesystem.lookup(inode, b"..").map_err(|error| self.failure(path, error))?.inode;
@@ -112,7 +112,7 @@ impl List<'_> {
         anyhow::Error::from(error).context(path)
     }
 
-    fn entries(&mut self, dir: &[u8], entries: &[Entry]) -> Result<()> {
+    fn entries(&mut self, dir: &[u8], entries: &[NamedInode]) -> Result<()> {
         let mut failures = Failures::default();
         for (name, inode) in entries {
             self.has_begun = true;

@@ -5,20 +5,19 @@ use super::fill;
 use super::info::summary_of;
 use crate::args::MkfsArgs;
 use crate::exit::Usage;
-use crate::image::open_device;
+use crate::overwrite::open_existing;
 use crate::screen::{say, say_part, tell};
 use crate::text::parse_size;
 use crate::unnamed::sync_names;
 use anyhow::{Context, Result};
 use serde_json::json;
 use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
-use xfskit::device::{Access, BlockDevice, FileDevice, OpenError, share_storage};
+use xfskit::device::{BlockDevice, FileDevice, share_storage};
 use xfskit::env::{Environment, SystemEnvironment};
 use xfskit::ondisk::Superblock;
 use xfskit::volume::{Caller, MountOptions, SetAttr, Volume};
-use xfskit_mkfs::{Extent, Options, existing_format, first_data, make, set_aside, verify};
+use xfskit_mkfs::{Options, make, set_aside, verify};
 
 /// What a file's device says.
 const FILE_SECTOR_BYTES: usize = 512;
@@ -149,28 +148,4 @@ fn open_target(args: &MkfsArgs, options: &Options, log: Option<&FileDevice>) -> 
             Ok((device, false))
         }
     }
-}
-
-/// Opens what exists, unless it holds something, or more than fits the size that was asked for.
-pub fn open_existing(path: &Path, force: bool, size: Option<u64>) -> Result<FileDevice> {
-    let device = open_device(path, Access::Write)?;
-    if force {
-        return Ok(device);
-    }
-    let io_error = |source| OpenError::Io { path: path.into(), source };
-    let shown = path.display();
-    if let Some(what) = existing_format(&device).map_err(io_error)? {
-        return Err(Usage(format!("{shown}: it holds {what}; -f overwrites it")).into());
-    }
-    let is_file = device.metadata().map_err(io_error)?.is_file();
-    let extent = if is_file { Extent::File } else { Extent::Disk };
-    if let Some(offset) = first_data(&device, extent).map_err(io_error)? {
-        let what = "nothing that is known by its signature, but it is not empty";
-        return Err(Usage(format!("{shown}: it holds {what} (byte {offset} is not zero); -f overwrites it")).into());
-    }
-    let bytes = device.size_bytes();
-    if let Some(size) = size.filter(|size| is_file && *size < bytes) {
-        return Err(Usage(format!("{shown}: it has {bytes} bytes, and would be cut to {size}; -f does it")).into());
-    }
-    Ok(device)
 }

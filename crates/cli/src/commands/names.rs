@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, Error, RenameFlags, Stat, Volume};
-use xfskit_transfer::{ImageWalk, Step};
+use xfskit_transfer::{ImageWalk, WalkEvent};
 
 /// Runs `ln`.
 pub fn ln(args: &LnArgs) -> Result<()> {
@@ -127,12 +127,12 @@ fn remove_tree(filesystem: &Volume, path: &OsStr, dir: InodeNumber, name: &[u8],
     for step in ImageWalk::new(filesystem, inode, path.as_bytes()).staying_below()? {
         interrupt::check()?;
         let step = step?;
-        let (Step::Found(found) | Step::Left(found)) = &step;
+        let (WalkEvent::Found(found) | WalkEvent::Left(found)) = &step;
         let (dir, name) = found.dir.map_or((dir, name), |dir| (dir, found.name()));
         let removed = match step {
-            Step::Found(_) if found.is_dir() => Ok(()),
-            Step::Found(_) => filesystem.unlink(dir, name, &caller),
-            Step::Left(_) => filesystem.rmdir(dir, name, &caller),
+            WalkEvent::Found(_) if found.is_dir() => Ok(()),
+            WalkEvent::Found(_) => filesystem.unlink(dir, name, &caller),
+            WalkEvent::Left(_) => filesystem.rmdir(dir, name, &caller),
         };
         removed.with_context(|| shown(OsStr::from_bytes(&found.path)))?;
     }

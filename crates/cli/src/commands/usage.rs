@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::io::Write;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::Stat;
-use xfskit_transfer::{ImageWalk, Step};
+use xfskit_transfer::{ImageWalk, WalkEvent};
 
 /// Runs `df`.
 pub fn df(args: &DfArgs, as_json: bool) -> Result<()> {
@@ -70,24 +70,18 @@ pub fn du(args: &DuArgs, as_json: bool) -> Result<()> {
     let mut failures = Failures::default();
     for step in ImageWalk::new(&filesystem, start.inode, args.path.path.as_encoded_bytes()) {
         interrupt::check()?;
-        let step = match step {
-            Ok(step) => step,
-            Err(error) => {
-                failures.note(Err(error.into()))?;
-                continue;
-            }
-        };
+        let Some(step) = failures.unless_failed(step)? else { continue };
         failures.note(Ok(()))?;
         let (found, bytes) = match step {
-            Step::Found(found) if found.is_dir() => {
+            WalkEvent::Found(found) if found.is_dir() => {
                 sums.push(counter.bytes(&found.stat));
                 continue;
             }
-            Step::Found(found) => {
+            WalkEvent::Found(found) => {
                 let bytes = counter.bytes(&found.stat);
                 (found, bytes)
             }
-            Step::Left(found) => (found, sums.pop().unwrap_or_default()),
+            WalkEvent::Left(found) => (found, sums.pop().unwrap_or_default()),
         };
         if let Some(above) = sums.last_mut() {
             *above = above.saturating_add(bytes);

@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, SetMode, Volume, XattrChange};
-use xfskit_transfer::{ImageWalk, Step};
+use xfskit_transfer::ImageWalk;
 
 const MAX_VALUE_BYTES: u64 = 64 * 1024;
 
@@ -105,16 +105,9 @@ fn dump(args: &PathArgs, recursive: bool, prefix: &str, encoding: Option<Encodin
     // As getfattr does, without the slash at the front.
     let path = args.path.as_bytes().split(|&byte| byte == b'/').filter(|part| !part.is_empty());
     let mut failures = Failures::default();
-    for step in ImageWalk::new(&filesystem, start.inode, &path.collect::<Vec<_>>().join(&b'/')) {
+    for found in ImageWalk::new(&filesystem, start.inode, &path.collect::<Vec<_>>().join(&b'/')).found() {
         interrupt::check()?;
-        let found = match step {
-            Ok(Step::Found(found)) => found,
-            Ok(Step::Left(_)) => continue,
-            Err(error) => {
-                failures.note(Err(error.into()))?;
-                continue;
-            }
-        };
+        let Some(found) = failures.unless_failed(found)? else { continue };
         let attributes = attributes(&filesystem, found.stat.inode, prefix.as_bytes()).with_context(|| path_of(&found));
         let shown = if found.path.is_empty() { b".".to_vec() } else { found.path };
         failures.note(attributes.and_then(|attributes| {

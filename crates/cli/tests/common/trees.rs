@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use xfskit_testkit::{Entry, tree};
+use xfskit_testkit::{TreeEntry, tree};
 
 /// Makes a tree of all kinds of files. As root, with owners and device nodes.
 pub fn make_tree(root: &Path) {
@@ -94,7 +94,7 @@ pub fn listing(root: &Path) -> Vec<String> {
     for entry in &mut entries {
         entry.xattrs.retain(|(name, _)| !name.starts_with("trusted.SGI_ACL_") && name != "trusted.xfs:autofsck");
     }
-    entries.iter().map(Entry::to_string).collect()
+    entries.iter().map(TreeEntry::to_string).collect()
 }
 
 /// Asserts that two trees are the same, holes included.

@@ -110,7 +110,7 @@ struct Run<'a> {
 
 /// What a run left.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct RunResult {
     /// What it showed.
     pub behaviour: Behaviour,
     /// The image afterwards.
@@ -126,7 +126,7 @@ pub fn fuse(input: &[u8]) -> Behaviour {
 ///
 /// # Panics
 /// Where the server does not do what the model says.
-pub fn run(input: &[u8]) -> Outcome {
+pub fn run(input: &[u8]) -> RunResult {
     let image = Arc::new(Overlay::new(&BASE));
     let options = MountOptions { cache_bytes: 16 << 20, ..MountOptions::default() };
     let filesystem = Volume::open(Arc::clone(&image) as _, options).expect("a sound image");
@@ -144,7 +144,7 @@ pub fn run(input: &[u8]) -> Outcome {
     }
     let (model, behaviour) = run.finish(server, settings & 2 == 0);
     judge(&image, &model);
-    Outcome { behaviour, image }
+    RunResult { behaviour, image }
 }
 
 /// Compares the image with the model, and checks it.

@@ -16,15 +16,14 @@
 //! Facts: the XFS Algorithms & Data Structures document, "Leaf Attributes"; the kernel's `xfs_attr3_leaf_verify`.
 
 use super::{flags, is_valid_namespace};
-use crate::da::{DaInfo, array, prefix, verify_info};
+use crate::da::{ATTR_LEAF_HEADER_BYTES, DaInfo, array, prefix, verify_info};
 use crate::{Corruption, DiskAddress, Geometry, Verdict, ensure};
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Magic number of a leaf.
-pub const ATTR_LEAF_MAGIC: u16 = 0x3bee;
+pub use crate::da::ATTR_LEAF_MAGIC;
 /// Where the entries start.
-pub const LEAF_HEADER_BYTES: usize = 80;
+pub const LEAF_HEADER_BYTES: usize = ATTR_LEAF_HEADER_BYTES;
 /// Size of an entry.
 pub const LEAF_ENTRY_BYTES: usize = 8;
 const NAME: &str = "attr leaf block";

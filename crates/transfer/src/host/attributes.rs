@@ -17,28 +17,28 @@ pub(super) enum Handle<'a> {
     /// By itself.
     Open(BorrowedFd<'a>),
     /// It is a mere place (`O_PATH`), which only its name under `/proc` gives attributes of.
-    Place(BorrowedFd<'a>),
+    PathDescriptor(BorrowedFd<'a>),
 }
 
 impl Handle<'_> {
     fn list(self, buffer: &mut [u8]) -> Result<usize, Errno> {
         match self {
             Self::Open(fd) => rustix::fs::flistxattr(fd, buffer),
-            Self::Place(fd) => rustix::fs::listxattr(place(fd), buffer),
+            Self::PathDescriptor(fd) => rustix::fs::listxattr(place(fd), buffer),
         }
     }
 
     fn get(self, name: &[u8], buffer: &mut [u8]) -> Result<usize, Errno> {
         match self {
             Self::Open(fd) => rustix::fs::fgetxattr(fd, name, buffer),
-            Self::Place(fd) => rustix::fs::getxattr(place(fd), name, buffer),
+            Self::PathDescriptor(fd) => rustix::fs::getxattr(place(fd), name, buffer),
         }
     }
 
     fn set(self, name: &[u8], value: &[u8]) -> Result<(), Errno> {
         match self {
             Self::Open(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
-            Self::Place(fd) => rustix::fs::setxattr(place(fd), name, value, XattrFlags::empty()),
+            Self::PathDescriptor(fd) => rustix::fs::setxattr(place(fd), name, value, XattrFlags::empty()),
         }
     }
 }
@@ -61,7 +61,7 @@ pub(super) fn drop_inherited(handle: Handle<'_>, inherits: bool, is_folder: bool
         // One that is not there need not go; one that cannot go is seen by whoever compares.
         let _ = match handle {
             Handle::Open(fd) => rustix::fs::fremovexattr(fd, *name),
-            Handle::Place(fd) => rustix::fs::removexattr(place(fd), *name),
+            Handle::PathDescriptor(fd) => rustix::fs::removexattr(place(fd), *name),
         };
     }
 }

@@ -5,7 +5,7 @@
 
 use super::attributes::{AttributeReader, Handle, drop_inherited, has_default_acl, place, set_all};
 use super::durable::{Durability, Written};
-use crate::error::{Losses, Result, TransferError, WhyKept, host, shown};
+use crate::error::{Losses, NotReplaced, Result, TransferError, host, shown};
 use crate::event::{Contents, Kind, Meta, Node, split};
 use crate::pipe::{Existing, Sink};
 use rustix::fd::{AsFd, OwnedFd};
@@ -41,7 +41,7 @@ pub struct HostSink {
 }
 
 /// Says why a file that is there must not be replaced, if it must not.
-pub type Keeper = Box<dyn Fn(&File) -> std::io::Result<Option<WhyKept>>>;
+pub type Keeper = Box<dyn Fn(&File) -> std::io::Result<Option<NotReplaced>>>;
 
 struct Folder {
     name: Vec<u8>,
@@ -132,8 +132,8 @@ impl HostSink {
             Err(Errno::NOENT) => return Ok(None),
             stat => stat.map_err(host(path, "looking at what is there"))?,
         };
-        let refuse_for = |why: WhyKept| Err(TransferError::NotReplaced { path: shown(path), why });
-        let refuse = |why: &str| refuse_for(WhyKept::Contents(why.into()));
+        let refuse_for = |why: NotReplaced| Err(TransferError::NotReplaced { path: shown(path), why });
+        let refuse = |why: &str| refuse_for(NotReplaced::Contents(why.into()));
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::BlockDevice | FileType::CharacterDevice if !matches!(kind, Kind::Block(_) | Kind::Char(_)) => {
                 return refuse("it is a device, which only a device replaces");
@@ -159,7 +159,7 @@ impl HostSink {
         let Some(old) = old.filter(|_| self.existing.keeps()) else { return Ok(meta) };
         let name = split(path).1;
         let fd = rustix::fs::openat(&self.folder().fd, name, PLACE, Mode::empty()).map_err(host(path, "opening it"))?;
-        let xattrs = self.attributes.read(Handle::Place(fd.as_fd()), path, &mut self.losses.attributes)?;
+        let xattrs = self.attributes.read(Handle::PathDescriptor(fd.as_fd()), path, &mut self.losses.attributes)?;
         Ok(self.existing.meta(super::source::meta(old, xattrs), meta))
     }
 
@@ -300,7 +300,7 @@ impl HostSink {
         let (path, meta) = (&node.path, &node.meta);
         let fd = rustix::fs::openat(&self.folder().fd, name, PLACE, Mode::empty()).map_err(host(path, "opening it"))?;
         expect_own(&fd, node)?;
-        let handle = Handle::Place(fd.as_fd());
+        let handle = Handle::PathDescriptor(fd.as_fd());
         let (uid, gid) = ids(meta);
         let owned = rustix::fs::chownat(&fd, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW);
         let refused = self.note_owner(owned, meta, path)?;

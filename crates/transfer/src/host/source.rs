@@ -257,7 +257,7 @@ impl Walk<'_> {
         if kind != expected {
             return Err(TransferError::Changed(shown(&path)));
         }
-        let xattrs = self.attributes.read(Handle::Place(fd.as_fd()), &path, &mut self.losses.attributes)?;
+        let xattrs = self.attributes.read(Handle::PathDescriptor(fd.as_fd()), &path, &mut self.losses.attributes)?;
         let meta = meta(&stat, xattrs);
         let first = self.first_name(&stat, &path);
         let kind = match (first, kind) {

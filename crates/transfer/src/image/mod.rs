@@ -6,4 +6,4 @@ mod walk;
 
 pub use sink::ImageSink;
 pub use source::ImageSource;
-pub use walk::{Found, ImageWalk, Step};
+pub use walk::{Found, ImageWalk, WalkEvent};

@@ -49,7 +49,7 @@ const NO_ID: u32 = u32::MAX;
 
 /// A file that is being written.
 struct OpenFile {
-    place: Place,
+    place: TargetName,
     stat: Stat,
     path: Vec<u8>,
     meta: Meta,
@@ -59,14 +59,14 @@ struct OpenFile {
 
 /// A name in a directory.
 #[derive(Clone)]
-struct Place {
+struct TargetName {
     dir: Dir,
     name: Vec<u8>,
     /// The name under which it is made, where another file has its name until it is complete.
     temporary: Option<Vec<u8>>,
 }
 
-impl Place {
+impl TargetName {
     fn name_now(&self) -> &[u8] {
         self.temporary.as_deref().unwrap_or(&self.name)
     }
@@ -199,11 +199,11 @@ impl<'a> ImageSink<'a> {
     }
 
     /// Makes a file of any kind but a directory. Where a file is already, it is made under a temporary name.
-    fn create(&mut self, path: &[u8], new: &NewFile<'_>, meta: &Meta) -> Result<(Place, Stat)> {
+    fn create(&mut self, path: &[u8], new: &NewFile<'_>, meta: &Meta) -> Result<(TargetName, Stat)> {
         let (dir, name) = split(path);
         let dir = self.dir(dir)?;
         let owner = Caller { uid: meta.uid, gid: meta.gid, groups: Vec::new() };
-        let mut place = Place { dir, name: name.to_vec(), temporary: None };
+        let mut place = TargetName { dir, name: name.to_vec(), temporary: None };
         loop {
             match self.filesystem.create(dir.inode, place.name_now(), new, &owner) {
                 Ok(stat) => return Ok((place, stat)),
@@ -229,7 +229,7 @@ impl<'a> ImageSink<'a> {
     }
 
     /// Gives a file its attributes, and its name if it has a temporary one.
-    fn complete(&self, place: &Place, stat: &Stat, meta: &Meta, path: &[u8]) -> Result<()> {
+    fn complete(&self, place: &TargetName, stat: &Stat, meta: &Meta, path: &[u8]) -> Result<()> {
         self.set_attributes(stat, meta, place.dir.has_default_acl, path)?;
         let Some(temporary) = &place.temporary else { return Ok(()) };
         let (dir, flags) = (place.dir.inode, RenameFlags::default());

@@ -2,7 +2,7 @@
 
 use crate::error::{Losses, Result, TransferError, image, shown};
 use crate::event::{Contents, Event, Kind, MAX_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_not_the_files};
-use crate::image::walk::{Found, ImageWalk, Step};
+use crate::image::walk::{Found, ImageWalk, WalkEvent};
 use crate::pipe::{Attributes, LeaveOut, Outlet, Sort, Source};
 use std::collections::HashMap;
 use xfskit::ondisk::InodeNumber;
@@ -249,8 +249,8 @@ impl Source for ImageSource<'_> {
         let mut walk = ImageWalk::new(self.filesystem, self.start, &self.prefix);
         while let Some(step) = walk.next() {
             let found = match step {
-                Ok(Step::Found(found)) => found,
-                Ok(Step::Left(_)) => continue,
+                Ok(WalkEvent::Found(found)) => found,
+                Ok(WalkEvent::Left(_)) => continue,
                 Err(error) => {
                     self.pass_over(error, out)?;
                     continue;

@@ -24,7 +24,7 @@ pub struct ImageWalk<'a> {
 
 /// A step of a walk.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum WalkEvent {
     /// A file, or a directory before anything in it.
     Found(Found),
     /// A directory after everything in it, also where an error came in place of that.
@@ -97,7 +97,7 @@ impl<'a> ImageWalk<'a> {
         self.next = None;
     }
 
-    fn find(&mut self, inode: InodeNumber, dir: Option<InodeNumber>, is_last: bool) -> Result<Step> {
+    fn find(&mut self, inode: InodeNumber, dir: Option<InodeNumber>, is_last: bool) -> Result<WalkEvent> {
         let stat = self.filesystem.stat(inode).map_err(image(&self.path))?;
         let found = Found { path: self.path.clone(), dir, stat, is_last };
         if found.is_dir() {
@@ -108,7 +108,7 @@ impl<'a> ImageWalk<'a> {
             let (path_bytes, stat) = (self.path.len(), found.stat.clone());
             self.next = Some(Frame { path_bytes, dir, stat, is_last, left: Vec::new(), twice: Vec::new() });
         }
-        Ok(Step::Found(found))
+        Ok(WalkEvent::Found(found))
     }
 
     /// Goes into a directory. One that cannot be listed has nothing in it, and is left like any other.
@@ -132,7 +132,7 @@ impl<'a> ImageWalk<'a> {
     }
 
     /// Goes on in the innermost directory, or leaves it.
-    fn advance(&mut self) -> Option<Result<Step>> {
+    fn advance(&mut self) -> Option<Result<WalkEvent>> {
         let frame = self.stack.last_mut()?;
         self.path.truncate(frame.path_bytes);
         if let Some((name, inode)) = frame.left.pop() {
@@ -151,12 +151,23 @@ impl<'a> ImageWalk<'a> {
             return Some(Err(image(&[&self.path, slash, &name].concat())(twice.into())));
         }
         let Frame { dir, stat, is_last, .. } = self.stack.pop()?;
-        Some(Ok(Step::Left(Found { path: self.path.clone(), dir, stat, is_last })))
+        Some(Ok(WalkEvent::Left(Found { path: self.path.clone(), dir, stat, is_last })))
+    }
+}
+
+impl<'a> ImageWalk<'a> {
+    /// What the walk finds, a directory before anything in it.
+    pub fn found(self) -> impl Iterator<Item = Result<Found>> + use<'a> {
+        self.filter_map(|event| match event {
+            Ok(WalkEvent::Found(found)) => Some(Ok(found)),
+            Ok(WalkEvent::Left(_)) => None,
+            Err(error) => Some(Err(error)),
+        })
     }
 }
 
 impl Iterator for ImageWalk<'_> {
-    type Item = Result<Step>;
+    type Item = Result<WalkEvent>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(start) = self.start.take() {

@@ -71,7 +71,7 @@ fn an_external_log_is_opened_by_its_path_and_the_clock_is_the_callers() {
     let scratch = scratch();
     let (path, log) = (scratch.image("disk.img", 2 * BYTES), scratch.image("log.img", BYTES));
     let options = xfskit_mkfs::Options {
-        log_place: xfskit_mkfs::LogPlace::External,
+        log_place: xfskit_mkfs::LogLocation::External,
         allow_small: true,
         uuid: Some([7; 16]),
         ..Default::default()

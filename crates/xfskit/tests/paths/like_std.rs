@@ -251,7 +251,7 @@ fn random_calls_give_the_results_and_the_tree_that_std_gives() {
     let report = xfskit_check::check(device, None, &Default::default(), &xfskit_check::Quiet).unwrap();
     assert!(report.is_clean(), "{:?}", report.faults);
     let Some(mount) = kernel_mount(&path) else { return };
-    let comparable = |mut entries: Vec<xfskit_testkit::Entry>| {
+    let comparable = |mut entries: Vec<xfskit_testkit::TreeEntry>| {
         for entry in &mut entries {
             entry.mtime = (0, 0);
             if entry.path == PathBuf::new() {

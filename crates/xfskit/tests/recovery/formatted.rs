@@ -13,7 +13,7 @@ use crate::kernel::Image;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use xfskit::volume::{Caller, MountOptions, NewFile, SetMode, Volume};
-use xfskit_testkit::{Entry, Reference, Scratch, UML_DISKS};
+use xfskit_testkit::{Reference, Scratch, TreeEntry, UML_DISKS};
 
 const SIZE_BYTES: u64 = 320 << 20;
 
@@ -69,7 +69,7 @@ struct Case<'a> {
 struct Crashed {
     image: PathBuf,
     what: String,
-    tree: Vec<Entry>,
+    tree: Vec<TreeEntry>,
 }
 
 fn open(path: &Path) -> Volume {
@@ -155,7 +155,7 @@ impl Case<'_> {
     }
 
     /// The tree after recovery by this machine's kernel and by xfskit, which must be the same.
-    fn judged_here(&self, crashed: &Crashed) -> Vec<Entry> {
+    fn judged_here(&self, crashed: &Crashed) -> Vec<TreeEntry> {
         let what = &crashed.what;
         let image = Image { data: crashed.image.clone(), log: None };
         let [ours, theirs] = ["ours", "theirs"].map(|name| image.copy(self.scratch, name));

@@ -75,7 +75,7 @@ impl Image {
     }
 
     /// The tree that the kernel shows, or why it refuses the image.
-    pub fn kernel_tree(&self) -> Result<Vec<xfskit_testkit::Entry>, String> {
+    pub fn kernel_tree(&self) -> Result<Vec<xfskit_testkit::TreeEntry>, String> {
         let kernel = try_kernel_mount(&self.data, self.log.as_deref(), &[]).expect("a kernel")?;
         Ok(kernel.into_tree())
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use xfskit::device::{Access, BlockDevice, FileDevice};
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, Error, Fallocate, MountOptions, NewFile, Volume};
-use xfskit_testkit::{Entry, kernel_mount, reference};
+use xfskit_testkit::{TreeEntry, kernel_mount, reference};
 
 /// What no device of these tests takes.
 const REFUSED: &[u8] = b"no device takes this";
@@ -65,7 +65,7 @@ fn open_with_a_bad_file(image: &Image) -> Volume {
 
 /// The files that the kernel finds after its recovery, with their sizes. `None`: this machine cannot mount.
 fn files(image: &Image) -> Option<Vec<(String, u64)>> {
-    let describe = |entry: Entry| (entry.path.display().to_string(), entry.size);
+    let describe = |entry: TreeEntry| (entry.path.display().to_string(), entry.size);
     let files = kernel_mount(&image.path)?.into_tree().into_iter().skip(1).map(describe).collect();
     image.assert_sound();
     Some(files)

@@ -17,7 +17,7 @@ use stress::{DIR, FILE, Image, Random, colliding, first_seed, keep_if_broken, sc
 use view::{brief, seen_by_kernel, seen_by_us};
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{AttrLogging, Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
-use xfskit_testkit::{Entry, kernel_mount, reference};
+use xfskit_testkit::{TreeEntry, kernel_mount, reference};
 
 fn model(image: &Image, options: &MountOptions, seed: u64, steps: usize, names: usize) {
     eprintln!("seed {seed}");
@@ -201,7 +201,7 @@ fn both_see_the_same(image: &Image, random: &mut Random) {
     let theirs = seen_by_kernel(kernel.path(), false);
     kernel.unmount();
     let fs = image.open();
-    let compare = |ours: &[Entry], theirs: &[Entry]| {
+    let compare = |ours: &[TreeEntry], theirs: &[TreeEntry]| {
         for (ours, theirs) in ours.iter().zip(theirs) {
             assert!(ours == theirs, "we see\n{}instead of\n{}", brief(ours), brief(theirs));
         }

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, Error, Volume};
-use xfskit_testkit::Entry;
+use xfskit_testkit::TreeEntry;
 
 /// A filesystem and what must be in it.
 pub struct Run {
@@ -181,7 +181,7 @@ impl Run {
         }
     }
     /// What the tree must look like.
-    pub fn expected(&self) -> Vec<Entry> {
+    pub fn expected(&self) -> Vec<TreeEntry> {
         let mut entries = Vec::new();
         let mut todo = vec![(PathBuf::new(), 0)];
         while let Some((path, id)) = todo.pop() {
@@ -195,7 +195,7 @@ impl Run {
         entries
     }
 
-    pub fn check(&self, seen: &[Entry], who: &str) {
+    pub fn check(&self, seen: &[TreeEntry], who: &str) {
         let expected = self.expected();
         for (expected, seen) in expected.iter().zip(seen) {
             if expected != seen {

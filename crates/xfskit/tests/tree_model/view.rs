@@ -6,11 +6,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use xfskit::volume::Volume;
-use xfskit_testkit::{Entry, tree};
+use xfskit_testkit::{TreeEntry, tree};
 
 /// An entry in few words.
-pub fn brief(entry: &Entry) -> String {
-    let mut text = format!("{}\n", Entry { xattrs: Vec::new(), ..entry.clone() });
+pub fn brief(entry: &TreeEntry) -> String {
+    let mut text = format!("{}\n", TreeEntry { xattrs: Vec::new(), ..entry.clone() });
     for (name, value) in &entry.xattrs {
         let sum = value.iter().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(*byte)));
         text += &format!("    {name}: {} bytes, {sum:x}\n", value.len());
@@ -18,12 +18,12 @@ pub fn brief(entry: &Entry) -> String {
     text
 }
 
-pub fn entry(path: PathBuf, node: &Node) -> Entry {
+pub fn entry(path: PathBuf, node: &Node) -> TreeEntry {
     let kind = node.mode & TYPE;
     let mut xattrs: Vec<_> =
         node.xattrs.iter().map(|(n, v)| (String::from_utf8_lossy(n).into_owned(), v.clone())).collect();
     xattrs.sort();
-    Entry {
+    TreeEntry {
         path,
         mode: node.mode.into(),
         uid: node.uid,
@@ -39,7 +39,7 @@ pub fn entry(path: PathBuf, node: &Node) -> Entry {
 }
 
 /// The tree as we read it. Contents of files are not ours to read.
-pub fn seen_by_us(fs: &Volume) -> Vec<Entry> {
+pub fn seen_by_us(fs: &Volume) -> Vec<TreeEntry> {
     let mut entries = Vec::new();
     let mut todo = vec![(PathBuf::new(), fs.root())];
     while let Some((path, inode)) = todo.pop() {
@@ -59,7 +59,7 @@ pub fn seen_by_us(fs: &Volume) -> Vec<Entry> {
             .collect();
         xattrs.retain(|(name, _)| !name.starts_with("trusted.SGI_ACL_"));
         xattrs.sort();
-        entries.push(Entry {
+        entries.push(TreeEntry {
             path,
             mode: stat.mode.into(),
             uid: stat.uid,
@@ -78,7 +78,7 @@ pub fn seen_by_us(fs: &Volume) -> Vec<Entry> {
 }
 
 /// The tree as the kernel reads it, in the same terms as [`seen_by_us`].
-pub fn seen_by_kernel(root: &Path, contents: bool) -> Vec<Entry> {
+pub fn seen_by_kernel(root: &Path, contents: bool) -> Vec<TreeEntry> {
     let mut entries = tree(root);
     for entry in &mut entries {
         entry.xattrs.retain(|(name, _)| !name.starts_with("trusted.SGI_ACL_"));

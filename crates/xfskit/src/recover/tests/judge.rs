@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use xfskit_testkit::{Entry, Reference, kernel_mount, reference, scratch, tree};
+use xfskit_testkit::{Reference, TreeEntry, kernel_mount, reference, scratch, tree};
 
 /// Blocks that belong to the AG's own trees and free list, which may lie anywhere.
 const OWNERS_OF_TREES: [&str; 2] = ["-5", "-8"];
@@ -10,7 +10,7 @@ const OWNERS_OF_TREES: [&str; 2] = ["-5", "-8"];
 /// What two recoveries of one image must agree on.
 #[derive(Debug, PartialEq, Eq)]
 pub struct State {
-    tree: Vec<Entry>,
+    tree: Vec<TreeEntry>,
     /// Cores and extent maps of the first inodes.
     inodes: Vec<String>,
     rmaps: BTreeMap<u32, Vec<String>>,
@@ -33,7 +33,7 @@ impl State {
         Some(Self::read(&reference, &path, tree))
     }
 
-    fn read(reference: &Reference, path: &Path, tree: Vec<Entry>) -> Self {
+    fn read(reference: &Reference, path: &Path, tree: Vec<TreeEntry>) -> Self {
         let mut state = Self {
             tree,
             inodes: Vec::new(),

@@ -26,9 +26,9 @@ fn name_of(entry: &MountEntry) -> String {
 
 /// The server's side.
 #[derive(Debug)]
-pub(crate) struct Outcome(File);
+pub(crate) struct EndReport(File);
 
-impl Outcome {
+impl EndReport {
     /// # Errors
     /// When there is no memory for it.
     pub fn new(entry: &MountEntry) -> io::Result<Self> {

@@ -1,8 +1,8 @@
-//! Where a side works, and how it is opened for a case.
+//! A side of a comparison: what it works on, and how it is opened for a case.
 
 use crate::BenchError;
+use crate::case::Case;
 use crate::fuse_mount::FuseMount;
-use crate::lab::Case;
 use crate::loop_mount::{LoopMount, obstacle};
 use crate::machine::{has_parent, kernel_release, mount_point, superblock_of};
 use crate::null::NullMount;
@@ -20,9 +20,9 @@ use xfskit_fuse::Options as FuseOptions;
 pub(crate) const IMAGE: &str = "image";
 const MOUNT: &str = "mount";
 
-/// Where a side works.
+/// What a side works on.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum SideKind {
     /// The engine, on a scratch image made for each case.
     Scratch,
     /// The engine, on somebody's image.
@@ -41,7 +41,7 @@ pub(crate) enum Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Side {
     pub(crate) name: String,
-    pub(crate) place: Place,
+    pub(crate) kind: SideKind,
 }
 
 /// An open target, and what lives as long.
@@ -71,7 +71,7 @@ impl Mounted {
 
 impl Side {
     pub(crate) fn scratch() -> Self {
-        Self { name: "xfskit".into(), place: Place::Scratch }
+        Self { name: "xfskit".into(), kind: SideKind::Scratch }
     }
 
     pub(crate) fn kernel() -> Result<Self> {
@@ -80,15 +80,15 @@ impl Side {
         }
         let release = kernel_release();
         let short = release.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
-        Ok(Self { name: format!("kernel {short}"), place: Place::Kernel })
+        Ok(Self { name: format!("kernel {short}"), kind: SideKind::Kernel })
     }
 
     pub(crate) fn fuse() -> Self {
-        Self { name: "xfskit over FUSE".into(), place: Place::Fuse }
+        Self { name: "xfskit over FUSE".into(), kind: SideKind::Fuse }
     }
 
     pub(crate) fn null() -> Self {
-        Self { name: "FUSE server that does nothing".into(), place: Place::Null }
+        Self { name: "FUSE server that does nothing".into(), kind: SideKind::Null }
     }
 
     pub(crate) fn dir(path: &Path) -> Result<Self> {
@@ -96,9 +96,9 @@ impl Side {
         ensure!(path.is_dir(), BenchError::Usage(format!("{}: not a folder", path.display())));
         let probe = tempfile::Builder::new().prefix(".xfskit-bench-").tempdir_in(&path);
         drop(probe.map_err(|source| BenchError::NotWritable { path: path.clone(), source })?);
-        let kind = mount_point(&path).map_or_else(|| "folder".into(), |mount| mount.kind);
+        let filesystem = mount_point(&path).map_or_else(|| "folder".into(), |mount| mount.kind);
         let parent = has_parent(&path);
-        Ok(Self { name: format!("{kind} {}", path.display()), place: Place::Dir { path, parent } })
+        Ok(Self { name: format!("{filesystem} {}", path.display()), kind: SideKind::Dir { path, parent } })
     }
 
     /// Somebody's image or directory.
@@ -117,40 +117,40 @@ impl Side {
         drop(device);
         let parent = superblock_of(path)
             .is_some_and(|superblock| superblock.incompat().contains(xfskit::ondisk::features::Incompat::PARENT));
-        Ok(Self { name: "xfskit".into(), place: Place::Image { path: path.into(), parent } })
+        Ok(Self { name: "xfskit".into(), kind: SideKind::Image { path: path.into(), parent } })
     }
 
     /// Whether the side can be what a case wants.
     pub(crate) fn can(&self, case: &Case) -> bool {
         let wants = |parent: Option<bool>| case.parent.is_none() || parent == case.parent;
-        match &self.place {
-            Place::Scratch | Place::Fuse => true,
-            Place::Kernel | Place::Null => !case.switched,
-            Place::Image { parent, .. } => wants(Some(*parent)),
+        match &self.kind {
+            SideKind::Scratch | SideKind::Fuse => true,
+            SideKind::Kernel | SideKind::Null => !case.switched,
+            SideKind::Image { parent, .. } => wants(Some(*parent)),
             // A directory of which nothing is known takes what is the default.
-            Place::Dir { parent, .. } => !case.switched && wants(parent.or(Some(true))),
+            SideKind::Dir { parent, .. } => !case.switched && wants(parent.or(Some(true))),
         }
     }
 
     pub(crate) fn is_engine(&self) -> bool {
-        matches!(self.place, Place::Scratch | Place::Image { .. })
+        matches!(self.kind, SideKind::Scratch | SideKind::Image { .. })
     }
 
     pub(crate) fn open(&self, case: &Case, scratch: &Scratch) -> Result<Opened> {
         let folder = format!("xfskit-bench-{}", std::process::id());
-        match &self.place {
-            Place::Scratch => {
+        match &self.kind {
+            SideKind::Scratch => {
                 let image = scratch.make_image(IMAGE, case.image_bytes, &case.mkfs)?;
                 Ok(Opened::Engine(Engine::open(&image, case.mount.clone(), &folder)?))
             }
-            Place::Image { path, .. } => Ok(Opened::Engine(Engine::open(path, case.mount.clone(), &folder)?)),
-            Place::Dir { path, .. } => Ok(Opened::Path(PathTarget::open(path, &folder)?, Mounted::Nothing)),
-            Place::Kernel => {
+            SideKind::Image { path, .. } => Ok(Opened::Engine(Engine::open(path, case.mount.clone(), &folder)?)),
+            SideKind::Dir { path, .. } => Ok(Opened::Path(PathTarget::open(path, &folder)?, Mounted::Nothing)),
+            SideKind::Kernel => {
                 let image = scratch.make_image(IMAGE, case.image_bytes, &case.mkfs)?;
                 let mount = LoopMount::new(&image, &scratch.file(MOUNT))?;
                 Ok(Opened::Path(PathTarget::open(&scratch.file(MOUNT), &folder)?, Mounted::Loop(mount)))
             }
-            Place::Fuse => {
+            SideKind::Fuse => {
                 let image = scratch.make_image(IMAGE, case.image_bytes, &case.mkfs)?;
                 let device = Arc::new(FileDevice::open(&image, Access::Write)?);
                 let filesystem = Volume::open(device, case.mount.clone())?;
@@ -158,7 +158,7 @@ impl Side {
                 let mount = FuseMount::new(filesystem, &scratch.file(MOUNT), &options)?;
                 Ok(Opened::Path(PathTarget::open(&scratch.file(MOUNT), &folder)?, Mounted::Fuse(mount)))
             }
-            Place::Null => {
+            SideKind::Null => {
                 let options = FuseOptions { source: "nothing".into(), ..FuseOptions::default() };
                 let mount = NullMount::new(&scratch.file(MOUNT), &options)?;
                 Ok(Opened::Path(PathTarget::open(&scratch.file(MOUNT), &folder)?, Mounted::Null(mount)))
@@ -168,7 +168,7 @@ impl Side {
 
     /// Closes what was opened; on somebody's image or directory what was made is removed first.
     pub(crate) fn close(&self, opened: Opened) -> Result<()> {
-        let theirs = matches!(self.place, Place::Image { .. } | Place::Dir { .. });
+        let theirs = matches!(self.kind, SideKind::Image { .. } | SideKind::Dir { .. });
         match opened {
             Opened::Engine(engine) => engine.close(theirs),
             Opened::Path(target, mount) => {

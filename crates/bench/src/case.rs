@@ -1,0 +1,40 @@
+//! A case: what is measured of a workload, and on what image.
+
+use xfskit::volume::MountOptions;
+
+/// What differs between runs of one workload.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) threads: usize,
+    pub(crate) mkfs: Vec<(char, &'static str)>,
+    pub(crate) image_bytes: u64,
+    pub(crate) mount: MountOptions,
+    /// Whether parent pointers are wanted, or not; `None` where they do not matter.
+    pub(crate) parent: Option<bool>,
+    /// An option of the engine is not as it is by default, so that only the engine can do it.
+    pub(crate) switched: bool,
+}
+
+impl Case {
+    /// An image with parent pointers, or without.
+    pub(crate) fn parent(mut self, parent: bool) -> Self {
+        self.parent = Some(parent);
+        if !parent {
+            self.mkfs.push(('n', "parent=0"));
+        }
+        self
+    }
+
+    /// The engine with an option changed.
+    pub(crate) fn switch(mut self, change: impl FnOnce(&mut MountOptions)) -> Self {
+        change(&mut self.mount);
+        self.switched = true;
+        self
+    }
+
+    pub(crate) fn mkfs(mut self, options: &[(char, &'static str)]) -> Self {
+        self.mkfs.extend(options);
+        self
+    }
+}
