@@ -17,7 +17,7 @@ use crate::workload::Workload;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use xfskit::cache::ForkKind;
+use xfskit::incore::ForkKind;
 use xfskit::inode::bmap;
 use xfskit::mount::Mount;
 use xfskit::trans::Reservation;

@@ -108,7 +108,8 @@ pub mod item;
 pub mod sync;
 pub mod value;
 
-pub mod cache;
+pub mod buffer;
+pub mod incore;
 pub mod journal;
 pub mod mount;
 pub mod trans;

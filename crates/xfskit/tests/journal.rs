@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use xfskit::cache::{BufferKey, Fill};
+use xfskit::buffer::{BufferKey, Fill};
 use xfskit::device::{Access, FileDevice};
 use xfskit::mount::Mount;
 use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};

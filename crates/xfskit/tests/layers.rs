@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["error", "sync", "counters", "credits", "cycle", "error_tags", "env", "hash", "value"],
     &["item"],
-    &["cache"],
+    &["buffer"],
+    &["incore"],
     &["journal"],
     &["mount"],
     &["trans"],

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit::cache::ForkKind;
 use xfskit::device::{Access, FileDevice};
+use xfskit::incore::ForkKind;
 use xfskit::ondisk::{AgNumber, FileBlock, FsBlock, InodeNumber};
 use xfskit::space::{AllocRequest, Near, Owner, allocate, free};
 use xfskit::trans::Reservation;

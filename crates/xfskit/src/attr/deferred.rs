@@ -17,9 +17,9 @@
 
 use super::update::{self, Logging};
 use super::{Attr, Form, Outcome, flags, fork, form, redo, remote, shortform, tree};
-use crate::cache::{DataFork, ForkKind, ForkMap};
 use crate::error::{Error, Result};
 use crate::error_tags::{ATTR_NO_SPACE, LARP, REFUSE_FORK};
+use crate::incore::{DataFork, ForkKind, ForkMap};
 use crate::inode::bmap;
 use crate::item::LogVector;
 use crate::mount::{AttrLogging, Mount};

@@ -8,9 +8,9 @@
 //! A crash leaves a fork that anyone who goes on with freeing the inode can read.
 
 use super::{Form, form, tree};
-use crate::cache::{AttrFork, ForkKind};
 use crate::dabtree::ATTR_LEAF_KIND;
 use crate::error::Result;
+use crate::incore::{AttrFork, ForkKind};
 use crate::inode::bmap;
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::{FileBlock, ForkFormat, FsBlock};

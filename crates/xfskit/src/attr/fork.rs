@@ -8,8 +8,8 @@
 //! itself and for the root of an extent map. The rules are the kernel's, so that the same inodes come out.
 
 use super::Outcome;
-use crate::cache::{AttrFork, DataFork, ForkMap, InodeState};
 use crate::error::Result;
+use crate::incore::{AttrFork, DataFork, ForkMap, InodeState};
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::limits::bmbt_root_bytes;
 use xfskit_ondisk::{ForkFormat, Geometry};

@@ -10,9 +10,9 @@
 
 use super::tree::tree;
 use super::{Form, form, remote};
-use crate::cache::ForkKind;
 use crate::dabtree::{CycleGuard, Path};
 use crate::error::Result;
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::trans::{InoId, Transaction};
 use std::ops::Range;

@@ -9,7 +9,7 @@
 //!
 //! Every step either does its work or, when there is no room, says so before it changed anything.
 //!
-//! Callers hold the inode in their transaction, and keep [`KnownAbsent`](crate::cache::KnownAbsent) up to date.
+//! Callers hold the inode in their transaction, and keep [`KnownAbsent`](crate::incore::KnownAbsent) up to date.
 
 mod deferred;
 mod drop;
@@ -29,8 +29,8 @@ pub use list::{AttrRef, ListCursor, list, list_from};
 pub use redo::Redo;
 pub use xfskit_ondisk::attr::{ParentRecord, flags};
 
-use crate::cache::{AttrFork, ForkKind, InodeState};
 use crate::error::Result;
+use crate::incore::{AttrFork, ForkKind, InodeState};
 use crate::inode::bmap;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::Geometry;

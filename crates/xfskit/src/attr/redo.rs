@@ -7,8 +7,8 @@
 
 use super::deferred::{Change, Kept, Progress, Update, encode_done};
 use super::{Attr, Form, form, leftovers, remote, shortform, tree};
-use crate::cache::ForkKind;
 use crate::error::Result;
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::item::LogVector;
 use crate::mount::Mount;

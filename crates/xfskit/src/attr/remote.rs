@@ -5,8 +5,9 @@
 //! crash might bring back.
 
 use super::tree::RemotePlace;
-use crate::cache::{BufferKind, DiskRun, DiskRuns, ForkKind};
+use crate::buffer::{BufferKind, DiskRun, DiskRuns};
 use crate::error::Result;
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::mount::Mount;
 use crate::sync::thread_local;

@@ -3,10 +3,10 @@
 use super::fork::{make, remove_if_useless};
 use super::leaf::{self, Owned, OwnedValue};
 use super::{Attr, Form, Outcome, flags, form, remote, shortform};
-use crate::cache::{AttrFork, ForkKind};
 use crate::dabtree::edit::edit;
 use crate::dabtree::{ATTR_LEAF_KIND, CycleGuard, DaTree, Path, create_fork_block, free_fork_block};
 use crate::error::Result;
+use crate::incore::{AttrFork, ForkKind};
 use crate::inode::bmap;
 use crate::trans::{BufId, InoId, InodeFields, Transaction};
 use xfskit_ondisk::attr::leaf::{

@@ -13,8 +13,8 @@
 use super::deferred::ValuePlace;
 use super::shortform::Place;
 use super::{Attr, Form, Outcome, flags, form, shortform};
-use crate::cache::KnownAbsent;
 use crate::error::{Error, Result};
+use crate::incore::KnownAbsent;
 use crate::mount::Mount;
 pub use crate::trans::deferred::Logging;
 use crate::trans::deferred::Turn;

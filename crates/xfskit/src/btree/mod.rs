@@ -31,7 +31,7 @@ mod tests;
 
 pub use cursor::Cursor;
 
-use crate::cache::BufferKind;
+use crate::buffer::BufferKind;
 use crate::error::Result;
 use crate::trans::{BufId, Transaction};
 use smallvec::SmallVec;

@@ -2,7 +2,7 @@
 
 use super::block::view;
 use super::{BtreeKind, Cursor, InlineRoot, KeyOf, NodeEntries, RecordOf, Root};
-use crate::cache::BufferKind;
+use crate::buffer::BufferKind;
 use crate::error::Result;
 use crate::space::{BNOBT_KIND, CNTBT_KIND, FINOBT_KIND, INOBT_KIND, REFCOUNTBT_KIND, RMAPBT_KIND};
 use crate::test_image::{Random, TestImage, transact};

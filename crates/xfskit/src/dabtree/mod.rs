@@ -21,9 +21,10 @@ mod shrink;
 pub(crate) use path::{CycleGuard, Path, Step};
 use xfskit_ondisk::logged::buffer::buffer_type;
 
-use crate::cache::{BufferKind, ForkKind};
+use crate::buffer::BufferKind;
 use crate::error::Result;
 use crate::error_tags::DA_READ_BUF;
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::trans::{BufId, InoId, Transaction};
 use xfskit_ondisk::FileBlock;

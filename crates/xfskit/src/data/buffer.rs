@@ -2,8 +2,8 @@
 
 use super::place::{Place, piece};
 use super::{device_offset, read_device, write_mapped};
-use crate::cache::DirtyBlocks;
 use crate::error::{Error, Result};
+use crate::incore::DirtyBlocks;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::FileBlock;
 

@@ -1,8 +1,8 @@
 //! Contents of many small new files in one piece: one search, one write, one extent taken from the free space.
 
 use super::{device_offset, write_device};
-use crate::cache::ForkKind;
 use crate::error::Result;
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::space::alloc::{self, AllocRequest};
 use crate::trans::{InoId, InodeFields, Transaction};

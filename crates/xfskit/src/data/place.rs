@@ -1,7 +1,7 @@
 //! Where the blocks of a file are.
 
-use crate::cache::ForkKind;
 use crate::error::Result;
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::space::refcount;
 use crate::trans::{InoId, Transaction};

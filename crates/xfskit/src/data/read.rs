@@ -1,8 +1,8 @@
 //! Reads contents.
 
 use super::{device_offset, file_offset, read_device};
-use crate::cache::ForkKind;
 use crate::error::Result;
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::{FileBlock, FsBlock};

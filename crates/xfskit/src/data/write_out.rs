@@ -11,8 +11,8 @@
 
 use super::place::{Piece, Place, piece};
 use super::{device_offset, expect_sole_owner, window, write_device};
-use crate::cache::ForkKind;
 use crate::error::Result;
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::space::{alloc, refcount};
 use crate::trans::{InoId, InodeFields, Transaction};

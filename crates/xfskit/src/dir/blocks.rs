@@ -1,10 +1,11 @@
 //! The blocks of a directory: reading them with a look at their owner, and making and freeing data blocks.
 
 use super::{Dir, data};
-use crate::cache::{BufferKind, ForkKind};
+use crate::buffer::BufferKind;
 use crate::dabtree::edit::edit;
 use crate::dabtree::{DIR_LEAFN_KIND, DaTree, create_fork_block, free_fork_block, read_fork_block};
 use crate::error::Result;
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::trans::{BufId, InodeFields, Transaction};
 use xfskit_ondisk::FileBlock;

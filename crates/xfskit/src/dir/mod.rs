@@ -29,9 +29,9 @@ pub use blocks::{DIR_BLOCK_KIND, DIR_DATA_KIND, DIR_FREE_KIND, DIR_LEAF1_KIND};
 pub use read::{Entry, read};
 pub use xfskit_ondisk::dir::FileType;
 
-use crate::cache::{DataFork, ForkKind};
 use crate::dabtree::Path;
 use crate::error::{Error, Result};
+use crate::incore::{DataFork, ForkKind};
 use crate::inode::bmap;
 use crate::trans::{BufId, InoId, InodeFields, Transaction};
 use xfskit_ondisk::da::hash_name;

@@ -5,8 +5,8 @@
 //! entries leave no such gap becomes a block although it would fit the inode.
 
 use super::{Dir, DirEntry, FileType, NewEntry, block, set_local};
-use crate::cache::DataFork;
 use crate::error::{Error, Result};
+use crate::incore::DataFork;
 use crate::trans::{InodeFields, Transaction};
 use xfskit_ondisk::dir::data::{BLOCK_TAIL_BYTES, DATA_HEADER_BYTES};
 use xfskit_ondisk::dir::entry_bytes;

@@ -1,7 +1,7 @@
 //! Makes the inode of a newly allocated number.
 
-use crate::cache::{AttrFork, DataFork, Inode, InodeState, KnownAbsent};
 use crate::error::Result;
+use crate::incore::{AttrFork, DataFork, Inode, InodeState, KnownAbsent};
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
 use xfskit_ondisk::inode::{

@@ -5,8 +5,8 @@
 //! Btree    level, records (2 bytes each), keys (room for the most), children (from the middle)
 //! ```
 
-use crate::cache::{AttrFork, DataFork, ForkMap, InodeState, LocalAttrs, MapRoot};
 use crate::error::Result;
+use crate::incore::{AttrFork, DataFork, ForkMap, InodeState, LocalAttrs, MapRoot};
 use std::sync::OnceLock;
 use xfskit_ondisk::limits::bmbt_root_max_records;
 use xfskit_ondisk::{Corruption, Extent, ForkFormat, Geometry, InodeCore, Verdict, ensure};

@@ -1,7 +1,7 @@
 //! Inodes as they are read from their clusters into the cache.
 
-use crate::cache::Inode;
 use crate::error::{Error, Result};
+use crate::incore::Inode;
 use crate::mount::Mount;
 use crate::trans::Transaction;
 use std::sync::Arc;

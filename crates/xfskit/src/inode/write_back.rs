@@ -12,9 +12,10 @@
 //! only after the flush that the next checkpoint begins with.
 
 use super::write_cluster::write_cluster;
-use crate::cache::{Buffer, Inode};
+use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::error_tags::BUF_IOERROR;
+use crate::incore::Inode;
 use crate::item::LogItem;
 use crate::journal::{Ail, WriteBack, WrittenBack};
 use crate::mount::Mount;

@@ -18,9 +18,10 @@
 
 use super::fork::encode_inode;
 use super::write_back::may_write;
-use crate::cache::{Buffer, BufferContent, BufferKey, Inode, InodeState};
+use crate::buffer::{Buffer, BufferContent, BufferKey};
 use crate::error::Result;
 use crate::error_tags::BUF_IOERROR;
+use crate::incore::{Inode, InodeState};
 use crate::item::{CheckpointSeq, LogItem};
 use crate::journal::Ail;
 use crate::mount::Mount;

@@ -4,9 +4,9 @@
 //! what is known about it (absent attributes) goes with it.
 
 use super::Mount;
-use crate::cache::Inode;
 use crate::error::Result;
 use crate::hash::{NumberMap, shard_of};
+use crate::incore::Inode;
 use crate::item::CheckpointSeq;
 use crate::journal::Journal;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

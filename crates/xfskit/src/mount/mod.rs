@@ -23,11 +23,12 @@ pub use intent_ids::IntentIds;
 pub use options::{AttrLogging, MountOptions};
 pub use superblock::SUPERBLOCK_KIND;
 
-use crate::cache::{Cache, DirtyInodes};
+use crate::buffer::BufferCache;
 use crate::counters::Counters;
 use crate::env::Environment;
 use crate::error::Result;
 use crate::error_tags::ErrorTags;
+use crate::incore::DirtyInodes;
 use crate::journal::recovery::Recovered;
 use crate::journal::{Journal, LogState, RecoveryReport};
 use crate::sync::Mutex;
@@ -49,7 +50,7 @@ pub struct Mount {
     /// Log space that transactions need.
     pub reservations: Reservations,
     /// Metadata in memory.
-    pub cache: Cache,
+    pub cache: BufferCache,
     /// Inodes in memory.
     pub inodes: InodeCache,
     /// Inodes whose contents or times wait in memory.

@@ -1,7 +1,7 @@
 //! The superblock in memory, and what it announces.
 
 use super::Mount;
-use crate::cache::BufferKind;
+use crate::buffer::BufferKind;
 use crate::sync::atomic::Ordering;
 use xfskit_ondisk::features::{LogIncompat, VersionFlags};
 use xfskit_ondisk::logged::buffer::buffer_type;

@@ -2,7 +2,7 @@
 
 use super::SUPERBLOCK_KIND;
 use crate::attr::remote::ATTR_REMOTE_KIND;
-use crate::cache::BufferKind;
+use crate::buffer::BufferKind;
 use crate::dabtree::{ATTR_LEAF_KIND, DA_NODE_KIND, DIR_LEAFN_KIND};
 use crate::dir::{DIR_BLOCK_KIND, DIR_DATA_KIND, DIR_FREE_KIND, DIR_LEAF1_KIND};
 use crate::inode::bmap::BMBT_KIND;

@@ -8,11 +8,12 @@ mod close;
 mod kinds;
 mod log;
 
-use crate::cache::{BufferKey, Cache, DirtyInodes, Fill};
+use crate::buffer::{BufferCache, BufferKey, Fill};
 use crate::counters::Counters;
 use crate::env::{Environment, SystemEnvironment};
 use crate::error::{Error, Result};
 use crate::error_tags::{BAD_SUMMARY, ErrorTags};
+use crate::incore::DirtyInodes;
 use crate::inode::WriteBackToDevice;
 use crate::journal::recovery::Recovered;
 use crate::journal::{Journal, JournalOptions, LogState, RecoveryReport};
@@ -106,8 +107,12 @@ impl Mount {
             Arc::clone(&counters),
             journal_options,
         ));
-        let cache =
-            Cache::new(Arc::clone(&device), Arc::clone(&geometry), Arc::clone(&counters), options.cache_bytes / 2);
+        let cache = BufferCache::new(
+            Arc::clone(&device),
+            Arc::clone(&geometry),
+            Arc::clone(&counters),
+            options.cache_bytes / 2,
+        );
         let raw = superblock.raw();
         let limits = Limits::new(&geometry);
         let (space, counters_are_right) = first_counts(raw, &geometry, &limits);

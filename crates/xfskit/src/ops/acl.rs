@@ -8,9 +8,9 @@
 
 use super::Caller;
 use crate::attr::{self, update};
-use crate::cache::{AttrFork, InodeState, KnownAbsent};
 use crate::error::{Error, Result};
 use crate::error_tags::REFUSE_ACL;
+use crate::incore::{AttrFork, InodeState, KnownAbsent};
 use crate::mount::Mount;
 use crate::trans::reservation_of;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};

@@ -10,9 +10,9 @@
 use super::Volume;
 use super::map::{Times, grow, next_link, remove_range, touch_contents};
 use super::protected::check_unprotected;
-use crate::cache::ForkKind;
 use crate::data::{self, MAX_SIZE_BYTES, Place};
 use crate::error::{Error, Result};
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::space::{alloc, refcount};
 use crate::trans::{InoId, InodeFields, Transaction};

@@ -6,9 +6,9 @@
 use super::Volume;
 use super::map::{END_OF_MAP, link_reservation, next_link, written_behind_end};
 use super::protected::{check_not_immutable, check_same, check_write, is_append_only};
-use crate::cache::{Inode, InodeState};
 use crate::data::{self, Source};
 use crate::error::{Error, Result};
+use crate::incore::{Inode, InodeState};
 use crate::space;
 use crate::sync::Held;
 use crate::sync::atomic::Ordering;

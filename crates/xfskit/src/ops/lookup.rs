@@ -33,7 +33,7 @@ impl Volume {
     }
 
     /// A directory in use, locked and joined.
-    pub(super) fn join_dir(&self, tx: &mut Transaction, dir: &std::sync::Arc<crate::cache::Inode>) -> Result<InoId> {
+    pub(super) fn join_dir(&self, tx: &mut Transaction, dir: &std::sync::Arc<crate::incore::Inode>) -> Result<InoId> {
         let id = self.join(tx, dir)?;
         if !tx.inode(id).core.is_dir() {
             return Err(Error::NotADirectory);

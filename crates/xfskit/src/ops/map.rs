@@ -8,9 +8,9 @@
 
 use super::Volume;
 use super::create::{single, tell_write};
-use crate::cache::{ForkKind, Inode};
 use crate::data;
 use crate::error::Result;
+use crate::incore::{ForkKind, Inode};
 use crate::inode::bmap;
 use crate::mount::Mount;
 use crate::space;

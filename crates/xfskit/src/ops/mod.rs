@@ -46,8 +46,8 @@ pub use setattr::{SetAttr, SetTime};
 pub use stat::{FsStat, Stat};
 pub use xattr::{Namespace, SetMode, XattrChange};
 
-use crate::cache::{Inode, InodeState};
 use crate::error::{Error, Result};
+use crate::incore::{Inode, InodeState};
 use crate::mount::Mount;
 use crate::space::cluster;
 use crate::sync::Mutex;

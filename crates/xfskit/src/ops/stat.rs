@@ -1,8 +1,8 @@
 //! What is known of an inode and of the filesystem as a whole.
 
 use super::Volume;
-use crate::cache::{DataFork, InodeState};
 use crate::error::Result;
+use crate::incore::{DataFork, InodeState};
 use crate::trans::Transaction;
 use xfskit_ondisk::inode::flags2;
 use xfskit_ondisk::{DeviceNumber, InodeNumber, Timestamp};

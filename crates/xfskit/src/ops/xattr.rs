@@ -9,8 +9,8 @@
 use super::protected::check_unprotected;
 use super::{Caller, Volume, acl, check_state_in_use};
 use crate::attr::{self, Form, update};
-use crate::cache::{Inode, KnownAbsent};
 use crate::error::{Error, Result};
+use crate::incore::{Inode, KnownAbsent};
 use crate::mount::AttrLogging;
 use crate::trans::reservation_of;
 use crate::trans::{InoId, Reservation, Transaction};

@@ -2,9 +2,9 @@
 //! change in the same transaction.
 
 use super::inode;
-use crate::cache::ForkKind;
 use crate::error::Result;
 use crate::error_tags::BMAP_FINISH_ONE;
+use crate::incore::ForkKind;
 use crate::inode::bmap::{map_extent, unmap_extent};
 use crate::item::LogVector;
 use crate::mount::Mount;

@@ -14,9 +14,9 @@
 //! An exchanged directory or symbolic link stays in the form that it came in, also where a smaller one would do.
 
 use super::inode;
-use crate::cache::ForkKind;
 use crate::error::Result;
 use crate::error_tags::EXCHMAPS_FINISH_ONE;
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::item::LogVector;
 use crate::mount::Mount;

@@ -1,8 +1,8 @@
 //! Inodes that intents name.
 
 use super::wrong_inode;
-use crate::cache::Inode;
 use crate::error::{Error, Result};
+use crate::incore::Inode;
 use crate::mount::Mount;
 use crate::trans::{InoId, Transaction};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The headers of an AG as buffers, and the order in which they are locked.
 
-use crate::cache::BufferKind;
+use crate::buffer::BufferKind;
 use crate::error::{Error, Result};
 use crate::error_tags::{READ_AGF, READ_AGI, REFUSE_LOCK};
 use crate::mount::Mount;

@@ -3,7 +3,7 @@
 //! The inode cache, not the cluster buffer, is the truth for a cached inode; the buffer is brought up to date when the
 //! inode is written back. Each inode has a checksum of its own, so the buffer as a whole has none.
 
-use crate::cache::BufferKind;
+use crate::buffer::BufferKind;
 use crate::error::Result;
 use crate::error_tags::ITOBP;
 use crate::trans::{BufId, Transaction};

@@ -4,9 +4,10 @@ use super::{
     AGF_KIND, AGFL_KIND, AGI_KIND, AllocRequest, BNOBT_KIND, CNTBT_KIND, FINOBT_KIND, INOBT_KIND, Near, Owner,
     REFCOUNTBT_KIND, RMAPBT_KIND, allocate, free, inodes,
 };
-use crate::cache::{BufferKind, ForkKind};
+use crate::buffer::BufferKind;
 use crate::env::SeededEnvironment;
 use crate::error::Result;
+use crate::incore::ForkKind;
 use crate::mount::{Mount, MountOptions};
 use crate::test_image::{Random, TestImage, transact};
 use crate::trans::Reservation;

@@ -9,7 +9,7 @@ use super::alloc;
 use super::free_list;
 use super::owner::Owner;
 use crate::btree::{BtreeKind, Cursor, Root};
-use crate::cache::BufferKind;
+use crate::buffer::BufferKind;
 use crate::error::{Error, Result};
 use crate::trans::{BufId, Transaction};
 use std::marker::PhantomData;
@@ -21,7 +21,7 @@ use xfskit_ondisk::{AgBlock, DiskAddress, Geometry};
 macro_rules! tree_buffer {
     ($(#[$doc:meta])* $name:ident, $format:ty) => {
         $(#[$doc])*
-        pub static $name: $crate::cache::BufferKind = $crate::cache::BufferKind {
+        pub static $name: $crate::buffer::BufferKind = $crate::buffer::BufferKind {
             name: <$format as xfskit_ondisk::btree::TreeFormat>::NAME,
             family: "btree",
             log_type: xfskit_ondisk::logged::buffer::buffer_type::BTREE,

@@ -5,7 +5,7 @@ use super::alloc;
 use super::free_space::{short_address, tree_buffer};
 use super::owner::Owner;
 use crate::btree::{BtreeKind, Cursor, Root};
-use crate::cache::BufferKind;
+use crate::buffer::BufferKind;
 use crate::error::Result;
 use crate::trans::{BufId, Transaction};
 use std::marker::PhantomData;

@@ -1,6 +1,6 @@
 //! Whose blocks are, as allocations and frees are told and as the reverse mappings record it.
 
-use crate::cache::ForkKind;
+use crate::incore::ForkKind;
 use xfskit_ondisk::btree::{Rmap, rmap_offset, rmap_owner};
 use xfskit_ondisk::{AgBlock, FileBlock, InodeNumber};
 

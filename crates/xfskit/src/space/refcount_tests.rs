@@ -2,7 +2,7 @@
 
 use super::refcount::{decrease_some, increase_some, shared_part};
 use super::{AllocRequest, Near, Owner, allocate};
-use crate::cache::ForkKind;
+use crate::incore::ForkKind;
 use crate::test_image::{Random, TestImage, transact};
 use crate::trans::Transaction;
 use xfskit_ondisk::{AgNumber, FileBlock, FsBlock, InodeNumber};

@@ -9,8 +9,8 @@ use super::{
     inode_free_blocks, inodes, rmap,
 };
 use crate::btree::{BtreeKind, Cursor, RecordOf};
-use crate::cache::ForkKind;
 use crate::error::Error;
+use crate::incore::ForkKind;
 use crate::mount::Mount;
 use crate::test_image::{Random, TestImage, transact};
 use crate::trans::Transaction;

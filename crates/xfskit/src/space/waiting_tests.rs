@@ -3,7 +3,7 @@
 use super::ag::{Ag, read_agf};
 use super::reservation::{held_back, set_aside_blocks};
 use super::{AllocRequest, Near, Owner, allocate, inode_allocation_blocks, inodes};
-use crate::cache::ForkKind;
+use crate::incore::ForkKind;
 use crate::mount::Mount;
 use crate::test_image::{TestImage, transact};
 use crate::trans::Transaction;

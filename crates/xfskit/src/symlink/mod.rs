@@ -5,8 +5,9 @@
 //! remote   extent: header "XSLM", part of the target    up to 1023 bytes, in one extent where the space allows it
 //! ```
 
-use crate::cache::{BufferKind, DataFork, ForkKind};
+use crate::buffer::BufferKind;
 use crate::error::{Error, Result};
+use crate::incore::{DataFork, ForkKind};
 use crate::inode::bmap;
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::logged::buffer::buffer_type;

@@ -1,7 +1,7 @@
 //! One chain of transactions against the whole log.
 
 use super::{InodeFields, Reservation};
-use crate::cache::BufferKind;
+use crate::buffer::BufferKind;
 use crate::test_image::TestImage;
 use std::sync::mpsc::channel;
 use std::time::Duration;

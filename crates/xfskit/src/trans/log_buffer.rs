@@ -4,7 +4,7 @@
 //! commit copies the chunks that its transaction touched, and nothing else.
 
 use super::HeldBuffer;
-use crate::cache::{BufferKey, BufferKind, DiskRun};
+use crate::buffer::{BufferKey, BufferKind, DiskRun};
 use crate::item::{DirtyBits, LogVector};
 use crate::journal::Batch;
 use smallvec::{SmallVec, smallvec};

@@ -2,7 +2,7 @@
 //! write-back.
 
 use super::{HeldInode, InodeFields};
-use crate::cache::{AttrFork, DataFork, ForkMap, Inode, InodeState};
+use crate::incore::{AttrFork, DataFork, ForkMap, Inode, InodeState};
 use crate::item::DirtyBits;
 use crate::journal::{Batch, RegionEnds, Regions};
 use xfskit_ondisk::extent::EXTENT_RECORD_BYTES;

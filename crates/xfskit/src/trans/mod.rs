@@ -35,9 +35,10 @@ mod scratch;
 pub use items::PassingItem;
 pub use reservation::{Reservation, reservation_of};
 
-use crate::cache::{Buffer, BufferContent, BufferKey, BufferKind, Fill, Inode, InodeState};
+use crate::buffer::{Buffer, BufferContent, BufferKey, BufferKind, Fill};
 use crate::error::{Error, Result};
 use crate::error_tags::{REDUCE_MAX_IEXTENTS, REFUSE_LOCK};
+use crate::incore::{Inode, InodeState};
 use crate::item::DirtyBits;
 use crate::journal::{Grant, OrderedWrite};
 use crate::mount::Mount;

@@ -1,8 +1,9 @@
 //! Blocks of large directories, found again without the extent map and the cache's index ([`DirMemory`]).
 
 use super::{BufId, InoId, Transaction};
-use crate::cache::{BufferKind, DirMemory, Fill};
+use crate::buffer::{BufferKind, Fill};
 use crate::error::Result;
+use crate::incore::DirMemory;
 use std::sync::Arc;
 use xfskit_ondisk::FileBlock;
 

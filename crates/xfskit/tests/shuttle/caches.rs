@@ -9,7 +9,7 @@ use shuttle::thread;
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
-use xfskit::cache::{BufferKey, Fill};
+use xfskit::buffer::{BufferKey, Fill};
 use xfskit::ondisk::{InodeNumber, Lsn};
 use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};
 use xfskit::volume::{Caller, MountOptions, NewFile, SetAttr, SetMode, Volume};

@@ -6,7 +6,7 @@ use crate::{DIR, FILE, below, close, explore, image, open};
 use shuttle::thread;
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
-use xfskit::cache::{BufferKey, Fill};
+use xfskit::buffer::{BufferKey, Fill};
 use xfskit::ondisk::{InodeNumber, Lsn};
 use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};
 use xfskit::volume::{Caller, MountOptions, NewFile, RenameFlags, Volume};

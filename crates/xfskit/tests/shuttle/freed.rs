@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
-use xfskit::cache::{BufferKey, Fill};
+use xfskit::buffer::{BufferKey, Fill};
 use xfskit::ondisk::{DiskAddress, InodeNumber, Lsn};
 use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};
 use xfskit::volume::{Caller, MountOptions, NewFile, SetAttr, Volume};

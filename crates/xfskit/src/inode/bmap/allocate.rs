@@ -2,9 +2,9 @@
 
 use super::rewrite::{expect_count, expect_records, rewrite};
 use super::{count_blocks, extents, owner};
-use crate::cache::ForkKind;
 use crate::error::{Error, Result};
 use crate::error_tags::BMAP_ALLOC_MINLEN_EXTENT;
+use crate::incore::ForkKind;
 use crate::space::alloc::{self, AllocRequest, Near};
 use crate::trans::{InoId, Transaction};
 use smallvec::SmallVec;

@@ -4,9 +4,9 @@ use super::bmbt::{BMBT_KIND, BmbtKind, allocate_map_block, fork_bytes, root_fiel
 use super::load::load;
 use super::rewrite::small_limit;
 use crate::btree::Cursor;
-use crate::cache::{ExtentList, ForkKind, ForkMap, MapRoot};
 use crate::error::{Error, Result};
 use crate::error_tags::BMAPIFORMAT;
+use crate::incore::{ExtentList, ForkKind, ForkMap, MapRoot};
 use crate::space::Owner;
 use crate::space::alloc;
 use crate::trans::{InoId, InodeFields, Transaction};

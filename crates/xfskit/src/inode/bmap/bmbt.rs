@@ -1,8 +1,9 @@
 //! The btree of an extent map: its root lies in the inode, its blocks come from anywhere near the file.
 
 use crate::btree::{BtreeKind, InlineRoot, NodeEntries, Root};
-use crate::cache::{BufferKind, ForkKind, ForkMap};
+use crate::buffer::BufferKind;
 use crate::error::{Error, Result};
+use crate::incore::{ForkKind, ForkMap};
 use crate::space::Owner;
 use crate::space::alloc::{self, AllocRequest, Near};
 use crate::trans::{BufId, InoId, InodeFields, Transaction};

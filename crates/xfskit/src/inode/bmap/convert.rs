@@ -2,9 +2,9 @@
 
 use super::rewrite::{expect_records, part, rewrite, with_middle};
 use super::{extents, owner};
-use crate::cache::ForkKind;
 use crate::error::Result;
 use crate::error_tags::BMAP_CONVERT;
+use crate::incore::ForkKind;
 use crate::space::{alloc, rmap};
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::{Corruption, Extent, FileBlock};

@@ -2,8 +2,8 @@
 
 use super::bmbt::BmbtKind;
 use crate::btree::Cursor;
-use crate::cache::{ExtentList, ForkKind, ForkMap};
 use crate::error::Result;
+use crate::incore::{ExtentList, ForkKind, ForkMap};
 use crate::trans::{InoId, Transaction};
 
 /// Makes sure that the whole list of extents is in memory.

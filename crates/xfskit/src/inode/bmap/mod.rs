@@ -34,8 +34,9 @@ pub use rewrite::{expect_count, expect_records};
 pub use share::{forget_sharing, may_share, set_may_share, share};
 pub use shift::{shift_left, shift_right};
 
-use crate::cache::{BufferKey, DiskRun, DiskRuns, Extents, ForkKind, ForkMap};
+use crate::buffer::{BufferKey, DiskRun, DiskRuns};
 use crate::error::Result;
+use crate::incore::{Extents, ForkKind, ForkMap};
 use crate::space::Owner;
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::{Corruption, Extent, FileBlock, FsBlock};

@@ -3,9 +3,9 @@
 use super::apply::replace;
 use super::rewrite::{expect_records, without};
 use super::{count_blocks, extents, owner};
-use crate::cache::ForkKind;
 use crate::error::Result;
 use crate::error_tags::BMAP_REMOVE;
+use crate::incore::ForkKind;
 use crate::space::{alloc, refcount};
 use crate::trans::{InoId, Transaction};
 use std::ops::Range;

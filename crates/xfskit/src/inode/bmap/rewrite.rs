@@ -2,9 +2,9 @@
 
 use super::apply::replace;
 use super::extents;
-use crate::cache::ForkKind;
 use crate::error::{Error, Result};
 use crate::error_tags::REFUSE_RECORDS;
+use crate::incore::ForkKind;
 use crate::trans::{InoId, Transaction};
 use smallvec::SmallVec;
 use std::ops::Range;

@@ -2,9 +2,9 @@
 
 use super::rewrite::{expect_records, rewrite};
 use super::{count_blocks, extents, owner};
-use crate::cache::ForkKind;
 use crate::error::Result;
 use crate::error_tags::BMAP_SHARE;
+use crate::incore::ForkKind;
 use crate::space::{refcount, rmap};
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::inode::flags2;

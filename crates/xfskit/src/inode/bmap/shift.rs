@@ -2,8 +2,8 @@
 
 use super::rewrite::{Records, expect_records, part, rewrite, without};
 use super::{extents, owner};
-use crate::cache::ForkKind;
 use crate::error::Result;
+use crate::incore::ForkKind;
 use crate::space::{alloc, rmap};
 use crate::trans::{InoId, Transaction};
 use std::ops::Range;

@@ -13,7 +13,7 @@
 //! Crash behaviour: the log is not touched, so the next recovery starts from the same place. It passes over what the
 //! written blocks have already, by their LSNs, and replays the rest.
 
-use crate::cache::BufferKind;
+use crate::buffer::BufferKind;
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -9,8 +9,8 @@ mod hostile;
 mod judge;
 
 use super::*;
-use crate::cache::ForkKind;
 use crate::env::SeededEnvironment;
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::item::LogVector;
 use crate::space::alloc::{AllocRequest, Near, allocate};

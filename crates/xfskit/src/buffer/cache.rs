@@ -1,45 +1,9 @@
-//! Metadata in memory: buffers, bounded and verified on the way in and out.
-//!
-//! ```text
-//! Cache: 256 shards of address → Arc<Buffer>, each with a clock hand for eviction
-//! Buffer: key, kind, lock around the contents, the journal's bookkeeping
-//! ```
-//! Invariants
-//! - At most one buffer exists for an address, and its length never changes while it is cached.
-//! - A buffer that is locked, pinned or waits for write-back is never evicted, so the bound is soft: it can be exceeded
-//!   by what the journal holds, which the log's size bounds. Eviction in turn passes over what somebody refers to;
-//!   write-back drops what will hardly be wanted again, referred to or not: clusters whose inodes are all cached, and
-//!   freed blocks once that is durable.
-//! - A buffer that was evicted is marked. Whoever refers to one without its lock (the journal's lists, a directory's
-//!   [`DirMemory`]) looks at the mark under the lock.
-//! - Contents are verified (checksum, then the kind's own checks) when they are read, and checked again before they
-//!   are written back, so that memory damage is not made durable.
-//!
-//! Locking: a shard's lock is held for a look-up only, never across I/O; a buffer is read from the device under its
-//! own exclusive lock.
+//! The buffers of one device: look-up, locks, reading, eviction.
 
-mod buffer;
-mod dir_memory;
-mod dirty;
-mod dirty_inodes;
-mod extent_list;
-mod fork;
-mod inode;
-mod kind;
-
-pub use buffer::{Buffer, BufferContent, BufferKey, DiskRun, DiskRuns};
-pub use dir_memory::DirMemory;
-pub use dirty::DirtyBlocks;
-pub use dirty_inodes::DirtyInodes;
-pub use extent_list::{ExtentList, Extents};
-pub use fork::{AttrFork, DataFork, ForkKind, ForkMap, LocalAttrs, MapRoot};
-pub use inode::{Inode, InodeState, KnownAbsent};
-pub use kind::BufferKind;
-
+use super::{Buffer, BufferContent, BufferKey, BufferKind, Charge, MemoryUse};
 use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::hash::{NumberMap, shard_of};
-use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Held, Mutex, Padded};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,10 +14,9 @@ use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, Geometry};
 const SHARDS: usize = if cfg!(shuttle) { 2 } else { 256 };
 
 /// The buffer cache of one device.
-pub struct Cache {
+pub struct BufferCache {
     shards: Box<[Padded<Mutex<Shard>>]>,
-    limit_bytes: usize,
-    used: Arc<Used>,
+    memory: Arc<MemoryUse>,
     device: Arc<dyn BlockDevice>,
     geometry: Arc<Geometry>,
     counters: Arc<Counters>,
@@ -76,32 +39,8 @@ impl Shard {
     }
 }
 
-/// Memory in use, in bytes.
-#[derive(Debug, Default)]
-struct Used {
-    /// The contents of buffers.
-    buffers: AtomicUsize,
-    /// What lies elsewhere.
-    charged: AtomicUsize,
-}
-
-/// Places in a shard's clock that may be nobody's.
+/// Places in a shard's clock that may be of buffers that are gone.
 const CLOCK_SLACK: usize = 64;
-/// What lies elsewhere has at most one part in so many of the cache's memory.
-const CHARGED_SHARE: usize = 8;
-
-/// Memory that counts as the cache's although it lies elsewhere, until this is dropped.
-#[derive(Debug)]
-pub struct Charge {
-    used: Arc<Used>,
-    bytes: usize,
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.used.charged.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
 
 /// How a buffer's contents come about when it is not cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +51,7 @@ pub enum Fill {
     Zero,
 }
 
-impl Cache {
+impl BufferCache {
     /// An empty cache that tries to stay below `limit_bytes`.
     pub fn new(
         device: Arc<dyn BlockDevice>,
@@ -121,7 +60,7 @@ impl Cache {
         limit_bytes: usize,
     ) -> Self {
         let shards = (0..SHARDS).map(|_| Padded::default()).collect();
-        Self { shards, limit_bytes, used: Arc::default(), device, geometry, counters }
+        Self { shards, memory: Arc::new(MemoryUse::new(limit_bytes)), device, geometry, counters }
     }
 
     fn shard(&self, address: DiskAddress) -> &Mutex<Shard> {
@@ -260,8 +199,8 @@ impl Cache {
             // nobody will look at it again, though the journal may still hold on to it for its cancel record.
             let freed = buffer.item().lock().stale;
             if freed || (buffer.item().is_clean() && Arc::strong_count(buffer) == 1) {
-                self.used.buffers.fetch_sub(buffer.key().bytes(), Ordering::Relaxed);
-                self.used.buffers.fetch_add(key.bytes(), Ordering::Relaxed);
+                self.memory.remove_buffer(buffer.key());
+                self.memory.add_buffer(key);
                 let buffer = Arc::new(Buffer::new(key.clone()));
                 // It takes over the old one's place in the clock.
                 if let Some(old) = shard.buffers.insert(key.address(), Arc::clone(&buffer)) {
@@ -277,8 +216,8 @@ impl Cache {
         let buffer = Arc::new(Buffer::new(key.clone()));
         shard.buffers.insert(key.address(), Arc::clone(&buffer));
         shard.clock.push_back(key.address());
-        self.used.buffers.fetch_add(key.bytes(), Ordering::Relaxed);
-        if self.used_bytes() > self.limit_bytes {
+        self.memory.add_buffer(key);
+        if self.memory.is_over_limit() {
             self.evict_some(shard);
         }
         Ok(buffer)
@@ -291,7 +230,7 @@ impl Cache {
             let Some(buffer) = shard.buffers.get(&address) else { continue };
             let idle = Arc::strong_count(buffer) == 1 && !buffer.take_touched() && buffer.item().is_clean();
             if idle && buffer.mark_evicted() {
-                self.used.buffers.fetch_sub(buffer.key().bytes(), Ordering::Relaxed);
+                self.memory.remove_buffer(buffer.key());
                 shard.buffers.remove(&address);
             } else {
                 shard.clock.push_back(address);
@@ -307,22 +246,19 @@ impl Cache {
         if !is_here || !buffer.mark_evicted() {
             return;
         }
-        self.used.buffers.fetch_sub(buffer.key().bytes(), Ordering::Relaxed);
+        self.memory.remove_buffer(buffer.key());
         shard.buffers.remove(&address);
         shard.tidy_clock();
     }
 
     /// Counts `bytes` bytes of memory elsewhere as the cache's, if there is not too much of that already.
     pub fn charge(&self, bytes: usize) -> Option<Charge> {
-        let most = self.limit_bytes / CHARGED_SHARE;
-        let sum = |charged: usize| charged.checked_add(bytes).filter(|&sum| sum <= most);
-        self.used.charged.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).ok()?;
-        Some(Charge { used: Arc::clone(&self.used), bytes })
+        MemoryUse::charge(&self.memory, bytes)
     }
 
     /// Bytes of contents in memory, and what was charged besides.
     pub fn used_bytes(&self) -> usize {
-        self.used.buffers.load(Ordering::Relaxed) + self.used.charged.load(Ordering::Relaxed)
+        self.memory.bytes()
     }
 
     /// Reads the runs of a key, one after the other, into one vector.

@@ -1,65 +1,12 @@
-//! A metadata buffer: the contents of one structure on disk, in one or more runs of blocks.
+//! A cached buffer: the contents of one structure on disk under their lock, and the journal's bookkeeping.
 
-use super::kind::BufferKind;
+use super::{BufferKey, BufferKind};
 use crate::error::Result;
 use crate::item::{ItemState, LogItem};
 use crate::sync::RwLock;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use smallvec::SmallVec;
 use std::sync::Arc;
-use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, Geometry};
-
-/// A run of basic blocks on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct DiskRun {
-    /// Where it starts.
-    pub address: DiskAddress,
-    /// How long it is.
-    pub basic_blocks: u32,
-}
-
-/// The runs of one buffer, in the order of its contents. Directory blocks larger than a block may have several.
-pub type DiskRuns = SmallVec<[DiskRun; 1]>;
-
-/// What a buffer holds: its runs. The address of the first run names the buffer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BufferKey {
-    first: DiskRun,
-    bytes: usize,
-    /// All runs, where there are several.
-    several: Option<Box<[DiskRun]>>,
-}
-
-impl BufferKey {
-    /// One run of `bytes` bytes, a multiple of 512, from `address`.
-    pub fn new(address: DiskAddress, bytes: usize) -> Self {
-        assert_eq!(bytes % BASIC_BLOCK_BYTES, 0, "buffers are whole basic blocks");
-        Self { first: DiskRun { address, basic_blocks: (bytes / BASIC_BLOCK_BYTES) as u32 }, bytes, several: None }
-    }
-
-    /// Several runs.
-    pub fn from_runs(runs: DiskRuns) -> Self {
-        assert!(!runs.is_empty(), "a buffer has at least one run");
-        let bytes = runs.iter().map(|run| run.basic_blocks as usize * BASIC_BLOCK_BYTES).sum();
-        let first = runs[0];
-        Self { first, bytes, several: (runs.len() > 1).then(|| runs.into_boxed_slice()) }
-    }
-
-    /// The address of the first run.
-    pub fn address(&self) -> DiskAddress {
-        self.first.address
-    }
-
-    /// The runs.
-    pub fn runs(&self) -> &[DiskRun] {
-        self.several.as_deref().unwrap_or(std::slice::from_ref(&self.first))
-    }
-
-    /// Size of the contents in bytes.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
+use xfskit_ondisk::Geometry;
 
 /// A cached buffer.
 pub struct Buffer {
@@ -78,7 +25,7 @@ pub struct BufferContent {
 }
 
 impl Buffer {
-    pub(super) fn new(key: BufferKey) -> Self {
+    pub(crate) fn new(key: BufferKey) -> Self {
         Self {
             key,
             content: Arc::new(RwLock::new(BufferContent::default())),
@@ -159,7 +106,7 @@ impl BufferContent {
     /// What the bytes are.
     ///
     /// # Panics
-    /// If the buffer was never loaded, which `Cache::lock` does not hand out.
+    /// If the buffer was never loaded, which `BufferCache::lock` does not hand out.
     pub fn kind(&self) -> &'static BufferKind {
         self.kind.expect("a buffer is handed out only after it was loaded")
     }
@@ -209,6 +156,7 @@ impl BufferContent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use xfskit_ondisk::DiskAddress;
 
     /// Eviction found a directory block clean, whoever remembered it changed it, and it was thrown away all the same.
     /// Found by a review.

@@ -18,8 +18,7 @@
 //!
 //! Locking: the inode's; it is written under the exclusive lock only. A slot does not keep its buffer in the cache.
 
-use super::Charge;
-use super::buffer::Buffer;
+use crate::buffer::{Buffer, Charge};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 use xfskit_ondisk::FileBlock;
@@ -166,14 +165,15 @@ impl DirMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::BufferKey;
-    use crate::cache::Used;
-    use crate::sync::atomic::Ordering;
+    use crate::buffer::{BufferKey, MemoryUse};
     use xfskit_ondisk::DiskAddress;
 
-    fn charge(used: &Arc<Used>, bytes: usize) -> Charge {
-        used.charged.fetch_add(bytes, Ordering::Relaxed);
-        Charge { used: Arc::clone(used), bytes }
+    fn memory_use() -> Arc<MemoryUse> {
+        Arc::new(MemoryUse::new(1 << 10))
+    }
+
+    fn charge(used: &Arc<MemoryUse>, bytes: usize) -> Charge {
+        MemoryUse::charge(used, bytes).expect("less than the share of what lies elsewhere")
     }
 
     fn block(at: u64) -> Arc<Buffer> {
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn what_is_unmapped_is_forgotten_and_nothing_else() {
-        let used = Arc::default();
+        let used = memory_use();
         let mut memory = DirMemory::new(64, charge(&used, 7), None);
         let blocks: Vec<_> = (0..40).map(block).collect();
         for (at, buffer) in blocks.iter().enumerate() {
@@ -203,14 +203,14 @@ mod tests {
         memory.note_filled(FileBlock(0), FileBlock(3));
         memory = DirMemory::new(128, charge(&used, 9), Some(&memory));
         assert_eq!((memory.slots(), memory.filled_to(FileBlock(0)).0), (128, 3));
-        assert_eq!(used.charged.load(Ordering::Relaxed), 9);
+        assert_eq!(used.bytes(), 9);
         drop(memory);
-        assert_eq!(used.charged.load(Ordering::Relaxed), 0);
+        assert_eq!(used.bytes(), 0);
     }
 
     #[test]
     fn hints_claim_less_after_each_change() {
-        let mut memory = DirMemory::new(8, charge(&Arc::default(), 0), None);
+        let mut memory = DirMemory::new(8, charge(&memory_use(), 0), None);
         let (data, index) = (FileBlock(0), FileBlock(1 << 23));
         memory.note_filled(data, FileBlock(100));
         memory.note_filled(index, FileBlock((1 << 23) + 7));

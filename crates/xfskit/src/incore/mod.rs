@@ -1,0 +1,34 @@
+//! Inodes in memory, and what is in memory of their forks, contents and directories.
+//!
+//! ```text
+//! Inode         number, lock around the state, the journal's bookkeeping
+//! InodeState    core, DataFork, AttrFork, attributes that are known to be absent
+//!   ForkMap     where a fork's blocks are: records, or a btree's root with an ExtentList of its records
+//!   DirtyBlocks contents that have no blocks on the device yet
+//!   DirMemory   where the blocks of a large directory are, and which of them have room
+//! DirtyInodes   the inodes whose contents or times are in memory only
+//! ```
+//! Invariants
+//! - An inode that is pinned, waits for write-back, is open or is referenced stays in memory.
+//! - The core and the forks say what the newest committed transaction said, or what the running transaction that has
+//!   the inode's exclusive lock has changed since. `DirtyBlocks` is ahead of them: only a write-out brings it to the
+//!   journal.
+//! - What is remembered (`DirMemory`, [`KnownAbsent`], a loaded [`ExtentList`]) may be dropped at any time without a
+//!   change of results. It never claims more than the blocks on the device and in the log say.
+//!
+//! Locking: everything of [`InodeState`] is the inode's lock's; `DirtyInodes` has a mutex that is taken below it.
+//! [`crate::sync`] has the order of locks.
+
+mod dir_memory;
+mod dirty_blocks;
+mod dirty_inodes;
+mod extent_list;
+mod fork;
+mod inode;
+
+pub use dir_memory::DirMemory;
+pub use dirty_blocks::DirtyBlocks;
+pub use dirty_inodes::DirtyInodes;
+pub use extent_list::{ExtentList, Extents};
+pub use fork::{AttrFork, DataFork, ForkKind, ForkMap, LocalAttrs, MapRoot};
+pub use inode::{Inode, InodeState, KnownAbsent};
