@@ -4,7 +4,8 @@
 //! New          | 1 | zeros .................... |   as mkfs leaves it
 //! Formatted    | n | zeros ... | n - 1 ........ |   as xfs_repair -L, xfs_mdrestore and xfs_admin -U leave it
 //! Passed       | n ......... n | n - 1 ........ |   as after n passes, when the kernel has mounted it: the head is
-//!                                                   anywhere, and the sectors ahead of it that may be in flight are stamped
+//!                                                   anywhere, and sectors ahead of it that may be in flight are
+//!                                                   stamped
 //! ```
 //! The numbers are cycles: the passes over the log in which the sectors were written. In all three the newest record
 //! says that the filesystem was unmounted, so the log is clean.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! state ─▶ recover ─▶ model of the tree found ─▶ some operations ─▶ record ─▶ cut ─▶ state ─▶ ...
-//!          └──────────────── recorded ───────────────────────┘
+//!          └──────────────── recorded ────────────────────────┘
 //! ```
 //! What follows a cut is a function of the run and the cut, so a list of cuts names a state.
 

@@ -1,4 +1,4 @@
-//! What workloads do: each operation on the filesystem, and on the model.
+//! The operations of workloads, on the filesystem and on the model.
 
 use crate::contents::bytes;
 use crate::model::{Model, NodeId};
@@ -11,15 +11,15 @@ use xfskit::volume::{
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_SYMLINK, MODE_TYPE, flags2};
 use xfskit_ondisk::{InodeNumber, Lsn, Timestamp};
 
-/// A name or the name of an attribute.
+/// The name of an inode or of an attribute.
 pub type Name = Vec<u8>;
 
-/// A value: so many bytes that begin with a number, which makes values of one length differ.
+/// An attribute value: `length` bytes that depend on a seed, so that values of one length differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value {
     /// Bytes.
     pub length: usize,
-    /// What tells it from others.
+    /// Makes it differ from other values of its length.
     pub seed: u8,
 }
 
@@ -35,21 +35,21 @@ impl Value {
 pub enum Operation {
     /// A file, directory, pipe, socket or device node.
     Create { dir: NodeId, name: Name, mode: u16, device: u32 },
-    /// A symbolic link with a target of so many bytes.
+    /// A symbolic link; `target` is the length of its target in bytes.
     Symlink { dir: NodeId, name: Name, target: usize },
-    /// A file without a name, held.
+    /// A file without a name, with a reference.
     Tmpfile { dir: NodeId },
-    /// One more name.
+    /// Another name for an inode.
     Link { node: NodeId, dir: NodeId, name: Name },
-    /// A name less.
+    /// A name is removed.
     Unlink { dir: NodeId, name: Name },
-    /// An empty directory goes.
+    /// An empty directory is removed.
     Rmdir { dir: NodeId, name: Name },
     /// A name moves.
     Rename { from: (NodeId, Name), to: (NodeId, Name), flags: RenameFlags },
     /// An attribute is made or replaced.
     Set { node: NodeId, name: Name, value: Value },
-    /// An attribute goes.
+    /// An attribute is removed.
     Remove { node: NodeId, name: Name },
     /// Many attributes at once.
     Batch { node: NodeId, changes: Vec<(Name, Option<Value>)> },
@@ -57,13 +57,13 @@ pub enum Operation {
     Change { node: NodeId, mode: u16, uid: u32 },
     /// The group.
     ChangeGroup { node: NodeId, gid: u32 },
-    /// Times, those that are given.
+    /// The times that are given.
     SetTimes { node: NodeId, atime: Option<Timestamp>, mtime: Option<Timestamp> },
     /// Flags, project and hints.
     SetSettings { node: NodeId, settings: Settings },
-    /// An inode is kept although its names may go.
+    /// A reference is taken to an inode, which keeps it when its last name is removed.
     Hold { node: NodeId },
-    /// It is let go.
+    /// The reference is released.
     Release { node: NodeId },
     /// Bytes of a file are written, at its end if no offset is given.
     Write { node: NodeId, offset: Option<u64>, length: usize, seed: u64 },
@@ -71,7 +71,7 @@ pub enum Operation {
     Truncate { node: NodeId, size: u64 },
     /// Space of a file changes.
     Fallocate { node: NodeId, what: Fallocate, offset: u64, length: u64 },
-    /// A range is copied, by sharing its blocks if that must be.
+    /// A range is copied, or its blocks are shared if `share` is set.
     Copy { from: (NodeId, u64), to: (NodeId, u64), length: u64, share: bool },
     /// One file's contents become durable.
     Fdatasync { node: NodeId },
@@ -79,11 +79,11 @@ pub enum Operation {
     Sync,
     /// One inode becomes durable.
     Fsync { node: NodeId },
-    /// Everything that can be is written to its home.
+    /// Write-back writes everything that it can to its place on the device.
     PushTail,
 }
 
-/// A name in a person's sight.
+/// A name for display; a long one is cut short.
 fn shown(name: &[u8]) -> String {
     let text = name.escape_ascii().to_string();
     if text.len() <= 40 { text } else { format!("{}...({} bytes)", &text[..32], name.len()) }
@@ -143,7 +143,7 @@ impl fmt::Display for Operation {
 }
 
 impl Operation {
-    /// Does it. What was made is answered by its number.
+    /// Performs the operation. Returns the number of the inode that it made, if it made one.
     ///
     /// # Errors
     /// The filesystem's.
@@ -221,7 +221,7 @@ impl Operation {
         }
     }
 
-    /// Does it to the model; `made` is the number of the inode that the filesystem made.
+    /// Applies it to the model; `made` is the number of the inode that the filesystem made.
     pub fn apply(&self, model: &mut Model, made: Option<InodeNumber>) {
         let made = made.unwrap_or(InodeNumber(0));
         match self {
@@ -274,7 +274,7 @@ impl Operation {
 
     fn apply_to_contents(&self, model: &mut Model) {
         if let Some((node, _)) = self.changed_file() {
-            // A file that has the size already is touched, but not its contents.
+            // If the file has the size already, the inode is touched, but not its contents.
             match self {
                 Self::Truncate { size, .. } if *size == model.contents(node).size() => model.touch(node),
                 _ => model.touch_contents(node),
@@ -321,7 +321,7 @@ impl Operation {
         }
     }
 
-    /// Whether the filesystem must refuse it, because a directory keeps to its project.
+    /// Whether the filesystem must refuse it, because a directory passes on its project and the inode has another.
     pub fn crosses_projects(&self, model: &Model) -> bool {
         match self {
             Self::Link { node, dir, .. } => model.refuses_project(*dir, *node),
@@ -344,8 +344,8 @@ impl Operation {
         }
     }
 
-    /// The files that take the name of another file by it: all that they contained before is there as soon as
-    /// that shows.
+    /// The files that take the name of another file by it. A state that shows the new name must show all that they
+    /// contained before.
     pub fn replacing_files(&self, model: &Model) -> Vec<NodeId> {
         let Self::Rename { from, to, flags } = self else { return Vec::new() };
         let moved = (model.lookup(from.0, &from.1), model.lookup(to.0, &to.1));
@@ -354,7 +354,7 @@ impl Operation {
         both.into_iter().filter(|node| model.mode(*node) & MODE_TYPE == MODE_REGULAR).collect()
     }
 
-    /// The inodes whose durability an fsync of them acknowledges together with this operation.
+    /// The inodes that the operation concerns: an fsync of one of them also acknowledges the operation.
     pub fn touched(&self, model: &Model) -> Vec<NodeId> {
         let named = |dir: &NodeId, name: &Name| model.lookup(*dir, name);
         match self {
@@ -391,7 +391,7 @@ fn set_settings(fs: &Volume, number: InodeNumber, settings: Settings) -> Result<
     fs.set_flags(number, &flags, &Caller::root())
 }
 
-/// A target of so many bytes.
+/// A target of `length` bytes.
 fn target_of(length: usize) -> Vec<u8> {
     (0..length).map(|at| if at % 40 == 39 { b'/' } else { b'a' + (at % 26) as u8 }).collect()
 }

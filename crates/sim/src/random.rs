@@ -24,7 +24,7 @@ impl Random {
         (self.next() % limit as u64) as usize
     }
 
-    /// True once in `count` times.
+    /// True once in `count` calls on average.
     pub fn one_in(&mut self, count: usize) -> bool {
         self.below(count) == 0
     }

@@ -28,7 +28,7 @@ use xfskit_ondisk::inode::flags;
 /// Why a run ended early.
 #[derive(Clone, Debug)]
 pub enum Stop {
-    /// The device failed, as it was told to.
+    /// The device failed, as the run asked for.
     Device,
     /// Something that must not happen.
     Wrong(String),
@@ -44,7 +44,7 @@ pub struct Recording {
     pub events: Vec<Event>,
     /// What the tree looked like after each operation; first, before any.
     pub digests: Vec<u64>,
-    /// The same in words, if somebody wants to know.
+    /// The same in words; empty unless a transcript was asked for.
     pub trees: Vec<Vec<String>>,
     /// What the files contained.
     pub histories: Histories,
@@ -54,24 +54,24 @@ pub struct Recording {
     pub log: Range<u64>,
 }
 
-/// A workload under way.
+/// A workload that runs.
 pub struct Run {
     fs: Option<Volume>,
     device: Arc<SimDevice>,
     options: MountOptions,
-    /// The tree as it should be.
+    /// The expected tree.
     pub model: Model,
-    /// What decides.
+    /// Decides what the workload does.
     pub random: Random,
     digests: Vec<u64>,
     trees: Option<Vec<Vec<String>>>,
     histories: Histories,
     /// Nodes of the model that the histories know.
     nodes: usize,
-    /// The last operation that concerned an inode.
+    /// For each inode, the last operation that concerned it.
     last: HashMap<NodeId, usize>,
     acknowledged: usize,
-    /// For a person: the operations done so far, if somebody wants to know.
+    /// The operations so far, in words, if they were asked for.
     transcript: Option<Vec<String>>,
     seed: u64,
     clock: Arc<Clock>,
@@ -82,7 +82,7 @@ pub struct Run {
 /// How a run goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Write down what is done.
+    /// Keep the operations and the trees in words.
     pub in_words: bool,
     /// Set times, groups, flags and hints.
     pub sets_attributes: bool,
@@ -101,23 +101,23 @@ pub fn options_of(seed: u64) -> MountOptions {
     }
 }
 
-/// What is wanted of a run besides the record.
+/// The faults of a run, and whether it keeps a transcript.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wishes {
     /// The device fails from this write or flush on.
     pub fail_from: Option<u64>,
-    /// The place of an error tag fails when it is passed for the nth time.
+    /// The code that an error tag names fails when it is passed for the nth time.
     pub tag: Option<(&'static str, u32)>,
     /// The device has a bad place.
     pub bad_place: Option<BadPlace>,
-    /// Write down what is done.
+    /// Keep the operations and the trees in words.
     pub transcript: bool,
 }
 
 /// Runs a workload with a seed. A device failure ends the run in good order.
 ///
 /// # Errors
-/// What the workload met that must not happen, with the transcript if it was asked for.
+/// Something that must not happen, with the transcript if it was asked for.
 pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recording, Vec<String>), String> {
     let mut random = Random::new(seed);
     let shape = (workload.shape)(&mut random);
@@ -188,20 +188,20 @@ fn log_of(mount: &Mount) -> Range<u64> {
     start..start + (u64::from(geometry.log_blocks) << geometry.block_log)
 }
 
-/// What a run went through.
+/// What happened in a run.
 #[derive(Debug, Default)]
 pub struct Story {
     /// What the tree looked like after each operation.
     pub digests: Vec<u64>,
-    /// The same in words, if somebody wants to know.
+    /// The same in words; empty unless a transcript was asked for.
     pub trees: Vec<Vec<String>>,
     /// What the files contained.
     pub histories: Histories,
-    /// What the operations were, if somebody wants to know.
+    /// The operations in words; empty unless a transcript was asked for.
     pub transcript: Vec<String>,
 }
 
-/// What a model looks like.
+/// The lines that describe a model.
 fn lines_of(model: &Model) -> Vec<String> {
     match describe(model) {
         Ok(lines) => lines,
@@ -209,7 +209,7 @@ fn lines_of(model: &Model) -> Vec<String> {
 }
 
 impl Run {
-    /// Goes on with a filesystem whose tree is the model's.
+    /// Starts a run on a filesystem whose tree is the model's.
     pub fn resume(
         fs: Volume,
         device: &Arc<SimDevice>,
@@ -266,8 +266,8 @@ impl Run {
         self.fs.as_ref().expect("the filesystem is open but while it is opened again")
     }
 
-    /// Gives a file blocks whose contents nobody reads, until so many are left: every state is read as a whole, so what
-    /// fills an image must be cheap.
+    /// Gives a file blocks beyond its end, until about `left` blocks are free. Every state is read as a whole, and no
+    /// judge reads these blocks, so a full image costs no more time.
     ///
     /// # Errors
     /// `Stop`.
@@ -295,12 +295,13 @@ impl Run {
         Ok(())
     }
 
-    /// What the workload needs is there; what follows is what it is about.
+    /// Marks the end of the preparation: cuts are made from here on.
     pub fn prepared(&self) {
         self.device.mark(Event::Prepared);
     }
 
-    /// Does an operation, on both sides. Says whether there was space for it.
+    /// Performs an operation on the filesystem and on the model. Returns whether it was done: it may lack space, fail
+    /// on a faulty device, or be refused as it should be.
     ///
     /// # Errors
     /// `Stop`.
@@ -321,8 +322,7 @@ impl Run {
             (Ok(_), _) => Ok(true),
             (Err(Error::CrossesProjects), Ok(())) if is_refused => Ok(false),
             (Err(Error::Invalid(_)), Ok(())) if operation.sets_another_hint(&self.model) => Ok(false),
-            // An error tag has refused what the operation wants; the last holder of an inode has let go of it all the
-            // same.
+            // An error tag made the operation fail. A release has dropped the reference all the same.
             (Err(Error::NoSpace | Error::TooLarge | Error::Corrupt(_)), Ok(()))
                 if !self.options.error_tags.is_empty() =>
             {
@@ -336,7 +336,7 @@ impl Run {
             (Err(Error::Io { .. } | Error::Shutdown(_)), _) => Err(self.why_shut_down(operation)),
             (Err(error), _) => Err(Stop::Wrong(format!("operation {number}, {operation}: {error}"))),
         };
-        // What was cut off by a shutdown may have been committed.
+        // An operation that a shutdown cut off may have been committed.
         if matches!(outcome, Ok(true) | Err(Stop::Device)) {
             for node in operation.touched(&self.model) {
                 self.last.insert(node, number);
@@ -360,11 +360,11 @@ impl Run {
         outcome
     }
 
-    /// Whether an operation was done that answered with an I/O error and did not shut the filesystem down: all of it or
-    /// nothing.
+    /// Whether an operation was done that returned an I/O error and did not shut the filesystem down. It must be done
+    /// as a whole or not at all.
     fn was_done(&self, operation: &Operation) -> Result<bool, Stop> {
         if matches!(operation, Operation::Release { .. }) {
-            // Let go it is; what failed is freeing the inode, which the next mount does.
+            // The reference is released. Only freeing the inode failed, and the next mount frees it.
             return Ok(true);
         }
         let wrong = |error: Error| Stop::Wrong(format!("reading the tree after {operation} failed: {error}"));
@@ -396,15 +396,15 @@ impl Run {
         }
     }
 
-    /// An operation was done, or cut off by the end of the run.
+    /// Notes the contents after an operation that was done, or that the end of the run cut off.
     fn note_contents(&mut self, operation: &Operation, number: usize) {
         if let Some((node, moved)) = operation.changed_file() {
             self.histories.change(node, number, self.model.contents(node).clone(), moved);
         }
     }
 
-    /// An operation ended in an error and the filesystem goes on: a part of it may have been done. What is there must
-    /// be one of the states that a crash may show, and is what the file contains from here on.
+    /// Takes over the contents after an operation that returned an error while the filesystem goes on. A part of it may
+    /// have been done. The file must be in a state that a crash may show, and the model has that state from here on.
     fn adopt_contents(&mut self, operation: &Operation, number: usize) -> Result<(), Stop> {
         let Some((node, moved)) = operation.changed_file() else { return Ok(()) };
         let before = self.model.changed(node);
@@ -420,7 +420,7 @@ impl Run {
         }
         self.histories.change(node, number, found.clone(), moved);
         *self.model.contents_mut(node) = found;
-        // A part that was done has its times.
+        // If a part was done, the file may have the times of the whole operation.
         self.histories.times.note(node, number, after, Change::OfContents);
         let found =
             self.look(|fs| changed(fs, inode)).map_err(|error| wrong(format!("reading its times did: {error}")))?;
@@ -431,7 +431,7 @@ impl Run {
         Ok(())
     }
 
-    /// Looks at the times of inodes that exist: they are what the model says.
+    /// Compares the times of those inodes that exist with the model's.
     fn compare_times(&self, nodes: &[NodeId], operation: usize) -> Result<(), Stop> {
         let alive = self.model.alive();
         for &node in nodes.iter().filter(|node| alive.contains(node)) {
@@ -449,7 +449,7 @@ impl Run {
         Ok(())
     }
 
-    /// Reads all files: they are what the model says.
+    /// Compares all times and the contents of all files with the model's.
     fn compare_contents(&self) -> Result<(), Stop> {
         let now = self.digests.len();
         self.compare_times(&self.model.alive(), now)?;
@@ -466,7 +466,7 @@ impl Run {
         Ok(())
     }
 
-    /// What the end of an operation says of durability.
+    /// Records what is durable after an operation that succeeded.
     fn acknowledge(&mut self, operation: &Operation, number: usize) {
         let durable = match operation {
             Operation::Sync => number,
@@ -474,7 +474,7 @@ impl Run {
             // A file whose writes are synchronous.
             _ if self.synced(operation).is_some() => number,
             Operation::Hold { .. } | Operation::Release { .. } | Operation::PushTail | Operation::Fdatasync { .. } => 0,
-            // What waits in memory is not in the journal.
+            // Contents that wait in memory are not in the journal.
             _ if operation.changed_file().is_some() => 0,
             _ if self.options.wsync => number,
             _ => 0,
@@ -510,7 +510,7 @@ impl Run {
         let is_tagged = !self.options.error_tags.is_empty();
         let stop = |what: &str, error| match error {
             Error::Io { .. } | Error::Shutdown(_) => Stop::Device,
-            // What waited could not be written out, and the image is as a crash leaves it.
+            // Dirty contents could not be written out, and the image is as a crash leaves it.
             Error::NoSpace | Error::TooLarge | Error::Corrupt(_) if is_tagged => Stop::Device,
             error => Stop::Wrong(format!("{what}: {error}")),
         };

@@ -1,13 +1,13 @@
-//! When files were changed, and what a crash may make of that.
+//! The times of files, and which of them a crash may leave.
 //!
 //! ```text
 //! operation   create ── write ── write ── setxattr ── write ── cut
 //! times       1         2        3        4           5
 //! tree shown  after create: 1, 2 or 3                 after setxattr: 4 or 5
 //! ```
-//! The journal learns of contents late, and of their times with them; every other change of an inode comes with its own
-//! times, and with those of the contents before it. So what shows of the names and attributes of a file tells between
-//! which of its changes its times lie. The times of all else are part of the tree.
+//! Changes of contents reach the journal late, and their times with them. Every other change of an inode logs its own
+//! times, and those of the content changes before it. So the names and attributes of a file that a state shows limit
+//! which times the file may have. The times of all other inodes are part of the tree.
 
 use crate::model::NodeId;
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ impl fmt::Display for Changed {
     }
 }
 
-/// A time in a line.
+/// A time for display.
 pub struct Shown(pub Timestamp);
 
 impl fmt::Display for Shown {
@@ -48,7 +48,7 @@ impl fmt::Display for Shown {
 /// What changed with the times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Names or attributes: they show together with the times.
+    /// Names or attributes: one transaction logs them and the times.
     OfTheTree,
     /// Contents.
     OfContents,
@@ -69,7 +69,7 @@ pub struct TimesHistory {
 }
 
 impl TimesHistory {
-    /// An operation left a file with these times.
+    /// Notes the times of a file after an operation.
     pub fn note(&mut self, node: NodeId, operation: usize, changed: Changed, change: Change) {
         let versions = self.versions.entry(node).or_default();
         if versions.last().is_none_or(|last| last.changed != changed) {
@@ -77,8 +77,8 @@ impl TimesHistory {
         }
     }
 
-    /// What is wrong with the times of a file in a tree as some operation of `after` left it. `kept` is the last
-    /// operation whose times are durable, `begun` the last that began.
+    /// Returns what is wrong with the times of a file, if anything, in a tree that one of the operations `after` left.
+    /// `kept` is the last operation whose times are durable, `begun` the last that began.
     pub fn judge(&self, node: NodeId, found: Changed, after: &[usize], kept: usize, begun: usize) -> Option<String> {
         let versions = self.versions.get(&node).map_or(&[][..], Vec::as_slice);
         let begun = versions.partition_point(|version| version.operation <= begun);
@@ -126,7 +126,7 @@ mod tests {
         assert!(!is_right(3, &[4, 5], 0, 5));
         assert!(is_right(4, &[4, 5], 0, 5) && is_right(5, &[4, 5], 0, 5));
         assert!(!is_right(5, &[4], 0, 4));
-        // What was made durable is.
+        // Times that are durable stay.
         assert!(!is_right(1, &[1, 2, 3], 2, 3) && is_right(2, &[1, 2, 3], 2, 3));
         assert!(!is_right(4, &[4, 5], 5, 5));
     }

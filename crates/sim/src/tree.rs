@@ -36,7 +36,7 @@ pub struct Described {
     pub entries: Vec<(Vec<u8>, u64)>,
 }
 
-/// What chattr and `xfs_io` set, as the inode keeps it.
+/// What chattr and `xfs_io` set, as the inode stores it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Flags, without the one that says that space was allocated.
@@ -45,9 +45,9 @@ pub struct Settings {
     pub flags2: u64,
     /// Project.
     pub project: u32,
-    /// Blocks in which the file wants to be allocated.
+    /// Extent size hint, in blocks.
     pub extent_blocks: u32,
-    /// The same for copies of shared blocks.
+    /// The same hint for copy on write, in blocks.
     pub cow_extent_blocks: u32,
 }
 
@@ -68,7 +68,7 @@ pub struct Digested {
 }
 
 impl Digested {
-    /// Of a value.
+    /// The digest of a value.
     pub fn of(value: &[u8]) -> Self {
         let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
         let words = value.chunks_exact(8);
@@ -90,7 +90,7 @@ pub trait Tree {
     /// An inode.
     ///
     /// # Errors
-    /// Whatever the tree's owner says.
+    /// The error of the tree's owner.
     fn node(&self, number: u64) -> Result<Described, Self::Error>;
 }
 

@@ -1,6 +1,6 @@
-//! A sample of crash states before the outside judges: recovered by this machine's kernel, by the 7.2 kernel and by
-//! xfskit, each ends as the same tree, and xfs_repair finds nothing. `XFSKIT_OUTSIDE_STATES` sets how many,
-//! `XFSKIT_SEED` where to begin.
+//! A sample of crash states, judged by other programs: recovered by this machine's kernel, by the 7.2 kernel and by
+//! xfskit, each state gives the same tree, and xfs_repair finds nothing. `XFSKIT_OUTSIDE_STATES` sets the number of
+//! states, `XFSKIT_SEED` the first seed.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ fn difference(ours: &[TreeEntry], theirs: &[TreeEntry]) -> String {
     [only(ours, theirs, '+'), only(theirs, ours, '-')].concat().join("\n")
 }
 
-/// A state that the first kernel has recovered, for the second to recover.
+/// A state that this machine's kernel has recovered, for the 7.2 kernel to recover.
 struct Recovered {
     what: String,
     image: PathBuf,
@@ -47,7 +47,8 @@ fn by_kernel_and_xfskit(reference: &Reference, scratch: &Scratch, number: u64, f
     let workload = &WORKLOADS[number as usize % WORKLOADS.len()];
     let seed = first + number;
     let (mut recording, _) = record(workload, seed, Wishes::default()).unwrap();
-    // One in four comes from a device of which one place failed. The kernel's recovery does not mend torn metadata.
+    // One state in four is from a device with a bad place. A refused write is lost as a whole, because the kernel's
+    // recovery does not repair torn metadata.
     let place = bad_place(&recording, seed)
         .filter(|_| number % 4 == 3)
         .map(|place| BadPlace { around: Around::IsLost, ..place });
@@ -77,7 +78,8 @@ fn by_kernel_and_xfskit(reference: &Reference, scratch: &Scratch, number: u64, f
     Some(Recovered { what, image, tree })
 }
 
-/// Lets the 7.2 kernel recover what the first one has recovered: as many as it has disks, since it boots for them.
+/// Lets the 7.2 kernel recover the states that this machine's kernel has recovered. There are as many as it has disks,
+/// so that it boots once for all of them.
 fn by_newest_kernel(reference: &Reference, states: &[Recovered]) {
     let images: Vec<PathBuf> = states.iter().map(|state| state.image.clone()).collect();
     let script = format!(

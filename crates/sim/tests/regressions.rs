@@ -1,39 +1,37 @@
-//! States in which the simulator once found something wrong, each with its story.
+//! States that are easy to recover or to check wrongly, each with the mistake to avoid.
 
 use xfskit_sim::{DeviceFault, Wishes, find, record, replay};
 
 const STATES: &[(&str, u64, &str)] = &[
-    // The log's end had not arrived in its first pass, and its start had in its second: recovery took it for a log in
-    // its first pass, whose start has nothing before it.
+    // The end of the log was lost in its first pass, and the start of its second pass arrived. Recovery must not take
+    // this for a log in its first pass, whose start has nothing before it.
     ("no-space", 4001, "27234:s837678"),
-    // An exchange under the policy `always` logged the intent for its second parent pointer only when the first was
-    // done.
+    // An exchange under the policy `always` must log the intents for both parent pointers before it does the first.
     ("renames", 1009, "728:all"),
-    // So did the changes of a batch.
+    // A batch must log the intents for all its changes before it does the first.
     ("attributes", 1031, "685:all"),
-    // Blocks had been mapped for a value when the power failed, before its intent's first link. Recovery mapped others,
-    // and nobody freed these.
+    // The power fails after blocks were mapped for a value, and before the first link of its intent. Recovery maps
+    // other blocks, and must free these.
     ("no-space", 15001, "13831:all"),
-    // A file had shared blocks, the other's reference had gone by a transaction that was not durable, and they were
-    // written in place: the crash gave the other file bytes that it never had.
+    // Two files share blocks, and a transaction that is not durable removes one file's reference. The other file must
+    // not write them in place yet: after a crash the first file would have bytes that were never written to it.
     ("sharing", 2, "95:s413684"),
     ("contents", 5, "321:s512845"),
     ("full-contents", 1, "280:n1"),
-    // An append, and a punch, behind a truncation that was not durable: the old size came back, and one sector with the
-    // old bytes and the new.
+    // An append, and a punch, after a truncation that is not durable: a crash must not give the file its old size with
+    // a sector that mixes old and new bytes.
     ("contents", 6, "321:all"),
     ("contents", 1011, "156:n4"),
     ("contents", 15, "156:all"),
-    // The unmount record began in the last sector of the log and ended in the first: check took the log for a dirty
-    // one.
+    // The unmount record begins in the last sector of the log and ends in the first. Check must take the log for clean.
     ("no-space", 2300000, "26942:s431406"),
-    // A clone freed all that the target had in the range before it shared the first extent.
+    // A clone must not free everything that the target has in the range before it shares the first extent.
     ("sharing", 14, "301:all"),
-    // The kernel had stamped the sectors ahead of the head of a small log: what was looked at for torn records held
-    // stamps, and recovery took them for records that had not arrived.
+    // The kernel has stamped the sectors ahead of the head of a small log. Recovery looks for torn records there, and
+    // must not take the stamps for records that did not arrive.
     ("log-wrap", 8, "20:all"),
-    // xfsprogs had formatted a log of less than 4,608 sectors: the sectors that it leaves empty were within those that
-    // can have been in flight, and were taken for records that had not arrived. The image could not be opened.
+    // xfsprogs has formatted a log of less than 4,608 sectors. The sectors that it leaves empty are among those that
+    // can have been in flight. Recovery must not take them for records that did not arrive, and must open the image.
     ("log-wrap", 13, "0:all"),
 ];
 

@@ -1,4 +1,4 @@
-//! A run on a device of which one place fails: what must go on, and what must be durable all the same.
+//! A run on a device with a bad place: what must go on, and what must be durable all the same.
 
 use super::{Run, Stop};
 use crate::bad_place::Refused;
@@ -9,7 +9,7 @@ use xfskit::mount::Mount;
 use xfskit::volume::{Error, Volume};
 
 impl Run {
-    /// Looks at the filesystem as if its device had no bad place. The filesystem's own work meets it.
+    /// Calls `look` while the bad place is switched off, so that only the operations of the workload meet it.
     pub(super) fn look<T>(&self, look: impl FnOnce(&Volume) -> T) -> T {
         let fault = self.device.fault();
         if matches!(fault, Some(Fault::BadPlace(_))) {
@@ -20,9 +20,9 @@ impl Run {
         seen
     }
 
-    /// An operation shut the filesystem down, or met that it was. A place that refuses to be written may do so only to
-    /// the log, and to values of attributes, which must precede the log: contents stay in memory and metadata in the
-    /// log.
+    /// Why an operation found the filesystem shut down. A bad place that refuses writes may cause that only in the log,
+    /// and in attribute values, which must be on the device before the log: contents stay in memory, and metadata in
+    /// the log. A refused read may always cause it.
     pub(super) fn why_shut_down(&self, operation: &Operation) -> Stop {
         let Some(Fault::BadPlace(place)) = self.device.fault() else { return Stop::Device };
         let refused = self.device.take_refused();
@@ -33,9 +33,8 @@ impl Run {
         Stop::Wrong(format!("{operation} met a bad place that is neither log nor value: {reason}"))
     }
 
-    /// What a sync or an fsync says of durability that answered with an I/O error and did not shut the filesystem down:
-    /// all names and attributes are durable, and after a sync the contents of every file of which the device refused
-    /// nothing.
+    /// Records what is durable after a sync or an fsync that returned an I/O error and did not shut the filesystem
+    /// down: names and attributes, and after a sync the contents of every file of which the device refused nothing.
     pub(super) fn acknowledge_others(&mut self, operation: &Operation, number: usize) {
         let refused = self.device.take_refused();
         match operation {
@@ -48,8 +47,8 @@ impl Run {
         }
     }
 
-    /// An unmount failed. Where it could write the log and values, everything was durable before it met the bad place,
-    /// whether the filesystem lives on or was shut down.
+    /// Records what is durable after an unmount that failed. If it could write the log and the attribute values,
+    /// everything was durable before it met the bad place, whether the filesystem goes on or was shut down.
     pub(super) fn keep_what_unmount_forced(&mut self, mount: &Mount, error: &Error) {
         let refused = self.device.take_refused();
         let Some(Fault::BadPlace(place)) = self.device.fault() else { return };
@@ -59,11 +58,11 @@ impl Run {
         }
     }
 
-    /// Everything up to an operation is durable but files of which the device refused contents.
+    /// Records that everything up to an operation is durable, except the contents of files that the device refused.
     pub(super) fn keep_others(&mut self, number: usize, refused: &Refused) {
         self.acknowledged = number;
         self.device.mark(Event::Acknowledged(number));
-        // What is not a file's contents may be what any file needs.
+        // A refused write that is no file's contents may be metadata, which any file may need.
         let is_theirs = |node: &NodeId| self.model.contents(*node).sectors().any(|sector| refused.has(sector));
         let (bad, good): (Vec<_>, Vec<_>) = self.model.files().into_iter().partition(is_theirs);
         if refused.reads == 0 && refused.writes > 0 && !bad.is_empty() {

@@ -1,4 +1,4 @@
-//! One inode's attributes through every form and every way between two.
+//! The attributes of an inode through every on-disk form and every conversion between forms.
 
 use super::{Workload, settings, varied};
 use crate::model::{NodeId, ROOT};
@@ -39,7 +39,7 @@ fn run(run: &mut Run) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A change of an inode's attributes; `grow` of 7 make a new one.
+/// A change of an inode's attributes; `grow` of 7 changes make a new one.
 pub fn change(run: &mut Run, node: NodeId, grow: usize) -> Operation {
     let there = run.model.xattrs(node);
     let value = |run: &mut Run, length| Value { length, seed: run.random.next() as u8 };
@@ -67,7 +67,7 @@ pub fn change(run: &mut Run, node: NodeId, grow: usize) -> Operation {
 }
 
 fn new_name(run: &mut Run, node: NodeId) -> Name {
-    // The first is for files and directories only.
+    // `user.` is for files and directories only.
     let mode = run.model.mode(node) & MODE_TYPE;
     let first = usize::from(!matches!(mode, MODE_REGULAR | MODE_DIR));
     let namespace = NAMESPACES[first + run.random.below(NAMESPACES.len() - first)];

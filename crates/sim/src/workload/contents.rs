@@ -1,4 +1,4 @@
-//! Bytes of files: every way to write them, to move them and to take them away.
+//! Contents of files: every way to write, move and remove them.
 
 use super::{Workload, settings, varied};
 use crate::model::{NodeId, ROOT};
@@ -16,7 +16,7 @@ pub const WORKLOAD: Workload = Workload {
 
 /// Files stay below this: each state reads them.
 const MAX_BYTES: u64 = 300 << 10;
-/// Lengths of writes; the last ones go to the device at once, without waiting in memory.
+/// Lengths of writes; the last ones go to the device at once and do not wait in memory.
 const LENGTHS: &[u64] = &[1, 7, 100, 511, 512, 1000, 1024, 4096, 5000, 8192, 20_000, 65_536, 140_000, 200_000];
 
 fn run(run: &mut Run) -> Result<(), Stop> {
@@ -51,7 +51,7 @@ pub(super) fn step(run: &mut Run, change: &dyn Fn(&mut Run, NodeId) -> Option<Op
     run.settle(12)
 }
 
-/// Files come, lose their names while they are open and not, are let go, take the names of others.
+/// Makes a file, unlinks one with or without a reference to it, releases a reference, or renames a file over another.
 pub(super) fn come_or_go(run: &mut Run) -> Result<(), Stop> {
     let mut names = run.model.names(ROOT);
     names.retain(|name| run.model.lookup(ROOT, name).is_some_and(|node| !is_dir(run.model.mode(node))));
@@ -87,7 +87,7 @@ pub fn change(run: &mut Run, node: NodeId) -> Option<Operation> {
     }
 }
 
-/// A write anywhere, behind the end too.
+/// A write anywhere, also beyond the end.
 pub(super) fn write(run: &mut Run, node: NodeId) -> Operation {
     let size = run.model.contents(node).size();
     let length = LENGTHS[run.random.below(LENGTHS.len())];
@@ -108,7 +108,7 @@ pub(super) fn truncate(run: &mut Run, node: NodeId) -> Operation {
     Operation::Truncate { node, size: place(run, most) }
 }
 
-/// Space is given, taken, or reads as zeros.
+/// Allocates space, removes it, or makes it read as zeros.
 pub(super) fn fallocate(run: &mut Run, node: NodeId) -> Option<Operation> {
     let size = run.model.contents(node).size();
     let what = [
@@ -120,7 +120,7 @@ pub(super) fn fallocate(run: &mut Run, node: NodeId) -> Option<Operation> {
         Fallocate::ZeroRangeKeepSize,
     ][run.random.below(6)];
     let offset = place(run, size + 10_000);
-    // Without a random number, which would change the runs of states that have a name.
+    // This takes no random number, which would change the runs of the states in `tests/regressions.rs`.
     let unshares = run.sets_attributes && what == Fallocate::AllocateKeepSize && offset.is_multiple_of(2);
     let what = if unshares { Fallocate::UnshareKeepSize } else { what };
     let length = 1 + place(run, 60_000);
@@ -128,7 +128,7 @@ pub(super) fn fallocate(run: &mut Run, node: NodeId) -> Option<Operation> {
     fits.then_some(Operation::Fallocate { node, what, offset, length })
 }
 
-/// Blocks are taken out of a file or put into it.
+/// Removes blocks from a file, or inserts blocks.
 pub(super) fn shift(run: &mut Run, node: NodeId) -> Option<Operation> {
     let (size, block) = (run.model.contents(node).size(), run.block_bytes());
     let blocks = size / block;
@@ -146,7 +146,7 @@ pub(super) fn shift(run: &mut Run, node: NodeId) -> Option<Operation> {
     fits.then_some(Operation::Fallocate { node, what: Fallocate::InsertRange, offset, length })
 }
 
-/// Blocks of a file are shared with `node`.
+/// Shares blocks of a file with `node`.
 pub(super) fn share(run: &mut Run, node: NodeId) -> Option<Operation> {
     let files = run.model.files();
     let source = *run.random.pick(&files)?;
@@ -171,7 +171,7 @@ pub(super) fn share(run: &mut Run, node: NodeId) -> Option<Operation> {
     fits.then_some(Operation::Copy { from: (source, from), to: (node, to), length, share: true })
 }
 
-/// Bytes of a file are copied to `node`.
+/// Copies bytes of a file to `node`.
 pub(super) fn copy(run: &mut Run, node: NodeId) -> Option<Operation> {
     let files = run.model.files();
     let source = *run.random.pick(&files)?;
@@ -187,7 +187,7 @@ pub(super) fn copy(run: &mut Run, node: NodeId) -> Option<Operation> {
     fits.then_some(Operation::Copy { from: (source, from), to: (node, to), length, share: false })
 }
 
-/// A place up to `most`: the start of a block as often as not.
+/// An offset up to `most`; in half of the cases the start of a block.
 fn place(run: &mut Run, most: u64) -> u64 {
     let at = run.random.next() % (most + 1);
     if run.random.one_in(2) { at / run.block_bytes() * run.block_bytes() } else { at }

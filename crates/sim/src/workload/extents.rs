@@ -1,4 +1,4 @@
-//! A map of many extents: from the inode to a tree of several blocks, moved as a whole, and back.
+//! A map of many extents: it grows from the inode to a tree of several blocks, is shifted, and shrinks again.
 
 use super::{Workload, contents};
 use crate::image::Shape;
@@ -30,7 +30,7 @@ fn run(run: &mut Run) -> Result<(), Stop> {
         return Ok(());
     }
     let block = run.block_bytes();
-    // Every other block, in any order; then the map as a whole; then less of it in each step.
+    // First every other block, in any order; then shifts of the map; then truncations, which shrink it.
     for step in 0..160 {
         let operation = match (step, run.random.below(8)) {
             (0..90, 0..=5) | (_, 0) => Some(single_block(run, node)),

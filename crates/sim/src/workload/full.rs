@@ -1,4 +1,4 @@
-//! A small image that is full most of the time, of blocks that cost nothing to look at.
+//! A small image that is full most of the time. No judge reads the blocks that fill it.
 
 use super::{Workload, no_space};
 use crate::model::ROOT;
@@ -7,7 +7,7 @@ use crate::run::{Run, Stop};
 pub const WORKLOAD: Workload =
     Workload { name: "full", about: "a small image that is full", share: 1, shape: no_space::shape, run };
 
-/// What the workload has to get along with at first.
+/// Free blocks when the work begins.
 const BLOCKS_LEFT: u64 = 60;
 
 fn run(run: &mut Run) -> Result<(), Stop> {

@@ -1,4 +1,4 @@
-//! A small image with next to no space, and files that want it.
+//! A small image with next to no space, and files that are written.
 
 use super::{Workload, contents, no_space};
 use crate::model::ROOT;
@@ -13,11 +13,11 @@ pub const WORKLOAD: Workload = Workload {
     run,
 };
 
-/// What the files have to get along with.
+/// Free blocks for the files.
 const BLOCKS_LEFT: u64 = 260;
 
 fn run(run: &mut Run) -> Result<(), Stop> {
-    // Names in the root come and go.
+    // The work removes names in the root, so the filler has a directory of its own.
     let Some(dir) = run.create(ROOT, b"dir".to_vec(), 0o040_755)? else { return Ok(()) };
     let Some(filler) = run.new_file(dir)? else { return Ok(()) };
     run.fill(filler, BLOCKS_LEFT)?;

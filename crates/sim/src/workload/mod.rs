@@ -28,7 +28,7 @@ pub struct Workload {
     pub name: &'static str,
     /// What it is about, in a line.
     pub about: &'static str,
-    /// A campaign explores one in so many of the states that it explores of others.
+    /// A campaign divides the number of states to explore of a run by this.
     pub share: u64,
     /// The image that it works on.
     pub shape: fn(&mut Random) -> Shape,
@@ -99,7 +99,7 @@ impl Run {
         self.create(dir, name, 0o100_644)
     }
 
-    /// Something that makes what was done durable, or moves it, now and then.
+    /// Once in `one_in` calls on average: makes something durable, or pushes the tail.
     fn settle(&mut self, one_in: usize) -> Result<(), Stop> {
         if !self.random.one_in(one_in) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! A small image that is full of values most of the time.
+//! A small image that is full of attribute values most of the time.
 
 use super::{Workload, attributes};
 use crate::image::Shape;
@@ -7,7 +7,7 @@ use crate::operation::{Operation, Value};
 use crate::random::Random;
 use crate::run::{Run, Stop};
 
-/// A state takes thirty times as long as one of the others, for all values are read and checked.
+/// A state takes thirty times as long as those of other workloads, because all values are read and checked.
 const SHARE: u64 = 64;
 
 pub const WORKLOAD: Workload =
@@ -20,7 +20,7 @@ pub(super) fn shape(random: &mut Random) -> Shape {
 
 fn run(run: &mut Run) -> Result<(), Stop> {
     let Some(file) = run.create(ROOT, b"file".to_vec(), 0o100_644)? else { return Ok(()) };
-    // Most of the space goes in large pieces.
+    // Large values take most of the space.
     for number in 0..400u32 {
         let name = format!("user.{number}").into_bytes();
         let value = Value { length: 65_000, seed: number as u8 };
@@ -31,7 +31,7 @@ fn run(run: &mut Run) -> Result<(), Stop> {
     work(run)
 }
 
-/// Names and attributes come and go, as far as there is space.
+/// Adds and removes names and attributes, as far as there is space.
 pub(super) fn work(run: &mut Run) -> Result<(), Stop> {
     run.perform(&Operation::Sync)?;
     run.perform(&Operation::PushTail)?;

@@ -1,4 +1,4 @@
-//! Names that move: every kind of rename, between inodes whose attributes and directories are in every form.
+//! Every kind of rename, between inodes whose attributes and directories are in every form.
 
 use super::{Workload, attributes, varied};
 use crate::model::{NodeId, ROOT};
@@ -76,7 +76,7 @@ pub fn rename(run: &mut Run) -> Option<Operation> {
     Some(Operation::Rename { from, to, flags })
 }
 
-/// Another name of the same length: a parent pointer that is replaced where it stands.
+/// Another name of the same length: the parent pointer is replaced in place.
 fn same_length(run: &mut Run, dir: NodeId, name: &Name) -> Name {
     let mut other = name.clone();
     for byte in &mut other {

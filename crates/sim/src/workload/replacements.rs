@@ -36,7 +36,7 @@ fn run(run: &mut Run) -> Result<(), Stop> {
 fn replace(run: &mut Run, name: Name) -> Result<(), Stop> {
     let temporary = b".new".to_vec();
     if run.model.lookup(ROOT, &temporary).is_some() {
-        // There was no space to go on with it.
+        // The replacement before this one ran out of space.
         run.perform(&Operation::Unlink { dir: ROOT, name: temporary.clone() })?;
     }
     let Some(node) = run.create(ROOT, temporary.clone(), 0o100_644)? else { return Ok(()) };

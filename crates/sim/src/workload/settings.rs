@@ -1,4 +1,4 @@
-//! Changes of what an inode has besides its mode and owner: times, group, flags, project, hints.
+//! Changes of times, group, flags, project and hints of an inode.
 
 use crate::model::NodeId;
 use crate::operation::{Operation, is_dir};
@@ -10,7 +10,8 @@ use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags, flags2};
 /// Flags that files and directories may have. Those that forbid changes are not among them.
 const FLAGS: u16 = flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NODEFRAG | flags::FILESTREAM;
 
-/// Changes an inode so now and then, in the runs whose operations no named state counts.
+/// Changes an inode once in `one_in` calls on average, and returns whether it did. Runs of the states in
+/// `tests/regressions.rs` are left alone, because more operations would change them.
 ///
 /// # Errors
 /// `Stop`.

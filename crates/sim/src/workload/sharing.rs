@@ -1,4 +1,4 @@
-//! Files that share blocks, and are written, truncated and unlinked while they do.
+//! Files that are written, truncated and unlinked while they share blocks.
 
 use super::{Workload, contents, varied};
 use crate::model::{NodeId, ROOT};

@@ -1,4 +1,4 @@
-//! Inodes without names: held while their last name goes, made without one, linked late, let go.
+//! Inodes without names: referenced when they lose their last name, made without one, linked later, released.
 
 use super::{Workload, attributes, varied};
 use crate::model::ROOT;
@@ -14,8 +14,8 @@ pub const WORKLOAD: Workload = Workload {
 };
 
 fn run(run: &mut Run) -> Result<(), Stop> {
-    // So many that new clusters are made while every unlinked list has members: their links are changed as they are
-    // made.
+    // This many files need new clusters while every unlinked list has members, so the links of inodes change in
+    // clusters that were just made.
     if run.random.one_in(3) {
         for _ in 0..66 + run.random.below(140) {
             run.perform(&Operation::Tmpfile { dir: ROOT })?;
@@ -53,7 +53,7 @@ fn step(run: &mut Run) -> Result<(), Stop> {
             run.perform(&Operation::Unlink { dir, name })?;
         }
         6 => {
-            // A file that was made without a name gets its first; one that lost its last cannot come back.
+            // A file that was made without a name gets its first name; one that lost its last name can get no other.
             let tmpfile = run.model.held().into_iter().find(|node| run.model.is_new_tmpfile(*node));
             let Some(node) = tmpfile else { return Ok(()) };
             let name = run.fresh_name(ROOT);
