@@ -7,9 +7,9 @@
 
 use crate::{Corruption, Verdict, ensure};
 
-/// The attribute that holds who may use a file.
+/// The attribute that holds a file's access ACL.
 pub const ACCESS_NAME: &[u8] = b"SGI_ACL_FILE";
-/// The attribute that holds what files in a directory start with.
+/// The attribute that holds a directory's default ACL, from which new files in it get theirs.
 pub const DEFAULT_NAME: &[u8] = b"SGI_ACL_DEFAULT";
 
 /// Tag of the owner's entry.
@@ -24,15 +24,15 @@ pub const GROUP: u16 = 0x08;
 pub const MASK: u16 = 0x10;
 /// Tag of the entry for all others.
 pub const OTHER: u16 = 0x20;
-/// The id of an entry that names none.
+/// The id of an entry whose tag names no user and no group.
 pub const NO_ID: u32 = u32::MAX;
 
 const NAME: &str = "ACL";
 
-/// An entry.
+/// An entry of an ACL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AclEntry {
-    /// Whom it is for.
+    /// Which users it is for: one of the tags above.
     pub tag: u16,
     /// Read 4, write 2, execute 1.
     pub permissions: u16,
@@ -41,7 +41,7 @@ pub struct AclEntry {
 }
 
 impl AclEntry {
-    /// An entry whose id counts only where the tag has one.
+    /// An entry. `id` is used with the tags [`USER`] and [`GROUP`] only.
     pub fn new(tag: u16, permissions: u16, id: u32) -> Self {
         Self { tag, permissions, id: if matches!(tag, USER | GROUP) { id } else { NO_ID } }
     }
@@ -136,12 +136,12 @@ impl Acl {
         }
     }
 
-    /// The entry that the mode's group bits stand for.
+    /// The tag of the entry that the mode's group bits stand for.
     pub fn group_class(&self) -> u16 {
         if self.permissions(MASK).is_some() { MASK } else { GROUP_OBJ }
     }
 
-    /// The permission bits that the ACL amounts to, and whether it says no more than they do.
+    /// The permission bits of the ACL's mode, and whether they say all that the ACL says.
     pub fn mode(&self) -> (u16, bool) {
         let of = |tag| self.permissions(tag).unwrap_or(0);
         (of(USER_OBJ) << 6 | of(self.group_class()) << 3 | of(OTHER), self.entries.len() == 3)
@@ -155,7 +155,8 @@ impl Acl {
         self.set(OTHER, mode & 7);
     }
 
-    /// A new file's ACL from a default ACL: never more than `mode` allows. Returns the mode that it amounts to.
+    /// Reduces a default ACL to what `mode` allows, which makes it a new file's ACL. Returns the permission bits that
+    /// result.
     pub fn restrict(&mut self, mode: u16) -> u16 {
         let class = self.group_class();
         for (tag, shift) in [(USER_OBJ, 6), (class, 3), (OTHER, 0)] {

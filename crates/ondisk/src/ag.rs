@@ -17,7 +17,7 @@ pub const AGF_MAGIC: u32 = 0x5841_4746;
 pub const AGI_MAGIC: u32 = 0x5841_4749;
 /// `"XAFL"`.
 pub const AGFL_MAGIC: u32 = 0x5841_464c;
-/// Where the checksums stand.
+/// Where the checksum of the AGF stands.
 pub const AGF_CRC_OFFSET: usize = 216;
 /// Where the checksum of the AGI stands.
 pub const AGI_CRC_OFFSET: usize = 312;
@@ -107,7 +107,7 @@ pub struct AgflHeader {
 }
 
 impl Geometry {
-    /// Entries in the ring of the AGFL. The kernel leaves the last one out of no size: the whole sector is used.
+    /// Entries in the ring of the AGFL: as many as fit its sector after the header.
     pub fn agfl_entries(&self) -> u32 {
         ((self.sector_bytes() - AGFL_HEADER_BYTES) / 4) as u32
     }
@@ -154,8 +154,9 @@ impl Agf {
         Ok(())
     }
 
-    /// Verifies that the free list is as long as its ends say. It is not where a kernel before 4.17 has written it
-    /// whose ring had one entry more or less: then the list is not to be used, and the rest of the AG is sound.
+    /// Verifies that the free list's count agrees with its first and last entry. The ring of kernels before 4.17 had
+    /// one entry more or less, so a list that such a kernel wrote may fail here: it must not be used, but the rest of
+    /// the AG is sound.
     ///
     /// # Errors
     /// A corruption of the "AGF".

@@ -124,7 +124,7 @@ pub struct RmapRecord {
     pub start: U32,
     /// Number of blocks.
     pub count: U32,
-    /// Inode, or one of [`rmap_owner`] .
+    /// Inode, or one of [`rmap_owner`].
     pub owner: U64,
     /// Fork block, with the flags of [`rmap_offset`] above.
     pub offset: U64,

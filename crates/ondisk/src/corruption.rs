@@ -1,21 +1,22 @@
-//! What a verifier says when a structure on disk is wrong.
+//! What a verifier returns when a structure on disk is wrong.
 
 use crate::DiskAddress;
 use core::fmt;
 
 /// A structure on disk that fails one of its checks.
 ///
-/// The four facts a person needs to look at the damage: which check, of which structure, at which disk address,
-/// and whose it is.
+/// It names the four facts that a person needs to look at the damage: the check, the structure, its disk address and
+/// its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Corruption {
     /// The structure, in XFS's own terms: `"AGF"`, `"directory leaf block"`.
     pub structure: &'static str,
     /// The check that failed, as a condition that should have held: `"magic number"`, `"records in order"`.
     pub check: &'static str,
-    /// Where the structure starts on the device; `None` for one that was not read from a place of its own.
+    /// Where the structure starts on the device; `None` if it has no address of its own.
     pub address: Option<DiskAddress>,
-    /// Where the structure hangs from (an inode, the header of an AG), where its own place is not known.
+    /// Where the structure that refers to this one starts (an inode, the header of an AG); set only if `address` is
+    /// unknown.
     pub below: Option<DiskAddress>,
     /// The inode (or AG) that owns the structure, where it is known.
     pub owner: Option<u64>,
@@ -24,18 +25,19 @@ pub struct Corruption {
 }
 
 impl Corruption {
-    /// A fault of `structure` against `check`.
+    /// A failure of `check` on `structure`.
     pub fn new(structure: &'static str, check: &'static str) -> Box<Self> {
         Box::new(Self { structure, check, address: None, below: None, owner: None, found: String::new() })
     }
 
-    /// Names the place of the structure, unless it is known already.
+    /// Sets the address of the structure, unless it is set already.
     pub fn at(mut self: Box<Self>, address: DiskAddress) -> Box<Self> {
         self.address.get_or_insert(address);
         self
     }
 
-    /// Names what the structure hangs from, unless more is known already.
+    /// Sets the address and the owner of the structure that refers to this one. What is set already stays, and so does
+    /// `below` when the structure's own address is set.
     pub fn below(mut self: Box<Self>, address: DiskAddress, owner: u64) -> Box<Self> {
         if self.address.is_none() {
             self.below.get_or_insert(address);
@@ -44,13 +46,13 @@ impl Corruption {
         self
     }
 
-    /// Names the owner of the structure, unless it is known already.
+    /// Sets the owner of the structure, unless it is set already.
     pub fn of(mut self: Box<Self>, owner: u64) -> Box<Self> {
         self.owner.get_or_insert(owner);
         self
     }
 
-    /// Says what was found instead.
+    /// Sets what was found instead.
     pub fn found(mut self: Box<Self>, found: impl fmt::Display) -> Box<Self> {
         self.found = found.to_string();
         self

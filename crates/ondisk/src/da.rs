@@ -104,7 +104,7 @@ impl DaInfo {
         prefix(bytes)
     }
 
-    /// The header at the front of a block, for a change.
+    /// The header at the front of a block, mutable.
     ///
     /// # Panics
     /// If `bytes` is shorter than a header; blocks never are.
@@ -121,7 +121,7 @@ pub fn prefix<T: FromBytes + KnownLayout + Immutable + Unaligned>(bytes: &[u8]) 
     T::ref_from_prefix(bytes).expect("a block holds its header").0
 }
 
-/// The structure at the front of `bytes`, for a change.
+/// The structure at the front of `bytes`, mutable.
 ///
 /// # Panics
 /// If `bytes` is too short; callers pass blocks or ranges that were checked.
@@ -137,7 +137,7 @@ pub fn array<T: FromBytes + Immutable + Unaligned>(bytes: &[u8], offset: usize, 
     <[T]>::ref_from_bytes(&bytes[offset..offset + count * size_of::<T>()]).expect("the slice is a whole array")
 }
 
-/// The array of `count` structures at `offset`, for a change.
+/// The array of `count` structures at `offset`, mutable.
 ///
 /// # Panics
 /// If it does not lie within `bytes`; verified counts do.
@@ -149,7 +149,7 @@ pub fn array_mut<T: FromBytes + IntoBytes + Immutable + Unaligned>(
     <[T]>::mut_from_bytes(&mut bytes[offset..offset + count * size_of::<T>()]).expect("the slice is a whole array")
 }
 
-/// Entries of which [`place_of_hash`] looks at the first before the others.
+/// Entries in a row of [`place_of_hash`], which compares the first entry of each row before it searches one row.
 const ROW: usize = 32;
 
 /// The index of the first of `entries`, which are in order of hash, that is not below `hash`.
@@ -214,8 +214,8 @@ pub fn node_entries(bytes: &[u8]) -> &[DaNodeEntry] {
     array(bytes, DA_NODE_HEADER_BYTES, header.count.get().into())
 }
 
-/// The greatest hash of a verified block of the tree, node or leaf; 0 for one without entries. Nodes and leaves of
-/// all kinds keep their count at the same place, and entries of 8 bytes that start with the hash.
+/// The greatest hash of a verified block of the tree, node or leaf; 0 for one without entries. Nodes and leaves of all
+/// kinds keep their count at the same offset, and have entries of 8 bytes that start with the hash.
 #[inline]
 pub fn last_hash(bytes: &[u8]) -> u32 {
     let entries = if da_magic(bytes) == ATTR_LEAF_MAGIC { ATTR_LEAF_HEADER_BYTES } else { DA_NODE_HEADER_BYTES };

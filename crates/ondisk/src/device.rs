@@ -1,4 +1,4 @@
-//! Numbers of devices, which Linux and XFS pack into 32 bits each in its own way.
+//! Device numbers. Linux and XFS each pack them into 32 bits in a way of their own.
 //!
 //! ```text
 //! Linux   minor 31..20 | major 19..8 | minor 7..0        XFS   major 31..18 | minor 17..0
@@ -18,32 +18,33 @@ const XFS_MINOR_BITS: u32 = 18;
 const MAX_XFS_MAJOR: u32 = 0x1ff;
 
 impl DeviceNumber {
-    /// From the encoding of Linux's `stat` and `mknod`, as far as it has 32 bits.
+    /// From the encoding of Linux's `stat` and `mknod`, of which only the low 32 bits are decoded.
     #[must_use]
     pub fn from_linux(device: u32) -> Self {
         Self { major: device >> 8 & LINUX_MAJOR, minor: device & 0xff | device >> 12 & 0xf_ff00 }
     }
 
-    /// In that encoding. What does not fit it is lost.
+    /// To the encoding of Linux's `stat` and `mknod`. Bits that do not fit are lost.
     #[must_use]
     pub fn to_linux(self) -> u32 {
         self.minor & 0xff | (self.major & LINUX_MAJOR) << 8 | (self.minor & 0xf_ff00) << 12
     }
 
-    /// From the data fork of a device node.
+    /// From the encoding in the data fork of a device node.
     #[must_use]
     pub fn from_xfs(device: u32) -> Self {
         Self { major: device >> XFS_MINOR_BITS, minor: device & ((1 << XFS_MINOR_BITS) - 1) }
     }
 
-    /// Whether a device node of this number can be made: XFS has two bits less for minor numbers than Linux, and the
-    /// kernel takes nine of the bits for major ones.
+    /// Whether a device node can have this number: XFS has two bits less for minor numbers than Linux, and the kernel
+    /// accepts only nine bits of major numbers.
     #[must_use]
     pub fn fits_xfs(self) -> bool {
         self.major <= MAX_XFS_MAJOR && self.minor >> XFS_MINOR_BITS == 0
     }
 
-    /// In that encoding. What does not fit it is lost, so [`Self::fits_xfs`] is to be asked before.
+    /// To the encoding in the data fork of a device node. Bits that do not fit are lost, so callers check
+    /// [`Self::fits_xfs`] first.
     #[must_use]
     pub fn to_xfs(self) -> u32 {
         self.major << XFS_MINOR_BITS | self.minor & ((1 << XFS_MINOR_BITS) - 1)
@@ -65,7 +66,8 @@ mod tests {
         assert_eq!(DeviceNumber::from_linux(u32::MAX).to_linux(), u32::MAX);
     }
 
-    /// A major number on disk may have 14 bits; the two that Linux has no room for became bits of the minor number.
+    /// A major number on disk may have 14 bits, of which Linux has room for 12: the other two must not become bits of
+    /// the minor number.
     #[test]
     fn a_major_number_that_linux_has_no_room_for_leaves_the_minor_alone() {
         let number = DeviceNumber::from_xfs(u32::MAX << XFS_MINOR_BITS | 5);

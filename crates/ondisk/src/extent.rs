@@ -27,7 +27,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Decodes a record, without a look at its sense.
+    /// Decodes a record without verifying it.
     pub fn decode(record: &[u8; EXTENT_RECORD_BYTES]) -> Self {
         let bits = u128::from_be_bytes(*record);
         Self {

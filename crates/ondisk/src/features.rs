@@ -60,7 +60,7 @@ bitflags! {
         const INOBTCNT = 1 << 3;
     }
 
-    /// Features that everyone must know.
+    /// Features that readers and writers must know.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Incompat: u32 {
         /// Directory entries carry the file type.

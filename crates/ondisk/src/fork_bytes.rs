@@ -1,10 +1,10 @@
-//! What the shortforms need of the memory that a local fork lies in.
+//! The memory of a local fork, as the encoders of shortforms use it.
 
 use std::ops::{DerefMut, Range};
 
 /// The bytes of a local fork in memory, which grow and shrink.
 pub trait ForkBytes: DerefMut<Target = [u8]> {
-    /// Adds so many zeros at the end, and hands them out to be written.
+    /// Adds `bytes` zeros at the end and returns them, for the caller to fill.
     fn grow(&mut self, bytes: usize) -> &mut [u8];
 
     /// Adds bytes at the end.
@@ -12,7 +12,7 @@ pub trait ForkBytes: DerefMut<Target = [u8]> {
         self.grow(bytes.len()).copy_from_slice(bytes);
     }
 
-    /// Takes the bytes of a range out, which lies within.
+    /// Removes the bytes of a range, which lies within.
     fn take_out(&mut self, range: Range<usize>);
 }
 

@@ -1,7 +1,7 @@
 //! The geometry of an image: every conversion between units, and every size that follows from the superblock.
 //!
-//! Built once from a verified [`Superblock`] and shared. Conversions that could leave the device return `None`
-//! (they are fed by disk contents); those without a check are fed by numbers that were checked before.
+//! Built once from a verified [`Superblock`] and shared. Conversions of numbers from the disk return `None` for what
+//! lies outside the device; the other conversions expect numbers that the caller has verified.
 
 use crate::features::{Incompat, RoCompat};
 use crate::{AgBlock, AgInode, AgNumber, BASIC_BLOCK_BYTES, DiskAddress, FileBlock, FsBlock, InodeNumber, Superblock};
@@ -9,7 +9,7 @@ use crate::{AgBlock, AgInode, AgNumber, BASIC_BLOCK_BYTES, DiskAddress, FileBloc
 /// Inodes in a chunk, the unit in which inodes are allocated and recorded.
 pub const INODES_PER_CHUNK: u32 = 64;
 
-/// What the superblock says of shapes and sizes, in the form the code needs it.
+/// Sizes, addresses and features from the superblock, in the form that the code needs.
 #[derive(Clone, Debug)]
 pub struct Geometry {
     /// Logarithm of the block size in bytes.
@@ -254,8 +254,8 @@ impl Geometry {
         FileBlock((offset >> self.dir_block_log) << (self.dir_block_log - self.block_log))
     }
 
-    /// What the first of `count` blocks of a file that begin something new is to be a multiple of: the stripe unit, for
-    /// as many blocks as that; the kernel takes the whole width only if it is mounted with `swalloc`.
+    /// Alignment in blocks of `count` new blocks of a file that do not continue an extent: the stripe unit, if they
+    /// fill at least one. The kernel aligns to the stripe width only when mounted with `swalloc`.
     pub fn stripe_alignment(&self, count: u32) -> u32 {
         if count >= self.stripe_unit { self.stripe_unit.max(1) } else { 1 }
     }

@@ -49,7 +49,7 @@ pub const MODE_SOCKET: u16 = 0o140_000;
 pub struct FileMode(u16);
 
 impl FileMode {
-    /// A mode. One that names no type is a regular file's, as for mknod(2); `None`: there is no such type.
+    /// A mode. One without type bits is a regular file's, as for mknod(2). `None` if the type does not exist.
     pub fn new(mode: u16) -> Option<Self> {
         match mode & MODE_TYPE {
             0 => Some(Self(mode | MODE_REGULAR)),
@@ -70,7 +70,7 @@ impl FileMode {
         self.0 & MODE_TYPE
     }
 
-    /// The same type with other permissions, of which all bits but theirs are ignored.
+    /// The same type with the permissions of `permissions`, whose other bits are ignored.
     #[must_use]
     pub fn with_permissions(self, permissions: u16) -> Self {
         Self(self.file_type() | permissions & !MODE_TYPE)
@@ -89,13 +89,13 @@ pub mod flags {
     pub const APPEND: u16 = 1 << 4;
     /// Writes are synchronous.
     pub const SYNC: u16 = 1 << 5;
-    /// The access time is not kept.
+    /// Reads do not update the access time.
     pub const NOATIME: u16 = 1 << 6;
     /// Dumps leave the file out.
     pub const NODUMP: u16 = 1 << 7;
     /// New files inherit the project.
     pub const PROJINHERIT: u16 = 1 << 9;
-    /// New directories and files inherit that their contents go to the realtime device.
+    /// New directories inherit this flag, new files get [`REALTIME`].
     pub const RTINHERIT: u16 = 1 << 8;
     /// Symbolic links must not be made here.
     pub const NOSYMLINKS: u16 = 1 << 10;
@@ -183,7 +183,7 @@ pub struct InodeCore {
     pub cow_extent_size: u32,
     pub inode: InodeNumber,
     pub uuid: [u8; 16],
-    /// Fields that xfskit keeps and never looks at: dmevmask, dmstate.
+    /// dmevmask and dmstate, which xfskit preserves and does not use.
     pub reserved: (u32, u16),
 }
 
@@ -283,7 +283,7 @@ impl InodeCore {
         if self.mode == 0 {
             return Ok(());
         }
-        // More than a file can map with its trees; in bytes it fits 64 bits.
+        // A file cannot map more, its btrees included. Fewer blocks fit 64 bits when counted in bytes.
         ensure!(
             self.blocks >> (62 - geometry.block_log) < 3,
             NAME,
@@ -307,7 +307,7 @@ impl InodeCore {
             self.mode
         );
         ensure!(
-            // Removal takes the target of a link away before the inode.
+            // A symbolic link that is being removed loses its target before its inode is freed.
             !matches!(kind, MODE_DIR | MODE_SYMLINK) || self.size > 0 || self.links == 0,
             NAME,
             "directories and symlinks have a size"
@@ -339,7 +339,7 @@ impl InodeCore {
                 self.attr_extents
             );
         } else {
-            // New inodes have the one, all others without an attr fork the other.
+            // `Dev` (0) is the format of a new inode, `Extents` that of all others without an attr fork.
             let is_none = matches!(self.attr_format, ForkFormat::Dev | ForkFormat::Extents);
             ensure!(is_none, NAME, "no attr fork format without an attr fork", "{:?}", self.attr_format);
             ensure!(self.attr_extents == 0, NAME, "no attr extents without an attr fork", "{}", self.attr_extents);
@@ -347,7 +347,7 @@ impl InodeCore {
         Ok(())
     }
 
-    /// The sizes in whose units space is to be allocated.
+    /// Verifies the extent size hints, the units in which space is to be allocated.
     fn verify_hints(&self, geometry: &Geometry) -> Verdict {
         let most = (geometry.ag_blocks / 2).min(MAX_EXTENT_BLOCKS as u32);
         if self.flags & (flags::EXTSIZE | flags::EXTSZINHERIT) != 0 {
@@ -489,7 +489,7 @@ mod tests {
     use super::*;
     use crate::AgNumber;
 
-    /// The number of blocks was taken as it came, and shifted to bytes by whoever asked for it.
+    /// Callers convert the number of blocks to bytes, which must not overflow.
     #[test]
     fn blocks_fit_64_bits_in_bytes() {
         let geometry = Geometry::of_tests();

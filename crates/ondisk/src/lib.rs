@@ -1,8 +1,8 @@
 //! Every on-disk structure of XFS v5, its checksum and its stateless verifier.
 //!
-//! The lowest layer of xfskit: bytes in, typed values or a [`Corruption`] out, and back. No I/O, no allocation that
-//! disk contents could size, no `unsafe`. A structure that has been verified against its own contents is still not
-//! trusted to agree with any other; that is for the layers above.
+//! The lowest layer of xfskit: bytes in, typed values or a [`Corruption`] out, and back. No I/O, no allocation whose
+//! size disk contents determine, no `unsafe`. A structure that was verified by itself may still disagree with another
+//! one; the layers above check that.
 //!
 //! Naming: `Raw…` is not verified yet; `decode_…` and `encode_…` do no I/O; `verify_…` returns a [`Verdict`].
 #![forbid(unsafe_code)]

@@ -4,8 +4,8 @@
 //! record   header (512 bytes; one more for each 32 KiB of the writer's record size)  data, whole sectors
 //! data     operation, operation, ...                      each: 12-byte header, payload (a multiple of 4)
 //! ```
-//! The first word of each 512-byte sector of data is replaced by the cycle number and kept in the header, so that
-//! every sector of the log tells when it was written. Byte orders: record and operation headers are big-endian, the
+//! The first word of each 512-byte sector of data is replaced by the cycle number and kept in the header, so that every
+//! sector of the log shows in which cycle it was written. Byte orders: record and operation headers are big-endian, the
 //! record checksum little-endian, payloads in the writer's order, which `format` names.
 //!
 //! Facts: the XFS Algorithms & Data Structures document, "Journaling Log"; the kernel's `struct xlog_rec_header`,
@@ -28,7 +28,7 @@ pub const HEADER_COVERS_BYTES: usize = 32 * 1024;
 pub const FORMAT_LITTLE_ENDIAN: u32 = 1;
 /// Bytes of the first header sector that the checksum covers: the kernel's structure with its padding.
 const CHECKED_HEADER_BYTES: usize = 328;
-/// As much on machines of 32 bits, whose compilers pad it less.
+/// The same for a header from a machine with 32-bit words, whose compiler pads the structure less.
 const CHECKED_HEADER_BYTES_32: usize = 324;
 /// Bytes of a further header sector that the checksum covers.
 const CHECKED_EXTENSION_BYTES: usize = 260;
@@ -132,7 +132,7 @@ const _: () = assert!(size_of::<TransactionHeader>() == 16);
 
 /// Magic number of a transaction's header, "TRAN".
 pub const TRANSACTION_MAGIC: u32 = 0x5452_414e;
-/// The only type of transaction that is written today.
+/// The only type of transaction that current writers use.
 pub const TRANSACTION_CHECKPOINT: u32 = 40;
 
 /// Types of log items: the first word of each item's first payload.
@@ -204,14 +204,14 @@ pub fn next_cycle(cycle: u32) -> u32 {
     if next == RECORD_MAGIC { next + 1 } else { next }
 }
 
-/// The number of the pass before `cycle`; 0, that of a log never written, before the first.
+/// The cycle before `cycle`; before the first, 0, which means a log that was never written.
 pub fn previous_cycle(cycle: u32) -> u32 {
     let before = cycle.saturating_sub(1);
     if before == RECORD_MAGIC { before - 1 } else { before }
 }
 
-/// Fills a sector of the log that holds nothing: a header of no record, which carries the number of a pass so that
-/// recovery takes it for what it is.
+/// Fills a sector of the log that holds no record with an empty header, whose cycle number makes recovery take the
+/// sector for an older pass.
 pub fn stamp_stale_sector(sector: &mut [u8], lsn: Lsn, tail_lsn: Lsn, uuid: &[u8; 16]) {
     let header = RecordHeader {
         magic: RECORD_MAGIC.into(),
@@ -349,7 +349,7 @@ pub fn verify_header(header: &RecordHeader, uuid: &[u8; 16], log_bytes: u64) -> 
     Ok(())
 }
 
-/// Puts back the first words of the data sectors of a record that was read.
+/// Restores the first words of the data sectors of a record that was read.
 ///
 /// # Errors
 /// A corruption of the "log record" when its checksum is wrong or it is shorter than its header says.

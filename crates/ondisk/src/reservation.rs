@@ -116,7 +116,7 @@ impl Reservations {
         all
     }
 
-    /// The largest in all, count included; of equal ones the first in the kernel's order.
+    /// The largest of all, count included; of equal ones the first in the kernel's order.
     fn largest(&self) -> Reservation {
         let all = [
             self.write,
@@ -293,7 +293,7 @@ impl<'a> Sizes<'a> {
     fn rename(&self) -> u32 {
         let change = self.inodes(5) + self.directory(2);
         let free = self.sectors(7) + self.extents(3);
-        // One pointer replaced, one removed and one added, or two replaced.
+        // One pointer replaced, one removed and one added; or two replaced.
         let intents = (PARENT_REPLACE_INTENT_BYTES + 2 * PARENT_INTENT_BYTES).max(2 * PARENT_REPLACE_INTENT_BYTES);
         self.names(0, change.max(free), intents, self.attrsetm().max(self.attrrm()))
     }
@@ -400,7 +400,7 @@ fn largest_attribute_set(geometry: &Geometry) -> u64 {
     let block = geometry.block_bytes() as u64;
     let bytes = (block / 2 + block / 4).saturating_sub(u64::from(NAME_MAX_BYTES) + 1);
     let value_blocks = bytes.div_ceil(block);
-    // A historical confusion of bytes with blocks, kept for images that old releases read.
+    // The kernel once took bytes for blocks here. Images that old releases read keep that formula.
     let extents = if geometry.has_parent() { value_blocks } else { bytes };
     let blocks =
         u64::from(attribute_space(&limits)) + value_blocks + extent_space(&limits, extents, limits.attr_levels);

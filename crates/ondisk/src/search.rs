@@ -1,9 +1,9 @@
-//! Searches in arrays that no cache of the processor holds.
+//! Searches in arrays that are larger than the processor's caches.
 
-/// As [`slice::partition_point`]: how many of `entries` come before the first of which `is_before` is not true. A
-/// search in halves would wait for memory at each step. Here every `ROW`th entry is looked at first, then those behind
-/// the last of them that is before; no look waits for another but the second round for the first. The answer lies
-/// within the array whatever is in it.
+/// As [`slice::partition_point`]: the number of `entries` before the first one for which `is_before` is false. A binary
+/// search would wait for memory at each step. This search has two rounds, and the reads of a round do not wait for each
+/// other: it looks at every `ROW`th entry, then at all entries of the last row whose first entry is before. The result
+/// lies within the array whatever the entries are.
 pub fn partition_point<const ROW: usize, T>(entries: &[T], is_before: impl Fn(&T) -> bool) -> usize {
     let counts = |entry: &T| usize::from(is_before(entry));
     let rows: usize = entries.iter().step_by(ROW).map(counts).sum();

@@ -22,8 +22,8 @@ pub const SUPERBLOCK_MAGIC: u32 = 0x5846_5342;
 /// Where the checksum of a superblock stands.
 pub const SUPERBLOCK_CRC_OFFSET: usize = 224;
 
-/// Most AGs: 1 EiB in AGs of the greatest size. Something is remembered of each, so that a small file that claims to be
-/// a huge image must not choose their number.
+/// Most AGs: 1 EiB in AGs of the greatest size. Memory is allocated for each AG, so a small file that claims to be a
+/// huge image must not choose their number.
 const MAX_AGS: u32 = 1 << 20;
 
 /// The superblock as it lies on disk, not yet verified (the kernel's `struct xfs_dsb`).
@@ -111,7 +111,7 @@ pub enum Unsupported {
     UnknownBits {
         /// Which feature word.
         word: &'static str,
-        /// The bits that nobody here knows.
+        /// The unknown bits.
         bits: u32,
     },
     /// A feature that a reader may ignore but a writer may not.
@@ -122,7 +122,7 @@ pub enum Unsupported {
     /// More AGs than memory should be spent on.
     #[error("the image has {0} AGs; xfskit works with up to {MAX_AGS}")]
     TooManyAgs(u32),
-    /// A log item of a type that nobody here knows.
+    /// A log item of an unknown type.
     #[error(
         "the journal holds items of the unknown type {0:#06x}: a newer kernel wrote it; mount the image there once, or look \
          at it without what only the journal holds (norecovery)"
@@ -171,15 +171,14 @@ impl RawSuperblock {
     }
 }
 
-/// Bit of the quota flags: the usage of users is kept.
+/// Bit of the quota flags: usage is counted for users.
 pub const QUOTA_OF_USERS: u16 = 0x01;
-/// Bit of the quota flags: the usage of projects is kept.
+/// Bit of the quota flags: usage is counted for projects.
 pub const QUOTA_OF_PROJECTS: u16 = 0x08;
-/// Bit of the quota flags: the usage of groups is kept.
+/// Bit of the quota flags: usage is counted for groups.
 pub const QUOTA_OF_GROUPS: u16 = 0x40;
 const QUOTA_ACCOUNTING: u16 = QUOTA_OF_USERS | QUOTA_OF_PROJECTS | QUOTA_OF_GROUPS;
-/// Bits of the quota flags that say that the usage on disk was counted and has been kept since: of users, groups,
-/// projects.
+/// Bits of the quota flags: the usage on disk is complete and has been kept up to date, for users, groups and projects.
 pub const QUOTA_COUNTED: u16 = 0x04 | 0x100 | 0x400;
 
 impl Superblock {
@@ -216,16 +215,16 @@ impl Superblock {
         Ok(Self { raw })
     }
 
-    /// Whether everything that a change may touch is known, so that xfskit may write to this image.
+    /// Fails unless all features that a change may touch are known, so that xfskit may write to this image.
     ///
     /// # Errors
-    /// [`Unsupported::ReadOnly`] names the read-only compatible bits that nobody here knows.
+    /// [`Unsupported::ReadOnly`] names the unknown read-only compatible bits.
     pub fn check_writable(&self) -> Result<(), Unsupported> {
         let unknown = self.raw.ro_compat.get() & !SUPPORTED_RO_COMPAT.bits();
         if unknown != 0 { Err(Unsupported::ReadOnly(unknown)) } else { Ok(()) }
     }
 
-    /// Whether quota usage is kept.
+    /// Whether usage is counted for any quota.
     pub fn has_quota(&self) -> bool {
         self.raw.quota_flags.get() & QUOTA_ACCOUNTING != 0
     }

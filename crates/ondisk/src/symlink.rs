@@ -49,8 +49,8 @@ pub fn blocks_for(geometry: &Geometry, target_bytes: usize) -> u32 {
     target_bytes.div_ceil(capacity(geometry.block_bytes())) as u32
 }
 
-/// Writes a run of blocks: a header, and the `part` of the target that starts at `offset`. The checksum comes with
-/// write-back.
+/// Writes a run of blocks: a header, and the `part` of the target that starts at `offset`. Write-back adds the
+/// checksum.
 pub fn encode_run(geometry: &Geometry, owner: u64, address: DiskAddress, offset: usize, part: &[u8], out: &mut [u8]) {
     let header = SymlinkHeader {
         magic: U32::new(SYMLINK_MAGIC),

@@ -31,8 +31,8 @@ pub fn encode_bigtime(time: Timestamp) -> u64 {
     ((seconds + BIGTIME_EPOCH) as u64 * NANOSECONDS).saturating_add(time.nanoseconds.into())
 }
 
-/// The time that is kept when `time` is set: beyond the first and the last second that the encoding holds it is that
-/// second, and these two have no nanoseconds, as with the kernel.
+/// The time that is stored when `time` is set. A time before the first or after the last second of the encoding becomes
+/// that second, and these two seconds have no nanoseconds, as with the kernel.
 pub fn clamp_time(time: Timestamp, bigtime: bool) -> Timestamp {
     let (first, last) = if bigtime { (-BIGTIME_EPOCH, BIGTIME_LAST_SET) } else { (i32::MIN.into(), i32::MAX.into()) };
     let seconds = time.seconds.clamp(first, last);

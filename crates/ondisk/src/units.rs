@@ -1,8 +1,8 @@
 //! Units of address and size.
 //!
-//! Every number that means a place or an amount on disk has a type of its own, and no two of them convert into
-//! each other without the [`Geometry`](crate::Geometry): a block of an allocation group and a block of the
-//! filesystem look alike and are not.
+//! Every number that stands for a position or an amount on disk has a type of its own. No two of them convert into each
+//! other without the [`Geometry`](crate::Geometry): a block of an allocation group and a block of the filesystem look
+//! alike and are not.
 
 use core::fmt;
 
@@ -78,7 +78,7 @@ impl Lsn {
         Self((cycle as u64) << 32 | block as u64)
     }
 
-    /// How often the log had wrapped, counted from 1.
+    /// Number of the pass over the log, counted from 1.
     pub const fn cycle(self) -> u32 {
         (self.0 >> 32) as u32
     }

@@ -7,11 +7,11 @@
 //!     local   length of value 2, length of name 1, name, value            rounded up to 4
 //!     remote  fork block of value 4, length of value 4, length of name 1, name, rounded up to 4 from 11 + name
 //! ```
-//! The free runs are hints: not all of them are listed. "Holes" means that compaction may gain space. An empty 64 KiB
-//! leaf, whose first used byte would be 65536, says 0.
+//! The header lists up to three free runs, not all of them. "Holes" means that compaction may gain space. An empty leaf
+//! of 64 KiB, whose first used byte would be 65536, stores 0.
 //!
-//! The size of a remote entry counts two bytes that are not there: the C structure was rounded up before the length
-//! of the name was added, and the format kept it.
+//! The size of a remote entry includes two bytes that hold nothing: the kernel adds the length of the name to the size
+//! of a C structure that is padded to a multiple of 4.
 //!
 //! Facts: the XFS Algorithms & Data Structures document, "Leaf Attributes"; the kernel's `xfs_attr3_leaf_verify`.
 
@@ -34,7 +34,7 @@ const NAME: &str = "attr leaf block";
 pub struct FreeRun {
     /// Where it starts.
     pub start: U16,
-    /// How long it is; 0 for an unused place.
+    /// Its length; 0 in an unused slot of the header.
     pub length: U16,
 }
 
@@ -48,7 +48,7 @@ pub struct LeafHeader {
     pub count: U16,
     /// Bytes that names and values take.
     pub used_bytes: U16,
-    /// Offset of the first of them; 0 means 65536.
+    /// Offset of the first of these bytes; 0 means 65536.
     pub first_used: U16,
     /// Not 0 when compaction may gain space.
     pub holes: u8,
@@ -77,9 +77,9 @@ pub struct LeafEntry {
 /// The value of an attribute in a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeafValue<'a> {
-    /// Beside the name.
+    /// The value follows the name.
     Local(&'a [u8]),
-    /// In blocks of its own.
+    /// The value lies in blocks of its own.
     Remote {
         /// First fork block; 0 while there is none.
         block: u32,
@@ -99,7 +99,7 @@ pub struct LeafAttr<'a> {
     pub name: &'a [u8],
     /// The value, or where it is.
     pub value: LeafValue<'a>,
-    /// Where name and value stand.
+    /// Where the name and the value start in the block.
     pub offset: usize,
 }
 
@@ -117,7 +117,7 @@ impl LeafAttr<'_> {
         self.flags & flags::NAMESPACE
     }
 
-    /// Whether the attribute is invisible.
+    /// Whether the attribute is incomplete, and so invisible.
     pub fn is_incomplete(&self) -> bool {
         self.flags & flags::INCOMPLETE != 0
     }
@@ -128,12 +128,13 @@ pub fn local_bytes(name_bytes: usize, value_bytes: usize) -> usize {
     (3 + name_bytes + value_bytes).next_multiple_of(4)
 }
 
-/// Bytes that a name and the place of a remote value take.
+/// Bytes that a name and the position of a remote value take.
 pub fn remote_bytes(name_bytes: usize) -> usize {
     (11 + name_bytes).next_multiple_of(4)
 }
 
-/// Whether a value of this size stands beside its name: when both take less than three quarters of a block.
+/// Whether a value of this size is stored with its name: name and value together take less than three quarters of a
+/// block.
 pub fn is_local(block_bytes: usize, name_bytes: usize, value_bytes: usize) -> bool {
     local_bytes(name_bytes, value_bytes) < block_bytes / 2 + block_bytes / 4
 }
@@ -159,7 +160,7 @@ pub fn first_used(bytes: &[u8]) -> usize {
 /// The attribute at position `index`.
 ///
 /// # Errors
-/// A corruption when name or value do not lie within the block, which those of a verified leaf do.
+/// A corruption when name or value reach beyond the block; in a verified leaf they never do.
 pub fn attr_at(bytes: &[u8], index: usize) -> Verdict<LeafAttr<'_>> {
     let entry = leaf_entries(bytes).get(index);
     let attr = entry.and_then(|entry| decode(bytes, entry));

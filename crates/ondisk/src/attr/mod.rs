@@ -25,7 +25,7 @@ pub const MAX_VALUE_BYTES: usize = 65536;
 
 /// Flags of an entry.
 pub mod flags {
-    /// The value stands beside the name.
+    /// The value follows the name.
     pub const LOCAL: u8 = 1 << 0;
     /// `trusted.` and ACLs.
     pub const ROOT: u8 = 1 << 1;
@@ -33,7 +33,7 @@ pub mod flags {
     pub const SECURE: u8 = 1 << 2;
     /// A parent pointer.
     pub const PARENT: u8 = 1 << 3;
-    /// Not whole yet, or not whole any more: invisible.
+    /// The attribute is being written or removed: it is invisible.
     pub const INCOMPLETE: u8 = 1 << 7;
     /// The flags that name a name space; none of them for `user.`, and never two.
     pub const NAMESPACE: u8 = ROOT | SECURE | PARENT;

@@ -3,8 +3,8 @@
 //! ```text
 //!  0 "XARM"  4 offset of the value's part 8 bytes of it 12 crc 16 uuid 32 owner 40 address 48 LSN | 56 the part
 //! ```
-//! Every filesystem block has a header of its own. The blocks are not logged, so the LSN is always -1, which lets
-//! recovery overwrite them whatever it finds.
+//! Every filesystem block has a header of its own. The blocks are not logged, so their LSN is always -1. Recovery
+//! overwrites a block with this LSN unconditionally.
 //!
 //! Facts: the XFS Algorithms & Data Structures document, "Remote Attribute Values"; the kernel's `xfs_attr_remote.c`.
 

@@ -62,7 +62,7 @@ pub trait TreeFormat: 'static {
     fn encode_key(key: &Self::Key, out: &mut [u8]);
     /// The key that a record is found by.
     fn key(record: &Self::Record) -> Self::Key;
-    /// The key of a record that is not decoded otherwise.
+    /// The key of an encoded record.
     #[inline]
     fn record_key(bytes: &[u8]) -> Self::Key {
         Self::key(&Self::decode_record(bytes))
@@ -72,7 +72,7 @@ pub trait TreeFormat: 'static {
     fn high_key(record: &Self::Record) -> Self::Key {
         Self::key(record)
     }
-    /// Whether a record describes something that can exist in `ag` (which is meaningless for a file's tree).
+    /// Whether what a record describes can exist in `ag`; the tree of a file ignores `ag`.
     fn is_sane(geometry: &Geometry, ag: AgNumber, record: &Self::Record) -> bool;
 
     /// Most records of a leaf, or most keys and pointers of a node.

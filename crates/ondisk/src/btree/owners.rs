@@ -1,10 +1,10 @@
-//! The trees that say whose blocks are, and how often: reverse mappings and reference counts.
+//! The trees of owners and references of blocks: reverse mappings and reference counts.
 
 use super::format::{TreeFormat, lies_in_ag, u32_at, u64_at};
 use super::{REFCOUNTBT_MAGIC, RMAPBT_MAGIC, rmap_offset, rmap_owner};
 use crate::{AgBlock, AgNumber, Geometry};
 
-/// Whose a run of blocks is.
+/// A run of blocks and its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rmap {
     /// First block.
@@ -17,7 +17,7 @@ pub struct Rmap {
     pub offset: u64,
 }
 
-/// Where a run of blocks stands among the reverse mappings.
+/// Key of the reverse mapping tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RmapOrder {
     /// Block.
@@ -34,13 +34,13 @@ impl Rmap {
         self.start.0 + self.count
     }
 
-    /// Whether the offset counts with the blocks: the owner is an inode and the blocks are mapped by its fork.
+    /// Whether the offset advances with the blocks: the owner is an inode and the blocks are mapped by its fork.
     pub fn has_offset(&self) -> bool {
         has_offset(self.owner, self.offset)
     }
 }
 
-/// Whether mappings of `owner` with these flags have a fork block that counts with the blocks.
+/// Whether mappings of `owner` with these flags have a fork block that advances with the blocks.
 #[inline]
 fn has_offset(owner: u64, offset: u64) -> bool {
     // The owners that are not inodes are negative numbers.
@@ -113,7 +113,7 @@ impl TreeFormat for Rmapbt {
     }
 }
 
-/// How often a run of blocks is in use.
+/// A run of blocks and the number of references to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refcount {
     /// First block; [`REFCOUNT_COW`] marks blocks staged for copy on write.

@@ -1,4 +1,4 @@
-//! A look into a btree block, and the verifier of all of them.
+//! Access to the fields of a btree block, and the verifier of all btree blocks.
 
 use super::format::{Columns, TreeFormat};
 use super::{LongBlockHeader, ShortBlockHeader};
@@ -26,7 +26,7 @@ impl<F> Clone for BlockView<'_, F> {
 impl<F> Copy for BlockView<'_, F> {}
 
 impl<'a, F: TreeFormat> BlockView<'a, F> {
-    /// A look into `bytes`, which are a whole block.
+    /// A view of `bytes`, which are a whole block.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, format: PhantomData }
     }
@@ -141,10 +141,10 @@ impl<'a, F: TreeFormat> BlockView<'a, F> {
     }
 }
 
-/// Verifies a block of a tree of form `F`: identity, counts, pointers, the sense and the order of its records.
+/// Verifies a block of a tree of form `F`: identity, counts, pointers, and the plausibility and order of its records.
 ///
 /// # Errors
-/// A corruption of the block; the checksum was found right before.
+/// A corruption of the block. The checksum is not looked at: the caller has verified it.
 pub fn verify_block<F: TreeFormat>(geometry: &Geometry, address: DiskAddress, bytes: &[u8]) -> Verdict {
     ensure!(bytes.len() == geometry.block_bytes() && bytes.len() > F::HEADER_BYTES, F::NAME, "whole block");
     let magic = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);

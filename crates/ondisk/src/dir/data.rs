@@ -6,8 +6,8 @@
 //! unused     0xffff 2, length 2, ..., tag 2
 //! block form ... | index entries, in order of hash | number of index entries 4, stale ones among them 4
 //! ```
-//! The tag at the end of each is its own offset. Two unused spaces never touch. The header's table holds the three
-//! largest unused spaces; where several are of the third's length, any of them.
+//! The tag at the end of each is its own offset. Two unused spaces never touch. The header's table lists the three
+//! largest unused spaces; if several have the length of the third, it lists any one of them.
 //!
 //! Facts: the XFS Algorithms & Data Structures document, "Block Directories"; the kernel's `__xfs_dir3_data_check`.
 
@@ -35,7 +35,7 @@ pub const UNUSED_MARK: u16 = 0xffff;
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct BestFree {
-    /// Where it starts; 0 for an empty place of the table.
+    /// Where it starts; 0 in an empty slot of the table.
     pub offset: U16,
     /// How long it is.
     pub length: U16,
@@ -118,7 +118,7 @@ pub fn data_header(bytes: &[u8]) -> &DataHeader {
     prefix(bytes)
 }
 
-/// The header of a data block, for a change.
+/// The header of a data block, mutable.
 pub fn data_header_mut(bytes: &mut [u8]) -> &mut DataHeader {
     prefix_mut(bytes)
 }
@@ -183,7 +183,8 @@ pub fn entry_at(bytes: &[u8], offset: usize) -> Option<DataEntry<'_>> {
     }
 }
 
-/// Whether a slot of a verified block starts at `offset`: what looks like one may lie within an entry.
+/// Whether a slot of a verified block starts at `offset`. It walks the block, because bytes within an entry may look
+/// like a slot.
 #[inline]
 pub fn is_slot(bytes: &[u8], offset: usize) -> bool {
     let mut at = DATA_HEADER_BYTES;
@@ -228,7 +229,8 @@ pub fn verify_data(geometry: &Geometry, address: DiskAddress, bytes: &[u8]) -> V
     verify_slots(geometry, bytes, bytes.len(), NAME, |_| Ok(())).map(|_| ())
 }
 
-/// Verifies the block of the block form: every entry has its place in the index, and every live place its entry.
+/// Verifies the block of the block form: every entry has an index entry, and every index entry that is not stale has an
+/// entry.
 ///
 /// # Errors
 /// A corruption of the "directory block".
@@ -254,7 +256,7 @@ pub fn verify_block(geometry: &Geometry, address: DiskAddress, bytes: &[u8]) -> 
     Ok(())
 }
 
-/// Walks over a block's slots; says how many entries there are.
+/// Verifies a block's slots; returns the number of entries.
 fn verify_slots(
     geometry: &Geometry,
     bytes: &[u8],

@@ -52,7 +52,7 @@ pub enum FileType {
 }
 
 impl FileType {
-    /// The stored number as a type, if there is one of it.
+    /// The type that a stored number stands for, if there is one.
     pub fn decode(byte: u8) -> Option<Self> {
         Some(match byte {
             0 => Self::Unknown,
@@ -68,7 +68,7 @@ impl FileType {
         })
     }
 
-    /// The type that a mode says.
+    /// The type in the bits of a mode.
     pub fn from_mode(mode: u16) -> Self {
         match mode & MODE_TYPE {
             MODE_REGULAR => Self::Regular,
@@ -83,7 +83,7 @@ impl FileType {
     }
 }
 
-/// Sizes and places that follow from the size of a directory block.
+/// Sizes and positions that follow from the size of a directory block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirLayout {
     /// Logarithm of the filesystem block size.
@@ -154,7 +154,7 @@ impl DirLayout {
         (self.block_bytes() - free::FREE_HEADER_BYTES) / 2
     }
 
-    /// The free index block, and the place in it, of a data block.
+    /// The free index block that holds the value of a data block, and the index of the value in it.
     pub fn free_place(self, data_block: u32) -> (u32, usize) {
         let capacity = self.free_capacity() as u32;
         (data_block / capacity, (data_block % capacity) as usize)
@@ -168,7 +168,7 @@ pub const fn entry_bytes(name_bytes: usize) -> usize {
 
 /// Whether `name` may stand in a directory: one to 255 bytes, neither `/` nor NUL.
 pub fn is_valid_name(name: &[u8]) -> bool {
-    // Without a way out in between, so that many bytes are looked at together.
+    // Without an early exit, so that the compiler can make it compare many bytes at once.
     let has_bad_byte = name.iter().fold(false, |found, &byte| found | (byte == b'/') | (byte == 0));
     (1..=MAX_NAME_BYTES).contains(&name.len()) && !has_bad_byte
 }

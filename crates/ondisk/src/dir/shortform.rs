@@ -51,7 +51,7 @@ pub fn shortform_entry_bytes(name_bytes: usize, wide: bool) -> usize {
 }
 
 fn number(bytes: &[u8]) -> u64 {
-    // The kernel looks at 56 bits.
+    // The kernel uses the low 56 bits.
     bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte)) & ((1 << 56) - 1)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! region 1  0 type  2 regions  4 generation  8 id  16 inode  24 verb u32  28 name bytes  32 value bytes  36 name space
-//! further   name, new name, value, new value: each padded to a multiple of 4, those without bytes left out
+//! further   name, new name, value, new value: each padded to a multiple of 4, the empty ones left out
 //! ```
 //! A replacement of a parent pointer has two names, so the lengths at 28 have 16 bits each there; both values have the
 //! length at 32. The generation is that of the inode, and recorded for parent pointers only.
@@ -12,7 +12,7 @@ use crate::attr::{MAX_NAME_BYTES, MAX_VALUE_BYTES, PARENT_RECORD_BYTES, ParentRe
 use crate::log_record::item_type;
 use crate::{Corruption, Geometry, InodeNumber, Verdict, ensure};
 
-/// As errors call it.
+/// The name of the structure in errors.
 pub(super) const NAME: &str = "attribute intent";
 const HEADER_BYTES: usize = 40;
 
@@ -30,7 +30,7 @@ pub enum AttrVerb {
     SetParent = 4,
     /// A parent pointer is removed.
     RemoveParent = 5,
-    /// A parent pointer makes way for another, of a new name and value.
+    /// A parent pointer is replaced by another with a new name and value.
     ReplaceParent = 6,
 }
 
@@ -56,7 +56,7 @@ impl AttrVerb {
 /// A change of one attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttrIntent<'a> {
-    /// By this its done item names it.
+    /// The id by which the done item names the intent.
     pub id: u64,
     /// What happens.
     pub verb: AttrVerb,
@@ -66,26 +66,26 @@ pub struct AttrIntent<'a> {
     pub generation: u32,
     /// The name space: flags of [`flags`].
     pub namespace: u8,
-    /// The name; of a replaced parent pointer, that of the old one.
+    /// The name; in a replacement of a parent pointer, the old one's.
     pub name: &'a [u8],
-    /// The value; of a parent pointer that goes, the one it has.
+    /// The value; of a parent pointer that is removed or replaced, the present one.
     pub value: &'a [u8],
-    /// The name of the parent pointer that comes in a replacement.
+    /// In a replacement of a parent pointer, the new one's name.
     pub new_name: &'a [u8],
-    /// Its value.
+    /// In a replacement of a parent pointer, the new one's value.
     pub new_value: &'a [u8],
 }
 
 impl AttrIntent<'_> {
-    /// Hands out the regions of the intent in order.
+    /// Passes the regions of the intent to `region`, in order.
     pub fn encode(&self, mut region: impl FnMut(&[u8])) {
         let further = [self.name, self.new_name, self.value, self.new_value];
         region(&self.encode_header(self.value.len()));
         further.into_iter().filter(|bytes| !bytes.is_empty()).for_each(region);
     }
 
-    /// The first region of the intent, for a value of so many bytes that may lie elsewhere than in `self.value`. The
-    /// names and values follow, those that are not empty, each a region: name, new name, value, new value.
+    /// The first region of the intent, for a value of `value_bytes` bytes, which need not be in `self.value`. The names
+    /// and values that are not empty follow, each as a region: name, new name, value, new value.
     pub fn encode_header(&self, value_bytes: usize) -> [u8; HEADER_BYTES] {
         let further = [self.name.len(), self.new_name.len(), value_bytes, self.new_value.len()];
         let count = 1 + further.iter().filter(|&&bytes| bytes > 0).count();
@@ -146,7 +146,7 @@ pub fn decode_intent<'a, R: AsRef<[u8]>>(rules: &IntentRules<'_>, regions: &'a [
     Ok(AttrIntent { id: fields.u64(8), verb, inode, generation, namespace, name, value, new_name, new_value })
 }
 
-/// Verifies that the image may hold such an intent and that the name space is the verb's.
+/// Verifies that the image may contain such an intent and that the name space fits the verb.
 fn verify_form(rules: &IntentRules<'_>, verb: AttrVerb, namespace: u8) -> Verdict {
     let parent = namespace == flags::PARENT;
     ensure!(parent == verb.is_parent(), NAME, "name space of the verb", "{namespace:#x} with {verb:?}");
@@ -178,7 +178,7 @@ fn lengths(verb: AttrVerb, fields: Fields<'_>) -> Verdict<([usize; 2], [usize; 2
     Ok((names, [value, if two { value } else { 0 }]))
 }
 
-/// Verifies the characters of a name: a parent pointer's is a directory entry's.
+/// Verifies the characters of a name. That of a parent pointer is a name in a directory.
 fn verify_name(namespace: u8, name: &[u8]) -> Verdict {
     let parent = namespace == flags::PARENT;
     let good = !name.iter().any(|&byte| byte == 0 || parent && byte == b'/');

@@ -10,7 +10,7 @@ use super::{Fields, FsExtent, HEADER_BYTES, IntentRules, put_header, verify_exte
 use crate::log_record::item_type;
 use crate::{Corruption, FileBlock, FsBlock, InodeNumber, Verdict, ensure};
 
-/// As errors call it.
+/// The name of the structure in errors.
 pub(super) const NAME: &str = "extent map intent";
 const UNWRITTEN: u32 = 1 << 30;
 
@@ -20,14 +20,14 @@ const UNWRITTEN: u32 = 1 << 30;
 pub enum BmapVerb {
     /// A hole gets the blocks.
     Map = 1,
-    /// The blocks leave the map, and are not freed by that.
+    /// The blocks are removed from the map, but not freed.
     Unmap = 2,
 }
 
 /// One change of one fork's extent map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BmapIntent {
-    /// By this its done item names it.
+    /// The id by which the done item names the intent.
     pub id: u64,
     /// What happens.
     pub verb: BmapVerb,
@@ -37,7 +37,7 @@ pub struct BmapIntent {
     pub extent: FsExtent,
     /// The fork block of the first.
     pub offset: FileBlock,
-    /// In the attr fork.
+    /// The map is that of the attr fork.
     pub attr_fork: bool,
     /// The blocks are unwritten.
     pub unwritten: bool,

@@ -4,15 +4,16 @@
 //! 0 type  2 regions (1)  4 zero  8 id   16 inode 1  24 inode 2  32 generation 1 u32  36 generation 2 u32
 //! 40 fork block 1  48 fork block 2  56 blocks  64 flags  72 size 1  80 size 2
 //! ```
-//! The sizes are those that the files are to have in the end. No blocks: only the flags that are set in the end are
-//! left to do. The kernel logs such an intent, though its own recovery refuses it.
+//! The sizes are those that the files have after the exchange. With a count of 0 blocks, only the work after the last
+//! mapping is left: the sizes and the reflink flags. The kernel logs such an intent, though its own recovery refuses
+//! it.
 
 use super::{Fields, IntentRules, put_header, verify_inode, verify_range};
 use crate::features::Incompat;
 use crate::log_record::item_type;
 use crate::{FileBlock, InodeNumber, Verdict, ensure};
 
-/// As errors call it.
+/// The name of the structure in errors.
 pub(super) const NAME: &str = "exchange intent";
 const BYTES: usize = 88;
 
@@ -24,9 +25,9 @@ pub mod flags {
     pub const SET_SIZES: u64 = 1 << 1;
     /// Holes and unwritten extents of the first file stay where they are.
     pub const FILE1_WRITTEN: u64 = 1 << 2;
-    /// In the end the first file shares nothing any more.
+    /// After the exchange the first file shares no blocks: its reflink flag is cleared.
     pub const CLEAR_REFLINK1: u64 = 1 << 3;
-    /// In the end the second file shares nothing any more.
+    /// After the exchange the second file shares no blocks: its reflink flag is cleared.
     pub const CLEAR_REFLINK2: u64 = 1 << 4;
     pub(super) const ALL: u64 = (1 << 5) - 1;
 }
@@ -34,7 +35,7 @@ pub mod flags {
 /// An exchange of mappings between two forks, or the rest of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExchangeIntent {
-    /// By this its done item names it.
+    /// The id by which the done item names the intent.
     pub id: u64,
     /// The inodes.
     pub inodes: [InodeNumber; 2],
@@ -46,7 +47,7 @@ pub struct ExchangeIntent {
     pub count: u64,
     /// Bits of [`flags`].
     pub flags: u64,
-    /// The sizes that the files are to have, with [`flags::SET_SIZES`].
+    /// The sizes that the files have after the exchange, with [`flags::SET_SIZES`].
     pub sizes: [u64; 2],
 }
 

@@ -3,23 +3,23 @@
 //! ```text
 //! 0 type  2 regions (1)  4 extents u32  8 id u64  16 extents: start u64, count u32, padding u32
 //! ```
-//! Machines with 32-bit words used to write extents of 12 bytes, without the padding; the length tells which.
+//! Machines with 32-bit words once wrote extents of 12 bytes, without the padding; the length of the region says which.
 
 use super::{Fields, FsExtent, HEADER_BYTES, IntentRules, MAX_UPDATES, put_header, verify_extent};
 use crate::log_record::item_type;
 use crate::{FsBlock, Verdict, ensure};
 
-/// As errors call it.
+/// The name of the structure in errors.
 pub(super) const NAME: &str = "extent-free intent";
 const EXTENT_BYTES: usize = 16;
 const SHORT_EXTENT_BYTES: usize = 12;
 
-/// Extents that nobody refers to any more.
+/// Extents without references, to be freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtentFreeIntent {
-    /// By this its done item names it.
+    /// The id by which the done item names the intent.
     pub id: u64,
-    /// What is to be freed.
+    /// The extents to free.
     pub extents: Vec<FsExtent>,
 }
 

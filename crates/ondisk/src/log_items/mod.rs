@@ -1,4 +1,4 @@
-//! Intents and done items: what a transaction of several links leaves to the next one.
+//! Intents and done items: the work that one link of a chain leaves to the next.
 //!
 //! ```text
 //! intent  type u16, regions u16, ..., id u64, what is left to do        done  type, regions, ..., id of the intent
@@ -13,9 +13,9 @@
 //! | XMI | XMD | two forks exchange mappings | [`exchange`] |
 //!
 //! Payloads are little-endian, as xfskit and Linux on common machines write them. An intent whose done item follows is
-//! void; recovery finishes the others, so everything that one names is verified before anything is done for it: sizes
-//! of regions exactly, flags, and that blocks, inodes and fork ranges exist. That they are what the intent takes them
-//! for, only the trees can tell.
+//! void. Recovery finishes the others, so it verifies all that an intent names before it acts on any of it: the exact
+//! sizes of regions, the flags, and that blocks, inodes and fork ranges exist. Only the trees can say whether these are
+//! in the state that the intent expects.
 //!
 //! Facts: the kernel's `xfs_log_format.h` and the `..._validate` and `..._commit_pass2` functions of its log items.
 
@@ -38,12 +38,13 @@ use crate::{Corruption, FileBlock, FsBlock, Geometry, InodeNumber, Verdict, ensu
 
 /// Most blocks that a fork can address, less one.
 const MAX_FILE_BLOCK: u64 = (1 << 54) - 1;
-/// Most extents or updates that one intent names; recovery does some of them in one transaction. The kernel writes 16.
+/// Most extents or updates that one intent names; recovery finishes some of them in one transaction. The kernel writes
+/// 16.
 const MAX_UPDATES: usize = 64;
 /// Bytes of an intent's or done item's first region before its extents.
 const HEADER_BYTES: usize = 16;
 
-/// What intents are judged by.
+/// What an intent is verified against.
 #[derive(Clone, Copy, Debug)]
 pub struct IntentRules<'a> {
     /// The image's shapes, sizes and features; without them only the form of an intent is verified.
@@ -53,7 +54,7 @@ pub struct IntentRules<'a> {
 }
 
 impl IntentRules<'_> {
-    /// To look at intents: only their form is verified.
+    /// Rules without an image: only the form of intents is verified.
     pub const FORM_ONLY: IntentRules<'static> = IntentRules { geometry: None, logged_attrs: true };
 
     fn allow(&self, feature: impl FnOnce(&Geometry) -> bool) -> bool {
@@ -87,7 +88,7 @@ pub enum Intent<'a> {
     Exchange(ExchangeIntent),
 }
 
-/// The type of the done item that an intent of type `intent` waits for; `None` for what is no intent.
+/// The type of the done item that an intent of type `intent` waits for; `None` if it is no intent's type.
 pub fn done_type(intent: u16) -> Option<u16> {
     Some(match intent {
         item_type::EFI => item_type::EFD,
@@ -100,7 +101,7 @@ pub fn done_type(intent: u16) -> Option<u16> {
     })
 }
 
-/// The type of the intent that a done item of type `done` finishes; `None` for what is no done item.
+/// The type of the intent that a done item of type `done` finishes; `None` if it is no done item's type.
 pub fn intent_type(done: u16) -> Option<u16> {
     let intents = [item_type::EFI, item_type::RUI, item_type::CUI, item_type::BUI, item_type::ATTRI, item_type::XMI];
     intents.into_iter().find(|&intent| done_type(intent) == Some(done))
@@ -162,7 +163,7 @@ pub fn decode_done<R: AsRef<[u8]>>(regions: &[R]) -> Verdict<u64> {
     Ok(fields.u64(8))
 }
 
-/// A done item that says nothing but which intent it finishes: all but that of extents.
+/// The region of a done item of any kind but the EFD: it names the intent that it finishes, and nothing else.
 pub fn encode_done(kind: u16, id: u64) -> [u8; HEADER_BYTES] {
     let mut out = [0; HEADER_BYTES];
     put_header(&mut out, kind, 1, 0, id);
@@ -177,7 +178,7 @@ fn put_header(out: &mut [u8], kind: u16, regions: u16, word: u32, id: u64) {
     out[8..16].copy_from_slice(&id.to_le_bytes());
 }
 
-/// Little-endian fields of a region; 0 behind its end, which decoders rule out by its length first.
+/// Little-endian fields of a region. A field beyond its end reads as 0; decoders verify the length first.
 #[derive(Clone, Copy)]
 struct Fields<'a>(&'a [u8]);
 

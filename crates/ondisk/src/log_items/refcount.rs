@@ -8,7 +8,7 @@ use super::{Fields, FsExtent, HEADER_BYTES, IntentRules, put_header, verify_exte
 use crate::log_record::item_type;
 use crate::{Corruption, FsBlock, Geometry, Verdict, ensure};
 
-/// As errors call it.
+/// The name of the structure in errors.
 pub(super) const NAME: &str = "reference count intent";
 const UPDATE_BYTES: usize = 16;
 
@@ -18,11 +18,11 @@ const UPDATE_BYTES: usize = 16;
 pub enum RefcountVerb {
     /// One more file refers to the blocks.
     Increase = 1,
-    /// One file fewer refers to the blocks; those that none refers to become free.
+    /// One file fewer refers to the blocks; those without references become free.
     Decrease = 2,
     /// The blocks are staged for copy on write.
     AllocCow = 3,
-    /// The blocks are staged no more.
+    /// The blocks are no longer staged.
     FreeCow = 4,
 }
 
@@ -31,14 +31,14 @@ pub enum RefcountVerb {
 pub struct RefcountUpdate {
     /// What happens.
     pub verb: RefcountVerb,
-    /// To these blocks.
+    /// The blocks.
     pub extent: FsExtent,
 }
 
 /// Changes of reference counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefcountIntent {
-    /// By this its done item names it.
+    /// The id by which the done item names the intent.
     pub id: u64,
     /// In order.
     pub updates: Vec<RefcountUpdate>,

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! 0 type  2 regions (1)  4 updates u32  8 id u64
-//! 16 updates: owner u64, start u64, fork block u64, count u32, flags u32 (verb 0..7, 29 unwritten, 30 bmbt, 31 attr fork)
+//! 16 updates: owner u64, start u64, fork block u64, count u32, flags u32
+//!    bits of the flags: 0..7 verb, 29 unwritten, 30 bmbt, 31 attr fork
 //! ```
 
 use super::{Fields, FsExtent, HEADER_BYTES, IntentRules, put_header, verify_extent, verify_inode, verify_range};
@@ -10,12 +11,12 @@ use crate::btree::{Rmap, rmap_offset};
 use crate::log_record::item_type;
 use crate::{AgBlock, Corruption, FileBlock, FsBlock, Geometry, InodeNumber, Verdict, ensure};
 
-/// As errors call it.
+/// The name of the structure in errors.
 pub(super) const NAME: &str = "reverse mapping intent";
 /// Bytes of an update; a change of an extent map takes the same.
 pub(super) const UPDATE_BYTES: usize = 32;
 const UNWRITTEN: u32 = 1 << 29;
-/// Allowed, and without meaning: blocks of extent maps are recorded without intents.
+/// Allowed and ignored: blocks of extent maps are recorded without intents.
 const BMBT_BLOCK: u32 = 1 << 30;
 pub(super) const ATTR_FORK: u32 = 1 << 31;
 pub(super) const VERB: u32 = 0xff;
@@ -28,7 +29,7 @@ pub enum RmapVerb {
     Map = 1,
     /// As `Map`, of blocks that may be shared.
     MapShared = 2,
-    /// A fork maps the blocks no more.
+    /// A fork maps the blocks no longer.
     Unmap = 3,
     /// As `Unmap`, of blocks that may be shared.
     UnmapShared = 4,
@@ -67,7 +68,7 @@ pub struct RmapUpdate {
     pub owner: u64,
     /// The blocks.
     pub extent: FsExtent,
-    /// The fork block of the first; of no meaning unless the owner is an inode.
+    /// The fork block of the first; without meaning unless the owner is an inode.
     pub offset: FileBlock,
     /// They belong to the inode's attr fork.
     pub attr_fork: bool,
@@ -93,7 +94,7 @@ impl RmapUpdate {
 /// Changes of the reverse mappings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RmapIntent {
-    /// By this its done item names it.
+    /// The id by which the done item names the intent.
     pub id: u64,
     /// In order.
     pub updates: Vec<RmapUpdate>,

@@ -1,4 +1,4 @@
-//! Round trips of every kind, and what must be refused.
+//! Round trips of every kind, and what decoders must refuse.
 
 use super::exchange::flags as exchange_flags;
 use super::*;
@@ -274,7 +274,7 @@ fn an_image_without_the_feature_has_no_such_intents() {
     let bare = Geometry { incompat: Incompat::empty(), ro_compat: RoCompat::empty(), ..Geometry::of_tests() };
     for (index, regions) in all().iter().enumerate() {
         let refused = decode_intent(&IntentRules { geometry: Some(&bare), logged_attrs: false }, regions).is_err();
-        // Frees and maps of blocks need no feature.
+        // Extent-free intents and extent map intents need no feature.
         assert_eq!(refused, ![0, 3].contains(&index), "{index}");
     }
 }

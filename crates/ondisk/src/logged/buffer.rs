@@ -3,7 +3,7 @@
 //! ```text
 //!  0 type  2 regions  4 flags  6 length in basic blocks   8 address  16 words of the map  20 map: a bit for 128 bytes
 //! ```
-//! Each run of set bits is one or more regions: a run may be cut where the writer's memory was.
+//! Each run of set bits is one or more regions: a run is split where the writer's memory was not contiguous.
 //!
 //! Facts: the kernel's `struct xfs_buf_log_format`, `enum xfs_blft`.
 

@@ -20,7 +20,7 @@ const LSN_OFFSET: usize = 112;
 const UUID_OFFSET: usize = 120;
 const NAME: &str = "logged quota record";
 
-/// Bits of a record's flags that say whose it is.
+/// Bits of a record's flags that say what kind of owner it has.
 pub mod dquot_type {
     /// A user's.
     pub const USER: u8 = 0x01;

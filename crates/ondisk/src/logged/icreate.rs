@@ -1,4 +1,4 @@
-//! A new extent of inodes: recovery makes them again from this alone.
+//! A new extent of inodes: recovery initializes them from this item alone.
 //!
 //! ```text
 //! 0 type  2 regions  | big-endian: 4 AG  8 block  12 inodes  16 inode size  20 blocks  24 generation

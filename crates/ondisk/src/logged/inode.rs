@@ -262,7 +262,7 @@ impl<'a> LoggedInode<'a> {
         u64::from_le_bytes(word)
     }
 
-    /// Every field of the core changes its byte order; timestamps of the older kind are two words.
+    /// Converts every field of the core to the disk's byte order; a legacy timestamp is two words.
     fn core_to_disk(&self, lsn: Lsn, slot: &mut [u8]) {
         let bigtime = self.word64(120) & flags2::BIGTIME != 0;
         let mut swap = |at: usize, bytes: usize| {
@@ -297,7 +297,7 @@ impl<'a> LoggedInode<'a> {
     }
 }
 
-/// Puts a logged fork into its place; false when it does not fit.
+/// Copies a logged fork into the inode; false when it does not fit.
 fn put_fork(region: &[u8], is_root: bool, fork: &mut [u8]) -> bool {
     if is_root {
         return put_root(region, fork).is_some();
@@ -307,9 +307,9 @@ fn put_fork(region: &[u8], is_root: bool, fork: &mut [u8]) -> bool {
     true
 }
 
-/// A btree root is logged with the header of a whole block, and with its pointers behind room for as many keys as the
-/// region has. In the inode it has a header of 4 bytes, and its pointers come behind room for as many keys as the
-/// fork has.
+/// A btree root is logged with the header of a whole block, and its pointers start after room for as many keys as fit
+/// the region. In the inode it has a header of 4 bytes, and its pointers start after room for as many keys as fit the
+/// fork.
 fn put_root(region: &[u8], fork: &mut [u8]) -> Option<()> {
     let header = region.get(..LONG_HEADER_BYTES)?;
     let records = usize::from(u16::from_be_bytes([header[6], header[7]]));

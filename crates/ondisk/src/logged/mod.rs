@@ -1,11 +1,11 @@
-//! Logged objects: what a checkpoint says of buffers, inodes and quota records, in the byte order of the machine that
+//! Logged objects: how a checkpoint records buffers, inodes and quota records, in the byte order of the machine that
 //! wrote it (little-endian).
 //!
 //! ```text
 //! item    region 0: the format, a structure that starts with type and number of regions, 16 bits each
 //!         regions 1..: the contents that the format describes
 //! ```
-//! Decoders take regions as they were put together from the journal and trust nothing in them.
+//! Decoders take regions as recovery assembled them from the journal and trust nothing in them.
 
 pub mod buffer;
 pub mod dquot;

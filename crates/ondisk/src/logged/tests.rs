@@ -1,4 +1,4 @@
-//! Inodes and new chunks: what is logged comes back, and what cannot be is refused.
+//! Inodes and new chunks: an item that was logged decodes to what it was made from, and an invalid item is refused.
 
 use super::icreate::NewInodes;
 use super::inode::{FORMAT_BYTES, InodeFields, InodeFormat, LoggedInode, encode_root, root_bytes};
@@ -49,7 +49,7 @@ fn an_inode_comes_back_as_it_was_logged() {
         slot[96..100].copy_from_slice(&55u32.to_be_bytes());
         item.apply(&geometry, Lsn(1234), &mut slot).unwrap();
         stamp_inode(&mut slot);
-        // The link of the unlinked list and the LSN are recovery's.
+        // Recovery keeps the unlinked list link of the slot, and sets the LSN.
         let wanted = InodeCore { next_unlinked: AgInode(55), lsn: Lsn(1234), ..core.clone() };
         assert_eq!(InodeCore::decode(&geometry, core.inode, &slot).unwrap(), wanted);
         assert_eq!((&slot[176..192], &slot[176 + 192..176 + 198]), (&data[..], &attr[..6]));
@@ -77,7 +77,7 @@ fn a_btree_root_finds_its_pointers_behind_room_for_the_forks_keys() {
     // 192 bytes of data fork: a header of 4 and room for 11 keys and pointers.
     assert_eq!(slot[176..180], [0, 1, 0, 2]);
     assert!(slot[180..196].iter().all(|&byte| byte == 7) && slot[180 + 88..196 + 88].iter().all(|&byte| byte == 9));
-    // As it is encoded here, its pointers lie right behind its keys.
+    // With the encoder of this crate, the pointers lie right behind the keys.
     let mut own = vec![0xee; root_bytes(2)];
     encode_root(1, &[u64::MAX / 255 * 7; 2], &[u64::MAX / 255 * 9; 2], &mut own);
     let (first_own, mut again) = (format(&core, InodeFields::DATA_ROOT, own.len(), 0), vec![0; 512]);
