@@ -1,8 +1,8 @@
 //! An image file or a block device.
 //!
 //! An image is locked while it is open ([`crate::locks`]), and refused for writing while the kernel or another program
-//! has it ([`crate::holders`]); a loop device brings the file below it along. Real block devices are opened with
-//! `O_EXCL`, which the kernel refuses for what it has mounted.
+//! uses it ([`crate::holders`]). For a loop device, the file below it is locked too. Real block devices are opened with
+//! `O_EXCL`, which the kernel refuses for a device that is mounted.
 
 use crate::BlockDevice;
 use crate::holders::{self, Holder};
@@ -17,8 +17,8 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long to wait for a loop device that is about to let go: the kernel takes it off its file a moment after the
-/// unmount.
+/// How long to wait for a loop device that is about to be detached: the kernel detaches it from its file a moment after
+/// the unmount.
 const LEAVING: Duration = Duration::from_secs(3);
 const LEAVING_PAUSE: Duration = Duration::from_millis(10);
 
@@ -29,7 +29,7 @@ pub enum Access {
     Read,
     /// Reading and writing, with an exclusive lock.
     Write,
-    /// Reading without a lock: what is read may change meanwhile.
+    /// Reading without a lock: the contents may change meanwhile.
     ReadUnlocked,
 }
 
@@ -50,7 +50,7 @@ pub enum OpenError {
         /// What it is instead.
         what: &'static str,
     },
-    /// Somebody else has it open.
+    /// Another program or the kernel uses it.
     #[error("{0}")]
     Busy(InUse),
     /// A block device that takes no writes.
@@ -68,7 +68,7 @@ pub enum OpenError {
     },
 }
 
-/// An image that somebody else has.
+/// An image that another program or the kernel uses.
 #[derive(Debug)]
 pub struct InUse {
     path: PathBuf,
@@ -76,7 +76,7 @@ pub struct InUse {
 }
 
 impl InUse {
-    /// Who has it, as far as that can be seen.
+    /// The users of the image, as far as this process can see them.
     pub fn holders(&self) -> &[Holder] {
         &self.holders
     }
@@ -107,7 +107,7 @@ pub struct FileDevice {
     size_bytes: u64,
     access: Access,
     holders: Vec<Holder>,
-    /// Those of the files below a loop device are kept as well.
+    /// The locks of the image, and those of the files below a loop device.
     _locks: Vec<Locks>,
 }
 
@@ -125,7 +125,7 @@ impl FileDevice {
             return Err(OpenError::ReadOnlyDevice(path.into()));
         }
         let exclusive = if metadata.file_type().is_block_device() && write { OFlags::EXCL } else { OFlags::empty() };
-        // Without blocking: the name may be a pipe's by now.
+        // Non-blocking, because by now the name may be that of a pipe.
         let flags = (exclusive | OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
         let file = match OpenOptions::new().read(true).write(write).custom_flags(flags).open(path) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Err(busy(path, &metadata, None)),
@@ -149,10 +149,10 @@ impl FileDevice {
         Ok(device)
     }
 
-    /// Creates an image file of `size_bytes` zeros where nothing has the name.
+    /// Creates an image file of `size_bytes` zeros under a name that does not exist.
     ///
     /// # Errors
-    /// [`OpenError`]; a file that cannot get its size goes away again.
+    /// [`OpenError`]; a file that cannot get its size is removed.
     pub fn create_new(path: impl AsRef<Path>, size_bytes: u64) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let made = OpenOptions::new().read(true).write(true).create_new(true).open(path);
@@ -163,14 +163,13 @@ impl FileDevice {
             Ok(device)
         });
         if device.is_err() && std::fs::symlink_metadata(path).is_ok_and(|now| holders::share_storage(&now, &own)) {
-            // The error that counts is the first one.
+            // The first error is the one to report.
             let _ = std::fs::remove_file(path);
         }
         device
     }
 
-    /// Gives a file `size_bytes` zeros in place of what it holds, unless the host cannot have a file of that size: then
-    /// the contents stay.
+    /// Makes the file `size_bytes` zeros. If the host cannot have a file of that size, the contents stay as they are.
     ///
     /// # Errors
     /// Those of the system.
@@ -184,8 +183,8 @@ impl FileDevice {
         Ok(())
     }
 
-    /// As [`Self::make_zeros`], after `look` has found nothing against it: that sees the file with its new size, and
-    /// where it fails, the file keeps its size and its contents.
+    /// As [`Self::make_zeros`], but calls `look` first, which sees the device with the new size. If `look` fails, the
+    /// file keeps its size and its contents.
     ///
     /// # Errors
     /// Those of `look` and of the system.
@@ -209,7 +208,7 @@ impl FileDevice {
         Ok(self.make_zeros(size_bytes)?)
     }
 
-    /// Looks once more whether the kernel has the image, which no lock keeps from that.
+    /// Looks once more whether the kernel uses the image: the kernel does not respect the locks.
     ///
     /// # Errors
     /// `Busy`, `Io`.
@@ -219,7 +218,7 @@ impl FileDevice {
         if holders.is_empty() { Ok(()) } else { Err(OpenError::Busy(InUse { path: path.into(), holders })) }
     }
 
-    /// What the system says of the open file, whatever its name is by now.
+    /// The metadata of the open file, which may have lost its name.
     ///
     /// # Errors
     /// As `fstat`.
@@ -227,7 +226,7 @@ impl FileDevice {
         self.file.metadata()
     }
 
-    /// Who may change the image while it is read here. None for an image that is open for writing.
+    /// Those who may change the image while it is read here. Empty for an image that is open for writing.
     pub fn holders(&self) -> &[Holder] {
         &self.holders
     }
@@ -243,11 +242,11 @@ impl FileDevice {
         let found = lock(path, &device.file, &metadata, access)?;
         device.add(found);
         for below in holders::files_below(&metadata) {
-            // A file that cannot be found from here, as in another mount namespace, cannot be locked either.
+            // A file without a path in this mount namespace cannot be locked.
             let nonblock = OFlags::NONBLOCK.bits() as i32;
             let Ok(file) = OpenOptions::new().read(true).custom_flags(nonblock).open(&below.path) else { continue };
             let metadata = file.metadata().map_err(io_error)?;
-            // The name may be another file's by now.
+            // By now the name may be that of another file.
             if !below.id().is_some_and(|id| id.is_same(&FileId::of(&metadata))) {
                 continue;
             }
@@ -257,7 +256,7 @@ impl FileDevice {
         Ok(device)
     }
 
-    /// The parts of a range where the file holds nothing, whether they have storage or not.
+    /// The holes of a range, whether storage is allocated for them or not.
     fn holes(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
         let mut holes = Vec::new();
         let mut at = range.start;
@@ -307,7 +306,7 @@ fn check_kind(path: &Path, metadata: &Metadata) -> Result<(), OpenError> {
     Err(OpenError::NotAnImage { path: path.into(), what })
 }
 
-/// The refusal of an image: by the kernel, or by a program that has locked `locked`.
+/// The error for an image that the kernel uses, or that a program has locked as the file `locked`.
 fn busy(path: &Path, kernel: &Metadata, locked: Option<&Metadata>) -> OpenError {
     let mut holders = holders::of_kernel(kernel, false);
     if locked.is_some() || holders.is_empty() {
@@ -318,7 +317,7 @@ fn busy(path: &Path, kernel: &Metadata, locked: Option<&Metadata>) -> OpenError 
 
 type Found = (Vec<Holder>, Option<Locks>);
 
-/// Locks an image and looks who has it: for writing, anybody refuses.
+/// Locks an image and looks for its users. Any user is an error for a writer.
 fn lock(path: &Path, file: &File, metadata: &Metadata, access: Access) -> Result<Found, OpenError> {
     let (mut holders, locks) = lock_alone(path, file, metadata, access)?;
     if access == Access::Read {
@@ -339,7 +338,8 @@ fn lock(path: &Path, file: &File, metadata: &Metadata, access: Access) -> Result
     Ok((holders, locks))
 }
 
-/// Locks an image or a file below it. Who only reads goes on beside a virtual machine, and learns of it.
+/// Locks an image or a file below it. A reader may share the image with a virtual machine, which is reported as a
+/// holder.
 fn lock_alone(path: &Path, file: &File, metadata: &Metadata, access: Access) -> Result<Found, OpenError> {
     let what_for = if access == Access::Write { LockFor::Writing } else { LockFor::Reading };
     match Locks::take(file, what_for).map_err(|source| failure(path, source))? {
@@ -381,7 +381,7 @@ impl BlockDevice for FileDevice {
     }
 
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
-        // A block device has all of its space, as far as it can know.
+        // A block device has all of its space, as far as this process can know.
         if self.file.metadata()?.file_type().is_block_device() {
             return Ok(());
         }
@@ -389,7 +389,7 @@ impl BlockDevice for FileDevice {
         for (done, hole) in holes.iter().enumerate() {
             let length = hole.end - hole.start;
             if let Err(error) = rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, hole.start, length) {
-                // A host that finds too little keeps what it has found, and would be full from now on.
+                // When the host runs out of space, it keeps what it has allocated so far and would stay full.
                 for hole in &holes[..=done] {
                     self.discard(hole.start, hole.end - hole.start)?;
                 }
@@ -402,7 +402,8 @@ impl BlockDevice for FileDevice {
     fn may_hold_data(&self, offset: u64, length: u64) -> bool {
         match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(offset)) {
             Ok(data) => data < offset.saturating_add(length),
-            // Nothing but a hole up to the end. Other errors come from what knows of no holes.
+            // No data up to the end of the file. Other errors are those of files that do not support the search for
+            // data.
             Err(error) => error != rustix::io::Errno::NXIO,
         }
     }

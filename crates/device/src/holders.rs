@@ -1,4 +1,5 @@
-//! Who else has an image: the kernel, by a loop device, a swap area, a mount or a device mapper, and other programs.
+//! Finds who else uses an image: the kernel, by a loop device, a swap area, a mount or a device mapper, and other
+//! programs.
 //!
 //! ```text
 //! image file  ◀── /sys/block/loopN/loop/backing_file ◀── mounted, swapped to, mapped (/sys/dev/block/M:m/holders)
@@ -7,11 +8,11 @@
 //! block device ── /sys/dev/block/M:m/slaves, loop/backing_file ──▶ files and block devices below it
 //!             ◀── loop/backing_file of other loop devices ◀── mounted, swapped to, mapped
 //! ```
-//! The kernel takes no lock on the file below a loop device, so it has to be looked for. Files are compared by device
-//! and inode number, since any of them has several names; a loop device is asked for those of its file, whose name may
-//! be gone or lie in another mount namespace. Only root may ask, so for other users the name has to do. What this
-//! process may not see (mounts in another namespace, the descriptors of other users) it does not find, nor programs
-//! that lock nothing, as nbdkit.
+//! The kernel takes no lock on the file below a loop device, so this module looks for it. Files are compared by device
+//! and inode number, since a file may have several names. A loop device is asked for the numbers of its file, because
+//! the file's name may be gone or lie in another mount namespace. Only root may ask; for other users the name has to
+//! do. This process does not find what it may not see (mounts in another namespace, the descriptors of other users),
+//! nor programs that lock nothing, such as nbdkit.
 //!
 //! Source of facts: proc(5).
 
@@ -24,11 +25,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// One that has an image.
+/// A user of an image: a program, or the kernel in one of its roles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     what: String,
-    /// It goes away by itself: a loop device whose mount is gone already.
+    /// It ends by itself: a loop device that the kernel detaches, because its mount is gone.
     is_leaving: bool,
 }
 
@@ -37,7 +38,7 @@ impl Holder {
         Self { what, is_leaving: false }
     }
 
-    /// Whether it is about to let go by itself.
+    /// Whether it is about to end by itself.
     pub(crate) fn is_leaving(&self) -> bool {
         self.is_leaving
     }
@@ -49,8 +50,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// What of the kernel has a file or block device in a way that may change it, or that goes wrong if another changes it.
-/// With `only_writers`, loop devices that are read-only do not count.
+/// Uses of a file or block device by the kernel that may change it, or that fail if another writer changes it. With
+/// `only_writers`, read-only loop devices do not count.
 pub(crate) fn of_kernel(image: &Metadata, only_writers: bool) -> Vec<Holder> {
     let sysfs = Sysfs::of_system();
     if image.file_type().is_block_device() {
@@ -70,21 +71,21 @@ pub(crate) fn of_kernel(image: &Metadata, only_writers: bool) -> Vec<Holder> {
     found
 }
 
-/// Whether a disk is a loop device that shows one of these files or block devices, directly or by others below it.
+/// Whether a disk is a loop device over one of these files or block devices, directly or through other devices.
 fn shows(sysfs: &Sysfs, disk: &Path, files: &[FileId]) -> bool {
     let Some(number) = device_number(disk).filter(|_| sysfs.backing(disk).is_some()) else { return false };
     let below = sysfs.files_below(number);
     below.iter().filter_map(Backing::id).any(|below| files.iter().any(|file| below.is_same(file)))
 }
 
-/// What else of the kernel has a block device or what lies below it: another loop device over the same file or block
-/// device shows the same image, and a block device below a loop device may be mounted itself. Such a device counts only
-/// if it is used, for it may be one that everybody forgot.
+/// Further uses by the kernel of a block device or of what lies below it: another loop device over the same file or
+/// block device shows the same image, and a block device below a loop device may be mounted itself. Such a device
+/// counts only if it is in use, because it may be left over from an earlier use.
 fn beside_device(sysfs: &Sysfs, device: &Metadata, only_writers: bool) -> Vec<Holder> {
     let below = ids_below(sysfs, device);
     let mut found = Vec::new();
     for number in below.iter().filter_map(FileId::block_device) {
-        // A loop device is found among all of them, with its name.
+        // The loop below finds a loop device, with its name.
         if sysfs.backing(&sysfs.dir(number)).is_none() {
             let users = users_of_device(sysfs, number);
             found.extend(users.into_iter().map(|how| Holder::new(format!("the kernel: {how}, below the loop device"))));
@@ -92,7 +93,7 @@ fn beside_device(sysfs: &Sysfs, device: &Metadata, only_writers: bool) -> Vec<Ho
     }
     let own = sysfs.overlapping(device.rdev()).into_iter().map(FileId::of_block_device);
     let files: Vec<FileId> = below.into_iter().chain(own).collect();
-    // Another partition of the same disk holds other bytes.
+    // Another partition of the same disk contains other bytes.
     let own_disk = sysfs.disk_number(device.rdev());
     for disk in sysfs.disks() {
         let Some(number) = device_number(&disk).filter(|number| Some(*number) != own_disk) else { continue };
@@ -104,7 +105,7 @@ fn beside_device(sysfs: &Sysfs, device: &Metadata, only_writers: bool) -> Vec<Ho
     found
 }
 
-/// Whether a file or block device shows, or has below it, bytes of another: both are the same, or they lie on one file.
+/// Whether two files or block devices share bytes: they are the same, one lies on the other, or both lie on a third.
 pub fn share_storage(one: &Metadata, other: &Metadata) -> bool {
     let sysfs = Sysfs::of_system();
     let all =
@@ -121,7 +122,7 @@ fn loop_device(sysfs: &Sysfs, disk: &Path) -> Holder {
     Holder { what: format!("the kernel, by loop device /dev/{name} ({how})"), is_leaving }
 }
 
-/// Files and block devices that a loop device keeps its contents in, also one that lies below another device.
+/// The files and block devices that a loop device stores its contents in, also if it lies below another device.
 pub(crate) fn files_below(device: &Metadata) -> Vec<Backing> {
     if !device.file_type().is_block_device() {
         return Vec::new();
@@ -136,7 +137,7 @@ fn ids_below(sysfs: &Sysfs, device: &Metadata) -> Vec<FileId> {
     sysfs.files_below(device.rdev()).iter().filter_map(Backing::id).collect()
 }
 
-/// What the kernel does with a block device or a partition of it.
+/// The uses of a block device or of a partition of it by the kernel.
 fn users_of_device(sysfs: &Sysfs, device: u64) -> Vec<String> {
     let mut users = Vec::new();
     for part in sysfs.parts(device) {
@@ -149,7 +150,7 @@ fn users_of_device(sysfs: &Sysfs, device: u64) -> Vec<String> {
     users
 }
 
-/// Programs other than this one that have a file open; one without a name if none can be seen.
+/// Programs other than this one that have a file open. If none can be seen, one entry without a name.
 pub(crate) fn of_programs(image: &Metadata) -> Vec<Holder> {
     let own = std::process::id().to_string();
     let mut found = Vec::new();
@@ -182,12 +183,12 @@ fn is_same(path: &Path, image: &Metadata) -> bool {
     fs::metadata(path).is_ok_and(same)
 }
 
-/// Whether a block device takes no writes. It may be opened for them all the same; then each one fails.
+/// Whether a block device is read-only. The kernel lets it be opened for writing, but then each write fails.
 pub(crate) fn is_read_only(metadata: &Metadata) -> bool {
     Sysfs::of_system().is_read_only(metadata)
 }
 
-/// Where a device is mounted, as far as this process sees mounts.
+/// The mount points of a device, as far as this process sees mounts.
 fn mounts_of(device: u64) -> Vec<PathBuf> {
     let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
@@ -205,7 +206,7 @@ fn swap_areas() -> Vec<PathBuf> {
     lines.filter_map(|line| line.split(|&byte| byte == b' ').next()).map(unescape).collect()
 }
 
-/// A name as the kernel writes it in tables: spaces and the like are three octal digits behind a backslash.
+/// Decodes a name from a table of the kernel, where spaces and the like are a backslash and three octal digits.
 pub fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

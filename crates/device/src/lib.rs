@@ -1,11 +1,11 @@
-//! The one seam through which xfskit touches storage.
+//! The only interface through which xfskit reaches storage.
 //!
 //! [`BlockDevice`] is read, write, flush, discard and geometry; [`FileDevice`] is an image file or a real device,
 //! [`MemoryDevice`] is a vector of bytes, [`OverlayDevice`] keeps changes to another device in memory. Simulators and
 //! recorders implement the same trait.
 //!
-//! Contract: writes may reach storage in any order until [`BlockDevice::flush`] returns; a write that overlaps
-//! another one in flight has either's bytes. The engine never relies on more.
+//! Contract: writes may reach storage in any order until [`BlockDevice::flush`] returns. Where two writes in flight
+//! overlap, each byte is from either of them. The engine relies on nothing more.
 //!
 //! The only unsafe code is the request to a loop device for its file, in `loop_device`.
 
@@ -52,7 +52,7 @@ pub trait BlockDevice: Send + Sync {
     /// Any I/O error; what was written before is then in doubt.
     fn flush(&self) -> io::Result<()>;
 
-    /// Says that a range is not needed any more. A hint: doing nothing is allowed.
+    /// Says that a range is no longer needed. A hint: the device may ignore it.
     ///
     /// # Errors
     /// Any I/O error other than "not supported".
@@ -61,23 +61,24 @@ pub trait BlockDevice: Send + Sync {
         Ok(())
     }
 
-    /// Has storage set aside for a range, so that a later write to it does not fail for want of space. What the range
-    /// holds stays.
+    /// Allocates storage for a range, so that a later write to it does not fail for want of space. The contents of the
+    /// range stay.
     ///
     /// # Errors
-    /// `StorageFull`; `Unsupported` where that cannot be had.
+    /// `StorageFull`; `Unsupported` where storage cannot be allocated in advance.
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
         let _ = (offset, length);
         Ok(())
     }
 
-    /// Whether a range may hold anything but zeros: a sparse file knows where nothing was written.
+    /// Whether a range may contain anything but zeros: a sparse file knows its holes.
     fn may_hold_data(&self, offset: u64, length: u64) -> bool {
         let _ = (offset, length);
         true
     }
 
-    /// A number that no other device has while this one lives. What stands for another device has that one's.
+    /// A number that no other device has during the lifetime of this one. A device that stands for another one returns
+    /// that one's number.
     fn identity(&self) -> usize {
         std::ptr::from_ref(self).cast::<()>().addr()
     }

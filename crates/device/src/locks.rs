@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! flock          exclusive to write, shared to read: between the programs of this project
-//! byte 100 + n   held for each permission n that is used      ┐ as QEMU does: shared locks of the open file
-//! byte 200 + n   held for each permission n that is not shared ┘ (F_OFD_SETLK), conflicts are looked for afterwards
+//! byte 100 + n   held for each permission n that is used       ┐ as QEMU does: shared locks of the open file
+//! byte 200 + n   held for each permission n that is not shared ┘ (F_OFD_SETLK); conflicts are looked for afterwards
 //!                n: 0 consistent reads, 1 writes, 3 another size
 //! ```
-//! Both sides of QEMU's protocol lock first and look then, so of two at least one is refused. A file system that knows
-//! no such locks has none to respect either.
+//! Both sides of QEMU's protocol lock first and look for conflicts then, so at least one of two is refused. On a
+//! filesystem without such locks, there are none to respect.
 //!
-//! A lock belongs to the open file, which a forked process shares: only the process that took it gives it back.
+//! A lock belongs to the open file, which a forked process shares: only the process that took the lock releases it.
 //!
-//! Source of facts: QEMU's docs/system/images and the locks that qemu-nbd and qemu-img are seen to take.
+//! Source of facts: QEMU's docs/system/images, and the locks that qemu-nbd and qemu-img were observed to take.
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
@@ -39,7 +39,7 @@ impl LockFor {
         }
     }
 
-    /// What nobody else may do meanwhile.
+    /// What other programs must not do meanwhile.
     fn unshared(self) -> &'static [i64] {
         match self {
             Self::Reading => &[WRITE, RESIZE],
@@ -48,16 +48,16 @@ impl LockFor {
     }
 }
 
-/// Who refuses.
+/// The kind of lock in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// A program of this project, or another one that locks whole files.
+    /// That of a program of this project, or of another one that locks whole files.
     Flock,
-    /// QEMU, or another one that locks as it does.
+    /// That of QEMU, or of another program that uses its protocol.
     Bytes,
 }
 
-/// Locks of an open file; they end with this, or with the file.
+/// Locks of an open file, released when this is dropped or the file is closed.
 #[derive(Debug)]
 pub(crate) struct Locks {
     file: File,
@@ -65,7 +65,7 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// Locks `file`, by a descriptor of the same open file. The outer error is the system's.
+    /// Locks `file`, by a descriptor of the same open file. The outer error is that of the system call.
     pub(crate) fn take(file: &File, what_for: LockFor) -> io::Result<Result<Self, Refusal>> {
         let operation = match what_for {
             LockFor::Reading => FlockOperation::NonBlockingLockShared,
@@ -79,7 +79,7 @@ impl Locks {
         Ok(if locks.lock_bytes(what_for) { Ok(locks) } else { Err(Refusal::Bytes) })
     }
 
-    /// Whether nobody refuses.
+    /// Whether no other program's lock conflicts.
     fn lock_bytes(&self, what_for: LockFor) -> bool {
         let used = what_for.uses().iter().map(|n| USED_BASE + n);
         let unshared = what_for.unshared().iter().map(|n| UNSHARED_BASE + n);
@@ -100,14 +100,14 @@ impl Drop for Locks {
         if self.process_id != std::process::id() {
             return;
         }
-        // A process that another thread is just starting may share the open file for a moment, and closing would not
-        // unlock it then. A failure leaves it to the close.
+        // Unlocks explicitly, because a process that another thread is just starting may share the open file for a
+        // moment, and then closing it here would not unlock it. If that fails, the close unlocks it.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
         let _ = fcntl(&self.file, FcntlArg::F_OFD_SETLK(&range(libc::F_UNLCK, 0, 0)));
     }
 }
 
-/// Whether somebody else has locked a byte of the file.
+/// Whether another open file has locked a byte of the file.
 fn is_locked(file: &File, byte: i64) -> bool {
     let mut lock = one_byte(libc::F_WRLCK, byte);
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut lock)).is_ok() && lock.l_type != libc::F_UNLCK as i16

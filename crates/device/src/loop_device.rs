@@ -1,5 +1,5 @@
-//! Which file a loop device shows, asked of the device itself: the name that sysfs has for it may be gone by now, be
-//! another file's, or lie in another mount namespace.
+//! The file below a loop device, as the device itself reports it: the name in sysfs may be gone by now, be that of
+//! another file, or lie in another mount namespace.
 //!
 //! Source of facts: loop(4), `LOOP_GET_STATUS64`.
 
@@ -11,12 +11,13 @@ use std::path::Path;
 
 const LOOP_GET_STATUS64: Opcode = 0x4c05;
 
-/// What tells files apart, and the number of a block device, which has several nodes.
+/// What distinguishes files from each other: device and inode; and for a block device, which has several nodes, its
+/// number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileId {
     device: u64,
     inode: u64,
-    /// Zero for what is no block device.
+    /// Zero if it is not a block device.
     block_device: u64,
 }
 
@@ -36,14 +37,14 @@ impl FileId {
         Some(self.block_device).filter(|number| *number != 0)
     }
 
-    /// Whether both hold the same bytes.
+    /// Whether both contain the same bytes.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.inode != 0 && (self.device, self.inode) == (other.device, other.inode)
             || self.block_device != 0 && self.block_device == other.block_device
     }
 }
 
-/// `struct loop_info64`: of its 232 bytes, the first three fields count here.
+/// `struct loop_info64`, of whose 232 bytes only the first three fields are used here.
 #[repr(C)]
 struct LoopInfo {
     device: u64,
@@ -54,7 +55,7 @@ struct LoopInfo {
 
 const _: () = assert!(size_of::<LoopInfo>() == 232);
 
-/// The file below a loop device, if this process may ask the device, which has the number `number`.
+/// The file below the loop device with the number `number`, if this process may ask the device.
 pub(crate) fn file_below(path: &Path, number: u64) -> Option<FileId> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
     let device = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
@@ -68,7 +69,7 @@ pub(crate) fn file_below(path: &Path, number: u64) -> Option<FileId> {
 
 #[allow(unsafe_code)]
 fn status(device: &File) -> rustix::io::Result<LoopInfo> {
-    // SAFETY: LOOP_GET_STATUS64 fills a `loop_info64`, which `LoopInfo` is as large as and laid out like; any bytes
-    // are a valid one. What is no loop device refuses the request.
+    // SAFETY: LOOP_GET_STATUS64 fills a `loop_info64`, which `LoopInfo` has the size and the layout of; any bytes are a
+    // valid one. A device that is not a loop device refuses the request.
     unsafe { rustix::ioctl::ioctl(device, Getter::<LOOP_GET_STATUS64, LoopInfo>::new()) }
 }

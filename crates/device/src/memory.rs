@@ -1,4 +1,4 @@
-//! A device in memory, for tests and for work that is thrown away.
+//! A device in memory, for tests and for work whose result is discarded.
 
 use crate::BlockDevice;
 use parking_lot::RwLock;

@@ -1,7 +1,7 @@
-//! Changes over a device that stays as it is.
+//! Changes over a device that is not changed itself.
 //!
-//! What is written is kept in memory, page by page; everything else is read from below. So a dirty journal can be
-//! replayed for looking only.
+//! Writes are stored in memory, page by page; everything else is read from the device below. So a read-only user can
+//! replay a dirty journal.
 
 use crate::BlockDevice;
 use parking_lot::RwLock;
@@ -19,12 +19,12 @@ pub struct OverlayDevice {
 }
 
 impl OverlayDevice {
-    /// Nothing is written yet. Writes fail once they take more than `most_bytes` of memory.
+    /// An overlay without writes. Writes fail once they take more than `most_bytes` of memory.
     pub fn new(below: Arc<dyn BlockDevice>, most_bytes: usize) -> Self {
         Self { below, pages: RwLock::default(), most_pages: most_bytes / PAGE_BYTES }
     }
 
-    /// Bytes of memory that what was written takes.
+    /// Bytes of memory that the written pages take.
     pub fn used_bytes(&self) -> usize {
         self.pages.read().len() * PAGE_BYTES
     }
@@ -36,7 +36,7 @@ impl OverlayDevice {
         Ok(())
     }
 
-    /// The page at `index` as it lies below; behind the end of the device it is zero.
+    /// The page at `index` of the device below; beyond the end of the device it is zero.
     fn page_below(&self, index: u64) -> io::Result<Box<[u8; PAGE_BYTES]>> {
         let mut page = Box::new([0; PAGE_BYTES]);
         let start = index * PAGE_BYTES as u64;
@@ -46,8 +46,8 @@ impl OverlayDevice {
     }
 }
 
-/// The parts of a range that lie in one page each: the page, where the part starts in it, and the part's place in the
-/// range.
+/// The parts of a range that lie in one page each: the page, where the part starts in it, and the part's position in
+/// the range.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Layers of devices on devices that are looked through.
+/// Most layers of devices on devices that are followed.
 const MAX_LAYERS: usize = 8;
 
 /// The file or block device below a loop device.
@@ -17,12 +17,12 @@ const MAX_LAYERS: usize = 8;
 pub(crate) struct Backing {
     /// The name that it had when the loop device was made. It may be gone, or another file's.
     pub(crate) path: PathBuf,
-    /// What the loop device itself says, if it may be asked.
+    /// What the loop device itself reports, if this process may ask it.
     file: Option<FileId>,
 }
 
 impl Backing {
-    /// Which file it is, as far as that can be found out.
+    /// Which file it is, as far as this process can find out.
     pub(crate) fn id(&self) -> Option<FileId> {
         self.file.or_else(|| fs::metadata(&self.path).ok().map(|file| FileId::of(&file)))
     }
@@ -56,15 +56,15 @@ impl Sysfs {
     pub(crate) fn backing(&self, disk: &Path) -> Option<Backing> {
         let mut name = fs::read(disk.join("loop/backing_file")).ok()?;
         name.pop_if(|last| *last == b'\n');
-        // A link of dev/block does not have the name of the device.
+        // A link in dev/block does not have the name of the device.
         let node = disk.canonicalize().ok()?.file_name().map(|name| self.dev.join(name));
         let number = device_number(disk);
         let file = node.zip(number).and_then(|(node, number)| file_below(&node, number));
         Some(Backing { path: OsString::from_vec(name).into(), file })
     }
 
-    /// What the loop devices below a block device, or this one if it is one, keep their contents in: files, and block
-    /// devices with what is below those.
+    /// The files and block devices that loop devices store their contents in: those of the loop devices below a block
+    /// device, or of the device itself if it is a loop device; and what lies below these block devices.
     pub(crate) fn files_below(&self, device: u64) -> Vec<Backing> {
         let mut found = Vec::new();
         self.add_files_below(&self.dir(device), MAX_LAYERS, &mut found);
@@ -87,7 +87,7 @@ impl Sysfs {
         }
     }
 
-    /// A block device with all that shares its bytes by being its disk or one of its partitions.
+    /// A block device, and the disk or the partitions that share its bytes.
     pub(crate) fn overlapping(&self, device: u64) -> Vec<u64> {
         let parts = self.parts(device).iter().filter_map(|part| device_number(part)).collect::<Vec<_>>();
         std::iter::once(device).chain(parts).chain(self.disk_number(device)).collect()
@@ -106,7 +106,7 @@ impl Sysfs {
         std::iter::once(dir).chain(partitions).collect()
     }
 
-    /// Whether a block device takes no writes. It may be opened for them all the same; then each one fails.
+    /// Whether a block device is read-only. The kernel lets it be opened for writing, but then each write fails.
     pub(crate) fn is_read_only(&self, device: &Metadata) -> bool {
         device.file_type().is_block_device() && is_one(&self.dir(device.rdev()).join("ro"))
     }
@@ -117,7 +117,7 @@ fn disk_of(dir: &Path) -> &Path {
     if dir.join("partition").exists() { dir.parent().unwrap_or(dir) } else { dir }
 }
 
-/// Devices that are made of the one in this folder, as a person would name them.
+/// Devices that are made of the one in this folder, by names that a person knows.
 pub(crate) fn made_of(part: &Path) -> Vec<String> {
     let holders = fs::read_dir(part.join("holders")).into_iter().flatten().flatten();
     let describe = |holder: fs::DirEntry| {
@@ -134,7 +134,7 @@ pub(crate) fn device_number(dir: &Path) -> Option<u64> {
     Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Whether a file says 1.
+/// Whether a file contains the text 1.
 pub(crate) fn is_one(path: &Path) -> bool {
     fs::read_to_string(path).is_ok_and(|text| text.trim() == "1")
 }
@@ -178,7 +178,7 @@ mod tests {
         Sysfs { sys: dir.into(), dev: dir.join("nodes") }
     }
 
-    /// This kernel may have no device mapper, so a made-up one shows what such devices look like.
+    /// This kernel may have no device mapper, so the test builds the files that sysfs has for mapped devices.
     #[test]
     fn mapped_devices_are_followed_in_both_directions() {
         let dir = tempfile::tempdir().unwrap();

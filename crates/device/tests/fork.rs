@@ -1,5 +1,5 @@
-//! A forked process shares its parent's open files: what it drops must not take the parent's locks away. Without a test
-//! harness, since a process with threads must not fork.
+//! A forked process shares its parent's open files: what it drops must not release the parent's locks. The test runs
+//! without a harness, since a process with threads must not fork.
 #![allow(unsafe_code)]
 
 use nix::sys::wait::waitpid;
@@ -14,7 +14,7 @@ fn main() {
     match unsafe { fork() }.expect("a process") {
         ForkResult::Child => {
             drop(device);
-            // Without the end of `main`, which would remove the folder.
+            // Without returning from `main`, which would remove the folder.
             std::process::exit(0);
         }
         ForkResult::Parent { child } => drop(waitpid(child, None).expect("an end")),
