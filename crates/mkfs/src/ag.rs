@@ -13,7 +13,7 @@ use xfskit_ondisk::btree::{
 use xfskit_ondisk::{AgBlock, AgNumber, INODES_PER_CHUNK, NULL_AG_BLOCK, NULL_AG_INODE, set_checksum};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
-/// The inodes of an AG, in whole chunks of which the first inodes are in use.
+/// The inodes of an AG, in whole chunks whose first inodes are in use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Inodes {
     pub first: u32,
@@ -21,7 +21,7 @@ pub(crate) struct Inodes {
     pub used: u32,
 }
 
-/// One AG, decided.
+/// The planned contents of one AG.
 pub(crate) struct Ag {
     pub number: AgNumber,
     pub space: AgSpace,
@@ -64,7 +64,7 @@ impl Ag {
             agf.refcount_level.set(1);
             agf.refcount_blocks.set(1);
         }
-        // As mkfs.xfs leaves it: the ring starts at its second entry.
+        // The ring starts at its second entry, as mkfs.xfs makes it.
         agf.fl_first.set(1);
         agf.fl_last.set(self.free_list.len() as u32);
         agf.fl_count.set(self.free_list.len() as u32);
@@ -109,13 +109,13 @@ impl Ag {
         for (entry, block) in out[AGFL_HEADER_BYTES + 4..].chunks_exact_mut(4).zip(&self.free_list) {
             entry.copy_from_slice(&block.to_be_bytes());
         }
-        // What is left behind the last whole entry belongs to none.
+        // Bytes after the last whole entry belong to no entry.
         let entries = plan.geometry.agfl_entries() as usize;
         out[AGFL_HEADER_BYTES + 4 * entries..].fill(0);
         set_checksum(out, AGFL_CRC_OFFSET);
     }
 
-    /// The roots, from the first one on without a gap.
+    /// The roots, from the first block on and without gaps.
     pub(crate) fn encode_roots(&self, plan: &Plan) -> Vec<u8> {
         let by_block: Vec<_> = self.space.free.iter().map(free_record).collect();
         let by_size: Vec<_> = self.space.free_by_size().iter().map(free_record).collect();

@@ -1,4 +1,4 @@
-//! How the device is cut into AGs: mkfs.xfs's defaults for one disk and for many, and the alignment to a stripe.
+//! How the device is divided into AGs: mkfs.xfs's defaults for one disk and for several, and the alignment to a stripe.
 
 use crate::MakeError;
 use crate::options::{AgLayout, Options};
@@ -23,7 +23,7 @@ impl Ags {
         Self { blocks, count: data_blocks.div_ceil(blocks), data_blocks }
     }
 
-    /// Cuts `data_blocks` blocks.
+    /// Divides `data_blocks` blocks into AGs.
     pub(crate) fn new(options: &Options, sizes: &Sizes, data_blocks: u64) -> Result<Self, MakeError> {
         let mut ags = match options.ag_layout {
             AgLayout::Default => Self::of_size(data_blocks, default_ag_blocks(sizes, data_blocks)),
@@ -50,7 +50,7 @@ impl Ags {
         Ok(ags)
     }
 
-    /// Rounds the AG size to the stripe unit, and away from the stripe width, where all AGs would start on one disk.
+    /// Rounds the AG size to the stripe unit, but not to the stripe width, with which all AGs would start on one disk.
     fn align(&mut self, options: &Options, sizes: &Sizes) {
         let (unit, width) = (sizes.stripe_unit, sizes.stripe_width);
         let counted = matches!(options.ag_layout, AgLayout::Count(_));
@@ -69,7 +69,7 @@ impl Ags {
         }
     }
 
-    /// Leaves out a last AG that would be too small, even where the number of AGs was asked for.
+    /// Leaves out a last AG that would be too small, even where the caller gave the number of AGs.
     fn drop_short_tail(&mut self, sizes: &Sizes) {
         let Some(tail) = self.data_blocks.checked_rem(self.blocks) else { return };
         let fits = self.count == self.data_blocks.div_ceil(self.blocks);
@@ -117,7 +117,8 @@ fn max_ag_blocks(sizes: &Sizes) -> u64 {
     (TIB - 1) / sizes.block
 }
 
-/// AGs of 1 TiB from 32 TiB on; four AGs for one disk from 128 MiB to 4 TiB; for many disks up to 32.
+/// AGs of 1 TiB from 32 TiB on, and for one disk from 4 TiB on. For smaller devices four AGs on one disk from 128 MiB
+/// on, and otherwise 1 to 32 by size.
 fn default_ag_blocks(sizes: &Sizes, data_blocks: u64) -> u64 {
     let at_least = |bytes: u64| data_blocks >= bytes / sizes.block;
     let striped = sizes.stripe_unit != 0;
@@ -139,7 +140,7 @@ fn default_ag_blocks(sizes: &Sizes, data_blocks: u64) -> u64 {
     data_blocks.div_ceil(1 << shift).min(max_ag_blocks(sizes)).max(1)
 }
 
-/// Smallest image that is made at all: one AG, or what mkfs.xfs supports.
+/// Size of the smallest image: that of one AG, or what mkfs.xfs supports.
 pub(crate) fn min_data_bytes(options: &Options) -> u64 {
     if options.allow_small { MIN_AG_BYTES } else { 300 * MIB }
 }

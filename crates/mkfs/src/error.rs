@@ -6,13 +6,13 @@ use xfskit_ondisk::SuperblockError;
 /// Why an image cannot be made. Every message names the option that a person can change.
 #[derive(Debug, thiserror::Error)]
 pub enum MakeError {
-    /// No option of mkfs.xfs.
+    /// An option that mkfs.xfs does not have.
     #[error("{option}: no such option")]
     Unknown {
         /// The option, as in `-d agcount`.
         option: String,
     },
-    /// An option of mkfs.xfs that asks for what xfskit does not make.
+    /// An option of mkfs.xfs that xfskit does not support.
     #[error("{option}: {what}: not supported by xfskit")]
     Unsupported {
         /// The option.
@@ -41,7 +41,7 @@ pub enum MakeError {
     /// The device cannot hold the image.
     #[error("{0}")]
     Size(String),
-    /// The superblock that the options lead to is one that xfskit itself would refuse.
+    /// The options result in a superblock that xfskit itself would refuse.
     #[error("these options lead to an image that is not valid: {0}")]
     Invalid(#[from] SuperblockError),
     /// A read or write failed.

@@ -1,16 +1,16 @@
-//! Whether a device holds something already, so that a caller can ask before it is lost.
+//! Looks for a format or for data on a device, so that a caller can ask before these are lost.
 
 use std::io;
 use xfskit_device::BlockDevice;
 
-/// What an XFS image is called.
+/// The name of an XFS image in messages.
 pub const XFS: &str = "an XFS image";
-/// What a disk with an MBR is called. The table leaves the rest of the disk as it was, which may be an XFS image.
+/// The name of a disk with an MBR. The table leaves the rest of the disk as it is, which may be an XFS image.
 pub const MBR: &str = "an MBR partition table";
-/// What a tar archive is called.
+/// The name of a tar archive.
 pub const TAR: &str = "a tar archive";
 
-/// Signatures: their offset, their bytes, and whose they are.
+/// Signatures: their offset, their bytes, and the format that they belong to.
 const SIGNATURES: [(usize, &[u8], &str); 12] = [
     (0, b"XFSB", XFS),
     (0x438, &[0x53, 0xef], "an ext2, ext3 or ext4 image"),
@@ -26,7 +26,7 @@ const SIGNATURES: [(usize, &[u8], &str); 12] = [
     (0, b"QFI\xfb", "a qcow2 image"),
 ];
 
-/// What the device holds, if that is something known.
+/// The format on the device, if it is a known one.
 ///
 /// # Errors
 /// Any I/O error.
@@ -37,7 +37,7 @@ pub fn existing_format(device: &dyn BlockDevice) -> io::Result<Option<&'static s
     Ok(SIGNATURES.iter().find(|(offset, bytes, _)| holds(*offset, bytes)).map(|(_, _, name)| *name))
 }
 
-/// Signatures of disk images of virtual machines, and of what a disk with partitions begins with.
+/// Signatures of disk images of virtual machines, and of partition tables.
 const DISKS: [(usize, &[u8], &str); 6] = [
     (0, b"KDMV", "a VMDK image"),
     (0x40, &[0x7f, 0x10, 0xda, 0xbe], "a VDI image"),
@@ -47,7 +47,7 @@ const DISKS: [(usize, &[u8], &str); 6] = [
     (510, &[0x55, 0xaa], MBR),
 ];
 
-/// What disk image or filesystem the device holds, if that is something known.
+/// The disk image format or filesystem on the device, if it is a known one.
 ///
 /// # Errors
 /// Any I/O error.
@@ -68,7 +68,7 @@ fn find_in_first_sector(
     Ok(signatures.iter().find(|(offset, bytes, _)| holds(*offset, bytes)).map(|(_, _, name)| *name))
 }
 
-/// Signatures of what is no filesystem.
+/// Signatures of formats other than disk images and filesystems.
 const FILES: [(usize, &[u8], &str); 7] = [
     (0, &[0x1f, 0x8b], "gzip data"),
     (0, b"\xfd7zXZ\0", "xz data"),
@@ -79,7 +79,7 @@ const FILES: [(usize, &[u8], &str); 7] = [
     (0, b"\x7fELF", "a program"),
 ];
 
-/// What the device holds, whether a filesystem or something else, for a message.
+/// The contents of the device, whether a filesystem or something else, for a message.
 ///
 /// # Errors
 /// Any I/O error.
@@ -93,22 +93,23 @@ pub fn known_contents(device: &dyn BlockDevice) -> io::Result<Option<&'static st
     }
 }
 
-/// Bytes that are read at once in search of data.
+/// Bytes that are read at once in the search for data.
 const STEP_BYTES: u64 = 1 << 20;
-/// Of a disk, so much is looked at at both ends, and one step in each of so many parts between.
+/// Bytes that are searched at each end of a disk. Between them the disk is divided into [`PARTS`] parts, of each of
+/// which one step is searched.
 const ENDS_BYTES: u64 = 64 << 20;
 const PARTS: u64 = 64;
 
-/// What a device is, for who wants to know whether it is empty.
+/// What kind of storage a device is, which decides how much of it is searched for data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// A file, which is looked at as a whole.
+    /// A file, which is searched as a whole.
     File,
-    /// A disk, whose zeros would take too long to read: its ends, and places between.
+    /// A disk, which would take too long to read: its ends and some steps between them are searched.
     Disk,
 }
 
-/// Where the device holds a byte that is not zero, if it does.
+/// The offset of a byte that is not zero, if one is found.
 ///
 /// # Errors
 /// Any I/O error.
@@ -127,7 +128,7 @@ pub fn first_data(device: &dyn BlockDevice, extent: Extent) -> io::Result<Option
     Ok(None)
 }
 
-/// Halves a range until holes are passed over and the rest can be read.
+/// Halves a range until the parts are holes, which are skipped, or short enough to be read.
 fn find_data(device: &dyn BlockDevice, start: u64, length: u64) -> io::Result<Option<u64>> {
     if length == 0 || !device.may_hold_data(start, length) {
         return Ok(None);

@@ -1,7 +1,7 @@
 //! The space of one AG while the image is made: what is free, and who owns the rest.
 //!
-//! Both lists are what the free space and rmap trees hold in the end. On a new image each fits one block: at most
-//! four free extents (before the log, behind it, and around the first inodes) and nine owners.
+//! Both lists become the records of the free space and rmap trees. On a new image each fits one block: at most four
+//! free extents (before the log, behind it, and around the first inodes) and nine owners.
 
 use crate::MakeError;
 use xfskit_ondisk::btree::rmap_owner;
@@ -70,9 +70,9 @@ impl AgSpace {
         Ok(())
     }
 
-    /// Takes blocks for the free list: the smallest run that holds all of them, or else the largest ones. Their
-    /// records join those of neighbours with the same owner. An AG that the log fills but for fewer blocks than that
-    /// keeps them free, and its list stays empty.
+    /// Takes blocks for the free list: the smallest run that has them all, or else the largest ones. Records of
+    /// neighbours with the same owner are merged. An AG that the log fills almost completely, with fewer free blocks
+    /// than `count`, keeps them free, and its list stays empty.
     pub(crate) fn fill_free_list(&mut self, count: u32) -> Result<Vec<u32>, MakeError> {
         let mut list = Vec::new();
         if self.free_blocks() < count {

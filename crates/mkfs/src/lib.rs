@@ -1,10 +1,10 @@
 //! Makes XFS v5 images as mkfs.xfs does: the same options, defaults, geometry and layout.
 //!
 //! ```text
-//! Options (what is asked for) -> Plan (every number, nothing written) -> make (AGs, log, first superblock last)
+//! Options (what the caller asks for) -> Plan (all numbers, nothing written) -> make (AGs, log, first superblock last)
 //! ```
 //! Two images from the same options, UUID and time are the same byte for byte. Sizes, layout and the superblock equal
-//! those of mkfs.xfs 7.2 for an image file; xfs_repair must find the root directory where it computes it to be.
+//! those of mkfs.xfs 7.2 for an image file. The root directory lies where xfs_repair computes that it must.
 //!
 //! ```
 //! use xfskit_device::MemoryDevice;

@@ -1,7 +1,7 @@
 //! How large the log is and where it lies.
 //!
-//! By default the 2048th part of the data, at least 64 MiB, and never less than the kernel's minimum for the
-//! geometry; a small image gets just that minimum. It lies in the middle AG, behind the AG's headers and roots.
+//! The default is 1/2048 of the data, at least 64 MiB, and never less than the kernel's minimum for the geometry; a
+//! small image gets just that minimum. The log lies in the middle AG, behind the AG's headers and roots.
 
 use crate::MakeError;
 use crate::ag_layout::Ags;
@@ -12,7 +12,7 @@ use xfskit_ondisk::{Geometry, minimum_log_blocks};
 const MIB: u64 = 1 << 20;
 const MIN_LOG_BLOCKS: u64 = 512;
 const MAX_LOG_BLOCKS: u64 = 1 << 20;
-/// Just below 2 GiB, with which a signed 32-bit number of bytes would overflow.
+/// Just below 2 GiB, at which a signed 32-bit number of bytes overflows.
 const MAX_LOG_BYTES: u64 = (2 << 30) - 10 * MIB;
 /// The smallest log by default, where the device has room.
 const MIN_REALISTIC_LOG_BYTES: u64 = 64 * MIB;
@@ -22,7 +22,7 @@ const SMALL_IMAGE_BYTES: u64 = 300 * MIB;
 /// Blocks of an AG that the free list reserves.
 const FREE_LIST_RESERVE: u64 = 4;
 
-/// The log, chosen.
+/// Size and position of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
     pub blocks: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Log {
     pub start: Option<(u64, u64)>,
 }
 
-/// What the log has to fit into.
+/// The sizes that limit the log.
 pub(crate) struct LogRoom<'a> {
     pub options: &'a Options,
     pub sizes: &'a Sizes,
@@ -93,7 +93,7 @@ impl LogRoom<'_> {
             LogLocation::Default | LogLocation::External => self.ags.count / 2,
         };
         if ag == 0 {
-            // The first chunk of inodes must fit into the same AG, aligned, whatever the free list takes.
+            // The first chunk of inodes must fit the same AG, aligned, whatever the free list takes.
             let chunk = 64 * self.sizes.inode / self.sizes.block;
             max = max.saturating_sub((4 * chunk).max(2 * self.sizes.stripe_unit));
             if asked.is_some() && blocks > max {
@@ -121,7 +121,7 @@ impl LogRoom<'_> {
         if ag + 1 < self.ags.count { self.ags.blocks } else { self.ags.data_blocks - ag * self.ags.blocks }
     }
 
-    /// Blocks of an AG that files can never have: headers, roots and the free list's reserve.
+    /// Blocks of an AG that files can never use: headers, roots and the free list's reserve.
     fn unusable(&self) -> u64 {
         let geometry = self.geometry;
         let optional = [geometry.has_finobt(), geometry.has_rmap(), geometry.has_reflink()];
@@ -139,7 +139,7 @@ impl LogRoom<'_> {
         blocks.max(min).min(max).min(MAX_LOG_BLOCKS).min(MAX_LOG_BYTES / self.sizes.block)
     }
 
-    /// Makes the size a multiple of the stripe unit: upwards, unless that is too much.
+    /// Makes the size a multiple of the stripe unit: rounded up, or down if that exceeds `max`.
     fn align(&self, blocks: u64, max: u64, unit: u64) -> Result<u64, MakeError> {
         if unit == 0 || blocks.is_multiple_of(unit) {
             return Ok(blocks);

@@ -1,5 +1,5 @@
-//! Writes an image: AG by AG, then the log, and the first superblock last, so that a run that is cut short leaves
-//! nothing that could be taken for an image.
+//! Writes an image: AG by AG, then the log, and the first superblock last. So a run that is interrupted leaves nothing
+//! that could be taken for an image.
 
 use crate::MakeError;
 use crate::ag::{Ag, Inodes};
@@ -13,14 +13,15 @@ use xfskit_device::BlockDevice;
 use xfskit_ondisk::btree::rmap_owner;
 use xfskit_ondisk::{AgBlock, AgNumber, Geometry, INODES_PER_CHUNK, InodeNumber, Limits, Superblock, Timestamp};
 
-/// Bytes at both ends of the device that are cleared, for the signatures of whatever was there.
+/// Bytes at both ends of the device that are cleared, since old signatures may lie there.
 const SIGNATURE_BYTES: u64 = 128 * 1024;
 const CLEAR_STEP: usize = 1 << 20;
 
-/// Makes an image on `device`, with its log on `log_device` where the options ask for an external log. `time` is
-/// given to the root directory. The result depends on nothing but the arguments.
+/// Makes an image on `device`, with its log on `log_device` if the options ask for an external log. `time` is the root
+/// directory's. The result depends on nothing but the arguments.
 ///
-/// What the device held before is not looked at (see [`existing_format`](crate::existing_format)) and is lost.
+/// The previous contents of the device are lost; [`existing_format`](crate::existing_format) recognizes them
+/// beforehand.
 ///
 /// # Errors
 /// [`MakeError`]: options that do not fit each other or the device, or a write that failed.
@@ -39,7 +40,7 @@ pub fn make(
         log_bytes: log_device.map(|device| device.size_bytes()),
     };
     let mut plan = Plan::new(options, devices)?;
-    // Everything that can fail but for I/O comes before the first write.
+    // Everything that can fail, except I/O, is done before the first write.
     let ags: Vec<Ag> = (0..plan.geometry.ag_count).map(|ag| lay_out(&plan, AgNumber(ag))).collect::<Result<_, _>>()?;
     count(&mut plan, &ags);
     let superblock = Superblock::decode(&encode(&plan.superblock))?;
@@ -55,7 +56,7 @@ pub fn make(
     Ok(superblock)
 }
 
-/// Whether an image could be made with these options on devices of these sizes; nothing is written, nor read.
+/// Whether an image could be made with these options on devices of these sizes. Nothing is read or written.
 ///
 /// # Errors
 /// As [`make`], but for I/O.
@@ -64,7 +65,8 @@ pub fn verify(options: &Options, bytes: u64, sector_bytes: usize, log_bytes: Opt
     (0..plan.geometry.ag_count).try_for_each(|ag| lay_out(&plan, AgNumber(ag)).map(drop))
 }
 
-/// Has the host set storage aside for all that [`make`] would write with these options; what the devices hold stays.
+/// Has the host allocate storage for all that [`make`] would write with these options. The contents of the devices
+/// stay.
 ///
 /// # Errors
 /// As [`make`]; `Io` with `StorageFull` where the host has too little.
@@ -80,7 +82,7 @@ pub fn set_aside(
     allocate(device, log_device, &plan, &ags)
 }
 
-/// The largest range comes first, since it is the likeliest to find too little.
+/// Allocates the largest range first, since it is the most likely to fail.
 fn allocate(
     device: &dyn BlockDevice,
     log_device: Option<&dyn BlockDevice>,
@@ -101,7 +103,7 @@ fn allocate(
     }
     for (device, start, length) in ranges {
         match device.allocate(start, length) {
-            // A host that sets nothing aside finds out while it is written.
+            // A host that cannot allocate in advance reports a lack of space when the range is written.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(()),
             other => other?,
         }
@@ -122,7 +124,7 @@ fn log_range<'a>(
     Some((device, start, plan.log.blocks << plan.geometry.block_log))
 }
 
-/// Decides what lies where in an AG, in mkfs.xfs's order: headers, roots, log, free list, first inodes.
+/// Plans the layout of an AG, in mkfs.xfs's order: headers, roots, log, free list, first inodes.
 fn lay_out(plan: &Plan, number: AgNumber) -> Result<Ag, MakeError> {
     let geometry = &plan.geometry;
     let roots = &plan.roots;
@@ -153,15 +155,16 @@ fn lay_out(plan: &Plan, number: AgNumber) -> Result<Ag, MakeError> {
     Ok(Ag { number, space, free_list, inodes })
 }
 
-/// Blocks that the free list needs while its trees have one level: a split of each, as high as they can grow.
+/// Blocks that the free list needs while the trees of the AG have one level: each may be split and get a second level,
+/// as far as its greatest height allows.
 fn free_list_blocks(geometry: &Geometry) -> u32 {
     let limits = Limits::new(geometry);
     let split = |max_levels: u32| 2 * max_levels.min(2).saturating_sub(1);
     2 * split(limits.alloc_levels) + if geometry.has_rmap() { split(limits.rmap_levels) } else { 0 }
 }
 
-/// Where xfs_repair expects the root directory: behind everything else in AG 0, aligned to the stripe unit if that
-/// is a multiple of the alignment of inodes, and to that otherwise.
+/// Where xfs_repair expects the root directory: behind everything else in AG 0. The block is aligned to the stripe unit
+/// if that is a multiple of the alignment of inodes, and to the alignment of inodes otherwise.
 fn first_inode_block(plan: &Plan) -> u32 {
     let geometry = &plan.geometry;
     let log = match plan.log.start {
@@ -175,7 +178,7 @@ fn first_inode_block(plan: &Plan) -> u32 {
     first.next_multiple_of(if aligned_to_stripe { unit } else { alignment })
 }
 
-/// Sets the counters of the superblock, and the inodes that it names.
+/// Sets the counters and the inode numbers of the superblock.
 fn count(plan: &mut Plan, ags: &[Ag]) {
     let free: u64 = ags.iter().map(|ag| u64::from(ag.space.free_blocks()) + ag.free_list.len() as u64).sum();
     let inodes: u64 = ags.iter().map(|ag| u64::from(ag.inodes.count)).sum();
@@ -192,7 +195,7 @@ fn write_ag(device: &dyn BlockDevice, plan: &Plan, ag: &Ag, time: Timestamp) -> 
     let geometry = &plan.geometry;
     let mut headers = vec![0; geometry.ag_header_blocks() as usize * geometry.block_bytes()];
     let sector = geometry.sector_bytes();
-    // The first superblock follows when everything else is durable.
+    // The first superblock is written when everything else is durable.
     if ag.number.0 > 0 {
         headers[..sector].copy_from_slice(&encode(&plan.superblock));
     }
@@ -211,7 +214,7 @@ fn write_ag(device: &dyn BlockDevice, plan: &Plan, ag: &Ag, time: Timestamp) -> 
 fn write_log(device: &dyn BlockDevice, log_device: Option<&dyn BlockDevice>, plan: &Plan) -> Result<(), MakeError> {
     let Some((device, start, length)) = log_range(device, log_device, plan) else { return Ok(()) };
     clear(device, start, length)?;
-    // The record is as long as the unit that the superblock records, where 1 stands for none, or else a sector.
+    // The record is as long as the unit in the superblock. There 1 stands for no unit, and the record has a sector.
     let unit = match plan.superblock.log_stripe_unit.get() {
         1 => plan.superblock.log_sector_size.get().into(),
         unit => unit as usize,
@@ -221,7 +224,7 @@ fn write_log(device: &dyn BlockDevice, log_device: Option<&dyn BlockDevice>, pla
     Ok(())
 }
 
-/// Clears both ends of the device, and the superblocks of an XFS image that was there: repair could find them.
+/// Clears both ends of the device, and the superblocks of an earlier XFS image, which repair could find.
 fn clear_old(device: &dyn BlockDevice, plan: &Plan) -> Result<(), MakeError> {
     let size = device.size_bytes();
     let mut sector = vec![0; 32768.min(size) as usize];
@@ -243,7 +246,7 @@ fn clear_old(device: &dyn BlockDevice, plan: &Plan) -> Result<(), MakeError> {
     Ok(())
 }
 
-/// Makes a range read as zeros. What is zero already is left alone, so that a sparse file stays sparse.
+/// Makes a range read as zeros. What is zero already is not written, so that a sparse file stays sparse.
 fn clear(device: &dyn BlockDevice, offset: u64, length: u64) -> Result<(), MakeError> {
     let mut buffer = vec![0; CLEAR_STEP];
     let mut done = 0;
@@ -273,7 +276,7 @@ mod tests {
 
     const IMAGE_BYTES: usize = 32 << 20;
 
-    /// A device whose writes fail after so many.
+    /// A device whose writes fail after a given number of them.
     struct Failing {
         device: MemoryDevice,
         writes_left: AtomicUsize,

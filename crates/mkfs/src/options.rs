@@ -1,12 +1,12 @@
-//! What can be asked of a new image: the options of mkfs.xfs, by section, with the same defaults.
+//! The options for a new image: those of mkfs.xfs, by section, with the same defaults.
 //!
-//! `None` means that nothing was asked for, which is not the same as asking for the default: an explicit number is
-//! refused where it does not fit, a default is adjusted.
+//! `None` means that the caller gave no value, which differs from giving the default: an explicit number is refused
+//! where it does not fit, a default is adjusted.
 
 use crate::MakeError;
 use std::path::PathBuf;
 
-/// A size as a person writes it; blocks and sectors get their meaning when the sizes of those are known.
+/// A size as a person writes it. Blocks and sectors are converted when their sizes are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// Bytes.
@@ -28,13 +28,13 @@ impl Size {
     }
 }
 
-/// How the AGs are cut.
+/// How the device is divided into AGs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AgLayout {
-    /// As mkfs.xfs does for one disk, or for many where a stripe unit is given.
+    /// As mkfs.xfs does for one disk, or for several if a stripe unit is given.
     #[default]
     Default,
-    /// So many AGs.
+    /// This many AGs.
     Count(u32),
     /// AGs of this size.
     Size(Size),
@@ -43,7 +43,7 @@ pub enum AgLayout {
 /// The stripe of the storage below, for the data and the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stripe {
-    /// Nothing was asked for.
+    /// No option was given.
     #[default]
     Default,
     /// No alignment (`noalign`).
@@ -67,7 +67,7 @@ pub enum Stripe {
 /// The log stripe unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogStripe {
-    /// The data's, where that fits.
+    /// That of the data, where it fits.
     #[default]
     Default,
     /// In 512-byte sectors (`sunit`).
@@ -76,7 +76,7 @@ pub enum LogStripe {
     Size(Size),
 }
 
-/// Inodes of which size.
+/// The size of an inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InodeSize {
     /// 512 bytes.
@@ -84,7 +84,7 @@ pub enum InodeSize {
     Default,
     /// Bytes (`size`).
     Bytes(u32),
-    /// So many in a block (`perblock`).
+    /// This many inodes in a block (`perblock`).
     PerBlock(u32),
 }
 
@@ -100,7 +100,7 @@ pub enum LogLocation {
     External,
 }
 
-/// The property that tells xfs_scrub's background service what to do with the image (`-m autofsck`).
+/// The property that determines what xfs_scrub's background service does with the image (`-m autofsck`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Autofsck {
     /// Nothing.
@@ -125,14 +125,14 @@ impl Autofsck {
     }
 }
 
-/// Everything that can be asked of a new image. [`Options::default`] is what mkfs.xfs makes without options.
+/// All options for a new image. [`Options::default`] is what mkfs.xfs uses without options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// `-b size`: bytes of a block, a power of two from 1024 to 65536.
     pub block_bytes: u32,
-    /// `-s size`: bytes of a sector, a power of two from 512 to 32768. `None`: what the device says.
+    /// `-s size`: bytes of a sector, a power of two from 512 to 32768. `None`: as the device reports.
     pub sector_bytes: Option<u32>,
-    /// `-d size`: less than the whole device.
+    /// `-d size`: the size of the data section, if it is not the whole device.
     pub data_size: Option<Size>,
     /// `-d agcount` or `-d agsize`.
     pub ag_layout: AgLayout,
@@ -152,7 +152,7 @@ pub struct Options {
     pub log_size: Option<Size>,
     /// `-l agnum`, `-l logdev`, `-l internal`.
     pub log_place: LogLocation,
-    /// `-l logdev`: for the caller, who opens it.
+    /// `-l logdev`: the path of the device, which the caller opens.
     pub log_device: Option<PathBuf>,
     /// `-l su` or `-l sunit`.
     pub log_stripe: LogStripe,
@@ -160,7 +160,7 @@ pub struct Options {
     pub log_sector_bytes: Option<u32>,
     /// `-L`: at most 12 bytes.
     pub label: String,
-    /// `-m uuid`. The caller sets one where none was asked for; nil is allowed and made as it is.
+    /// `-m uuid`. If the user gave none, the caller sets one. A UUID of zeros is allowed.
     pub uuid: Option<[u8; 16]>,
     /// `-m finobt`.
     pub finobt: bool,
@@ -172,13 +172,13 @@ pub struct Options {
     pub reflink: bool,
     /// `-m bigtime`.
     pub bigtime: bool,
-    /// `-m autofsck`. `None`: `repair` for an image with all that repair needs, which is rmapbt and parent.
+    /// `-m autofsck`. `None`: `repair` for an image with all features that repair needs, which are rmapbt and parent.
     pub autofsck: Option<Autofsck>,
     /// `-n size`: bytes of a directory block.
     pub dir_block_bytes: Option<u32>,
     /// `-n parent`.
     pub parent: bool,
-    /// Allow what mkfs.xfs only makes with `--unsupported`: less than 300 MB, one AG, a log of less than 64 MB.
+    /// Allow what mkfs.xfs makes only with `--unsupported`: less than 300 MB, one AG, a log of less than 64 MB.
     pub allow_small: bool,
 }
 

@@ -3,7 +3,7 @@
 use crate::MakeError;
 use crate::options::{AgLayout, Autofsck, InodeSize, LogLocation, LogStripe, Options, Size, Stripe};
 
-/// One `name=value` of a section, with what is needed to name it in an error.
+/// One `name=value` of a section, and its section, which errors name.
 struct SubOption<'a> {
     section: char,
     name: &'a str,
@@ -23,7 +23,7 @@ impl SubOption<'_> {
         self.value.ok_or_else(|| self.error("a value is needed"))
     }
 
-    /// A switch: 0 or 1, on where no value is given.
+    /// A switch: 0 or 1; 1 if no value is given.
     fn switch(&self) -> Result<bool, MakeError> {
         match self.value {
             None | Some("1") => Ok(true),
@@ -32,7 +32,7 @@ impl SubOption<'_> {
         }
     }
 
-    /// A switch that XFS version 5 does not leave open.
+    /// A switch that has only one value in XFS version 5.
     fn fixed(&self, only: &str, why: &str) -> Result<(), MakeError> {
         if self.value.unwrap_or("1") == only { Ok(()) } else { Err(self.error(why)) }
     }
@@ -86,12 +86,13 @@ fn parse_size(text: &str) -> Option<Size> {
 }
 
 impl Options {
-    /// Takes the sub-options of one section, as in `apply('d', "agcount=4,su=64k,sw=2")`. Sections are b, d, i, l, m,
-    /// n and s; r, p and c are refused by name, and the label has [`Options::set_label`].
+    /// Applies the sub-options of one section, as in `apply('d', "agcount=4,su=64k,sw=2")`. Sections are b, d, i, l, m,
+    /// n and s. Sections r, p and c are refused by name; the label is set by [`Options::set_label`].
     ///
     /// # Errors
-    /// Each names the option: [`MakeError::Unknown`], [`MakeError::Value`], [`MakeError::Conflict`] for an option
-    /// that is given twice or with one that excludes it, and [`MakeError::Unsupported`] for what xfskit does not make.
+    /// Each names the option: [`MakeError::Unknown`], [`MakeError::Value`], [`MakeError::Conflict`] for an option that
+    /// is given twice or with one that excludes it, and [`MakeError::Unsupported`] for an option that xfskit does not
+    /// support.
     pub fn apply(&mut self, section: char, list: &str) -> Result<(), MakeError> {
         let mut seen: Vec<&str> = Vec::new();
         for item in list.split(',') {

@@ -1,4 +1,4 @@
-//! From options and device sizes to the superblock of the image: everything is decided here, nothing is written.
+//! From options and device sizes to the superblock of the image: everything is computed here, and nothing is written.
 
 use crate::MakeError;
 use crate::ag_layout::{Ags, min_data_bytes};
@@ -14,10 +14,10 @@ use zerocopy::{FromZeros, IntoBytes};
 pub(crate) const FIRST_INODES: u32 = 3;
 const DEFAULT_MAX_PERCENT: u8 = 25;
 
-/// An image, decided.
+/// All numbers of a new image.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// The superblock, its counters of free space aside.
+    /// The superblock, without its counters of free space.
     pub superblock: RawSuperblock,
     pub geometry: Geometry,
     pub roots: Roots,
@@ -25,7 +25,7 @@ pub(crate) struct Plan {
     pub autofsck: Option<Autofsck>,
 }
 
-/// The blocks of every AG that the roots of its trees take, in the order of mkfs.xfs.
+/// The blocks of every AG that contain the roots of its trees, in the order of mkfs.xfs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Roots {
     pub bnobt: u32,
@@ -53,7 +53,7 @@ impl Roots {
     }
 }
 
-/// The devices that the image is to lie on.
+/// The devices for the image.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Devices {
     pub data_bytes: u64,
@@ -75,7 +75,7 @@ impl Plan {
             None => (options.rmapbt && options.parent).then_some(Autofsck::Repair),
         };
         let mut superblock = describe(options, &sizes, &ags, autofsck.is_some())?;
-        // The size of the log follows from the geometry, which is known but for the log.
+        // The size of the log follows from the geometry, so the geometry is first computed with a provisional log.
         superblock.log_blocks.set(1 << 20 >> 10);
         let draft = geometry(&mut superblock)?;
         let roots = Roots::new(&draft);
@@ -124,7 +124,7 @@ pub(crate) fn encode(superblock: &RawSuperblock) -> Vec<u8> {
     sector
 }
 
-/// The superblock without log, counters and inodes (but for a place where the root inode might be).
+/// The superblock without log, counters and inodes, but with a provisional root inode.
 fn describe(options: &Options, sizes: &Sizes, ags: &Ags, has_attr: bool) -> Result<RawSuperblock, MakeError> {
     let mut raw = RawSuperblock::new_zeroed();
     let log = |size: u64| size.trailing_zeros() as u8;
@@ -142,7 +142,7 @@ fn describe(options: &Options, sizes: &Sizes, ags: &Ags, has_attr: bool) -> Resu
     raw.ag_blocks.set(ags.blocks as u32);
     raw.ag_blocks_log = ags.blocks.next_power_of_two().trailing_zeros() as u8;
     raw.ag_count.set(ags.count as u32);
-    // Nobody uses a realtime extent without a realtime section, but it has a size: at least 4 KiB.
+    // Without a realtime section no file uses a realtime extent, but the superblock records its size: at least 4 KiB.
     raw.rt_extent_blocks.set((4096 / sizes.block).max(1) as u32);
     raw.root_inode.set(INODES_PER_CHUNK.into());
     raw.inode_max_percent = inode_max_percent(options, sizes, ags);
@@ -169,8 +169,8 @@ fn inode_max_percent(options: &Options, sizes: &Sizes, ags: &Ags) -> u8 {
     }
 }
 
-/// Chunks are aligned to the inode cluster, 8 KiB for inodes of 256 bytes; with sparse inodes whole chunks are
-/// aligned to their own size and it is their parts that are aligned to the cluster.
+/// Chunks are aligned to the inode cluster, 8 KiB for inodes of 256 bytes. With sparse inodes, whole chunks are aligned
+/// to their own size and their parts are aligned to the cluster.
 fn set_inode_alignment(raw: &mut RawSuperblock, options: &Options, sizes: &Sizes) {
     let cluster = 8192 * (sizes.inode / 256) / sizes.block;
     raw.inode_alignment.set(cluster as u32);

@@ -5,12 +5,12 @@ use crate::plan::FIRST_INODES;
 use xfskit_ondisk::inode::{INODE_CORE_BYTES, MODE_DIR, MODE_REGULAR, flags2, stamp_inode};
 use xfskit_ondisk::{ForkFormat, Geometry, InodeCore, InodeNumber, Lsn, NULL_AG_INODE, Timestamp, crc32c};
 
-/// The realtime bitmap's flag: the bitmap is of the newer kind.
+/// The flag that marks the realtime bitmap as one of the newer kind.
 const NEW_RT_BITMAP: u16 = 1 << 2;
 /// The property's name, in the `trusted` namespace (on disk: `root`).
 const AUTOFSCK_NAME: &[u8] = b"xfs:autofsck";
 const ATTR_ROOT: u8 = 1 << 1;
-/// The least that an attr fork keeps: the root of a map with two pointers.
+/// The smallest attr fork: the root of a map with two pointers.
 const MIN_ATTR_FORK_BYTES: usize = 36;
 
 /// The inodes from `first` on, one after the other as they lie on disk.
@@ -72,7 +72,7 @@ fn free(geometry: &Geometry, inode: InodeNumber) -> InodeCore {
     }
 }
 
-/// A generation that differs between images, so that a file handle of one is not taken for one of another.
+/// A generation that differs between images, so that a file handle of one image is not valid on another.
 fn generation(geometry: &Geometry, inode: InodeNumber) -> u32 {
     crc32c([geometry.meta_uuid.as_slice(), &inode.0.to_be_bytes()])
 }
@@ -101,7 +101,7 @@ fn regular(geometry: &Geometry, inode: InodeNumber, time: Timestamp) -> InodeCor
 }
 
 fn encode_root(geometry: &Geometry, inode: InodeNumber, autofsck: Option<Autofsck>, time: Timestamp, out: &mut [u8]) {
-    // A directory in shortform: no entry, none of them wide, and the parent, which is the root itself.
+    // A directory in shortform: no entries, no inode number of 8 bytes, and the parent, which is the root itself.
     let parent = (inode.0 as u32).to_be_bytes();
     let directory = [0, 0, parent[0], parent[1], parent[2], parent[3]];
     let mut core = InodeCore {
@@ -123,7 +123,7 @@ fn encode_root(geometry: &Geometry, inode: InodeNumber, autofsck: Option<Autofsc
     core.encode(out);
 }
 
-/// An attr fork in shortform with one attribute: total size, count, padding; name and value lengths, flags.
+/// An attr fork in shortform with one attribute: bytes in all, count, padding; lengths of name and value, flags.
 fn encode_property(value: &[u8]) -> Vec<u8> {
     let total = 4 + 3 + AUTOFSCK_NAME.len() + value.len();
     let mut fork = vec![0, total as u8, 1, 0, AUTOFSCK_NAME.len() as u8, value.len() as u8, ATTR_ROOT];

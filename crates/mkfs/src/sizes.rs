@@ -3,11 +3,11 @@
 use crate::MakeError;
 use crate::options::{InodeSize, LogLocation, LogStripe, Options, Size, Stripe};
 
-/// Largest log stripe unit in bytes; a larger one that comes from the data's is replaced by [`FALLBACK_LOG_STRIPE`].
+/// Largest log stripe unit in bytes. If that of the data is larger, the default is [`FALLBACK_LOG_STRIPE`].
 const MAX_LOG_STRIPE: u64 = 256 * 1024;
 const FALLBACK_LOG_STRIPE: u64 = 32 * 1024;
 
-/// The sizes, checked against each other.
+/// The sizes, verified against each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub block: u64,

@@ -17,7 +17,7 @@ const TIME: Timestamp = Timestamp { seconds: 1_700_000_000, nanoseconds: 123_456
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
-/// AGs whose headers are compared: as many from the front and from the back.
+/// Number of AGs at each end of the device whose headers are compared.
 const COMPARED_AGS: u32 = 3;
 
 /// Options as a person writes them: pairs of a section and its list, separated by spaces.
@@ -56,7 +56,7 @@ fn read(path: &Path, offset: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// The lines of two printed structures that differ.
+/// The lines that differ between two printed structures.
 fn differences(ours: &str, theirs: &str) -> String {
     ours.lines()
         .zip(theirs.lines())
@@ -65,7 +65,8 @@ fn differences(ours: &str, theirs: &str) -> String {
         .collect()
 }
 
-/// The header but for its checksum, and the records, of a btree root: mkfs.xfs leaves records behind that it removed.
+/// The header of a btree root without its checksum, and its records. mkfs.xfs leaves the bytes of removed records
+/// behind them.
 fn live_bytes(root: &[u8]) -> Vec<u8> {
     let records = usize::from(u16::from_be_bytes([root[6], root[7]]));
     let bytes = match &root[..4] {
@@ -348,7 +349,7 @@ fn an_external_log_is_found_clean() {
     assert!(superblock.has_external_log());
     assert_eq!(superblock.raw().log_blocks.get(), 25600);
     assert_eq!(reference.repair_findings(&image, Some(&log)), None);
-    // Our log device against theirs.
+    // xfskit's log device against that of mkfs.xfs.
     let (their, their_log) = (dir.image("theirs", GIB), dir.image("their-log", 100 * MIB));
     theirs(&reference, &their, &format!("-l logdev={}", their_log.display())).unwrap();
     compare(&image, &their).unwrap();

@@ -5,7 +5,7 @@ use xfskit_mkfs::{Options, make};
 use xfskit_ondisk::{Geometry, Reservation, Reservations, Timestamp};
 use xfskit_testkit::{reference, scratch};
 
-/// The kernel's numbers of the transactions. Those of the realtime section are not ours.
+/// The kernel's numbers of the transactions, without those of the realtime section, which xfskit does not have.
 fn numbered(all: &Reservations) -> [(u32, Reservation); 24] {
     [
         (0, all.write),
