@@ -1,4 +1,4 @@
-//! A world in which an image comes out the same, whenever it is made.
+//! An environment in which the same tree always results in the same image.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use xfskit::env::Environment;
@@ -12,7 +12,7 @@ pub struct FixedEnvironment {
 }
 
 impl FixedEnvironment {
-    /// The world of an image.
+    /// The environment for an image.
     pub fn new(now: Timestamp, uuid: [u8; 16]) -> Self {
         let [low, high] = [&uuid[..8], &uuid[8..]]
             .map(|half| half.iter().fold(0_u64, |number, &byte| number.rotate_left(8) ^ u64::from(byte)));

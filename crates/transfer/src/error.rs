@@ -1,4 +1,4 @@
-//! Why a tree could not be moved, and what of it could not be kept.
+//! Why a tree could not be moved, and which parts of it were lost.
 
 use std::fmt;
 use std::io;
@@ -6,28 +6,28 @@ use std::io;
 /// The result of everything that can fail.
 pub type Result<T, E = TransferError> = std::result::Result<T, E>;
 
-/// Why a tree could not be moved. Paths are shown as far as they are text.
+/// Why a tree could not be moved. Paths that are not UTF-8 are shown with replacement characters.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
     /// The host refused something.
     #[error("{path}: {what}: {source}")]
     Host {
-        /// What was worked on.
+        /// The file or step at which it happened.
         path: String,
-        /// What was done with it.
+        /// The operation that was refused.
         what: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// The image refused something.
     #[error("{path}: {source}")]
     Image {
-        /// What was worked on.
+        /// The file or step at which it happened.
         path: String,
-        /// The engine's answer.
+        /// The engine's error.
         source: xfskit::volume::Error,
     },
-    /// A file is not what it was when its copy began.
+    /// A file changed while it was copied.
     #[error("{0}: it changed while it was read, or is not as long as it says; copy it when nothing writes to it")]
     Changed(String),
     /// A directory was given where only files are copied.
@@ -36,49 +36,49 @@ pub enum TransferError {
     /// A tar stream ends before its last file does.
     #[error("the tar stream is cut short: it ends at byte {0}, within {1}")]
     CutShort(u64, &'static str),
-    /// A tar stream holds what cannot be.
+    /// A tar stream contains something invalid.
     #[error("the tar stream is damaged at byte {at}: {what}")]
     BadTar {
-        /// Where.
+        /// Offset in the stream in bytes.
         at: u64,
         /// What is wrong there.
         what: String,
     },
-    /// A file of the host that is not to be replaced.
+    /// A file of the host that must not be replaced.
     #[error("{path}: {why}")]
     NotReplaced {
         /// The file.
         path: String,
-        /// Why it stays, and what to do.
+        /// Why it is not replaced, and what the user can do.
         why: NotReplaced,
     },
-    /// A file whose owner or group is the number that stands for none.
+    /// A file whose owner or group is the number that means "none".
     #[error("{0}: its owner or group is 4294967295, the number that stands for none; --owner gives all files another")]
     NoOwner(String),
     /// A path that leads out of the tree.
     #[error("{0}: a path with \"..\" leads out of the tree; make the archive without it")]
     UnsafePath(String),
-    /// Whoever wanted the copy wants no more of it ([`Progress::stopped`](crate::Progress::stopped)).
+    /// The caller asked to stop ([`Progress::stopped`](crate::Progress::stopped)).
     #[error("interrupted; every file that was copied so far is complete")]
     Interrupted,
-    /// The other side has stopped; the error that counts is its own.
+    /// The other side has stopped; its own error is the one to report.
     #[error("the other side of the copy has stopped")]
     Stopped,
 }
 
-/// Why a file of the host is not replaced, and what to do.
+/// Why a file of the host is not replaced, and what the user can do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotReplaced {
-    /// Another program or the kernel has it.
+    /// Another program or the kernel uses it.
     #[error("{0}")]
     InUse(String),
-    /// What it is or holds.
+    /// What kind of file it is, or what it contains.
     #[error("{0}")]
     Contents(String),
 }
 
 impl TransferError {
-    /// Whether the source is to blame: damaged, unsafe, or changed while it was read.
+    /// Whether the source caused the error: it is damaged or unsafe, or changed while it was read.
     pub fn is_bad_source(&self) -> bool {
         matches!(
             self,
@@ -92,32 +92,32 @@ impl TransferError {
     }
 }
 
-/// A path in messages.
+/// A path for messages.
 pub(crate) fn shown(path: &[u8]) -> String {
     if path.is_empty() { ".".into() } else { String::from_utf8_lossy(path).into_owned() }
 }
 
-/// Says what was done with which file of the host.
+/// Adds the operation and the file of the host to an error.
 pub(crate) fn host<'a, E: Into<io::Error>>(path: &'a [u8], what: &'static str) -> impl FnOnce(E) -> TransferError + 'a {
     move |source| TransferError::Host { path: shown(path), what, source: source.into() }
 }
 
-/// Says with which file of the image.
+/// Adds the file of the image to an error.
 pub(crate) fn image(path: &[u8]) -> impl FnOnce(xfskit::volume::Error) -> TransferError + '_ {
     move |source| TransferError::Image { path: shown(path), source }
 }
 
-/// A count of what was left out, with the first one by name.
+/// A count of items that were left out, with the name of the first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// How many.
+    /// Number of items.
     pub count: u64,
-    /// The first.
+    /// Name of the first.
     pub first: String,
 }
 
 impl LeftOut {
-    /// Counts one that is left out for a reason, which names it.
+    /// Counts an item that is left out for a reason that names it.
     pub(crate) fn note_reason(&mut self, reason: &TransferError) {
         if self.count == 0 {
             self.first = reason.to_string();
@@ -141,33 +141,33 @@ impl LeftOut {
     }
 }
 
-/// What of a tree could not be kept, because the host or the format refused it.
+/// The parts of a tree that were lost because the host or the format refused them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Owners, where only root may give files away.
+    /// Owners, which only root may set.
     pub owners: LeftOut,
     /// Device nodes, which only root may make.
     pub devices: LeftOut,
-    /// Attributes of a kind that the other side does not take.
+    /// Attributes of a kind that the other side does not support.
     pub attributes: LeftOut,
     /// Attributes that only root may set.
     pub roots_attributes: LeftOut,
     /// Sockets, which have no form in a tar stream.
     pub sockets: LeftOut,
-    /// Names whose slash at the front was dropped.
+    /// Names whose leading slash was dropped.
     pub absolute: LeftOut,
-    /// The image itself, found in the folder that it is filled from.
+    /// The image itself, if it lies in the folder that it is filled from.
     pub itself: LeftOut,
-    /// Files of a damaged image that cannot be read; the first with the reason.
+    /// Files of a damaged image that cannot be read; the first one with the reason.
     pub unreadable: LeftOut,
-    /// Files of a damaged image whose attributes cannot all be read; the first with the reason.
+    /// Files of a damaged image some of whose attributes cannot be read; the first one with the reason.
     pub unreadable_attributes: LeftOut,
-    /// Files of which the rest cannot be read, in a stream that has zeros in its place; the first with the reason.
+    /// Files of which the rest cannot be read and is zeros in the stream; the first one with the reason.
     pub padded: LeftOut,
 }
 
 impl Losses {
-    /// Whether something is missing in the copy that the source has, and that somebody who is not root could have kept.
+    /// Whether the copy lacks something that a caller other than root could have copied too.
     pub fn are_real(&self) -> bool {
         [&self.devices, &self.attributes, &self.sockets].iter().any(|left| left.count > 0)
     }
@@ -177,12 +177,12 @@ impl Losses {
         [&self.unreadable, &self.unreadable_attributes, &self.padded].iter().any(|left| left.count > 0)
     }
 
-    /// Whether something is missing that only root could have kept: owners, attributes.
+    /// Whether the copy lacks something that only root could have copied: owners, attributes.
     pub fn are_for_want_of_root(&self) -> bool {
         self.owners.count > 0 || self.roots_attributes.count > 0
     }
 
-    /// Adds those of the other side.
+    /// Adds the losses of the other side.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         let add = |mine: &mut LeftOut, other: LeftOut| {

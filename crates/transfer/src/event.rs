@@ -1,38 +1,37 @@
-//! What a tree is made of while it is on its way.
+//! The events that make up a tree while it is copied.
 //!
-//! A source sends its files in an order in which a directory comes before what is in it, and the first name of a file
-//! before further ones. Contents that are small come with the file; others follow it, part by part, up to
-//! [`Event::End`].
+//! A source sends a directory before what is in it, and the first name of a file before its further names. Small
+//! contents are part of the file's event; others follow it, part by part, up to [`Event::End`].
 
 use crate::error::TransferError;
 use xfskit::ondisk::Timestamp;
 
-/// Contents up to this size come with their file, if they have no holes.
+/// Contents up to this size are part of their file's event, if they have no holes.
 pub const MAX_INLINE_BYTES: u64 = 64 * 1024;
-/// Larger ones follow in pieces of at most this size.
+/// Larger contents follow in pieces of at most this size.
 pub const PIECE_BYTES: usize = 1 << 20;
 
-/// A step of a tree's way.
+/// An element of a tree.
 #[derive(Debug)]
 pub enum Event {
-    /// The next file, of whatever kind.
+    /// The next file of any kind.
     Node(Node),
-    /// Contents of the file that came last.
+    /// Contents of the last file.
     Data {
-        /// Where they belong.
+        /// Offset in the file in bytes.
         offset: u64,
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// The file that came last is complete, and did not change meanwhile.
+    /// The last file is complete, and did not change while it was read.
     End,
-    /// What is left of the file that came last cannot be read, for this reason.
+    /// The rest of the last file cannot be read, for this reason.
     Broken(TransferError),
-    /// Something else that cannot be read, for this reason: what comes goes on without it.
+    /// Something else cannot be read, for this reason; the events that follow leave it out.
     Unreadable(TransferError),
 }
 
-/// A file, of whatever kind.
+/// A file of any kind.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Path below the root of the tree, without a slash at either end; empty for the root itself.
@@ -43,7 +42,7 @@ pub struct Node {
     pub meta: Meta,
 }
 
-/// What a file is.
+/// The type of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A directory.
@@ -57,15 +56,15 @@ pub enum Kind {
     },
     /// A symbolic link and its target.
     Symlink(Vec<u8>),
-    /// A character device, its number in Linux's encoding.
+    /// A character device and its number in Linux's encoding.
     Char(u32),
-    /// A block device.
+    /// A block device and its number in Linux's encoding.
     Block(u32),
     /// A pipe.
     Fifo,
     /// A socket.
     Socket,
-    /// A further name of a file that came before, under this path.
+    /// A further name of a file that was sent before, under this path.
     Link(Vec<u8>),
 }
 
@@ -74,7 +73,8 @@ pub enum Kind {
 pub enum Contents {
     /// All of them.
     Whole(Vec<u8>),
-    /// They follow: the parts that hold data, in order, each with its offset and length. Between them are holes.
+    /// They follow. These are the parts that contain data, in order, each with its offset and length; between them are
+    /// holes.
     Parts(Vec<(u64, u64)>),
 }
 
@@ -95,8 +95,8 @@ pub struct Meta {
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Whether an attribute is one that every side knows. XFS shows its ACLs once more under names of its own, which are
-/// left out.
+/// Whether every side knows an attribute of this name. XFS also shows its ACLs under names of its own, which are left
+/// out.
 pub(crate) fn is_portable(name: &[u8]) -> bool {
     match name {
         b"system.posix_acl_access" | b"system.posix_acl_default" => true,
@@ -104,7 +104,7 @@ pub(crate) fn is_portable(name: &[u8]) -> bool {
     }
 }
 
-/// Whether an attribute is the second face of another one, or says something of its filesystem, not of its file.
+/// Whether an attribute is another view of one that is copied already, or describes the filesystem instead of the file.
 pub(crate) fn is_not_the_files(name: &[u8]) -> bool {
     matches!(name, b"trusted.SGI_ACL_FILE" | b"trusted.SGI_ACL_DEFAULT") || name.starts_with(b"trusted.xfs:")
 }
@@ -118,7 +118,7 @@ pub(crate) fn join(prefix: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A path's folder and its last name.
+/// The folder of a path, and the last name.
 pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
@@ -127,12 +127,12 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
 }
 
 impl Node {
-    /// Bytes of its name and attributes.
+    /// Bytes of the path and the attributes.
     pub(crate) fn meta_bytes(&self) -> usize {
         self.path.len() + self.meta.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
     }
 
-    /// Bytes of contents that come with the file.
+    /// Bytes of contents in the file's event.
     pub(crate) fn inline_bytes(&self) -> usize {
         match &self.kind {
             Kind::File { contents: Contents::Whole(bytes), .. } => bytes.len(),

@@ -6,11 +6,11 @@
 //!   ImageSource                                             ImageSink
 //!   TarSource                                               TarSink
 //! ```
-//! Everything that a file has goes along: permissions, owner, times, attributes with ACLs, holes, further names. What a
-//! side refuses is counted ([`Losses`]) and told in the end; what is damaged, or changes while it is read, is an error,
-//! and no file that is half made keeps its name.
+//! All attributes of a file are moved: permissions, owner, times, extended attributes with ACLs, holes, further names.
+//! What a side refuses is counted ([`Losses`]) and reported at the end. What is damaged, or changes while it is read,
+//! is an error, and no incomplete file keeps its name.
 //!
-//! Layer 12: it uses the engine's operations and nothing below them.
+//! Layer 13: it uses the engine's operations and nothing below them.
 #![forbid(unsafe_code)]
 
 mod archive;

@@ -6,22 +6,22 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 use xfskit::ondisk::Timestamp;
 
-/// Events that go over the channel together.
+/// Most events that are sent over the channel at once.
 const BATCH_EVENTS: usize = 128;
-/// Bytes of contents, names and attributes that do.
+/// Bytes of contents, names and attributes after which the events are sent.
 const BATCH_BYTES: usize = 1 << 20;
-/// Batches that may wait.
+/// Most batches that wait in the channel.
 const BATCHES_AHEAD: usize = 4;
 const CAPABILITIES: &[u8] = b"security.capability";
-/// How often a sink that waits for its source looks whether it is to stop.
+/// How often a sink that waits for its source checks whether it is to stop.
 const LOOK_FOR_STOP: Duration = Duration::from_millis(200);
 
-/// Where a tree comes from.
+/// The side that a tree is read from.
 pub trait Source: Send {
     /// Sends the whole tree.
     ///
     /// # Errors
-    /// Whatever keeps it from being read as a whole.
+    /// Any error that prevents the tree from being read as a whole.
     fn send(&mut self, out: &mut Outlet) -> Result<()>;
 
     /// What was left out so far.
@@ -30,12 +30,12 @@ pub trait Source: Send {
     }
 }
 
-/// Where a tree goes to.
+/// The side that a tree is written to.
 pub trait Sink {
-    /// Takes a file. Contents that do not come with it follow.
+    /// Takes a file. Contents that are not part of the event follow.
     ///
     /// # Errors
-    /// Whatever keeps it from being written.
+    /// Any error that prevents it from being written.
     fn node(&mut self, node: Node) -> Result<()>;
 
     /// Takes contents of the last file.
@@ -50,20 +50,20 @@ pub trait Sink {
     /// As [`Self::node`].
     fn end(&mut self) -> Result<()>;
 
-    /// What is left of the last file's contents cannot be read. It is left out, or, where what came cannot be taken
-    /// back, made up with zeros; the losses say so.
+    /// The rest of the last file's contents cannot be read. The file is removed; a sink that cannot take back what it
+    /// has written fills the rest with zeros. The losses count it.
     ///
     /// # Errors
     /// As [`Self::node`].
     fn broken(&mut self, why: &TransferError) -> Result<()>;
 
-    /// Everything has come.
+    /// All events were sent.
     ///
     /// # Errors
     /// As [`Self::node`].
     fn finish(&mut self) -> Result<()>;
 
-    /// Nothing more comes, and the last file may be half made: it must not stay.
+    /// No more events follow. If the last file is incomplete, it must be removed.
     fn abort(&mut self);
 
     /// What was left out so far.
@@ -72,88 +72,88 @@ pub trait Sink {
     }
 }
 
-/// What a path in a tree is, as far as it matters to those who leave it out.
+/// The kind of file at a path, as far as it matters to a [`LeaveOut`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
-    /// A directory, with which everything in it is left out.
+    /// A directory. If it is left out, so is everything in it.
     Directory,
-    /// Anything else. A file whose first name is left out comes with its contents under the next one.
+    /// Anything else. If the first name of a file is left out, its contents are sent with the next name.
     Other,
 }
 
-/// Whether a path of the tree is left out. It is asked in the source's thread, before anything is sent of the file.
+/// Whether a path of the tree is left out. It is called in the source's thread, before anything of the file is sent.
 pub type LeaveOut<'a> = Box<dyn Fn(&[u8], Sort) -> bool + Send + 'a>;
 
-/// Told how far a transfer is.
+/// Receives the progress of a transfer.
 pub trait Progress {
-    /// The file of this path is about to be taken by the sink.
+    /// The sink is about to take the file of this path.
     fn begins(&self, _path: &[u8]) {}
 
     /// A part of the source cannot be read, for this reason; the losses count it.
     fn passes_over(&self, _why: &TransferError) {}
 
-    /// So many files and bytes more are done.
+    /// This many more files and bytes are done.
     fn advance(&self, files: u64, bytes: u64);
 
-    /// Whether the copy is to end before its end: the file under way is dropped, what is there is completed.
+    /// Whether the transfer is to stop early: the current file is dropped, and what is written before is completed.
     fn stopped(&self) -> bool {
         false
     }
 }
 
-/// Nobody wants to know.
+/// For callers that need no progress.
 impl Progress for () {
     fn advance(&self, _: u64, _: u64) {}
 }
 
-/// What is changed on the way.
+/// Changes to a tree while it is copied.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Adjust {
     /// Owner of everything.
     pub uid: Option<u32>,
     /// Group of everything.
     pub gid: Option<u32>,
-    /// Times are those of the last change of contents, and none is later than this one: what is left is the same
-    /// whenever the source was read.
+    /// Access times become those of the last change of contents, and no time is later than this one. The result does
+    /// not depend on when the source was read.
     pub newest: Option<Timestamp>,
-    /// What becomes of extended attributes, ACLs among them.
+    /// Whether extended attributes, ACLs among them, are copied.
     pub attributes: Attributes,
 }
 
-/// Whether extended attributes go along.
+/// Whether extended attributes are copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attributes {
-    /// They do.
+    /// They are copied.
     #[default]
     Kept,
     /// They are left out.
     Dropped,
 }
 
-/// What becomes of the attributes of files and directories that are there already.
+/// How the attributes of existing files and directories are treated.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Existing {
     /// They get those of the source.
     #[default]
     TakesAll,
-    /// A directory keeps its own, and a regular file that is replaced by another one its owner, permissions and
-    /// extended attributes, as if it were written in place; times are the source's. An owner that was asked for is
-    /// given all the same.
+    /// A directory preserves its own. A regular file that is replaced preserves its owner, permissions and extended
+    /// attributes, as if it were written in place; times are the source's. An owner that the caller asked for is set
+    /// all the same.
     Keeps(Adjust),
 }
 
 impl Existing {
-    /// The attributes for a regular file that takes the place of one with the attributes `old`.
+    /// The attributes for a regular file that replaces one with the attributes `old`.
     pub(crate) fn meta(&self, old: Meta, new: Meta) -> Meta {
         let Self::Keeps(adjust) = self else { return new };
         let mut xattrs = old.xattrs;
-        // What the old contents might do is not for the new ones.
+        // The capabilities of the old contents do not apply to the new ones.
         xattrs.retain(|(name, _)| name != CAPABILITIES);
         let (uid, gid) = (adjust.uid.unwrap_or(old.uid), adjust.gid.unwrap_or(old.gid));
         Meta { mode: old.mode, uid, gid, xattrs, ..new }
     }
 
-    /// Whether those that are there keep anything.
+    /// Whether existing files preserve any attributes.
     pub(crate) fn keeps(&self) -> bool {
         matches!(self, Self::Keeps(_))
     }
@@ -174,7 +174,7 @@ impl Adjust {
     }
 }
 
-/// What a source sends into.
+/// The channel into which a source sends.
 pub struct Outlet {
     batch: Vec<Event>,
     bytes: usize,
@@ -183,7 +183,8 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// Whether contents are to be sent; otherwise files that have any come with [`Contents::Parts`] and without an end.
+    /// Whether contents are to be sent; otherwise files that have any are sent with [`Contents::Parts`] and without an
+    /// end.
     ///
     /// [`Contents::Parts`]: crate::Contents::Parts
     pub fn wants_data(&self) -> bool {
@@ -219,7 +220,7 @@ pub fn transfer(source: &mut dyn Source, sink: &mut dyn Sink, adjust: &Adjust, p
     run(source, sink, adjust, progress, true)
 }
 
-/// Shows a sink a tree without its contents.
+/// Passes a tree without its contents to a sink.
 ///
 /// # Errors
 /// Those of the source and of the sink.

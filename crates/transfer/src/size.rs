@@ -1,8 +1,7 @@
 //! How large an image must be to hold a tree (`--size auto`).
 //!
-//! The estimate is meant to be enough and not much more. It depends on nothing but the tree and the shape of the image,
-//! so that images of the same tree have the same size; whoever fills an image and finds it too small tries a larger
-//! one.
+//! The estimate should be enough and not much more. It depends on nothing but the tree and the sizes in the image, so
+//! that images of the same tree have the same size. A caller that finds an image too small tries a larger one.
 
 use crate::error::{Result, TransferError};
 use crate::event::{Contents, Kind, Node, split};
@@ -20,16 +19,16 @@ const ATTRIBUTE_BYTES: u64 = 16;
 /// Header of a remote value's or symbolic link's block.
 const REMOTE_HEADER_BYTES: u64 = 56;
 const INODES_PER_CHUNK: u64 = 64;
-/// The smallest image that mkfs.xfs makes, and one that is allowed to be small.
+/// The smallest image that mkfs.xfs makes, and the smallest one with the option to be small.
 const MIN_BYTES: u64 = 300 << 20;
 const SMALL_BYTES: u64 = 16 << 20;
 const MIN_LOG_BYTES: u64 = 64 << 20;
 const SMALL_LOG_BYTES: u64 = 8 << 20;
-/// The engine keeps a twentieth of the blocks to itself, at most so many.
+/// The engine reserves a twentieth of the blocks, at most this many.
 const MAX_RESERVED_BLOCKS: u64 = 8192;
 const ROUND_TO_BYTES: u64 = 1 << 20;
 
-/// What of an image's shape counts.
+/// The sizes of an image that matter here.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Bytes of a block.
@@ -61,28 +60,28 @@ impl Needs {
         Self { shape, blocks: 0, contents_blocks: 0, inodes: 0, extents: 0, names: HashMap::new() }
     }
 
-    /// The size of an image that should hold it.
+    /// The size of an image that should have room for the tree.
     pub fn image_bytes(&self) -> u64 {
         let Shape { block_bytes, inode_bytes, dir_block_bytes, small } = self.shape;
         let inline_names = (inode_bytes - CORE_BYTES) / 2;
         let dirs = self.names.values().filter(|&&bytes| bytes > inline_names);
-        // Blocks are left half empty by splits.
+        // Splits leave blocks half empty.
         let dir_bytes: u64 =
             dirs.map(|bytes| (bytes * 8 / 5).next_multiple_of(dir_block_bytes) + dir_block_bytes).sum();
         let inode_bytes = (self.inodes.next_multiple_of(INODES_PER_CHUNK) + 8 * INODES_PER_CHUNK) * inode_bytes;
-        // A record in the reverse mapping for each extent and each inode chunk, in half full blocks, and in the free
-        // space's.
+        // Each extent and each inode chunk has a record in the reverse mapping tree, whose blocks are half full, and
+        // one in the free space trees.
         let tree_bytes = (self.extents + self.inodes / INODES_PER_CHUNK + 64) * 64;
         let used = self.blocks * block_bytes + dir_bytes + inode_bytes + tree_bytes;
         let (smallest, log) = if small { (SMALL_BYTES, SMALL_LOG_BYTES) } else { (MIN_BYTES, MIN_LOG_BYTES) };
         let with_log = used + log.max(used / 2048);
-        // Headers, and what the trees of every AG may still need, are about three in a hundred.
+        // Headers, and what the trees of every AG may still need, take about 3 %.
         let with_trees = with_log + with_log / 24 + (2 << 20);
         let reserved = (with_trees / 18).min(MAX_RESERVED_BLOCKS * block_bytes);
         (with_trees + reserved).max(smallest).next_multiple_of(ROUND_TO_BYTES)
     }
 
-    /// What it takes in any case: contents and inodes. An image that is not larger cannot hold it.
+    /// The size of contents and inodes alone. An image that is not larger has no room for the tree.
     pub fn least_bytes(&self) -> u64 {
         self.contents_blocks * self.shape.block_bytes + self.inodes * self.shape.inode_bytes
     }
@@ -114,10 +113,10 @@ impl Needs {
                 for (start, length) in parts {
                     let (first, end) = (start / block_bytes, (start + length).div_ceil(block_bytes));
                     self.blocks += end - first;
-                    // A block may hold the end of one part and the start of the next.
+                    // A block may contain the end of one part and the start of the next.
                     self.contents_blocks += end.saturating_sub(first.max(last_end));
                     last_end = end;
-                    // What is large may lie in pieces.
+                    // A large part may consist of several extents.
                     self.extents += 1 + length / (64 << 20);
                 }
                 self.blocks += 2 * self.block_count(parts.len() as u64 * EXTENT_BYTES) * u64::from(parts.len() > 8);
@@ -136,7 +135,7 @@ impl Needs {
 
     fn count_attributes(&mut self, node: &Node) {
         let (_, name) = split(&node.path);
-        // The parent pointer is one of them.
+        // The parent pointer counts as an attribute.
         let mut bytes = name.len() as u64 + 12 + ATTRIBUTE_BYTES;
         for (name, value) in &node.meta.xattrs {
             let (name, value) = (name.len() as u64, value.len() as u64);

@@ -1,4 +1,4 @@
-//! Tar streams: what cannot be told by other programs' archives. Those are read and written in
+//! Tar streams: cases that archives of other programs do not cover. Those are read and written in
 //! `crates/cli/tests/fill.rs`.
 
 use xfskit::ondisk::Timestamp;
@@ -7,7 +7,7 @@ use xfskit_transfer::{
     transfer,
 };
 
-/// Sends nodes; contents that follow are made of their offsets.
+/// Sends nodes. The contents that follow a node are computed from their offsets.
 struct Nodes(Vec<Node>);
 
 impl Source for Nodes {
@@ -25,7 +25,7 @@ impl Source for Nodes {
     }
 }
 
-/// Keeps what comes.
+/// Stores everything that it receives.
 #[derive(Default)]
 struct Kept {
     nodes: Vec<Node>,
@@ -68,7 +68,7 @@ fn node(path: &[u8], kind: Kind) -> Node {
     Node { path: path.to_vec(), kind, meta }
 }
 
-/// Files at the edges of what headers hold.
+/// Files at the limits of header fields.
 fn nodes() -> Vec<Node> {
     let whole = |bytes: &[u8]| Kind::File { size: bytes.len() as u64, contents: Contents::Whole(bytes.to_vec()) };
     let parts = |size, parts: &[(u64, u64)]| Kind::File { size, contents: Contents::Parts(parts.to_vec()) };
@@ -139,7 +139,7 @@ fn damaged_streams_are_errors_or_other_trees() {
             let at = random() % damaged.len();
             damaged[at] = [b'0', b'9', b'\n', 0, 0xff, b'=', b','][random() % 7];
         }
-        // Half of them with checksums that are right, so that they are looked into.
+        // Half of the streams get right checksums, so that the reader looks at their headers.
         if random() % 2 == 0 {
             for block in damaged.chunks_exact_mut(512).filter(|block| &block[257..262] == b"ustar") {
                 block[148..156].fill(b' ');

@@ -14,7 +14,7 @@ const TAGS: [(u16, &str, bool); 6] = [
     (0x20, "other", false),
 ];
 
-/// The text of an ACL; `None` where its form is not known.
+/// The text of an ACL; `None` if its form is not known.
 pub(super) fn to_text(value: &[u8]) -> Option<Vec<u8>> {
     let (entries, rest) = value.strip_prefix(&VERSION)?.as_chunks::<8>();
     if !rest.is_empty() {
@@ -34,7 +34,7 @@ pub(super) fn to_text(value: &[u8]) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// The binary form of a text.
+/// The binary form of an ACL's text.
 pub(super) fn from_text(text: &[u8]) -> Result<Vec<u8>, String> {
     let text = std::str::from_utf8(text).map_err(|_| "an ACL that is not text".to_owned())?;
     let mut entries = Vec::new();
@@ -79,7 +79,7 @@ fn parse_entry(entry: &str) -> Result<(u16, u32, u16), String> {
     if !named {
         return Ok((*tag, NO_ID, permissions));
     }
-    // Some write the number behind the name.
+    // Some programs write the number after the name.
     let number = fields.next().and_then(|id| id.parse().ok()).or_else(|| who.parse().ok());
     let file = if name == "user" { "/etc/passwd" } else { "/etc/group" };
     let id = number.or_else(|| look_up(file, who));
@@ -88,7 +88,7 @@ fn parse_entry(entry: &str) -> Result<(u16, u32, u16), String> {
     })
 }
 
-/// A number from the host's list of users or groups.
+/// The number of a user or group in a list of the host.
 fn look_up(file: &str, name: &str) -> Option<u32> {
     let list = std::fs::read_to_string(file).ok()?;
     let line = list.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! header (512 bytes)  [contents, padded to 512]  header  ...  two blocks of zeros
-//! before a header:    x, g: records "LENGTH KEY=VALUE\n" for the next one, for all     L, K: a long name, a long target
+//! before a header:    x, g: records "LENGTH KEY=VALUE\n" (x for the next header, g for all)     L, K: a long name,
+//! target
 //! ```
 //! Facts: POSIX.1-2017 pax, GNU tar's manual ("Tar Internals"), libarchive's tar(5).
 
@@ -17,5 +18,5 @@ mod sparse;
 pub use sink::TarSink;
 pub use source::TarSource;
 
-/// Everything in a stream comes in blocks of this size.
+/// Everything in a stream is in blocks of this size.
 const BLOCK: usize = 512;

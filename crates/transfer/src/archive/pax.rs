@@ -1,4 +1,4 @@
-//! PAX records: `LENGTH KEY=VALUE\n`, the length in decimal and its own digits counted.
+//! PAX records: `LENGTH KEY=VALUE\n`. The length is decimal and counts its own digits.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
@@ -27,7 +27,7 @@ pub(super) fn push(records: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     records.push(b'\n');
 }
 
-/// Takes records apart.
+/// Splits a sequence of records.
 pub(super) fn parse(mut bytes: &[u8]) -> Result<Vec<Record<'_>>, &'static str> {
     let mut records = Vec::new();
     while !bytes.is_empty() && bytes[0] != 0 {
@@ -47,7 +47,7 @@ pub(super) fn parse(mut bytes: &[u8]) -> Result<Vec<Record<'_>>, &'static str> {
     Ok(records)
 }
 
-/// The attribute that a record is about, and its value.
+/// The attribute that a record describes, and its value.
 pub(super) fn attribute(key: &[u8], value: &[u8]) -> Option<Result<Attribute, &'static str>> {
     if let Some(name) = key.strip_prefix(SCHILY) {
         return Some(Ok((decode_name(name), value.to_vec())));
@@ -71,7 +71,7 @@ pub(super) fn attribute_key(name: &[u8]) -> Vec<u8> {
     key
 }
 
-/// A name whose odd bytes are written as `%` and two hex digits.
+/// Decodes a name whose special bytes are written as `%` and two hex digits.
 fn decode_name(name: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(name.len());
     let mut rest = name;
@@ -113,7 +113,7 @@ pub(super) fn time_text(time: Timestamp) -> String {
     match (time.seconds, time.nanoseconds) {
         (seconds, 0) => seconds.to_string(),
         (seconds, nanoseconds) if seconds >= 0 => format!("{seconds}.{nanoseconds:09}"),
-        // -0.25 is a quarter before 1970: second -1 and three quarters.
+        // -0.25 is a quarter of a second before 1970: second -1 and three quarters.
         (seconds, nanoseconds) => format!("-{}.{:09}", -(seconds + 1), 1_000_000_000 - nanoseconds),
     }
 }

@@ -1,11 +1,11 @@
-//! Reads a stream in blocks, and knows where it is.
+//! Reads a stream in blocks, and knows its position.
 
 use super::BLOCK;
 use crate::error::{Result, TransferError};
 use std::io::{ErrorKind, Read};
 
-/// Most bytes of a header's own contents: long names and PAX records. An attribute's value may have 64 KiB; this holds
-/// more of them than an inode of Linux can list.
+/// Most bytes of long names and PAX records in one header. An attribute's value may have 64 KiB; this is enough for
+/// more attributes than Linux can list of an inode.
 const MAX_EXTENSION_BYTES: u64 = 128 << 20;
 
 pub(super) struct Reader<R> {
@@ -27,7 +27,7 @@ impl<R: Read> Reader<R> {
         TransferError::BadTar { at: self.at, what: what.into() }
     }
 
-    /// Fills a buffer; the stream must not end before.
+    /// Fills a buffer; it is an error if the stream ends first.
     pub(super) fn fill(&mut self, buffer: &mut [u8], within: &'static str) -> Result<()> {
         let count = self.read(buffer)?;
         if count < buffer.len() { Err(TransferError::CutShort(self.at, within)) } else { Ok(()) }
@@ -59,7 +59,7 @@ impl<R: Read> Reader<R> {
         Ok(done)
     }
 
-    /// Leaves bytes out.
+    /// Skips bytes.
     pub(super) fn skip(&mut self, mut count: u64, within: &'static str) -> Result<()> {
         let mut buffer = vec![0; count.min(64 * 1024) as usize];
         while count > 0 {
@@ -70,13 +70,13 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// The contents of a header that belongs to another one.
+    /// The contents of a header that describes another header.
     pub(super) fn extension(&mut self, size: u64) -> Result<Vec<u8>> {
         if size > MAX_EXTENSION_BYTES {
             return Err(self.bad(format!("a header with {size} bytes of names and attributes")));
         }
         let mut bytes = Vec::new();
-        // Piece by piece: the size is only what the stream says.
+        // Piece by piece, because the size is only what the stream claims.
         while (bytes.len() as u64) < size {
             let start = bytes.len();
             bytes.resize(start + (size - start as u64).min(1 << 20) as usize, 0);

@@ -10,20 +10,20 @@ use std::io::Write;
 use tar::{EntryType, Header};
 use xfskit::ondisk::DeviceNumber;
 
-/// What fits a header's fields.
+/// The largest values that fit a header's fields.
 const MAX_NAME_BYTES: usize = 100;
 const MAX_SIZE: u64 = 0o77_777_777_777;
 const MAX_ID: u32 = 0o7_777_777;
 const MAX_DEVICE: u32 = 0o7_777_777;
 
-/// A tar stream that is written.
+/// Writes a tar stream.
 pub struct TarSink<W> {
     stream: W,
-    /// Bytes that the last file's contents still take, and the padding behind them.
+    /// Bytes of the last file's contents that are still to be written, and the padding behind them.
     left: u64,
     padding: u64,
     losses: Losses,
-    /// What the tree's root is called.
+    /// The name of the tree's root.
     root: Vec<u8>,
 }
 
@@ -33,7 +33,7 @@ impl<W: Write> TarSink<W> {
         Self { stream, left: 0, padding: 0, losses: Losses::default(), root: b".".to_vec() }
     }
 
-    /// Calls the root `name`: one that is no directory cannot be unpacked as `.`.
+    /// Names the root `name`: a root that is not a directory cannot be unpacked as `.`.
     #[must_use]
     pub fn with_root(self, name: &[u8]) -> Self {
         Self { root: name.to_vec(), ..self }
@@ -49,7 +49,7 @@ impl<W: Write> TarSink<W> {
         self.write(&[0; BLOCK][..padding as usize])
     }
 
-    /// Writes the headers of a file. One that is stored without its holes has a `real_size` besides the stored one.
+    /// Writes the headers of a file. A file that is stored without its holes has a `real_size` besides the stored size.
     fn headers(&mut self, node: &Node, kind: EntryType, stored: u64, real_size: Option<u64>) -> Result<()> {
         let mut records = Vec::new();
         let mut name = if node.path.is_empty() { self.root.clone() } else { node.path.clone() };
@@ -64,7 +64,7 @@ impl<W: Write> TarSink<W> {
             _ => b"",
         };
         if std::str::from_utf8(&name).is_err() || std::str::from_utf8(target).is_err() {
-            // Names are UTF-8 unless this stands before them.
+            // Readers take names for UTF-8 unless this record precedes them.
             pax::push(&mut records, b"hdrcharset", b"BINARY");
         }
         if let Some(size) = real_size {
@@ -72,7 +72,7 @@ impl<W: Write> TarSink<W> {
             pax::push(&mut records, b"GNU.sparse.minor", b"0");
             pax::push(&mut records, b"GNU.sparse.realsize", size.to_string().as_bytes());
             pax::push(&mut records, b"GNU.sparse.name", &name);
-            // What a reader sees that does not know of sparse files.
+            // The name that a reader without support for sparse files sees.
             name = [b"GNUSparseFile.0/", split(&node.path).1].concat();
         }
         set_text(&mut header, Field::Name, &name, real_size.is_none().then_some(b"path"), &mut records);
@@ -100,7 +100,7 @@ impl<W: Write> TarSink<W> {
         self.write(header.as_bytes())
     }
 
-    /// Owner, times and attributes: what the header cannot hold goes into records.
+    /// Writes owner, times and attributes: values that do not fit the header become records.
     fn attributes(&mut self, node: &Node, header: &mut Header, records: &mut Vec<u8>) {
         let meta = &node.meta;
         for (id, key) in [(meta.uid, b"uid"), (meta.gid, b"gid")] {
@@ -137,7 +137,7 @@ impl<W: Write> TarSink<W> {
         }
     }
 
-    /// Writes the header that holds records.
+    /// Writes the header that contains records.
     fn extension(&mut self, records: &[u8], node: &Node) -> Result<()> {
         let mut header = Header::new_ustar();
         header.set_entry_type(EntryType::XHeader);
@@ -177,7 +177,7 @@ enum Field {
     Target,
 }
 
-/// Puts text into a header's field as far as it fits, and into a record if it does not.
+/// Puts text into a header's field as far as it fits. If it does not fit as a whole, adds a record.
 fn set_text(header: &mut Header, field: Field, text: &[u8], key: Option<&[u8]>, records: &mut Vec<u8>) {
     if let Some(key) = key
         && (text.len() > MAX_NAME_BYTES || !text.is_ascii())
@@ -227,7 +227,7 @@ impl<W: Write> Sink for TarSink<W> {
         self.pad()
     }
 
-    /// The header said how much comes, and cannot be taken back.
+    /// The header has stated the number of bytes and is already written, so the rest is filled with zeros.
     fn broken(&mut self, why: &TransferError) -> Result<()> {
         while self.left > 0 {
             let zeros = [0; BLOCK];
@@ -245,7 +245,7 @@ impl<W: Write> Sink for TarSink<W> {
         self.stream.flush().map_err(failed)
     }
 
-    /// Without its end mark, the stream is not whole.
+    /// Nothing to undo: a stream without its end mark is incomplete.
     fn abort(&mut self) {}
 
     fn losses(&self) -> Losses {

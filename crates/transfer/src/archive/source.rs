@@ -1,7 +1,7 @@
 //! Reads a tree from a tar stream.
 //!
-//! A slash at the front of a name is dropped, as GNU tar does; a name with `..` in it is refused. A stream without its
-//! end mark counts as cut short.
+//! A leading slash of a name is dropped, as GNU tar does; a name with `..` in it is refused. A stream without its end
+//! mark counts as cut short.
 
 use super::reader::{Reader, padding};
 use super::sparse::{self, Parts};
@@ -14,19 +14,19 @@ use std::io::Read;
 use tar::Header;
 use xfskit::ondisk::{DeviceNumber, Timestamp};
 
-/// Longest path. An image can hold longer ones than the 4,096 bytes that Linux takes at once, and `export` writes them.
+/// Longest path. An image may have longer ones than the 4,096 bytes that Linux takes at once, and `export` writes them.
 const MAX_PATH_BYTES: usize = 1 << 20;
 
-/// A tar stream.
+/// Reads a tar stream.
 pub struct TarSource<R> {
     reader: Reader<R>,
     globals: Extensions,
     losses: Losses,
-    /// A PAX header has come.
+    /// A PAX header was read.
     is_pax: bool,
 }
 
-/// What headers before a file's own say of it.
+/// What the preceding headers say of a file.
 #[derive(Clone, Default)]
 struct Extensions {
     path: Option<Vec<u8>>,
@@ -54,7 +54,7 @@ impl<R: Read + Send> TarSource<R> {
         Self { reader: Reader::new(stream), globals: Extensions::default(), losses: Losses::default(), is_pax: false }
     }
 
-    /// The next file's headers; `None` behind the last one.
+    /// The next file's headers; `None` after the last one.
     fn next_header(&mut self) -> Result<Option<(Header, Extensions)>> {
         let mut extensions = self.globals.clone();
         let mut begun = false;
@@ -89,7 +89,7 @@ impl<R: Read + Send> TarSource<R> {
 
     fn check(&self, header: &Header) -> Result<()> {
         let bytes = header.as_bytes();
-        // A header's checksum takes its own eight bytes as blanks.
+        // In the sum, the eight bytes of the checksum itself count as blanks.
         let own = 148..156;
         let sum: u32 =
             bytes.iter().enumerate().map(|(at, &byte)| if own.contains(&at) { 32 } else { u32::from(byte) }).sum();
@@ -136,7 +136,7 @@ impl<R: Read + Send> TarSource<R> {
         Ok(())
     }
 
-    /// Takes a record that is about an attribute; all others are nothing to an image.
+    /// Takes a record of an attribute. All other records are ignored, since an image has no place for them.
     fn take_attribute(&mut self, extensions: &mut Extensions, key: &[u8], value: &[u8]) -> Result<bool> {
         let acl: Option<&[u8]> = match key {
             b"SCHILY.acl.access" => Some(b"system.posix_acl_access"),
@@ -158,7 +158,7 @@ impl<R: Read + Send> TarSource<R> {
         Ok(true)
     }
 
-    /// Sends a file, of whatever kind.
+    /// Sends a file of any kind.
     fn entry(&mut self, header: &Header, extensions: Extensions, out: &mut Outlet) -> Result<()> {
         let stored = match extensions.size {
             Some(size) => size,
@@ -195,10 +195,11 @@ impl<R: Read + Send> TarSource<R> {
         };
         out.send(Event::Node(Node { path, kind, meta }))?;
         match entry_type {
-            // Whatever their size says; of a directory some programs give what it may grow to.
+            // These have no contents, whatever their size field says: some programs store there what a directory may
+            // grow to.
             b'2'..=b'6' => Ok(()),
-            // Only PAX lets a further name bring contents; elsewhere its size is that of the file, whose contents have
-            // come.
+            // Contents follow a further name only in PAX streams. In others the size is that of the file, whose
+            // contents were stored with its first name.
             b'1' if !self.is_pax => Ok(()),
             _ => self.skip(stored),
         }
@@ -286,7 +287,7 @@ impl<R: Read + Send> TarSource<R> {
         Ok(Meta { mode, uid, gid, atime, mtime, xattrs })
     }
 
-    /// A path below the tree's root, without anything that says nothing.
+    /// Converts a path to one below the tree's root, without empty and `.` components.
     fn clean(&mut self, raw: &[u8]) -> Result<Vec<u8>> {
         if raw.len() > MAX_PATH_BYTES {
             return Err(self.reader.bad(format!("a path of {} bytes", raw.len())));
@@ -314,7 +315,7 @@ impl<R: Read + Send> Source for TarSource<R> {
         while let Some((header, extensions)) = self.next_header()? {
             self.entry(&header, extensions, out)?;
         }
-        // Whoever writes the stream may not be done with its padding.
+        // Reads the rest, since the program that writes the stream may still be writing padding.
         while self.reader.block().is_ok_and(|block| block.is_some()) {}
         Ok(())
     }
@@ -324,7 +325,7 @@ impl<R: Read + Send> Source for TarSource<R> {
     }
 }
 
-/// Sets what a record says; false where it could not be read.
+/// Sets the value of a record; false if the value could not be read.
 fn set<T>(place: &mut Option<T>, value: Option<T>) -> bool {
     *place = value;
     place.is_some()

@@ -1,4 +1,4 @@
-//! Maps of sparse files. The contents in the stream are the parts that hold data, one behind the other.
+//! Maps of sparse files. The contents in the stream are the parts that contain data, one after the other.
 
 use super::BLOCK;
 use super::reader::Reader;
@@ -9,10 +9,10 @@ use tar::{GnuExtSparseHeader, GnuHeader};
 /// Parts, each with its offset and length.
 pub(super) type Parts = Vec<(u64, u64)>;
 
-/// Most parts of a file: a map of more would not fit an extent map either.
+/// Most parts of a file, so that a stream cannot choose how much memory its map takes.
 const MAX_PARTS: usize = 1 << 24;
 
-/// The map in an old GNU header and the blocks behind it.
+/// The map in an old GNU header and the blocks that follow it.
 pub(super) fn old<R: Read>(header: &GnuHeader, reader: &mut Reader<R>) -> Result<Parts> {
     let mut parts = Vec::new();
     let mut push = |offset: std::io::Result<u64>, length: std::io::Result<u64>| match (offset, length) {
@@ -38,8 +38,8 @@ pub(super) fn old<R: Read>(header: &GnuHeader, reader: &mut Reader<R>) -> Result
     Ok(parts)
 }
 
-/// The map in front of the contents (GNU's PAX form 1.0): decimal numbers, one on each line, the count first. Returns
-/// it with the bytes that it took.
+/// The map before the contents (GNU's PAX form 1.0): decimal numbers, one on each line, the count first. Also returns
+/// the number of bytes that the map takes.
 pub(super) fn in_contents<R: Read>(reader: &mut Reader<R>) -> Result<(Parts, u64)> {
     let mut numbers = Numbers { block: [0; BLOCK], at: BLOCK, blocks: 0 };
     let count = numbers.next(reader)?;
@@ -87,7 +87,7 @@ pub(super) fn in_records(text: &[u8]) -> Option<Parts> {
     (rest.is_empty() && pairs.len() <= MAX_PARTS).then(|| pairs.iter().map(|pair| (pair[0], pair[1])).collect())
 }
 
-/// Checks a map against the file's size and the bytes in the stream; empty parts, which mark the end, are dropped.
+/// Verifies a map against the file's size and the bytes in the stream. Empty parts, which mark the end, are dropped.
 pub(super) fn verify(mut parts: Parts, size: u64, stored: u64) -> Result<Parts, &'static str> {
     let (mut end, mut sum) = (0, 0_u64);
     for &(start, length) in &parts {
@@ -103,8 +103,8 @@ pub(super) fn verify(mut parts: Parts, size: u64, stored: u64) -> Result<Parts, 
     Ok(parts)
 }
 
-/// The map of a file of `size` bytes in the form 1.0, padded. A hole at the end is marked by an empty part behind it,
-/// without which GNU tar makes the file too short.
+/// The map of a file of `size` bytes in the form 1.0, padded. A hole at the end is marked by an empty part behind it;
+/// without that part GNU tar makes the file too short.
 pub(super) fn encode(parts: &[(u64, u64)], size: u64) -> Vec<u8> {
     let ends_in_hole = parts.last().is_none_or(|(start, length)| start + length < size);
     let end = ends_in_hole.then_some((size, 0));

@@ -6,17 +6,17 @@ use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-/// Most bytes of a list of names, and of a value, on Linux.
+/// Linux's limit for a list of names, and for a value, in bytes.
 const MAX_BYTES: usize = 65536;
-/// Enough for nearly all; the kernel allocates as much as is asked for, so that it does not pay to ask for more.
+/// Enough for nearly all attributes. The kernel allocates the size of the buffer, so a larger one would cost time.
 const FIRST_BYTES: usize = 2048;
 
-/// How an open file's attributes are reached.
+/// The way to an open file's attributes.
 #[derive(Clone, Copy)]
 pub(super) enum Handle<'a> {
-    /// By itself.
+    /// The descriptor itself.
     Open(BorrowedFd<'a>),
-    /// It is a mere place (`O_PATH`), which only its name under `/proc` gives attributes of.
+    /// The descriptor was opened with `O_PATH`: its attributes are reached only through its name under `/proc`.
     PathDescriptor(BorrowedFd<'a>),
 }
 
@@ -46,19 +46,19 @@ impl Handle<'_> {
 const ACCESS_ACL: &str = "system.posix_acl_access";
 const DEFAULT_ACL: &str = "system.posix_acl_default";
 
-/// Whether what is made in a folder inherits ACLs.
+/// Whether new files in a folder inherit ACLs.
 pub(super) fn has_default_acl(folder: BorrowedFd<'_>) -> bool {
     rustix::fs::fgetxattr(folder, DEFAULT_ACL, &mut [0; 0][..]).is_ok()
 }
 
-/// Drops the ACLs that something new has from its folder: it gets those of its source, if any.
+/// Removes the ACLs that a new file has inherited from its folder, so that it has only those of its source.
 pub(super) fn drop_inherited(handle: Handle<'_>, inherits: bool, is_folder: bool) {
     if !inherits {
         return;
     }
     let names: &[&str] = if is_folder { &[ACCESS_ACL, DEFAULT_ACL] } else { &[ACCESS_ACL] };
     for name in names {
-        // One that is not there need not go; one that cannot go is seen by whoever compares.
+        // The ACL may not exist. If one cannot be removed, a comparison of the copy shows it.
         let _ = match handle {
             Handle::Open(fd) => rustix::fs::fremovexattr(fd, *name),
             Handle::PathDescriptor(fd) => rustix::fs::removexattr(place(fd), *name),
@@ -66,12 +66,12 @@ pub(super) fn drop_inherited(handle: Handle<'_>, inherits: bool, is_folder: bool
     }
 }
 
-/// A name under which an open place can be reached.
+/// A path under which a descriptor opened with `O_PATH` can be reached.
 pub(super) fn place(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// Reads attributes; keeps its buffers from file to file.
+/// Reads attributes; reuses its buffers from file to file.
 pub(super) struct AttributeReader {
     names: Vec<u8>,
     value: Vec<u8>,
@@ -82,7 +82,7 @@ impl AttributeReader {
         Self { names: vec![0; FIRST_BYTES], value: vec![0; FIRST_BYTES] }
     }
 
-    /// All attributes that other sides know, sorted; the others are noted.
+    /// All attributes that other sides know, sorted. The others are counted as left out.
     pub(super) fn read(
         &mut self,
         handle: Handle<'_>,
@@ -114,7 +114,7 @@ impl AttributeReader {
     }
 }
 
-/// Fills a buffer, after enlarging it if it is too small.
+/// Fills a buffer. If it is too small, enlarges it and tries again.
 fn enlarging(buffer: &mut Vec<u8>, fill: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<usize, Errno> {
     match fill(buffer) {
         Err(Errno::RANGE) if buffer.len() < MAX_BYTES => {
@@ -130,7 +130,7 @@ fn is_for_root(name: &[u8]) -> bool {
     name.starts_with(b"trusted.") || name.starts_with(b"security.")
 }
 
-/// Sets attributes; those that the host refuses are noted.
+/// Sets attributes. Those that the host refuses are counted as lost.
 pub(super) fn set_all(
     handle: Handle<'_>,
     xattrs: &[(Vec<u8>, Vec<u8>)],
@@ -141,8 +141,9 @@ pub(super) fn set_all(
         let Err(errno) = handle.set(name, value) else { continue };
         let left_out = match errno {
             Errno::PERM | Errno::ACCESS if is_for_root(name) => &mut losses.roots_attributes,
-            // It is larger than the filesystem takes (ext4 says that there is no space), or means nothing there: names
-            // of users that it does not know, a label of another policy. A disk that is full is met by the contents.
+            // The value is larger than the filesystem allows (ext4 reports that there is no space), or it is not valid
+            // there: it has names of users that the host does not know, or a label of another policy. On a full disk,
+            // writing the contents fails.
             Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS => &mut losses.attributes,
             Errno::NOSPC | Errno::TOOBIG | Errno::RANGE | Errno::INVAL => &mut losses.attributes,
             error => return Err(host(path, "setting an attribute")(error)),

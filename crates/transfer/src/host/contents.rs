@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// The parts of a file that hold data, zeros or not.
+/// The parts of a file that have storage, whether they are zeros or not.
 pub(super) fn parts(file: &File, size: u64, path: &[u8]) -> Result<Vec<(u64, u64)>> {
     let mut parts = Vec::new();
     let mut at = 0;
@@ -16,7 +16,7 @@ pub(super) fn parts(file: &File, size: u64, path: &[u8]) -> Result<Vec<(u64, u64
         let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(start) => start,
             Err(Errno::NXIO) => break,
-            // Where nobody knows of holes, all is data.
+            // A filesystem that does not know its holes: all is data.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => at,
             Err(error) => return Err(host(path, "looking for its holes")(error)),
         };
@@ -37,7 +37,7 @@ pub(super) fn parts(file: &File, size: u64, path: &[u8]) -> Result<Vec<(u64, u64
     Ok(parts)
 }
 
-/// Reads a whole small file. One that holds more than its size says, as those of `/proc` do, cannot be copied.
+/// Reads a whole small file. A file with more bytes than its size says, as in `/proc`, cannot be copied.
 pub(super) fn whole(file: &File, size: u64, path: &[u8]) -> Result<Vec<u8>> {
     let size = size as usize;
     let mut bytes = vec![0; size + 1];

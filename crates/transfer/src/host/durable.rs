@@ -1,10 +1,10 @@
-//! When a copy on the host is durable: a power cut must not take back what was reported as done.
+//! When a copy on the host is durable: a power cut must not undo what was reported as done.
 //!
 //! ```text
 //! a file that replaces another   contents durable ── renamed      at each such file
 //! everything                     syncfs                           once, at the end, for each filesystem
 //! ```
-//! One `syncfs` is much less work than an `fsync` of each file; it also waits for what other programs wrote there.
+//! One `syncfs` is much less work than an `fsync` of each file; it also waits for the writes of other programs.
 //!
 //! Source of facts: syncfs(2), rename(2).
 
@@ -14,11 +14,11 @@ use rustix::fd::{AsFd, OwnedFd};
 /// What becomes durable, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// The new contents of a file that replaces another one, before they do: a power cut leaves the one or the other.
-    /// All else with [`Written::sync`].
+    /// The new contents of a file that replaces another one, before the rename: after a power cut, either the old or
+    /// the new file is there. Everything else with [`Written::sync`].
     #[default]
     Kept,
-    /// Nothing; the host writes when it likes to.
+    /// Nothing: the host decides when it writes.
     LeftToTheHost,
 }
 
@@ -39,13 +39,13 @@ impl Written {
         Ok(())
     }
 
-    /// Adds those of another copy.
+    /// Adds the filesystems of another copy.
     pub fn add(&mut self, other: Self) {
         let known: Vec<u64> = self.filesystems.iter().map(|(device, _)| *device).collect();
         self.filesystems.extend(other.filesystems.into_iter().filter(|(device, _)| !known.contains(device)));
     }
 
-    /// Makes all of it durable, and with it whatever else waits on these filesystems.
+    /// Makes the copy durable, and all other writes to these filesystems.
     ///
     /// # Errors
     /// `Host`: something could not be written after all.

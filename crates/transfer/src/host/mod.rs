@@ -1,5 +1,5 @@
-//! Trees of the host. Every file is opened relative to the open directory that it lies in, and no symbolic link is
-//! followed, so that nobody who changes the tree meanwhile leads a copy out of it.
+//! Trees of the host. Every file is opened relative to the open directory that contains it, and no symbolic link is
+//! followed. So a program that changes the tree meanwhile cannot lead a copy out of it.
 
 mod attributes;
 mod contents;

@@ -1,7 +1,7 @@
 //! Writes a tree into a folder of the host.
 //!
-//! Whatever is not a folder is made under a temporary name and renamed when it is complete, so that what has its name
-//! is whole. Folders get their attributes when everything in them is there.
+//! Everything but folders is made under a temporary name and renamed when it is complete, so that a file under its own
+//! name is complete. Folders get their attributes after everything in them.
 
 use super::attributes::{AttributeReader, Handle, drop_inherited, has_default_acl, place, set_all};
 use super::durable::{Durability, Written};
@@ -22,13 +22,13 @@ const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC
 const NEW: OFlags =
     OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const SET_ID: u16 = 0o6000;
-/// The number that no owner can have on the host.
+/// The number that the host does not accept as an owner.
 const NO_ID: u32 = u32::MAX;
 
-/// A folder of the host that a tree goes into.
+/// A folder of the host into which a tree is written.
 pub struct HostSink {
     base: Folder,
-    /// The folders on the way to the last file, from the base.
+    /// The folders from the base to that of the last file.
     stack: Vec<Folder>,
     open: Option<OpenFile>,
     temporaries: u64,
@@ -40,16 +40,16 @@ pub struct HostSink {
     written: Written,
 }
 
-/// Says why a file that is there must not be replaced, if it must not.
+/// Returns why an existing file must not be replaced, if it must not.
 pub type Keeper = Box<dyn Fn(&File) -> std::io::Result<Option<NotReplaced>>>;
 
 struct Folder {
     name: Vec<u8>,
     fd: OwnedFd,
     path: Vec<u8>,
-    /// What is made in it inherits ACLs.
+    /// New files in it inherit ACLs.
     has_default_acl: bool,
-    /// What it gets in the end.
+    /// The attributes that it gets when everything in it is written.
     meta: Option<Meta>,
 }
 
@@ -68,7 +68,7 @@ struct OpenFile {
     size: u64,
     end: u64,
     meta: Meta,
-    /// It replaces a file that holds something.
+    /// It replaces a file that is not empty.
     replaces: bool,
 }
 
@@ -98,34 +98,34 @@ impl HostSink {
         })
     }
 
-    /// Says what becomes durable.
+    /// Sets what becomes durable.
     #[must_use]
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// What it has written to; nothing is durable before that is synced.
+    /// The filesystems that were written to; nothing is durable before they are synced.
     pub fn into_written(self) -> Written {
         self.written
     }
 
-    /// Says what becomes of the attributes of what is there already.
+    /// Sets how the attributes of existing files and folders are treated.
     #[must_use]
     pub fn with_existing(mut self, existing: Existing) -> Self {
         self.existing = existing;
         self
     }
 
-    /// Asks before a regular file is replaced.
+    /// Sets a check that is called before a regular file is replaced.
     #[must_use]
     pub fn with_keeper(mut self, keeper: Keeper) -> Self {
         self.keeper = Some(keeper);
         self
     }
 
-    /// Looks at what has the name of a new file, before anything is made: whether it may be replaced. The regular file
-    /// that it is, if it is one.
+    /// Checks, before anything is made, whether an existing file of that name may be replaced. Returns its attributes
+    /// if it is a regular file.
     fn look(&self, path: &[u8], kind: &Kind) -> Result<Option<rustix::fs::Stat>> {
         let (dir, name) = (&self.folder().fd, split(path).1);
         let stat = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -144,7 +144,7 @@ impl HostSink {
         let (Some(keeper), true) = (&self.keeper, stat.st_size > 0) else { return Ok(Some(stat)) };
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
-            // What cannot be looked at cannot be judged.
+            // A file that cannot be read cannot be checked.
             Err(Errno::ACCESS | Errno::PERM) => return refuse("it cannot be read, to see whether it may be replaced"),
             file => File::from(file.map_err(host(path, "looking at what is there"))?),
         };
@@ -154,7 +154,7 @@ impl HostSink {
         }
     }
 
-    /// The attributes for a regular file, which may keep those of the one that it replaces.
+    /// The attributes for a regular file, which may preserve those of the file that it replaces.
     fn meta_in_place(&mut self, old: Option<&rustix::fs::Stat>, path: &[u8], meta: Meta) -> Result<Meta> {
         let Some(old) = old.filter(|_| self.existing.keeps()) else { return Ok(meta) };
         let name = split(path).1;
@@ -167,7 +167,7 @@ impl HostSink {
         self.stack.last().unwrap_or(&self.base)
     }
 
-    /// Goes to a folder that was made before; folders that are left are complete.
+    /// Makes an existing folder the current one. The folders that this leaves are complete.
     fn go_to(&mut self, path: &[u8]) -> Result<()> {
         if self.folder().path == path {
             return Ok(());
@@ -219,7 +219,7 @@ impl HostSink {
         Ok(())
     }
 
-    /// A name for something that is not complete.
+    /// A name for a file that is not complete.
     fn temporary(&mut self) -> Vec<u8> {
         self.temporaries += 1;
         format!(".xfskit-{}-{}", std::process::id(), self.temporaries).into_bytes()
@@ -233,7 +233,7 @@ impl HostSink {
             let temporary = self.temporary();
             let mode = Mode::RUSR | Mode::WUSR;
             match rustix::fs::openat(&self.folder().fd, &temporary, NEW, mode) {
-                // Left by a run that was killed.
+                // A run that was killed has left a file of this name.
                 Err(Errno::EXIST) => {}
                 other => {
                     let file = File::from(other.map_err(host(&path, "making it"))?);
@@ -259,7 +259,7 @@ impl HostSink {
         self.put_in_place(&temporary, &path, kept)
     }
 
-    /// Gives something complete its name, or removes it if that fails or something failed before.
+    /// Renames a complete file to its own name. Removes it if that fails, or if `made` is an error.
     fn put_in_place(&mut self, temporary: &[u8], path: &[u8], made: Result<()>) -> Result<()> {
         let dir = &self.folder().fd;
         let renamed = made.and_then(|()| {
@@ -271,7 +271,7 @@ impl HostSink {
         renamed
     }
 
-    /// Makes what is neither a folder nor a regular file.
+    /// Makes a file that is neither a folder nor a regular file.
     fn make_special(&mut self, node: &Node) -> Result<()> {
         self.look(&node.path, &node.kind)?;
         let temporary = self.temporary();
@@ -295,7 +295,7 @@ impl HostSink {
         self.put_in_place(&temporary, &node.path, kept)
     }
 
-    /// Everything is set through the open file: somebody else may exchange what has the name at any moment.
+    /// Sets everything through the open file, since another program may replace the name at any moment.
     fn set_special_attributes(&mut self, name: &[u8], node: &Node) -> Result<()> {
         let (path, meta) = (&node.path, &node.meta);
         let fd = rustix::fs::openat(&self.folder().fd, name, PLACE, Mode::empty()).map_err(host(path, "opening it"))?;
@@ -310,7 +310,7 @@ impl HostSink {
             let set = rustix::fs::chmodat(CWD, place(fd.as_fd()), mode(meta, refused), AtFlags::empty());
             set.map_err(host(path, "setting its permissions"))?;
         }
-        // This name leads to a symbolic link itself, and no further.
+        // This path leads to the symbolic link itself, not to its target.
         let set = rustix::fs::utimensat(CWD, place(fd.as_fd()), &times(meta), AtFlags::empty());
         set.map_err(host(path, "setting its times"))
     }
@@ -323,10 +323,10 @@ impl HostSink {
         rustix::fs::futimens(&fd, &times(meta)).map_err(host(path, "setting its times"))
     }
 
-    /// Whether the owner was refused.
+    /// Counts an owner that could not be set. Returns whether that was so.
     fn note_owner(&mut self, owned: Result<(), Errno>, meta: &Meta, path: &[u8]) -> Result<bool> {
         match owned {
-            // The system's word for "as it is": nobody has it there.
+            // To the system this number means that the owner stays as it is: it cannot be set.
             Ok(()) if meta.uid == NO_ID || meta.gid == NO_ID => {
                 self.losses.owners.note(path);
                 Ok(true)
@@ -350,7 +350,7 @@ impl HostSink {
         }
         let temporary = self.temporary();
         match rustix::fs::linkat(&dir, name, &self.folder().fd, &temporary, AtFlags::empty()) {
-            // Its first name was a device node that could not be made.
+            // The first name was a device node that could not be made.
             Err(Errno::NOENT) if self.losses.devices.count > 0 => {
                 self.losses.devices.note(path);
                 return Ok(());
@@ -358,7 +358,7 @@ impl HostSink {
             other => other.map_err(host(path, "making the link"))?,
         }
         self.put_in_place(&temporary, path, Ok(()))?;
-        // Renaming one name of a file to another one of the same file does nothing.
+        // The rename does nothing if both are names of the same file, and leaves the temporary name.
         let _ = rustix::fs::unlinkat(&self.folder().fd, &temporary, AtFlags::empty());
         Ok(())
     }
@@ -423,7 +423,7 @@ impl Sink for HostSink {
     }
 }
 
-/// An image may hold any names; those that a folder cannot hold as names are no names.
+/// Refuses names that an image may have and a folder of the host cannot.
 fn check(path: &[u8]) -> Result<()> {
     match path.split(|&byte| byte == b'/').any(|name| name == b".." || name == b".") {
         true => Err(TransferError::UnsafePath(shown(path))),
@@ -431,7 +431,7 @@ fn check(path: &[u8]) -> Result<()> {
     }
 }
 
-/// Sees that an open file is the one that was made just now.
+/// Verifies that an open file is the one that was just made.
 fn expect_own(fd: &OwnedFd, node: &Node) -> Result<()> {
     let stat = rustix::fs::fstat(fd).map_err(host(&node.path, "looking at what was made"))?;
     let expected = match node.kind {
@@ -456,7 +456,7 @@ fn ids(meta: &Meta) -> (Option<Uid>, Option<Gid>) {
     (known(meta.uid).map(Uid::from_raw), known(meta.gid).map(Gid::from_raw))
 }
 
-/// The permissions; a file that belongs to somebody else than it should runs as nobody else.
+/// The permissions; set-user-ID and set-group-ID are dropped if the owner could not be set.
 fn mode(meta: &Meta, owner_refused: bool) -> Mode {
     let mode = if owner_refused { meta.mode & !SET_ID } else { meta.mode };
     Mode::from_raw_mode(mode.into())

@@ -36,7 +36,7 @@ enum Start {
     Named(OwnedFd, Vec<u8>),
 }
 
-/// What a walk remembers.
+/// The state of a walk.
 struct Walk<'a> {
     /// The first name of each file that has several, by device and inode.
     links: HashMap<(u64, u64), Vec<u8>>,
@@ -49,7 +49,7 @@ struct Walk<'a> {
     leave_out: LeaveOut<'a>,
 }
 
-/// A folder that is being read: what is left of it, the next entry last.
+/// A folder that is being read. The entries that remain are in `left`, the next one last.
 struct Frame {
     fd: OwnedFd,
     path: Vec<u8>,
@@ -57,8 +57,8 @@ struct Frame {
 }
 
 impl<'a> HostSource<'a> {
-    /// What `path` names, which is sent under the path `prefix`. A symbolic link is sent as such, unless the path goes
-    /// on behind it (`link/.`).
+    /// A source for the file or folder at `path`, which is sent under the path `prefix`. A symbolic link is sent as
+    /// such, unless the path continues behind it (`link/.`).
     ///
     /// # Errors
     /// `Host` when it cannot be opened.
@@ -86,14 +86,14 @@ impl<'a> HostSource<'a> {
         Ok(Self { start, prefix: prefix.to_vec(), recursive, walk })
     }
 
-    /// Leaves out paths.
+    /// Leaves out the paths for which `leave_out` returns true.
     #[must_use]
     pub fn leaving_out(mut self, leave_out: LeaveOut<'a>) -> Self {
         self.walk.leave_out = leave_out;
         self
     }
 
-    /// Leaves out files: the image that is filled from the folder it lies in.
+    /// Leaves out these files: an image must not contain itself.
     #[must_use]
     pub fn without(mut self, files: &[std::fs::Metadata]) -> Self {
         use std::os::unix::fs::MetadataExt;
@@ -138,7 +138,7 @@ impl Source for HostSource<'_> {
 }
 
 impl Walk<'_> {
-    /// Sends what lies under a name; if that is a folder, returns what is in it.
+    /// Sends the file or folder of a name. For a folder, returns its entries.
     fn visit(
         &mut self,
         dir: &OwnedFd,
@@ -166,7 +166,7 @@ impl Walk<'_> {
             }
             FileType::RegularFile => {
                 let fd = self.open(dir, name, READ, &path)?;
-                // A device node that fakeroot pretends is an empty file.
+                // For a device node that fakeroot simulates, the kernel has an empty file.
                 let kind = if is_faked() { FileType::from_raw_mode(stat(&fd, &path)?.st_mode) } else { kind };
                 match kind {
                     FileType::RegularFile => self.file(&File::from(fd), path, out)?,
@@ -185,7 +185,7 @@ impl Walk<'_> {
     fn open(&mut self, dir: &OwnedFd, name: &[u8], flags: OFlags, path: &[u8]) -> Result<OwnedFd> {
         let flags_now = if self.no_atime && !flags.contains(OFlags::PATH) { flags | OFlags::NOATIME } else { flags };
         match rustix::fs::openat(dir, name, flags_now, Mode::empty()) {
-            // Only the owner may read without a trace.
+            // Only the owner may read without changing the access time.
             Err(Errno::PERM) if flags_now != flags => {
                 self.no_atime = false;
                 self.open(dir, name, flags, path)
@@ -216,7 +216,7 @@ impl Walk<'_> {
         Ok(Frame { fd, path, left })
     }
 
-    /// Sends a regular file, and sees that it stays as it is meanwhile.
+    /// Sends a regular file, and verifies that it did not change meanwhile.
     fn file(&mut self, file: &File, path: Vec<u8>, out: &mut Outlet) -> Result<()> {
         let before = stat(file, &path)?;
         if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
@@ -250,7 +250,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Sends what is neither a folder nor a regular file.
+    /// Sends a file that is neither a folder nor a regular file.
     fn special(&mut self, fd: &OwnedFd, expected: FileType, path: Vec<u8>, out: &mut Outlet) -> Result<()> {
         let stat = stat(fd, &path)?;
         let kind = FileType::from_raw_mode(stat.st_mode);
@@ -274,7 +274,8 @@ impl Walk<'_> {
         out.send(Event::Node(Node { path, kind, meta }))
     }
 
-    /// The name under which a file was sent already; remembers this one if it is the first of several.
+    /// The name under which the file was sent before. If there is none and the file has several names, records this
+    /// one.
     fn first_name(&mut self, stat: &Stat, path: &[u8]) -> Option<Vec<u8>> {
         if stat.st_nlink < 2 {
             return None;
@@ -288,8 +289,8 @@ impl Walk<'_> {
     }
 }
 
-/// Whether fakeroot pretends owners and device nodes: its library stands between programs and the C library's
-/// functions, which rustix does not use and the standard library does.
+/// Whether fakeroot simulates owners and device nodes. Its library intercepts functions of the C library, which the
+/// standard library calls and rustix does not.
 fn is_faked() -> bool {
     static FAKED: OnceLock<bool> = OnceLock::new();
     *FAKED.get_or_init(|| std::env::var_os("FAKEROOTKEY").is_some())

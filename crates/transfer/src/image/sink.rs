@@ -1,8 +1,8 @@
 //! Writes a tree into a directory of an image.
 //!
 //! A new file whose writing fails is removed. A file that replaces another one is made under a temporary name and
-//! renamed when it is complete. Directories get their attributes in the end: what is made in them would change their
-//! times again, and inherit their default ACLs. Symbolic links in the image are not followed.
+//! renamed when it is complete. Directories get their attributes last: files made in them would change their times
+//! again, and would inherit their default ACLs. Symbolic links in the image are not followed.
 
 use crate::error::{Losses, Result, TransferError, image, shown};
 use crate::event::{Contents, Kind, Meta, Node, split};
@@ -18,19 +18,19 @@ use xfskit::volume::{Caller, Error, NewFile, RenameFlags, SetAttr, SetTime, Stat
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 const SET_ID: u16 = 0o6000;
-/// Small files that are made in one transaction.
+/// Most small files that are made in one transaction.
 const MAX_AT_ONCE: usize = 128;
 
-/// A directory of an image that a tree goes into.
+/// A directory of an image into which a tree is written.
 pub struct ImageSink<'a> {
     filesystem: &'a Volume,
     dirs: HashMap<Vec<u8>, Dir>,
     /// The directory that was used last.
     recent: (Vec<u8>, Dir),
-    /// Directories that came, and what they get in the end.
+    /// Directories that were sent, with the attributes that they get last.
     unfinished: BTreeMap<Vec<u8>, (InodeNumber, Meta)>,
     open: Option<OpenFile>,
-    /// Small files of one directory that wait to be made together.
+    /// Small files of one directory, to be made together.
     small: Vec<(Node, Vec<u8>)>,
     temporaries: u64,
     existing: Existing,
@@ -40,11 +40,11 @@ pub struct ImageSink<'a> {
 #[derive(Clone, Copy)]
 struct Dir {
     inode: InodeNumber,
-    /// What is made in it inherits ACLs.
+    /// New files in it inherit ACLs.
     has_default_acl: bool,
 }
 
-/// The number that no owner and no group can have.
+/// The number that means "no owner" or "no group".
 const NO_ID: u32 = u32::MAX;
 
 /// A file that is being written.
@@ -62,7 +62,7 @@ struct OpenFile {
 struct TargetName {
     dir: Dir,
     name: Vec<u8>,
-    /// The name under which it is made, where another file has its name until it is complete.
+    /// The name under which the file is written, if another file has its own name until then.
     temporary: Option<Vec<u8>>,
 }
 
@@ -73,7 +73,7 @@ impl TargetName {
 }
 
 impl<'a> ImageSink<'a> {
-    /// The directory `base`.
+    /// A sink that writes into the directory `base`.
     ///
     /// # Errors
     /// `Image` when its ACLs cannot be read.
@@ -94,14 +94,14 @@ impl<'a> ImageSink<'a> {
         })
     }
 
-    /// Says what becomes of the attributes of what is there already.
+    /// Sets how the attributes of existing files and directories are treated.
     #[must_use]
     pub fn with_existing(mut self, existing: Existing) -> Self {
         self.existing = existing;
         self
     }
 
-    /// The directory at a path; missing ones are made.
+    /// The directory at a path; missing directories are made.
     fn dir(&mut self, path: &[u8]) -> Result<Dir> {
         if self.recent.0 == path {
             return Ok(self.recent.1);
@@ -120,7 +120,7 @@ impl<'a> ImageSink<'a> {
         Ok(dir)
     }
 
-    /// A directory that was there before, or is made because something lies in it.
+    /// A directory that exists, or is made because a file lies in it.
     fn existing_or_new(&mut self, above: Dir, name: &[u8], path: &[u8]) -> Result<Dir> {
         match self.filesystem.lookup(above.inode, name) {
             Ok(stat) if stat.mode & MODE_TYPE == MODE_DIR => open_dir(self.filesystem, stat.inode, path),
@@ -160,7 +160,7 @@ impl<'a> ImageSink<'a> {
         Ok(())
     }
 
-    /// Whether a file can wait to be made with others.
+    /// Whether a file may be made later, together with others.
     fn is_small(&mut self, node: &Node, bytes: &[u8], size: u64) -> Result<bool> {
         let dir = self.dir(split(&node.path).0)?;
         let whole = bytes.len() as u64 == size && !dir.has_default_acl;
@@ -176,7 +176,7 @@ impl<'a> ImageSink<'a> {
         Ok(())
     }
 
-    /// Makes the small files that wait; one by one where they cannot be made together.
+    /// Makes the small files that wait; one by one if they cannot be made together.
     fn make_small(&mut self) -> Result<()> {
         let waiting = std::mem::take(&mut self.small);
         let Some((first, _)) = waiting.first() else { return Ok(()) };
@@ -198,8 +198,8 @@ impl<'a> ImageSink<'a> {
         Ok(())
     }
 
-    /// Makes a file of any kind but a directory. Where a file is already, it is made under a temporary name.
-    fn create(&mut self, path: &[u8], new: &NewFile<'_>, meta: &Meta) -> Result<(TargetName, Stat)> {
+    /// Makes a file of any kind but a directory, under a temporary name if its own name exists.
+    fn create(&mut self, path: &[u8], new: &NewFile<'_>, meta: &Meta) -> Result<(Place, Stat)> {
         let (dir, name) = split(path);
         let dir = self.dir(dir)?;
         let owner = Caller { uid: meta.uid, gid: meta.gid, groups: Vec::new() };
@@ -224,12 +224,12 @@ impl<'a> ImageSink<'a> {
         if stat.mode & MODE_TYPE == MODE_DIR {
             return Err(image(path)(Error::IsADirectory));
         }
-        // A temporary name would stay where none can be taken away.
+        // A file that cannot be replaced would leave the temporary name behind.
         self.filesystem.check_replaceable(dir.inode, name, &Caller::root()).map_err(image(path))
     }
 
-    /// Gives a file its attributes, and its name if it has a temporary one.
-    fn complete(&self, place: &TargetName, stat: &Stat, meta: &Meta, path: &[u8]) -> Result<()> {
+    /// Sets a file's attributes, and renames it if it has a temporary name.
+    fn complete(&self, place: &Place, stat: &Stat, meta: &Meta, path: &[u8]) -> Result<()> {
         self.set_attributes(stat, meta, place.dir.has_default_acl, path)?;
         let Some(temporary) = &place.temporary else { return Ok(()) };
         let (dir, flags) = (place.dir.inode, RenameFlags::default());
@@ -250,7 +250,7 @@ impl<'a> ImageSink<'a> {
             [] => {}
             [one] => self.change(stat.inode, std::slice::from_ref(one), path)?,
             all => match self.filesystem.change_xattrs(stat.inode, all, &root) {
-                // More than one transaction of this log can hold.
+                // The changes do not fit one transaction of this log.
                 Err(Error::Invalid(_)) => {
                     for change in all {
                         self.change(stat.inode, std::slice::from_ref(change), path)?;
@@ -290,7 +290,7 @@ impl<'a> ImageSink<'a> {
         Ok(())
     }
 
-    /// The attributes for a regular file, which may keep those of the one that it replaces.
+    /// The attributes for a regular file, which may preserve those of the file that it replaces.
     fn meta_in_place(&mut self, path: &[u8], meta: Meta) -> Result<Meta> {
         if !self.existing.keeps() {
             return Ok(meta);
@@ -342,7 +342,7 @@ impl<'a> ImageSink<'a> {
 
 impl Sink for ImageSink<'_> {
     fn node(&mut self, mut node: Node) -> Result<()> {
-        // No filesystem gives it to anybody, and the kernel shows no such file to its users.
+        // Filesystems accept no such owner, and the kernel does not show such a file to its users.
         if [node.meta.uid, node.meta.gid].contains(&NO_ID) && !matches!(node.kind, Kind::Link(_)) {
             return Err(TransferError::NoOwner(shown(&node.path)));
         }
@@ -399,7 +399,7 @@ impl Sink for ImageSink<'_> {
 
     fn abort(&mut self) {
         if let Some(open) = self.open.take() {
-            // The error that counts has happened already.
+            // The error to report has occurred before.
             let _ = self.filesystem.unlink(open.place.dir.inode, open.place.name_now(), &Caller::root());
         }
     }

@@ -11,7 +11,7 @@ use xfskit::ondisk::inode::{
 };
 use xfskit::volume::{Error, Seek, Stat, Volume};
 
-/// Where a piece cannot be read, it is looked at in steps of this size.
+/// Where a piece cannot be read as a whole, it is read in steps of this size.
 const STEP_BYTES: usize = 4096;
 
 /// A file or directory of an image, with everything in it.
@@ -28,7 +28,7 @@ pub struct ImageSource<'a> {
 }
 
 impl<'a> ImageSource<'a> {
-    /// The inode `start`, which is sent under the path `prefix`.
+    /// A source for the inode `start`, which is sent under the path `prefix`.
     pub fn new(filesystem: &'a Volume, start: InodeNumber, prefix: &[u8], recursive: bool) -> Self {
         Self {
             filesystem,
@@ -42,7 +42,7 @@ impl<'a> ImageSource<'a> {
         }
     }
 
-    /// Goes on behind a file that cannot be read, for the others are wanted all the more.
+    /// Counts and reports a file that cannot be read, so that the copy continues with the other files.
     fn pass_over(&mut self, error: TransferError, out: &mut Outlet) -> Result<()> {
         match &error {
             TransferError::Image { source, .. } if is_unreadable(source) => {
@@ -53,14 +53,14 @@ impl<'a> ImageSource<'a> {
         }
     }
 
-    /// Says what becomes of extended attributes: those that are dropped are not read.
+    /// Sets whether extended attributes are copied; those that are dropped are not read.
     #[must_use]
     pub fn with_attributes(mut self, attributes: Attributes) -> Self {
         self.attributes = attributes;
         self
     }
 
-    /// Leaves out paths.
+    /// Leaves out the paths for which `leave_out` returns true.
     #[must_use]
     pub fn leaving_out(mut self, leave_out: LeaveOut<'a>) -> Self {
         self.leave_out = leave_out;
@@ -94,7 +94,7 @@ impl<'a> ImageSource<'a> {
         out.send(Event::Node(Node { path, kind, meta }))
     }
 
-    /// The attributes of a file, without those that cannot be read: its contents are wanted all the more.
+    /// The attributes of a file, without those that cannot be read, so that its contents are copied all the same.
     fn meta(&mut self, stat: &Stat, path: &[u8], out: &mut Outlet) -> Result<Meta> {
         let mut meta = bare_meta(stat);
         if self.attributes == Attributes::Dropped {
@@ -142,7 +142,7 @@ impl<'a> ImageSource<'a> {
             return Ok(());
         }
         match self.contents(stat.inode, &parts, &path, out) {
-            // The file is begun: the one who takes it decides what becomes of it.
+            // The file's event is already sent, so the sink decides what becomes of the file.
             Err(TransferError::Image { path, source }) if is_unreadable(&source) => {
                 self.links.remove(&stat.inode);
                 out.send(Event::Broken(TransferError::Image { path, source }))
@@ -184,7 +184,7 @@ impl<'a> ImageSource<'a> {
         done
     }
 
-    /// The parts of a file that hold data.
+    /// The parts of a file that contain data.
     fn parts(&self, inode: InodeNumber, size: u64, path: &[u8]) -> Result<Vec<(u64, u64)>> {
         let mut parts = Vec::new();
         let mut at = 0;
@@ -239,7 +239,7 @@ fn names_of_xattrs(filesystem: &Volume, stat: &Stat, path: &[u8]) -> Result<Vec<
     Ok(names)
 }
 
-/// Says with which attribute of which file.
+/// Adds the file and the attribute to an error.
 fn image_attribute<'a>(path: &'a [u8], name: &'a [u8]) -> impl FnOnce(Error) -> TransferError + 'a {
     move |source| TransferError::Image { path: format!("{}: attribute {}", shown(path), shown(name)), source }
 }
@@ -263,7 +263,8 @@ impl Source for ImageSource<'_> {
             }
             let first_name = (found.stat.links > 1).then(|| (found.stat.inode, found.path.clone()));
             if let Err(error) = self.visit(found, out) {
-                // What is below a directory without a place has none either, and a further name is no link to nothing.
+                // Files below a directory that was not sent have no place either, and a link must not refer to a file
+                // that was not sent.
                 walk.skip_below();
                 if let Some((inode, path)) = first_name
                     && self.links.get(&inode) == Some(&path)
@@ -281,7 +282,7 @@ impl Source for ImageSource<'_> {
     }
 }
 
-/// Whether the image is to blame, or the device below it.
+/// Whether the cause of an error is the image or the device below it.
 fn is_unreadable(error: &Error) -> bool {
     matches!(error, Error::Corrupt(_) | Error::Io { .. })
 }

@@ -1,5 +1,5 @@
-//! One walk for all who look at a whole tree of an image: depth first, in the order of names, and with an end whatever
-//! the image says.
+//! The one walk through a whole tree of an image: depth first, in the order of names, and finite whatever the image
+//! contains.
 
 use crate::error::{Result, image};
 use std::collections::HashSet;
@@ -7,18 +7,17 @@ use xfskit::ondisk::inode::{MODE_DIR, MODE_TYPE};
 use xfskit::ondisk::{Corruption, InodeNumber};
 use xfskit::volume::{Stat, Volume};
 
-/// A walk through a tree. A directory that is found a second time has several names, or lies in itself: that is an
-/// error, after which the walk goes on behind it; so is a name that a directory has once more.
+/// A walk through a tree. A directory that is found a second time has several names, or lies in itself: this is an
+/// error, and the walk continues without it. A name that occurs twice in a directory is an error as well.
 pub struct ImageWalk<'a> {
     filesystem: &'a Volume,
     start: Option<InodeNumber>,
-    /// The path of what was found last. There is only one, for the depth of an image's directories is not ours to
-    /// choose.
+    /// The path of what was found last. The walk has only one, since the image decides how deep its directories are.
     path: Vec<u8>,
-    /// A directory that was found, and not looked into yet.
+    /// A directory that was found and not entered yet.
     next: Option<Frame>,
     stack: Vec<Frame>,
-    /// Directories that were found: each has one name, unless the image is damaged.
+    /// Directories that were found. Each has one name, unless the image is damaged.
     dirs: HashSet<InodeNumber>,
 }
 
@@ -27,24 +26,24 @@ pub struct ImageWalk<'a> {
 pub enum WalkEvent {
     /// A file, or a directory before anything in it.
     Found(Found),
-    /// A directory after everything in it, also where an error came in place of that.
+    /// A directory after everything in it, also if an error replaced its contents.
     Left(Found),
 }
 
-/// Something that a walk came to.
+/// A file or directory that a walk has found.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Its path, below that of the start.
     pub path: Vec<u8>,
-    /// The directory that it was found in, but for the start.
+    /// The directory that contains it; `None` for the start.
     pub dir: Option<InodeNumber>,
     /// Its attributes.
     pub stat: Stat,
-    /// Whether nothing comes after it in its directory.
+    /// Whether it is the last one of its directory.
     pub is_last: bool,
 }
 
-/// A directory that is being walked through: what is left of it, the next entry last.
+/// A directory that is being walked through. The entries that remain are in `left`, the next one last.
 struct Frame {
     path_bytes: usize,
     dir: Option<InodeNumber>,
@@ -68,13 +67,14 @@ impl Found {
 }
 
 impl<'a> ImageWalk<'a> {
-    /// A walk that begins with the inode `start`, which is called `path`.
+    /// A walk that begins with the inode `start`, which has the path `path`.
     pub fn new(filesystem: &'a Volume, start: InodeNumber, path: &[u8]) -> Self {
         let (path, stack, dirs) = (path.to_vec(), Vec::new(), HashSet::new());
         Self { filesystem, start: Some(start), path, next: None, stack, dirs }
     }
 
-    /// Takes the directories above the start for found: whoever changes what is below it must not be led back up.
+    /// Treats the directories above the start as found already, so that a damaged tree cannot lead a caller that
+    /// changes files out of it.
     ///
     /// # Errors
     /// `Image` when one of them cannot be read.
@@ -92,7 +92,7 @@ impl<'a> ImageWalk<'a> {
         }
     }
 
-    /// Leaves out what is in the directory that was found last; there is no step that leaves it.
+    /// Skips the contents of the directory that was found last; there is no [`Step::Left`] for it.
     pub fn skip_below(&mut self) {
         self.next = None;
     }
@@ -111,12 +111,12 @@ impl<'a> ImageWalk<'a> {
         Ok(WalkEvent::Found(found))
     }
 
-    /// Goes into a directory. One that cannot be listed has nothing in it, and is left like any other.
+    /// Enters a directory. One that cannot be listed counts as empty, and the walk leaves it like any other.
     fn enter(&mut self, mut frame: Frame) -> Result<()> {
         let listed = self.filesystem.list_dir(frame.stat.inode).map_err(image(&self.path));
         let listed = listed.map(|entries| {
             frame.left = entries.into_iter().map(|entry| (entry.name, entry.inode)).collect();
-            // Of those with one name the first stays, as a look-up would have it.
+            // Of entries with the same name the first stays, which is the one that a look-up finds.
             frame.left.sort_by(|a, b| a.0.cmp(&b.0));
             frame.left.dedup_by(|later, first| {
                 let is_twice = later.0 == first.0;
@@ -131,13 +131,13 @@ impl<'a> ImageWalk<'a> {
         listed
     }
 
-    /// Goes on in the innermost directory, or leaves it.
+    /// The next entry of the innermost directory, or the step that leaves it.
     fn advance(&mut self) -> Option<Result<WalkEvent>> {
         let frame = self.stack.last_mut()?;
         self.path.truncate(frame.path_bytes);
         if let Some((name, inode)) = frame.left.pop() {
             let (dir, is_last) = (frame.stat.inode, frame.left.is_empty());
-            // The root is a slash already, and a start without a name has none below it.
+            // The path of the root is a slash already, and an empty path gets none.
             if self.path.last().is_some_and(|&byte| byte != b'/') {
                 self.path.push(b'/');
             }
