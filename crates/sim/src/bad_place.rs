@@ -1,7 +1,7 @@
 //! A bad place: a range of the device that fails for good while the rest works (a sector, a header, a cluster, a
 //! block).
 
-use crate::device::SECTOR_BYTES;
+use crate::pages::SECTOR_BYTES;
 use std::collections::HashSet;
 use std::fmt;
 use std::io;

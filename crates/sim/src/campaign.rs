@@ -1,10 +1,10 @@
 //! Many runs at once: every workload with one seed after the other, on several threads, until the time or the states
 //! are used up.
 
-use crate::device::Event;
+use crate::events::Event;
 use crate::explore::{Plan, Tally, explore};
 use crate::faults::{explore_bad_places, explore_failing, explore_lies, explore_tags};
-use crate::run::{Wishes, record};
+use crate::recording::{RunOptions, record};
 use crate::workload::Workload;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -127,7 +127,7 @@ impl Campaign {
         let in_time = || self.limit.is_none_or(|limit| start.elapsed() < limit);
         let mut tally = Tally::default();
         let finding = |options, fault| Some(Finding { workload: workload.name, seed, options, fault });
-        let recording = match record(workload, seed, Wishes::default()) {
+        let recording = match record(workload, seed, RunOptions::default()) {
             Ok((recording, _)) => recording,
             Err(fault) => return (tally, finding(String::new(), fault)),
         };

@@ -9,9 +9,9 @@
 //! versions has a hole. Nothing else is allowed: the bytes that a workload writes identify their operation and their
 //! offset.
 
-use crate::cut::Bounds;
-use crate::device::SECTOR_BYTES;
-use crate::model::NodeId;
+use crate::bounds::Bounds;
+use crate::node::NodeId;
+use crate::pages::SECTOR_BYTES;
 use crate::random::Random;
 use crate::times::{Change, Changed, TimesHistory};
 use std::collections::{HashMap, HashSet};

@@ -4,8 +4,9 @@
 //! A cut is a position in the record. A choice says what became of each sector that was written since the last flush
 //! before the cut. A sector that was written several times may hold any of its versions, or none.
 
-use crate::device::{Event, Kept, Pages, SECTOR_BYTES, write_pages};
-use crate::model::NodeId;
+use crate::bounds::Bounds;
+use crate::events::Event;
+use crate::pages::{Pages, SECTOR_BYTES, write_pages};
 use crate::random::Random;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -76,7 +77,7 @@ pub struct Doubt<'a> {
 }
 
 /// What a choice left.
-pub struct Outcome {
+pub struct CutPages {
     /// The pages that are not as they were.
     pub pages: Pages,
     /// Differs between the outcomes of one doubt, and of later doubts up to the next flush.
@@ -114,8 +115,8 @@ impl<'a> Doubt<'a> {
     }
 
     /// The pages that differ from `base` after a choice.
-    pub fn outcome(&self, base: &Pages, choice: Choice) -> Outcome {
-        let mut outcome = Outcome { pages: Pages::default(), fingerprint: 0 };
+    pub fn outcome(&self, base: &Pages, choice: Choice) -> CutPages {
+        let mut outcome = CutPages { pages: Pages::default(), fingerprint: 0 };
         let mut picker = Picker::new(choice);
         for (sector, versions) in &self.sectors {
             if let Some(version) = picker.pick(versions.len()) {
@@ -210,61 +211,6 @@ pub struct Walk<'a> {
     bounds: Bounds,
 }
 
-/// The operations that must have happened at a position of the record, and those that may have.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Bounds {
-    /// The last operation that was acknowledged to be durable.
-    pub acknowledged: usize,
-    /// The last operation that had begun.
-    pub begun: usize,
-    contents: Promise,
-    times: Promise,
-}
-
-/// What was acknowledged to be durable of files.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Promise {
-    /// Every file is durable as this operation left it.
-    all: usize,
-    /// Single files that are durable as a later operation left them.
-    files: BTreeMap<NodeId, usize>,
-}
-
-impl Promise {
-    fn of(&self, node: NodeId) -> usize {
-        self.files.get(&node).map_or(self.all, |kept| self.all.max(*kept))
-    }
-
-    fn give(&mut self, node: Option<NodeId>, operation: usize) {
-        match node {
-            Some(node) => drop(self.files.insert(node, operation)),
-            None => {
-                self.all = operation;
-                self.files.clear();
-            }
-        }
-    }
-}
-
-impl Bounds {
-    /// The last operation whose version of a file's contents is durable.
-    pub fn kept(&self, node: NodeId) -> usize {
-        self.contents.of(node)
-    }
-
-    /// The last operation whose version of a file's times is durable.
-    pub fn kept_times(&self, node: NodeId) -> usize {
-        self.times.of(node)
-    }
-
-    fn keep(&mut self, node: Option<NodeId>, operation: usize, kept: Kept) {
-        self.contents.give(node, operation);
-        if kept == Kept::ContentsAndTimes {
-            self.times.give(node, operation);
-        }
-    }
-}
-
 impl<'a> Walk<'a> {
     /// Starts before the first event.
     pub fn new(base: Arc<Pages>, events: &'a [Event]) -> Self {
@@ -279,7 +225,7 @@ impl<'a> Walk<'a> {
                 Event::Flush => self.settle(index),
                 Event::Began(operation) => self.bounds.begun = *operation,
                 Event::Acknowledged(operation) => self.bounds.acknowledged = *operation,
-                Event::Kept(node, operation, kept) => self.bounds.keep(*node, *operation, *kept),
+                Event::FileDurable(node, operation, kept) => self.bounds.keep(*node, *operation, *kept),
                 Event::Prepared => {}
             }
         }

@@ -1,12 +1,14 @@
 //! Goes over the states in which a cut may leave a device, and judges each.
 
 use crate::bad_place::BadPlace;
-use crate::cut::{Bounds, Choice, Cut, Walk, outcome_for_kernel};
-use crate::device::Event;
+use crate::bounds::Bounds;
+use crate::crash::crash;
+use crate::cut::{Choice, Cut, Walk};
+use crate::events::Event;
 use crate::judge::{Crashed, Lie, judge, judge_lie, judge_with_bad_place};
 use crate::onward::{Later, judge_later};
 use crate::random::Random;
-use crate::run::Recording;
+use crate::recording::Recording;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -98,26 +100,6 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.options(), self.fault)
     }
-}
-
-/// One state, rebuilt from the record.
-pub fn crash(recording: &Recording, cut: Cut) -> (Crashed, Bounds) {
-    let at = cut.at.min(recording.events.len());
-    let mut walk = Walk::new(Arc::clone(&recording.base), &recording.events);
-    walk.advance(at);
-    let own = walk.doubt().outcome(walk.durable(), cut.choice).pages;
-    let state = Crashed { size_bytes: recording.size_bytes, base: Arc::clone(walk.durable()), own };
-    (state, walk.bounds().clone())
-}
-
-/// A state that the kernel can recover too: no metadata block is torn.
-pub fn crash_for_kernel(recording: &Recording, at: usize, seed: u64) -> (Crashed, Bounds) {
-    let at = at.min(recording.events.len());
-    let mut walk = Walk::new(Arc::clone(&recording.base), &recording.events);
-    walk.advance(at);
-    let own = outcome_for_kernel(walk.pending(), walk.durable(), &recording.log, seed);
-    let state = Crashed { size_bytes: recording.size_bytes, base: Arc::clone(walk.durable()), own };
-    (state, walk.bounds().clone())
 }
 
 /// Judges one state again.

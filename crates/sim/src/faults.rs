@@ -9,12 +9,15 @@
 //! one sector reads as another. The filesystem must return what is right, or an error.
 
 use crate::bad_place::{Around, BadPlace, Refuses};
-use crate::cut::{Bounds, Choice, Cut};
-use crate::device::{Event, SECTOR_BYTES};
-use crate::explore::{DeviceFault, Failure, Tally, crash};
+use crate::bounds::Bounds;
+use crate::crash::crash;
+use crate::cut::{Choice, Cut};
+use crate::events::Event;
+use crate::explore::{DeviceFault, Failure, Tally};
 use crate::judge::{Crashed, Lie, judge, judge_lie, judge_with_bad_place};
+use crate::pages::SECTOR_BYTES;
 use crate::random::Random;
-use crate::run::{Recording, Wishes, record};
+use crate::recording::{Recording, RunOptions, record};
 use crate::workload::Workload;
 use xfskit::error_tags::TAGS;
 
@@ -27,8 +30,8 @@ pub fn explore_tags(workload: &'static Workload, seed: u64, times: u64, tally: &
     for _ in 0..times {
         let (tag, _) = TAGS[random.below(TAGS.len())];
         let nth = [1, 2, 3, 5, 8, 20, 60, 200][random.below(8)] + random.below(3) as u32;
-        let wishes = Wishes { tag: Some((tag, nth)), ..Wishes::default() };
-        judge_failed_run(workload, seed, wishes, DeviceFault::Tag(tag, nth), &mut random, tally)?;
+        let run_options = RunOptions { tag: Some((tag, nth)), ..RunOptions::default() };
+        judge_failed_run(workload, seed, run_options, DeviceFault::Tag(tag, nth), &mut random, tally)?;
     }
     Ok(())
 }
@@ -47,8 +50,8 @@ pub fn explore_failing(
     let mut random = Random::new(seed ^ 0x6661_696c);
     for _ in 0..times {
         let first = random.next() % operations.max(1);
-        let wishes = Wishes { fail_from: Some(first), ..Wishes::default() };
-        judge_failed_run(workload, seed, wishes, DeviceFault::Fails(first), &mut random, tally)?;
+        let run_options = RunOptions { fail_from: Some(first), ..RunOptions::default() };
+        judge_failed_run(workload, seed, run_options, DeviceFault::Fails(first), &mut random, tally)?;
     }
     Ok(())
 }
@@ -67,8 +70,8 @@ pub fn explore_bad_places(
     let mut random = Random::new(seed ^ 0x706c_6163_6573);
     for _ in 0..times {
         let Some(place) = bad_place(recording, random.next()) else { return Ok(()) };
-        let wishes = Wishes { bad_place: Some(place), ..Wishes::default() };
-        judge_failed_run(workload, seed, wishes, DeviceFault::Bad(place), &mut random, tally)?;
+        let run_options = RunOptions { bad_place: Some(place), ..RunOptions::default() };
+        judge_failed_run(workload, seed, run_options, DeviceFault::Bad(place), &mut random, tally)?;
     }
     Ok(())
 }
@@ -100,7 +103,7 @@ pub fn bad_place(recording: &Recording, seed: u64) -> Option<BadPlace> {
 fn judge_failed_run(
     workload: &'static Workload,
     seed: u64,
-    wishes: Wishes,
+    run_options: RunOptions,
     device: DeviceFault,
     random: &mut Random,
     tally: &mut Tally,
@@ -111,7 +114,7 @@ fn judge_failed_run(
         _ => judge(recording, state, bounds, true),
     };
     let whole = Cut { at: usize::MAX, choice: Choice::All };
-    let (recording, _) = record(workload, seed, wishes).map_err(|fault| failed(whole, fault))?;
+    let (recording, _) = record(workload, seed, run_options).map_err(|fault| failed(whole, fault))?;
     if recording.digests.is_empty() {
         return Ok(());
     }

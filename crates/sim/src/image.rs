@@ -1,9 +1,10 @@
 //! The image that a run starts from: the workload decides its shape, the seed its age.
 
-use crate::device::{Pages, SimDevice, share_zeros};
+use crate::device::SimDevice;
 use crate::log_history::{LogHistory, write_history};
+use crate::pages::{Pages, share_zeros};
 use crate::random::Random;
-use crate::run::Stop;
+use crate::stop::Stop;
 use std::sync::Arc;
 use xfskit_mkfs::{Options, make};
 use xfskit_ondisk::{Geometry, Timestamp};

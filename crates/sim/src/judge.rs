@@ -1,11 +1,13 @@
 //! Recovers what a cut left, and compares the tree with the model.
 
 use crate::bad_place::BadPlace;
+use crate::bounds::Bounds;
 use crate::contents::Contents;
-use crate::cut::Bounds;
-use crate::device::{Event, Fault, PAGE_BYTES, Pages, SECTOR_BYTES, SimDevice, is_shared_zero, page_of};
+use crate::device::{Fault, SimDevice};
+use crate::events::Event;
 use crate::observed::Observed;
-use crate::run::Recording;
+use crate::pages::{PAGE_BYTES, Pages, SECTOR_BYTES, is_shared_zero, page_of};
+use crate::recording::Recording;
 use crate::times::Changed;
 use crate::tree::{describe, digest};
 use std::collections::HashSet;

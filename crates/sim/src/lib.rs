@@ -11,32 +11,43 @@
 #![forbid(unsafe_code)]
 
 mod bad_place;
+mod bounds;
 mod campaign;
 mod clock;
 mod contents;
+mod crash;
 mod cut;
 mod device;
+mod events;
 mod explore;
 mod faults;
 mod image;
 mod judge;
 mod log_history;
 mod model;
+mod node;
 mod observed;
 mod onward;
 mod operation;
+mod pages;
 mod random;
+mod recording;
 mod run;
+mod stop;
 mod times;
 mod tree;
 mod workload;
 
 pub use bad_place::{Around, BadPlace, Refuses};
+pub use bounds::Bounds;
 pub use campaign::{Campaign, Finding, Summary};
-pub use cut::{Bounds, Choice, Cut};
-pub use device::{Event, Fault, Kept, Pages, SimDevice};
-pub use explore::{DeviceFault, Failure, Plan, Tally, crash, crash_for_kernel, explore, replay};
+pub use crash::{crash, crash_for_kernel};
+pub use cut::{Choice, Cut};
+pub use device::{Fault, SimDevice};
+pub use events::{DurableParts, Event};
+pub use explore::{DeviceFault, Failure, Plan, Tally, explore, replay};
 pub use faults::{bad_place, explore_bad_places, explore_failing, explore_lies, explore_tags};
 pub use judge::{Crashed, Lie};
-pub use run::{Recording, Wishes, record};
+pub use pages::Pages;
+pub use recording::{Recording, RunOptions, record};
 pub use workload::{WORKLOADS, Workload, find};

@@ -13,7 +13,7 @@
 //! Facts: xfsprogs' `libxfs_log_clear`, the kernel's `xlog_clear_stale_blocks`.
 
 use crate::random::Random;
-use crate::run::Stop;
+use crate::stop::Stop;
 use xfskit_device::BlockDevice;
 use xfskit_ondisk::log_record::{RecordHeader, previous_cycle, stamp_stale_sector};
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, Geometry, Lsn};

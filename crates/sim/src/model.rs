@@ -2,7 +2,7 @@
 //! a directory passes on.
 
 use crate::contents::Contents;
-use crate::operation::{Name, Value, is_dir};
+use crate::node::{Name, NodeId, ROOT, Value, is_dir};
 use crate::times::Changed;
 use crate::tree::{Described, Digested, Settings, Tree};
 use std::collections::{BTreeMap, HashMap};
@@ -13,11 +13,6 @@ use xfskit_ondisk::{InodeNumber, Timestamp};
 
 /// Set-group-id of a directory: inodes made in it get its group.
 const SET_GROUP_ID: u16 = 0o2000;
-
-/// An inode of the model.
-pub type NodeId = usize;
-/// The root.
-pub const ROOT: NodeId = 0;
 
 /// An inode.
 #[derive(Clone, Debug)]

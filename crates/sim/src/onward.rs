@@ -8,14 +8,17 @@
 
 use crate::clock::{Clock, World};
 use crate::contents::Contents;
+use crate::crash::crash;
 use crate::cut::{Choice, Cut};
-use crate::device::{Event, Pages};
-use crate::explore::crash;
+use crate::events::Event;
 use crate::judge::{Crashed, Verdict, judge, without_panic};
 use crate::model::Model;
 use crate::observed::Observed;
+use crate::pages::Pages;
 use crate::random::Random;
-use crate::run::{Recording, Run, Stop, Wanted};
+use crate::recording::Recording;
+use crate::run::{ResumeOptions, Run};
+use crate::stop::Stop;
 use crate::workload::go_on;
 use std::sync::Arc;
 use xfskit::volume::{Error, Volume};
@@ -37,12 +40,12 @@ pub fn judge_later(recording: &Recording, first: Cut, state: Crashed, later: Lat
         Later::Cuts(cuts) => cuts.len(),
         Later::Seed(_) => 1 + usize::from(random.one_in(3)),
     };
-    let (mut state, mut before, mut cuts, mut story) = (state, None, vec![first], String::new());
+    let (mut state, mut before, mut cuts, mut history) = (state, None, vec![first], String::new());
     loop {
         let last = cuts[cuts.len() - 1];
         let after = match without_panic(|| live_on(before.as_ref().unwrap_or(recording), &state, last)) {
             Ok((after, transcript)) => {
-                transcript.iter().for_each(|line| story += &format!("\nafter {last}, {line}"));
+                transcript.iter().for_each(|line| history += &format!("\nafter {last}, {line}"));
                 after
             }
             Err(fault) => return (cuts.split_off(1), Verdict { digest: 0, fault: Some(fault) }),
@@ -55,7 +58,7 @@ pub fn judge_later(recording: &Recording, first: Cut, state: Crashed, later: Lat
         let (next, bounds) = crash(&after, cut);
         if cuts.len() > count {
             let mut verdict = judge(&after, &next, &bounds, true);
-            verdict.fault = verdict.fault.map(|fault| fault + &story);
+            verdict.fault = verdict.fault.map(|fault| fault + &history);
             return (cuts.split_off(1), verdict);
         }
         (state, before) = (next, Some(after));
@@ -98,27 +101,27 @@ fn live_on(recording: &Recording, state: &Crashed, cut: Cut) -> Result<(Recordin
     let fs = fs.map_err(|error| format!("recovery: {error}"))?;
     let model = read_model(&fs).map_err(|error| format!("reading the recovered tree: {error}"))?;
     clock.advance(model.latest_change());
-    let wanted = Wanted { in_words: !recording.trees.is_empty(), sets_attributes: true };
+    let wanted = ResumeOptions { in_words: !recording.trees.is_empty(), sets_attributes: true };
     let mut run = Run::resume(fs, &device, options, model, (seed, clock), wanted);
     run.prepared();
     go_on(&mut run).map_err(|stop| match stop {
         Stop::Device => "after recovery the device failed although nothing asked it to".to_owned(),
         Stop::Wrong(what) => format!("after recovery: {what}"),
     })?;
-    let story = run.into_story();
+    let history = run.into_history();
     let mut whole = Pages::clone(&state.base);
     whole.extend(state.own.iter().map(|(page, bytes)| (*page, Arc::clone(bytes))));
     let recording = Recording {
         size_bytes: recording.size_bytes,
         base: Arc::new(whole),
         events: device.take_record(),
-        digests: story.digests,
-        trees: story.trees,
-        histories: story.histories,
+        digests: history.digests,
+        trees: history.trees,
+        histories: history.histories,
         options: recording.options.clone(),
         log: recording.log.clone(),
     };
-    Ok((recording, story.transcript))
+    Ok((recording, history.transcript))
 }
 
 /// Reads the tree of a filesystem, with the contents of its files.

@@ -1,34 +1,16 @@
 //! The operations of workloads, on the filesystem and on the model.
 
 use crate::contents::bytes;
-use crate::model::{Model, NodeId};
+use crate::model::Model;
+use crate::node::{Name, NodeId, Value, is_dir};
 use crate::times::Shown;
 use crate::tree::Settings;
 use std::fmt;
 use xfskit::volume::{
     Caller, Error, Fallocate, Flags, NewFile, RenameFlags, SetAttr, SetMode, SetTime, Volume, XattrChange, xflags,
 };
-use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_SYMLINK, MODE_TYPE, flags2};
+use xfskit_ondisk::inode::{MODE_REGULAR, MODE_SYMLINK, MODE_TYPE, flags2};
 use xfskit_ondisk::{InodeNumber, Lsn, Timestamp};
-
-/// The name of an inode or of an attribute.
-pub type Name = Vec<u8>;
-
-/// An attribute value: `length` bytes that depend on a seed, so that values of one length differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Value {
-    /// Bytes.
-    pub length: usize,
-    /// Makes it differ from other values of its length.
-    pub seed: u8,
-}
-
-impl Value {
-    /// The bytes.
-    pub fn bytes(self) -> Vec<u8> {
-        (0..self.length).map(|at| self.seed.wrapping_add((at / 7) as u8)).collect()
-    }
-}
 
 /// An operation of a workload.
 #[derive(Clone)]
@@ -394,9 +376,4 @@ fn set_settings(fs: &Volume, number: InodeNumber, settings: Settings) -> Result<
 /// A target of `length` bytes.
 fn target_of(length: usize) -> Vec<u8> {
     (0..length).map(|at| if at % 40 == 39 { b'/' } else { b'a' + (at % 26) as u8 }).collect()
-}
-
-/// Whether a mode is a directory's.
-pub fn is_dir(mode: u16) -> bool {
-    mode & MODE_TYPE == MODE_DIR
 }

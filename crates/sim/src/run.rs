@@ -2,18 +2,18 @@
 
 mod partial;
 
-use crate::bad_place::BadPlace;
 use crate::clock::{Clock, World};
 use crate::contents::{Contents, Histories};
-use crate::device::{Event, Fault, Kept, Pages, SimDevice};
-use crate::image::{has_past, make_image};
-use crate::model::{Model, NodeId};
+use crate::device::SimDevice;
+use crate::events::{DurableParts, Event};
+use crate::model::Model;
+use crate::node::NodeId;
 use crate::observed::{Observed, changed};
 use crate::operation::Operation;
 use crate::random::Random;
+use crate::stop::Stop;
 use crate::times::{Change, Changed};
-use crate::tree::{Tree, describe, digest};
-use crate::workload::Workload;
+use crate::tree::{describe, digest};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,38 +21,9 @@ use xfskit::incore::ForkKind;
 use xfskit::inode::bmap;
 use xfskit::mount::Mount;
 use xfskit::trans::Reservation;
-use xfskit::volume::{AttrLogging, Error, MountOptions, Volume};
+use xfskit::volume::{Error, MountOptions, Volume};
 use xfskit_ondisk::FileBlock;
 use xfskit_ondisk::inode::flags;
-
-/// Why a run ended early.
-#[derive(Clone, Debug)]
-pub enum Stop {
-    /// The device failed, as the run asked for.
-    Device,
-    /// Something that must not happen.
-    Wrong(String),
-}
-
-/// A recorded run.
-pub struct Recording {
-    /// Size of the device.
-    pub size_bytes: u64,
-    /// The image as it was made.
-    pub base: Arc<Pages>,
-    /// What happened.
-    pub events: Vec<Event>,
-    /// What the tree looked like after each operation; first, before any.
-    pub digests: Vec<u64>,
-    /// The same in words; empty unless a transcript was asked for.
-    pub trees: Vec<Vec<String>>,
-    /// What the files contained.
-    pub histories: Histories,
-    /// How the filesystem was opened.
-    pub options: MountOptions,
-    /// Where the log lies on the device.
-    pub log: Range<u64>,
-}
 
 /// A workload that runs.
 pub struct Run {
@@ -81,108 +52,15 @@ pub struct Run {
 
 /// How a run goes.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct ResumeOptions {
     /// Keep the operations and the trees in words.
     pub in_words: bool,
     /// Set times, groups, flags and hints.
     pub sets_attributes: bool,
 }
 
-/// How the filesystem is opened: every mechanism on and off, as the seed has it.
-pub fn options_of(seed: u64) -> MountOptions {
-    let mut random = Random::new(seed ^ 0x6f70_7469_6f6e_7300);
-    MountOptions {
-        attr_logging: [AttrLogging::Auto, AttrLogging::Always, AttrLogging::Never][random.below(3)],
-        attr_fast_path: !random.one_in(4),
-        whiteouts: !random.one_in(4),
-        known_absent: !random.one_in(4),
-        wsync: random.one_in(8),
-        ..MountOptions::default()
-    }
-}
-
-/// The faults of a run, and whether it keeps a transcript.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Wishes {
-    /// The device fails from this write or flush on.
-    pub fail_from: Option<u64>,
-    /// The code that an error tag names fails when it is passed for the nth time.
-    pub tag: Option<(&'static str, u32)>,
-    /// The device has a bad place.
-    pub bad_place: Option<BadPlace>,
-    /// Keep the operations and the trees in words.
-    pub transcript: bool,
-}
-
-/// Runs a workload with a seed. A device failure ends the run in good order.
-///
-/// # Errors
-/// Something that must not happen, with the transcript if it was asked for.
-pub fn record(workload: &Workload, seed: u64, wishes: Wishes) -> Result<(Recording, Vec<String>), String> {
-    let mut random = Random::new(seed);
-    let shape = (workload.shape)(&mut random);
-    let text = |stop| match stop {
-        Stop::Device => "the device failed although nothing asked it to".to_owned(),
-        Stop::Wrong(what) => what,
-    };
-    let (size_bytes, pages) = make_image(&shape, seed).map_err(text)?;
-    let base = Arc::new(pages);
-    let device = Arc::new(SimDevice::new(size_bytes, Arc::clone(&base), Pages::default()));
-    let mut options = options_of(seed);
-    device.start_record();
-    if let Some(first) = wishes.fail_from {
-        device.set_fault(Some(Fault::FailFrom(first)));
-    }
-    if let Some(place) = wishes.bad_place {
-        device.set_fault(Some(Fault::BadPlace(place)));
-    }
-    options.error_tags.extend(wishes.tag);
-    let may_fail = wishes.fail_from.is_some() || wishes.tag.is_some() || wishes.bad_place.is_some();
-    let recording = |device: &SimDevice, story: Story, log| Recording {
-        size_bytes,
-        base: Arc::clone(&base),
-        events: device.take_record(),
-        digests: story.digests,
-        trees: story.trees,
-        histories: story.histories,
-        options: MountOptions { error_tags: Vec::new(), ..options.clone() },
-        log,
-    };
-    let clock = Arc::new(Clock::new());
-    let env = Arc::new(World::new(seed, &clock));
-    let fs = match Volume::open_in(Arc::clone(&device) as _, None, options.clone(), env) {
-        Ok(fs) => fs,
-        Err(Error::Io { .. } | Error::Shutdown(_)) if may_fail => {
-            return Ok((recording(&device, Story::default(), 0..0), Vec::new()));
-        }
-        Err(error) => return Err(format!("the new image cannot be opened: {error}")),
-    };
-    let log = log_of(fs.mount());
-    let root = match Observed::new(&fs).node(fs.root().0) {
-        Ok(root) => root,
-        Err(Error::Io { .. } | Error::Shutdown(_)) if may_fail => {
-            drop(fs);
-            return Ok((recording(&device, Story::default(), log), Vec::new()));
-        }
-        Err(error) => return Err(format!("the root: {error}")),
-    };
-    let model = Model::new(fs.root(), &root);
-    let wanted = Wanted { in_words: wishes.transcript, sets_attributes: has_past(seed) };
-    let mut run = Run::resume(fs, &device, options.clone(), model, (seed, clock), wanted);
-    run.random = random;
-    let outcome = (workload.run)(&mut run).and_then(|()| run.remount());
-    let mut story = run.into_story();
-    let transcript = std::mem::take(&mut story.transcript);
-    match outcome {
-        Ok(()) => {}
-        Err(Stop::Device) if may_fail => {}
-        Err(stop) => return Err(format!("{}\n{}", text(stop), transcript.join("\n"))),
-    }
-    Ok((recording(&device, story, log), transcript))
-}
-
 /// Where the log lies on the device.
-fn log_of(mount: &Mount) -> Range<u64> {
+pub fn log_of(mount: &Mount) -> Range<u64> {
     let geometry = &mount.geometry;
     let start = geometry.log_start.and_then(|start| geometry.fs_block_address(start)).map_or(0, |at| at.bytes());
     start..start + (u64::from(geometry.log_blocks) << geometry.block_log)
@@ -190,7 +68,7 @@ fn log_of(mount: &Mount) -> Range<u64> {
 
 /// What happened in a run.
 #[derive(Debug, Default)]
-pub struct Story {
+pub struct RunHistory {
     /// What the tree looked like after each operation.
     pub digests: Vec<u64>,
     /// The same in words; empty unless a transcript was asked for.
@@ -216,7 +94,7 @@ impl Run {
         options: MountOptions,
         model: Model,
         (seed, clock): (u64, Arc<Clock>),
-        Wanted { in_words, sets_attributes }: Wanted,
+        ResumeOptions { in_words, sets_attributes }: ResumeOptions,
     ) -> Self {
         let mut model = model;
         model.has_parents = fs.mount().geometry.has_parent();
@@ -242,8 +120,8 @@ impl Run {
     }
 
     /// Ends the run.
-    pub fn into_story(self) -> Story {
-        Story {
+    pub fn into_history(self) -> RunHistory {
+        RunHistory {
             digests: self.digests,
             trees: self.trees.unwrap_or_default(),
             histories: self.histories,
@@ -482,14 +360,16 @@ impl Run {
         self.acknowledged = self.acknowledged.max(durable);
         self.device.mark(Event::Acknowledged(self.acknowledged));
         match operation {
-            Operation::Sync => self.device.mark(Event::Kept(None, number, Kept::ContentsAndTimes)),
+            Operation::Sync => self.device.mark(Event::FileDurable(None, number, DurableParts::ContentsAndTimes)),
             Operation::Fsync { node } => {
-                self.device.mark(Event::Kept(Some(*node), number, Kept::ContentsAndTimes));
+                self.device.mark(Event::FileDurable(Some(*node), number, DurableParts::ContentsAndTimes));
             }
-            Operation::Fdatasync { node } => self.device.mark(Event::Kept(Some(*node), number, Kept::Contents)),
+            Operation::Fdatasync { node } => {
+                self.device.mark(Event::FileDurable(Some(*node), number, DurableParts::Contents))
+            }
             _ => {
                 if let Some(node) = self.synced(operation) {
-                    self.device.mark(Event::Kept(Some(node), number, Kept::ContentsAndTimes));
+                    self.device.mark(Event::FileDurable(Some(node), number, DurableParts::ContentsAndTimes));
                 }
             }
         }
@@ -526,7 +406,7 @@ impl Run {
         self.model.release_all();
         self.acknowledged = self.digests.len() - 1;
         self.device.mark(Event::Acknowledged(self.acknowledged));
-        self.device.mark(Event::Kept(None, self.acknowledged, Kept::ContentsAndTimes));
+        self.device.mark(Event::FileDurable(None, self.acknowledged, DurableParts::ContentsAndTimes));
         let env = Arc::new(World::new(self.seed ^ self.digests.len() as u64, &self.clock));
         let fs = Volume::open_in(Arc::clone(&self.device) as _, None, self.options.clone(), env);
         self.fs = Some(fs.map_err(|error| stop("open", error))?);

@@ -9,7 +9,7 @@
 //! times, and those of the content changes before it. So the names and attributes of a file that a state shows limit
 //! which times the file may have. The times of all other inodes are part of the tree.
 
-use crate::model::NodeId;
+use crate::node::NodeId;
 use std::collections::HashMap;
 use std::fmt;
 use xfskit_ondisk::Timestamp;

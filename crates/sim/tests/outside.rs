@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::volume::{MountOptions, Volume};
-use xfskit_sim::{Around, BadPlace, Crashed, WORKLOADS, Wishes, bad_place, crash_for_kernel, record};
+use xfskit_sim::{Around, BadPlace, Crashed, RunOptions, WORKLOADS, bad_place, crash_for_kernel, record};
 use xfskit_testkit::{Reference, Scratch, TreeEntry, UML_DISKS, kernel_mount, tree};
 
 fn save(state: &Crashed, path: &Path) {
@@ -46,14 +46,14 @@ struct Recovered {
 fn by_kernel_and_xfskit(reference: &Reference, scratch: &Scratch, number: u64, first: u64) -> Option<Recovered> {
     let workload = &WORKLOADS[number as usize % WORKLOADS.len()];
     let seed = first + number;
-    let (mut recording, _) = record(workload, seed, Wishes::default()).unwrap();
+    let (mut recording, _) = record(workload, seed, RunOptions::default()).unwrap();
     // One state in four is from a device with a bad place. A refused write is lost as a whole, because the kernel's
     // recovery does not repair torn metadata.
     let place = bad_place(&recording, seed)
         .filter(|_| number % 4 == 3)
         .map(|place| BadPlace { around: Around::IsLost, ..place });
     if place.is_some() {
-        (recording, _) = record(workload, seed, Wishes { bad_place: place, ..Wishes::default() }).unwrap();
+        (recording, _) = record(workload, seed, RunOptions { bad_place: place, ..RunOptions::default() }).unwrap();
     }
     let at = (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize % (recording.events.len() + 1);
     let (state, _) = crash_for_kernel(&recording, at, seed);

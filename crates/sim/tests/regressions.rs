@@ -1,6 +1,6 @@
 //! States that are easy to recover or to check wrongly, each with the mistake to avoid.
 
-use xfskit_sim::{DeviceFault, Wishes, find, record, replay};
+use xfskit_sim::{DeviceFault, RunOptions, find, record, replay};
 
 const STATES: &[(&str, u64, &str)] = &[
     // The end of the log was lost in its first pass, and the start of its second pass arrived. Recovery must not take
@@ -39,7 +39,7 @@ const STATES: &[(&str, u64, &str)] = &[
 fn what_was_wrong_once_is_right() {
     for (workload, seed, cut) in STATES {
         let found = find(workload).unwrap();
-        let (recording, _) = record(found, *seed, Wishes::default()).unwrap();
+        let (recording, _) = record(found, *seed, RunOptions::default()).unwrap();
         let outcome = replay(&recording, cut.parse().unwrap(), &[], DeviceFault::None);
         assert!(outcome.is_ok(), "{workload} seed {seed}: {outcome:?}");
     }

@@ -10,7 +10,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
-use xfskit_sim::{BadPlace, Campaign, Crashed, Cut, DeviceFault, Finding, Plan, Summary, WORKLOADS, Wishes, Workload};
+use xfskit_sim::{
+    BadPlace, Campaign, Crashed, Cut, DeviceFault, Finding, Plan, RunOptions, Summary, WORKLOADS, Workload,
+};
 
 /// Choices that `--exhaustive` tries at one cut at most: sixteen sectors that each arrived or did not.
 const EXHAUSTIVE_BELOW: u64 = 1 << 16;
@@ -148,8 +150,8 @@ fn replay(args: &CrashTestArgs, workloads: &[&'static Workload], state: &str) ->
         (None, None) => DeviceFault::None,
     };
     let tag = args.errortag.as_deref().map(crate::commands::error_tag).transpose().map_err(Usage)?;
-    let wishes = Wishes { fail_from: args.fail_from, tag, bad_place, transcript: true };
-    let (recording, transcript) = xfskit_sim::record(workload, seed, wishes).map_err(anyhow::Error::msg)?;
+    let run_options = RunOptions { fail_from: args.fail_from, tag, bad_place, transcript: true };
+    let (recording, transcript) = xfskit_sim::record(workload, seed, run_options).map_err(anyhow::Error::msg)?;
     let (crashed, bounds) = xfskit_sim::crash(&recording, cut);
     let (acknowledged, begun) = (bounds.acknowledged, bounds.begun);
     for line in &transcript[..begun.min(transcript.len())] {

@@ -1,10 +1,12 @@
 //! A run on a device with a bad place: what must go on, and what must be durable all the same.
 
-use super::{Run, Stop};
+use super::Run;
 use crate::bad_place::Refused;
-use crate::device::{Event, Fault, Kept};
-use crate::model::NodeId;
+use crate::device::Fault;
+use crate::events::{DurableParts, Event};
+use crate::node::NodeId;
 use crate::operation::Operation;
+use crate::stop::Stop;
 use xfskit::mount::Mount;
 use xfskit::volume::{Error, Volume};
 
@@ -67,7 +69,7 @@ impl Run {
         let (bad, good): (Vec<_>, Vec<_>) = self.model.files().into_iter().partition(is_theirs);
         if refused.reads == 0 && refused.writes > 0 && !bad.is_empty() {
             for node in good {
-                self.device.mark(Event::Kept(Some(node), number, Kept::ContentsAndTimes));
+                self.device.mark(Event::FileDurable(Some(node), number, DurableParts::ContentsAndTimes));
             }
         }
     }

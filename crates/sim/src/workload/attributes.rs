@@ -1,9 +1,12 @@
 //! The attributes of an inode through every on-disk form and every conversion between forms.
 
-use super::{Workload, settings, varied};
-use crate::model::{NodeId, ROOT};
-use crate::operation::{Name, Operation, Value};
-use crate::run::{Run, Stop};
+use super::common::{Workload, varied};
+use super::settings;
+use crate::node::{Name, Value};
+use crate::node::{NodeId, ROOT};
+use crate::operation::Operation;
+use crate::run::Run;
+use crate::stop::Stop;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE};
 
 pub const WORKLOAD: Workload = Workload {

@@ -1,9 +1,12 @@
 //! Contents of files: every way to write, move and remove them.
 
-use super::{Workload, settings, varied};
-use crate::model::{NodeId, ROOT};
-use crate::operation::{Operation, is_dir};
-use crate::run::{Run, Stop};
+use super::common::{Workload, varied};
+use super::settings;
+use crate::node::is_dir;
+use crate::node::{NodeId, ROOT};
+use crate::operation::Operation;
+use crate::run::Run;
+use crate::stop::Stop;
 use xfskit::volume::{Fallocate, RenameFlags};
 
 pub const WORKLOAD: Workload = Workload {

@@ -1,10 +1,11 @@
 //! A directory through every form: it grows from the inode to blocks with an index of several levels, and shrinks
 //! again.
 
-use super::{Workload, varied};
-use crate::model::ROOT;
+use super::common::{Workload, varied};
+use crate::node::ROOT;
 use crate::operation::Operation;
-use crate::run::{Run, Stop};
+use crate::run::Run;
+use crate::stop::Stop;
 
 pub const WORKLOAD: Workload = Workload {
     name: "directories",
@@ -34,7 +35,7 @@ fn run(run: &mut Run) -> Result<(), Stop> {
     while let names @ [_, ..] = run.model.names(dir).as_slice() {
         let name = names[run.random.below(names.len())].clone();
         let node = run.model.lookup(dir, &name).unwrap_or(ROOT);
-        let operation = if crate::operation::is_dir(run.model.mode(node)) {
+        let operation = if crate::node::is_dir(run.model.mode(node)) {
             Operation::Rmdir { dir, name }
         } else {
             Operation::Unlink { dir, name }

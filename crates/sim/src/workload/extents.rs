@@ -1,11 +1,13 @@
 //! A map of many extents: it grows from the inode to a tree of several blocks, is shifted, and shrinks again.
 
-use super::{Workload, contents};
+use super::common::Workload;
+use super::contents;
 use crate::image::Shape;
-use crate::model::{NodeId, ROOT};
+use crate::node::{NodeId, ROOT};
 use crate::operation::Operation;
 use crate::random::Random;
-use crate::run::{Run, Stop};
+use crate::run::Run;
+use crate::stop::Stop;
 use xfskit::volume::Fallocate;
 
 pub const WORKLOAD: Workload = Workload {

@@ -1,8 +1,10 @@
 //! A small image that is full most of the time. No judge reads the blocks that fill it.
 
-use super::{Workload, no_space};
-use crate::model::ROOT;
-use crate::run::{Run, Stop};
+use super::common::Workload;
+use super::no_space;
+use crate::node::ROOT;
+use crate::run::Run;
+use crate::stop::Stop;
 
 pub const WORKLOAD: Workload =
     Workload { name: "full", about: "a small image that is full", share: 1, shape: no_space::shape, run };

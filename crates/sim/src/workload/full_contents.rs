@@ -1,9 +1,11 @@
 //! A small image with next to no space, and files that are written.
 
-use super::{Workload, contents, no_space};
-use crate::model::ROOT;
+use super::common::Workload;
+use super::{contents, no_space};
+use crate::node::ROOT;
 use crate::operation::Operation;
-use crate::run::{Run, Stop};
+use crate::run::Run;
+use crate::stop::Stop;
 
 pub const WORKLOAD: Workload = Workload {
     name: "full-contents",

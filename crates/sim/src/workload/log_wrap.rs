@@ -1,11 +1,13 @@
 //! The smallest log, written around many times, with and without pressure to move its tail.
 
-use super::{Workload, attributes};
+use super::attributes;
+use super::common::Workload;
 use crate::image::Shape;
-use crate::model::ROOT;
+use crate::node::ROOT;
 use crate::operation::Operation;
 use crate::random::Random;
-use crate::run::{Run, Stop};
+use crate::run::Run;
+use crate::stop::Stop;
 
 pub const WORKLOAD: Workload =
     Workload { name: "log-wrap", about: "the smallest log, around many times", share: 1, shape, run };

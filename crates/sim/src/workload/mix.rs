@@ -1,9 +1,12 @@
 //! Everything, in any order.
 
-use super::{Workload, attributes, contents, renames, settings, varied};
-use crate::model::ROOT;
-use crate::operation::{Operation, is_dir};
-use crate::run::{Run, Stop};
+use super::common::{Workload, varied};
+use super::{attributes, contents, renames, settings};
+use crate::node::ROOT;
+use crate::node::is_dir;
+use crate::operation::Operation;
+use crate::run::Run;
+use crate::stop::Stop;
 
 pub const WORKLOAD: Workload =
     Workload { name: "mix", about: "everything, in any order", share: 1, shape: varied, run };

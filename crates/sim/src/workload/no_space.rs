@@ -1,11 +1,14 @@
 //! A small image that is full of attribute values most of the time.
 
-use super::{Workload, attributes};
+use super::attributes;
+use super::common::Workload;
 use crate::image::Shape;
-use crate::model::ROOT;
-use crate::operation::{Operation, Value};
+use crate::node::ROOT;
+use crate::node::Value;
+use crate::operation::Operation;
 use crate::random::Random;
-use crate::run::{Run, Stop};
+use crate::run::Run;
+use crate::stop::Stop;
 
 /// A state takes thirty times as long as those of other workloads, because all values are read and checked.
 const SHARE: u64 = 64;

@@ -1,9 +1,12 @@
 //! Every kind of rename, between inodes whose attributes and directories are in every form.
 
-use super::{Workload, attributes, varied};
-use crate::model::{NodeId, ROOT};
-use crate::operation::{Name, Operation, is_dir};
-use crate::run::{Run, Stop};
+use super::attributes;
+use super::common::{Workload, varied};
+use crate::node::{Name, is_dir};
+use crate::node::{NodeId, ROOT};
+use crate::operation::Operation;
+use crate::run::Run;
+use crate::stop::Stop;
 use xfskit::volume::RenameFlags;
 
 pub const WORKLOAD: Workload = Workload {

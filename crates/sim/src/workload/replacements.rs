@@ -1,11 +1,13 @@
 //! Files that are written under a name of their own and then take another file's name, as a careful program replaces a
 //! file.
 
+use super::common::{Workload, varied};
 use super::contents::{append, write};
-use super::{Workload, varied};
-use crate::model::ROOT;
-use crate::operation::{Name, Operation};
-use crate::run::{Run, Stop};
+use crate::node::Name;
+use crate::node::ROOT;
+use crate::operation::Operation;
+use crate::run::Run;
+use crate::stop::Stop;
 use xfskit::volume::RenameFlags;
 
 pub const WORKLOAD: Workload = Workload {

@@ -1,8 +1,10 @@
 //! Changes of times, group, flags, project and hints of an inode.
 
-use crate::model::NodeId;
-use crate::operation::{Operation, is_dir};
-use crate::run::{Run, Stop};
+use crate::node::NodeId;
+use crate::node::is_dir;
+use crate::operation::Operation;
+use crate::run::Run;
+use crate::stop::Stop;
 use crate::tree::Settings;
 use xfskit_ondisk::Timestamp;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags, flags2};

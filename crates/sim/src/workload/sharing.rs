@@ -1,9 +1,11 @@
 //! Files that are written, truncated and unlinked while they share blocks.
 
-use super::{Workload, contents, varied};
-use crate::model::{NodeId, ROOT};
+use super::common::{Workload, varied};
+use super::contents;
+use crate::node::{NodeId, ROOT};
 use crate::operation::Operation;
-use crate::run::{Run, Stop};
+use crate::run::Run;
+use crate::stop::Stop;
 
 pub const WORKLOAD: Workload = Workload {
     name: "sharing",

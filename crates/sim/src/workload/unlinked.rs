@@ -1,9 +1,12 @@
 //! Inodes without names: referenced when they lose their last name, made without one, linked later, released.
 
-use super::{Workload, attributes, varied};
-use crate::model::ROOT;
-use crate::operation::{Operation, is_dir};
-use crate::run::{Run, Stop};
+use super::attributes;
+use super::common::{Workload, varied};
+use crate::node::ROOT;
+use crate::node::is_dir;
+use crate::operation::Operation;
+use crate::run::Run;
+use crate::stop::Stop;
 
 pub const WORKLOAD: Workload = Workload {
     name: "unlinked",

@@ -1,0 +1,132 @@
+//! A run from its image to its record: what can be cut, and what each cut is compared with.
+
+use crate::bad_place::BadPlace;
+use crate::clock::{Clock, World};
+use crate::contents::Histories;
+use crate::device::{Fault, SimDevice};
+use crate::events::Event;
+use crate::image::{has_past, make_image};
+use crate::model::Model;
+use crate::observed::Observed;
+use crate::pages::Pages;
+use crate::random::Random;
+use crate::run::{ResumeOptions, Run, RunHistory, log_of};
+use crate::stop::Stop;
+use crate::tree::Tree;
+use crate::workload::Workload;
+use std::ops::Range;
+use std::sync::Arc;
+use xfskit::volume::{AttrLogging, Error, MountOptions, Volume};
+
+/// A recorded run.
+pub struct Recording {
+    /// Size of the device.
+    pub size_bytes: u64,
+    /// The image as it was made.
+    pub base: Arc<Pages>,
+    /// What happened.
+    pub events: Vec<Event>,
+    /// What the tree looked like after each operation; first, before any.
+    pub digests: Vec<u64>,
+    /// The same in words; empty unless a transcript was asked for.
+    pub trees: Vec<Vec<String>>,
+    /// What the files contained.
+    pub histories: Histories,
+    /// How the filesystem was opened.
+    pub options: MountOptions,
+    /// Where the log lies on the device.
+    pub log: Range<u64>,
+}
+
+/// How the filesystem is opened: every mechanism on and off, as the seed has it.
+pub fn options_of(seed: u64) -> MountOptions {
+    let mut random = Random::new(seed ^ 0x6f70_7469_6f6e_7300);
+    MountOptions {
+        attr_logging: [AttrLogging::Auto, AttrLogging::Always, AttrLogging::Never][random.below(3)],
+        attr_fast_path: !random.one_in(4),
+        whiteouts: !random.one_in(4),
+        known_absent: !random.one_in(4),
+        wsync: random.one_in(8),
+        ..MountOptions::default()
+    }
+}
+
+/// The faults of a run, and whether it keeps a transcript.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunOptions {
+    /// The device fails from this write or flush on.
+    pub fail_from: Option<u64>,
+    /// The code that an error tag names fails when it is passed for the nth time.
+    pub tag: Option<(&'static str, u32)>,
+    /// The device has a bad place.
+    pub bad_place: Option<BadPlace>,
+    /// Keep the operations and the trees in words.
+    pub transcript: bool,
+}
+
+/// Runs a workload with a seed. A device failure ends the run in good order.
+///
+/// # Errors
+/// Something that must not happen, with the transcript if it was asked for.
+pub fn record(workload: &Workload, seed: u64, run_options: RunOptions) -> Result<(Recording, Vec<String>), String> {
+    let mut random = Random::new(seed);
+    let shape = (workload.shape)(&mut random);
+    let text = |stop| match stop {
+        Stop::Device => "the device failed although nothing asked it to".to_owned(),
+        Stop::Wrong(what) => what,
+    };
+    let (size_bytes, pages) = make_image(&shape, seed).map_err(text)?;
+    let base = Arc::new(pages);
+    let device = Arc::new(SimDevice::new(size_bytes, Arc::clone(&base), Pages::default()));
+    let mut options = options_of(seed);
+    device.start_record();
+    if let Some(first) = run_options.fail_from {
+        device.set_fault(Some(Fault::FailFrom(first)));
+    }
+    if let Some(place) = run_options.bad_place {
+        device.set_fault(Some(Fault::BadPlace(place)));
+    }
+    options.error_tags.extend(run_options.tag);
+    let may_fail = run_options.fail_from.is_some() || run_options.tag.is_some() || run_options.bad_place.is_some();
+    let recording = |device: &SimDevice, history: RunHistory, log| Recording {
+        size_bytes,
+        base: Arc::clone(&base),
+        events: device.take_record(),
+        digests: history.digests,
+        trees: history.trees,
+        histories: history.histories,
+        options: MountOptions { error_tags: Vec::new(), ..options.clone() },
+        log,
+    };
+    let clock = Arc::new(Clock::new());
+    let env = Arc::new(World::new(seed, &clock));
+    let fs = match Volume::open_in(Arc::clone(&device) as _, None, options.clone(), env) {
+        Ok(fs) => fs,
+        Err(Error::Io { .. } | Error::Shutdown(_)) if may_fail => {
+            return Ok((recording(&device, RunHistory::default(), 0..0), Vec::new()));
+        }
+        Err(error) => return Err(format!("the new image cannot be opened: {error}")),
+    };
+    let log = log_of(fs.mount());
+    let root = match Observed::new(&fs).node(fs.root().0) {
+        Ok(root) => root,
+        Err(Error::Io { .. } | Error::Shutdown(_)) if may_fail => {
+            drop(fs);
+            return Ok((recording(&device, RunHistory::default(), log), Vec::new()));
+        }
+        Err(error) => return Err(format!("the root: {error}")),
+    };
+    let model = Model::new(fs.root(), &root);
+    let wanted = ResumeOptions { in_words: run_options.transcript, sets_attributes: has_past(seed) };
+    let mut run = Run::resume(fs, &device, options.clone(), model, (seed, clock), wanted);
+    run.random = random;
+    let outcome = (workload.run)(&mut run).and_then(|()| run.remount());
+    let mut history = run.into_history();
+    let transcript = std::mem::take(&mut history.transcript);
+    match outcome {
+        Ok(()) => {}
+        Err(Stop::Device) if may_fail => {}
+        Err(stop) => return Err(format!("{}\n{}", text(stop), transcript.join("\n"))),
+    }
+    Ok((recording(&device, history, log), transcript))
+}
