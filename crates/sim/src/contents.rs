@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! operation   write ──── fsync ──── write ──── punch ──── cut
-//! version     1          a_f = 1    2          3          each sector is one of 1, 2, 3, or zeros where one of them has no data
+//! version     1          a_f = 1    2          3          each sector is that of 1, 2 or 3; zeros where one has none
 //! ```
 //! A version is the whole file after an operation that changed it; versions share the sectors in which they agree. A
 //! sector may read as zeros where the crash left the map or the size of another version, so only where one of the

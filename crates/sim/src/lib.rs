@@ -1,10 +1,11 @@
 //! The crash simulator: cuts the power of a simulated device at every write, and judges what recovery makes of it.
 //!
 //! ```text
-//! workload + seed ─▶ run, beside a model ─▶ record of writes, flushes, acknowledgements; digest of the tree after each operation
-//! record + cut    ─▶ durable pages, and any of the sectors that no flush covered ─▶ recover ─▶ tree = model after some operation
-//!                                                                                  │         since the last acknowledged one
-//!                                                                                  └▶ work goes on, and the power fails again
+//! workload + seed ─▶ run, beside a model ─▶ record of writes, flushes, acknowledgements;
+//!                                           digest of the tree after each operation
+//! record + cut ─▶ durable pages, and any of the sectors that no flush covered ─▶ recover
+//!                   ├▶ tree = model after some operation since the last acknowledged one
+//!                   └▶ work goes on, and the power fails again
 //! ```
 //! A run is single-threaded and a function of its workload and seed; a state is a function of its run and its cut. So
 //! one line names a failure and replays it. `docs/design/simulator.md` says what is explored and what counts as right.
