@@ -1,7 +1,7 @@
-//! One AG: its headers, its free list, its six trees, and what these say of each other.
+//! One AG: its headers, its free list, its six trees, and how these agree with each other.
 //!
-//! Free space is in two trees and in three counters of the AGF; inodes are in two trees and in the AGI's counters. What
-//! the trees say of things outside them is gathered here and compared later ([`crate::usage`], [`crate::inodes`]).
+//! Two trees and three counters of the AGF record free space; two trees and the AGI's counters record inodes. What the
+//! trees say of other structures is gathered here and compared later ([`crate::usage`], [`crate::inodes`]).
 
 use crate::context::Context;
 use crate::join::join;
@@ -19,7 +19,7 @@ use xfskit_ondisk::{
 };
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// What an AG says.
+/// What the structures of an AG say.
 #[derive(Debug, Default)]
 pub(crate) struct AgState {
     pub(crate) chunks: Vec<InodeChunk>,
@@ -31,7 +31,7 @@ pub(crate) struct AgState {
     pub(crate) free_known: bool,
     pub(crate) agi: Option<Agi>,
     pub(crate) counters: Counters,
-    /// Who uses what, as far as it is known from here.
+    /// The owners of blocks that these structures name.
     pub(crate) usage: Vec<Usage>,
 }
 
@@ -154,7 +154,7 @@ impl AgCheck<'_, '_> {
         let length = self.geometry().blocks_in_ag(self.ag);
         for (index, entry) in sector[AGFL_HEADER_BYTES..].chunks_exact(4).take(entries as usize).enumerate() {
             let block = u32::from_be_bytes(entry.try_into().expect("four bytes"));
-            // The kernel reads no list that has an impossible entry anywhere.
+            // The kernel refuses the whole list if any entry is invalid, also one that is not in use.
             if block != NULL_AG_BLOCK.0 && block >= length {
                 let found = format!("entry {index} is block {block}");
                 self.fault(3, NAME, "entries lie within the AG", found, Consequence::Allocation);
@@ -364,7 +364,7 @@ impl AgCheck<'_, '_> {
         self.state.counters.free_inodes = agi.free_count.get().into();
     }
 
-    /// Keeps the chunks that do not overlap, and the blocks that they take.
+    /// Stores the chunks that do not overlap, and notes the blocks that they take.
     fn take_chunks(&mut self, chunks: Vec<InodeChunk>) {
         let geometry = self.context.geometry.clone();
         let per_block = geometry.inodes_per_block();
@@ -397,7 +397,7 @@ impl AgCheck<'_, '_> {
                 continue;
             }
             for (block, blocks) in chunk_blocks(&geometry, &chunk) {
-                // Where a block holds several chunks, the first of them has taken it.
+                // A block that contains several chunks was noted for the first of them.
                 let taken = self.state.usage.last().is_some_and(|u| u.owner == rmap_owner::INODES && u.end() > block.0);
                 if !taken {
                     self.own(block.0, blocks, rmap_owner::INODES);

@@ -1,4 +1,4 @@
-//! What all passes share: the device, the geometry, the table of inodes, and where faults go.
+//! What all passes share: the device, the geometry, the table of inodes, and the faults found.
 
 use crate::log::LogView;
 use crate::report::{Consequence, Fault, Faults, Owner};
@@ -8,8 +8,8 @@ use xfskit_device::BlockDevice;
 use xfskit_ondisk::superblock::{QUOTA_OF_GROUPS, QUOTA_OF_PROJECTS, QUOTA_OF_USERS};
 use xfskit_ondisk::{DiskAddress, FsBlock, Geometry, InodeNumber, Limits, Lsn, Superblock};
 
-/// Reads of a block that a sound image may need, over all passes; a map that leads to the same blocks over and over is
-/// cut off there.
+/// All passes together may read this many blocks for each block of the image, which is enough for a sound image.
+/// Reading of maps that lead to the same blocks over and over ends there.
 const READS_PER_BLOCK: u64 = 8;
 
 /// What all passes share.
@@ -64,7 +64,7 @@ impl<'a> Context<'a> {
         self.faults.add(fault);
     }
 
-    /// Fills `buffer` from `address`; says so if that fails.
+    /// Fills `buffer` from `address`. If that fails, reports a fault and returns false.
     pub(crate) fn read(&self, address: DiskAddress, buffer: &mut [u8], name: &'static str, owner: Owner) -> bool {
         let blocks = (buffer.len() as u64).div_ceil(self.geometry.block_bytes() as u64);
         let left = self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(blocks));
@@ -85,10 +85,10 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Checks that a structure is not younger than the journal.
+    /// Checks that a structure's LSN is not beyond the end of the journal.
     pub(crate) fn check_lsn(&self, lsn: u64, name: &'static str, address: DiskAddress, owner: Owner) {
         let Some(log) = self.log else { return };
-        // Remote values and what mkfs made carry none.
+        // Remote values, and structures that mkfs made, have no LSN.
         if lsn != 0 && lsn != u64::MAX && Lsn(lsn) > log.newest {
             let found = format_args!(
                 "{}:{} and the journal ends at {}:{}",
@@ -115,7 +115,7 @@ impl<'a> Context<'a> {
         self.geometry.fs_block_address(block)
     }
 
-    /// The place of an inode.
+    /// The disk address of an inode.
     pub(crate) fn inode_address(&self, inode: InodeNumber) -> Option<DiskAddress> {
         let (ag, within) = self.geometry.split_inode(inode)?;
         let block = self.geometry.address(ag, self.geometry.inode_block(within));

@@ -1,7 +1,7 @@
 //! A walk over the hash btree that directories and attributes share.
 //!
-//! As with other btrees, every block is read once, from the left to the right, and held against its parent (level,
-//! greatest hash) and its left neighbour (siblings, order of hashes).
+//! As with other btrees, every block is read once, from left to right, and compared with its parent (level, greatest
+//! hash) and its left neighbour (siblings, order of hashes).
 
 use crate::context::Context;
 use crate::fork::{InodeView, Map};
@@ -14,7 +14,7 @@ use xfskit_ondisk::{DiskAddress, FileBlock, Geometry, Verdict, checksum_matches}
 /// A stateless verifier.
 type VerifyFn = fn(&Geometry, DiskAddress, &[u8]) -> Verdict;
 
-/// What the leaves of a hash tree are.
+/// A kind of hash tree: where it lies, and how its leaves are checked.
 #[derive(Clone, Copy)]
 pub(crate) struct DaForm {
     /// Fork block of the root.
@@ -137,7 +137,7 @@ impl<'a, 'd> DaWalk<'a, 'd> {
         }
         let new = Neighbour { block, next: info.next.get(), last_hash: last_hash(bytes) };
         let old = self.neighbours[level].replace(new);
-        // After a block that was left out, the next one begins anew.
+        // After a fault a block may be missing, so neighbours are no longer compared.
         if !self.whole {
             return true;
         }

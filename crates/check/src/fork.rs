@@ -27,12 +27,12 @@ pub(crate) struct InodeView<'a> {
     pub(crate) address: DiskAddress,
     pub(crate) core: &'a InodeCore,
     pub(crate) bytes: &'a [u8],
-    /// It was looked at before: what is wrong with its core and maps was said then.
+    /// It was checked before, and the faults of its core and maps were reported then.
     pub(crate) again: bool,
 }
 
 impl<'a> InodeView<'a> {
-    /// The bytes that a fork has in the inode.
+    /// The bytes of a fork in the inode.
     pub(crate) fn fork(&self, context: &Context<'_>, fork: Fork) -> &'a [u8] {
         let literal = &self.bytes[INODE_CORE_BYTES..];
         let data = self.core.data_fork_bytes(&context.geometry);
@@ -68,7 +68,7 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Where a fork block lies.
+    /// The filesystem block of a fork block.
     pub(crate) fn block(&self, at: FileBlock) -> Option<FsBlock> {
         let index = self.extents.partition_point(|extent| extent.file_block <= at).checked_sub(1)?;
         let extent = &self.extents[index];
@@ -122,13 +122,13 @@ impl Map {
     }
 }
 
-/// What a map amounts to.
+/// The figures of a map.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MapFigures {
     pub(crate) extents: u64,
     /// Blocks mapped, and those of the map's btree.
     pub(crate) blocks: u64,
-    /// Nothing was left out.
+    /// No part of the map was left out.
     pub(crate) whole: bool,
 }
 
@@ -206,7 +206,7 @@ impl Gather<'_, '_> {
                 && last.block.0 + last.count == extent.block.0
                 && last.unwritten == extent.unwritten
         };
-        // A record holds 21 bits of length, a reverse mapping more.
+        // An extent record has 21 bits for the length, a reverse mapping more.
         match self.usage.last_mut() {
             Some(usage) if self.last.as_ref().is_some_and(continues) && usage.ag == ag => usage.count += count,
             _ => self.note(ag, start.0, count, offset),

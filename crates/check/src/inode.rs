@@ -1,4 +1,4 @@
-//! One inode: its core, both forks, and what they must have in common.
+//! One inode: its core, both forks, and how they agree.
 
 use crate::context::Context;
 use crate::fork::{Fork, InodeView, Map, read_map};
@@ -10,17 +10,17 @@ use xfskit_ondisk::dir::FileType;
 use xfskit_ondisk::inode::{flags, flags2};
 use xfskit_ondisk::{AgInode, DiskAddress, ForkFormat, InodeCore, InodeNumber, NULL_AG_INODE};
 
-/// What a thread gathers while it looks at inodes.
+/// What a thread gathers while it checks inodes.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     pub(crate) usage: Vec<Usage>,
     pub(crate) directories: Vec<InodeNumber>,
-    /// Inodes without a name, and the next ones of their lists.
+    /// Inodes without a name, each with the next one of its unlinked list.
     pub(crate) unlinked: Vec<(InodeNumber, AgInode)>,
     pub(crate) summary: Summary,
 }
 
-/// Flags without a name: whatever has them was not written by XFS.
+/// All flags that XFS defines.
 const KNOWN_FLAGS: u16 = 0x7fff;
 const FLAG_REALTIME: u16 = 1 << 0;
 /// The realtime bitmap has a sequence number.
@@ -137,11 +137,11 @@ fn check_flags(context: &Context<'_>, inode: &InodeView<'_>) {
     }
 }
 
-/// Bytes of the core that nothing uses, and nanoseconds beyond a second.
+/// Checks that unused bytes of the core are zero, and that nanoseconds are less than a second.
 fn check_unused(context: &Context<'_>, inode: &InodeView<'_>) {
     let (core, bytes) = (inode.core, inode.bytes);
     let fault = |check, found: String| inode.fault(context, check, found, Consequence::File);
-    // With large counts the bytes from 24 on are one of them.
+    // With large extent counts, the count of data extents is at byte 24.
     let unused = if core.flags2 & flags2::NREXT64 != 0 { [80..82, 132..144] } else { [24..30, 132..144] };
     for range in unused {
         if bytes[range.clone()].iter().any(|&byte| byte != 0) {
@@ -200,7 +200,7 @@ fn check_forks(context: &Context<'_>, inode: &InodeView<'_>, slot: &Slot, gather
             let check = if fork == Fork::Data { "number of data extents" } else { "number of attr extents" };
             inode.fault(context, check, format!("{recorded} instead of {}", figures.extents), Consequence::Count);
         }
-        // A map that holds more than the image is not followed.
+        // A map of more blocks than the image has is not followed.
         if figures.blocks > context.geometry.data_blocks && !core.is_regular() {
             inode.fault(context, "blocks fit the image", figures.blocks.to_string(), Consequence::Contents);
             continue;

@@ -1,4 +1,4 @@
-//! The scan over all inodes, in runs of blocks that lie together; and the unlinked lists.
+//! The scan over all inodes, in runs of adjacent blocks; and the unlinked lists.
 
 use crate::ag::chunk_blocks;
 use crate::context::Context;
@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use xfskit_ondisk::ag::{Agi, UNLINKED_BUCKETS};
 use xfskit_ondisk::{AgBlock, AgInode, AgNumber, DiskAddress, InodeNumber, NULL_AG_INODE};
 
-/// Most bytes that are read at once.
+/// Maximum length of a read, in bytes.
 const RUN_BYTES: usize = 1 << 20;
 
-/// Blocks of inodes that lie together.
+/// Adjacent blocks of inodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     ag: AgNumber,
@@ -29,7 +29,7 @@ pub(crate) fn runs(context: &Context<'_>) -> Vec<Run> {
         for chunk in inodes.chunks() {
             for (mut block, mut blocks) in chunk_blocks(geometry, chunk) {
                 match runs.last_mut().filter(|last| last.ag == ag) {
-                    // Where a block holds several chunks it is read for the first of them.
+                    // A block that contains several chunks is read for the first of them.
                     Some(last) if last.block.0 + last.blocks > block.0 => continue,
                     Some(last) if last.block.0 + last.blocks == block.0 => {
                         let more = blocks.min(most.saturating_sub(last.blocks));
@@ -48,7 +48,7 @@ pub(crate) fn runs(context: &Context<'_>) -> Vec<Run> {
     runs
 }
 
-/// Checks the inodes of a run. `buffer` is taken along from run to run.
+/// Checks the inodes of a run. `buffer` is memory that each run uses again.
 pub(crate) fn check_run(context: &Context<'_>, run: Run, buffer: &mut Vec<u8>, gathered: &mut Gathered) {
     let geometry = &context.geometry;
     let start = geometry.address(run.ag, run.block);
@@ -64,7 +64,7 @@ pub(crate) fn check_run(context: &Context<'_>, run: Run, buffer: &mut Vec<u8>, g
     for (index, bytes) in buffer.chunks_exact(geometry.inode_bytes()).enumerate() {
         let within = AgInode(first.0 + index as u32);
         let known = current.filter(|&chunk: &usize| inodes.chunks()[chunk].index_of(within).is_some());
-        // A block may hold a chunk that no record names.
+        // A block may contain a chunk that no record names.
         let Some(chunk) = known.or_else(|| inodes.chunk_of(within)) else { continue };
         current = Some(chunk);
         let record = &inodes.chunks()[chunk];
@@ -82,8 +82,8 @@ pub(crate) fn check_run(context: &Context<'_>, run: Run, buffer: &mut Vec<u8>, g
     }
 }
 
-/// Follows the unlinked lists of an AG: exactly the inodes without a name are on them, each in its bucket.
-/// `unlinked` are those inodes of the AG with what follows each.
+/// Follows the unlinked lists of an AG, which must contain exactly the inodes without a name, each in its bucket.
+/// `unlinked` are those inodes of the AG, each with the next one of its list.
 pub(crate) fn check_unlinked(context: &Context<'_>, ag: AgNumber, agi: &Agi, unlinked: &[(InodeNumber, AgInode)]) {
     let geometry = &context.geometry;
     let fault = |check, found: String| {

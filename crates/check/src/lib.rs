@@ -46,9 +46,9 @@ use xfskit_ondisk::SuperblockError;
 /// How to check.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckOptions {
-    /// Threads that work at once; small images are checked by one in any case.
+    /// Number of threads; a small image is always checked by one.
     pub threads: usize,
-    /// Faults that are kept; the rest is counted.
+    /// Maximum number of faults in the report; the rest are only counted.
     pub most_faults: usize,
 }
 
@@ -58,15 +58,15 @@ impl Default for CheckOptions {
     }
 }
 
-/// Hears how far a check has come. The calls come from several threads.
+/// Receives the progress of a check. Several threads call it.
 pub trait Progress: Sync {
-    /// A pass begins that has so many steps.
+    /// A pass of `steps` steps begins.
     fn begin(&self, pass: &'static str, steps: u64);
     /// One more step is done.
     fn step(&self);
 }
 
-/// Does not listen.
+/// Ignores the progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Quiet;
 
@@ -91,10 +91,10 @@ pub enum CheckError {
 
 /// Checks the image on `device`, whose external log, if it has one, is `log_device`. Nothing is written.
 ///
-/// What is damaged is no error but part of the report, the superblock included.
+/// Damage is no error but part of the report, that of the superblock included.
 ///
 /// # Errors
-/// [`CheckError`] where there is nothing that could be checked.
+/// [`CheckError`] if nothing can be checked.
 pub fn check(
     device: Arc<dyn BlockDevice>,
     log_device: Option<Arc<dyn BlockDevice>>,

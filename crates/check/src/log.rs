@@ -1,9 +1,10 @@
-//! Where the journal ends, and whether it is clean: what the age of metadata and the counters are judged by.
+//! Where the journal ends, and whether it is clean. No metadata may have an LSN beyond the end, and the superblock's
+//! counters must be right if the journal is clean.
 //!
-//! Every sector of the log starts with the number of the pass that wrote it, so the log is a run of sectors of pass n
-//! and one of pass n - 1. The record before the edge is the newest; it marks the log as clean if all it holds is an
-//! unmount operation. A log with torn writes at its edge is dirty in any case, so how far they reach does not matter
-//! here.
+//! Every sector of the log starts with its cycle, the number of the pass that wrote it. So the log is a run of sectors
+//! of cycle n and one of cycle n - 1. The record before the edge between them is the newest; the log is clean if this
+//! record contains only an unmount operation. A log with torn writes at its edge is dirty in any case, so how far they
+//! reach does not matter here.
 
 use std::io;
 use xfskit_device::BlockDevice;
@@ -14,12 +15,12 @@ use xfskit_ondisk::log_record::{
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, Geometry, Lsn};
 use zerocopy::FromBytes;
 
-/// What the journal says.
+/// The state of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogView {
-    /// No metadata can be younger than this.
+    /// No metadata may have a greater LSN.
     pub(crate) newest: Lsn,
-    /// It was closed in good order.
+    /// It ends with an unmount record.
     pub(crate) clean: bool,
 }
 
@@ -40,7 +41,7 @@ impl Log<'_> {
         Ok(sector_cycle(&self.read(sector, 1)?))
     }
 
-    /// The first sector that the pass of sector 0 has not reached.
+    /// The first sector that does not have cycle `first`, which is that of sector 0.
     fn edge(&self, first: u32) -> io::Result<u32> {
         let (mut low, mut high) = (0, self.sectors);
         while high - low > 1 {
@@ -60,8 +61,8 @@ impl Log<'_> {
         Ok(bytes)
     }
 
-    /// The header of the newest record, which ends at or before `edge`, and its place. It may begin before the end of
-    /// the log and end behind its start.
+    /// The sector and the header of the newest record, which ends at or before `edge`. The record may wrap around the
+    /// end of the log.
     fn newest_record(&self, edge: u32) -> io::Result<Option<(u32, RecordHeader)>> {
         let most = ((MAX_RECORD_BYTES / BASIC_BLOCK_BYTES) as u32 + 8).min(self.sectors);
         let (mut step, mut seen) = (4, 0);
@@ -104,7 +105,7 @@ impl Log<'_> {
 /// Looks at the journal on `device`, which starts at byte `offset`.
 ///
 /// # Errors
-/// What the device says.
+/// The device's error.
 pub(crate) fn look(device: &dyn BlockDevice, offset: u64, geometry: &Geometry) -> io::Result<LogView> {
     let log = Log { device, offset, sectors: geometry.basic_blocks(geometry.log_blocks) as u32 };
     let (first, last) = (log.cycle(0)?, log.cycle(log.sectors - 1)?);
@@ -113,7 +114,7 @@ pub(crate) fn look(device: &dyn BlockDevice, offset: u64, geometry: &Geometry) -
         Some((at, header)) => log.is_unmount(at, &header, edge)?,
         None => false,
     };
-    // What a dirty log's edge is worth is not known here; its pass is.
+    // Writes at the edge of a dirty log may be torn, so only its cycle is certain.
     let block = if clean { edge } else { log.sectors };
     Ok(LogView { newest: Lsn::new(first, block), clean })
 }

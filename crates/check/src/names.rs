@@ -1,4 +1,4 @@
-//! What all names amount to: link counts, the tree of directories, parent pointers.
+//! What all names together must agree with: link counts, the tree of directories, parent pointers.
 
 use crate::attr;
 use crate::context::Context;
@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering;
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::FileType;
 
-/// Most inodes whose parent pointers are looked at one by one.
+/// Maximum number of inodes whose parent pointers are compared one by one.
 const MAX_EXPLAINED: usize = 1000;
 
-/// Checks what became of all names.
+/// Checks link counts, directories and parent pointers, after all names were counted.
 pub(crate) fn check(context: &Context<'_>, directories: &Directories) {
     let all_names = context.names_known.load(Ordering::Relaxed);
     check_special(context);
@@ -31,7 +31,7 @@ pub(crate) fn check(context: &Context<'_>, directories: &Directories) {
     }
 }
 
-/// The filesystem's own files are named by the superblock.
+/// Counts the superblock's references to the filesystem's own inodes as names, and checks that these inodes exist.
 fn check_special(context: &Context<'_>) {
     for special in context.special_inodes() {
         match context.inodes.find(&context.geometry, special.number) {
@@ -81,7 +81,7 @@ fn check_links(context: &Context<'_>, directories: &Directories, inode: InodeNum
     }
 }
 
-/// Every directory hangs below the root, from the directory that its `..` names.
+/// Checks that each `..` leads to the directory that has the name, and that directories form no circles.
 fn check_tree(context: &Context<'_>, directories: &Directories, all_names: bool) {
     #[derive(Clone, Copy, PartialEq)]
     enum Seen {
@@ -123,7 +123,7 @@ fn check_tree(context: &Context<'_>, directories: &Directories, all_names: bool)
 /// Directory, its generation, name: what a name and its parent pointer have in common.
 type Key = (InodeNumber, u32, Vec<u8>);
 
-/// Reads names and parent pointers of some inodes again and says in what they differ.
+/// Reads names and parent pointers of some inodes again and reports where they differ.
 fn explain(context: &Context<'_>, directories: &Directories, inodes: &BTreeSet<InodeNumber>, all_names: bool) {
     let mut names: BTreeMap<InodeNumber, Vec<Key>> = BTreeMap::new();
     let mut pointers: BTreeMap<InodeNumber, Vec<Key>> = BTreeMap::new();

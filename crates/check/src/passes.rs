@@ -1,4 +1,4 @@
-//! The passes, in order, and the threads that do them.
+//! The passes, in order, and the threads that run them.
 
 use crate::ag::{self, AgState};
 use crate::context::Context;
@@ -27,7 +27,7 @@ const THREADS_FROM_INODES: u64 = 20_000;
 /// Largest sector that a superblock may name.
 const MAX_SECTOR: usize = 32768;
 
-/// Reads the superblock; a damaged one is a report.
+/// Reads the superblock. If it is damaged, returns the report that says so.
 fn read_superblock(device: &dyn BlockDevice) -> Result<Result<Superblock, Report>, CheckError> {
     let mut sector = vec![0; BASIC_BLOCK_BYTES];
     device.read(0, &mut sector)?;
@@ -51,7 +51,7 @@ fn read_superblock(device: &dyn BlockDevice) -> Result<Result<Superblock, Report
     }
 }
 
-/// Looks at the journal, if it can be read.
+/// Reads the state of the journal; `None` if it cannot be read, which is reported.
 fn look_at_log(
     device: &dyn BlockDevice,
     log_device: Option<&dyn BlockDevice>,
@@ -80,7 +80,7 @@ fn look_at_log(
     }
 }
 
-/// Does `work` for every number below `count`, by several threads; each has a state of its own.
+/// Calls `work` for every number below `count`, on several threads; each has a state of its own.
 fn spread<S: Default + Send>(threads: usize, count: usize, work: impl Fn(&mut S, usize) + Sync) -> Vec<S> {
     let next = AtomicUsize::new(0);
     let run = || {
@@ -244,7 +244,7 @@ impl Passes<'_> {
         counts.into_iter().sum()
     }
 
-    /// Compares what everything uses with what the AGs say; the numbers of used and free blocks.
+    /// Compares all uses of blocks with what the AGs say. Returns the numbers of used and free blocks.
     fn blocks(&self, ags: &[AgState], mut usage: Vec<Usage>) -> (u64, u64) {
         let (context, progress) = (&self.context, self.progress);
         progress.begin("blocks", ags.len() as u64);

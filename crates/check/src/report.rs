@@ -1,11 +1,11 @@
-//! What the check found: faults, each with structure, place and consequence, and the figures of the image.
+//! What the check found: faults, each with structure, address and consequence, and the figures of the image.
 
 use core::fmt;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use xfskit_ondisk::{AgNumber, Corruption, DiskAddress, InodeNumber};
 
-/// Whose a damaged structure is.
+/// The owner of a damaged structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     /// An allocation group.
@@ -23,7 +23,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// What a fault means for whoever has the image.
+/// What a fault means for the user of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Consequence {
     /// The image as a whole.
@@ -32,7 +32,7 @@ pub enum Consequence {
     Copy,
     /// Allocation in one AG.
     Allocation,
-    /// Blocks that nobody can use.
+    /// Blocks that no file can use.
     LostSpace,
     /// Blocks that two owners use.
     SharedSpace,
@@ -104,13 +104,13 @@ pub struct Fault {
     pub structure: &'static str,
     /// The condition that should have held.
     pub check: &'static str,
-    /// Where the structure lies.
+    /// Disk address of the structure.
     pub address: Option<DiskAddress>,
-    /// Whose it is.
+    /// The owner of the structure.
     pub owner: Option<Owner>,
     /// What was found; may be empty.
     pub found: String,
-    /// What that means.
+    /// What the fault means for the user.
     pub consequence: Consequence,
 }
 
@@ -119,7 +119,7 @@ impl Fault {
         Self { structure, check, address: None, owner: None, found: String::new(), consequence }
     }
 
-    /// A structure's own verifier said no.
+    /// A fault that a structure's verifier found.
     pub(crate) fn of(corruption: &Corruption, owner: Owner, consequence: Consequence) -> Self {
         Self {
             structure: corruption.structure,
@@ -177,13 +177,13 @@ impl fmt::Display for Fault {
 pub struct Summary {
     /// Inodes in use.
     pub inodes: u64,
-    /// Directories among them.
+    /// Directories; `inodes` counts them too.
     pub directories: u64,
-    /// Names in directories, but for `.` and `..`.
+    /// Names in directories, except `.` and `..`.
     pub names: u64,
     /// Attributes, parent pointers included.
     pub attributes: u64,
-    /// Parent pointers among them.
+    /// Parent pointers; `attributes` counts them too.
     pub parent_pointers: u64,
     /// Extents of all forks.
     pub extents: u64,
@@ -209,28 +209,28 @@ impl Summary {
     }
 }
 
-/// What a check found of the journal.
+/// The state of the journal that a check found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogCondition {
-    /// It was closed in good order.
+    /// It ends with an unmount record.
     #[default]
     Clean,
-    /// It was not: faults may be what its replay would put right.
+    /// It does not: its replay may mend some of the faults.
     Dirty,
-    /// It cannot be read, which is a fault that no replay puts right.
+    /// It cannot be read, which is a fault that no replay mends.
     Unreadable,
 }
 
 /// What the check of an image found.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// The faults that were kept, by place.
+    /// The faults, up to the maximum, by disk address.
     pub faults: Vec<Fault>,
-    /// All faults, those that were not kept included.
+    /// Number of all faults, including those that are not listed.
     pub fault_count: u64,
-    /// What is worth knowing and no fault.
+    /// Remarks that are no faults.
     pub notes: Vec<String>,
-    /// What the journal is like.
+    /// The state of the journal.
     pub log: LogCondition,
     /// The figures.
     pub summary: Summary,
@@ -281,7 +281,7 @@ impl Faults {
         }
     }
 
-    /// Does something again whose faults are known already. Only one thread may work meanwhile.
+    /// Does `work` without recording its faults, which are known already. No other thread may add faults meanwhile.
     pub(crate) fn quietly<T>(&self, work: impl FnOnce() -> T) -> T {
         self.muted.store(true, Ordering::Relaxed);
         let result = work();

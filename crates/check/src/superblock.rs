@@ -1,4 +1,4 @@
-//! The superblock's fields that its decoder leaves open, the copies in the other AGs, and the counters.
+//! The superblock's fields that its decoder does not check, the copies in the other AGs, and the counters.
 
 use crate::context::Context;
 use crate::report::{Consequence, Fault, Owner};
@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, IntoBytes};
 const NAME: &str = "superblock";
 const COPY_NAME: &str = "secondary superblock";
 
-/// The fields that never change, or only together with all copies: name, offset, size.
+/// Fields that never change, or that change in all copies together: name, offset, size.
 macro_rules! fields {
     ($($field:ident),+ $(,)?) => {
         &[$((stringify!($field), offset_of!(RawSuperblock, $field), size_of_field(|raw| &raw.$field))),+]
@@ -54,7 +54,7 @@ const COPIED: &[(&str, usize, usize)] = fields![
     sparse_inode_alignment,
 ];
 
-/// What every superblock of version 5 has, whatever its features.
+/// Flags that every superblock of version 5 has, whatever its features.
 const VERSION_FLAGS_OF_ALL: VersionFlags = VersionFlags::NLINK
     .union(VersionFlags::LOGV2)
     .union(VersionFlags::EXTFLAG)
@@ -66,7 +66,7 @@ const VERSION_FLAGS_OF_USE: u16 = VersionFlags::ATTR.bits() | VersionFlags::QUOT
 const QUOTA_FLAGS_OF_VERSION_4: u16 = 0x10 | 0x20;
 const MAX_INODE_PERCENT: u8 = 100;
 
-/// Checks what is true of the first superblock and of each copy, and what the decoder leaves open.
+/// Checks rules for the first superblock and for each copy that the decoder does not check.
 fn check_any(raw: &RawSuperblock, sector: &[u8], fault: &dyn Fn(&'static str, String)) {
     let flags = raw.version.get();
     if !VersionFlags::from_bits_truncate(flags).contains(VERSION_FLAGS_OF_ALL) {
@@ -102,7 +102,7 @@ fn check_any(raw: &RawSuperblock, sector: &[u8], fault: &dyn Fn(&'static str, St
     }
 }
 
-/// Checks what the decoder of the first superblock does not.
+/// Checks rules for the first superblock that its decoder does not check.
 pub(crate) fn check_primary(context: &Context<'_>) {
     let raw = context.superblock.raw();
     let fault = |check, found: String| {
@@ -179,8 +179,8 @@ pub(crate) fn check_copy(context: &Context<'_>, ag: AgNumber) {
     }
 }
 
-/// Compares what the superblock says of attributes with those that were found. Nothing but the kernel's scrub minds, so
-/// it is no fault, and the next change of an inode with attributes sets it right.
+/// Notes if attributes were found but the superblock does not announce them. Only the kernel's scrub complains about
+/// this, so it is no fault; the next change of an inode with attributes sets the bit.
 pub(crate) fn check_attr_bit(context: &Context<'_>, attributes: u64) {
     let announced = context.superblock.raw().version.get() & VersionFlags::ATTR.bits() != 0;
     if attributes > 0 && !announced {
@@ -188,7 +188,7 @@ pub(crate) fn check_attr_bit(context: &Context<'_>, attributes: u64) {
     }
 }
 
-/// The counters of the superblock as the AGs add up.
+/// The counters of the superblock, added up over the AGs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) inodes: u64,

@@ -1,7 +1,7 @@
-//! What is remembered of every inode: 24 bytes each, in the order of the inode trees.
+//! What the check records of every inode: 24 bytes each, in the order of the inode trees.
 //!
-//! Names and parent pointers are not kept. Each name adds a hash of (directory, its generation, inode, name) to its
-//! inode's sum and each parent pointer takes one away, so that the sum is zero if the two agree.
+//! Names and parent pointers are not stored. Each name adds a hash of (directory, its generation, inode, name) to its
+//! inode's sum, and each parent pointer subtracts one, so that the sum is zero if the two agree.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use xfskit_ondisk::btree::InodeChunk;
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
 
 const DAMAGED: u8 = 0xff;
 
-/// What is remembered of an inode.
+/// What the check records of an inode.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     /// Hashes of names minus hashes of parent pointers.
@@ -97,7 +97,7 @@ impl AgInodes {
         &self.chunks
     }
 
-    /// The chunk that holds an inode.
+    /// The index of the chunk that contains an inode.
     pub(crate) fn chunk_of(&self, inode: AgInode) -> Option<usize> {
         let index = self.chunks.partition_point(|chunk| chunk.first <= inode).checked_sub(1)?;
         self.chunks[index].index_of(inode).map(|_| index)

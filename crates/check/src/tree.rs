@@ -1,8 +1,8 @@
 //! A walk over a whole btree, of any of the seven kinds.
 //!
-//! Every block is read once, from the left to the right, and held against its parent (level, lowest key, highest key
-//! where records overlap), against its neighbour (siblings, order of keys) and against itself. A block that fails is
-//! reported and not entered, so that damaged pointers lead neither in circles nor twice to the same block.
+//! Every block is read once, from left to right, and verified, and compared with its parent (level, lowest key, highest
+//! key where records overlap) and its neighbour (siblings, order of keys). A block that fails is reported and not
+//! entered, so that damaged pointers lead neither in circles nor twice to the same block.
 
 use crate::context::Context;
 use crate::report::{Consequence, Fault, Owner};
@@ -12,19 +12,19 @@ use xfskit_ondisk::{AgBlock, AgNumber, Corruption, DiskAddress, FsBlock, checksu
 /// Where a walk begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TreeStart {
-    /// The AG of the tree; of no meaning for a file's.
+    /// The AG of the tree; not used for the tree of a file.
     pub(crate) ag: AgNumber,
-    /// Whose the tree is.
+    /// The owner of the tree.
     pub(crate) owner: Owner,
     /// What a damaged block means.
     pub(crate) consequence: Consequence,
-    /// The tree was walked over before: what is wrong with it was said then.
+    /// The tree was walked before, and its faults were reported then.
     pub(crate) quiet: bool,
 }
 
 /// What a parent says of its child.
 pub(crate) struct Child<K> {
-    /// Where the parent lies.
+    /// Address of the parent.
     pub(crate) from: DiskAddress,
     pub(crate) pointer: u64,
     pub(crate) level: u32,
@@ -162,7 +162,7 @@ impl<'a, F: TreeFormat> TreeWalk<'a, F> {
         self.fits_neighbour(child, address, view) && self.fits_parent(child, address, view)
     }
 
-    /// Holds a block against the one to its left on its level.
+    /// Compares a block with the one to its left on its level.
     fn fits_neighbour(&mut self, child: &Child<F::Key>, address: DiskAddress, view: BlockView<'_, F>) -> bool {
         let level = child.level as usize;
         while self.neighbours.len() <= level {
@@ -172,7 +172,7 @@ impl<'a, F: TreeFormat> TreeWalk<'a, F> {
         let last_key = bounds.map(|_| view.key(view.count() - 1));
         let new = Neighbour { block: child.pointer, right: view.right(), last_key };
         let old = self.neighbours[level].replace(new);
-        // After a block that was left out, the next one begins anew.
+        // After a fault a block may be missing, so neighbours are no longer compared.
         if !self.whole {
             return true;
         }
@@ -210,7 +210,7 @@ impl<'a, F: TreeFormat> TreeWalk<'a, F> {
         true
     }
 
-    /// After the last block: nothing may follow to the right.
+    /// Checks, after the last block, that no level has another block to the right.
     pub(crate) fn finish(&mut self) {
         if !self.whole {
             return;

@@ -1,9 +1,9 @@
-//! Who uses which blocks: gathered from everything that the passes find, compared with what the image says.
+//! The owners of all blocks, gathered by the passes and compared with the trees of each AG.
 //!
 //! ```text
 //! AG headers, log, AGFL, tree blocks, inode chunks, forks, bmbt blocks, CoW staging   } sorted by block
 //! free space (bnobt)                                                                  }
-//!    one sweep: no gap, no overlap but of data forks on an image that can share
+//!    one sweep: no gap; only data forks overlap, and only on an image that can share
 //!    depth of the overlaps == refcountbt            all but free space == rmapbt
 //! ```
 
@@ -17,7 +17,7 @@ use xfskit_ondisk::{AgBlock, AgNumber, InodeNumber};
 /// The blocks are free.
 pub(crate) const FREE: u64 = rmap_owner::NULL;
 
-/// A run of blocks and whose it is.
+/// A run of blocks and its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) ag: AgNumber,
@@ -36,7 +36,7 @@ impl Usage {
         self.start + self.count
     }
 
-    /// Where the run stands among all: by place, then as reverse mappings are sorted.
+    /// Sort key: by address, then in the order of reverse mappings.
     pub(crate) fn order(&self) -> (AgNumber, u32, u64, u64) {
         (self.ag, self.start, self.owner, self.offset & !rmap_offset::UNWRITTEN)
     }
@@ -50,7 +50,7 @@ impl Usage {
     }
 }
 
-/// Whose a mapping is, in words.
+/// The owner of a mapping, in words.
 fn describe(owner: u64, offset: u64) -> String {
     match owner {
         FREE => "free space".into(),
@@ -73,7 +73,7 @@ fn describe(owner: u64, offset: u64) -> String {
     }
 }
 
-/// Whose a run of blocks is, for the owner of a fault.
+/// The owner of a run of blocks, for a fault.
 fn owner_of(ag: AgNumber, owner: u64) -> Owner {
     if owner >> 63 == 0 { Owner::Inode(InodeNumber(owner)) } else { Owner::Ag(ag) }
 }
@@ -94,7 +94,7 @@ pub(crate) struct Claims<'a> {
 pub(crate) fn compare(context: &Context<'_>, claims: Claims<'_>, usage: &[Usage]) -> (u64, u64) {
     let owners_known = context.owners_known.load(std::sync::atomic::Ordering::Relaxed);
     let figures = sweep(context, claims, usage, owners_known);
-    // Both trees join what is adjacent, so that an owner that is not known blurs the records of its neighbours.
+    // Both trees merge adjacent records, so an unknown owner also changes the records that are expected beside it.
     if owners_known {
         if let Some(rmaps) = claims.rmaps {
             compare_rmaps(context, claims.ag, usage, rmaps);
@@ -106,13 +106,13 @@ pub(crate) fn compare(context: &Context<'_>, claims: Claims<'_>, usage: &[Usage]
     figures
 }
 
-/// Looks for blocks of two owners and of none.
+/// Looks for blocks with two owners or with none. Returns the numbers of used and free blocks.
 fn sweep(context: &Context<'_>, claims: Claims<'_>, usage: &[Usage], owners_known: bool) -> (u64, u64) {
     let geometry = &context.geometry;
     let (length, can_share) = (geometry.blocks_in_ag(claims.ag), geometry.has_reflink());
     let mut end = 0;
     let mut free = 0u64;
-    // The run that reaches furthest, and that of those that may not be shared.
+    // The run that reaches furthest, and the one that does among those that must not share blocks.
     let (mut holder, mut firm): (Option<&Usage>, Option<&Usage>) = (None, None);
     let gap = |from: u32, to: u32| {
         if from < to && owners_known && claims.free_known {
@@ -207,7 +207,7 @@ fn compare_rmaps(context: &Context<'_>, ag: AgNumber, usage: &[Usage], rmaps: &[
     });
 }
 
-/// How often blocks are used by data forks, where that is twice or more.
+/// The runs of blocks that two or more data forks use, with their number of uses.
 fn expected_refcounts(usage: &[Usage]) -> Vec<Refcount> {
     let mut list: Vec<Refcount> = Vec::new();
     let mut ends: BinaryHeap<std::cmp::Reverse<u32>> = BinaryHeap::new();

@@ -13,17 +13,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use xfskit_testkit::{Reference, Scratch, copy_image, reference, scratch};
 
-/// Cases of a run that nothing else is asked of.
+/// Cases of a run, unless `XFSKIT_FIELD_CASES` says otherwise.
 const CASES: usize = 150;
 
-/// What xfs_db does to the bits of a field.
+/// The verbs of xfs_db's `fuzz` command: what it does to the bits of a field.
 const VERBS: [&str; 7] = ["zeroes", "ones", "firstbit", "middlebit", "lastbit", "add", "sub"];
 
-/// Where a block of the directory's index and of its free index begins, in blocks of 1 KiB.
+/// xfs_db's commands for the first block of a directory's index and of its free index, in blocks of 1 KiB.
 const LEAF_BLOCK: &str = "dblock 33554432";
 const FREE_BLOCK: &str = "dblock 67108864";
 
-/// The structures: how xfs_db goes there. `{name}` is the inode number of a file.
+/// The structures, with the commands that bring xfs_db there. `{name}` is the inode number of a file.
 const STRUCTURES: &[(&str, &[&str])] = &[
     ("superblock", &["sb 0"]),
     ("secondary superblock", &["sb 1"]),
@@ -78,15 +78,15 @@ const FILES: &[&str] = &[
     "null",
 ];
 
-/// Who finds something where the other does not.
+/// Which of the two finds something that the other does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Only {
     Check,
     Repair,
 }
 
-/// Disagreements that are right: who finds something, in which structures (all that start so), in which fields (all
-/// that have this in their names), and why.
+/// Disagreements that are right: which of the two finds something, in which structures (by the start of their names),
+/// in which fields (by a part of their names), and why.
 const DISAGREEMENTS: &[(Only, &str, &str, &str)] = &[
     (Only::Check, "", "lsn", "xfs_repair -n does not compare LSNs with the log's"),
     (Only::Check, "", "sib", "xfs_repair builds trees anew and does not follow siblings"),
@@ -128,7 +128,7 @@ struct Case {
     verb: &'static str,
 }
 
-/// An image, and all that can be set in it.
+/// An image, and all cases for it.
 struct Base {
     image: PathBuf,
     cases: Vec<Case>,
@@ -215,7 +215,7 @@ fn set(reference: &Reference, base: &Base, case: &Case, copy: &Path) -> bool {
         reference.tool("xfs_db", ["-x"].into_iter().chain(commands).chain([copy.to_str().expect("a plain path")]));
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    // It prints the new value, or why there is none.
+    // xfs_db prints the new value, or why there is none.
     output.status.success() && text.contains(" = ")
 }
 

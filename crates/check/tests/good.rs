@@ -113,7 +113,7 @@ fn a_dirty_journal_is_told() {
     let Some(mount) = kernel_mount(&path) else { return };
     std::fs::write(mount.path().join("one more"), "contents").unwrap();
     assert!(std::process::Command::new("sync").status().unwrap().success());
-    // What the image holds while it is mounted is what a power cut would leave.
+    // A copy of the mounted image is what a power cut would leave.
     let copy = scratch.file("copy.img");
     std::fs::copy(&path, &copy).unwrap();
     mount.unmount();
@@ -141,7 +141,7 @@ fn an_external_journal_must_be_named() {
 #[test]
 fn several_threads_find_what_one_finds() {
     let mut bytes = image(Recipe::Defaults);
-    // Enough inodes, as far as the superblock knows, to be worth threads.
+    // The superblock claims enough inodes for several threads.
     bytes[128..136].copy_from_slice(&1_000_000u64.to_be_bytes());
     xfskit_ondisk::set_checksum(&mut bytes[..512], xfskit_ondisk::superblock::SUPERBLOCK_CRC_OFFSET);
     let device = Arc::new(MemoryDevice::from_bytes(bytes));
@@ -177,7 +177,7 @@ fn nothing_is_found_where_the_engine_wrote() {
         if let Some(reference) = reference() {
             let path = scratch.file("engine.img");
             std::fs::write(&path, &bytes).unwrap();
-            // Inodes that wait to be freed are something that repair would do.
+            // xfs_repair would free the inodes that wait for it, which only this recipe does not have.
             if recipe == Recipe::Quick {
                 reference.repair_finds_nothing(&path);
             }
@@ -188,7 +188,8 @@ fn nothing_is_found_where_the_engine_wrote() {
     }
 }
 
-/// The strictest judge: a mistake that xfs_repair does not notice shows here. `make scrub` has it judge all recipes.
+/// The kernel's scrub is stricter than xfs_repair and finds mistakes that that one misses. `make scrub` runs it on all
+/// recipes.
 #[test]
 fn the_kernels_scrub_finds_nothing_where_the_engine_wrote() {
     if reference().is_none() {
@@ -202,8 +203,7 @@ fn the_kernels_scrub_finds_nothing_where_the_engine_wrote() {
         .map(|recipe| {
             let path = scratch.file(&format!("{recipe:?}.img"));
             std::fs::write(&path, image(*recipe)).unwrap();
-            // Opening it frees the inodes without a name, of which the kernel would free none while the journal is
-            // clean.
+            // Our mount frees the inodes without a name. The kernel would free none of them while the journal is clean.
             let device = FileDevice::open(&path, Access::Write).unwrap();
             Volume::open(Arc::new(device), MountOptions::default()).unwrap().unmount().unwrap();
             path

@@ -8,7 +8,7 @@ use xfskit_check::{CheckOptions, Quiet, check};
 use xfskit_device::{BlockDevice, MemoryDevice};
 use xfskit_fuzz_harness::{Mutator, Overlay, Random, Recipe, Watchdog, image, peak_memory_bytes};
 
-/// How often each image is damaged; `XFSKIT_TRIALS` says otherwise.
+/// How often each image is damaged, unless `XFSKIT_TRIALS` says otherwise.
 const TRIALS: u64 = 1500;
 
 fn trials() -> u64 {
@@ -19,7 +19,7 @@ fn options() -> CheckOptions {
     CheckOptions { threads: 2, most_faults: 100 }
 }
 
-/// Damages an image over and over with checksums that fit, and checks it.
+/// Damages an image many times, with valid checksums, and checks it.
 fn torment(recipe: Recipe) {
     let base = Arc::new(image(recipe));
     let mutator = Mutator::new(&base);
@@ -37,7 +37,7 @@ fn torment(recipe: Recipe) {
         }
     }
     assert!(wrong.is_empty(), "{recipe:?}: {} of {}\n{}", wrong.len(), trials(), wrong.join("\n"));
-    // Some damage hits what means nothing: times, owners, unused bytes.
+    // Some damage hits bytes that no check can judge: times, owners, unused bytes.
     assert!(unseen * 3 < trials(), "{recipe:?}: nothing was found in {unseen} of {} damaged images", trials());
     assert!(peak_memory_bytes() < 4 << 30, "{} bytes of memory", peak_memory_bytes());
 }
@@ -57,7 +57,7 @@ fn damage_of_an_old_image_is_reported() {
     torment(Recipe::Old);
 }
 
-/// Damage that is compared with what xfs_repair says of it.
+/// Number of damaged images that xfs_repair also judges.
 const COMPARED: u64 = 60;
 
 #[test]

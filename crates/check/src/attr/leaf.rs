@@ -30,7 +30,7 @@ pub(super) fn walk(context: &Context<'_>, inode: &InodeView<'_>, map: &Map, take
     let mut tree = DaWalk::new(context, inode, map, FORM);
     tree.walk(&mut |bytes, address| {
         check_space(context, inode, bytes, address);
-        // The verifier found each of them whole.
+        // The verifier has made sure that every attribute is whole.
         for attr in attrs(bytes).flatten() {
             if attr.is_incomplete() {
                 incomplete += 1;
@@ -81,7 +81,7 @@ fn check_entry(context: &Context<'_>, inode: &InodeView<'_>, attr: &LeafAttr<'_>
     }
 }
 
-/// Checks that names, values and free runs share the leaf without overlaps, and that the header counts them right.
+/// Checks that names, values and free runs do not overlap, and that the header's count of bytes is right.
 fn check_space(context: &Context<'_>, inode: &InodeView<'_>, bytes: &[u8], address: DiskAddress) {
     let fault = |check, found: String| {
         context.report(Fault::new(NAME, check, Consequence::Attributes).at(address).owned(inode.owner()).found(found));

@@ -1,6 +1,6 @@
 //! Attributes, in shortform, in one leaf, and in a tree of leaves; and the parent pointers among them.
 //!
-//! Each parent pointer is taken from the balance of its inode, to which each name adds ([`crate::table`]).
+//! Each name adds to the balance of its inode, and each parent pointer subtracts from it ([`crate::table`]).
 
 mod leaf;
 mod remote;
@@ -16,7 +16,7 @@ use xfskit_ondisk::attr::{ParentRecord, flags};
 use xfskit_ondisk::dir::is_valid_name;
 use xfskit_ondisk::{DiskAddress, ForkFormat, InodeNumber};
 
-/// An attribute, wherever it stands.
+/// An attribute, in any on-disk form.
 pub(crate) struct Found<'a> {
     pub(crate) namespace: u8,
     pub(crate) name: &'a [u8],
@@ -37,7 +37,7 @@ pub(crate) struct Pointer<'a> {
 
 /// Checks the attributes of an inode.
 pub(crate) fn check(context: &Context<'_>, inode: &InodeView<'_>, map: &Map, slot: &Slot, summary: &mut Summary) {
-    // Removal of a file that has no name any more takes its attributes apart without keeping their tree in shape.
+    // While a file without a name is freed, its attributes are removed step by step, and their tree may be invalid.
     if inode.core.links == 0 {
         return;
     }
@@ -82,18 +82,18 @@ fn parent_pointer<'a>(attr: &Found<'a>) -> Option<Pointer<'a>> {
     Some(Pointer { parent: InodeNumber(record.inode), generation: record.generation, name: attr.name })
 }
 
-/// The attributes of the hash that came last, which is all that is needed to find duplicates where hashes are sorted.
+/// The attributes with the current hash. Attributes are sorted by hash, so no others are needed to find duplicates.
 #[derive(Default)]
 struct Keys {
     hash: u32,
     last: Vec<u8>,
     next: Vec<u8>,
-    /// Filled only where a hash comes again.
+    /// Filled only when a hash repeats.
     seen: HashSet<Vec<u8>>,
 }
 
 impl Keys {
-    /// Whether the attribute is new. Those in shortform, which have no hash, are not looked at.
+    /// Whether the attribute is new. A shortform attribute has no hash and always counts as new.
     fn insert(&mut self, attr: &Found<'_>) -> bool {
         let Some(hash) = attr.hash else { return true };
         self.next.clear();

@@ -8,7 +8,7 @@ use xfskit_ondisk::attr::remote::{blocks_for, bytes_per_block, decode_block};
 
 const NAME: &str = "remote attr block";
 
-/// Checks the value of `length` bytes from fork block `block`; says how many blocks it has.
+/// Checks the value of `length` bytes from fork block `block`; returns the number of its blocks.
 pub(super) fn check(context: &Context<'_>, inode: &InodeView<'_>, map: &Map, block: u32, length: usize) -> u64 {
     let geometry = &context.geometry;
     let per_block = bytes_per_block(geometry);

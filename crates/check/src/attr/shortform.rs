@@ -27,7 +27,7 @@ pub(super) fn walk(context: &Context<'_>, inode: &InodeView<'_>, fork: &[u8], ta
     if bytes[2] > 1 {
         find_duplicates(context, inode, bytes);
     }
-    // The verifier found each of them whole.
+    // The verifier has made sure that every attribute is whole.
     for attr in attrs(bytes).flatten() {
         take(&Found {
             namespace: attr.namespace,
@@ -41,7 +41,7 @@ pub(super) fn walk(context: &Context<'_>, inode: &InodeView<'_>, fork: &[u8], ta
 }
 
 fn find_duplicates(context: &Context<'_>, inode: &InodeView<'_>, bytes: &[u8]) {
-    // The same name may point at several directories.
+    // Parent pointers with the same name may lead to several directories.
     let key = |attr: &ShortformAttr<'_>| match attr.namespace & flags::PARENT {
         0 => (attr.namespace, attr.name.to_vec(), Vec::new()),
         _ => (attr.namespace, attr.name.to_vec(), attr.value.to_vec()),

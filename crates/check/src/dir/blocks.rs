@@ -1,4 +1,4 @@
-//! Directories in blocks of their own: data blocks with the names, and what stands beside them.
+//! Directories in blocks of their own: data blocks with the names, and their indexes.
 
 use super::Name;
 use super::index::{self, Data};
@@ -12,7 +12,7 @@ use xfskit_ondisk::dir::data::{DATA_HEADER_BYTES, block_index, data_header, entr
 use xfskit_ondisk::dir::{DirLayout, entry_bytes};
 use xfskit_ondisk::{DiskAddress, FileBlock, InodeNumber};
 
-/// Checks the blocks and calls `take` for each name; says whether all could be read.
+/// Checks the blocks and calls `take` for each name; returns whether all could be read.
 pub(super) fn walk(context: &Context<'_>, inode: &InodeView<'_>, map: &Map, take: &mut dyn FnMut(&Name<'_>)) -> bool {
     let view = View { context, inode, map, layout: DirLayout::new(&context.geometry) };
     let index_root = view.layout.index_root();
@@ -39,7 +39,8 @@ fn walk_one_block(view: &View<'_, '_>, take: &mut dyn FnMut(&Name<'_>)) -> bool 
     let Some((address, bytes)) = view.block(FileBlock(0), NAME, verify_block) else { return false };
     let mut data = Data::default();
     take_names(view, NAME, 0, address, &bytes, &mut data, take);
-    // The block's verifier looked from the entries to the index; from the other side a count is all that is left.
+    // The verifier found every entry in the index, but only counted the index. This compares index entries with
+    // entries.
     let live = block_index(&bytes).iter().filter(|entry| !entry.is_stale());
     let index = live.map(|entry| Data::key(entry.hash.get(), entry.pointer.get())).collect();
     index::compare(view, &mut data, index);
@@ -101,7 +102,7 @@ fn take_names(
     }
 }
 
-/// Looks for names that stand in a directory twice, among those whose hashes do. The entries are sorted.
+/// Looks for names that a directory has twice, among the names whose hashes repeat. The entries are sorted.
 fn find_duplicates(view: &View<'_, '_>, data: &Data) {
     let same = |pair: &&[u64]| pair[0] >> 32 == pair[1] >> 32;
     let hashes: HashSet<u32> = data.entries.windows(2).filter(same).map(|pair| (pair[0] >> 32) as u32).collect();

@@ -10,7 +10,7 @@ use xfskit_ondisk::dir::free::{free_header, free_values, verify_free};
 use xfskit_ondisk::dir::leaf::{DIR_LEAF1_MAGIC, leaf_bests, leaf_entries, verify_leaf1, verify_leafn};
 use xfskit_ondisk::{DiskAddress, checksum_matches};
 
-/// What the data blocks hold.
+/// What the data blocks contain.
 #[derive(Debug, Default)]
 pub(super) struct Data {
     /// Hash and data pointer of every entry.
@@ -24,7 +24,7 @@ impl Data {
         u64::from(hash) << 32 | u64::from(pointer)
     }
 
-    /// The value that indexes must have of a data block.
+    /// The largest unused length of a data block, which the indexes must have.
     fn best(&self, number: u32) -> u16 {
         let place = self.bests.binary_search_by_key(&number, |best| best.0);
         place.map_or(NO_DATA_BLOCK, |place| self.bests[place].1)
@@ -52,7 +52,7 @@ pub(super) fn compare(view: &View<'_, '_>, data: &mut Data, mut index: Vec<u64>)
     );
 }
 
-/// Checks the indexes of a directory whose data blocks are all known; says whether the hash index could be read.
+/// Checks the indexes of a directory whose data blocks are all known; returns whether the hash index could be read.
 pub(super) fn check(view: &View<'_, '_>, data: &mut Data) -> bool {
     let root = view.layout.index_root();
     let blocks = view.layout.fs_blocks();

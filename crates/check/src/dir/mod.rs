@@ -1,7 +1,8 @@
 //! Directories: names, and the indexes by which they are found.
 //!
-//! Every name is held against the inode that it leads to: that it exists, is in use, has the type that the name says.
-//! It is counted there, and added to the balance that parent pointers are taken from ([`crate::table`]).
+//! Every name is compared with the inode that it leads to, which must exist, be in use, and have the type that the name
+//! says. The name is counted there, and added to the balance from which parent pointers are subtracted
+//! ([`crate::table`]).
 
 mod blocks;
 mod index;
@@ -16,13 +17,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use xfskit_ondisk::dir::{FileType, is_valid_name};
 use xfskit_ondisk::{DiskAddress, ForkFormat, InodeCore, InodeNumber};
 
-/// What is remembered of a directory.
+/// What the check records of a directory.
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) inode: InodeNumber,
     /// Its `..`; 0 where that is not known.
     pub(crate) dotdot: AtomicU64,
-    /// The directory that has a name of it; 0 if none has.
+    /// The directory that has a name for it; 0 if none has.
     pub(crate) named_by: AtomicU64,
 }
 
@@ -50,7 +51,7 @@ pub(crate) struct Name<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) target: InodeNumber,
     pub(crate) file_type: FileType,
-    /// Where it stands.
+    /// Address of the block or inode that contains it.
     pub(crate) address: DiskAddress,
 }
 
@@ -74,7 +75,7 @@ pub(crate) fn with_inode<T>(
     Some(work(&InodeView { number, address, core: &core, bytes, again: true }))
 }
 
-/// The map of a fork whose faults are known already.
+/// Reads the map of a fork again, after its faults were reported.
 pub(crate) fn map_of(context: &Context<'_>, inode: &InodeView<'_>, fork: Fork) -> Option<Map> {
     let mut map = Map::default();
     let mut blocks = 0;
@@ -85,7 +86,7 @@ pub(crate) fn map_of(context: &Context<'_>, inode: &InodeView<'_>, fork: Fork) -
     (figures.whole && blocks <= context.geometry.data_blocks).then_some(map)
 }
 
-/// Walks over all names of a directory, `.` and `..` included, and checks its form; says whether all could be read.
+/// Walks over all names of a directory, `.` and `..` included, and checks its form; returns whether all could be read.
 pub(crate) fn walk(context: &Context<'_>, inode: &InodeView<'_>, take: &mut dyn FnMut(&Name<'_>)) -> bool {
     if inode.core.data_format == ForkFormat::Local {
         return shortform::walk(context, inode, take);
@@ -122,7 +123,7 @@ fn check_name(context: &Context<'_>, directories: &Directories, own: &Directory,
     }
     let slot = context.inodes.find(&context.geometry, name.target);
     let Some(slot) = slot.filter(|slot| slot.kind() != Kind::Free) else {
-        // Chunks that could not be read may hold it.
+        // A chunk that could not be read may contain it.
         if slot.is_some() || context.owners_known.load(Ordering::Relaxed) {
             fault("leads to an inode in use", format!("inode {}", name.target));
         }
@@ -135,7 +136,7 @@ fn check_name(context: &Context<'_>, directories: &Directories, own: &Directory,
     {
         fault("type of the inode", format!("{:?}, inode {} is {file_type:?}", name.file_type, name.target));
     }
-    // A directory without a name keeps its dots, and counts nothing.
+    // A removed directory still has `.` and `..`, but its names are not counted.
     if dir.core.links == 0 {
         if !dots {
             fault("a removed directory is empty", format!("inode {}", name.target));

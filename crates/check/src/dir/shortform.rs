@@ -11,7 +11,7 @@ use xfskit_ondisk::dir::shortform::{Shortform, verify_shortform};
 
 const NAME: &str = "shortform directory";
 
-/// Checks the form and calls `take` for each name; the two dots stand in the header or nowhere.
+/// Checks the form and calls `take` for each name, and for `.` and `..`, which have no entries.
 pub(super) fn walk(context: &Context<'_>, inode: &InodeView<'_>, take: &mut dyn FnMut(&Name<'_>)) -> bool {
     // The core's verifier made sure that the size fits the fork.
     let bytes = &inode.fork(context, Fork::Data)[..inode.core.size as usize];
@@ -28,7 +28,7 @@ pub(super) fn walk(context: &Context<'_>, inode: &InodeView<'_>, take: &mut dyn 
     dot(b".", inode.number);
     dot(b"..", InodeNumber(directory.parent()));
     let mut seen: HashSet<&[u8]> = HashSet::new();
-    // The verifier found each of them whole.
+    // The verifier has made sure that every entry is whole.
     for entry in directory.entries().flatten() {
         let twice = directory.count() > 1 && !seen.insert(entry.name);
         if twice || matches!(entry.name, b"." | b"..") {

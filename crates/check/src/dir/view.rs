@@ -7,7 +7,7 @@ use xfskit_ondisk::da::prefix;
 use xfskit_ondisk::dir::{DIR_CRC_OFFSET, DirBlockHeader, DirLayout};
 use xfskit_ondisk::{DiskAddress, FileBlock, Geometry, Verdict, checksum_matches};
 
-/// A directory whose blocks are being looked at.
+/// A directory in blocks, while it is checked.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a, 'd> {
     pub(super) context: &'a Context<'d>,

@@ -21,7 +21,7 @@ pub fn check_device(device: Arc<dyn BlockDevice>) -> Report {
     check(device, None, &CheckOptions::default(), &Quiet).expect("an image that can be checked")
 }
 
-/// Everything that was found, a line for each.
+/// All faults, one in each line.
 pub fn findings(report: &Report) -> String {
     let lines: Vec<String> = report.faults.iter().map(|fault| format!("{fault}: {}", fault.consequence)).collect();
     format!("{} faults\n{}", report.fault_count, lines.join("\n"))
@@ -33,7 +33,7 @@ pub fn kernel_image(scratch: &Scratch, name: &str, megabytes: u64, options: &[(c
     kernel_image_then(scratch, name, megabytes, options, |_| ())
 }
 
-/// As [`kernel_image`]; `look` sees the tree before the image is unmounted.
+/// As [`kernel_image`]; `look` is called with the tree before the image is unmounted.
 pub fn kernel_image_then(
     scratch: &Scratch,
     name: &str,

@@ -13,7 +13,7 @@ use std::process::Command;
 use table::{ALL, Plant};
 use xfskit_testkit::{Reference, Scratch, copy_image, reference, scratch};
 
-/// An image with the numbers that the table's placeholders stand for.
+/// An image, and the numbers for the placeholders of the table.
 struct Base {
     image: PathBuf,
     numbers: HashMap<String, u64>,
@@ -67,7 +67,7 @@ fn base(reference: &Reference, scratch: &Scratch) -> Option<Base> {
     let root = numbers["."];
     let text = reference.db(&image, &["agf 0", "print fllast"]);
     numbers.insert("fllast".into(), number_after(&text, "fllast"));
-    // The place of an entry in the root directory's block.
+    // The index of an entry in the root directory's block.
     let text = reference.db(&image, &[&format!("inode {root}"), "dblock 0", "print"]);
     let entry = text.lines().find(|line| line.ends_with("= \"level 0\"")).expect("an entry");
     numbers.insert("entry".into(), bracketed(entry));
@@ -79,8 +79,8 @@ fn base(reference: &Reference, scratch: &Scratch) -> Option<Base> {
     Some(Base { image, numbers })
 }
 
-/// Two entries of the leaf form whose hashes follow each other in the index: the place of the first in index and data,
-/// and what it would need to have the name of the second.
+/// Finds two entries of the leaf form whose hashes are adjacent in the index. Notes where the first is in the index and
+/// in the data, and the hash and the name of the second.
 fn twins(reference: &Reference, image: &Path, numbers: &mut HashMap<String, u64>) {
     let inode = format!("inode {}", numbers["leaf"]);
     let text = reference.db(image, &[&inode, "dblock 33554432", "print"]);
@@ -90,7 +90,7 @@ fn twins(reference: &Reference, image: &Path, numbers: &mut HashMap<String, u64>
     };
     let hashes: Vec<u64> = text.lines().filter(|line| line.contains("].hashval")).filter_map(number).collect();
     let places: Vec<u64> = text.lines().filter(|line| line.contains("].address")).filter_map(number).collect();
-    // The dots come first, and the second data block has places from 0x200 on.
+    // `.` and `..` lie below 0x18, and the second data block has addresses from 0x200 on.
     let fits = |index: &usize| places[*index..*index + 2].iter().all(|&place| (0x18..0x200).contains(&place));
     let first = (2..places.len() - 1).find(fits).expect("two entries");
     let data = reference.db(image, &[&inode, "dblock 0", "print"]);

@@ -1,4 +1,4 @@
-//! The faults: commands of xfs_db, what must be said of them, and whether `xfs_repair -n` complains too.
+//! The faults: commands of xfs_db, what the check must report, and whether `xfs_repair -n` complains too.
 
 mod inodes;
 mod names;
@@ -13,7 +13,7 @@ pub struct Plant {
 }
 
 impl Plant {
-    /// How messages of the test call it.
+    /// Its name in messages of the test.
     pub fn name(&self) -> String {
         format!("{:?} for {} / {}", self.commands, self.structure, self.check)
     }

@@ -1,4 +1,4 @@
-//! Faults in what every AG says of itself: headers, free space, owners, inode trees.
+//! Faults in the structures of an AG: headers, free space, owners, inode trees.
 
 use super::{Plant, plant};
 
