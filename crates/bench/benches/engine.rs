@@ -1,4 +1,4 @@
-//! Operations of the engine on an image in memory: what they cost without a device.
+//! Operations of the engine on an image in memory: their cost without a device.
 
 use divan::{Bencher, black_box};
 use std::cell::Cell;
@@ -57,7 +57,7 @@ impl Image {
     }
 }
 
-/// Into a directory of so many names: shortform, one block, an index of leaves.
+/// Creates in a directory of `files` names: shortform, one block, an index of leaves.
 #[divan::bench(args = [1, 50, 20_000], sample_count = 20, sample_size = 100)]
 fn create(bencher: Bencher<'_, '_>, files: usize) {
     let image = Image::new();
@@ -125,7 +125,7 @@ fn xattr_set_and_remove(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// Of a file with so many others: in the inode, in one leaf, in a tree.
+/// An attribute of a file with `others` more: in the inode, in one leaf, in a tree.
 #[divan::bench(args = [1, 30, 1000])]
 fn xattr_get(bencher: Bencher<'_, '_>, others: usize) {
     let image = Image::new();
@@ -150,7 +150,7 @@ fn xattr_leaf_add_and_remove(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// A checkpoint of so many creates: formatting, checksums, records.
+/// A checkpoint of `files` creates: formatting, checksums, records.
 #[divan::bench(args = [10, 1000], sample_count = 20, sample_size = 1)]
 fn checkpoint(bencher: Bencher<'_, '_>, files: usize) {
     let image = Image::new();

@@ -10,9 +10,9 @@ pub(crate) struct Case {
     pub(crate) mkfs: Vec<(char, &'static str)>,
     pub(crate) image_bytes: u64,
     pub(crate) mount: MountOptions,
-    /// Whether parent pointers are wanted, or not; `None` where they do not matter.
+    /// Whether the image must have parent pointers or must not; `None` where they do not matter.
     pub(crate) parent: Option<bool>,
-    /// An option of the engine is not as it is by default, so that only the engine can do it.
+    /// An option of the engine differs from its default, so only the engine can run the case.
     pub(crate) switched: bool,
 }
 

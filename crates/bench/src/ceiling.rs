@@ -1,36 +1,37 @@
-//! What a second thread can gain on this machine, whatever it does.
+//! What a second thread can gain at most on this machine.
 //!
-//! Virtual processors may share a core, or be lent to other work: then two threads gain less than 2 although they wait
-//! for nothing of each other. And two that have caches of their own still share the way to memory. So beside the gain
-//! of an engine stand those of two loops: one computes in registers; one copies pieces of memory that no cache holds,
-//! as an engine does with inodes and what it logs of them. Neither has locks or system calls. They hold for their own
-//! moment: on a machine that is not quiet they change.
+//! Virtual processors may share a core, or be lent to other work. Then two threads are less than twice as fast as one,
+//! although neither waits for the other. Processors with caches of their own still share the path to memory. So the
+//! report gives the gains of two loops beside that of an engine: one loop computes in registers; the other copies
+//! pieces of memory that no cache contains, as an engine does with inodes and their log vectors. Neither takes locks or
+//! makes system calls. The gains are those of the moment: on a machine with other load they change.
 
 use crate::names::mix;
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// How long a loop runs: many turns of the scheduler.
+/// How long a loop runs: many time slices of the scheduler.
 const SPAN: Duration = Duration::from_millis(150);
 const ROUNDS: usize = 3;
-/// Steps between two looks at the clock.
+/// Steps between two readings of the clock.
 const STRIDE: u32 = 4096;
-/// One chain alone waits for its own multiplications and would leave half of a core to a neighbour.
+/// Independent chains of a thread. One alone would wait for its own multiplications and leave half of a core to another
+/// thread.
 const CHAINS: usize = 4;
 
 /// Memory of a thread that copies: more than its share of any cache.
 const COPIED_BYTES: usize = 64 << 20;
-/// What is copied at once: an inode, or what is logged of it.
+/// Bytes of one copy: an inode, or its log vector.
 const PIECE_BYTES: usize = 512;
 
-/// How many times as much two threads that share nothing do as one.
+/// The rate of two threads that share nothing, divided by the rate of one.
 pub(crate) struct Gains {
     pub(crate) computing: f64,
     pub(crate) copying: f64,
 }
 
-/// Measures each gain three times in turns, of which the best counts.
+/// Measures both gains, each from the best rates of three rounds.
 pub(crate) fn gains_of_two_threads() -> Gains {
     Gains { computing: gain(compute), copying: gain(copy) }
 }
@@ -44,7 +45,7 @@ fn gain(work: fn(&Barrier) -> f64) -> f64 {
     two / one
 }
 
-/// Steps per second of so many threads together.
+/// Steps per second of `threads` threads together.
 fn rate(threads: usize, work: fn(&Barrier) -> f64) -> f64 {
     let ready = Barrier::new(threads);
     std::thread::scope(|scope| {
@@ -59,7 +60,7 @@ fn compute(ready: &Barrier) -> f64 {
     ready.wait();
     steps_per_second(|| {
         chains = chains.map(mix);
-        // Nobody wants to know, but the compiler must not see that.
+        // The result is not used, but the compiler must not see that.
         chains = black_box(chains);
     })
 }

@@ -1,31 +1,31 @@
-//! What a person asked for that cannot be measured.
+//! Requests that cannot be measured.
 
 use std::path::PathBuf;
 
-/// Why nothing was measured. What fails while measuring is an error of the engine or of the system.
+/// Why nothing was measured. A failure while measuring is an error of the engine or of the system.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// A number or a combination that makes no sense.
     #[error("{0}")]
     Usage(String),
-    /// Nothing there.
+    /// The path does not exist.
     #[error("{0}: no such image, mount point or folder")]
     Missing(PathBuf),
-    /// It cannot be written to.
+    /// The folder cannot be written to.
     #[error("{path}: cannot be written to: {source}; an experiment makes files")]
     NotWritable {
         /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The kernel's side is not to be had.
+    /// The kernel's side is not available.
     #[error("--against kernel: {0}")]
     NoKernel(String),
-    /// The program that is measured, or that measures, is not there.
+    /// The program that is measured, or that measures, is missing.
     #[error("{0}")]
     NoTool(String),
-    /// Somebody wants to stop.
+    /// The user interrupted the run.
     #[error("interrupted; what was made is removed")]
     Interrupted,
 }

@@ -1,4 +1,4 @@
-//! A mount of ours, served by threads of this process.
+//! A FUSE mount of xfskit, served by threads of this process.
 
 use anyhow::{Context, Result};
 use std::path::Path;
@@ -31,7 +31,7 @@ impl FuseMount {
 impl Drop for FuseMount {
     fn drop(&mut self) {
         if self.server.is_some() {
-            // Something failed already.
+            // Another error is reported already.
             let _ = self.unmounter.unmount();
         }
     }

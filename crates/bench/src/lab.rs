@@ -23,16 +23,16 @@ pub enum Against {
     Dir(PathBuf),
 }
 
-/// What a person asked for.
+/// The options of the command.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Threads, where the experiment does not want another number.
+    /// Number of threads, unless the experiment has its own.
     pub threads: Option<usize>,
     /// Files in all.
     pub files: Option<usize>,
     /// Directories; one for each thread if not given.
     pub dirs: Option<usize>,
-    /// The cases to measure, by name; all if there is none.
+    /// The cases to measure, by name; all if empty.
     pub cases: Vec<String>,
     /// How often each case is measured; the best counts.
     pub rounds: Option<usize>,
@@ -50,7 +50,7 @@ pub struct Options {
     pub cache_bytes: Option<usize>,
     /// The command line, for the report.
     pub command: String,
-    /// When, for the report.
+    /// The date, for the report.
     pub date: String,
 }
 
@@ -84,21 +84,22 @@ pub(crate) struct Lab<'a> {
     pub(crate) watch: &'a dyn Watch,
     pub(crate) scratch: Scratch,
     pub(crate) sides: Vec<Side>,
-    /// Bytes of the engine's cache where the experiment does not want another number.
+    /// Bytes of the engine's cache, unless the experiment has its own number.
     cache_bytes: usize,
-    /// The names of all cases that came up.
+    /// The names of all cases of the experiments so far.
     pub(crate) case_names: RefCell<BTreeSet<String>>,
 }
 
-/// An image has room for a thousand MiB more than its files need.
+/// Bytes of an image beyond what its files need.
 const SPARE_BYTES: u64 = 1 << 30;
-/// Inodes may take a quarter of an image, and are not all that a file needs.
+/// Bytes of an image for each file: inodes may take only a quarter of it, and a file needs more than its inode.
 const BYTES_PER_FILE: u64 = 4096;
-/// The engine's cache is this part of the memory: the kernel beside it has all of it, and scratch images on tmpfs take
-/// up to half.
+/// The engine's cache takes one part in this many of the memory. The kernel's side may use all of it, and scratch
+/// images on tmpfs take up to half.
 const CACHE_SHARE: u64 = 4;
 
-/// The cache of an engine on a machine with so much memory: a share of it, but no less than the library's default.
+/// Bytes of the engine's cache on a machine with `memory_bytes`: a share of them, but no less than the library's
+/// default.
 fn cache_bytes_of(memory_bytes: u64) -> usize {
     usize::try_from(memory_bytes / CACHE_SHARE).unwrap_or(usize::MAX).max(library_cache_bytes())
 }
@@ -139,7 +140,7 @@ impl<'a> Lab<'a> {
         self.options.threads.unwrap_or(2)
     }
 
-    /// Files in all, `full` or a tenth of it unless a person knows better; at least one for each thread.
+    /// Number of files: the option, else `full`, or a tenth of it for a quick run; at least one for each thread.
     pub(crate) fn files(&self, full: usize) -> usize {
         self.files_or(full, full / 10)
     }
@@ -154,14 +155,14 @@ impl<'a> Lab<'a> {
         self.options.rounds.unwrap_or(if self.options.quick { 2 } else { 3 })
     }
 
-    /// The cache where an experiment asks what memory the engine keeps within: the library's default, unless a person
-    /// knows better.
+    /// Bytes of the cache for an experiment that tests whether the engine's memory stays within it: the option, else
+    /// the library's default.
     pub(crate) fn bounded_cache_bytes(&self) -> usize {
         self.options.cache_bytes.unwrap_or_else(library_cache_bytes)
     }
 
-    /// A case with all options but the cache as they are by default, for an image that holds `files` files with `bytes`
-    /// of values each.
+    /// A case with the defaults of all options but the cache, for an image of `files` files with `bytes` of values
+    /// each.
     pub(crate) fn case(&self, name: impl Into<String>, files: usize, bytes: usize) -> Case {
         let needed = files as u64 * (BYTES_PER_FILE + 2 * bytes as u64) + SPARE_BYTES;
         Case {
@@ -180,7 +181,7 @@ impl<'a> Lab<'a> {
         self.measure_on(&self.sides, cases)
     }
 
-    /// As [`Self::measure`], on other sides than those that were asked for.
+    /// As [`Self::measure`], on these sides instead of the command's.
     pub(crate) fn measure_on<W: Work>(&self, sides: &[Side], cases: &[(Case, W)]) -> Result<Vec<Run>> {
         let wanted = |case: &Case| self.options.cases.is_empty() || self.options.cases.contains(&case.name);
         self.case_names.borrow_mut().extend(cases.iter().map(|(case, _)| case.name.clone()));
@@ -229,7 +230,7 @@ impl<'a> Lab<'a> {
     }
 }
 
-/// Keeps of each phase the faster one.
+/// Keeps the faster one of each phase.
 pub(crate) fn keep_best(known: &mut Run, run: Run, rounds: usize) {
     known.rounds = rounds;
     for (best, phase) in known.phases.iter_mut().zip(run.phases) {

@@ -2,7 +2,7 @@
 //! this process, on the kernel's XFS or in any directory.
 //!
 //! ```text
-//! Lab      what is measured where: sides (a place each), cases (what differs), rounds
+//! Lab      what is measured, and where: sides, cases (what differs), rounds
 //!   │  for each round, case and side
 //!   ▼
 //! Target   an image in this process, or a directory by system calls
@@ -13,8 +13,8 @@
 //!   ▼
 //! Report   tables, plots and goals: text, Markdown, JSON, a page
 //! ```
-//! Times are only worth as much as their ratio: sides take turns, the best of the rounds counts. Counts are exact.
-//! All that is made lies in one scratch folder and goes with it, whatever happens.
+//! Only the ratios of times mean something, so sides take turns, and the best of the rounds counts. Counts are exact.
+//! Scratch images and mount points lie in one folder, which is removed also after an error.
 #![forbid(unsafe_code)]
 
 mod case;

@@ -43,7 +43,7 @@ impl LoopMount {
         Ok(Self { dir: dir.into(), image: image.into(), mounted: true })
     }
 
-    /// Unmounts, and waits until the loop device has let go of the image.
+    /// Unmounts, and waits until the loop device has released the image.
     pub(crate) fn unmount(mut self) -> Result<()> {
         let end = Instant::now() + Duration::from_secs(DETACH_SECONDS);
         loop {
@@ -70,7 +70,7 @@ impl LoopMount {
 impl Drop for LoopMount {
     fn drop(&mut self) {
         if self.mounted {
-            // Something failed already; the mount goes when nobody uses it any more.
+            // Another error is reported already. The kernel removes the mount when no process uses it any more.
             let _ = Command::new("umount").arg("-l").arg(&self.dir).output();
         }
     }

@@ -1,4 +1,4 @@
-//! What a reader has to know of the machine and of the images.
+//! What a reader of a report has to know of the machine and of the images.
 
 use serde::Serialize;
 use std::fs;
@@ -54,7 +54,7 @@ impl Machine {
     }
 }
 
-/// Bytes of memory that the machine has; 0 if it does not tell.
+/// Bytes of memory that the machine has; 0 if that is not known.
 pub(crate) fn memory_bytes() -> u64 {
     let table = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kib = table.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB"));
@@ -78,7 +78,7 @@ pub(crate) struct MountPoint {
 /// The mount that a directory is in.
 pub(crate) fn mount_point(dir: &Path) -> Option<MountPoint> {
     let table = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    // Of mounts over each other the last one is seen.
+    // If mounts lie over each other, the last one is visible.
     table.lines().filter_map(parse_mount).filter(|mount| dir.starts_with(&mount.path)).reduce(|best, mount| {
         if mount.path.components().count() >= best.path.components().count() { mount } else { best }
     })
@@ -98,12 +98,12 @@ fn parse_mount(line: &str) -> Option<MountPoint> {
     })
 }
 
-/// The table has blanks as octal numbers.
+/// Decodes blanks, tabs and backslashes, which the table has as octal numbers.
 fn unescape(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
 }
 
-/// The geometry as the options of mkfs.xfs would say it.
+/// The geometry in the words of mkfs.xfs's options.
 pub(crate) fn geometry(raw: &RawSuperblock) -> String {
     let incompat = Incompat::from_bits_truncate(raw.incompat.get());
     let ro_compat = RoCompat::from_bits_truncate(raw.ro_compat.get());
@@ -134,7 +134,7 @@ pub(crate) fn geometry_of_device(source: &str) -> Option<String> {
     superblock_of(Path::new(source)).map(|superblock| geometry(superblock.raw()))
 }
 
-/// Whether what is at a path has parent pointers: an image, or a directory on an image that can be read.
+/// Whether an image, or the image below a directory, has parent pointers; `None` if it cannot be read.
 pub(crate) fn has_parent(path: &Path) -> Option<bool> {
     let superblock = if path.is_dir() {
         let mount = mount_point(&path.canonicalize().ok()?)?;

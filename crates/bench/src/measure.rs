@@ -1,11 +1,12 @@
 //! A phase: threads that do the same thing many times, and what it cost.
 //!
-//! Each thread has its share of the operations. Where it does not matter who does them, a thread that is through with
-//! its own takes over from the others, so that the time is that of the work and not that of the largest share.
+//! Each thread has its share of the operations. Where it does not matter which thread does them, a thread that has
+//! finished its share takes operations of the others, so that the time is that of the work and not that of the slowest
+//! share.
 //!
-//! Time is wall and CPU time from the moment all threads are ready until the last has ended; what comes after, the sync
-//! that makes the counts complete, has a time of its own. CPU time is this process's: an engine in this process is in
-//! it, and so is what the kernel does in a system call, but not what the kernel's own threads or another server do.
+//! Time is wall and CPU time from the moment all threads are ready until the last has ended. The sync that follows, and
+//! that makes the counts complete, is timed separately. CPU time is that of this process: it includes an engine in this
+//! process and what the kernel does in system calls, but not the kernel's own threads or another server.
 
 use crate::error::BenchError;
 use crate::target::{Counts, Target};
@@ -18,16 +19,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
-/// Operations that a thread takes at once, and between two looks at whether to stop.
+/// Operations that a thread takes at once. After each such piece it checks whether to stop.
 const STRIDE: usize = 128;
 
-/// Who watches a run, and may stop it.
+/// Receives the progress of a run, and may stop it.
 pub trait Watch: Sync {
-    /// Something begins that has `operations` operations.
+    /// A part of the run begins that has `operations` operations.
     fn begin(&self, what: &str, operations: u64);
-    /// So many more operations are done.
+    /// `operations` more operations are done.
     fn advance(&self, operations: u64);
-    /// Whether somebody wants to stop.
+    /// Whether to stop the run.
     fn stopped(&self) -> bool;
 }
 
@@ -48,16 +49,16 @@ pub struct Phase {
     pub wall_seconds: f64,
     pub user_seconds: f64,
     pub system_seconds: f64,
-    /// Afterwards, until everything was durable.
+    /// The sync after the phase, until everything was durable.
     pub sync_seconds: f64,
-    /// `None` where the side does not tell.
+    /// `None` if the side does not count them.
     pub transactions: Option<u64>,
     pub log_bytes: Option<u64>,
     pub max_latency_seconds: Option<f64>,
     /// Where operations of several kinds are mixed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<Kind>,
-    /// What else the side counted, without zeros.
+    /// Other counts of the side, without zeros.
     pub counters: BTreeMap<String, u64>,
 }
 
@@ -87,18 +88,18 @@ impl Phase {
     }
 }
 
-/// Who does a share of the operations.
+/// Which threads do a share of the operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shares {
     /// Its thread alone.
     Fixed,
-    /// Its thread, and those that are through with theirs.
+    /// Its thread, and those that have finished theirs.
     Common,
 }
 
-/// The operations that nobody has taken yet.
+/// The operations that no thread has taken yet.
 struct Left {
-    /// How many of each share are taken, or more.
+    /// Operations taken of each share; may exceed the share.
     taken: Vec<AtomicUsize>,
     /// Operations of a share.
     each: usize,
@@ -110,7 +111,7 @@ impl Left {
         Self { taken: (0..threads).map(|_| AtomicUsize::new(0)).collect(), each, shares }
     }
 
-    /// The next operations for a thread, and whose share they are of.
+    /// The share and the numbers of the next operations for a thread.
     fn take(&self, thread: usize) -> Option<(usize, Range<usize>)> {
         let threads = self.taken.len();
         let open_to = if self.shares == Shares::Common { threads } else { 1 };
@@ -121,7 +122,7 @@ impl Left {
     }
 }
 
-/// Runs phases on a target, and keeps what they cost.
+/// Runs phases on a target, and records what they cost.
 pub(crate) struct Bench<'a, T> {
     pub(crate) target: &'a T,
     pub(crate) threads: usize,
@@ -138,7 +139,7 @@ impl<'a, T: Target> Bench<'a, T> {
         self.phases.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Does `work(thread, n)` for each thread and each n below `each`, measured.
+    /// Measures `work(thread, n)` for each thread and each n below `each`.
     pub(crate) fn phase(
         &self,
         name: &str,
@@ -148,7 +149,7 @@ impl<'a, T: Target> Bench<'a, T> {
         self.measure(name, each, Shares::Fixed, &work)
     }
 
-    /// As [`Self::phase`], but what is left of a share may be done by another thread.
+    /// As [`Self::phase`], but another thread may do the rest of a share.
     pub(crate) fn common_phase(
         &self,
         name: &str,
@@ -198,7 +199,7 @@ impl<'a, T: Target> Bench<'a, T> {
         self.phases.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(phase);
     }
 
-    /// The same without measuring.
+    /// As [`Self::phase`], without measuring.
     pub(crate) fn prepare(&self, each: usize, work: impl Fn(usize, usize) -> Result<()> + Sync) -> Result<()> {
         self.watch.begin("preparing", (each * self.threads) as u64);
         self.in_threads(each, Shares::Fixed, &work)?;
@@ -238,7 +239,7 @@ impl<'a, T: Target> Bench<'a, T> {
             ready.wait();
             let results: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
             let after = cpu_seconds()?;
-            // By the clocks of the threads: with more of them than processors this one may be woken late.
+            // The threads read the clock themselves: with more threads than processors, this one may be woken late.
             let mut span: Option<(Instant, Instant)> = None;
             let mut interrupted = Ok(());
             for result in results {
@@ -247,7 +248,7 @@ impl<'a, T: Target> Bench<'a, T> {
                         let (first, last) = span.unwrap_or((start, end));
                         span = Some((first.min(start), last.max(end)));
                     }
-                    // Of those that stopped because another failed the other's error is the one that counts.
+                    // A thread may have stopped only because another one failed, whose error is then returned.
                     Err(error) if error.is::<BenchError>() => interrupted = Err(error),
                     Err(error) => return Err(error),
                 }
@@ -270,7 +271,7 @@ impl Counts {
     fn since(&self, before: &Self) -> Self {
         let less = |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
         let others = self.others.iter().filter_map(|(name, &count)| {
-            // A peak is not a sum: what was reached before the phase counts too.
+            // A peak is not a sum, so the value before the phase is not subtracted.
             let peak = name.ends_with("_peak");
             let change = if peak { count } else { count - before.others.get(name).copied().unwrap_or(0).min(count) };
             (change > 0).then(|| (name.clone(), change))

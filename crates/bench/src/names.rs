@@ -1,4 +1,4 @@
-//! Names and numbers that depend on nothing but their place in the workload.
+//! Names and numbers that depend only on their position in the workload.
 
 /// Bytes of a name, as fs_mark makes them.
 pub(crate) const NAME_BYTES: usize = 40;
@@ -22,7 +22,7 @@ pub(crate) fn file_name(thread: usize, n: usize) -> [u8; NAME_BYTES] {
     name
 }
 
-/// A number that looks like chance: the finishing step of splitmix64.
+/// A number that looks random: the finishing step of splitmix64.
 pub(crate) fn mix(n: u64) -> u64 {
     let mut z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,7 +1,7 @@
-//! A FUSE server that does nothing: the ceiling of every server on the same kernel, with the same library and options.
+//! A FUSE server that does nothing: no server on the same kernel, with the same library and options, can be faster.
 //!
-//! It answers what the kernel asks around creates, attributes and unlinks without looking anything up: a name that the
-//! kernel does not remember does not exist, a file is empty, an attribute of it has 64 bytes.
+//! It answers the kernel's requests for creates, attributes and unlinks without looking anything up: a name that the
+//! kernel has not cached does not exist, a file is empty, each `user.` attribute has 64 bytes.
 
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
@@ -17,7 +17,7 @@ use xfskit_fuse::{Options, WriteCache, negotiate};
 
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 const VALUE: [u8; 64] = [7; 64];
-/// Numbers of directories have this bit, so that nobody has to remember what they are.
+/// Numbers of directories have this bit, so that the server needs no table of types.
 const DIRECTORY: u64 = 1 << 40;
 const ROOT: u64 = 1;
 
@@ -72,7 +72,7 @@ impl Filesystem for Null {
         reply.attr(&FOREVER, &attr_of(node));
     }
 
-    // The kernel writes times that it has changed itself.
+    // With the write-back cache, the kernel sends the times that it has changed itself.
     fn setattr(
         &self,
         _: &Request,
@@ -161,7 +161,7 @@ impl NullMount {
 impl Drop for NullMount {
     fn drop(&mut self) {
         if let Some(session) = self.0.take() {
-            // Something failed already.
+            // Another error is reported already.
             let _ = session.umount_and_join();
         }
     }

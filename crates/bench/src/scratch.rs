@@ -1,7 +1,7 @@
 //! A folder for images and mount points, in memory where that is possible, and images in it.
 //!
-//! Memory that a virtual machine has not touched before is slow the first time, whoever touches it. So an image of
-//! moderate size is given all its memory when it is made, and is made again in the same file for each case.
+//! On a virtual machine the first access to memory is slow. So an image of moderate size gets all its memory when it is
+//! made, and the image of the next case is made in the same file.
 
 use anyhow::{Context, Result};
 use rustix::fs::FallocateFlags;
@@ -12,10 +12,10 @@ use xfskit::device::{Access, FileDevice};
 use xfskit::env::{Environment, SystemEnvironment};
 use xfskit_mkfs::Options as MkfsOptions;
 
-/// An image takes its memory at once if that is at most this part of what is free.
+/// An image gets its memory at once if it needs at most one part in this many of what is free.
 const TOUCH_AT_MOST: u64 = 4;
 
-/// The folder; gone when it is dropped.
+/// The folder; removed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     dir: TempDir,
@@ -33,7 +33,7 @@ impl Scratch {
         self.dir.path().join(name)
     }
 
-    /// Makes an image named `name`, over the one that may be there.
+    /// Makes an image named `name`, in place of an older one.
     pub(crate) fn make_image(&self, name: &str, bytes: u64, options: &[(char, &str)]) -> Result<PathBuf> {
         let path = self.file(name);
         if path.metadata().is_ok_and(|data| data.len() != bytes) {
@@ -58,7 +58,7 @@ impl Scratch {
     fn touch(&self, file: &File, bytes: u64) {
         let free = rustix::fs::statvfs(self.dir.path()).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
         if bytes <= free / TOUCH_AT_MOST {
-            // Where this is not possible the image stays sparse.
+            // If this fails, the image stays sparse.
             let _ = rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes);
         }
     }

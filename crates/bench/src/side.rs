@@ -16,7 +16,7 @@ use xfskit::ondisk::Superblock;
 use xfskit::volume::Volume;
 use xfskit_fuse::Options as FuseOptions;
 
-/// The scratch image. Both sides use the same file in turns, so that neither has other memory.
+/// The scratch image. Both sides use the same file in turns, and thus the same memory.
 pub(crate) const IMAGE: &str = "image";
 const MOUNT: &str = "mount";
 
@@ -25,13 +25,13 @@ const MOUNT: &str = "mount";
 pub(crate) enum SideKind {
     /// The engine, on a scratch image made for each case.
     Scratch,
-    /// The engine, on somebody's image.
+    /// The engine, on the user's image.
     Image { path: PathBuf, parent: bool },
-    /// System calls, in somebody's directory.
+    /// System calls, in the user's directory.
     Dir { path: PathBuf, parent: Option<bool> },
     /// System calls, on a loop mount of a scratch image made for each case.
     Kernel,
-    /// System calls, on a FUSE mount of ours of a scratch image, served by this process.
+    /// System calls, on xfskit's FUSE mount of a scratch image, served by this process.
     Fuse,
     /// System calls, on a FUSE mount of a server that does nothing, in this process.
     Null,
@@ -44,13 +44,13 @@ pub(crate) struct Side {
     pub(crate) kind: SideKind,
 }
 
-/// An open target, and what lives as long.
+/// An open target, with the mount below it.
 pub(crate) enum Opened {
     Engine(Engine),
     Path(PathTarget, Mounted),
 }
 
-/// What a directory is on that was mounted for the case.
+/// The mount below a directory, if one was made for the case.
 pub(crate) enum Mounted {
     Nothing,
     Loop(LoopMount),
@@ -101,13 +101,13 @@ impl Side {
         Ok(Self { name: format!("{filesystem} {}", path.display()), kind: SideKind::Dir { path, parent } })
     }
 
-    /// Somebody's image or directory.
+    /// The user's image or directory.
     pub(crate) fn at(path: &Path) -> Result<Self> {
         ensure!(path.exists(), BenchError::Missing(path.into()));
         if path.is_dir() {
             return Self::dir(path);
         }
-        // Says what is wrong with it: not there, in use, not XFS.
+        // These steps report what is wrong with the image: missing, in use, not XFS.
         let device = FileDevice::open(path, Access::Write)?;
         let mut sector = vec![0; 4096];
         xfskit::device::BlockDevice::read(&device, 0, &mut sector).with_context(|| path.display().to_string())?;
@@ -120,14 +120,14 @@ impl Side {
         Ok(Self { name: "xfskit".into(), kind: SideKind::Image { path: path.into(), parent } })
     }
 
-    /// Whether the side can be what a case wants.
+    /// Whether the side can run a case.
     pub(crate) fn can(&self, case: &Case) -> bool {
         let wants = |parent: Option<bool>| case.parent.is_none() || parent == case.parent;
         match &self.kind {
             SideKind::Scratch | SideKind::Fuse => true,
             SideKind::Kernel | SideKind::Null => !case.switched,
             SideKind::Image { parent, .. } => wants(Some(*parent)),
-            // A directory of which nothing is known takes what is the default.
+            // A directory whose image cannot be read is taken to have the default, parent pointers.
             SideKind::Dir { parent, .. } => !case.switched && wants(parent.or(Some(true))),
         }
     }
@@ -166,7 +166,7 @@ impl Side {
         }
     }
 
-    /// Closes what was opened; on somebody's image or directory what was made is removed first.
+    /// Closes a target. In the user's image or directory, it removes the files of the case first.
     pub(crate) fn close(&self, opened: Opened) -> Result<()> {
         let theirs = matches!(self.kind, SideKind::Image { .. } | SideKind::Dir { .. });
         match opened {

@@ -1,4 +1,4 @@
-//! A page that needs nothing else: its style and its plots are in it.
+//! A page that needs no other file: it contains its style and its plots.
 
 use super::markup::escape;
 use super::plot::svg;

@@ -5,7 +5,7 @@ use super::Report;
 /// The report as JSON.
 ///
 /// # Errors
-/// None that can happen to a report.
+/// A report causes none.
 pub fn json(report: &Report) -> serde_json::Result<String> {
     serde_json::to_string_pretty(report)
 }

@@ -1,6 +1,6 @@
-//! What pages and plots share of HTML.
+//! Markup that pages and plots share.
 
-/// A text in which nothing is taken for markup.
+/// Escapes a text, so that no part of it is taken for markup.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

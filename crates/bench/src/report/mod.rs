@@ -138,7 +138,7 @@ pub struct LineSeries {
     pub points: Vec<(f64, f64)>,
 }
 
-/// What was to be reached.
+/// A goal: the value to reach, and the value measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Goal {
     pub what: String,
@@ -194,7 +194,7 @@ pub(crate) fn all_goals(report: &Report) -> Option<Table> {
     Some(Table { title: "Goals of all experiments".into(), ..goals_table(&goals)? })
 }
 
-/// The sides that were measured, each once, and all that is known of them.
+/// The sides that were measured, each once, with all that is known of them.
 pub(crate) fn places(section: &Section) -> Vec<(String, Vec<(&'static str, String)>)> {
     type Field = (&'static str, fn(&About) -> &String);
     const FIELDS: [Field; 4] = [

@@ -31,7 +31,7 @@ pub(super) fn svg(plot: &Plot) -> String {
     )
 }
 
-/// A number as short as it can be told apart.
+/// A number with few digits.
 fn short(number: f64) -> String {
     if number.abs() >= 1e6 {
         return format!("{} M", Cell::number(number / 1e6, 1).text);
@@ -165,7 +165,7 @@ fn lines(x_label: &str, y_label: &str, series: &[LineSeries]) -> (f64, String) {
     (LINES_HEIGHT + 4.0 + LEGEND_LINE * names.len() as f64, out)
 }
 
-/// Values that differ so much are shown by their powers of ten.
+/// If the largest value is more than this many times the smallest, the axis shows powers of ten.
 const MAX_LINEAR: f64 = 50.0;
 
 /// The vertical axis.
@@ -208,7 +208,7 @@ impl Scale {
     }
 }
 
-/// The distance of the lines of a grid, and the top one: four to eight lines.
+/// The distance of the lines of a grid, and the value of the top one, for four to eight lines.
 fn ticks(most: f64) -> (f64, f64) {
     if most <= 0.0 {
         return (1.0, 1.0);

@@ -19,7 +19,7 @@ pub(crate) struct Engine {
     name: Vec<u8>,
 }
 
-/// A directory, and where to go on reading it.
+/// A directory, and the position where the next read goes on.
 pub(crate) struct Listing {
     dir: InodeNumber,
     cookie: u32,
@@ -40,14 +40,14 @@ impl Engine {
         match made.and_then(|stat| fs.sync().map(|()| stat.inode)) {
             Ok(base) => Ok(Self { fs, me, base, name: name.into() }),
             Err(error) => {
-                // The first error is the one that counts.
+                // The first error is returned.
                 let _ = fs.unmount();
                 Err(error).with_context(|| format!("{}: a folder for the files", image.display()))
             }
         }
     }
 
-    /// Removes what was made, if that is wanted, and closes the image.
+    /// Removes all files of the case if `clean` is set, and closes the image.
     pub(crate) fn close(self, clean: bool) -> Result<()> {
         let cleaned = if clean { self.remove_all() } else { Ok(()) };
         self.fs.unmount()?;
@@ -77,7 +77,7 @@ impl Engine {
         }
     }
 
-    /// The next entries but `.` and `..`, `most` of them; fewer only at the end.
+    /// The next `most` entries, without `.` and `..`; fewer only at the end.
     fn next_entries(&self, listing: &mut Listing, most: usize) -> Result<Vec<Entry>> {
         let mut entries = Vec::new();
         let Listing { dir, cookie } = listing;

@@ -10,7 +10,7 @@ use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Names that are listed at a time where they are removed: memory does not grow with the directory.
+/// Names that are listed before they are removed, so that memory does not grow with the directory.
 pub(crate) const PIECE: usize = 4096;
 
 /// What a target has counted so far.
@@ -21,7 +21,7 @@ pub(crate) struct Counts {
     pub(crate) others: BTreeMap<String, u64>,
 }
 
-/// What a reader has to know of a target.
+/// What a reader of a report has to know of a target.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct About {
     /// How it is reached.
@@ -34,40 +34,40 @@ pub struct About {
     pub durability: String,
 }
 
-/// Something with directories and files. All of it may be called by many threads.
+/// Something with directories and files. Several threads may call its methods at once.
 pub(crate) trait Target: Sync {
     /// A directory as later calls name it.
     type Dir: Send + Sync;
     /// A file as later calls name it.
     type File: Clone + Send + Sync;
-    /// A directory that is being listed, and how far that is.
+    /// A directory that is being listed, and the position reached.
     type Listing: Send;
 
     fn about(&self) -> About;
     /// The directory in which everything is done.
     fn base(&self) -> &Self::Dir;
     fn make_dir(&self, parent: &Self::Dir, name: &[u8]) -> Result<Self::Dir>;
-    /// Makes an empty file. What it returns makes [`Self::file`] cheap.
+    /// Makes an empty file. [`Self::file`] takes the number that is returned.
     fn create(&self, dir: &Self::Dir, name: &[u8]) -> Result<u64>;
-    /// The file that was made as `made`.
+    /// The file for which [`Self::create`] returned `made`.
     fn file(&self, dir: &Self::Dir, name: &[u8], made: u64) -> Self::File;
-    /// A file that has another name now.
+    /// The file after a rename to `name` in `dir`.
     fn renamed(&self, dir: &Self::Dir, name: &[u8], file: Self::File) -> Self::File;
     /// Looks a name up and asks for the file's attributes.
     fn stat(&self, dir: &Self::Dir, name: &[u8]) -> Result<()>;
-    /// What else the kernel's VFS asks of a filesystem when a file is opened or written: its ACL and its capabilities.
-    /// Where a kernel is in between it does so by itself.
+    /// Asks for a file's ACL and capabilities, as the kernel's VFS does when a file is opened or written. A target
+    /// behind a kernel does nothing here, since the kernel asks.
     fn ask_permission(&self, file: &Self::File) -> Result<()>;
-    /// Asks for an attribute that is not there.
+    /// Asks for an attribute that does not exist.
     fn ask_absent(&self, file: &Self::File, name: &str) -> Result<()>;
     fn unlink(&self, dir: &Self::Dir, name: &[u8]) -> Result<()>;
     fn rename(&self, from: (&Self::Dir, &[u8]), to: (&Self::Dir, &[u8])) -> Result<()>;
     /// Begins to list a directory.
     fn open_list(&self, dir: &Self::Dir) -> Result<Self::Listing>;
-    /// The next names but `.` and `..`, `most` of them; fewer only at the end. Names that were given may be removed
-    /// before more are asked for: of the others none is lost or comes twice.
+    /// The next `most` names, without `.` and `..`; fewer only at the end. The caller may remove names that it got
+    /// before it asks for more; of the others, none is lost or returned twice.
     fn next_names(&self, listing: &mut Self::Listing, most: usize) -> Result<Vec<Vec<u8>>>;
-    /// All names but `.` and `..`.
+    /// All names, without `.` and `..`.
     fn list(&self, dir: &Self::Dir) -> Result<Vec<Vec<u8>>> {
         self.next_names(&mut self.open_list(dir)?, usize::MAX)
     }
@@ -92,7 +92,7 @@ mod tests {
     use crate::scratch::Scratch;
     use std::collections::BTreeSet;
 
-    /// Lists a directory in pieces and removes each before it asks for the next.
+    /// Lists a directory in pieces and removes the names of each piece before it asks for the next.
     fn emptied_in_pieces(target: &impl Target, dir: &str, files: usize, most: usize) {
         let dir = target.make_dir(target.base(), dir.as_bytes()).unwrap();
         let made: BTreeSet<Vec<u8>> = (0..files).map(|n| format!("a file, {n}").into_bytes()).collect();
@@ -118,7 +118,7 @@ mod tests {
         assert!(target.list(&dir).unwrap().is_empty());
     }
 
-    /// Directories of all forms, which they go through again while they are emptied.
+    /// Directories of all forms, which go through the smaller forms again while they are emptied.
     fn all_sizes_are_emptied_in_pieces(target: &impl Target) {
         for (files, most) in [(0, 1), (3, 1), (5, 2), (70, 7), (2500, 1), (2500, 100), (2500, 1250)] {
             emptied_in_pieces(target, &format!("{files} by {most}"), files, most);

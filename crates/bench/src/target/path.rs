@@ -1,7 +1,7 @@
 //! A directory, by system calls: the kernel's XFS, a FUSE mount, anything.
 //!
-//! Names are used relative to an open directory, as a program that cares would; attributes by path, since there is no
-//! other way without opening the file.
+//! Names are used relative to an open directory, as a careful program does. Attributes are used by path, which is the
+//! only way without opening the file.
 
 use super::{About, Counts, Target};
 use crate::BenchError;
@@ -26,11 +26,11 @@ pub(crate) struct OpenDir {
     fd: OwnedFd,
 }
 
-/// Where the counts of a mount come from.
+/// The source of a mount's counts.
 enum Statistics {
     /// The file of a kernel mount.
     Kernel(PathBuf),
-    /// The attribute of the root of a mount of ours.
+    /// The attribute of the root of xfskit's FUSE mount.
     Server(PathBuf),
     None,
 }
@@ -67,7 +67,7 @@ impl PathTarget {
         &self.base.path
     }
 
-    /// Removes what was made.
+    /// Removes all files of the case if `clean` is set.
     pub(crate) fn close(self, clean: bool) -> Result<()> {
         if clean {
             fs::remove_dir_all(&self.base.path).with_context(|| self.base.path.display().to_string())?;
@@ -77,7 +77,7 @@ impl PathTarget {
 }
 
 fn statistics_file(source: &str) -> Statistics {
-    // A name that stands for the device, as those of LVM, leads to it.
+    // The source may be a link to the device, as with LVM.
     let device = fs::canonicalize(source).unwrap_or_else(|_| source.into());
     let name = device.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let path = PathBuf::from(format!("/sys/fs/xfs/{name}/stats/stats"));
@@ -104,7 +104,7 @@ fn kernel_counts(path: &Path) -> Result<Counts> {
     })
 }
 
-/// The figures that a server of ours has of itself.
+/// The counts of xfskit's FUSE server.
 fn server_counts(root: &Path) -> Result<Counts> {
     let mut value = vec![0; STATS_BYTES];
     let length = rustix::fs::getxattr(root, STATS_XATTR, &mut value[..])?;
@@ -252,7 +252,7 @@ impl Target for PathTarget {
     fn sync(&self) -> Result<()> {
         rustix::fs::syncfs(&self.base.fd)?;
         if matches!(self.statistics, Statistics::Server(_)) {
-            // The kernel does not pass a syncfs on to a FUSE server; an fsync of a directory it does.
+            // The kernel does not pass a syncfs on to a FUSE server, but it passes on an fsync of a directory.
             rustix::fs::fsync(&self.base.fd)?;
         }
         Ok(())

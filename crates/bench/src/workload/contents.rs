@@ -1,8 +1,8 @@
 //! contents: one large file, written and read in large pieces, then overwritten and read in pages at random places.
 //!
-//! Each phase ends with what makes its contents durable, inside its time. The counterpart in this process is `O_DIRECT`
-//! on a loop mount, for xfskit keeps no cache of contents either; the mount's counterpart is the kernel's mount, each
-//! with a cold cache for reading.
+//! Each phase of writes ends with an fsync, inside its time. The engine in this process is compared with `O_DIRECT` on
+//! a loop mount, because it has no cache of contents; its FUSE mount is compared with the kernel's mount. Before reads,
+//! the file is dropped from the cache.
 
 use super::tables::columns;
 use crate::BenchError;
@@ -35,7 +35,7 @@ trait File {
     fn write(&self, offset: u64, data: &[u8]) -> Result<()>;
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
     fn sync(&self) -> Result<()>;
-    /// Nothing of the file is in a cache any more.
+    /// Drops the file's contents from the cache.
     fn forget(&self) -> Result<()>;
 }
 
@@ -104,7 +104,7 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
         false => Sizes { file: FILE_BYTES, random: RANDOM },
     };
     let image = lab.scratch.make_image(IMAGE, image_bytes(&sizes), &[])?;
-    // The memory below is touched once, whoever gets it first.
+    // All memory of the image is touched before the first side uses it.
     lab.scratch.touch_all(&image)?;
     let mut runs: Vec<Run> = Vec::new();
     for round in 1..=lab.rounds() {
@@ -182,7 +182,7 @@ fn one(lab: &Lab<'_>, side: &str, sizes: &Sizes) -> Result<Option<Run>> {
     Ok(Some(Run { case: "one file".into(), side: side.into(), threads: 1, rounds: 1, target, phases, engine: false }))
 }
 
-/// Bytes that begin at a multiple of a page, as `O_DIRECT` wants them.
+/// Bytes that begin at a multiple of a page, as `O_DIRECT` needs them.
 fn aligned(storage: &mut Vec<u8>) -> &mut [u8] {
     storage.resize(REQUEST + PAGE, 7);
     let start = storage.as_ptr().align_offset(PAGE);

@@ -1,10 +1,11 @@
-//! cpus: what keeps more processors from helping, as a model, for machines that do not have them.
+//! cpus: a model of what limits more processors, for machines that do not have them.
 //!
-//! One thread alone shows how long an operation holds what others would wait for: the headers of an AG, the inodes, and
-//! the log's writer, who formats a checkpoint while nobody else can. From these times follows what N processors would
-//! do (mean value analysis of a closed queueing network: as many jobs as processors, a station for each AG and one for
-//! the log). Beside it, so many real threads on this machine. What the model leaves out: the short locks of caches and
-//! of the CIL, which are in many parts, and that memory gets slower when many processors share it.
+//! A run of one thread measures how long an operation has what other threads would wait for: the locks of an AG's
+//! headers and of inodes, and the log's writer, the one thread at a time that formats a checkpoint. The model computes
+//! from these times the rate of N processors (mean value analysis of a closed queueing network: as many jobs as
+//! processors, a station for each AG and one for the log). The report compares it with N real threads on this machine.
+//! The model leaves out the short locks of caches and of the CIL, which are in many parts, and that memory gets slower
+//! when many processors share it.
 
 use super::fsmark::FsMark;
 use super::tables::columns;
@@ -15,11 +16,12 @@ use crate::report::{Cell, LineSeries, Plot, Section, Table};
 use crate::side::Side;
 use anyhow::Result;
 
-/// So many creates fit one checkpoint, which the sync after the phase then writes: its time is the writer's.
+/// This many creates fit one checkpoint, which the sync after the phase writes. So the time of the sync is that of the
+/// log's writer.
 const FILES: usize = 15_000;
 const MAX_PROCESSORS: usize = 64;
 const AGS: [usize; 3] = [4, 16, 64];
-/// An AG is no smaller than a log that lies in it.
+/// An AG is at least as large as the log, which lies in one, so many AGs need a large image.
 const MANY_AGS_BYTES: u64 = 8 << 30;
 const PHASES: [&str; 2] = ["create", "remove"];
 
@@ -44,7 +46,7 @@ impl Demands {
         }
     }
 
-    /// Operations per second of 1 to `most` processors, each working in directories of its own, with so many AGs.
+    /// Operations per second of 1 to `most` processors, each working in directories of its own, with `ags` AGs.
     fn predict(self, ags: usize, most: usize) -> Vec<f64> {
         let stations = vec![self.ag / ags as f64; ags];
         predict((self.whole - self.ag - self.log).max(0.0), &[stations, vec![self.log]].concat(), most)
@@ -55,7 +57,7 @@ impl Demands {
         predict((self.whole - self.inode - self.log).max(0.0), &[self.inode, self.log], most)
     }
 
-    /// What limits at last, and at what rate.
+    /// The station that limits the rate of many processors, and the limit in operations per second.
     fn limit(self, ags: usize) -> (&'static str, f64) {
         let ag = self.ag / ags as f64;
         if ag > self.log { ("AG headers", 1.0 / ag) } else { ("the log's writer", 1.0 / self.log) }

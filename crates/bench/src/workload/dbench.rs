@@ -14,13 +14,13 @@ const SECONDS: u64 = 20;
 const QUICK_SECONDS: u64 = 5;
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What dbench says of itself.
+/// The results that dbench prints.
 struct DbenchFigures {
     megabytes_per_second: f64,
     longest_milliseconds: f64,
 }
 
-/// Runs dbench on each side that is a directory, and adds what it says.
+/// Runs dbench on each side that is a directory, and adds its results to the section.
 pub(super) fn measure(lab: &Lab<'_>, clients: usize, section: &mut Section) -> Result<()> {
     let sides: Vec<_> = lab.sides.iter().filter(|side| !side.is_engine()).collect();
     if sides.is_empty() {

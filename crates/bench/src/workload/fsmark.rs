@@ -1,9 +1,9 @@
 //! fsmark: empty files with names of 40 bytes in a few directories, then their removal as `rm -r` does it: each
-//! directory is listed piece by piece, and the names of a piece are removed, in the order in which they came, before
-//! the next is read. So a thread remembers no more than one piece, however many files there are.
+//! directory is listed piece by piece, and the names of a piece are removed, in the order of the listing, before the
+//! next is read. So a thread stores no more than one piece, however many files there are.
 //!
-//! Published with it: what parent pointers cost, with every change of one going through an attribute intent, and with
-//! the shortform changed in the same transaction.
+//! Published figures: the cost of parent pointers if each change of one uses an attribute intent, and if the shortform
+//! is changed in the same transaction.
 
 use super::tables::{beside, columns, costs, counters, find, more};
 use crate::case::Case;
@@ -18,7 +18,7 @@ use std::sync::Mutex;
 
 const FILES: usize = 1_000_000;
 const PUBLISHED_THREADS: usize = 40;
-/// Sparse: an AG is no smaller than a log that lies in it.
+/// Bytes of the sparse image: an AG is at least as large as the log, which lies in one.
 const PUBLISHED_IMAGE_BYTES: u64 = 64 << 30;
 /// As published: 40 AGs, a log of 1 GiB.
 const PUBLISHED_GEOMETRY: [(char, &str); 2] = [('d', "agcount=40"), ('l', "size=1g")];
@@ -30,7 +30,7 @@ const ALONE: &str = "parent=1, one thread";
 
 #[derive(Clone, Copy)]
 pub(super) struct FsMark {
-    /// Parts of the work, as many for each thread: a thread that has several does them in turns.
+    /// Parts of the work, the same number for each thread; a thread with several does them in turns.
     pub(super) parts: usize,
     /// Files of each part.
     pub(super) each: usize,
@@ -56,7 +56,7 @@ impl<L> Emptied<L> {
 }
 
 impl FsMark {
-    /// The directory of a part that its nth file is in.
+    /// The index of the directory that contains the nth file of a part.
     fn dir_of(&self, n: usize) -> usize {
         n * self.dirs / self.each
     }
@@ -161,7 +161,7 @@ fn section(lab: &Lab<'_>, runs: Vec<Run>, each: usize, threads: usize, dirs: usi
     section
 }
 
-/// What parent pointers add, beside what was published of the kernel.
+/// What parent pointers add to the cost, beside the published figures of the kernel.
 fn overhead(runs: &[Run], sides: &[&str]) -> Table {
     let mut rows = Vec::new();
     for side in sides {
@@ -230,8 +230,8 @@ fn goals(runs: &[Run], sides: &[&str]) -> Vec<Goal> {
     goals
 }
 
-/// What the machine allows the gain of two threads to be, where one was measured alone: the goal has to be read beside
-/// it.
+/// If one thread was measured alone: the gain of two threads that the machine allows, which bounds what the goal can
+/// reach.
 fn ceiling(runs: &[Run]) -> Option<String> {
     runs.iter().find(|run| run.case == ALONE)?;
     let gains = gains_of_two_threads();

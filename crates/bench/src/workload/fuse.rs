@@ -1,7 +1,7 @@
-//! fuse: creates, attributes and unlinks through a mount of ours, beside a FUSE server that does nothing; and dbench's
-//! mix through the mount, with the absence of attributes remembered or not.
+//! fuse: creates, attributes and unlinks through xfskit's FUSE mount, compared with a FUSE server that does nothing;
+//! and dbench's mix through the mount, with the absence of attributes remembered or not.
 //!
-//! The server runs in this process, so its CPU time is in the figures of its side. Without a way to mount there are no
+//! The server runs in this process, so its CPU time is in the figures of its side. If FUSE cannot be used, there are no
 //! runs.
 
 use super::noxattr::{MIX, Mix, mix_table, throughput};

@@ -59,19 +59,20 @@ const ALL: [(Experiment, Measure); 9] = [
     (Experiment::Cpus, cpus::measure),
 ];
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Measured {
     /// All that was measured.
     pub report: Report,
-    /// Why it is not all that was asked for.
+    /// The error that ended the run before all experiments were complete.
     pub failure: Option<anyhow::Error>,
 }
 
-/// Measures. Of several experiments those that were complete are kept when a later one fails or is interrupted.
+/// Runs an experiment, or all. If a later one fails or is interrupted, the report has those that were complete.
 ///
 /// # Errors
-/// [`BenchError`](crate::BenchError) where nothing can be measured; whatever fails while measuring.
+/// [`BenchError`](crate::BenchError) if nothing can be measured; the error of the engine or of the system if the first
+/// experiment fails.
 pub fn run(experiment: Experiment, options: Options, watch: &dyn Watch) -> Result<Measured> {
     let machine = Machine::here();
     let (command, date) = (options.command.clone(), options.date.clone());

@@ -1,8 +1,8 @@
 //! rename: every file gets a new name of the same length, one of another length, and moves to another directory.
 //!
-//! With parent pointers each also replaces an attribute: in place where the lengths are equal and the attributes lie in
-//! the inode, otherwise by taking one out and putting one in; where they have outgrown the inode, in a block of their
-//! own.
+//! With parent pointers each rename also replaces an attribute: in place if the lengths are equal and the attributes
+//! lie in the inode, otherwise by removing one and adding one. Attributes that do not fit the inode lie in a block of
+//! their own.
 
 use super::tables::{beside, costs, counters, find, more};
 use crate::case::Case;
@@ -14,7 +14,7 @@ use crate::target::Target;
 use anyhow::Result;
 
 const FILES: usize = 200_000;
-/// An attribute of so many bytes does not fit beside the others in the inode.
+/// An attribute of this size does not fit the inode beside the others.
 const OUTGROWN_BYTES: usize = 600;
 const OTHER_LENGTH: usize = 24;
 

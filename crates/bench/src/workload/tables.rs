@@ -8,7 +8,7 @@ pub(super) fn columns<const N: usize>(names: [&str; N]) -> Vec<String> {
     names.map(String::from).to_vec()
 }
 
-/// Every phase of every run: what an operation costs. `None` if nothing ran.
+/// A row for each phase of each run: what an operation costs.
 pub(super) fn costs(title: &str, runs: &[Run]) -> Table {
     let mut rows = Vec::new();
     for run in runs {
@@ -57,7 +57,7 @@ pub(super) fn beside(title: &str, ours: &Run, theirs: &Run) -> Table {
     Table { title: title.into(), columns: names, rows: rows.collect() }
 }
 
-/// The run of a case on the first side, or on the second.
+/// The run of a case on a side.
 pub(super) fn find<'a>(runs: &'a [Run], case: &str, side: &str) -> Option<&'a Run> {
     runs.iter().find(|run| run.case == case && run.side == side)
 }
@@ -67,7 +67,7 @@ pub(super) fn more(with: f64, without: f64) -> f64 {
     (with / without - 1.0) * 100.0
 }
 
-/// For each run a row, for each phase a column of what `value` says of it.
+/// A row for each run, and in it a cell for each phase, which `value` makes.
 pub(super) fn matrix<'a>(
     title: &str,
     runs: impl Iterator<Item = &'a Run> + Clone,

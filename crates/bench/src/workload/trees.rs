@@ -1,5 +1,5 @@
-//! trees: small files with an attribute each on their way into an image and out of it, by the command; beside `mkfs.xfs
-//! -p`, and beside `cp -a` on the kernel's loop mount.
+//! trees: the command copies small files with an attribute each into an image and out of it, compared with `mkfs.xfs
+//! -p`, and with `cp -a` on the kernel's loop mount.
 
 use super::tables::columns;
 use crate::BenchError;
@@ -18,7 +18,7 @@ use std::time::Instant;
 const FILES: usize = 100_000;
 const FILES_PER_DIR: usize = 100;
 const IMAGE_BYTES: u64 = 4 << 30;
-/// Where `scripts/reference` installs the tools unless told otherwise.
+/// Where `scripts/reference` installs the tools by default.
 const REFERENCE: &str = "/opt/xfs-reference";
 
 const FILL: &str = "mkfs --from";
@@ -92,7 +92,7 @@ fn table(runs: &[Run]) -> Table {
 
 struct Trees<'a> {
     xfskit: PathBuf,
-    /// What runs mkfs.xfs, if there is one that can fill an image.
+    /// The command that runs mkfs.xfs, if one is installed that can fill an image.
     mkfs: Option<Vec<String>>,
     tree: PathBuf,
     lab: &'a Lab<'a>,
@@ -149,7 +149,7 @@ impl Trees<'_> {
     }
 }
 
-/// Mounts, copies, and unmounts, which is when the copy is durable.
+/// Mounts, copies, and unmounts, which makes the copy durable.
 fn copy_on_mount(image: &Path, dir: &Path, from: &Path, to: &Path) -> Result<()> {
     let mount = LoopMount::new(image, dir)?;
     let copied = run(Command::new("cp").arg("-a").arg(from).arg(to));

@@ -1,11 +1,10 @@
 //! whiteout: many threads make files with an attribute of 64 KiB each, which is logged by an intent, or not.
 //!
-//! Published with it: an intent whose done item comes in the same checkpoint need not reach the log, which made 2.5
-//! GB/s of log 0.22 GB/s.
+//! Published figures: an intent whose done item is in the same checkpoint need not be written to the log, which reduced
+//! the log from 2.5 GB/s to 0.22 GB/s.
 //!
-//! Values that wait for their checkpoint take memory, which is to be bounded by the cache option. So the cache is no
-//! larger than the library's default here, unless a person wants another: beside a quarter of the memory any bound
-//! would hold.
+//! Values that wait for their checkpoint take memory, which the cache option must bound. So the cache has the library's
+//! default size here, unless the user sets another: with a quarter of the memory, the bound would never be reached.
 
 use super::tables::{columns, counters, find};
 use crate::case::Case;
@@ -18,7 +17,7 @@ use anyhow::Result;
 use xfskit::volume::AttrLogging;
 
 const FILES: usize = 16_000;
-/// With fewer, what the last thread does alone is much of the time.
+/// With fewer files, the last thread works alone for much of the time.
 const QUICK_FILES: usize = 8_000;
 const THREADS: usize = 16;
 const VALUE_BYTES: usize = 64 << 10;
@@ -127,7 +126,7 @@ fn goals(lab: &Lab<'_>, runs: &[Run]) -> Vec<Goal> {
     for (name, phase, most) in [("not logged", plain, 1.0), ("logged", on, 2.0)] {
         let copied = phase.counter("value_bytes_copied");
         if copied > 0 {
-            // To two places: intents of parent pointers carry values too, of 12 bytes.
+            // Rounded to two decimals, because intents of parent pointers carry values too, of 12 bytes.
             let copies = (copied as f64 / values * 100.0).round() / 100.0;
             goals.push(Goal::at_most(format!("copies of a value, {name}"), most, copies));
         }

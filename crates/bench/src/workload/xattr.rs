@@ -1,8 +1,8 @@
 //! xattr: one attribute on each of many files, of all sizes: set, replaced by a value of the same and of another
 //! length, read, listed, removed; and one attribute of one file, over and over.
 //!
-//! Values of up to some hundred bytes lie in the inode, longer ones in a block of names, those above half a block or so
-//! in blocks of their own. Published with it: what logging them by intents costs.
+//! Values of up to some hundred bytes lie in the inode, longer ones in a leaf block, those above about three quarters
+//! of a block in blocks of their own. Published figures: the cost of logging them by intents.
 
 use super::tables::{beside, counters, find, matrix};
 use crate::case::Case;
@@ -19,11 +19,11 @@ const NAME: &str = "user.test";
 const PUBLISHED_BYTES: usize = 64;
 const PUBLISHED_THREADS: usize = 16;
 const PUBLISHED_GEOMETRY: [(char, &str); 2] = [('l', "size=2000m"), ('d', "agcount=67")];
-/// Sparse: an AG is no smaller than a log that lies in it.
+/// Bytes of the sparse image: an AG is at least as large as the log, which lies in one.
 const PUBLISHED_IMAGE_BYTES: u64 = 160 << 30;
 const SIZES: [usize; 7] = [16, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
 const QUICK_SIZES: [usize; 4] = [16, 64, 1 << 10, 64 << 10];
-/// Bytes of all values of a case, so that long ones do not take hours.
+/// Maximum bytes of all values of a case, so that long values do not take hours.
 const VALUE_BYTES: usize = 512 << 20;
 const QUICK_VALUE_BYTES: usize = 128 << 20;
 const MAX_THREADS: usize = 16;
@@ -69,7 +69,7 @@ impl Work for Xattr {
 
 const ONE_FILE: &str = "set, one file over and over";
 
-/// Empty files, so many for each thread in a directory of its own.
+/// Makes `each` empty files for each thread, in a directory of its own, without measuring.
 pub(super) fn make_files<T: Target>(bench: &Bench<'_, T>, each: usize) -> Result<Vec<Vec<T::File>>> {
     let target = bench.target;
     let make = |n: usize| target.make_dir(target.base(), format!("dir{n}").as_bytes());
