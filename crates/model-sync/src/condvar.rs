@@ -8,17 +8,17 @@ use std::time::Duration;
 pub struct Condvar(());
 
 impl Condvar {
-    /// A condition that nobody waits for.
+    /// A condition without waiting threads.
     pub const fn new() -> Self {
         Self(())
     }
 
-    /// Unlocks, lets others run, and locks again: the time may be over at once. A loop that only a notification would
-    /// end spins until shuttle counts too many steps.
+    /// Unlocks, lets other threads run, and locks again: the timeout may pass at once. A loop that only a notification
+    /// would end spins until it exceeds shuttle's limit of steps.
     pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, _timeout: Duration) {
         MutexGuard::unlocked(guard, shuttle::thread::yield_now);
     }
 
-    /// Nobody has to be woken: whoever waits looks again by itself.
+    /// Does nothing: a waiting thread checks its condition again by itself.
     pub fn notify_all(&self) {}
 }

@@ -2,7 +2,7 @@
 //!
 //! Built with `--cfg shuttle` only; without, the crate is empty. Every lock, unlock and atomic access is then a point
 //! at which shuttle may go on with another thread, so that a run is a function of its schedule, and a thread that waits
-//! for ever is found. Everything has `parking_lot`'s names and meaning; only what the engine uses is here.
+//! for ever is found. Names and semantics are those of `parking_lot`; only what the engine uses is here.
 //!
 //! What the model leaves out: atomics are sequentially consistent whatever their ordering says, and a wait with a
 //! timeout may end at any time, notified or not.

@@ -1,4 +1,5 @@
-//! A mutex: a semaphore of one permit. It is unfair, as `parking_lot`'s: whoever unlocks may be the next to lock.
+//! A mutex: a semaphore of one permit. It is unfair, as `parking_lot`'s: the thread that unlocks may be the next to
+//! lock.
 
 use lock_api::GuardNoSend;
 use shuttle::future::batch_semaphore::{BatchSemaphore, Fairness};
@@ -12,7 +13,7 @@ pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 #[derive(Debug)]
 pub struct RawMutex(BatchSemaphore);
 
-// SAFETY: the only permit is with whoever locked last until `unlock` gives it back, so no two hold the lock.
+// SAFETY: the thread that locked last has the only permit until `unlock` returns it, so no two threads hold the lock.
 #[allow(unsafe_code)]
 unsafe impl lock_api::RawMutex for RawMutex {
     #[allow(clippy::declare_interior_mutable_const)] // What lock_api initializes every lock with.
@@ -20,7 +21,7 @@ unsafe impl lock_api::RawMutex for RawMutex {
     type GuardMarker = GuardNoSend;
 
     fn lock(&self) {
-        // Fails only once the run has failed and is torn down: then nobody else runs.
+        // Fails only when the run has failed and is torn down: then no other thread runs.
         let _ = self.0.acquire_blocking(1);
     }
 

@@ -1,5 +1,6 @@
-//! A lock for many readers or one writer: a semaphore of which a writer takes all permits. It is fair, for a reader
-//! that comes while a writer waits must wait behind it: with `parking_lot`, a thread that reads twice can deadlock.
+//! A lock for many readers or one writer: a semaphore of which a writer takes all permits. It is fair: a reader that
+//! arrives while a writer waits must wait behind it. So a thread that locks twice for reading can deadlock, as with
+//! `parking_lot`.
 
 use lock_api::GuardNoSend;
 use shuttle::future::batch_semaphore::{BatchSemaphore, Fairness};
@@ -18,8 +19,8 @@ const ALL: usize = 1 << 16;
 #[derive(Debug)]
 pub struct RawRwLock(BatchSemaphore);
 
-// SAFETY: a writer holds all permits until `unlock_exclusive` and a reader one until `unlock_shared`, so a writer is
-// alone and readers are not with one.
+// SAFETY: a writer has all permits until `unlock_exclusive`, and a reader has one until `unlock_shared`, so while a
+// writer holds the lock no other thread does.
 #[allow(unsafe_code)]
 unsafe impl lock_api::RawRwLock for RawRwLock {
     #[allow(clippy::declare_interior_mutable_const)] // What lock_api initializes every lock with.
@@ -27,7 +28,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     type GuardMarker = GuardNoSend;
 
     fn lock_shared(&self) {
-        // Fails only once the run has failed and is torn down: then nobody else runs.
+        // Fails only when the run has failed and is torn down: then no other thread runs.
         let _ = self.0.acquire_blocking(1);
     }
 
