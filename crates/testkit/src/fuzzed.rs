@@ -1,15 +1,15 @@
-//! Images that the kernel's fuzzers found worth keeping. They are not part of this repository: the folder that
+//! Damaged images from the fuzzing of the kernel. They are not part of this repository: the folder that
 //! `XFSKIT_HOSTILE_IMAGES` names, or `shared/images` beside the repository, is searched for `*.img.zst`.
 
 use crate::{Scratch, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The images in the order of their names, unpacked into `scratch`; none, with a line that says why, where there is no
-/// folder or no zstd.
+/// The images in the order of their names, unpacked into `scratch`. If there is no folder or no zstd, prints why and
+/// returns none.
 ///
 /// # Panics
-/// If an image cannot be unpacked; if there is no zstd and `CI=true`.
+/// If an image cannot be unpacked, or if there is no zstd and `CI=true`.
 pub fn fuzzed_images(scratch: &Scratch) -> Vec<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images");
     let folder = std::env::var_os("XFSKIT_HOSTILE_IMAGES").map_or(beside, PathBuf::from);

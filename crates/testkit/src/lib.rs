@@ -1,19 +1,19 @@
-//! The outside judges of xfskit's tests, and the means to compare what they see.
+//! The programs that judge images in xfskit's tests, and means to compare their results.
 //!
 //! | judge | function |
 //! |---|---|
-//! | xfsprogs (mkfs.xfs, xfs_repair, xfs_db, xfs_logprint, xfs_io) | [`Reference::tool`], [`Reference::repair_finds_nothing`] |
+//! | xfsprogs (mkfs.xfs, xfs_repair, xfs_db, ...) | [`Reference::tool`], [`Reference::repair_finds_nothing`] |
 //! | this machine's kernel | [`kernel_mount`] |
 //! | the newest kernel, as a process | [`Reference::uml`] |
 //! | the kernel's own scrub, on an emulated machine | [`scrub()`] |
 //!
-//! The tools are installed into a folder of their own by `scripts/reference`. Where they are missing a test says so
-//! and returns; with `CI=true` in the environment that is a failure:
+//! The tools are installed into a folder of their own by `scripts/reference`. If they are missing, a test prints that
+//! and returns; with `CI=true` in the environment it fails:
 //!
 //! ```no_run
 //! let Some(reference) = xfskit_testkit::reference() else { return };
 //! ```
-//! Everything here panics on failure: it is for tests only.
+//! These functions panic on failure, because only tests use them.
 #![forbid(unsafe_code)]
 
 mod fuzzed;
@@ -30,7 +30,7 @@ pub use scratch::{Scratch, copy_image, scratch};
 pub use scrub::scrub;
 pub use tree::{TreeEntry, tree};
 
-/// Says that a test is skipped, and why. With `CI=true` nothing may be skipped.
+/// Prints that a test is skipped, and why. With `CI=true` no test may be skipped.
 ///
 /// # Panics
 /// With `CI=true` in the environment.

@@ -16,8 +16,8 @@ pub struct Mount {
     _log: Option<LoopDevice>,
 }
 
-/// Mounts an image read-write by a loop device. `None`, with a line that says why, where this machine cannot mount
-/// XFS at all.
+/// Mounts an image read-write through a loop device. If this machine cannot mount XFS at all, prints why and returns
+/// `None`.
 ///
 /// # Panics
 /// If the kernel refuses the image, or if it cannot mount at all and `CI=true`.
@@ -34,10 +34,10 @@ pub fn kernel_mount_with(image: &Path, log: Option<&Path>, options: &[&str]) -> 
     Some(mount.unwrap_or_else(|refusal| panic!("the kernel does not mount {}: {refusal}", image.display())))
 }
 
-/// As [`kernel_mount_with`], for images that the kernel may refuse: what mount(8) says then.
+/// As [`kernel_mount_with`], for images that the kernel may refuse: returns the message of mount(8) then.
 ///
 /// # Panics
-/// If it cannot mount at all and `CI=true`.
+/// If this machine cannot mount XFS at all and `CI=true`.
 pub fn try_kernel_mount(image: &Path, log: Option<&Path>, options: &[&str]) -> Option<Result<Mount, String>> {
     if !rustix::process::geteuid().is_root() {
         skip("a loop mount needs root");
@@ -86,7 +86,7 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        // It goes when the mount does.
+        // The kernel detaches a device that is in use when the filesystem is unmounted.
         drop(Command::new("losetup").args(["--detach", &self.path]).output());
     }
 }
@@ -97,7 +97,7 @@ impl Mount {
         self.dir.path()
     }
 
-    /// All files of the image, sorted by path; it is unmounted then.
+    /// Returns all files of the image, sorted by path, and unmounts it.
     ///
     /// # Panics
     /// As [`tree()`] and [`Self::unmount`].
@@ -107,7 +107,7 @@ impl Mount {
         files
     }
 
-    /// Unmounts the image and waits until nothing holds it any more.
+    /// Unmounts the image and waits until the loop device has released it.
     ///
     /// # Panics
     /// If that fails, since the image would not be complete.
@@ -117,14 +117,14 @@ impl Mount {
         loop {
             let output = Command::new("umount").arg(self.path()).output().expect("umount");
             let message = String::from_utf8_lossy(&output.stderr);
-            // A process that another test is about to start holds our files until it has started.
+            // A process that another test has forked keeps our files open until its exec.
             if !message.contains("busy") || Instant::now() > end {
                 assert!(output.status.success(), "umount: {message}");
                 break;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        // The loop device lets go of the file a moment later.
+        // The loop device releases the file a moment later.
         while Instant::now() < end {
             let output = Command::new("losetup").arg("-j").arg(&self.image).output();
             if output.map_or(true, |output| output.stdout.is_empty()) {
@@ -139,7 +139,7 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         if self.mounted {
-            // A test that fails keeps files open; the mount goes when they do.
+            // A test that fails may still have files open. The kernel removes the mount when they are closed.
             drop(Command::new("umount").arg("-l").arg(self.dir.path()).output());
         }
     }

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Where `scripts/reference` installs the tools unless told otherwise.
+/// Where `scripts/reference` installs the tools by default.
 const DEFAULT_ROOT: &str = "/opt/xfs-reference";
 const UML_SECONDS: u32 = 300;
 /// Disks of the reference kernel.
@@ -17,7 +17,7 @@ pub struct Reference {
     root: PathBuf,
 }
 
-/// What a script in the reference kernel printed, and how it ended.
+/// The output and the exit status of a script in the reference kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UmlRun {
     /// The script's exit status.
@@ -26,8 +26,8 @@ pub struct UmlRun {
     pub output: String,
 }
 
-/// The reference tools, in the folder that `XFS_REFERENCE` names or in the default one. `None`, with a line that says
-/// why, where they are missing or cannot be run.
+/// The reference tools, in the folder that `XFS_REFERENCE` names or in the default one. If they are missing or cannot
+/// be run, prints why and returns `None`.
 ///
 /// # Panics
 /// If they are missing and `CI=true`.
@@ -97,17 +97,17 @@ impl Reference {
     /// Asserts that xfs_repair finds nothing wrong with an image.
     ///
     /// # Panics
-    /// With all that it found.
+    /// If it does, with all that it prints.
     pub fn repair_finds_nothing(&self, image: &Path) {
         if let Some(findings) = self.repair_findings(image, None) {
             panic!("{findings}");
         }
     }
 
-    /// What xfs_repair printed about an image with which it found something wrong; `log` is the device of an
-    /// external log. Nothing is written.
+    /// Runs xfs_repair on an image without writing to it. If it finds something wrong, returns what it prints. `log` is
+    /// the device of an external log.
     pub fn repair_findings(&self, image: &Path, log: Option<&Path>) -> Option<String> {
-        // An image with one AG has no second superblock to compare; repair stops there unless told to go on.
+        // An image with one AG has no second superblock to compare, where xfs_repair stops without this option.
         let mut arguments: Vec<&OsStr> = vec!["-n".as_ref(), "-o".as_ref(), "force_geometry".as_ref()];
         if let Some(log) = log {
             arguments.extend::<[&OsStr; 2]>(["-l".as_ref(), log.as_ref()]);
@@ -116,13 +116,13 @@ impl Reference {
         let output = self.tool("xfs_repair", arguments);
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text);
-        // Repair ends well after some complaints, so its words count too.
+        // xfs_repair exits with 0 after some complaints, so its output is searched too.
         let complains = |line: &str| ["would ", "bad ", "ALERT", "corrupt"].iter().any(|word| line.contains(word));
         let sound = output.status.success() && !text.lines().any(complains);
         (!sound).then(|| format!("xfs_repair on {}: {}\n{text}", image.display(), output.status))
     }
 
-    /// Whether the log of an image is clean, as xfs_logprint sees it.
+    /// Whether the log of an image is clean according to xfs_logprint.
     ///
     /// # Panics
     /// If xfs_logprint fails.
@@ -131,8 +131,8 @@ impl Reference {
         output.contains("<CLEAN>")
     }
 
-    /// Shuts the filesystem that is mounted at `dir` down at once, as a power cut would: nothing more is written. With
-    /// `flush_log`, what was done so far is in the log.
+    /// Shuts down the filesystem that is mounted at `dir`, as a power cut would: nothing more is written. With
+    /// `flush_log`, all changes so far are written to the log first.
     ///
     /// # Panics
     /// If xfs_io fails.
@@ -145,8 +145,8 @@ impl Reference {
     /// # Panics
     /// If xfs_io fails.
     pub fn io(&self, dir: &Path, command: &str) -> String {
-        // The tools do not see what is mounted here, but an open directory is the same for them. The dot is for
-        // commands that look at the last part of the path itself, which is a link.
+        // The tools do not see the mounts of this process, but they can use an open directory. The dot is for commands
+        // that do not follow a link at the end of the path.
         let dir = std::fs::File::open(dir).expect("a mounted directory");
         let mut xfs_io = Command::new("chroot");
         xfs_io.arg(&self.root).args(["xfs_io", "-x", "-c", command, "/proc/self/fd/0/."]).stdin(dir);
@@ -159,7 +159,7 @@ impl Reference {
     /// behind, the script exits with 99 without unmounting.
     ///
     /// # Panics
-    /// If the kernel does not come up or does not finish.
+    /// If the kernel does not boot or does not finish.
     pub fn uml(&self, image: &Path, script: &str) -> UmlRun {
         self.uml_with(&[image.to_owned()], script)
     }
@@ -170,7 +170,7 @@ impl Reference {
     /// As [`Self::uml`].
     pub fn uml_with(&self, images: &[PathBuf], script: &str) -> UmlRun {
         assert!(images.len() <= UML_DISKS, "the kernel knows no more than {UML_DISKS} disks");
-        // Not below /dev, where the booted kernel has its own.
+        // Not below /dev, where the booted kernel mounts its own filesystems.
         let work = tempfile::tempdir_in("/tmp").expect("a folder for temporary files");
         let file = |name: &str| work.path().join(name);
         let (init, out, status) = (file("init"), file("out"), file("status"));

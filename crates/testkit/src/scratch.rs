@@ -1,4 +1,4 @@
-//! A folder for images that is gone after the test.
+//! A folder for images that is removed after the test.
 
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -19,10 +19,10 @@ pub fn scratch() -> Scratch {
     Scratch { dir: dir.or_else(|_| tempfile::tempdir()).expect("a folder for temporary files") }
 }
 
-/// Copies an image; what is empty stays empty.
+/// Copies an image; the copy is sparse.
 ///
 /// # Panics
-/// If there is no room.
+/// If there is no space.
 pub fn copy_image(from: &Path, to: &Path) {
     let status = std::process::Command::new("cp").arg("--sparse=always").arg(from).arg(to).status().expect("cp");
     assert!(status.success(), "{} cannot be copied", from.display());

@@ -4,11 +4,11 @@ use crate::skip;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the kernel's scrub says of images: a line for each, which ends in "clean" or names what is wrong. The images
-/// stay as they are. `None`, with a line that says why, where `scripts/scrub` is not installed.
+/// Runs the kernel's scrub on images. Returns a line for each, which ends in "clean" or names what is wrong. The images
+/// are not changed. If `scripts/scrub` is not installed, prints why and returns `None`.
 ///
 /// # Panics
-/// If it fails; if it is not installed and `CI=true`.
+/// If it fails, or if it is not installed and `CI=true`.
 pub fn scrub(images: &[PathBuf]) -> Option<Vec<String>> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/scrub");
     let output = Command::new(&script).args(images).output().expect("scripts/scrub");

@@ -1,4 +1,4 @@
-//! Everything about a tree of files that two implementations must agree on, as sorted entries to compare.
+//! A tree of files as sorted entries, with everything that two implementations must agree on.
 
 use crc_fast::{CrcAlgorithm, Digest};
 use std::fmt;
@@ -17,10 +17,10 @@ pub struct TreeEntry {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Names.
+    /// Number of links.
     pub links: u64,
-    /// Size in bytes; 0 for anything but regular files and symbolic links, where it means nothing that two
-    /// implementations had to agree on.
+    /// Size in bytes of a regular file or a symbolic link; 0 for others, whose sizes may differ between
+    /// implementations.
     pub size: u64,
     /// The device of a device file.
     pub rdev: u64,
@@ -28,7 +28,7 @@ pub struct TreeEntry {
     pub mtime: (i64, i64),
     /// Where a symbolic link points.
     pub target: Option<PathBuf>,
-    /// Extended attributes, those of the system included, by name.
+    /// Extended attributes by name, including those of the system.
     pub xattrs: Vec<(String, Vec<u8>)>,
     /// Checksum of a regular file's contents.
     pub contents: Option<u32>,
@@ -48,7 +48,7 @@ impl fmt::Display for TreeEntry {
     }
 }
 
-/// All files below `root`, it included, sorted by path.
+/// All files below `root`, and `root` itself, sorted by path.
 ///
 /// # Panics
 /// If something cannot be read, which in a test is a finding.

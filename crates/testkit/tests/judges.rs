@@ -1,4 +1,4 @@
-//! The judges themselves: each must accept an image of mkfs.xfs, and say no to a broken one.
+//! Tests of the judges: each must accept an image of mkfs.xfs and reject a broken one.
 
 use std::os::unix::fs::FileExt;
 use xfskit_testkit::{kernel_mount, reference, scratch, tree};
@@ -32,7 +32,7 @@ fn both_kernels_see_the_same_tree() {
     let paths: Vec<_> = entries.iter().map(|entry| entry.path.to_str().unwrap()).collect();
     assert_eq!(paths, ["", "d", "d/f", "g"]);
     let names: Vec<_> = entries[3].xattrs.iter().map(|(name, _)| name.as_str()).collect();
-    // Root sees the attribute that holds the ACL, too.
+    // Root also sees the attribute in which XFS stores the ACL.
     assert_eq!(names, ["system.posix_acl_access", "trusted.SGI_ACL_FILE", "user.a"]);
     assert_eq!(entries[0].xattrs[0].0, "trusted.xfs:autofsck");
     assert_eq!((entries[3].links, entries[3].size, entries[3].contents), (2, 6, entries[2].contents));
