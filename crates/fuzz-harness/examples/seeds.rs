@@ -1,4 +1,5 @@
-//! Writes the seeds of all fuzz targets to a folder, one folder below it for each target, as cargo-fuzz wants them.
+//! Writes the seeds of all fuzz targets to a folder, with one folder below it for each target, as cargo-fuzz needs
+//! them.
 
 use std::path::PathBuf;
 use xfskit_fuzz_harness::targets::TARGETS;

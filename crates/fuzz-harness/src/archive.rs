@@ -1,4 +1,5 @@
-//! The fuzz target of tar streams: an image is filled from any bytes, its headers' checksums mended, and checked.
+//! The fuzz target of tar streams: an image is filled from any bytes, with the checksums of headers corrected, and
+//! checked.
 
 use crate::{Behaviour, Overlay};
 use std::sync::{Arc, LazyLock};
@@ -26,18 +27,18 @@ static BASE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(|| {
     Arc::new(device.to_bytes())
 });
 
-/// What became of an archive.
+/// The result of filling an image from an archive.
 #[derive(Debug)]
 pub struct Filled {
-    /// What it showed.
+    /// The behaviour of survey and transfer.
     pub behaviour: Behaviour,
-    /// The image, complete only where the archive was accepted.
+    /// The image; complete only if the archive was accepted.
     pub image: Arc<Overlay>,
-    /// Whether it was, and nothing of it was left out.
+    /// Whether the archive was accepted, and no part of it was left out.
     pub is_whole: bool,
 }
 
-/// The archive with right checksums in all blocks that look like headers.
+/// Returns the archive with correct checksums in all blocks that look like headers.
 pub fn mend(archive: &[u8]) -> Vec<u8> {
     let mut bytes = archive.to_vec();
     for block in bytes.chunks_exact_mut(BLOCK).filter(|block| &block[MAGIC] == b"ustar") {
@@ -48,15 +49,15 @@ pub fn mend(archive: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Fills an image from an archive. Panics where the image is not sound afterwards.
+/// Fills an image from an archive. Panics if the image is not sound afterwards.
 pub fn tar(input: &[u8]) -> Behaviour {
     fill(&mend(input)).behaviour
 }
 
-/// As [`tar`], with the image; the checksums are taken as they are.
+/// As [`tar`], but returns the image too, and leaves the checksums as they are.
 ///
 /// # Panics
-/// Where the image is not sound afterwards, or the engine reports that it is not.
+/// If the image is not sound afterwards, or the engine reports that it is not.
 pub fn fill(archive: &[u8]) -> Filled {
     let mut behaviour = Behaviour::new();
     let shape = Shape { block_bytes: 4096, inode_bytes: 512, dir_block_bytes: 4096, small: true };

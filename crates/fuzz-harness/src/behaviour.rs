@@ -1,37 +1,37 @@
-//! What an input made a target do: the part of a fuzzer that asks for no compiler of its own.
+//! What an input made a target do. It takes the place of coverage, which would need a compiler of its own.
 
 use std::collections::HashSet;
 use std::fmt::{Display, Write};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The traits of one run. An input that shows one that no other input has shown is worth keeping.
+/// The traits of one run. An input with a trait that no other input has shown is worth keeping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Behaviour(HashSet<u64>);
 
 impl Behaviour {
-    /// Nothing has been seen yet.
+    /// No traits.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Notes a trait, whatever it is.
+    /// Notes a trait.
     pub fn note(&mut self, what: impl Hash) {
         let mut hasher = DefaultHasher::new();
         what.hash(&mut hasher);
         self.0.insert(hasher.finish());
     }
 
-    /// Notes a message. Numbers in it make no difference.
+    /// Notes a message. Its digits do not count.
     pub fn note_message(&mut self, message: &impl Display) {
         let mut text = String::new();
-        // A string takes everything.
+        // Writing to a string does not fail.
         let _ = write!(text, "{message}");
         text.retain(|letter| !letter.is_ascii_digit());
         text.truncate(text.char_indices().nth(120).map_or(text.len(), |(at, _)| at));
         self.note(text);
     }
 
-    /// Notes how something ended.
+    /// Notes whether `what` succeeded, and its error.
     pub fn note_result<T, E: Display>(&mut self, what: &'static str, result: &Result<T, E>) {
         self.note((what, result.is_ok()));
         if let Err(error) = result {
@@ -39,7 +39,7 @@ impl Behaviour {
         }
     }
 
-    /// The traits that are not known.
+    /// The traits that are not in `known`.
     pub(crate) fn beyond(&self, known: &HashSet<u64>) -> HashSet<u64> {
         self.0.difference(known).copied().collect()
     }

@@ -81,14 +81,14 @@ pub struct Block {
     pub kind: Kind,
     /// Where it starts, in bytes.
     pub offset: usize,
-    /// How long it is.
+    /// Its length in bytes.
     pub bytes: usize,
-    /// Where its checksum stands.
+    /// Offset of its checksum in the block.
     pub crc: usize,
 }
 
 impl Block {
-    /// Gives `bytes`, the block's contents, the checksum that they should have.
+    /// Sets the checksum in `bytes`, the block's contents.
     pub fn mend(&self, bytes: &mut [u8]) {
         set_checksum(bytes, self.crc);
     }

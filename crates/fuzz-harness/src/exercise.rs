@@ -1,4 +1,4 @@
-//! Changes at random, the kind that damage makes dangerous: links, counts, forms that convert, space that is freed.
+//! Random changes that damage makes dangerous: to links and counts, with conversions of forms, and with space freed.
 
 use crate::Random;
 use xfskit::ondisk::InodeNumber;

@@ -1,10 +1,10 @@
-//! Drives a fuzz target without a fuzzing engine: the stored corpus, then seeds and what became of them, changed at
-//! random, for a while. An input whose behaviour is new is changed further.
+//! Drives a fuzz target without a fuzzing engine: runs the seeds and the stored corpus, then inputs made from them by
+//! random changes, for a while. An input whose behaviour is new is changed further.
 //!
 //! ```text
 //! XFSKIT_FUZZ_SECONDS   for all targets together; 60 if it is not set
 //! XFSKIT_FUZZ_SEED      the same changes again
-//! XFSKIT_FUZZ_KEEP=1    what was found goes into fuzz/corpus, as small as it can be made
+//! XFSKIT_FUZZ_KEEP=1    stores inputs with new behaviour in fuzz/corpus, as small as possible
 //! ```
 
 use crate::behaviour::Behaviour;
@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 pub const TARGET_NAMES: [&str; 10] =
     ["superblock", "inode", "directory", "attribute", "log", "log_recovery", "fuse", "tar", "dump", "command_line"];
 const USUAL_SECONDS: u64 = 60;
-/// Inputs that are kept to be changed further.
+/// Maximum number of inputs to change further.
 const MAX_KEPT: usize = 4096;
-/// Largest input of the stored corpus, and most inputs of a target there.
+/// Maximum bytes of an input in the stored corpus, and maximum number of inputs of a target there.
 const MAX_STORED_BYTES: usize = 4096;
 const MAX_STORED: usize = 40;
-/// Most trials to make an input smaller.
+/// Maximum number of trials to make an input smaller.
 const MAX_TRIALS: usize = 400;
-/// Largest input that is on disk while the target has it: the process may end by it.
+/// An input up to this size is written to a file before it runs, because the run may end the process.
 const MAX_NOTED_BYTES: usize = 64 << 10;
 
 /// A fuzz target.
@@ -63,11 +63,11 @@ pub fn corpus(name: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).expect("a stored input")).collect()
 }
 
-/// Runs `target` on the stored corpus, on its seeds, and then on changed ones until its share of the time is over;
-/// adds the count to the report.
+/// Runs `target` on its seeds and the stored corpus, then on changed inputs until its share of the time is over; adds
+/// the counts to the report.
 ///
 /// # Panics
-/// When the target does; what it was given is kept in a file that the message names.
+/// If the target panics. The message names a file with the input.
 pub fn run(target: &Target) {
     assert!(TARGET_NAMES.contains(&target.name), "{} has no share of the time", target.name);
     let start = Instant::now();
@@ -116,7 +116,7 @@ struct Runner<'a> {
     target: &'a Target,
     watchdog: Watchdog,
     runs: u64,
-    /// Everything that was seen.
+    /// All traits seen so far.
     known: HashSet<u64>,
 }
 
@@ -137,7 +137,7 @@ impl Runner<'_> {
         panic!("target {name} panicked; its input is in {} ({kept:?})", path.display());
     }
 
-    /// Puts inputs that showed something new into the stored corpus, as small as they can be made.
+    /// Stores inputs with new traits in the corpus, as small as possible.
     fn store(&mut self, found: Vec<(Vec<u8>, HashSet<u64>)>, stored: usize) {
         let folder = corpus_folder(self.target.name);
         fs::create_dir_all(&folder).expect("a folder for the corpus");
@@ -160,7 +160,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Leaves out what the traits do not need: pieces of half the input, of a quarter, and so on.
+    /// Removes pieces that the traits do not need: of half the input, of a quarter, and so on.
     fn smaller(&mut self, mut input: Vec<u8>, traits: &HashSet<u64>) -> Vec<u8> {
         let mut trials = 0;
         let mut piece = input.len() / 2;
@@ -182,7 +182,7 @@ impl Runner<'_> {
     }
 }
 
-/// One change at random.
+/// Makes one random change.
 pub fn change(input: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut Random) {
     if input.is_empty() {
         input.push(0);
@@ -229,7 +229,7 @@ fn put(input: &mut [u8], at: usize, piece: &[u8]) {
     }
 }
 
-/// Takes a piece out, or puts one of another input in: what is behind it moves.
+/// Removes a piece, or inserts one of another input; the bytes after it move.
 fn splice(input: &mut Vec<u8>, at: usize, seeds: &[Vec<u8>], random: &mut Random) {
     let length = 1 + random.below(48);
     if random.below(2) == 0 {

@@ -10,7 +10,7 @@ use xfskit_mkfs::{AgLayout, Options, Size, make};
 /// The UUID of all images.
 pub(crate) const IMAGE_UUID: [u8; 16] = [9; 16];
 
-/// What kind of image.
+/// A kind of image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipe {
     /// 4 KiB blocks and every default.
@@ -26,7 +26,7 @@ pub enum Recipe {
 /// Makes and populates an image in memory.
 ///
 /// # Panics
-/// If that fails: it is a test's beginning.
+/// If that fails, because a test needs the image.
 pub fn image(recipe: Recipe) -> Vec<u8> {
     let mut options = Options {
         allow_small: true,
@@ -60,7 +60,7 @@ const DIR: u16 = 0o040_755;
 /// lists.
 ///
 /// # Errors
-/// Whatever the engine says.
+/// The engine's.
 pub fn populate(device: Arc<dyn BlockDevice>, orphan_count: usize) -> Result<()> {
     let fs = Volume::open_in(device, None, MountOptions::default(), Arc::new(SeededEnvironment::new(5)))?;
     let me = Caller::root();
@@ -71,7 +71,7 @@ pub fn populate(device: Arc<dyn BlockDevice>, orphan_count: usize) -> Result<()>
         let dir = fs.create(root, name.as_bytes(), &NewFile::new(DIR), &me)?.inode;
         dirs.push((dir, count));
     }
-    // In turns, so that the folders' blocks lie between each other and their maps grow.
+    // The directories get names in turns, so that their blocks are interleaved and their maps grow.
     for n in 0..1100 {
         for &(dir, count) in &dirs {
             if n < count {
@@ -100,7 +100,7 @@ pub fn populate(device: Arc<dyn BlockDevice>, orphan_count: usize) -> Result<()>
         at = fs.create(at, format!("level {n}").as_bytes(), &NewFile::new(DIR), &me)?.inode;
     }
     orphans(&fs, root, &me, orphan_count)?;
-    // Not the filesystem's own unmount, which would free what is open and unlinked.
+    // This is not the filesystem's own unmount, which would free inodes that are open and unlinked.
     fs.mount().unmount()
 }
 
@@ -118,8 +118,8 @@ fn attributes(fs: &Volume, root: InodeNumber, me: &Caller) -> Result<()> {
     Ok(())
 }
 
-/// Leaves inodes on the unlinked lists of an image that is otherwise closed in good order, as a kernel that had them
-/// open when it went read-only does.
+/// Leaves inodes on the unlinked lists of an image that is otherwise unmounted cleanly, as a kernel does that had them
+/// open when the filesystem went read-only.
 fn orphans(fs: &Volume, root: InodeNumber, me: &Caller, count: usize) -> Result<()> {
     for n in 0..count {
         let name = format!("orphan {n}");

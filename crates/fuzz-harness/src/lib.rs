@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! image()  ──▶ a populated image in memory       blocks()  ──▶ where its metadata lies, with checksums
-//! Mutator  ──▶ damages blocks, mends checksums   Overlay   ──▶ a device over the damaged image, that counts writes
-//! walk()   ──▶ looks at everything reachable     exercise()──▶ changes at random
+//! Mutator  ──▶ damages blocks, fixes checksums   Overlay   ──▶ a device over the damaged image, that counts writes
+//! walk()   ──▶ reads everything reachable        exercise()──▶ makes random changes
 //! Watchdog ──▶ ends a process that hangs         targets, fuse, archive: the fuzz targets
 //! fuzz::run() drives a target for a while        report    ──▶ counts what the targets did
 //! ```
-//! Every look and every change may fail. It may not panic, hang, or take memory without bound.
+//! Every read and every change may fail. It must not panic, hang, or take memory without bound.
 #![forbid(unsafe_code)]
 
 pub mod archive;

@@ -1,10 +1,10 @@
-//! Damage at random: bits, bytes, numbers that mean something elsewhere, and pieces of other blocks.
+//! Random damage: bits, bytes, numbers that are valid elsewhere in the image, and pieces of other blocks.
 
 use crate::blocks::{Block, Kind, Metadata};
 use crate::{Overlay, Random};
 use std::sync::Arc;
 
-/// Damages one image, over and over.
+/// Damages copies of one image.
 #[derive(Debug)]
 pub struct Mutator {
     image: Arc<Vec<u8>>,
@@ -33,12 +33,12 @@ impl Mutator {
         Self { image: Arc::clone(image), metadata, kinds, places }
     }
 
-    /// What there is to damage.
+    /// The metadata that can be damaged.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// Damages one to three blocks with checksums that fit; says which.
+    /// Damages one to three blocks, most with valid checksums; returns which.
     pub fn damage(&self, device: &Overlay, random: &mut Random) -> String {
         use std::fmt::Write as _;
         let mut story = String::new();
@@ -54,7 +54,7 @@ impl Mutator {
                 let at = self.damage_block(&block, &mut bytes, random);
                 write!(story, "{:?}@{:#x}+{at} ", block.kind, block.offset).expect("a string takes everything");
             }
-            // One in sixteen keeps a checksum that does not fit.
+            // One block in sixteen keeps its old checksum, which is wrong now.
             if random.below(16) != 0 {
                 block.mend(&mut bytes);
             }
@@ -65,16 +65,16 @@ impl Mutator {
 
     fn damage_log(&self, device: &Overlay, random: &mut Random, story: &mut String) {
         let (start, length) = self.metadata.log;
-        // Its beginning, where a young log has its records.
+        // The start of the log, where a new image has its records.
         let at = start + random.below(length.min(64 * 512));
         let value = random.bits().to_be_bytes();
         device.patch(at, &value[..1 + random.below(8)]);
         story.push_str(&format!("log@{at:#x} "));
     }
 
-    /// Damages one place of a block; says where.
+    /// Damages one place of a block; returns its offset.
     pub fn damage_block(&self, block: &Block, bytes: &mut [u8], random: &mut Random) -> usize {
-        // The front, with its counts, is hit more often than the rest.
+        // The start of a block, with its counts, is hit more often than the rest.
         let span = if random.below(2) == 0 { 200.min(bytes.len()) } else { bytes.len() };
         let at = random.below(span);
         match random.below(10) {
@@ -108,7 +108,7 @@ impl Mutator {
     }
 }
 
-/// Numbers at the borders.
+/// A number near a limit: 0, the maximum, or a power of two; or a small one.
 fn extreme(random: &mut Random) -> u64 {
     let near = random.below(5) as u64;
     match random.below(5) {

@@ -1,4 +1,4 @@
-//! A device whose writes stay apart from the image below, so that thousands of trials share one image.
+//! A device that stores writes apart from the image below, so that thousands of trials share one image.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use xfskit::device::BlockDevice;
 
 const PAGE: usize = 512;
-/// Nothing in an image needs a longer read; one that is longer comes from a length on disk that was not checked.
+/// Nothing in an image needs a longer read. A longer one uses a length on disk that was not checked.
 const MAX_READ: usize = 4 << 20;
 
-/// Changes over an image that stays as it is.
+/// Changes over an image that is never changed.
 #[derive(Debug)]
 pub struct Overlay {
     base: Arc<Vec<u8>>,
@@ -20,7 +20,7 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// Nothing has been changed yet.
+    /// An overlay without changes.
     pub fn new(base: &Arc<Vec<u8>>) -> Self {
         Self {
             base: Arc::clone(base),
@@ -30,7 +30,7 @@ impl Overlay {
         }
     }
 
-    /// Changes bytes anywhere, as damage does.
+    /// Changes bytes as damage. This is not counted as a write.
     pub fn patch(&self, offset: usize, bytes: &[u8]) {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         let end = self.base.len().min(offset + bytes.len());
@@ -55,12 +55,12 @@ impl Overlay {
         bytes
     }
 
-    /// From now on a write is a failure of the test.
+    /// Makes every later write panic.
     pub fn seal(&self) {
         self.sealed.store(true, Ordering::Relaxed);
     }
 
-    /// Writes so far, damage not counted.
+    /// Number of writes so far, without damage.
     pub fn writes(&self) -> u64 {
         self.writes.load(Ordering::Relaxed)
     }
@@ -87,7 +87,7 @@ impl BlockDevice for Overlay {
         let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         for number in start / PAGE..end.div_ceil(PAGE) {
             let Some(page) = pages.get(&number) else { continue };
-            // Contents of files are read and written by the byte.
+            // A read of a file's contents may begin and end anywhere in a page.
             let (from, to) = (start.max(number * PAGE), end.min((number + 1) * PAGE));
             buffer[from - start..to - start].copy_from_slice(&page[from - number * PAGE..to - number * PAGE]);
         }

@@ -7,35 +7,35 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// What one target did.
+/// The counts of one target.
 #[derive(Clone, Debug)]
 pub struct Count {
     /// The target.
     pub name: &'static str,
     /// Inputs that it was given.
     pub runs: u64,
-    /// How long that took.
+    /// Duration of the runs.
     pub time: Duration,
     /// Inputs of the stored corpus.
     pub corpus: usize,
-    /// Inputs of this run that showed something that neither seeds nor corpus had shown.
+    /// Inputs of this run with traits that no seed or stored input had shown.
     pub found: usize,
 }
 
-/// One line is added at a time.
+/// Held while a line is added.
 static LOCK: Mutex<()> = Mutex::new(());
 
-/// The folder of build products that this program is run from.
+/// The folder of build products that contains this program.
 ///
 /// # Panics
-/// If the program lies somewhere else.
+/// If the program is not in such a folder.
 pub(crate) fn target_folder() -> PathBuf {
     let program = std::env::current_exe().expect("the path of this program");
     // target/PROFILE/deps/PROGRAM
     program.ancestors().nth(3).expect("a program among build products").to_owned()
 }
 
-/// Adds a line, in place of the target's last one, and prints it.
+/// Adds a line, which replaces the target's last one, and prints it.
 ///
 /// # Panics
 /// If the report cannot be written.
@@ -64,7 +64,7 @@ fn write(lines: &std::path::Path, name: &str, line: &str, report: &std::path::Pa
     for path in paths {
         let line = fs::read_to_string(path)?;
         total += line.split_whitespace().nth(1).and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
-        // A string takes everything.
+        // Writing to a string does not fail.
         let _ = writeln!(text, "{line}");
     }
     let _ = writeln!(text, "{:14} {total:>10}", "all");

@@ -1,9 +1,9 @@
-//! The fuzz targets: each takes any bytes for one structure, mends its checksum, and decodes, verifies and uses it.
+//! The fuzz targets: each takes any bytes for one structure, corrects its checksum, and decodes, verifies and uses it.
 //!
 //! ```text
 //! superblock  the first sector             inode      which of the image's inodes (2 bytes), its contents
 //! directory   which block (2), contents    attribute  likewise              log   the log from its first sector
-//! log_recovery   changes to a dirty log: which record (2), where in it (2), what (4)
+//! log_recovery   changes to a dirty log: which record (2), offset in it (2), new bytes (4)
 //! ```
 
 use crate::blocks::{Block, Kind, Metadata};
@@ -80,7 +80,7 @@ fn block_seeds(blocks: &[Block]) -> Vec<Vec<u8>> {
     blocks.iter().enumerate().map(seed).collect()
 }
 
-/// An image in which one of `blocks` has the contents that `input` names, with a checksum that fits.
+/// An image in which one of `blocks` has the contents that `input` names, with a valid checksum.
 fn damaged(blocks: &'static [Block], input: &[u8]) -> Option<(Arc<Overlay>, &'static Block)> {
     let (index, contents) = input.split_first_chunk::<2>()?;
     let block = &blocks[usize::from(u16::from_be_bytes(*index)) % blocks.len()];
@@ -120,7 +120,7 @@ fn note_findings(findings: &Findings, behaviour: &mut Behaviour) {
     }
 }
 
-/// Looks at one inode, then works on it.
+/// Reads one inode, then changes it.
 fn use_inode(device: &Arc<Overlay>, inode: InodeNumber) -> Behaviour {
     let mut behaviour = Behaviour::new();
     if let Some(fs) = open(device, true, &mut behaviour) {
@@ -148,7 +148,7 @@ fn use_inode(device: &Arc<Overlay>, inode: InodeNumber) -> Behaviour {
     behaviour
 }
 
-/// The superblock: everything that is computed from it, and an image with it.
+/// The superblock: computes everything that depends on it, and opens an image with it.
 pub fn superblock(input: &[u8]) -> Behaviour {
     const SECTOR_SIZE_AT: usize = 102;
     let mut sector = BASE.bytes[..32 << 10].to_vec();
@@ -206,7 +206,7 @@ pub fn attribute(input: &[u8]) -> Behaviour {
 
 const LOG_BYTES: usize = 1 << 20;
 
-/// A log: its head is found and its records are opened.
+/// A log: finds its head and decodes its records.
 pub fn log(input: &[u8]) -> Behaviour {
     let mut bytes = vec![0; LOG_BYTES];
     for (slot, byte) in bytes.iter_mut().zip(input) {
@@ -238,13 +238,13 @@ pub fn log(input: &[u8]) -> Behaviour {
 fn log_seeds() -> Vec<Vec<u8>> {
     let (start, length) = BASE.metadata.log;
     let log = &BASE.bytes[start..start + length];
-    // From several records on, so that the newest one stands in several places.
+    // Pieces from several records on, so that the newest record is at several positions.
     let starts = (0..length).step_by(512).filter(|&at| log[at..at + 4] == RECORD_MAGIC.to_be_bytes());
     let piece = |at: usize| log[at..(at + 64 * 1024).min(length)].to_vec();
     starts.step_by(40).take(12).map(piece).chain([log[..LOG_BYTES.min(length)].to_vec()]).collect()
 }
 
-/// An image whose log is dirty, and the places of its records: where each starts, its header sectors, its data.
+/// An image whose log is dirty, and for each record its offset, its number of header sectors, and its bytes of data.
 struct Dirty {
     bytes: Arc<Vec<u8>>,
     records: Vec<(usize, usize, usize)>,
@@ -274,7 +274,7 @@ static DIRTY: LazyLock<Dirty> = LazyLock::new(|| {
 /// Bytes of one change to a log.
 const CHANGE_BYTES: usize = 8;
 
-/// A dirty log with changed records, their checksums mended: it is replayed, or refused.
+/// A dirty log with changed records, their checksums corrected: it must be replayed or refused.
 pub fn log_recovery(input: &[u8]) -> Behaviour {
     let device = Arc::new(Overlay::new(&DIRTY.bytes));
     for change in input.chunks_exact(CHANGE_BYTES).take(64) {
@@ -300,7 +300,7 @@ pub fn log_recovery(input: &[u8]) -> Behaviour {
     behaviour
 }
 
-/// Changes of what records begin with: formats of items, and the counts in them.
+/// Changes to the starts of records: the formats of items, and the counts in them.
 fn recovery_seeds() -> Vec<Vec<u8>> {
     let change = |record: usize, place: u16, value: u32| {
         let mut bytes = (record as u16).to_le_bytes().to_vec();

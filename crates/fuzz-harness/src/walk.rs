@@ -1,19 +1,19 @@
-//! Looks at everything that can be reached, read-only, with a bound on the work.
+//! Reads everything that can be reached, with a bound on the work.
 
 use std::collections::{HashSet, VecDeque};
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Error, Volume};
 
-/// What a walk met.
+/// What a walk found.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// Inodes looked at.
+    /// Inodes read.
     pub inodes: usize,
     /// Names seen.
     pub names: usize,
     /// Attributes read.
     pub attributes: usize,
-    /// Everything that failed.
+    /// All errors.
     pub errors: Vec<Error>,
 }
 
@@ -34,7 +34,7 @@ impl Findings {
     }
 }
 
-/// Looks at up to `most` inodes, from the root.
+/// Reads up to `most` inodes, from the root on.
 pub fn walk(fs: &Volume, most: usize) -> Findings {
     let mut findings = Findings::default();
     let _ = fs.statfs();
@@ -53,7 +53,7 @@ pub fn walk(fs: &Volume, most: usize) -> Findings {
     findings
 }
 
-/// Looks at one inode; calls `each` with what it names if it is a directory.
+/// Reads one inode. If it is a directory, calls `each` for every entry's inode.
 pub fn look(fs: &Volume, inode: InodeNumber, findings: &mut Findings, each: &mut dyn FnMut(InodeNumber)) {
     findings.inodes += 1;
     let Some(stat) = findings.note(fs.stat(inode)) else { return };
@@ -65,7 +65,7 @@ pub fn look(fs: &Volume, inode: InodeNumber, findings: &mut Findings, each: &mut
     look_at_attributes(fs, inode, findings);
     if fs.mount().geometry.has_parent() {
         findings.note(fs.parents(inode));
-        // The way up is the same for all files of a folder.
+        // The path above is the same for all files of a directory.
         if findings.inodes.is_multiple_of(4) {
             findings.note(fs.paths(inode));
         }
@@ -85,7 +85,7 @@ fn look_at_dir(fs: &Volume, dir: InodeNumber, findings: &mut Findings, each: &mu
         }
         each(entry.inode);
     }
-    // Reading on in the middle, and past the end.
+    // Reads that go on in the middle, and past the end.
     for cookie in entries.iter().step_by(97).map(|entry| entry.next_cookie).chain([1 << 20, i32::MAX as u32, u32::MAX])
     {
         findings.note(fs.read_dir(dir, cookie, |_| std::ops::ControlFlow::Break(())));

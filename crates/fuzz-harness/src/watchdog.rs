@@ -1,9 +1,9 @@
-//! Ends the process when one step of a test takes too long: a thread that hangs cannot be ended otherwise.
+//! Ends the process when a step of a test takes too long, because a thread that hangs cannot be ended in another way.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Longest that one step may take. Generous: machines that run tests are busy.
+/// Maximum duration of a step. It is long, because machines that run tests may be busy.
 const LIMIT: Duration = Duration::from_secs(60);
 
 struct WatchedStep {
@@ -43,14 +43,14 @@ impl Watchdog {
         Self { step }
     }
 
-    /// The next step begins.
+    /// Begins the next step.
     pub fn step(&self, name: impl Into<String>) {
         let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
         *step = WatchedStep { name: name.into(), since: Instant::now() };
     }
 }
 
-/// The most memory that this process has ever had mapped; 0 where the system does not say.
+/// The maximum of memory, in bytes, that this process has had mapped; 0 if the system does not report it.
 pub fn peak_memory_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmPeak:"));

@@ -1,5 +1,5 @@
-//! Changed archives of GNU tar and bsdtar: an image is filled from each or it is refused, and where GNU tar extracts it
-//! as well, the kernel finds the same tree in the image.
+//! Changed archives of GNU tar and bsdtar: each fills an image or is refused. If GNU tar extracts it too, the kernel
+//! must find the same tree in the image.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -45,7 +45,7 @@ fn make_tree(root: &Path) {
     rustix::fs::setxattr(at("empty"), "user.one", b"1", rustix::fs::XattrFlags::empty()).unwrap();
 }
 
-/// Names that not every format holds.
+/// Names that are too long for some formats.
 fn make_long_names(root: &Path) {
     fs::write(root.join("n".repeat(120)), "long").unwrap();
     symlink("t".repeat(130), root.join("long-link")).unwrap();
@@ -80,7 +80,7 @@ fn archive(maker: &[&str], root: &Path) -> Option<Vec<u8>> {
     };
     assert!(output.status.success(), "{maker:?}: {}", String::from_utf8_lossy(&output.stderr));
     let mut bytes = output.stdout;
-    // The padding behind the end mark is left out.
+    // The padding after the end mark is left out.
     let end = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
     bytes.truncate((end + 1).next_multiple_of(BLOCK) + 2 * BLOCK);
     Some(bytes)
@@ -95,7 +95,8 @@ fn fuzz_tar() {
     fuzz::run(&Target { name: "tar", seeds, run: tar });
 }
 
-/// What of an entry both programs must agree on. Times of directories depend on the order in which their files came.
+/// The parts of entries that both programs must agree on. Times of directories depend on the order in which their files
+/// are made.
 fn compared(entries: Vec<TreeEntry>) -> BTreeMap<PathBuf, TreeEntry> {
     let mut found = BTreeMap::new();
     for mut entry in entries {
@@ -111,8 +112,8 @@ fn compared(entries: Vec<TreeEntry>) -> BTreeMap<PathBuf, TreeEntry> {
     found
 }
 
-/// Extracts an archive by GNU tar, and compares with the image that is filled from it. `false` where one of the two
-/// refuses it or complains.
+/// Extracts an archive with GNU tar, and compares the tree with an image that is filled from the archive. Returns false
+/// if GNU tar or xfskit refuses the archive or complains.
 fn is_the_same(scratch: &Scratch, archive: &[u8], what: &str) -> bool {
     let filled = fill(archive);
     if !filled.is_whole {
@@ -150,7 +151,7 @@ fn what_another_program_extracts_is_in_the_image() {
     let (mut same, mut repaired) = (0, 0);
     for number in 0..count {
         let mut input = random.pick(&seeds).unwrap().clone();
-        // The first are as they were made.
+        // The first archives are not changed.
         for _ in 0..usize::from(number >= 12) * (1 + random.below(3)) {
             change(&mut input, &pool, &mut random);
         }
@@ -169,7 +170,8 @@ fn what_another_program_extracts_is_in_the_image() {
     assert!(same > 10 || rustix::process::geteuid().as_raw() != 0, "{same} trees were compared");
 }
 
-/// Files behind a directory whose header had a size were lost without a word.
+/// The header of an entry without contents may have a size. Contents do not follow it, so the next header must be
+/// found.
 #[test]
 fn the_size_of_what_has_no_contents_counts_for_nothing() {
     let scratch = scratch();

@@ -1,4 +1,4 @@
-//! The FUSE server under requests in any order, beside a model; a share of the images is shown to xfs_repair.
+//! The FUSE server under requests in any order, compared with a model; xfs_repair judges some of the images.
 
 use xfskit_fuzz_harness::Random;
 use xfskit_fuzz_harness::fuse::{fuse, run};

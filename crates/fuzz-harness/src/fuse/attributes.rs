@@ -13,7 +13,7 @@ const SET_MTIME: u32 = 32;
 const ATIME_NOW: u32 = 128;
 const MTIME_NOW: u32 = 256;
 const MAX_VALUE_BYTES: usize = 64 << 10;
-/// Times that the image holds, but for the first second, which has no parts.
+/// Times in seconds that the image can store. The first second is left out, because it can have no nanoseconds.
 const TIMES: std::ops::RangeInclusive<i64> = -(1 << 31) + 1..=16_000_000_000;
 const SECOND: u32 = 1_000_000_000;
 
@@ -38,7 +38,7 @@ impl Run<'_> {
 
     fn time(&mut self) -> (i64, u32) {
         let byte = self.input.byte();
-        // Nanoseconds as the kernel has them: fewer than a second has, none at the first second that there is.
+        // Nanoseconds as the kernel sends them: less than a second, and none at the earliest time.
         let nanoseconds = self.input.word() % SECOND;
         let seconds = match byte % 16 {
             0 => return (i64::MIN, 0),
@@ -84,7 +84,7 @@ impl Run<'_> {
         self.compare_attr(node, &answer[ATTR_ATTR..]);
     }
 
-    /// Does the same to the model.
+    /// Applies a change to the model.
     fn take_change(&mut self, node: u64, change: &Change, mode_now: u32) {
         let Change { valid, size, times, mode, owner } = change;
         let found = self.model.get_mut(node);
@@ -97,7 +97,7 @@ impl Run<'_> {
         if valid & SET_MODE != 0 {
             found.mode = found.mode & !0o7777 | mode & 0o7777;
         } else if valid & (SET_UID | SET_GID | SET_SIZE) != 0 && !found.is_dir() {
-            // Another owner does not get the bits that act for the file's owner.
+            // The server may have removed the set-id bits, because the owner or the contents changed.
             found.mode &= mode_now | !0o6000;
         }
         if valid & SET_UID != 0 {
@@ -181,7 +181,7 @@ impl Run<'_> {
         }
     }
 
-    /// An ACL, which changes the mode or what is made in a directory.
+    /// Sets an ACL, which changes the mode, or the modes of what is made in a directory.
     fn set_acl(&mut self, node: u64, kind: u8) {
         let Some(found) = self.model.get(node).filter(|node| node.is_dir() || node.is_file()) else { return };
         let name: &[u8] =
@@ -191,7 +191,7 @@ impl Run<'_> {
             value.extend([tag, 0, self.input.byte() % 8, 0]);
             value.extend(id.to_le_bytes());
         }
-        // Some are not in order, or end too early.
+        // Some ACLs are cut short.
         let is_broken = kind >= 246;
         if is_broken {
             let at = usize::from(self.input.byte()) % value.len();

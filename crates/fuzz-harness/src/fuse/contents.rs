@@ -6,7 +6,7 @@ use std::ops::Range;
 /// Bytes of a page, and of a block of the image.
 pub const PAGE: u64 = 4096;
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
     pub size: u64,
@@ -46,7 +46,7 @@ impl Contents {
         }
     }
 
-    /// Takes whole pages out; what is behind them moves up.
+    /// Removes whole pages; the contents after them move down.
     pub fn collapse(&mut self, range: Range<u64>) {
         let (first, end) = (range.start / PAGE, range.end / PAGE);
         let moved = self.pages.split_off(&end);
@@ -55,7 +55,7 @@ impl Contents {
         self.size -= range.end - range.start;
     }
 
-    /// Puts a hole of whole pages in; what is behind moves back.
+    /// Inserts a hole of whole pages; the contents after it move up.
     pub fn insert(&mut self, range: Range<u64>) {
         let (first, count) = (range.start / PAGE, (range.end - range.start) / PAGE);
         let moved = self.pages.split_off(&first);
@@ -63,7 +63,7 @@ impl Contents {
         self.size += range.end - range.start;
     }
 
-    /// The bytes from `offset` on, at most `length`, and none behind the end.
+    /// The bytes from `offset` on, at most `length`, and none beyond the end.
     pub fn read(&self, offset: u64, length: u64) -> Vec<u8> {
         let end = offset.saturating_add(length).min(self.size);
         if offset >= end {

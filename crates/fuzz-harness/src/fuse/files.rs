@@ -7,7 +7,7 @@ use super::{EFBIG, EINVAL, EISDIR, ENOSPC, ENXIO, EOPNOTSUPP, Errno, Run};
 use std::ops::Range;
 
 const MAX_SIZE: u64 = i64::MAX as u64;
-/// What an answer holds.
+/// Maximum bytes of an answer to a read.
 const MAX_READ_BYTES: u64 = 128 << 10;
 const MAX_COPY_BYTES: u64 = 4 << 20;
 const KEEP_SIZE: u32 = 1;
@@ -40,7 +40,7 @@ impl Run<'_> {
         files.nth(byte % count).map_or(super::ROOT, |(number, _)| *number)
     }
 
-    /// What a request without room left of a file is not known.
+    /// Notes that a request found no space: the contents of the file are not known then.
     fn note_room(&mut self, node: u64, answer: &wire::Answer) {
         if *answer == Err(ENOSPC) && self.model.get(node).is_some_and(Node::is_file) {
             self.model.get_mut(node).is_uncertain = true;
@@ -48,7 +48,7 @@ impl Run<'_> {
         }
     }
 
-    /// The bits that whoever writes takes away may be gone.
+    /// A write may have removed set-id bits: takes the server's mode over.
     pub(super) fn settle_privileges(&mut self, node: u64) {
         let body = Body::default().u64s(&[0, 0]);
         if let Ok(answer) = self.connection.ask(wire::GETATTR, node, &body) {
@@ -107,7 +107,7 @@ impl Run<'_> {
         let answer = self.ask(wire::WRITE, node, Asker::default(), &body, &causes);
         self.note_room(node, &answer);
         let Ok(written) = answer else {
-            // They go before the contents change, so a write that is refused takes them away too.
+            // The server removes set-id bits before it changes the contents, so a refused write may remove them too.
             if self.model.get(node).is_some() {
                 self.settle_privileges(node);
             }
@@ -200,7 +200,7 @@ impl Run<'_> {
                     self.fail(&format!("seek finds {place}, of {size} bytes"));
                 }
             }
-            // Only a hole follows.
+            // The rest of the file is a hole.
             Err(ENXIO) if whence == SEEK_DATA && causes.is_empty() => {
                 let rest = found.contents.read(offset, MAX_READ_BYTES);
                 if !found.is_uncertain && rest.iter().any(|byte| *byte != 0) {

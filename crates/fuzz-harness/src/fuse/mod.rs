@@ -1,12 +1,12 @@
-//! The fuzz target of the FUSE server: requests in any order beside a model, over a pair of sockets, without a kernel
-//! in between that would refuse most of them.
+//! The fuzz target of the FUSE server: requests in any order, compared with a model. They are sent over a pair of
+//! sockets, without a kernel, which would refuse most of them.
 //!
 //! ```text
-//! input    requests: operation (1 byte), then what it takes: which node (1), which name (1), flags, offsets, sizes
+//! input    requests: operation (1 byte), then its operands: which node (1), which name (1), flags, offsets, sizes
 //! node     one that the model knows; for the last bytes of a byte's range one that was freed, or any number
 //! ```
-//! Each answer is compared with the model's. A request that breaks a rule must fail, by an error that names one of the
-//! rules that it breaks. In the end the image is closed, read again and compared with the model, and checked.
+//! Each answer is compared with the model's. A request that breaks rules must fail with the error of one of these
+//! rules. In the end the image is closed, opened again, compared with the model, and checked.
 
 mod attributes;
 mod contents;
@@ -46,11 +46,12 @@ const EOPNOTSUPP: Errno = 95;
 const ESTALE: Errno = 116;
 const EUCLEAN: Errno = 117;
 
-/// What a number may be answered with that is no inode of the tree. The kernel has none, so the last is right too.
+/// The allowed errors for a number that is no inode of the tree. A kernel never sends such a number, so EUCLEAN is
+/// right too.
 const NO_INODE: [Errno; 4] = [ESTALE, ENOENT, EINVAL, EUCLEAN];
 const IMAGE_BYTES: usize = 24 << 20;
 const MAX_REQUESTS: usize = 300;
-/// Where the attributes begin in an answer with an entry, and in one with attributes alone.
+/// Offset of the attributes in an answer with an entry, and in one with attributes alone.
 const ENTRY_ATTR: usize = 40;
 const ATTR_ATTR: usize = 16;
 const ENTRY_BYTES: usize = 128;
@@ -69,7 +70,7 @@ static BASE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(|| {
     Arc::new(device.to_bytes())
 });
 
-/// The bytes of an input, one after the other; zeros behind the end.
+/// The bytes of an input, one after the other; zeros after the end.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -83,7 +84,7 @@ impl Input<'_> {
         u32::from_le_bytes([self.byte(), self.byte(), self.byte(), self.byte()])
     }
 
-    /// An offset or a size: small, of whole blocks, or at the edge of what there can be.
+    /// An offset or a size: small, of whole blocks, or near a limit.
     fn offset(&mut self) -> u64 {
         let (kind, value) = (self.byte(), u64::from(self.byte()) << 8 | u64::from(self.byte()));
         match kind % 16 {
@@ -108,24 +109,24 @@ struct Run<'a> {
     log: Vec<String>,
 }
 
-/// What a run left.
+/// The result of a run.
 #[derive(Debug)]
 pub struct RunResult {
-    /// What it showed.
+    /// The behaviour of the server.
     pub behaviour: Behaviour,
     /// The image afterwards.
     pub image: Arc<Overlay>,
 }
 
-/// Runs the requests of an input. Panics where the server does not do what the model says.
+/// Runs the requests of an input. Panics if the server differs from the model.
 pub fn fuse(input: &[u8]) -> Behaviour {
     run(input).behaviour
 }
 
-/// As [`fuse`], with the image that was left.
+/// As [`fuse`], but returns the image too.
 ///
 /// # Panics
-/// Where the server does not do what the model says.
+/// If the server differs from the model.
 pub fn run(input: &[u8]) -> RunResult {
     let image = Arc::new(Overlay::new(&BASE));
     let options = MountOptions { cache_bytes: 16 << 20, ..MountOptions::default() };
@@ -216,7 +217,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Ends the connection as the kernel does, or as a kernel that is gone.
+    /// Ends the connection as the kernel does at an unmount, or without a request, as if the kernel were gone.
     fn finish(mut self, server: JoinHandle<Result<(), MountError>>, orderly: bool) -> (Model, Behaviour) {
         if orderly {
             self.connection.ask(wire::DESTROY, 0, &Body::default()).expect("an orderly end");
@@ -231,7 +232,7 @@ impl<'a> Run<'a> {
         (self.model, self.behaviour)
     }
 
-    /// A number of a node: one that the model knows, or any.
+    /// A number of a node: usually one that the model knows, else one that was freed, or any.
     fn node(&mut self) -> u64 {
         let byte = usize::from(self.input.byte());
         let known = &self.model.nodes;
@@ -243,7 +244,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A number of a directory more often than not.
+    /// A number of a node: usually that of a directory.
     fn dir(&mut self) -> u64 {
         let byte = usize::from(self.input.byte());
         if byte >= 200 {
@@ -272,7 +273,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Sends a request and compares the error with those that it may have: none if `causes` is empty.
+    /// Sends a request and compares the error with `causes`, the allowed ones; without any, the request must succeed.
     fn ask(&mut self, opcode: u32, node: u64, asker: Asker, body: &Body, causes: &[Errno]) -> Answer {
         self.log.push(format!("{opcode} of {node}: {}", body.0[..body.0.len().min(100)].escape_ascii()));
         let answer = self.connection.ask_as(opcode, node, asker, body);
@@ -281,7 +282,7 @@ impl<'a> Run<'a> {
         self.last = opcode;
         let is_right = match error {
             None => causes.is_empty(),
-            // A full image may refuse whatever needs blocks.
+            // A full image may refuse any request that needs blocks.
             Some(ENOSPC) => causes.is_empty(),
             Some(error) => causes.contains(&error),
         };
@@ -294,7 +295,7 @@ impl<'a> Run<'a> {
     fn fail(&self, what: &str) -> ! {
         let mut text = String::new();
         for line in &self.log[self.log.len().saturating_sub(MAX_SHOWN)..] {
-            // A string takes everything.
+            // Writing to a string does not fail.
             let _ = writeln!(text, "{}", &line[..line.len().min(300)]);
         }
         panic!("{what}\n{text}")
@@ -320,7 +321,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Compares attributes with the model's, after it has taken over what only the server knows.
+    /// Compares attributes with the model's. The model first takes over the mode and the size where only the server
+    /// knows them.
     fn compare_attr(&mut self, number: u64, attr: &[u8]) {
         let key = self.model.key(number);
         let links = self.model.links(number);
@@ -357,7 +359,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What comes of a request that no kernel sends: any error, and no harm.
+    /// Sends a request that no kernel sends. It may return any error, and must do no harm.
     fn odd(&mut self) {
         let opcode = match self.input.byte() {
             byte @ 0..64 => u32::from(byte),
@@ -389,13 +391,14 @@ impl<'a> Run<'a> {
             39,
             40,
         ];
-        // Those that are not answered, that end the connection, or that the model would have to know of.
+        // Requests that have no answer, that end the connection, or that would change what the model must know.
         let silent = [wire::FORGET, wire::BATCH_FORGET, wire::NOTIFY_REPLY, wire::DESTROY];
         if silent.contains(&opcode) {
             return;
         }
         let is_whole = harmless.contains(&opcode) || opcode > wire::COPY_FILE_RANGE;
-        // Of the others only a part is sent, too short to be understood. Of this one the library believes its length.
+        // The other requests are sent without a body, so that the server must refuse them; so is an ioctl, because the
+        // FUSE library trusts the length in its body.
         let body = if is_whole && opcode != wire::IOCTL { body } else { Vec::new() };
         let node = self.node();
         self.log.push(format!("{opcode} of {node}: {}", body.escape_ascii()));

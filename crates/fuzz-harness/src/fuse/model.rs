@@ -1,4 +1,4 @@
-//! The tree as it should be: what the requests that were answered have made of it.
+//! The expected tree, after the requests that succeeded.
 
 use super::contents::Contents;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub struct Node {
     pub uid: u32,
     pub gid: u32,
     pub rdev: u32,
-    /// Names; of a directory none or one.
+    /// Number of names; of a directory none or one.
     pub names: u32,
     /// The references that the kernel would have.
     pub held: u64,
@@ -28,9 +28,9 @@ pub struct Node {
     pub entries: BTreeMap<Vec<u8>, u64>,
     pub parent: u64,
     pub contents: Contents,
-    /// A write without room may have done a part of its work.
+    /// The contents are not known: a request that found no space may have done a part of its work.
     pub is_uncertain: bool,
-    /// ACLs change what is made in a directory, and modes.
+    /// The inode has an ACL, so only the server knows its permissions and those of what is made in it.
     pub has_acl: bool,
     pub atime: Option<(i64, u32)>,
     pub mtime: Option<(i64, u32)>,
@@ -80,7 +80,7 @@ impl Model {
         self.get(dir)?.entries.get(name).copied()
     }
 
-    /// What stat shows as the number of links.
+    /// The link count that stat shows.
     pub fn links(&self, number: u64) -> u32 {
         let Some(node) = self.get(number) else { return 0 };
         if !node.is_dir() || node.names == 0 {
@@ -89,7 +89,7 @@ impl Model {
         2 + node.entries.values().filter(|child| self.get(**child).is_some_and(Node::is_dir)).count() as u32
     }
 
-    /// A new inode gets its name.
+    /// Adds a new inode and its name.
     pub fn add(&mut self, dir: u64, name: &[u8], number: u64, node: Node) {
         self.freed.retain(|freed| *freed != number);
         self.nodes.insert(number, node);
@@ -106,7 +106,7 @@ impl Model {
         dir.mtime = None;
     }
 
-    /// A name goes; with the last one of an inode that nothing holds, the inode.
+    /// Removes a name, and the inode with it if it has no other name and no reference.
     pub fn leave(&mut self, dir: u64, name: &[u8]) {
         let dir = self.get_mut(dir);
         dir.mtime = None;

@@ -25,7 +25,8 @@ fn causes_of_name(name: &[u8], dots: Errno) -> Vec<Errno> {
 impl Run<'_> {
     pub(super) fn lookup(&mut self) {
         let name = self.name();
-        // By its number alone: a handle of NFS may name any inode, those of the realtime files behind the root's too.
+        // A lookup by number alone, as for an NFS file handle, which may contain any number, also those of the realtime
+        // inodes, which follow the root's.
         let dir = match name.as_slice() {
             b"." => match self.input.byte() {
                 byte @ 0..100 => self.model.root_inode + 1 + u64::from(byte % 2),
@@ -51,10 +52,10 @@ impl Run<'_> {
             name => self.model.lookup(dir, name),
         };
         if name == b".." && is_removed {
-            // The parent of a directory that is gone may be gone as well.
+            // The parent of a removed directory may be removed as well.
             return;
         }
-        // A name that is not there is an entry without an inode, and so is one in a folder that is not there.
+        // The server answers with an entry without an inode if the name, or the directory, does not exist.
         let is_absent = number.is_none() && causes.iter().all(|cause| *cause == ENOENT || NO_INODE.contains(cause));
         let body = Body::default().name(name);
         if is_absent {
@@ -75,7 +76,7 @@ impl Run<'_> {
         self.take_entry(&entry, number.unwrap_or(ROOT));
     }
 
-    /// Takes an answer with an entry: the kernel remembers the node.
+    /// Takes an answer with an entry, which gives the kernel a reference to the node.
     fn take_entry(&mut self, entry: &[u8], number: u64) {
         self.expect_equal("the node of a name", &u64_at(entry, 0), &number);
         if number != ROOT {
@@ -108,7 +109,7 @@ impl Run<'_> {
             self.connection.send(wire::BATCH_FORGET, 0, Asker::default(), &body.0);
         }
         counts.into_iter().for_each(|(node, count)| self.model.forget(node, count));
-        // There is no answer: the next request is answered when this was done.
+        // A forget has no answer. The server answers the next request after it.
         self.look(ROOT);
     }
 
@@ -130,7 +131,7 @@ impl Run<'_> {
         causes
     }
 
-    /// Adds what was made.
+    /// Adds a new inode to the model.
     fn take_new(&mut self, dir: u64, name: &[u8], entry: &[u8], mut node: Node) {
         let parent = self.model.get(dir).expect("a directory in which something was made");
         if parent.mode & 0o2000 != 0 {
@@ -166,7 +167,7 @@ impl Run<'_> {
         };
         let is_device = opcode == wire::MKNOD && (kind == model::CHAR || kind == model::BLOCK);
         let (major, minor) = (rdev >> 8 & 0xfff, rdev & 0xff | rdev >> 12 & 0xf_ff00);
-        // XFS keeps nine bits of the one, eighteen of the other.
+        // XFS stores nine bits of the major number and eighteen of the minor one.
         if kind == 0o050_000 || is_device && (major >= 1 << 9 || minor >= 1 << 18) {
             causes.push(EINVAL);
         }
@@ -261,7 +262,7 @@ impl Run<'_> {
         }
         let (child, target) = (self.model.lookup(from, &name), self.model.lookup(to, &new_name));
         let Some(child) = child.filter(|child| target != Some(*child)) else { return };
-        // Nothing ends because it has no name for a moment.
+        // The references keep the inodes in the model while they have no name for a moment.
         self.model.get_mut(child).held += 1;
         self.model.leave(from, &name);
         if let Some(target) = target.filter(|_| flags & EXCHANGE != 0) {
@@ -334,7 +335,7 @@ impl Run<'_> {
         let size = if kind & 4 == 0 { 60_000 } else { self.input.word() % 5000 };
         let causes = self.causes_of_dir(dir);
         let body = Body::default().u64s(&[0, offset]).u32s(&[size, 0]).u64s(&[0, 0]);
-        // Behind the last place that there can be the server does not look for the directory.
+        // For an offset beyond the last possible entry, the server does not look up the directory.
         if !causes.is_empty() && offset > u64::from(u32::MAX) {
             return;
         }
@@ -355,7 +356,7 @@ impl Run<'_> {
         }
     }
 
-    /// The names of a listing and their nodes; the kernel remembers those that come with attributes.
+    /// The names of a listing and their nodes. An entry with attributes gives the kernel a reference to its node.
     fn take_listing(&mut self, opcode: u32, mut listing: &[u8]) -> Vec<(Vec<u8>, u64)> {
         let mut found = Vec::new();
         let head = if opcode == wire::READDIRPLUS { ENTRY_BYTES } else { 0 };

@@ -45,20 +45,20 @@ pub const LSEEK: u32 = 46;
 pub const COPY_FILE_RANGE: u32 = 47;
 
 const PROTOCOL: [u32; 2] = [7, 40];
-/// Every feature of the protocol, but the second word of flags.
+/// Every feature of the protocol, except those in the second word of flags.
 const ALL_FEATURES: u32 = !(1 << 30);
 const HEADER_BYTES: u32 = 40;
 const ANSWER_HEADER_BYTES: usize = 16;
 const MAX_ANSWER_BYTES: usize = 256 << 10;
-/// A request that takes so long has no answer.
+/// A request that is not answered in this time fails the run.
 const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 /// An errno.
 pub type Errno = i32;
-/// What a request was answered with.
+/// The answer to a request.
 pub type Answer = Result<Vec<u8>, Errno>;
 
-/// The bytes of a request behind its header.
+/// The bytes of a request after its header.
 #[derive(Default)]
 pub struct Body(pub Vec<u8>);
 
@@ -85,7 +85,7 @@ impl Body {
     }
 }
 
-/// A number of 32 or 64 bits in an answer; 0 behind its end.
+/// A number of 32 bits in an answer; 0 beyond its end.
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).map_or(0, |part| u32::from_ne_bytes([part[0], part[1], part[2], part[3]]))
 }
@@ -94,14 +94,14 @@ pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|part| part.try_into().ok()).map_or(0, u64::from_ne_bytes)
 }
 
-/// Who asks.
+/// User and group of a request.
 #[derive(Clone, Copy, Default)]
 pub struct Asker {
     pub uid: u32,
     pub gid: u32,
 }
 
-/// The end of a connection at which requests go in.
+/// The kernel's end of a connection.
 pub struct Connection {
     socket: OwnedFd,
     unique: u64,
@@ -134,7 +134,7 @@ impl Connection {
             assert!(count >= ANSWER_HEADER_BYTES, "the server has ended at request {opcode}");
             let answer = &self.buffer[..count];
             assert_eq!(u32_at(answer, 0) as usize, count, "the length of an answer to request {opcode}");
-            // What has no request is a notice.
+            // A message with another number is a notification.
             if u64_at(answer, 8) == self.unique {
                 return match u32_at(answer, 4) as i32 {
                     0 => Ok(answer[ANSWER_HEADER_BYTES..].to_vec()),
@@ -155,12 +155,12 @@ impl Connection {
         assert_eq!(sent, request.len());
     }
 
-    /// A request of root's and its answer.
+    /// Sends a request as root and waits for its answer.
     pub fn ask(&mut self, opcode: u32, node: u64, body: &Body) -> Answer {
         self.ask_as(opcode, node, Asker::default(), body)
     }
 
-    /// A request and its answer.
+    /// Sends a request and waits for its answer.
     pub fn ask_as(&mut self, opcode: u32, node: u64, asker: Asker, body: &Body) -> Answer {
         self.send(opcode, node, asker, &body.0);
         self.answer(opcode)
