@@ -4,10 +4,10 @@
 //! operation   write ──── fsync ──── write ──── punch ──── cut
 //! version     1          a_f = 1    2          3          each sector is that of 1, 2 or 3; zeros where one has none
 //! ```
-//! A version is the whole file after an operation that changed it; versions share the sectors in which they agree. A
-//! sector may read as zeros where the crash left the map or the size of another version, so only where one of the
-//! versions has a hole. Nothing else is allowed: the bytes that a workload writes identify their operation and their
-//! offset.
+//! `a_f` is the last version that was acknowledged to be durable. A version is the whole file after an operation that
+//! changed it; versions share the sectors in which they agree. A sector may read as zeros where the crash left the map
+//! or the size of another version, so only where one of the versions has a hole. Nothing else is allowed: the bytes
+//! that a workload writes identify their operation and their offset.
 
 use crate::bounds::Bounds;
 use crate::node::NodeId;

@@ -99,7 +99,7 @@ pub fn bad_place(recording: &Recording, seed: u64) -> Option<BadPlace> {
     Some(if random.one_in(2) { whole } else { BadPlace { offset: sector, bytes: SECTOR, ..whole } })
 }
 
-/// Judges what a run leaves on a device that fails, with all, none and some of the writes in flight.
+/// Judges what a run with a fault leaves, with all, none and some of the writes in flight.
 fn judge_failed_run(
     workload: &'static Workload,
     seed: u64,

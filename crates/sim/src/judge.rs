@@ -159,8 +159,8 @@ pub fn judge_lie(recording: &Recording, state: &Crashed, bounds: &Bounds, lie: L
         Ok(None) => Verdict::default(),
         Ok(Some(lines)) => {
             let found = digest(&lines);
-            // A block that recovery writes gets a new checksum, which then covers the lie too, where recovery changes
-            // nothing.
+            // Recovery may write a block with a lie outside of the bytes that it changes; the new checksum then covers
+            // the lie.
             let known = !operations_with(recording, found, bounds).is_empty()
                 || recording.log.contains(&offset)
                 || is_recovered(recording, state, offset);

@@ -38,7 +38,7 @@ pub struct Recording {
     pub log: Range<u64>,
 }
 
-/// How the filesystem is opened: every mechanism on and off, as the seed has it.
+/// The options with which a run opens the filesystem: the seed turns each mechanism on or off.
 pub fn options_of(seed: u64) -> MountOptions {
     let mut random = Random::new(seed ^ 0x6f70_7469_6f6e_7300);
     MountOptions {

@@ -11,7 +11,7 @@ use xfskit::mount::Mount;
 use xfskit::volume::{Error, Volume};
 
 impl Run {
-    /// Calls `look` while the bad place is switched off, so that only the operations of the workload meet it.
+    /// Calls `look` while the bad place is switched off, so that the reads of the test do not meet it.
     pub(super) fn look<T>(&self, look: impl FnOnce(&Volume) -> T) -> T {
         let fault = self.device.fault();
         if matches!(fault, Some(Fault::BadPlace(_))) {

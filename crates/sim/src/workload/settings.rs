@@ -12,8 +12,8 @@ use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags, flags2};
 /// Flags that files and directories may have. Those that forbid changes are not among them.
 const FLAGS: u16 = flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NODEFRAG | flags::FILESTREAM;
 
-/// Changes an inode once in `one_in` calls on average, and returns whether it did. Runs of the states in
-/// `tests/regressions.rs` are left alone, because more operations would change them.
+/// Changes an inode once in `one_in` calls on average, and returns whether it did. It does nothing in runs without
+/// `sets_attributes`: `tests/regressions.rs` names states of such runs, which more operations would change.
 ///
 /// # Errors
 /// `Stop`.
