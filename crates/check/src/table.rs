@@ -82,7 +82,7 @@ impl Slot {
 pub(crate) struct AgInodes {
     /// The chunks, by their first inode; they do not overlap.
     chunks: Vec<InodeChunk>,
-    /// 64 for each chunk.
+    /// 64 slots for each chunk.
     slots: Vec<Slot>,
 }
 

@@ -177,7 +177,7 @@ fn nothing_is_found_where_the_engine_wrote() {
         if let Some(reference) = reference() {
             let path = scratch.file("engine.img");
             std::fs::write(&path, &bytes).unwrap();
-            // xfs_repair would free the inodes that wait for it, which only this recipe does not have.
+            // Only this recipe has no inodes on unlinked lists, which xfs_repair would report.
             if recipe == Recipe::Quick {
                 reference.repair_finds_nothing(&path);
             }
