@@ -1,4 +1,4 @@
-//! What an input made a target do. It takes the place of coverage, which would need a compiler of its own.
+//! What an input made a target do. It takes the place of coverage, which would need instrumentation by the compiler.
 
 use std::collections::HashSet;
 use std::fmt::{Display, Write};

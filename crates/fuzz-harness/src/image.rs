@@ -17,9 +17,9 @@ pub enum Recipe {
     Defaults,
     /// 1 KiB blocks, 4 KiB directory blocks.
     SmallBlocks,
-    /// No reverse mappings, parent pointers, large counters.
+    /// Without reverse mappings, parent pointers, large extent counts, sparse inodes, exchange-range and bigtime.
     Old,
-    /// As `SmallBlocks`, smaller, and nothing on the unlinked lists: quick to open for writing.
+    /// As `SmallBlocks`, but without inodes on the unlinked lists, so that it is quick to open for writing.
     Quick,
 }
 

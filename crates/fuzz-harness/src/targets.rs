@@ -206,7 +206,7 @@ pub fn attribute(input: &[u8]) -> Behaviour {
 
 const LOG_BYTES: usize = 1 << 20;
 
-/// A log: finds its head and decodes its records.
+/// A log: finds its head, and verifies and unpacks its records.
 pub fn log(input: &[u8]) -> Behaviour {
     let mut bytes = vec![0; LOG_BYTES];
     for (slot, byte) in bytes.iter_mut().zip(input) {
