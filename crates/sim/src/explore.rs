@@ -133,7 +133,7 @@ fn judge_later_cuts(recording: &Recording, state: Crashed, cut: Cut, later: Late
     verdict.fault.map_or(Ok(()), |fault| Err(Failure { cut, later, device: DeviceFault::None, fault }))
 }
 
-/// Explores a run. `go_on` is called before each cut with the tally so far; it returns false to end the exploration.
+/// Explores a run. `go_on` is called at each position with the tally so far; it returns false to end the exploration.
 ///
 /// # Errors
 /// The first failure.
