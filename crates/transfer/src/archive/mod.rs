@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! header (512 bytes)  [contents, padded to 512]  header  ...  two blocks of zeros
-//! before a header:    x, g: records "LENGTH KEY=VALUE\n" (x for the next header, g for all)     L, K: a long name,
-//! target
+//! before a header:    x: records "LENGTH KEY=VALUE\n" for the next header     g: records for all headers that follow
+//!                     L: a long name     K: a long target
 //! ```
 //! Facts: POSIX.1-2017 pax, GNU tar's manual ("Tar Internals"), libarchive's tar(5).
 
