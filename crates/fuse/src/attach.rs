@@ -1,7 +1,7 @@
-//! Attaches a FUSE connection to a folder: by mount(2), or by fusermount3 for those who may not.
+//! Attaches a FUSE connection to a folder: by mount(2), or by fusermount3 for users who may not mount.
 //!
-//! The library's own way is not taken, since it unmounts whatever is at the folder when the connection has ended, and
-//! takes a backslash in an image's name for the beginning of options.
+//! fuser could attach the connection too. But it unmounts whatever is mounted at the folder when the connection has
+//! ended, and takes a backslash in an image's name for the beginning of options.
 //!
 //! Source of facts: fuse(4), mount.fuse3(8); fusermount3 sends the connection over the socket that `_FUSE_COMMFD`
 //! names, and with `auto_unmount` stays until that socket is closed.
@@ -23,7 +23,7 @@ use std::process::{Command, Stdio};
 
 const DEVICE: &str = "/dev/fuse";
 
-/// A connection that was mounted.
+/// A mounted connection.
 pub(crate) struct Attached {
     pub connection: OwnedFd,
     /// With `auto_unmount`: the helper unmounts when this is closed.
@@ -31,7 +31,7 @@ pub(crate) struct Attached {
 }
 
 /// # Errors
-/// What the kernel or fusermount3 says.
+/// The error of the kernel or of fusermount3.
 pub(crate) fn attach(path: &Path, options: &Options) -> io::Result<Attached> {
     if options.auto_unmount {
         if !options.allow_other && !options.allow_root {
@@ -70,7 +70,7 @@ fn attach_directly(path: &Path, options: &Options) -> io::Result<Attached> {
     Ok(Attached { connection, helper: None })
 }
 
-/// A value in a list of options: fusermount3 takes what follows a backslash as it is.
+/// Escapes a value for a list of options, in which fusermount3 takes the character after a backslash literally.
 fn escape(value: &OsStr) -> OsString {
     let mut escaped = Vec::with_capacity(value.len());
     for &byte in value.as_bytes() {
@@ -104,10 +104,11 @@ fn attach_by_helper(path: &Path, options: &Options) -> io::Result<Attached> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new("fusermount3");
     command.arg("-o").arg(helper_options(options)).arg("--").arg(path);
-    // It gets the socket as its standard input, for that is the one descriptor that nobody else inherits on the way.
+    // The helper gets the socket as its standard input, the one descriptor that other programs started meanwhile do not
+    // inherit.
     command.env("_FUSE_COMMFD", "0").stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn()?;
-    // The command keeps a copy of the socket, whose end would never be seen.
+    // The command keeps a copy of the socket. While it is open, the other end of the socket is not seen to be closed.
     drop(command);
     let Some(connection) = receive(&ours)? else {
         let output = child.wait_with_output()?;
@@ -120,7 +121,7 @@ fn attach_by_helper(path: &Path, options: &Options) -> io::Result<Attached> {
     Ok(Attached { connection, helper: None })
 }
 
-/// The descriptor that comes over a socket; `None` when it is closed without one.
+/// Receives a descriptor from a socket; `None` if the socket is closed without one.
 fn receive(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

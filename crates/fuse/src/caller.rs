@@ -1,29 +1,30 @@
-//! Who asks: the kernel names a user, a group and a process; further groups are looked up where they matter.
+//! The callers of requests: the kernel names a user, a group and a process; further groups are looked up if they
+//! matter.
 
 use fuser::Request;
 use xfskit::volume::Caller;
 
 const CAP_FSETID: u64 = 1 << 4;
 
-/// Who asks, without further groups: enough to own what is made.
+/// The caller without further groups: enough for the owner of a new file.
 pub(crate) fn owner(request: &Request) -> Caller {
     Caller { uid: request.uid(), gid: request.gid(), groups: Vec::new() }
 }
 
-/// Who asks, with all groups: needed where the set-group-id bit of a file may stay only for members of its group.
+/// The caller with all groups: needed where only members of a file's group may keep its set-group-ID bit.
 pub(crate) fn with_groups(request: &Request) -> Caller {
     let groups = groups_of(request.pid());
     Caller { groups, ..owner(request) }
 }
 
-/// Whether root, who asks, may change a file and leave its set-id bits. A process that cannot be seen has what root
-/// usually has.
+/// Whether the caller is root and may change a file without clearing its set-ID bits. A process that cannot be seen is
+/// assumed to have the usual capabilities of root.
 pub(crate) fn may_keep_privileges(request: &Request) -> bool {
     let capabilities = || u64::from_str_radix(field_of(request.pid(), "CapEff:")?.trim(), 16).ok();
     request.uid() == 0 && capabilities().is_none_or(|capabilities| capabilities & CAP_FSETID != 0)
 }
 
-/// The further groups of a process. None where it cannot be seen, which takes a right away and grants none.
+/// The further groups of a process. Empty if it cannot be seen, which takes a right away and grants none.
 fn groups_of(pid: u32) -> Vec<u32> {
     let groups = field_of(pid, "Groups:").unwrap_or_default();
     groups.split_whitespace().filter_map(|group| group.parse().ok()).collect()

@@ -1,14 +1,14 @@
 //! Contents between the kernel's cache and the engine.
 //!
-//! With the writeback cache the kernel knows size and times of a file before we do: it sends whole pages, in any order,
-//! sometime after they were written, and the times by themselves. What it writes for a caller who waits (O_DIRECT) has
-//! the times of now.
+//! With the writeback cache the kernel knows size and times of a file before the server does: it sends whole pages, in
+//! any order, some time after they were written, and the times separately. Data that it writes while the program waits
+//! (O_DIRECT) gets the current time.
 
 use fuser::OpenFlags;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Error, Fallocate, Result, Seek, Volume};
 
-/// Most bytes of one copy: the answer's count has 32 bits.
+/// Most bytes of one copy: the reply's count has 32 bits.
 pub(crate) const MAX_COPY_BYTES: u64 = 1 << 30;
 
 const KEEP_SIZE: i32 = 0x01;
@@ -19,12 +19,12 @@ const INSERT_RANGE: i32 = 0x20;
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
-/// Who keeps the times of a file while it is written.
+/// Which side sets the times of a file that is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TimeKeeper {
     /// The kernel, which sends them after the contents.
     Kernel,
-    /// The engine: they are those of now.
+    /// The engine, which sets the current time.
     Engine,
 }
 
@@ -50,12 +50,12 @@ pub(crate) fn write(
     if flags.0 & rustix::fs::OFlags::DSYNC.bits() as i32 != 0 { fs.fdatasync(inode) } else { Ok(()) }
 }
 
-/// Whether a file was opened to read and write beside the kernel's cache.
+/// Whether a file was opened for I/O that bypasses the kernel's cache.
 pub(crate) fn is_direct(flags: OpenFlags) -> bool {
     flags.0 & rustix::fs::OFlags::DIRECT.bits() as i32 != 0
 }
 
-/// What `fallocate(2)` asks for.
+/// The operation that a mode of `fallocate(2)` requests.
 pub(crate) fn fallocate_mode(mode: i32) -> Result<Fallocate> {
     const PUNCH_KEEPING_SIZE: i32 = PUNCH_HOLE | KEEP_SIZE;
     const ZERO_KEEPING_SIZE: i32 = ZERO_RANGE | KEEP_SIZE;

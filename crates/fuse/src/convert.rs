@@ -1,4 +1,4 @@
-//! Between FUSE's types and the engine's.
+//! Conversions between FUSE's types and the engine's.
 
 use fuser::{Errno, FileAttr, FileType, Generation, INodeNo, TimeOrNow};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use xfskit::ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_SOC
 use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::volume::{Error, SetTime, Stat};
 
-/// How long the kernel may keep names and attributes: nobody else changes them.
+/// How long the kernel may cache names and attributes: no other program changes them.
 pub(crate) const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 pub(crate) fn errno(error: &Error) -> Errno {
@@ -41,8 +41,8 @@ pub(crate) fn attr(stat: &Stat) -> FileAttr {
     }
 }
 
-/// The attributes of nothing: an answer that lets the kernel remember that a name does not exist, or that it gets an
-/// entry without its attributes.
+/// Attributes without an inode. With them the kernel caches that a name does not exist, or gets an entry without
+/// attributes.
 pub(crate) fn no_attr(kind: FileType) -> FileAttr {
     let nothing = Stat {
         inode: InodeNumber(0),
@@ -96,14 +96,14 @@ fn system_time(time: Timestamp) -> SystemTime {
     }
 }
 
-/// A time of a request. For one before 1970, fuser takes the nanoseconds away where they belong added: seconds and
-/// nanoseconds are read back as it put them in.
+/// A time of a request. For times before 1970, fuser subtracts the nanoseconds, which it should add. So this reads
+/// seconds and nanoseconds back as fuser has put them in.
 pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => Timestamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() },
         Err(before) => {
             let before = before.duration();
-            // The first second that there is has no positive counterpart.
+            // The smallest number of seconds has no positive counterpart.
             Timestamp { seconds: 0_i64.saturating_sub_unsigned(before.as_secs()), nanoseconds: before.subsec_nanos() }
         }
     }
@@ -124,7 +124,7 @@ mod tests {
     fn times_before_1970_keep_their_nanoseconds() {
         let time = Timestamp { seconds: -2, nanoseconds: 500_000_000 };
         assert_eq!(system_time(time), UNIX_EPOCH - Duration::from_millis(1500));
-        // What fuser makes of the kernel's -2 seconds and 500,000,000 nanoseconds.
+        // What fuser makes of -2 seconds and 500,000,000 nanoseconds from the kernel.
         assert_eq!(timestamp(UNIX_EPOCH - Duration::new(2, 500_000_000)), time);
         let first = Timestamp { seconds: i64::MIN, nanoseconds: 0 };
         assert_eq!(timestamp(UNIX_EPOCH - Duration::from_secs(1 << 63)), first);

@@ -1,12 +1,13 @@
-//! How a mount ended: the server tells whoever unmounts it.
+//! How a mount ended, as the server reports it to the program that unmounts.
 //!
 //! ```text
-//! server     memory file "xfskit:DEVICE:MOUNT", empty while it serves ── closed ──▶ "closed" or "failed" and lines of text
-//! unmounter  finds it among the server's descriptors before it unmounts ── reads it until it holds something
+//! server     memory file "xfskit:DEVICE:MOUNT", empty while it serves ── closed ──▶ "closed" or "failed" and text
+//! unmounter  finds it among the server's descriptors before it unmounts ── reads it until it is no longer empty
 //! ```
-//! Nothing of it goes through the mount, whose server may be anybody's and need not answer. What the unmounter opens is
-//! one of the kernel's memory files, of a process of the user who made the mount, so that it never waits and nobody
-//! else can answer. It ends by the server's death too, since the file is then among nobody's descriptors.
+//! Nothing of this goes through the mount, whose server may belong to any user and need not answer. The unmounter opens
+//! only a memory file of the kernel, in a process of root or of the user who made the mount. So it never waits, and no
+//! other user can answer. If the server dies, the file is no longer among any process's descriptors, and the unmounter
+//! sees that too.
 
 use crate::mountinfo::MountEntry;
 use rustix::fs::{AtFlags, MemfdFlags, Mode, OFlags, StatxFlags};
@@ -35,13 +36,14 @@ impl EndReport {
         Ok(Self(rustix::fs::memfd_create(name_of(entry), MemfdFlags::CLOEXEC)?.into()))
     }
 
-    /// Tells: the failure of closing, or what else is to be known.
+    /// Reports the failure of closing, or else notes on what went wrong before.
     pub fn tell(&self, failure: Option<&str>, notes: &str) {
         let text = match failure {
             Some(failure) => format!("{FAILED}{failure}\n"),
             None => format!("{CLOSED}{notes}\n"),
         };
-        // Where there is no memory for a line, the server's end says that it did not close.
+        // If there is no memory for the report, the end of the server tells the unmounter that the image was not
+        // closed.
         let _ = self.0.write_all_at(text.as_bytes(), 0);
     }
 }
@@ -49,11 +51,11 @@ impl EndReport {
 /// How a mount ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The image was closed; with notes on what went wrong before.
+    /// The image was closed. Notes on earlier errors follow.
     Closed(String),
-    /// It was not, and why.
+    /// The image was not closed, and why.
     Failed(String),
-    /// The server ended without closing it.
+    /// The server ended without closing the image.
     Died,
 }
 
@@ -66,7 +68,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Finds the server of a mount, which is to be done before it is unmounted. `None` where it cannot be seen.
+    /// Finds the server of a mount. This must be called before the mount is unmounted. `None` if the server cannot be
+    /// seen.
     pub fn find(entry: &MountEntry) -> Option<Self> {
         let name = format!("/memfd:{} (deleted)", name_of(entry));
         let memory = rustix::fs::memfd_create("xfskit", MemfdFlags::CLOEXEC).ok()?;
@@ -103,8 +106,8 @@ impl Watch {
     }
 }
 
-/// Opens a descriptor of another process, if it is one of the kernel's memory files: nothing else is asked for
-/// anything.
+/// Opens a descriptor of another process if it is a memory file of the kernel. No request is sent to any other
+/// filesystem.
 fn open_memory(descriptor: &Path, memory: &OwnedFd) -> Option<File> {
     let found = rustix::fs::open(descriptor, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let device = |file: &OwnedFd| {

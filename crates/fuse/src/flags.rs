@@ -1,5 +1,5 @@
-//! Flags, projects and hints: what chattr, lsattr and xfs_io ask by ioctl, and the kernel hands on for files and
-//! directories.
+//! Flags, projects and extent size hints: the ioctls of chattr, lsattr and xfs_io, which the kernel passes on for files
+//! and directories.
 
 use crate::caller::owner;
 use fuser::Request;
@@ -12,7 +12,7 @@ const GET_XFLAGS: u32 = 0x801c_581f;
 const SET_XFLAGS: u32 = 0x401c_5820;
 /// Size of Linux's `struct fsxattr`.
 const FSXATTR_BYTES: usize = 28;
-/// The flags that both pairs of requests know, as the old one and the new one have them.
+/// The flags that exist in both pairs of requests: the bit of the old pair, and that of the new one.
 const COMMON: [(u32, u32); 7] = [
     (0x0000_0008, 0x20),
     (0x0000_0010, 0x08),
@@ -28,10 +28,10 @@ pub(crate) fn is_known(command: u32) -> bool {
     [GET_FLAGS, SET_FLAGS, GET_XFLAGS, SET_XFLAGS].contains(&command)
 }
 
-/// Answers an ioctl.
+/// Carries out an ioctl and returns its reply.
 ///
 /// # Errors
-/// `NotSupported` for one that is none of these; those of [`Volume::set_flags`].
+/// `NotSupported` for an unknown ioctl; those of [`Volume::set_flags`].
 pub(crate) fn ioctl(fs: &Volume, inode: InodeNumber, command: u32, data: &[u8], request: &Request) -> Result<Vec<u8>> {
     match command {
         GET_FLAGS => {
@@ -66,14 +66,14 @@ pub(crate) fn ioctl(fs: &Volume, inode: InodeNumber, command: u32, data: &[u8], 
 
 fn encode(fs: &Volume, inode: InodeNumber) -> Result<Vec<u8>> {
     let flags = fs.flags(inode)?;
-    // The third word, the number of extents, is not filled.
+    // The third word, the number of extents, is left zero.
     let words = [flags.xflags, flags.extent_size_bytes, 0, flags.project, flags.cow_extent_size_bytes];
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     bytes.resize(FSXATTR_BYTES, 0);
     Ok(bytes)
 }
 
-/// The word at byte `at` of what a request brought.
+/// The word at byte `at` of a request's data.
 fn word(data: &[u8], at: usize) -> Result<u32> {
     let bytes = data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
     bytes.map(u32::from_ne_bytes).ok_or(Error::Invalid("the request is too short"))

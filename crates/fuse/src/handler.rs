@@ -24,30 +24,31 @@ use std::time::{Duration, SystemTime};
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, Error, NewFile, RenameFlags, Result, SetAttr, SetMode, Stat, Volume};
 
-/// A file whose group bit stays only for members of the group: set-group-id and executable by the group.
+/// The mode bits of a file whose set-group-ID bit stays only for members of its group: set-group-ID, and executable by
+/// the group.
 const GROUP_PRIVILEGE: u32 = 0o2010;
-/// The protocol of Linux 6.1, the first that decides for all file systems whether new files get the set-group-id bit,
-/// and whose cache changes the times of a file that fallocate changes.
+/// The protocol version of Linux 6.1. That is the first kernel that itself decides for all filesystems whether new
+/// files keep the set-group-ID bit, and whose cache updates the times of a file on fallocate.
 const LINUX_6_1: fuser::Version = fuser::Version(7, 37);
 const XATTR_CREATE: i32 = 1;
 const XATTR_REPLACE: i32 = 2;
 
-/// Answers the kernel.
+/// Answers the kernel's requests.
 pub(crate) struct Handler {
     server: Arc<Server>,
     seeks: Seeks,
     cache: WriteCache,
-    /// The kernel takes the set-group-id bit from new files of those who are not in the group.
+    /// The kernel clears the set-group-ID bit of new files whose creator is not in the group.
     kernel_decides_groups: bool,
-    /// Who keeps the times of files when fallocate changes them.
+    /// Which side sets the times of a file on fallocate.
     allocation_keeper: TimeKeeper,
-    /// The kernel opens files, and directories, without asking when it was told once that nobody minds.
+    /// For files, and for directories: the kernel stops sending open requests once one is answered with ENOSYS.
     silent_opens: (bool, bool),
 }
 
 impl Handler {
     /// # Errors
-    /// When there are no more threads.
+    /// When no thread can be started.
     pub(crate) fn new(server: Arc<Server>, cache: WriteCache) -> std::io::Result<Self> {
         let seeks = Seeks::start(Arc::clone(&server))?;
         Ok(Self {
@@ -60,7 +61,7 @@ impl Handler {
         })
     }
 
-    /// Answers with an entry, which the kernel remembers until it forgets it.
+    /// Replies with an entry, which the kernel caches until it sends a forget.
     fn entry(&self, reply: ReplyEntry, find: impl FnOnce(&Volume) -> Result<Stat>) {
         match self.server.with(|fs| held(fs, find(fs)?)) {
             Ok(stat) => reply.entry(&FOREVER, &attr(&stat), generation(&stat)),
@@ -68,14 +69,14 @@ impl Handler {
         }
     }
 
-    /// Has the kernel forget an ACL that was changed by the name that it has on disk.
+    /// Makes the kernel forget an ACL that was changed under its on-disk name.
     fn forget_acl(&self, node: INodeNo, name: &OsStr) {
         if name.as_bytes().starts_with(b"trusted.SGI_ACL_") {
             self.server.forget_attributes(node);
         }
     }
 
-    /// Who makes a file. A kernel that decides itself whether the set-group-id bit stays has done so.
+    /// The caller that creates a file. If the kernel decides about the set-group-ID bit, it has already done so.
     fn creator(&self, fs: &Volume, request: &Request, dir: InodeNumber, mode: u32) -> Result<Caller> {
         if mode & GROUP_PRIVILEGE != GROUP_PRIVILEGE {
             return Ok(owner(request));
@@ -87,7 +88,7 @@ impl Handler {
         }
     }
 
-    /// Who keeps the times of a file that is written.
+    /// Which side sets the times of a file that is written.
     fn keeper(&self, flags: WriteFlags) -> TimeKeeper {
         let is_late = self.cache == WriteCache::Back && flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         if is_late { TimeKeeper::Kernel } else { TimeKeeper::Engine }
@@ -110,13 +111,13 @@ impl Handler {
     }
 }
 
-/// Counts one more of the kernel's references to an inode.
+/// Adds one reference of the kernel to an inode.
 fn held(fs: &Volume, stat: Stat) -> Result<Stat> {
     fs.hold(stat.inode)?;
     Ok(stat)
 }
 
-/// Answers a question for bytes: with their number where the caller's buffer has no size, or with the bytes.
+/// Replies with bytes, or with their number if the caller's buffer has no size.
 fn answer_sized(reply: ReplyXattr, size: u32, answer: Result<Vec<u8>, Errno>) {
     match answer {
         Err(error) => reply.error(error),
@@ -141,22 +142,23 @@ impl fuser::Filesystem for Handler {
         let dir = self.server.inode(parent);
         let found = self.server.with(|fs| {
             let number = match name.as_bytes() {
-                // A handle that a client of NFS kept: the inode may be gone.
+                // An NFS client has a handle of the inode, which may have been freed.
                 b"." if !fs.is_in_use(dir)? => return Err(Error::Stale(dir.0)),
                 b"." => dir,
                 b".." if !fs.is_in_use(dir)? => return Err(Error::Stale(dir.0)),
                 name => fs.lookup_number(dir, name)?,
             };
-            // The kernel forgets the root never, and so does the engine.
+            // The kernel never forgets the root, so the engine counts no references to it.
             if number == self.server.root() { fs.stat(number) } else { held(fs, fs.stat(number)?) }
         });
         match found {
             Ok(stat) if stat.inode == self.server.root() => {
-                // By its number in FUSE, with attributes that the kernel asks for anew: they have that number too.
+                // The entry has the root's FUSE number, and so have the attributes in it. The kernel must ask for the
+                // attributes again, since they must show the inode number.
                 reply.entry(&Duration::ZERO, &FileAttr { ino: INodeNo::ROOT, ..attr(&stat) }, Generation(0));
             }
             Ok(stat) => reply.entry(&FOREVER, &attr(&stat), generation(&stat)),
-            // An entry without an inode: the kernel remembers that there is none.
+            // An entry without an inode: the kernel caches that the name does not exist.
             Err(error) if error.code() == Errno::ENOENT.code() => {
                 reply.entry(&FOREVER, &no_attr(FileType::RegularFile), Generation(0));
             }
@@ -170,12 +172,13 @@ impl fuser::Filesystem for Handler {
             return;
         }
         self.server.forgotten(node);
-        // An error has no way back to the kernel, and is reported by the conversion.
+        // A forget has no reply that could carry an error; the conversion reports it.
         let _ = self.server.with(|fs| fs.unhold(number, count));
     }
 
     fn getattr(&self, _: &Request, node: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        // By an open file the kernel asks before it takes more into its cache: what it takes would be refused as well.
+        // The kernel asks with an open file before it takes more data into its cache. That data would be refused as
+        // well, so the program gets the error now.
         if handle.is_some()
             && let Some(refusal) = self.server.take_refusal(node)
         {
@@ -216,10 +219,10 @@ impl fuser::Filesystem for Handler {
             ctime: ctime.map(timestamp),
             size,
         };
-        // The kernel has decided what the caller may do, down to the bits of the mode that it may set.
+        // The kernel has checked what the caller may do, down to the bits of the mode that it may set.
         let changed = self.server.with(|fs| {
             let stat = fs.set_attr(number, &change, &Caller::root())?;
-            // Not before: one that is refused, as for an append-only file, leaves them.
+            // The bits are cleared after the change: if it is refused, as on an append-only file, they stay.
             let cuts = change.size.is_some() && change.mode.is_none();
             if cuts && privileges::drop_for(fs, number, request)? { fs.stat(number) } else { Ok(stat) }
         });
@@ -288,7 +291,7 @@ impl fuser::Filesystem for Handler {
         self.entry(reply, |fs| fs.symlink(dir, name.as_bytes(), target.as_os_str().as_bytes(), &caller));
     }
 
-    // The kernel has checked sticky directories already, capabilities of the caller included, which are not known here.
+    // The kernel has checked sticky directories, with the caller's capabilities, which the server does not know.
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let dir = self.server.inode(parent);
         self.empty(reply, |fs| fs.unlink(dir, name.as_bytes(), &Caller::root()));
@@ -318,7 +321,7 @@ impl fuser::Filesystem for Handler {
             whiteout: flags.contains(fuser::RenameFlags::RENAME_WHITEOUT),
         };
         let (dir, new_dir) = (self.server.inode(parent), self.server.inode(new_parent));
-        // A whiteout belongs to who leaves it.
+        // A whiteout belongs to the caller.
         let caller = if flags.whiteout { owner(request) } else { Caller::root() };
         self.empty(reply, |fs| fs.rename(dir, name.as_bytes(), new_dir, new_name.as_bytes(), flags, &caller));
     }
@@ -373,7 +376,7 @@ impl fuser::Filesystem for Handler {
         let keeper = self.keeper(write_flags);
         let written = self.server.with(|fs| {
             if privileged {
-                // Whoever wrote what comes from the cache later is not known.
+                // The writer of data that the kernel writes back from its cache later is not known.
                 let writer = (keeper == TimeKeeper::Engine).then(|| with_groups(request));
                 fs.drop_privileges(number, writer.as_ref())?;
             }
@@ -391,7 +394,7 @@ impl fuser::Filesystem for Handler {
         match written {
             Ok(()) => reply.written(data.len() as u32),
             Err(error) => {
-                // Who wrote it has gone on: the next write is to hear of it.
+                // The program that wrote the data has continued: its next write must get the error.
                 if write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) && self.server.refuse(node, error) {
                     self.seeks.forget(node);
                 }
@@ -417,7 +420,7 @@ impl fuser::Filesystem for Handler {
                 TimeKeeper::Engine => fs.fallocate(number, mode, offset, length)?,
                 TimeKeeper::Kernel => fs.fallocate_keeping_times(number, mode, offset, length)?,
             }
-            // Not before: what is refused, as a hole in an append-only file, leaves them.
+            // The bits are cleared after the change: if it is refused, as a hole in an append-only file, they stay.
             if privileges::drop_for(fs, number, request)? {
                 self.server.forget_attributes(node);
             }
@@ -442,7 +445,7 @@ impl fuser::Filesystem for Handler {
         let number = self.server.inode(node);
         match self.server.with(|fs| flags::ioctl(fs, number, command, data, request)) {
             Ok(answer) => {
-                // The time of the change, and bits of the mode that another project takes away.
+                // The ioctl changes ctime, and another project clears bits of the mode.
                 self.server.forget_attributes(node);
                 reply.ioctl(0, &answer);
             }
@@ -472,10 +475,11 @@ impl fuser::Filesystem for Handler {
         let copied = self.server.with(|fs| {
             let count = match self.cache {
                 WriteCache::Through => fs.copy_range(from, from_offset, to, to_offset, most)?,
-                // The kernel would not bring times that it has already: a tick of its clock may see both writes.
+                // The kernel sets the times here. It does not send times that it already has, as after two writes in
+                // one tick of its clock, so the engine must not set others.
                 WriteCache::Back => fs.copy_range_keeping_times(from, from_offset, to, to_offset, most)?,
             };
-            // Not before, as with fallocate.
+            // After the copy, as with fallocate.
             if privileges::drop_for(fs, to, request)? {
                 self.server.forget_attributes(to_node);
             }
@@ -488,14 +492,14 @@ impl fuser::Filesystem for Handler {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // Closing a file writes nothing; the kernel does not ask again.
+        // Closing a file writes nothing. After this reply the kernel sends no more flush requests.
         reply.error(Errno::ENOSYS);
     }
 
     fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, datasync: bool, reply: ReplyEmpty) {
         let number = self.server.inode(node);
         let done = self.server.with(|fs| if datasync { fs.fdatasync(number) } else { fs.fsync(number) });
-        // The kernel asks anew how many blocks a file has when it is closed, but not when it is written out.
+        // The kernel asks for the blocks of a file again when it is closed, but not after writing it back.
         self.server.forget_attributes(node);
         match done {
             Ok(()) => reply.ok(),
@@ -590,7 +594,7 @@ impl fuser::Filesystem for Handler {
 
     fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
         let number = self.server.inode(node);
-        // The kernel hides trusted attributes by refusing to read them; their names are for us to hide.
+        // The kernel hides trusted attributes by refusing to read them; hiding their names is the server's task.
         let privileged = request.uid() == 0;
         let names = self.server.with(|fs| {
             let mut names = Vec::new();

@@ -1,23 +1,23 @@
-//! A FUSE server over [`xfskit::volume::Volume`]: it translates the kernel's requests, and nothing else.
+//! A FUSE server over [`xfskit::volume::Volume`]: it translates the kernel's requests, and does nothing else.
 //!
 //! ```text
-//! Session::mount ──▶ mounted, the kernel's requests wait
-//! Session::run   ──▶ threads answer them until somebody unmounts; then the image is closed in good order
+//! Session::mount ──▶ mounted; the kernel's requests wait
+//! Session::run   ──▶ threads answer them until the mount is unmounted; then the image is closed in good order
 //! Unmounter      ──▶ unmounts from a signal handler's thread
 //! serve          ──▶ answers over a connection that the caller has made, without a mount of its own
 //! ```
 //! - Requests run on several threads, each with its own queue to the kernel.
 //! - The kernel is the only way in while the image is mounted, so what it caches (names, attributes, absent names,
 //!   directory listings) stays right without a time limit.
-//! - Permissions and ACLs are checked by the kernel (`default_permissions`); ACLs and modes that follow from each
-//!   other are kept by the engine.
-//! - Each look-up that the kernel remembers holds its inode, so that a file that was removed while it is open lives
-//!   until it is closed.
+//! - Permissions and ACLs are checked by the kernel (`default_permissions`); the engine keeps ACLs and modes consistent
+//!   with each other.
+//! - Each look-up that the kernel remembers is a reference to the inode, so that a removed file that is open is freed
+//!   only when it is closed.
 //! - The figures of the mount are the value of the hidden attribute [`STATS_XATTR`] of its root.
 //!
-//! An unmount is complete when [`Session::run`] returns, a moment after `umount` does: the kernel does not wait for
-//! the server of a FUSE mount that is not a block device. Whoever opens the image next finds it locked until then;
-//! `xfskit umount`, and `umount` where its helper is installed, wait for it.
+//! An unmount is complete when [`Session::run`] returns, a moment after `umount` does: the kernel does not wait for the
+//! server of a FUSE mount that is not a block device. A program that opens the image before that finds it locked;
+//! `xfskit umount`, and `umount` where its helper is installed, wait for the server.
 #![forbid(unsafe_code)]
 
 mod attach;

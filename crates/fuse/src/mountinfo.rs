@@ -1,4 +1,4 @@
-//! What is mounted where, as `/proc/self/mountinfo` has it.
+//! The mounts in `/proc/self/mountinfo`.
 //!
 //! ```text
 //! 36 35 0:53 / /mnt/a rw,noatime shared:1 - fuse.xfskit /srv/a.img rw,user_id=0
@@ -13,22 +13,22 @@ use xfskit::device::unescape;
 
 const KIND: &str = "fuse.xfskit";
 
-/// A mount of ours.
+/// A mount by xfskit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountEntry {
-    /// Its number, which no other mount has while this one is there.
+    /// Its number, which no other mount has while this one exists.
     pub id: u64,
-    /// Device number of the filesystem, as in `0:53`: that of all its mounts.
+    /// Device number of the filesystem, as in `0:53`; all its mounts have the same.
     pub device: String,
-    /// Where it is mounted.
+    /// The mount point.
     pub place: PathBuf,
-    /// The image, as the server that mounted it said.
+    /// The image, by the name that its server has given.
     pub source: OsString,
-    /// Who mounted it.
+    /// The user who mounted it.
     pub user_id: u32,
 }
 
-/// One line: the mount, whether it is one of ours.
+/// Decodes one line: the mount, and whether it is one by xfskit.
 fn decode_line(line: &[u8]) -> Option<(MountEntry, bool)> {
     let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
     let dash = fields.iter().position(|field| *field == b"-")?;
@@ -50,28 +50,28 @@ fn read_all() -> io::Result<Vec<(MountEntry, bool)>> {
     Ok(mounts.split(|&byte| byte == b'\n').filter_map(decode_line).collect())
 }
 
-/// The mount that a path leads to, if it is one of ours.
+/// The mount at a path, if it is one by xfskit.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
 pub fn mount_at(path: &Path) -> io::Result<Option<MountEntry>> {
-    // Of those at one place, the last is on top.
+    // Of several mounts at one place, the last is on top.
     let top = read_all()?.into_iter().rfind(|(entry, _)| entry.place == path);
     Ok(top.and_then(|(entry, is_ours)| is_ours.then_some(entry)))
 }
 
-/// The mount that a path without symbolic links lies on, if it is one of ours.
+/// The mount that contains a path without symbolic links, if it is one by xfskit.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
 pub fn mount_around(path: &Path) -> io::Result<Option<MountEntry>> {
     let around = read_all()?.into_iter().filter(|(entry, _)| path.starts_with(&entry.place));
-    // Of those at one place, the last is on top, and `max_by_key` returns the last.
+    // Of several mounts at one place, the last is on top, and `max_by_key` returns the last.
     let nearest = around.max_by_key(|(entry, _)| entry.place.components().count());
     Ok(nearest.and_then(|(entry, is_ours)| is_ours.then_some(entry)))
 }
 
-/// The mounts of an image, under the name without symbolic links that its server has for it.
+/// The mounts of an image, by the name without symbolic links that its server has given.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
@@ -83,7 +83,7 @@ pub fn mounts_of(image: &Path) -> io::Result<Vec<MountEntry>> {
         .collect())
 }
 
-/// Whether a filesystem is mounted anywhere that this process sees.
+/// Whether a filesystem is mounted at any place that this process sees.
 ///
 /// # Errors
 /// When `/proc` cannot be read.

@@ -1,4 +1,4 @@
-//! How to mount.
+//! The options of a mount.
 
 use fuser::{InitFlags, KernelConfig};
 use rustix::mount::MountFlags;
@@ -6,40 +6,40 @@ use std::ffi::OsString;
 
 const MAX_WRITE_BYTES: u32 = 1 << 20;
 
-/// How to mount. [`Options::default`] is right for a mount that only its owner uses.
+/// The options of a mount. [`Options::default`] is right for a mount that only its owner uses.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What `/proc/mounts` shows as the source: the image.
+    /// The source in `/proc/mounts`: the image.
     pub source: OsString,
-    /// Nothing is written.
+    /// The mount is read-only.
     pub read_only: bool,
-    /// Everybody may use the mount, not only who made it.
+    /// All users may use the mount, not only the one who made it.
     pub allow_other: bool,
     /// Root and the owner may use the mount.
     pub allow_root: bool,
     /// Unmount when the server dies. Needs `allow_other` or `allow_root`.
     pub auto_unmount: bool,
-    /// Threads that answer; 0 for as many as there are processors, at most eight.
+    /// Threads that answer requests; 0 for as many as there are processors, at most eight.
     pub threads: usize,
-    /// Where what programs write waits before it is sent.
+    /// When written data is sent to the server.
     pub cache: WriteCache,
-    /// Seconds after which what was done is durable without a call of fsync; 0 for never.
+    /// Seconds between two commits, which make everything durable without an fsync; 0 for none.
     pub commit_seconds: u64,
-    /// Further options that the kernel knows for every mount: `dev`, `suid`, `noexec`, `noatime`, ...
+    /// Further options that the kernel has for every mount: `dev`, `suid`, `noexec`, `noatime`, ...
     pub kernel: Vec<KernelOption>,
 }
 
-/// What the kernel does with what a program writes.
+/// When the kernel sends written data to the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WriteCache {
-    /// It is sent before the call returns, so that the call reports what became of it.
+    /// Before the call returns, so that the call reports the result.
     Through,
-    /// It waits in the kernel's cache: small writes are faster, and errors are those of a later write, fsync or close.
+    /// Later, from the kernel's cache: small writes are faster, and a later write, fsync or close reports an error.
     #[default]
     Back,
 }
 
-/// An option of every mount.
+/// A mount option of every filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The names are those of mount(8).
 pub enum KernelOption {
@@ -73,7 +73,7 @@ impl Default for Options {
 }
 
 impl KernelOption {
-    /// The option of a name, if it is one.
+    /// The option with a name, if there is one.
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "dev" => Self::Dev,
@@ -91,7 +91,7 @@ impl KernelOption {
         })
     }
 
-    /// The name that fusermount3 knows it by.
+    /// Its name for fusermount3.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Dev => "dev",
@@ -108,7 +108,7 @@ impl KernelOption {
         }
     }
 
-    /// The flags of mount(2) that it sets and clears.
+    /// The flags of mount(2) that the option sets, and those that it clears.
     pub fn flags(self) -> (MountFlags, MountFlags) {
         let none = MountFlags::empty();
         match self {
@@ -128,7 +128,7 @@ impl KernelOption {
 }
 
 impl Options {
-    /// What fuser is to know of them: the mount itself is made by [`crate::attach`].
+    /// The part of the options that fuser needs: the mount itself is made by [`crate::attach`].
     pub fn fuser(&self) -> fuser::Config {
         let mut config = fuser::Config::default();
         config.acl = match (self.allow_other, self.allow_root) {
@@ -143,7 +143,7 @@ impl Options {
     }
 }
 
-/// Takes of what the kernel offers what a server of ours wants; what that was.
+/// Accepts those features that the kernel offers and the server needs; returns what was offered.
 pub fn negotiate(config: &mut KernelConfig, cache: WriteCache) -> InitFlags {
     let mut wanted = InitFlags::FUSE_POSIX_ACL
         | InitFlags::FUSE_DONT_MASK
@@ -164,7 +164,7 @@ pub fn negotiate(config: &mut KernelConfig, cache: WriteCache) -> InitFlags {
     }
     let offered = config.capabilities() & wanted;
     for flag in offered.iter() {
-        // What the kernel has just offered it takes.
+        // The kernel accepts what it has just offered.
         let _ = config.add_capabilities(flag);
     }
     let _ = config.set_max_write(MAX_WRITE_BYTES);

@@ -8,11 +8,11 @@ use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Entry, Result, Volume};
 
-/// Entries that are taken from a directory before their inodes are looked at: the directory is not locked meanwhile.
+/// Entries that are read from a directory before their inodes are read, so that the directory is not locked meanwhile.
 const BATCH: usize = 64;
 
 pub(crate) fn plain(filesystem: &Volume, dir: InodeNumber, offset: u64, reply: &mut ReplyDirectory) -> Result<()> {
-    // Behind the last place that an entry can have there is nothing.
+    // No entry has an offset of more than 32 bits.
     let Ok(cookie) = u32::try_from(offset) else { return Ok(()) };
     filesystem.read_dir(dir, cookie, |entry| {
         let name = OsStr::from_bytes(entry.name);
@@ -46,13 +46,13 @@ fn batch(filesystem: &Volume, dir: InodeNumber, cookie: u32) -> Result<Vec<Entry
     Ok(entries)
 }
 
-/// Adds an entry with the attributes of its inode, which the kernel then remembers as if it had looked it up.
+/// Adds an entry with the attributes of its inode, which the kernel then caches as after a look-up.
 fn add(filesystem: &Volume, entry: &Entry, reply: &mut ReplyDirectoryPlus) -> bool {
     let number = entry.inode;
     let dots = entry.name == b"." || entry.name == b"..";
     let known = if dots { None } else { hold_and_stat(filesystem, number) };
     let nothing = no_attr(kind_of_entry(entry.file_type));
-    // The kernel shows the numbers of `.` and `..` and remembers nothing of them.
+    // The kernel shows the numbers of `.` and `..` and caches nothing of them.
     let nothing = if dots { FileAttr { ino: INodeNo(number.0), ..nothing } } else { nothing };
     let (attributes, generation) = known.unwrap_or((nothing, Generation(0)));
     let name = OsStr::from_bytes(&entry.name);
@@ -63,7 +63,7 @@ fn add(filesystem: &Volume, entry: &Entry, reply: &mut ReplyDirectoryPlus) -> bo
     !full
 }
 
-/// `None` for an inode that cannot be read: a listing shows its name all the same.
+/// `None` for an inode that cannot be read; the listing shows its name all the same.
 fn hold_and_stat(filesystem: &Volume, number: InodeNumber) -> Option<(FileAttr, Generation)> {
     filesystem.hold(number).ok()?;
     match filesystem.stat(number) {

@@ -1,9 +1,9 @@
-//! Looking for data and holes, and whatever else waits for what the kernel writes or has cached, in a thread of its
-//! own.
+//! A thread for seeks to data and holes, and for other requests that wait until the kernel has written or dropped
+//! cached data.
 //!
-//! The kernel asks without having written what it holds, and takes what it is told for the truth. So it is made to
-//! write first, and whoever waits for that must not be one of those who answer. One thread does it for all: none is
-//! made while the mount is used, when there may be none left to make.
+//! The kernel sends a seek without writing its cached data first, and relies on the answer. So the server first makes
+//! it write. The writes are requests themselves, so a thread that answers requests must not wait for them. One thread
+//! does this for all seeks. It is started with the mount, since later the system may have no threads left.
 
 use crate::contents;
 use crate::server::Server;
@@ -18,7 +18,7 @@ enum Task {
     Written(Written),
 }
 
-/// A direct write that was done.
+/// A completed direct write.
 struct Written {
     node: INodeNo,
     offset: u64,
@@ -34,19 +34,19 @@ struct Question {
     reply: ReplyLseek,
 }
 
-/// Who answers; it ends when this is dropped.
+/// The way to the thread, which ends when this is dropped.
 pub(crate) struct Seeks(Sender<Task>);
 
 impl Seeks {
     /// # Errors
-    /// When there are no more threads.
+    /// When no thread can be started.
     pub(crate) fn start(server: Arc<Server>) -> io::Result<Self> {
         let (sender, receiver) = channel();
         std::thread::Builder::new().name("seeks".into()).spawn(move || answer(&server, &receiver))?;
         Ok(Self(sender))
     }
 
-    /// Has a question answered. Each waits in a call of its own, so there are never more than calls.
+    /// Queues a seek. Each belongs to a call that waits, so there are never more than such calls.
     pub(crate) fn ask(&self, node: INodeNo, offset: i64, whence: i32, reply: ReplyLseek) {
         if let Err(SendError(Task::Answer(question))) =
             self.0.send(Task::Answer(Question { node, offset, whence, reply }))
@@ -55,16 +55,16 @@ impl Seeks {
         }
     }
 
-    /// Has the kernel forget the contents that it holds of a file: some were refused, and are not in the image. That
-    /// waits for pages which are still being written, so it is not for those who answer.
+    /// Makes the kernel drop the cached contents of a file: some were refused, and are not in the image. This waits for
+    /// pages that are still being written, so threads that answer requests must not do it.
     pub(crate) fn forget(&self, node: INodeNo) {
-        // It fails when nobody answers any more.
+        // This fails when the thread has ended.
         let _ = self.0.send(Task::Forget(node));
     }
 
-    /// Answers a direct write to a file that the kernel's cache may hold, after that has forgotten the range. The
-    /// kernel does so itself when such a write begins, but not after one that does not wait: what was read meanwhile
-    /// would stay.
+    /// Answers a direct write to a file that may be in the kernel's cache, after the kernel has dropped the range. The
+    /// kernel drops it when such a write begins, but not after an asynchronous one: data that was read meanwhile would
+    /// stay in the cache.
     pub(crate) fn answer_after_forgetting(
         &self,
         node: INodeNo,

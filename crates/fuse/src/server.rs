@@ -1,7 +1,7 @@
 //! The filesystem that a session serves, until it is closed.
 //!
-//! Requests share the lock; closing takes it alone and keeps it until the image is closed, so that nothing runs any
-//! more then, what comes later is answered with an I/O error, and whoever closes it a second time waits for the first.
+//! Requests share the lock. Closing takes it exclusively until the image is closed. So no request runs meanwhile, later
+//! requests are answered with an I/O error, and a second caller that closes it waits for the first.
 
 use crate::ending::EndReport;
 use fuser::Errno;
@@ -16,18 +16,19 @@ use crate::convert::errno;
 /// FUSE's number of the root.
 const ROOT_NODE: u64 = 1;
 
-/// A filesystem that can be taken away.
+/// A filesystem that can be closed while requests arrive.
 pub(crate) struct Server {
     filesystem: RwLock<Option<Volume>>,
     root: InodeNumber,
-    /// The way to tell the kernel something that it has not asked.
+    /// Sends notifications to the kernel.
     notifier: OnceLock<fuser::Notifier>,
-    /// Where whoever unmounts looks how closing went.
-    end_report: OnceLock<EndReport>,
+    /// Where the program that unmounts reads how closing went.
+    outcome: OnceLock<EndReport>,
     commit_failures: Mutex<Failures>,
-    /// Files of which the kernel's cache has brought what was refused, and why, until a program was told.
+    /// Files whose cached contents were refused when the kernel wrote them back, with the error, until a program gets
+    /// it.
     refusals: Mutex<HashMap<u64, Errno>>,
-    /// Files of which the kernel's cache may hold contents.
+    /// Files whose contents may be in the kernel's cache.
     cached: RwLock<HashSet<u64>>,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct Server {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Failures {
     pub count: u64,
-    /// What the last one said.
+    /// The message of the last one.
     pub last: String,
 }
 
@@ -52,58 +53,59 @@ impl Server {
         }
     }
 
-    /// Does something with the filesystem.
+    /// Runs an action on the filesystem.
     pub(crate) fn with<T>(&self, action: impl FnOnce(&Volume) -> Result<T, Error>) -> Result<T, Errno> {
         let guard = self.filesystem.read();
         let filesystem = guard.as_ref().ok_or(Errno::EIO)?;
         action(filesystem).map_err(|error| errno(&error))
     }
 
-    /// The inode of a node: FUSE calls the root 1, which is never the number of an XFS inode.
+    /// The inode of a node: FUSE's number of the root is 1, which is never the number of an XFS inode.
     pub(crate) fn inode(&self, node: fuser::INodeNo) -> InodeNumber {
         if node.0 == ROOT_NODE { self.root } else { InodeNumber(node.0) }
     }
 
     pub(crate) fn set_notifier(&self, notifier: fuser::Notifier) {
-        // There is one session for a server, so this is the first and only call.
+        // There is one session for a server, so this is the only call.
         let _ = self.notifier.set(notifier);
     }
 
-    /// Makes the kernel write what it holds of a file and has not written yet. Its writes are requests like others, so
-    /// whoever waits for them must not keep those who answer from doing so.
+    /// Makes the kernel write back the dirty pages of a file. Its writes are requests themselves, so a thread that
+    /// answers requests must not wait for this.
     pub(crate) fn call_in_writes(&self, node: fuser::INodeNo) {
         if let Some(notifier) = self.notifier.get() {
-            // A kernel that knows nothing of the file has nothing to write.
+            // If the kernel does not know the file, it has nothing to write.
             let _ = notifier.inval_inode(node, 0, 0);
         }
     }
 
-    /// Makes the kernel read a file anew, after it has written what it had not. Whoever waits for this must not be one
-    /// of those who answer.
+    /// Makes the kernel drop the cached contents of a file, after it has written back dirty pages. A thread that
+    /// answers requests must not wait for this.
     pub(crate) fn forget_contents(&self, node: fuser::INodeNo) {
         if let Some(notifier) = self.notifier.get() {
-            // A kernel that knows nothing of the file has nothing to forget.
+            // If the kernel does not know the file, it has nothing to drop.
             let _ = notifier.inval_inode(node, 0, -1);
         }
     }
 
-    /// Makes the kernel ask for the attributes of an inode when it needs them again. Whoever waits for this has the
-    /// inode open, so that the kernel does not end it here.
+    /// Makes the kernel ask for the attributes of an inode when it needs them again. The caller answers a request of a
+    /// program that has the inode open, so this cannot drop the kernel's last reference to the inode and wait for its
+    /// end.
     pub(crate) fn forget_attributes(&self, node: fuser::INodeNo) {
         if let Some(notifier) = self.notifier.get() {
             let _ = notifier.inval_inode(node, -1, 0);
         }
     }
 
-    /// Makes the kernel read a part of a file anew. Whoever waits for this must not be one of those who answer.
+    /// Makes the kernel drop a cached range of a file. A thread that answers requests must not wait for this.
     pub(crate) fn forget_range(&self, node: fuser::INodeNo, offset: u64, length: usize) {
         if let Some(notifier) = self.notifier.get() {
-            // A kernel that knows nothing of the file has nothing to forget.
+            // If the kernel does not know the file, it has nothing to drop.
             let _ = notifier.inval_inode(node, offset as i64, length as i64);
         }
     }
 
-    /// The kernel's cache gets contents of a file.
+    /// Notes that contents of a file may be in the kernel's cache.
     pub(crate) fn note_cached(&self, node: fuser::INodeNo) {
         if !self.is_cached(node) {
             self.cached.write().insert(node.0);
@@ -115,21 +117,21 @@ impl Server {
         self.cached.read().contains(&node.0)
     }
 
-    /// The kernel remembers nothing of a file any more.
+    /// Called when the kernel has forgotten a file.
     pub(crate) fn forgotten(&self, node: fuser::INodeNo) {
-        // The next file of that number has neither.
+        // A later file with this number has neither refusals nor cached contents.
         self.take_refusal(node);
         if self.is_cached(node) {
             self.cached.write().remove(&node.0);
         }
     }
 
-    /// Remembers that what came from the kernel's cache was refused. Says whether that is news.
+    /// Notes that contents from the kernel's cache were refused. Returns whether this is the first refusal of the file.
     pub(crate) fn refuse(&self, node: fuser::INodeNo, why: Errno) -> bool {
         self.refusals.lock().insert(node.0, why).is_none()
     }
 
-    /// Why contents of a file were refused, for one program to be told.
+    /// Removes and returns the error for refused contents of a file, so that one program gets it.
     pub(crate) fn take_refusal(&self, node: fuser::INodeNo) -> Option<Errno> {
         let mut refusals = self.refusals.lock();
         if refusals.is_empty() { None } else { refusals.remove(&node.0) }
@@ -139,13 +141,13 @@ impl Server {
         self.root
     }
 
-    pub(crate) fn set_end_report(&self, end_report: EndReport) {
-        // There is one session for a server, so this is the first and only call.
-        let _ = self.end_report.set(end_report);
+    pub(crate) fn set_outcome(&self, outcome: EndReport) {
+        // There is one session for a server, so this is the only call.
+        let _ = self.outcome.set(outcome);
     }
 
-    /// Makes everything durable that was done. A failure is told in the log at once, in the figures, and to who
-    /// unmounts.
+    /// Makes everything durable. A failure is counted, and reported to the program that unmounts; unless it is the same
+    /// as the last one, it is also logged.
     pub(crate) fn commit(&self) {
         let guard = self.filesystem.read();
         let Some(Err(error)) = guard.as_ref().map(Volume::sync) else { return };
@@ -162,7 +164,7 @@ impl Server {
         self.commit_failures.lock().clone()
     }
 
-    /// Waits for running requests and closes the image. A second time it waits for the first, and does nothing.
+    /// Waits for running requests and closes the image. A second call waits for the first and does nothing.
     pub(crate) fn close(&self) -> Result<(), Error> {
         let mut guard = self.filesystem.write();
         let Some(filesystem) = guard.take() else { return Ok(()) };

@@ -1,16 +1,17 @@
-//! A mount from its beginning to its end.
+//! A mount, from attaching it to closing the image.
 //!
 //! ```text
 //! ends by                                   what happens
-//! umount, fusermount3 -u                    the kernel lets go, run() closes the image and returns
-//! Unmounter::unmount, nobody uses it        the same
-//! Unmounter::unmount, somebody uses it      the mount is taken out of the tree, the image is closed at once; whoever
-//!                                           has files open there gets I/O errors
-//!   ... it was taken out of the tree, or    the image is closed at once; what is at the folder now stays
-//!   another one lies over it, or it is
-//!   still in another mount namespace
+//! umount, fusermount3 -u                    the kernel ends the connection, run() closes the image and returns
+//! Unmounter::unmount, mount not in use      the same
+//! Unmounter::unmount, mount in use          the mount is removed from the tree, the image is closed at once;
+//!                                           programs with open files there get I/O errors
+//!   ... it is no longer in the tree, or     the image is closed at once; what is mounted at the folder stays
+//!   another mount lies over it, or it
+//!   is still in another mount namespace
 //! ```
-//! What is unmounted is the mount that this session made, by its number: the folder may be another's by now.
+//! The session unmounts only the mount that it made, which it knows by its number: by now another mount may be at the
+//! folder.
 //!
 //! Crash behaviour: a server that is killed leaves the image as a power cut would.
 
@@ -32,36 +33,36 @@ use std::sync::Arc;
 use std::time::Duration;
 use xfskit::volume::{Error, Volume};
 
-/// How often a mount that is in use is looked at again before it is detached, and how long apart.
+/// How often a busy mount is tried again before it is detached, and the pause between two attempts.
 const BUSY_LOOKS: u32 = 10;
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
-/// How long the kernel may take to let go of what was unmounted before it counts as used elsewhere.
+/// How long the kernel may take to end the connection of an unmounted mount before the mount counts as used elsewhere.
 const LET_GO: Duration = Duration::from_secs(2);
 
-/// Why a mount did not come about, or did not end well.
+/// Why a mount could not be made, or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// The mount point cannot be one.
+    /// The mount point is not a folder, or cannot be used.
     #[error("{path}: {source}")]
     MountPoint {
         /// The mount point.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// There is a mount already whose server has ended.
+    /// A mount whose server has ended is already there.
     #[error(
         "{0}: the server of the mount here has ended without unmounting; 'xfskit umount {0}' or 'fusermount3 -u {0}' \
              takes that mount away"
     )]
     DeadMount(PathBuf),
-    /// This machine has no FUSE, or keeps it from this user.
+    /// This machine has no FUSE, or this user may not use it.
     #[error("/dev/fuse cannot be used: {0} ({hint})", hint = fuse_hint(.0))]
     NoFuse(io::Error),
-    /// Anything else that the kernel or fusermount3 says.
+    /// Any other error of the kernel or fusermount3.
     #[error("cannot mount: {0}")]
     Mount(io::Error),
-    /// The connection to the kernel failed while mounted.
+    /// The connection to the kernel failed during the mount.
     #[error("the connection to the kernel failed: {0}")]
     Connection(io::Error),
     /// The image could not be closed in good order.
@@ -70,7 +71,7 @@ pub enum MountError {
 }
 
 impl MountError {
-    /// The error of a mount point that cannot be one.
+    /// The error for a mount point that cannot be used.
     pub fn of_mount_point(path: &Path, source: io::Error) -> Self {
         match source.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) {
             true => Self::DeadMount(path.into()),
@@ -79,7 +80,7 @@ impl MountError {
     }
 }
 
-/// What keeps a process from `/dev/fuse`.
+/// A hint why `/dev/fuse` cannot be opened.
 fn fuse_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -94,16 +95,16 @@ pub struct Session {
     session: fuser::Session<Handler>,
     unmounter: Unmounter,
     commit_seconds: u64,
-    /// With `auto_unmount`, until the session ends.
+    /// With `auto_unmount`, the connection to the helper until the session ends.
     _helper: Option<UnixStream>,
 }
 
 /// Serves `filesystem` over a connection that the caller has made: `/dev/fuse`, mounted already, or one end of a pair
-/// of sockets that keep messages apart, whose other end speaks as the kernel does. One thread answers. Returns when the
-/// other side ends the connection; the image is closed then.
+/// of sockets that preserve message boundaries, whose other end behaves as the kernel does. One thread answers. Returns
+/// when the other side ends the connection; the image is closed then.
 ///
 /// # Errors
-/// `Connection` for one that ends without FUSE's last request, or whose first request is not its first; `Close`.
+/// `Connection` if the connection ends without FUSE's last request or does not begin with FUSE's first one; `Close`.
 pub fn serve(filesystem: Volume, connection: OwnedFd, options: &Options) -> Result<(), MountError> {
     let server = Arc::new(Server::new(filesystem));
     let served = serve_connection(&server, connection, options);
@@ -121,13 +122,14 @@ fn serve_connection(server: &Arc<Server>, connection: OwnedFd, options: &Options
     session.run()
 }
 
-/// What [`Unmounter::unmount`] achieved.
+/// The result of [`Unmounter::unmount`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmounted {
     /// The mount is gone; [`Session::run`] closes the image and returns.
     Gone,
-    /// Somebody still uses the mount, which may be in another mount namespace. It was taken out of the tree if it was
-    /// there, and the image is closed, but [`Session::run`] goes on until they are done; a process may exit before.
+    /// A program still uses the mount, perhaps in another mount namespace. The mount was removed from the tree if it
+    /// was there, and the image is closed. [`Session::run`] continues until no program uses the mount; the process may
+    /// exit before.
     Detached,
 }
 
@@ -136,9 +138,9 @@ pub enum Unmounted {
 pub struct Unmounter {
     server: Arc<Server>,
     mount_point: PathBuf,
-    /// The mount that was made, where it can be seen.
+    /// The mount that was made, if this process can see it.
     entry: Option<Arc<MountEntry>>,
-    /// Whether the kernel has let go of it.
+    /// Whether the kernel has ended the connection.
     ended: Arc<(Mutex<bool>, Condvar)>,
 }
 
@@ -173,7 +175,7 @@ impl Session {
         let session = match fuser::Session::from_fd(handler, connection, config.acl, config) {
             Ok(session) => session,
             Err(error) => {
-                // The error that counts is the first one.
+                // The first error is the one to report.
                 let _ = unmount(&path, true);
                 return Err(MountError::Mount(error));
             }
@@ -186,7 +188,7 @@ impl Session {
         Ok(Self { session, unmounter, commit_seconds: options.commit_seconds, _helper: helper })
     }
 
-    /// A handle to unmount with.
+    /// A handle for unmounting.
     pub fn unmounter(&self) -> Unmounter {
         self.unmounter.clone()
     }
@@ -219,7 +221,7 @@ impl Unmounter {
             }
             match unmount(&self.mount_point, false) {
                 Ok(()) => break,
-                // A process that was forked has all files of its parent until it executes something.
+                // A forked process has all open files of its parent until it executes a program.
                 Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
                     std::thread::sleep(BUSY_PAUSE);
                 }
@@ -231,19 +233,18 @@ impl Unmounter {
             return Ok(Unmounted::Gone);
         }
         let detached = if is_left { unmount(&self.mount_point, true).map_err(MountError::Mount) } else { Ok(()) };
-        // Even if the mount stays where it is, the image is closed while that can still be done in good order.
+        // Even if the mount stays, the image is closed while that is still possible in good order.
         self.server.close()?;
         detached.map(|()| Unmounted::Detached)
     }
 
-    /// Whether what is at the folder is the mount that this session made. Where mounts cannot be seen, it is taken for
-    /// that.
+    /// Whether the mount at the folder is the one that this session made. Assumed if this process cannot see mounts.
     fn is_there(&self) -> bool {
         let Some(entry) = &self.entry else { return !*self.ended.0.lock() };
         mount_at(&self.mount_point).is_ok_and(|found| found.as_ref() == Some(&**entry))
     }
 
-    /// Whether the kernel lets go of the mount soon: then [`Session::run`] is on its way out.
+    /// Whether the kernel ends the connection soon: then [`Session::run`] returns.
     fn waits_for_end(&self) -> bool {
         let mut ended = self.ended.0.lock();
         self.ended.1.wait_while_for(&mut ended, |ended| !*ended, LET_GO);
@@ -270,7 +271,7 @@ fn unmount_by_helper(path: &Path, detach: bool) -> io::Result<()> {
     Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
 }
 
-/// Makes what was done durable every few seconds; stops when it is dropped.
+/// Makes everything durable every few seconds, until it is dropped.
 struct Committer {
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -301,7 +302,7 @@ impl Drop for Committer {
         *self.stop.0.lock() = true;
         self.stop.1.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It has nothing to tell.
+            // The thread returns nothing, and a panic of it changes nothing here.
             let _ = thread.join();
         }
     }

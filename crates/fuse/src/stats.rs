@@ -4,10 +4,10 @@ use crate::server::Failures;
 use serde_json::{Map, Value, json};
 use xfskit::volume::Volume;
 
-/// The attribute of the mount's root whose value is the figures of the mount. No list shows it.
+/// The attribute of the mount's root that contains the figures of the mount. Listings do not show it.
 pub const STATS_XATTR: &str = "user.xfskit.stats";
 
-/// The figures: what was counted since the mount, and what is used now.
+/// The figures: counts since the mount, and current use.
 pub(crate) fn stats(filesystem: &Volume, failures: &Failures) -> String {
     let mount = filesystem.mount();
     let counters: Map<String, Value> =

@@ -1,5 +1,5 @@
-//! The same system calls at random on our mount and on the kernel's: each has the same result, and in the end the trees
-//! are the same. `XFSKIT_STRESS=100` for a long run, `XFSKIT_SEED` for other sequences.
+//! The same random system calls on a mount by xfskit and on the kernel's: each has the same result, and in the end the
+//! trees are the same. `XFSKIT_STRESS=100` for a long run, `XFSKIT_SEED` for other sequences.
 
 mod common;
 
@@ -17,7 +17,7 @@ const STEPS: usize = 1500;
 
 type Result<T> = std::result::Result<T, Errno>;
 
-/// A path of one to three names, which is there or not.
+/// A path of one to three names, which may exist or not.
 fn path(random: &mut Random) -> PathBuf {
     let names = 1 + random.below(3);
     let mut path: PathBuf = (0..names).map(|_| format!("n{}", random.below(5))).collect();
@@ -41,7 +41,7 @@ fn xattr_name(random: &mut Random) -> String {
     }
 }
 
-/// One call below `root`; what it answers, as far as two implementations agree on it.
+/// One call below `root`; its result, as far as two implementations must agree on it.
 fn step(root: &Path, mut random: Random) -> Result<String> {
     let (one, other) = (root.join(path(&mut random)), root.join(path(&mut random)));
     let offset = [0, 100, 4096, 70_000, 1 << 20, 9 << 20][random.below(6)] + random.below(5000) as u64;
@@ -59,7 +59,7 @@ fn step(root: &Path, mut random: Random) -> Result<String> {
         8 | 9 => {
             let flags = [RenameFlags::empty(), RenameFlags::EXCHANGE, RenameFlags::NOREPLACE, RenameFlags::empty()];
             let flags = flags[random.below(4)];
-            // POSIX leaves it open which of the two a directory that is not empty is.
+            // POSIX allows either of the two errors for a directory that is not empty.
             let renamed = renameat_with(CWD, &one, CWD, &other, flags);
             let is_full = renamed == Err(Errno::EXIST) && flags != RenameFlags::NOREPLACE;
             done(if is_full { Err(Errno::NOTEMPTY) } else { renamed })
@@ -72,13 +72,13 @@ fn step(root: &Path, mut random: Random) -> Result<String> {
         }
         13 => done(rustix::fs::ftruncate(file()?, offset)),
         14 => {
-            // The kernel's FUSE passes on no other kinds.
+            // FUSE in the kernel passes on no other modes.
             let flags = FallocateFlags::from_bits_retain([0, 1, 3, 16, 17, 2][random.below(6)]);
             done(fallocate(file()?, flags, offset, length as u64))
         }
         15 => {
             let from = if random.below(2) == 0 { SeekFrom::Hole(offset) } else { SeekFrom::Data(offset) };
-            // Where data begins within what was allocated, and whether any does, is each implementation's own matter.
+            // An implementation may choose where data begins within allocated space, and whether there is any.
             match seek(file()?, from) {
                 Err(Errno::NXIO) => Ok(String::new()),
                 found => found.map(|_| String::new()),

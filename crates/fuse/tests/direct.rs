@@ -1,4 +1,4 @@
-//! Reads through the kernel's cache beside direct writes that do not wait.
+//! Reads through the kernel's cache during asynchronous direct writes.
 
 mod common;
 
@@ -7,8 +7,8 @@ use std::fs::File;
 use std::io::Write;
 use std::process::Command;
 
-/// Writes a block with io_submit, over and over, while a thread reads it through the cache. What is read after a write
-/// is complete must be what was written.
+/// Writes a block with io_submit, over and over, while a thread reads it through the cache. A read after a completed
+/// write must return what was written.
 const SCRIPT: &str = r#"
 import ctypes, mmap, os, platform, sys, threading
 setup, getevents, submit = {"x86_64": (206, 208, 209), "aarch64": (0, 4, 2)}[platform.machine()]
@@ -52,8 +52,8 @@ for reader in readers:
 print(stale)
 "#;
 
-/// The kernel drops what it has cached when such a write begins, but not when it is complete: what was read in between
-/// stayed.
+/// The kernel drops cached pages when such a write begins, but not when it completes. The server must make it drop the
+/// pages that were read in between.
 #[test]
 fn what_was_read_during_an_asynchronous_write_is_not_read_after_it() {
     if !has("python3") {

@@ -1,5 +1,5 @@
-//! Flags, projects and hints, as chattr and xfs_io ask for them: the same answers as from the kernel's XFS, and the
-//! same things in the image.
+//! Flags, projects and hints, with the requests of chattr and xfs_io: the same results as on the kernel's XFS, and the
+//! same values in the image.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use xfskit_testkit::kernel_mount;
 
-/// Makes a tree, sets what there is to set on each of its parts, one after the other, and prints every answer.
+/// Makes a tree, sets every property on each of its parts in turn, and prints every result.
 const SCRIPT: &str = r#"
 import fcntl, os, struct, sys
 GET, SET, GET_OLD, SET_OLD = 0x801c581f, 0x401c5820, 0x80086601, 0x40086602

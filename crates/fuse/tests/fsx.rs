@@ -1,7 +1,8 @@
-//! Random work on two files through the mount, by every way that a program has to contents, beside a model in memory.
+//! Random operations on two files through the mount, by every interface that a program has, against a model in memory.
 //!
-//! Cached and direct reads and writes, shared maps (python3 has them without unsafe code here), truncation, allocation,
-//! holes, copies and syncs mix; afterwards the kernel's own mount of the image has to show the model's bytes.
+//! Cached and direct reads and writes, shared maps (by python3, which needs no unsafe code here), truncation,
+//! allocation, holes, copies and syncs are mixed; afterwards the kernel's own mount of the image must show the model's
+//! bytes.
 
 mod common;
 
@@ -17,7 +18,7 @@ const MAX_BYTES: usize = 3 << 20;
 const PAGE: usize = 4096;
 const OPERATIONS: usize = 400;
 
-/// Writes and reads by a shared map: `w OFFSET LENGTH` and the bytes, or `r OFFSET LENGTH`.
+/// Writes and reads through a shared map: `w OFFSET LENGTH` and the bytes, or `r OFFSET LENGTH`.
 const MAPPER: &str = r#"
 import mmap, os, sys
 fd, old = os.open(sys.argv[1], os.O_RDWR), None
@@ -74,7 +75,7 @@ impl Drop for Mapper {
     }
 }
 
-/// A file and what it should hold.
+/// A file and its expected contents.
 struct Subject {
     path: PathBuf,
     model: Vec<u8>,
@@ -134,7 +135,7 @@ impl Subject {
         });
     }
 
-    /// What is called a hole has to be zeros, and what follows its end is not a hole.
+    /// A range that is reported as a hole must be zeros, and its end must not lie in a hole.
     fn seek(&self, offset: usize) {
         let seek = |to: SeekFrom| match rustix::fs::seek(&self.cached, to) {
             Ok(found) => Some(found as usize),
@@ -161,7 +162,7 @@ impl Subject {
     }
 }
 
-/// Memory that starts at a page, as direct I/O likes it.
+/// Memory that is aligned to a page, for direct I/O.
 fn with_aligned<T>(length: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
     let mut memory = vec![0u8; length + PAGE];
     let skip = memory.as_ptr().align_offset(PAGE);
@@ -177,7 +178,7 @@ fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
     data
 }
 
-/// A place and a length: anywhere, or at pages.
+/// An offset and a length: any, or multiples of a page.
 fn range(random: &mut Random) -> (usize, usize) {
     let most = [100, PAGE, 20_000, 300_000, 1 << 20][random.below(5)];
     let (offset, length) = (random.below(MAX_BYTES - most), 1 + random.below(most));

@@ -1,4 +1,4 @@
-//! A full image, for programs that write by the kernel's cache and for those that do without.
+//! A full image, for programs that write through the kernel's cache and for those that bypass it.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 use xfskit_fuse::WriteCache;
 
 const IMAGE_BYTES: u64 = 64 << 20;
-/// Far more than the kernel keeps of what is written to one FUSE mount: a hundredth of what it keeps in all.
+/// Far more dirty data than the kernel allows one FUSE mount: a hundredth of what it allows in all.
 const MAX_BYTES: u64 = 4 << 30;
 
 fn mounted(cache: WriteCache) -> Option<Fixture> {
@@ -19,7 +19,7 @@ fn mounted(cache: WriteCache) -> Option<Fixture> {
     Some(fixture)
 }
 
-/// Writes until that fails; how much went in, and the error.
+/// Writes until an error; returns the number of bytes written, and the error.
 fn fill(file: &mut File, piece: &[u8]) -> (u64, Option<i32>) {
     let mut done = 0;
     while done < MAX_BYTES {
@@ -31,7 +31,7 @@ fn fill(file: &mut File, piece: &[u8]) -> (u64, Option<i32>) {
     (done, None)
 }
 
-/// It went on for as long as the program had something to write.
+/// The program must get an error while it is writing.
 #[test]
 fn a_program_that_writes_on_and_on_hears_of_a_full_image() {
     let Some(fixture) = mounted(WriteCache::Back) else { return };
@@ -41,9 +41,9 @@ fn a_program_that_writes_on_and_on_hears_of_a_full_image() {
     assert!(error == Some(28) && done < MAX_BYTES / 2, "{done} bytes, {error:?}");
     assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(28));
     drop(file);
-    // Whoever frees space can write again, to that file too.
+    // After space is freed, writes succeed again.
     fs::remove_file(fixture.path("file")).unwrap();
-    // The kernel tells a moment later that it has forgotten a removed file.
+    // The kernel sends the forget request of a removed file a moment later.
     let mut waits = 0..1000;
     while rustix::fs::statvfs(fixture.path("")).unwrap().f_bavail * 4096 < 8 << 20 {
         assert!(waits.next().is_some(), "no space is free");
@@ -57,14 +57,14 @@ fn a_program_that_writes_on_and_on_hears_of_a_full_image() {
     });
 }
 
-/// Without the cache every write says itself what became of it.
+/// Without the cache, every write reports its own result.
 #[test]
 fn without_the_cache_the_write_that_does_not_fit_fails() {
     let Some(fixture) = mounted(WriteCache::Through) else { return };
     let mut file = File::options().read(true).write(true).create_new(true).open(fixture.path("file")).unwrap();
     let (done, error) = fill(&mut file, &vec![1; 64 << 10]);
     assert!(error == Some(28) && done < IMAGE_BYTES, "{done} bytes, {error:?}");
-    // What went in stays: nothing was promised that is not there.
+    // The data that was reported as written stays.
     file.sync_all().unwrap();
     let size = file.metadata().unwrap().size();
     assert!(size >= done && file.metadata().unwrap().blocks() * 512 >= done);

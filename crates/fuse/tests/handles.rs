@@ -1,4 +1,4 @@
-//! File handles, as a server of NFS keeps them: they outlive what the kernel remembers, and a remount.
+//! File handles, as an NFS server uses them: they remain valid after the kernel forgets the inode, and after a remount.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-/// Prints a handle of a path, or opens one and lists it or prints what it holds.
+/// Prints a handle of a path, or opens one and prints its entries or contents.
 const SCRIPT: &str = r#"
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -41,7 +41,7 @@ fn python(arguments: &[&str]) -> Result<String, String> {
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
 
-/// Those of directories were stale: the kernel asks for the parent of a directory by its number, and was not told.
+/// To open a directory by its handle, the kernel looks up the parent of the directory by number.
 #[test]
 fn handles_outlive_a_remount() {
     if !has("python3") {

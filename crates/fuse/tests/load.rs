@@ -1,5 +1,5 @@
 //! Eight processes that write, rename, remove, resize, clone and sync at the same time on an image that is too small
-//! for them: nothing waits forever, what is freed can be used, and the image is whole.
+//! for them: no call waits forever, freed space can be used, and the image is consistent.
 
 mod common;
 
@@ -18,7 +18,7 @@ const OPERATIONS: usize = 1500;
 const MAX_SECONDS: u64 = 200;
 const NAMES: usize = 80;
 
-/// What may happen when others work in the same directories and space is short.
+/// Errors that are possible because other processes work in the same directories and space is short.
 fn expected(error: &std::io::Error) -> bool {
     const ERRORS: [Errno; 6] = [Errno::NOSPC, Errno::NOENT, Errno::EXIST, Errno::NOTEMPTY, Errno::ISDIR, Errno::NOTDIR];
     error.raw_os_error().is_some_and(|code| ERRORS.iter().any(|errno| errno.raw_os_error() == code))
@@ -61,7 +61,7 @@ fn operate(random: &mut Random, mount: &Path) -> std::io::Result<()> {
         12 => fs::hard_link(name(random, mount), name(random, mount)),
         13 => fs::read(name(random, mount)).map(drop),
         14 => {
-            // Somebody may have an unlinked file open.
+            // Another process may have an unlinked file open.
             let file = open(random, mount)?;
             fs::remove_file(name(random, mount))?;
             file.write_all_at(&vec![1; length], offset)?;
@@ -71,7 +71,7 @@ fn operate(random: &mut Random, mount: &Path) -> std::io::Result<()> {
     }
 }
 
-/// One of the processes: this test again, told what to do by its environment.
+/// One of the processes: this same test program, with its task in environment variables.
 #[test]
 fn a_process_of_the_load() {
     let Some(mount) = std::env::var_os("XFSKIT_LOAD_MOUNT") else { return };
@@ -102,7 +102,7 @@ fn wait(mut processes: Vec<Child>) {
                 processes.remove(0).wait().unwrap();
             }
             None if Instant::now() > end => {
-                // The server that does not answer is in this process: leaving ends the mount.
+                // The server that does not answer runs in this process: its exit ends the mount.
                 eprintln!("process {} of the load hangs", process.id());
                 std::process::abort();
             }
@@ -125,7 +125,7 @@ fn eight_processes_on_a_full_image_leave_it_whole() {
         for n in 0..3 {
             fs::remove_dir_all(mount.join(format!("d{n}"))).unwrap();
         }
-        // The kernel lets go of unlinked files in its own time.
+        // The kernel forgets unlinked files a moment later.
         let end = Instant::now() + Duration::from_secs(20);
         while free() + (1 << 20) < before {
             assert!(Instant::now() < end, "{} of {before} bytes are free", free());

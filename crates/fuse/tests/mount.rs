@@ -1,4 +1,4 @@
-//! A mounted image driven by ordinary programs, and judged by the kernel and xfs_repair afterwards.
+//! Ordinary programs use a mounted image; afterwards the kernel and xfs_repair check it.
 
 mod common;
 
@@ -58,7 +58,7 @@ fn what_programs_make_is_there_for_the_kernel() {
     if let Some(reference) = reference() {
         reference.repair_finds_nothing(&scratch.file("a.img"));
     }
-    // A second mount of ours reads what the first one wrote.
+    // A second mount by xfskit reads what the first one wrote.
     let mut second = serve(&scratch);
     let again = tree(&scratch.file("mount"));
     second.stop().unwrap();
@@ -84,7 +84,7 @@ fn a_removed_file_lives_while_it_is_open_and_is_gone_after() {
     file.sync_all().unwrap();
     assert_eq!(errno(fs::metadata(&path)), Some(2));
     drop(file);
-    // The kernel lets go of the file in its own time.
+    // The kernel forgets the file a moment later.
     let gone = |_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
         rustix::fs::statvfs(fixture.path("")).unwrap().f_ffree > before.f_ffree
@@ -123,7 +123,7 @@ fn listings_are_whole_and_go_on_where_they_stopped() {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     };
     assert!(list() == names);
-    // With attributes (the kernel asks for them when somebody looks at the entries) and again from its cache.
+    // With attributes (the kernel asks for them when a program reads those of the entries) and again from its cache.
     assert_eq!(run("ls", &["-l"], &fixture.path("")).lines().count(), names.len() + 1);
     assert!(list() == names);
     for name in names.iter().step_by(2) {

@@ -1,4 +1,4 @@
-//! Set-id bits and ACLs when others change a file, beside the kernel's XFS.
+//! Set-ID bits and ACLs when other users change a file, compared with the kernel's XFS.
 
 mod common;
 
@@ -12,7 +12,7 @@ use xfskit_testkit::{Mount, Scratch, kernel_mount};
 
 const NOBODY: [&str; 5] = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
 
-/// A mount, and the kernel's of a new image of its own, whose folder goes last.
+/// A mount by xfskit, and the kernel's mount of another new image. The folder of that image is dropped last.
 fn both(cache: WriteCache) -> Option<(Fixture, Mount, Scratch)> {
     let other = mounted()?.unmount();
     let kernel = kernel_mount(&other.file("a.img"))?;
@@ -24,7 +24,7 @@ fn both(cache: WriteCache) -> Option<(Fixture, Mount, Scratch)> {
     Some((fixture, kernel, other))
 }
 
-/// Runs a script on a new file of a mode, by setpriv; the mode afterwards, and whether the script succeeded.
+/// Runs a script with setpriv on a new file of the given mode; returns the mode afterwards, and whether it succeeded.
 fn after(dir: &Path, mode: u32, who: &[&str], script: &str) -> (u32, bool) {
     let path = dir.join("file");
     fs::write(&path, vec![b'x'; 8192]).unwrap();
@@ -41,7 +41,7 @@ const PUNCH: &str = "fallocate -p -l 4096 \"$1\"";
 const TRUNCATE: &str = ": > \"$1\"";
 const WRITE: &str = "echo more >> \"$1\"";
 
-/// The set-group-id bit of a file that nobody executes stayed, whoever changed it.
+/// This holds for the set-group-ID bit of files that are not executable too.
 #[test]
 fn who_is_not_in_the_group_takes_its_bit_away() {
     let Some((fixture, kernel, _image)) = both(WriteCache::Back) else { return };
@@ -69,7 +69,7 @@ fn without_the_cache_writes_do_so_too() {
     fixture.judge(|_| ());
 }
 
-/// Root that has given the capability away is as anybody.
+/// Root without the capability is treated like any other user.
 #[test]
 fn root_without_the_capability_keeps_no_bits() {
     let Some((fixture, kernel, _image)) = both(WriteCache::Back) else { return };
@@ -84,7 +84,7 @@ fn root_without_the_capability_keeps_no_bits() {
     fixture.judge(|_| ());
 }
 
-/// The kernel went on with the one that it remembered.
+/// The kernel must forget the ACL that it has cached.
 #[test]
 fn an_acl_that_is_removed_by_its_name_on_disk_grants_nothing() {
     if !has("setfacl") || !has("setfattr") {

@@ -1,4 +1,4 @@
-//! Programs that people use work on the mount, and their own checks find nothing.
+//! Programs that people use run on the mount, and their own checks find nothing.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use xfskit_testkit::tree;
 
-/// Runs a script of the shell with `M` as the mount's path and `T` as a folder outside; what it prints.
+/// Runs a shell script with `M` as the mount's path and `T` as a folder outside; returns its output.
 fn sh(fixture: &Fixture, script: &str) -> String {
     let home = fixture.scratch.path();
     let mut command = Command::new("sh");
@@ -86,7 +86,7 @@ fn git_clones_commits_collects_and_finds_nothing_wrong() {
     });
 }
 
-/// Work of a client that somebody kills: each transaction adds a pair, so that a half of one shows.
+/// The work of a client that the test kills. Each transaction adds a pair, so that half a transaction is visible.
 const SQL: &str = "create table if not exists t(n integer primary key, pair, text);
 create index if not exists i on t(pair);";
 
@@ -115,7 +115,7 @@ fn sqlite(fixture: &Fixture, mode: &str) {
             .unwrap();
         let mut input = client.stdin.take().unwrap();
         let writer = std::thread::spawn(move || {
-            // It is killed while it is fed.
+            // The client is killed while it reads its input.
             while std::io::Write::write_all(&mut input, statement.as_bytes()).is_ok() {}
         });
         let lines = std::io::BufRead::lines(std::io::BufReader::new(client.stdout.take().unwrap()));
@@ -211,8 +211,8 @@ fn a_compiler_builds_what_then_runs() {
         &format!("all: main.o libparts.a\n\tcc -o program main.o libparts.a\nlibparts.a:{objects}\n\tar rc $@ $^\n"),
     );
     assert_eq!(sh(&fixture, "cd $M; make -s -j4; ./program; touch part3.c; make -s; ./program"), "66\n66\n");
-    // What is running is not to be written. `spawn` returns once the program runs: a shell's `&` may come back before,
-    // and then it is the program that finds its file busy.
+    // A running program must not be writable. `spawn` returns once the program runs. With a shell's `&` the test might
+    // write before that, and then the start of the program would fail with "text file busy".
     let busy = fixture.path("program");
     let sleeping = fixture.path("sleep");
     fs::copy("/bin/sleep", &sleeping).unwrap();

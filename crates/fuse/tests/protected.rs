@@ -1,4 +1,4 @@
-//! Immutable and append-only files through the mount, beside the kernel's XFS on a copy of the image.
+//! Immutable and append-only files through the mount, compared with the kernel's XFS on a copy of the image.
 
 mod common;
 
@@ -12,10 +12,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use xfskit_testkit::{Mount, copy_image, kernel_mount};
 
-/// What the protected files hold at first.
+/// The initial contents of the protected files.
 const CONTENTS: &[u8] = b"0123456789";
 
-/// A mount, and the kernel's of the same image, with some files of `CONTENTS` that have `flags`.
+/// A mount by xfskit, and the kernel's mount of a copy of its image, with files of `CONTENTS` that have `flags`.
 fn with_protected(names: &[&str], flags: IFlags) -> Option<(Fixture, Mount)> {
     let scratch = mounted()?.unmount();
     let image = scratch.file("a.img");
@@ -51,7 +51,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-/// The bits were taken away as by chmod, which an append-only file refuses: somebody else's write failed with EPERM.
+/// Clearing the bits must not be refused like a chmod of an append-only file.
 #[test]
 fn whoever_appends_takes_the_privileges_away() {
     let Some((fixture, kernel)) = with_protected(&["appended", "cut", "allocated"], IFlags::APPEND) else { return };
@@ -61,7 +61,7 @@ fn whoever_appends_takes_the_privileges_away() {
     assert_eq!(append(&fixture.path("appended")), (true, b"0123456789more\n".to_vec(), 0o777));
     assert_eq!(cut(&kernel.path().join("cut")), (false, CONTENTS.to_vec(), 0o6777));
     assert_eq!(cut(&fixture.path("cut")), (false, CONTENTS.to_vec(), 0o6777));
-    // The kernel's file would have to be opened for appending, which the program does not.
+    // On the kernel's XFS the file would have to be opened for appending, which the program does not do.
     assert!(as_nobody("fallocate -l 10000 \"$1\"", &fixture.path("allocated")));
     assert!(!as_nobody("fallocate -p -l 5 \"$1\"", &fixture.path("cut")));
     assert_eq!((mode(&fixture.path("allocated")), mode(&fixture.path("cut"))), (0o777, 0o6777));
@@ -71,7 +71,7 @@ fn whoever_appends_takes_the_privileges_away() {
     });
 }
 
-/// A touch was refused, and other times could be set: the kernel sends the time of a touch as a value.
+/// The kernel sends the time of a touch as a value, which must be told from a time that a program sets.
 #[test]
 fn an_append_only_file_is_touched_but_takes_no_other_times() {
     let Some((fixture, kernel)) = with_protected(&["file"], IFlags::APPEND) else { return };
@@ -81,7 +81,7 @@ fn an_append_only_file_is_touched_but_takes_no_other_times() {
         rustix::fs::utimensat(CWD, dir.join("file"), &times, AtFlags::empty()).map_err(rustix::io::Errno::raw_os_error)
     };
     let (now, omit) = ((0, UTIME_NOW), (0, UTIME_OMIT));
-    // Missing: (omit, now), which for us looks like the end of a write.
+    // The case (omit, now) is missing, since the server cannot tell it from the end of a write.
     for times in
         [(now, now), (omit, (7, 0)), ((7, 0), omit), ((7, 0), (7, 0)), (now, (7, 0)), ((7, 0), now), (now, omit)]
     {
@@ -101,8 +101,8 @@ fn an_append_only_file_is_touched_but_takes_no_other_times() {
     });
 }
 
-/// The kernel opens such a file for any kind of writing, since it does not know the flag, and pages that came from its
-/// cache were taken wherever they were: a file that is only added to was written over.
+/// The kernel does not know the flag and opens such a file for any kind of writing. So the server must refuse pages
+/// from the kernel's cache that change existing contents.
 #[test]
 fn what_an_append_only_file_holds_stays_whatever_the_cache_brings() {
     let Some((fixture, kernel)) = with_protected(&["over", "both", "long"], IFlags::APPEND) else { return };
@@ -115,10 +115,10 @@ fn what_an_append_only_file_holds_stays_whatever_the_cache_brings() {
     let both = file("both");
     both.write_all_at(b"more", 10).unwrap();
     both.sync_all().unwrap();
-    // What came since the file is known stays as well.
+    // Contents that were appended while the file is open stay as well.
     both.write_all_at(b"less", 10).unwrap();
     assert!(refused(both.sync_all()));
-    // Pages come in any order; here the last one does before those that fill the gap.
+    // Pages arrive in any order; here the last one arrives before those that fill the gap.
     let long = file("long");
     let bytes: Vec<_> = CONTENTS.iter().copied().cycle().take(500_010).collect();
     long.write_all_at(&bytes[400_000..], 400_000).unwrap();
@@ -139,7 +139,7 @@ fn what_an_append_only_file_holds_stays_whatever_the_cache_brings() {
     });
 }
 
-/// What was refused stayed in the kernel's cache, and was shown until the file was forgotten.
+/// The kernel must drop refused contents from its cache.
 #[test]
 fn what_was_refused_is_shown_no_more() {
     let Some((fixture, kernel)) = with_protected(&["file"], IFlags::IMMUTABLE) else { return };
@@ -148,7 +148,7 @@ fn what_was_refused_is_shown_no_more() {
     let file = File::options().read(true).write(true).open(&path).unwrap();
     file.write_all_at(b"over", 3).unwrap();
     assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(1));
-    // It is forgotten a moment after.
+    // The kernel drops them a moment later.
     let end = Instant::now() + Duration::from_secs(10);
     while fs::read(&path).unwrap() != CONTENTS {
         assert!(Instant::now() < end, "{:?}", fs::read(&path));
@@ -158,7 +158,7 @@ fn what_was_refused_is_shown_no_more() {
     fixture.judge(|dir| assert_eq!(fs::read(dir.join("file")).unwrap(), CONTENTS));
 }
 
-/// A copy that was refused had taken them away already.
+/// The bits must not be cleared before the copy succeeds.
 #[test]
 fn a_refused_copy_leaves_the_privileges() {
     if !has("python3") {

@@ -1,5 +1,5 @@
-//! Times, sizes and blocks, of which the kernel keeps its own account while it holds what was written: what the mount
-//! shows is what a second mount and the kernel's XFS show.
+//! Times, sizes and blocks, which the kernel caches while it has dirty pages: a second mount and the kernel's XFS show
+//! the same as the first mount.
 
 mod common;
 
@@ -40,7 +40,7 @@ fn set_mtime(file: &File, seconds: i64) {
     rustix::fs::futimens(file, &Timestamps { last_access: time, last_modification: time }).unwrap();
 }
 
-/// Files whose times come about in all ways.
+/// Files whose times are set in all ways.
 fn work(fixture: &Fixture) {
     let new = |name: &str| File::options().read(true).write(true).create_new(true).open(fixture.path(name)).unwrap();
     new("written").write_all(&[1; 10_000]).unwrap();
@@ -61,7 +61,7 @@ fn work(fixture: &Fixture) {
     file.set_len(100_001).unwrap();
     let file = new("allocated");
     rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 200_000).unwrap();
-    // At once: a tick of the kernel's clock sees both.
+    // Without a pause, so that both calls are in the same tick of the kernel's clock.
     for (n, mode) in [FallocateFlags::empty(), FallocateFlags::KEEP_SIZE].into_iter().cycle().take(8).enumerate() {
         let name = format!("written, then allocated {n}");
         new(&name).write_all_at(&[5; 5000], 0).unwrap();
@@ -112,7 +112,7 @@ fn times_sizes_and_blocks_are_the_same_after_a_remount_and_for_the_kernel() {
 
 fn are_the_same_afterwards(mut fixture: Fixture) {
     work(&fixture);
-    // What the kernel holds is not in anybody's count yet.
+    // Blocks of the kernel's dirty pages are not counted yet.
     assert!(Command::new("sync").arg("-f").arg(fixture.path("")).status().unwrap().success());
     for entry in fs::read_dir(fixture.path("")).unwrap() {
         File::open(entry.unwrap().path()).unwrap().sync_all().unwrap();
@@ -129,7 +129,7 @@ fn are_the_same_afterwards(mut fixture: Fixture) {
     fixture.judge(|dir| assert_eq!(ours, times(dir)));
 }
 
-/// Whoever set such a time ended the server, where arithmetic is checked.
+/// The conversion of such a time must not overflow, which would end the server.
 #[test]
 fn the_first_and_the_last_second_can_be_set() {
     let Some(fixture) = mounted() else { return };
@@ -176,7 +176,7 @@ fn a_write_by_somebody_else_takes_privileges_away() {
     });
 }
 
-/// What is durable when a call returns: a copy of the image then is what a power cut leaves.
+/// Data that is durable when a call returns: a copy of the image at that time is what a power cut would leave.
 #[test]
 fn synchronous_writes_are_durable_when_they_return() {
     let Some(fixture) = mounted() else { return };
@@ -231,7 +231,7 @@ fn space_is_counted_as_it_is_taken_and_given_back() {
     file.write_all_at(&[2; 4096], 4096).unwrap();
     file.sync_data().unwrap();
     assert_eq!(blocks(&file), (30 << 20) + 4096);
-    // A file without a name keeps what it has until it is closed.
+    // A file without a name keeps its contents until it is closed.
     fs::remove_file(fixture.path("a")).unwrap();
     file.write_all_at(b"still here", 11 << 20).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();

@@ -1,4 +1,4 @@
-//! An image of its own, mounted for a test.
+//! An image, mounted for one test.
 #![allow(dead_code)] // No test uses all of it.
 
 use std::fs;
@@ -20,7 +20,7 @@ pub struct Fixture {
     pub scratch: Scratch,
 }
 
-/// A server; a test that fails leaves none behind.
+/// A server, which is stopped also when the test fails.
 pub struct Served {
     pub unmounter: Unmounter,
     pub thread: Option<JoinHandle<Result<(), MountError>>>,
@@ -43,7 +43,7 @@ impl Drop for Served {
     }
 }
 
-/// `None`, with a line that says why, where FUSE cannot be used.
+/// `None`, after printing the reason, if FUSE cannot be used.
 pub fn mounted() -> Option<Fixture> {
     mounted_with(IMAGE_BYTES)
 }
@@ -68,7 +68,7 @@ pub fn serve(scratch: &Scratch) -> Served {
     serve_with(scratch, WriteCache::default())
 }
 
-/// As [`serve`], with or without the kernel's cache for what is written.
+/// As [`serve`], with or without the kernel's writeback cache.
 pub fn serve_with(scratch: &Scratch, cache: WriteCache) -> Served {
     let device = FileDevice::open(scratch.file("a.img"), Access::Write).unwrap();
     let filesystem = Volume::open(Arc::new(device), MountOptions::default()).unwrap();
@@ -79,7 +79,7 @@ pub fn serve_with(scratch: &Scratch, cache: WriteCache) -> Served {
 }
 
 impl Fixture {
-    /// Mounts the image anew, with or without the kernel's cache for what is written.
+    /// Mounts the image again, with or without the kernel's writeback cache.
     pub fn remount(&mut self, cache: WriteCache) {
         self.mount.stop().unwrap();
         self.mount = serve_with(&self.scratch, cache);
@@ -95,7 +95,7 @@ impl Fixture {
         self.scratch
     }
 
-    /// Unmounts; xfs_repair and our own check have to find nothing, and `look` sees what the kernel makes of the image.
+    /// Unmounts. xfs_repair and xfskit's check must find nothing, and `look` examines the kernel's mount of the image.
     pub fn judge(self, look: impl FnOnce(&Path)) {
         let scratch = self.unmount();
         let image = scratch.file("a.img");
@@ -111,7 +111,7 @@ impl Fixture {
     }
 }
 
-/// Runs a program; what it prints.
+/// Runs a program and returns its output.
 pub fn run(program: &str, arguments: &[&str], path: &Path) -> String {
     let output = Command::new(program).args(arguments).arg(path).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
@@ -119,7 +119,7 @@ pub fn run(program: &str, arguments: &[&str], path: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Whether a program is there; says so where it is not.
+/// Whether a program is installed; prints a line if not.
 pub fn has(program: &str) -> bool {
     let found = std::env::var("PATH").unwrap_or_default().split(':').any(|dir| Path::new(dir).join(program).exists());
     if !found {
@@ -128,7 +128,7 @@ pub fn has(program: &str) -> bool {
     found
 }
 
-/// Numbers that a seed decides.
+/// Pseudo-random numbers from a seed.
 pub struct Random(pub u64);
 
 impl Random {
