@@ -23,7 +23,7 @@ pub enum Encoding {
     Base64,
 }
 
-/// Encodes a value; without an encoding, as text if it is one and in base64 if not.
+/// Encodes a value. Without an encoding, it is text if it looks like text, and base64 if not.
 pub fn encode_value(value: &[u8], encoding: Option<Encoding>) -> Vec<u8> {
     let encoding = encoding.unwrap_or(if is_text(value) { Encoding::Text } else { Encoding::Base64 });
     match encoding {
@@ -47,7 +47,7 @@ pub fn encode_value(value: &[u8], encoding: Option<Encoding>) -> Vec<u8> {
     }
 }
 
-/// At most one byte in eight is not printable; a zero at the end does not count.
+/// Whether at most one byte in eight is not printable, apart from a zero at the end.
 fn is_text(value: &[u8]) -> bool {
     let value = value.strip_suffix(&[0]).unwrap_or(value);
     let others = value.iter().filter(|byte| !(b' '..=b'~').contains(byte)).count();
@@ -58,20 +58,20 @@ fn octal(byte: u8) -> Vec<u8> {
     format!("\\{byte:03o}").into_bytes()
 }
 
-/// Escapes what would end a path or a name early.
+/// Escapes characters that would end a path or a name early.
 fn quote(text: &[u8], special: &[u8]) -> Vec<u8> {
     let escaped = |&byte: &u8| if byte == b'\\' || special.contains(&byte) { octal(byte) } else { vec![byte] };
     text.iter().flat_map(escaped).collect()
 }
 
-/// The byte that octal digits at the front stand for, at most three of them, and how many there are; 0 if there is
-/// none. What does not fit a byte is lost.
+/// The byte from up to three octal digits at the front, and the number of digits; 0 if there is none. Bits that do not
+/// fit a byte are lost.
 fn octal_digits(text: &[u8]) -> (u8, usize) {
     let digits = text.iter().take(3).take_while(|byte| (b'0'..=b'7').contains(byte));
     digits.fold((0, 0), |(value, count), digit| (value << 3 | (digit - b'0'), count + 1))
 }
 
-/// Undoes backslashes in a path or a name: three octal digits follow one, or it stands for itself.
+/// Removes backslash escapes in a path or a name: a backslash before three octal digits. Any other stands for itself.
 fn unquote(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -84,8 +84,8 @@ fn unquote(text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Undoes backslashes in a value: one to three octal digits follow one, a backslash or a quotation mark, or it stands
-/// for itself. `end` is what a backslash at the end finds: the mark that ends a value in marks.
+/// Removes backslash escapes in a value: a backslash before one to three octal digits, a backslash or a quotation mark.
+/// Any other stands for itself. `end` follows a backslash at the end: it is the mark that ends a quoted value.
 fn unescape(text: &[u8], end: u8) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -112,7 +112,7 @@ fn unescape(text: &[u8], end: u8) -> Vec<u8> {
 /// Decodes a value as `setfattr` does.
 ///
 /// # Errors
-/// A message for digits that are none.
+/// A message for invalid digits.
 pub fn decode_value(text: &[u8]) -> Result<Vec<u8>, String> {
     match text {
         [b'0', b'x' | b'X', digits @ ..] => decode_hex(digits),
@@ -206,7 +206,7 @@ mod tests {
         assert!(decode_value(b"0xabc").is_err() && decode_value(b"0s!").is_err());
     }
 
-    /// What setfattr 2.5 makes of them.
+    /// As setfattr 2.5 decodes them.
     #[test]
     fn backslashes_mean_what_they_mean_to_setfattr() {
         let values: [(&[u8], &[u8]); 10] = [

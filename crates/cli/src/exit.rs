@@ -1,8 +1,8 @@
-//! Exit codes: what a script can tell apart. The tables here are what `--help` and the man pages show.
+//! Exit codes, by which a script can tell results apart. `--help` and the man pages show these tables.
 //!
-//! The first cause of an error that has a code decides ([`code`]). What the host's filesystem or a device answers below
-//! an image is judged in one place (`of_io`): no space is a failed operation, wherever the space is missing, and an end
-//! that comes too early is damage.
+//! The first cause of an error that has a code decides ([`code`]). Errors of the host's filesystem or a device below an
+//! image get their code in one place (`of_io`): lack of space is a failed operation, wherever it occurs, and an end of
+//! file that is too early is damage.
 
 use crate::interrupt::{self, Interrupted};
 use std::io;
@@ -15,7 +15,7 @@ use xfskit_fuse::MountError;
 use xfskit_mkfs::{MBR, MakeError};
 use xfskit_transfer::{NotReplaced, TransferError};
 
-/// What every command but `check` exits with.
+/// The exit codes of every command but `check`.
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0  done
@@ -33,7 +33,7 @@ Exit codes:
   130, 143, 129, 141  in a shell: ended by SIGINT, SIGTERM or SIGHUP, with the image closed in good
      order; or by SIGPIPE, where the reader of cat, export, xattr get or xattr dump has gone";
 
-/// What `check` exits with.
+/// The exit codes of `check`.
 pub const CHECK_EXIT_CODES: &str = "\
 Exit codes (those of fsck):
   0   nothing is wrong
@@ -53,23 +53,23 @@ const BAD_SOURCE: u8 = 5;
 const UNREADABLE: u8 = 6;
 const UNSUPPORTED: u8 = 7;
 const NO_MOUNT: u8 = 8;
-/// Something was copied, but for what was refused.
+/// Something was copied, but parts were refused.
 pub const LOSSES: u8 = 9;
 
-/// A wrong argument that only the command itself could see.
+/// A wrong argument that only the command itself can detect.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
 
-/// What a file holds instead of an image.
+/// The contents of a file that is not an image.
 #[derive(Debug, thiserror::Error)]
 #[error("this is not an XFS image: it holds {0}{hint}", hint = hint_at(.0))]
 pub struct NotAnImage(pub &'static str);
 
-/// What a device without any data holds.
+/// The contents of a device without any data.
 pub const ZEROS: &str = "zeros, as far as was looked";
 
-/// What to do about it.
+/// What the user can do about it.
 fn hint_at(contents: &str) -> &'static str {
     match contents {
         MBR => {
@@ -81,7 +81,7 @@ fn hint_at(contents: &str) -> &'static str {
     }
 }
 
-/// An image that a server of ours has.
+/// An image that a server of xfskit uses.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{image}: the image is in use by {holders}, which has it mounted on {place}: its files can be read and changed there; \
@@ -96,33 +96,33 @@ pub struct Mounted {
     pub place: String,
 }
 
-/// A failure that was reported already, by a server that runs on its own or by a command with exit codes of its own.
+/// A failure that is already reported: by a server in a process of its own, or by a command with exit codes of its own.
 #[derive(Debug, thiserror::Error)]
 #[error("it was reported already")]
 pub struct Reported(pub u8);
 
-/// Some of several operands failed; what could be done for the others was done.
+/// Errors of some of several operands; the others were carried out.
 #[derive(Debug, Default)]
 pub struct Failures {
     errors: Vec<anyhow::Error>,
-    /// Those that are not kept.
+    /// Number of errors beyond [`MAX_ERRORS`].
     more: u64,
-    /// Something was done.
+    /// At least one operand succeeded.
     done: bool,
 }
 
-/// Errors that are kept to be told.
+/// Most errors that are recorded for the report.
 const MAX_ERRORS: usize = 1000;
 
 impl Failures {
-    /// Takes what an operand came to. A signal ends the work: that error is not kept but returned.
+    /// Records the result of an operand. A signal ends the work: its error is not recorded but returned.
     ///
     /// # Errors
     /// `Interrupted`; one of standard output.
     pub fn note(&mut self, result: anyhow::Result<()>) -> anyhow::Result<()> {
         match result {
             Ok(()) => self.done = true,
-            // Nor is an error of standard output, after which no more can be printed.
+            // An error of standard output is returned too, since nothing more can be printed.
             Err(error) if is_interrupted(&error) || error.is::<io::Error>() => return Err(error),
             Err(error) => match error.downcast::<Self>() {
                 Ok(inner) => {
@@ -151,15 +151,15 @@ impl Failures {
         if self.errors.len() < MAX_ERRORS { self.errors.push(error) } else { self.more += 1 }
     }
 
-    /// What all of them came to.
+    /// The result of all operands.
     ///
     /// # Errors
-    /// Itself, if there was any error.
+    /// These failures, if there are any.
     pub fn into_result(self) -> anyhow::Result<()> {
         if self.errors.is_empty() { Ok(()) } else { Err(self.into()) }
     }
 
-    /// Whether something was done all the same.
+    /// Whether at least one operand succeeded.
     pub fn are_partial(&self) -> bool {
         self.done
     }
@@ -171,7 +171,7 @@ impl Failures {
         if self.done && codes.clone().any(is_unreadable) { Some(DAMAGED) } else { codes.next() }
     }
 
-    /// The messages, each to be told by itself.
+    /// The messages, to be printed one by one.
     pub fn messages(&self) -> impl Iterator<Item = String> + '_ {
         let more = (self.more > 0).then(|| format!("and {} more errors", self.more));
         self.errors.iter().map(message).chain(more)
@@ -186,7 +186,7 @@ impl std::fmt::Display for Failures {
     }
 }
 
-/// Does something for each of several operands; an error of one keeps it from no other.
+/// Runs an action for each of several operands; an error of one does not prevent the others.
 ///
 /// # Errors
 /// [`Failures`], and `Interrupted`.
@@ -207,7 +207,7 @@ pub fn code(error: &anyhow::Error) -> u8 {
     error.chain().find_map(of_cause).unwrap_or(FAILED)
 }
 
-/// The message of an error: its causes from the outside in, but for those that tell what was told already.
+/// The message of an error: its causes from the outside in, without those that the text before contains.
 pub fn message(error: &anyhow::Error) -> String {
     let mut message = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -220,14 +220,14 @@ pub fn message(error: &anyhow::Error) -> String {
     message
 }
 
-/// Whether output went to a reader that does not read any more.
+/// Whether the reader of the output has closed the pipe.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io =
         |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
     error.chain().find_map(io) == Some(std::io::ErrorKind::BrokenPipe)
 }
 
-/// Whether a signal ended the work.
+/// Whether a signal has ended the work.
 pub fn is_interrupted(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.is::<Interrupted>() || matches!(cause.downcast_ref::<TransferError>(), Some(TransferError::Interrupted))
@@ -320,7 +320,7 @@ fn of_engine(error: &Error) -> u8 {
     }
 }
 
-/// The code of what the system says of an image or device.
+/// The exit code of a system error of an image or device.
 fn of_io(error: &io::Error) -> u8 {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => FAILED,

@@ -1,4 +1,4 @@
-//! The fuzz targets of what the command itself reads: dumps of attributes, and options.
+//! The fuzz targets of the command's own parsers: dumps of attributes, and options.
 
 use crate::args::{Cli, with_two_dashes};
 use crate::commands::mount::MountSettings;
@@ -16,14 +16,14 @@ use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
 use xfskit_fuzz_harness::fuzz::{self, Target};
 use xfskit_fuzz_harness::{Behaviour, Overlay};
 
-/// Names of all options that docs/mounting.md and mount(8) have, in their plain form and with a value.
+/// All option names in docs/mounting.md and mount(8), without and with a value.
 const OPTIONS: &str = "ro rw norecovery wsync writeback nowriteback nofastpath nowhiteout noknownabsent allow_other \
     allow_root auto_unmount logdev cache commit threads larp errortag comment user subtype fsname defaults auto noauto \
     nouser users owner group nofail _netdev relatime norelatime strictatime nostrictatime lazytime nolazytime diratime \
     nodiratime iversion noiversion silent loud mand nomand default_permissions dev nodev suid nosuid exec noexec atime \
     noatime dirsync sync async";
 
-/// An image with files for a dump to name.
+/// An image with files that a dump may name.
 static BASE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(|| {
     let device = Arc::new(MemoryDevice::new(24 << 20));
     let options = xfskit_mkfs::Options {
@@ -110,7 +110,7 @@ fn line_seeds() -> Vec<Vec<u8>> {
     seeds.map(|line| line.iter().map(|byte| if *byte == b' ' { b',' } else { *byte }).collect()).to_vec()
 }
 
-/// Parses a command line in each way in which the program is called.
+/// Parses a command line in each way in which the program can be called.
 fn command_line(input: &[u8]) -> Behaviour {
     let mut behaviour = Behaviour::new();
     let words: Vec<OsString> = input
@@ -135,7 +135,7 @@ fn command_line(input: &[u8]) -> Behaviour {
     behaviour
 }
 
-/// Parses a list of options: one that nobody knows is refused by its name.
+/// Parses a list of options: an unknown option must be refused by its name.
 fn options(list: &str) -> Result<MountSettings, exit::Usage> {
     let is_known = |option: &str| {
         let name = option.split_once('=').map_or(option, |(name, _)| name);

@@ -1,7 +1,7 @@
-//! Patterns for names, as the shell and fnmatch(3) have them: `*`, `?`, `[a-z]`, `[!a-z]`, and `\` before what stands
-//! for itself.
+//! Patterns for names, as in the shell and fnmatch(3): `*`, `?`, `[a-z]`, `[!a-z]`, and `\` before a character that
+//! stands for itself.
 //!
-//! A character is one of UTF-8, or a byte that belongs to none, so that every name can be matched.
+//! A character is one of UTF-8, or a byte that is not part of one, so that every name can be matched.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +22,7 @@ enum Token {
     Set { is_negated: bool, ranges: Vec<(u32, u32)> },
 }
 
-/// What stands for a byte that is no part of a character.
+/// Added to a byte that is not part of a character.
 const BYTES_FROM: u32 = 0x11_0000;
 
 fn chars(bytes: &[u8]) -> Vec<u32> {
@@ -35,7 +35,7 @@ fn chars(bytes: &[u8]) -> Vec<u32> {
 }
 
 impl Glob {
-    /// Takes a pattern apart.
+    /// Parses a pattern.
     ///
     /// # Errors
     /// A message for a class of characters such as `[:alpha:]`.
@@ -67,11 +67,11 @@ impl Glob {
         Ok(Self(tokens))
     }
 
-    /// Whether a name as a whole is what the pattern says.
+    /// Whether a whole name matches.
     pub fn matches(&self, name: &[u8]) -> bool {
         let name = chars(name);
         let (mut token, mut at) = (0, 0);
-        // The last star, and what it stands for so far ends here.
+        // The position after the last star, and where the part that the star matches ends so far.
         let mut star = None;
         while at < name.len() {
             match self.0.get(token) {
@@ -103,7 +103,7 @@ impl Token {
     }
 }
 
-/// The set behind a bracket, and what follows it; none if it does not end.
+/// The set after a bracket, and the text after the set; `None` if the set does not end.
 fn set(text: &[u32]) -> Option<(Token, &[u32])> {
     const fn is(char: u32, expected: char) -> bool {
         char == expected as u32
@@ -113,7 +113,7 @@ fn set(text: &[u32]) -> Option<(Token, &[u32])> {
     let mut ranges = Vec::new();
     loop {
         let [first, after @ ..] = rest else { return None };
-        // A bracket that comes first stands for itself.
+        // A closing bracket at the front stands for itself.
         if is(*first, ']') && !ranges.is_empty() {
             return Some((Token::Set { is_negated, ranges }, after));
         }
@@ -162,7 +162,7 @@ mod tests {
         ] {
             assert!(!matches(pattern, name), "{pattern} {name:?}");
         }
-        // No pattern takes forever.
+        // A pattern with many stars ends in reasonable time.
         assert!(!matches(&"*a".repeat(200), &[b'a'; 199]));
         assert!(Glob::parse(OsStr::new("[[:alpha:]]")).is_err());
     }

@@ -1,5 +1,5 @@
-//! The helpers of `mount` and `umount`: what they call when the type is `fuse.xfskit`, with arguments of their own
-//! form.
+//! The helpers of `mount` and `umount`, which call them for the type `fuse.xfskit` with arguments of a form of their
+//! own.
 //!
 //! ```text
 //! mount.fuse.xfskit IMAGE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]
@@ -15,7 +15,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Letters of options that mount(8) and umount(8) give their helpers; `-o`, `-t` and `-N` have values.
+/// Letters of options that mount(8) and umount(8) pass to their helpers; `-o`, `-t` and `-N` have values.
 const LETTERS: &str = "sfnvlr";
 
 /// Arguments in the form of mount(8).
@@ -26,7 +26,7 @@ pub(crate) struct HelperArgs {
     fake: bool,
 }
 
-/// What to run when the program was called as a helper.
+/// The helper to run if the program was called by the name of one.
 pub fn called_as() -> Option<fn() -> Result<()>> {
     let name = std::env::args_os().next()?;
     match Path::new(&name).file_name()?.to_str()? {
@@ -42,7 +42,7 @@ fn run_mount() -> Result<()> {
         return Err(Usage("expected an image and a folder".into()).into());
     };
     if args.fake {
-        // Everything but the mount itself, so that a wrong line of fstab shows.
+        // Does everything but the mount itself, so that a wrong line in fstab is reported.
         MountSettings::parse(&args.options)?;
         return Ok(());
     }
@@ -70,7 +70,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<HelperAr
                 let list = args.next().and_then(|list| list.into_string().ok());
                 parsed.options.push(list.ok_or_else(|| Usage("-o needs options".into()))?);
             }
-            // Types and namespaces are mount's own business.
+            // Only mount(8) itself needs types and namespaces.
             Some("-t" | "-N") => drop(args.next()),
             Some(option) if option.len() > 1 && option[1..].chars().all(|letter| LETTERS.contains(letter)) => {
                 parsed.fake |= option.contains('f');

@@ -18,34 +18,34 @@ use xfskit::rescue::{Loss, Search, rescue};
 use xfskit::volume::{Error, HostSpace, MountOptions, Stat, Volume};
 use xfskit_mkfs::{Extent, MBR, XFS, first_data, known_contents};
 
-/// How long to wait for an image that is in use, and how often to look.
+/// How long to wait for an image that is in use, in milliseconds, and the pause between two attempts.
 static WAIT_MS: AtomicU64 = AtomicU64::new(0);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const MAX_SECTOR_BYTES: u64 = 32 * 1024;
 
-/// What finds an image in use waits so long from now on, unless it was to wait longer already.
+/// From now on the program waits at least this long for an image that is in use.
 pub fn wait_at_least(time: Duration) {
     WAIT_MS.fetch_max(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
-/// How long that is.
+/// How long the program waits for an image that is in use.
 pub fn wait() -> Duration {
     Duration::from_millis(WAIT_MS.load(Ordering::Relaxed))
 }
 
-/// Opens an image file or a device; waits as long as it was told to where another program uses it.
+/// Opens an image file or a device. While another program uses it, waits for the time of `--wait`.
 ///
 /// # Errors
-/// As [`FileDevice::open`]; [`Interrupted`](interrupt::Interrupted) by a signal that came while it waited.
+/// As [`FileDevice::open`]; [`Interrupted`](interrupt::Interrupted) by a signal during the wait.
 pub fn open_device(path: &Path, access: Access) -> Result<FileDevice> {
     open_device_with(path, access, Warnings::Printed)
 }
 
-/// Whether warnings of what is opened are printed.
+/// Whether warnings about an image are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Warnings {
     Printed,
-    /// The image is opened once more, or the command prints nothing of what it holds.
+    /// Not printed: the image is opened a second time, or the command prints none of its contents.
     Left,
 }
 
@@ -57,7 +57,7 @@ fn open_device_with(path: &Path, access: Access, warnings: Warnings) -> Result<F
     Ok(device)
 }
 
-/// As [`open_device`], without a warning of those who may be changing the image.
+/// As [`open_device`], without a warning about programs that may be changing the image.
 fn open_device_quietly(path: &Path, access: Access) -> Result<FileDevice> {
     let began = Instant::now();
     loop {
@@ -71,9 +71,9 @@ fn open_device_quietly(path: &Path, access: Access) -> Result<FileDevice> {
     }
 }
 
-/// Opens an image to look at it: one that lost its first superblock or its end is read as far as it goes, and its
-/// losses are told and returned. What is known to be something else is not searched for copies of a superblock, which
-/// may take as long as reading all of a disk.
+/// Opens an image for reading. An image that has lost its first superblock or its end is read as far as possible; the
+/// losses are printed and returned. A file in another known format is not searched for copies of a superblock, since
+/// that may take as long as reading a whole disk.
 ///
 /// # Errors
 /// As [`open_device`]; those of reading it.
@@ -84,7 +84,7 @@ pub fn open_to_look(path: &Path) -> Result<(Arc<dyn BlockDevice>, Vec<Loss>)> {
 fn open_to_look_with(path: &Path, warnings: Warnings) -> Result<(Arc<dyn BlockDevice>, Vec<Loss>)> {
     let device: Arc<dyn BlockDevice> = Arc::new(open_device_with(path, Access::Read, warnings)?);
     let search = match known_contents(&*device) {
-        // A partition table is written over the first sector of whatever the disk holds.
+        // A partition table overwrites the first sector of a disk, which may contain an image.
         Ok(Some(MBR)) => Search::LikelyPlaces,
         Ok(Some(XFS) | None) | Err(_) => Search::Whole,
         Ok(Some(_)) => return Ok((device, Vec::new())),
@@ -98,7 +98,7 @@ fn open_to_look_with(path: &Path, warnings: Warnings) -> Result<(Arc<dyn BlockDe
     Ok((rescued.device, rescued.losses))
 }
 
-/// What is read while another program changes it may be wrong.
+/// Warns that data may be wrong if another program changes it while it is read.
 fn warn_of_holders(path: &Path, device: &FileDevice) {
     if !device.holders().is_empty() {
         let (path, holders) = (path.display(), Names(device.holders()));
@@ -106,8 +106,8 @@ fn warn_of_holders(path: &Path, device: &FileDevice) {
     }
 }
 
-/// Opens an image for a command that only looks: a dirty journal is replayed in memory, or looked past if the command
-/// says so. The image stays as it is.
+/// Opens an image for a command that only reads. A dirty journal is replayed in memory, or ignored if the user says so.
+/// The image is not changed.
 ///
 /// # Errors
 /// As opening a device and a filesystem.
@@ -116,13 +116,13 @@ pub fn open_to_read(args: &ReadArgs) -> Result<Volume> {
     open(&args.image.image, args.image.logdev.as_deref(), options)
 }
 
-/// How commands open an image that they write to: they are soon done with it, so a host that is full keeps none from
-/// making room in the image.
+/// The options with which commands open an image for writing. They need only a part of the journal, so that they can
+/// free space in an image on a full host.
 pub fn options_to_write() -> MountOptions {
     MountOptions { host_space: HostSpace::Part, ..MountOptions::default() }
 }
 
-/// Tells of a journal that was replayed, and of a host that is full.
+/// Reports a journal that was replayed, and a host that is nearly full.
 fn tell_of_recovery(image: &Path, filesystem: &Volume) {
     let mount = filesystem.mount();
     let name = image.display();
@@ -141,10 +141,10 @@ fn tell_of_recovery(image: &Path, filesystem: &Volume) {
     }
 }
 
-/// Opens an image, does something, and closes it: what was done is complete when this returns. A signal does not end
-/// the program before that; an action of many steps looks between them whether one came.
+/// Opens an image, runs an action, and closes the image: what the action did is complete when this returns. A signal
+/// does not end the program before that; an action of many steps checks between them for a signal.
 ///
-/// An action that would fail leaves the image as it is: where the journal is dirty, which opening would replay, the
+/// An action that would fail must not change the image. Opening the image would replay a dirty journal, so with one the
 /// action is tried on the recovered image in memory first.
 ///
 /// # Errors
@@ -153,7 +153,7 @@ pub fn edit<T>(args: &ImageArgs, action: impl Fn(&Volume) -> Result<T>) -> Resul
     edit_after(args, |filesystem| action(filesystem).map(drop), &action)
 }
 
-/// As [`edit`], for an action that is too much to be done twice: `look` finds out whether it can be done.
+/// As [`edit`], for an action that is too expensive to be run twice: `look` checks whether it can be done.
 ///
 /// # Errors
 /// As [`edit`]; those of `look`.
@@ -172,8 +172,8 @@ pub fn edit_after<T>(
     Ok(result)
 }
 
-/// Where the journal is dirty, does something on the recovered image in memory. What cannot be recovered in memory is
-/// met again, by those who open the image itself.
+/// If the journal is dirty, runs `look` on the recovered image in memory. An error of this recovery is ignored here,
+/// since opening the image itself reports it.
 fn rehearse(args: &ImageArgs, look: impl FnOnce(&Volume) -> Result<()>) -> Result<()> {
     let device = Arc::new(open_device_quietly(&args.image, Access::Read)?);
     let log_device = args.logdev.as_ref().map(|path| open_device_quietly(path, Access::Read)).transpose()?;
@@ -188,17 +188,17 @@ fn rehearse(args: &ImageArgs, look: impl FnOnce(&Volume) -> Result<()>) -> Resul
     };
     let Ok(filesystem) = opened else { return Ok(()) };
     match look(&filesystem) {
-        // More than fits into memory.
+        // The changes need more memory than is allowed.
         Err(error) if matches!(error.downcast_ref(), Some(Error::Io { .. } | Error::Shutdown(_))) => Ok(()),
         Err(error) if error.downcast_ref::<Failures>().is_some_and(Failures::are_partial) => Ok(()),
         result => result,
     }
 }
 
-/// The name that a path ends in, for those who remove or move what has it.
+/// Refuses to remove or move a path whose last name is not that of an entry.
 ///
 /// # Errors
-/// `Usage` where that is `.`, `..` or the root: it would be another directory than the one that was named.
+/// `Usage` if it is `.`, `..` or the root, where the operation would affect another directory than the user named.
 pub fn check_last_name(path: &OsStr) -> Result<()> {
     let last = path.as_bytes().split(|&byte| byte == b'/').rfind(|part| !part.is_empty());
     match last {
@@ -208,7 +208,7 @@ pub fn check_last_name(path: &OsStr) -> Result<()> {
     }
 }
 
-/// Opens an image, and tells of a journal that was replayed.
+/// Opens an image, and reports a journal that was replayed.
 ///
 /// # Errors
 /// As opening a device and a filesystem.
@@ -218,7 +218,7 @@ pub fn open(image: &Path, log_device: Option<&Path>, options: MountOptions) -> R
     Ok(filesystem)
 }
 
-/// Opens an image without a message.
+/// Opens an image without printing messages.
 ///
 /// # Errors
 /// As opening a device and a filesystem.
@@ -256,7 +256,7 @@ fn open_with(image: &Path, log_device: Option<&Path>, options: MountOptions, war
     opened.with_context(|| image.display().to_string())
 }
 
-/// The error of what could not be opened: what begins like something else is called that, and no damaged image.
+/// The error of an image that cannot be opened. A file in another known format is reported as such, not as damaged.
 pub fn named(path: &Path, device: &dyn BlockDevice, error: anyhow::Error) -> anyhow::Error {
     match known_contents(device) {
         Ok(Some(XFS)) => error,
@@ -268,7 +268,7 @@ pub fn named(path: &Path, device: &dyn BlockDevice, error: anyhow::Error) -> any
     }
 }
 
-/// The error of a first superblock that its copies contradict: a version that does not exist is damage, too.
+/// The error of a first superblock that its copies contradict: an unsupported version is damage, too.
 fn superblock_damage(error: Error) -> anyhow::Error {
     match error {
         Error::Superblock(SuperblockError::Unsupported(why)) => {
@@ -278,7 +278,8 @@ fn superblock_damage(error: Error) -> anyhow::Error {
     }
 }
 
-/// What to do about an image that cannot be written since its first superblock is gone, if a copy is found.
+/// What the user can do about an image that cannot be opened for writing because its first superblock is lost, if a
+/// copy exists.
 fn with_copy(device: &Arc<dyn BlockDevice>, error: &Error) -> Option<String> {
     if !matches!(error, Error::Superblock(_)) {
         return None;
@@ -294,7 +295,8 @@ fn with_copy(device: &Arc<dyn BlockDevice>, error: &Error) -> Option<String> {
     ))
 }
 
-/// Whether an image says that its journal lies on another device. What cannot be read is told by whoever opens it.
+/// Whether the journal of an image is on another device. Read errors are ignored here, since opening the image reports
+/// them.
 pub fn has_external_log(image: &Path) -> bool {
     let read = || {
         let device = FileDevice::open(image, Access::ReadUnlocked).ok()?;
@@ -321,14 +323,14 @@ pub fn find(filesystem: &Volume, path: &OsStr) -> Result<Stat> {
 pub fn resolve(filesystem: &Volume, path: &OsStr, follow_last: bool) -> Result<Stat, Error> {
     let number = path.to_str().and_then(|path| path.strip_prefix("inode:")?.parse().ok()).map(InodeNumber);
     match number {
-        // No other call may have the number of an inode that is free.
+        // The other calls accept only inodes that are in use.
         Some(number) if !filesystem.is_in_use(number)? => Err(Error::Stale(number.0)),
         Some(number) => filesystem.stat(number),
         None => filesystem.resolve(path.as_bytes(), follow_last),
     }
 }
 
-/// Finds the directory that the name of a new file goes into, and the name.
+/// The directory for a new file, and its name.
 ///
 /// # Errors
 /// As a look-up, with the path; `NotADirectory` for one that ends in a slash.
@@ -339,7 +341,7 @@ pub fn find_place<'a>(filesystem: &Volume, path: &'a OsStr) -> Result<(InodeNumb
     find_dir_place(filesystem, path)
 }
 
-/// As [`find_place`], for the name of a directory, behind which a slash may stand.
+/// As [`find_place`], for a new directory, whose path may end in a slash.
 ///
 /// # Errors
 /// As a look-up, with the path.

@@ -1,5 +1,5 @@
-//! Standard input, read to its end before the image is opened: what feeds it may have the same image open, and an input
-//! that ends in an error must not leave half of itself in a file.
+//! Standard input, read to its end before the image is opened: the program that writes it may have the same image open,
+//! and an input that ends in an error must not leave a part of itself in a file.
 
 use crate::unnamed::Unnamed;
 use anyhow::{Context, Result};
@@ -7,10 +7,10 @@ use std::fs::File;
 use std::io::{Read, Seek, Write, stdin};
 use std::path::Path;
 
-/// Input up to this size is kept in memory.
+/// Input up to this size stays in memory.
 const MAX_BYTES_IN_MEMORY: usize = 16 << 20;
 
-/// All of it.
+/// The whole input.
 pub enum Input {
     /// In memory.
     Small(Vec<u8>),
@@ -19,8 +19,8 @@ pub enum Input {
 }
 
 impl Input {
-    /// Reads everything. What is too large for memory goes into a file without a name beside the image, or, if that is
-    /// a device or no file can be made there, in the folder for temporary files.
+    /// Reads everything. Input that is too large for memory is stored in a file without a name beside the image; or, if
+    /// the image is a device or no file can be made there, in the folder for temporary files.
     ///
     /// # Errors
     /// Those of the input, and of the file.
@@ -39,7 +39,7 @@ impl Input {
         Ok(Self::Large(unnamed))
     }
 
-    /// How long it is.
+    /// The size of the input in bytes.
     ///
     /// # Errors
     /// Those of the file.
@@ -50,7 +50,7 @@ impl Input {
         })
     }
 
-    /// It, from its start.
+    /// A reader from the start of the input.
     ///
     /// # Errors
     /// Those of the file.
@@ -66,7 +66,7 @@ impl Input {
     }
 }
 
-/// Whether standard input is a pipe: what writes to the other end may have the image open a moment longer than the
+/// Whether standard input is a pipe: the program that writes to it may have the image open a moment longer than the
 /// pipe.
 pub fn is_pipe() -> bool {
     let stat = rustix::fs::fstat(rustix::stdio::stdin());

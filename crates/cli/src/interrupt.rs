@@ -1,13 +1,13 @@
-//! Signals that ask the program to end (SIGINT, SIGTERM, SIGHUP), while an image is open for writing: what is under way
-//! is brought to the end of a file, the image is closed in good order, and then the program ends by the signal. A
-//! second signal ends it at once; the image is then as after a power cut.
+//! Signals that ask the program to end (SIGINT, SIGTERM, SIGHUP) while an image is open for writing: the current file
+//! is completed, the image is closed in good order, and then the program ends by the signal. A second signal ends it at
+//! once; the image is then as after a power cut.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What was asked for.
+/// The signals that have arrived.
 #[derive(Debug, Default)]
 struct Asked {
     to_end: Arc<AtomicBool>,
@@ -16,12 +16,12 @@ struct Asked {
 
 static ASKED: OnceLock<Asked> = OnceLock::new();
 
-/// The work ended early, because a signal asked for it.
+/// The work ended early because of a signal.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted; what was done so far is complete, and the image is closed")]
 pub struct Interrupted;
 
-/// Signals end the work in good order from here on. Those that the caller of the program has it ignore stay ignored.
+/// From now on signals end the work in good order. Signals that are ignored at the start of the program stay ignored.
 ///
 /// # Errors
 /// Those of the system.
@@ -39,7 +39,7 @@ pub fn watch() -> io::Result<()> {
         signal_hook::flag::register_usize(signal, Arc::clone(&asked.by), signal.unsigned_abs() as usize)?;
         signal_hook::flag::register(signal, Arc::clone(&asked.to_end))?;
     }
-    // Only the main thread comes here.
+    // Only the main thread calls this.
     ASKED.get_or_init(|| asked);
     Ok(())
 }
@@ -51,12 +51,12 @@ fn ignored_signals() -> u64 {
     set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Whether a signal came.
+/// Whether a signal has arrived.
 pub fn came() -> bool {
     ASKED.get().is_some_and(|asked| asked.to_end.load(Ordering::Relaxed))
 }
 
-/// Ends the work between two of its steps if a signal came.
+/// Ends the work between two of its steps if a signal has arrived.
 ///
 /// # Errors
 /// `Interrupted`.
@@ -64,10 +64,10 @@ pub fn check() -> Result<(), Interrupted> {
     if came() { Err(Interrupted) } else { Ok(()) }
 }
 
-/// Ends the program by the signal that came, if the work ended early because of it.
+/// Ends the program by the signal that has arrived, if there is one.
 pub fn end() {
     let Some(asked) = ASKED.get().filter(|_| came()) else { return };
     let signal = i32::try_from(asked.by.load(Ordering::Relaxed)).unwrap_or(SIGINT);
-    // It returns only where the system forbids it; the exit code tells then.
+    // This returns only where the system forbids it; then the exit code reports the signal.
     let _ = signal_hook::low_level::emulate_default_handler(signal);
 }

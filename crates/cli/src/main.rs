@@ -1,7 +1,7 @@
 //! The command `xfskit`: make, mount, edit and look into XFS images.
 //!
-//! Each command translates its arguments into calls of the library and the results into text or JSON. Called as
-//! `mount.fuse.xfskit` or `umount.fuse.xfskit` it is the helper of `mount` and `umount`.
+//! Each command translates its arguments into calls of the library, and the results into text or JSON. Called by the
+//! name `mount.fuse.xfskit` or `umount.fuse.xfskit`, the program is the helper of `mount` or `umount`.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -30,7 +30,7 @@ use args::{Cli, Command};
 use clap::Parser;
 use std::process::ExitCode;
 
-/// Two threads of the engine allocate and free each other's log copies all the time, on which the C library's
+/// Threads of the engine constantly free log vectors that other threads have allocated, for which the C library's
 /// allocator takes locks.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -50,16 +50,16 @@ fn main() -> ExitCode {
     let result = result.and_then(|()| screen::end().context("standard output"));
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // A backup that is cut off is none.
+        // A backup that is cut off is useless.
         Err(error) if exit::is_broken_pipe(&error) && is_data => {
-            // It returns only where the system forbids it; the exit code tells then.
+            // This returns only where the system forbids it; then the exit code reports the signal.
             let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
             ExitCode::FAILURE
         }
-        // Whoever reads a listing has enough of it.
+        // The reader of a listing that closes the pipe has read enough.
         Err(error) if exit::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // A server of its own has told already what is wrong.
+            // A server has already reported its error.
             match error.downcast_ref::<exit::Failures>() {
                 Some(failures) => failures.messages().for_each(|message| screen::tell(&message)),
                 None if error.is::<exit::Reported>() => {}
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether standard output gets data that a part of is no use, rather than a listing.
+/// Whether standard output gets data of which a part is useless, rather than a listing.
 fn writes_data(command: &Command) -> bool {
     use args::XattrCommand;
     match command {

@@ -1,8 +1,9 @@
-//! What to say when an image is mounted by a server of ours, or what was named is not an image but a file on such a
-//! mount.
+//! Messages for an image that is mounted by a server of xfskit, and for a path that is not an image but a file on such
+//! a mount.
 //!
-//! No command reads an image that a server writes: what is on disk is older than what the mount shows, and may be read
-//! half changed. Only `/proc` and the name of the image are looked at, never the image or the mount.
+//! No command reads an image that a server writes: the contents on disk are older than those of the mount, and may
+//! change while they are read. These functions look only at `/proc` and the name of the image, never at the image or
+//! the mount.
 
 use crate::exit::Mounted;
 use anyhow::Error;
@@ -11,20 +12,20 @@ use std::path::{Path, PathBuf};
 use xfskit::device::{Names, OpenError};
 use xfskit_fuse::{mount_around, mounts_of};
 
-/// The error of an image or device that could not be opened, with what to do where a mount of ours is the reason.
+/// The error of an image or device that could not be opened. If a mount by xfskit is the reason, it says what to do.
 pub fn explain_open(path: &Path, error: OpenError) -> Error {
     let OpenError::Busy(in_use) = &error else { return explain(path, error.into()) };
     let Some(place) = place_of(path) else { return error.into() };
     Mounted { image: path.display().to_string(), holders: Names(in_use.holders()).to_string(), place }.into()
 }
 
-/// Where a server of ours has an image mounted.
+/// The mount point of an image that a server of xfskit has mounted.
 pub fn place_of(image: &Path) -> Option<String> {
     let image = image.canonicalize().unwrap_or_else(|_| image.into());
     Some(mounts_of(&image).ok()?.first()?.place.display().to_string())
 }
 
-/// The error of what is no image, with what it is where it lies on a mount of ours.
+/// The error of a file that is not an image. If the file is on a mount by xfskit, the error says so.
 pub fn explain(path: &Path, error: Error) -> Error {
     let resolved = resolved(path);
     let Ok(Some(entry)) = mount_around(&resolved) else { return error };
@@ -44,13 +45,13 @@ pub fn explain(path: &Path, error: Error) -> Error {
     ))
 }
 
-/// Whether a server that does not live is the reason.
+/// Whether the reason is a server that has ended.
 fn is_dead(error: &Error) -> bool {
     let code = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>()?.raw_os_error());
     code == Some(Errno::NOTCONN.raw_os_error())
 }
 
-/// A path without symbolic links, as far as it exists and the servers of its mounts live.
+/// A path without symbolic links, as far as it exists and the servers of its mounts answer.
 fn resolved(path: &Path) -> PathBuf {
     let Ok(absolute) = std::path::absolute(path) else { return path.into() };
     let existing = absolute.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));

@@ -1,4 +1,5 @@
-//! Who may read a file that holds a whole tree: not everybody, if not everybody may read all of the tree.
+//! The permissions of a file that contains a whole tree: not all users may read it if they may not read all of the
+//! tree.
 
 use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -8,19 +9,19 @@ const READ_BY_OTHERS: u32 = 0o004;
 const ENTER_BY_OTHERS: u32 = 0o005;
 const DEFAULT_UMASK: u32 = 0o022;
 
-/// A sink that looks, on the way, whether something is not for everybody.
+/// A sink that checks whether all users may read each file that passes through it.
 pub struct Watched<'a> {
     sink: &'a mut dyn Sink,
     is_private: bool,
 }
 
 impl<'a> Watched<'a> {
-    /// Around another sink.
+    /// A sink that passes everything on to another one.
     pub fn new(sink: &'a mut dyn Sink) -> Self {
         Self { sink, is_private: false }
     }
 
-    /// Whether something came that not everybody may read.
+    /// Whether a file arrived that not all users may read.
     pub fn is_private(&self) -> bool {
         self.is_private
     }
@@ -62,12 +63,12 @@ impl Sink for Watched<'_> {
     }
 }
 
-/// Whether not everybody may read a file of the host.
+/// Whether a file of the host is one that not all users may read.
 pub fn is_private(file: &Metadata) -> bool {
     file.mode() & READ_BY_OTHERS == 0
 }
 
-/// The permissions of a new file: those of any other, or its owner's alone; and no more than those of the file that it
+/// The permissions of a new file: the usual ones, or only its owner's; and no more than those of the file that it
 /// replaces.
 pub fn permissions(is_private: bool, replaced: Option<&Metadata>) -> std::fs::Permissions {
     let usual = if is_private { 0o600 } else { 0o666 & !umask() };
@@ -75,7 +76,7 @@ pub fn permissions(is_private: bool, replaced: Option<&Metadata>) -> std::fs::Pe
     std::fs::Permissions::from_mode(mode)
 }
 
-/// The umask, which there is no way to ask for but by changing it.
+/// The umask. The system call would change it, so it is read from `/proc`.
 fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));

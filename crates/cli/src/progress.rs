@@ -1,4 +1,4 @@
-//! How far a copy or a measurement is, on terminals.
+//! The progress of a copy or a measurement, on terminals.
 
 use crate::interrupt;
 use crate::screen;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use xfskit_bench::Watch;
 use xfskit_transfer::{Progress, TransferError};
 
-/// Files and bytes so far.
+/// The number of files and bytes so far.
 pub struct CopyBar {
     files: ProgressBar,
     bytes: Cell<u64>,
@@ -18,9 +18,9 @@ pub struct CopyBar {
 }
 
 impl CopyBar {
-    /// A bar that says what is going on.
+    /// A bar with a name for the work.
     pub fn new(what: &'static str) -> Self {
-        // Draws on terminals only.
+        // Is drawn on terminals only.
         let files = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{spinner} {prefix} {pos} files, {msg} {elapsed}");
         files.set_style(style.expect("the template is right"));
@@ -29,7 +29,7 @@ impl CopyBar {
         Self { files, bytes: Cell::new(0), names_files: false }
     }
 
-    /// Shows the part that is done, where it is known how many files there are in all.
+    /// Shows the share of the files that is done, if the number of all files is known.
     pub fn of_files(self, files: Option<u64>) -> Self {
         if let Some(files) = files {
             let style =
@@ -40,7 +40,7 @@ impl CopyBar {
         self
     }
 
-    /// The files so far.
+    /// The number of files so far.
     pub fn files(&self) -> u64 {
         self.files.position()
     }
@@ -51,7 +51,7 @@ impl CopyBar {
         self
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.files.finish_and_clear();
     }
@@ -87,7 +87,7 @@ impl Progress for CopyBar {
     }
 }
 
-/// Operations of a measurement.
+/// The number of operations of a measurement.
 pub struct BenchBar {
     operations: ProgressBar,
     stop: Arc<AtomicBool>,
@@ -96,7 +96,7 @@ pub struct BenchBar {
 impl BenchBar {
     /// A bar; the measurement ends early when `stop` is set.
     pub fn new(stop: Arc<AtomicBool>) -> Self {
-        // Draws on terminals only.
+        // Is drawn on terminals only.
         let operations = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{msg:40!} {wide_bar} {pos}/{len} {elapsed}");
         operations.set_style(style.expect("the template is right"));

@@ -1,27 +1,27 @@
-//! Text for people, which holds names that anybody may have put into an image: on a terminal, no byte of it is a
-//! command to that. What goes to a file or to another program stays as it is.
+//! Text for people. It contains names from an image, which may come from any user: on a terminal, control characters in
+//! them must not take effect. Output to a file or another program is not changed.
 
 use std::borrow::Cow;
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write, stderr, stdout};
 use std::sync::OnceLock;
 
-/// Standard output.
+/// Standard output for text.
 pub struct Screen {
     out: Data,
-    /// The line that is not complete yet: a character must not be looked at in two halves. None is kept where nothing
-    /// is looked at.
+    /// The part of a line that is not complete yet, because a character must be checked as a whole. `None` if standard
+    /// output is not a terminal.
     line: Option<Vec<u8>>,
 }
 
-/// Standard output for text.
+/// Standard output for text, buffered.
 pub fn out() -> BufWriter<Screen> {
     BufWriter::new(Screen { line: stdout().is_terminal().then(Vec::new), out: data() })
 }
 
-/// Standard output, whose errors say what could not be written.
+/// Standard output, whose errors say that it could not be written.
 pub struct Data(StdoutLock<'static>);
 
-/// Standard output for data, which goes there as it is.
+/// Standard output for data, which is not changed.
 pub fn data() -> Data {
     Data(stdout().lock())
 }
@@ -40,15 +40,15 @@ fn named(error: std::io::Error) -> std::io::Error {
     std::io::Error::new(error.kind(), format!("standard output: {error}"))
 }
 
-/// The first error of standard output, as [`say`] met it.
+/// The first error of standard output in [`say`].
 static FAILURE: OnceLock<std::io::Error> = OnceLock::new();
 
-/// As `println!`, but what cannot be printed is no panic: [`end`] tells of it.
+/// As `println!`, but without a panic if printing fails: [`end`] reports the error.
 macro_rules! say {
     ($($text:tt)*) => { $crate::screen::print(format_args!("{}\n", format_args!($($text)*))) };
 }
 
-/// As [`say`], without an end of the line.
+/// As [`say`], without a newline.
 macro_rules! say_part {
     ($($text:tt)*) => { $crate::screen::print(format_args!($($text)*)) };
 }
@@ -64,7 +64,7 @@ pub fn print(text: std::fmt::Arguments<'_>) {
     }
 }
 
-/// Prints a name as a line, as [`print`] does.
+/// Prints a name and a newline, as [`print`] does.
 pub fn print_name(bytes: &[u8]) {
     if FAILURE.get().is_none()
         && let Err(error) = stdout().write_all(&[&name(bytes), &b"\n"[..]].concat())
@@ -85,7 +85,7 @@ pub fn end() -> std::io::Result<()> {
     }
 }
 
-/// A name or a path as a part of a line: on a terminal it does not end that and begin one of its own.
+/// A name or a path within a line: on a terminal, a newline in it does not begin a new line.
 pub fn name(bytes: &[u8]) -> Cow<'_, [u8]> {
     if stdout().is_terminal() { in_line(bytes) } else { Cow::Borrowed(bytes) }
 }
@@ -97,8 +97,8 @@ fn in_line(bytes: &[u8]) -> Cow<'_, [u8]> {
     bytes.iter().map(|byte| if b"\n\t".contains(byte) { b'?' } else { *byte }).collect()
 }
 
-/// Prints a message of the program's to standard error. Where that cannot be written, no place is left to say so, and
-/// the exit code stays what it is.
+/// Prints a message to standard error. If that fails, the failure cannot be reported anywhere, and the exit code does
+/// not change.
 pub fn tell(message: &str) {
     let message = if stderr().is_terminal() { harmless(message.as_bytes()) } else { Cow::Borrowed(message.as_bytes()) };
     let line = format!("xfskit: {}\n", String::from_utf8_lossy(&message));
@@ -127,12 +127,12 @@ impl Write for Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Whoever wants to know whether it was written flushes before.
+        // Callers that need the result flush before.
         let _ = self.flush();
     }
 }
 
-/// A question mark, as from `ls`, for every control character but the ends of lines and columns, and for what is no
+/// Replaces by a question mark, as `ls` does, all control characters but newlines and tabs, and bytes that are not
 /// text.
 fn harmless(text: &[u8]) -> Cow<'_, [u8]> {
     let is_harmful = |c: char| c.is_control() && c != '\n' && c != '\t';

@@ -1,7 +1,7 @@
-//! Errors of a server in the background, for the system's log: it has no terminal that shows them.
+//! Sends errors of a server in the background to the system's log, since it has no terminal.
 //!
-//! A message goes to the socket of syslogd or journald, or else into the kernel's log. A few in a row are told, then
-//! none for a while: a filesystem that was shut down fails every request.
+//! A message goes to the socket of syslogd or journald, or else into the kernel's log. After a few messages in a row,
+//! further ones are dropped for a while: a filesystem that was shut down fails every request.
 
 use rustix::fs::OFlags;
 use std::fs::OpenOptions;
@@ -17,7 +17,7 @@ const SOCKET: &str = "/dev/log";
 const KERNEL_LOG: &str = "/dev/kmsg";
 /// Facility "daemon", severity "error".
 const PRIORITY: u8 = 3 << 3 | 3;
-/// Messages in a row, and how long it takes until one more is told.
+/// Most messages in a row, and the time after which one more is sent.
 const BURST: u32 = 10;
 const ONE_MORE: Duration = Duration::from_secs(30);
 
@@ -35,7 +35,7 @@ pub struct Message<'a> {
 }
 
 impl SystemLog {
-    /// For the server of an image.
+    /// A log for the server of an image.
     pub fn new(image: String) -> Self {
         Self { image, budget: Mutex::new((BURST, Instant::now())) }
     }
@@ -54,7 +54,7 @@ impl SystemLog {
         true
     }
 
-    /// Tells the system's log; where there is none, nobody.
+    /// Sends a message to the system's log, if there is one.
     fn tell(&self, text: &str) {
         if !self.may_tell() {
             return;
@@ -66,7 +66,7 @@ impl SystemLog {
         });
         if to_daemon.is_err() {
             let flags = OFlags::NONBLOCK.bits() as i32;
-            // An ordinary user may not.
+            // An ordinary user must not write there, which is ignored.
             let log = OpenOptions::new().write(true).custom_flags(flags).open(KERNEL_LOG);
             let _ = log.and_then(|mut log| log.write_all(message.as_bytes()));
         }
@@ -86,7 +86,7 @@ impl Write for Message<'_> {
 
 impl Drop for Message<'_> {
     fn drop(&mut self) {
-        // Where standard error cannot be written, the log is what is left.
+        // An error of standard error is ignored, since the system's log gets the message too.
         let _ = stderr().write_all(&self.text);
         if self.is_error {
             let text = String::from_utf8_lossy(&self.text);

@@ -1,4 +1,4 @@
-//! Numbers, modes and times as people write and read them.
+//! Numbers, modes and times in the form that people write and read.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -38,7 +38,7 @@ pub fn mode_string(mode: u16) -> String {
     text
 }
 
-/// The kind of file that a mode says, in a word.
+/// The kind of file in a mode, as a word.
 pub fn kind_name(mode: u16) -> &'static str {
     match mode & MODE_TYPE {
         MODE_DIR => "directory",
@@ -64,7 +64,7 @@ pub fn short_time_string(time: Timestamp) -> String {
     format!("{local} {zone}")
 }
 
-/// Date and time of day, and how far the zone is from UTC. Years of more than four digits have no zones, and stay in
+/// Date and time of day, and the offset of the zone from UTC. Years of more than four digits have no zone and are in
 /// UTC.
 fn local(time: Timestamp) -> (String, String) {
     let Ok(instant) = jiff::Timestamp::from_second(time.seconds) else {
@@ -75,13 +75,13 @@ fn local(time: Timestamp) -> (String, String) {
     (zoned.strftime("%Y-%m-%d %H:%M:%S").to_string(), zoned.strftime("%z").to_string())
 }
 
-/// The zone that times are read and shown in. One that is not known is UTC.
+/// The zone in which times are read and shown. An unknown zone is UTC.
 fn zone() -> TimeZone {
     static ZONE: OnceLock<TimeZone> = OnceLock::new();
     ZONE.get_or_init(|| TimeZone::try_system().unwrap_or(TimeZone::UTC)).clone()
 }
 
-/// A time as RFC 3339 has it, in UTC: `2026-01-31T12:00:00.000000001Z`.
+/// A time in the form of RFC 3339, in UTC: `2026-01-31T12:00:00.000000001Z`.
 pub fn json_time(time: Timestamp) -> String {
     let (date, second, fraction) = time_parts(time);
     format!("{date}T{second}.{fraction}Z")
@@ -97,8 +97,8 @@ fn time_parts(time: Timestamp) -> (String, String, String) {
     (date, format!("{hour:02}:{minute:02}:{second:02}"), format!("{:09}", time.nanoseconds))
 }
 
-/// Sets a member of a JSON object to bytes: as text, and where that is not all of them, as base64 under `NAME_base64`
-/// too.
+/// Sets a member of a JSON object to bytes: as text, and if they are not valid text, also as base64 under
+/// `NAME_base64`.
 pub fn set_json(object: &mut Value, name: &str, bytes: &[u8]) {
     object[name] = String::from_utf8_lossy(bytes).into();
     if std::str::from_utf8(bytes).is_err() {
@@ -106,7 +106,7 @@ pub fn set_json(object: &mut Value, name: &str, bytes: &[u8]) {
     }
 }
 
-/// Bytes in a JSON list: text, or an object of `text` and `text_base64` where text is not all of them.
+/// Bytes in a JSON list: text, or an object of `text` and `text_base64` if they are not valid text.
 pub fn json_bytes(bytes: &[u8]) -> Value {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return text.into();
@@ -116,7 +116,7 @@ pub fn json_bytes(bytes: &[u8]) -> Value {
     object
 }
 
-/// Year, month and day of a number of days since 1970, by eras of 400 years that begin in March.
+/// Year, month and day from the days since 1970. It counts in eras of 400 years that begin in March.
 fn civil(days: i64) -> (i64, i64, i64) {
     const ERA: i64 = 146_097;
     let shifted = days + 719_468;
@@ -129,8 +129,8 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// A time: seconds since 1970 with up to nine decimals, `@` before them if need be, or a date, with a time of day and
-/// a zone if need be.
+/// Parses a time: seconds since 1970 with up to nine decimals and an optional `@` before them, or a date with an
+/// optional time of day and an optional zone.
 ///
 /// # Errors
 /// A message for anything else.
@@ -158,8 +158,8 @@ fn parse_seconds(text: &str) -> Option<Timestamp> {
     })
 }
 
-/// `YYYY-MM-DD[ HH:MM[:SS[.FRACTION]]][ ZONE]`, where a `T` may stand for the first space; a zone is `Z`, `UTC` or as
-/// in `+0100` or `+01:00`, and otherwise that of `TZ`.
+/// Parses `YYYY-MM-DD[ HH:MM[:SS[.FRACTION]]][ ZONE]`. The first space may be a `T`. A zone is `Z`, `UTC`, or as in
+/// `+0100` or `+01:00`; without one it is that of `TZ`.
 fn parse_date(text: &str) -> Option<Timestamp> {
     const DATE_BYTES: usize = 10;
     let (date, rest) = text.split_at_checked(DATE_BYTES)?;
@@ -194,7 +194,7 @@ fn parse_offset(text: &str) -> Option<jiff::tz::Offset> {
     if minutes > 59 { None } else { jiff::tz::Offset::from_seconds(sign * seconds).ok() }
 }
 
-/// A size in bytes: a number, with a suffix k, M, G, T if need be (powers of 1024).
+/// Parses a size in bytes: a number with an optional suffix k, M, G, T (powers of 1024).
 ///
 /// # Errors
 /// A message for anything else.
@@ -234,7 +234,7 @@ pub fn human_size(bytes: u64) -> String {
     format!("{}E", bytes.div_ceil(unit))
 }
 
-/// What `chown` sets.
+/// The owner and group that `chown` sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The user.
@@ -252,7 +252,7 @@ impl FromStr for Owner {
                 return Ok(None);
             }
             match part.parse() {
-                // The kernel takes it for "leave it as it is", and knows no such user.
+                // To the kernel this number means "leave it as it is", and no user or group has it.
                 Ok(u32::MAX) => Err(format!("{part} is the number of no user or group")),
                 Ok(number) => Ok(Some(number)),
                 Err(_) => Err(format!("{part:?} is not a number: an image has no names of users")),
@@ -267,7 +267,7 @@ impl FromStr for Owner {
     }
 }
 
-/// What `chmod` does to permissions.
+/// A change of permissions by `chmod`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModeChange {
     /// Sets them.
@@ -279,10 +279,10 @@ pub enum ModeChange {
 /// A part of a symbolic mode, as in `go-w`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clause {
-    /// Bits of the users that it is about, special bits included.
+    /// Permission bits of the users that it applies to, special bits included.
     who: u16,
     operation: char,
-    /// The letters behind the operation.
+    /// The letters after the operation.
     what: String,
 }
 
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(json_time(Timestamp { seconds: 0, nanoseconds: 7 }), "1970-01-01T00:00:00.000000007Z");
         assert_eq!(json_time(Timestamp { seconds: 951_782_400, nanoseconds: 0 }), "2000-02-29T00:00:00.000000000Z");
         assert_eq!(json_time(Timestamp { seconds: -1, nanoseconds: 0 }), "1969-12-31T23:59:59.000000000Z");
-        // What no image can hold is shown all the same.
+        // A time that no image can store is shown too.
         assert!(time_string(Timestamp { seconds: i64::MAX / 2, nanoseconds: 0 }).ends_with(" +0000"));
         assert_eq!(parse_time("-1.5").unwrap(), Timestamp { seconds: -2, nanoseconds: 500_000_000 });
         for wrong in [

@@ -1,6 +1,6 @@
-//! New files of the host that get their name when they are complete. Until then they have none (`O_TMPFILE`), so a run
-//! that is killed leaves nothing, and no name that others could foresee is ever opened. Where the host's filesystem has
-//! no such files, they have a name that cannot be guessed, made with `O_EXCL`.
+//! New files of the host that get their name when they are complete. Until then they have none (`O_TMPFILE`): a run
+//! that is killed leaves no file, and no other user can foresee a name and put a file there. On a filesystem without
+//! such files, they have a random name and are made with `O_EXCL`.
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -14,7 +14,7 @@ use xfskit::device::OpenError;
 const NEW: OFlags =
     OFlags::RDWR.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Makes the names in a folder durable, of which one is that of the open file.
+/// Makes the names in a folder durable, among them that of the open file.
 ///
 /// # Errors
 /// Those of the system.
@@ -22,26 +22,26 @@ pub fn sync_names(dir: &Path, file: &File) -> io::Result<()> {
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
     match File::open(dir) {
         Ok(dir) => match rustix::fs::fsync(&dir) {
-            // Not every filesystem can do that with folders.
+            // Not every filesystem can sync folders.
             Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
             synced => Ok(synced?),
         },
-        // A folder may be closed to those who may make files in it.
+        // A user may be allowed to make files in a folder, but not to read it.
         Err(_) => Ok(rustix::fs::syncfs(file)?),
     }
 }
 
-/// A file that is not complete. It goes away when this is dropped.
+/// A file that is not complete. It is removed when this is dropped.
 #[derive(Debug)]
 pub struct Unnamed {
     file: File,
     dir: PathBuf,
-    /// Its name, where it must have one.
+    /// Its name, on filesystems where it needs one.
     temporary: Option<PathBuf>,
 }
 
 impl Unnamed {
-    /// A new file on the filesystem of a folder, for its owner alone.
+    /// A new file on the filesystem of a folder, readable by its owner only.
     ///
     /// # Errors
     /// Those of the system.
@@ -61,7 +61,7 @@ impl Unnamed {
         }
     }
 
-    /// A new file for what is to have this path in the end.
+    /// A new file that is to get this path when it is complete.
     ///
     /// # Errors
     /// `NoFolder`, `Io`.
@@ -72,8 +72,8 @@ impl Unnamed {
         })
     }
 
-    /// A file to keep input in that is too much for memory, and the folder that it lies in: that of the image, where
-    /// there is room for it, or the one for temporary files where no file can be made there, or a device has the name.
+    /// A file for input that is too large for memory, and the folder of that file: that of the image; or that for
+    /// temporary files if no file can be made there, or if the image is a device.
     ///
     /// # Errors
     /// Those of the system, in both folders.
@@ -99,13 +99,13 @@ impl Unnamed {
         &self.file
     }
 
-    /// A path under which this process can open the file once more.
+    /// A path by which this process can open the file again.
     pub fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
 
-    /// Gives the file its name as [`Self::put_in_place`] does, durable with its contents: a power cut leaves what was
-    /// there or all of the new file.
+    /// As [`Self::put_in_place`], and makes the contents and the name durable: after a power cut, either the old file
+    /// is there or the new one is complete.
     ///
     /// # Errors
     /// Those of [`Self::put_in_place`].
@@ -116,17 +116,17 @@ impl Unnamed {
         sync_names(&dir, &file)
     }
 
-    /// Gives the file its name, in place of the file `replaced`, or where nothing has it.
+    /// Gives the file its name, in place of the file `replaced`, or of none.
     ///
     /// # Errors
-    /// Those of the system; one too if the name is another file's than it was.
+    /// Those of the system, and an error if the name belongs to another file than `replaced` by now.
     pub fn put_in_place(mut self, path: &Path, replaced: Option<&Metadata>) -> io::Result<()> {
         let Some(replaced) = replaced else {
             return match &self.temporary {
                 None => Ok(link(&self.file, path)?),
                 Some(temporary) => match std::fs::hard_link(temporary, path) {
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-                    // Some filesystems have no other names for a file.
+                    // Some filesystems do not support hard links.
                     Err(_) => {
                         rustix::fs::renameat_with(CWD, temporary, CWD, path, RenameFlags::NOREPLACE)?;
                         self.temporary = None;
@@ -144,7 +144,7 @@ impl Unnamed {
                 temporary
             }
         };
-        // From here on dropping it takes the name away again, unless it has become the right one.
+        // From here on, a drop removes the temporary name, until the rename has replaced it.
         self.temporary = Some(temporary.clone());
         let now = std::fs::symlink_metadata(path)?;
         if (now.dev(), now.ino()) != (replaced.dev(), replaced.ino()) {
@@ -159,14 +159,14 @@ impl Unnamed {
 impl Drop for Unnamed {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
-            // The error that counts has happened already.
+            // The error to report has occurred before.
             let _ = std::fs::remove_file(temporary);
         }
     }
 }
 
 fn link(file: &File, path: &Path) -> Result<(), Errno> {
-    // Only root may link a file without a name by its descriptor alone.
+    // With the descriptor alone, only root may link a file without a name.
     let by_name = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     rustix::fs::linkat(CWD, &by_name, CWD, path, AtFlags::SYMLINK_FOLLOW)
 }

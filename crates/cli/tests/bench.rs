@@ -1,4 +1,4 @@
-//! `xfskit bench`: a small run of each experiment, what it writes, and what it leaves behind.
+//! `xfskit bench`: a small run of each experiment, its output, and the files that it leaves.
 
 mod common;
 
@@ -92,13 +92,13 @@ fn a_create_is_one_transaction_and_the_log_has_as_many_bytes() {
     let create = phase(run, "create");
     assert_eq!(create["transactions"], 1000);
     let per_file = create["log_bytes"].as_f64().unwrap() / 1000.0;
-    // What the kernel's own statistics say of a create on such an image, and a checkpoint that is not full.
+    // The range of the kernel's own statistics for a create on such an image, with a checkpoint that is not full.
     assert!((380.0..520.0).contains(&per_file), "{per_file}");
     let Some(reference) = reference() else { return };
     let all = runs(&report).iter().flat_map(|run| run["phases"].as_array().unwrap());
     let counted: u64 = all.map(|phase| phase["log_bytes"].as_u64().unwrap()).sum();
-    // The log of a new image is written from its beginning, so where it ends is how much was written: what was counted,
-    // the directories around, and a record for each unmount.
+    // The log of a new image is written from its beginning, so the position of its end shows how much was written: the
+    // counted bytes, the directories around, and a record for each unmount.
     let printed = reference.tool_output("xfs_logprint", ["-t".as_ref(), image.as_os_str()]);
     let head = printed.split("head: ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
     let written = head.parse::<u64>().unwrap() * 512;
@@ -125,7 +125,7 @@ fn reports_are_written_and_well_formed() {
     assert!(std::fs::read_to_string(table).unwrap().contains("|---|---:|"));
 }
 
-/// Every element that begins ends, in the right order.
+/// Verifies that every element is closed, in the right order.
 fn assert_well_formed(page: &str) {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = page;

@@ -1,5 +1,5 @@
-//! `cp` of a part of a tree: what is left out, what stays as it is, and what is printed; compared with GNU's cp and
-//! tar.
+//! `cp` of a part of a tree: what it leaves out, what it does not replace, and what it prints; compared with GNU's cp
+//! and tar.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn prepare(dir: &Path) {
     for name in names {
         fs::write(dir.join(name), format!("new {name}")).unwrap();
     }
-    // Further names, in the order of names: of what is left out, and of what is there already.
+    // Further names, which sort after the first name: of a file that is left out, and of one that exists already.
     fs::hard_link(dir.join("1.o"), dir.join("further")).unwrap();
     fs::hard_link(dir.join("1.o"), dir.join("further again")).unwrap();
     fs::hard_link(dir.join("old"), dir.join("older")).unwrap();
@@ -51,14 +51,14 @@ fn names_are_left_out_as_by_tar() {
     let expected: Vec<String> =
         contents(&theirs).keys().map(|path| if path.is_empty() { "in".into() } else { format!("in/{path}") }).collect();
     assert_eq!(lines, expected);
-    // Out of the image, of all of it, by the same names.
+    // A copy of the whole tree, from which the copy out of the image leaves out the same names.
     ok(&format!("cp -r {path} {picture}:/all"), &image);
     for (from, exclude) in [("in", ""), ("all", "--exclude *.o --exclude y* ")] {
         let out = scratch.file(&format!("out-{from}"));
         ok(&format!("cp -r {exclude}{picture}:/{from} {}", out.display()), &image);
         assert_eq!(contents(&out), contents(&theirs), "{from}");
     }
-    // What is named is meant.
+    // An operand is copied even if it matches a pattern.
     ok(&format!("cp --exclude *.o {path}/1.o {picture}:/"), &image);
     assert_eq!(ok("cat IMAGE /1.o", &image), "new 1.o");
     ok("check IMAGE", &image);
@@ -80,7 +80,7 @@ fn what_is_there_stays_as_by_cp() {
     ok(&format!("cp -r {} {picture}:/into", into.display()), &image);
     ok(&format!("cp -r {} {picture}:/source", source.display()), &image);
     let copied = Command::new("cp").args(["-rnPT"]).args([&source, &theirs]).status().unwrap();
-    // Some versions say by their status that something was left alone.
+    // Some versions report in their status that a file was not replaced.
     assert!(copied.code().is_some());
     let before = ok("ls -i IMAGE /into/old /into/sub/old", &image);
     ok(&format!("cp -rnT {} {picture}:/into", source.display()), &image);
@@ -90,7 +90,7 @@ fn what_is_there_stays_as_by_cp() {
     ok(&format!("cp -r {picture}:/into {}", out.display()), &image);
     assert_eq!(contents(&into), contents(&theirs));
     assert_eq!(contents(&out), contents(&theirs));
-    // A file by itself, and what contradicts itself.
+    // A single file, and options that contradict each other.
     ok(&format!("cp -nv {}/old {picture}:/into", source.display()), &image);
     assert_eq!(ok("cat IMAGE /into/old", &image), "old");
     assert_eq!(fails(&format!("cp -n -f {}/old {picture}:/into", source.display()), &image).0, 2);

@@ -1,4 +1,4 @@
-//! `cat`, `write`, `df`, `du` and `clone`, held against the kernel and its tools.
+//! `cat`, `write`, `df`, `du` and `clone`, compared with the kernel and its tools.
 
 mod common;
 
@@ -80,7 +80,7 @@ fn space_is_counted_as_by_du_and_df() {
     assert_eq!(sorted(&lines[0]), sorted(&du(&["."])));
     assert_eq!(sorted(&lines[1]), sorted(&du(&["-s", "."])));
     assert_eq!(sorted(&lines[2]), sorted(&du(&["-h", "./dir"])));
-    // What a directory counts for itself is each tool's own matter.
+    // How much a directory counts for itself differs between tools.
     let files =
         fs::read_dir(kernel.path().join("dir/many")).unwrap().map(|entry| entry.unwrap().metadata().unwrap().size());
     let expected = files.sum::<u64>() + 3_000_001 + 6;
@@ -92,7 +92,7 @@ fn space_is_counted_as_by_du_and_df() {
     kernel.unmount();
 }
 
-/// The sum once began again at zero.
+/// The sum must not overflow.
 #[test]
 fn sizes_that_no_number_holds_are_the_largest() {
     let scratch = scratch();
@@ -154,7 +154,7 @@ fn a_clone_shares_blocks_until_one_is_written() {
     assert_eq!(ok("ls IMAGE", &plain), "from\n");
 }
 
-/// A file keeps everything but its contents; where its inode has further names they show the new contents too.
+/// A file keeps everything but its contents. If its inode has further names, these show the new contents too.
 #[test]
 fn a_written_file_keeps_what_is_not_contents() {
     let scratch = scratch();
@@ -189,7 +189,7 @@ fn a_written_file_keeps_what_is_not_contents() {
     }
 }
 
-/// What is larger than half of an image is written over where it lies.
+/// A file that is larger than half of an image is overwritten in place.
 #[test]
 fn a_large_file_is_replaced_where_there_is_no_room_for_two() {
     let scratch = scratch();
@@ -209,7 +209,7 @@ fn a_shared_file_that_cannot_be_written_keeps_its_contents() {
     let old: Vec<u8> = (0..8_000_000_u32).map(|n| (n >> 3) as u8).collect();
     let new: Vec<u8> = old.iter().map(|byte| byte ^ 0x55).collect();
     assert!(with_input("write IMAGE /file", &image, &old).status.success());
-    // A file of two names is not replaced by another, and so is none for an offset.
+    // A file with two names is not replaced by a new inode, and neither is one that is written at an offset.
     ok("ln IMAGE /file /name", &image);
     ok("clone IMAGE /file /clone", &image);
     let mut fillers = Vec::new();
@@ -227,7 +227,7 @@ fn a_shared_file_that_cannot_be_written_keeps_its_contents() {
             assert!(xfskit(words(&format!("cat IMAGE {path}"), &image)).stdout == old, "{path} after {line}");
         }
     }
-    // With room for it, it is written, and the clone keeps what it has.
+    // When there is room, the file is written, and the clone keeps its contents.
     fillers.iter().for_each(|line| drop(ok(line, &image)));
     assert!(with_input("write IMAGE /file", &image, &new).status.success());
     assert!(xfskit(words("cat IMAGE /name", &image)).stdout == new);
@@ -272,7 +272,7 @@ fn a_busy_image_is_waited_for_if_that_is_asked() {
     release.join().unwrap();
 }
 
-/// It needed a folder beside the image that this user may write.
+/// The folder beside the image may be closed to this user.
 #[test]
 fn much_input_needs_no_writable_folder_beside_the_image() {
     use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! `cp` in all directions: the kernel's view of what comes out, and what is refused.
+//! `cp` in all directions: the result as the kernel sees it, and what is refused.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn words(line: &str, image: &Path) -> Vec<String> {
     line.split(' ').map(|word| word.replace("IMAGE", image.to_str().unwrap())).collect()
 }
 
-/// Runs a line in which `IMAGE` may stand within a word.
+/// Runs a line in which `IMAGE` may be a part of a word.
 fn copies(line: &str, image: &Path) {
     let output = xfskit(words(line, image));
     assert!(output.status.success(), "xfskit {line}: {}", String::from_utf8_lossy(&output.stderr));
@@ -57,7 +57,7 @@ fn trees_survive_the_way_in_through_images_and_out() {
         .arg(kernel.path().join("source")));
     if Command::new("rsync").arg("--version").output().is_ok() {
         let mut rsync = Command::new("rsync");
-        // XFS shows its ACLs once more under names of its own.
+        // XFS lists its ACLs a second time under names of its own.
         rsync
             .args(["-aHAXni", "--checksum", "--delete", "--filter=-x trusted.SGI_ACL_*"])
             .arg(format!("{}/", source.display()));
@@ -124,13 +124,13 @@ fn no_link_leads_a_copy_out_of_its_tree() {
     let (code, message) = refused(&format!("cp -r IMAGE:/source {dir}/target"), &image);
     assert!(code == 1 && message.contains("source/dir"), "{message}");
     assert_eq!(fs::read_dir(scratch.file("outside")).unwrap().count(), 0);
-    // The same the other way round.
+    // The same in the other direction.
     ok("mkdir IMAGE /outside /target /target/source", &image);
     ok("ln -s IMAGE /outside /target/source/dir", &image);
     let (code, message) = refused(&format!("cp -r {dir}/source IMAGE:/target"), &image);
     assert!(code == 1 && message.contains("not a directory"), "{message}");
     assert_eq!(ok("ls IMAGE /outside", &image), "");
-    // A link is copied as what it is.
+    // A symbolic link is copied as a link.
     symlink("/etc/passwd", scratch.file("link")).unwrap();
     copies(&format!("cp {dir}/link IMAGE:/link"), &image);
     assert_eq!(ok("readlink IMAGE /link", &image), "/etc/passwd\n");
@@ -162,7 +162,7 @@ fn what_the_host_refuses_is_told_once_at_the_end() {
     assert!(!scratch.file("out/zero").exists());
 }
 
-/// `cp` had no way to name the journal of such an image.
+/// `--logdev` belongs to the one image that has an external journal.
 #[test]
 fn an_external_journal_is_that_of_the_image_that_needs_it() {
     let scratch = scratch();
@@ -208,7 +208,7 @@ fn a_full_image_keeps_no_half_of_a_file() {
     assert_eq!(fails("cat IMAGE /other", &image).0, 1);
 }
 
-/// No owner can have the number 4294967295 on the host: it asks the system to leave the owner as it is, and succeeds.
+/// On the host this number leaves the owner as it is, and the system call succeeds.
 #[test]
 fn an_owner_that_the_host_cannot_have_gets_no_set_id_program() {
     if !is_root() {
@@ -239,7 +239,7 @@ fn an_owner_that_the_host_cannot_have_gets_no_set_id_program() {
     }
 }
 
-/// Who may write to the folder can exchange what is being made for a link to somebody else's file.
+/// A user who may write to the folder can exchange an incomplete file for a link to another user's file.
 #[test]
 fn what_is_exchanged_while_it_is_made_is_left_alone() {
     if !is_root() {
@@ -257,7 +257,7 @@ fn what_is_exchanged_while_it_is_made_is_left_alone() {
         let name = source.join(number.to_string());
         rustix::fs::mknodat(rustix::fs::CWD, &name, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         fs::set_permissions(&name, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
-        // They take a while, and are set before the permissions are.
+        // Setting these takes a while, and precedes setting the permissions.
         for attribute in 0..120 {
             let attribute = format!("trusted.number-{attribute}");
             rustix::fs::setxattr(&name, &attribute, &[1; 100], rustix::fs::XattrFlags::empty()).unwrap();
@@ -277,7 +277,7 @@ fn what_is_exchanged_while_it_is_made_is_left_alone() {
         symlink(&victim, &link).unwrap();
         let mut number = 1;
         while child.try_wait().unwrap().is_none() {
-            // One of the next names: an exchange finds out that it is there, and is done with it.
+            // Tries one of the next names: the exchange succeeds as soon as the name exists.
             for next in number..number + 200 {
                 let name = out.join(format!(".xfskit-{}-{next}", child.id()));
                 let flags = rustix::fs::RenameFlags::EXCHANGE;
@@ -297,7 +297,7 @@ fn what_is_exchanged_while_it_is_made_is_left_alone() {
     println!("{exchanged} exchanges came in time");
 }
 
-/// ext4 takes no value of 5,000 bytes: that ended the copy.
+/// ext4 refuses a value of 5,000 bytes. The copy must continue.
 #[test]
 fn an_attribute_that_the_host_refuses_is_a_loss_and_no_end() {
     if !is_root() {
@@ -335,12 +335,12 @@ fn an_attribute_that_the_host_refuses_is_a_loss_and_no_end() {
     run(Command::new("umount").arg(&dir));
     let [((code, message), small, count), (without, _, others)] = results;
     assert!(code == 9 && message.contains("1 attribute was not kept"), "{code} {message}");
-    // It said neither which attribute it was nor why.
+    // The message names the attribute and the reason.
     assert!(message.contains("file-7: user.large: No space left on device"), "{message}");
     assert_eq!((small, count, without.0, others), (true, 21, 0, 21));
 }
 
-/// What tar and cp(1) do not mention is no failure: owners without -p, and what describes the filesystem itself.
+/// Losses that tar and cp(1) do not mention are not errors: owners without -p, and attributes of the filesystem itself.
 #[test]
 fn an_ordinary_users_copy_succeeds() {
     if !is_root() {
@@ -361,13 +361,13 @@ fn an_ordinary_users_copy_succeeds() {
     assert!(code == Some(0) && message.contains("owner") && message.contains("1 attribute was"), "{code:?} {message}");
     let (code, message) = copy("-a");
     assert!(code == Some(9), "{message}");
-    // Root copies no attribute of the filesystem either.
+    // Root does not copy attributes of the filesystem either.
     copies(&format!("cp -a IMAGE:/. {}/root", scratch.path().display()), &image);
     let names = rustix::fs::listxattr(scratch.file("root"), &mut vec![0; 1000][..]).unwrap();
     assert_eq!(names, 0);
 }
 
-/// One file that cannot be read ended the copy, and nothing was left of it: the others are wanted all the more.
+/// After a file that cannot be read, the copy must continue with the others.
 #[test]
 fn what_can_be_read_of_a_damaged_image_is_copied() {
     let Some(reference) = reference() else { return };

@@ -1,5 +1,5 @@
-//! Damaged images: trees that lead in circles, which no walk may follow for ever, numbers that are too large, and names
-//! that are commands to a terminal.
+//! Damaged images: trees with cycles, in which every walk must end, numbers that are too large, and names with control
+//! sequences for a terminal.
 
 mod common;
 
@@ -14,25 +14,25 @@ const INODE_BYTES: usize = 512;
 const BLOCKS_OFFSET: usize = 64;
 const INODE_CRC_OFFSET: usize = 100;
 
-/// The inode that holds some bytes, which are in no other, and where in it they are.
+/// The inode that contains some bytes, which no other inode contains, and the offset of the bytes in it.
 fn find<'a>(image: &'a mut [u8], what: &[u8]) -> (&'a mut [u8], usize) {
     let at = |inode: &[u8]| inode.starts_with(b"IN").then(|| inode.windows(what.len()).position(|part| part == what));
     let mut inodes = image.chunks_exact_mut(INODE_BYTES);
     inodes.find_map(|inode| at(inode).flatten().map(|at| (inode, at))).unwrap()
 }
 
-/// Runs a line that must not go on for ever.
+/// Runs a line that must end within a time limit.
 fn bounded(line: &str, image: &Path) -> Output {
     let mut command = Command::new("timeout");
     command.args(["60", env!("CARGO_BIN_EXE_xfskit")]).args(words(line, image)).current_dir(image.parent().unwrap());
     command.output().unwrap()
 }
 
-/// Lets the entry `name` of an inline directory, which has no other of this name, lead to another inode.
+/// Makes the entry `name` of an inline directory refer to another inode. No other entry has this name.
 fn redirect(image: &Path, name: &str, inode: u32) {
     let mut bytes = fs::read(image).unwrap();
     let (dir, at) = find(&mut bytes, name.as_bytes());
-    // The name is followed by the file's type and its number.
+    // The type and the inode number follow the name.
     let number = at + name.len() + 1;
     dir[number..number + 4].copy_from_slice(&inode.to_be_bytes());
     xfskit::ondisk::set_checksum(dir, INODE_CRC_OFFSET);
@@ -44,7 +44,7 @@ fn inode_of(path: &str, image: &Path) -> u32 {
     stat["inode"].as_u64().unwrap().try_into().unwrap()
 }
 
-/// `tree`, `xattr dump -R` and `rm -r` once followed such an entry until memory ran out.
+/// `tree`, `xattr dump -R` and `rm -r` must not follow such an entry without end.
 #[test]
 fn a_directory_in_itself_is_corruption_and_no_endless_tree() {
     for target in ["/a/b", "/a", "/"] {
@@ -78,7 +78,7 @@ fn a_directory_in_itself_is_corruption_and_no_endless_tree() {
     }
 }
 
-/// A failed export once removed what it wrote to, whatever that was: `/dev/null`, for root.
+/// A failed export must not remove an existing device such as `/dev/null`.
 #[test]
 fn a_failed_export_removes_no_device() {
     if !is_root() {
@@ -90,14 +90,14 @@ fn a_failed_export_removes_no_device() {
     redirect(&image, "loop-entry", inode_of("/", &image));
     let kind = rustix::fs::FileType::CharacterDevice;
     rustix::fs::mknodat(rustix::fs::CWD, &device, kind, rustix::fs::Mode::RUSR, rustix::fs::makedev(1, 3)).unwrap();
-    // The archive holds what can be read; what cannot makes the export fail all the same.
+    // The archive contains what can be read, but the export fails.
     for name in ["null", "out.tar"] {
         assert_eq!(bounded(&format!("export IMAGE -o {name}"), &image).status.code(), Some(3));
         assert!(scratch.file(name).exists(), "{name}");
     }
 }
 
-/// Its blocks, in bytes, once were more than a number holds, and the sum a panic.
+/// The number of bytes in the file's blocks does not fit 64 bits: damage, not an overflow in a sum.
 #[test]
 fn a_file_of_more_blocks_than_can_be_is_damaged() {
     let scratch = scratch();
@@ -116,7 +116,7 @@ fn a_file_of_more_blocks_than_can_be_is_damaged() {
     }
 }
 
-/// The second line of a name was a line of the list.
+/// The second line of a name must not look like a line of the list.
 #[test]
 fn names_are_no_lines_of_a_list_on_a_terminal() {
     let scratch = scratch();
@@ -138,7 +138,7 @@ fn names_are_no_lines_of_a_list_on_a_terminal() {
     }
 }
 
-/// They once were what the terminal does.
+/// Control sequences in names must not take effect.
 #[test]
 fn names_are_no_commands_to_a_terminal() {
     let scratch = scratch();

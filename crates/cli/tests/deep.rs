@@ -1,4 +1,4 @@
-//! Trees that are deeper than any path that Linux takes at once.
+//! Trees whose paths are longer than Linux accepts in one call.
 
 mod common;
 
@@ -9,7 +9,7 @@ use xfskit_testkit::scratch;
 
 const LEVELS: usize = 5_000;
 
-/// A tar stream of directories, one in the other, by Python's tarfile.
+/// A tar stream of nested directories, made by Python's tarfile.
 fn deep_tar(to: &std::path::Path) {
     let program = format!(
         "import tarfile

@@ -1,12 +1,12 @@
-//! What others wrote and this program is made of: where it comes from, under which licence, and in how many versions.
+//! The packages of others that this program contains: their source, their licence, and the number of their versions.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-/// Where every package that is not ours comes from.
+/// The source of every package that is not part of this project.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
-/// Licences that let MIT and Apache-2.0 programs be given away with such a package in them.
+/// Licences under which a package may be distributed in programs under MIT and Apache-2.0.
 const LICENCES: [&str; 8] = [
     "MIT",
     "Apache-2.0",
@@ -35,7 +35,7 @@ fn packages() -> Vec<Value> {
 fn is_allowed(licence: &str) -> bool {
     let alternatives = licence.split(" OR ").flat_map(|part| part.split('/')).collect::<Vec<_>>();
     let is_known = |part: &str| LICENCES.contains(&part.trim_matches(['(', ')', ' ']));
-    // "(A OR B) AND C" is taken apart the other way round.
+    // "(A OR B) AND C" is split at AND first.
     match licence.split_once(") AND ") {
         Some((left, right)) => is_allowed(left.trim_start_matches('(')) && is_allowed(right),
         None => alternatives.iter().any(|part| part.split(" AND ").all(is_known)),

@@ -1,4 +1,4 @@
-//! Runs the examples of README.md and docs/transfer.md, and holds what the README shows against what they print.
+//! Runs the examples in README.md and docs/transfer.md, and compares the output in the README with the real one.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -28,8 +28,8 @@ fn bash(script: &str, scratch: &Scratch) -> Output {
     output
 }
 
-/// Runs the commands of a session, the lines with a prompt; the other lines are what they print, but for numbers, and
-/// for what dots at the end of a line leave out.
+/// Runs the commands of a session, which are the lines with a prompt. The other lines are their output: numbers may
+/// differ, and dots at the end of a line stand for the rest of the line.
 fn session(block: &str, scratch: &Scratch) {
     let (commands, shown): (Vec<_>, Vec<_>) = block.lines().partition(|line| line.starts_with("$ "));
     let commands: Vec<_> = commands.iter().map(|line| &line[2..]).collect();
@@ -51,7 +51,7 @@ fn without_numbers(line: &str) -> Vec<&str> {
     line.split_whitespace().map(|word| if is_number(word) { "N" } else { word }).collect()
 }
 
-/// An image whose journal is dirty: it was opened, changed, synced, and never closed.
+/// Makes the journal of an image dirty: opens it, changes it, syncs it and does not close it.
 fn crash(image: &Path) {
     let device = FileDevice::open(image, Access::Write).unwrap();
     let filesystem = Volume::open(Arc::new(device), MountOptions::default()).unwrap();

@@ -1,5 +1,5 @@
-//! What was reported as copied to the host survives a power cut there: the host's filesystem is an image that the
-//! kernel has mounted, and a copy of that image is what the power cut leaves.
+//! Copies to the host that were reported as done survive a power cut. The host's filesystem is an image that the kernel
+//! has mounted, and a copy of that image is the state after a power cut.
 
 mod common;
 
@@ -28,7 +28,7 @@ impl Host {
         self.mount.path().join(name)
     }
 
-    /// What a power cut leaves.
+    /// The state after a power cut.
     fn after_power_cut(&self, scratch: &Scratch) -> PathBuf {
         let cut = scratch.file("cut.img");
         copy_image(&self.image, &cut);
@@ -66,7 +66,7 @@ fn what_was_copied_is_durable() {
     assert!(has(&cut, "cat IMAGE /filled.img", &fs::read(&filled).unwrap()));
 }
 
-/// The new name was durable before the new contents: the file was empty.
+/// The new name must not be durable before the new contents.
 #[test]
 fn what_is_replaced_is_old_or_new_at_any_moment() {
     let scratch = scratch();
@@ -86,7 +86,7 @@ fn what_is_replaced_is_old_or_new_at_any_moment() {
         assert!(Instant::now() < end, "nothing is copied");
     }
     kill_process(Pid::from_child(&copy), Signal::STOP).unwrap();
-    // Another program has the journal written, and with it the new name.
+    // Another program makes the kernel write its journal, and with it the new name.
     File::create(host.path("other")).unwrap().sync_all().unwrap();
     let cut = host.after_power_cut(&scratch);
     kill_process(Pid::from_child(&copy), Signal::CONT).unwrap();
@@ -94,8 +94,8 @@ fn what_is_replaced_is_old_or_new_at_any_moment() {
     assert!(has(&cut, "cat IMAGE /a", &old) || has(&cut, "cat IMAGE /a", &new), "{}", ok("ls -l IMAGE /", &cut));
 }
 
-/// The contents of a new image were durable, and its name not. The file systems of this kernel write the name along, so
-/// the system calls show it.
+/// The name must be made durable as well as the contents. Filesystems of this kernel write the name along with the
+/// contents, so the test looks at the system calls.
 #[test]
 fn the_name_of_a_new_image_is_made_durable() {
     let scratch = scratch();

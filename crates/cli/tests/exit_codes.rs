@@ -1,4 +1,4 @@
-//! What `--help` says of exit codes, case by case.
+//! The exit codes in `--help`, case by case.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xfskit_testkit::{Scratch, scratch};
 
-/// Small images, one of them with an external journal, and what was cut off of them.
+/// Small images, one of them with an external journal, and truncated copies of them.
 struct Images {
     scratch: Scratch,
 }
@@ -47,7 +47,7 @@ impl Images {
         File::options().write(true).open(path).unwrap().set_len(bytes).unwrap();
     }
 
-    /// A line in which `PLACE/NAME` is one of them.
+    /// A line in which `PLACE/NAME` is one of these files.
     fn line(&self, line: &str) -> String {
         for word in line.split([' ', ':']).filter_map(|word| word.strip_prefix("PLACE/")) {
             self.at(word.split('/').next().unwrap());
@@ -95,7 +95,7 @@ fn each_case_has_the_documented_code() {
     }
 }
 
-/// A full host was an image that cannot be read for those who wrote the image, and a failed operation for all others.
+/// This holds for commands that write an image as for all others.
 #[test]
 fn no_space_on_the_host_is_a_failed_operation() {
     let images = Images::new();
@@ -125,7 +125,7 @@ fn no_space_on_the_host_is_a_failed_operation() {
     }
 }
 
-/// Help that could not be written was a success.
+/// An error of writing help must be reported.
 #[test]
 fn help_that_cannot_be_written_is_no_success() {
     let to_full = |line: &str| {
@@ -141,7 +141,7 @@ fn help_that_cannot_be_written_is_no_success() {
     }
 }
 
-/// What a shell shows as 128 and the number.
+/// The signals that a shell shows as 128 plus the number.
 #[test]
 fn signals_are_the_status_of_what_they_end() {
     let images = Images::new();
@@ -163,7 +163,7 @@ fn signals_are_the_status_of_what_they_end() {
     assert!(help.contains("130, 143, 129, 141"), "{help}");
 }
 
-/// "No space left on device" alone might be the image's, or the host's.
+/// "No space left on device" alone could refer to the image or the host.
 #[test]
 fn standard_output_is_named_where_it_cannot_be_written() {
     let scratch = scratch();

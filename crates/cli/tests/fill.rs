@@ -1,4 +1,4 @@
-//! `mkfs --from` and `export`: what other programs make of the images and archives, and bad sources.
+//! `mkfs --from` and `export`: how other programs read the images and archives, and invalid sources.
 
 mod common;
 
@@ -13,7 +13,7 @@ use xfskit_testkit::{kernel_mount, reference, scratch, skip, tree};
 
 const UUID: &str = "uuid=6b1ff5a1-2d3c-4e5f-8a9b-0c1d2e3f4a5b";
 
-/// Makes an image in a world of a fixed time.
+/// Makes an image at a fixed time.
 fn make_at(epoch: &str, line: &str, image: &Path, input: &[u8]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
     command.args(words(line, image)).env("SOURCE_DATE_EPOCH", epoch);
@@ -98,7 +98,7 @@ fn archives_of_gnu_tar_fill_an_image() {
     let scratch = scratch();
     let (image, source) = (scratch.file("a.img"), scratch.file("source"));
     make_tree(&source);
-    // A tar stream holds no sockets.
+    // A tar stream cannot contain sockets.
     fs::remove_file(source.join("socket")).unwrap();
     let everything = ["--xattrs", "--xattrs-include=*", "--acls", "--sparse", "--numeric-owner"];
     for format in
@@ -170,7 +170,7 @@ fn other_programs_read_an_exported_tree() {
         }
         Err(_) => skip("python3 is not installed"),
     }
-    // And back: our own reader agrees with theirs.
+    // In the other direction, xfskit reads the archive.
     let again = scratch.file("b.img");
     ok(&format!("mkfs IMAGE --from {} -q", archive.display()), &again);
     let Some(kernel) = kernel_mount(&again) else { return };
@@ -214,7 +214,7 @@ fn a_bad_source_leaves_nothing_behind() {
         let left: Vec<_> = fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert!(!left.iter().any(|name| name.to_string_lossy().contains("img")), "{what}: {left:?}");
     }
-    // A slash at the front goes, as with GNU tar.
+    // A leading slash is dropped, as by GNU tar.
     let image = scratch.file("a.img");
     let output = make_at("1", "mkfs IMAGE --small --from - -q", &image, &with(&["--transform=s,file,/abs/file,"]));
     assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains("slash"), "{output:?}");
@@ -224,8 +224,7 @@ fn a_bad_source_leaves_nothing_behind() {
     assert_eq!(ok("ls IMAGE", &image), "abs\n", "what was there is kept");
 }
 
-/// The file that is written has a temporary name, under which `mkfs --from` once found it in the folder and copied it
-/// into itself.
+/// An image that is written has a temporary name in the folder, under which `mkfs --from` must not find it.
 #[test]
 fn an_image_in_its_own_folder_does_not_hold_itself() {
     let scratch = scratch();
@@ -250,7 +249,7 @@ fn an_image_in_its_own_folder_does_not_hold_itself() {
     }
 }
 
-/// Whoever builds images without root had no way to have root's files in them.
+/// An ordinary user can make an image with files of root.
 #[test]
 fn an_image_has_the_owners_that_were_asked_for() {
     let scratch = scratch();
@@ -319,8 +318,7 @@ fn a_source_that_changes_is_noticed() {
     assert!(!scratch.file("a.img").exists());
 }
 
-/// The file that becomes the image had a name that others could foresee, and was opened through a link that they had
-/// put there.
+/// No other user may foresee the name of the file that becomes the image, and put a link there.
 #[test]
 fn no_foreseen_name_leads_a_new_image_elsewhere() {
     let scratch = scratch();
@@ -367,7 +365,7 @@ fn who_may_not_read_a_file_may_not_read_it_in_an_image() {
         ok(&export, &image);
         assert_eq!(mode(&archive), expected, "{dir_mode:o} {file_mode:o}");
     }
-    // What is replaced gets no more readers than it had, and an archive of a private image is private.
+    // A file that is replaced does not become readable for more users, and the archive of a private image is private.
     set(&source, 0o755);
     set(&image, 0o600);
     ok(&line, &image);
@@ -377,7 +375,7 @@ fn who_may_not_read_a_file_may_not_read_it_in_an_image() {
     assert_eq!(mode(&archive), 0o600);
 }
 
-/// A run that ends early leaves neither half an archive nor a change of the old one.
+/// A run that ends early leaves neither a part of an archive nor a change of the old one.
 #[test]
 fn an_archive_gets_its_name_when_it_is_complete() {
     let scratch = scratch();
@@ -397,12 +395,12 @@ fn an_archive_gets_its_name_when_it_is_complete() {
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 2);
     ok(&format!("export IMAGE / -f -o {}", archive.display()), &image);
     assert!(fs::metadata(&archive).unwrap().len() > 60 << 20);
-    // What is no file is written to.
+    // A file that is not a regular file is written directly.
     ok("export IMAGE / -o /dev/null", &image);
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
 }
 
-/// Owners and device nodes that fakeroot pretends, as mke2fs -d and tar see them.
+/// Owners and device nodes that fakeroot simulates, as mke2fs -d and tar see them.
 #[test]
 fn fakeroot_is_believed() {
     let scratch = scratch();
@@ -427,7 +425,7 @@ fn fakeroot_is_believed() {
     kernel.unmount();
 }
 
-/// An ordinary user's image belonged to root, and there was no way to say otherwise.
+/// An ordinary user can make an image whose root directory belongs to another user.
 #[test]
 fn the_root_directory_has_the_owner_that_was_asked_for() {
     let scratch = scratch();
@@ -447,7 +445,7 @@ fn the_root_directory_has_the_owner_that_was_asked_for() {
     kernel.unmount();
 }
 
-/// What is no image is named, where that can be.
+/// A file in a known format that is not XFS is reported by the name of the format.
 #[test]
 fn what_is_no_image_is_named() {
     let scratch = scratch();
@@ -469,7 +467,7 @@ fn what_is_no_image_is_named() {
     }
 }
 
-/// All of a disk was read in search of a copy of the superblock before it was named.
+/// A known format is reported without searching a whole disk for a copy of the superblock.
 #[test]
 fn what_is_no_image_is_named_at_once() {
     let scratch = scratch();
@@ -483,7 +481,7 @@ fn what_is_no_image_is_named_at_once() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
         let mut child = command.arg("ls").arg(&file).stderr(std::process::Stdio::null()).spawn().unwrap();
         let place = |name: &str| format!("/proc/{}/{name}", child.id());
-        // What it read is known as long as no one has waited for it.
+        // Until another process waits for the child, the kernel has the number of bytes that it has read.
         while !fs::read_to_string(place("stat")).unwrap().contains(") Z ") {
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
@@ -511,7 +509,7 @@ fn an_image_below_a_partition_table_is_found() {
     }
 }
 
-/// It was called `.`, which nothing unpacks as a file.
+/// A file with the name `.` cannot be unpacked.
 #[test]
 fn a_single_file_is_exported_under_its_name() {
     let scratch = scratch();
@@ -524,7 +522,7 @@ fn a_single_file_is_exported_under_its_name() {
     assert_eq!(String::from_utf8_lossy(&listed), "file\n");
 }
 
-/// The image got a file with an owner that `chown` refuses.
+/// An owner that `chown` refuses must be refused here, too.
 #[test]
 fn no_owner_comes_from_an_archive() {
     let scratch = scratch();
@@ -533,7 +531,7 @@ fn no_owner_comes_from_an_archive() {
     fs::write(source.join("file"), "contents").unwrap();
     for option in ["--owner=:4294967294", "--group=:4294967294"] {
         let mut archive = tar(&["--format=pax", option], &source);
-        // tar takes the number itself for no owner at all.
+        // tar takes the number itself for "no owner", so the test puts it into the archive.
         let places: Vec<usize> = (0..archive.len()).filter(|at| archive[*at..].starts_with(b"id=4294967294")).collect();
         assert!(!places.is_empty());
         places.iter().for_each(|at| archive[at + 12] = b'5');

@@ -74,7 +74,7 @@ fn it_finds_what_find_does() {
         find.arg(".").args(theirs.split(' ').filter(|word| !word.is_empty())).arg("-print0");
         let output = find.current_dir(kernel.path()).env("LC_ALL", "C.UTF-8").env("TZ", "UTC").output().unwrap();
         assert!(output.status.success(), "{tests}: {}", String::from_utf8_lossy(&output.stderr));
-        // Their root is called by a dot, ours has no name.
+        // In GNU's output the root is a dot; in xfskit's it has no name.
         let theirs: BTreeSet<Vec<u8>> = set(&output.stdout, 0)
             .into_iter()
             .filter(|path| path != b"." || !tests.contains("-name"))
@@ -107,6 +107,6 @@ fn it_begins_where_it_is_told_and_names_what_it_cannot_do() {
         assert_eq!(fails(&format!("find IMAGE {wrong}"), &image).0, 2, "{wrong}");
     }
     assert_eq!(fails("find IMAGE -newer /missing", &image).0, 1);
-    // What is a test of find is none of another command.
+    // The tests of `find` are not options of another command.
     assert_eq!(fails("ls IMAGE -name", &image).0, 2);
 }

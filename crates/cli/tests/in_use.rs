@@ -1,5 +1,5 @@
-//! Images that somebody else has: the kernel, a virtual machine's disk server, a server of ours behind a loop device.
-//! Writers are refused and learn who it is; readers are warned.
+//! Images that are in use by the kernel, by the disk server of a virtual machine, or by a server of xfskit behind a
+//! loop device. Writers are refused and get the name of the user; readers are warned.
 
 mod common;
 
@@ -42,7 +42,7 @@ fn has(program: &str) -> bool {
     found
 }
 
-/// They wrote: one of them replayed the journal under the kernel that was writing it.
+/// A writer must not replay the journal of an image that the kernel has mounted.
 #[test]
 fn what_the_kernel_has_mounted_is_not_written() {
     let scratch = scratch();
@@ -72,7 +72,7 @@ fn what_the_kernel_has_mounted_is_not_written() {
     ok("mkdir IMAGE /new", &image);
 }
 
-/// The kernel takes a loop device off its file a moment after the unmount: a script goes on at once.
+/// The kernel detaches a loop device a moment after the unmount, but a script continues at once.
 #[test]
 fn an_image_is_free_as_soon_as_it_is_unmounted() {
     let scratch = scratch();
@@ -113,7 +113,7 @@ fn a_loop_device_and_the_file_below_it_are_one_image() {
     let Some(device) = Loop::attach(&[], &image) else { return };
     all_writers_are_refused(&image, &format!("losetup -d {}", device.0.display()));
     assert!(warning(&image).contains("loop device"));
-    // The device itself is nobody's yet.
+    // The loop device itself is not in use yet.
     ok("mkdir IMAGE /by-the-device", &device.0);
     assert_eq!(warning(&device.0), "");
     drop(device);
@@ -127,13 +127,13 @@ fn a_loop_device_and_the_file_below_it_are_one_image() {
     assert_eq!(fails("ls IMAGE", &device.0).0, 4);
     drop(device);
     ok(&format!("umount {}", dir.display()), &image);
-    // What cannot be written by it is no danger to those who read.
+    // A read-only loop device cannot change the image, so readers are not warned.
     let Some(_device) = Loop::attach(&["--read-only"], &image) else { return };
     assert_eq!(warning(&image), "");
     assert_eq!(fails("mkdir IMAGE /new", &image).0, 4);
 }
 
-/// They went by the name that the loop device was made with.
+/// The name by which the loop device was attached may be gone.
 #[test]
 fn a_loop_device_is_found_without_the_name_of_its_file() {
     let scratch = scratch();
@@ -144,7 +144,7 @@ fn a_loop_device_is_found_without_the_name_of_its_file() {
     fs::remove_file(&other).unwrap();
     all_writers_are_refused(&image, &format!("losetup -d {}", device.0.display()));
     assert!(warning(&image).contains("loop device"));
-    // Whatever has the name now is another file.
+    // The file that has the name now is another one.
     ok("mkfs IMAGE --size 512M -q", &other);
     ok("mkdir IMAGE /new", &other);
     assert_eq!(warning(&other), "");
@@ -170,14 +170,14 @@ fn a_loop_device_is_found_whose_file_lies_in_another_mount_namespace() {
     let device = Loop(String::from_utf8(output.stdout).unwrap().trim().into());
     assert!(!dir.join("a.img").exists());
     all_writers_are_refused(&image, &format!("losetup -d {}", device.0.display()));
-    // Both lie on one file, which would be read while it is written.
+    // Both are on one file, which would be read while it is written.
     let (code, message) = fails(&format!("cp -f {} {}:/", image.display(), device.0.display()), &image);
     assert!(code != 0 && message.contains("into itself"), "{code} {message}");
 }
 
 #[test]
 fn a_swap_file_is_not_made_an_image() {
-    // Swap needs a file system that has blocks.
+    // Swap needs a filesystem with blocks.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let swap = dir.path().join("swap");
     fs::write(&swap, vec![0; 4 << 20]).unwrap();
@@ -207,7 +207,7 @@ fn qemu_nbd(scratch: &Scratch, options: &[&str], image: &Path) -> Qemu {
     command.args(options).args(["-t", "-f", "raw", "-k"]).arg(&socket).arg(image).stdin(Stdio::null());
     let server = Qemu(command.spawn().unwrap());
     let end = Instant::now() + Duration::from_secs(20);
-    // It listens before it opens the image, and greets afterwards.
+    // The server listens before it opens the image, and sends a greeting afterwards.
     let is_greeted = || UnixStream::connect(&socket).is_ok_and(|mut stream| stream.read_exact(&mut [0; 8]).is_ok());
     while !is_greeted() {
         assert!(Instant::now() < end, "qemu-nbd does not serve");
@@ -235,7 +235,7 @@ fn neither_side_writes_what_a_virtual_machine_or_a_server_of_ours_has() {
     assert!(warned.contains("qemu-nbd (process"), "{warned}");
     drop(server);
     drop(fs::remove_file(scratch.file("nbd.sock")));
-    // One that only reads disturbs no reader.
+    // A server that only reads does not disturb readers.
     let server = qemu_nbd(&scratch, &["-r"], &image);
     assert_eq!(warning(&image), "");
     assert_eq!(fails("mkdir IMAGE /new", &image).0, 4);
@@ -259,7 +259,7 @@ fn neither_side_writes_what_a_virtual_machine_or_a_server_of_ours_has() {
     assert!(qemu_io(&["-c", "write 1M 512"], &image).0);
 }
 
-/// It opens for writing, and would refuse each write: the journal's first, when the image is closed.
+/// Such a device can be opened for writing, but refuses each write, the journal's first, when the image is closed.
 #[test]
 fn a_read_only_block_device_is_no_place_to_write() {
     let scratch = scratch();
@@ -273,7 +273,7 @@ fn a_read_only_block_device_is_no_place_to_write() {
     let is_set = run("blockdev", "--setro");
     let results: Vec<_> = WRITERS.iter().map(|line| fails(line, &device)).collect();
     let shown = xfskit(words("ls IMAGE /", &device));
-    // Before anything may fail: others get the same device.
+    // Done before anything may fail, since other tests get the same device later.
     let is_clear = run("blockdev", "--setrw");
     let written = xfskit(words("mkdir IMAGE /new", &device));
     assert!(run("losetup", "-d") && is_set && is_clear);
@@ -283,7 +283,7 @@ fn a_read_only_block_device_is_no_place_to_write() {
     assert_eq!(shown, "");
 }
 
-/// The file below is the same, but the kernel knows nothing of the second loop device when it mounts the first.
+/// Both loop devices are over the same file, but the kernel does not check that when it mounts one of them.
 #[test]
 fn what_the_kernel_has_by_another_loop_device_is_not_written() {
     let scratch = scratch();
@@ -297,7 +297,7 @@ fn what_the_kernel_has_by_another_loop_device_is_not_written() {
     assert!(refused.iter().all(|(code, message)| *code == 4 && message.contains("in use")), "{refused:?}");
 }
 
-/// It was looked for no further than one loop device deep: with a block device in place of a file, nothing was found.
+/// The search must follow any number of loop devices, also those over block devices.
 #[test]
 fn what_the_kernel_has_by_a_loop_device_over_a_block_device_is_not_written() {
     let scratch = scratch();
@@ -306,7 +306,7 @@ fn what_the_kernel_has_by_a_loop_device_over_a_block_device_is_not_written() {
     let Some(lowest) = Loop::attach(&[], &image) else { return };
     let Some(middle) = Loop::attach(&[], &lowest.0) else { return };
     let Some(highest) = Loop::attach(&[], &middle.0) else { return };
-    // Unused loop devices keep nobody from the image.
+    // Loop devices that are not in use do not lock out writers.
     for device in [&lowest, &middle, &highest] {
         ok("touch IMAGE /early", &device.0);
     }
@@ -336,7 +336,7 @@ fn what_the_kernel_has_by_a_loop_device_over_a_block_device_is_not_written() {
     }
 }
 
-/// They exited as if -f would do.
+/// Their exit code must not be the one of a refusal that -f would override.
 #[test]
 fn a_target_in_use_has_the_exit_code_of_an_image_in_use() {
     let scratch = scratch();
@@ -370,7 +370,7 @@ fn a_target_in_use_has_the_exit_code_of_an_image_in_use() {
     ok(&format!("umount {}", dir.display()), &target);
 }
 
-/// The refusal followed on a warning of what was never shown.
+/// A command that prints nothing of an image must not warn about it before it is refused.
 #[test]
 fn only_what_shows_something_warns_of_those_who_may_change_it() {
     let scratch = scratch();
@@ -385,7 +385,7 @@ fn only_what_shows_something_warns_of_those_who_may_change_it() {
         assert!(code == 4 && !message.contains("warning"), "{line}: {message}");
     }
     kernel.unmount();
-    // A copy out of an image that was cut short said so twice.
+    // A copy from a truncated image prints its warning once.
     fs::OpenOptions::new().write(true).open(&image).unwrap().set_len(500 << 20).unwrap();
     let copy = format!("cp -r {}:/ {}", image.display(), scratch.file("out").display());
     let output = xfskit(words(&copy, &image));

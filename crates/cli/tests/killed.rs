@@ -1,5 +1,5 @@
-//! Commands that are killed in the middle: what had contents has its old ones or its new ones, as the kernel sees it.
-//! And signals that ask for the end: the image is closed, and everything is whole.
+//! Commands that are killed in the middle: as the kernel sees it, each file has its old or its new contents. And
+//! signals that ask for an end: the image is closed, and everything is complete.
 
 mod common;
 
@@ -15,7 +15,7 @@ use xfskit_testkit::{Scratch, copy_image, kernel_mount, reference, scratch};
 const FILES: usize = 1500;
 const KILLS: u32 = 7;
 
-/// Contents of a file, in one of two versions of unlike length.
+/// Contents of a file, in one of two versions of different length.
 fn contents(version: &str, number: usize) -> Vec<u8> {
     format!("{version} {number} ").repeat(if number.is_multiple_of(50) { 2000 } else { 3 }).into_bytes()
 }
@@ -27,21 +27,21 @@ fn make_tree(root: &Path, version: &str) {
     }
 }
 
-/// A command under way.
+/// Starts a command.
 fn start(line: &[&str], input: Option<Vec<u8>>) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
     command.args(line).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     std::thread::spawn(move || {
-        // A killed reader is no failure of the test.
+        // A reader that was killed is not a failure of the test.
         let _ = input.map(|input| stdin.write_all(&input));
     });
     child
 }
 
-/// Runs the command to its end, then kills it at several moments of that time, each on a new copy of the image; what
-/// `judge` is given was mounted by the kernel, or is a copy out of the image where that cannot be.
+/// Runs the command to its end once. Then kills it at several moments of that time, each on a new copy of the image.
+/// `judge` gets the kernel's mount of the image, or a copy out of the image if the kernel cannot mount it.
 fn kill_loop(image: &Path, line: &[&str], input: Option<&[u8]>, judge: impl Fn(&Path)) {
     let scratch = scratch();
     let victim = scratch.file("a.img");
@@ -61,7 +61,7 @@ fn kill_loop(image: &Path, line: &[&str], input: Option<&[u8]>, judge: impl Fn(&
         if child.wait().unwrap().signal().is_some() {
             killed += 1;
         } else {
-            // It is faster now than it was alone.
+            // The command takes less time now than in the first run.
             whole = whole * 2 / 3;
         }
         let left = fs::read_dir(scratch.path()).unwrap().count();
@@ -71,7 +71,7 @@ fn kill_loop(image: &Path, line: &[&str], input: Option<&[u8]>, judge: impl Fn(&
     println!("{line:?}: {killed} of {KILLS} kills came in time");
 }
 
-/// Shows the judge what the image holds now.
+/// Shows `judge` the current contents of the image.
 fn look(scratch: &Scratch, image: &Path, judge: &impl Fn(&Path)) {
     if let Some(kernel) = kernel_mount(image) {
         judge(kernel.path());
@@ -84,7 +84,7 @@ fn look(scratch: &Scratch, image: &Path, judge: &impl Fn(&Path)) {
     }
 }
 
-/// Every file of the tree is whole: the old one or the new one.
+/// Every file of the tree is complete: the old one or the new one.
 fn judge_tree(root: &Path) {
     for number in 0..FILES {
         let found = fs::read(root.join("src").join(number.to_string())).unwrap();
@@ -98,7 +98,7 @@ fn judge_tree(root: &Path) {
     }
 }
 
-/// An image with an old tree in `/src`, and the new tree on the host.
+/// Makes an image with an old tree in `/src`, and the new tree on the host.
 fn old_and_new(scratch: &Scratch) -> (PathBuf, PathBuf) {
     let (old, new) = (scratch.file("old"), scratch.file("new"));
     make_tree(&old, "old");

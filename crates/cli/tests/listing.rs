@@ -36,10 +36,10 @@ fn lists_are_those_of_ls() {
         let mut ls = Command::new("ls");
         let output = ls.args(arguments).env("LC_ALL", "C").current_dir(kernel.path()).output().unwrap();
         assert!(output.status.success());
-        // Their root is a dot, and names below it begin with that.
+        // In GNU's output the root is a dot, with which all names below it begin.
         String::from_utf8(output.stdout).unwrap().replace("./", "/").replace(".:\n", "/:\n")
     };
-    // Names that begin with a dot are shown in any case.
+    // xfskit shows names that begin with a dot without -a.
     for (ours, options) in [
         ("-a IMAGE /a", "-1a /a"),
         ("-aR IMAGE /a", "-1aR /a"),
@@ -62,7 +62,7 @@ fn lists_are_those_of_ls() {
     kernel.unmount();
 }
 
-/// GNU's ls sorts its operands, and ours takes them as they come.
+/// GNU's ls sorts its operands; xfskit lists them in the given order.
 fn sorted_operands(text: &str) -> Vec<String> {
     let mut blocks: Vec<String> = text.split("\n\n").map(|block| block.trim_end().to_owned()).collect();
     if blocks.len() > 1 || !text.contains(":\n") {
@@ -99,7 +99,7 @@ fn several_files_are_shown_and_an_error_hides_no_other() {
     assert_eq!(paths, expected);
 }
 
-/// What check, the kernel's log and xfs_db name is a number.
+/// `check`, the kernel's log and xfs_db report inode numbers.
 #[test]
 fn an_inode_number_is_an_operand() {
     let (_scratch, image) = prepared();
@@ -111,13 +111,13 @@ fn an_inode_number_is_an_operand() {
     ok(&format!("xattr set IMAGE inode:{file} user.n 1"), &image);
     ok(&format!("chmod IMAGE 600 inode:{file}"), &image);
     assert!(ok("xattr list IMAGE /a/1", &image).contains("user.n") && ok("stat IMAGE /a/1", &image).contains("0600"));
-    // Numbers of nothing, of what is free, and beyond all inodes.
+    // Numbers of no inode, of a free one, and beyond all inodes.
     for none in [0, file + 40, u64::MAX] {
         let (code, message) = fails(&format!("stat IMAGE inode:{none}"), &image);
         assert!(code == 1 && message.contains("stale inode"), "{message}");
     }
     assert_eq!(fails("stat IMAGE inode:x", &image).0, 1);
-    // A file of that name has a path.
+    // A file whose name looks like this is reached by a path.
     ok(&format!("touch IMAGE /inode:{dir}"), &image);
     assert!(ok(&format!("stat IMAGE /inode:{dir}"), &image).contains("type:       file"));
     assert!(ok(&format!("stat IMAGE inode:{dir}"), &image).contains("type:       directory"));
@@ -125,7 +125,7 @@ fn an_inode_number_is_an_operand() {
 
 const ZONES: [&str; 5] = ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu", "EST5EDT"];
 
-/// In a zone: what `date` makes of a time, and what a file has that was touched with it.
+/// In a zone: how `date` shows a date, and the time of a file that was touched with that date.
 fn both_read(zone: &str, date: &str, image: &Path) -> (String, String) {
     let run = |program: &str, arguments: &[&std::ffi::OsStr]| {
         let output = Command::new(program).args(arguments).env("TZ", zone).env("LC_ALL", "C").output().unwrap();
@@ -144,7 +144,7 @@ fn both_read(zone: &str, date: &str, image: &Path) -> (String, String) {
     (ours.to_owned(), theirs.trim_end().to_owned())
 }
 
-/// Only seconds were understood, and all times shown in UTC.
+/// Dates, times and zones, not only seconds.
 #[test]
 fn dates_are_read_and_shown_as_by_gnu_date() {
     let (_scratch, image) = prepared();
@@ -171,7 +171,7 @@ fn dates_are_read_and_shown_as_by_gnu_date() {
             assert_eq!(ours, theirs, "{zone} {date}");
         }
     }
-    // JSON is for programs, and in UTC anywhere.
+    // JSON is for programs, and always in UTC.
     ok("touch IMAGE /file -d 2026-07-31T12:00:00+02:00", &image);
     assert!(ok("--json stat IMAGE /file", &image).contains("\"mtime\": \"2026-07-31T10:00:00.000000000Z\""));
     assert_eq!(fails("touch IMAGE /file -d tomorrow", &image).0, 2);

@@ -1,5 +1,5 @@
-//! What a message tells a person to do: about images that are mounted, paths on mounts, mounts whose server died, and
-//! machines without the right to FUSE.
+//! Messages that say what to do: about mounted images, paths on mounts, mounts whose server has ended, and users
+//! without the right to use FUSE.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn mounted_with_a_file() -> Option<Prepared> {
     Some(at)
 }
 
-/// They said which process has it, and neither where nor what to do.
+/// The message names the process, the mount point and the command that unmounts.
 #[test]
 fn an_image_that_is_mounted_is_named_with_its_mount_point() {
     let Some(at) = mounted_with_a_file() else { return };
@@ -58,7 +58,7 @@ fn an_image_that_is_mounted_is_named_with_its_mount_point() {
     at.line("mount -o ro IMAGE DIR");
     ok("cat IMAGE /file", &at.image);
     at.line("umount DIR");
-    // A lock of another program is no mount of ours.
+    // An image that another program has locked is not mounted by xfskit.
     let lock = fs::File::open(&at.image).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let (code, message) = fails("info IMAGE", &at.image);
@@ -78,11 +78,11 @@ fn a_path_on_a_mount_is_named_with_its_image() {
             }
         }
     }
-    // What is said to be done works.
+    // The proposed command works.
     assert_eq!(fails("ls IMAGE", &at.dir).0, 6);
     at.line("umount DIR");
     assert!(ok("cat IMAGE /file", &at.image).starts_with("no image"));
-    // An image on a mount is one, and a folder elsewhere lies on none.
+    // An image on a mount is an image, and a folder elsewhere is not on a mount.
     assert!(!fails("ls IMAGE", &at.dir).1.contains("xfskit umount"));
     at.line("mount IMAGE DIR");
     let inner = at.dir.join("inner.img");
@@ -91,14 +91,14 @@ fn a_path_on_a_mount_is_named_with_its_image() {
     at.line("umount DIR");
 }
 
-/// It said "Transport endpoint is not connected", and no more.
+/// "Transport endpoint is not connected" alone does not say what to do.
 #[test]
 fn a_mount_whose_server_died_is_named_with_its_cure() {
     let Some(at) = mounted_with_a_file() else { return };
     let server = server_of(&at.image);
     signal(server, "-KILL");
     wait_for_end(server);
-    // Its files are closed a moment after its memory is gone.
+    // The kernel closes the files of the server a moment after it has freed its memory.
     let end = Instant::now() + Duration::from_secs(10);
     while fs::metadata(&at.dir).err().and_then(|error| error.raw_os_error()) != Some(Errno::NOTCONN.raw_os_error()) {
         assert!(Instant::now() < end, "the mount does not die");
@@ -109,13 +109,13 @@ fn a_mount_whose_server_died_is_named_with_its_cure() {
     assert!(code == 8 && cures.iter().all(|cure| message.contains(cure)), "{code} {message}");
     let (code, message) = fails("ls IMAGE", &at.dir.join("folder"));
     assert!(code == 6 && message.contains(&cures[0]) && message.contains("has ended"), "{code} {message}");
-    // The cure is one.
+    // The proposed command works.
     fails(&format!("umount {dir}"), &at.image);
     at.line("--wait 5 mount IMAGE DIR");
     at.line("umount DIR");
 }
 
-/// It asked whether the module was loaded.
+/// The reason is the user's permission, not a missing module.
 #[test]
 fn a_user_who_may_not_use_fuse_is_told_so() {
     let Some(at) = prepared() else { return };
@@ -135,7 +135,7 @@ fn a_user_who_may_not_use_fuse_is_told_so() {
     assert!(message.contains("permission") && !message.contains("loaded"), "{message}");
 }
 
-/// The parser proposed to take an option that it did not know for a path.
+/// The parser's own tip would take an unknown option for a path.
 #[test]
 fn an_unknown_option_is_not_taken_for_a_path() {
     let image = Path::new("/nowhere/a.img");
@@ -148,13 +148,13 @@ fn an_unknown_option_is_not_taken_for_a_path() {
     assert!(fails("mkfs -K IMAGE", image).1.contains("tip: leave it out"));
     assert!(fails("mkfs -p x IMAGE", image).1.contains("--from FOLDER"));
     assert!(!fails("cp -K IMAGE /x", image).1.contains("tip"));
-    // A slip of a letter is still corrected.
+    // A wrong letter is still corrected.
     assert!(fails("mkfs --labels IMAGE", image).1.contains("unexpected argument '--labels'"));
     assert!(fails("ls --recursiv IMAGE", image).1.contains("similar argument exists: '--recursive'"));
     assert!(!fails("rm -R IMAGE /x", image).1.contains("unexpected"));
 }
 
-/// The formatter filled the tables of exit codes and options.
+/// The formatter must not fill the tables of exit codes and options.
 #[test]
 fn tables_of_manuals_keep_their_lines() {
     let scratch = xfskit_testkit::scratch();
@@ -179,7 +179,7 @@ fn tables_of_manuals_keep_their_lines() {
     }
 }
 
-/// It counted files although it had counted them before.
+/// The number of files is known from measuring.
 #[test]
 fn progress_of_what_was_measured_has_a_percentage() {
     let scratch = xfskit_testkit::scratch();
@@ -200,12 +200,12 @@ fn progress_of_what_was_measured_has_a_percentage() {
     };
     let known = drawn("");
     assert!(known.contains("%, ") && known.contains(" of 3000 files"), "{known:?}");
-    // What was not measured has no total.
+    // Without measuring, the number of files is not known.
     let unknown = drawn("--size 400M");
     assert!(unknown.contains(" files, ") && !unknown.contains('%'), "{unknown:?}");
 }
 
-/// It said that the image has a wrong magic number, while `ls` worked.
+/// The message names the copy of the superblock with which `ls` works.
 #[test]
 fn who_writes_an_image_without_its_first_superblock_is_told_of_the_copy() {
     let scratch = xfskit_testkit::scratch();
@@ -244,11 +244,11 @@ fn a_message_says_what_to_do() {
         format!("export IMAGE -o {}/a.tar", missing.display()),
     ] {
         let (code, message) = fails(&line, &image);
-        // An archive is no image that cannot be opened.
+        // An archive that cannot be made is a failed operation.
         let expected = if line.starts_with("export") { 1 } else { 6 };
         assert!(code == expected && message.contains(&folder), "{line}: {code} {message}");
     }
-    // Quiet is quiet, and a file may be cloned by its number.
+    // With -q nothing is printed; and a file may be cloned by its number.
     assert_eq!(ok("mkfs -f -q --json IMAGE", &image), "");
     ok("mkdir IMAGE /dir", &image);
     ok("touch IMAGE /file", &image);
@@ -258,7 +258,7 @@ fn a_message_says_what_to_do() {
     assert_eq!(ok("ls IMAGE /dir", &image), "file\n");
 }
 
-/// It waited for nothing.
+/// `--wait` applies to umount, too.
 #[test]
 fn an_unmount_waits_for_those_who_use_the_mount() {
     let Some(at) = prepared() else { return };

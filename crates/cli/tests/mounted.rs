@@ -1,5 +1,5 @@
-//! `xfskit mount` as a program: it is ready when it returns, ends on signals, and leaves an image that the kernel
-//! recovers when it is killed.
+//! `xfskit mount` as a program: its mount is ready when it returns, it ends on signals, and if it is killed it leaves
+//! an image that the kernel recovers.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use xfskit_testkit::{Scratch, kernel_mount, reference, scratch, skip, tree};
 
-/// A folder with an image and a mount point; `None` where FUSE cannot be used.
+/// A folder with an image and a mount point; `None` if FUSE cannot be used.
 fn prepared() -> Option<(Scratch, PathBuf, PathBuf)> {
     if fs::File::open("/dev/fuse").is_err() {
         skip("this machine has no /dev/fuse");
@@ -40,7 +40,7 @@ fn server_of(image: &Path) -> i32 {
 fn kill(process: i32, signal: &str) {
     assert!(Command::new("kill").args([signal, &process.to_string()]).status().unwrap().success());
     let end = Instant::now() + Duration::from_secs(30);
-    // A zombie has no command line: this test is not the parent that waits for it.
+    // A zombie has no command line. This process is not its parent, so it cannot wait for it.
     let alive = || fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|command| !command.is_empty());
     while alive() {
         assert!(Instant::now() < end, "the server does not end");
@@ -96,7 +96,7 @@ fn signals_close_the_image_in_good_order() {
     assert!(ok("info IMAGE", &image).ends_with("clean\n"));
 }
 
-/// Each SEEK_DATA once began a thread, which ended the mount where there were no more.
+/// A SEEK_DATA must not start a thread, since there may be none left.
 #[test]
 fn the_server_begins_no_threads_for_seeks() {
     let Some((_scratch, image, dir)) = prepared() else { return };
@@ -107,7 +107,7 @@ fn the_server_begins_no_threads_for_seeks() {
         status.lines().find_map(|line| line.strip_prefix("Threads:")).unwrap().trim().parse::<u32>().unwrap()
     };
     let files: Vec<fs::File> = (0..4).map(|n| fs::File::create(dir.join(n.to_string())).unwrap()).collect();
-    // FUSE's own threads are all there as soon as something was answered.
+    // FUSE starts all its threads before it answers the first request.
     let (before, mut most) = (threads(), 0);
     std::thread::scope(|scope| {
         for file in &files {
@@ -159,12 +159,12 @@ fn what_was_synced_survives_a_killed_server() {
     let [copy, other] = ["copy.img", "other.img"].map(|name| scratch.file(name));
     fs::copy(&image, &copy).unwrap();
     fs::copy(&image, &other).unwrap();
-    // Whoever writes replays the journal first, and says so.
+    // A command that writes replays the journal first, and reports it.
     let output = xfskit(words("mkdir IMAGE /new", &copy));
     assert!(output.status.success(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("replayed"), "{output:?}");
     assert!(ok("info IMAGE", &copy).contains("clean"));
-    // So does the command that does only that.
+    // The command that only replays reports it, too.
     let said: serde_json::Value = serde_json::from_str(&ok("log replay --json IMAGE", &other)).unwrap();
     assert!(said["dirty"] == true && said["items"]["replayed"].as_u64() > Some(500), "{said}");
     assert!(ok("log replay IMAGE", &other).contains("the journal is clean"));
@@ -184,7 +184,7 @@ fn what_was_synced_survives_a_killed_server() {
     }
 }
 
-/// Our print of the journal against that of xfs_logprint.
+/// Compares xfskit's print of the journal with that of xfs_logprint.
 fn compare_logs(image: &Path) {
     let Some(reference) = reference() else { return };
     let theirs = reference.tool_output("xfs_logprint", ["-t".as_ref(), image.as_os_str()]);
@@ -204,7 +204,7 @@ fn a_journal_that_cannot_be_written_shuts_the_mount_down_and_loses_nothing_that_
     let Some((_scratch, image, dir)) = prepared() else { return };
     line("mount -o commit=0,errortag=logiodone:2 IMAGE DIR", &image, &dir);
     fs::write(dir.join("first"), "").unwrap();
-    // The first record of the log, and the last that is written.
+    // The first record of the log, and the last one that is written.
     fs::File::open(dir.join("first")).unwrap().sync_all().unwrap();
     fs::create_dir(dir.join("second")).unwrap();
     let is_io =

@@ -1,8 +1,8 @@
-//! Every command on images whose metadata was damaged at random, with right checksums: each ends within its time and
-//! its memory, with an exit code that the help names, and without a panic.
+//! Every command on images whose metadata was damaged at random, with right checksums. Each ends within limits of time
+//! and memory, without a panic, and with an exit code that the help lists.
 //!
-//! `XFSKIT_MUTATIONS=500` for a long run, `XFSKIT_SEED` for other ones. The last line counts the commands; the report
-//! of the fuzz targets has them too.
+//! `XFSKIT_MUTATIONS=500` for a long run, `XFSKIT_SEED` for other mutations. The last line counts the commands; the
+//! report of the fuzz targets has the same counts.
 
 mod common;
 
@@ -22,7 +22,7 @@ const IMAGES: u64 = 16;
 const SECTOR_BYTES: usize = 512;
 const BLOCK_BYTES: usize = 4096;
 
-/// Metadata: where a magic number stands, which, the size of the block, where its checksum stands.
+/// Kinds of metadata: offset of the magic number, the number, size of the block, offset of its checksum.
 const KINDS: [(usize, &[u8], usize, usize); 19] = [
     (0, b"XFSB", SECTOR_BYTES, 224),
     (0, b"XAGF", SECTOR_BYTES, 216),
@@ -46,9 +46,9 @@ const KINDS: [(usize, &[u8], usize, usize); 19] = [
 ];
 
 const MAX_SECONDS: &str = "30";
-/// Address space: room for the caches, and for a journal that is replayed in memory.
+/// Limit of the address space: enough for the caches, and for a journal that is replayed in memory.
 const MAX_BYTES: u64 = 4 << 30;
-/// The exit codes that `xfskit --help` names, and those of fsck(8).
+/// The exit codes in `xfskit --help`, and those of fsck(8).
 const EXIT_CODES: std::ops::RangeInclusive<i32> = 0..=9;
 
 const READERS: [&str; 14] = [
@@ -68,7 +68,7 @@ const READERS: [&str; 14] = [
     "export IMAGE /",
 ];
 
-/// These change the image, and are the last on it.
+/// These lines change the image, so they are run last.
 const WRITERS: [&str; 6] = [
     "xattr set IMAGE / user.new value",
     "mkdir IMAGE /made",
@@ -92,16 +92,16 @@ fn assert_orderly(line: &str, image: &Path, what: &str) {
     assert!(is_orderly && !error.contains("panicked"), "{what}: xfskit {line}: {}\n{error}", output.status);
 }
 
-/// The metadata of an image: place, size, place of the checksum.
+/// The metadata of an image: offset, size, offset of the checksum.
 fn targets(bytes: &[u8]) -> Vec<(usize, usize, usize)> {
     let kind = |at: usize| KINDS.iter().find(|(offset, magic, ..)| bytes[at + offset..].starts_with(magic));
     let sectors = (0..bytes.len()).step_by(SECTOR_BYTES);
     let found = sectors.filter_map(|at| kind(at).map(|(_, _, size, crc)| (at, *size, *crc)));
-    // Inodes that are free are many, and few commands look at them.
+    // Most inodes are free, and few commands look at those.
     found.filter(|&(at, ..)| !bytes[at..].starts_with(b"IN\0\0") && at + BLOCK_BYTES <= bytes.len()).collect()
 }
 
-/// Damages a copy of the image, and says where.
+/// Damages a copy of the image, and returns a description of the damage.
 fn damage(bytes: &[u8], targets: &[(usize, usize, usize)], copy: &Path, seed: u64) -> String {
     let random = SeededEnvironment::new(seed);
     let below = |limit: usize| random.random() as usize % limit;
@@ -110,7 +110,7 @@ fn damage(bytes: &[u8], targets: &[(usize, usize, usize)], copy: &Path, seed: u6
     for _ in 0..1 + seed % 3 {
         let (at, size, crc) = targets[below(targets.len())];
         let mut block = bytes[at..at + size].to_vec();
-        // Most of what matters stands at the front.
+        // Most important fields are at the front of a block.
         let end = [64, 256, size][below(3)].min(size);
         for _ in 0..1 + below(3) {
             let byte = 4 + below(end - 4);

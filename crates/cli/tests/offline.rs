@@ -1,4 +1,4 @@
-//! Commands on images that are not mounted: what they print, what they leave, how they fail.
+//! Commands on images that are not mounted: their output, their effects, and their errors.
 
 mod common;
 
@@ -107,7 +107,7 @@ fn dumps_are_those_of_getfattr() {
     assert_eq!(ok("xattr get -e hex IMAGE /dir/a user.binary", &image), "0x00ff10\n");
     assert_eq!(ok("xattr list IMAGE /dir/a", &image), "trusted.hidden\nuser.binary\nuser.text\n");
     assert_eq!(fails("xattr set --create IMAGE /dir/a user.text x", &image).0, 1);
-    // Values of files are taken as they are: no argument can hold all of them.
+    // A value in a file is taken as it is: no argument could be this long.
     let value: Vec<u8> = (0..65536_u32).map(|n| (n % 251) as u8).collect();
     fs::write(scratch.file("value"), &value).unwrap();
     ok(&format!("xattr set IMAGE /dir/none user.large --value-file {}", scratch.file("value").display()), &image);
@@ -128,7 +128,7 @@ fn dumps_are_those_of_getfattr() {
         kernel.unmount();
         assert_eq!(blocks(&dump), blocks(&String::from_utf8(output.stdout).unwrap()));
     }
-    // Back into a second image, and no wrong file is touched.
+    // Restores the dump into a second image.
     let dump = ok("xattr dump -R -m - IMAGE", &image);
     let second = scratch.file("b.img");
     ok("mkfs IMAGE --size 512M -q", &second);
@@ -175,7 +175,7 @@ fn bad_images_have_an_exit_code_and_a_message_of_their_own() {
     let mut bytes = fs::read(&image).unwrap();
     bytes[110] ^= 1;
     fs::write(&broken, &bytes).unwrap();
-    // Who reads gets a copy of the superblock, and a warning; without any copy all is refused.
+    // Readers get a copy of the superblock, and a warning. Without any copy, all commands are refused.
     let (code, message) = fails("mkdir IMAGE /a", &broken);
     assert!(code == 3 && message.contains("checksum"), "{code} {message}");
     let looked = xfskit(words("info IMAGE", &broken));
@@ -215,7 +215,7 @@ fn manuals_completions_and_help_come_from_the_arguments() {
     assert!(help.contains("Exit codes") && help.contains("\n  completions ") && help.contains("\n  man "), "{help}");
 }
 
-/// `log replay --norecovery` once replayed.
+/// Commands that write must replay the journal, and do not have --norecovery.
 #[test]
 fn only_commands_that_look_may_look_past_the_journal() {
     let scratch = scratch();
@@ -244,7 +244,7 @@ fn a_check_says_what_is_wrong_and_exits_as_fsck() {
     assert!(ok("check IMAGE", &image).ends_with("no faults\n"));
     let report: serde_json::Value = serde_json::from_str(&ok("--json check IMAGE --threads 2", &image)).unwrap();
     assert_eq!((&report["clean"], &report["summary"]["names"]), (&true.into(), &3.into()), "{report}");
-    // Somebody who writes is in the way, somebody who reads is not.
+    // A writer prevents a check, a reader does not.
     let device = FileDevice::open(&image, Access::Read).unwrap();
     ok("check IMAGE", &image);
     drop(device);
@@ -256,7 +256,7 @@ fn a_check_says_what_is_wrong_and_exits_as_fsck() {
     assert_eq!(fails("check", &image).0, 16);
     assert_eq!(fails("ls", &image).0, 2);
     assert_eq!(fails("check /nowhere", &image).0, 8);
-    // The AGF of the second AG counts one block less.
+    // The AGF of the second AG counts one block too few.
     let mut bytes = fs::read(&image).unwrap();
     let start = bytes.len() / 4 + 512;
     let agf = &mut bytes[start..start + 512];
@@ -279,7 +279,7 @@ fn a_check_says_what_is_wrong_and_exits_as_fsck() {
     assert_eq!((&report["clean"], &agf["owner"]["ag"]), (&false.into(), &1.into()), "{report}");
 }
 
-/// Output that goes nowhere was a panic.
+/// A closed or full output must not cause a panic.
 #[test]
 fn output_that_cannot_be_written_is_an_error() {
     let scratch = scratch();
@@ -316,7 +316,7 @@ fn output_that_cannot_be_written_is_an_error() {
     }
 }
 
-/// What is left of an image is shown, with a warning; nothing is written to it.
+/// The rest of an image is shown, with a warning; nothing is written to it.
 #[test]
 fn an_image_without_its_first_superblock_or_its_end_is_looked_at() {
     let scratch = scratch();
@@ -343,7 +343,7 @@ fn an_image_without_its_first_superblock_or_its_end_is_looked_at() {
     }
 }
 
-/// A path with a slash at its end is that of a directory.
+/// A path that ends in a slash is that of a directory.
 #[test]
 fn a_slash_at_the_end_asks_for_a_directory() {
     let scratch = scratch();
@@ -388,7 +388,7 @@ fn a_slash_at_the_end_asks_for_a_directory() {
     assert_eq!(ok("ls IMAGE /renamed/.", &image), "");
 }
 
-/// Names that are not text printed the same, and times did not say of which zone they are.
+/// Names that are not text differ in JSON, and times have a zone.
 #[test]
 fn json_says_which_bytes_a_name_has() {
     use std::os::unix::ffi::OsStrExt;
@@ -428,7 +428,7 @@ fn json_says_which_bytes_a_name_has() {
     assert!(ok("ls -l IMAGE /time", &image).contains(" 2023-11-14 22:13:20 +0000 "));
 }
 
-/// What mkfs cannot do changes nothing.
+/// A mkfs that fails changes nothing.
 #[test]
 fn sizes_that_do_not_fit_leave_the_file_as_it_is() {
     let scratch = scratch();

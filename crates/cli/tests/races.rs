@@ -1,4 +1,4 @@
-//! Two commands, or a command and a mount, that want one image at the same time.
+//! Two commands, or a command and a mount, that use one image at the same time.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn start(line: &str, image: &Path) -> Child {
     command.args(words(line, image)).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until a process has a file open whose name has this end.
+/// Waits until a process has a file open whose name ends in `end`.
 fn wait_for_open(child: &Child, end: &str) {
     let until = Instant::now() + Duration::from_secs(20);
     let is_it = |path: PathBuf| fs::read_link(path).is_ok_and(|name| name.to_string_lossy().ends_with(end));
@@ -74,7 +74,7 @@ fn an_image_that_was_made_meanwhile_is_not_replaced() {
     assert_eq!(ok("ls IMAGE", &image), "second\n");
 }
 
-/// The kernel takes no lock, so it is looked for once more before the name changes hands.
+/// The kernel takes no lock, so commands check for it again before they rename the new file.
 #[test]
 fn an_image_that_the_kernel_mounts_meanwhile_is_not_replaced() {
     let scratch = scratch();
@@ -93,12 +93,12 @@ fn an_image_that_the_kernel_mounts_meanwhile_is_not_replaced() {
     assert_eq!(ok("cat IMAGE /file", &target), "of the mount");
 }
 
-/// An export that stands still while it writes.
+/// Starts an export, and stops the process while it writes.
 fn begin_export(source: &Path, target: &Path) -> Child {
     let _ = with_input("write IMAGE /large", source, &vec![7; 200 << 20]);
     let child = start(&format!("export -f IMAGE -o {}", target.display()), source);
     let stopped = Instant::now() + Duration::from_secs(20);
-    // It is over before it stands still where the target is refused.
+    // If the target is refused, the export ends before it can be stopped.
     while child_file(&child).is_none_or(|length| length == 0) && is_alive(&child) {
         assert!(Instant::now() < stopped, "the export does not begin");
     }
@@ -110,7 +110,7 @@ fn is_alive(child: &Child) -> bool {
     fs::read_to_string(format!("/proc/{}/stat", child.id())).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// How long the file without a name is by now.
+/// The current size of the file without a name.
 fn child_file(child: &Child) -> Option<u64> {
     let files = fs::read_dir(format!("/proc/{}/fd", child.id())).into_iter().flatten().flatten();
     let mut unnamed = files
@@ -129,7 +129,7 @@ fn finish_quietly(child: Child) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// It held no lock: the server of a mount went on writing into a file that had no name any more.
+/// The target must be locked, so that no server mounts it and then writes to a file without a name.
 #[test]
 fn the_target_of_an_export_is_not_mounted_meanwhile() {
     let scratch = scratch();

@@ -1,5 +1,5 @@
-//! `xattr restore` beside `setfattr --restore` on the kernel's mount, with changed dumps: where setfattr takes all of a
-//! dump, the same attributes are in the image.
+//! `xattr restore` compared with `setfattr --restore` on the kernel's mount, with mutated dumps. If setfattr accepts
+//! all of a dump, the image must have the same attributes.
 
 mod common;
 
@@ -21,7 +21,7 @@ const SEEDS: [&[u8]; 5] = [
     b"# file: a\nuser.one=\"1\"\nuser.one=\"2\"\ntrusted.two=text\n\n# file: a\nuser.three=0X0a0B\n",
 ];
 
-/// The attributes of everything that is mounted, as getfattr shows them.
+/// All attributes on a mount, as getfattr shows them.
 fn attributes(folder: &Path) -> String {
     let mut command = Command::new("getfattr");
     command.args(["-R", "-d", "-m", "^(user|trusted|security)", "-e", "hex", "."]).current_dir(folder);
@@ -54,7 +54,7 @@ fn a_dump_that_setfattr_takes_is_restored_the_same() {
         for _ in 0..usize::from(number >= SEEDS.len()) * (1 + random.below(2)) {
             change(&mut text, &seeds, &mut random);
         }
-        // setfattr takes a zero byte for the end of the line, and forgets the rest.
+        // setfattr takes a zero byte for the end of a line, and ignores the rest.
         text.retain(|byte| *byte != 0);
         fs::write(&dump, &text).unwrap();
         let theirs = scratch.file("theirs.img");

@@ -1,4 +1,4 @@
-//! The end of a server: it takes its own mount away and no other's, and whoever unmounts learns whether the image was
+//! The end of a server: it unmounts only its own mount, and the program that unmounts learns whether the image was
 //! closed.
 
 mod common;
@@ -17,7 +17,7 @@ fn is_clean(image: &Path) -> bool {
     ok("info IMAGE", image).ends_with("clean\n")
 }
 
-/// The other's mount went, and the server that the signal was for lived on.
+/// Another mount may lie over the server's own mount at the same folder.
 #[test]
 fn a_signal_ends_the_servers_own_mount_and_no_other() {
     let Some(at) = prepared_for_root() else { return };
@@ -29,7 +29,7 @@ fn a_signal_ends_the_servers_own_mount_and_no_other() {
         run("umount", &["-l"], &at.dir);
         let first = server_of(&at.image);
         ok(&format!("mount IMAGE {}", at.dir.display()), &other);
-        // Somebody who is done with the last file ends the first mount as well.
+        // The last close of a file on the first mount ends the server as well.
         if way == "signal" {
             signal(first, "-TERM");
             wait_for_end(first);
@@ -45,7 +45,7 @@ fn a_signal_ends_the_servers_own_mount_and_no_other() {
     }
 }
 
-/// Its unmount found nothing, took that for another's doing, and waited for an end that did not come.
+/// The mount may still exist in another mount namespace.
 #[test]
 fn a_signal_ends_a_server_whose_mount_lives_on_elsewhere() {
     let Some(at) = prepared_for_root() else { return };
@@ -69,7 +69,7 @@ fn a_signal_ends_a_server_whose_mount_lives_on_elsewhere() {
     assert_eq!(ok("cat IMAGE /file", &at.image), "contents");
 }
 
-/// It waited for the lock of an image that the first mount went on using.
+/// The image stays in use by the other mount, so `umount` must not wait for it.
 #[test]
 fn a_bind_mount_is_unmounted_by_itself() {
     let Some(at) = prepared_for_root() else { return };
@@ -83,7 +83,7 @@ fn a_bind_mount_is_unmounted_by_itself() {
     assert!(is_clean(&at.image));
 }
 
-/// The journal met a hole of the image: EIO and the end of the filesystem. Then `umount` succeeded, and what had waited
+/// A full host must not end the filesystem when the journal reaches a hole of the image, and `umount` must report what
 /// was lost.
 #[test]
 fn a_full_host_is_told_as_such_and_loses_nothing_that_was_durable() {
@@ -121,7 +121,7 @@ fn a_full_host_is_told_as_such_and_loses_nothing_that_was_durable() {
     }
 }
 
-/// A hole in it waited for the host to be full.
+/// Without its space, the journal could not be written on a full host.
 #[test]
 fn the_journal_has_its_space_on_the_host() {
     use std::os::unix::fs::MetadataExt;
@@ -139,7 +139,7 @@ fn the_journal_has_its_space_on_the_host() {
     assert!(taken(&copy) >= journal, "{}", taken(&copy));
 }
 
-/// Every open for writing was refused, that of `rm` too, until the host had space for all of the journal.
+/// Opening an image for writing must not need space for the whole journal.
 #[test]
 fn a_full_host_keeps_nobody_from_making_room_in_an_image() {
     let Some(at) = prepared_for_root() else { return };
@@ -150,7 +150,7 @@ fn a_full_host_keeps_nobody_from_making_room_in_an_image() {
     ok("mkfs IMAGE -q --small --size 400M -l size=48m", &image);
     (0..9).for_each(|number| drop(ok(&format!("mkdir IMAGE /dir{number}"), &image)));
     let punch = |image: &Path| {
-        // What a copy with `cp --sparse=always` leaves of the journal.
+        // The holes that a copy with `cp --sparse=always` makes in the journal.
         let copy = at.scratch.file("sparse");
         xfskit_testkit::copy_image(image, &copy);
         fs::remove_file(image).unwrap();
@@ -167,7 +167,7 @@ fn a_full_host_keeps_nobody_from_making_room_in_an_image() {
     assert!(removed.status.success() && message.contains("the next 3 MiB of the journal"), "{message}");
     let (_, message) = fails(&format!("mount IMAGE {}", at.dir.display()), &image);
     assert!(message.contains("free up to 48 MiB on the host"), "a mount is to last: {message}");
-    // More than there is room for: some of it is done, and the rest is an error.
+    // There is room for some of these; the others are errors.
     let names: String = (0..30_000).map(|number| format!(" /many-directories-{number:05}")).collect();
     let (_, message) = fails(&format!("mkdir IMAGE{names}"), &image);
     assert!(message.contains("No space left"), "{message}");
@@ -187,7 +187,7 @@ fn a_full_host_keeps_nobody_from_making_room_in_an_image() {
     }
 }
 
-/// It kept the files of its caller open: another file system could not be unmounted, a pipe had no end.
+/// Open files of the caller would keep another filesystem busy, or a pipe from ending.
 #[test]
 fn a_server_keeps_nothing_of_its_callers_open() {
     let Some(at) = prepared() else { return };
@@ -203,7 +203,7 @@ fn a_server_keeps_nothing_of_its_callers_open() {
     at.line("umount DIR");
 }
 
-/// A commit in the background that failed was told nowhere.
+/// A failed commit in the background is logged, counted and reported by umount.
 #[test]
 fn a_commit_that_fails_is_told_at_once_and_by_umount() {
     let Some(at) = prepared_for_root() else { return };
@@ -254,8 +254,8 @@ fn umount_says_that_a_server_died() {
     at.line("umount DIR");
 }
 
-/// The one who unmounts opened what the mount names, which by then was a pipe, and waited for its other end. Where it
-/// is another user's mount, that user can have such a pipe.
+/// The source of a mount may be a pipe by now, whose open would wait for its other end. For another user's mount, that
+/// user can put the pipe there.
 #[test]
 fn a_pipe_in_the_place_of_an_image_stops_nobody() {
     let Some(at) = prepared() else { return };
@@ -278,7 +278,7 @@ fn a_pipe_in_the_place_of_an_image_stops_nobody() {
     }
 }
 
-/// What followed a backslash and a comma in the name of an image was taken for options.
+/// A backslash and a comma in the name of an image must not begin options.
 #[test]
 fn an_images_name_is_no_list_of_options() {
     let Some(at) = prepared_for_root() else { return };
@@ -296,7 +296,7 @@ fn an_images_name_is_no_list_of_options() {
     assert_eq!(xfskit(words("info IMAGE", &image)).status.code(), Some(4));
     ok(&format!("umount {}", at.dir.display()), &image);
     assert!(is_clean(&image));
-    // By fusermount3, as for an ordinary user.
+    // With fusermount3, as for an ordinary user.
     ok(&format!("mount -o auto_unmount,allow_other IMAGE {}", at.dir.display()), &image);
     let (source, list) = options();
     assert!(source == expected && list.contains("nosuid") && list.contains("nodev"), "{source} {list}");
@@ -304,7 +304,7 @@ fn an_images_name_is_no_list_of_options() {
     assert!(is_clean(&image));
 }
 
-/// Runs a script in a mount namespace in which the helpers of mount(8) and umount(8) are linked.
+/// Runs a script in a mount namespace that has the helpers of mount(8) and umount(8).
 fn with_helpers(script: &str, image: &Path, dir: &Path) {
     let setup = "set -e; mount -t tmpfs tmpfs /usr/sbin; mkdir -p /run/mount; mount -t tmpfs tmpfs /run/mount
         for helper in mount umount; do ln -s $3 /usr/sbin/$helper.fuse.xfskit; done\n";
@@ -314,7 +314,7 @@ fn with_helpers(script: &str, image: &Path, dir: &Path) {
     assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// umount(8) looks for no helper when root names a whole path, so the next command found the image in use.
+/// umount(8) would not look for the helper when root gives a whole path.
 #[test]
 fn umount_by_root_waits_for_the_image() {
     let Some(at) = prepared_for_root() else { return };
@@ -330,7 +330,7 @@ fn umount_by_root_waits_for_the_image() {
     assert!(is_clean(&at.image));
 }
 
-/// It was no option that was known.
+/// `mount -o remount` changes the flags.
 #[test]
 fn a_mount_becomes_read_only_and_writable_again() {
     let Some(at) = prepared_for_root() else { return };
@@ -342,7 +342,7 @@ fn a_mount_becomes_read_only_and_writable_again() {
     assert_eq!(ok("ls IMAGE", &at.image), "a\nc\n");
 }
 
-/// A server that ends behind its mount leaves one that answers nobody.
+/// A server that ends after the mount would leave a mount without a server.
 #[test]
 fn a_log_file_that_cannot_be_made_is_met_before_the_mount() {
     let Some(at) = prepared_for_root() else { return };
@@ -352,7 +352,8 @@ fn a_log_file_that_cannot_be_made_is_met_before_the_mount() {
     assert!(is_clean(&at.image));
 }
 
-/// ext4 keeps what it has found when there is too little, and was full from then on; and the image had been changed.
+/// After a failed fallocate, ext4 keeps the blocks that it has found. They must be freed, and the image must not
+/// change.
 #[test]
 fn a_host_without_space_for_the_journal_is_left_as_it_is() {
     let scratch = xfskit_testkit::scratch();
@@ -370,7 +371,7 @@ fn a_host_without_space_for_the_journal_is_left_as_it_is() {
     rustix::fs::sync();
     let free = || rustix::fs::statvfs(&dir).unwrap().f_bfree;
     let (before, bytes) = (free(), fs::read(&copy).unwrap());
-    // A copy is no short work: it asks for the whole journal.
+    // A copy may take long, so it needs space for the whole journal.
     let target = format!("{}:/f", copy.display());
     let copied = Command::new(env!("CARGO_BIN_EXE_xfskit")).args(["cp", "/etc/hostname", &target]).output().unwrap();
     let (code, message) = (copied.status.code().unwrap(), String::from_utf8(copied.stderr).unwrap());
@@ -380,7 +381,7 @@ fn a_host_without_space_for_the_journal_is_left_as_it_is() {
     assert!(same && after >= before, "{after} blocks are free of {before}, same {same}");
 }
 
-/// It changed the flags of whatever was mounted there, and an option that does not exist was a warning.
+/// A remount with another image, or with an unknown option, is refused.
 #[test]
 fn a_remount_is_for_what_is_mounted_and_for_options_that_exist() {
     let Some(at) = common::mounts::prepared_for_root() else { return };

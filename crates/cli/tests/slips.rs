@@ -1,4 +1,4 @@
-//! What a slip of the keyboard must not destroy.
+//! Mistakes in typing that must not destroy anything.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use xfskit_testkit::{Scratch, kernel_mount, reference, scratch};
 
-/// Runs a line in which `DIR` stands for the folder; its exit code and its message.
+/// Runs a line in which `DIR` stands for the folder; returns its exit code and its message.
 fn run(line: &str, scratch: &Scratch) -> (i32, String) {
     let dir = scratch.path().display().to_string();
     let output = xfskit(line.split(' ').map(|word| word.replace("DIR", &dir)));
@@ -24,12 +24,12 @@ fn succeeds(line: &str, scratch: &Scratch) {
 
 fn refused(line: &str, part: &str, scratch: &Scratch) {
     let (code, message) = run(line, scratch);
-    // An image in use has a code of its own.
+    // An image in use has an exit code of its own.
     let expected = if part == "in use" { 4 } else { 2 };
     assert!(code == expected && message.contains(part), "{line}: {code} {message}");
 }
 
-/// What changes when a file is replaced or written to.
+/// The properties that change when a file is replaced or written to.
 fn version(file: &Path) -> (u64, u64, i64, i64) {
     let data = fs::metadata(file).unwrap();
     (data.ino(), data.len(), data.mtime(), data.mtime_nsec())
@@ -51,7 +51,7 @@ fn rm_and_mv_take_no_dots_for_names() {
     }
     assert_eq!(version(&image), before, "something was touched");
     assert_eq!(ok("tree IMAGE", &image), tree);
-    // What leads through dots to a name is that name.
+    // A path through dots that ends in a name is accepted.
     succeeds("rm -r DIR/a.img /etc/../usr", &scratch);
     assert!(!ok("tree IMAGE", &image).contains("share"));
 }
@@ -103,7 +103,7 @@ fn a_forgotten_colon_replaces_no_image() {
     refused("cp -r DIR/a.img:/. DIR/out", "XFS image", &scratch);
     assert_eq!((version(&image), version(&scratch.file("b.img"))), before, "an image was touched");
     assert!(!scratch.file("a.img:rel").exists());
-    // In use, even the flag does not replace it.
+    // A file in use is not replaced even with the flag.
     let held = fs::File::open(scratch.file("b.img")).unwrap();
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
     refused("cp -f DIR/a.img:/f DIR/b.img", "in use", &scratch);
@@ -111,7 +111,7 @@ fn a_forgotten_colon_replaces_no_image() {
     succeeds("cp -f DIR/a.img:/f DIR/b.img", &scratch);
     assert_eq!(fs::read_to_string(scratch.file("b.img")).unwrap(), "a file");
     succeeds("export -f DIR/a.img / -o DIR/out/f", &scratch);
-    // A file that is not an image is replaced as ever, and one whose name has a colon is itself.
+    // A file that is not an image is replaced, and a file whose name has a colon is found by that name.
     succeeds("cp DIR/a.img:/f DIR/F", &scratch);
     fs::write(scratch.file("a.img:rel"), "named so").unwrap();
     succeeds("cp DIR/a.img:rel DIR/a.img:/colon", &scratch);
@@ -157,7 +157,7 @@ fn mkfs_overwrites_nothing_that_is_not_empty() {
     }
     succeeds("mkfs -q -f DIR/a.img", &scratch);
     refused("mkfs -q DIR/a.img", "XFS image", &scratch);
-    // Zeros are nothing, but are not cut off either.
+    // Zeros may be overwritten, but the file is not cut.
     fs::File::create(&file).unwrap().set_len(400 << 20).unwrap();
     refused("mkfs -q DIR/a.img --size 300M", "cut", &scratch);
     refused("mkfs -q DIR/a.img --size 300M --from DIR/empty", "cut", &scratch);
@@ -167,13 +167,13 @@ fn mkfs_overwrites_nothing_that_is_not_empty() {
     assert_eq!(fs::metadata(&file).unwrap().len(), 300 << 20);
 }
 
-/// An image with a dirty journal.
+/// Makes an image with a dirty journal.
 fn dirty(scratch: &Scratch) -> std::path::PathBuf {
     let image = image(scratch);
     ok("mkdir IMAGE /d", &image);
     let large = vec![1; 40 << 20];
     fs::write(scratch.file("large"), large).unwrap();
-    // A second process is killed as soon as its journal is not empty any more.
+    // Kills a second process as soon as its journal is not empty.
     for wait in 1..200 {
         let tree = scratch.file("tree");
         if wait == 1 {
@@ -228,7 +228,7 @@ fn a_command_that_fails_leaves_the_journal_as_it_is() {
         assert!(code != 0, "{line}: {message}");
         assert_eq!(version(&image), before, "{line} replayed the journal");
     }
-    // One of several operands can be done, and is.
+    // One of several operands succeeds.
     let (code, message) = run("mkdir DIR/a.img /none/x /made", &scratch);
     assert!(code == 1 && message.matches("/none/x").count() == 1, "{message}");
     assert!(ok("ls IMAGE", &image).contains("made"));
@@ -237,7 +237,7 @@ fn a_command_that_fails_leaves_the_journal_as_it_is() {
     }
 }
 
-/// `cp` writes in place, as cp(1) does: what is there keeps its owner, permissions and attributes.
+/// `cp` replaces only contents, as cp(1) does: an existing file keeps its owner, permissions and attributes.
 #[test]
 fn a_copy_over_a_file_replaces_its_contents_alone() {
     if !common::trees::is_root() {
@@ -262,7 +262,8 @@ fn a_copy_over_a_file_replaces_its_contents_alone() {
         ok("xattr set IMAGE /etc/fstab security.selinux label", &image);
         ok("xattr set IMAGE /etc/fstab security.capability 0x0100000200000000000000000000000000000000", &image);
     };
-    // Owner and permissions of fstab, of the directory and of the new file; whether fstab has each attribute.
+    // Owner and permissions of fstab, owner of the directory and of the new file; and for each attribute, whether fstab
+    // has it.
     let look = || {
         let kernel = kernel_mount(&image)?;
         let ids = |name: &str| {
@@ -293,7 +294,7 @@ fn a_copy_over_a_file_replaces_its_contents_alone() {
         let Some(found) = look() else { return };
         assert_eq!(found, expected, "{line}");
     }
-    // The same towards the host.
+    // The same in the direction of the host.
     prepare();
     ok("rm IMAGE /etc/fstab", &image);
     assert!(common::with_input("write IMAGE /etc/fstab", &image, b"other").status.success());
@@ -312,7 +313,7 @@ fn a_copy_over_a_file_replaces_its_contents_alone() {
     }
 }
 
-/// Their errors named nothing, and `-` was a file of that name.
+/// `-` is not a file of that name.
 #[test]
 fn errors_name_the_path_and_a_dash_is_standard_output() {
     let scratch = scratch();

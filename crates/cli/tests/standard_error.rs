@@ -1,5 +1,5 @@
-//! Standard error that takes nothing, since its disk is full or its reader has gone: messages are lost, and everything
-//! else is as before.
+//! A standard error that cannot be written, since its disk is full or its reader is gone: messages are lost, and
+//! nothing else changes.
 
 mod common;
 
@@ -14,14 +14,14 @@ use xfskit::device::{Access, FileDevice};
 use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
 use xfskit_testkit::scratch;
 
-/// A device that is full, and a pipe without a reader.
+/// A full device, and a pipe without a reader.
 fn takes_nothing() -> [Stdio; 2] {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     [File::options().write(true).open("/dev/full").unwrap().into(), writer.into()]
 }
 
-/// An image whose journal is dirty: it was opened, changed, synced, and never closed.
+/// Makes the journal of an image dirty: opens it, changes it, syncs it and does not close it.
 fn crash(image: &Path) {
     let device = FileDevice::open(image, Access::Write).unwrap();
     let filesystem = Volume::open(Arc::new(device), MountOptions::default()).unwrap();
@@ -32,7 +32,7 @@ fn crash(image: &Path) {
     filesystem.sync().unwrap();
 }
 
-/// They panicked, with 101 in place of their exit codes.
+/// A message that cannot be printed must not cause a panic.
 #[test]
 fn commands_keep_their_exit_codes() {
     let scratch = scratch();
@@ -60,7 +60,7 @@ fn commands_keep_their_exit_codes() {
     }
 }
 
-/// The next command meets a dirty journal once more.
+/// Makes the journal dirty for the next command.
 fn crash_again(image: &Path) {
     for number in 0..20 {
         ok(&format!("rm IMAGE /{number}"), image);
@@ -68,7 +68,7 @@ fn crash_again(image: &Path) {
     crash(image);
 }
 
-/// Its first message, or the log of a request that failed, ended it.
+/// A message or a log entry that cannot be written must not end the server.
 #[test]
 fn a_server_in_the_foreground_goes_on() {
     for stderr in takes_nothing() {
@@ -99,7 +99,7 @@ fn a_server_in_the_foreground_goes_on() {
     }
 }
 
-/// Where the bytes are found.
+/// The offsets at which the bytes are found.
 fn memfind(bytes: &[u8], wanted: &[u8]) -> Vec<usize> {
     let first = |at: &usize| bytes[*at] == wanted[0];
     (0..bytes.len() - wanted.len()).filter(first).filter(|at| bytes[*at..].starts_with(wanted)).collect()

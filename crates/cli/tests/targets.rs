@@ -1,4 +1,4 @@
-//! Files and devices that a command writes to: what they hold is destroyed by no slip and by no refusal.
+//! Files and devices that a command writes to: neither a mistake in typing nor a refusal destroys their contents.
 
 mod common;
 
@@ -214,7 +214,7 @@ fn no_owner_is_the_number_that_means_none() {
     assert!(ok("stat IMAGE /a", &disk).contains("0:0"));
 }
 
-/// It was emptied, and then there was no room for the new image.
+/// The file must not be emptied before there is room for the new image.
 #[test]
 fn mkfs_on_a_full_host_leaves_the_old_contents() {
     let scratch = scratch();
@@ -245,7 +245,7 @@ fn mkfs_on_a_full_host_leaves_the_old_contents() {
     }
 }
 
-/// It began to fill the device.
+/// The device must not be written before the source is measured.
 #[test]
 fn a_source_that_a_device_cannot_hold_leaves_what_it_holds() {
     let scratch = scratch();
@@ -262,13 +262,13 @@ fn a_source_that_a_device_cannot_hold_leaves_what_it_holds() {
         assert!(code == 1 && message.contains("what it holds stays"), "{code} {message}");
         assert!(fs::read(&device.0).unwrap() == before, "{from:?}");
     }
-    // What fits is made.
+    // A source that fits is copied.
     fs::write(source.join("large"), vec![7; 30 << 20]).unwrap();
     ok(&format!("mkfs -f -q --small IMAGE --from {}", source.display()), &device.0);
     assert_eq!(ok("ls IMAGE", &device.0), "large\n");
 }
 
-/// The second of its two readings, of which the first finds the size, found nothing.
+/// A pipe can be read only once, though the image's size must be found before it is filled.
 #[test]
 fn an_archive_may_come_through_a_pipe_with_a_name() {
     let scratch = scratch();
@@ -285,7 +285,7 @@ fn an_archive_may_come_through_a_pipe_with_a_name() {
     }
 }
 
-/// A slip of a name took a file for one that may be replaced.
+/// A mistake in the name may hit any other file.
 #[test]
 fn export_replaces_archives_and_what_is_empty() {
     let scratch = scratch();
@@ -294,7 +294,7 @@ fn export_replaces_archives_and_what_is_empty() {
     let export = format!("export IMAGE -o {}", target.display());
     fs::write(&target, "").unwrap();
     ok(&export, &source);
-    // Another tar's archive, too.
+    // Archives of other programs, too.
     assert!(Command::new("tar").arg("-cf").arg(&target).arg("/dev/null").output().unwrap().status.success());
     ok(&export, &source);
     for contents in [&b"x"[..], b"\x1f\x8b\x08\x00 is compressed", &[0; 8192]] {
@@ -302,7 +302,7 @@ fn export_replaces_archives_and_what_is_empty() {
         let (code, message) = fails(&export, &source);
         assert!(code == 2 && message.contains("-f replaces"), "{code} {message}");
         assert_eq!(fs::read(&target).unwrap(), contents);
-        // As cp(1) does.
+        // As with cp(1).
         let copy = scratch.file("copy.gz");
         fs::write(&copy, contents).unwrap();
         ok(&format!("cp {}:/f {}", source.display(), copy.display()), &source);
@@ -312,7 +312,7 @@ fn export_replaces_archives_and_what_is_empty() {
     assert!(Command::new("tar").arg("-tf").arg(&target).output().unwrap().status.success());
 }
 
-/// It was an image that cannot be opened, and its name was there twice.
+/// The message contains the name once.
 #[test]
 fn an_archive_that_cannot_be_made_is_a_failed_operation() {
     let scratch = scratch();
@@ -323,7 +323,7 @@ fn an_archive_that_cannot_be_made_is_a_failed_operation() {
     assert_eq!(message.matches("a.tar").count(), 1, "{message}");
 }
 
-/// A script that calls mktemp(1) for the name has an empty file.
+/// A script that gets the name from mktemp(1) has an empty file.
 #[test]
 fn an_image_made_of_a_folder_fits_it_where_an_empty_file_has_the_name() {
     let scratch = scratch();

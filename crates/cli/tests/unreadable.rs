@@ -1,5 +1,5 @@
-//! Commands that look at many files of an image of which some cannot be read: they go on, report each one that they
-//! pass over, and exit with 3.
+//! Commands that read many files of an image of which some cannot be read: they continue, report each file that they
+//! skip, and exit with 3.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn damage(reference: &Reference, image: &Path, path: &str, at: &[&str], field: &
     reference.tool_output("xfs_db", arguments);
 }
 
-/// Directories of files, of which a file, a symbolic link and a whole directory are damaged.
+/// An image with directories of files, in which a file, a symbolic link and a whole directory are damaged.
 fn damaged(reference: &Reference, scratch: &Scratch) -> PathBuf {
     let image = scratch.file("a.img");
     ok("mkfs IMAGE -q --small --size 64M", &image);
@@ -40,7 +40,7 @@ fn damaged(reference: &Reference, scratch: &Scratch) -> PathBuf {
     image
 }
 
-/// Each of them ended at the first one.
+/// The commands must not end at the first such file.
 #[test]
 fn listings_go_on_behind_what_cannot_be_read() {
     let Some(reference) = reference() else { return };
@@ -74,13 +74,13 @@ fn listings_go_on_behind_what_cannot_be_read() {
     let lines: Vec<&str> = listed.lines().collect();
     assert!(lines.len() == 3 && lines[1].starts_with("?????????? ") && lines[1].ends_with(" 2"), "{listed}");
     assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{listed}");
-    // What cannot be found at all is a failed operation, and a sum has all that there is.
+    // A file that does not exist is a failed operation, and a tree contains what follows the damage.
     assert_eq!(fails("ls -l IMAGE /none", &image).0, 1);
     let tree = String::from_utf8(common::xfskit(common::words("tree IMAGE", &image)).stdout).unwrap();
     assert!(tree.lines().any(|line| line == "├── zz" || line == "└── zz"), "{tree}");
 }
 
-/// The archive had two entries of one name, of which the second replaces the first.
+/// The archive must not have two entries of one name, since the second would replace the first.
 #[test]
 fn a_name_that_is_there_twice_is_damage() {
     let Some(reference) = reference() else { return };
@@ -107,7 +107,7 @@ fn a_name_that_is_there_twice_is_damage() {
     }
 }
 
-/// A file whose contents lie behind the end of an image that was cut short ended the copy, and all that was to follow.
+/// The copy must continue after a file whose contents lie beyond the end of a truncated image.
 #[test]
 fn a_copy_goes_on_behind_a_large_file_that_cannot_be_read() {
     let scratch = scratch();
@@ -134,12 +134,12 @@ fn a_copy_goes_on_behind_a_large_file_that_cannot_be_read() {
         names.sort();
         names
     };
-    // Nothing half made has a name, and what was there stays.
+    // No incomplete file has a name, and existing files stay.
     assert_eq!(names(&out), ["a", "large", "z"]);
     assert_eq!(fs::read(out.join("large")).unwrap(), b"an older copy");
     assert_eq!(fs::read(out.join("z")).unwrap(), b"at the end");
 
-    // In a stream the header had gone out: zeros stand for the rest.
+    // In a stream the header is already written, so zeros replace the rest.
     let export = format!("export --norecovery IMAGE / -o {}", tar.display());
     let (code, message) = fails(&export, &image);
     assert!(code == 3 && message.contains("zeros in place") && message.contains("at byte"), "{code} {message}");
@@ -150,12 +150,12 @@ fn a_copy_goes_on_behind_a_large_file_that_cannot_be_read() {
     let padded = fs::read(unpacked.join("large")).unwrap();
     assert!(padded.len() == contents.len() && padded[..1 << 20] == contents[..1 << 20]);
     assert!(padded[offset..].iter().all(|&byte| byte == 0));
-    // What comes before the damage can still be had.
+    // The contents before the damage can be read.
     let output = common::xfskit(common::words("cat --norecovery IMAGE /large", &image));
     assert!(output.status.code() == Some(3) && contents.starts_with(&output.stdout) && !output.stdout.is_empty());
 }
 
-/// Its contents were lost with its attributes, even where no attributes were asked for.
+/// Its contents are copied, and without attributes there is no error at all.
 #[test]
 fn a_file_is_copied_without_attributes_that_cannot_be_read() {
     let scratch = scratch();
@@ -210,7 +210,7 @@ fn a_file_is_copied_without_attributes_that_cannot_be_read() {
     }
 }
 
-/// A person who has to find a backup of them needs all of the names.
+/// A person who has to find a backup needs the names of all files.
 #[test]
 fn a_copy_names_each_file_that_cannot_be_read() {
     let Some(reference) = reference() else { return };
@@ -228,7 +228,7 @@ fn a_copy_names_each_file_that_cannot_be_read() {
     }
 }
 
-/// One bit made it a version that is not supported, though all else was right and the copies say 5.
+/// A wrong bit in the version must not make the image an unsupported one, since the copies have the right version.
 #[test]
 fn a_version_that_the_copies_contradict_is_damage() {
     let scratch = scratch();
@@ -247,7 +247,7 @@ fn a_version_that_the_copies_contradict_is_damage() {
         let (code, message) = fails("touch IMAGE /new", &image);
         assert!(code == 3 && message.contains("xfs_repair puts it back"), "{code} {message}");
     }
-    // All of an older version is an image that is not supported.
+    // If all superblocks have the older version, the image is not supported.
     let mut bytes = good.clone();
     let superblocks: Vec<usize> = (0..good.len()).step_by(4096).filter(|&at| good[at..].starts_with(b"XFSB")).collect();
     superblocks.iter().for_each(|&at| bytes[at + 101] ^= 1);

@@ -164,7 +164,7 @@ pub struct ExportArgs {
 }
 
 impl ExportArgs {
-    /// The file that the archive is written to; none for standard output, which tar calls `-` too.
+    /// The file for the archive; none for standard output, which `-` means as in tar.
     pub fn output_file(&self) -> Option<&std::path::Path> {
         self.output.as_deref().filter(|path| *path != std::path::Path::new("-"))
     }

@@ -91,15 +91,15 @@ pub struct FindArgs {
     pub print0: bool,
 }
 
-/// Takes patterns apart.
+/// The parser of a pattern.
 pub(super) fn glob() -> impl TypedValueParser<Value = Glob> {
     OsStringValueParser::new().try_map(|text| Glob::parse(&text))
 }
 
-/// Options of `find` that may have one dash.
+/// Options of `find` that may be written with one dash.
 const FIND_TESTS: [&str; 8] = ["-name", "-type", "-inum", "-xattr", "-size", "-newer", "-newermt", "-print0"];
 
-/// The arguments of the program, with two dashes before what find(1) has one before.
+/// The program's arguments, where the options that find(1) writes with one dash get two.
 pub fn with_two_dashes(mut args: Vec<OsString>) -> Vec<OsString> {
     let is_command = |at: &usize| !args[*at].as_encoded_bytes().starts_with(b"-") && args[at - 1] != "--wait";
     let command = (1..args.len()).find(is_command);
@@ -112,12 +112,12 @@ pub fn with_two_dashes(mut args: Vec<OsString>) -> Vec<OsString> {
     args
 }
 
-/// A kind of file, as find(1) calls it.
+/// A kind of file, by the letter that find(1) has for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileKind(u16);
 
 impl FileKind {
-    /// The bits of a mode that say it.
+    /// The type bits of a mode of this kind.
     pub fn mode(self) -> u16 {
         self.0
     }
@@ -140,7 +140,7 @@ impl FromStr for FileKind {
     }
 }
 
-/// What a size is compared with.
+/// A comparison with a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeTest {
     order: Ordering,
@@ -149,7 +149,7 @@ pub struct SizeTest {
 }
 
 impl SizeTest {
-    /// Whether a size has it.
+    /// Whether a size passes the comparison.
     pub fn holds(&self, bytes: u64) -> bool {
         bytes.div_ceil(self.unit_bytes).cmp(&self.units) == self.order
     }

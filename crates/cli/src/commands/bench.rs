@@ -32,7 +32,8 @@ pub fn run(args: &BenchArgs, as_json: bool) -> Result<()> {
     failure.map_or(Ok(()), Err)
 }
 
-/// A signal asks for an end, so that what was made is removed; a second one does not ask.
+/// A flag that the first signal sets, so that the files that were made can be removed. A second signal ends the
+/// program.
 fn stop_flag() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

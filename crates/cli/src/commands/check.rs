@@ -21,12 +21,12 @@ const FAULTS: u8 = 1;
 const DIRTY: u8 = 4;
 const FAILED: u8 = 8;
 const USAGE: u8 = 16;
-/// What every other command exits with when its output cannot be written.
+/// The exit code of every other command when its output cannot be written.
 const NOT_WRITTEN: u8 = 1;
-/// What clap exits with.
+/// The exit code of clap.
 const CLAP_USAGE: i32 = 2;
 
-/// Prints what is wrong with the arguments; the exit code, which for this command is another one than for the rest.
+/// Prints what is wrong with the arguments. Returns the exit code, which for this command differs from that of others.
 pub fn usage_code(mut error: clap::Error) -> ExitCode {
     correct_tip(&mut error);
     let printed = error.print().and_then(|()| end());
@@ -34,7 +34,7 @@ pub fn usage_code(mut error: clap::Error) -> ExitCode {
         std::env::args_os().skip(1).find(|argument| argument != "--json").is_some_and(|first| first == "check");
     match error.exit_code() {
         CLAP_USAGE if is_check => ExitCode::from(USAGE),
-        // Help and version go to standard output. A reader that has gone has read enough of them.
+        // Help and version go to standard output. A reader that closes the pipe has read enough of them.
         0 => match printed {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
                 tell(&format!("standard output: {error}"));
@@ -46,7 +46,7 @@ pub fn usage_code(mut error: clap::Error) -> ExitCode {
     }
 }
 
-/// Options that people know from other programs, and what there is instead.
+/// Options of other programs that people may try, and what to use instead.
 const OTHERS: [(&str, &str, &str); 8] = [
     ("mkfs", "-K", "leave it out: nothing is discarded anyway"),
     ("mkfs", "-N", "there is no dry run: a new image file shows what would be made"),
@@ -58,7 +58,7 @@ const OTHERS: [(&str, &str, &str); 8] = [
     ("tree", "-a", "all names are shown anyway"),
 ];
 
-/// An option that is not known is hardly ever meant as a path, which the parser's own tip takes it for.
+/// The parser's own tip takes an unknown option for a path, which it hardly ever is.
 fn correct_tip(error: &mut clap::Error) {
     if error.kind() != ErrorKind::UnknownArgument {
         return;
@@ -125,7 +125,7 @@ fn check(args: &CheckArgs) -> Result<Report> {
     Ok(report)
 }
 
-/// What is missing of the image as a fault.
+/// The fault for a missing part of the image.
 fn fault_of(loss: &Loss) -> Fault {
     let (structure, check) = match loss {
         Loss::FirstSuperblock { .. } => ("superblock", "the first one can be used"),
@@ -137,8 +137,8 @@ fn fault_of(loss: &Loss) -> Fault {
 
 type ToCheck = (Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>, Option<String>);
 
-/// The devices as they are to be checked, and what to tell about that. A dirty journal is replayed in memory, so that
-/// what is checked is what a mount would see. An image that another program writes to is refused: its lock says so.
+/// The devices to check, and the losses to report with the faults. A dirty journal is replayed in memory, so that the
+/// check sees what a mount would see. An image that another program writes to is refused by its lock.
 fn open(args: &CheckArgs) -> Result<(ToCheck, Vec<Loss>)> {
     let (device, losses) = open_to_look(&args.read.image.image)?;
     let log_device = match &args.read.image.logdev {
@@ -161,12 +161,12 @@ fn open(args: &CheckArgs) -> Result<(ToCheck, Vec<Loss>)> {
     Ok((devices, losses))
 }
 
-/// A bar on terminals.
+/// A progress bar, on terminals.
 struct Bar(ProgressBar);
 
 impl Bar {
     fn new() -> Self {
-        // Draws on terminals only.
+        // Is drawn on terminals only.
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{msg:18} {wide_bar} {pos}/{len} {elapsed}");
         bar.set_style(style.expect("the template is right"));

@@ -14,11 +14,11 @@ use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::inode::{MODE_REGULAR, MODE_SYMLINK, MODE_TYPE};
 use xfskit::volume::{Caller, Error, Fallocate, NewFile, SetAttr, SetMode, SetTime, Stat, Volume};
 
-/// Bytes that are read or written at once.
+/// Bytes that are read or written at a time.
 const PIECE_BYTES: usize = 1 << 20;
-/// How long what fed standard input may go on having the image open.
+/// How long the program that fed standard input may keep the image open after it has closed the pipe.
 const PIPE_ENDS_WITHIN: Duration = Duration::from_secs(3);
-/// As many symbolic links as the kernel follows.
+/// The number of symbolic links that the kernel follows.
 const MAX_LINKS: usize = 40;
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
@@ -61,11 +61,11 @@ pub fn write(args: &WriteArgs) -> Result<()> {
     )
 }
 
-/// What `write` writes to.
+/// The target of `write`.
 enum Target<'a> {
-    /// A file that exists, where it lies.
+    /// A file that exists, with its directory and name.
     File(Stat, (InodeNumber, Vec<u8>)),
-    /// A name that is free.
+    /// A name that does not exist.
     New(InodeNumber, &'a [u8]),
 }
 
@@ -88,7 +88,7 @@ fn find_target<'a>(filesystem: &Volume, args: &'a WriteArgs) -> Result<Target<'a
     }
 }
 
-/// The directory and the name of a file, behind the symbolic links that its path may end in.
+/// The directory and the name of a file, after following symbolic links at the end of its path.
 fn behind_links(filesystem: &Volume, path: &[u8]) -> Result<(InodeNumber, Vec<u8>), Error> {
     let mut path = path.to_vec();
     for _ in 0..MAX_LINKS {
@@ -126,7 +126,7 @@ fn put(filesystem: &Volume, target: &Target<'_>, args: &WriteArgs, input: &Input
         }
         Target::File(stat, (dir, name)) if can_be_replaced(stat) => {
             match replace(filesystem, stat, *dir, name, reader) {
-                // There is no room for both.
+                // There is no room for both contents.
                 Err(error) if matches!(error.downcast_ref(), Some(Error::NoSpace)) => {
                     overwrite(filesystem, stat, input)
                 }
@@ -137,28 +137,28 @@ fn put(filesystem: &Volume, target: &Target<'_>, args: &WriteArgs, input: &Input
     }
 }
 
-/// Writes over a file whose inode has to stay. It is never empty meanwhile, but a crash may leave a part of both
-/// contents.
+/// Overwrites a file that has to keep its inode. The file is never empty meanwhile, but after a crash it may have parts
+/// of both contents.
 fn overwrite(filesystem: &Volume, stat: &Stat, input: &Input) -> Result<()> {
     reserve(filesystem, stat, 0, input.size_bytes()?)?;
     let end = take_input(filesystem, stat.inode, 0, &mut *input.reader()?)?;
     Ok(filesystem.truncate(stat.inode, end)?)
 }
 
-/// Gives a range of a file its space before the first byte is written, blocks of its own where it shares some: what
-/// does not fit leaves the contents whole.
+/// Allocates the blocks for a range of a file before the first byte is written, and unshares those that are shared. So
+/// if there is no room, the contents stay as they are.
 fn reserve(filesystem: &Volume, stat: &Stat, offset: u64, length: u64) -> Result<()> {
     if length == 0 {
         return Ok(());
     }
     let allocated = match filesystem.fallocate(stat.inode, Fallocate::UnshareKeepSize, offset, length) {
-        // An append-only file: only its last block may be shared, and that is the first to be written.
+        // In an append-only file only the last block may be shared, and the first write unshares it.
         Err(Error::NotPermitted) => filesystem.fallocate(stat.inode, Fallocate::AllocateKeepSize, offset, length),
         other => other,
     };
     match allocated {
         Err(error @ Error::NoSpace) => {
-            // What it did get behind the end of the file goes.
+            // Frees the blocks that it got behind the end of the file.
             filesystem.truncate(stat.inode, stat.size)?;
             Err(error.into())
         }
@@ -166,13 +166,13 @@ fn reserve(filesystem: &Volume, stat: &Stat, offset: u64, length: u64) -> Result
     }
 }
 
-/// Whether another inode with the same attributes can take a file's place without a difference.
+/// Whether another inode with the same attributes can replace that of a file without a visible difference.
 fn can_be_replaced(stat: &Stat) -> bool {
     stat.links == 1 && stat.is_plain
 }
 
-/// Gives a file's name and attributes to a new file with other contents: at every moment the name stands for the old
-/// contents or the new ones, after a crash too.
+/// Gives a file's name and attributes to a new file with other contents. At every moment, also after a crash, the name
+/// refers to the old contents or to the new ones.
 fn replace(filesystem: &Volume, old: &Stat, dir: InodeNumber, name: &[u8], input: &mut dyn Read) -> Result<()> {
     let made = filesystem.tmpfile(dir, &NewFile::new(old.mode), &Caller::root())?.inode;
     let result = (|| {
@@ -185,7 +185,7 @@ fn replace(filesystem: &Volume, old: &Stat, dir: InodeNumber, name: &[u8], input
     result.and(released.map_err(Into::into))
 }
 
-/// Writes the input from `offset` on; where it ends.
+/// Writes the input from `offset` on; returns the offset of its end.
 fn take_input(filesystem: &Volume, inode: InodeNumber, mut offset: u64, input: &mut dyn Read) -> Result<u64> {
     let mut buffer = Vec::with_capacity(PIECE_BYTES);
     loop {
@@ -213,13 +213,13 @@ pub fn clone(args: &CloneArgs) -> Result<()> {
     })
 }
 
-/// Makes a file that shares its blocks and has all attributes of another. It gets its name when it is complete.
+/// Makes a file that shares the blocks of another and has all its attributes. It gets its name when it is complete.
 fn clone_file(filesystem: &Volume, from: &Stat, dir: InodeNumber, name: &[u8]) -> Result<(), Error> {
     if from.mode & MODE_TYPE != MODE_REGULAR {
         return Err(Error::Invalid("only regular files have blocks to share"));
     }
     let root = Caller::root();
-    // Held, so that it goes away if something fails before it has a name.
+    // The reference frees the file if something fails before it has a name.
     let made = filesystem.tmpfile(dir, &NewFile::new(from.mode), &root)?.inode;
     let result = (|| {
         if from.size > 0 {
@@ -232,7 +232,7 @@ fn clone_file(filesystem: &Volume, from: &Stat, dir: InodeNumber, name: &[u8]) -
     result.and(released)
 }
 
-/// Gives a new file the attributes of another, and a time of its last change. An access ACL that it inherited goes.
+/// Gives a new file the attributes of another, and a modification time. An ACL that it has inherited is removed.
 fn copy_attributes(filesystem: &Volume, from: &Stat, made: InodeNumber, mtime: SetTime) -> Result<(), Error> {
     let root = Caller::root();
     let names = filesystem.list_xattr(from.inode)?;
@@ -243,7 +243,7 @@ fn copy_attributes(filesystem: &Volume, from: &Stat, made: InodeNumber, mtime: S
         }
     }
     for name in names {
-        // The ACLs come once more, under names of XFS's own.
+        // XFS lists the ACLs a second time under names of its own.
         if !name.starts_with(b"trusted.SGI_ACL_") {
             let value = filesystem.get_xattr(from.inode, &name)?;
             filesystem.set_xattr(made, &name, &value, SetMode::Any, &root)?;

@@ -26,23 +26,23 @@ use xfskit_transfer::{
     NotReplaced, Sink, Sort, Source, TransferError, Written, transfer,
 };
 
-/// What is smaller holds no filesystem.
+/// Smaller files are not filesystems.
 const MIN_FILESYSTEM_BYTES: u64 = 4096;
 
-/// What is smaller holds no XFS.
+/// Smaller files are not XFS images.
 pub const MIN_XFS_BYTES: u64 = 16 << 20;
 
-/// A path as `cp` takes it.
-enum CopyOperand {
-    /// Of the host.
+/// A path in the arguments of `cp`.
+enum Place {
+    /// On the host.
     Host(PathBuf),
     /// Within an image.
     Image(PathBuf, OsString),
 }
 
-impl CopyOperand {
-    /// `IMAGE:/PATH`, or `IMAGE:` for its root; everything else, and whatever exists under its whole name, is the
-    /// host's.
+impl TargetName {
+    /// `IMAGE:/PATH`, or `IMAGE:` for its root. Everything else is a path of the host, and so is a name of this form
+    /// that exists there.
     fn parse(text: &OsStr) -> Self {
         let bytes = text.as_bytes();
         let colon = bytes.windows(2).position(|pair| pair == b":/").or(bytes.strip_suffix(b":").map(<[u8]>::len));
@@ -56,7 +56,7 @@ impl CopyOperand {
         }
     }
 
-    /// The path, whether of the host or of the image.
+    /// The path, on the host or within the image.
     fn path(&self) -> &[u8] {
         match self {
             Self::Host(path) => path.as_os_str().as_bytes(),
@@ -64,7 +64,7 @@ impl CopyOperand {
         }
     }
 
-    /// The name that a copy gets in a directory; none where the contents of a directory are meant.
+    /// The name that a copy gets in a directory; empty if only the contents of a directory are copied.
     fn name(&self) -> &[u8] {
         let path = self.path();
         let path = path.strip_suffix(b"/").unwrap_or(path);
@@ -75,12 +75,12 @@ impl CopyOperand {
     }
 }
 
-/// Images that are open, each once: the lock of one that is written keeps even ourselves from opening it again.
+/// Open images, each opened once: the lock of an image that is open for writing excludes this process too.
 struct Images {
     opened: Vec<(PathBuf, Arc<Volume>)>,
-    /// The device of an external journal, until the image that needs it was opened.
+    /// The device of an external journal, until the image that needs it is opened.
     log_device: Option<PathBuf>,
-    /// For a first look, after which nothing has changed.
+    /// The images are opened only to look at them, and must not be changed.
     only_look: bool,
 }
 
@@ -105,12 +105,12 @@ impl Images {
         Ok(filesystem)
     }
 
-    /// What the system says of their files.
+    /// The metadata of the image files.
     fn files(&self) -> Vec<Metadata> {
         self.opened.iter().filter_map(|(path, _)| std::fs::metadata(path).ok()).collect()
     }
 
-    /// Closes all of them, whether copying failed or not.
+    /// Closes all images, whether copying failed or not.
     fn close(self) -> Result<()> {
         let mut result = Ok(());
         for (image, filesystem) in self.opened {
@@ -124,13 +124,13 @@ impl Images {
     }
 }
 
-/// Where copies go.
+/// The target of copies.
 enum Target {
     Host(PathBuf),
     Image(Arc<Volume>, InodeNumber),
 }
 
-/// Runs `cp`. Everything is looked at before anything is changed: opening an image for writing replays its journal.
+/// Runs `cp`. Everything is checked before anything is changed, since opening an image for writing replays its journal.
 pub fn run(args: &CpArgs) -> Result<()> {
     args.paths.iter().try_for_each(|path| check_colon(path))?;
     let (last, sources) = args.paths.split_last().expect("there are two paths at least");
@@ -157,7 +157,7 @@ pub fn run(args: &CpArgs) -> Result<()> {
     report(&losses, if preserve { WantOfRoot::IsLoss } else { WantOfRoot::IsTold })
 }
 
-/// `IMAGE:PATH` without a slash would be a file of the host of that name.
+/// Refuses `IMAGE:PATH` without a slash, which would otherwise be a file of the host of that name.
 fn check_colon(text: &OsStr) -> Result<()> {
     let bytes = text.as_bytes();
     if std::fs::symlink_metadata(text).is_ok() || matches!(CopyOperand::parse(text), CopyOperand::Image(..)) {
@@ -174,8 +174,8 @@ fn check_colon(text: &OsStr) -> Result<()> {
     Ok(())
 }
 
-/// Finds the target and all sources without changing an image.
-fn look(args: &CpArgs, sources: &[CopyOperand], target: &CopyOperand, images: &mut Images) -> Result<()> {
+/// Checks the target and all sources without changing an image.
+fn look(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Images) -> Result<()> {
     let (base, name) = find_target(args, sources.len(), target, images)?;
     let wants_dir = name.is_some() && target.path().ends_with(b"/");
     let check_kind = |is_dir: bool| match wants_dir && !is_dir {
@@ -221,16 +221,16 @@ pub fn attributes(dropped: bool) -> Attributes {
     if dropped { Attributes::Dropped } else { Attributes::Kept }
 }
 
-/// What it is to lose what only root could have kept.
+/// How to treat a loss that root could have avoided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WantOfRoot {
-    /// Everything was asked for, so it is a loss.
+    /// The user asked for everything, so it is an error.
     IsLoss,
-    /// As with cp(1) and tar, no more than worth a line.
+    /// As with cp(1) and tar, it only gets a message.
     IsTold,
 }
 
-/// Tells what was lost; an error if that is more than a name's first slash.
+/// Reports losses. It is an error if more is lost than the leading slash of a name.
 pub fn report(losses: &Losses, want_of_root: WantOfRoot) -> Result<()> {
     if *losses != Losses::default() {
         screen::tell(&losses.to_string());
@@ -242,7 +242,7 @@ pub fn report(losses: &Losses, want_of_root: WantOfRoot) -> Result<()> {
     if lost { Err(exit::Reported(exit::LOSSES).into()) } else { Ok(()) }
 }
 
-/// What is copied from; a slash at the end asks for the directory behind a link.
+/// The source of a copy; with a slash at the end of the path, a symbolic link is followed.
 fn find_source(filesystem: &Volume, path: &OsStr) -> Result<Stat> {
     let follow = path.as_bytes().ends_with(b"/") || path.as_bytes().ends_with(b"/.");
     filesystem.resolve(path.as_bytes(), follow).with_context(|| shown(path))
@@ -290,8 +290,8 @@ fn copy_all(args: &CpArgs, sources: &[CopyOperand], target: &CopyOperand, images
     Ok(losses)
 }
 
-/// What is not copied: names that match a pattern, but for the start of the tree, and with `-n` what is there
-/// already. A name that cannot be looked up is left to the one who is to make it.
+/// What is not copied: names that match a pattern, except for the start of the tree, and with `-n` files that exist
+/// already. An existing file that cannot be looked up is copied; the sink then reports the error.
 fn left_out<'a>(args: &'a CpArgs, start: &'a [u8], target: &'a Target) -> LeaveOut<'a> {
     Box::new(move |path, sort| {
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
@@ -301,8 +301,7 @@ fn left_out<'a>(args: &'a CpArgs, start: &'a [u8], target: &'a Target) -> LeaveO
 }
 
 impl Target {
-    /// Whether something is under a path already. No symbolic link is followed in an image, as none is when it is
-    /// written.
+    /// Whether a file exists at a path. Symbolic links in an image are not followed, as when it is written.
     fn has(&self, path: &[u8]) -> bool {
         match self {
             Self::Host(folder) => std::fs::symlink_metadata(folder.join(OsStr::from_bytes(path))).is_ok(),
@@ -318,10 +317,10 @@ impl Target {
 struct How {
     adjust: Adjust,
     existing: Existing,
-    /// Files of the host are replaced whatever they hold.
+    /// Replace files of the host whatever they contain.
     force: bool,
     durability: Durability,
-    /// What copies have gone to on the host.
+    /// The filesystems of the host that copies were written to.
     written: Written,
     bar: CopyBar,
 }
@@ -349,7 +348,7 @@ impl How {
     }
 }
 
-/// Keeps images that are in use, or copied from, and whatever else holds a filesystem unless it may be replaced.
+/// Does not replace images that are in use or copied from, nor, unless forced, any file that contains a filesystem.
 fn keeper(images: Vec<Metadata>, force: bool) -> Keeper {
     Box::new(move |file| {
         let found = file.metadata()?;
@@ -360,7 +359,7 @@ fn keeper(images: Vec<Metadata>, force: bool) -> Keeper {
     })
 }
 
-/// Why a file of the host is not replaced, if that is so.
+/// Why a file of the host must not be replaced, if it must not.
 pub fn why_kept(file: &File, force: bool) -> std::io::Result<Option<NotReplaced>> {
     if file.metadata()?.len() < MIN_FILESYSTEM_BYTES {
         return Ok(None);
@@ -384,7 +383,7 @@ pub fn why_kept(file: &File, force: bool) -> std::io::Result<Option<NotReplaced>
     Ok(what.map(why).map(NotReplaced::Contents))
 }
 
-/// What disk a file is an image of, if it is one: other files are replaced as by cp(1).
+/// What kind of disk image a file is, if it is one. Other files are replaced, as by cp(1).
 fn disk_contents(device: FileDevice) -> std::io::Result<Option<&'static str>> {
     if let Some(what) = disk_format(&device)? {
         return Ok(Some(what));
@@ -398,7 +397,7 @@ fn disk_contents(device: FileDevice) -> std::io::Result<Option<&'static str>> {
     Ok(is_xfs.then_some("an XFS image that has lost its first superblock"))
 }
 
-/// The directory that copies go into, and their name there, if it is not that of their source.
+/// The directory for the copies, and the name of the copy there, if it differs from that of the source.
 fn find_target(
     args: &CpArgs,
     sources: usize,
@@ -417,7 +416,7 @@ fn find_target(
             if into(path.is_dir())? {
                 return Ok((Target::Host(path.clone()), None));
             }
-            // What has no name, such as "..", is a folder that only its contents can be replaced of.
+            // A path without a name, such as "..", is a folder of which only the contents can be replaced.
             let Some(name) = path.file_name() else { return Ok((Target::Host(path.clone()), Some(Vec::new()))) };
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             Ok((Target::Host(parent.into()), Some(name.as_bytes().to_vec())))
@@ -440,8 +439,8 @@ fn find_target(
     }
 }
 
-/// A file that is copied onto itself would be replaced by what it is, and its other names would be those of another
-/// file.
+/// Refuses to copy a file onto itself: the copy would replace the file, and its other names would then refer to another
+/// file than this one.
 fn check_not_onto_itself(filesystem: &Arc<Volume>, start: InodeNumber, target: &Target, name: &[u8]) -> Result<()> {
     let Target::Image(other, dir) = target else { return Ok(()) };
     let is_same = !name.is_empty()
@@ -450,7 +449,7 @@ fn check_not_onto_itself(filesystem: &Arc<Volume>, start: InodeNumber, target: &
     if is_same { Err(Usage("source and target are the same file".into()).into()) } else { Ok(()) }
 }
 
-/// A directory that is copied into itself would never end.
+/// Refuses to copy a directory into itself, which would never end.
 fn check_not_into_itself(filesystem: &Arc<Volume>, start: InodeNumber, target: &Target) -> Result<()> {
     let Target::Image(other, dir) = target else { return Ok(()) };
     if !Arc::ptr_eq(filesystem, other) {

@@ -14,7 +14,7 @@ use xfskit_sim::{
     BadPlace, Campaign, Crashed, Cut, DeviceFault, Finding, Plan, RunOptions, Summary, WORKLOADS, Workload,
 };
 
-/// Choices that `--exhaustive` tries at one cut at most: sixteen sectors that each arrived or did not.
+/// Most combinations that `--exhaustive` tries at one cut: those of sixteen sectors that may or may not have arrived.
 const EXHAUSTIVE_BELOW: u64 = 1 << 16;
 
 /// Runs the command.
@@ -72,7 +72,7 @@ fn workloads(args: &CrashTestArgs) -> Result<Vec<&'static Workload>> {
 }
 
 fn with_bar(campaign: &Campaign) -> Summary {
-    // Draws on terminals only.
+    // Is drawn on terminals only.
     let bar = ProgressBar::with_draw_target(campaign.limit.map(|limit| limit.as_secs()), ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{msg} states {wide_bar} {elapsed}");
     bar.set_style(style.expect("the template is right"));
@@ -136,7 +136,7 @@ fn print_json(summary: &Summary) {
     );
 }
 
-/// Does one state again, and tells what was done up to the cut.
+/// Checks one state again, and prints the operations up to the cut.
 fn replay(args: &CrashTestArgs, workloads: &[&'static Workload], state: &str) -> Result<()> {
     let (&[workload], Some(seed)) = (workloads, args.seed) else {
         return Err(Usage("a state belongs to one --workload and one --seed".into()).into());

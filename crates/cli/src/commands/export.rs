@@ -39,7 +39,8 @@ pub fn run(args: &ExportArgs) -> Result<()> {
     report(&losses, WantOfRoot::IsTold)
 }
 
-/// Writes to a file, which gets its name when it is complete; what is there and no regular file is written to as it is.
+/// Writes to a file that gets its name when it is complete. An existing file that is not a regular file is written
+/// directly.
 fn write_file(filesystem: &Volume, start: InodeNumber, args: &ExportArgs, path: &Path) -> Result<Losses> {
     let existing = std::fs::metadata(path).ok();
     let image = &args.path.read.image;
@@ -58,18 +59,18 @@ fn write_file(filesystem: &Volume, start: InodeNumber, args: &ExportArgs, path: 
     }
     if existing.as_ref().is_some_and(|data| !data.is_file()) {
         let file = File::options().write(true).open(path)?;
-        // A reader that has gone has no archive: that is no end as that of a listing.
+        // If the reader closes the pipe, the archive is incomplete. Unlike for a listing, this is an error.
         return write(filesystem, start, args, file).map(|written| written.0).map_err(|error| {
             let is_cut = exit::is_broken_pipe(&error);
             if is_cut { anyhow::anyhow!("the reader of the pipe has gone: the archive is cut off") } else { error }
         });
     }
     let replaced = existing.as_ref().map(|_| Replaced::hold(path, args.force)).transpose()?;
-    // A symbolic link stays, and what it leads to is replaced.
+    // A symbolic link stays, and the file that it refers to is replaced.
     let path = path.canonicalize().unwrap_or_else(|_| path.into());
     let unnamed = Unnamed::new_beside(&path).map_err(|error| match error {
         OpenError::Io { source, .. } => source.into(),
-        // It is no image that cannot be opened: the operation fails, as that of `cp`.
+        // The image could be opened, so this is a failed operation, as with `cp`.
         _ => anyhow::anyhow!("there is no folder {} to make it in", path.parent().unwrap_or(&path).display()),
     })?;
     let (losses, holds_private) = write(filesystem, start, args, unnamed.file())?;
@@ -77,7 +78,7 @@ fn write_file(filesystem: &Volume, start: InodeNumber, args: &ExportArgs, path: 
     let permissions = private::permissions(holds_private || private::is_private(&image), existing.as_ref());
     unnamed.file().set_permissions(permissions)?;
     if let Some(replaced) = &replaced {
-        // The kernel, which no lock keeps off, may have it by now.
+        // The kernel does not respect the lock and may use the file by now.
         replaced.check_unused()?;
     }
     let replaced = replaced.as_ref().map(|replaced| replaced.file.metadata()).transpose()?;
@@ -88,15 +89,15 @@ fn write_file(filesystem: &Volume, start: InodeNumber, args: &ExportArgs, path: 
     Ok(losses)
 }
 
-/// A file that the archive takes the place of. It stays locked until then, so that no server mounts it and no command
-/// writes it meanwhile.
+/// The file that the archive replaces. It is locked until then, so that no server mounts it and no command writes it
+/// meanwhile.
 struct Replaced {
     file: File,
     _device: Option<FileDevice>,
 }
 
 impl Replaced {
-    /// Without `force`, only what is empty or an archive is replaced.
+    /// Without `force`, only empty files and archives are replaced.
     fn hold(path: &Path, force: bool) -> Result<Self> {
         let file = File::open(path)?;
         let mut replaced = Self { file, _device: None };
@@ -122,7 +123,7 @@ impl Replaced {
     }
 }
 
-/// Writes to a block device from its start on.
+/// Writes to a block device from its first byte on.
 struct DeviceWriter {
     device: FileDevice,
     offset: u64,
@@ -145,7 +146,7 @@ impl Write for DeviceWriter {
     }
 }
 
-/// Writes the stream; also whether it holds something that not everybody may read.
+/// Writes the stream; returns also whether it contains a file that not all users may read.
 fn write(filesystem: &Volume, start: InodeNumber, args: &ExportArgs, stream: impl Write) -> Result<(Losses, bool)> {
     let bar = CopyBar::new("exporting");
     let mut sink = TarSink::new(BufWriter::with_capacity(BUFFER_BYTES, stream));

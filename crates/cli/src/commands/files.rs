@@ -1,4 +1,4 @@
-//! `xfskit mkdir`, `mknod`, `touch`, `chmod` and `chown`. What is made belongs to user and group 0.
+//! `xfskit mkdir`, `mknod`, `touch`, `chmod` and `chown`. New files belong to user and group 0.
 
 use super::list::is_dir;
 use crate::args::{ChmodArgs, ChownArgs, MkdirArgs, MknodArgs, NodeKind, TouchArgs};
@@ -35,7 +35,7 @@ fn make(filesystem: &Volume, path: &OsStr, new: &NewFile<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Makes a directory and those on the way to it.
+/// Makes a directory and the missing directories above it.
 fn make_parents(filesystem: &Volume, path: &OsStr, mode: u16) -> Result<(), Error> {
     let bytes = path.as_bytes();
     let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
@@ -111,8 +111,8 @@ fn touch_one(filesystem: &Volume, path: &OsStr, change: &SetAttr, args: &TouchAr
     Ok(())
 }
 
-/// Runs `chmod`. A symbolic link is followed where it is named, and left alone below a directory: its permissions mean
-/// nothing.
+/// Runs `chmod`. A symbolic link that is an operand is followed; below a directory symbolic links are skipped, since
+/// their permissions have no effect.
 pub fn chmod(args: &ChmodArgs) -> Result<()> {
     edit(&args.image, |filesystem| {
         for_each(&args.paths, |path| {
@@ -125,7 +125,7 @@ pub fn chmod(args: &ChmodArgs) -> Result<()> {
     })
 }
 
-/// Runs `chown`; of a symbolic link, it changes the link.
+/// Runs `chown`. For a symbolic link, it changes the link itself.
 pub fn chown(args: &ChownArgs) -> Result<()> {
     let change = SetAttr { uid: args.owner.uid, gid: args.owner.gid, ..SetAttr::default() };
     edit(&args.image, |filesystem| {
@@ -136,7 +136,7 @@ pub fn chown(args: &ChownArgs) -> Result<()> {
     })
 }
 
-/// Changes a file and, if that is asked for, what is below it.
+/// Changes a file and, if `recursive` is set, everything below it.
 fn change_all(
     filesystem: &Volume,
     path: &OsStr,

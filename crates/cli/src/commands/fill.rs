@@ -1,8 +1,8 @@
-//! `xfskit mkfs --from`: an image that is filled while it is made.
+//! `xfskit mkfs --from`: makes an image and fills it.
 //!
-//! A new image file has no name until it is complete, and not everybody may read it if that is so of anything in it.
-//! With `SOURCE_DATE_EPOCH` in the
-//! environment, and a UUID, the image depends on nothing but the source and the options.
+//! A new image file has no name until it is complete. Only its owner may read it if not all users may read everything
+//! in it. With `SOURCE_DATE_EPOCH` in the environment, and a UUID, the image depends on nothing but the source and the
+//! options.
 
 use super::copy::{MIN_XFS_BYTES, attributes};
 use crate::args::MkfsArgs;
@@ -29,23 +29,23 @@ use xfskit_transfer::{
     transfer,
 };
 
-/// How often a size that turned out too small is raised.
+/// How often an image that turned out too small is made again with a larger size.
 const MAX_ATTEMPTS: usize = 6;
 const READ_AHEAD_BYTES: usize = 1 << 20;
-/// What stands for it on the command line.
+/// The name of standard input on the command line.
 const STANDARD_INPUT: &str = "-";
 
-/// What an image is filled from.
+/// The source of an image.
 enum From {
     Folder(PathBuf),
     Archive(PathBuf),
-    /// Standard input or a pipe, as it comes.
+    /// Standard input or a pipe, read directly.
     Stream(PathBuf),
-    /// Such a one, kept in a file without a name to be read more than once.
+    /// Such a stream, copied to a file without a name so that it can be read more than once.
     Spooled(Unnamed),
 }
 
-/// Whether a source can be read more than once without being kept.
+/// How often a source must be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reads {
     Once,
@@ -66,12 +66,13 @@ impl From {
         if reads == Reads::Twice { spool(path, image).map(Self::Spooled) } else { Ok(Self::Stream(path.into())) }
     }
 
-    /// Whether it is a file that not everybody may read.
+    /// Whether it is a file that not all users may read.
     fn is_private(&self) -> bool {
         matches!(self, Self::Archive(path) if std::fs::metadata(path).is_ok_and(|data| private::is_private(&data)))
     }
 
-    /// Begins to read. The files that the image is written to are no part of the folder they may lie in.
+    /// Opens the source. `written` are the files that the image is written to, which are left out of a folder that
+    /// contains them.
     fn open(&self, written: &[Metadata]) -> Result<Box<dyn Source>> {
         Ok(match self {
             Self::Folder(path) => Box::new(HostSource::new(&path.join("."), b"", true)?.without(written)),
@@ -89,7 +90,7 @@ impl From {
     }
 }
 
-/// Standard input, or what else can be read once only.
+/// Opens standard input, or another file that can be read only once.
 fn stream(path: &Path) -> Result<Box<dyn Read + Send>> {
     if path == Path::new(STANDARD_INPUT) {
         return Ok(Box::new(stdin()));
@@ -98,7 +99,7 @@ fn stream(path: &Path) -> Result<Box<dyn Read + Send>> {
     Ok(Box::new(file))
 }
 
-/// Keeps a stream in a file without a name.
+/// Copies a stream to a file without a name.
 fn spool(path: &Path, image: &Path) -> Result<Unnamed> {
     let (unnamed, dir) = Unnamed::to_keep_input(image)?;
     let kept = || format!("{}: keeping the archive there", dir.display());
@@ -106,7 +107,7 @@ fn spool(path: &Path, image: &Path) -> Result<Unnamed> {
     Ok(unnamed)
 }
 
-/// The time that `SOURCE_DATE_EPOCH` asks for.
+/// The time in `SOURCE_DATE_EPOCH`.
 pub fn source_date_epoch() -> Result<Option<Timestamp>> {
     let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(None) };
     let seconds = text.to_str().and_then(|text| text.parse().ok());
@@ -114,7 +115,7 @@ pub fn source_date_epoch() -> Result<Option<Timestamp>> {
     Ok(Some(Timestamp { seconds, nanoseconds: 0 }))
 }
 
-/// The world that an image is made in.
+/// The clock and the randomness with which an image is made.
 pub fn environment(options: &Options) -> Result<Arc<dyn Environment>> {
     let uuid = options.uuid.expect("every image gets one");
     Ok(match source_date_epoch()? {
@@ -132,7 +133,7 @@ pub fn run(args: &MkfsArgs, from: &Path, options: &Options) -> Result<(Superbloc
 struct Filled {
     superblock: Superblock,
     losses: Losses,
-    /// It holds something that not everybody may read.
+    /// It contains a file that not all users may read.
     is_private: bool,
 }
 
@@ -141,11 +142,11 @@ fn fill_existing_or_new(args: &MkfsArgs, from: &Path, options: &Options) -> Resu
     let size = match args.size.as_deref() {
         Some("auto") => None,
         Some(text) => Some(parse_size(text).map_err(Usage)?),
-        // What exists keeps its size, unless it is a file that no image fits into, such as one of mktemp(1); a device
-        // has one.
+        // An existing file keeps its size, unless it is too small for any image, such as an empty file of mktemp(1). A
+        // device has a size of its own.
         None => existing.as_ref().filter(|data| !data.is_file() || data.len() >= MIN_XFS_BYTES).map(|_| 0),
     };
-    // It stays locked until the image is complete.
+    // The existing file is locked until the image is complete.
     let held = match &existing {
         Some(_) => Some(Arc::new(open_existing(&args.image, args.force, size.filter(|size| *size > 0))?)),
         None => None,
@@ -161,7 +162,7 @@ fn fill_existing_or_new(args: &MkfsArgs, from: &Path, options: &Options) -> Resu
         Some(bytes) => (bytes, None),
         None => measure(&from, args, options).map(|(needs, files)| (needs.image_bytes(), Some(files)))?,
     };
-    // A file keeps what it holds until the image is complete.
+    // An existing file keeps its contents until the image is complete.
     let files = match &held {
         Some(device) if !is_file => check_room(&from, device, args, options)?,
         _ => files,
@@ -179,7 +180,7 @@ fn fill_existing_or_new(args: &MkfsArgs, from: &Path, options: &Options) -> Resu
     unreachable!("the last attempt returns")
 }
 
-/// The files that the image replaces or is written to, as far as they exist under their names.
+/// The files that the image replaces or is written to, if they exist by these names.
 fn existing_files(args: &MkfsArgs, options: &Options) -> Vec<Metadata> {
     let paths = [Some(&args.image), options.log_device.as_ref()];
     paths.into_iter().flatten().filter_map(|path| std::fs::metadata(path).ok()).collect()
@@ -189,8 +190,8 @@ fn is_full(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<TransferError>().is_some_and(TransferError::is_full))
 }
 
-/// Refuses a source that no device of this size can hold, before the first byte of what it holds is lost. A stream can
-/// only be read once; the number of files that go into the image is known of all others.
+/// Refuses a source for which a device is too small, before the contents of the device are lost. A stream cannot be
+/// measured, since it can be read only once; for the other sources, returns the number of files.
 fn check_room(from: &From, device: &FileDevice, args: &MkfsArgs, options: &Options) -> Result<Option<u64>> {
     if matches!(from, From::Stream(_)) {
         return Ok(None);
@@ -205,7 +206,7 @@ fn check_room(from: &From, device: &FileDevice, args: &MkfsArgs, options: &Optio
     Ok(Some(files))
 }
 
-/// What the image must hold, and how many files go into it.
+/// The space that the image needs, and the number of files.
 fn measure(from: &From, args: &MkfsArgs, options: &Options) -> Result<(Needs, u64)> {
     let block_bytes = u64::from(options.block_bytes);
     let inode_bytes = match options.inode_size {
@@ -221,9 +222,9 @@ fn measure(from: &From, args: &MkfsArgs, options: &Options) -> Result<(Needs, u6
     Ok((needs, bar.files()))
 }
 
-/// Where the image goes.
-enum FillTarget {
-    /// A name, and the file that has it now.
+/// The target of the image.
+enum Place {
+    /// A path, and the file that has it now.
     File(PathBuf, Option<Arc<FileDevice>>),
     Device(Arc<FileDevice>),
 }
@@ -235,13 +236,13 @@ impl FillTarget {
                 let written = Arc::new(Unflushed::new(Arc::clone(device)));
                 let result = fill(&written, from, files, args, options);
                 if result.is_err() && written.begun.load(Ordering::Relaxed) {
-                    // What is there now is an image, but not of the source. The error that counts is the first one.
+                    // The device has an image now, but not the source's. The first error is the one to report.
                     let _ = device.write(0, &[0; 4096]);
                 }
                 result
             }
             Self::File(path, held) => {
-                // A symbolic link stays, and what it leads to is replaced.
+                // A symbolic link stays, and the file that it refers to is replaced.
                 let path = path.canonicalize().unwrap_or_else(|_| path.clone());
                 let io_error = |source| OpenError::Io { path: path.clone(), source };
                 let unnamed = Unnamed::new_beside(&path)?;
@@ -261,10 +262,11 @@ impl FillTarget {
     }
 }
 
-/// A device that is durable only in the end: until then nobody has a use for what it holds.
+/// A device that ignores flushes: an image that is not complete is of no use, so only the caller flushes it, at the
+/// end.
 struct Unflushed {
     device: Arc<FileDevice>,
-    /// Something has been written.
+    /// Whether something was written.
     begun: AtomicBool,
 }
 

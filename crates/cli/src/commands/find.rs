@@ -15,7 +15,7 @@ use xfskit::ondisk::inode::MODE_TYPE;
 use xfskit::volume::Volume;
 use xfskit_transfer::{Found, ImageWalk};
 
-/// Runs `find`. An error keeps nothing else from being found.
+/// Runs `find`. An error does not end the search.
 pub fn run(args: &FindArgs, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
     let newer = args.newer.as_ref().map(|path| {
@@ -42,7 +42,7 @@ pub fn run(args: &FindArgs, as_json: bool) -> Result<()> {
     failures.into_result()
 }
 
-/// Whether all tests hold. That which has to read comes last.
+/// Whether a file passes all tests. Tests that read from the image are the last.
 fn is_asked_for(filesystem: &Volume, found: &Found, args: &FindArgs, later_than: &[Timestamp]) -> Result<bool> {
     let stat = &found.stat;
     let kind = stat.mode & MODE_TYPE;

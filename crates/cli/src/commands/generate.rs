@@ -25,7 +25,7 @@ fn write_pages(command: Command, dir: &Path) -> std::io::Result<()> {
     std::fs::write(dir.join(page.get_filename()), with_tables(&String::from_utf8_lossy(&text)))
 }
 
-/// Keeps the lines of tables, which begin with spaces, in the section of notes, where the formatter would fill them.
+/// Preserves the lines of tables, which begin with spaces, in the section of notes; the formatter would fill them.
 fn with_tables(page: &str) -> String {
     let (mut text, mut is_notes, mut is_table) = (String::new(), false, false);
     for line in page.lines() {

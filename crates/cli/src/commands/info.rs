@@ -1,4 +1,4 @@
-//! `xfskit info`: what an image is. The summary of its geometry has mkfs.xfs's form.
+//! `xfskit info`: shows the properties of an image. The summary of its geometry has the form of mkfs.xfs's.
 
 use crate::args::ReadArgs;
 use crate::image::open_to_read;
@@ -80,7 +80,7 @@ pub fn summary(name: &str, raw: &RawSuperblock) -> String {
     };
     let mut text = String::new();
     let mut line = |left: &str, first: &str, second: &str| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{left}={first:<22} {second}");
     };
     let field = |name: &str, value: u64| format!("{name}={value}");

@@ -93,7 +93,7 @@ pub fn path_of(found: &Found) -> String {
     String::from_utf8_lossy(&found.path).into_owned()
 }
 
-/// The branch of a tree that a name hangs on, and how it goes on beside what is in it.
+/// The branch of a tree before a name, and the prefix of the lines below it.
 fn beside(found: &Found) -> (&'static str, &'static str) {
     if found.is_last { ("└── ", "    ") } else { ("├── ", "│   ") }
 }

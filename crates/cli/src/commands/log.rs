@@ -22,7 +22,7 @@ pub fn run(command: &LogCommand, as_json: bool) -> Result<()> {
     }
 }
 
-/// Opening replays the journal; closing it marks it as clean.
+/// Replays the journal by opening the image; closing it marks the journal as clean.
 fn replay(args: &ImageArgs, as_json: bool) -> Result<()> {
     let filesystem = open_quietly(&args.image, args.logdev.as_deref(), options_to_write())?;
     let report = filesystem.mount().recovery.clone();
@@ -67,7 +67,7 @@ fn print(image: &ImageArgs, all: bool, transactions: bool, as_json: bool) -> Res
         if transactions {
             print_checkpoints(&mut *out.borrow_mut(), &journal, all, preview.as_ref().filter(|_| !all))?;
         } else {
-            // How many more regions the item has that a checkpoint is in the middle of.
+            // For each checkpoint that is incomplete so far, how many regions of its current item are missing.
             let mut left: HashMap<u32, usize> = HashMap::new();
             let look = |lsn, found: Found<'_>| print_record(&mut *out.borrow_mut(), lsn, found, &mut left);
             if all { journal.all_records(look)? } else { journal.live_records(look)? }

@@ -18,23 +18,23 @@ use xfskit_transfer::{ImageWalk, TransferError, WalkEvent};
 
 type NamedInode = (Vec<u8>, InodeNumber);
 
-/// What is listed, and how.
+/// The state of a listing.
 struct List<'a> {
     args: &'a LsArgs,
     as_json: bool,
     filesystem: &'a Volume,
     out: BufWriter<Screen>,
-    /// The entries of a JSON list, which is printed as a whole.
+    /// The entries of a JSON list, which is printed at the end.
     values: Vec<Value>,
-    /// Directories are named before what is in them.
+    /// Each directory's entries follow a line with its path.
     has_headings: bool,
-    /// Something was printed, which an empty line separates from the next directory.
+    /// Something was printed, so an empty line precedes the next directory.
     has_begun: bool,
-    /// Paths that an error was kept of, as far as they are text: a walk comes to what is listed once more.
+    /// Paths whose errors were recorded, as text: a walk finds again what was listed.
     failed: HashSet<String>,
 }
 
-/// Runs `ls`. Files that are named come before the directories that are.
+/// Runs `ls`. Operands that are files precede operands that are directories.
 pub fn ls(args: &LsArgs, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
     let (mut failures, mut files, mut dirs) = (Failures::default(), Vec::new(), Vec::new());
@@ -70,7 +70,7 @@ pub fn ls(args: &LsArgs, as_json: bool) -> Result<()> {
 }
 
 impl List<'_> {
-    /// A directory and all below it.
+    /// Lists a directory and everything below it.
     fn tree(&mut self, path: &[u8], start: InodeNumber) -> Result<()> {
         let mut failures = Failures::default();
         for step in ImageWalk::new(self.filesystem, start, path) {
@@ -88,7 +88,7 @@ impl List<'_> {
         failures.into_result()
     }
 
-    /// What is in a directory.
+    /// Lists the entries of a directory.
     fn dir(&mut self, path: &[u8], inode: InodeNumber) -> Result<()> {
         let listed = self.filesystem.list_dir(inode).map_err(|error| self.failure(path, error))?;
         let mut entries: Vec<NamedInode> = listed.into_iter().map(|entry| (entry.name, entry.inode)).collect();
@@ -105,7 +105,7 @@ impl List<'_> {
         self.entries(path, &entries)
     }
 
-    /// The error of a path, which is remembered.
+    /// The error of a path, whose path is recorded.
     fn failure(&mut self, path: &[u8], error: Error) -> anyhow::Error {
         let path = String::from_utf8_lossy(path).into_owned();
         self.failed.insert(path.clone());
@@ -128,7 +128,7 @@ impl List<'_> {
         failures.into_result()
     }
 
-    /// What is printed of an entry.
+    /// The line of an entry.
     fn entry(&mut self, dir: &[u8], name: &[u8], inode: InodeNumber) -> Result<Vec<u8>, Error> {
         let mut line = self.number(inode);
         if self.as_json {
@@ -156,7 +156,7 @@ impl List<'_> {
         if self.args.inode { format!("{:>10} ", inode.0).into_bytes() } else { Vec::new() }
     }
 
-    /// The line of an entry of which only the name is known.
+    /// The line of an entry whose inode cannot be read.
     fn unreadable(&self, name: &[u8], inode: InodeNumber) -> Vec<u8> {
         if self.as_json {
             return Vec::new();

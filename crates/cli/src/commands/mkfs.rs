@@ -19,7 +19,7 @@ use xfskit::ondisk::Superblock;
 use xfskit::volume::{Caller, MountOptions, SetAttr, Volume};
 use xfskit_mkfs::{Options, make, set_aside, verify};
 
-/// What a file's device says.
+/// The sector size of a file.
 const FILE_SECTOR_BYTES: usize = 512;
 
 /// Runs the command.
@@ -53,13 +53,13 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
     });
     let is_own = || std::fs::symlink_metadata(&args.image).is_ok_and(|now| share_storage(&now, &own));
     if result.is_err() && made && is_own() {
-        // A file that did not exist before holds nothing worth keeping; the error that counts is the first one.
+        // A file that this command has made contains nothing worth keeping. The first error is the one to report.
         let _ = std::fs::remove_file(&args.image);
     }
     result.with_context(|| args.image.display().to_string())
 }
 
-/// Gives the root directory its owner, if one was asked for.
+/// Sets the owner of the root directory, if one was given.
 fn own_root(
     args: &MkfsArgs,
     options: &Options,
@@ -74,7 +74,7 @@ fn own_root(
     Ok(filesystem.unmount()?)
 }
 
-/// On a mount permissions count, so an ordinary user could make nothing in an image of root's.
+/// The kernel checks permissions on a mount, so an ordinary user could make no file in an image that belongs to root.
 fn hint_at_owner(args: &MkfsArgs) {
     let uid = rustix::process::geteuid();
     if args.owner.is_none() && args.from.is_none() && !args.quiet && !uid.is_root() {
@@ -120,10 +120,10 @@ fn options(args: &MkfsArgs) -> Result<Options> {
     Ok(options)
 }
 
-/// The device, and whether its file was made for it. Nothing is made, cut or overwritten with options that do not fit.
+/// The device, and whether this command has made its file. With invalid options nothing is made, cut or overwritten.
 fn open_target(args: &MkfsArgs, options: &Options, log: Option<&FileDevice>) -> Result<(FileDevice, bool)> {
     let size = args.size.as_deref().map(parse_size).transpose().map_err(Usage)?;
-    // The size of the data section is that of a new file, too.
+    // The size of the data section is also that of a new file.
     let size = size.or_else(|| options.data_bytes().filter(|_| !args.image.exists()));
     let log_bytes = log.map(BlockDevice::size_bytes);
     let fits = |bytes: u64, sector_bytes: usize| {
@@ -148,4 +148,28 @@ fn open_target(args: &MkfsArgs, options: &Options, log: Option<&FileDevice>) -> 
             Ok((device, false))
         }
     }
+}
+
+/// Opens an existing file or device, unless it has contents or is larger than `size`.
+pub fn open_existing(path: &Path, force: bool, size: Option<u64>) -> Result<FileDevice> {
+    let device = open_device(path, Access::Write)?;
+    if force {
+        return Ok(device);
+    }
+    let io_error = |source| OpenError::Io { path: path.into(), source };
+    let shown = path.display();
+    if let Some(what) = existing_format(&device).map_err(io_error)? {
+        return Err(Usage(format!("{shown}: it holds {what}; -f overwrites it")).into());
+    }
+    let is_file = device.metadata().map_err(io_error)?.is_file();
+    let extent = if is_file { Extent::File } else { Extent::Disk };
+    if let Some(offset) = first_data(&device, extent).map_err(io_error)? {
+        let what = "nothing that is known by its signature, but it is not empty";
+        return Err(Usage(format!("{shown}: it holds {what} (byte {offset} is not zero); -f overwrites it")).into());
+    }
+    let bytes = device.size_bytes();
+    if let Some(size) = size.filter(|size| is_file && *size < bytes) {
+        return Err(Usage(format!("{shown}: it has {bytes} bytes, and would be cut to {size}; -f does it")).into());
+    }
+    Ok(device)
 }

@@ -23,7 +23,7 @@ pub mod umount;
 pub mod usage;
 pub mod xattr;
 
-/// An error tag as an option gives it: its name, and how often its place is passed before it fails.
+/// An error tag in an option: its name, and the number of the pass at which it fails.
 pub fn error_tag(text: &str) -> Result<(&'static str, u32), String> {
     let (name, nth) = text.split_once(':').unwrap_or((text, "1"));
     let tag = xfskit::error_tags::find(name);

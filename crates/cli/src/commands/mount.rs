@@ -1,11 +1,11 @@
 //! `xfskit mount`.
 //!
 //! ```text
-//! mount       starts itself again as a server of its own session, and waits until that says "ready" or fails
+//! mount       starts itself again as a server in a session of its own, and waits until that reports "ready" or fails
 //! mount -f    is the server
 //! ```
-//! A server ends when somebody unmounts, or on SIGTERM, SIGINT or SIGHUP, which unmount; the image is closed in good
-//! order before it exits.
+//! A server ends when its mount is unmounted, or on SIGTERM, SIGINT or SIGHUP, on which it unmounts. It closes the
+//! image in good order before it exits.
 
 mod options;
 mod remount;
@@ -29,7 +29,7 @@ use xfskit_fuse::{MountError, Session, Unmounted, Unmounter};
 
 /// The helper of umount(8).
 const HELPER: &str = "/sbin/umount.fuse.xfskit";
-/// What a server prints when the mount can be used.
+/// What a server prints when the mount is ready for use.
 const READY: &str = "ready";
 
 /// Runs `mount`.
@@ -44,8 +44,8 @@ pub fn run(args: &MountArgs) -> Result<()> {
     if args.foreground || args.server { serve(args, settings) } else { start_server(args) }
 }
 
-/// Closes what whoever called `mount` had open: a server would keep it for as long as it lives. Nothing of this
-/// program's is open yet but the standard files.
+/// Closes the files that this process has inherited: a server would keep them open as long as it runs. This program has
+/// no files open yet but the standard ones.
 fn close_inherited() {
     let open: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")
         .into_iter()
@@ -54,7 +54,7 @@ fn close_inherited() {
         .filter(|number| *number > 2)
         .collect();
     for number in open {
-        // One of them was that of the list.
+        // One of the numbers was that of the directory that was read.
         let _ = nix::unistd::close(number);
     }
 }
@@ -76,11 +76,11 @@ fn start_server(args: &MountArgs) -> Result<()> {
     let (Some(mut output), Some(mut errors)) = (server.stdout.take(), server.stderr.take()) else {
         bail!("the server has no output");
     };
-    // Both end when the server lets go of them, which it does when it is ready or gone.
+    // Both pipes end when the server closes them: when it is ready, or when it ends.
     let forward = std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::stderr()));
     let mut answer = String::new();
     output.read_to_string(&mut answer).context("the server's answer")?;
-    // What cannot be shown cannot be reported either.
+    // An error of standard error cannot be reported.
     let _ = forward.join();
     if answer.trim() == READY {
         name_helper(args);
@@ -93,9 +93,9 @@ fn start_server(args: &MountArgs) -> Result<()> {
     }
 }
 
-/// Has mount(8) note that this mount is to be unmounted by our helper, if that is installed: umount(8) would not look
-/// for it when root names a folder by its whole path. Where that fails, the unmount is complete a moment after `umount`
-/// only.
+/// Makes mount(8) record that this mount is to be unmounted by our helper, if that is installed. Without the record,
+/// umount(8) run by root with a full path would not look for the helper. If this fails, the unmount is complete only a
+/// moment after `umount` returns.
 fn name_helper(args: &MountArgs) {
     if Path::new(HELPER).exists() && rustix::process::geteuid().is_root() {
         let mut note = Command::new("mount");
@@ -109,11 +109,13 @@ fn serve(args: &MountArgs, settings: MountSettings) -> Result<()> {
     abort_on_panic();
     begin_logging(args);
     if args.server {
-        // Away from the terminal: its end is not the mount's. It fails only where that is so already.
+        // Leaves the terminal's session, so that the end of the terminal does not end the mount. It fails only if this
+        // process has left it already.
         let _ = rustix::process::setsid();
     }
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals")?;
-    // What may fail comes before the mount: a server that ends after it leaves a mount that answers nobody.
+    // Everything that may fail is done before the mount: a server that ended afterwards would leave a mount without
+    // one.
     check_mount_point(&args.mount_point)?;
     let output = args.server.then(|| ServerOutput::open(args.log_file.as_deref())).transpose()?;
     if let (None, Some(path)) = (&output, &args.log_file) {
@@ -128,33 +130,33 @@ fn serve(args: &MountArgs, settings: MountSettings) -> Result<()> {
     let unmounter = session.unmounter();
     std::thread::spawn(move || unmount_on_signal(signals, &unmounter));
     if let Some(output) = output {
-        // A folder that cannot be left stays busy; the mount is as good without that.
+        // A working directory that cannot be left stays busy; the mount works without this.
         let _ = std::env::set_current_dir("/");
         output.report_ready();
     }
     Ok(session.run()?)
 }
 
-/// Warnings go to standard error, which is the log file's of a server in the background; its errors go to the system's
-/// log as well.
+/// Warnings go to standard error. For a server in the background that is the log file, and its errors also go to the
+/// system's log.
 fn begin_logging(args: &MountArgs) {
     let log = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_target(false).without_time();
     if args.server {
         log.with_ansi(false).with_writer(SystemLog::new(args.image.display().to_string())).init();
     } else {
-        // What standard error does not take is lost: a report of that would go there as well.
+        // Messages that standard error refuses are lost: a report of that would go to standard error too.
         log.log_internal_errors(false).with_writer(std::io::stderr).init();
     }
 }
 
-/// A mount point that cannot be one is met before the journal is replayed.
+/// Checks the mount point before the journal is replayed.
 fn check_mount_point(path: &Path) -> Result<(), MountError> {
     let found = std::fs::metadata(path)
         .and_then(|data| if data.is_dir() { Ok(()) } else { Err(rustix::io::Errno::NOTDIR.into()) });
     found.map_err(|source| MountError::of_mount_point(path, source))
 }
 
-/// A defect in the server must not be followed by work on what it left: the image is then as after a power cut.
+/// After a panic the server must not continue: the process ends, and the image is as after a power cut.
 fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -167,7 +169,7 @@ fn unmount_on_signal(mut signals: Signals, unmounter: &Unmounter) {
     for _ in signals.forever() {
         match unmounter.unmount() {
             Ok(Unmounted::Gone) => {}
-            // The image is closed; whoever has files open keeps nobody from leaving.
+            // The image is closed; programs with open files do not keep the server from ending.
             Ok(Unmounted::Detached) => std::process::exit(0),
             Err(error) => {
                 tell(&error.to_string());
@@ -177,7 +179,7 @@ fn unmount_on_signal(mut signals: Signals, unmounter: &Unmounter) {
     }
 }
 
-/// Where the output of a server in the background goes once its mount can be used.
+/// The files that replace the output of a server in the background once its mount is ready.
 struct ServerOutput {
     nothing: File,
     log: File,
@@ -193,8 +195,8 @@ impl ServerOutput {
         Ok(Self { nothing, log })
     }
 
-    /// Tells the one who started the server that it is ready, and lets go of the output. The mount is there; that it
-    /// cannot be told is no reason to end it.
+    /// Reports to the process that started the server that it is ready, and closes the output. The mount exists, so a
+    /// failure of the report does not end it.
     fn report_ready(&self) {
         let mut out = stdout().lock();
         let _ = writeln!(out, "{READY}").and_then(|()| out.flush());

@@ -26,7 +26,7 @@ pub fn ln(args: &LnArgs) -> Result<()> {
     })
 }
 
-/// What is to get one more name.
+/// The file that gets one more name.
 fn find_to_link(filesystem: &Volume, target: &OsStr) -> Result<InodeNumber> {
     let stat = find(filesystem, target)?;
     if is_dir(&stat) {
@@ -35,8 +35,8 @@ fn find_to_link(filesystem: &Volume, target: &OsStr) -> Result<InodeNumber> {
     Ok(stat.inode)
 }
 
-/// Makes a symbolic link in place of what has its name: at every moment, and after a crash, the name stands for the
-/// one or the other. A crash may leave the link under a name that begins with `.xfskit-`.
+/// Replaces a file by a symbolic link: at every moment, also after a crash, the name refers to the one or the other. A
+/// crash may leave the link under a name that begins with `.xfskit-`.
 fn symlink_over(filesystem: &Volume, dir: InodeNumber, name: &[u8], target: &[u8]) -> Result<(), Error> {
     let root = Caller::root();
     match filesystem.symlink(dir, name, target, &root) {
@@ -46,7 +46,7 @@ fn symlink_over(filesystem: &Volume, dir: InodeNumber, name: &[u8], target: &[u8
     if is_dir(&filesystem.lookup(dir, name)?) {
         return Err(Error::IsADirectory);
     }
-    // A temporary name would stay where none can be taken away.
+    // A file that cannot be replaced would leave the temporary name behind.
     filesystem.check_replaceable(dir, name, &root)?;
     let mut number = 0_u64;
     let temporary = loop {
@@ -58,7 +58,7 @@ fn symlink_over(filesystem: &Volume, dir: InodeNumber, name: &[u8], target: &[u8
     };
     let renamed = filesystem.rename(dir, &temporary, dir, name, RenameFlags::default(), &root);
     if renamed.is_err() {
-        // The error that counts is the first one.
+        // The first error is the one to report.
         let _ = filesystem.unlink(dir, &temporary, &root);
     }
     renamed
@@ -121,7 +121,7 @@ fn find_name<'a>(filesystem: &Volume, path: &'a OsStr) -> Result<(InodeNumber, &
     Ok((dir, name, stat))
 }
 
-/// Removes a directory and what is below it, the deepest first.
+/// Removes a directory and everything below it, the deepest files first.
 fn remove_tree(filesystem: &Volume, path: &OsStr, dir: InodeNumber, name: &[u8], inode: InodeNumber) -> Result<()> {
     let caller = Caller::root();
     for step in ImageWalk::new(filesystem, inode, path.as_bytes()).staying_below()? {

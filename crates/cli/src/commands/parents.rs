@@ -1,4 +1,4 @@
-//! `xfskit parents` and `xfskit path`: from an inode back to its names, by parent pointers.
+//! `xfskit parents` and `xfskit path`: the names of an inode, by parent pointers.
 
 use crate::args::{InodeArgs, ParentsArgs};
 use crate::image::{find, open_to_read, shown};

@@ -1,11 +1,11 @@
 //! `xfskit umount`.
 //!
 //! ```text
-//! mountinfo ── the mount, its server's memory file ── umount(2) or fusermount3 ── the server says how closing went
+//! mountinfo ── the mount, its server's memory file ── umount(2) or fusermount3 ── the server reports how closing went
 //! ```
-//! The server may be anybody's, and need not answer; the name of the image may lead anywhere. So nothing is asked of
-//! the mount, it is unmounted first, of what its source names only regular files and block devices are opened, without
-//! blocking, and every wait has an end.
+//! The server may belong to any user, and need not answer; the name of the image may lead to any file. So this program
+//! sends no request to the mount before it is unmounted, except for one with a time limit. Of the source it opens only
+//! regular files and block devices, without blocking, and every wait has a limit.
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -22,7 +22,7 @@ use xfskit_fuse::{Ending, MountEntry, Watch, is_mounted, mount_at};
 
 /// How long a server may take to close an image.
 const MAX_CLOSING: Duration = Duration::from_secs(300);
-/// Where mount(8) notes what the kernel does not.
+/// Where mount(8) records what the kernel does not.
 const NOTES: &str = "/run/mount/utab";
 const MAX_ASKING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(3);
@@ -40,15 +40,15 @@ pub fn run(mount_point: &Path) -> Result<()> {
     forget_helper(&path);
     detach(&path)?;
     if is_mounted(&entry.device).context("/proc/self/mountinfo")? {
-        // It was one of several mounts of the filesystem.
+        // The filesystem has other mounts.
         return Ok(());
     }
     let (answer, answers) = mpsc::channel();
     if is_dead {
-        // Its image may be mounted anew by now.
+        // The image may be mounted again by now.
         drop(answer.send(Ending::Died));
     }
-    // In a thread of its own: opening a file may take as long as whoever serves that likes.
+    // In a thread of its own, because the server of the filesystem decides how long opening a file takes.
     std::thread::spawn(move || answer.send(wait(&entry, watch.as_ref())));
     match answers.recv_timeout(MAX_CLOSING) {
         Ok(Ending::Closed(notes)) => {
@@ -71,7 +71,7 @@ pub fn run(mount_point: &Path) -> Result<()> {
     }
 }
 
-/// Has umount(8) forget the note that named our helper, if there is one.
+/// Makes umount(8) remove the record that names our helper, if there is one.
 fn forget_helper(path: &Path) {
     let notes = std::fs::read(NOTES).unwrap_or_default();
     if rustix::process::geteuid().is_root() && !notes.is_empty() {
@@ -81,7 +81,7 @@ fn forget_helper(path: &Path) {
     }
 }
 
-/// Whether the server of a mount has ended. One that does not answer is not asked for long.
+/// Whether the server of a mount has ended. The time for its answer is limited.
 fn is_dead(path: &Path) -> bool {
     let (answer, answers) = mpsc::channel();
     let path = path.to_owned();
@@ -89,7 +89,7 @@ fn is_dead(path: &Path) -> bool {
     answers.recv_timeout(MAX_ASKING) == Ok(Some(Errno::NOTCONN.raw_os_error()))
 }
 
-/// Takes the mount out of the tree. Where a program uses it, this tries again for the time of `--wait`.
+/// Unmounts. While a program uses the mount, this tries again for the time of `--wait`.
 fn detach(path: &Path) -> Result<()> {
     let end = Instant::now() + crate::image::wait();
     loop {
@@ -103,7 +103,7 @@ fn detach(path: &Path) -> Result<()> {
 /// Why a mount is still there.
 struct NotDetached {
     error: anyhow::Error,
-    /// A program has a file of it open, or its folder as its own.
+    /// A program has a file of it open, or its working directory there.
     is_busy: bool,
 }
 
@@ -139,7 +139,7 @@ fn wait(entry: &MountEntry, watch: Option<&Watch>) -> Ending {
     while Instant::now() < end {
         let ending = match (watch, &image) {
             (Some(watch), _) => watch.ending(),
-            // A server that cannot be seen holds the image's lock until it has closed it.
+            // A server that cannot be seen has the image locked until it has closed it.
             (None, Some(image)) => {
                 let locked = rustix::fs::flock(image, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
                 (!locked).then(|| Ending::Closed(String::new()))

@@ -29,7 +29,7 @@ pub fn df(args: &DfArgs, as_json: bool) -> Result<()> {
         return Ok(());
     }
     let shown = |bytes: u64| if args.human_readable { human_size(bytes) } else { bytes.div_ceil(1024).to_string() };
-    // As df rounds: up.
+    // Rounded up, as df does.
     let percent = |used: u64, total: u64| (used * 100).div_ceil(total.max(1));
     let unit = if args.human_readable { "Size" } else { "1K-blocks" };
     say!("{:10} {unit:>12} {:>12} {:>12} {:>5}", "", "Used", "Free", "Use%");
@@ -40,7 +40,7 @@ pub fn df(args: &DfArgs, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Counts files, each once however many names it has.
+/// Counts files, each once even if it has several names.
 struct Counter {
     apparent: bool,
     seen: HashSet<InodeNumber>,
@@ -65,7 +65,7 @@ pub fn du(args: &DuArgs, as_json: bool) -> Result<()> {
     let start = find(&filesystem, &args.path.path)?;
     let mut counter = Counter { apparent: args.apparent_size, seen: HashSet::new() };
     let mut lines: Vec<(Vec<u8>, u64)> = Vec::new();
-    // What each directory on the way holds so far.
+    // The sum so far of each directory between the start and the current file.
     let mut sums: Vec<u64> = Vec::new();
     let mut failures = Failures::default();
     for step in ImageWalk::new(&filesystem, start.inode, args.path.path.as_encoded_bytes()) {

@@ -102,7 +102,7 @@ fn dump(args: &PathArgs, recursive: bool, prefix: &str, encoding: Option<Encodin
     let start = find(&filesystem, &args.path)?;
     let prefix = if prefix == "-" { "" } else { prefix };
     let mut out = out();
-    // As getfattr does, without the slash at the front.
+    // Without the leading slash, as getfattr prints it.
     let path = args.path.as_bytes().split(|&byte| byte == b'/').filter(|part| !part.is_empty());
     let mut failures = Failures::default();
     for found in ImageWalk::new(&filesystem, start.inode, &path.collect::<Vec<_>>().join(&b'/')).found() {
@@ -125,7 +125,7 @@ fn dump(args: &PathArgs, recursive: bool, prefix: &str, encoding: Option<Encodin
     failures.into_result()
 }
 
-/// A file's attributes, as a line of JSON.
+/// A file's attributes as a line of JSON.
 fn block_json(path: &[u8], attributes: &[(Vec<u8>, Vec<u8>)]) -> Value {
     let one = |(name, value): &(Vec<u8>, Vec<u8>)| {
         let mut object = json!({ "base64": BASE64.encode(value), "text": std::str::from_utf8(value).ok() });
@@ -148,7 +148,7 @@ fn attributes(filesystem: &Volume, inode: InodeNumber, prefix: &[u8]) -> Result<
     names.into_iter().map(with_value).collect()
 }
 
-/// A value as a file holds it. Of one that is too long, the engine gets enough to say so.
+/// Reads a value from a file. Of a value that is too long, it reads enough for the engine to refuse it.
 fn read_value(file: &Path) -> Result<Vec<u8>> {
     let mut value = Vec::new();
     let read = if file == Path::new("-") {
@@ -182,7 +182,7 @@ pub fn restore(filesystem: &Volume, blocks: &[Block], root: &OsStr) -> Result<()
         if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let progress = ProgressBar::with_draw_target(Some(blocks.len() as u64), target);
     let done = for_each(blocks, |block| {
-        // As setfattr, which does not look for a file that gets nothing.
+        // As setfattr, which does not look up a file without attributes.
         if block.attributes.is_empty() {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Checkpoints, and what recovery would make of them.
+//! Checkpoints, and what recovery would do with them.
 
 use super::items::Item;
 use super::records::Journal;
@@ -13,11 +13,11 @@ use xfskit::ondisk::log_record::item_type;
 pub struct Checkpoint {
     /// Its number in the log.
     pub id: u32,
-    /// Where it starts.
+    /// LSN at which it starts.
     pub start: Lsn,
-    /// Where it was committed; `None` if the log ends before.
+    /// LSN of its commit record; `None` if the log ends before.
     pub commit: Option<Lsn>,
-    /// What it logs.
+    /// The items that it logs.
     pub items: Vec<Item>,
 }
 
@@ -28,8 +28,8 @@ impl Checkpoint {
     }
 }
 
-/// The checkpoints of the log, in the order in which they were committed, then those that were not; and what is wrong
-/// with the log, if that is where they end.
+/// The checkpoints of the log in the order in which they were committed, then those that were not; and the damage to
+/// the log, if they end at one.
 pub fn checkpoints(journal: &Journal, all: bool) -> Result<(Vec<Checkpoint>, Option<String>)> {
     let list = RefCell::new(Vec::new());
     let (mut gatherer, mut damage) = (Gatherer::new(Keep::Contents), None);
@@ -56,18 +56,18 @@ pub fn checkpoints(journal: &Journal, all: bool) -> Result<(Vec<Checkpoint>, Opt
     Ok((list, damage))
 }
 
-/// What recovery would do.
+/// What recovery would do with a log.
 pub struct Preview {
-    /// What becomes of each item, by checkpoints that are complete.
+    /// The result for each item of each complete checkpoint.
     outcomes: Vec<Vec<Option<Outcome>>>,
-    /// Intents that are to be finished: type and number.
+    /// Intents that recovery would finish: type and id.
     pub intents: Vec<(u16, u64)>,
-    /// All in all.
+    /// The summary.
     pub report: RecoveryReport,
 }
 
 impl Preview {
-    /// What recovery would do; `None` for a clean log, an error where recovery fails.
+    /// Computes what recovery would do; `None` for a clean log, an error if recovery fails.
     pub fn of(journal: &Journal) -> Result<Option<Self>, xfskit::volume::Error> {
         let mut outcomes: Vec<Vec<Option<Outcome>>> = Vec::new();
         let recovered = journal.log.preview(&mut |told| {
@@ -83,7 +83,7 @@ impl Preview {
         }))
     }
 
-    /// What becomes of an item, in words. Checkpoints are counted among those that are complete.
+    /// The result for an item, in words. `checkpoint` counts complete checkpoints only.
     pub fn outcome(&self, checkpoint: usize, item: usize, what: &Item) -> &'static str {
         match self.outcomes.get(checkpoint).and_then(|items| items.get(item)).copied().flatten() {
             Some(Outcome::Replayed) => "replayed",
@@ -99,7 +99,7 @@ impl Preview {
     }
 }
 
-/// The name of a type of intents.
+/// The name of a type of intent.
 pub fn intent_name(kind: u16) -> &'static str {
     match kind {
         item_type::EFI => "free intent",

@@ -1,4 +1,4 @@
-//! What a logged item is about, in a line.
+//! A description of a logged item in one line.
 //!
 //! Every item starts with its type and its number of regions, 16 bits each, in the writer's byte order.
 //!
@@ -38,21 +38,21 @@ const BUFFER_TYPES: [&str; 25] = [
     "27",
 ];
 
-/// A logged item: its regions, and what the first one says.
+/// A logged item: its regions, and the contents of the first one.
 pub struct Item {
-    /// The type by name.
+    /// The name of its type.
     pub kind: &'static str,
-    /// What it is about.
+    /// The description.
     pub about: String,
     /// Lengths of its regions.
     pub regions: Vec<usize>,
     /// Whether all regions that the first one announces are there.
     pub whole: bool,
-    /// Of an intent, its type and number.
+    /// The type and id of an intent.
     pub intent: Option<(u16, u64)>,
 }
 
-/// Little-endian fields at fixed places; 0 behind the end.
+/// Little-endian fields at fixed offsets; 0 beyond the end.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -79,7 +79,7 @@ impl Fields<'_> {
 }
 
 impl Item {
-    /// How many regions the item has that starts with `first`; at least 1.
+    /// The number of regions of the item that starts with the region `first`; at least 1.
     pub fn region_count(first: &[u8]) -> usize {
         usize::from(Fields(first).u16(2)).max(1)
     }
@@ -135,10 +135,10 @@ fn new_inodes(fields: &Fields<'_>) -> String {
     format!("{count} in AG {ag} from block {block}, {blocks} blocks")
 }
 
-/// What an intent asks for, as recovery would understand it.
+/// The work that an intent names, as recovery would decode it.
 fn intent(fields: &Fields<'_>, regions: &[Vec<u8>]) -> String {
     let id = fields.u64(8);
-    // A record shows the first region by itself; the name of an attribute comes in the next.
+    // A list by records decodes the first region alone; the name of an attribute is in the second.
     if regions.len() < Item::region_count(fields.0) {
         return format!("{id:#x}: inode {}, {} regions", fields.u64(16), Item::region_count(fields.0));
     }

@@ -1,6 +1,6 @@
-//! The journal as people look at it: records, the operations in them, and the items that those log.
+//! The journal for people: records, the operations in them, and the items that these log.
 //!
-//! Nothing here changes anything or trusts anything: what cannot be decoded is shown as such.
+//! This module changes nothing and trusts nothing: what cannot be decoded is shown as such.
 
 mod checkpoints;
 mod items;

@@ -12,12 +12,12 @@ use xfskit::open::FoundLog;
 
 /// The log of an image.
 pub struct Journal {
-    /// Where it lies, and where it ends.
+    /// The position of the log, and the end of its records.
     pub log: FoundLog,
 }
 
 impl Journal {
-    /// Opens the log of an image. The filesystem itself is not opened: its log can be looked at even if it is damaged.
+    /// Opens the log of an image without opening the filesystem, so that the log of a damaged one can be shown.
     pub fn open(image: &Path, log_device: Option<&Path>) -> Result<Self> {
         let open = |path: &Path| open_device(path, Access::Read).map(|device| Arc::new(device) as _);
         let log = FoundLog::find(open_to_look(image)?.0, log_device.map(open).transpose()?);
@@ -29,7 +29,7 @@ impl Journal {
         self.log.place.basic_blocks
     }
 
-    /// Hands over the records that recovery looks at: from the tail to the head. Of a clean log, the last one.
+    /// Passes the records that recovery reads to `look`, from the tail to the head. For a clean log, only the last one.
     pub fn live_records(&self, mut look: impl FnMut(Lsn, Found<'_>) -> Result<()>) -> Result<()> {
         let place = &self.log.place;
         let head = self.log.head;
@@ -45,13 +45,13 @@ impl Journal {
             match reader.read_next() {
                 Ok(Some(record)) => look(record.lsn, Ok(&record))?,
                 Ok(None) => return Ok(()),
-                // Behind a record that cannot be read nobody knows where the next one starts.
+                // After a record that cannot be read, the position of the next one is unknown.
                 Err(error) => return look(reader.next(), Err(error.to_string())),
             }
         }
     }
 
-    /// Hands over every record that can still be found, the oldest first.
+    /// Passes every record that is still in the log to `look`, the oldest first.
     pub fn all_records(&self, mut look: impl FnMut(Lsn, Found<'_>) -> Result<()>) -> Result<()> {
         for lsn in self.log.place.record_starts(&self.log.uuid)? {
             let mut reader = RecordReader::new(&self.log.place, self.log.uuid, lsn, self.blocks());
@@ -65,10 +65,10 @@ impl Journal {
     }
 }
 
-/// A record, or what is wrong with it.
+/// A record, or its error.
 pub type Found<'a> = Result<&'a Record<'a>, String>;
 
-/// The flags of an operation by name.
+/// The names of the flags of an operation.
 pub fn flag_names(operation: &Operation<'_>) -> Vec<&'static str> {
     let names = [
         (flags::START, "start"),
@@ -86,7 +86,7 @@ pub fn has(operation: &Operation<'_>, flag: u8) -> bool {
     operation.header.flags & flag != 0
 }
 
-/// Whether an operation is the log's own.
+/// Whether an operation belongs to the log itself.
 pub fn is_log(operation: &Operation<'_>) -> bool {
     operation.header.client == CLIENT_LOG
 }

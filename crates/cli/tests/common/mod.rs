@@ -1,4 +1,4 @@
-//! Running the command.
+//! Functions that run the command.
 #![allow(dead_code)] // Each test uses a part.
 
 pub mod mounts;
@@ -21,7 +21,7 @@ pub fn words<'a>(line: &'a str, image: &'a Path) -> Vec<&'a OsStr> {
     line.split(' ').map(|word| if word == "IMAGE" { image.as_os_str() } else { OsStr::new(word) }).collect()
 }
 
-/// Runs a line that must succeed; what it printed.
+/// Runs a line that must succeed; returns its output.
 pub fn ok(line: &str, image: &Path) -> String {
     let output = xfskit(words(line, image));
     let error = String::from_utf8_lossy(&output.stderr);
@@ -29,7 +29,7 @@ pub fn ok(line: &str, image: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Runs a line that must fail; its exit code and its message.
+/// Runs a line that must fail; returns its exit code and its message.
 pub fn fails(line: &str, image: &Path) -> (i32, String) {
     let output = xfskit(words(line, image));
     let error = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,4 +1,4 @@
-//! Servers in the background, and mounts that a test leaves behind nowhere.
+//! Servers in the background, and mounts that are removed also after a test that failed.
 #![allow(dead_code)] // Each test uses a part.
 
 use super::{image, ok};
@@ -17,7 +17,7 @@ pub struct Prepared {
 
 impl Drop for Prepared {
     fn drop(&mut self) {
-        // A test that failed leaves mounts, of which there may be several.
+        // A test that failed leaves one or several mounts behind.
         if std::thread::panicking() {
             for _ in 0..3 {
                 drop(Command::new("umount").arg("-l").arg(&self.dir).output());
@@ -26,7 +26,7 @@ impl Drop for Prepared {
     }
 }
 
-/// `None`, with a line that says why, where FUSE cannot be used.
+/// `None`, after printing the reason, if FUSE cannot be used.
 pub fn prepared() -> Option<Prepared> {
     if fs::File::open("/dev/fuse").is_err() {
         skip("this machine has no /dev/fuse");
@@ -38,7 +38,7 @@ pub fn prepared() -> Option<Prepared> {
     Some(Prepared { scratch, image, dir })
 }
 
-/// As [`prepared`], where only root can do it.
+/// As [`prepared`], for tests that need root.
 pub fn prepared_for_root() -> Option<Prepared> {
     if !rustix::process::geteuid().is_root() {
         skip("other mounts need root");
@@ -74,21 +74,21 @@ pub fn signal(process: i32, signal: &str) {
     assert!(Command::new("kill").args([signal, &process.to_string()]).status().unwrap().success());
 }
 
-/// Waits until a process that another one started is gone.
+/// Waits until a process that is not a child of this one has ended.
 pub fn wait_for_end(process: i32) {
     let end = Instant::now() + Duration::from_secs(30);
-    // A zombie has no command line: this test is not the parent that waits for it.
+    // A zombie has no command line. This process is not its parent, so it cannot wait for it.
     while fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|command| !command.is_empty()) {
         assert!(Instant::now() < end, "process {process} does not end");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// A folder on a host filesystem that is small.
+/// A folder on a small filesystem of the host.
 pub struct SmallHost(pub PathBuf);
 
 impl SmallHost {
-    /// Mounts one of a size as in `20m`; `None` where only root could.
+    /// Mounts one of a size such as `20m`; `None` without root.
     pub fn new(dir: PathBuf, size: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             skip("a small host filesystem needs root");

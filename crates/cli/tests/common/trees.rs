@@ -1,4 +1,4 @@
-//! Trees with everything that a copy must keep, and what there is to compare of them.
+//! Trees with everything that a copy must preserve, and functions that compare them.
 #![allow(dead_code)] // Each test uses a part.
 
 use rustix::fs::{CWD, FileType, Mode, SeekFrom};
@@ -88,7 +88,7 @@ pub fn run(command: &mut Command) -> Output {
     output
 }
 
-/// What there is to compare: everything but what XFS shows of its own making.
+/// Everything that a comparison covers: all but attributes that XFS generates.
 pub fn listing(root: &Path) -> Vec<String> {
     let mut entries = tree(root);
     for entry in &mut entries {
@@ -112,7 +112,7 @@ pub fn assert_same(left: &Path, right: &Path, what: &str) {
     }
 }
 
-/// The parts of a file that hold data.
+/// The parts of a file that contain data.
 fn parts(path: &PathBuf) -> Vec<(u64, u64)> {
     let file = File::open(path).unwrap();
     let mut parts = Vec::new();
@@ -124,7 +124,7 @@ fn parts(path: &PathBuf) -> Vec<(u64, u64)> {
     parts
 }
 
-/// Whether the test may go on: it makes owners and device nodes.
+/// Whether this is root, which a test needs that sets owners and makes device nodes.
 pub fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {

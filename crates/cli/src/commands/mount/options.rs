@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use xfskit::volume::{AttrLogging, MountOptions};
 use xfskit_fuse::{KernelOption, Options, WriteCache};
 
-/// What mount(8) and fstab add that means nothing to a server.
+/// Options that mount(8) and fstab add and that have no meaning for a server.
 const IGNORED: [&str; 26] = [
     "rw",
     "defaults",
@@ -36,7 +36,7 @@ const IGNORED: [&str; 26] = [
     "default_permissions",
 ];
 
-/// Whether an option means nothing to a server: what the kernel shows of every FUSE mount does not either.
+/// Whether an option has no meaning for a server. Options that the kernel shows of every FUSE mount have none either.
 pub fn is_ignored(option: &str) -> bool {
     let name = option.split_once('=').map_or(option, |(name, _)| name);
     let shown =

@@ -1,4 +1,4 @@
-//! `mount -o remount`: the flags that the kernel keeps for every mount. What the server was told stays as it is.
+//! `mount -o remount`: the flags that the kernel has for every mount. The options of the server stay as they are.
 
 use super::options::{MountSettings, is_ignored};
 use crate::commands::stats;
@@ -20,7 +20,7 @@ fn options(lists: &[String]) -> impl Iterator<Item = &str> {
     lists.iter().flat_map(|list| list.split(',')).filter(|option| !option.is_empty())
 }
 
-/// The flags that a mount has.
+/// The flags of a mount.
 fn flags_of(mount_point: &Path) -> std::io::Result<MountFlags> {
     let now = rustix::fs::statvfs(mount_point)?.f_flag;
     let pairs = [
@@ -34,7 +34,7 @@ fn flags_of(mount_point: &Path) -> std::io::Result<MountFlags> {
     Ok(pairs.into_iter().filter(|(have, _)| now.contains(*have)).map(|(_, flag)| flag).collect())
 }
 
-/// A remount is for the image that is mounted there, by whatever name.
+/// Refuses a remount with another image than the one that is mounted there, by whatever name.
 fn check_image(image: &Path, mount_point: &Path) -> Result<()> {
     let place = mount_point.canonicalize().with_context(|| mount_point.display().to_string())?;
     let Some(entry) = mount_around(&place)?.filter(|entry| entry.place == place) else { return Ok(()) };
@@ -48,11 +48,11 @@ fn check_image(image: &Path, mount_point: &Path) -> Result<()> {
     Err(Usage(format!("{place}: a remount of {image}, but {mounted} is mounted there")).into())
 }
 
-/// Changes the flags of a mount. mount(8) adds options of fstab to those that it was given, so what cannot be changed
-/// is told, and is no error.
+/// Changes the flags of a mount. mount(8) adds options from fstab to those that it was given, so an option that cannot
+/// be changed is reported, but is not an error.
 ///
 /// # Errors
-/// `Usage` for what is no option, and for another image than the one that is mounted there; those of the system.
+/// `Usage` for an unknown option, and for another image than the one that is mounted there; those of the system.
 pub fn run(image: &Path, mount_point: &Path, lists: &[String]) -> Result<()> {
     let shown = || mount_point.display().to_string();
     for option in options(lists).filter(|option| *option != "remount" && !is_ignored(option)) {
