@@ -71,7 +71,7 @@ fn whoever_appends_takes_the_privileges_away() {
     });
 }
 
-/// The kernel sends the time of a touch as a value, which must be told from a time that a program sets.
+/// The kernel sends the time of a touch as a value, which must be distinguished from a time that a program sets.
 #[test]
 fn an_append_only_file_is_touched_but_takes_no_other_times() {
     let Some((fixture, kernel)) = with_protected(&["file"], IFlags::APPEND) else { return };
