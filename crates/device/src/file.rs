@@ -100,7 +100,7 @@ impl fmt::Display for Names<'_> {
     }
 }
 
-/// A file or block device that holds an image.
+/// A file or block device that contains an image.
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,

@@ -1,7 +1,7 @@
 //! The only interface through which xfskit reaches storage.
 //!
 //! [`BlockDevice`] is read, write, flush, discard and geometry; [`FileDevice`] is an image file or a real device,
-//! [`MemoryDevice`] is a vector of bytes, [`OverlayDevice`] keeps changes to another device in memory. Simulators and
+//! [`MemoryDevice`] is a vector of bytes, [`OverlayDevice`] stores changes to another device in memory. Simulators and
 //! recorders implement the same trait.
 //!
 //! Contract: writes may reach storage in any order until [`BlockDevice::flush`] returns. Where two writes in flight

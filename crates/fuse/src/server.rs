@@ -112,7 +112,7 @@ impl Server {
         }
     }
 
-    /// Whether the kernel's cache may hold contents of a file.
+    /// Whether the kernel's cache may have contents of a file.
     pub(crate) fn is_cached(&self, node: fuser::INodeNo) -> bool {
         self.cached.read().contains(&node.0)
     }

@@ -136,7 +136,7 @@ impl Ag {
         out
     }
 
-    /// The chunks of the AG. All of them have free inodes, so both inode trees hold the same records.
+    /// The chunks of the AG. All of them have free inodes, so both inode trees have the same records.
     fn chunk_records(&self, plan: &Plan) -> Vec<InodeChunkRecord> {
         let chunks = self.inodes.count / INODES_PER_CHUNK;
         let sparse = plan.geometry.has_sparse_inodes();

@@ -38,7 +38,7 @@ pub enum MakeError {
         /// What it excludes or needs.
         why: String,
     },
-    /// The device cannot hold the image.
+    /// The device is too small for the image.
     #[error("{0}")]
     Size(String),
     /// The options result in a superblock that xfskit itself would refuse.

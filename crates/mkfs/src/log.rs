@@ -26,7 +26,7 @@ pub(crate) fn encode_clean_log(uuid: &[u8; 16], stripe_unit_bytes: usize) -> Vec
     let headers = stripe_unit_bytes.div_ceil(HEADER_COVERS).max(1);
     let length = stripe_unit_bytes.max((headers + 1) * BASIC_BLOCK_BYTES);
     let mut record = vec![0; length];
-    // Every sector but the record header starts with the cycle. The header keeps the words that the cycle replaces.
+    // Every sector but the record header starts with the cycle. The header stores the words that the cycle replaces.
     for sector in record.chunks_exact_mut(BASIC_BLOCK_BYTES).skip(1) {
         sector[..4].copy_from_slice(&CYCLE.to_be_bytes());
     }

@@ -1,5 +1,5 @@
-//! Our images against those of mkfs.xfs: the same options, sizes and UUID must give the same superblock, AG headers
-//! and btree roots, byte for byte, and xfs_repair must find nothing wrong with ours.
+//! The images of xfskit against those of mkfs.xfs: the same options, sizes and UUID must result in the same superblock,
+//! AG headers and btree roots, byte for byte, and xfs_repair must find nothing wrong with the images of xfskit.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -7,9 +7,9 @@
 
 use crate::{Corruption, Verdict, ensure};
 
-/// The attribute that holds a file's access ACL.
+/// The attribute with a file's access ACL.
 pub const ACCESS_NAME: &[u8] = b"SGI_ACL_FILE";
-/// The attribute that holds a directory's default ACL, from which new files in it get theirs.
+/// The attribute with a directory's default ACL, from which new files in it get theirs.
 pub const DEFAULT_NAME: &[u8] = b"SGI_ACL_DEFAULT";
 
 /// Tag of the owner's entry.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! sector 0 superblock   1 AGF: free space trees, rmap and refcount trees   2 AGI: inode trees, unlinked lists
-//!        3 AGFL: a ring of blocks kept ready for the free space and rmap trees
+//!        3 AGFL: a ring of blocks reserved for the free space and rmap trees
 //! ```
 //! Facts: the XFS Algorithms & Data Structures document, "Allocation Groups"; the kernel's `struct xfs_agf`,
 //! `struct xfs_agi` and `struct xfs_agfl`.

@@ -130,7 +130,7 @@ pub struct RmapRecord {
     pub offset: U64,
 }
 
-/// Key of the reverse mapping tree (`struct xfs_rmap_key`); nodes hold two for each child, the lowest and the highest.
+/// Key of the reverse mapping tree (`struct xfs_rmap_key`); nodes have two for each child, the lowest and the highest.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Debug)]
 #[repr(C)]
 #[allow(missing_docs)]

@@ -11,7 +11,7 @@ use core::fmt;
 pub struct Corruption {
     /// The structure, in XFS's own terms: `"AGF"`, `"directory leaf block"`.
     pub structure: &'static str,
-    /// The check that failed, as a condition that should have held: `"magic number"`, `"records in order"`.
+    /// The check that failed, as a condition that should be true: `"magic number"`, `"records in order"`.
     pub check: &'static str,
     /// Where the structure starts on the device; `None` if it has no address of its own.
     pub address: Option<DiskAddress>,
@@ -83,7 +83,7 @@ impl std::error::Error for Corruption {}
 /// What a verifier returns.
 pub type Verdict<T = ()> = Result<T, Box<Corruption>>;
 
-/// Fails with a [`Corruption`] of `structure` unless `condition` holds.
+/// Fails with a [`Corruption`] of `structure` unless `condition` is true.
 ///
 /// ```
 /// # use xfskit_ondisk::{ensure, Verdict};

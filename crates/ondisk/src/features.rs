@@ -87,7 +87,7 @@ bitflags! {
         const ZONE_GAPS = 1 << 10;
     }
 
-    /// Features of the log, set while it may hold items that older kernels do not know.
+    /// Features of the log, set while it may contain items that older kernels do not know.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct LogIncompat: u32 {
         /// Attribute intents.

@@ -121,7 +121,7 @@ impl Geometry {
         (INODES_PER_CHUNK >> (self.block_log - self.inode_log)).max(1)
     }
 
-    /// Inodes that one allocation of a chunk creates: a chunk, or a whole block where that holds more.
+    /// Inodes that one allocation of a chunk creates: a chunk, or a whole block if that contains more.
     pub fn inodes_per_allocation(&self) -> u32 {
         self.inodes_per_block().max(INODES_PER_CHUNK)
     }
@@ -192,7 +192,7 @@ impl Geometry {
         Some(self.address(ag, within))
     }
 
-    /// The block that holds a disk address.
+    /// The block that contains a disk address.
     #[inline]
     pub fn block_of_address(&self, address: DiskAddress) -> (AgNumber, AgBlock) {
         let blocks = address.0 >> (self.block_log - 9);
@@ -228,7 +228,7 @@ impl Geometry {
         self.contains(ag, self.inode_block(within)).then_some((ag, within))
     }
 
-    /// The block of an AG that holds an inode.
+    /// The block of an AG that contains an inode.
     #[inline]
     pub fn inode_block(&self, inode: AgInode) -> AgBlock {
         AgBlock(inode.0 >> self.inode_index_bits())

@@ -125,7 +125,7 @@ pub mod flags2 {
     pub const METADATA: u64 = 1 << 5;
 }
 
-/// How a fork keeps its contents.
+/// How a fork stores its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ForkFormat {
@@ -423,7 +423,7 @@ impl InodeCore {
         if self.flags2 & flags2::BIGTIME != 0 { encode_bigtime(time) } else { encode_legacy(time) }
     }
 
-    /// The three words that hold the two extent counters, in either of their layouts: at 24, 76 and 80.
+    /// The three words of the two extent counters, in either of their layouts: at 24, 76 and 80.
     fn extent_words(&self) -> (u64, u32, u16) {
         if self.flags2 & flags2::NREXT64 != 0 {
             (self.data_extents, self.attr_extents, 0)

@@ -9,9 +9,9 @@
 //! bmbt block        72           16         8        8
 //! bmbt root          4            -         8        8    (in an inode's fork)
 //! ```
-//! A block other than the root holds at least half of what it can hold, so the number of records that an AG (or a
-//! fork) can have bounds the height. Heights size transaction reservations and the free list: they must be what the
-//! kernel computes, or the two would disagree on whether a log is large enough.
+//! A block other than the root is at least half full, so the number of records that an AG (or a fork) can have bounds
+//! the height. Transaction reservations and the free list are sized by heights: these must be what the kernel computes,
+//! or the two would disagree on whether a log is large enough.
 //!
 //! Facts: the kernel's `*_maxrecs` and `*_compute_maxlevels` functions.
 
@@ -27,7 +27,7 @@ const MIN_DATA_ROOT_POINTERS: u64 = 3;
 /// Fewest pointers that the root of an attr fork's map has room for.
 const MIN_ATTR_ROOT_POINTERS: u64 = 2;
 
-/// How many records the blocks of a btree hold.
+/// How many records fit the blocks of a btree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BtreeShape {
     /// Most records of a leaf.

@@ -18,7 +18,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_e
 
 /// Magic number of a record header; a sector of data never starts with it because of the cycle numbers.
 pub const RECORD_MAGIC: u32 = 0xfeed_babe;
-/// Words that one header sector keeps.
+/// Words of data sectors that one header sector stores.
 pub const CYCLES_PER_HEADER: usize = 64;
 /// Largest record, header included, in bytes.
 pub const MAX_RECORD_BYTES: usize = 256 * 1024;
@@ -179,7 +179,7 @@ pub mod item_type {
 
 /// Flags of a logged buffer; its type stands in the bits from 11 on.
 pub mod buffer_flags {
-    /// The buffer holds inodes, of which only the unlinked list links are logged.
+    /// The buffer contains inodes, of which only the unlinked list links are logged.
     pub const INODES: u16 = 1 << 0;
     /// The blocks were freed: older copies in the log are void.
     pub const CANCEL: u16 = 1 << 1;
@@ -210,7 +210,7 @@ pub fn previous_cycle(cycle: u32) -> u32 {
     if before == RECORD_MAGIC { before - 1 } else { before }
 }
 
-/// Fills a sector of the log that holds no record with an empty header, whose cycle number makes recovery take the
+/// Fills a sector of the log that belongs to no record with an empty header, whose cycle number makes recovery take the
 /// sector for an older pass.
 pub fn stamp_stale_sector(sector: &mut [u8], lsn: Lsn, tail_lsn: Lsn, uuid: &[u8; 16]) {
     let header = RecordHeader {
@@ -233,7 +233,7 @@ pub fn stamp_stale_sector(sector: &mut [u8], lsn: Lsn, tail_lsn: Lsn, uuid: &[u8
     sector[..BASIC_BLOCK_BYTES].copy_from_slice(header.as_bytes());
 }
 
-/// What a record's header says besides the checksum and the cycle words.
+/// The fields of a record's header, without the checksum and the cycle words.
 #[derive(Clone, Debug)]
 pub struct RecordFields {
     /// Where the record starts.
@@ -292,7 +292,7 @@ pub fn seal_record(record: &mut [u8], fields: &RecordFields, split: Option<usize
     record[CRC_OFFSET..CRC_OFFSET + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Where the header sectors keep the first word of data sector `index`.
+/// Where the header sectors store the first word of data sector `index`.
 fn word_offset(index: usize) -> usize {
     let within = 4 * (index % CYCLES_PER_HEADER);
     match index / CYCLES_PER_HEADER {

@@ -1,4 +1,4 @@
-//! How much log space each kind of transaction reserves, and the smallest log that can hold the largest of them.
+//! How much log space each kind of transaction reserves, and the smallest log with room for the largest of them.
 //!
 //! A reservation is the worst case of what one transaction of a chain logs: `bytes` for each, and `count` for how
 //! many of the chain are reserved ahead. The terms are buffers (with [`BUFFER_OVERHEAD`] each), inodes, and for every
@@ -394,7 +394,7 @@ pub fn log_unit_bytes(geometry: &Geometry, bytes: u32) -> u64 {
     total + 2 * u64::from(geometry.log_stripe_unit_bytes.max(BASIC_BLOCK_BYTES as u32))
 }
 
-/// The largest reservation that setting an attribute can make: the longest value that is kept in a leaf.
+/// The largest reservation that setting an attribute can make: the longest value that is stored in a leaf.
 fn largest_attribute_set(geometry: &Geometry) -> u64 {
     let (limits, all) = (Limits::new(geometry), Reservations::new(geometry));
     let block = geometry.block_bytes() as u64;

@@ -136,7 +136,7 @@ pub enum Unsupported {
     InProgress,
 }
 
-/// What can be wrong with a superblock.
+/// Why a superblock is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SuperblockError {
     /// Not an XFS image at all.
@@ -182,7 +182,7 @@ const QUOTA_ACCOUNTING: u16 = QUOTA_OF_USERS | QUOTA_OF_PROJECTS | QUOTA_OF_GROU
 pub const QUOTA_COUNTED: u16 = 0x04 | 0x100 | 0x400;
 
 impl Superblock {
-    /// Decodes and verifies the sector at the start of the device. `sector` holds at least 512 bytes; the checksum
+    /// Decodes and verifies the sector at the start of the device. `sector` has at least 512 bytes; the checksum
     /// covers the whole sector, whose size the superblock itself names.
     ///
     /// # Errors

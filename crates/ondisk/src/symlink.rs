@@ -39,7 +39,7 @@ pub struct SymlinkHeader {
     pub lsn: U64,
 }
 
-/// Bytes of a target that a run of `bytes` bytes holds.
+/// Bytes of a target that fit a run of `bytes` bytes.
 pub fn capacity(bytes: usize) -> usize {
     bytes - SYMLINK_HEADER_BYTES
 }

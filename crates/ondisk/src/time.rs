@@ -15,7 +15,7 @@ pub struct Timestamp {
 const NANOSECONDS: u64 = 1_000_000_000;
 /// Seconds between the bigtime epoch and 1970.
 const BIGTIME_EPOCH: i64 = 1 << 31;
-/// The last second that bigtime can hold.
+/// The last second that bigtime can represent.
 const BIGTIME_LAST: i64 = (u64::MAX / NANOSECONDS) as i64 - BIGTIME_EPOCH;
 /// The last one that the kernel sets: it counts in units of four seconds, as the limits of quotas do.
 const BIGTIME_LAST_SET: i64 = ((u64::MAX / NANOSECONDS) & !3) as i64 - BIGTIME_EPOCH;

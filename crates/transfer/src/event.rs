@@ -36,7 +36,7 @@ pub enum Event {
 pub struct Node {
     /// Path below the root of the tree, without a slash at either end; empty for the root itself.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
     /// Its attributes.
     pub meta: Meta,

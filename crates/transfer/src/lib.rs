@@ -7,8 +7,8 @@
 //!   TarSource                                               TarSink
 //! ```
 //! All attributes of a file are moved: permissions, owner, times, extended attributes with ACLs, holes, further names.
-//! What a side refuses is counted ([`Losses`]) and reported at the end. What is damaged, or changes while it is read,
-//! is an error, and no incomplete file keeps its name.
+//! Anything that a side refuses is counted ([`Losses`]) and reported at the end. A file that is damaged, or changes
+//! while it is read, is an error, and no incomplete file keeps its name.
 //!
 //! Layer 13: it uses the engine's operations and nothing below them.
 #![forbid(unsafe_code)]

@@ -215,7 +215,7 @@ impl Outlet {
 /// Moves a tree with its contents.
 ///
 /// # Errors
-/// Those of the source and of the sink. What is in the sink then is complete file by file, but not as a whole.
+/// Those of the source and of the sink. Each file in the sink is complete then, but the tree is not.
 pub fn transfer(source: &mut dyn Source, sink: &mut dyn Sink, adjust: &Adjust, progress: &dyn Progress) -> Result<()> {
     run(source, sink, adjust, progress, true)
 }

@@ -1,4 +1,4 @@
-//! How large an image must be to hold a tree (`--size auto`).
+//! How large an image must be for a tree (`--size auto`).
 //!
 //! The estimate should be enough and not much more. It depends on nothing but the tree and the sizes in the image, so
 //! that images of the same tree have the same size. A caller that finds an image too small tries a larger one.
@@ -12,9 +12,9 @@ use std::collections::HashMap;
 const CORE_BYTES: u64 = 176;
 /// Bytes of an extent record.
 const EXTENT_BYTES: u64 = 16;
-/// What a name takes in a directory besides itself, hash entry included.
+/// Bytes that a directory entry takes besides the name, hash entry included.
 const NAME_BYTES: u64 = 24;
-/// What an attribute takes besides its name and value.
+/// Bytes that an attribute takes besides its name and value.
 const ATTRIBUTE_BYTES: u64 = 16;
 /// Header of a remote value's or symbolic link's block.
 const REMOTE_HEADER_BYTES: u64 = 56;
@@ -46,7 +46,7 @@ pub struct Shape {
 pub struct Needs {
     shape: Shape,
     blocks: u64,
-    /// Those of `blocks` that hold contents of regular files.
+    /// The part of `blocks` for contents of regular files.
     contents_blocks: u64,
     inodes: u64,
     extents: u64,

@@ -10,7 +10,7 @@
 //! The header lists up to three free runs, not all of them. "Holes" means that compaction may gain space. An empty leaf
 //! of 64 KiB, whose first used byte would be 65536, stores 0.
 //!
-//! The size of a remote entry includes two bytes that hold nothing: the kernel adds the length of the name to the size
+//! The size of a remote entry includes two bytes that are not used: the kernel adds the length of the name to the size
 //! of a C structure that is padded to a multiple of 4.
 //!
 //! Facts: the XFS Algorithms & Data Structures document, "Leaf Attributes"; the kernel's `xfs_attr3_leaf_verify`.

@@ -1,7 +1,7 @@
 //! Extended attributes: name spaces, flags, and the record of a parent pointer.
 //!
 //! ```text
-//! form       attr fork holds
+//! form       the attr fork contains
 //! shortform  names and values, in the inode
 //! leaf       one block: entries in order of hash, names and values from the end           (0x3bee)
 //! node       a btree of such leaves (see [`crate::da`])

@@ -39,7 +39,7 @@ pub struct RemoteHeader {
     pub lsn: U64,
 }
 
-/// Bytes of a value that a block holds.
+/// Bytes of a value that fit a block.
 pub fn bytes_per_block(geometry: &Geometry) -> usize {
     geometry.block_bytes() - REMOTE_HEADER_BYTES
 }
@@ -61,7 +61,7 @@ pub fn lay_out(geometry: &Geometry, value: &[u8]) -> Vec<u8> {
     blocks
 }
 
-/// Fills in the header of the block that holds the `bytes` bytes from `offset` of a value of inode `owner`.
+/// Fills in the header of the block that contains the `bytes` bytes from `offset` of a value of inode `owner`.
 pub fn stamp_block(
     geometry: &Geometry,
     owner: u64,
@@ -84,7 +84,7 @@ pub fn stamp_block(
     set_checksum(block, REMOTE_CRC_OFFSET);
 }
 
-/// The part of a value that a block holds, which must be the `bytes` bytes from `offset` of a value of inode `owner`.
+/// The part of a value in a block, which must be the `bytes` bytes from `offset` of a value of inode `owner`.
 ///
 /// # Errors
 /// A corruption of the "remote attr block".

@@ -9,7 +9,7 @@
 //! refcountbt    start count references                start                    start
 //! bmbt          packed extent                         fork block               fork block
 //! ```
-//! A node of the rmapbt holds two keys for each child, the lowest and the highest, because its records overlap where
+//! A node of the rmapbt has two keys for each child, the lowest and the highest, because its records overlap where
 //! blocks are shared.
 //!
 //! Facts: the kernel's `xfs_*_btree.c`.
@@ -26,7 +26,7 @@ use core::fmt::Debug;
 pub trait TreeFormat: 'static {
     /// A record, decoded.
     type Record: Copy + PartialEq + Debug;
-    /// What records are found by.
+    /// The key by which records are found.
     type Key: Copy + Ord + Debug;
     /// The tree's name in messages.
     const NAME: &'static str;
@@ -34,7 +34,7 @@ pub trait TreeFormat: 'static {
     const MAGIC: u32;
     /// Whether blocks belong to a file and have long headers and pointers.
     const LONG: bool = false;
-    /// Whether nodes hold the highest key of each child too.
+    /// Whether nodes have the highest key of each child too.
     const OVERLAPPING: bool = false;
     /// Size of a record in bytes.
     const RECORD_BYTES: usize;

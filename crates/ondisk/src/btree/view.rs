@@ -120,7 +120,7 @@ impl<'a, F: TreeFormat> BlockView<'a, F> {
         }
     }
 
-    /// How many of the keys satisfy `before`, which holds for a prefix of them.
+    /// How many of the keys satisfy `before`, which must be true for a prefix of them.
     pub fn partition_point(self, before: impl Fn(&F::Key) -> bool) -> usize {
         let (mut low, mut high) = (0, self.count());
         while low < high {

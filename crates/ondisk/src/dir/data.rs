@@ -83,7 +83,7 @@ impl DataEntry<'_> {
     }
 }
 
-/// What stands at an offset of a data block.
+/// An entry or an unused space at an offset of a data block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot<'a> {
     /// An entry.
@@ -150,7 +150,7 @@ pub fn data_end(bytes: &[u8]) -> usize {
     if header.magic.get() == DIR_BLOCK_MAGIC { block_index_start(bytes).unwrap_or(0) } else { bytes.len() }
 }
 
-/// What stands at `offset`, if it lies before `end`, is whole and carries the right tag.
+/// The slot at `offset`, if it lies before `end`, is whole and has the right tag.
 #[inline]
 pub fn slot_at(bytes: &[u8], offset: usize, end: usize) -> Option<Slot<'_>> {
     if offset < DATA_HEADER_BYTES || !offset.is_multiple_of(DATA_ALIGNMENT) || offset + DATA_ALIGNMENT > end {

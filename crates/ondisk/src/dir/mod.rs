@@ -1,7 +1,7 @@
 //! Directories: the address space that their blocks share, and names, types and hashes of entries.
 //!
 //! ```text
-//! form       data fork holds
+//! form       the data fork contains
 //! shortform  the entries themselves, in the inode
 //! block      one directory block: entries, and the hash index at its end            (XDB3)
 //! leaf       data blocks (XDD3), and at 32 GiB one block of hash index and free index (0x3df1)
@@ -154,7 +154,7 @@ impl DirLayout {
         (self.block_bytes() - free::FREE_HEADER_BYTES) / 2
     }
 
-    /// The free index block that holds the value of a data block, and the index of the value in it.
+    /// The free index block that contains the value of a data block, and the index of the value in it.
     pub fn free_place(self, data_block: u32) -> (u32, usize) {
         let capacity = self.free_capacity() as u32;
         (data_block / capacity, (data_block % capacity) as usize)

@@ -16,7 +16,7 @@ use crate::{Corruption, Geometry, InodeNumber, Verdict, ensure};
 pub(super) const NAME: &str = "attribute intent";
 const HEADER_BYTES: usize = 40;
 
-/// What happens to the attribute.
+/// A kind of change to an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AttrVerb {
@@ -58,7 +58,7 @@ impl AttrVerb {
 pub struct AttrIntent<'a> {
     /// The id by which the done item names the intent.
     pub id: u64,
-    /// What happens.
+    /// The kind of change.
     pub verb: AttrVerb,
     /// The inode whose attribute it is.
     pub inode: InodeNumber,

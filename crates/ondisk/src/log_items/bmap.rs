@@ -14,7 +14,7 @@ use crate::{Corruption, FileBlock, FsBlock, InodeNumber, Verdict, ensure};
 pub(super) const NAME: &str = "extent map intent";
 const UNWRITTEN: u32 = 1 << 30;
 
-/// What happens to the map.
+/// A kind of change to an extent map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BmapVerb {
@@ -29,7 +29,7 @@ pub enum BmapVerb {
 pub struct BmapIntent {
     /// The id by which the done item names the intent.
     pub id: u64,
-    /// What happens.
+    /// The kind of change.
     pub verb: BmapVerb,
     /// The inode.
     pub inode: InodeNumber,

@@ -3,7 +3,7 @@
 //! ```text
 //! 0 type  2 regions (1)  4 extents u32  8 id u64  16 extents: start u64, count u32, padding u32
 //! ```
-//! Machines with 32-bit words once wrote extents of 12 bytes, without the padding; the length of the region says which.
+//! Machines with 32-bit words may write extents of 12 bytes, without the padding; the length of the region says which.
 
 use super::{Fields, FsExtent, HEADER_BYTES, IntentRules, MAX_UPDATES, put_header, verify_extent};
 use crate::log_record::item_type;

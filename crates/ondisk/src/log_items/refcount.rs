@@ -29,7 +29,7 @@ pub enum RefcountVerb {
 /// One change of reference counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefcountUpdate {
-    /// What happens.
+    /// The kind of change.
     pub verb: RefcountVerb,
     /// The blocks.
     pub extent: FsExtent,

@@ -62,7 +62,7 @@ impl RmapVerb {
 /// One change of the reverse mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RmapUpdate {
-    /// What happens.
+    /// The kind of change.
     pub verb: RmapVerb,
     /// Inode, or one of [`rmap_owner`](crate::btree::rmap_owner).
     pub owner: u64,

@@ -76,7 +76,7 @@ pub mod buffer_type {
     pub const SUPERBLOCK: u16 = 18;
 }
 
-/// What the first region of a buffer item says besides the map.
+/// The contents of the first region of a buffer item, without the map.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferFormat {
     /// Where the buffer lies.
@@ -157,7 +157,7 @@ impl<'a> LoggedBuffer<'a> {
         usize::from(self.basic_blocks) * BASIC_BLOCK_BYTES
     }
 
-    /// What it holds, as the writer says.
+    /// The type of its contents, as the writer has recorded it.
     pub fn kind(&self) -> u16 {
         self.flags >> buffer_flags::TYPE_SHIFT
     }

@@ -97,7 +97,7 @@ pub fn verify_block(_: &Geometry, _: DiskAddress, bytes: &[u8]) -> Verdict {
     Ok(())
 }
 
-/// What a quota-off item switches off, as bits of [`dquot_type`].
+/// The quotas that a quota-off item switches off, as bits of [`dquot_type`].
 ///
 /// # Errors
 /// A corruption when the item is too short.

@@ -74,12 +74,12 @@ struct RawFormat {
 pub const FORMAT_BYTES: usize = size_of::<RawFormat>();
 const _: () = assert!(FORMAT_BYTES == 56 && offset_of!(RawFormat, inode) == 16 && offset_of!(RawFormat, address) == 40);
 
-/// What the first region of an inode item says.
+/// The contents of the first region of an inode item.
 #[derive(Clone, Copy, Debug)]
 pub struct InodeFormat {
     /// The inode's number.
     pub inode: InodeNumber,
-    /// What the item carries.
+    /// The parts of the inode that the item carries.
     pub fields: InodeFields,
     /// Bytes of the data fork's region; none if 0.
     pub data_bytes: usize,
@@ -141,7 +141,7 @@ pub fn encode_root(level: u16, keys: &[u64], children: &[u64], out: &mut [u8]) {
 pub struct LoggedInode<'a> {
     /// Its number.
     pub inode: InodeNumber,
-    /// What the item carries.
+    /// The parts of the inode that the item carries.
     pub fields: InodeFields,
     /// Where its cluster lies.
     pub address: DiskAddress,

@@ -1,4 +1,4 @@
-//! ACLs as text, as tar streams hold them: `user::rwx,user:1000:r-x,group::r-x,mask::r-x,other::r--`.
+//! ACLs as text, as in tar streams: `user::rwx,user:1000:r-x,group::r-x,mask::r-x,other::r--`.
 //!
 //! The binary form is that of the attributes `system.posix_acl_*`: a version (2), then entries of tag, permissions and
 //! id, all little-endian.

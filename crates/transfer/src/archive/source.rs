@@ -26,7 +26,7 @@ pub struct TarSource<R> {
     is_pax: bool,
 }
 
-/// What the preceding headers say of a file.
+/// The properties of a file that the preceding headers give.
 #[derive(Clone, Default)]
 struct Extensions {
     path: Option<Vec<u8>>,
@@ -247,7 +247,7 @@ impl<R: Read + Send> TarSource<R> {
         out.send(Event::End)
     }
 
-    /// The parts of a file that hold data, its size, and the bytes of data in the stream.
+    /// The parts of a file that contain data, its size, and the bytes of data in the stream.
     fn layout(&mut self, header: &Header, extensions: &Extensions, stored: u64) -> Result<(Parts, u64, u64)> {
         let Sparse { major, map, real_size } = &extensions.sparse;
         let (parts, size, data) = if header.entry_type().as_byte() == b'S' {

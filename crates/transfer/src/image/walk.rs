@@ -92,7 +92,7 @@ impl<'a> ImageWalk<'a> {
         }
     }
 
-    /// Skips the contents of the directory that was found last; there is no [`Step::Left`] for it.
+    /// Skips the contents of the directory that was found last; the walk does not report that it leaves it.
     pub fn skip_below(&mut self) {
         self.next = None;
     }
