@@ -85,7 +85,7 @@ fn unquote(text: &[u8]) -> Vec<u8> {
 }
 
 /// Removes backslash escapes in a value: a backslash before one to three octal digits, a backslash or a quotation mark.
-/// Any other stands for itself. `end` follows a backslash at the end: it is the mark that ends a quoted value.
+/// Any other stands for itself. A backslash at the end is decoded as `end`, the mark that ends a quoted value.
 fn unescape(text: &[u8], end: u8) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -116,8 +116,8 @@ pub fn open_to_read(args: &ReadArgs) -> Result<Volume> {
     open(&args.image.image, args.image.logdev.as_deref(), options)
 }
 
-/// The options with which commands open an image for writing. They need only a part of the journal, so that they can
-/// free space in an image on a full host.
+/// The options with which commands open an image for writing. They need space on the host for a part of the journal
+/// only, so that they can free space in an image on a host that is nearly full.
 pub fn options_to_write() -> MountOptions {
     MountOptions { host_space: HostSpace::Part, ..MountOptions::default() }
 }

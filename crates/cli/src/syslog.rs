@@ -86,7 +86,7 @@ impl Write for Message<'_> {
 
 impl Drop for Message<'_> {
     fn drop(&mut self) {
-        // An error of standard error is ignored, since the system's log gets the message too.
+        // An error of standard error is ignored, since the system's log gets errors too.
         let _ = stderr().write_all(&self.text);
         if self.is_error {
             let text = String::from_utf8_lossy(&self.text);

@@ -32,8 +32,8 @@ pub fn run(args: &BenchArgs, as_json: bool) -> Result<()> {
     failure.map_or(Ok(()), Err)
 }
 
-/// A flag that the first signal sets, so that the files that were made can be removed. A second signal ends the
-/// program.
+/// A flag that the first signal sets, so that the command can stop and remove its files. A second signal ends the
+/// program at once.
 fn stop_flag() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

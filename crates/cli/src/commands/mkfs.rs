@@ -150,7 +150,8 @@ fn open_target(args: &MkfsArgs, options: &Options, log: Option<&FileDevice>) -> 
     }
 }
 
-/// Opens an existing file or device, unless it has contents or is larger than `size`.
+/// Opens an existing file or device. Without `force`, one that is not empty, or a file of more than `size` bytes, is
+/// refused.
 pub fn open_existing(path: &Path, force: bool, size: Option<u64>) -> Result<FileDevice> {
     let device = open_device(path, Access::Write)?;
     if force {
