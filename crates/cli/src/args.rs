@@ -160,7 +160,7 @@ pub struct CrashTestArgs {
     /// Begin no run after so many states in all
     #[arg(long, value_name = "N")]
     pub total: Option<u64>,
-    /// Every state in which the sectors in flight may have been left, at each cut with at most sixteen of them
+    /// Every state in which the sectors in flight may have been left, at each cut with at most fifteen of them
     #[arg(long)]
     pub exhaustive: bool,
     /// Begin no state after so many seconds

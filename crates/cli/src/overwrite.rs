@@ -7,7 +7,8 @@ use std::path::Path;
 use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
 use xfskit_mkfs::{Extent, existing_format, first_data};
 
-/// Opens what exists, unless it holds something, or more than fits the size that was asked for.
+/// Opens an existing file or device. Without `force`, one that is not empty, or a file of more than `size` bytes, is
+/// refused.
 pub fn open_existing(path: &Path, force: bool, size: Option<u64>) -> Result<FileDevice> {
     let device = open_device(path, Access::Write)?;
     if force {

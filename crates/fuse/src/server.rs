@@ -23,7 +23,7 @@ pub(crate) struct Server {
     /// Sends notifications to the kernel.
     notifier: OnceLock<fuser::Notifier>,
     /// Where the program that unmounts reads how closing went.
-    outcome: OnceLock<EndReport>,
+    end_report: OnceLock<EndReport>,
     commit_failures: Mutex<Failures>,
     /// Files whose cached contents were refused when the kernel wrote them back, with the error, until a program gets
     /// it.
@@ -141,9 +141,9 @@ impl Server {
         self.root
     }
 
-    pub(crate) fn set_outcome(&self, outcome: EndReport) {
+    pub(crate) fn set_end_report(&self, end_report: EndReport) {
         // There is one session for a server, so this is the only call.
-        let _ = self.outcome.set(outcome);
+        let _ = self.end_report.set(end_report);
     }
 
     /// Makes everything durable. A failure is counted, and reported to the program that unmounts; unless it is the same

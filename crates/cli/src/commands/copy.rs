@@ -33,14 +33,14 @@ const MIN_FILESYSTEM_BYTES: u64 = 4096;
 pub const MIN_XFS_BYTES: u64 = 16 << 20;
 
 /// A path in the arguments of `cp`.
-enum Place {
+enum CopyOperand {
     /// On the host.
     Host(PathBuf),
     /// Within an image.
     Image(PathBuf, OsString),
 }
 
-impl TargetName {
+impl CopyOperand {
     /// `IMAGE:/PATH`, or `IMAGE:` for its root. Everything else is a path of the host, and so is a name of this form
     /// that exists there.
     fn parse(text: &OsStr) -> Self {
@@ -175,7 +175,7 @@ fn check_colon(text: &OsStr) -> Result<()> {
 }
 
 /// Checks the target and all sources without changing an image.
-fn look(args: &CpArgs, sources: &[Place], target: &Place, images: &mut Images) -> Result<()> {
+fn look(args: &CpArgs, sources: &[CopyOperand], target: &CopyOperand, images: &mut Images) -> Result<()> {
     let (base, name) = find_target(args, sources.len(), target, images)?;
     let wants_dir = name.is_some() && target.path().ends_with(b"/");
     let check_kind = |is_dir: bool| match wants_dir && !is_dir {

@@ -14,7 +14,7 @@ use xfskit_sim::{
     BadPlace, Campaign, Crashed, Cut, DeviceFault, Finding, Plan, RunOptions, Summary, WORKLOADS, Workload,
 };
 
-/// Most combinations that `--exhaustive` tries at one cut: those of sixteen sectors that may or may not have arrived.
+/// `--exhaustive` tries the combinations of a cut that has fewer than these: fifteen sectors that may have arrived.
 const EXHAUSTIVE_BELOW: u64 = 1 << 16;
 
 /// Runs the command.

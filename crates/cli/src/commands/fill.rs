@@ -223,7 +223,7 @@ fn measure(from: &From, args: &MkfsArgs, options: &Options) -> Result<(Needs, u6
 }
 
 /// The target of the image.
-enum Place {
+enum FillTarget {
     /// A path, and the file that has it now.
     File(PathBuf, Option<Arc<FileDevice>>),
     Device(Arc<FileDevice>),

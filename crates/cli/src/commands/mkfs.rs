@@ -149,28 +149,3 @@ fn open_target(args: &MkfsArgs, options: &Options, log: Option<&FileDevice>) -> 
         }
     }
 }
-
-/// Opens an existing file or device. Without `force`, one that is not empty, or a file of more than `size` bytes, is
-/// refused.
-pub fn open_existing(path: &Path, force: bool, size: Option<u64>) -> Result<FileDevice> {
-    let device = open_device(path, Access::Write)?;
-    if force {
-        return Ok(device);
-    }
-    let io_error = |source| OpenError::Io { path: path.into(), source };
-    let shown = path.display();
-    if let Some(what) = existing_format(&device).map_err(io_error)? {
-        return Err(Usage(format!("{shown}: it holds {what}; -f overwrites it")).into());
-    }
-    let is_file = device.metadata().map_err(io_error)?.is_file();
-    let extent = if is_file { Extent::File } else { Extent::Disk };
-    if let Some(offset) = first_data(&device, extent).map_err(io_error)? {
-        let what = "nothing that is known by its signature, but it is not empty";
-        return Err(Usage(format!("{shown}: it holds {what} (byte {offset} is not zero); -f overwrites it")).into());
-    }
-    let bytes = device.size_bytes();
-    if let Some(size) = size.filter(|size| is_file && *size < bytes) {
-        return Err(Usage(format!("{shown}: it has {bytes} bytes, and would be cut to {size}; -f does it")).into());
-    }
-    Ok(device)
-}

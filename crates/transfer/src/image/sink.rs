@@ -199,7 +199,7 @@ impl<'a> ImageSink<'a> {
     }
 
     /// Makes a file of any kind but a directory, under a temporary name if its own name exists.
-    fn create(&mut self, path: &[u8], new: &NewFile<'_>, meta: &Meta) -> Result<(Place, Stat)> {
+    fn create(&mut self, path: &[u8], new: &NewFile<'_>, meta: &Meta) -> Result<(TargetName, Stat)> {
         let (dir, name) = split(path);
         let dir = self.dir(dir)?;
         let owner = Caller { uid: meta.uid, gid: meta.gid, groups: Vec::new() };
@@ -229,7 +229,7 @@ impl<'a> ImageSink<'a> {
     }
 
     /// Sets a file's attributes, and renames it if it has a temporary name.
-    fn complete(&self, place: &Place, stat: &Stat, meta: &Meta, path: &[u8]) -> Result<()> {
+    fn complete(&self, place: &TargetName, stat: &Stat, meta: &Meta, path: &[u8]) -> Result<()> {
         self.set_attributes(stat, meta, place.dir.has_default_acl, path)?;
         let Some(temporary) = &place.temporary else { return Ok(()) };
         let (dir, flags) = (place.dir.inode, RenameFlags::default());
