@@ -83,7 +83,7 @@ impl LogItem for Buffer {
         &self.item
     }
 
-    fn home(&self) -> u64 {
+    fn block_address(&self) -> u64 {
         self.key.address().0
     }
 
@@ -156,6 +156,7 @@ impl BufferContent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::item::{CheckpointSeq, CopyPlace};
     use xfskit_ondisk::DiskAddress;
 
     /// Eviction found a directory block clean, whoever remembered it changed it, and it was thrown away all the same.
@@ -163,9 +164,9 @@ mod tests {
     #[test]
     fn what_was_changed_since_it_was_found_clean_is_not_evicted() {
         let buffer = Buffer::new(BufferKey::new(DiskAddress(8), 4096));
-        buffer.item().lock().pins = 1;
+        buffer.item().lock().gathered.join(CheckpointSeq(1), CopyPlace::Item);
         assert!(!buffer.mark_evicted() && !buffer.content().read().was_evicted());
-        buffer.item().lock().pins = 0;
+        buffer.item().lock().gathered.unpin();
         let held = buffer.content().read();
         assert!(!buffer.mark_evicted());
         drop(held);

@@ -189,7 +189,7 @@ impl LogItem for Inode {
         &self.item
     }
 
-    fn home(&self) -> u64 {
+    fn block_address(&self) -> u64 {
         self.cluster()
     }
 

@@ -121,7 +121,7 @@ fn write_group(
 /// Whether an item may be written now; its commit count and the LSN of its last change.
 pub(super) fn may_write(item: &dyn LogItem) -> Option<(u32, Lsn)> {
     let inner = item.state().lock();
-    if inner.pins > 0 || inner.stale {
+    if inner.gathered.is_pinned() || inner.stale {
         return None;
     }
     inner.in_ail.get().map(|lsn| (inner.commits, lsn))

@@ -115,7 +115,7 @@ impl Ail {
         let mut buckets = self.buckets.lock();
         for Entry { item, stale, keeps_position, .. } in entries.filter(Entry::counts) {
             let mut inner = item.state().lock();
-            inner.unpin();
+            inner.gathered.unpin();
             if keeps_position && !stale && inner.in_ail.get().is_some() {
                 continue;
             }
@@ -125,7 +125,7 @@ impl Ail {
                 freed.push(item);
                 continue;
             }
-            if !item.wants_write_back() {
+            if !item.stays_in_ail() {
                 continue;
             }
             inner.in_ail.set(lsn);
@@ -154,14 +154,14 @@ impl Ail {
         bucket.listed.push(item);
     }
 
-    /// The homes of all items.
-    pub fn homes(&self) -> NumberSet<u64> {
+    /// The disk addresses of the blocks that all items lie in.
+    pub fn block_addresses(&self) -> NumberSet<u64> {
         let buckets = self.buckets.lock();
-        let of = |bucket: &Bucket| bucket.listed.iter().map(|item| item.home()).collect::<Vec<_>>();
+        let of = |bucket: &Bucket| bucket.listed.iter().map(|item| item.block_address()).collect::<Vec<_>>();
         buckets.list.iter().flat_map(of).collect()
     }
 
-    /// What can be written back of the items up to `target`, each with its home: no intents, and nothing pinned. Each
+    /// What can be written back of the items up to `target`, each with its block's address: no intents, and nothing pinned. Each
     /// item is looked at once: most have left the processor's caches.
     pub fn ready_up_to(&self, target: Lsn) -> Vec<(u64, Arc<dyn LogItem>)> {
         let mut buckets = self.buckets.lock();
@@ -172,9 +172,9 @@ impl Ail {
             let lsn = bucket.lsn;
             let is_ready = |item: &&Arc<dyn LogItem>| {
                 let inner = item.state().lock();
-                inner.in_ail.get() == Some(lsn) && inner.pins == 0 && !item.is_intent()
+                inner.in_ail.get() == Some(lsn) && !inner.gathered.is_pinned() && !item.is_intent()
             };
-            items.extend(bucket.listed.iter().filter(is_ready).map(|item| (item.home(), Arc::clone(item))));
+            items.extend(bucket.listed.iter().filter(is_ready).map(|item| (item.block_address(), Arc::clone(item))));
         }
         items
     }
@@ -198,7 +198,7 @@ impl Ail {
         let mut left = 0;
         for (item, commits) in items {
             let mut inner = item.state().lock();
-            if inner.commits != commits || inner.pins > 0 {
+            if inner.commits != commits || inner.gathered.is_pinned() {
                 continue;
             }
             inner.dirty.clear();

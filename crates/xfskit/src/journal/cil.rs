@@ -307,10 +307,10 @@ impl Checkpoint {
                 continue;
             }
             let mut inner = entry.item.state().lock();
-            let vector = inner.take_copy();
+            let vector = inner.gathered.take_copy();
             (entry.stale, entry.keeps_position) = (inner.stale, inner.keeps_position);
             if inner.whiteout {
-                inner.unpin();
+                inner.gathered.unpin();
                 entry.copy = Copy::Gone;
                 continue;
             }
@@ -346,14 +346,14 @@ impl Batch<'_> {
             self.shard.finished.push(intent);
         }
         let goes_first = item.goes_first();
-        self.log_in_item(&item, |item| Arc::clone(item), goes_first, |inner, _, _| inner.set_copy(copy));
+        self.log_in_item(&item, |item| Arc::clone(item), goes_first, |inner, _, _| inner.gathered.set_copy(copy));
     }
 
     /// Logs a buffer. `format` brings the copy up to date; whether it is of this checkpoint is its second argument.
     pub fn log_buffer<T: LogItem + 'static>(&mut self, item: &Arc<T>, format: impl FnOnce(&mut ItemInner, bool)) {
         let pool = &self.cil.pool;
         self.log_object(item, |inner, again, spare| {
-            inner.lend(|| pool.vector(spare));
+            inner.gathered.lend(|| pool.vector(spare));
             format(inner, again);
         });
     }
@@ -371,7 +371,7 @@ impl Batch<'_> {
             inner.stale = true;
             inner.dirty.clear();
             inner.keeps_position = false;
-            inner.set_copy(copy);
+            inner.gathered.set_copy(copy);
         });
     }
 
@@ -381,7 +381,7 @@ impl Batch<'_> {
             // Made anew: an older copy, or the cancel record of a former life, would undo what recovery makes of it.
             inner.keeps_position = true;
             inner.dirty.clear();
-            inner.clear_copy();
+            inner.gathered.clear_copy();
         });
     }
 
@@ -404,18 +404,15 @@ impl Batch<'_> {
         let mut inner = item.state().lock();
         inner.commits = inner.commits.wrapping_add(1);
         inner.stale = false;
-        let again = inner.in_cil == self.seq;
+        let again = inner.gathered.is_in(self.seq);
         format(&mut inner, again, &mut self.shard.spare);
-        let bytes = inner.copy().map_or(0, LogVector::log_bytes) as u32;
-        self.grown += i64::from(bytes) - if again { i64::from(inner.copy_bytes) } else { 0 };
-        inner.copy_bytes = bytes;
+        let bytes = inner.gathered.copy().map_or(0, LogVector::log_bytes) as u32;
+        self.grown += inner.gathered.resize(self.seq, bytes);
         if again {
             self.relogged += 1;
             return;
         }
-        inner.in_cil = self.seq;
-        inner.place = CopyPlace::Item;
-        inner.pins += 1;
+        inner.gathered.join(self.seq, CopyPlace::Item);
         drop(inner);
         self.logged += 1;
         self.shard.entries.push(Entry {
@@ -439,15 +436,13 @@ impl Batch<'_> {
         let copy = prepare(&mut inner);
         let ends = copy.ends();
         let bytes = ends.log_bytes() as u32;
-        let again = inner.in_cil == self.seq;
-        self.grown += i64::from(bytes) - if again { i64::from(inner.copy_bytes) } else { 0 };
-        inner.copy_bytes = bytes;
+        let again = inner.gathered.is_in(self.seq);
+        self.grown += inner.gathered.resize(self.seq, bytes);
         let (pool, shard) = (&self.cil.pool, &mut *self.shard);
         if !again {
             let copied = shard.copies.add(&copy, ends, pool);
-            inner.in_cil = self.seq;
-            inner.place = CopyPlace::Shard { shard: self.index, entry: shard.entries.len() as u32 };
-            inner.pins += 1;
+            let place = CopyPlace::Shard { shard: self.index, entry: shard.entries.len() as u32 };
+            inner.gathered.join(self.seq, place);
             let copy = Copy::InShard(copied);
             shard.entries.push(Entry {
                 item: Arc::clone(item) as _,
@@ -460,8 +455,8 @@ impl Batch<'_> {
             return;
         }
         self.relogged += 1;
-        match inner.place {
-            CopyPlace::Item => copy_into(inner.copy_mut(), &copy, &ends),
+        match inner.gathered.place() {
+            CopyPlace::Item => copy_into(inner.gathered.copy_mut(), &copy, &ends),
             CopyPlace::Shard { shard: index, entry } if index == self.index => {
                 if let Copy::InShard(old) = &mut shard.entries[entry as usize].copy {
                     *old = shard.copies.replace(*old, &copy, ends, pool);
@@ -469,8 +464,8 @@ impl Batch<'_> {
             }
             CopyPlace::Shard { shard: other, entry } => {
                 shard.moved.push((other, entry));
-                copy_into(inner.copy_mut(), &copy, &ends);
-                inner.place = CopyPlace::Item;
+                copy_into(inner.gathered.copy_mut(), &copy, &ends);
+                inner.gathered.move_to_item();
                 let item = Arc::clone(item) as _;
                 shard.entries.push(Entry {
                     item,
@@ -486,12 +481,10 @@ impl Batch<'_> {
     /// Takes an intent out of the checkpoint that it shares with its done item.
     fn white_out(&mut self, intent: &dyn LogItem) -> bool {
         let mut inner = intent.state().lock();
-        if inner.in_cil != self.seq {
+        if !inner.gathered.is_in(self.seq) {
             return false;
         }
-        self.grown -= i64::from(inner.copy_bytes.saturating_sub(WHITED_OUT_BYTES));
-        inner.clear_copy();
-        inner.copy_bytes = 0;
+        self.grown -= i64::from(inner.gathered.drop_copy().saturating_sub(WHITED_OUT_BYTES));
         inner.whiteout = true;
         true
     }

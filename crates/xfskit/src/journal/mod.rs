@@ -170,7 +170,7 @@ impl Journal {
     /// stands until its done item is durable.
     pub fn adopt_intents(&self, intents: &[Arc<RecoveredIntent>]) {
         for intent in intents {
-            self.ail.insert(intent.lsn, Arc::clone(intent) as _);
+            self.ail.insert(intent.lsn, Arc::clone(&intent.item) as _);
         }
         if let Some(tail) = self.ail.tail() {
             self.space.start_at(tail);

@@ -209,8 +209,8 @@ impl InodeCache {
         }
         // The freeing is durable, so every change of the inodes is in the AIL or was taken off.
         let durable = journal.durable();
-        let homes = journal.ail().homes();
-        freed.seqs.retain(|cluster, seq| *seq > durable || homes.contains(&cluster.0));
+        let waiting = journal.ail().block_addresses();
+        freed.seqs.retain(|cluster, seq| *seq > durable || waiting.contains(&cluster.0));
         freed.prune_at = (2 * freed.seqs.len()).max(PRUNE_FREED_AT);
     }
 

@@ -74,7 +74,7 @@ pub fn finish_intents(mount: &Arc<Mount>, intents: Vec<Arc<RecoveredIntent>>) ->
     for intent in intents {
         let work = verified(mount, &intent, &mut seen, &mut report);
         let work = work.map_err(|error| Origin::of(&intent).named(error))?;
-        queue.push_back(Recovered::new(intent, work));
+        queue.push_back(Recovered::new(&intent, work));
     }
     if queue.is_empty() {
         return Ok(report);

@@ -2,35 +2,10 @@
 //! frees.
 
 use super::Transaction;
-use crate::item::{ItemState, LogItem, LogVector};
+use crate::item::{LogItem, LogOnlyItem, LogOnlyRole, LogVector};
 use std::sync::Arc;
 use xfskit_ondisk::logged::icreate::NewInodes;
 use xfskit_ondisk::{AgBlock, AgNumber};
-
-/// An item that has done its work once it is in the log: a done item, or the record of a new inode chunk.
-#[derive(Default)]
-pub struct PassingItem {
-    state: ItemState,
-    goes_first: bool,
-}
-
-impl LogItem for PassingItem {
-    fn state(&self) -> &ItemState {
-        &self.state
-    }
-
-    fn wants_write_back(&self) -> bool {
-        false
-    }
-
-    fn goes_first(&self) -> bool {
-        self.goes_first
-    }
-
-    fn as_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync> {
-        self
-    }
-}
 
 /// An item that is nothing but its copy, as this link of the chain logs it.
 pub(super) struct CopiedItem {
@@ -62,7 +37,7 @@ impl Transaction<'_> {
     pub fn log_new_inodes(&mut self, new: NewInodes) {
         let mut copy = LogVector::default();
         copy.push(&new.encode(self.geometry()));
-        self.log_item(Arc::new(PassingItem { goes_first: true, ..PassingItem::default() }), copy, None);
+        self.log_item(LogOnlyItem::new(LogOnlyRole::NewInodes), copy, None);
     }
 
     /// Logs an item that is nothing but its copy; a done item with the intent that it finishes.

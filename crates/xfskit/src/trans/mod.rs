@@ -32,7 +32,6 @@ mod remembered;
 mod reservation;
 mod scratch;
 
-pub use items::PassingItem;
 pub use reservation::{Reservation, reservation_of};
 
 use crate::buffer::{Buffer, BufferContent, BufferKey, BufferKind, Fill};

@@ -2,7 +2,7 @@
 //!
 //! Physical recovery only gathers them; who finishes them is far above this layer.
 
-use crate::item::{ItemState, LogItem};
+use crate::item::{self, LogOnlyItem};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use xfskit_ondisk::log_record::item_type;
@@ -10,9 +10,8 @@ use xfskit_ondisk::{Corruption, Lsn, Verdict};
 
 use super::transactions::LogItemRegions;
 
-/// An intent that has no done item in the log. As a log item it stays in the AIL, and keeps the tail of the log, until
-/// its done item is durable.
-#[derive(Debug, Default)]
+/// An intent that has no done item in the log.
+#[derive(Debug)]
 pub struct RecoveredIntent {
     /// Where its transaction starts in the log.
     pub lsn: Lsn,
@@ -22,27 +21,14 @@ pub struct RecoveredIntent {
     pub id: u64,
     /// Its regions as they stand in the log; the first is the format.
     pub regions: Vec<Vec<u8>>,
-    state: ItemState,
+    /// Its item, which holds the tail.
+    pub item: Arc<LogOnlyItem>,
 }
 
 impl RecoveredIntent {
     /// An intent as the log has it.
     pub fn new(lsn: Lsn, item_type: u16, id: u64, regions: Vec<Vec<u8>>) -> Self {
-        Self { lsn, item_type, id, regions, state: ItemState::default() }
-    }
-}
-
-impl LogItem for RecoveredIntent {
-    fn state(&self) -> &ItemState {
-        &self.state
-    }
-
-    fn is_intent(&self) -> bool {
-        true
-    }
-
-    fn as_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync> {
-        self
+        Self { lsn, item_type, id, regions, item: LogOnlyItem::new(item::LogOnlyRole::Intent) }
     }
 }
 

@@ -1,29 +1,9 @@
-//! Intents as the journal sees them.
+//! Intents and their done items, as a link of a chain logs them.
 
 use super::Work;
-use crate::item::{ItemState, LogItem, LogVector};
-use crate::trans::{PassingItem, Transaction};
+use crate::item::{LogItem, LogOnlyItem, LogOnlyRole, LogVector};
+use crate::trans::Transaction;
 use std::sync::Arc;
-
-/// An intent as the journal sees it. It stays in the AIL until its done item is durable.
-#[derive(Default)]
-struct Intent {
-    state: ItemState,
-}
-
-impl LogItem for Intent {
-    fn state(&self) -> &ItemState {
-        &self.state
-    }
-
-    fn is_intent(&self) -> bool {
-        true
-    }
-
-    fn as_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync> {
-        self
-    }
-}
 
 /// An intent that was logged, by this mount or by one that a crash ended.
 pub(super) struct LoggedIntent {
@@ -42,13 +22,13 @@ impl Transaction<'_> {
 
     /// Logs an intent that was encoded already.
     pub fn log_intent(&mut self, copy: LogVector) -> Arc<dyn LogItem> {
-        let item: Arc<dyn LogItem> = Arc::new(Intent::default());
+        let item: Arc<dyn LogItem> = LogOnlyItem::new(LogOnlyRole::Intent);
         self.log_item(Arc::clone(&item), copy, None);
         item
     }
 
     /// Logs that `intent` is done.
     pub(super) fn log_done(&mut self, copy: LogVector, intent: LoggedIntent) {
-        self.log_item(Arc::new(PassingItem::default()), copy, Some(intent.item));
+        self.log_item(LogOnlyItem::new(LogOnlyRole::Done), copy, Some(intent.item));
     }
 }

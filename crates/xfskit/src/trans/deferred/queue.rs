@@ -91,7 +91,7 @@ impl Transaction<'_> {
 
     /// Whether this link commits the intent, or the checkpoint at hand has it.
     fn is_at_head(&self, intent: &LoggedIntent) -> bool {
-        let logged_in = intent.item.state().lock().in_cil;
+        let logged_in = intent.item.state().lock().gathered.newest();
         logged_in == CheckpointSeq::default() || logged_in == self.mount.journal.current()
     }
 }

@@ -70,9 +70,9 @@ pub struct Recovered {
 
 impl Recovered {
     /// An intent's work, as it was decoded.
-    pub fn new(intent: Arc<RecoveredIntent>, work: Box<dyn Work>) -> Self {
-        let origin = Origin::of(&intent);
-        Self { intent: LoggedIntent { id: intent.id, item: intent }, work, origin }
+    pub fn new(intent: &RecoveredIntent, work: Box<dyn Work>) -> Self {
+        let item = Arc::clone(&intent.item) as _;
+        Self { intent: LoggedIntent { id: intent.id, item }, work, origin: Origin::of(intent) }
     }
 }
 
