@@ -8,7 +8,7 @@
 //! So an item leaves its bucket without a search, and the lists are cleaned when a bucket is empty or is looked
 //! through.
 
-use super::cil::Entry;
+use super::checkpoint::CheckpointEntry;
 use crate::hash::NumberSet;
 use crate::item::{ItemInner, LogItem};
 use crate::sync::Mutex;
@@ -109,11 +109,11 @@ impl Ail {
         &self,
         lsn: Lsn,
         count: usize,
-        entries: impl Iterator<Item = Entry>,
+        entries: impl Iterator<Item = CheckpointEntry>,
     ) -> Vec<Arc<dyn LogItem>> {
         let (mut listed, mut freed) = (Vec::with_capacity(count), Vec::new());
         let mut buckets = self.buckets.lock();
-        for Entry { item, stale, keeps_position, .. } in entries.filter(Entry::counts) {
+        for CheckpointEntry { item, stale, keeps_position, .. } in entries.filter(CheckpointEntry::counts) {
             let mut inner = item.state().lock();
             inner.gathered.unpin();
             if keeps_position && !stale && inner.in_ail.get().is_some() {

@@ -6,9 +6,9 @@
 //! A copy that is made anew takes its old place when it fits, else a new one; what it left stays unused until the
 //! checkpoint is written. An inode's copy has an upper bound, so the unused part has one too.
 //!
-//! Chunks go back to the [`Pool`] when their checkpoint is durable.
+//! Slabs go back to the [`SlabStock`] when their checkpoint is durable.
 
-use super::pool::{Pool, SLAB_BYTES};
+use super::pool::{SLAB_BYTES, SlabStock};
 use crate::item::LogVector;
 
 /// What a copy may grow by without a new place.
@@ -81,11 +81,11 @@ pub(super) struct Copies {
 
 impl Copies {
     /// Makes a copy.
-    pub(super) fn add(&mut self, copy: &impl Regions, ends: RegionEnds, pool: &Pool) -> Copied {
+    pub(super) fn add(&mut self, copy: &impl Regions, ends: RegionEnds, stock: &SlabStock) -> Copied {
         let room = (ends.bytes() + ROOM_TO_GROW).next_multiple_of(64);
         assert!(room <= SLAB_BYTES, "a copy of {} bytes fits a slab", ends.bytes());
         if self.slabs.is_empty() || self.used + room > SLAB_BYTES {
-            self.slabs.push(pool.slab());
+            self.slabs.push(stock.take());
             self.used = 0;
         }
         let place = Copied { slab: self.slabs.len() as u32 - 1, start: self.used as u32, room: room as u32, ends };
@@ -95,9 +95,9 @@ impl Copies {
     }
 
     /// Makes a copy anew, at its old place if it fits there.
-    pub(super) fn replace(&mut self, old: Copied, copy: &impl Regions, ends: RegionEnds, pool: &Pool) -> Copied {
+    pub(super) fn replace(&mut self, old: Copied, copy: &impl Regions, ends: RegionEnds, stock: &SlabStock) -> Copied {
         if ends.bytes() > old.room as usize {
-            return self.add(copy, ends, pool);
+            return self.add(copy, ends, stock);
         }
         let place = Copied { ends, ..old };
         self.fill(&place, copy);

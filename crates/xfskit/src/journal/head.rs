@@ -6,7 +6,7 @@
 //!
 //! Facts: the kernel's `xlog_find_head`, `xlog_verify_head` and `xlog_verify_tail`.
 
-use super::LogPlace;
+use super::place::LogPlace;
 use super::records::record_blocks;
 use crate::error::Result;
 use xfskit_ondisk::log_record::{

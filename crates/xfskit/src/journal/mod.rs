@@ -19,6 +19,7 @@
 //! buffer or an inode is waited for here, so a thread may push the journal while it holds some.
 
 mod ail;
+mod checkpoint;
 mod cil;
 mod copies;
 mod grant;
@@ -27,18 +28,19 @@ mod place;
 mod pool;
 mod records;
 pub mod recovery;
+mod shard;
 mod tail;
 mod values;
 mod writer;
 
 pub use ail::Ail;
-pub use cil::Batch;
 pub use copies::{RegionEnds, Regions};
 pub use grant::Grant;
 pub use head::{LogHead, LogState, find_head};
 pub use place::{HostSpace, LogPlace};
 pub use records::{Operation, Record, RecordReader};
 pub use recovery::{Outcome, RecoveredIntent, RecoveryReport};
+pub use shard::Batch;
 pub use tail::{WriteBack, WrittenBack};
 pub use values::OrderedWrite;
 
@@ -371,7 +373,7 @@ impl Journal {
         Ok(())
     }
 
-    fn write_checkpoint(&self, writer: &mut LogWriter, checkpoint: &cil::Checkpoint) -> Result<Lsn> {
+    fn write_checkpoint(&self, writer: &mut LogWriter, checkpoint: &checkpoint::Checkpoint) -> Result<Lsn> {
         // The tail is read before the flush: what left the AIL up to here was written, and the flush makes it durable.
         let start = writer.head();
         let tail = self.ail.tail().map_or(start, |tail| tail.min(start));

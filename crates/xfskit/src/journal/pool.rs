@@ -1,10 +1,11 @@
 //! Memory that one checkpoint leaves for the next: slabs for the copies of inodes, vectors for those of buffers, and
 //! the lists of entries.
 //!
-//! Memory that somebody used lately costs far less than memory that the system has to hand out and clear. It comes back
-//! when its checkpoint is durable, from whichever thread wrote it, and each kind keeps at most so many bytes of it.
+//! Memory that was used lately costs far less than memory that the system has to hand out and clear. The thread that
+//! wrote a checkpoint returns its memory once it is durable.
+//!
+//! Invariant: each kind keeps at most so many bytes; what exceeds them is freed.
 
-use super::cil::Entry;
 use crate::item::{BoxedVector, LogVector};
 use crate::sync::Mutex;
 
@@ -31,16 +32,16 @@ impl Reusable for BoxedVector {
     }
 }
 
-impl Reusable for Vec<Entry> {
+impl<E> Reusable for Vec<E> {
     fn memory_bytes(&self) -> usize {
-        self.capacity() * size_of::<Entry>()
+        self.capacity() * size_of::<E>()
     }
 }
 
 /// What waits of one kind.
 struct Stock<T> {
     waiting: Mutex<Waiting<T>>,
-    most_bytes: usize,
+    max_bytes: usize,
 }
 
 struct Waiting<T> {
@@ -49,8 +50,8 @@ struct Waiting<T> {
 }
 
 impl<T: Reusable> Stock<T> {
-    fn new(most_bytes: u64) -> Self {
-        Self { waiting: Mutex::new(Waiting { things: Vec::new(), bytes: 0 }), most_bytes: most_bytes as usize }
+    fn new(max_bytes: u64) -> Self {
+        Self { waiting: Mutex::new(Waiting { things: Vec::new(), bytes: 0 }), max_bytes: max_bytes as usize }
     }
 
     fn take(&self) -> Option<T> {
@@ -71,7 +72,7 @@ impl<T: Reusable> Stock<T> {
         let mut waiting = self.waiting.lock();
         for thing in things {
             let bytes = waiting.bytes + thing.memory_bytes();
-            if bytes <= self.most_bytes {
+            if bytes <= self.max_bytes {
                 waiting.bytes = bytes;
                 waiting.things.push(thing);
             } else {
@@ -91,31 +92,36 @@ impl<T: Reusable> Waiting<T> {
     }
 }
 
-/// What waits for its next use.
-pub(super) struct Pool {
-    slabs: Stock<Box<[u8]>>,
-    vectors: Stock<BoxedVector>,
-    lists: Stock<Vec<Entry>>,
+/// Slabs that wait for their next use.
+pub(super) struct SlabStock(Stock<Box<[u8]>>);
+
+impl SlabStock {
+    /// A slab with whatever stands in it.
+    pub(super) fn take(&self) -> Box<[u8]> {
+        self.0.take().unwrap_or_else(|| vec![0; SLAB_BYTES].into_boxed_slice())
+    }
 }
 
-impl Pool {
-    /// A pool for checkpoints of `push_bytes` that keeps `most_bytes` at most. One checkpoint is written while the next
+/// What waits for its next use; `E` are the entries of lists.
+pub(super) struct Pool<E> {
+    pub(super) slabs: SlabStock,
+    vectors: Stock<BoxedVector>,
+    lists: Stock<Vec<E>>,
+}
+
+impl<E> Pool<E> {
+    /// A pool for checkpoints of `push_bytes` that keeps `max_bytes` at most. One checkpoint is written while the next
     /// gathers, and copies have room to grow.
-    pub(super) fn new(push_bytes: u64, most_bytes: u64) -> Self {
+    pub(super) fn new(push_bytes: u64, max_bytes: u64) -> Self {
         Self {
-            slabs: Stock::new((push_bytes * 5 / 2).min(most_bytes / 2)),
-            vectors: Stock::new((push_bytes * 5 / 4).min(most_bytes / 4)),
-            lists: Stock::new((push_bytes / 2).min(most_bytes / 4)),
+            slabs: SlabStock(Stock::new((push_bytes * 5 / 2).min(max_bytes / 2))),
+            vectors: Stock::new((push_bytes * 5 / 4).min(max_bytes / 4)),
+            lists: Stock::new((push_bytes / 2).min(max_bytes / 4)),
         }
     }
 
-    /// A slab with whatever stands in it.
-    pub(super) fn slab(&self) -> Box<[u8]> {
-        self.slabs.take().unwrap_or_else(|| vec![0; SLAB_BYTES].into_boxed_slice())
-    }
-
     /// An empty list: the longest that waits, since growing one copies it.
-    pub(super) fn list(&self) -> Vec<Entry> {
+    pub(super) fn list(&self) -> Vec<E> {
         self.lists.take_largest().unwrap_or_default()
     }
 
@@ -130,7 +136,7 @@ impl Pool {
 
     /// Takes slabs back.
     pub(super) fn give_back_slabs(&self, slabs: Vec<Box<[u8]>>) {
-        self.slabs.give_back(slabs.into_iter());
+        self.slabs.0.give_back(slabs.into_iter());
     }
 
     /// Takes vectors back.
@@ -142,7 +148,7 @@ impl Pool {
     }
 
     /// Takes lists back.
-    pub(super) fn give_back_lists(&self, lists: impl Iterator<Item = Vec<Entry>>) {
+    pub(super) fn give_back_lists(&self, lists: impl Iterator<Item = Vec<E>>) {
         self.lists.give_back(lists.filter(|list| list.capacity() > 0).map(|mut list| {
             list.clear();
             list
@@ -156,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_comes_back_is_empty_and_bounded() {
-        let pool = Pool::new(1 << 20, 8 * 4096);
+        let pool = Pool::<u64>::new(1 << 20, 8 * 4096);
         let vectors = |count: usize| {
             (0..count)
                 .map(|_| {
@@ -173,7 +179,7 @@ mod tests {
         assert_eq!(spare.len(), 3, "a quarter of 32 KiB holds three of a little more than 2 KiB");
         assert!(spare.iter().all(|vector| vector.is_empty() && vector.log_bytes() == 0));
         pool.give_back_vectors(spare);
-        pool.give_back_slabs(vec![pool.slab()]);
+        pool.give_back_slabs(vec![pool.slabs.take()]);
         let mut again = Vec::new();
         let first = pool.vector(&mut again);
         again.extend(first);

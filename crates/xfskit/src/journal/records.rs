@@ -5,7 +5,7 @@
 //!
 //! Every record that is read is checked: its header, its place (the LSN that it must have), its checksum.
 
-use super::LogPlace;
+use super::place::LogPlace;
 use crate::error::{Error, Result};
 use xfskit_ondisk::log_record::{
     OperationHeader, RecordHeader, header_sectors, next_cycle, open_record, verify_header,

@@ -3,9 +3,10 @@
 //! A checkpoint is a stream of operations: start, transaction header, the regions of every item, commit. The stream is
 //! cut into records of at most `record_bytes`; a payload that does not fit goes on in the next record.
 
-use super::cil::Checkpoint;
+use super::checkpoint::Checkpoint;
 use super::grant::Overheads;
-use super::{LogHead, LogPlace};
+use super::head::LogHead;
+use super::place::LogPlace;
 use crate::env::mix;
 use crate::error::{Error, Result};
 use crate::error_tags::{ErrorTags, LOG_BAD_CRC, LOG_IO_DONE};
