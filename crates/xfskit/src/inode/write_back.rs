@@ -79,7 +79,7 @@ impl WriteBack for WriteBackToDevice {
         done
     }
 
-    fn let_go(&self, freed: Vec<Arc<dyn LogItem>>) {
+    fn drop_freed(&self, freed: Vec<Arc<dyn LogItem>>) {
         let Some(mount) = self.mount.upgrade() else { return };
         for buffer in freed.into_iter().filter_map(|item| item.as_any().downcast::<Buffer>().ok()) {
             mount.cache.drop_buffer(&buffer);

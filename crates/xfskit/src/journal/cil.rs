@@ -8,7 +8,7 @@
 //! moment it takes to carry the lists off.
 
 use super::checkpoint::{Checkpoint, EntryCopy};
-use super::grant::GrantSpace;
+use super::grant::accounts::GrantSpace;
 use super::pool::Pool;
 use super::shard::{Batch, BatchResult, BatchShared, CopyPool, Shard, ShardContents};
 use crate::counters::Counters;

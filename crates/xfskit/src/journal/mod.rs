@@ -22,13 +22,16 @@ mod ail;
 mod checkpoint;
 mod cil;
 mod copies;
+mod data_device;
 mod grant;
 mod head;
 mod place;
 mod pool;
+mod push_policy;
 mod records;
 pub mod recovery;
 mod shard;
+mod shutdown;
 mod tail;
 mod values;
 mod writer;
@@ -48,13 +51,18 @@ use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::error_tags::ErrorTags;
 use crate::item::CheckpointSeq;
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Condvar, Mutex, thread_slot};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use checkpoint::Checkpoint;
 use cil::Cil;
-use grant::{Claim, GrantSpace};
+use data_device::{DataDevice, FlushFailed};
+use grant::log_space::{LogSpace, MakeRoom};
+use push_policy::PushPolicy;
+use shutdown::Shutdown;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
+use tail::Tail;
 use values::Values;
 use writer::LogWriter;
 use xfskit_device::BlockDevice;
@@ -79,45 +87,32 @@ const CHECKPOINTS_IN_ROOM: u64 = 4;
 
 /// The journal of a mounted filesystem.
 pub struct Journal {
-    data_device: Arc<dyn BlockDevice>,
     counters: Arc<Counters>,
-    options: JournalOptions,
+    /// Leave out intents whose done items are in the same checkpoint.
+    whiteouts: bool,
+    /// What the next checkpoint carries.
     cil: Cil,
-    ail: Ail,
-    space: GrantSpace,
+    /// When that is written.
+    policy: PushPolicy,
+    /// Values that wait for their checkpoint.
+    values: Values,
+    /// Writes one checkpoint at a time.
     writer: Mutex<LogWriter>,
     /// The newest checkpoint that is durable.
     durable: AtomicU64,
-    /// Something was written to the data device since its last flush.
-    unflushed: Arc<AtomicBool>,
-    shutdown: Mutex<Option<String>>,
-    is_shut_down: AtomicBool,
-    space_freed: Condvar,
-    waiting: Mutex<()>,
-    write_back: Mutex<Option<Arc<dyn WriteBack>>>,
-    /// The size at which a commit pushes the CIL.
-    push_bytes: u64,
-    /// The slot of the thread whose commit pushed it last.
-    last_pusher: AtomicUsize,
-    /// Charged bytes of the gathering checkpoint from which on somebody is to look whether the last one left the log
-    /// too full.
-    look_due_at: AtomicU64,
-    uuid: [u8; 16],
-    /// Values that wait for their checkpoint.
-    values: Values,
-    /// Somebody suffers from what the gathering checkpoint holds back.
-    push_wanted: AtomicBool,
-    /// Recovered intents are being finished; they alone hold the tail.
-    recovering: AtomicBool,
-    /// The last write-back met a block that the device refuses, and said so.
-    write_back_fails: AtomicBool,
+    /// What must be written back before the tail moves.
+    tail: Tail,
+    /// Where that is written.
+    data: Arc<DataDevice>,
+    /// Log space, and the threads that wait for it.
+    space: LogSpace,
+    shutdown: Shutdown,
 }
 
-/// The part of what pushes the CIL that others have time for.
-const LEFT_TO_OTHERS: u64 = 16;
-const NOT_DUE: u64 = u64::MAX;
 /// The part of the cache's bytes that the memory for copies may keep besides.
 const POOL_SHARE: u64 = 8;
+/// Checkpoints and pushes after which objects that are still locked are taken to stay locked.
+const MAX_QUIESCE_ROUNDS: usize = 1000;
 
 impl Journal {
     /// A journal that goes on writing at `head`.
@@ -136,35 +131,22 @@ impl Journal {
         let record_bytes = (record_bytes / unit).max(1) * unit;
         let round = (geometry.log_stripe_unit_bytes as usize).max(512);
         let writer = LogWriter::new(place, head, record_bytes, round, geometry.uuid, Arc::clone(&options.error_tags));
-        let space = GrantSpace::new(log_bytes, writer.overheads(), head.next);
-        let most = options.room_bytes.map_or(u64::MAX, |room| room / CHECKPOINTS_IN_ROOM);
-        let push_bytes = space.push_bytes().min(most);
-        let pool_bytes = options.cache_bytes / POOL_SHARE;
-        let unflushed = Arc::new(AtomicBool::new(false));
-        let values = Values::new(Arc::clone(&data_device), Arc::clone(&counters), Arc::clone(&unflushed));
+        let space = LogSpace::new(log_bytes, writer.overheads(), head.next);
+        let max_push_bytes = options.room_bytes.map_or(u64::MAX, |room| room / CHECKPOINTS_IN_ROOM);
+        let push_bytes = space.accounts().push_bytes().min(max_push_bytes);
+        let data = Arc::new(DataDevice::new(data_device, Arc::clone(&counters)));
         Self {
-            data_device,
-            counters,
-            options,
-            cil: Cil::new(push_bytes, pool_bytes),
-            ail: Ail::new(),
-            space,
+            whiteouts: options.whiteouts,
+            cil: Cil::new(push_bytes, options.cache_bytes / POOL_SHARE),
+            policy: PushPolicy::new(push_bytes),
+            values: Values::new(Arc::clone(&data), Arc::clone(&counters)),
             writer: Mutex::new(writer),
             durable: AtomicU64::new(0),
-            unflushed,
-            shutdown: Mutex::new(None),
-            is_shut_down: AtomicBool::new(false),
-            space_freed: Condvar::new(),
-            waiting: Mutex::new(()),
-            write_back: Mutex::new(None),
-            push_bytes,
-            last_pusher: AtomicUsize::new(usize::MAX),
-            look_due_at: AtomicU64::new(NOT_DUE),
-            uuid: geometry.uuid,
-            values,
-            push_wanted: AtomicBool::new(false),
-            recovering: AtomicBool::new(false),
-            write_back_fails: AtomicBool::new(false),
+            tail: Tail::new(Arc::clone(&counters)),
+            data,
+            space,
+            shutdown: Shutdown::default(),
+            counters,
         }
     }
 
@@ -172,34 +154,27 @@ impl Journal {
     /// stands until its done item is durable.
     pub fn adopt_intents(&self, intents: &[Arc<RecoveredIntent>]) {
         for intent in intents {
-            self.ail.insert(intent.lsn, Arc::clone(&intent.item) as _);
+            self.tail.ail().insert(intent.lsn, Arc::clone(&intent.item) as _);
         }
-        if let Some(tail) = self.ail.tail() {
-            self.space.start_at(tail);
+        if let Some(tail) = self.tail.lsn() {
+            self.space.accounts().start_at(tail);
         }
     }
 
-    /// Names who writes objects back.
+    /// Names what writes objects back.
     pub fn set_write_back(&self, write_back: Arc<dyn WriteBack>) {
-        *self.write_back.lock() = Some(write_back);
+        self.tail.set_write_back(write_back);
     }
 
     /// A flag to set whenever something is written to the data device.
     pub fn unflushed_flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.unflushed)
+        self.data.unflushed_flag()
     }
 
     /// Stops everything: nothing is written any more, and every operation answers with the reason.
     pub fn shut_down(&self, reason: impl Into<String>) {
-        let mut shutdown = self.shutdown.lock();
-        if shutdown.is_none() {
-            let reason = reason.into();
-            tracing::error!(%reason, "the filesystem is shut down");
-            *shutdown = Some(reason);
-            self.is_shut_down.store(true, Ordering::Release);
-        }
-        drop(shutdown);
-        self.wake_waiters();
+        self.shutdown.shut_down(reason.into());
+        self.space.wake_waiters();
     }
 
     /// Fails when the journal was shut down.
@@ -207,16 +182,7 @@ impl Journal {
     /// # Errors
     /// `Shutdown` with the reason.
     pub fn check(&self) -> Result<()> {
-        if !self.is_shut_down.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let reason = self.shutdown.lock().clone().unwrap_or_default();
-        Err(Error::Shutdown(reason))
-    }
-
-    fn wake_waiters(&self) {
-        let _guard = self.waiting.lock();
-        self.space_freed.notify_all();
+        self.shutdown.check()
     }
 
     /// Commits in one step what `fill` logs, and `values` before it. The grant's link pays for it. Returns the
@@ -228,17 +194,17 @@ impl Journal {
         fill: impl FnOnce(&mut Batch<'_>),
     ) -> CheckpointSeq {
         values.iter().for_each(|write| self.values.add(write));
-        let outcome = self.cil.commit(&self.counters, &self.space, self.options.whiteouts, |batch| {
+        let charge = self.cil.commit(&self.counters, self.space.accounts(), self.whiteouts, |batch| {
             batch.write_before(values);
             fill(batch);
         });
-        grant.spend_link(&self.space, outcome.charge_bytes);
+        grant.spend_link(charge.charge_bytes);
         self.counters.transactions.increment();
-        outcome.seq
+        charge.seq
     }
 
-    /// Writes values that were committed. What cannot be written goes on waiting: whoever writes the checkpoint meets
-    /// the error again, before anything of the checkpoint is in the log.
+    /// Writes values that were committed. A value that cannot be written goes on waiting: the thread that writes the
+    /// checkpoint meets the error again, before anything of the checkpoint is in the log.
     pub fn write_values(&self, values: Vec<OrderedWrite>) {
         for write in values.iter().take_while(|_| self.check().is_ok()) {
             if let Err(error) = self.values.write(write) {
@@ -253,21 +219,23 @@ impl Journal {
     /// # Errors
     /// As [`Self::force`].
     pub fn after_commit(&self) -> Result<()> {
-        // Somebody who is writing already will find us at the next look.
+        // Where another thread is writing a checkpoint already, the next commit looks again.
         if self.is_push_due()
             && let Some(mut writer) = self.writer.try_lock()
             && self.is_push_due()
         {
-            self.last_pusher.store(thread_slot(), Ordering::Relaxed);
+            self.policy.push_begins();
             self.push(&mut writer)?;
-            self.look_due_at.store(self.cil.charged_bytes(), Ordering::Relaxed);
+            self.policy.push_ended(self.cil.charged_bytes());
         }
-        if self.is_for_me(self.look_due_at.load(Ordering::Relaxed))
-            && self.look_due_at.swap(NOT_DUE, Ordering::Relaxed) != NOT_DUE
-        {
-            self.relieve()?;
+        if self.policy.take_look(self.cil.charged_bytes()) && self.space.accounts().is_relief_due() {
+            self.push_tail_as_far_as_possible(self.space.accounts().relief_target())?;
         }
         Ok(())
+    }
+
+    fn is_push_due(&self) -> bool {
+        self.policy.is_push_due(self.cil.charged_bytes())
     }
 
     /// Whether the gathering checkpoint carries a cancel record for blocks that start at `address`. Nothing new may be
@@ -276,23 +244,9 @@ impl Journal {
         self.cil.holds_cancel(address)
     }
 
-    fn is_push_due(&self) -> bool {
-        self.is_for_me(self.push_bytes) || self.push_wanted.load(Ordering::Relaxed)
-    }
-
-    /// Whether this thread is to do what is due when the gathering checkpoint is charged `due_at` bytes. Who pushed the
-    /// CIL last leaves that to others for a while, so that threads that do the same work also share what the journal
-    /// makes of it.
-    fn is_for_me(&self, due_at: u64) -> bool {
-        let charged = self.cil.charged_bytes();
-        charged >= due_at
-            && (charged - due_at >= self.push_bytes / LEFT_TO_OTHERS
-                || self.last_pusher.load(Ordering::Relaxed) != thread_slot())
-    }
-
     /// The next commit writes a checkpoint, however little has gathered: too much waits for it to be durable.
     pub fn want_push(&self) {
-        self.push_wanted.store(true, Ordering::Relaxed);
+        self.policy.want_push();
     }
 
     /// The number of the checkpoint that gathers commits now.
@@ -337,14 +291,12 @@ impl Journal {
     /// Writes the gathered checkpoint, waits until it is durable, and hands its items to the AIL.
     fn push(&self, writer: &mut LogWriter) -> Result<()> {
         self.check()?;
-        self.push_wanted.store(false, Ordering::Relaxed);
+        self.policy.checkpoint_closes();
         let mut checkpoint = self.cil.switch(&self.counters);
-        // A look at the tail that nobody has taken yet is not put off by a checkpoint that somebody forces.
-        let _ = self
-            .look_due_at
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |due_at| (due_at != NOT_DUE).then_some(0));
+        self.policy.checkpoint_opened();
+        let accounts = self.space.accounts();
         if checkpoint.is_empty() {
-            self.space.settle(checkpoint.charged_bytes, self.space.head());
+            accounts.settle(checkpoint.charged_bytes, accounts.head());
             self.durable.fetch_max(checkpoint.seq.0, Ordering::AcqRel);
             return Ok(());
         }
@@ -354,33 +306,27 @@ impl Journal {
             return Err(error);
         }
         let start = result?;
-        // The items are in the AIL before the head moves behind them: whoever finds the AIL empty takes the head for
-        // the tail.
-        let freed = self.ail.insert_checkpoint(start, checkpoint.entry_count(), checkpoint.take_entries());
-        for intent in &checkpoint.finished {
-            self.ail.remove(intent);
-        }
-        self.space.settle(checkpoint.charged_bytes, writer.head());
-        self.space.set_tail(self.ail.tail().unwrap_or(writer.head()));
+        // The items are in the AIL before the head moves behind them: a thread that finds the AIL empty takes the head
+        // for the tail.
+        let ail = self.tail.ail();
+        let freed = ail.insert_checkpoint(start, checkpoint.entry_count(), checkpoint.take_entries());
+        checkpoint.finished.iter().for_each(|intent| ail.remove(intent));
+        accounts.settle(checkpoint.charged_bytes, writer.head());
+        accounts.set_tail(ail.tail().unwrap_or(writer.head()));
         self.durable.fetch_max(checkpoint.seq.0, Ordering::AcqRel);
         self.counters.checkpoints.increment();
-        self.wake_waiters();
+        self.space.wake_waiters();
         self.cil.recycle(checkpoint);
-        let write_back = self.write_back.lock().clone();
-        if let Some(write_back) = write_back.filter(|_| !freed.is_empty()) {
-            write_back.let_go(freed);
-        }
+        self.tail.drop_freed(freed);
         Ok(())
     }
 
-    fn write_checkpoint(&self, writer: &mut LogWriter, checkpoint: &checkpoint::Checkpoint) -> Result<Lsn> {
+    fn write_checkpoint(&self, writer: &mut LogWriter, checkpoint: &Checkpoint) -> Result<Lsn> {
         // The tail is read before the flush: what left the AIL up to here was written, and the flush makes it durable.
         let start = writer.head();
-        let tail = self.ail.tail().map_or(start, |tail| tail.min(start));
+        let tail = self.tail.lsn().map_or(start, |tail| tail.min(start));
         checkpoint.ordered_writes.iter().try_for_each(|write| self.values.write(write))?;
-        if self.unflushed.swap(false, Ordering::AcqRel) {
-            self.flush_data()?;
-        }
+        self.flush_data()?;
         let written = writer.write_checkpoint(checkpoint, tail)?;
         let charged = checkpoint.charged_bytes;
         debug_assert!(written.bytes <= charged, "a checkpoint took {} bytes and was charged {charged}", written.bytes);
@@ -404,22 +350,79 @@ impl Journal {
         // Under the writer's lock: a checkpoint may have taken the flag and not flushed yet, or in vain.
         let _writer = self.writer.lock();
         self.check()?;
-        if self.unflushed.swap(false, Ordering::AcqRel) { self.flush_data() } else { Ok(()) }
+        self.flush_data()
     }
 
-    /// Flushes the data device. One that refuses may have lost what was written to it, and a later flush that succeeds
-    /// would not say so: nothing can be called durable any more.
+    /// Flushes the data device, if anything was written to it since the last flush. A device that refuses shuts the
+    /// filesystem down.
     fn flush_data(&self) -> Result<()> {
-        self.counters.device_flushes.increment();
-        self.data_device.flush().map_err(|source| {
+        self.data.flush_written().map_err(|FlushFailed(source)| {
             self.shut_down(format!("the device did not flush, what was written to it may be lost: {source}"));
             Error::Io { offset: 0, source }
         })
     }
 
-    /// The list of items on their way home.
+    /// The list of items that wait for write-back.
     pub fn ail(&self) -> &Ail {
-        &self.ail
+        self.tail.ail()
+    }
+
+    /// Writes back everything in the AIL up to `target`. A block that the device refuses stays in the AIL, and the tail
+    /// of the log before it: it is durable in the log, and the next push tries again. Returns how many items left the
+    /// AIL.
+    ///
+    /// # Errors
+    /// `Io`: at least one block could not be written back; the journal goes on. `Corrupt`: a block in memory did not
+    /// pass its verifier; the journal is then shut down.
+    pub fn push_tail(&self, target: Lsn) -> Result<usize> {
+        self.check()?;
+        let Some(WrittenBack { left, failed }) = self.tail.write_back(target) else { return Ok(0) };
+        if let Some(error) = &failed
+            && !matches!(error, Error::Io { .. })
+        {
+            self.shut_down(format!("metadata could not be written back: {error}"));
+        } else {
+            let accounts = self.space.accounts();
+            let head = accounts.head();
+            accounts.set_tail(self.tail.lsn().unwrap_or(head));
+            self.space.wake_waiters();
+        }
+        failed.map_or(Ok(left), Err)
+    }
+
+    /// As [`Self::push_tail`], for callers that can do without: what the device refuses is left to the callers that
+    /// need its space.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Shutdown`.
+    pub fn push_tail_as_far_as_possible(&self, target: Lsn) -> Result<()> {
+        match self.push_tail(target) {
+            Ok(_) | Err(Error::Io { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes everything to its place on the device: checkpoint, write-back of all items, flush. The log holds nothing
+    /// then that is still needed.
+    ///
+    /// # Errors
+    /// `Io`, after which the journal is shut down: what the device refuses is in the log, for recovery; `Shutdown`;
+    /// `WouldBlock` when objects stay locked.
+    pub fn quiesce(&self) -> Result<()> {
+        for _ in 0..MAX_QUIESCE_ROUNDS {
+            self.force_all()?;
+            if let Err(error) = self.push_tail(Lsn(u64::MAX)) {
+                self.shut_down(format!("metadata could not be written back: {error}"));
+                return Err(error);
+            }
+            if self.tail.lsn().is_none() && self.cil.is_empty() {
+                // No checkpoint may take this flush for its own.
+                let _writer = self.writer.lock();
+                self.check()?;
+                return self.flush_data();
+            }
+        }
+        Err(Error::WouldBlock)
     }
 
     /// Reserves log space for a chain of `links` links of `bytes` each; waits for space.
@@ -429,22 +432,13 @@ impl Journal {
     /// device does not take to its place.
     pub fn reserve(&self, bytes: u32, links: u32) -> Result<Grant<'_>> {
         self.check()?;
-        let unit = self.space.unit_bytes(bytes);
-        let links = u64::from(links.max(1));
-        // What recovery finishes are chains that had begun.
-        let claim = if self.is_recovering() { Claim::Rolling } else { Claim::New };
-        self.take_space(unit * links, claim)?;
-        Ok(Grant::new(self, unit, links))
+        Grant::take(&self.space, self, bytes, links)
     }
 
-    /// Says that recovered intents are being finished, or that they are. Nobody else uses the journal meanwhile: what
-    /// cannot be had at once cannot be had by waiting.
+    /// Says that recovered intents are being finished, or that they are. No other thread uses the journal meanwhile:
+    /// space that cannot be had at once cannot be had by waiting.
     pub fn set_recovering(&self, recovering: bool) {
-        self.recovering.store(recovering, Ordering::Release);
-    }
-
-    fn is_recovering(&self) -> bool {
-        self.recovering.load(Ordering::Acquire)
+        self.space.set_recovering(recovering);
     }
 
     /// Writes the unmount record, after [`Self::quiesce`].
@@ -462,11 +456,24 @@ impl Journal {
 
     /// The share of the log in use, as (used and granted, size), in bytes.
     pub fn usage(&self) -> (u64, u64) {
-        self.space.usage()
+        self.space.accounts().usage()
+    }
+}
+
+impl MakeRoom for Journal {
+    fn check(&self) -> Result<()> {
+        Self::check(self)
     }
 
-    /// The UUID that records carry.
-    pub fn uuid(&self) -> &[u8; 16] {
-        &self.uuid
+    fn write_checkpoint(&self) -> Result<()> {
+        self.force_all()
+    }
+
+    fn write_back(&self, target: Lsn) -> Result<()> {
+        self.push_tail(target).map(drop)
+    }
+
+    fn shut_down(&self, reason: String) {
+        Self::shut_down(self, reason);
     }
 }

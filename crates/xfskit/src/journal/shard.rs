@@ -11,7 +11,7 @@
 
 use super::checkpoint::{CheckpointEntry, EntryCopy, ShardPart};
 use super::copies::{Copies, Regions, copy_into};
-use super::grant::GrantSpace;
+use super::grant::accounts::GrantSpace;
 use super::pool::Pool;
 use super::values::OrderedWrite;
 use crate::counters::Counters;

@@ -15,16 +15,16 @@
 //! in the last durable checkpoint too; so it does not matter how much of a value is there. Whoever writes the
 //! checkpoint sees to it that all its values are written, and flushes them.
 
+use super::data_device::DataDevice;
 use crate::counters::Counters;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::value::ValueBlocks;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use xfskit_device::BlockDevice;
 
 /// A write to the data device that must come before the checkpoint: blocks of a remote attribute's value.
 #[derive(Clone)]
@@ -62,10 +62,8 @@ impl OrderedWrite {
 
 /// The writes that wait.
 pub(super) struct Values {
-    device: Arc<dyn BlockDevice>,
+    device: Arc<DataDevice>,
     counters: Arc<Counters>,
-    /// Something was written to the data device since its last flush.
-    unflushed: Arc<AtomicBool>,
     /// By offset, for those who want to read them back before.
     list: Mutex<BTreeMap<u64, OrderedWrite>>,
     /// Bytes that wait, those of values that were replaced meanwhile included.
@@ -75,9 +73,9 @@ pub(super) struct Values {
 }
 
 impl Values {
-    pub(super) fn new(device: Arc<dyn BlockDevice>, counters: Arc<Counters>, unflushed: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(device: Arc<DataDevice>, counters: Arc<Counters>) -> Self {
         let (list, bytes, peak_bytes) = Default::default();
-        Self { device, counters, unflushed, list, bytes, peak_bytes }
+        Self { device, counters, list, bytes, peak_bytes }
     }
 
     /// From here on the write waits.
@@ -96,10 +94,9 @@ impl Values {
     pub(super) fn write(&self, write: &OrderedWrite) -> Result<()> {
         let mut waiting = write.value.lock();
         let Some(value) = &*waiting else { return Ok(()) };
-        let written = self.device.write(write.offset, &value.blocks()[write.range.clone()]);
-        written.map_err(|source| Error::Io { offset: write.offset, source })?;
-        // Before anybody finds it written: whoever writes the checkpoint then flushes it.
-        self.unflushed.store(true, Ordering::Release);
+        // The device is marked as unflushed before another thread finds the value written: the thread that writes the
+        // checkpoint then flushes it.
+        self.device.write(write.offset, &value.blocks()[write.range.clone()])?;
         let done = waiting.take();
         drop(waiting);
         self.bytes.fetch_sub(write.range.len() as u64, Ordering::Relaxed);
@@ -143,6 +140,7 @@ impl Values {
 mod tests {
     use super::*;
     use crate::test_image::TestImage;
+    use xfskit_device::BlockDevice;
     use xfskit_ondisk::attr::remote::REMOTE_HEADER_BYTES;
 
     /// A value of `count` bytes, the first of which are `first`, `first` + 1 and so on, in blocks without headers to
@@ -174,8 +172,9 @@ mod tests {
     #[test]
     fn what_is_written_once_waits_no_longer_and_is_not_written_again() {
         let device = Arc::new(xfskit_device::MemoryDevice::new(1000));
-        let unflushed = Arc::new(AtomicBool::new(false));
-        let values = Values::new(Arc::clone(&device) as _, Arc::default(), Arc::clone(&unflushed));
+        let data = Arc::new(DataDevice::new(Arc::clone(&device) as _, Arc::default()));
+        let unflushed = data.unflushed_flag();
+        let values = Values::new(data, Arc::default());
         let first = OrderedWrite::new(100, &value(1, 50), VALUE);
         let second = OrderedWrite::new(200, &value(101, 50), VALUE);
         values.add(&first);

@@ -4,7 +4,7 @@
 //! cut into records of at most `record_bytes`; a payload that does not fit goes on in the next record.
 
 use super::checkpoint::Checkpoint;
-use super::grant::Overheads;
+use super::grant::accounts::Overheads;
 use super::head::LogHead;
 use super::place::LogPlace;
 use crate::env::mix;

@@ -33,7 +33,7 @@ pub use report::RecoveryReport;
 pub use stale::clear_stale_sectors;
 pub use transactions::{Gatherer, Keep, LogItemRegions, LogTransaction};
 
-use super::LogPlace;
+use super::place::LogPlace;
 use super::records::RecordReader;
 use crate::error::Result;
 use blocks::Blocks;

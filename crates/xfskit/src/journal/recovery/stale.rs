@@ -17,8 +17,8 @@
 //!
 //! Facts: the kernel's `xlog_clear_stale_blocks`, which stamps always; xfsprogs' `libxfs_log_clear`.
 
-use super::super::LogPlace;
 use super::super::head::{IN_FLIGHT_BLOCKS, LogHead};
+use super::super::place::LogPlace;
 use crate::error::{Error, Result};
 use std::ops::Range;
 use xfskit_ondisk::log_record::{previous_cycle, sector_cycle, stamp_stale_sector};

@@ -4,10 +4,14 @@
 //! `head - tail` is what the log holds. A link's commit turns its grant into a charge; writing the checkpoint turns
 //! the charge into log contents; write-back of the oldest items frees those.
 //!
-//! What a transaction took and did not need stays with its thread for the next ([`Credits`]). It counts as taken;
-//! whoever finds no space collects it, and as long as anyone seeks space nobody keeps any.
+//! What a transaction took and did not need stays with its thread for the next ([`Credits`]). It counts as taken. A
+//! thread that finds no space collects it, and as long as a thread seeks space no thread keeps any.
+//!
+//! Invariants: `taken + (head - tail)` is never more than the log holds; the sum of charges is never less than the
+//! records of what was charged.
+//!
+//! Locking: none; nothing here waits.
 
-use super::Journal;
 use crate::credits::Credits;
 use crate::sync::Padded;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,7 +19,7 @@ use xfskit_ondisk::Lsn;
 
 /// What records cost beyond their payload.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Overheads {
+pub(in crate::journal) struct Overheads {
     /// Header sectors of a record, in bytes.
     pub header_bytes: u64,
     /// Payload of a record, in bytes.
@@ -32,16 +36,16 @@ impl Overheads {
     }
 
     /// What every checkpoint costs: start, header and commit operations, two partly filled records.
-    pub(super) fn per_checkpoint(&self) -> u64 {
+    pub(in crate::journal) fn per_checkpoint(&self) -> u64 {
         2 * (self.header_bytes + self.round_bytes) + 4 * OPERATION + 16
     }
 }
 
 const OPERATION: u64 = 12;
 
-/// Who asks for log space. Space of the last resort is kept for those whom others wait for.
+/// Who asks for log space. Some space is kept for chains that have begun, since other threads wait for their locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Claim {
+pub(in crate::journal) enum Claim {
     /// A new chain, which holds nothing yet. Stands back while a chain that has begun waits.
     New,
     /// A chain that has used up the links it reserved, and holds locks: what new chains may not have is left for it.
@@ -51,14 +55,14 @@ pub(super) enum Claim {
 /// The share of the log that new chains leave to those that have begun.
 const KEPT_FOR_ROLLING: u64 = 8;
 
-pub(super) struct GrantSpace {
+pub(in crate::journal) struct GrantSpace {
     log_bytes: u64,
     overheads: Overheads,
     head: AtomicU64,
     tail: AtomicU64,
     /// Chains that have begun and wait for space.
     rolling_waiters: AtomicU32,
-    /// Whoever waits for space, or pushes to get it.
+    /// Threads that wait for space, or push to get it.
     seekers: AtomicU32,
     taken: Padded<AtomicU64>,
     /// What threads took and did not need, for their next transactions: a part of `taken`.
@@ -75,7 +79,7 @@ const MIN_BYTES_FOR_CREDIT: u64 = 32 << 20;
 const MAX_PUSH_BYTES: u64 = 32 << 20;
 
 impl GrantSpace {
-    pub(super) fn new(log_bytes: u64, overheads: Overheads, head: Lsn) -> Self {
+    pub(in crate::journal) fn new(log_bytes: u64, overheads: Overheads, head: Lsn) -> Self {
         Self {
             log_bytes,
             overheads,
@@ -89,25 +93,25 @@ impl GrantSpace {
     }
 
     /// Bytes to grant for one link that may dirty `bytes` bytes.
-    pub(super) fn unit_bytes(&self, bytes: u32) -> u64 {
+    pub(in crate::journal) fn unit_bytes(&self, bytes: u32) -> u64 {
         self.overheads.in_log(u64::from(bytes)) + self.overheads.per_checkpoint()
     }
 
     /// Bytes to charge for `payload` bytes added to a checkpoint, `first` for the one that opens it.
-    pub(super) fn charge(&self, payload: u64, first: bool) -> u64 {
+    pub(in crate::journal) fn charge(&self, payload: u64, first: bool) -> u64 {
         let opening = if first { self.opening() } else { 0 };
         // One more than the exact share, so that rounding never makes the sum smaller than the records.
         self.refund(payload) + 1 + opening
     }
 
     /// What a checkpoint is charged for being there.
-    pub(super) fn opening(&self) -> u64 {
+    pub(in crate::journal) fn opening(&self) -> u64 {
         self.overheads.per_checkpoint()
     }
 
     /// `payload` bytes and their share of what records cost, rounded down: what may be taken off again when a
     /// checkpoint does not hold them any more.
-    pub(super) fn refund(&self, payload: u64) -> u64 {
+    pub(in crate::journal) fn refund(&self, payload: u64) -> u64 {
         payload + payload * (self.overheads.header_bytes + OPERATION) / self.overheads.payload_bytes
     }
 
@@ -115,7 +119,7 @@ impl GrantSpace {
     /// once in each checkpoint, so twice as much in it halves what the leaves of large directories cost. The kernel
     /// takes an eighth, and no more than 32 MiB; a small log takes an eighth here, too, where little more fits beside a
     /// checkpoint that is being written.
-    pub(super) fn push_bytes(&self) -> u64 {
+    pub(in crate::journal) fn push_bytes(&self) -> u64 {
         let share = if self.log_bytes < MIN_BYTES_FOR_CREDIT { 8 } else { 4 };
         (self.log_bytes / share).min(MAX_PUSH_BYTES)
     }
@@ -144,11 +148,11 @@ impl GrantSpace {
         }
     }
 
-    pub(super) fn largest_request(&self) -> u64 {
+    pub(in crate::journal) fn largest_request(&self) -> u64 {
         self.limit(Claim::New)
     }
 
-    pub(super) fn try_take(&self, need: u64, claim: Claim) -> bool {
+    pub(in crate::journal) fn try_take(&self, need: u64, claim: Claim) -> bool {
         if claim == Claim::New && self.rolling_waiters.load(Ordering::Acquire) > 0 {
             return false;
         }
@@ -157,8 +161,8 @@ impl GrantSpace {
             || (self.collect_credits() && self.take_shared(need, claim))
     }
 
-    /// Whether what is in the log leaves no room for `need` bytes, whatever others give back.
-    pub(super) fn is_filled(&self, need: u64, claim: Claim) -> bool {
+    /// Whether what is in the log leaves no room for `need` bytes, whatever other threads give back.
+    pub(in crate::journal) fn is_filled(&self, need: u64, claim: Claim) -> bool {
         need + self.distance() > self.limit(claim)
     }
 
@@ -178,26 +182,29 @@ impl GrantSpace {
         credits > 0
     }
 
-    /// Whoever seeks space begins or ends: meanwhile threads keep nothing for themselves.
-    pub(super) fn count_seeker(&self, seeks: bool) {
-        if seeks {
-            self.seekers.fetch_add(1, Ordering::AcqRel);
-        } else {
-            self.seekers.fetch_sub(1, Ordering::AcqRel);
-        }
+    /// The calling thread seeks space during `seek`: meanwhile threads keep no credits.
+    pub(super) fn while_seeking<T>(&self, seek: impl FnOnce() -> T) -> T {
+        self.seekers.fetch_add(1, Ordering::AcqRel);
+        let result = seek();
+        self.seekers.fetch_sub(1, Ordering::AcqRel);
+        result
     }
 
-    /// A chain that has begun starts or ends to wait.
-    pub(super) fn count_rolling_waiter(&self, waits: bool) {
-        if waits {
-            self.rolling_waiters.fetch_add(1, Ordering::AcqRel);
-        } else {
-            self.rolling_waiters.fetch_sub(1, Ordering::AcqRel);
-        }
+    /// A chain that has begun waits during `wait`: meanwhile new chains get nothing.
+    pub(super) fn while_rolling_waits<T>(&self, wait: impl FnOnce() -> T) -> T {
+        self.rolling_waiters.fetch_add(1, Ordering::AcqRel);
+        let result = wait();
+        self.rolling_waiters.fetch_sub(1, Ordering::AcqRel);
+        result
     }
 
-    /// Returns whether anyone may now have enough: somebody should look.
-    pub(super) fn give_back(&self, bytes: u64) -> bool {
+    /// A link was charged `bytes` bytes more than it was granted.
+    pub(super) fn overdraw(&self, bytes: u64) {
+        self.taken.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    /// Takes space back; returns whether a waiting thread may now find enough.
+    pub(in crate::journal) fn give_back(&self, bytes: u64) -> bool {
         if self.seekers.load(Ordering::Acquire) == 0 && self.credits.keep(bytes) {
             return false;
         }
@@ -207,32 +214,32 @@ impl GrantSpace {
     }
 
     /// A checkpoint that was charged `charged` bytes was written up to `head`.
-    pub(super) fn settle(&self, charged: u64, head: Lsn) {
+    pub(in crate::journal) fn settle(&self, charged: u64, head: Lsn) {
         self.head.store(head.0, Ordering::Release);
         let before = self.taken.fetch_sub(charged, Ordering::AcqRel);
         assert!(before >= charged, "a checkpoint was charged more than was taken");
     }
 
-    pub(super) fn head(&self) -> Lsn {
+    pub(in crate::journal) fn head(&self) -> Lsn {
         Lsn(self.head.load(Ordering::Acquire))
     }
 
-    /// The log is in use from `tail` on; before anyone was granted anything.
-    pub(super) fn start_at(&self, tail: Lsn) {
+    /// The log is in use from `tail` on; before any space was granted.
+    pub(in crate::journal) fn start_at(&self, tail: Lsn) {
         self.tail.store(tail.0, Ordering::Release);
     }
 
-    pub(super) fn set_tail(&self, tail: Lsn) {
+    pub(in crate::journal) fn set_tail(&self, tail: Lsn) {
         self.tail.fetch_max(tail.0, Ordering::AcqRel);
     }
 
-    pub(super) fn usage(&self) -> (u64, u64) {
+    pub(in crate::journal) fn usage(&self) -> (u64, u64) {
         (self.taken.load(Ordering::Acquire).saturating_sub(self.credits.total()) + self.distance(), self.log_bytes)
     }
 
-    /// Whether so little is free that the tail should move before anybody has to wait. The later it moves, the more of
+    /// Whether so little is free that the tail should move before a thread has to wait. The later it moves, the more of
     /// what the log holds was logged again meanwhile, and need not be written back.
-    pub(super) fn is_relief_due(&self) -> bool {
+    pub(in crate::journal) fn is_relief_due(&self) -> bool {
         self.log_bytes - self.usage().0.min(self.log_bytes) < self.relief_bytes()
     }
 
@@ -258,71 +265,14 @@ impl GrantSpace {
 
     /// How far write-back should go to make room for `need` bytes: at least a quarter of the log, so that waiting
     /// is rare.
-    pub(super) fn target_for(&self, need: u64) -> Lsn {
+    pub(in crate::journal) fn target_for(&self, need: u64) -> Lsn {
         let (used, _) = self.usage();
         let over = (used + need).saturating_sub(self.limit(Claim::New));
         self.after_tail(over.max(self.log_bytes / 4))
     }
 
-    /// How far write-back goes when the tail moves before anybody has to wait: as far as the next checkpoint needs.
-    pub(super) fn relief_target(&self) -> Lsn {
+    /// How far write-back goes when the tail moves before a thread has to wait: as far as the next checkpoint needs.
+    pub(in crate::journal) fn relief_target(&self) -> Lsn {
         self.after_tail((self.relief_bytes() / 2).max(self.push_bytes()))
-    }
-}
-
-/// Log space granted to a transaction. What is not spent goes back when it is dropped.
-pub struct Grant<'j> {
-    journal: &'j Journal,
-    unit: u64,
-    links_left: u64,
-}
-
-impl<'j> Grant<'j> {
-    pub(super) fn new(journal: &'j Journal, unit: u64, links: u64) -> Self {
-        Self { journal, unit, links_left: links }
-    }
-
-    /// One link commits: its unit pays for `charge` bytes, the rest goes back, and what the checkpoint was charged too
-    /// much.
-    pub(super) fn spend_link(&mut self, space: &GrantSpace, charge: i64) {
-        assert!(self.links_left > 0, "a link commits only with space granted for it");
-        self.links_left -= 1;
-        // Never negative for a link that kept to its reservation.
-        let left = self.unit as i64 - charge;
-        debug_assert!(left >= 0, "a link dirtied {charge} bytes of log with {} granted", self.unit);
-        if left >= 0 {
-            space.give_back(left.unsigned_abs());
-        } else {
-            tracing::warn!(charge, unit = self.unit, "a transaction used more log space than it reserved");
-            space.taken.fetch_add(left.unsigned_abs(), Ordering::AcqRel);
-        }
-    }
-
-    /// Whether the link after this one has space already, or could be given some at once.
-    pub fn try_next_link(&mut self) -> bool {
-        if self.links_left > 1 {
-            return true;
-        }
-        let taken = self.journal.try_take_rolling(self.unit);
-        self.links_left += u64::from(taken);
-        taken
-    }
-
-    /// Makes sure that one more link can commit; waits for space when the reserved links are used up.
-    ///
-    /// # Errors
-    /// `Shutdown`.
-    pub fn next_link(&mut self) -> crate::error::Result<()> {
-        if self.links_left == 0 {
-            self.journal.take_space_rolling(self.unit)?;
-            self.links_left = 1;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Grant<'_> {
-    fn drop(&mut self) {
-        self.journal.give_back(self.unit * self.links_left);
     }
 }
