@@ -39,7 +39,7 @@ fn build(block_bytes: usize, dir_block_bytes: usize) -> Vec<u8> {
     for (file, count) in FILES {
         let file = make_inode(&mount, file, 0o100_644, 1).unwrap();
         for n in 0..count {
-            add_attr(&mount, file, &Attr { namespace: 0, name: &name(n), value: &value(n) }).unwrap();
+            add_attr(&mount, file, &Attr::new(0, &name(n), &value(n))).unwrap();
         }
         for n in (0..count).step_by(7) {
             remove_attr(&mount, file, &Attr::key(0, &name(n))).unwrap();
@@ -102,13 +102,13 @@ fn exercise(mount: &Arc<Mount>, random: &mut Random) -> Result<()> {
         for _ in 0..20 {
             let n = random.below(count + 20);
             let (name, value) = (name(n), value(n));
-            let key = Attr { namespace: 0, name: &name, value: &value };
+            let key = Attr::new(0, &name, &value);
             match look(mount, file, |tx, ino| attr::get(tx, ino, &key)) {
                 Ok(Some(_)) => drop(remove_attr(mount, file, &key)),
                 _ => drop(add_attr(mount, file, &key)),
             }
             let parent = ParentRecord { inode: root.0, generation: 0 }.encode();
-            let _ = add_attr(mount, file, &Attr { namespace: flags::PARENT, name: &name, value: &parent });
+            let _ = add_attr(mount, file, &Attr::new(flags::PARENT, &name, &parent));
         }
         let _ = change(mount, file, attr::remove_all);
     }

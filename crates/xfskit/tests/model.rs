@@ -10,6 +10,7 @@ use xfskit::attr::{self, Attr, Form, ListCursor, ParentRecord, flags, shortform,
 use xfskit::dir::{self, FileType};
 use xfskit::mount::Mount;
 use xfskit::ondisk::InodeNumber;
+use xfskit::ondisk::attr::leaf::LeafValue;
 use xfskit::volume::Error;
 
 fn random_name(random: &mut Random) -> Vec<u8> {
@@ -130,7 +131,7 @@ fn attributes_are_maps() {
                 } else {
                     (vec![step as u8; length], vec![])
                 };
-                let new = Attr { namespace, name: &name, value: &value };
+                let new = Attr::new(namespace, &name, &value);
                 if model.contains_key(&(namespace, name.clone(), third.clone())) {
                     remove_attr(&mount, file, &new).unwrap();
                 }
@@ -138,19 +139,19 @@ fn attributes_are_maps() {
                 model.insert((namespace, name, third), value);
             } else {
                 let key = model.keys().nth(random.below(model.len())).unwrap().clone();
-                remove_attr(&mount, file, &Attr { namespace: key.0, name: &key.1, value: &key.2 }).unwrap();
+                remove_attr(&mount, file, &Attr::new(key.0, &key.1, &key.2)).unwrap();
                 model.remove(&key);
             }
             if step % 250 == 0 {
                 assert!(attributes(&mount, file).iter().eq(model.keys()));
                 for (key, value) in &model {
-                    let key = Attr { namespace: key.0, name: &key.1, value: &key.2 };
+                    let key = Attr::new(key.0, &key.1, &key.2);
                     assert_eq!(look(&mount, file, |tx, ino| attr::get(tx, ino, &key)).unwrap().as_ref(), Some(value));
                 }
             }
         }
         for key in model.keys() {
-            remove_attr(&mount, file, &Attr { namespace: key.0, name: &key.1, value: &key.2 }).unwrap();
+            remove_attr(&mount, file, &Attr::new(key.0, &key.1, &key.2)).unwrap();
         }
         assert_eq!(
             look(&mount, file, |tx, ino| Ok((attr::form(tx, ino), tx.inode(ino).core.blocks))).unwrap(),
@@ -166,11 +167,11 @@ fn an_attribute_is_replaced_by_hiding_and_showing() {
     let file = make_inode(&mount, "file", 0o100_644, 1).unwrap();
     for n in 0..100 {
         let name = format!("{n}");
-        add_attr(&mount, file, &Attr { namespace: 0, name: name.as_bytes(), value: &[n; 20] }).unwrap();
+        add_attr(&mount, file, &Attr::new(0, name.as_bytes(), &[n; 20])).unwrap();
     }
-    let (key, new) = (Attr::key(0, b"50"), Attr { namespace: 0, name: b"50", value: b"the new one" });
+    let (key, new) = (Attr::key(0, b"50"), Attr::new(0, b"50", b"the new one"));
     let value = |mount: &Arc<Mount>| look(mount, file, |tx, ino| attr::get(tx, ino, &key)).unwrap().unwrap();
-    change(&mount, file, |tx, ino| tree::add(tx, ino, &new, tree::NewValue::Local(new.value), true)).unwrap();
+    change(&mount, file, |tx, ino| tree::add(tx, ino, &new, LeafValue::Local(b"the new one"), true)).unwrap();
     assert_eq!(value(&mount), [50; 20]);
     assert!(change(&mount, file, |tx, ino| tree::flip(tx, ino, &key)).unwrap());
     assert_eq!(value(&mount), b"the new one");
@@ -186,13 +187,13 @@ fn shortform_attributes_are_replaced_in_place_only_by_ones_of_their_length() {
     let file = make_inode(&mount, "file", 0o100_644, 1).unwrap();
     let parent = |inode: u64| ParentRecord { inode, generation: 1 }.encode();
     let (one, two, three) = (parent(128), parent(129), parent(130));
-    let attr = |name: &'static [u8], value: &'static [u8]| Attr { namespace: 0, name, value };
+    let attr = |name: &'static [u8], value: &'static [u8]| Attr::new(0, name, value);
     change(&mount, file, |tx, ino| {
         for new in [attr(b"a", b"first"), attr(b"b", b"second")] {
             let _ = shortform::add(tx, ino, &new)?;
         }
         for value in [&one, &two] {
-            let _ = shortform::add(tx, ino, &Attr { namespace: flags::PARENT, name: b"name", value })?;
+            let _ = shortform::add(tx, ino, &Attr::new(flags::PARENT, b"name", value))?;
         }
         Ok(())
     })
@@ -201,7 +202,7 @@ fn shortform_attributes_are_replaced_in_place_only_by_ones_of_their_length() {
         let mut names = Vec::new();
         look(&mount, file, |tx, ino| {
             attr::list(tx, ino, &mut |attr| {
-                names.push((attr.name.to_vec(), attr.value.to_vec()));
+                names.push((attr.name.to_vec(), attr.value.unwrap().to_vec()));
                 ControlFlow::Continue(())
             })
         })
@@ -209,10 +210,7 @@ fn shortform_attributes_are_replaced_in_place_only_by_ones_of_their_length() {
         names
     };
     change(&mount, file, |tx, ino| shortform::replace(tx, ino, &attr(b"a", b""), &attr(b"a", b"fifth"))).unwrap();
-    let (old, new) = (
-        Attr { namespace: flags::PARENT, name: b"name", value: &one },
-        Attr { namespace: flags::PARENT, name: b"eman", value: &three },
-    );
+    let (old, new) = (Attr::new(flags::PARENT, b"name", &one), Attr::new(flags::PARENT, b"eman", &three));
     change(&mount, file, |tx, ino| shortform::replace(tx, ino, &old, &new)).unwrap();
     let pair = |name: &[u8], value: &[u8]| (name.to_vec(), value.to_vec());
     assert_eq!(order(), [pair(b"a", b"fifth"), pair(b"b", b"second"), pair(b"eman", &three), pair(b"name", &two)]);

@@ -217,7 +217,7 @@ fn attributes_made_here_are_the_kernels() {
                 attrs.insert(name, vec![n as u8; length]);
             }
             for (name, value) in &attrs {
-                add_attr(&mount, file, &Attr { namespace: 0, name, value }).unwrap();
+                add_attr(&mount, file, &Attr::new(0, name, value)).unwrap();
             }
             let names: Vec<_> = attrs.keys().filter(|_| count > 10).step_by(3).cloned().collect();
             for name in names {

@@ -16,7 +16,7 @@
 //! makes every update begin with one, as the kernel's `larp` switch does.
 
 use super::update::{self, Logging};
-use super::{Attr, Form, Outcome, flags, fork, form, redo, remote, shortform, tree};
+use super::{Attr, Change, Form, Outcome, Value, fork, form, redo, remote, shortform, tree};
 use crate::error::{Error, Result};
 use crate::error_tags::{ATTR_NO_SPACE, LARP, REFUSE_FORK};
 use crate::incore::{DataFork, ForkKind, ForkMap};
@@ -25,82 +25,15 @@ use crate::item::LogVector;
 use crate::mount::{AttrLogging, Mount};
 use crate::trans::deferred::{self, Step, Turn, Work};
 use crate::trans::{InoId, Reservation, Transaction};
-use crate::value::ValueBlocks;
 use crate::{dir, symlink};
-use std::borrow::Cow;
-use std::sync::Arc;
+use xfskit_ondisk::attr::leaf::LeafValue;
 use xfskit_ondisk::attr::shortform::{SHORTFORM_HEADER_BYTES, entry_bytes};
-use xfskit_ondisk::log_items::{self, AttrIntent, AttrVerb};
+use xfskit_ondisk::log_items;
 use xfskit_ondisk::log_record::item_type;
 use xfskit_ondisk::{FileBlock, InodeNumber};
 
 /// Extents of a value that one step allocates: each may split every tree of its AG.
 const EXTENTS_PER_STEP: usize = 4;
-
-/// What an update does.
-#[derive(Clone, Debug)]
-pub(super) enum Change<'a> {
-    Set { new: Kept<'a> },
-    Replace { old: Kept<'a>, new: Kept<'a> },
-    Remove { old: Kept<'a> },
-}
-
-/// An attribute through the links of an update.
-#[derive(Clone, Debug)]
-pub(super) struct Kept<'a> {
-    pub(super) namespace: u8,
-    pub(super) name: Cow<'a, [u8]>,
-    pub(super) value: Value<'a>,
-}
-
-/// A value, which may be long.
-#[derive(Clone, Debug)]
-pub(super) enum Value<'a> {
-    /// The caller's, or a copy that outlives it.
-    Bytes(Cow<'a, [u8]>),
-    /// A copy of one that will have blocks of its own, which its intent carries without another.
-    Blocks(Arc<ValueBlocks>),
-}
-
-impl Value<'_> {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Bytes(bytes) => bytes.len(),
-            Self::Blocks(blocks) => blocks.value_bytes(),
-        }
-    }
-
-    /// The bytes of one that is not in blocks: one that an entry may hold.
-    fn bytes(&self) -> Option<&[u8]> {
-        match self {
-            Self::Bytes(bytes) => Some(bytes),
-            Self::Blocks(_) => None,
-        }
-    }
-}
-
-impl<'a> Kept<'a> {
-    fn of(attr: &Attr<'a>) -> Self {
-        let Attr { namespace, name, value } = *attr;
-        Self { namespace, name: name.into(), value: Value::Bytes(value.into()) }
-    }
-
-    /// As it is after the caller's buffers are gone.
-    pub(super) fn owned(mount: &Mount, attr: &Attr<'_>) -> Kept<'static> {
-        let value = if tree::is_local_value(&mount.geometry, attr.name.len(), attr.value.len()) {
-            mount.counters.value_bytes_copied.add(attr.value.len() as u64);
-            Value::Bytes(attr.value.to_vec().into())
-        } else {
-            Value::Blocks(remote::in_blocks(mount, attr.value))
-        };
-        Kept { namespace: attr.namespace, name: attr.name.to_vec().into(), value }
-    }
-
-    /// Without a value that is in blocks: only a parent pointer's, which never is, belongs to its key.
-    fn attr(&self) -> Attr<'_> {
-        Attr { namespace: self.namespace, name: &self.name, value: self.value.bytes().unwrap_or_default() }
-    }
-}
 
 /// How far an update has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,50 +70,23 @@ struct AttrOp<'a> {
     update: Update<'a>,
 }
 
-/// Adds an attribute that is not there.
-pub(super) fn set(
-    tx: &mut Transaction,
-    ino: InoId,
-    new: &Attr<'_>,
-    logging: Logging,
-    place: Option<ValuePlace>,
-) -> Result<()> {
-    run(tx, ino, Change::Set { new: Kept::of(new) }, logging, place)
-}
-
-/// Replaces an attribute by another.
-pub(super) fn replace(
-    tx: &mut Transaction,
-    ino: InoId,
-    old: &Attr<'_>,
-    new: &Attr<'_>,
-    logging: Logging,
-    place: Option<ValuePlace>,
-) -> Result<()> {
-    run(tx, ino, Change::Replace { old: Kept::of(old), new: Kept::of(new) }, logging, place)
-}
-
-/// Removes an attribute.
-pub(super) fn remove(tx: &mut Transaction, ino: InoId, old: &Attr<'_>, logging: Logging) -> Result<()> {
-    if !super::is_there(tx, ino, old)? {
-        return Err(update::missing(tx, ino, old));
-    }
-    run(tx, ino, Change::Remove { old: Kept::of(old) }, logging, None)
-}
-
 /// What a queued update is about.
 pub(super) fn queue_key(tx: &Transaction, ino: InoId, attr: &Attr<'_>) -> Vec<u8> {
     let inode = tx.inode(ino).core.inode.0.to_le_bytes();
-    [&inode, [attr.namespace].as_slice(), attr.name].concat()
+    [&inode, [attr.namespace].as_slice(), &attr.name].concat()
 }
 
-fn run(
+/// Makes a change that the shortform does not take, now or, under the policy `always`, in links of its own.
+pub(super) fn run(
     tx: &mut Transaction,
     ino: InoId,
     change: Change<'_>,
     logging: Logging,
     place: Option<ValuePlace>,
 ) -> Result<()> {
+    if let Change::Remove(old) = &change {
+        update::verify(tx, ino, old)?;
+    }
     let announce = tx.mount().options.attr_logging == AttrLogging::Always;
     let parent = change.is_parent();
     let core = &tx.inode(ino).core;
@@ -192,18 +98,18 @@ fn run(
     let mut operation = AttrOp { ino, update: Update { change, progress, inode, generation, again: false } };
     let may_log = parent || tx.mount().may_log_attr_intents();
     // Kernels without a fix of 2025 refuse an intent whose value is empty, and nothing empty takes more than one link.
-    let is_empty = operation.update.new_attr().is_some_and(|new| new.value.len() == 0);
+    let is_empty = operation.update.change.new_attr().is_some_and(|new| new.value.is_empty());
     let logged = logging == Logging::Logged && may_log && !is_empty;
     let logging = if logged { Logging::Logged } else { Logging::NotLogged };
     if !(announce && logged) {
         return deferred::run(tx, &mut operation, logging);
     }
-    if let Some(new) = operation.update.new_attr() {
+    if let Some(new) = operation.update.change.new_attr() {
         // The kernel's recovery passes over an intent for an inode that has no attr fork.
         let bytes = SHORTFORM_HEADER_BYTES + entry_bytes(new.name.len(), new.value.len());
         ensure_fork(tx, ino, bytes)?;
     }
-    let key = operation.update.change.keys().last().map(|key| queue_key(tx, ino, &key.attr())).unwrap_or_default();
+    let key = operation.update.change.keys().last().map(|key| queue_key(tx, ino, key)).unwrap_or_default();
     let change = operation.update.change.into_owned(tx.mount());
     tx.defer(Turn::First, key, Box::new(AttrOp { ino, update: Update { change, ..operation.update } }));
     Ok(())
@@ -297,53 +203,47 @@ fn map_some(
 }
 
 impl Update<'_> {
-    pub(super) fn new_attr(&self) -> Option<&Kept<'_>> {
-        match &self.change {
-            Change::Set { new } | Change::Replace { new, .. } => Some(new),
-            Change::Remove { .. } => None,
-        }
-    }
-
     /// The step in which the entry appears, changes or goes.
     fn conclude(&self, tx: &mut Transaction, ino: InoId) -> Result<()> {
         match &self.change {
             change if self.again => {
                 for key in change.keys() {
-                    redo::remove_every(tx, ino, &key.attr())?;
+                    redo::remove_every(tx, ino, key)?;
                 }
-                if let Some(new) = self.new_attr() {
+                if let Some(new) = change.new_attr() {
                     self.add(tx, ino, new)?;
                 }
-                tree::to_shortform(tx, ino, self.new_attr().is_some()).map(|_| ())
+                tree::to_shortform(tx, ino, change.new_attr().is_some()).map(|_| ())
             }
-            Change::Set { new } => self.add(tx, ino, new),
-            Change::Replace { old, new } => {
+            Change::Set(new) => self.add(tx, ino, new),
+            Change::Replace(new) => {
                 if form(tx, ino) == Form::Tree
-                    && same_size(old, new)
                     && let Some(value) = new.value.bytes()
-                    && tree::overwrite(tx, ino, &old.attr(), value)?
+                    && tree::overwrite(tx, ino, new, value)?
                 {
                     return Ok(());
                 }
-                take_out(tx, ino, &old.attr())?;
-                self.add(tx, ino, new)?;
-                tree::to_shortform(tx, ino, true).map(|_| ())
+                self.replace(tx, ino, new, new)
             }
-            Change::Remove { old } => {
-                take_out(tx, ino, &old.attr())?;
+            Change::ReplaceParent { old, new } => self.replace(tx, ino, old, new),
+            Change::Remove(old) => {
+                take_out(tx, ino, old)?;
                 tree::to_shortform(tx, ino, false).map(|_| ())
             }
         }
     }
 
-    fn add(&self, tx: &mut Transaction, ino: InoId, new: &Kept<'_>) -> Result<()> {
+    fn replace(&self, tx: &mut Transaction, ino: InoId, old: &Attr<'_>, new: &Attr<'_>) -> Result<()> {
+        take_out(tx, ino, old)?;
+        self.add(tx, ino, new)?;
+        tree::to_shortform(tx, ino, true).map(|_| ())
+    }
+
+    fn add(&self, tx: &mut Transaction, ino: InoId, new: &Attr<'_>) -> Result<()> {
         if form(tx, ino) != Form::Tree {
             ensure_fork(tx, ino, SHORTFORM_HEADER_BYTES + entry_bytes(new.name.len(), new.value.len()))?;
             // The update was queued, or room was made since: the shortform may do after all.
-            if self.progress == Progress::Start
-                && self.is_local(tx)
-                && shortform::add(tx, ino, &new.attr())? == Outcome::Done
-            {
+            if self.progress == Progress::Start && self.is_local(tx) && shortform::add(tx, ino, new)? == Outcome::Done {
                 return Ok(());
             }
             make_tree(tx, ino)?;
@@ -355,24 +255,24 @@ impl Update<'_> {
                     Value::Blocks(blocks) => blocks,
                 };
                 let place = remote::write_at(tx, ino, at, blocks)?;
-                tree::NewValue::Remote { block: place.block, length: place.length }
+                LeafValue::Remote { block: place.block, length: place.length }
             }
             Progress::Start => {
-                tree::NewValue::Local(new.value.bytes().expect("only what no entry may hold is laid out in blocks"))
+                LeafValue::Local(new.value.bytes().expect("only what no entry may hold is laid out in blocks"))
             }
         };
-        tree::add(tx, ino, &new.attr(), value, false)
+        tree::add(tx, ino, new, value, false)
     }
 
     fn is_local(&self, tx: &Transaction) -> bool {
-        self.new_attr().is_none_or(|new| tree::is_local_value(tx.geometry(), new.name.len(), new.value.len()))
+        self.change.new_attr().is_none_or(|new| tree::is_local_value(tx.geometry(), new.name.len(), new.value.len()))
     }
 
     /// Does as much as fits the link.
     pub(super) fn step(&mut self, tx: &mut Transaction, ino: InoId) -> Result<Step> {
         let fresh = matches!(self.progress, Progress::Mapping { .. });
         if !fresh && !self.is_local(tx) {
-            let bytes = self.new_attr().map_or(0, |new| new.value.len());
+            let bytes = self.change.value_bytes();
             let ValuePlace { at, total } = find_place(tx, ino, bytes)?;
             self.progress = Progress::Mapping { at, mapped: 0, total };
         }
@@ -397,8 +297,7 @@ impl Update<'_> {
 
     /// Log space and blocks for a step.
     pub(super) fn reserve(&self, mount: &Mount) -> Reservation {
-        let value_bytes = self.new_attr().map_or(0, |new| new.value.len());
-        update::reservation(mount, value_bytes, Logging::Logged).dipping()
+        update::reservation(mount, self.change.value_bytes(), Logging::Logged).dipping()
     }
 
     /// Encodes an intent for the whole of it.
@@ -410,11 +309,6 @@ impl Update<'_> {
 /// The done item of an update's intent.
 pub(super) fn encode_done(id: u64, copy: &mut LogVector) {
     copy.push(&log_items::encode_done(item_type::ATTRD, id));
-}
-
-/// Whether a local value can be overwritten where it stands. A parent pointer's value decides its place.
-fn same_size(old: &Kept<'_>, new: &Kept<'_>) -> bool {
-    old.namespace & flags::PARENT == 0 && old.name == new.name
 }
 
 /// Takes an entry out of whatever form it is in, and frees its value's blocks.
@@ -475,81 +369,6 @@ impl Work for AttrOp<'_> {
 
     fn error_tag(&self) -> &'static str {
         LARP
-    }
-}
-
-impl Change<'_> {
-    /// As it is after the caller's buffers are gone.
-    fn into_owned(self, mount: &Mount) -> Change<'static> {
-        let owned = |kept: Kept<'_>| match kept.value {
-            Value::Blocks(blocks) => {
-                Kept { namespace: kept.namespace, name: kept.name.into_owned().into(), value: Value::Blocks(blocks) }
-            }
-            Value::Bytes(_) => Kept::owned(mount, &kept.attr()),
-        };
-        match self {
-            Self::Set { new } => Change::Set { new: owned(new) },
-            Self::Replace { old, new } => Change::Replace { old: owned(old), new: owned(new) },
-            Self::Remove { old } => Change::Remove { old: owned(old) },
-        }
-    }
-
-    /// The attributes that it is about.
-    fn keys(&self) -> impl Iterator<Item = &Kept<'_>> {
-        let (first, second) = match self {
-            Self::Set { new: attr } | Self::Remove { old: attr } => (attr, None),
-            Self::Replace { old, new } => (old, Some(new)),
-        };
-        std::iter::once(first).chain(second)
-    }
-
-    /// Whether it is about a parent pointer.
-    pub(super) fn is_parent(&self) -> bool {
-        let (Self::Set { new: attr } | Self::Replace { new: attr, .. } | Self::Remove { old: attr }) = self;
-        attr.namespace & flags::PARENT != 0
-    }
-
-    /// Encodes an intent for the whole of it.
-    pub(super) fn encode_intent(&self, inode: InodeNumber, generation: u32, id: u64, copy: &mut LogVector) {
-        let nothing = Kept::of(&Attr::key(0, &[]));
-        let (old, new) = match self {
-            Change::Set { new } => (new, &nothing),
-            Change::Replace { old, new } if new.namespace & flags::PARENT != 0 => (old, new),
-            Change::Replace { new, .. } => (new, &nothing),
-            Change::Remove { old } => (old, &nothing),
-        };
-        let parent = old.namespace & flags::PARENT != 0;
-        let verb = match (self, parent) {
-            (Change::Set { .. }, false) => AttrVerb::Set,
-            (Change::Set { .. }, true) => AttrVerb::SetParent,
-            (Change::Replace { .. }, false) => AttrVerb::Replace,
-            (Change::Replace { .. }, true) => AttrVerb::ReplaceParent,
-            (Change::Remove { .. }, false) => AttrVerb::Remove,
-            (Change::Remove { .. }, true) => AttrVerb::RemoveParent,
-        };
-        let value_bytes = if verb == AttrVerb::Remove { 0 } else { old.value.len() };
-        let (old_key, new_key) = (old.attr(), new.attr());
-        let intent = AttrIntent {
-            id,
-            verb,
-            inode,
-            generation,
-            namespace: old.namespace,
-            name: old_key.name,
-            value: old_key.value,
-            new_name: new_key.name,
-            new_value: new_key.value,
-        };
-        copy.push(&intent.encode_header(value_bytes));
-        [intent.name, intent.new_name].iter().filter(|name| !name.is_empty()).for_each(|name| copy.push(name));
-        match &old.value {
-            _ if value_bytes == 0 => {}
-            Value::Bytes(value) => copy.push(value),
-            Value::Blocks(blocks) => copy.push_value(blocks),
-        }
-        if !intent.new_value.is_empty() {
-            copy.push(intent.new_value);
-        }
     }
 }
 

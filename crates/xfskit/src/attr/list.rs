@@ -1,7 +1,7 @@
 //! Listing attributes.
 
 use super::tree::tree;
-use super::{Attr, Form, form, shortform};
+use super::{Form, form, shortform};
 use crate::dabtree::{CycleGuard, Path};
 use crate::error::Result;
 use crate::trans::{InoId, Transaction};
@@ -29,14 +29,12 @@ pub struct ListCursor {
     skip: u32,
 }
 
-/// Hands all attributes to `each`, until it breaks off. Values that stand in blocks of their own are left empty.
+/// Hands all attributes to `visit`, until it breaks off.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn list(tx: &mut Transaction, ino: InoId, each: &mut dyn FnMut(&Attr<'_>) -> ControlFlow<()>) -> Result<()> {
-    list_from(tx, ino, &mut ListCursor::default(), &mut |attr| {
-        each(&Attr { namespace: attr.namespace, name: attr.name, value: attr.value.unwrap_or_default() })
-    })
+pub fn list(tx: &mut Transaction, ino: InoId, visit: &mut dyn FnMut(AttrRef<'_>) -> ControlFlow<()>) -> Result<()> {
+    list_from(tx, ino, &mut ListCursor::default(), visit)
 }
 
 /// Hands all attributes from the cursor on to `visit`, until it breaks off; the cursor then stands behind the last

@@ -11,6 +11,7 @@
 //!
 //! Callers hold the inode in their transaction, and keep [`KnownAbsent`](crate::incore::KnownAbsent) up to date.
 
+mod change;
 mod deferred;
 mod drop;
 pub mod fork;
@@ -23,6 +24,7 @@ pub mod shortform;
 pub mod tree;
 pub mod update;
 
+pub use change::{Attr, Change, Value};
 pub use deferred::{ValuePlace, map_value, unmap_values};
 pub use drop::remove_all;
 pub use list::{AttrRef, ListCursor, list, list_from};
@@ -34,19 +36,7 @@ use crate::incore::{AttrFork, ForkKind, InodeState};
 use crate::inode::bmap;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::Geometry;
-use xfskit_ondisk::attr::hash_attr;
 use xfskit_ondisk::da::DA_MAX_DEPTH;
-
-/// An attribute, or what identifies one: for parent pointers that is the value as well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attr<'a> {
-    /// One of the [`flags`] of name spaces, or 0 for `user.`.
-    pub namespace: u8,
-    /// The name.
-    pub name: &'a [u8],
-    /// The value; does not matter for identity except for parent pointers.
-    pub value: &'a [u8],
-}
 
 /// Checks that the fork's map can count what attributes with values of these lengths may add to it, each block an
 /// extent of its own: two leaves for each attribute, and a split of every level. For the start of an operation: later
@@ -57,25 +47,6 @@ pub struct Attr<'a> {
 pub fn expect_room(tx: &mut Transaction, ino: InoId, values_bytes: impl Iterator<Item = usize>) -> Result<()> {
     let added = values_bytes.map(|bytes| 2 + remote::blocks_of(tx, bytes) as usize).sum::<usize>() + DA_MAX_DEPTH;
     bmap::expect_count(tx, ino, ForkKind::Attr, added)
-}
-
-impl<'a> Attr<'a> {
-    /// What identifies an attribute that is not a parent pointer.
-    pub fn key(namespace: u8, name: &'a [u8]) -> Self {
-        Self { namespace, name, value: &[] }
-    }
-
-    /// The hash.
-    pub fn hash(&self) -> u32 {
-        hash_attr(self.namespace, self.name, self.value)
-    }
-
-    /// Whether this identifies an attribute with these parts.
-    fn matches(&self, namespace: u8, name: &[u8], value: Option<&[u8]>) -> bool {
-        self.namespace == namespace
-            && self.name == name
-            && (namespace & flags::PARENT == 0 || value == Some(self.value))
-    }
 }
 
 /// How the attributes of an inode are stored.

@@ -5,8 +5,8 @@
 //! So everything that the update was to remove or to add is removed first, if it is there, whole or incomplete; then
 //! what it was to add is added. That comes to the same however often it is done.
 
-use super::deferred::{Change, Kept, Progress, Update, encode_done};
-use super::{Attr, Form, form, leftovers, remote, shortform, tree};
+use super::deferred::{Progress, Update, encode_done};
+use super::{Attr, Change, Form, form, leftovers, remote, shortform, tree};
 use crate::error::Result;
 use crate::incore::ForkKind;
 use crate::inode::bmap;
@@ -14,7 +14,7 @@ use crate::item::LogVector;
 use crate::mount::Mount;
 use crate::trans::deferred::Step;
 use crate::trans::{InoId, Reservation, Transaction};
-use xfskit_ondisk::log_items::{AttrIntent, AttrVerb};
+use xfskit_ondisk::log_items::AttrIntent;
 use xfskit_ondisk::{Extent, InodeNumber};
 
 /// An update that is done again.
@@ -28,14 +28,7 @@ impl Redo {
     /// The update that an intent describes. The first of an inode begins with what others left mapped for values that
     /// were never named; later ones must not, for the first may have mapped blocks that it does not name yet.
     pub fn new(mount: &Mount, intent: &AttrIntent<'_>, is_first: bool) -> Self {
-        let attr = |name, value| Kept::owned(mount, &Attr { namespace: intent.namespace, name, value });
-        let first = attr(intent.name, intent.value);
-        let change = match intent.verb {
-            AttrVerb::Set | AttrVerb::SetParent => Change::Set { new: first },
-            AttrVerb::Remove | AttrVerb::RemoveParent => Change::Remove { old: first },
-            AttrVerb::Replace => Change::Replace { old: first.clone(), new: first },
-            AttrVerb::ReplaceParent => Change::Replace { old: first, new: attr(intent.new_name, intent.new_value) },
-        };
+        let change = Change::of_intent(mount, intent);
         let (inode, generation) = (intent.inode, intent.generation);
         let update = Update { change, progress: Progress::Start, inode, generation, again: true };
         Self { update, leftovers: (!is_first).then(Vec::new) }

@@ -41,18 +41,21 @@ pub fn find_in<'a>(state: &'a InodeState, key: &Attr<'_>) -> Result<Option<Short
     Ok(None)
 }
 
-/// Where the fork must start when `gone` bytes of entries leave and `new` come; `None` when that does not fit.
-fn room_for(tx: &Transaction, ino: InoId, gone: usize, new: &Attr<'_>) -> Option<u8> {
+/// Where the fork must start when `gone` bytes of entries leave and `new` is added, and the bytes of its value; `None`
+/// when that does not fit.
+fn room_for<'v>(tx: &Transaction, ino: InoId, gone: usize, new: &'v Attr<'_>) -> Option<(u8, &'v [u8])> {
     let state = tx.inode(ino);
-    let small = new.name.len() < SHORTFORM_LENGTH_LIMIT && new.value.len() < SHORTFORM_LENGTH_LIMIT;
+    let value = new.value.bytes()?;
+    let small = new.name.len() < SHORTFORM_LENGTH_LIMIT && value.len() < SHORTFORM_LENGTH_LIMIT;
     let old = bytes(state);
     let room_to_count = gone > 0 || old.get(2).is_none_or(|&count| count < u8::MAX);
     if !small || !room_to_count || form(tx, ino) == Form::Tree {
         return None;
     }
-    let total = old.len().max(SHORTFORM_HEADER_BYTES) - gone + entry_bytes(new.name.len(), new.value.len());
+    let total = old.len().max(SHORTFORM_HEADER_BYTES) - gone + entry_bytes(new.name.len(), value.len());
     // A first attr fork may need the data fork to leave the inode, which is more than this step does.
-    offset_for(tx.geometry(), state, total).filter(|&offset| super::fork::data_fits(state, offset))
+    let offset = offset_for(tx.geometry(), state, total).filter(|&offset| super::fork::data_fits(state, offset))?;
+    Some((offset, value))
 }
 
 /// Adds an attribute that is not there yet; makes the attr fork, or moves its start, if need be.
@@ -60,8 +63,8 @@ fn room_for(tx: &Transaction, ino: InoId, gone: usize, new: &Attr<'_>) -> Option
 /// # Errors
 /// None but those of the transaction.
 pub fn add(tx: &mut Transaction, ino: InoId, new: &Attr<'_>) -> Result<Outcome> {
-    let Some(offset) = room_for(tx, ino, 0, new) else { return Ok(Outcome::NoRoom) };
-    append(local_mut(tx, ino, offset), new.namespace, new.name, new.value);
+    let Some((offset, value)) = room_for(tx, ino, 0, new) else { return Ok(Outcome::NoRoom) };
+    append(local_mut(tx, ino, offset), new.namespace, &new.name, value);
     Ok(Outcome::Done)
 }
 
@@ -147,16 +150,18 @@ pub fn replace(tx: &mut Transaction, ino: InoId, old: &Attr<'_>, new: &Attr<'_>)
 /// As [`replace`], of an attribute that was found.
 pub fn replace_at(tx: &mut Transaction, ino: InoId, place: Place, new: &Attr<'_>) -> Outcome {
     let Place { start, name_start, length, .. } = place;
-    if place.is_for(new) {
+    if place.is_for(new)
+        && let Some(bytes) = new.value.bytes()
+    {
         let offset = tx.inode(ino).core.fork_offset;
         let (name, value) = local_mut(tx, ino, offset)[name_start..start + length].split_at_mut(new.name.len());
-        name.copy_from_slice(new.name);
-        value.copy_from_slice(new.value);
+        name.copy_from_slice(&new.name);
+        value.copy_from_slice(bytes);
         return Outcome::Done;
     }
-    let Some(offset) = room_for(tx, ino, length, new) else { return Outcome::NoRoom };
+    let Some((offset, value)) = room_for(tx, ino, length, new) else { return Outcome::NoRoom };
     let local = local_mut(tx, ino, offset);
     take(local, start, length);
-    append(local, new.namespace, new.name, new.value);
+    append(local, new.namespace, &new.name, value);
     Outcome::Done
 }

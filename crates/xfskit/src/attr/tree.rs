@@ -18,20 +18,6 @@ use xfskit_ondisk::attr::shortform::{
 use xfskit_ondisk::da::{DA_MAX_DEPTH, DaInfo, last_hash, place_of_hash};
 use xfskit_ondisk::{FileBlock, ForkFormat, Geometry, Limits};
 
-/// A value to be stored in a leaf.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NewValue<'a> {
-    /// Beside the name.
-    Local(&'a [u8]),
-    /// In blocks of its own.
-    Remote {
-        /// First fork block; 0 while there is none, and then the attribute must be incomplete.
-        block: u32,
-        /// Length in bytes.
-        length: u32,
-    },
-}
-
 /// Where a remote value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemotePlace {
@@ -146,7 +132,7 @@ pub fn from_shortform(tx: &mut Transaction, ino: InoId) -> Result<Outcome> {
     let mut list = Vec::new();
     for attr in shortform_attrs(shortform::bytes(tx.inode(ino))) {
         let attr = attr?;
-        let key = Attr { namespace: attr.namespace, name: attr.name, value: attr.value };
+        let key = Attr::new(attr.namespace, attr.name, attr.value);
         let value = OwnedValue::Local(attr.value.to_vec());
         list.push(Owned { hash: key.hash(), flags: attr.namespace, name: attr.name.to_vec(), value });
     }
@@ -186,10 +172,10 @@ pub(super) fn make_empty(tx: &mut Transaction, ino: InoId) -> Result<()> {
 ///
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.
-pub fn add(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, value: NewValue<'_>, incomplete: bool) -> Result<()> {
+pub fn add(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, value: LeafValue<'_>, incomplete: bool) -> Result<()> {
     let value = match value {
-        NewValue::Local(value) => OwnedValue::Local(value.to_vec()),
-        NewValue::Remote { block, length } => OwnedValue::Remote { block, length },
+        LeafValue::Local(value) => OwnedValue::Local(value.to_vec()),
+        LeafValue::Remote { block, length } => OwnedValue::Remote { block, length },
     };
     let flags = key.namespace | if incomplete { flags::INCOMPLETE } else { 0 };
     let new = Owned { hash: key.hash(), flags, name: key.name.to_vec(), value };

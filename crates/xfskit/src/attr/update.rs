@@ -12,7 +12,7 @@
 
 use super::deferred::ValuePlace;
 use super::shortform::Place;
-use super::{Attr, Form, Outcome, flags, form, shortform};
+use super::{Attr, Change, Form, Outcome, flags, form, shortform};
 use crate::error::{Error, Result};
 use crate::incore::KnownAbsent;
 use crate::mount::Mount;
@@ -22,15 +22,6 @@ use crate::trans::{InoId, Reservation, Transaction};
 use xfskit_ondisk::attr::MAX_VALUE_BYTES;
 use xfskit_ondisk::attr::shortform::SHORTFORM_LENGTH_LIMIT;
 use xfskit_ondisk::{Corruption, reservation};
-
-/// What identifies an attribute that is not a parent pointer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key<'a> {
-    /// Its name space on disk.
-    pub namespace: u8,
-    /// Its name there.
-    pub name: &'a [u8],
-}
 
 /// Most that the intent of an update takes in the log, in bytes, besides the value: two names with their parent
 /// pointers, and headers.
@@ -59,7 +50,7 @@ pub fn reservation(mount: &Mount, value_bytes: usize, logging: Logging) -> Reser
 /// What an attribute's presence contradicts.
 fn kind_of(attr: &Attr<'_>) -> KnownAbsent {
     match attr.namespace & flags::NAMESPACE {
-        flags::ROOT => KnownAbsent::ROOT.union(match attr.name {
+        flags::ROOT => KnownAbsent::ROOT.union(match &*attr.name {
             b"SGI_ACL_FILE" => KnownAbsent::ACCESS_ACL,
             b"SGI_ACL_DEFAULT" => KnownAbsent::DEFAULT_ACL,
             _ => KnownAbsent::default(),
@@ -90,29 +81,22 @@ fn may_try_shortform(tx: &Transaction, ino: InoId, value_bytes: usize) -> bool {
 ///
 /// # Errors
 /// `Exists`, `NoAttribute`, `Corrupt`.
-pub fn put_in_inode(
-    tx: &mut Transaction,
-    ino: InoId,
-    key: Key<'_>,
-    value: &[u8],
-    required: Option<bool>,
-) -> Result<bool> {
-    if !stays_in_inode(tx, ino, value.len()) {
+pub fn put_in_inode(tx: &mut Transaction, ino: InoId, new: &Attr<'_>, required: Option<bool>) -> Result<bool> {
+    if !stays_in_inode(tx, ino, new.value.len()) {
         return Ok(false);
     }
     let mount = tx.mount();
-    let new = Attr { namespace: key.namespace, name: key.name, value };
-    let kind = kind_of(&new);
+    let kind = kind_of(new);
     let skip = mount.options.known_absent && tx.inode(ino).known_absent.contains(kind);
-    let place = if skip { None } else { shortform::find(tx, ino, &new)?.map(|found| Place::of(&found)) };
+    let place = if skip { None } else { shortform::find(tx, ino, new)?.map(|found| Place::of(&found)) };
     match (place.is_some(), required) {
         (true, Some(false)) => return Err(Error::Exists),
         (false, Some(true)) => return Err(Error::NoAttribute),
         _ => {}
     }
     let outcome = match place {
-        Some(place) => shortform::replace_at(tx, ino, place, &new),
-        None => shortform::add(tx, ino, &new)?,
+        Some(place) => shortform::replace_at(tx, ino, place, new),
+        None => shortform::add(tx, ino, new)?,
     };
     if outcome == Outcome::NoRoom {
         return Ok(false);
@@ -121,7 +105,7 @@ pub fn put_in_inode(
     let counters = &mount.counters;
     if skip { &counters.attr_searches_skipped } else { &counters.attr_searches }.increment();
     counters.attr_fast_path.increment();
-    if place.is_some_and(|place| place.is_for(&new)) {
+    if place.is_some_and(|place| place.is_for(new)) {
         counters.attr_in_place.increment();
     }
     Ok(true)
@@ -131,12 +115,11 @@ pub fn put_in_inode(
 ///
 /// # Errors
 /// `NoAttribute`, `Corrupt`.
-pub fn remove_in_inode(tx: &mut Transaction, ino: InoId, key: Key<'_>) -> Result<bool> {
+pub fn remove_in_inode(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<bool> {
     if !stays_in_inode(tx, ino, 0) {
         return Ok(false);
     }
-    let key = Attr::key(key.namespace, key.name);
-    let place = shortform::find(tx, ino, &key)?.map(|found| Place::of(&found)).ok_or(Error::NoAttribute)?;
+    let place = shortform::find(tx, ino, key)?.map(|found| Place::of(&found)).ok_or(Error::NoAttribute)?;
     shortform::remove_at(tx, ino, place, false)?;
     tx.mount().counters.attr_fast_path.increment();
     Ok(true)
@@ -150,42 +133,16 @@ fn stays_in_inode(tx: &Transaction, ino: InoId, value_bytes: usize) -> bool {
 ///
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.
-pub fn set(tx: &mut Transaction, ino: InoId, key: Key<'_>, value: &[u8], logging: Logging) -> Result<()> {
-    let new = Attr { namespace: key.namespace, name: key.name, value };
-    set_attr(tx, ino, &new, logging, None)
-}
-
-/// An update of the same attribute that waits for its links is done before another.
-fn finish_queued(tx: &mut Transaction, ino: InoId, attr: &Attr<'_>) -> Result<()> {
-    let key = || super::deferred::queue_key(tx, ino, attr);
-    if tx.has_deferred(key) { tx.finish_deferred(Turn::First) } else { Ok(()) }
-}
-
-fn set_attr(
-    tx: &mut Transaction,
-    ino: InoId,
-    new: &Attr<'_>,
-    logging: Logging,
-    place: Option<ValuePlace>,
-) -> Result<()> {
-    finish_queued(tx, ino, new)?;
-    tx.inode_memory_mut(ino).known_absent.remove(kind_of(new));
-    if may_try_shortform(tx, ino, new.value.len()) {
-        if shortform::add(tx, ino, new)? == Outcome::Done {
-            tx.mount().counters.attr_fast_path.increment();
-            return Ok(());
-        }
-        tx.mount().counters.attr_fell_no_room.increment();
-    }
-    super::deferred::set(tx, ino, new, logging, place)
+pub fn set(tx: &mut Transaction, ino: InoId, new: Attr<'_>, logging: Logging) -> Result<()> {
+    make(tx, ino, Change::Set(new), logging, None)
 }
 
 /// Adds an attribute, or replaces the one of that name.
 ///
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.
-pub fn put(tx: &mut Transaction, ino: InoId, key: Key<'_>, value: &[u8], logging: Logging) -> Result<()> {
-    put_at(tx, ino, key, value, logging, None)
+pub fn put(tx: &mut Transaction, ino: InoId, new: Attr<'_>, logging: Logging) -> Result<()> {
+    put_at(tx, ino, new, logging, None)
 }
 
 /// As [`put`], with a value for which [`super::deferred::map_value`] has mapped blocks.
@@ -195,111 +152,116 @@ pub fn put(tx: &mut Transaction, ino: InoId, key: Key<'_>, value: &[u8], logging
 pub fn put_at(
     tx: &mut Transaction,
     ino: InoId,
-    key: Key<'_>,
-    value: &[u8],
+    new: Attr<'_>,
     logging: Logging,
     place: Option<ValuePlace>,
 ) -> Result<()> {
-    let old = Attr::key(key.namespace, key.name);
-    let new = Attr { value, ..old };
-    finish_queued(tx, ino, &old)?;
+    finish_queued(tx, ino, &new)?;
     let known_absent = tx.mount().options.known_absent && tx.inode(ino).known_absent.contains(kind_of(&new));
-    if known_absent {
-        tx.mount().counters.attr_searches_skipped.increment();
-        return set_attr(tx, ino, &new, logging, place);
-    }
-    tx.mount().counters.attr_searches.increment();
-    if !super::exists(tx, ino, key.namespace, key.name)? {
-        return set_attr(tx, ino, &new, logging, place);
-    }
-    replace_attr(tx, ino, &old, &new, logging, place)
-}
-
-fn replace_attr(
-    tx: &mut Transaction,
-    ino: InoId,
-    old: &Attr<'_>,
-    new: &Attr<'_>,
-    logging: Logging,
-    place: Option<ValuePlace>,
-) -> Result<()> {
-    finish_queued(tx, ino, old)?;
-    finish_queued(tx, ino, new)?;
-    if may_try_shortform(tx, ino, new.value.len()) {
-        let in_place = shortform::find(tx, ino, old)?
-            .is_some_and(|found| found.name.len() == new.name.len() && found.value.len() == new.value.len());
-        match shortform::replace(tx, ino, old, new)? {
-            Some(Outcome::Done) => {
-                tx.mount().counters.attr_fast_path.increment();
-                if in_place {
-                    tx.mount().counters.attr_in_place.increment();
-                }
-                return Ok(());
-            }
-            Some(Outcome::NoRoom) => {
-                tx.mount().counters.attr_fell_no_room.increment();
-                // The old half goes now; what remains to be done, and to be logged, is a plain set of the new one.
-                shortform::remove(tx, ino, old, true)?;
-                return super::deferred::set(tx, ino, new, logging, place);
-            }
-            None => return Err(missing(tx, ino, old)),
-        }
-    }
-    super::deferred::replace(tx, ino, old, new, logging, place)
+    let counters = &tx.mount().counters;
+    if known_absent { &counters.attr_searches_skipped } else { &counters.attr_searches }.increment();
+    let is_there = !known_absent && super::is_there(tx, ino, &new)?;
+    let change = if is_there { Change::Replace(new) } else { Change::Set(new) };
+    make(tx, ino, change, logging, place)
 }
 
 /// Removes an attribute.
 ///
 /// # Errors
-/// `NoAttribute`, `Corrupt`, `Io`.
-pub fn remove(tx: &mut Transaction, ino: InoId, key: Key<'_>, logging: Logging) -> Result<()> {
-    remove_attr(tx, ino, &Attr::key(key.namespace, key.name), logging)
+/// `NoAttribute`, for a parent pointer `Corrupt`, when it is not there; `Corrupt`, `Io`.
+pub fn remove(tx: &mut Transaction, ino: InoId, old: Attr<'_>, logging: Logging) -> Result<()> {
+    make(tx, ino, Change::Remove(old), logging, None)
 }
 
-fn remove_attr(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, logging: Logging) -> Result<()> {
-    finish_queued(tx, ino, key)?;
-    if may_try_shortform(tx, ino, 0) {
-        if !shortform::remove(tx, ino, key, false)? {
-            return Err(missing(tx, ino, key));
-        }
-        tx.mount().counters.attr_fast_path.increment();
+/// Replaces a parent pointer by another.
+///
+/// # Errors
+/// `Corrupt` when `old` is not there; `NoSpace`, `Io`.
+pub fn replace_parent(tx: &mut Transaction, ino: InoId, old: Attr<'_>, new: Attr<'_>) -> Result<()> {
+    make(tx, ino, Change::ReplaceParent { old, new }, Logging::Logged, None)
+}
+
+/// Checks that there is an attribute.
+///
+/// # Errors
+/// As [`remove`] when it is not there; `Io`.
+pub fn verify(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<()> {
+    if super::is_there(tx, ino, key)? { Ok(()) } else { Err(missing(tx, ino, key)) }
+}
+
+/// An update of the same attribute that waits for its links is done before another.
+fn finish_queued(tx: &mut Transaction, ino: InoId, attr: &Attr<'_>) -> Result<()> {
+    let key = || super::deferred::queue_key(tx, ino, attr);
+    if tx.has_deferred(key) { tx.finish_deferred(Turn::First) } else { Ok(()) }
+}
+
+/// Makes a change, in shortform or by the deferred path.
+fn make(
+    tx: &mut Transaction,
+    ino: InoId,
+    change: Change<'_>,
+    logging: Logging,
+    place: Option<ValuePlace>,
+) -> Result<()> {
+    for key in change.keys() {
+        finish_queued(tx, ino, key)?;
+    }
+    if let Some(new) = change.new_attr() {
+        tx.inode_memory_mut(ino).known_absent.remove(kind_of(new));
+    }
+    if !may_try_shortform(tx, ino, change.value_bytes()) {
+        return super::deferred::run(tx, ino, change, logging, place);
+    }
+    if in_shortform(tx, ino, &change)? == Outcome::Done {
         return Ok(());
     }
-    super::deferred::remove(tx, ino, key, logging)
+    tx.mount().counters.attr_fell_no_room.increment();
+    let rest = match change {
+        Change::Replace(new) => {
+            shortform::remove(tx, ino, &new, true)?;
+            Change::Set(new)
+        }
+        // The old half goes now; what remains to be done, and to be logged, is a plain set of the new one.
+        Change::ReplaceParent { old, new } => {
+            shortform::remove(tx, ino, &old, true)?;
+            Change::Set(new)
+        }
+        other => other,
+    };
+    super::deferred::run(tx, ino, rest, logging, place)
+}
+
+/// Makes a change of shortform attributes, if there is room.
+fn in_shortform(tx: &mut Transaction, ino: InoId, change: &Change<'_>) -> Result<Outcome> {
+    let outcome = match change {
+        Change::Set(new) => shortform::add(tx, ino, new)?,
+        Change::Replace(new) => replace_in_shortform(tx, ino, new, new)?,
+        Change::ReplaceParent { old, new } => replace_in_shortform(tx, ino, old, new)?,
+        Change::Remove(old) if shortform::remove(tx, ino, old, false)? => Outcome::Done,
+        Change::Remove(old) => return Err(missing(tx, ino, old)),
+    };
+    if outcome == Outcome::Done {
+        tx.mount().counters.attr_fast_path.increment();
+    }
+    Ok(outcome)
+}
+
+fn replace_in_shortform(tx: &mut Transaction, ino: InoId, old: &Attr<'_>, new: &Attr<'_>) -> Result<Outcome> {
+    let Some(place) = shortform::find(tx, ino, old)?.map(|found| Place::of(&found)) else {
+        return Err(missing(tx, ino, old));
+    };
+    let outcome = shortform::replace_at(tx, ino, place, new);
+    if outcome == Outcome::Done && place.is_for(new) {
+        tx.mount().counters.attr_in_place.increment();
+    }
+    Ok(outcome)
 }
 
 /// The error for an attribute that must be there. A missing parent pointer is damage: every name has one.
 pub(super) fn missing(tx: &Transaction, ino: InoId, key: &Attr<'_>) -> Error {
-    if key.namespace & flags::PARENT == 0 {
+    if !key.is_parent() {
         return Error::NoAttribute;
     }
-    let name = String::from_utf8_lossy(key.name).into_owned();
+    let name = String::from_utf8_lossy(&key.name).into_owned();
     Corruption::new("parent pointer", "every name has one").of(tx.inode(ino).core.inode.0).found(name).into()
-}
-
-/// Checks that there is a parent pointer for a name and a directory.
-///
-/// # Errors
-/// `Corrupt` when it is not there; `Io`.
-pub fn verify_parent(tx: &mut Transaction, ino: InoId, name: &[u8], value: &[u8]) -> Result<()> {
-    let key = Attr { namespace: flags::PARENT, name, value };
-    if super::is_there(tx, ino, &key)? { Ok(()) } else { Err(missing(tx, ino, &key)) }
-}
-
-/// Removes the parent pointer for a name and a directory.
-///
-/// # Errors
-/// `Corrupt` when it is not there; `Io`.
-pub fn remove_parent(tx: &mut Transaction, ino: InoId, name: &[u8], value: &[u8]) -> Result<()> {
-    remove_attr(tx, ino, &Attr { namespace: flags::PARENT, name, value }, Logging::Logged)
-}
-
-/// Replaces the parent pointer `old` by `new`, each a name and a value.
-///
-/// # Errors
-/// `Corrupt` when `old` is not there; `NoSpace`, `Io`.
-pub fn replace_parent(tx: &mut Transaction, ino: InoId, old: (&[u8], &[u8]), new: (&[u8], &[u8])) -> Result<()> {
-    let old = Attr { namespace: flags::PARENT, name: old.0, value: old.1 };
-    let new = Attr { namespace: flags::PARENT, name: new.0, value: new.1 };
-    replace_attr(tx, ino, &old, &new, Logging::Logged, None)
 }

@@ -60,8 +60,9 @@ impl AclKind {
         }
     }
 
-    fn key(self) -> update::Key<'static> {
-        update::Key { namespace: flags::ROOT, name: self.disk_name() }
+    /// The attribute with this value on disk.
+    fn attr(self, value: &[u8]) -> attr::Attr<'_> {
+        attr::Attr::new(flags::ROOT, self.disk_name(), value)
     }
 }
 
@@ -124,7 +125,7 @@ pub(super) struct Inherited {
 impl InheritedAcl {
     /// Stores the ACL on the new inode.
     pub(super) fn set_on_new(&self, tx: &mut Transaction, ino: InoId) -> Result<()> {
-        update::set(tx, ino, self.kind.key(), &self.acl.encode(), update::Logging::Logged)
+        update::set(tx, ino, self.kind.attr(&self.acl.encode()), update::Logging::Logged)
     }
 }
 
@@ -245,9 +246,9 @@ pub(super) fn set(
     }
     // The attribute first: it may be refused, the mode may not.
     match acl {
-        Some(acl) => update::put(tx, ino, kind.key(), &acl.encode(), update::Logging::Logged)?,
+        Some(acl) => update::put(tx, ino, kind.attr(&acl.encode()), update::Logging::Logged)?,
         None if attr::exists(tx, ino, flags::ROOT, kind.disk_name())? => {
-            update::remove(tx, ino, kind.key(), update::Logging::Logged)?;
+            update::remove(tx, ino, kind.attr(&[]), update::Logging::Logged)?;
         }
         None => {}
     }
@@ -289,7 +290,7 @@ pub(super) fn verify_access(tx: &mut Transaction, ino: InoId) -> Result<()> {
 pub(super) fn follow_mode(tx: &mut Transaction, ino: InoId, mode: u16) -> Result<()> {
     let Some(mut acl) = read(tx, ino, AclKind::Access)? else { return Ok(()) };
     acl.follow(mode);
-    update::put(tx, ino, AclKind::Access.key(), &acl.encode(), update::Logging::Logged)
+    update::put(tx, ino, AclKind::Access.attr(&acl.encode()), update::Logging::Logged)
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use super::acl::Attributes;
 use super::protected::check_new_entry;
 use super::xattr::parse_plain;
 use super::{Caller, NewFile, Stat, Volume, check_new_name};
-use crate::attr::update::{self, Key, Logging};
+use crate::attr::Attr;
+use crate::attr::update::{self, Logging};
 use crate::data;
 use crate::dir;
 use crate::error::{Error, Result};
@@ -206,7 +207,7 @@ impl Volume {
         self.enter(tx, dir, (file.name, place), id, false)?;
         for (name, value) in file.xattrs {
             let (namespace, name) = parse_plain(name)?;
-            update::put(tx, id, Key { namespace: namespace.flags(), name }, value, Logging::NotLogged)?;
+            update::put(tx, id, Attr::new(namespace.flags(), name, value), Logging::NotLogged)?;
         }
         let core = &mut tx.inode_mut(id, InodeFields::CORE).core;
         let bigtime = core.flags2 & flags2::BIGTIME != 0;

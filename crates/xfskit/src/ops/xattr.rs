@@ -343,10 +343,10 @@ impl Volume {
         let inode = self.mount.inode(number)?;
         let mut tx = self.begin(reservation_of(self.mount.reservations.ichange))?;
         let id = self.join(&mut tx, &inode)?;
-        let key = update::Key { namespace: namespace.flags(), name };
+        let attr = attr::Attr::new(namespace.flags(), name, value.unwrap_or_default());
         let result = check_allowed(&tx, id, &[(Parsed::Plain(namespace, name), value)]).and_then(|()| match value {
-            Some(value) => update::put_in_inode(&mut tx, id, key, value, mode.required()),
-            None => update::remove_in_inode(&mut tx, id, key),
+            Some(_) => update::put_in_inode(&mut tx, id, &attr, mode.required()),
+            None => update::remove_in_inode(&mut tx, id, &attr),
         });
         if matches!(result, Ok(true)) {
             super::create::touch(&mut tx, id);
@@ -494,11 +494,11 @@ fn apply(
         Parsed::Acl(kind) => return acl::set(tx, id, *kind, value, caller),
         Parsed::Plain(namespace, name) => (namespace.flags(), *name),
     };
-    let key = update::Key { namespace, name };
+    let attr = attr::Attr::new(namespace, name, value.unwrap_or_default());
     match value {
-        Some(value) => update::put_at(tx, id, key, value, logging, place),
+        Some(_) => update::put_at(tx, id, attr, logging, place),
         // It was there when the batch was checked: another name for it (an ACL's) has removed it since.
-        None => match update::remove(tx, id, key, logging) {
+        None => match update::remove(tx, id, attr, logging) {
             Err(Error::NoAttribute) => Ok(()),
             other => other,
         },

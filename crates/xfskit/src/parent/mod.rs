@@ -8,7 +8,8 @@
 //! where the attributes have outgrown it. Two hard links of one name in different directories differ in the value, so
 //! for these attributes the value is part of the key.
 
-use crate::attr::{self, update};
+use crate::attr::update::{self, Logging};
+use crate::attr::{self, Attr};
 use crate::error::Result;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::attr::{ParentRecord, flags};
@@ -43,7 +44,7 @@ pub fn verify(tx: &mut Transaction, dir: InoId, name: &[u8], child: InoId) -> Re
         return Ok(());
     }
     let value = record(tx, dir);
-    update::verify_parent(tx, child, name, &value)
+    update::verify(tx, child, &Attr::parent(name, &value))
 }
 
 /// `child` was named `name` in `dir`.
@@ -55,7 +56,7 @@ pub fn add(tx: &mut Transaction, dir: InoId, name: &[u8], child: InoId) -> Resul
         return Ok(());
     }
     let value = record(tx, dir);
-    update::set(tx, child, update::Key { namespace: flags::PARENT, name }, &value, update::Logging::Logged)
+    update::set(tx, child, Attr::parent(name, &value), Logging::Logged)
 }
 
 /// The name of `child` in `dir` was removed.
@@ -67,7 +68,7 @@ pub fn remove(tx: &mut Transaction, dir: InoId, name: &[u8], child: InoId) -> Re
         return Ok(());
     }
     let value = record(tx, dir);
-    update::remove_parent(tx, child, name, &value)
+    update::remove(tx, child, Attr::parent(name, &value), Logging::Logged)
 }
 
 /// The name of `child` moved.
@@ -79,7 +80,7 @@ pub fn replace(tx: &mut Transaction, from: (InoId, &[u8]), to: (InoId, &[u8]), c
         return Ok(());
     }
     let (old, new) = (record(tx, from.0), record(tx, to.0));
-    update::replace_parent(tx, child, (from.1, &old), (to.1, &new))
+    update::replace_parent(tx, child, Attr::parent(from.1, &old), Attr::parent(to.1, &new))
 }
 
 /// All names of a file: the directory and the name there.
@@ -92,7 +93,7 @@ pub fn list(tx: &mut Transaction, ino: InoId) -> Result<Vec<(InodeNumber, Vec<u8
     let mut bad = false;
     attr::list(tx, ino, &mut |attr| {
         if attr.namespace & flags::PARENT != 0 {
-            match ParentRecord::decode(attr.value) {
+            match attr.value.and_then(ParentRecord::decode) {
                 Some(record) => found.push((InodeNumber(record.inode), attr.name.to_vec())),
                 None => bad = true,
             }

@@ -10,6 +10,7 @@ use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::dir::{self, FileType};
 use xfskit::inode::NewInode;
 use xfskit::mount::Mount;
+use xfskit::ondisk::attr::leaf::LeafValue;
 use xfskit::ondisk::inode::FileMode;
 use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::trans::{InoId, InodeFields, Reservation, Transaction};
@@ -96,11 +97,12 @@ pub fn add_attr(mount: &Arc<Mount>, inode: InodeNumber, new: &Attr<'_>) -> Resul
         return Ok(());
     }
     change(mount, inode, |tx, ino| {
-        if tree::is_local_value(tx.geometry(), new.name.len(), new.value.len()) {
-            return tree::add(tx, ino, new, tree::NewValue::Local(new.value), false);
+        let value = new.value.bytes().expect("the caller's bytes");
+        if tree::is_local_value(tx.geometry(), new.name.len(), value.len()) {
+            return tree::add(tx, ino, new, LeafValue::Local(value), false);
         }
-        let place = remote::write(tx, ino, new.value)?;
-        tree::add(tx, ino, new, tree::NewValue::Remote { block: place.block, length: place.length }, false)
+        let place = remote::write(tx, ino, value)?;
+        tree::add(tx, ino, new, LeafValue::Remote { block: place.block, length: place.length }, false)
     })
 }
 

@@ -3,7 +3,8 @@
 use crate::shapes::{file, refused};
 use crate::stress::{DIR, FILE, Image};
 use std::time::Duration;
-use xfskit::attr::update::{self, Key, Logging};
+use xfskit::attr::Attr;
+use xfskit::attr::update::{self, Logging};
 use xfskit::trans::Reservation;
 use xfskit::volume::{Caller, Error, Fallocate, NewFile, SetAttr, SetMode};
 
@@ -96,8 +97,8 @@ fn a_chmod_that_was_overtaken_by_a_long_acl_begins_anew() {
         let chmod = scope.spawn(|| fs.set_attr(file, &change, &Caller::root()));
         std::thread::sleep(Duration::from_millis(100));
         let id = tx.join_inode(&inode);
-        let key = Key { namespace: 2, name: b"SGI_ACL_FILE" };
-        update::put(&mut tx, id, key, &on_disk(5_400), Logging::NotLogged).unwrap();
+        let acl = on_disk(5_400);
+        update::put(&mut tx, id, Attr::new(2, b"SGI_ACL_FILE", &acl), Logging::NotLogged).unwrap();
         tx.commit().unwrap();
         assert_eq!(chmod.join().unwrap().unwrap().mode, FILE | 0o600);
     });

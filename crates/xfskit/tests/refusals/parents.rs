@@ -2,7 +2,8 @@
 
 use crate::shapes::{file, refused};
 use crate::stress::Image;
-use xfskit::attr::update;
+use xfskit::attr::Attr;
+use xfskit::attr::update::{self, Logging};
 use xfskit::ondisk::InodeNumber;
 use xfskit::trans::Reservation;
 use xfskit::volume::{Caller, Error, RenameFlags, Volume};
@@ -17,7 +18,7 @@ fn damage(fs: &Volume, inode: InodeNumber, name: &str) {
     let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 100, may_dip: false };
     let mut tx = fs.mount().transaction(reservation).unwrap();
     let id = tx.join_inode(&handle);
-    update::remove_parent(&mut tx, id, name.as_bytes(), &value).unwrap();
+    update::remove(&mut tx, id, Attr::parent(name.as_bytes(), &value), Logging::Logged).unwrap();
     tx.commit().unwrap();
 }
 

@@ -1,9 +1,11 @@
 //! Attribute intents: our own operations cut off, and states that only the kernel leaves, made by hand.
 
 use super::*;
-use crate::attr::{Attr, Form, ParentRecord, flags, form, tree, update};
+use crate::attr::update::{self, Logging};
+use crate::attr::{Attr, Form, ParentRecord, flags, form, tree};
 use crate::error_tags::LARP;
 use crate::volume::{AttrLogging, RenameFlags, SetMode};
+use xfskit_ondisk::attr::leaf::LeafValue;
 use xfskit_ondisk::log_items::{AttrIntent, AttrVerb, ExchangeIntent, exchange as xmi};
 
 const ARGUMENTS: &[(char, &str)] = &[('d', "agcount=2")];
@@ -72,7 +74,7 @@ fn plain<'a>(scene: &Scene, verb: AttrVerb, name: &'a [u8], value: &'a [u8]) -> 
 fn leave_incomplete(scene: &mut Scene, name: &[u8]) {
     assert_eq!(form(&scene.tx, scene.inos[0]), Form::Tree);
     let key = Attr::key(0, name);
-    tree::add(&mut scene.tx, scene.inos[0], &key, tree::NewValue::Remote { block: 0, length: 0 }, true).unwrap();
+    tree::add(&mut scene.tx, scene.inos[0], &key, LeafValue::Remote { block: 0, length: 0 }, true).unwrap();
 }
 
 #[test]
@@ -176,7 +178,7 @@ fn parent_pointers_are_finished_from_any_state() {
             ..plain(scene, verb, name, &[])
         };
         case(&|scene, value| {
-            update::remove_parent(&mut scene.tx, scene.inos[0], b"one", value).unwrap();
+            update::remove(&mut scene.tx, scene.inos[0], Attr::parent(b"one", value), Logging::Logged).unwrap();
             log(scene, &AttrIntent { value, ..pointer(scene, AttrVerb::SetParent, b"one") });
         });
         case(&|scene, value| log(scene, &AttrIntent { value, ..pointer(scene, AttrVerb::SetParent, b"one") }));
@@ -185,9 +187,10 @@ fn parent_pointers_are_finished_from_any_state() {
             case(&|scene, value| {
                 let ino = scene.inos[0];
                 if old_is_there {
-                    update::replace_parent(&mut scene.tx, ino, (b"one", value), (b"old name", value)).unwrap();
+                    let (one, old) = (Attr::parent(b"one", value), Attr::parent(b"old name", value));
+                    update::replace_parent(&mut scene.tx, ino, one, old).unwrap();
                 } else {
-                    update::remove_parent(&mut scene.tx, ino, b"one", value).unwrap();
+                    update::remove(&mut scene.tx, ino, Attr::parent(b"one", value), Logging::Logged).unwrap();
                 }
                 let intent = pointer(scene, AttrVerb::ReplaceParent, b"old name");
                 log(scene, &AttrIntent { value, new_name: b"one", new_value: value, ..intent });

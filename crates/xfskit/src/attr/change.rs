@@ -1,0 +1,214 @@
+//! An attribute on its way down, and a change of one: the only form of both between the caller and the disk.
+//!
+//! ```text
+//! ops ──Attr──▶ update ──Change──▶ shortform           read in place
+//!                            └───▶ deferred work       kept through its links, and described by its intents
+//! log ──AttrIntent──▶ recovery ──Change──▶ deferred work
+//! ```
+//! Names and values are borrowed from the caller, until a change outlives it: then [`Change::into_owned`] copies them
+//! once, a long value into the blocks that it will have.
+
+use super::{flags, remote, tree};
+use crate::item::LogVector;
+use crate::mount::Mount;
+use crate::value::ValueBlocks;
+use std::borrow::Cow;
+use std::sync::Arc;
+use xfskit_ondisk::InodeNumber;
+use xfskit_ondisk::attr::hash_attr;
+use xfskit_ondisk::log_items::{AttrIntent, AttrVerb};
+
+/// An attribute, or what identifies one: for parent pointers that is the value as well.
+#[derive(Clone, Debug)]
+pub struct Attr<'a> {
+    /// One of the [`flags`] of name spaces, or 0 for `user.`.
+    pub namespace: u8,
+    /// The name.
+    pub name: Cow<'a, [u8]>,
+    /// The value; does not matter for identity except for parent pointers.
+    pub value: Value<'a>,
+}
+
+/// A value, which may be long.
+#[derive(Clone, Debug)]
+pub enum Value<'a> {
+    /// The caller's, or a copy that outlives it.
+    Bytes(Cow<'a, [u8]>),
+    /// A copy of one that will have blocks of its own, which its intent carries without another copy.
+    Blocks(Arc<ValueBlocks>),
+}
+
+/// A change of one attribute. The verbs are those of the log.
+#[derive(Clone, Debug)]
+pub enum Change<'a> {
+    /// An attribute that is not there is added.
+    Set(Attr<'a>),
+    /// An attribute gets another value.
+    Replace(Attr<'a>),
+    /// A parent pointer makes way for another, of a new name and value.
+    ReplaceParent {
+        /// The one that goes.
+        old: Attr<'a>,
+        /// The one that takes its place.
+        new: Attr<'a>,
+    },
+    /// An attribute is removed.
+    Remove(Attr<'a>),
+}
+
+impl Value<'_> {
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Blocks(blocks) => blocks.value_bytes(),
+        }
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes of one that is not in blocks: one that an entry may have beside its name.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Blocks(_) => None,
+        }
+    }
+}
+
+impl<'a> Attr<'a> {
+    /// An attribute with its value.
+    pub fn new(namespace: u8, name: &'a [u8], value: &'a [u8]) -> Self {
+        Self { namespace, name: Cow::Borrowed(name), value: Value::Bytes(Cow::Borrowed(value)) }
+    }
+
+    /// What identifies an attribute that is not a parent pointer.
+    pub fn key(namespace: u8, name: &'a [u8]) -> Self {
+        Self::new(namespace, name, &[])
+    }
+
+    /// The parent pointer for a name, with the record of the directory.
+    pub fn parent(name: &'a [u8], record: &'a [u8]) -> Self {
+        Self::new(flags::PARENT, name, record)
+    }
+
+    /// Whether it is a parent pointer.
+    pub fn is_parent(&self) -> bool {
+        self.namespace & flags::PARENT != 0
+    }
+
+    /// The hash.
+    pub fn hash(&self) -> u32 {
+        hash_attr(self.namespace, &self.name, self.key_value())
+    }
+
+    /// Whether this identifies an attribute with these parts; `value` is `None` for one in blocks.
+    pub(super) fn matches(&self, namespace: u8, name: &[u8], value: Option<&[u8]>) -> bool {
+        self.namespace == namespace && *self.name == *name && (!self.is_parent() || value == Some(self.key_value()))
+    }
+
+    /// The value as far as it can belong to the key: only a parent pointer's does, which is never in blocks.
+    fn key_value(&self) -> &[u8] {
+        self.value.bytes().unwrap_or_default()
+    }
+
+    /// As it is after the caller's buffers are gone.
+    fn into_owned(self, mount: &Mount) -> Attr<'static> {
+        let value = match self.value {
+            Value::Blocks(blocks) => Value::Blocks(blocks),
+            Value::Bytes(bytes) if tree::is_local_value(&mount.geometry, self.name.len(), bytes.len()) => {
+                mount.counters.value_bytes_copied.add(bytes.len() as u64);
+                Value::Bytes(Cow::Owned(bytes.into_owned()))
+            }
+            Value::Bytes(bytes) => Value::Blocks(remote::in_blocks(mount, &bytes)),
+        };
+        Attr { namespace: self.namespace, name: Cow::Owned(self.name.into_owned()), value }
+    }
+}
+
+impl Change<'static> {
+    /// The change that an intent describes.
+    pub(super) fn of_intent(mount: &Mount, intent: &AttrIntent<'_>) -> Self {
+        let first = Attr::new(intent.namespace, intent.name, intent.value);
+        let change = match intent.verb {
+            AttrVerb::Set | AttrVerb::SetParent => Change::Set(first),
+            AttrVerb::Remove | AttrVerb::RemoveParent => Change::Remove(first),
+            AttrVerb::Replace => Change::Replace(first),
+            AttrVerb::ReplaceParent => {
+                let new = Attr::new(intent.namespace, intent.new_name, intent.new_value);
+                Change::ReplaceParent { old: first, new }
+            }
+        };
+        change.into_owned(mount)
+    }
+}
+
+impl<'a> Change<'a> {
+    /// As it is after the caller's buffers are gone.
+    pub(super) fn into_owned(self, mount: &Mount) -> Change<'static> {
+        match self {
+            Self::Set(new) => Change::Set(new.into_owned(mount)),
+            Self::Replace(new) => Change::Replace(new.into_owned(mount)),
+            Self::ReplaceParent { old, new } => {
+                Change::ReplaceParent { old: old.into_owned(mount), new: new.into_owned(mount) }
+            }
+            Self::Remove(old) => Change::Remove(old.into_owned(mount)),
+        }
+    }
+
+    /// What identifies the attributes that it is about: the one that goes, the one that is added.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Attr<'a>> {
+        let (first, second) = match self {
+            Self::Set(attr) | Self::Replace(attr) | Self::Remove(attr) => (attr, None),
+            Self::ReplaceParent { old, new } => (old, Some(new)),
+        };
+        std::iter::once(first).chain(second)
+    }
+
+    /// The attribute that is there afterwards.
+    pub(super) fn new_attr(&self) -> Option<&Attr<'a>> {
+        match self {
+            Self::Set(new) | Self::Replace(new) | Self::ReplaceParent { new, .. } => Some(new),
+            Self::Remove(_) => None,
+        }
+    }
+
+    /// Length of the value that it stores.
+    pub(super) fn value_bytes(&self) -> usize {
+        self.new_attr().map_or(0, |new| new.value.len())
+    }
+
+    /// Whether it is about a parent pointer.
+    pub(super) fn is_parent(&self) -> bool {
+        self.keys().any(Attr::is_parent)
+    }
+
+    /// Encodes an intent for the whole of it.
+    pub(super) fn encode_intent(&self, inode: InodeNumber, generation: u32, id: u64, copy: &mut LogVector) {
+        let (verb, first, second) = match self {
+            Self::Set(new) if new.is_parent() => (AttrVerb::SetParent, new, None),
+            Self::Set(new) => (AttrVerb::Set, new, None),
+            Self::Replace(new) => (AttrVerb::Replace, new, None),
+            Self::ReplaceParent { old, new } => (AttrVerb::ReplaceParent, old, Some(new)),
+            Self::Remove(old) if old.is_parent() => (AttrVerb::RemoveParent, old, None),
+            Self::Remove(old) => (AttrVerb::Remove, old, None),
+        };
+        let value_bytes = if verb == AttrVerb::Remove { 0 } else { first.value.len() };
+        let (new_name, new_value) = second.map_or((&[][..], &[][..]), |new| (&new.name, new.key_value()));
+        let (namespace, name, value) = (first.namespace, &first.name, first.key_value());
+        let intent = AttrIntent { id, verb, inode, generation, namespace, name, value, new_name, new_value };
+        copy.push(&intent.encode_header(value_bytes));
+        [intent.name, intent.new_name].iter().filter(|name| !name.is_empty()).for_each(|name| copy.push(name));
+        match &first.value {
+            _ if value_bytes == 0 => {}
+            Value::Bytes(value) => copy.push(value),
+            Value::Blocks(blocks) => copy.push_value(blocks),
+        }
+        if !intent.new_value.is_empty() {
+            copy.push(intent.new_value);
+        }
+    }
+}
