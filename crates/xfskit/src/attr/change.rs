@@ -176,6 +176,14 @@ impl<'a> Change<'a> {
         }
     }
 
+    /// What is left to do once what it replaces is gone.
+    pub(super) fn into_set(self) -> Self {
+        match self {
+            Self::Replace(new) | Self::ReplaceParent { new, .. } => Self::Set(new),
+            other => other,
+        }
+    }
+
     /// Length of the value that it stores.
     pub(super) fn value_bytes(&self) -> usize {
         self.new_attr().map_or(0, |new| new.value.len())

@@ -16,7 +16,7 @@
 //! makes every update begin with one, as the kernel's `larp` switch does.
 
 use super::update::{self, Logging};
-use super::{Attr, Change, Form, Outcome, Value, fork, form, redo, remote, shortform, tree};
+use super::{Attr, AttrSlot, Change, Form, Outcome, Value, fork, form, redo, remote, search, shortform, tree};
 use crate::error::{Error, Result};
 use crate::error_tags::{ATTR_NO_SPACE, LARP, REFUSE_FORK};
 use crate::incore::{DataFork, ForkKind, ForkMap};
@@ -84,9 +84,6 @@ pub(super) fn run(
     logging: Logging,
     place: Option<ValuePlace>,
 ) -> Result<()> {
-    if let Change::Remove(old) = &change {
-        update::verify(tx, ino, old)?;
-    }
     let announce = tx.mount().options.attr_logging == AttrLogging::Always;
     let parent = change.is_parent();
     let core = &tx.inode(ino).core;
@@ -217,24 +214,35 @@ impl Update<'_> {
             }
             Change::Set(new) => self.add(tx, ino, new),
             Change::Replace(new) => {
-                if form(tx, ino) == Form::Tree
+                let slot = search(tx, ino, new)?;
+                if let AttrSlot::InLeaf(slot) = &slot
                     && let Some(value) = new.value.bytes()
-                    && tree::overwrite(tx, ino, new, value)?
+                    && tree::overwrite_at(tx, slot, value)?
                 {
                     return Ok(());
                 }
-                self.replace(tx, ino, new, new)
+                self.replace(tx, ino, (slot, new), new)
             }
-            Change::ReplaceParent { old, new } => self.replace(tx, ino, old, new),
+            Change::ReplaceParent { old, new } => {
+                let slot = search(tx, ino, old)?;
+                self.replace(tx, ino, (slot, old), new)
+            }
             Change::Remove(old) => {
-                take_out(tx, ino, old)?;
+                let slot = search(tx, ino, old)?;
+                take_out(tx, ino, slot, old)?;
                 tree::to_shortform(tx, ino, false).map(|_| ())
             }
         }
     }
 
-    fn replace(&self, tx: &mut Transaction, ino: InoId, old: &Attr<'_>, new: &Attr<'_>) -> Result<()> {
-        take_out(tx, ino, old)?;
+    fn replace(
+        &self,
+        tx: &mut Transaction,
+        ino: InoId,
+        (slot, old): (AttrSlot, &Attr<'_>),
+        new: &Attr<'_>,
+    ) -> Result<()> {
+        take_out(tx, ino, slot, old)?;
         self.add(tx, ino, new)?;
         tree::to_shortform(tx, ino, true).map(|_| ())
     }
@@ -311,17 +319,13 @@ pub(super) fn encode_done(id: u64, copy: &mut LogVector) {
     copy.push(&log_items::encode_done(item_type::ATTRD, id));
 }
 
-/// Takes an entry out of whatever form it is in, and frees its value's blocks.
-fn take_out(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<()> {
-    if form(tx, ino) != Form::Tree {
-        return match shortform::remove(tx, ino, key, true)? {
-            true => Ok(()),
-            false => Err(update::missing(tx, ino, key)),
-        };
+/// Takes an attribute out of whatever form it is in, and frees its value's blocks.
+fn take_out(tx: &mut Transaction, ino: InoId, slot: AttrSlot, key: &Attr<'_>) -> Result<()> {
+    match slot {
+        AttrSlot::InInode(entry) => shortform::remove_at(tx, ino, entry, true),
+        AttrSlot::InLeaf(slot) => tree::take_out(tx, ino, slot),
+        AttrSlot::KnownAbsent | AttrSlot::Absent => Err(update::missing(tx, ino, key)),
     }
-    let Some(place) = tree::lookup(tx, ino, key, false)? else { return Err(update::missing(tx, ino, key)) };
-    tree::remove(tx, ino, key, false)?;
-    place.map_or(Ok(()), |place| remote::free(tx, ino, place))
 }
 
 /// Turns shortform attributes, or none, into a tree, making room for the attr fork if need be.

@@ -20,6 +20,7 @@ mod leftovers;
 mod list;
 mod redo;
 pub mod remote;
+pub mod search;
 pub mod shortform;
 pub mod tree;
 pub mod update;
@@ -29,6 +30,7 @@ pub use deferred::{ValuePlace, map_value, unmap_values};
 pub use drop::remove_all;
 pub use list::{AttrRef, ListCursor, list, list_from};
 pub use redo::Redo;
+pub use search::{AttrSlot, search};
 pub use xfskit_ondisk::attr::{ParentRecord, flags};
 
 use crate::error::Result;
@@ -92,31 +94,23 @@ pub fn form_of(state: &InodeState) -> Form {
 /// # Errors
 /// `Corrupt`, `Io`.
 pub fn get(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<Option<Vec<u8>>> {
-    match form(tx, ino) {
-        Form::None | Form::Empty => Ok(None),
-        Form::Shortform => Ok(shortform::find(tx, ino, key)?.map(|found| found.value.to_vec())),
-        Form::Tree => tree::get(tx, ino, key),
-    }
+    let slot = search(tx, ino, key)?;
+    slot.count(tx.mount());
+    slot.into_value(tx, ino)
 }
 
 /// Whether an attribute exists.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn exists(tx: &mut Transaction, ino: InoId, namespace: u8, name: &[u8]) -> Result<bool> {
-    is_there(tx, ino, &Attr::key(namespace, name))
+pub fn exists(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<bool> {
+    let slot = search(tx, ino, key)?;
+    let is_found = slot.is_found();
+    slot.release(tx);
+    Ok(is_found)
 }
 
 /// Whether a value is kept outside of the leaf, in blocks of its own.
 pub fn is_remote(geometry: &Geometry, name_bytes: usize, value_bytes: usize) -> bool {
     !tree::is_local_value(geometry, name_bytes, value_bytes)
-}
-
-/// Whether the attribute that a key identifies exists.
-fn is_there(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<bool> {
-    match form(tx, ino) {
-        Form::None | Form::Empty => Ok(false),
-        Form::Shortform => Ok(shortform::find(tx, ino, key)?.is_some()),
-        Form::Tree => Ok(tree::lookup(tx, ino, key, false)?.is_some()),
-    }
 }

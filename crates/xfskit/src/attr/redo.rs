@@ -6,7 +6,7 @@
 //! what it was to add is added. That comes to the same however often it is done.
 
 use super::deferred::{Progress, Update, encode_done};
-use super::{Attr, Change, Form, form, leftovers, remote, shortform, tree};
+use super::{Attr, Change, Form, form, leftovers, shortform, tree};
 use crate::error::Result;
 use crate::incore::ForkKind;
 use crate::inode::bmap;
@@ -101,11 +101,8 @@ pub(super) fn remove_every(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> 
         Form::Shortform => while shortform::remove(tx, ino, key, true)? {},
         Form::Tree => {
             for incomplete in [true, false] {
-                while let Some(place) = tree::lookup(tx, ino, key, incomplete)? {
-                    tree::remove(tx, ino, key, incomplete)?;
-                    if let Some(place) = place {
-                        remote::free(tx, ino, place)?;
-                    }
+                while let Some(slot) = tree::find(tx, ino, key, incomplete)? {
+                    tree::take_out(tx, ino, slot)?;
                 }
             }
         }

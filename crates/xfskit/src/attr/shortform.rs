@@ -93,14 +93,14 @@ pub(super) fn make_empty(tx: &mut Transaction, ino: InoId, offset: u8) {
 /// # Errors
 /// `Corrupt`.
 pub fn remove(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, keep_fork: bool) -> Result<bool> {
-    let Some(place) = find(tx, ino, key)?.map(|found| Place::of(&found)) else { return Ok(false) };
-    remove_at(tx, ino, place, keep_fork)?;
+    let Some(entry) = find(tx, ino, key)?.map(|found| EntryRange::of(&found)) else { return Ok(false) };
+    remove_at(tx, ino, entry, keep_fork)?;
     Ok(true)
 }
 
-/// Where an attribute stands, for those who change it.
-#[derive(Clone, Copy, Debug)]
-pub struct Place {
+/// Where an attribute stands in a shortform fork. Good until the fork changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryRange {
     start: usize,
     name_start: usize,
     length: usize,
@@ -108,11 +108,16 @@ pub struct Place {
     namespace: u8,
 }
 
-impl Place {
-    /// The place of an attribute that was found.
+impl EntryRange {
+    /// Where an attribute is that was found.
     pub fn of(found: &ShortformAttr<'_>) -> Self {
         let (name_start, length) = (found.name_start(), found.length());
         Self { start: found.start, name_start, length, name_bytes: found.name.len(), namespace: found.namespace }
+    }
+
+    /// The value of the attribute.
+    pub(super) fn value(self, state: &InodeState) -> &[u8] {
+        &bytes(state)[self.name_start + self.name_bytes..self.start + self.length]
     }
 
     /// Whether another attribute has the same lengths and takes this one's place without a move.
@@ -127,10 +132,10 @@ impl Place {
 ///
 /// # Errors
 /// `Corrupt`.
-pub fn remove_at(tx: &mut Transaction, ino: InoId, place: Place, keep_fork: bool) -> Result<()> {
+pub fn remove_at(tx: &mut Transaction, ino: InoId, entry: EntryRange, keep_fork: bool) -> Result<()> {
     let offset = tx.inode(ino).core.fork_offset;
     let local = local_mut(tx, ino, offset);
-    take(local, place.start, place.length);
+    take(local, entry.start, entry.length);
     if local.len() == SHORTFORM_HEADER_BYTES && !keep_fork {
         remove_if_useless(tx, ino)?;
     }
@@ -143,14 +148,14 @@ pub fn remove_at(tx: &mut Transaction, ino: InoId, place: Place, keep_fork: bool
 /// # Errors
 /// `Corrupt`.
 pub fn replace(tx: &mut Transaction, ino: InoId, old: &Attr<'_>, new: &Attr<'_>) -> Result<Option<Outcome>> {
-    let Some(place) = find(tx, ino, old)?.map(|found| Place::of(&found)) else { return Ok(None) };
-    Ok(Some(replace_at(tx, ino, place, new)))
+    let Some(entry) = find(tx, ino, old)?.map(|found| EntryRange::of(&found)) else { return Ok(None) };
+    Ok(Some(replace_at(tx, ino, entry, new)))
 }
 
 /// As [`replace`], of an attribute that was found.
-pub fn replace_at(tx: &mut Transaction, ino: InoId, place: Place, new: &Attr<'_>) -> Outcome {
-    let Place { start, name_start, length, .. } = place;
-    if place.is_for(new)
+pub fn replace_at(tx: &mut Transaction, ino: InoId, entry: EntryRange, new: &Attr<'_>) -> Outcome {
+    let EntryRange { start, name_start, length, .. } = entry;
+    if entry.is_for(new)
         && let Some(bytes) = new.value.bytes()
     {
         let offset = tx.inode(ino).core.fork_offset;

@@ -27,11 +27,26 @@ pub struct RemotePlace {
     pub length: u32,
 }
 
-/// Where an attribute was found.
+/// Where an attribute stands: the path to its leaf, and its position there.
 #[derive(Debug)]
-struct Found {
+pub struct LeafSlot {
     path: Path,
     position: usize,
+}
+
+impl LeafSlot {
+    /// Gives the blocks back.
+    pub(super) fn release(self, tx: &mut Transaction) {
+        self.path.release(tx);
+    }
+
+    /// The place of the value, if it is in blocks of its own.
+    fn remote_place(&self, tx: &Transaction) -> Result<Option<RemotePlace>> {
+        Ok(match attr_at(tx.bytes(self.path.leaf().id), self.position)?.value {
+            LeafValue::Local(_) => None,
+            LeafValue::Remote { block, length } => Some(RemotePlace { block, length }),
+        })
+    }
 }
 
 /// The btree of an inode's attributes.
@@ -50,8 +65,8 @@ pub fn blocks_to_add(limits: &Limits) -> u64 {
     2 * DA_MAX_DEPTH as u64 * u64::from(limits.attr_levels.max(1))
 }
 
-/// Looks for an attribute; the path is `None` when it is not there.
-fn find(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, incomplete: bool) -> Result<Option<Found>> {
+/// Searches the tree for an attribute, complete or incomplete as asked.
+pub(super) fn find(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, incomplete: bool) -> Result<Option<LeafSlot>> {
     let (tree, hash) = (tree(ino), key.hash());
     let mut path = Path::descend(tx, &tree, hash)?;
     let mut guard = CycleGuard::default();
@@ -73,7 +88,7 @@ fn find(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, incomplete: bool) -> R
             }
         }
         if let Some(position) = found {
-            return Ok(Some(Found { path, position }));
+            return Ok(Some(LeafSlot { path, position }));
         }
         let goes_on = last_hash(tx.bytes(path.leaf().id)) == hash;
         if !goes_on || !path.advance(tx, &tree)? {
@@ -93,31 +108,24 @@ pub fn lookup(
     key: &Attr<'_>,
     incomplete: bool,
 ) -> Result<Option<Option<RemotePlace>>> {
-    let Some(found) = find(tx, ino, key, incomplete)? else { return Ok(None) };
-    let place = match attr_at(tx.bytes(found.path.leaf().id), found.position)?.value {
-        LeafValue::Local(_) => None,
-        LeafValue::Remote { block, length } => Some(RemotePlace { block, length }),
-    };
-    found.path.release(tx);
+    let Some(slot) = find(tx, ino, key, incomplete)? else { return Ok(None) };
+    let place = slot.remote_place(tx)?;
+    slot.release(tx);
     Ok(Some(place))
 }
 
-/// The value of an attribute.
-///
-/// # Errors
-/// `Corrupt`, `Io`.
-pub fn get(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<Option<Vec<u8>>> {
-    let Some(found) = find(tx, ino, key, false)? else { return Ok(None) };
-    let place = match attr_at(tx.bytes(found.path.leaf().id), found.position)?.value {
+/// The value of an attribute that was found; gives the blocks back.
+pub(super) fn value_at(tx: &mut Transaction, ino: InoId, slot: LeafSlot) -> Result<Vec<u8>> {
+    let place = match attr_at(tx.bytes(slot.path.leaf().id), slot.position)?.value {
         LeafValue::Local(value) => {
             let value = value.to_vec();
-            found.path.release(tx);
-            return Ok(Some(value));
+            slot.release(tx);
+            return Ok(value);
         }
         LeafValue::Remote { block, length } => RemotePlace { block, length },
     };
-    found.path.release(tx);
-    remote::read(tx, ino, place).map(Some)
+    slot.release(tx);
+    remote::read(tx, ino, place)
 }
 
 /// Turns shortform attributes, or none, into a leaf. Makes the attr fork if there is none; `NoRoom` when the data
@@ -264,23 +272,36 @@ fn split_in_two(list: &[Owned], room: usize) -> Option<usize> {
 /// # Errors
 /// `Corrupt`, `Io`.
 pub fn remove(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, incomplete: bool) -> Result<bool> {
-    let Some(Found { path, position }) = find(tx, ino, key, incomplete)? else { return Ok(false) };
+    let Some(slot) = find(tx, ino, key, incomplete)? else { return Ok(false) };
+    remove_at(tx, ino, slot).map(|()| true)
+}
+
+/// Removes an attribute that was found, and frees the blocks of its value.
+pub(super) fn take_out(tx: &mut Transaction, ino: InoId, slot: LeafSlot) -> Result<()> {
+    let place = slot.remote_place(tx)?;
+    remove_at(tx, ino, slot)?;
+    place.map_or(Ok(()), |place| remote::free(tx, ino, place))
+}
+
+/// As [`remove`], of an attribute that was found.
+fn remove_at(tx: &mut Transaction, ino: InoId, slot: LeafSlot) -> Result<()> {
+    let LeafSlot { path, position } = slot;
     let id = path.leaf().id;
     edit(tx, id, |e| leaf::remove(e, position))?;
     if path.is_single_leaf() {
-        return Ok(true);
+        return Ok(());
     }
     let tree = tree(ino);
     let block_bytes = tx.geometry().block_bytes();
     if leaf_entries(tx.bytes(id)).is_empty() {
         tree.remove_leaf(tx, path)?;
-        return Ok(true);
+        return Ok(());
     }
     let hash = last_hash(tx.bytes(id));
     path.set_last_hash(tx, hash);
     let used = leaf::used_bytes(tx.bytes(id))?;
     if used >= block_bytes * 37 / 100 {
-        return Ok(true);
+        return Ok(());
     }
     for right in [true, false] {
         let Some(other) = path.neighbour(tx, &tree, right)? else { continue };
@@ -298,17 +319,13 @@ pub fn remove(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, incomplete: bool
         tree.remove_leaf(tx, right)?;
         break;
     }
-    Ok(true)
+    Ok(())
 }
 
-/// Overwrites a local value by one of the same length; `false`, and nothing is changed, when the attribute is not
-/// there or its value is remote or of another length.
-///
-/// # Errors
-/// `Corrupt`, `Io`.
-pub fn overwrite(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, value: &[u8]) -> Result<bool> {
-    let Some(Found { path, position }) = find(tx, ino, key, false)? else { return Ok(false) };
-    let id = path.leaf().id;
+/// Overwrites the local value of an attribute that was found by one of the same length; `false`, and nothing is changed,
+/// when its value is remote or of another length.
+pub(super) fn overwrite_at(tx: &mut Transaction, slot: &LeafSlot, value: &[u8]) -> Result<bool> {
+    let (id, position) = (slot.path.leaf().id, slot.position);
     let same = matches!(attr_at(tx.bytes(id), position)?.value, LeafValue::Local(old) if old.len() == value.len());
     if same {
         edit(tx, id, |e| leaf::set_value(e, position, &OwnedValue::Local(value.to_vec())))?;

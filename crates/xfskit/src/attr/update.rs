@@ -11,8 +11,8 @@
 //! What an inode is known not to have is forgotten here when an attribute is added.
 
 use super::deferred::ValuePlace;
-use super::shortform::Place;
-use super::{Attr, Change, Form, Outcome, flags, form, shortform};
+use super::search::forget_absent;
+use super::{Attr, AttrSlot, Change, Form, Outcome, form, search, shortform};
 use crate::error::{Error, Result};
 use crate::incore::KnownAbsent;
 use crate::mount::Mount;
@@ -22,6 +22,17 @@ use crate::trans::{InoId, Reservation, Transaction};
 use xfskit_ondisk::attr::MAX_VALUE_BYTES;
 use xfskit_ondisk::attr::shortform::SHORTFORM_LENGTH_LIMIT;
 use xfskit_ondisk::{Corruption, reservation};
+
+/// What must be so before an attribute is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Required {
+    /// It may be there or not.
+    Nothing,
+    /// It is not there.
+    Absent,
+    /// It is there.
+    Present,
+}
 
 /// Most that the intent of an update takes in the log, in bytes, besides the value: two names with their parent
 /// pointers, and headers.
@@ -47,20 +58,6 @@ pub fn reservation(mount: &Mount, value_bytes: usize, logging: Logging) -> Reser
     }
 }
 
-/// What an attribute's presence contradicts.
-fn kind_of(attr: &Attr<'_>) -> KnownAbsent {
-    match attr.namespace & flags::NAMESPACE {
-        flags::ROOT => KnownAbsent::ROOT.union(match &*attr.name {
-            b"SGI_ACL_FILE" => KnownAbsent::ACCESS_ACL,
-            b"SGI_ACL_DEFAULT" => KnownAbsent::DEFAULT_ACL,
-            _ => KnownAbsent::default(),
-        }),
-        flags::SECURE => KnownAbsent::SECURE,
-        flags::PARENT => KnownAbsent::default(),
-        _ => KnownAbsent::USER,
-    }
-}
-
 /// Whether the fast path may be tried; counts why not.
 fn may_try_shortform(tx: &Transaction, ino: InoId, value_bytes: usize) -> bool {
     let counters = &tx.mount().counters;
@@ -77,37 +74,26 @@ fn may_try_shortform(tx: &Transaction, ino: InoId, value_bytes: usize) -> bool {
 }
 
 /// Adds or replaces an attribute, if that is a matter of the inode alone. `false`, and nothing changed: [`put`] has to
-/// do it, with what [`reservation()`] asks for. `required` says whether the attribute must be there, or must not.
+/// do it, with what [`reservation()`] asks for.
 ///
 /// # Errors
-/// `Exists`, `NoAttribute`, `Corrupt`.
-pub fn put_in_inode(tx: &mut Transaction, ino: InoId, new: &Attr<'_>, required: Option<bool>) -> Result<bool> {
+/// `Exists` or `NoAttribute` where it is not as `required`; `Corrupt`.
+pub fn put_in_inode(tx: &mut Transaction, ino: InoId, new: Attr<'_>, required: Required) -> Result<bool> {
     if !stays_in_inode(tx, ino, new.value.len()) {
         return Ok(false);
     }
-    let mount = tx.mount();
-    let kind = kind_of(new);
-    let skip = mount.options.known_absent && tx.inode(ino).known_absent.contains(kind);
-    let place = if skip { None } else { shortform::find(tx, ino, new)?.map(|found| Place::of(&found)) };
-    match (place.is_some(), required) {
-        (true, Some(false)) => return Err(Error::Exists),
-        (false, Some(true)) => return Err(Error::NoAttribute),
+    let slot = search(tx, ino, &new)?;
+    match (slot.is_found(), required) {
+        (true, Required::Absent) => return Err(Error::Exists),
+        (false, Required::Present) => return Err(Error::NoAttribute),
         _ => {}
     }
-    let outcome = match place {
-        Some(place) => shortform::replace_at(tx, ino, place, new),
-        None => shortform::add(tx, ino, new)?,
-    };
-    if outcome == Outcome::NoRoom {
+    let change = to_put(new, &slot);
+    if in_shortform(tx, ino, &change, &slot)? == Outcome::NoRoom {
         return Ok(false);
     }
-    tx.inode_memory_mut(ino).known_absent.remove(kind);
-    let counters = &mount.counters;
-    if skip { &counters.attr_searches_skipped } else { &counters.attr_searches }.increment();
-    counters.attr_fast_path.increment();
-    if place.is_some_and(|place| place.is_for(new)) {
-        counters.attr_in_place.increment();
-    }
+    forget_absent(tx, ino, change.new_attr());
+    slot.count(tx.mount());
     Ok(true)
 }
 
@@ -115,14 +101,12 @@ pub fn put_in_inode(tx: &mut Transaction, ino: InoId, new: &Attr<'_>, required: 
 ///
 /// # Errors
 /// `NoAttribute`, `Corrupt`.
-pub fn remove_in_inode(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<bool> {
+pub fn remove_in_inode(tx: &mut Transaction, ino: InoId, old: Attr<'_>) -> Result<bool> {
     if !stays_in_inode(tx, ino, 0) {
         return Ok(false);
     }
-    let place = shortform::find(tx, ino, key)?.map(|found| Place::of(&found)).ok_or(Error::NoAttribute)?;
-    shortform::remove_at(tx, ino, place, false)?;
-    tx.mount().counters.attr_fast_path.increment();
-    Ok(true)
+    let slot = search_present(tx, ino, &old)?;
+    in_shortform(tx, ino, &Change::Remove(old), &slot).map(|outcome| outcome == Outcome::Done)
 }
 
 fn stays_in_inode(tx: &Transaction, ino: InoId, value_bytes: usize) -> bool {
@@ -134,7 +118,8 @@ fn stays_in_inode(tx: &Transaction, ino: InoId, value_bytes: usize) -> bool {
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.
 pub fn set(tx: &mut Transaction, ino: InoId, new: Attr<'_>, logging: Logging) -> Result<()> {
-    make(tx, ino, Change::Set(new), logging, None)
+    finish_queued(tx, ino, &new)?;
+    make(tx, ino, Change::Set(new), AttrSlot::Absent, logging, None)
 }
 
 /// Adds an attribute, or replaces the one of that name.
@@ -157,12 +142,9 @@ pub fn put_at(
     place: Option<ValuePlace>,
 ) -> Result<()> {
     finish_queued(tx, ino, &new)?;
-    let known_absent = tx.mount().options.known_absent && tx.inode(ino).known_absent.contains(kind_of(&new));
-    let counters = &tx.mount().counters;
-    if known_absent { &counters.attr_searches_skipped } else { &counters.attr_searches }.increment();
-    let is_there = !known_absent && super::is_there(tx, ino, &new)?;
-    let change = if is_there { Change::Replace(new) } else { Change::Set(new) };
-    make(tx, ino, change, logging, place)
+    let slot = search(tx, ino, &new)?;
+    slot.count(tx.mount());
+    make(tx, ino, to_put(new, &slot), slot, logging, place)
 }
 
 /// Removes an attribute.
@@ -170,7 +152,9 @@ pub fn put_at(
 /// # Errors
 /// `NoAttribute`, for a parent pointer `Corrupt`, when it is not there; `Corrupt`, `Io`.
 pub fn remove(tx: &mut Transaction, ino: InoId, old: Attr<'_>, logging: Logging) -> Result<()> {
-    make(tx, ino, Change::Remove(old), logging, None)
+    finish_queued(tx, ino, &old)?;
+    let slot = search_present(tx, ino, &old)?;
+    make(tx, ino, Change::Remove(old), slot, logging, None)
 }
 
 /// Replaces a parent pointer by another.
@@ -178,7 +162,10 @@ pub fn remove(tx: &mut Transaction, ino: InoId, old: Attr<'_>, logging: Logging)
 /// # Errors
 /// `Corrupt` when `old` is not there; `NoSpace`, `Io`.
 pub fn replace_parent(tx: &mut Transaction, ino: InoId, old: Attr<'_>, new: Attr<'_>) -> Result<()> {
-    make(tx, ino, Change::ReplaceParent { old, new }, Logging::Logged, None)
+    finish_queued(tx, ino, &old)?;
+    finish_queued(tx, ino, &new)?;
+    let slot = search_present(tx, ino, &old)?;
+    make(tx, ino, Change::ReplaceParent { old, new }, slot, Logging::Logged, None)
 }
 
 /// Checks that there is an attribute.
@@ -186,7 +173,18 @@ pub fn replace_parent(tx: &mut Transaction, ino: InoId, old: Attr<'_>, new: Attr
 /// # Errors
 /// As [`remove`] when it is not there; `Io`.
 pub fn verify(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<()> {
-    if super::is_there(tx, ino, key)? { Ok(()) } else { Err(missing(tx, ino, key)) }
+    search_present(tx, ino, key).map(|slot| slot.release(tx))
+}
+
+/// Searches for an attribute that must be there.
+fn search_present(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<AttrSlot> {
+    let slot = search(tx, ino, key)?;
+    if slot.is_found() { Ok(slot) } else { Err(missing(tx, ino, key)) }
+}
+
+/// The change that stores an attribute for which `slot` was found.
+fn to_put<'a>(new: Attr<'a>, slot: &AttrSlot) -> Change<'a> {
+    if slot.is_found() { Change::Replace(new) } else { Change::Set(new) }
 }
 
 /// An update of the same attribute that waits for its links is done before another.
@@ -195,64 +193,48 @@ fn finish_queued(tx: &mut Transaction, ino: InoId, attr: &Attr<'_>) -> Result<()
     if tx.has_deferred(key) { tx.finish_deferred(Turn::First) } else { Ok(()) }
 }
 
-/// Makes a change, in shortform or by the deferred path.
+/// Makes a change of the attribute at `slot`, in shortform or by the deferred path.
 fn make(
     tx: &mut Transaction,
     ino: InoId,
     change: Change<'_>,
+    slot: AttrSlot,
     logging: Logging,
     place: Option<ValuePlace>,
 ) -> Result<()> {
-    for key in change.keys() {
-        finish_queued(tx, ino, key)?;
-    }
-    if let Some(new) = change.new_attr() {
-        tx.inode_memory_mut(ino).known_absent.remove(kind_of(new));
-    }
+    forget_absent(tx, ino, change.new_attr());
     if !may_try_shortform(tx, ino, change.value_bytes()) {
+        slot.release(tx);
         return super::deferred::run(tx, ino, change, logging, place);
     }
-    if in_shortform(tx, ino, &change)? == Outcome::Done {
+    if in_shortform(tx, ino, &change, &slot)? == Outcome::Done {
         return Ok(());
     }
     tx.mount().counters.attr_fell_no_room.increment();
-    let rest = match change {
-        Change::Replace(new) => {
-            shortform::remove(tx, ino, &new, true)?;
-            Change::Set(new)
-        }
-        // The old half goes now; what remains to be done, and to be logged, is a plain set of the new one.
-        Change::ReplaceParent { old, new } => {
-            shortform::remove(tx, ino, &old, true)?;
-            Change::Set(new)
-        }
-        other => other,
-    };
-    super::deferred::run(tx, ino, rest, logging, place)
+    // The old half goes now; what remains to be done, and to be logged, is a plain set of the new one.
+    if let AttrSlot::InInode(old) = slot {
+        shortform::remove_at(tx, ino, old, true)?;
+    }
+    super::deferred::run(tx, ino, change.into_set(), logging, place)
 }
 
-/// Makes a change of shortform attributes, if there is room.
-fn in_shortform(tx: &mut Transaction, ino: InoId, change: &Change<'_>) -> Result<Outcome> {
-    let outcome = match change {
-        Change::Set(new) => shortform::add(tx, ino, new)?,
-        Change::Replace(new) => replace_in_shortform(tx, ino, new, new)?,
-        Change::ReplaceParent { old, new } => replace_in_shortform(tx, ino, old, new)?,
-        Change::Remove(old) if shortform::remove(tx, ino, old, false)? => Outcome::Done,
-        Change::Remove(old) => return Err(missing(tx, ino, old)),
+/// Makes a change of shortform attributes, if there is room. What it changes is at `slot`.
+fn in_shortform(tx: &mut Transaction, ino: InoId, change: &Change<'_>, slot: &AttrSlot) -> Result<Outcome> {
+    let counters = &tx.mount().counters;
+    let outcome = match (change.new_attr(), slot) {
+        (None, AttrSlot::InInode(old)) => shortform::remove_at(tx, ino, *old, false).map(|()| Outcome::Done)?,
+        (Some(new), AttrSlot::InInode(old)) => {
+            let outcome = shortform::replace_at(tx, ino, *old, new);
+            if outcome == Outcome::Done && old.is_for(new) {
+                counters.attr_in_place.increment();
+            }
+            outcome
+        }
+        (Some(new), _) => shortform::add(tx, ino, new)?,
+        (None, _) => unreachable!("what is removed was found"),
     };
     if outcome == Outcome::Done {
-        tx.mount().counters.attr_fast_path.increment();
-    }
-    Ok(outcome)
-}
-
-fn replace_in_shortform(tx: &mut Transaction, ino: InoId, old: &Attr<'_>, new: &Attr<'_>) -> Result<Outcome> {
-    let Some(place) = shortform::find(tx, ino, old)?.map(|found| Place::of(&found)) else {
-        return Err(missing(tx, ino, old));
-    };
-    let outcome = shortform::replace_at(tx, ino, place, new);
-    if outcome == Outcome::Done && place.is_for(new) {
-        tx.mount().counters.attr_in_place.increment();
+        counters.attr_fast_path.increment();
     }
     Ok(outcome)
 }

@@ -7,6 +7,7 @@
 //! An access ACL that says no more than the mode does is not stored.
 
 use super::Caller;
+use crate::attr::search::remember_no_acl;
 use crate::attr::{self, update};
 use crate::error::{Error, Result};
 use crate::error_tags::REFUSE_ACL;
@@ -52,16 +53,8 @@ impl AclKind {
             .find(|kind| namespace & flags::NAMESPACE == flags::ROOT && name == kind.disk_name())
     }
 
-    /// What an inode without it is known to lack.
-    pub(super) fn known_absent(self) -> KnownAbsent {
-        match self {
-            Self::Access => KnownAbsent::ACCESS_ACL,
-            Self::Default => KnownAbsent::DEFAULT_ACL,
-        }
-    }
-
     /// The attribute with this value on disk.
-    fn attr(self, value: &[u8]) -> attr::Attr<'_> {
+    pub(super) fn attr(self, value: &[u8]) -> attr::Attr<'_> {
         attr::Attr::new(flags::ROOT, self.disk_name(), value)
     }
 }
@@ -176,23 +169,18 @@ pub(super) fn inherited(tx: &mut Transaction, dir: InoId, mode: u16, umask: u16)
     Ok(Inherited { mode: mode & !0o777 | permissions, attributes })
 }
 
-/// Reads an ACL, unless the inode is known to have none; remembers when there is none.
+/// Reads an ACL; remembers when there is none.
 fn read(tx: &mut Transaction, ino: InoId, kind: AclKind) -> Result<Option<Acl>> {
-    let known = tx.mount().options.known_absent;
-    if known && tx.inode(ino).known_absent.contains(kind.known_absent()) {
-        tx.mount().counters.attr_searches_skipped.increment();
-        return Ok(None);
-    }
-    tx.mount().counters.attr_searches.increment();
     let number = tx.inode(ino).core.inode;
-    match attr::get(tx, ino, &attr::Attr::key(flags::ROOT, kind.disk_name()))? {
+    let key = kind.attr(&[]);
+    match attr::get(tx, ino, &key)? {
         Some(_) if tx.mount().error_tags.strikes(REFUSE_ACL) => {
             Err(Corruption::new("ACL", "error tag").of(number.0).into())
         }
         Some(bytes) => Ok(Some(Acl::decode(&bytes).map_err(|corruption| corruption.of(number.0))?)),
         None => {
             if tx.is_writable() {
-                tx.inode_memory_mut(ino).known_absent.insert(kind.known_absent());
+                remember_no_acl(tx, ino, &key);
             }
             Ok(None)
         }
@@ -247,7 +235,7 @@ pub(super) fn set(
     // The attribute first: it may be refused, the mode may not.
     match acl {
         Some(acl) => update::put(tx, ino, kind.attr(&acl.encode()), update::Logging::Logged)?,
-        None if attr::exists(tx, ino, flags::ROOT, kind.disk_name())? => {
+        None if attr::exists(tx, ino, &kind.attr(&[]))? => {
             update::remove(tx, ino, kind.attr(&[]), update::Logging::Logged)?;
         }
         None => {}

@@ -8,7 +8,9 @@
 
 use super::protected::check_unprotected;
 use super::{Caller, Volume, acl, check_state_in_use};
-use crate::attr::{self, Form, update};
+use crate::attr;
+use crate::attr::search::{InodeList, InodeSearch, kinds_of, list_inode, search_inode};
+use crate::attr::update::{self, Required};
 use crate::error::{Error, Result};
 use crate::incore::{Inode, KnownAbsent};
 use crate::mount::AttrLogging;
@@ -59,14 +61,6 @@ impl Namespace {
             _ => Self::User,
         }
     }
-
-    fn known_absent(self) -> KnownAbsent {
-        match self {
-            Self::User => KnownAbsent::USER,
-            Self::Trusted => KnownAbsent::ROOT,
-            Self::Security => KnownAbsent::SECURE,
-        }
-    }
 }
 
 /// What a set may find.
@@ -81,12 +75,12 @@ pub enum SetMode {
 }
 
 impl SetMode {
-    /// Whether the attribute must exist, or must not.
-    fn required(self) -> Option<bool> {
+    /// The same for the layer below.
+    fn required(self) -> Required {
         match self {
-            Self::Any => None,
-            Self::Create => Some(false),
-            Self::Replace => Some(true),
+            Self::Any => Required::Nothing,
+            Self::Create => Required::Absent,
+            Self::Replace => Required::Present,
         }
     }
 }
@@ -175,51 +169,29 @@ impl Volume {
     ) -> Result<Option<bool>> {
         let state = inode.state_lock().read();
         check_state_in_use(&state)?;
-        let counters = &self.mount.counters;
-        if self.mount.options.known_absent && state.known_absent.contains(namespace.known_absent()) {
-            counters.attr_searches_skipped.increment();
-            return Ok(Some(false));
-        }
-        if attr::form_of(&state) == Form::Tree {
-            return Ok(None);
-        }
-        counters.attr_searches.increment();
         let key = attr::Attr::key(namespace.flags(), name);
-        let found = self.located(inode.number, attr::shortform::find_in(&state, &key))?;
-        value.extend_from_slice(found.map_or(&[], |found| found.value));
-        Ok(Some(found.is_some()))
+        let found = self.located(inode.number, search_inode(&self.mount, &state, &key))?;
+        found.count(&self.mount);
+        match found {
+            InodeSearch::KnownAbsent | InodeSearch::Absent => Ok(Some(false)),
+            InodeSearch::Found(found) => {
+                value.extend_from_slice(found.value);
+                Ok(Some(true))
+            }
+            InodeSearch::InTree => Ok(None),
+        }
     }
 
     fn get_by_transaction(&self, inode: &Arc<Inode>, parsed: Parsed<'_>) -> Result<Vec<u8>> {
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join(&mut tx, inode)?;
-        match parsed {
-            Parsed::Plain(namespace, name) => {
-                self.search(&mut tx, id, namespace.known_absent(), namespace.flags(), name)?.ok_or(Error::NoAttribute)
-            }
-            Parsed::Acl(kind) => {
-                let raw = self.search(&mut tx, id, kind.known_absent(), flags::ROOT, kind.disk_name())?;
-                acl::to_user(&raw.ok_or(Error::NoAttribute)?)
-            }
-        }
-    }
-
-    /// Looks for an attribute, unless the inode is known to have none of its kind.
-    fn search(
-        &self,
-        tx: &mut Transaction,
-        id: InoId,
-        kind: KnownAbsent,
-        namespace: u8,
-        name: &[u8],
-    ) -> Result<Option<Vec<u8>>> {
-        if self.mount.options.known_absent && tx.inode(id).known_absent.contains(kind) {
-            self.mount.counters.attr_searches_skipped.increment();
-            return Ok(None);
-        }
-        self.mount.counters.attr_searches.increment();
-        let found = attr::get(tx, id, &attr::Attr::key(namespace, name));
-        self.located(tx.inode(id).core.inode, found)
+        let (namespace, disk_name) = match parsed {
+            Parsed::Plain(namespace, name) => (namespace.flags(), name),
+            Parsed::Acl(kind) => (flags::ROOT, kind.disk_name()),
+        };
+        let found = attr::get(&mut tx, id, &attr::Attr::key(namespace, disk_name));
+        let raw = self.located(inode.number, found)?.ok_or(Error::NoAttribute)?;
+        if let Parsed::Acl(_) = parsed { acl::to_user(&raw) } else { Ok(raw) }
     }
 
     /// The full names of all attributes.
@@ -249,45 +221,43 @@ impl Volume {
     /// Hands out all attributes, each as the two parts of its full name.
     fn for_each_xattr(&self, inode: InodeNumber, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
         let inode = self.mount.inode(inode)?;
-        let counters = &self.mount.counters;
         let mut found = KnownAbsent::default();
         let mut visit = |namespace: u8, name: &[u8]| {
             if namespace & flags::PARENT != 0 {
                 return;
             }
-            let known = Namespace::of_flags(namespace);
-            found.insert(known.known_absent());
+            found.insert(kinds_of(namespace, name));
             if let Some(kind) = acl::AclKind::of(namespace, name) {
-                found.insert(kind.known_absent());
                 each(kind.full_name(), &[]);
             }
-            each(known.prefix(), name);
+            each(Namespace::of_flags(namespace).prefix(), name);
         };
         let (version, known) = {
             let state = inode.state_lock().read();
             check_state_in_use(&state)?;
-            if self.mount.options.known_absent && state.known_absent.contains(KnownAbsent::ALL) {
-                counters.attr_searches_skipped.increment();
-                return Ok(());
-            }
-            counters.attr_searches.increment();
-            if attr::form_of(&state) != Form::Tree {
-                for attr in attrs(attr::shortform::bytes(&state)) {
-                    let attr = self.located(inode.number, attr.map_err(Error::from))?;
-                    visit(attr.namespace, attr.name);
+            let list = list_inode(&self.mount, &state);
+            list.count(&self.mount);
+            match list {
+                InodeList::KnownAbsent => return Ok(()),
+                InodeList::Shortform(bytes) => {
+                    for attr in attrs(bytes) {
+                        let attr = self.located(inode.number, attr.map_err(Error::from))?;
+                        visit(attr.namespace, attr.name);
+                    }
+                    (version_of(&state.core), state.known_absent)
                 }
-                (version_of(&state.core), state.known_absent)
-            } else {
-                drop(state);
-                let mut tx = Transaction::read_only(&self.mount);
-                let id = self.join(&mut tx, &inode)?;
-                let seen = (version_of(&tx.inode(id).core), tx.inode(id).known_absent);
-                let listed = attr::list(&mut tx, id, &mut |attr| {
-                    visit(attr.namespace, attr.name);
-                    ControlFlow::Continue(())
-                });
-                self.located(inode.number, listed)?;
-                seen
+                InodeList::InTree => {
+                    drop(state);
+                    let mut tx = Transaction::read_only(&self.mount);
+                    let id = self.join(&mut tx, &inode)?;
+                    let seen = (version_of(&tx.inode(id).core), tx.inode(id).known_absent);
+                    let listed = attr::list(&mut tx, id, &mut |attr| {
+                        visit(attr.namespace, attr.name);
+                        ControlFlow::Continue(())
+                    });
+                    self.located(inode.number, listed)?;
+                    seen
+                }
             }
         };
         let mut absent = KnownAbsent::ALL;
@@ -345,8 +315,8 @@ impl Volume {
         let id = self.join(&mut tx, &inode)?;
         let attr = attr::Attr::new(namespace.flags(), name, value.unwrap_or_default());
         let result = check_allowed(&tx, id, &[(Parsed::Plain(namespace, name), value)]).and_then(|()| match value {
-            Some(_) => update::put_in_inode(&mut tx, id, &attr, mode.required()),
-            None => update::remove_in_inode(&mut tx, id, &attr),
+            Some(_) => update::put_in_inode(&mut tx, id, attr, mode.required()),
+            None => update::remove_in_inode(&mut tx, id, attr),
         });
         if matches!(result, Ok(true)) {
             super::create::touch(&mut tx, id);
@@ -547,10 +517,10 @@ fn check_mode(
     }
     let exists = match name {
         Parsed::Plain(..) if known.is_some() => known == Some(true),
-        Parsed::Plain(namespace, name) => attr::exists(tx, id, namespace.flags(), name)?,
+        Parsed::Plain(namespace, name) => attr::exists(tx, id, &attr::Attr::key(namespace.flags(), name))?,
         // Removing an ACL that is not there is fine.
         Parsed::Acl(_) if value.is_none() => return Ok(()),
-        Parsed::Acl(kind) => attr::exists(tx, id, flags::ROOT, kind.disk_name())?,
+        Parsed::Acl(kind) => attr::exists(tx, id, &kind.attr(&[]))?,
     };
     match (exists, mode, value) {
         (true, SetMode::Create, Some(_)) => Err(Error::Exists),

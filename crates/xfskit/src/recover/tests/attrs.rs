@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::attr::update::{self, Logging};
-use crate::attr::{Attr, Form, ParentRecord, flags, form, tree};
+use crate::attr::{self, Attr, Form, ParentRecord, flags, form, tree};
 use crate::error_tags::LARP;
 use crate::volume::{AttrLogging, RenameFlags, SetMode};
 use xfskit_ondisk::attr::leaf::LeafValue;
@@ -114,7 +114,7 @@ fn an_incomplete_entry_is_seen_by_nobody_afterwards() {
     let ino = tx.join_inode(&inode);
     let key = Attr::key(0, b"large");
     assert_eq!(tree::lookup(&mut tx, ino, &key, true).unwrap(), None);
-    assert_eq!(tree::get(&mut tx, ino, &key).unwrap(), Some(vec![5; 20000]));
+    assert_eq!(attr::get(&mut tx, ino, &key).unwrap(), Some(vec![5; 20000]));
 }
 
 /// Maps nearly all blocks that are left into the second file, those of the reserve pool, too.
