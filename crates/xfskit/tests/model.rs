@@ -6,7 +6,8 @@ use common::{Random, add_attr, change, colliding, image, look, make_inode, mount
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use xfskit::attr::{self, Attr, Form, ListCursor, ParentRecord, flags, shortform, tree};
+use xfskit::attr::tree::{self, Completeness};
+use xfskit::attr::{self, Attr, Form, ListCursor, ParentRecord, flags, shortform};
 use xfskit::dir::{self, FileType};
 use xfskit::mount::Mount;
 use xfskit::ondisk::InodeNumber;
@@ -171,11 +172,14 @@ fn an_attribute_is_replaced_by_hiding_and_showing() {
     }
     let (key, new) = (Attr::key(0, b"50"), Attr::new(0, b"50", b"the new one"));
     let value = |mount: &Arc<Mount>| look(mount, file, |tx, ino| attr::get(tx, ino, &key)).unwrap().unwrap();
-    change(&mount, file, |tx, ino| tree::add(tx, ino, &new, LeafValue::Local(b"the new one"), true)).unwrap();
+    change(&mount, file, |tx, ino| {
+        tree::add(tx, ino, &new, LeafValue::Local(b"the new one"), Completeness::Incomplete)
+    })
+    .unwrap();
     assert_eq!(value(&mount), [50; 20]);
     assert!(change(&mount, file, |tx, ino| tree::flip(tx, ino, &key)).unwrap());
     assert_eq!(value(&mount), b"the new one");
-    assert!(change(&mount, file, |tx, ino| tree::remove(tx, ino, &key, true)).unwrap());
+    assert!(change(&mount, file, |tx, ino| tree::remove(tx, ino, &key, Completeness::Incomplete)).unwrap());
     assert_eq!(value(&mount), b"the new one");
     assert!(!change(&mount, file, |tx, ino| tree::flip(tx, ino, &key)).unwrap());
     mount.unmount().unwrap();

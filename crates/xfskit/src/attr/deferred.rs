@@ -15,8 +15,9 @@
 //! Most updates are over after their first step, in the caller's transaction, and log no intent. The policy `always`
 //! makes every update begin with one, as the kernel's `larp` switch does.
 
+use super::tree::Completeness;
 use super::update::{self, Logging};
-use super::{Attr, AttrSlot, Change, Form, Outcome, Value, fork, form, redo, remote, search, shortform, tree};
+use super::{Attr, AttrSlot, Change, EmptyFork, Fit, Form, Value, fork, form, redo, remote, search, shortform, tree};
 use crate::error::{Error, Result};
 use crate::error_tags::{ATTR_NO_SPACE, LARP, REFUSE_FORK};
 use crate::incore::{DataFork, ForkKind, ForkMap};
@@ -160,7 +161,7 @@ fn unmap(tx: &mut Transaction, ino: InoId, at: FileBlock, count: u32) -> Result<
 /// Unmaps what was mapped for a value, and undoes what was done to the fork for its sake.
 fn take_back(tx: &mut Transaction, ino: InoId, at: FileBlock, count: u32) -> Result<()> {
     bmap::remove(tx, ino, ForkKind::Attr, at, count.into())?;
-    tree::to_shortform(tx, ino, false).map(|_| ())
+    tree::to_shortform(tx, ino, EmptyFork::Remove).map(|_| ())
 }
 
 /// Where the blocks of a value can be mapped, in a fork that is a tree from here on.
@@ -210,7 +211,12 @@ impl Update<'_> {
                 if let Some(new) = change.new_attr() {
                     self.add(tx, ino, new)?;
                 }
-                tree::to_shortform(tx, ino, change.new_attr().is_some()).map(|_| ())
+                tree::to_shortform(
+                    tx,
+                    ino,
+                    if change.new_attr().is_some() { EmptyFork::Keep } else { EmptyFork::Remove },
+                )
+                .map(|_| ())
             }
             Change::Set(new) => self.add(tx, ino, new),
             Change::Replace(new) => {
@@ -230,7 +236,7 @@ impl Update<'_> {
             Change::Remove(old) => {
                 let slot = search(tx, ino, old)?;
                 take_out(tx, ino, slot, old)?;
-                tree::to_shortform(tx, ino, false).map(|_| ())
+                tree::to_shortform(tx, ino, EmptyFork::Remove).map(|_| ())
             }
         }
     }
@@ -244,14 +250,14 @@ impl Update<'_> {
     ) -> Result<()> {
         take_out(tx, ino, slot, old)?;
         self.add(tx, ino, new)?;
-        tree::to_shortform(tx, ino, true).map(|_| ())
+        tree::to_shortform(tx, ino, EmptyFork::Keep).map(|_| ())
     }
 
     fn add(&self, tx: &mut Transaction, ino: InoId, new: &Attr<'_>) -> Result<()> {
         if form(tx, ino) != Form::Tree {
             ensure_fork(tx, ino, SHORTFORM_HEADER_BYTES + entry_bytes(new.name.len(), new.value.len()))?;
             // The update was queued, or room was made since: the shortform may do after all.
-            if self.progress == Progress::Start && self.is_local(tx) && shortform::add(tx, ino, new)? == Outcome::Done {
+            if self.progress == Progress::Start && self.is_local(tx) && shortform::add(tx, ino, new)? == Fit::Done {
                 return Ok(());
             }
             make_tree(tx, ino)?;
@@ -269,7 +275,7 @@ impl Update<'_> {
                 LeafValue::Local(new.value.bytes().expect("only what no entry may hold is laid out in blocks"))
             }
         };
-        tree::add(tx, ino, new, value, false)
+        tree::add(tx, ino, new, value, Completeness::Complete)
     }
 
     fn is_local(&self, tx: &Transaction) -> bool {
@@ -322,7 +328,7 @@ pub(super) fn encode_done(id: u64, copy: &mut LogVector) {
 /// Takes an attribute out of whatever form it is in, and frees its value's blocks.
 fn take_out(tx: &mut Transaction, ino: InoId, slot: AttrSlot, key: &Attr<'_>) -> Result<()> {
     match slot {
-        AttrSlot::InInode(entry) => shortform::remove_at(tx, ino, entry, true),
+        AttrSlot::InInode(entry) => shortform::remove_at(tx, ino, entry, EmptyFork::Keep),
         AttrSlot::InLeaf(slot) => tree::take_out(tx, ino, slot),
         AttrSlot::KnownAbsent | AttrSlot::Absent => Err(update::missing(tx, ino, key)),
     }
@@ -332,8 +338,8 @@ fn take_out(tx: &mut Transaction, ino: InoId, slot: AttrSlot, key: &Attr<'_>) ->
 fn make_tree(tx: &mut Transaction, ino: InoId) -> Result<()> {
     ensure_fork(tx, ino, usize::MAX)?;
     match tree::from_shortform(tx, ino)? {
-        Outcome::Done => Ok(()),
-        Outcome::NoRoom => Err(Error::NoSpace),
+        Fit::Done => Ok(()),
+        Fit::NoRoom => Err(Error::NoSpace),
     }
 }
 
@@ -386,7 +392,7 @@ fn ensure_fork(tx: &mut Transaction, ino: InoId, bytes: usize) -> Result<()> {
         return Ok(());
     }
     let offset = fork::offset_of_new(tx, ino, bytes);
-    if fork::make_at(tx, ino, offset) == Outcome::Done {
+    if fork::make_at(tx, ino, offset) == Fit::Done {
         return Ok(());
     }
     if tx.mount().error_tags.strikes(REFUSE_FORK) {
@@ -394,7 +400,7 @@ fn ensure_fork(tx: &mut Transaction, ino: InoId, bytes: usize) -> Result<()> {
     }
     make_room(tx, ino)?;
     match fork::make_at(tx, ino, offset) {
-        Outcome::Done => Ok(()),
-        Outcome::NoRoom => Err(Error::NoSpace),
+        Fit::Done => Ok(()),
+        Fit::NoRoom => Err(Error::NoSpace),
     }
 }

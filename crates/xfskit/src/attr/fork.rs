@@ -7,7 +7,7 @@
 //! A shortform fork may start wherever both forks fit: it grows downwards as long as the data fork leaves room for
 //! itself and for the root of an extent map. The rules are the kernel's, so that the same inodes come out.
 
-use super::Outcome;
+use super::Fit;
 use crate::error::Result;
 use crate::incore::{AttrFork, DataFork, ForkMap, InodeState};
 use crate::trans::{InoId, InodeFields, Transaction};
@@ -19,6 +19,15 @@ const MIN_DATA_POINTERS: u32 = 3;
 /// Fewest pointers for which an attr fork leaves room in the root of its extent map.
 const MIN_ATTR_POINTERS: u32 = 2;
 const DEVICE_BYTES: usize = 8;
+
+/// What becomes of an attr fork that the last attribute leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmptyFork {
+    /// It stays: another attribute is added at once.
+    Keep,
+    /// It goes, unless the image keeps attr forks: see [`remove_if_useless`].
+    Remove,
+}
 
 /// The start of the attr fork of a new inode, in units of 8 bytes.
 pub fn default_offset(geometry: &Geometry, data: &DataFork) -> u8 {
@@ -72,21 +81,21 @@ pub fn data_fits(state: &InodeState, offset: u8) -> bool {
 /// Gives an inode without an attr fork an empty one, with room for `bytes` bytes of shortform attributes if that is
 /// possible at all. `NoRoom` when the contents of the data fork would have to leave the inode first; see
 /// [`offset_of_new`].
-pub fn make(tx: &mut Transaction, ino: InoId, bytes: usize) -> Outcome {
+pub fn make(tx: &mut Transaction, ino: InoId, bytes: usize) -> Fit {
     let offset = offset_of_new(tx, ino, bytes);
     make_at(tx, ino, offset)
 }
 
 /// As [`make`], of a fork that starts at `offset`.
-pub(super) fn make_at(tx: &mut Transaction, ino: InoId, offset: u8) -> Outcome {
+pub(super) fn make_at(tx: &mut Transaction, ino: InoId, offset: u8) -> Fit {
     if !data_fits(tx.inode(ino), offset) {
-        return Outcome::NoRoom;
+        return Fit::NoRoom;
     }
     let state = set_offset(tx, ino, offset, InodeFields::CORE);
     state.core.attr_format = ForkFormat::Extents;
     state.core.attr_extents = 0;
     state.attr = Some(AttrFork::EMPTY);
-    Outcome::Done
+    Fit::Done
 }
 
 /// Where the attr fork of an inode without one would start, if it is to hold `bytes` bytes of shortform attributes.

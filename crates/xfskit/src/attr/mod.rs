@@ -28,6 +28,7 @@ pub mod update;
 pub use change::{Attr, Change, Value};
 pub use deferred::{ValuePlace, map_value, unmap_values};
 pub use drop::remove_all;
+pub use fork::EmptyFork;
 pub use list::{AttrRef, ListCursor, list, list_from};
 pub use redo::Redo;
 pub use search::{AttrSlot, search};
@@ -64,10 +65,10 @@ pub enum Form {
     Tree,
 }
 
-/// Whether an addition found room.
+/// Whether what is to be stored fits the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Outcome {
+pub enum Fit {
     /// It is done.
     Done,
     /// There is no room in this form; nothing was changed.

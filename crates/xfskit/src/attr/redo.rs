@@ -6,7 +6,8 @@
 //! what it was to add is added. That comes to the same however often it is done.
 
 use super::deferred::{Progress, Update, encode_done};
-use super::{Attr, Change, Form, form, leftovers, shortform, tree};
+use super::tree::Completeness;
+use super::{Attr, Change, EmptyFork, Form, form, leftovers, shortform, tree};
 use crate::error::Result;
 use crate::incore::ForkKind;
 use crate::inode::bmap;
@@ -98,10 +99,10 @@ impl Redo {
 pub(super) fn remove_every(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<()> {
     match form(tx, ino) {
         Form::None | Form::Empty => {}
-        Form::Shortform => while shortform::remove(tx, ino, key, true)? {},
+        Form::Shortform => while shortform::remove(tx, ino, key, EmptyFork::Keep)? {},
         Form::Tree => {
-            for incomplete in [true, false] {
-                while let Some(slot) = tree::find(tx, ino, key, incomplete)? {
+            for entry in [Completeness::Incomplete, Completeness::Complete] {
+                while let Some(slot) = tree::find(tx, ino, key, entry)? {
                     tree::take_out(tx, ino, slot)?;
                 }
             }

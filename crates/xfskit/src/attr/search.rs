@@ -10,7 +10,7 @@
 //! is not there, and only the counters say that nothing was searched.
 
 use super::shortform::{self, EntryRange};
-use super::tree::{self, LeafSlot};
+use super::tree::{self, Completeness, LeafSlot};
 use super::{Attr, Form, flags, form_of};
 use crate::cache::{InodeState, KnownAbsent};
 use crate::error::Result;
@@ -66,7 +66,9 @@ pub fn search(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<AttrSl
         InodeSearch::KnownAbsent => AttrSlot::KnownAbsent,
         InodeSearch::Absent => AttrSlot::Absent,
         InodeSearch::Found(entry) => AttrSlot::InInode(EntryRange::of(&entry)),
-        InodeSearch::InTree => tree::find(tx, ino, key, false)?.map_or(AttrSlot::Absent, AttrSlot::InLeaf),
+        InodeSearch::InTree => {
+            tree::find(tx, ino, key, Completeness::Complete)?.map_or(AttrSlot::Absent, AttrSlot::InLeaf)
+        }
     })
 }
 

@@ -1,7 +1,7 @@
 //! Shortform attributes: names and values in the inode.
 
 use super::fork::{offset_for, remove_if_useless, set_offset};
-use super::{Attr, Form, Outcome, form};
+use super::{Attr, EmptyFork, Fit, Form, form};
 use crate::error::Result;
 use crate::incore::{AttrFork, InodeState, LocalAttrs};
 use crate::trans::{InoId, InodeFields, Transaction};
@@ -62,10 +62,10 @@ fn room_for<'v>(tx: &Transaction, ino: InoId, gone: usize, new: &'v Attr<'_>) ->
 ///
 /// # Errors
 /// None but those of the transaction.
-pub fn add(tx: &mut Transaction, ino: InoId, new: &Attr<'_>) -> Result<Outcome> {
-    let Some((offset, value)) = room_for(tx, ino, 0, new) else { return Ok(Outcome::NoRoom) };
+pub fn add(tx: &mut Transaction, ino: InoId, new: &Attr<'_>) -> Result<Fit> {
+    let Some((offset, value)) = room_for(tx, ino, 0, new) else { return Ok(Fit::NoRoom) };
     append(local_mut(tx, ino, offset), new.namespace, &new.name, value);
-    Ok(Outcome::Done)
+    Ok(Fit::Done)
 }
 
 /// The fork's bytes for a change; makes them if the inode has none.
@@ -87,14 +87,13 @@ pub(super) fn make_empty(tx: &mut Transaction, ino: InoId, offset: u8) {
     local_mut(tx, ino, offset);
 }
 
-/// Removes an attribute; `false` if it is not there. With the last one the fork goes, unless `keep_fork` says that
-/// more will be added at once, or the image keeps attr forks (see [`remove_if_useless`]).
+/// Removes an attribute; `false` if it is not there.
 ///
 /// # Errors
 /// `Corrupt`.
-pub fn remove(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, keep_fork: bool) -> Result<bool> {
+pub fn remove(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, empty: EmptyFork) -> Result<bool> {
     let Some(entry) = find(tx, ino, key)?.map(|found| EntryRange::of(&found)) else { return Ok(false) };
-    remove_at(tx, ino, entry, keep_fork)?;
+    remove_at(tx, ino, entry, empty)?;
     Ok(true)
 }
 
@@ -132,11 +131,11 @@ impl EntryRange {
 ///
 /// # Errors
 /// `Corrupt`.
-pub fn remove_at(tx: &mut Transaction, ino: InoId, entry: EntryRange, keep_fork: bool) -> Result<()> {
+pub fn remove_at(tx: &mut Transaction, ino: InoId, entry: EntryRange, empty: EmptyFork) -> Result<()> {
     let offset = tx.inode(ino).core.fork_offset;
     let local = local_mut(tx, ino, offset);
     take(local, entry.start, entry.length);
-    if local.len() == SHORTFORM_HEADER_BYTES && !keep_fork {
+    if local.len() == SHORTFORM_HEADER_BYTES && empty == EmptyFork::Remove {
         remove_if_useless(tx, ino)?;
     }
     Ok(())
@@ -147,13 +146,13 @@ pub fn remove_at(tx: &mut Transaction, ino: InoId, entry: EntryRange, keep_fork:
 ///
 /// # Errors
 /// `Corrupt`.
-pub fn replace(tx: &mut Transaction, ino: InoId, old: &Attr<'_>, new: &Attr<'_>) -> Result<Option<Outcome>> {
+pub fn replace(tx: &mut Transaction, ino: InoId, old: &Attr<'_>, new: &Attr<'_>) -> Result<Option<Fit>> {
     let Some(entry) = find(tx, ino, old)?.map(|found| EntryRange::of(&found)) else { return Ok(None) };
     Ok(Some(replace_at(tx, ino, entry, new)))
 }
 
 /// As [`replace`], of an attribute that was found.
-pub fn replace_at(tx: &mut Transaction, ino: InoId, entry: EntryRange, new: &Attr<'_>) -> Outcome {
+pub fn replace_at(tx: &mut Transaction, ino: InoId, entry: EntryRange, new: &Attr<'_>) -> Fit {
     let EntryRange { start, name_start, length, .. } = entry;
     if entry.is_for(new)
         && let Some(bytes) = new.value.bytes()
@@ -162,11 +161,11 @@ pub fn replace_at(tx: &mut Transaction, ino: InoId, entry: EntryRange, new: &Att
         let (name, value) = local_mut(tx, ino, offset)[name_start..start + length].split_at_mut(new.name.len());
         name.copy_from_slice(&new.name);
         value.copy_from_slice(bytes);
-        return Outcome::Done;
+        return Fit::Done;
     }
-    let Some((offset, value)) = room_for(tx, ino, length, new) else { return Outcome::NoRoom };
+    let Some((offset, value)) = room_for(tx, ino, length, new) else { return Fit::NoRoom };
     let local = local_mut(tx, ino, offset);
     take(local, start, length);
     append(local, new.namespace, &new.name, value);
-    Outcome::Done
+    Fit::Done
 }

@@ -2,7 +2,7 @@
 
 use super::fork::{make, remove_if_useless};
 use super::leaf::{self, Owned, OwnedValue};
-use super::{Attr, Form, Outcome, flags, form, remote, shortform};
+use super::{Attr, EmptyFork, Fit, Form, flags, form, remote, shortform};
 use crate::dabtree::edit::edit;
 use crate::dabtree::{ATTR_LEAF_KIND, CycleGuard, DaTree, Path, create_fork_block, free_fork_block};
 use crate::error::Result;
@@ -17,6 +17,15 @@ use xfskit_ondisk::attr::shortform::{
 };
 use xfskit_ondisk::da::{DA_MAX_DEPTH, DaInfo, last_hash, place_of_hash};
 use xfskit_ondisk::{FileBlock, ForkFormat, Geometry, Limits};
+
+/// Whether an entry is shown. The kernel hides entries of updates that it has not finished; xfskit never writes such.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completeness {
+    /// It is shown.
+    Complete,
+    /// It is hidden.
+    Incomplete,
+}
 
 /// Where a remote value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +75,7 @@ pub fn blocks_to_add(limits: &Limits) -> u64 {
 }
 
 /// Searches the tree for an attribute, complete or incomplete as asked.
-pub(super) fn find(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, incomplete: bool) -> Result<Option<LeafSlot>> {
+pub(super) fn find(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, entry: Completeness) -> Result<Option<LeafSlot>> {
     let (tree, hash) = (tree(ino), key.hash());
     let mut path = Path::descend(tx, &tree, hash)?;
     let mut guard = CycleGuard::default();
@@ -76,13 +85,15 @@ pub(super) fn find(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, incomplete:
         let entries = leaf_entries(bytes);
         let first = place_of_hash(entries, hash, |entry| entry.hash.get());
         let mut found = None;
-        for (position, _) in entries.iter().enumerate().skip(first).take_while(|(_, entry)| entry.hash.get() == hash) {
+        for (position, _) in entries.iter().enumerate().skip(first).take_while(|(_, found)| found.hash.get() == hash) {
             let attr = attr_at(bytes, position)?;
             let value = match attr.value {
                 LeafValue::Local(value) => Some(value),
                 LeafValue::Remote { .. } => None,
             };
-            if attr.is_incomplete() == incomplete && key.matches(attr.namespace(), attr.name, value) {
+            if attr.is_incomplete() == (entry == Completeness::Incomplete)
+                && key.matches(attr.namespace(), attr.name, value)
+            {
                 found = Some(position);
                 break;
             }
@@ -106,9 +117,9 @@ pub fn lookup(
     tx: &mut Transaction,
     ino: InoId,
     key: &Attr<'_>,
-    incomplete: bool,
+    entry: Completeness,
 ) -> Result<Option<Option<RemotePlace>>> {
-    let Some(slot) = find(tx, ino, key, incomplete)? else { return Ok(None) };
+    let Some(slot) = find(tx, ino, key, entry)? else { return Ok(None) };
     let place = slot.remote_place(tx)?;
     slot.release(tx);
     Ok(Some(place))
@@ -133,9 +144,9 @@ pub(super) fn value_at(tx: &mut Transaction, ino: InoId, slot: LeafSlot) -> Resu
 ///
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.
-pub fn from_shortform(tx: &mut Transaction, ino: InoId) -> Result<Outcome> {
-    if form(tx, ino) == Form::None && make(tx, ino, usize::MAX) == Outcome::NoRoom {
-        return Ok(Outcome::NoRoom);
+pub fn from_shortform(tx: &mut Transaction, ino: InoId) -> Result<Fit> {
+    if form(tx, ino) == Form::None && make(tx, ino, usize::MAX) == Fit::NoRoom {
+        return Ok(Fit::NoRoom);
     }
     let mut list = Vec::new();
     for attr in shortform_attrs(shortform::bytes(tx.inode(ino))) {
@@ -150,7 +161,7 @@ pub fn from_shortform(tx: &mut Transaction, ino: InoId) -> Result<Outcome> {
     state.core.attr_format = ForkFormat::Extents;
     let id = create_fork_block(tx, ino, ForkKind::Attr, FileBlock(0), 1, &ATTR_LEAF_KIND)?;
     write_leaf(tx, ino, id, &list);
-    Ok(Outcome::Done)
+    Ok(Fit::Done)
 }
 
 /// Writes a new leaf without neighbours.
@@ -180,12 +191,12 @@ pub(super) fn make_empty(tx: &mut Transaction, ino: InoId) -> Result<()> {
 ///
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.
-pub fn add(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, value: LeafValue<'_>, incomplete: bool) -> Result<()> {
+pub fn add(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, value: LeafValue<'_>, entry: Completeness) -> Result<()> {
     let value = match value {
         LeafValue::Local(value) => OwnedValue::Local(value.to_vec()),
         LeafValue::Remote { block, length } => OwnedValue::Remote { block, length },
     };
-    let flags = key.namespace | if incomplete { flags::INCOMPLETE } else { 0 };
+    let flags = key.namespace | if entry == Completeness::Incomplete { flags::INCOMPLETE } else { 0 };
     let new = Owned { hash: key.hash(), flags, name: key.name.to_vec(), value };
     let path = Path::descend(tx, &tree(ino), new.hash)?;
     let id = path.leaf().id;
@@ -271,8 +282,8 @@ fn split_in_two(list: &[Owned], room: usize) -> Option<usize> {
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn remove(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, incomplete: bool) -> Result<bool> {
-    let Some(slot) = find(tx, ino, key, incomplete)? else { return Ok(false) };
+pub fn remove(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, entry: Completeness) -> Result<bool> {
+    let Some(slot) = find(tx, ino, key, entry)? else { return Ok(false) };
     remove_at(tx, ino, slot).map(|()| true)
 }
 
@@ -339,8 +350,8 @@ pub(super) fn overwrite_at(tx: &mut Transaction, slot: &LeafSlot, value: &[u8]) 
 /// # Errors
 /// `Corrupt`, `Io`.
 pub fn flip(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<bool> {
-    let Some(new) = find(tx, ino, key, true)? else { return Ok(false) };
-    let Some(old) = find(tx, ino, key, false)? else { return Ok(false) };
+    let Some(new) = find(tx, ino, key, Completeness::Incomplete)? else { return Ok(false) };
+    let Some(old) = find(tx, ino, key, Completeness::Complete)? else { return Ok(false) };
     for found in [new, old] {
         let id = found.path.leaf().id;
         let flags = leaf_entries(tx.bytes(id))[found.position].flags ^ flags::INCOMPLETE;
@@ -354,7 +365,7 @@ pub fn flip(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<bool> {
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn to_shortform(tx: &mut Transaction, ino: InoId, keep_fork: bool) -> Result<bool> {
+pub fn to_shortform(tx: &mut Transaction, ino: InoId, empty: EmptyFork) -> Result<bool> {
     let end = bmap::last_block(tx, ino, ForkKind::Attr, FileBlock(u64::MAX))?;
     if form(tx, ino) != Form::Tree || end != FileBlock(1) {
         return Ok(false);
@@ -387,7 +398,7 @@ pub fn to_shortform(tx: &mut Transaction, ino: InoId, keep_fork: bool) -> Result
             }
         }
     }
-    if list.is_empty() && !keep_fork {
+    if list.is_empty() && empty == EmptyFork::Remove {
         remove_if_useless(tx, ino)?;
     }
     Ok(true)

@@ -12,7 +12,7 @@
 
 use super::deferred::ValuePlace;
 use super::search::forget_absent;
-use super::{Attr, AttrSlot, Change, Form, Outcome, form, search, shortform};
+use super::{Attr, AttrSlot, Change, EmptyFork, Fit, Form, form, search, shortform};
 use crate::error::{Error, Result};
 use crate::incore::KnownAbsent;
 use crate::mount::Mount;
@@ -89,7 +89,7 @@ pub fn put_in_inode(tx: &mut Transaction, ino: InoId, new: Attr<'_>, required: R
         _ => {}
     }
     let change = to_put(new, &slot);
-    if in_shortform(tx, ino, &change, &slot)? == Outcome::NoRoom {
+    if in_shortform(tx, ino, &change, &slot)? == Fit::NoRoom {
         return Ok(false);
     }
     forget_absent(tx, ino, change.new_attr());
@@ -106,7 +106,7 @@ pub fn remove_in_inode(tx: &mut Transaction, ino: InoId, old: Attr<'_>) -> Resul
         return Ok(false);
     }
     let slot = search_present(tx, ino, &old)?;
-    in_shortform(tx, ino, &Change::Remove(old), &slot).map(|outcome| outcome == Outcome::Done)
+    in_shortform(tx, ino, &Change::Remove(old), &slot).map(|outcome| outcome == Fit::Done)
 }
 
 fn stays_in_inode(tx: &Transaction, ino: InoId, value_bytes: usize) -> bool {
@@ -207,25 +207,25 @@ fn make(
         slot.release(tx);
         return super::deferred::run(tx, ino, change, logging, place);
     }
-    if in_shortform(tx, ino, &change, &slot)? == Outcome::Done {
+    if in_shortform(tx, ino, &change, &slot)? == Fit::Done {
         return Ok(());
     }
     tx.mount().counters.attr_fell_no_room.increment();
     // The old half goes now; what remains to be done, and to be logged, is a plain set of the new one.
     if let AttrSlot::InInode(old) = slot {
-        shortform::remove_at(tx, ino, old, true)?;
+        shortform::remove_at(tx, ino, old, EmptyFork::Keep)?;
     }
     super::deferred::run(tx, ino, change.into_set(), logging, place)
 }
 
 /// Makes a change of shortform attributes, if there is room. What it changes is at `slot`.
-fn in_shortform(tx: &mut Transaction, ino: InoId, change: &Change<'_>, slot: &AttrSlot) -> Result<Outcome> {
+fn in_shortform(tx: &mut Transaction, ino: InoId, change: &Change<'_>, slot: &AttrSlot) -> Result<Fit> {
     let counters = &tx.mount().counters;
     let outcome = match (change.new_attr(), slot) {
-        (None, AttrSlot::InInode(old)) => shortform::remove_at(tx, ino, *old, false).map(|()| Outcome::Done)?,
+        (None, AttrSlot::InInode(old)) => shortform::remove_at(tx, ino, *old, EmptyFork::Remove).map(|()| Fit::Done)?,
         (Some(new), AttrSlot::InInode(old)) => {
             let outcome = shortform::replace_at(tx, ino, *old, new);
-            if outcome == Outcome::Done && old.is_for(new) {
+            if outcome == Fit::Done && old.is_for(new) {
                 counters.attr_in_place.increment();
             }
             outcome
@@ -233,7 +233,7 @@ fn in_shortform(tx: &mut Transaction, ino: InoId, change: &Change<'_>, slot: &At
         (Some(new), _) => shortform::add(tx, ino, new)?,
         (None, _) => unreachable!("what is removed was found"),
     };
-    if outcome == Outcome::Done {
+    if outcome == Fit::Done {
         counters.attr_fast_path.increment();
     }
     Ok(outcome)

@@ -14,6 +14,7 @@
 //! An exchanged directory or symbolic link stays in the form that it came in, also where a smaller one would do.
 
 use super::inode;
+use crate::attr::EmptyFork;
 use crate::error::Result;
 use crate::error_tags::EXCHMAPS_FINISH_ONE;
 use crate::incore::ForkKind;
@@ -173,7 +174,7 @@ impl Exchange {
             }
         }
         if self.fork() == ForkKind::Attr {
-            crate::attr::tree::to_shortform(tx, inos[1], true)?;
+            crate::attr::tree::to_shortform(tx, inos[1], EmptyFork::Keep)?;
         }
         Ok(())
     }

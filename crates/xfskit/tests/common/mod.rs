@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
-use xfskit::attr::{self, Attr, Form, Outcome, remote, shortform, tree};
+use xfskit::attr::tree::{self, Completeness};
+use xfskit::attr::{self, Attr, EmptyFork, Fit, Form, remote, shortform};
 use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::dir::{self, FileType};
 use xfskit::inode::NewInode;
@@ -85,11 +86,11 @@ pub fn make_inode(mount: &Arc<Mount>, name: &str, mode: u16, links: u32) -> Resu
 /// Adds an attribute in as many transactions as its form needs.
 pub fn add_attr(mount: &Arc<Mount>, inode: InodeNumber, new: &Attr<'_>) -> Result<()> {
     let done = change(mount, inode, |tx, ino| {
-        if attr::form(tx, ino) != Form::Tree && shortform::add(tx, ino, new)? == Outcome::Done {
+        if attr::form(tx, ino) != Form::Tree && shortform::add(tx, ino, new)? == Fit::Done {
             return Ok(true);
         }
         if attr::form(tx, ino) != Form::Tree {
-            assert_eq!(tree::from_shortform(tx, ino)?, Outcome::Done);
+            assert_eq!(tree::from_shortform(tx, ino)?, Fit::Done);
         }
         Ok(false)
     })?;
@@ -99,10 +100,10 @@ pub fn add_attr(mount: &Arc<Mount>, inode: InodeNumber, new: &Attr<'_>) -> Resul
     change(mount, inode, |tx, ino| {
         let value = new.value.bytes().expect("the caller's bytes");
         if tree::is_local_value(tx.geometry(), new.name.len(), value.len()) {
-            return tree::add(tx, ino, new, LeafValue::Local(value), false);
+            return tree::add(tx, ino, new, LeafValue::Local(value), Completeness::Complete);
         }
         let place = remote::write(tx, ino, value)?;
-        tree::add(tx, ino, new, LeafValue::Remote { block: place.block, length: place.length }, false)
+        tree::add(tx, ino, new, LeafValue::Remote { block: place.block, length: place.length }, Completeness::Complete)
     })
 }
 
@@ -110,13 +111,13 @@ pub fn add_attr(mount: &Arc<Mount>, inode: InodeNumber, new: &Attr<'_>) -> Resul
 pub fn remove_attr(mount: &Arc<Mount>, inode: InodeNumber, key: &Attr<'_>) -> Result<()> {
     change(mount, inode, |tx, ino| {
         if attr::form(tx, ino) != Form::Tree {
-            return if shortform::remove(tx, ino, key, false)? { Ok(()) } else { Err(Error::NoAttribute) };
+            return if shortform::remove(tx, ino, key, EmptyFork::Remove)? { Ok(()) } else { Err(Error::NoAttribute) };
         }
-        if let Some(place) = tree::lookup(tx, ino, key, false)?.ok_or(Error::NoAttribute)? {
+        if let Some(place) = tree::lookup(tx, ino, key, Completeness::Complete)?.ok_or(Error::NoAttribute)? {
             remote::free(tx, ino, place)?;
         }
-        assert!(tree::remove(tx, ino, key, false)?);
-        tree::to_shortform(tx, ino, false)?;
+        assert!(tree::remove(tx, ino, key, Completeness::Complete)?);
+        tree::to_shortform(tx, ino, EmptyFork::Remove)?;
         Ok(())
     })
 }

@@ -1,8 +1,9 @@
 //! Attribute intents: our own operations cut off, and states that only the kernel leaves, made by hand.
 
 use super::*;
+use crate::attr::tree::{self, Completeness};
 use crate::attr::update::{self, Logging};
-use crate::attr::{self, Attr, Form, ParentRecord, flags, form, tree};
+use crate::attr::{self, Attr, Form, ParentRecord, flags, form};
 use crate::error_tags::LARP;
 use crate::volume::{AttrLogging, RenameFlags, SetMode};
 use xfskit_ondisk::attr::leaf::LeafValue;
@@ -74,7 +75,8 @@ fn plain<'a>(scene: &Scene, verb: AttrVerb, name: &'a [u8], value: &'a [u8]) -> 
 fn leave_incomplete(scene: &mut Scene, name: &[u8]) {
     assert_eq!(form(&scene.tx, scene.inos[0]), Form::Tree);
     let key = Attr::key(0, name);
-    tree::add(&mut scene.tx, scene.inos[0], &key, LeafValue::Remote { block: 0, length: 0 }, true).unwrap();
+    tree::add(&mut scene.tx, scene.inos[0], &key, LeafValue::Remote { block: 0, length: 0 }, Completeness::Incomplete)
+        .unwrap();
 }
 
 #[test]
@@ -113,7 +115,7 @@ fn an_incomplete_entry_is_seen_by_nobody_afterwards() {
     let mut tx = Transaction::read_only(fs.mount());
     let ino = tx.join_inode(&inode);
     let key = Attr::key(0, b"large");
-    assert_eq!(tree::lookup(&mut tx, ino, &key, true).unwrap(), None);
+    assert_eq!(tree::lookup(&mut tx, ino, &key, Completeness::Incomplete).unwrap(), None);
     assert_eq!(attr::get(&mut tx, ino, &key).unwrap(), Some(vec![5; 20000]));
 }
 
