@@ -7,10 +7,12 @@
 //! A shortform fork may start wherever both forks fit: it grows downwards as long as the data fork leaves room for
 //! itself and for the root of an extent map. The rules are the kernel's, so that the same inodes come out.
 
-use super::Fit;
-use crate::error::Result;
-use crate::incore::{AttrFork, DataFork, ForkMap, InodeState};
+use super::{Fit, Form, form};
+use crate::error::{Error, Result};
+use crate::error_tags::REFUSE_FORK;
+use crate::inode::bmap;
 use crate::trans::{InoId, InodeFields, Transaction};
+use crate::{dir, symlink};
 use xfskit_ondisk::limits::bmbt_root_bytes;
 use xfskit_ondisk::{ForkFormat, Geometry};
 
@@ -96,6 +98,42 @@ pub(super) fn make_at(tx: &mut Transaction, ino: InoId, offset: u8) -> Fit {
     state.core.attr_extents = 0;
     state.attr = Some(AttrFork::EMPTY);
     Fit::Done
+}
+
+/// Gives an inode without an attr fork one, whatever is in its way. It starts where the data fork as it was wants it,
+/// so that the kernel's inode comes out.
+///
+/// # Errors
+/// `NoSpace`, `Corrupt`, `Io`.
+pub(super) fn ensure(tx: &mut Transaction, ino: InoId, bytes: usize) -> Result<()> {
+    if form(tx, ino) != Form::None {
+        return Ok(());
+    }
+    let offset = offset_of_new(tx, ino, bytes);
+    if make_at(tx, ino, offset) == Fit::Done {
+        return Ok(());
+    }
+    if tx.mount().error_tags.strikes(REFUSE_FORK) {
+        return Err(Error::NoSpace);
+    }
+    make_room(tx, ino)?;
+    match make_at(tx, ino, offset) {
+        Fit::Done => Ok(()),
+        Fit::NoRoom => Err(Error::NoSpace),
+    }
+}
+
+/// The contents of the data fork leave the inode, or all of its map's root but one entry, so that an attr fork has room
+/// beside what remains.
+fn make_room(tx: &mut Transaction, ino: InoId) -> Result<()> {
+    let state = tx.inode(ino);
+    match &state.data {
+        DataFork::Local(_) if state.core.is_dir() => dir::leave_inode(tx, ino),
+        DataFork::Local(_) => symlink::leave_inode(tx, ino),
+        DataFork::Mapped(ForkMap::Extents(_)) => bmap::leave_inode(tx, ino, ForkKind::Data),
+        DataFork::Mapped(ForkMap::Btree(_)) => bmap::push_root_down(tx, ino, ForkKind::Data),
+        DataFork::Dev(_) => Ok(()),
+    }
 }
 
 /// Where the attr fork of an inode without one would start, if it is to hold `bytes` bytes of shortform attributes.

@@ -12,24 +12,25 @@
 //! Callers hold the inode in their transaction, and keep [`KnownAbsent`](crate::incore::KnownAbsent) up to date.
 
 mod change;
-mod deferred;
 mod drop;
 pub mod fork;
 mod leaf;
 mod leftovers;
 mod list;
+mod mapping;
 mod redo;
 pub mod remote;
 pub mod search;
 pub mod shortform;
 pub mod tree;
 pub mod update;
+mod work;
 
 pub use change::{Attr, Change, Value};
-pub use deferred::{ValuePlace, map_value, unmap_values};
 pub use drop::remove_all;
 pub use fork::EmptyFork;
 pub use list::{AttrRef, ListCursor, list, list_from};
+pub use mapping::{ValueMapping, map_value, unmap_values};
 pub use redo::Redo;
 pub use search::{AttrSlot, search};
 pub use xfskit_ondisk::attr::{ParentRecord, flags};

@@ -5,12 +5,10 @@
 //! So everything that the update was to remove or to add is removed first, if it is there, whole or incomplete; then
 //! what it was to add is added. That comes to the same however often it is done.
 
-use super::deferred::{Progress, Update, encode_done};
 use super::tree::Completeness;
+use super::work::{Before, Update, encode_done};
 use super::{Attr, Change, EmptyFork, Form, form, leftovers, shortform, tree};
 use crate::error::Result;
-use crate::incore::ForkKind;
-use crate::inode::bmap;
 use crate::item::LogVector;
 use crate::mount::Mount;
 use crate::trans::deferred::Step;
@@ -31,7 +29,7 @@ impl Redo {
     pub fn new(mount: &Mount, intent: &AttrIntent<'_>, is_first: bool) -> Self {
         let change = Change::of_intent(mount, intent);
         let (inode, generation) = (intent.inode, intent.generation);
-        let update = Update { change, progress: Progress::Start, inode, generation, again: true };
+        let update = Update { change, mapping: None, inode, generation, before: Before::Unknown };
         Self { update, leftovers: (!is_first).then(Vec::new) }
     }
 
@@ -58,14 +56,11 @@ impl Redo {
             leftovers::reclaim(tx, ino, &extent)?;
             return Ok(Step::Roll);
         }
-        if let Progress::Mapping { at, mapped, total } = self.update.progress
-            && mapped < total
+        // Another update of the inode may have taken the rest of the range for its own value.
+        if let Some(mapping) = self.update.mapping
+            && !mapping.is_rest_free(tx, ino)?
         {
-            // Another update of the inode may have come between, and taken the rest of the range for its own value.
-            let rest = at.add(mapped.into());
-            if bmap::first_unused(tx, ino, ForkKind::Attr, rest, total - mapped)? != rest {
-                self.update.progress = Progress::Start;
-            }
+            self.update.mapping = None;
         }
         self.update.step(tx, ino)
     }

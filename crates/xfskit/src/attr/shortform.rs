@@ -41,6 +41,11 @@ pub fn find_in<'a>(state: &'a InodeState, key: &Attr<'_>) -> Result<Option<Short
     Ok(None)
 }
 
+/// Bytes of a fork with `new` alone.
+pub(super) fn fork_bytes(new: &Attr<'_>) -> usize {
+    SHORTFORM_HEADER_BYTES + entry_bytes(new.name.len(), new.value.len())
+}
+
 /// Where the fork must start when `gone` bytes of entries leave and `new` is added, and the bytes of its value; `None`
 /// when that does not fit.
 fn room_for<'v>(tx: &Transaction, ino: InoId, gone: usize, new: &'v Attr<'_>) -> Option<(u8, &'v [u8])> {

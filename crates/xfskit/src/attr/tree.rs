@@ -1,12 +1,11 @@
 //! Attributes in leaves: a btree of one or more.
 
-use super::fork::{make, remove_if_useless};
+use super::fork::{self, remove_if_useless};
 use super::leaf::{self, Owned, OwnedValue};
 use super::{Attr, EmptyFork, Fit, Form, flags, form, remote, shortform};
 use crate::dabtree::edit::edit;
 use crate::dabtree::{ATTR_LEAF_KIND, CycleGuard, DaTree, Path, create_fork_block, free_fork_block};
-use crate::error::Result;
-use crate::incore::{AttrFork, ForkKind};
+use crate::error::{Error, Result};
 use crate::inode::bmap;
 use crate::trans::{BufId, InoId, InodeFields, Transaction};
 use xfskit_ondisk::attr::leaf::{
@@ -145,7 +144,7 @@ pub(super) fn value_at(tx: &mut Transaction, ino: InoId, slot: LeafSlot) -> Resu
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.
 pub fn from_shortform(tx: &mut Transaction, ino: InoId) -> Result<Fit> {
-    if form(tx, ino) == Form::None && make(tx, ino, usize::MAX) == Fit::NoRoom {
+    if form(tx, ino) == Form::None && fork::make(tx, ino, usize::MAX) == Fit::NoRoom {
         return Ok(Fit::NoRoom);
     }
     let mut list = Vec::new();
@@ -162,6 +161,18 @@ pub fn from_shortform(tx: &mut Transaction, ino: InoId) -> Result<Fit> {
     let id = create_fork_block(tx, ino, ForkKind::Attr, FileBlock(0), 1, &ATTR_LEAF_KIND)?;
     write_leaf(tx, ino, id, &list);
     Ok(Fit::Done)
+}
+
+/// Turns shortform attributes, or none, into a tree, making room for the attr fork if need be.
+///
+/// # Errors
+/// `NoSpace`, `Corrupt`, `Io`.
+pub(super) fn make(tx: &mut Transaction, ino: InoId) -> Result<()> {
+    fork::ensure(tx, ino, usize::MAX)?;
+    match from_shortform(tx, ino)? {
+        Fit::Done => Ok(()),
+        Fit::NoRoom => Err(Error::NoSpace),
+    }
 }
 
 /// Writes a new leaf without neighbours.
@@ -385,7 +396,7 @@ pub fn to_shortform(tx: &mut Transaction, ino: InoId, empty: EmptyFork) -> Resul
         total += entry_bytes(attr.name.len(), value.len());
     }
     let count = leaf_entries(tx.bytes(id)).len();
-    let offset = super::fork::offset_for(tx.geometry(), tx.inode(ino), total);
+    let offset = fork::offset_for(tx.geometry(), tx.inode(ino), total);
     let Some(offset) = offset.filter(|_| count <= usize::from(u8::MAX)) else { return Ok(false) };
     let list = leaf::owned(tx.bytes(id))?;
     free_fork_block(tx, ino, ForkKind::Attr, FileBlock(0), 1, id)?;

@@ -3,16 +3,15 @@
 //! ```text
 //! attr fork there, shortform, value local ──▶ try in this transaction ──done──▶ one transaction, no intent
 //!                        │                              │ no room
-//!                        └──────────────▶ deferred ◀────┘   (see [`super::deferred`])
+//!                        └──────────────▶ deferred ◀────┘   (see [`super::work`])
 //! ```
 //! Only "no room" falls through; every other outcome of the fast path is final. A replacement of the same lengths is
 //! copied in place and logs nothing but the fork.
 //!
 //! What an inode is known not to have is forgotten here when an attribute is added.
 
-use super::deferred::ValuePlace;
 use super::search::forget_absent;
-use super::{Attr, AttrSlot, Change, EmptyFork, Fit, Form, form, search, shortform};
+use super::{Attr, AttrSlot, Change, EmptyFork, Fit, Form, ValueMapping, form, search, shortform, work};
 use crate::error::{Error, Result};
 use crate::incore::KnownAbsent;
 use crate::mount::Mount;
@@ -130,7 +129,7 @@ pub fn put(tx: &mut Transaction, ino: InoId, new: Attr<'_>, logging: Logging) ->
     put_at(tx, ino, new, logging, None)
 }
 
-/// As [`put`], with a value for which [`super::deferred::map_value`] has mapped blocks.
+/// As [`put`], with a value for which [`super::map_value`] has mapped blocks.
 ///
 /// # Errors
 /// As [`put`].
@@ -139,12 +138,12 @@ pub fn put_at(
     ino: InoId,
     new: Attr<'_>,
     logging: Logging,
-    place: Option<ValuePlace>,
+    mapping: Option<ValueMapping>,
 ) -> Result<()> {
     finish_queued(tx, ino, &new)?;
     let slot = search(tx, ino, &new)?;
     slot.count(tx.mount());
-    make(tx, ino, to_put(new, &slot), slot, logging, place)
+    make(tx, ino, to_put(new, &slot), slot, logging, mapping)
 }
 
 /// Removes an attribute.
@@ -189,7 +188,7 @@ fn to_put<'a>(new: Attr<'a>, slot: &AttrSlot) -> Change<'a> {
 
 /// An update of the same attribute that waits for its links is done before another.
 fn finish_queued(tx: &mut Transaction, ino: InoId, attr: &Attr<'_>) -> Result<()> {
-    let key = || super::deferred::queue_key(tx, ino, attr);
+    let key = || work::queue_key(tx, ino, attr);
     if tx.has_deferred(key) { tx.finish_deferred(Turn::First) } else { Ok(()) }
 }
 
@@ -200,12 +199,12 @@ fn make(
     change: Change<'_>,
     slot: AttrSlot,
     logging: Logging,
-    place: Option<ValuePlace>,
+    mapping: Option<ValueMapping>,
 ) -> Result<()> {
     forget_absent(tx, ino, change.new_attr());
     if !may_try_shortform(tx, ino, change.value_bytes()) {
         slot.release(tx);
-        return super::deferred::run(tx, ino, change, logging, place);
+        return work::run(tx, ino, change, logging, mapping);
     }
     if in_shortform(tx, ino, &change, &slot)? == Fit::Done {
         return Ok(());
@@ -215,7 +214,7 @@ fn make(
     if let AttrSlot::InInode(old) = slot {
         shortform::remove_at(tx, ino, old, EmptyFork::Keep)?;
     }
-    super::deferred::run(tx, ino, change.into_set(), logging, place)
+    work::run(tx, ino, change.into_set(), logging, mapping)
 }
 
 /// Makes a change of shortform attributes, if there is room. What it changes is at `slot`.

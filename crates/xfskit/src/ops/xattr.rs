@@ -379,7 +379,7 @@ impl Volume {
         caller: &Caller,
     ) -> Result<()> {
         let always = self.mount.options.attr_logging == AttrLogging::Always;
-        let mut places = vec![None; changes.len()];
+        let mut mappings = vec![None; changes.len()];
         if always || changes.len() > 1 {
             for (index, (name, value)) in changes.iter().enumerate() {
                 let (Parsed::Plain(_, name), Some(value)) = (name, value) else { continue };
@@ -387,17 +387,17 @@ impl Volume {
                     continue;
                 }
                 match attr::map_value(tx, id, value.len()) {
-                    Ok(place) => places[index] = Some(place),
+                    Ok(mapping) => mappings[index] = Some(mapping),
                     Err(error) => {
-                        attr::unmap_values(tx, id, places.into_iter().flatten())?;
+                        attr::unmap_values(tx, id, mappings.into_iter().flatten())?;
                         return Err(error);
                     }
                 }
             }
         }
         let logging = if always { update::Logging::Logged } else { update::Logging::NotLogged };
-        for ((name, value), place) in changes.iter().zip(places) {
-            apply(tx, id, (name, *value), place, logging, caller)?;
+        for ((name, value), mapping) in changes.iter().zip(mappings) {
+            apply(tx, id, (name, *value), mapping, logging, caller)?;
         }
         Ok(())
     }
@@ -456,7 +456,7 @@ fn apply(
     tx: &mut Transaction,
     id: InoId,
     (name, value): (&Parsed<'_>, Option<&[u8]>),
-    place: Option<attr::ValuePlace>,
+    mapping: Option<attr::ValueMapping>,
     logging: update::Logging,
     caller: &Caller,
 ) -> Result<()> {
@@ -466,7 +466,7 @@ fn apply(
     };
     let attr = attr::Attr::new(namespace, name, value.unwrap_or_default());
     match value {
-        Some(_) => update::put_at(tx, id, attr, logging, place),
+        Some(_) => update::put_at(tx, id, attr, logging, mapping),
         // It was there when the batch was checked: another name for it (an ACL's) has removed it since.
         None => match update::remove(tx, id, attr, logging) {
             Err(Error::NoAttribute) => Ok(()),
