@@ -10,6 +10,7 @@
 use super::{Fit, Form, form};
 use crate::error::{Error, Result};
 use crate::error_tags::REFUSE_FORK;
+use crate::incore::{AttrFork, DataFork, ForkKind, ForkMap, InodeState};
 use crate::inode::bmap;
 use crate::trans::{InoId, InodeFields, Transaction};
 use crate::{dir, symlink};

@@ -8,9 +8,9 @@
 //! them to [`super::leftovers`], or to the end of the inode.
 
 use super::{EmptyFork, Form, fork, form, remote, tree};
-use crate::cache::ForkKind;
 use crate::error::{Error, Result};
 use crate::error_tags::ATTR_NO_SPACE;
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::trans::deferred::Turn;
 use crate::trans::{InoId, Transaction};

@@ -6,14 +6,14 @@
 //! list_inode     all attributes, as far as the inode alone has them
 //! ```
 //! The inode in memory remembers kinds of attributes that it does not have
-//! ([`KnownAbsent`](crate::cache::KnownAbsent)). That is asked here and nowhere else, so callers see an attribute that
+//! ([`KnownAbsent`](crate::incore::KnownAbsent)). That is asked here and nowhere else, so callers see an attribute that
 //! is not there, and only the counters say that nothing was searched.
 
 use super::shortform::{self, EntryRange};
 use super::tree::{self, Completeness, LeafSlot};
 use super::{Attr, Form, flags, form_of};
-use crate::cache::{InodeState, KnownAbsent};
 use crate::error::Result;
+use crate::incore::{InodeState, KnownAbsent};
 use crate::mount::Mount;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::attr::shortform::ShortformAttr;

@@ -6,6 +6,7 @@ use super::{Attr, EmptyFork, Fit, Form, flags, form, remote, shortform};
 use crate::dabtree::edit::edit;
 use crate::dabtree::{ATTR_LEAF_KIND, CycleGuard, DaTree, Path, create_fork_block, free_fork_block};
 use crate::error::{Error, Result};
+use crate::incore::{AttrFork, ForkKind};
 use crate::inode::bmap;
 use crate::trans::{BufId, InoId, InodeFields, Transaction};
 use xfskit_ondisk::attr::leaf::{

@@ -13,7 +13,6 @@
 use super::search::forget_absent;
 use super::{Attr, AttrSlot, Change, EmptyFork, Fit, Form, ValueMapping, form, search, shortform, work};
 use crate::error::{Error, Result};
-use crate::incore::KnownAbsent;
 use crate::mount::Mount;
 pub use crate::trans::deferred::Logging;
 use crate::trans::deferred::Turn;

@@ -11,7 +11,7 @@ use crate::attr::search::remember_no_acl;
 use crate::attr::{self, update};
 use crate::error::{Error, Result};
 use crate::error_tags::REFUSE_ACL;
-use crate::incore::{AttrFork, InodeState, KnownAbsent};
+use crate::incore::{AttrFork, InodeState};
 use crate::mount::Mount;
 use crate::trans::reservation_of;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
