@@ -9,7 +9,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use xfskit::device::{Access, FileDevice};
-use xfskit::env::{Environment, SystemEnvironment};
+use xfskit::volume::{Environment, SystemEnvironment};
 use xfskit_mkfs::Options as MkfsOptions;
 
 /// An image gets its memory at once if it needs at most one part in this many of what is free.

@@ -124,16 +124,15 @@ pub fn options_to_write() -> MountOptions {
 
 /// Reports a journal that was replayed, and a host that is nearly full.
 fn tell_of_recovery(image: &Path, filesystem: &Volume) {
-    let mount = filesystem.mount();
     let name = image.display();
-    if let Some(bytes) = mount.journal_room_bytes {
+    if let Some(bytes) = filesystem.journal_room_bytes() {
         let room_mib = bytes >> 20;
         screen::tell(&format!(
             "{name}: the host is nearly full: the next {room_mib} MiB of the journal have space there"
         ));
     }
-    match &mount.recovery {
-        Some(report) if mount.options.read_only => {
+    match filesystem.recovery_report() {
+        Some(report) if filesystem.options().read_only => {
             screen::tell(&format!("{name}: {report}, in memory: the image stays as it is"));
         }
         Some(report) => screen::tell(&format!("{name}: {report}")),

@@ -13,8 +13,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
-use xfskit::env::{Environment, SeededEnvironment};
 use xfskit::ondisk::set_checksum;
+use xfskit::volume::{Environment, SeededEnvironment};
 use xfskit_fuzz_harness::report::{self, Count};
 use xfskit_testkit::{copy_image, scratch};
 

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Entry, Result, Volume};
+use xfskit::volume::{DirEntry, Result, Volume};
 
 /// Entries that are read from a directory before their inodes are read, so that the directory is not locked meanwhile.
 const BATCH: usize = 64;
@@ -16,7 +16,7 @@ pub(crate) fn plain(filesystem: &Volume, dir: InodeNumber, offset: u64, reply: &
     let Ok(cookie) = u32::try_from(offset) else { return Ok(()) };
     filesystem.read_dir(dir, cookie, |entry| {
         let name = OsStr::from_bytes(entry.name);
-        let full = reply.add(INodeNo(entry.inode.0), entry.next.into(), kind_of_entry(entry.file_type), name);
+        let full = reply.add(INodeNo(entry.inode.0), entry.next_cookie.into(), kind_of_entry(entry.file_type), name);
         if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })
 }
@@ -37,7 +37,7 @@ pub(crate) fn plus(filesystem: &Volume, dir: InodeNumber, offset: u64, reply: &m
     }
 }
 
-fn batch(filesystem: &Volume, dir: InodeNumber, cookie: u32) -> Result<Vec<Entry>> {
+fn batch(filesystem: &Volume, dir: InodeNumber, cookie: u32) -> Result<Vec<DirEntry>> {
     let mut entries = Vec::with_capacity(BATCH);
     filesystem.read_dir(dir, cookie, |entry| {
         entries.push(entry.into());
@@ -47,7 +47,7 @@ fn batch(filesystem: &Volume, dir: InodeNumber, cookie: u32) -> Result<Vec<Entry
 }
 
 /// Adds an entry with the attributes of its inode, which the kernel then caches as after a look-up.
-fn add(filesystem: &Volume, entry: &Entry, reply: &mut ReplyDirectoryPlus) -> bool {
+fn add(filesystem: &Volume, entry: &DirEntry, reply: &mut ReplyDirectoryPlus) -> bool {
     let number = entry.inode;
     let dots = entry.name == b"." || entry.name == b"..";
     let known = if dots { None } else { hold_and_stat(filesystem, number) };

@@ -9,19 +9,16 @@ pub const STATS_XATTR: &str = "user.xfskit.stats";
 
 /// The figures: counts since the mount, and current use.
 pub(crate) fn stats(filesystem: &Volume, failures: &Failures) -> String {
-    let mount = filesystem.mount();
     let counters: Map<String, Value> =
-        mount.counters.list().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
-    let (log_used, log_size) = mount.journal.usage();
-    let space = filesystem.statfs();
-    let options = &mount.options;
+        filesystem.counters().list().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+    let (usage, space, options) = (filesystem.usage(), filesystem.statfs(), filesystem.options());
     json!({
         "counters": counters,
-        "log": { "used_bytes": log_used, "size_bytes": log_size },
+        "log": { "used_bytes": usage.log_used_bytes, "size_bytes": usage.log_bytes },
         "cache": {
-            "buffer_bytes": mount.cache.used_bytes(),
+            "buffer_bytes": usage.buffer_bytes,
             "limit_bytes": options.cache_bytes,
-            "inodes": mount.inodes.len(),
+            "inodes": usage.inodes,
         },
         "space": {
             "block_bytes": space.block_bytes,

@@ -63,7 +63,7 @@ pub fn look(fs: &Volume, inode: InodeNumber, findings: &mut Findings, each: &mut
         _ => {}
     }
     look_at_attributes(fs, inode, findings);
-    if fs.mount().geometry.has_parent() {
+    if fs.geometry().has_parent() {
         findings.note(fs.parents(inode));
         // The path above is the same for all files of a directory.
         if findings.inodes.is_multiple_of(4) {

@@ -362,7 +362,7 @@ impl Operation {
 
 /// Sets flags, project and hints.
 fn set_settings(fs: &Volume, number: InodeNumber, settings: Settings) -> Result<(), Error> {
-    let block_log = fs.mount().geometry.block_log;
+    let block_log = fs.geometry().block_log;
     let bit = |flag: u64, bit: u32| if settings.flags2 & flag != 0 { bit } else { 0 };
     let flags = Flags {
         xflags: u32::from(settings.flags) | bit(flags2::DAX, xflags::DAX) | bit(flags2::COWEXTSIZE, xflags::COWEXTSIZE),

@@ -97,7 +97,7 @@ impl Run {
         ResumeOptions { in_words, sets_attributes }: ResumeOptions,
     ) -> Self {
         let mut model = model;
-        model.has_parents = fs.mount().geometry.has_parent();
+        model.has_parents = fs.geometry().has_parent();
         let mut run = Self {
             fs: Some(fs),
             device: Arc::clone(device),
@@ -131,12 +131,12 @@ impl Run {
 
     /// Bytes of a block.
     pub fn block_bytes(&self) -> u64 {
-        self.fs().mount().geometry.block_bytes() as u64
+        self.fs().geometry().block_bytes() as u64
     }
 
     /// Whether files can share blocks.
     pub fn has_reflink(&self) -> bool {
-        self.fs().mount().geometry.has_reflink()
+        self.fs().geometry().has_reflink()
     }
 
     /// The filesystem.

@@ -1,8 +1,8 @@
 //! An environment in which the same tree always results in the same image.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use xfskit::env::Environment;
 use xfskit::ondisk::Timestamp;
+use xfskit::volume::Environment;
 
 /// A clock that stands still, and generations that follow from the image's UUID.
 #[derive(Debug)]

@@ -16,12 +16,12 @@ pub struct Counter {
 
 impl Counter {
     /// Counts one.
-    pub fn increment(&self) {
+    pub(crate) fn increment(&self) {
         self.add(1);
     }
 
     /// Counts `n`.
-    pub fn add(&self, n: u64) {
+    pub(crate) fn add(&self, n: u64) {
         self.parts[thread_slot()][self.index].fetch_add(n, Ordering::Relaxed);
     }
 
@@ -35,8 +35,9 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
         const COUNTERS: usize = [$(stringify!($name)),+].len();
 
-        /// The counters of a mount.
+        /// The counters of an open image.
         #[derive(Debug)]
+        #[non_exhaustive]
         pub struct Counters {
             $($(#[$doc])* pub $name: Counter,)+
         }

@@ -76,8 +76,9 @@
 //! # Errors
 //!
 //! [`Error`] names the path and keeps the engine's error, whose [`errno`](volume::Error::errno) is that of the
-//! system call. `?` makes an [`std::io::Error`] of it, of the kind that `std::fs` has. After damage or a failing device the
-//! filesystem shuts itself down: every later change fails, and the image stays as the journal can recover it.
+//! system call. `?` makes an [`std::io::Error`] of it, of the kind that `std::fs` has. After damage or a failing
+//! device the filesystem shuts itself down: every later change fails, and the image stays as the journal can recover
+//! it.
 //!
 //! # Levels
 //!
@@ -85,51 +86,49 @@
 //! |---|---|---|
 //! | paths | programs that make images, or read and change files in them | [`Filesystem`] |
 //! | inodes | servers and tools that act for callers with rights, by inode numbers | [`volume`] |
-//! | engine | this project's own crates: caches, journal, trees; `ARCHITECTURE.md` describes its layers | |
+//! | engine | this project's own crates: caches, journal, trees | feature `internals`; see `ARCHITECTURE.md` |
 //!
-//! Only the first two are meant to stay as they are from one version to the next. [`Filesystem::volume`] leads from the
+//! Only the first two stay as they are from one version to the next. [`Filesystem::volume`] leads from the
 //! first to the second: device nodes, batches, holes, shared extents.
 //!
 //! # Features
 //!
-//! `mkfs`, on by default: [`create`](fn@create) makes images.
+//! | feature | |
+//! |---|---|
+//! | `mkfs` (default) | [`create`](fn@create) makes images; without it they can only be opened |
+//! | `internals` | the engine's modules are public, and may change with every version |
 #![forbid(unsafe_code)]
 
 #[macro_use]
 mod error;
 
-pub mod counters;
+/// Declares the modules of the engine: private, unless the feature `internals` shows them.
+macro_rules! engine {
+    ($($module:ident)*) => {
+        $(
+            #[cfg(feature = "internals")]
+            pub mod $module;
+            // What only this project's other crates and the tests use is not dead.
+            #[cfg(not(feature = "internals"))]
+            #[allow(dead_code, unused_imports)]
+            mod $module;
+        )*
+    };
+}
+
 mod credits;
 mod cycle;
-pub mod env;
-pub mod error_tags;
-pub mod hash;
-pub mod item;
-pub mod sync;
-pub mod value;
 
-pub mod buffer;
-pub mod incore;
-pub mod journal;
-pub mod mount;
-pub mod trans;
+engine! {
+    counters env error_tags hash item sync value
+    buffer incore journal mount trans
+    btree space
+    inode
+    attr dabtree data dir parent symlink
+    open recover
+    ops
+}
 
-pub mod btree;
-pub mod space;
-
-pub mod inode;
-
-pub mod attr;
-pub mod dabtree;
-pub mod data;
-pub mod dir;
-pub mod parent;
-pub mod symlink;
-
-pub mod open;
-pub mod recover;
-
-pub mod ops;
 pub mod rescue;
 
 mod paths;
@@ -138,6 +137,7 @@ pub mod volume;
 #[cfg(test)]
 mod test_image;
 
+pub(crate) use error::ensure_on_disk;
 pub use paths::{
     AsPath, DirEntry, Error, File, FileOptions, FileType, Filesystem, Info, Metadata, OpenOptions, Permissions,
     ReadDir, Result, Times, Walk, WalkEntry,

@@ -77,7 +77,7 @@ fn memory_does_not_grow_with_the_number_of_files() {
             let mut found = Vec::new();
             fs.read_dir(dir, cookie, |entry| {
                 found.push(entry.inode);
-                cookie = entry.next;
+                cookie = entry.next_cookie;
                 if found.len() < 1000 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })
             .unwrap();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::dir::FileType;
-use xfskit::volume::{Caller, Entry, Error, MountOptions, NewFile, RenameFlags, SetMode, Volume};
+use xfskit::volume::{Caller, DirEntry, Error, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 
 /// The engine on an image.
 pub(crate) struct Engine {
@@ -78,11 +78,11 @@ impl Engine {
     }
 
     /// The next `most` entries, without `.` and `..`; fewer only at the end.
-    fn next_entries(&self, listing: &mut Listing, most: usize) -> Result<Vec<Entry>> {
+    fn next_entries(&self, listing: &mut Listing, most: usize) -> Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
         let Listing { dir, cookie } = listing;
         self.fs.read_dir(*dir, *cookie, |entry| {
-            *cookie = entry.next;
+            *cookie = entry.next_cookie;
             if entry.name != b"." && entry.name != b".." {
                 entries.push(entry.into());
             }
@@ -98,11 +98,11 @@ impl Target for Engine {
     type Listing = Listing;
 
     fn about(&self) -> About {
-        let options = &self.fs.mount().options;
+        let options = self.fs.options();
         let on = |on| if on { "on" } else { "off" };
         About {
             how: "in this process, on the image file".into(),
-            geometry: geometry(&self.fs.mount().superblock()),
+            geometry: geometry(&self.fs.superblock()),
             options: format!(
                 "fast path {}, whiteouts {}, known-absent {}, attributes logged {:?}, cache {} MiB",
                 on(options.attr_fast_path),
@@ -210,7 +210,7 @@ impl Target for Engine {
     }
 
     fn counts(&self) -> Result<Counts> {
-        let counters = &self.fs.mount().counters;
+        let counters = self.fs.counters();
         Ok(Counts {
             transactions: Some(counters.transactions.get()),
             log_bytes: Some(counters.log_bytes.get()),

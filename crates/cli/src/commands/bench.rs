@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use xfskit::env::{Environment, SystemEnvironment};
+use xfskit::volume::{Environment, SystemEnvironment};
 use xfskit_bench::{Against, Measured, Options, Report};
 
 type Write = fn(&Report) -> Result<String>;

@@ -115,7 +115,7 @@ impl Images {
         let mut result = Ok(());
         for (image, filesystem) in self.opened {
             let filesystem = Arc::into_inner(filesystem).expect("nobody else uses the image any more");
-            if !filesystem.mount().options.read_only {
+            if !filesystem.options().read_only {
                 let closed = filesystem.unmount();
                 result = result.and(closed.with_context(|| format!("{}: closing the image", image.display())));
             }

@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use xfskit::device::{BlockDevice, FileDevice, OpenError};
-use xfskit::env::{Environment, SystemEnvironment};
 use xfskit::ondisk::{Superblock, Timestamp};
+use xfskit::volume::{Environment, SystemEnvironment};
 use xfskit::volume::{Error, MountOptions, Volume};
 use xfskit_mkfs::{InodeSize, Options, make};
 use xfskit_transfer::{

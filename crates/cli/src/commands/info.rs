@@ -6,17 +6,15 @@ use crate::screen::{say, say_part};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::fmt::Write;
-use xfskit::journal::LogState;
 use xfskit::ondisk::features::{Incompat, RoCompat};
 use xfskit::ondisk::{RawSuperblock, Superblock};
-use xfskit::volume::Volume;
+use xfskit::volume::{LogState, Volume};
 
 /// Runs the command.
 pub fn run(args: &ReadArgs, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(args)?;
-    let mount = filesystem.mount();
-    let raw = mount.superblock();
-    let log = match mount.log_state {
+    let raw = filesystem.superblock();
+    let log = match filesystem.log_state() {
         LogState::Clean => "clean",
         LogState::Dirty { .. } => "dirty",
     };
@@ -39,17 +37,17 @@ fn label(raw: &RawSuperblock) -> String {
 }
 
 fn to_json(filesystem: &Volume, raw: &RawSuperblock, log: &str) -> Value {
-    let mount = filesystem.mount();
+    let geometry = filesystem.geometry();
     let names = |flags: Vec<&str>| flags.iter().map(|flag| flag.to_lowercase()).collect::<Vec<_>>();
-    let incompat = mount.geometry.incompat.iter_names().map(|(name, _)| name).collect();
-    let ro_compat = mount.geometry.ro_compat.iter_names().map(|(name, _)| name).collect();
+    let incompat = geometry.incompat.iter_names().map(|(name, _)| name).collect();
+    let ro_compat = geometry.ro_compat.iter_names().map(|(name, _)| name).collect();
     json!({
         "label": label(raw),
         "uuid": uuid::Uuid::from_bytes(raw.uuid).to_string(),
         "block_bytes": raw.block_size.get(),
         "sector_bytes": raw.sector_size.get(),
         "inode_bytes": raw.inode_size.get(),
-        "dir_block_bytes": mount.geometry.dir_block_bytes(),
+        "dir_block_bytes": geometry.dir_block_bytes(),
         "blocks": raw.data_blocks.get(),
         "ag_count": raw.ag_count.get(),
         "ag_blocks": raw.ag_blocks.get(),
@@ -59,7 +57,7 @@ fn to_json(filesystem: &Volume, raw: &RawSuperblock, log: &str) -> Value {
         "root_inode": raw.root_inode.get(),
         "log": {
             "state": log,
-            "external": mount.geometry.log_start.is_none(),
+            "external": geometry.log_start.is_none(),
             "blocks": raw.log_blocks.get(),
         },
         "features": { "incompat": names(incompat), "ro_compat": names(ro_compat) },

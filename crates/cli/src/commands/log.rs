@@ -2,7 +2,9 @@
 
 use crate::args::{ImageArgs, LogCommand};
 use crate::image::{open_quietly, options_to_write};
-use crate::log::{Checkpoint, Found, Item, Journal, Preview, checkpoints, flag_names, has, intent_name, is_log};
+use crate::log::{
+    Checkpoint, Found, Item, Journal, Operation, Preview, checkpoints, flag_names, has, intent_name, is_log,
+};
 use crate::screen::out;
 use crate::screen::say;
 use anyhow::{Context, Result};
@@ -10,9 +12,9 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::Write;
-use xfskit::journal::{LogState, Operation, RecoveryReport};
 use xfskit::ondisk::Lsn;
 use xfskit::ondisk::log_record::{TRANSACTION_MAGIC, operation_flags as flags};
+use xfskit::volume::{LogState, RecoveryReport};
 
 /// Runs the command.
 pub fn run(command: &LogCommand, as_json: bool) -> Result<()> {
@@ -25,8 +27,8 @@ pub fn run(command: &LogCommand, as_json: bool) -> Result<()> {
 /// Replays the journal by opening the image; closing it marks the journal as clean.
 fn replay(args: &ImageArgs, as_json: bool) -> Result<()> {
     let filesystem = open_quietly(&args.image, args.logdev.as_deref(), options_to_write())?;
-    let report = filesystem.mount().recovery.clone();
-    filesystem.mount().unmount_if_changed().with_context(|| format!("{}: closing the image", args.image.display()))?;
+    let report = filesystem.recovery_report().cloned();
+    filesystem.unmount_if_changed().with_context(|| format!("{}: closing the image", args.image.display()))?;
     if as_json {
         say!("{:#}", report.as_ref().map_or_else(|| json!({ "dirty": false }), report_json));
     } else {

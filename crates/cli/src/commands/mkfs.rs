@@ -14,9 +14,8 @@ use serde_json::json;
 use std::fs::File;
 use std::sync::Arc;
 use xfskit::device::{BlockDevice, FileDevice, share_storage};
-use xfskit::env::{Environment, SystemEnvironment};
 use xfskit::ondisk::Superblock;
-use xfskit::volume::{Caller, MountOptions, SetAttr, Volume};
+use xfskit::volume::{Caller, Environment, MountOptions, SetAttr, SystemEnvironment, Volume};
 use xfskit_mkfs::{Options, make, set_aside, verify};
 
 /// The sector size of a file.

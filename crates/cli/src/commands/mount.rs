@@ -125,7 +125,7 @@ fn serve(args: &MountArgs, settings: MountSettings) -> Result<()> {
     let filesystem = open(&args.image, settings.log_device.as_deref(), settings.engine)?;
     let mut options = settings.fuse;
     options.source = image.into();
-    options.read_only = filesystem.mount().options.read_only;
+    options.read_only = filesystem.options().read_only;
     let session = Session::mount(filesystem, &args.mount_point, &options)?;
     let unmounter = session.unmounter();
     std::thread::spawn(move || unmount_on_signal(signals, &unmounter));

@@ -1,6 +1,7 @@
 //! The journal for people: records, the operations in them, and the items that these log.
 //!
-//! This module changes nothing and trusts nothing: what cannot be decoded is shown as such.
+//! This module changes nothing and trusts nothing: what cannot be decoded is shown as such. No other
+//! part of the command needs more of the library than callers have: this one uses its feature `internals`.
 
 mod checkpoints;
 mod items;
@@ -9,3 +10,4 @@ mod records;
 pub use checkpoints::{Checkpoint, Preview, checkpoints, intent_name};
 pub use items::Item;
 pub use records::{Found, Journal, flag_names, has, is_log};
+pub use xfskit::journal::Operation;

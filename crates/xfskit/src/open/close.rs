@@ -28,9 +28,13 @@ impl Mount {
     /// # Errors
     /// As [`Self::unmount`].
     pub fn unmount_if_changed(self: &Arc<Self>) -> Result<()> {
+        if self.has_changed() { self.unmount() } else { Ok(()) }
+    }
+
+    /// Whether anything was committed, replayed or announced in the superblock since the opening.
+    pub(crate) fn has_changed(&self) -> bool {
         let announced = self.options.attr_logging == AttrLogging::Always;
-        let changed = self.counters.transactions.get() > 0 || self.recovery.is_some() || announced;
-        if changed { self.unmount() } else { Ok(()) }
+        self.counters.transactions.get() > 0 || self.recovery.is_some() || announced
     }
 
     /// Logs the superblock with its counters as they are now.

@@ -15,6 +15,7 @@ mod create;
 mod fallocate;
 mod flags;
 mod inactive;
+mod info;
 mod link;
 mod links;
 mod lookup;
@@ -35,11 +36,12 @@ mod xattr;
 pub use create::NewFile;
 pub use fallocate::Fallocate;
 pub use flags::{Flags, xflags};
+pub use info::Usage;
 pub use make_files::WholeFile;
 pub use open::RecoveredDevices;
 pub use path::split_path;
 pub(crate) use path::{MAX_LINKS_FOLLOWED, components, names_directory};
-pub use readdir::Entry;
+pub use readdir::{DirEntry, DirEntryRef};
 pub use rename::RenameFlags;
 pub use seek::{FileExtent, Seek};
 pub use setattr::{SetAttr, SetTime};
@@ -91,7 +93,8 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// The mount below, for its counters, geometry and journal.
+    /// The mount below.
+    #[cfg(feature = "internals")]
     pub fn mount(&self) -> &Arc<Mount> {
         &self.mount
     }

@@ -95,7 +95,8 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// As [`Mount::open`].
+    /// `Superblock`, `Unsupported`, `Corrupt` as the image is; `NoLogDevice`; `DeviceInUse`; `NoSpace` where the host has
+    /// none for the log; `Io`.
     pub fn open(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Self> {
         Self::open_in(device, None, options, Arc::new(SystemEnvironment::default()))
     }
@@ -103,7 +104,7 @@ impl Volume {
     /// Opens the filesystem on `device` with its log on `log_device`.
     ///
     /// # Errors
-    /// As [`Mount::open`].
+    /// As [`Self::open`].
     pub fn open_with_log(
         device: Arc<dyn BlockDevice>,
         log_device: Arc<dyn BlockDevice>,
@@ -115,7 +116,7 @@ impl Volume {
     /// Opens the filesystem in a world of the caller's making.
     ///
     /// # Errors
-    /// As [`Mount::open`].
+    /// As [`Self::open`].
     pub fn open_in(
         device: Arc<dyn BlockDevice>,
         log_device: Option<Arc<dyn BlockDevice>>,
@@ -151,7 +152,7 @@ impl Volume {
     /// they are if the log is clean, under their recovery in memory if not.
     ///
     /// # Errors
-    /// As [`Mount::open`].
+    /// As [`Self::open`].
     pub fn recover_in_memory(
         device: Arc<dyn BlockDevice>,
         log_device: Option<Arc<dyn BlockDevice>>,

@@ -8,23 +8,41 @@ use std::ops::ControlFlow;
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::FileType;
 
-/// An entry of a directory.
+/// An entry of a directory, as [`Volume::list_dir`] lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+#[non_exhaustive]
+pub struct DirEntry {
     /// Its name.
     pub name: Vec<u8>,
     /// What it names.
     pub inode: InodeNumber,
-    /// What kind of file that is.
+    /// What kind of file that is; `Unknown` in images whose directories do not say.
     pub file_type: FileType,
-    /// Where to go on reading after this entry.
+    /// Where reading goes on after this entry.
     pub next_cookie: u32,
 }
 
-impl From<dir::Entry<'_>> for Entry {
-    fn from(entry: dir::Entry<'_>) -> Self {
-        Self { name: entry.name.to_vec(), inode: entry.inode, file_type: entry.file_type, next_cookie: entry.next }
+impl From<DirEntryRef<'_>> for DirEntry {
+    fn from(entry: DirEntryRef<'_>) -> Self {
+        let DirEntryRef { name, inode, file_type, next_cookie, .. } = entry;
+        Self { name: name.to_vec(), inode, file_type, next_cookie }
     }
+}
+
+/// An entry of a directory while [`Volume::read_dir`] shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DirEntryRef<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// What it names.
+    pub inode: InodeNumber,
+    /// What kind of file that is; `Unknown` in images whose directories do not say.
+    pub file_type: FileType,
+    /// Reading from here starts with this entry.
+    pub cookie: u32,
+    /// Reading from here starts with the entry that follows.
+    pub next_cookie: u32,
 }
 
 impl Volume {
@@ -37,19 +55,23 @@ impl Volume {
         &self,
         dir: InodeNumber,
         cookie: u32,
-        mut each: impl FnMut(dir::Entry<'_>) -> ControlFlow<()>,
+        mut each: impl FnMut(DirEntryRef<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let dir = self.mount.inode(dir)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join_dir(&mut tx, &dir)?;
-        self.located(dir.number, dir::read(&mut tx, id, cookie, &mut each))
+        let listed = dir::read(&mut tx, id, cookie, &mut |entry| {
+            let (cookie, next_cookie) = (entry.cookie, entry.next);
+            each(DirEntryRef { name: entry.name, inode: entry.inode, file_type: entry.file_type, cookie, next_cookie })
+        });
+        self.located(dir.number, listed)
     }
 
     /// All entries of `dir` but `.` and `..`.
     ///
     /// # Errors
     /// As [`Self::read_dir`].
-    pub fn list_dir(&self, dir: InodeNumber) -> Result<Vec<Entry>> {
+    pub fn list_dir(&self, dir: InodeNumber) -> Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
         self.read_dir(dir, 0, |entry| {
             if entry.name != b"." && entry.name != b".." {

@@ -139,7 +139,7 @@ impl Filesystem {
 
     fn open_at(&self, path: &[u8], options: &FileOptions) -> EngineResult<File<'_>> {
         options.verify()?;
-        if options.writes() && self.volume().mount().options.read_only {
+        if options.writes() && self.volume().options().read_only {
             return Err(Cause::ReadOnly);
         }
         let mut path = path.to_vec();

@@ -80,7 +80,7 @@ impl OpenOptions {
     }
 
     /// Where the time of day and random numbers are taken from; a
-    /// [`SeededEnvironment`](crate::env::SeededEnvironment) makes the same calls give the same image.
+    /// [`SeededEnvironment`](crate::volume::SeededEnvironment) makes the same calls give the same image.
     #[must_use]
     pub fn environment(mut self, environment: Arc<dyn Environment>) -> Self {
         self.environment = Some(environment);
@@ -177,10 +177,8 @@ impl Filesystem {
 
     /// What the image is, and how full.
     pub fn info(&self) -> Info {
-        let mount = self.volume().mount();
-        let geometry = &mount.geometry;
-        let stat = self.volume().statfs();
-        let raw = mount.superblock();
+        let volume = self.volume();
+        let (geometry, stat, raw) = (volume.geometry(), volume.statfs(), volume.superblock());
         let features = [
             ("finobt", geometry.has_finobt()),
             ("inobtcount", geometry.has_inode_btree_counts()),
@@ -201,8 +199,8 @@ impl Filesystem {
             inodes: stat.inodes,
             free_inodes: stat.free_inodes,
             features: features.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect(),
-            read_only: mount.options.read_only,
-            recovery: mount.recovery.as_ref().map(ToString::to_string),
+            read_only: volume.options().read_only,
+            recovery: volume.recovery_report().map(ToString::to_string),
         }
     }
 }

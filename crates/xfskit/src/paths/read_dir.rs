@@ -4,7 +4,7 @@ use super::lookup::find;
 use super::names::to_path;
 use super::{AsPath, FileType, Filesystem, LastLink, Metadata, OnPath, Pin, Result};
 use crate::error::Result as EngineResult;
-use crate::ops::{Entry, Volume};
+use crate::ops::{DirEntry as Listed, Volume};
 use std::ffi::OsStr;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -44,7 +44,7 @@ impl Filesystem {
 pub struct ReadDir<'fs> {
     dir: Pin<'fs>,
     path: Vec<u8>,
-    batch: vec::IntoIter<Entry>,
+    batch: vec::IntoIter<Listed>,
     /// Where the next batch begins; `None` at the end.
     cookie: Option<u32>,
 }
@@ -59,7 +59,7 @@ impl<'fs> ReadDir<'fs> {
 
     fn fill(&mut self) -> EngineResult<()> {
         let Some(cookie) = self.cookie.take() else { return Ok(()) };
-        let mut batch: Vec<Entry> = Vec::new();
+        let mut batch: Vec<Listed> = Vec::new();
         let mut next = None;
         self.dir.volume.read_dir(self.dir.inode, cookie, |entry| {
             if batch.len() == BATCH {

@@ -2,7 +2,7 @@
 
 use super::{AsPath, Filesystem, OnPath, Pin, Place, Result};
 use crate::error::{Error as Cause, Result as EngineResult};
-use crate::ops::{Caller, Entry};
+use crate::ops::{Caller, DirEntry};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use xfskit_ondisk::Corruption;
@@ -93,7 +93,7 @@ impl Filesystem {
 fn remove_files<'fs>(dir: &Pin<'fs>) -> EngineResult<Option<Level<'fs>>> {
     let root = Caller::root();
     loop {
-        let mut batch: Vec<Entry> = Vec::new();
+        let mut batch: Vec<DirEntry> = Vec::new();
         dir.volume.read_dir(dir.inode, 0, |entry| {
             if entry.name != b"." && entry.name != b".." {
                 batch.push(entry.into());
