@@ -85,7 +85,7 @@ pub enum CheckError {
     #[error("the superblock cannot be read: {0}")]
     Io(#[from] std::io::Error),
     /// The log lies on a device of its own, which was not given.
-    #[error("the image has an external journal: name its device with --logdev DEVICE")]
+    #[error("the image has an external journal, and its device was not given")]
     NoLogDevice,
 }
 

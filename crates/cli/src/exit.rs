@@ -207,7 +207,8 @@ pub fn code(error: &anyhow::Error) -> u8 {
     error.chain().find_map(of_cause).unwrap_or(FAILED)
 }
 
-/// The message of an error: its causes from the outside in, without those that the text before contains.
+/// The message of an error: its causes from the outside in, without those that the text before contains; then what the
+/// user can do about it with this command.
 pub fn message(error: &anyhow::Error) -> String {
     let mut message = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -217,7 +218,23 @@ pub fn message(error: &anyhow::Error) -> String {
             message = format!("{message}: {cause}");
         }
     }
+    if let Some(advice) = error.chain().find_map(advice) {
+        message.push_str(advice);
+    }
     message
+}
+
+/// What a user of the command can do about an error of the libraries, which do not know its options.
+fn advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    let is_log_missing = matches!(cause.downcast_ref(), Some(CheckError::NoLogDevice));
+    match cause.downcast_ref::<Error>() {
+        Some(Error::Corrupt(_)) => {
+            Some("; run `xfskit check` on the image, or xfs_repair -n, to see the extent of the damage")
+        }
+        Some(Error::NoLogDevice) => Some(": name it with --logdev DEVICE, or -o logdev=DEVICE for mount"),
+        _ if is_log_missing => Some(": name it with --logdev DEVICE"),
+        _ => None,
+    }
 }
 
 /// Whether the reader of the output has closed the pipe.
@@ -347,5 +364,20 @@ mod tests {
         assert_eq!(code(&open().context("a.img").unwrap_err()), BUSY);
         assert_eq!(code(&anyhow::Error::from(Error::NotFound)), FAILED);
         assert_eq!(code(&anyhow::Error::from(Usage("x".into()))), USAGE);
+    }
+
+    #[test]
+    fn advice_stands_at_the_end_of_a_message() {
+        let missing = anyhow::Error::from(Error::NoLogDevice).context("a.img");
+        let text = message(&missing);
+        assert!(
+            text.starts_with("a.img: ") && text.ends_with("--logdev DEVICE, or -o logdev=DEVICE for mount"),
+            "{text}"
+        );
+        let damage = Error::from(xfskit::ondisk::Corruption::new("AGF", "checksum"));
+        let text = message(&anyhow::Error::from(damage).context("/etc").context("a.img"));
+        assert_eq!(text.matches("AGF").count(), 1, "{text}");
+        assert!(text.starts_with("a.img: /etc: ") && text.contains("; run `xfskit check` on the image"), "{text}");
+        assert!(!message(&Error::NotFound.into()).contains("xfskit"));
     }
 }

@@ -49,6 +49,9 @@ pub enum Error {
     /// A link or a rename into a directory whose project everything in it has, and the file has another (`EXDEV`).
     #[error("the directory keeps to its project, and the file belongs to another: copy it instead")]
     CrossesProjects,
+    /// A path leads through more than 40 symbolic links, or through one that leads to itself (`ELOOP`).
+    #[error("too many symbolic links on the way")]
+    TooManySymlinks,
     /// Too many links (`EMLINK`).
     #[error("too many links to the file")]
     TooManyLinks,
@@ -75,7 +78,7 @@ pub enum Error {
     Stale(u64),
 
     /// A structure on disk is damaged (`EUCLEAN`).
-    #[error("{0}; run `xfskit check` on the image, or xfs_repair -n, to see the extent of the damage")]
+    #[error(transparent)]
     Corrupt(#[from] Box<Corruption>),
     /// The superblock cannot be used.
     #[error(transparent)]
@@ -84,10 +87,10 @@ pub enum Error {
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
     /// The image has an external log, and its device was not given (`EINVAL`).
-    #[error("the image has an external log: name its device with --logdev DEVICE, or -o logdev=DEVICE for mount")]
+    #[error("the image has an external log, and its device was not given")]
     NoLogDevice,
     /// This process has another filesystem open on the device (`EBUSY`).
-    #[error("this program has a filesystem open on the device already; unmount that first")]
+    #[error("this program has a filesystem open on the device already")]
     DeviceInUse,
     /// The device failed (`EIO`; `ENOSPC` and `EDQUOT` if the host says so).
     #[error("I/O error on the device at byte {offset}: {source}")]
@@ -129,6 +132,7 @@ impl Error {
             Self::AttributeNameTooLong => 34,
             Self::NameTooLong => 36,
             Self::NotEmpty => 39,
+            Self::TooManySymlinks => 40,
             Self::NoAttribute => 61,
             Self::ValueTooLong => 7,
             Self::NotPermitted => 1,

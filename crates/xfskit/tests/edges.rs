@@ -239,8 +239,20 @@ fn links_lead_where_the_systems_do() {
     std::fs::write(host.join("file"), "").unwrap();
     fs.create(fs.root(), b"dir", &NewFile::new(stress::DIR | 0o755), &me).unwrap();
     fs.create(fs.root(), b"file", &NewFile::new(stress::FILE | 0o644), &me).unwrap();
-    let targets =
-        ["file", "file/", "file/.", "dir", "dir/", "dir/.", "dir/../file/", "./dir//", "link 1", "link 1/", "link 4/"];
+    let targets = [
+        "file",
+        "file/",
+        "file/.",
+        "dir",
+        "dir/",
+        "dir/.",
+        "dir/../file/",
+        "./dir//",
+        "link 1",
+        "link 1/",
+        "link 4/",
+        "link 11",
+    ];
     for (index, target) in targets.iter().enumerate() {
         let name = format!("link {index}");
         std::os::unix::fs::symlink(target, host.join(&name)).unwrap();
@@ -249,10 +261,20 @@ fn links_lead_where_the_systems_do() {
     for (index, target) in targets.iter().enumerate() {
         for end in ["", "/", "/."] {
             let path = format!("link {index}{end}");
-            let ours = fs.resolve(path.as_bytes(), true);
-            let theirs = std::fs::metadata(host.join(&path));
-            assert_eq!(ours.is_ok(), theirs.is_ok(), "{path} -> {target}: {:?}, {:?}", ours.err(), theirs.err());
+            let ours = fs.resolve(path.as_bytes(), true).err().map(|error| error.errno());
+            let theirs = std::fs::metadata(host.join(&path)).err().map(|error| error.raw_os_error().unwrap());
+            assert_eq!(ours, theirs, "{path} -> {target}");
         }
+    }
+    // A chain of links, as long as may be and longer.
+    for length in 1..=42 {
+        let (name, target) = (format!("chain {length}"), format!("chain {}", length - 1));
+        let target = if length == 1 { "file" } else { &target };
+        std::os::unix::fs::symlink(target, host.join(&name)).unwrap();
+        fs.symlink(fs.root(), name.as_bytes(), target.as_bytes(), &me).unwrap();
+        let ours = fs.resolve(name.as_bytes(), true).err().map(|error| error.errno());
+        let theirs = std::fs::metadata(host.join(&name)).err().map(|error| error.raw_os_error().unwrap());
+        assert_eq!(ours, theirs, "{name}");
     }
     image.close(fs);
 }

@@ -136,6 +136,20 @@ fn no_other_crate_uses_the_engine() {
     }
 }
 
+/// A program that uses the library has other options and other commands.
+#[test]
+fn no_error_gives_advice_for_the_command_line() {
+    for name in ["check", "device", "ondisk", "xfskit"] {
+        for path in sources(&folder().join("..").join(name).join("src")) {
+            let text = fs::read_to_string(&path).unwrap();
+            for line in text.lines().filter(|line| line.trim_start().starts_with("#[error(")) {
+                let advises = line.contains("`xfskit") || line.contains("'xfskit") || line.contains(" --");
+                assert!(!advises, "{}: {line}", path.display());
+            }
+        }
+    }
+}
+
 fn ends_a_name(rest: &str) -> bool {
     !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
 }

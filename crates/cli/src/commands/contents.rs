@@ -101,7 +101,7 @@ fn behind_links(filesystem: &Volume, path: &[u8]) -> Result<(InodeNumber, Vec<u8
         let target = filesystem.read_link(stat.inode)?;
         path = if target.starts_with(b"/") { target } else { [dir_path, b"/", &target].concat() };
     }
-    Err(Error::Invalid("too many levels of symbolic links"))
+    Err(Error::TooManySymlinks)
 }
 
 fn put(filesystem: &Volume, target: &Target<'_>, args: &WriteArgs, input: &Input) -> Result<()> {

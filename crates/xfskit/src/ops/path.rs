@@ -35,8 +35,7 @@ impl Volume {
     /// link at the end.
     ///
     /// # Errors
-    /// As [`Self::lookup`]; `NotADirectory` for another file's path with a slash; `Invalid` for too many symbolic
-    /// links.
+    /// As [`Self::lookup`]; `NotADirectory` for another file's path with a slash; `TooManySymlinks`.
     pub fn resolve(&self, path: &[u8], follow_last: bool) -> Result<Stat> {
         let mut is_dirs = names_directory(path);
         let follow_last = follow_last || is_dirs;
@@ -55,7 +54,7 @@ impl Volume {
             }
             followed += 1;
             if followed > MAX_LINKS_FOLLOWED {
-                return Err(Error::Invalid("too many symbolic links"));
+                return Err(Error::TooManySymlinks);
             }
             let target = self.read_link(stat.inode)?;
             if target.starts_with(b"/") {

@@ -21,7 +21,7 @@ impl Filesystem {
     /// What a file is; of a symbolic link, what it leads to.
     ///
     /// # Errors
-    /// `Path`: `NotFound`, `NotADirectory`, `Invalid` for too many symbolic links.
+    /// `Path`: `NotFound`, `NotADirectory`, `TooManySymlinks`.
     pub fn metadata(&self, path: impl AsPath) -> Result<Metadata> {
         let path = path.as_path_bytes();
         self.pin(path, LastLink::Follow).and_then(|pin| pin.stat()).map(Metadata::new).on("look at", path)

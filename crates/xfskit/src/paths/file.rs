@@ -162,7 +162,7 @@ impl Filesystem {
                         path = target;
                     }
                     if followed > crate::ops::MAX_LINKS_FOLLOWED {
-                        return Err(Cause::Invalid("too many symbolic links"));
+                        return Err(Cause::TooManySymlinks);
                     }
                 }
                 Ok(None) => {}

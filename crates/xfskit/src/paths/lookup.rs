@@ -99,7 +99,7 @@ impl Drop for Pin<'_> {
 /// followed.
 ///
 /// # Errors
-/// `NotFound`, `NotADirectory`, `Invalid` for too many symbolic links; `Corrupt`, `Io`.
+/// `NotFound`, `NotADirectory`, `TooManySymlinks`; `Corrupt`, `Io`.
 pub(super) fn find<'fs>(volume: &'fs Volume, path: &[u8], last: LastLink) -> EngineResult<Pin<'fs>> {
     Ok(find_way(volume, path, last)?.0)
 }
@@ -129,7 +129,7 @@ pub(super) fn find_way<'fs>(
         }
         followed += 1;
         if followed > MAX_LINKS_FOLLOWED {
-            return Err(Cause::Invalid("too many symbolic links"));
+            return Err(Cause::TooManySymlinks);
         }
         let target = volume.read_link(next.inode)?;
         if target.starts_with(b"/") {

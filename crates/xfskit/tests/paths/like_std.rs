@@ -277,15 +277,14 @@ fn is_one_file(root: &Path, step: Step) -> bool {
     number(step.path).is_some() && number(step.path) == number(step.other)
 }
 
-/// Too many symbolic links are an invalid argument here; std has a kind of its own, which cannot be named yet. Where
-/// what is to be written cannot be a file, as a directory or a name with a slash, Linux has several names for that.
+/// Where what is to be written cannot be a file, as a directory or a name with a slash, Linux has several names for
+/// that.
 fn like_ours(call: Call, kind: ErrorKind) -> String {
     let writes = matches!(call, Call::Write | Call::Append | Call::Copy);
     match format!("{kind:?}").as_str() {
         "IsADirectory" | "NotADirectory" if writes => "no file".to_owned(),
         // As std calls a directory that is to be copied.
-        "InvalidInput" | "FilesystemLoop" if matches!(call, Call::Copy) => "no file".to_owned(),
-        "FilesystemLoop" => "InvalidInput".to_owned(),
+        "InvalidInput" if matches!(call, Call::Copy) => "no file".to_owned(),
         other => other.to_owned(),
     }
 }
