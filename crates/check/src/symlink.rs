@@ -3,7 +3,8 @@
 use crate::context::Context;
 use crate::fork::{Fork, InodeView, Map};
 use crate::report::{Consequence, Fault};
-use xfskit_ondisk::symlink::{SYMLINK_CRC_OFFSET, SYMLINK_LSN_OFFSET, capacity, decode_run, verify_symlink};
+use xfskit_ondisk::part_header::{PART_CRC_OFFSET, PART_LSN_OFFSET};
+use xfskit_ondisk::symlink::{capacity, decode_run, verify_symlink};
 use xfskit_ondisk::{Corruption, DiskAddress, Extent, ForkFormat, Verdict, checksum_matches};
 
 const NAME: &str = "symbolic link";
@@ -65,11 +66,11 @@ fn decode(
     bytes: &[u8],
     offset: usize,
 ) -> Verdict<Vec<u8>> {
-    if !checksum_matches(bytes, SYMLINK_CRC_OFFSET) {
+    if !checksum_matches(bytes, PART_CRC_OFFSET) {
         return Err(Corruption::new("symbolic link block", "checksum"));
     }
     verify_symlink(&context.geometry, address, bytes)?;
-    let lsn = u64::from_be_bytes(bytes[SYMLINK_LSN_OFFSET..SYMLINK_LSN_OFFSET + 8].try_into().expect("eight bytes"));
+    let lsn = u64::from_be_bytes(bytes[PART_LSN_OFFSET..PART_LSN_OFFSET + 8].try_into().expect("eight bytes"));
     context.check_lsn(lsn, "symbolic link block", address, inode.owner());
     decode_run(inode.number.0, bytes, offset).map(<[u8]>::to_vec)
 }

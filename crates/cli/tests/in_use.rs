@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::loops::Loop;
 use common::{fails, image, ok, words, xfskit};
 use std::fs;
 use std::io::Read;
@@ -82,26 +83,6 @@ fn an_image_is_free_as_soon_as_it_is_unmounted() {
         let umount = Command::new("umount").arg(kernel.path()).status().unwrap();
         assert!(umount.success());
         ok(&format!("mkdir IMAGE /{n}"), &image);
-    }
-}
-
-struct Loop(PathBuf);
-
-impl Loop {
-    fn attach(options: &[&str], image: &Path) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-            skip("loop devices need root");
-            return None;
-        }
-        let output = Command::new("losetup").args(["--find", "--show"]).args(options).arg(image).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        Some(Self(String::from_utf8(output.stdout).unwrap().trim().into()))
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        drop(Command::new("losetup").arg("--detach").arg(&self.0).status());
     }
 }
 

@@ -3,24 +3,13 @@
 
 mod common;
 
-use common::{fails, image, ok, words, xfskit};
+use common::mounts::prepared;
+use common::{fails, ok, words, xfskit};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use xfskit_testkit::{Scratch, kernel_mount, reference, scratch, skip, tree};
-
-/// A folder with an image and a mount point; `None` if FUSE cannot be used.
-fn prepared() -> Option<(Scratch, PathBuf, PathBuf)> {
-    if fs::File::open("/dev/fuse").is_err() {
-        skip("this machine has no /dev/fuse");
-        return None;
-    }
-    let scratch = scratch();
-    let (image, dir) = (image(&scratch), scratch.file("mount"));
-    fs::create_dir(&dir).unwrap();
-    Some((scratch, image, dir))
-}
+use xfskit_testkit::{kernel_mount, reference, tree};
 
 fn line(text: &str, image: &Path, dir: &Path) -> String {
     let text = text.replace("DIR", dir.to_str().unwrap());
@@ -50,7 +39,8 @@ fn kill(process: i32, signal: &str) {
 
 #[test]
 fn a_mount_is_ready_when_it_returns_and_closed_when_umount_does() {
-    let Some((_scratch, image, dir)) = prepared() else { return };
+    let Some(prepared) = prepared() else { return };
+    let (image, dir) = (prepared.image.clone(), prepared.dir.clone());
     line("mount -o wsync,cache=32M IMAGE DIR", &image, &dir);
     fs::write(dir.join("a"), "").unwrap();
     let (code, message) = fails("info IMAGE", &image);
@@ -73,7 +63,8 @@ fn a_mount_is_ready_when_it_returns_and_closed_when_umount_does() {
 
 #[test]
 fn signals_close_the_image_in_good_order() {
-    let Some((_scratch, image, dir)) = prepared() else { return };
+    let Some(prepared) = prepared() else { return };
+    let (image, dir) = (prepared.image.clone(), prepared.dir.clone());
     for signal in ["-TERM", "-INT", "-HUP"] {
         line("mount IMAGE DIR", &image, &dir);
         fs::write(dir.join(signal), "").unwrap();
@@ -99,7 +90,8 @@ fn signals_close_the_image_in_good_order() {
 /// A SEEK_DATA must not start a thread, since there may be none left.
 #[test]
 fn the_server_begins_no_threads_for_seeks() {
-    let Some((_scratch, image, dir)) = prepared() else { return };
+    let Some(prepared) = prepared() else { return };
+    let (image, dir) = (prepared.image.clone(), prepared.dir.clone());
     line("mount IMAGE DIR", &image, &dir);
     let status = format!("/proc/{}/status", server_of(&image));
     let threads = || {
@@ -133,7 +125,8 @@ fn the_server_begins_no_threads_for_seeks() {
 
 #[test]
 fn what_was_synced_survives_a_killed_server() {
-    let Some((scratch, image, dir)) = prepared() else { return };
+    let Some(prepared) = prepared() else { return };
+    let (scratch, image, dir) = (&prepared.scratch, prepared.image.clone(), prepared.dir.clone());
     line("mount -o commit=0 IMAGE DIR", &image, &dir);
     fs::create_dir(dir.join("d")).unwrap();
     for n in 0..500 {
@@ -201,7 +194,8 @@ fn compare_logs(image: &Path) {
 
 #[test]
 fn a_journal_that_cannot_be_written_shuts_the_mount_down_and_loses_nothing_that_was_synced() {
-    let Some((_scratch, image, dir)) = prepared() else { return };
+    let Some(prepared) = prepared() else { return };
+    let (image, dir) = (prepared.image.clone(), prepared.dir.clone());
     line("mount -o commit=0,errortag=logiodone:2 IMAGE DIR", &image, &dir);
     fs::write(dir.join("first"), "").unwrap();
     // The first record of the log, and the last one that is written.

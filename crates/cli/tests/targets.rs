@@ -2,40 +2,20 @@
 
 mod common;
 
+use common::loops::Loop;
 use common::mounts::SmallHost;
 use common::{fails, image, ok, with_input, words, xfskit};
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xfskit_testkit::{kernel_mount, reference, scratch, skip};
-
-struct Loop(PathBuf);
-
-impl Loop {
-    fn attach(image: &Path) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-            skip("loop devices need root");
-            return None;
-        }
-        let output = Command::new("losetup").args(["--find", "--show"]).arg(image).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        Some(Self(String::from_utf8(output.stdout).unwrap().trim().into()))
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        drop(Command::new("losetup").arg("--detach").arg(&self.0).status());
-    }
-}
 
 #[test]
 fn export_overwrites_no_device_that_holds_something() {
     let scratch = scratch();
     let (source, other) = (image(&scratch), scratch.file("b.img"));
     ok("mkfs IMAGE --size 300M -q", &other);
-    let Some(device) = Loop::attach(&other) else { return };
+    let Some(device) = Loop::attach(&[], &other) else { return };
     let export = format!("export IMAGE -o {}", device.0.display());
     let dir = scratch.file("mount");
     fs::create_dir(&dir).unwrap();
@@ -65,7 +45,7 @@ fn a_device_is_no_target_for_what_it_holds_itself() {
     let victim = image(&scratch);
     assert!(with_input("write IMAGE /a.img", &victim, b"victim").status.success());
     let before = fs::read(&victim).unwrap();
-    let Some(device) = Loop::attach(&victim) else { return };
+    let Some(device) = Loop::attach(&[], &victim) else { return };
     for (from, to) in [(&device.0, &device.0), (&device.0, &victim), (&victim, &device.0)] {
         let (_, message) = fails(&format!("export IMAGE -f -o {}", to.display()), from);
         assert!(message.contains("the image that is exported"), "{message}");
@@ -85,7 +65,7 @@ fn a_refused_mkfs_leaves_what_was_there() {
     fs::write(source.join("file"), "contents").unwrap();
     ok("mkdir IMAGE /kept", &disk);
     let before = fs::read(&disk).unwrap();
-    let Some(device) = Loop::attach(&disk) else { return };
+    let Some(device) = Loop::attach(&[], &disk) else { return };
     let from = format!("mkfs IMAGE -f -q --from {}", source.display());
     let refused = |line: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
@@ -255,7 +235,7 @@ fn a_source_that_a_device_cannot_hold_leaves_what_it_holds() {
     fs::write(source.join("large"), vec![7; 80 << 20]).unwrap();
     let made = Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(&source).arg(".").status().unwrap();
     assert!(made.success());
-    let Some(device) = Loop::attach(&disk) else { return };
+    let Some(device) = Loop::attach(&[], &disk) else { return };
     let before = fs::read(&device.0).unwrap();
     for from in [&source, &archive] {
         let (code, message) = fails(&format!("mkfs -f -q --small IMAGE --from {}", from.display()), &device.0);

@@ -10,38 +10,18 @@
 
 use super::MAX_VALUE_BYTES;
 use crate::da::prefix;
+use crate::part_header::{PART_CRC_OFFSET, PART_HEADER_BYTES, PartHeader};
 use crate::{DiskAddress, Geometry, Verdict, checksum_matches, ensure, set_checksum};
-use zerocopy::big_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::IntoBytes;
+use zerocopy::big_endian::U64;
 
 /// `"XARM"`.
 pub const REMOTE_MAGIC: u32 = 0x5841_524d;
-/// Size of the header.
-pub const REMOTE_HEADER_BYTES: usize = 56;
-/// Where the checksum stands.
-pub const REMOTE_CRC_OFFSET: usize = 12;
-/// Where the LSN stands.
-pub const REMOTE_LSN_OFFSET: usize = 48;
 const NAME: &str = "remote attr block";
-
-/// Header of a block (`struct xfs_attr3_rmt_hdr`).
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Debug)]
-#[repr(C)]
-#[allow(missing_docs)] // The fields carry the format document's names.
-pub struct RemoteHeader {
-    pub magic: U32,
-    pub offset: U32,
-    pub bytes: U32,
-    pub crc: [u8; 4],
-    pub uuid: [u8; 16],
-    pub owner: U64,
-    pub address: U64,
-    pub lsn: U64,
-}
 
 /// Bytes of a value that fit a block.
 pub fn bytes_per_block(geometry: &Geometry) -> usize {
-    geometry.block_bytes() - REMOTE_HEADER_BYTES
+    geometry.block_bytes() - PART_HEADER_BYTES
 }
 
 /// Blocks that a value takes.
@@ -54,7 +34,7 @@ pub fn lay_out(geometry: &Geometry, value: &[u8]) -> Vec<u8> {
     let bytes = blocks_for(geometry, value.len()) as usize * geometry.block_bytes();
     let mut blocks = Vec::with_capacity(bytes);
     for part in value.chunks(bytes_per_block(geometry)) {
-        blocks.extend_from_slice(&[0; REMOTE_HEADER_BYTES]);
+        blocks.extend_from_slice(&[0; PART_HEADER_BYTES]);
         blocks.extend_from_slice(part);
     }
     blocks.resize(bytes, 0);
@@ -70,18 +50,10 @@ pub fn stamp_block(
     bytes: usize,
     block: &mut [u8],
 ) {
-    let header = RemoteHeader {
-        magic: U32::new(REMOTE_MAGIC),
-        offset: U32::new(offset as u32),
-        bytes: U32::new(bytes as u32),
-        crc: [0; 4],
-        uuid: geometry.meta_uuid,
-        owner: U64::new(owner),
-        address: U64::new(address.0),
-        lsn: U64::MAX_VALUE,
-    };
-    block[..REMOTE_HEADER_BYTES].copy_from_slice(header.as_bytes());
-    set_checksum(block, REMOTE_CRC_OFFSET);
+    let mut header = PartHeader::new(REMOTE_MAGIC, geometry, owner, address, offset, bytes);
+    header.lsn = U64::MAX_VALUE;
+    block[..PART_HEADER_BYTES].copy_from_slice(header.as_bytes());
+    set_checksum(block, PART_CRC_OFFSET);
 }
 
 /// The part of a value in a block, which must be the `bytes` bytes from `offset` of a value of inode `owner`.
@@ -97,12 +69,11 @@ pub fn decode_block<'a>(
     bytes: usize,
 ) -> Verdict<&'a [u8]> {
     verify_remote(geometry, address, block)?;
-    ensure!(checksum_matches(block, REMOTE_CRC_OFFSET), NAME, "checksum");
-    let header: &RemoteHeader = prefix(block);
-    ensure!(header.owner.get() == owner, NAME, "owner", "{} instead of {owner}", header.owner);
-    ensure!(header.offset.get() as usize == offset, NAME, "offset", "{} instead of {offset}", header.offset);
+    ensure!(checksum_matches(block, PART_CRC_OFFSET), NAME, "checksum");
+    let header: &PartHeader = prefix(block);
+    header.verify_part(NAME, owner, offset)?;
     ensure!(header.bytes.get() as usize == bytes, NAME, "length", "{} instead of {bytes}", header.bytes);
-    Ok(&block[REMOTE_HEADER_BYTES..REMOTE_HEADER_BYTES + bytes])
+    Ok(&block[PART_HEADER_BYTES..PART_HEADER_BYTES + bytes])
 }
 
 /// Verifies a block by itself, but for its checksum.
@@ -111,13 +82,9 @@ pub fn decode_block<'a>(
 /// A corruption of the "remote attr block".
 pub fn verify_remote(geometry: &Geometry, address: DiskAddress, block: &[u8]) -> Verdict {
     ensure!(block.len() == geometry.block_bytes(), NAME, "whole block", "{} bytes", block.len());
-    let header: &RemoteHeader = prefix(block);
-    ensure!(header.magic.get() == REMOTE_MAGIC, NAME, "magic number", "{:#010x}", header.magic);
-    ensure!(header.uuid == geometry.meta_uuid, NAME, "uuid");
-    ensure!(header.address.get() == address.0, NAME, "own address", "{}", header.address);
+    let header = PartHeader::verify(REMOTE_MAGIC, NAME, geometry, address, block)?;
     let (offset, bytes) = (header.offset.get() as usize, header.bytes.get() as usize);
     ensure!(bytes <= bytes_per_block(geometry), NAME, "length fits the block", "{bytes}");
     ensure!(offset + bytes <= MAX_VALUE_BYTES, NAME, "part lies within a value", "{bytes} at {offset}");
-    ensure!(header.owner.get() != 0, NAME, "has an owner");
     Ok(())
 }

@@ -3,6 +3,8 @@
 use super::format::{TreeFormat, lies_in_ag, u32_at};
 use super::{BNOBT_MAGIC, CNTBT_MAGIC};
 use crate::{AgBlock, AgNumber, Geometry};
+use std::fmt::Debug;
+use std::marker::PhantomData;
 
 /// A run of free blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,52 +69,64 @@ impl Ord for BlockKey {
     }
 }
 
-/// Free space by block.
-#[derive(Debug)]
-pub struct Bnobt;
+/// The order of a free space tree.
+pub trait FreeKey: Copy + Ord + Debug {
+    /// Name of a block of the tree.
+    const BLOCK_NAME: &'static str;
+    /// Magic number of a block of the tree.
+    const BLOCK_MAGIC: u32;
 
-impl TreeFormat for Bnobt {
-    type Record = FreeExtent;
-    type Key = BlockKey;
-    const NAME: &'static str = "bnobt block";
-    const MAGIC: u32 = BNOBT_MAGIC;
-    const RECORD_BYTES: usize = 8;
-    const KEY_BYTES: usize = 8;
+    /// The key of a record.
+    fn of(extent: &FreeExtent) -> Self;
+
+    /// The record that the key was made from: keys and records are the same bytes on disk.
+    fn extent(&self) -> FreeExtent;
+}
+
+impl FreeKey for BlockKey {
+    const BLOCK_NAME: &'static str = "bnobt block";
+    const BLOCK_MAGIC: u32 = BNOBT_MAGIC;
 
     #[inline]
-    fn decode_record(bytes: &[u8]) -> FreeExtent {
-        FreeExtent::decode(bytes)
+    fn of(extent: &FreeExtent) -> Self {
+        Self { start: extent.start, count: extent.count }
     }
+
     #[inline]
-    fn encode_record(record: &FreeExtent, out: &mut [u8]) {
-        record.encode(out);
-    }
-    #[inline]
-    fn decode_key(bytes: &[u8]) -> BlockKey {
-        Self::key(&FreeExtent::decode(bytes))
-    }
-    #[inline]
-    fn encode_key(key: &BlockKey, out: &mut [u8]) {
-        FreeExtent { start: key.start, count: key.count }.encode(out);
-    }
-    #[inline]
-    fn key(record: &FreeExtent) -> BlockKey {
-        BlockKey { start: record.start, count: record.count }
-    }
-    fn is_sane(geometry: &Geometry, ag: AgNumber, record: &FreeExtent) -> bool {
-        lies_in_ag(geometry, ag, record.start.0, record.count)
+    fn extent(&self) -> FreeExtent {
+        FreeExtent { start: self.start, count: self.count }
     }
 }
 
-/// Free space by size.
-#[derive(Debug)]
-pub struct Cntbt;
+impl FreeKey for SizeKey {
+    const BLOCK_NAME: &'static str = "cntbt block";
+    const BLOCK_MAGIC: u32 = CNTBT_MAGIC;
 
-impl TreeFormat for Cntbt {
+    #[inline]
+    fn of(extent: &FreeExtent) -> Self {
+        Self { count: extent.count, start: extent.start }
+    }
+
+    #[inline]
+    fn extent(&self) -> FreeExtent {
+        FreeExtent { start: self.start, count: self.count }
+    }
+}
+
+/// A free space tree, in the order of `K`.
+#[derive(Debug)]
+pub struct FreeSpaceTree<K>(PhantomData<K>);
+
+/// Free space by block.
+pub type Bnobt = FreeSpaceTree<BlockKey>;
+/// Free space by size.
+pub type Cntbt = FreeSpaceTree<SizeKey>;
+
+impl<K: FreeKey + 'static> TreeFormat for FreeSpaceTree<K> {
     type Record = FreeExtent;
-    type Key = SizeKey;
-    const NAME: &'static str = "cntbt block";
-    const MAGIC: u32 = CNTBT_MAGIC;
+    type Key = K;
+    const NAME: &'static str = K::BLOCK_NAME;
+    const MAGIC: u32 = K::BLOCK_MAGIC;
     const RECORD_BYTES: usize = 8;
     const KEY_BYTES: usize = 8;
 
@@ -125,16 +139,16 @@ impl TreeFormat for Cntbt {
         record.encode(out);
     }
     #[inline]
-    fn decode_key(bytes: &[u8]) -> SizeKey {
-        Self::key(&FreeExtent::decode(bytes))
+    fn decode_key(bytes: &[u8]) -> K {
+        K::of(&FreeExtent::decode(bytes))
     }
     #[inline]
-    fn encode_key(key: &SizeKey, out: &mut [u8]) {
-        FreeExtent { start: key.start, count: key.count }.encode(out);
+    fn encode_key(key: &K, out: &mut [u8]) {
+        key.extent().encode(out);
     }
     #[inline]
-    fn key(record: &FreeExtent) -> SizeKey {
-        SizeKey { count: record.count, start: record.start }
+    fn key(record: &FreeExtent) -> K {
+        K::of(record)
     }
     fn is_sane(geometry: &Geometry, ag: AgNumber, record: &FreeExtent) -> bool {
         lies_in_ag(geometry, ag, record.start.0, record.count)

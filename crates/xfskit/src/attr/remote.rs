@@ -17,8 +17,9 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use xfskit_ondisk::attr::MAX_VALUE_BYTES;
 use xfskit_ondisk::attr::remote::{
-    REMOTE_CRC_OFFSET, REMOTE_LSN_OFFSET, blocks_for, bytes_per_block, decode_block, verify_remote,
+    blocks_for, bytes_per_block, decode_block, verify_remote,
 };
+use xfskit_ondisk::part_header::{PART_CRC_OFFSET, PART_LSN_OFFSET};
 use xfskit_ondisk::logged::buffer::buffer_type;
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, FileBlock};
 
@@ -27,8 +28,8 @@ pub static ATTR_REMOTE_KIND: BufferKind = BufferKind {
     name: "remote attr block",
     family: "remote attr block",
     log_type: buffer_type::ATTR_REMOTE,
-    crc_offset: Some(REMOTE_CRC_OFFSET),
-    lsn_offset: Some(REMOTE_LSN_OFFSET),
+    crc_offset: Some(PART_CRC_OFFSET),
+    lsn_offset: Some(PART_LSN_OFFSET),
     verify: verify_remote,
     refine: None,
 };

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::test_image::TestImage;
     use xfskit_device::BlockDevice;
-    use xfskit_ondisk::attr::remote::REMOTE_HEADER_BYTES;
+    use xfskit_ondisk::part_header::PART_HEADER_BYTES;
 
     /// A value of `count` bytes, the first of which are `first`, `first` + 1 and so on, in blocks without headers to
     /// speak of.
@@ -152,7 +152,7 @@ mod tests {
     }
 
     /// Where the value lies in its block.
-    const VALUE: Range<usize> = REMOTE_HEADER_BYTES..REMOTE_HEADER_BYTES + 50;
+    const VALUE: Range<usize> = PART_HEADER_BYTES..PART_HEADER_BYTES + 50;
 
     #[test]
     fn of_a_write_the_part_within_a_range_is_found() {

@@ -11,8 +11,9 @@ use crate::incore::{DataFork, ForkKind};
 use crate::inode::bmap;
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::logged::buffer::buffer_type;
+use xfskit_ondisk::part_header::{PART_CRC_OFFSET, PART_HEADER_BYTES, PART_LSN_OFFSET};
 use xfskit_ondisk::symlink::{
-    SYMLINK_CRC_OFFSET, SYMLINK_HEADER_BYTES, SYMLINK_LENGTH_LIMIT, SYMLINK_LSN_OFFSET, capacity, decode_run,
+    SYMLINK_LENGTH_LIMIT, capacity, decode_run,
     encode_run, verify_symlink,
 };
 use xfskit_ondisk::{DiskAddress, Extent, FileBlock, ForkFormat, Geometry};
@@ -24,8 +25,8 @@ pub static SYMLINK_KIND: BufferKind = BufferKind {
     name: "symlink block",
     family: "symlink block",
     log_type: buffer_type::SYMLINK,
-    crc_offset: Some(SYMLINK_CRC_OFFSET),
-    lsn_offset: Some(SYMLINK_LSN_OFFSET),
+    crc_offset: Some(PART_CRC_OFFSET),
+    lsn_offset: Some(PART_LSN_OFFSET),
     verify: verify_symlink,
     refine: None,
 };
@@ -111,7 +112,7 @@ fn write_remote(tx: &mut Transaction, ino: InoId, target: &[u8]) -> Result<()> {
         let owner = tx.inode(ino).core.inode.0;
         let geometry = std::sync::Arc::clone(&tx.mount().geometry);
         encode_run(&geometry, owner, address, written, part, tx.unlogged_mut(buffer));
-        tx.log(buffer, 0..SYMLINK_HEADER_BYTES + part.len());
+        tx.log(buffer, 0..PART_HEADER_BYTES + part.len());
         written += part.len();
     }
     assert_eq!(written, target.len(), "the blocks were counted for the whole target");
