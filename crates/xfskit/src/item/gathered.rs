@@ -51,11 +51,13 @@ impl Gathered {
     }
 
     /// Whether checkpoint `seq`, the gathering one, has the item.
+    #[inline]
     pub fn is_in(&self, seq: CheckpointSeq) -> bool {
         self.seq == seq
     }
 
     /// Checkpoint `seq` gathers the item, and pins it; its copy is at `place`.
+    #[inline]
     pub fn join(&mut self, seq: CheckpointSeq, place: CopyPlace) {
         self.seq = seq;
         self.place = place;
@@ -63,6 +65,7 @@ impl Gathered {
     }
 
     /// Where the copy is, as long as the checkpoint gathers.
+    #[inline]
     pub fn place(&self) -> CopyPlace {
         self.place
     }
@@ -73,6 +76,7 @@ impl Gathered {
     }
 
     /// The copy for checkpoint `seq` takes `bytes` bytes of log; returns by how many the checkpoint grows.
+    #[inline]
     pub fn resize(&mut self, seq: CheckpointSeq, bytes: u32) -> i64 {
         let before = if self.is_in(seq) { self.bytes } else { 0 };
         self.bytes = bytes;
@@ -86,22 +90,26 @@ impl Gathered {
     }
 
     /// Whether a checkpoint that is not durable holds the item.
+    #[inline]
     pub fn is_pinned(&self) -> bool {
         self.pins > 0
     }
 
     /// A checkpoint that held the item is durable, or leaves it out.
+    #[inline]
     pub fn unpin(&mut self) {
         assert!(self.pins > 0, "an item was unpinned more often than it was pinned");
         self.pins -= 1;
     }
 
     /// The copy, if the item has it and it is not empty.
+    #[inline]
     pub fn copy(&self) -> Option<&LogVector> {
         self.vector.as_deref().filter(|copy| !copy.is_empty())
     }
 
     /// The copy for a change; empty if there was none.
+    #[inline]
     pub fn copy_mut(&mut self) -> &mut LogVector {
         self.vector.get_or_insert_default()
     }

@@ -1,48 +1,52 @@
-//! Log items without an object in memory: intents, done items, records of new inode chunks; and the extents that a link
-//! frees.
+//! What a link logs besides objects in memory: intents, done items, records of new inodes.
+//!
+//! Invariant: the items are committed in the order in which they were logged, before the objects, so recovery meets an
+//! intent and its done item in that order.
 
-use super::Transaction;
-use crate::item::{LogItem, LogOnlyItem, LogOnlyRole, LogVector};
+use crate::error::Result;
+use crate::error_tags::{ErrorTags, LOG_DONE, LOG_INTENT};
+use crate::item::{LogItem, LogVector};
+use crate::journal::Batch;
 use std::sync::Arc;
-use xfskit_ondisk::logged::icreate::NewInodes;
-use xfskit_ondisk::{AgBlock, AgNumber};
 
-/// An item that is nothing but its copy, as this link of the chain logs it.
-pub(super) struct CopiedItem {
-    pub item: Arc<dyn LogItem>,
-    pub copy: LogVector,
+/// An item without an object, as this link of the chain logs it.
+struct LoggedItem {
+    item: Arc<dyn LogItem>,
+    copy: LogVector,
     /// A done item: the intent that it finishes.
-    pub finishes: Option<Arc<dyn LogItem>>,
+    finishes: Option<Arc<dyn LogItem>>,
 }
 
-impl Transaction<'_> {
-    /// Counts the extent as freed and keeps it busy until the transaction is durable: what lies there on disk may
-    /// still be needed by recovery.
-    pub fn extent_freed(&mut self, ag: AgNumber, block: AgBlock, count: u32) {
-        self.freed_extents.push(super::FreedExtent { ag, block, count });
+/// The items of a link.
+#[derive(Default)]
+pub(super) struct LoggedItems {
+    items: Vec<LoggedItem>,
+}
+
+impl LoggedItems {
+    /// Logs an item; a done item with the intent that it finishes.
+    pub(super) fn add(&mut self, item: Arc<dyn LogItem>, copy: LogVector, finishes: Option<Arc<dyn LogItem>>) {
+        self.items.push(LoggedItem { item, copy, finishes });
     }
 
-    /// The extents of `ag` that this link of the chain freed.
-    pub fn freed_extents(&self, ag: AgNumber) -> impl Iterator<Item = (AgBlock, u32)> {
-        self.freed_extents.iter().filter(move |freed| freed.ag == ag).map(|freed| (freed.block, freed.count))
+    /// Number of items.
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
     }
 
-    /// Extents that this link of the chain freed.
-    pub fn extents_freed(&self) -> usize {
-        self.freed_extents.len()
+    /// Fails where a test wants a link with an intent or a done item to fail.
+    pub(super) fn fail_if_tagged(&self, tags: &ErrorTags) -> Result<()> {
+        if self.items.iter().any(|logged| logged.item.is_intent()) {
+            tags.fail(LOG_INTENT)?;
+        }
+        if self.items.iter().any(|logged| logged.finishes.is_some()) {
+            tags.fail(LOG_DONE)?;
+        }
+        Ok(())
     }
 
-    /// Logs that inodes were made: recovery makes them again from this alone, so the buffers themselves are only
-    /// ordered.
-    pub fn log_new_inodes(&mut self, new: NewInodes) {
-        let mut copy = LogVector::default();
-        copy.push(&new.encode(self.geometry()));
-        self.log_item(LogOnlyItem::new(LogOnlyRole::NewInodes), copy, None);
-    }
-
-    /// Logs an item that is nothing but its copy; a done item with the intent that it finishes.
-    pub(super) fn log_item(&mut self, item: Arc<dyn LogItem>, copy: LogVector, finishes: Option<Arc<dyn LogItem>>) {
-        self.dirty = true;
-        self.items.push(CopiedItem { item, copy, finishes });
+    /// Logs all items.
+    pub(super) fn log_all_to(&mut self, batch: &mut Batch<'_>) {
+        self.items.drain(..).for_each(|logged| batch.log_copy(logged.item, logged.copy, logged.finishes));
     }
 }

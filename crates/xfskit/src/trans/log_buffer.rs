@@ -3,45 +3,45 @@
 //! A copy holds everything that is dirty since the last write-back. While the set of dirty chunks stays the same, a
 //! commit copies the chunks that its transaction touched, and nothing else.
 
-use super::HeldBuffer;
-use crate::buffer::{BufferKey, BufferKind, DiskRun};
+use crate::buffer::{Buffer, BufferKey, BufferKind, DiskRun};
 use crate::item::{DirtyBits, LogVector};
 use crate::journal::Batch;
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
+use std::sync::Arc;
 use xfskit_ondisk::BASIC_BLOCK_BYTES;
 use xfskit_ondisk::log_record::buffer_flags;
 use xfskit_ondisk::logged::buffer::{BufferFormat, CHUNK_BYTES, FORMAT_BYTES, buffer_type};
 
-/// Logs a buffer, if it changed.
-pub(super) fn log_buffer(batch: &mut Batch<'_>, held: &HeldBuffer) {
-    let kind = held.content.kind();
-    let key = held.buffer.key();
-    if held.invalidated {
-        let mut copy = LogVector::default();
-        for run in key.runs() {
-            push_format(&mut copy, run, flags_of(kind) | buffer_flags::CANCEL, 1, &[]);
+/// Logs that a buffer's blocks were freed.
+pub(super) fn log_cancel(batch: &mut Batch<'_>, buffer: &Arc<Buffer>, kind: &BufferKind) {
+    let runs = buffer.key().runs();
+    let mut copy = LogVector::default();
+    for run in runs {
+        push_format(&mut copy, run, flags_of(kind) | buffer_flags::CANCEL, 1, &[]);
+    }
+    batch.log_cancel(buffer, copy, runs.iter().map(|run| run.address));
+}
+
+/// Logs the chunks of a buffer that changed, and those that earlier transactions changed since the last write-back.
+pub(super) fn log_contents(
+    batch: &mut Batch<'_>,
+    buffer: &Arc<Buffer>,
+    kind: &BufferKind,
+    bytes: &[u8],
+    changed: &DirtyBits,
+) {
+    let (key, flags) = (buffer.key(), flags_of(kind));
+    batch.log_buffer(buffer, |inner, again| {
+        let grew = inner.dirty.merge(changed);
+        let (all, copy) = inner.dirty_and_copy_mut();
+        if again && !grew && !copy.is_empty() && key.runs().len() == 1 {
+            patch(flags, bytes, all, changed, copy);
+        } else {
+            copy.clear();
+            format(key, flags, bytes, all, copy);
         }
-        batch.log_cancel(&held.buffer, copy, key.runs().iter().map(|run| run.address));
-        return;
-    }
-    if held.ordered {
-        batch.order(&held.buffer);
-    }
-    // What was changed of an ordered buffer besides is logged, and the record that makes it is kept all the same.
-    if !held.dirty.is_empty() {
-        let bytes = held.content.bytes();
-        batch.log_buffer(&held.buffer, |inner, again| {
-            let grew = inner.dirty.merge(&held.dirty);
-            let (all, copy) = inner.dirty_and_copy_mut();
-            if again && !grew && !copy.is_empty() && key.runs().len() == 1 {
-                patch(flags_of(kind), bytes, all, &held.dirty, copy);
-            } else {
-                copy.clear();
-                format(key, flags_of(kind), bytes, all, copy);
-            }
-        });
-    }
+    });
 }
 
 fn flags_of(kind: &BufferKind) -> u16 {

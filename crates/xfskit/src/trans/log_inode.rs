@@ -1,26 +1,32 @@
 //! Inodes as the journal carries them: a format, the core, and the parts of the forks that changed since the last
 //! write-back.
 
-use super::{HeldInode, InodeFields};
 use crate::incore::{AttrFork, DataFork, ForkMap, Inode, InodeState};
 use crate::item::DirtyBits;
 use crate::journal::{Batch, RegionEnds, Regions};
+use std::sync::Arc;
 use xfskit_ondisk::extent::EXTENT_RECORD_BYTES;
 use xfskit_ondisk::inode::{INODE_CORE_BYTES, flags2};
-use xfskit_ondisk::logged::inode::{FORMAT_BYTES, InodeFormat, encode_root, root_bytes};
+use xfskit_ondisk::logged::inode::{FORMAT_BYTES, InodeFields, InodeFormat, encode_root, root_bytes};
 use xfskit_ondisk::{DiskAddress, ForkFormat, Geometry};
 
-/// Logs an inode that changed.
-pub(super) fn log_inode(batch: &mut Batch<'_>, held: &mut HeldInode, geometry: &Geometry) {
-    let core = &mut held.state.exclusive().core;
+/// Logs an inode of which `changed` changed.
+pub(super) fn log_inode(
+    batch: &mut Batch<'_>,
+    inode: &Arc<Inode>,
+    state: &mut InodeState,
+    changed: InodeFields,
+    geometry: &Geometry,
+) {
+    let core = &mut state.core;
     core.change_count = core.change_count.wrapping_add(1);
     if geometry.has_bigtime() {
         // The feature may have been switched on after the inode was made.
         core.flags2 |= flags2::BIGTIME;
     }
-    let (inode, state) = (&held.inode, &*held.state);
+    let state = &*state;
     batch.log_inode(inode, |inner| {
-        inner.dirty.merge(&DirtyBits::of(held.dirty.bits().into()));
+        inner.dirty.merge(&DirtyBits::of(changed.bits().into()));
         InodeCopy::new(inode, state, InodeFields::from_bits_truncate(inner.dirty.low_word()), geometry)
     });
 }

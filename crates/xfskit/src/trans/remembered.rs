@@ -22,10 +22,10 @@ impl Transaction<'_> {
             return Ok(None);
         };
         if self.holds(buffer.key().address()) {
-            return self.get_held(buffer.key(), kind, Fill::Read);
+            return self.buffers.use_again(buffer.key(), kind, Fill::Read, self.geometry());
         }
         let content = self.mount.cache.lock_known(&buffer, kind, self.exclusive)?;
-        Ok(content.map(|content| self.hold_new(buffer, content)))
+        Ok(content.map(|content| self.buffers.add(buffer, content)))
     }
 
     /// What is remembered of a directory, if it is large and the transaction may change anything.
@@ -42,8 +42,8 @@ impl Transaction<'_> {
         if slots == 0 {
             return;
         }
-        let buffer = Arc::clone(&self.buffer(id).buffer);
-        let memory = &mut self.inodes[ino.0 as usize].state.exclusive().dir_memory;
+        let buffer = Arc::clone(self.buffers.handle(id));
+        let memory = &mut self.inodes.memory_mut(ino).dir_memory;
         if memory.as_ref().is_none_or(|memory| memory.slots() < slots)
             && let Some(charge) = self.mount.cache.charge(DirMemory::bytes(slots))
         {

@@ -8,10 +8,9 @@ const ITEM_OVERHEAD_BYTES: usize = 512;
 impl Transaction<'_> {
     /// Bytes that this link may take in the log as it is: dirty buffers as if they were dirty altogether.
     pub fn log_bytes_so_far(&self) -> u64 {
-        let dirty = self.buffers.iter().flatten().filter(|held| held.invalidated || !held.dirty.is_empty());
-        let buffers: usize = dirty.map(|held| held.content.bytes().len() + ITEM_OVERHEAD_BYTES).sum();
-        let inodes = self.inodes.iter().filter(|held| !held.dirty.is_empty()).count() + self.items.len();
-        (buffers + inodes * (self.geometry().inode_bytes() + ITEM_OVERHEAD_BYTES)) as u64
+        let inodes = self.inodes.changed() + self.items.len();
+        let inode_bytes = inodes * (self.geometry().inode_bytes() + ITEM_OVERHEAD_BYTES);
+        (self.buffers.log_bytes(ITEM_OVERHEAD_BYTES) + inode_bytes) as u64
     }
 }
 

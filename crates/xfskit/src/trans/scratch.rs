@@ -1,17 +1,18 @@
 //! The lists of a transaction, which the next one of the same thread uses again.
 
-use super::{HeldBuffer, HeldInode};
+use super::buffers::LockedBuffers;
+use super::inodes::LockedInodes;
 use crate::sync::thread_local;
 use std::cell::RefCell;
 
-/// What a transaction holds.
-type Lists = (Vec<Option<HeldBuffer>>, Vec<HeldInode>);
+/// The lists that a transaction needs memory for.
+type Lists = (LockedBuffers, LockedInodes);
 
 /// Lists with more room than this are not kept.
-const MAX_KEPT: usize = 256;
+const MAX_CAPACITY: usize = 256;
 
 thread_local! {
-    static LISTS: RefCell<Lists> = const { RefCell::new((Vec::new(), Vec::new())) };
+    static LISTS: RefCell<Lists> = const { RefCell::new((LockedBuffers::new(), LockedInodes::new())) };
 }
 
 /// Empty lists.
@@ -19,11 +20,11 @@ pub(super) fn take() -> Lists {
     LISTS.with(|lists| std::mem::take(&mut *lists.borrow_mut()))
 }
 
-/// Lets go of what the lists hold and keeps their memory.
-pub(super) fn give_back(buffers: &mut Vec<Option<HeldBuffer>>, inodes: &mut Vec<HeldInode>) {
+/// Ends the locks of the lists and keeps their memory.
+pub(super) fn give_back(buffers: &mut LockedBuffers, inodes: &mut LockedInodes) {
     buffers.clear();
     inodes.clear();
-    if buffers.capacity().max(inodes.capacity()) <= MAX_KEPT {
+    if buffers.capacity().max(inodes.capacity()) <= MAX_CAPACITY {
         LISTS.with(|lists| *lists.borrow_mut() = (std::mem::take(buffers), std::mem::take(inodes)));
     }
 }

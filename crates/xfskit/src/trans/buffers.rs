@@ -1,0 +1,278 @@
+//! The buffers of a transaction: locked, and changed or not.
+//!
+//! ```text
+//! slot   0: buffer, uses, changes │ 1: given back │ 2: buffer │ …      a BufId is the number of a slot
+//! ```
+//! Invariants
+//! - A buffer stands in one slot, however often it was asked for; `uses` counts how often. Only a structure of another
+//!   size that this transaction freed may stand in a slot besides, at the same address.
+//! - A slot becomes free only when every use was released, and never while the buffer is changed or kept for the next
+//!   link: changes and their lock end with the link's commit.
+//! - A buffer that was invalidated is not changed again unless it is created anew; its chunks are then not logged.
+//!
+//! Locking: each slot owns its buffer's lock, shared in a read-only transaction. [`crate::sync`] has the order.
+
+use super::log_buffer::{log_cancel, log_contents};
+use crate::buffer::{Buffer, BufferContent, BufferKey, BufferKind, Fill};
+use crate::error::Result;
+use crate::item::DirtyBits;
+use crate::journal::Batch;
+use crate::sync::Held;
+use std::ops::Range;
+use std::sync::Arc;
+use xfskit_ondisk::logged::buffer::{CHUNK_BYTES, buffer_type};
+use xfskit_ondisk::{Corruption, DiskAddress, Geometry};
+
+/// A buffer that a transaction has locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BufId(u32);
+
+struct LockedBuffer {
+    address: DiskAddress,
+    buffer: Arc<Buffer>,
+    content: Held<BufferContent>,
+    dirty: DirtyBits,
+    uses: u32,
+    /// Stays locked when the transaction rolls.
+    kept: bool,
+    /// The blocks were freed: a cancel record instead of contents.
+    invalidated: bool,
+    /// Written back in order, but its contents are not logged.
+    ordered: bool,
+}
+
+impl LockedBuffer {
+    /// Whether the link's commit has anything to do with it.
+    fn is_changed(&self) -> bool {
+        !self.dirty.is_empty() || self.invalidated || self.ordered
+    }
+
+    /// Logs what changed.
+    fn log_to(&self, batch: &mut Batch<'_>) {
+        let kind = self.content.kind();
+        if self.invalidated {
+            log_cancel(batch, &self.buffer, kind);
+            return;
+        }
+        if self.ordered {
+            batch.order(&self.buffer);
+        }
+        // What was changed of an ordered buffer besides is logged, and the record that makes it is kept all the same.
+        if !self.dirty.is_empty() {
+            log_contents(batch, &self.buffer, kind, self.content.bytes(), &self.dirty);
+        }
+    }
+}
+
+/// All buffers of a transaction.
+#[derive(Default)]
+pub(super) struct LockedBuffers {
+    slots: Vec<Option<LockedBuffer>>,
+}
+
+impl LockedBuffers {
+    /// No buffers.
+    pub(super) const fn new() -> Self {
+        Self { slots: Vec::new() }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &LockedBuffer> {
+        self.slots.iter().flatten()
+    }
+
+    #[inline]
+    fn get(&self, id: BufId) -> &LockedBuffer {
+        self.slots[id.0 as usize].as_ref().expect("a BufId is used only until it is released")
+    }
+
+    #[inline]
+    fn get_mut(&mut self, id: BufId) -> &mut LockedBuffer {
+        self.slots[id.0 as usize].as_mut().expect("a BufId is used only until it is released")
+    }
+
+    /// Adds a buffer that was locked for this transaction.
+    pub(super) fn add(&mut self, buffer: Arc<Buffer>, content: Held<BufferContent>) -> BufId {
+        self.slots.push(Some(LockedBuffer {
+            address: buffer.key().address(),
+            buffer,
+            content,
+            dirty: DirtyBits::default(),
+            uses: 1,
+            kept: false,
+            invalidated: false,
+            ordered: false,
+        }));
+        BufId(self.slots.len() as u32 - 1)
+    }
+
+    /// A buffer that is here already, once more; `None` if it is not, or makes way for one of another size.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is something else, or was freed, or is in use although it should be free.
+    pub(super) fn use_again(
+        &mut self,
+        key: &BufferKey,
+        kind: &'static BufferKind,
+        fill: Fill,
+        geometry: &Geometry,
+    ) -> Result<Option<BufId>> {
+        let slots = self.slots.iter_mut().enumerate();
+        for (index, locked) in slots.filter_map(|(index, slot)| Some((index, slot.as_mut()?))) {
+            if locked.address != key.address() {
+                continue;
+            }
+            if locked.buffer.key() != key {
+                // A structure of another size that this transaction freed makes way, as it will for other transactions
+                // once it is committed.
+                if locked.invalidated {
+                    locked.buffer.item().lock().stale = true;
+                }
+                continue;
+            }
+            let wrong = |check| Err(Corruption::new(kind.name, check).at(key.address()).into());
+            match fill {
+                Fill::Read if locked.invalidated => return wrong("not freed while it is in use"),
+                Fill::Read => locked.content.check_kind(kind, geometry, key)?,
+                Fill::Zero if !locked.invalidated => return wrong("free blocks are not in use"),
+                Fill::Zero => {
+                    let content = locked.content.exclusive();
+                    content.bytes_mut().fill(0);
+                    content.set_kind(kind);
+                    // The block was freed and taken again in one transaction: it is in use after all.
+                    locked.invalidated = false;
+                }
+            }
+            locked.uses += 1;
+            return Ok(Some(BufId(index as u32)));
+        }
+        Ok(None)
+    }
+
+    /// The buffer of a key, if it is here.
+    pub(super) fn find(&self, key: &BufferKey) -> Option<BufId> {
+        let found = self.slots.iter().position(|slot| slot.as_ref().is_some_and(|locked| locked.buffer.key() == key));
+        found.map(|index| BufId(index as u32))
+    }
+
+    /// Whether a buffer at `address` is here.
+    #[inline]
+    pub(super) fn contains(&self, address: DiskAddress) -> bool {
+        self.all().any(|locked| locked.address == address)
+    }
+
+    /// Where all buffers lie.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = DiskAddress> {
+        self.all().map(|locked| locked.address)
+    }
+
+    /// The cached object.
+    pub(super) fn handle(&self, id: BufId) -> &Arc<Buffer> {
+        &self.get(id).buffer
+    }
+
+    /// Where a buffer lies.
+    #[inline]
+    pub(super) fn address(&self, id: BufId) -> DiskAddress {
+        self.get(id).address
+    }
+
+    /// The contents.
+    #[inline]
+    pub(super) fn bytes(&self, id: BufId) -> &[u8] {
+        self.get(id).content.bytes()
+    }
+
+    /// What the contents are.
+    #[inline]
+    pub(super) fn kind(&self, id: BufId) -> &'static BufferKind {
+        self.get(id).content.kind()
+    }
+
+    /// The contents for a change that the caller records with [`Self::log`], or of what they are.
+    #[inline]
+    pub(super) fn content_mut(&mut self, id: BufId) -> &mut BufferContent {
+        self.get_mut(id).content.exclusive()
+    }
+
+    /// Records that `range` changed, in units of [`CHUNK_BYTES`]. It is not empty.
+    #[inline]
+    pub(super) fn log(&mut self, id: BufId, range: &Range<usize>) {
+        let locked = self.get_mut(id);
+        assert!(range.end <= locked.content.bytes().len(), "a logged range lies within its buffer");
+        assert!(!locked.invalidated, "a freed block is not changed");
+        locked.dirty.set(range.start / CHUNK_BYTES..=(range.end - 1) / CHUNK_BYTES);
+    }
+
+    /// The blocks were freed.
+    pub(super) fn invalidate(&mut self, id: BufId) {
+        let locked = self.get_mut(id);
+        locked.invalidated = true;
+        locked.ordered = false;
+        locked.dirty.clear();
+    }
+
+    /// Another log item makes the contents.
+    pub(super) fn order(&mut self, id: BufId) {
+        self.get_mut(id).ordered = true;
+    }
+
+    /// Whether the buffer stays locked when the transaction rolls.
+    pub(super) fn set_kept(&mut self, id: BufId, kept: bool) {
+        self.get_mut(id).kept = kept;
+    }
+
+    /// One use of a buffer is over.
+    pub(super) fn release(&mut self, id: BufId) {
+        let slot = &mut self.slots[id.0 as usize];
+        let locked = slot.as_mut().expect("a BufId is released once for each time it was given out");
+        locked.uses = locked.uses.saturating_sub(1);
+        if locked.uses == 0 && !locked.is_changed() && !locked.kept {
+            *slot = None;
+            // A reader of many blocks, one after the other, shall not have to search through what it gave back.
+            while matches!(self.slots.last(), Some(None)) {
+                self.slots.pop();
+            }
+        }
+    }
+
+    /// Logs what changed of all buffers.
+    pub(super) fn log_all_to(&self, batch: &mut Batch<'_>) {
+        self.all().for_each(|locked| locked.log_to(batch));
+    }
+
+    /// The link is committed: what is kept begins the next one without changes, and the other locks end.
+    pub(super) fn begin_next_link(&mut self) {
+        for slot in &mut self.slots {
+            match slot {
+                Some(locked) if locked.kept => {
+                    locked.dirty.clear();
+                    locked.ordered = false;
+                }
+                _ => *slot = None,
+            }
+        }
+    }
+
+    /// Disk addresses of the inode clusters that this link freed.
+    pub(super) fn freed_inode_clusters(&self) -> Vec<DiskAddress> {
+        let is_cluster =
+            |locked: &&LockedBuffer| locked.invalidated && locked.content.kind().log_type == buffer_type::INODES;
+        self.all().filter(is_cluster).map(|locked| locked.address).collect()
+    }
+
+    /// Bytes of the buffers that this link logs, as if they were dirty altogether, with `overhead_bytes` for each.
+    pub(super) fn log_bytes(&self, overhead_bytes: usize) -> usize {
+        let logged = self.all().filter(|locked| locked.invalidated || !locked.dirty.is_empty());
+        logged.map(|locked| locked.content.bytes().len() + overhead_bytes).sum()
+    }
+
+    /// Ends all locks; the list's memory stays.
+    pub(super) fn clear(&mut self) {
+        self.slots.clear();
+    }
+
+    /// Slots that the list's memory has room for.
+    pub(super) fn capacity(&self) -> usize {
+        self.slots.capacity()
+    }
+}
