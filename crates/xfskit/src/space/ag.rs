@@ -1,5 +1,6 @@
 //! The headers of an AG as buffers, and the order in which they are locked.
 
+use super::ag_tree::TreeHeader;
 use crate::buffer::BufferKind;
 use crate::error::{Error, Result};
 use crate::error_tags::{READ_AGF, READ_AGI, REFUSE_LOCK};
@@ -110,6 +111,18 @@ impl Ag {
     pub fn remember(self, tx: &Transaction) {
         let agf = self.agf(tx);
         tx.mount().ags[self.number.0 as usize].remember_space(agf.free_blocks.get(), agf.longest.get());
+    }
+}
+
+impl TreeHeader for Ag {
+    const BYTES: usize = size_of::<Agf>();
+
+    fn number(self) -> AgNumber {
+        self.number
+    }
+
+    fn buffer(self) -> BufId {
+        self.agf
     }
 }
 

@@ -9,12 +9,12 @@
 //! [`unstage`] change the first alone.
 
 use super::ag::{Ag, below_agf};
-use super::free_space::refcount_cursor;
+use super::ag_tree::ag_tree;
 use super::refcount::{Records, end, records_around, replace};
 use super::{alloc, free_list, rmap};
 use crate::error::Result;
 use crate::trans::Transaction;
-use xfskit_ondisk::btree::{FreeExtent, REFCOUNT_COW, Refcount, Rmap, rmap_owner};
+use xfskit_ondisk::btree::{FreeExtent, REFCOUNT_COW, Refcount, Refcountbt, Rmap, rmap_owner};
 use xfskit_ondisk::{AgBlock, AgNumber, FsBlock};
 
 /// Records blocks as staged.
@@ -74,7 +74,7 @@ fn unstage_in(tx: &mut Transaction, ag: Ag, extent: FreeExtent) -> Result<()> {
 /// `Corrupt`, `Io`.
 pub fn first_staged(tx: &mut Transaction, number: AgNumber, from: AgBlock) -> Result<Option<FreeExtent>> {
     let ag = Ag::lock(tx, number)?;
-    let mut tree = refcount_cursor(ag);
+    let mut tree = ag_tree::<Refcountbt>(ag).cursor();
     let found = tree.lookup_ge(tx, &(from.0 | REFCOUNT_COW));
     tree.close(tx);
     let found = below_agf(tx, number, found)?;

@@ -6,9 +6,10 @@
 //! trees', so that a block changes no owner when it moves.
 
 use super::ag::{Ag, read_agfl};
+use super::ag_tree::BlockSource;
 use super::owner::Owner;
 use super::{alloc, free_space, rmap};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::trans::Transaction;
 use xfskit_ondisk::ag::AGFL_HEADER_BYTES;
 use xfskit_ondisk::btree::FreeExtent;
@@ -37,6 +38,32 @@ pub(super) fn missing(tx: &Transaction, ag: Ag) -> u32 {
 
 fn entry_offset(index: u32) -> usize {
     AGFL_HEADER_BYTES + 4 * index as usize
+}
+
+/// The free list as the source of a tree's blocks. The AGF counts those of all trees that grow from it.
+pub(super) enum FreeList {}
+
+impl BlockSource<Ag> for FreeList {
+    fn expect(tx: &mut Transaction, ag: Ag, count: u32) -> Result<()> {
+        if ag.agf(tx).fl_count.get() < count { Err(Error::NoSpace) } else { Ok(()) }
+    }
+
+    fn take(tx: &mut Transaction, ag: Ag, _near: u64) -> Result<AgBlock> {
+        let block = take(tx, ag)?;
+        count_tree_block(tx, ag, 1);
+        Ok(block)
+    }
+
+    fn give(tx: &mut Transaction, ag: Ag, block: AgBlock) -> Result<()> {
+        put(tx, ag, block)?;
+        count_tree_block(tx, ag, -1);
+        Ok(())
+    }
+}
+
+fn count_tree_block(tx: &mut Transaction, ag: Ag, change: i32) {
+    let agf = ag.agf_mut(tx);
+    agf.btree_blocks = agf.btree_blocks.get().wrapping_add_signed(change).into();
 }
 
 /// Takes a block off the list.

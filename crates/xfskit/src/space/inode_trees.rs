@@ -1,18 +1,16 @@
 //! The inode trees of one AG: the inobt holds every chunk, the finobt those with free inodes.
 
 use super::ag::Ag;
+use super::ag_tree::{AgTreeFormat, BlockSource, RootFields, TreeHeader, tree_buffer};
 use super::alloc;
-use super::free_space::{short_address, tree_buffer};
 use super::owner::Owner;
-use crate::btree::{BtreeKind, Cursor, Root};
 use crate::buffer::BufferKind;
 use crate::error::Result;
 use crate::trans::{BufId, Transaction};
-use std::marker::PhantomData;
 use std::mem::offset_of;
 use xfskit_ondisk::ag::Agi;
-use xfskit_ondisk::btree::{Finobt, Inobt, InodeChunk, TreeFormat};
-use xfskit_ondisk::{AgBlock, AgInode, AgNumber, DiskAddress, Geometry};
+use xfskit_ondisk::btree::{Finobt, Inobt, InodeChunk};
+use xfskit_ondisk::{AgBlock, AgInode, AgNumber, Geometry};
 
 tree_buffer! {
     /// Blocks of the inode tree.
@@ -64,104 +62,74 @@ impl InodeAg {
     }
 }
 
+impl TreeHeader for InodeAg {
+    const BYTES: usize = size_of::<Agi>();
+
+    fn number(self) -> AgNumber {
+        self.number
+    }
+
+    fn buffer(self) -> BufId {
+        self.agi
+    }
+}
+
 /// One of the two trees.
-pub(super) trait InodeTreeFormat: TreeFormat<Record = InodeChunk, Key = AgInode> {
-    /// The kind of its blocks.
-    const BUFFER: &'static BufferKind;
-    /// Root and height.
-    fn root(agi: &Agi) -> (u32, u32);
-    /// Changes root and height.
-    fn set_root(agi: &mut Agi, root: u32, levels: u32);
-    /// Counts a block more or fewer.
-    fn count_block(agi: &mut Agi, change: i32);
-}
+pub(super) trait InodeTreeFormat: AgTreeFormat<Header = InodeAg, Record = InodeChunk, Key = AgInode> {}
 
-impl InodeTreeFormat for Inobt {
+impl InodeTreeFormat for Inobt {}
+impl InodeTreeFormat for Finobt {}
+
+impl AgTreeFormat for Inobt {
+    type Header = InodeAg;
+    type Source = SpaceBelow;
     const BUFFER: &'static BufferKind = &INOBT_KIND;
-    fn root(agi: &Agi) -> (u32, u32) {
-        (agi.root.get(), agi.level.get())
-    }
-    fn set_root(agi: &mut Agi, root: u32, levels: u32) {
-        (agi.root, agi.level) = (root.into(), levels.into());
-    }
-    fn count_block(agi: &mut Agi, change: i32) {
-        agi.inode_blocks = agi.inode_blocks.get().wrapping_add_signed(change).into();
+    const FIELDS: RootFields = RootFields {
+        root: offset_of!(Agi, root),
+        levels: offset_of!(Agi, level),
+        blocks: Some(offset_of!(Agi, inode_blocks)),
+    };
+    const PRESENT: &'static str = "holds every chunk of the finobt";
+
+    fn counts_blocks(geometry: &Geometry) -> bool {
+        geometry.has_inode_btree_counts()
     }
 }
 
-impl InodeTreeFormat for Finobt {
+impl AgTreeFormat for Finobt {
+    type Header = InodeAg;
+    type Source = SpaceBelow;
     const BUFFER: &'static BufferKind = &FINOBT_KIND;
-    fn root(agi: &Agi) -> (u32, u32) {
-        (agi.free_root.get(), agi.free_level.get())
-    }
-    fn set_root(agi: &mut Agi, root: u32, levels: u32) {
-        (agi.free_root, agi.free_level) = (root.into(), levels.into());
-    }
-    fn count_block(agi: &mut Agi, change: i32) {
-        agi.free_inode_blocks = agi.free_inode_blocks.get().wrapping_add_signed(change).into();
+    const FIELDS: RootFields = RootFields {
+        root: offset_of!(Agi, free_root),
+        levels: offset_of!(Agi, free_level),
+        blocks: Some(offset_of!(Agi, free_inode_blocks)),
+    };
+
+    fn counts_blocks(geometry: &Geometry) -> bool {
+        geometry.has_inode_btree_counts()
     }
 }
 
-/// One of the inode trees of an AG.
-#[derive(Debug)]
-pub(super) struct InodeTree<F> {
-    ag: InodeAg,
-    format: PhantomData<F>,
-}
+/// The free space of the same AG as the source of the trees' blocks. The AGF is locked after the AGI.
+pub(super) enum SpaceBelow {}
 
-/// A cursor in one of the inode trees.
-pub(super) fn cursor<F: InodeTreeFormat>(ag: InodeAg) -> Cursor<InodeTree<F>> {
-    Cursor::new(InodeTree { ag, format: PhantomData })
-}
-
-impl<F: InodeTreeFormat> BtreeKind for InodeTree<F> {
-    type Format = F;
-
-    fn buffer_kind() -> &'static BufferKind {
-        F::BUFFER
-    }
-
-    fn owner(&self) -> u64 {
-        self.ag.number.0.into()
-    }
-
-    fn address(&self, geometry: &Geometry, pointer: u64) -> Option<DiskAddress> {
-        short_address(geometry, self.ag.number, pointer)
-    }
-
-    fn root(&self, tx: &Transaction) -> Root {
-        let (root, levels) = F::root(self.ag.agi(tx));
-        Root::Block { pointer: root.into(), levels }
-    }
-
-    fn set_root(&mut self, tx: &mut Transaction, pointer: u64, levels: u32) {
-        F::set_root(self.ag.agi_mut(tx), pointer as u32, levels);
-    }
-
-    fn expect_blocks(&mut self, tx: &mut Transaction, count: u32) -> Result<()> {
-        let ag = Ag::lock(tx, self.ag.number)?;
+impl BlockSource<InodeAg> for SpaceBelow {
+    fn expect(tx: &mut Transaction, header: InodeAg, count: u32) -> Result<()> {
+        let ag = Ag::lock(tx, header.number)?;
         let result = alloc::expect_blocks(tx, ag, count);
         ag.release(tx);
         result
     }
 
-    fn allocate_block(&mut self, tx: &mut Transaction, near: u64) -> Result<u64> {
-        let ag = Ag::lock(tx, self.ag.number)?;
-        let block = alloc::allocate_tree_block(tx, ag, near, Owner::Inobt)?;
-        if tx.geometry().has_inode_btree_counts() {
-            F::count_block(self.ag.agi_mut(tx), 1);
-        }
-        Ok(block.0.into())
+    fn take(tx: &mut Transaction, header: InodeAg, near: u64) -> Result<AgBlock> {
+        let ag = Ag::lock(tx, header.number)?;
+        alloc::allocate_tree_block(tx, ag, near, Owner::Inobt)
     }
 
-    fn free_block(&mut self, tx: &mut Transaction, pointer: u64, buffer: BufId) -> Result<()> {
-        tx.invalidate(buffer);
-        tx.mount().ags[self.ag.number.0 as usize].forget_inobt_leaf();
-        let ag = Ag::lock(tx, self.ag.number)?;
-        alloc::free_in(tx, ag, AgBlock(pointer as u32), 1, Owner::Inobt)?;
-        if tx.geometry().has_inode_btree_counts() {
-            F::count_block(self.ag.agi_mut(tx), -1);
-        }
-        Ok(())
+    fn give(tx: &mut Transaction, header: InodeAg, block: AgBlock) -> Result<()> {
+        tx.mount().ags[header.number.0 as usize].forget_inobt_leaf();
+        let ag = Ag::lock(tx, header.number)?;
+        alloc::free_in(tx, ag, block, 1, Owner::Inobt)
     }
 }

@@ -4,13 +4,50 @@
 //! Sharing one adds a reference to each. Records that touch and have equal counts are one record.
 
 use super::ag::{Ag, below_agf};
-use super::free_space::refcount_cursor;
+use super::ag_tree::{AgTreeFormat, BlockSource, RootFields, ag_tree, tree_buffer};
+use super::owner::Owner;
 use super::{alloc, free_list, reservation};
+use crate::buffer::BufferKind;
 use crate::error::{Error, Result};
 use crate::trans::Transaction;
 use smallvec::SmallVec;
-use xfskit_ondisk::btree::{FreeExtent, REFCOUNT_COW, Refcount};
+use std::mem::offset_of;
+use xfskit_ondisk::ag::Agf;
+use xfskit_ondisk::btree::{FreeExtent, REFCOUNT_COW, Refcount, Refcountbt};
 use xfskit_ondisk::{AgBlock, FsBlock};
+
+tree_buffer! {
+    /// Blocks of the reference count tree.
+    REFCOUNTBT_KIND, Refcountbt
+}
+
+impl AgTreeFormat for Refcountbt {
+    type Header = Ag;
+    type Source = OwnSpace;
+    const BUFFER: &'static BufferKind = &REFCOUNTBT_KIND;
+    const FIELDS: RootFields = RootFields {
+        root: offset_of!(Agf, refcount_root),
+        levels: offset_of!(Agf, refcount_level),
+        blocks: Some(offset_of!(Agf, refcount_blocks)),
+    };
+}
+
+/// The free space of the AG as the source of the tree's blocks.
+pub(super) enum OwnSpace {}
+
+impl BlockSource<Ag> for OwnSpace {
+    fn expect(tx: &mut Transaction, ag: Ag, count: u32) -> Result<()> {
+        alloc::expect_blocks(tx, ag, count)
+    }
+
+    fn take(tx: &mut Transaction, ag: Ag, near: u64) -> Result<AgBlock> {
+        alloc::allocate_tree_block(tx, ag, near, Owner::Refcountbt)
+    }
+
+    fn give(tx: &mut Transaction, ag: Ag, block: AgBlock) -> Result<()> {
+        alloc::free_in(tx, ag, block, 1, Owner::Refcountbt)
+    }
+}
 
 /// Most records that one step of a free touches.
 const MAX_RECORDS: usize = 16;
@@ -45,7 +82,7 @@ impl Change {
 /// The records that overlap or touch the blocks from `start` to before `limit`; with [`REFCOUNT_COW`] in both, those of
 /// blocks staged for copy on write.
 pub(super) fn records_around(tx: &mut Transaction, ag: Ag, start: u32, limit: u32) -> Result<Records> {
-    let mut tree = refcount_cursor(ag);
+    let mut tree = ag_tree::<Refcountbt>(ag).cursor();
     let mut records = Records::new();
     let mut next = match tree.lookup_le(tx, &start)? {
         Some(record) if end(&record) >= start => Some(record),
@@ -120,16 +157,13 @@ pub fn expect_durable(tx: &Transaction, block: FsBlock, count: u64) -> Result<()
 
 /// Replaces records of the tree; both lists are in order.
 pub(super) fn replace(tx: &mut Transaction, ag: Ag, old: &[Refcount], new: &[Refcount]) -> Result<()> {
-    let mut tree = refcount_cursor(ag);
+    let tree = ag_tree::<Refcountbt>(ag);
     for record in old.iter().filter(|record| !new.contains(record)) {
-        let found = tree.lookup(tx, &record.start)?;
-        ensure_on_disk!(found.is_some(), "refcountbt block", "a record is found by its key", "{record:?}");
-        tree.remove(tx)?;
+        tree.remove(tx, record)?;
     }
     for record in new.iter().filter(|record| !old.contains(record)) {
         tree.insert(tx, record)?;
     }
-    tree.close(tx);
     Ok(())
 }
 
@@ -202,7 +236,7 @@ pub fn shared_part(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<O
 /// The first run of blocks of the extent that have a record.
 fn first_shared(tx: &mut Transaction, ag: Ag, extent: FreeExtent) -> Result<Option<FreeExtent>> {
     let (start, limit) = (extent.start.0, extent.end());
-    let mut tree = refcount_cursor(ag);
+    let mut tree = ag_tree::<Refcountbt>(ag).cursor();
     let mut next = match tree.lookup_le(tx, &start)? {
         Some(record) if end(&record) > start => Some(record),
         _ => tree.lookup_ge(tx, &start)?,

@@ -7,13 +7,33 @@
 //! the last one that starts before it; then the tree is asked for all that reach the block.
 
 use super::ag::Ag;
-use super::free_space::cursor;
+use super::ag_tree::{AgTreeFormat, RootFields, ag_tree, tree_buffer};
+use super::free_list::FreeList;
+use crate::buffer::BufferKind;
 use crate::error::Result;
 use crate::trans::Transaction;
 use smallvec::SmallVec;
+use std::mem::offset_of;
 use std::ops::ControlFlow;
+use xfskit_ondisk::ag::Agf;
 use xfskit_ondisk::btree::{Rmap, RmapOrder, Rmapbt, TreeFormat, rmap_offset};
 use xfskit_ondisk::{AgBlock, AgNumber};
+
+tree_buffer! {
+    /// Blocks of the reverse mapping tree.
+    RMAPBT_KIND, Rmapbt
+}
+
+impl AgTreeFormat for Rmapbt {
+    type Header = Ag;
+    type Source = FreeList;
+    const BUFFER: &'static BufferKind = &RMAPBT_KIND;
+    const FIELDS: RootFields = RootFields {
+        root: offset_of!(Agf, rmap_root),
+        levels: offset_of!(Agf, rmap_level),
+        blocks: Some(offset_of!(Agf, rmap_blocks)),
+    };
+}
 
 /// Whether `right` continues `left`.
 fn continues(left: &Rmap, right: &Rmap) -> bool {
@@ -35,23 +55,21 @@ fn find_touching(tx: &mut Transaction, ag: Ag, block: AgBlock, wanted: impl Fn(&
     let low = RmapOrder { start: block, owner: 0, offset: 0 };
     let high = RmapOrder { start: block, owner: u64::MAX, offset: u64::MAX };
     let mut found = None;
-    let mut tree = cursor::<Rmapbt>(ag);
-    tree.query(tx, &low, &high, |record| {
+    let mut cursor = ag_tree::<Rmapbt>(ag).cursor();
+    cursor.query(tx, &low, &high, |record| {
         if wanted(record) {
             found = Some(*record);
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
     })?;
-    tree.close(tx);
+    cursor.close(tx);
     Ok(found)
 }
 
 /// The record that `new` continues.
 fn left_of(tx: &mut Transaction, ag: Ag, new: &Rmap) -> Result<Option<Rmap>> {
-    let mut tree = cursor::<Rmapbt>(ag);
-    let nearest = tree.lookup_le(tx, &Rmapbt::key(new))?;
-    tree.close(tx);
+    let nearest = ag_tree::<Rmapbt>(ag).lookup_le(tx, &Rmapbt::key(new))?;
     if let Some(record) = nearest
         && continues(&record, new)
     {
@@ -71,27 +89,13 @@ fn left_of(tx: &mut Transaction, ag: Ag, new: &Rmap) -> Result<Option<Rmap>> {
 fn right_of(tx: &mut Transaction, ag: Ag, new: &Rmap) -> Result<Option<Rmap>> {
     let advance = if new.has_offset() { u64::from(new.count) } else { 0 };
     let next = Rmap { start: AgBlock(new.end()), offset: new.offset + advance, ..*new };
-    let mut tree = cursor::<Rmapbt>(ag);
-    let found = tree.lookup(tx, &Rmapbt::key(&next))?;
-    tree.close(tx);
+    let found = ag_tree::<Rmapbt>(ag).lookup(tx, &Rmapbt::key(&next))?;
     Ok(found.filter(|record| continues(new, record)))
-}
-
-fn delete(tx: &mut Transaction, ag: Ag, record: &Rmap) -> Result<()> {
-    let mut tree = cursor::<Rmapbt>(ag);
-    let found = tree.lookup(tx, &Rmapbt::key(record))?;
-    ensure_on_disk!(found.is_some(), "rmapbt block", "a record is found by its key", "{record:?}");
-    tree.remove(tx)
 }
 
 /// Changes the count of `record`.
 fn resize(tx: &mut Transaction, ag: Ag, record: &Rmap, count: u32) -> Result<()> {
-    let mut tree = cursor::<Rmapbt>(ag);
-    let found = tree.lookup(tx, &Rmapbt::key(record))?;
-    ensure_on_disk!(found.is_some(), "rmapbt block", "a record is found by its key", "{record:?}");
-    tree.update(tx, &Rmap { count, ..*record })?;
-    tree.close(tx);
-    Ok(())
+    ag_tree::<Rmapbt>(ag).update(tx, record, &Rmap { count, ..*record })
 }
 
 /// Records the first blocks of inodes that have had none, in the order of the blocks: nothing continues them, and they
@@ -100,7 +104,7 @@ pub(super) fn add_firsts(tx: &mut Transaction, ag: Ag, new: &[Rmap]) -> Result<(
     let mut rest = if tx.geometry().has_rmap() { new } else { &[] };
     while !rest.is_empty() {
         super::free_list::fix(tx, ag, None)?;
-        let count = cursor::<Rmapbt>(ag).insert_some(tx, rest)?;
+        let count = ag_tree::<Rmapbt>(ag).cursor().insert_some(tx, rest)?;
         rest = &rest[count..];
     }
     Ok(())
@@ -116,11 +120,11 @@ pub(super) fn add(tx: &mut Transaction, ag: Ag, new: Rmap) -> Result<()> {
     let mut merged = new;
     if let Some(right) = right {
         merged.count += right.count;
-        delete(tx, ag, &right)?;
+        ag_tree::<Rmapbt>(ag).remove(tx, &right)?;
     }
     match left {
         Some(left) => resize(tx, ag, &left, left.count + merged.count),
-        None => cursor::<Rmapbt>(ag).insert(tx, &merged),
+        None => ag_tree::<Rmapbt>(ag).insert(tx, &merged),
     }
 }
 
@@ -134,9 +138,7 @@ fn covering(tx: &mut Transaction, ag: Ag, old: &Rmap) -> Result<Option<Rmap>> {
             && record.owner == old.owner
             && offset + advance == old.offset & !rmap_offset::UNWRITTEN
     };
-    let mut tree = cursor::<Rmapbt>(ag);
-    let nearest = tree.lookup_le(tx, &Rmapbt::key(old))?;
-    tree.close(tx);
+    let nearest = ag_tree::<Rmapbt>(ag).lookup_le(tx, &Rmapbt::key(old))?;
     if let Some(record) = nearest
         && same(&record)
     {
@@ -158,11 +160,11 @@ pub(super) fn remove(tx: &mut Transaction, ag: Ag, old: Rmap) -> Result<bool> {
     if before > 0 {
         resize(tx, ag, &whole, before)?;
     } else {
-        delete(tx, ag, &whole)?;
+        ag_tree::<Rmapbt>(ag).remove(tx, &whole)?;
     }
     if after > 0 {
         let rest = part(&whole, old.end(), after);
-        cursor::<Rmapbt>(ag).insert(tx, &rest)?;
+        ag_tree::<Rmapbt>(ag).insert(tx, &rest)?;
     }
     Ok(whole.offset & rmap_offset::UNWRITTEN != 0)
 }
@@ -222,12 +224,12 @@ fn touching(tx: &mut Transaction, ag: Ag, start: AgBlock, count: u32) -> Result<
     let low = RmapOrder { start, owner: 0, offset: 0 };
     let high = RmapOrder { start: AgBlock(start.0 + count - 1), owner: u64::MAX, offset: u64::MAX };
     let mut found = SmallVec::new();
-    let mut tree = cursor::<Rmapbt>(ag);
-    tree.query(tx, &low, &high, |record| {
+    let mut cursor = ag_tree::<Rmapbt>(ag).cursor();
+    cursor.query(tx, &low, &high, |record| {
         found.push(*record);
         if found.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
-    tree.close(tx);
+    cursor.close(tx);
     Ok(found)
 }
 

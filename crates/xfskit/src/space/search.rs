@@ -4,8 +4,9 @@
 //! smallest that is long enough in the cntbt, the longest there is. Without a place, by size alone.
 
 use super::ag::Ag;
+use super::ag_tree::ag_tree;
 use super::alloc::AllocRequest;
-use super::free_space::{cursor, extent_at};
+use super::free_space::extent_at;
 use crate::error::Result;
 use crate::trans::Transaction;
 use xfskit_ondisk::AgBlock;
@@ -68,7 +69,7 @@ impl Search<'_> {
             best = [best, found].into_iter().flatten().min_by_key(|found| found.start.0.abs_diff(hint.0));
             found.is_some()
         };
-        let mut tree = cursor::<Bnobt>(ag);
+        let mut tree = ag_tree::<Bnobt>(ag).cursor();
         let mut next = tree.lookup_le(tx, &key)?;
         for _ in 0..NEIGHBOURS {
             let Some(extent) = next else { break };
@@ -93,7 +94,7 @@ impl Search<'_> {
     fn long_enough(&self, tx: &mut Transaction, ag: Ag) -> Result<Option<FreeExtent>> {
         let mut best: Option<FreeExtent> = None;
         let mut candidates = if self.hint.is_some() { CANDIDATES } else { 1 };
-        let mut tree = cursor::<Cntbt>(ag);
+        let mut tree = ag_tree::<Cntbt>(ag).cursor();
         let mut next = tree.lookup_ge(tx, &SizeKey { count: self.max, start: AgBlock(0) })?;
         while let Some(extent) = next {
             if let Some(found) = self.fit(extent).filter(|found| found.count == self.max) {
@@ -116,7 +117,7 @@ impl Search<'_> {
             return Ok(None);
         }
         let mut best: Option<FreeExtent> = None;
-        let mut tree = cursor::<Cntbt>(ag);
+        let mut tree = ag_tree::<Cntbt>(ag).cursor();
         let mut next = tree.last(tx)?;
         while let Some(extent) = next {
             let enough = best.map_or(self.request.min, |best| best.count + 1);

@@ -10,9 +10,10 @@
 use super::{update_finobt, update_inobt};
 use crate::error::Result;
 use crate::space::ag::Ag;
+use crate::space::ag_tree::ag_tree;
 use crate::space::alloc::{self, AllocRequest, Near};
 use crate::space::cluster::INODE_CLUSTER_KIND;
-use crate::space::inode_trees::{InodeAg, cursor};
+use crate::space::inode_trees::InodeAg;
 use crate::space::owner::Owner;
 use crate::space::reservation::inode_tree_blocks;
 use crate::trans::Transaction;
@@ -159,7 +160,7 @@ fn record_whole(tx: &mut Transaction, ag: InodeAg, extent: FreeExtent) -> Result
             free: u64::MAX,
         };
         update_finobt(tx, ag, &chunk)?;
-        cursor::<Inobt>(ag).insert(tx, &chunk)?;
+        ag_tree::<Inobt>(ag).insert(tx, &chunk)?;
     }
     Ok(())
 }
@@ -180,12 +181,10 @@ fn record_sparse(tx: &mut Transaction, ag: InodeAg, extent: FreeExtent) -> Resul
         free_count: inodes as u8,
         free: u64::MAX,
     };
-    let mut tree = cursor::<Inobt>(ag);
-    let old = tree.lookup(tx, &first)?;
-    tree.close(tx);
+    let old = ag_tree::<Inobt>(ag).lookup(tx, &first)?;
     let Some(old) = old else {
         update_finobt(tx, ag, &chunk)?;
-        return cursor::<Inobt>(ag).insert(tx, &chunk);
+        return ag_tree::<Inobt>(ag).insert(tx, &chunk);
     };
     ensure_on_disk!(!old.hole_mask & exists == 0, "inobt block", "new inodes fill a hole", "{old:?}");
     chunk.hole_mask &= old.hole_mask;

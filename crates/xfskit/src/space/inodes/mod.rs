@@ -15,8 +15,9 @@ mod chunk;
 mod pick;
 
 use super::ag::{Ag, below_agi};
+use super::ag_tree::{AgTree, ag_tree};
 use super::alloc;
-use super::inode_trees::{InodeAg, InodeTree, InodeTreeFormat, cursor};
+use super::inode_trees::{InodeAg, InodeTreeFormat};
 use super::owner::Owner;
 use crate::btree::Cursor;
 use crate::error::{Error, Result};
@@ -169,13 +170,9 @@ fn check_same<F: InodeTreeFormat>(found: Option<InodeChunk>, chunk: &InodeChunk)
 
 /// A cursor of the inobt at the last record that is not above `inode`, which it holds if any does. Only good for a look
 /// at that record, and for a change that leaves its key.
-fn inobt_at(
-    tx: &mut Transaction,
-    ag: InodeAg,
-    inode: AgInode,
-) -> Result<(Cursor<InodeTree<Inobt>>, Option<InodeChunk>)> {
+fn inobt_at(tx: &mut Transaction, ag: InodeAg, inode: AgInode) -> Result<(Cursor<AgTree<Inobt>>, Option<InodeChunk>)> {
     let state = &tx.mount().ags[ag.number.0 as usize];
-    let mut tree = cursor::<Inobt>(ag);
+    let mut tree = ag_tree::<Inobt>(ag).cursor();
     if let Some(leaf) = state.inobt_leaf() {
         let found = tree.seek_in_leaf(tx, leaf, &inode)?;
         if found.is_some_and(|chunk| chunk.index_of(inode).is_some()) {
@@ -190,12 +187,7 @@ fn inobt_at(
 }
 
 fn update_inobt(tx: &mut Transaction, ag: InodeAg, chunk: &InodeChunk) -> Result<()> {
-    let mut tree = cursor::<Inobt>(ag);
-    let found = tree.lookup(tx, &chunk.first)?;
-    ensure_on_disk!(found.is_some(), "inobt block", "holds every chunk of the finobt", "{chunk:?}");
-    tree.update(tx, chunk)?;
-    tree.close(tx);
-    Ok(())
+    ag_tree::<Inobt>(ag).update(tx, chunk, chunk)
 }
 
 /// Makes the finobt's record of a chunk what it must be: none without free inodes.
@@ -203,7 +195,7 @@ fn update_finobt(tx: &mut Transaction, ag: InodeAg, chunk: &InodeChunk) -> Resul
     if !tx.geometry().has_finobt() {
         return Ok(());
     }
-    let mut tree = cursor::<Finobt>(ag);
+    let mut tree = ag_tree::<Finobt>(ag).cursor();
     let known = tree.lookup(tx, &chunk.first)?.is_some();
     match (known, chunk.free_count > 0) {
         (true, true) => tree.update(tx, chunk)?,
@@ -217,9 +209,7 @@ fn update_finobt(tx: &mut Transaction, ag: InodeAg, chunk: &InodeChunk) -> Resul
 
 /// The chunk of an inode and the inode's index in it, if the chunk exists and has the inode.
 fn find_chunk(tx: &mut Transaction, ag: InodeAg, inode: AgInode) -> Result<Option<(InodeChunk, u32)>> {
-    let mut tree = cursor::<Inobt>(ag);
-    let found = tree.lookup_le(tx, &inode)?;
-    tree.close(tx);
+    let found = ag_tree::<Inobt>(ag).lookup_le(tx, &inode)?;
     Ok(found.and_then(|chunk| index_in(&chunk, inode).map(|index| (chunk, index))))
 }
 
@@ -267,9 +257,9 @@ fn free_in(tx: &mut Transaction, ag: InodeAg, inode: InodeNumber, within: AgInod
     }
     if tx.geometry().has_finobt() {
         if old.free_count == 0 {
-            cursor::<Finobt>(ag).insert(tx, &new)?;
+            ag_tree::<Finobt>(ag).insert(tx, &new)?;
         } else {
-            let mut free_tree = cursor::<Finobt>(ag);
+            let mut free_tree = ag_tree::<Finobt>(ag).cursor();
             check_same::<Finobt>(free_tree.lookup(tx, &old.first)?, &old)?;
             free_tree.update(tx, &new)?;
             free_tree.close(tx);
@@ -284,7 +274,7 @@ fn free_in(tx: &mut Transaction, ag: InodeAg, inode: InodeNumber, within: AgInod
 /// Removes a chunk without inodes in use from the trees and frees its blocks.
 fn remove_chunk(tx: &mut Transaction, ag: InodeAg, chunk: &InodeChunk) -> Result<ChunkFreed> {
     update_finobt(tx, ag, &InodeChunk { free_count: 0, ..*chunk })?;
-    let mut tree = cursor::<Inobt>(ag);
+    let mut tree = ag_tree::<Inobt>(ag).cursor();
     tree.lookup(tx, &chunk.first)?;
     tree.remove(tx)?;
     tree.close(tx);

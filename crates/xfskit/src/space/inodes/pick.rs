@@ -2,7 +2,8 @@
 
 use crate::btree::Cursor;
 use crate::error::Result;
-use crate::space::inode_trees::{InodeAg, InodeTree, cursor};
+use crate::space::ag_tree::{AgTree, ag_tree};
+use crate::space::inode_trees::InodeAg;
 use crate::trans::Transaction;
 use xfskit_ondisk::btree::{Finobt, Inobt, InodeChunk};
 use xfskit_ondisk::{AgInode, NULL_AG_INODE};
@@ -13,13 +14,13 @@ const NEIGHBOURS: usize = 10;
 /// A chunk with a free inode, and the cursor of the finobt that stands at it if there is one.
 pub(super) struct Picked {
     pub chunk: InodeChunk,
-    pub free_tree: Option<Cursor<InodeTree<Finobt>>>,
+    pub free_tree: Option<Cursor<AgTree<Finobt>>>,
 }
 
 /// A chunk with a free inode: near `near` if that is given, else where inodes were allocated last.
 pub(super) fn chunk_with_free_inode(tx: &mut Transaction, ag: InodeAg, near: Option<AgInode>) -> Result<Picked> {
     let (found, free_tree) = if tx.geometry().has_finobt() {
-        let mut tree = cursor::<Finobt>(ag);
+        let mut tree = ag_tree::<Finobt>(ag).cursor();
         (from_finobt(tx, ag, &mut tree, near)?, Some(tree))
     } else {
         (from_inobt(tx, ag, near)?, None)
@@ -33,7 +34,7 @@ pub(super) fn chunk_with_free_inode(tx: &mut Transaction, ag: InodeAg, near: Opt
 fn from_finobt(
     tx: &mut Transaction,
     ag: InodeAg,
-    tree: &mut Cursor<InodeTree<Finobt>>,
+    tree: &mut Cursor<AgTree<Finobt>>,
     near: Option<AgInode>,
 ) -> Result<Option<InodeChunk>> {
     let Some(near) = near else {
@@ -58,7 +59,7 @@ fn from_finobt(
 
 /// Without a finobt: the neighbours of the place, then the newest chunk, then all from the first on.
 fn from_inobt(tx: &mut Transaction, ag: InodeAg, near: Option<AgInode>) -> Result<Option<InodeChunk>> {
-    let mut tree = cursor::<Inobt>(ag);
+    let mut tree = ag_tree::<Inobt>(ag).cursor();
     let newest = AgInode(ag.agi(tx).newest.get());
     for place in near.into_iter().chain((newest != NULL_AG_INODE).then_some(newest)) {
         let mut next = tree.lookup_le(tx, &place)?;

@@ -1,262 +1,21 @@
 //! Random allocations and frees against a model of every block, and xfs_repair as the judge at the end.
 
+mod model;
+
 use super::ag::Ag;
-use super::free_space::{cursor, refcount_cursor};
-use super::inode_trees::{self, InodeAg};
+use super::ag_tree::ag_tree;
+use super::inode_trees::InodeAg;
 use super::refcount::freeable_blocks;
-use super::{
-    AllocRequest, Near, Owner, allocate, free, free_blocks_needed, initialize, inode_allocation_blocks,
-    inode_free_blocks, inodes, rmap,
-};
-use crate::btree::{BtreeKind, Cursor, RecordOf};
-use crate::error::Error;
+use super::{AllocRequest, Near, Owner, allocate, free, free_blocks_needed, rmap};
 use crate::incore::ForkKind;
-use crate::mount::Mount;
+use crate::error::Error;
 use crate::test_image::{Random, TestImage, transact};
 use crate::trans::Transaction;
-use std::collections::{BTreeMap, BTreeSet};
+use model::{Model, all_records};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use xfskit_ondisk::btree::{Bnobt, Cntbt, Finobt, Inobt, Refcount, Rmap, Rmapbt};
-use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR};
+use xfskit_ondisk::btree::{Bnobt, Inobt, Refcount, Refcountbt, Rmapbt};
 use xfskit_ondisk::{AgNumber, FileBlock, FsBlock, InodeNumber};
-
-fn all_records<K: BtreeKind>(tx: &mut Transaction, mut cursor: Cursor<K>) -> Vec<RecordOf<K>> {
-    let mut records = Vec::new();
-    let mut next = cursor.first(tx).unwrap();
-    while let Some(record) = next {
-        records.push(record);
-        next = cursor.next(tx).unwrap();
-    }
-    cursor.close(tx);
-    records
-}
-
-/// What the test holds: extents with their owners, inodes.
-struct Model {
-    mount: Arc<Mount>,
-    random: Random,
-    extents: Vec<(FsBlock, u32, Owner)>,
-    blocks: BTreeSet<u64>,
-    inodes: BTreeSet<InodeNumber>,
-}
-
-impl Model {
-    fn new(image: &TestImage, seed: u64) -> Self {
-        Self {
-            mount: image.mount(),
-            random: Random::new(seed),
-            extents: Vec::new(),
-            blocks: BTreeSet::new(),
-            inodes: BTreeSet::new(),
-        }
-    }
-
-    fn owner(&mut self) -> Owner {
-        let inode = InodeNumber(1000 + self.random.below(20));
-        let fork = if self.random.below(3) == 0 { ForkKind::Attr } else { ForkKind::Data };
-        // Far apart, so that no two extents continue each other by accident.
-        let offset = FileBlock(self.random.below(1 << 20) << 20);
-        Owner::Fork { inode, fork, offset, bmbt: self.random.below(8) == 0 }
-    }
-
-    fn near(&mut self) -> Near {
-        let ag_count = u64::from(self.mount.geometry.ag_count);
-        match self.extents.last() {
-            Some(&(block, count, _)) if self.random.below(3) > 0 => Near::Block(FsBlock(block.0 + u64::from(count))),
-            _ => Near::Ag(AgNumber(self.random.below(ag_count) as u32)),
-        }
-    }
-
-    fn took(&mut self, block: FsBlock, count: u32, owner: Owner) {
-        for block in block.0..block.0 + u64::from(count) {
-            assert!(self.mount.geometry.split_fs_block(FsBlock(block)).is_some());
-            assert!(self.blocks.insert(block), "block {block} was given out twice");
-        }
-        self.extents.push((block, count, owner));
-    }
-
-    /// Allocates an extent; false when there is no space.
-    fn allocate(&mut self, most: u32) -> bool {
-        let max = 1 + self.random.below(most.into()) as u32;
-        let min = 1 + self.random.below(max.into()) as u32;
-        let alignment = if self.random.below(4) == 0 { 1 << self.random.below(4) } else { 1 };
-        let owner = self.owner();
-        let avoid_busy = self.random.below(4) == 0;
-        let request = AllocRequest { alignment, avoid_busy, ..AllocRequest::new(self.near(), min, max, owner) };
-        match transact(&self.mount, max.into(), |tx| allocate(tx, &request)) {
-            Ok(Some((block, count))) => {
-                assert!((min..=max).contains(&count));
-                let (_, within) = self.mount.geometry.split_fs_block(block).unwrap();
-                assert_eq!(within.0 % alignment, 0);
-                self.took(block, count, owner);
-                true
-            }
-            Ok(None) | Err(Error::NoSpace) => false,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Frees an extent, or a part of it.
-    fn free_some(&mut self) {
-        if self.extents.is_empty() {
-            return;
-        }
-        let index = self.random.below(self.extents.len() as u64) as usize;
-        let (block, count, owner) = self.extents.swap_remove(index);
-        let whole = self.random.below(2) == 0;
-        let from = if whole { 0 } else { self.random.below(count.into()) as u32 };
-        let length = if whole { count } else { 1 + self.random.below(u64::from(count - from)) as u32 };
-        let start = FsBlock(block.0 + u64::from(from));
-        transact(&self.mount, 0, |tx| free(tx, start, length, owner.advanced(from))).unwrap();
-        for block in start.0..start.0 + u64::from(length) {
-            assert!(self.blocks.remove(&block));
-        }
-        if from > 0 {
-            self.extents.push((block, from, owner));
-        }
-        let rest = count - from - length;
-        if rest > 0 {
-            self.extents.push((FsBlock(start.0 + u64::from(length)), rest, owner.advanced(from + length)));
-        }
-    }
-
-    fn allocate_inode(&mut self) -> bool {
-        let (geometry, limits) = (&self.mount.geometry, &self.mount.limits);
-        let blocks = inode_allocation_blocks(geometry, limits);
-        let mode = if self.random.below(10) == 0 { MODE_DIR } else { MODE_REGULAR } | 0o644;
-        let parent = match self.inodes.last() {
-            Some(&inode) if self.random.below(4) > 0 => inode,
-            _ => geometry.root_inode,
-        };
-        match transact(&self.mount, blocks, |tx| inodes::allocate_inode(tx, parent, mode)) {
-            Ok(Some(inode)) => {
-                assert!(self.inodes.insert(inode), "inode {inode} was given out twice");
-                true
-            }
-            Ok(None) | Err(Error::NoSpace) => false,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    fn free_inode(&mut self) {
-        let Some(&last) = self.inodes.last() else { return };
-        let pivot = InodeNumber(self.random.below(last.0 + 1));
-        let inode = *self.inodes.range(pivot..).next().unwrap();
-        self.inodes.remove(&inode);
-        let blocks = inode_free_blocks(&self.mount.geometry, &self.mount.limits);
-        transact(&self.mount, blocks, |tx| {
-            assert!(inodes::is_allocated(tx, inode)?);
-            inodes::free_inode(tx, inode)?;
-            assert!(!inodes::is_allocated(tx, inode)?);
-            Ok(())
-        })
-        .unwrap();
-    }
-
-    /// Compares the trees of all AGs with each other, with the counters and with the model.
-    fn check(&self) {
-        let totals = initialize(&self.mount).unwrap();
-        assert_eq!(totals.free_blocks, self.mount.space.free_blocks());
-        assert_eq!((totals.inodes, totals.free_inodes), self.mount.space.inodes());
-        for ag in (0..self.mount.geometry.ag_count).map(AgNumber) {
-            let mut tx = Transaction::read_only(&self.mount);
-            let inode_ag = InodeAg::lock(&mut tx, ag).unwrap();
-            let space = Ag::lock(&mut tx, ag).unwrap();
-            let owners = self.check_space(&mut tx, space);
-            self.check_owners(ag, &owners);
-            self.check_inodes(&mut tx, inode_ag);
-        }
-        for (block, ..) in &self.extents {
-            assert!(self.blocks.contains(&block.0));
-        }
-    }
-
-    /// Returns the owner of every block that is not free, if the image records them.
-    fn check_space(&self, tx: &mut Transaction, ag: Ag) -> BTreeMap<u32, Rmap> {
-        let by_block = all_records(tx, cursor::<Bnobt>(ag));
-        let mut by_size = all_records(tx, cursor::<Cntbt>(ag));
-        assert!(by_block.windows(2).all(|w| w[0].end() < w[1].start.0), "free extents do not touch");
-        assert_eq!(by_size.last().map_or(0, |e| e.count), ag.agf(tx).longest.get());
-        by_size.sort_unstable();
-        assert_eq!(by_block, by_size);
-        assert_eq!(by_block.iter().map(|e| e.count).sum::<u32>(), ag.agf(tx).free_blocks.get());
-        let free: BTreeSet<u32> = by_block.iter().flat_map(|e| e.start.0..e.end()).collect();
-        for block in &free {
-            let block = tx.geometry().fs_block(ag.number, xfskit_ondisk::AgBlock(*block));
-            assert!(!self.blocks.contains(&block.0), "a block in use is free");
-        }
-        if !tx.geometry().has_rmap() {
-            return BTreeMap::new();
-        }
-        let mut owners = BTreeMap::new();
-        for rmap in all_records(tx, cursor::<Rmapbt>(ag)) {
-            for block in rmap.start.0..rmap.end() {
-                assert!(owners.insert(block, rmap).is_none(), "a block has one owner");
-            }
-        }
-        for block in 0..tx.geometry().blocks_in_ag(ag.number) {
-            assert!(owners.contains_key(&block) != free.contains(&block), "block {block} is free or has an owner");
-        }
-        owners
-    }
-
-    fn check_owners(&self, ag: AgNumber, owners: &BTreeMap<u32, Rmap>) {
-        let geometry = &self.mount.geometry;
-        let mine = self.extents.iter().map(|e| (geometry.split_fs_block(e.0).unwrap(), e));
-        for ((_, start), (_, count, owner)) in mine.filter(|((at, _), _)| *at == ag && geometry.has_rmap()) {
-            let expected = owner.rmap(start, *count, false);
-            let found = owners[&start.0];
-            let advance = if found.has_offset() { u64::from(start.0 - found.start.0) } else { 0 };
-            assert_eq!((found.owner, found.offset + advance), (expected.owner, expected.offset));
-            assert!(found.end() >= expected.end());
-        }
-    }
-
-    fn check_inodes(&self, tx: &mut Transaction, ag: InodeAg) {
-        let all = all_records(tx, inode_trees::cursor::<Inobt>(ag));
-        if tx.geometry().has_finobt() {
-            let free = all_records(tx, inode_trees::cursor::<Finobt>(ag));
-            assert!(free.iter().eq(all.iter().filter(|chunk| chunk.free_count > 0)));
-        }
-        assert_eq!(all.iter().map(|c| c.inodes()).sum::<u32>(), ag.agi(tx).count.get());
-        assert_eq!(all.iter().map(|c| u32::from(c.free_count)).sum::<u32>(), ag.agi(tx).free_count.get());
-        let geometry = tx.geometry();
-        for inode in &self.inodes {
-            let (at, within) = geometry.split_inode(*inode).unwrap();
-            if at != ag.number {
-                continue;
-            }
-            let chunk = all.iter().find(|chunk| chunk.index_of(within).is_some()).expect("an inode has a chunk");
-            let index = chunk.index_of(within).unwrap();
-            assert!((chunk.free | chunk.holes()) >> index & 1 == 0);
-        }
-    }
-
-    /// Frees everything and lets repair look.
-    fn finish(mut self, image: &TestImage) {
-        while !self.inodes.is_empty() {
-            self.free_inode();
-        }
-        while !self.extents.is_empty() {
-            self.free_some();
-        }
-        self.check();
-        self.mount.unmount().unwrap();
-        image.assert_sound();
-    }
-
-    fn random_steps(&mut self, steps: u32, most: u32, grow_percent: u64) {
-        for _ in 0..steps {
-            let grow = self.random.below(100) < grow_percent;
-            match (self.random.below(3), grow) {
-                (0, true) => drop(self.allocate_inode()),
-                (0, false) => self.free_inode(),
-                (_, true) => drop(self.allocate(most)),
-                (_, false) => self.free_some(),
-            }
-        }
-    }
-}
 
 fn random_work(mib: usize, arguments: &[(char, &str)], most: u32) {
     let image = TestImage::new(mib, arguments);
@@ -362,7 +121,7 @@ fn twenty_thousand_fragments_in_one_ag() {
     let fragments: usize = (0..2)
         .map(|ag| {
             let ag = Ag::lock(&mut tx, AgNumber(ag)).unwrap();
-            all_records(&mut tx, cursor::<Bnobt>(ag)).len()
+            all_records(&mut tx, ag_tree::<Bnobt>(ag).cursor()).len()
         })
         .max()
         .unwrap();
@@ -389,7 +148,7 @@ fn unwritten_blocks_are_recorded_and_converted() {
         rmap::convert(tx, number, middle, false)?;
         let ag = Ag::lock(tx, AgNumber(0))?;
         let mine = |tx: &mut Transaction| {
-            let all = all_records(tx, cursor::<Rmapbt>(ag));
+            let all = all_records(tx, ag_tree::<Rmapbt>(ag).cursor());
             all.iter().filter(|r| r.owner == 1000).map(|r| r.count).collect::<Vec<_>>()
         };
         assert_eq!(mine(tx), [3, 4, 3]);
@@ -458,7 +217,7 @@ fn sparse_chunks_fill_small_holes() {
     }
     let mut tx = Transaction::read_only(&model.mount);
     let ag = InodeAg::lock(&mut tx, AgNumber(0)).unwrap();
-    let sparse = all_records(&mut tx, inode_trees::cursor::<Inobt>(ag)).iter().filter(|c| c.hole_mask != 0).count();
+    let sparse = all_records(&mut tx, ag_tree::<Inobt>(ag).cursor()).iter().filter(|c| c.hole_mask != 0).count();
     drop(tx);
     assert!(sparse > 10, "{sparse} sparse chunks");
     model.check();
@@ -481,7 +240,7 @@ fn share(tx: &mut Transaction, block: FsBlock, references: &[u32], owners: &[Own
         let count = references[at..].iter().take_while(|&&r| r == references[at]).count();
         if references[at] > 1 {
             let record = Refcount { start: start.0 + at as u32, count: count as u32, references: references[at] };
-            refcount_cursor(ag).insert(tx, &record)?;
+            ag_tree::<Refcountbt>(ag).insert(tx, &record)?;
         }
         at += count;
     }
@@ -560,7 +319,7 @@ fn shared_blocks_are_free_when_the_last_owner_lets_go() {
         }
         let mut tx = Transaction::read_only(&model.mount);
         let ag = Ag::lock(&mut tx, AgNumber(0)).unwrap();
-        assert!(all_records(&mut tx, refcount_cursor(ag)).is_empty());
+        assert!(all_records(&mut tx, ag_tree::<Refcountbt>(ag).cursor()).is_empty());
         drop(tx);
         model.check();
     }
