@@ -1,6 +1,6 @@
 //! Writes whose blocks have no place yet: they wait as dirty blocks.
 
-use super::place::{Place, piece};
+use super::piece::{Place, piece};
 use super::{device_offset, read_device, write_mapped};
 use crate::error::{Error, Result};
 use crate::incore::DirtyBlocks;

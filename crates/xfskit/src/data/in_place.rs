@@ -1,6 +1,6 @@
 //! Writes to blocks that are the file's alone and written already: no map changes, no transaction.
 
-use super::place::{Place, piece};
+use super::piece::{Place, piece};
 use super::write_mapped;
 use crate::error::Result;
 use crate::trans::{InoId, Transaction};

@@ -15,7 +15,7 @@ mod buffer;
 mod discard;
 mod in_place;
 mod pack;
-mod place;
+mod piece;
 mod read;
 mod window;
 mod write_out;
@@ -24,7 +24,7 @@ pub use buffer::{buffer, cut_tail, extend, zero};
 pub use discard::discard;
 pub use in_place::write_in_place;
 pub use pack::{Packed, pack, unpack};
-pub use place::{Piece, Place, piece};
+pub use piece::{Piece, Place, piece};
 pub use read::read;
 pub use write_out::{Source, write_out_core, write_out_run};
 

@@ -9,7 +9,7 @@
 //! Up to the last step nothing is changed, so an error leaves everything as it was. The size follows in the same
 //! transaction.
 
-use super::place::{Piece, Place, piece};
+use super::piece::{Piece, Place, piece};
 use super::{device_offset, expect_sole_owner, window, write_device};
 use crate::error::Result;
 use crate::incore::ForkKind;
