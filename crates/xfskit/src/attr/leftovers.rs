@@ -70,7 +70,7 @@ fn named(tx: &mut Transaction, ino: InoId) -> Result<Vec<Range<u64>>> {
     let mut guard = CycleGuard::default();
     loop {
         guard.visit(path.leaf().block)?;
-        named.extend(path.steps.iter().map(|step| u64::from(step.block)..u64::from(step.block) + 1));
+        named.extend(path.levels.iter().map(|level| u64::from(level.block)..u64::from(level.block) + 1));
         for attr in attrs(tx.bytes(path.leaf().id)) {
             if let LeafValue::Remote { block, length } = attr?.value
                 && block != 0

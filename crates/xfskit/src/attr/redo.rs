@@ -97,9 +97,7 @@ pub(super) fn remove_every(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> 
         Form::Shortform => while shortform::remove(tx, ino, key, EmptyFork::Keep)? {},
         Form::Tree => {
             for entry in [Completeness::Incomplete, Completeness::Complete] {
-                while let Some(slot) = tree::find(tx, ino, key, entry)? {
-                    tree::take_out(tx, ino, slot)?;
-                }
+                while tree::remove(tx, ino, key, entry)? {}
             }
         }
     }

@@ -4,8 +4,9 @@
 //! a crash leaves either the attribute with its value, or neither; and they are never blocks whose former contents a
 //! crash might bring back.
 
-use super::tree::RemotePlace;
+use super::tree::RemoteValue;
 use crate::buffer::{BufferKind, DiskRun, DiskRuns};
+use crate::incore::ForkKind;
 use crate::error::Result;
 use crate::incore::ForkKind;
 use crate::inode::bmap;
@@ -43,7 +44,7 @@ pub fn blocks_of(tx: &Transaction, value_bytes: usize) -> u32 {
 ///
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.
-pub fn write(tx: &mut Transaction, ino: InoId, value: &[u8]) -> Result<RemotePlace> {
+pub fn write(tx: &mut Transaction, ino: InoId, value: &[u8]) -> Result<RemoteValue> {
     let count = blocks_of(tx, value.len());
     let at = free_range(tx, ino, count)?;
     bmap::allocate_avoiding_busy(tx, ino, ForkKind::Attr, at, count)?;
@@ -74,7 +75,7 @@ pub fn in_blocks(mount: &Mount, value: &[u8]) -> Arc<ValueBlocks> {
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn write_at(tx: &mut Transaction, ino: InoId, at: FileBlock, value: &Arc<ValueBlocks>) -> Result<RemotePlace> {
+pub fn write_at(tx: &mut Transaction, ino: InoId, at: FileBlock, value: &Arc<ValueBlocks>) -> Result<RemoteValue> {
     let (geometry, owner, length) = (tx.geometry(), tx.inode(ino).core.inode.0, value.value_bytes());
     let runs = mapped(tx, ino, at, blocks_of(tx, length))?;
     let per_block = geometry.basic_blocks(1);
@@ -89,7 +90,7 @@ pub fn write_at(tx: &mut Transaction, ino: InoId, at: FileBlock, value: &Arc<Val
         tx.write_before_checkpoint(run.address, value, start..end);
         start = end;
     }
-    Ok(RemotePlace { block: at.0 as u32, length: length as u32 })
+    Ok(RemoteValue { block: at.0 as u32, length: length as u32 })
 }
 
 /// Where the fork blocks of a value lie on disk.
@@ -108,11 +109,11 @@ thread_local! {
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn read(tx: &mut Transaction, ino: InoId, place: RemotePlace) -> Result<Vec<u8>> {
-    let length = place.length as usize;
+pub fn read(tx: &mut Transaction, ino: InoId, remote: RemoteValue) -> Result<Vec<u8>> {
+    let length = remote.length as usize;
     ensure_on_disk!(length <= MAX_VALUE_BYTES, "attr leaf block", "length of a value", "{length}");
     let (geometry, owner) = (tx.geometry(), tx.inode(ino).core.inode.0);
-    let runs = mapped(tx, ino, FileBlock(place.block.into()), blocks_of(tx, length))?;
+    let runs = mapped(tx, ino, FileBlock(remote.block.into()), blocks_of(tx, length))?;
     let mut value = Vec::with_capacity(length);
     BLOCKS.with(|blocks| {
         let blocks = &mut *blocks.borrow_mut();
@@ -135,10 +136,10 @@ pub fn read(tx: &mut Transaction, ino: InoId, place: RemotePlace) -> Result<Vec<
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn free(tx: &mut Transaction, ino: InoId, place: RemotePlace) -> Result<()> {
-    if place.block == 0 {
+pub fn free(tx: &mut Transaction, ino: InoId, remote: RemoteValue) -> Result<()> {
+    if remote.block == 0 {
         return Ok(());
     }
-    let count = blocks_of(tx, place.length as usize);
-    bmap::remove(tx, ino, ForkKind::Attr, FileBlock(place.block.into()), count.into())
+    let count = blocks_of(tx, remote.length as usize);
+    bmap::remove(tx, ino, ForkKind::Attr, FileBlock(remote.block.into()), count.into())
 }

@@ -4,7 +4,7 @@ use super::fork::{self, remove_if_useless};
 use super::leaf::{self, Owned, OwnedValue};
 use super::{Attr, EmptyFork, Fit, Form, flags, form, remote, shortform};
 use crate::dabtree::edit::edit;
-use crate::dabtree::{ATTR_LEAF_KIND, CycleGuard, DaTree, Path, create_fork_block, free_fork_block};
+use crate::dabtree::{ATTR_LEAF_KIND, CycleGuard, DaTree, Path, PathLevel, Side};
 use crate::error::{Error, Result};
 use crate::incore::{AttrFork, ForkKind};
 use crate::inode::bmap;
@@ -27,9 +27,9 @@ pub enum Completeness {
     Incomplete,
 }
 
-/// Where a remote value is.
+/// A value in blocks of its own, as an entry names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemotePlace {
+pub struct RemoteValue {
     /// First fork block; 0 for none.
     pub block: u32,
     /// Length of the value in bytes.
@@ -50,10 +50,10 @@ impl LeafSlot {
     }
 
     /// The place of the value, if it is in blocks of its own.
-    fn remote_place(&self, tx: &Transaction) -> Result<Option<RemotePlace>> {
+    fn remote_value(&self, tx: &Transaction) -> Result<Option<RemoteValue>> {
         Ok(match attr_at(tx.bytes(self.path.leaf().id), self.position)?.value {
             LeafValue::Local(_) => None,
-            LeafValue::Remote { block, length } => Some(RemotePlace { block, length }),
+            LeafValue::Remote { block, length } => Some(RemoteValue { block, length }),
         })
     }
 }
@@ -109,22 +109,6 @@ pub(super) fn find(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, entry: Comp
     }
 }
 
-/// Whether the attribute is there, complete or incomplete as asked; and the place of its value if that is remote.
-///
-/// # Errors
-/// `Corrupt`, `Io`.
-pub fn lookup(
-    tx: &mut Transaction,
-    ino: InoId,
-    key: &Attr<'_>,
-    entry: Completeness,
-) -> Result<Option<Option<RemotePlace>>> {
-    let Some(slot) = find(tx, ino, key, entry)? else { return Ok(None) };
-    let place = slot.remote_place(tx)?;
-    slot.release(tx);
-    Ok(Some(place))
-}
-
 /// The value of an attribute that was found; gives the blocks back.
 pub(super) fn value_at(tx: &mut Transaction, ino: InoId, slot: LeafSlot) -> Result<Vec<u8>> {
     let place = match attr_at(tx.bytes(slot.path.leaf().id), slot.position)?.value {
@@ -133,7 +117,7 @@ pub(super) fn value_at(tx: &mut Transaction, ino: InoId, slot: LeafSlot) -> Resu
             slot.release(tx);
             return Ok(value);
         }
-        LeafValue::Remote { block, length } => RemotePlace { block, length },
+        LeafValue::Remote { block, length } => RemoteValue { block, length },
     };
     slot.release(tx);
     remote::read(tx, ino, place)
@@ -159,7 +143,7 @@ pub fn from_shortform(tx: &mut Transaction, ino: InoId) -> Result<Fit> {
     let state = tx.inode_mut(ino, InodeFields::ATTR_EXTENTS);
     state.attr = Some(AttrFork::EMPTY);
     state.core.attr_format = ForkFormat::Extents;
-    let id = create_fork_block(tx, ino, ForkKind::Attr, FileBlock(0), 1, &ATTR_LEAF_KIND)?;
+    let id = tree(ino).at(FileBlock(0)).create(tx, &ATTR_LEAF_KIND)?;
     write_leaf(tx, ino, id, &list);
     Ok(Fit::Done)
 }
@@ -243,7 +227,7 @@ fn split(tx: &mut Transaction, ino: InoId, mut path: Path, new: Owned) -> Result
         let (block, id) = tree.allocate(tx, &ATTR_LEAF_KIND)?;
         write_leaf(tx, ino, id, part);
         tree.link_after(tx, before, (block, id))?;
-        before = crate::dabtree::Step { block, id, index: 0 };
+        before = PathLevel { block, id, index: 0 };
         added.push(before);
     }
     let mut previous = left;
@@ -266,7 +250,7 @@ fn path_to(tx: &mut Transaction, tree: &DaTree, hash: u32, block: u32) -> Result
     let mut guard = CycleGuard::default();
     while path.leaf().block != block {
         guard.visit(path.leaf().block)?;
-        let Some(next) = path.neighbour(tx, tree, true)? else {
+        let Some(next) = path.neighbour(tx, tree, Side::Right)? else {
             return Err(xfskit_ondisk::Corruption::new("attr tree", "leaves are found by their hashes").into());
         };
         path = next;
@@ -289,24 +273,36 @@ fn split_in_two(list: &[Owned], room: usize) -> Option<usize> {
     best.map(|(_, at)| at)
 }
 
-/// Removes an attribute, joining leaves and nodes as need be; `false` if it is not there. The blocks of a remote
-/// value are the caller's to free, before or afterwards (see [`remote::free`]).
+/// Whether an attribute is there, complete or incomplete as asked.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn contains(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, entry: Completeness) -> Result<bool> {
+    let found = find(tx, ino, key, entry)?;
+    let is_found = found.is_some();
+    if let Some(slot) = found {
+        slot.release(tx);
+    }
+    Ok(is_found)
+}
+
+/// Removes an attribute with the blocks of its value; `false` if it is not there.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
 pub fn remove(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, entry: Completeness) -> Result<bool> {
     let Some(slot) = find(tx, ino, key, entry)? else { return Ok(false) };
-    remove_at(tx, ino, slot).map(|()| true)
+    take_out(tx, ino, slot).map(|()| true)
 }
 
 /// Removes an attribute that was found, and frees the blocks of its value.
 pub(super) fn take_out(tx: &mut Transaction, ino: InoId, slot: LeafSlot) -> Result<()> {
-    let place = slot.remote_place(tx)?;
+    let value = slot.remote_value(tx)?;
     remove_at(tx, ino, slot)?;
-    place.map_or(Ok(()), |place| remote::free(tx, ino, place))
+    value.map_or(Ok(()), |value| remote::free(tx, ino, value))
 }
 
-/// As [`remove`], of an attribute that was found.
+/// Removes an entry, joining leaves and nodes as need be.
 fn remove_at(tx: &mut Transaction, ino: InoId, slot: LeafSlot) -> Result<()> {
     let LeafSlot { path, position } = slot;
     let id = path.leaf().id;
@@ -326,23 +322,18 @@ fn remove_at(tx: &mut Transaction, ino: InoId, slot: LeafSlot) -> Result<()> {
     if used >= block_bytes * 37 / 100 {
         return Ok(());
     }
-    for right in [true, false] {
-        let Some(other) = path.neighbour(tx, &tree, right)? else { continue };
-        let both = used + leaf::used_bytes(tx.bytes(other.leaf().id))? - LEAF_HEADER_BYTES;
-        // A quarter of the block stays free, so that the next addition does not split it again.
-        if both > block_bytes - block_bytes / 4 {
-            continue;
-        }
-        let (left, right) = if right { (path, other) } else { (other, path) };
-        let mut list = leaf::owned(tx.bytes(left.leaf().id))?;
-        list.extend(leaf::owned(tx.bytes(right.leaf().id))?);
-        rewrite_leaf(tx, left.leaf().id, &list);
-        let hash = last_hash(tx.bytes(left.leaf().id));
-        left.set_last_hash(tx, hash);
-        tree.remove_leaf(tx, right)?;
-        break;
-    }
-    Ok(())
+    // A quarter of the block stays free, so that the next addition does not split it again.
+    let fits = |tx: &Transaction, other: BufId| {
+        let both = used + leaf::used_bytes(tx.bytes(other))? - LEAF_HEADER_BYTES;
+        Ok(both <= block_bytes - block_bytes / 4)
+    };
+    let Some((left, right)) = path.with_neighbour(tx, &tree, fits)? else { return Ok(()) };
+    let mut list = leaf::owned(tx.bytes(left.leaf().id))?;
+    list.extend(leaf::owned(tx.bytes(right.leaf().id))?);
+    rewrite_leaf(tx, left.leaf().id, &list);
+    let hash = last_hash(tx.bytes(left.leaf().id));
+    left.set_last_hash(tx, hash);
+    tree.remove_leaf(tx, right)
 }
 
 /// Overwrites the local value of an attribute that was found by one of the same length; `false`, and nothing is changed,
@@ -400,7 +391,7 @@ pub fn to_shortform(tx: &mut Transaction, ino: InoId, empty: EmptyFork) -> Resul
     let offset = fork::offset_for(tx.geometry(), tx.inode(ino), total);
     let Some(offset) = offset.filter(|_| count <= usize::from(u8::MAX)) else { return Ok(false) };
     let list = leaf::owned(tx.bytes(id))?;
-    free_fork_block(tx, ino, ForkKind::Attr, FileBlock(0), 1, id)?;
+    tree(ino).at(FileBlock(0)).free(tx, id)?;
     shortform::make_empty(tx, ino, offset);
     let state = tx.inode_mut(ino, InodeFields::ATTR_LOCAL);
     if let Some(AttrFork::Local(bytes)) = &mut state.attr {

@@ -1,7 +1,7 @@
 //! Adding blocks to the tree: a new leaf beside another, splits of nodes, and a new root.
 
 use super::edit::edit;
-use super::{DA_NODE_KIND, DaTree, Path, Step, is_node};
+use super::{DA_NODE_KIND, DaTree, Path, PathLevel, is_node};
 use crate::error::Result;
 use crate::error_tags::{ATTR_LEAF_TO_NODE, DA_LEAF_SPLIT};
 use crate::trans::{BufId, Transaction};
@@ -18,7 +18,7 @@ impl DaTree {
     /// The path gains a step.
     pub fn push_down_root(&self, tx: &mut Transaction, path: &mut Path) -> Result<()> {
         tx.mount().error_tags.fail(ATTR_LEAF_TO_NODE)?;
-        let root = path.steps[0];
+        let root = path.levels[0];
         let kind = tx.kind(root.id);
         let level = if is_node(tx, root.id) { tx.get_as::<DaNodeHeader>(root.id, 0).level.get() } else { 0 };
         let (block, id) = self.allocate(tx, kind)?;
@@ -30,8 +30,8 @@ impl DaTree {
         DaInfo::of_mut(copy).address.set(address.0);
         tx.set_kind(root.id, &DA_NODE_KIND);
         self.write_node(tx, root.id, level + 1, &[DaNodeEntry { hash: U32::new(hash), child: U32::new(block) }]);
-        path.steps[0] = Step { block, id, index: root.index };
-        path.steps.insert(0, Step { index: 0, ..root });
+        path.levels[0] = PathLevel { block, id, index: root.index };
+        path.levels.insert(0, PathLevel { index: 0, ..root });
         Ok(())
     }
 
@@ -48,7 +48,7 @@ impl DaTree {
     }
 
     /// Puts the block of `right` behind that of `left` in the list of their level.
-    pub fn link_after(&self, tx: &mut Transaction, left: Step, right: (u32, BufId)) -> Result<()> {
+    pub fn link_after(&self, tx: &mut Transaction, left: PathLevel, right: (u32, BufId)) -> Result<()> {
         tx.mount().error_tags.fail(DA_LEAF_SPLIT)?;
         let next = DaInfo::of(tx.bytes(left.id)).next.get();
         if next != 0 {
@@ -69,11 +69,11 @@ impl DaTree {
     /// [`Self::push_down_root`]). The path is of no more use afterwards.
     pub fn add_block(&self, tx: &mut Transaction, mut path: Path, left_hash: u32, block: u32, hash: u32) -> Result<()> {
         assert!(!path.is_single_leaf(), "a leaf splits only below a node");
-        let mut below = path.steps.len() - 1;
+        let mut below = path.levels.len() - 1;
         let mut left_hash = left_hash;
         let mut new = DaNodeEntry { hash: U32::new(hash), child: U32::new(block) };
         loop {
-            let step = path.steps[below - 1];
+            let step = path.levels[below - 1];
             let count = node_entries(tx.bytes(step.id)).len();
             let own = DA_NODE_HEADER_BYTES + step.index * ENTRY_BYTES;
             tx.edit_as::<DaNodeEntry>(step.id, own).hash.set(left_hash);
@@ -87,7 +87,7 @@ impl DaTree {
                 self.push_down_root(tx, &mut path)?;
                 below += 1;
             }
-            let node = path.steps[below - 1];
+            let node = path.levels[below - 1];
             let (right_block, right) = self.split_node(tx, node)?;
             let left_count = node_entries(tx.bytes(node.id)).len();
             if node.index < left_count {
@@ -102,7 +102,7 @@ impl DaTree {
     }
 
     /// Moves the upper half of a node's entries to a new node behind it.
-    fn split_node(&self, tx: &mut Transaction, node: Step) -> Result<(u32, BufId)> {
+    fn split_node(&self, tx: &mut Transaction, node: PathLevel) -> Result<(u32, BufId)> {
         let (block, right) = self.allocate(tx, &DA_NODE_KIND)?;
         let entries = node_entries(tx.bytes(node.id));
         let keep = entries.len().div_ceil(2);

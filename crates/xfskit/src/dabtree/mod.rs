@@ -14,11 +14,13 @@
 //! All blocks belong to one inode, which the caller has locked, so the order in which they are locked does not matter.
 
 pub(crate) mod edit;
+mod fork_block;
 mod grow;
 mod path;
 mod shrink;
 
-pub(crate) use path::{CycleGuard, Path, Step};
+pub(crate) use fork_block::ForkBlock;
+pub(crate) use path::{CycleGuard, Path, PathLevel, Side};
 use xfskit_ondisk::logged::buffer::buffer_type;
 
 use crate::buffer::BufferKind;
@@ -103,10 +105,15 @@ pub(crate) struct DaTree {
 }
 
 impl DaTree {
+    /// The block of the tree at a fork block.
+    pub fn at(&self, at: FileBlock) -> ForkBlock {
+        ForkBlock { ino: self.ino, fork: self.fork, at, count: self.fs_blocks }
+    }
+
     /// Reads a block of the tree, of whatever kind, and checks that it belongs to the inode.
     pub fn read(&self, tx: &mut Transaction, block: u32) -> Result<BufId> {
         tx.mount().error_tags.fail(DA_READ_BUF)?;
-        let found = read_fork_block(tx, self.ino, self.fork, FileBlock(block.into()), self.fs_blocks, &DA_BLOCK_KIND)?;
+        let found = self.at(FileBlock(block.into())).read(tx, &DA_BLOCK_KIND)?;
         ensure_on_disk!(found.is_some(), "da block", "block is mapped", "fork block {block}");
         let id = found.expect("a hole was refused");
         let owner = tx.inode(self.ino).core.inode.0;
@@ -125,13 +132,13 @@ impl DaTree {
         let block = at.0 as u32;
         let aligned = (block - self.root).is_multiple_of(self.fs_blocks);
         ensure_on_disk!(aligned, "extent record", "directory blocks are whole", "hole at fork block {block}");
-        let id = create_fork_block(tx, self.ino, self.fork, at, self.fs_blocks, kind)?;
+        let id = self.at(at).create(tx, kind)?;
         Ok((block, id))
     }
 
     /// Frees a block of the tree.
     pub fn free(&self, tx: &mut Transaction, block: u32, id: BufId) -> Result<()> {
-        free_fork_block(tx, self.ino, self.fork, FileBlock(block.into()), self.fs_blocks, id)
+        self.at(FileBlock(block.into())).free(tx, id)
     }
 
     /// The inode's number, which blocks carry as their owner.
@@ -143,66 +150,4 @@ impl DaTree {
 /// Whether a block is a node, not a leaf.
 pub(crate) fn is_node(tx: &Transaction, id: BufId) -> bool {
     std::ptr::eq(tx.kind(id), &DA_NODE_KIND)
-}
-
-/// Reads the metadata block of `count` fork blocks at `at`; `None` when it is not mapped.
-pub(crate) fn read_fork_block(
-    tx: &mut Transaction,
-    ino: InoId,
-    fork: ForkKind,
-    at: FileBlock,
-    count: u32,
-    kind: &'static BufferKind,
-) -> Result<Option<BufId>> {
-    if fork == ForkKind::Data
-        && let Some(id) = tx.read_remembered(ino, at, kind)?
-    {
-        debug_assert_eq!(
-            bmap::key(tx, ino, fork, at, count)?.map(|key| key.address()),
-            Some(tx.address(id)),
-            "a remembered block is where the map says"
-        );
-        return Ok(Some(id));
-    }
-    let Some(key) = bmap::key(tx, ino, fork, at, count)? else { return Ok(None) };
-    let id = tx.read_key(&key, kind)?;
-    if fork == ForkKind::Data {
-        tx.remember_block(ino, at, id);
-    }
-    Ok(Some(id))
-}
-
-/// Allocates a metadata block of `count` fork blocks at `at`, and hands it out filled with zeros.
-pub(crate) fn create_fork_block(
-    tx: &mut Transaction,
-    ino: InoId,
-    fork: ForkKind,
-    at: FileBlock,
-    count: u32,
-    kind: &'static BufferKind,
-) -> Result<BufId> {
-    bmap::allocate(tx, ino, fork, at, count)?;
-    let Some(key) = bmap::key(tx, ino, fork, at, count)? else {
-        // A map whose damage no check of a single record shows.
-        let inode = tx.inode(ino).core.inode.0;
-        return Err(xfskit_ondisk::Corruption::new("extent map", "holds what was just mapped").of(inode).into());
-    };
-    let id = tx.create_key(&key, kind)?;
-    if fork == ForkKind::Data {
-        tx.remember_block(ino, at, id);
-    }
-    Ok(id)
-}
-
-/// Frees the metadata block of `count` fork blocks at `at`.
-pub(crate) fn free_fork_block(
-    tx: &mut Transaction,
-    ino: InoId,
-    fork: ForkKind,
-    at: FileBlock,
-    count: u32,
-    id: BufId,
-) -> Result<()> {
-    tx.invalidate(id);
-    bmap::remove(tx, ino, fork, at, count.into())
 }

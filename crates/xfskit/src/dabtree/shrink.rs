@@ -1,7 +1,7 @@
 //! Removing blocks from the tree: a leaf, nodes that become too small, and levels that are not needed any more.
 
 use super::edit::edit;
-use super::{DaTree, Path, Step, is_node};
+use super::{DaTree, Path, PathLevel, is_node};
 use crate::error::Result;
 use crate::trans::{BufId, Transaction};
 use xfskit_ondisk::da::{
@@ -18,16 +18,16 @@ impl DaTree {
     pub fn remove_leaf(&self, tx: &mut Transaction, path: Path) -> Result<()> {
         assert!(!path.is_single_leaf(), "the last leaf of a tree goes with the tree");
         let mut path = path;
-        if node_entries(tx.bytes(path.steps[0].id)).len() == 1 {
-            return self.lower_root(tx, path.steps[0].id);
+        if node_entries(tx.bytes(path.levels[0].id)).len() == 1 {
+            return self.lower_root(tx, path.levels[0].id);
         }
         loop {
-            let last = path.steps.len() - 1;
-            self.unlink(tx, path.steps[last])?;
-            let Step { block, id, .. } = path.steps[last];
+            let last = path.levels.len() - 1;
+            self.unlink(tx, path.levels[last])?;
+            let PathLevel { block, id, .. } = path.levels[last];
             self.free(tx, block, id)?;
-            path.steps.truncate(last);
-            let parent = path.steps[last - 1];
+            path.levels.truncate(last);
+            let parent = path.levels[last - 1];
             remove_entry(tx, parent.id, parent.index);
             let count = node_entries(tx.bytes(parent.id)).len();
             if last == 1 {
@@ -38,7 +38,7 @@ impl DaTree {
             }
             let hash = last_hash(tx.bytes(parent.id));
             path.set_last_hash(tx, hash);
-            match self.merge_node(tx, &path)? {
+            match self.merge_node(tx, path)? {
                 Some(emptied) => path = emptied,
                 None => return Ok(()),
             }
@@ -46,7 +46,7 @@ impl DaTree {
     }
 
     /// Takes a block out of the list of its level.
-    fn unlink(&self, tx: &mut Transaction, step: Step) -> Result<()> {
+    fn unlink(&self, tx: &mut Transaction, step: PathLevel) -> Result<()> {
         let info = DaInfo::of(tx.bytes(step.id));
         let (previous, next) = (info.previous.get(), info.next.get());
         for (neighbour, is_next) in [(previous, false), (next, true)] {
@@ -69,25 +69,20 @@ impl DaTree {
 
     /// If the path's last node is at most half full and fits beside a neighbour with a quarter to spare, moves the
     /// entries of the right one of the two to the left one; gives the path to the emptied node.
-    fn merge_node(&self, tx: &mut Transaction, path: &Path) -> Result<Option<Path>> {
+    fn merge_node(&self, tx: &mut Transaction, path: Path) -> Result<Option<Path>> {
         let node = path.leaf();
         let capacity = node_capacity(tx.bytes(node.id).len());
         let count = node_entries(tx.bytes(node.id)).len();
         if count > capacity / 2 {
             return Ok(None);
         }
-        for right in [true, false] {
-            let Some(other) = path.neighbour(tx, self, right)? else { continue };
-            if count + node_entries(tx.bytes(other.leaf().id)).len() > capacity - capacity / 4 {
-                continue;
-            }
-            let (left, right) = if right { (path.clone(), other) } else { (other, path.clone()) };
-            append_entries(tx, left.leaf().id, right.leaf().id);
-            let hash = last_hash(tx.bytes(left.leaf().id));
-            left.set_last_hash(tx, hash);
-            return Ok(Some(right));
-        }
-        Ok(None)
+        let fits =
+            |tx: &Transaction, other: BufId| Ok(count + node_entries(tx.bytes(other)).len() <= capacity - capacity / 4);
+        let Some((left, right)) = path.with_neighbour(tx, self, fits)? else { return Ok(None) };
+        append_entries(tx, left.leaf().id, right.leaf().id);
+        let hash = last_hash(tx.bytes(left.leaf().id));
+        left.set_last_hash(tx, hash);
+        Ok(Some(right))
     }
 
     /// While the root is a node with one child, puts the child in its place.

@@ -169,7 +169,7 @@ impl Dir {
         let leaf_id = self.create(tx, self.layout.index_root(), &DIR_LEAF1_KIND)?;
         let index: Vec<_> = block_index(tx.bytes(id)).iter().filter(|entry| !entry.is_stale()).copied().collect();
         let array = index_array(tx.bytes(id));
-        self.set_form(tx, id, false);
+        self.make_data_form(tx, id);
         edit(tx, id, |e| {
             let length = e.len() - array.start;
             // An unused space before the index is not a neighbour in its own right until the index is gone.

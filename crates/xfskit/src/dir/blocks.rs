@@ -3,7 +3,7 @@
 use super::{Dir, data};
 use crate::buffer::BufferKind;
 use crate::dabtree::edit::edit;
-use crate::dabtree::{DIR_LEAFN_KIND, DaTree, create_fork_block, free_fork_block, read_fork_block};
+use crate::dabtree::{DIR_LEAFN_KIND, DaTree, ForkBlock};
 use crate::error::Result;
 use crate::incore::ForkKind;
 use crate::inode::bmap;
@@ -78,10 +78,13 @@ impl Dir {
         tx.inode(self.ino).core.inode.0
     }
 
+    fn at(&self, at: FileBlock) -> ForkBlock {
+        ForkBlock { ino: self.ino, fork: ForkKind::Data, at, count: self.layout.fs_blocks() }
+    }
+
     /// Reads the directory block at a fork block, if it is mapped.
     pub fn try_read(&self, tx: &mut Transaction, at: FileBlock, kind: &'static BufferKind) -> Result<Option<BufId>> {
-        let fs_blocks = self.layout.fs_blocks();
-        let Some(id) = read_fork_block(tx, self.ino, ForkKind::Data, at, fs_blocks, kind)? else { return Ok(None) };
+        let Some(id) = self.at(at).read(tx, kind)? else { return Ok(None) };
         let found = tx.kind(id);
         ensure_on_disk!(std::ptr::eq(found, kind), kind.name, "kind of block", "a {}", found.name);
         let owner = if std::ptr::eq(kind, &DIR_LEAF1_KIND) {
@@ -107,12 +110,12 @@ impl Dir {
 
     /// Allocates the directory block at a fork block, filled with zeros.
     pub fn create(&self, tx: &mut Transaction, at: FileBlock, kind: &'static BufferKind) -> Result<BufId> {
-        create_fork_block(tx, self.ino, ForkKind::Data, at, self.layout.fs_blocks(), kind)
+        self.at(at).create(tx, kind)
     }
 
     /// Frees the directory block at a fork block.
     pub fn free(&self, tx: &mut Transaction, at: FileBlock, id: BufId) -> Result<()> {
-        free_fork_block(tx, self.ino, ForkKind::Data, at, self.layout.fs_blocks(), id)
+        self.at(at).free(tx, id)
     }
 
     /// The first data block that does not exist.
@@ -151,11 +154,15 @@ impl Dir {
         Ok(())
     }
 
-    /// Turns a block of the block form into a data block or back: only the magic number differs.
-    pub fn set_form(&self, tx: &mut Transaction, id: BufId, block_form: bool) {
-        let (kind, magic) =
-            if block_form { (&DIR_BLOCK_KIND, DIR_BLOCK_MAGIC) } else { (&DIR_DATA_KIND, DIR_DATA_MAGIC) };
-        tx.set_kind(id, kind);
-        tx.edit_as::<DirBlockHeader>(id, 0).magic.set(magic);
+    /// Turns the block of the block form into a data block: only the magic number differs.
+    pub fn make_data_form(&self, tx: &mut Transaction, id: BufId) {
+        tx.set_kind(id, &DIR_DATA_KIND);
+        tx.edit_as::<DirBlockHeader>(id, 0).magic.set(DIR_DATA_MAGIC);
+    }
+
+    /// Turns a data block into the block of the block form.
+    pub fn make_block_form(&self, tx: &mut Transaction, id: BufId) {
+        tx.set_kind(id, &DIR_BLOCK_KIND);
+        tx.edit_as::<DirBlockHeader>(id, 0).magic.set(DIR_BLOCK_MAGIC);
     }
 }

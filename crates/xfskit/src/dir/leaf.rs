@@ -242,7 +242,7 @@ impl Dir {
         let room = data::unused_before(tx.bytes(data), end).filter(|space| start.is_some_and(|s| space.offset <= s));
         let (Some(space), Some(start)) = (room, start) else { return Ok(()) };
         edit(tx, data, |e| super::block::write_index(e, &index));
-        self.set_form(tx, data, true);
+        self.make_block_form(tx, data);
         edit(tx, data, |e| data::use_space(e, space, Space { offset: start, length: end - start }));
         self.free(tx, self.layout.index_root(), leaf)?;
         self.block_to_shortform(tx, data)

@@ -271,27 +271,22 @@ impl Dir {
             tree.remove_leaf(tx, path)?;
             return Ok(true);
         }
-        for right in [true, false] {
-            let Some(other) = path.neighbour(tx, &tree, right)? else { continue };
-            let both = count + live(tx, other.leaf().id);
-            // A quarter of the block stays free, so that the next entries do not split it again.
-            if both * ENTRY_BYTES > block_bytes - block_bytes / 4 {
-                continue;
-            }
-            let (left, right) = if right { (path, other) } else { (other, path) };
-            let (into, from) = (left.leaf().id, right.leaf().id);
-            let moved: Vec<_> = leaf_entries(tx.bytes(from)).iter().filter(|e| !e.is_stale()).copied().collect();
-            edit(tx, into, |e| {
-                let kept = index_array(e.bytes()).compact(e);
-                e.put(LEAF_HEADER_BYTES + kept * ENTRY_BYTES, moved.as_bytes());
-                set_counts(e, kept + moved.len(), 0);
-            });
-            let hash = last_hash(tx.bytes(into));
-            left.set_last_hash(tx, hash);
-            tree.remove_leaf(tx, right)?;
-            return Ok(true);
-        }
-        Ok(false)
+        // A quarter of the block stays free, so that the next entries do not split it again.
+        let fits = |tx: &Transaction, other: BufId| {
+            Ok((count + live(tx, other)) * ENTRY_BYTES <= block_bytes - block_bytes / 4)
+        };
+        let Some((left, right)) = path.with_neighbour(tx, &tree, fits)? else { return Ok(false) };
+        let (into, from) = (left.leaf().id, right.leaf().id);
+        let moved: Vec<_> = leaf_entries(tx.bytes(from)).iter().filter(|e| !e.is_stale()).copied().collect();
+        edit(tx, into, |e| {
+            let live_count = index_array(e.bytes()).compact(e);
+            e.put(LEAF_HEADER_BYTES + live_count * ENTRY_BYTES, moved.as_bytes());
+            set_counts(e, live_count + moved.len(), 0);
+        });
+        let hash = last_hash(tx.bytes(into));
+        left.set_last_hash(tx, hash);
+        tree.remove_leaf(tx, right)?;
+        Ok(true)
     }
 
     /// Returns to the leaf form, if one index block is left and has room for the free index.

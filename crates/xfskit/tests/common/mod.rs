@@ -113,10 +113,9 @@ pub fn remove_attr(mount: &Arc<Mount>, inode: InodeNumber, key: &Attr<'_>) -> Re
         if attr::form(tx, ino) != Form::Tree {
             return if shortform::remove(tx, ino, key, EmptyFork::Remove)? { Ok(()) } else { Err(Error::NoAttribute) };
         }
-        if let Some(place) = tree::lookup(tx, ino, key, Completeness::Complete)?.ok_or(Error::NoAttribute)? {
-            remote::free(tx, ino, place)?;
+        if !tree::remove(tx, ino, key, Completeness::Complete)? {
+            return Err(Error::NoAttribute);
         }
-        assert!(tree::remove(tx, ino, key, Completeness::Complete)?);
         tree::to_shortform(tx, ino, EmptyFork::Remove)?;
         Ok(())
     })
