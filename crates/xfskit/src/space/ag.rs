@@ -89,11 +89,15 @@ impl Ag {
         Ok(Self { number, agf: read_agf(tx, number)? })
     }
 
-    /// Locks the AGF, without waiting if the transaction holds that of another AG. Somebody who has a choice of AGs, or
+    /// Locks the AGF, without waiting if the transaction holds that of another AG. A caller that has a choice of AGs, or
     /// can do the work later, need not keep others from the AG it holds, even where the lock order would let it wait.
     pub fn lock_unless_holding(tx: &mut Transaction, number: AgNumber) -> Result<Self> {
         let holds_another = held_headers(tx).any(|(ag, sector)| sector == AGF_SECTOR && ag != number);
-        if holds_another { Ok(Self { number, agf: read_agf_with(tx, number, false)? }) } else { Self::lock(tx, number) }
+        if holds_another {
+            Ok(Self { number, agf: read_agf_with(tx, number, Wait::Never)? })
+        } else {
+            Self::lock(tx, number)
+        }
     }
 
     /// Locks the AGF now if waiting for it later would break the lock order: what follows must not fail half-way.
@@ -153,10 +157,24 @@ pub(super) fn held_agfs(tx: &Transaction) -> impl Iterator<Item = AgNumber> {
 
 /// Whether waiting for the header `sector` of `ag` keeps the lock order: no later header may be held.
 fn may_wait(tx: &Transaction, ag: AgNumber, sector: u64) -> bool {
-    // Within an AG the AGI comes before the AGF.
+    // Within an AG the AGI is before the AGF.
     let rank = |ag: AgNumber, sector: u64| (ag, u8::from(sector == AGF_SECTOR));
     let wanted = rank(ag, sector);
     held_headers(tx).all(|(ag, sector)| rank(ag, sector) <= wanted)
+}
+
+/// Whether a lock that another transaction holds is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// It is.
+    IfNeeded,
+    /// It is refused with `WouldBlock`.
+    Never,
+}
+
+/// What the lock order allows.
+fn wait_for(tx: &Transaction, ag: AgNumber, sector: u64) -> Wait {
+    if may_wait(tx, ag, sector) { Wait::IfNeeded } else { Wait::Never }
 }
 
 fn read_header(
@@ -164,13 +182,16 @@ fn read_header(
     ag: AgNumber,
     sector: u64,
     kind: &'static BufferKind,
-    wait: bool,
+    wait: Wait,
 ) -> Result<BufId> {
     let (address, bytes) = (tx.geometry().ag_header(ag, sector), tx.geometry().sector_bytes());
-    if !wait && !tx.holds(address) && tx.mount().error_tags.strikes(REFUSE_LOCK) {
+    if wait == Wait::Never && !tx.holds(address) && tx.mount().error_tags.strikes(REFUSE_LOCK) {
         return Err(Error::WouldBlock);
     }
-    let header = if wait { tx.read(address, bytes, kind) } else { tx.try_read(address, bytes, kind) }?;
+    let header = match wait {
+        Wait::IfNeeded => tx.read(address, bytes, kind),
+        Wait::Never => tx.try_read(address, bytes, kind),
+    }?;
     tx.note_ag_lock();
     Ok(header)
 }
@@ -178,13 +199,13 @@ fn read_header(
 /// Locks the AGF of an AG.
 ///
 /// # Errors
-/// `WouldBlock` when the lock order forbids waiting and somebody else holds it; `Corrupt`, `Io`.
+/// `WouldBlock` when the lock order forbids waiting and another transaction holds it; `Corrupt`, `Io`.
 pub fn read_agf(tx: &mut Transaction, ag: AgNumber) -> Result<BufId> {
-    let wait = may_wait(tx, ag, AGF_SECTOR);
+    let wait = wait_for(tx, ag, AGF_SECTOR);
     read_agf_with(tx, ag, wait)
 }
 
-fn read_agf_with(tx: &mut Transaction, ag: AgNumber, wait: bool) -> Result<BufId> {
+fn read_agf_with(tx: &mut Transaction, ag: AgNumber, wait: Wait) -> Result<BufId> {
     tx.mount().error_tags.fail(READ_AGF)?;
     let agf = read_header(tx, ag, AGF_SECTOR, &AGF_KIND, wait)?;
     let state = &tx.mount().ags[ag.0 as usize];
@@ -198,10 +219,10 @@ fn read_agf_with(tx: &mut Transaction, ag: AgNumber, wait: bool) -> Result<BufId
 /// Locks the AGI of an AG.
 ///
 /// # Errors
-/// `WouldBlock` when the lock order forbids waiting and somebody else holds it; `Corrupt`, `Io`.
+/// `WouldBlock` when the lock order forbids waiting and another transaction holds it; `Corrupt`, `Io`.
 pub fn read_agi(tx: &mut Transaction, ag: AgNumber) -> Result<BufId> {
     tx.mount().error_tags.fail(READ_AGI)?;
-    let wait = may_wait(tx, ag, AGI_SECTOR);
+    let wait = wait_for(tx, ag, AGI_SECTOR);
     let agi = read_header(tx, ag, AGI_SECTOR, &AGI_KIND, wait)?;
     let state = &tx.mount().ags[ag.0 as usize];
     if !state.knows_inodes() {

@@ -6,7 +6,7 @@
 use super::ag::{Ag, below_agf, held_agfs};
 use super::deferred_free::defer_free;
 use super::free_space::extent_at;
-use super::owner::Owner;
+use super::owner::{Counted, Owner};
 use super::search::{Search, merged};
 use super::{free_list, free_space, refcount, reservation, rmap};
 use crate::error::{Error, Result};
@@ -47,7 +47,7 @@ pub struct AllocRequest {
     pub max: u32,
     /// The first block is a multiple of this within its AG.
     pub alignment: u32,
-    /// Whose the blocks will be.
+    /// The owner that the blocks will have.
     pub owner: Owner,
     /// The blocks are recorded as unwritten.
     pub unwritten: bool,
@@ -59,12 +59,12 @@ pub struct AllocRequest {
     pub min_left: u32,
     /// Within the AG, where the extent may start.
     pub bounds: Range<u32>,
-    /// Whose window the extent may lie in.
+    /// The inode in whose window the extent may lie.
     pub holder: Option<InodeNumber>,
 }
 
 impl AllocRequest {
-    /// A request for `min` to `max` blocks without further wishes.
+    /// A request for `min` to `max` blocks without further conditions.
     pub fn new(near: Near, min: u32, max: u32, owner: Owner) -> Self {
         Self {
             near,
@@ -202,14 +202,14 @@ fn search_in(
     hint: Option<AgBlock>,
     request: &AllocRequest,
 ) -> Result<Option<FreeExtent>> {
-    // What the free list lacks comes out of the same space; what was found must not be needed for it.
+    // What the free list lacks is taken from the same space; what was found must not be needed for it.
     // A window's blocks have passed this test when it was opened.
     let passes = request.owner.may_dip() || request.exact && request.holder.is_some();
     let held_back = if passes { 0 } else { reservation::held_back(tx, ag) };
     let mount = tx.mount();
     let windows = &mount.ags[ag.number.0 as usize].windows;
-    let kept = free_list::missing(tx, ag) + request.min_left + held_back + windows.firm_of_others(request.holder);
-    let usable = ag.agf(tx).free_blocks.get().saturating_sub(kept);
+    let set_aside = free_list::missing(tx, ag) + request.min_left + held_back + windows.firm_of_others(request.holder);
+    let usable = ag.agf(tx).free_blocks.get().saturating_sub(set_aside);
     if usable < request.min {
         return Ok(None);
     }
@@ -270,7 +270,7 @@ pub fn firm_any_window(tx: &Transaction, holder: InodeNumber, count: u32) -> Opt
 /// Allocates the firm blocks of a window for several inodes that have had no blocks, one part after another.
 ///
 /// # Errors
-/// `Corrupt`, `Io`; `NoSpace` when a damaged image has somebody else's there.
+/// `Corrupt`, `Io`; `NoSpace` when a damaged image has another file's blocks there.
 pub fn allocate_firm(tx: &mut Transaction, holder: InodeNumber, block: FsBlock, parts: &[(Owner, u32)]) -> Result<()> {
     let count = parts.iter().map(|(_, count)| count).sum();
     let Some(&(owner, _)) = parts.first() else { return Ok(()) };
@@ -303,7 +303,7 @@ pub fn settle_window(tx: &Transaction, holder: InodeNumber, block: FsBlock, used
     }
 }
 
-/// Gives back what is kept for the holder's growth.
+/// Gives back what is reserved for the holder's growth.
 pub fn close_windows(mount: &Mount, holder: InodeNumber) {
     mount.ags.iter().for_each(|ag| ag.windows.close(holder));
 }
@@ -319,7 +319,7 @@ pub(super) fn allocate_in(
     free_list::fix(tx, ag, Some(found))?;
     free_space::take(tx, ag, found)?;
     rmap::add(tx, ag, request.owner.rmap(found.start, found.count, request.unwritten))?;
-    if request.owner.is_counted() {
+    if request.owner.counted() == Counted::AsUsed {
         tx.use_blocks(found.count.into());
     }
     Ok(Some(found))
@@ -417,12 +417,12 @@ pub(super) fn lock_extent(tx: &mut Transaction, block: FsBlock, count: u32) -> R
 /// reservations are made for this many.
 const FREES_PER_LINK: usize = 2;
 
-/// Frees an extent; in the next link of the chain when its AG must not be waited for and somebody else holds it. On an
+/// Frees an extent; in the next link of the chain when its AG must not be waited for and another transaction holds it. On an
 /// image that shares blocks, an extent of a data fork loses a reference, and only what nobody
 /// else refers to becomes free; see [`super::refcount::freeable_blocks`] for how much one transaction should take.
 ///
 /// # Errors
-/// `Corrupt` when the extent is free already or somebody else's, `Io`.
+/// `Corrupt` when the extent is free already or has another owner, `Io`.
 pub fn free(tx: &mut Transaction, block: FsBlock, count: u32, owner: Owner) -> Result<()> {
     let mut place = Err(Error::WouldBlock);
     if owner.may_share() || tx.extents_freed() < FREES_PER_LINK {
@@ -444,7 +444,7 @@ pub fn free(tx: &mut Transaction, block: FsBlock, count: u32, owner: Owner) -> R
 /// Locks what the free of an extent needs first, so that the free itself will not have to wait.
 ///
 /// # Errors
-/// `WouldBlock` when the AG must not be waited for and somebody else holds it; `Corrupt`, `Io`.
+/// `WouldBlock` when the AG must not be waited for and another transaction holds it; `Corrupt`, `Io`.
 pub fn lock_for_free(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<()> {
     lock_extent(tx, block, count).map(|_| ())
 }
@@ -486,10 +486,10 @@ pub(super) fn free_in(tx: &mut Transaction, ag: Ag, start: AgBlock, count: u32, 
         if shared {
             for part in refcount::decrease(tx, ag, extent)? {
                 free_list::fix(tx, ag, None)?;
-                give_back(tx, ag, part, owner.is_counted())?;
+                give_back(tx, ag, part, owner.counted())?;
             }
         } else {
-            give_back(tx, ag, extent, owner.is_counted())?;
+            give_back(tx, ag, extent, owner.counted())?;
         }
         rest = FreeExtent { start: extent.start.add(count), count: rest.count - count };
         owner = owner.advanced(count);
@@ -497,8 +497,8 @@ pub(super) fn free_in(tx: &mut Transaction, ag: Ag, start: AgBlock, count: u32, 
     Ok(())
 }
 
-/// Adds an extent that nobody refers to any more to the free space; `counted`: the superblock counts it as used.
-pub(super) fn give_back(tx: &mut Transaction, ag: Ag, extent: FreeExtent, counted: bool) -> Result<()> {
+/// Adds an extent that has no owner any more to the free space.
+pub(super) fn give_back(tx: &mut Transaction, ag: Ag, extent: FreeExtent, counted: Counted) -> Result<()> {
     ensure_on_disk!(
         extent.start.0 >= tx.geometry().ag_header_blocks(),
         "extent",
@@ -506,7 +506,7 @@ pub(super) fn give_back(tx: &mut Transaction, ag: Ag, extent: FreeExtent, counte
         "{extent:?}"
     );
     free_space::give(tx, ag, extent)?;
-    if counted {
+    if counted == Counted::AsUsed {
         tx.free_blocks(extent.count.into());
     }
     tx.extent_freed(ag.number, extent.start, extent.count);

@@ -3,13 +3,14 @@
 //! ```text
 //! refcountbt   a record with one reference and the top bit of its start set     rmapbt   owner COW
 //! ```
-//! After a crash nobody will map them, and the records tell recovery what to free.
+//! After a crash no transaction will map them, and the records tell recovery what to free.
 //!
 //! Records that touch are one record. The kernel changes the two trees by intents of their own, so [`stage`] and
 //! [`unstage`] change the first alone.
 
 use super::ag::{Ag, below_agf};
 use super::ag_tree::ag_tree;
+use super::owner::Counted;
 use super::refcount::{Records, end, records_around, replace};
 use super::{alloc, free_list, rmap};
 use crate::error::Result;
@@ -96,7 +97,7 @@ pub fn free_staged(tx: &mut Transaction, number: AgNumber, extent: FreeExtent) -
         let old = Rmap { start: extent.start, count: extent.count, owner: rmap_owner::COW, offset: 0 };
         rmap::unmap(tx, number, old)?;
         free_list::fix(tx, ag, None)?;
-        alloc::give_back(tx, ag, extent, true)
+        alloc::give_back(tx, ag, extent, Counted::AsUsed)
     })();
     below_agf(tx, number, result)
 }

@@ -18,7 +18,7 @@ use xfskit_ondisk::log_items::{ExtentFreeIntent, FsExtent, extent_free};
 /// Extents to free, the last one first.
 pub struct Frees {
     extents: Vec<FsExtent>,
-    /// Whose they were; an intent does not say it.
+    /// The owner that they had; an intent does not say it.
     owner: Option<Owner>,
 }
 

@@ -119,7 +119,7 @@ pub(super) fn fix(tx: &mut Transaction, ag: Ag, keep: Option<FreeExtent>) -> Res
 }
 
 /// Empties the list of an AG whose ends and count contradict each other, as the kernel does (`xfs_agfl_reset`): a block
-/// that is taken for a free one could be somebody's. What was on the list is lost until xfs_repair finds it.
+/// that is taken for a free one could have an owner. What was on the list is lost until xfs_repair finds it.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.

@@ -49,18 +49,26 @@ pub(super) fn extent_at(tx: &mut Transaction, ag: Ag, block: AgBlock) -> Result<
     Ok(found.filter(|extent| extent.end() > block.0))
 }
 
+/// Why the longest extent may be another one now; lengths in blocks.
+enum Longest {
+    /// An extent of this length was added.
+    Added(u32),
+    /// One of this length was taken, or a part of it.
+    Taken(u32),
+}
+
 /// Counts `change` blocks and finds the longest extent anew where it may have changed.
-fn update_header(tx: &mut Transaction, ag: Ag, change: i64, longest_gone: bool, added: u32) -> Result<()> {
+fn update_header(tx: &mut Transaction, ag: Ag, change: i64, longest: Longest) -> Result<()> {
     let old = ag.agf(tx).longest.get();
-    let longest = if added >= old {
-        added
-    } else if longest_gone {
-        let mut by_size = ag_tree::<Cntbt>(ag).cursor();
-        let last = by_size.last(tx)?;
-        by_size.close(tx);
-        last.map_or(0, |extent| extent.count)
-    } else {
-        old
+    let longest = match longest {
+        Longest::Added(added) => added.max(old),
+        Longest::Taken(whole) if whole >= old => {
+            let mut by_size = ag_tree::<Cntbt>(ag).cursor();
+            let last = by_size.last(tx)?;
+            by_size.close(tx);
+            last.map_or(0, |extent| extent.count)
+        }
+        Longest::Taken(_) => old,
     };
     let free = i64::from(ag.agf(tx).free_blocks.get()) + change;
     ensure_on_disk!(
@@ -100,8 +108,7 @@ pub(super) fn take(tx: &mut Transaction, ag: Ag, taken: FreeExtent) -> Result<()
         }
     }
     by_block.close(tx);
-    let longest_gone = whole.count >= ag.agf(tx).longest.get();
-    update_header(tx, ag, -i64::from(taken.count), longest_gone, 0)
+    update_header(tx, ag, -i64::from(taken.count), Longest::Taken(whole.count))
 }
 
 /// Adds `freed` to the free space, merged with what it touches.
@@ -133,5 +140,5 @@ pub(super) fn give(tx: &mut Transaction, ag: Ag, freed: FreeExtent) -> Result<()
         }
     }
     by_block.close(tx);
-    update_header(tx, ag, freed.count.into(), false, merged.count)
+    update_header(tx, ag, freed.count.into(), Longest::Added(merged.count))
 }

@@ -1,4 +1,4 @@
-//! Whose blocks are, as allocations and frees are told and as the reverse mappings record it.
+//! The owner of blocks, as callers name it and as the reverse mappings record it.
 
 use crate::incore::ForkKind;
 use xfskit_ondisk::btree::{Rmap, rmap_offset, rmap_owner};
@@ -28,6 +28,15 @@ pub enum Owner {
     },
 }
 
+/// Whether the superblock counts blocks as used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// It does.
+    AsUsed,
+    /// It counts them as free: the AG's free list has them.
+    AsFree,
+}
+
 impl Owner {
     /// The owner of the part of an extent that starts `blocks` further on.
     pub fn advanced(self, blocks: u32) -> Self {
@@ -44,12 +53,12 @@ impl Owner {
         matches!(self, Self::Fork { fork: ForkKind::Data, bmbt: false, .. })
     }
 
-    /// Whether the blocks count as used in the superblock.
-    pub fn is_counted(self) -> bool {
-        self != Self::FreeList
+    /// How the superblock counts the blocks.
+    pub(super) fn counted(self) -> Counted {
+        if self == Self::FreeList { Counted::AsFree } else { Counted::AsUsed }
     }
 
-    /// Whether the blocks may come out of what an AG holds back for its own trees.
+    /// Whether the blocks may be taken from what an AG holds back for its own trees.
     pub fn may_dip(self) -> bool {
         matches!(self, Self::FreeList | Self::Inobt | Self::Refcountbt)
     }

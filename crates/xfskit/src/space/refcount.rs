@@ -1,11 +1,11 @@
 //! Reference counts of shared blocks. Only blocks with two or more references have a record.
 //!
-//! Freeing a file's extent takes one reference off each of its blocks; those that nobody else refers to become free.
+//! Freeing a file's extent takes one reference off each of its blocks; those without another reference become free.
 //! Sharing one adds a reference to each. Records that touch and have equal counts are one record.
 
 use super::ag::{Ag, below_agf};
 use super::ag_tree::{AgTreeFormat, BlockSource, RootFields, ag_tree, tree_buffer};
-use super::owner::Owner;
+use super::owner::{Counted, Owner};
 use super::{alloc, free_list, reservation};
 use crate::buffer::BufferKind;
 use crate::error::{Error, Result};
@@ -64,12 +64,12 @@ pub(super) fn end(record: &Refcount) -> u32 {
 
 /// What happens to the references of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum CountChange {
     Increase,
     Decrease,
 }
 
-impl Change {
+impl CountChange {
     fn apply(self, references: u32) -> u32 {
         match self {
             _ if references == SATURATED => SATURATED,
@@ -133,10 +133,10 @@ pub(super) fn step(tx: &mut Transaction, ag: Ag, extent: FreeExtent) -> Result<u
     })
 }
 
-/// Takes a reference off every block of `extent`. Returns the parts that nobody refers to any more; blocks that keep a
+/// Takes a reference off every block of `extent`. Returns the parts without a reference; blocks that keep a
 /// reference are busy: see [`expect_durable`].
 pub(super) fn decrease(tx: &mut Transaction, ag: Ag, extent: FreeExtent) -> Result<Parts> {
-    let free = change(tx, ag, extent, Change::Decrease)?;
+    let free = change(tx, ag, extent, CountChange::Decrease)?;
     if free.iter().map(|part| part.count).sum::<u32>() < extent.count {
         tx.extent_freed(ag.number, extent.start, extent.count);
     }
@@ -167,7 +167,7 @@ pub(super) fn replace(tx: &mut Transaction, ag: Ag, old: &[Refcount], new: &[Ref
     Ok(())
 }
 
-fn change(tx: &mut Transaction, ag: Ag, extent: FreeExtent, change: Change) -> Result<Parts> {
+fn change(tx: &mut Transaction, ag: Ag, extent: FreeExtent, change: CountChange) -> Result<Parts> {
     let (start, limit) = (extent.start.0, extent.end());
     let old = records_around(tx, ag, start, limit)?;
     ensure_on_disk!(
@@ -184,7 +184,7 @@ fn change(tx: &mut Transaction, ag: Ag, extent: FreeExtent, change: Change) -> R
 
 /// The records after the references of the blocks from `start` to before `limit` changed, and the parts of those that
 /// are unreferenced now.
-fn changed(old: &[Refcount], start: u32, limit: u32, change: Change) -> (Records, Parts) {
+fn changed(old: &[Refcount], start: u32, limit: u32, change: CountChange) -> (Records, Parts) {
     let (mut new, mut unreferenced) = (Records::new(), Parts::new());
     let mut add = |from: u32, to: u32, references: u32| {
         if from >= to {
@@ -217,7 +217,7 @@ fn changed(old: &[Refcount], start: u32, limit: u32, change: Change) -> (Records
     (new, unreferenced)
 }
 
-/// The first run of blocks, among `count` from `block` on, that somebody else refers to too: how far behind `block` it
+/// The first run of blocks, among `count` from `block` on, that another file refers to too: how far behind `block` it
 /// begins, and its length.
 ///
 /// # Errors
@@ -282,13 +282,13 @@ pub fn expect_growth(tx: &mut Transaction, block: FsBlock, count: u32) -> Result
 /// `NoSpace` when the tree cannot grow; `WouldBlock` as [`super::alloc::free`]; `Corrupt`, `Io`.
 pub fn increase_some(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<u32> {
     let (ag, extent) = lock_step(tx, block, count)?;
-    let done = change(tx, ag, extent, Change::Increase);
+    let done = change(tx, ag, extent, CountChange::Increase);
     below_agf(tx, ag.number, done)?;
     Ok(extent.count)
 }
 
 /// Takes a reference off the first of `count` blocks, off as many as one transaction should; returns how many. Those
-/// that nobody refers to any more become free; their reverse mappings are the caller's to remove.
+/// without a reference become free; their reverse mappings are the caller's to remove.
 ///
 /// # Errors
 /// As [`increase_some`].
@@ -297,7 +297,7 @@ pub fn decrease_some(tx: &mut Transaction, block: FsBlock, count: u32) -> Result
     let result = (|| {
         for part in decrease(tx, ag, extent)? {
             free_list::fix(tx, ag, None)?;
-            alloc::give_back(tx, ag, part, true)?;
+            alloc::give_back(tx, ag, part, Counted::AsUsed)?;
         }
         Ok(extent.count)
     })();
@@ -313,12 +313,12 @@ mod unit_tests {
     }
 
     fn decreased(old: &[Refcount], start: u32, limit: u32) -> (Records, Parts) {
-        changed(old, start, limit, Change::Decrease)
+        changed(old, start, limit, CountChange::Decrease)
     }
 
     #[test]
     fn references_go_up_where_there_was_one_too() {
-        let increased = |old: &[Refcount], start, limit| changed(old, start, limit, Change::Increase).0;
+        let increased = |old: &[Refcount], start, limit| changed(old, start, limit, CountChange::Increase).0;
         assert_eq!(increased(&[], 5, 9).as_slice(), [r(5, 4, 2)]);
         assert_eq!(increased(&[r(5, 5, 2), r(20, 5, 2)], 10, 20).as_slice(), [r(5, 20, 2)]);
         assert_eq!(
@@ -340,9 +340,9 @@ mod unit_tests {
         for _ in 0..2000 {
             let (start, length) = (next(30) as u32, 1 + next(10) as u32);
             let limit = start + length;
-            let change = if next(2) == 0 { Change::Increase } else { Change::Decrease };
+            let change = if next(2) == 0 { CountChange::Increase } else { CountChange::Decrease };
             let (from, to) = (start as usize, limit as usize);
-            if change == Change::Decrease && counts[from..to].contains(&1) {
+            if change == CountChange::Decrease && counts[from..to].contains(&1) {
                 continue;
             }
             counts[from..to].iter_mut().for_each(|count| *count = change.apply(*count));

@@ -10,7 +10,7 @@ use xfskit_ondisk::{Geometry, INODES_PER_CHUNK};
 /// Blocks of each AG that keep its free list and its headers' trees going when everything else is full.
 const AG_SET_ASIDE: u64 = 8;
 
-/// Blocks that the rmapbt of an AG may come to need. They count as free in the superblock even when it has them.
+/// Blocks that the rmapbt of an AG may need later. They count as free in the superblock even when it has them.
 fn rmap_ask(geometry: &Geometry, limits: &Limits, blocks: u32) -> u64 {
     if !geometry.has_rmap() {
         return 0;
@@ -18,12 +18,12 @@ fn rmap_ask(geometry: &Geometry, limits: &Limits, blocks: u32) -> u64 {
     (u64::from(blocks) / 100).max(limits.rmap.blocks_for_records(blocks.into()))
 }
 
-/// Blocks that the refcountbt of an AG may come to need: any of its blocks may be shared.
+/// Blocks that the refcountbt of an AG may need later: any of its blocks may be shared.
 fn refcount_ask(geometry: &Geometry, limits: &Limits, blocks: u32) -> u64 {
     if geometry.has_reflink() { limits.refcount.blocks_for_records(blocks.into()) } else { 0 }
 }
 
-/// Blocks that the finobt of an AG with so many inodes may come to need: any of its chunks may get a free inode.
+/// Blocks that the finobt of an AG with so many inodes may need later: any of its chunks may get a free inode.
 fn finobt_ask(geometry: &Geometry, limits: &Limits, blocks: u32, inodes: u64) -> u64 {
     if !geometry.has_finobt() {
         return 0;

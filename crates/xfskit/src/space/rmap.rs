@@ -1,4 +1,4 @@
-//! Reverse mappings: whose every block is.
+//! Reverse mappings: the owner of every block.
 //!
 //! Invariants: a block that is not shared has one mapping; mappings of one owner that continue each other in blocks
 //! and in fork offset, written alike, are one record.

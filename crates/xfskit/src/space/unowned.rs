@@ -1,6 +1,7 @@
-//! Frees extents of which only an intent says that nobody refers to them any more.
+//! Frees extents of which only an intent says that they have no owner any more.
 
 use super::ag::below_agf;
+use super::owner::Counted;
 use super::{alloc, free_list, rmap};
 use crate::error::Result;
 use crate::trans::Transaction;
@@ -18,7 +19,7 @@ pub fn free(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<()> {
     let result = (|| {
         free_list::fix(tx, ag, None)?;
         rmap::remove_any(tx, ag, start, count)?;
-        alloc::give_back(tx, ag, FreeExtent { start, count }, true)
+        alloc::give_back(tx, ag, FreeExtent { start, count }, Counted::AsUsed)
     })();
     below_agf(tx, ag.number, result)
 }

@@ -218,10 +218,10 @@ fn index_in(chunk: &InodeChunk, inode: AgInode) -> Option<u32> {
     chunk.index_of(inode).filter(|index| chunk.holes() >> index & 1 == 0)
 }
 
-/// Whether an inode number names an inode in use. For numbers that come from outside, as file handles do.
+/// Whether an inode number names an inode in use. For numbers from outside, such as those of file handles.
 ///
 /// # Errors
-/// `Corrupt`, `Io`, `WouldBlock` when the AG must not be waited for and somebody else holds it.
+/// `Corrupt`, `Io`, `WouldBlock` when the AG must not be waited for and another transaction holds it.
 pub fn is_allocated(tx: &mut Transaction, inode: InodeNumber) -> Result<bool> {
     let Some((number, within)) = tx.geometry().split_inode(inode) else { return Ok(false) };
     let ag = InodeAg::lock(tx, number)?;
@@ -233,7 +233,7 @@ pub fn is_allocated(tx: &mut Transaction, inode: InodeNumber) -> Result<bool> {
 /// Frees an inode. When it was the last of its chunk, the chunk's blocks are freed and its buffers invalidated.
 ///
 /// # Errors
-/// `WouldBlock`, before anything was changed, when the AG must not be waited for and somebody else holds it;
+/// `WouldBlock`, before anything was changed, when the AG must not be waited for and another transaction holds it;
 /// `NoSpace`, likewise, when the finobt cannot grow; `Corrupt` when the inode is free already, `Io`.
 pub fn free_inode(tx: &mut Transaction, inode: InodeNumber) -> Result<Option<ChunkFreed>> {
     let (number, within) = tx.geometry().split_inode(inode).ok_or(Error::Stale(inode.0))?;
