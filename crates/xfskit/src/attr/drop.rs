@@ -5,7 +5,7 @@
 //! link 2..n   blocks are freed from the end of the fork, a bounded number in each transaction
 //! link n + 1  the root is freed
 //! ```
-//! A crash leaves a fork that anyone who goes on with freeing the inode can read.
+//! After a crash the fork can be read by the system that frees the inode, ours or the kernel's.
 
 use super::{Form, form, tree};
 use crate::dabtree::ATTR_LEAF_KIND;
@@ -51,7 +51,7 @@ fn free_some(tx: &mut Transaction, ino: InoId) -> Result<bool> {
         let count = (last.count - u64::from(holds_more)).min(left);
         let first = last.count - count;
         for block in first..last.count {
-            // Leaves and nodes were logged. Blocks of values were not, but they cannot be told apart any more.
+            // Leaves and nodes were logged. Blocks of values were not, but nothing distinguishes them any more.
             let address = tx.geometry().fs_block_address(FsBlock(last.block.0 + block));
             ensure_on_disk!(address.is_some(), "extent record", "lies on the device");
             let bytes = tx.geometry().block_bytes();

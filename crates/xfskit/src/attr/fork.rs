@@ -5,7 +5,7 @@
 //!                            └ fork offset, in units of 8 bytes
 //! ```
 //! A shortform fork may start wherever both forks fit: it grows downwards as long as the data fork leaves room for
-//! itself and for the root of an extent map. The rules are the kernel's, so that the same inodes come out.
+//! itself and for the root of an extent map. The rules are the kernel's, so that both make the same inodes.
 
 use super::{Fit, Form, form};
 use crate::error::{Error, Result};
@@ -102,7 +102,7 @@ pub(super) fn make_at(tx: &mut Transaction, ino: InoId, offset: u8) -> Fit {
 }
 
 /// Gives an inode without an attr fork one, whatever is in its way. It starts where the data fork as it was wants it,
-/// so that the kernel's inode comes out.
+/// so that the inode is the one that the kernel makes.
 ///
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.

@@ -16,7 +16,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 /// An attribute as a leaf holds it, on its way from one to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Owned {
+pub(super) struct OwnedAttr {
     pub hash: u32,
     /// Flags as stored; `LOCAL` goes with the kind of value.
     pub flags: u8,
@@ -30,7 +30,7 @@ pub(super) enum OwnedValue {
     Remote { block: u32, length: u32 },
 }
 
-impl Owned {
+impl OwnedAttr {
     pub fn new(attr: &LeafAttr<'_>) -> Self {
         let value = match attr.value {
             LeafValue::Local(value) => OwnedValue::Local(value.to_vec()),
@@ -81,8 +81,8 @@ impl Owned {
 }
 
 /// All attributes of a leaf.
-pub(super) fn owned(bytes: &[u8]) -> Verdict<Vec<Owned>> {
-    attrs(bytes).map(|attr| attr.map(|attr| Owned::new(&attr))).collect()
+pub(super) fn owned(bytes: &[u8]) -> Verdict<Vec<OwnedAttr>> {
+    attrs(bytes).map(|attr| attr.map(|attr| OwnedAttr::new(&attr))).collect()
 }
 
 /// Bytes that the header, the entries, names and values of a leaf take.
@@ -95,10 +95,10 @@ pub(super) fn used_bytes(bytes: &[u8]) -> Verdict<usize> {
 }
 
 /// Writes a leaf with these attributes, in order of hash and fitting the block, packed. The block's links are `info`'s.
-pub(super) fn write(e: &mut Edit<'_>, info: DaInfo, list: &[Owned]) {
+pub(super) fn write(e: &mut Edit<'_>, info: DaInfo, list: &[OwnedAttr]) {
     let block_bytes = e.len();
     let table_end = LEAF_HEADER_BYTES + list.len() * LEAF_ENTRY_BYTES;
-    let names: usize = list.iter().map(Owned::size).sum();
+    let names: usize = list.iter().map(OwnedAttr::size).sum();
     assert!(table_end + names <= block_bytes, "the attributes fit the leaf");
     let block = e.touch_ends(table_end, block_bytes - names);
     let mut at = block_bytes;
@@ -126,7 +126,7 @@ fn run(start: usize, length: usize) -> FreeRun {
 }
 
 /// Adds an attribute; `false` when the leaf has no room for it.
-pub(super) fn add(e: &mut Edit<'_>, new: &Owned) -> Verdict<bool> {
+pub(super) fn add(e: &mut Edit<'_>, new: &OwnedAttr) -> Verdict<bool> {
     let entries = leaf_entries(e.bytes());
     let count = entries.len();
     let position = place_of_hash(entries, new.hash, |entry| entry.hash.get());
@@ -167,7 +167,7 @@ fn find_run(bytes: &[u8], size: usize) -> Verdict<Option<usize>> {
     Ok(None)
 }
 
-fn add_at(e: &mut Edit<'_>, new: &Owned, position: usize, offset: usize) {
+fn add_at(e: &mut Edit<'_>, new: &OwnedAttr, position: usize, offset: usize) {
     let size = new.size();
     new.encode(e.touch(offset..offset + size));
     let count = leaf_entries(e.bytes()).len();
@@ -303,7 +303,7 @@ mod tests {
             write(&mut e, DaInfo::new_zeroed(), &[]);
             let changed = e.into_changed();
             recover(&mut twin, &block, &changed);
-            let mut model: Vec<Owned> = Vec::new();
+            let mut model: Vec<OwnedAttr> = Vec::new();
             let mut seed = block_bytes as u64;
             for step in 0..3000u32 {
                 seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -316,8 +316,8 @@ mod tests {
                         OwnedValue::Local(vec![step as u8; length])
                     };
                     let name = format!("{step}").into_bytes();
-                    let new = Owned { hash: (seed >> 50) as u32, flags: 0, name, value };
-                    let used: usize = model.iter().map(Owned::footprint).sum();
+                    let new = OwnedAttr { hash: (seed >> 50) as u32, flags: 0, name, value };
+                    let used: usize = model.iter().map(OwnedAttr::footprint).sum();
                     let added = add(&mut e, &new).unwrap();
                     assert_eq!(added, LEAF_HEADER_BYTES + used + new.footprint() <= block_bytes, "step {step}");
                     if added {
@@ -337,7 +337,7 @@ mod tests {
                     found.iter().zip(&model).all(|(a, b)| (a.hash, &a.name, &a.value) == (b.hash, &b.name, &b.value))
                 );
                 sum_of_runs_is_free(&twin);
-                let used: usize = model.iter().map(Owned::size).sum();
+                let used: usize = model.iter().map(OwnedAttr::size).sum();
                 assert_eq!(usize::from(leaf_header(&block).used_bytes.get()), used);
             }
         }

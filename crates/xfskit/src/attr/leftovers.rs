@@ -1,11 +1,10 @@
-//! Blocks of an attr fork that nothing names: a crash came after blocks were mapped for a value and before the entry
-//! that was to name them.
+//! Blocks of an attr fork that no entry names: they were mapped for a value, and a crash was before the entry.
 //!
 //! ```text
 //! | tree | value of a | ........... | tree | value of b |    mapped
 //!                       unnamed
 //! ```
-//! They cannot be told from blocks that an update under way has mapped, so only recovery looks for them, before it
+//! They look like blocks that an update under way has mapped, so only recovery looks for them, before it
 //! begins the first update of the inode.
 
 use super::tree::tree;

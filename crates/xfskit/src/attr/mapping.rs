@@ -37,7 +37,7 @@ pub(super) enum Link {
     Fresh,
 }
 
-/// What came of mapping blocks in one link.
+/// The result of mapping blocks in one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mapped {
     /// All blocks are mapped.

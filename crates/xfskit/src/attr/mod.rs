@@ -4,12 +4,12 @@
 //! none ──▶ shortform ──▶ leaf ──▶ node      when an attribute does not fit
 //! none ◀── shortform ◀── leaf ◀── node      when a removal makes the smaller form possible
 //! ```
-//! A leaf is a btree of one leaf (see [`crate::dabtree`]), so leaf and node share their code. What stands here are the
+//! A leaf is a btree of one leaf (see [`crate::dabtree`]), so leaf and node share their code. This module has the
 //! steps; which of them an operation takes, in how many transactions and with which intents, is decided above.
 //!
 //! Every step either does its work or, when there is no room, says so before it changed anything.
 //!
-//! Callers hold the inode in their transaction, and keep [`KnownAbsent`](crate::incore::KnownAbsent) up to date.
+//! Callers have the inode locked in their transaction, and keep [`KnownAbsent`](crate::incore::KnownAbsent) up to date.
 
 mod change;
 mod drop;
@@ -112,7 +112,7 @@ pub fn exists(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<bool> 
     Ok(is_found)
 }
 
-/// Whether a value is kept outside of the leaf, in blocks of its own.
+/// Whether a value is stored outside of the leaf, in blocks of its own.
 pub fn is_remote(geometry: &Geometry, name_bytes: usize, value_bytes: usize) -> bool {
     !tree::is_local_value(geometry, name_bytes, value_bytes)
 }

@@ -1,12 +1,12 @@
 //! Does an update again that an intent describes.
 //!
-//! A crash may have come before any step of the update or after some, and the kernel, which may have made those steps,
+//! A crash may have been before any step of the update or after some. The kernel, which may have made those steps,
 //! leaves other traces than xfskit: an entry marked incomplete, or the old value gone and the new one not there yet.
 //! So everything that the update was to remove or to add is removed first, if it is there, whole or incomplete; then
-//! what it was to add is added. That comes to the same however often it is done.
+//! what it was to add is added. The result is the same however often it is done.
 
 use super::tree::Completeness;
-use super::work::{Before, Update, encode_done};
+use super::work::{AttrUpdate, Before, encode_done};
 use super::{Attr, Change, EmptyFork, Form, form, leftovers, shortform, tree};
 use crate::error::Result;
 use crate::item::LogVector;
@@ -18,7 +18,7 @@ use xfskit_ondisk::{Extent, InodeNumber};
 
 /// An update that is done again.
 pub struct Redo {
-    update: Update<'static>,
+    update: AttrUpdate<'static>,
     /// Blocks that nothing names and that go first; `None` before the first step has looked for them.
     leftovers: Option<Vec<Extent>>,
 }
@@ -29,11 +29,11 @@ impl Redo {
     pub fn new(mount: &Mount, intent: &AttrIntent<'_>, is_first: bool) -> Self {
         let change = Change::of_intent(mount, intent);
         let (inode, generation) = (intent.inode, intent.generation);
-        let update = Update { change, mapping: None, inode, generation, before: Before::Unknown };
+        let update = AttrUpdate { change, mapping: None, inode, generation, before: Before::Unknown };
         Self { update, leftovers: (!is_first).then(Vec::new) }
     }
 
-    /// Whose attribute it is.
+    /// The inode of the attribute.
     pub fn inode(&self) -> InodeNumber {
         self.update.inode
     }

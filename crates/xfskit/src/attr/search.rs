@@ -76,6 +76,7 @@ pub fn search(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<AttrSl
 ///
 /// # Errors
 /// `Corrupt`.
+#[inline]
 pub fn search_inode<'a>(mount: &Mount, state: &'a InodeState, key: &Attr<'_>) -> Result<InodeSearch<'a>> {
     if mount.options.known_absent && is_known_absent(state.known_absent, key) {
         return Ok(InodeSearch::KnownAbsent);
@@ -99,8 +100,8 @@ pub fn list_inode<'a>(mount: &Mount, state: &'a InodeState) -> InodeList<'a> {
 
 /// Whether one of the kinds that an attribute belongs to is known to be absent. Parent pointers are of no kind.
 fn is_known_absent(known: KnownAbsent, key: &Attr<'_>) -> bool {
-    let (space, acl) = (space_kind(key.namespace), acl_kind(key.namespace, &key.name));
-    space.into_iter().chain(acl).any(|kind| known.contains(kind))
+    space_kind(key.namespace).is_some_and(|kind| known.contains(kind))
+        || acl_kind(key.namespace, &key.name).is_some_and(|kind| known.contains(kind))
 }
 
 /// The kinds that are not absent where there is an attribute.
@@ -110,6 +111,7 @@ pub fn kinds_of(namespace: u8, name: &[u8]) -> KnownAbsent {
 }
 
 /// The kind of all attributes of a name space.
+#[inline]
 fn space_kind(namespace: u8) -> Option<KnownAbsent> {
     match namespace & flags::NAMESPACE {
         flags::ROOT => Some(KnownAbsent::ROOT),
@@ -120,9 +122,12 @@ fn space_kind(namespace: u8) -> Option<KnownAbsent> {
 }
 
 /// The kind of an ACL.
+#[inline]
 fn acl_kind(namespace: u8, name: &[u8]) -> Option<KnownAbsent> {
+    if namespace & flags::NAMESPACE != flags::ROOT {
+        return None;
+    }
     match name {
-        _ if namespace & flags::NAMESPACE != flags::ROOT => None,
         b"SGI_ACL_FILE" => Some(KnownAbsent::ACCESS_ACL),
         b"SGI_ACL_DEFAULT" => Some(KnownAbsent::DEFAULT_ACL),
         _ => None,
@@ -138,7 +143,7 @@ pub fn remember_no_acl(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) {
 
 /// Forgets what an attribute that is added contradicts.
 pub(super) fn forget_absent(tx: &mut Transaction, ino: InoId, new: Option<&Attr<'_>>) {
-    if let Some(new) = new {
+    if let Some(new) = new.filter(|new| !new.is_parent()) {
         tx.inode_memory_mut(ino).known_absent.remove(kinds_of(new.namespace, &new.name));
     }
 }

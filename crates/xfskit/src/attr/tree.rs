@@ -1,7 +1,7 @@
 //! Attributes in leaves: a btree of one or more.
 
 use super::fork::{self, remove_if_useless};
-use super::leaf::{self, Owned, OwnedValue};
+use super::leaf::{self, OwnedAttr, OwnedValue};
 use super::{Attr, EmptyFork, Fit, Form, flags, form, remote, shortform};
 use crate::dabtree::edit::edit;
 use crate::dabtree::{ATTR_LEAF_KIND, CycleGuard, DaTree, Path, PathLevel, Side};
@@ -137,7 +137,7 @@ pub fn from_shortform(tx: &mut Transaction, ino: InoId) -> Result<Fit> {
         let attr = attr?;
         let key = Attr::new(attr.namespace, attr.name, attr.value);
         let value = OwnedValue::Local(attr.value.to_vec());
-        list.push(Owned { hash: key.hash(), flags: attr.namespace, name: attr.name.to_vec(), value });
+        list.push(OwnedAttr { hash: key.hash(), flags: attr.namespace, name: attr.name.to_vec(), value });
     }
     list.sort_by_key(|attr| attr.hash);
     let state = tx.inode_mut(ino, InodeFields::ATTR_EXTENTS);
@@ -161,13 +161,13 @@ pub(super) fn make(tx: &mut Transaction, ino: InoId) -> Result<()> {
 }
 
 /// Writes a new leaf without neighbours.
-fn write_leaf(tx: &mut Transaction, ino: InoId, id: BufId, list: &[Owned]) {
+fn write_leaf(tx: &mut Transaction, ino: InoId, id: BufId, list: &[OwnedAttr]) {
     let info = DaInfo::new(tx.geometry(), ATTR_LEAF_MAGIC, tree(ino).owner(tx), tx.address(id));
     edit(tx, id, |e| leaf::write(e, info, list));
 }
 
 /// Writes other attributes to a leaf that keeps its neighbours.
-fn rewrite_leaf(tx: &mut Transaction, id: BufId, list: &[Owned]) {
+fn rewrite_leaf(tx: &mut Transaction, id: BufId, list: &[OwnedAttr]) {
     let info = leaf_header(tx.bytes(id)).info.clone();
     edit(tx, id, |e| leaf::write(e, info, list));
 }
@@ -193,7 +193,7 @@ pub fn add(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, value: LeafValue<'_
         LeafValue::Remote { block, length } => OwnedValue::Remote { block, length },
     };
     let flags = key.namespace | if entry == Completeness::Incomplete { flags::INCOMPLETE } else { 0 };
-    let new = Owned { hash: key.hash(), flags, name: key.name.to_vec(), value };
+    let new = OwnedAttr { hash: key.hash(), flags, name: key.name.to_vec(), value };
     let path = Path::descend(tx, &tree(ino), new.hash)?;
     let id = path.leaf().id;
     if edit(tx, id, |e| leaf::add(e, &new))? {
@@ -206,7 +206,7 @@ pub fn add(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, value: LeafValue<'_
 
 /// Distributes the attributes of the path's leaf and a new one over two leaves, or three when the new one is so
 /// large that it needs one of its own.
-fn split(tx: &mut Transaction, ino: InoId, mut path: Path, new: Owned) -> Result<()> {
+fn split(tx: &mut Transaction, ino: InoId, mut path: Path, new: OwnedAttr) -> Result<()> {
     let tree = tree(ino);
     let mut list = leaf::owned(tx.bytes(path.leaf().id))?;
     let position = list.partition_point(|attr| attr.hash < new.hash);
@@ -259,8 +259,8 @@ fn path_to(tx: &mut Transaction, tree: &DaTree, hash: u32, block: u32) -> Result
 }
 
 /// Where to cut a list so that both parts fit a leaf and are as equal as can be; `None` when there is no such place.
-fn split_in_two(list: &[Owned], room: usize) -> Option<usize> {
-    let total: usize = list.iter().map(Owned::footprint).sum();
+fn split_in_two(list: &[OwnedAttr], room: usize) -> Option<usize> {
+    let total: usize = list.iter().map(OwnedAttr::footprint).sum();
     let mut before = 0;
     let mut best = None;
     for (at, attr) in list.iter().enumerate() {

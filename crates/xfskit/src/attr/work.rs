@@ -40,7 +40,7 @@ pub(super) enum Before {
 }
 
 /// A change under way.
-pub(super) struct Update<'a> {
+pub(super) struct AttrUpdate<'a> {
     pub(super) change: Change<'a>,
     /// Blocks for the value, once the change has begun to map them.
     pub(super) mapping: Option<ValueMapping>,
@@ -52,7 +52,7 @@ pub(super) struct Update<'a> {
 /// A change of an inode that belongs to the whole chain.
 struct UpdateInChain<'a> {
     ino: InoId,
-    update: Update<'a>,
+    update: AttrUpdate<'a>,
 }
 
 /// What a queued update is about.
@@ -75,7 +75,7 @@ pub(super) fn run(
     let (inode, generation) = (core.inode, core.generation);
     let is_queued = tx.mount().options.attr_logging == AttrLogging::Always && logging == Logging::Logged;
     if !is_queued {
-        let update = Update { change, mapping, inode, generation, before: Before::Searched };
+        let update = AttrUpdate { change, mapping, inode, generation, before: Before::Searched };
         return deferred::run(tx, &mut UpdateInChain { ino, update }, logging);
     }
     if let Some(new) = change.new_attr() {
@@ -84,7 +84,7 @@ pub(super) fn run(
     }
     let key = change.keys().last().map(|key| queue_key(tx, ino, key)).unwrap_or_default();
     let change = change.into_owned(tx.mount());
-    let update = Update { change, mapping, inode, generation, before: Before::Searched };
+    let update = AttrUpdate { change, mapping, inode, generation, before: Before::Searched };
     tx.defer(Turn::First, key, Box::new(UpdateInChain { ino, update }));
     Ok(())
 }
@@ -97,7 +97,7 @@ fn logging_of(mount: &Mount, change: &Change<'_>, wanted: Logging) -> Logging {
     if may_log && !is_empty { wanted } else { Logging::NotLogged }
 }
 
-impl Update<'_> {
+impl AttrUpdate<'_> {
     /// The step in which the entry appears, changes or goes.
     fn conclude(&self, tx: &mut Transaction, ino: InoId) -> Result<()> {
         let change = &self.change;

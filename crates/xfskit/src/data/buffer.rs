@@ -1,6 +1,6 @@
 //! Writes whose blocks have no place yet: they wait as dirty blocks.
 
-use super::piece::{Place, piece};
+use super::piece::{BlockState, piece};
 use super::{device_offset, read_device, write_mapped};
 use crate::error::{Error, Result};
 use crate::incore::DirtyBlocks;
@@ -40,7 +40,7 @@ fn insert(tx: &mut Transaction, ino: InoId, part: &Part<'_>, within: usize, data
 }
 
 /// Writes `data` at byte `offset`: where blocks have their place, there, and the rest as dirty blocks, for which space
-/// is taken first. The inode is locked exclusively; whoever holds it puts it on the list of dirty inodes. What lies
+/// is taken first. The inode is locked exclusively; the caller puts it on the list of dirty inodes. What lies
 /// between the end of the file and `offset` reads as zeros: see [`extend`].
 ///
 /// # Errors
@@ -68,7 +68,7 @@ fn blocks_to_pay(tx: &mut Transaction, ino: InoId, first: u64, end: u64) -> Resu
     let mut at = first;
     while at < end {
         let found = piece(tx, ino, at, end)?;
-        if matches!(found.place, Place::Hole | Place::Shared(_)) {
+        if matches!(found.state, BlockState::Hole | BlockState::Shared(_)) {
             let dirty = tx.inode(ino).dirty.as_ref();
             let waits = |block: &u64| dirty.is_some_and(|dirty| dirty.get(FileBlock(*block)).is_some());
             need += (found.first..found.end).filter(|block| !waits(block)).count() as u64;
@@ -83,18 +83,18 @@ fn put(tx: &mut Transaction, ino: InoId, part: &Part<'_>, reserved: &mut u64) ->
         bytes[part.within..part.within + part.data.len()].copy_from_slice(part.data);
         return Ok(());
     }
-    match piece(tx, ino, part.block.0, part.block.0 + 1)?.place {
-        Place::Written(block) => write_mapped(tx, ino, (block, part.within as u64), part.data),
-        Place::Unwritten(_) => {
+    match piece(tx, ino, part.block.0, part.block.0 + 1)?.state {
+        BlockState::Written(block) => write_mapped(tx, ino, (block, part.within as u64), part.data),
+        BlockState::Unwritten(_) => {
             insert(tx, ino, part, part.within, part.data, false);
             Ok(())
         }
-        Place::Hole => {
+        BlockState::Hole => {
             insert(tx, ino, part, part.within, part.data, true);
             *reserved -= 1;
             Ok(())
         }
-        Place::Shared(block) => {
+        BlockState::Shared(block) => {
             let mut whole = vec![0; tx.geometry().block_bytes()];
             if part.data.len() < whole.len() {
                 read_device(tx, device_offset(tx, ino, block)?, &mut whole)?;
@@ -122,7 +122,7 @@ pub fn zero(tx: &mut Transaction, ino: InoId, from: u64, to: u64) -> Result<()> 
         let is_dirty = tx.inode(ino).dirty.as_ref().is_some_and(|dirty| dirty.get(FileBlock(block)).is_some());
         let until = if is_dirty { (block + 1) << block_log } else { found.end << block_log };
         let until = until.min(to).min(at + zeros.len() as u64);
-        if is_dirty || matches!(found.place, Place::Written(_) | Place::Shared(_)) {
+        if is_dirty || matches!(found.state, BlockState::Written(_) | BlockState::Shared(_)) {
             buffer_within(tx, ino, at, &zeros[..(until - at) as usize])?;
         }
         at = until;
@@ -161,7 +161,7 @@ pub fn cut_tail(tx: &mut Transaction, ino: InoId, to: u64) -> Result<()> {
     let zeros = to.next_multiple_of(1 << block_log) - to;
     let first = to >> block_log;
     if zeros > 0
-        && let Place::Written(block) = piece(tx, ino, first, first + 1)?.place
+        && let BlockState::Written(block) = piece(tx, ino, first, first + 1)?.state
     {
         write_mapped(tx, ino, (block, to - (first << block_log)), &vec![0; zeros as usize])?;
     }

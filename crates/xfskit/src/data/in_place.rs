@@ -1,6 +1,6 @@
 //! Writes to blocks that are the file's alone and written already: no map changes, no transaction.
 
-use super::piece::{Place, piece};
+use super::piece::{BlockState, piece};
 use super::write_mapped;
 use crate::error::Result;
 use crate::trans::{InoId, Transaction};
@@ -24,7 +24,7 @@ pub fn write_in_place(tx: &mut Transaction, ino: InoId, offset: u64, data: &[u8]
     while at < end {
         let first = at >> block_log;
         let found = piece(tx, ino, first, end_block)?;
-        let Place::Written(block) = found.place else { return Ok(false) };
+        let BlockState::Written(block) = found.state else { return Ok(false) };
         if let Some(dirty) = &tx.inode(ino).dirty
             && dirty.first_run(FileBlock(first), 1).is_some_and(|run| run.start < found.end)
         {

@@ -6,7 +6,7 @@
 //!        └─ buffer            everything else                        dirty blocks, until
 //!             write_out       window ─▶ device ─▶ map                an extent in each transaction
 //! ```
-//! `docs/design/contents.md` tells the order in which bytes and maps reach the device, and what a crash may show.
+//! `docs/design/contents.md` gives the order in which bytes and maps reach the device, and what a crash may show.
 //!
 //! Locking: the inode's lock covers its map, its dirty blocks and the I/O on them; writing in place needs it shared,
 //! everything else that writes exclusively.
@@ -24,7 +24,7 @@ pub use buffer::{buffer, cut_tail, extend, zero};
 pub use discard::discard;
 pub use in_place::write_in_place;
 pub use pack::{Packed, pack, unpack};
-pub use piece::{Piece, Place, piece};
+pub use piece::{BlockState, Piece, piece};
 pub use read::read;
 pub use write_out::{Source, write_out_core, write_out_run};
 

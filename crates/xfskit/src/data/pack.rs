@@ -21,7 +21,7 @@ pub struct Packed {
 }
 
 /// Writes contents, each from a block's start on, one behind the other, near the directory `dir`. Nothing is changed on
-/// disk that anybody reads. `None`: there is no room for them in one piece in the directory's AG.
+/// disk that a reader sees. `None`: there is no room for them in one piece in the directory's AG.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
@@ -30,9 +30,9 @@ pub fn pack(tx: &mut Transaction, dir: InoId, contents: &[&[u8]]) -> Result<Opti
     let count: usize = contents.iter().map(|bytes| bytes.len().div_ceil(block_bytes)).sum();
     let (holder, count) = (tx.inode(dir).core.inode, count as u32);
     let Some(block) = find(tx, dir, count)? else { return Ok(None) };
-    let home = tx.geometry().split_inode(holder).map(|(ag, _)| ag);
-    if tx.geometry().split_fs_block(block).map(|(ag, _)| ag) != home {
-        // The inodes come from the directory's AG; a transaction that has changed something does not wait for another.
+    let holder_ag = tx.geometry().split_inode(holder).map(|(ag, _)| ag);
+    if tx.geometry().split_fs_block(block).map(|(ag, _)| ag) != holder_ag {
+        // The inodes are taken from the directory's AG; a transaction that has changed something does not wait for another.
         alloc::settle_window(tx, holder, block, 0);
         return Ok(None);
     }

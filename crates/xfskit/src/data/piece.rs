@@ -1,4 +1,4 @@
-//! Where the blocks of a file are.
+//! The blocks of a file as its contents see them: pieces of one state.
 
 use crate::error::Result;
 use crate::incore::ForkKind;
@@ -7,10 +7,10 @@ use crate::space::refcount;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::{Extent, FileBlock, FsBlock};
 
-/// Where a block is.
+/// Whether a block of a file is there, and whether it may be written in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Nowhere: it reads as zeros.
+pub enum BlockState {
+    /// There is none: it reads as zeros.
     Hole,
     /// Space is there and reads as zeros.
     Unwritten(FsBlock),
@@ -20,15 +20,15 @@ pub enum Place {
     Written(FsBlock),
 }
 
-/// A run of blocks in one kind of place; on disk they follow each other.
+/// A run of blocks of one state; on disk they follow each other.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
     /// First block.
     pub first: u64,
     /// The block behind the last.
     pub end: u64,
-    /// Where the first one is.
-    pub place: Place,
+    /// The state, with the first one's block on the device.
+    pub state: BlockState,
 }
 
 impl Piece {
@@ -45,28 +45,28 @@ impl Piece {
 pub fn piece(tx: &mut Transaction, ino: InoId, first: u64, end: u64) -> Result<Piece> {
     let list = bmap::extents(tx, ino, ForkKind::Data)?;
     let Some(extent) = list.next_at(FileBlock(first)).copied() else {
-        return Ok(Piece { first, end, place: Place::Hole });
+        return Ok(Piece { first, end, state: BlockState::Hole });
     };
     if extent.file_block.0 > first {
-        return Ok(Piece { first, end: end.min(extent.file_block.0), place: Place::Hole });
+        return Ok(Piece { first, end: end.min(extent.file_block.0), state: BlockState::Hole });
     }
     let end = end.min(extent.end().0);
     let block = FsBlock(extent.block.0 + (first - extent.file_block.0));
     if extent.unwritten {
-        return Ok(Piece { first, end, place: Place::Unwritten(block) });
+        return Ok(Piece { first, end, state: BlockState::Unwritten(block) });
     }
     if !bmap::may_share(&tx.inode(ino).core) {
-        return Ok(Piece { first, end, place: Place::Written(block) });
+        return Ok(Piece { first, end, state: BlockState::Written(block) });
     }
     sharing(tx, first, end, block)
 }
 
-/// Tells shared blocks from others.
+/// Distinguishes shared blocks from others.
 fn sharing(tx: &mut Transaction, first: u64, end: u64, block: FsBlock) -> Result<Piece> {
     Ok(match refcount::shared_part(tx, block, (end - first) as u32)? {
-        Some((0, count)) => Piece { first, end: first + u64::from(count), place: Place::Shared(block) },
-        Some((before, _)) => Piece { first, end: first + u64::from(before), place: Place::Written(block) },
-        None => Piece { first, end, place: Place::Written(block) },
+        Some((0, count)) => Piece { first, end: first + u64::from(count), state: BlockState::Shared(block) },
+        Some((before, _)) => Piece { first, end: first + u64::from(before), state: BlockState::Written(block) },
+        None => Piece { first, end, state: BlockState::Written(block) },
     })
 }
 

@@ -18,12 +18,12 @@ const MAX_ROOM_BYTES: u64 = 64 << 20;
 /// A continuation of fewer blocks than this is not worth a seam.
 const SHORTEST_CONTINUATION: u32 = 16;
 
-/// Most blocks between the end of an extent and what is written behind it that may come later.
+/// Most blocks between the end of an extent and what is written behind it that may be filled later.
 const MAX_GAP_BLOCKS: u64 = 4096;
 
 /// Blocks that are the file's to write.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Space {
+pub(super) struct NewBlocks {
     /// The first.
     pub block: FsBlock,
     /// How many.
@@ -35,19 +35,25 @@ pub(super) struct Space {
 ///
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.
-pub(super) fn find(tx: &mut Transaction, ino: InoId, first: u64, count: u64, near: Option<FsBlock>) -> Result<Space> {
+pub(super) fn find(
+    tx: &mut Transaction,
+    ino: InoId,
+    first: u64,
+    count: u64,
+    near: Option<FsBlock>,
+) -> Result<NewBlocks> {
     let holder = tx.inode(ino).core.inode;
     let smallest = tx.mount().error_tags.strikes(BMAP_ALLOC_MINLEN_EXTENT);
     let want = if smallest { 1 } else { count.min(MAX_EXTENT_BLOCKS) as u32 };
     if let Some((block, count)) = alloc::firm_window(tx, holder, FileBlock(first), want) {
-        return Ok(Space { block, count });
+        return Ok(NewBlocks { block, count });
     }
     let room = if smallest { 0 } else { room_to_grow(tx, ino, first, count)? };
     let attempts = attempts(tx, ino, first, want, room, near)?;
     for round in 0..2 {
         for (request, file_block) in attempts.iter().flatten() {
             if let Some((block, count)) = alloc::open_window(tx, request, *file_block, (FileBlock(first), want))? {
-                return Ok(Space { block, count });
+                return Ok(NewBlocks { block, count });
             }
         }
         if round == 0 {
@@ -109,8 +115,8 @@ fn last_end(tx: &mut Transaction, ino: InoId) -> Result<u64> {
 /// Allocates the blocks that were found and written.
 ///
 /// # Errors
-/// `Corrupt`, `Io`; `NoSpace` when a damaged image has somebody else's there.
-pub(super) fn allocate(tx: &mut Transaction, ino: InoId, first: u64, space: Space) -> Result<()> {
+/// `Corrupt`, `Io`; `NoSpace` when a damaged image has another file's blocks there.
+pub(super) fn allocate(tx: &mut Transaction, ino: InoId, first: u64, space: NewBlocks) -> Result<()> {
     let inode = tx.inode(ino).core.inode;
     let owner = bmap::owner(tx, ino, ForkKind::Data, FileBlock(first));
     let request = AllocRequest {
@@ -127,6 +133,6 @@ pub(super) fn allocate(tx: &mut Transaction, ino: InoId, first: u64, space: Spac
 }
 
 /// The blocks that were found are not needed after all.
-pub(super) fn give_up(tx: &Transaction, ino: InoId, space: Space) {
+pub(super) fn give_up(tx: &Transaction, ino: InoId, space: NewBlocks) {
     alloc::settle_window(tx, tx.inode(ino).core.inode, space.block, 0);
 }

@@ -9,7 +9,7 @@
 //! Up to the last step nothing is changed, so an error leaves everything as it was. The size follows in the same
 //! transaction.
 
-use super::piece::{Piece, Place, piece};
+use super::piece::{BlockState, Piece, piece};
 use super::{device_offset, expect_sole_owner, window, write_device};
 use crate::error::Result;
 use crate::incore::ForkKind;
@@ -37,26 +37,29 @@ pub enum Source<'a> {
 /// `NoSpace` and I/O errors before anything was changed; `Corrupt`, `Io`.
 pub fn write_out_run(tx: &mut Transaction, ino: InoId, run: Range<u64>, source: Source<'_>) -> Result<u64> {
     let found = piece(tx, ino, run.start, run.end)?;
-    let done = match found.place {
-        Place::Written(block) => {
+    let done = match found.state {
+        BlockState::Written(block) => {
             expect_sole_owner(tx, ino, block, found.count())?;
             write_blocks(tx, ino, run.start..found.end, block, source)?;
             found.end
         }
-        Place::Unwritten(block) => {
+        BlockState::Unwritten(block) => {
             write_blocks(tx, ino, run.start..found.end, block, source)?;
             run.start + bmap::convert(tx, ino, FileBlock(run.start), found.count(), false)?
         }
-        Place::Hole => place_and_map(tx, ino, found, None, source)?,
-        Place::Shared(old) => {
+        BlockState::Hole => place_and_map(tx, ino, found, None, source)?,
+        BlockState::Shared(old) => {
             // Blocks that are shared in many pieces take many records of the refcount tree.
             let count = refcount::freeable_blocks(tx, old, found.count() as u32)?;
             let part = Piece { end: found.first + u64::from(count), ..found };
             place_and_map(tx, ino, part, Some(old), source)?
         }
     };
-    let placed = matches!(found.place, Place::Hole | Place::Shared(_));
-    finish_run(tx, ino, run.start..done, source, placed);
+    let blocks = match found.state {
+        BlockState::Hole | BlockState::Shared(_) => RunBlocks::New,
+        BlockState::Written(_) | BlockState::Unwritten(_) => RunBlocks::Own,
+    };
+    finish_run(tx, ino, run.start..done, source, blocks);
     Ok(done)
 }
 
@@ -87,7 +90,13 @@ fn place_and_map(
     result.map(|()| run.end)
 }
 
-fn map(tx: &mut Transaction, ino: InoId, run: &Range<u64>, space: window::Space, old: Option<FsBlock>) -> Result<()> {
+fn map(
+    tx: &mut Transaction,
+    ino: InoId,
+    run: &Range<u64>,
+    space: window::NewBlocks,
+    old: Option<FsBlock>,
+) -> Result<()> {
     // A piece of a shared extent leaves two others beside the new one.
     bmap::expect_records(tx, ino, ForkKind::Data, if old.is_some() { 2 } else { 1 })?;
     if let Some(old) = old {
@@ -118,16 +127,24 @@ fn write_blocks(tx: &Transaction, ino: InoId, run: Range<u64>, block: FsBlock, s
     }
 }
 
-/// What was written out is not dirty any more, and the size on disk may cover it. `placed`: it got new blocks, which
-/// were paid for.
-fn finish_run(tx: &mut Transaction, ino: InoId, run: Range<u64>, source: Source<'_>, placed: bool) {
+/// Which blocks a run was written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunBlocks {
+    /// New ones, which used up what was reserved for the run.
+    New,
+    /// Those that the file has.
+    Own,
+}
+
+/// What was written out is not dirty any more, and the size on disk may cover it.
+fn finish_run(tx: &mut Transaction, ino: InoId, run: Range<u64>, source: Source<'_>, blocks: RunBlocks) {
     let block_log = tx.geometry().block_log;
     let size = tx.inode(ino).size_bytes();
     if let Source::Dirty = source
         && let Some(dirty) = &mut tx.inode_memory_mut(ino).dirty
     {
         let paid = dirty.remove(run.clone());
-        tx.mount().space.give_back_blocks(if placed { 0 } else { paid });
+        tx.mount().space.give_back_blocks(if blocks == RunBlocks::New { 0 } else { paid });
         tx.mount().dirty_inodes.count_bytes((run.end - run.start) << block_log, 0);
     }
     let end = run.end << block_log;
@@ -156,7 +173,7 @@ fn grow_size(tx: &mut Transaction, ino: InoId, size: u64) {
 }
 
 /// The end of a link of a write-out: the core learns when the contents were written, and the size if no block is dirty.
-/// While some are, it learns of the size up to `reached`: whoever wants to bring that out has written all blocks that
+/// While some are, it learns of the size up to `reached`: the caller that brings out that much has written all blocks that
 /// were dirty then, and what others wrote into holes since reads as zeros after a crash.
 pub fn write_out_core(tx: &mut Transaction, ino: InoId, reached: u64) {
     let state = tx.inode(ino);

@@ -1,8 +1,9 @@
 //! The block form: entries and their hash index in one directory block.
 
-use super::data::{self, Space};
+use super::data::{self, UnusedSpace};
 use super::index::{ENTRY_BYTES, IndexArray, same_hash};
-use super::{DIR_BLOCK_KIND, DIR_LEAF1_KIND, Dir, FileType, Found, NewEntry, leaf, set_local, shortform};
+use super::{DIR_BLOCK_KIND, DIR_LEAF1_KIND, Dir, FileType, FoundEntry, NewEntry, leaf, set_local, shortform};
+use crate::incore::DataFork;
 use crate::dabtree::edit::{Edit, edit};
 use crate::error::{Error, Result};
 use crate::incore::DataFork;
@@ -23,7 +24,7 @@ use zerocopy::big_endian::U32;
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     /// Where the entry goes.
-    space: Space,
+    space: UnusedSpace,
     /// The stale index entries must be dropped to make room.
     compact: bool,
 }
@@ -65,7 +66,7 @@ impl Dir {
         Ok(empty)
     }
 
-    pub(super) fn find_in_block(&self, tx: &mut Transaction, name: &[u8]) -> Result<Option<Found>> {
+    pub(super) fn find_in_block(&self, tx: &mut Transaction, name: &[u8]) -> Result<Option<FoundEntry>> {
         let id = self.read_block(tx)?;
         let found = self.find_in_block_index(tx, id, name)?.map(|(_, found)| found);
         if found.is_none() {
@@ -75,7 +76,7 @@ impl Dir {
     }
 
     /// The entry of a name and its position in the index.
-    fn find_in_block_index(&self, tx: &Transaction, id: BufId, name: &[u8]) -> Result<Option<(usize, Found)>> {
+    fn find_in_block_index(&self, tx: &Transaction, id: BufId, name: &[u8]) -> Result<Option<(usize, FoundEntry)>> {
         let bytes = tx.bytes(id);
         for (position, place) in same_hash(block_index(bytes), hash_name(name)) {
             if place.is_stale() {
@@ -84,7 +85,7 @@ impl Dir {
             let entry = entry_at(bytes, self.layout.split_pointer(place.pointer.get()).1);
             ensure_on_disk!(entry.is_some(), "directory block", "index points at entries", "{place:?}");
             if let Some(entry) = entry.filter(|entry| entry.name == name) {
-                return Ok(Some((position, Found::new(id, 0, &entry))));
+                return Ok(Some((position, FoundEntry::new(id, 0, &entry))));
             }
         }
         Ok(None)
@@ -96,14 +97,14 @@ impl Dir {
             self.block_to_leaf(tx, id)?;
             return self.add_to_leaf(tx, new);
         };
-        let wanted = Space { offset: plan.space.offset, length: entry_bytes(new.name.len()) };
+        let wanted = UnusedSpace { offset: plan.space.offset, length: entry_bytes(new.name.len()) };
         let pointer = self.layout.pointer(0, wanted.offset);
         edit(tx, id, |e| {
             if plan.compact {
                 compact_index(e);
             }
             insert_index(e, IndexEntry::new(new.hash, pointer));
-            // Room for the index may have come out of this space, or been added to it.
+            // Room for the index may have been taken from this space, or added to it.
             let space = data::unused_at(e.bytes(), wanted.offset).expect("the plan found this space");
             data::write_entry(e, wanted.offset, new.inode, new.file_type, new.name);
             data::use_space(e, space, wanted);
@@ -119,7 +120,7 @@ impl Dir {
             let stale = block_tail(e.bytes()).stale.get() as usize;
             array.make_stale(e, position);
             set_tail(e, array.count, stale + 1);
-            data::free_space(e, Space { offset: found.offset, length: entry_bytes(name.len()) });
+            data::free_space(e, UnusedSpace { offset: found.offset, length: entry_bytes(name.len()) });
         });
         self.block_to_shortform(tx, id)
     }
@@ -151,13 +152,13 @@ impl Dir {
             let mut at = DATA_HEADER_BYTES;
             for (offset, inode, file_type, name) in all {
                 if at < offset {
-                    data::mark_unused(e, Space { offset: at, length: offset - at });
+                    data::mark_unused(e, UnusedSpace { offset: at, length: offset - at });
                 }
                 data::write_entry(e, offset, inode, file_type, name);
                 at = offset + entry_bytes(name.len());
             }
             if at < start {
-                data::mark_unused(e, Space { offset: at, length: start - at });
+                data::mark_unused(e, UnusedSpace { offset: at, length: start - at });
             }
             data::rebuild_table(e);
         });
@@ -173,7 +174,7 @@ impl Dir {
         edit(tx, id, |e| {
             let length = e.len() - array.start;
             // An unused space before the index is not a neighbour in its own right until the index is gone.
-            data::free_space(e, Space { offset: array.start, length });
+            data::free_space(e, UnusedSpace { offset: array.start, length });
         });
         let best = data::largest(tx.bytes(id));
         leaf::write(self, tx, leaf_id, &index, &[best]);
@@ -220,7 +221,7 @@ impl Dir {
 fn plan(bytes: &[u8], length: usize) -> Option<Plan> {
     let stale = block_tail(bytes).stale.get() as usize;
     let at_end = data::unused_before(bytes, index_array(bytes).start);
-    let fits = |space: &Space| {
+    let fits = |space: &UnusedSpace| {
         let taken = if stale == 0 && Some(*space) == at_end { ENTRY_BYTES } else { 0 };
         space.length >= length + taken
     };
@@ -233,7 +234,7 @@ fn plan(bytes: &[u8], length: usize) -> Option<Plan> {
     // Without the stale index entries but one, whose place the new one takes, there may be room before the index.
     let gained = stale.checked_sub(1)? * ENTRY_BYTES;
     let start = at_end.map_or(index_array(bytes).start, |space| space.offset);
-    let space = Space { offset: start, length: at_end.map_or(0, |space| space.length) + gained };
+    let space = UnusedSpace { offset: start, length: at_end.map_or(0, |space| space.length) + gained };
     (gained > 0 && space.length >= length).then_some(Plan { space, compact: true })
 }
 
@@ -246,7 +247,7 @@ fn compact_index(e: &mut Edit<'_>) {
     let start = old.end() - kept.len() * ENTRY_BYTES;
     set_tail(e, kept.len(), usize::from(spared));
     e.put(start, kept.as_bytes());
-    data::free_space(e, Space { offset: old.start, length: start - old.start });
+    data::free_space(e, UnusedSpace { offset: old.start, length: start - old.start });
 }
 
 /// Inserts an index entry over a stale one, or else in eight bytes taken from the unused space before the index.
@@ -260,7 +261,7 @@ fn insert_index(e: &mut Edit<'_>, entry: IndexEntry) {
     let space = data::unused_before(e.bytes(), array.start).expect("the plan found room for the index");
     array.insert_growing_down(e, entry);
     set_tail(e, array.count + 1, stale);
-    data::use_space(e, space, Space { offset: array.start - ENTRY_BYTES, length: ENTRY_BYTES });
+    data::use_space(e, space, UnusedSpace { offset: array.start - ENTRY_BYTES, length: ENTRY_BYTES });
 }
 
 /// Where an index of `count` entries starts; `None` when a block has no room for it.

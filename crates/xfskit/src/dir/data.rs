@@ -14,12 +14,12 @@ use zerocopy::big_endian::{U16, U32};
 
 /// A run of bytes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Space {
+pub(super) struct UnusedSpace {
     pub offset: usize,
     pub length: usize,
 }
 
-impl Space {
+impl UnusedSpace {
     pub fn end(self) -> usize {
         self.offset + self.length
     }
@@ -29,7 +29,7 @@ impl Space {
 pub(super) fn init(e: &mut Edit<'_>, header: DirBlockHeader) {
     let header = DataHeader { block: header, best_free: [BestFree::default(); 3], pad: U32::ZERO };
     e.put(0, header.as_bytes());
-    let body = Space { offset: DATA_HEADER_BYTES, length: e.len() - DATA_HEADER_BYTES };
+    let body = UnusedSpace { offset: DATA_HEADER_BYTES, length: e.len() - DATA_HEADER_BYTES };
     mark_unused(e, body);
     update_table(e, &[], &[body]);
 }
@@ -40,22 +40,22 @@ pub(super) fn largest(bytes: &[u8]) -> u16 {
 }
 
 /// The unused space that the table's place `index` names, if it is in order.
-pub(super) fn listed(bytes: &[u8], index: usize) -> Option<Space> {
+pub(super) fn listed(bytes: &[u8], index: usize) -> Option<UnusedSpace> {
     let free = data_header(bytes).best_free[index];
-    let listed = Space { offset: free.offset.get().into(), length: free.length.get().into() };
+    let listed = UnusedSpace { offset: free.offset.get().into(), length: free.length.get().into() };
     (unused_at(bytes, listed.offset)? == listed).then_some(listed)
 }
 
 /// The unused space that starts at `offset`, if there is one.
-pub(super) fn unused_at(bytes: &[u8], offset: usize) -> Option<Space> {
+pub(super) fn unused_at(bytes: &[u8], offset: usize) -> Option<UnusedSpace> {
     match slot_at(bytes, offset, data_end(bytes))? {
-        Slot::Unused { offset, length } => Some(Space { offset, length }),
+        Slot::Unused { offset, length } => Some(UnusedSpace { offset, length }),
         Slot::Entry(_) => None,
     }
 }
 
 /// The unused space that ends at `end`, if there is one.
-pub(super) fn unused_before(bytes: &[u8], end: usize) -> Option<Space> {
+pub(super) fn unused_before(bytes: &[u8], end: usize) -> Option<UnusedSpace> {
     if end <= DATA_HEADER_BYTES {
         return None;
     }
@@ -84,12 +84,12 @@ pub(super) fn replace_inode(e: &mut Edit<'_>, offset: usize, name_bytes: usize, 
 
 /// Takes `wanted` out of the unused space `space`, which contains it. What it is taken for stands there already (or
 /// lies behind the end of the entries), so that the block can be walked over.
-pub(super) fn use_space(e: &mut Edit<'_>, space: Space, wanted: Space) {
+pub(super) fn use_space(e: &mut Edit<'_>, space: UnusedSpace, wanted: UnusedSpace) {
     assert!(space.offset <= wanted.offset && wanted.end() <= space.end(), "the space contains what is taken of it");
-    let mut rest: SmallVec<[Space; 2]> = SmallVec::new();
+    let mut rest: SmallVec<[UnusedSpace; 2]> = SmallVec::new();
     for left in [
-        Space { offset: space.offset, length: wanted.offset - space.offset },
-        Space { offset: wanted.end(), length: space.end() - wanted.end() },
+        UnusedSpace { offset: space.offset, length: wanted.offset - space.offset },
+        UnusedSpace { offset: wanted.end(), length: space.end() - wanted.end() },
     ] {
         if left.length > 0 {
             mark_unused(e, left);
@@ -100,11 +100,11 @@ pub(super) fn use_space(e: &mut Edit<'_>, space: Space, wanted: Space) {
 }
 
 /// Makes `space` unused, together with unused space on either side.
-pub(super) fn free_space(e: &mut Edit<'_>, space: Space) {
+pub(super) fn free_space(e: &mut Edit<'_>, space: UnusedSpace) {
     let mut merged = space;
-    let mut gone: SmallVec<[Space; 2]> = SmallVec::new();
+    let mut gone: SmallVec<[UnusedSpace; 2]> = SmallVec::new();
     if let Some(before) = unused_before(e.bytes(), space.offset) {
-        merged = Space { offset: before.offset, length: before.length + merged.length };
+        merged = UnusedSpace { offset: before.offset, length: before.length + merged.length };
         gone.push(before);
     }
     if let Some(after) = unused_at(e.bytes(), space.end()) {
@@ -116,19 +116,19 @@ pub(super) fn free_space(e: &mut Edit<'_>, space: Space) {
 }
 
 /// Writes the marks at both ends of an unused space.
-pub(super) fn mark_unused(e: &mut Edit<'_>, space: Space) {
+pub(super) fn mark_unused(e: &mut Edit<'_>, space: UnusedSpace) {
     let length = (space.length as u16).to_be_bytes();
     let mark = UNUSED_MARK.to_be_bytes();
     e.put(space.offset, &[mark[0], mark[1], length[0], length[1]]);
     e.put(space.end() - 2, &(space.offset as u16).to_be_bytes());
 }
 
-fn free(space: &Space) -> BestFree {
+fn free(space: &UnusedSpace) -> BestFree {
     BestFree { offset: U16::new(space.offset as u16), length: U16::new(space.length as u16) }
 }
 
-/// Brings the table up to date after the unused spaces `gone` vanished and `new` ones came.
-fn update_table(e: &mut Edit<'_>, gone: &[Space], new: &[Space]) {
+/// Brings the table up to date after the unused spaces `gone` went and `new` ones were made.
+fn update_table(e: &mut Edit<'_>, gone: &[UnusedSpace], new: &[UnusedSpace]) {
     let old = data_header(e.bytes()).best_free;
     let was_full = old[2].length.get() != 0;
     let mut table: SmallVec<[BestFree; 6]> =
@@ -151,7 +151,7 @@ pub(super) fn rebuild_table(e: &mut Edit<'_>) {
     let mut table = [BestFree::default(); 3];
     for slot in slots(e.bytes()) {
         let Slot::Unused { offset, length } = slot else { continue };
-        let found = free(&Space { offset, length });
+        let found = free(&UnusedSpace { offset, length });
         if let Some(place) = table.iter().position(|listed| found.length.get() > listed.length.get()) {
             table[place..].rotate_right(1);
             table[place] = found;
@@ -200,13 +200,13 @@ mod tests {
                 let room = usize::from(largest(e.bytes())) >= entry_bytes(name.len());
                 if (seed >> 60 < 9 || model.is_empty()) && room {
                     let space = listed(e.bytes(), 0).unwrap();
-                    let wanted = Space { offset: space.offset, length: entry_bytes(name.len()) };
+                    let wanted = UnusedSpace { offset: space.offset, length: entry_bytes(name.len()) };
                     write_entry(&mut e, wanted.offset, step + 1, FileType::Regular, &name);
                     use_space(&mut e, space, wanted);
                     model.insert(wanted.offset, name);
                 } else if let Some(&offset) = model.keys().nth((seed >> 20) as usize % model.len().max(1)) {
                     let name = model.remove(&offset).unwrap();
-                    free_space(&mut e, Space { offset, length: entry_bytes(name.len()) });
+                    free_space(&mut e, UnusedSpace { offset, length: entry_bytes(name.len()) });
                 }
                 assert!(table_is_right(&block), "step {step}");
             }

@@ -1,8 +1,8 @@
 //! The leaf form: data blocks, and one block with the hash index and the largest unused length of every data block.
 
-use super::data::{self, Space};
+use super::data::{self, UnusedSpace};
 use super::index::{ENTRY_BYTES, IndexArray, same_hash};
-use super::{DIR_LEAF1_KIND, Dir, Found, NewEntry};
+use super::{DIR_LEAF1_KIND, Dir, FoundEntry, NewEntry};
 use crate::dabtree::edit::{Edit, edit};
 use crate::error::{Error, Result};
 use crate::trans::{BufId, Transaction};
@@ -82,13 +82,13 @@ pub(super) fn add_to_data(tx: &mut Transaction, id: BufId, new: &NewEntry<'_>) -
     let space = space.expect("checked");
     edit(tx, id, |e| {
         data::write_entry(e, space.offset, new.inode, new.file_type, new.name);
-        data::use_space(e, space, Space { offset: space.offset, length });
+        data::use_space(e, space, UnusedSpace { offset: space.offset, length });
         Ok((space.offset, data::largest(e.bytes())))
     })
 }
 
 /// Frees the space of the entry that was found; says the largest space of its block then.
-pub(super) fn remove_from_data(tx: &mut Transaction, found: &Found) -> Result<u16> {
+pub(super) fn remove_from_data(tx: &mut Transaction, found: &FoundEntry) -> Result<u16> {
     let bytes = tx.bytes(found.data);
     let slot = slot_at(bytes, found.offset, data_end(bytes));
     let Some(Slot::Entry(entry)) = slot else { unreachable!("the entry was found there") };
@@ -100,7 +100,7 @@ pub(super) fn remove_from_data(tx: &mut Transaction, found: &Found) -> Result<u1
         "offset {}",
         found.offset
     );
-    let space = Space { offset: found.offset, length: entry.bytes() };
+    let space = UnusedSpace { offset: found.offset, length: entry.bytes() };
     Ok(edit(tx, found.data, |e| {
         data::free_space(e, space);
         data::largest(e.bytes())
@@ -117,7 +117,7 @@ impl Dir {
         self.read(tx, self.layout.index_root(), &DIR_LEAF1_KIND)
     }
 
-    pub(super) fn find_in_leaf(&self, tx: &mut Transaction, name: &[u8]) -> Result<Option<Found>> {
+    pub(super) fn find_in_leaf(&self, tx: &mut Transaction, name: &[u8]) -> Result<Option<FoundEntry>> {
         let leaf = self.read_leaf1(tx)?;
         let found = self.search_index_block(tx, leaf, name, hash_name(name))?.map(|(_, found)| found);
         tx.release(leaf);
@@ -131,7 +131,7 @@ impl Dir {
         leaf: BufId,
         name: &[u8],
         hash: u32,
-    ) -> Result<Option<(usize, Found)>> {
+    ) -> Result<Option<(usize, FoundEntry)>> {
         let places: SmallVec<[(usize, IndexEntry); 4]> = same_hash(leaf_entries(tx.bytes(leaf)), hash)
             .filter(|(_, place)| !place.is_stale())
             .map(|(position, place)| (position, *place))
@@ -142,7 +142,7 @@ impl Dir {
             let entry = entry_at(tx.bytes(data), offset);
             ensure_on_disk!(entry.is_some(), "directory leaf block", "points at entries", "{place:?}");
             if let Some(entry) = entry.filter(|entry| entry.name == name) {
-                return Ok(Some((position, Found::new(data, number, &entry))));
+                return Ok(Some((position, FoundEntry::new(data, number, &entry))));
             }
             tx.release(data);
         }
@@ -243,7 +243,7 @@ impl Dir {
         let (Some(space), Some(start)) = (room, start) else { return Ok(()) };
         edit(tx, data, |e| super::block::write_index(e, &index));
         self.make_block_form(tx, data);
-        edit(tx, data, |e| data::use_space(e, space, Space { offset: start, length: end - start }));
+        edit(tx, data, |e| data::use_space(e, space, UnusedSpace { offset: start, length: end - start }));
         self.free(tx, self.layout.index_root(), leaf)?;
         self.block_to_shortform(tx, data)
     }

@@ -6,13 +6,13 @@
 //! ```
 //! One file for each form; this one finds out which form a directory has and hands the work to it.
 //!
-//! Callers hold the directory's inode in their transaction, have looked a name up before they add it, and have
+//! Callers have the directory's inode locked in their transaction, have looked a name up before they add it, and have
 //! reserved [`blocks_to_add`] or [`blocks_to_remove`]. Link counts and times are theirs as well. Names are checked by
 //! them with [`is_valid_name`](xfskit_ondisk::dir::is_valid_name).
 //!
-//! Whoever looks a name up to change it keeps the [`Place`] that [`search`] found: its blocks stay locked, and
-//! [`add_at`] and [`remove_at`] need not find them again. The blocks of a directory that is locked for a change are
-//! nobody else's, so they may be held while AG headers are waited for.
+//! A caller that looks a name up to change it keeps the [`DirSlot`] that [`search`] found: its blocks stay locked, and
+//! [`add_at`] and [`remove_at`] need not find them again. No other transaction locks the blocks of a directory that is
+//! locked for a change, so they may be held while the transaction waits for AG headers.
 //!
 //! Cookies are data pointers (an entry's offset in the data space divided by 8), the same that the kernel gives out.
 
@@ -26,7 +26,7 @@ mod read;
 mod shortform;
 
 pub use blocks::{DIR_BLOCK_KIND, DIR_DATA_KIND, DIR_FREE_KIND, DIR_LEAF1_KIND};
-pub use read::{Entry, read};
+pub use read::{ListedEntry, read};
 pub use xfskit_ondisk::dir::FileType;
 
 use crate::dabtree::Path;
@@ -59,7 +59,7 @@ struct Dir {
 
 /// How a directory is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum DirForm {
     Shortform,
     Block,
     Leaf,
@@ -77,7 +77,7 @@ struct NewEntry<'a> {
 
 /// Where the entry of a name was found: the block of its data, and the entry's offset in it.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct FoundEntry {
     data: BufId,
     number: u32,
     offset: usize,
@@ -85,7 +85,7 @@ struct Found {
     file_type: FileType,
 }
 
-impl Found {
+impl FoundEntry {
     fn new(data: BufId, number: u32, entry: &DataEntry<'_>) -> Self {
         Self { data, number, offset: entry.offset, inode: entry.inode, file_type: entry.file_type }
     }
@@ -102,23 +102,23 @@ impl Found {
 /// Where a name stands in a directory, or where it belongs. Good for one change of the directory in the transaction
 /// that found it.
 #[derive(Debug)]
-pub struct Place {
+pub struct DirSlot {
     dir: Dir,
-    form: Form,
+    form: DirForm,
     hash: u32,
     entry: Option<DirEntry>,
     /// In the node form: the blocks that a change begins with.
-    node: Option<NodePlace>,
+    node: Option<NodeSlot>,
 }
 
 /// The path to the leaf of a name, and where its entry was found.
 #[derive(Debug)]
-struct NodePlace {
+struct NodeSlot {
     path: Path,
-    found: Option<(usize, Found)>,
+    found: Option<(usize, FoundEntry)>,
 }
 
-impl Place {
+impl DirSlot {
     /// What the name stands for, if the directory has it.
     pub fn entry(&self) -> Option<DirEntry> {
         self.entry
@@ -126,7 +126,7 @@ impl Place {
 
     /// Gives the blocks back.
     pub fn release(self, tx: &mut Transaction) {
-        let Some(NodePlace { path, found }) = self.node else { return };
+        let Some(NodeSlot { path, found }) = self.node else { return };
         if let Some((_, found)) = found {
             tx.release(found.data);
         }
@@ -142,10 +142,10 @@ impl Dir {
         Ok(Self { ino, layout: DirLayout::new(tx.geometry()) })
     }
 
-    fn form(&self, tx: &mut Transaction) -> Result<Form> {
+    fn form(&self, tx: &mut Transaction) -> Result<DirForm> {
         let state = tx.inode(self.ino);
         if matches!(state.data, DataFork::Local(_)) {
-            return Ok(Form::Shortform);
+            return Ok(DirForm::Shortform);
         }
         let size = state.core.size;
         let end = self.end(tx)?;
@@ -153,9 +153,9 @@ impl Dir {
         if end.0 == fs_blocks {
             let one_block = size == self.layout.block_bytes() as u64;
             ensure_on_disk!(one_block, "directory", "size of the block form", "{size} bytes");
-            return Ok(Form::Block);
+            return Ok(DirForm::Block);
         }
-        Ok(if end == self.layout.index_root().add(fs_blocks) { Form::Leaf } else { Form::Node })
+        Ok(if end == self.layout.index_root().add(fs_blocks) { DirForm::Leaf } else { DirForm::Node })
     }
 
     /// The end of the last extent.
@@ -169,12 +169,12 @@ impl Dir {
         tx.inode(self.ino).core.data_fork_bytes(tx.geometry())
     }
 
-    fn find(&self, tx: &mut Transaction, form: Form, name: &[u8]) -> Result<Option<Found>> {
+    fn find(&self, tx: &mut Transaction, form: DirForm, name: &[u8]) -> Result<Option<FoundEntry>> {
         match form {
-            Form::Shortform => unreachable!("a shortform directory has no blocks"),
-            Form::Block => self.find_in_block(tx, name),
-            Form::Leaf => self.find_in_leaf(tx, name),
-            Form::Node => self.find_in_node(tx, name, hash_name(name)),
+            DirForm::Shortform => unreachable!("a shortform directory has no blocks"),
+            DirForm::Block => self.find_in_block(tx, name),
+            DirForm::Leaf => self.find_in_leaf(tx, name),
+            DirForm::Node => self.find_in_node(tx, name, hash_name(name)),
         }
     }
 }
@@ -183,34 +183,34 @@ impl Dir {
 ///
 /// # Errors
 /// `NotADirectory`, `Corrupt`, `Io`.
-pub fn search(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<Place> {
+pub fn search(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<DirSlot> {
     let dir = Dir::new(tx, dir)?;
     let (form, hash) = (dir.form(tx)?, hash_name(name));
-    let mut place = Place { dir, form, hash, entry: None, node: None };
+    let mut slot = DirSlot { dir, form, hash, entry: None, node: None };
     match form {
-        Form::Shortform => place.entry = dir.lookup_shortform(tx, name)?,
-        Form::Block | Form::Leaf => {
+        DirForm::Shortform => slot.entry = dir.lookup_shortform(tx, name)?,
+        DirForm::Block | DirForm::Leaf => {
             if let Some(found) = dir.find(tx, form, name)? {
                 tx.release(found.data);
-                place.entry = Some(found.entry(dir.layout));
+                slot.entry = Some(found.entry(dir.layout));
             }
         }
-        Form::Node => {
+        DirForm::Node => {
             let (path, found) = dir.search_tree(tx, name, hash)?;
-            place.entry = found.map(|(_, found)| found.entry(dir.layout));
-            place.node = Some(NodePlace { path, found });
+            slot.entry = found.map(|(_, found)| found.entry(dir.layout));
+            slot.node = Some(NodeSlot { path, found });
         }
     }
-    Ok(place)
+    Ok(slot)
 }
 
-/// The place of a name that the directory is known not to have.
+/// The slot of a name that the directory is known not to have.
 ///
 /// # Errors
 /// `NotADirectory`, `Corrupt`, `Io`.
-pub fn vacant(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<Place> {
+pub fn vacant(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<DirSlot> {
     let dir = Dir::new(tx, dir)?;
-    Ok(Place { dir, form: dir.form(tx)?, hash: hash_name(name), entry: None, node: None })
+    Ok(DirSlot { dir, form: dir.form(tx)?, hash: hash_name(name), entry: None, node: None })
 }
 
 /// What `name` stands for in the directory, `.` and `..` included.
@@ -218,9 +218,9 @@ pub fn vacant(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<Place> {
 /// # Errors
 /// `NotADirectory`, `Corrupt`, `Io`.
 pub fn lookup(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<Option<DirEntry>> {
-    let place = search(tx, dir, name)?;
-    let entry = place.entry();
-    place.release(tx);
+    let slot = search(tx, dir, name)?;
+    let entry = slot.entry();
+    slot.release(tx);
     Ok(entry)
 }
 
@@ -229,8 +229,8 @@ pub fn lookup(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<Option<Di
 /// # Errors
 /// `NotADirectory`, `NoSpace`, `Corrupt`, `Io`.
 pub fn add(tx: &mut Transaction, dir: InoId, name: &[u8], inode: InodeNumber, file_type: FileType) -> Result<u32> {
-    let place = vacant(tx, dir, name)?;
-    add_at(tx, place, name, inode, file_type)
+    let slot = vacant(tx, dir, name)?;
+    add_at(tx, slot, name, inode, file_type)
 }
 
 /// Adds an entry for a name where [`search`] did not find it; says its cookie.
@@ -240,15 +240,21 @@ pub fn add(tx: &mut Transaction, dir: InoId, name: &[u8], inode: InodeNumber, fi
 ///
 /// # Panics
 /// If the directory has the name.
-pub fn add_at(tx: &mut Transaction, place: Place, name: &[u8], inode: InodeNumber, file_type: FileType) -> Result<u32> {
-    let Place { dir, form, hash, entry, node } = place;
+pub fn add_at(
+    tx: &mut Transaction,
+    slot: DirSlot,
+    name: &[u8],
+    inode: InodeNumber,
+    file_type: FileType,
+) -> Result<u32> {
+    let DirSlot { dir, form, hash, entry, node } = slot;
     assert!(entry.is_none(), "a name is added once");
     let new = NewEntry { name, hash, inode: inode.0, file_type };
     match form {
-        Form::Shortform => dir.add_to_shortform(tx, &new),
-        Form::Block => dir.add_to_block(tx, &new),
-        Form::Leaf => dir.add_to_leaf(tx, &new),
-        Form::Node => dir.add_to_node(tx, &new, node.map(|node| node.path)),
+        DirForm::Shortform => dir.add_to_shortform(tx, &new),
+        DirForm::Block => dir.add_to_block(tx, &new),
+        DirForm::Leaf => dir.add_to_leaf(tx, &new),
+        DirForm::Node => dir.add_to_node(tx, &new, node.map(|node| node.path)),
     }
 }
 
@@ -257,24 +263,24 @@ pub fn add_at(tx: &mut Transaction, place: Place, name: &[u8], inode: InodeNumbe
 /// # Errors
 /// `NotFound`, `NotADirectory`, `Corrupt`, `Io`.
 pub fn remove(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<()> {
-    let place = search(tx, dir, name)?;
-    remove_at(tx, place, name)
+    let slot = search(tx, dir, name)?;
+    remove_at(tx, slot, name)
 }
 
 /// Removes the entry of a name where [`search`] found it.
 ///
 /// # Errors
 /// `NotFound`, `Corrupt`, `Io`.
-pub fn remove_at(tx: &mut Transaction, place: Place, name: &[u8]) -> Result<()> {
-    let Place { dir, form, node, .. } = place;
+pub fn remove_at(tx: &mut Transaction, slot: DirSlot, name: &[u8]) -> Result<()> {
+    let DirSlot { dir, form, node, .. } = slot;
     match (form, node) {
-        (Form::Shortform, _) => dir.remove_from_shortform(tx, name),
-        (Form::Block, _) => dir.remove_from_block(tx, name),
-        (Form::Leaf, _) => dir.remove_from_leaf(tx, name),
-        (Form::Node, Some(NodePlace { path, found: Some((position, found)) })) => {
+        (DirForm::Shortform, _) => dir.remove_from_shortform(tx, name),
+        (DirForm::Block, _) => dir.remove_from_block(tx, name),
+        (DirForm::Leaf, _) => dir.remove_from_leaf(tx, name),
+        (DirForm::Node, Some(NodeSlot { path, found: Some((position, found)) })) => {
             dir.remove_from_node(tx, path, position, &found)
         }
-        (Form::Node, _) => Err(Error::NotFound),
+        (DirForm::Node, _) => Err(Error::NotFound),
     }
 }
 
@@ -286,12 +292,12 @@ pub fn remove_at(tx: &mut Transaction, place: Place, name: &[u8]) -> Result<()> 
 pub fn replace(tx: &mut Transaction, dir: InoId, name: &[u8], inode: InodeNumber, file_type: FileType) -> Result<()> {
     let dir = Dir::new(tx, dir)?;
     let mut form = dir.form(tx)?;
-    if form == Form::Shortform {
+    if form == DirForm::Shortform {
         if dir.replace_in_shortform(tx, name, inode.0, file_type)? {
             return Ok(());
         }
         dir.shortform_to_block(tx)?;
-        form = Form::Block;
+        form = DirForm::Block;
     }
     let found = dir.find(tx, form, name)?.ok_or(Error::NotFound)?;
     crate::dabtree::edit::edit(tx, found.data, |e| {
@@ -322,10 +328,10 @@ pub fn leave_inode(tx: &mut Transaction, dir: InoId) -> Result<()> {
 pub fn is_empty(tx: &mut Transaction, dir: InoId) -> Result<bool> {
     let dir = Dir::new(tx, dir)?;
     match dir.form(tx)? {
-        Form::Shortform => dir.shortform_is_empty(tx),
-        Form::Block => dir.block_is_empty(tx),
+        DirForm::Shortform => dir.shortform_is_empty(tx),
+        DirForm::Block => dir.block_is_empty(tx),
         // A removal that empties a directory makes it shortform, so what is larger holds something.
-        Form::Leaf | Form::Node => Ok(false),
+        DirForm::Leaf | DirForm::Node => Ok(false),
     }
 }
 

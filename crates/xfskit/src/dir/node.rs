@@ -6,7 +6,7 @@
 use super::data;
 use super::index::ENTRY_BYTES;
 use super::leaf::{add_to_data, index_array, insert_index, make_stale, remove_from_data, set_counts};
-use super::{DIR_FREE_KIND, DIR_LEAF1_KIND, Dir, Found, NewEntry, leaf};
+use super::{DIR_FREE_KIND, DIR_LEAF1_KIND, Dir, FoundEntry, NewEntry, leaf};
 use crate::dabtree::edit::{Edit, edit};
 use crate::dabtree::{CycleGuard, DIR_LEAFN_KIND, Path};
 use crate::error::Result;
@@ -63,7 +63,7 @@ fn set_value(e: &mut Edit<'_>, index: usize, value: u16) {
 }
 
 impl Dir {
-    pub(super) fn find_in_node(&self, tx: &mut Transaction, name: &[u8], hash: u32) -> Result<Option<Found>> {
+    pub(super) fn find_in_node(&self, tx: &mut Transaction, name: &[u8], hash: u32) -> Result<Option<FoundEntry>> {
         let (path, found) = self.search_tree(tx, name, hash)?;
         path.release(tx);
         Ok(found.map(|(_, found)| found))
@@ -75,7 +75,7 @@ impl Dir {
         tx: &mut Transaction,
         name: &[u8],
         hash: u32,
-    ) -> Result<(Path, Option<(usize, Found)>)> {
+    ) -> Result<(Path, Option<(usize, FoundEntry)>)> {
         let tree = self.tree();
         let mut path = Path::descend(tx, &tree, hash)?;
         let mut guard = CycleGuard::default();
@@ -92,7 +92,7 @@ impl Dir {
         }
     }
 
-    /// Tells the free index block `free` the largest unused space of data block `number`.
+    /// Stores the largest unused space of data block `number` in the free index block `free`.
     fn set_room(&self, tx: &mut Transaction, free: BufId, number: u32, best: u16) {
         edit(tx, free, |e| set_value(e, self.layout.free_place(number).1, best));
         if let Some(memory) = tx.dir_memory_mut(self.ino) {
@@ -230,7 +230,7 @@ impl Dir {
         tx: &mut Transaction,
         path: Path,
         position: usize,
-        found: &Found,
+        found: &FoundEntry,
     ) -> Result<()> {
         let old_best = data::largest(tx.bytes(found.data));
         let (block, index) = self.layout.free_place(found.number);

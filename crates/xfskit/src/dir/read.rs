@@ -1,6 +1,7 @@
 //! Reading a directory in the order of its cookies.
 
-use super::{Dir, Form, shortform};
+use super::{Dir, DirForm, shortform};
+use crate::incore::ForkKind;
 use crate::error::Result;
 use crate::incore::ForkKind;
 use crate::inode::bmap;
@@ -12,7 +13,7 @@ use xfskit_ondisk::{FileBlock, InodeNumber};
 
 /// An entry as a reader of a directory sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct ListedEntry<'a> {
     /// The entry's place; reading from here starts with the entry.
     pub cookie: u32,
     /// The place behind it; reading from here starts with the entry that follows.
@@ -34,18 +35,18 @@ pub fn read(
     tx: &mut Transaction,
     dir: InoId,
     from: u32,
-    visit: &mut dyn FnMut(Entry<'_>) -> ControlFlow<()>,
+    visit: &mut dyn FnMut(ListedEntry<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
     let dir = Dir::new(tx, dir)?;
     match dir.form(tx)? {
-        Form::Shortform => dir.read_shortform(tx, from, visit),
-        Form::Block => {
+        DirForm::Shortform => dir.read_shortform(tx, from, visit),
+        DirForm::Block => {
             let id = dir.read(tx, FileBlock(0), &super::DIR_BLOCK_KIND)?;
             let done = dir.visit_block(tx.bytes(id), 0, from, visit);
             tx.release(id);
             done.map(|_| ())
         }
-        Form::Leaf | Form::Node => dir.read_data_blocks(tx, from, visit),
+        DirForm::Leaf | DirForm::Node => dir.read_data_blocks(tx, from, visit),
     }
 }
 
@@ -54,7 +55,7 @@ impl Dir {
         &self,
         tx: &Transaction,
         from: u32,
-        visit: &mut dyn FnMut(Entry<'_>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(ListedEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let local = self.local(tx)?;
         let (dot, dot_dot) = shortform::dot_offsets();
@@ -82,7 +83,7 @@ impl Dir {
         &self,
         tx: &mut Transaction,
         from: u32,
-        visit: &mut dyn FnMut(Entry<'_>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(ListedEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let blocks = (tx.inode(self.ino).core.size >> self.layout.block_log).min(self.layout.max_data_blocks().into());
         let mut next = self.layout.split_pointer(from).0;
@@ -113,7 +114,7 @@ impl Dir {
         bytes: &[u8],
         number: u32,
         from: u32,
-        visit: &mut dyn FnMut(Entry<'_>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(ListedEntry<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         for entry in entries(bytes) {
             if self.visit_entry(&entry, number, from, visit)?.is_break() {
@@ -128,14 +129,14 @@ impl Dir {
         entry: &DataEntry<'_>,
         number: u32,
         from: u32,
-        visit: &mut dyn FnMut(Entry<'_>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(ListedEntry<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         let cookie = self.layout.pointer(number, entry.offset);
         if cookie < from {
             return Ok(ControlFlow::Continue(()));
         }
         ensure_on_disk!(is_valid_name(entry.name), "directory entry", "name without / and NUL", "{:?}", entry.name);
-        Ok(visit(Entry {
+        Ok(visit(ListedEntry {
             cookie,
             next: cookie.saturating_add((entry_bytes(entry.name.len()) >> 3) as u32),
             inode: InodeNumber(entry.inode),

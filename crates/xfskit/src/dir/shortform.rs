@@ -19,7 +19,7 @@ use xfskit_ondisk::{ForkBytes, InodeNumber};
 const MAX_NARROW: u64 = u32::MAX as u64;
 
 /// Where a new entry goes.
-struct Place {
+struct Insertion {
     /// Its offset in the imagined block.
     offset: usize,
     /// The entry that it goes before; `None` for the end.
@@ -64,7 +64,7 @@ impl Dir {
         let widening = if widen { (local.count() + 1) * 4 } else { 0 };
         let new_bytes = old_bytes + widening + shortform_entry_bytes(new.name.len(), wide);
         let place = if new_bytes <= self.fork_bytes(tx) && local.count() < 255 {
-            self.place_in_shortform(local, new.name.len())?
+            self.insertion_in_shortform(local, new.name.len())?
         } else {
             None
         };
@@ -101,14 +101,14 @@ impl Dir {
         state.core.size = bytes.len() as u64;
     }
 
-    fn place_in_shortform(&self, local: Shortform<'_>, name_bytes: usize) -> Result<Option<Place>> {
+    fn insertion_in_shortform(&self, local: Shortform<'_>, name_bytes: usize) -> Result<Option<Insertion>> {
         let length = entry_bytes(name_bytes);
         let mut end = self.layout.first_offset();
         let mut gap = None;
         for (position, entry) in local.entries().enumerate() {
             let entry = entry?;
             if gap.is_none() && end + length <= entry.offset.into() {
-                gap = Some(Place { offset: end, before: Some(position) });
+                gap = Some(Insertion { offset: end, before: Some(position) });
             }
             end = usize::from(entry.offset) + entry_bytes(entry.name.len());
         }
@@ -116,7 +116,7 @@ impl Dir {
         let index = (local.count() + 3) * 8 + BLOCK_TAIL_BYTES;
         let fits = |end: usize| end + index <= self.layout.block_bytes();
         if fits(end + length) {
-            return Ok(Some(Place { offset: end, before: None }));
+            return Ok(Some(Insertion { offset: end, before: None }));
         }
         Ok(gap.filter(|_| fits(end)))
     }

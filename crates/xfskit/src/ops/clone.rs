@@ -10,7 +10,8 @@
 use super::Volume;
 use super::map::{Times, grow, next_link, remove_range, touch_contents};
 use super::protected::check_unprotected;
-use crate::data::{self, MAX_SIZE_BYTES, Place};
+use crate::incore::ForkKind;
+use crate::data::{self, BlockState, MAX_SIZE_BYTES};
 use crate::error::{Error, Result};
 use crate::incore::ForkKind;
 use crate::inode::bmap;
@@ -191,7 +192,7 @@ fn share_span(tx: &mut Transaction, from: InoId, to: InoId, span: Span) -> Resul
         next_link(tx)?;
         let piece = data::piece(tx, from, at, end)?;
         let place = |block: u64| FileBlock(block - first + target);
-        at = if let Place::Shared(block) | Place::Written(block) = piece.place {
+        at = if let BlockState::Shared(block) | BlockState::Written(block) = piece.state {
             let extent = Extent { file_block: place(at), block, count: piece.count(), unwritten: false };
             at + share_extent(tx, to, extent)?
         } else {

@@ -8,7 +8,7 @@ use super::links::count_links;
 use super::protected::check_new_entry;
 use super::stat::stat_of;
 use super::{Caller, Stat, Volume, check_new_name};
-use crate::dir::{self, Place};
+use crate::dir::{self, DirSlot};
 use crate::error::{Error, Result};
 use crate::inode::{self, NewInode, unlinked};
 use crate::parent;
@@ -144,7 +144,7 @@ impl Volume {
         &self,
         tx: &mut Transaction,
         dir: InoId,
-        name: Option<(&[u8], Place)>,
+        name: Option<(&[u8], DirSlot)>,
         (mode, new): (FileMode, &NewFile<'_>),
         (caller, room): (&Caller, Attributes),
     ) -> Result<Stat> {
@@ -224,7 +224,7 @@ impl Volume {
         &self,
         tx: &mut Transaction,
         dir: InoId,
-        (name, place): (&[u8], Place),
+        (name, place): (&[u8], DirSlot),
         child: InoId,
         is_dir: bool,
     ) -> Result<()> {

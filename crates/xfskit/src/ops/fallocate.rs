@@ -14,7 +14,8 @@
 use super::Volume;
 use super::map::{END_OF_MAP, Times, grow, next_link, next_link_with, remove_range, touch_contents, zero_bytes};
 use super::protected::{check_not_immutable, check_unprotected};
-use crate::data::{self, MAX_SIZE_BYTES, Place, Source};
+use crate::incore::ForkKind;
+use crate::data::{self, BlockState, MAX_SIZE_BYTES, Source};
 use crate::error::{Error, Result};
 use crate::incore::ForkKind;
 use crate::inode::bmap;
@@ -149,7 +150,7 @@ fn unshare(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) -> Result<
         // Whether blocks are shared is asked in their AG, and no other may be held.
         next_link(tx)?;
         let found = data::piece(tx, ino, at, range.end.0)?;
-        if !matches!(found.place, Place::Shared(_)) {
+        if !matches!(found.state, BlockState::Shared(_)) {
             at = found.end;
             continue;
         }

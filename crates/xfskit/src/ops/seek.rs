@@ -1,7 +1,8 @@
 //! Where a file has data, and where its blocks lie.
 
 use super::Volume;
-use crate::data::{self, Place, file_offset};
+use crate::incore::ForkKind;
+use crate::data::{self, BlockState, file_offset};
 use crate::error::{Error, Result};
 use crate::incore::ForkKind;
 use crate::inode::bmap;
@@ -75,11 +76,11 @@ impl Volume {
 }
 
 fn file_extent(tx: &Transaction, piece: data::Piece) -> Option<FileExtent> {
-    let (block, unwritten, shared) = match piece.place {
-        Place::Hole => return None,
-        Place::Unwritten(block) => (block, true, false),
-        Place::Shared(block) => (block, false, true),
-        Place::Written(block) => (block, false, false),
+    let (block, unwritten, shared) = match piece.state {
+        BlockState::Hole => return None,
+        BlockState::Unwritten(block) => (block, true, false),
+        BlockState::Shared(block) => (block, false, true),
+        BlockState::Written(block) => (block, false, false),
     };
     let block_log = tx.geometry().block_log;
     Some(FileExtent {

@@ -10,7 +10,7 @@ use super::create::{single, tell_write, touch_dir_at};
 use super::links::{check_empty_dir, check_has_subdirectory, check_named, count_links};
 use super::protected::check_lost_entry;
 use super::{Caller, Volume, check_name};
-use crate::dir::{self, Place};
+use crate::dir::{self, DirSlot};
 use crate::error::{Error, Result};
 use crate::inode::unlinked;
 use crate::parent;
@@ -96,7 +96,7 @@ impl Volume {
         &self,
         tx: &mut Transaction,
         dir: InoId,
-        (name, place): (&[u8], Place),
+        (name, place): (&[u8], DirSlot),
         child: InoId,
         held: bool,
     ) -> Result<()> {

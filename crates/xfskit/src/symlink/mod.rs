@@ -32,7 +32,7 @@ pub static SYMLINK_KIND: BufferKind = BufferKind {
 };
 
 /// Where an extent of a target lies, and its size in bytes.
-fn place(geometry: &Geometry, extent: &Extent) -> (DiskAddress, usize) {
+fn location(geometry: &Geometry, extent: &Extent) -> (DiskAddress, usize) {
     // Extents of an inode in memory were verified to lie on the device.
     let address = geometry.fs_block_address(extent.block).unwrap_or_default();
     (address, (extent.count as usize) << geometry.block_log)
@@ -56,7 +56,7 @@ pub fn read(tx: &mut Transaction, ino: InoId) -> Result<Vec<u8>> {
     let mut target = Vec::with_capacity(size);
     for extent in extents {
         ensure_on_disk!(extent.count <= 1024, "symlink", "target of at most 1024 bytes", "{extent:?} in inode {inode}");
-        let (address, bytes) = place(tx.geometry(), &extent);
+        let (address, bytes) = location(tx.geometry(), &extent);
         let buffer = tx.read(address, bytes, &SYMLINK_KIND)?;
         let part = decode_run(inode.0, tx.bytes(buffer), target.len()).map_err(|e| e.at(address))?;
         target.extend_from_slice(part);
@@ -106,7 +106,7 @@ fn write_remote(tx: &mut Transaction, ino: InoId, target: &[u8]) -> Result<()> {
     // Read back from the map: pieces that continue each other have become one extent.
     let mut written = 0;
     for extent in bmap::extents(tx, ino, ForkKind::Data)?.to_vec() {
-        let (address, bytes) = place(tx.geometry(), &extent);
+        let (address, bytes) = location(tx.geometry(), &extent);
         let part = &target[written..target.len().min(written + capacity(bytes))];
         let buffer = tx.create(address, bytes, &SYMLINK_KIND)?;
         let owner = tx.inode(ino).core.inode.0;
@@ -126,7 +126,7 @@ fn write_remote(tx: &mut Transaction, ino: InoId, target: &[u8]) -> Result<()> {
 /// `Corrupt`, `Io`.
 pub fn remove(tx: &mut Transaction, ino: InoId) -> Result<()> {
     for extent in bmap::extents(tx, ino, ForkKind::Data)?.to_vec() {
-        let (address, bytes) = place(tx.geometry(), &extent);
+        let (address, bytes) = location(tx.geometry(), &extent);
         tx.invalidate_at(address, bytes, &SYMLINK_KIND)?;
         bmap::remove(tx, ino, ForkKind::Data, extent.file_block, extent.count)?;
     }
