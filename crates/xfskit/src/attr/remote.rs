@@ -8,7 +8,6 @@ use super::tree::RemoteValue;
 use crate::buffer::{BufferKind, DiskRun, DiskRuns};
 use crate::incore::ForkKind;
 use crate::error::Result;
-use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::mount::Mount;
 use crate::sync::thread_local;

@@ -3,7 +3,6 @@
 use super::{Dir, DirForm, shortform};
 use crate::incore::ForkKind;
 use crate::error::Result;
-use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::trans::{InoId, Transaction};
 use std::ops::ControlFlow;

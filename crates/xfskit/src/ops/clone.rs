@@ -13,7 +13,6 @@ use super::protected::check_unprotected;
 use crate::incore::ForkKind;
 use crate::data::{self, BlockState, MAX_SIZE_BYTES};
 use crate::error::{Error, Result};
-use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::space::{alloc, refcount};
 use crate::trans::{InoId, InodeFields, Transaction};

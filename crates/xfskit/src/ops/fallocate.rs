@@ -17,7 +17,6 @@ use super::protected::{check_not_immutable, check_unprotected};
 use crate::incore::ForkKind;
 use crate::data::{self, BlockState, MAX_SIZE_BYTES, Source};
 use crate::error::{Error, Result};
-use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::trans::{InoId, InodeFields, Transaction};
 use std::ops::Range;

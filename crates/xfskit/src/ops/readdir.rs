@@ -22,9 +22,10 @@ pub struct DirEntry {
     pub next_cookie: u32,
 }
 
-impl From<dir::ListedEntry<'_>> for Entry {
-    fn from(entry: dir::ListedEntry<'_>) -> Self {
-        Self { name: entry.name.to_vec(), inode: entry.inode, file_type: entry.file_type, next_cookie: entry.next }
+impl From<DirEntryRef<'_>> for DirEntry {
+    fn from(entry: DirEntryRef<'_>) -> Self {
+        let DirEntryRef { name, inode, file_type, next_cookie, .. } = entry;
+        Self { name: name.to_vec(), inode, file_type, next_cookie }
     }
 }
 
@@ -54,7 +55,7 @@ impl Volume {
         &self,
         dir: InodeNumber,
         cookie: u32,
-        mut each: impl FnMut(dir::ListedEntry<'_>) -> ControlFlow<()>,
+        mut each: impl FnMut(DirEntryRef<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let dir = self.mount.inode(dir)?;
         let mut tx = Transaction::read_only(&self.mount);

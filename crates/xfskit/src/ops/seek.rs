@@ -4,7 +4,6 @@ use super::Volume;
 use crate::incore::ForkKind;
 use crate::data::{self, BlockState, file_offset};
 use crate::error::{Error, Result};
-use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::{FileBlock, InodeNumber};
