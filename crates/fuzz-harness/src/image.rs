@@ -101,7 +101,7 @@ pub fn populate(device: Arc<dyn BlockDevice>, orphan_count: usize) -> Result<()>
     }
     orphans(&fs, root, &me, orphan_count)?;
     // This is not the filesystem's own unmount, which would free inodes that are open and unlinked.
-    fs.mount().unmount()
+    Ok(fs.mount().unmount()?)
 }
 
 fn attributes(fs: &Volume, root: InodeNumber, me: &Caller) -> Result<()> {

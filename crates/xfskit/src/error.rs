@@ -1,15 +1,72 @@
-//! The one error type of the engine.
+//! Errors: those that callers see, and those within the engine, which has one more.
 
 use xfskit_ondisk::{Corruption, DiskAddress, SuperblockError, Unsupported};
 
-/// The result of everything that can fail.
+/// Defines what can go wrong once, for callers and for the engine.
+macro_rules! errors {
+    (#[$($derive:tt)*] $(
+        $(#[$($attribute:tt)*])*
+        $name:ident
+        $(( $(#[$from:ident])? $inner:ident: $type:ty ))?
+        $({ $($(#[$($doc:tt)*])* $field:ident: $field_type:ty),+ $(,)? })?
+    ),+ $(,)?) => {
+        pub(crate) mod caller {
+            use xfskit_ondisk::{Corruption, SuperblockError, Unsupported};
+
+            /// The result of everything that can fail.
+            pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+            /// What can go wrong. The first group is what POSIX operations answer; the second says that the image, the
+            /// device or the journal is in trouble.
+            #[$($derive)*]
+            #[non_exhaustive]
+            pub enum Error {
+                $(
+                    $(#[$($attribute)*])*
+                    $name $(($(#[$from])? $type))? $({ $($(#[$($doc)*])* $field: $field_type),+ })?,
+                )+
+            }
+        }
+
+        /// What can go wrong within the engine.
+        #[$($derive)*]
+        pub enum Error {
+            $($(#[$($attribute)*])* $name $(($(#[$from])? $type))? $({ $($(#[$($doc)*])* $field: $field_type),+ })?,)+
+            /// A lock could not be had without waiting. The operation that meets it lets go of its own locks and tries
+            /// again.
+            #[error("busy, try again")]
+            WouldBlock,
+        }
+
+        /// An operation may be a step of another.
+        impl From<caller::Error> for Error {
+            fn from(error: caller::Error) -> Self {
+                match error {
+                    $(caller::Error::$name $(($inner))? $({ $($field),+ })? => {
+                        Self::$name $(($inner))? $({ $($field),+ })?
+                    })+
+                }
+            }
+        }
+
+        impl From<Error> for caller::Error {
+            fn from(error: Error) -> Self {
+                match error {
+                    $(Error::$name $(($inner))? $({ $($field),+ })? => {
+                        Self::$name $(($inner))? $({ $($field),+ })?
+                    })+
+                    Error::WouldBlock => would_block(),
+                }
+            }
+        }
+    };
+}
+
+/// The result of what can fail within the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong. The first group is what POSIX operations answer; the second says that the image, the device
-/// or the journal is in trouble.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
+errors! {
+    #[derive(Debug, thiserror::Error)]
     /// No such name or inode (`ENOENT`).
     #[error("no such file or directory")]
     NotFound,
@@ -39,7 +96,7 @@ pub enum Error {
     ValueTooLong,
     /// An argument makes no sense (`EINVAL`).
     #[error("invalid argument: {0}")]
-    Invalid(&'static str),
+    Invalid(why: &'static str),
     /// The caller may not do this (`EPERM` for ownership, `EACCES` for permission bits).
     #[error("permission denied")]
     AccessDenied,
@@ -66,26 +123,23 @@ pub enum Error {
     NoMoreData,
     /// Not supported for this kind of file or image (`EOPNOTSUPP`).
     #[error("not supported: {0}")]
-    NotSupported(&'static str),
-    /// A lock could not be had without waiting; used within the engine, never shown to a caller.
-    #[error("busy, try again")]
-    WouldBlock,
+    NotSupported(what: &'static str),
     /// The image was opened read-only (`EROFS`).
     #[error("the image is open read-only")]
     ReadOnly,
     /// The inode number does not name an inode in use, or its generation has passed (`ESTALE`).
     #[error("stale inode {0}")]
-    Stale(u64),
+    Stale(inode: u64),
 
     /// A structure on disk is damaged (`EUCLEAN`).
     #[error(transparent)]
-    Corrupt(#[from] Box<Corruption>),
+    Corrupt(#[from] damage: Box<Corruption>),
     /// The superblock cannot be used.
     #[error(transparent)]
-    Superblock(#[from] SuperblockError),
+    Superblock(#[from] why: SuperblockError),
     /// The image uses what xfskit does not do.
     #[error(transparent)]
-    Unsupported(#[from] Unsupported),
+    Unsupported(#[from] what: Unsupported),
     /// The image has an external log, and its device was not given (`EINVAL`).
     #[error("the image has an external log, and its device was not given")]
     NoLogDevice,
@@ -102,10 +156,29 @@ pub enum Error {
     },
     /// The filesystem was shut down by an earlier error (`EIO`).
     #[error("the filesystem was shut down: {0}")]
-    Shutdown(String),
+    Shutdown(why: String),
+}
+
+/// Every operation tries again itself; the caller has nothing to wait for.
+#[cold]
+fn would_block() -> caller::Error {
+    debug_assert!(false, "an operation returned a lock that was not waited for");
+    caller::Error::Io { offset: 0, source: std::io::ErrorKind::WouldBlock.into() }
 }
 
 impl Error {
+    /// Names where damage hangs from, unless its own place is known: the disk address of the inode or AG header through
+    /// which the structure was found, and whose it is.
+    #[must_use]
+    pub fn below(self, address: DiskAddress, owner: u64) -> Self {
+        match self {
+            Self::Corrupt(corruption) => Self::Corrupt(corruption.below(address, owner)),
+            other => other,
+        }
+    }
+}
+
+impl caller::Error {
     /// The `errno` of the operation that failed, for FUSE and for exit codes.
     pub fn errno(&self) -> i32 {
         match self {
@@ -117,7 +190,6 @@ impl Error {
             },
             Self::Shutdown(_) => 5,
             Self::DeviceInUse => 16,
-            Self::WouldBlock => 11,
             Self::AccessDenied => 13,
             Self::Exists => 17,
             Self::CrossesProjects => 18,
@@ -142,8 +214,8 @@ impl Error {
         }
     }
 
-    /// The kind that [`std::io::Error`] has for this: what the system says of the same `errno`, `InvalidData` for damage, and
-    /// `NotFound` and `InvalidInput` for attributes, where the system has no kind of its own.
+    /// The kind that [`std::io::Error`] has for this: what the system says of the same `errno`, `InvalidData` for
+    /// damage, and `NotFound` and `InvalidInput` for attributes, where the system has no kind of its own.
     ///
     /// ```
     /// use std::io::{self, ErrorKind};
@@ -166,33 +238,33 @@ impl Error {
             other => std::io::Error::from_raw_os_error(other.errno()).kind(),
         }
     }
-
-    /// Names where damage hangs from, unless its own place is known: the disk address of the inode or AG header through
-    /// which the structure was found, and whose it is.
-    #[must_use]
-    pub fn below(self, address: DiskAddress, owner: u64) -> Self {
-        match self {
-            Self::Corrupt(corruption) => Self::Corrupt(corruption.below(address, owner)),
-            other => other,
-        }
-    }
-
-    /// Whether the error refuses a request, and says nothing of the image or the device. An operation finds out before
-    /// its first change.
-    pub fn is_refusal(&self) -> bool {
-        !self.is_damage() && !matches!(self, Self::Unsupported(_))
-    }
-
-    /// Whether the error means that the image or the device is in trouble, rather than the request.
-    pub fn is_damage(&self) -> bool {
-        matches!(self, Self::Corrupt(_) | Self::Superblock(_) | Self::Io { .. } | Self::Shutdown(_))
-    }
 }
 
-/// With the [kind](Error::kind) of the error, and the error itself within: `into_inner` and a downcast give it back, and
-/// [`Error::errno`] says the number that the system would have used.
-impl From<Error> for std::io::Error {
-    fn from(error: Error) -> Self {
+/// What both kinds of errors are asked.
+macro_rules! judged {
+    ($error:ty) => {
+        impl $error {
+            /// Whether the error refuses a request, and says nothing of the image or the device. An operation finds out
+            /// before its first change.
+            pub fn is_refusal(&self) -> bool {
+                !self.is_damage() && !matches!(self, Self::Unsupported(_))
+            }
+
+            /// Whether the error means that the image or the device is in trouble, rather than the request.
+            pub fn is_damage(&self) -> bool {
+                matches!(self, Self::Corrupt(_) | Self::Superblock(_) | Self::Io { .. } | Self::Shutdown(_))
+            }
+        }
+    };
+}
+
+judged!(Error);
+judged!(caller::Error);
+
+/// With the [kind](caller::Error::kind) of the error, and the error itself within: `into_inner` and a downcast give it
+/// back, and [`errno`](caller::Error::errno) says the number that the system would have used.
+impl From<caller::Error> for std::io::Error {
+    fn from(error: caller::Error) -> Self {
         Self::new(error.kind(), error)
     }
 }

@@ -99,6 +99,10 @@
 //! | `internals` | the engine's modules are public, and may change with every version |
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "internals")]
+#[macro_use]
+pub mod error;
+#[cfg(not(feature = "internals"))]
 #[macro_use]
 mod error;
 

@@ -14,7 +14,7 @@
 //!
 //! Facts: the XFS Algorithms & Data Structures document, "Superblocks"; where mkfs.xfs writes the root inode.
 
-use crate::error::{Error, Result};
+use crate::error::caller::{Error, Result};
 use std::io;
 use std::sync::Arc;
 use xfskit_device::BlockDevice;

@@ -5,7 +5,7 @@
 
 pub use crate::counters::{Counter, Counters};
 pub use crate::env::{Environment, SeededEnvironment, SystemEnvironment};
-pub use crate::error::{Error, Result};
+pub use crate::error::caller::{Error, Result};
 pub use crate::journal::{HostSpace, LogState, RecoveryReport};
 pub use crate::mount::{AttrLogging, MountOptions};
 pub use crate::ops::{

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use xfskit::attr::{self, Attr, ParentRecord, flags};
 use xfskit::device::BlockDevice;
 use xfskit::dir::{self, FileType};
+use xfskit::error::Result;
 use xfskit::mount::Mount;
 use xfskit::ondisk::{InodeNumber, set_checksum};
-use xfskit::volume::Result;
 
 const FOLDERS: [(&str, usize); 4] = [("shortform", 5), ("block", 40), ("leaf", 200), ("node", 3000)];
 const FILES: [(&str, usize); 3] = [("short", 3), ("leaf-attrs", 20), ("tree-attrs", 900)];

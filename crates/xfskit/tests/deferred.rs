@@ -200,7 +200,7 @@ impl Work for Slow {
         copy.push(&encode_done(item_type::ATTRD, id));
     }
 
-    fn step(&mut self, _: &mut Transaction) -> xfskit::volume::Result<Step> {
+    fn step(&mut self, _: &mut Transaction) -> xfskit::error::Result<Step> {
         let journal = &self.fs.mount().journal;
         let (_, size) = journal.usage();
         for n in (0..=u8::MAX).cycle().take_while(|_| self.fills_log) {

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use xfskit::attr::tree::{self, Completeness};
 use xfskit::attr::{self, Attr, Form, ListCursor, ParentRecord, flags, shortform};
 use xfskit::dir::{self, FileType};
+use xfskit::error::Error;
 use xfskit::mount::Mount;
 use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::attr::leaf::LeafValue;
-use xfskit::volume::Error;
 
 fn random_name(random: &mut Random) -> Vec<u8> {
     match random.below(4) {

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use xfskit::attr::{self, Attr, flags};
 use xfskit::device::{Access, FileDevice};
 use xfskit::dir::{self, FileType};
+use xfskit::error::Result;
 use xfskit::mount::Mount;
 use xfskit::ondisk::InodeNumber;
 use xfskit::trans::{InoId, Transaction};
-use xfskit::volume::{Caller, MountOptions, Result, SetMode, Volume};
+use xfskit::volume::{Caller, MountOptions, SetMode, Volume};
 use xfskit_testkit::{Reference, Scratch, kernel_mount, reference, scratch};
 
 /// Block size, directory block size.

@@ -14,7 +14,7 @@ const RENEW: &str = "XFSKIT_RENEW_PUBLIC_API=1 cargo test -p xfskit --test publi
 fn engine() -> Vec<String> {
     let lib = include_str!("../src/lib.rs");
     let list = lib.split("\nengine! {").nth(1).unwrap().split('}').next().unwrap();
-    list.split_whitespace().map(str::to_owned).collect()
+    list.split_whitespace().chain(["error"]).map(str::to_owned).collect()
 }
 
 fn folder() -> &'static Path {

@@ -8,7 +8,7 @@ use xfskit::incore::ForkKind;
 use xfskit::ondisk::{AgNumber, FileBlock, FsBlock, InodeNumber};
 use xfskit::space::{AllocRequest, Near, Owner, allocate, free};
 use xfskit::trans::Reservation;
-use xfskit::volume::{Caller, Error, MountOptions, NewFile, Volume};
+use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
 use xfskit_testkit::{Reference, Scratch, kernel_mount};
 
 const FILE: u16 = 0o100_000;
@@ -60,7 +60,7 @@ impl Kept {
                 AllocRequest { alignment: blocks, ..AllocRequest::new(Near::Ag(AgNumber(ag)), blocks, blocks, owner) };
             let Ok(mut tx) = mount.transaction(reservation(blocks.into())) else { break };
             let found = match allocate(&mut tx, &request) {
-                Err(Error::NoSpace) | Ok(None) => break,
+                Err(xfskit::error::Error::NoSpace) | Ok(None) => break,
                 other => other.unwrap().unwrap(),
             };
             if mount.geometry.split_fs_block(found.0).unwrap().0.0 != ag {

@@ -12,7 +12,7 @@ use super::map::{Times, grow, next_link, remove_range, touch_contents};
 use super::protected::check_unprotected;
 use crate::incore::ForkKind;
 use crate::data::{self, BlockState, MAX_SIZE_BYTES};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caller};
 use crate::inode::bmap;
 use crate::space::{alloc, refcount};
 use crate::trans::{InoId, InodeFields, Transaction};
@@ -45,10 +45,10 @@ impl Volume {
         to: InodeNumber,
         to_offset: u64,
         length: u64,
-    ) -> Result<()> {
+    ) -> caller::Result<()> {
         let span = Span { from: from_offset, to: to_offset, length };
         self.share([from, to], span, Times::Change)?;
-        self.honour_sync(&self.mount.inode(to)?)
+        Ok(self.honour_sync(&self.mount.inode(to)?)?)
     }
 
     fn share(&self, files: [InodeNumber; 2], span: Span, times: Times) -> Result<()> {
@@ -82,9 +82,9 @@ impl Volume {
         to: InodeNumber,
         to_offset: u64,
         length: u64,
-    ) -> Result<u64> {
+    ) -> caller::Result<u64> {
         let span = Span { from: from_offset, to: to_offset, length };
-        self.copy([from, to], span, Times::Change)
+        Ok(self.copy([from, to], span, Times::Change)?)
     }
 
     /// As [`Self::copy_range`] for whoever keeps the times of files.
@@ -98,9 +98,9 @@ impl Volume {
         to: InodeNumber,
         to_offset: u64,
         length: u64,
-    ) -> Result<u64> {
+    ) -> caller::Result<u64> {
         let span = Span { from: from_offset, to: to_offset, length };
-        self.copy([from, to], span, Times::Keep)
+        Ok(self.copy([from, to], span, Times::Keep)?)
     }
 
     fn copy(&self, [from, to]: [InodeNumber; 2], span: Span, times: Times) -> Result<u64> {

@@ -7,7 +7,7 @@ use super::Volume;
 use super::map::{END_OF_MAP, link_reservation, next_link, written_behind_end};
 use super::protected::{check_not_immutable, check_same, check_write, is_append_only};
 use crate::data::{self, Source};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caller};
 use crate::incore::{Inode, InodeState};
 use crate::space;
 use crate::sync::Held;
@@ -56,11 +56,11 @@ impl Volume {
     ///
     /// # Errors
     /// `IsADirectory`, `Invalid` when it is no file, `Stale`, `Corrupt`, `Io`.
-    pub fn read_at(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    pub fn read_at(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> caller::Result<usize> {
         let inode = self.mount.inode(inode)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join_file(&mut tx, &inode)?;
-        self.located(inode.number, data::read(&mut tx, id, offset, buffer))
+        Ok(self.located(inode.number, data::read(&mut tx, id, offset, buffer))?)
     }
 
     /// Writes `data` at byte `offset` of a file. What it holds is what every later read finds; it is durable after
@@ -71,10 +71,10 @@ impl Volume {
     /// # Errors
     /// As [`Self::read_at`]; `NoSpace`, `TooLarge`, `ReadOnly`; `NotPermitted` for an immutable file, and before the
     /// end of an append-only one.
-    pub fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
+    pub fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<()> {
         let inode = self.write(inode, offset, data, false)?;
         self.note_write(&inode);
-        self.honour_sync(&inode)
+        Ok(self.honour_sync(&inode)?)
     }
 
     /// As [`Self::write_at`] for whoever keeps the times of files: a cache that writes later than was written. What it
@@ -83,15 +83,15 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::write_at`].
-    pub fn write_keeping_times(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
+    pub fn write_keeping_times(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<()> {
         let inode = self.write(inode, offset, data, true)?;
-        self.honour_sync(&inode)
+        Ok(self.honour_sync(&inode)?)
     }
 
     /// What was done to the contents of a file whose writes are synchronous becomes durable before it is answered.
     pub(super) fn honour_sync(&self, inode: &Arc<Inode>) -> Result<()> {
         let is_sync = inode.state_lock().read().core.flags & flags::SYNC != 0;
-        if is_sync { self.fsync(inode.number) } else { Ok(()) }
+        if is_sync { Ok(self.fsync(inode.number)?) } else { Ok(()) }
     }
 
     /// Writes, and leaves the times alone.
@@ -135,9 +135,9 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::write_at`].
-    pub fn append(&self, inode: InodeNumber, data: &[u8]) -> Result<u64> {
+    pub fn append(&self, inode: InodeNumber, data: &[u8]) -> caller::Result<u64> {
         if self.mount.options.read_only {
-            return Err(Error::ReadOnly);
+            return Err(Error::ReadOnly.into());
         }
         let inode = self.mount.inode(inode)?;
         let mut offset = None;
@@ -163,31 +163,31 @@ impl Volume {
     ///
     /// # Errors
     /// `NoSpace`, `Io`, `Shutdown`.
-    pub fn fsync(&self, inode: InodeNumber) -> Result<()> {
+    pub fn fsync(&self, inode: InodeNumber) -> caller::Result<()> {
         self.mount.journal.check()?;
         if self.mount.options.read_only {
             return Ok(());
         }
-        let Some(inode) = self.mount.inodes.find(inode) else { return self.mount.journal.flush_contents() };
+        let Some(inode) = self.mount.inodes.find(inode) else { return Ok(self.mount.journal.flush_contents()?) };
         let waiting = self.write_out(&inode);
         // A transaction that is committing now holds the lock; what it does came after this call.
         if inode.item().is_pinned() {
             self.mount.journal.force(self.mount.journal.current())?;
         }
         self.mount.journal.flush_contents()?;
-        waiting
+        Ok(waiting?)
     }
 
     /// As [`Self::fsync`], but when only times have changed they may wait.
     ///
     /// # Errors
     /// As [`Self::fsync`].
-    pub fn fdatasync(&self, inode: InodeNumber) -> Result<()> {
+    pub fn fdatasync(&self, inode: InodeNumber) -> caller::Result<()> {
         let only_times = self.mount.inodes.find(inode).is_some_and(|inode| {
             let settled = inode.state_lock().read().is_settled();
             settled && !inode.item().is_pinned()
         });
-        if only_times { self.mount.journal.flush_contents() } else { self.fsync(inode) }
+        if only_times { Ok(self.mount.journal.flush_contents()?) } else { self.fsync(inode) }
     }
 
     /// Brings out everything that waits in memory; not durable yet. What cannot be brought out keeps nothing else from

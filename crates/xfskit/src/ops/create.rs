@@ -9,7 +9,7 @@ use super::protected::check_new_entry;
 use super::stat::stat_of;
 use super::{Caller, Stat, Volume, check_new_name};
 use crate::dir::{self, DirSlot};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caller};
 use crate::inode::{self, NewInode, unlinked};
 use crate::parent;
 use crate::space;
@@ -59,11 +59,11 @@ impl Volume {
     /// `Exists`, `NotADirectory`, `Invalid` for a type that there is not, a link without a target, or a device number
     /// that XFS has no room for, `NoSpace`, `TooManyLinks`, `NameTooLong`, `NotFound` in a removed directory,
     /// `NotPermitted` in an immutable one.
-    pub fn create(&self, dir: InodeNumber, name: &[u8], new: &NewFile<'_>, caller: &Caller) -> Result<Stat> {
+    pub fn create(&self, dir: InodeNumber, name: &[u8], new: &NewFile<'_>, caller: &Caller) -> caller::Result<Stat> {
         check_new_name(name)?;
         let mode = check_new(new)?;
         let dir_inode = self.mount.inode(dir)?;
-        self.retry_with_room(|room| {
+        Ok(self.retry_with_room(|room| {
             let mut tx = self.begin(self.create_reservation(new, room))?;
             let result = (|| {
                 let dir = self.join_dir(&mut tx, &dir_inode)?;
@@ -79,7 +79,7 @@ impl Volume {
                 self.create_in(&mut tx, dir, Some((name, place)), (mode, new), (caller, room))
             })();
             self.located(dir, tx.finish(result))
-        })
+        })?)
     }
 
     /// Makes something with room for inherited ACLs that lie in the inode; again with more, where `make` finds that
@@ -95,9 +95,9 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::create`].
-    pub fn symlink(&self, dir: InodeNumber, name: &[u8], target: &[u8], caller: &Caller) -> Result<Stat> {
+    pub fn symlink(&self, dir: InodeNumber, name: &[u8], target: &[u8], caller: &Caller) -> caller::Result<Stat> {
         if target.is_empty() {
-            return Err(Error::NotFound);
+            return Err(Error::NotFound.into());
         }
         self.create(dir, name, &NewFile { target, ..NewFile::new(MODE_SYMLINK | 0o777) }, caller)
     }
@@ -107,10 +107,10 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::create`]; `Invalid` for anything but a regular file.
-    pub fn tmpfile(&self, dir: InodeNumber, new: &NewFile<'_>, caller: &Caller) -> Result<Stat> {
+    pub fn tmpfile(&self, dir: InodeNumber, new: &NewFile<'_>, caller: &Caller) -> caller::Result<Stat> {
         let mode = check_new(new)?;
         if mode.file_type() != MODE_REGULAR {
-            return Err(Error::Invalid("only a regular file can be without a name"));
+            return Err(Error::Invalid("only a regular file can be without a name").into());
         }
         let dir_inode = self.mount.inode(dir)?;
         let stat = self.retry_with_room(|room| {

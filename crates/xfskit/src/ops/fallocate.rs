@@ -16,7 +16,7 @@ use super::map::{END_OF_MAP, Times, grow, next_link, next_link_with, remove_rang
 use super::protected::{check_not_immutable, check_unprotected};
 use crate::incore::ForkKind;
 use crate::data::{self, BlockState, MAX_SIZE_BYTES, Source};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caller};
 use crate::inode::bmap;
 use crate::trans::{InoId, InodeFields, Transaction};
 use std::ops::Range;
@@ -66,16 +66,16 @@ impl Volume {
     /// reach the end of the file and for insertions at it or behind; `TooLarge` beyond 2⁶³ − 1 bytes; `NotPermitted`
     /// for an immutable file, and for anything but allocation in an append-only one; `IsADirectory`, `ReadOnly`,
     /// `NoSpace`, `Stale`, `Corrupt`, `Io`.
-    pub fn fallocate(&self, inode: InodeNumber, what: Fallocate, offset: u64, length: u64) -> Result<()> {
-        self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Change)
+    pub fn fallocate(&self, inode: InodeNumber, what: Fallocate, offset: u64, length: u64) -> caller::Result<()> {
+        Ok(self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Change)?)
     }
 
     /// As [`Self::fallocate`] for whoever keeps the times of files.
     ///
     /// # Errors
     /// As [`Self::fallocate`].
-    pub fn fallocate_keeping_times(&self, inode: InodeNumber, what: Fallocate, offset: u64, length: u64) -> Result<()> {
-        self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Keep)
+    pub fn fallocate_keeping_times(&self, inode: InodeNumber, what: Fallocate, offset: u64, length: u64) -> caller::Result<()> {
+        Ok(self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Keep)?)
     }
 
     fn allocate_range(&self, inode: InodeNumber, what: Fallocate, bytes: Range<u64>, times: Times) -> Result<()> {

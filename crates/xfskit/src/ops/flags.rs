@@ -3,7 +3,7 @@
 
 use super::create::{single, touch};
 use super::{Caller, Volume};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caller};
 use crate::trans::reservation_of;
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
@@ -54,7 +54,7 @@ impl Volume {
     ///
     /// # Errors
     /// `Stale`, `Corrupt`, `Io`.
-    pub fn flags(&self, inode: InodeNumber) -> Result<Flags> {
+    pub fn flags(&self, inode: InodeNumber) -> caller::Result<Flags> {
         let inode = self.mount.inode(inode)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join(&mut tx, &inode)?;
@@ -68,7 +68,7 @@ impl Volume {
     /// `NotPermitted` for anybody but the owner and root, and to anybody but root for the immutable and the append-only
     /// flag; `Invalid` for a hint that the image or the type of file cannot have, for another hint once a file has
     /// extents, and for the realtime flag; `ReadOnly`, `Stale`, `Corrupt`, `Io`.
-    pub fn set_flags(&self, inode: InodeNumber, wanted: &Flags, caller: &Caller) -> Result<()> {
+    pub fn set_flags(&self, inode: InodeNumber, wanted: &Flags, caller: &Caller) -> caller::Result<()> {
         let inode = self.mount.inode(inode)?;
         let mut tx = self.begin(single(reservation_of(self.mount.reservations.ichange)))?;
         let result = (|| {
@@ -83,7 +83,7 @@ impl Volume {
             apply(core, wanted, block_log);
             Ok(())
         })();
-        self.located(inode.number, tx.finish(result))
+        Ok(self.located(inode.number, tx.finish(result))?)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Volume;
 use crate::counters::Counters;
-use crate::error::Result;
+use crate::error::caller;
 use crate::journal::{LogState, RecoveryReport};
 use crate::mount::MountOptions;
 use xfskit_ondisk::{Geometry, RawSuperblock};
@@ -84,7 +84,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::unmount`].
-    pub fn unmount_if_changed(self) -> Result<()> {
+    pub fn unmount_if_changed(self) -> caller::Result<()> {
         if self.mount.has_changed() { self.unmount() } else { Ok(()) }
     }
 }

@@ -6,7 +6,7 @@ use super::protected::{check_lost_entry, check_new_entry, check_unprotected};
 use super::stat::stat_of;
 use super::{Caller, RenameFlags, Stat, Volume, check_new_name};
 use crate::dir;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caller};
 use crate::inode::unlinked;
 use crate::parent;
 use crate::trans::Transaction;
@@ -21,13 +21,13 @@ impl Volume {
     /// # Errors
     /// `Exists`, `NotPermitted` for a directory and for what is immutable or append-only, `TooManyLinks`, `NoSpace`,
     /// `NotFound` for a file whose last name was removed, `CrossesProjects`.
-    pub fn link(&self, inode: InodeNumber, dir: InodeNumber, name: &[u8]) -> Result<Stat> {
+    pub fn link(&self, inode: InodeNumber, dir: InodeNumber, name: &[u8]) -> caller::Result<Stat> {
         check_new_name(name)?;
         self.settle_unnamed(inode)?;
         loop {
             match self.try_link(inode, dir, name) {
                 Err(Error::WouldBlock) => crate::sync::yield_now(),
-                other => return other,
+                other => return Ok(other?),
             }
         }
     }
@@ -38,9 +38,9 @@ impl Volume {
     ///
     /// # Errors
     /// `IsADirectory`, and those of [`Self::link`] and [`Self::rename`].
-    pub fn link_over(&self, inode: InodeNumber, dir: InodeNumber, name: &[u8], caller: &Caller) -> Result<()> {
+    pub fn link_over(&self, inode: InodeNumber, dir: InodeNumber, name: &[u8], caller: &Caller) -> caller::Result<()> {
         match self.link(inode, dir, name) {
-            Err(Error::Exists) => {}
+            Err(caller::Error::Exists) => {}
             other => return other.map(drop),
         }
         if self.lookup_number(dir, name)? == inode {
@@ -51,14 +51,14 @@ impl Volume {
         let temporary = format!(".xfskit-{:x}", inode.0).into_bytes();
         let linked = self.link(inode, dir, &temporary);
         // A crash may have left the temporary name.
-        if !matches!(linked, Err(Error::Exists)) || self.lookup_number(dir, &temporary)? != inode {
+        if !matches!(linked, Err(caller::Error::Exists)) || self.lookup_number(dir, &temporary)? != inode {
             linked?;
         }
         let renamed = self.rename(dir, &temporary, dir, name, RenameFlags::default(), caller);
         // It is still there after an error, and when somebody gave the inode that name meanwhile: two names of one
         // inode are renamed by doing nothing.
         match self.unlink(dir, &temporary, caller) {
-            Err(Error::NotFound) | Ok(()) => renamed,
+            Err(caller::Error::NotFound) | Ok(()) => renamed,
             other => renamed.and(other),
         }
     }
@@ -68,7 +68,7 @@ impl Volume {
     ///
     /// # Errors
     /// `NotPermitted` for what is immutable or append-only, and as in a sticky directory; `NotFound`, `Corrupt`, `Io`.
-    pub fn check_replaceable(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> Result<()> {
+    pub fn check_replaceable(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> caller::Result<()> {
         let dir_inode = self.mount.inode(dir)?;
         loop {
             let child_inode = self.mount.inode(self.lookup_number(dir, name)?)?;
@@ -76,7 +76,7 @@ impl Volume {
             let dir = self.join_dir(&mut tx, &dir_inode)?;
             match self.try_join(&mut tx, &child_inode) {
                 Err(Error::WouldBlock) => crate::sync::yield_now(),
-                child => return check_lost_entry(&tx, dir, child?, caller),
+                child => return Ok(check_lost_entry(&tx, dir, child?, caller)?),
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Stat, Volume, check_name};
 use crate::dir;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caller};
 use crate::sync::atomic::Ordering;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::InodeNumber;
@@ -12,7 +12,7 @@ impl Volume {
     ///
     /// # Errors
     /// `NotFound`, `NotADirectory`, `NameTooLong`, `Corrupt`, `Io`.
-    pub fn lookup(&self, dir: InodeNumber, name: &[u8]) -> Result<Stat> {
+    pub fn lookup(&self, dir: InodeNumber, name: &[u8]) -> caller::Result<Stat> {
         let number = self.lookup_number(dir, name)?;
         self.stat(number)
     }
@@ -21,7 +21,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::lookup`].
-    pub fn lookup_number(&self, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
+    pub fn lookup_number(&self, dir: InodeNumber, name: &[u8]) -> caller::Result<InodeNumber> {
         check_name(name)?;
         let dir = self.mount.inode(dir)?;
         let mut tx = Transaction::read_only(&self.mount);
@@ -29,7 +29,7 @@ impl Volume {
         if name == b"." {
             return Ok(dir.number);
         }
-        self.located(dir.number, dir::lookup(&mut tx, id, name))?.map(|entry| entry.inode).ok_or(Error::NotFound)
+        self.located(dir.number, dir::lookup(&mut tx, id, name))?.map(|entry| entry.inode).ok_or(Error::NotFound.into())
     }
 
     /// A directory in use, locked and joined.
@@ -47,11 +47,11 @@ impl Volume {
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
-    pub fn is_in_use(&self, inode: InodeNumber) -> Result<bool> {
+    pub fn is_in_use(&self, inode: InodeNumber) -> caller::Result<bool> {
         if self.mount.geometry.split_inode(inode).is_none() || self.mount.superblock().owns_inode(inode) {
             return Ok(false);
         }
-        crate::space::inodes::is_allocated(&mut Transaction::read_only(&self.mount), inode)
+        Ok(crate::space::inodes::is_allocated(&mut Transaction::read_only(&self.mount), inode)?)
     }
 
     /// For whoever keeps inode numbers on behalf of others (FUSE): says that one more refers to the inode. While any
@@ -59,7 +59,7 @@ impl Volume {
     ///
     /// # Errors
     /// `Stale`, `Corrupt`, `Io`.
-    pub fn hold(&self, inode: InodeNumber) -> Result<()> {
+    pub fn hold(&self, inode: InodeNumber) -> caller::Result<()> {
         let inode = self.mount.inode(inode)?;
         inode.opens.fetch_add(1, Ordering::AcqRel);
         Ok(())
@@ -70,7 +70,7 @@ impl Volume {
     ///
     /// # Errors
     /// `Corrupt`, `Shutdown` from freeing the inode. What has no space for that now is freed later.
-    pub fn unhold(&self, inode: InodeNumber, count: u64) -> Result<()> {
+    pub fn unhold(&self, inode: InodeNumber, count: u64) -> caller::Result<()> {
         let Some(inode) = self.mount.inodes.find(inode) else { return Ok(()) };
         let release = |opens: u64| Some(opens.saturating_sub(count));
         let before = inode.opens.fetch_update(Ordering::AcqRel, Ordering::Acquire, release);
@@ -78,6 +78,6 @@ impl Volume {
         if before < count {
             tracing::warn!(inode = inode.number.0, before, count, "an inode was let go more often than it was held");
         }
-        if before > count || before == 0 { Ok(()) } else { self.inactivate_or_put_off(&inode) }
+        if before > count || before == 0 { Ok(()) } else { Ok(self.inactivate_or_put_off(&inode)?) }
     }
 }

@@ -14,7 +14,7 @@ use crate::attr::Attr;
 use crate::attr::update::{self, Logging};
 use crate::data;
 use crate::dir;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caller};
 use crate::inode::default_fork_offset;
 use crate::mount::AttrLogging;
 use crate::ops::stat::stat_of;
@@ -89,17 +89,17 @@ impl Volume {
     /// # Errors
     /// `Exists`, `NotADirectory`, `NoSpace`, `NameTooLong`; `Invalid` for a file that is not [small](Self::is_small);
     /// `NotFound` in a removed directory, `NotPermitted` in an immutable one.
-    pub fn make_files(&self, dir: InodeNumber, files: &[WholeFile<'_>]) -> Result<Vec<Stat>> {
+    pub fn make_files(&self, dir: InodeNumber, files: &[WholeFile<'_>]) -> caller::Result<Vec<Stat>> {
         if !files.is_sorted_by(|a, b| a.name < b.name) {
             let mut names = HashSet::with_capacity(files.len());
             if !files.iter().all(|file| names.insert(file.name)) {
-                return Err(Error::Exists);
+                return Err(Error::Exists.into());
             }
         }
         for file in files {
             check_new_name(file.name)?;
             if !self.is_small(file) {
-                return Err(Error::Invalid("the file is too large to be made in one step"));
+                return Err(Error::Invalid("the file is too large to be made in one step").into());
             }
         }
         // What all of them may need together is far more than they do need: the transaction ends when it comes near to
@@ -128,7 +128,7 @@ impl Volume {
             match tx.finish(result) {
                 // The AG that has inodes is held by another, and comes before that of the contents.
                 Err(Error::WouldBlock) => crate::sync::yield_now(),
-                other => return self.located(dir, other),
+                other => return Ok(self.located(dir, other)?),
             }
         }
     }

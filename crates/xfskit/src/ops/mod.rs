@@ -48,7 +48,7 @@ pub use setattr::{SetAttr, SetTime};
 pub use stat::{FsStat, Stat};
 pub use xattr::{Namespace, SetMode, XattrChange};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caller};
 use crate::incore::{Inode, InodeState};
 use crate::mount::Mount;
 use crate::space::cluster;
@@ -109,7 +109,7 @@ impl Volume {
     ///
     /// # Errors
     /// `Io`, `Shutdown`; `NoSpace`, `Corrupt` of a file that could not be written out and goes on waiting.
-    pub fn sync(&self) -> Result<()> {
+    pub fn sync(&self) -> caller::Result<()> {
         if self.mount.options.read_only {
             return Ok(());
         }
@@ -118,7 +118,7 @@ impl Volume {
         let _ = self.free_put_off();
         self.mount.sync()?;
         self.mount.journal.flush_contents()?;
-        waiting
+        Ok(waiting?)
     }
 
     /// Brings everything home and closes the log. Whoever still holds inodes loses them: those that were unlinked are
@@ -127,7 +127,7 @@ impl Volume {
     /// # Errors
     /// `Io`, `Shutdown`; `NoSpace`, `Corrupt` of a file whose contents could not be written out and are lost, or of an
     /// unlinked inode that could not be freed. All else is in the image, but for the last the log stays dirty.
-    pub fn unmount(self) -> Result<()> {
+    pub fn unmount(self) -> caller::Result<()> {
         // What cannot be brought out is lost, and told; the image is closed in good order all the same.
         let lost = self.write_out_all();
         if lost.is_err() {
@@ -142,9 +142,9 @@ impl Volume {
             // A dirty log has every recovery, the kernel's too, look for inodes without a name.
             self.mount.sync()?;
             self.mount.journal.flush_contents()?;
-            return freed;
+            return Ok(freed?);
         }
-        self.mount.unmount().and(lost)
+        Ok(self.mount.unmount().and(lost)?)
     }
 
     /// An inode in use, locked and joined.

@@ -6,7 +6,7 @@
 
 use super::Volume;
 use crate::env::{Environment, SystemEnvironment};
-use crate::error::Result;
+use crate::error::{Result, caller};
 use crate::journal::{LogState, RecoveryReport};
 use crate::mount::{Mount, MountOptions};
 use crate::open::{FoundLog, Stage};
@@ -95,9 +95,9 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// `Superblock`, `Unsupported`, `Corrupt` as the image is; `NoLogDevice`; `DeviceInUse`; `NoSpace` where the host has
-    /// none for the log; `Io`.
-    pub fn open(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Self> {
+    /// `Superblock`, `Unsupported`, `Corrupt` as the image is; `NoLogDevice`; `DeviceInUse`; `Io`, also where the host
+    /// has no space for the log.
+    pub fn open(device: Arc<dyn BlockDevice>, options: MountOptions) -> caller::Result<Self> {
         Self::open_in(device, None, options, Arc::new(SystemEnvironment::default()))
     }
 
@@ -109,7 +109,7 @@ impl Volume {
         device: Arc<dyn BlockDevice>,
         log_device: Arc<dyn BlockDevice>,
         options: MountOptions,
-    ) -> Result<Self> {
+    ) -> caller::Result<Self> {
         Self::open_in(device, Some(log_device), options, Arc::new(SystemEnvironment::default()))
     }
 
@@ -122,16 +122,16 @@ impl Volume {
         log_device: Option<Arc<dyn BlockDevice>>,
         options: MountOptions,
         env: Arc<dyn Environment>,
-    ) -> Result<Self> {
+    ) -> caller::Result<Self> {
         let looks_only = options.read_only || device.is_read_only();
         if looks_only && !options.no_recovery {
             let log = FoundLog::find(Arc::clone(&device), log_device.clone())?;
             if log.state != LogState::Clean {
-                return Self::open_recovered_in_memory(device, log_device, options, env, &log);
+                return Ok(Self::open_recovered_in_memory(device, log_device, options, env, &log)?);
             }
-            return Self::over(Mount::open_at(device, log_device, options, env, Stage::Image, Some(log.end()))?);
+            return Ok(Self::over(Mount::open_at(device, log_device, options, env, Stage::Image, Some(log.end()))?)?);
         }
-        Self::over(Mount::open_in(device, log_device, options, env)?)
+        Ok(Self::over(Mount::open_in(device, log_device, options, env)?)?)
     }
 
     fn open_recovered_in_memory(
@@ -156,12 +156,12 @@ impl Volume {
     pub fn recover_in_memory(
         device: Arc<dyn BlockDevice>,
         log_device: Option<Arc<dyn BlockDevice>>,
-    ) -> Result<RecoveredDevices> {
+    ) -> caller::Result<RecoveredDevices> {
         let log = FoundLog::find(Arc::clone(&device), log_device.clone())?;
         if log.state == LogState::Clean {
             return Ok(RecoveredDevices { device, log_device, report: None });
         }
-        recover_over(device, log_device, MountOptions::default(), Arc::new(SystemEnvironment::default()), &log)
+        Ok(recover_over(device, log_device, MountOptions::default(), Arc::new(SystemEnvironment::default()), &log)?)
     }
 
     /// Reads the root directory's inode: without it no path leads anywhere, and a mount that succeeds would hide that.

@@ -2,7 +2,7 @@
 
 use super::{Stat, Volume};
 use crate::cycle::CycleGuard;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caller};
 use crate::parent;
 use crate::trans::Transaction;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ const MAX_PATH_BYTES: usize = 256 << 20;
 ///
 /// # Errors
 /// `Invalid` for the root, which has no name.
-pub fn split_path(path: &[u8]) -> Result<(&[u8], &[u8])> {
+pub fn split_path(path: &[u8]) -> caller::Result<(&[u8], &[u8])> {
     let end = path.iter().rposition(|&b| b != b'/').ok_or(Error::Invalid("the root has no name"))? + 1;
     let start = path[..end].iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
     Ok((&path[..start], &path[start..end]))
@@ -36,7 +36,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::lookup`]; `NotADirectory` for another file's path with a slash; `TooManySymlinks`.
-    pub fn resolve(&self, path: &[u8], follow_last: bool) -> Result<Stat> {
+    pub fn resolve(&self, path: &[u8], follow_last: bool) -> caller::Result<Stat> {
         let mut is_dirs = names_directory(path);
         let follow_last = follow_last || is_dirs;
         let mut at = self.root();
@@ -54,7 +54,7 @@ impl Volume {
             }
             followed += 1;
             if followed > MAX_LINKS_FOLLOWED {
-                return Err(Error::TooManySymlinks);
+                return Err(Error::TooManySymlinks.into());
             }
             let target = self.read_link(stat.inode)?;
             if target.starts_with(b"/") {
@@ -64,30 +64,30 @@ impl Volume {
             names.extend(components(&target));
         }
         let stat = self.stat(at)?;
-        if is_dirs && stat.mode & MODE_TYPE != MODE_DIR { Err(Error::NotADirectory) } else { Ok(stat) }
+        if is_dirs && stat.mode & MODE_TYPE != MODE_DIR { Err(Error::NotADirectory.into()) } else { Ok(stat) }
     }
 
     /// Every name of an inode: the directory and the name there.
     ///
     /// # Errors
     /// `NotSupported` on an image without parent pointers; `Corrupt`, `Io`.
-    pub fn parents(&self, inode: InodeNumber) -> Result<Vec<(InodeNumber, Vec<u8>)>> {
+    pub fn parents(&self, inode: InodeNumber) -> caller::Result<Vec<(InodeNumber, Vec<u8>)>> {
         if !self.mount.geometry.has_parent() {
             return Err(Error::NotSupported(
                 "parent pointers: the image was made without them (mkfs with -n parent=1)",
-            ));
+            ).into());
         }
         let inode = self.mount.inode(inode)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join(&mut tx, &inode)?;
-        self.located(inode.number, parent::list(&mut tx, id))
+        Ok(self.located(inode.number, parent::list(&mut tx, id))?)
     }
 
     /// Every path that leads to an inode, without a look into any directory.
     ///
     /// # Errors
     /// As [`Self::parents`].
-    pub fn paths(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
+    pub fn paths(&self, inode: InodeNumber) -> caller::Result<Vec<Vec<u8>>> {
         if inode == self.root() {
             return Ok(vec![b"/".to_vec()]);
         }
@@ -105,7 +105,7 @@ impl Volume {
             };
             bytes += path.len() + name.len();
             if bytes > MAX_PATH_BYTES {
-                return Err(Error::NotSupported("more than 256 MiB of paths to one inode"));
+                return Err(Error::NotSupported("more than 256 MiB of paths to one inode").into());
             }
             if path.last() != Some(&b'/') {
                 path.push(b'/');

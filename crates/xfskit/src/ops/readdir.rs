@@ -2,7 +2,7 @@
 
 use super::Volume;
 use crate::dir;
-use crate::error::Result;
+use crate::error::caller;
 use crate::trans::Transaction;
 use std::ops::ControlFlow;
 use xfskit_ondisk::InodeNumber;
@@ -56,7 +56,7 @@ impl Volume {
         dir: InodeNumber,
         cookie: u32,
         mut each: impl FnMut(DirEntryRef<'_>) -> ControlFlow<()>,
-    ) -> Result<()> {
+    ) -> caller::Result<()> {
         let dir = self.mount.inode(dir)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join_dir(&mut tx, &dir)?;
@@ -64,14 +64,14 @@ impl Volume {
             let (cookie, next_cookie) = (entry.cookie, entry.next);
             each(DirEntryRef { name: entry.name, inode: entry.inode, file_type: entry.file_type, cookie, next_cookie })
         });
-        self.located(dir.number, listed)
+        Ok(self.located(dir.number, listed)?)
     }
 
     /// All entries of `dir` but `.` and `..`.
     ///
     /// # Errors
     /// As [`Self::read_dir`].
-    pub fn list_dir(&self, dir: InodeNumber) -> Result<Vec<DirEntry>> {
+    pub fn list_dir(&self, dir: InodeNumber) -> caller::Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
         self.read_dir(dir, 0, |entry| {
             if entry.name != b"." && entry.name != b".." {
@@ -86,10 +86,10 @@ impl Volume {
     ///
     /// # Errors
     /// `Invalid` for another kind of file; `Corrupt`, `Io`.
-    pub fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>> {
+    pub fn read_link(&self, inode: InodeNumber) -> caller::Result<Vec<u8>> {
         let inode = self.mount.inode(inode)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join(&mut tx, &inode)?;
-        self.located(inode.number, crate::symlink::read(&mut tx, id))
+        Ok(self.located(inode.number, crate::symlink::read(&mut tx, id))?)
     }
 }

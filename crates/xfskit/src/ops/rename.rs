@@ -18,7 +18,7 @@ use super::protected::{check_lost_entry, check_new_entry};
 use super::{Caller, Volume, check_name};
 use crate::cycle::CycleGuard;
 use crate::dir::{self, DirEntry};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caller};
 use crate::incore::Inode;
 use crate::inode::unlinked;
 use crate::parent;
@@ -103,16 +103,16 @@ impl Volume {
         new_name: &[u8],
         flags: RenameFlags,
         caller: &Caller,
-    ) -> Result<()> {
+    ) -> caller::Result<()> {
         check_name(name)?;
         check_name(new_name)?;
         for name in [name, new_name] {
             if name == b"." || name == b".." {
-                return Err(Error::Invalid("'.' and '..' cannot be renamed"));
+                return Err(Error::Invalid("'.' and '..' cannot be renamed").into());
             }
         }
         if flags.exchange && (flags.no_replace || flags.whiteout) {
-            return Err(Error::Invalid("an exchange neither replaces nor leaves a whiteout"));
+            return Err(Error::Invalid("an exchange neither replaces nor leaves a whiteout").into());
         }
         let _moves = (dir != new_dir).then(|| self.mount.moves.lock());
         let mut unsettled = Unsettled::Ask(Vec::new());
@@ -122,7 +122,7 @@ impl Volume {
                     Some(inodes) => inodes.iter().try_for_each(|inode| self.write_out(inode))?,
                     None => crate::sync::yield_now(),
                 },
-                other => return self.located(dir, other),
+                other => return Ok(self.located(dir, other)?),
             }
         }
     }

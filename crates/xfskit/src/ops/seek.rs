@@ -3,7 +3,7 @@
 use super::Volume;
 use crate::incore::ForkKind;
 use crate::data::{self, BlockState, file_offset};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caller};
 use crate::inode::bmap;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::{FileBlock, InodeNumber};
@@ -38,8 +38,8 @@ impl Volume {
     /// # Errors
     /// `NoMoreData` at the end of the file or behind it, and for data where only a hole follows; `IsADirectory`,
     /// `Invalid` when it is no file, `Stale`, `Corrupt`, `Io`.
-    pub fn seek(&self, inode: InodeNumber, offset: u64, what: Seek) -> Result<u64> {
-        self.look_at_map(inode, |tx, ino| {
+    pub fn seek(&self, inode: InodeNumber, offset: u64, what: Seek) -> caller::Result<u64> {
+        Ok(self.look_at_map(inode, |tx, ino| {
             let size = tx.inode(ino).core.size;
             if offset >= size {
                 return Err(Error::NoMoreData);
@@ -49,15 +49,15 @@ impl Volume {
                 Seek::Hole => Some(next_hole(tx, ino, offset)?.min(size)),
             };
             found.ok_or(Error::NoMoreData)
-        })
+        })?)
     }
 
     /// Where the blocks of a file lie, in the order of the file.
     ///
     /// # Errors
     /// `IsADirectory`, `Invalid` when it is no file, `Stale`, `Corrupt`, `Io`.
-    pub fn file_extents(&self, inode: InodeNumber) -> Result<Vec<FileExtent>> {
-        self.look_at_map(inode, |tx, ino| {
+    pub fn file_extents(&self, inode: InodeNumber) -> caller::Result<Vec<FileExtent>> {
+        Ok(self.look_at_map(inode, |tx, ino| {
             let mut found = Vec::new();
             let mut index = 0;
             while let Some(extent) = bmap::extents(tx, ino, ForkKind::Data)?.get(index).copied() {
@@ -70,7 +70,7 @@ impl Volume {
                 index += 1;
             }
             Ok(found)
-        })
+        })?)
     }
 }
 

@@ -4,7 +4,7 @@ use super::create::{single, tell_write};
 use super::protected::{check_not_immutable, check_set_attr};
 use super::stat::stat_of;
 use super::{Caller, Stat, Volume, acl};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caller};
 use crate::incore::Inode;
 use crate::sync::atomic::Ordering;
 use crate::trans::reservation_of;
@@ -53,7 +53,7 @@ impl Volume {
     ///
     /// # Errors
     /// `NotPermitted` for what is immutable or append-only; `Stale`, `NoSpace`, `Io`; for a size as [`Self::truncate`].
-    pub fn set_attr(&self, inode: InodeNumber, change: &SetAttr, caller: &Caller) -> Result<Stat> {
+    pub fn set_attr(&self, inode: InodeNumber, change: &SetAttr, caller: &Caller) -> caller::Result<Stat> {
         if let Some(size) = change.size {
             let others = if change.mode.is_none() { *change } else { SetAttr::default() };
             if change.mode.is_some() {
@@ -68,7 +68,7 @@ impl Volume {
         loop {
             match self.try_set_attr(&inode, change, caller) {
                 Err(Error::WouldBlock) => {}
-                other => return self.located(inode.number, other),
+                other => return Ok(self.located(inode.number, other)?),
             }
         }
     }
@@ -120,7 +120,7 @@ impl Volume {
     ///
     /// # Errors
     /// `NotPermitted` for what is immutable; `Stale`, `NoSpace`, `Io`.
-    pub fn drop_privileges(&self, inode: InodeNumber, writer: Option<&Caller>) -> Result<bool> {
+    pub fn drop_privileges(&self, inode: InodeNumber, writer: Option<&Caller>) -> caller::Result<bool> {
         let left = |mode: u16, gid: u32| {
             let is_member = writer.is_none_or(|writer| writer.in_group(gid));
             if is_member { without_privileges(mode) } else { mode & !0o6000 }
@@ -138,7 +138,7 @@ impl Volume {
             core.mode = left(core.mode, core.gid);
             Ok(true)
         })();
-        self.located(inode.number, tx.finish(result))
+        Ok(self.located(inode.number, tx.finish(result))?)
     }
 }
 

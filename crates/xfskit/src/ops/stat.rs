@@ -1,7 +1,7 @@
 //! What is known of an inode and of the filesystem as a whole.
 
 use super::Volume;
-use crate::error::Result;
+use crate::error::caller;
 use crate::incore::{DataFork, InodeState};
 use crate::trans::Transaction;
 use xfskit_ondisk::inode::flags2;
@@ -91,7 +91,7 @@ impl Volume {
     ///
     /// # Errors
     /// `Stale`, `Corrupt`, `Io`.
-    pub fn stat(&self, inode: InodeNumber) -> Result<Stat> {
+    pub fn stat(&self, inode: InodeNumber) -> caller::Result<Stat> {
         let inode = self.mount.inode(inode)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join(&mut tx, &inode)?;

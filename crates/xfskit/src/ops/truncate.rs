@@ -14,7 +14,7 @@ use super::setattr::{SetAttr, apply};
 use super::stat::stat_of;
 use super::{Caller, Stat, Volume};
 use crate::data::{self, MAX_SIZE_BYTES};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caller};
 use crate::incore::{ForkKind, Inode};
 use crate::inode::bmap;
 use crate::trans::{InodeFields, Transaction};
@@ -28,8 +28,8 @@ impl Volume {
     /// `IsADirectory`, `Invalid` when it is no file, `TooLarge` beyond 2⁶³ − 1 bytes; `NotPermitted` for a
     /// file that is immutable or append-only; `ReadOnly`, `NoSpace`, `Stale`,
     /// `Corrupt`, `Io`.
-    pub fn truncate(&self, inode: InodeNumber, size: u64) -> Result<()> {
-        self.resize(inode, size, &SetAttr::default(), &Caller::root()).map(|_| ())
+    pub fn truncate(&self, inode: InodeNumber, size: u64) -> caller::Result<()> {
+        Ok(self.resize(inode, size, &SetAttr::default(), &Caller::root()).map(|_| ())?)
     }
 
     /// Sets the size of a file, and other attributes, all but its mode, with it.

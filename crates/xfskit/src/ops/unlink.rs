@@ -11,7 +11,7 @@ use super::links::{check_empty_dir, check_has_subdirectory, check_named, count_l
 use super::protected::check_lost_entry;
 use super::{Caller, Volume, check_name};
 use crate::dir::{self, DirSlot};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caller};
 use crate::inode::unlinked;
 use crate::parent;
 use crate::space;
@@ -25,16 +25,16 @@ impl Volume {
     ///
     /// # Errors
     /// `NotFound`, `IsADirectory`, `NotPermitted` in a sticky directory and for what is immutable or append-only.
-    pub fn unlink(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> Result<()> {
-        self.remove_name(dir, name, false, caller)
+    pub fn unlink(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> caller::Result<()> {
+        Ok(self.remove_name(dir, name, false, caller)?)
     }
 
     /// Removes an empty directory.
     ///
     /// # Errors
     /// `NotFound`, `NotADirectory`, `NotEmpty`, `Invalid` for `.`; `NotPermitted` as [`Self::unlink`].
-    pub fn rmdir(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> Result<()> {
-        self.remove_name(dir, name, true, caller)
+    pub fn rmdir(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> caller::Result<()> {
+        Ok(self.remove_name(dir, name, true, caller)?)
     }
 
     fn remove_name(&self, dir: InodeNumber, name: &[u8], want_dir: bool, caller: &Caller) -> Result<()> {

@@ -11,7 +11,7 @@ use super::{Caller, Volume, acl, check_state_in_use};
 use crate::attr;
 use crate::attr::search::{InodeList, InodeSearch, kinds_of, list_inode, search_inode};
 use crate::attr::update::{self, Required};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caller};
 use crate::incore::{Inode, KnownAbsent};
 use crate::mount::AttrLogging;
 use crate::trans::reservation_of;
@@ -135,7 +135,7 @@ impl Volume {
     ///
     /// # Errors
     /// `NoAttribute`, `NotSupported` for an unknown prefix, `Corrupt`, `Io`.
-    pub fn get_xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Vec<u8>> {
+    pub fn get_xattr(&self, inode: InodeNumber, name: &[u8]) -> caller::Result<Vec<u8>> {
         let mut value = Vec::new();
         self.get_xattr_into(inode, name, &mut value)?;
         Ok(value)
@@ -145,14 +145,14 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::get_xattr`].
-    pub fn get_xattr_into(&self, inode: InodeNumber, name: &[u8], value: &mut Vec<u8>) -> Result<()> {
+    pub fn get_xattr_into(&self, inode: InodeNumber, name: &[u8], value: &mut Vec<u8>) -> caller::Result<()> {
         let parsed = parse(name)?;
         let inode = self.mount.inode(inode)?;
         value.clear();
         if let Parsed::Plain(namespace, name) = parsed
             && let Some(found) = self.get_from_inode(&inode, namespace, name, value)?
         {
-            return if found { Ok(()) } else { Err(Error::NoAttribute) };
+            return if found { Ok(()) } else { Err(Error::NoAttribute.into()) };
         }
         *value = self.get_by_transaction(&inode, parsed)?;
         Ok(())
@@ -198,7 +198,7 @@ impl Volume {
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
-    pub fn list_xattr(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
+    pub fn list_xattr(&self, inode: InodeNumber) -> caller::Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();
         self.for_each_xattr(inode, &mut |prefix, name| names.push([prefix, name].concat()))?;
         Ok(names)
@@ -209,13 +209,13 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::list_xattr`].
-    pub fn list_xattr_into(&self, inode: InodeNumber, names: &mut Vec<u8>) -> Result<()> {
+    pub fn list_xattr_into(&self, inode: InodeNumber, names: &mut Vec<u8>) -> caller::Result<()> {
         names.clear();
-        self.for_each_xattr(inode, &mut |prefix, name| {
+        Ok(self.for_each_xattr(inode, &mut |prefix, name| {
             names.extend_from_slice(prefix);
             names.extend_from_slice(name);
             names.push(0);
-        })
+        })?)
     }
 
     /// Hands out all attributes, each as the two parts of its full name.
@@ -281,16 +281,16 @@ impl Volume {
         value: &[u8],
         mode: SetMode,
         caller: &Caller,
-    ) -> Result<()> {
-        self.change(inode, &[(name, Some(value))], mode, caller)
+    ) -> caller::Result<()> {
+        Ok(self.change(inode, &[(name, Some(value))], mode, caller)?)
     }
 
     /// Removes an attribute.
     ///
     /// # Errors
     /// `NoAttribute`, `NotSupported` for an unknown prefix, `NotPermitted` on what is immutable or append-only.
-    pub fn remove_xattr(&self, inode: InodeNumber, name: &[u8], caller: &Caller) -> Result<()> {
-        self.change(inode, &[(name, None)], SetMode::Any, caller)
+    pub fn remove_xattr(&self, inode: InodeNumber, name: &[u8], caller: &Caller) -> caller::Result<()> {
+        Ok(self.change(inode, &[(name, None)], SetMode::Any, caller)?)
     }
 
     /// Makes many changes to the attributes of one inode, all or nothing as far as errors go; in one transaction where
@@ -298,9 +298,9 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::set_xattr`] and [`Self::remove_xattr`], before anything was changed.
-    pub fn change_xattrs(&self, inode: InodeNumber, changes: &[XattrChange], caller: &Caller) -> Result<()> {
+    pub fn change_xattrs(&self, inode: InodeNumber, changes: &[XattrChange], caller: &Caller) -> caller::Result<()> {
         let changes: Vec<_> = changes.iter().map(|c| (c.name.as_slice(), c.value.as_deref())).collect();
-        self.change(inode, &changes, SetMode::Any, caller)
+        Ok(self.change(inode, &changes, SetMode::Any, caller)?)
     }
 
     /// Makes one change that is a matter of the inode alone, and reserves no more than that takes. `false`: it is not,

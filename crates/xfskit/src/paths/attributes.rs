@@ -3,7 +3,7 @@
 use super::lookup::find_way;
 use super::names::to_path;
 use super::{AsPath, Filesystem, LastLink, Metadata, OnPath, Permissions, Pin, Result, Times};
-use crate::error::{Error as Cause, Result as EngineResult};
+use crate::error::caller::{Error as Cause, Result as EngineResult};
 use crate::ops::{Caller, SetAttr, SetMode, XattrChange};
 use std::path::PathBuf;
 

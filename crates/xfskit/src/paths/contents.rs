@@ -1,7 +1,7 @@
 //! Whole files at once.
 
 use super::{AsPath, File, Filesystem, OnPath, Result};
-use crate::error::{Error as Cause, Result as EngineResult};
+use crate::error::caller::{Error as Cause, Result as EngineResult};
 use crate::ops::Caller;
 
 /// Bytes that are read at once.

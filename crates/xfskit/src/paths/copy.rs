@@ -1,7 +1,7 @@
 //! Copies of files.
 
 use super::{AsPath, File, FileOptions, Filesystem, OnPath, Result};
-use crate::error::{Error as Cause, Result as EngineResult};
+use crate::error::caller::{Error as Cause, Result as EngineResult};
 use crate::ops::{Caller, Seek, SetAttr, XattrChange};
 
 impl Filesystem {

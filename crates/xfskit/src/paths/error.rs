@@ -1,6 +1,6 @@
 //! Errors that say which path.
 
-use crate::error::Error as Cause;
+use crate::error::caller::Error as Cause;
 use std::io;
 use std::path::PathBuf;
 use xfskit_device::OpenError;

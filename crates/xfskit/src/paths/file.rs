@@ -1,7 +1,7 @@
 //! Open files.
 
 use super::{AsPath, FileType, Filesystem, LastLink, Metadata, OnPath, Permissions, Pin, Result};
-use crate::error::{Error as Cause, Result as EngineResult};
+use crate::error::caller::{Error as Cause, Result as EngineResult};
 use crate::ops::{Caller, NewFile, SetAttr, SetMode, split_path};
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};

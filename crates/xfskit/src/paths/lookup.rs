@@ -6,7 +6,7 @@
 //! lead to.
 
 use super::LastLink;
-use crate::error::{Error as Cause, Result as EngineResult};
+use crate::error::caller::{Error as Cause, Result as EngineResult};
 use crate::ops::{MAX_LINKS_FOLLOWED, components, names_directory};
 use crate::ops::{Stat, Volume};
 use xfskit_ondisk::InodeNumber;

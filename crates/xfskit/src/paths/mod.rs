@@ -28,7 +28,7 @@ pub use open::{Info, OpenOptions};
 pub use read_dir::{DirEntry, ReadDir};
 pub use walk::{Walk, WalkEntry};
 
-use crate::error::{Error as Cause, Result as EngineResult};
+use crate::error::caller::{Error as Cause, Result as EngineResult};
 use crate::ops::{Volume, split_path};
 use lookup::Pin;
 

@@ -1,7 +1,7 @@
 //! Making, moving and linking names.
 
 use super::{AsPath, Filesystem, LastLink, OnPath, Permissions, Place, Result};
-use crate::error::{Error as Cause, Result as EngineResult};
+use crate::error::caller::{Error as Cause, Result as EngineResult};
 use crate::ops::{Caller, NewFile, RenameFlags};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

@@ -3,7 +3,7 @@
 use super::lookup::find;
 use super::names::to_path;
 use super::{AsPath, FileType, Filesystem, LastLink, Metadata, OnPath, Pin, Result};
-use crate::error::Result as EngineResult;
+use crate::error::caller::Result as EngineResult;
 use crate::ops::{DirEntry as Listed, Volume};
 use std::ffi::OsStr;
 use std::fmt;

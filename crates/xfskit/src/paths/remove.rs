@@ -1,7 +1,7 @@
 //! Removing files and trees.
 
 use super::{AsPath, Filesystem, OnPath, Pin, Place, Result};
-use crate::error::{Error as Cause, Result as EngineResult};
+use crate::error::caller::{Error as Cause, Result as EngineResult};
 use crate::ops::{Caller, DirEntry};
 use std::collections::HashSet;
 use std::ops::ControlFlow;

@@ -1,7 +1,7 @@
 //! Whole trees, entry by entry.
 
 use super::{AsPath, DirEntry, Error, Filesystem, LastLink, OnPath, ReadDir, Result};
-use crate::error::Result as EngineResult;
+use crate::error::caller::Result as EngineResult;
 use std::collections::HashSet;
 use std::ops::Deref;
 use xfskit_ondisk::{Corruption, InodeNumber};

@@ -9,13 +9,14 @@ use xfskit::attr::tree::{self, Completeness};
 use xfskit::attr::{self, Attr, EmptyFork, Fit, Form, remote, shortform};
 use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::dir::{self, FileType};
+use xfskit::error::{Error, Result};
 use xfskit::inode::NewInode;
 use xfskit::mount::Mount;
 use xfskit::ondisk::attr::leaf::LeafValue;
 use xfskit::ondisk::inode::FileMode;
 use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::trans::{InoId, InodeFields, Reservation, Transaction};
-use xfskit::volume::{Error, MountOptions, Result};
+use xfskit::volume::MountOptions;
 use xfskit_mkfs::{AgLayout, Options, Size, make};
 
 /// An image in memory.

@@ -57,7 +57,7 @@ fn make(fs: &Volume, name: &str) -> Result<(), Error> {
 }
 
 fn push(fs: &Volume) -> Result<usize, Error> {
-    fs.mount().journal.push_tail(Lsn(u64::MAX))
+    Ok(fs.mount().journal.push_tail(Lsn(u64::MAX))?)
 }
 
 /// What the kernel finds of the files `0..count`, after it has recovered the journal.

@@ -155,7 +155,7 @@ fn an_update_for_which_there_is_no_space_any_more_is_left_out() {
     drop(fs);
     let fs = open(&device).unwrap();
     let one = one(&fs);
-    assert!(matches!(fs.get_xattr(one, b"user.large"), Err(Error::NoAttribute)));
+    assert!(matches!(fs.get_xattr(one, b"user.large"), Err(crate::volume::Error::NoAttribute)));
     assert_eq!(fs.get_xattr(one, b"user.filler 3").unwrap(), [3; 600]);
     fs.unmount().unwrap();
     TestImage { device }.assert_sound();
