@@ -98,40 +98,123 @@
 //! | `mkfs` (default) | [`create`](fn@create) makes images; without it they can only be opened |
 //! | `internals` | the engine's modules are public, and may change with every version |
 #![forbid(unsafe_code)]
+// What only this project's other crates and the tests use is not dead.
+#![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 
+// The engine's modules are public with the feature `internals`, and private without. They are declared without a macro,
+// for rustfmt finds files by plain declarations only.
+#[macro_use]
 #[cfg(feature = "internals")]
-#[macro_use]
 pub mod error;
-#[cfg(not(feature = "internals"))]
 #[macro_use]
+#[cfg(not(feature = "internals"))]
 mod error;
-
-/// Declares the modules of the engine: private, unless the feature `internals` shows them.
-macro_rules! engine {
-    ($($module:ident)*) => {
-        $(
-            #[cfg(feature = "internals")]
-            pub mod $module;
-            // What only this project's other crates and the tests use is not dead.
-            #[cfg(not(feature = "internals"))]
-            #[allow(dead_code, unused_imports)]
-            mod $module;
-        )*
-    };
-}
 
 mod credits;
 mod cycle;
 
-engine! {
-    counters env error_tags hash item sync value
-    buffer incore journal mount trans
-    btree space
-    inode
-    attr dabtree data dir parent symlink
-    open recover
-    ops
-}
+#[cfg(feature = "internals")]
+pub mod counters;
+#[cfg(not(feature = "internals"))]
+mod counters;
+#[cfg(feature = "internals")]
+pub mod env;
+#[cfg(not(feature = "internals"))]
+mod env;
+#[cfg(feature = "internals")]
+pub mod error_tags;
+#[cfg(not(feature = "internals"))]
+mod error_tags;
+#[cfg(feature = "internals")]
+pub mod hash;
+#[cfg(not(feature = "internals"))]
+mod hash;
+#[cfg(feature = "internals")]
+pub mod item;
+#[cfg(not(feature = "internals"))]
+mod item;
+#[cfg(feature = "internals")]
+pub mod sync;
+#[cfg(not(feature = "internals"))]
+mod sync;
+#[cfg(feature = "internals")]
+pub mod value;
+#[cfg(not(feature = "internals"))]
+mod value;
+
+#[cfg(feature = "internals")]
+pub mod buffer;
+#[cfg(not(feature = "internals"))]
+mod buffer;
+#[cfg(feature = "internals")]
+pub mod incore;
+#[cfg(not(feature = "internals"))]
+mod incore;
+#[cfg(feature = "internals")]
+pub mod journal;
+#[cfg(not(feature = "internals"))]
+mod journal;
+#[cfg(feature = "internals")]
+pub mod mount;
+#[cfg(not(feature = "internals"))]
+mod mount;
+#[cfg(feature = "internals")]
+pub mod trans;
+#[cfg(not(feature = "internals"))]
+mod trans;
+
+#[cfg(feature = "internals")]
+pub mod btree;
+#[cfg(not(feature = "internals"))]
+mod btree;
+#[cfg(feature = "internals")]
+pub mod space;
+#[cfg(not(feature = "internals"))]
+mod space;
+
+#[cfg(feature = "internals")]
+pub mod inode;
+#[cfg(not(feature = "internals"))]
+mod inode;
+
+#[cfg(feature = "internals")]
+pub mod attr;
+#[cfg(not(feature = "internals"))]
+mod attr;
+#[cfg(feature = "internals")]
+pub mod dabtree;
+#[cfg(not(feature = "internals"))]
+mod dabtree;
+#[cfg(feature = "internals")]
+pub mod data;
+#[cfg(not(feature = "internals"))]
+mod data;
+#[cfg(feature = "internals")]
+pub mod dir;
+#[cfg(not(feature = "internals"))]
+mod dir;
+#[cfg(feature = "internals")]
+pub mod parent;
+#[cfg(not(feature = "internals"))]
+mod parent;
+#[cfg(feature = "internals")]
+pub mod symlink;
+#[cfg(not(feature = "internals"))]
+mod symlink;
+
+#[cfg(feature = "internals")]
+pub mod open;
+#[cfg(not(feature = "internals"))]
+mod open;
+#[cfg(feature = "internals")]
+pub mod recover;
+#[cfg(not(feature = "internals"))]
+mod recover;
+
+#[cfg(feature = "internals")]
+pub mod ops;
+#[cfg(not(feature = "internals"))]
+mod ops;
 
 pub mod rescue;
 

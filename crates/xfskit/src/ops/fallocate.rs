@@ -74,7 +74,13 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::fallocate`].
-    pub fn fallocate_keeping_times(&self, inode: InodeNumber, what: Fallocate, offset: u64, length: u64) -> caller::Result<()> {
+    pub fn fallocate_keeping_times(
+        &self,
+        inode: InodeNumber,
+        what: Fallocate,
+        offset: u64,
+        length: u64,
+    ) -> caller::Result<()> {
         Ok(self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Keep)?)
     }
 

@@ -75,7 +75,8 @@ impl Volume {
         if !self.mount.geometry.has_parent() {
             return Err(Error::NotSupported(
                 "parent pointers: the image was made without them (mkfs with -n parent=1)",
-            ).into());
+            )
+            .into());
         }
         let inode = self.mount.inode(inode)?;
         let mut tx = Transaction::read_only(&self.mount);
