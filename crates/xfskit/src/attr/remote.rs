@@ -6,8 +6,8 @@
 
 use super::tree::RemoteValue;
 use crate::buffer::{BufferKind, DiskRun, DiskRuns};
-use crate::incore::ForkKind;
 use crate::error::Result;
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::mount::Mount;
 use crate::sync::thread_local;
@@ -16,11 +16,9 @@ use crate::value::ValueBlocks;
 use std::cell::RefCell;
 use std::sync::Arc;
 use xfskit_ondisk::attr::MAX_VALUE_BYTES;
-use xfskit_ondisk::attr::remote::{
-    blocks_for, bytes_per_block, decode_block, verify_remote,
-};
-use xfskit_ondisk::part_header::{PART_CRC_OFFSET, PART_LSN_OFFSET};
+use xfskit_ondisk::attr::remote::{blocks_for, bytes_per_block, decode_block, verify_remote};
 use xfskit_ondisk::logged::buffer::buffer_type;
+use xfskit_ondisk::part_header::{PART_CRC_OFFSET, PART_LSN_OFFSET};
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, FileBlock};
 
 /// A block of a remote value.

@@ -4,8 +4,8 @@
 //! do not. Invariant: a remembered block is where the map says.
 
 use crate::buffer::BufferKind;
-use crate::incore::ForkKind;
 use crate::error::Result;
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::trans::{BufId, InoId, Transaction};
 use xfskit_ondisk::{Corruption, FileBlock};

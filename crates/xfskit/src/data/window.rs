@@ -1,9 +1,9 @@
 //! Finds blocks for contents: behind what the file has, in one piece with it if possible, with room to grow.
 
 use super::piece::extent_before;
-use crate::incore::ForkKind;
 use crate::error::{Error, Result};
 use crate::error_tags::BMAP_ALLOC_MINLEN_EXTENT;
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::space::alloc::{self, AllocRequest, Near};
 use crate::trans::{InoId, Transaction};

@@ -3,9 +3,9 @@
 use super::data::{self, UnusedSpace};
 use super::index::{ENTRY_BYTES, IndexArray, same_hash};
 use super::{DIR_BLOCK_KIND, DIR_LEAF1_KIND, Dir, FileType, FoundEntry, NewEntry, leaf, set_local, shortform};
-use crate::incore::DataFork;
 use crate::dabtree::edit::{Edit, edit};
 use crate::error::{Error, Result};
+use crate::incore::DataFork;
 use crate::trans::{BufId, InodeFields, Transaction};
 use xfskit_ondisk::da::hash_name;
 use xfskit_ondisk::dir::data::{

@@ -1,8 +1,8 @@
 //! Reading a directory in the order of its cookies.
 
 use super::{Dir, DirForm, shortform};
-use crate::incore::ForkKind;
 use crate::error::Result;
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::trans::{InoId, Transaction};
 use std::ops::ControlFlow;

@@ -10,9 +10,9 @@
 use super::Volume;
 use super::map::{Times, grow, next_link, remove_range, touch_contents};
 use super::protected::check_unprotected;
-use crate::incore::ForkKind;
 use crate::data::{self, BlockState, MAX_SIZE_BYTES};
 use crate::error::{Error, Result, caller};
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::space::{alloc, refcount};
 use crate::trans::{InoId, InodeFields, Transaction};

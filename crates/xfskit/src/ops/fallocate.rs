@@ -14,9 +14,9 @@
 use super::Volume;
 use super::map::{END_OF_MAP, Times, grow, next_link, next_link_with, remove_range, touch_contents, zero_bytes};
 use super::protected::{check_not_immutable, check_unprotected};
-use crate::incore::ForkKind;
 use crate::data::{self, BlockState, MAX_SIZE_BYTES, Source};
 use crate::error::{Error, Result, caller};
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::trans::{InoId, InodeFields, Transaction};
 use std::ops::Range;

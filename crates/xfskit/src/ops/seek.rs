@@ -1,9 +1,9 @@
 //! Where a file has data, and where its blocks lie.
 
 use super::Volume;
-use crate::incore::ForkKind;
 use crate::data::{self, BlockState, file_offset};
 use crate::error::{Error, Result, caller};
+use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::{FileBlock, InodeNumber};

@@ -12,10 +12,7 @@ use crate::inode::bmap;
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::logged::buffer::buffer_type;
 use xfskit_ondisk::part_header::{PART_CRC_OFFSET, PART_HEADER_BYTES, PART_LSN_OFFSET};
-use xfskit_ondisk::symlink::{
-    SYMLINK_LENGTH_LIMIT, capacity, decode_run,
-    encode_run, verify_symlink,
-};
+use xfskit_ondisk::symlink::{SYMLINK_LENGTH_LIMIT, capacity, decode_run, encode_run, verify_symlink};
 use xfskit_ondisk::{DiskAddress, Extent, FileBlock, ForkFormat, Geometry};
 
 pub use xfskit_ondisk::symlink::blocks_for as blocks_needed;

@@ -1,8 +1,8 @@
 //! What the tests believe of an image: every block with its owner, every inode; and random work that keeps it.
 
 use crate::btree::{BtreeKind, Cursor, RecordOf};
-use crate::incore::ForkKind;
 use crate::error::Error;
+use crate::incore::ForkKind;
 use crate::mount::Mount;
 use crate::space::ag::Ag;
 use crate::space::ag_tree::ag_tree;
