@@ -58,6 +58,7 @@ pub enum Change<'a> {
 
 impl Value<'_> {
     /// Length in bytes.
+    #[inline]
     pub fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -71,6 +72,7 @@ impl Value<'_> {
     }
 
     /// The bytes of one that is not in blocks: one that an entry may have beside its name.
+    #[inline]
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
@@ -81,6 +83,7 @@ impl Value<'_> {
 
 impl<'a> Attr<'a> {
     /// An attribute with its value.
+    #[inline]
     pub fn new(namespace: u8, name: &'a [u8], value: &'a [u8]) -> Self {
         Self { namespace, name: Cow::Borrowed(name), value: Value::Bytes(Cow::Borrowed(value)) }
     }
@@ -96,6 +99,7 @@ impl<'a> Attr<'a> {
     }
 
     /// Whether it is a parent pointer.
+    #[inline]
     pub fn is_parent(&self) -> bool {
         self.namespace & flags::PARENT != 0
     }
@@ -106,11 +110,13 @@ impl<'a> Attr<'a> {
     }
 
     /// Whether this identifies an attribute with these parts; `value` is `None` for one in blocks.
+    #[inline]
     pub(super) fn matches(&self, namespace: u8, name: &[u8], value: Option<&[u8]>) -> bool {
         self.namespace == namespace && *self.name == *name && (!self.is_parent() || value == Some(self.key_value()))
     }
 
     /// The value as far as it can belong to the key: only a parent pointer's does, which is never in blocks.
+    #[inline]
     fn key_value(&self) -> &[u8] {
         self.value.bytes().unwrap_or_default()
     }
@@ -169,6 +175,7 @@ impl<'a> Change<'a> {
     }
 
     /// The attribute that is there afterwards.
+    #[inline]
     pub(super) fn new_attr(&self) -> Option<&Attr<'a>> {
         match self {
             Self::Set(new) | Self::Replace(new) | Self::ReplaceParent { new, .. } => Some(new),
@@ -185,6 +192,7 @@ impl<'a> Change<'a> {
     }
 
     /// Length of the value that it stores.
+    #[inline]
     pub(super) fn value_bytes(&self) -> usize {
         self.new_attr().map_or(0, |new| new.value.len())
     }

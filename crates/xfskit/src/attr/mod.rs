@@ -9,8 +9,9 @@
 //!
 //! Every step either does its work or, when there is no room, says so before it changed anything.
 //!
-//! Callers have the inode locked in their transaction, and keep [`KnownAbsent`](crate::incore::KnownAbsent) up to date.
+//! Callers have the inode locked in their transaction.
 
+pub mod absent;
 mod change;
 mod drop;
 pub mod fork;

@@ -5,15 +5,14 @@
 //! search         the same in a transaction, and the tree: a slot for one change
 //! list_inode     all attributes, as far as the inode alone has them
 //! ```
-//! The inode in memory remembers kinds of attributes that it does not have
-//! ([`KnownAbsent`](crate::incore::KnownAbsent)). That is asked here and nowhere else, so callers see an attribute that
+//! What the inode is known not to have ([`super::absent`]) is asked here and nowhere else: callers see an attribute that
 //! is not there, and only the counters say that nothing was searched.
 
 use super::shortform::{self, EntryRange};
 use super::tree::{self, Completeness, LeafSlot};
-use super::{Attr, Form, flags, form_of};
+use super::{Attr, Form, absent, form_of};
+use crate::incore::InodeState;
 use crate::error::Result;
-use crate::incore::{InodeState, KnownAbsent};
 use crate::mount::Mount;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::attr::shortform::ShortformAttr;
@@ -61,6 +60,7 @@ pub enum InodeList<'a> {
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
+#[inline]
 pub fn search(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<AttrSlot> {
     Ok(match search_inode(tx.mount(), tx.inode(ino), key)? {
         InodeSearch::KnownAbsent => AttrSlot::KnownAbsent,
@@ -78,7 +78,7 @@ pub fn search(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<AttrSl
 /// `Corrupt`.
 #[inline]
 pub fn search_inode<'a>(mount: &Mount, state: &'a InodeState, key: &Attr<'_>) -> Result<InodeSearch<'a>> {
-    if mount.options.known_absent && is_known_absent(state.known_absent, key) {
+    if absent::is_known(mount, state, key) {
         return Ok(InodeSearch::KnownAbsent);
     }
     if form_of(state) == Form::Tree {
@@ -89,62 +89,12 @@ pub fn search_inode<'a>(mount: &Mount, state: &'a InodeState, key: &Attr<'_>) ->
 
 /// All attributes of an inode under its lock, as far as the inode alone has them.
 pub fn list_inode<'a>(mount: &Mount, state: &'a InodeState) -> InodeList<'a> {
-    if mount.options.known_absent && state.known_absent.contains(KnownAbsent::ALL) {
+    if absent::is_all_known(mount, state) {
         InodeList::KnownAbsent
     } else if form_of(state) == Form::Tree {
         InodeList::InTree
     } else {
         InodeList::Shortform(shortform::bytes(state))
-    }
-}
-
-/// Whether one of the kinds that an attribute belongs to is known to be absent. Parent pointers are of no kind.
-fn is_known_absent(known: KnownAbsent, key: &Attr<'_>) -> bool {
-    space_kind(key.namespace).is_some_and(|kind| known.contains(kind))
-        || acl_kind(key.namespace, &key.name).is_some_and(|kind| known.contains(kind))
-}
-
-/// The kinds that are not absent where there is an attribute.
-pub fn kinds_of(namespace: u8, name: &[u8]) -> KnownAbsent {
-    let space = space_kind(namespace).unwrap_or_default();
-    acl_kind(namespace, name).map_or(space, |acl| space.union(acl))
-}
-
-/// The kind of all attributes of a name space.
-#[inline]
-fn space_kind(namespace: u8) -> Option<KnownAbsent> {
-    match namespace & flags::NAMESPACE {
-        flags::ROOT => Some(KnownAbsent::ROOT),
-        flags::SECURE => Some(KnownAbsent::SECURE),
-        flags::PARENT => None,
-        _ => Some(KnownAbsent::USER),
-    }
-}
-
-/// The kind of an ACL.
-#[inline]
-fn acl_kind(namespace: u8, name: &[u8]) -> Option<KnownAbsent> {
-    if namespace & flags::NAMESPACE != flags::ROOT {
-        return None;
-    }
-    match name {
-        b"SGI_ACL_FILE" => Some(KnownAbsent::ACCESS_ACL),
-        b"SGI_ACL_DEFAULT" => Some(KnownAbsent::DEFAULT_ACL),
-        _ => None,
-    }
-}
-
-/// Remembers that an ACL was not found.
-pub fn remember_no_acl(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) {
-    if let Some(kind) = acl_kind(key.namespace, &key.name) {
-        tx.inode_memory_mut(ino).known_absent.insert(kind);
-    }
-}
-
-/// Forgets what an attribute that is added contradicts.
-pub(super) fn forget_absent(tx: &mut Transaction, ino: InoId, new: Option<&Attr<'_>>) {
-    if let Some(new) = new.filter(|new| !new.is_parent()) {
-        tx.inode_memory_mut(ino).known_absent.remove(kinds_of(new.namespace, &new.name));
     }
 }
 
@@ -155,11 +105,13 @@ fn count(mount: &Mount, is_known: bool) {
 
 impl AttrSlot {
     /// Whether the attribute is there.
+    #[inline]
     pub fn is_found(&self) -> bool {
         matches!(self, Self::InInode(_) | Self::InLeaf(_))
     }
 
     /// Counts the search.
+    #[inline]
     pub fn count(&self, mount: &Mount) {
         count(mount, matches!(self, Self::KnownAbsent));
     }

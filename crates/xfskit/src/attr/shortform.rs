@@ -1,9 +1,9 @@
 //! Shortform attributes: names and values in the inode.
 
 use super::fork::{offset_for, remove_if_useless, set_offset};
-use super::{Attr, EmptyFork, Fit, Form, form};
-use crate::error::Result;
+use super::{Attr, EmptyFork, Fit, Form, absent, form};
 use crate::incore::{AttrFork, InodeState, LocalAttrs};
+use crate::error::Result;
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::ForkFormat;
 use xfskit_ondisk::attr::shortform::{
@@ -31,6 +31,7 @@ pub fn find<'a>(tx: &'a Transaction, ino: InoId, key: &Attr<'_>) -> Result<Optio
 ///
 /// # Errors
 /// `Corrupt`.
+#[inline]
 pub fn find_in<'a>(state: &'a InodeState, key: &Attr<'_>) -> Result<Option<ShortformAttr<'a>>> {
     for attr in attrs(bytes(state)) {
         let attr = attr?;
@@ -70,6 +71,7 @@ fn room_for<'v>(tx: &Transaction, ino: InoId, gone: usize, new: &'v Attr<'_>) ->
 pub fn add(tx: &mut Transaction, ino: InoId, new: &Attr<'_>) -> Result<Fit> {
     let Some((offset, value)) = room_for(tx, ino, 0, new) else { return Ok(Fit::NoRoom) };
     append(local_mut(tx, ino, offset), new.namespace, &new.name, value);
+    absent::forget(tx, ino, new);
     Ok(Fit::Done)
 }
 
@@ -114,6 +116,7 @@ pub struct EntryRange {
 
 impl EntryRange {
     /// Where an attribute is that was found.
+    #[inline]
     pub fn of(found: &ShortformAttr<'_>) -> Self {
         let (name_start, length) = (found.name_start(), found.length());
         Self { start: found.start, name_start, length, name_bytes: found.name.len(), namespace: found.namespace }
@@ -125,6 +128,7 @@ impl EntryRange {
     }
 
     /// Whether another attribute has the same lengths and takes this one's place without a move.
+    #[inline]
     pub fn is_for(&self, new: &Attr<'_>) -> bool {
         self.name_bytes == new.name.len()
             && self.length == entry_bytes(new.name.len(), new.value.len())

@@ -2,11 +2,11 @@
 
 use super::fork::{self, remove_if_useless};
 use super::leaf::{self, OwnedAttr, OwnedValue};
-use super::{Attr, EmptyFork, Fit, Form, flags, form, remote, shortform};
+use super::{Attr, EmptyFork, Fit, Form, absent, flags, form, remote, shortform};
+use crate::incore::{AttrFork, ForkKind};
 use crate::dabtree::edit::edit;
 use crate::dabtree::{ATTR_LEAF_KIND, CycleGuard, DaTree, Path, PathLevel, Side};
 use crate::error::{Error, Result};
-use crate::incore::{AttrFork, ForkKind};
 use crate::inode::bmap;
 use crate::trans::{BufId, InoId, InodeFields, Transaction};
 use xfskit_ondisk::attr::leaf::{
@@ -194,6 +194,7 @@ pub fn add(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, value: LeafValue<'_
     };
     let flags = key.namespace | if entry == Completeness::Incomplete { flags::INCOMPLETE } else { 0 };
     let new = OwnedAttr { hash: key.hash(), flags, name: key.name.to_vec(), value };
+    absent::forget(tx, ino, key);
     let path = Path::descend(tx, &tree(ino), new.hash)?;
     let id = path.leaf().id;
     if edit(tx, id, |e| leaf::add(e, &new))? {

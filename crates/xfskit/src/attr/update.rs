@@ -7,10 +7,7 @@
 //! ```
 //! Only "no room" falls through; every other outcome of the fast path is final. A replacement of the same lengths is
 //! copied in place and logs nothing but the fork.
-//!
-//! What an inode is known not to have is forgotten here when an attribute is added.
 
-use super::search::forget_absent;
 use super::{Attr, AttrSlot, Change, EmptyFork, Fit, Form, ValueMapping, form, search, shortform, work};
 use crate::error::{Error, Result};
 use crate::mount::Mount;
@@ -76,21 +73,19 @@ fn may_try_shortform(tx: &Transaction, ino: InoId, value_bytes: usize) -> bool {
 ///
 /// # Errors
 /// `Exists` or `NoAttribute` where it is not as `required`; `Corrupt`.
-pub fn put_in_inode(tx: &mut Transaction, ino: InoId, new: Attr<'_>, required: Required) -> Result<bool> {
+pub fn put_in_inode(tx: &mut Transaction, ino: InoId, new: &Attr<'_>, required: Required) -> Result<bool> {
     if !stays_in_inode(tx, ino, new.value.len()) {
         return Ok(false);
     }
-    let slot = search(tx, ino, &new)?;
+    let slot = search(tx, ino, new)?;
     match (slot.is_found(), required) {
         (true, Required::Absent) => return Err(Error::Exists),
         (false, Required::Present) => return Err(Error::NoAttribute),
         _ => {}
     }
-    let change = to_put(new, &slot);
-    if in_shortform(tx, ino, &change, &slot)? == Fit::NoRoom {
+    if in_shortform(tx, ino, Some(new), &slot)? == Fit::NoRoom {
         return Ok(false);
     }
-    forget_absent(tx, ino, change.new_attr());
     slot.count(tx.mount());
     Ok(true)
 }
@@ -99,12 +94,12 @@ pub fn put_in_inode(tx: &mut Transaction, ino: InoId, new: Attr<'_>, required: R
 ///
 /// # Errors
 /// `NoAttribute`, `Corrupt`.
-pub fn remove_in_inode(tx: &mut Transaction, ino: InoId, old: Attr<'_>) -> Result<bool> {
+pub fn remove_in_inode(tx: &mut Transaction, ino: InoId, old: &Attr<'_>) -> Result<bool> {
     if !stays_in_inode(tx, ino, 0) {
         return Ok(false);
     }
-    let slot = search_present(tx, ino, &old)?;
-    in_shortform(tx, ino, &Change::Remove(old), &slot).map(|outcome| outcome == Fit::Done)
+    let slot = search_present(tx, ino, old)?;
+    in_shortform(tx, ino, None, &slot).map(|outcome| outcome == Fit::Done)
 }
 
 fn stays_in_inode(tx: &Transaction, ino: InoId, value_bytes: usize) -> bool {
@@ -200,12 +195,11 @@ fn make(
     logging: Logging,
     mapping: Option<ValueMapping>,
 ) -> Result<()> {
-    forget_absent(tx, ino, change.new_attr());
     if !may_try_shortform(tx, ino, change.value_bytes()) {
         slot.release(tx);
         return work::run(tx, ino, change, logging, mapping);
     }
-    if in_shortform(tx, ino, &change, &slot)? == Fit::Done {
+    if in_shortform(tx, ino, change.new_attr(), &slot)? == Fit::Done {
         return Ok(());
     }
     tx.mount().counters.attr_fell_no_room.increment();
@@ -216,10 +210,10 @@ fn make(
     work::run(tx, ino, change.into_set(), logging, mapping)
 }
 
-/// Makes a change of shortform attributes, if there is room. What it changes is at `slot`.
-fn in_shortform(tx: &mut Transaction, ino: InoId, change: &Change<'_>, slot: &AttrSlot) -> Result<Fit> {
+/// Stores `new` in shortform, if there is room, in the place of what is at `slot`; without `new`, removes that.
+fn in_shortform(tx: &mut Transaction, ino: InoId, new: Option<&Attr<'_>>, slot: &AttrSlot) -> Result<Fit> {
     let counters = &tx.mount().counters;
-    let outcome = match (change.new_attr(), slot) {
+    let outcome = match (new, slot) {
         (None, AttrSlot::InInode(old)) => shortform::remove_at(tx, ino, *old, EmptyFork::Remove).map(|()| Fit::Done)?,
         (Some(new), AttrSlot::InInode(old)) => {
             let outcome = shortform::replace_at(tx, ino, *old, new);

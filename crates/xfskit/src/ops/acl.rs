@@ -7,7 +7,7 @@
 //! An access ACL that says no more than the mode does is not stored.
 
 use super::Caller;
-use crate::attr::search::remember_no_acl;
+use crate::attr::absent::remember_no_acl;
 use crate::attr::{self, update};
 use crate::error::{Error, Result};
 use crate::error_tags::REFUSE_ACL;

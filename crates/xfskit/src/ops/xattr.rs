@@ -9,7 +9,8 @@
 use super::protected::check_unprotected;
 use super::{Caller, Volume, acl, check_state_in_use};
 use crate::attr;
-use crate::attr::search::{InodeList, InodeSearch, kinds_of, list_inode, search_inode};
+use crate::attr::absent::kinds_of;
+use crate::attr::search::{InodeList, InodeSearch, list_inode, search_inode};
 use crate::attr::update::{self, Required};
 use crate::error::{Error, Result, caller};
 use crate::incore::{Inode, KnownAbsent};
@@ -315,8 +316,8 @@ impl Volume {
         let id = self.join(&mut tx, &inode)?;
         let attr = attr::Attr::new(namespace.flags(), name, value.unwrap_or_default());
         let result = check_allowed(&tx, id, &[(Parsed::Plain(namespace, name), value)]).and_then(|()| match value {
-            Some(_) => update::put_in_inode(&mut tx, id, attr, mode.required()),
-            None => update::remove_in_inode(&mut tx, id, attr),
+            Some(_) => update::put_in_inode(&mut tx, id, &attr, mode.required()),
+            None => update::remove_in_inode(&mut tx, id, &attr),
         });
         if matches!(result, Ok(true)) {
             super::create::touch(&mut tx, id);
