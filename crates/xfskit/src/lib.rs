@@ -207,9 +207,9 @@ pub mod open;
 #[cfg(not(feature = "internals"))]
 mod open;
 #[cfg(feature = "internals")]
-pub mod recover;
+pub mod finish;
 #[cfg(not(feature = "internals"))]
-mod recover;
+mod finish;
 
 #[cfg(feature = "internals")]
 pub mod ops;

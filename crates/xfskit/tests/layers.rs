@@ -19,7 +19,7 @@ const LAYERS: &[&[&str]] = &[
     &["inode"],
     &["dabtree", "dir", "attr", "parent", "symlink", "data"],
     &["open"],
-    &["recover"],
+    &["finish"],
     &["ops", "rescue"],
     &["paths", "volume"],
     &["test_image"],

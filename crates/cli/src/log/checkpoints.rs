@@ -4,8 +4,8 @@ use super::items::Item;
 use super::records::Journal;
 use anyhow::Result;
 use std::cell::RefCell;
-use xfskit::journal::recovery::{Gatherer, Keep, LogTransaction};
-use xfskit::journal::{Outcome, RecoveryReport};
+use xfskit::journal::replay::{Gatherer, Keep, LogTransaction};
+use xfskit::journal::{ItemOutcome, RecoveryReport};
 use xfskit::ondisk::Lsn;
 use xfskit::ondisk::log_record::item_type;
 
@@ -59,7 +59,7 @@ pub fn checkpoints(journal: &Journal, all: bool) -> Result<(Vec<Checkpoint>, Opt
 /// What recovery would do with a log.
 pub struct Preview {
     /// The result for each item of each complete checkpoint.
-    outcomes: Vec<Vec<Option<Outcome>>>,
+    outcomes: Vec<Vec<Option<ItemOutcome>>>,
     /// Intents that recovery would finish: type and id.
     pub intents: Vec<(u16, u64)>,
     /// The summary.
@@ -69,7 +69,7 @@ pub struct Preview {
 impl Preview {
     /// Computes what recovery would do; `None` for a clean log, an error if recovery fails.
     pub fn of(journal: &Journal) -> Result<Option<Self>, xfskit::volume::Error> {
-        let mut outcomes: Vec<Vec<Option<Outcome>>> = Vec::new();
+        let mut outcomes: Vec<Vec<Option<ItemOutcome>>> = Vec::new();
         let recovered = journal.log.preview(&mut |told| {
             outcomes.resize_with(outcomes.len().max(told.transaction + 1), Vec::new);
             let items = &mut outcomes[told.transaction];
@@ -86,11 +86,11 @@ impl Preview {
     /// The result for an item, in words. `checkpoint` counts complete checkpoints only.
     pub fn outcome(&self, checkpoint: usize, item: usize, what: &Item) -> &'static str {
         match self.outcomes.get(checkpoint).and_then(|items| items.get(item)).copied().flatten() {
-            Some(Outcome::Replayed) => "replayed",
-            Some(Outcome::Skipped) => "skipped (disk already newer)",
-            Some(Outcome::Cancelled) => "skipped (block freed later)",
-            Some(Outcome::Passed) if self.is_pending(what) => "to be finished",
-            Some(Outcome::Passed) | None => "",
+            Some(ItemOutcome::Replayed) => "replayed",
+            Some(ItemOutcome::Skipped) => "skipped (disk already newer)",
+            Some(ItemOutcome::Cancelled) => "skipped (block freed later)",
+            Some(ItemOutcome::Passed) if self.is_pending(what) => "to be finished",
+            Some(ItemOutcome::Passed) | None => "",
         }
     }
 

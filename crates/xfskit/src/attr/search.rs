@@ -11,8 +11,8 @@
 use super::shortform::{self, EntryRange};
 use super::tree::{self, Completeness, LeafSlot};
 use super::{Attr, Form, absent, form_of};
-use crate::incore::InodeState;
 use crate::error::Result;
+use crate::incore::InodeState;
 use crate::mount::Mount;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::attr::shortform::ShortformAttr;

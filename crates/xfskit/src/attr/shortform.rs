@@ -2,8 +2,8 @@
 
 use super::fork::{offset_for, remove_if_useless, set_offset};
 use super::{Attr, EmptyFork, Fit, Form, absent, form};
-use crate::incore::{AttrFork, InodeState, LocalAttrs};
 use crate::error::Result;
+use crate::incore::{AttrFork, InodeState, LocalAttrs};
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::ForkFormat;
 use xfskit_ondisk::attr::shortform::{

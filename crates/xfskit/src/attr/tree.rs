@@ -3,10 +3,10 @@
 use super::fork::{self, remove_if_useless};
 use super::leaf::{self, OwnedAttr, OwnedValue};
 use super::{Attr, EmptyFork, Fit, Form, absent, flags, form, remote, shortform};
-use crate::incore::{AttrFork, ForkKind};
 use crate::dabtree::edit::edit;
 use crate::dabtree::{ATTR_LEAF_KIND, CycleGuard, DaTree, Path, PathLevel, Side};
 use crate::error::{Error, Result};
+use crate::incore::{AttrFork, ForkKind};
 use crate::inode::bmap;
 use crate::trans::{BufId, InoId, InodeFields, Transaction};
 use xfskit_ondisk::attr::leaf::{

@@ -29,7 +29,7 @@ use crate::env::Environment;
 use crate::error::Result;
 use crate::error_tags::ErrorTags;
 use crate::incore::DirtyInodes;
-use crate::journal::recovery::Recovered;
+use crate::journal::replay::Replayed;
 use crate::journal::{Journal, LogState, RecoveryReport};
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
@@ -74,7 +74,7 @@ pub struct Mount {
     /// What opening found of the log.
     pub log_state: LogState,
     /// What was replayed and is to be finished before anything else is done.
-    pub recovered: Mutex<Option<Recovered>>,
+    pub recovered: Mutex<Option<Replayed>>,
     /// What opening replayed.
     pub recovery: Option<RecoveryReport>,
     /// Bytes of the journal that the host has space for, if not for all: the filesystem shuts down where they end.

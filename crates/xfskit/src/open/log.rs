@@ -5,7 +5,7 @@
 use super::kinds::kind_of;
 use super::{MountOptions, check_device_size, read_superblock};
 use crate::error::{Error, Result};
-use crate::journal::recovery::{DirtyLog, Recovered, Told, clear_stale_sectors};
+use crate::journal::replay::{DirtyLog, Replayed, ReplayedItem, clear_stale_sectors};
 use crate::journal::{LogHead, LogPlace, LogState, find_head};
 use std::sync::Arc;
 use xfskit_device::{BlockDevice, OverlayDevice};
@@ -44,15 +44,15 @@ impl FoundLog {
         (self.head, self.state)
     }
 
-    /// What physical recovery would do, item by item; nothing is written. `None` for a clean log.
+    /// What a replay would do, item by item; nothing is written. `None` for a clean log.
     ///
     /// # Errors
     /// As recovery.
-    pub fn preview(&self, tell: &mut dyn FnMut(Told)) -> Result<Option<Recovered>> {
+    pub fn preview(&self, each: &mut dyn FnMut(ReplayedItem)) -> Result<Option<Replayed>> {
         let LogState::Dirty { tail } = self.state else { return Ok(None) };
         let device = Arc::new(OverlayDevice::new(Arc::clone(&self.device), MAX_PREVIEW_BYTES));
         let geometry = Arc::new(Geometry::new(&self.superblock));
-        dirty_log(&self.place, device, geometry, &self.superblock, tail, self.head.next).replay(tell).map(Some)
+        dirty_log(&self.place, device, geometry, &self.superblock, tail, self.head.next).replay(each).map(Some)
     }
 }
 
@@ -79,7 +79,7 @@ pub(super) struct OpenedLog {
     pub superblock: Superblock,
     pub geometry: Arc<Geometry>,
     /// What was replayed.
-    pub recovered: Option<Recovered>,
+    pub recovered: Option<Replayed>,
     /// Bytes of the log that the host has space for, if not for all.
     pub room: Option<u64>,
 }

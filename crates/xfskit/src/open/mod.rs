@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::error_tags::{BAD_SUMMARY, ErrorTags};
 use crate::incore::DirtyInodes;
 use crate::inode::WriteBackToDevice;
-use crate::journal::recovery::Recovered;
+use crate::journal::replay::Replayed;
 use crate::journal::{Journal, JournalOptions, LogState, RecoveryReport};
 use crate::mount::{
     AgState, AttrLogging, Claim, InodeCache, IntentIds, Mount, MountOptions, SUPERBLOCK_KIND, SpaceCounts,
@@ -148,7 +148,7 @@ impl Mount {
     }
 
     /// Takes over what the log held, and makes a writable mount ready for its first transaction.
-    fn begin(self: &Arc<Self>, recovered: Option<Recovered>, counters_are_right: bool) -> Result<()> {
+    fn begin(self: &Arc<Self>, recovered: Option<Replayed>, counters_are_right: bool) -> Result<()> {
         let mut unusable_lists = Vec::new();
         if !self.options.read_only {
             let totals = crate::space::initialize(self)?;

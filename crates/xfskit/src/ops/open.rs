@@ -178,8 +178,8 @@ impl Volume {
         fs.expect_root()?;
         let recovered = fs.mount.recovered.lock().take();
         if let Some(recovered) = recovered {
-            crate::recover::finish_intents(&fs.mount, recovered.intents)?;
-            crate::recover::free_cow_leftovers(&fs.mount)?;
+            crate::finish::finish_intents(&fs.mount, recovered.intents)?;
+            crate::finish::free_cow_leftovers(&fs.mount)?;
         }
         if !fs.mount.options.read_only
             && let Err(error) = fs.clean_orphans()

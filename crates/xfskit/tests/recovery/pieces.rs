@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
-use xfskit::journal::recovery::{Gatherer, Keep, LogTransaction};
+use xfskit::journal::replay::{Gatherer, Keep, LogTransaction};
 use xfskit::journal::{LogState, RecordReader};
 use xfskit::ondisk::log_record::item_type;
 use xfskit::ondisk::logged::buffer::LoggedBuffer;

@@ -22,7 +22,7 @@ mod run;
 use intent::LoggedIntent;
 pub(super) use queue::Queue;
 pub use queue::Turn;
-pub use recovered::{Origin, Recovered, finish_recovered};
+pub use recovered::{Origin, RecoveredWork, finish_recovered};
 pub use run::{Logging, run};
 
 use super::{Reservation, Transaction};

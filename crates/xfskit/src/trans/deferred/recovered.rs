@@ -62,13 +62,13 @@ impl Origin {
 }
 
 /// An intent that recovery found, and its work.
-pub struct Recovered {
+pub struct RecoveredWork {
     intent: LoggedIntent,
     work: Box<dyn Work>,
     origin: Origin,
 }
 
-impl Recovered {
+impl RecoveredWork {
     /// An intent's work, as it was decoded.
     pub fn new(intent: &RecoveredIntent, work: Box<dyn Work>) -> Self {
         let item = Arc::clone(&intent.item) as _;
@@ -81,7 +81,7 @@ impl Recovered {
 /// # Errors
 /// `Corrupt`, with the intent that led to it; `NoSpace`, `Io`, `Shutdown`. The log then still holds all that is not
 /// done.
-pub fn finish_recovered(mount: &Arc<Mount>, mut queue: VecDeque<Recovered>) -> Result<u64> {
+pub fn finish_recovered(mount: &Arc<Mount>, mut queue: VecDeque<RecoveredWork>) -> Result<u64> {
     let mut transactions = 0;
     while let Some(recovered) = queue.pop_front() {
         let origin = recovered.origin;
@@ -92,7 +92,7 @@ pub fn finish_recovered(mount: &Arc<Mount>, mut queue: VecDeque<Recovered>) -> R
     Ok(transactions)
 }
 
-impl Recovered {
+impl RecoveredWork {
     /// One transaction: the intent is done, a step of its work with it, and what is left is a new intent.
     fn link(self, mount: &Arc<Mount>) -> Result<Option<Self>> {
         let Self { intent, mut work, origin } = self;

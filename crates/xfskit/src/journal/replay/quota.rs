@@ -1,7 +1,8 @@
 //! Replays quota records, where the superblock says that the image has some.
 
+use super::report::ItemOutcome;
+use super::second_pass::Replay;
 use super::transactions::LogItemRegions;
-use super::{Outcome, Replay};
 use crate::error::Result;
 use std::sync::Arc;
 use xfskit_ondisk::Lsn;
@@ -15,20 +16,20 @@ impl Replay<'_> {
     }
 
     /// Replays a quota item.
-    pub(super) fn dquot(&mut self, lsn: Lsn, item: LogItemRegions<'_>) -> Result<Outcome> {
+    pub(super) fn dquot(&mut self, lsn: Lsn, item: LogItemRegions<'_>) -> Result<ItemOutcome> {
         if !self.has_quota {
-            return Ok(Outcome::Skipped);
+            return Ok(ItemOutcome::Skipped);
         }
         let geometry = Arc::clone(&self.blocks.geometry);
         let record = item.contents().next().unwrap_or_default();
         let logged = LoggedDquot::decode(&geometry, item.format(), record)?;
         if !self.replays_quota(logged.kind) {
-            return Ok(Outcome::Skipped);
+            return Ok(ItemOutcome::Skipped);
         }
         let block = self.blocks.read(logged.address, geometry.block_bytes())?;
         let slot = &mut block.bytes[logged.offset..logged.offset + DQUOT_BYTES];
         if dquot_lsn(slot).is_some_and(|home| home.0 != u64::MAX && home > lsn) {
-            return Ok(Outcome::Skipped);
+            return Ok(ItemOutcome::Skipped);
         }
         logged.apply(&geometry, lsn, slot);
         block.log_type = Some(match logged.kind {
@@ -36,6 +37,6 @@ impl Replay<'_> {
             dquot_type::GROUP => buffer_type::GROUP_QUOTA,
             _ => buffer_type::USER_QUOTA,
         });
-        Ok(Outcome::Replayed)
+        Ok(ItemOutcome::Replayed)
     }
 }

@@ -2,8 +2,9 @@
 
 use super::blocks::Slot;
 use super::forks::{FORMAT_BTREE, fork_of};
+use super::report::ItemOutcome;
+use super::second_pass::Replay;
 use super::transactions::LogItemRegions;
-use super::{Outcome, Replay};
 use crate::error::Result;
 use std::sync::Arc;
 use xfskit_ondisk::btree::LongBlockHeader;
@@ -16,12 +17,12 @@ use zerocopy::FromBytes;
 
 impl Replay<'_> {
     /// Replays an inode item.
-    pub(super) fn inode(&mut self, lsn: Lsn, item: LogItemRegions<'_>) -> Result<Outcome> {
+    pub(super) fn inode(&mut self, lsn: Lsn, item: LogItemRegions<'_>) -> Result<ItemOutcome> {
         let geometry = Arc::clone(&self.blocks.geometry);
         let regions: Vec<&[u8]> = item.regions().take(5).collect();
         let place = LoggedInode::decode_format(&geometry, regions[0])?;
         if self.cancels.is_cancelled(place.address, place.basic_blocks) {
-            return Ok(Outcome::Cancelled);
+            return Ok(ItemOutcome::Cancelled);
         }
         let logged = LoggedInode::decode(&geometry, &regions)?;
         let bytes = usize::from(logged.basic_blocks) * BASIC_BLOCK_BYTES;
@@ -51,7 +52,7 @@ impl Replay<'_> {
         for (_, is_attr) in forks.into_iter().filter(|(field, _)| mode != 0 && logged.fields.contains(*field)) {
             self.change_owner(lsn, &logged, is_attr)?;
         }
-        Ok(if is_newer { Outcome::Skipped } else { Outcome::Replayed })
+        Ok(if is_newer { ItemOutcome::Skipped } else { ItemOutcome::Replayed })
     }
 
     /// The blocks of a fork's btree came from another inode, by an exchange of whole forks: gives them their new owner.
@@ -75,14 +76,14 @@ impl Replay<'_> {
     }
 
     /// Makes the inodes of a new chunk.
-    pub(super) fn new_inodes(&mut self, item: LogItemRegions<'_>) -> Result<Outcome> {
+    pub(super) fn new_inodes(&mut self, item: LogItemRegions<'_>) -> Result<ItemOutcome> {
         let geometry = Arc::clone(&self.blocks.geometry);
         let new = NewInodes::decode(&geometry, item.format())?;
         let blocks_of = |bytes: usize| (bytes / BASIC_BLOCK_BYTES) as u16;
         let cancelled =
             new.clusters(&geometry).any(|(address, _, bytes)| self.cancels.is_cancelled(address, blocks_of(bytes)));
         if cancelled {
-            return Ok(Outcome::Cancelled);
+            return Ok(ItemOutcome::Cancelled);
         }
         for (address, first, bytes) in new.clusters(&geometry) {
             let mut contents = vec![0; bytes];
@@ -94,7 +95,7 @@ impl Replay<'_> {
             block.log_type = Some(buffer_type::INODES);
             block.slots.fill(Slot::Changed);
         }
-        Ok(Outcome::Replayed)
+        Ok(ItemOutcome::Replayed)
     }
 }
 

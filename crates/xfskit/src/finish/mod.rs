@@ -1,7 +1,7 @@
-//! The second half of recovery: what the log only promised is done.
+//! Finishing, the second half of recovery: what the log only promised is done.
 //!
 //! ```text
-//! physical recovery ──▶ intents without a done item, in the order of the log
+//! replay ──▶ intents without a done item, in the order of the log
 //!   verify   every intent is decoded and the inodes it names are looked up; a bad one refuses the mount here,
 //!            before anything was changed
 //!   finish   each by the engine for deferred work, in transactions of its own ([`crate::trans::deferred`])
@@ -36,7 +36,7 @@ use crate::error::{Error, Result};
 use crate::journal::RecoveredIntent;
 use crate::mount::Mount;
 use crate::space::Frees;
-use crate::trans::deferred::{Origin, Recovered, Work, finish_recovered};
+use crate::trans::deferred::{Origin, RecoveredWork, Work, finish_recovered};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use xfskit_ondisk::log_items::{self, IntentRules};
@@ -61,7 +61,7 @@ pub struct IntentReport {
     pub transactions: u64,
 }
 
-/// Finishes the intents that physical recovery found, given in the order of the log.
+/// Finishes the intents that the replay found, given in the order of the log.
 ///
 /// # Errors
 /// `Corrupt` when one makes no sense, alone or together with what it names: before anything was changed if that can be
@@ -74,7 +74,7 @@ pub fn finish_intents(mount: &Arc<Mount>, intents: Vec<Arc<RecoveredIntent>>) ->
     for intent in intents {
         let work = verified(mount, &intent, &mut seen, &mut report);
         let work = work.map_err(|error| Origin::of(&intent).named(error))?;
-        queue.push_back(Recovered::new(&intent, work));
+        queue.push_back(RecoveredWork::new(&intent, work));
     }
     if queue.is_empty() {
         return Ok(report);

@@ -1,10 +1,33 @@
 //! What recovery did, for people.
 
-use super::Outcome;
 use std::fmt;
 use xfskit_ondisk::Lsn;
 
-/// What physical recovery did.
+/// What becomes of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemOutcome {
+    /// It was replayed.
+    Replayed,
+    /// What is on the device is newer, or quota that is not kept any more.
+    Skipped,
+    /// Its buffer was freed later.
+    Cancelled,
+    /// It has nothing to replay: a cancel record, an intent or a done item.
+    Passed,
+}
+
+/// What became of one item.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayedItem {
+    /// Which of the transactions that were complete, counted from 0 at the tail.
+    pub transaction: usize,
+    /// Which item of it, in the order of the log.
+    pub item: usize,
+    /// What became of it.
+    pub outcome: ItemOutcome,
+}
+
+/// What the replay did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Where recovery started.
@@ -32,12 +55,12 @@ pub struct RecoveryReport {
 }
 
 impl RecoveryReport {
-    pub(super) fn count(&mut self, outcome: Outcome) {
+    pub(super) fn count(&mut self, outcome: ItemOutcome) {
         match outcome {
-            Outcome::Replayed => self.replayed += 1,
-            Outcome::Skipped => self.skipped += 1,
-            Outcome::Cancelled => self.cancelled += 1,
-            Outcome::Passed => {}
+            ItemOutcome::Replayed => self.replayed += 1,
+            ItemOutcome::Skipped => self.skipped += 1,
+            ItemOutcome::Cancelled => self.cancelled += 1,
+            ItemOutcome::Passed => {}
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Intents in the log: those without a done item are work that recovery has to finish.
 //!
-//! Physical recovery only gathers them; who finishes them is far above this layer.
+//! Replay only gathers them; [`crate::finish`], far above this layer, finishes them.
 
 use crate::item::{self, LogOnlyItem};
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -17,7 +17,7 @@ use xfskit_ondisk::log_record::{CLIENT_LOG, CLIENT_TRANSACTION, TRANSACTION_MAGI
 use xfskit_ondisk::logged::decode_header;
 use xfskit_ondisk::{Corruption, Lsn, Verdict, ensure};
 
-use super::super::records::{Operation, Record};
+use crate::journal::records::{Operation, Record};
 
 /// Most regions of an item: every other part of the largest buffer, and its format.
 const MAX_REGIONS: u16 = 257;

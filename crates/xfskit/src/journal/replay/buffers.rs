@@ -1,8 +1,9 @@
 //! Replays logged buffers.
 
 use super::blocks::{Block, Blocks, Slot};
+use super::report::ItemOutcome;
+use super::second_pass::Replay;
 use super::transactions::LogItemRegions;
-use super::{Outcome, Replay};
 use crate::error::Result;
 use std::sync::Arc;
 use xfskit_ondisk::inode::{INODE_CRC_OFFSET, INODE_NEXT_UNLINKED_OFFSET};
@@ -15,32 +16,32 @@ use xfskit_ondisk::{
 
 impl Replay<'_> {
     /// Replays a buffer item.
-    pub(super) fn buffer(&mut self, lsn: Lsn, item: LogItemRegions<'_>) -> Result<Outcome> {
+    pub(super) fn buffer(&mut self, lsn: Lsn, item: LogItemRegions<'_>) -> Result<ItemOutcome> {
         let logged = LoggedBuffer::decode(item.format())?;
         let (address, basic_blocks) = (logged.address, logged.basic_blocks);
         if logged.is_cancel() {
             self.cancels.pass(address, basic_blocks);
-            return Ok(Outcome::Passed);
+            return Ok(ItemOutcome::Passed);
         }
         if self.cancels.is_cancelled(address, basic_blocks) {
-            return Ok(Outcome::Cancelled);
+            return Ok(ItemOutcome::Cancelled);
         }
         let parts = logged.parts(item.contents()).map_err(|error| error.at(address))?;
         if let Some(kind) = quota_kind(logged.kind())
             && !self.replays_quota(kind)
         {
-            return Ok(Outcome::Skipped);
+            return Ok(ItemOutcome::Skipped);
         }
         let inode_log = self.blocks.geometry.inode_log;
         let block = self.blocks.read(address, logged.bytes())?;
         if block.home.is_some_and(|home| home > lsn) {
-            return Ok(Outcome::Skipped);
+            return Ok(ItemOutcome::Skipped);
         }
         if logged.is_inodes() {
             let torn = replay_unlinked_links(inode_log, block, &parts).map_err(|error| error.at(address))?;
             block.log_type = Some(buffer_type::INODES);
             torn.into_iter().for_each(|index| self.blocks.set_torn(address, index, true));
-            return Ok(Outcome::Replayed);
+            return Ok(ItemOutcome::Replayed);
         }
         for (offset, part) in parts {
             block.bytes[offset..offset + part.len()].copy_from_slice(part);
@@ -51,7 +52,7 @@ impl Replay<'_> {
             // A mount that starts to keep quotas says so in the log first.
             self.has_quota |= self.blocks.take_superblock()?.has_quota();
         }
-        Ok(Outcome::Replayed)
+        Ok(ItemOutcome::Replayed)
     }
 }
 

@@ -17,9 +17,9 @@
 //!
 //! Facts: the kernel's `xlog_clear_stale_blocks`, which stamps always; xfsprogs' `libxfs_log_clear`.
 
-use super::super::head::{IN_FLIGHT_BLOCKS, LogHead};
-use super::super::place::LogPlace;
 use crate::error::{Error, Result};
+use crate::journal::head::{IN_FLIGHT_BLOCKS, LogHead};
+use crate::journal::place::LogPlace;
 use std::ops::Range;
 use xfskit_ondisk::log_record::{previous_cycle, sector_cycle, stamp_stale_sector};
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, Lsn};
