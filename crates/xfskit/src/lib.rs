@@ -203,13 +203,13 @@ pub mod symlink;
 mod symlink;
 
 #[cfg(feature = "internals")]
-pub mod open;
-#[cfg(not(feature = "internals"))]
-mod open;
-#[cfg(feature = "internals")]
 pub mod finish;
 #[cfg(not(feature = "internals"))]
 mod finish;
+#[cfg(feature = "internals")]
+pub mod open;
+#[cfg(not(feature = "internals"))]
+mod open;
 
 #[cfg(feature = "internals")]
 pub mod ops;
