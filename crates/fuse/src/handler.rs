@@ -113,7 +113,7 @@ impl Handler {
 
 /// Adds one reference of the kernel to an inode.
 fn held(fs: &Volume, stat: Stat) -> Result<Stat> {
-    fs.hold(stat.inode)?;
+    fs.add_reference(stat.inode)?;
     Ok(stat)
 }
 
@@ -173,7 +173,7 @@ impl fuser::Filesystem for Handler {
         }
         self.server.forgotten(node);
         // A forget has no reply that could carry an error; the conversion reports it.
-        let _ = self.server.with(|fs| fs.unhold(number, count));
+        let _ = self.server.with(|fs| fs.drop_references(number, count));
     }
 
     fn getattr(&self, _: &Request, node: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {

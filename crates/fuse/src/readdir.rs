@@ -65,7 +65,7 @@ fn add(filesystem: &Volume, entry: &DirEntry, reply: &mut ReplyDirectoryPlus) ->
 
 /// `None` for an inode that cannot be read; the listing shows its name all the same.
 fn hold_and_stat(filesystem: &Volume, number: InodeNumber) -> Option<(FileAttr, Generation)> {
-    filesystem.hold(number).ok()?;
+    filesystem.add_reference(number).ok()?;
     match filesystem.stat(number) {
         Ok(stat) => Some((attr(&stat), generation(&stat))),
         Err(_) => {
@@ -76,7 +76,7 @@ fn hold_and_stat(filesystem: &Volume, number: InodeNumber) -> Option<(FileAttr, 
 }
 
 fn let_go(filesystem: &Volume, number: InodeNumber) {
-    if let Err(error) = filesystem.unhold(number, 1) {
+    if let Err(error) = filesystem.drop_references(number, 1) {
         tracing::error!(%error, inode = number.0, "an unlinked inode could not be freed");
     }
 }

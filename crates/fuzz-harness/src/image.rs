@@ -124,7 +124,7 @@ fn orphans(fs: &Volume, root: InodeNumber, me: &Caller, count: usize) -> Result<
     for n in 0..count {
         let name = format!("orphan {n}");
         let inode = fs.create(root, name.as_bytes(), &NewFile::new(FILE), me)?.inode;
-        fs.hold(inode)?;
+        fs.add_reference(inode)?;
         fs.unlink(root, name.as_bytes(), me)?;
     }
     Ok(())

@@ -174,8 +174,8 @@ impl Operation {
                 fs.set_attr(number(node), &change, &me).map(|_| None)
             }
             Self::SetSettings { node, settings } => set_settings(fs, number(node), *settings).map(|()| None),
-            Self::Hold { node } => fs.hold(number(node)).map(|()| None),
-            Self::Release { node } => fs.unhold(number(node), 1).map(|()| None),
+            Self::Hold { node } => fs.add_reference(number(node)).map(|()| None),
+            Self::Release { node } => fs.drop_references(number(node), 1).map(|()| None),
             Self::Write { node, offset, length, seed } => {
                 let at = offset.unwrap_or_else(|| model.contents(*node).size());
                 let data = bytes(*seed, at, *length);

@@ -9,8 +9,8 @@ pub use crate::error::caller::{Error, Result};
 pub use crate::journal::{HostSpace, LogState, RecoveryReport};
 pub use crate::mount::{AttrLogging, MountOptions};
 pub use crate::ops::{
-    Caller, DirEntry, DirEntryRef, Fallocate, FileExtent, Flags, FsStat, NewFile, RecoveredDevices, RenameFlags, Seek,
-    SetAttr, SetMode, SetTime, Stat, Usage, Volume, WholeFile, XattrChange, split_path, xflags,
+    Caller, DirEntry, DirEntryRef, Fallocate, FileExtent, Flags, FsStat, InodeRef, NewFile, RecoveredDevices,
+    RenameFlags, Seek, SetAttr, SetMode, SetTime, Stat, Usage, Volume, WholeFile, XattrChange, split_path, xflags,
 };
 pub use xfskit_ondisk::inode::FileMode;
 

@@ -206,7 +206,7 @@ fn space_that_waits_for_contents_is_given_back_with_the_file() {
     for held in [false, true] {
         let file = make(&fs, "file");
         if held {
-            fs.hold(file.inode).unwrap();
+            fs.add_reference(file.inode).unwrap();
         }
         fs.write_at(file.inode, 5000, &[1; 50_000]).unwrap();
         assert_eq!(fs.stat(file.inode).unwrap().blocks, 13 * 8);
@@ -217,7 +217,7 @@ fn space_that_waits_for_contents_is_given_back_with_the_file() {
             assert_eq!(fs.read_at(file.inode, 4999, &mut found).unwrap(), 2);
             assert_eq!(found, [0, 1]);
             fs.sync().unwrap();
-            fs.unhold(file.inode, 1).unwrap();
+            fs.drop_references(file.inode, 1).unwrap();
         }
         fs.sync().unwrap();
         assert!(fs.read_at(file.inode, 0, &mut [0]).is_err());

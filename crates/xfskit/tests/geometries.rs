@@ -139,7 +139,7 @@ fn whole_clusters_go_home_again_and_again() {
             |n: u32| fs.create(fs.root(), format!("{n}").as_bytes(), &NewFile::new(0o100_644), &me).unwrap().inode;
         let files: Vec<_> = (0..512).map(new).collect();
         for held in [files[0], files[64]] {
-            fs.hold(held).unwrap();
+            fs.add_reference(held).unwrap();
         }
         // Two of a bucket of the list, so that there is a link.
         fs.unlink(fs.root(), b"0", &me).unwrap();

@@ -44,15 +44,15 @@ fn one_device_has_one_writing_filesystem() {
 fn an_inode_is_held_more_than_four_thousand_million_times() {
     let fs = open(device()).unwrap();
     let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
-    fs.hold(file).unwrap();
+    fs.add_reference(file).unwrap();
     // As if it had been looked up so often; doing that takes minutes.
     fs.mount().inode(file).unwrap().opens.store(u32::MAX.into(), Ordering::Release);
-    fs.hold(file).unwrap();
+    fs.add_reference(file).unwrap();
     fs.unlink(fs.root(), b"file", &Caller::root()).unwrap();
     assert!(fs.is_in_use(file).unwrap());
-    fs.unhold(file, u64::from(u32::MAX)).unwrap();
+    fs.drop_references(file, u64::from(u32::MAX)).unwrap();
     assert!(fs.is_in_use(file).unwrap());
-    fs.unhold(file, 1).unwrap();
+    fs.drop_references(file, 1).unwrap();
     assert!(!fs.is_in_use(file).unwrap());
     fs.unmount().unwrap();
 }
@@ -63,13 +63,13 @@ fn letting_go_too_often_harms_nobody() {
     let fs = open(device()).unwrap();
     let [kept, freed] = [b"a", b"b"].map(|name| {
         let file = fs.create(fs.root(), name, &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
-        fs.hold(file).unwrap();
+        fs.add_reference(file).unwrap();
         file
     });
     fs.unlink(fs.root(), b"b", &Caller::root()).unwrap();
     for count in [2, u64::MAX] {
-        fs.unhold(kept, count).unwrap();
-        fs.unhold(freed, count).unwrap();
+        fs.drop_references(kept, count).unwrap();
+        fs.drop_references(freed, count).unwrap();
     }
     assert!(fs.is_in_use(kept).unwrap() && !fs.is_in_use(freed).unwrap());
     fs.unmount().unwrap();

@@ -33,7 +33,7 @@ fn open(fs: &Volume, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
         Err(Error::NotFound) => fs.create(dir, name, &NewFile::new(FILE | 0o644), &Caller::root())?.inode,
         found => found?,
     };
-    fs.hold(found)?;
+    fs.add_reference(found)?;
     Ok(found)
 }
 
@@ -80,9 +80,9 @@ fn operate(fs: &Volume, random: &mut Random, dirs: &[InodeNumber]) -> Result<()>
                     // What is written and removed while it is open.
                     let _ = fs.unlink(dir, &name, &me);
                 }
-                done.and(fs.unhold(second, 1))
+                done.and(fs.drop_references(second, 1))
             });
-            done.and(fs.unhold(file, 1))
+            done.and(fs.drop_references(file, 1))
         }
     }
 }

@@ -169,7 +169,7 @@ fn times_of_a_file_without_a_name_wait_for_one() {
     let me = Caller::root();
     let fs = open(&image.path);
     let file = fs.tmpfile(fs.root(), &NewFile::new(FILE | 0o600), &me).unwrap().inode;
-    fs.hold(file).unwrap();
+    fs.add_reference(file).unwrap();
     let before = fs.mount().counters.transactions.get();
     let mtime = Timestamp { seconds: 1_234_567_890, nanoseconds: 5 };
     let times = SetAttr { mtime: Some(SetTime::To(mtime)), ..SetAttr::default() };
@@ -177,7 +177,7 @@ fn times_of_a_file_without_a_name_wait_for_one() {
     assert_eq!(fs.mount().counters.transactions.get(), before);
     assert_eq!(fs.stat(file).unwrap().mtime, mtime);
     fs.link(file, fs.root(), b"named").unwrap();
-    fs.unhold(file, 1).unwrap();
+    fs.drop_references(file, 1).unwrap();
     fs.unmount().unwrap();
     image.reference.repair_finds_nothing(&image.path);
     let Some(kernel) = xfskit_testkit::kernel_mount(&image.path) else { return };

@@ -192,11 +192,11 @@ fn what_is_open_and_unlinked_is_gone_after_an_unmount() {
     let fs = image.open();
     let me = Caller::root();
     for inode in files(&fs, 5) {
-        fs.hold(inode).unwrap();
+        fs.add_reference(inode).unwrap();
         fs.set_xattr(inode, b"user.a", &[1; 20_000], SetMode::Any, &me).unwrap();
     }
     let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
-    fs.hold(dir).unwrap();
+    fs.add_reference(dir).unwrap();
     fs.rmdir(fs.root(), b"dir", &me).unwrap();
     (0..5).for_each(|n| fs.unlink(fs.root(), format!("file-{n}").as_bytes(), &me).unwrap());
     image.close(fs);

@@ -213,7 +213,7 @@ const OF_DIRS: &[(&str, Call, Verb)] = &[
         |p| rustix::fs::open(p.join("dir"), OFlags::TMPFILE | OFlags::WRONLY, Mode::RWXU).map(drop),
         |c| {
             let file = c.fs.tmpfile(c.inode("dir"), &NewFile::new(0o100_644), &Caller::root())?;
-            c.fs.unhold(file.inode, 1)
+            c.fs.drop_references(file.inode, 1)
         },
     ),
     ("unlink", |p| rustix::fs::unlink(p.join("dir/entry")), |c| c.fs.unlink(c.inode("dir"), b"entry", &Caller::root())),

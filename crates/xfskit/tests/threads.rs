@@ -80,11 +80,11 @@ fn operate(fs: &Volume, random: &mut Random, dirs: &[InodeNumber], names: usize)
         14 => {
             // Open, unlink, close.
             if let Some(inode) = check("look-up", fs.lookup_number(dir, &name))
-                && check("hold", fs.hold(inode)).is_some()
+                && check("hold", fs.add_reference(inode)).is_some()
             {
                 check("unlink", fs.unlink(dir, &name, &me));
                 check("stat", fs.stat(inode));
-                check("unhold", fs.unhold(inode, 1));
+                check("unhold", fs.drop_references(inode, 1));
             }
         }
         _ => {
@@ -120,7 +120,7 @@ fn run(image: &Image, options: MountOptions, threads: u64, operations: u64, seed
         dirs.push(fs.create(parent, format!("d{n}").as_bytes(), &NewFile::new(DIR | 0o755), &me).unwrap().inode);
     }
     // The directories stay in use, whatever the threads do to their names.
-    dirs[1..].iter().for_each(|&dir| fs.hold(dir).unwrap());
+    dirs[1..].iter().for_each(|&dir| fs.add_reference(dir).unwrap());
     let stop = AtomicBool::new(false);
     let done = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -152,7 +152,7 @@ fn run(image: &Image, options: MountOptions, threads: u64, operations: u64, seed
         pusher.join().unwrap();
         results.into_iter().for_each(|result| result.unwrap());
     });
-    dirs[1..].iter().for_each(|&dir| fs.unhold(dir, 1).unwrap());
+    dirs[1..].iter().for_each(|&dir| fs.drop_references(dir, 1).unwrap());
     let before = fs.statfs();
     eprintln!("seed {seed}: {} operations, {:?}", done.into_inner(), before);
     image.close(fs);
@@ -247,4 +247,38 @@ fn grow_chains(image: &Image, seed: u64, threads: u64, rounds: u32) -> Volume {
         }
     });
     fs
+}
+
+/// A path leads to what it names, never to a file that got the number of one that was removed meanwhile.
+#[test]
+fn a_path_never_leads_to_a_file_that_has_another_name() {
+    let image = Image::new(64, &[]);
+    let (fs, me) = (image.open(), Caller::root());
+    let [files, dirs] =
+        [&b"files"[..], b"dirs"].map(|name| fs.create(fs.root(), name, &NewFile::new(DIR), &me).unwrap().inode);
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..20_000 {
+                fs.create(files, b"name", &NewFile::new(FILE), &me).unwrap();
+                fs.unlink(files, b"name", &me).unwrap();
+                fs.create(dirs, b"name", &NewFile::new(DIR), &me).unwrap();
+                fs.rmdir(dirs, b"name", &me).unwrap();
+            }
+            is_done.store(true, Ordering::Relaxed);
+        });
+        let mut seen = 0;
+        while !is_done.load(Ordering::Relaxed) {
+            match fs.resolve(b"/files/name", true) {
+                Ok(stat) => {
+                    assert_eq!(stat.mode & 0o170_000, 0o100_000, "the path of a file led to a directory");
+                    seen += 1;
+                }
+                Err(Error::NotFound) => {}
+                Err(error) => panic!("a name that is made and removed: {error}"),
+            }
+        }
+        assert!(seen > 100, "{seen}");
+    });
+    image.close(fs);
 }

@@ -112,7 +112,7 @@ fn put(filesystem: &Volume, target: &Target<'_>, args: &WriteArgs, input: &Input
             let made = filesystem.tmpfile(*dir, &NewFile::new(MODE_REGULAR | args.mode), &root)?.inode;
             let written = take_input(filesystem, made, args.offset.unwrap_or(0), reader)
                 .and_then(|_| Ok(filesystem.link(made, *dir, name)?));
-            let released = filesystem.unhold(made, 1);
+            let released = filesystem.drop_references(made, 1);
             written?;
             Ok(released?)
         }
@@ -181,7 +181,7 @@ fn replace(filesystem: &Volume, old: &Stat, dir: InodeNumber, name: &[u8], input
         copy_attributes(filesystem, old, made, SetTime::To(now.mtime))?;
         Ok(filesystem.link_over(made, dir, name, &Caller::root())?)
     })();
-    let released = filesystem.unhold(made, 1);
+    let released = filesystem.drop_references(made, 1);
     result.and(released.map_err(Into::into))
 }
 
@@ -228,7 +228,7 @@ fn clone_file(filesystem: &Volume, from: &Stat, dir: InodeNumber, name: &[u8]) -
         copy_attributes(filesystem, from, made, SetTime::To(from.mtime))?;
         filesystem.link_over(made, dir, name, &root)
     })();
-    let released = filesystem.unhold(made, 1);
+    let released = filesystem.drop_references(made, 1);
     result.and(released)
 }
 

@@ -102,8 +102,9 @@ impl Volume {
         self.create(dir, name, &NewFile { target, ..NewFile::new(MODE_SYMLINK | 0o777) }, caller)
     }
 
-    /// Makes a file without a name, near `dir`. It is gone when nobody holds it any more, unless it is linked first;
-    /// it comes held once.
+    /// Makes a file without a name, near `dir`. It is gone with its last reference, unless it is linked first.
+    /// It has one, by number, which [`Self::drop_references`] ends or [`InodeRef::from_raw`](super::InodeRef::from_raw)
+    /// takes over.
     ///
     /// # Errors
     /// As [`Self::create`]; `Invalid` for anything but a regular file.
@@ -122,7 +123,7 @@ impl Volume {
             })();
             tx.finish(result)
         })?;
-        self.hold(stat.inode)?;
+        self.add_reference(stat.inode)?;
         Ok(stat)
     }
 

@@ -3,7 +3,6 @@
 use super::{Stat, Volume, check_name};
 use crate::dir;
 use crate::error::{Error, Result, caller};
-use crate::sync::atomic::Ordering;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::InodeNumber;
 
@@ -52,32 +51,5 @@ impl Volume {
             return Ok(false);
         }
         Ok(crate::space::inodes::is_allocated(&mut Transaction::read_only(&self.mount), inode)?)
-    }
-
-    /// For whoever keeps inode numbers on behalf of others (FUSE): says that one more refers to the inode. While any
-    /// do, the inode survives the removal of its last name.
-    ///
-    /// # Errors
-    /// `Stale`, `Corrupt`, `Io`.
-    pub fn hold(&self, inode: InodeNumber) -> caller::Result<()> {
-        let inode = self.mount.inode(inode)?;
-        inode.opens.fetch_add(1, Ordering::AcqRel);
-        Ok(())
-    }
-
-    /// Says that `count` fewer refer to the inode. The last one lets an unlinked inode go. Whoever lets go of more than
-    /// was held has lost count, and the inode has no holder then.
-    ///
-    /// # Errors
-    /// `Corrupt`, `Shutdown` from freeing the inode. What has no space for that now is freed later.
-    pub fn unhold(&self, inode: InodeNumber, count: u64) -> caller::Result<()> {
-        let Some(inode) = self.mount.inodes.find(inode) else { return Ok(()) };
-        let release = |opens: u64| Some(opens.saturating_sub(count));
-        let before = inode.opens.fetch_update(Ordering::AcqRel, Ordering::Acquire, release);
-        let before = before.unwrap_or_else(|opens| opens);
-        if before < count {
-            tracing::warn!(inode = inode.number.0, before, count, "an inode was let go more often than it was held");
-        }
-        if before > count || before == 0 { Ok(()) } else { Ok(self.inactivate_or_put_off(&inode)?) }
     }
 }

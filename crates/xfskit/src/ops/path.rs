@@ -1,6 +1,6 @@
 //! Paths: from text to inodes, and from inodes back to text by their parent pointers.
 
-use super::{Stat, Volume};
+use super::{InodeRef, Stat, Volume};
 use crate::cycle::CycleGuard;
 use crate::error::{Error, Result, caller};
 use crate::parent;
@@ -13,6 +13,13 @@ use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 pub(crate) const MAX_LINKS_FOLLOWED: usize = 40;
 /// Most bytes of paths that are listed for one inode, and of a single path.
 const MAX_PATH_BYTES: usize = 256 << 20;
+
+/// Whether a symbolic link at the end of a path is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LastLink {
+    Follow,
+    Keep,
+}
 
 /// Cuts a path into its folder and its last name.
 ///
@@ -30,41 +37,61 @@ pub(crate) fn names_directory(path: &[u8]) -> bool {
 }
 
 impl Volume {
-    /// The inode at `path`, from the root; symbolic links are followed, but at the end only if `follow_last` says so. A
-    /// path that ends in a slash, or in `/.`, is that of a directory, and a link there is followed; so is the target of a
-    /// link at the end.
+    /// What is known of the inode at `path`, from the root; symbolic links are followed, but at the end only if
+    /// `follow_last` says so. A path that ends in a slash, or in `/.`, is that of a directory, and a link there is
+    /// followed; so is the target of a link at the end.
     ///
     /// # Errors
     /// As [`Self::lookup`]; `NotADirectory` for another file's path with a slash; `TooManySymlinks`.
     pub fn resolve(&self, path: &[u8], follow_last: bool) -> caller::Result<Stat> {
+        self.resolve_ref(path, follow_last)?.stat()
+    }
+
+    /// As [`Self::resolve`], with a reference to the inode.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub fn resolve_ref(&self, path: &[u8], follow_last: bool) -> caller::Result<InodeRef<'_>> {
+        Ok(self.walk_path(path, if follow_last { LastLink::Follow } else { LastLink::Keep })?.0)
+    }
+
+    /// The inode at a path, and the names of the directories on the way and of the inode, without symbolic links. Each
+    /// inode on the way is referenced until the next one is, so that the path leads to no other file that got its
+    /// number.
+    pub(crate) fn walk_path(&self, path: &[u8], last: LastLink) -> caller::Result<(InodeRef<'_>, Vec<Vec<u8>>)> {
         let mut is_dirs = names_directory(path);
-        let follow_last = follow_last || is_dirs;
-        let mut at = self.root();
-        let mut names: Vec<Vec<u8>> = components(path);
+        let mut at = self.reference(self.root())?;
+        let mut names = components(path);
+        let mut way: Vec<Vec<u8>> = Vec::new();
         let mut followed = 0;
         while let Some(name) = names.pop() {
-            if name == b".." {
-                at = self.lookup_number(at, b"..")?;
-                continue;
-            }
-            let stat = self.lookup(at, &name)?;
-            if stat.mode & MODE_TYPE != MODE_SYMLINK || names.is_empty() && !follow_last {
-                at = stat.inode;
+            let (next, stat) = self.lookup_ref(at.number(), &name)?;
+            let is_kept = names.is_empty() && last == LastLink::Keep && !is_dirs;
+            if stat.mode & MODE_TYPE != MODE_SYMLINK || is_kept {
+                at = next;
+                if name == b".." {
+                    way.pop();
+                } else {
+                    way.push(name);
+                }
                 continue;
             }
             followed += 1;
             if followed > MAX_LINKS_FOLLOWED {
-                return Err(Error::TooManySymlinks.into());
+                return Err(caller::Error::TooManySymlinks);
             }
-            let target = self.read_link(stat.inode)?;
+            let target = self.read_link(next.number())?;
             if target.starts_with(b"/") {
-                at = self.root();
+                at = self.reference(self.root())?;
+                way.clear();
             }
             is_dirs |= names.is_empty() && names_directory(&target);
             names.extend(components(&target));
         }
-        let stat = self.stat(at)?;
-        if is_dirs && stat.mode & MODE_TYPE != MODE_DIR { Err(Error::NotADirectory.into()) } else { Ok(stat) }
+        if is_dirs && at.stat()?.mode & MODE_TYPE != MODE_DIR {
+            return Err(caller::Error::NotADirectory);
+        }
+        Ok((at, way))
     }
 
     /// Every name of an inode: the directory and the name there.

@@ -1,16 +1,15 @@
 //! What files are and who owns them: metadata, extended attributes, names by parent pointers.
 
-use super::lookup::find_way;
 use super::names::to_path;
-use super::{AsPath, Filesystem, LastLink, Metadata, OnPath, Permissions, Pin, Result, Times};
+use super::{AsPath, Filesystem, InodeRef, LastLink, Metadata, OnPath, Permissions, Result, Times};
 use crate::error::caller::{Error as Cause, Result as EngineResult};
 use crate::ops::{Caller, SetAttr, SetMode, XattrChange};
 use std::path::PathBuf;
 
-impl Pin<'_> {
+impl InodeRef<'_> {
     /// The value of an attribute, if the inode has it.
     pub(super) fn xattr(&self, name: &[u8]) -> EngineResult<Option<Vec<u8>>> {
-        match self.volume.get_xattr(self.inode, name) {
+        match self.volume().get_xattr(self.number(), name) {
             Err(Cause::NoAttribute) => Ok(None),
             other => other.map(Some),
         }
@@ -24,7 +23,7 @@ impl Filesystem {
     /// `Path`: `NotFound`, `NotADirectory`, `TooManySymlinks`.
     pub fn metadata(&self, path: impl AsPath) -> Result<Metadata> {
         let path = path.as_path_bytes();
-        self.pin(path, LastLink::Follow).and_then(|pin| pin.stat()).map(Metadata::new).on("look at", path)
+        self.reference(path, LastLink::Follow).and_then(|inode| inode.stat()).map(Metadata::new).on("look at", path)
     }
 
     /// What a file is; of a symbolic link, the link itself.
@@ -33,7 +32,7 @@ impl Filesystem {
     /// As [`Self::metadata`].
     pub fn symlink_metadata(&self, path: impl AsPath) -> Result<Metadata> {
         let path = path.as_path_bytes();
-        self.pin(path, LastLink::Keep).and_then(|pin| pin.stat()).map(Metadata::new).on("look at", path)
+        self.reference(path, LastLink::Keep).and_then(|inode| inode.stat()).map(Metadata::new).on("look at", path)
     }
 
     /// Whether the path leads to a file; a symbolic link that leads nowhere does not.
@@ -42,7 +41,7 @@ impl Filesystem {
     /// As [`Self::metadata`], but for `NotFound`.
     pub fn exists(&self, path: impl AsPath) -> Result<bool> {
         let path = path.as_path_bytes();
-        match self.pin(path, LastLink::Follow) {
+        match self.reference(path, LastLink::Follow) {
             Err(Cause::NotFound) => Ok(false),
             other => other.map(|_| true).on("look at", path),
         }
@@ -76,8 +75,8 @@ impl Filesystem {
     }
 
     fn set(&self, path: &[u8], change: &SetAttr, verb: &'static str) -> Result<()> {
-        let pin = self.pin(path, LastLink::Follow).on(verb, path)?;
-        self.volume().set_attr(pin.inode, change, &Caller::root()).map(drop).on(verb, path)
+        let inode = self.reference(path, LastLink::Follow).on(verb, path)?;
+        self.volume().set_attr(inode.number(), change, &Caller::root()).map(drop).on(verb, path)
     }
 
     /// The value of an extended attribute, by its full name, as `user.color`; `None` if the file has no such attribute.
@@ -86,7 +85,9 @@ impl Filesystem {
     /// As [`Self::metadata`]; `NotSupported` for a name with an unknown prefix.
     pub fn xattr(&self, path: impl AsPath, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let path = path.as_path_bytes();
-        self.pin(path, LastLink::Follow).and_then(|pin| pin.xattr(name.as_ref())).on("read attribute of", path)
+        self.reference(path, LastLink::Follow)
+            .and_then(|inode| inode.xattr(name.as_ref()))
+            .on("read attribute of", path)
     }
 
     /// Makes or replaces an extended attribute, by its full name: it begins with `user.`, `trusted.` or `security.`,
@@ -98,9 +99,9 @@ impl Filesystem {
     /// and for what is immutable or append-only.
     pub fn set_xattr(&self, path: impl AsPath, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let path = path.as_path_bytes();
-        let pin = self.pin(path, LastLink::Follow).on("set attribute of", path)?;
+        let inode = self.reference(path, LastLink::Follow).on("set attribute of", path)?;
         let (name, value) = (name.as_ref(), value.as_ref());
-        self.volume().set_xattr(pin.inode, name, value, SetMode::Any, &Caller::root()).on("set attribute of", path)
+        self.volume().set_xattr(inode.number(), name, value, SetMode::Any, &Caller::root()).on("set attribute of", path)
     }
 
     /// Makes many changes to the extended attributes of a file, all or none of them, whatever crashes.
@@ -109,8 +110,8 @@ impl Filesystem {
     /// As [`Self::set_xattr`] and [`Self::remove_xattr`]; `Invalid` for more than one transaction can hold.
     pub fn change_xattrs(&self, path: impl AsPath, changes: &[XattrChange]) -> Result<()> {
         let path = path.as_path_bytes();
-        let pin = self.pin(path, LastLink::Follow).on("set attributes of", path)?;
-        self.volume().change_xattrs(pin.inode, changes, &Caller::root()).on("set attributes of", path)
+        let inode = self.reference(path, LastLink::Follow).on("set attributes of", path)?;
+        self.volume().change_xattrs(inode.number(), changes, &Caller::root()).on("set attributes of", path)
     }
 
     /// Removes an extended attribute, by its full name.
@@ -119,8 +120,8 @@ impl Filesystem {
     /// As [`Self::set_xattr`]; `NoAttribute` if the file has no such attribute.
     pub fn remove_xattr(&self, path: impl AsPath, name: impl AsRef<[u8]>) -> Result<()> {
         let path = path.as_path_bytes();
-        let pin = self.pin(path, LastLink::Follow).on("remove attribute of", path)?;
-        self.volume().remove_xattr(pin.inode, name.as_ref(), &Caller::root()).on("remove attribute of", path)
+        let inode = self.reference(path, LastLink::Follow).on("remove attribute of", path)?;
+        self.volume().remove_xattr(inode.number(), name.as_ref(), &Caller::root()).on("remove attribute of", path)
     }
 
     /// The full names of all extended attributes of a file, in no order.
@@ -129,7 +130,7 @@ impl Filesystem {
     /// As [`Self::metadata`].
     pub fn list_xattrs(&self, path: impl AsPath) -> Result<Vec<Vec<u8>>> {
         let path = path.as_path_bytes();
-        let names = self.pin(path, LastLink::Follow).and_then(|pin| self.volume().list_xattr(pin.inode));
+        let names = self.reference(path, LastLink::Follow).and_then(|inode| self.volume().list_xattr(inode.number()));
         names.on("list attributes of", path)
     }
 
@@ -139,7 +140,7 @@ impl Filesystem {
     /// As [`Self::metadata`].
     pub fn canonicalize(&self, path: impl AsPath) -> Result<PathBuf> {
         let path = path.as_path_bytes();
-        let (_, way) = find_way(self.volume(), path, LastLink::Follow).on("find the path of", path)?;
+        let (_, way) = self.volume().walk_path(path, LastLink::Follow).on("find the path of", path)?;
         Ok(to_path([b"/".as_slice(), &way.join(&b'/')].concat()))
     }
 
@@ -150,7 +151,7 @@ impl Filesystem {
     /// As [`Self::metadata`]; `NotSupported` for an image without parent pointers.
     pub fn paths_of(&self, path: impl AsPath) -> Result<Vec<PathBuf>> {
         let path = path.as_path_bytes();
-        let paths = self.pin(path, LastLink::Keep).and_then(|pin| self.volume().paths(pin.inode));
+        let paths = self.reference(path, LastLink::Keep).and_then(|inode| self.volume().paths(inode.number()));
         Ok(paths.on("find the names of", path)?.into_iter().map(to_path).collect())
     }
 }

@@ -38,10 +38,10 @@ impl Filesystem {
     pub fn write(&self, path: impl AsPath, contents: impl AsRef<[u8]>) -> Result<()> {
         let path = path.as_path_bytes();
         let file = self.create_file(path)?;
-        file.pin.volume.write_at(file.pin.inode, 0, contents.as_ref()).on("write", path)
+        file.inode.volume().write_at(file.inode.number(), 0, contents.as_ref()).on("write", path)
     }
 
-    /// Writes a new file and gives it the name `path` when it is complete, in place of what has the name.
+    /// Writes a new file and gives it the name `path` when it is complete, in entry of what has the name.
     ///
     /// Every reader, and every recovery after a crash, finds the old file or all of the new one. It is durable after
     /// [`Self::sync`]. The file is a new one with permissions 0644: owner, attributes and further names of the old
@@ -57,20 +57,20 @@ impl Filesystem {
     }
 
     fn write_new(&self, path: &[u8], contents: &[u8]) -> EngineResult<()> {
-        let place = self.own_name(path)?;
-        if place.is_dirs {
+        let entry = self.own_name(path)?;
+        if entry.is_dirs {
             return Err(Cause::IsADirectory);
         }
-        let file = self.unnamed(&place.dir)?;
+        let file = self.unnamed(&entry.dir)?;
         let volume = self.volume();
-        volume.write_at(file.pin.inode, 0, contents)?;
-        volume.link_over(file.pin.inode, place.dir.inode, place.name, &Caller::root())
+        volume.write_at(file.inode.number(), 0, contents)?;
+        volume.link_over(file.inode.number(), entry.dir.number(), entry.name, &Caller::root())
     }
 }
 
 fn read_all(file: &File<'_>) -> EngineResult<Vec<u8>> {
     let mut contents = Vec::new();
-    let size = usize::try_from(file.pin.stat()?.size).map_err(|_| Cause::TooLarge)?;
+    let size = usize::try_from(file.inode.stat()?.size).map_err(|_| Cause::TooLarge)?;
     contents.try_reserve_exact(size).map_err(|_| Cause::TooLarge)?;
     loop {
         // A file that grows meanwhile is read to its new end.
@@ -78,7 +78,7 @@ fn read_all(file: &File<'_>) -> EngineResult<Vec<u8>> {
         let step = size.saturating_sub(start).clamp(1, STEP_BYTES);
         contents.try_reserve(step).map_err(|_| Cause::TooLarge)?;
         contents.resize(start + step, 0);
-        let count = file.pin.volume.read_at(file.pin.inode, start as u64, &mut contents[start..])?;
+        let count = file.inode.volume().read_at(file.inode.number(), start as u64, &mut contents[start..])?;
         contents.truncate(start + count);
         if count < step {
             return Ok(contents);

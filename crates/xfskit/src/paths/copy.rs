@@ -17,10 +17,10 @@ impl Filesystem {
     pub fn copy(&self, from: impl AsPath, to: impl AsPath) -> Result<u64> {
         let (from_path, to_path) = (from.as_path_bytes(), to.as_path_bytes());
         let from = self.open_file(from_path)?;
-        let permissions = super::Permissions::new(from.pin.stat().on("copy", from_path)?.mode);
+        let permissions = super::Permissions::new(from.inode.stat().on("copy", from_path)?.mode);
         let options = FileOptions::new().write(true).create(true).permissions(permissions);
         let to = self.open_with(to_path, &options)?;
-        if from.pin.inode == to.pin.inode {
+        if from.inode.number() == to.inode.number() {
             return Err(Cause::Invalid("both paths lead to one file")).on("copy", from_path);
         }
         copy_contents(&from, &to).and_then(|bytes| copy_attributes(&from, &to).map(|()| bytes)).on("copy to", to_path)
@@ -28,40 +28,40 @@ impl Filesystem {
 }
 
 fn copy_contents(from: &File<'_>, to: &File<'_>) -> EngineResult<u64> {
-    let volume = from.pin.volume;
-    let size = from.pin.stat()?.size;
-    volume.truncate(to.pin.inode, 0)?;
+    let volume = from.inode.volume();
+    let size = from.inode.stat()?.size;
+    volume.truncate(to.inode.number(), 0)?;
     let mut at = 0;
     while at < size {
-        let start = match volume.seek(from.pin.inode, at, Seek::Data) {
+        let start = match volume.seek(from.inode.number(), at, Seek::Data) {
             Err(Cause::NoMoreData) => break,
             start => start?,
         };
-        let end = match volume.seek(from.pin.inode, start, Seek::Hole) {
+        let end = match volume.seek(from.inode.number(), start, Seek::Hole) {
             // Another thread has cut the file.
             Err(Cause::NoMoreData) => break,
             end => end?.min(size),
         };
-        volume.copy_range(from.pin.inode, start, to.pin.inode, start, end.saturating_sub(start))?;
+        volume.copy_range(from.inode.number(), start, to.inode.number(), start, end.saturating_sub(start))?;
         at = end;
     }
-    volume.truncate(to.pin.inode, size)?;
+    volume.truncate(to.inode.number(), size)?;
     Ok(size)
 }
 
 fn copy_attributes(from: &File<'_>, to: &File<'_>) -> EngineResult<()> {
-    let volume = from.pin.volume;
-    for name in volume.list_xattr(from.pin.inode)? {
+    let volume = from.inode.volume();
+    for name in volume.list_xattr(from.inode.number())? {
         // ACLs are shown twice; this is what they are called on disk.
         if name.starts_with(b"trusted.SGI_ACL_") {
             continue;
         }
-        let value = match volume.get_xattr(from.pin.inode, &name) {
+        let value = match volume.get_xattr(from.inode.number(), &name) {
             Err(Cause::NoAttribute) => continue,
             value => value?,
         };
-        volume.change_xattrs(to.pin.inode, &[XattrChange { name, value: Some(value) }], &Caller::root())?;
+        volume.change_xattrs(to.inode.number(), &[XattrChange { name, value: Some(value) }], &Caller::root())?;
     }
-    let mode = Some(from.pin.stat()?.mode);
-    volume.set_attr(to.pin.inode, &SetAttr { mode, ..SetAttr::default() }, &Caller::root()).map(drop)
+    let mode = Some(from.inode.stat()?.mode);
+    volume.set_attr(to.inode.number(), &SetAttr { mode, ..SetAttr::default() }, &Caller::root()).map(drop)
 }

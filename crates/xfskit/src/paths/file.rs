@@ -1,6 +1,6 @@
 //! Open files.
 
-use super::{AsPath, FileType, Filesystem, LastLink, Metadata, OnPath, Permissions, Pin, Result};
+use super::{AsPath, FileType, Filesystem, InodeRef, LastLink, Metadata, OnPath, Permissions, Result};
 use crate::error::caller::{Error as Cause, Result as EngineResult};
 use crate::ops::{Caller, NewFile, SetAttr, SetMode, split_path};
 use std::fmt;
@@ -144,12 +144,12 @@ impl Filesystem {
         }
         let mut path = path.to_vec();
         let mut followed = 0;
-        let mut pin = loop {
+        let mut inode = loop {
             if options.create != Create::No && path.ends_with(b"/") {
                 return Err(Cause::IsADirectory);
             }
             if options.create != Create::Always {
-                match self.pin(&path, LastLink::Follow) {
+                match self.reference(&path, LastLink::Follow) {
                     Err(Cause::NotFound) if options.create == Create::IfMissing => {}
                     other => break other?,
                 }
@@ -167,43 +167,45 @@ impl Filesystem {
                 }
                 Ok(None) => {}
                 other => {
-                    if let Some(pin) = other? {
-                        break pin;
+                    if let Some(inode) = other? {
+                        break inode;
                     }
                 }
             }
         };
-        let stat = pin.stat()?;
+        let stat = inode.stat()?;
         match FileType::of_mode(stat.mode) {
             FileType::File => {}
             FileType::Dir => return Err(Cause::IsADirectory),
             _ => return Err(Cause::Invalid("only a regular file can be opened")),
         }
         if options.truncate && stat.size > 0 {
-            self.volume().truncate(pin.inode, 0)?;
+            self.volume().truncate(inode.number(), 0)?;
         }
-        pin.writes = options.writes();
-        Ok(File { pin, position: 0, appends: options.append })
+        if options.writes() {
+            inode.set_writes();
+        }
+        Ok(File { inode, position: 0, appends: options.append })
     }
 
     /// Makes an empty file; `None` where another thread has removed it already.
-    fn make_file(&self, path: &[u8], permissions: Permissions) -> EngineResult<Option<Pin<'_>>> {
-        let place = self.place(path)?;
+    fn make_file(&self, path: &[u8], permissions: Permissions) -> EngineResult<Option<InodeRef<'_>>> {
+        let entry = self.entry(path)?;
         let new = NewFile::new(permissions.of_file());
-        let made = self.volume().create(place.dir.inode, place.name, &new, &Caller::root())?;
-        Pin::take_made(self.volume(), &made)
+        let made = self.volume().create(entry.dir.number(), entry.name, &new, &Caller::root())?;
+        self.volume().reference_made(&made)
     }
 
     /// The path that a symbolic link leads to; `None` for what is no symbolic link.
     fn link_target(&self, path: &[u8]) -> EngineResult<Option<Vec<u8>>> {
-        let link = match self.pin(path, LastLink::Keep) {
+        let link = match self.reference(path, LastLink::Keep) {
             Err(Cause::NotFound) => return Ok(None),
             other => other?,
         };
         if link.stat()?.mode & MODE_TYPE != MODE_SYMLINK {
             return Ok(None);
         }
-        let target = self.volume().read_link(link.inode)?;
+        let target = self.volume().read_link(link.number())?;
         if target.starts_with(b"/") {
             return Ok(Some(target));
         }
@@ -212,12 +214,12 @@ impl Filesystem {
     }
 
     /// A file that has no name, near the directory of `path`.
-    pub(super) fn unnamed(&self, dir: &Pin<'_>) -> EngineResult<File<'_>> {
+    pub(super) fn unnamed(&self, dir: &InodeRef<'_>) -> EngineResult<File<'_>> {
         let new = NewFile::new(NEW_FILE.bits() | MODE_REGULAR);
-        let made = self.volume().tmpfile(dir.inode, &new, &Caller::root())?;
-        let mut pin = Pin::adopt(self.volume(), made.inode);
-        pin.writes = true;
-        Ok(File { pin, position: 0, appends: false })
+        let made = self.volume().tmpfile(dir.number(), &new, &Caller::root())?;
+        let mut inode = InodeRef::from_raw(self.volume(), made.inode);
+        inode.set_writes();
+        Ok(File { inode, position: 0, appends: false })
     }
 }
 
@@ -230,7 +232,7 @@ impl Filesystem {
 /// Reading and writing at an offset take `&self`, and threads may share a file for them; [`Read`], [`Write`] and
 /// [`Seek`] have a position, so they take `&mut self`.
 pub struct File<'fs> {
-    pub(super) pin: Pin<'fs>,
+    pub(super) inode: InodeRef<'fs>,
     position: u64,
     appends: bool,
 }
@@ -242,7 +244,7 @@ impl File<'_> {
     /// # Errors
     /// `InvalidData` for damage, and those of the device.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        Ok(self.pin.volume.read_at(self.pin.inode, offset, buffer)?)
+        Ok(self.inode.volume().read_at(self.inode.number(), offset, buffer)?)
     }
 
     /// Writes all of `data` at byte `offset`, behind the end as well: what lies between reads as zeros. Of a file
@@ -254,10 +256,10 @@ impl File<'_> {
     pub fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         self.check_writes()?;
         if self.appends {
-            self.pin.volume.append(self.pin.inode, data)?;
+            self.inode.volume().append(self.inode.number(), data)?;
             return Ok(());
         }
-        Ok(self.pin.volume.write_at(self.pin.inode, offset, data)?)
+        Ok(self.inode.volume().write_at(self.inode.number(), offset, data)?)
     }
 
     /// Makes everything done to the file durable: contents, names, attributes.
@@ -265,7 +267,7 @@ impl File<'_> {
     /// # Errors
     /// `StorageFull` for contents that waited in memory; those of the device.
     pub fn sync_all(&self) -> io::Result<()> {
-        Ok(self.pin.volume.fsync(self.pin.inode)?)
+        Ok(self.inode.volume().fsync(self.inode.number())?)
     }
 
     /// As [`Self::sync_all`], but times that changed alone may wait.
@@ -273,7 +275,7 @@ impl File<'_> {
     /// # Errors
     /// As [`Self::sync_all`].
     pub fn sync_data(&self) -> io::Result<()> {
-        Ok(self.pin.volume.fdatasync(self.pin.inode)?)
+        Ok(self.inode.volume().fdatasync(self.inode.number())?)
     }
 
     /// Cuts the file to `size_bytes`, or lets it grow by zeros that take no space.
@@ -282,7 +284,7 @@ impl File<'_> {
     /// As [`Self::write_at`].
     pub fn set_len(&self, size_bytes: u64) -> io::Result<()> {
         self.check_writes()?;
-        Ok(self.pin.volume.truncate(self.pin.inode, size_bytes)?)
+        Ok(self.inode.volume().truncate(self.inode.number(), size_bytes)?)
     }
 
     /// What the inode says of itself.
@@ -290,7 +292,7 @@ impl File<'_> {
     /// # Errors
     /// `InvalidData` for damage, and those of the device.
     pub fn metadata(&self) -> io::Result<Metadata> {
-        Ok(Metadata::new(self.pin.stat()?))
+        Ok(Metadata::new(self.inode.stat()?))
     }
 
     /// Sets the permissions.
@@ -299,7 +301,7 @@ impl File<'_> {
     /// `PermissionDenied` for what is immutable or append-only, `ReadOnlyFilesystem`, `StorageFull`.
     pub fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
         let change = SetAttr { mode: Some(permissions.bits()), ..SetAttr::default() };
-        self.pin.volume.set_attr(self.pin.inode, &change, &Caller::root())?;
+        self.inode.volume().set_attr(self.inode.number(), &change, &Caller::root())?;
         Ok(())
     }
 
@@ -308,7 +310,7 @@ impl File<'_> {
     /// # Errors
     /// `Unsupported` for a name with an unknown prefix.
     pub fn xattr(&self, name: impl AsRef<[u8]>) -> io::Result<Option<Vec<u8>>> {
-        Ok(self.pin.xattr(name.as_ref())?)
+        Ok(self.inode.xattr(name.as_ref())?)
     }
 
     /// Sets an extended attribute, by its full name.
@@ -317,7 +319,7 @@ impl File<'_> {
     /// As [`Filesystem::set_xattr`], by kind.
     pub fn set_xattr(&self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> io::Result<()> {
         let (name, value) = (name.as_ref(), value.as_ref());
-        Ok(self.pin.volume.set_xattr(self.pin.inode, name, value, SetMode::Any, &Caller::root())?)
+        Ok(self.inode.volume().set_xattr(self.inode.number(), name, value, SetMode::Any, &Caller::root())?)
     }
 
     /// The full names of all extended attributes.
@@ -325,7 +327,7 @@ impl File<'_> {
     /// # Errors
     /// `InvalidData` for damage, and those of the device.
     pub fn list_xattrs(&self) -> io::Result<Vec<Vec<u8>>> {
-        Ok(self.pin.volume.list_xattr(self.pin.inode)?)
+        Ok(self.inode.volume().list_xattr(self.inode.number())?)
     }
 
     /// Closes the file. Dropping does the same, but cannot report an error in freeing a file without a name.
@@ -333,12 +335,12 @@ impl File<'_> {
     /// # Errors
     /// `InvalidData` for damage, and those of the device.
     pub fn close(self) -> io::Result<()> {
-        Ok(self.pin.release()?)
+        Ok(self.inode.release()?)
     }
 
     /// As the kernel's `EBADF`.
     fn check_writes(&self) -> io::Result<()> {
-        if self.pin.writes {
+        if self.inode.writes() {
             return Ok(());
         }
         Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file was opened to read only"))
@@ -357,7 +359,7 @@ impl Write for File<'_> {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         self.check_writes()?;
         let at = match self.appends {
-            true => self.pin.volume.append(self.pin.inode, data)?,
+            true => self.inode.volume().append(self.inode.number(), data)?,
             false => {
                 self.write_at(data, self.position)?;
                 self.position
@@ -378,7 +380,7 @@ impl Seek for File<'_> {
         let position = match to {
             SeekFrom::Start(offset) => Some(offset),
             SeekFrom::Current(by) => self.position.checked_add_signed(by),
-            SeekFrom::End(by) => self.pin.stat()?.size.checked_add_signed(by),
+            SeekFrom::End(by) => self.inode.stat()?.size.checked_add_signed(by),
         };
         let before = || io::Error::new(io::ErrorKind::InvalidInput, "a position before the start of the file");
         self.position = position.ok_or_else(before)?;
@@ -388,8 +390,8 @@ impl Seek for File<'_> {
 
 impl fmt::Debug for File<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pin, position, appends } = self;
-        let (inode, writes) = (pin.inode.0, pin.writes);
+        let Self { inode, position, appends } = self;
+        let (inode, writes) = (inode.number().0, inode.writes());
         let mut shown = f.debug_struct("File");
         shown.field("inode", &inode).field("position", position).field("writes", &writes);
         shown.field("appends", appends).finish()

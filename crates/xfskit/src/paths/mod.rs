@@ -1,5 +1,5 @@
-//! The level of paths: what the root of the crate shows. Each call finds its inodes by [`lookup`], which keeps them from
-//! being freed meanwhile, and does one verb of [`crate::ops`] on them, as the superuser. The page of the crate says how
+//! The level of paths: what the root of the crate shows. Each call references its inodes, which keeps
+//! them from being freed meanwhile, and does one verb of [`crate::ops`] on them, as the superuser. The page of the crate says how
 //! the calls behave.
 
 mod as_path;
@@ -9,7 +9,6 @@ mod copy;
 mod error;
 mod file;
 mod kinds;
-mod lookup;
 #[cfg(feature = "mkfs")]
 mod make;
 mod names;
@@ -29,8 +28,7 @@ pub use read_dir::{DirEntry, ReadDir};
 pub use walk::{Walk, WalkEntry};
 
 use crate::error::caller::{Error as Cause, Result as EngineResult};
-use crate::ops::{Volume, split_path};
-use lookup::Pin;
+use crate::ops::{InodeRef, LastLink, Volume, split_path};
 
 /// An image that is open. The [crate](crate)'s page says how its calls behave.
 pub struct Filesystem {
@@ -44,41 +42,34 @@ impl Filesystem {
         self.volume.as_ref().expect("only closing takes the volume, and that consumes the filesystem")
     }
 
-    /// The inode at a path, held.
-    fn pin(&self, path: &[u8], last: LastLink) -> EngineResult<Pin<'_>> {
-        lookup::find(self.volume(), path, last)
+    /// The inode at a path.
+    fn reference(&self, path: &[u8], last: LastLink) -> EngineResult<InodeRef<'_>> {
+        Ok(self.volume().walk_path(path, last)?.0)
     }
 
-    /// The directory that a path's last name is in, held, and the name.
-    fn place<'a>(&self, path: &'a [u8]) -> EngineResult<Place<'_, 'a>> {
+    /// The directory that a path's last name is in, and the name.
+    fn entry<'a>(&self, path: &'a [u8]) -> EngineResult<PathEntry<'_, 'a>> {
         let (parent, name) = split_path(path)?;
-        let dir = self.pin(parent, LastLink::Follow)?;
-        Ok(Place { dir, name, is_dirs: path.ends_with(b"/") })
+        let dir = self.reference(parent, LastLink::Follow)?;
+        Ok(PathEntry { dir, name, is_dirs: path.ends_with(b"/") })
     }
 
-    /// As [`Self::place`], for a name that is to be removed or moved.
-    fn own_name<'a>(&self, path: &'a [u8]) -> EngineResult<Place<'_, 'a>> {
-        let place = self.place(path).map_err(|error| match error {
+    /// As [`Self::entry`], for a name that is to be removed or moved.
+    fn own_name<'a>(&self, path: &'a [u8]) -> EngineResult<PathEntry<'_, 'a>> {
+        let entry = self.entry(path).map_err(|error| match error {
             Cause::Invalid("the root has no name") => Cause::Invalid("the root is never removed or moved"),
             other => other,
         })?;
-        if place.name == b"." || place.name == b".." {
+        if entry.name == b"." || entry.name == b".." {
             return Err(Cause::Invalid("'.' and '..' are never removed or moved"));
         }
-        Ok(place)
+        Ok(entry)
     }
 }
 
-/// Whether a symbolic link at the end of a path is followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LastLink {
-    Follow,
-    Keep,
-}
-
-/// A name in a directory that is held.
-struct Place<'fs, 'a> {
-    dir: Pin<'fs>,
+/// A name in a directory, and the directory.
+struct PathEntry<'fs, 'a> {
+    dir: InodeRef<'fs>,
     name: &'a [u8],
     /// The path ended in a slash, which only a directory's may.
     is_dirs: bool,

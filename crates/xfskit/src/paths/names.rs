@@ -1,6 +1,6 @@
 //! Making, moving and linking names.
 
-use super::{AsPath, Filesystem, LastLink, OnPath, Permissions, Place, Result};
+use super::{AsPath, Filesystem, LastLink, OnPath, PathEntry, Permissions, Result};
 use crate::error::caller::{Error as Cause, Result as EngineResult};
 use crate::ops::{Caller, NewFile, RenameFlags};
 use std::ffi::OsString;
@@ -25,9 +25,9 @@ impl Filesystem {
         if path.iter().all(|&byte| byte == b'/') && !path.is_empty() {
             return Err(Cause::Exists);
         }
-        let place = self.place(path)?;
+        let entry = self.entry(path)?;
         let new = NewFile::new(NEW_DIR.of_dir());
-        self.volume().create(place.dir.inode, place.name, &new, &Caller::root()).map(drop)
+        self.volume().create(entry.dir.number(), entry.name, &new, &Caller::root()).map(drop)
     }
 
     /// Makes a directory and those above it that are missing. It is no error if it exists. After an error, some may
@@ -62,7 +62,7 @@ impl Filesystem {
     }
 
     fn is_dir(&self, path: &[u8]) -> EngineResult<bool> {
-        Ok(self.pin(path, LastLink::Follow)?.stat()?.mode & MODE_TYPE == MODE_DIR)
+        Ok(self.reference(path, LastLink::Follow)?.stat()?.mode & MODE_TYPE == MODE_DIR)
     }
 
     /// Gives a file another name, in another directory or in the same. What had the new name is replaced, in one
@@ -82,12 +82,12 @@ impl Filesystem {
             return Err(Cause::NotADirectory);
         }
         let flags = RenameFlags::default();
-        self.volume().rename(old.dir.inode, old.name, new.dir.inode, new.name, flags, &Caller::root())
+        self.volume().rename(old.dir.number(), old.name, new.dir.number(), new.name, flags, &Caller::root())
     }
 
     /// Whether a name is that of a directory, and not of a link to one.
-    pub(super) fn names_dir(&self, place: &Place<'_, '_>) -> EngineResult<bool> {
-        Ok(place.dir.step(place.name)?.1.mode & MODE_TYPE == MODE_DIR)
+    pub(super) fn names_dir(&self, entry: &PathEntry<'_, '_>) -> EngineResult<bool> {
+        Ok(entry.dir.lookup(entry.name)?.1.mode & MODE_TYPE == MODE_DIR)
     }
 
     /// Gives a file one more name. Of a symbolic link at the end of `original`, the link itself gets it.
@@ -97,11 +97,11 @@ impl Filesystem {
     /// `original`: `NotFound`.
     pub fn hard_link(&self, original: impl AsPath, link: impl AsPath) -> Result<()> {
         let (original, link) = (original.as_path_bytes(), link.as_path_bytes());
-        let file = self.pin(original, LastLink::Keep).on("link", original)?;
-        let place = self.new_name(link).on("link", link)?;
-        let linked = match self.volume().link(file.inode, place.dir.inode, place.name) {
+        let file = self.reference(original, LastLink::Keep).on("link", original)?;
+        let entry = self.new_name(link).on("link", link)?;
+        let linked = match self.volume().link(file.number(), entry.dir.number(), entry.name) {
             // As the system has it: that the name exists counts before what may be linked.
-            Err(Cause::NotPermitted) if place.dir.step(place.name).is_ok() => Err(Cause::Exists),
+            Err(Cause::NotPermitted) if entry.dir.lookup(entry.name).is_ok() => Err(Cause::Exists),
             other => other.map(drop),
         };
         linked.on("link", link)
@@ -113,22 +113,22 @@ impl Filesystem {
     /// `Path`, of `link`: `Exists`, `NotFound`, `NoSpace`; `NameTooLong` for the target.
     pub fn symlink(&self, target: impl AsPath, link: impl AsPath) -> Result<()> {
         let link = link.as_path_bytes();
-        let made = self.new_name(link).and_then(|place| {
-            self.volume().symlink(place.dir.inode, place.name, target.as_path_bytes(), &Caller::root())
+        let made = self.new_name(link).and_then(|entry| {
+            self.volume().symlink(entry.dir.number(), entry.name, target.as_path_bytes(), &Caller::root())
         });
         made.map(drop).on("create symbolic link", link)
     }
 
     /// Where something that is not a directory is to be made.
-    fn new_name<'a>(&self, path: &'a [u8]) -> EngineResult<Place<'_, 'a>> {
-        let place = self.place(path).map_err(|error| match error {
+    fn new_name<'a>(&self, path: &'a [u8]) -> EngineResult<PathEntry<'_, 'a>> {
+        let entry = self.entry(path).map_err(|error| match error {
             Cause::Invalid("the root has no name") => Cause::Exists,
             other => other,
         })?;
-        if !place.is_dirs {
-            return Ok(place);
+        if !entry.is_dirs {
+            return Ok(entry);
         }
-        let is_there = self.volume().lookup_number(place.dir.inode, place.name);
+        let is_there = self.volume().lookup_number(entry.dir.number(), entry.name);
         Err(if is_there.is_ok() { Cause::Exists } else { Cause::NotFound })
     }
 
@@ -138,7 +138,7 @@ impl Filesystem {
     /// `Path`: `NotFound`; `Invalid` for what is no symbolic link.
     pub fn read_link(&self, path: impl AsPath) -> Result<PathBuf> {
         let path = path.as_path_bytes();
-        let target = self.pin(path, LastLink::Keep).and_then(|link| self.volume().read_link(link.inode));
+        let target = self.reference(path, LastLink::Keep).and_then(|link| self.volume().read_link(link.number()));
         target.map(to_path).on("read link", path)
     }
 }

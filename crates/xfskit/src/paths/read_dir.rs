@@ -1,8 +1,7 @@
 //! Listing directories.
 
-use super::lookup::find;
 use super::names::to_path;
-use super::{AsPath, FileType, Filesystem, LastLink, Metadata, OnPath, Pin, Result};
+use super::{AsPath, FileType, Filesystem, InodeRef, LastLink, Metadata, OnPath, Result};
 use crate::error::caller::Result as EngineResult;
 use crate::ops::{DirEntry as Listed, Volume};
 use std::ffi::OsStr;
@@ -35,14 +34,14 @@ impl Filesystem {
     /// `Path`: `NotFound`, `NotADirectory`.
     pub fn read_dir(&self, path: impl AsPath) -> Result<ReadDir<'_>> {
         let path = path.as_path_bytes();
-        let listing = self.pin(path, LastLink::Follow).and_then(|dir| ReadDir::start(dir, path.to_vec()));
+        let listing = self.reference(path, LastLink::Follow).and_then(|dir| ReadDir::start(dir, path.to_vec()));
         listing.on("list", path)
     }
 }
 
 /// The entries of a directory, by [`Filesystem::read_dir`]. After an error there are no more.
 pub struct ReadDir<'fs> {
-    dir: Pin<'fs>,
+    dir: InodeRef<'fs>,
     path: Vec<u8>,
     batch: vec::IntoIter<Listed>,
     /// Where the next batch begins; `None` at the end.
@@ -51,7 +50,7 @@ pub struct ReadDir<'fs> {
 
 impl<'fs> ReadDir<'fs> {
     /// Reads the first batch, so that what is no directory is found out at once.
-    pub(super) fn start(dir: Pin<'fs>, path: Vec<u8>) -> EngineResult<Self> {
+    pub(super) fn start(dir: InodeRef<'fs>, path: Vec<u8>) -> EngineResult<Self> {
         let mut listing = Self { dir, path, batch: Vec::new().into_iter(), cookie: Some(0) };
         listing.fill()?;
         Ok(listing)
@@ -61,7 +60,7 @@ impl<'fs> ReadDir<'fs> {
         let Some(cookie) = self.cookie.take() else { return Ok(()) };
         let mut batch: Vec<Listed> = Vec::new();
         let mut next = None;
-        self.dir.volume.read_dir(self.dir.inode, cookie, |entry| {
+        self.dir.volume().read_dir(self.dir.number(), cookie, |entry| {
             if batch.len() == BATCH {
                 next = Some(entry.cookie);
                 return ControlFlow::Break(());
@@ -76,7 +75,7 @@ impl<'fs> ReadDir<'fs> {
         Ok(())
     }
 
-    pub(super) fn dir(&self) -> &Pin<'fs> {
+    pub(super) fn dir(&self) -> &InodeRef<'fs> {
         &self.dir
     }
 
@@ -87,7 +86,7 @@ impl<'fs> ReadDir<'fs> {
         let Some(entry) = self.batch.next() else { return Ok(None) };
         let file_type = match FileType::of_entry(entry.file_type) {
             Some(file_type) => file_type,
-            None => FileType::of_mode(self.dir.volume.stat(entry.inode)?.mode),
+            None => FileType::of_mode(self.dir.volume().stat(entry.inode)?.mode),
         };
         let mut path = self.path.clone();
         if path.last() != Some(&b'/') {
@@ -95,7 +94,7 @@ impl<'fs> ReadDir<'fs> {
         }
         path.extend_from_slice(&entry.name);
         let name_bytes = entry.name.len();
-        Ok(Some(DirEntry { volume: self.dir.volume, path, name_bytes, inode: entry.inode, file_type }))
+        Ok(Some(DirEntry { volume: self.dir.volume(), path, name_bytes, inode: entry.inode, file_type }))
     }
 }
 
@@ -148,8 +147,9 @@ impl DirEntry<'_> {
     /// # Errors
     /// `Path`: `NotFound` if it was removed meanwhile.
     pub fn metadata(&self) -> Result<Metadata> {
-        find(self.volume, &self.path, LastLink::Keep)
-            .and_then(|pin| pin.stat())
+        self.volume
+            .resolve_ref(&self.path, false)
+            .and_then(|inode| inode.stat())
             .map(Metadata::new)
             .on("look at", &self.path)
     }
@@ -160,7 +160,7 @@ impl DirEntry<'_> {
     /// # Errors
     /// `Path`: `NotFound` if the file was removed meanwhile; `NotSupported` for a name with an unknown prefix.
     pub fn xattr(&self, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let value = find(self.volume, &self.path, LastLink::Keep).and_then(|pin| pin.xattr(name.as_ref()));
+        let value = self.volume.resolve_ref(&self.path, false).and_then(|inode| inode.xattr(name.as_ref()));
         value.on("read attribute of", &self.path)
     }
 

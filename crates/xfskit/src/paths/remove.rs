@@ -1,6 +1,6 @@
 //! Removing files and trees.
 
-use super::{AsPath, Filesystem, OnPath, Pin, Place, Result};
+use super::{AsPath, Filesystem, InodeRef, OnPath, PathEntry, Result};
 use crate::error::caller::{Error as Cause, Result as EngineResult};
 use crate::ops::{Caller, DirEntry};
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ const BATCH: usize = 128;
 
 /// A directory that is being emptied.
 struct Level<'fs> {
-    dir: Pin<'fs>,
+    dir: InodeRef<'fs>,
     name: Vec<u8>,
 }
 
@@ -30,11 +30,11 @@ impl Filesystem {
     }
 
     fn remove_file_at(&self, path: &[u8]) -> EngineResult<()> {
-        let place = self.own_name(path)?;
-        if place.is_dirs {
-            return Err(if self.names_dir(&place)? { Cause::IsADirectory } else { Cause::NotADirectory });
+        let entry = self.own_name(path)?;
+        if entry.is_dirs {
+            return Err(if self.names_dir(&entry)? { Cause::IsADirectory } else { Cause::NotADirectory });
         }
-        self.volume().unlink(place.dir.inode, place.name, &Caller::root())
+        self.volume().unlink(entry.dir.number(), entry.name, &Caller::root())
     }
 
     /// Removes an empty directory.
@@ -44,7 +44,7 @@ impl Filesystem {
     pub fn remove_dir(&self, path: impl AsPath) -> Result<()> {
         let path = path.as_path_bytes();
         let removed =
-            self.own_name(path).and_then(|place| self.volume().rmdir(place.dir.inode, place.name, &Caller::root()));
+            self.own_name(path).and_then(|entry| self.volume().rmdir(entry.dir.number(), entry.name, &Caller::root()));
         removed.on("remove directory", path)
     }
 
@@ -56,22 +56,26 @@ impl Filesystem {
     /// another thread makes files there meanwhile; `NotPermitted` for what is immutable or append-only.
     pub fn remove_dir_all(&self, path: impl AsPath) -> Result<()> {
         let path = path.as_path_bytes();
-        let removed = self.own_name(path).and_then(|place| self.remove_tree(&place));
+        let removed = self.own_name(path).and_then(|entry| self.remove_tree(&entry));
         removed.on("remove tree", path)
     }
 
-    fn remove_tree(&self, place: &Place<'_, '_>) -> EngineResult<()> {
+    fn remove_tree(&self, entry: &PathEntry<'_, '_>) -> EngineResult<()> {
         let (volume, root) = (self.volume(), Caller::root());
-        let (top, found) = place.dir.step(place.name)?;
+        let (top, found) = entry.dir.lookup(entry.name)?;
         if found.mode & MODE_TYPE != MODE_DIR {
-            let is_link = found.mode & MODE_TYPE == MODE_SYMLINK && !place.is_dirs;
-            return if is_link { volume.unlink(place.dir.inode, place.name, &root) } else { Err(Cause::NotADirectory) };
+            let is_link = found.mode & MODE_TYPE == MODE_SYMLINK && !entry.is_dirs;
+            return if is_link {
+                volume.unlink(entry.dir.number(), entry.name, &root)
+            } else {
+                Err(Cause::NotADirectory)
+            };
         }
-        let mut above = HashSet::from([place.dir.inode, top.inode]);
-        let mut levels = vec![Level { dir: top, name: place.name.to_vec() }];
+        let mut above = HashSet::from([entry.dir.number(), top.number()]);
+        let mut levels = vec![Level { dir: top, name: entry.name.to_vec() }];
         while let Some(level) = levels.last() {
             if let Some(below) = remove_files(&level.dir)? {
-                let number = below.dir.inode;
+                let number = below.dir.number();
                 if !above.insert(number) {
                     return Err(Corruption::new("directory", "leads to no directory above it").of(number.0).into());
                 }
@@ -79,10 +83,10 @@ impl Filesystem {
                 continue;
             }
             let Level { dir, name } = levels.pop().expect("the loop looked at the last level");
-            above.remove(&dir.inode);
-            // What is not held goes in the same transaction as its name.
+            above.remove(&dir.number());
+            // A directory without a reference goes in the same transaction as its name.
             dir.release()?;
-            let parent = levels.last().map_or(place.dir.inode, |parent| parent.dir.inode);
+            let parent = levels.last().map_or(entry.dir.number(), |parent| parent.dir.number());
             volume.rmdir(parent, &name, &root)?;
         }
         Ok(())
@@ -90,11 +94,11 @@ impl Filesystem {
 }
 
 /// Removes what is not a directory from a directory, up to the first that is one.
-fn remove_files<'fs>(dir: &Pin<'fs>) -> EngineResult<Option<Level<'fs>>> {
+fn remove_files<'fs>(dir: &InodeRef<'fs>) -> EngineResult<Option<Level<'fs>>> {
     let root = Caller::root();
     loop {
         let mut batch: Vec<DirEntry> = Vec::new();
-        dir.volume.read_dir(dir.inode, 0, |entry| {
+        dir.volume().read_dir(dir.number(), 0, |entry| {
             if entry.name != b"." && entry.name != b".." {
                 batch.push(entry.into());
             }
@@ -104,9 +108,9 @@ fn remove_files<'fs>(dir: &Pin<'fs>) -> EngineResult<Option<Level<'fs>>> {
             return Ok(None);
         }
         for entry in batch {
-            let removed = dir.volume.unlink(dir.inode, &entry.name, &root);
+            let removed = dir.volume().unlink(dir.number(), &entry.name, &root);
             let below = match removed {
-                Err(Cause::IsADirectory) => dir.step(&entry.name).map(Some),
+                Err(Cause::IsADirectory) => dir.lookup(&entry.name).map(Some),
                 other => other.map(|()| None),
             };
             match below {

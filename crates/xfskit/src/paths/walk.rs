@@ -30,9 +30,11 @@ impl Filesystem {
     /// `Path`: `NotFound`, `NotADirectory` for the directory itself.
     pub fn walk(&self, path: impl AsPath) -> Result<Walk<'_>> {
         let path = path.as_path_bytes();
-        let top =
-            self.pin(path, LastLink::Follow).and_then(|dir| ReadDir::start(dir, path.to_vec())).on("list", path)?;
-        Ok(Walk { above: HashSet::from([top.dir().inode]), levels: vec![top], enter: None })
+        let top = self
+            .reference(path, LastLink::Follow)
+            .and_then(|dir| ReadDir::start(dir, path.to_vec()))
+            .on("list", path)?;
+        Ok(Walk { above: HashSet::from([top.dir().number()]), levels: vec![top], enter: None })
     }
 }
 
@@ -54,9 +56,9 @@ impl Walk<'_> {
 
     fn enter(&mut self, entry: &DirEntry<'_>) -> EngineResult<()> {
         let level = self.levels.last().expect("the entry came from a level");
-        // By its name in the directory that is held: the path may lead elsewhere by now.
-        let (dir, _) = level.dir().step(entry.name())?;
-        let number = dir.inode;
+        // By its name in the directory, which is referenced: the path may lead elsewhere by now.
+        let (dir, _) = level.dir().lookup(entry.name())?;
+        let number = dir.number();
         if self.above.contains(&number) {
             return Err(Corruption::new("directory", "leads to no directory above it").of(number.0).into());
         }
@@ -85,7 +87,7 @@ impl<'fs> Iterator for Walk<'fs> {
                 Some(Err(error)) => return Some(Err(error)),
                 None => {
                     let level = self.levels.pop().expect("there was a level");
-                    self.above.remove(&level.dir().inode);
+                    self.above.remove(&level.dir().number());
                 }
             }
         }

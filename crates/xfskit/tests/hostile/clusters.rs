@@ -103,14 +103,14 @@ fn a_rotten_inode_gets_the_right_checksum_only_when_it_is_written_from_memory() 
         if inode == last {
             rot(&path, &geometry, last);
         }
-        fs.hold(inode).expect("a sound inode");
+        fs.add_reference(inode).expect("a sound inode");
         fs.unlink(fs.root(), name(n).as_bytes(), &Caller::root()).expect("a sound inode");
     }
     // The inode goes home before its link may.
     write_back(&fs);
     for inode in [first, last] {
         assert_eq!(fs.stat(inode).expect("a sound inode").links, 0);
-        fs.unhold(inode, 1).expect("a sound inode");
+        fs.drop_references(inode, 1).expect("a sound inode");
     }
     fs.unmount().expect("a clean end");
     reference.repair_finds_nothing(&path);

@@ -191,7 +191,7 @@ fn a_link_whose_removal_was_cut_off_is_removed() {
     let target = [b't'; 900];
     let link = NewFile { target: &target, ..NewFile::new(0o120_777) };
     let link = fs.create(fs.root(), b"link", &link, &me).expect("room").inode;
-    fs.hold(link).expect("the link");
+    fs.add_reference(link).expect("the link");
     fs.unlink(fs.root(), b"link", &me).expect("the link");
     fs.unmount().expect("a clean end");
     let zero = ["core.size", "core.nextents", "core.nblocks"].map(|field| format!("write -d {field} 0"));

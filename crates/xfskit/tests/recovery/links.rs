@@ -25,7 +25,7 @@ fn two_on_a_list(fs: &Volume) -> [InodeNumber; 2] {
     let pair = [inodes[0], inodes[LISTS as usize]];
     assert_eq!(pair[0].0 % LISTS, pair[1].0 % LISTS);
     for (n, inode) in [(0, pair[0]), (LISTS, pair[1])] {
-        fs.hold(inode).unwrap();
+        fs.add_reference(inode).unwrap();
         fs.unlink(fs.root(), &name(n), &me).unwrap();
     }
     fs.sync().unwrap();
@@ -52,7 +52,7 @@ fn a_link_is_taken_that_comes_before_what_mends_its_inode() {
     fs.create(fs.root(), b"more", &NewFile::new(0o100_644), &Caller::root()).unwrap();
     fs.sync().unwrap();
     let home = device.state().sectors.clone();
-    fs.unhold(first, 1).unwrap();
+    fs.drop_references(first, 1).unwrap();
     fs.sync().unwrap();
     for name in ["user.a", "user.b", "user.c"] {
         fs.set_xattr(second, name.as_bytes(), &[7; 230], SetMode::Any, &Caller::root()).unwrap();

@@ -47,7 +47,7 @@ fn the_longest_values_keep_to_their_log_space() {
                 let inherited = fs.get_xattr(made.inode, b"system.posix_acl_default").unwrap();
                 assert!(inherited == acl(users));
                 let unnamed = fs.tmpfile(dir, &NewFile::new(FILE | 0o664), &me).unwrap();
-                fs.unhold(unnamed.inode, 1).unwrap();
+                fs.drop_references(unnamed.inode, 1).unwrap();
             }
             fs.mount().journal.check().unwrap();
             image.close(fs);

@@ -55,7 +55,7 @@ impl Scene {
         make(b, "2", FILE | 0o644);
         make(b, "3", FILE | 0o644);
         // It stays in use, whatever happens to its name.
-        fs.hold(moving).unwrap();
+        fs.add_reference(moving).unwrap();
         Self { fs, dirs: vec![a, b, moving], names: AtomicI64::new(6) }
     }
 
@@ -85,11 +85,11 @@ impl Scene {
             8 => self.count(-1, done("rmdir", fs.rmdir(dir, &name, &me))),
             _ => {
                 if let Ok(inode) = fs.lookup_number(dir, &name)
-                    && done("hold", fs.hold(inode))
+                    && done("hold", fs.add_reference(inode))
                 {
                     self.count(-1, done("unlink", fs.unlink(dir, &name, &me)));
                     done("stat", fs.stat(inode));
-                    fs.unhold(inode, 1).unwrap();
+                    fs.drop_references(inode, 1).unwrap();
                 }
             }
         }
@@ -108,7 +108,7 @@ impl Scene {
 
     fn judge(&self) {
         let fs = &self.fs;
-        fs.unhold(self.dirs[2], 1).unwrap();
+        fs.drop_references(self.dirs[2], 1).unwrap();
         let mut seen = BTreeMap::new();
         self.walk(fs.root(), &mut seen);
         assert_eq!(seen.values().map(|names| i64::from(*names)).sum::<i64>(), self.names.load(Ordering::SeqCst));

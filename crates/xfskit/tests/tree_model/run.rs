@@ -161,7 +161,7 @@ impl Run {
     pub fn hold(&mut self) {
         if self.random.one_in(2) {
             let Some(id) = self.any(|node| node.links > 0 && node.inode.0 != 0) else { return };
-            self.fs().hold(self.number(id)).unwrap();
+            self.fs().add_reference(self.number(id)).unwrap();
             self.node(id).held += 1;
         } else if let Some(id) = self.any(|node| node.held > 0) {
             self.let_go(id);
@@ -170,7 +170,7 @@ impl Run {
 
     pub fn let_go(&mut self, id: usize) {
         let held = self.nodes[&id].held;
-        self.fs().unhold(self.number(id), held.into()).unwrap();
+        self.fs().drop_references(self.number(id), held.into()).unwrap();
         self.node(id).held = 0;
         self.drop_unused(id);
     }
