@@ -226,8 +226,8 @@ mod test_image;
 
 pub(crate) use error::ensure_on_disk;
 pub use paths::{
-    AsPath, DirEntry, Error, File, FileOptions, FileType, Filesystem, Info, Metadata, OpenOptions, Permissions,
-    ReadDir, Result, Times, Walk, WalkEntry,
+    AsPath, DirEntry, Error, File, FileOptions, FileType, Filesystem, Info, Metadata, Node, OpenOptions, Permissions,
+    ReadDir, RenameMode, Result, Times, Walk, WalkEntry,
 };
 #[cfg(feature = "mkfs")]
 pub use paths::{MkfsOptions, create, create_on};

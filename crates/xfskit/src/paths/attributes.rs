@@ -53,7 +53,7 @@ impl Filesystem {
     /// As [`Self::metadata`]; `NotPermitted` for what is immutable or append-only, `ReadOnly`, `NoSpace`.
     pub fn set_permissions(&self, path: impl AsPath, permissions: Permissions) -> Result<()> {
         let change = SetAttr { mode: Some(permissions.bits()), ..SetAttr::default() };
-        self.set(path.as_path_bytes(), &change, "set permissions of")
+        self.set(path.as_path_bytes(), LastLink::Follow, &change, "set permissions of")
     }
 
     /// Sets the owner and the group; `None` leaves one as it is. A file, but not a directory, loses its set-user-id
@@ -62,7 +62,17 @@ impl Filesystem {
     /// # Errors
     /// As [`Self::set_permissions`].
     pub fn set_owner(&self, path: impl AsPath, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        self.set(path.as_path_bytes(), &SetAttr { uid, gid, ..SetAttr::default() }, "set owner of")
+        let change = SetAttr { uid, gid, ..SetAttr::default() };
+        self.set(path.as_path_bytes(), LastLink::Follow, &change, "set owner of")
+    }
+
+    /// As [`Self::set_owner`], of a symbolic link itself where the path ends in one, as `lchown` does.
+    ///
+    /// # Errors
+    /// As [`Self::set_permissions`].
+    pub fn set_symlink_owner(&self, path: impl AsPath, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        let change = SetAttr { uid, gid, ..SetAttr::default() };
+        self.set(path.as_path_bytes(), LastLink::Keep, &change, "set owner of")
     }
 
     /// Sets times.
@@ -71,11 +81,22 @@ impl Filesystem {
     /// As [`Self::set_permissions`].
     pub fn set_times(&self, path: impl AsPath, times: Times) -> Result<()> {
         let [atime, mtime] = times.to_set();
-        self.set(path.as_path_bytes(), &SetAttr { atime, mtime, ..SetAttr::default() }, "set times of")
+        let change = SetAttr { atime, mtime, ..SetAttr::default() };
+        self.set(path.as_path_bytes(), LastLink::Follow, &change, "set times of")
     }
 
-    fn set(&self, path: &[u8], change: &SetAttr, verb: &'static str) -> Result<()> {
-        let inode = self.reference(path, LastLink::Follow).on(verb, path)?;
+    /// As [`Self::set_times`], of a symbolic link itself where the path ends in one, as `lutimes` does.
+    ///
+    /// # Errors
+    /// As [`Self::set_permissions`].
+    pub fn set_symlink_times(&self, path: impl AsPath, times: Times) -> Result<()> {
+        let [atime, mtime] = times.to_set();
+        let change = SetAttr { atime, mtime, ..SetAttr::default() };
+        self.set(path.as_path_bytes(), LastLink::Keep, &change, "set times of")
+    }
+
+    fn set(&self, path: &[u8], last: LastLink, change: &SetAttr, verb: &'static str) -> Result<()> {
+        let inode = self.reference(path, last).on(verb, path)?;
         self.volume().set_attr(inode.number(), change, &Caller::root()).map(drop).on(verb, path)
     }
 

@@ -12,6 +12,7 @@ mod kinds;
 #[cfg(feature = "mkfs")]
 mod make;
 mod names;
+mod nodes;
 mod open;
 mod read_dir;
 mod remove;
@@ -23,6 +24,8 @@ pub use file::{File, FileOptions};
 pub use kinds::{FileType, Metadata, Permissions, Times};
 #[cfg(feature = "mkfs")]
 pub use make::{MkfsOptions, create, create_on};
+pub use names::RenameMode;
+pub use nodes::Node;
 pub use open::{Info, OpenOptions};
 pub use read_dir::{DirEntry, ReadDir};
 pub use walk::{Walk, WalkEntry};

@@ -11,6 +11,19 @@ use xfskit_ondisk::inode::{MODE_DIR, MODE_TYPE};
 /// Permissions of new directories: those that the system leaves with the usual umask.
 const NEW_DIR: Permissions = Permissions::new(0o755);
 
+/// What a rename does where something has the new name already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RenameMode {
+    /// It is replaced, in one step: a file by a file, an empty directory by a directory.
+    #[default]
+    Replace,
+    /// The rename fails with `Exists`.
+    NoReplace,
+    /// The two change places, in one step, of whatever type they are. Both must be there.
+    Exchange,
+}
+
 impl Filesystem {
     /// Makes an empty directory with permissions 0755.
     ///
@@ -72,16 +85,49 @@ impl Filesystem {
     /// `Path`, of the old name: `NotFound`, `NotEmpty`, `IsADirectory`, `NotADirectory`; `Invalid` for a directory
     /// that would move below itself; `CrossesProjects`, `NotPermitted`, `NoSpace`.
     pub fn rename(&self, from: impl AsPath, to: impl AsPath) -> Result<()> {
-        let (from, to) = (from.as_path_bytes(), to.as_path_bytes());
-        self.rename_at(from, to).on("rename", from)
+        self.rename_with(from, to, RenameMode::Replace)
     }
 
-    fn rename_at(&self, from: &[u8], to: &[u8]) -> EngineResult<()> {
+    /// As [`Self::rename`], and `mode` says what becomes of what has the new name.
+    ///
+    /// ```
+    /// # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
+    /// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
+    /// use xfskit::RenameMode;
+    ///
+    /// fs.write("/current", "1")?;
+    /// fs.write("/next", "2")?;
+    /// assert!(fs.rename_with("/next", "/current", RenameMode::NoReplace).is_err());
+    /// fs.rename_with("/next", "/current", RenameMode::Exchange)?;
+    /// assert_eq!(fs.read_to_string("/current")? + &fs.read_to_string("/next")?, "21");
+    /// # Ok::<(), xfskit::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::rename`]; `Exists` with [`NoReplace`](RenameMode::NoReplace); `NotFound` with
+    /// [`Exchange`](RenameMode::Exchange) also for the new name.
+    pub fn rename_with(&self, from: impl AsPath, to: impl AsPath, mode: RenameMode) -> Result<()> {
+        let (from, to) = (from.as_path_bytes(), to.as_path_bytes());
+        self.rename_at(from, to, mode).on("rename", from)
+    }
+
+    fn rename_at(&self, from: &[u8], to: &[u8], mode: RenameMode) -> EngineResult<()> {
         let (old, new) = (self.own_name(from)?, self.own_name(to)?);
-        if (old.is_dirs || new.is_dirs) && !self.names_dir(&old)? {
-            return Err(Cause::NotADirectory);
+        let flags = RenameFlags {
+            no_replace: mode == RenameMode::NoReplace,
+            exchange: mode == RenameMode::Exchange,
+            ..RenameFlags::default()
+        };
+        if old.is_dirs || new.is_dirs {
+            let old_is_dir = self.names_dir(&old)?;
+            if flags.no_replace && new.dir.lookup(new.name).is_ok() {
+                return Err(Cause::Exists);
+            }
+            let new_is_dir = if flags.exchange { self.names_dir(&new)? } else { old_is_dir };
+            if old.is_dirs && !old_is_dir || new.is_dirs && !new_is_dir {
+                return Err(Cause::NotADirectory);
+            }
         }
-        let flags = RenameFlags::default();
         self.volume().rename(old.dir.number(), old.name, new.dir.number(), new.name, flags, &Caller::root())
     }
 
@@ -120,7 +166,7 @@ impl Filesystem {
     }
 
     /// Where something that is not a directory is to be made.
-    fn new_name<'a>(&self, path: &'a [u8]) -> EngineResult<PathEntry<'_, 'a>> {
+    pub(super) fn new_name<'a>(&self, path: &'a [u8]) -> EngineResult<PathEntry<'_, 'a>> {
         let entry = self.entry(path).map_err(|error| match error {
             Cause::Invalid("the root has no name") => Cause::Exists,
             other => other,

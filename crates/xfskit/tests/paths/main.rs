@@ -4,6 +4,7 @@ mod crash;
 mod damage;
 mod files;
 mod images;
+mod like_libc;
 mod like_std;
 mod threads;
 
