@@ -21,6 +21,7 @@ mod list;
 mod mapping;
 mod redo;
 pub mod remote;
+mod reserve;
 pub mod search;
 pub mod shortform;
 pub mod tree;

@@ -89,17 +89,3 @@ impl Redo {
         encode_done(id, copy);
     }
 }
-
-/// Removes every entry of a key, whole or incomplete, with the blocks of its value.
-pub(super) fn remove_every(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<()> {
-    match form(tx, ino) {
-        Form::None | Form::Empty => {}
-        Form::Shortform => while shortform::remove(tx, ino, key, EmptyFork::Keep)? {},
-        Form::Tree => {
-            for entry in [Completeness::Incomplete, Completeness::Complete] {
-                while tree::remove(tx, ino, key, entry)? {}
-            }
-        }
-    }
-    Ok(())
-}

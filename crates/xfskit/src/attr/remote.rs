@@ -4,7 +4,6 @@
 //! a crash leaves either the attribute with its value, or neither; and they are never blocks whose former contents a
 //! crash might bring back.
 
-use super::tree::RemoteValue;
 use crate::buffer::{BufferKind, DiskRun, DiskRuns};
 use crate::error::Result;
 use crate::incore::ForkKind;
@@ -20,6 +19,15 @@ use xfskit_ondisk::attr::remote::{blocks_for, bytes_per_block, decode_block, ver
 use xfskit_ondisk::logged::buffer::buffer_type;
 use xfskit_ondisk::part_header::{PART_CRC_OFFSET, PART_LSN_OFFSET};
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, FileBlock};
+
+/// A value in blocks of its own, as an entry names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteValue {
+    /// First fork block; 0 for none.
+    pub block: u32,
+    /// Length of the value in bytes.
+    pub length: u32,
+}
 
 /// A block of a remote value.
 pub static ATTR_REMOTE_KIND: BufferKind = BufferKind {

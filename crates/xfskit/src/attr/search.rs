@@ -11,10 +11,11 @@
 use super::shortform::{self, EntryRange};
 use super::tree::{self, Completeness, LeafSlot};
 use super::{Attr, Form, absent, form_of};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::incore::InodeState;
 use crate::mount::Mount;
 use crate::trans::{InoId, Transaction};
+use xfskit_ondisk::Corruption;
 use xfskit_ondisk::attr::shortform::ShortformAttr;
 
 /// Where an attribute stands, or that it is not there. Good for one change of the inode's attributes, in the
@@ -150,4 +151,13 @@ impl InodeList<'_> {
     pub fn count(&self, mount: &Mount) {
         count(mount, matches!(self, Self::KnownAbsent));
     }
+}
+
+/// The error for an attribute that must be there. A missing parent pointer is damage: every name has one.
+pub(super) fn missing(tx: &Transaction, ino: InoId, key: &Attr<'_>) -> Error {
+    if !key.is_parent() {
+        return Error::NoAttribute;
+    }
+    let name = String::from_utf8_lossy(&key.name).into_owned();
+    Corruption::new("parent pointer", "every name has one").of(tx.inode(ino).core.inode.0).found(name).into()
 }

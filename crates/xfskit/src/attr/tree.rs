@@ -2,6 +2,7 @@
 
 use super::fork::{self, remove_if_useless};
 use super::leaf::{self, OwnedAttr, OwnedValue};
+use super::remote::RemoteValue;
 use super::{Attr, EmptyFork, Fit, Form, absent, flags, form, remote, shortform};
 use crate::dabtree::edit::edit;
 use crate::dabtree::{ATTR_LEAF_KIND, CycleGuard, DaTree, Path, PathLevel, Side};
@@ -25,15 +26,6 @@ pub enum Completeness {
     Complete,
     /// It is hidden.
     Incomplete,
-}
-
-/// A value in blocks of its own, as an entry names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemoteValue {
-    /// First fork block; 0 for none.
-    pub block: u32,
-    /// Length of the value in bytes.
-    pub length: u32,
 }
 
 /// Where an attribute stands: the path to its leaf, and its position there.

@@ -8,6 +8,8 @@
 //! Only "no room" falls through; every other outcome of the fast path is final. A replacement of the same lengths is
 //! copied in place and logs nothing but the fork.
 
+pub use super::reserve::{intent_bytes, reservation};
+use super::search::missing;
 use super::{Attr, AttrSlot, Change, EmptyFork, Fit, Form, ValueMapping, form, search, shortform, work};
 use crate::error::{Error, Result};
 use crate::mount::Mount;
@@ -27,30 +29,6 @@ pub enum Required {
     Absent,
     /// It is there.
     Present,
-}
-
-/// Most that the intent of an update takes in the log, in bytes, besides the value: two names with their parent
-/// pointers, and headers.
-const INTENT_BYTES: usize = 1024;
-
-/// What the intent of an update takes in the log, in bytes: it carries the whole value.
-pub fn intent_bytes(value_bytes: usize) -> u32 {
-    debug_assert!(value_bytes <= MAX_VALUE_BYTES, "a value of {value_bytes} bytes");
-    (value_bytes + INTENT_BYTES) as u32
-}
-
-/// Log space and blocks for one update with a value of `value_bytes` bytes: what each of its links may need.
-pub fn reservation(mount: &Mount, value_bytes: usize, logging: Logging) -> Reservation {
-    let kernel = &mount.reservations;
-    let value_blocks = value_bytes.div_ceil(mount.geometry.block_bytes()) as u64;
-    let blocks = u64::from(reservation::attribute_space(&mount.limits)) + 2 * value_blocks;
-    let intent_bytes = if logging == Logging::Logged { intent_bytes(value_bytes) } else { 0 };
-    Reservation {
-        log_bytes: 2 * (kernel.attrsetm.bytes + kernel.attrsetrt.bytes).max(kernel.attrrm.bytes) + intent_bytes,
-        log_count: 1,
-        blocks,
-        may_dip: value_bytes == 0,
-    }
 }
 
 /// Whether the fast path may be tried; counts why not.
@@ -229,13 +207,4 @@ fn in_shortform(tx: &mut Transaction, ino: InoId, new: Option<&Attr<'_>>, slot: 
         counters.attr_fast_path.increment();
     }
     Ok(outcome)
-}
-
-/// The error for an attribute that must be there. A missing parent pointer is damage: every name has one.
-pub(super) fn missing(tx: &Transaction, ino: InoId, key: &Attr<'_>) -> Error {
-    if !key.is_parent() {
-        return Error::NoAttribute;
-    }
-    let name = String::from_utf8_lossy(&key.name).into_owned();
-    Corruption::new("parent pointer", "every name has one").of(tx.inode(ino).core.inode.0).found(name).into()
 }

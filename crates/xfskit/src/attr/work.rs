@@ -16,14 +16,16 @@
 //! makes every update begin with one, as the kernel's `larp` switch does.
 
 use super::mapping::{Link, Mapped, ValueMapping};
+use super::reserve::reservation;
+use super::search::missing;
 use super::shortform::fork_bytes;
-use super::update::{self, Logging};
+use super::tree::Completeness;
 use super::{Attr, AttrSlot, Change, EmptyFork, Fit, Form, Value, fork, form, redo, remote, search, shortform, tree};
 use crate::error::Result;
 use crate::error_tags::LARP;
 use crate::item::LogVector;
 use crate::mount::{AttrLogging, Mount};
-use crate::trans::deferred::{self, Step, Turn, Work};
+use crate::trans::deferred::{self, Logging, Step, Turn, Work};
 use crate::trans::{InoId, Reservation, Transaction};
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::attr::leaf::LeafValue;
@@ -103,7 +105,7 @@ impl AttrUpdate<'_> {
         let change = &self.change;
         if self.before == Before::Unknown {
             for key in change.keys() {
-                redo::remove_every(tx, ino, key)?;
+                remove_every(tx, ino, key)?;
             }
             let Some(new) = change.new_attr() else { return leave_tree(tx, ino, EmptyFork::Remove) };
             self.add(tx, ino, new)?;
@@ -188,7 +190,7 @@ impl AttrUpdate<'_> {
 
     /// Log space and blocks for a step.
     pub(super) fn reserve(&self, mount: &Mount) -> Reservation {
-        update::reservation(mount, self.change.value_bytes(), Logging::Logged).dipping()
+        reservation(mount, self.change.value_bytes(), Logging::Logged).dipping()
     }
 
     /// Encodes an intent for the whole of it.
@@ -207,7 +209,7 @@ fn take_out(tx: &mut Transaction, ino: InoId, slot: AttrSlot, key: &Attr<'_>) ->
     match slot {
         AttrSlot::InInode(entry) => shortform::remove_at(tx, ino, entry, EmptyFork::Keep),
         AttrSlot::InLeaf(slot) => tree::take_out(tx, ino, slot),
-        AttrSlot::KnownAbsent | AttrSlot::Absent => Err(update::missing(tx, ino, key)),
+        AttrSlot::KnownAbsent | AttrSlot::Absent => Err(missing(tx, ino, key)),
     }
 }
 
@@ -240,4 +242,18 @@ impl Work for UpdateInChain<'_> {
     fn error_tag(&self) -> &'static str {
         LARP
     }
+}
+
+/// Removes every entry of a key, whole or incomplete, with the blocks of its value.
+fn remove_every(tx: &mut Transaction, ino: InoId, key: &Attr<'_>) -> Result<()> {
+    match form(tx, ino) {
+        Form::None | Form::Empty => {}
+        Form::Shortform => while shortform::remove(tx, ino, key, EmptyFork::Keep)? {},
+        Form::Tree => {
+            for entry in [Completeness::Incomplete, Completeness::Complete] {
+                while tree::remove(tx, ino, key, entry)? {}
+            }
+        }
+    }
+    Ok(())
 }
