@@ -17,6 +17,7 @@ const WORD: usize = 64;
 
 impl DirtyBits {
     /// The bits of a number.
+    #[inline]
     pub fn of(first: u64) -> Self {
         Self { first, more: None }
     }
@@ -53,6 +54,7 @@ impl DirtyBits {
     }
 
     /// Sets every bit that `other` has; says whether there was a new one.
+    #[inline]
     pub fn merge(&mut self, other: &Self) -> bool {
         let mut grew = other.first & !self.first != 0;
         self.first |= other.first;
@@ -78,6 +80,7 @@ impl DirtyBits {
     }
 
     /// Whether no bit is set.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.first == 0 && self.more().iter().all(|&word| word == 0)
     }

@@ -25,6 +25,7 @@ pub struct RegionEnds {
 
 impl RegionEnds {
     /// Adds a region of `bytes` bytes, and padding to a multiple of 4.
+    #[inline]
     pub fn push(&mut self, bytes: usize) {
         let end = self.bytes() + bytes.next_multiple_of(4);
         self.ends[usize::from(self.count)] = end as u32;
@@ -32,16 +33,19 @@ impl RegionEnds {
     }
 
     /// The ends.
+    #[inline]
     pub fn ends(&self) -> &[u32] {
         &self.ends[..self.count.into()]
     }
 
     /// Bytes of all regions.
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.ends().last().copied().unwrap_or(0) as usize
     }
 
     /// Bytes in the log, with an operation header of 12 bytes for each region.
+    #[inline]
     pub fn log_bytes(&self) -> usize {
         self.bytes() + 12 * self.ends().len()
     }

@@ -53,6 +53,7 @@ impl PushPolicy {
     }
 
     /// Whether this thread is to push, with a gathering checkpoint that is charged `charged` bytes.
+    #[inline]
     pub(super) fn is_push_due(&self, charged: u64) -> bool {
         self.is_due_for(thread_slot, charged, self.push_bytes) || self.push_wanted.load(Ordering::Relaxed)
     }
@@ -79,12 +80,14 @@ impl PushPolicy {
     }
 
     /// Whether this thread is to look at the tail; at most one thread gets that answer after each push.
+    #[inline]
     pub(super) fn take_look(&self, charged: u64) -> bool {
         self.is_due_for(thread_slot, charged, self.look_due_at.load(Ordering::Relaxed))
             && self.look_due_at.swap(NOT_DUE, Ordering::Relaxed) != NOT_DUE
     }
 
     /// Whether the thread of `slot` is to do what is due at `due_at` bytes.
+    #[inline]
     fn is_due_for(&self, slot: impl FnOnce() -> usize, charged: u64, due_at: u64) -> bool {
         charged >= due_at
             && (charged - due_at >= self.push_bytes / LEFT_TO_OTHERS

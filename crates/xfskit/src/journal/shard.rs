@@ -67,6 +67,7 @@ impl Shard {
     }
 
     /// Takes a list for the entries, if there is none from an earlier commit.
+    #[inline]
     pub(super) fn need_list(&mut self, list: impl FnOnce() -> Vec<CheckpointEntry>) {
         if self.entries.capacity() == 0 {
             self.entries = list();
@@ -81,6 +82,7 @@ impl Shard {
     }
 
     /// What the charge changed by since it was last reported, modulo 2^64, if that is at least `report_bytes` bytes.
+    #[inline]
     pub(super) fn report(&mut self, report_bytes: u64) -> Option<u64> {
         let unreported = self.charged.wrapping_sub(self.reported);
         let is_due = self.charged.abs_diff(self.reported) >= report_bytes;
@@ -93,6 +95,7 @@ impl Shard {
     /// Charges the checkpoint for what it grew by. What shrank is given back: the value of an intent that was whited
     /// out would push checkpoints of which nothing is written. The first commit of each shard pays for the opening,
     /// which is paid once too often when there are several, and is never given back.
+    #[inline]
     pub(super) fn charge(&mut self, grown: i64, space: &GrantSpace) -> i64 {
         if grown < 0 && self.charged > 0 {
             let back = space.refund(grown.unsigned_abs()).min(self.charged.saturating_sub(space.opening()));
@@ -141,12 +144,14 @@ pub(super) struct BatchResult {
 
 impl<'c> Batch<'c> {
     /// A batch that is empty.
+    #[inline]
     pub(super) fn new(shard: &'c mut Shard, index: u16, seq: CheckpointSeq, shared: BatchShared<'c>) -> Self {
         let BatchShared { whiteouts, pool, cancels, counters } = shared;
         Self { shard, index, seq, grown: 0, whiteouts, pool, cancels, counters, relogged: 0, logged: 0 }
     }
 
     /// What the batch came to.
+    #[inline]
     pub(super) fn result(self) -> BatchResult {
         BatchResult { grown: self.grown, logged: self.logged, relogged: self.relogged }
     }
@@ -240,6 +245,7 @@ impl<'c> Batch<'c> {
     }
 
     /// Logs an inode. `prepare` adds what changed to the dirty bits and says what the copy will hold.
+    #[inline]
     pub fn log_inode<T: LogItem + 'static, C: Regions>(
         &mut self,
         item: &Arc<T>,

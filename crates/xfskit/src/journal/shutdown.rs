@@ -28,6 +28,7 @@ impl Shutdown {
     ///
     /// # Errors
     /// `Shutdown` with the reason.
+    #[inline]
     pub(super) fn check(&self) -> Result<()> {
         if !self.is_shut_down.load(Ordering::Acquire) {
             return Ok(());

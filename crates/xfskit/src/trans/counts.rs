@@ -37,11 +37,13 @@ pub(super) struct CountChanges {
 
 impl CountChanges {
     /// `blocks` are reserved, and nothing changes.
+    #[inline]
     pub(super) fn new(blocks: u64) -> Self {
         Self { blocks_left: blocks, ..Self::default() }
     }
 
     /// Blocks that may still be allocated.
+    #[inline]
     pub(super) fn blocks_left(&self) -> u64 {
         self.blocks_left
     }
@@ -58,6 +60,7 @@ impl CountChanges {
     }
 
     /// `count` blocks were allocated.
+    #[inline]
     pub(super) fn use_blocks(&mut self, count: u64) {
         let left = self.blocks_left;
         assert!(count <= left, "{count} blocks allocated with {left} left of the reservation");
@@ -91,6 +94,7 @@ impl CountChanges {
     }
 
     /// The link was committed to checkpoint `seq`: its changes count.
+    #[inline]
     pub(super) fn apply(&mut self, mount: &Mount, seq: CheckpointSeq) {
         if self.freed_blocks != 0 {
             mount.space.give_back_blocks(std::mem::take(&mut self.freed_blocks));
@@ -104,6 +108,7 @@ impl CountChanges {
     }
 
     /// The transaction is over: what is left of the reservation goes back.
+    #[inline]
     pub(super) fn give_back_rest(&mut self, mount: &Mount) {
         if self.blocks_left > 0 {
             mount.space.give_back_blocks(std::mem::take(&mut self.blocks_left));

@@ -36,6 +36,7 @@ impl LockedInodes {
     }
 
     /// Adds an inode that was locked for this transaction.
+    #[inline]
     pub(super) fn add(&mut self, inode: &Arc<Inode>, state: Held<InodeState>) -> InoId {
         self.list.push(LockedInode { inode: Arc::clone(inode), state, dirty: InodeFields::empty() });
         InoId(self.list.len() as u32 - 1)
@@ -73,6 +74,7 @@ impl LockedInodes {
     }
 
     /// Whether an inode that changed has an attr fork.
+    #[inline]
     pub(super) fn changes_attrs(&self) -> bool {
         self.list.iter().any(|locked| !locked.dirty.is_empty() && locked.state.attr.is_some())
     }
@@ -88,6 +90,7 @@ impl LockedInodes {
     }
 
     /// Logs what changed of all inodes.
+    #[inline]
     pub(super) fn log_all_to(&mut self, batch: &mut Batch<'_>, geometry: &Geometry) {
         for locked in self.list.iter_mut().filter(|locked| !locked.dirty.is_empty()) {
             log_inode(batch, &locked.inode, locked.state.exclusive(), locked.dirty, geometry);
@@ -95,6 +98,7 @@ impl LockedInodes {
     }
 
     /// The link is committed: the inodes begin the next one locked and without changes.
+    #[inline]
     pub(super) fn begin_next_link(&mut self) {
         for locked in &mut self.list {
             locked.dirty = InodeFields::empty();
@@ -102,6 +106,7 @@ impl LockedInodes {
     }
 
     /// Ends all locks; the list's memory stays.
+    #[inline]
     pub(super) fn clear(&mut self) {
         self.list.clear();
     }

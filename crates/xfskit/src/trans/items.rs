@@ -35,7 +35,11 @@ impl LoggedItems {
     }
 
     /// Fails where a test wants a link with an intent or a done item to fail.
+    #[inline]
     pub(super) fn fail_if_tagged(&self, tags: &ErrorTags) -> Result<()> {
+        if self.items.is_empty() {
+            return Ok(());
+        }
         if self.items.iter().any(|logged| logged.item.is_intent()) {
             tags.fail(LOG_INTENT)?;
         }
@@ -46,6 +50,7 @@ impl LoggedItems {
     }
 
     /// Logs all items.
+    #[inline]
     pub(super) fn log_all_to(&mut self, batch: &mut Batch<'_>) {
         self.items.drain(..).for_each(|logged| batch.log_copy(logged.item, logged.copy, logged.finishes));
     }

@@ -24,6 +24,7 @@ pub(super) fn log_cancel(batch: &mut Batch<'_>, buffer: &Arc<Buffer>, kind: &Buf
 }
 
 /// Logs the chunks of a buffer that changed, and those that earlier transactions changed since the last write-back.
+#[inline]
 pub(super) fn log_contents(
     batch: &mut Batch<'_>,
     buffer: &Arc<Buffer>,

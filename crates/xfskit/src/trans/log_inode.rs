@@ -11,6 +11,7 @@ use xfskit_ondisk::logged::inode::{FORMAT_BYTES, InodeFields, InodeFormat, encod
 use xfskit_ondisk::{DiskAddress, ForkFormat, Geometry};
 
 /// Logs an inode of which `changed` changed.
+#[inline]
 pub(super) fn log_inode(
     batch: &mut Batch<'_>,
     inode: &Arc<Inode>,
@@ -43,6 +44,7 @@ struct InodeCopy<'a> {
 
 impl<'a> InodeCopy<'a> {
     /// The core, and the `fields` of the forks that still exist.
+    #[inline]
     fn new(inode: &'a Inode, state: &'a InodeState, fields: InodeFields, geometry: &Geometry) -> Self {
         let data = ForkRegion::of_data(&state.data, fields);
         let attr = state.attr.as_ref().and_then(|fork| ForkRegion::of_attrs(fork, fields));
@@ -71,6 +73,7 @@ impl<'a> InodeCopy<'a> {
 }
 
 impl Regions for InodeCopy<'_> {
+    #[inline]
     fn ends(&self) -> RegionEnds {
         let mut ends = RegionEnds::default();
         ends.push(FORMAT_BYTES);

@@ -26,7 +26,7 @@ use xfskit_ondisk::Lsn;
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(2);
 
 /// What a thread does to get log space.
-pub(in crate::journal) trait MakeRoom {
+pub(in crate::journal) trait MakeRoom: Sync {
     /// Fails when the journal was shut down.
     fn check(&self) -> Result<()>;
 
