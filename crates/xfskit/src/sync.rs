@@ -83,6 +83,24 @@ pub fn pause() {
     yield_now();
 }
 
+/// How something is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockMode {
+    /// With other readers.
+    Shared,
+    /// Alone, for a change.
+    Exclusive,
+}
+
+/// What a thread does that finds a lock taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfLocked {
+    /// It waits.
+    Wait,
+    /// It does without.
+    GiveUp,
+}
+
 /// A lock of either kind, held on behalf of a transaction.
 #[derive(Debug)]
 pub enum Held<T> {
@@ -94,13 +112,27 @@ pub enum Held<T> {
 
 impl<T> Held<T> {
     /// Locks for reading or writing; waits.
-    pub fn lock(lock: &Arc<RwLock<T>>, exclusive: bool) -> Self {
-        if exclusive { Self::Exclusive(lock.write_arc()) } else { Self::Shared(lock.read_arc()) }
+    pub fn lock(lock: &Arc<RwLock<T>>, mode: LockMode) -> Self {
+        match mode {
+            LockMode::Shared => Self::Shared(lock.read_arc()),
+            LockMode::Exclusive => Self::Exclusive(lock.write_arc()),
+        }
     }
 
     /// Locks for reading or writing unless that would wait.
-    pub fn try_lock(lock: &Arc<RwLock<T>>, exclusive: bool) -> Option<Self> {
-        if exclusive { lock.try_write_arc().map(Self::Exclusive) } else { lock.try_read_arc().map(Self::Shared) }
+    pub fn try_lock(lock: &Arc<RwLock<T>>, mode: LockMode) -> Option<Self> {
+        match mode {
+            LockMode::Shared => lock.try_read_arc().map(Self::Shared),
+            LockMode::Exclusive => lock.try_write_arc().map(Self::Exclusive),
+        }
+    }
+
+    /// Locks for reading or writing; `None` if that would wait and shall not.
+    pub fn lock_if(lock: &Arc<RwLock<T>>, mode: LockMode, if_locked: IfLocked) -> Option<Self> {
+        match if_locked {
+            IfLocked::Wait => Some(Self::lock(lock, mode)),
+            IfLocked::GiveUp => Self::try_lock(lock, mode),
+        }
     }
 
     /// The contents for writing.

@@ -10,6 +10,7 @@ use xfskit::buffer::{BufferKey, Fill};
 use xfskit::device::{Access, FileDevice};
 use xfskit::mount::Mount;
 use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};
+use xfskit::sync::{IfLocked, LockMode};
 use xfskit::trans::InodeFields;
 use xfskit::trans::reservation_of;
 use xfskit::volume::{AttrLogging, Caller, MountOptions, NewFile, SetMode, Volume};
@@ -108,7 +109,8 @@ fn a_new_cluster_stays_where_the_log_makes_it() {
         fs.sync().unwrap();
         let (address, _) = locate(&mount.geometry, inode).unwrap();
         let key = BufferKey::new(address, mount.geometry.inode_cluster_bytes());
-        let (buffer, _held) = mount.cache.lock(&key, &INODE_CLUSTER_KIND, Fill::Read, false, true).unwrap();
+        let (buffer, _held) =
+            mount.cache.lock(&key, &INODE_CLUSTER_KIND, Fill::Read, LockMode::Shared, IfLocked::Wait).unwrap();
         let place = buffer.item().lock().in_ail;
         // The first chunk was there before.
         if inode.0 >= 192 {

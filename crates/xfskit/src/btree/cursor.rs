@@ -1,7 +1,7 @@
 //! The cursor: finding records, walking, and changing one in place.
 
 use super::block::{set_keys, set_record, view};
-use super::{BtreeKind, KeyOf, Path, Place, RecordOf, Root, Step};
+use super::{BtreeKind, KeyOf, Path, Place, RecordOf, Root, Side, Step};
 use crate::error::Result;
 use crate::error_tags::{BTREE_CHECK_LBLOCK, BTREE_CHECK_SBLOCK};
 use crate::trans::{BufId, Transaction};
@@ -211,7 +211,7 @@ impl<K: BtreeKind> Cursor<K> {
     pub fn first(&mut self, tx: &mut Transaction) -> Result<Option<RecordOf<K>>> {
         self.reset(tx);
         let level = self.push_root(tx)?;
-        self.go_down(tx, level, false)?;
+        self.go_down(tx, level, Side::Left)?;
         Ok(self.record(tx))
     }
 
@@ -224,15 +224,15 @@ impl<K: BtreeKind> Cursor<K> {
         let level = self.push_root(tx)?;
         let place = self.step(0).place;
         self.step_mut(0).index = self.count(tx, place).saturating_sub(1);
-        self.go_down(tx, level, true)?;
+        self.go_down(tx, level, Side::Right)?;
         Ok(self.record(tx))
     }
 
     /// From the last step, which stands at `level`, down to a leaf along one edge.
-    fn go_down(&mut self, tx: &mut Transaction, level: u16, right_edge: bool) -> Result<()> {
+    fn go_down(&mut self, tx: &mut Transaction, level: u16, edge: Side) -> Result<()> {
         for level in (0..level).rev() {
             self.push_child(tx, level)?;
-            if right_edge {
+            if edge == Side::Right {
                 let place = self.step(0).place;
                 self.step_mut(0).index = self.count(tx, place).saturating_sub(1);
             }
@@ -251,7 +251,7 @@ impl<K: BtreeKind> Cursor<K> {
             if index + 1 < self.count(tx, place) {
                 self.climb(tx, level);
                 self.step_mut(0).index += 1;
-                self.go_down(tx, level as u16, false)?;
+                self.go_down(tx, level as u16, Side::Left)?;
                 return Ok(self.record(tx));
             }
         }
@@ -271,7 +271,7 @@ impl<K: BtreeKind> Cursor<K> {
             if self.step(level).index > 0 {
                 self.climb(tx, level);
                 self.step_mut(0).index -= 1;
-                self.go_down(tx, level as u16, true)?;
+                self.go_down(tx, level as u16, Side::Right)?;
                 return Ok(self.record(tx));
             }
         }

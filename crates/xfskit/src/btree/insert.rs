@@ -3,18 +3,11 @@
 use super::block::{
     child_entry, copy_entries, insert_entries, record_entry, remove_entries, set_left, set_right, view, write_header,
 };
-use super::{BtreeKind, Cursor, KeyOf, NodeEntries, Place, RecordOf, Root, Step};
+use super::{BtreeKind, Cursor, KeyOf, NodeEntries, Place, RecordOf, Root, Side, Step};
 use crate::error::Result;
 use crate::error_tags::BTREE_SPLIT;
 use crate::trans::{BufId, Transaction};
 use xfskit_ondisk::btree::TreeFormat;
-
-/// Which neighbour of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    Left,
-    Right,
-}
 
 impl<K: BtreeKind> Cursor<K> {
     /// Inserts a record whose key is not in the tree. The cursor stands nowhere afterwards.

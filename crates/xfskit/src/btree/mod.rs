@@ -146,6 +146,13 @@ enum Place {
     Block { pointer: u64, buffer: BufId },
 }
 
+/// Which neighbour of a block, or which edge of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Left,
+    Right,
+}
+
 /// A node of the path, and where the cursor stands in it.
 #[derive(Clone, Copy, Debug)]
 struct Step {

@@ -1,8 +1,7 @@
 //! Removing a record: blocks that become too empty borrow from or merge with a neighbour under the same parent.
 
 use super::block::{copy_entries, insert_entries, remove_entries, set_left, set_right, view, write_header};
-use super::insert::Side;
-use super::{BtreeKind, Cursor, NodeEntries, Place, Root, Step};
+use super::{BtreeKind, Cursor, NodeEntries, Place, Root, Side, Step};
 use crate::error::Result;
 use crate::trans::{BufId, Transaction};
 

@@ -4,7 +4,7 @@ use super::{Buffer, BufferContent, BufferKey, BufferKind, Charge, MemoryUse};
 use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::hash::{NumberMap, shard_of};
-use crate::sync::{Held, Mutex, Padded};
+use crate::sync::{Held, IfLocked, LockMode, Mutex, Padded};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
@@ -71,22 +71,18 @@ impl BufferCache {
     ///
     /// # Errors
     /// `Corrupt` when the contents fail their checks or the key's length contradicts the cached buffer, `Io`, and
-    /// `WouldBlock` when `wait` is false and somebody holds the lock.
+    /// `WouldBlock` when the lock is taken and the caller does not wait.
     pub fn lock(
         &self,
         key: &BufferKey,
         kind: &'static BufferKind,
         fill: Fill,
-        exclusive: bool,
-        wait: bool,
+        mode: LockMode,
+        if_locked: IfLocked,
     ) -> Result<(Arc<Buffer>, Held<BufferContent>)> {
         loop {
             let buffer = self.find_or_insert(&mut self.shard(key.address()).lock(), key, kind)?;
-            let held = if wait {
-                Held::lock(buffer.content(), exclusive)
-            } else {
-                Held::try_lock(buffer.content(), exclusive).ok_or(Error::WouldBlock)?
-            };
+            let held = Held::lock_if(buffer.content(), mode, if_locked).ok_or(Error::WouldBlock)?;
             if held.is_loaded() && fill == Fill::Read {
                 if held.was_evicted() {
                     continue;
@@ -96,7 +92,7 @@ impl BufferCache {
                 return Ok((buffer, held));
             }
             drop(held);
-            if let Some(found) = self.load(&buffer, kind, fill, exclusive, wait)? {
+            if let Some(found) = self.load(&buffer, kind, fill, mode, if_locked)? {
                 return Ok((buffer, found));
             }
         }
@@ -110,9 +106,9 @@ impl BufferCache {
         &self,
         buffer: &Buffer,
         kind: &'static BufferKind,
-        exclusive: bool,
+        mode: LockMode,
     ) -> Result<Option<Held<BufferContent>>> {
-        let held = Held::lock(buffer.content(), exclusive);
+        let held = Held::lock(buffer.content(), mode);
         if held.was_evicted() || !held.is_loaded() {
             return Ok(None);
         }
@@ -142,7 +138,7 @@ impl BufferCache {
             None => return Ok(None),
         };
         drop(shard);
-        let held = Held::try_lock(buffer.content(), true).filter(|held| !held.was_evicted());
+        let held = Held::try_lock(buffer.content(), LockMode::Exclusive).filter(|held| !held.was_evicted());
         Ok(held.map(|held| (buffer, held)))
     }
 
@@ -165,14 +161,10 @@ impl BufferCache {
         buffer: &Arc<Buffer>,
         kind: &'static BufferKind,
         fill: Fill,
-        exclusive: bool,
-        wait: bool,
+        mode: LockMode,
+        if_locked: IfLocked,
     ) -> Result<Option<Held<BufferContent>>> {
-        let mut held = if wait {
-            Held::lock(buffer.content(), true)
-        } else {
-            Held::try_lock(buffer.content(), true).ok_or(Error::WouldBlock)?
-        };
+        let mut held = Held::lock_if(buffer.content(), LockMode::Exclusive, if_locked).ok_or(Error::WouldBlock)?;
         if held.was_evicted() {
             return Ok(None);
         }
@@ -181,11 +173,11 @@ impl BufferCache {
             Fill::Read if held.is_loaded() => {}
             Fill::Read => self.read_contents(buffer.key(), kind, held.exclusive())?,
         }
-        if exclusive {
+        if mode == LockMode::Exclusive {
             return Ok(Some(held));
         }
         drop(held);
-        let held = Held::lock(buffer.content(), false);
+        let held = Held::lock(buffer.content(), LockMode::Shared);
         Ok((!held.was_evicted() && held.is_loaded()).then_some(held))
     }
 

@@ -4,6 +4,7 @@ use super::piece::{BlockState, piece};
 use super::{device_offset, read_device, write_mapped};
 use crate::error::{Error, Result};
 use crate::incore::DirtyBlocks;
+use crate::mount::BlockPool;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::FileBlock;
 
@@ -49,7 +50,7 @@ pub fn buffer(tx: &mut Transaction, ino: InoId, offset: u64, data: &[u8]) -> Res
     let block_log = tx.geometry().block_log;
     let end = offset + data.len() as u64;
     let mut reserved = blocks_to_pay(tx, ino, offset >> block_log, end.div_ceil(1 << block_log))?;
-    if !tx.mount().space.reserve_blocks(reserved, false) {
+    if !tx.mount().space.reserve_blocks(reserved, BlockPool::Ordinary) {
         return Err(Error::NoSpace);
     }
     let result = parts(block_log, offset, data).try_for_each(|part| put(tx, ino, &part, &mut reserved));

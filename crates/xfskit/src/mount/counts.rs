@@ -31,6 +31,22 @@ pub struct SpaceCounts {
     directories: AtomicU32,
 }
 
+/// Which free blocks may be reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockPool {
+    /// Those for every operation.
+    Ordinary,
+    /// Those kept for operations that must not fail (removals), too.
+    Reserve,
+}
+
+impl BlockPool {
+    /// The pool of a reservation that may dip into the reserve, or may not.
+    pub fn that_may_dip(may_dip: bool) -> Self {
+        if may_dip { Self::Reserve } else { Self::Ordinary }
+    }
+}
+
 /// What the threads of a slot counted.
 #[derive(Debug, Default)]
 struct Changes {
@@ -72,9 +88,13 @@ impl SpaceCounts {
         self.free_inodes.store(free_inodes, Ordering::Release);
     }
 
-    /// Reserves `count` blocks for a transaction; `may_dip` into the reserve pool. False when there are not enough.
-    pub fn reserve_blocks(&self, count: u64, may_dip: bool) -> bool {
-        let floor = self.set_aside + if may_dip { 0 } else { self.reserve_pool };
+    /// Reserves `count` blocks of `pool` for a transaction. False when there are not enough.
+    pub fn reserve_blocks(&self, count: u64, pool: BlockPool) -> bool {
+        let kept_back = match pool {
+            BlockPool::Ordinary => self.reserve_pool,
+            BlockPool::Reserve => 0,
+        };
+        let floor = self.set_aside + kept_back;
         count == 0 || self.kept.take(count) || self.take_shared(count as i64, floor) || {
             // Somebody else may be the one who finds something to collect.
             self.collect();
@@ -153,15 +173,15 @@ mod tests {
     #[test]
     fn what_a_thread_keeps_is_there_for_others_when_there_is_too_little() {
         let counts = SpaceCounts::new(100_000, 100, 1000, 64, 0);
-        assert!(counts.reserve_blocks(50, false));
+        assert!(counts.reserve_blocks(50, BlockPool::Ordinary));
         counts.give_back_blocks(50);
         assert!(counts.kept.total() > 0, "the case that is meant");
         assert_eq!((counts.free_blocks(), counts.usable_blocks()), (100_000, 98_900));
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| counts.reserve_blocks(98_900, false));
+            let other = scope.spawn(|| counts.reserve_blocks(98_900, BlockPool::Ordinary));
             assert!(other.join().unwrap());
         });
-        assert!(!counts.reserve_blocks(1, false) && counts.reserve_blocks(1000, true));
+        assert!(!counts.reserve_blocks(1, BlockPool::Ordinary) && counts.reserve_blocks(1000, BlockPool::Reserve));
         assert_eq!(counts.free_blocks(), 100);
         counts.give_back_blocks(99_900);
         assert_eq!(counts.free_blocks(), 100_000);
@@ -174,10 +194,10 @@ mod tests {
     fn two_who_find_too_little_at_once_both_get_theirs() {
         for _ in 0..2000 {
             let counts = SpaceCounts::new(10_000, 0, 0, 64, 0);
-            assert!(counts.reserve_blocks(9_992, false));
+            assert!(counts.reserve_blocks(9_992, BlockPool::Ordinary));
             counts.kept.put(THREAD_SLOTS - 1, 100);
             std::thread::scope(|scope| {
-                let both = [(); 2].map(|()| scope.spawn(|| counts.reserve_blocks(54, false)));
+                let both = [(); 2].map(|()| scope.spawn(|| counts.reserve_blocks(54, BlockPool::Ordinary)));
                 assert!(both.into_iter().all(|thread| thread.join().unwrap()));
             });
         }

@@ -17,7 +17,7 @@ mod windows;
 
 pub use ag_state::AgState;
 pub(crate) use claim::Claim;
-pub use counts::SpaceCounts;
+pub use counts::{BlockPool, SpaceCounts};
 pub use inodes::InodeCache;
 pub use intent_ids::IntentIds;
 pub use options::{AttrLogging, MountOptions};

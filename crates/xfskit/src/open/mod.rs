@@ -20,8 +20,8 @@ use crate::journal::{Journal, JournalOptions, LogState, RecoveryReport};
 use crate::mount::{
     AgState, AttrLogging, Claim, InodeCache, IntentIds, Mount, MountOptions, SUPERBLOCK_KIND, SpaceCounts,
 };
-use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
+use crate::sync::{IfLocked, LockMode, Mutex};
 use crate::trans::reservation_of;
 pub use log::FoundLog;
 use log::{LogEnd, OpenedLog, open_log};
@@ -187,7 +187,7 @@ impl Mount {
             return Ok(());
         }
         let key = BufferKey::new(DiskAddress(0), self.geometry.sector_bytes());
-        let (_, mut held) = self.cache.lock(&key, &SUPERBLOCK_KIND, Fill::Read, true, true)?;
+        let (_, mut held) = self.cache.lock(&key, &SUPERBLOCK_KIND, Fill::Read, LockMode::Exclusive, IfLocked::Wait)?;
         let bytes = held.exclusive().bytes_mut();
         let (home, _) = RawSuperblock::mut_from_prefix(bytes).expect("a verified superblock is a whole one");
         (home.log_incompat, home.quota_flags) = (raw.log_incompat, raw.quota_flags);

@@ -12,7 +12,7 @@ use crate::data;
 use crate::error::Result;
 use crate::incore::{ForkKind, Inode};
 use crate::inode::bmap;
-use crate::mount::Mount;
+use crate::mount::{BlockPool, Mount};
 use crate::space;
 use crate::trans::deferred::Turn;
 use crate::trans::reservation_of;
@@ -131,14 +131,14 @@ pub(super) fn next_link(tx: &mut Transaction) -> Result<()> {
     tx.finish_deferred(Turn::Last)?;
     tx.roll()?;
     let blocks = tree_blocks(tx.mount());
-    tx.top_up_blocks(blocks, true)
+    tx.top_up_blocks(blocks, BlockPool::Reserve)
 }
 
 /// As [`next_link`], with `count` blocks for contents, which do not dip.
 pub(super) fn next_link_with(tx: &mut Transaction, count: u64) -> Result<()> {
     next_link(tx)?;
     let blocks = tree_blocks(tx.mount()) + count;
-    tx.top_up_blocks(blocks, false)
+    tx.top_up_blocks(blocks, BlockPool::Ordinary)
 }
 
 /// Unmaps and frees the blocks of `range`, from its end on.

@@ -9,7 +9,8 @@ use crate::error_tags::REFUSE_LOCK;
 use crate::incore::{Inode, InodeState};
 use crate::item::{LogItem, LogOnlyItem, LogOnlyRole, LogVector};
 use crate::journal::OrderedWrite;
-use crate::sync::Held;
+use crate::mount::BlockPool;
+use crate::sync::{Held, IfLocked};
 use crate::value::ValueBlocks;
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ impl Transaction<'_> {
     /// # Errors
     /// `Corrupt` or `Io`.
     pub fn read(&mut self, address: DiskAddress, bytes: usize, kind: &'static BufferKind) -> Result<BufId> {
-        self.get(&BufferKey::new(address, bytes), kind, Fill::Read, true)
+        self.get(&BufferKey::new(address, bytes), kind, Fill::Read, IfLocked::Wait)
     }
 
     /// As [`Self::read`], for a structure that may lie in several runs.
@@ -33,7 +34,7 @@ impl Transaction<'_> {
     /// # Errors
     /// `Corrupt` or `Io`.
     pub fn read_key(&mut self, key: &BufferKey, kind: &'static BufferKind) -> Result<BufId> {
-        self.get(key, kind, Fill::Read, true)
+        self.get(key, kind, Fill::Read, IfLocked::Wait)
     }
 
     /// As [`Self::read`], but does not wait for a lock.
@@ -41,7 +42,7 @@ impl Transaction<'_> {
     /// # Errors
     /// `WouldBlock` when another transaction has the buffer locked; `Corrupt` or `Io`.
     pub fn try_read(&mut self, address: DiskAddress, bytes: usize, kind: &'static BufferKind) -> Result<BufId> {
-        self.get(&BufferKey::new(address, bytes), kind, Fill::Read, false)
+        self.get(&BufferKey::new(address, bytes), kind, Fill::Read, IfLocked::GiveUp)
     }
 
     /// Locks the buffer of a newly allocated block, filled with zeros. The caller writes the structure and logs it.
@@ -63,16 +64,16 @@ impl Transaction<'_> {
         if key.runs().iter().any(|run| self.mount.journal.holds_cancel(run.address)) {
             self.mount.journal.force_all()?;
         }
-        self.get(key, kind, Fill::Zero, true)
+        self.get(key, kind, Fill::Zero, IfLocked::Wait)
     }
 
-    fn get(&mut self, key: &BufferKey, kind: &'static BufferKind, fill: Fill, wait: bool) -> Result<BufId> {
+    fn get(&mut self, key: &BufferKey, kind: &'static BufferKind, fill: Fill, if_locked: IfLocked) -> Result<BufId> {
         if self.holds(key.address())
             && let Some(id) = self.buffers.use_again(key, kind, fill, &self.mount.geometry)?
         {
             return Ok(id);
         }
-        let (buffer, content) = self.mount.cache.lock(key, kind, fill, self.exclusive, wait)?;
+        let (buffer, content) = self.mount.cache.lock(key, kind, fill, self.mode, if_locked)?;
         if fill == Fill::Zero {
             buffer.item().lock().stale = false;
         }
@@ -175,7 +176,7 @@ impl Transaction<'_> {
                 );
                 id
             }
-            None => self.get(&key, kind, Fill::Zero, true)?,
+            None => self.get(&key, kind, Fill::Zero, IfLocked::Wait)?,
         };
         self.invalidate(id);
         Ok(())
@@ -190,12 +191,12 @@ impl Transaction<'_> {
 
     /// Keeps the buffer locked when the transaction rolls; its id stays valid.
     pub fn hold(&mut self, id: BufId) {
-        self.buffers.set_kept(id, true);
+        self.buffers.keep(id);
     }
 
     /// Undoes [`Self::hold`].
     pub fn unhold(&mut self, id: BufId) {
-        self.buffers.set_kept(id, false);
+        self.buffers.unkeep(id);
     }
 
     /// Where the buffers lie that the transaction has locked.
@@ -213,7 +214,7 @@ impl Transaction<'_> {
 impl Transaction<'_> {
     /// Locks an inode and joins it; waits. Callers keep the lock order of [`crate::sync`].
     pub fn join_inode(&mut self, inode: &Arc<Inode>) -> InoId {
-        let state = Held::lock(inode.state_lock(), self.exclusive);
+        let state = Held::lock(inode.state_lock(), self.mode);
         self.join_locked(inode, state)
     }
 
@@ -222,7 +223,7 @@ impl Transaction<'_> {
         if self.mount.error_tags.strikes(REFUSE_LOCK) {
             return None;
         }
-        let state = Held::try_lock(inode.state_lock(), self.exclusive)?;
+        let state = Held::try_lock(inode.state_lock(), self.mode)?;
         Some(self.join_locked(inode, state))
     }
 
@@ -270,9 +271,9 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// `NoSpace`.
-    pub fn top_up_blocks(&mut self, count: u64, may_dip: bool) -> Result<()> {
+    pub fn top_up_blocks(&mut self, count: u64, pool: BlockPool) -> Result<()> {
         let more = count.saturating_sub(self.counts.blocks_left());
-        if !self.mount.space.reserve_blocks(more, may_dip) {
+        if !self.mount.space.reserve_blocks(more, pool) {
             return Err(Error::NoSpace);
         }
         self.counts.add_reserved(more);

@@ -2,7 +2,8 @@
 
 use super::{Reservation, Transaction};
 use crate::error::{Error, Result};
-use crate::mount::Mount;
+use crate::mount::{BlockPool, Mount};
+use crate::sync::LockMode;
 use std::sync::Arc;
 
 /// Free blocks for each AG below which space counts as scarce: a few inode chunks.
@@ -22,11 +23,11 @@ impl Mount {
         let is_scarce = reservation.blocks > 0
             && self.space.has_less_than(SCARCE_BLOCKS_PER_AG * u64::from(self.geometry.ag_count));
         let turn = is_scarce.then(|| self.scarce_space.lock_arc());
-        if !self.space.reserve_blocks(reservation.blocks, reservation.may_dip) {
+        if !self.space.reserve_blocks(reservation.blocks, BlockPool::that_may_dip(reservation.may_dip)) {
             return Err(Error::NoSpace);
         }
         match self.journal.reserve(reservation.log_bytes, reservation.log_count) {
-            Ok(grant) => Ok(Transaction::build(self, true, reservation, Some(grant)).with_turn(turn)),
+            Ok(grant) => Ok(Transaction::build(self, LockMode::Exclusive, reservation, Some(grant)).with_turn(turn)),
             Err(error) => {
                 self.space.give_back_blocks(reservation.blocks);
                 Err(error)

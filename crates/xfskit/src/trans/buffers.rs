@@ -43,11 +43,13 @@ struct LockedBuffer {
 
 impl LockedBuffer {
     /// Whether the link's commit has anything to do with it.
+    #[inline]
     fn is_changed(&self) -> bool {
         !self.dirty.is_empty() || self.invalidated || self.ordered
     }
 
     /// Logs what changed.
+    #[inline]
     fn log_to(&self, batch: &mut Batch<'_>) {
         let kind = self.content.kind();
         if self.invalidated {
@@ -91,6 +93,7 @@ impl LockedBuffers {
     }
 
     /// Adds a buffer that was locked for this transaction.
+    #[inline]
     pub(super) fn add(&mut self, buffer: Arc<Buffer>, content: Held<BufferContent>) -> BufId {
         self.slots.push(Some(LockedBuffer {
             address: buffer.key().address(),
@@ -109,6 +112,7 @@ impl LockedBuffers {
     ///
     /// # Errors
     /// `Corrupt` when it is something else, or was freed, or is in use although it should be free.
+    #[inline]
     pub(super) fn use_again(
         &mut self,
         key: &BufferKey,
@@ -216,12 +220,18 @@ impl LockedBuffers {
         self.get_mut(id).ordered = true;
     }
 
-    /// Whether the buffer stays locked when the transaction rolls.
-    pub(super) fn set_kept(&mut self, id: BufId, kept: bool) {
-        self.get_mut(id).kept = kept;
+    /// The buffer stays locked when the transaction rolls.
+    pub(super) fn keep(&mut self, id: BufId) {
+        self.get_mut(id).kept = true;
+    }
+
+    /// Undoes [`Self::keep`].
+    pub(super) fn unkeep(&mut self, id: BufId) {
+        self.get_mut(id).kept = false;
     }
 
     /// One use of a buffer is over.
+    #[inline]
     pub(super) fn release(&mut self, id: BufId) {
         let slot = &mut self.slots[id.0 as usize];
         let locked = slot.as_mut().expect("a BufId is released once for each time it was given out");
@@ -236,6 +246,7 @@ impl LockedBuffers {
     }
 
     /// Logs what changed of all buffers.
+    #[inline]
     pub(super) fn log_all_to(&self, batch: &mut Batch<'_>) {
         self.all().for_each(|locked| locked.log_to(batch));
     }
@@ -254,6 +265,7 @@ impl LockedBuffers {
     }
 
     /// Disk addresses of the inode clusters that this link freed.
+    #[inline]
     pub(super) fn freed_inode_clusters(&self) -> Vec<DiskAddress> {
         let is_cluster =
             |locked: &&LockedBuffer| locked.invalidated && locked.content.kind().log_type == buffer_type::INODES;
@@ -267,6 +279,7 @@ impl LockedBuffers {
     }
 
     /// Ends all locks; the list's memory stays.
+    #[inline]
     pub(super) fn clear(&mut self) {
         self.slots.clear();
     }

@@ -19,7 +19,7 @@ fn nanoseconds(time: Timestamp) -> u64 {
 
 impl Transaction<'_> {
     fn lock_time(&self) -> Option<Timestamp> {
-        (self.exclusive && self.mount.options.lock_times).then(|| self.mount.env.now())
+        (self.is_writable() && self.mount.options.lock_times).then(|| self.mount.env.now())
     }
 
     /// An AG header was locked.

@@ -58,7 +58,7 @@ pub use xfskit_ondisk::logged::inode::InodeFields;
 use crate::error_tags::REDUCE_MAX_IEXTENTS;
 use crate::journal::{Grant, OrderedWrite};
 use crate::mount::Mount;
-use crate::sync::ArcMutexGuard;
+use crate::sync::{ArcMutexGuard, LockMode};
 use buffers::LockedBuffers;
 use counts::CountChanges;
 use hold_times::HoldTimes;
@@ -70,8 +70,8 @@ use xfskit_ondisk::Geometry;
 /// A set of changes that becomes durable as one.
 pub struct Transaction<'m> {
     mount: &'m Arc<Mount>,
-    /// Whether it may change anything: what it locks is locked exclusively.
-    exclusive: bool,
+    /// How it locks: exclusively if it may change anything.
+    mode: LockMode,
     /// Log space for this link and those behind it.
     grant: Option<Grant<'m>>,
     buffers: LockedBuffers,
@@ -97,19 +97,19 @@ pub struct Transaction<'m> {
 impl<'m> Transaction<'m> {
     /// A transaction that only looks.
     pub fn read_only(mount: &'m Arc<Mount>) -> Self {
-        Self::build(mount, false, Reservation::default(), None)
+        Self::build(mount, LockMode::Shared, Reservation::default(), None)
     }
 
     pub(crate) fn build(
         mount: &'m Arc<Mount>,
-        exclusive: bool,
+        mode: LockMode,
         reservation: Reservation,
         grant: Option<Grant<'m>>,
     ) -> Self {
         let (buffers, inodes) = scratch::take();
         Self {
             mount,
-            exclusive,
+            mode,
             grant,
             buffers,
             inodes,
@@ -148,7 +148,7 @@ impl<'m> Transaction<'m> {
 
     /// Whether this transaction may change anything.
     pub fn is_writable(&self) -> bool {
-        self.exclusive
+        self.mode == LockMode::Exclusive
     }
 
     /// Whether the error tag has it that extent maps cannot count more than a few records. Decided by the first look of

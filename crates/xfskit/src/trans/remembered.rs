@@ -24,13 +24,13 @@ impl Transaction<'_> {
         if self.holds(buffer.key().address()) {
             return self.buffers.use_again(buffer.key(), kind, Fill::Read, self.geometry());
         }
-        let content = self.mount.cache.lock_known(&buffer, kind, self.exclusive)?;
+        let content = self.mount.cache.lock_known(&buffer, kind, self.mode)?;
         Ok(content.map(|content| self.buffers.add(buffer, content)))
     }
 
     /// What is remembered of a directory, if it is large and the transaction may change anything.
     pub(crate) fn dir_memory_mut(&mut self, ino: InoId) -> Option<&mut DirMemory> {
-        if self.exclusive { self.inode_memory_mut(ino).dir_memory.as_deref_mut() } else { None }
+        if self.is_writable() { self.inode_memory_mut(ino).dir_memory.as_deref_mut() } else { None }
     }
 
     /// Remembers the directory block that lies at a fork block, if the transaction may change anything and the
@@ -38,7 +38,7 @@ impl Transaction<'_> {
     pub(crate) fn remember_block(&mut self, ino: InoId, at: FileBlock, id: BufId) {
         let (core, geometry) = (&self.inode(ino).core, self.geometry());
         let blocks = core.blocks >> (geometry.dir_block_log - geometry.block_log);
-        let slots = if self.exclusive && core.is_dir() { DirMemory::slots_for(blocks) } else { 0 };
+        let slots = if self.is_writable() && core.is_dir() { DirMemory::slots_for(blocks) } else { 0 };
         if slots == 0 {
             return;
         }

@@ -12,6 +12,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 use xfskit::buffer::{BufferKey, Fill};
 use xfskit::ondisk::{InodeNumber, Lsn};
 use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};
+use xfskit::sync::{IfLocked, LockMode};
 use xfskit::volume::{Caller, MountOptions, NewFile, SetAttr, SetMode, Volume};
 
 static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);
@@ -140,7 +141,8 @@ impl Scene {
             self.only_one("inode", number.0, mount.inode(number).unwrap());
             let (address, _) = locate(&mount.geometry, number).unwrap();
             let key = BufferKey::new(address, mount.geometry.inode_cluster_bytes());
-            let (buffer, held) = mount.cache.lock(&key, &INODE_CLUSTER_KIND, Fill::Read, false, true).unwrap();
+            let (buffer, held) =
+                mount.cache.lock(&key, &INODE_CLUSTER_KIND, Fill::Read, LockMode::Shared, IfLocked::Wait).unwrap();
             drop(held);
             self.only_one("buffer", address.0, buffer);
         }

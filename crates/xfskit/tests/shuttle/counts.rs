@@ -4,7 +4,7 @@
 use crate::{below, explore};
 use shuttle::thread;
 use std::sync::Arc;
-use xfskit::mount::SpaceCounts;
+use xfskit::mount::{BlockPool, SpaceCounts};
 
 const THREADS: u64 = 3;
 /// What a thread reserves at a time.
@@ -14,17 +14,17 @@ const SHARE: u64 = 50;
 fn what_is_free_is_had_by_whoever_asks() {
     explore("counts", 400, || {
         let counts = Arc::new(SpaceCounts::new(10_000, 0, 0, 64, 0));
-        assert!(counts.reserve_blocks(60, false));
+        assert!(counts.reserve_blocks(60, BlockPool::Ordinary));
         counts.give_back_blocks(60);
         // The rest goes away until there is exactly enough for all of them, some of it with the slot of this thread.
-        assert!(counts.reserve_blocks(10_000 - 60 - (THREADS * SHARE - 60), false));
+        assert!(counts.reserve_blocks(10_000 - 60 - (THREADS * SHARE - 60), BlockPool::Ordinary));
         assert_eq!(counts.free_blocks(), THREADS * SHARE);
         let threads: Vec<_> = (0..THREADS)
             .map(|_| {
                 let counts = Arc::clone(&counts);
                 thread::spawn(move || {
                     for _ in 0..3 {
-                        assert!(counts.reserve_blocks(SHARE, false), "each thread has its share at most");
+                        assert!(counts.reserve_blocks(SHARE, BlockPool::Ordinary), "each thread has its share at most");
                         if below(2) == 0 {
                             thread::yield_now();
                         }
@@ -33,7 +33,7 @@ fn what_is_free_is_had_by_whoever_asks() {
                 })
             })
             .collect();
-        assert!((0..3).all(|_| !counts.reserve_blocks(1 << 40, false)), "nobody gets what is not there");
+        assert!((0..3).all(|_| !counts.reserve_blocks(1 << 40, BlockPool::Ordinary)), "nobody gets what is not there");
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(counts.free_blocks(), THREADS * SHARE);
     });

@@ -9,6 +9,7 @@ use std::sync::{Arc, LazyLock};
 use xfskit::buffer::{BufferKey, Fill};
 use xfskit::ondisk::{InodeNumber, Lsn};
 use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};
+use xfskit::sync::{IfLocked, LockMode};
 use xfskit::volume::{Caller, MountOptions, NewFile, RenameFlags, Volume};
 
 /// Names of 250 bytes: some nine blocks of a directory.
@@ -51,7 +52,7 @@ fn crowd(fs: &Volume, files: &[InodeNumber]) {
     for _ in 0..4 * ROUNDS {
         let (address, _) = locate(&mount.geometry, files[below(files.len())]).unwrap();
         let key = BufferKey::new(address, mount.geometry.inode_cluster_bytes());
-        drop(mount.cache.lock(&key, &INODE_CLUSTER_KIND, Fill::Read, false, true).unwrap());
+        drop(mount.cache.lock(&key, &INODE_CLUSTER_KIND, Fill::Read, LockMode::Shared, IfLocked::Wait).unwrap());
         if below(4) == 0 {
             fs.sync().unwrap();
             mount.journal.push_tail(Lsn(u64::MAX)).unwrap();

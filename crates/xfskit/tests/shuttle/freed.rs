@@ -14,6 +14,7 @@ use std::sync::{Arc, LazyLock};
 use xfskit::buffer::{BufferKey, Fill};
 use xfskit::ondisk::{DiskAddress, InodeNumber, Lsn};
 use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};
+use xfskit::sync::{IfLocked, LockMode};
 use xfskit::volume::{Caller, MountOptions, NewFile, SetAttr, Volume};
 
 static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);
@@ -73,7 +74,7 @@ impl Scene {
         let cache = &self.fs.mount().cache;
         for cluster in &self.clusters {
             let key = BufferKey::new(*cluster, 1024);
-            drop(cache.lock(&key, &INODE_CLUSTER_KIND, Fill::Zero, true, true).unwrap());
+            drop(cache.lock(&key, &INODE_CLUSTER_KIND, Fill::Zero, LockMode::Exclusive, IfLocked::Wait).unwrap());
         }
         self.given.store(true, Ordering::Release);
         thread::yield_now();

@@ -3,6 +3,7 @@
 
 use super::blocks::{Block, Blocks};
 use crate::error::Result;
+use crate::incore::ForkKind;
 use std::sync::Arc;
 use xfskit_ondisk::btree::{BMBT_MAGIC, LONG_HEADER_BYTES, LongBlockHeader};
 use xfskit_ondisk::extent::EXTENT_RECORD_BYTES;
@@ -16,14 +17,14 @@ pub(super) const FORMAT_BTREE: u8 = 3;
 const MAX_LEVELS: u16 = 9;
 
 /// The format of a fork and its bytes.
-pub(super) fn fork_of(inode: &[u8], is_attr: bool) -> (u8, &[u8]) {
+pub(super) fn fork_of(inode: &[u8], fork: ForkKind) -> (u8, &[u8]) {
     let forks = &inode[INODE_CORE_BYTES..];
     let start = usize::from(inode[82]) * 8;
-    match (is_attr, start) {
-        (false, 0) => (inode[5], forks),
-        (false, start) => (inode[5], &forks[..start.min(forks.len())]),
-        (true, 0) => (0, &[]),
-        (true, start) => (inode[83], &forks[start.min(forks.len())..]),
+    match (fork, start) {
+        (ForkKind::Data, 0) => (inode[5], forks),
+        (ForkKind::Data, start) => (inode[5], &forks[..start.min(forks.len())]),
+        (ForkKind::Attr, 0) => (0, &[]),
+        (ForkKind::Attr, start) => (inode[83], &forks[start.min(forks.len())..]),
     }
 }
 
@@ -91,7 +92,7 @@ impl Blocks {
 
     /// All extents of a data fork, as far as they make sense.
     pub(super) fn data_extents(&mut self, owner: InodeNumber, inode: &[u8]) -> Result<Vec<Extent>> {
-        let (format, fork) = fork_of(inode, false);
+        let (format, fork) = fork_of(inode, ForkKind::Data);
         let mut list = Vec::new();
         match format {
             // Behind the records that count there may be some that did once.

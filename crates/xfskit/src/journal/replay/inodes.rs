@@ -6,6 +6,7 @@ use super::report::ItemOutcome;
 use super::second_pass::Replay;
 use super::transactions::LogItemRegions;
 use crate::error::Result;
+use crate::incore::ForkKind;
 use std::sync::Arc;
 use xfskit_ondisk::btree::LongBlockHeader;
 use xfskit_ondisk::inode::{INODE_CRC_OFFSET, INODE_LSN_OFFSET, INODE_MAGIC, MODE_DIR, MODE_TYPE, encode_free_inode};
@@ -48,20 +49,20 @@ impl Replay<'_> {
         if !is_newer {
             self.blocks.set_torn(logged.address, index, false);
         }
-        let forks = [(InodeFields::DATA_OWNER, false), (InodeFields::ATTR_OWNER, true)];
-        for (_, is_attr) in forks.into_iter().filter(|(field, _)| mode != 0 && logged.fields.contains(*field)) {
-            self.change_owner(lsn, &logged, is_attr)?;
+        let forks = [(InodeFields::DATA_OWNER, ForkKind::Data), (InodeFields::ATTR_OWNER, ForkKind::Attr)];
+        for (_, fork) in forks.into_iter().filter(|(field, _)| mode != 0 && logged.fields.contains(*field)) {
+            self.change_owner(lsn, &logged, fork)?;
         }
         Ok(if is_newer { ItemOutcome::Skipped } else { ItemOutcome::Replayed })
     }
 
     /// The blocks of a fork's btree came from another inode, by an exchange of whole forks: gives them their new owner.
     /// They are changed even if the inode is newer at home, for they may not be.
-    fn change_owner(&mut self, lsn: Lsn, logged: &LoggedInode<'_>, is_attr: bool) -> Result<()> {
+    fn change_owner(&mut self, lsn: Lsn, logged: &LoggedInode<'_>, fork: ForkKind) -> Result<()> {
         let geometry = Arc::clone(&self.blocks.geometry);
         let bytes = usize::from(logged.basic_blocks) * BASIC_BLOCK_BYTES;
         let slot = &self.blocks.read(logged.address, bytes)?.bytes[logged.offset..][..geometry.inode_bytes()];
-        let (format, fork) = fork_of(slot, is_attr);
+        let (format, fork) = fork_of(slot, fork);
         if format != FORMAT_BTREE {
             return Ok(());
         }
