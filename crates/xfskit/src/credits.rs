@@ -3,11 +3,11 @@
 //! ```text
 //! shared counter ──take──▶ a transaction ──keep──▶ the slot of its thread ──take──▶ the next transaction
 //!       ▲                                                  │
-//!       └──────────────────── collect ─────────────────────┘     by whoever finds too little
+//!       └──────────────────── collect ─────────────────────┘     by a thread that finds too little
 //! ```
 //! What a transaction reserved and did not use stays with the slot of its thread, up to a limit. The shared counter is
 //! its owner's ([`SpaceCounts`](crate::mount::SpaceCounts) for free blocks, the journal's for log space), and so is the
-//! rule for when nobody shall keep anything.
+//! rule for when no slot may keep anything.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Padded, THREAD_SLOTS, thread_slot};

@@ -5,8 +5,8 @@
 //! 1. inodes: a directory before its entry; two directories or two files by inode number
 //! 2. AG headers: lower AG first, within an AG first the AGI, then the AGF; out of order only by `try_`
 //! 3. other metadata buffers: from the root of a structure down, siblings from left to right; those of a fork are
-//!    nobody else's while its inode is locked for a change, and those of an AG's trees while the AG's header is, so
-//!    whoever holds such a lock may keep them while it waits for AG headers
+//!    out of other threads' reach while its inode is locked for a change, and those of an AG's trees while the AG's
+//!    header is, so a thread that holds such a lock may keep them while it waits for AG headers
 //! 4. the journal: the log writer, then the CIL's shards (a commit takes one, a switch all in order) or the AIL, then
 //!    an item's state; or a waiting write, then its value; or the list of waiting writes, by itself
 //!

@@ -4,7 +4,7 @@
 //! header │ part │ header │ part │ … │ header │ last part, zeros
 //! ```
 //! A value is copied once, from the caller's memory to here. The write to the device and the intent, which carries
-//! the value without the headers, share it; and an intent is mostly whited out before anybody asks for its bytes.
+//! the value without the headers, share it; and an intent is mostly whited out before its bytes are needed.
 //!
 //! Headers are empty until it is known which blocks they will be: an intent is committed before blocks are allocated.
 //!

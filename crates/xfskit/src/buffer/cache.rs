@@ -98,7 +98,7 @@ impl BufferCache {
         }
     }
 
-    /// Locks a buffer that somebody remembers; `None` when it was evicted meanwhile.
+    /// Locks a buffer that the caller remembers; `None` when it was evicted meanwhile.
     ///
     /// # Errors
     /// `Corrupt` when it is of another kind, and its contents fail the checks of `kind`.
@@ -118,9 +118,9 @@ impl BufferCache {
         Ok(Some(held))
     }
 
-    /// The exclusive lock of a buffer, whether its contents are in memory or not, for write-back. `None` when somebody
-    /// has the lock, and when the buffer is not there and `is_wanted` denies that it should be: it is asked under the
-    /// lock of the look-up, so that nobody finds a buffer of blocks that were freed.
+    /// The exclusive lock of a buffer, whether its contents are in memory or not, for write-back. `None` when another
+    /// thread has the lock, and when the buffer is not there and `is_wanted` denies that it should be: it is asked
+    /// under the lock of the look-up, so that no thread finds a buffer of blocks that were freed.
     ///
     /// # Errors
     /// `Corrupt` when blocks in use are cached as something else.
@@ -188,7 +188,7 @@ impl BufferCache {
                 return Ok(Arc::clone(buffer));
             }
             // Blocks change owners, and a new owner may use another length. The old buffer must have been freed: then
-            // nobody will look at it again, though the journal may still hold on to it for its cancel record.
+            // no thread looks at it again, though the journal may still refer to it for its cancel record.
             let freed = buffer.item().lock().stale;
             if freed || (buffer.item().is_clean() && Arc::strong_count(buffer) == 1) {
                 self.memory.remove_buffer(buffer.key());
@@ -215,7 +215,7 @@ impl BufferCache {
         Ok(buffer)
     }
 
-    /// Moves the clock hand of a shard over a few buffers, dropping those that nobody used lately.
+    /// Moves the clock hand of a shard over a few buffers, dropping those that were not used lately.
     fn evict_some(&self, shard: &mut Shard) {
         for _ in 0..16.min(shard.clock.len()) {
             let Some(address) = shard.clock.pop_front() else { return };
@@ -230,7 +230,7 @@ impl BufferCache {
         }
     }
 
-    /// Drops a buffer that will hardly be wanted again soon, unless somebody has its lock or it has changed.
+    /// Drops a buffer that is hardly needed again soon, unless its lock is taken or it has changed.
     pub fn drop_buffer(&self, buffer: &Arc<Buffer>) {
         let address = buffer.key().address();
         let mut shard = self.shard(address).lock();

@@ -57,10 +57,10 @@ impl Buffer {
         self.touched.swap(false, Ordering::Relaxed)
     }
 
-    /// Marks the contents as gone, unless somebody holds the lock or has changed them.
+    /// Marks the contents as gone, unless the lock is taken or they have changed.
     pub(super) fn mark_evicted(&self) -> bool {
         let Some(mut content) = self.content.try_write() else { return false };
-        // Who remembers a buffer comes by it without the cache. A commit pins it under the lock that is held here.
+        // A directory's memory finds the buffer without the cache. A commit pins it under the lock that is held here.
         if !self.item.is_clean() {
             return false;
         }
@@ -70,7 +70,7 @@ impl Buffer {
         true
     }
 
-    /// Says to whoever remembers the buffer that another stands in its place now.
+    /// Marks the buffer for threads that remember it: another stands in its place now.
     pub(super) fn mark_replaced(&self) {
         if let Some(mut content) = self.content.try_write() {
             content.evicted = true;
@@ -159,8 +159,7 @@ mod tests {
     use crate::item::{CheckpointSeq, CopyPlace};
     use xfskit_ondisk::DiskAddress;
 
-    /// Eviction found a directory block clean, whoever remembered it changed it, and it was thrown away all the same.
-    /// Found by a review.
+    /// A thread that remembers a directory block may change it after eviction found it clean.
     #[test]
     fn what_was_changed_since_it_was_found_clean_is_not_evicted() {
         let buffer = Buffer::new(BufferKey::new(DiskAddress(8), 4096));

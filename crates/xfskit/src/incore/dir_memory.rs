@@ -10,8 +10,8 @@
 //! free index.
 //!
 //! Invariants
-//! - A slot names the buffer that the extent map and the cache would lead to, or one that was evicted since. Whoever
-//!   unmaps blocks forgets them here ([`DirMemory::forget`]); a buffer that was evicted says so.
+//! - A slot names the buffer that the extent map and the cache would lead to, or one that was evicted since. Code
+//!   that unmaps blocks forgets them here ([`DirMemory::forget`]); a buffer that was evicted says so.
 //! - A hint may claim less than is so, never more.
 //! - The memory counts as the buffer cache's, and all directories together have a share of it at most: one that finds
 //!   it used up goes without.

@@ -30,7 +30,7 @@ impl DirtyInodes {
 
     /// Takes an inode off; the caller has its lock and sees that nothing waits.
     pub fn remove(&self, inode: InodeNumber) {
-        // What is on the list counts. Whoever puts it there at this moment does so after this.
+        // What is on the list counts. A thread that adds the inode at this moment does so after this.
         if self.bytes() > 0 && self.list.lock().remove(&inode).is_some() {
             self.bytes.fetch_sub(INODE_BYTES, Ordering::Relaxed);
         }

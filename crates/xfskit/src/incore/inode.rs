@@ -149,7 +149,7 @@ impl Inode {
         (self.home & 0xff) as usize * HOME_STEP
     }
 
-    /// The contents were written in place, under a shared lock. `true` the first time since the core was told.
+    /// The contents were written in place, under a shared lock. `true` the first time since the core has the time.
     pub fn note_write(&self, now: Timestamp) -> bool {
         let nanoseconds = (now.seconds.max(0) as u64).saturating_mul(1_000_000_000) + u64::from(now.nanoseconds);
         self.written_at.swap(nanoseconds.max(1), Ordering::AcqRel) == 0
@@ -167,7 +167,7 @@ impl Inode {
         })
     }
 
-    /// As [`Self::noted_write`], for whoever tells the core. A write that is noted after this is a new one.
+    /// As [`Self::noted_write`], for a caller that stores it in the core. A later write is a new one.
     pub fn take_noted_write(&self) -> Option<Timestamp> {
         // Mostly there is none, and a look is cheap.
         self.noted_write().and_then(|_| Self::time_of(self.written_at.swap(0, Ordering::AcqRel)))

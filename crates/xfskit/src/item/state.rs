@@ -1,7 +1,7 @@
 //! The journal's bookkeeping of one item, under the item's lock.
 //!
-//! Invariants: a stale object is not written back; whoever writes an object back compares `commits` before the item
-//! leaves the AIL, so a change committed meanwhile keeps it there.
+//! Invariants: a stale object is not written back; write-back compares `commits` before the item leaves the
+//! AIL, so a change committed meanwhile keeps it there.
 
 use super::{AilPosition, DirtyBits, Gathered, LogVector};
 use crate::sync::{Mutex, MutexGuard};

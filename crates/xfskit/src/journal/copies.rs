@@ -113,7 +113,7 @@ impl Copies {
         copy.fill(&mut self.slabs[place.slab as usize][start..start + place.ends.bytes()]);
     }
 
-    /// The slabs, when nobody needs the copies any more.
+    /// The slabs, when the copies are not needed any more.
     pub(super) fn into_slabs(self) -> Vec<Box<[u8]>> {
         self.slabs
     }

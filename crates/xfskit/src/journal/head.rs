@@ -2,7 +2,7 @@
 //!
 //! Every sector of the log carries the number of the pass (cycle) in which it was written, so the log is a run of
 //! sectors of pass n followed by a run of pass n - 1 (or 0 in a new one), and the head is where they meet. What was in
-//! flight when the power failed may have arrived in part: `docs/design/recovery.md` tells how the head is found then.
+//! flight when the power failed may have arrived in part: `docs/design/recovery.md` says how the head is found then.
 //!
 //! Facts: the kernel's `xlog_find_head`, `xlog_verify_head` and `xlog_verify_tail`.
 

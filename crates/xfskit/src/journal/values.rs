@@ -2,18 +2,18 @@
 //!
 //! ```text
 //! commit ──▶ waits in memory ──┬── the thread that committed it, as soon as it has let go of its locks ──▶ on the device
-//!                              └── whoever writes the checkpoint, if that is earlier                   ──▶
+//!                              └── the thread that writes the checkpoint, if that is earlier          ──▶
 //! ```
 //! Mostly the thread is first: then the bytes are in its processor's cache still, the next value takes the memory that
 //! this one had, and no more waits than what the callers hand in at once. It does not write before its commit because
 //! it holds an AG's headers until then, for which others wait.
 //!
 //! Locks: a write's own > the value's; the list's is never held together with them, for it is asked by commits, which
-//! hold AGs. A write's own is held while it is written, so whoever comes second finds it done.
+//! hold AGs. A write's own is held while it is written, so the second thread finds it done.
 //!
 //! Crash behaviour: until the checkpoint is durable the blocks are free as far as the device knows, and they were free
-//! in the last durable checkpoint too; so it does not matter how much of a value is there. Whoever writes the
-//! checkpoint sees to it that all its values are written, and flushes them.
+//! in the last durable checkpoint too; so it does not matter how much of a value is there. The thread
+//! that writes the checkpoint sees to it that all its values are written, and flushes them.
 
 use super::data_device::DataDevice;
 use crate::counters::Counters;
@@ -185,7 +185,7 @@ mod tests {
         values.write(&first).unwrap();
         assert!(unflushed.swap(false, Ordering::AcqRel));
         assert_eq!(values.copy_waiting(80, &mut out)[..], [0..120, 170..200]);
-        // The block may be somebody else's by now.
+        // The block may have another owner by now.
         device.write(100, &[9; 50]).unwrap();
         values.write(&first).unwrap();
         let mut there = [0; 50];

@@ -5,8 +5,8 @@
 //! free blocks = shared + what the slots of threads keep      inodes = at opening + what the slots counted
 //! ```
 //! Most transactions reserve blocks and use none of them. While there is plenty, what they give back stays with the
-//! slot of their thread for the next one ([`Credits`]). Whoever finds too little collects what the slots keep before it
-//! gives up.
+//! slot of their thread for the next one ([`Credits`]). A thread that finds too little collects what the slots keep
+//! before it gives up.
 
 use crate::credits::Credits;
 use crate::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ pub struct SpaceCounts {
     /// Free blocks minus those that running transactions have reserved and those that slots keep.
     shared: Padded<AtomicI64>,
     kept: Credits,
-    /// Held while blocks are on their way from the slots, so that nobody who finds none in either place gives up.
+    /// Held while blocks are on their way from the slots, so that no thread that finds none in either place gives up.
     collecting: Mutex<()>,
     /// Blocks that ordinary operations may not take: the free lists need them to make progress.
     set_aside: i64,
@@ -96,7 +96,7 @@ impl SpaceCounts {
         };
         let floor = self.set_aside + kept_back;
         count == 0 || self.kept.take(count) || self.take_shared(count as i64, floor) || {
-            // Somebody else may be the one who finds something to collect.
+            // Another thread may have collected what there was.
             self.collect();
             self.take_shared(count as i64, floor)
         }
@@ -188,8 +188,7 @@ mod tests {
         assert!(!counts.has_less_than(98_900) && counts.has_less_than(98_901));
     }
 
-    /// One of two who found too little collected, and the other found nothing to collect and gave up. Found by a
-    /// review.
+    /// Where one of two threads that find too little collects, the other finds nothing to collect.
     #[test]
     fn two_who_find_too_little_at_once_both_get_theirs() {
         for _ in 0..2000 {

@@ -1,6 +1,6 @@
 //! The cache of inodes.
 //!
-//! An inode is cached at most once. It may be dropped when nobody refers to it and nothing of it waits in the journal;
+//! An inode is cached at most once. It may be dropped when it is not referenced and nothing of it waits in the journal;
 //! what is known about it (absent attributes) goes with it.
 
 use super::Mount;
@@ -69,13 +69,13 @@ struct Group {
 }
 
 impl Group {
-    /// Drops those that nobody used lately; says how many, and whether some are left.
+    /// Drops those that were not used lately; returns how many, and whether some are left.
     fn drop_idle(&mut self) -> (usize, bool) {
         let (mut dropped, mut left) = (0, false);
         let touched = std::mem::take(&mut self.touched);
         for (index, slot) in self.inodes.iter_mut().enumerate() {
             let Some(inode) = slot else { continue };
-            // Whoever was looked up since the hand last came by gets another round.
+            // An inode that was looked up since the hand last passed gets another round.
             let idle = touched >> index & 1 == 0
                 && Arc::strong_count(inode) == 1
                 && inode.opens.load(Ordering::Acquire) == 0
@@ -140,7 +140,7 @@ impl InodeCache {
         self.shard(inode).lock().find(inode)
     }
 
-    /// Adds an inode; if somebody else was faster, theirs counts.
+    /// Adds an inode; if another thread was faster, its inode counts.
     pub fn insert(&self, inode: Inode) -> Arc<Inode> {
         let mut shard = self.shard(inode.number).lock();
         self.insert_into(&mut shard, inode)
@@ -227,7 +227,7 @@ impl InodeCache {
         }
     }
 
-    /// The inodes that somebody outside still refers to.
+    /// The inodes that are open.
     pub fn held(&self) -> Vec<Arc<Inode>> {
         let held = |inode: &&Arc<Inode>| inode.opens.load(Ordering::Acquire) > 0;
         let of = |shard: &Padded<Mutex<Shard>>| {

@@ -159,7 +159,7 @@ impl Transaction<'_> {
         self.buffers.invalidate(id);
     }
 
-    /// As [`Self::invalidate`], for a block whose contents nobody looked at.
+    /// As [`Self::invalidate`], for a block whose contents were not looked at.
     ///
     /// # Errors
     /// `Corrupt` when the transaction knows the block as something else.

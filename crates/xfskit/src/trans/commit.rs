@@ -24,7 +24,7 @@ impl Transaction<'_> {
             mount.counters.empty_transactions.increment();
             return Ok(mount.journal.current());
         }
-        // What was taken back is told when all the rest is done.
+        // That something was taken back is reported when all the rest is done.
         let (updates, taken_back) = match self.finish_deferred(Turn::First) {
             Err(Error::NoSpace) if mount.journal.check().is_ok() => (Ok(()), true),
             other => (other, false),

@@ -1,4 +1,4 @@
-//! How long transactions hold what others wait for, where somebody wants to know (`MountOptions::lock_times`).
+//! How long transactions hold locks that other threads wait for, if `MountOptions::lock_times` asks for it.
 //!
 //! A time runs from the first lock of a kind until the transaction is over, which is when all its locks go; a chain
 //! counts as one. Without the option there is no look at the clock.
