@@ -72,7 +72,7 @@ impl Checkpoint {
         self.parts.iter().map(|part| part.entries.len()).sum()
     }
 
-    /// Takes all entries out; the lists stay for [`Cil::recycle`].
+    /// Takes all entries out; the lists stay, for their memory.
     pub(super) fn take_entries(&mut self) -> impl Iterator<Item = CheckpointEntry> {
         self.parts.iter_mut().flat_map(|part| part.entries.drain(..))
     }

@@ -1,7 +1,7 @@
 //! The journal: log records, grant space, the committed item list (CIL), checkpoints and the active item list (AIL).
 //!
 //! ```text
-//! commit ──▶ CIL (newest copy of each item) ──push──▶ checkpoint: records in the log ──flush──▶ AIL ──write-back──▶ home
+//! commit ──▶ CIL (newest copy of each item) ──push──▶ checkpoint: records in the log ─flush─▶ AIL ─write-back─▶ place
 //!              ▲ relogged items replace their copy                        tail of the log = oldest item of the AIL
 //! ```
 //! Invariants

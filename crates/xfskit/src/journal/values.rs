@@ -1,8 +1,8 @@
 //! Values on their way to their blocks: writes to the data device that must come before the checkpoint that names them.
 //!
 //! ```text
-//! commit ──▶ waits in memory ──┬── the thread that committed it, as soon as it has let go of its locks ──▶ on the device
-//!                              └── the thread that writes the checkpoint, if that is earlier          ──▶
+//! commit ──▶ waits in memory ──┬── the thread that committed it, once it has released its locks ──▶ on the device
+//!                              └── the thread that writes the checkpoint, if that is earlier   ──▶
 //! ```
 //! Mostly the thread is first: then the bytes are in its processor's cache still, the next value takes the memory that
 //! this one had, and no more waits than what the callers hand in at once. It does not write before its commit because

@@ -59,8 +59,8 @@ impl Transaction<'_> {
     /// `Corrupt` when a block is in use by another structure.
     pub fn create_key(&mut self, key: &BufferKey, kind: &'static BufferKind) -> Result<BufId> {
         // The same blocks may have been freed lately by a transaction whose cancel record is still in the CIL. It must
-        // get into the log before anything new is committed in its place: recovery needs it to pass over what was logged
-        // there before, inodes above all.
+        // get into the log before anything new is committed in its place: recovery needs it to pass over what was
+        // logged there before, inodes above all.
         if key.runs().iter().any(|run| self.mount.journal.holds_cancel(run.address)) {
             self.mount.journal.force_all()?;
         }
@@ -123,7 +123,7 @@ impl Transaction<'_> {
         self.buffers.content_mut(id).bytes_mut()
     }
 
-    /// Records that `range` changed, in units of [`CHUNK_BYTES`].
+    /// Records that `range` changed, in units of [`CHUNK_BYTES`](xfskit_ondisk::logged::buffer::CHUNK_BYTES).
     pub fn log(&mut self, id: BufId, range: Range<usize>) {
         if range.is_empty() {
             return;

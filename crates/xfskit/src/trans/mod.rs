@@ -23,14 +23,14 @@
 //!
 //! | part | duty |
 //! |---|---|
-//! | [`buffers`] | the locked buffers and what changed of them |
-//! | [`inodes`] | the locked inodes and what changed of them |
-//! | [`counts`] | reserved blocks, and the changes of the filesystem's counts |
-//! | [`items`] | intents, done items and records of this link |
+//! | `buffers` | the locked buffers and what changed of them |
+//! | `inodes` | the locked inodes and what changed of them |
+//! | `counts` | reserved blocks, and the changes of the filesystem's counts |
+//! | `items` | intents, done items and records of this link |
 //! | [`deferred`] | work that waits for links of its own |
 //! | [`Grant`] | log space |
 //!
-//! Each knows nothing of the others. [`access`] has the methods that the layers above call, [`begin`] and [`commit`]
+//! Each knows nothing of the others. `access` has the methods that the layers above call, `begin` and `commit`
 //! take the parts together.
 
 mod access;
