@@ -5,9 +5,8 @@
 //! So everything that the update was to remove or to add is removed first, if it is there, whole or incomplete; then
 //! what it was to add is added. The result is the same however often it is done.
 
-use super::tree::Completeness;
 use super::work::{AttrUpdate, Before, encode_done};
-use super::{Attr, Change, EmptyFork, Form, form, leftovers, shortform, tree};
+use super::{Change, leftovers};
 use crate::error::Result;
 use crate::item::LogVector;
 use crate::mount::Mount;

@@ -12,13 +12,10 @@ pub use super::reserve::{intent_bytes, reservation};
 use super::search::missing;
 use super::{Attr, AttrSlot, Change, EmptyFork, Fit, Form, ValueMapping, form, search, shortform, work};
 use crate::error::{Error, Result};
-use crate::mount::Mount;
 pub use crate::trans::deferred::Logging;
 use crate::trans::deferred::Turn;
-use crate::trans::{InoId, Reservation, Transaction};
-use xfskit_ondisk::attr::MAX_VALUE_BYTES;
+use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::attr::shortform::SHORTFORM_LENGTH_LIMIT;
-use xfskit_ondisk::{Corruption, reservation};
 
 /// What must be so before an attribute is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use super::reserve::reservation;
 use super::search::missing;
 use super::shortform::fork_bytes;
 use super::tree::Completeness;
-use super::{Attr, AttrSlot, Change, EmptyFork, Fit, Form, Value, fork, form, redo, remote, search, shortform, tree};
+use super::{Attr, AttrSlot, Change, EmptyFork, Fit, Form, Value, fork, form, remote, search, shortform, tree};
 use crate::error::Result;
 use crate::error_tags::LARP;
 use crate::item::LogVector;
