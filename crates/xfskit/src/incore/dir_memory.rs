@@ -23,9 +23,9 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 use xfskit_ondisk::FileBlock;
 
-/// Fewest blocks of a directory that is worth it.
-const SMALLEST: u64 = 8;
-/// Most slots, a power of two.
+/// Blocks of the smallest directory of which anything is remembered.
+const MIN_BLOCKS: u64 = 8;
+/// The largest number of slots, a power of two.
 const MAX_SLOTS: u64 = 1024;
 
 #[derive(Clone, Debug, Default)]
@@ -60,7 +60,7 @@ pub struct DirMemory {
 impl DirMemory {
     /// Slots that a directory of `blocks` directory blocks is worth; 0 for a small one.
     pub fn slots_for(blocks: u64) -> usize {
-        if blocks < SMALLEST { 0 } else { blocks.min(MAX_SLOTS).next_power_of_two() as usize }
+        if blocks < MIN_BLOCKS { 0 } else { blocks.min(MAX_SLOTS).next_power_of_two() as usize }
     }
 
     /// No block is remembered yet, but the hints of a smaller memory are. `charge` is for what [`Self::bytes`] says.

@@ -24,16 +24,16 @@ pub enum ForkKind {
 
 /// The bytes of shortform attributes; in the inode's own memory as long as they are few.
 #[derive(Clone, Debug)]
-pub struct LocalAttrs(Place);
+pub struct LocalAttrs(LocalBytes);
 
 #[derive(Clone, Debug)]
-enum Place {
+enum LocalBytes {
     /// Behind the first `length` bytes there are only zeros.
-    Here {
+    Inline {
         length: u8,
         bytes: [u8; LOCAL_BYTES],
     },
-    Apart(Vec<u8>),
+    Allocated(Vec<u8>),
 }
 
 /// Room for a parent pointer of a long name and an attribute or two.
@@ -52,7 +52,7 @@ impl LocalAttrs {
         const { assert!(BYTES <= LOCAL_BYTES) };
         let mut bytes = [0; LOCAL_BYTES];
         bytes[..BYTES].copy_from_slice(&contents);
-        Self(Place::Here { length: BYTES as u8, bytes })
+        Self(LocalBytes::Inline { length: BYTES as u8, bytes })
     }
 }
 
@@ -69,8 +69,8 @@ impl std::ops::Deref for LocalAttrs {
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Place::Here { length, bytes } => &bytes[..usize::from(*length)],
-            Place::Apart(bytes) => bytes,
+            LocalBytes::Inline { length, bytes } => &bytes[..usize::from(*length)],
+            LocalBytes::Allocated(bytes) => bytes,
         }
     }
 }
@@ -78,8 +78,8 @@ impl std::ops::Deref for LocalAttrs {
 impl std::ops::DerefMut for LocalAttrs {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
-            Place::Here { length, bytes } => &mut bytes[..usize::from(*length)],
-            Place::Apart(bytes) => bytes,
+            LocalBytes::Inline { length, bytes } => &mut bytes[..usize::from(*length)],
+            LocalBytes::Allocated(bytes) => bytes,
         }
     }
 }
@@ -88,28 +88,28 @@ impl ForkBytes for LocalAttrs {
     fn grow(&mut self, more: usize) -> &mut [u8] {
         let start = self.len();
         if start + more > LOCAL_BYTES
-            && let Place::Here { .. } = self.0
+            && let LocalBytes::Inline { .. } = self.0
         {
-            self.0 = Place::Apart(self.to_vec());
+            self.0 = LocalBytes::Allocated(self.to_vec());
         }
         match &mut self.0 {
-            Place::Here { length, bytes } => {
+            LocalBytes::Inline { length, bytes } => {
                 *length = (start + more) as u8;
                 &mut bytes[start..start + more]
             }
-            Place::Apart(bytes) => bytes.grow(more),
+            LocalBytes::Allocated(bytes) => bytes.grow(more),
         }
     }
 
     fn take_out(&mut self, range: std::ops::Range<usize>) {
         match &mut self.0 {
-            Place::Here { length, bytes } => {
+            LocalBytes::Inline { length, bytes } => {
                 let (end, left) = (usize::from(*length), usize::from(*length) - range.len());
                 bytes.copy_within(range.end..end, range.start);
                 bytes[left..end].fill(0);
                 *length = left as u8;
             }
-            Place::Apart(bytes) => bytes.take_out(range),
+            LocalBytes::Allocated(bytes) => bytes.take_out(range),
         }
     }
 }

@@ -105,7 +105,7 @@ impl InodeState {
 }
 
 /// Inodes lie at multiples of so many bytes: none is smaller.
-const HOME_STEP: usize = 256;
+const MIN_INODE_BYTES: usize = 256;
 
 /// A cached inode.
 pub struct Inode {
@@ -115,8 +115,9 @@ pub struct Inode {
     item: ItemState,
     /// Times the inode is open (or looked up through FUSE); an unlinked inode lives until this is zero.
     pub opens: AtomicU64,
-    /// Where it lies: the disk address of its cluster, and in the lowest byte where in the cluster, in [`HOME_STEP`]s.
-    home: u64,
+    /// Where it lies: the disk address of its cluster, and in the lowest byte the offset in the cluster, in units of
+    /// [`MIN_INODE_BYTES`].
+    position: u64,
     /// When the contents were last written in place, in nanoseconds since 1970; 0 when the inode's core knows it.
     written_at: AtomicU64,
 }
@@ -124,7 +125,7 @@ pub struct Inode {
 impl Inode {
     /// An inode as it was read or made.
     pub fn new(state: InodeState, cluster: u64, offset_in_cluster: usize) -> Self {
-        let is_packed = offset_in_cluster.is_multiple_of(HOME_STEP) && offset_in_cluster < HOME_STEP << 8;
+        let is_packed = offset_in_cluster.is_multiple_of(MIN_INODE_BYTES) && offset_in_cluster < MIN_INODE_BYTES << 8;
         assert!(
             is_packed && cluster < 1 << 56,
             "no cluster is larger than 64 KiB, and no inode smaller than 256 bytes"
@@ -134,19 +135,19 @@ impl Inode {
             state: Arc::new(RwLock::new(state)),
             item: ItemState::default(),
             opens: AtomicU64::new(0),
-            home: cluster << 8 | (offset_in_cluster / HOME_STEP) as u64,
+            position: cluster << 8 | (offset_in_cluster / MIN_INODE_BYTES) as u64,
             written_at: AtomicU64::new(0),
         }
     }
 
     /// Disk address of the cluster that holds the inode, for write-back.
     pub fn cluster(&self) -> u64 {
-        self.home >> 8
+        self.position >> 8
     }
 
     /// Where it lies in the cluster, in bytes.
     pub fn offset_in_cluster(&self) -> usize {
-        (self.home & 0xff) as usize * HOME_STEP
+        (self.position & 0xff) as usize * MIN_INODE_BYTES
     }
 
     /// The contents were written in place, under a shared lock. `true` the first time since the core has the time.
