@@ -13,7 +13,7 @@ use crate::{Behaviour, Findings, Overlay, Random, blocks, look, walk};
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 use xfskit::device::{BlockDevice, MemoryDevice};
-use xfskit::journal::{LogPlace, find_head};
+use xfskit::journal::{LogArea, find_head};
 use xfskit::ondisk::log_record::{RECORD_MAGIC, header_sectors, open_record, record_checksum};
 use xfskit::ondisk::{Geometry, InodeNumber, Limits, Reservations, Superblock, set_checksum};
 use xfskit::volume::{Caller, MountOptions, NewFile, SetMode, Volume};
@@ -226,7 +226,7 @@ pub fn log(input: &[u8]) -> Behaviour {
         }
     }
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::from_bytes(bytes.clone()));
-    let place = LogPlace { device, offset: 0, basic_blocks: (LOG_BYTES / 512) as u32 };
+    let place = LogArea { device, offset: 0, basic_blocks: (LOG_BYTES / 512) as u32 };
     let mut behaviour = Behaviour::new();
     behaviour.note_result("head", &find_head(&place, &IMAGE_UUID));
     for at in records {

@@ -103,14 +103,14 @@ pub enum IfLocked {
 
 /// A lock of either kind, held on behalf of a transaction.
 #[derive(Debug)]
-pub enum Held<T> {
+pub enum HeldLock<T> {
     /// Many may read.
     Shared(ArcRead<T>),
     /// One may write.
     Exclusive(ArcWrite<T>),
 }
 
-impl<T> Held<T> {
+impl<T> HeldLock<T> {
     /// Locks for reading or writing; waits.
     pub fn lock(lock: &Arc<RwLock<T>>, mode: LockMode) -> Self {
         match mode {
@@ -147,7 +147,7 @@ impl<T> Held<T> {
     }
 }
 
-impl<T> std::ops::Deref for Held<T> {
+impl<T> std::ops::Deref for HeldLock<T> {
     type Target = T;
 
     fn deref(&self) -> &T {

@@ -1,6 +1,6 @@
 //! Changes within a block: gaps, copies and headers. Every function logs what it changed and nothing else.
 
-use super::{BtreeKind, Cursor, KeyOf, NodeEntries, Place};
+use super::{BtreeKind, Cursor, KeyOf, Node, NodeEntries};
 use crate::error::Result;
 use crate::trans::{BufId, Transaction};
 use smallvec::SmallVec;
@@ -157,72 +157,72 @@ pub(super) fn set_right<F: TreeFormat>(tx: &mut Transaction, buffer: BufId, poin
 
 /// Access to a node wherever it lies.
 impl<K: BtreeKind> Cursor<K> {
-    pub(super) fn count(&self, tx: &Transaction, place: Place) -> usize {
-        match place {
-            Place::Inline => self.kind.inline_root(tx).keys.len(),
-            Place::Block { buffer, .. } => view::<K::Format>(tx, buffer).count(),
+    pub(super) fn count(&self, tx: &Transaction, node: Node) -> usize {
+        match node {
+            Node::Inline => self.kind.inline_root(tx).keys.len(),
+            Node::Block { buffer, .. } => view::<K::Format>(tx, buffer).count(),
         }
     }
 
-    pub(super) fn max_count(&self, tx: &Transaction, place: Place) -> usize {
-        match place {
-            Place::Inline => self.kind.inline_max(tx),
-            Place::Block { buffer, .. } => view::<K::Format>(tx, buffer).max_count(),
+    pub(super) fn max_count(&self, tx: &Transaction, node: Node) -> usize {
+        match node {
+            Node::Inline => self.kind.inline_max(tx),
+            Node::Block { buffer, .. } => view::<K::Format>(tx, buffer).max_count(),
         }
     }
 
-    pub(super) fn key(&self, tx: &Transaction, place: Place, index: usize) -> KeyOf<K> {
-        match place {
-            Place::Inline => self.kind.inline_root(tx).keys[index],
-            Place::Block { buffer, .. } => view::<K::Format>(tx, buffer).key(index),
+    pub(super) fn key(&self, tx: &Transaction, node: Node, index: usize) -> KeyOf<K> {
+        match node {
+            Node::Inline => self.kind.inline_root(tx).keys[index],
+            Node::Block { buffer, .. } => view::<K::Format>(tx, buffer).key(index),
         }
     }
 
-    pub(super) fn high_key(&self, tx: &Transaction, place: Place, index: usize) -> KeyOf<K> {
-        match place {
-            Place::Inline => self.kind.inline_root(tx).keys[index],
-            Place::Block { buffer, .. } => view::<K::Format>(tx, buffer).high_key(index),
+    pub(super) fn high_key(&self, tx: &Transaction, node: Node, index: usize) -> KeyOf<K> {
+        match node {
+            Node::Inline => self.kind.inline_root(tx).keys[index],
+            Node::Block { buffer, .. } => view::<K::Format>(tx, buffer).high_key(index),
         }
     }
 
-    pub(super) fn pointer(&self, tx: &Transaction, place: Place, index: usize) -> u64 {
-        match place {
-            Place::Inline => self.kind.inline_root(tx).children[index],
-            Place::Block { buffer, .. } => view::<K::Format>(tx, buffer).pointer(index),
+    pub(super) fn pointer(&self, tx: &Transaction, node: Node, index: usize) -> u64 {
+        match node {
+            Node::Inline => self.kind.inline_root(tx).children[index],
+            Node::Block { buffer, .. } => view::<K::Format>(tx, buffer).pointer(index),
         }
     }
 
     /// How many keys of a node satisfy `before`, which holds for a prefix of them.
-    pub(super) fn partition_point(&self, tx: &Transaction, place: Place, before: impl Fn(&KeyOf<K>) -> bool) -> usize {
-        match place {
-            Place::Inline => self.kind.inline_root(tx).keys.partition_point(before),
-            Place::Block { buffer, .. } => view::<K::Format>(tx, buffer).partition_point(before),
+    pub(super) fn partition_point(&self, tx: &Transaction, node: Node, before: impl Fn(&KeyOf<K>) -> bool) -> usize {
+        match node {
+            Node::Inline => self.kind.inline_root(tx).keys.partition_point(before),
+            Node::Block { buffer, .. } => view::<K::Format>(tx, buffer).partition_point(before),
         }
     }
 
     /// Sets the keys of a child from what the child holds. Says whether they were others before.
-    pub(super) fn refresh_keys(&mut self, tx: &mut Transaction, node: Place, index: usize, child: BufId) -> bool {
+    pub(super) fn refresh_keys(&mut self, tx: &mut Transaction, node: Node, index: usize, child: BufId) -> bool {
         let Some((low, high)) = view::<K::Format>(tx, child).bounds() else { return false };
         let same_high = !K::Format::OVERLAPPING || self.high_key(tx, node, index) == high;
         if self.key(tx, node, index) == low && same_high {
             return false;
         }
         match node {
-            Place::Inline => self.change_inline(tx, |entries| entries.keys[index] = low),
-            Place::Block { buffer, .. } => set_keys::<K::Format>(tx, buffer, index, &low, &high),
+            Node::Inline => self.change_inline(tx, |entries| entries.keys[index] = low),
+            Node::Block { buffer, .. } => set_keys::<K::Format>(tx, buffer, index, &low, &high),
         }
         true
     }
 
     /// Inserts a child into a node that has room for it.
-    pub(super) fn insert_child(&mut self, tx: &mut Transaction, node: Place, index: usize, pointer: u64, child: BufId) {
+    pub(super) fn insert_child(&mut self, tx: &mut Transaction, node: Node, index: usize, pointer: u64, child: BufId) {
         let (low, high) = view::<K::Format>(tx, child).bounds().expect("a new child was given its entries");
         match node {
-            Place::Inline => self.change_inline(tx, |entries| {
+            Node::Inline => self.change_inline(tx, |entries| {
                 entries.keys.insert(index, low);
                 entries.children.insert(index, pointer);
             }),
-            Place::Block { buffer, .. } => {
+            Node::Block { buffer, .. } => {
                 let entry = child_entry::<K::Format>(&low, &high, pointer);
                 insert_entries::<K::Format>(tx, buffer, index, &entry);
             }
@@ -230,13 +230,13 @@ impl<K: BtreeKind> Cursor<K> {
     }
 
     /// Removes a child from a node.
-    pub(super) fn remove_child(&mut self, tx: &mut Transaction, node: Place, index: usize) {
+    pub(super) fn remove_child(&mut self, tx: &mut Transaction, node: Node, index: usize) {
         match node {
-            Place::Inline => self.change_inline(tx, |entries| {
+            Node::Inline => self.change_inline(tx, |entries| {
                 entries.keys.remove(index);
                 entries.children.remove(index);
             }),
-            Place::Block { buffer, .. } => remove_entries::<K::Format>(tx, buffer, index..index + 1),
+            Node::Block { buffer, .. } => remove_entries::<K::Format>(tx, buffer, index..index + 1),
         }
     }
 

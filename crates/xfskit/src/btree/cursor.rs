@@ -1,7 +1,7 @@
 //! The cursor: finding records, walking, and changing one in place.
 
 use super::block::{set_keys, set_record, view};
-use super::{BtreeKind, KeyOf, Path, Place, RecordOf, Root, Side, Step};
+use super::{BtreeKind, CursorLevel, KeyOf, Node, Path, RecordOf, Root, Side};
 use crate::error::Result;
 use crate::error_tags::{BTREE_CHECK_LBLOCK, BTREE_CHECK_SBLOCK};
 use crate::trans::{BufId, Transaction};
@@ -37,25 +37,25 @@ impl<K: BtreeKind> Cursor<K> {
     /// Leaves its place and gives the blocks back.
     pub(super) fn reset(&mut self, tx: &mut Transaction) {
         while let Some(step) = self.path.pop() {
-            release(tx, step.place);
+            release(tx, step.node);
         }
     }
 
     /// The step at `level`, counted from the leaves.
-    pub(super) fn step(&self, level: usize) -> Step {
+    pub(super) fn at_level(&self, level: usize) -> CursorLevel {
         self.path[self.path.len() - 1 - level]
     }
 
-    pub(super) fn step_mut(&mut self, level: usize) -> &mut Step {
+    pub(super) fn at_level_mut(&mut self, level: usize) -> &mut CursorLevel {
         let at = self.path.len() - 1 - level;
         &mut self.path[at]
     }
 
     /// The leaf of the path.
     pub(super) fn leaf(&self) -> (BufId, usize) {
-        match self.step(0) {
-            Step { place: Place::Block { buffer, .. }, index } => (buffer, index),
-            Step { place: Place::Inline, .. } => unreachable!("a root in an inode is never a leaf"),
+        match self.at_level(0) {
+            CursorLevel { node: Node::Block { buffer, .. }, index } => (buffer, index),
+            CursorLevel { node: Node::Inline, .. } => unreachable!("a root in an inode is never a leaf"),
         }
     }
 
@@ -82,30 +82,30 @@ impl<K: BtreeKind> Cursor<K> {
     }
 
     fn push_root(&mut self, tx: &mut Transaction) -> Result<u16> {
-        let (place, level) = match self.kind.root(tx) {
-            Root::Inline { level } => (Place::Inline, level),
+        let (node, level) = match self.kind.root(tx) {
+            Root::Inline { level } => (Node::Inline, level),
             Root::Block { pointer, levels } => {
                 ensure_on_disk!((1..=MAX_BTREE_LEVELS).contains(&levels), K::Format::NAME, "height", "{levels}");
                 let level = (levels - 1) as u16;
-                (Place::Block { pointer, buffer: self.read_block(tx, pointer, level)? }, level)
+                (Node::Block { pointer, buffer: self.read_block(tx, pointer, level)? }, level)
             }
         };
         ensure_on_disk!(u32::from(level) < MAX_BTREE_LEVELS, K::Format::NAME, "height", "{level}");
-        self.path.push(Step { place, index: 0 });
+        self.path.push(CursorLevel { node, index: 0 });
         Ok(level)
     }
 
     /// Goes down to the child that the last step stands at, at `level`.
     fn push_child(&mut self, tx: &mut Transaction, level: u16) -> Result<()> {
-        let Some(&Step { place, index }) = self.path.last() else { return Ok(()) };
-        let count = self.count(tx, place);
+        let Some(&CursorLevel { node, index }) = self.path.last() else { return Ok(()) };
+        let count = self.count(tx, node);
         ensure_on_disk!(index < count, K::Format::NAME, "nodes have children");
-        let (pointer, expected) = (self.pointer(tx, place, index), self.key(tx, place, index));
+        let (pointer, expected) = (self.pointer(tx, node, index), self.key(tx, node, index));
         let buffer = self.read_block(tx, pointer, level)?;
-        self.path.push(Step { place: Place::Block { pointer, buffer }, index: 0 });
+        self.path.push(CursorLevel { node: Node::Block { pointer, buffer }, index: 0 });
         let block = view::<K::Format>(tx, buffer);
         // Only the sole leaf under a root in an inode may be empty, for a moment.
-        let lone = count == 1 && place == Place::Inline;
+        let lone = count == 1 && node == Node::Inline;
         ensure_on_disk!(block.count() > 0 || lone, K::Format::NAME, "blocks below the root have records");
         if block.count() > 0 {
             let key = block.key(0);
@@ -120,14 +120,14 @@ impl<K: BtreeKind> Cursor<K> {
         self.reset(tx);
         let mut level = self.push_root(tx)?;
         while level > 0 {
-            let place = self.step(0).place;
-            let index = self.partition_point(tx, place, |k| k <= key).saturating_sub(1);
-            self.step_mut(0).index = index;
+            let node = self.at_level(0).node;
+            let index = self.partition_point(tx, node, |k| k <= key).saturating_sub(1);
+            self.at_level_mut(0).index = index;
             level -= 1;
             self.push_child(tx, level)?;
         }
-        let place = self.step(0).place;
-        self.step_mut(0).index = self.partition_point(tx, place, |k| k < key);
+        let node = self.at_level(0).node;
+        self.at_level_mut(0).index = self.partition_point(tx, node, |k| k < key);
         Ok(())
     }
 
@@ -139,16 +139,16 @@ impl<K: BtreeKind> Cursor<K> {
     pub fn seek_in_leaf(&mut self, tx: &mut Transaction, pointer: u64, key: &KeyOf<K>) -> Result<Option<RecordOf<K>>> {
         self.reset(tx);
         let buffer = self.read_block(tx, pointer, 0)?;
-        let place = Place::Block { pointer, buffer };
-        let index = self.partition_point(tx, place, |k| k <= key);
-        self.path.push(Step { place, index: index.saturating_sub(1) });
+        let node = Node::Block { pointer, buffer };
+        let index = self.partition_point(tx, node, |k| k <= key);
+        self.path.push(CursorLevel { node, index: index.saturating_sub(1) });
         Ok(if index == 0 { None } else { self.record(tx) })
     }
 
     /// The block of the leaf at which the cursor stands.
     pub fn leaf_pointer(&self) -> Option<u64> {
         match self.path.last() {
-            Some(Step { place: Place::Block { pointer, .. }, .. }) => Some(*pointer),
+            Some(CursorLevel { node: Node::Block { pointer, .. }, .. }) => Some(*pointer),
             _ => None,
         }
     }
@@ -175,7 +175,7 @@ impl<K: BtreeKind> Cursor<K> {
             return Ok(Some(record));
         }
         // The first key of a leaf is the parent's, so nothing lower can lie in the leaf to the left.
-        let step = self.step_mut(0);
+        let step = self.at_level_mut(0);
         if step.index == 0 {
             return Ok(None);
         }
@@ -222,8 +222,8 @@ impl<K: BtreeKind> Cursor<K> {
     pub fn last(&mut self, tx: &mut Transaction) -> Result<Option<RecordOf<K>>> {
         self.reset(tx);
         let level = self.push_root(tx)?;
-        let place = self.step(0).place;
-        self.step_mut(0).index = self.count(tx, place).saturating_sub(1);
+        let node = self.at_level(0).node;
+        self.at_level_mut(0).index = self.count(tx, node).saturating_sub(1);
         self.go_down(tx, level, Side::Right)?;
         Ok(self.record(tx))
     }
@@ -233,8 +233,8 @@ impl<K: BtreeKind> Cursor<K> {
         for level in (0..level).rev() {
             self.push_child(tx, level)?;
             if edge == Side::Right {
-                let place = self.step(0).place;
-                self.step_mut(0).index = self.count(tx, place).saturating_sub(1);
+                let node = self.at_level(0).node;
+                self.at_level_mut(0).index = self.count(tx, node).saturating_sub(1);
             }
         }
         Ok(())
@@ -247,17 +247,17 @@ impl<K: BtreeKind> Cursor<K> {
     #[allow(clippy::should_implement_trait)] // An iterator could not take the transaction.
     pub fn next(&mut self, tx: &mut Transaction) -> Result<Option<RecordOf<K>>> {
         for level in 0..self.path.len() {
-            let Step { place, index } = self.step(level);
-            if index + 1 < self.count(tx, place) {
+            let CursorLevel { node, index } = self.at_level(level);
+            if index + 1 < self.count(tx, node) {
                 self.climb(tx, level);
-                self.step_mut(0).index += 1;
+                self.at_level_mut(0).index += 1;
                 self.go_down(tx, level as u16, Side::Left)?;
                 return Ok(self.record(tx));
             }
         }
         if !self.path.is_empty() {
-            let place = self.step(0).place;
-            self.step_mut(0).index = self.count(tx, place);
+            let node = self.at_level(0).node;
+            self.at_level_mut(0).index = self.count(tx, node);
         }
         Ok(None)
     }
@@ -268,9 +268,9 @@ impl<K: BtreeKind> Cursor<K> {
     /// `Corrupt` or `Io`.
     pub fn previous(&mut self, tx: &mut Transaction) -> Result<Option<RecordOf<K>>> {
         for level in 0..self.path.len() {
-            if self.step(level).index > 0 {
+            if self.at_level(level).index > 0 {
                 self.climb(tx, level);
-                self.step_mut(0).index -= 1;
+                self.at_level_mut(0).index -= 1;
                 self.go_down(tx, level as u16, Side::Right)?;
                 return Ok(self.record(tx));
             }
@@ -282,7 +282,7 @@ impl<K: BtreeKind> Cursor<K> {
     pub(super) fn climb(&mut self, tx: &mut Transaction, level: usize) {
         for _ in 0..level {
             if let Some(step) = self.path.pop() {
-                release(tx, step.place);
+                release(tx, step.node);
             }
         }
     }
@@ -322,10 +322,10 @@ impl<K: BtreeKind> Cursor<K> {
             return self.update_keys(tx, 0);
         }
         for level in 0..self.path.len() - 1 {
-            let Place::Block { buffer, .. } = self.step(level).place else { return };
-            let Step { place, index } = self.step(level + 1);
-            let Place::Block { buffer: parent, .. } = place else { return self.update_keys(tx, level) };
-            let old = (self.key(tx, place, index), self.high_key(tx, place, index));
+            let Node::Block { buffer, .. } = self.at_level(level).node else { return };
+            let CursorLevel { node, index } = self.at_level(level + 1);
+            let Node::Block { buffer: parent, .. } = node else { return self.update_keys(tx, level) };
+            let old = (self.key(tx, node, index), self.high_key(tx, node, index));
             let new = (view::<K::Format>(tx, buffer).key(0), old.1.max(added));
             if old == new {
                 return;
@@ -337,9 +337,9 @@ impl<K: BtreeKind> Cursor<K> {
     /// Brings the keys above the block at `level` of the path up to date.
     pub(super) fn update_keys(&mut self, tx: &mut Transaction, level: usize) {
         for level in level..self.path.len() - 1 {
-            let Place::Block { buffer, .. } = self.step(level).place else { return };
-            let Step { place, index } = self.step(level + 1);
-            let changed = self.refresh_keys(tx, place, index, buffer);
+            let Node::Block { buffer, .. } = self.at_level(level).node else { return };
+            let CursorLevel { node, index } = self.at_level(level + 1);
+            let changed = self.refresh_keys(tx, node, index, buffer);
             if !changed || (!K::Format::OVERLAPPING && index != 0) {
                 return;
             }
@@ -347,8 +347,8 @@ impl<K: BtreeKind> Cursor<K> {
     }
 }
 
-pub(super) fn release(tx: &mut Transaction, place: Place) {
-    if let Place::Block { buffer, .. } = place {
+pub(super) fn release(tx: &mut Transaction, node: Node) {
+    if let Node::Block { buffer, .. } = node {
         tx.release(buffer);
     }
 }

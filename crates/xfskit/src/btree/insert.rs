@@ -3,7 +3,7 @@
 use super::block::{
     child_entry, copy_entries, insert_entries, record_entry, remove_entries, set_left, set_right, view, write_header,
 };
-use super::{BtreeKind, Cursor, KeyOf, NodeEntries, Place, RecordOf, Root, Side, Step};
+use super::{BtreeKind, Cursor, CursorLevel, KeyOf, Node, NodeEntries, RecordOf, Root, Side};
 use crate::error::Result;
 use crate::error_tags::BTREE_SPLIT;
 use crate::trans::{BufId, Transaction};
@@ -71,8 +71,8 @@ impl<K: BtreeKind> Cursor<K> {
 
     /// The first key of the leaf to the right.
     fn next_leaf_key(&self, tx: &Transaction) -> Option<KeyOf<K>> {
-        (1..self.path.len()).map(|level| self.step(level)).find_map(|Step { place, index }| {
-            (index + 1 < self.count(tx, place)).then(|| self.key(tx, place, index + 1))
+        (1..self.path.len()).map(|level| self.at_level(level)).find_map(|CursorLevel { node, index }| {
+            (index + 1 < self.count(tx, node)).then(|| self.key(tx, node, index + 1))
         })
     }
 
@@ -81,13 +81,13 @@ impl<K: BtreeKind> Cursor<K> {
         let full = (0..self.path.len()).take_while(|&level| self.is_full(tx, level)).count();
         let grows = full == self.path.len();
         // A root in an inode that grows moves into a block, which is not full.
-        let splits = if grows && self.path[0].place == Place::Inline { full - 1 } else { full };
+        let splits = if grows && self.path[0].node == Node::Inline { full - 1 } else { full };
         (splits + usize::from(grows)) as u32
     }
 
     fn is_full(&self, tx: &Transaction, level: usize) -> bool {
-        let place = self.step(level).place;
-        self.count(tx, place) >= self.max_count(tx, place)
+        let node = self.at_level(level).node;
+        self.count(tx, node) >= self.max_count(tx, node)
     }
 
     /// Makes the full block at `level` roomier if nothing above must change its shape first. The path is stale after
@@ -109,8 +109,8 @@ impl<K: BtreeKind> Cursor<K> {
 
     /// The neighbour of the block at `level` under the same parent.
     pub(super) fn sibling(&self, tx: &mut Transaction, level: usize, side: Side) -> Result<Option<(u64, BufId)>> {
-        let Step { place: parent, index } = self.step(level + 1);
-        let Place::Block { pointer: own, buffer } = self.step(level).place else { return Ok(None) };
+        let CursorLevel { node: parent, index } = self.at_level(level + 1);
+        let Node::Block { pointer: own, buffer } = self.at_level(level).node else { return Ok(None) };
         let index = match side {
             Side::Left => index.checked_sub(1),
             Side::Right => Some(index + 1).filter(|&index| index < self.count(tx, parent)),
@@ -130,7 +130,7 @@ impl<K: BtreeKind> Cursor<K> {
     /// Moves entries of the full block at `level` to a neighbour, half of the room there, so that both have room.
     fn lend(&mut self, tx: &mut Transaction, level: usize, side: Side) -> Result<bool> {
         let Some((_, sibling)) = self.sibling(tx, level, side)? else { return Ok(false) };
-        let Place::Block { buffer, .. } = self.step(level).place else { return Ok(false) };
+        let Node::Block { buffer, .. } = self.at_level(level).node else { return Ok(false) };
         let (count, others) = (view::<K::Format>(tx, buffer).count(), view::<K::Format>(tx, sibling).count());
         let room = view::<K::Format>(tx, sibling).max_count().saturating_sub(others);
         if room < 2 {
@@ -144,7 +144,7 @@ impl<K: BtreeKind> Cursor<K> {
 
     /// Moves `amount` entries of the block at `level` to the neighbour on `side` and brings all keys up to date.
     fn move_entries(&mut self, tx: &mut Transaction, level: usize, side: Side, sibling: BufId, amount: usize) {
-        let Place::Block { buffer, .. } = self.step(level).place else { return };
+        let Node::Block { buffer, .. } = self.at_level(level).node else { return };
         let (count, others) = (view::<K::Format>(tx, buffer).count(), view::<K::Format>(tx, sibling).count());
         let (from, to) = match side {
             Side::Left => (0..amount, others),
@@ -158,8 +158,8 @@ impl<K: BtreeKind> Cursor<K> {
 
     /// Brings the keys of the block at `level` and of its neighbour on `side` up to date, and those above.
     pub(super) fn refresh_pair(&mut self, tx: &mut Transaction, level: usize, side: Side, sibling: BufId) {
-        let Place::Block { buffer, .. } = self.step(level).place else { return };
-        let Step { place: parent, index } = self.step(level + 1);
+        let Node::Block { buffer, .. } = self.at_level(level).node else { return };
+        let CursorLevel { node: parent, index } = self.at_level(level + 1);
         let other = if side == Side::Left { index - 1 } else { index + 1 };
         self.refresh_keys(tx, parent, index, buffer);
         self.refresh_keys(tx, parent, other, sibling);
@@ -168,7 +168,7 @@ impl<K: BtreeKind> Cursor<K> {
 
     /// Splits the block at `level`, whose parent has room.
     fn split(&mut self, tx: &mut Transaction, level: usize) -> Result<()> {
-        let Place::Block { pointer, buffer } = self.step(level).place else { return Ok(()) };
+        let Node::Block { pointer, buffer } = self.at_level(level).node else { return Ok(()) };
         tx.mount().error_tags.fail(BTREE_SPLIT)?;
         let right = view::<K::Format>(tx, buffer).right();
         // Everything that can fail comes before the first change but for the allocation.
@@ -184,7 +184,7 @@ impl<K: BtreeKind> Cursor<K> {
             set_left::<K::Format>(tx, right_buffer, Some(new));
             tx.release(right_buffer);
         }
-        let Step { place: parent, index } = self.step(level + 1);
+        let CursorLevel { node: parent, index } = self.at_level(level + 1);
         self.refresh_keys(tx, parent, index, buffer);
         self.insert_child(tx, parent, index + 1, new, new_buffer);
         self.update_keys(tx, level + 1);
@@ -227,7 +227,7 @@ impl<K: BtreeKind> Cursor<K> {
     fn grow(&mut self, tx: &mut Transaction) -> Result<()> {
         match self.kind.root(tx) {
             Root::Block { pointer, levels } => {
-                let Place::Block { buffer, .. } = self.path[0].place else { return Ok(()) };
+                let Node::Block { buffer, .. } = self.path[0].node else { return Ok(()) };
                 let (new, new_buffer) = self.new_block(tx, pointer, levels as u16, None, None)?;
                 let (low, high) = view::<K::Format>(tx, buffer).bounds().expect("a full root is not empty");
                 insert_entries::<K::Format>(tx, new_buffer, 0, &child_entry::<K::Format>(&low, &high, pointer));

@@ -139,7 +139,7 @@ pub trait BtreeKind {
 
 /// Where a node of the path lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Node {
     /// In the inode.
     Inline,
     /// In a block.
@@ -155,9 +155,9 @@ enum Side {
 
 /// A node of the path, and where the cursor stands in it.
 #[derive(Clone, Copy, Debug)]
-struct Step {
-    place: Place,
+struct CursorLevel {
+    node: Node,
     index: usize,
 }
 
-type Path = SmallVec<[Step; 5]>;
+type Path = SmallVec<[CursorLevel; 5]>;

@@ -1,6 +1,6 @@
 //! Visiting the records that touch a range of keys.
 
-use super::{BtreeKind, Cursor, KeyOf, RecordOf, Step};
+use super::{BtreeKind, Cursor, CursorLevel, KeyOf, RecordOf};
 use crate::error::Result;
 use crate::trans::Transaction;
 use std::ops::ControlFlow;
@@ -43,8 +43,8 @@ impl<K: BtreeKind> Cursor<K> {
     ) -> Result<()> {
         let mut level = self.start(tx)?;
         while !self.path.is_empty() {
-            let Step { place, index } = self.step(0);
-            if index >= self.count(tx, place) {
+            let CursorLevel { node, index } = self.at_level(0);
+            if index >= self.count(tx, node) {
                 self.climb(tx, 1);
                 level += 1;
                 if let Some(parent) = self.path.last_mut() {
@@ -52,10 +52,10 @@ impl<K: BtreeKind> Cursor<K> {
                 }
                 continue;
             }
-            if self.key(tx, place, index) > *high {
+            if self.key(tx, node, index) > *high {
                 break;
             }
-            let touches = self.high_key(tx, place, index) >= *low;
+            let touches = self.high_key(tx, node, index) >= *low;
             if level > 0 && touches {
                 level -= 1;
                 self.push_child_at(tx, level)?;
@@ -67,7 +67,7 @@ impl<K: BtreeKind> Cursor<K> {
             {
                 break;
             }
-            self.step_mut(0).index += 1;
+            self.at_level_mut(0).index += 1;
         }
         self.reset(tx);
         Ok(())

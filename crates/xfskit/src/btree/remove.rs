@@ -1,7 +1,7 @@
 //! Removing a record: blocks that become too empty borrow from or merge with a neighbour under the same parent.
 
 use super::block::{copy_entries, insert_entries, remove_entries, set_left, set_right, view, write_header};
-use super::{BtreeKind, Cursor, NodeEntries, Place, Root, Side, Step};
+use super::{BtreeKind, Cursor, CursorLevel, Node, NodeEntries, Root, Side};
 use crate::error::Result;
 use crate::trans::{BufId, Transaction};
 
@@ -29,7 +29,7 @@ impl<K: BtreeKind> Cursor<K> {
 
     /// Fills the block at `level` up if it is less than half full. Says whether its parent lost a child.
     fn rebalance(&mut self, tx: &mut Transaction, level: usize) -> Result<bool> {
-        let Place::Block { pointer, buffer } = self.step(level).place else { return Ok(false) };
+        let Node::Block { pointer, buffer } = self.at_level(level).node else { return Ok(false) };
         let block = view::<K::Format>(tx, buffer);
         let (count, max) = (block.count(), block.max_count());
         if count >= max / 2 {
@@ -52,7 +52,7 @@ impl<K: BtreeKind> Cursor<K> {
             self.borrow(tx, level, side, sibling, (others - count) / 2);
             return Ok(false);
         }
-        let alone_under_inline = self.step(level + 1).place == Place::Inline;
+        let alone_under_inline = self.at_level(level + 1).node == Node::Inline;
         if count > 0 || alone_under_inline {
             return Ok(false);
         }
@@ -62,7 +62,7 @@ impl<K: BtreeKind> Cursor<K> {
 
     /// Moves `amount` entries of a neighbour to the block at `level`.
     fn borrow(&mut self, tx: &mut Transaction, level: usize, side: Side, sibling: BufId, amount: usize) {
-        let Place::Block { buffer, .. } = self.step(level).place else { return };
+        let Node::Block { buffer, .. } = self.at_level(level).node else { return };
         let (count, others) = (view::<K::Format>(tx, buffer).count(), view::<K::Format>(tx, sibling).count());
         let (from, to) = match side {
             Side::Left => (others - amount..others, 0),
@@ -77,8 +77,8 @@ impl<K: BtreeKind> Cursor<K> {
     /// Moves everything of `right` to `left`, its neighbour under the same parent, and frees it. One of them is the
     /// block at `level`.
     fn merge(&mut self, tx: &mut Transaction, level: usize, left: (u64, BufId), right: (u64, BufId)) -> Result<()> {
-        let Step { place: parent, index } = self.step(level + 1);
-        let left_is_own = self.step(level).place == Place::Block { pointer: left.0, buffer: left.1 };
+        let CursorLevel { node: parent, index } = self.at_level(level + 1);
+        let left_is_own = self.at_level(level).node == Node::Block { pointer: left.0, buffer: left.1 };
         let left_index = if left_is_own { index } else { index - 1 };
         let (count, others) = (view::<K::Format>(tx, left.1).count(), view::<K::Format>(tx, right.1).count());
         let beyond = view::<K::Format>(tx, right.1).right();
@@ -98,7 +98,7 @@ impl<K: BtreeKind> Cursor<K> {
 
     /// Frees the empty block at `level`, the only child of its parent.
     fn drop_empty(&mut self, tx: &mut Transaction, level: usize) -> Result<()> {
-        let Place::Block { pointer, buffer } = self.step(level).place else { return Ok(()) };
+        let Node::Block { pointer, buffer } = self.at_level(level).node else { return Ok(()) };
         let (left, right) = (view::<K::Format>(tx, buffer).left(), view::<K::Format>(tx, buffer).right());
         if let Some(left) = left {
             let neighbour = self.read_sibling(tx, left, level as u16)?;
@@ -110,7 +110,7 @@ impl<K: BtreeKind> Cursor<K> {
             set_left::<K::Format>(tx, neighbour, left);
             tx.release(neighbour);
         }
-        let Step { place: parent, index } = self.step(level + 1);
+        let CursorLevel { node: parent, index } = self.at_level(level + 1);
         self.remove_child(tx, parent, index);
         self.update_keys(tx, level + 1);
         self.kind.free_block(tx, pointer, buffer)

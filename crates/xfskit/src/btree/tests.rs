@@ -226,7 +226,7 @@ impl<F: TestFormat> Model<F> {
         Self { mount, tree: Some(tree), map, random: Random::new(3), most_levels: 0 }
     }
 
-    fn step(&mut self, range: u32, insert_percent: u64, sequential: bool) {
+    fn at_level(&mut self, range: u32, insert_percent: u64, sequential: bool) {
         let mount = std::sync::Arc::clone(&self.mount);
         let mut cursor = Cursor::new(self.tree.take().unwrap());
         transact(&mount, 0, |tx| {
@@ -305,13 +305,13 @@ fn against_a_map<F: TestFormat>(inline: bool) {
         [(1200, 40_000, 95, true), (1000, 40_000, 60, false), (1000, 40_000, 20, false), (500, 3000, 70, false)]
     {
         for _ in 0..steps {
-            model.step(range, percent, sequential);
+            model.at_level(range, percent, sequential);
         }
         model.check();
     }
     assert!(model.most_levels >= 3, "the tree grew to {} levels", model.most_levels);
     while model.map.len() > 10 {
-        model.step(40_000, 0, false);
+        model.at_level(40_000, 0, false);
         if model.map.len().is_multiple_of(16) {
             model.check();
         }

@@ -4,7 +4,7 @@ use super::{Buffer, BufferContent, BufferKey, BufferKind, Charge, MemoryUse};
 use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::hash::{NumberMap, shard_of};
-use crate::sync::{Held, IfLocked, LockMode, Mutex, Padded};
+use crate::sync::{HeldLock, IfLocked, LockMode, Mutex, Padded};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
@@ -79,10 +79,10 @@ impl BufferCache {
         fill: Fill,
         mode: LockMode,
         if_locked: IfLocked,
-    ) -> Result<(Arc<Buffer>, Held<BufferContent>)> {
+    ) -> Result<(Arc<Buffer>, HeldLock<BufferContent>)> {
         loop {
             let buffer = self.find_or_insert(&mut self.shard(key.address()).lock(), key, kind)?;
-            let held = Held::lock_if(buffer.content(), mode, if_locked).ok_or(Error::WouldBlock)?;
+            let held = HeldLock::lock_if(buffer.content(), mode, if_locked).ok_or(Error::WouldBlock)?;
             if held.is_loaded() && fill == Fill::Read {
                 if held.was_evicted() {
                     continue;
@@ -107,8 +107,8 @@ impl BufferCache {
         buffer: &Buffer,
         kind: &'static BufferKind,
         mode: LockMode,
-    ) -> Result<Option<Held<BufferContent>>> {
-        let held = Held::lock(buffer.content(), mode);
+    ) -> Result<Option<HeldLock<BufferContent>>> {
+        let held = HeldLock::lock(buffer.content(), mode);
         if held.was_evicted() || !held.is_loaded() {
             return Ok(None);
         }
@@ -129,7 +129,7 @@ impl BufferCache {
         key: &BufferKey,
         kind: &'static BufferKind,
         is_wanted: impl FnOnce() -> bool,
-    ) -> Result<Option<(Arc<Buffer>, Held<BufferContent>)>> {
+    ) -> Result<Option<(Arc<Buffer>, HeldLock<BufferContent>)>> {
         let mut shard = self.shard(key.address()).lock();
         let found = shard.buffers.get(&key.address()).filter(|buffer| buffer.key() == key).map(Arc::clone);
         let buffer = match found {
@@ -138,7 +138,7 @@ impl BufferCache {
             None => return Ok(None),
         };
         drop(shard);
-        let held = Held::try_lock(buffer.content(), LockMode::Exclusive).filter(|held| !held.was_evicted());
+        let held = HeldLock::try_lock(buffer.content(), LockMode::Exclusive).filter(|held| !held.was_evicted());
         Ok(held.map(|held| (buffer, held)))
     }
 
@@ -163,8 +163,8 @@ impl BufferCache {
         fill: Fill,
         mode: LockMode,
         if_locked: IfLocked,
-    ) -> Result<Option<Held<BufferContent>>> {
-        let mut held = Held::lock_if(buffer.content(), LockMode::Exclusive, if_locked).ok_or(Error::WouldBlock)?;
+    ) -> Result<Option<HeldLock<BufferContent>>> {
+        let mut held = HeldLock::lock_if(buffer.content(), LockMode::Exclusive, if_locked).ok_or(Error::WouldBlock)?;
         if held.was_evicted() {
             return Ok(None);
         }
@@ -177,7 +177,7 @@ impl BufferCache {
             return Ok(Some(held));
         }
         drop(held);
-        let held = Held::lock(buffer.content(), LockMode::Shared);
+        let held = HeldLock::lock(buffer.content(), LockMode::Shared);
         Ok((!held.was_evicted() && held.is_loaded()).then_some(held))
     }
 

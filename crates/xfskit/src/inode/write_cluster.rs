@@ -26,7 +26,7 @@ use crate::item::{CheckpointSeq, LogItem};
 use crate::journal::Ail;
 use crate::mount::Mount;
 use crate::space::cluster::INODE_CLUSTER_KIND;
-use crate::sync::Held;
+use crate::sync::HeldLock;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use xfskit_ondisk::DiskAddress;
@@ -38,7 +38,7 @@ type Copied = (Arc<dyn LogItem>, u32);
 /// A cluster that inodes were put into, locked.
 struct Filled {
     buffer: Arc<Buffer>,
-    held: Held<BufferContent>,
+    held: HeldLock<BufferContent>,
     /// The contents, if they are not the buffer's.
     apart: Option<Vec<u8>>,
     inodes: usize,

@@ -6,7 +6,7 @@
 //!
 //! Facts: the kernel's `xlog_find_head`, `xlog_verify_head` and `xlog_verify_tail`.
 
-use super::place::LogPlace;
+use super::area::LogArea;
 use super::records::record_blocks;
 use crate::error::Result;
 use xfskit_ondisk::log_record::{
@@ -51,7 +51,7 @@ pub enum LogState {
 ///
 /// # Errors
 /// `Corrupt` when there is no valid record where one must be; `Io`.
-pub fn find_head(place: &LogPlace, uuid: &[u8; 16]) -> Result<(LogHead, LogState)> {
+pub fn find_head(place: &LogArea, uuid: &[u8; 16]) -> Result<(LogHead, LogState)> {
     let size = place.basic_blocks;
     let (first, last) = (cycle_at(place, 0)?, cycle_at(place, size - 1)?);
     if first == 0 {
@@ -85,7 +85,7 @@ pub fn find_head(place: &LogPlace, uuid: &[u8; 16]) -> Result<(LogHead, LogState
         .into())
 }
 
-fn cycle_at(place: &LogPlace, block: u32) -> Result<u32> {
+fn cycle_at(place: &LogArea, block: u32) -> Result<u32> {
     let mut sector = Vec::new();
     place.read(block, 1, &mut sector)?;
     Ok(sector_cycle(&sector))
@@ -93,7 +93,7 @@ fn cycle_at(place: &LogPlace, block: u32) -> Result<u32> {
 
 /// The first block whose cycle is before `first`, by bisection. Blocks near the start may be of the pass after: they
 /// were in flight together with the end of the log, and block 0 did not arrive.
-fn find_edge(place: &LogPlace, first: u32) -> Result<u32> {
+fn find_edge(place: &LogArea, first: u32) -> Result<u32> {
     let (mut low, mut high) = (0, place.basic_blocks - 1);
     while high - low > 1 {
         let middle = low + (high - low) / 2;
@@ -103,7 +103,7 @@ fn find_edge(place: &LogPlace, first: u32) -> Result<u32> {
 }
 
 /// The newest record, and the head that follows it.
-fn finish(place: &LogPlace, uuid: &[u8; 16], window: &Window<'_>, newest: usize) -> Result<(LogHead, LogState)> {
+fn finish(place: &LogArea, uuid: &[u8; 16], window: &Window<'_>, newest: usize) -> Result<(LogHead, LogState)> {
     let header = window.header(newest);
     let blocks = record_blocks(&header);
     let lsn = window.lsn(newest);
@@ -123,7 +123,7 @@ fn finish(place: &LogPlace, uuid: &[u8; 16], window: &Window<'_>, newest: usize)
 
 /// The last sectors before the edge, in the order in which they were written.
 struct Window<'p> {
-    place: &'p LogPlace,
+    place: &'p LogArea,
     bytes: Vec<u8>,
     /// The block that the window starts with.
     start: u32,
@@ -134,7 +134,7 @@ struct Window<'p> {
 }
 
 impl<'p> Window<'p> {
-    fn read(place: &'p LogPlace, edge: u32, blocks: u32, first: u32, last: u32) -> Result<Self> {
+    fn read(place: &'p LogArea, edge: u32, blocks: u32, first: u32, last: u32) -> Result<Self> {
         let start = if edge >= blocks { edge - blocks } else { place.basic_blocks + edge - blocks };
         let mut bytes = Vec::new();
         place.read(start % place.basic_blocks, blocks, &mut bytes)?;
@@ -223,7 +223,7 @@ impl<'p> Window<'p> {
 
 /// The first whole record from `tail` on. What was torn off at the head may have been written over the records at the
 /// tail, which were not needed any more then.
-fn find_tail(place: &LogPlace, uuid: &[u8; 16], head: Lsn, tail: Lsn) -> Result<Lsn> {
+fn find_tail(place: &LogArea, uuid: &[u8; 16], head: Lsn, tail: Lsn) -> Result<Lsn> {
     let log_bytes = u64::from(place.basic_blocks) * BASIC_BLOCK_BYTES as u64;
     let wrong = |tail: Lsn| {
         let found = format!("{}:{}", tail.cycle(), tail.block());

@@ -19,13 +19,13 @@
 //! buffer or an inode is waited for here, so a thread may push the journal while it holds some.
 
 mod ail;
+mod area;
 mod checkpoint;
 mod cil;
 mod copies;
 mod data_device;
 mod grant;
 mod head;
-mod place;
 mod pool;
 mod push_policy;
 mod records;
@@ -37,10 +37,10 @@ mod values;
 mod writer;
 
 pub use ail::Ail;
+pub use area::{HostSpace, LogArea};
 pub use copies::{RegionEnds, Regions};
 pub use grant::Grant;
 pub use head::{LogHead, LogState, find_head};
-pub use place::{HostSpace, LogPlace};
 pub use records::{Operation, Record, RecordReader};
 pub use replay::{ItemOutcome, RecoveredIntent, RecoveryReport};
 pub use shard::Batch;
@@ -117,7 +117,7 @@ const MAX_QUIESCE_ROUNDS: usize = 1000;
 impl Journal {
     /// A journal that goes on writing at `head`.
     pub fn new(
-        place: LogPlace,
+        place: LogArea,
         data_device: Arc<dyn BlockDevice>,
         geometry: &Geometry,
         head: &LogHead,

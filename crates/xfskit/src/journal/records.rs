@@ -5,7 +5,7 @@
 //!
 //! Every record that is read is checked: its header, its place (the LSN that it must have), its checksum.
 
-use super::place::LogPlace;
+use super::area::LogArea;
 use crate::error::{Error, Result};
 use xfskit_ondisk::log_record::{
     OperationHeader, RecordHeader, header_sectors, next_cycle, open_record, verify_header,
@@ -16,7 +16,7 @@ use zerocopy::FromBytes;
 /// Blocks that are read at once.
 const WINDOW_BLOCKS: u32 = 2048;
 
-impl LogPlace {
+impl LogArea {
     /// Reads `blocks` sectors of the log from `block`, around its end if need be.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ pub(super) fn record_blocks(header: &RecordHeader) -> u32 {
 
 /// Walks over records.
 pub struct RecordReader<'p> {
-    place: &'p LogPlace,
+    place: &'p LogArea,
     uuid: [u8; 16],
     /// Where the next record starts.
     next: Lsn,
@@ -140,7 +140,7 @@ pub struct RecordReader<'p> {
 
 impl<'p> RecordReader<'p> {
     /// A walk from the record at `from` over `blocks` blocks.
-    pub fn new(place: &'p LogPlace, uuid: [u8; 16], from: Lsn, blocks: u32) -> Self {
+    pub fn new(place: &'p LogArea, uuid: [u8; 16], from: Lsn, blocks: u32) -> Self {
         Self { place, uuid, next: from, left: blocks, window: Vec::new(), at: 0 }
     }
 

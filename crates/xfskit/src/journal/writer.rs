@@ -3,10 +3,10 @@
 //! A checkpoint is a stream of operations: start, transaction header, the regions of every item, commit. The stream is
 //! cut into records of at most `record_bytes`; a payload that does not fit goes on in the next record.
 
+use super::area::LogArea;
 use super::checkpoint::Checkpoint;
 use super::grant::accounts::Overheads;
 use super::head::LogHead;
-use super::place::LogPlace;
 use crate::env::mix;
 use crate::error::{Error, Result};
 use crate::error_tags::{ErrorTags, LOG_BAD_CRC, LOG_IO_DONE};
@@ -30,7 +30,7 @@ pub(super) struct Written {
 const MAX_IN_FLIGHT_BYTES: u64 = 1 << 20;
 
 pub(super) struct LogWriter {
-    place: LogPlace,
+    place: LogArea,
     /// Where the next record goes.
     head: Lsn,
     previous_block: u32,
@@ -49,7 +49,7 @@ pub(super) struct LogWriter {
 
 impl LogWriter {
     pub(super) fn new(
-        place: LogPlace,
+        place: LogArea,
         head: &LogHead,
         record_bytes: usize,
         round_bytes: usize,

@@ -18,7 +18,7 @@ pub struct SpaceCounts {
     /// Free blocks minus those that running transactions have reserved and those that slots keep.
     shared: Padded<AtomicI64>,
     kept: Credits,
-    /// Held while blocks are on their way from the slots, so that no thread that finds none in either place gives up.
+    /// HeldLock while blocks are on their way from the slots, so that no thread that finds none in either place gives up.
     collecting: Mutex<()>,
     /// Blocks that ordinary operations may not take: the free lists need them to make progress.
     set_aside: i64,

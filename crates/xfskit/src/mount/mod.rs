@@ -79,10 +79,10 @@ pub struct Mount {
     pub recovery: Option<RecoveryReport>,
     /// Bytes of the journal that the host has space for, if not for all: the filesystem shuts down where they end.
     pub journal_room_bytes: Option<u64>,
-    /// Held by renames between directories: while one checks that a directory does not move below itself, no other may
+    /// HeldLock by renames between directories: while one checks that a directory does not move below itself, no other may
     /// move the directories on the way.
     pub moves: Mutex<()>,
-    /// Held by transactions that may allocate while space is scarce: two that each hold an AG could otherwise both look
+    /// HeldLock by transactions that may allocate while space is scarce: two that each hold an AG could otherwise both look
     /// for space in the other's.
     pub(crate) scarce_space: Arc<Mutex<()>>,
     /// Whether the superblock says that there are attr forks. It is never taken back.

@@ -6,7 +6,7 @@ use super::kinds::kind_of;
 use super::{MountOptions, check_device_size, read_superblock};
 use crate::error::{Error, Result};
 use crate::journal::replay::{DirtyLog, Replayed, ReplayedItem, clear_stale_sectors};
-use crate::journal::{LogHead, LogPlace, LogState, find_head};
+use crate::journal::{LogArea, LogHead, LogState, find_head};
 use std::sync::Arc;
 use xfskit_device::{BlockDevice, OverlayDevice};
 use xfskit_ondisk::{Corruption, DiskAddress, Geometry, Lsn, Superblock};
@@ -14,7 +14,7 @@ use xfskit_ondisk::{Corruption, DiskAddress, Geometry, Lsn, Superblock};
 /// The log of an image that is only looked at.
 pub struct FoundLog {
     /// Where it lies.
-    pub place: LogPlace,
+    pub place: LogArea,
     /// The UUID that its records carry.
     pub uuid: [u8; 16],
     /// Where writing would go on.
@@ -60,7 +60,7 @@ impl FoundLog {
 const MAX_PREVIEW_BYTES: usize = 1 << 30;
 
 fn dirty_log(
-    place: &LogPlace,
+    place: &LogArea,
     data_device: Arc<dyn BlockDevice>,
     geometry: Arc<Geometry>,
     superblock: &Superblock,
@@ -73,7 +73,7 @@ fn dirty_log(
 
 /// A log that was opened, and the filesystem as it is after that.
 pub(super) struct OpenedLog {
-    pub place: LogPlace,
+    pub place: LogArea,
     pub head: LogHead,
     pub state: LogState,
     pub superblock: Superblock,
@@ -153,7 +153,7 @@ pub(super) fn log_place(
     device: &Arc<dyn BlockDevice>,
     log_device: Option<Arc<dyn BlockDevice>>,
     geometry: &Geometry,
-) -> Result<LogPlace> {
+) -> Result<LogArea> {
     let basic_blocks = geometry.log_blocks << (geometry.block_log - 9);
     let Some(start) = geometry.log_start else {
         let device = log_device.ok_or(Error::NoLogDevice)?;
@@ -163,10 +163,10 @@ pub(super) fn log_place(
                 .found(format_args!("it has {has} bytes of {needs}: it was cut short, or is another image's"))
                 .into());
         }
-        return Ok(LogPlace { device, offset: 0, basic_blocks });
+        return Ok(LogArea { device, offset: 0, basic_blocks });
     };
     let address = geometry
         .fs_block_address(start)
         .ok_or_else(|| Corruption::new("superblock", "the log lies on the device").at(DiskAddress(0)))?;
-    Ok(LogPlace { device: Arc::clone(device), offset: address.bytes(), basic_blocks })
+    Ok(LogArea { device: Arc::clone(device), offset: address.bytes(), basic_blocks })
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result, caller};
 use crate::incore::{Inode, InodeState};
 use crate::space;
 use crate::sync::atomic::Ordering;
-use crate::sync::{Held, LockMode};
+use crate::sync::{HeldLock, LockMode};
 use crate::trans::{InoId, Transaction};
 use std::sync::Arc;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags};
@@ -205,7 +205,7 @@ impl Volume {
     pub(super) fn discard_all(&self) {
         for inode in self.mount.dirty_inodes.all() {
             let mut tx = Transaction::read_only(&self.mount);
-            let id = tx.join_locked(&inode, Held::lock(inode.state_lock(), LockMode::Exclusive));
+            let id = tx.join_locked(&inode, HeldLock::lock(inode.state_lock(), LockMode::Exclusive));
             data::discard(&mut tx, id);
         }
     }
@@ -218,7 +218,7 @@ impl Volume {
 
     /// Joins a file for changes in memory: its lock is exclusive, and there is no transaction to commit.
     fn join_in_memory(&self, tx: &mut Transaction, inode: &Arc<Inode>) -> Result<InoId> {
-        let id = tx.join_locked(inode, Held::lock(inode.state_lock(), LockMode::Exclusive));
+        let id = tx.join_locked(inode, HeldLock::lock(inode.state_lock(), LockMode::Exclusive));
         super::check_in_use(tx, id)?;
         check_not_immutable(&tx.inode(id).core)?;
         check_file(tx, id).map(|()| id)

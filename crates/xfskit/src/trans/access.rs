@@ -10,7 +10,7 @@ use crate::incore::{Inode, InodeState};
 use crate::item::{LogItem, LogOnlyItem, LogOnlyRole, LogVector};
 use crate::journal::OrderedWrite;
 use crate::mount::BlockPool;
-use crate::sync::{Held, IfLocked};
+use crate::sync::{HeldLock, IfLocked};
 use crate::value::ValueBlocks;
 use std::ops::Range;
 use std::sync::Arc;
@@ -214,7 +214,7 @@ impl Transaction<'_> {
 impl Transaction<'_> {
     /// Locks an inode and joins it; waits. Callers keep the lock order of [`crate::sync`].
     pub fn join_inode(&mut self, inode: &Arc<Inode>) -> InoId {
-        let state = Held::lock(inode.state_lock(), self.mode);
+        let state = HeldLock::lock(inode.state_lock(), self.mode);
         self.join_locked(inode, state)
     }
 
@@ -223,12 +223,12 @@ impl Transaction<'_> {
         if self.mount.error_tags.strikes(REFUSE_LOCK) {
             return None;
         }
-        let state = Held::try_lock(inode.state_lock(), self.mode)?;
+        let state = HeldLock::try_lock(inode.state_lock(), self.mode)?;
         Some(self.join_locked(inode, state))
     }
 
     /// Joins an inode whose lock the caller took.
-    pub fn join_locked(&mut self, inode: &Arc<Inode>, state: Held<InodeState>) -> InoId {
+    pub fn join_locked(&mut self, inode: &Arc<Inode>, state: HeldLock<InodeState>) -> InoId {
         let id = self.inodes.add(inode, state);
         self.note_inode_lock();
         id

@@ -17,7 +17,7 @@ use crate::buffer::{Buffer, BufferContent, BufferKey, BufferKind, Fill};
 use crate::error::Result;
 use crate::item::DirtyBits;
 use crate::journal::Batch;
-use crate::sync::Held;
+use crate::sync::HeldLock;
 use std::ops::Range;
 use std::sync::Arc;
 use xfskit_ondisk::logged::buffer::{CHUNK_BYTES, buffer_type};
@@ -30,7 +30,7 @@ pub struct BufId(u32);
 struct LockedBuffer {
     address: DiskAddress,
     buffer: Arc<Buffer>,
-    content: Held<BufferContent>,
+    content: HeldLock<BufferContent>,
     dirty: DirtyBits,
     uses: u32,
     /// Stays locked when the transaction rolls.
@@ -94,7 +94,7 @@ impl LockedBuffers {
 
     /// Adds a buffer that was locked for this transaction.
     #[inline]
-    pub(super) fn add(&mut self, buffer: Arc<Buffer>, content: Held<BufferContent>) -> BufId {
+    pub(super) fn add(&mut self, buffer: Arc<Buffer>, content: HeldLock<BufferContent>) -> BufId {
         self.slots.push(Some(LockedBuffer {
             address: buffer.key().address(),
             buffer,

@@ -8,7 +8,7 @@
 use super::log_inode::log_inode;
 use crate::incore::{Inode, InodeState};
 use crate::journal::Batch;
-use crate::sync::Held;
+use crate::sync::HeldLock;
 use std::sync::Arc;
 use xfskit_ondisk::Geometry;
 use xfskit_ondisk::logged::inode::InodeFields;
@@ -19,7 +19,7 @@ pub struct InoId(u32);
 
 struct LockedInode {
     inode: Arc<Inode>,
-    state: Held<InodeState>,
+    state: HeldLock<InodeState>,
     dirty: InodeFields,
 }
 
@@ -37,7 +37,7 @@ impl LockedInodes {
 
     /// Adds an inode that was locked for this transaction.
     #[inline]
-    pub(super) fn add(&mut self, inode: &Arc<Inode>, state: Held<InodeState>) -> InoId {
+    pub(super) fn add(&mut self, inode: &Arc<Inode>, state: HeldLock<InodeState>) -> InoId {
         self.list.push(LockedInode { inode: Arc::clone(inode), state, dirty: InodeFields::empty() });
         InoId(self.list.len() as u32 - 1)
     }

@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use xfskit_ondisk::DiskAddress;
 
 /// A buffer by its exact place: address and length in basic blocks.
-type Place = (DiskAddress, u16);
+type CancelKey = (DiskAddress, u16);
 
 /// The cancel records that are still ahead.
 #[derive(Default)]
 pub(super) struct Cancels {
-    ahead: HashMap<Place, u32>,
+    ahead: HashMap<CancelKey, u32>,
 }
 
 impl Cancels {

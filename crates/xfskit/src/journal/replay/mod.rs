@@ -35,7 +35,7 @@ pub use stale::clear_stale_sectors;
 pub use transactions::{Gatherer, Keep, LogItemRegions, LogTransaction};
 
 use crate::error::Result;
-use crate::journal::place::LogPlace;
+use crate::journal::area::LogArea;
 use crate::journal::records::RecordReader;
 use blocks::Blocks;
 use cancels::Cancels;
@@ -52,7 +52,7 @@ use xfskit_ondisk::{Geometry, Lsn, Unsupported};
 /// A dirty log and what it belongs to.
 pub struct DirtyLog {
     /// The log.
-    pub place: LogPlace,
+    pub place: LogArea,
     /// Where its contents go.
     pub data_device: Arc<dyn BlockDevice>,
     /// The shape of the filesystem, as its superblock says before recovery.

@@ -18,8 +18,8 @@
 //! Facts: the kernel's `xlog_clear_stale_blocks`, which stamps always; xfsprogs' `libxfs_log_clear`.
 
 use crate::error::{Error, Result};
+use crate::journal::area::LogArea;
 use crate::journal::head::{IN_FLIGHT_BLOCKS, LogHead};
-use crate::journal::place::LogPlace;
 use std::ops::Range;
 use xfskit_ondisk::log_record::{previous_cycle, sector_cycle, stamp_stale_sector};
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, Lsn};
@@ -28,7 +28,7 @@ use xfskit_ondisk::{BASIC_BLOCK_BYTES, Lsn};
 ///
 /// # Errors
 /// `Io`.
-pub fn clear_stale_sectors(place: &LogPlace, uuid: &[u8; 16], head: &LogHead, tail: Lsn) -> Result<()> {
+pub fn clear_stale_sectors(place: &LogArea, uuid: &[u8; 16], head: &LogHead, tail: Lsn) -> Result<()> {
     let size = place.basic_blocks;
     let (head, tail_block) = (head.next, tail.block());
     let distance = place.distance(head.block(), tail_block);
@@ -46,7 +46,7 @@ pub fn clear_stale_sectors(place: &LogPlace, uuid: &[u8; 16], head: &LogHead, ta
 
 /// Stamps the sectors among `blocks` that are not of the pass `cycle`, and those between them; says whether there were
 /// any.
-fn clear_run(place: &LogPlace, uuid: &[u8; 16], blocks: Range<u32>, cycle: u32, tail: Lsn) -> Result<bool> {
+fn clear_run(place: &LogArea, uuid: &[u8; 16], blocks: Range<u32>, cycle: u32, tail: Lsn) -> Result<bool> {
     let mut sectors = Vec::new();
     place.read(blocks.start, blocks.end - blocks.start, &mut sectors)?;
     let is_other = |sector: &[u8]| sector_cycle(sector) != cycle;

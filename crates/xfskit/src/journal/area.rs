@@ -22,7 +22,7 @@ pub enum HostSpace {
 
 /// Where the log lies.
 #[derive(Clone)]
-pub struct LogPlace {
+pub struct LogArea {
     /// The device that holds it.
     pub device: Arc<dyn BlockDevice>,
     /// Where it starts on that device, in bytes.
@@ -31,7 +31,7 @@ pub struct LogPlace {
     pub basic_blocks: u32,
 }
 
-impl LogPlace {
+impl LogArea {
     fn bytes(&self) -> u64 {
         u64::from(self.basic_blocks) * BASIC_BLOCK_BYTES as u64
     }
