@@ -18,8 +18,10 @@ const LICENCES: [&str; 8] = [
     "Zlib",
 ];
 /// Packages in two versions, and why.
-const TWICE: [(&str, &str); 1] =
-    [("syn", "derive macros are between its second and its third version; nothing of it is linked")];
+const TWICE: [(&str, &str); 2] = [
+    ("syn", "derive macros are between its second and its third version; nothing of it is linked"),
+    ("console", "public-api, which a test of the library uses, shows differences in colours; nothing of it is linked"),
+];
 
 fn packages() -> Vec<Value> {
     let mut command = Command::new(env!("CARGO"));

@@ -9,6 +9,7 @@ use xfskit::journal::{LogState, Operation, Record, RecordReader};
 use xfskit::ondisk::Lsn;
 use xfskit::ondisk::log_record::{CLIENT_LOG, operation_flags as flags};
 use xfskit::open::FoundLog;
+use xfskit::volume::Error;
 
 /// The log of an image.
 pub struct Journal {
@@ -21,7 +22,7 @@ impl Journal {
     pub fn open(image: &Path, log_device: Option<&Path>) -> Result<Self> {
         let open = |path: &Path| open_device(path, Access::Read).map(|device| Arc::new(device) as _);
         let log = FoundLog::find(open_to_look(image)?.0, log_device.map(open).transpose()?);
-        Ok(Self { log: log.with_context(|| image.display().to_string())? })
+        Ok(Self { log: log.map_err(Error::from).with_context(|| image.display().to_string())? })
     }
 
     /// Size in basic blocks.
@@ -53,7 +54,7 @@ impl Journal {
 
     /// Passes every record that is still in the log to `look`, the oldest first.
     pub fn all_records(&self, mut look: impl FnMut(Lsn, Found<'_>) -> Result<()>) -> Result<()> {
-        for lsn in self.log.place.record_starts(&self.log.uuid)? {
+        for lsn in self.log.place.record_starts(&self.log.uuid).map_err(Error::from)? {
             let mut reader = RecordReader::new(&self.log.place, self.log.uuid, lsn, self.blocks());
             match reader.read_next() {
                 Ok(Some(record)) => look(lsn, Ok(&record))?,
