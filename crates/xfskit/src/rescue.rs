@@ -69,6 +69,7 @@ impl std::fmt::Display for Loss {
 }
 
 /// An image that can be looked at in spite of what it lost.
+#[non_exhaustive]
 pub struct Rescued {
     /// The image, to be read only.
     pub device: Arc<dyn BlockDevice>,

@@ -1,7 +1,66 @@
 //! The level of inode numbers: what a server or a tool calls that acts for callers with rights.
 //!
 //! A [`Volume`] is an image that is open; [`Volume::open`] opens one. Its methods are the verbs of POSIX, on inode
-//! numbers and names of bytes; [`Volume::resolve`] finds the inode at a path.
+//! numbers and names of bytes; [`Volume::resolve`] finds the inode at a path. [`Filesystem::volume`] leads here from the
+//! level of paths.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use xfskit::device::MemoryDevice;
+//! use xfskit::volume::{Caller, NewFile};
+//!
+//! let device = Arc::new(MemoryDevice::new(32 << 20));
+//! let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
+//! let volume = fs.volume();
+//! let user = Caller { uid: 1000, gid: 1000, groups: vec![] };
+//! let made = volume.create(volume.root(), b"notes", &NewFile::new(0o100_644), &user)?;
+//! volume.write_at(made.inode, 0, b"hello")?;
+//! assert_eq!(volume.stat(made.inode)?.uid, 1000);
+//! for entry in volume.entries(volume.root())? {
+//!     assert_eq!(entry?.name, b"notes");
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Rights
+//!
+//! What is made belongs to the [`Caller`], in a directory with the set-group-id bit to its group. Of the caller's rights
+//! the volume checks only those that need a look at the inode while it is locked:
+//!
+//! | call | what is checked |
+//! |---|---|
+//! | `unlink`, `rmdir`, `rename`, `link_over` | in a directory with the sticky bit, who owns it or the file |
+//! | `set_flags` | the owner or user 0; for a project, and for flags that protect, user 0 |
+//! | `create`, `set_attr`, ACLs | who is not in the file's group sets no set-group-id bit |
+//! | every change | immutable and append-only files refuse every caller |
+//!
+//! All else is **not** checked: permission bits and ACLs of the file and of the directories on the way, whose mode,
+//! owner or times a caller may change, who may make device nodes, who may use the name spaces `trusted` and `security`.
+//! A server has that checked before it calls, as the kernel does for a FUSE mount with `default_permissions`.
+//!
+//! # Inode numbers
+//!
+//! A number that came out of a directory may stand for another file as soon as that file has lost its last name. An
+//! [`InodeRef`] keeps the file, and so what its number stands for; [`Volume::reference`], [`Volume::lookup_ref`] and
+//! [`Volume::resolve_ref`] give one. A number from elsewhere, as from a person or from a handle that was kept for long,
+//! is asked about first: [`Volume::is_in_use`].
+//!
+//! # What is durable when
+//!
+//! As at the level of paths, see [the crate's page](crate#what-is-durable-when): after [`Volume::sync`] and
+//! [`Volume::fsync`]. Dropping a volume without [`Volume::unmount`] leaves the image as a power cut would.
+//!
+//! # Threads
+//!
+//! A volume is `Send` and `Sync`; its calls run side by side, and each is one step for all others.
+//!
+//! # Errors
+//!
+//! [`Error`] has a variant for each thing that POSIX refuses, and its [`errno`](Error::errno). An error with
+//! [`is_damage`](Error::is_damage) says that the image or its device is in trouble. A change that is refused has changed
+//! nothing.
+//!
+//! [`Filesystem::volume`]: crate::Filesystem::volume
 
 pub use crate::counters::{Counter, Counters};
 pub use crate::env::{Environment, SeededEnvironment, SystemEnvironment};
@@ -9,7 +68,7 @@ pub use crate::error::caller::{Error, Result};
 pub use crate::journal::{HostSpace, LogState, RecoveryReport};
 pub use crate::mount::{AttrLogging, MountOptions};
 pub use crate::ops::{
-    Caller, DirEntry, DirEntryRef, Fallocate, FileExtent, Flags, FsStat, InodeRef, NewFile, RecoveredDevices,
+    Caller, DirEntry, DirEntryRef, Fallocate, FileExtent, Flags, FsStat, InodeRef, NewFile, ReadDir, RecoveredDevices,
     RenameFlags, Seek, SetAttr, SetMode, SetTime, Stat, Usage, Volume, WholeFile, XattrChange, split_path, xflags,
 };
 pub use xfskit_ondisk::inode::FileMode;

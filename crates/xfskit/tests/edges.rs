@@ -278,3 +278,30 @@ fn links_lead_where_the_systems_do() {
     }
     image.close(fs);
 }
+
+#[test]
+fn entries_are_read_in_batches_that_miss_none() {
+    let image = stress::Image::new(64, &[]);
+    let (fs, me) = (image.open(), Caller::root());
+    let mut names = Vec::new();
+    let dir = fs.create(fs.root(), b"dir", &NewFile::new(stress::DIR | 0o755), &me).unwrap().inode;
+    for count in [0, 1, 127, 128, 129, 256, 300] {
+        while names.len() < count {
+            let name = format!("name {:03}", names.len()).into_bytes();
+            fs.create(dir, &name, &NewFile::new(stress::FILE | 0o644), &me).unwrap();
+            names.push(name);
+        }
+        let mut listed: Vec<_> = fs.entries(dir).unwrap().map(|entry| entry.unwrap().name).collect();
+        listed.sort();
+        assert_eq!(listed, names);
+    }
+    // What is removed meanwhile is not missed by the others, and the directory stays as long as it is listed.
+    let mut listing = fs.entries(dir).unwrap();
+    let first = listing.next().unwrap().unwrap();
+    names.iter().for_each(|name| fs.unlink(dir, name, &me).unwrap());
+    fs.rmdir(fs.root(), b"dir", &me).unwrap();
+    let seen: Vec<_> = listing.map(|entry| entry.unwrap().name).collect();
+    assert!(seen.len() <= 127 && !seen.contains(&first.name), "{}", seen.len());
+    assert!(matches!(fs.entries(dir), Err(Error::Stale(_))));
+    image.close(fs);
+}

@@ -42,7 +42,7 @@ pub use make_files::WholeFile;
 pub use open::RecoveredDevices;
 pub use path::split_path;
 pub(crate) use path::{LastLink, MAX_LINKS_FOLLOWED};
-pub use readdir::{DirEntry, DirEntryRef};
+pub use readdir::{DirEntry, DirEntryRef, ReadDir};
 pub use reference::InodeRef;
 pub use rename::RenameFlags;
 pub use seek::{FileExtent, Seek};

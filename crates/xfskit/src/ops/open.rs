@@ -18,6 +18,7 @@ use xfskit_ondisk::inode::{MODE_DIR, MODE_TYPE};
 const MAX_OVERLAY_BYTES: usize = 1 << 30;
 
 /// Devices that show an image as its recovery leaves it.
+#[non_exhaustive]
 pub struct RecoveredDevices {
     /// The image.
     pub device: Arc<dyn BlockDevice>,

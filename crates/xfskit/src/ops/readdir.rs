@@ -1,10 +1,11 @@
 //! Lists directories.
 
-use super::Volume;
+use super::{InodeRef, Volume};
 use crate::dir;
 use crate::error::caller;
 use crate::trans::Transaction;
 use std::ops::ControlFlow;
+use std::vec;
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::FileType;
 
@@ -45,6 +46,64 @@ pub struct DirEntryRef<'a> {
     pub next_cookie: u32,
 }
 
+/// Entries that a [`ReadDir`] has in memory at once.
+const MAX_BATCH: usize = 128;
+
+/// The entries of a directory, by [`Volume::entries`]. After an error there are no more.
+#[derive(Debug)]
+pub struct ReadDir<'v> {
+    dir: InodeRef<'v>,
+    batch: vec::IntoIter<DirEntry>,
+    /// Where the next batch begins; `None` at the end.
+    cookie: Option<u32>,
+}
+
+impl<'v> ReadDir<'v> {
+    /// Reads the first batch, so that what is no directory is found out at once.
+    pub(crate) fn new(dir: InodeRef<'v>) -> caller::Result<Self> {
+        let mut listing = Self { dir, batch: Vec::new().into_iter(), cookie: Some(0) };
+        listing.fill()?;
+        Ok(listing)
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &InodeRef<'v> {
+        &self.dir
+    }
+
+    fn fill(&mut self) -> caller::Result<()> {
+        let Some(cookie) = self.cookie.take() else { return Ok(()) };
+        let mut batch: Vec<DirEntry> = Vec::new();
+        let mut next = None;
+        self.dir.volume().read_dir(self.dir.number(), cookie, |entry| {
+            if batch.len() == MAX_BATCH {
+                next = Some(entry.cookie);
+                return ControlFlow::Break(());
+            }
+            if entry.name != b"." && entry.name != b".." {
+                batch.push(entry.into());
+            }
+            ControlFlow::Continue(())
+        })?;
+        self.cookie = next;
+        self.batch = batch.into_iter();
+        Ok(())
+    }
+}
+
+impl Iterator for ReadDir<'_> {
+    type Item = caller::Result<DirEntry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.batch.len() == 0
+            && let Err(error) = self.fill()
+        {
+            return Some(Err(error));
+        }
+        self.batch.next().map(Ok)
+    }
+}
+
 impl Volume {
     /// Hands entries of `dir` from `cookie` on (0 is the beginning, `.` and `..` included) to `each` until it says
     /// enough. The directory is locked for reading meanwhile.
@@ -65,6 +124,15 @@ impl Volume {
             each(DirEntryRef { name: entry.name, inode: entry.inode, file_type: entry.file_type, cookie, next_cookie })
         });
         Ok(self.located(dir.number, listed)?)
+    }
+
+    /// The entries of `dir` but `.` and `..`, read in batches as they are asked for. Entries that are made or removed
+    /// meanwhile may be seen or not; all others are seen exactly once.
+    ///
+    /// # Errors
+    /// As [`Self::read_dir`], of the first batch.
+    pub fn entries(&self, dir: InodeNumber) -> caller::Result<ReadDir<'_>> {
+        ReadDir::new(self.reference(dir)?)
     }
 
     /// All entries of `dir` but `.` and `..`.

@@ -48,6 +48,7 @@ pub struct Stat {
 
 /// The filesystem in figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FsStat {
     /// Size of a block in bytes.
     pub block_bytes: u32,

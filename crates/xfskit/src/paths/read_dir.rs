@@ -3,17 +3,12 @@
 use super::names::to_path;
 use super::{AsPath, FileType, Filesystem, InodeRef, LastLink, Metadata, OnPath, Result};
 use crate::error::caller::Result as EngineResult;
-use crate::ops::{DirEntry as Listed, Volume};
+use crate::ops::{self, Volume};
 use std::ffi::OsStr;
 use std::fmt;
-use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::vec;
 use xfskit_ondisk::InodeNumber;
-
-/// Entries that are in memory at once.
-const BATCH: usize = 128;
 
 impl Filesystem {
     /// The entries of a directory but for `.` and `..`, in the order in which they lie there, read in batches as they
@@ -41,52 +36,26 @@ impl Filesystem {
 
 /// The entries of a directory, by [`Filesystem::read_dir`]. After an error there are no more.
 pub struct ReadDir<'fs> {
-    dir: InodeRef<'fs>,
+    entries: ops::ReadDir<'fs>,
     path: Vec<u8>,
-    batch: vec::IntoIter<Listed>,
-    /// Where the next batch begins; `None` at the end.
-    cookie: Option<u32>,
 }
 
 impl<'fs> ReadDir<'fs> {
     /// Reads the first batch, so that what is no directory is found out at once.
     pub(super) fn start(dir: InodeRef<'fs>, path: Vec<u8>) -> EngineResult<Self> {
-        let mut listing = Self { dir, path, batch: Vec::new().into_iter(), cookie: Some(0) };
-        listing.fill()?;
-        Ok(listing)
-    }
-
-    fn fill(&mut self) -> EngineResult<()> {
-        let Some(cookie) = self.cookie.take() else { return Ok(()) };
-        let mut batch: Vec<Listed> = Vec::new();
-        let mut next = None;
-        self.dir.volume().read_dir(self.dir.number(), cookie, |entry| {
-            if batch.len() == BATCH {
-                next = Some(entry.cookie);
-                return ControlFlow::Break(());
-            }
-            if entry.name != b"." && entry.name != b".." {
-                batch.push(entry.into());
-            }
-            ControlFlow::Continue(())
-        })?;
-        self.cookie = next;
-        self.batch = batch.into_iter();
-        Ok(())
+        Ok(Self { entries: ops::ReadDir::new(dir)?, path })
     }
 
     pub(super) fn dir(&self) -> &InodeRef<'fs> {
-        &self.dir
+        self.entries.dir()
     }
 
     fn next_entry(&mut self) -> EngineResult<Option<DirEntry<'fs>>> {
-        if self.batch.len() == 0 {
-            self.fill()?;
-        }
-        let Some(entry) = self.batch.next() else { return Ok(None) };
+        let Some(entry) = self.entries.next().transpose()? else { return Ok(None) };
+        let volume = self.dir().volume();
         let file_type = match FileType::of_entry(entry.file_type) {
             Some(file_type) => file_type,
-            None => FileType::of_mode(self.dir.volume().stat(entry.inode)?.mode),
+            None => FileType::of_mode(volume.stat(entry.inode)?.mode),
         };
         let mut path = self.path.clone();
         if path.last() != Some(&b'/') {
@@ -94,7 +63,7 @@ impl<'fs> ReadDir<'fs> {
         }
         path.extend_from_slice(&entry.name);
         let name_bytes = entry.name.len();
-        Ok(Some(DirEntry { volume: self.dir.volume(), path, name_bytes, inode: entry.inode, file_type }))
+        Ok(Some(DirEntry { volume, path, name_bytes, inode: entry.inode, file_type }))
     }
 }
 
