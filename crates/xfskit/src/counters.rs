@@ -75,7 +75,7 @@ counters! {
     log_records,
     /// Times a caller waited for the log to be durable.
     log_forces,
-    /// Of those, the ones that shared a flush somebody else had begun.
+    /// Of those, the ones that shared a flush that another thread had begun.
     log_forces_shared,
     /// Checkpoints written.
     checkpoints,

@@ -1,4 +1,4 @@
-//! Everything the engine takes from the world besides its devices: the clock and randomness.
+//! Everything that the engine takes from outside besides its devices: the clock and randomness.
 //!
 //! A simulator replaces both, and then a run is a function of its seed.
 
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use xfskit_ondisk::Timestamp;
 
-/// The world outside.
+/// Where the engine takes the time of day and random numbers from.
 pub trait Environment: Send + Sync {
     /// The time of day.
     fn now(&self) -> Timestamp;
@@ -16,7 +16,7 @@ pub trait Environment: Send + Sync {
     fn random(&self) -> u64;
 }
 
-/// The world as it is.
+/// The system's clock, and numbers that are hard to predict.
 #[derive(Debug)]
 pub struct SystemEnvironment {
     /// One for each thread slot, far apart.
@@ -48,7 +48,7 @@ pub(crate) fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A world that a seed decides: the clock ticks a microsecond with every look.
+/// An environment that a seed decides: the clock ticks a microsecond with every look.
 #[derive(Debug)]
 pub struct SeededEnvironment {
     state: AtomicU64,
@@ -56,7 +56,7 @@ pub struct SeededEnvironment {
 }
 
 impl SeededEnvironment {
-    /// The world of `seed`, starting in January 2026.
+    /// The environment of `seed`, whose clock starts in January 2026.
     pub fn new(seed: u64) -> Self {
         Self { state: AtomicU64::new(seed), ticks: AtomicU64::new(1_767_225_600_000_000) }
     }

@@ -100,7 +100,7 @@ errors! {
     /// The caller may not do this (`EPERM` for ownership, `EACCES` for permission bits).
     #[error("permission denied")]
     AccessDenied,
-    /// Only the owner or root may do this, or nobody, for the file is immutable or append-only (`EPERM`).
+    /// Only the owner or root may do this, or no caller, for the file is immutable or append-only (`EPERM`).
     #[error("operation not permitted")]
     NotPermitted,
     /// A link or a rename into a directory whose project everything in it has, and the file has another (`EXDEV`).

@@ -3,7 +3,7 @@
 //! ```text
 //! link 1         both files say that they may share blocks
 //! links 2..n-1   an extent of the source is shared, in place of what the target had there, in each
-//! link n         size and times of the target; times only if nobody else keeps them
+//! link n         size and times of the target; times only if the caller does not keep them
 //! ```
 //! Crash behaviour: some extents are shared; blocks behind the target's old end go when it grows or ends.
 
@@ -87,7 +87,7 @@ impl Volume {
         Ok(self.copy([from, to], span, Times::Change)?)
     }
 
-    /// As [`Self::copy_range`] for whoever keeps the times of files.
+    /// As [`Self::copy_range`] for a caller that keeps the times of files.
     ///
     /// # Errors
     /// As [`Self::copy_range`].
@@ -145,7 +145,7 @@ impl Volume {
         }
         match self.share(files, Span { length, ..span }, times) {
             Ok(()) => Ok(length),
-            // The AG may have no room for more reference counts, or somebody changed a size meanwhile: bytes can be
+            // The AG may have no room for more reference counts, or another thread changed a size meanwhile: bytes can be
             // copied.
             Err(Error::NoSpace | Error::Invalid(_) | Error::TooLarge) => Ok(0),
             Err(error) => Err(error),

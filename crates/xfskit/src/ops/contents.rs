@@ -21,7 +21,7 @@ use xfskit_ondisk::{FileBlock, InodeNumber};
 const DIRECT_BYTES: u64 = 128 << 10;
 /// Most bytes that one transaction maps.
 const MAX_RUN_BYTES: u64 = 64 << 20;
-/// Dirty bytes of a file at which whoever writes brings them out.
+/// Dirty bytes of a file at which the writing thread writes them out.
 const MAX_DIRTY_FILE_BYTES: u64 = 8 << 20;
 
 /// Where bytes go.
@@ -40,7 +40,7 @@ impl Target {
         if is_late { Self::Late(offset) } else { Self::At(offset) }
     }
 
-    /// The offset, with the file locked against everybody else: whoever looked without that may have been overtaken.
+    /// The offset, with the file locked: what a thread saw without the lock may have changed since.
     fn offset(self, state: &InodeState) -> Result<u64> {
         match self {
             Self::End => Ok(state.size_bytes()),
@@ -77,9 +77,9 @@ impl Volume {
         Ok(self.honour_sync(&inode)?)
     }
 
-    /// As [`Self::write_at`] for whoever keeps the times of files: a cache that writes later than was written. What it
-    /// brings begins where its pages do, in an append-only file as well, and in any order: there it may change nothing
-    /// of what had come before.
+    /// As [`Self::write_at`] for a caller that keeps the times of files: a cache that writes later than was
+    /// written. What it writes begins where its pages do, in an append-only file as well, and in any order: there it
+    /// may change nothing that the file had before.
     ///
     /// # Errors
     /// As [`Self::write_at`].
@@ -152,12 +152,12 @@ impl Volume {
         Ok(offset.unwrap_or_default())
     }
 
-    /// Nobody writes the file for now: the room that was kept for its growth is given back. Contents go on waiting.
+    /// No caller has the file open to write: the room that was kept for its growth is given back. Contents go on waiting.
     pub fn finish_writing(&self, inode: InodeNumber) {
         space::alloc::close_windows(&self.mount, inode);
     }
 
-    /// Makes everything done to an inode durable: contents, names, attributes. Whoever changes those logs the inode
+    /// Makes everything done to an inode durable: contents, names, attributes. What changes those logs the inode
     /// with them. Costs nothing when nothing has changed since the last checkpoint. What cannot be written out keeps
     /// nothing else from it.
     ///
@@ -224,7 +224,7 @@ impl Volume {
         check_file(tx, id).map(|()| id)
     }
 
-    /// Remembers that the contents change now, and that the journal is to be told sometime.
+    /// Remembers that the contents change now, and that the journal has not logged that.
     pub(super) fn note_write(&self, inode: &Arc<Inode>) {
         if inode.note_write(self.mount.env.now()) {
             self.mount.dirty_inodes.add(inode);
@@ -306,7 +306,7 @@ impl Volume {
                     data::extend(&mut tx, id, offset)?;
                 }
                 if !tx.inode(id).is_settled() {
-                    // Somebody wrote meanwhile, or the zeros behind the old end have to be written out first.
+                    // Another thread wrote meanwhile, or the zeros behind the old end have to be written out first.
                     self.mount.dirty_inodes.add(inode);
                     return Ok(at);
                 }
@@ -403,7 +403,7 @@ impl Volume {
             }
             result = result.and(self.write_out(&other));
         }
-        // Another file's trouble is told at its own fsync, unless memory would grow without a bound.
+        // Another file's error is returned by its own fsync, unless memory would grow without a bound.
         if dirty.bytes() < 2 * most { Ok(()) } else { result }
     }
 }

@@ -70,7 +70,7 @@ impl Volume {
         Ok(self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Change)?)
     }
 
-    /// As [`Self::fallocate`] for whoever keeps the times of files.
+    /// As [`Self::fallocate`] for a caller that keeps the times of files.
     ///
     /// # Errors
     /// As [`Self::fallocate`].

@@ -62,10 +62,10 @@ impl Volume {
     }
 
     /// Sets the flags, the project and the hints of an inode, in one transaction. Flags that an inode of its type
-    /// cannot have are left out, as by the kernel, and so are those that nobody sets; a hint of 0 takes its flag away.
+    /// cannot have are left out, as by the kernel, and so are those that no caller sets; a hint of 0 takes its flag away.
     ///
     /// # Errors
-    /// `NotPermitted` for anybody but the owner and root, and to anybody but root for the immutable and the append-only
+    /// `NotPermitted` for all but the owner and root, and for all but root for the immutable and the append-only
     /// flag; `Invalid` for a hint that the image or the type of file cannot have, for another hint once a file has
     /// extents, and for the realtime flag; `ReadOnly`, `Stale`, `Corrupt`, `Io`.
     pub fn set_flags(&self, inode: InodeNumber, wanted: &Flags, caller: &Caller) -> caller::Result<()> {

@@ -1,4 +1,5 @@
-//! Makes many small files at once, with their attributes and contents, in one transaction: for whoever fills an image.
+//! Makes many small files at once, with their attributes and contents, in one transaction: for a caller that
+//! fills an image.
 //!
 //! ```text
 //! 1  contents are written to free blocks near the directory       nothing is changed yet

@@ -103,7 +103,7 @@ impl Volume {
         if tx.inode(id).is_settled() {
             return self.located(inode.number, look(&mut tx, id));
         }
-        // Somebody wrote meanwhile, and may go on writing.
+        // Another thread wrote meanwhile, and may go on writing.
         drop(tx);
         self.with_settled(&inode, look)
     }
@@ -203,7 +203,7 @@ fn tell_settled(tx: &Transaction, ino: InoId, zeroed: Result<()>) -> Result<bool
 pub(super) enum Times {
     /// They are those of now.
     Change,
-    /// Somebody else keeps them.
+    /// The caller keeps them.
     Keep,
 }
 

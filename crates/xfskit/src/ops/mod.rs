@@ -3,7 +3,7 @@
 //!
 //! Names are bytes, inodes are numbers. A caller is who acts: owner of what is made, and subject of the checks that the
 //! verbs themselves make (sticky directories, set-group-id inheritance). Whether the caller may search and write the
-//! directories on the way is for whoever presents the filesystem to people (the kernel, for FUSE).
+//! directories on the way is checked above (for FUSE, by the kernel).
 //!
 //! Locking: a directory before its entry. A rename, which may need two directories, and a link, whose inode need not be
 //! an entry of the directory, wait for one lock only and try the others.
@@ -116,21 +116,21 @@ impl Volume {
             return Ok(());
         }
         let waiting = self.write_out_all();
-        // What is refused again is on the unlinked list, durably, and goes on waiting.
+        // An inode that is refused again stays on the unlinked list, durably, and waits.
         let _ = self.free_put_off();
         self.mount.sync()?;
         self.mount.journal.flush_contents()?;
         Ok(waiting?)
     }
 
-    /// Brings everything home and closes the log. Whoever still holds inodes loses them: those that were unlinked are
+    /// Writes everything back and closes the log. References to inodes end: inodes without a name are
     /// freed.
     ///
     /// # Errors
     /// `Io`, `Shutdown`; `NoSpace`, `Corrupt` of a file whose contents could not be written out and are lost, or of an
     /// unlinked inode that could not be freed. All else is in the image, but for the last the log stays dirty.
     pub fn unmount(self) -> caller::Result<()> {
-        // What cannot be brought out is lost, and told; the image is closed in good order all the same.
+        // What cannot be written out is lost, and reported; the image is closed in good order all the same.
         let lost = self.write_out_all();
         if lost.is_err() {
             self.discard_all();
@@ -166,7 +166,7 @@ impl Volume {
         })
     }
 
-    /// As [`Self::join`], `WouldBlock` when somebody else holds the lock.
+    /// As [`Self::join`], `WouldBlock` when another thread holds the lock.
     fn try_join(&self, tx: &mut Transaction, inode: &Arc<Inode>) -> Result<InoId> {
         let id = tx.try_join_inode(inode).ok_or(Error::WouldBlock)?;
         check_in_use(tx, id)?;

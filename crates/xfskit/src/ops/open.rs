@@ -1,5 +1,5 @@
-//! Opens filesystems: what the journal holds is brought home, operations that a crash cut off are finished, and inodes
-//! that lost their last name are freed, before anybody sees the filesystem.
+//! Opens filesystems: what the journal holds is written in place, operations that a crash cut off are finished, and
+//! inodes that lost their last name are freed, before a caller sees the filesystem.
 //!
 //! A mount that only looks does the same in memory: over the image lies a device that keeps changes to itself, and what
 //! is mounted is that.
@@ -185,7 +185,7 @@ impl Volume {
         if !fs.mount.options.read_only
             && let Err(error) = fs.clean_orphans()
         {
-            // What was freed before the damage showed is brought home, so that the log is clean as it was.
+            // What was freed before the damage showed is written back, so that the log is clean as it was.
             let _ = fs.mount.unmount_if_changed();
             return Err(error);
         }

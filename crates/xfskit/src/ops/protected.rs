@@ -1,4 +1,4 @@
-//! Immutable and append-only inodes: what the kernel refuses to do with them, whoever asks.
+//! Immutable and append-only inodes: what the kernel refuses to do with them, to every caller.
 //!
 //! ```text
 //! immutable      contents, attributes and names stay; a directory's entries too
@@ -58,7 +58,7 @@ pub(super) fn check_lost_entry(tx: &Transaction, dir: InoId, child: InoId, calle
     check_unprotected(&tx.inode(child).core)
 }
 
-/// Whether attributes may be set. Anybody who may write the file may set its times to now, which appending does as
+/// Whether attributes may be set. A caller that may write the file may set its times to now, which appending does as
 /// well.
 ///
 /// A cache that keeps the time of writes says what now is, in `ctime`: to set `mtime` alone to now, which the kernel's

@@ -95,7 +95,7 @@ impl Volume {
                 acl::follow_mode(&mut tx, id, core.mode)?;
             }
             tell_write(&mut tx, id);
-            // A file without a name is gone after a crash, its times with it; while somebody holds it, memory keeps
+            // A file without a name is gone after a crash, its times with it; while it has references, memory keeps
             // them, and a name that it gets is logged with all of its core.
             let is_kept = tx.inode(id).core.links == 0 && inode.opens.load(Ordering::Acquire) > 0;
             let is_logged = change.sets_more_than_times() || !is_kept;
@@ -114,8 +114,8 @@ impl Volume {
         self.located(inode.number, acl::verify_access(&mut tx, id))
     }
 
-    /// Takes the privileges of a regular file away that whoever executes it gets: its contents change, by `writer`, or
-    /// by somebody in its group if that is `None`. Says whether there were any. An append-only file loses them as well;
+    /// Takes the privileges of a regular file away that its execution gives: its contents change, by `writer`, or
+    /// by a member of its group if that is `None`. Says whether there were any. An append-only file loses them as well;
     /// the time of it is for that change to set.
     ///
     /// # Errors

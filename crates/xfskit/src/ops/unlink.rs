@@ -1,9 +1,9 @@
 //! Removes names: files and empty directories.
 //!
 //! ```text
-//! last name of an inode that nobody holds and that has no blocks    one transaction: name and inode
+//! last name of an inode without references and without blocks       one transaction: name and inode
 //! last name otherwise                                               name now, inode on the unlinked list;
-//!                                                                   it is freed when the last holder lets go
+//!                                                                   it is freed with its last reference
 //! ```
 
 use super::create::{single, tell_write, touch_dir_at};

@@ -369,7 +369,7 @@ impl Volume {
     }
 
     /// Makes all changes, so that a crash leaves all of them or none. Only a value outside of the leaf may take several
-    /// transactions, to map its blocks, which nobody sees; so the blocks of all such values are mapped first, and the
+    /// transactions, to map its blocks, which no reader sees; so the blocks of all such values are mapped first, and the
     /// rest is one transaction. Under the policy `always` that transaction has an intent for each change, and the
     /// changes follow it.
     fn change_all(
@@ -478,7 +478,7 @@ fn apply(
 
 /// A whole list of `version` was read: what it did not show is known to be absent.
 fn remember_absent(inode: &Inode, absent: KnownAbsent, version: (u32, u64)) {
-    // Only if nobody holds the lock and nobody changed it since: knowledge may be late, never wrong.
+    // Only if no thread holds the lock and none changed it since: knowledge may be late, never wrong.
     if let Some(mut state) = inode.state_lock().try_write()
         && !state.freed
         && version_of(&state.core) == version
