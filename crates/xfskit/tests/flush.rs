@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use xfskit::device::{BlockDevice, MemoryDevice};
-use xfskit::ondisk::Timestamp;
+use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::volume::{Caller, Error, MountOptions, NewFile, Volume};
 use xfskit_mkfs::{Options, make};
 
@@ -83,4 +83,41 @@ fn a_flush_that_is_refused_is_refused_to_all_who_wait_for_it() {
         [first.join().unwrap(), second.join().unwrap()]
     });
     assert!(results.iter().all(Result::is_err), "{results:?}");
+}
+
+fn read(fs: &Volume, file: InodeNumber, offset: u64, bytes: usize) -> Vec<u8> {
+    let mut buffer = vec![0; bytes];
+    assert_eq!(fs.read_at(file, offset, &mut buffer).unwrap(), bytes);
+    buffer
+}
+
+/// Opens the image of a device again, and closes it as `xfskit log replay` does after what `change` does to the file.
+fn change_and_close(device: &Arc<Refusing>, change: impl FnOnce(&Volume)) {
+    let fs = Volume::open(Arc::clone(device) as _, MountOptions::default()).unwrap();
+    change(&fs);
+    fs.unmount_if_changed().unwrap();
+}
+
+#[test]
+fn closing_what_has_changed_sees_contents_and_times_that_wait_in_memory() {
+    let (device, fs) = open(Duration::ZERO);
+    let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+    fs.write_at(file, 0, &[1; 8192]).unwrap();
+    fs.unmount().unwrap();
+
+    let before = device.inner.to_bytes();
+    change_and_close(&device, |fs| drop(read(fs, file, 0, 8192)));
+    assert!(device.inner.to_bytes() == before, "an image that was only read is written");
+
+    change_and_close(&device, |fs| fs.write_at(file, 1 << 20, &[3; 100]).map(drop).unwrap());
+    let mut modified = None;
+    change_and_close(&device, |fs| {
+        assert_eq!(read(fs, file, 1 << 20, 100), [3; 100]);
+        modified = Some(fs.stat(file).unwrap().mtime);
+        fs.write_at(file, 0, &[2; 8192]).unwrap();
+    });
+    change_and_close(&device, |fs| {
+        assert_eq!(read(fs, file, 0, 8192), [2; 8192]);
+        assert!(Some(fs.stat(file).unwrap().mtime) > modified);
+    });
 }

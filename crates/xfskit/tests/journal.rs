@@ -13,7 +13,7 @@ use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};
 use xfskit::sync::{IfLocked, LockMode};
 use xfskit::trans::InodeFields;
 use xfskit::trans::reservation_of;
-use xfskit::volume::{AttrLogging, Caller, MountOptions, NewFile, SetMode, Volume};
+use xfskit::volume::{AttrLogging, Caller, Error, MountOptions, NewFile, SetAttr, SetMode, Volume};
 use xfskit_testkit::Scratch;
 
 fn open(image: &Path) -> Arc<Mount> {
@@ -189,4 +189,18 @@ fn intents_that_are_whited_out_still_make_a_checkpoint_due() {
     let checkpoints = counters.checkpoints.get() - before;
     assert!((2..20).contains(&checkpoints), "{checkpoints}");
     fs.unmount().unwrap();
+}
+
+#[test]
+fn an_unmount_whose_metadata_stays_locked_says_so_and_leaves_a_dirty_log() {
+    let scratch = xfskit_testkit::scratch();
+    let fs = fresh(&scratch, MountOptions::default());
+    let root = Caller::root();
+    let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &root).unwrap().inode;
+    fs.set_attr(file, &SetAttr { mode: Some(0o600), ..SetAttr::default() }, &root).unwrap();
+    let inode = fs.mount().inode(file).unwrap();
+    let lock = inode.state_lock().write();
+    let error = fs.unmount().unwrap_err();
+    assert!(matches!(&error, Error::Shutdown(why) if why.contains("stayed locked")), "{error}");
+    drop(lock);
 }

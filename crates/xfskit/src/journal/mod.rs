@@ -406,8 +406,8 @@ impl Journal {
     /// then that is still needed.
     ///
     /// # Errors
-    /// `Io`, after which the journal is shut down: what the device refuses is in the log, for recovery; `Shutdown`;
-    /// `WouldBlock` when objects stay locked.
+    /// `Io`, after which the journal is shut down: what the device refuses is in the log, for recovery; `Shutdown`, also
+    /// when metadata stays locked by another thread.
     pub fn quiesce(&self) -> Result<()> {
         for _ in 0..MAX_QUIESCE_ROUNDS {
             self.force_all()?;
@@ -422,7 +422,8 @@ impl Journal {
                 return self.flush_data();
             }
         }
-        Err(Error::WouldBlock)
+        self.shut_down("metadata stayed locked while everything was to be written back");
+        self.check()
     }
 
     /// Reserves log space for a chain of `links` links of `bytes` each; waits for space.

@@ -14,6 +14,7 @@ use crate::inode::{self, NewInode, unlinked};
 use crate::parent;
 use crate::space;
 use crate::symlink;
+use crate::sync::atomic::Ordering;
 use crate::trans::reservation_of;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use xfskit_ondisk::dir::FileType;
@@ -116,14 +117,24 @@ impl Volume {
         let dir_inode = self.mount.inode(dir)?;
         let stat = self.retry_with_room(|room| {
             let mut tx = self.begin(self.create_reservation(new, room))?;
+            let mut referenced = None;
             let result = (|| {
                 let dir = self.join_dir(&mut tx, &dir_inode)?;
                 check_new_entry(&tx, dir, mode.bits())?;
-                self.create_in(&mut tx, dir, None, (mode, new), (caller, room))
+                let made = self.create_in(&mut tx, dir, None, (mode, new), (caller, room))?;
+                // The reference is counted while the inode is locked. Another thread that has followed an old name to
+                // this number would otherwise drop the last reference to a file that its maker does not have yet.
+                let inode = self.mount.inodes.find(made.inode).expect("the transaction has joined the inode");
+                inode.opens.fetch_add(1, Ordering::AcqRel);
+                referenced = Some(inode);
+                Ok(made)
             })();
-            tx.finish(result)
+            let made = tx.finish(result);
+            if let (Err(_), Some(inode)) = (&made, referenced) {
+                inode.opens.fetch_sub(1, Ordering::AcqRel);
+            }
+            made
         })?;
-        self.add_reference(stat.inode)?;
         Ok(stat)
     }
 

@@ -5,6 +5,7 @@ use crate::counters::Counters;
 use crate::error::caller;
 use crate::journal::{LogState, RecoveryReport};
 use crate::mount::MountOptions;
+use crate::sync::atomic::Ordering;
 use xfskit_ondisk::{Geometry, RawSuperblock};
 
 /// Memory and log in use, at one moment.
@@ -85,6 +86,12 @@ impl Volume {
     /// # Errors
     /// As [`Self::unmount`].
     pub fn unmount_if_changed(self) -> caller::Result<()> {
-        if self.mount.has_changed() { self.unmount() } else { Ok(()) }
+        if self.mount.options.read_only {
+            return Ok(());
+        }
+        // Contents and times that wait in memory are changes, too: they are committed before the question is asked.
+        let is_committed = self.write_out_all().and(self.free_put_off()).is_ok();
+        let is_durable = !self.mount.journal.unflushed_flag().load(Ordering::Acquire);
+        if is_committed && is_durable && !self.mount.has_changed() { Ok(()) } else { self.unmount() }
     }
 }
