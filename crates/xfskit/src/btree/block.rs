@@ -13,10 +13,10 @@ const COUNT_OFFSET: usize = 6;
 /// Offset of the left sibling in a header.
 const LEFT_OFFSET: usize = 8;
 
-/// The raw bytes of some entries: of each array of a block, the bytes of the same elements.
+/// The raw bytes of some entries: for each array of a block, the bytes of the same elements.
 pub(super) type Entries = SmallVec<[Vec<u8>; 2]>;
 
-/// A look into the block in `buffer`.
+/// A view of the block in `buffer`.
 pub(super) fn view<'t, F: TreeFormat>(tx: &'t Transaction<'_>, buffer: BufId) -> BlockView<'t, F> {
     BlockView::new(tx.bytes(buffer))
 }
@@ -41,7 +41,7 @@ pub(super) fn insert_entries<F: TreeFormat>(tx: &mut Transaction, buffer: BufId,
     set_count::<F>(tx, buffer, count + added);
 }
 
-/// Removes the entries of `range`; those behind move down.
+/// Removes the entries of `range`; those behind it move down.
 pub(super) fn remove_entries<F: TreeFormat>(tx: &mut Transaction, buffer: BufId, range: Range<usize>) {
     let (columns, count) = (view::<F>(tx, buffer).columns(), view::<F>(tx, buffer).count());
     for column in columns.iter() {
@@ -155,7 +155,7 @@ pub(super) fn set_right<F: TreeFormat>(tx: &mut Transaction, buffer: BufId, poin
     set_pointer_at::<F>(tx, buffer, LEFT_OFFSET + F::POINTER_BYTES, pointer);
 }
 
-/// Access to a node wherever it lies.
+/// Access to a node, in the inode or in a block.
 impl<K: BtreeKind> Cursor<K> {
     pub(super) fn count(&self, tx: &Transaction, node: Node) -> usize {
         match node {
@@ -200,7 +200,7 @@ impl<K: BtreeKind> Cursor<K> {
         }
     }
 
-    /// Sets the keys of a child from what the child holds. Says whether they were others before.
+    /// Sets the keys of a child from the entries of the child. Returns whether they changed.
     pub(super) fn refresh_keys(&mut self, tx: &mut Transaction, node: Node, index: usize, child: BufId) -> bool {
         let Some((low, high)) = view::<K::Format>(tx, child).bounds() else { return false };
         let same_high = !K::Format::OVERLAPPING || self.high_key(tx, node, index) == high;
@@ -252,7 +252,7 @@ impl<K: BtreeKind> Cursor<K> {
         self.kind.set_inline_root(tx, level, entries);
     }
 
-    /// Reads the block beside one on the path, which must know the other as its neighbour.
+    /// Reads a block that is beside one of the path.
     pub(super) fn read_sibling(&self, tx: &mut Transaction, pointer: u64, level: u16) -> Result<BufId> {
         self.read_block(tx, pointer, level)
     }

@@ -9,11 +9,11 @@ use xfskit_ondisk::Corruption;
 use xfskit_ondisk::ag::MAX_BTREE_LEVELS;
 use xfskit_ondisk::btree::TreeFormat;
 
-/// A place in a tree.
+/// A position in a tree.
 ///
-/// A look-up positions the cursor at a record; [`Cursor::insert`] and [`Cursor::remove`] leave it nowhere. It holds
-/// the blocks of its path locked; [`Cursor::close`] gives back those that were not changed. A cursor that is dropped
-/// without leaves them to the transaction's end.
+/// A look-up positions the cursor at a record; [`Cursor::insert`] and [`Cursor::remove`] leave it without a position.
+/// The blocks of its path are locked. [`Cursor::close`] releases those that were not changed. Where a cursor is dropped
+/// without it, they stay locked until the transaction ends.
 #[derive(Debug)]
 pub struct Cursor<K: BtreeKind> {
     /// The tree.
@@ -28,13 +28,13 @@ impl<K: BtreeKind> Cursor<K> {
         Self { kind, path: Path::new() }
     }
 
-    /// Gives the blocks back and returns the tree.
+    /// Releases the blocks and returns the tree.
     pub fn close(mut self, tx: &mut Transaction) -> K {
         self.reset(tx);
         self.kind
     }
 
-    /// Leaves its place and gives the blocks back.
+    /// Gives up the position and releases the blocks.
     pub(super) fn reset(&mut self, tx: &mut Transaction) {
         while let Some(step) = self.path.pop() {
             release(tx, step.node);
@@ -95,7 +95,7 @@ impl<K: BtreeKind> Cursor<K> {
         Ok(level)
     }
 
-    /// Goes down to the child that the last step stands at, at `level`.
+    /// Goes down to the child at which the last step stands; the child is at `level`.
     fn push_child(&mut self, tx: &mut Transaction, level: u16) -> Result<()> {
         let Some(&CursorLevel { node, index }) = self.path.last() else { return Ok(()) };
         let count = self.count(tx, node);
@@ -114,8 +114,8 @@ impl<K: BtreeKind> Cursor<K> {
         Ok(())
     }
 
-    /// Takes the path to the leaf that holds `key` or would hold it, and stands at the first record in this leaf
-    /// that is not below it, or behind the last.
+    /// Goes down to the leaf that contains `key` or would contain it, and stands at the first record of this leaf that
+    /// is not below `key`, or behind the last one.
     pub(super) fn seek(&mut self, tx: &mut Transaction, key: &KeyOf<K>) -> Result<()> {
         self.reset(tx);
         let mut level = self.push_root(tx)?;
@@ -131,8 +131,8 @@ impl<K: BtreeKind> Cursor<K> {
         Ok(())
     }
 
-    /// Stands at the last record of the leaf `pointer` that is not above `key`, without the way down to it: a change
-    /// must leave the keys as they are. For whoever knows the block to be a leaf of the tree.
+    /// Stands at the last record of the leaf `pointer` that is not above `key`, without the path from the root: a
+    /// change must leave the keys as they are. The caller must know that the block is a leaf of the tree.
     ///
     /// # Errors
     /// `Corrupt` or `Io`.
@@ -228,7 +228,7 @@ impl<K: BtreeKind> Cursor<K> {
         Ok(self.record(tx))
     }
 
-    /// From the last step, which stands at `level`, down to a leaf along one edge.
+    /// Goes from the last step, which stands at `level`, down to a leaf along one edge.
     fn go_down(&mut self, tx: &mut Transaction, level: u16, edge: Side) -> Result<()> {
         for level in (0..level).rev() {
             self.push_child(tx, level)?;
@@ -240,7 +240,7 @@ impl<K: BtreeKind> Cursor<K> {
         Ok(())
     }
 
-    /// Goes to the next record; behind the last one it stays there and says `None`.
+    /// Goes to the next record. Where there is none, the cursor stands behind the last one, and the result is `None`.
     ///
     /// # Errors
     /// `Corrupt` or `Io`.
@@ -262,7 +262,7 @@ impl<K: BtreeKind> Cursor<K> {
         Ok(None)
     }
 
-    /// Goes to the record before; at the first one it stays there and says `None`.
+    /// Goes to the record before. At the first one the cursor stays there and the result is `None`.
     ///
     /// # Errors
     /// `Corrupt` or `Io`.
@@ -296,10 +296,11 @@ impl<K: BtreeKind> Cursor<K> {
         self.push_root(tx)
     }
 
-    /// Replaces the record at the cursor by one that belongs at the same place in the order. Changed keys go up.
+    /// Replaces the record at the cursor by one that belongs at the same place in the order. The keys above the leaf
+    /// are updated.
     ///
     /// # Errors
-    /// `Corrupt`, before anything was changed, when the neighbours in the block are in the way.
+    /// `Corrupt`, before anything was changed, when the record is out of order with its neighbours in the block.
     ///
     /// # Panics
     /// If the cursor stands at no record.
@@ -315,8 +316,8 @@ impl<K: BtreeKind> Cursor<K> {
         Ok(())
     }
 
-    /// Brings the keys above a leaf up to date after a record was inserted whose highest key is `added`; where records
-    /// overlap, without a look at all the others.
+    /// Brings the keys above a leaf up to date after the insertion of a record whose highest key is `added`. Where
+    /// records overlap, this does not read the other records.
     pub(super) fn widen_keys(&mut self, tx: &mut Transaction, added: KeyOf<K>) {
         if !K::Format::OVERLAPPING {
             return self.update_keys(tx, 0);

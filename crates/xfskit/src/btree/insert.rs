@@ -40,8 +40,9 @@ impl<K: BtreeKind> Cursor<K> {
         Ok(())
     }
 
-    /// Inserts the first of some records, which are in order and whose keys are not in the tree, and with it those that
-    /// belong right behind it and for which its leaf has room; says how many. The cursor stands nowhere afterwards.
+    /// Inserts the first of some records, and with it those that belong right behind it and for which its leaf has
+    /// room. The records are in order, and their keys are not in the tree. Returns how many were inserted. The cursor
+    /// stands nowhere afterwards.
     ///
     /// # Errors
     /// As [`Self::insert`].
@@ -90,8 +91,8 @@ impl<K: BtreeKind> Cursor<K> {
         self.count(tx, node) >= self.max_count(tx, node)
     }
 
-    /// Makes the full block at `level` roomier if nothing above must change its shape first. The path is stale after
-    /// it said yes.
+    /// Makes room in the full block at `level`: the root grows, another block lends to a neighbour or splits. Returns
+    /// false, with nothing changed, when a split needs room in the parent first. After true the path is stale.
     fn make_room(&mut self, tx: &mut Transaction, level: usize) -> Result<bool> {
         if level + 1 == self.path.len() {
             self.grow(tx)?;
@@ -127,7 +128,8 @@ impl<K: BtreeKind> Cursor<K> {
         Ok(Some((pointer, sibling)))
     }
 
-    /// Moves entries of the full block at `level` to a neighbour, half of the room there, so that both have room.
+    /// Moves entries of the full block at `level` to a neighbour, as many as fill half of the room there, so that both
+    /// have room.
     fn lend(&mut self, tx: &mut Transaction, level: usize, side: Side) -> Result<bool> {
         let Some((_, sibling)) = self.sibling(tx, level, side)? else { return Ok(false) };
         let Node::Block { buffer, .. } = self.at_level(level).node else { return Ok(false) };
@@ -171,7 +173,7 @@ impl<K: BtreeKind> Cursor<K> {
         let Node::Block { pointer, buffer } = self.at_level(level).node else { return Ok(()) };
         tx.mount().error_tags.fail(BTREE_SPLIT)?;
         let right = view::<K::Format>(tx, buffer).right();
-        // Everything that can fail comes before the first change but for the allocation.
+        // All that can fail, but for the allocation, is done before the first change.
         let right_buffer = right.map(|right| self.read_sibling(tx, right, level as u16)).transpose()?;
         let (new, new_buffer) = self.new_block(tx, pointer, level as u16, Some(pointer), right)?;
         let count = view::<K::Format>(tx, buffer).count();
@@ -211,7 +213,7 @@ impl<K: BtreeKind> Cursor<K> {
         Ok((pointer, buffer))
     }
 
-    /// Moves what stands in a root within an inode into a block of its own, so that the root takes the least room
+    /// Moves the entries of a root within an inode into a block of their own, so that the root takes the least room
     /// there. The cursor stands nowhere afterwards.
     ///
     /// # Errors

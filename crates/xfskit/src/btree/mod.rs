@@ -2,22 +2,23 @@
 //!
 //! ```text
 //! Cursor<K>  path: [root, ..., leaf], each with the index of the record or child it stands at
-//! BtreeKind  where the root lies, where blocks come from and go to
+//! BtreeKind  where the root lies, how blocks are allocated and freed
 //! TreeFormat (ondisk)  sizes, codecs, keys and their order
 //! ```
 //! Invariants
 //! - The key of a child in its parent is the key of the child's first record, and where records overlap, its high key
-//!   is the highest in the child. The cursor checks the first on the way down, so that a walk goes strictly forward
-//!   and ends whatever the disk says.
+//!   is the highest in the child. The cursor checks the first on the way down, so that a walk goes strictly forward and
+//!   ends, whatever is on disk.
 //! - Blocks other than the root are at least half full, unless they have no sibling under the same parent.
-//! - Siblings lend and merge only under one parent: everything a change touches lies on the path or beside it.
-//! - A change that splits asks first whether enough blocks are there ([`BtreeKind::expect_blocks`]), so that it fails
+//! - Siblings lend and merge only under one parent, so every block that a change touches is on the path or beside it.
+//! - A change that splits checks first that enough blocks are free ([`BtreeKind::expect_blocks`]), so that it fails
 //!   before anything is dirty.
 //!
-//! A full leaf is made roomy from the top down: the lowest block on the path whose parent has room gives records to a
-//! sibling or splits, the path is taken anew, and so on until the leaf has room. No step needs more than one parent.
+//! Room in a full leaf is made from the top down: the lowest block on the path that can lend to a sibling, or whose
+//! parent has room for a split, does so; the cursor goes down again, and so on until the leaf has room. No step needs
+//! more than one parent.
 //!
-//! The root of most trees is a block; that of an extent map lies in the inode. A kind of that sort answers
+//! The root of most trees is a block; that of an extent map lies in the inode. The [`BtreeKind`] of such a tree returns
 //! [`Root::Inline`] and gives access to the decoded root.
 
 mod block;
@@ -97,10 +98,10 @@ pub trait BtreeKind {
     /// Where the root is.
     fn root(&self, tx: &Transaction) -> Root;
 
-    /// The root block is another one, or the height changed. Not called for inline roots.
+    /// Records another root block or another height. Not called for inline roots.
     fn set_root(&mut self, tx: &mut Transaction, pointer: u64, levels: u32);
 
-    /// The root within the inode. Called only where [`BtreeKind::root`] answers [`Root::Inline`].
+    /// The root within the inode. Called only where [`BtreeKind::root`] returns [`Root::Inline`].
     fn inline_root<'a>(&self, tx: &'a Transaction) -> InlineRoot<'a, KeyOf<Self>> {
         let _ = tx;
         unreachable!("the root of this tree is a block")
@@ -127,7 +128,7 @@ pub trait BtreeKind {
     /// Allocates a block, close to `near` where there is a choice.
     ///
     /// # Errors
-    /// `NoSpace` if [`BtreeKind::expect_blocks`] was not asked; `Corrupt` or `Io`.
+    /// `NoSpace` if [`BtreeKind::expect_blocks`] was not called before; `Corrupt` or `Io`.
     fn allocate_block(&mut self, tx: &mut Transaction, near: u64) -> Result<u64>;
 
     /// Frees a block and invalidates its buffer.

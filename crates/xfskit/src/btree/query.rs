@@ -33,7 +33,8 @@ impl<K: BtreeKind> Cursor<K> {
         Ok(())
     }
 
-    /// Children whose high key lies below the range are passed over; what starts above it ends the search.
+    /// Passes over children whose high key lies below the range. The first entry that starts above the range ends the
+    /// search.
     fn query_overlapping(
         &mut self,
         tx: &mut Transaction,

@@ -14,7 +14,7 @@ use xfskit_ondisk::logged::buffer::buffer_type;
 use xfskit_ondisk::{AgBlock, AgInode, AgNumber, DiskAddress, Extent, FileBlock, FsBlock, Geometry};
 
 const IMAGE_MIB: usize = 64;
-/// Blocks from which test trees are built; nobody else uses them.
+/// Blocks of which test trees are built; nothing else uses them.
 const POOL: std::ops::Range<u64> = 20_000..30_000;
 /// Children that an inline root has room for.
 const INLINE_MAX: usize = 3;
@@ -86,7 +86,7 @@ test_format!(
     |r| Extent { unwritten: true, ..*r }
 );
 
-/// A tree whose root lives here and whose blocks come from the pool.
+/// A tree that contains its root and takes its blocks from the pool.
 struct TestTree<F: TestFormat> {
     root: Root,
     inline: NodeEntries<F::Key>,
@@ -113,7 +113,8 @@ impl<F: TestFormat> BtreeKind for TestTree<F> {
         self.root = Root::Block { pointer, levels };
     }
     fn inline_root<'a>(&self, _: &'a Transaction) -> InlineRoot<'a, KeyOf<Self>> {
-        // The root outlives the transaction in this test only by being copied.
+        // The trait ties the root to the transaction's lifetime; the tree of a test is not the transaction's, so it
+        // leaks a copy.
         let Root::Inline { level } = self.root else { panic!("the root is a block") };
         InlineRoot { level, keys: self.inline.keys.clone().leak(), children: self.inline.children.clone().leak() }
     }
