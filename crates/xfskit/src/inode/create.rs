@@ -41,7 +41,7 @@ pub fn default_fork_offset(geometry: &Geometry, data_format: ForkFormat) -> u8 {
     (bytes / 8) as u8
 }
 
-/// Makes the inode `number` and joins it to the transaction. `parent` hands down its project and flags.
+/// Makes the inode `number` and joins it to the transaction. It inherits the project and flags of `parent`.
 ///
 /// # Errors
 /// `Corrupt` when the inode's cluster cannot be located.
@@ -52,15 +52,15 @@ pub fn create(tx: &mut Transaction, number: InodeNumber, new: &NewInode, parent:
     let fields = InodeFields::CORE | InodeFields::DEVICE | InodeFields::DATA_LOCAL;
     // The link of the unlinked list is kept apart from the core, in the cluster's buffer.
     match mount.inodes.find(number) {
-        // The object of an inode of that number that was freed: the journal may still know it, so it lives on.
+        // The object of a freed inode of that number. The journal may still refer to it, so the new inode uses it.
         Some(inode) => {
             let id = tx.join_inode(&inode);
             *tx.inode_mut(id, fields) = state;
-            // A write that the core of the former file was not told of is none of this one.
+            // A write noted for the former file, and not yet in its core, does not concern the new one.
             let _ = inode.take_noted_write();
             Ok(id)
         }
-        // Nobody else makes an inode of this number while the AGI is locked.
+        // No other transaction makes an inode of this number while the AGI is locked.
         None => {
             let inode = mount.inodes.insert(Inode::new(state, cluster.0, offset));
             let id = tx.join_inode(&inode);
@@ -130,8 +130,7 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
     state
 }
 
-/// What a directory hands down to what is made in it: its project to everything, its flags and hints to files and
-/// directories.
+/// Lets a new inode inherit from its directory: every inode the project, files and directories also flags and hints.
 fn inherit(core: &mut InodeCore, parent: &InodeCore, geometry: &Geometry) {
     if parent.flags & flags::PROJINHERIT != 0 {
         core.project = parent.project;
@@ -143,14 +142,14 @@ fn inherit(core: &mut InodeCore, parent: &InodeCore, geometry: &Geometry) {
     }
 }
 
-/// Whether the size that a hint gives to allocations is one that an inode may have.
+/// Whether an inode may have an allocation hint of that size, in blocks.
 fn is_valid_hint(geometry: &Geometry, blocks: u32) -> bool {
     (1..=MAX_EXTENT_BLOCKS.min(u64::from(geometry.ag_blocks) / 2)).contains(&blocks.into())
 }
 
 fn inherit_flags(core: &mut InodeCore, parent: &InodeCore, geometry: &Geometry) {
-    // That no symbolic link may be made is not handed down: so the kernel unless it is told otherwise. Nor are files
-    // made realtime files, for which no device is there.
+    // `NOSYMLINKS` is not inherited, as by default in the kernel. Files do not become realtime files, for there is no
+    // realtime device.
     const TO_BOTH: u16 = flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NODEFRAG | flags::FILESTREAM;
     const TO_DIRECTORIES: u16 = TO_BOTH | flags::PROJINHERIT | flags::RTINHERIT;
     let is_dir = core.mode & MODE_TYPE == MODE_DIR;

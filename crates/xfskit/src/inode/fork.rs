@@ -74,7 +74,7 @@ fn decode_attrs(geometry: &Geometry, core: &InodeCore, bytes: &[u8]) -> Verdict<
         }
         return Ok(AttrFork::Mapped(map));
     }
-    // It begins with its own size.
+    // The contents begin with their own size.
     let size = bytes.first_chunk::<2>().map_or(0, |size| usize::from(u16::from_be_bytes(*size)));
     let contents = local_bytes(NAME, bytes, size)?;
     attr::shortform::verify_shortform(contents)?;
@@ -96,7 +96,7 @@ fn decode_map(
     match format {
         ForkFormat::Extents => decode_extents(geometry, name, extents, bytes).map(ForkMap::Extents),
         ForkFormat::Btree => decode_root(geometry, name, bytes).map(|root| ForkMap::Btree(Box::new(root))),
-        // The core's own checks come before this one.
+        // The checks of the core have refused these.
         ForkFormat::Dev | ForkFormat::Local => Err(Corruption::new(name, "format of the fork")),
     }
 }

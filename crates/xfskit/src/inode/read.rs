@@ -1,4 +1,4 @@
-//! Inodes as they are read from their clusters into the cache.
+//! Reads inodes from their clusters into the cache.
 
 use crate::error::{Error, Result};
 use crate::incore::Inode;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use xfskit_ondisk::InodeNumber;
 
 impl Mount {
-    /// The inode of a number, from memory or from disk. Takes no lock that a caller might hold, but that of the inode's
-    /// cluster buffer.
+    /// The inode of a number, from memory or from disk. Of the locks that a caller might hold it takes only that of the
+    /// inode's cluster buffer.
     ///
     /// # Errors
     /// `Stale` for a free inode or one outside the device, `Corrupt`, `Io`.

@@ -130,8 +130,8 @@ fn next_of(tx: &mut Transaction, inode: InodeNumber) -> Result<AgInode> {
     Ok(next)
 }
 
-/// Changes the link of an inode on disk, and logs just that. A wrong checksum stays wrong, for the right one would hide
-/// what is damaged; the inode itself, which is in memory and sound, brings the right one when it goes home.
+/// Changes the link of an inode on disk, and logs only the link. A wrong checksum stays wrong, for a right one would
+/// hide the damage. The inode in memory is sound, and its write-back sets the right checksum.
 fn set_next(tx: &mut Transaction, inode: InodeNumber, next: AgInode) -> Result<()> {
     let (buffer, offset) = cluster::read(tx, inode)?;
     let slot = offset..offset + tx.geometry().inode_bytes();

@@ -1,12 +1,14 @@
-//! Write-back: brings metadata from memory to its home so that the tail of the log can move.
+//! Write-back: writes metadata from memory to its place on the device so that the tail of the log can move.
 //!
 //! Items are grouped by the block they lie in. A buffer is copied, the copy is stamped and written, and the item leaves
-//! the AIL if nothing was committed to it meanwhile. The buffer's lock is held until the write is done: another
-//! thread's newer write must not be overtaken by this one. Inodes go with their cluster ([`super::write_cluster`]).
+//! the AIL if nothing was committed to it meanwhile. The buffer's lock is held until the write is done, so that this
+//! write cannot overtake a newer one of another thread. Inodes are written with their cluster
+//! ([`super::write_cluster`]).
 //!
 //! Locks are only tried: a locked object is in use by a transaction that will move it to the head of the log anyway.
 //!
-//! A block that the device refuses stays in the AIL, as the log has it, and is tried again by every push.
+//! A block that the device refuses to write stays in the AIL, and its log records stay in the log. Every push tries it
+//! again.
 //!
 //! Crash behaviour: a pinned object is never written (write-ahead); written blocks count as durable for the log's tail
 //! only after the flush that the next checkpoint begins with.
@@ -29,7 +31,7 @@ pub struct WriteBackToDevice {
     mount: Weak<Mount>,
 }
 
-/// What lies in one block.
+/// The items that lie in one block.
 #[derive(Default)]
 struct Group {
     buffer: Option<Arc<Buffer>>,

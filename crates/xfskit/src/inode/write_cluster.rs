@@ -2,19 +2,19 @@
 //!
 //! ```text
 //!                            cluster cached                       cluster not cached
-//! all its inodes are ready   put into the buffer, which then      put into memory of the moment
+//! all its inodes are ready   put into the buffer, which then      put into temporary memory
 //!                            leaves the cache
 //! some are                   put into the buffer                  read, then put into the buffer
 //! ```
-//! Where all inodes of a cluster go home at once, they are in the inode cache, and mostly all of them change together
-//! again: a buffer that waits for that would be half as much memory again, and none of it would be in the processor's
-//! caches by then.
+//! Where all inodes of a cluster are written at once, they are all in the inode cache, and mostly they all change
+//! together again. A buffer kept for that would need half as much memory again, and none of it would be in the
+//! processor's caches by then.
 //!
-//! The links of the unlinked list are the buffer's, not the inodes'. A cluster that is put together without its buffer
-//! has none: an inode that may be on a list keeps it from being put together so.
+//! The links of the unlinked list are in the buffer, not in the inodes in memory. A cluster that is put together
+//! without its buffer has no links, so this is not done while one of its inodes may be on a list.
 //!
-//! Locks: the buffer's is held from the copying to the end of the write, and only tried for; so are the inodes', one by
-//! one.
+//! Locks are only tried. The buffer's lock is held from the first copy to the end of the write, each inode's lock while
+//! that inode is copied.
 
 use super::fork::encode_inode;
 use super::write_back::may_write;
@@ -39,7 +39,7 @@ type Copied = (Arc<dyn LogItem>, u32);
 struct Filled {
     buffer: Arc<Buffer>,
     held: HeldLock<BufferContent>,
-    /// The contents, if they are not the buffer's.
+    /// The contents, if they are not in the buffer.
     apart: Option<Vec<u8>>,
     inodes: usize,
     copied: Vec<Copied>,
@@ -54,7 +54,7 @@ impl Filled {
     }
 }
 
-/// Writes a cluster with all its inodes that can be written; says how many items left the AIL.
+/// Writes a cluster with all its inodes that can be written. Returns how many items left the AIL.
 pub(super) fn write_cluster(
     mount: &Arc<Mount>,
     ail: &Ail,
@@ -62,7 +62,8 @@ pub(super) fn write_cluster(
     address: DiskAddress,
     inodes: Vec<Arc<Inode>>,
 ) -> Result<usize> {
-    // Read before the question, so that a new life of an inode is not taken for the old one.
+    // The counts are read before `freed_in`: a new inode in a cluster that is made again then has another count and
+    // stays in the AIL.
     let commits: Vec<u32> = inodes.iter().map(|inode| inode.item().lock().commits).collect();
     if let Some(freed) = mount.inodes.freed_in(address) {
         return Ok(drop_freed(mount, ail, freed, inodes.into_iter().zip(commits)));
@@ -86,13 +87,14 @@ pub(super) fn write_cluster(
 fn fill(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Result<Option<Filled>> {
     let is_freed = || mount.inodes.freed_in(key.address()).is_some();
     let one_waits = || inodes.iter().any(|inode| may_write(&**inode).is_some());
-    // An inode that waits for its home has one: that its cluster was freed is not forgotten as long as one does.
+    // While an inode waits in the AIL, `freed_in` does not forget that its cluster was freed.
     let is_wanted = || !is_freed() && one_waits();
     let Some((buffer, mut held)) = mount.cache.try_lock_unread(key, &INODE_CLUSTER_KIND, is_wanted)? else {
         return Ok(None);
     };
-    // Whoever frees the blocks has this lock, and says so before it lets go. The unlinked list's links live in the
-    // buffer: while one of them is not in the log, the cluster stays.
+    // The transaction that frees the blocks holds this lock, and calls `cluster_freed` before it drops the lock. The
+    // links of the unlinked list are in the buffer: while a change of one is not in the log, the cluster is not
+    // written.
     if is_freed() || buffer.item().is_pinned() || buffer.item().lock().stale {
         return Ok(None);
     }
@@ -121,11 +123,11 @@ fn put_together(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Option
     if inodes.len() != mount.geometry.inode_cluster_inodes() as usize {
         return None;
     }
-    // In which all links are none.
+    // Bytes of 0xff are links to no inode.
     let mut bytes = vec![0xff; key.bytes()];
     let is_off_lists = |state: &InodeState| state.core.links > 0 || state.core.mode == 0;
     let copy = |inode: &Arc<Inode>| {
-        // As many as there are places, each in its own, are all of them.
+        // There are as many inodes as slots, and each has a slot of its own, so they fill the cluster.
         assert_eq!(bytes[inode.offset_in_cluster()], 0xff, "an inode is cached at most once");
         copy_inode(mount, inode, &mut bytes, is_off_lists)
     };
@@ -133,9 +135,9 @@ fn put_together(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Option
     copied.map(|copied| (bytes, copied))
 }
 
-/// Writes one inode into its cluster's bytes, unless it is in use or does not `suit`. It alone gets a new checksum: the
-/// wrong one of an inode beside it says that that one is damaged, and what changes a link in the buffer makes the
-/// checksum with it.
+/// Writes one inode into its cluster's bytes, unless it is in use or does not `suit`. Only this inode gets a new
+/// checksum. A wrong checksum of an inode beside it stays, as the sign that it is damaged. Code that changes a link in
+/// the buffer sets the checksum itself.
 fn copy_inode(
     mount: &Mount,
     inode: &Arc<Inode>,
@@ -147,7 +149,7 @@ fn copy_inode(
     let (commits, lsn) = may_write(&**inode)?;
     let offset = inode.offset_in_cluster();
     let slot = &mut cluster[offset..offset + mount.geometry.inode_bytes()];
-    // The link of the unlinked list is the buffer's, not the inode's.
+    // The link of the unlinked list is kept in the buffer, not in the inode in memory.
     let next_unlinked = <[u8; 4]>::try_from(&slot[LINK]).expect("the range has four bytes");
     encode_inode(&state, &mount.geometry, slot);
     slot[LINK].copy_from_slice(&next_unlinked);
@@ -157,7 +159,8 @@ fn copy_inode(
     Some((Arc::clone(inode) as _, commits))
 }
 
-/// Inodes whose blocks were freed have no home any more; they leave the AIL when the freeing is durable.
+/// Inodes whose blocks were freed have no place on the device any more. They leave the AIL when the freeing is durable.
+/// Returns how many left it.
 fn drop_freed(
     mount: &Mount,
     ail: &Ail,

@@ -25,8 +25,8 @@ pub fn allocate(
     allocate_with(tx, ino, fork, at, count, false)
 }
 
-/// As [`allocate`], but never takes blocks that a transaction freed which is not durable yet: for contents that are
-/// written without the journal.
+/// As [`allocate`], but never takes busy blocks, whose freeing is not durable yet. For contents that are written
+/// without the journal.
 ///
 /// # Errors
 /// As [`allocate`].
@@ -40,8 +40,8 @@ pub fn allocate_avoiding_busy(
     allocate_with(tx, ino, fork, at, count, true)
 }
 
-/// Maps one extent of at most `count` blocks at `at` for contents that are written without the journal; says how many
-/// blocks it got.
+/// Maps one extent of at most `count` blocks at `at` for contents that are written without the journal. Returns its
+/// number of blocks.
 ///
 /// # Errors
 /// As [`allocate`].
@@ -52,9 +52,9 @@ pub fn allocate_one(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBl
     Ok(got)
 }
 
-/// Maps one unwritten extent of at most `count` blocks in a hole of a file; says how many blocks it got. The blocks are
-/// not busy either: they are written without the journal, before the transactions that freed and took them need be
-/// durable.
+/// Maps one unwritten extent of at most `count` blocks in a hole of a file. Returns its number of blocks. The blocks
+/// are not busy: they are written without the journal, perhaps before the transactions that freed and allocated them
+/// are durable.
 ///
 /// # Errors
 /// As [`allocate`], and `TooLarge` when the map cannot count another record.
@@ -96,14 +96,16 @@ fn take(
             }
         }
         if attempt == 0 {
-            // What was reserved may be free and busy: once the journal is durable it is not busy any more.
+            // The reserved blocks may be free but busy. A force makes their freeing durable, and they are not busy any
+            // more.
             tx.mount().journal.force_all()?;
         }
     }
     Err(Error::NoSpace)
 }
 
-/// What the first block of `count` is to be a multiple of. What continues the block before it stays next to it.
+/// The first of `count` blocks is to be a multiple of this. Blocks that follow a mapped fork block are not aligned, so
+/// that they stay next to it.
 fn stripe_alignment(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, count: u32) -> Result<u32> {
     let alignment = tx.geometry().stripe_alignment(count);
     let continues = match at.0.checked_sub(1) {
@@ -113,7 +115,7 @@ fn stripe_alignment(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBl
     Ok(if continues { 1 } else { alignment })
 }
 
-/// Maps an extent that the transaction has allocated for this place, reverse mapping included, into a hole.
+/// Maps an extent into a hole. The transaction has allocated it for this place in the fork, reverse mapping included.
 ///
 /// # Errors
 /// `NoSpace`, before anything else was changed, when the map cannot grow; `Corrupt`, `Io`.
@@ -150,7 +152,7 @@ fn allocate_with(
             if !whole {
                 return Err(Error::NoSpace);
             }
-            // No run is long enough: take what there is, piece by piece.
+            // No free extent is long enough: allocate piece by piece.
             whole = false;
             continue;
         };

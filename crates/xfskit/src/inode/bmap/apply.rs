@@ -38,7 +38,7 @@ pub(super) fn replace(
     Ok(())
 }
 
-/// What is remembered of a directory's blocks does not outlive their mapping.
+/// Forgets what the directory's memory contains about blocks that are unmapped.
 fn forget_unmapped(tx: &mut Transaction, ino: InoId, fork: ForkKind, range: Range<usize>, new: &[Extent]) {
     if fork != ForkKind::Data || tx.inode(ino).dir_memory.is_none() {
         return;
@@ -65,7 +65,7 @@ fn extents_field(fork: ForkKind) -> InodeFields {
     }
 }
 
-/// Sets the format and the counter of the fork by its list; large counters when it needs them.
+/// Sets the format and the counter of the fork from its list, and switches to large counters when the count needs them.
 fn count_extents(tx: &mut Transaction, ino: InoId, fork: ForkKind) {
     let may_be_large = tx.geometry().has_large_extent_counts();
     let state = tx.inode_mut(ino, InodeFields::CORE);
@@ -97,7 +97,7 @@ fn replace_inline(tx: &mut Transaction, ino: InoId, fork: ForkKind, range: Range
     to_tree(tx, ino, fork, list)
 }
 
-/// The records of a fork leave the inode for a leaf, although they would fit.
+/// Moves the records of a fork from the inode to a leaf, although they would fit the inode.
 ///
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.
@@ -110,20 +110,20 @@ pub fn leave_inode(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<(
     Ok(())
 }
 
-/// What stands in the root of a fork's tree leaves the inode for a block of its own; one child stays in the root.
+/// Moves the entries in the root of a fork's tree from the inode to a block of their own. The root keeps one child.
 ///
 /// # Errors
 /// `NoSpace`, before anything was changed; `Corrupt`, `Io`.
 pub fn push_root_down(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<()> {
     let Some(ForkMap::Btree(root)) = tx.inode(ino).map(fork) else { return Ok(()) };
-    // A sound tree reaches its most levels with the narrowest root, so one with a wider root has a level to spare.
+    // Only a tree with the narrowest root can need all levels, so a sound tree with a wider root has a level to spare.
     let (levels, most) = (u32::from(root.level) + 1, tx.mount().limits.data_levels);
     ensure_on_disk!(levels < most, "extent map", "a tree with a wide root has levels to spare", "{levels} of {most}");
     let inode = tx.inode(ino).core.inode;
     Cursor::new(BmbtKind::new(ino, fork, inode)).push_root_down(tx)
 }
 
-/// The records leave the inode for a leaf of their own.
+/// Moves the records from the inode to a leaf.
 fn to_tree(tx: &mut Transaction, ino: InoId, fork: ForkKind, list: Vec<Extent>) -> Result<()> {
     tx.mount().error_tags.fail(BMAPIFORMAT)?;
     if tx.blocks_left() == 0 {
@@ -196,7 +196,7 @@ fn replace_in_tree(
     to_inline_if_few(tx, ino, fork)
 }
 
-/// Brings the records back into the inode once they fit and the tree is a single leaf.
+/// Moves the records back into the inode if they fit and the tree is a single leaf.
 fn to_inline_if_few(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<()> {
     let room = fork_bytes(tx, ino, fork) / EXTENT_RECORD_BYTES;
     let (list, leaf) = match tx.inode(ino).map(fork) {

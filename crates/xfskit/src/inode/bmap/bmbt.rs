@@ -1,4 +1,4 @@
-//! The btree of an extent map: its root lies in the inode, its blocks come from anywhere near the file.
+//! The btree of an extent map: its root is in the inode, its blocks are allocated near the file.
 
 use crate::btree::{BtreeKind, InlineRoot, NodeEntries, Root};
 use crate::buffer::BufferKind;
@@ -54,7 +54,7 @@ pub(super) fn root_field(fork: ForkKind) -> InodeFields {
     }
 }
 
-/// Bytes of the inode that a fork has.
+/// Bytes of the inode that belong to a fork.
 pub(super) fn fork_bytes(tx: &Transaction, ino: InoId, fork: ForkKind) -> usize {
     let core = &tx.inode(ino).core;
     match fork {

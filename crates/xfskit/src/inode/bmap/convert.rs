@@ -1,4 +1,4 @@
-//! Blocks of a file become written, or unwritten again.
+//! Marks blocks of a file as written, or as unwritten again.
 
 use super::rewrite::{expect_records, part, rewrite, with_middle};
 use super::{extents, owner};
@@ -9,13 +9,13 @@ use crate::space::{alloc, rmap};
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::{Corruption, Extent, FileBlock};
 
-/// Records that a file's blocks are unwritten or not: of the `count` from `at` on, those that the first record has.
-/// Returns how many that are. The reverse mapping follows.
+/// Marks blocks of a file as unwritten or written: of the `count` from `at` on, those that the record at `at` maps.
+/// Returns their number. The reverse mapping changes with them.
 ///
 /// # Errors
 /// Before anything was changed: `NoSpace` when the record has to be cut and the transaction has no blocks for the tree,
-/// `TooLarge`, `WouldBlock` when the transaction holds another AG and somebody else this one; `Corrupt` when block `at`
-/// is a hole; `Io`.
+/// `TooLarge`, `WouldBlock` when the transaction has locked another AG and another transaction this one; `Corrupt` when
+/// block `at` is a hole; `Io`.
 pub fn convert(tx: &mut Transaction, ino: InoId, at: FileBlock, count: u64, unwritten: bool) -> Result<u64> {
     let fork = ForkKind::Data;
     let list = extents(tx, ino, fork)?;

@@ -1,4 +1,4 @@
-//! Extent maps: which blocks on disk hold which blocks of a fork.
+//! Extent maps: which blocks on disk contain which blocks of a fork.
 //!
 //! ```text
 //! Extents   all records in the inode          ──too many──▶  Btree  root in the inode, records in leaves
@@ -11,7 +11,7 @@
 //! one of them changed. `core.blocks` counts every block of the fork, the tree's included; the extent counters count
 //! records.
 //!
-//! Locking: the caller holds the inode. Allocation takes AG locks.
+//! Locking: the caller holds the inode's lock. Allocation takes AG locks.
 
 mod allocate;
 mod apply;
@@ -152,7 +152,7 @@ pub fn last_block(tx: &mut Transaction, ino: InoId, fork: ForkKind, bound: FileB
     Ok(next.checked_sub(1).map_or(FileBlock(0), |index| extents[index].end()))
 }
 
-/// Changes the count of the inode's blocks, which a damaged inode may have wrong.
+/// Changes the count of the inode's blocks, which may be wrong in a damaged inode.
 fn count_blocks(tx: &mut Transaction, ino: InoId, change: i64) -> Result<()> {
     let core = &tx.inode(ino).core;
     let Some(blocks) = core.blocks.checked_add_signed(change) else {

@@ -1,5 +1,5 @@
-//! Changes only whose blocks are: an extent that is there already enters a fork's map, or leaves it without being
-//! freed. Reverse mappings follow in the same transaction; free space and reference counts are somebody else's.
+//! Changes only who owns blocks: maps an extent that is already allocated, or unmaps one without freeing it. Reverse
+//! mappings change in the same transaction. The caller changes free space and reference counts.
 
 use super::allocate::insert;
 use super::apply::replace;
@@ -16,7 +16,7 @@ use xfskit_ondisk::{AgNumber, Corruption, Extent, FsBlock};
 /// Verifies that a fork is mapped by extents.
 ///
 /// # Errors
-/// `Corrupt` when it is missing or holds its contents itself.
+/// `Corrupt` when it is missing or contains local bytes.
 pub fn expect_extents(tx: &Transaction, ino: InoId, fork: ForkKind) -> Result<()> {
     let state = tx.inode(ino);
     if state.map(fork).is_some() {

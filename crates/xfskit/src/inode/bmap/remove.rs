@@ -16,8 +16,8 @@ use xfskit_ondisk::{FileBlock, FsBlock};
 /// this many.
 const MAX_EXTENTS: usize = 4;
 
-/// Unmaps `count` fork blocks from `at` and frees what was mapped there. Buffers of the blocks are the caller's to
-/// invalidate.
+/// Unmaps `count` fork blocks from `at` and frees what was mapped there. The caller invalidates the buffers of the
+/// blocks.
 ///
 /// # Errors
 /// `WouldBlock`, before anything was changed, for blocks of a file, which may be shared, unless the transaction holds
@@ -36,13 +36,13 @@ pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, c
         let block = FsBlock(extent.block.0 + (first.0 - extent.file_block.0));
         let owner = owner(tx, ino, fork, first);
         let is_file = tx.inode(ino).core.mode & MODE_TYPE == MODE_REGULAR;
-        // A directory or an attribute loses its blocks in the middle of a removal, which must not fail any more.
+        // Directories and attributes unmap blocks in the middle of a removal, which must not fail any more.
         if is_file && owner.may_share() {
             expect_records(tx, ino, ForkKind::Data, rest.len().saturating_sub(1))?;
             if tx.geometry().has_reflink() {
-                // Only files share blocks. A reference is dropped here and now, not by an extent-free intent, from
-                // which recovery would free blocks that others still refer to. So the AG is locked before the map's own
-                // blocks may lock another.
+                // Only files share blocks. This transaction drops the reference. An extent-free intent would not do:
+                // from it recovery would free blocks that other files still map. So the AG is locked here, before the
+                // blocks of the map's tree may lock another AG.
                 alloc::lock_for_free(tx, block, freed as u32)?;
             }
         }

@@ -1,4 +1,4 @@
-//! Replaces records of a map and keeps it in as few records as it can have; says beforehand whether it can.
+//! Replaces records of a map, merges those that continue each other, and checks beforehand that the map can take them.
 
 use super::apply::replace;
 use super::extents;
@@ -25,8 +25,8 @@ pub(super) fn small_limit(fork: ForkKind) -> u64 {
     }
 }
 
-/// Most records that a fork may have. An inode gets large counters when it needs them, where the image knows them. No
-/// directory can have as many blocks as that, so its operations need not count them beforehand.
+/// Most records that a fork may have. An inode gets large counters when it needs them, where the image has that
+/// feature. No directory can have as many blocks as that, so its operations need not count them beforehand.
 fn most_records(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> u64 {
     let is_directory = fork == ForkKind::Data && tx.inode(ino).core.is_dir();
     if !is_directory && tx.counts_few_extents() {
@@ -65,8 +65,8 @@ pub fn expect_records(tx: &mut Transaction, ino: InoId, fork: ForkKind, added: u
     if tx.blocks_left() < u64::from(levels) { Err(Error::NoSpace) } else { Ok(()) }
 }
 
-/// Replaces the records of `range` (indices into the list) by `new`, as one record with each other and with their
-/// neighbours where they continue each other.
+/// Replaces the records of `range` (indices into the list) by `new`. New records that continue each other or a
+/// neighbour become one record with it.
 pub(super) fn rewrite(
     tx: &mut Transaction,
     ino: InoId,
@@ -84,7 +84,7 @@ pub(super) fn rewrite(
             _ => records.push(*next),
         }
     }
-    // Neighbours that stay as they are have no part in it.
+    // Neighbours that stay as they are are not rewritten.
     let keeps_left = left.is_some() && records.first() == left.as_ref();
     let keeps_right = right.is_some() && records.last() == right.as_ref();
     let range = range.start - usize::from(left.is_some() && !keeps_left)

@@ -1,4 +1,4 @@
-//! A file gets blocks that another file has too.
+//! Maps blocks of one file into another, too.
 
 use super::rewrite::{expect_records, rewrite};
 use super::{count_blocks, extents, owner};
@@ -15,14 +15,14 @@ pub fn may_share(core: &InodeCore) -> bool {
     core.flags2 & flags2::REFLINK != 0
 }
 
-/// Says that a file may share blocks from now on. Both files must say so before they do.
+/// Sets the flag by which a file may share blocks. Both files need it before they share any.
 pub fn set_may_share(tx: &mut Transaction, ino: InoId) {
     if !may_share(&tx.inode(ino).core) {
         tx.inode_mut(ino, InodeFields::CORE).core.flags2 |= flags2::REFLINK;
     }
 }
 
-/// A file that has lost its last block shares none.
+/// Clears that flag in a file that maps no block any more.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
@@ -34,11 +34,11 @@ pub fn forget_sharing(tx: &mut Transaction, ino: InoId) -> Result<()> {
 }
 
 /// Maps blocks of another file, which are written, into a hole of this one, as many of `extent` as one transaction can.
-/// Returns how many that are.
+/// Returns their number.
 ///
 /// # Errors
 /// Before anything was changed: `NoSpace` when the map or the AG's reference counts could not grow, `TooLarge`,
-/// `WouldBlock` when the transaction holds another AG and somebody else this one; `Corrupt`, `Io`.
+/// `WouldBlock` when the transaction has locked another AG and another transaction this one; `Corrupt`, `Io`.
 pub fn share(tx: &mut Transaction, ino: InoId, extent: Extent) -> Result<u64> {
     let fork = ForkKind::Data;
     tx.mount().error_tags.fail(BMAP_SHARE)?;

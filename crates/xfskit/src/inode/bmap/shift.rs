@@ -1,4 +1,4 @@
-//! Records of a file move to other offsets; their blocks stay where they are. The reverse mappings follow.
+//! Moves records of a file to other offsets. Their blocks stay where they are; their reverse mappings change.
 
 use super::rewrite::{Records, expect_records, part, rewrite, without};
 use super::{extents, owner};
@@ -38,9 +38,9 @@ pub fn shift_left(tx: &mut Transaction, ino: InoId, from: FileBlock, distance: u
     Ok(Some(from))
 }
 
-/// Moves records of the blocks of `range` by `distance` blocks towards the end of the file, the last ones first; what
-/// lies behind the range must have been moved. A record that reaches into the range from before is cut. Returns where
-/// the rest ends, if there is more.
+/// Moves records of the blocks of `range` by `distance` blocks towards the end of the file, the last ones first.
+/// Records behind the range must have been moved before. A record that reaches into the range from before is cut.
+/// Returns where the rest ends, if there is more.
 ///
 /// # Errors
 /// As [`shift_left`].
@@ -78,7 +78,7 @@ pub fn shift_right(
     Ok(Some(end))
 }
 
-/// Locks the AG of the first record. False for a record in another AG: that is the next transaction's.
+/// Locks the AG of the first record. Returns false for a record in another AG, which the next transaction moves.
 fn lock_first(tx: &mut Transaction, locked: &mut Option<AgNumber>, extent: &Extent) -> Result<bool> {
     if !tx.geometry().has_rmap() {
         return Ok(true);
@@ -92,7 +92,7 @@ fn lock_first(tx: &mut Transaction, locked: &mut Option<AgNumber>, extent: &Exte
     Ok(true)
 }
 
-/// The reverse mapping of a record that moved.
+/// Changes the reverse mapping of a record that moved.
 fn follow(tx: &mut Transaction, ino: InoId, old: &Extent, new: &Extent) -> Result<()> {
     let Some((ag, start)) = tx.geometry().split_fs_block(old.block) else { return Ok(()) };
     let mapping = |tx: &Transaction, extent: &Extent| {
