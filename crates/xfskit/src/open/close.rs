@@ -7,7 +7,8 @@ use std::sync::Arc;
 use xfskit_ondisk::{DiskAddress, RawSuperblock};
 
 impl Mount {
-    /// Brings everything home and closes the log in good order. Nothing may run any more.
+    /// Writes everything back to its place on the device and closes the log in good order. No operation may run any
+    /// more.
     ///
     /// # Errors
     /// `Io`, `Shutdown`: the log then stays dirty, and recovery finishes the work.
@@ -42,7 +43,7 @@ impl Mount {
         let mut tx = self.transaction(reservation_of(self.reservations.sb))?;
         let id = tx.read(DiskAddress(0), self.geometry.sector_bytes(), &SUPERBLOCK_KIND)?;
         let raw = self.superblock();
-        // The transaction holds no blocks, so the counters are exact.
+        // The transaction has reserved no blocks, so the counters are exact.
         *tx.edit_as::<RawSuperblock>(id, 0) = RawSuperblock { crc: tx.get_as::<RawSuperblock>(id, 0).crc, ..raw };
         tx.commit()?;
         Ok(())

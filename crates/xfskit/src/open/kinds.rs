@@ -1,4 +1,4 @@
-//! Finds out what a metadata block is by its contents: recovery meets blocks without knowing who refers to them.
+//! Finds the kind of a metadata block by its contents: recovery reads blocks without knowing what refers to them.
 
 use super::SUPERBLOCK_KIND;
 use crate::attr::remote::ATTR_REMOTE_KIND;

@@ -1,6 +1,6 @@
 //! Opens the log: finds its end, and replays it where it is dirty.
 //!
-//! Here the journal, which knows blocks, meets the kinds of blocks that the layers above it know.
+//! The journal knows only blocks. This module gives it the kinds of blocks, which the layers above it know.
 
 use super::kinds::kind_of;
 use super::{MountOptions, check_device_size, read_superblock};
@@ -17,9 +17,9 @@ pub struct FoundLog {
     pub place: LogArea,
     /// The UUID that its records carry.
     pub uuid: [u8; 16],
-    /// Where writing would go on.
+    /// Where the next record would be written.
     pub head: LogHead,
-    /// What it holds.
+    /// Whether it is clean, or where recovery starts.
     pub state: LogState,
     device: Arc<dyn BlockDevice>,
     superblock: Superblock,
@@ -80,14 +80,14 @@ pub(super) struct OpenedLog {
     pub geometry: Arc<Geometry>,
     /// What was replayed.
     pub recovered: Option<Replayed>,
-    /// Bytes of the log that the host has space for, if not for all.
+    /// Bytes of the log for which the host has space; `None` when it has space for all.
     pub room: Option<u64>,
 }
 
 /// Where a log ends and whether it is clean.
 pub(crate) type LogEnd = (LogHead, LogState);
 
-/// Opens the log of the filesystem on `device`, whose end is looked for unless it is known. A dirty one is replayed if
+/// Opens the log of the filesystem on `device`, and finds its end unless `log_end` gives it. A dirty log is replayed if
 /// the mount writes, and left as it is if it does not.
 pub(super) fn open_log(
     device: &Arc<dyn BlockDevice>,
@@ -110,7 +110,7 @@ pub(super) fn open_log(
     };
     let mut room = None;
     if !options.read_only {
-        // Before anything is written: what is refused leaves the image as it is.
+        // This is done before anything is written, so that a refusal leaves the image as it is.
         room = place.allocate(head.next, options.host_space)?;
     }
     let mut log = OpenedLog { place, head, state, superblock, geometry, recovered: None, room };
@@ -119,7 +119,7 @@ pub(super) fn open_log(
         LogState::Dirty { .. } => {
             tracing::warn!("the log is dirty: what it holds and is not at home yet will not be seen");
         }
-        // The first records after the unmount may have been in flight when the power failed, and some have arrived.
+        // The first records after the unmount may have been in flight when the power failed, and some may have arrived.
         LogState::Clean if !options.read_only => {
             clear_stale_sectors(&log.place, &log.geometry.uuid, &log.head, log.head.next)?;
         }
@@ -135,7 +135,7 @@ impl OpenedLog {
         let dirty = dirty_log(&self.place, Arc::clone(device), geometry, &self.superblock, tail, self.head.next);
         let recovered = dirty.replay(&mut |_| {})?;
         clear_stale_sectors(&self.place, &self.geometry.uuid, &self.head, tail)?;
-        // Growing the filesystem and changing its label go through the log.
+        // The log may contain a new size or label of the filesystem.
         self.superblock = read_superblock(&**device)?;
         self.geometry = Arc::new(Geometry::new(&self.superblock));
         check_device_size(&**device, &self.geometry)?;

@@ -1,8 +1,8 @@
 //! Opening and closing a filesystem.
 //!
-//! Opening reads the superblock, finds the end of the log, replays it if it is dirty, and refuses what cannot be worked
-//! on safely. Closing brings everything home, writes the counters into the superblock and an unmount record into the
-//! log.
+//! Opening reads the superblock, finds the end of the log, replays it if it is dirty, and refuses images that cannot be
+//! changed safely. Closing writes everything back to its place on the device, writes the counters into the superblock
+//! and an unmount record into the log.
 
 mod close;
 mod kinds;
@@ -34,11 +34,11 @@ use xfskit_ondisk::superblock::{QUOTA_COUNTED, SUPERBLOCK_CRC_OFFSET};
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, Corruption, DiskAddress, Geometry, RawSuperblock, Superblock, set_checksum};
 use zerocopy::FromBytes;
 
-/// What a mount stands on: a mount that only looks at an image with a dirty log recovers it in memory first.
+/// What is opened: a read-only mount of an image with a dirty log first recovers it in memory.
 pub(crate) enum Stage {
-    /// The device as it lies there.
+    /// The device as it is.
     Image,
-    /// The device, recovered; the log as it lies in the image, and what was replayed.
+    /// The recovered device, with the state of the log in the image and what was replayed.
     Recovered(LogState, Option<RecoveryReport>),
 }
 
@@ -55,7 +55,7 @@ impl Mount {
         Self::open_in(device, log_device, options, Arc::new(SystemEnvironment::default()))
     }
 
-    /// As [`Self::open`], in a world of the caller's making.
+    /// As [`Self::open`], with the caller's clock and randomness.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -68,7 +68,7 @@ impl Mount {
         Self::open_at(device, log_device, options, env, Stage::Image, None)
     }
 
-    /// As [`Self::open_in`], at a stage of a recovery in memory, and with the log's end if somebody has looked for it.
+    /// As [`Self::open_in`], at a stage of a recovery in memory, and with the log's end if the caller has found it.
     pub(crate) fn open_at(
         device: Arc<dyn BlockDevice>,
         log_device: Option<Arc<dyn BlockDevice>>,
@@ -84,7 +84,7 @@ impl Mount {
         let claims = devices.map(Claim::take).collect::<Result<_>>()?;
         let OpenedLog { place, head, state, superblock, geometry, recovered, room } =
             open_log(&device, log_device, superblock, &options, log_end)?;
-        // Switching a feature on goes through the log.
+        // The log may have switched a feature on.
         check_features(&superblock, &options)?;
         let (log_state, recovery) = match stage {
             Stage::Recovered(log_state, report) => (log_state, report),
@@ -147,7 +147,7 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Takes over what the log held, and makes a writable mount ready for its first transaction.
+    /// Takes over what the replay found, and makes a writable mount ready for its first transaction.
     fn begin(self: &Arc<Self>, recovered: Option<Replayed>, counters_are_right: bool) -> Result<()> {
         let mut unusable_lists = Vec::new();
         if !self.options.read_only {
@@ -162,7 +162,7 @@ impl Mount {
             self.journal.adopt_intents(&recovered.intents);
             *self.recovered.lock() = Some(recovered);
         }
-        // What recovered intents hold of the journal cannot be had by waiting.
+        // Recovered intents hold the tail, so waiting would not free log space.
         self.journal.set_recovering(true);
         let reset = unusable_lists.into_iter().try_for_each(|ag| {
             let mut tx = self.transaction(reservation_of(self.reservations.sb))?;
@@ -174,9 +174,9 @@ impl Mount {
         if self.options.read_only { Ok(()) } else { self.announce_changes() }
     }
 
-    /// Says in the superblock, at once and at its home, what others must know before they look at anything else:
-    /// whoever recovers the log, that it may hold attribute intents; whoever keeps quotas, that the usage on disk was
-    /// not kept.
+    /// Writes into the superblock, at once and in place, what other implementations must know before they read anything
+    /// else: recovery must know that the log may contain attribute intents, and a mount with quotas that the usage on
+    /// disk was not kept.
     fn announce_changes(self: &Arc<Self>) -> Result<()> {
         let mut raw = self.superblock.lock().clone();
         raw.quota_flags = (raw.quota_flags.get() & !QUOTA_COUNTED).into();
@@ -204,10 +204,10 @@ fn check_features(superblock: &Superblock, options: &MountOptions) -> Result<()>
     if options.read_only { Ok(()) } else { Ok(superblock.check_writable()?) }
 }
 
-/// The counters as the superblock has them, and whether they are within their range: those on disk may say anything,
-/// and arithmetic on them must stay within its own.
+/// The counters of the superblock, limited to their range, and whether they were within it. Counters on disk may have
+/// any value, and arithmetic on them must not overflow.
 fn first_counts(raw: &RawSuperblock, geometry: &Geometry, limits: &Limits) -> (SpaceCounts, bool) {
-    // What the free lists of every AG may need to split their trees, as the kernel sets aside.
+    // Blocks that the free lists of all AGs may need to split their trees; the kernel sets them aside, too.
     let set_aside = crate::space::set_aside_blocks(geometry, limits);
     let reserve_pool = (geometry.data_blocks / 20).min(8192);
     let most_inodes = geometry.data_blocks * u64::from(geometry.inodes_per_block());
