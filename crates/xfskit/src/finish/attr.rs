@@ -1,6 +1,6 @@
 //! Attribute intents (ATTRI), in all six forms. The update is done again from its beginning, see
-//! [`Redo`](crate::attr::Redo); what it still has to do after a step is known to this run alone, and described in the
-//! log as the whole update again.
+//! [`Redo`](crate::attr::Redo). Only this run knows how much is left after a step; the intent for the rest describes
+//! the whole update again.
 
 use super::inode;
 use crate::attr::Redo;
@@ -21,7 +21,7 @@ pub(super) struct Update {
 }
 
 impl Update {
-    /// `is_first`: no intent before it is about the same inode.
+    /// `is_first`: no intent before this one names the same inode.
     pub(super) fn new(mount: &Arc<Mount>, intent: &AttrIntent<'_>, is_first: bool) -> Result<Self> {
         // Only the intents of parent pointers record a generation.
         inode::named(mount, intent.inode, intent.verb.is_parent().then_some(intent.generation))?;

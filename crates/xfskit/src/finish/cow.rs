@@ -1,4 +1,4 @@
-//! Blocks staged for copy on write that a crash left behind: nobody will ever map them.
+//! Blocks staged for copy on write that a crash left behind: no file will ever map them.
 
 use crate::error::Result;
 use crate::mount::Mount;
@@ -8,8 +8,8 @@ use crate::trans::Transaction;
 use std::sync::Arc;
 use xfskit_ondisk::{AgBlock, AgNumber};
 
-/// Frees all staged blocks, a record in each transaction; returns how many blocks. A crash leaves the rest staged.
-/// Belongs behind the intents, which may stage blocks or unstage them.
+/// Frees all staged blocks, a record in each transaction. Returns how many blocks. A crash leaves the rest staged. To
+/// be called after the intents are finished, for they may stage blocks or unstage them.
 ///
 /// # Errors
 /// `Corrupt`, `NoSpace`, `Io`, `Shutdown`.

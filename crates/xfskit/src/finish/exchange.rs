@@ -8,10 +8,10 @@
 //! Pieces that are the same in both forks, and holes and unwritten pieces of the first file if the exchange is of
 //! written contents, are passed over.
 //!
-//! The sizes that the files are to have are those of the intent. The kernel's recovery takes them from the inodes
-//! instead, which differs when some steps were done before the crash.
+//! The new sizes of the files are those in the intent. The kernel's recovery takes them from the inodes instead, which
+//! differs when some steps were done before the crash.
 //!
-//! An exchanged directory or symbolic link stays in the form that it came in, also where a smaller one would do.
+//! An exchanged directory or symbolic link keeps its form, even where a smaller one would do.
 
 use super::inode;
 use crate::attr::EmptyFork;
@@ -50,7 +50,7 @@ impl Piece {
     }
 }
 
-/// What the fork has at `at`, `most` blocks at most.
+/// The piece of the fork that starts at `at`, `most` blocks at most.
 fn piece(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, most: u64) -> Result<Piece> {
     let list = bmap::extents(tx, ino, fork)?;
     let index = list.index_at(at);
@@ -144,7 +144,7 @@ impl Exchange {
         }
     }
 
-    /// Both files count extents the wide way if the image can, and if one shares blocks the other will.
+    /// Gives both files large extent counters if the image has that feature, and lets both share blocks if one may.
     fn prepare(&self, tx: &mut Transaction, inos: [InoId; 2]) -> Result<()> {
         for ino in inos {
             bmap::expect_extents(tx, ino, self.fork())?;
@@ -162,7 +162,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// What comes after the last piece.
+    /// After the last piece: sets the sizes and flags, and makes the second file's attributes shortform where they fit.
     fn conclude(&self, tx: &mut Transaction, inos: [InoId; 2]) -> Result<()> {
         let clear = [flags::CLEAR_REFLINK1, flags::CLEAR_REFLINK2];
         for side in 0..2 {

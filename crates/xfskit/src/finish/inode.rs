@@ -8,7 +8,7 @@ use crate::trans::{InoId, Transaction};
 use std::sync::Arc;
 use xfskit_ondisk::InodeNumber;
 
-/// The inode of a number, which must be in use and, where the intent names it, of that generation.
+/// The inode of a number, which must be in use and of that generation, where the intent names one.
 ///
 /// # Errors
 /// `Corrupt` when it is not; `Io`.

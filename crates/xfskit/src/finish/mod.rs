@@ -1,4 +1,4 @@
-//! Finishing, the second half of recovery: what the log only promised is done.
+//! Finishing, the second half of recovery: does the work that intents in the log promise.
 //!
 //! ```text
 //! replay ──▶ intents without a done item, in the order of the log
@@ -7,16 +7,18 @@
 //!   finish   each by the engine for deferred work, in transactions of its own ([`crate::trans::deferred`])
 //!   force    no intent is left in the log's live part
 //! ```
-//! Here they are decoded and put into the queue; one file for each kind of work that only other writers log.
+//! This module decodes the intents and puts them into the queue. Each kind of work that only other writers log has a
+//! file.
 //!
-//! A rest is done behind intents that were behind it. That is right for extents to free, for what is left of an
-//! exchange or an attribute; the updates of a reverse mapping intent are done in one transaction, because a later
-//! intent may free the blocks, and those of a reference count intent as far as the kernel would.
+//! Where an intent takes several transactions, its rest is done after the intents that follow it in the log. That is
+//! right for extents to free, exchanges and attributes. All updates of a reverse mapping intent are done in one
+//! transaction, because a later intent may free the blocks; those of a reference count intent as far as the kernel
+//! would.
 //!
-//! Locking: the caller is alone on the filesystem.
+//! Locking: no other thread uses the filesystem.
 //!
-//! Crash behaviour: after any transaction the log holds, for each piece of work that is not done, one intent. The
-//! recovery of a recovery starts from there.
+//! Crash behaviour: after each transaction the log contains one intent for each piece of work that is not done. If
+//! recovery is cut off, the next one starts from there.
 //!
 //! Facts: the kernel's `xlog_recover_process_intents` and the `recover_work` functions of its log items.
 
@@ -42,7 +44,7 @@ use std::sync::Arc;
 use xfskit_ondisk::log_items::{self, IntentRules};
 use xfskit_ondisk::{Corruption, InodeNumber};
 
-/// What finishing the intents came to.
+/// How many intents were finished, by their kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IntentReport {
     /// Intents to free extents.
@@ -64,8 +66,8 @@ pub struct IntentReport {
 /// Finishes the intents that the replay found, given in the order of the log.
 ///
 /// # Errors
-/// `Corrupt` when one makes no sense, alone or together with what it names: before anything was changed if that can be
-/// told from the intent and its inodes; `NoSpace`, `Io`, `Shutdown`. The log then still holds all that is not done.
+/// `Corrupt` when one makes no sense, alone or together with what it names: before anything was changed if the intent
+/// and its inodes show it; `NoSpace`, `Io`, `Shutdown`. The log then still contains intents for all that is not done.
 pub fn finish_intents(mount: &Arc<Mount>, intents: Vec<Arc<RecoveredIntent>>) -> Result<IntentReport> {
     let mut report = IntentReport::default();
     mount.intent_ids.avoid(intents.iter().map(|intent| intent.id));
@@ -87,8 +89,8 @@ pub fn finish_intents(mount: &Arc<Mount>, intents: Vec<Arc<RecoveredIntent>>) ->
     Ok(report)
 }
 
-/// Decodes an intent, verifies it, and looks up the inodes that it names. `seen` are those whose attributes intents
-/// before it change.
+/// Decodes an intent, verifies it, and looks up the inodes that it names. `seen` are the inodes whose attributes
+/// earlier intents change.
 fn verified(
     mount: &Arc<Mount>,
     intent: &RecoveredIntent,
@@ -112,7 +114,7 @@ fn verified(
     Ok(work)
 }
 
-/// A corruption of an intent against an inode that it names.
+/// The error for an inode that an intent names and that fails `check`.
 fn wrong_inode(check: &'static str, inode: InodeNumber) -> Error {
     Corruption::new("inode", check).of(inode.0).into()
 }

@@ -1,5 +1,5 @@
-//! Reverse mapping intents (RUI): all updates in one transaction, in their order. An intent behind this
-//! one may free the blocks and expects them to be nobody's.
+//! Reverse mapping intents (RUI): all updates in one transaction, in their order. A later intent may free the blocks
+//! and expects that they have no owner.
 
 use crate::error::Result;
 use crate::error_tags::RMAP_FINISH_ONE;
@@ -22,7 +22,7 @@ impl Updates {
     }
 }
 
-/// Whether blocks are shared makes no difference: look-ups find the right record among those that overlap.
+/// Applies an update. Shared blocks need no other look-up: it finds the right record among those that overlap.
 fn apply(tx: &mut Transaction, update: &RmapUpdate) -> Result<()> {
     let place = tx.geometry().split_fs_block(update.extent.block);
     let (ag, start) = place.unwrap_or((AgNumber(0), AgBlock(0)));

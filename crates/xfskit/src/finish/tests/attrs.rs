@@ -27,7 +27,7 @@ fn fill(fs: &Volume, count: usize) {
     }
 }
 
-/// Cuts `work` off at the `nth` passage of a tag; everybody must come to the same tree from there.
+/// Cuts `work` off at the `nth` passage of a tag. The kernel and we must recover the same tree from there.
 fn cut_off(tag: &'static str, nth: u32, before: &dyn Fn(&Volume), work: &dyn Fn(&Volume)) {
     let image = TestImage::new(MIB, ARGUMENTS);
     let (fs, _) = two_files(&image.device, logged());
@@ -137,7 +137,7 @@ fn use_up_space(fs: &Volume) {
     }
 }
 
-/// There was space when the update began. The mount was refused for good.
+/// There was space when the update began, and there is none now. The mount must not be refused.
 #[test]
 fn an_update_for_which_there_is_no_space_any_more_is_left_out() {
     let image = TestImage::new(MIB, ARGUMENTS);

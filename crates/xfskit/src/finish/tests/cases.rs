@@ -90,13 +90,13 @@ fn mappings_get_owners_and_lose_them() {
         agree(arguments, &|scene| {
             let one = scene.write(0, 0, 10);
             let (ag, whole) = scene.rmap(0, 0, one, 10, false);
-            // Mapped, recorded at both ends only.
+            // The blocks are mapped, but have reverse mappings at both ends only.
             reverse::unmap(&mut scene.tx, ag, whole).unwrap();
             for (at, count) in [(0, 3), (7, 3)] {
                 let (ag, part) = scene.rmap(0, at, FsBlock(one.0 + at), count, false);
                 reverse::map(&mut scene.tx, ag, part).unwrap();
             }
-            // Unmapped and still recorded.
+            // The blocks are unmapped and still have a reverse mapping.
             let other = scene.blocks(8);
             let (ag, owned) = scene.rmap(1, 50, other, 8, true);
             reverse::map(&mut scene.tx, ag, owned).unwrap();
@@ -173,7 +173,7 @@ fn references_go_up() {
         let one = shared(scene, false);
         counts(scene, &[(RefcountVerb::Increase, FsBlock(one.0 + 4), 10)]);
     });
-    // Some are counted already, as those of a third mapping are.
+    // Some blocks are counted already, for a third mapping shares them.
     agree(PLAIN, &|scene| {
         let one = shared(scene, true);
         scene.map(1, 300, FsBlock(one.0 + 2), 8, false);
@@ -295,7 +295,7 @@ fn a_map_that_is_a_tree_grows_and_shrinks() {
         for at in 0..10 {
             scene.map(1, 3 * at, FsBlock(more.0 + 2 * at), 1, false);
         }
-        // What nobody maps is freed at once.
+        // Blocks that no file maps are freed at once.
         let rest: Vec<_> = (0..125)
             .map(|at| FsBlock(block.0 + 2 * at + 1))
             .chain((120..125).map(|at| FsBlock(block.0 + 2 * at)))

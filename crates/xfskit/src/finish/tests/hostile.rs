@@ -8,12 +8,12 @@ use xfskit_ondisk::log_items::{
 
 const ARGUMENTS: &[(char, &str)] = &[('d', "agcount=2")];
 
-/// What a scene's intents come to.
+/// The result of recovering a scene's intents.
 fn outcome(work: &dyn Fn(&mut Scene)) -> Result<()> {
     let device = Arc::new(MemoryDevice::from_bytes(crash(ARGUMENTS, work)));
     let first = open(&device).map(|_| ());
     if let Err(error) = &first {
-        // Nothing was finished by half: who comes next is told the same.
+        // Nothing was finished by half: the next mount reports the same error.
         let again = open(&device).err().map(|error| error.to_string());
         assert_eq!(again, Some(error.to_string()));
     }
@@ -157,7 +157,7 @@ fn mutated_intents_end_in_an_error_at_most() {
                 3 => bui::encode_intent(&change(scene, BmapVerb::Unmap, block)),
                 _ => xmi::encode_intent(&exchange),
             };
-            // A small change finds its way past the first checks more often.
+            // A small change passes the first checks more often.
             let at = 16 + byte % (region.len() - 16);
             region[at] = if small { region[at] ^ (1 << (value % 8)) } else { value };
             let _ = round;

@@ -1,4 +1,4 @@
-//! What an image holds, as the reference tools and the kernel see it.
+//! The contents of an image, as the reference tools and the kernel see them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -79,7 +79,7 @@ impl State {
         state
     }
 
-    /// Panics if the trees of files differ: attributes may come to lie elsewhere in their fork.
+    /// Panics if the trees of files differ: attributes may lie at other places in their fork.
     pub fn assert_same_tree(&self, other: &Self, who: &str) {
         for (one, two) in self.tree.iter().zip(&other.tree) {
             assert!(one == two, "{who} differ:\n{one}\n{two}");

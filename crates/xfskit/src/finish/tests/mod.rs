@@ -1,7 +1,7 @@
-//! Every intent, written into a log by hand and finished by us and by the kernel: both must come to the same.
+//! Every intent, written into a log by hand and finished by us and by the kernel, with the same result.
 //!
 //! A scene is a filesystem with two files. A transaction leaves it in the middle of a piece of work and logs the
-//! intents for the rest; that image is given to the kernel, and to us whole and cut off after each step.
+//! intents for the rest; that image is recovered by the kernel, by us, and by us cut off after each step.
 
 mod attrs;
 mod cases;
@@ -31,16 +31,16 @@ struct Scene<'m> {
     tx: Transaction<'m>,
     inos: Vec<InoId>,
     inodes: Vec<InodeNumber>,
-    /// How many it has logged.
+    /// Intents that it has logged.
     intents: u64,
     /// Where its commit is to be cut off.
     cut: Option<&'static str>,
-    /// Further work is to fill the log behind the intents, as far as it can.
+    /// Further work fills the log behind the intents, as far as it can.
     fill_log: bool,
 }
 
 impl Scene<'_> {
-    /// Blocks that are neither free nor anybody's.
+    /// Blocks that are allocated and have no owner.
     fn blocks(&mut self, count: u32) -> FsBlock {
         let owner = Owner::Fork { inode: InodeNumber(128), fork: ForkKind::Data, offset: FileBlock(0), bmbt: false };
         let request = AllocRequest::new(Near::Ag(AgNumber(0)), count, count, owner);
@@ -119,7 +119,7 @@ fn crash(arguments: &[(char, &str)], work: &dyn Fn(&mut Scene)) -> Vec<u8> {
     crash_after(arguments, MountOptions::default(), &|_| (), work)
 }
 
-/// As [`crash`], with work before that comes to its end.
+/// As [`crash`], with work before it that completes.
 fn crash_after(
     arguments: &[(char, &str)],
     options: MountOptions,
@@ -146,7 +146,7 @@ fn crash_after(
         fs.sync().unwrap();
     }
     if fill_log {
-        // An eighth is kept for chains that have begun, which this one is for the log.
+        // An eighth is reserved for chains that have begun, and this one counts as one.
         let full = |(used, size): (u64, u64)| used > size / 100 * 83;
         for n in 0.. {
             if full(mount.journal.usage()) {
