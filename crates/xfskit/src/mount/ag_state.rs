@@ -1,6 +1,6 @@
-//! What is remembered of an AG between transactions: hints, and the extents that are busy.
+//! What is remembered of an AG between transactions: hints, and busy extents.
 //!
-//! The hints may be a little out of date; whoever acts on them locks the header and looks again.
+//! The hints may be a little out of date. A transaction that acts on one locks the header and looks again.
 
 use super::windows::Windows;
 use crate::item::CheckpointSeq;
@@ -21,10 +21,10 @@ pub struct AgState {
     inodes: AtomicU64,
     /// The block of the inobt's leaf that was used last; under the AGI's lock it is a leaf of the tree.
     inobt_leaf: AtomicU64,
-    /// Transactions that hold the AGF and look around for space in other AGs.
+    /// Transactions that hold the AGF and look for space in other AGs.
     waiting_holders: AtomicU32,
     busy: Mutex<Busy>,
-    /// Free blocks that are meant for a file.
+    /// Free blocks that are kept for a file that is being written.
     pub(crate) windows: Windows,
 }
 
@@ -32,7 +32,7 @@ pub struct AgState {
 #[derive(Debug, Default)]
 struct Busy {
     extents: Vec<(AgBlock, u32, CheckpointSeq)>,
-    /// Length at which it is worth to look for what has become durable.
+    /// Length at which the list is searched for extents that have become durable.
     trim_at: usize,
 }
 
@@ -104,12 +104,12 @@ impl AgState {
         }
     }
 
-    /// Whether the holder of the AGF looks around for space in other AGs.
+    /// Whether the holder of the AGF looks for space in other AGs.
     pub(crate) fn holder_waits(&self) -> bool {
         self.waiting_holders.load(Ordering::Acquire) > 0
     }
 
-    /// The holder of the AGF begins to look around.
+    /// The holder of the AGF begins to look for space in other AGs.
     pub(crate) fn holder_begins_to_wait(&self) {
         self.waiting_holders.fetch_add(1, Ordering::AcqRel);
     }

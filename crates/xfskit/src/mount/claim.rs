@@ -3,7 +3,8 @@
 //! Two filesystems on one device object would each take the other's blocks for free. A lock on an image file cannot
 //! tell them apart, since the object holds it for both, so the objects themselves are claimed.
 //!
-//! Invariant: an identity is claimed only while its device lives, so no other object has it meanwhile.
+//! Invariant: an identity is claimed only while its device lives, so no other object can have the same identity
+//! meanwhile.
 
 use crate::error::{Error, Result};
 use std::collections::BTreeSet;
@@ -14,7 +15,7 @@ use xfskit_device::BlockDevice;
 /// is held.
 static CLAIMED: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
-/// A device that nobody else may write through a filesystem; given back when this is dropped.
+/// The right to write a device through a filesystem, for one mount at a time. Dropping it releases the device.
 pub(crate) struct Claim(Arc<dyn BlockDevice>);
 
 impl Claim {

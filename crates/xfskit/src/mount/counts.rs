@@ -4,9 +4,9 @@
 //! ```text
 //! free blocks = shared + what the slots of threads keep      inodes = at opening + what the slots counted
 //! ```
-//! Most transactions reserve blocks and use none of them. While there is plenty, what they give back stays with the
-//! slot of their thread for the next one ([`Credits`]). A thread that finds too little collects what the slots keep
-//! before it gives up.
+//! Most transactions reserve blocks and use none of them. While many blocks are free, a reservation that is given back
+//! stays with the slot of its thread for the next transaction ([`Credits`]). A thread that finds too few blocks
+//! collects the slots' credits before it gives up.
 
 use crate::credits::Credits;
 use crate::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -18,7 +18,8 @@ pub struct SpaceCounts {
     /// Free blocks minus those that running transactions have reserved and those that slots keep.
     shared: Padded<AtomicI64>,
     kept: Credits,
-    /// HeldLock while blocks are on their way from the slots, so that no thread that finds none in either place gives up.
+    /// HeldLock while blocks move from the slots to `shared`. Otherwise a thread could find them in neither place and give
+    /// up.
     collecting: Mutex<()>,
     /// Blocks that ordinary operations may not take: the free lists need them to make progress.
     set_aside: i64,
@@ -41,7 +42,7 @@ pub enum BlockPool {
 }
 
 impl BlockPool {
-    /// The pool of a reservation that may dip into the reserve, or may not.
+    /// The pool of a reservation, by whether it may take blocks of the reserve.
     pub fn that_may_dip(may_dip: bool) -> Self {
         if may_dip { Self::Reserve } else { Self::Ordinary }
     }
@@ -54,7 +55,7 @@ struct Changes {
     free_inodes: AtomicI64,
 }
 
-/// All slots together keep at most one block in so many.
+/// All slots together keep at most this fraction (one block in 64) of the free blocks.
 const KEPT_SHARE: u64 = 64;
 /// Most that a slot keeps: what a few dozen operations reserve.
 const MAX_KEPT: u64 = 2048;
@@ -96,19 +97,19 @@ impl SpaceCounts {
         };
         let floor = self.set_aside + kept_back;
         count == 0 || self.kept.take(count) || self.take_shared(count as i64, floor) || {
-            // Another thread may have collected what there was.
+            // Tries again even if this collects nothing: another thread may have collected the credits.
             self.collect();
             self.take_shared(count as i64, floor)
         }
     }
 
     fn take_shared(&self, count: i64, floor: i64) -> bool {
-        // In one step: what is asked for in vain must not be missing for others meanwhile.
+        // Checks and subtracts in one step, so that a request that fails takes nothing from other threads meanwhile.
         let left = |shared: i64| shared.checked_sub(count).filter(|&left| left >= floor);
         self.shared.fetch_update(Ordering::AcqRel, Ordering::Relaxed, left).is_ok()
     }
 
-    /// Makes common what the slots keep.
+    /// Moves the slots' credits to `shared`.
     fn collect(&self) {
         let _collecting = self.collecting.lock();
         self.shared.fetch_add(self.kept.collect() as i64, Ordering::AcqRel);
@@ -135,7 +136,7 @@ impl SpaceCounts {
     /// Whether an ordinary operation finds fewer free blocks than `count`.
     pub fn has_less_than(&self, count: u64) -> bool {
         let lacks = || self.shared.load(Ordering::Acquire) - self.set_aside - self.reserve_pool < count as i64;
-        // What the slots keep is looked at only where it matters.
+        // The credits are collected only if the shared blocks do not suffice.
         lacks() && {
             self.collect();
             lacks()
@@ -188,7 +189,7 @@ mod tests {
         assert!(!counts.has_less_than(98_900) && counts.has_less_than(98_901));
     }
 
-    /// Where one of two threads that find too little collects, the other finds nothing to collect.
+    /// Of two threads that find too few blocks, one collects all credits, and the other finds none to collect.
     #[test]
     fn two_who_find_too_little_at_once_both_get_theirs() {
         for _ in 0..2000 {

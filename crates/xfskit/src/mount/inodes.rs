@@ -1,7 +1,7 @@
 //! The cache of inodes.
 //!
-//! An inode is cached at most once. It may be dropped when it is not referenced and nothing of it waits in the journal;
-//! what is known about it (absent attributes) goes with it.
+//! An inode is cached at most once. It may be dropped when it is not referenced and no change of it waits in the
+//! journal. What is known about it (absent attributes) is forgotten with it.
 
 use super::Mount;
 use crate::error::Result;
@@ -16,7 +16,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use xfskit_ondisk::{DiskAddress, InodeNumber, Lsn};
 
-/// The few inodes of a model are to meet in a shard, and to be too many for the cache.
+/// The few inodes of a model share shards, and are too many for the cache.
 const SHARDS: usize = if cfg!(shuttle) { 2 } else { 64 };
 /// Inodes that the smallest cache keeps.
 const MIN_INODES: usize = if cfg!(shuttle) { 4 } else { 256 };
@@ -28,25 +28,25 @@ pub struct InodeCache {
     shards: Box<[Padded<Mutex<Shard>>]>,
     /// Inodes that are kept.
     most: usize,
-    /// Inodes of one shard above which those are to be written back that cannot be dropped before.
+    /// The number of inodes in one shard above which dirty ones are written back, so that they can be dropped.
     trim_at: AtomicUsize,
-    /// A shard has as many.
+    /// A shard has reached `trim_at`.
     trim_is_due: AtomicBool,
     trimming: Mutex<()>,
     freed_clusters: Mutex<FreedClusters>,
 }
 
-/// Clusters whose blocks were freed and whose inodes may still be on the way home.
+/// Clusters whose blocks were freed and whose inodes may still wait for write-back.
 struct FreedClusters {
     seqs: NumberMap<DiskAddress, CheckpointSeq>,
-    /// Length at which it is worth to look for those that nothing is on the way to any more.
+    /// Length at which the map is searched for clusters for which no item waits any more.
     prune_at: usize,
 }
 
 const PRUNE_FREED_AT: usize = 4096;
 /// Inodes of neighbouring numbers, which are made and looked up one after the other, share a group.
 const GROUP: u64 = if cfg!(shuttle) { 2 } else { 16 };
-/// Insertions between two looks for inodes to drop, as long as none can be dropped.
+/// Insertions between two searches for inodes to drop, as long as none can be dropped.
 const PATIENCE: usize = 8;
 
 #[derive(Default)]
@@ -64,12 +64,12 @@ struct Shard {
 #[derive(Default)]
 struct Group {
     inodes: [Option<Arc<Inode>>; GROUP as usize],
-    /// Those that were looked up since eviction last came by, a bit each.
+    /// The inodes that were looked up since eviction last passed, a bit each.
     touched: u16,
 }
 
 impl Group {
-    /// Drops those that were not used lately; returns how many, and whether some are left.
+    /// Drops inodes that were not used lately. Returns how many, and whether some are left.
     fn drop_idle(&mut self) -> (usize, bool) {
         let (mut dropped, mut left) = (0, false);
         let touched = std::mem::take(&mut self.touched);
@@ -140,7 +140,7 @@ impl InodeCache {
         self.shard(inode).lock().find(inode)
     }
 
-    /// Adds an inode; if another thread was faster, its inode counts.
+    /// Adds an inode; if another thread was faster, returns that thread's inode.
     pub fn insert(&self, inode: Inode) -> Arc<Inode> {
         let mut shard = self.shard(inode.number).lock();
         self.insert_into(&mut shard, inode)
@@ -172,7 +172,7 @@ impl InodeCache {
         inode
     }
 
-    /// The inode if it is cached; otherwise what [`Self::insert_read`] wants to know.
+    /// The inode if it is cached; otherwise the version to pass to [`Self::insert_read`].
     pub(crate) fn find_or_version(&self, inode: InodeNumber) -> std::result::Result<Arc<Inode>, u64> {
         let mut shard = self.shard(inode).lock();
         shard.find(inode).ok_or(shard.evictions)
@@ -201,7 +201,7 @@ impl InodeCache {
         if freed.seqs.is_empty() { None } else { freed.seqs.get(&cluster).copied() }
     }
 
-    /// Forgets freed clusters that nothing is on the way to, when they have become many.
+    /// Forgets freed clusters for which no item waits, when they have become many.
     pub fn prune_freed(&self, journal: &Journal) {
         let mut freed = self.freed_clusters.lock();
         if freed.seqs.len() < freed.prune_at {
@@ -214,12 +214,12 @@ impl InodeCache {
         freed.prune_at = (2 * freed.seqs.len()).max(PRUNE_FREED_AT);
     }
 
-    /// Drops as many inodes as it takes to get below the limit, if so many are idle.
+    /// Drops inodes until the cache is below its limit, as far as they are idle.
     fn evict_to_limit(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
             if shard.inodes > self.most / SHARDS {
-                // Twice around: the first round forgives those that were used.
+                // Two rounds: the first clears the bits of inodes that were used, the second may drop them.
                 let rounds = 2 * shard.clock.len();
                 shard.evict(rounds);
                 shard.evict_at = 0;
@@ -250,8 +250,8 @@ impl InodeCache {
 }
 
 impl Mount {
-    /// Writes inodes back and drops them when far more are cached than should be: those on their way home cannot be
-    /// dropped, and the log alone would allow a great many. Nothing may be locked.
+    /// Writes inodes back and drops them when far more are cached than the limit. Inodes that wait for write-back
+    /// cannot be dropped, and the log has room for a great many. The caller must hold no lock.
     ///
     /// # Errors
     /// `Io`, `Shutdown`.
@@ -268,7 +268,7 @@ impl Mount {
             self.journal.push_tail_as_far_as_possible(Lsn(u64::MAX))?;
             cache.evict_to_limit();
         }
-        // Inodes that are open stay; the next look is due when as many again have come.
+        // Inodes that are open stay. The next trim is due when half as many as the limit have been added.
         cache.trim_at.store((cache.len().max(cache.most) + cache.most / 2) / SHARDS, Ordering::Relaxed);
         cache.trim_is_due.store(false, Ordering::Release);
         Ok(())

@@ -4,8 +4,8 @@ use crate::sync::Mutex;
 use std::collections::HashSet;
 
 /// The numbers by which done items name their intents. They count up from 1 at each mount, so that a run can be
-/// replayed, and pass over those of recovered intents that are not finished: only among intents that live at the same
-/// time must they differ.
+/// replayed, and skip those of recovered intents that are not finished. Numbers need to differ only among intents that
+/// are unfinished at the same time.
 #[derive(Default)]
 pub struct IntentIds {
     inner: Mutex<IdsInner>,
@@ -18,7 +18,7 @@ struct IdsInner {
 }
 
 impl IntentIds {
-    /// Passes over the ids of recovered intents.
+    /// Lets [`Self::next`] skip the ids of recovered intents.
     pub fn avoid(&self, ids: impl IntoIterator<Item = u64>) {
         self.inner.lock().recovered.extend(ids);
     }

@@ -1,9 +1,9 @@
-//! A mounted filesystem: the context that every layer from transactions upwards shares. It holds no logic of theirs.
+//! A mounted filesystem: the context that every layer from transactions upwards shares. It contains no logic of theirs.
 //!
 //! ```text
 //! device, geometry, limits   buffers, inodes, journal   counts, AGs   counters, error tags, options, environment
 //! ```
-//! What is in memory of each is here, since all layers share it; how it is read, changed and written back is theirs.
+//! The state in memory is here, since all layers share it. The layers read it, change it and write it back.
 //! [`crate::open`] makes a mount and closes it.
 
 mod ag_state;
@@ -53,7 +53,7 @@ pub struct Mount {
     pub cache: BufferCache,
     /// Inodes in memory.
     pub inodes: InodeCache,
-    /// Inodes whose contents or times wait in memory.
+    /// Inodes whose contents or times are dirty in memory.
     pub dirty_inodes: DirtyInodes,
     /// The journal.
     pub journal: Arc<Journal>,
@@ -71,13 +71,13 @@ pub struct Mount {
     pub env: Arc<dyn Environment>,
     /// The options.
     pub options: MountOptions,
-    /// What opening found of the log.
+    /// The state of the log that opening found.
     pub log_state: LogState,
-    /// What was replayed and is to be finished before anything else is done.
+    /// The replay whose intents must be finished before any other operation.
     pub recovered: Mutex<Option<Replayed>>,
     /// What opening replayed.
     pub recovery: Option<RecoveryReport>,
-    /// Bytes of the journal that the host has space for, if not for all: the filesystem shuts down where they end.
+    /// Bytes of the journal for which the host has space, `None` for all. The filesystem shuts down where they end.
     pub journal_room_bytes: Option<u64>,
     /// HeldLock by renames between directories: while one checks that a directory does not move below itself, no other may
     /// move the directories on the way.
@@ -85,7 +85,7 @@ pub struct Mount {
     /// HeldLock by transactions that may allocate while space is scarce: two that each hold an AG could otherwise both look
     /// for space in the other's.
     pub(crate) scarce_space: Arc<Mutex<()>>,
-    /// Whether the superblock says that there are attr forks. It is never taken back.
+    /// Whether the superblock says that there are attr forks. The flag is never cleared.
     pub(crate) announces_attrs: AtomicBool,
     /// The superblock as it was read, and as it was announced since.
     pub(crate) superblock: Mutex<RawSuperblock>,
@@ -121,7 +121,7 @@ impl Mount {
         Ok(())
     }
 
-    /// Lets go of the extents that were kept busy for checkpoints that are durable now.
+    /// Ends the busy state of extents whose checkpoints are durable now.
     pub fn checkpoint_durable(&self) {
         let durable = self.journal.durable();
         for ag in &self.ags {

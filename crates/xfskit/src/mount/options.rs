@@ -7,13 +7,13 @@ use crate::journal::HostSpace;
 pub struct MountOptions {
     /// Nothing is written.
     pub read_only: bool,
-    /// With `read_only`: look past a dirty log, at what is at home.
+    /// With `read_only`: ignore a dirty log and read what is in place.
     pub no_recovery: bool,
     /// Bytes of metadata to keep in memory: half of it for buffers, half for inodes.
     pub cache_bytes: usize,
     /// Namespace and attribute operations are durable when they return.
     pub wsync: bool,
-    /// Leave intents out of the log whose done items come in the same checkpoint.
+    /// Leave intents out of the log whose done items are in the same checkpoint.
     pub whiteouts: bool,
     /// Update attributes in shortform in one transaction, without an intent.
     pub attr_fast_path: bool,

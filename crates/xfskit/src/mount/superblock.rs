@@ -47,7 +47,7 @@ impl Mount {
         self.announces_attrs.load(Ordering::Acquire)
     }
 
-    /// A transaction that says so has been committed.
+    /// Records that a transaction which sets that flag was committed.
     pub(crate) fn note_attrs_announced(&self) {
         let mut raw = self.superblock.lock();
         raw.version = (raw.version.get() | VersionFlags::ATTR.bits()).into();

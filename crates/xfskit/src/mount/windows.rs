@@ -1,17 +1,17 @@
-//! Windows: free blocks that are meant for a file.
+//! Windows: free blocks that are kept for a file that is being written.
 //!
 //! ```text
 //! start        firm_end                 end
 //!   ├─ firm ──────┼──────── soft ────────┤        fork block `file_block` will lie at `start`, the next behind it
-//!   being written   for the file's next blocks, unless somebody needs the space
+//!   being written   for the file's next blocks, unless another file needs the space
 //! ```
 //! Contents are written before the transaction that allocates their blocks, so that no transaction waits for them. The
-//! window keeps others off the blocks meanwhile. What is left of it is speculative preallocation: it keeps a growing
-//! file in one piece although others grow beside it, and although its blocks may come in any order. It costs nothing on
-//! disk.
+//! window keeps other files off the blocks meanwhile. The rest of it is speculative preallocation: it keeps a growing
+//! file in one piece although other files grow beside it, and although its blocks may be written in any order. It costs
+//! nothing on disk.
 //!
-//! Invariants: windows of an AG do not overlap; firm blocks are free in the AG's trees, and nobody allocates them but
-//! their holder; a file has firm blocks in one window at most.
+//! Invariants: windows of an AG do not overlap; firm blocks are free in the AG's trees, and only their holder allocates
+//! them; a file has firm blocks in one window at most.
 //!
 //! Locking: one mutex for each AG, below everything else. Crash behaviour: windows are memory only.
 
@@ -71,7 +71,7 @@ fn firm_up(list: &mut Vec<Window>, index: usize, distance: u32, most: u32) -> Fi
 /// The windows of an AG.
 #[derive(Debug, Default)]
 pub struct Windows {
-    /// Whether there are any, so that those who never meet one pay nothing.
+    /// Whether there are any windows: where there are none, no thread takes the lock.
     any: AtomicBool,
     list: Mutex<Vec<Window>>,
 }
@@ -89,7 +89,7 @@ impl Windows {
     }
 
     /// Opens a window on free blocks, for the holder's fork blocks from `file_block` on, and makes up to `most` of them
-    /// firm, from that for `first` on, which is one of them. `None`: another window lies there.
+    /// firm, from the block for `first` on, which is one of them. `None` when another window overlaps.
     pub(crate) fn open_firm(
         &self,
         holder: InodeNumber,
@@ -106,7 +106,7 @@ impl Windows {
             if list.iter().any(|window| window.holder != holder && meets(window)) {
                 return None;
             }
-            // What the holder had there was for other blocks of the file, or for the same.
+            // Windows of the holder that overlap are replaced, whatever blocks of the file they were for.
             list.retain(|window| !meets(window));
             if list.len() >= MAX_WINDOWS
                 && let Some(oldest) = list.iter().position(|window| !window.is_firm())
@@ -154,14 +154,14 @@ impl Windows {
         });
     }
 
-    /// Closes the holder's windows but for what is being written.
+    /// Closes the holder's windows, except firm ones, which are being written.
     pub(crate) fn close(&self, holder: InodeNumber) {
         if !self.is_empty() {
             self.change(|list| list.retain(|window| window.holder != holder || window.is_firm()));
         }
     }
 
-    /// Gives the soft parts of all windows back. Says whether there were any.
+    /// Gives up the soft parts of all windows. Returns whether there were any.
     pub(crate) fn give_back(&self) -> bool {
         if self.is_empty() {
             return false;
@@ -227,7 +227,7 @@ mod unit_tests {
     fn what_was_opened_is_firm_at_once() {
         let (windows, a) = (Windows::default(), InodeNumber(1));
         assert_eq!(windows.open_firm(a, 7, blocks(100, 50), (10, 20)), firm(103, 20));
-        // Another that needs space takes what is soft.
+        // Another file that needs space takes the soft blocks.
         assert!(windows.give_back());
         assert_eq!(windows.of_others(None), [(AgBlock(103), 20)]);
     }
