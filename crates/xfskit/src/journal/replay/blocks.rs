@@ -2,16 +2,17 @@
 //! device, when all is replayed or when memory runs short.
 //!
 //! Invariants
-//! - The block on disk decides whether an item is replayed: its LSN, if its checksum and all its other checks say that
-//!   it is a whole block of this filesystem. A block that is torn is replayed over, whatever its LSN says.
+//! - The block on disk decides whether an item is replayed: by its LSN, if its checksum and all other checks find it a
+//!   whole block of this filesystem. Items are replayed onto a torn block whatever its LSN is.
 //! - A block is verified, carries the LSN of its newest change and has its checksum before it is written.
-//! - Blocks are written between two items. A transaction has one item of a block; if a made-up log has more, the
+//! - Blocks are written between two items. A transaction has one item for each block. If a crafted log has more, the
 //!   later ones find a block that is not newer than they are, and are replayed.
-//! - Memory holds `MAX_BYTES` of blocks and what one item changes. What may be a piece of a directory block is written
-//!   as it is when there is too much of it; some words of each are kept until its block can be stamped.
+//! - Memory contains at most `MAX_BYTES` of blocks and what one item changes. Blocks that may be pieces of directory
+//!   blocks are written unstamped when they are too many; a few words about each are kept until its block can be
+//!   stamped.
 //!
-//! Crash behaviour: the log is not touched, so the next recovery starts from the same place. It passes over what the
-//! written blocks have already, by their LSNs, and replays the rest.
+//! Crash behaviour: the log is not touched, so the next recovery starts from the same place. By their LSNs it skips the
+//! items that the written blocks contain already, and replays the rest.
 
 use crate::buffer::BufferKind;
 use crate::error::{Error, Result};
@@ -25,9 +26,9 @@ use xfskit_ondisk::{
     BASIC_BLOCK_BYTES, Corruption, DiskAddress, Geometry, InodeCore, InodeNumber, Lsn, Verdict, checksum_matches,
 };
 
-/// Bytes of blocks at which those in memory are written.
+/// Bytes of blocks in memory at which they are written.
 pub(super) const MAX_BYTES: usize = 256 << 20;
-/// Bytes of what may be pieces of directory blocks at which they are written unstamped.
+/// Bytes of blocks that may be pieces of directory blocks at which they are written unstamped.
 const MAX_PIECES_BYTES: usize = 64 << 20;
 /// Most bytes in one write.
 const RUN_BYTES: usize = 1 << 20;
@@ -38,22 +39,21 @@ pub type KindOf = fn(&[u8]) -> Option<&'static BufferKind>;
 /// What is known of an inode of a cluster.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// It is as it lies at home.
+    /// It was not changed since it was read.
     #[default]
     Home,
-    /// It lies at home torn within itself, but for the link of its unlinked list, which was replayed: what mends it
-    /// must come.
+    /// It is torn on the device. Only the link of its unlinked list was replayed; a later item must replay the rest.
     Torn,
-    /// It was changed; its checksum is to be made.
+    /// It was changed; its checksum must be set.
     Changed,
 }
 
 /// A block in memory.
 pub(super) struct Block {
     pub bytes: Vec<u8>,
-    /// The LSN of what lies at home; `None` when that says nothing.
+    /// The LSN of the block on the device; `None` when it does not count.
     pub home: Option<Lsn>,
-    /// The type that the newest item says; `None` for a block that was not changed.
+    /// The type in the newest item; `None` for a block that was not changed.
     pub log_type: Option<u16>,
     /// The newest change.
     pub lsn: Lsn,
@@ -71,14 +71,14 @@ pub(super) struct Blocks {
     blocks: BTreeMap<u64, Block>,
     bytes: usize,
     pub written: u64,
-    /// Inodes that were torn at home when their link was replayed, by cluster and number in it; those that were mended
-    /// since are no longer among them.
+    /// Inodes that were torn on the device when their link was replayed, and were not replayed since, by cluster and
+    /// index in it.
     torn: BTreeSet<(DiskAddress, usize)>,
-    /// What may be pieces of directory blocks and was written as it is.
+    /// Blocks that may be pieces of directory blocks and were written unstamped.
     unstamped: BTreeMap<u64, Unstamped>,
 }
 
-/// A changed block that lies at home without its LSN and checksum.
+/// A changed block that was written in place without its LSN and checksum.
 #[derive(Clone, Copy)]
 pub(super) struct Unstamped {
     pub bytes: usize,
@@ -107,7 +107,7 @@ impl Blocks {
         self.bytes
     }
 
-    /// Inode `index` of a cluster is torn, or not any more.
+    /// Notes whether inode `index` of a cluster is torn.
     pub(super) fn set_torn(&mut self, cluster: DiskAddress, index: usize, is_torn: bool) {
         if is_torn {
             self.torn.insert((cluster, index));
@@ -116,7 +116,7 @@ impl Blocks {
         }
     }
 
-    /// Checks that the log mended every inode that was found torn.
+    /// Checks that the log replaced every inode that was found torn.
     pub(super) fn expect_mended(&self) -> Verdict {
         let Some((cluster, index)) = self.torn.first() else { return Ok(()) };
         Err(Corruption::new("inode", "checksum").at(*cluster).found(format_args!(
@@ -137,7 +137,7 @@ impl Blocks {
         Ok(self.blocks.get_mut(&address.0).expect("it was just inserted"))
     }
 
-    /// A block that is made anew, whatever lies at home.
+    /// A block that is made anew, whatever is on the device.
     pub(super) fn make(&mut self, address: DiskAddress, contents: Vec<u8>) -> Result<&mut Block> {
         self.make_room(address, contents.len())?;
         if let Some(old) = self.blocks.remove(&address.0) {
@@ -156,8 +156,8 @@ impl Blocks {
         self.blocks.insert(address.0, Block { bytes, home, log_type: None, lsn: Lsn(0), slots });
     }
 
-    /// Checks that the place may be replayed to, and brings blocks home that overlap it and are not the same: the place
-    /// has changed its use since they were changed.
+    /// Checks that the address may be replayed to, and writes back other blocks that overlap it: it has changed its use
+    /// since they were changed.
     fn make_room(&mut self, address: DiskAddress, bytes: usize) -> Result<()> {
         let (start, end) = (address.bytes(), address.bytes() + bytes as u64);
         let device_end = self.geometry.data_blocks << self.geometry.block_log;
@@ -189,11 +189,11 @@ impl Blocks {
         let (crc, lsn) = (kind.crc_offset?, kind.lsn_offset?);
         let whole = checksum_matches(bytes, crc) && (kind.verify)(&self.geometry, address, bytes).is_ok();
         let lsn = bytes.get(lsn..lsn + 8)?.try_into().map(u64::from_be_bytes).ok()?;
-        // Blocks that are written outside the journal carry no LSN, or one that is none.
+        // Blocks that are written without the journal carry no valid LSN.
         (whole && lsn != 0 && lsn != u64::MAX).then_some(Lsn(lsn))
     }
 
-    /// Between two items: writes everything if memory runs short, but for what may be a piece of a directory block.
+    /// Between two items: if memory runs short, writes all blocks, except those that may be pieces of directory blocks.
     pub(super) fn relieve(&mut self) -> Result<()> {
         if self.bytes < MAX_BYTES {
             return Ok(());
@@ -209,7 +209,8 @@ impl Blocks {
         if self.bytes > MAX_PIECES_BYTES { self.write_unstamped() } else { Ok(()) }
     }
 
-    /// Writes everything as it is and remembers what it was: nobody will look at its LSN, for its checksum is wrong.
+    /// Writes the remaining blocks unstamped and notes their types and LSNs. Their checksums are wrong, so recovery
+    /// ignores their LSNs.
     fn write_unstamped(&mut self) -> Result<()> {
         self.bytes = 0;
         for (address, block) in std::mem::take(&mut self.blocks) {
@@ -220,7 +221,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// A block that was just read is one that was written unstamped: it goes on from there.
+    /// If a block that was just read had been written unstamped, continues with its noted type and LSN.
     fn take_unstamped(&mut self, address: DiskAddress, bytes: usize) {
         let Some(Unstamped { log_type, lsn, .. }) = self.unstamped.remove(&address.0).filter(|old| old.bytes == bytes)
         else {
@@ -230,7 +231,7 @@ impl Blocks {
         (block.home, block.log_type, block.lsn) = (None, Some(log_type), lsn);
     }
 
-    /// Everything that was written unstamped.
+    /// Takes out all blocks that were written unstamped.
     pub(super) fn all_unstamped(&mut self) -> BTreeMap<u64, Unstamped> {
         std::mem::take(&mut self.unstamped)
     }
@@ -245,14 +246,14 @@ impl Blocks {
         self.write(address, &block.bytes)
     }
 
-    /// Where changed blocks lie that may be pieces of directory blocks.
+    /// The addresses of changed blocks that may be pieces of directory blocks.
     pub(super) fn pieces(&self) -> impl Iterator<Item = DiskAddress> {
         let changed = self.blocks.iter().filter_map(|(address, block)| Some((address, block, block.log_type?)));
         let pieces = changed.filter(|(_, block, log_type)| self.may_be_piece(*log_type, block.bytes.len()));
         pieces.map(|(address, ..)| DiskAddress(*address))
     }
 
-    /// Writes a piece of a directory block as it is; returns its LSN.
+    /// Writes a piece of a directory block unstamped; returns its LSN.
     pub(super) fn write_piece(&mut self, address: DiskAddress) -> Result<Lsn> {
         let block = self.blocks.remove(&address.0).expect("pieces are in memory");
         self.bytes -= block.bytes.len();
@@ -260,7 +261,7 @@ impl Blocks {
         Ok(block.lsn)
     }
 
-    /// Reads what lies at home.
+    /// Reads the block on the device.
     pub(super) fn read_home(&self, address: DiskAddress, bytes: &mut [u8]) -> Result<()> {
         let offset = address.bytes();
         self.device.read(offset, bytes).map_err(|source| Error::Io { offset, source })
@@ -338,8 +339,8 @@ fn stamp(kind: &BufferKind, geometry: &Geometry, address: DiskAddress, lsn: Lsn,
     })
 }
 
-/// Verifies the inodes of a cluster that were changed, and gives them their checksums. One that is torn keeps the wrong
-/// one, by which whoever reads it knows.
+/// Verifies the inodes of a cluster that were changed, and gives them their checksums. A torn one keeps its wrong
+/// checksum, by which a reader finds the damage.
 fn finish_cluster(geometry: &Geometry, address: DiskAddress, block: &mut Block) -> Verdict {
     let size = geometry.inode_bytes();
     for (index, slot) in block.slots.iter().enumerate() {

@@ -49,7 +49,7 @@ impl Replay<'_> {
         block.log_type = Some(logged.kind());
         block.lsn = block.lsn.max(lsn);
         if logged.kind() == buffer_type::SUPERBLOCK && address == DiskAddress(0) {
-            // A mount that starts to keep quotas says so in the log first.
+            // A mount that starts to keep quotas logs the superblock first.
             self.has_quota |= self.blocks.take_superblock()?.has_quota();
         }
         Ok(ItemOutcome::Replayed)
@@ -65,9 +65,9 @@ fn quota_kind(buffer_type: u16) -> Option<u8> {
     })
 }
 
-/// Of a cluster of inodes only the links of the unlinked lists count: everything else of an inode has items of its own.
-/// They are replayed whatever lies at home, for the cluster as a whole has no LSN: in an inode that is torn, too, which
-/// a later item must mend. Those are handed back.
+/// Replays only the links of unlinked lists into a cluster of inodes: all else of an inode is in items of its own. The
+/// links are replayed whatever is on the device, for the cluster as a whole has no LSN. They are replayed into torn
+/// inodes, too, which a later item must replace. Returns the indices of those.
 fn replay_unlinked_links(inode_log: u8, block: &mut Block, parts: &[(usize, &[u8])]) -> Verdict<Vec<usize>> {
     let mut torn = Vec::new();
     for (offset, part) in parts {
@@ -93,8 +93,8 @@ fn replay_unlinked_links(inode_log: u8, block: &mut Block, parts: &[(usize, &[u8
 }
 
 impl Blocks {
-    /// The superblock was replayed: growing a filesystem changes its shape, and what follows in the log may lie in the
-    /// new part.
+    /// Takes over a replayed superblock: growing a filesystem changes its geometry, and later items may be in the new
+    /// part.
     fn take_superblock(&mut self) -> Result<Superblock> {
         let sector = self.geometry.sector_bytes();
         let mut bytes = self.read(DiskAddress(0), sector)?.bytes.clone();

@@ -1,8 +1,8 @@
-//! Buffers that were freed: what the log says of them from before must not be replayed, for the blocks may hold file
+//! Buffers that were freed: items of them from before the free must not be replayed, for the blocks may contain file
 //! contents or other metadata by now.
 //!
-//! The first pass counts the cancel records of each buffer. The second takes them off again as it meets them, so that
-//! a buffer is cancelled exactly as long as one of its cancel records is still ahead.
+//! The first pass counts the cancel records of each buffer. The second takes them off again as it reads them, so that a
+//! buffer is cancelled exactly as long as one of its cancel records is still ahead.
 
 use std::collections::HashMap;
 use xfskit_ondisk::DiskAddress;
@@ -22,7 +22,7 @@ impl Cancels {
         *self.ahead.entry((address, basic_blocks)).or_default() += 1;
     }
 
-    /// The second pass met a cancel record.
+    /// The second pass reads a cancel record.
     pub(super) fn pass(&mut self, address: DiskAddress, basic_blocks: u16) {
         let place = (address, basic_blocks);
         if let Some(count) = self.ahead.get_mut(&place) {

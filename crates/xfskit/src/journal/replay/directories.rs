@@ -1,12 +1,13 @@
 //! Directory blocks in several pieces.
 //!
 //! A directory block larger than a block may lie in several runs on the device, and the log then has an item for each
-//! run that was changed. The block has one header, one checksum and one LSN, all in its first run. So what was replayed
-//! into such pieces is verified and stamped only when everything else is at home: the extent maps of the directories
-//! that the log names (whoever changes a directory block logs its inode) say which pieces make up a block.
+//! run that was changed. The block has one header, one checksum and one LSN, all in its first run. So such pieces are
+//! verified and stamped only when everything else is written in place: then the extent maps of the directories that the
+//! log names say which pieces make up a block. (A transaction that changes a directory block also logs the directory's
+//! inode.)
 //!
-//! Crash behaviour: pieces are written before their block has its checksum. They have no LSN that anyone would look at,
-//! so a recovery that starts over replays them again.
+//! Crash behaviour: pieces are written before their block has its checksum. Recovery compares no LSN with them, so one
+//! that starts over replays them again.
 //!
 //! The kernel takes each piece for a whole block and refuses such a log.
 
@@ -20,7 +21,7 @@ use xfskit_ondisk::{Corruption, DiskAddress, Extent, FsBlock, InodeNumber, Lsn};
 /// Types of logged buffers that a directory's blocks have.
 pub(super) const DIRECTORY_TYPES: std::ops::RangeInclusive<u16> = 10..=15;
 
-/// Directories that the log names, by their places: address and length of the cluster, offset in it.
+/// Directories that the log names, each with the place of its inode: address and length of the cluster, offset in it.
 #[derive(Default)]
 pub(super) struct Directories {
     inodes: BTreeMap<InodeNumber, (DiskAddress, usize, usize)>,
@@ -57,7 +58,7 @@ impl Blocks {
             *newest = (*newest).max(lsn);
         };
         for address in pieces {
-            // What no directory has is a whole block of an attribute fork, and is written like others.
+            // A block that no directory maps is a whole block of an attribute fork, and is written like others.
             let Some(place) = self.file_block_at(&by_address, address) else { continue };
             add(place, self.write_piece(address)?);
         }
@@ -87,7 +88,7 @@ impl Blocks {
                 if let Some(address) = geometry.fs_block_address(extent.block)
                     && let Some((other, _)) = by_address.insert(address.0, (inode, *extent))
                 {
-                    // So the maps together are no larger than what lies on the device.
+                    // This bounds the maps together by the size of the device.
                     let wrong = Corruption::new("extent record", "directories share no blocks").at(address);
                     return Err(wrong.of(inode.0).found(format_args!("one of inode {other}")).into());
                 }

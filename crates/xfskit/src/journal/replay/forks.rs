@@ -33,7 +33,7 @@ fn data_extent_count(inode: &[u8]) -> usize {
     const NREXT64: u64 = 1 << 4;
     let number = |at: usize, bytes: usize| inode[at..at + bytes].iter().fold(0u64, |n, byte| n << 8 | u64::from(*byte));
     let count = if number(120, 8) & NREXT64 != 0 { number(24, 8) } else { number(76, 4) };
-    // A fork has room for far fewer: whoever takes them stops at its end.
+    // A fork has room for far fewer: [`extents`] stops at its end.
     count.min(u64::from(u32::MAX)) as usize
 }
 
@@ -52,8 +52,8 @@ fn children(area: &[u8], records: usize) -> Option<Vec<FsBlock>> {
 }
 
 impl Blocks {
-    /// Hands over every block of the btree whose root is `fork`, the bytes of a fork of `owner`: level by level from
-    /// the root.
+    /// Calls `visit` with every block of a btree, level by level from the root. `fork` is the root: the bytes of a fork
+    /// of `owner`.
     pub(super) fn visit_tree(
         &mut self,
         owner: InodeNumber,
@@ -80,7 +80,7 @@ impl Blocks {
                 }
                 visit(found, level);
             }
-            // Every block has one parent, so that a tree is no larger than what lies on the device.
+            // Every block has one parent. This bounds the tree by the size of the device.
             below.sort_unstable();
             if below.windows(2).any(|pair| pair[0] == pair[1]) {
                 return Err(wrong().into());
@@ -95,7 +95,7 @@ impl Blocks {
         let (format, fork) = fork_of(inode, ForkKind::Data);
         let mut list = Vec::new();
         match format {
-            // Behind the records that count there may be some that did once.
+            // Behind the records that count there may be stale ones.
             FORMAT_EXTENTS => list.extend(extents(fork, data_extent_count(inode))),
             FORMAT_BTREE => self.visit_tree(owner, fork, &mut |block, level| {
                 if level == 0 {

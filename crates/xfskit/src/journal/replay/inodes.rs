@@ -33,7 +33,7 @@ impl Replay<'_> {
         if slot[..2] != INODE_MAGIC.to_be_bytes() {
             return Err(Corruption::new("inode", "magic number").at(logged.address).of(logged.inode.0).into());
         }
-        // A torn inode says nothing of its age.
+        // The LSN of a torn inode does not count.
         let is_newer = block.slots[index] == Slot::Home
             && checksum_matches(slot, INODE_CRC_OFFSET)
             && home_lsn(slot).is_some_and(|home| home > lsn);
@@ -56,8 +56,8 @@ impl Replay<'_> {
         Ok(if is_newer { ItemOutcome::Skipped } else { ItemOutcome::Replayed })
     }
 
-    /// The blocks of a fork's btree came from another inode, by an exchange of whole forks: gives them their new owner.
-    /// They are changed even if the inode is newer at home, for they may not be.
+    /// Gives the blocks of a fork's btree their new owner, after an exchange of whole forks. They are changed even if
+    /// the inode on the device is newer, for the blocks may be older.
     fn change_owner(&mut self, lsn: Lsn, logged: &LoggedInode<'_>, fork: ForkKind) -> Result<()> {
         let geometry = Arc::clone(&self.blocks.geometry);
         let bytes = usize::from(logged.basic_blocks) * BASIC_BLOCK_BYTES;

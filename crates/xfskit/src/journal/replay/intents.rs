@@ -1,6 +1,6 @@
 //! Intents in the log: those without a done item are work that recovery has to finish.
 //!
-//! Replay only gathers them; [`crate::finish`], far above this layer, finishes them.
+//! Replay only gathers them; [`crate::finish`] finishes them.
 
 use crate::item::{self, LogOnlyItem};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -19,7 +19,7 @@ pub struct RecoveredIntent {
     pub item_type: u16,
     /// The number by which its done item names it.
     pub id: u64,
-    /// Its regions as they stand in the log; the first is the format.
+    /// Its regions as they are in the log; the first is the format.
     pub regions: Vec<Vec<u8>>,
     /// Its item, which holds the tail.
     pub item: Arc<LogOnlyItem>,
@@ -32,14 +32,14 @@ impl RecoveredIntent {
     }
 }
 
-/// What an item is to the intents.
+/// Whether an item is an intent or a done item.
 pub(super) enum Role {
     Intent,
     /// The done item of intents of this type.
     Done(u16),
 }
 
-/// What items of a type are to the intents, if they are anything.
+/// Whether items of a type are intents or done items; `None` for other types.
 pub(super) fn role(kind: u16) -> Option<Role> {
     use item_type::{ATTRD, ATTRI, BUD, BUI, CUD, CUI, EFD, EFI, RUD, RUI, XMD, XMI};
     Some(match kind {
@@ -54,14 +54,14 @@ pub(super) fn role(kind: u16) -> Option<Role> {
     })
 }
 
-/// The number of an intent, or of the intent that a done item finishes: the same place in all of them.
+/// The number of an intent, or of the intent that a done item finishes: it is at the same offset in all of them.
 pub(super) fn intent_id(format: &[u8]) -> Verdict<u64> {
     let id = format.get(8..16).and_then(|bytes| bytes.try_into().ok());
     id.map(u64::from_le_bytes)
         .ok_or_else(|| Corruption::new("log intent", "names its number").found(format_args!("{} bytes", format.len())))
 }
 
-/// Intents whose done items have not been met.
+/// Intents whose done items have not been read.
 #[derive(Default)]
 pub(super) struct PendingIntents {
     /// By the order of the log.
@@ -72,7 +72,7 @@ pub(super) struct PendingIntents {
 }
 
 impl PendingIntents {
-    /// An intent was met.
+    /// Adds an intent.
     pub(super) fn add(&mut self, lsn: Lsn, item: LogItemRegions<'_>) -> Verdict {
         let (kind, id) = (item.item_type(), intent_id(item.format())?);
         let regions = item.regions().map(<[u8]>::to_vec).collect();
@@ -82,7 +82,8 @@ impl PendingIntents {
         Ok(())
     }
 
-    /// A done item of an intent of type `kind` was met. That of an intent from before the tail finishes nothing.
+    /// Takes off the intent of type `kind` that a done item finishes. Does nothing if the intent is from before the
+    /// tail.
     pub(super) fn finish(&mut self, kind: u16, id: u64) {
         if let Some(places) = self.by_id.get_mut(&(kind, id)) {
             if let Some(place) = places.pop_front() {
@@ -94,7 +95,7 @@ impl PendingIntents {
         }
     }
 
-    /// Those that are left, in the order of the log.
+    /// The intents without a done item, in the order of the log.
     pub(super) fn into_list(self) -> Vec<Arc<RecoveredIntent>> {
         self.list.into_values().map(Arc::new).collect()
     }

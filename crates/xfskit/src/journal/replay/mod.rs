@@ -1,16 +1,16 @@
-//! Replay, the first half of recovery: brings everything that the log holds to its place on the device.
+//! Replay, the first half of recovery: writes everything that the log contains to its place on the device.
 //!
 //! ```text
 //! pass 1   tail ──records──▶ head   which buffers were freed, which quota was switched off; unknown items are refused
-//! pass 2   tail ──records──▶ head   each transaction's items, in the order that their dependences ask for, replayed
-//!                                   over the blocks in memory; intents without a done item are gathered
+//! pass 2   tail ──records──▶ head   each transaction's items, in the order of their dependences, are replayed
+//!                                   onto the blocks in memory; intents without a done item are gathered
 //! then     blocks are written and flushed; stale sectors ahead of the head are cleared and flushed
 //! ```
-//! What is left is intents, which transactions finish ([`crate::finish`], the second half; `docs/design/recovery.md`).
+//! Only intents are left, which transactions finish ([`crate::finish`], the second half; `docs/design/recovery.md`).
 //!
 //! Invariants: nothing is written before the whole log was read once and found good; nothing is written to the log
-//! before everything is on the device. So a crash anywhere leaves a log from which recovery starts again, and blocks
-//! that were written the first time are passed over by their LSN.
+//! before everything is on the device. So a crash anywhere leaves a log from which recovery starts again, and by their
+//! LSNs it skips blocks that were written the first time.
 //!
 //! Facts: the XFS Algorithms & Data Structures document, "Journaling Log"; the kernel's `xlog_recover_reorder_trans`
 //! and the recovery of its items.
@@ -57,7 +57,7 @@ pub struct DirtyLog {
     pub data_device: Arc<dyn BlockDevice>,
     /// The shape of the filesystem, as its superblock says before recovery.
     pub geometry: Arc<Geometry>,
-    /// Whether quota records are kept, as far as the superblock on the device knows.
+    /// Whether quota records are kept, as the superblock on the device says.
     pub has_quota: bool,
     /// Finds the kinds of blocks.
     pub kind_of: KindOf,
@@ -67,7 +67,7 @@ pub struct DirtyLog {
     pub head: Lsn,
 }
 
-/// What the replay came to.
+/// The result of the replay.
 pub struct Replayed {
     /// Intents to finish, in the order of the log.
     pub intents: Vec<Arc<RecoveredIntent>>,
@@ -76,11 +76,11 @@ pub struct Replayed {
 }
 
 impl DirtyLog {
-    /// Replays the log onto the device and makes it durable there. The log itself stays as it is. `each` is called
-    /// for every item of every transaction, with what became of it.
+    /// Replays the log onto the device and makes it durable there. The log itself stays as it is. `each` is called for
+    /// every item of every transaction, with its outcome.
     ///
     /// # Errors
-    /// `Corrupt` where the log makes no sense or makes something of a block that fails its checks; `Unsupported` for
+    /// `Corrupt` where the log makes no sense, or where a block fails its checks after the replay; `Unsupported` for
     /// items of features that are not supported; `Io`.
     pub fn replay(&self, each: &mut dyn FnMut(ReplayedItem)) -> Result<Replayed> {
         let mut report = RecoveryReport { tail: self.tail, head: self.head, ..RecoveryReport::default() };
@@ -160,7 +160,7 @@ impl DirtyLog {
     }
 }
 
-/// Refuses items that recovery does not know: leaving one out would lose what it says.
+/// Refuses items that recovery does not know: without them changes would be lost.
 fn check_known(kind: u16) -> Result<()> {
     let known = matches!(kind, item_type::INODE | item_type::ICREATE | item_type::DQUOT) || role(kind).is_some();
     if known {

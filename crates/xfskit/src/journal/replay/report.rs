@@ -1,14 +1,14 @@
-//! What recovery did, for people.
+//! What recovery did, for reports to users.
 
 use std::fmt;
 use xfskit_ondisk::Lsn;
 
-/// What becomes of an item.
+/// What replay did with an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemOutcome {
     /// It was replayed.
     Replayed,
-    /// What is on the device is newer, or quota that is not kept any more.
+    /// The block on the device is newer, or the item is of a quota that is not kept any more.
     Skipped,
     /// Its buffer was freed later.
     Cancelled,
@@ -16,12 +16,12 @@ pub enum ItemOutcome {
     Passed,
 }
 
-/// What became of one item.
+/// The outcome of one item.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayedItem {
-    /// Which of the transactions that were complete, counted from 0 at the tail.
+    /// The number of its transaction, counted from 0 at the tail, among those that were complete.
     pub transaction: usize,
-    /// Which item of it, in the order of the log.
+    /// The number of the item in the transaction, from 0, in the order of the log.
     pub item: usize,
     /// What became of it.
     pub outcome: ItemOutcome,
@@ -44,7 +44,7 @@ pub struct RecoveryReport {
     pub uncommitted: u64,
     /// Items that were replayed.
     pub replayed: u64,
-    /// Items that were older than what is at home.
+    /// Items that were older than the block on the device, or of a quota that is not kept any more.
     pub skipped: u64,
     /// Items of buffers that were freed later.
     pub cancelled: u64,

@@ -1,4 +1,4 @@
-//! The second pass: the items of each transaction, in the order that their dependences ask for.
+//! The second pass: the items of each transaction, in the order of their dependences.
 //!
 //! Invariant: blocks change in memory only; they are written out by [`super::blocks`], whole and stamped.
 
@@ -24,9 +24,9 @@ pub(super) struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Replays the items of a transaction: new inode chunks and buffers first, for others change what they make; then
-    /// inodes and everything else; then the links of unlinked lists, which would be lost under an inode that is
-    /// replayed after them; cancel records last, for the items before them are still cancelled.
+    /// Replays the items of a transaction: new inode chunks and buffers first, for other items change the blocks that
+    /// they make; then inodes and everything else; then the links of unlinked lists, which would be lost under an inode
+    /// that is replayed after them; cancel records last, for the items before them are still cancelled.
     pub(super) fn transaction(
         &mut self,
         transaction: &LogTransaction,
@@ -61,7 +61,7 @@ impl Replay<'_> {
     }
 }
 
-/// In which turn an item of a transaction is replayed.
+/// The group of items with which an item of a transaction is replayed.
 fn group_of(item: LogItemRegions<'_>) -> Result<usize> {
     Ok(match item.item_type() {
         item_type::ICREATE => 0,
@@ -90,7 +90,8 @@ mod tests {
     const ITEMS: u64 = 10_000;
     const BASIC_BLOCKS: u16 = 64;
 
-    /// Replays a transaction that says little of many blocks of 32 KiB; `check` sees how many bytes are in memory.
+    /// Replays a transaction that changes a few bytes in each of many blocks of 32 KiB. `check` sees how many bytes are
+    /// in memory.
     fn replay_little_of_much(arguments: &[(char, &str)], flags: u16, check: impl Fn(&Blocks)) {
         let image = TestImage::new(400, arguments);
         let mount = image.mount();
@@ -126,7 +127,7 @@ mod tests {
         assert!(blocks.bytes() <= most, "{} bytes are in memory", blocks.bytes());
     }
 
-    /// Links of unlinked lists, in inodes that something else would have to mend.
+    /// Links of unlinked lists, in inodes that other items would have to replace.
     #[test]
     fn one_transaction_takes_no_more_memory_than_many() {
         let flags = buffer_type::INODES << buffer_flags::TYPE_SHIFT | buffer_flags::INODES;
@@ -136,7 +137,7 @@ mod tests {
         });
     }
 
-    /// What may be pieces of directory blocks cannot be stamped before everything else is at home.
+    /// Blocks that may be pieces of directory blocks cannot be stamped before everything else is written in place.
     #[test]
     fn pieces_of_directory_blocks_do_not_gather_in_memory() {
         let flags = directories::DIRECTORY_TYPES.start() << buffer_flags::TYPE_SHIFT;

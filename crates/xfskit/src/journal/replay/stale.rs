@@ -1,4 +1,4 @@
-//! Clears what lies in front of the head of the log.
+//! Clears stale sectors in front of the head of the log.
 //!
 //! Recovery finds the head where the number of a pass (cycle) gives way to the number of the pass before. So as many
 //! sectors in front of the head as may be in flight must carry the latter, and two things break that:
@@ -10,7 +10,7 @@
 //!           | n n | 0 0 ... 0 | n-1 n-1 ...     The kernel and xfsprogs look for the edge to n-1, find it behind the
 //!           zeros, and take the last record for one that did not arrive.
 //! ```
-//! Sectors of any other pass are stamped with the right one. Mostly there are none, and nothing is written.
+//! Sectors of any other pass are stamped with the right one. Mostly there are none, and no sector is written.
 //!
 //! Crash behaviour: the sectors between head and tail hold nothing, so clearing them may be cut off anywhere and done
 //! again. It is flushed before the first record is written behind it.
@@ -35,7 +35,7 @@ pub fn clear_stale_sectors(place: &LogArea, uuid: &[u8; 16], head: &LogHead, tai
     let free = if distance == 0 { size } else { distance };
     let count = IN_FLIGHT_BLOCKS.min(free);
     let first = count.min(size - head.block());
-    // Behind the end of the log the pass before is the one that the head is in.
+    // Around the end of the log, at its start, the pass before is the head's own.
     let ahead = clear_run(place, uuid, head.block()..head.block() + first, previous_cycle(head.cycle()), tail)?;
     let around = clear_run(place, uuid, 0..count - first, head.cycle(), tail)?;
     if !ahead && !around {
@@ -44,8 +44,8 @@ pub fn clear_stale_sectors(place: &LogArea, uuid: &[u8; 16], head: &LogHead, tai
     place.device.flush().map_err(|source| Error::Io { offset: place.offset, source })
 }
 
-/// Stamps the sectors among `blocks` that are not of the pass `cycle`, and those between them; says whether there were
-/// any.
+/// Stamps the sectors among `blocks` that are not of the pass `cycle`, and those between them. Returns whether there
+/// were any.
 fn clear_run(place: &LogArea, uuid: &[u8; 16], blocks: Range<u32>, cycle: u32, tail: Lsn) -> Result<bool> {
     let mut sectors = Vec::new();
     place.read(blocks.start, blocks.end - blocks.start, &mut sectors)?;

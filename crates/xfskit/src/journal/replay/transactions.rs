@@ -33,7 +33,7 @@ pub enum Keep {
     Formats,
 }
 
-/// A transaction as the log tells it.
+/// A transaction as it is in the log.
 #[derive(Debug)]
 pub struct LogTransaction {
     /// Its number in the log.
@@ -56,7 +56,7 @@ pub struct LogItemRegions<'a> {
 }
 
 impl LogTransaction {
-    /// One that nobody has written, of items by their regions.
+    /// A transaction that is in no log, of items given by their regions.
     #[cfg(test)]
     pub(super) fn made_up(start: Lsn, items: impl IntoIterator<Item = Vec<Vec<u8>>>) -> Self {
         let mut made = Self { id: 1, start, bytes: Vec::new(), ends: Vec::new(), firsts: Vec::new() };
@@ -132,7 +132,7 @@ struct Open {
     has_header: bool,
     /// The last region goes on in another operation.
     is_partial: bool,
-    /// Regions of the current item that are still to come.
+    /// Regions of the current item that have not been read yet.
     wanted: u16,
 }
 
@@ -142,7 +142,7 @@ impl Gatherer {
         Self { keep, open: HashMap::new() }
     }
 
-    /// Takes a record and hands over the transactions that it completes.
+    /// Takes a record and calls `commit` with each transaction that it completes.
     ///
     /// # Errors
     /// `Corrupt` for operations that make no sense; those of `commit`.
@@ -155,12 +155,12 @@ impl Gatherer {
         Ok(())
     }
 
-    /// Ids of the transactions that were not committed.
+    /// Number of transactions that were not committed.
     pub fn uncommitted(&self) -> usize {
         self.open.len()
     }
 
-    /// What was not committed, as far as it goes.
+    /// The transactions that were not committed, as far as they are in the log.
     pub fn rest(self) -> impl Iterator<Item = LogTransaction> {
         self.open.into_values().map(|mut open| {
             open.transaction.drop_unfinished(open.wanted, open.is_partial);
@@ -212,7 +212,7 @@ impl LogTransaction {
         self.ends.last().map_or(0, |&end| end as usize)
     }
 
-    /// Forgets an item whose regions are not all there.
+    /// Drops an item of which regions are missing.
     fn drop_unfinished(&mut self, wanted: u16, is_partial: bool) {
         if wanted > 0 {
             let first = self.firsts.pop().expect("an unfinished item has begun");
