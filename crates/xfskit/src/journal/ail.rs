@@ -1,12 +1,12 @@
-//! The active item list: items whose newest copy is durable in the log and not yet at home, oldest first.
+//! The active item list: items whose newest copy is durable in the log and not yet written in place, oldest first.
 //!
 //! ```text
 //! bucket (LSN of a checkpoint)  items, how many of them are still here │ the next checkpoint's │ ...
 //! ```
 //! The oldest item's LSN is the tail: where recovery would have to start. An item is in the bucket that its own
-//! [`ItemInner::in_ail`](crate::item::ItemInner::in_ail) names; that it stands in another bucket's list says nothing.
-//! So an item leaves its bucket without a search, and the lists are cleaned when a bucket is empty or is looked
-//! through.
+//! [`ItemInner::in_ail`](crate::item::ItemInner::in_ail) names; an entry of it in another bucket's list does not count.
+//! So an item leaves its bucket without a search. A list is cleaned when its bucket is read, and dropped when its
+//! bucket is empty.
 
 use super::checkpoint::CheckpointEntry;
 use crate::hash::NumberSet;
@@ -33,7 +33,7 @@ struct Buckets {
 struct Bucket {
     lsn: Lsn,
     listed: Vec<Arc<dyn LogItem>>,
-    /// How many of those listed are still here.
+    /// How many of the listed items are still in this bucket.
     items: usize,
 }
 
@@ -42,7 +42,7 @@ impl Bucket {
         item.state().lock().in_ail.get() == Some(self.lsn)
     }
 
-    /// Cleans the list when most of it says nothing.
+    /// Cleans the list when most of its entries do not count.
     fn tidy(&mut self) {
         if self.listed.len() > 2 * self.items {
             let mut listed = std::mem::take(&mut self.listed);
@@ -71,7 +71,7 @@ impl Buckets {
         true
     }
 
-    /// Drops empty buckets. Their lists come back, to be freed without the lock.
+    /// Drops empty buckets. Returns them, so that the caller frees their lists without the lock.
     fn drop_empty(&mut self) -> Vec<Bucket> {
         let mut empty = Vec::new();
         if self.list.iter().any(|bucket| bucket.items == 0) {
@@ -98,13 +98,13 @@ impl Ail {
         self.buckets.lock().items
     }
 
-    /// Whether everything is at home.
+    /// Whether everything is written in place.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// A checkpoint that starts at `lsn` is durable: its items, at most `count`, take their new places and are
-    /// unpinned. Those whose objects it frees come back.
+    /// unpinned. Returns those whose objects it frees.
     pub(super) fn insert_checkpoint(
         &self,
         lsn: Lsn,
@@ -144,7 +144,7 @@ impl Ail {
         freed
     }
 
-    /// Takes an item in that the log held before the mount.
+    /// Adds an item that the log contained before the mount.
     pub(super) fn insert(&self, lsn: Lsn, item: Arc<dyn LogItem>) {
         let mut buckets = self.buckets.lock();
         item.state().lock().in_ail.set(lsn);
@@ -161,8 +161,8 @@ impl Ail {
         buckets.list.iter().flat_map(of).collect()
     }
 
-    /// What can be written back of the items up to `target`, each with its block's address: no intents, and nothing pinned. Each
-    /// item is looked at once: most have left the processor's caches.
+    /// The items up to `target` that can be written back, each with its block's address: no intents, and no pinned
+    /// items. Each item is read once, since most have left the processor's caches.
     pub fn ready_up_to(&self, target: Lsn) -> Vec<(u64, Arc<dyn LogItem>)> {
         let mut buckets = self.buckets.lock();
         let end = buckets.list.partition_point(|bucket| bucket.lsn <= target);
@@ -211,7 +211,7 @@ impl Ail {
         left
     }
 
-    /// Takes an item off whatever happened to it: a finished intent, an object that was freed.
+    /// Takes an item off, even if it was committed again: a finished intent, an object that was freed.
     pub fn remove(&self, item: &Arc<dyn LogItem>) {
         let mut buckets = self.buckets.lock();
         buckets.take_off(&mut item.state().lock());

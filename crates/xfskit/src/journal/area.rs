@@ -6,7 +6,8 @@ use std::sync::Arc;
 use xfskit_device::BlockDevice;
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, Lsn};
 
-/// Log that a short work needs at least: what may have been in flight before and is cleared, and some records.
+/// Bytes of log that a short task needs at least: the sectors that are cleared because writes to them may have been in
+/// flight, and some records.
 const MIN_BYTES: u64 = 2 << 20;
 
 /// How much of the log's space on the host must be there before a filesystem is opened for writing.
@@ -15,8 +16,8 @@ pub enum HostSpace {
     /// All: the filesystem is to be open for long.
     #[default]
     All,
-    /// As much as the host has, at least for a short work. The filesystem shuts down where that ends; what was durable
-    /// is in the log then.
+    /// As much as the host has, at least enough for a short task. The filesystem shuts down where the space ends;
+    /// durable changes are then in the log.
     Part,
 }
 
@@ -36,11 +37,11 @@ impl LogArea {
         u64::from(self.basic_blocks) * BASIC_BLOCK_BYTES as u64
     }
 
-    /// Has the host set space aside for the log, which goes on at `head`. Returns how many bytes ahead of it are there,
-    /// if not all.
+    /// Makes the host reserve space for the log, whose next record is at `head`. Returns how many bytes from `head` on
+    /// are reserved, `None` for all.
     ///
     /// # Errors
-    /// `Io`, which says that the host is full where it is.
+    /// `Io`, which says so when the host is full.
     pub fn allocate(&self, head: Lsn, wanted: HostSpace) -> Result<Option<u64>> {
         let error = match self.device.allocate(self.offset, self.bytes()) {
             Ok(()) => return Ok(None),
@@ -70,7 +71,7 @@ impl LogArea {
         Err(Error::Io { offset: self.offset, source: std::io::Error::new(error.kind(), why) })
     }
 
-    /// Sets aside what the next records take.
+    /// Reserves `bytes` bytes of the log from `head` on.
     fn allocate_ahead(&self, head: Lsn, bytes: u64) -> std::io::Result<()> {
         let start = u64::from(head.block()) * BASIC_BLOCK_BYTES as u64;
         let before_end = bytes.min(self.bytes().saturating_sub(start));

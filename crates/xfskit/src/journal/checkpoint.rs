@@ -4,8 +4,8 @@
 //! part (one for each shard)   entries: item, where its copy is │ slabs with the copies of inodes
 //! vectors                     copies that lay in their items
 //! ```
-//! Invariants: each item that the checkpoint holds has exactly one entry that counts; what an entry says of its item is
-//! what this checkpoint needs, since the next one may change the item meanwhile.
+//! Invariants: each item that the checkpoint contains has exactly one entry that counts. An entry repeats what this
+//! checkpoint needs to know of its item, since commits to the next one may change the item meanwhile.
 
 use super::copies::{Copied, Copies};
 use super::values::OrderedWrite;
@@ -18,7 +18,7 @@ pub(super) struct CheckpointEntry {
     pub item: Arc<dyn LogItem>,
     pub copy: EntryCopy,
     pub stale: bool,
-    /// The item's `keeps_position` as this checkpoint has it: the next may free the blocks meanwhile.
+    /// The item's `keeps_position` when this checkpoint was closed: commits to the next one may free the blocks.
     pub keeps_position: bool,
     /// Recovery must see it before the others.
     pub goes_first: bool,
@@ -26,13 +26,13 @@ pub(super) struct CheckpointEntry {
 
 /// Where the copy of an entry's item is.
 pub(super) enum EntryCopy {
-    /// In the item, while the checkpoint gathers; later nowhere: an ordered item has none.
+    /// In the item, while the checkpoint gathers. In a closed checkpoint: the item has no copy, since it is ordered.
     InItem,
     /// In the shard.
     InShard(Copied),
     /// Taken out of the item.
     Vector(u32),
-    /// Nowhere: another entry has it, or the intent was whited out.
+    /// There is none here: another entry has it, or the intent was whited out.
     Gone,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct ShardPart {
     pub copies: Copies,
 }
 
-/// A checkpoint that was carried off the list.
+/// A checkpoint that was taken off the CIL.
 pub(super) struct Checkpoint {
     pub seq: CheckpointSeq,
     pub parts: Vec<ShardPart>,
@@ -60,7 +60,7 @@ impl CheckpointEntry {
         Self { item, copy, stale: false, keeps_position: false, goes_first }
     }
 
-    /// Whether the checkpoint holds the item through this entry.
+    /// Whether this is the entry that counts for its item.
     pub(super) fn counts(&self) -> bool {
         !matches!(self.copy, EntryCopy::Gone)
     }
@@ -72,7 +72,7 @@ impl Checkpoint {
         self.parts.iter().map(|part| part.entries.len()).sum()
     }
 
-    /// Takes all entries out; the lists stay, for their memory.
+    /// Takes all entries out. The empty lists stay, so that their memory is used again.
     pub(super) fn take_entries(&mut self) -> impl Iterator<Item = CheckpointEntry> {
         self.parts.iter_mut().flat_map(|part| part.entries.drain(..))
     }
@@ -103,7 +103,7 @@ impl Checkpoint {
             }
             let Some(vector) = vector else { continue };
             if vector.value_bytes() > 0 {
-                // A region is made of it, and the record takes one more.
+                // Each value is copied twice: into its region, and from there into the record.
                 counters.value_bytes_copied.add(2 * vector.value_bytes() as u64);
             }
             entry.copy = EntryCopy::Vector(self.vectors.len() as u32);
@@ -121,8 +121,8 @@ impl Checkpoint {
         self.parts.iter().flat_map(|part| &part.entries).map(regions).sum()
     }
 
-    /// Hands all regions to `each`, in the order in which recovery is to see them: an item that makes blocks over stands
-    /// before the items of what was done to the blocks since.
+    /// Hands all regions to `each`, in the order in which recovery is to see them: an item that makes blocks anew
+    /// precedes the items of later changes to them.
     pub(super) fn regions<E>(&self, mut each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         for first in [true, false] {
             for part in &self.parts {

@@ -3,9 +3,9 @@
 //! ```text
 //! shard (one for each thread slot)   entries: item, where its copy is │ copies of inodes │ charge, ordered writes
 //! ```
-//! A commit has the lock of its thread's shard while it formats, and no other's; so all of a transaction is in one
-//! shard, and commits of different threads meet only at the items that they share. A switch locks all shards for the
-//! moment it takes to carry the lists off.
+//! A commit holds the lock of its thread's shard while it formats, and of no other shard. So all of a transaction is in
+//! one shard, and commits of different threads contend only for the items that they share. A switch locks all shards
+//! while it takes their lists.
 
 use super::checkpoint::{Checkpoint, EntryCopy};
 use super::grant::accounts::GrantSpace;
@@ -17,7 +17,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, Padded, THREAD_SLOTS, thread_slot};
 use xfskit_ondisk::DiskAddress;
 
-/// A shard reports its charge in portions: so many of them are what pushes the CIL.
+/// A shard reports its charge in portions. This many portions push the CIL.
 const REPORTS_PER_PUSH: u64 = 64;
 
 /// The list.
@@ -37,7 +37,7 @@ pub(super) struct Cil {
 /// What a commit costs the gathering checkpoint.
 pub(super) struct CommitCharge {
     pub seq: CheckpointSeq,
-    /// What the checkpoint is charged for it; less than nothing where it needs less than before.
+    /// What the checkpoint is charged for the commit, in bytes; negative where the checkpoint needs less than before.
     pub charge_bytes: i64,
 }
 
@@ -84,7 +84,7 @@ impl Cil {
         let index = thread_slot();
         let mut shard = self.shards[index].lock();
         shard.need_list(|| self.pool.list());
-        // The shard's lock keeps the number as it is.
+        // The number cannot change while a shard's lock is held.
         let seq = self.current();
         let shared = BatchShared { whiteouts, pool: &self.pool, cancels: &self.cancels, counters };
         let mut batch = Batch::new(&mut shard, index as u16, seq, shared);
@@ -92,7 +92,7 @@ impl Cil {
         let BatchResult { grown, logged, relogged } = batch.result();
         let charge_bytes = shard.charge(grown, space);
         if let Some(unreported) = shard.report(self.report_bytes) {
-            // Around zero where it fell.
+            // Wraps, and so subtracts, where the charge became smaller.
             self.charged.fetch_add(unreported, Ordering::Relaxed);
         }
         drop(shard);
@@ -128,7 +128,7 @@ impl Cil {
         for (shard, entry) in all_moved {
             checkpoint.parts[shard as usize].entries[entry as usize].copy = EntryCopy::Gone;
         }
-        // The next commit of an item makes its copy anew: those of this checkpoint are taken before there can be one.
+        // The next commit of an item overwrites its copy, so the copies are taken while all shards are still locked.
         checkpoint.take_vectors(counters);
         self.charged.store(0, Ordering::Relaxed);
         self.cancels.store(0, Ordering::Release);

@@ -3,10 +3,10 @@
 //! ```text
 //! slab   copy 1 │ room │ copy 2 │ ...      a copy lies in one slab, with room to grow a little
 //! ```
-//! A copy that is made anew takes its old place when it fits, else a new one; what it left stays unused until the
-//! checkpoint is written. An inode's copy has an upper bound, so the unused part has one too.
+//! A copy that is made anew takes its old place when it fits, else a new one. The place that it leaves stays unused
+//! until the checkpoint is written. An inode's copy has an upper bound, so the unused part has one too.
 //!
-//! Slabs go back to the [`SlabStock`] when their checkpoint is durable.
+//! Slabs return to the [`SlabStock`] when their checkpoint is durable.
 
 use super::pool::{SLAB_BYTES, SlabStock};
 use crate::item::LogVector;
@@ -51,12 +51,12 @@ impl RegionEnds {
     }
 }
 
-/// A copy that is to be made: how long its regions are, and what stands in them.
+/// A copy that is to be made: the lengths of its regions, and their contents.
 pub trait Regions {
     /// Where they end.
     fn ends(&self) -> RegionEnds;
 
-    /// Writes them to `out`, all of its bytes.
+    /// Writes the regions to `out`, all of its bytes.
     fn fill(&self, out: &mut [u8]);
 }
 

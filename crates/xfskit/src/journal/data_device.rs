@@ -1,7 +1,7 @@
-//! The data device as the journal sees it: what was written to it since the last flush is not durable.
+//! The data device as the journal sees it: writes since the last flush are not durable.
 //!
 //! Invariant: the flag is set before the item or value that was written leaves its list. So a checkpoint whose tail
-//! counts on the write finds the flag set, and flushes.
+//! relies on the write finds the flag set, and flushes.
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};

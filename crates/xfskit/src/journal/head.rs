@@ -1,8 +1,9 @@
 //! Finds the end of the log on disk, and where recovery has to start.
 //!
 //! Every sector of the log carries the number of the pass (cycle) in which it was written, so the log is a run of
-//! sectors of pass n followed by a run of pass n - 1 (or 0 in a new one), and the head is where they meet. What was in
-//! flight when the power failed may have arrived in part: `docs/design/recovery.md` says how the head is found then.
+//! sectors of pass n followed by a run of pass n - 1 (or 0 in a new one), and the head is where they meet. Writes that
+//! were in flight when the power failed may have arrived in part: `docs/design/recovery.md` says how the head is found
+//! then.
 //!
 //! Facts: the kernel's `xlog_find_head`, `xlog_verify_head` and `xlog_verify_tail`.
 
@@ -18,7 +19,7 @@ use zerocopy::FromBytes;
 
 /// Most sectors that a writer may have had in flight when the power failed: eight of the largest records.
 pub(super) const IN_FLIGHT_BLOCKS: u32 = 8 * 256 * 1024 / 512;
-/// Sectors before the edge that hold all that may be missing or torn, and a whole record before it.
+/// Sectors before the edge that contain all records which may be missing or torn, and a whole record before them.
 const MAX_WINDOW_BLOCKS: u32 = 2 * IN_FLIGHT_BLOCKS;
 /// Most blocks of the record with which xfsprogs formats a log: the largest stripe unit.
 const MAX_FORMATTED_BLOCKS: u32 = 256 * 1024 / 512;
@@ -30,17 +31,17 @@ pub struct LogHead {
     pub next: Lsn,
     /// Block of the newest record.
     pub last_record_block: u32,
-    /// Record size of its writer. The kernel takes the size for the same in all records that it looks at together, so
-    /// a writer must go on with it.
+    /// Record size of its writer. The kernel assumes one size for all records that it reads together, so the next
+    /// writer must keep it.
     pub record_bytes: u32,
 }
 
-/// What the log holds.
+/// Whether the log is clean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogState {
     /// It was closed in good order.
     Clean,
-    /// It holds work that may not be at home yet, from this LSN on.
+    /// From this LSN on it contains changes that may not be written in place yet.
     Dirty {
         /// Where recovery starts.
         tail: Lsn,
@@ -61,11 +62,11 @@ pub fn find_head(place: &LogArea, uuid: &[u8; 16]) -> Result<(LogHead, LogState)
             .into());
     }
     let edge = if first == last { size } else { find_edge(place, first)? };
-    // In its first pass the log has nothing before its start. In a later one its end may still say 0: what was written
-    // there last did not arrive.
+    // In its first pass the log has nothing before its start. In a later one its end may still carry cycle 0: the last
+    // writes there did not arrive.
     let most = if first == 1 { edge } else { size }.min(MAX_WINDOW_BLOCKS);
     let last = if first == last { last } else { previous_cycle(first) };
-    // Behind the record with which xfsprogs formats a log lie zeros, and nothing was in flight. It alone has no
+    // Zeros follow the record with which xfsprogs formats a log, and no write was in flight. Only that record has no
     // checksum.
     if edge <= MAX_FORMATTED_BLOCKS {
         let start = Window::read(place, edge, edge, first, last)?;
@@ -91,7 +92,7 @@ fn cycle_at(place: &LogArea, block: u32) -> Result<u32> {
     Ok(sector_cycle(&sector))
 }
 
-/// The first block whose cycle is before `first`, by bisection. Blocks near the start may be of the pass after: they
+/// The first block whose cycle is before `first`, by bisection. Blocks near the start may be of the next pass: they
 /// were in flight together with the end of the log, and block 0 did not arrive.
 fn find_edge(place: &LogArea, first: u32) -> Result<u32> {
     let (mut low, mut high) = (0, place.basic_blocks - 1);
@@ -109,7 +110,7 @@ fn finish(place: &LogArea, uuid: &[u8; 16], window: &Window<'_>, newest: usize) 
     let lsn = window.lsn(newest);
     let record_bytes = header.size.get().clamp(HEADER_COVERS_BYTES as u32, MAX_RECORD_BYTES as u32);
     let head = LogHead { next: place.after(lsn, blocks), last_record_block: lsn.block(), record_bytes };
-    // Only a crafted log comes so far; 0 is what stands where nothing was ever written.
+    // Only a crafted log uses all cycle numbers. 0 is the cycle of sectors that were never written.
     ensure_on_disk!(head.next.cycle() != 0, "log", "cycle numbers are not used up", "the last is {:#x}", lsn.cycle());
     let record = window.record(newest, blocks);
     let flags = record.len() - header.length.get() as usize + OPERATION_HEADER_BYTES - 3;
@@ -171,13 +172,13 @@ impl<'p> Window<'p> {
     /// The first sector that was in flight and is missing; the end if there is none.
     fn find_hole(&self) -> usize {
         let from = self.blocks().saturating_sub(IN_FLIGHT_BLOCKS as usize);
-        // A later cycle is no hole: what was in flight behind the head may have been written over the oldest records.
+        // A later cycle is no hole: records that were in flight behind the head may have overwritten the oldest ones.
         let missing = |&index: &usize| sector_cycle(self.sector(index)) < self.lsn(index).cycle();
         (from..self.blocks()).find(missing).unwrap_or(self.blocks())
     }
 
-    /// Whether a sector holds no record, only the mark of its pass (see `recovery/stale.rs`). The writer of marks makes
-    /// them durable before it goes on, so nothing before one was in flight.
+    /// Whether a sector holds no record, only the mark of its pass (see `replay/stale.rs`). The marks are flushed
+    /// before the next record is written, so no write before a mark was in flight.
     fn is_stale_mark(&self, index: usize) -> bool {
         let header = self.header(index);
         header.length.get() == 0 && header.operations.get() == 0
@@ -221,8 +222,8 @@ impl<'p> Window<'p> {
     }
 }
 
-/// The first whole record from `tail` on. What was torn off at the head may have been written over the records at the
-/// tail, which were not needed any more then.
+/// The first whole record from `tail` on. The torn records at the head may have overwritten records at the tail, which
+/// the log did not need any more.
 fn find_tail(place: &LogArea, uuid: &[u8; 16], head: Lsn, tail: Lsn) -> Result<Lsn> {
     let log_bytes = u64::from(place.basic_blocks) * BASIC_BLOCK_BYTES as u64;
     let wrong = |tail: Lsn| {
@@ -267,8 +268,8 @@ mod tests {
     use xfskit_ondisk::log_record::RecordHeader;
     use zerocopy::{FromBytes, IntoBytes};
 
-    /// A clean log whose last record ends with the log, in the last pass that has a number. The checkpoint behind it
-    /// would have been one of pass 0, which no item can be of.
+    /// A clean log whose last record ends with the log, in the last pass that has a number. The next checkpoint would
+    /// be in pass 0, which no record can have.
     #[test]
     fn a_log_without_another_pass_is_refused() {
         const LAST: u32 = u32::MAX;

@@ -5,15 +5,16 @@
 //!              ▲ relogged items replace their copy                        tail of the log = oldest item of the AIL
 //! ```
 //! Invariants
-//! - Write-ahead: an object goes to its home only when every checkpoint that holds it is durable (it is unpinned).
+//! - Write-ahead: an object is written in place only when every checkpoint that contains it is durable (it is
+//!   unpinned).
 //! - `taken + (head - tail) <= size`: space granted to running transactions, plus what the CIL will write, plus what
-//!   the log holds and still needs, never exceeds the log, so the head never meets the tail.
+//!   the log contains and still needs, never exceeds the log, so the head never meets the tail.
 //! - Before the first record of a checkpoint is written, the device is flushed if anything was written back since the
 //!   last flush, for the record's tail says that those write-backs are durable.
 //! - Checkpoints are written one at a time and in the order of their numbers; a checkpoint counts as durable when the
 //!   flush after its commit record has returned, and only then are its items unpinned and put into the AIL.
 //!
-//! Crash behaviour: a checkpoint whose commit record is not in the log did not happen. What was flushed did.
+//! Crash behaviour: a checkpoint whose commit record is not in the log did not happen. One that was flushed did.
 //!
 //! Locking: `writer` (one checkpoint at a time) > AIL or CIL shards > item state; `writer` > values. No lock of a
 //! buffer or an inode is waited for here, so a thread may push the journal while it holds some.
@@ -71,7 +72,7 @@ use xfskit_ondisk::{DiskAddress, Geometry, Lsn};
 /// How the journal is written.
 #[derive(Clone, Debug)]
 pub struct JournalOptions {
-    /// Leave out intents whose done items come in the same checkpoint.
+    /// Leave out intents whose done items are in the same checkpoint.
     pub whiteouts: bool,
     /// Memory for metadata, of which copies that serve the next checkpoint take a part.
     pub cache_bytes: u64,
@@ -81,7 +82,7 @@ pub struct JournalOptions {
     pub error_tags: Arc<ErrorTags>,
 }
 
-/// Checkpoints that fit the room which the host has for the log: what the first of them carry is durable where the room
+/// Checkpoints that fit the space which the host has for the log, so that the first of them are durable when the space
 /// ends.
 const CHECKPOINTS_IN_ROOM: u64 = 4;
 
@@ -92,7 +93,7 @@ pub struct Journal {
     whiteouts: bool,
     /// What the next checkpoint carries.
     cil: Cil,
-    /// When that is written.
+    /// When the next checkpoint is written.
     policy: PushPolicy,
     /// Values that wait for their checkpoint.
     values: Values,
@@ -102,16 +103,16 @@ pub struct Journal {
     durable: AtomicU64,
     /// What must be written back before the tail moves.
     tail: Tail,
-    /// Where that is written.
+    /// The device to which it is written.
     data: Arc<DataDevice>,
     /// Log space, and the threads that wait for it.
     space: LogSpace,
     shutdown: Shutdown,
 }
 
-/// The part of the cache's bytes that the memory for copies may keep besides.
+/// The fraction of the cache's bytes that the memory for copies may take in addition.
 const POOL_SHARE: u64 = 8;
-/// Checkpoints and pushes after which objects that are still locked are taken to stay locked.
+/// Rounds of checkpoint and write-back after which objects that are still locked are assumed to stay locked.
 const MAX_QUIESCE_ROUNDS: usize = 1000;
 
 impl Journal {
@@ -150,8 +151,8 @@ impl Journal {
         }
     }
 
-    /// Takes over intents that recovery left, before anything else is done: each keeps the tail of the log where it
-    /// stands until its done item is durable.
+    /// Takes over the intents that recovery has to finish, before any commit. Each keeps the tail of the log at or
+    /// before its own place until its done item is durable.
     pub fn adopt_intents(&self, intents: &[Arc<RecoveredIntent>]) {
         for intent in intents {
             self.tail.ail().insert(intent.lsn, Arc::clone(&intent.item) as _);
@@ -161,7 +162,7 @@ impl Journal {
         }
     }
 
-    /// Names what writes objects back.
+    /// Sets the code that writes objects back.
     pub fn set_write_back(&self, write_back: Arc<dyn WriteBack>) {
         self.tail.set_write_back(write_back);
     }
@@ -171,7 +172,7 @@ impl Journal {
         self.data.unflushed_flag()
     }
 
-    /// Stops everything: nothing is written any more, and every operation answers with the reason.
+    /// Stops the journal: nothing is written any more, and every operation fails with the reason.
     pub fn shut_down(&self, reason: impl Into<String>) {
         self.shutdown.shut_down(reason.into());
         self.space.wake_waiters();
@@ -203,8 +204,8 @@ impl Journal {
         charge.seq
     }
 
-    /// Writes values that were committed. A value that cannot be written goes on waiting: the thread that writes the
-    /// checkpoint meets the error again, before anything of the checkpoint is in the log.
+    /// Writes values that were committed. A value that cannot be written keeps waiting: the thread that writes the
+    /// checkpoint tries it again, before anything of the checkpoint is in the log.
     pub fn write_values(&self, values: Vec<OrderedWrite>) {
         for write in values.iter().take_while(|_| self.check().is_ok()) {
             if let Err(error) = self.values.write(write) {
@@ -219,7 +220,7 @@ impl Journal {
     /// # Errors
     /// As [`Self::force`].
     pub fn after_commit(&self) -> Result<()> {
-        // Where another thread is writing a checkpoint already, the next commit looks again.
+        // If another thread is writing a checkpoint already, this is left to the next commit.
         if self.is_push_due()
             && let Some(mut writer) = self.writer.try_lock()
             && self.is_push_due()
@@ -244,7 +245,7 @@ impl Journal {
         self.cil.holds_cancel(address)
     }
 
-    /// The next commit writes a checkpoint, however little has gathered: too much waits for it to be durable.
+    /// Makes the next commit write a checkpoint, however little has gathered: a thread needs it durable.
     pub fn want_push(&self) {
         self.policy.want_push();
     }
@@ -257,7 +258,7 @@ impl Journal {
     /// Makes checkpoint `seq` and all before it durable; waits.
     ///
     /// # Errors
-    /// `Io` or `Shutdown`: what was not acknowledged before is in doubt.
+    /// `Io` or `Shutdown`: changes that were not acknowledged before may or may not be durable.
     pub fn force(&self, seq: CheckpointSeq) -> Result<()> {
         self.check()?;
         self.counters.log_forces.increment();
@@ -306,8 +307,8 @@ impl Journal {
             return Err(error);
         }
         let start = result?;
-        // The items are in the AIL before the head moves behind them: a thread that finds the AIL empty takes the head
-        // for the tail.
+        // The items enter the AIL before the head moves past them: a thread that finds the AIL empty uses the head as
+        // the tail.
         let ail = self.tail.ail();
         let freed = ail.insert_checkpoint(start, checkpoint.entry_count(), checkpoint.take_entries());
         checkpoint.finished.iter().for_each(|intent| ail.remove(intent));
@@ -322,7 +323,8 @@ impl Journal {
     }
 
     fn write_checkpoint(&self, writer: &mut LogWriter, checkpoint: &Checkpoint) -> Result<Lsn> {
-        // The tail is read before the flush: what left the AIL up to here was written, and the flush makes it durable.
+        // The tail is read before the flush: items that left the AIL until now were written, and the flush makes them
+        // durable.
         let start = writer.head();
         let tail = self.tail.lsn().map_or(start, |tail| tail.min(start));
         checkpoint.ordered_writes.iter().try_for_each(|write| self.values.write(write))?;
@@ -337,7 +339,8 @@ impl Journal {
         Ok(start)
     }
 
-    /// Copies what waits to be written to the device from `offset` on; says which parts of `out` are the device's.
+    /// Copies values that wait to be written to the device from `offset` on. Returns the parts of `out` that the caller
+    /// must read from the device.
     pub fn copy_waiting(&self, offset: u64, out: &mut [u8]) -> SmallVec<[Range<usize>; 1]> {
         self.values.copy_waiting(offset, out)
     }
@@ -347,7 +350,8 @@ impl Journal {
     /// # Errors
     /// `Io`, `Shutdown`.
     pub fn flush_contents(&self) -> Result<()> {
-        // Under the writer's lock: a checkpoint may have taken the flag and not flushed yet, or in vain.
+        // Under the writer's lock: a checkpoint may have cleared the flag and not flushed yet, or its flush may have
+        // failed.
         let _writer = self.writer.lock();
         self.check()?;
         self.flush_data()
@@ -390,8 +394,7 @@ impl Journal {
         failed.map_or(Ok(left), Err)
     }
 
-    /// As [`Self::push_tail`], for callers that can do without: what the device refuses is left to the callers that
-    /// need its space.
+    /// As [`Self::push_tail`], for callers that can do without the space: a block that the device refuses is no error.
     ///
     /// # Errors
     /// `Corrupt`, `Shutdown`.
@@ -402,12 +405,12 @@ impl Journal {
         }
     }
 
-    /// Writes everything to its place on the device: checkpoint, write-back of all items, flush. The log holds nothing
-    /// then that is still needed.
+    /// Writes everything to its place on the device: checkpoint, write-back of all items, flush. The log then contains
+    /// nothing that is still needed.
     ///
     /// # Errors
-    /// `Io`, after which the journal is shut down: what the device refuses is in the log, for recovery; `Shutdown`, also
-    /// when metadata stays locked by another thread.
+    /// `Io`, after which the journal is shut down: blocks that the device refuses are in the log, for recovery;
+    /// `Shutdown`; `WouldBlock` when objects stay locked.
     pub fn quiesce(&self) -> Result<()> {
         for _ in 0..MAX_QUIESCE_ROUNDS {
             self.force_all()?;
@@ -416,7 +419,7 @@ impl Journal {
                 return Err(error);
             }
             if self.tail.lsn().is_none() && self.cil.is_empty() {
-                // No checkpoint may take this flush for its own.
+                // Under the writer's lock, so that no checkpoint clears the flag and relies on this flush.
                 let _writer = self.writer.lock();
                 self.check()?;
                 return self.flush_data();
@@ -430,14 +433,14 @@ impl Journal {
     ///
     /// # Errors
     /// `Shutdown`; `Invalid` when the log is too small for the request; `Io` when the log is full of metadata that the
-    /// device does not take to its place.
+    /// device refuses to write in place.
     pub fn reserve(&self, bytes: u32, links: u32) -> Result<Grant<'_>> {
         self.check()?;
         Grant::take(&self.space, self, bytes, links)
     }
 
-    /// Says that recovered intents are being finished, or that they are. No other thread uses the journal meanwhile:
-    /// space that cannot be had at once cannot be had by waiting.
+    /// Says whether recovered intents are being finished. No other thread uses the journal meanwhile, so waiting would
+    /// free no space.
     pub fn set_recovering(&self, recovering: bool) {
         self.space.set_recovering(recovering);
     }

@@ -1,20 +1,20 @@
 //! Memory that one checkpoint leaves for the next: slabs for the copies of inodes, vectors for those of buffers, and
 //! the lists of entries.
 //!
-//! Memory that was used lately costs far less than memory that the system has to hand out and clear. The thread that
+//! Memory that was used lately costs far less than memory that the system has to allocate and clear. The thread that
 //! wrote a checkpoint returns its memory once it is durable.
 //!
-//! Invariant: each kind keeps at most so many bytes; what exceeds them is freed.
+//! Invariant: each kind keeps at most its bound of bytes; the rest is freed.
 
 use crate::item::{BoxedVector, LogVector};
 use crate::sync::Mutex;
 
 /// Bytes of a slab; more than the largest copy of an inode.
 pub(super) const SLAB_BYTES: usize = 64 << 10;
-/// Vectors that a shard takes at once; it keeps no more of them, which the bounds do not count.
+/// Vectors that a shard takes at once. It keeps at most as many, and the bounds do not count them.
 const VECTORS_AT_ONCE: usize = 16;
 
-/// What can be used again.
+/// Memory that can be used again.
 trait Reusable {
     /// The memory that it occupies.
     fn memory_bytes(&self) -> usize;
@@ -38,7 +38,7 @@ impl<E> Reusable for Vec<E> {
     }
 }
 
-/// What waits of one kind.
+/// Unused memory of one kind.
 struct Stock<T> {
     waiting: Mutex<Waiting<T>>,
     max_bytes: usize,
@@ -66,7 +66,7 @@ impl<T: Reusable> Stock<T> {
         waiting.take()
     }
 
-    /// Keeps what there is room for, and drops the rest.
+    /// Keeps `things` as far as the bound allows, and drops the rest.
     fn give_back(&self, things: impl Iterator<Item = T>) {
         let mut surplus = Vec::new();
         let mut waiting = self.waiting.lock();
@@ -92,17 +92,17 @@ impl<T: Reusable> Waiting<T> {
     }
 }
 
-/// Slabs that wait for their next use.
+/// Unused slabs.
 pub(super) struct SlabStock(Stock<Box<[u8]>>);
 
 impl SlabStock {
-    /// A slab with whatever stands in it.
+    /// A slab; it still contains the bytes of its last use.
     pub(super) fn take(&self) -> Box<[u8]> {
         self.0.take().unwrap_or_else(|| vec![0; SLAB_BYTES].into_boxed_slice())
     }
 }
 
-/// What waits for its next use; `E` are the entries of lists.
+/// Memory that waits for its next use; `E` are the entries of lists.
 pub(super) struct Pool<E> {
     pub(super) slabs: SlabStock,
     vectors: Stock<BoxedVector>,
@@ -125,7 +125,7 @@ impl<E> Pool<E> {
         self.lists.take_largest().unwrap_or_default()
     }
 
-    /// An empty vector out of `spare`, to which some more come when there is none.
+    /// An empty vector out of `spare`, which is refilled from the pool when it is empty.
     pub(super) fn vector(&self, spare: &mut Vec<BoxedVector>) -> Option<BoxedVector> {
         if spare.is_empty() {
             let mut waiting = self.vectors.waiting.lock();

@@ -9,8 +9,8 @@
 //! Invariants
 //! - A push is due from `push_bytes` on, or once a thread wants one ([`PushPolicy::want_push`]).
 //! - The thread whose commit pushed last leaves the next push and look to other threads for a sixteenth of
-//!   `push_bytes`, so that threads that do the same work also share what the journal makes of it. Beyond that every
-//!   thread does what is due, so a single thread never waits for others.
+//!   `push_bytes`, so that threads that do the same work also share the work of the journal. Beyond that every thread
+//!   does what is due, so a single thread never waits for others.
 //! - After each push by a commit one thread looks at the tail, once. A checkpoint that another thread forces meanwhile
 //!   does not put the look off: it is then due at once.
 //!
@@ -19,7 +19,7 @@
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::thread_slot;
 
-/// The part of what pushes the CIL that the last pusher leaves to other threads.
+/// The fraction of `push_bytes` that the last pusher leaves to other threads.
 const LEFT_TO_OTHERS: u64 = 16;
 const NOT_DUE: u64 = u64::MAX;
 
@@ -29,10 +29,10 @@ pub(super) struct PushPolicy {
     push_bytes: u64,
     /// The slot of the thread whose commit pushed it last.
     last_pusher: AtomicUsize,
-    /// Charged bytes of the gathering checkpoint from which on a thread is to look whether the last one left the log
+    /// Charged bytes of the gathering checkpoint from which on a thread is to check whether the last one left the log
     /// too full.
     look_due_at: AtomicU64,
-    /// A thread suffers from what the gathering checkpoint keeps busy.
+    /// A thread needs extents that the gathering checkpoint keeps busy.
     push_wanted: AtomicBool,
 }
 

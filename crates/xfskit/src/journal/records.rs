@@ -1,7 +1,7 @@
 //! Reads the records of the log in their order.
 //!
 //! The log is a ring: a record may go around its end. Positions here count blocks on from the start of the walk and
-//! never wrap, so that a walk has an end whatever the log says.
+//! never wrap, so that a walk ends, whatever the log contains.
 //!
 //! Every record that is read is checked: its header, its place (the LSN that it must have), its checksum.
 
@@ -34,7 +34,7 @@ impl LogArea {
         Ok(())
     }
 
-    /// Every place where a record starts, of whatever pass, the oldest first.
+    /// Every place where a record of any pass starts, the oldest first.
     ///
     /// # Errors
     /// `Io`.
@@ -82,7 +82,7 @@ pub struct Record<'a> {
     pub lsn: Lsn,
     /// Where recovery would start if it were the newest.
     pub tail: Lsn,
-    /// Number of operations that it says it holds.
+    /// Number of operations, as its header says.
     pub operation_count: u32,
     /// The operations, padded to whole sectors.
     pub data: &'a [u8],
@@ -174,7 +174,8 @@ impl<'p> RecordReader<'p> {
         let length = blocks as usize * BASIC_BLOCK_BYTES;
         let start = self.at;
         let record = &mut self.window[start..start + length];
-        // mkfs.xfs and xfs_repair leave the checksum of the record that they write at zero, and its words in place.
+        // mkfs.xfs and xfs_repair set no checksum in the record that they write, and do not replace its words by the
+        // cycle.
         if header.crc != [0; 4] {
             open_record(record).map_err(at)?;
         }
@@ -186,7 +187,7 @@ impl<'p> RecordReader<'p> {
         Ok(Some(Record { lsn, tail: Lsn(header.tail_lsn.get()), operation_count: header.operations.get(), data }))
     }
 
-    /// Makes the window hold `blocks` blocks from the next record on.
+    /// Makes the window contain `blocks` blocks from the next record on.
     fn fill(&mut self, blocks: u32) -> Result<()> {
         if self.window.len() - self.at >= blocks as usize * BASIC_BLOCK_BYTES {
             return Ok(());

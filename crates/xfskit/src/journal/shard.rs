@@ -1,8 +1,8 @@
 //! A shard of the CIL, and the commit of one transaction to it.
 //!
 //! An inode's copy lies in the shard ([`super::copies`]), and its item knows the entry; the switch need not touch the
-//! item. What many threads log, buffers above all, has its copy in its item, where every thread can make it anew; an
-//! inode that another thread logs moves there.
+//! item. Items that many threads log, buffers above all, contain their copy, where every thread can make it anew. The
+//! copy of an inode that another thread logs moves there.
 //!
 //! Invariants: all of a transaction is in one shard; an item is in the lists of several shards only if all entries but
 //! one are listed as moved.
@@ -21,11 +21,11 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use xfskit_ondisk::DiskAddress;
 
-/// What a checkpoint stays charged for an intent that was whited out: its entry waits for the switch in memory, and
-/// without a charge nothing would bound how many do.
+/// Bytes that a checkpoint stays charged for an intent that was whited out: its entry stays in memory until the switch,
+/// and without a charge nothing would bound the number of such entries.
 const WHITED_OUT_BYTES: u32 = 256;
 
-/// The memory that checkpoints leave for the next.
+/// The memory that a checkpoint leaves for the next.
 pub(super) type CopyPool = Pool<CheckpointEntry>;
 
 /// The part of the CIL that the threads of one slot commit to.
@@ -35,7 +35,7 @@ pub(super) struct Shard {
     copies: Copies,
     /// Empty vectors for the copies of items that have none.
     spare: Vec<BoxedVector>,
-    /// Entries of other shards whose item has its copy in itself now.
+    /// Entries of other shards whose items contain their copies now.
     moved: Vec<(u16, u32)>,
     finished: Vec<Arc<dyn LogItem>>,
     ordered_writes: Vec<OrderedWrite>,
@@ -92,9 +92,9 @@ impl Shard {
         })
     }
 
-    /// Charges the checkpoint for what it grew by. What shrank is given back: the value of an intent that was whited
-    /// out would push checkpoints of which nothing is written. The first commit of each shard pays for the opening,
-    /// which is paid once too often when there are several, and is never given back.
+    /// Charges the checkpoint for what it grew by, or refunds what it shrank by: otherwise the value of an intent that
+    /// was whited out would count towards a push, although it is not written. The first commit of each shard pays for
+    /// the opening, so several shards pay for it more than once, and it is never refunded.
     #[inline]
     pub(super) fn charge(&mut self, grown: i64, space: &GrantSpace) -> i64 {
         if grown < 0 && self.charged > 0 {
@@ -156,12 +156,12 @@ impl<'c> Batch<'c> {
         BatchResult { grown: self.grown, logged: self.logged, relogged: self.relogged }
     }
 
-    /// These writes come before the checkpoint.
+    /// Adds writes that must be done before the checkpoint.
     pub fn write_before(&mut self, writes: &[OrderedWrite]) {
         self.shard.ordered_writes.extend_from_slice(writes);
     }
 
-    /// Logs an item that is nothing but its copy: an intent, a done item, a record. A done item whose intent is in the
+    /// Logs an item without an object in memory: an intent, a done item, a record. A done item whose intent is in the
     /// same checkpoint is left out together with it.
     pub fn log_copy(&mut self, item: Arc<dyn LogItem>, copy: LogVector, finishes: Option<Arc<dyn LogItem>>) {
         if let Some(intent) = finishes {
@@ -175,7 +175,8 @@ impl<'c> Batch<'c> {
         self.log_in_item(&item, |item| Arc::clone(item), goes_first, |inner, _, _| inner.gathered.set_copy(copy));
     }
 
-    /// Logs a buffer. `format` brings the copy up to date; whether it is of this checkpoint is its second argument.
+    /// Logs a buffer. `format` brings the copy up to date; its second argument says whether the copy is of this
+    /// checkpoint.
     pub fn log_buffer<T: LogItem + 'static>(&mut self, item: &Arc<T>, format: impl FnOnce(&mut ItemInner, bool)) {
         let pool = self.pool;
         self.log_object(item, |inner, again, spare| {
@@ -201,10 +202,11 @@ impl<'c> Batch<'c> {
         });
     }
 
-    /// A buffer that another item makes only takes its place in the AIL.
+    /// Puts a buffer whose contents another item makes into the checkpoint without a copy, so that it enters the AIL.
     pub fn order<T: LogItem + 'static>(&mut self, item: &Arc<T>) {
         self.log_object(item, |inner, _, _| {
-            // Made anew: an older copy, or the cancel record of a former life, would undo what recovery makes of it.
+            // The buffer is made anew: an older copy, or a cancel record for its former use, would undo what recovery
+            // makes of it.
             inner.keeps_position = true;
             inner.dirty.clear();
             inner.gathered.clear_copy();

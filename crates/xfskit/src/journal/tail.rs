@@ -7,7 +7,7 @@
 //! | the unmount | shuts down: the log stays dirty, and recovery tries again |
 //!
 //! Invariants: the tail is the oldest LSN of the AIL, and with an empty AIL the head; an item leaves the AIL only when
-//! what the log holds of it is on the device, or when the object was freed.
+//! its copy in the log is also in place on the device, or when the object was freed.
 //!
 //! Locking: write-back tries the locks of buffers and inodes and never waits for one.
 
@@ -20,20 +20,21 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use xfskit_ondisk::Lsn;
 
-/// What a write-back came to.
+/// The result of a write-back.
 #[derive(Debug, Default)]
 pub struct WrittenBack {
     /// Items that left the AIL.
     pub left: usize,
-    /// The first error. What met an I/O error is still in the AIL; after any other error the rest was not tried.
+    /// The first error. An item that met an I/O error is still in the AIL. After any other error the rest was not
+    /// tried.
     pub failed: Option<Error>,
 }
 
 /// Writes objects back to their places on the device so that the tail of the log can move. The journal knows nothing of
 /// buffers and inodes; the implementation does.
 pub trait WriteBack: Send + Sync {
-    /// Writes back what it can of `items`, each with the address of its block. A block that the device refuses keeps
-    /// none of the others from being written.
+    /// Writes back what it can of `items`, each with the address of its block. Where the device refuses a block, the
+    /// others are written all the same.
     fn write_back(&self, ail: &Ail, items: Vec<(u64, Arc<dyn LogItem>)>) -> WrittenBack;
 
     /// Drops objects whose freeing is durable from memory, unless they are in use again.
@@ -50,7 +51,7 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// An empty AIL, and nothing that could write back.
+    /// An empty AIL, without code that writes back.
     pub(super) fn new(counters: Arc<Counters>) -> Self {
         Self { ail: Ail::new(), counters, write_back: Mutex::new(None), fails: AtomicBool::new(false) }
     }
@@ -65,7 +66,7 @@ impl Tail {
         self.ail.tail()
     }
 
-    /// Names what writes objects back.
+    /// Sets the code that writes objects back.
     pub(super) fn set_write_back(&self, write_back: Arc<dyn WriteBack>) {
         *self.write_back.lock() = Some(write_back);
     }

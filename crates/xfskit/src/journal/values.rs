@@ -1,19 +1,20 @@
-//! Values on their way to their blocks: writes to the data device that must come before the checkpoint that names them.
+//! Values on their way to their blocks: writes to the data device that must be done before the checkpoint that names
+//! them.
 //!
 //! ```text
 //! commit ──▶ waits in memory ──┬── the thread that committed it, once it has released its locks ──▶ on the device
 //!                              └── the thread that writes the checkpoint, if that is earlier   ──▶
 //! ```
-//! Mostly the thread is first: then the bytes are in its processor's cache still, the next value takes the memory that
-//! this one had, and no more waits than what the callers hand in at once. It does not write before its commit because
-//! it holds an AG's headers until then, for which others wait.
+//! Mostly the committing thread is first. Then the bytes are still in its processor's cache, the next value takes the
+//! memory of this one, and no more values wait than the callers pass at once. It does not write before its commit
+//! because it holds an AG's headers until then, for which other threads wait.
 //!
-//! Locks: a write's own > the value's; the list's is never held together with them, for it is asked by commits, which
-//! hold AGs. A write's own is held while it is written, so the second thread finds it done.
+//! Locks: a write's own > the value's; the list's is never held together with them, for commits, which hold AGs, take
+//! it. A write's own lock is held while it is written, so the second thread finds it done.
 //!
 //! Crash behaviour: until the checkpoint is durable the blocks are free as far as the device knows, and they were free
-//! in the last durable checkpoint too; so it does not matter how much of a value is there. The thread
-//! that writes the checkpoint sees to it that all its values are written, and flushes them.
+//! in the last durable checkpoint too; so a value may be on the device in part. The thread that writes the checkpoint
+//! first makes sure that all its values are written, and flushes them.
 
 use super::data_device::DataDevice;
 use crate::counters::Counters;
@@ -26,14 +27,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A write to the data device that must come before the checkpoint: blocks of a remote attribute's value.
+/// A write to the data device that must be done before the checkpoint: blocks of a remote attribute's value.
 #[derive(Clone)]
 pub struct OrderedWrite {
     /// Byte offset on the data device.
     offset: u64,
     /// Which bytes of the value's blocks go there.
     range: Range<usize>,
-    /// Nothing when it is written.
+    /// `None` once it is written.
     value: Arc<Mutex<Option<Arc<ValueBlocks>>>>,
 }
 
@@ -43,8 +44,8 @@ impl OrderedWrite {
         Self { offset, range, value: Arc::new(Mutex::new(Some(Arc::clone(value)))) }
     }
 
-    /// Copies what of it lies in the bytes of the device from `offset` on; says where in `out` that is. Nothing if it
-    /// is written already.
+    /// Copies the part of it that overlaps the bytes of the device from `offset` on. Returns where in `out` that is,
+    /// `None` if there is no overlap or it is written already.
     pub fn copy_to(&self, offset: u64, out: &mut [u8]) -> Option<Range<usize>> {
         let start = self.offset.max(offset);
         let end = (self.offset + self.range.len() as u64).min(offset + out.len() as u64);
@@ -64,11 +65,11 @@ impl OrderedWrite {
 pub(super) struct Values {
     device: Arc<DataDevice>,
     counters: Arc<Counters>,
-    /// By offset, for those who want to read them back before.
+    /// By offset, for threads that read the values back before they are written.
     list: Mutex<BTreeMap<u64, OrderedWrite>>,
-    /// Bytes that wait, those of values that were replaced meanwhile included.
+    /// Bytes that wait, including those of values that were replaced meanwhile.
     bytes: AtomicU64,
-    /// The most that there were.
+    /// The largest value of `bytes` so far.
     peak_bytes: AtomicU64,
 }
 
@@ -78,7 +79,7 @@ impl Values {
         Self { device, counters, list, bytes, peak_bytes }
     }
 
-    /// From here on the write waits.
+    /// Adds a write to those that wait.
     pub(super) fn add(&self, write: &OrderedWrite) {
         let length = write.range.len() as u64;
         let waiting = self.bytes.fetch_add(length, Ordering::Relaxed) + length;
@@ -90,7 +91,7 @@ impl Values {
     /// Writes what was added before, unless that is done.
     ///
     /// # Errors
-    /// `Io`; the write goes on waiting.
+    /// `Io`; the write keeps waiting.
     pub(super) fn write(&self, write: &OrderedWrite) -> Result<()> {
         let mut waiting = write.value.lock();
         let Some(value) = &*waiting else { return Ok(()) };
@@ -108,12 +109,13 @@ impl Values {
         Ok(())
     }
 
-    /// Copies what waits for the bytes of the device from `offset` on; says which parts of `out` are the device's.
+    /// Copies values that wait for the bytes of the device from `offset` on. Returns the parts of `out` that the caller
+    /// must read from the device.
     pub(super) fn copy_waiting(&self, offset: u64, out: &mut [u8]) -> SmallVec<[Range<usize>; 1]> {
         let mut gaps = SmallVec::new();
         let mut at = 0;
         for write in self.waiting_within(offset..offset + out.len() as u64) {
-            // What was written meanwhile is read from the device.
+            // A value that was written meanwhile is read from the device.
             let Some(copied) = write.copy_to(offset, out) else { continue };
             if copied.start > at {
                 gaps.push(at..copied.start);
@@ -129,7 +131,7 @@ impl Values {
     /// The writes that may reach into a range of the device.
     fn waiting_within(&self, range: Range<u64>) -> SmallVec<[OrderedWrite; 1]> {
         let list = self.list.lock();
-        // They do not overlap, so of those that begin before only the last may reach as far.
+        // They do not overlap, so of the writes that begin before the range only the last may reach into it.
         let before = list.range(..=range.start).next_back();
         let behind = list.range(range.start + 1..range.end.max(range.start + 1));
         before.into_iter().chain(behind).map(|(_, write)| write.clone()).collect()
@@ -143,8 +145,7 @@ mod tests {
     use xfskit_device::BlockDevice;
     use xfskit_ondisk::part_header::PART_HEADER_BYTES;
 
-    /// A value of `count` bytes, the first of which are `first`, `first` + 1 and so on, in blocks without headers to
-    /// speak of.
+    /// A value of `count` bytes, the first of which are `first`, `first` + 1 and so on, in one block.
     fn value(first: u8, count: u8) -> Arc<ValueBlocks> {
         let geometry = TestImage::new(64, &[]).mount().geometry.clone();
         let bytes: Vec<u8> = (0..count).map(|i| first + i).collect();

@@ -26,7 +26,7 @@ pub(super) struct Written {
     pub records: u64,
 }
 
-/// Most bytes of records between two flushes: half of what recovery can sort out.
+/// Most bytes of records between two flushes: half of the distance within which recovery looks for missing records.
 const MAX_IN_FLIGHT_BYTES: u64 = 1 << 20;
 
 pub(super) struct LogWriter {
@@ -149,7 +149,7 @@ impl LogWriter {
         if self.record.is_empty() {
             self.record.resize(self.header_bytes(), 0);
         }
-        // In one piece: there are as many operations as regions, and most are short.
+        // The header is appended in one piece, for speed: there are as many operations as regions, and most are short.
         let header = OperationHeader::new(id, payload.len(), client, flags);
         self.record.extend_from_slice(header.as_bytes());
         self.record.extend_from_slice(payload);
@@ -211,9 +211,9 @@ impl LogWriter {
     }
 }
 
-/// The number by which the operations of a checkpoint belong together. It follows from where the checkpoint starts, so
-/// no two in the live part of the log have the same, whichever mounts wrote them: recovery would take what is left of
-/// one that was cut off for the beginning of another.
+/// The number by which the operations of a checkpoint belong together. It is derived from the place where the
+/// checkpoint starts, so no two checkpoints in the live part of the log have the same number, whichever mounts wrote
+/// them. Otherwise recovery would take the remains of one that was cut off for the beginning of another.
 fn transaction_id(start: Lsn) -> u32 {
     (mix(start.0) as u32).max(1)
 }

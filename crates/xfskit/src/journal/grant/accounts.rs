@@ -1,14 +1,14 @@
-//! Grant space: who may write how much to the log.
+//! Grant space: how much each transaction may write to the log.
 //!
 //! `taken` is what running transactions were granted plus what the CIL and the checkpoint being written were charged.
-//! `head - tail` is what the log holds. A link's commit turns its grant into a charge; writing the checkpoint turns
+//! `head - tail` is what the log contains. A link's commit turns its grant into a charge; writing the checkpoint turns
 //! the charge into log contents; write-back of the oldest items frees those.
 //!
-//! What a transaction took and did not need stays with its thread for the next ([`Credits`]). It counts as taken. A
-//! thread that finds no space collects it, and as long as a thread seeks space no thread keeps any.
+//! Space that a transaction took and did not need stays with its thread for the next one ([`Credits`]). It counts as
+//! taken. A thread that finds no space collects it, and as long as a thread seeks space no thread keeps any.
 //!
-//! Invariants: `taken + (head - tail)` is never more than the log holds; the sum of charges is never less than the
-//! records of what was charged.
+//! Invariants: `taken + (head - tail)` is never more than the size of the log; the sum of charges is never less than
+//! the records that the charged items take.
 //!
 //! Locking: none; nothing here waits.
 
@@ -43,12 +43,14 @@ impl Overheads {
 
 const OPERATION: u64 = 12;
 
-/// Who asks for log space. Some space is kept for chains that have begun, since other threads wait for their locks.
+/// The kind of chain that asks for log space. Some space is reserved for chains that have begun, since other threads
+/// wait for their locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::journal) enum Claim {
-    /// A new chain, which holds nothing yet. Stands back while a chain that has begun waits.
+    /// A new chain, which holds no locks yet. It gets nothing while a chain that has begun waits.
     New,
-    /// A chain that has used up the links it reserved, and holds locks: what new chains may not have is left for it.
+    /// A chain that has used up the links it reserved, and holds locks. It may also take the space that new chains must
+    /// leave.
     Rolling,
 }
 
@@ -65,17 +67,17 @@ pub(in crate::journal) struct GrantSpace {
     /// Threads that wait for space, or push to get it.
     seekers: AtomicU32,
     taken: Padded<AtomicU64>,
-    /// What threads took and did not need, for their next transactions: a part of `taken`.
+    /// What threads took and did not need, kept for their next transactions: a part of `taken`.
     credits: Credits,
 }
 
 /// The part of a log that a thread may keep for its next transactions.
 const CREDIT_SHARE: u64 = 128;
-/// What is kept free in a log of any size, as long as that is not more than half of it.
+/// Bytes kept free in a log of any size, as long as they are not more than half of it.
 const RELIEF_BYTES: u64 = 8 << 20;
-/// In smaller logs every byte counts.
+/// In smaller logs threads keep no credits.
 const MIN_BYTES_FOR_CREDIT: u64 = 32 << 20;
-/// What pushes a checkpoint at most, as in the kernel.
+/// Most bytes that a checkpoint gathers before it is pushed, as in the kernel.
 const MAX_PUSH_BYTES: u64 = 32 << 20;
 
 impl GrantSpace {
@@ -104,21 +106,21 @@ impl GrantSpace {
         self.refund(payload) + 1 + opening
     }
 
-    /// What a checkpoint is charged for being there.
+    /// Bytes that every checkpoint is charged, whatever it contains.
     pub(in crate::journal) fn opening(&self) -> u64 {
         self.overheads.per_checkpoint()
     }
 
-    /// `payload` bytes and their share of what records cost, rounded down: what may be taken off again when a
-    /// checkpoint does not hold them any more.
+    /// `payload` bytes and their share of what records cost, rounded down: what is refunded when a checkpoint does not
+    /// contain them any more.
     pub(in crate::journal) fn refund(&self, payload: u64) -> u64 {
         payload + payload * (self.overheads.header_bytes + OPERATION) / self.overheads.payload_bytes
     }
 
-    /// What a checkpoint gathers before it is written. A quarter of the log: what is changed again and again is logged
-    /// once in each checkpoint, so twice as much in it halves what the leaves of large directories cost. The kernel
-    /// takes an eighth, and no more than 32 MiB; a small log takes an eighth here, too, where little more fits beside a
-    /// checkpoint that is being written.
+    /// What a checkpoint gathers before it is written. A quarter of the log: a block that is changed often is logged
+    /// once in each checkpoint, so checkpoints of twice the size halve the log bytes of the leaves of large
+    /// directories. The kernel takes an eighth, and no more than 32 MiB; a small log takes an eighth here, too, where
+    /// little more fits beside a checkpoint that is being written.
     pub(in crate::journal) fn push_bytes(&self) -> u64 {
         let share = if self.log_bytes < MIN_BYTES_FOR_CREDIT { 8 } else { 4 };
         (self.log_bytes / share).min(MAX_PUSH_BYTES)
@@ -140,7 +142,7 @@ impl GrantSpace {
         self.log_bytes - 2 * (self.overheads.header_bytes + self.overheads.round_bytes)
     }
 
-    /// What may be in use after space was granted to `claim`.
+    /// Bytes that may be in use after space was granted to `claim`.
     fn limit(&self, claim: Claim) -> u64 {
         match claim {
             Claim::New => self.capacity() - self.capacity() / KEPT_FOR_ROLLING,
@@ -161,7 +163,7 @@ impl GrantSpace {
             || (self.collect_credits() && self.take_shared(need, claim))
     }
 
-    /// Whether what is in the log leaves no room for `need` bytes, whatever other threads give back.
+    /// Whether the contents of the log leave no room for `need` bytes, whatever other threads give back.
     pub(in crate::journal) fn is_filled(&self, need: u64, claim: Claim) -> bool {
         need + self.distance() > self.limit(claim)
     }
@@ -175,7 +177,7 @@ impl GrantSpace {
         false
     }
 
-    /// Gives back what threads keep; says whether that was something.
+    /// Gives back what threads keep. Returns whether they kept anything.
     fn collect_credits(&self) -> bool {
         let credits = self.credits.collect();
         self.taken.fetch_sub(credits, Ordering::AcqRel);
@@ -237,15 +239,15 @@ impl GrantSpace {
         (self.taken.load(Ordering::Acquire).saturating_sub(self.credits.total()) + self.distance(), self.log_bytes)
     }
 
-    /// Whether so little is free that the tail should move before a thread has to wait. The later it moves, the more of
-    /// what the log holds was logged again meanwhile, and need not be written back.
+    /// Whether so little is free that the tail should move before a thread has to wait. The later it moves, the more
+    /// items were logged again meanwhile, and need not be written back.
     pub(in crate::journal) fn is_relief_due(&self) -> bool {
         self.log_bytes - self.usage().0.min(self.log_bytes) < self.relief_bytes()
     }
 
     /// A fifth of the log, or half of a small one, and about what the next checkpoint takes at least. New chains may
-    /// not have the last eighth, so some wait all the same; but to write back earlier is to write more, for what is
-    /// logged again in the meantime.
+    /// not have the last eighth, so some wait all the same. But earlier write-back writes more, because it also writes
+    /// items that would be logged again in the meantime.
     fn relief_bytes(&self) -> u64 {
         let checkpoint = self.push_bytes() + self.push_bytes() / 4;
         (self.log_bytes / 5).max(RELIEF_BYTES.min(self.log_bytes / 2)).max(checkpoint)

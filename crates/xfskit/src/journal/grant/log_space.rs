@@ -12,8 +12,8 @@
 //!   error. A chain that has begun can neither go on nor be undone: the filesystem shuts down.
 //! - While recovered intents are finished, nothing waits: no other thread gives anything back.
 //!
-//! Locking: the mutex is held for a look and the wait only. What makes room takes no lock of a buffer or an inode that
-//! it would have to wait for.
+//! Locking: the mutex is held only to look at the accounts and to wait. Code that makes room never waits for the lock
+//! of a buffer or an inode.
 
 use super::accounts::{Claim, GrantSpace, Overheads};
 use crate::error::{Error, Result};
@@ -22,7 +22,7 @@ use crate::sync::{Condvar, Mutex};
 use std::time::Duration;
 use xfskit_ondisk::Lsn;
 
-/// A thread that waits looks again after this time, whatever it was notified of.
+/// A thread that waits looks again after this time, even if no thread has notified it.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(2);
 
 /// What a thread does to get log space.
@@ -50,7 +50,7 @@ pub(in crate::journal) struct LogSpace {
 }
 
 impl LogSpace {
-    /// The space of a log of `log_bytes` bytes that holds nothing and is written from `head` on.
+    /// The space of an empty log of `log_bytes` bytes that is written from `head` on.
     pub(in crate::journal) fn new(log_bytes: u64, overheads: Overheads, head: Lsn) -> Self {
         Self {
             accounts: GrantSpace::new(log_bytes, overheads, head),
@@ -65,7 +65,7 @@ impl LogSpace {
         &self.accounts
     }
 
-    /// Recovered intents are being finished, or they are finished.
+    /// Says whether recovered intents are being finished.
     pub(in crate::journal) fn set_recovering(&self, recovering: bool) {
         self.recovering.store(recovering, Ordering::Release);
     }
@@ -130,7 +130,7 @@ impl LogSpace {
             if self.accounts.try_take(need, claim) {
                 return Ok(());
             }
-            // What is pinned cannot be written back: it is made durable, then pushed again.
+            // Pinned items cannot be written back: a checkpoint makes them durable, and write-back tries again.
             room.write_checkpoint()?;
             let pushed = room.write_back(self.accounts.target_for(need));
             if self.accounts.try_take(need, claim) {

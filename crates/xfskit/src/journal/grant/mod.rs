@@ -26,13 +26,13 @@ impl<'j> Grant<'j> {
         Ok(Self { space, room, unit, links_left })
     }
 
-    /// One link commits: its unit pays for `charge` bytes, the rest goes back, and what the checkpoint was charged too
-    /// much.
+    /// One link commits. Its unit pays for `charge` bytes, and the rest is given back. A negative charge, by which the
+    /// checkpoint was charged too much, is given back, too.
     pub(super) fn spend_link(&mut self, charge: i64) {
         assert!(self.links_left > 0, "a link commits only with space granted for it");
         self.links_left -= 1;
         let accounts = self.space.accounts();
-        // Never negative for a link that kept to its reservation.
+        // `left` is never negative for a link that kept to its reservation.
         let left = self.unit as i64 - charge;
         debug_assert!(left >= 0, "a link dirtied {charge} bytes of log with {} granted", self.unit);
         if left >= 0 {
@@ -43,7 +43,7 @@ impl<'j> Grant<'j> {
         }
     }
 
-    /// Whether the link after this one has space already, or could be given some at once.
+    /// Whether the link after this one has space already, or gets some at once.
     pub fn try_next_link(&mut self) -> bool {
         if self.links_left > 1 {
             return true;
