@@ -1,4 +1,4 @@
-//! What is remembered of a large directory as long as its inode is in memory.
+//! What is remembered of a large directory while its inode is in memory.
 //!
 //! ```text
 //! slots   [ ] [block 8388612 → buffer] [ ] [block 17 → buffer] …    found by a hash of the fork block, newest wins
@@ -10,13 +10,14 @@
 //! free index.
 //!
 //! Invariants
-//! - A slot names the buffer that the extent map and the cache would lead to, or one that was evicted since. Code
-//!   that unmaps blocks forgets them here ([`DirMemory::forget`]); a buffer that was evicted says so.
-//! - A hint may claim less than is so, never more.
-//! - The memory counts as the buffer cache's, and all directories together have a share of it at most: one that finds
-//!   it used up goes without.
+//! - A slot names the buffer that a search of the extent map and the cache would find, or one that was evicted since.
+//!   Code that unmaps blocks forgets them here ([`DirMemory::forget`]); an evicted buffer is marked.
+//! - A hint may claim less than is true, never more.
+//! - The memory counts as the buffer cache's. All directories together get a bounded share of it; a directory that
+//!   finds the share used up gets no memory.
 //!
-//! Locking: the inode's; it is written under the exclusive lock only. A slot does not keep its buffer in the cache.
+//! Locking: the inode's lock; the memory is written under the exclusive lock only. A slot does not keep its buffer in
+//! the cache.
 
 use crate::buffer::{Buffer, Charge};
 use std::ops::Range;
@@ -34,7 +35,7 @@ struct Slot {
     buffer: Weak<Buffer>,
 }
 
-/// Up to where the blocks from `start` on are mapped without a hole.
+/// The blocks from `start` to before `end` are mapped without a hole.
 #[derive(Clone, Copy, Debug)]
 struct Filled {
     start: FileBlock,
@@ -58,12 +59,12 @@ pub struct DirMemory {
 }
 
 impl DirMemory {
-    /// Slots that a directory of `blocks` directory blocks is worth; 0 for a small one.
+    /// The number of slots for a directory of `blocks` directory blocks; 0 for a small one.
     pub fn slots_for(blocks: u64) -> usize {
         if blocks < MIN_BLOCKS { 0 } else { blocks.min(MAX_SLOTS).next_power_of_two() as usize }
     }
 
-    /// No block is remembered yet, but the hints of a smaller memory are. `charge` is for what [`Self::bytes`] says.
+    /// A memory without blocks, with the hints of a smaller one. `charge` covers [`Self::bytes`].
     pub fn new(slots: usize, charge: Charge, smaller: Option<&Self>) -> Self {
         assert!(slots.is_power_of_two(), "slots are found by bits of a hash");
         Self {
@@ -74,7 +75,7 @@ impl DirMemory {
         }
     }
 
-    /// Memory of so many slots, with what is left of buffers that were evicted while they were named here.
+    /// Bytes that a memory of `slots` slots takes, including the remains of evicted buffers that slots still name.
     pub fn bytes(slots: usize) -> usize {
         size_of::<Self>() + slots * (size_of::<Slot>() + size_of::<Buffer>())
     }
@@ -102,7 +103,7 @@ impl DirMemory {
         self.slots[slot] = Slot { at, buffer: Arc::downgrade(buffer) };
     }
 
-    /// The blocks of `range` are not mapped any more, or to another place.
+    /// Forgets the blocks of `range`, which are not mapped any more, or to another place.
     pub fn forget(&mut self, range: Range<FileBlock>) {
         if range.is_empty() {
             return;
@@ -124,12 +125,12 @@ impl DirMemory {
         }
     }
 
-    /// From where on a hole behind `start` has to be looked for.
+    /// Where a search for a hole behind `start` begins.
     pub fn filled_to(&self, start: FileBlock) -> FileBlock {
         self.filled.iter().flatten().find(|filled| filled.start == start).map_or(start, |filled| filled.end)
     }
 
-    /// The blocks from `start` to before `end` have no hole.
+    /// Remembers that the blocks from `start` to before `end` have no hole.
     pub fn note_filled(&mut self, start: FileBlock, end: FileBlock) {
         let known = |filled: &Option<Filled>| filled.is_none_or(|filled| filled.start == start);
         if let Some(slot) = self.filled.iter_mut().find(|filled| known(filled)) {
@@ -137,22 +138,22 @@ impl DirMemory {
         }
     }
 
-    /// The first data block in which an unused space of `bytes` bytes has to be looked for.
+    /// The data block where a search for an unused space of `bytes` bytes begins.
     pub fn room_from(&self, bytes: usize) -> u32 {
         self.no_room.filter(|no_room| bytes >= no_room.bytes).map_or(0, |no_room| no_room.below)
     }
 
-    /// No data block below `below` has an unused space of `bytes` bytes.
+    /// Remembers that no data block below `below` has an unused space of `bytes` bytes.
     pub fn note_no_room(&mut self, bytes: usize, below: u32) {
         self.no_room = Some(NoRoom { bytes, below });
     }
 
-    /// Nothing is known about unused space.
+    /// Forgets what is known about unused space.
     pub fn forget_room(&mut self) {
         self.no_room = None;
     }
 
-    /// The largest unused space of data block `number` is now `bytes`.
+    /// Notes that the largest unused space of data block `number` is now `bytes`.
     pub fn note_room(&mut self, number: u32, bytes: usize) {
         if let Some(no_room) = &mut self.no_room
             && bytes >= no_room.bytes

@@ -1,13 +1,13 @@
-//! Contents that wait in memory for a place on disk.
+//! Contents in memory that have no place on disk yet.
 //!
 //! ```text
 //! chunk 0                     chunk 7                       a chunk: 64 KiB of the file, or a block if that is larger
-//! ├■■■■□□□□...┤               ├□□■■...┤                     ■ dirty block  □ not here
+//! ├■■■■□□□□...┤               ├□□■■...┤                     ■ dirty block  □ not present
 //! ```
-//! Invariants: a block is here whole or not at all; `paid` counts the blocks for which space was taken from the
+//! Invariants: a block is present as a whole or not at all; `paid` counts the blocks for which space was taken from the
 //! filesystem's free blocks.
 //!
-//! Locking: the inode's.
+//! Locking: the inode's lock.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,7 +18,7 @@ const CHUNK_LOG: u8 = 16;
 #[derive(Clone, Debug, Default)]
 struct Chunk {
     bytes: Vec<u8>,
-    /// Blocks that are here, and those of them that space was taken for.
+    /// Bit maps of the blocks that are present, and of those for which space was taken.
     present: u64,
     paid: u64,
 }
@@ -64,26 +64,26 @@ impl DirtyBlocks {
         self.paid
     }
 
-    /// Whether neither blocks nor a size wait.
+    /// Whether there are neither dirty blocks nor a size that is ahead.
     pub fn is_empty(&self) -> bool {
         self.count == 0 && self.size_bytes.is_none()
     }
 
-    /// The block behind the last one that is here.
+    /// The block behind the last one that is present.
     pub fn end(&self) -> FileBlock {
         let log = self.blocks_per_chunk_log();
         let end = |(place, chunk): (&u64, &Chunk)| (place << log) + u64::from(64 - chunk.present.leading_zeros());
         FileBlock(self.chunks.last_key_value().map_or(0, end))
     }
 
-    /// The bytes of a block that is here.
+    /// The bytes of a block, if it is present.
     pub fn get(&self, block: FileBlock) -> Option<&[u8]> {
         let (chunk, index) = self.place(block);
         let chunk = self.chunks.get(&chunk)?;
         (chunk.present >> index & 1 == 1).then(|| &chunk.bytes[index << self.block_log..(index + 1) << self.block_log])
     }
 
-    /// The bytes of a block that is here, for a change.
+    /// The bytes of a block for a change, if it is present.
     pub fn get_mut(&mut self, block: FileBlock) -> Option<&mut [u8]> {
         let (chunk, index) = self.place(block);
         let log = self.block_log;
@@ -91,7 +91,7 @@ impl DirtyBlocks {
         (chunk.present >> index & 1 == 1).then(|| &mut chunk.bytes[index << log..(index + 1) << log])
     }
 
-    /// Adds a block that is not here: zeros, then `data` from byte `within` on, then zeros.
+    /// Adds a block that is not present: zeros, then `data` from byte `within` on, then zeros.
     pub fn insert(&mut self, block: FileBlock, within: usize, data: &[u8], paid: bool) {
         let (place, index) = self.place(block);
         let (start, block_bytes) = (index << self.block_log, self.block_bytes());
@@ -143,7 +143,7 @@ impl DirtyBlocks {
         run
     }
 
-    /// The bytes of blocks that are all here, in pieces.
+    /// The bytes of blocks that are all present, in pieces.
     pub fn pieces(&self, run: Range<u64>) -> impl Iterator<Item = (FileBlock, &[u8])> {
         let log = self.blocks_per_chunk_log();
         let mut at = run.start;
@@ -160,7 +160,7 @@ impl DirtyBlocks {
         })
     }
 
-    /// How many blocks of a run space was taken for.
+    /// For how many blocks of a run space was taken.
     pub fn paid_in(&self, run: Range<u64>) -> u64 {
         run.filter(|&block| {
             let (place, index) = self.place(FileBlock(block));
@@ -169,7 +169,7 @@ impl DirtyBlocks {
         .count() as u64
     }
 
-    /// Takes the blocks of a range out; returns how many of them space was taken for.
+    /// Takes the blocks of a range out. Returns for how many of them space was taken.
     pub fn remove(&mut self, range: Range<u64>) -> u64 {
         let log = self.blocks_per_chunk_log();
         if range.is_empty() {

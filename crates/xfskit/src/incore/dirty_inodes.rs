@@ -1,4 +1,4 @@
-//! Inodes of which something waits in memory that only a write-out brings to the journal: contents, or times.
+//! Inodes whose contents or times are ahead of the journal: only a write-out brings them there.
 //!
 //! Locking: one mutex, below the inodes' locks.
 
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use xfskit_ondisk::InodeNumber;
 
-/// What an inode on the list counts for, in bytes.
+/// Bytes that an inode on the list counts for.
 const INODE_BYTES: u64 = 1024;
 
 /// The list, which keeps its inodes in memory.
@@ -28,9 +28,10 @@ impl DirtyInodes {
         }
     }
 
-    /// Takes an inode off; the caller has its lock and sees that nothing waits.
+    /// Takes an inode off. The caller holds its lock and has checked that nothing of it is dirty.
     pub fn remove(&self, inode: InodeNumber) {
-        // What is on the list counts. A thread that adds the inode at this moment does so after this.
+        // Every inode on the list is counted, so 0 bytes mean an empty list. An addition by another thread at this
+        // moment counts as later.
         if self.bytes() > 0 && self.list.lock().remove(&inode).is_some() {
             self.bytes.fetch_sub(INODE_BYTES, Ordering::Relaxed);
         }
@@ -41,12 +42,12 @@ impl DirtyInodes {
         self.list.lock().values().cloned().collect()
     }
 
-    /// Bytes of contents that wait, and something for each inode.
+    /// Bytes of dirty contents, and a fixed number for each inode.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Contents came or went.
+    /// Counts a change of an inode's dirty bytes, from `before` to `after`.
     pub fn count_bytes(&self, before: u64, after: u64) {
         if after >= before {
             self.bytes.fetch_add(after - before, Ordering::Relaxed);

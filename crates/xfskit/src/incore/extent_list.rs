@@ -6,7 +6,7 @@
 //! starts  0      300     700          index of each chunk's first record
 //! chunks  [....] [.....] [...]        at most CHUNK records each
 //! ```
-//! Invariants: no chunk is empty; `firsts` and `starts` say what the chunks say.
+//! Invariants: no chunk is empty; `firsts` and `starts` agree with the chunks.
 
 use std::ops::{Index, Range};
 use xfskit_ondisk::search::partition_point;
@@ -16,14 +16,14 @@ use xfskit_ondisk::{Extent, FileBlock};
 /// million records stay in a processor's cache.
 const CHUNK: usize = 128;
 
-/// Keys between those that are looked at first.
+/// Keys in a row of a search ([`partition_point`]).
 const ROW: usize = 16;
 
 /// Some extents that follow each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Chunk {
-    /// Their first fork blocks, once more: a search in halves among records that no cache holds would wait for memory
-    /// at each step.
+    /// A copy of their first fork blocks: a binary search among records that are in no processor cache would wait for
+    /// memory at each step.
     keys: Vec<FileBlock>,
     extents: Vec<Extent>,
 }
@@ -74,7 +74,7 @@ impl ExtentList {
         self.chunks.get(chunk)?.extents.get(index - self.starts[chunk])
     }
 
-    /// The chunk that holds the record at `index`, or else the last one.
+    /// The chunk that contains the record at `index`, or else the last one.
     fn chunk_of(&self, index: usize) -> usize {
         self.starts.partition_point(|&start| start <= index).saturating_sub(1)
     }
@@ -130,7 +130,7 @@ impl ExtentList {
         }
         let within = range.start - self.starts.get(touched).copied().unwrap_or(0);
         let here = range.len().min(self.chunks[touched].len() - within);
-        // What reaches into later chunks goes first, and chunks that it covers go altogether.
+        // The part of the range in later chunks is removed first; chunks that it covers are dropped.
         let mut left = range.len() - here;
         while left > 0 {
             let next = &mut self.chunks[touched + 1];
@@ -154,7 +154,7 @@ impl ExtentList {
         }
     }
 
-    /// Brings a changed chunk to a proper length and the sums up to date.
+    /// Splits, merges or drops a changed chunk so that its length is in bounds, and brings the sums up to date.
     fn settle(&mut self, chunk: usize) {
         let length = self.chunks[chunk].len();
         let mut first = chunk;
@@ -263,7 +263,8 @@ impl<'a> Extents<'a> {
         }
     }
 
-    /// The index of the first extent of which `before` is not true; it must be true of all before and of none behind.
+    /// The index of the first extent for which `before` is false. It must be true for all extents before that one and
+    /// false for all behind it.
     pub fn partition_point(self, mut before: impl FnMut(&Extent) -> bool) -> usize {
         match self {
             Self::Few(list) => list.partition_point(before),

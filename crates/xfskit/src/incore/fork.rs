@@ -5,9 +5,9 @@
 //!   itself     DataFork     AttrFork      a device number, or the contents
 //!   mapped     ForkMap      ForkMap       a list of extents, or the root of a btree that has them
 //! ```
-//! Nearly every file is empty or mapped and has short attributes, so a data fork is a few words and keeps short
-//! contents apart, while the attr fork has them in the inode's own memory: there are as many of both as there are
-//! cached inodes.
+//! Nearly every file is empty or mapped and has short attributes, so a data fork is a few words, with short contents in
+//! memory of their own, while an attr fork contains short attributes in itself. Size matters, since each cached inode
+//! has both.
 
 use super::extent_list::ExtentList;
 use std::sync::OnceLock;
@@ -132,7 +132,7 @@ pub struct MapRoot {
 pub enum ForkMap {
     /// All extents, in order.
     Extents(Vec<Extent>),
-    /// More of them than the inode holds.
+    /// More extents than the inode has room for.
     Btree(Box<MapRoot>),
 }
 
@@ -140,7 +140,7 @@ impl ForkMap {
     /// A map of nothing.
     pub const EMPTY: Self = Self::Extents(Vec::new());
 
-    /// Whether it maps nothing.
+    /// Whether it maps no block.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Extents(extents) if extents.is_empty())
     }

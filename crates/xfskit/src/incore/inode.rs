@@ -23,7 +23,7 @@ impl KnownAbsent {
     pub const ACCESS_ACL: Self = Self(1 << 3);
     /// A default ACL.
     pub const DEFAULT_ACL: Self = Self(1 << 4);
-    /// Everything: a new inode.
+    /// All kinds: a new inode.
     pub const ALL: Self = Self(0x1f);
 
     /// Whether all bits of `kinds` are known to be absent.
@@ -56,33 +56,33 @@ pub struct InodeState {
     pub data: DataFork,
     /// The attr fork, if there is one.
     pub attr: Option<AttrFork>,
-    /// Attributes that a search would not find.
+    /// Kinds of attributes that are known to be absent.
     pub known_absent: KnownAbsent,
-    /// The inode was freed, and this object does not stand for it any more.
+    /// The inode was freed, and this object does not represent it any more.
     pub freed: bool,
     /// Contents that have no place on disk yet.
     pub dirty: Option<Box<DirtyBlocks>>,
     /// What is remembered of the blocks of a large directory.
     pub dir_memory: Option<Box<DirMemory>>,
-    /// Bytes of an append-only file that have come, from its beginning on: those that it was read with, and what was
-    /// written since without a gap. What is behind them may be a gap that a cache is still to fill.
+    /// Bytes at the start of an append-only file that were received: those that it had when it was read, and those
+    /// written since without a gap. Behind them there may be a gap that a cache above this library has not written yet.
     pub come: AtomicU64,
 }
 
 impl InodeState {
-    /// The bytes of an append-only file from `offset` to `end` were written.
+    /// Notes that the bytes of an append-only file from `offset` to `end` were written.
     pub fn note_come(&self, offset: u64, end: u64) {
         if offset <= self.come.load(Ordering::Acquire) {
             self.come.fetch_max(end, Ordering::AcqRel);
         }
     }
 
-    /// The size of the file for its users, in bytes: the core's may be behind.
+    /// The size of the file for its users, in bytes. The size in the core may be smaller.
     pub fn size_bytes(&self) -> u64 {
         self.dirty.as_ref().and_then(|dirty| dirty.size_bytes).unwrap_or(self.core.size)
     }
 
-    /// Whether nothing of the contents waits in memory.
+    /// Whether no contents and no size are dirty in memory.
     pub fn is_settled(&self) -> bool {
         self.dirty.as_ref().is_none_or(|dirty| dirty.is_empty())
     }
@@ -104,7 +104,7 @@ impl InodeState {
     }
 }
 
-/// Inodes lie at multiples of so many bytes: none is smaller.
+/// The size of the smallest inode: inodes are at multiples of it.
 const MIN_INODE_BYTES: usize = 256;
 
 /// A cached inode.
@@ -118,7 +118,7 @@ pub struct Inode {
     /// Where it lies: the disk address of its cluster, and in the lowest byte the offset in the cluster, in units of
     /// [`MIN_INODE_BYTES`].
     position: u64,
-    /// When the contents were last written in place, in nanoseconds since 1970; 0 when the inode's core knows it.
+    /// When the contents were last written in place, in nanoseconds since 1970; 0 when that time is in the core.
     written_at: AtomicU64,
 }
 
@@ -150,13 +150,14 @@ impl Inode {
         (self.position & 0xff) as usize * MIN_INODE_BYTES
     }
 
-    /// The contents were written in place, under a shared lock. `true` the first time since the core has the time.
+    /// Notes a write of contents in place, under a shared lock. Returns `true` for the first one since the core got the
+    /// time.
     pub fn note_write(&self, now: Timestamp) -> bool {
         let nanoseconds = (now.seconds.max(0) as u64).saturating_mul(1_000_000_000) + u64::from(now.nanoseconds);
         self.written_at.swap(nanoseconds.max(1), Ordering::AcqRel) == 0
     }
 
-    /// When the contents were last written in place, if the core does not know it yet.
+    /// When the contents were last written in place, if that is not in the core yet.
     pub fn noted_write(&self) -> Option<Timestamp> {
         Self::time_of(self.written_at.load(Ordering::Acquire))
     }
@@ -168,9 +169,9 @@ impl Inode {
         })
     }
 
-    /// As [`Self::noted_write`], for a caller that stores it in the core. A later write is a new one.
+    /// As [`Self::noted_write`], for a caller that stores the time in the core. Also forgets it.
     pub fn take_noted_write(&self) -> Option<Timestamp> {
-        // Mostly there is none, and a look is cheap.
+        // Mostly there is none, and a load is cheaper than a swap.
         self.noted_write().and_then(|_| Self::time_of(self.written_at.swap(0, Ordering::AcqRel)))
     }
 
@@ -205,8 +206,8 @@ mod tests {
 
     #[test]
     fn a_cached_inode_takes_nine_cache_lines() {
-        // What decides how many inodes a cache holds, and what an operation on one that is not in the processor's
-        // caches waits for. An `Arc` adds two words.
+        // These sizes decide how many inodes a cache can keep, and how long an operation waits for one that is not in
+        // the processor's caches. An `Arc` adds two words.
         let (inode, state) = (size_of::<Inode>(), size_of::<RwLock<InodeState>>());
         assert!(inode + 16 <= 128, "{inode}, of them {} bookkeeping", size_of::<ItemState>());
         assert!(state + 16 <= 448, "{state}, of them {} core", size_of::<InodeCore>());

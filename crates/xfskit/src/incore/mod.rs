@@ -10,14 +10,13 @@
 //! ```
 //! Invariants
 //! - An inode that is pinned, waits for write-back, is open or is referenced stays in memory.
-//! - The core and the forks say what the newest committed transaction said, or what the running transaction that has
-//!   the inode's exclusive lock has changed since. `DirtyBlocks` is ahead of them: only a write-out brings it to the
-//!   journal.
+//! - The core and the forks are those of the newest committed transaction, with the changes of the running one that
+//!   holds the inode's exclusive lock. `DirtyBlocks` is ahead of them: only a write-out brings it to the journal.
 //! - What is remembered (`DirMemory`, [`KnownAbsent`], a loaded [`ExtentList`]) may be dropped at any time without a
-//!   change of results. It never claims more than the blocks on the device and in the log say.
+//!   change of results. It never claims more than the blocks on the device and in the log show.
 //!
-//! Locking: everything of [`InodeState`] is the inode's lock's; `DirtyInodes` has a mutex that is taken below it.
-//! [`crate::sync`] has the order of locks.
+//! Locking: the inode's lock protects [`InodeState`]; `DirtyInodes` has a mutex that is taken below it. [`crate::sync`]
+//! has the order of locks.
 
 mod dir_memory;
 mod dirty_blocks;
