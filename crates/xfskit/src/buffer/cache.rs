@@ -10,7 +10,7 @@ use std::sync::Arc;
 use xfskit_device::BlockDevice;
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, Geometry};
 
-/// The few addresses of a model are to meet in a shard.
+/// The few addresses of a model share shards.
 const SHARDS: usize = if cfg!(shuttle) { 2 } else { 256 };
 
 /// The buffer cache of one device.
@@ -30,8 +30,8 @@ struct Shard {
 }
 
 impl Shard {
-    /// Places in the clock outlive buffers that are dropped out of turn. When most are of that kind, those that are
-    /// left get new places; who was used lately is still known.
+    /// A buffer that is dropped out of turn leaves its address in the clock. When most addresses are of that kind, the
+    /// clock is made anew from the cached buffers. Which of them were used lately stays known.
     fn tidy_clock(&mut self) {
         if self.clock.len() > 2 * self.buffers.len() + CLOCK_SLACK {
             self.clock = self.buffers.keys().copied().collect();
@@ -39,10 +39,10 @@ impl Shard {
     }
 }
 
-/// Places in a shard's clock that may be of buffers that are gone.
+/// Addresses in a shard's clock that may be of dropped buffers.
 const CLOCK_SLACK: usize = 64;
 
-/// How a buffer's contents come about when it is not cached.
+/// How the contents of a buffer that is not cached are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
     /// Read and verify.
@@ -119,8 +119,8 @@ impl BufferCache {
     }
 
     /// The exclusive lock of a buffer, whether its contents are in memory or not, for write-back. `None` when another
-    /// thread has the lock, and when the buffer is not there and `is_wanted` denies that it should be: it is asked
-    /// under the lock of the look-up, so that no thread finds a buffer of blocks that were freed.
+    /// thread has the lock, or when the buffer is not cached and `is_wanted` returns false. `is_wanted` is called under
+    /// the lock of the look-up, so that no thread finds a buffer of blocks that were freed.
     ///
     /// # Errors
     /// `Corrupt` when blocks in use are cached as something else.
@@ -154,8 +154,8 @@ impl BufferCache {
         Ok(())
     }
 
-    /// Fills a buffer that was found unloaded (or is to be overwritten), under its exclusive lock. `None`: it was
-    /// evicted meanwhile, look it up again.
+    /// Fills a buffer that was found unloaded (or is to be overwritten), under its exclusive lock. `None` when it was
+    /// evicted meanwhile, and the caller must look it up again.
     fn load(
         &self,
         buffer: &Arc<Buffer>,
@@ -194,7 +194,7 @@ impl BufferCache {
                 self.memory.remove_buffer(buffer.key());
                 self.memory.add_buffer(key);
                 let buffer = Arc::new(Buffer::new(key.clone()));
-                // It takes over the old one's place in the clock.
+                // The new buffer keeps the old one's place in the clock.
                 if let Some(old) = shard.buffers.insert(key.address(), Arc::clone(&buffer)) {
                     old.mark_replaced();
                 }
@@ -230,7 +230,7 @@ impl BufferCache {
         }
     }
 
-    /// Drops a buffer that is hardly needed again soon, unless its lock is taken or it has changed.
+    /// Drops a buffer that will hardly be needed soon, unless its lock is taken or it has changed.
     pub fn drop_buffer(&self, buffer: &Arc<Buffer>) {
         let address = buffer.key().address();
         let mut shard = self.shard(address).lock();
@@ -243,7 +243,7 @@ impl BufferCache {
         shard.tidy_clock();
     }
 
-    /// Counts `bytes` bytes of memory elsewhere as the cache's, if there is not too much of that already.
+    /// Counts `bytes` bytes of memory elsewhere as the cache's. `None` if that would exceed the share of such memory.
     pub fn charge(&self, bytes: usize) -> Option<Charge> {
         MemoryUse::charge(&self.memory, bytes)
     }

@@ -57,10 +57,11 @@ impl Buffer {
         self.touched.swap(false, Ordering::Relaxed)
     }
 
-    /// Marks the contents as gone, unless the lock is taken or they have changed.
+    /// Marks the buffer as evicted, unless its lock is taken or it has changed.
     pub(super) fn mark_evicted(&self) -> bool {
         let Some(mut content) = self.content.try_write() else { return false };
-        // A directory's memory finds the buffer without the cache. A commit pins it under the lock that is held here.
+        // A thread may have found the buffer by a directory's memory, without the cache, and changed it. A commit pins
+        // it under the lock that is held here.
         if !self.item.is_clean() {
             return false;
         }
@@ -70,7 +71,7 @@ impl Buffer {
         true
     }
 
-    /// Marks the buffer for threads that remember it: another stands in its place now.
+    /// Marks the buffer as evicted, for threads that remember it: another buffer has replaced it.
     pub(super) fn mark_replaced(&self) {
         if let Some(mut content) = self.content.try_write() {
             content.evicted = true;
@@ -103,20 +104,21 @@ impl BufferContent {
         &mut self.bytes
     }
 
-    /// What the bytes are.
+    /// The kind of structure in the bytes.
     ///
     /// # Panics
-    /// If the buffer was never loaded, which `BufferCache::lock` does not hand out.
+    /// If the buffer was never loaded; `BufferCache::lock` returns no such buffer.
     pub fn kind(&self) -> &'static BufferKind {
         self.kind.expect("a buffer is handed out only after it was loaded")
     }
 
-    /// As [`Self::kind`], for who comes by the buffer without the cache; `None` if it was dropped from it.
+    /// As [`Self::kind`], for a thread that has found the buffer without the cache. `None` if the buffer was dropped
+    /// from it.
     pub fn kind_if_loaded(&self) -> Option<&'static BufferKind> {
         self.kind
     }
 
-    /// Says that the bytes are now something else.
+    /// Records that the bytes are now another kind of structure.
     pub fn set_kind(&mut self, kind: &'static BufferKind) {
         self.kind = Some(kind);
     }

@@ -15,7 +15,7 @@ pub struct DiskRun {
 /// The runs of one buffer, in the order of its contents. Directory blocks larger than a block may have several.
 pub type DiskRuns = SmallVec<[DiskRun; 1]>;
 
-/// What a buffer holds: its runs. The address of the first run names the buffer.
+/// The blocks of a buffer: its runs. The address of the first run names the buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferKey {
     first: DiskRun,

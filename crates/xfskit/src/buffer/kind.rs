@@ -11,23 +11,24 @@ pub type Refine = fn(&[u8]) -> Option<&'static BufferKind>;
 pub struct BufferKind {
     /// The structure's name in messages.
     pub name: &'static str,
-    /// Kinds that may stand in the same place share a family; a place's refining kind accepts any of its own.
+    /// Kinds that may stand in the same place share a family; the kind with `refine` for that place accepts any of its
+    /// family.
     pub family: &'static str,
     /// The type that log items of such a buffer carry, so that recovery knows it (the kernel's `XFS_BLFT_…`).
     pub log_type: u16,
-    /// Where the checksum stands, if the structure has one of its own.
+    /// Offset of the checksum, if the structure has one of its own.
     pub crc_offset: Option<usize>,
-    /// Where write-back stores the LSN of the last change.
+    /// Offset at which write-back stores the LSN of the last change.
     pub lsn_offset: Option<usize>,
     /// Checks everything that needs no other block. Runs after the checksum was found right.
     pub verify: fn(&Geometry, DiskAddress, &[u8]) -> Verdict,
-    /// For a place that may hold one of several kinds: finds out which. `crc_offset` and `lsn_offset` of such a kind
-    /// are not used; those of the kind found are.
+    /// For a place that may contain one of several kinds: finds out which. Then the `crc_offset` and `lsn_offset` of
+    /// the kind that is found are used, not those of this one.
     pub refine: Option<Refine>,
 }
 
 impl BufferKind {
-    /// Verifies bytes that came from the device; says which kind they are.
+    /// Verifies bytes that were read from the device. Returns their kind.
     pub(super) fn verify_read(
         &'static self,
         geometry: &Geometry,
@@ -57,7 +58,7 @@ impl BufferKind {
         }
     }
 
-    /// Whether a buffer known as `found` passes for this kind without another look.
+    /// Whether a buffer of kind `found` is accepted as this kind without another verification.
     pub(super) fn may_be(&'static self, found: &'static Self) -> bool {
         self.refine.is_some() && self.family == found.family
     }

@@ -7,7 +7,7 @@ use super::BufferKey;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-/// What lies elsewhere has at most one part in so many of the cache's memory.
+/// Memory elsewhere gets at most this fraction (one in 8) of the cache's limit.
 const CHARGED_SHARE: usize = 8;
 
 /// Memory in use, in bytes.
@@ -16,7 +16,7 @@ pub(crate) struct MemoryUse {
     limit_bytes: usize,
     /// The contents of buffers.
     buffers: AtomicUsize,
-    /// What lies elsewhere.
+    /// Memory elsewhere that is charged to the cache.
     charged: AtomicUsize,
 }
 
@@ -49,7 +49,7 @@ impl MemoryUse {
         self.buffers.fetch_sub(key.bytes(), Ordering::Relaxed);
     }
 
-    /// Counts `bytes` bytes elsewhere, unless everything elsewhere would then have more than its share.
+    /// Counts `bytes` bytes elsewhere. `None` if all memory elsewhere would then exceed its share.
     pub(crate) fn charge(memory: &Arc<Self>, bytes: usize) -> Option<Charge> {
         let max = memory.limit_bytes / CHARGED_SHARE;
         let sum = |charged: usize| charged.checked_add(bytes).filter(|&sum| sum <= max);
@@ -62,7 +62,7 @@ impl MemoryUse {
         self.buffers.load(Ordering::Relaxed) + self.charged.load(Ordering::Relaxed)
     }
 
-    /// Whether buffers are to leave the cache.
+    /// Whether buffers must be evicted.
     pub(super) fn is_over_limit(&self) -> bool {
         self.bytes() > self.limit_bytes
     }

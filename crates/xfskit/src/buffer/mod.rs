@@ -1,4 +1,5 @@
-//! Metadata blocks in memory: a bounded cache of buffers that are verified on the way in and out.
+//! Metadata blocks in memory: a bounded cache of buffers that are verified when they are read and before they are
+//! written.
 //!
 //! ```text
 //! BufferCache  256 shards of address → Arc<Buffer>, each with a clock hand for eviction
@@ -11,8 +12,8 @@
 //! - At most one buffer exists for an address, and its length never changes while it is cached.
 //! - A buffer that is locked, pinned or waits for write-back is never evicted, so the bound is soft: the cache exceeds
 //!   it by what the journal pins, which the log's size bounds. Eviction passes over buffers that are referenced.
-//!   Write-back drops buffers that are hardly needed again, referenced or not: clusters whose inodes are all cached,
-//!   and freed blocks once the free is durable.
+//!   Write-back drops buffers that will hardly be needed again, referenced or not: clusters whose inodes are all
+//!   cached, and freed blocks once the free is durable.
 //! - A buffer that was evicted is marked. A thread that reaches a buffer by a reference of its own (the journal's
 //!   lists, a directory's memory) looks at the mark under the lock.
 //! - Contents are verified (checksum, then the kind's own checks) when they are read, and checked again before they
