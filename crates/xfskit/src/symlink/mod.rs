@@ -85,7 +85,7 @@ pub fn write(tx: &mut Transaction, ino: InoId, target: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The target leaves the inode for blocks of its own.
+/// Moves the target from the inode to blocks of its own.
 ///
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.
@@ -100,7 +100,7 @@ fn write_remote(tx: &mut Transaction, ino: InoId, target: &[u8]) -> Result<()> {
     state.data = DataFork::EMPTY;
     let blocks = blocks_needed(tx.geometry(), target.len());
     bmap::allocate(tx, ino, ForkKind::Data, FileBlock(0), blocks)?;
-    // Read back from the map: pieces that continue each other have become one extent.
+    // The extents are read back from the map, which has merged pieces that continue each other.
     let mut written = 0;
     for extent in bmap::extents(tx, ino, ForkKind::Data)?.to_vec() {
         let (address, bytes) = location(tx.geometry(), &extent);
