@@ -1,6 +1,6 @@
-//! What the layers above do in a transaction: lock and change buffers and inodes, count, and log.
+//! The methods that the layers above call in a transaction: lock and change buffers and inodes, count, and log.
 //!
-//! A method here finds the part that does it, and notes that the transaction has changed something.
+//! A method here calls the part that does the work, and notes that the transaction has changed something.
 
 use super::{BufId, InoId, Transaction};
 use crate::buffer::{BufferKey, BufferKind, Fill};
@@ -58,9 +58,9 @@ impl Transaction<'_> {
     /// # Errors
     /// `Corrupt` when a block is in use by another structure.
     pub fn create_key(&mut self, key: &BufferKey, kind: &'static BufferKind) -> Result<BufId> {
-        // The same blocks may have been freed lately by a transaction whose cancel record is still in the CIL. It must
-        // get into the log before anything new is committed in its place: recovery needs it to pass over what was
-        // logged there before, inodes above all.
+        // The same blocks may have been freed lately by a transaction whose cancel record is still in the CIL. That
+        // record must be in the log before new contents are committed there: it makes recovery skip what was logged
+        // there before, inodes above all.
         if key.runs().iter().any(|run| self.mount.journal.holds_cancel(run.address)) {
             self.mount.journal.force_all()?;
         }
@@ -132,12 +132,12 @@ impl Transaction<'_> {
         self.buffers.log(id, &range);
     }
 
-    /// What the buffer is.
+    /// The kind of the buffer.
     pub fn kind(&self, id: BufId) -> &'static BufferKind {
         self.buffers.kind(id)
     }
 
-    /// Says that the buffer is now another kind of structure.
+    /// Records that the buffer is now another kind of structure.
     pub fn set_kind(&mut self, id: BufId, kind: &'static BufferKind) {
         self.buffers.content_mut(id).set_kind(kind);
     }
@@ -147,22 +147,22 @@ impl Transaction<'_> {
         self.buffers.address(id)
     }
 
-    /// Gives a buffer back early. One that was changed stays locked until the commit.
+    /// Releases a buffer early. One that was changed stays locked until the commit.
     pub fn release(&mut self, id: BufId) {
         self.buffers.release(id);
     }
 
-    /// The block was freed: the journal records that older copies of it must not be replayed, and the buffer is
-    /// never written back.
+    /// Invalidates the buffer of a freed block: the journal records that older copies of it must not be replayed, and
+    /// the buffer is never written back.
     pub fn invalidate(&mut self, id: BufId) {
         self.dirty = true;
         self.buffers.invalidate(id);
     }
 
-    /// As [`Self::invalidate`], for a block whose contents were not looked at.
+    /// As [`Self::invalidate`], for a block that was not read.
     ///
     /// # Errors
-    /// `Corrupt` when the transaction knows the block as something else.
+    /// `Corrupt` when the transaction has the block as another structure.
     pub fn invalidate_at(&mut self, address: DiskAddress, bytes: usize, kind: &'static BufferKind) -> Result<()> {
         let key = BufferKey::new(address, bytes);
         let id = match self.buffers.find(&key) {
@@ -182,8 +182,8 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The buffer is written back in its turn although its contents are not logged, because another log item
-    /// (an inode chunk's creation) can make them again.
+    /// Orders the buffer: it is written back like logged ones although its contents are not logged, because recovery
+    /// makes them again from another log item (an inode chunk's creation).
     pub fn order(&mut self, id: BufId) {
         self.dirty = true;
         self.buffers.order(id);
@@ -199,7 +199,7 @@ impl Transaction<'_> {
         self.buffers.unkeep(id);
     }
 
-    /// Where the buffers lie that the transaction has locked.
+    /// The addresses of the buffers that the transaction has locked.
     pub fn held_addresses(&self) -> impl Iterator<Item = DiskAddress> {
         self.buffers.addresses()
     }
@@ -258,7 +258,7 @@ impl Transaction<'_> {
 
 /// Blocks and counts.
 impl Transaction<'_> {
-    /// Takes `count` blocks out of the transaction's reservation because they were allocated.
+    /// Takes `count` allocated blocks out of the transaction's reservation.
     ///
     /// # Panics
     /// If more blocks are allocated than were reserved: the reservation formula is wrong.
@@ -267,7 +267,7 @@ impl Transaction<'_> {
         self.dirty = true;
     }
 
-    /// Reserves blocks until `count` are left: a link of a chain may use up what was reserved for one.
+    /// Reserves blocks until `count` are left: a link of a chain may have used up the blocks that a link needs.
     ///
     /// # Errors
     /// `NoSpace`.
@@ -280,7 +280,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Takes over `count` blocks that were reserved before the transaction began.
+    /// Adds `count` blocks to the reservation that were reserved before the transaction began.
     pub fn take_over_blocks(&mut self, count: u64) {
         self.counts.add_reserved(count);
     }
@@ -306,8 +306,8 @@ impl Transaction<'_> {
         self.counts.count_inodes(all, free);
     }
 
-    /// Counts the extent as freed and keeps it busy until the transaction is durable: what lies there on disk may
-    /// still be needed by recovery.
+    /// Counts the extent as freed and keeps it busy until the transaction is durable: recovery may still need its old
+    /// contents on disk.
     pub fn extent_freed(&mut self, ag: AgNumber, block: AgBlock, count: u32) {
         self.counts.extent_freed(ag, block, count);
     }
@@ -346,13 +346,13 @@ impl Transaction<'_> {
         self.values.push(OrderedWrite::new(address.bytes(), value, range));
     }
 
-    /// Fills `out` from blocks that are written by [`Self::write_before_checkpoint`], whether that was done yet or not.
+    /// Fills `out` from blocks given to [`Self::write_before_checkpoint`], whether they are written already or not.
     ///
     /// # Errors
     /// `Io`.
     pub fn read_unlogged(&self, address: DiskAddress, out: &mut [u8]) -> Result<()> {
         let start = address.bytes();
-        // A write that waits no longer is on the device, so that is read second.
+        // A write that does not wait any more is on the device, so the device is read second.
         for gap in self.mount.journal.copy_waiting(start, out) {
             let offset = start + gap.start as u64;
             self.mount.device.read(offset, &mut out[gap]).map_err(|source| Error::Io { offset, source })?;

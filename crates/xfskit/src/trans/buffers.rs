@@ -1,11 +1,11 @@
 //! The buffers of a transaction: locked, and changed or not.
 //!
 //! ```text
-//! slot   0: buffer, uses, changes │ 1: given back │ 2: buffer │ …      a BufId is the number of a slot
+//! slot   0: buffer, uses, changes │ 1: released │ 2: buffer │ …      a BufId is the number of a slot
 //! ```
 //! Invariants
-//! - A buffer stands in one slot, however often it was asked for; `uses` counts how often. Only a structure of another
-//!   size that this transaction freed may stand in a slot besides, at the same address.
+//! - A buffer is in one slot, and `uses` counts how often it was locked. A second slot of the same address may only
+//!   contain a structure of another size that this transaction freed.
 //! - A slot becomes free only when every use was released, and never while the buffer is changed or kept for the next
 //!   link: changes and their lock end with the link's commit.
 //! - A buffer that was invalidated is not changed again unless it is created anew; its chunks are then not logged.
@@ -42,7 +42,7 @@ struct LockedBuffer {
 }
 
 impl LockedBuffer {
-    /// Whether the link's commit has anything to do with it.
+    /// Whether the link's commit must log or order it.
     #[inline]
     fn is_changed(&self) -> bool {
         !self.dirty.is_empty() || self.invalidated || self.ordered
@@ -59,7 +59,7 @@ impl LockedBuffer {
         if self.ordered {
             batch.order(&self.buffer);
         }
-        // What was changed of an ordered buffer besides is logged, and the record that makes it is kept all the same.
+        // Changes to an ordered buffer are logged, and it stays ordered, so that the record that makes it is kept.
         if !self.dirty.is_empty() {
             log_contents(batch, &self.buffer, kind, self.content.bytes(), &self.dirty);
         }
@@ -108,10 +108,11 @@ impl LockedBuffers {
         BufId(self.slots.len() as u32 - 1)
     }
 
-    /// A buffer that is here already, once more; `None` if it is not, or makes way for one of another size.
+    /// Another use of a buffer that the transaction has already. `None` if it has none, or only a freed one of another
+    /// size.
     ///
     /// # Errors
-    /// `Corrupt` when it is something else, or was freed, or is in use although it should be free.
+    /// `Corrupt` when it is another structure, or was freed, or is in use although it should be free.
     #[inline]
     pub(super) fn use_again(
         &mut self,
@@ -126,8 +127,8 @@ impl LockedBuffers {
                 continue;
             }
             if locked.buffer.key() != key {
-                // A structure of another size that this transaction freed makes way, as it will for other transactions
-                // once it is committed.
+                // A structure of another size that this transaction freed is marked stale, as the commit would do, so
+                // that the cache replaces its buffer.
                 if locked.invalidated {
                     locked.buffer.item().lock().stale = true;
                 }
@@ -142,7 +143,7 @@ impl LockedBuffers {
                     let content = locked.content.exclusive();
                     content.bytes_mut().fill(0);
                     content.set_kind(kind);
-                    // The block was freed and taken again in one transaction: it is in use after all.
+                    // The block was freed and allocated again in one transaction: it is in use after all.
                     locked.invalidated = false;
                 }
             }
@@ -152,19 +153,19 @@ impl LockedBuffers {
         Ok(None)
     }
 
-    /// The buffer of a key, if it is here.
+    /// The buffer of a key, if the transaction has it.
     pub(super) fn find(&self, key: &BufferKey) -> Option<BufId> {
         let found = self.slots.iter().position(|slot| slot.as_ref().is_some_and(|locked| locked.buffer.key() == key));
         found.map(|index| BufId(index as u32))
     }
 
-    /// Whether a buffer at `address` is here.
+    /// Whether the transaction has a buffer at `address`.
     #[inline]
     pub(super) fn contains(&self, address: DiskAddress) -> bool {
         self.all().any(|locked| locked.address == address)
     }
 
-    /// Where all buffers lie.
+    /// The addresses of all buffers.
     pub(super) fn addresses(&self) -> impl Iterator<Item = DiskAddress> {
         self.all().map(|locked| locked.address)
     }
@@ -192,7 +193,7 @@ impl LockedBuffers {
         self.get(id).content.kind()
     }
 
-    /// The contents for a change that the caller records with [`Self::log`], or of what they are.
+    /// The contents, for a change that the caller records with [`Self::log`], or for a change of their kind.
     #[inline]
     pub(super) fn content_mut(&mut self, id: BufId) -> &mut BufferContent {
         self.get_mut(id).content.exclusive()
@@ -238,7 +239,7 @@ impl LockedBuffers {
         locked.uses = locked.uses.saturating_sub(1);
         if locked.uses == 0 && !locked.is_changed() && !locked.kept {
             *slot = None;
-            // A reader of many blocks, one after the other, shall not have to search through what it gave back.
+            // Released slots at the end are dropped, so that a reader of many blocks does not search through them.
             while matches!(self.slots.last(), Some(None)) {
                 self.slots.pop();
             }
@@ -251,7 +252,7 @@ impl LockedBuffers {
         self.all().for_each(|locked| locked.log_to(batch));
     }
 
-    /// The link is committed: what is kept begins the next one without changes, and the other locks end.
+    /// After the link's commit: kept buffers begin the next link without changes, and the other locks are dropped.
     pub(super) fn begin_next_link(&mut self) {
         for slot in &mut self.slots {
             match slot {
@@ -272,13 +273,13 @@ impl LockedBuffers {
         self.all().filter(is_cluster).map(|locked| locked.address).collect()
     }
 
-    /// Bytes of the buffers that this link logs, as if they were dirty altogether, with `overhead_bytes` for each.
+    /// Bytes of the buffers that this link logs, as if all their bytes were dirty, with `overhead_bytes` for each.
     pub(super) fn log_bytes(&self, overhead_bytes: usize) -> usize {
         let logged = self.all().filter(|locked| locked.invalidated || !locked.dirty.is_empty());
         logged.map(|locked| locked.content.bytes().len() + overhead_bytes).sum()
     }
 
-    /// Ends all locks; the list's memory stays.
+    /// Drops all locks; the list's memory stays.
     #[inline]
     pub(super) fn clear(&mut self) {
         self.slots.clear();

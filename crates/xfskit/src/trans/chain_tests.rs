@@ -8,7 +8,7 @@ use std::time::Duration;
 use xfskit_ondisk::logged::buffer::buffer_type;
 use xfskit_ondisk::{DiskAddress, FsBlock};
 
-/// Links use nearly all that they reserve.
+/// Links use nearly all their reservation.
 const LINK_BLOCKS: u64 = 240;
 const LINK_BYTES: u32 = 1 << 20;
 
@@ -22,9 +22,10 @@ static PLAIN_KIND: BufferKind = BufferKind {
     refine: None,
 };
 
-/// A chain that changes more than the log holds, the first thing after the mount: nothing older is there whose
-/// write-back would free any space, and what the chain holds cannot be written back. When a roll did not look whether a
-/// checkpoint was due, all of it gathered in one that filled the log, and the chain waited for itself.
+/// A chain that changes more than the log has room for, right after the mount: there are no older items whose
+/// write-back would free space, and the objects that the chain has locked cannot be written back. If a roll did not
+/// push when a checkpoint is due, all changes would gather in one checkpoint that fills the log, and the chain would
+/// wait for itself.
 #[test]
 fn a_chain_longer_than_the_log_does_not_wait_for_itself() {
     for log in ["size=16m", "size=64m"] {

@@ -1,4 +1,4 @@
-//! The end of a transaction: format what changed, hand it to the journal, let go.
+//! The end of a transaction: format what changed, give it to the journal, drop the locks.
 
 use super::deferred::Turn;
 use super::{Transaction, scratch};
@@ -24,7 +24,7 @@ impl Transaction<'_> {
             mount.counters.empty_transactions.increment();
             return Ok(mount.journal.current());
         }
-        // That something was taken back is reported when all the rest is done.
+        // That work was taken back is reported when all other work is done.
         let (updates, taken_back) = match self.finish_deferred(Turn::First) {
             Err(Error::NoSpace) if mount.journal.check().is_ok() => (Ok(()), true),
             other => (other, false),
@@ -50,8 +50,8 @@ impl Transaction<'_> {
         if taken_back { Err(Error::NoSpace) } else { Ok(seq) }
     }
 
-    /// Commits this link of the chain and goes on with a new one. Inodes and held buffers stay locked; everything else
-    /// is let go.
+    /// Commits this link of the chain and goes on with a new one. Inodes and buffers kept by [`Self::hold`] stay
+    /// locked; all other locks are dropped.
     ///
     /// # Errors
     /// `Shutdown` or `Io`.
@@ -68,7 +68,8 @@ impl Transaction<'_> {
         self.inodes.begin_next_link();
         self.dirty = false;
         self.mount.journal.write_values(std::mem::take(&mut self.values));
-        // A chain that left this to others could gather a checkpoint as long as the log, and would wait for itself.
+        // A chain that left this to other threads could gather a checkpoint as large as the log, and would wait for
+        // itself.
         self.mount.journal.after_commit()?;
         match &mut self.grant {
             Some(grant) => grant.next_link(),
@@ -77,7 +78,7 @@ impl Transaction<'_> {
     }
 
     /// Ends a transaction that failed. One that changed something shuts the filesystem down: memory and journal would
-    /// disagree from here on. An ordinary refusal must come before the first change, which debug builds see to.
+    /// disagree from here on. An ordinary refusal must precede the first change; debug builds check this.
     pub fn cancel(self, error: &Error) {
         if self.dirty {
             debug_assert!(!error.is_refusal(), "refused after the first change: {error}");
@@ -136,9 +137,9 @@ impl Transaction<'_> {
         Ok(seq)
     }
 
-    /// With the first inode that has an attr fork the superblock says that there are such, as it does for the kernel;
-    /// says whether this link does that. Its buffer is locked last, by a transaction that waits for nothing more while
-    /// it holds it.
+    /// Sets the superblock's flag for attr forks with the first inode that has one, as the kernel does. Returns whether
+    /// this link sets it. The superblock's buffer is locked last: the transaction waits for no other lock while it
+    /// holds it.
     fn announce_attrs(&mut self) -> Result<bool> {
         if self.mount.announces_attrs() || !self.inodes.changes_attrs() {
             return Ok(false);

@@ -7,8 +7,8 @@
 //!      └─────── a link's commit ──────────────────────────── freed
 //! ```
 //! Invariants
-//! - What is allocated was reserved before: the formulas of reservations are upper bounds, and an allocation beyond
-//!   them panics.
+//! - Blocks that are allocated were reserved before: the formulas of reservations are upper bounds, and an allocation
+//!   beyond them panics.
 //! - Freed blocks, inodes and extents count when the link that frees them has committed, never before.
 
 use crate::item::CheckpointSeq;
@@ -36,7 +36,7 @@ pub(super) struct CountChanges {
 }
 
 impl CountChanges {
-    /// `blocks` are reserved, and nothing changes.
+    /// `blocks` are reserved, and no count has changed.
     #[inline]
     pub(super) fn new(blocks: u64) -> Self {
         Self { blocks_left: blocks, ..Self::default() }
@@ -48,12 +48,12 @@ impl CountChanges {
         self.blocks_left
     }
 
-    /// `count` blocks were reserved besides.
+    /// `count` more blocks were reserved.
     pub(super) fn add_reserved(&mut self, count: u64) {
         self.blocks_left += count;
     }
 
-    /// `count` blocks of the reservation are another owner's from here on.
+    /// Takes `count` blocks out of the reservation, which the caller keeps from here on.
     pub(super) fn hand_back(&mut self, count: u64) {
         assert!(count <= self.blocks_left, "only what is left can be handed back");
         self.blocks_left -= count;
@@ -107,7 +107,7 @@ impl CountChanges {
         }
     }
 
-    /// The transaction is over: what is left of the reservation goes back.
+    /// The transaction is over: gives back the rest of the reservation.
     #[inline]
     pub(super) fn give_back_rest(&mut self, mount: &Mount) {
         if self.blocks_left > 0 {

@@ -1,7 +1,7 @@
 //! How long transactions hold locks that other threads wait for, if `MountOptions::lock_times` asks for it.
 //!
-//! A time runs from the first lock of a kind until the transaction is over, which is when all its locks go; a chain
-//! counts as one. Without the option there is no look at the clock.
+//! A time runs from the first lock of a kind until the transaction is over and has dropped all its locks; a chain
+//! counts as one. Without the option the clock is not read.
 
 use super::Transaction;
 use xfskit_ondisk::Timestamp;

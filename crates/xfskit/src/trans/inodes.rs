@@ -79,8 +79,9 @@ impl LockedInodes {
         self.list.iter().any(|locked| !locked.dirty.is_empty() && locked.state.attr.is_some())
     }
 
-    /// The next link has to wait for log space with the inodes locked, and what is locked is not written back. Those in
-    /// the AIL move to the head of the log, so that none of them is the tail for which the link would wait.
+    /// Called when the next link has to wait for log space with the inodes locked: locked inodes are not written back.
+    /// Logs those in the AIL again, so that they move to the head of the log and none of them is the tail for which the
+    /// link would wait.
     pub(super) fn relog(&mut self) {
         for locked in &mut self.list {
             if locked.dirty.is_empty() && locked.inode.item().lock().in_ail.get().is_some() {
@@ -97,7 +98,7 @@ impl LockedInodes {
         }
     }
 
-    /// The link is committed: the inodes begin the next one locked and without changes.
+    /// After the link's commit: the inodes begin the next one locked and without changes.
     #[inline]
     pub(super) fn begin_next_link(&mut self) {
         for locked in &mut self.list {
@@ -105,7 +106,7 @@ impl LockedInodes {
         }
     }
 
-    /// Ends all locks; the list's memory stays.
+    /// Drops all locks; the list's memory stays.
     #[inline]
     pub(super) fn clear(&mut self) {
         self.list.clear();

@@ -1,6 +1,6 @@
 //! What a link logs besides objects in memory: intents, done items, records of new inodes.
 //!
-//! Invariant: the items are committed in the order in which they were logged, before the objects, so recovery meets an
+//! Invariant: the items are committed in the order in which they were logged, before the objects, so recovery reads an
 //! intent and its done item in that order.
 
 use crate::error::Result;

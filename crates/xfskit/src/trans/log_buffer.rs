@@ -76,7 +76,7 @@ fn format(key: &BufferKey, flags: u16, bytes: &[u8], dirty: &DirtyBits, copy: &m
     }
 }
 
-/// Brings the copy of a buffer in one run up to date, which holds the same chunks already.
+/// Brings the copy of a buffer in one run up to date. The copy contains the same chunks already.
 fn patch(flags: u16, bytes: &[u8], all: &DirtyBits, changed: &DirtyBits, copy: &mut LogVector) {
     let chunks = bytes.len() / CHUNK_BYTES;
     let first = FORMAT_BYTES + 4 * chunks.div_ceil(32);

@@ -10,7 +10,7 @@ use xfskit_ondisk::inode::{INODE_CORE_BYTES, flags2};
 use xfskit_ondisk::logged::inode::{FORMAT_BYTES, InodeFields, InodeFormat, encode_root, root_bytes};
 use xfskit_ondisk::{DiskAddress, ForkFormat, Geometry};
 
-/// Logs an inode of which `changed` changed.
+/// Logs an inode of which the fields `changed` were changed.
 #[inline]
 pub(super) fn log_inode(
     batch: &mut Batch<'_>,
@@ -32,7 +32,7 @@ pub(super) fn log_inode(
     });
 }
 
-/// What the copy of an inode holds.
+/// The contents of the copy of an inode.
 struct InodeCopy<'a> {
     inode: &'a Inode,
     state: &'a InodeState,
@@ -102,7 +102,7 @@ impl Regions for InodeCopy<'_> {
     }
 }
 
-/// What a fork contributes to a log item; never nothing.
+/// The region of a fork in a log item; never empty.
 struct ForkRegion<'a> {
     field: InodeFields,
     contents: Contents<'a>,
@@ -148,10 +148,10 @@ impl<'a> ForkRegion<'a> {
         (log_bytes > 0).then_some(Self { field, contents, log_bytes })
     }
 
-    /// Writes the region and its padding to the start of `out`; returns what is behind it.
+    /// Writes the region and its padding to the start of `out`. Returns the bytes behind it.
     fn fill<'o>(&self, out: &'o mut [u8]) -> &'o mut [u8] {
         let (region, behind) = out.split_at_mut(self.log_bytes.next_multiple_of(4));
-        // No more than three bytes of padding.
+        // The padding is at most three bytes, so they are in these four.
         if let Some(last) = region.last_chunk_mut::<4>() {
             *last = [0; 4];
         }

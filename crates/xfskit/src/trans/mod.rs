@@ -16,8 +16,8 @@
 //! A read-only transaction ([`Transaction::read_only`]) takes shared locks, reserves nothing and commits nothing, so
 //! that one look-up code serves both.
 //!
-//! Locking: see [`crate::sync`]. Asking for a buffer that the transaction has locked already gives the same id again
-//! and counts it; each needs its own `release`.
+//! Locking: see [`crate::sync`]. A read of a buffer that the transaction has locked already returns the same id and
+//! counts one more use; each use needs its own `release`.
 //!
 //! # Parts
 //!
@@ -30,8 +30,7 @@
 //! | [`deferred`] | work that waits for links of its own |
 //! | [`Grant`] | log space |
 //!
-//! Each knows nothing of the others. `access` has the methods that the layers above call, `begin` and `commit`
-//! take the parts together.
+//! No part uses another. `access` has the methods that the layers above call; `begin` and `commit` combine the parts.
 
 mod access;
 mod begin;
@@ -72,7 +71,7 @@ pub struct Transaction<'m> {
     mount: &'m Arc<Mount>,
     /// How it locks: exclusively if it may change anything.
     mode: LockMode,
-    /// Log space for this link and those behind it.
+    /// Log space for this link and those after it.
     grant: Option<Grant<'m>>,
     buffers: LockedBuffers,
     inodes: LockedInodes,
@@ -87,7 +86,7 @@ pub struct Transaction<'m> {
     dirty: bool,
     /// The commit waits for the log.
     sync: bool,
-    /// Whether extent maps count few records only, once that was asked.
+    /// Whether extent maps can count few records only, as the first look decided.
     counts_few_extents: Option<bool>,
     hold_times: HoldTimes,
     /// While space is scarce, transactions that may allocate run one at a time.
@@ -95,7 +94,7 @@ pub struct Transaction<'m> {
 }
 
 impl<'m> Transaction<'m> {
-    /// A transaction that only looks.
+    /// A transaction that changes nothing.
     pub fn read_only(mount: &'m Arc<Mount>) -> Self {
         Self::build(mount, LockMode::Shared, Reservation::default(), None)
     }
@@ -125,7 +124,7 @@ impl<'m> Transaction<'m> {
         }
     }
 
-    /// Keeps a turn until the transaction is over.
+    /// Holds the lock `turn` until the transaction is over.
     pub(crate) fn with_turn(mut self, turn: Option<ArcMutexGuard>) -> Self {
         self._turn = turn;
         self
@@ -151,15 +150,15 @@ impl<'m> Transaction<'m> {
         self.mode == LockMode::Exclusive
     }
 
-    /// Whether the error tag has it that extent maps cannot count more than a few records. Decided by the first look of
-    /// a chain, for all of it, as a real limit would be; and only while nothing is changed, for a caller that looks
-    /// later than that does not mean to refuse.
+    /// Whether the error tag makes extent maps count a few records only. The first look decides for the whole chain, as
+    /// a real limit would. A first look after a change always returns false, for a caller that looks so late must not
+    /// refuse.
     pub fn counts_few_extents(&mut self) -> bool {
         let (mount, is_clean) = (self.mount, !self.dirty);
         *self.counts_few_extents.get_or_insert_with(|| is_clean && mount.error_tags.strikes(REDUCE_MAX_IEXTENTS))
     }
 
-    /// The commit waits until the journal is durable.
+    /// Makes the commit wait until its checkpoint is durable.
     pub fn set_sync(&mut self) {
         self.sync = true;
     }

@@ -1,4 +1,4 @@
-//! Blocks of large directories, found again without the extent map and the cache's index ([`DirMemory`]).
+//! Finds blocks of large directories again without the extent map and the cache's index ([`DirMemory`]).
 
 use super::{BufId, InoId, Transaction};
 use crate::buffer::{BufferKind, Fill};
@@ -28,7 +28,7 @@ impl Transaction<'_> {
         Ok(content.map(|content| self.buffers.add(buffer, content)))
     }
 
-    /// What is remembered of a directory, if it is large and the transaction may change anything.
+    /// The memory of a directory, if it is large and the transaction may change anything.
     pub(crate) fn dir_memory_mut(&mut self, ino: InoId) -> Option<&mut DirMemory> {
         if self.is_writable() { self.inode_memory_mut(ino).dir_memory.as_deref_mut() } else { None }
     }

@@ -1,12 +1,12 @@
-//! What a transaction asks for before it starts.
+//! The space that a transaction reserves before it starts.
 
 use super::Transaction;
 
-/// What a log item takes apart from its contents, at most: its format, and the headers of its regions.
+/// Most bytes that a log item takes apart from its contents: its format, and the headers of its regions.
 const ITEM_OVERHEAD_BYTES: usize = 512;
 
 impl Transaction<'_> {
-    /// Bytes that this link may take in the log as it is: dirty buffers as if they were dirty altogether.
+    /// Bytes that this link may take in the log with its changes so far; dirty buffers count as a whole.
     pub fn log_bytes_so_far(&self) -> u64 {
         let inodes = self.inodes.changed() + self.items.len();
         let inode_bytes = inodes * (self.geometry().inode_bytes() + ITEM_OVERHEAD_BYTES);
@@ -23,7 +23,7 @@ pub struct Reservation {
     pub log_count: u32,
     /// Blocks that may be allocated in the whole chain.
     pub blocks: u64,
-    /// The blocks may come out of the pool kept for operations that must not fail (removals).
+    /// The blocks may be taken from the reserve pool, for operations that must not fail (removals).
     pub may_dip: bool,
 }
 
@@ -38,7 +38,7 @@ impl Reservation {
         Self { blocks: self.blocks + blocks, ..self }
     }
 
-    /// Takes from the reserve pool when the rest is used up.
+    /// May take blocks from the reserve pool when the others are used up.
     pub fn dipping(self) -> Self {
         Self { may_dip: true, ..self }
     }

@@ -1,11 +1,11 @@
-//! The lists of a transaction, which the next one of the same thread uses again.
+//! Keeps the lists of a transaction for the next one of the same thread.
 
 use super::buffers::LockedBuffers;
 use super::inodes::LockedInodes;
 use crate::sync::thread_local;
 use std::cell::RefCell;
 
-/// The lists that a transaction needs memory for.
+/// The lists for which a transaction needs memory.
 type Lists = (LockedBuffers, LockedInodes);
 
 /// Lists with more room than this are not kept.
@@ -20,7 +20,7 @@ pub(super) fn take() -> Lists {
     LISTS.with(|lists| std::mem::take(&mut *lists.borrow_mut()))
 }
 
-/// Ends the locks of the lists and keeps their memory.
+/// Drops the locks of the lists and keeps their memory.
 pub(super) fn give_back(buffers: &mut LockedBuffers, inodes: &mut LockedInodes) {
     buffers.clear();
     inodes.clear();

@@ -8,8 +8,8 @@
 //!           intent I0: the rest           intent I1: the rest
 //! crash     nothing happened              recovery does the rest        everything happened
 //! ```
-//! Work that is over in its first step commits with its caller's changes and logs no intent at all. What is put off as
-//! a whole ([`Transaction::defer`]) logs its intent in link 0 and begins in link 1.
+//! Work that is done in its first step commits with its caller's changes and logs no intent at all. Work that is put
+//! off as a whole ([`Transaction::defer`]) logs its intent in link 0 and begins in link 1.
 //!
 //! Work that the caller chose not to log is the same chain without the intents: a crash between its links leaves it
 //! undone. Its last link alone makes it visible, so no reader sees it half done.
@@ -30,7 +30,7 @@ use crate::error::Result;
 use crate::item::LogVector;
 use crate::mount::Mount;
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The link is full: something is left to do.
@@ -55,8 +55,8 @@ pub trait Work: Send {
     /// Any error after a change shuts the filesystem down; the work checks first what it can.
     fn step(&mut self, tx: &mut Transaction) -> Result<Step>;
 
-    /// Takes back what earlier links did, after a step found no space. Work whose steps always find space has nothing
-    /// to take back.
+    /// Takes back what earlier links did, after a step found no space. Only called for work whose steps may find no
+    /// space.
     ///
     /// # Errors
     /// As [`Self::step`].
@@ -70,8 +70,8 @@ pub trait Work: Send {
     /// The point between two links at which a test can stop the filesystem.
     fn error_tag(&self) -> &'static str;
 
-    /// Whether the image is sound without it, and no caller has been answered that it happened: where recovery finds
-    /// no space for it, it then counts as done.
+    /// Whether the image is sound without the work, and no caller was told that it succeeded. If recovery finds no
+    /// space for such work, it counts as done.
     fn may_be_left(&self) -> bool {
         false
     }

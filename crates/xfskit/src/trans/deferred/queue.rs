@@ -1,11 +1,11 @@
-//! What waits for links of its own, and the intents that stand for it in the log.
+//! Work that waits for links of its own, and the intents that represent it in the log.
 
 use super::{LoggedIntent, Work};
 use crate::item::{CheckpointSeq, LogVector};
 use crate::trans::Transaction;
 use std::collections::VecDeque;
 
-/// Whose turn comes first when a transaction commits.
+/// Which deferred work is done first when a transaction commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Updates: they may free blocks.
@@ -17,13 +17,13 @@ pub enum Turn {
 /// Work that waits.
 pub(super) struct Waiting {
     pub work: Box<dyn Work>,
-    /// What it is about, so that a later change of the same waits for it.
+    /// What the work changes, so that a later change of the same waits for it.
     key: Vec<u8>,
     /// Its intent, once a link has logged it.
     pub intent: Option<LoggedIntent>,
 }
 
-/// What a transaction has put off.
+/// The work that a transaction has put off.
 #[derive(Default)]
 pub(in crate::trans) struct Queue {
     first: VecDeque<Waiting>,
@@ -44,8 +44,8 @@ impl Queue {
 }
 
 impl Transaction<'_> {
-    /// Leaves work as a whole to links of its own: its intent commits with everything that the caller does in the link
-    /// at hand, before and after this. So several pieces of work, and changes besides, are one as far as a crash goes.
+    /// Leaves work as a whole to links of its own. Its intent commits with all changes of the caller in this link,
+    /// before and after this call. So several pieces of work, and changes with them, are atomic in a crash.
     pub fn defer(&mut self, turn: Turn, key: Vec<u8>, work: Box<dyn Work>) {
         self.dirty = true;
         self.deferred.of(turn).push_back(Waiting { work, key, intent: None });
@@ -56,7 +56,7 @@ impl Transaction<'_> {
         !self.deferred.first.is_empty()
     }
 
-    /// Whether an update waits that is about the key.
+    /// Whether an update of that key waits.
     pub fn has_deferred(&self, key: impl FnOnce() -> Vec<u8>) -> bool {
         if self.deferred.first.is_empty() {
             return false;
@@ -65,7 +65,7 @@ impl Transaction<'_> {
         self.deferred.first.iter().any(|waiting| waiting.key == key)
     }
 
-    /// Logs an intent for all that waits and has none; part of every link's commit.
+    /// Logs an intent for each piece of work that has none; part of every link's commit.
     pub(in crate::trans) fn log_deferred(&mut self) {
         let mut queue = std::mem::take(&mut self.deferred);
         for waiting in queue.all().filter(|waiting| waiting.intent.is_none()) {
@@ -74,8 +74,8 @@ impl Transaction<'_> {
         self.deferred = queue;
     }
 
-    /// Logs the intents of all that waits anew, and that the old ones are done: the next link has to wait for log
-    /// space, and they must not be what holds the tail. Those in the checkpoint at hand are at the head already.
+    /// Logs new intents for all work that waits, and done items for the old ones: the next link has to wait for log
+    /// space, and the old intents must not hold the tail. Intents in the gathering checkpoint are at the head already.
     pub(in crate::trans) fn relog_deferred(&mut self) {
         let mut queue = std::mem::take(&mut self.deferred);
         for Waiting { work, intent, .. } in queue.all() {
@@ -89,7 +89,7 @@ impl Transaction<'_> {
         self.deferred = queue;
     }
 
-    /// Whether this link commits the intent, or the checkpoint at hand has it.
+    /// Whether this link commits the intent, or the gathering checkpoint contains it.
     fn is_at_head(&self, intent: &LoggedIntent) -> bool {
         let logged_in = intent.item.state().lock().gathered.newest();
         logged_in == CheckpointSeq::default() || logged_in == self.mount.journal.current()

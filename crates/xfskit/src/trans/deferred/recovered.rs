@@ -7,8 +7,8 @@
 //!   │ done item of the intent   one step of its work   intent of the rest │──▶ to the end of the queue
 //!   └─────────────────────────────────────────────────────────────────────┘
 //! ```
-//! Locking: the caller is alone on the filesystem. So AG headers may be locked in any order, and inodes are let go
-//! between the steps.
+//! Locking: no other thread uses the filesystem. So AG headers may be locked in any order, and the inodes' locks are
+//! dropped between the steps.
 
 use super::run::step_of;
 use super::{LoggedIntent, Step, Work};
@@ -31,12 +31,12 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// An intent's.
+    /// The origin of an intent's work.
     pub fn of(intent: &RecoveredIntent) -> Self {
         Self { item_type: intent.item_type, id: intent.id, lsn: intent.lsn }
     }
 
-    /// Says in an error about damage which intent led to it.
+    /// Adds to an error about damage which intent led to it.
     pub fn named(self, error: Error) -> Error {
         let name = match self.item_type {
             item_type::EFI => "extent-free",
@@ -79,8 +79,8 @@ impl RecoveredWork {
 /// Finishes work that a crash cut off, given in the order of the log; returns how many transactions it took.
 ///
 /// # Errors
-/// `Corrupt`, with the intent that led to it; `NoSpace`, `Io`, `Shutdown`. The log then still holds all that is not
-/// done.
+/// `Corrupt`, with the intent that led to it; `NoSpace`, `Io`, `Shutdown`. The log then still contains intents for all
+/// that is not done.
 pub fn finish_recovered(mount: &Arc<Mount>, mut queue: VecDeque<RecoveredWork>) -> Result<u64> {
     let mut transactions = 0;
     while let Some(recovered) = queue.pop_front() {
@@ -93,7 +93,7 @@ pub fn finish_recovered(mount: &Arc<Mount>, mut queue: VecDeque<RecoveredWork>) 
 }
 
 impl RecoveredWork {
-    /// One transaction: the intent is done, a step of its work with it, and what is left is a new intent.
+    /// One transaction: logs the done item of the intent, does a step of its work, and logs a new intent for the rest.
     fn link(self, mount: &Arc<Mount>) -> Result<Option<Self>> {
         let Self { intent, mut work, origin } = self;
         let tag = work.error_tag();
@@ -103,7 +103,7 @@ impl RecoveredWork {
         };
         let result = (|| match step_of(&mut tx, &mut *work, Some(intent))? {
             Step::Done => Ok(None),
-            // No caller has been answered that it happened.
+            // No caller was told that it succeeded.
             Step::NoSpace => work.undo(&mut tx).map(|()| None),
             Step::Roll => Ok(Some(tx.log_intent_for(&*work))),
         })();
@@ -113,7 +113,7 @@ impl RecoveredWork {
     }
 }
 
-/// The work counts as done although nothing was done.
+/// Logs the work as done although it was not done.
 fn leave(mount: &Arc<Mount>, work: &dyn Work, intent: LoggedIntent) -> Result<()> {
     tracing::warn!("there is no space for an update of attributes that a crash cut off: it is left out");
     let mut copy = LogVector::default();

@@ -14,12 +14,11 @@ pub enum Logging {
     NotLogged,
 }
 
-/// Takes work to its end, and rolls the transaction as often as it asks for. The last link is left to the caller to
-/// commit.
+/// Does all steps of work, and rolls the transaction as often as the work asks for. The caller commits the last link.
 ///
 /// # Errors
-/// The work's, or the journal's. `NoSpace` leaves a transaction without changes: what the links before had done for the
-/// work was taken back, and its intent is finished, in links of their own.
+/// The work's, or the journal's. `NoSpace` leaves a transaction without changes: further links have taken back what
+/// earlier links had done for the work, and have finished its intent.
 pub fn run(tx: &mut Transaction, work: &mut dyn Work, logging: Logging) -> Result<()> {
     match work.step(tx)? {
         Step::NoSpace => Err(Error::NoSpace),
@@ -27,7 +26,7 @@ pub fn run(tx: &mut Transaction, work: &mut dyn Work, logging: Logging) -> Resul
     }
 }
 
-/// As [`run`], after a step that came to `step`.
+/// As [`run`], after a step with the result `step`.
 fn go_on(tx: &mut Transaction, work: &mut dyn Work, mut step: Step, logging: Logging) -> Result<()> {
     while step == Step::Roll {
         step = tx.in_later_link(|tx| next_link(tx, work, logging))?;
@@ -66,8 +65,8 @@ pub(super) fn step_of(tx: &mut Transaction, work: &mut dyn Work, intent: Option<
 }
 
 impl Transaction<'_> {
-    /// Does what was put off for `turn`, each piece in links of its own; the last of them is left to commit. A piece
-    /// that finds no space is taken back, and the others are done all the same.
+    /// Does the work that was put off for `turn`, each piece in links of its own. The caller commits the last link. A
+    /// piece that finds no space is taken back, and the others are done all the same.
     ///
     /// # Errors
     /// `NoSpace` for what was taken back, with a transaction without changes; `Corrupt`, `Io`, `Shutdown`.
@@ -83,7 +82,7 @@ impl Transaction<'_> {
         Err(Error::NoSpace)
     }
 
-    /// Does the first piece that waits; says whether it had to be taken back for want of space.
+    /// Does the first piece that waits. Returns whether it was taken back for want of space.
     fn begin_deferred(&mut self, turn: Turn) -> Result<bool> {
         self.roll()?;
         let Some(mut waiting) = self.deferred.of(turn).pop_front() else { return Ok(false) };
