@@ -1,4 +1,4 @@
-//! Writes whose blocks have no place yet: they wait as dirty blocks.
+//! Writes to blocks that have no place on the device yet: their bytes wait as dirty blocks.
 
 use super::piece::{BlockState, piece};
 use super::{device_offset, read_device, write_mapped};
@@ -40,9 +40,9 @@ fn insert(tx: &mut Transaction, ino: InoId, part: &Part<'_>, within: usize, data
     tx.mount().dirty_inodes.count_bytes(0, block_bytes);
 }
 
-/// Writes `data` at byte `offset`: where blocks have their place, there, and the rest as dirty blocks, for which space
-/// is taken first. The inode is locked exclusively; the caller puts it on the list of dirty inodes. What lies
-/// between the end of the file and `offset` reads as zeros: see [`extend`].
+/// Writes `data` at byte `offset`: in place where the blocks may be written in place, the rest as dirty blocks, for
+/// which space is taken first. The inode is locked exclusively; the caller puts it on the list of dirty inodes. What
+/// lies between the end of the file and `offset` reads as zeros: see [`extend`].
 ///
 /// # Errors
 /// `NoSpace` before anything was done; `Corrupt`, `Io`.
@@ -54,7 +54,7 @@ pub fn buffer(tx: &mut Transaction, ino: InoId, offset: u64, data: &[u8]) -> Res
         return Err(Error::NoSpace);
     }
     let result = parts(block_log, offset, data).try_for_each(|part| put(tx, ino, &part, &mut reserved));
-    // What an I/O error left over.
+    // Gives back what was reserved and, after an I/O error, not used.
     tx.mount().space.give_back_blocks(reserved);
     result?;
     if end > tx.inode(ino).size_bytes() {
@@ -63,7 +63,7 @@ pub fn buffer(tx: &mut Transaction, ino: InoId, offset: u64, data: &[u8]) -> Res
     Ok(())
 }
 
-/// Blocks of a range that are not dirty and need a new place.
+/// The number of blocks of a range that are not dirty and need a new place.
 fn blocks_to_pay(tx: &mut Transaction, ino: InoId, first: u64, end: u64) -> Result<u64> {
     let mut need = 0;
     let mut at = first;
@@ -108,8 +108,8 @@ fn put(tx: &mut Transaction, ino: InoId, part: &Part<'_>, reserved: &mut u64) ->
     }
 }
 
-/// Makes the bytes from `from` to before `to` read as zeros where something else could be read: in dirty blocks and in
-/// written ones. Holes and unwritten blocks stay what they are.
+/// Makes the bytes from `from` to before `to` read as zeros: writes zeros into dirty blocks and written ones. Holes and
+/// unwritten blocks stay what they are.
 ///
 /// # Errors
 /// As [`buffer`].
@@ -141,8 +141,8 @@ fn buffer_within(tx: &mut Transaction, ino: InoId, offset: u64, data: &[u8]) -> 
     result
 }
 
-/// The end of the file is about to move past byte `to`: what its last block holds behind the old end becomes zeros.
-/// Written blocks behind that one must be gone.
+/// The end of the file is about to move past byte `to`: the bytes of its last block behind the old end become zeros.
+/// Written blocks behind that one must have been unmapped.
 ///
 /// # Errors
 /// As [`buffer`].
@@ -152,8 +152,9 @@ pub fn extend(tx: &mut Transaction, ino: InoId, to: u64) -> Result<()> {
     if to > size { zero(tx, ino, size, block_end.min(to)) } else { Ok(()) }
 }
 
-/// The end of the file is about to move back to byte `to`: what its last block holds behind that becomes zeros. Bytes
-/// that are written to that block afterwards would stand beside old ones if a crash brought the old size back.
+/// The end of the file is about to move back to byte `to`: the bytes of its last block behind that become zeros.
+/// Otherwise a crash that restores the old size could show old bytes beside bytes that were written to the block
+/// afterwards.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.

@@ -1,8 +1,8 @@
-//! Forgets the dirty blocks of a file that ends.
+//! Drops the dirty blocks of a file when they need not be written any more.
 
 use crate::trans::{InoId, Transaction};
 
-/// Forgets all dirty blocks and gives their space back.
+/// Drops all dirty blocks and gives their space back.
 pub fn discard(tx: &mut Transaction, ino: InoId) {
     let Some(dirty) = tx.inode_memory_mut(ino).dirty.take() else { return };
     let mount = tx.mount();

@@ -1,4 +1,4 @@
-//! Writes to blocks that are the file's alone and written already: no map changes, no transaction.
+//! Writes to blocks that are written already and not shared: no map changes and no transaction is needed.
 
 use super::piece::{BlockState, piece};
 use super::write_mapped;
@@ -7,8 +7,8 @@ use crate::trans::{InoId, Transaction};
 use smallvec::SmallVec;
 use xfskit_ondisk::{FileBlock, FsBlock};
 
-/// Writes `data` at byte `offset` if all of it has its place within the file. `false`: it has not, and nothing was
-/// done.
+/// Writes `data` at byte `offset` if all of it can be written in place and is within the file. Otherwise returns
+/// `false`, and nothing was done.
 ///
 /// # Errors
 /// `Corrupt`, `Io`; after an I/O error some of it may be written.

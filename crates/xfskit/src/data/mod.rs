@@ -39,8 +39,8 @@ use xfskit_ondisk::{Corruption, FileBlock, FsBlock};
 /// Largest size of a file in bytes.
 pub const MAX_SIZE_BYTES: u64 = i64::MAX as u64;
 
-/// Where a block of a file begins, in bytes. A map may reach behind the largest size: such a block is behind every
-/// byte.
+/// Where a block of a file begins, in bytes. A map may reach behind the largest size; the result is then a number
+/// larger than every offset in a file.
 pub fn file_offset(block: FileBlock, block_log: u8) -> u64 {
     block.0.saturating_mul(1 << block_log)
 }
@@ -57,12 +57,13 @@ fn read_device(tx: &Transaction, offset: u64, buffer: &mut [u8]) -> Result<()> {
     tx.mount().device.read(offset, buffer).map_err(|source| Error::Io { offset, source })
 }
 
-/// Blocks of a file are about to be written in place. If it shared them, the other references must be gone for good.
+/// Checks blocks of a file that are about to be written in place: if the file shared them, the loss of the other
+/// references must be durable.
 fn expect_sole_owner(tx: &Transaction, ino: InoId, block: FsBlock, count: u64) -> Result<()> {
     if bmap::may_share(&tx.inode(ino).core) { refcount::expect_durable(tx, block, count) } else { Ok(()) }
 }
 
-/// Writes contents to blocks that the file has, from a byte of the first on.
+/// Writes contents to blocks that the file maps, from byte `within` of the first on.
 fn write_mapped(tx: &Transaction, ino: InoId, (block, within): (FsBlock, u64), data: &[u8]) -> Result<()> {
     let blocks = (within + data.len() as u64).div_ceil(tx.geometry().block_bytes() as u64);
     expect_sole_owner(tx, ino, block, blocks)?;

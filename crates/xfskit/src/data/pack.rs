@@ -8,7 +8,7 @@ use crate::space::alloc::{self, AllocRequest};
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::{Extent, FileBlock, FsBlock};
 
-/// Blocks that are found for the files after these.
+/// Blocks that are found in advance for the files after these.
 const ROOM_BLOCKS: u32 = 2048;
 
 /// Bytes that are written at once: few enough to stay in a processor's cache.
@@ -20,8 +20,8 @@ pub struct Packed {
     block: FsBlock,
 }
 
-/// Writes contents, each from a block's start on, one behind the other, near the directory `dir`. Nothing is changed on
-/// disk that a reader sees. `None`: there is no room for them in one piece in the directory's AG.
+/// Writes contents, each from a block's start on, one behind the other, near the directory `dir`. A reader sees no
+/// change. `None` when the directory's AG has no room for them in one piece.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
@@ -32,7 +32,8 @@ pub fn pack(tx: &mut Transaction, dir: InoId, contents: &[&[u8]]) -> Result<Opti
     let Some(block) = find(tx, dir, count)? else { return Ok(None) };
     let holder_ag = tx.geometry().split_inode(holder).map(|(ag, _)| ag);
     if tx.geometry().split_fs_block(block).map(|(ag, _)| ag) != holder_ag {
-        // The inodes are taken from the directory's AG; a transaction that has changed something does not wait for another.
+        // The inodes are allocated in the directory's AG, and a transaction that has changed something does not wait
+        // for another AG.
         alloc::settle_window(tx, holder, block, 0);
         return Ok(None);
     }
@@ -77,8 +78,8 @@ fn find(tx: &mut Transaction, dir: InoId, count: u32) -> Result<Option<FsBlock>>
     Ok(found.map(|(block, _)| block))
 }
 
-/// Gives the first of the packed contents to the files, in their order; the transaction has blocks for them. What files
-/// there are not stays free.
+/// Gives the first of the packed contents to the files, in their order; the transaction has reserved blocks for them.
+/// Packed blocks beyond those of `files` stay free.
 ///
 /// # Errors
 /// `NoSpace`, `Corrupt`, `Io`.

@@ -1,4 +1,4 @@
-//! The blocks of a file as its contents see them: pieces of one state.
+//! The blocks of a file by what reads and writes must do with them: pieces of one state.
 
 use crate::error::Result;
 use crate::incore::ForkKind;
@@ -7,16 +7,16 @@ use crate::space::refcount;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::{Extent, FileBlock, FsBlock};
 
-/// Whether a block of a file is there, and whether it may be written in place.
+/// Whether a block of a file is mapped, and whether it may be written in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
-    /// There is none: it reads as zeros.
+    /// No block is mapped; it reads as zeros.
     Hole,
-    /// Space is there and reads as zeros.
+    /// A block is allocated and reads as zeros.
     Unwritten(FsBlock),
     /// It is shared with other files, or with other places of this one.
     Shared(FsBlock),
-    /// It is this file's alone.
+    /// It is written and not shared.
     Written(FsBlock),
 }
 

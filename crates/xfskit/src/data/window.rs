@@ -1,4 +1,5 @@
-//! Finds blocks for contents: behind what the file has, in one piece with it if possible, with room to grow.
+//! Finds blocks for contents: behind the blocks that the file has, in one piece with them if possible, with room to
+//! grow.
 
 use super::piece::extent_before;
 use crate::error::{Error, Result};
@@ -14,13 +15,14 @@ use xfskit_ondisk::{FileBlock, FsBlock};
 const MIN_TO_GROW_BYTES: u64 = 64 << 10;
 /// Most room that a file gets.
 const MAX_ROOM_BYTES: u64 = 64 << 20;
-/// A continuation of fewer blocks than this is not worth a seam.
+/// Free space behind the last extent is used only if it has this many blocks, or all that are wanted: with fewer the
+/// file would soon continue elsewhere.
 const SHORTEST_CONTINUATION: u32 = 16;
 
 /// Most blocks between the end of an extent and what is written behind it that may be filled later.
 const MAX_GAP_BLOCKS: u64 = 4096;
 
-/// Blocks that are the file's to write.
+/// Blocks that the file may write: firm blocks of its window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewBlocks {
     /// The first.
@@ -56,15 +58,15 @@ pub(super) fn find(
             }
         }
         if round == 0 {
-            // What is free may be busy: once the journal is durable it is not any more.
+            // The free blocks may be busy. A sync makes their freeing durable, and they are not busy any more.
             tx.mount().sync()?;
         }
     }
     Err(Error::NoSpace)
 }
 
-/// What to look for, best first, each with the fork block that will lie at the start of what is found: behind the
-/// extent before (a gap that is filled later stays free); near it, all in one piece; anything.
+/// The requests to try, best first: behind the extent before (leaving room for a gap that is filled later); near it,
+/// all in one piece; any blocks. Each has the fork block that will lie at the start of the blocks found.
 fn attempts(
     tx: &mut Transaction,
     ino: InoId,
@@ -76,7 +78,7 @@ fn attempts(
     let holder = tx.inode(ino).core.inode;
     let before = extent_before(tx, ino, first)?.map(|e| (e.end(), FsBlock(e.block.0 + e.count)));
     let on_device = |block: &FsBlock| tx.geometry().fs_block_address(*block).is_some();
-    // Of an extent that is copied on write the rest goes on behind the first block.
+    // If an extent is copied on write piece by piece, each piece goes behind the one before.
     let is_near = |end: FileBlock| first.checked_sub(end.0).is_some_and(|gap| gap <= MAX_GAP_BLOCKS);
     let behind = before.filter(|(end, block)| is_near(*end) && on_device(block));
     let place = before.map(|(_, block)| block).filter(|_| near.is_none()).or(near).filter(on_device);
@@ -94,7 +96,7 @@ fn attempts(
     Ok([behind, Some((whole, FileBlock(first))), Some((anything, FileBlock(first)))])
 }
 
-/// Blocks that the file should get beyond those that it needs now: as much as it has, if it grows at its end.
+/// Blocks that the file should get beyond those that it needs now: as many as it has, if it grows at its end.
 fn room_to_grow(tx: &mut Transaction, ino: InoId, first: u64, count: u64) -> Result<u32> {
     let block_log = tx.geometry().block_log;
     let end = first + count;

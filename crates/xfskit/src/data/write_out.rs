@@ -1,4 +1,4 @@
-//! Brings contents to places that they do not have yet: one run, one extent, one transaction.
+//! Writes contents to blocks that the file does not have yet: one run, one extent, one transaction.
 //!
 //! ```text
 //! hole       window ─▶ write ─▶ allocate, map
@@ -6,8 +6,8 @@
 //! unwritten            write ─▶ convert
 //! written              write
 //! ```
-//! Up to the last step nothing is changed, so an error leaves everything as it was. The size follows in the same
-//! transaction.
+//! Nothing is changed before the last step, so an error leaves everything as it was. The same transaction sets the
+//! size.
 
 use super::piece::{BlockState, Piece, piece};
 use super::{device_offset, expect_sole_owner, window, write_device};
@@ -26,7 +26,7 @@ pub enum Source<'a> {
     Dirty,
     /// The caller: whole blocks from the first of the run on.
     Bytes(&'a [u8]),
-    /// The caller, who has read them there: the size stays.
+    /// The caller, which has read them from these blocks: the size stays.
     Copy(&'a [u8]),
 }
 
@@ -63,7 +63,7 @@ pub fn write_out_run(tx: &mut Transaction, ino: InoId, run: Range<u64>, source: 
     Ok(done)
 }
 
-/// New blocks for a piece, or for the start of it; returns the block behind.
+/// Finds, writes and maps new blocks for a piece, or for the start of it. Returns the block behind the mapped ones.
 fn place_and_map(
     tx: &mut Transaction,
     ino: InoId,
@@ -97,7 +97,7 @@ fn map(
     space: window::NewBlocks,
     old: Option<FsBlock>,
 ) -> Result<()> {
-    // A piece of a shared extent leaves two others beside the new one.
+    // The mapping of a new piece within a shared extent leaves two parts of that extent beside it.
     bmap::expect_records(tx, ino, ForkKind::Data, if old.is_some() { 2 } else { 1 })?;
     if let Some(old) = old {
         alloc::lock_pair(tx, old, space.block)?;
@@ -136,7 +136,7 @@ enum RunBlocks {
     Own,
 }
 
-/// What was written out is not dirty any more, and the size on disk may cover it.
+/// Drops the dirty blocks that were written out, and lets the size on disk cover them.
 fn finish_run(tx: &mut Transaction, ino: InoId, run: Range<u64>, source: Source<'_>, blocks: RunBlocks) {
     let block_log = tx.geometry().block_log;
     let size = tx.inode(ino).size_bytes();
@@ -157,7 +157,7 @@ fn finish_run(tx: &mut Transaction, ino: InoId, run: Range<u64>, source: Source<
     grow_size(tx, ino, reached);
 }
 
-/// The size in the core follows up to `size`.
+/// Grows the size in the core to `size`, if it is smaller.
 fn grow_size(tx: &mut Transaction, ino: InoId, size: u64) {
     if tx.inode(ino).core.size < size {
         tx.inode_mut(ino, InodeFields::CORE).core.size = size;
@@ -172,9 +172,9 @@ fn grow_size(tx: &mut Transaction, ino: InoId, size: u64) {
     }
 }
 
-/// The end of a link of a write-out: the core learns when the contents were written, and the size if no block is dirty.
-/// While some are, it learns of the size up to `reached`: the caller that brings out that much has written all blocks that
-/// were dirty then, and what others wrote into holes since reads as zeros after a crash.
+/// The end of a link of a write-out: sets in the core when the contents were written, and the size if no block is
+/// dirty. While some are, the size is set up to `reached`: the caller has written all blocks below it that were dirty
+/// when it began, and blocks that other threads have written into holes since read as zeros after a crash.
 pub fn write_out_core(tx: &mut Transaction, ino: InoId, reached: u64) {
     let state = tx.inode(ino);
     let is_written = state.dirty.as_ref().is_none_or(|dirty| dirty.count() == 0);
