@@ -150,7 +150,7 @@ impl<'c> Batch<'c> {
         Self { shard, index, seq, grown: 0, whiteouts, pool, cancels, counters, relogged: 0, logged: 0 }
     }
 
-    /// What the batch came to.
+    /// What the batch has done to its shard.
     #[inline]
     pub(super) fn result(self) -> BatchResult {
         BatchResult { grown: self.grown, logged: self.logged, relogged: self.relogged }
