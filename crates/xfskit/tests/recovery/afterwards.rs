@@ -1,4 +1,4 @@
-//! What recovery leaves in the log must not be taken for something else by the recovery after the next mount.
+//! The recovery after the next mount must not misread records that the first recovery left in the log.
 
 use crate::device::{Device, State};
 use std::collections::BTreeMap;
@@ -21,7 +21,8 @@ fn open(device: &Arc<Device>, options: MountOptions) -> Result<Volume, Error> {
     Volume::open_in(Arc::clone(device) as Arc<dyn BlockDevice>, None, options, Arc::new(SeededEnvironment::new(1)))
 }
 
-/// Four hundred files, synced; then the power fails. What was written, and the sectors at which log records start.
+/// Makes four hundred files and syncs; then the power fails. Returns what was written, and the sectors at which log
+/// records start.
 fn make_files(base: &Arc<Vec<u8>>, sectors: Sectors, prefix: &str) -> (Sectors, Vec<u64>) {
     let device = Device::new(base, State { sectors, ..State::default() });
     let fs = open(&device, MountOptions::default()).unwrap();
@@ -38,16 +39,17 @@ fn make_files(base: &Arc<Vec<u8>>, sectors: Sectors, prefix: &str) -> (Sectors, 
     (sectors, records)
 }
 
-/// The first record behind an unmount record did not arrive, those behind it did: the log is clean. The next mount
-/// wrote a record of its own in that place, the power failed again, and recovery went on with what the dead mount had
-/// left.
+/// The first record behind an unmount record did not arrive, later ones did: the log is clean. The next mount writes a
+/// record of its own in that place, and the power fails again. Recovery must not go on with the records of the first
+/// mount behind it.
 #[test]
 fn records_behind_a_clean_log_are_not_continued() {
     let Some(base) = base() else { return };
     let (old, records) = make_files(&base, Sectors::new(), "old-");
     assert!(records.len() > 2, "{records:?}");
     let mut cut: Sectors = old.range(records[1]..).map(|(at, bytes)| (*at, *bytes)).collect();
-    // What the second mount does on opening arrives: it is flushed. Of what it writes then, only its first record.
+    // The writes of the second mount's opening arrive, since it flushes them. Of its later writes only the first record
+    // arrives.
     let device = Device::new(&base, State { sectors: cut.clone(), ..State::default() });
     drop(open(&device, MountOptions::default()).unwrap());
     cut.extend(device.state().sectors.iter().map(|(at, bytes)| (*at, *bytes)));
@@ -64,8 +66,8 @@ fn records_behind_a_clean_log_are_not_continued() {
     xfskit_testkit::reference().unwrap().repair_finds_nothing(&path);
 }
 
-/// Recovery of pending intents was cut off within its first checkpoint, and cut off again after the next mount's first:
-/// both checkpoints had the same number, and the third recovery refused a transaction that began twice.
+/// Recovery of pending intents is cut off within its first checkpoint, and cut off again after the next mount's first.
+/// The checkpoints must have different numbers, or the third recovery finds a transaction that begins twice.
 #[test]
 fn recovery_is_cut_off_twice() {
     let Some(base) = base() else { return };

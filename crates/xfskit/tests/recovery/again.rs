@@ -1,5 +1,5 @@
-//! Recovery that is cut off and begun again, blocks that are torn within themselves, recovery in memory, and logs that
-//! somebody made up.
+//! Recovery that is cut off and begun again, blocks that are torn within themselves, recovery in memory, and crafted
+//! logs.
 
 use crate::device::{Device, SECTOR, State};
 use crate::kernel::{Owned, crash_image};
@@ -63,7 +63,7 @@ fn recovery_may_be_cut_off_at_any_write() {
     for seed in [2, 7] {
         let Some(Recovered { base, tree, whole, .. }) = recovered(seed) else { return };
         let writes = whole.state().writes;
-        // Every write of a short recovery, a share of a long one's.
+        // After every write of a short recovery, after some writes of a long one.
         for cut in (0..writes).step_by(1 + writes / 150) {
             let device = Device::new(&base, State { writes_left: Some(cut), ..State::default() });
             let done = open(&device, MountOptions::default()).and_then(Volume::unmount);
@@ -97,7 +97,7 @@ fn blocks_that_are_torn_within_themselves_are_mended() {
     for seed in [0, 2, 3] {
         let Some(Recovered { base, tree, whole, .. }) = recovered(seed) else { return };
         let home = whole.state().before_flush.clone().expect("recovery flushes");
-        // Of what recovery wrote home, every other sector arrived, or only the first of each block.
+        // Of the blocks that recovery wrote in place, every other sector arrived, or only the first of each block.
         for (step, kept) in [(2, 0), (2, 1), (8, 0)] {
             let sectors =
                 home.iter().filter(|(sector, _)| *sector % step == kept).map(|(at, bytes)| (*at, *bytes)).collect();

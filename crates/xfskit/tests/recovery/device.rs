@@ -1,4 +1,4 @@
-//! A device over an image in memory that notes what is written, and that fails after so many writes.
+//! A device over an image in memory that notes what is written, and that can fail after a number of writes.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,5 +1,5 @@
-//! Journals that another tool formatted, with the head in any place: what xfskit appends there and acknowledges, both
-//! kernels recover, xfs_repair finds, and xfskit too.
+//! Journals that another tool formatted, with the head in any place. Both kernels, xfs_repair and xfskit must recover
+//! everything that xfskit appends there and acknowledges.
 //!
 //! A new journal is zeros behind its first record. One that xfsprogs formats anew for metadata that carries LSNs is
 //! not:
@@ -17,7 +17,7 @@ use xfskit_testkit::{Reference, Scratch, TreeEntry, UML_DISKS};
 
 const SIZE_BYTES: u64 = 320 << 20;
 
-/// What formats the journal after metadata got LSNs.
+/// The tool that formats the journal after metadata got LSNs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Tool {
     /// It is as its maker left it, with what xfskit wrote since.
@@ -27,7 +27,7 @@ enum Tool {
     NewUuid,
     /// The journal keeps its records; the superblock changes through them.
     Grow,
-    /// The kernel stamps what lies ahead of the head at each mount, and then goes away.
+    /// The kernel stamps sectors ahead of the head at each mount; then it is killed.
     KernelMount,
 }
 
@@ -46,7 +46,7 @@ const MAKERS: &[&[&str]] = &[
     &[],
     &["-c", "options=/usr/share/xfsprogs/mkfs/lts_4.19.conf"],
     &["--unsupported", "-l", "size=13m", "-n", "parent=0"],
-    // A small journal of 1,536 blocks: what may be in flight is two thirds of it.
+    // A small journal of 1,536 blocks: the records that may be in flight take two thirds of it.
     &["--unsupported", "-c", "options=/usr/share/xfsprogs/mkfs/lts_4.19.conf", "-b", "size=2048", "-l", "size=3m"],
     &["-c", "options=/usr/share/xfsprogs/mkfs/lts_5.15.conf"],
     &["--unsupported", "-l", "size=14m,su=32k"],
@@ -123,13 +123,13 @@ impl Case<'_> {
         }
     }
 
-    /// A combination of what there is.
+    /// Crashes with the tool, maker and distances that belong to the case's number.
     fn crash(&self) -> Crashed {
         let distances = [self.number / 2, self.number].map(|at| DISTANCES[at % DISTANCES.len()]);
         self.crash_of(TOOLS[self.number % TOOLS.len()], MAKERS[self.number % MAKERS.len()], distances)
     }
 
-    /// Makes an image, has its journal formatted, works on it, and cuts the power after a sync.
+    /// Makes an image, lets the tool format its journal, works on it, and cuts the power after a sync.
     fn crash_of(&self, tool: Tool, maker: &[&str], distances: [u64; 2]) -> Crashed {
         let what = format!("case {}: mkfs.xfs {maker:?}, head {distances:?}, {tool:?}", self.number);
         let image = self.scratch.image(&format!("crashed-{}.img", self.number % UML_DISKS), SIZE_BYTES);
@@ -195,8 +195,8 @@ fn judged_by_newest_kernel(reference: &Reference, crashed: &[Crashed]) {
     }
 }
 
-/// What may have been in flight reaches around a journal of less than 4,608 sectors to those that xfsprogs leaves
-/// empty.
+/// In a journal of less than 4,608 sectors, the sectors that may have been in flight wrap around to those that xfsprogs
+/// leaves empty.
 #[test]
 fn a_journal_that_was_formatted_and_is_as_small_as_what_may_be_in_flight_is_read() {
     let Some(reference) = xfskit_testkit::reference() else { return };

@@ -81,7 +81,7 @@ impl Image {
     }
 }
 
-/// Makes an image of a shape and leaves it as a crash in the middle of work does. `None` without a kernel.
+/// Makes an image of a shape and leaves it in the state of a crash in the middle of work. `None` without a kernel.
 fn crash(reference: &Reference, scratch: &Scratch, shape: &Shape, seed: u64) -> Option<Image> {
     let data = scratch.image("crash.img", 400 << 20);
     let log = shape.external_log.then(|| scratch.image("crash.log", 64 << 20));
@@ -103,7 +103,8 @@ fn crash(reference: &Reference, scratch: &Scratch, shape: &Shape, seed: u64) -> 
         let before = image.copy(scratch, "before");
         let kernel = match try_kernel_mount(&image.data, image.log.as_deref(), shape.mount)? {
             Ok(kernel) => kernel,
-            // What it left itself: nobody can say what should come of that, but we can try.
+            // The kernel refuses an image that it left itself, so there is nothing to compare with; the image before is
+            // used.
             Err(_) if round > 0 => return Some(before),
             Err(refusal) => panic!("the kernel refuses a new image: {refusal}"),
         };
@@ -172,7 +173,7 @@ fn run(reference: &Reference, seed: u64) -> Option<()> {
     Some(())
 }
 
-/// Fails, and keeps the crash image if a folder for such is named.
+/// Fails, and keeps the crash image if `XFSKIT_KEEP` names a folder for it.
 fn keep(image: &Image, seed: u64, why: &str) -> ! {
     if let Some(folder) = std::env::var_os("XFSKIT_KEEP") {
         copy_image(&image.data, &Path::new(&folder).join(format!("seed-{seed}.img")));
@@ -200,7 +201,8 @@ fn a_newer_kernel_that_is_stopped_in_its_work_is_recovered() {
     for round in 0..2 {
         let data = scratch.image("uml.img", 400 << 20);
         reference.tool_output("mkfs.xfs", ["-q".as_ref(), "-f".as_ref(), data.as_os_str()]);
-        // Two at work, one of them making everything durable now and then, until the kernel goes away under them.
+        // Two processes work, and one of them makes everything durable now and then, until the kernel is killed under
+        // them.
         let script = format!(
             "mount /dev/ubda /mnt || exit 1; cd /mnt; mkdir a b
              (n=0; while :; do n=$((n + 1)); echo $n >a/f$n; setfattr -n user.x -v $n a/f$n; mv a/f$n b/g$n

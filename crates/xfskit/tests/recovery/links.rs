@@ -8,7 +8,7 @@ use xfskit::ondisk::{InodeNumber, Lsn};
 use xfskit::volume::{Caller, MountOptions, NewFile, SetMode, Volume};
 
 const INODE_BYTES: usize = 1024;
-/// Lists of unlinked inodes in an AG; an inode is on the one that its number says.
+/// Lists of unlinked inodes in an AG; the number of an inode says on which it is.
 const LISTS: u64 = 64;
 
 fn open(device: &Arc<Device>) -> xfskit::volume::Result<Volume> {
@@ -16,7 +16,7 @@ fn open(device: &Arc<Device>) -> xfskit::volume::Result<Volume> {
     Volume::open_in(Arc::clone(device) as Arc<dyn BlockDevice>, None, MountOptions::default(), env)
 }
 
-/// Two files without a name on one list, the first in it the second made, both held.
+/// Two files without a name on one list, both referenced. The second one made is the first in the list.
 fn two_on_a_list(fs: &Volume) -> [InodeNumber; 2] {
     let me = Caller::root();
     let name = |n: u64| format!("f{n}").into_bytes();
@@ -32,9 +32,9 @@ fn two_on_a_list(fs: &Volume) -> [InodeNumber; 2] {
     pair
 }
 
-/// The log has a new link of an inode, and behind it a change of the inode that write-back was bringing home when the
-/// power failed: the first of its two sectors is old. The link was refused, for the inode's checksum is wrong; but the
-/// change that is behind it in the log makes the inode whole.
+/// The log has a new link of an inode, and behind it a change of the inode. Write-back was writing the inode in place
+/// when the power failed: the first of its two sectors is old, so its checksum is wrong. Recovery must replay the link
+/// all the same, for the change behind it in the log makes the inode whole.
 #[test]
 fn a_link_is_taken_that_comes_before_what_mends_its_inode() {
     let Some(reference) = xfskit_testkit::reference() else { return };
@@ -48,7 +48,7 @@ fn a_link_is_taken_that_comes_before_what_mends_its_inode() {
     while fs.mount().journal.push_tail(Lsn(u64::MAX)).unwrap() > 0 {
         fs.sync().unwrap();
     }
-    // The tail moves behind what is at home.
+    // The tail moves past the changes that are written in place.
     fs.create(fs.root(), b"more", &NewFile::new(0o100_644), &Caller::root()).unwrap();
     fs.sync().unwrap();
     let home = device.state().sectors.clone();

@@ -1,5 +1,5 @@
-//! Crash images that others made, recovered by us: the result must be the kernel's own. And the same images with
-//! recovery cut off, blocks torn, and records changed.
+//! Crash images of other implementations, recovered by us: the result must be the same as the kernel's. And the same
+//! images with recovery cut off, blocks torn, and records changed.
 
 mod afterwards;
 mod again;

@@ -15,7 +15,7 @@ use xfskit::open::FoundLog;
 use xfskit_mkfs::{Options, Size, make};
 use xfskit_testkit::kernel_mount_with;
 
-/// Brings out what waits. A full filesystem may lack the room for the last of it, once in a hundred runs.
+/// Syncs. A full filesystem may lack the room for the last contents, once in a hundred runs.
 fn sync(root: &Path) {
     match rustix::fs::syncfs(File::open(root).expect("the root")) {
         Err(rustix::io::Errno::NOSPC) => (),
@@ -35,7 +35,7 @@ fn fragment(root: &Path) {
     for n in (0..count).step_by(2) {
         std::fs::remove_file(fill.join(n.to_string())).expect("a file");
     }
-    // What is free in longer runs goes first to files that want such.
+    // Longer free runs are used up first, by files that ask for them.
     let free = rustix::fs::statvfs(root).expect("figures");
     for n in 0..free.f_bfree * free.f_frsize * 11 / 20 / 8192 {
         let eater = File::create(root.join(format!("eater-{n}"))).expect("room for a file");

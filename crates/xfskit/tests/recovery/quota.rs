@@ -1,5 +1,5 @@
-//! Images that keep quotas, and that were grown: the kernel's records are replayed, and what we do afterwards is
-//! counted by the kernel at its next mount, because the superblock says that the usage on disk was not kept.
+//! Images that keep quotas, and that were grown. The kernel's records are replayed. The kernel counts our later changes
+//! at its next mount, because the superblock says that the usage on disk was not kept.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use xfskit::device::{Access, FileDevice};
 use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
 use xfskit_testkit::{Reference, copy_image};
 
-/// Users and groups with files, a larger filesystem than mkfs made, and then the power goes.
+/// Makes files of several users and groups and grows the filesystem; then the power fails.
 const WORK: &str = "mount -o uquota,gquota,pquota /dev/ubda /mnt || exit 1; cd /mnt; mkdir d
     for i in $(seq 1 40); do head -c $((i * 3000)) /dev/zero >d/f$i; chown $i:$((i % 7)) d/f$i; done; sync
     xfs_growfs -D 100000 /mnt >/dev/null || exit 2
@@ -52,7 +52,7 @@ fn quotas_and_growth_are_replayed_and_later_usage_is_counted_anew() {
     assert_eq!(a, b, "{replayed}");
     assert!(a.len() > 100, "{a:?}");
 
-    // Now we change what belongs to whom, and the kernel's own counting must agree with what is there.
+    // Now we change the owners of files, and the kernel's own counting must agree with the files.
     let fs = open(&ours);
     let dir = fs.lookup(fs.root(), b"d").unwrap().inode;
     let user = Caller { uid: 1000, gid: 1000, ..Caller::root() };

@@ -72,7 +72,7 @@ impl<'a> Work<'a> {
         if self.files.is_empty() { None } else { Some(self.files[self.random.below(self.files.len())].clone()) }
     }
 
-    /// One operation. What fails, as when there is no space, is left out.
+    /// One operation. Failures, as when there is no space, are ignored.
     pub fn operate(&mut self) {
         match self.random.below(24) {
             0..=5 => self.create(),
@@ -256,7 +256,7 @@ impl<'a> Work<'a> {
             4 => self.grow_dir(),
             5 => self.remove_tree(),
             6 => {
-                // Many at once, so that whole inode chunks go.
+                // Many at once, so that whole inode chunks are freed.
                 for _ in 0..self.files.len() * 2 / 3 {
                     self.unlink();
                 }
