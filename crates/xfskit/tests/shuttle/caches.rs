@@ -1,7 +1,7 @@
-//! Pin and evict: caches that are always too small, while some read, some change, and some write back.
+//! Pin and evict: caches that are always too small, while some threads read, some change, and some write back.
 //!
-//! Names in a directory are the contents of buffers, attributes those of inodes. Each carries a mark, and whatever
-//! brings a mark home while the log holds no durable copy of it writes something pinned.
+//! Names in a directory are the contents of buffers, attributes those of inodes. Each contains a mark. A thread that
+//! writes a mark in place while the log has no durable copy of it has written a pinned object.
 
 use crate::device::Device;
 use crate::{DIR, FILE, below, close, explore, image, open};
@@ -21,7 +21,7 @@ const READERS: usize = 2;
 const ROUNDS: usize = 4;
 /// Enough for more clusters than one, and for a directory in blocks.
 const FILES: usize = 80;
-/// Those that are changed, by writer.
+/// The files that are changed, by writer.
 const CHANGED: [[usize; 2]; WRITERS] = [[0, 70], [1, 40]];
 
 const MARK: &[u8] = b"<mark-";
@@ -30,9 +30,9 @@ const MARK: &[u8] = b"<mark-";
 struct Seen {
     /// Marks that were given out; 0 stands for none.
     last_mark: usize,
-    /// The oldest and the newest mark that a look at a file may find.
+    /// The oldest and the newest mark that a reader of a file may find.
     values: HashMap<usize, (usize, usize)>,
-    /// What stands for an address or a number as long as it lives.
+    /// The object that represents an address or a number, while it lives.
     objects: HashMap<(&'static str, u64), Weak<dyn Any + Send + Sync>>,
 }
 
@@ -72,7 +72,8 @@ impl Scene {
         self.seen.lock().unwrap()
     }
 
-    /// From now on no mark may come home before it is durable in the log, which is too large to be overwritten here.
+    /// From now on no mark may be written in place before it is durable in the log, which is too large to be
+    /// overwritten here.
     fn watch(&self, device: &Device) {
         let geometry = &self.fs.mount().geometry;
         let start =
@@ -97,7 +98,7 @@ impl Scene {
         seen.last_mark
     }
 
-    /// While an object lives, nothing else may stand for the same thing.
+    /// While an object lives, no other object may represent the same thing.
     fn only_one(&self, what: &'static str, which: u64, object: Arc<dyn Any + Send + Sync>) {
         let mut seen = self.seen();
         let old = seen.objects.insert((what, which), Arc::downgrade(&object)).and_then(|old| old.upgrade());
@@ -124,8 +125,8 @@ impl Scene {
         }
     }
 
-    /// What a look finds is no older than what was committed when it began, and no newer than what had begun by its
-    /// end.
+    /// A reader finds a mark no older than the one that was committed when it began, and no newer than those whose
+    /// change had begun by its end.
     fn read(&self) {
         for _ in 0..8 {
             let file = CHANGED[below(WRITERS)][below(2)];
@@ -136,7 +137,7 @@ impl Scene {
             assert!((oldest..=newest).contains(&found), "file {file}: {found} instead of {oldest} to {newest}");
             self.fs.lookup_number(self.dir, format!("some-long-name-of-file-{file:04}").as_bytes()).unwrap();
             let mount = self.fs.mount();
-            // Any file, so that others leave the cache.
+            // Any file, so that other files leave the cache.
             let number = self.files[below(FILES)];
             self.only_one("inode", number.0, mount.inode(number).unwrap());
             let (address, _) = locate(&mount.geometry, number).unwrap();
@@ -161,7 +162,7 @@ impl Scene {
     }
 }
 
-/// After a power cut everything that was synced is there, be it at home or in the log.
+/// After a power cut everything that was synced is in place or in the log.
 fn judge(device: &Arc<Device>, files: &[InodeNumber], values: &HashMap<usize, (usize, usize)>) {
     let fs = open(device, MountOptions::default());
     for (&file, &(committed, _)) in values {

@@ -1,4 +1,5 @@
-//! Chains on the smallest log: those that have begun roll on while others begin, and there is not enough for all.
+//! Chains on the smallest log: chains that have begun roll on while others begin, and there is not enough space for
+//! all.
 
 use crate::device::Device;
 use crate::{FILE, below, close, explore, image, open};
@@ -11,7 +12,7 @@ use xfskit::volume::{AttrLogging, Caller, MountOptions, NewFile, SetMode, Volume
 static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);
 const THREADS: usize = 2;
 
-/// Sets values whose blocks come one by one: a link and an intent for each.
+/// Sets values whose blocks are mapped one by one: a link and an intent for each.
 fn roll(fs: &Volume, thread: usize) {
     let me = Caller::root();
     let file = fs.create(fs.root(), format!("{thread}").as_bytes(), &NewFile::new(FILE | 0o644), &me).unwrap().inode;
@@ -22,7 +23,7 @@ fn roll(fs: &Volume, thread: usize) {
     }
 }
 
-/// Takes space for chains of one link until so little is left that whoever rolls has to wait for it.
+/// Takes space for chains of one link until so little is left that a chain that rolls has to wait for it.
 fn crowd(fs: &Volume) -> Vec<Grant<'_>> {
     let journal = &fs.mount().journal;
     let (used, size) = journal.usage();

@@ -1,5 +1,5 @@
-//! Free blocks when hardly any are left and a part of them is kept by the slots of threads: whoever asks for what is
-//! free gets it.
+//! Free blocks when hardly any are left and the slots of threads keep a part of them: a thread that asks for no more
+//! than is free gets it.
 
 use crate::{below, explore};
 use shuttle::thread;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use xfskit::mount::{BlockPool, SpaceCounts};
 
 const THREADS: u64 = 3;
-/// What a thread reserves at a time.
+/// Blocks that a thread reserves at a time.
 const SHARE: u64 = 50;
 
 #[test]
@@ -16,7 +16,7 @@ fn what_is_free_is_had_by_whoever_asks() {
         let counts = Arc::new(SpaceCounts::new(10_000, 0, 0, 64, 0));
         assert!(counts.reserve_blocks(60, BlockPool::Ordinary));
         counts.give_back_blocks(60);
-        // The rest goes away until there is exactly enough for all of them, some of it with the slot of this thread.
+        // Takes blocks until there are exactly enough for all threads, some of them kept by the slot of this thread.
         assert!(counts.reserve_blocks(10_000 - 60 - (THREADS * SHARE - 60), BlockPool::Ordinary));
         assert_eq!(counts.free_blocks(), THREADS * SHARE);
         let threads: Vec<_> = (0..THREADS)

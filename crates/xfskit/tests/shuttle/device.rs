@@ -1,4 +1,4 @@
-//! A device over an image in memory at which other threads may go on with every request, and whose power can be cut.
+//! A device over an image in memory. At every request other threads may run, and the power can be cut.
 
 use crate::below;
 use shuttle::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ pub struct Device {
 #[derive(Clone, Default)]
 struct State {
     durable: BTreeMap<u64, [u8; SECTOR]>,
-    /// What no flush has covered yet: number, offset, contents.
+    /// Writes that no flush has covered yet: number, offset, contents.
     unflushed: VecDeque<(u64, u64, Vec<u8>)>,
     writes: u64,
 }
@@ -51,7 +51,7 @@ impl Device {
         assert!(self.watch.set(watch).is_ok(), "one watch for a device");
     }
 
-    /// What the power leaves if it fails now: each write that was not flushed is there or not. Nobody else runs
+    /// The device after a power cut now: each write that was not flushed has arrived or not. No other thread runs
     /// meanwhile.
     pub fn power_cut(&self) -> Arc<Self> {
         let mut state = self.state().clone();
@@ -63,7 +63,7 @@ impl Device {
         Self::with_state(&self.base, state)
     }
 
-    /// Whether the durable part of the log, which lies in a range of offsets, holds a text. A record's sectors begin
+    /// Whether the durable part of the log, which lies in a range of offsets, contains a text. A record's sectors begin
     /// with the number of the log's cycle instead of their first four bytes, which may be any.
     pub fn has_logged(&self, log: Range<u64>, text: &[u8]) -> bool {
         let state = self.state();
@@ -85,7 +85,7 @@ impl Device {
         self.state.lock().expect("no panic while it was locked")
     }
 
-    /// Others may go on here.
+    /// Other threads may run here.
     fn turn(&self) {
         self.turns.fetch_add(1, Ordering::SeqCst);
     }

@@ -1,5 +1,5 @@
-//! A large directory, whose blocks are found without the cache's index, while the cache is too small to keep them: what
-//! is changed is never evicted before it is at home.
+//! A large directory, whose blocks are found without the cache's index, while the cache is too small to keep them: a
+//! changed block is never evicted before it is written in place.
 
 use crate::device::Device;
 use crate::{DIR, FILE, below, close, explore, image, open};
@@ -15,7 +15,7 @@ use xfskit::volume::{Caller, MountOptions, NewFile, RenameFlags, Volume};
 /// Names of 250 bytes: some nine blocks of a directory.
 const NAMES: usize = 110;
 const ROUNDS: usize = 6;
-/// What the cache may have, of which buffers get a half: a few of the directory's blocks.
+/// The limit of the cache, of which buffers get a half: a few of the directory's blocks.
 const CACHE_BYTES: usize = 96 << 10;
 
 static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);

@@ -1,8 +1,8 @@
-//! Blocks of inodes that go to somebody else while the inodes are on their way home.
+//! Blocks of inodes that get another owner while the inodes wait for write-back.
 //!
 //! One thread removes all files of a chunk, makes that durable, and takes the blocks for a buffer of its own; the
-//! others bring home what those files were before. Once the blocks are somebody else's, nothing may be written there,
-//! and nothing may say that they are still a cluster.
+//! others write the inodes of those files back. Once the blocks have another owner, no inode may be written there, and
+//! no buffer may say that they are still a cluster.
 
 use crate::device::Device;
 use crate::{DIR, FILE, close, explore, image, open};
@@ -19,7 +19,7 @@ use xfskit::volume::{Caller, MountOptions, NewFile, SetAttr, Volume};
 
 static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);
 const CHUNK: usize = 64;
-/// Enough for a chunk of nothing else.
+/// Enough files to fill a chunk with them alone.
 const FILES: usize = 2 * CHUNK;
 
 struct Scene {

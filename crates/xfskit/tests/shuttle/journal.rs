@@ -1,5 +1,5 @@
-//! Commit, push and force: what a force has acknowledged is there after a power cut, and a thread's steps are there in
-//! their order.
+//! Commit, push and force: changes that a force has acknowledged survive a power cut, and of each thread's steps the
+//! first ones, without a gap.
 
 use crate::device::Device;
 use crate::{FILE, below, close, explore, image, open};
@@ -10,7 +10,7 @@ use xfskit::volume::{Caller, Error, MountOptions, NewFile, SetMode, Volume};
 
 static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);
 const THREADS: usize = 3;
-/// Each a name in the directory that all share, then an attribute of the file that all share.
+/// In each round a thread makes a name in the directory that all share, then an attribute of the file that all share.
 const ROUNDS: usize = 3;
 
 /// How many steps each thread has begun, and how many of them were acknowledged as durable.
@@ -73,7 +73,7 @@ impl Scene {
                 0 => fs.sync().unwrap(),
                 1 => fs.fsync(self.shared).unwrap(),
                 2 => {
-                    // Others may push what was gathered meanwhile.
+                    // Other threads may push the gathered checkpoint meanwhile.
                     let seq = journal.current();
                     (0..below(20)).for_each(|_| thread::yield_now());
                     journal.force(seq).unwrap();

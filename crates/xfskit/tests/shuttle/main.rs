@@ -1,16 +1,16 @@
 //! The protocols between threads under one schedule after another: `make models`.
 //!
-//! Shuttle runs the threads of a model as coroutines and decides at every lock, atomic access and device request who
-//! goes on: at random, and with priorities that change at a few places (PCT). A deadlock, a livelock, a failed
+//! Shuttle runs the threads of a model as coroutines and decides at every lock, atomic access and device request which
+//! thread runs: at random, and with priorities that change at a few places (PCT). A deadlock, a livelock, a failed
 //! assertion of the engine or of the model ends the run. `XFSKIT_SEED` names another first schedule, `XFSKIT_STRESS=50`
 //! asks for fifty times as many.
 //!
-//! | model | what meets |
+//! | model | what runs at once |
 //! |---|---|
 //! | `journal` | commit, push, force and a power cut |
 //! | `caches` | read, change, pin, write-back and eviction in caches that are always too small |
 //! | `dirs` | a large directory's remembered blocks, and eviction |
-//! | `freed` | write-back of inodes whose blocks go to somebody else |
+//! | `freed` | write-back of inodes whose blocks get another owner |
 //! | `names` | renames in both directions, links, removals, inactivation |
 //! | `counts` | reservations when hardly anything is free, and what threads keep |
 //! | `chains` | chains that roll and chains that begin, with too little log for all |
@@ -40,14 +40,14 @@ use xfskit_mkfs::{Options, make};
 const FILE: u16 = 0o100_000;
 const DIR: u16 = 0o040_000;
 
-/// One in so many images is shown to xfs_repair, which takes longer than a schedule.
+/// xfs_repair looks at one in this many images, since it takes longer than a schedule.
 const REPAIR_EVERY: usize = 100;
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// Runs a model under so many schedules of each kind.
+/// Runs a model under `schedules` schedules of each kind.
 fn explore(name: &str, schedules: usize, model: fn()) {
     let seed = number("XFSKIT_SEED", 1);
     let schedules = schedules * number("XFSKIT_STRESS", 1) as usize;
@@ -97,7 +97,7 @@ fn open(device: &Arc<Device>, options: MountOptions) -> Volume {
     Volume::open_in(Arc::clone(device) as _, None, options, world).unwrap()
 }
 
-/// Unmounts; what is free must be what a mount finds free, and now and then xfs_repair has a look.
+/// Unmounts. The free counts must be those that a mount finds, and now and then xfs_repair checks the image.
 fn close(fs: Volume, device: &Arc<Device>) {
     static CLOSED: AtomicUsize = AtomicUsize::new(0);
     let before = fs.statfs();

@@ -1,5 +1,5 @@
 //! The lock order of inodes: renames between directories in both directions, links, removals, directories that move,
-//! files that are unlinked while they are held.
+//! files that are unlinked while they are referenced.
 
 use crate::device::Device;
 use crate::{DIR, FILE, below, close, explore, image, open};
@@ -14,18 +14,18 @@ static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);
 const THREADS: usize = 3;
 const ROUNDS: usize = 5;
 const NAMES: usize = 4;
-/// The root directory and two that hold the bitmap of the realtime section and its summary.
+/// The root directory, and two that contain the bitmap of the realtime section and its summary.
 const INODES_OF_THE_SYSTEM: u64 = 3;
 
 struct Scene {
     fs: Volume,
     /// `a`, `b` and one that begins as `a/0`.
     dirs: Vec<InodeNumber>,
-    /// Names that there must be.
+    /// The number of names that must exist.
     names: AtomicI64,
 }
 
-/// Whether an operation was done; otherwise somebody else was faster.
+/// Whether an operation was done; otherwise another thread was faster.
 fn done<T>(what: &str, result: Result<T, Error>) -> bool {
     match result {
         Ok(_) => true,
