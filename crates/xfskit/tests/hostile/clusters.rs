@@ -1,4 +1,4 @@
-//! Inodes that rot on the device beside others that change: their wrong checksums stay.
+//! Inodes that are damaged on the device beside others that change: their wrong checksums stay.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -10,9 +10,9 @@ use xfskit::space::cluster::locate;
 use xfskit::volume::{Caller, Error, MountOptions, NewFile, SetAttr, Volume};
 use xfskit_testkit::{Reference, Scratch};
 
-/// Lists of unlinked inodes in an AG; an inode is on the one that its number says.
+/// Lists of unlinked inodes in an AG; the number of an inode says on which it is.
 const LISTS: usize = 64;
-/// Where the modification time of an inode has its seconds.
+/// Offset of the seconds of an inode's modification time.
 const MTIME: u64 = 40;
 
 fn open(path: &Path) -> Volume {
@@ -51,7 +51,7 @@ fn chmod(fs: &Volume, inode: InodeNumber, mode: u16) {
     fs.set_attr(inode, &change, &Caller::root()).expect("a sound inode");
 }
 
-/// Asserts that everybody sees a wrong checksum in the inode, and no other damage.
+/// Asserts that xfs_db, xfs_repair and we find a wrong checksum in the inode, and no other damage.
 fn assert_rotten(reference: &Reference, path: &Path, inode: InodeNumber) {
     let checksum = reference.db(path, &[&format!("inode {}", inode.0), "print v3.crc"]);
     assert!(checksum.contains("(bad)"), "{checksum}");
@@ -61,8 +61,8 @@ fn assert_rotten(reference: &Reference, path: &Path, inode: InodeNumber) {
     assert!(matches!(&error, Error::Corrupt(found) if found.check == "checksum"), "{error}");
 }
 
-/// A bit of an inode had flipped on the device. Its neighbour changed, and write-back gave all inodes of the cluster
-/// new checksums: the flipped bit was right from then on.
+/// A bit of an inode has flipped on the device, and its neighbour changes. Write-back must not give the damaged inode a
+/// new checksum, which would hide the damage.
 #[test]
 fn a_rotten_inode_is_not_made_right_by_a_change_beside_it() {
     let Some(reference) = xfskit_testkit::reference() else { return };
@@ -81,8 +81,8 @@ fn a_rotten_inode_is_not_made_right_by_a_change_beside_it() {
     assert_eq!(open(&path).stat(pair[0]).expect("a sound inode").mode, 0o100_600);
 }
 
-/// As before, but what changes is the rotten inode's own link of the unlinked list, while memory has the inode as it
-/// was. The link alone brings no right checksum; the inode, all of which comes from memory, does.
+/// As before, but the rotten inode's own link of the unlinked list changes, while memory has the sound inode. The
+/// change of the link sets no right checksum; write-back of the whole inode from memory does.
 #[test]
 fn a_rotten_inode_gets_the_right_checksum_only_when_it_is_written_from_memory() {
     let Some(reference) = xfskit_testkit::reference() else { return };
@@ -93,7 +93,7 @@ fn a_rotten_inode_gets_the_right_checksum_only_when_it_is_written_from_memory() 
     assert_eq!(first.0 % LISTS as u64, last.0 % LISTS as u64);
     let cluster = locate(&geometry, last).unwrap().0;
     assert_ne!(cluster, locate(&geometry, first).unwrap().0);
-    // All inodes of the cluster change, so that it leaves memory when they are home.
+    // All inodes of the cluster change, so that its buffer leaves memory when they are written back.
     files
         .iter()
         .filter(|file| locate(&geometry, **file).unwrap().0 == cluster)
@@ -106,7 +106,7 @@ fn a_rotten_inode_gets_the_right_checksum_only_when_it_is_written_from_memory() 
         fs.add_reference(inode).expect("a sound inode");
         fs.unlink(fs.root(), name(n).as_bytes(), &Caller::root()).expect("a sound inode");
     }
-    // The inode goes home before its link may.
+    // The inode is written back before its link may be.
     write_back(&fs);
     for inode in [first, last] {
         assert_eq!(fs.stat(inode).expect("a sound inode").links, 0);
@@ -116,7 +116,7 @@ fn a_rotten_inode_gets_the_right_checksum_only_when_it_is_written_from_memory() 
     reference.repair_finds_nothing(&path);
 }
 
-/// Brings everything home.
+/// Writes everything back.
 fn write_back(fs: &Volume) {
     fs.sync().expect("a device that works");
     while fs.mount().journal.push_tail(Lsn(u64::MAX)).expect("a device that works") > 0 {}

@@ -5,7 +5,7 @@ use xfskit::device::{Access, BlockDevice, FileDevice};
 use xfskit::volume::{MountOptions, Volume};
 use xfskit_fuzz_harness::{Overlay, Random, Watchdog, exercise, walk};
 
-/// Opens the image and looks at everything; says what came of it.
+/// Opens the image and looks at everything; returns the result as text.
 fn look(device: Arc<dyn BlockDevice>, options: MountOptions) -> String {
     match Volume::open(device, options) {
         Err(error) => {

@@ -1,5 +1,5 @@
-//! What a mount looks at before it says that all is well: the root directory, the AGs' headers, maps of directories.
-//! The kernel is asked whether it takes the same image.
+//! What a mount checks before it succeeds: the root directory, the AGs' headers, maps of directories. Each test also
+//! checks whether the kernel mounts the same image.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn change(reference: &Reference, path: &Path, commands: &[&str]) {
     reference.tool_output("xfs_db", ["-x"].into_iter().chain(commands).chain([path.to_str().expect("a plain path")]));
 }
 
-/// What is refused to both: `None` without a kernel.
+/// The error for an image that both the kernel and we refuse; `None` without a kernel.
 fn refused_by_both(path: &Path) -> Option<String> {
     let kernel = try_kernel_mount(path, None, &[])?;
     assert!(kernel.is_err(), "the kernel mounts it");
@@ -72,8 +72,8 @@ fn an_ag_has_no_more_btree_blocks_than_blocks() {
     }
 }
 
-/// Kernels before 4.17 wrote a ring of another length: its ends and its count contradict each other when another kernel
-/// reads them. The kernel then empties it, and goes on.
+/// Kernels before 4.17 wrote a ring of another length: its ends and its count contradict each other for other kernels,
+/// which then empty it and go on.
 #[test]
 fn a_free_list_of_an_old_kernel_is_emptied_as_by_the_kernel() {
     let Some(reference) = xfskit_testkit::reference() else { return };
@@ -104,7 +104,7 @@ fn a_free_list_of_an_old_kernel_is_emptied_as_by_the_kernel() {
     };
     assert!(consistent(&theirs), "the kernel's list");
     assert!(consistent(&path), "our list");
-    // What was on the old lists is lost until it is repaired; nothing else is wrong.
+    // The blocks of the old lists are lost until a repair; nothing else is wrong.
     let ours = reference.tool("xfs_repair", [path.as_os_str()]);
     assert!(ours.status.success(), "{}", String::from_utf8_lossy(&ours.stderr));
     reference.repair_finds_nothing(&path);
@@ -124,7 +124,7 @@ fn a_directory_whose_map_names_a_block_twice_is_refused() {
     for n in 0..200 {
         let name = format!("a name that takes some of a directory's space {n}");
         fs.create(dir, name.as_bytes(), &NewFile::new(0o100_644), &me).expect("room");
-        // Another file's blocks come between those of the directory, so that its map has several extents.
+        // Another file's blocks lie between those of the directory, so that its map has several extents.
         let other = fs.create(fs.root(), name.as_bytes(), &NewFile::new(0o100_644), &me).expect("room").inode;
         fs.write_at(other, 0, &[1; 4096]).expect("room");
         fs.fsync(other).expect("a device that works");

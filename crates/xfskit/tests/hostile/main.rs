@@ -1,4 +1,4 @@
-//! Images that nobody should trust: whatever is wrong with them, the answer is a message, never a panic, a hang, memory
+//! Images that must not be trusted. Whatever is wrong with them, the result is an error, never a panic, a hang, memory
 //! without bound, or a write.
 
 mod clusters;

@@ -5,7 +5,7 @@ use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, Error, MountOptions, RenameFlags, Volume};
 use xfskit_fuzz_harness::{Block, Kind, Metadata, Overlay, Random, Recipe, Watchdog, blocks, exercise, image, walk};
 
-/// A sound image with everything in it.
+/// A sound image with every kind of structure in it.
 pub struct Sound {
     pub bytes: Arc<Vec<u8>>,
     pub metadata: Metadata,
@@ -18,7 +18,7 @@ pub static SOUND: LazyLock<Sound> = LazyLock::new(|| {
 });
 
 impl Sound {
-    /// The image with one block changed, its checksum mended.
+    /// The image with one block changed, and with the right checksum for it.
     fn with(&self, block: &Block, change: impl FnOnce(&mut [u8])) -> Arc<Overlay> {
         let device = Arc::new(Overlay::new(&self.bytes));
         self.change(&device, block, change);
@@ -120,7 +120,7 @@ fn a_wrong_checksum_is_named_for_every_structure() {
             device.patch(block.offset, &bytes);
         }
         if kind == Kind::Agfl {
-            // Lists that are too short for the trees to grow are looked at with the first allocation.
+            // Lists that are too short for the trees to grow are found by the first allocation.
             for block in SOUND.metadata.of(Kind::Agf) {
                 SOUND.change(&device, block, |bytes| {
                     bytes.copy_within(40..44, 44);
@@ -192,7 +192,7 @@ fn superblock_fields_are_checked() {
     }
 }
 
-/// The last AG may be shorter than the others; that the log does not fit it was not seen.
+/// The last AG may be shorter than the others, so that the log does not fit it.
 #[test]
 fn the_log_does_not_reach_behind_a_short_last_ag() {
     let device = SOUND.with(SOUND.superblock(), |bytes| {
@@ -221,7 +221,7 @@ fn unknown_features_are_refused_by_name() {
         device.seal();
         device
     };
-    // Compatible ones may be unknown to anyone.
+    // Unknown compatible features do no harm.
     assert!(open(&with(208, 1 << 30), true).is_ok());
     let device = with(212, 1 << 30);
     assert!(open(&device, true).is_ok());
@@ -267,7 +267,7 @@ fn an_image_may_not_claim_more_than_its_file_holds() {
     assert_names(&error, &["superblock at disk address 0", "cut short"]);
     let error = open(&huge(1 << 24, 24, 1 << 28), true).err().expect("a refusal");
     assert!(error.to_string().contains("268435456 AGs"), "{error}");
-    // Counters are only counters.
+    // Wrong counters do not make an image unsound.
     for byte in [0, 0x7f, 0x80, 0xff] {
         let counters = SOUND.with(SOUND.superblock(), |bytes| bytes[128..152].fill(byte));
         for read_only in [true, false] {

@@ -1,4 +1,4 @@
-//! Random damage with checksums that fit: looks and changes either work or report an error.
+//! Random damage with right checksums: reads and changes either work or report an error.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -104,7 +104,7 @@ fn damage_to_an_image_of_old() {
     torment("old", image(Recipe::Old));
 }
 
-/// Makes an image with mkfs.xfs, fills it by the reference kernel and then by us.
+/// Makes an image with mkfs.xfs, and fills it with the reference kernel and then with xfskit.
 fn kernels_image() -> Option<Vec<u8>> {
     let reference = xfskit_testkit::reference()?;
     let scratch = xfskit_testkit::scratch();

@@ -1,5 +1,4 @@
-//! What is not a sound image at all: files that are missing, short, in use or of another kind, and logs that are not
-//! clean.
+//! Files that are no sound image: missing, short, in use or of another kind, and logs that are not clean.
 
 use crate::named::{SOUND, assert_names, open};
 use std::path::Path;
@@ -60,7 +59,7 @@ fn files_that_are_too_short_or_not_xfs_are_told_apart() {
     assert!(refused(&text).contains("not an XFS image"));
 }
 
-/// An image whose log holds a change that is not at home.
+/// An image whose log contains a change that is not written in place.
 fn dirty() -> Arc<MemoryDevice> {
     let device = Arc::new(MemoryDevice::from_bytes(SOUND.bytes.to_vec()));
     let fs = Volume::open(Arc::clone(&device) as _, MountOptions::default()).expect("a sound image");
@@ -157,7 +156,7 @@ fn a_log_that_cannot_be_read_can_only_be_looked_past() {
     assert_names(&open(&torn, false).err().expect("a refusal"), &["log at", "a whole record"]);
 }
 
-/// Reads of the log.
+/// Counts the reads of the log.
 struct Counting {
     below: MemoryDevice,
     log: std::ops::Range<u64>,
@@ -185,7 +184,7 @@ impl BlockDevice for Counting {
     }
 }
 
-/// To look at an image, its log's end was looked for twice.
+/// Opening an image to look at it must search for the end of its log only once.
 #[test]
 fn the_end_of_the_log_is_looked_for_once() {
     let (start, length) = SOUND.metadata.log;
