@@ -1,4 +1,4 @@
-//! ACLs that are damaged, or too long: what meets them is refused before it has changed anything.
+//! ACLs that are damaged, or too long: operations that need them are refused before they have changed anything.
 
 use crate::shapes::{file, refused};
 use crate::stress::{DIR, FILE, Image};
@@ -36,7 +36,7 @@ fn a_damaged_acl_stops_a_chmod_and_nothing_else() {
         let stat = fs.stat(file).unwrap();
         assert_eq!((stat.mode, stat.uid, stat.size), (FILE | 0o644, 0, 0), "nothing was changed");
     }
-    // What a person does about it.
+    // What a user can do about it.
     fs.set_xattr(file, b"system.posix_acl_access", &acl(1), SetMode::Any, &me).unwrap();
     fs.set_attr(file, &SetAttr { mode: Some(0o600), ..Default::default() }, &me).unwrap();
     assert_eq!(fs.stat(file).unwrap().mode, FILE | 0o600);
@@ -85,7 +85,7 @@ fn a_chmod_that_was_overtaken_by_a_long_acl_begins_anew() {
     let (fs, me) = (image.open(), Caller::root());
     let file = file(&fs, "file");
     let filler = crate::shapes::file(&fs, "filler");
-    // While space is scarce, transactions that may allocate come one at a time: so the chmod waits where it has
+    // While space is scarce, transactions that may allocate run one at a time, so the chmod waits after it has
     // reserved.
     let free = fs.statfs().free_blocks;
     fs.fallocate(filler, Fallocate::Allocate, 0, (free - 400) * 1024).unwrap();

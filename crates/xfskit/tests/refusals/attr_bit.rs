@@ -30,7 +30,7 @@ fn the_first_attr_fork_is_announced_as_by_the_kernel() {
         let fs = image.open();
         fs.set_xattr(fs.lookup(fs.root(), b"file").unwrap().inode, b"user.a", b"value", SetMode::Any, &Caller::root())
             .unwrap();
-        // The power fails; recovery brings the bit home.
+        // The power fails; recovery writes the bit into the superblock.
         fs.sync().unwrap();
         drop(fs);
         kernel_mount(&image.path).unwrap().unmount();

@@ -12,7 +12,7 @@ use xfskit_testkit::{Reference, copy_image, kernel_mount, reference};
 const ACL: &[u8] = b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff\x02\0\x04\0\x01\0\0\0\x04\0\x04\0\xff\xff\xff\xff\
     \x10\0\x04\0\xff\xff\xff\xff\x20\0\x04\0\xff\xff\xff\xff";
 
-/// What decides how an inode is laid out.
+/// The fields that decide how an inode is laid out.
 fn layout(reference: &Reference, image: &Path, inode: InodeNumber) -> String {
     let all = reference.db(image, &[&format!("inode {inode}"), "print"]);
     let kept = ["core.forkoff", "core.aformat", "core.format", "core.nblocks", "u3.bmbt.level", "u3.bmbt.numrecs"];
@@ -69,7 +69,7 @@ fn a_large_fragmented_directory_gets_its_first_attribute() {
     let fs = image.open();
     let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &Caller::root()).unwrap().inode;
     let target = fs.create(fs.root(), b"target", &NewFile::new(FILE | 0o644), &Caller::root()).unwrap().inode;
-    // Blocks of a file come between those of the directory.
+    // Blocks of a file lie between those of the directory.
     for number in 0..14_000 {
         fs.link(target, dir, format!("{number:0200}").as_bytes()).unwrap();
         if number % 3 == 0 {

@@ -60,7 +60,7 @@ fn push(fs: &Volume) -> Result<usize, Error> {
     Ok(fs.mount().journal.push_tail(Lsn(u64::MAX))?)
 }
 
-/// What the kernel finds of the files `0..count`, after it has recovered the journal.
+/// Checks that the kernel finds the files `0..count` after it has recovered the journal.
 fn expect_in_kernel(image: &Image, count: usize) {
     let Some(kernel) = kernel_mount(&image.path) else { return };
     for name in (0..count).map(|number| number.to_string()) {
@@ -116,7 +116,7 @@ fn a_full_journal_refuses_what_is_new_and_loses_nothing() {
     assert!(matches!(error, Error::Io { offset: 512, .. }), "{error}");
     fs.mount().journal.check().unwrap();
     fs.lookup(fs.root(), b"0").unwrap();
-    // Names are durable, though not all contents found a place; and there is room again as soon as the device takes the
+    // Names are durable, though not all contents were written out. There is room again as soon as the device takes the
     // block.
     assert!(matches!(fs.sync(), Ok(()) | Err(Error::Io { .. })));
     fs.mount().journal.check().unwrap();
@@ -130,7 +130,7 @@ fn a_full_journal_refuses_what_is_new_and_loses_nothing() {
     expect_in_kernel(&image, made);
 }
 
-/// The journal has room for a removal of a name and none for what frees the inode.
+/// The journal has room to remove a name, and none to free the inode.
 #[test]
 fn inodes_that_could_not_be_freed_are_freed_before_the_log_is_closed() {
     let image = Image::new(320, &[('l', "size=8m")]);
@@ -151,7 +151,7 @@ fn inodes_that_could_not_be_freed_are_freed_before_the_log_is_closed() {
     let mut removed = 0;
     while removed < 3000 && unlink(removed).is_ok() {
         removed += 1;
-        // As long as there is room for those, too.
+        // As long as there is room for these files, too.
         (0..4).for_each(|more| drop(make(&fs, &format!("new {removed} {more}"))));
         let _ = fs.mount().sync();
     }

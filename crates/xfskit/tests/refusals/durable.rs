@@ -8,7 +8,7 @@ use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, Error, Fallocate, MountOptions, NewFile, Volume};
 use xfskit_testkit::{TreeEntry, kernel_mount, reference};
 
-/// What no device of these tests takes.
+/// Contents that no device of these tests writes.
 const REFUSED: &[u8] = b"no device takes this";
 
 /// A device that refuses some contents for good, and loses at a power cut what no flush covered.
@@ -120,7 +120,7 @@ fn what_is_written_to_a_synchronous_file_is_durable() {
     std::fs::create_dir(&dir).unwrap();
     reference.io(&dir, "chattr +s");
     kernel.unmount();
-    // What each operation does is durable before the power cut that follows it.
+    // Each operation is durable before the power cut that follows it.
     type Operation = fn(&Volume, InodeNumber, InodeNumber);
     let operations: &[(&str, Operation, u64)] = &[
         ("write", |fs, file, _| fs.write_at(file, 0, b"12345").unwrap(), 5),

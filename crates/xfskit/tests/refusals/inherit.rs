@@ -1,4 +1,4 @@
-//! What a directory hands down to what is made in it: the same as the kernel's, for each flag and each type of file.
+//! What new inodes inherit from their directory: the same as in the kernel, for each flag and each type of file.
 
 use crate::stress::Image;
 use rustix::fs::{CWD, FileType, Mode};
@@ -59,7 +59,7 @@ fn make_by_us(fs: &Volume, dir: InodeNumber, name: &str, mode: u16) {
     fs.create(dir, format!("ours-{name}").as_bytes(), &new, &Caller::root()).unwrap();
 }
 
-/// The lines of xfs_db's print that say what was handed down.
+/// The lines of xfs_db's print that show what was inherited.
 fn handed_down(print: &str) -> Vec<&str> {
     const FIELDS: &[&str] = &[
         "core.projid_lo",

@@ -33,7 +33,7 @@ const TAGS: &[&str] = &[
 enum Failed {
     /// Nothing.
     Nothing,
-    /// The size or a part of the bytes of a file, and what waits of it in memory.
+    /// Changes of the size or of a part of the bytes of a file, and of its dirty blocks.
     Some,
 }
 
@@ -281,8 +281,8 @@ impl Setting {
     }
 }
 
-/// Runs a verb while the place of a tag refuses when it is passed for the `nth` time. `false`: it is not passed so
-/// often.
+/// Runs a verb while the place of a tag refuses when it is passed for the `nth` time. Returns false if it is not passed
+/// so often.
 fn refuse(setting: &Setting, verb: &Verb, tag: &'static str, nth: u32) -> bool {
     let what = format!("{} with {tag} {nth}", verb.name);
     let (device, fs) = setting.open();
@@ -291,7 +291,7 @@ fn refuse(setting: &Setting, verb: &Verb, tag: &'static str, nth: u32) -> bool {
     let was_passed = !(0..nth).any(|_| fs.mount().error_tags.strikes(tag));
     fs.mount().journal.check().unwrap_or_else(|error| panic!("{what}, which said {result:?}: {error}"));
     match result {
-        // The image or the options do not have it.
+        // The image or the options do not support the verb.
         Err(Error::NotSupported(_) | Error::Invalid(_)) => return false,
         Err(error) => {
             assert!(was_passed, "{what}: {error}");

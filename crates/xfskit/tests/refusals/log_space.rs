@@ -1,6 +1,6 @@
-//! A link that logs an intent carries the whole value, in the log space that was reserved for it. Debug
-//! builds assert that; here the trees are small, the values as long as they may be, and free space lies in pieces, so
-//! that values take many links.
+//! A link that logs an intent carries the whole value, in the log space that was reserved for it. Debug builds assert
+//! that; here the trees are small, the values as long as they may be, and free space is in pieces, so that values take
+//! many links.
 
 use crate::acl::acl;
 use crate::shapes::{OLD, file, fragment};
@@ -74,8 +74,8 @@ fn recovery_of_the_longest_values_keeps_to_its_log_space() {
     }
 }
 
-/// A directory that grows out of one form after the other, by a name at a time, each first of a directory that inherits
-/// two ACLs of the greatest length.
+/// A directory grows out of one form after the other, by a name at a time. Each name is tried first with a new
+/// directory that inherits two ACLs of the greatest length.
 #[test]
 fn creates_that_inherit_the_longest_acls_keep_to_their_log_space() {
     let me = Caller::root();

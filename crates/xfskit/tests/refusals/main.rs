@@ -1,5 +1,5 @@
-//! What is refused changes nothing and harms nothing else: the mount lives on, and everything else stays durable. And
-//! what new inodes are given, which is to be what the kernel gives them.
+//! Operations that are refused change nothing and harm nothing else: the mount lives on, and everything else stays
+//! durable. And the attributes of new inodes, which must be those that the kernel gives them.
 
 mod acl;
 mod attr_bit;

@@ -1,4 +1,4 @@
-//! A parent pointer that is missing is met before anything is changed.
+//! A missing parent pointer is found before anything is changed.
 
 use crate::shapes::{file, refused};
 use crate::stress::Image;

@@ -20,8 +20,8 @@ enum How {
 
 const HOWS: [How; 4] = [How::Link, How::Rename, How::Exchange, How::Whiteout];
 
-/// What gets a name in another directory. `keeper` and `other` hand down projects 5 and 7; `same` has project 5 and
-/// hands down nothing.
+/// The inodes that get a name in another directory. New inodes inherit projects 5 and 7 in `keeper` and `other`; `same`
+/// has project 5, and nothing is inherited from it.
 const THINGS: &[&str] = &[
     "file",
     "dir",
@@ -37,7 +37,7 @@ const THINGS: &[&str] = &[
     "other/file",
 ];
 
-/// Where it gets one: what is there is only exchanged.
+/// The new name. It exists already only where two names are exchanged.
 const PLACES: &[&str] = &["target", "keeper/target", "other/target", "same/target"];
 
 fn make(at: &Path, what: &str) {
@@ -196,7 +196,7 @@ fn an_exchange_sets_the_times_that_the_kernel_sets() {
         for (index, (name, from, to)) in cases.iter().enumerate() {
             let seen = |side: &str, before: &[_; 4]| {
                 let at = kernel.path().join(format!("{name}-{side}"));
-                // What was there before has the other name now.
+                // The inode that was there before has the other name now.
                 [("a", 0), ("b", 1), (to, 2), (from, 3)].map(|(path, which)| changed(&at, path, before[which]))
             };
             let (theirs, ours) = (seen("theirs", &before[index]), seen("ours", &ours_before[index]));

@@ -1,4 +1,4 @@
-//! The times of a new file are its own, whatever was done to the file that had its inode before.
+//! The times of a new file do not depend on the file that had its inode before.
 
 use crate::shapes::file;
 use crate::stress::{FILE, Image};
@@ -11,7 +11,7 @@ fn make_small(fs: &Volume, name: &[u8], contents: &[u8]) -> InodeNumber {
     fs.make_files(fs.root(), &[file]).unwrap()[0].inode
 }
 
-/// A file that was written in place, whose core has not learnt of it, and which was removed then.
+/// A file that was written in place and then removed, before the time of the write was in its core.
 fn leave_a_note(fs: &Volume, name: &str) -> InodeNumber {
     let old = file(fs, name);
     fs.write_at(old, 0, &[1; 4096]).unwrap();

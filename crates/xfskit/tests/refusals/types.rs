@@ -1,4 +1,4 @@
-//! Inodes are of the types that there are, whatever a caller asks for.
+//! Inodes have a valid type, whatever a caller asks for.
 
 use crate::shapes::refused;
 use crate::stress::{DIR, FILE, Image};

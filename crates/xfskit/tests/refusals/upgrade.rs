@@ -1,4 +1,4 @@
-//! A feature that was switched on later: inodes from before get it when they are written, as by the kernel.
+//! A feature that was switched on later: older inodes get it when they are written, as in the kernel.
 
 use crate::shapes::{OLD, file, fragment};
 use crate::stress::{DIR, Image};

@@ -1,4 +1,4 @@
-//! A rename that leaves a whiteout needs an inode, which there may be none of: then it has changed nothing.
+//! A rename that leaves a whiteout needs an inode. If there is none, it fails and has changed nothing.
 
 use crate::shapes::{file, fragment, refused};
 use crate::stress::{DIR, FILE, Image, Watchdog};
@@ -9,7 +9,7 @@ use xfskit::volume::{Caller, Error, NewFile, RenameFlags, Volume};
 
 const WHITEOUT: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: true };
 
-/// Uses up all inodes that the image has room for.
+/// Uses up all inodes for which the image has room.
 fn use_up_inodes(fs: &Volume) {
     for number in 0.. {
         let name = format!("n{number}");
@@ -75,7 +75,7 @@ fn an_ag_that_another_holds_is_waited_for() {
         assert_eq!(ag_of(made), AgNumber(1));
     }
     use_up_inodes(&fs);
-    // The only free inode is in the first AG, which comes before the one that the rename has to lock for the file it
+    // The only free inode is in the first AG, which precedes the AG that the rename has to lock for the file it
     // replaces.
     let freed = (0..)
         .map(|n| fs.lookup(fs.root(), format!("n{n}").as_bytes()).unwrap())
