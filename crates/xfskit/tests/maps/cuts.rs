@@ -1,5 +1,5 @@
 //! The power fails after each link of each operation: the kernel recovers the log, xfs_repair finds nothing, and the
-//! file is one of those that may be there.
+//! file has one of the contents that it may have.
 
 use super::model::{File, Random, make, open};
 use std::path::Path;
@@ -58,7 +58,7 @@ fn read_if_there(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap_or_default()
 }
 
-/// Whatever was left behind the end of the file does not come to light when it grows.
+/// Bytes that were left behind the end of the file do not appear when it grows.
 fn grow_after(image: &Path, size: usize) {
     let fs = open(image);
     if let Ok(found) = fs.lookup(fs.root(), b"one") {

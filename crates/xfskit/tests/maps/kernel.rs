@@ -1,4 +1,5 @@
-//! Files that the kernel made: contents, extents and holes are what it says they are, and work goes on with them.
+//! Files that the kernel made: contents, extents and holes are those that the kernel reports, and further work
+//! succeeds.
 
 use super::model::{File, Random, open};
 use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, seek};
@@ -35,7 +36,7 @@ fn kernel_work(dir: &Path, random: &mut Random, block: u64) {
                 file.write_all_at(&data, offset + skew).unwrap();
             }
             5 => file.set_len(random.below(90 * block)).unwrap(),
-            // Refusals are part of the game.
+            // Refusals are allowed.
             6..=9 => {
                 let _ = fallocate(file, modes[random.below(7) as usize], offset + skew, length);
             }
@@ -89,7 +90,7 @@ fn merged(extents: Vec<FileExtent>) -> Vec<FileExtent> {
     merged
 }
 
-/// Where data and holes begin, from everywhere.
+/// Where the next data and the next hole begin, from every 512th byte.
 fn kernel_seeks(path: &Path, size: u64) -> Vec<[Option<u64>; 2]> {
     let file = std::fs::File::open(path).unwrap();
     let ask = |from: SeekFrom| seek(&file, from).ok();
@@ -118,7 +119,7 @@ fn files_of_the_kernel_are_what_it_says_they_are() {
         let Some(kernel) = xfskit_testkit::kernel_mount(&image) else { return };
         kernel_work(kernel.path(), &mut random, block);
         kernel.unmount();
-        // Another mount: what waits in the kernel's memory would count as data.
+        // Another mount: dirty contents in the kernel's memory would count as data.
         let Some(kernel) = xfskit_testkit::kernel_mount(&image) else { return };
         let said: Vec<_> = (0..4)
             .map(|n| {

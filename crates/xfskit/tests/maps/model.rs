@@ -1,4 +1,4 @@
-//! Files in an image and what they must hold.
+//! Files in an image and what they must contain.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl File {
         }
     }
 
-    /// What seeking says must not contradict the contents.
+    /// Results of seeking must not contradict the contents.
     pub fn check_seek(&self, fs: &Volume, offset: usize) {
         let zeros = |from: usize, to: usize| self.bytes[from..to].iter().all(|byte| *byte == 0);
         match fs.seek(self.inode, offset as u64, Seek::Data) {

@@ -1,4 +1,4 @@
-//! Random operations on some files, in all shapes of images: the kernel reads what a vector of bytes holds, and
+//! Random operations on some files, in all shapes of images: the kernel reads what a vector of bytes contains, and
 //! xfs_repair finds nothing.
 
 use super::model::{File, Random, make, open};

@@ -109,9 +109,8 @@ fn a_map_that_cannot_count_more_extents_says_so_and_lives() {
     });
 }
 
-/// A set of an attribute counted the blocks of its tree and of its value one after the other, when part of them was
-/// there already: one too many for the map shut the filesystem down. Found by the crash simulator, in five million
-/// states.
+/// A set of an attribute must count the blocks of its tree and of its value together, before it changes anything: if
+/// the map cannot count the last of them after a change, the filesystem shuts down.
 #[test]
 fn attributes_count_their_blocks_before_anything_is_changed() {
     let me = &Caller::root();
@@ -194,8 +193,8 @@ fn a_file_that_lost_its_last_block_shares_none() {
     });
 }
 
-/// Who keeps the times of files, as the kernel does for a mount, must not have to put them back: a crash in between
-/// would show others.
+/// A caller that keeps the times of files itself, as the kernel does for a mount, must not have to restore them: a
+/// crash in between would show others.
 #[test]
 fn a_copy_changes_the_times_of_its_target_unless_somebody_keeps_them() {
     with_image(&[], |fs, _| {

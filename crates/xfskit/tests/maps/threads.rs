@@ -5,7 +5,7 @@ use crate::stress::{FILE, Image, Random, Watchdog, first_seed, scale};
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, Error, Fallocate, NewFile, Seek, Volume};
 
-/// What is no surprise among others and with little space.
+/// Errors that are expected beside other threads and with little space.
 fn succeeded(result: Result<(), Error>) -> bool {
     match result {
         Ok(()) => true,
