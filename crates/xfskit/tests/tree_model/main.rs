@@ -163,7 +163,7 @@ fn make_by_kernel(root: &Path, random: &mut Random) {
     }
 }
 
-/// Changes a tree that somebody else made.
+/// Changes a tree that the kernel made.
 fn change_all(fs: &Volume, dir: InodeNumber, random: &mut Random) {
     let me = Caller::root();
     for entry in fs.list_dir(dir).unwrap() {
@@ -195,7 +195,7 @@ fn change_all(fs: &Volume, dir: InodeNumber, random: &mut Random) {
     }
 }
 
-/// We see what the kernel sees, also after we have changed it.
+/// We read the same tree as the kernel, also after we have changed it.
 fn both_see_the_same(image: &Image, random: &mut Random) {
     let kernel = kernel_mount(&image.path).unwrap();
     let theirs = seen_by_kernel(kernel.path(), false);

@@ -1,4 +1,4 @@
-//! What an inode of the model has, ACLs included.
+//! The state of an inode of the model, ACLs included.
 
 use crate::stress::DIR;
 use std::collections::BTreeMap;

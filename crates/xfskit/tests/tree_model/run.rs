@@ -116,7 +116,7 @@ impl Run {
         self.node(dir).mtime = mtime;
     }
 
-    /// A name of the node is gone.
+    /// The node has lost a name.
     pub fn lose(&mut self, id: usize) {
         let node = self.node(id);
         if node.is_dir() {

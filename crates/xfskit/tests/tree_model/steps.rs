@@ -1,4 +1,4 @@
-//! The operations, each with arguments by chance: what the model says must happen happens.
+//! The operations, each with random arguments: the result must be the model's.
 
 use crate::node::{ACCESS, CHAR, DEFAULT, LINK, TYPE, acl, following, permissions};
 use crate::run::Run;
@@ -10,7 +10,7 @@ impl Run {
     /// One operation.
     pub fn step(&mut self) {
         let kind = self.random.below(100);
-        // The more there is, the more is removed.
+        // With many inodes, none are made and more are removed.
         let crowded = self.nodes.len() > 150;
         match kind {
             0..=19 if !crowded => self.create(),

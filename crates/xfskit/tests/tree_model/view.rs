@@ -51,7 +51,7 @@ pub fn seen_by_us(fs: &Volume) -> Vec<TreeEntry> {
                 todo.push((path.join(OsStr::from_bytes(&entry.name)), entry.inode));
             }
         }
-        // The raw attributes behind the ACLs are listed too, for those who restore them.
+        // The raw attributes of ACLs are listed too, for programs that restore them.
         let names = fs.list_xattr(inode).unwrap();
         let mut xattrs: Vec<_> = names
             .into_iter()
