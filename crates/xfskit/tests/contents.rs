@@ -173,7 +173,7 @@ fn what_a_full_image_refuses_was_not_accepted_before_and_freed_space_can_be_used
             Ok(()) => file.model.extend_from_slice(&data),
             Err(Error::NoSpace) => {
                 refused += 1;
-                // Of a large write that fails a part may be there.
+                // A large write that fails may have been done in part.
                 let size = fs.stat(file.inode).unwrap().size as usize;
                 let kept = size.saturating_sub(at).min(data.len());
                 file.model.extend_from_slice(&data[..kept]);

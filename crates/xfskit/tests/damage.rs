@@ -74,7 +74,7 @@ fn targets(bytes: &[u8], block_bytes: usize, dir_block_bytes: usize) -> Vec<(usi
     found
 }
 
-/// Everything that touches names and attributes. Errors are what is expected; panics and hangs are not.
+/// Calls everything that uses names and attributes. Errors are expected; panics and hangs are not.
 fn exercise(mount: &Arc<Mount>, random: &mut Random) -> Result<()> {
     let root = mount.geometry.root_inode;
     let find = |name: &str| look(mount, root, |tx, dir| dir::lookup(tx, dir, name.as_bytes()));

@@ -43,7 +43,7 @@ fn crash(prepare: impl Fn(&Volume), work: impl Fn(&Volume)) -> Option<Crash> {
     Some(Crash { reference, _scratch: scratch, path })
 }
 
-/// What the kernel makes of the image.
+/// The tree that the kernel recovers from the image.
 fn recovered(crash: &Crash) -> Option<Vec<TreeEntry>> {
     let tree = xfskit_testkit::kernel_mount(&crash.path)?.into_tree();
     crash.reference.repair_finds_nothing(&crash.path);
@@ -143,9 +143,9 @@ fn a_parent_pointer_is_replaced() {
     assert!(tree.iter().any(|entry| entry.path.ends_with("another")));
 }
 
-/// The first link of a rename had moved the name; the second, which was to replace the parent pointer, could not read a
-/// block before it had changed anything. The filesystem went on with the name moved, the parent pointer not, and the
-/// intent in the log for good. Found by the crash simulator.
+/// The first link of a rename moves the name. The second, which is to replace the parent pointer, cannot read a block
+/// before it has changed anything. The filesystem must shut down: otherwise it would go on with the name moved, the old
+/// parent pointer, and the intent in the log for good.
 #[test]
 fn an_error_between_two_links_shuts_down_and_recovery_does_the_rest() {
     let image = stress::Image::new(32, &[]);
@@ -172,7 +172,7 @@ fn an_error_between_two_links_shuts_down_and_recovery_does_the_rest() {
     image.close(fs);
 }
 
-/// An update that takes long: while it runs, others write as much log as they may.
+/// An update that takes long: while it runs, other threads write as much log as they may.
 struct Slow {
     fs: Arc<Volume>,
     inode: InodeNumber,
@@ -222,9 +222,9 @@ impl Work for Slow {
     }
 }
 
-/// A chain commits several intents and does the first; others fill the log meanwhile. If the next link had to wait for
-/// space, the tail would be the chain's own second intent, which nobody but the chain can move. So before a link that
-/// may have to wait, what the chain still has to do is logged anew.
+/// A chain commits several intents and does the first; other threads fill the log meanwhile. If the next link had to
+/// wait for space, the tail would be the chain's own second intent, which only the chain can move. So the intents that
+/// are left are logged anew before a link that may have to wait.
 #[test]
 fn what_a_waiting_chain_still_has_to_do_does_not_hold_the_tail() {
     let watchdog = stress::Watchdog::new("a chain that waits", 60);

@@ -131,8 +131,8 @@ fn a_map_that_reaches_behind_the_largest_size_is_no_hang() {
     }
 }
 
-/// The contents of a file could not be brought out at the unmount, which said so and closed the log in good order; but
-/// the superblock counted the block that had been set aside for them as used. Found by the crash simulator.
+/// The contents of a file cannot be written out at the unmount, which reports this and closes the log in good order.
+/// The superblock must not count the block that was reserved for them as used.
 #[test]
 fn space_of_contents_that_the_unmount_lost_is_free() {
     let image = stress::Image::new(320, &[]);
@@ -148,9 +148,9 @@ fn space_of_contents_that_the_unmount_lost_is_free() {
     fs.unmount().unwrap();
 }
 
-/// Whoever wanted all of a file brought out went on until nothing waited, which beside somebody who never stops writing
-/// could be for ever. An fsync now ends with what waited when it began, and a change of the map keeps others off while
-/// it brings out the rest.
+/// A thread that waits until a file has no dirty blocks could wait for ever beside a thread that never stops writing.
+/// So an fsync writes out the blocks that were dirty when it began, and a change of the map keeps other threads off
+/// while it writes out the rest.
 #[test]
 fn a_file_that_somebody_goes_on_writing_can_be_synced_and_cut() {
     let image = stress::Image::new(320, &[]);
@@ -177,8 +177,8 @@ fn a_file_that_somebody_goes_on_writing_can_be_synced_and_cut() {
     image.close(fs);
 }
 
-/// A size that no dirty block goes with, for its bytes lie in a block that has its place, was forgotten by an fsync
-/// that found dirty blocks of others in holes of the file.
+/// A write may set a size without a dirty block, if its bytes are written in place. An fsync must make that size
+/// durable, although other threads have dirty blocks in holes of the file.
 #[test]
 fn an_fsync_makes_the_size_durable_while_others_fill_holes() {
     let image = stress::Image::new(320, &[]);
@@ -206,8 +206,8 @@ fn an_fsync_makes_the_size_durable_while_others_fill_holes() {
     image.close(fs);
 }
 
-/// Bytes that wait for an unwritten block have not paid for another. When the file lost its blocks and could not be
-/// freed after that, the next sync gave them one, and the superblock counted it as free. Found by the crash simulator.
+/// Dirty bytes for an unwritten block have no other block reserved. When the file loses its blocks and cannot be freed
+/// after that, a sync must not allocate a block for them, which the superblock would count as free.
 #[test]
 fn contents_of_a_file_that_could_not_be_freed_take_no_space() {
     let image = stress::Image::new(320, &[]);
@@ -219,11 +219,11 @@ fn contents_of_a_file_that_could_not_be_freed_take_no_space() {
         fs.write_at(file, 0, &[7; 100]).unwrap();
         fs.mount().error_tags.arm(ITOBP, nth);
         let _ = fs.unlink(fs.root(), b"file", &Caller::root());
-        // Whether it came to that or not.
+        // Passes the tag once more, in case the unlink has not used it up.
         fs.mount().error_tags.strikes(ITOBP);
         let _ = fs.sync();
         let _ = fs.unmount();
-        // What was left behind is freed now.
+        // The next mount frees what was left.
         let fs = image.open();
         let _ = fs.unlink(fs.root(), b"file", &Caller::root());
         image.close(fs);
@@ -266,7 +266,7 @@ fn links_lead_where_the_systems_do() {
             assert_eq!(ours, theirs, "{path} -> {target}");
         }
     }
-    // A chain of links, as long as may be and longer.
+    // A chain of links, up to the longest that is allowed, and longer.
     for length in 1..=42 {
         let (name, target) = (format!("chain {length}"), format!("chain {}", length - 1));
         let target = if length == 1 { "file" } else { &target };

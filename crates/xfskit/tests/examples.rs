@@ -1,4 +1,4 @@
-//! The examples do what they say; the kernel and xfs_repair look at what they leave.
+//! The examples do what they say; the kernel and xfs_repair check the images that they leave.
 
 #[allow(dead_code)] // Their `main` is for cargo.
 #[path = "../examples/crash.rs"]

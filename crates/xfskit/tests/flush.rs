@@ -1,4 +1,4 @@
-//! A device that refuses to flush: what was written before may be lost, so nothing may be called durable any more.
+//! A device that refuses to flush: earlier writes may be lost, so nothing may be reported as durable any more.
 
 use std::io;
 use std::sync::Arc;
@@ -43,9 +43,8 @@ fn open(hesitates: Duration) -> (Arc<Refusing>, Volume) {
     (device, fs)
 }
 
-/// A flush that failed counted as done: the next fsync had nothing to flush and succeeded, and the next checkpoint
-/// moved the tail over metadata that may not have arrived. Found by the crash simulator (`full-contents --seed 7000014
-/// --state 287:none --fail-from 145`).
+/// A flush that failed must not count as done: the next fsync must not succeed because it has nothing to flush, and the
+/// next checkpoint must not move the tail past metadata that may not have arrived.
 #[test]
 fn after_a_refused_flush_nothing_is_called_durable() {
     let (device, fs) = open(Duration::ZERO);
@@ -60,8 +59,8 @@ fn after_a_refused_flush_nothing_is_called_durable() {
     assert!(matches!(fs.sync(), Err(Error::Shutdown(_))));
 }
 
-/// Who waited for the flush of another, which was to cover his own bytes too, must not take its failure for success.
-/// Found by a review.
+/// A thread that waits for the flush of another thread, which also covers its own bytes, must not take its failure for
+/// success.
 #[test]
 fn a_flush_that_is_refused_is_refused_to_all_who_wait_for_it() {
     let (device, fs) = open(Duration::from_millis(200));

@@ -1,4 +1,4 @@
-//! No space left: every failure is a clean `NoSpace`, nothing is lost, and what is deleted comes back.
+//! No space left: every failure is a clean `NoSpace`, nothing is lost, and the space of deleted files is free again.
 
 mod stress;
 
@@ -10,7 +10,7 @@ use xfskit::volume::{
     AttrLogging, Caller, Error, FsStat, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, Volume,
 };
 
-/// True when it worked, false when there was no space.
+/// Returns true when it worked, false when there was no space.
 fn worked<T>(fs: &Volume, what: &str, result: Result<T, Error>) -> bool {
     match result {
         Ok(_) => true,
@@ -22,7 +22,7 @@ fn worked<T>(fs: &Volume, what: &str, result: Result<T, Error>) -> bool {
     }
 }
 
-/// What must still be there: names with the length and the byte of an attribute.
+/// The names that must still exist, with the length and the byte of an attribute.
 type Kept = BTreeMap<Vec<u8>, (usize, u8)>;
 
 struct Fill {
@@ -151,7 +151,7 @@ fn fill_and_empty(image: &Image, failures: usize, mut fill: impl FnMut(&mut Fill
         }
         eprintln!("{} names, {:?}", run.kept.len(), run.fs.statfs());
         run.check();
-        // What needs no space works on.
+        // Operations that need no space still work.
         let some = run.kept.keys().next().unwrap().clone();
         let inode = run.fs.lookup_number(run.dir, &some).unwrap();
         run.fs.set_attr(inode, &SetAttr { uid: Some(5), ..SetAttr::default() }, &run.me).unwrap();
@@ -217,7 +217,8 @@ fn attributes_of_every_size_until_nothing_is_free() {
     }
 }
 
-/// A later link of a logged 64 KiB value once found no space, shut the filesystem down and left its intent in the log.
+/// A later link of a logged 64 KiB value finds no space: the filesystem must not shut down, and no intent may stay in
+/// the log.
 #[test]
 fn a_value_whose_rest_finds_no_space_is_taken_back() {
     let image = Image::new(32, &[('b', "size=1024")]);

@@ -1,5 +1,5 @@
-//! The same work on images of every shape: closed in good order it is clean, and cut off after a sync the kernel
-//! recovers the same tree.
+//! The same work on images of every shape. Closed in good order the image is clean; cut off after a sync it is
+//! recovered by the kernel with the same tree.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -122,10 +122,9 @@ fn the_newer_kernel_recovers_the_same_log() {
     reference.repair_finds_nothing(&image);
 }
 
-/// Inode blocks of 64 KiB hold more inodes than a word has bits, which a write of the whole cluster counted in one.
-/// Found by a review. All inodes change together, again and again: after the first time their clusters have left the
-/// cache, and are not read. Two inodes without names stay on an unlinked list meanwhile, whose link is in the cluster
-/// alone.
+/// Inode blocks of 64 KiB contain more inodes than a word has bits. All inodes change together, again and again: after
+/// the first time their clusters have left the cache, and are not read. Two inodes without names stay on an unlinked
+/// list meanwhile, whose link is in the cluster alone.
 #[test]
 fn whole_clusters_go_home_again_and_again() {
     let Some(reference) = xfskit_testkit::reference() else { return };
@@ -141,7 +140,7 @@ fn whole_clusters_go_home_again_and_again() {
         for held in [files[0], files[64]] {
             fs.add_reference(held).unwrap();
         }
-        // Two of a bucket of the list, so that there is a link.
+        // Two inodes on one unlinked list, so that there is a link.
         fs.unlink(fs.root(), b"0", &me).unwrap();
         fs.unlink(fs.root(), b"64", &me).unwrap();
         let journal = &fs.mount().journal;

@@ -1,4 +1,4 @@
-//! Who holds what: one filesystem a device, and inodes by counts that nobody outside can break.
+//! One writing filesystem for a device, and references to inodes, whose counts no caller can break.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,13 +18,13 @@ fn open(device: Arc<dyn BlockDevice>) -> Result<Volume, Error> {
     Volume::open(device, MountOptions::default())
 }
 
-/// Both took the same free blocks, and the files of one of them vanished.
+/// Two of them would take the same free blocks, and the files of one would vanish.
 #[test]
 fn one_device_has_one_writing_filesystem() {
     let device = device();
     let first = open(Arc::clone(&device) as _).unwrap();
     assert!(matches!(open(Arc::clone(&device) as _), Err(Error::DeviceInUse)));
-    // Not in other clothes either.
+    // A device object inside another one is the same device.
     assert!(matches!(open(Arc::new(Arc::clone(&device))), Err(Error::DeviceInUse)));
     let log = Volume::open_with_log(self::device(), Arc::clone(&device) as _, MountOptions::default());
     assert!(matches!(log, Err(Error::DeviceInUse)));
@@ -32,14 +32,13 @@ fn one_device_has_one_writing_filesystem() {
     first.unmount().unwrap();
     let second = open(Arc::clone(&device) as _).unwrap();
     drop(mount);
-    // A power cut lets go as well.
+    // Dropping the filesystem without an unmount releases the device as well.
     assert!(matches!(open(Arc::clone(&device) as _), Err(Error::DeviceInUse)));
     drop(second);
     open(device).unwrap().unmount().unwrap();
 }
 
-/// The count had 32 bits: the holder that came after the last of them was the first again, and the inode was freed
-/// under all.
+/// The count needs more than 32 bits: if it wrapped, the inode would be freed while it is referenced.
 #[test]
 fn an_inode_is_held_more_than_four_thousand_million_times() {
     let fs = open(device()).unwrap();
@@ -57,7 +56,7 @@ fn an_inode_is_held_more_than_four_thousand_million_times() {
     fs.unmount().unwrap();
 }
 
-/// It was an assertion, which a request could fail: the server was gone.
+/// A request that releases more references than there are must be harmless: an assertion would end the server.
 #[test]
 fn letting_go_too_often_harms_nobody() {
     let fs = open(device()).unwrap();
@@ -75,7 +74,7 @@ fn letting_go_too_often_harms_nobody() {
     fs.unmount().unwrap();
 }
 
-/// The kernel answers a handle of one of them with ESTALE as well. Whoever wrote to it would damage the image.
+/// The kernel answers a handle of one of them with ESTALE as well. A write to one would damage the image.
 #[test]
 fn inodes_of_the_filesystem_itself_are_nobodys() {
     let fs = open(device()).unwrap();

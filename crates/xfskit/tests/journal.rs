@@ -1,4 +1,5 @@
-//! The journal against the kernel: what xfskit commits, the kernel recovers; what it closes, the kernel finds clean.
+//! The journal against the kernel: the kernel recovers what xfskit has committed, and finds a log clean that xfskit has
+//! closed.
 
 mod stress;
 
@@ -21,7 +22,7 @@ fn open(image: &Path) -> Arc<Mount> {
     Mount::open(Arc::new(device), None, MountOptions::default()).unwrap()
 }
 
-/// A new filesystem, for what no reference has to judge.
+/// A new filesystem, for tests that need no reference tools.
 fn fresh(scratch: &Scratch, options: MountOptions) -> Volume {
     let path = scratch.image("a.img", 320 << 20);
     let device = Arc::new(FileDevice::open(&path, Access::Write).unwrap());
@@ -48,7 +49,7 @@ fn a_commit_that_was_synced_is_recovered_by_the_kernel() {
     chmod_root(&mount, 0o701);
     chmod_root(&mount, 0o711);
     mount.sync().unwrap();
-    // The power fails: nothing is brought home.
+    // The power fails: nothing is written in place.
     drop(mount);
     let Some(kernel) = xfskit_testkit::kernel_mount(&image) else { return };
     let mode = std::fs::metadata(kernel.path()).unwrap().permissions().mode();
@@ -94,10 +95,10 @@ fn a_long_run_wraps_a_small_log_many_times() {
     reference.repair_finds_nothing(&image);
 }
 
-/// The log makes a new cluster from a record, which it must keep until the cluster is at home. A cluster that was made
-/// and had the link of an unlinked inode changed in the same transaction took a place of its own when the next link was
-/// changed, and the record could be overwritten before. So says a review; with more than 64 unnamed files a chunk
-/// begins that way.
+/// Recovery makes a new cluster from a record, which the log must keep until the cluster is written in place. A cluster
+/// that is made, and has the link of an unlinked inode changed in the same transaction, must keep its position in the
+/// AIL when the next link is changed; otherwise the record could be overwritten too early. With more than 64 unnamed
+/// files a chunk begins that way.
 #[test]
 fn a_new_cluster_stays_where_the_log_makes_it() {
     let image = stress::Image::new(512, &[]);
@@ -121,8 +122,8 @@ fn a_new_cluster_stays_where_the_log_makes_it() {
     image.close(fs);
 }
 
-/// All that a replaced value changes is in the gathering checkpoint already, so that never became due; and every
-/// allocation looked at all blocks that the replaces before it had freed.
+/// All that a replaced value changes is in the gathering checkpoint already, so its charge never makes a push due.
+/// Without another reason for a push, every allocation would look at all blocks that earlier replaces have freed.
 #[test]
 fn replaced_values_do_not_pile_up_freed_blocks() {
     const REPLACES: u64 = 3000;
@@ -141,8 +142,8 @@ fn replaced_values_do_not_pile_up_freed_blocks() {
     fs.unmount().unwrap();
 }
 
-/// A checkpoint kept the charge for intents that were whited out: 250 logged values of 64 KiB pushed one of which next
-/// to nothing was written, and 16 threads of them wrote 60 checkpoints where 16 threads that logged nothing wrote one.
+/// A checkpoint must not keep the charge for intents that were whited out: otherwise 250 logged values of 64 KiB push
+/// one of which next to nothing is written.
 #[test]
 fn values_that_are_whited_out_push_no_checkpoint() {
     let Some(reference) = xfskit_testkit::reference() else { return };
@@ -164,7 +165,7 @@ fn values_that_are_whited_out_push_no_checkpoint() {
     fs.sync().unwrap();
     let written = counters.log_bytes.get();
     assert!(written <= gathered && gathered < 4 << 20, "{gathered} bytes of the log were kept for {written}");
-    // What was given back was not too much: the kernel recovers what the checkpoint holds.
+    // The refunds were not too large: the kernel recovers what the checkpoint contains.
     drop(fs);
     let Some(kernel) = xfskit_testkit::kernel_mount(&image) else { return };
     assert_eq!(std::fs::read_dir(kernel.path()).unwrap().count(), 1000);
@@ -172,8 +173,8 @@ fn values_that_are_whited_out_push_no_checkpoint() {
     reference.repair_finds_nothing(&image);
 }
 
-/// What a whited-out intent leaves is an entry in memory. With all of its charge given back, a small attribute that is
-/// replaced over and over would gather millions of them before a checkpoint was due. Found by a review.
+/// A whited-out intent leaves an entry in memory. If all of its charge were refunded, a small attribute that is
+/// replaced over and over would gather millions of entries before a checkpoint is due.
 #[test]
 fn intents_that_are_whited_out_still_make_a_checkpoint_due() {
     let scratch = xfskit_testkit::scratch();

@@ -1,5 +1,5 @@
 //! Large directories that grow, shrink and change forms, with hardly any cache: what is remembered of their blocks must
-//! follow. The model is a map of names; the kernel and xfs_repair judge at the end.
+//! stay right. The model is a map of names; the kernel and xfs_repair judge at the end.
 
 mod stress;
 
@@ -135,7 +135,7 @@ fn room_that_becomes_free_is_used_again() {
     image.close(fs);
 }
 
-/// Blocks of the free index that went away are made anew: what was known of them is not what is there.
+/// Blocks of the free index are freed and made anew: what was remembered of the old ones must not be used.
 #[test]
 fn blocks_of_the_free_index_come_and_go() {
     let image = Image::new(300, &[]);
@@ -143,7 +143,7 @@ fn blocks_of_the_free_index_come_and_go() {
     let name = |n: u32| format!("{n:0255}").into_bytes();
     let folder = make(&fs, fs.root(), b"folder", DIR | 0o755);
     let add = |n: u32| _ = make(&fs, folder, &name(n), FILE | 0o644);
-    // 14 names in a data block, 2016 data blocks in a block of the free index: the second comes with name 28,224.
+    // 14 names in a data block, 2016 data blocks in a block of the free index: the second is made with name 28,224.
     (0..28_000).for_each(add);
     for _ in 0..3 {
         (28_000..28_600).for_each(add);

@@ -9,10 +9,10 @@ use xfskit::volume::{Caller, Error, Fallocate, MountOptions, NewFile, RenameFlag
 
 const THREADS: u64 = 8;
 const NAMES: usize = 120;
-/// What lies in blocks that nobody has written.
+/// The contents of blocks that no file has written.
 const POISON: u8 = 0xee;
 
-/// Others are faster, and space is short.
+/// Errors that are expected because other threads are faster and space is short.
 fn expected(error: &Error) -> bool {
     matches!(
         error,
@@ -27,7 +27,7 @@ fn expected(error: &Error) -> bool {
     )
 }
 
-/// A file by its name, held as an open file is; made if there is none.
+/// A file by its name, referenced as an open file is; made if there is none.
 fn open(fs: &Volume, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
     let found = match fs.lookup_number(dir, name) {
         Err(Error::NotFound) => fs.create(dir, name, &NewFile::new(FILE | 0o644), &Caller::root())?.inode,
@@ -77,7 +77,7 @@ fn operate(fs: &Volume, random: &mut Random, dirs: &[InodeNumber]) -> Result<()>
             let done = open(fs, other_dir, &other).and_then(|second| {
                 let done = on_contents(fs, random, file, second);
                 if random.one_in(8) {
-                    // What is written and removed while it is open.
+                    // A file that is written and removed while it is open.
                     let _ = fs.unlink(dir, &name, &me);
                 }
                 done.and(fs.drop_references(second, 1))

@@ -1,4 +1,4 @@
-//! Memory stays within what the mount was given, whatever the number of files. `XFSKIT_FILES` sets that number.
+//! Memory stays within the limit of the mount, whatever the number of files. `XFSKIT_FILES` sets that number.
 
 mod stress;
 
@@ -11,7 +11,7 @@ static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 const MIB: u64 = 1 << 20;
 const CACHE: u64 = 64 * MIB;
-/// What the engine may have beyond its cache: a checkpoint being gathered, one being written, the process itself.
+/// Memory that the engine may use beyond its cache: a checkpoint being gathered, one being written, the process itself.
 const BEYOND: u64 = 96 * MIB;
 
 fn resident() -> u64 {
@@ -123,8 +123,9 @@ fn values_that_wait_for_their_checkpoint_are_bounded() {
     image.close(fs);
 }
 
-/// Blocks of directories are larger than those of attributes, each of which may then be a piece of one until recovery
-/// has seen the maps of all directories. There are too many to keep them so long.
+/// Blocks of directories are larger than those of attributes here. So until recovery has read the maps of all
+/// directories, each attribute block may be a piece of a directory block. They are too many to keep them in memory so
+/// long.
 #[test]
 fn more_possible_pieces_of_directory_blocks_are_recovered_than_fit_memory() {
     let _alone = ALONE.lock();

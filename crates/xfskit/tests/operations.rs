@@ -110,7 +110,7 @@ fn a_batch_of_attributes_is_one_transaction() {
         fs.change_xattrs(file, &batch(count, bytes), &me).unwrap();
         assert_eq!(fs.mount().counters.transactions.get() - before, 1, "{count} of {bytes} bytes");
     }
-    // One that must fail changes nothing.
+    // A batch that must fail changes nothing.
     let mut bad = batch(3, 10);
     bad.push(XattrChange { name: b"user.missing".to_vec(), value: None });
     fs.change_xattrs(file, &bad, &me).unwrap_err();
@@ -127,8 +127,8 @@ fn a_batch_of_attributes_is_one_transaction() {
     image.reference.repair_finds_nothing(&image.path);
 }
 
-/// An ACL takes more on disk than in the form for users: one whose value fitted there could not be written home, and
-/// the change of a mode did not reserve what a long one takes on small blocks. Found by a review.
+/// An ACL takes more bytes on disk than in the form for users, so one that fits in that form may be too long for the
+/// disk. The change of a mode must reserve what a long ACL takes on small blocks.
 #[test]
 fn an_acl_has_at_most_the_entries_that_fit_on_disk() {
     let Some(image) = image(&["-b", "size=1024"]) else { return };
@@ -161,8 +161,8 @@ fn an_acl_has_at_most_the_entries_that_fit_on_disk() {
     kernel.unmount();
 }
 
-/// The kernel brings the times of a removed file before it lets go of it, which was a transaction for every unlink
-/// through a mount.
+/// The kernel sends the times of a removed file before it releases it. They must not cost a transaction for every
+/// unlink through a mount.
 #[test]
 fn times_of_a_file_without_a_name_wait_for_one() {
     let Some(image) = image(&[]) else { return };
@@ -185,8 +185,8 @@ fn times_of_a_file_without_a_name_wait_for_one() {
     assert_eq!((found.mtime(), found.mtime_nsec()), (1_234_567_890, 5));
 }
 
-/// The core is told of a write late: that must not take back the time of a change that came after it. And a write
-/// changes an mtime that lies ahead.
+/// The core gets the time of a write late. That must not undo the time of a later change. And a write changes an mtime
+/// that lies in the future.
 #[test]
 fn a_write_that_is_told_late_takes_no_time_back() {
     let Some(image) = image(&[]) else { return };
@@ -245,7 +245,7 @@ fn files_made_and_removed_leave_nothing_behind() {
     image.reference.repair_finds_nothing(&image.path);
 }
 
-/// The intents of a batch commit together, with their values; what they take of the log was not reserved once.
+/// The intents of a batch commit together, with their values, and all their log space must be reserved.
 #[test]
 fn a_batch_of_logged_values_reserves_what_its_intents_take() {
     let Some(image) = image(&[]) else { return };
@@ -261,7 +261,7 @@ fn a_batch_of_logged_values_reserves_what_its_intents_take() {
     image.reference.repair_finds_nothing(&image.path);
 }
 
-/// A name that is too long was reported as a buffer that is too small, which nobody had given.
+/// A name that is too long must not be reported as a buffer that is too small.
 #[test]
 fn attributes_that_are_too_long_are_refused_as_by_the_kernel() {
     let Some(image) = image(&[]) else { return };
@@ -279,7 +279,7 @@ fn attributes_that_are_too_long_are_refused_as_by_the_kernel() {
     let folder = fs.lookup(fs.root(), b"f").unwrap().inode;
     for ((length, bytes), kernels) in cases.into_iter().zip(kernels) {
         let set = fs.set_xattr(folder, name(length).as_bytes(), &vec![7; bytes], SetMode::Any, &Caller::root());
-        // The kernel counts the prefix, which is not on disk, with the name: what others wrote may be longer.
+        // The kernel counts the prefix, which is not on disk, with the name, so names written by others may be longer.
         let expected = if matches!(length, 251..=255) { 0 } else { kernels };
         assert_eq!(set.as_ref().map_or_else(Error::errno, |()| 0), expected, "{length}, {bytes}: {set:?}");
         if length > 255 {

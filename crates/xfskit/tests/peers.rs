@@ -1,4 +1,4 @@
-//! What broke in others: one test for each.
+//! Cases in which other implementations failed: one test for each.
 
 mod stress;
 
@@ -69,7 +69,7 @@ fn creates_go_on_in_an_ag_of_twenty_thousand_fragments() {
     let fs = image.open();
     let me = Caller::root();
     let files = files(&fs, 42_000);
-    // A value of one block each, and every second one goes.
+    // A value of one block each, and every second one is removed.
     for &file in &files {
         fs.set_xattr(file, b"user.a", &[7; 900], SetMode::Any, &me).unwrap();
     }
@@ -165,7 +165,7 @@ fn dates_of_bigtime_and_large_extent_counts_are_the_kernels() {
     for seconds in seconds {
         let time = xfskit::ondisk::Timestamp { seconds, nanoseconds: 123_456_789 };
         let change = SetAttr { mtime: Some(SetTime::To(time)), ..SetAttr::default() };
-        // The kernel keeps no nanoseconds in the first and the last second that there are.
+        // The kernel keeps no nanoseconds in the first and the last second that inodes can store.
         let nanoseconds = if [-2_147_483_648, 16_299_260_424].contains(&seconds) { 0 } else { 123_456_789 };
         let kept = xfskit::ondisk::Timestamp { seconds, nanoseconds };
         assert_eq!(fs.set_attr(file, &change, &Caller::root()).unwrap().mtime, kept);

@@ -1,9 +1,9 @@
 //! The power fails at any moment: the kernel must recover the journal, xfs_repair must find nothing, and everything
 //! that a sync had acknowledged must be there.
 //!
-//! Every write and flush of a run is recorded. A cut keeps all writes before the last flush, and of those after it any:
-//! of the log, sector by sector; of metadata, block by block. A metadata block that is torn within itself is beyond
-//! what the kernel's recovery mends: it takes the LSN in the block's first sector for the whole block's.
+//! Every write and flush of a run is recorded. A cut keeps all writes before the last flush, and any of those after it:
+//! of the log, sector by sector; of metadata, block by block. The kernel's recovery cannot repair a metadata block that
+//! is torn within itself: it takes the LSN in the block's first sector for the whole block's.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +17,7 @@ use xfskit::volume::{Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume
 enum Event {
     Write(u64, Vec<u8>),
     Flush,
-    /// The workload had a sync acknowledged after so many operations.
+    /// A sync was acknowledged after this many operations.
     Synced(usize),
 }
 
@@ -80,7 +80,7 @@ fn operate(fs: &Volume, random: &SeededEnvironment, model: &mut Model) {
             model.insert(new, value);
         }
         (_, Some(name)) => {
-            // Now and then whole inode chunks go, and their blocks come back as something else.
+            // Now and then whole inode chunks are freed, and their blocks are used for something else.
             let many = if random.random().is_multiple_of(30) { model.len() * 3 / 4 } else { 1 };
             for name in model.keys().cloned().cycle().skip_while(|other| *other != name).take(many).collect::<Vec<_>>()
             {

@@ -1,4 +1,4 @@
-//! Immutable and append-only inodes: each operation answers as the kernel's system call does on the same image.
+//! Immutable and append-only inodes: each operation has the result of the kernel's system call on the same image.
 
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, IFlags, Mode, OFlags, RenameFlags as Flags, Timespec, Timestamps,
@@ -103,7 +103,7 @@ const NONE: SetAttr = SetAttr { mode: None, uid: None, gid: None, atime: None, m
 const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
 const EXCHANGE: RenameFlags = RenameFlags { exchange: true, ..PLAIN };
 
-/// What is done to files.
+/// The operations on files.
 const OF_FILES: &[(&str, Call, Verb)] = &[
     (
         "read",
@@ -183,7 +183,7 @@ const OF_FILES: &[(&str, Call, Verb)] = &[
     ),
 ];
 
-/// What is done to directories and in them.
+/// The operations on directories and in them.
 const OF_DIRS: &[(&str, Call, Verb)] = &[
     ("create", |p| node(p.join("dir/new"), FileType::RegularFile), |c| c.create("dir", 0o100_644)),
     (
@@ -320,7 +320,7 @@ fn make_case(case: &Path, flags: IFlags) {
     protect(&case.join("dir"), flags);
 }
 
-/// Nothing looked at the flags: a file that was immutable for the kernel was written, renamed and removed by us.
+/// A file that is immutable for the kernel must not be written, renamed or removed by us.
 #[test]
 fn protected_inodes_are_as_protected_as_the_kernels() {
     let Some(reference) = xfskit_testkit::reference() else { return };
@@ -356,8 +356,8 @@ fn protected_inodes_are_as_protected_as_the_kernels() {
     reference.repair_finds_nothing(&ours);
 }
 
-/// The flag that forbids symbolic links, which the kernel takes from xfs_io and its like only. It was not looked at,
-/// but new files inherited it, and xfs_repair does not want it on what is no directory.
+/// The flag that forbids symbolic links; the kernel accepts it only by the ioctl that xfs_io uses. New files must not
+/// inherit it, for xfs_repair accepts it on directories only.
 #[test]
 fn a_directory_may_forbid_symbolic_links() {
     let Some(reference) = xfskit_testkit::reference() else { return };
@@ -381,8 +381,8 @@ fn a_directory_may_forbid_symbolic_links() {
     reference.repair_finds_nothing(&path);
 }
 
-/// Whether a write began before the end was asked under a lock that was let go: whoever appended meanwhile was written
-/// over.
+/// A write must be compared with the end of the file under the lock under which it is done. Otherwise it could
+/// overwrite the bytes of a thread that appends meanwhile.
 #[test]
 fn writes_at_the_end_of_an_append_only_file_spare_one_another() {
     let Some(reference) = xfskit_testkit::reference() else { return };
@@ -421,7 +421,7 @@ fn writes_at_the_end_of_an_append_only_file_spare_one_another() {
     reference.repair_finds_nothing(&path);
 }
 
-/// A temporary name was given in a directory that lets none go, and stayed for good.
+/// No temporary name may be given in a directory from which names cannot be removed: it would stay for good.
 #[test]
 fn nothing_temporary_stays_in_an_append_only_directory() {
     let Some(reference) = xfskit_testkit::reference() else { return };
@@ -445,7 +445,7 @@ fn nothing_temporary_stays_in_an_append_only_directory() {
     reference.repair_finds_nothing(&path);
 }
 
-/// The bits of a device number that XFS has no room for were dropped: 8,262145 became 8,1.
+/// A device number with bits for which XFS has no room must be refused. Without them 8,262145 would become 8,1.
 #[test]
 fn a_device_number_that_xfs_has_no_room_for_is_refused() {
     let Some(reference) = xfskit_testkit::reference() else { return };

@@ -1,5 +1,5 @@
-//! What a caller of the library can name, without the feature `internals`, is what `public-api.txt` lists: a person
-//! reads that list, and its changes, in a review.
+//! `public-api.txt` lists what a caller of the library can name without the feature `internals`, so that a person can
+//! review the list and its changes.
 
 use public_api::PublicApi;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn folder() -> &'static Path {
 
 /// The library's documentation as JSON, built as a caller gets it: with the default features.
 ///
-/// The format is not stable, so rustdoc wants to be told that this is known. A warning of rustdoc is an error.
+/// The format is not stable, so rustdoc requires an option for it. A warning of rustdoc is an error.
 fn document() -> PathBuf {
     let target = folder().join("../../target/public-api");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
@@ -88,7 +88,7 @@ fn what_callers_can_name_is_what_the_list_says() {
 #[test]
 fn no_public_item_shows_a_type_of_the_engine() {
     let Some(api) = API.as_ref() else { return };
-    // A type that callers can name stands with the path by which they do.
+    // The list has a type that callers can name under the path that they use.
     let modules: Vec<String> = engine().into_iter().map(|module| format!("xfskit::{module}::")).collect();
     let shown: Vec<_> = api.iter().filter(|line| modules.iter().any(|module| line.contains(module))).collect();
     assert!(shown.is_empty(), "callers cannot name the engine's types in these: {shown:#?}");
@@ -109,7 +109,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The simulator cuts the power between steps of the engine, the fuzz targets begin below it, and `xfskit log print`
-/// shows what the journal holds record by record. All else does with what every caller has.
+/// shows the contents of the journal record by record. All other crates use the public interface.
 const INSIDERS: [&str; 3] = ["sim", "fuzz-harness", "cli/src/log"];
 
 #[test]

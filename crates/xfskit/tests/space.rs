@@ -39,7 +39,7 @@ fn open(path: &Path) -> Volume {
     Volume::open(Arc::new(FileDevice::open(path, Access::Write).unwrap()), MountOptions::default()).unwrap()
 }
 
-/// Blocks that the test keeps from others.
+/// Blocks that the test keeps allocated.
 struct Kept {
     extents: Vec<(FsBlock, u32, Owner)>,
 }
@@ -49,7 +49,7 @@ fn reservation(blocks: u64) -> Reservation {
 }
 
 impl Kept {
-    /// Takes all free space of an AG in aligned pieces and gives every second of them back.
+    /// Allocates all free space of an AG in aligned pieces and frees every second of them.
     fn fragment(fs: &Volume, ag: u32, blocks: u32) -> Self {
         let mount = fs.mount();
         let mut extents = Vec::new();

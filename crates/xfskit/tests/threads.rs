@@ -9,7 +9,7 @@ use xfskit::error_tags::BMAP_ALLOC_MINLEN_EXTENT;
 use xfskit::ondisk::{InodeNumber, Lsn};
 use xfskit::volume::{Caller, Error, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 
-/// What an operation among others may come to: somebody else was faster.
+/// Errors that are expected because another thread was faster.
 fn expected(error: &Error) -> bool {
     matches!(
         error,
@@ -95,7 +95,7 @@ fn operate(fs: &Volume, random: &mut Random, dirs: &[InodeNumber], names: usize)
     }
 }
 
-/// Counts everything there is by walking, and checks it against what statfs says after a remount.
+/// Counts the inodes below a directory by walking, for a comparison with statfs after a remount.
 fn count(fs: &Volume, dir: InodeNumber, seen: &mut std::collections::BTreeMap<u64, u32>) {
     for entry in fs.list_dir(dir).unwrap() {
         let stat = fs.stat(entry.inode).unwrap();
@@ -195,9 +195,8 @@ fn threads_with_synchronous_operations_and_logged_attributes() {
     }
 }
 
-/// Values that get their blocks one by one make chains of some twenty links, with an intent each, and eight threads of
-/// them want more of the smallest log than there is: those that wait hold its tail. `XFSKIT_STRESS=50` for a thousand
-/// seeds.
+/// Values that get their blocks one by one make chains of some twenty links, with an intent each. Eight such threads
+/// need more log than the smallest has, and chains that wait hold its tail. `XFSKIT_STRESS=50` for a thousand seeds.
 #[test]
 fn chains_of_many_links_share_the_smallest_log() {
     let watchdog = Watchdog::new("chains", 100 * scale());
@@ -213,7 +212,7 @@ fn chains_of_many_links_share_the_smallest_log() {
     drop(watchdog);
 }
 
-/// The same where a checkpoint gathers a quarter of the log: what waits for a link holds that much of it.
+/// The same where a checkpoint gathers a quarter of the log: chains that wait for a link hold that much of it.
 #[test]
 fn chains_of_many_links_share_a_log_of_four_checkpoints() {
     let watchdog = Watchdog::new("chains in a larger log", 100 * scale());
@@ -249,7 +248,7 @@ fn grow_chains(image: &Image, seed: u64, threads: u64, rounds: u32) -> Volume {
     fs
 }
 
-/// A path leads to what it names, never to a file that got the number of one that was removed meanwhile.
+/// A path leads to the file that it names, never to a file that got the number of one that was removed meanwhile.
 #[test]
 fn a_path_never_leads_to_a_file_that_has_another_name() {
     let image = Image::new(64, &[]);

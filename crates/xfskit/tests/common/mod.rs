@@ -147,7 +147,7 @@ pub struct Overlay {
 const PAGE: u64 = 512;
 
 impl Overlay {
-    /// Nothing is written yet.
+    /// A device to which nothing was written.
     pub fn new(base: &Arc<Vec<u8>>) -> Self {
         Self { base: Arc::clone(base), pages: Mutex::default() }
     }

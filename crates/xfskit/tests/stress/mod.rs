@@ -42,7 +42,7 @@ impl Image {
         Volume::open(Arc::new(FileDevice::open(&self.path, Access::Write).unwrap()), options).unwrap()
     }
 
-    /// Unmounts and lets xfs_repair have a look.
+    /// Unmounts and lets xfs_repair check the image.
     pub fn close(&self, fs: Volume) {
         fs.unmount().unwrap();
         self.assert_sound();
