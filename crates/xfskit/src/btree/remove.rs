@@ -27,7 +27,7 @@ impl<K: BtreeKind> Cursor<K> {
         Ok(())
     }
 
-    /// Fills the block at `level` up if it is less than half full. Says whether its parent lost a child.
+    /// Fills the block at `level` up if it is less than half full. Returns whether its parent lost a child.
     fn rebalance(&mut self, tx: &mut Transaction, level: usize) -> Result<bool> {
         let Node::Block { pointer, buffer } = self.at_level(level).node else { return Ok(false) };
         let block = view::<K::Format>(tx, buffer);
