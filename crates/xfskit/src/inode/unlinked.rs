@@ -6,7 +6,7 @@
 //! The links lie in the inodes on disk and are logged with the cluster's buffer, not with the inode, so that recovery
 //! can follow them before it knows any inode. After a crash, recovery frees what it finds there.
 //!
-//! Locking: the AGI first, then cluster buffers; the caller holds the inode itself.
+//! Locking: the AGI first, then cluster buffers; the caller holds the inode's lock.
 
 use crate::cycle::CycleGuard;
 use crate::error::Result;

@@ -53,7 +53,8 @@ pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, c
 }
 
 /// Unmaps and frees blocks of a file in `range`, from its end on, as many as one transaction can: some extents of one
-/// AG, or a part of one that is shared in many pieces. The transaction must hold no AG. Says whether anything is left.
+/// AG, or a part of one that is shared in many pieces. The transaction must have locked no AG. Returns whether anything
+/// is left.
 ///
 /// # Errors
 /// `NoSpace`, `TooLarge` as [`remove`]; `Corrupt`, `Io`.
