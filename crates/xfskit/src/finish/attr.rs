@@ -16,7 +16,7 @@ use xfskit_ondisk::log_items::AttrIntent;
 /// An update under way.
 pub(super) struct Update {
     redo: Redo,
-    /// The inode in the transaction at hand.
+    /// The inode in the current transaction.
     ino: Option<InoId>,
 }
 
