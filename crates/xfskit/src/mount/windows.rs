@@ -20,7 +20,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use xfskit_ondisk::btree::FreeExtent;
 use xfskit_ondisk::{AgBlock, InodeNumber};
 
-/// Most windows of an AG; the one that was opened first makes way.
+/// Most windows of an AG; another one replaces the oldest that is not firm.
 const MAX_WINDOWS: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
