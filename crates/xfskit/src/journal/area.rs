@@ -24,7 +24,7 @@ pub enum HostSpace {
 /// Where the log lies.
 #[derive(Clone)]
 pub struct LogArea {
-    /// The device that holds it.
+    /// The device that contains it.
     pub device: Arc<dyn BlockDevice>,
     /// Where it starts on that device, in bytes.
     pub offset: u64,

@@ -177,7 +177,7 @@ impl<'p> Window<'p> {
         (from..self.blocks()).find(missing).unwrap_or(self.blocks())
     }
 
-    /// Whether a sector holds no record, only the mark of its pass (see `replay/stale.rs`). The marks are flushed
+    /// Whether a sector contains no record, only the mark of its pass (see `replay/stale.rs`). The marks are flushed
     /// before the next record is written, so no write before a mark was in flight.
     fn is_stale_mark(&self, index: usize) -> bool {
         let header = self.header(index);

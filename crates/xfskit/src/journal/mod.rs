@@ -289,7 +289,7 @@ impl Journal {
         CheckpointSeq(self.durable.load(Ordering::Acquire))
     }
 
-    /// Writes the gathered checkpoint, waits until it is durable, and hands its items to the AIL.
+    /// Writes the gathered checkpoint, waits until it is durable, and puts its items into the AIL.
     fn push(&self, writer: &mut LogWriter) -> Result<()> {
         self.check()?;
         self.policy.checkpoint_closes();
@@ -439,7 +439,7 @@ impl Journal {
         Grant::take(&self.space, self, bytes, links)
     }
 
-    /// Says whether recovered intents are being finished. No other thread uses the journal meanwhile, so waiting would
+    /// Sets whether recovered intents are being finished. No other thread uses the journal meanwhile, so waiting would
     /// free no space.
     pub fn set_recovering(&self, recovering: bool) {
         self.space.set_recovering(recovering);

@@ -136,9 +136,9 @@ pub(super) struct BatchShared<'c> {
 pub(super) struct BatchResult {
     /// Bytes by which the checkpoint grew; less than 0 where it shrank.
     pub grown: i64,
-    /// Items that the checkpoint did not hold before.
+    /// Items that the checkpoint did not contain before.
     pub logged: u64,
-    /// Items that it held already.
+    /// Items that it contained already.
     pub relogged: u64,
 }
 
@@ -246,7 +246,7 @@ impl<'c> Batch<'c> {
         self.shard.entries.push(CheckpointEntry::new(share(item), EntryCopy::InItem, goes_first));
     }
 
-    /// Logs an inode. `prepare` adds what changed to the dirty bits and says what the copy will hold.
+    /// Logs an inode. `prepare` adds what changed to the dirty bits and returns the contents of the copy.
     #[inline]
     pub fn log_inode<T: LogItem + 'static, C: Regions>(
         &mut self,

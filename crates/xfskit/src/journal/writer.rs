@@ -102,7 +102,7 @@ impl LogWriter {
         Ok(self.written)
     }
 
-    /// Writes an unmount record: the log holds nothing that recovery needs.
+    /// Writes an unmount record: the log contains nothing that recovery needs.
     pub(super) fn write_unmount(&mut self) -> Result<Written> {
         self.tail = self.head;
         self.written = Written::default();

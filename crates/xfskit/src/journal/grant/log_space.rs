@@ -65,7 +65,7 @@ impl LogSpace {
         &self.accounts
     }
 
-    /// Says whether recovered intents are being finished.
+    /// Sets whether recovered intents are being finished.
     pub(in crate::journal) fn set_recovering(&self, recovering: bool) {
         self.recovering.store(recovering, Ordering::Release);
     }

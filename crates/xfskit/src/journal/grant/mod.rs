@@ -7,7 +7,7 @@ pub(super) mod log_space;
 use crate::error::Result;
 use log_space::{LogSpace, MakeRoom};
 
-/// Log space granted to a chain of transactions. What is not spent goes back when it is dropped.
+/// Log space granted to a chain of transactions. Space that is not spent is given back when it is dropped.
 pub struct Grant<'j> {
     space: &'j LogSpace,
     room: &'j dyn MakeRoom,

@@ -12,8 +12,8 @@
 //! ```
 //! Sectors of any other pass are stamped with the right one. Mostly there are none, and no sector is written.
 //!
-//! Crash behaviour: the sectors between head and tail hold nothing, so clearing them may be cut off anywhere and done
-//! again. It is flushed before the first record is written behind it.
+//! Crash behaviour: the sectors between head and tail contain nothing, so clearing them may be cut off anywhere and
+//! done again. It is flushed before the first record is written behind it.
 //!
 //! Facts: the kernel's `xlog_clear_stale_blocks`, which stamps always; xfsprogs' `libxfs_log_clear`.
 
