@@ -92,7 +92,7 @@ impl ExtentList {
         self.starts[chunk] + self.chunks[chunk].index_behind(at)
     }
 
-    /// The extent that holds block `at`, or else the next one.
+    /// The extent that contains block `at`, or else the next one.
     pub fn next_at(&self, at: FileBlock) -> Option<&Extent> {
         let Some(chunk) = self.firsts.partition_point(|&first| first <= at).checked_sub(1) else { return self.get(0) };
         let extents = &self.chunks[chunk].extents;
@@ -277,7 +277,7 @@ impl<'a> Extents<'a> {
         }
     }
 
-    /// The extent that holds block `at`, or else the next one.
+    /// The extent that contains block `at`, or else the next one.
     pub fn next_at(self, at: FileBlock) -> Option<&'a Extent> {
         match self {
             Self::Few(list) => list.get(self.index_at(at)),
@@ -285,7 +285,7 @@ impl<'a> Extents<'a> {
         }
     }
 
-    /// The index of the first extent that ends behind `at`: the one that holds it, or the next.
+    /// The index of the first extent that ends behind `at`: the one that contains it, or the next.
     pub fn index_at(self, at: FileBlock) -> usize {
         let behind = self.index_behind(at);
         match behind.checked_sub(1).and_then(|index| self.get(index)) {

@@ -146,7 +146,7 @@ impl ForkMap {
     }
 }
 
-/// What a data fork holds.
+/// The contents of a data fork.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataFork {
     /// A device number, in XFS's own encoding.
@@ -167,7 +167,7 @@ impl DataFork {
     }
 }
 
-/// What an attr fork holds.
+/// The contents of an attr fork.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttrFork {
     /// The attributes themselves.

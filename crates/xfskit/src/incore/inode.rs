@@ -140,7 +140,7 @@ impl Inode {
         }
     }
 
-    /// Disk address of the cluster that holds the inode, for write-back.
+    /// Disk address of the cluster that contains the inode, for write-back.
     pub fn cluster(&self) -> u64 {
         self.position >> 8
     }
