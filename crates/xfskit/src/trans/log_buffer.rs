@@ -1,6 +1,6 @@
 //! Buffers as the journal carries them: for each run a format with a bit map, then the dirty chunks.
 //!
-//! A copy holds everything that is dirty since the last write-back. While the set of dirty chunks stays the same, a
+//! A copy contains everything that is dirty since the last write-back. While the set of dirty chunks stays the same, a
 //! commit copies the chunks that its transaction touched, and nothing else.
 
 use crate::buffer::{Buffer, BufferKey, BufferKind, DiskRun};

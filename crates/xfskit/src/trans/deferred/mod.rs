@@ -70,8 +70,8 @@ pub trait Work: Send {
     /// The point between two links at which a test can stop the filesystem.
     fn error_tag(&self) -> &'static str;
 
-    /// Whether the image is sound without the work, and no caller was told that it succeeded. If recovery finds no
-    /// space for such work, it counts as done.
+    /// Whether the image is sound without the work, and no caller has got an answer that it succeeded. If recovery
+    /// finds no space for such work, it counts as done.
     fn may_be_left(&self) -> bool {
         false
     }

@@ -103,7 +103,7 @@ impl RecoveredWork {
         };
         let result = (|| match step_of(&mut tx, &mut *work, Some(intent))? {
             Step::Done => Ok(None),
-            // No caller was told that it succeeded.
+            // No caller has got an answer that it succeeded.
             Step::NoSpace => work.undo(&mut tx).map(|()| None),
             Step::Roll => Ok(Some(tx.log_intent_for(&*work))),
         })();
