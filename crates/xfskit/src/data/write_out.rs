@@ -19,7 +19,7 @@ use crate::trans::{InoId, InodeFields, Transaction};
 use std::ops::Range;
 use xfskit_ondisk::{Extent, FileBlock, FsBlock};
 
-/// Where the bytes come from.
+/// From where the bytes are taken.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
     /// The dirty blocks of the inode.
