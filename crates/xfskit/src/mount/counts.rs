@@ -18,7 +18,7 @@ pub struct SpaceCounts {
     /// Free blocks minus those that running transactions have reserved and those that slots keep.
     shared: Padded<AtomicI64>,
     kept: Credits,
-    /// HeldLock while blocks move from the slots to `shared`. Otherwise a thread could find them in neither place and give
+    /// Held while blocks move from the slots to `shared`. Otherwise a thread could find them in neither place and give
     /// up.
     collecting: Mutex<()>,
     /// Blocks that ordinary operations may not take: the free lists need them to make progress.
