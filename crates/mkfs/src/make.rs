@@ -21,7 +21,8 @@ const CLEAR_STEP: usize = 1 << 20;
 /// directory's. The result depends on nothing but the arguments.
 ///
 /// The previous contents of the device are lost; [`existing_format`](crate::existing_format) recognizes them
-/// beforehand.
+/// beforehand. The caller sees to it that no filesystem is open on either device: this function cannot know of one
+/// (`xfskit::create_on` does).
 ///
 /// # Errors
 /// [`MakeError`]: options that do not fit each other or the device, or a write that failed.

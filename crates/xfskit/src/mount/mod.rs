@@ -16,7 +16,7 @@ mod superblock;
 mod windows;
 
 pub use ag_state::AgState;
-pub(crate) use claim::Claim;
+pub(crate) use claim::{Claim, ClaimFor};
 pub use counts::{BlockPool, SpaceCounts};
 pub use inodes::InodeCache;
 pub use intent_ids::IntentIds;
@@ -79,17 +79,17 @@ pub struct Mount {
     pub recovery: Option<RecoveryReport>,
     /// Bytes of the journal for which the host has space, `None` for all. The filesystem shuts down where they end.
     pub journal_room_bytes: Option<u64>,
-    /// HeldLock by renames between directories: while one checks that a directory does not move below itself, no other may
+    /// Held by renames between directories: while one checks that a directory does not move below itself, no other may
     /// move the directories on the way.
     pub moves: Mutex<()>,
-    /// HeldLock by transactions that may allocate while space is scarce: two that each hold an AG could otherwise both look
+    /// Held by transactions that may allocate while space is scarce: two that each hold an AG could otherwise both look
     /// for space in the other's.
     pub(crate) scarce_space: Arc<Mutex<()>>,
     /// Whether the superblock says that there are attr forks. The flag is never cleared.
     pub(crate) announces_attrs: AtomicBool,
     /// The superblock as it was read, and as it was announced since.
     pub(crate) superblock: Mutex<RawSuperblock>,
-    /// The devices, if this mount writes, until it is unmounted.
+    /// The claims on the devices, until it is unmounted. A mount over devices that no other can have claims none.
     pub(crate) claims: Mutex<Vec<Claim>>,
 }
 

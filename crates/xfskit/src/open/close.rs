@@ -13,10 +13,10 @@ impl Mount {
     /// # Errors
     /// `Io`, `Shutdown`: the log then stays dirty, and recovery finishes the work.
     pub fn unmount(self: &Arc<Self>) -> Result<()> {
+        let _claims = std::mem::take(&mut *self.claims.lock());
         if self.options.read_only {
             return Ok(());
         }
-        let _claims = std::mem::take(&mut *self.claims.lock());
         self.journal.quiesce()?;
         self.superblock.lock().log_incompat = 0.into();
         self.log_superblock()?;

@@ -18,7 +18,7 @@ use crate::inode::WriteBackToDevice;
 use crate::journal::replay::Replayed;
 use crate::journal::{Journal, JournalOptions, LogState, RecoveryReport};
 use crate::mount::{
-    AgState, AttrLogging, Claim, InodeCache, IntentIds, Mount, MountOptions, SUPERBLOCK_KIND, SpaceCounts,
+    AgState, AttrLogging, Claim, ClaimFor, InodeCache, IntentIds, Mount, MountOptions, SUPERBLOCK_KIND, SpaceCounts,
 };
 use crate::sync::atomic::AtomicBool;
 use crate::sync::{IfLocked, LockMode, Mutex};
@@ -46,7 +46,7 @@ impl Mount {
     /// Opens the filesystem on `device`, its log on `log_device` if it is external.
     ///
     /// # Errors
-    /// `Superblock`, `Corrupt`, `Unsupported`; those of replaying a dirty log.
+    /// `DeviceInUse`; `Superblock`, `Corrupt`, `Unsupported`; those of replaying a dirty log.
     pub fn open(
         device: Arc<dyn BlockDevice>,
         log_device: Option<Arc<dyn BlockDevice>>,
@@ -65,10 +65,13 @@ impl Mount {
         options: MountOptions,
         env: Arc<dyn Environment>,
     ) -> Result<Arc<Self>> {
-        Self::open_at(device, log_device, options, env, Stage::Image, None)
+        let what_for = ClaimFor::mount(options.read_only || device.is_read_only());
+        let claims = Claim::take_all(&device, log_device.as_ref(), what_for)?;
+        Self::open_at(device, log_device, options, env, Stage::Image, None, claims)
     }
 
-    /// As [`Self::open_in`], at a stage of a recovery in memory, and with the log's end if the caller has found it.
+    /// As [`Self::open_in`], at a stage of a recovery in memory, with the log's end if the caller has looked for it, and
+    /// with the caller's claims on the devices.
     pub(crate) fn open_at(
         device: Arc<dyn BlockDevice>,
         log_device: Option<Arc<dyn BlockDevice>>,
@@ -76,12 +79,11 @@ impl Mount {
         env: Arc<dyn Environment>,
         stage: Stage,
         log_end: Option<LogEnd>,
+        claims: Vec<Claim>,
     ) -> Result<Arc<Self>> {
         let superblock = read_superblock(&*device)?;
         options.read_only |= device.is_read_only();
         check_features(&superblock, &options)?;
-        let devices = std::iter::once(&device).chain(&log_device).filter(|_| !options.read_only);
-        let claims = devices.map(Claim::take).collect::<Result<_>>()?;
         let OpenedLog { place, head, state, superblock, geometry, recovered, room } =
             open_log(&device, log_device, superblock, &options, log_end)?;
         // The log may have switched a feature on.

@@ -8,7 +8,7 @@ use super::Volume;
 use crate::env::{Environment, SystemEnvironment};
 use crate::error::{Result, caller};
 use crate::journal::{LogState, RecoveryReport};
-use crate::mount::{Mount, MountOptions};
+use crate::mount::{Claim, ClaimFor, Mount, MountOptions};
 use crate::open::{FoundLog, Stage};
 use std::sync::Arc;
 use xfskit_device::{BlockDevice, OverlayDevice};
@@ -39,7 +39,9 @@ fn recover_over(
     let over = |below| Arc::new(OverlayDevice::new(below, MAX_OVERLAY_BYTES)) as Arc<dyn BlockDevice>;
     let (device, log_device) = (over(device), log_device.map(over));
     let (below, log_below) = (Arc::clone(&device), log_device.clone());
-    let recovered = Volume::over(Mount::open_at(below, log_below, options, env, Stage::Image, Some(log.end()))?)?;
+    // No other mount can have the devices in memory.
+    let mount = Mount::open_at(below, log_below, options, env, Stage::Image, Some(log.end()), Vec::new())?;
+    let recovered = Volume::over(mount)?;
     let report = recovered.mount.recovery.clone();
     recovered.unmount()?;
     Ok(RecoveredDevices { device, log_device, report })
@@ -51,6 +53,10 @@ impl Volume {
     /// To write, the device is written at once: a dirty log, as a crash leaves it, is replayed, operations that the
     /// crash cut off are finished, and inodes without a name are freed. Of a clean log, sectors that a power cut left
     /// behind its end are cleared, and the host sets space aside for it.
+    ///
+    /// A device that this process has another filesystem open on is refused: for any filesystem while that one writes,
+    /// and for one that is to write while that one reads. It is known by its [`BlockDevice::identity`]; that of an image
+    /// file is refused by its lock.
     ///
     /// With [`read_only`](MountOptions::read_only), or on a device that takes no writes, nothing is ever written. A
     /// dirty log is replayed in memory, which takes up to 1 GiB for the changed blocks of each device.
@@ -124,15 +130,29 @@ impl Volume {
         options: MountOptions,
         env: Arc<dyn Environment>,
     ) -> caller::Result<Self> {
+        let what_for = ClaimFor::mount(options.read_only || device.is_read_only());
+        let claims = Claim::take_all(&device, log_device.as_ref(), what_for)?;
+        Self::open_claimed(device, log_device, options, env, claims)
+    }
+
+    /// Opens the filesystem on devices that the caller has claimed for it.
+    pub(crate) fn open_claimed(
+        device: Arc<dyn BlockDevice>,
+        log_device: Option<Arc<dyn BlockDevice>>,
+        options: MountOptions,
+        env: Arc<dyn Environment>,
+        claims: Vec<Claim>,
+    ) -> caller::Result<Self> {
         let looks_only = options.read_only || device.is_read_only();
+        let mut log_end = None;
         if looks_only && !options.no_recovery {
             let log = FoundLog::find(Arc::clone(&device), log_device.clone())?;
             if log.state != LogState::Clean {
-                return Ok(Self::open_recovered_in_memory(device, log_device, options, env, &log)?);
+                return Ok(Self::open_recovered_in_memory(device, log_device, options, env, &log, claims)?);
             }
-            return Ok(Self::over(Mount::open_at(device, log_device, options, env, Stage::Image, Some(log.end()))?)?);
+            log_end = Some(log.end());
         }
-        Ok(Self::over(Mount::open_in(device, log_device, options, env)?)?)
+        Ok(Self::over(Mount::open_at(device, log_device, options, env, Stage::Image, log_end, claims)?)?)
     }
 
     fn open_recovered_in_memory(
@@ -141,12 +161,13 @@ impl Volume {
         options: MountOptions,
         env: Arc<dyn Environment>,
         log: &FoundLog,
+        claims: Vec<Claim>,
     ) -> Result<Self> {
         let to_write = MountOptions { read_only: false, ..options.clone() };
         let recovered = recover_over(device, log_device, to_write, Arc::clone(&env), log)?;
         let stage = Stage::Recovered(log.state, recovered.report);
         let options = MountOptions { read_only: true, ..options };
-        Self::over(Mount::open_at(recovered.device, recovered.log_device, options, env, stage, None)?)
+        Self::over(Mount::open_at(recovered.device, recovered.log_device, options, env, stage, None, claims)?)
     }
 
     /// Recovers what a crash left without touching the image, for those who want to look at the devices themselves: as
@@ -158,6 +179,8 @@ impl Volume {
         device: Arc<dyn BlockDevice>,
         log_device: Option<Arc<dyn BlockDevice>>,
     ) -> caller::Result<RecoveredDevices> {
+        // A filesystem that writes now would show blocks of different times.
+        let _claims = Claim::take_all(&device, log_device.as_ref(), ClaimFor::Reading)?;
         let log = FoundLog::find(Arc::clone(&device), log_device.clone())?;
         if log.state == LogState::Clean {
             return Ok(RecoveredDevices { device, log_device, report: None });

@@ -2,6 +2,8 @@
 
 use super::{Error, Filesystem, Result};
 use crate::env::{Environment, SystemEnvironment};
+use crate::mount::{Claim, ClaimFor, MountOptions};
+use crate::ops::Volume;
 use std::path::Path;
 use std::sync::Arc;
 use xfskit_device::{Access, BlockDevice, FileDevice, OpenError, share_storage};
@@ -65,7 +67,7 @@ impl MkfsOptions {
     }
 
     /// Overwrites what the file or device holds. Without this, only a new file, an empty one and a device of zeros
-    /// are taken.
+    /// are taken. What is open is never overwritten.
     #[must_use]
     pub fn replace(mut self) -> Self {
         self.replace = true;
@@ -116,11 +118,11 @@ pub fn create(path: impl AsRef<Path>, size_bytes: u64, options: &MkfsOptions) ->
             }
         }
         device.make_zeros_after(size_bytes, |device| set_aside(device, None, &made))?;
-        return make_and_open(Arc::new(device), &made);
+        return make_and_open(claim(Arc::new(device))?, &made);
     }
     let device = FileDevice::create_new(path, size_bytes)?;
     let own = device.metadata().map_err(io_error)?;
-    let result = make_and_open(Arc::new(device), &made);
+    let result = claim(Arc::new(device)).and_then(|claim| make_and_open(claim, &made));
     if result.is_err() && path.symlink_metadata().is_ok_and(|now| share_storage(&now, &own)) {
         // The file did not exist before; the error that counts is the first one.
         let _ = std::fs::remove_file(path);
@@ -131,19 +133,31 @@ pub fn create(path: impl AsRef<Path>, size_bytes: u64, options: &MkfsOptions) ->
 /// Makes an image that fills a device of the caller's, and opens it.
 ///
 /// # Errors
-/// As [`create`].
+/// As [`create`]; `Image` with `DeviceInUse` for a device that this process has a filesystem open on, or its log, even
+/// with [`MkfsOptions::replace`]. The device is not touched then.
 pub fn create_on(device: Arc<dyn BlockDevice>, options: &MkfsOptions) -> Result<Filesystem> {
     let made = options.complete();
+    let claim = claim(device)?;
+    let device = claim.device();
     verify(&made, device.size_bytes(), device.sector_bytes(), None)?;
     if !options.replace {
-        expect_empty(&*device, Path::new("the device"), Extent::Disk)?;
+        expect_empty(&**device, Path::new("the device"), Extent::Disk)?;
     }
-    make_and_open(device, &made)
+    make_and_open(claim, &made)
 }
 
-fn make_and_open(device: Arc<dyn BlockDevice>, options: &Options) -> Result<Filesystem> {
-    make(&*device, None, options, SystemEnvironment::default().now())?;
-    Filesystem::options().open_device(device)
+/// Takes the device for the new filesystem. No other filesystem may have it, or it would go on with its own image in
+/// memory.
+fn claim(device: Arc<dyn BlockDevice>) -> Result<Claim> {
+    Claim::take(&device, ClaimFor::Writing).map_err(|source| Error::Image { verb: "make", source: source.into() })
+}
+
+fn make_and_open(claim: Claim, options: &Options) -> Result<Filesystem> {
+    let (device, environment) = (Arc::clone(claim.device()), SystemEnvironment::default());
+    make(&*device, None, options, environment.now())?;
+    let environment = Arc::new(environment);
+    let volume = Volume::open_claimed(device, None, MountOptions::default(), environment, vec![claim]);
+    Ok(Filesystem { volume: Some(volume.map_err(|source| Error::Image { verb: "open", source })?) })
 }
 
 fn expect_empty(device: &dyn BlockDevice, path: &Path, extent: Extent) -> Result<()> {

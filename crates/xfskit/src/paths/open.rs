@@ -100,7 +100,8 @@ impl OpenOptions {
     ///
     /// # Errors
     /// `Image`, by its [`cause`](Error::cause): `Superblock`, `Unsupported`, `Corrupt` or `Io` as the image is;
-    /// `DeviceInUse` when this process has it open already; `NoLogDevice`. `Open` of the log's device.
+    /// `DeviceInUse` when this process has another filesystem open on it, of which one writes; `NoLogDevice`. `Open` of
+    /// the log's device.
     pub fn open_device(&self, device: Arc<dyn BlockDevice>) -> Result<Filesystem> {
         let log_device = match &self.log_device {
             Some(path) => Some(Arc::new(FileDevice::open(path, self.access())?) as Arc<dyn BlockDevice>),

@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::sync::Arc;
+use xfskit::device::MemoryDevice;
+use xfskit::volume::{Error as Cause, MountOptions, Volume};
 use xfskit::{Error, Filesystem, MkfsOptions};
 use xfskit_testkit::{reference, scratch};
 
@@ -64,6 +67,95 @@ fn what_a_file_holds_is_overwritten_only_when_that_was_asked_for() {
     assert!(xfskit::create(&none, 4096, &options).is_err());
     assert!(!none.exists());
     assert_eq!(xfskit::create(scratch.path(), BYTES, &options).unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn a_device_that_is_open_is_never_formatted() {
+    let options = MkfsOptions::new().small();
+    let (device, fs) = crate::image(BYTES as usize);
+    fs.write("/only copy", "kept").unwrap();
+    fs.sync().unwrap();
+    let before = device.to_bytes();
+    let refused = |device: &Arc<MemoryDevice>| {
+        for options in [options.clone(), options.clone().replace()] {
+            let error = xfskit::create_on(device.clone(), &options).unwrap_err();
+            assert!(matches!(error.cause(), Some(Cause::DeviceInUse)), "{error}");
+            assert_eq!(error.kind(), ErrorKind::ResourceBusy);
+        }
+    };
+    refused(&device);
+    assert!(device.to_bytes() == before);
+    assert_eq!(fs.read("/only copy").unwrap(), b"kept");
+    fs.close().unwrap();
+
+    // Nor below one that only reads, nor below a volume, nor where its log is.
+    let reader = Filesystem::options().read_only(true).open_device(device.clone()).unwrap();
+    refused(&device);
+    reader.close().unwrap();
+    let volume = Volume::open(device.clone(), MountOptions::default()).unwrap();
+    refused(&device);
+    volume.unmount().unwrap();
+    let (data, log) = with_external_log();
+    let volume = Volume::open_with_log(data.clone(), log.clone(), MountOptions::default()).unwrap();
+    let before = log.to_bytes();
+    refused(&data);
+    refused(&log);
+    assert!(log.to_bytes() == before);
+    volume.unmount().unwrap();
+    xfskit::create_on(log, &options.clone().replace()).unwrap().close().unwrap();
+
+    // What failed has claimed nothing, and what was made is claimed.
+    assert!(xfskit::create_on(device.clone(), &options).is_err());
+    let fs = xfskit::create_on(device.clone(), &options.clone().replace()).unwrap();
+    assert!(!fs.exists("/only copy").unwrap());
+    refused(&device);
+}
+
+/// A device of an image, and that of its log.
+fn with_external_log() -> (Arc<MemoryDevice>, Arc<MemoryDevice>) {
+    let devices = [2 * BYTES, BYTES].map(|bytes| Arc::new(MemoryDevice::new(bytes as usize)));
+    let options = xfskit_mkfs::Options {
+        log_place: xfskit_mkfs::LogLocation::External,
+        allow_small: true,
+        uuid: Some([7; 16]),
+        ..Default::default()
+    };
+    xfskit_mkfs::make(&devices[0], Some(&devices[1]), &options, Default::default()).unwrap();
+    devices.into()
+}
+
+#[test]
+fn a_reader_never_sees_an_image_that_this_program_writes() {
+    let (device, fs) = crate::image(BYTES as usize);
+    fs.write("/a", "1").unwrap();
+    fs.sync().unwrap();
+    let look = Filesystem::options().read_only(true);
+    let past_the_log = Filesystem::options().no_recovery(true);
+    let is_refused =
+        |result: Result<Filesystem, Error>| matches!(result.unwrap_err().cause(), Some(Cause::DeviceInUse));
+    assert!(is_refused(look.open_device(device.clone())) && is_refused(past_the_log.open_device(device.clone())));
+    let volume = Volume::open(device.clone(), MountOptions::read_only());
+    assert!(matches!(volume, Err(Cause::DeviceInUse)));
+    assert!(matches!(Volume::recover_in_memory(device.clone(), None), Err(Cause::DeviceInUse)));
+    let cut = Arc::new(MemoryDevice::from_bytes(device.to_bytes()));
+    fs.close().unwrap();
+
+    // Readers are many, of a clean image and of one that was recovered in memory; a writer waits for the last.
+    for device in [device, cut] {
+        let readers = [0, 1].map(|_| look.open_device(device.clone()).unwrap());
+        for reader in readers {
+            assert_eq!(reader.read("/a").unwrap(), b"1");
+            assert!(is_refused(Filesystem::options().open_device(device.clone())));
+            reader.close().unwrap();
+        }
+        Filesystem::options().open_device(device).unwrap().close().unwrap();
+    }
+    let (data, log) = with_external_log();
+    let writer = Volume::open_with_log(data, log.clone(), MountOptions::default()).unwrap();
+    let (other, _) = with_external_log();
+    let reader = Volume::open_with_log(other, log, MountOptions::read_only());
+    assert!(matches!(reader, Err(Cause::DeviceInUse)));
+    writer.unmount().unwrap();
 }
 
 #[test]
