@@ -78,11 +78,6 @@ impl Claim {
     ) -> Result<Vec<Self>> {
         std::iter::once(device).chain(log_device).map(|device| Self::take(device, what_for)).collect()
     }
-
-    /// The device.
-    pub fn device(&self) -> &Arc<dyn BlockDevice> {
-        &self.0
-    }
 }
 
 impl Drop for Claim {

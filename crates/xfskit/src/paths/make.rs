@@ -118,11 +118,11 @@ pub fn create(path: impl AsRef<Path>, size_bytes: u64, options: &MkfsOptions) ->
             }
         }
         device.make_zeros_after(size_bytes, |device| set_aside(device, None, &made))?;
-        return make_and_open(claim(Arc::new(device))?, &made);
+        return claim_and_make(Arc::new(device), &made);
     }
     let device = FileDevice::create_new(path, size_bytes)?;
     let own = device.metadata().map_err(io_error)?;
-    let result = claim(Arc::new(device)).and_then(|claim| make_and_open(claim, &made));
+    let result = claim_and_make(Arc::new(device), &made);
     if result.is_err() && path.symlink_metadata().is_ok_and(|now| share_storage(&now, &own)) {
         // The file did not exist before; the error that counts is the first one.
         let _ = std::fs::remove_file(path);
@@ -137,23 +137,28 @@ pub fn create(path: impl AsRef<Path>, size_bytes: u64, options: &MkfsOptions) ->
 /// with [`MkfsOptions::replace`]. The device is not touched then.
 pub fn create_on(device: Arc<dyn BlockDevice>, options: &MkfsOptions) -> Result<Filesystem> {
     let made = options.complete();
-    let claim = claim(device)?;
-    let device = claim.device();
+    let claim = claim(&device)?;
     verify(&made, device.size_bytes(), device.sector_bytes(), None)?;
     if !options.replace {
-        expect_empty(&**device, Path::new("the device"), Extent::Disk)?;
+        expect_empty(&*device, Path::new("the device"), Extent::Disk)?;
     }
-    make_and_open(claim, &made)
+    make_and_open(device, claim, &made)
 }
 
 /// Takes the device for the new filesystem. No other filesystem may have it, or it would go on with its own image in
 /// memory.
-fn claim(device: Arc<dyn BlockDevice>) -> Result<Claim> {
-    Claim::take(&device, ClaimFor::Writing).map_err(|source| Error::Image { verb: "make", source: source.into() })
+fn claim(device: &Arc<dyn BlockDevice>) -> Result<Claim> {
+    Claim::take(device, ClaimFor::Writing).map_err(|source| Error::Image { verb: "make", source: source.into() })
 }
 
-fn make_and_open(claim: Claim, options: &Options) -> Result<Filesystem> {
-    let (device, environment) = (Arc::clone(claim.device()), SystemEnvironment::default());
+fn claim_and_make(device: Arc<dyn BlockDevice>, options: &Options) -> Result<Filesystem> {
+    let claim = claim(&device)?;
+    make_and_open(device, claim, options)
+}
+
+/// Makes an image on a device that the claim is on, and opens it under the claim.
+fn make_and_open(device: Arc<dyn BlockDevice>, claim: Claim, options: &Options) -> Result<Filesystem> {
+    let environment = SystemEnvironment::default();
     make(&*device, None, options, environment.now())?;
     let environment = Arc::new(environment);
     let volume = Volume::open_claimed(device, None, MountOptions::default(), environment, vec![claim]);
