@@ -61,7 +61,15 @@ impl AclKind {
 
 const USER_VERSION: u32 = 2;
 
-fn decode_user(bytes: &[u8]) -> Result<Acl> {
+/// Decodes the form for users as Linux does: no bytes, and a header without entries, say that there is to be no ACL.
+/// Whether the entries make an ACL is for [`Acl::verify`].
+///
+/// # Errors
+/// `Invalid`, `NotSupported`.
+fn decode_user(bytes: &[u8]) -> Result<Option<Acl>> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
     let Some((version, rest)) = bytes.split_first_chunk::<4>() else {
         return Err(Error::Invalid("an ACL has a header of 4 bytes"));
     };
@@ -72,6 +80,9 @@ fn decode_user(bytes: &[u8]) -> Result<Acl> {
     if !tail.is_empty() {
         return Err(Error::Invalid("an ACL has entries of 8 bytes"));
     }
+    if entries.is_empty() {
+        return Ok(None);
+    }
     let entries = entries
         .iter()
         .map(|e| {
@@ -79,9 +90,7 @@ fn decode_user(bytes: &[u8]) -> Result<Acl> {
             AclEntry::new(tag, permissions, u32::from_le_bytes([e[4], e[5], e[6], e[7]]))
         })
         .collect();
-    let acl = Acl { entries };
-    acl.verify().map_err(Error::Invalid)?;
-    Ok(acl)
+    Ok(Some(Acl { entries }))
 }
 
 fn encode_user(acl: &Acl) -> Vec<u8> {
@@ -189,14 +198,15 @@ fn read(tx: &mut Transaction, ino: InoId, kind: AclKind) -> Result<Option<Acl>> 
 
 /// Checks an ACL given in the form for users before anything is changed.
 pub(super) fn check(kind: AclKind, value: &[u8], mode: u16) -> Result<()> {
-    let some = value.len() > 4;
-    if some {
-        decode_user(value)?;
+    let Some(acl) = decode_user(value)? else { return Ok(()) };
+    if kind == AclKind::Default && mode & MODE_TYPE != MODE_DIR {
+        return Err(Error::AccessDenied);
     }
+    acl.verify().map_err(Error::Invalid)?;
     if bytes_on_disk(value.len()) > MAX_VALUE_BYTES {
         return Err(Error::Invalid("an ACL has no more entries than a value on disk has room for"));
     }
-    if some && kind == AclKind::Default && mode & MODE_TYPE != MODE_DIR { Err(Error::AccessDenied) } else { Ok(()) }
+    Ok(())
 }
 
 /// Length on disk of an ACL that has so many bytes in the form for users.
@@ -204,7 +214,7 @@ pub(super) fn bytes_on_disk(user_bytes: usize) -> usize {
     4 + user_bytes.saturating_sub(4) / 8 * 12
 }
 
-/// Stores or removes an ACL given in the form for users, and brings the mode into step with an access ACL.
+/// Stores or removes an ACL given in the form for users, which [`check`] has passed, and brings the mode into step with an access ACL.
 pub(super) fn set(
     tx: &mut Transaction,
     ino: InoId,
@@ -213,10 +223,7 @@ pub(super) fn set(
     caller: &Caller,
 ) -> Result<()> {
     let mode = tx.inode(ino).core.mode;
-    let acl = match value {
-        Some(value) if value.len() > 4 => Some(decode_user(value)?),
-        _ => None,
-    };
+    let acl = value.map_or(Ok(None), decode_user)?;
     if kind == AclKind::Default && mode & MODE_TYPE != MODE_DIR {
         return if acl.is_some() { Err(Error::AccessDenied) } else { Ok(()) };
     }
@@ -290,8 +297,10 @@ mod tests {
     fn both_forms_hold_the_same_acl() {
         let entries = [(USER_OBJ, 7), (USER, 6), (GROUP_OBJ, 5), (MASK, 7), (OTHER, 4)];
         let mut acl = Acl { entries: entries.map(|(tag, permissions)| AclEntry::new(tag, permissions, 1000)).into() };
-        assert_eq!(decode_user(&encode_user(&acl)).unwrap(), acl);
+        let user = encode_user(&acl);
+        assert_eq!(decode_user(&user).unwrap().as_ref(), Some(&acl));
+        check(AclKind::Access, &user, 0).unwrap();
         acl.entries.retain(|entry| entry.tag != MASK);
-        assert!(decode_user(&encode_user(&acl)).is_err());
+        assert!(check(AclKind::Access, &encode_user(&acl), 0).is_err());
     }
 }

@@ -269,12 +269,14 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes or replaces an attribute.
+    /// Makes or replaces an attribute. For an ACL, as for Linux, an empty value and a header without entries remove it,
+    /// and `mode` does not count.
     ///
     /// # Errors
     /// `Exists`, `NoAttribute` as `mode` demands, `AttributeNameTooLong`, `ValueTooLong`, `NoSpace`, `NotSupported` for
     /// an unknown prefix, `NotPermitted` for an attribute of users on what is neither a file nor a directory, and on
-    /// what is immutable or append-only.
+    /// what is immutable or append-only; `Invalid` for a value that is no ACL, `NotSupported` for an ACL of another
+    /// version than 2, `AccessDenied` for a default ACL of what is no directory.
     pub fn set_xattr(
         &self,
         inode: InodeNumber,
@@ -519,9 +521,8 @@ fn check_mode(
     let exists = match name {
         Parsed::Plain(..) if known.is_some() => known == Some(true),
         Parsed::Plain(namespace, name) => attr::exists(tx, id, &attr::Attr::key(namespace.flags(), name))?,
-        // Removing an ACL that is not there is fine.
-        Parsed::Acl(_) if value.is_none() => return Ok(()),
-        Parsed::Acl(kind) => attr::exists(tx, id, &kind.attr(&[]))?,
+        // As Linux has it: an ACL is set and removed whether there is one or not.
+        Parsed::Acl(_) => return Ok(()),
     };
     match (exists, mode, value) {
         (true, SetMode::Create, Some(_)) => Err(Error::Exists),

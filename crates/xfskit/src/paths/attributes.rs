@@ -112,12 +112,13 @@ impl Filesystem {
     }
 
     /// Makes or replaces an extended attribute, by its full name: it begins with `user.`, `trusted.` or `security.`,
-    /// or is one of the ACLs of `system.`. The value has at most 65536 bytes.
+    /// or is one of the ACLs of `system.`, which an empty value removes. The value has at most 65536 bytes.
     ///
     /// # Errors
     /// As [`Self::metadata`]; `NotSupported` for a name with an unknown prefix, `AttributeNameTooLong`,
     /// `ValueTooLong`, `NoSpace`, `ReadOnly`; `NotPermitted` for `user.` on what is neither a file nor a directory,
-    /// and for what is immutable or append-only.
+    /// and for what is immutable or append-only; of ACLs, `Invalid` for a value that is none, `NotSupported` for
+    /// another version than 2, and `AccessDenied` for a default ACL of what is no directory.
     pub fn set_xattr(&self, path: impl AsPath, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let path = path.as_path_bytes();
         let inode = self.reference(path, LastLink::Follow).on("set attribute of", path)?;

@@ -2,11 +2,13 @@
 
 use crate::shapes::{file, refused};
 use crate::stress::{DIR, FILE, Image};
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+use std::path::Path;
 use std::time::Duration;
 use xfskit::attr::Attr;
 use xfskit::attr::update::{self, Logging};
 use xfskit::trans::Reservation;
-use xfskit::volume::{Caller, Error, Fallocate, NewFile, SetAttr, SetMode};
+use xfskit::volume::{Caller, Error, Fallocate, NewFile, SetAttr, SetMode, Volume, XattrChange};
 
 /// An ACL in the form for users, with so many named users.
 pub fn acl(users: u32) -> Vec<u8> {
@@ -116,4 +118,97 @@ fn on_disk(users: u32) -> Vec<u8> {
     };
     let count = (entries.len() / 8) as u32;
     [count.to_be_bytes().to_vec(), entries.chunks(8).flat_map(entry).collect()].concat()
+}
+
+/// A value for an ACL and the way to set it.
+#[derive(Debug)]
+struct Attempt {
+    file: &'static str,
+    name: &'static str,
+    mode: SetMode,
+    had_one: bool,
+    value: Vec<u8>,
+}
+
+/// Headers cut at any byte and with one entry, of three versions; a full ACL and one that the mode says already.
+fn attempts() -> Vec<Attempt> {
+    let mut values: Vec<Vec<u8>> = vec![acl(1), minimal()];
+    for version in [1_u32, 2, 3] {
+        let one_entry = [&version.to_le_bytes()[..], &acl(0)[4..12]].concat();
+        values.extend((0..=12).map(|length| one_entry[..length].to_vec()));
+    }
+    let mut attempts = Vec::new();
+    for (file, name) in ["file", "dir"].into_iter().flat_map(|file| NAMES.map(|name| (file, name))) {
+        for mode in [SetMode::Any, SetMode::Create, SetMode::Replace] {
+            for had_one in [false, true] {
+                attempts.extend(values.iter().map(|value| Attempt { file, name, mode, had_one, value: value.clone() }));
+            }
+        }
+    }
+    attempts
+}
+
+const NAMES: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
+
+fn minimal() -> Vec<u8> {
+    let full = acl(0);
+    [&full[..4], &full[4..12], &full[12..20], &full[28..36]].concat()
+}
+
+/// The error number, if it failed, and what is there afterwards.
+type Found = (Option<i32>, Option<Vec<u8>>);
+
+fn by_the_kernel(dir: &Path, attempt: &Attempt) -> Found {
+    let path = dir.join(attempt.file);
+    let any = XattrFlags::empty();
+    let _ = rustix::fs::removexattr(&path, attempt.name);
+    if attempt.had_one {
+        let _ = setxattr(&path, attempt.name, &acl(2), any);
+    }
+    let flags = match attempt.mode {
+        SetMode::Any => any,
+        SetMode::Create => XattrFlags::CREATE,
+        SetMode::Replace => XattrFlags::REPLACE,
+    };
+    let set = setxattr(&path, attempt.name, &attempt.value, flags);
+    let mut there = vec![0; 65536];
+    let there = getxattr(&path, attempt.name, &mut there[..]).ok().map(|length| there[..length].to_vec());
+    (set.err().map(|error| error.raw_os_error()), there)
+}
+
+fn by_us(fs: &Volume, attempt: &Attempt, in_batch: bool) -> Found {
+    let (inode, name, me) =
+        (fs.resolve(attempt.file.as_bytes(), true).unwrap().inode, attempt.name.as_bytes(), Caller::root());
+    let _ = fs.remove_xattr(inode, name, &me);
+    if attempt.had_one {
+        let _ = fs.set_xattr(inode, name, &acl(2), SetMode::Any, &me);
+    }
+    let set = if in_batch {
+        let other = XattrChange { name: b"user.other".to_vec(), value: Some(vec![1]) };
+        let change = XattrChange { name: name.to_vec(), value: Some(attempt.value.clone()) };
+        fs.change_xattrs(inode, &[other, change], &me)
+    } else {
+        fs.set_xattr(inode, name, &attempt.value, attempt.mode, &me)
+    };
+    (set.err().map(|error| error.errno()), fs.get_xattr(inode, name).ok())
+}
+
+#[test]
+fn what_is_no_acl_is_refused_as_the_kernel_does_and_removes_none() {
+    let image = Image::new(64, &[]);
+    let fs = image.open();
+    file(&fs, "file");
+    fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &Caller::root()).unwrap();
+    image.close(fs);
+    let Some(kernel) = xfskit_testkit::kernel_mount(&image.path) else { return };
+    let expected: Vec<Found> = attempts().iter().map(|attempt| by_the_kernel(kernel.path(), attempt)).collect();
+    kernel.unmount();
+    let fs = image.open();
+    for (attempt, expected) in attempts().iter().zip(&expected) {
+        assert_eq!(&by_us(&fs, attempt, false), expected, "{attempt:?}");
+        if attempt.mode == SetMode::Any {
+            assert_eq!(&by_us(&fs, attempt, true), expected, "in a batch: {attempt:?}");
+        }
+    }
+    image.close(fs);
 }
