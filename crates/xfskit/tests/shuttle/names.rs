@@ -140,3 +140,30 @@ fn names_change_in_all_directions() {
     LazyLock::force(&IMAGE);
     explore("names", 600, model);
 }
+
+/// A thread that follows a name references the number that it finds, and drops the reference when the name is gone. The
+/// number may be that of a new file without a name by then, whose maker is its owner.
+fn model_of_old_names() {
+    let device = Device::new(&IMAGE);
+    let fs = open(&device, MountOptions::default());
+    let me = Caller::root();
+    fs.create(fs.root(), b"name", &NewFile::new(FILE | 0o644), &me).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| done("resolve", fs.resolve(b"/name", true)));
+        scope.spawn(|| {
+            fs.unlink(fs.root(), b"name", &me).unwrap();
+            let made = fs.tmpfile(fs.root(), &NewFile::new(FILE | 0o644), &me).unwrap();
+            thread::yield_now();
+            let found = fs.stat(made.inode).expect("a file without a name is its maker's until the maker drops it");
+            assert_eq!((found.generation, found.links), (made.generation, 0));
+            fs.drop_references(made.inode, 1).unwrap();
+        });
+    });
+    close(fs, &device);
+}
+
+#[test]
+fn a_file_without_a_name_stays_while_its_number_is_an_old_name() {
+    LazyLock::force(&IMAGE);
+    explore("old names", 600, model_of_old_names);
+}
