@@ -6,7 +6,7 @@
 
 use crate::BlockDevice;
 use crate::holders::{self, Holder};
-use crate::locks::{LockFor, Locks, Refusal};
+use crate::locks::{LockFor, Locks, Refusal, is_locked_here};
 use crate::loop_device::FileId;
 use rustix::fs::{FallocateFlags, OFlags};
 use std::fmt;
@@ -37,29 +37,30 @@ pub enum Access {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// No file of that name.
-    #[error("{0}: no such image")]
+    #[error("{}: no such image", Shown(.0))]
     Missing(PathBuf),
     /// The folder of a file that was to be made does not exist.
-    #[error("{}: there is no folder {} to make it in", .0.display(), .0.parent().unwrap_or(.0).display())]
+    #[error("{}: there is no folder {} to make it in", Shown(.0), Shown(.0.parent().unwrap_or(.0)))]
     NoFolder(PathBuf),
     /// A folder, socket or the like.
-    #[error("{path}: {what} is neither an image file nor a block device")]
+    #[error("{}: {what} is neither an image file nor a block device", Shown(.path))]
     NotAnImage {
         /// The path.
         path: PathBuf,
         /// What it is instead.
         what: &'static str,
     },
-    /// Another program or the kernel uses it.
+    /// Another program, the kernel or this program uses it.
     #[error("{0}")]
     Busy(InUse),
     /// A block device that takes no writes.
     #[error(
-        "{0}: the block device is read-only: open it for reading only (mount with -o ro), or make it writable (blockdev --setrw)"
+        "{}: the block device is read-only: open it for reading only (mount with -o ro), or make it writable (blockdev --setrw)",
+        Shown(.0)
     )]
     ReadOnlyDevice(PathBuf),
     /// Anything else.
-    #[error("{path}: {source}")]
+    #[error("{}: {source}", Shown(.path))]
     Io {
         /// The path.
         path: PathBuf,
@@ -68,7 +69,7 @@ pub enum OpenError {
     },
 }
 
-/// An image that another program or the kernel uses.
+/// An image that another program, the kernel or this program uses.
 #[derive(Debug)]
 pub struct InUse {
     path: PathBuf,
@@ -84,7 +85,25 @@ impl InUse {
 
 impl fmt::Display for InUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: the image is in use by {}; close it there first", self.path.display(), Names(&self.holders))
+        let path = Shown(&self.path);
+        if self.holders.iter().all(Holder::is_this_program) {
+            return write!(f, "{path}: the image is in use by this program itself; close it first");
+        }
+        write!(f, "{path}: the image is in use by {}; close it there first", Names(&self.holders))
+    }
+}
+
+/// A path in a message: in quotes where it would be lost otherwise.
+struct Shown<'a>(&'a Path);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0.as_os_str().as_encoded_bytes();
+        if bytes.is_empty() || bytes.contains(&b' ') {
+            write!(f, "{:?}", self.0)
+        } else {
+            write!(f, "{}", self.0.display())
+        }
     }
 }
 
@@ -309,7 +328,9 @@ fn check_kind(path: &Path, metadata: &Metadata) -> Result<(), OpenError> {
 /// The error for an image that the kernel uses, or that a program has locked as the file `locked`.
 fn busy(path: &Path, kernel: &Metadata, locked: Option<&Metadata>) -> OpenError {
     let mut holders = holders::of_kernel(kernel, false);
-    if locked.is_some() || holders.is_empty() {
+    if is_locked_here(locked.unwrap_or(kernel)) {
+        holders.push(Holder::this_program());
+    } else if locked.is_some() || holders.is_empty() {
         holders.extend(holders::of_programs(locked.unwrap_or(kernel)));
     }
     OpenError::Busy(InUse { path: path.into(), holders })

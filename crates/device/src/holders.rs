@@ -31,11 +31,22 @@ pub struct Holder {
     what: String,
     /// It ends by itself: a loop device that the kernel detaches, because its mount is gone.
     is_leaving: bool,
+    is_this_program: bool,
 }
 
 impl Holder {
     fn new(what: String) -> Self {
-        Self { what, is_leaving: false }
+        Self { what, is_leaving: false, is_this_program: false }
+    }
+
+    /// The program that asks.
+    pub(crate) fn this_program() -> Self {
+        Self { is_this_program: true, ..Self::new("this program itself".into()) }
+    }
+
+    /// Whether it is the program that asks.
+    pub(crate) fn is_this_program(&self) -> bool {
+        self.is_this_program
     }
 
     /// Whether it is about to end by itself.
@@ -119,7 +130,7 @@ fn loop_device(sysfs: &Sysfs, disk: &Path) -> Holder {
     let users = device_number(disk).map(|number| users_of_device(sysfs, number)).unwrap_or_default();
     let is_leaving = users.is_empty() && is_one(&disk.join("loop/autoclear"));
     let how = if users.is_empty() { format!("losetup -d /dev/{name}") } else { users.join(", ") };
-    Holder { what: format!("the kernel, by loop device /dev/{name} ({how})"), is_leaving }
+    Holder { is_leaving, ..Holder::new(format!("the kernel, by loop device /dev/{name} ({how})")) }
 }
 
 /// The files and block devices that a loop device stores its contents in, also if it lies below another device.

@@ -13,11 +13,13 @@
 //!
 //! Source of facts: QEMU's docs/system/images, and the locks that qemu-nbd and qemu-img were observed to take.
 
+use crate::loop_device::FileId;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use rustix::fs::FlockOperation;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const USED_BASE: i64 = 100;
 const UNSHARED_BASE: i64 = 200;
@@ -61,7 +63,20 @@ pub(crate) enum Refusal {
 #[derive(Debug)]
 pub(crate) struct Locks {
     file: File,
+    id: FileId,
     process_id: u32,
+}
+
+/// The files that this process has locked, so that a refusal can say that the process itself is in the way.
+static LOCKED: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
+
+fn locked() -> MutexGuard<'static, Vec<FileId>> {
+    LOCKED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether this process has locked a file, by another open file.
+pub(crate) fn is_locked_here(file: &Metadata) -> bool {
+    locked().iter().any(|id| id.is_same(&FileId::of(file)))
 }
 
 impl Locks {
@@ -75,7 +90,9 @@ impl Locks {
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Err(Refusal::Flock)),
             other => other?,
         }
-        let locks = Self { file: file.try_clone()?, process_id: std::process::id() };
+        let id = FileId::of(&file.metadata()?);
+        let locks = Self { file: file.try_clone()?, id, process_id: std::process::id() };
+        locked().push(id);
         Ok(if locks.lock_bytes(what_for) { Ok(locks) } else { Err(Refusal::Bytes) })
     }
 
@@ -97,6 +114,11 @@ impl Locks {
 
 impl Drop for Locks {
     fn drop(&mut self) {
+        let mut locked = locked();
+        if let Some(own) = locked.iter().position(|id| id.is_same(&self.id)) {
+            locked.swap_remove(own);
+        }
+        drop(locked);
         if self.process_id != std::process::id() {
             return;
         }

@@ -147,6 +147,12 @@ pub enum SuperblockError {
         /// The first four bytes.
         found: u32,
     },
+    /// Too short to begin with a superblock.
+    #[error("this is not an XFS image, or all but its start is gone: it has {bytes} bytes")]
+    TooShort {
+        /// Bytes that there are.
+        bytes: usize,
+    },
     /// Damaged.
     #[error(transparent)]
     Corrupt(#[from] Box<Corruption>),
@@ -186,11 +192,11 @@ impl Superblock {
     /// covers the whole sector, whose size the superblock itself names.
     ///
     /// # Errors
-    /// [`SuperblockError::NotXfs`] for another format, `Corrupt` for damage, `Unsupported` for what is named in
+    /// [`SuperblockError::NotXfs`] and `TooShort` for what is no image, `Corrupt` for damage, `Unsupported` for what is named in
     /// `docs/compatibility.md`. Unknown read-only compatible bits are not an error here: see [`Self::check_writable`].
     pub fn decode(sector: &[u8]) -> Result<Self, SuperblockError> {
         let Ok((raw, _)) = RawSuperblock::read_from_prefix(sector) else {
-            return Err(Corruption::new(NAME, "a whole sector").found(format_args!("{} bytes", sector.len())).into());
+            return Err(SuperblockError::TooShort { bytes: sector.len() });
         };
         if raw.magic.get() != SUPERBLOCK_MAGIC {
             return Err(SuperblockError::NotXfs { found: raw.magic.get() });

@@ -30,7 +30,7 @@ use xfskit_device::BlockDevice;
 use xfskit_ondisk::features::{LogIncompat, VersionFlags};
 use xfskit_ondisk::limits::Limits;
 use xfskit_ondisk::reservation::Reservations;
-use xfskit_ondisk::superblock::{QUOTA_COUNTED, SUPERBLOCK_CRC_OFFSET};
+use xfskit_ondisk::superblock::{QUOTA_COUNTED, SUPERBLOCK_CRC_OFFSET, SuperblockError};
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, Corruption, DiskAddress, Geometry, RawSuperblock, Superblock, set_checksum};
 use zerocopy::FromBytes;
 
@@ -224,9 +224,7 @@ fn first_counts(raw: &RawSuperblock, geometry: &Geometry, limits: &Limits) -> (S
 fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
     let mut sector = vec![0; (device.size_bytes().min(32 * 1024)) as usize];
     if sector.len() < BASIC_BLOCK_BYTES {
-        return Err(Corruption::new("superblock", "a whole sector")
-            .found(format_args!("the image has {} bytes", sector.len()))
-            .into());
+        return Err(SuperblockError::TooShort { bytes: sector.len() }.into());
     }
     device.read(0, &mut sector).map_err(|source| Error::Io { offset: 0, source })?;
     Ok(Superblock::decode(&sector)?)
