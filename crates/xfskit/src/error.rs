@@ -88,6 +88,9 @@ errors! {
     /// A name is too long (`ENAMETOOLONG`).
     #[error("the name is longer than 255 bytes")]
     NameTooLong,
+    /// The target of a symbolic link is too long (`ENAMETOOLONG`).
+    #[error("the target is longer than 1023 bytes")]
+    TargetTooLong,
     /// An attribute's name is too long (`ERANGE`).
     #[error("the attribute's name is longer than 255 bytes")]
     AttributeNameTooLong,
@@ -202,7 +205,7 @@ impl caller::Error {
             Self::ReadOnly => 30,
             Self::TooManyLinks => 31,
             Self::AttributeNameTooLong => 34,
-            Self::NameTooLong => 36,
+            Self::NameTooLong | Self::TargetTooLong => 36,
             Self::NotEmpty => 39,
             Self::TooManySymlinks => 40,
             Self::NoAttribute => 61,

@@ -264,7 +264,7 @@ fn check_new(new: &NewFile<'_>) -> Result<FileMode> {
         return Err(Error::Invalid("a symbolic link has a target, and nothing else has one"));
     }
     if new.target.len() > SYMLINK_LENGTH_LIMIT - 1 {
-        return Err(Error::NameTooLong);
+        return Err(Error::TargetTooLong);
     }
     if new.target.contains(&0) {
         return Err(Error::Invalid("a link's target holds no zero byte"));

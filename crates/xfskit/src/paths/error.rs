@@ -1,7 +1,10 @@
 //! Errors that say which path.
 
 use crate::error::caller::Error as Cause;
+use std::ffi::OsStr;
+use std::fmt;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use xfskit_device::OpenError;
 
@@ -12,16 +15,26 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// [`kind`](Self::kind) and [`cause`](Self::cause) are for programs, the message is for people. `?` turns the error
 /// into a [`std::io::Error`] of the same kind.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A call on a path in the image failed.
-    #[error("{verb} {}: {source}", .path.escape_ascii())]
+    #[error("{verb} {}: {source}", Shown(.path))]
     Path {
         /// What was to be done, as in "create directory".
         verb: &'static str,
         /// The path in the image.
         path: Vec<u8>,
+        /// Why it failed.
+        source: Cause,
+    },
+    /// A rename failed.
+    #[error("rename {} to {}: {source}", Shown(.from), Shown(.to))]
+    Rename {
+        /// The old path in the image.
+        from: Vec<u8>,
+        /// The new one.
+        to: Vec<u8>,
         /// Why it failed.
         source: Cause,
     },
@@ -54,7 +67,7 @@ impl Error {
     /// What the engine said, unless the error is of the host's files.
     pub fn cause(&self) -> Option<&Cause> {
         match self {
-            Self::Path { source, .. } | Self::Image { source, .. } => Some(source),
+            Self::Path { source, .. } | Self::Rename { source, .. } | Self::Image { source, .. } => Some(source),
             _ => None,
         }
     }
@@ -73,7 +86,7 @@ impl Error {
     /// ```
     pub fn kind(&self) -> io::ErrorKind {
         match self {
-            Self::Path { source, .. } | Self::Image { source, .. } => source.kind(),
+            Self::Path { source, .. } | Self::Rename { source, .. } | Self::Image { source, .. } => source.kind(),
             Self::Open(error) => match error {
                 OpenError::Missing(_) | OpenError::NoFolder(_) => io::ErrorKind::NotFound,
                 OpenError::NotAnImage { .. } => io::ErrorKind::InvalidInput,
@@ -86,6 +99,42 @@ impl Error {
             Self::Make(xfskit_mkfs::MakeError::Io(source)) => source.kind(),
             #[cfg(feature = "mkfs")]
             Self::Make(_) => io::ErrorKind::InvalidInput,
+        }
+    }
+}
+
+/// A path in a message: escaped, and in quotes where it would be lost otherwise.
+struct Shown<'a>(&'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quote = if self.0.is_empty() || self.0.contains(&b' ') { "\"" } else { "" };
+        write!(f, "{quote}{}{quote}", self.0.escape_ascii())
+    }
+}
+
+/// Paths are shown as text.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = OsStr::from_bytes;
+        match self {
+            Self::Path { verb, path, source } => {
+                let mut shown = f.debug_struct("Path");
+                shown.field("verb", verb).field("path", &text(path)).field("source", source).finish()
+            }
+            Self::Rename { from, to, source } => {
+                let mut shown = f.debug_struct("Rename");
+                shown.field("from", &text(from)).field("to", &text(to)).field("source", source).finish()
+            }
+            Self::Image { verb, source } => {
+                f.debug_struct("Image").field("verb", verb).field("source", source).finish()
+            }
+            Self::Open(error) => f.debug_tuple("Open").field(error).finish(),
+            Self::HoldsData { path, what } => {
+                f.debug_struct("HoldsData").field("path", path).field("what", what).finish()
+            }
+            #[cfg(feature = "mkfs")]
+            Self::Make(error) => f.debug_tuple("Make").field(error).finish(),
         }
     }
 }

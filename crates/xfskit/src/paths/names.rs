@@ -1,6 +1,6 @@
 //! Making, moving and linking names.
 
-use super::{AsPath, Filesystem, LastLink, OnPath, PathEntry, Permissions, Result};
+use super::{AsPath, Error, Filesystem, LastLink, OnPath, PathEntry, Permissions, Result};
 use crate::error::caller::{Error as Cause, Result as EngineResult};
 use crate::ops::{Caller, NewFile, RenameFlags};
 use std::ffi::OsString;
@@ -82,7 +82,7 @@ impl Filesystem {
     /// step: a file by a file, an empty directory by a directory. A symbolic link is moved itself.
     ///
     /// # Errors
-    /// `Path`, of the old name: `NotFound`, `NotEmpty`, `IsADirectory`, `NotADirectory`; `Invalid` for a directory
+    /// `Rename`, which names both paths: `NotFound`, `NotEmpty`, `IsADirectory`, `NotADirectory`; `Invalid` for a directory
     /// that would move below itself; `CrossesProjects`, `NotPermitted`, `NoSpace`.
     pub fn rename(&self, from: impl AsPath, to: impl AsPath) -> Result<()> {
         self.rename_with(from, to, RenameMode::Replace)
@@ -108,7 +108,8 @@ impl Filesystem {
     /// [`Exchange`](RenameMode::Exchange) also for the new name.
     pub fn rename_with(&self, from: impl AsPath, to: impl AsPath, mode: RenameMode) -> Result<()> {
         let (from, to) = (from.as_path_bytes(), to.as_path_bytes());
-        self.rename_at(from, to, mode).on("rename", from)
+        let source = self.rename_at(from, to, mode);
+        source.map_err(|source| Error::Rename { from: from.to_vec(), to: to.to_vec(), source })
     }
 
     fn rename_at(&self, from: &[u8], to: &[u8], mode: RenameMode) -> EngineResult<()> {
@@ -156,7 +157,7 @@ impl Filesystem {
     /// Makes a symbolic link `link` that points to `target`, which may be any bytes of at most 1023.
     ///
     /// # Errors
-    /// `Path`, of `link`: `Exists`, `NotFound`, `NoSpace`; `NameTooLong` for the target.
+    /// `Path`, of `link`: `Exists`, `NotFound`, `NoSpace`; `TargetTooLong`.
     pub fn symlink(&self, target: impl AsPath, link: impl AsPath) -> Result<()> {
         let link = link.as_path_bytes();
         let made = self.new_name(link).and_then(|entry| {

@@ -6,6 +6,7 @@ mod files;
 mod images;
 mod like_libc;
 mod like_std;
+mod messages;
 mod threads;
 
 use std::sync::Arc;
