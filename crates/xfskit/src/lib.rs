@@ -15,6 +15,7 @@
 //! // Files, attributes, further names.
 //! fs.create_dir_all("/etc/app")?;
 //! fs.write("/etc/app/motd", "hello\n")?;
+//! // The kernel stores a label with a zero byte at its end.
 //! fs.set_xattr("/etc/app/motd", "security.selinux", "system_u:object_r:etc_t:s0\0")?;
 //! fs.hard_link("/etc/app/motd", "/message")?;
 //! for path in fs.paths_of("/message")? {
@@ -42,10 +43,12 @@
 //! # Opening and closing
 //!
 //! [`Filesystem::open`] takes an image file or a block device and the lock of it, [`Filesystem::options`] says more,
-//! and [`create`](fn@create) makes an image. [`Filesystem::close`] writes everything out and reports what went wrong;
-//! dropping does the same and can report nothing. A program that ends without either leaves an image that the next
-//! opening recovers, the kernel's mount included. Images that lost their first superblock or their end are for
-//! [`rescue`].
+//! and [`create`](fn@create) makes an image; one of 16 MiB has 7.3 MB free. [`Filesystem::close`] writes everything out
+//! and reports what went wrong; dropping a [`Filesystem`] does the same and can report nothing. A program that ends
+//! without either leaves an image that the next opening recovers, the kernel's mount included. To see what a power cut
+//! leaves of an image file, copy the file while it is open and no call runs, and open the copy. Dropping a
+//! [`volume::Volume`] that a program opened itself writes nothing out, as a power cut. Images that lost their first
+//! superblock or their end are for [`rescue`].
 //!
 //! # Paths
 //!
@@ -71,14 +74,42 @@
 //! # Threads
 //!
 //! [`Filesystem`] is `Send` and `Sync`, and its calls take `&self`; they run side by side and lock what they touch.
-//! An image that is open to write is refused to everyone else, a second `Filesystem` of the same program included.
+//! An image that is open to write is refused to every other filesystem, one that reads in the same program included.
+//! A [`File`] borrows its `Filesystem`, so threads that use one are scoped ([`std::thread::scope`]), or each opens its
+//! own from an `Arc<Filesystem>`.
 //!
 //! # Errors
 //!
 //! [`Error`] names the path and keeps the engine's error, whose [`errno`](volume::Error::errno) is that of the
-//! system call. `?` makes an [`std::io::Error`] of it, of the kind that `std::fs` has. After damage or a failing
+//! system call. `?` makes an [`std::io::Error`] of it, of the kind that `std::fs` has. The methods of [`File`] return
+//! [`std::io::Result`], as the traits [`std::io::Read`] and [`std::io::Write`] do; all other calls return [`Result`].
+//!
+//! Where a call lists its errors, "`Path`: `NotFound`" is the variant of [`Error`], then the variant of
+//! [`volume::Error`] in its `source`, which [`Error::cause`] returns:
+//!
+//! ```
+//! # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
+//! # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
+//! let error = fs.read("/none").unwrap_err();
+//! assert!(matches!(error.cause(), Some(xfskit::volume::Error::NotFound)));
+//! assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+//! # Ok::<(), xfskit::Error>(())
+//! ```
+//!
+//! After damage or a failing
 //! device the filesystem shuts itself down: every later change fails, and the image stays as the journal can recover
 //! it.
+//!
+//! # Where it is not `std::fs`
+//!
+//! - [`FileOptions`] has no `read`: every file that is open can be read.
+//! - The calls of [`Metadata`] give values, no `Result`: XFS has all of the times, for one.
+//! - [`Permissions`] are bits, as chmod(1) takes them: `Permissions::new(0o644)`.
+//! - [`DirEntry::name`] is bytes, and [`DirEntry::file_type`] needs no call that can fail.
+//! - [`File::write_at`] writes all of the data or fails, and [`File::read_at`] fills the buffer up to the file's end.
+//! - [`std::io::Error::raw_os_error`] of an error that was made by `?` is `None`: the number is
+//!   [`errno`](volume::Error::errno) of the error within.
+//! - [`Filesystem::write_atomic`], [`Filesystem::walk`], [`Filesystem::paths_of`] and attributes have no counterpart.
 //!
 //! # Levels
 //!
@@ -225,11 +256,12 @@ pub mod volume;
 mod test_image;
 
 pub(crate) use error::ensure_on_disk;
+pub use ops::XattrChange;
 pub use paths::{
     AsPath, DirEntry, Error, File, FileOptions, FileType, Filesystem, Info, Metadata, Node, OpenOptions, Permissions,
     ReadDir, RenameMode, Result, Times, Walk, WalkEntry,
 };
 #[cfg(feature = "mkfs")]
-pub use paths::{MkfsOptions, create, create_on};
+pub use paths::{MakeError, MkfsOptions, create, create_on};
 pub use xfskit_device as device;
 pub use xfskit_ondisk as ondisk;

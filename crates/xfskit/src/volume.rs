@@ -22,6 +22,37 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! A program that has only this level, on an image file. The device has the lock of the file for as long as it lives:
+//!
+//! ```
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("disk.img");
+//! # xfskit::create(&path, 64 << 20, &xfskit::MkfsOptions::new().small())?.close()?;
+//! use std::sync::Arc;
+//! use xfskit::device::{Access, FileDevice};
+//! use xfskit::volume::{Caller, MountOptions, NewFile, SetMode, Volume};
+//!
+//! let device = FileDevice::open(&path, Access::Write)?;
+//! let volume = Volume::open(Arc::new(device), MountOptions::default())?;
+//! let root = Caller::root();
+//! // The type of a file is in its mode: 0o040_000 makes a directory, 0o100_000 a regular file.
+//! let dir = volume.create(volume.root(), b"etc", &NewFile::new(0o040_755), &root)?;
+//! let file = volume.create(dir.inode, b"motd", &NewFile::new(0o100_644), &root)?;
+//! volume.write_at(file.inode, 0, b"hello")?;
+//! volume.finish_writing(file.inode);
+//! let label = b"system_u:object_r:etc_t:s0\0";
+//! volume.set_xattr(file.inode, b"security.selinux", label, SetMode::Any, &root)?;
+//! for entry in volume.entries(dir.inode)? {
+//!     let entry = entry?;
+//!     println!("{} {}", entry.inode, entry.name.escape_ascii());
+//! }
+//! volume.unmount()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`Volume::finish_writing`] need not be called: it gives back the free blocks that are set aside, in memory only, for
+//! the file's growth, so that the next file may lie there. Where no others are left, other files get them in any case.
+//!
 //! # Rights
 //!
 //! What is made belongs to the [`Caller`], in a directory with the set-group-id bit to its group. Of the caller's rights
@@ -43,12 +74,15 @@
 //! A number that came out of a directory may stand for another file as soon as that file has lost its last name. An
 //! [`InodeRef`] keeps the file, and so what its number stands for; [`Volume::reference`], [`Volume::lookup_ref`] and
 //! [`Volume::resolve_ref`] give one. A number from elsewhere, as from a person or from a handle that was kept for long,
-//! is asked about first: [`Volume::is_in_use`].
+//! is asked about first: [`Volume::is_in_use`]. So a program whose other threads may remove files takes references; one
+//! that alone changes the image does without. A server whose clients keep numbers counts them by
+//! [`Volume::add_reference`] and [`Volume::drop_references`].
 //!
 //! # What is durable when
 //!
 //! As at the level of paths, see [the crate's page](crate#what-is-durable-when): after [`Volume::sync`] and
-//! [`Volume::fsync`]. Dropping a volume without [`Volume::unmount`] leaves the image as a power cut would.
+//! [`Volume::fsync`]. Dropping a volume without [`Volume::unmount`] leaves the image as a power cut would; a
+//! [`Filesystem`](crate::Filesystem) that is dropped closes its image.
 //!
 //! # Threads
 //!
@@ -72,6 +106,7 @@ pub use crate::ops::{
     RenameFlags, Seek, SetAttr, SetMode, SetTime, Stat, Usage, Volume, WholeFile, XattrChange, split_path, xflags,
 };
 pub use xfskit_ondisk::inode::FileMode;
+pub use xfskit_ondisk::{InodeNumber, Timestamp};
 
 /// Named places where the engine can be made to fail, to see what a program makes of that. Names are given to
 /// [`MountOptions::error_tags`] with the pass, counted from 1, that fails.

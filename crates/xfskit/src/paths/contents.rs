@@ -41,7 +41,7 @@ impl Filesystem {
         file.inode.volume().write_at(file.inode.number(), 0, contents.as_ref()).on("write", path)
     }
 
-    /// Writes a new file and gives it the name `path` when it is complete, in entry of what has the name.
+    /// Writes a new file and gives it the name `path` when it is complete, in place of what has the name.
     ///
     /// Every reader, and every recovery after a crash, finds the old file or all of the new one. It is durable after
     /// [`Self::sync`]. The file is a new one with permissions 0644: owner, attributes and further names of the old

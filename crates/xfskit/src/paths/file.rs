@@ -47,7 +47,7 @@ impl Default for FileOptions {
 }
 
 impl FileOptions {
-    /// To read only.
+    /// To read only: every file that is open can be read.
     pub fn new() -> Self {
         Self::default()
     }
@@ -225,12 +225,14 @@ impl Filesystem {
 
 /// A regular file that is open, by [`Filesystem::open_file`] and its like.
 ///
+/// Its methods return [`std::io::Result`], where those of [`Filesystem`] return [`crate::Result`].
+///
 /// It can be read as long as it is open, even after its last name was removed; its space is freed when the last
 /// `File` of it is dropped. Writing through it is not durable before [`sync_all`](Self::sync_all),
 /// [`sync_data`](Self::sync_data) or [`Filesystem::sync`].
 ///
 /// Reading and writing at an offset take `&self`, and threads may share a file for them; [`Read`], [`Write`] and
-/// [`Seek`] have a position, so they take `&mut self`.
+/// [`Seek`] have a position, so they take `&mut self`. A `File` borrows its filesystem: threads that use it are scoped.
 pub struct File<'fs> {
     pub(super) inode: InodeRef<'fs>,
     position: u64,

@@ -49,7 +49,16 @@ impl MkfsOptions {
         self
     }
 
-    /// Allows images of less than 300 MB, which mkfs.xfs makes only when forced: 16 MiB are enough.
+    /// Allows images of less than 300 MB, which mkfs.xfs makes only when forced: 16 MiB are enough, of which 7.3 MB are
+    /// free.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use xfskit::{MkfsOptions, device::MemoryDevice};
+    /// let fs = xfskit::create_on(Arc::new(MemoryDevice::new(16 << 20)), &MkfsOptions::new().small())?;
+    /// assert_eq!(fs.info().free_bytes / 100_000, 73);
+    /// # Ok::<(), xfskit::Error>(())
+    /// ```
     #[must_use]
     pub fn small(mut self) -> Self {
         self.options.allow_small = true;
@@ -82,7 +91,8 @@ impl MkfsOptions {
     }
 }
 
-/// Makes an image file of `size_bytes` at `path`, or takes over an existing file that is empty, and opens it.
+/// Makes an image file of `size_bytes` at `path`, or takes over an existing file that is empty, and opens it. A file of
+/// nothing but zeros, that is not larger than the image is to be, counts as empty.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;

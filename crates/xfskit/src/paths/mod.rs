@@ -29,11 +29,15 @@ pub use nodes::Node;
 pub use open::{Info, OpenOptions};
 pub use read_dir::{DirEntry, ReadDir};
 pub use walk::{Walk, WalkEntry};
+#[cfg(feature = "mkfs")]
+pub use xfskit_mkfs::MakeError;
 
 use crate::error::caller::{Error as Cause, Result as EngineResult};
 use crate::ops::{InodeRef, LastLink, Volume, split_path};
 
 /// An image that is open. The [crate](crate)'s page says how its calls behave.
+///
+/// Dropping it closes the image, unless the thread panics, but can report no error; [`close`](Self::close) does.
 pub struct Filesystem {
     /// Only closing takes it away.
     volume: Option<Volume>,

@@ -10,6 +10,8 @@ impl Filesystem {
     /// Everything below a directory, depth first: a directory comes before what is in it. Symbolic links are not
     /// followed. An error is an item like any other, and the walk goes on with what can be read.
     ///
+    /// Entries are read in batches: the walk may list a file that was removed since, or has moved.
+    ///
     /// ```
     /// # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
     /// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
