@@ -1,5 +1,6 @@
 //! The requests, one method each.
 
+use crate::attributes::{answer_sized, is_stats, set_mode, without_trusted};
 use crate::caller::{owner, with_groups};
 use crate::contents::{self, TimeKeeper};
 use crate::convert::{FOREVER, attr, generation, no_attr, set_time, timestamp};
@@ -9,7 +10,7 @@ use crate::privileges;
 use crate::readdir;
 use crate::seeks::Seeks;
 use crate::server::Server;
-use crate::stats::{STATS_XATTR, stats};
+use crate::stats::stats;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo,
     InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
@@ -22,7 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, Error, NewFile, RenameFlags, Result, SetAttr, SetMode, Stat, Volume};
+use xfskit::volume::{Caller, Error, NewFile, RenameFlags, Result, SetAttr, Stat, Volume};
 
 /// The mode bits of a file whose set-group-ID bit stays only for members of its group: set-group-ID, and executable by
 /// the group.
@@ -30,8 +31,6 @@ const GROUP_PRIVILEGE: u32 = 0o2010;
 /// The protocol version of Linux 6.1. That is the first kernel that itself decides for all filesystems whether new
 /// files keep the set-group-ID bit, and whose cache updates the times of a file on fallocate.
 const LINUX_6_1: fuser::Version = fuser::Version(7, 37);
-const XATTR_CREATE: i32 = 1;
-const XATTR_REPLACE: i32 = 2;
 
 /// Answers the kernel's requests.
 pub(crate) struct Handler {
@@ -115,16 +114,6 @@ impl Handler {
 fn held(fs: &Volume, stat: Stat) -> Result<Stat> {
     fs.add_reference(stat.inode)?;
     Ok(stat)
-}
-
-/// Replies with bytes, or with their number if the caller's buffer has no size.
-fn answer_sized(reply: ReplyXattr, size: u32, answer: Result<Vec<u8>, Errno>) {
-    match answer {
-        Err(error) => reply.error(error),
-        Ok(bytes) if size == 0 => reply.size(bytes.len() as u32),
-        Ok(bytes) if bytes.len() > size as usize => reply.error(Errno::ERANGE),
-        Ok(bytes) => reply.data(&bytes),
-    }
 }
 
 impl fuser::Filesystem for Handler {
@@ -561,12 +550,7 @@ impl fuser::Filesystem for Handler {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let mode = match flags & (XATTR_CREATE | XATTR_REPLACE) {
-            0 => SetMode::Any,
-            XATTR_CREATE => SetMode::Create,
-            XATTR_REPLACE => SetMode::Replace,
-            _ => return reply.error(Errno::EINVAL),
-        };
+        let Some(mode) = set_mode(flags) else { return reply.error(Errno::EINVAL) };
         let number = self.server.inode(node);
         if is_stats(number, self.server.root(), name) {
             return reply.error(Errno::EPERM);
@@ -599,11 +583,7 @@ impl fuser::Filesystem for Handler {
         let names = self.server.with(|fs| {
             let mut names = Vec::new();
             fs.list_xattr_into(number, &mut names)?;
-            if privileged {
-                return Ok(names);
-            }
-            let shown = names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted."));
-            Ok(shown.collect::<Vec<_>>().concat())
+            Ok(if privileged { names } else { without_trusted(&names) })
         });
         answer_sized(reply, size, names);
     }
@@ -617,8 +597,4 @@ impl fuser::Filesystem for Handler {
             Ok(())
         });
     }
-}
-
-fn is_stats(number: InodeNumber, root: InodeNumber, name: &OsStr) -> bool {
-    number == root && name == STATS_XATTR
 }

@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod attach;
+mod attributes;
 mod caller;
 mod contents;
 mod convert;
