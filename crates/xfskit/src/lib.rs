@@ -132,120 +132,51 @@
 // What only this project's other crates and the tests use is not dead.
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 
-// The engine's modules are public with the feature `internals`, and private without. They are declared without a macro,
-// for rustfmt finds files by plain declarations only.
-#[macro_use]
-#[cfg(feature = "internals")]
-pub mod error;
-#[macro_use]
-#[cfg(not(feature = "internals"))]
-mod error;
+/// The engine: its modules lie beside this file, and `crate::` leads to them.
+#[path = "."]
+mod engine {
+    #[macro_use]
+    pub mod error;
+
+    pub mod counters;
+    pub mod env;
+    pub mod error_tags;
+    pub mod hash;
+    pub mod item;
+    pub mod sync;
+    pub mod value;
+
+    pub mod buffer;
+    pub mod incore;
+    pub mod journal;
+    pub mod mount;
+    pub mod trans;
+
+    pub mod btree;
+    pub mod space;
+
+    pub mod inode;
+
+    pub mod attr;
+    pub mod dabtree;
+    pub mod data;
+    pub mod dir;
+    pub mod parent;
+    pub mod symlink;
+
+    pub mod finish;
+    pub mod open;
+
+    pub mod ops;
+}
 
 mod credits;
 mod cycle;
 
-#[cfg(feature = "internals")]
-pub mod counters;
 #[cfg(not(feature = "internals"))]
-mod counters;
+use engine::*;
 #[cfg(feature = "internals")]
-pub mod env;
-#[cfg(not(feature = "internals"))]
-mod env;
-#[cfg(feature = "internals")]
-pub mod error_tags;
-#[cfg(not(feature = "internals"))]
-mod error_tags;
-#[cfg(feature = "internals")]
-pub mod hash;
-#[cfg(not(feature = "internals"))]
-mod hash;
-#[cfg(feature = "internals")]
-pub mod item;
-#[cfg(not(feature = "internals"))]
-mod item;
-#[cfg(feature = "internals")]
-pub mod sync;
-#[cfg(not(feature = "internals"))]
-mod sync;
-#[cfg(feature = "internals")]
-pub mod value;
-#[cfg(not(feature = "internals"))]
-mod value;
-
-#[cfg(feature = "internals")]
-pub mod buffer;
-#[cfg(not(feature = "internals"))]
-mod buffer;
-#[cfg(feature = "internals")]
-pub mod incore;
-#[cfg(not(feature = "internals"))]
-mod incore;
-#[cfg(feature = "internals")]
-pub mod journal;
-#[cfg(not(feature = "internals"))]
-mod journal;
-#[cfg(feature = "internals")]
-pub mod mount;
-#[cfg(not(feature = "internals"))]
-mod mount;
-#[cfg(feature = "internals")]
-pub mod trans;
-#[cfg(not(feature = "internals"))]
-mod trans;
-
-#[cfg(feature = "internals")]
-pub mod btree;
-#[cfg(not(feature = "internals"))]
-mod btree;
-#[cfg(feature = "internals")]
-pub mod space;
-#[cfg(not(feature = "internals"))]
-mod space;
-
-#[cfg(feature = "internals")]
-pub mod inode;
-#[cfg(not(feature = "internals"))]
-mod inode;
-
-#[cfg(feature = "internals")]
-pub mod attr;
-#[cfg(not(feature = "internals"))]
-mod attr;
-#[cfg(feature = "internals")]
-pub mod dabtree;
-#[cfg(not(feature = "internals"))]
-mod dabtree;
-#[cfg(feature = "internals")]
-pub mod data;
-#[cfg(not(feature = "internals"))]
-mod data;
-#[cfg(feature = "internals")]
-pub mod dir;
-#[cfg(not(feature = "internals"))]
-mod dir;
-#[cfg(feature = "internals")]
-pub mod parent;
-#[cfg(not(feature = "internals"))]
-mod parent;
-#[cfg(feature = "internals")]
-pub mod symlink;
-#[cfg(not(feature = "internals"))]
-mod symlink;
-
-#[cfg(feature = "internals")]
-pub mod finish;
-#[cfg(not(feature = "internals"))]
-mod finish;
-#[cfg(feature = "internals")]
-pub mod open;
-#[cfg(not(feature = "internals"))]
-mod open;
-
-#[cfg(feature = "internals")]
-pub mod ops;
-#[cfg(not(feature = "internals"))]
-mod ops;
+pub use engine::*;
 
 pub mod rescue;
 

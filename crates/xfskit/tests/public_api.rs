@@ -12,8 +12,10 @@ const RENEW: &str = "XFSKIT_RENEW_PUBLIC_API=1 cargo test -p xfskit --test publi
 
 /// The modules that `lib.rs` hides.
 fn engine() -> Vec<String> {
-    let declarations = include_str!("../src/lib.rs").split("#[cfg(not(feature = \"internals\"))]\nmod ").skip(1);
-    let engine: Vec<_> = declarations.map(|rest| rest.split(';').next().unwrap().to_owned()).collect();
+    let (_, declarations) = include_str!("../src/lib.rs").split_once("\nmod engine {").unwrap();
+    let (declarations, _) = declarations.split_once("\n}").unwrap();
+    let declared = |line: &str| line.trim().strip_prefix("pub mod ")?.strip_suffix(';').map(str::to_owned);
+    let engine: Vec<_> = declarations.lines().filter_map(declared).collect();
     assert!(engine.contains(&"error".to_owned()) && engine.len() > 20, "{engine:?}");
     engine
 }

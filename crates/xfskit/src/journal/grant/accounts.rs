@@ -19,7 +19,7 @@ use xfskit_ondisk::Lsn;
 
 /// What records cost beyond their payload.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::journal) struct Overheads {
+pub(in crate::engine::journal) struct Overheads {
     /// Header sectors of a record, in bytes.
     pub header_bytes: u64,
     /// Payload of a record, in bytes.
@@ -36,7 +36,7 @@ impl Overheads {
     }
 
     /// What every checkpoint costs: start, header and commit operations, two partly filled records.
-    pub(in crate::journal) fn per_checkpoint(&self) -> u64 {
+    pub(in crate::engine::journal) fn per_checkpoint(&self) -> u64 {
         2 * (self.header_bytes + self.round_bytes) + 4 * OPERATION + 16
     }
 }
@@ -46,7 +46,7 @@ const OPERATION: u64 = 12;
 /// The kind of chain that asks for log space. Some space is reserved for chains that have begun, since other threads
 /// wait for their locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::journal) enum Claim {
+pub(in crate::engine::journal) enum Claim {
     /// A new chain, which holds no locks yet. It gets nothing while a chain that has begun waits.
     New,
     /// A chain that has used up the links it reserved, and holds locks. It may also take the space that new chains must
@@ -57,7 +57,7 @@ pub(in crate::journal) enum Claim {
 /// The share of the log that new chains leave to those that have begun.
 const KEPT_FOR_ROLLING: u64 = 8;
 
-pub(in crate::journal) struct GrantSpace {
+pub(in crate::engine::journal) struct GrantSpace {
     log_bytes: u64,
     overheads: Overheads,
     head: AtomicU64,
@@ -81,7 +81,7 @@ const MIN_BYTES_FOR_CREDIT: u64 = 32 << 20;
 const MAX_PUSH_BYTES: u64 = 32 << 20;
 
 impl GrantSpace {
-    pub(in crate::journal) fn new(log_bytes: u64, overheads: Overheads, head: Lsn) -> Self {
+    pub(in crate::engine::journal) fn new(log_bytes: u64, overheads: Overheads, head: Lsn) -> Self {
         Self {
             log_bytes,
             overheads,
@@ -95,25 +95,25 @@ impl GrantSpace {
     }
 
     /// Bytes to grant for one link that may dirty `bytes` bytes.
-    pub(in crate::journal) fn unit_bytes(&self, bytes: u32) -> u64 {
+    pub(in crate::engine::journal) fn unit_bytes(&self, bytes: u32) -> u64 {
         self.overheads.in_log(u64::from(bytes)) + self.overheads.per_checkpoint()
     }
 
     /// Bytes to charge for `payload` bytes added to a checkpoint, `first` for the one that opens it.
-    pub(in crate::journal) fn charge(&self, payload: u64, first: bool) -> u64 {
+    pub(in crate::engine::journal) fn charge(&self, payload: u64, first: bool) -> u64 {
         let opening = if first { self.opening() } else { 0 };
         // One more than the exact share, so that rounding never makes the sum smaller than the records.
         self.refund(payload) + 1 + opening
     }
 
     /// Bytes that every checkpoint is charged, whatever it contains.
-    pub(in crate::journal) fn opening(&self) -> u64 {
+    pub(in crate::engine::journal) fn opening(&self) -> u64 {
         self.overheads.per_checkpoint()
     }
 
     /// `payload` bytes and their share of what records cost, rounded down: what is refunded when a checkpoint does not
     /// contain them any more.
-    pub(in crate::journal) fn refund(&self, payload: u64) -> u64 {
+    pub(in crate::engine::journal) fn refund(&self, payload: u64) -> u64 {
         payload + payload * (self.overheads.header_bytes + OPERATION) / self.overheads.payload_bytes
     }
 
@@ -121,7 +121,7 @@ impl GrantSpace {
     /// once in each checkpoint, so checkpoints of twice the size halve the log bytes of the leaves of large
     /// directories. The kernel takes an eighth, and no more than 32 MiB; a small log takes an eighth here, too, where
     /// little more fits beside a checkpoint that is being written.
-    pub(in crate::journal) fn push_bytes(&self) -> u64 {
+    pub(in crate::engine::journal) fn push_bytes(&self) -> u64 {
         let share = if self.log_bytes < MIN_BYTES_FOR_CREDIT { 8 } else { 4 };
         (self.log_bytes / share).min(MAX_PUSH_BYTES)
     }
@@ -150,11 +150,11 @@ impl GrantSpace {
         }
     }
 
-    pub(in crate::journal) fn largest_request(&self) -> u64 {
+    pub(in crate::engine::journal) fn largest_request(&self) -> u64 {
         self.limit(Claim::New)
     }
 
-    pub(in crate::journal) fn try_take(&self, need: u64, claim: Claim) -> bool {
+    pub(in crate::engine::journal) fn try_take(&self, need: u64, claim: Claim) -> bool {
         if claim == Claim::New && self.rolling_waiters.load(Ordering::Acquire) > 0 {
             return false;
         }
@@ -164,7 +164,7 @@ impl GrantSpace {
     }
 
     /// Whether the contents of the log leave no room for `need` bytes, whatever other threads give back.
-    pub(in crate::journal) fn is_filled(&self, need: u64, claim: Claim) -> bool {
+    pub(in crate::engine::journal) fn is_filled(&self, need: u64, claim: Claim) -> bool {
         need + self.distance() > self.limit(claim)
     }
 
@@ -206,7 +206,7 @@ impl GrantSpace {
     }
 
     /// Takes space back; returns whether a waiting thread may now find enough.
-    pub(in crate::journal) fn give_back(&self, bytes: u64) -> bool {
+    pub(in crate::engine::journal) fn give_back(&self, bytes: u64) -> bool {
         if self.seekers.load(Ordering::Acquire) == 0 && self.credits.keep(bytes) {
             return false;
         }
@@ -216,32 +216,32 @@ impl GrantSpace {
     }
 
     /// A checkpoint that was charged `charged` bytes was written up to `head`.
-    pub(in crate::journal) fn settle(&self, charged: u64, head: Lsn) {
+    pub(in crate::engine::journal) fn settle(&self, charged: u64, head: Lsn) {
         self.head.store(head.0, Ordering::Release);
         let before = self.taken.fetch_sub(charged, Ordering::AcqRel);
         assert!(before >= charged, "a checkpoint was charged more than was taken");
     }
 
-    pub(in crate::journal) fn head(&self) -> Lsn {
+    pub(in crate::engine::journal) fn head(&self) -> Lsn {
         Lsn(self.head.load(Ordering::Acquire))
     }
 
     /// The log is in use from `tail` on; before any space was granted.
-    pub(in crate::journal) fn start_at(&self, tail: Lsn) {
+    pub(in crate::engine::journal) fn start_at(&self, tail: Lsn) {
         self.tail.store(tail.0, Ordering::Release);
     }
 
-    pub(in crate::journal) fn set_tail(&self, tail: Lsn) {
+    pub(in crate::engine::journal) fn set_tail(&self, tail: Lsn) {
         self.tail.fetch_max(tail.0, Ordering::AcqRel);
     }
 
-    pub(in crate::journal) fn usage(&self) -> (u64, u64) {
+    pub(in crate::engine::journal) fn usage(&self) -> (u64, u64) {
         (self.taken.load(Ordering::Acquire).saturating_sub(self.credits.total()) + self.distance(), self.log_bytes)
     }
 
     /// Whether so little is free that the tail should move before a thread has to wait. The later it moves, the more
     /// items were logged again meanwhile, and need not be written back.
-    pub(in crate::journal) fn is_relief_due(&self) -> bool {
+    pub(in crate::engine::journal) fn is_relief_due(&self) -> bool {
         self.log_bytes - self.usage().0.min(self.log_bytes) < self.relief_bytes()
     }
 
@@ -267,14 +267,14 @@ impl GrantSpace {
 
     /// How far write-back should go to make room for `need` bytes: at least a quarter of the log, so that waiting
     /// is rare.
-    pub(in crate::journal) fn target_for(&self, need: u64) -> Lsn {
+    pub(in crate::engine::journal) fn target_for(&self, need: u64) -> Lsn {
         let (used, _) = self.usage();
         let over = (used + need).saturating_sub(self.limit(Claim::New));
         self.after_tail(over.max(self.log_bytes / 4))
     }
 
     /// How far write-back goes when the tail moves before a thread has to wait: as far as the next checkpoint needs.
-    pub(in crate::journal) fn relief_target(&self) -> Lsn {
+    pub(in crate::engine::journal) fn relief_target(&self) -> Lsn {
         self.after_tail((self.relief_bytes() / 2).max(self.push_bytes()))
     }
 }

@@ -26,7 +26,7 @@ use xfskit_ondisk::Lsn;
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(2);
 
 /// What a thread does to get log space.
-pub(in crate::journal) trait MakeRoom: Sync {
+pub(in crate::engine::journal) trait MakeRoom: Sync {
     /// Fails when the journal was shut down.
     fn check(&self) -> Result<()>;
 
@@ -41,7 +41,7 @@ pub(in crate::journal) trait MakeRoom: Sync {
 }
 
 /// Log space, and the threads that wait for it.
-pub(in crate::journal) struct LogSpace {
+pub(in crate::engine::journal) struct LogSpace {
     accounts: GrantSpace,
     freed: Condvar,
     waiting: Mutex<()>,
@@ -51,7 +51,7 @@ pub(in crate::journal) struct LogSpace {
 
 impl LogSpace {
     /// The space of an empty log of `log_bytes` bytes that is written from `head` on.
-    pub(in crate::journal) fn new(log_bytes: u64, overheads: Overheads, head: Lsn) -> Self {
+    pub(in crate::engine::journal) fn new(log_bytes: u64, overheads: Overheads, head: Lsn) -> Self {
         Self {
             accounts: GrantSpace::new(log_bytes, overheads, head),
             freed: Condvar::new(),
@@ -61,12 +61,12 @@ impl LogSpace {
     }
 
     /// The accounts.
-    pub(in crate::journal) fn accounts(&self) -> &GrantSpace {
+    pub(in crate::engine::journal) fn accounts(&self) -> &GrantSpace {
         &self.accounts
     }
 
     /// Sets whether recovered intents are being finished.
-    pub(in crate::journal) fn set_recovering(&self, recovering: bool) {
+    pub(in crate::engine::journal) fn set_recovering(&self, recovering: bool) {
         self.recovering.store(recovering, Ordering::Release);
     }
 
@@ -75,7 +75,7 @@ impl LogSpace {
     }
 
     /// Lets the threads that wait look again.
-    pub(in crate::journal) fn wake_waiters(&self) {
+    pub(in crate::engine::journal) fn wake_waiters(&self) {
         let _guard = self.waiting.lock();
         self.freed.notify_all();
     }

@@ -25,7 +25,7 @@ pub(super) struct Waiting {
 
 /// The work that a transaction has put off.
 #[derive(Default)]
-pub(in crate::trans) struct Queue {
+pub(in crate::engine::trans) struct Queue {
     first: VecDeque<Waiting>,
     last: VecDeque<Waiting>,
 }
@@ -66,7 +66,7 @@ impl Transaction<'_> {
     }
 
     /// Logs an intent for each piece of work that has none; part of every link's commit.
-    pub(in crate::trans) fn log_deferred(&mut self) {
+    pub(in crate::engine::trans) fn log_deferred(&mut self) {
         let mut queue = std::mem::take(&mut self.deferred);
         for waiting in queue.all().filter(|waiting| waiting.intent.is_none()) {
             waiting.intent = Some(self.log_intent_for(&*waiting.work));
@@ -76,7 +76,7 @@ impl Transaction<'_> {
 
     /// Logs new intents for all work that waits, and done items for the old ones: the next link has to wait for log
     /// space, and the old intents must not hold the tail. Intents in the gathering checkpoint are at the head already.
-    pub(in crate::trans) fn relog_deferred(&mut self) {
+    pub(in crate::engine::trans) fn relog_deferred(&mut self) {
         let mut queue = std::mem::take(&mut self.deferred);
         for Waiting { work, intent, .. } in queue.all() {
             let Some(old) = intent.take_if(|intent| !self.is_at_head(intent)) else { continue };
