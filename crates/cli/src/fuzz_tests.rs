@@ -144,7 +144,7 @@ fn options(list: &str) -> Result<MountSettings, exit::Usage> {
     for option in list.split(',').filter(|option| !option.is_empty()) {
         let parsed = MountSettings::parse(&[option.to_owned()]);
         if !is_known(option) {
-            let refusal = parsed.expect_err("an option that nobody knows was taken").to_string();
+            let refusal = parsed.expect_err("an unknown option was taken").to_string();
             assert!(refusal.contains(option), "{option:?} is refused as {refusal:?}");
         }
     }

@@ -93,7 +93,7 @@ fn open_to_look_with(path: &Path, warnings: Warnings) -> Result<(Arc<dyn BlockDe
         return Ok((device, Vec::new()));
     };
     for loss in rescued.losses.iter().filter(|_| warnings == Warnings::Printed) {
-        screen::tell(&format!("{}: warning: {loss}", path.display()));
+        screen::report(&format!("{}: warning: {loss}", path.display()));
     }
     Ok((rescued.device, rescued.losses))
 }
@@ -102,7 +102,7 @@ fn open_to_look_with(path: &Path, warnings: Warnings) -> Result<(Arc<dyn BlockDe
 fn warn_of_holders(path: &Path, device: &FileDevice) {
     if !device.holders().is_empty() {
         let (path, holders) = (path.display(), Names(device.holders()));
-        screen::tell(&format!("{path}: warning: {holders} may be changing it: what is shown here may be wrong"));
+        screen::report(&format!("{path}: warning: {holders} may be changing it: what is shown here may be wrong"));
     }
 }
 
@@ -127,15 +127,15 @@ fn tell_of_recovery(image: &Path, filesystem: &Volume) {
     let name = image.display();
     if let Some(bytes) = filesystem.journal_room_bytes() {
         let room_mib = bytes >> 20;
-        screen::tell(&format!(
+        screen::report(&format!(
             "{name}: the host is nearly full: the next {room_mib} MiB of the journal have space there"
         ));
     }
     match filesystem.recovery_report() {
         Some(report) if filesystem.options().read_only => {
-            screen::tell(&format!("{name}: {report}, in memory: the image stays as it is"));
+            screen::report(&format!("{name}: {report}, in memory: the image stays as it is"));
         }
-        Some(report) => screen::tell(&format!("{name}: {report}")),
+        Some(report) => screen::report(&format!("{name}: {report}")),
         None => {}
     }
 }
@@ -194,7 +194,7 @@ fn rehearse(args: &ImageArgs, look: impl FnOnce(&Volume) -> Result<()>) -> Resul
     }
 }
 
-/// Refuses to remove or move a path whose last name is not that of an entry.
+/// FailingRequests to remove or move a path whose last name is not that of an entry.
 ///
 /// # Errors
 /// `Usage` if it is `.`, `..` or the root, where the operation would affect another directory than the user named.

@@ -61,9 +61,9 @@ fn main() -> ExitCode {
         Err(error) => {
             // A server has already reported its error.
             match error.downcast_ref::<exit::Failures>() {
-                Some(failures) => failures.messages().for_each(|message| screen::tell(&message)),
+                Some(failures) => failures.messages().for_each(|message| screen::report(&message)),
                 None if error.is::<exit::Reported>() => {}
-                None => screen::tell(&exit::message(&error)),
+                None => screen::report(&exit::message(&error)),
             }
             if exit::is_interrupted(&error) {
                 interrupt::end();

@@ -71,7 +71,7 @@ impl Progress for CopyBar {
     }
 
     fn passes_over(&self, why: &TransferError) {
-        self.files.suspend(|| screen::tell(&why.to_string()));
+        self.files.suspend(|| screen::report(&why.to_string()));
     }
 
     fn stopped(&self) -> bool {

@@ -99,7 +99,7 @@ fn in_line(bytes: &[u8]) -> Cow<'_, [u8]> {
 
 /// Prints a message to standard error. If that fails, the failure cannot be reported anywhere, and the exit code does
 /// not change.
-pub fn tell(message: &str) {
+pub fn report(message: &str) {
     let message = if stderr().is_terminal() { harmless(message.as_bytes()) } else { Cow::Borrowed(message.as_bytes()) };
     let line = format!("xfskit: {}\n", String::from_utf8_lossy(&message));
     let _ = stderr().write_all(line.as_bytes());

@@ -55,7 +55,7 @@ impl SystemLog {
     }
 
     /// Sends a message to the system's log, if there is one.
-    fn tell(&self, text: &str) {
+    fn send(&self, text: &str) {
         if !self.may_tell() {
             return;
         }
@@ -90,7 +90,7 @@ impl Drop for Message<'_> {
         let _ = stderr().write_all(&self.text);
         if self.is_error {
             let text = String::from_utf8_lossy(&self.text);
-            self.log.tell(text.trim().strip_prefix("ERROR ").unwrap_or(text.trim()));
+            self.log.send(text.trim().strip_prefix("ERROR ").unwrap_or(text.trim()));
         }
     }
 }

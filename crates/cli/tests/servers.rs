@@ -134,7 +134,7 @@ fn the_journal_has_its_space_on_the_host() {
     xfskit_testkit::copy_image(&image, &copy);
     assert!(taken(&copy) < journal);
     ok("ls IMAGE /", &copy);
-    assert!(taken(&copy) < journal, "whoever only reads takes nothing");
+    assert!(taken(&copy) < journal, "a reader takes nothing");
     ok("mkdir IMAGE /dir", &copy);
     assert!(taken(&copy) >= journal, "{}", taken(&copy));
 }

@@ -24,6 +24,6 @@ fn main() {
         "the fork has unlocked the image"
     );
     drop(device);
-    FileDevice::open(&path, Access::Write).expect("nobody holds the image any more");
+    FileDevice::open(&path, Access::Write).expect("no other holds the image any more");
     println!("test a_fork_leaves_the_lock_alone ... ok");
 }

@@ -37,7 +37,7 @@ impl EndReport {
     }
 
     /// Reports the failure of closing, or else notes on what went wrong before.
-    pub fn tell(&self, failure: Option<&str>, notes: &str) {
+    pub fn write(&self, failure: Option<&str>, notes: &str) {
         let text = match failure {
             Some(failure) => format!("{FAILED}{failure}\n"),
             None => format!("{CLOSED}{notes}\n"),

@@ -62,7 +62,7 @@ impl Handler {
 
     /// Replies with an entry, which the kernel caches until it sends a forget.
     fn entry(&self, reply: ReplyEntry, find: impl FnOnce(&Volume) -> Result<Stat>) {
-        match self.server.with(|fs| held(fs, find(fs)?)) {
+        match self.server.with(|fs| counted(fs, find(fs)?)) {
             Ok(stat) => reply.entry(&FOREVER, &attr(&stat), generation(&stat)),
             Err(error) => reply.error(error),
         }
@@ -105,13 +105,13 @@ impl Handler {
         self.server.with(|fs| {
             let mode = new.mode.map_or(0, |mode| mode.bits().into());
             let caller = self.creator(fs, request, dir, mode)?;
-            held(fs, fs.create(dir, name.as_bytes(), new, &caller)?)
+            counted(fs, fs.create(dir, name.as_bytes(), new, &caller)?)
         })
     }
 }
 
 /// Adds one reference of the kernel to an inode.
-fn held(fs: &Volume, stat: Stat) -> Result<Stat> {
+fn counted(fs: &Volume, stat: Stat) -> Result<Stat> {
     fs.add_reference(stat.inode)?;
     Ok(stat)
 }
@@ -138,7 +138,7 @@ impl fuser::Filesystem for Handler {
                 name => fs.lookup_number(dir, name)?,
             };
             // The kernel never forgets the root, so the engine counts no references to it.
-            if number == self.server.root() { fs.stat(number) } else { held(fs, fs.stat(number)?) }
+            if number == self.server.root() { fs.stat(number) } else { counted(fs, fs.stat(number)?) }
         });
         match found {
             Ok(stat) if stat.inode == self.server.root() => {

@@ -50,7 +50,7 @@ fn batch(filesystem: &Volume, dir: InodeNumber, cookie: u32) -> Result<Vec<DirEn
 fn add(filesystem: &Volume, entry: &DirEntry, reply: &mut ReplyDirectoryPlus) -> bool {
     let number = entry.inode;
     let dots = entry.name == b"." || entry.name == b"..";
-    let known = if dots { None } else { hold_and_stat(filesystem, number) };
+    let known = if dots { None } else { reference_and_stat(filesystem, number) };
     let nothing = no_attr(kind_of_entry(entry.file_type));
     // The kernel shows the numbers of `.` and `..` and caches nothing of them.
     let nothing = if dots { FileAttr { ino: INodeNo(number.0), ..nothing } } else { nothing };
@@ -58,24 +58,24 @@ fn add(filesystem: &Volume, entry: &DirEntry, reply: &mut ReplyDirectoryPlus) ->
     let name = OsStr::from_bytes(&entry.name);
     let full = reply.add(INodeNo(number.0), entry.next_cookie.into(), name, &FOREVER, &attributes, generation);
     if full && known.is_some() {
-        let_go(filesystem, number);
+        drop_reference(filesystem, number);
     }
     !full
 }
 
 /// `None` for an inode that cannot be read; the listing shows its name all the same.
-fn hold_and_stat(filesystem: &Volume, number: InodeNumber) -> Option<(FileAttr, Generation)> {
+fn reference_and_stat(filesystem: &Volume, number: InodeNumber) -> Option<(FileAttr, Generation)> {
     filesystem.add_reference(number).ok()?;
     match filesystem.stat(number) {
         Ok(stat) => Some((attr(&stat), generation(&stat))),
         Err(_) => {
-            let_go(filesystem, number);
+            drop_reference(filesystem, number);
             None
         }
     }
 }
 
-fn let_go(filesystem: &Volume, number: InodeNumber) {
+fn drop_reference(filesystem: &Volume, number: InodeNumber) {
     if let Err(error) = filesystem.drop_references(number, 1) {
         tracing::error!(%error, inode = number.0, "an unlinked inode could not be freed");
     }

@@ -175,7 +175,7 @@ impl Server {
         let Failures { count, last } = self.commit_failures();
         let notes = if count == 0 { String::new() } else { format!("{count} commits had failed before: {last}") };
         if let Some(end_report) = self.end_report.get() {
-            end_report.tell(closed.as_ref().err().map(ToString::to_string).as_deref(), &notes);
+            end_report.write(closed.as_ref().err().map(ToString::to_string).as_deref(), &notes);
         }
         closed
     }

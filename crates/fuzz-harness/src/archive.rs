@@ -29,7 +29,7 @@ static BASE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(|| {
 
 /// The result of filling an image from an archive.
 #[derive(Debug)]
-pub struct Filled {
+pub struct UnpackedArchive {
     /// The behaviour of survey and transfer.
     pub behaviour: Behaviour,
     /// The image; complete only if the archive was accepted.
@@ -58,7 +58,7 @@ pub fn tar(input: &[u8]) -> Behaviour {
 ///
 /// # Panics
 /// If the image is not sound afterwards, or the engine reports that it is not.
-pub fn fill(archive: &[u8]) -> Filled {
+pub fn fill(archive: &[u8]) -> UnpackedArchive {
     let mut behaviour = Behaviour::new();
     let shape = Shape { block_bytes: 4096, inode_bytes: 512, dir_block_bytes: 4096, small: true };
     let mut needs = Needs::new(shape);
@@ -84,5 +84,5 @@ pub fn fill(archive: &[u8]) -> Filled {
     let report = xfskit_check::check(Arc::clone(&image) as Arc<dyn BlockDevice>, None, &options, &Quiet);
     let report = report.expect("an image that can be checked");
     assert!(report.is_clean(), "{report:?}");
-    Filled { behaviour, image, is_whole: filled.is_ok() && !losses.are_real() }
+    UnpackedArchive { behaviour, image, is_whole: filled.is_ok() && !losses.are_real() }
 }

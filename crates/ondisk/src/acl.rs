@@ -120,7 +120,9 @@ impl Acl {
             || count(MASK) > 1
             || named && count(MASK) == 0
         {
-            return Err("an ACL has one entry each for owner, group and others, and a mask where it names somebody");
+            return Err(
+                "an ACL has one entry each for owner, group and others, and a mask where it names a user or a group",
+            );
         }
         Ok(())
     }

@@ -149,11 +149,11 @@ pub fn array_mut<T: FromBytes + IntoBytes + Immutable + Unaligned>(
     <[T]>::mut_from_bytes(&mut bytes[offset..offset + count * size_of::<T>()]).expect("the slice is a whole array")
 }
 
-/// Entries in a row of [`place_of_hash`], which compares the first entry of each row before it searches one row.
+/// Entries in a row of [`lower_bound_of_hash`], which compares the first entry of each row before it searches one row.
 const ROW: usize = 32;
 
 /// The index of the first of `entries`, which are in order of hash, that is not below `hash`.
-pub fn place_of_hash<T>(entries: &[T], hash: u32, hash_of: impl Fn(&T) -> u32) -> usize {
+pub fn lower_bound_of_hash<T>(entries: &[T], hash: u32, hash_of: impl Fn(&T) -> u32) -> usize {
     partition_point::<ROW, _>(entries, |entry| hash_of(entry) < hash)
 }
 

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 /// Which requests to a bad place fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refuses {
+pub enum FailingRequests {
     /// Reads.
     Reads,
     /// Writes.
@@ -21,7 +21,7 @@ pub enum Refuses {
 
 /// What reaches the device of a write that touches a bad place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Around {
+pub enum TornWrite {
     /// The sectors outside the bad place: the write is torn.
     Arrives,
     /// Nothing.
@@ -36,9 +36,9 @@ pub struct BadPlace {
     /// How long it is in bytes, in whole sectors.
     pub bytes: u64,
     /// Which requests fail.
-    pub refuses: Refuses,
+    pub refuses: FailingRequests,
     /// What reaches the device of a write that touches it.
-    pub around: Around,
+    pub around: TornWrite,
     /// Number of the write or flush of the run, counted from 0, from which on the place fails.
     pub from: u64,
 }
@@ -50,20 +50,20 @@ impl BadPlace {
 
     /// Whether a read fails after `operations` writes and flushes.
     pub fn refuses_read(&self, range: Range<u64>, operations: u64) -> bool {
-        self.refuses != Refuses::Writes && operations >= self.from && self.touches(&range)
+        self.refuses != FailingRequests::Writes && operations >= self.from && self.touches(&range)
     }
 
     /// Whether write or flush `number` fails.
     pub fn refuses_write(&self, range: Range<u64>, number: u64) -> bool {
-        self.refuses != Refuses::Reads && number >= self.from && self.touches(&range)
+        self.refuses != FailingRequests::Reads && number >= self.from && self.touches(&range)
     }
 
     /// The parts of a refused write that arrive.
     pub fn parts_written(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let (start, end) = (range.start.max(self.offset), range.end.min(self.offset + self.bytes));
         let parts = match self.around {
-            Around::Arrives => [range.start..start, end..range.end],
-            Around::IsLost => [0..0, 0..0],
+            TornWrite::Arrives => [range.start..start, end..range.end],
+            TornWrite::IsLost => [0..0, 0..0],
         };
         parts.into_iter().filter(|part| !part.is_empty())
     }
@@ -77,13 +77,13 @@ impl BadPlace {
 impl fmt::Display for BadPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let refuses = match self.refuses {
-            Refuses::Reads => "reads",
-            Refuses::Writes => "writes",
-            Refuses::Both => "both",
+            FailingRequests::Reads => "reads",
+            FailingRequests::Writes => "writes",
+            FailingRequests::Both => "both",
         };
         let around = match self.around {
-            Around::Arrives => "torn",
-            Around::IsLost => "whole",
+            TornWrite::Arrives => "torn",
+            TornWrite::IsLost => "whole",
         };
         write!(f, "{refuses}:{around}:{}:{}:{}", self.offset, self.bytes, self.from)
     }
@@ -102,14 +102,14 @@ impl FromStr for BadPlace {
         let parts: Vec<&str> = text.split(':').collect();
         let [refuses, around, offset, bytes, from] = parts[..] else { return Err(wrong()) };
         let refuses = match refuses {
-            "reads" => Refuses::Reads,
-            "writes" => Refuses::Writes,
-            "both" => Refuses::Both,
+            "reads" => FailingRequests::Reads,
+            "writes" => FailingRequests::Writes,
+            "both" => FailingRequests::Both,
             _ => return Err(wrong()),
         };
         let around = match around {
-            "torn" => Around::Arrives,
-            "whole" => Around::IsLost,
+            "torn" => TornWrite::Arrives,
+            "whole" => TornWrite::IsLost,
             _ => return Err(wrong()),
         };
         let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());

@@ -163,7 +163,7 @@ impl Contents {
 
 /// A file after an operation.
 #[derive(Debug)]
-struct Version {
+struct FileVersion {
     operation: usize,
     contents: Contents,
     /// The operation moved parts of the file, one extent after another.
@@ -175,7 +175,7 @@ struct Version {
 pub struct Histories {
     /// For each inode number, the nodes that had it, with the operations that made them.
     made: HashMap<InodeNumber, Vec<(usize, NodeId)>>,
-    versions: HashMap<NodeId, Vec<Version>>,
+    versions: HashMap<NodeId, Vec<FileVersion>>,
     /// Operations by which a file took another's name, with the file.
     replacements: Vec<(usize, NodeId)>,
     /// The times of the files.
@@ -192,7 +192,7 @@ impl Histories {
 
     /// Notes that an operation changed a file, or may have.
     pub fn change(&mut self, node: NodeId, operation: usize, contents: Contents, moved: bool) {
-        self.versions.entry(node).or_default().push(Version { operation, contents, moved });
+        self.versions.entry(node).or_default().push(FileVersion { operation, contents, moved });
     }
 
     /// Notes that an operation gave a file the name of another one. A tree that shows the operation must show what the
@@ -255,7 +255,7 @@ impl Histories {
     }
 }
 
-fn judge(found: &Contents, versions: &[Version]) -> Option<String> {
+fn judge(found: &Contents, versions: &[FileVersion]) -> Option<String> {
     let sizes: Vec<u64> = versions.iter().map(|version| version.contents.size).collect();
     let cut_off = sizes.windows(2).any(|pair| pair[0] < found.size && found.size < pair[1]);
     if !sizes.contains(&found.size) && !cut_off {
@@ -266,7 +266,7 @@ fn judge(found: &Contents, versions: &[Version]) -> Option<String> {
         let zeros = [0; SECTOR_BYTES];
         let sector = found.sector(index).map_or(&zeros, AsRef::as_ref);
         let length = (found.size - (index * SECTOR_BYTES) as u64).min(SECTOR_BYTES as u64) as usize;
-        let fits = |version: &Version| match version.contents.sector(index) {
+        let fits = |version: &FileVersion| match version.contents.sector(index) {
             Some(expected) => expected[..length] == sector[..length],
             None => sector[..length] == zeros[..length],
         };
@@ -286,11 +286,11 @@ fn judge(found: &Contents, versions: &[Version]) -> Option<String> {
     None
 }
 
-fn every_sector(versions: &[Version]) -> HashSet<Sector> {
+fn every_sector(versions: &[FileVersion]) -> HashSet<Sector> {
     versions.iter().flat_map(|version| version.contents.sectors.iter().flatten()).map(|sector| **sector).collect()
 }
 
-fn describe(index: usize, sector: &Sector, versions: &[Version]) -> String {
+fn describe(index: usize, sector: &Sector, versions: &[FileVersion]) -> String {
     let mut text = format!("sector {index} is {:02x?}", &sector[..8]);
     for version in versions {
         text += &format!("\nafter {} (size {}): ", version.operation, version.contents.size);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     fn is_right(versions: &[&[u8]], moved: bool, found: &[u8]) -> bool {
-        let version = |(operation, sectors): (usize, &&[u8])| Version { operation, contents: file(sectors), moved };
+        let version = |(operation, sectors): (usize, &&[u8])| FileVersion { operation, contents: file(sectors), moved };
         judge(&file(found), &versions.iter().enumerate().map(version).collect::<Vec<_>>()).is_none()
     }
 

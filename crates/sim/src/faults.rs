@@ -8,7 +8,7 @@
 //! had acknowledged must be there when the device works again. A device that lies: one bit of what is read is wrong, or
 //! one sector reads as another. The filesystem must return what is right, or an error.
 
-use crate::bad_place::{Around, BadPlace, Refuses};
+use crate::bad_place::{BadPlace, FailingRequests, TornWrite};
 use crate::bounds::Bounds;
 use crate::crash::crash;
 use crate::cut::{Choice, Cut};
@@ -92,8 +92,8 @@ pub fn bad_place(recording: &Recording, seed: u64) -> Option<BadPlace> {
     let places: Vec<_> = places.collect();
     let &(number, offset, bytes) = random.pick(&places)?;
     let from = if random.one_in(2) { number } else { random.next() % (number + 1) };
-    let refuses = [Refuses::Reads, Refuses::Writes, Refuses::Both][random.below(3)];
-    let around = [Around::Arrives, Around::IsLost][random.below(2)];
+    let refuses = [FailingRequests::Reads, FailingRequests::Writes, FailingRequests::Both][random.below(3)];
+    let around = [TornWrite::Arrives, TornWrite::IsLost][random.below(2)];
     let whole = BadPlace { offset, bytes, refuses, around, from };
     let sector = offset + random.next() % (bytes / SECTOR) * SECTOR;
     Some(if random.one_in(2) { whole } else { BadPlace { offset: sector, bytes: SECTOR, ..whole } })

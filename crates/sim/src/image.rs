@@ -37,12 +37,12 @@ pub fn has_past(seed: u64) -> bool {
 }
 
 /// The features and the log that the image of a seed has.
-struct Past {
+struct AgedImage {
     features: Features,
     random: Option<Random>,
 }
 
-impl Past {
+impl AgedImage {
     fn of(seed: u64) -> Self {
         if !has_past(seed) {
             return Self { features: OF_TODAY, random: None };
@@ -61,7 +61,7 @@ pub fn make_image(shape: &Shape, seed: u64) -> Result<(u64, Pages), Stop> {
     let size_bytes = shape.mib << 20;
     let device = SimDevice::new(size_bytes, Arc::default(), Pages::default());
     let mut options = Options { uuid: Some([7; 16]), allow_small: true, ..Options::default() };
-    let Past { features, random } = Past::of(seed);
+    let AgedImage { features, random } = AgedImage::of(seed);
     let ours = shape.options.iter().map(|(letter, value)| (*letter, value.as_str()));
     for (letter, value) in ours.chain(features.iter().copied()) {
         options.apply(letter, value).map_err(|error| Stop::Wrong(format!("mkfs -{letter} {value}: {error}")))?;

@@ -39,7 +39,7 @@ mod times;
 mod tree;
 mod workload;
 
-pub use bad_place::{Around, BadPlace, Refuses};
+pub use bad_place::{BadPlace, FailingRequests, TornWrite};
 pub use bounds::Bounds;
 pub use campaign::{Campaign, Finding, Summary};
 pub use crash::{crash, crash_for_kernel};

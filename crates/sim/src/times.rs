@@ -56,7 +56,7 @@ pub enum Change {
 
 /// A file after an operation.
 #[derive(Debug)]
-struct Version {
+struct FileVersion {
     operation: usize,
     changed: Changed,
     change: Change,
@@ -65,7 +65,7 @@ struct Version {
 /// The times of all regular files of a run after each operation.
 #[derive(Debug, Default)]
 pub struct TimesHistory {
-    versions: HashMap<NodeId, Vec<Version>>,
+    versions: HashMap<NodeId, Vec<FileVersion>>,
 }
 
 impl TimesHistory {
@@ -73,7 +73,7 @@ impl TimesHistory {
     pub fn note(&mut self, node: NodeId, operation: usize, changed: Changed, change: Change) {
         let versions = self.versions.entry(node).or_default();
         if versions.last().is_none_or(|last| last.changed != changed) {
-            versions.push(Version { operation, changed, change });
+            versions.push(FileVersion { operation, changed, change });
         }
     }
 
@@ -85,7 +85,7 @@ impl TimesHistory {
         let versions = &versions[..begun];
         let mut expected = Vec::new();
         for operation in after {
-            let shown = |version: &Version| version.operation <= *operation;
+            let shown = |version: &FileVersion| version.operation <= *operation;
             let tree = versions.iter().rposition(|version| shown(version) && version.change == Change::OfTheTree);
             let Some(tree) = tree else { continue };
             let behind = &versions[tree + 1..];

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::volume::{MountOptions, Volume};
-use xfskit_sim::{Around, BadPlace, Crashed, RunOptions, WORKLOADS, bad_place, crash_for_kernel, record};
+use xfskit_sim::{BadPlace, Crashed, RunOptions, TornWrite, WORKLOADS, bad_place, crash_for_kernel, record};
 use xfskit_testkit::{Reference, Scratch, TreeEntry, UML_DISKS, kernel_mount, tree};
 
 fn save(state: &Crashed, path: &Path) {
@@ -51,7 +51,7 @@ fn by_kernel_and_xfskit(reference: &Reference, scratch: &Scratch, number: u64, f
     // recovery does not repair torn metadata.
     let place = bad_place(&recording, seed)
         .filter(|_| number % 4 == 3)
-        .map(|place| BadPlace { around: Around::IsLost, ..place });
+        .map(|place| BadPlace { around: TornWrite::IsLost, ..place });
     if place.is_some() {
         (recording, _) = record(workload, seed, RunOptions { bad_place: place, ..RunOptions::default() }).unwrap();
     }

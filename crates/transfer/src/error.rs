@@ -178,7 +178,7 @@ impl Losses {
     }
 
     /// Whether the copy lacks something that only root could have copied: owners, attributes.
-    pub fn are_for_want_of_root(&self) -> bool {
+    pub fn are_for_lack_of_privilege(&self) -> bool {
         self.owners.count > 0 || self.roots_attributes.count > 0
     }
 

@@ -11,7 +11,7 @@ use xfskit::mount::Mount;
 use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::log_items::{AttrIntent, AttrVerb, encode_done};
 use xfskit::ondisk::log_record::item_type;
-use xfskit::trans::deferred::{Step, Turn, Work};
+use xfskit::trans::deferred::{StepResult, Turn, Work};
 use xfskit::trans::{Reservation, Transaction};
 use xfskit::volume::{AttrLogging, Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 use xfskit_testkit::{Reference, Scratch, TreeEntry};
@@ -200,7 +200,7 @@ impl Work for Slow {
         copy.push(&encode_done(item_type::ATTRD, id));
     }
 
-    fn step(&mut self, _: &mut Transaction) -> xfskit::error::Result<Step> {
+    fn step(&mut self, _: &mut Transaction) -> xfskit::error::Result<StepResult> {
         let journal = &self.fs.mount().journal;
         let (_, size) = journal.usage();
         for n in (0..=u8::MAX).cycle().take_while(|_| self.fills_log) {
@@ -210,7 +210,7 @@ impl Work for Slow {
             self.fs.set_xattr(self.inode, b"user.other", &[n; 60_000], SetMode::Any, &Caller::root())?;
             self.fs.sync()?;
         }
-        Ok(Step::Done)
+        Ok(StepResult::Done)
     }
 
     fn reserve(&self, _: &Mount) -> Reservation {

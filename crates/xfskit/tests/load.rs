@@ -56,7 +56,7 @@ fn on_contents(fs: &Volume, random: &mut Random, file: InodeNumber, other: Inode
         _ => {
             let mut buffer = data;
             let count = fs.read_at(file, offset, &mut buffer)?;
-            assert!(!buffer[..count].contains(&POISON), "what nobody wrote is read");
+            assert!(!buffer[..count].contains(&POISON), "what was never written is read");
             Ok(())
         }
     }
@@ -93,7 +93,7 @@ fn check_contents(fs: &Volume, dir: InodeNumber) {
         let size = fs.stat(entry.inode).unwrap().size;
         for offset in (0..size).step_by(buffer.len()) {
             let count = fs.read_at(entry.inode, offset, &mut buffer).unwrap();
-            assert!(!buffer[..count].contains(&POISON), "inode {} shows what nobody wrote", entry.inode.0);
+            assert!(!buffer[..count].contains(&POISON), "inode {} shows what was never written", entry.inode.0);
         }
     }
 }

@@ -112,7 +112,7 @@ impl Target for Engine {
                 options.cache_bytes >> 20
             )
             .to_lowercase(),
-            durability: "as in the kernel's delayed logging: the journal when the CIL is full or somebody syncs, each checkpoint with \
+            durability: "as in the kernel's delayed logging: the journal when the CIL is full or a sync is asked for, each checkpoint with \
                          flushes (fdatasync) of the image; a sync ends each phase, outside of its time"
                 .into(),
         }

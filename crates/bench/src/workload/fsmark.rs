@@ -87,7 +87,7 @@ impl Work for FsMark {
         })?;
         let emptied: Vec<Mutex<Option<Emptied<T::Listing>>>> = (0..self.parts).map(|_| Mutex::default()).collect();
         self.phase(bench, "remove", |part, n| {
-            let mut emptied = emptied[part].lock().expect("nobody panics with it");
+            let mut emptied = emptied[part].lock().expect("no thread panics with it");
             let place = self.dir_of(n);
             let current = match emptied.take() {
                 Some(current) if current.place == place => current,
@@ -274,9 +274,9 @@ mod tests {
     use crate::target::PathTarget;
     use std::path::Path;
 
-    struct Nobody;
+    struct NoWatch;
 
-    impl Watch for Nobody {
+    impl Watch for NoWatch {
         fn begin(&self, _: &str, _: u64) {}
         fn advance(&self, _: u64) {}
         fn stopped(&self) -> bool {
@@ -294,7 +294,7 @@ mod tests {
         let work = FsMark { parts: 2, each: 2 * PIECE + 3, dirs: 2 };
         for threads in [2, 1] {
             let target = PathTarget::open(dir.path(), "folder").unwrap();
-            let bench = Bench::new(&target, threads, &Nobody);
+            let bench = Bench::new(&target, threads, &NoWatch);
             work.run(&bench).unwrap();
             let operations: Vec<u64> = bench.into_phases().iter().map(|phase| phase.operations).collect();
             assert_eq!(operations, [2 * work.each as u64; 2]);

@@ -169,11 +169,11 @@ impl Work for Mix {
             (0..bench.threads).map(|thread| Client::new(target, thread).map(Mutex::new)).collect::<Result<_>>()?;
         target.sync()?;
         bench.phase(MIX, self.each, |thread, n| {
-            let mut client = clients[thread].lock().expect("nobody panics with it");
+            let mut client = clients[thread].lock().expect("no thread panics with it");
             client.step(target, thread, mix((thread as u64) << 40 ^ n as u64))
         })?;
         let tallies: Vec<_> =
-            clients.into_iter().map(|client| client.into_inner().expect("nobody panics with it")).collect();
+            clients.into_iter().map(|client| client.into_inner().expect("no thread panics with it")).collect();
         bench.amend(|phase| {
             phase.kinds = kinds(&tallies);
             phase.max_latency_seconds = phase.kinds.iter().map(|kind| kind.max_seconds).reduce(f64::max);

@@ -78,10 +78,10 @@ pub(super) fn make_files<T: Target>(bench: &Bench<'_, T>, each: usize) -> Result
     bench.prepare(each, |thread, n| {
         let name = file_name(thread, n);
         let made = target.create(&dirs[thread], &name)?;
-        files[thread].lock().expect("nobody panics with it").push(target.file(&dirs[thread], &name, made));
+        files[thread].lock().expect("no thread panics with it").push(target.file(&dirs[thread], &name, made));
         Ok(())
     })?;
-    Ok(files.into_iter().map(|files| files.into_inner().expect("nobody panics with it")).collect())
+    Ok(files.into_iter().map(|files| files.into_inner().expect("no thread panics with it")).collect())
 }
 
 /// Measures.

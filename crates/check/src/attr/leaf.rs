@@ -56,7 +56,7 @@ pub(super) fn walk(context: &Context<'_>, inode: &InodeView<'_>, map: &Map, take
     });
     let (number, mapped, named) = (inode.number, map.blocks_in(0..u64::MAX), tree.blocks + value_blocks);
     if incomplete > 0 {
-        context.faults.note(format!("inode {number} has {incomplete} incomplete attributes, which nobody sees"));
+        context.faults.note(format!("inode {number} has {incomplete} incomplete attributes, which no program sees"));
     } else if tree.whole && mapped > named {
         // A crash between the steps of a large value leaves such blocks, here and in the kernel.
         let unnamed = mapped - named;

@@ -71,7 +71,7 @@ comes first. SRC/. stands for what is in SRC, without SRC itself.
 
 Permissions, owners (as numbers), times, attributes, ACLs, holes and further names are kept. What is there already \
 keeps its owner, permissions and attributes, and a file gets the contents and times of the source; -p gives it \
-everything. What the host refuses is told at the end, with exit code 9; owners that only root may give are no reason \
+everything. What the host refuses is listed at the end, with exit code 9; owners that only root may give are no reason \
 for that without -p. \
 Symbolic links are copied, never followed. A file gets its name when it is complete; one that changes while it is read \
 is an error (exit code 5). A file of the host that holds a filesystem is only replaced with -f.";

@@ -3,7 +3,7 @@
 use crate::args::CheckArgs;
 use crate::exit::{self, Reported, message};
 use crate::image::{named, open_device, open_to_look};
-use crate::screen::{end, say, tell};
+use crate::screen::{self, end, say};
 use anyhow::Result;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -37,7 +37,7 @@ pub fn usage_code(mut error: clap::Error) -> ExitCode {
         // Help and version go to standard output. A reader that closes the pipe has read enough of them.
         0 => match printed {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                tell(&format!("standard output: {error}"));
+                screen::report(&format!("standard output: {error}"));
                 ExitCode::from(if is_check { FAILED } else { NOT_WRITTEN })
             }
             _ => ExitCode::SUCCESS,
@@ -84,7 +84,7 @@ pub fn run(args: &CheckArgs, as_json: bool) -> Result<()> {
             if let Err(error) = end()
                 && error.kind() != std::io::ErrorKind::BrokenPipe
             {
-                tell(&format!("standard output: {error}"));
+                screen::report(&format!("standard output: {error}"));
                 return Err(Reported(FAILED).into());
             }
             match (report.log, report.is_clean()) {
@@ -94,7 +94,7 @@ pub fn run(args: &CheckArgs, as_json: bool) -> Result<()> {
             }
         }
         Err(error) => {
-            tell(&message(&error));
+            screen::report(&message(&error));
             if exit::code(&error) == exit::USAGE { USAGE } else { FAILED }
         }
     };

@@ -114,7 +114,7 @@ impl Images {
     fn close(self) -> Result<()> {
         let mut result = Ok(());
         for (image, filesystem) in self.opened {
-            let filesystem = Arc::into_inner(filesystem).expect("nobody else uses the image any more");
+            let filesystem = Arc::into_inner(filesystem).expect("no other thread uses the image any more");
             if !filesystem.options().read_only {
                 let closed = filesystem.unmount();
                 result = result.and(closed.with_context(|| format!("{}: closing the image", image.display())));
@@ -154,10 +154,10 @@ pub fn run(args: &CpArgs) -> Result<()> {
     let losses = result?;
     closed?;
     let preserve = args.preserve || args.archive;
-    report(&losses, if preserve { WantOfRoot::IsLoss } else { WantOfRoot::IsTold })
+    report_losses(&losses, if preserve { PrivilegeLoss::IsError } else { PrivilegeLoss::IsWarning })
 }
 
-/// Refuses `IMAGE:PATH` without a slash, which would otherwise be a file of the host of that name.
+/// FailingRequests `IMAGE:PATH` without a slash, which would otherwise be a file of the host of that name.
 fn check_colon(text: &OsStr) -> Result<()> {
     let bytes = text.as_bytes();
     if std::fs::symlink_metadata(text).is_ok() || matches!(CopyOperand::parse(text), CopyOperand::Image(..)) {
@@ -223,22 +223,22 @@ pub fn attributes(dropped: bool) -> Attributes {
 
 /// How to treat a loss that root could have avoided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WantOfRoot {
+pub enum PrivilegeLoss {
     /// The user asked for everything, so it is an error.
-    IsLoss,
+    IsError,
     /// As with cp(1) and tar, it only gets a message.
-    IsTold,
+    IsWarning,
 }
 
 /// Reports losses. It is an error if more is lost than the leading slash of a name.
-pub fn report(losses: &Losses, want_of_root: WantOfRoot) -> Result<()> {
+pub fn report_losses(losses: &Losses, privilege_loss: PrivilegeLoss) -> Result<()> {
     if *losses != Losses::default() {
-        screen::tell(&losses.to_string());
+        screen::report(&losses.to_string());
     }
     if losses.are_of_damage() {
         return Err(exit::Reported(exit::DAMAGED).into());
     }
-    let lost = losses.are_real() || want_of_root == WantOfRoot::IsLoss && losses.are_for_want_of_root();
+    let lost = losses.are_real() || privilege_loss == PrivilegeLoss::IsError && losses.are_for_lack_of_privilege();
     if lost { Err(exit::Reported(exit::LOSSES).into()) } else { Ok(()) }
 }
 
@@ -439,7 +439,7 @@ fn find_target(
     }
 }
 
-/// Refuses to copy a file onto itself: the copy would replace the file, and its other names would then refer to another
+/// FailingRequests to copy a file onto itself: the copy would replace the file, and its other names would then refer to another
 /// file than this one.
 fn check_not_onto_itself(filesystem: &Arc<Volume>, start: InodeNumber, target: &Target, name: &[u8]) -> Result<()> {
     let Target::Image(other, dir) = target else { return Ok(()) };
@@ -449,7 +449,7 @@ fn check_not_onto_itself(filesystem: &Arc<Volume>, start: InodeNumber, target: &
     if is_same { Err(Usage("source and target are the same file".into()).into()) } else { Ok(()) }
 }
 
-/// Refuses to copy a directory into itself, which would never end.
+/// FailingRequests to copy a directory into itself, which would never end.
 fn check_not_into_itself(filesystem: &Arc<Volume>, start: InodeNumber, target: &Target) -> Result<()> {
     let Target::Image(other, dir) = target else { return Ok(()) };
     if !Arc::ptr_eq(filesystem, other) {

@@ -1,6 +1,6 @@
 //! `xfskit export`: a tree of an image as a tar stream.
 
-use super::copy::{WantOfRoot, attributes, report, why_kept};
+use super::copy::{PrivilegeLoss, attributes, report_losses, why_kept};
 use super::list::is_dir;
 use crate::args::ExportArgs;
 use crate::exit::{self, Usage};
@@ -36,7 +36,7 @@ pub fn run(args: &ExportArgs) -> Result<()> {
         }
         None => write(&filesystem, start, args, screen::data())?.0,
     };
-    report(&losses, WantOfRoot::IsTold)
+    report_losses(&losses, PrivilegeLoss::IsWarning)
 }
 
 /// Writes to a file that gets its name when it is complete. An existing file that is not a regular file is written

@@ -1,12 +1,12 @@
 //! `xfskit mkfs`.
 
-use super::copy::{WantOfRoot, report};
+use super::copy::{PrivilegeLoss, report_losses};
 use super::fill;
 use super::info::summary_of;
 use crate::args::MkfsArgs;
 use crate::exit::Usage;
 use crate::overwrite::open_existing;
-use crate::screen::{say, say_part, tell};
+use crate::screen::{report, say, say_part};
 use crate::text::parse_size;
 use crate::unnamed::sync_names;
 use anyhow::{Context, Result};
@@ -31,7 +31,7 @@ pub fn run(args: &MkfsArgs, as_json: bool) -> Result<()> {
     };
     let (superblock, losses) = fill::run(args, from, &options)?;
     print(args, &superblock, as_json)?;
-    report(&losses, WantOfRoot::IsLoss)
+    report_losses(&losses, PrivilegeLoss::IsError)
 }
 
 fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
@@ -78,7 +78,7 @@ fn hint_at_owner(args: &MkfsArgs) {
     let uid = rustix::process::geteuid();
     if args.owner.is_none() && args.from.is_none() && !args.quiet && !uid.is_root() {
         let own = format!("--owner {}:{}", uid.as_raw(), rustix::process::getegid().as_raw());
-        tell(&format!("the root directory of the image belongs to root; {own} would make it yours"));
+        report(&format!("the root directory of the image belongs to root; {own} would make it yours"));
     }
 }
 

@@ -15,7 +15,7 @@ pub use options::MountSettings;
 use crate::args::MountArgs;
 use crate::exit::{self, Reported};
 use crate::image::open;
-use crate::screen::tell;
+use crate::screen::report;
 use crate::syslog::SystemLog;
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -172,7 +172,7 @@ fn unmount_on_signal(mut signals: Signals, unmounter: &Unmounter) {
             // The image is closed; programs with open files do not keep the server from ending.
             Ok(Unmounted::Detached) => std::process::exit(0),
             Err(error) => {
-                tell(&error.to_string());
+                report(&error.to_string());
                 std::process::exit(exit::code(&error.into()).into());
             }
         }

@@ -53,7 +53,7 @@ pub fn run(mount_point: &Path) -> Result<()> {
     match answers.recv_timeout(MAX_CLOSING) {
         Ok(Ending::Closed(notes)) => {
             if !notes.is_empty() {
-                crate::screen::tell(&format!("{}: warning: {notes}", path.display()));
+                crate::screen::report(&format!("{}: warning: {notes}", path.display()));
             }
             Ok(())
         }

@@ -70,11 +70,11 @@ impl Preview {
     /// Computes what recovery would do; `None` for a clean log, an error if recovery fails.
     pub fn of(journal: &Journal) -> Result<Option<Self>, xfskit::volume::Error> {
         let mut outcomes: Vec<Vec<Option<ItemOutcome>>> = Vec::new();
-        let recovered = journal.log.preview(&mut |told| {
-            outcomes.resize_with(outcomes.len().max(told.transaction + 1), Vec::new);
-            let items = &mut outcomes[told.transaction];
-            items.resize(items.len().max(told.item + 1), None);
-            items[told.item] = Some(told.outcome);
+        let recovered = journal.log.preview(&mut |item_outcome| {
+            outcomes.resize_with(outcomes.len().max(item_outcome.transaction + 1), Vec::new);
+            let items = &mut outcomes[item_outcome.transaction];
+            items.resize(items.len().max(item_outcome.item + 1), None);
+            items[item_outcome.item] = Some(item_outcome.outcome);
         })?;
         Ok(recovered.map(|recovered| Self {
             outcomes,

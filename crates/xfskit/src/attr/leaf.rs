@@ -10,7 +10,7 @@ use xfskit_ondisk::attr::leaf::{
     FreeRun, LEAF_ENTRY_BYTES, LEAF_HEADER_BYTES, LeafAttr, LeafEntry, LeafHeader, LeafValue, attr_at, attrs,
     first_used, leaf_entries, leaf_header, local_bytes, remote_bytes,
 };
-use xfskit_ondisk::da::{DaInfo, place_of_hash};
+use xfskit_ondisk::da::{DaInfo, lower_bound_of_hash};
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -129,7 +129,7 @@ fn run(start: usize, length: usize) -> FreeRun {
 pub(super) fn add(e: &mut Edit<'_>, new: &OwnedAttr) -> Verdict<bool> {
     let entries = leaf_entries(e.bytes());
     let count = entries.len();
-    let position = place_of_hash(entries, new.hash, |entry| entry.hash.get());
+    let position = lower_bound_of_hash(entries, new.hash, |entry| entry.hash.get());
     if let Some(offset) = find_run(e.bytes(), new.size())? {
         add_at(e, new, position, offset);
         return Ok(true);

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::trans::{InoId, Transaction};
 use std::ops::ControlFlow;
 use xfskit_ondisk::attr::leaf::{LeafValue, attr_at, leaf_entries};
-use xfskit_ondisk::da::place_of_hash;
+use xfskit_ondisk::da::lower_bound_of_hash;
 
 /// An attribute in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ fn list_tree(
         guard.visit(path.leaf().block)?;
         let bytes = tx.bytes(path.leaf().id);
         let entries = leaf_entries(bytes);
-        let first = place_of_hash(entries, cursor.hash, |entry| entry.hash.get());
+        let first = lower_bound_of_hash(entries, cursor.hash, |entry| entry.hash.get());
         for position in first..entries.len() {
             let attr = attr_at(bytes, position)?;
             if attr.hash == cursor.hash && skip > 0 {

@@ -10,7 +10,7 @@ use super::{Change, leftovers};
 use crate::error::Result;
 use crate::item::LogVector;
 use crate::mount::Mount;
-use crate::trans::deferred::Step;
+use crate::trans::deferred::StepResult;
 use crate::trans::{InoId, Reservation, Transaction};
 use xfskit_ondisk::log_items::AttrIntent;
 use xfskit_ondisk::{Extent, InodeNumber};
@@ -46,14 +46,14 @@ impl Redo {
     ///
     /// # Errors
     /// `NoSpace`, `Corrupt`, `Io`.
-    pub fn step(&mut self, tx: &mut Transaction, ino: InoId) -> Result<Step> {
+    pub fn step(&mut self, tx: &mut Transaction, ino: InoId) -> Result<StepResult> {
         tx.inode_memory_mut(ino).known_absent = Default::default();
         if self.leftovers.is_none() {
             self.leftovers = Some(leftovers::unnamed(tx, ino)?);
         }
         if let Some(extent) = self.leftovers.as_mut().and_then(Vec::pop) {
             leftovers::reclaim(tx, ino, &extent)?;
-            return Ok(Step::Roll);
+            return Ok(StepResult::Roll);
         }
         // Another update of the inode may have taken the rest of the range for its own value.
         if let Some(mapping) = self.update.mapping

@@ -99,9 +99,11 @@ pub fn list_inode<'a>(mount: &Mount, state: &'a InodeState) -> InodeList<'a> {
     }
 }
 
-fn count(mount: &Mount, is_known: bool) {
+/// Counts a search, or one that was spared because the attribute is known to be absent.
+#[inline]
+pub(super) fn count(mount: &Mount, is_known_absent: bool) {
     let counters = &mount.counters;
-    if is_known { &counters.attr_searches_skipped } else { &counters.attr_searches }.increment();
+    if is_known_absent { &counters.attr_searches_skipped } else { &counters.attr_searches }.increment();
 }
 
 impl AttrSlot {
@@ -115,6 +117,12 @@ impl AttrSlot {
     #[inline]
     pub fn count(&self, mount: &Mount) {
         count(mount, matches!(self, Self::KnownAbsent));
+    }
+
+    /// Where the attribute stands in the inode.
+    #[inline]
+    pub(super) fn entry(&self) -> Option<EntryRange> {
+        if let Self::InInode(entry) = self { Some(*entry) } else { None }
     }
 
     /// The value of an attribute that was found; gives the blocks back.
@@ -138,10 +146,22 @@ impl AttrSlot {
 }
 
 impl InodeSearch<'_> {
+    /// Where the attribute stands in the inode.
+    #[inline]
+    pub(super) fn entry(&self) -> Option<EntryRange> {
+        if let Self::Found(found) = self { Some(EntryRange::of(found)) } else { None }
+    }
+
+    /// Whether nothing was searched.
+    #[inline]
+    pub(super) fn is_known_absent(&self) -> bool {
+        matches!(self, Self::KnownAbsent)
+    }
+
     /// Counts the search, unless it goes on in the tree.
     pub fn count(&self, mount: &Mount) {
         if !matches!(self, Self::InTree) {
-            count(mount, matches!(self, Self::KnownAbsent));
+            count(mount, self.is_known_absent());
         }
     }
 }

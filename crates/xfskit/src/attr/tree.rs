@@ -16,7 +16,7 @@ use xfskit_ondisk::attr::leaf::{
 use xfskit_ondisk::attr::shortform::{
     SHORTFORM_HEADER_BYTES, SHORTFORM_LENGTH_LIMIT, append, attrs as shortform_attrs, entry_bytes,
 };
-use xfskit_ondisk::da::{DA_MAX_DEPTH, DaInfo, last_hash, place_of_hash};
+use xfskit_ondisk::da::{DA_MAX_DEPTH, DaInfo, last_hash, lower_bound_of_hash};
 use xfskit_ondisk::{FileBlock, ForkFormat, Geometry, Limits};
 
 /// Whether an entry is shown. The kernel hides entries of updates that it has not finished; xfskit never writes such.
@@ -75,7 +75,7 @@ pub(super) fn find(tx: &mut Transaction, ino: InoId, key: &Attr<'_>, entry: Comp
         guard.visit(path.leaf().block)?;
         let bytes = tx.bytes(path.leaf().id);
         let entries = leaf_entries(bytes);
-        let first = place_of_hash(entries, hash, |entry| entry.hash.get());
+        let first = lower_bound_of_hash(entries, hash, |entry| entry.hash.get());
         let mut found = None;
         for (position, _) in entries.iter().enumerate().skip(first).take_while(|(_, found)| found.hash.get() == hash) {
             let attr = attr_at(bytes, position)?;

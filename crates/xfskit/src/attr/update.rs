@@ -9,7 +9,8 @@
 //! copied in place and logs nothing but the fork.
 
 pub use super::reserve::{intent_bytes, reservation};
-use super::search::missing;
+use super::search::{count as count_search, missing, search_inode};
+use super::shortform::EntryRange;
 use super::{Attr, AttrSlot, Change, EmptyFork, Fit, Form, ValueMapping, form, search, shortform, work};
 use crate::error::{Error, Result};
 pub use crate::trans::deferred::Logging;
@@ -52,16 +53,17 @@ pub fn put_in_inode(tx: &mut Transaction, ino: InoId, new: &Attr<'_>, required: 
     if !stays_in_inode(tx, ino, new.value.len()) {
         return Ok(false);
     }
-    let slot = search(tx, ino, new)?;
-    match (slot.is_found(), required) {
-        (true, Required::Absent) => return Err(Error::Exists),
-        (false, Required::Present) => return Err(Error::NoAttribute),
+    let found = search_inode(tx.mount(), tx.inode(ino), new)?;
+    let (old, is_known_absent) = (found.entry(), found.is_known_absent());
+    match (old, required) {
+        (Some(_), Required::Absent) => return Err(Error::Exists),
+        (None, Required::Present) => return Err(Error::NoAttribute),
         _ => {}
     }
-    if in_shortform(tx, ino, Some(new), &slot)? == Fit::NoRoom {
+    if put_shortform(tx, ino, new, old)? == Fit::NoRoom {
         return Ok(false);
     }
-    slot.count(tx.mount());
+    count_search(tx.mount(), is_known_absent);
     Ok(true)
 }
 
@@ -73,8 +75,10 @@ pub fn remove_in_inode(tx: &mut Transaction, ino: InoId, old: &Attr<'_>) -> Resu
     if !stays_in_inode(tx, ino, 0) {
         return Ok(false);
     }
-    let slot = search_present(tx, ino, old)?;
-    in_shortform(tx, ino, None, &slot).map(|outcome| outcome == Fit::Done)
+    let Some(entry) = search_inode(tx.mount(), tx.inode(ino), old)?.entry() else {
+        return Err(missing(tx, ino, old));
+    };
+    remove_shortform(tx, ino, entry).map(|()| true)
 }
 
 fn stays_in_inode(tx: &Transaction, ino: InoId, value_bytes: usize) -> bool {
@@ -174,34 +178,40 @@ fn make(
         slot.release(tx);
         return work::run(tx, ino, change, logging, mapping);
     }
-    if in_shortform(tx, ino, change.new_attr(), &slot)? == Fit::Done {
+    let old = slot.entry();
+    let Some(new) = change.new_attr() else {
+        return remove_shortform(tx, ino, old.expect("what is removed was found"));
+    };
+    if put_shortform(tx, ino, new, old)? == Fit::Done {
         return Ok(());
     }
     tx.mount().counters.attr_fell_no_room.increment();
     // The old half goes now; what remains to be done, and to be logged, is a plain set of the new one.
-    if let AttrSlot::InInode(old) = slot {
+    if let Some(old) = old {
         shortform::remove_at(tx, ino, old, EmptyFork::Keep)?;
     }
     work::run(tx, ino, change.into_set(), logging, mapping)
 }
 
-/// Stores `new` in shortform, if there is room, in the place of what is at `slot`; without `new`, removes that.
-fn in_shortform(tx: &mut Transaction, ino: InoId, new: Option<&Attr<'_>>, slot: &AttrSlot) -> Result<Fit> {
-    let counters = &tx.mount().counters;
-    let outcome = match (new, slot) {
-        (None, AttrSlot::InInode(old)) => shortform::remove_at(tx, ino, *old, EmptyFork::Remove).map(|()| Fit::Done)?,
-        (Some(new), AttrSlot::InInode(old)) => {
-            let outcome = shortform::replace_at(tx, ino, *old, new);
-            if outcome == Fit::Done && old.is_for(new) {
-                counters.attr_in_place.increment();
-            }
-            outcome
-        }
-        (Some(new), _) => shortform::add(tx, ino, new)?,
-        (None, _) => unreachable!("what is removed was found"),
+/// Stores `new` in shortform, if there is room, in the place of `old`.
+fn put_shortform(tx: &mut Transaction, ino: InoId, new: &Attr<'_>, old: Option<EntryRange>) -> Result<Fit> {
+    let fit = match old {
+        Some(old) => shortform::replace_at(tx, ino, old, new),
+        None => shortform::add(tx, ino, new)?,
     };
-    if outcome == Fit::Done {
+    if fit == Fit::Done {
+        let counters = &tx.mount().counters;
         counters.attr_fast_path.increment();
+        if old.is_some_and(|old| old.is_for(new)) {
+            counters.attr_in_place.increment();
+        }
     }
-    Ok(outcome)
+    Ok(fit)
+}
+
+/// Removes an attribute from the shortform, and an attr fork that nothing needs any more.
+fn remove_shortform(tx: &mut Transaction, ino: InoId, old: EntryRange) -> Result<()> {
+    shortform::remove_at(tx, ino, old, EmptyFork::Remove)?;
+    tx.mount().counters.attr_fast_path.increment();
+    Ok(())
 }

@@ -25,7 +25,7 @@ use crate::error::Result;
 use crate::error_tags::LARP;
 use crate::item::LogVector;
 use crate::mount::{AttrLogging, Mount};
-use crate::trans::deferred::{self, Logging, Step, Turn, Work};
+use crate::trans::deferred::{self, Logging, StepResult, Turn, Work};
 use crate::trans::{InoId, Reservation, Transaction};
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::attr::leaf::LeafValue;
@@ -167,7 +167,7 @@ impl AttrUpdate<'_> {
     }
 
     /// Does as much as fits the link.
-    pub(super) fn step(&mut self, tx: &mut Transaction, ino: InoId) -> Result<Step> {
+    pub(super) fn step(&mut self, tx: &mut Transaction, ino: InoId) -> Result<StepResult> {
         let link = if self.mapping.is_some() { Link::Fresh } else { Link::InUse };
         if self.mapping.is_none() && !self.is_local(tx) {
             self.mapping = Some(ValueMapping::begin(tx, ino, self.change.value_bytes())?);
@@ -177,9 +177,9 @@ impl AttrUpdate<'_> {
             Some(mapping) => mapping.advance(tx, ino, link)?,
         };
         match mapped {
-            Mapped::Some => Ok(Step::Roll),
-            Mapped::NoSpace => Ok(Step::NoSpace),
-            Mapped::All => self.conclude(tx, ino).map(|()| Step::Done),
+            Mapped::Some => Ok(StepResult::Roll),
+            Mapped::NoSpace => Ok(StepResult::NoSpace),
+            Mapped::All => self.conclude(tx, ino).map(|()| StepResult::Done),
         }
     }
 
@@ -227,7 +227,7 @@ impl Work for UpdateInChain<'_> {
         encode_done(id, copy);
     }
 
-    fn step(&mut self, tx: &mut Transaction) -> Result<Step> {
+    fn step(&mut self, tx: &mut Transaction) -> Result<StepResult> {
         self.update.step(tx, self.ino)
     }
 

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::trans::{BufId, Transaction};
 use smallvec::SmallVec;
 use xfskit_ondisk::da::{
-    DA_MAX_DEPTH, DA_NODE_HEADER_BYTES, DaInfo, DaNodeEntry, DaNodeHeader, last_hash, node_entries, place_of_hash,
+    DA_MAX_DEPTH, DA_NODE_HEADER_BYTES, DaInfo, DaNodeEntry, DaNodeHeader, last_hash, lower_bound_of_hash, node_entries,
 };
 
 /// A block on the way down from the root.
@@ -52,8 +52,9 @@ impl CycleGuard {
 impl Path {
     /// Goes down to the first leaf that may hold `hash`, or the last leaf when all hashes are smaller.
     pub fn descend(tx: &mut Transaction, tree: &DaTree, hash: u32) -> Result<Self> {
-        let choose =
-            |entries: &[DaNodeEntry]| place_of_hash(entries, hash, |entry| entry.hash.get()).min(entries.len() - 1);
+        let choose = |entries: &[DaNodeEntry]| {
+            lower_bound_of_hash(entries, hash, |entry| entry.hash.get()).min(entries.len() - 1)
+        };
         let mut path = Self { levels: SmallVec::new() };
         let mut block = tree.root;
         loop {

@@ -1,7 +1,7 @@
 //! Changes to a sorted array of hash index entries, with stale ones in it.
 
 use crate::dabtree::edit::Edit;
-use xfskit_ondisk::da::{array, array_mut, place_of_hash};
+use xfskit_ondisk::da::{array, array_mut, lower_bound_of_hash};
 use xfskit_ondisk::dir::leaf::IndexEntry;
 use zerocopy::IntoBytes;
 
@@ -18,7 +18,7 @@ pub(super) struct IndexArray {
 
 /// The entries with `hash`, with their positions.
 pub(super) fn same_hash(entries: &[IndexEntry], hash: u32) -> impl Iterator<Item = (usize, &IndexEntry)> {
-    let first = place_of_hash(entries, hash, |entry| entry.hash.get());
+    let first = lower_bound_of_hash(entries, hash, |entry| entry.hash.get());
     let same = entries[first..].iter().take_while(move |entry| entry.hash.get() == hash);
     same.enumerate().map(move |(i, entry)| (first + i, entry))
 }
@@ -29,7 +29,7 @@ impl IndexArray {
     }
 
     fn place(self, e: &Edit<'_>, hash: u32) -> usize {
-        place_of_hash(array::<IndexEntry>(e.bytes(), self.start, self.count), hash, |entry| entry.hash.get())
+        lower_bound_of_hash(array::<IndexEntry>(e.bytes(), self.start, self.count), hash, |entry| entry.hash.get())
     }
 
     fn at(self, index: usize) -> usize {

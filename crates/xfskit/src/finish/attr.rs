@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::error_tags::LARP;
 use crate::item::LogVector;
 use crate::mount::Mount;
-use crate::trans::deferred::{Step, Work};
+use crate::trans::deferred::{StepResult, Work};
 use crate::trans::{InoId, Reservation, Transaction};
 use std::sync::Arc;
 use xfskit_ondisk::log_items::AttrIntent;
@@ -38,7 +38,7 @@ impl Work for Update {
         self.redo.encode_done(id, copy);
     }
 
-    fn step(&mut self, tx: &mut Transaction) -> Result<Step> {
+    fn step(&mut self, tx: &mut Transaction) -> Result<StepResult> {
         let ino = inode::join(tx, self.redo.inode())?;
         self.ino = Some(ino);
         self.redo.step(tx, ino)

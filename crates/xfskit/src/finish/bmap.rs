@@ -9,7 +9,7 @@ use crate::inode::bmap::{map_extent, unmap_extent};
 use crate::item::LogVector;
 use crate::mount::Mount;
 use crate::space::step_reservation;
-use crate::trans::deferred::{Step, Work};
+use crate::trans::deferred::{StepResult, Work};
 use crate::trans::{Reservation, Transaction};
 use std::sync::Arc;
 use xfskit_ondisk::Extent;
@@ -33,7 +33,7 @@ impl Work for Change {
         step_reservation(mount, 0, 2 * u64::from(levels) + 2)
     }
 
-    fn step(&mut self, tx: &mut Transaction) -> Result<Step> {
+    fn step(&mut self, tx: &mut Transaction) -> Result<StepResult> {
         let intent = &mut self.0;
         let ino = inode::join(tx, intent.inode)?;
         let fork = if intent.attr_fork { ForkKind::Attr } else { ForkKind::Data };
@@ -48,7 +48,7 @@ impl Work for Change {
             BmapVerb::Unmap => unmap_extent(tx, ino, fork, extent)?,
         };
         intent.extent.count = left as u32;
-        Ok(if left == 0 { Step::Done } else { Step::Roll })
+        Ok(if left == 0 { StepResult::Done } else { StepResult::Roll })
     }
 
     fn encode_intent(&self, id: u64, copy: &mut LogVector) {

@@ -22,7 +22,7 @@ use crate::inode::bmap;
 use crate::item::LogVector;
 use crate::mount::Mount;
 use crate::space::step_reservation;
-use crate::trans::deferred::{Step, Work};
+use crate::trans::deferred::{StepResult, Work};
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use std::sync::Arc;
 use xfskit_ondisk::inode::flags2;
@@ -187,7 +187,7 @@ impl Work for Exchange {
         Reservation { log_bytes: 2 * one.log_bytes, ..one }
     }
 
-    fn step(&mut self, tx: &mut Transaction) -> Result<Step> {
+    fn step(&mut self, tx: &mut Transaction) -> Result<StepResult> {
         let [first, second] = self.0.inodes;
         let inos = if first == second {
             [inode::join(tx, first)?; 2]
@@ -203,10 +203,10 @@ impl Work for Exchange {
             self.advance(pieces[0].count);
         }
         if self.0.count > 0 {
-            return Ok(Step::Roll);
+            return Ok(StepResult::Roll);
         }
         self.conclude(tx, inos)?;
-        Ok(Step::Done)
+        Ok(StepResult::Done)
     }
 
     fn encode_intent(&self, id: u64, copy: &mut LogVector) {

@@ -5,7 +5,7 @@ use crate::error_tags::REFCOUNT_FINISH_ONE;
 use crate::item::LogVector;
 use crate::mount::Mount;
 use crate::space::{cow, refcount, step_reservation};
-use crate::trans::deferred::{Step, Work};
+use crate::trans::deferred::{StepResult, Work};
 use crate::trans::{Reservation, Transaction};
 use xfskit_ondisk::FsBlock;
 use xfskit_ondisk::log_items::refcount::encode_intent;
@@ -43,10 +43,10 @@ impl Work for Updates {
         step_reservation(mount, 2 * MAX_PARTS, 4 * u64::from(mount.limits.refcount_levels) + 2 * MAX_PARTS as u64)
     }
 
-    fn step(&mut self, tx: &mut Transaction) -> Result<Step> {
+    fn step(&mut self, tx: &mut Transaction) -> Result<StepResult> {
         for _ in 0..MAX_PARTS {
             let next = self.next;
-            let Some(update) = self.updates.get_mut(next) else { return Ok(Step::Done) };
+            let Some(update) = self.updates.get_mut(next) else { return Ok(StepResult::Done) };
             let done = apply(tx, update)?;
             update.extent.block = FsBlock(update.extent.block.0 + u64::from(done));
             update.extent.count -= done;
@@ -54,7 +54,7 @@ impl Work for Updates {
                 self.next += 1;
             }
         }
-        Ok(if self.next >= self.updates.len() { Step::Done } else { Step::Roll })
+        Ok(if self.next >= self.updates.len() { StepResult::Done } else { StepResult::Roll })
     }
 
     fn encode_intent(&self, id: u64, copy: &mut LogVector) {

@@ -6,7 +6,7 @@ use crate::error_tags::RMAP_FINISH_ONE;
 use crate::item::LogVector;
 use crate::mount::Mount;
 use crate::space::{rmap, step_reservation};
-use crate::trans::deferred::{Step, Work};
+use crate::trans::deferred::{StepResult, Work};
 use crate::trans::{Reservation, Transaction};
 use xfskit_ondisk::log_items::rmap::encode_intent;
 use xfskit_ondisk::log_items::{RmapIntent, RmapUpdate, RmapVerb, encode_done};
@@ -40,9 +40,9 @@ impl Work for Updates {
         step_reservation(mount, self.0.len(), 0)
     }
 
-    fn step(&mut self, tx: &mut Transaction) -> Result<Step> {
+    fn step(&mut self, tx: &mut Transaction) -> Result<StepResult> {
         self.0.iter().try_for_each(|update| apply(tx, update))?;
-        Ok(Step::Done)
+        Ok(StepResult::Done)
     }
 
     fn encode_intent(&self, id: u64, copy: &mut LogVector) {

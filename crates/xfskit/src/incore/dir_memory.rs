@@ -37,7 +37,7 @@ struct Slot {
 
 /// The blocks from `start` to before `end` are mapped without a hole.
 #[derive(Clone, Copy, Debug)]
-struct Filled {
+struct MappedRun {
     start: FileBlock,
     end: FileBlock,
 }
@@ -53,7 +53,7 @@ struct NoRoom {
 #[derive(Debug)]
 pub struct DirMemory {
     slots: Box<[Slot]>,
-    filled: [Option<Filled>; 2],
+    filled: [Option<MappedRun>; 2],
     no_room: Option<NoRoom>,
     _charge: Charge,
 }
@@ -132,9 +132,9 @@ impl DirMemory {
 
     /// Remembers that the blocks from `start` to before `end` have no hole.
     pub fn note_filled(&mut self, start: FileBlock, end: FileBlock) {
-        let known = |filled: &Option<Filled>| filled.is_none_or(|filled| filled.start == start);
+        let known = |filled: &Option<MappedRun>| filled.is_none_or(|filled| filled.start == start);
         if let Some(slot) = self.filled.iter_mut().find(|filled| known(filled)) {
-            *slot = Some(Filled { start, end });
+            *slot = Some(MappedRun { start, end });
         }
     }
 

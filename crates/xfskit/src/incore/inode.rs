@@ -66,14 +66,14 @@ pub struct InodeState {
     pub dir_memory: Option<Box<DirMemory>>,
     /// Bytes at the start of an append-only file that were received: those that it had when it was read, and those
     /// written since without a gap. Behind them there may be a gap that a cache above this library has not written yet.
-    pub come: AtomicU64,
+    pub received_bytes: AtomicU64,
 }
 
 impl InodeState {
     /// Notes that the bytes of an append-only file from `offset` to `end` were written.
-    pub fn note_come(&self, offset: u64, end: u64) {
-        if offset <= self.come.load(Ordering::Acquire) {
-            self.come.fetch_max(end, Ordering::AcqRel);
+    pub fn note_received(&self, offset: u64, end: u64) {
+        if offset <= self.received_bytes.load(Ordering::Acquire) {
+            self.received_bytes.fetch_max(end, Ordering::AcqRel);
         }
     }
 

@@ -122,7 +122,7 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
         freed: false,
         dirty: None,
         dir_memory: None,
-        come: 0.into(),
+        received_bytes: 0.into(),
     };
     if let Some(parent) = parent {
         inherit(&mut state.core, &tx.inode(parent).core, geometry);

@@ -35,8 +35,17 @@ pub fn decode_inode(geometry: &Geometry, inode: xfskit_ondisk::InodeNumber, byte
 }
 
 fn state(core: InodeCore, data: DataFork, attr: Option<AttrFork>) -> InodeState {
-    let come = core.size.into();
-    InodeState { core, data, attr, known_absent: Default::default(), freed: false, dirty: None, dir_memory: None, come }
+    let received_bytes = core.size.into();
+    InodeState {
+        core,
+        data,
+        attr,
+        known_absent: Default::default(),
+        freed: false,
+        dirty: None,
+        dir_memory: None,
+        received_bytes,
+    }
 }
 
 fn decode_data(geometry: &Geometry, core: &InodeCore, bytes: &[u8]) -> Verdict<DataFork> {

@@ -33,12 +33,12 @@ pub struct WriteBackToDevice {
 
 /// The items that lie in one block.
 #[derive(Default)]
-struct Group {
+struct BlockItems {
     buffer: Option<Arc<Buffer>>,
     inodes: Vec<Arc<Inode>>,
 }
 
-impl Group {
+impl BlockItems {
     fn add(&mut self, item: Arc<dyn LogItem>) {
         match item.as_any().downcast::<Buffer>() {
             Ok(buffer) => self.buffer = Some(buffer),
@@ -58,16 +58,16 @@ impl WriteBack for WriteBackToDevice {
     fn write_back(&self, ail: &Ail, mut items: Vec<(u64, Arc<dyn LogItem>)>) -> WrittenBack {
         let mut done = WrittenBack::default();
         let Some(mount) = self.mount.upgrade() else { return done };
-        items.sort_unstable_by_key(|(home, _)| *home);
+        items.sort_unstable_by_key(|(address, _)| *address);
         let unflushed = mount.journal.unflushed_flag();
         let mut items = items.into_iter().peekable();
-        while let Some((home, first)) = items.next() {
-            let mut group = Group::default();
+        while let Some((address, first)) = items.next() {
+            let mut group = BlockItems::default();
             group.add(first);
-            while let Some((_, item)) = items.next_if(|(next, _)| *next == home) {
+            while let Some((_, item)) = items.next_if(|(next, _)| *next == address) {
                 group.add(item);
             }
-            match write_group(&mount, ail, &unflushed, DiskAddress(home), group) {
+            match write_group(&mount, ail, &unflushed, DiskAddress(address), group) {
                 Ok(left) => done.left += left,
                 Err(error) => {
                     let is_refused = matches!(error, Error::Io { .. });
@@ -94,7 +94,7 @@ fn write_group(
     ail: &Ail,
     unflushed: &AtomicBool,
     address: DiskAddress,
-    group: Group,
+    group: BlockItems,
 ) -> Result<usize> {
     if !group.inodes.is_empty() {
         return write_cluster(mount, ail, unflushed, address, group.inodes);

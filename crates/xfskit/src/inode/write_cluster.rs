@@ -36,7 +36,7 @@ use xfskit_ondisk::inode::{INODE_NEXT_UNLINKED_OFFSET, stamp_inode};
 type Copied = (Arc<dyn LogItem>, u32);
 
 /// A cluster that inodes were put into, locked.
-struct Filled {
+struct FilledCluster {
     buffer: Arc<Buffer>,
     held: HeldLock<BufferContent>,
     /// The contents, if they are not in the buffer.
@@ -45,7 +45,7 @@ struct Filled {
     copied: Vec<Copied>,
 }
 
-impl Filled {
+impl FilledCluster {
     fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.apart {
             Some(bytes) => bytes,
@@ -72,7 +72,7 @@ pub(super) fn write_cluster(
     let Some(mut filled) = fill(mount, &key, &inodes)? else { return Ok(0) };
     mount.error_tags.fail(BUF_IOERROR)?;
     mount.cache.write_runs(&key, filled.bytes_mut())?;
-    let Filled { buffer, held, copied, inodes, .. } = filled;
+    let FilledCluster { buffer, held, copied, inodes, .. } = filled;
     drop(held);
     unflushed.store(true, Ordering::Release);
     mount.counters.blocks_written_back.increment();
@@ -84,7 +84,7 @@ pub(super) fn write_cluster(
 }
 
 /// Locks a cluster and puts into it what can be written; `None` when it is in use, or there is nothing.
-fn fill(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Result<Option<Filled>> {
+fn fill(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Result<Option<FilledCluster>> {
     let is_freed = || mount.inodes.freed_in(key.address()).is_some();
     let one_waits = || inodes.iter().any(|inode| may_write(&**inode).is_some());
     // While an inode waits in the AIL, `freed_in` does not forget that its cluster was freed.
@@ -100,7 +100,7 @@ fn fill(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Result<Option<
     }
     if held.kind_if_loaded().is_none() {
         if let Some((bytes, copied)) = put_together(mount, key, inodes) {
-            return Ok(Some(Filled { buffer, held, apart: Some(bytes), inodes: copied.len(), copied }));
+            return Ok(Some(FilledCluster { buffer, held, apart: Some(bytes), inodes: copied.len(), copied }));
         }
         // Another thread may have written them meanwhile.
         if !one_waits() {
@@ -115,7 +115,7 @@ fn fill(mount: &Mount, key: &BufferKey, inodes: &[Arc<Inode>]) -> Result<Option<
     let inodes = copied.len();
     let buffer_item: Arc<dyn LogItem> = Arc::clone(&buffer) as _;
     copied.extend(may_write(&*buffer_item).map(|(commits, _)| (buffer_item, commits)));
-    Ok((!copied.is_empty()).then_some(Filled { buffer, held, apart: None, inodes, copied }))
+    Ok((!copied.is_empty()).then_some(FilledCluster { buffer, held, apart: None, inodes, copied }))
 }
 
 /// The contents of a cluster all of whose inodes are ready.

@@ -40,18 +40,18 @@ impl<E> Reusable for Vec<E> {
 
 /// Unused memory of one kind.
 struct Stock<T> {
-    waiting: Mutex<Waiting<T>>,
+    waiting: Mutex<Unused<T>>,
     max_bytes: usize,
 }
 
-struct Waiting<T> {
+struct Unused<T> {
     things: Vec<T>,
     bytes: usize,
 }
 
 impl<T: Reusable> Stock<T> {
     fn new(max_bytes: u64) -> Self {
-        Self { waiting: Mutex::new(Waiting { things: Vec::new(), bytes: 0 }), max_bytes: max_bytes as usize }
+        Self { waiting: Mutex::new(Unused { things: Vec::new(), bytes: 0 }), max_bytes: max_bytes as usize }
     }
 
     fn take(&self) -> Option<T> {
@@ -84,7 +84,7 @@ impl<T: Reusable> Stock<T> {
     }
 }
 
-impl<T: Reusable> Waiting<T> {
+impl<T: Reusable> Unused<T> {
     fn take(&mut self) -> Option<T> {
         let thing = self.things.pop()?;
         self.bytes -= thing.memory_bytes();

@@ -51,7 +51,7 @@ const PATIENCE: usize = 8;
 
 #[derive(Default)]
 struct Shard {
-    groups: NumberMap<u64, Box<Group>>,
+    groups: NumberMap<u64, Box<InodeGroup>>,
     /// The groups in the order in which eviction looks at them.
     clock: VecDeque<u64>,
     inodes: usize,
@@ -62,13 +62,13 @@ struct Shard {
 }
 
 #[derive(Default)]
-struct Group {
+struct InodeGroup {
     inodes: [Option<Arc<Inode>>; GROUP as usize],
     /// The inodes that were looked up since eviction last passed, a bit each.
     touched: u16,
 }
 
-impl Group {
+impl InodeGroup {
     /// Drops inodes that were not used lately. Returns how many, and whether some are left.
     fn drop_idle(&mut self) -> (usize, bool) {
         let (mut dropped, mut left) = (0, false);

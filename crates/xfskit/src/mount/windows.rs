@@ -100,7 +100,7 @@ impl Windows {
         let start = blocks.start.0;
         let new = Window { holder, file_block, start, firm_end: start, end: blocks.end() };
         let distance =
-            new.distance(first).expect("whoever looks for blocks asks for enough to reach the first that it wants");
+            new.distance(first).expect("a search for blocks asks for enough to reach the first that it wants");
         self.change(|list| {
             let meets = |window: &Window| window.start < new.end && new.start < window.end;
             if list.iter().any(|window| window.holder != holder && meets(window)) {

@@ -117,7 +117,7 @@ pub(super) fn open_log(
     match state {
         LogState::Dirty { tail } if !options.read_only => log.replay(device, tail)?,
         LogState::Dirty { .. } => {
-            tracing::warn!("the log is dirty: what it holds and is not at home yet will not be seen");
+            tracing::warn!("the log is dirty: what it holds and was not written back will not be seen");
         }
         // The first records after the unmount may have been in flight when the power failed, and some may have arrived.
         LogState::Clean if !options.read_only => {

@@ -191,8 +191,8 @@ impl Mount {
         let key = BufferKey::new(DiskAddress(0), self.geometry.sector_bytes());
         let (_, mut held) = self.cache.lock(&key, &SUPERBLOCK_KIND, Fill::Read, LockMode::Exclusive, IfLocked::Wait)?;
         let bytes = held.exclusive().bytes_mut();
-        let (home, _) = RawSuperblock::mut_from_prefix(bytes).expect("a verified superblock is a whole one");
-        (home.log_incompat, home.quota_flags) = (raw.log_incompat, raw.quota_flags);
+        let (on_device, _) = RawSuperblock::mut_from_prefix(bytes).expect("a verified superblock is a whole one");
+        (on_device.log_incompat, on_device.quota_flags) = (raw.log_incompat, raw.quota_flags);
         set_checksum(bytes, SUPERBLOCK_CRC_OFFSET);
         self.cache.write_runs(&key, held.bytes())?;
         self.device.flush().map_err(|source| Error::Io { offset: 0, source })?;

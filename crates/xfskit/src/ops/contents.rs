@@ -126,7 +126,7 @@ impl Volume {
                 self.write_buffered(&inode, target(last), tail)?;
             }
         }
-        inode.state_lock().read().note_come(offset, end);
+        inode.state_lock().read().note_received(offset, end);
         self.relieve_memory(&inode)?;
         Ok(inode)
     }
@@ -238,9 +238,9 @@ impl Volume {
         let state = tx.inode(id);
         let append_only = is_append_only(&state.core);
         check_write(&state.core, state.size_bytes(), if is_late { u64::MAX } else { offset })?;
-        let come = state.come.load(Ordering::Acquire);
+        let received = state.received_bytes.load(Ordering::Acquire);
         if is_late && append_only {
-            let mut old = vec![0; come.saturating_sub(offset).min(data.len() as u64) as usize];
+            let mut old = vec![0; received.saturating_sub(offset).min(data.len() as u64) as usize];
             self.located(inode.number, data::read(&mut tx, id, offset, &mut old))?;
             check_same(&old, data)?;
         }
@@ -249,7 +249,7 @@ impl Volume {
         }
         let is_written = self.located(inode.number, data::write_in_place(&mut tx, id, offset, data))?;
         if is_written && append_only {
-            tx.inode(id).note_come(offset, offset + data.len() as u64);
+            tx.inode(id).note_received(offset, offset + data.len() as u64);
         }
         Ok(is_written)
     }

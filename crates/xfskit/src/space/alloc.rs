@@ -116,7 +116,7 @@ fn somewhere(
         return Ok(found);
     }
     let mount = tx.mount();
-    let _waiting = Waiting::new(tx);
+    let _waiting = WaitingHolder::new(tx);
     for round in 0.. {
         let holder_waits = |ag: &AgNumber| mount.ags[ag.0 as usize].holder_waits();
         if round >= PATIENCE && blocked.iter().all(holder_waits) {
@@ -137,12 +137,12 @@ fn somewhere(
 type HeldByOthers = SmallVec<[AgNumber; 4]>;
 
 /// Says of the AGs that a transaction holds that it looks around for space in others, as long as it does.
-struct Waiting<'m> {
+struct WaitingHolder<'m> {
     mount: &'m Mount,
     held: SmallVec<[AgNumber; 4]>,
 }
 
-impl<'m> Waiting<'m> {
+impl<'m> WaitingHolder<'m> {
     fn new(tx: &Transaction<'m>) -> Self {
         let (mount, held) = (tx.mount(), held_agfs(tx).collect::<SmallVec<_>>());
         held.iter().for_each(|ag: &AgNumber| mount.ags[ag.0 as usize].holder_begins_to_wait());
@@ -150,7 +150,7 @@ impl<'m> Waiting<'m> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingHolder<'_> {
     fn drop(&mut self) {
         self.held.iter().for_each(|ag| self.mount.ags[ag.0 as usize].holder_ends_to_wait());
     }

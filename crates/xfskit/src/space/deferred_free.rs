@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::error_tags::FREE_EXTENT;
 use crate::item::LogVector;
 use crate::mount::Mount;
-use crate::trans::deferred::{Step, Turn, Work};
+use crate::trans::deferred::{StepResult, Turn, Work};
 use crate::trans::reservation_of;
 use crate::trans::{Reservation, Transaction};
 use xfskit_ondisk::FsBlock;
@@ -53,14 +53,14 @@ impl Work for Frees {
         copy.push(&extent_free::encode_done(id, &self.extents));
     }
 
-    fn step(&mut self, tx: &mut Transaction) -> Result<Step> {
+    fn step(&mut self, tx: &mut Transaction) -> Result<StepResult> {
         if let Some(FsExtent { block, count }) = self.extents.pop() {
             match self.owner {
                 Some(owner) => free(tx, block, count, owner)?,
                 None => unowned::free(tx, block, count)?,
             }
         }
-        Ok(if self.extents.is_empty() { Step::Done } else { Step::Roll })
+        Ok(if self.extents.is_empty() { StepResult::Done } else { StepResult::Roll })
     }
 
     fn reserve(&self, mount: &Mount) -> Reservation {

@@ -74,7 +74,7 @@ fn who_locks_two_ags_keeps_none_while_it_waits() {
 fn holders_that_wait_for_each_other_give_up() {
     const RUN: u32 = 64;
     let (_image, mount) = with_a_full_ag(RUN);
-    // Whoever holds the first AG looks for space in the second, or so it says.
+    // The holder of the first AG looks for space in the second, or so it says.
     let mut holder = Transaction::read_only(&mount);
     read_agf(&mut holder, AgNumber(0)).unwrap();
     mount.ags[0].holder_begins_to_wait();

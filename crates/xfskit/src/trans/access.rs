@@ -189,16 +189,6 @@ impl Transaction<'_> {
         self.buffers.order(id);
     }
 
-    /// Keeps the buffer locked when the transaction rolls; its id stays valid.
-    pub fn hold(&mut self, id: BufId) {
-        self.buffers.keep(id);
-    }
-
-    /// Undoes [`Self::hold`].
-    pub fn unhold(&mut self, id: BufId) {
-        self.buffers.unkeep(id);
-    }
-
     /// The addresses of the buffers that the transaction has locked.
     pub fn held_addresses(&self) -> impl Iterator<Item = DiskAddress> {
         self.buffers.addresses()

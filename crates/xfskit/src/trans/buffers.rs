@@ -6,8 +6,8 @@
 //! Invariants
 //! - A buffer is in one slot, and `uses` counts how often it was locked. A second slot of the same address may only
 //!   contain a structure of another size that this transaction freed.
-//! - A slot becomes free only when every use was released, and never while the buffer is changed or kept for the next
-//!   link: changes and their lock end with the link's commit.
+//! - A slot becomes free only when every use was released, and never while the buffer is changed: changes and their
+//!   lock end with the commit of the link.
 //! - A buffer that was invalidated is not changed again unless it is created anew; its chunks are then not logged.
 //!
 //! Locking: each slot owns its buffer's lock, shared in a read-only transaction. [`crate::sync`] has the order.
@@ -33,8 +33,6 @@ struct LockedBuffer {
     content: HeldLock<BufferContent>,
     dirty: DirtyBits,
     uses: u32,
-    /// Stays locked when the transaction rolls.
-    kept: bool,
     /// The blocks were freed: a cancel record instead of contents.
     invalidated: bool,
     /// Written back in order, but its contents are not logged.
@@ -101,7 +99,6 @@ impl LockedBuffers {
             content,
             dirty: DirtyBits::default(),
             uses: 1,
-            kept: false,
             invalidated: false,
             ordered: false,
         }));
@@ -221,23 +218,13 @@ impl LockedBuffers {
         self.get_mut(id).ordered = true;
     }
 
-    /// The buffer stays locked when the transaction rolls.
-    pub(super) fn keep(&mut self, id: BufId) {
-        self.get_mut(id).kept = true;
-    }
-
-    /// Undoes [`Self::keep`].
-    pub(super) fn unkeep(&mut self, id: BufId) {
-        self.get_mut(id).kept = false;
-    }
-
     /// One use of a buffer is over.
     #[inline]
     pub(super) fn release(&mut self, id: BufId) {
         let slot = &mut self.slots[id.0 as usize];
         let locked = slot.as_mut().expect("a BufId is released once for each time it was given out");
         locked.uses = locked.uses.saturating_sub(1);
-        if locked.uses == 0 && !locked.is_changed() && !locked.kept {
+        if locked.uses == 0 && !locked.is_changed() {
             *slot = None;
             // Released slots at the end are dropped, so that a reader of many blocks does not search through them.
             while matches!(self.slots.last(), Some(None)) {
@@ -250,19 +237,6 @@ impl LockedBuffers {
     #[inline]
     pub(super) fn log_all_to(&self, batch: &mut Batch<'_>) {
         self.all().for_each(|locked| locked.log_to(batch));
-    }
-
-    /// After the link's commit: kept buffers begin the next link without changes, and the other locks are dropped.
-    pub(super) fn begin_next_link(&mut self) {
-        for slot in &mut self.slots {
-            match slot {
-                Some(locked) if locked.kept => {
-                    locked.dirty.clear();
-                    locked.ordered = false;
-                }
-                _ => *slot = None,
-            }
-        }
     }
 
     /// Disk addresses of the inode clusters that this link freed.

@@ -50,8 +50,8 @@ impl Transaction<'_> {
         if taken_back { Err(Error::NoSpace) } else { Ok(seq) }
     }
 
-    /// Commits this link of the chain and goes on with a new one. Inodes and buffers kept by [`Self::hold`] stay
-    /// locked; all other locks are dropped.
+    /// Commits this link of the chain and goes on with a new one. Inodes stay locked; the locks of
+    /// buffers are dropped.
     ///
     /// # Errors
     /// `Shutdown` or `Io`.
@@ -64,7 +64,7 @@ impl Transaction<'_> {
             self.commit_link()?;
             self.mount.stop_if_tagged(ROLL)?;
         }
-        self.buffers.begin_next_link();
+        self.buffers.clear();
         self.inodes.begin_next_link();
         self.dirty = false;
         self.mount.journal.write_values(std::mem::take(&mut self.values));

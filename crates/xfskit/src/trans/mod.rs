@@ -5,13 +5,13 @@
 //!   .join_inode / .read / .create     objects are locked and belong to the transaction
 //!   .edit / .inode_mut                contents change; what changed is recorded
 //! .commit()                           the dirty items go to the CIL in one step; locks are dropped
-//! .roll()                             the same, but inodes and kept buffers stay locked for the next link
+//! .roll()                             the same, but inodes stay locked for the next link
 //! ```
 //! A transaction is all or nothing in the journal. Dropping one that changed nothing is free; dropping one that
 //! changed something would leave memory and journal apart, so it shuts the filesystem down (decision 8 of the design).
 //!
 //! Objects are named by [`BufId`] and [`InoId`], which are valid in the transaction that gave them out: an inode's to
-//! its end, a buffer's until it is released, and across a roll only if it is kept ([`Transaction::hold`]).
+//! its end, a buffer's until it is released or the transaction rolls.
 //!
 //! A read-only transaction ([`Transaction::read_only`]) takes shared locks, reserves nothing and commits nothing, so
 //! that one look-up code serves both.

@@ -96,11 +96,14 @@ fn assert_sound(device: &Device, cut: usize) {
 fn blocks_that_are_torn_within_themselves_are_mended() {
     for seed in [0, 2, 3] {
         let Some(Recovered { base, tree, whole, .. }) = recovered(seed) else { return };
-        let home = whole.state().before_flush.clone().expect("recovery flushes");
+        let on_device = whole.state().before_flush.clone().expect("recovery flushes");
         // Of the blocks that recovery wrote in place, every other sector arrived, or only the first of each block.
         for (step, kept) in [(2, 0), (2, 1), (8, 0)] {
-            let sectors =
-                home.iter().filter(|(sector, _)| *sector % step == kept).map(|(at, bytes)| (*at, *bytes)).collect();
+            let sectors = on_device
+                .iter()
+                .filter(|(sector, _)| *sector % step == kept)
+                .map(|(at, bytes)| (*at, *bytes))
+                .collect();
             let device = Device::new(&base, State { sectors, ..State::default() });
             let fs = open(&device, MountOptions::default()).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             assert!(describe(&fs) == tree, "seed {seed}: another tree");

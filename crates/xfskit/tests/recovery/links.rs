@@ -51,7 +51,7 @@ fn a_link_is_taken_that_comes_before_what_mends_its_inode() {
     // The tail moves past the changes that are written in place.
     fs.create(fs.root(), b"more", &NewFile::new(0o100_644), &Caller::root()).unwrap();
     fs.sync().unwrap();
-    let home = device.state().sectors.clone();
+    let on_device = device.state().sectors.clone();
     fs.drop_references(first, 1).unwrap();
     fs.sync().unwrap();
     for name in ["user.a", "user.b", "user.c"] {
@@ -70,8 +70,8 @@ fn a_link_is_taken_that_comes_before_what_mends_its_inode() {
     let sector = (geometry.fs_block_address(block).unwrap().bytes() as usize + index * INODE_BYTES) / SECTOR;
     let written = device.state().sectors.clone();
     for sector in sector as u64..sector as u64 + 2 {
-        assert!(torn[&sector] == home[&sector], "the inode had come home already");
-        assert!(written[&sector] != home[&sector], "the inode does not come home");
+        assert!(torn[&sector] == on_device[&sector], "the inode was written back already");
+        assert!(written[&sector] != on_device[&sector], "the inode is not written back");
     }
     torn.insert(sector as u64 + 1, written[&(sector as u64 + 1)]);
     let device = Device::new(&base, State { sectors: torn, ..State::default() });

@@ -86,7 +86,7 @@ impl Scene {
             for mark in marks(data) {
                 assert!(
                     device.has_logged(log.clone(), &text(mark)),
-                    "mark {mark} goes home, and the log does not hold it"
+                    "mark {mark} is written back, and the log does not hold it"
                 );
             }
         }));
@@ -190,7 +190,7 @@ fn model() {
     scene.fs.sync().unwrap();
     judge(&device.power_cut(), &scene.files, &scene.seen().values);
     mount.journal.quiesce().unwrap();
-    assert_eq!(mount.journal.usage().0, 0, "log space is granted to nobody");
+    assert_eq!(mount.journal.usage().0, 0, "log space stays granted without a transaction");
     close(scene.fs, &device);
 }
 

@@ -33,7 +33,10 @@ fn what_is_free_is_had_by_whoever_asks() {
                 })
             })
             .collect();
-        assert!((0..3).all(|_| !counts.reserve_blocks(1 << 40, BlockPool::Ordinary)), "nobody gets what is not there");
+        assert!(
+            (0..3).all(|_| !counts.reserve_blocks(1 << 40, BlockPool::Ordinary)),
+            "a reservation got blocks that are not there"
+        );
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(counts.free_blocks(), THREADS * SHARE);
     });

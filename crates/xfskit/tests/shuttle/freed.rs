@@ -61,7 +61,7 @@ impl Scene {
         let given = Arc::clone(&self.given);
         device.watch(Box::new(move |_, offset, _| {
             let hit = places.iter().any(|place| place.contains(&offset));
-            assert!(!hit || !given.load(Ordering::Acquire), "inodes are written to blocks that are somebody else's");
+            assert!(!hit || !given.load(Ordering::Acquire), "inodes are written to blocks that have another owner");
         }));
     }
 

@@ -145,7 +145,7 @@ fn model() {
     }
     let journal = &fs.mount().journal;
     journal.quiesce().unwrap();
-    assert_eq!(journal.usage().0, 0, "log space is granted to nobody");
+    assert_eq!(journal.usage().0, 0, "log space stays granted without a transaction");
     close(fs, &device);
 }
 

@@ -118,7 +118,7 @@ impl Scene {
             assert_eq!(fs.parents(*inode).unwrap().len() as u32, *names, "parents of {inode:?}");
         }
         let (inodes, free) = fs.mount().space.inodes();
-        assert_eq!(inodes - free, seen.len() as u64 + INODES_OF_THE_SYSTEM, "whoever has no name is free");
+        assert_eq!(inodes - free, seen.len() as u64 + INODES_OF_THE_SYSTEM, "an inode without a name is free");
     }
 }
 

@@ -3,7 +3,7 @@
 use super::options::{MountSettings, is_ignored};
 use crate::commands::stats;
 use crate::exit::Usage;
-use crate::screen::tell;
+use crate::screen::report;
 use anyhow::{Context, Result, bail};
 use rustix::fs::StatVfsMountFlags;
 use rustix::mount::MountFlags;
@@ -34,7 +34,7 @@ fn flags_of(mount_point: &Path) -> std::io::Result<MountFlags> {
     Ok(pairs.into_iter().filter(|(have, _)| now.contains(*have)).map(|(_, flag)| flag).collect())
 }
 
-/// Refuses a remount with another image than the one that is mounted there, by whatever name.
+/// FailingRequests a remount with another image than the one that is mounted there, by whatever name.
 fn check_image(image: &Path, mount_point: &Path) -> Result<()> {
     let place = mount_point.canonicalize().with_context(|| mount_point.display().to_string())?;
     let Some(entry) = mount_around(&place)?.filter(|entry| entry.place == place) else { return Ok(()) };
@@ -71,7 +71,7 @@ pub fn run(image: &Path, mount_point: &Path, lists: &[String]) -> Result<()> {
                     flags = (flags - clear) | set;
                 }
                 None if is_ignored(option) => {}
-                None => tell(&format!("warning: -o {option}: a remount does not change it")),
+                None => report(&format!("warning: -o {option}: a remount does not change it")),
             },
         }
     }

@@ -41,7 +41,7 @@ pub type KindOf = fn(&[u8]) -> Option<&'static BufferKind>;
 pub(super) enum Slot {
     /// It was not changed since it was read.
     #[default]
-    Home,
+    OnDevice,
     /// It is torn on the device. Only the link of its unlinked list was replayed; a later item must replay the rest.
     Torn,
     /// It was changed; its checksum must be set.
@@ -52,7 +52,7 @@ pub(super) enum Slot {
 pub(super) struct Block {
     pub bytes: Vec<u8>,
     /// The LSN of the block on the device; `None` when it does not count.
-    pub home: Option<Lsn>,
+    pub device_lsn: Option<Lsn>,
     /// The type in the newest item; `None` for a block that was not changed.
     pub log_type: Option<u16>,
     /// The newest change.
@@ -130,8 +130,8 @@ impl Blocks {
         if !self.blocks.contains_key(&address.0) {
             let mut contents = vec![0; bytes];
             self.read_home(address, &mut contents)?;
-            let home = self.home_lsn(address, &contents);
-            self.insert(address, contents, home);
+            let device_lsn = self.device_lsn(address, &contents);
+            self.insert(address, contents, device_lsn);
             self.take_unstamped(address, bytes);
         }
         Ok(self.blocks.get_mut(&address.0).expect("it was just inserted"))
@@ -150,10 +150,10 @@ impl Blocks {
         Ok(self.blocks.get_mut(&address.0).expect("it was just inserted"))
     }
 
-    fn insert(&mut self, address: DiskAddress, bytes: Vec<u8>, home: Option<Lsn>) {
+    fn insert(&mut self, address: DiskAddress, bytes: Vec<u8>, device_lsn: Option<Lsn>) {
         self.bytes += bytes.len();
-        let slots = vec![Slot::Home; bytes.len() / self.geometry.inode_bytes()];
-        self.blocks.insert(address.0, Block { bytes, home, log_type: None, lsn: Lsn(0), slots });
+        let slots = vec![Slot::OnDevice; bytes.len() / self.geometry.inode_bytes()];
+        self.blocks.insert(address.0, Block { bytes, device_lsn, log_type: None, lsn: Lsn(0), slots });
     }
 
     /// Checks that the address may be replayed to, and writes back other blocks that overlap it: it has changed its use
@@ -184,7 +184,7 @@ impl Blocks {
         }
     }
 
-    fn home_lsn(&self, address: DiskAddress, bytes: &[u8]) -> Option<Lsn> {
+    fn device_lsn(&self, address: DiskAddress, bytes: &[u8]) -> Option<Lsn> {
         let kind = (self.kind_of)(bytes)?;
         let (crc, lsn) = (kind.crc_offset?, kind.lsn_offset?);
         let whole = checksum_matches(bytes, crc) && (kind.verify)(&self.geometry, address, bytes).is_ok();
@@ -228,7 +228,7 @@ impl Blocks {
             return;
         };
         let block = self.blocks.get_mut(&address.0).expect("it was just inserted");
-        (block.home, block.log_type, block.lsn) = (None, Some(log_type), lsn);
+        (block.device_lsn, block.log_type, block.lsn) = (None, Some(log_type), lsn);
     }
 
     /// Takes out all blocks that were written unstamped.
@@ -240,7 +240,8 @@ impl Blocks {
     pub(super) fn finish_unstamped(&mut self, address: DiskAddress, old: &Unstamped) -> Result<()> {
         let mut bytes = vec![0; old.bytes];
         self.read_home(address, &mut bytes)?;
-        let mut block = Block { bytes, home: None, log_type: Some(old.log_type), lsn: old.lsn, slots: Vec::new() };
+        let mut block =
+            Block { bytes, device_lsn: None, log_type: Some(old.log_type), lsn: old.lsn, slots: Vec::new() };
         self.finish(address, &mut block)?;
         self.written += 1;
         self.write(address, &block.bytes)

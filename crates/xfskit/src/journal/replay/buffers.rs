@@ -34,7 +34,7 @@ impl Replay<'_> {
         }
         let inode_log = self.blocks.geometry.inode_log;
         let block = self.blocks.read(address, logged.bytes())?;
-        if block.home.is_some_and(|home| home > lsn) {
+        if block.device_lsn.is_some_and(|device_lsn| device_lsn > lsn) {
             return Ok(ItemOutcome::Skipped);
         }
         if logged.is_inodes() {

@@ -34,9 +34,9 @@ impl Replay<'_> {
             return Err(Corruption::new("inode", "magic number").at(logged.address).of(logged.inode.0).into());
         }
         // The LSN of a torn inode does not count.
-        let is_newer = block.slots[index] == Slot::Home
+        let is_newer = block.slots[index] == Slot::OnDevice
             && checksum_matches(slot, INODE_CRC_OFFSET)
-            && home_lsn(slot).is_some_and(|home| home > lsn);
+            && device_lsn(slot).is_some_and(|device_lsn| device_lsn > lsn);
         if !is_newer {
             logged.apply(&geometry, lsn, slot).map_err(|error| error.at(logged.address))?;
             block.slots[index] = Slot::Changed;
@@ -72,7 +72,7 @@ impl Replay<'_> {
                 header.owner = logged.inode.0.into();
             }
             block.log_type = Some(BTREE_TYPE);
-            block.lsn = block.lsn.max(block.home.unwrap_or(lsn)).max(lsn);
+            block.lsn = block.lsn.max(block.device_lsn.unwrap_or(lsn)).max(lsn);
         })
     }
 
@@ -102,7 +102,7 @@ impl Replay<'_> {
 
 const BTREE_TYPE: u16 = 4;
 
-fn home_lsn(slot: &[u8]) -> Option<Lsn> {
+fn device_lsn(slot: &[u8]) -> Option<Lsn> {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&slot[INODE_LSN_OFFSET..INODE_LSN_OFFSET + 8]);
     let lsn = u64::from_be_bytes(bytes);

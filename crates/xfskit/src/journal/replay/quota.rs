@@ -28,7 +28,7 @@ impl Replay<'_> {
         }
         let block = self.blocks.read(logged.address, geometry.block_bytes())?;
         let slot = &mut block.bytes[logged.offset..logged.offset + DQUOT_BYTES];
-        if dquot_lsn(slot).is_some_and(|home| home.0 != u64::MAX && home > lsn) {
+        if dquot_lsn(slot).is_some_and(|device_lsn| device_lsn.0 != u64::MAX && device_lsn > lsn) {
             return Ok(ItemOutcome::Skipped);
         }
         logged.apply(&geometry, lsn, slot);

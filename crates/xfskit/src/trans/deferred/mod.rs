@@ -32,7 +32,7 @@ use crate::mount::Mount;
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum StepResult {
     /// The link is full: something is left to do.
     Roll,
     /// All is done.
@@ -53,7 +53,7 @@ pub trait Work: Send {
     ///
     /// # Errors
     /// Any error after a change shuts the filesystem down; the work checks first what it can.
-    fn step(&mut self, tx: &mut Transaction) -> Result<Step>;
+    fn step(&mut self, tx: &mut Transaction) -> Result<StepResult>;
 
     /// Takes back what earlier links did, after a step found no space. Only called for work whose steps may find no
     /// space.

@@ -15,7 +15,7 @@ pub enum Turn {
 }
 
 /// Work that waits.
-pub(super) struct Waiting {
+pub(super) struct QueuedWork {
     pub work: Box<dyn Work>,
     /// What the work changes, so that a later change of the same waits for it.
     key: Vec<u8>,
@@ -26,19 +26,19 @@ pub(super) struct Waiting {
 /// The work that a transaction has put off.
 #[derive(Default)]
 pub(in crate::engine::trans) struct Queue {
-    first: VecDeque<Waiting>,
-    last: VecDeque<Waiting>,
+    first: VecDeque<QueuedWork>,
+    last: VecDeque<QueuedWork>,
 }
 
 impl Queue {
-    pub(super) fn of(&mut self, turn: Turn) -> &mut VecDeque<Waiting> {
+    pub(super) fn of(&mut self, turn: Turn) -> &mut VecDeque<QueuedWork> {
         match turn {
             Turn::First => &mut self.first,
             Turn::Last => &mut self.last,
         }
     }
 
-    fn all(&mut self) -> impl Iterator<Item = &mut Waiting> {
+    fn all(&mut self) -> impl Iterator<Item = &mut QueuedWork> {
         self.first.iter_mut().chain(&mut self.last)
     }
 }
@@ -48,7 +48,7 @@ impl Transaction<'_> {
     /// before and after this call. So several pieces of work, and changes with them, are atomic in a crash.
     pub fn defer(&mut self, turn: Turn, key: Vec<u8>, work: Box<dyn Work>) {
         self.dirty = true;
-        self.deferred.of(turn).push_back(Waiting { work, key, intent: None });
+        self.deferred.of(turn).push_back(QueuedWork { work, key, intent: None });
     }
 
     /// Whether updates wait for their links.
@@ -78,7 +78,7 @@ impl Transaction<'_> {
     /// space, and the old intents must not hold the tail. Intents in the gathering checkpoint are at the head already.
     pub(in crate::engine::trans) fn relog_deferred(&mut self) {
         let mut queue = std::mem::take(&mut self.deferred);
-        for Waiting { work, intent, .. } in queue.all() {
+        for QueuedWork { work, intent, .. } in queue.all() {
             let Some(old) = intent.take_if(|intent| !self.is_at_head(intent)) else { continue };
             let mut done = LogVector::default();
             work.encode_done(old.id, &mut done);

@@ -11,7 +11,7 @@
 //! dropped between the steps.
 
 use super::run::step_of;
-use super::{LoggedIntent, Step, Work};
+use super::{LoggedIntent, StepResult, Work};
 use crate::error::{Error, Result};
 use crate::item::LogVector;
 use crate::journal::RecoveredIntent;
@@ -102,10 +102,10 @@ impl RecoveredWork {
             tx => tx?,
         };
         let result = (|| match step_of(&mut tx, &mut *work, Some(intent))? {
-            Step::Done => Ok(None),
+            StepResult::Done => Ok(None),
             // No caller has got an answer that it succeeded.
-            Step::NoSpace => work.undo(&mut tx).map(|()| None),
-            Step::Roll => Ok(Some(tx.log_intent_for(&*work))),
+            StepResult::NoSpace => work.undo(&mut tx).map(|()| None),
+            StepResult::Roll => Ok(Some(tx.log_intent_for(&*work))),
         })();
         let rest = tx.finish(result)?;
         mount.stop_if_tagged(tag)?;

@@ -1,6 +1,6 @@
 //! The loop that takes work from link to link.
 
-use super::{LoggedIntent, Step, Turn, Work};
+use super::{LoggedIntent, StepResult, Turn, Work};
 use crate::error::{Error, Result};
 use crate::item::LogVector;
 use crate::trans::Transaction;
@@ -21,17 +21,17 @@ pub enum Logging {
 /// earlier links had done for the work, and have finished its intent.
 pub fn run(tx: &mut Transaction, work: &mut dyn Work, logging: Logging) -> Result<()> {
     match work.step(tx)? {
-        Step::NoSpace => Err(Error::NoSpace),
+        StepResult::NoSpace => Err(Error::NoSpace),
         step => go_on(tx, work, step, logging),
     }
 }
 
 /// As [`run`], after a step with the result `step`.
-fn go_on(tx: &mut Transaction, work: &mut dyn Work, mut step: Step, logging: Logging) -> Result<()> {
-    while step == Step::Roll {
+fn go_on(tx: &mut Transaction, work: &mut dyn Work, mut step: StepResult, logging: Logging) -> Result<()> {
+    while step == StepResult::Roll {
         step = tx.in_later_link(|tx| next_link(tx, work, logging))?;
     }
-    if step == Step::Done {
+    if step == StepResult::Done {
         return Ok(());
     }
     tx.in_later_link(|tx| {
@@ -43,7 +43,7 @@ fn go_on(tx: &mut Transaction, work: &mut dyn Work, mut step: Step, logging: Log
 }
 
 /// Commits what was done with an intent for the rest, and takes the next step in the link after that.
-fn next_link(tx: &mut Transaction, work: &mut dyn Work, logging: Logging) -> Result<Step> {
+fn next_link(tx: &mut Transaction, work: &mut dyn Work, logging: Logging) -> Result<StepResult> {
     let intent = (logging == Logging::Logged).then(|| tx.log_intent_for(work));
     tx.roll()?;
     tx.mount().stop_if_tagged(work.error_tag())?;
@@ -51,7 +51,7 @@ fn next_link(tx: &mut Transaction, work: &mut dyn Work, logging: Logging) -> Res
 }
 
 /// A step in a link that begins with it: the intent that described it is done in the same link.
-pub(super) fn step_of(tx: &mut Transaction, work: &mut dyn Work, intent: Option<LoggedIntent>) -> Result<Step> {
+pub(super) fn step_of(tx: &mut Transaction, work: &mut dyn Work, intent: Option<LoggedIntent>) -> Result<StepResult> {
     let done = intent.map(|intent| {
         let mut copy = LogVector::default();
         work.encode_done(intent.id, &mut copy);
