@@ -23,23 +23,50 @@ pub(super) struct QueuedWork {
     pub intent: Option<LoggedIntent>,
 }
 
-/// The work that a transaction has put off.
+/// The work that a transaction has put off. Most transactions put nothing off, and their queue is one word.
 #[derive(Default)]
-pub(in crate::engine::trans) struct Queue {
+pub(in crate::engine::trans) struct Queue(Option<Box<Lists>>);
+
+#[derive(Default)]
+struct Lists {
     first: VecDeque<QueuedWork>,
     last: VecDeque<QueuedWork>,
 }
 
 impl Queue {
-    pub(super) fn of(&mut self, turn: Turn) -> &mut VecDeque<QueuedWork> {
+    fn add(&mut self, turn: Turn, work: QueuedWork) {
+        self.0.get_or_insert_default().of_mut(turn).push_back(work);
+    }
+
+    /// The work of a turn that comes next, which leaves the queue.
+    pub(super) fn take_next(&mut self, turn: Turn) -> Option<QueuedWork> {
+        self.0.as_mut()?.of_mut(turn).pop_front()
+    }
+
+    /// Whether no work waits for a turn.
+    #[inline]
+    pub(super) fn is_empty(&self, turn: Turn) -> bool {
+        self.0.as_ref().is_none_or(|lists| lists.of(turn).is_empty())
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = &mut QueuedWork> {
+        self.0.iter_mut().flat_map(|lists| lists.first.iter_mut().chain(&mut lists.last))
+    }
+}
+
+impl Lists {
+    fn of(&self, turn: Turn) -> &VecDeque<QueuedWork> {
+        match turn {
+            Turn::First => &self.first,
+            Turn::Last => &self.last,
+        }
+    }
+
+    fn of_mut(&mut self, turn: Turn) -> &mut VecDeque<QueuedWork> {
         match turn {
             Turn::First => &mut self.first,
             Turn::Last => &mut self.last,
         }
-    }
-
-    fn all(&mut self) -> impl Iterator<Item = &mut QueuedWork> {
-        self.first.iter_mut().chain(&mut self.last)
     }
 }
 
@@ -48,21 +75,19 @@ impl Transaction<'_> {
     /// before and after this call. So several pieces of work, and changes with them, are atomic in a crash.
     pub fn defer(&mut self, turn: Turn, key: Vec<u8>, work: Box<dyn Work>) {
         self.dirty = true;
-        self.deferred.of(turn).push_back(QueuedWork { work, key, intent: None });
+        self.deferred.add(turn, QueuedWork { work, key, intent: None });
     }
 
     /// Whether updates wait for their links.
     pub fn has_deferred_updates(&self) -> bool {
-        !self.deferred.first.is_empty()
+        !self.deferred.is_empty(Turn::First)
     }
 
     /// Whether an update of that key waits.
     pub fn has_deferred(&self, key: impl FnOnce() -> Vec<u8>) -> bool {
-        if self.deferred.first.is_empty() {
-            return false;
-        }
+        let Some(lists) = self.deferred.0.as_ref().filter(|lists| !lists.first.is_empty()) else { return false };
         let key = key();
-        self.deferred.first.iter().any(|waiting| waiting.key == key)
+        lists.first.iter().any(|waiting| waiting.key == key)
     }
 
     /// Logs an intent for each piece of work that has none; part of every link's commit.

@@ -72,7 +72,7 @@ impl Transaction<'_> {
     /// `NoSpace` for what was taken back, with a transaction without changes; `Corrupt`, `Io`, `Shutdown`.
     pub fn finish_deferred(&mut self, turn: Turn) -> Result<()> {
         let mut taken_back = false;
-        while !self.deferred.of(turn).is_empty() {
+        while !self.deferred.is_empty(turn) {
             taken_back |= self.in_later_link(|tx| tx.begin_deferred(turn))?;
         }
         if !taken_back {
@@ -85,7 +85,7 @@ impl Transaction<'_> {
     /// Does the first piece that waits. Returns whether it was taken back for want of space.
     fn begin_deferred(&mut self, turn: Turn) -> Result<bool> {
         self.roll()?;
-        let Some(mut waiting) = self.deferred.of(turn).pop_front() else { return Ok(false) };
+        let Some(mut waiting) = self.deferred.take_next(turn) else { return Ok(false) };
         let work = &mut *waiting.work;
         self.mount.stop_if_tagged(work.error_tag())?;
         let step = step_of(self, work, waiting.intent)?;
