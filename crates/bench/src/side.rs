@@ -14,7 +14,7 @@ use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::Superblock;
 use xfskit::volume::Volume;
-use xfskit_fuse::Options as FuseOptions;
+use xfskit_fuse::{KernelClock, Options as FuseOptions};
 
 /// The scratch image. Both sides use the same file in turns, and thus the same memory.
 pub(crate) const IMAGE: &str = "image";
@@ -153,7 +153,7 @@ impl Side {
             SideKind::Fuse => {
                 let image = scratch.make_image(IMAGE, case.image_bytes, &case.mkfs)?;
                 let device = Arc::new(FileDevice::open(&image, Access::Write)?);
-                let filesystem = Volume::open(device, case.mount.clone())?;
+                let filesystem = Volume::open_in(device, None, case.mount.clone(), Arc::new(KernelClock::default()))?;
                 let options = FuseOptions { source: image.clone().into(), ..FuseOptions::default() };
                 let mount = FuseMount::new(filesystem, &scratch.file(MOUNT), &options)?;
                 Ok(Opened::Path(PathTarget::open(&scratch.file(MOUNT), &folder)?, Mounted::Fuse(mount)))

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use xfskit::device::{Access, BlockDevice, FileDevice, Names, OpenError};
 use xfskit::ondisk::{Corruption, InodeNumber, Superblock, SuperblockError};
 use xfskit::rescue::{Loss, Search, rescue};
-use xfskit::volume::{Error, HostSpace, MountOptions, Stat, Volume};
+use xfskit::volume::{Environment, Error, HostSpace, MountOptions, Stat, SystemEnvironment, Volume};
+use xfskit_fuse::KernelClock;
 use xfskit_mkfs::{Extent, MBR, XFS, first_data, known_contents};
 
 /// How long to wait for an image that is in use, in milliseconds, and the pause between two attempts.
@@ -212,7 +213,17 @@ pub fn check_last_name(path: &OsStr) -> Result<()> {
 /// # Errors
 /// As opening a device and a filesystem.
 pub fn open(image: &Path, log_device: Option<&Path>, options: MountOptions) -> Result<Volume> {
-    let filesystem = open_with(image, log_device, options, Warnings::Printed)?;
+    let filesystem = open_with(image, log_device, options, Warnings::Printed, Arc::new(SystemEnvironment::default()))?;
+    tell_of_recovery(image, &filesystem);
+    Ok(filesystem)
+}
+
+/// As [`open`], for a mount, which has the clock of the kernel's cache.
+///
+/// # Errors
+/// As opening a device and a filesystem.
+pub fn open_to_mount(image: &Path, log_device: Option<&Path>, options: MountOptions) -> Result<Volume> {
+    let filesystem = open_with(image, log_device, options, Warnings::Printed, Arc::new(KernelClock::default()))?;
     tell_of_recovery(image, &filesystem);
     Ok(filesystem)
 }
@@ -222,23 +233,24 @@ pub fn open(image: &Path, log_device: Option<&Path>, options: MountOptions) -> R
 /// # Errors
 /// As opening a device and a filesystem.
 pub fn open_quietly(image: &Path, log_device: Option<&Path>, options: MountOptions) -> Result<Volume> {
-    open_with(image, log_device, options, Warnings::Left)
+    open_with(image, log_device, options, Warnings::Left, Arc::new(SystemEnvironment::default()))
 }
 
-fn open_with(image: &Path, log_device: Option<&Path>, options: MountOptions, warnings: Warnings) -> Result<Volume> {
+fn open_with(
+    image: &Path,
+    log_device: Option<&Path>,
+    options: MountOptions,
+    warnings: Warnings,
+    environment: Arc<dyn Environment>,
+) -> Result<Volume> {
     let access = if options.read_only { Access::Read } else { Access::Write };
     let (device, losses) = match access {
         Access::Write => (Arc::new(open_device(image, access)?) as Arc<dyn BlockDevice>, Vec::new()),
         _ => open_to_look_with(image, warnings)?,
     };
-    let opened = match log_device {
-        Some(path) => Volume::open_with_log(
-            Arc::clone(&device) as _,
-            Arc::new(open_device_with(path, access, warnings)?),
-            options,
-        ),
-        None => Volume::open(Arc::clone(&device) as _, options),
-    };
+    let log_device = log_device.map(|path| open_device_with(path, access, warnings)).transpose()?;
+    let log_device = log_device.map(|device| Arc::new(device) as _);
+    let opened = Volume::open_in(Arc::clone(&device) as _, log_device, options, environment);
     let opened = opened.map_err(|error| match error {
         Error::Io { .. } if losses.iter().any(|loss| matches!(loss, Loss::End { .. })) => {
             let what = "what the journal needs lies behind the end; --norecovery looks at the rest without it";

@@ -23,6 +23,7 @@
 mod attach;
 mod attributes;
 mod caller;
+mod clock;
 mod contents;
 mod convert;
 mod ending;
@@ -37,6 +38,7 @@ mod server;
 mod session;
 mod stats;
 
+pub use clock::KernelClock;
 pub use ending::{Ending, Watch};
 pub use fuser;
 pub use mountinfo::{MountEntry, is_mounted, mount_around, mount_at, mounts_of};

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use xfskit::device::{Access, FileDevice};
 use xfskit::volume::{MountOptions, Volume};
-use xfskit_fuse::WriteCache;
+use xfskit_fuse::{KernelClock, WriteCache};
 use xfskit_testkit::{copy_image, reference};
 
 /// Times, size and space of everything in a folder.
@@ -199,7 +199,9 @@ fn synchronous_writes_are_durable_when_they_return() {
             let copy = fixture.scratch.file("copy.img");
             copy_image(&fixture.scratch.file("a.img"), &copy);
             let device = FileDevice::open(&copy, Access::Write).unwrap();
-            let filesystem = Volume::open(Arc::new(device), MountOptions::default()).unwrap();
+            let filesystem =
+                Volume::open_in(Arc::new(device), None, MountOptions::default(), Arc::new(KernelClock::default()))
+                    .unwrap();
             let inode = filesystem.lookup_number(filesystem.root(), name.as_bytes()).unwrap();
             let mut found = vec![0; data.len() + 1];
             let count = filesystem.read_at(inode, 0, &mut found).unwrap();

@@ -13,7 +13,7 @@ use crate::bounds::Bounds;
 use crate::node::NodeId;
 use crate::pages::SECTOR_BYTES;
 use crate::random::Random;
-use crate::times::{Change, Changed, TimesHistory};
+use crate::times::{Change, Times, TimesHistory};
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -178,14 +178,14 @@ pub struct Histories {
     versions: HashMap<NodeId, Vec<FileVersion>>,
     /// Operations by which a file took another's name, with the file.
     replacements: Vec<(usize, NodeId)>,
-    /// The times of the files.
+    /// The times of the inodes.
     pub times: TimesHistory,
 }
 
 impl Histories {
     /// Notes that an operation made a node.
-    pub fn make(&mut self, number: InodeNumber, operation: usize, node: NodeId, contents: Contents, changed: Changed) {
-        self.times.note(node, operation, changed, Change::OfTheTree);
+    pub fn make(&mut self, number: InodeNumber, operation: usize, node: NodeId, contents: Contents, times: Times) {
+        self.times.note(node, operation, times, Change::OfTheTree);
         self.made.entry(number).or_default().push((operation, node));
         self.change(node, operation, contents, false);
     }
@@ -207,11 +207,11 @@ impl Histories {
         of_node.map(|(at, _)| *at).max().unwrap_or(0)
     }
 
-    /// Returns what is wrong with a file, if anything, in a tree that one of the operations `after` left.
+    /// Returns what is wrong with an inode, if anything, in a tree that one of the operations `after` left.
     pub fn judge(
         &self,
         number: InodeNumber,
-        (found, changed): (&Contents, Changed),
+        (found, times): (&Contents, Times),
         after: &[usize],
         bounds: &Bounds,
     ) -> Option<String> {
@@ -236,8 +236,8 @@ impl Histories {
         let least = after.first().copied().unwrap_or(0);
         for node in nodes {
             let first = bounds.kept(node).max(self.replaced(node, least));
-            let times = || self.times.judge(node, changed, after, bounds.kept_times(node), begun);
-            let what = self.judge_node(node, found, first..=begun).or_else(times);
+            let wrong_times = || self.times.judge(node, times, after, bounds.kept_times(node), begun);
+            let what = self.judge_node(node, found, first..=begun).or_else(wrong_times);
             fault = what.map(|what| format!("inode {number}, {node}: {what}"));
             if fault.is_none() {
                 break;

@@ -8,7 +8,7 @@ use crate::events::Event;
 use crate::observed::Observed;
 use crate::pages::{PAGE_BYTES, Pages, SECTOR_BYTES, is_shared_zero, page_of};
 use crate::recording::Recording;
-use crate::times::Changed;
+use crate::times::Times;
 use crate::tree::{describe, digest};
 use std::collections::HashSet;
 use std::fmt;
@@ -74,7 +74,7 @@ pub fn judge(recording: &Recording, state: &Crashed, bounds: &Bounds, check: boo
     let device = state.device();
     match without_panic(|| recover(recording, &device, check)) {
         Err(fault) => Verdict { digest: 0, fault: Some(fault) },
-        Ok(Recovered { lines, files, notes }) => {
+        Ok(Recovered { lines, inodes, notes }) => {
             let found = digest(&lines);
             let after = operations_with(recording, found, bounds);
             let fault = match after.first() {
@@ -83,8 +83,8 @@ pub fn judge(recording: &Recording, state: &Crashed, bounds: &Bounds, check: boo
                 Some(first) if *first == bounds.begun && !notes.is_empty() => {
                     Some(format!("no operation was cut off, but check notes:\n{}", notes.join("\n")))
                 }
-                Some(_) => files.iter().find_map(|(number, contents, changed)| {
-                    recording.histories.judge(*number, (contents, *changed), &after, bounds)
+                Some(_) => inodes.iter().find_map(|(number, contents, times)| {
+                    recording.histories.judge(*number, (contents, *times), &after, bounds)
                 }),
             };
             Verdict { digest: found, fault }
@@ -228,8 +228,8 @@ fn describe_difference(recording: &Recording, found: &[String], bounds: &Bounds)
 struct Recovered {
     /// The tree.
     lines: Vec<String>,
-    /// Its regular files.
-    files: Vec<(InodeNumber, Contents, Changed)>,
+    /// Its inodes.
+    inodes: Vec<(InodeNumber, Contents, Times)>,
     /// What the check noted.
     notes: Vec<String>,
 }
@@ -239,10 +239,10 @@ fn recover(recording: &Recording, device: &Arc<SimDevice>, check: bool) -> Resul
     let fs = reopen(recording, device).map_err(|error| format!("recovery: {error}"))?;
     let observed = Observed::new(&fs);
     let lines = describe(&observed).map_err(|error| format!("reading the recovered tree: {error}"))?;
-    let files = observed.contents().map_err(|error| format!("reading the recovered files: {error}"))?;
+    let inodes = observed.contents().map_err(|error| format!("reading the recovered files: {error}"))?;
     fs.unmount().map_err(|error| format!("closing the recovered image: {error}"))?;
     let notes = if check { check_image(device)? } else { Vec::new() };
-    Ok(Recovered { lines, files, notes })
+    Ok(Recovered { lines, inodes, notes })
 }
 
 /// Checks an image that was unmounted cleanly; returns what the check noted.

@@ -3,7 +3,7 @@
 
 use crate::contents::Contents;
 use crate::node::{Name, NodeId, ROOT, Value, is_dir};
-use crate::times::Changed;
+use crate::times::Times;
 use crate::tree::{Described, Digested, Settings, Tree};
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -21,8 +21,7 @@ struct Node {
     mode: u16,
     uid: u32,
     gid: u32,
-    atime: Timestamp,
-    changed: Changed,
+    times: Times,
     birth_time: Timestamp,
     settings: Settings,
     device: u32,
@@ -96,8 +95,7 @@ impl Model {
             mode: found.mode,
             uid: found.uid,
             gid: found.gid,
-            atime: found.atime,
-            changed: found.changed,
+            times: found.times,
             birth_time: found.birth_time,
             settings: found.settings,
             device: found.device,
@@ -117,7 +115,7 @@ impl Model {
     pub fn make(&mut self, dir: NodeId, number: InodeNumber, mode: u16, device: u32, target: Vec<u8>) -> NodeId {
         let parent = &self.nodes[dir];
         let mut new = Described { mode, device, target, ..Described::default() };
-        (new.atime, new.birth_time, new.changed) = (self.now, self.now, Changed::at(self.now));
+        (new.birth_time, new.times) = (self.now, Times::at(self.now));
         new.settings = inherited(parent.settings, mode);
         if parent.mode & SET_GROUP_ID != 0 {
             new.gid = parent.gid;
@@ -221,34 +219,35 @@ impl Model {
 
     /// Notes the time of a change of an inode.
     pub fn touch(&mut self, node: NodeId) {
-        self.nodes[node].changed.ctime = self.now;
+        self.nodes[node].times.ctime = self.now;
     }
 
     /// Notes the time of a change of the contents of a file or a directory.
     pub fn touch_contents(&mut self, node: NodeId) {
-        self.nodes[node].changed = Changed::at(self.now);
+        let times = &mut self.nodes[node].times;
+        (times.mtime, times.ctime) = (self.now, self.now);
     }
 
-    /// When an inode was changed.
-    pub fn changed(&self, node: NodeId) -> Changed {
-        self.nodes[node].changed
+    /// The times of an inode.
+    pub fn times(&self, node: NodeId) -> Times {
+        self.nodes[node].times
     }
 
     /// When anything was changed last.
     pub fn latest_change(&self) -> Timestamp {
-        self.nodes.iter().map(|node| node.changed.ctime).max().unwrap_or_default()
+        self.nodes.iter().map(|node| node.times.ctime).max().unwrap_or_default()
     }
 
-    /// Sets when an inode was changed, as found on the filesystem.
-    pub fn set_changed(&mut self, node: NodeId, changed: Changed) {
-        self.nodes[node].changed = changed;
+    /// Takes over the times of an inode, as found on the filesystem.
+    pub fn adopt_times(&mut self, node: NodeId, times: Times) {
+        self.nodes[node].times = times;
     }
 
     /// Sets times.
     pub fn set_times(&mut self, node: NodeId, atime: Option<Timestamp>, mtime: Option<Timestamp>) {
-        let found = &mut self.nodes[node];
-        found.atime = atime.unwrap_or(found.atime);
-        found.changed.mtime = mtime.unwrap_or(found.changed.mtime);
+        let times = &mut self.nodes[node].times;
+        times.atime = atime.unwrap_or(times.atime);
+        times.mtime = mtime.unwrap_or(times.mtime);
         self.touch(node);
     }
 
@@ -274,7 +273,7 @@ impl Model {
         let node = &mut self.nodes[node];
         node.mode = node.mode & !0o7777 | mode & 0o7777;
         node.uid = uid;
-        node.changed.ctime = self.now;
+        node.times.ctime = self.now;
     }
 
     /// Takes references to an inode, or releases them if `count` is negative.
@@ -408,8 +407,7 @@ impl Tree for Model {
             mode: node.mode,
             uid: node.uid,
             gid: node.gid,
-            atime: node.atime,
-            changed: node.changed,
+            times: node.times,
             birth_time: node.birth_time,
             settings: node.settings,
             links: self.links(number as usize),

@@ -1,10 +1,10 @@
 //! The tree as a filesystem shows it. Parent pointers are not in it; the check of the image covers them.
 
 use crate::contents::Contents;
-use crate::times::Changed;
+use crate::times::Times;
 use crate::tree::{Described, Digested, Settings, Tree};
 use std::cell::RefCell;
-use xfskit::volume::{Error, Volume};
+use xfskit::volume::{Error, Stat, Volume};
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_SYMLINK, MODE_TYPE, flags, flags2};
 
@@ -14,35 +14,42 @@ const OF_THE_FORMAT: u64 = flags2::REFLINK | flags2::BIGTIME | flags2::NREXT64;
 /// A filesystem to be compared.
 pub struct Observed<'a> {
     fs: &'a Volume,
-    files: RefCell<Vec<InodeNumber>>,
+    inodes: RefCell<Vec<(InodeNumber, u16)>>,
 }
 
 impl<'a> Observed<'a> {
     /// Looks at a filesystem.
     pub fn new(fs: &'a Volume) -> Self {
-        Self { fs, files: RefCell::default() }
+        Self { fs, inodes: RefCell::default() }
     }
 
-    /// The regular files that were seen, each once, with their contents and times.
+    /// The inodes that were seen, each once, but whiteouts, with their times and, if they are files, their contents.
     ///
     /// # Errors
     /// The filesystem's.
-    pub fn contents(&self) -> Result<Vec<(InodeNumber, Contents, Changed)>, Error> {
-        let mut files = self.files.borrow().clone();
-        files.sort_unstable();
-        files.dedup();
-        let read = |inode| Ok((inode, Contents::read(self.fs, inode)?, changed(self.fs, inode)?));
-        files.into_iter().map(read).collect()
+    pub fn contents(&self) -> Result<Vec<(InodeNumber, Contents, Times)>, Error> {
+        let mut inodes = self.inodes.borrow().clone();
+        inodes.sort_unstable();
+        inodes.dedup();
+        let read = |(inode, mode)| {
+            let is_file = mode & MODE_TYPE == MODE_REGULAR;
+            let contents = if is_file { Contents::read(self.fs, inode)? } else { Contents::default() };
+            Ok((inode, contents, times(self.fs, inode)?))
+        };
+        inodes.into_iter().map(read).collect()
     }
 }
 
-/// When an inode was changed.
+/// The times of an inode.
 ///
 /// # Errors
 /// The filesystem's.
-pub fn changed(fs: &Volume, inode: InodeNumber) -> Result<Changed, Error> {
-    let stat = fs.stat(inode)?;
-    Ok(Changed { mtime: stat.mtime, ctime: stat.ctime })
+pub fn times(fs: &Volume, inode: InodeNumber) -> Result<Times, Error> {
+    Ok(times_of(&fs.stat(inode)?))
+}
+
+fn times_of(stat: &Stat) -> Times {
+    Times { atime: stat.atime, mtime: stat.mtime, ctime: stat.ctime }
 }
 
 /// The flags, the project and the hints of an inode.
@@ -74,14 +81,16 @@ impl Tree for Observed<'_> {
             mode: stat.mode,
             uid: stat.uid,
             gid: stat.gid,
-            atime: stat.atime,
-            changed: Changed { mtime: stat.mtime, ctime: stat.ctime },
+            times: times_of(&stat),
             birth_time: stat.birth_time,
             settings: settings(fs, inode)?,
             links: stat.links,
             device: stat.device,
             ..Described::default()
         };
+        if !described.is_whiteout() {
+            self.inodes.borrow_mut().push((inode, stat.mode));
+        }
         match stat.mode & MODE_TYPE {
             MODE_DIR => {
                 let dots = |name: &[u8]| name == b"." || name == b"..";
@@ -89,7 +98,6 @@ impl Tree for Observed<'_> {
                 described.entries = entries.map(|entry| (entry.name.to_vec(), entry.inode.0)).collect();
                 described.entries.sort();
             }
-            MODE_REGULAR => self.files.borrow_mut().push(inode),
             MODE_SYMLINK => described.target = fs.read_link(inode)?,
             _ => {}
         }

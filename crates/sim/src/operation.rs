@@ -3,7 +3,7 @@
 use crate::contents::bytes;
 use crate::model::Model;
 use crate::node::{Name, NodeId, Value, is_dir};
-use crate::times::Shown;
+use crate::times::{Change, Shown};
 use crate::tree::Settings;
 use std::fmt;
 use xfskit::volume::{
@@ -301,6 +301,12 @@ impl Operation {
             Self::Copy { to, .. } => Some((to.0, false)),
             _ => None,
         }
+    }
+
+    /// What changes with the times that it sets, on a mount with or without `wsync`.
+    pub fn change(&self, wsync: bool) -> Change {
+        let is_late = self.changed_file().is_some() || matches!(self, Self::SetTimes { .. }) && !wsync;
+        if is_late { Change::Late } else { Change::OfTheTree }
     }
 
     /// Whether the filesystem must refuse it, because a directory passes on its project and the inode has another.

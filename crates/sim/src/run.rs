@@ -8,11 +8,11 @@ use crate::device::SimDevice;
 use crate::events::{DurableParts, Event};
 use crate::model::Model;
 use crate::node::NodeId;
-use crate::observed::{Observed, changed};
+use crate::observed::{Observed, times};
 use crate::operation::Operation;
 use crate::random::Random;
 use crate::stop::Stop;
-use crate::times::{Change, Changed};
+use crate::times::{Change, Times};
 use crate::tree::{describe, digest};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -227,8 +227,7 @@ impl Run {
         } else if outcome.is_ok() {
             self.adopt_contents(operation, number)?;
         }
-        let is_of_contents = operation.changed_file().is_some();
-        self.note_tree(if is_of_contents { Change::OfContents } else { Change::OfTheTree });
+        self.note_tree(operation.change(self.options.wsync));
         if result.is_ok() {
             self.compare_times(&operation.touched(&self.model), number)?;
             self.acknowledge(operation, number);
@@ -265,12 +264,12 @@ impl Run {
         }
         let operation = self.digests.len() - 1;
         for node in self.nodes..self.model.count() {
-            let (contents, changed) = (self.model.contents(node).clone(), self.model.changed(node));
-            self.histories.make(self.model.number(node), operation, node, contents, changed);
+            let (contents, times) = (self.model.contents(node).clone(), self.model.times(node));
+            self.histories.make(self.model.number(node), operation, node, contents, times);
         }
         self.nodes = self.model.count();
-        for node in self.model.files() {
-            self.histories.times.note(node, operation, self.model.changed(node), change);
+        for node in self.model.alive() {
+            self.histories.times.note(node, operation, self.model.times(node), change);
         }
     }
 
@@ -285,9 +284,9 @@ impl Run {
     /// have been done. The file must be in a state that a crash may show, and the model has that state from here on.
     fn adopt_contents(&mut self, operation: &Operation, number: usize) -> Result<(), Stop> {
         let Some((node, moved)) = operation.changed_file() else { return Ok(()) };
-        let before = self.model.changed(node);
+        let before = self.model.times(node);
         operation.apply(&mut self.model, None);
-        let after = self.model.changed(node);
+        let after = self.model.times(node);
         self.histories.change(node, number, self.model.contents(node).clone(), moved);
         let wrong = |what: String| Stop::Wrong(format!("operation {number}, {operation}, failed, and then {what}"));
         let inode = self.model.number(node);
@@ -299,13 +298,13 @@ impl Run {
         self.histories.change(node, number, found.clone(), moved);
         *self.model.contents_mut(node) = found;
         // If a part was done, the file may have the times of the whole operation.
-        self.histories.times.note(node, number, after, Change::OfContents);
+        self.histories.times.note(node, number, after, Change::Late);
         let found =
-            self.look(|fs| changed(fs, inode)).map_err(|error| wrong(format!("reading its times did: {error}")))?;
+            self.look(|fs| times(fs, inode)).map_err(|error| wrong(format!("reading its times did: {error}")))?;
         if ![before, after].contains(&found) {
             return Err(wrong(format!("its times were {found}, neither {before} nor {after}")));
         }
-        self.model.set_changed(node, found);
+        self.model.adopt_times(node, found);
         Ok(())
     }
 
@@ -313,12 +312,12 @@ impl Run {
     fn compare_times(&self, nodes: &[NodeId], operation: usize) -> Result<(), Stop> {
         let alive = self.model.alive();
         for &node in nodes.iter().filter(|node| alive.contains(node)) {
-            let found: Changed = match self.look(|fs| changed(fs, self.model.number(node))) {
+            let found: Times = match self.look(|fs| times(fs, self.model.number(node))) {
                 Ok(found) => found,
                 Err(Error::Io { .. } | Error::Shutdown(_)) => return Err(Stop::Device),
                 Err(error) => return Err(Stop::Wrong(format!("the times of {node}: {error}"))),
             };
-            let expected = self.model.changed(node);
+            let expected = self.model.times(node);
             if found != expected {
                 let text = format!("after operation {operation} the times of {node} are {found}, not {expected}");
                 return Err(Stop::Wrong(text));

@@ -1,38 +1,40 @@
-//! The times of files, and which of them a crash may leave.
+//! The times of inodes, and which of them a crash may leave.
 //!
 //! ```text
 //! operation   create ── write ── write ── setxattr ── write ── cut
 //! times       1         2        3        4           5
 //! tree shown  after create: 1, 2 or 3                 after setxattr: 4 or 5
 //! ```
-//! Changes of contents reach the journal late, and their times with them. Every other change of an inode logs its own
-//! times, and those of the content changes before it. So the names and attributes of a file that a state shows limit
-//! which times the file may have. The times of all other inodes are part of the tree.
+//! Changes of contents reach the journal late, and their times with them; times that are set alone do, too. Every other
+//! change of an inode logs its own times, and those of the changes before it. So the names and attributes of an inode
+//! that a state shows limit which times it may have.
 
 use crate::node::NodeId;
 use std::collections::HashMap;
 use std::fmt;
 use xfskit_ondisk::Timestamp;
 
-/// Last change of the contents, and of the inode.
+/// When an inode was read and changed last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Changed {
-    /// Of the contents.
+pub struct Times {
+    /// The contents were read.
+    pub atime: Timestamp,
+    /// The contents were changed.
     pub mtime: Timestamp,
-    /// Of the inode.
+    /// The inode was changed.
     pub ctime: Timestamp,
 }
 
-impl Changed {
-    /// Both at one time.
+impl Times {
+    /// All at one time.
     pub fn at(time: Timestamp) -> Self {
-        Self { mtime: time, ctime: time }
+        Self { atime: time, mtime: time, ctime: time }
     }
 }
 
-impl fmt::Display for Changed {
+impl fmt::Display for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "m {} c {}", Shown(self.mtime), Shown(self.ctime))
+        write!(f, "a {} m {} c {}", Shown(self.atime), Shown(self.mtime), Shown(self.ctime))
     }
 }
 
@@ -50,42 +52,42 @@ impl fmt::Display for Shown {
 pub enum Change {
     /// Names or attributes: one transaction logs them and the times.
     OfTheTree,
-    /// Contents.
-    OfContents,
+    /// Contents, or times alone: they reach the journal late.
+    Late,
 }
 
-/// A file after an operation.
+/// An inode after an operation.
 #[derive(Debug)]
-struct FileVersion {
+struct InodeVersion {
     operation: usize,
-    changed: Changed,
+    times: Times,
     change: Change,
 }
 
-/// The times of all regular files of a run after each operation.
+/// The times of all inodes of a run after each operation.
 #[derive(Debug, Default)]
 pub struct TimesHistory {
-    versions: HashMap<NodeId, Vec<FileVersion>>,
+    versions: HashMap<NodeId, Vec<InodeVersion>>,
 }
 
 impl TimesHistory {
-    /// Notes the times of a file after an operation.
-    pub fn note(&mut self, node: NodeId, operation: usize, changed: Changed, change: Change) {
+    /// Notes the times of an inode after an operation.
+    pub fn note(&mut self, node: NodeId, operation: usize, times: Times, change: Change) {
         let versions = self.versions.entry(node).or_default();
-        if versions.last().is_none_or(|last| last.changed != changed) {
-            versions.push(FileVersion { operation, changed, change });
+        if versions.last().is_none_or(|last| last.times != times) {
+            versions.push(InodeVersion { operation, times, change });
         }
     }
 
-    /// Returns what is wrong with the times of a file, if anything, in a tree that one of the operations `after` left.
+    /// Returns what is wrong with the times of an inode, if anything, in a tree that one of the operations `after` left.
     /// `kept` is the last operation whose times are durable, `begun` the last that began.
-    pub fn judge(&self, node: NodeId, found: Changed, after: &[usize], kept: usize, begun: usize) -> Option<String> {
+    pub fn judge(&self, node: NodeId, found: Times, after: &[usize], kept: usize, begun: usize) -> Option<String> {
         let versions = self.versions.get(&node).map_or(&[][..], Vec::as_slice);
         let begun = versions.partition_point(|version| version.operation <= begun);
         let versions = &versions[..begun];
         let mut expected = Vec::new();
         for operation in after {
-            let shown = |version: &FileVersion| version.operation <= *operation;
+            let shown = |version: &InodeVersion| version.operation <= *operation;
             let tree = versions.iter().rposition(|version| shown(version) && version.change == Change::OfTheTree);
             let Some(tree) = tree else { continue };
             let behind = &versions[tree + 1..];
@@ -93,11 +95,10 @@ impl TimesHistory {
             let end = next.map_or(versions.len(), |next| tree + 1 + next);
             let kept = versions.partition_point(|version| version.operation <= kept).saturating_sub(1);
             let allowed = versions.get(tree.max(kept)..end).unwrap_or_default();
-            if allowed.iter().any(|version| version.changed == found) {
+            if allowed.iter().any(|version| version.times == found) {
                 return None;
             }
-            expected
-                .extend(allowed.iter().map(|version| format!("\nafter {}: {}", version.operation, version.changed)));
+            expected.extend(allowed.iter().map(|version| format!("\nafter {}: {}", version.operation, version.times)));
         }
         Some(format!("its times are {found}, and should be one of{}", expected.concat()))
     }
@@ -108,14 +109,14 @@ mod tests {
     use super::*;
 
     fn is_right(second: i64, after: &[usize], kept: usize, begun: usize) -> bool {
-        let at = |seconds| Changed::at(Timestamp { seconds, nanoseconds: 0 });
+        let at = |seconds| Times::at(Timestamp { seconds, nanoseconds: 0 });
         let mut history = TimesHistory::default();
         for (operation, change) in
-            [(1, Change::OfTheTree), (2, Change::OfContents), (3, Change::OfContents), (4, Change::OfTheTree)]
+            [(1, Change::OfTheTree), (2, Change::Late), (3, Change::Late), (4, Change::OfTheTree)]
         {
             history.note(7, operation, at(operation as i64), change);
         }
-        history.note(7, 5, at(5), Change::OfContents);
+        history.note(7, 5, at(5), Change::Late);
         history.judge(7, at(second), after, kept, begun).is_none()
     }
 

@@ -1,11 +1,11 @@
 //! One way to describe a tree, for the model and for what recovery left, so that they can be compared line by line.
 
-use crate::times::{Changed, Shown};
+use crate::times::{Shown, Times};
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use xfskit_ondisk::Timestamp;
-use xfskit_ondisk::inode::{MODE_REGULAR, MODE_TYPE};
+use xfskit_ondisk::inode::{MODE_CHAR, MODE_TYPE};
 
 /// What is compared of an inode.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,10 +16,8 @@ pub struct Described {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Last access.
-    pub atime: Timestamp,
-    /// Last changes. A regular file's are compared with its contents.
-    pub changed: Changed,
+    /// When it was read and changed. They are compared apart from the tree, but those of a whiteout.
+    pub times: Times,
     /// When it was made.
     pub birth_time: Timestamp,
     /// Flags, project and hints.
@@ -34,6 +32,13 @@ pub struct Described {
     pub xattrs: Vec<(Vec<u8>, Digested)>,
     /// A directory's entries in the order of their names, with a number that tells inodes apart.
     pub entries: Vec<(Vec<u8>, u64)>,
+}
+
+impl Described {
+    /// Whether it stands for a name that a layer below has. The model does not know the number of such an inode.
+    pub fn is_whiteout(&self) -> bool {
+        self.mode & MODE_TYPE == MODE_CHAR && self.device == 0
+    }
 }
 
 /// What chattr and `xfs_io` set, as the inode stores it.
@@ -111,9 +116,9 @@ pub fn describe<T: Tree>(tree: &T) -> Result<Vec<String>, T::Error> {
         seen.insert(number, lines.len());
         let node = tree.node(number)?;
         let mut line = format!("{path} {:o} {}:{} {} {}", node.mode, node.uid, node.gid, node.links, node.device);
-        line += &format!(" {} a {} b {}", node.settings, Shown(node.atime), Shown(node.birth_time));
-        if node.mode & MODE_TYPE != MODE_REGULAR {
-            line += &format!(" {}", node.changed);
+        line += &format!(" {} b {}", node.settings, Shown(node.birth_time));
+        if node.is_whiteout() {
+            line += &format!(" {}", node.times);
         }
         if !node.target.is_empty() {
             line += &format!(" -> {}", node.target.escape_ascii());

@@ -14,7 +14,7 @@ pub use options::MountSettings;
 
 use crate::args::MountArgs;
 use crate::exit::{self, Reported};
-use crate::image::open;
+use crate::image::open_to_mount;
 use crate::screen::report;
 use crate::syslog::SystemLog;
 use anyhow::{Context, Result, bail};
@@ -122,7 +122,7 @@ fn serve(args: &MountArgs, settings: MountSettings) -> Result<()> {
         rustix::stdio::dup2_stderr(&open_log(path)?).context("standard error")?;
     }
     let image = args.image.canonicalize().unwrap_or_else(|_| args.image.clone());
-    let filesystem = open(&args.image, settings.log_device.as_deref(), settings.engine)?;
+    let filesystem = open_to_mount(&args.image, settings.log_device.as_deref(), settings.engine)?;
     let mut options = settings.fuse;
     options.source = image.into();
     options.read_only = filesystem.options().read_only;

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use xfskit::device::{Access, FileDevice};
 use xfskit::volume::{MountOptions, Volume};
 use xfskit_check::{CheckOptions, Quiet};
-use xfskit_fuse::{MountError, Options, Session, Unmounted, Unmounter, WriteCache};
+use xfskit_fuse::{KernelClock, MountError, Options, Session, Unmounted, Unmounter, WriteCache};
 use xfskit_testkit::{Scratch, kernel_mount, reference, scratch, skip};
 
 const IMAGE_BYTES: u64 = 512 << 20;
@@ -71,7 +71,8 @@ pub fn serve(scratch: &Scratch) -> Served {
 /// As [`serve`], with or without the kernel's writeback cache.
 pub fn serve_with(scratch: &Scratch, cache: WriteCache) -> Served {
     let device = FileDevice::open(scratch.file("a.img"), Access::Write).unwrap();
-    let filesystem = Volume::open(Arc::new(device), MountOptions::default()).unwrap();
+    let filesystem =
+        Volume::open_in(Arc::new(device), None, MountOptions::default(), Arc::new(KernelClock::default())).unwrap();
     let kernel = vec![xfskit_fuse::KernelOption::Suid];
     let options = Options { allow_other: true, kernel, cache, ..Options::default() };
     let session = Session::mount(filesystem, &scratch.file("mount"), &options).unwrap();

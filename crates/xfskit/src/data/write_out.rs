@@ -185,4 +185,7 @@ pub fn write_out_core(tx: &mut Transaction, ino: InoId, reached: u64) {
         let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
         (core.mtime, core.ctime) = (time, time);
     }
+    if tx.inode(ino).times_wait {
+        let _ = tx.inode_mut(ino, InodeFields::CORE);
+    }
 }

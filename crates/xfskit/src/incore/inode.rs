@@ -60,6 +60,8 @@ pub struct InodeState {
     pub known_absent: KnownAbsent,
     /// The inode was freed, and this object does not represent it any more.
     pub freed: bool,
+    /// The core has times that were not logged.
+    pub times_wait: bool,
     /// Contents that have no place on disk yet.
     pub dirty: Option<Box<DirtyBlocks>>,
     /// What is remembered of the blocks of a large directory.

@@ -123,6 +123,7 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
         dirty: None,
         dir_memory: None,
         received_bytes: 0.into(),
+        times_wait: false,
     };
     if let Some(parent) = parent {
         inherit(&mut state.core, &tx.inode(parent).core, geometry);

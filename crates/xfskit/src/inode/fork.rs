@@ -42,6 +42,7 @@ fn state(core: InodeCore, data: DataFork, attr: Option<AttrFork>) -> InodeState 
         attr,
         known_absent: Default::default(),
         freed: false,
+        times_wait: false,
         dirty: None,
         dir_memory: None,
         received_bytes,

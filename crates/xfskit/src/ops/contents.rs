@@ -6,6 +6,7 @@
 use super::Volume;
 use super::map::{END_OF_MAP, link_reservation, next_link, written_behind_end};
 use super::protected::{check_not_immutable, check_same, check_write, is_append_only};
+use super::times::has_times;
 use crate::data::{self, Source};
 use crate::error::{Error, Result, caller};
 use crate::incore::{Inode, InodeState};
@@ -193,8 +194,9 @@ impl Volume {
     /// Brings out everything that waits in memory; not durable yet. What cannot be brought out keeps nothing else from
     /// it.
     pub(super) fn write_out_all(&self) -> Result<()> {
-        let mut result = Ok(());
-        for inode in self.mount.dirty_inodes.all() {
+        let waiting = self.mount.dirty_inodes.all();
+        let mut result = self.write_out_times(&waiting);
+        for inode in waiting {
             result = result.and(self.write_out(&inode));
         }
         result
@@ -347,7 +349,7 @@ impl Volume {
     /// Takes an inode of which nothing waits off the list of those; says whether that is so.
     fn forget_if_clean(&self, inode: &Arc<Inode>) -> bool {
         let state = inode.state_lock().read();
-        let is_clean = state.freed || state.is_settled() && inode.noted_write().is_none();
+        let is_clean = state.freed || state.is_settled() && !has_times(inode, &state);
         if is_clean {
             self.mount.dirty_inodes.remove(inode.number);
             // Who writes in place notes that without the exclusive lock, so it may have come in between.
@@ -387,7 +389,7 @@ impl Volume {
     }
 
     /// Brings contents out when too much of them waits, of this file or of all.
-    fn relieve_memory(&self, inode: &Arc<Inode>) -> Result<()> {
+    pub(super) fn relieve_memory(&self, inode: &Arc<Inode>) -> Result<()> {
         let waits = |inode: &Inode| inode.state_lock().read().dirty.as_ref().map_or(0, |dirty| dirty.count());
         if waits(inode) << self.mount.geometry.block_log >= MAX_DIRTY_FILE_BYTES {
             self.write_out(inode)?;
@@ -396,8 +398,9 @@ impl Volume {
         if dirty.bytes() < most {
             return Ok(());
         }
-        let mut result = Ok(());
-        for other in dirty.all() {
+        let waiting = dirty.all();
+        let mut result = self.write_out_times(&waiting);
+        for other in waiting {
             if dirty.bytes() < most / 2 {
                 break;
             }

@@ -30,6 +30,7 @@ mod rename;
 mod seek;
 mod setattr;
 mod stat;
+mod times;
 mod truncate;
 mod unlink;
 mod xattr;

@@ -65,6 +65,9 @@ impl Volume {
             }
         }
         let inode = self.mount.inode(inode)?;
+        if !change.sets_more_than_times() && !self.mount.options.wsync {
+            return Ok(self.located(inode.number, self.set_times_in_memory(&inode, change, caller))?);
+        }
         loop {
             match self.try_set_attr(&inode, change, caller) {
                 Err(Error::WouldBlock) => {}

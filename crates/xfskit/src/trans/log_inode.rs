@@ -25,6 +25,7 @@ pub(super) fn log_inode(
         // The feature may have been switched on after the inode was made.
         core.flags2 |= flags2::BIGTIME;
     }
+    state.times_wait = false;
     let state = &*state;
     batch.log_inode(inode, |inner| {
         inner.dirty.merge(&DirtyBits::of(changed.bits().into()));
