@@ -32,9 +32,9 @@ pub(crate) fn stats(filesystem: &Volume, failures: &Failures) -> String {
             "read_only": options.read_only,
             "wsync": options.wsync,
             "whiteouts": options.whiteouts,
-            "attr_fast_path": options.attr_fast_path,
+            "attr_path": format!("{:?}", options.attr_path).to_lowercase(),
             "known_absent": options.known_absent,
-            "attr_logging": format!("{:?}", options.attr_logging).to_lowercase(),
+            "attr_logging": format!("{:?}", filesystem.attr_logging()).to_lowercase(),
         },
     })
     .to_string()

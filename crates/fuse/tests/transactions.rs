@@ -47,7 +47,8 @@ fn changes_of_names_and_attributes_are_one_transaction_each() {
         // A commit of the whole mount may fall into the work.
         assert!((1.0..=1.05).contains(&each), "{verb}: {each} transactions");
     }
-    let times = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000));
+    let times =
+        fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000));
     let each = for_each_file(&fixture, |n| fs::File::open(at("b", n)).unwrap().set_times(times).unwrap());
     assert!(each < 0.05, "times alone: {each} transactions");
     fixture.judge(|kernel| {

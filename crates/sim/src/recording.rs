@@ -16,7 +16,7 @@ use crate::tree::Tree;
 use crate::workload::Workload;
 use std::ops::Range;
 use std::sync::Arc;
-use xfskit::volume::{AttrLogging, Error, MountOptions, Volume};
+use xfskit::volume::{AttrLogging, AttrPath, Error, MountOptions, Volume};
 
 /// A recorded run.
 pub struct Recording {
@@ -42,8 +42,8 @@ pub struct Recording {
 pub fn options_of(seed: u64) -> MountOptions {
     let mut random = Random::new(seed ^ 0x6f70_7469_6f6e_7300);
     MountOptions {
-        attr_logging: [AttrLogging::Auto, AttrLogging::Always, AttrLogging::Never][random.below(3)],
-        attr_fast_path: !random.one_in(4),
+        attr_logging: [AttrLogging::Always, AttrLogging::Never][random.below(2)],
+        attr_path: [AttrPath::Fast, AttrPath::Fast, AttrPath::General, AttrPath::Intents][random.below(4)],
         whiteouts: !random.one_in(4),
         known_absent: !random.one_in(4),
         wsync: random.one_in(8),

@@ -13,7 +13,7 @@ use xfskit::ondisk::log_items::{AttrIntent, AttrVerb, encode_done};
 use xfskit::ondisk::log_record::item_type;
 use xfskit::trans::deferred::{StepResult, Turn, Work};
 use xfskit::trans::{Reservation, Transaction};
-use xfskit::volume::{AttrLogging, Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
+use xfskit::volume::{AttrLogging, AttrPath, Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 use xfskit_testkit::{Reference, Scratch, TreeEntry};
 
 struct Crash {
@@ -28,7 +28,8 @@ fn crash(prepare: impl Fn(&Volume), work: impl Fn(&Volume)) -> Option<Crash> {
     let scratch = xfskit_testkit::scratch();
     let path = scratch.image("a.img", 512 << 20);
     reference.tool_output("mkfs.xfs", ["-q", path.to_str().unwrap()]);
-    let options = MountOptions { attr_logging: AttrLogging::Always, attr_fast_path: false, ..Default::default() };
+    let options =
+        MountOptions { attr_logging: AttrLogging::Always, attr_path: AttrPath::Intents, ..Default::default() };
     let fs = Volume::open(Arc::new(FileDevice::open(&path, Access::Write).unwrap()), options).unwrap();
     prepare(&fs);
     fs.sync().unwrap();
@@ -149,7 +150,8 @@ fn a_parent_pointer_is_replaced() {
 #[test]
 fn an_error_between_two_links_shuts_down_and_recovery_does_the_rest() {
     let image = stress::Image::new(32, &[]);
-    let options = MountOptions { attr_logging: AttrLogging::Always, ..Default::default() };
+    let options =
+        MountOptions { attr_logging: AttrLogging::Always, attr_path: AttrPath::Intents, ..Default::default() };
     let fs = image.open_with(options.clone());
     make_file(&fs);
     fs.set_xattr(file(&fs), b"user.a", &[1; 3000], SetMode::Any, &Caller::root()).unwrap();
@@ -229,7 +231,11 @@ impl Work for Slow {
 fn what_a_waiting_chain_still_has_to_do_does_not_hold_the_tail() {
     let watchdog = stress::Watchdog::new("a chain that waits", 60);
     let image = stress::Image::new(64, &[('b', "size=1024"), ('d', "agcount=2")]);
-    let fs = Arc::new(image.open_with(MountOptions { attr_logging: AttrLogging::Always, ..Default::default() }));
+    let fs = Arc::new(image.open_with(MountOptions {
+        attr_logging: AttrLogging::Always,
+        attr_path: AttrPath::Intents,
+        ..Default::default()
+    }));
     make_file(&fs);
     let inode = file(&fs);
     let (_, size) = fs.mount().journal.usage();

@@ -7,7 +7,7 @@ use stress::{DIR, FILE, Image, Random, first_seed, scale};
 use xfskit::error_tags::ATTR_NO_SPACE;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{
-    AttrLogging, Caller, Error, FsStat, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, Volume,
+    AttrLogging, AttrPath, Caller, Error, FsStat, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, Volume,
 };
 
 /// Returns true when it worked, false when there was no space.
@@ -222,7 +222,11 @@ fn attributes_of_every_size_until_nothing_is_free() {
 #[test]
 fn a_value_whose_rest_finds_no_space_is_taken_back() {
     let image = Image::new(32, &[('b', "size=1024")]);
-    let fs = image.open_with(MountOptions { attr_logging: AttrLogging::Always, ..MountOptions::default() });
+    let fs = image.open_with(MountOptions {
+        attr_logging: AttrLogging::Always,
+        attr_path: AttrPath::Intents,
+        ..MountOptions::default()
+    });
     let me = Caller::root();
     for value in [None, Some(4000)] {
         let name = format!("file-{value:?}").into_bytes();

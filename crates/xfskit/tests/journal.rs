@@ -14,7 +14,7 @@ use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};
 use xfskit::sync::{IfLocked, LockMode};
 use xfskit::trans::InodeFields;
 use xfskit::trans::reservation_of;
-use xfskit::volume::{AttrLogging, Caller, Error, MountOptions, NewFile, SetAttr, SetMode, Volume};
+use xfskit::volume::{AttrLogging, AttrPath, Caller, Error, MountOptions, NewFile, SetAttr, SetMode, Volume};
 use xfskit_testkit::Scratch;
 
 fn open(image: &Path) -> Arc<Mount> {
@@ -151,7 +151,8 @@ fn values_that_are_whited_out_push_no_checkpoint() {
     let image = scratch.image("a.img", 1 << 30);
     reference.mkfs(&image, &["-l", "size=64m"]);
     let device = Arc::new(FileDevice::open(&image, Access::Write).unwrap());
-    let options = MountOptions { attr_logging: AttrLogging::Always, ..MountOptions::default() };
+    let options =
+        MountOptions { attr_logging: AttrLogging::Always, attr_path: AttrPath::Intents, ..MountOptions::default() };
     let fs = Volume::open(device, options).unwrap();
     let counters = &fs.mount().counters;
     let (used, before) = (fs.mount().journal.usage().0, counters.checkpoints.get());
@@ -178,7 +179,8 @@ fn values_that_are_whited_out_push_no_checkpoint() {
 #[test]
 fn intents_that_are_whited_out_still_make_a_checkpoint_due() {
     let scratch = xfskit_testkit::scratch();
-    let options = MountOptions { attr_logging: AttrLogging::Always, ..MountOptions::default() };
+    let options =
+        MountOptions { attr_logging: AttrLogging::Always, attr_path: AttrPath::Intents, ..MountOptions::default() };
     let fs = fresh(&scratch, options);
     let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
     let counters = &fs.mount().counters;

@@ -249,7 +249,11 @@ fn files_made_and_removed_leave_nothing_behind() {
 #[test]
 fn a_batch_of_logged_values_reserves_what_its_intents_take() {
     let Some(image) = image(&[]) else { return };
-    let options = MountOptions { attr_logging: xfskit::volume::AttrLogging::Always, ..MountOptions::default() };
+    let options = MountOptions {
+        attr_logging: xfskit::volume::AttrLogging::Always,
+        attr_path: xfskit::volume::AttrPath::Intents,
+        ..MountOptions::default()
+    };
     let fs = Volume::open(Arc::new(FileDevice::open(&image.path, Access::Write).unwrap()), options).unwrap();
     let file = fs.create(fs.root(), b"f", &NewFile::new(FILE | 0o644), &Caller::root()).unwrap().inode;
     let change = |n: u32| XattrChange { name: format!("user.{n}").into_bytes(), value: Some(vec![7; 65_536]) };

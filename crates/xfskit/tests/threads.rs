@@ -190,7 +190,8 @@ fn threads_with_synchronous_operations_and_logged_attributes() {
     for seed in first_seed()..first_seed() + scale() {
         let image = Image::new(64, &[('b', "size=1024"), ('d', "agcount=2")]);
         let attr_logging = xfskit::volume::AttrLogging::Always;
-        let options = MountOptions { wsync: true, attr_logging, ..MountOptions::default() };
+        let attr_path = [xfskit::volume::AttrPath::Fast, xfskit::volume::AttrPath::Intents][seed as usize % 2];
+        let options = MountOptions { wsync: true, attr_logging, attr_path, ..MountOptions::default() };
         run(&image, options, 4, 5000, seed + 200, false);
     }
 }
@@ -225,8 +226,11 @@ fn chains_of_many_links_share_a_log_of_four_checkpoints() {
 
 /// Each thread sets values on a file of its own, over and over.
 fn grow_chains(image: &Image, seed: u64, threads: u64, rounds: u32) -> Volume {
-    let fs =
-        image.open_with(MountOptions { attr_logging: xfskit::volume::AttrLogging::Always, ..MountOptions::default() });
+    let fs = image.open_with(MountOptions {
+        attr_logging: xfskit::volume::AttrLogging::Always,
+        attr_path: xfskit::volume::AttrPath::Intents,
+        ..MountOptions::default()
+    });
     fs.mount().error_tags.arm_for(BMAP_ALLOC_MINLEN_EXTENT, 1, u32::MAX);
     std::thread::scope(|scope| {
         for thread in 0..threads {

@@ -104,8 +104,8 @@ impl Target for Engine {
             how: "in this process, on the image file".into(),
             geometry: geometry(&self.fs.superblock()),
             options: format!(
-                "fast path {}, whiteouts {}, known-absent {}, attributes logged {:?}, cache {} MiB",
-                on(options.attr_fast_path),
+                "attributes by the {:?} path, whiteouts {}, known-absent {}, attributes logged {:?}, cache {} MiB",
+                options.attr_path,
                 on(options.whiteouts),
                 on(options.known_absent),
                 options.attr_logging,

@@ -15,6 +15,7 @@ use crate::report::{BarSeries, Cell, Goal, Plot, Section, Table};
 use crate::target::{PIECE, Target};
 use anyhow::{Context, Result};
 use std::sync::Mutex;
+use xfskit::volume::AttrPath;
 
 const FILES: usize = 1_000_000;
 const PUBLISHED_THREADS: usize = 40;
@@ -120,7 +121,7 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     let mut cases = vec![
         case(WITHOUT).parent(false),
         case(WITH).parent(true),
-        case(SLOW).parent(true).switch(|options| options.attr_fast_path = false),
+        case(SLOW).parent(true).switch(|options| options.attr_path = AttrPath::General),
     ];
     if threads > 1 {
         // The same files in the same directories, so that the log's work is the same.

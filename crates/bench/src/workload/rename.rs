@@ -12,6 +12,7 @@ use crate::names::file_name;
 use crate::report::{BarSeries, Cell, Plot, Section, Table};
 use crate::target::Target;
 use anyhow::Result;
+use xfskit::volume::AttrPath;
 
 const FILES: usize = 200_000;
 /// An attribute of this size does not fit the inode beside the others.
@@ -74,7 +75,7 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     let cases: [(Case, Rename); 4] = [
         (case(WITHOUT, 0).parent(false), work(false)),
         (case(WITH, 0).parent(true), work(false)),
-        (case(SLOW, 0).parent(true).switch(|options| options.attr_fast_path = false), work(false)),
+        (case(SLOW, 0).parent(true).switch(|options| options.attr_path = AttrPath::General), work(false)),
         (case(OUTGROWN, 2 * 4096).parent(true), work(true)),
     ];
     let runs = lab.measure(&cases)?;

@@ -14,7 +14,7 @@ use crate::names::file_name;
 use crate::report::{BarSeries, Cell, Goal, Plot, Section, Table};
 use crate::target::Target;
 use anyhow::Result;
-use xfskit::volume::AttrLogging;
+use xfskit::volume::{AttrLogging, AttrPath};
 
 const FILES: usize = 16_000;
 /// With fewer files, the last thread works alone for much of the time.
@@ -60,6 +60,7 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     let always = |case: Case, whiteouts: bool| {
         case.switch(|options| {
             options.attr_logging = AttrLogging::Always;
+            options.attr_path = AttrPath::Intents;
             options.whiteouts = whiteouts;
         })
     };

@@ -112,7 +112,7 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     section.tables.push(matrix("Transactions of an operation", runs.iter(), transactions));
     let log_bytes = |phase: &Phase| Cell::number(phase.per_operation(phase.log_bytes), 1);
     section.tables.push(matrix("Log bytes of an operation", runs.iter(), log_bytes));
-    section.tables.extend(counters(runs.iter().filter(|run| run.case.ends_with("auto"))));
+    section.tables.extend(counters(runs.iter().filter(|run| run.case.ends_with("never"))));
     section.goals = goals(&runs, &sides);
     section.runs = runs;
     if lab.options.published {
@@ -138,15 +138,14 @@ fn case(lab: &Lab<'_>, name: String, bytes: usize) -> (Case, usize) {
     (lab.case(name, files, bytes), files)
 }
 
-const LOGGING: [(&str, AttrLogging); 3] =
-    [("auto", AttrLogging::Auto), ("always", AttrLogging::Always), ("never", AttrLogging::Never)];
+const LOGGING: [(&str, AttrLogging); 2] = [("never", AttrLogging::Never), ("always", AttrLogging::Always)];
 
 fn size_name(bytes: usize, logging: &str) -> String {
     format!("{bytes} bytes, logged {logging}")
 }
 
 fn logged(case: Case, logging: AttrLogging) -> Case {
-    if logging == AttrLogging::Auto { case } else { case.switch(|options| options.attr_logging = logging) }
+    if logging == AttrLogging::Never { case } else { case.switch(|options| options.attr_logging = logging) }
 }
 
 fn sizes(lab: &Lab<'_>) -> Result<Vec<Run>> {
@@ -226,7 +225,7 @@ fn size_plots(runs: &[Run], sides: &[String]) -> Vec<Plot> {
 }
 
 fn goals(runs: &[Run], sides: &[String]) -> Vec<Goal> {
-    let case = size_name(PUBLISHED_BYTES, "auto");
+    let case = size_name(PUBLISHED_BYTES, "never");
     let [first, second] = sides else { return Vec::new() };
     let Some((ours, theirs)) = find(runs, &case, first).filter(|run| run.engine).zip(find(runs, &case, second)) else {
         return Vec::new();

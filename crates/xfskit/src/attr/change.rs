@@ -123,15 +123,26 @@ impl<'a> Attr<'a> {
 
     /// As it is after the caller's buffers are gone.
     fn into_owned(self, mount: &Mount) -> Attr<'static> {
-        let value = match self.value {
+        let Attr { namespace, name, value } = self.with_value_in_blocks(mount);
+        let value = match value {
             Value::Blocks(blocks) => Value::Blocks(blocks),
-            Value::Bytes(bytes) if tree::is_local_value(&mount.geometry, self.name.len(), bytes.len()) => {
+            Value::Bytes(bytes) => {
                 mount.counters.value_bytes_copied.add(bytes.len() as u64);
                 Value::Bytes(Cow::Owned(bytes.into_owned()))
             }
-            Value::Bytes(bytes) => Value::Blocks(remote::in_blocks(mount, &bytes)),
         };
-        Attr { namespace: self.namespace, name: Cow::Owned(self.name.into_owned()), value }
+        Attr { namespace, name: Cow::Owned(name.into_owned()), value }
+    }
+
+    /// With a value that no entry may contain laid out in the blocks that it will have, which its intents share.
+    fn with_value_in_blocks(self, mount: &Mount) -> Self {
+        let value = match self.value {
+            Value::Bytes(bytes) if !tree::is_local_value(&mount.geometry, self.name.len(), bytes.len()) => {
+                Value::Blocks(remote::in_blocks(mount, &bytes))
+            }
+            other => other,
+        };
+        Self { value, ..self }
     }
 }
 
@@ -162,6 +173,16 @@ impl<'a> Change<'a> {
                 Change::ReplaceParent { old: old.into_owned(mount), new: new.into_owned(mount) }
             }
             Self::Remove(old) => Change::Remove(old.into_owned(mount)),
+        }
+    }
+
+    /// With a long value laid out once in the blocks that it will have: each intent of the change shares them.
+    pub(super) fn with_value_in_blocks(self, mount: &Mount) -> Self {
+        match self {
+            Self::Set(new) => Self::Set(new.with_value_in_blocks(mount)),
+            Self::Replace(new) => Self::Replace(new.with_value_in_blocks(mount)),
+            // A parent pointer is never long, and what is removed has no value.
+            other => other,
         }
     }
 

@@ -13,6 +13,7 @@ use super::search::{count as count_search, missing, search_inode};
 use super::shortform::EntryRange;
 use super::{Attr, AttrSlot, Change, EmptyFork, Fit, Form, ValueMapping, form, search, shortform, work};
 use crate::error::{Error, Result};
+use crate::mount::AttrPath;
 pub use crate::trans::deferred::Logging;
 use crate::trans::deferred::Turn;
 use crate::trans::{InoId, Transaction};
@@ -32,7 +33,7 @@ pub enum Required {
 /// Whether the fast path may be tried; counts why not.
 fn may_try_shortform(tx: &Transaction, ino: InoId, value_bytes: usize) -> bool {
     let counters = &tx.mount().counters;
-    if !tx.mount().options.attr_fast_path {
+    if tx.mount().options.attr_path != AttrPath::Fast {
         counters.attr_fell_disabled.increment();
     } else if form(tx, ino) == Form::Tree {
         counters.attr_fell_not_shortform.increment();
@@ -82,7 +83,9 @@ pub fn remove_in_inode(tx: &mut Transaction, ino: InoId, old: &Attr<'_>) -> Resu
 }
 
 fn stays_in_inode(tx: &Transaction, ino: InoId, value_bytes: usize) -> bool {
-    tx.mount().options.attr_fast_path && value_bytes < SHORTFORM_LENGTH_LIMIT && form(tx, ino) != Form::Tree
+    tx.mount().options.attr_path == AttrPath::Fast
+        && value_bytes < SHORTFORM_LENGTH_LIMIT
+        && form(tx, ino) != Form::Tree
 }
 
 /// Adds an attribute that is not there.

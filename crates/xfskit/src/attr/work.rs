@@ -12,8 +12,9 @@
 //! freed then, if there is an intent of the inode, and else with it. That is why the incomplete flag, with which the
 //! kernel hides half-done entries, is read here and never written.
 //!
-//! Most updates are over after their first step, in the caller's transaction, and log no intent. The policy `always`
-//! makes every update begin with one, as the kernel's `larp` switch does.
+//! Most updates are over after their first step, in the caller's transaction, and log no intent, whether the caller
+//! wants them logged or not. `AttrPath::Intents` makes every logged update begin with one, as the kernel did before it
+//! had the fast path.
 
 use super::mapping::{Link, Mapped, ValueMapping};
 use super::reserve::reservation;
@@ -24,7 +25,7 @@ use super::{Attr, AttrSlot, Change, EmptyFork, Fit, Form, Value, fork, form, rem
 use crate::error::Result;
 use crate::error_tags::LARP;
 use crate::item::LogVector;
-use crate::mount::{AttrLogging, Mount};
+use crate::mount::{AttrPath, Mount};
 use crate::trans::deferred::{self, Logging, StepResult, Turn, Work};
 use crate::trans::{InoId, Reservation, Transaction};
 use xfskit_ondisk::InodeNumber;
@@ -63,8 +64,8 @@ pub(super) fn queue_key(tx: &Transaction, ino: InoId, attr: &Attr<'_>) -> Vec<u8
     [&inode, [attr.namespace].as_slice(), &attr.name].concat()
 }
 
-/// Makes a change that the shortform does not take, now or, under the policy `always`, in links of its own. `mapping`
-/// is for a value whose blocks are mapped already.
+/// Makes a change that the shortform does not take, now or, with `AttrPath::Intents`, in links of its own. `mapping` is
+/// for a value whose blocks are mapped already.
 pub(super) fn run(
     tx: &mut Transaction,
     ino: InoId,
@@ -75,8 +76,9 @@ pub(super) fn run(
     let logging = logging_of(tx.mount(), &change, logging);
     let core = &tx.inode(ino).core;
     let (inode, generation) = (core.inode, core.generation);
-    let is_queued = tx.mount().options.attr_logging == AttrLogging::Always && logging == Logging::Logged;
+    let is_queued = tx.mount().options.attr_path == AttrPath::Intents && logging == Logging::Logged;
     if !is_queued {
+        let change = if logging == Logging::Logged { change.with_value_in_blocks(tx.mount()) } else { change };
         let update = AttrUpdate { change, mapping, inode, generation, before: Before::Searched };
         return deferred::run(tx, &mut UpdateInChain { ino, update }, logging);
     }

@@ -9,4 +9,4 @@ mod write_back;
 mod write_cluster;
 
 pub use create::{NewInode, create, default_fork_offset};
-pub use write_back::WriteBackToDevice;
+pub use write_back::{WriteBackToDevice, write_buffer_back};

@@ -14,7 +14,7 @@
 //! only after the flush that the next checkpoint begins with.
 
 use super::write_cluster::write_cluster;
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, BufferKind};
 use crate::error::{Error, Result};
 use crate::error_tags::BUF_IOERROR;
 use crate::incore::Inode;
@@ -107,13 +107,36 @@ fn write_group(
         drop(content);
         return write_cluster(mount, ail, unflushed, address, Vec::new());
     }
-    let item: Arc<dyn LogItem> = Arc::clone(&buffer) as _;
+    write_content(mount, ail, unflushed, &buffer, kind, content.bytes())
+}
+
+/// Writes one buffer, other than one of inodes, to its place, if it waits for that and may be written now.
+///
+/// # Errors
+/// `Io`, `Corrupt`.
+pub fn write_buffer_back(mount: &Arc<Mount>, buffer: &Arc<Buffer>) -> Result<()> {
+    let content = buffer.content().read();
+    let Some(kind) = content.kind_if_loaded() else { return Ok(()) };
+    debug_assert!(!std::ptr::eq(kind, &INODE_CLUSTER_KIND), "inodes are written with their cluster");
+    let unflushed = mount.journal.unflushed_flag();
+    write_content(mount, mount.journal.ail(), &unflushed, buffer, kind, content.bytes()).map(|_| ())
+}
+
+/// Writes a buffer, whose lock the caller has, to its place, if it may be written. Returns how many items left the AIL.
+fn write_content(
+    mount: &Mount,
+    ail: &Ail,
+    unflushed: &AtomicBool,
+    buffer: &Arc<Buffer>,
+    kind: &'static BufferKind,
+    content: &[u8],
+) -> Result<usize> {
+    let item: Arc<dyn LogItem> = Arc::clone(buffer) as _;
     let Some((commits, lsn)) = may_write(&*item) else { return Ok(0) };
-    let mut bytes = content.bytes().to_vec();
+    let mut bytes = content.to_vec();
     kind.stamp(&mount.geometry, buffer.key().address(), lsn, &mut bytes)?;
     mount.error_tags.fail(BUF_IOERROR)?;
     mount.cache.write_runs(buffer.key(), &bytes)?;
-    drop(content);
     // Set before the item leaves the AIL: a checkpoint that sees the later tail then flushes first.
     unflushed.store(true, Ordering::Release);
     mount.counters.blocks_written_back.increment();

@@ -20,7 +20,7 @@ pub(crate) use claim::{Claim, ClaimFor};
 pub use counts::{BlockPool, SpaceCounts};
 pub use inodes::InodeCache;
 pub use intent_ids::IntentIds;
-pub use options::{AttrLogging, MountOptions};
+pub use options::{AttrLogging, AttrPath, MountOptions};
 pub use superblock::SUPERBLOCK_KIND;
 
 use crate::buffer::BufferCache;
@@ -87,6 +87,8 @@ pub struct Mount {
     pub(crate) scarce_space: Arc<Mutex<()>>,
     /// Whether the superblock says that there are attr forks. The flag is never cleared.
     pub(crate) announces_attrs: AtomicBool,
+    /// Whether updates of attributes are logged by intents where the caller does not say.
+    pub(crate) logs_attrs: AtomicBool,
     /// The superblock as it was read, and as it was announced since.
     pub(crate) superblock: Mutex<RawSuperblock>,
     /// The claims on the devices, until it is unmounted. A mount over devices that no other can have claims none.

@@ -15,11 +15,12 @@ pub struct MountOptions {
     pub wsync: bool,
     /// Leave intents out of the log whose done items are in the same checkpoint.
     pub whiteouts: bool,
-    /// Update attributes in shortform in one transaction, without an intent.
-    pub attr_fast_path: bool,
+    /// How attributes are updated.
+    pub attr_path: AttrPath,
     /// Do not search for attributes that an inode is known not to have.
     pub known_absent: bool,
-    /// When plain attribute updates that need several transactions are logged by intents.
+    /// Whether updates of attributes that take several transactions are logged by intents, until the caller decides
+    /// otherwise.
     pub attr_logging: AttrLogging,
     /// The space that the host must have for the journal.
     pub host_space: HostSpace,
@@ -29,15 +30,31 @@ pub struct MountOptions {
     pub error_tags: Vec<(&'static str, u32)>,
 }
 
-/// When plain attribute updates are logged by intents. Parent pointers always are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How attributes and parent pointers are updated. Users leave this as it is: the slower ways are for comparison.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AttrPath {
+    /// An update that the shortform takes is made in the caller's transaction, and no intent is logged. Others take the
+    /// general way.
+    #[default]
+    Fast,
+    /// Every update takes the general way, of forms and conversions, in as few transactions as it can.
+    General,
+    /// Every update that may be logged has an intent, and is made by a transaction of its own, as the kernel did before
+    /// it had the fast path: those of parent pointers, and with [`AttrLogging::Always`] the others.
+    Intents,
+}
+
+/// Whether an update of an attribute that takes several transactions is logged by intents. Those of parent pointers
+/// always are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AttrLogging {
-    /// As the engine chooses. It logs none, for each is atomic by itself.
-    Auto,
-    /// Always, as with the kernel's `larp` switch.
-    Always,
-    /// Never, whatever the engine would choose.
+    /// It is not. Readers and crashes see the attribute as it was or as it will be; a crash before the last transaction
+    /// leaves it as it was.
+    #[default]
     Never,
+    /// It is, as with the kernel's `larp` switch: once its first transaction is durable, recovery finishes it. An update
+    /// that one transaction makes needs no intent.
+    Always,
 }
 
 impl Default for MountOptions {
@@ -48,9 +65,9 @@ impl Default for MountOptions {
             cache_bytes: 256 << 20,
             wsync: false,
             whiteouts: true,
-            attr_fast_path: true,
+            attr_path: AttrPath::Fast,
             known_absent: true,
-            attr_logging: AttrLogging::Auto,
+            attr_logging: AttrLogging::Never,
             host_space: HostSpace::All,
             lock_times: false,
             error_tags: Vec::new(),

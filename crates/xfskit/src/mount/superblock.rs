@@ -1,6 +1,6 @@
 //! The superblock in memory, and what it announces.
 
-use super::Mount;
+use super::{AttrLogging, Mount};
 use crate::buffer::BufferKind;
 use crate::sync::atomic::Ordering;
 use xfskit_ondisk::features::{LogIncompat, VersionFlags};
@@ -40,6 +40,21 @@ impl Mount {
     /// whose superblock does not announce them.
     pub fn may_log_attr_intents(&self) -> bool {
         LogIncompat::from_bits_truncate(self.superblock.lock().log_incompat.get()).contains(LogIncompat::XATTRS)
+    }
+
+    /// Records that the superblock on the device announces attribute intents.
+    pub(crate) fn note_attr_intents_announced(&self) {
+        self.superblock.lock().log_incompat = LogIncompat::XATTRS.bits().into();
+    }
+
+    /// Whether updates of attributes are logged by intents where the caller does not say.
+    pub fn attr_logging(&self) -> AttrLogging {
+        if self.logs_attrs.load(Ordering::Relaxed) { AttrLogging::Always } else { AttrLogging::Never }
+    }
+
+    /// Decides that for updates that begin from now on.
+    pub fn set_attr_logging(&self, logging: AttrLogging) {
+        self.logs_attrs.store(logging == AttrLogging::Always, Ordering::Relaxed);
     }
 
     /// Whether the superblock says that there are attr forks.

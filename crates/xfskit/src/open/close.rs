@@ -1,7 +1,7 @@
 //! Closing a filesystem.
 
 use crate::error::Result;
-use crate::mount::{AttrLogging, Mount, SUPERBLOCK_KIND};
+use crate::mount::{Mount, SUPERBLOCK_KIND};
 use crate::trans::reservation_of;
 use std::sync::Arc;
 use xfskit_ondisk::{DiskAddress, RawSuperblock};
@@ -32,10 +32,9 @@ impl Mount {
         if self.has_changed() { self.unmount() } else { Ok(()) }
     }
 
-    /// Whether anything was committed, replayed or announced in the superblock since the opening.
+    /// Whether anything was committed or replayed since the opening.
     pub(crate) fn has_changed(&self) -> bool {
-        let announced = self.options.attr_logging == AttrLogging::Always;
-        self.counters.transactions.get() > 0 || self.recovery.is_some() || announced
+        self.counters.transactions.get() > 0 || self.recovery.is_some()
     }
 
     /// Logs the superblock with its counters as they are now.

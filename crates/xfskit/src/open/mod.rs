@@ -4,11 +4,12 @@
 //! changed safely. Closing writes everything back to its place on the device, writes the counters into the superblock
 //! and an unmount record into the log.
 
+mod announce;
 mod close;
 mod kinds;
 mod log;
 
-use crate::buffer::{BufferCache, BufferKey, Fill};
+use crate::buffer::BufferCache;
 use crate::counters::Counters;
 use crate::env::{Environment, SystemEnvironment};
 use crate::error::{Error, Result};
@@ -20,19 +21,18 @@ use crate::journal::{Journal, JournalOptions, LogState, RecoveryReport};
 use crate::mount::{
     AgState, AttrLogging, Claim, ClaimFor, InodeCache, IntentIds, Mount, MountOptions, SUPERBLOCK_KIND, SpaceCounts,
 };
+use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
-use crate::sync::{IfLocked, LockMode, Mutex};
 use crate::trans::reservation_of;
 pub use log::FoundLog;
 use log::{LogEnd, OpenedLog, open_log};
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
-use xfskit_ondisk::features::{LogIncompat, VersionFlags};
+use xfskit_ondisk::features::VersionFlags;
 use xfskit_ondisk::limits::Limits;
 use xfskit_ondisk::reservation::Reservations;
-use xfskit_ondisk::superblock::{QUOTA_COUNTED, SUPERBLOCK_CRC_OFFSET, SuperblockError};
-use xfskit_ondisk::{BASIC_BLOCK_BYTES, Corruption, DiskAddress, Geometry, RawSuperblock, Superblock, set_checksum};
-use zerocopy::FromBytes;
+use xfskit_ondisk::superblock::SuperblockError;
+use xfskit_ondisk::{BASIC_BLOCK_BYTES, Corruption, DiskAddress, Geometry, RawSuperblock, Superblock};
 
 /// What is opened: a read-only mount of an image with a dirty log first recovers it in memory.
 pub(crate) enum Stage {
@@ -138,6 +138,7 @@ impl Mount {
             moves: Mutex::new(()),
             scarce_space: Arc::default(),
             announces_attrs: AtomicBool::new(raw.version.get() & VersionFlags::ATTR.bits() != 0),
+            logs_attrs: AtomicBool::new(options.attr_logging == AttrLogging::Always),
             superblock: Mutex::new(raw.clone()),
             claims: Mutex::new(claims),
             device,
@@ -173,31 +174,7 @@ impl Mount {
         });
         self.journal.set_recovering(false);
         reset?;
-        if self.options.read_only { Ok(()) } else { self.announce_changes() }
-    }
-
-    /// Writes into the superblock, at once and in place, what other implementations must know before they read anything
-    /// else: recovery must know that the log may contain attribute intents, and a mount with quotas that the usage on
-    /// disk was not kept.
-    fn announce_changes(self: &Arc<Self>) -> Result<()> {
-        let mut raw = self.superblock.lock().clone();
-        raw.quota_flags = (raw.quota_flags.get() & !QUOTA_COUNTED).into();
-        if self.options.attr_logging == AttrLogging::Always {
-            raw.log_incompat = LogIncompat::XATTRS.bits().into();
-        }
-        if raw == *self.superblock.lock() {
-            return Ok(());
-        }
-        let key = BufferKey::new(DiskAddress(0), self.geometry.sector_bytes());
-        let (_, mut held) = self.cache.lock(&key, &SUPERBLOCK_KIND, Fill::Read, LockMode::Exclusive, IfLocked::Wait)?;
-        let bytes = held.exclusive().bytes_mut();
-        let (on_device, _) = RawSuperblock::mut_from_prefix(bytes).expect("a verified superblock is a whole one");
-        (on_device.log_incompat, on_device.quota_flags) = (raw.log_incompat, raw.quota_flags);
-        set_checksum(bytes, SUPERBLOCK_CRC_OFFSET);
-        self.cache.write_runs(&key, held.bytes())?;
-        self.device.flush().map_err(|source| Error::Io { offset: 0, source })?;
-        *self.superblock.lock() = raw;
-        Ok(())
+        if self.options.read_only { Ok(()) } else { self.announce_no_quotas() }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::data;
 use crate::dir;
 use crate::error::{Error, Result, caller};
 use crate::inode::default_fork_offset;
-use crate::mount::AttrLogging;
+use crate::mount::AttrPath;
 use crate::ops::stat::stat_of;
 use crate::space;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
@@ -79,7 +79,7 @@ impl Volume {
             return false;
         }
         // What did not fit would take transactions of its own.
-        let in_shortform = options.attr_fast_path && options.attr_logging != AttrLogging::Always;
+        let in_shortform = options.attr_path == AttrPath::Fast;
         let room = geometry.literal_area_bytes() - 8 * usize::from(default_fork_offset(geometry, ForkFormat::Extents));
         in_shortform && (geometry.has_parent() || file.xattrs.is_empty()) && file.shortform_bytes() <= room
     }

@@ -6,23 +6,17 @@
 //! ```
 //! Parent pointers are attributes on disk, and not shown here.
 
-use super::protected::check_unprotected;
-use super::{Caller, Volume, acl, check_state_in_use};
+use super::{Volume, acl, check_state_in_use};
 use crate::attr;
 use crate::attr::absent::kinds_of;
 use crate::attr::search::{InodeList, InodeSearch, list_inode, search_inode};
-use crate::attr::update::{self, Required};
 use crate::error::{Error, Result, caller};
 use crate::incore::{Inode, KnownAbsent};
-use crate::mount::AttrLogging;
-use crate::trans::reservation_of;
-use crate::trans::{InoId, Reservation, Transaction};
-use std::collections::HashMap;
+use crate::trans::Transaction;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use xfskit_ondisk::attr::shortform::{SHORTFORM_LENGTH_LIMIT, attrs};
-use xfskit_ondisk::attr::{MAX_NAME_BYTES, MAX_VALUE_BYTES, flags};
-use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE};
+use xfskit_ondisk::attr::shortform::attrs;
+use xfskit_ondisk::attr::{MAX_NAME_BYTES, flags};
 use xfskit_ondisk::{InodeCore, InodeNumber};
 
 /// Name spaces of attributes that people see.
@@ -64,37 +58,6 @@ impl Namespace {
     }
 }
 
-/// What a set may find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SetMode {
-    /// Make it or replace it.
-    Any,
-    /// It must not exist.
-    Create,
-    /// It must exist.
-    Replace,
-}
-
-impl SetMode {
-    /// The same for the layer below.
-    fn required(self) -> Required {
-        match self {
-            Self::Any => Required::Nothing,
-            Self::Create => Required::Absent,
-            Self::Replace => Required::Present,
-        }
-    }
-}
-
-/// One change of a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct XattrChange {
-    /// Full name.
-    pub name: Vec<u8>,
-    /// The new value; `None` removes.
-    pub value: Option<Vec<u8>>,
-}
-
 /// A full name taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Parsed<'a> {
@@ -104,7 +67,17 @@ pub(super) enum Parsed<'a> {
     Acl(acl::AclKind),
 }
 
-fn parse(full: &[u8]) -> Result<Parsed<'_>> {
+impl<'a> Parsed<'a> {
+    /// The name as it is on disk.
+    pub(super) fn disk_name(self) -> &'a [u8] {
+        match self {
+            Self::Plain(_, name) => name,
+            Self::Acl(kind) => kind.disk_name(),
+        }
+    }
+}
+
+pub(super) fn parse(full: &[u8]) -> Result<Parsed<'_>> {
     match full {
         b"system.posix_acl_access" => return Ok(Parsed::Acl(acl::AclKind::Access)),
         b"system.posix_acl_default" => return Ok(Parsed::Acl(acl::AclKind::Default)),
@@ -268,214 +241,6 @@ impl Volume {
         }
         Ok(())
     }
-
-    /// Makes or replaces an attribute. For an ACL, as for Linux, an empty value and a header without entries remove it,
-    /// and `mode` does not count.
-    ///
-    /// # Errors
-    /// `Exists`, `NoAttribute` as `mode` demands, `AttributeNameTooLong`, `ValueTooLong`, `NoSpace`, `NotSupported` for
-    /// an unknown prefix, `NotPermitted` for an attribute of users on what is neither a file nor a directory, and on
-    /// what is immutable or append-only; `Invalid` for a value that is no ACL, `NotSupported` for an ACL of another
-    /// version than 2, `AccessDenied` for a default ACL of what is no directory.
-    pub fn set_xattr(
-        &self,
-        inode: InodeNumber,
-        name: &[u8],
-        value: &[u8],
-        mode: SetMode,
-        caller: &Caller,
-    ) -> caller::Result<()> {
-        Ok(self.change(inode, &[(name, Some(value))], mode, caller)?)
-    }
-
-    /// Removes an attribute.
-    ///
-    /// # Errors
-    /// `NoAttribute`, `NotSupported` for an unknown prefix, `NotPermitted` on what is immutable or append-only.
-    pub fn remove_xattr(&self, inode: InodeNumber, name: &[u8], caller: &Caller) -> caller::Result<()> {
-        Ok(self.change(inode, &[(name, None)], SetMode::Any, caller)?)
-    }
-
-    /// Makes many changes to the attributes of one inode, all or nothing as far as errors go; in one transaction where
-    /// they fit.
-    ///
-    /// # Errors
-    /// As [`Self::set_xattr`] and [`Self::remove_xattr`], before anything was changed.
-    pub fn change_xattrs(&self, inode: InodeNumber, changes: &[XattrChange], caller: &Caller) -> caller::Result<()> {
-        let changes: Vec<_> = changes.iter().map(|c| (c.name.as_slice(), c.value.as_deref())).collect();
-        Ok(self.change(inode, &changes, SetMode::Any, caller)?)
-    }
-
-    /// Makes one change that is a matter of the inode alone, and reserves no more than that takes. `false`: it is not,
-    /// and nothing was changed.
-    fn change_in_inode(&self, number: InodeNumber, name: &[u8], value: Option<&[u8]>, mode: SetMode) -> Result<bool> {
-        if value.is_some_and(|value| value.len() >= SHORTFORM_LENGTH_LIMIT) || !self.mount.options.attr_fast_path {
-            return Ok(false);
-        }
-        let Parsed::Plain(namespace, name) = parse(name)? else { return Ok(false) };
-        let inode = self.mount.inode(number)?;
-        let mut tx = self.begin(reservation_of(self.mount.reservations.ichange))?;
-        let id = self.join(&mut tx, &inode)?;
-        let attr = attr::Attr::new(namespace.flags(), name, value.unwrap_or_default());
-        let result = check_allowed(&tx, id, &[(Parsed::Plain(namespace, name), value)]).and_then(|()| match value {
-            Some(_) => update::put_in_inode(&mut tx, id, &attr, mode.required()),
-            None => update::remove_in_inode(&mut tx, id, &attr),
-        });
-        if matches!(result, Ok(true)) {
-            super::create::touch(&mut tx, id);
-        }
-        self.located(number, tx.finish(result))
-    }
-
-    fn change(
-        &self,
-        inode: InodeNumber,
-        changes: &[(&[u8], Option<&[u8]>)],
-        mode: SetMode,
-        caller: &Caller,
-    ) -> Result<()> {
-        if let [(name, value)] = changes
-            && self.change_in_inode(inode, name, *value, mode)?
-        {
-            return Ok(());
-        }
-        let mut parsed = Vec::with_capacity(changes.len());
-        for (name, value) in changes {
-            let name = parse(name)?;
-            if value.is_some_and(|value| value.len() > MAX_VALUE_BYTES) {
-                return Err(Error::ValueTooLong);
-            }
-            if let (Parsed::Acl(kind), Some(value)) = (name, value) {
-                acl::check(kind, value, self.stat(inode)?.mode)?;
-            }
-            parsed.push((name, *value));
-        }
-        let inode = self.mount.inode(inode)?;
-        let mut tx = self.begin(self.xattr_reservation(&parsed)?)?;
-        let result = (|| {
-            let id = self.join(&mut tx, &inode)?;
-            check_allowed(&tx, id, &parsed)?;
-            // What each change will find, those before it done.
-            let mut there: HashMap<Parsed<'_>, bool> = HashMap::new();
-            for (name, value) in &parsed {
-                check_mode(&mut tx, id, (name, *value), mode, there.get(name).copied())?;
-                there.insert(*name, value.is_some());
-            }
-            let changes = last_of_each(&parsed);
-            attr::expect_room(&mut tx, id, changes.iter().filter_map(|change| bytes_on_disk(change)))?;
-            self.change_all(&mut tx, id, &changes, caller)?;
-            super::create::touch(&mut tx, id);
-            Ok(())
-        })();
-        self.located(inode.number, tx.finish(result))
-    }
-
-    /// Makes all changes, so that a crash leaves all of them or none. Only a value outside of the leaf may take several
-    /// transactions, to map its blocks, which no reader sees; so the blocks of all such values are mapped first, and the
-    /// rest is one transaction. Under the policy `always` that transaction has an intent for each change, and the
-    /// changes follow it.
-    fn change_all(
-        &self,
-        tx: &mut Transaction,
-        id: InoId,
-        changes: &[(Parsed<'_>, Option<&[u8]>)],
-        caller: &Caller,
-    ) -> Result<()> {
-        let always = self.mount.options.attr_logging == AttrLogging::Always;
-        let mut mappings = vec![None; changes.len()];
-        if always || changes.len() > 1 {
-            for (index, (name, value)) in changes.iter().enumerate() {
-                let (Parsed::Plain(_, name), Some(value)) = (name, value) else { continue };
-                if !attr::is_remote(tx.geometry(), name.len(), value.len()) {
-                    continue;
-                }
-                match attr::map_value(tx, id, value.len()) {
-                    Ok(mapping) => mappings[index] = Some(mapping),
-                    Err(error) => {
-                        attr::unmap_values(tx, id, mappings.into_iter().flatten())?;
-                        return Err(error);
-                    }
-                }
-            }
-        }
-        let logging = if always { update::Logging::Logged } else { update::Logging::NotLogged };
-        for ((name, value), mapping) in changes.iter().zip(mappings) {
-            apply(tx, id, (name, *value), mapping, logging, caller)?;
-        }
-        Ok(())
-    }
-
-    /// Log space and blocks for the changes.
-    ///
-    /// # Errors
-    /// `Invalid` for a batch that is too large for one transaction in this log.
-    fn xattr_reservation(&self, changes: &[(Parsed<'_>, Option<&[u8]>)]) -> Result<Reservation> {
-        let mount = &self.mount;
-        let block_bytes = mount.geometry.block_bytes();
-        let mut further_bytes = 0;
-        let mut total = Reservation { log_count: 1, ..Reservation::default() };
-        for change in changes {
-            let value_bytes = bytes_on_disk(change).unwrap_or_default();
-            let one = update::reservation(mount, value_bytes, update::Logging::NotLogged);
-            total.blocks += one.blocks;
-            total.log_bytes = total.log_bytes.max(one.log_bytes);
-            if mount.options.attr_logging == AttrLogging::Always || matches!(change.0, Parsed::Acl(_)) {
-                // The intents of all changes may commit together, with their values.
-                further_bytes += u64::from(update::intent_bytes(value_bytes));
-            }
-            // A further change of the same inode dirties a leaf and what its split may make; the rest is dirty already.
-            further_bytes += 3 * block_bytes as u64;
-        }
-        let first_bytes = total.log_bytes + reservation_of(mount.reservations.ichange).log_bytes;
-        let log_bytes = u64::from(first_bytes) + further_bytes.saturating_sub(3 * block_bytes as u64);
-        let (_, log_size) = mount.journal.usage();
-        match u32::try_from(log_bytes) {
-            Ok(log_bytes) if u64::from(log_bytes) <= log_size / 4 || changes.len() == 1 => {
-                Ok(Reservation { log_bytes, ..total })
-            }
-            _ => Err(Error::Invalid("more attribute changes than one transaction can hold: split the batch")),
-        }
-    }
-}
-
-/// The changes without those that a later one of the same name undoes. ACLs stay, since each changes the mode as well.
-fn last_of_each<'a>(changes: &[(Parsed<'a>, Option<&'a [u8]>)]) -> Vec<(Parsed<'a>, Option<&'a [u8]>)> {
-    if changes.len() == 1 {
-        return changes.to_vec();
-    }
-    let last: HashMap<_, _> = changes.iter().enumerate().map(|(index, (name, _))| (*name, index)).collect();
-    let counts =
-        |&(index, (name, _)): &(usize, &(Parsed<'a>, _))| matches!(name, Parsed::Acl(_)) || last[name] == index;
-    changes.iter().enumerate().filter(counts).map(|(_, change)| *change).collect()
-}
-
-/// Bytes of the value that a change makes.
-fn bytes_on_disk((name, value): &(Parsed<'_>, Option<&[u8]>)) -> Option<usize> {
-    value.map(|value| if let Parsed::Acl(_) = name { acl::bytes_on_disk(value.len()) } else { value.len() })
-}
-
-/// Makes one change.
-fn apply(
-    tx: &mut Transaction,
-    id: InoId,
-    (name, value): (&Parsed<'_>, Option<&[u8]>),
-    mapping: Option<attr::ValueMapping>,
-    logging: update::Logging,
-    caller: &Caller,
-) -> Result<()> {
-    let (namespace, name) = match name {
-        Parsed::Acl(kind) => return acl::set(tx, id, *kind, value, caller),
-        Parsed::Plain(namespace, name) => (namespace.flags(), *name),
-    };
-    let attr = attr::Attr::new(namespace, name, value.unwrap_or_default());
-    match value {
-        Some(_) => update::put_at(tx, id, attr, logging, mapping),
-        // It was there when the batch was checked: another name for it (an ACL's) has removed it since.
-        None => match update::remove(tx, id, attr, logging) {
-            Err(Error::NoAttribute) => Ok(()),
-            other => other,
-        },
-    }
 }
 
 /// A whole list of `version` was read: what it did not show is known to be absent.
@@ -492,43 +257,6 @@ fn remember_absent(inode: &Inode, absent: KnownAbsent, version: (u32, u64)) {
 /// Tells an inode from what it was before and from others of its number: generation and number of changes.
 fn version_of(core: &InodeCore) -> (u32, u64) {
     (core.generation, core.change_count)
-}
-
-/// Attributes of users belong to files and directories only: on others, whose permissions everybody has or nobody, the
-/// kernel does not show them.
-fn check_allowed(tx: &Transaction, id: InoId, changes: &[(Parsed<'_>, Option<&[u8]>)]) -> Result<()> {
-    check_unprotected(&tx.inode(id).core)?;
-    let has_users = matches!(tx.inode(id).core.mode & MODE_TYPE, MODE_REGULAR | MODE_DIR);
-    let for_users = |(name, value): &(Parsed<'_>, Option<&[u8]>)| {
-        matches!(name, Parsed::Plain(Namespace::User, _)) && value.is_some()
-    };
-    if has_users || !changes.iter().any(for_users) { Ok(()) } else { Err(Error::NotPermitted) }
-}
-
-/// Whether a change may be made. `known` says whether the attribute will be there, where an earlier change of the batch
-/// decides that.
-fn check_mode(
-    tx: &mut Transaction,
-    id: InoId,
-    (name, value): (&Parsed<'_>, Option<&[u8]>),
-    mode: SetMode,
-    known: Option<bool>,
-) -> Result<()> {
-    let must_know = mode != SetMode::Any || value.is_none();
-    if !must_know {
-        return Ok(());
-    }
-    let exists = match name {
-        Parsed::Plain(..) if known.is_some() => known == Some(true),
-        Parsed::Plain(namespace, name) => attr::exists(tx, id, &attr::Attr::key(namespace.flags(), name))?,
-        // As Linux has it: an ACL is set and removed whether there is one or not.
-        Parsed::Acl(_) => return Ok(()),
-    };
-    match (exists, mode, value) {
-        (true, SetMode::Create, Some(_)) => Err(Error::Exists),
-        (false, SetMode::Replace, _) | (false, _, None) => Err(Error::NoAttribute),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

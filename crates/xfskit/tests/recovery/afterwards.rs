@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use xfskit::device::BlockDevice;
 use xfskit::env::SeededEnvironment;
-use xfskit::volume::{AttrLogging, Caller, Error, MountOptions, NewFile, Volume, XattrChange};
+use xfskit::volume::{AttrLogging, AttrPath, Caller, Error, MountOptions, NewFile, Volume, XattrChange};
 
 type Sectors = BTreeMap<u64, [u8; 512]>;
 
@@ -72,7 +72,8 @@ fn records_behind_a_clean_log_are_not_continued() {
 fn recovery_is_cut_off_twice() {
     let Some(base) = base() else { return };
     let device = Device::new(&base, State::default());
-    let options = MountOptions { attr_logging: AttrLogging::Always, ..MountOptions::default() };
+    let options =
+        MountOptions { attr_logging: AttrLogging::Always, attr_path: AttrPath::Intents, ..MountOptions::default() };
     let fs = open(&device, options).unwrap();
     let file = fs.create(fs.root(), b"f", &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
     fs.sync().unwrap();

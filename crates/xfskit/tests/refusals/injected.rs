@@ -9,8 +9,8 @@ use xfskit::device::{BlockDevice, MemoryDevice, OverlayDevice};
 use xfskit::error_tags;
 use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::volume::{
-    AttrLogging, Caller, Error, Fallocate, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SetTime, Volume,
-    WholeFile, XattrChange,
+    AttrLogging, AttrPath, Caller, Error, Fallocate, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SetTime,
+    Volume, WholeFile, XattrChange,
 };
 use xfskit_check::{CheckOptions, Quiet, check};
 use xfskit_mkfs::{Options, make};
@@ -337,12 +337,16 @@ fn whatever_is_refused_on_an_old_image_has_changed_nothing() {
 
 #[test]
 fn whatever_is_refused_behind_intents_has_changed_nothing() {
-    let options = MountOptions { attr_logging: AttrLogging::Always, ..MountOptions::default() };
+    let options =
+        MountOptions { attr_logging: AttrLogging::Always, attr_path: AttrPath::Intents, ..MountOptions::default() };
     refuse_everywhere(&[], options.clone());
     refuse_everywhere(OLD, options);
 }
 
 #[test]
 fn whatever_is_refused_without_the_short_way_has_changed_nothing() {
-    refuse_everywhere(&[], MountOptions { attr_fast_path: false, known_absent: false, ..MountOptions::default() });
+    refuse_everywhere(
+        &[],
+        MountOptions { attr_path: AttrPath::General, known_absent: false, ..MountOptions::default() },
+    );
 }

@@ -6,7 +6,7 @@ use crate::acl::acl;
 use crate::shapes::{OLD, file, fragment};
 use crate::stress::{DIR, FILE, Image};
 use xfskit::error_tags::LARP;
-use xfskit::volume::{AttrLogging, Caller, MountOptions, NewFile, SetAttr, SetMode};
+use xfskit::volume::{AttrLogging, AttrPath, Caller, MountOptions, NewFile, SetAttr, SetMode};
 
 /// As many named users as an ACL may have.
 const MAX_USERS: u32 = 5_457;
@@ -18,8 +18,13 @@ const SMALL_BLOCKS: &[(char, &str)] = &[
     ('b', "size=1024"),
 ];
 
-fn policies() -> [MountOptions; 2] {
-    [AttrLogging::Auto, AttrLogging::Always].map(|attr_logging| MountOptions { attr_logging, ..Default::default() })
+fn policies() -> [MountOptions; 3] {
+    [
+        (AttrLogging::Never, AttrPath::Fast),
+        (AttrLogging::Always, AttrPath::Fast),
+        (AttrLogging::Always, AttrPath::Intents),
+    ]
+    .map(|(attr_logging, attr_path)| MountOptions { attr_logging, attr_path, ..Default::default() })
 }
 
 #[test]
@@ -60,7 +65,11 @@ fn recovery_of_the_longest_values_keeps_to_its_log_space() {
     let me = Caller::root();
     for features in [OLD, SMALL_BLOCKS] {
         let image = Image::new(320, features);
-        let fs = image.open_with(MountOptions { attr_logging: AttrLogging::Always, ..Default::default() });
+        let fs = image.open_with(MountOptions {
+            attr_logging: AttrLogging::Always,
+            attr_path: AttrPath::Intents,
+            ..Default::default()
+        });
         let one = file(&fs, "one");
         fragment(&fs, 2_000);
         fs.mount().error_tags.arm(LARP, 1);
@@ -80,7 +89,11 @@ fn recovery_of_the_longest_values_keeps_to_its_log_space() {
 fn creates_that_inherit_the_longest_acls_keep_to_their_log_space() {
     let me = Caller::root();
     let image = Image::new(320, SMALL_BLOCKS);
-    let fs = image.open_with(MountOptions { attr_logging: AttrLogging::Always, ..Default::default() });
+    let fs = image.open_with(MountOptions {
+        attr_logging: AttrLogging::Always,
+        attr_path: AttrPath::Intents,
+        ..Default::default()
+    });
     let one = file(&fs, "one");
     let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
     fs.set_xattr(dir, b"system.posix_acl_default", &acl(MAX_USERS), SetMode::Any, &me).unwrap();

@@ -7,7 +7,7 @@ use shuttle::thread;
 use std::sync::{Arc, LazyLock};
 use xfskit::error_tags::BMAP_ALLOC_MINLEN_EXTENT;
 use xfskit::journal::Grant;
-use xfskit::volume::{AttrLogging, Caller, MountOptions, NewFile, SetMode, Volume};
+use xfskit::volume::{AttrLogging, AttrPath, Caller, MountOptions, NewFile, SetMode, Volume};
 
 static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);
 const THREADS: usize = 2;
@@ -40,7 +40,10 @@ fn crowd(fs: &Volume) -> Vec<Grant<'_>> {
 
 fn model() {
     let device = Device::new(&IMAGE);
-    let fs = open(&device, MountOptions { attr_logging: AttrLogging::Always, ..MountOptions::default() });
+    let fs = open(
+        &device,
+        MountOptions { attr_logging: AttrLogging::Always, attr_path: AttrPath::Intents, ..MountOptions::default() },
+    );
     fs.mount().error_tags.arm_for(BMAP_ALLOC_MINLEN_EXTENT, 1, u32::MAX);
     let mut grants = crowd(&fs);
     thread::scope(|scope| {

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use stress::{DIR, FILE, Image, Random, colliding, first_seed, keep_if_broken, scale};
 use view::{brief, seen_by_kernel, seen_by_us};
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{AttrLogging, Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
+use xfskit::volume::{AttrLogging, AttrPath, Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 use xfskit_testkit::{TreeEntry, kernel_mount, reference};
 
 fn model(image: &Image, options: &MountOptions, seed: u64, steps: usize, names: usize) {
@@ -101,7 +101,7 @@ fn logged_attributes_agree_with_the_model() {
         let image = Image::new(256, &[('b', "size=1024"), ('d', "agcount=2")]);
         let options = MountOptions {
             attr_logging: if seed % 2 == 0 { AttrLogging::Always } else { AttrLogging::Never },
-            attr_fast_path: seed % 3 != 0,
+            attr_path: [AttrPath::Fast, AttrPath::General, AttrPath::Intents][seed as usize % 3],
             known_absent: seed % 2 == 0,
             cache_bytes: 1 << 20,
             ..MountOptions::default()

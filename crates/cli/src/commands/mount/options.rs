@@ -3,7 +3,7 @@
 use crate::exit::Usage;
 use crate::text::parse_size;
 use std::path::PathBuf;
-use xfskit::volume::{AttrLogging, MountOptions};
+use xfskit::volume::{AttrLogging, AttrPath, MountOptions};
 use xfskit_fuse::{KernelOption, Options, WriteCache};
 
 /// Options that mount(8) and fstab add and that have no meaning for a server.
@@ -84,7 +84,7 @@ impl MountSettings {
             "wsync" => engine.wsync = true,
             "writeback" => self.fuse.cache = WriteCache::Back,
             "nowriteback" => self.fuse.cache = WriteCache::Through,
-            "nofastpath" => engine.attr_fast_path = false,
+            "nofastpath" => engine.attr_path = AttrPath::General,
             "nowhiteout" => engine.whiteouts = false,
             "noknownabsent" => engine.known_absent = false,
             "allow_other" => self.fuse.allow_other = true,
@@ -113,10 +113,17 @@ impl MountSettings {
             },
             "larp" => {
                 self.engine.attr_logging = match value {
-                    "auto" => AttrLogging::Auto,
                     "always" => AttrLogging::Always,
                     "never" => AttrLogging::Never,
-                    _ => return Err("expected auto, always or never".into()),
+                    _ => return Err("expected always or never".into()),
+                };
+            }
+            "attrpath" => {
+                self.engine.attr_path = match value {
+                    "fast" => AttrPath::Fast,
+                    "general" => AttrPath::General,
+                    "intents" => AttrPath::Intents,
+                    _ => return Err("expected fast, general or intents".into()),
                 };
             }
             "errortag" => {

@@ -5,14 +5,14 @@ use crate::attr::tree::{self, Completeness};
 use crate::attr::update::{self, Logging};
 use crate::attr::{self, Attr, Form, ParentRecord, flags, form};
 use crate::error_tags::LARP;
-use crate::volume::{AttrLogging, RenameFlags, SetMode};
+use crate::volume::{AttrLogging, AttrPath, RenameFlags, SetMode};
 use xfskit_ondisk::attr::leaf::LeafValue;
 use xfskit_ondisk::log_items::{AttrIntent, AttrVerb, ExchangeIntent, exchange as xmi};
 
 const ARGUMENTS: &[(char, &str)] = &[('d', "agcount=2")];
 
 fn logged() -> MountOptions {
-    MountOptions { attr_logging: AttrLogging::Always, attr_fast_path: false, ..Default::default() }
+    MountOptions { attr_logging: AttrLogging::Always, attr_path: AttrPath::Intents, ..Default::default() }
 }
 
 fn one(fs: &Volume) -> InodeNumber {
