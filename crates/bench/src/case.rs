@@ -9,6 +9,8 @@ pub(crate) struct Case {
     pub(crate) threads: usize,
     pub(crate) mkfs: Vec<(char, &'static str)>,
     pub(crate) image_bytes: u64,
+    /// Bytes of the device of an external journal, if the scratch image has one.
+    pub(crate) log_device_bytes: Option<u64>,
     pub(crate) mount: MountOptions,
     /// Whether the image must have parent pointers or must not; `None` where they do not matter.
     pub(crate) parent: Option<bool>,

@@ -48,6 +48,8 @@ pub struct Options {
     pub image_bytes: Option<u64>,
     /// Bytes of the engine's cache; a share of the memory if not given.
     pub cache_bytes: Option<usize>,
+    /// Options of the engine in all cases, which a case may change.
+    pub engine: MountOptions,
     /// The command line, for the report.
     pub command: String,
     /// The date, for the report.
@@ -170,7 +172,8 @@ impl<'a> Lab<'a> {
             threads: self.threads(),
             mkfs: Vec::new(),
             image_bytes: self.options.image_bytes.unwrap_or(needed.next_multiple_of(1 << 30)),
-            mount: MountOptions { cache_bytes: self.cache_bytes, ..MountOptions::default() },
+            log_device_bytes: None,
+            mount: MountOptions { cache_bytes: self.cache_bytes, ..self.options.engine.clone() },
             parent: None,
             switched: false,
         }

@@ -14,6 +14,28 @@ pub(crate) struct LoopMount {
     dir: PathBuf,
     image: PathBuf,
     mounted: bool,
+    /// Detached after the mount is gone.
+    _log: Option<LoopDevice>,
+}
+
+/// A loop device of the journal; detached when it is dropped.
+#[derive(Debug)]
+struct LoopDevice(String);
+
+impl LoopDevice {
+    fn new(file: &Path) -> Result<Self> {
+        let output = Command::new("losetup").args(["-f", "--show"]).arg(file).output().context("losetup")?;
+        let message = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), BenchError::NoKernel(message.trim().to_owned()));
+        Ok(Self(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        // If it is in use, the kernel detaches it later.
+        let _ = Command::new("losetup").arg("-d").arg(&self.0).output();
+    }
 }
 
 /// Why this machine cannot mount XFS images, if it cannot.
@@ -30,17 +52,19 @@ pub(crate) fn obstacle() -> Option<&'static str> {
 }
 
 impl LoopMount {
-    pub(crate) fn new(image: &Path, dir: &Path) -> Result<Self> {
+    pub(crate) fn new(image: &Path, log: Option<&Path>, dir: &Path) -> Result<Self> {
         if let Some(why) = obstacle() {
             return Err(BenchError::NoKernel(why.into()).into());
         }
         std::fs::create_dir_all(dir)?;
         let mut command = Command::new("mount");
-        command.args(["-i", "-t", "xfs", "-o", "loop,nouuid"]).arg(image).arg(dir);
+        let log = log.map(LoopDevice::new).transpose()?;
+        let log_option = log.as_ref().map_or_else(String::new, |LoopDevice(device)| format!(",logdev={device}"));
+        command.args(["-i", "-t", "xfs", "-o", &format!("loop,nouuid{log_option}")]).arg(image).arg(dir);
         let output = command.output().context("mount")?;
         let message = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), BenchError::NoKernel(message.trim().to_owned()));
-        Ok(Self { dir: dir.into(), image: image.into(), mounted: true })
+        Ok(Self { dir: dir.into(), image: image.into(), mounted: true, _log: log })
     }
 
     /// Unmounts, and waits until the loop device has released the image.

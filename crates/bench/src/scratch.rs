@@ -3,17 +3,40 @@
 //! On a virtual machine the first access to memory is slow. So an image of moderate size gets all its memory when it is
 //! made, and the image of the next case is made in the same file.
 
+use crate::case::Case;
 use anyhow::{Context, Result};
 use rustix::fs::FallocateFlags;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tempfile::TempDir;
-use xfskit::device::{Access, FileDevice};
+use xfskit::device::{Access, BlockDevice, FileDevice};
 use xfskit::volume::{Environment, SystemEnvironment};
 use xfskit_mkfs::Options as MkfsOptions;
 
 /// An image gets its memory at once if it needs at most one part in this many of what is free.
 const TOUCH_AT_MOST: u64 = 4;
+
+/// Both sides use the same files in turns, and thus the same memory.
+pub(crate) const IMAGE: &str = "image";
+const LOG: &str = "log";
+
+/// A scratch image, and the device of its journal if that is external.
+#[derive(Clone, Debug)]
+pub(crate) struct ScratchImage {
+    pub(crate) image: PathBuf,
+    pub(crate) log: Option<PathBuf>,
+}
+
+type Devices = (Arc<FileDevice>, Option<Arc<FileDevice>>);
+
+impl ScratchImage {
+    /// Opens its devices.
+    pub(crate) fn open(&self) -> Result<Devices> {
+        let open = |path: &Path| Ok::<_, anyhow::Error>(Arc::new(FileDevice::open(path, Access::Write)?));
+        Ok((open(&self.image)?, self.log.as_deref().map(open).transpose()?))
+    }
+}
 
 /// The folder; removed when it is dropped.
 #[derive(Debug)]
@@ -33,8 +56,36 @@ impl Scratch {
         self.dir.path().join(name)
     }
 
+    /// Makes the image of a case, in place of an older one.
+    pub(crate) fn make_for(&self, case: &Case) -> Result<ScratchImage> {
+        let image = self.file_of(IMAGE, case.image_bytes)?;
+        let log = case.log_device_bytes.map(|bytes| self.file_of(LOG, bytes)).transpose()?;
+        self.make(ScratchImage { image, log }, &case.mkfs)
+    }
+
     /// Makes an image named `name`, in place of an older one.
-    pub(crate) fn make_image(&self, name: &str, bytes: u64, options: &[(char, &str)]) -> Result<PathBuf> {
+    pub(crate) fn make_image(&self, name: &str, bytes: u64) -> Result<PathBuf> {
+        Ok(self.make(ScratchImage { image: self.file_of(name, bytes)?, log: None }, &[])?.image)
+    }
+
+    fn make(&self, made: ScratchImage, mkfs: &[(char, &str)]) -> Result<ScratchImage> {
+        let mut asked = MkfsOptions::default();
+        for (section, list) in mkfs {
+            asked.apply(*section, list)?;
+        }
+        if let Some(log) = &made.log {
+            asked.apply('l', &format!("logdev={}", log.display()))?;
+        }
+        let env = SystemEnvironment::default();
+        asked.uuid = Some((u128::from(env.random()) << 64 | u128::from(env.random())).to_be_bytes());
+        let (device, log_device) = made.open()?;
+        let log_device = log_device.as_deref().map(|device| device as &dyn BlockDevice);
+        xfskit_mkfs::make(&*device, log_device, &asked, env.now()).context("making a scratch image")?;
+        Ok(made)
+    }
+
+    /// A file named `name` of so many bytes.
+    fn file_of(&self, name: &str, bytes: u64) -> Result<PathBuf> {
         let path = self.file(name);
         if path.metadata().is_ok_and(|data| data.len() != bytes) {
             std::fs::remove_file(&path)?;
@@ -44,14 +95,6 @@ impl Scratch {
             file.set_len(bytes).with_context(|| path.display().to_string())?;
             self.touch(&file, bytes);
         }
-        let mut asked = MkfsOptions::default();
-        for (section, list) in options {
-            asked.apply(*section, list)?;
-        }
-        let env = SystemEnvironment::default();
-        asked.uuid = Some((u128::from(env.random()) << 64 | u128::from(env.random())).to_be_bytes());
-        let device = FileDevice::open(&path, Access::Write)?;
-        xfskit_mkfs::make(&device, None, &asked, env.now()).context("making a scratch image")?;
         Ok(path)
     }
 

@@ -6,7 +6,7 @@ use crate::fuse_mount::FuseMount;
 use crate::loop_mount::{LoopMount, obstacle};
 use crate::machine::{has_parent, kernel_release, mount_point, superblock_of};
 use crate::null::NullMount;
-use crate::scratch::Scratch;
+use crate::scratch::{Scratch, ScratchImage};
 use crate::target::{Engine, PathTarget};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
@@ -16,8 +16,6 @@ use xfskit::ondisk::Superblock;
 use xfskit::volume::Volume;
 use xfskit_fuse::{KernelClock, Options as FuseOptions};
 
-/// The scratch image. Both sides use the same file in turns, and thus the same memory.
-pub(crate) const IMAGE: &str = "image";
 const MOUNT: &str = "mount";
 
 /// What a side works on.
@@ -140,21 +138,22 @@ impl Side {
         let folder = format!("xfskit-bench-{}", std::process::id());
         match &self.kind {
             SideKind::Scratch => {
-                let image = scratch.make_image(IMAGE, case.image_bytes, &case.mkfs)?;
-                Ok(Opened::Engine(Engine::open(&image, case.mount.clone(), &folder)?))
+                let ScratchImage { image, log } = scratch.make_for(case)?;
+                Ok(Opened::Engine(Engine::open(&image, log.as_deref(), case.mount.clone(), &folder)?))
             }
-            SideKind::Image { path, .. } => Ok(Opened::Engine(Engine::open(path, case.mount.clone(), &folder)?)),
+            SideKind::Image { path, .. } => Ok(Opened::Engine(Engine::open(path, None, case.mount.clone(), &folder)?)),
             SideKind::Dir { path, .. } => Ok(Opened::Path(PathTarget::open(path, &folder)?, Mounted::Nothing)),
             SideKind::Kernel => {
-                let image = scratch.make_image(IMAGE, case.image_bytes, &case.mkfs)?;
-                let mount = LoopMount::new(&image, &scratch.file(MOUNT))?;
+                let ScratchImage { image, log } = scratch.make_for(case)?;
+                let mount = LoopMount::new(&image, log.as_deref(), &scratch.file(MOUNT))?;
                 Ok(Opened::Path(PathTarget::open(&scratch.file(MOUNT), &folder)?, Mounted::Loop(mount)))
             }
             SideKind::Fuse => {
-                let image = scratch.make_image(IMAGE, case.image_bytes, &case.mkfs)?;
-                let device = Arc::new(FileDevice::open(&image, Access::Write)?);
-                let filesystem = Volume::open_in(device, None, case.mount.clone(), Arc::new(KernelClock::default()))?;
-                let options = FuseOptions { source: image.clone().into(), ..FuseOptions::default() };
+                let made = scratch.make_for(case)?;
+                let (device, log) = made.open()?;
+                let log = log.map(|device| device as _);
+                let filesystem = Volume::open_in(device, log, case.mount.clone(), Arc::new(KernelClock::default()))?;
+                let options = FuseOptions { source: made.image.into(), ..FuseOptions::default() };
                 let mount = FuseMount::new(filesystem, &scratch.file(MOUNT), &options)?;
                 Ok(Opened::Path(PathTarget::open(&scratch.file(MOUNT), &folder)?, Mounted::Fuse(mount)))
             }

@@ -8,7 +8,7 @@ mod xattr;
 pub use bench::BenchArgs;
 pub use contents::{CatArgs, CloneArgs, CpArgs, DfArgs, DuArgs, ExportArgs, WriteArgs};
 pub use list::{FindArgs, LsArgs, SizeTest, StatArgs, with_two_dashes};
-pub use xattr::XattrCommand;
+pub use xattr::{LoggingArgs, XattrCommand};
 
 use crate::exit::{CHECK_EXIT_CODES, EXIT_CODES};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -290,8 +290,10 @@ Options for -o:
   threads=N           threads that answer requests
   writeback, nowriteback   what programs write waits in the kernel's cache (the default), or each
                       write reports what became of it: docs/mounting.md has what it costs
-  larp=auto|always|never   when attribute updates are logged by intents
-  nofastpath          no attribute updates in one transaction
+  larp=always|never   whether attribute updates that take several transactions are logged by intents, so that
+                      recovery finishes them; never unless given, and xfskit.larp of the mount's root switches it
+  attrpath=fast|general|intents   how attributes are updated, for comparison: as fast as possible; without the
+                      fast path (nofastpath); each logged update by an intent and a transaction of its own
   nowhiteout          log intents that are done in the same checkpoint
   noknownabsent       search for attributes that are known to be absent
   errortag=NAME[:NTH] for tests: a place fails when it is passed for the nth time; the names are
@@ -488,11 +490,17 @@ pub struct ChownArgs {
     pub paths: Vec<OsString>,
 }
 
+const LIVE: &str = "While the image is mounted by xfskit, name the file on the mount: xfskit parents MNT/a. Only root and the user \
+                    who mounted it may ask.";
+
 /// Arguments of `parents`.
 #[derive(Debug, Args)]
+#[command(after_help = LIVE, after_long_help = LIVE)]
 pub struct ParentsArgs {
     #[command(flatten)]
-    pub path: PathArgs,
+    pub read: ReadArgs,
+    /// Path within the image, or inode:NUMBER
+    pub path: Option<OsString>,
     /// The inode of each directory and the name there, instead of paths
     #[arg(short, long)]
     pub inodes: bool,

@@ -163,7 +163,16 @@ fn fuzz_command_line() {
 #[test]
 fn every_documented_option_is_known() {
     let known = |option: &&str| {
-        let with_value = ["logdev=a", "cache=1M", "commit=1", "threads=1", "larp=auto", "errortag=", "comment=a"];
+        let with_value = [
+            "logdev=a",
+            "cache=1M",
+            "commit=1",
+            "threads=1",
+            "larp=never",
+            "attrpath=intents",
+            "errortag=",
+            "comment=a",
+        ];
         let value = with_value.iter().find(|value| value.split('=').next() == Some(*option));
         match MountSettings::parse(&[(*value.unwrap_or(option)).to_owned()]) {
             Ok(_) => true,

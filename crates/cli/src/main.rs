@@ -15,6 +15,7 @@ mod helper;
 mod image;
 mod input;
 mod interrupt;
+mod live;
 mod log;
 mod mounted;
 mod overwrite;

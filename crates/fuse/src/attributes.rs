@@ -1,9 +1,6 @@
 //! What requests for extended attributes have in common.
 
-use crate::stats::STATS_XATTR;
 use fuser::{Errno, ReplyXattr};
-use std::ffi::OsStr;
-use xfskit::ondisk::InodeNumber;
 use xfskit::volume::SetMode;
 
 const XATTR_CREATE: i32 = 1;
@@ -33,9 +30,4 @@ pub(crate) fn answer_sized(reply: ReplyXattr, size: u32, answer: Result<Vec<u8>,
 pub(crate) fn without_trusted(names: &[u8]) -> Vec<u8> {
     let shown = names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted."));
     shown.collect::<Vec<_>>().concat()
-}
-
-/// Whether an attribute is the one in which the root directory shows the figures of the mount.
-pub(crate) fn is_stats(number: InodeNumber, root: InodeNumber, name: &OsStr) -> bool {
-    number == root && name == STATS_XATTR
 }

@@ -1,6 +1,6 @@
 //! The requests, one method each.
 
-use crate::attributes::{answer_sized, is_stats, set_mode, without_trusted};
+use crate::attributes::{answer_sized, set_mode, without_trusted};
 use crate::caller::{owner, with_groups};
 use crate::contents::{self, TimeKeeper};
 use crate::convert::{FOREVER, attr, generation, no_attr, set_time, timestamp};
@@ -10,7 +10,7 @@ use crate::privileges;
 use crate::readdir;
 use crate::seeks::Seeks;
 use crate::server::Server;
-use crate::stats::stats;
+use crate::virtual_xattrs::{self, is_virtual};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo,
     InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
@@ -552,8 +552,8 @@ impl fuser::Filesystem for Handler {
     ) {
         let Some(mode) = set_mode(flags) else { return reply.error(Errno::EINVAL) };
         let number = self.server.inode(node);
-        if is_stats(number, self.server.root(), name) {
-            return reply.error(Errno::EPERM);
+        if is_virtual(number, self.server.root(), name) {
+            return self.empty(reply, |fs| virtual_xattrs::set(&self.server, fs, number, name, value, request.uid()));
         }
         let caller = if name.as_bytes().starts_with(b"system.") { with_groups(request) } else { owner(request) };
         self.empty(reply, |fs| {
@@ -563,12 +563,11 @@ impl fuser::Filesystem for Handler {
         });
     }
 
-    fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(&self, request: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let number = self.server.inode(node);
-        let root = self.server.root();
         let value = self.server.with(|fs| {
-            if is_stats(number, root, name) {
-                Ok(stats(fs, &self.server.commit_failures()).into_bytes())
+            if is_virtual(number, self.server.root(), name) {
+                virtual_xattrs::get(&self.server, fs, number, name, request.uid())
             } else {
                 fs.get_xattr(number, name.as_bytes())
             }
@@ -590,6 +589,9 @@ impl fuser::Filesystem for Handler {
 
     fn removexattr(&self, request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let number = self.server.inode(node);
+        if is_virtual(number, self.server.root(), name) {
+            return reply.error(Errno::EPERM);
+        }
         let caller = owner(request);
         self.empty(reply, |fs| {
             fs.remove_xattr(number, name.as_bytes(), &caller)?;

@@ -13,7 +13,8 @@
 //!   with each other.
 //! - Each look-up that the kernel remembers is a reference to the inode, so that a removed file that is open is freed
 //!   only when it is closed.
-//! - The figures of the mount are the value of the hidden attribute [`STATS_XATTR`] of its root.
+//! - What no system call through FUSE tells (figures of the mount, paths of a file, the superblock) is the value of
+//!   attributes that no listing shows, see [`STATS_XATTR`] and [`PATHS_XATTR`].
 //!
 //! An unmount is complete when [`Session::run`] returns, a moment after `umount` does: the kernel does not wait for the
 //! server of a FUSE mount that is not a block device. A program that opens the image before that finds it locked;
@@ -37,6 +38,7 @@ mod seeks;
 mod server;
 mod session;
 mod stats;
+mod virtual_xattrs;
 
 pub use clock::KernelClock;
 pub use ending::{Ending, Watch};
@@ -44,4 +46,4 @@ pub use fuser;
 pub use mountinfo::{MountEntry, is_mounted, mount_around, mount_at, mounts_of};
 pub use options::{KernelOption, Options, WriteCache, negotiate};
 pub use session::{MountError, Session, Unmounted, Unmounter, serve};
-pub use stats::STATS_XATTR;
+pub use virtual_xattrs::{LARP_XATTR, PARENTS_XATTR, PATHS_XATTR, STATS_XATTR, SUPERBLOCK_XATTR};

@@ -4,9 +4,6 @@ use crate::server::Failures;
 use serde_json::{Map, Value, json};
 use xfskit::volume::Volume;
 
-/// The attribute of the mount's root that contains the figures of the mount. Listings do not show it.
-pub const STATS_XATTR: &str = "user.xfskit.stats";
-
 /// The figures: counts since the mount, and current use.
 pub(crate) fn stats(filesystem: &Volume, failures: &Failures) -> String {
     let counters: Map<String, Value> =

@@ -16,6 +16,7 @@ use crate::lab::Run;
 use crate::machine::Machine;
 use crate::target::About;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// A whole run of the command.
 #[derive(Clone, Debug, Serialize)]
@@ -216,8 +217,27 @@ pub(crate) fn places(section: &Section) -> Vec<(String, Vec<(&'static str, Strin
         }
         (!texts.is_empty()).then(|| (name, texts.join("; or ")))
     };
-    let lines = |side: &str| FIELDS.into_iter().filter_map(|field| line(side, field)).collect();
+    let lines = |side: &str| {
+        let threads = Some(("threads", threads_of(section, side)));
+        threads.into_iter().chain(FIELDS.into_iter().filter_map(|field| line(side, field))).collect()
+    };
     sides.into_iter().map(|side| (side.to_owned(), lines(side))).collect()
+}
+
+/// The numbers of threads that ran on a side; where they differ, with the cases.
+fn threads_of(section: &Section, side: &str) -> String {
+    let mut cases: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+    for run in section.runs.iter().filter(|run| run.side == side) {
+        cases.entry(run.threads).or_default().push(&run.case);
+    }
+    let is_one = cases.len() == 1;
+    let lines = cases.into_iter().map(|(threads, cases)| match is_one {
+        true => threads.to_string(),
+        false => {
+            format!("{threads} for {}", cases.iter().map(|case| format!("\"{case}\"")).collect::<Vec<_>>().join(", "))
+        }
+    });
+    lines.collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

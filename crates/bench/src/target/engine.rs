@@ -32,9 +32,14 @@ impl Listing {
 }
 
 impl Engine {
-    pub(crate) fn open(image: &Path, options: MountOptions, name: &str) -> Result<Self> {
-        let device = Arc::new(FileDevice::open(image, Access::Write)?);
-        let fs = Volume::open(device, options).with_context(|| image.display().to_string())?;
+    pub(crate) fn open(image: &Path, log: Option<&Path>, options: MountOptions, name: &str) -> Result<Self> {
+        let open = |path: &Path| Ok::<_, anyhow::Error>(Arc::new(FileDevice::open(path, Access::Write)?));
+        let (device, log) = (open(image)?, log.map(open).transpose()?);
+        let fs = match log {
+            Some(log) => Volume::open_with_log(device, log, options),
+            None => Volume::open(device, options),
+        };
+        let fs = fs.with_context(|| image.display().to_string())?;
         let me = Caller::root();
         let made = fs.create(fs.root(), name.as_bytes(), &NewFile::new(0o040_755), &me);
         match made.and_then(|stat| fs.sync().map(|()| stat.inode)) {

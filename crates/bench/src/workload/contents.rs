@@ -11,7 +11,7 @@ use crate::lab::{Lab, Run};
 use crate::loop_mount::{LoopMount, obstacle};
 use crate::measure::Phase;
 use crate::report::{BarSeries, Cell, Plot, Section, Table};
-use crate::side::IMAGE;
+use crate::scratch::IMAGE;
 use crate::target::About;
 use anyhow::{Result, ensure};
 use rustix::fs::OFlags;
@@ -103,7 +103,7 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
         true => Sizes { file: QUICK_FILE_BYTES, random: RANDOM / 10 },
         false => Sizes { file: FILE_BYTES, random: RANDOM },
     };
-    let image = lab.scratch.make_image(IMAGE, image_bytes(&sizes), &[])?;
+    let image = lab.scratch.make_image(IMAGE, image_bytes(&sizes))?;
     // All memory of the image is touched before the first side uses it.
     lab.scratch.touch_all(&image)?;
     let mut runs: Vec<Run> = Vec::new();
@@ -144,7 +144,7 @@ fn image_bytes(sizes: &Sizes) -> u64 {
 const SIDES: [&str; 4] = ["in-process", "kernel, O_DIRECT", "through our mount", "kernel's mount"];
 
 fn one(lab: &Lab<'_>, side: &str, sizes: &Sizes) -> Result<Option<Run>> {
-    let image = || lab.scratch.make_image(IMAGE, image_bytes(sizes), &[]);
+    let image = || lab.scratch.make_image(IMAGE, image_bytes(sizes));
     let open = |image: &Path| -> Result<Volume> {
         Ok(Volume::open(Arc::new(FileDevice::open(image, Access::Write)?), MountOptions::default())?)
     };
@@ -172,7 +172,7 @@ fn one(lab: &Lab<'_>, side: &str, sizes: &Sizes) -> Result<Option<Run>> {
         }
         _ => {
             let flags = if side.ends_with("O_DIRECT") { OFlags::DIRECT } else { OFlags::empty() };
-            let mount = LoopMount::new(&image, &dir)?;
+            let mount = LoopMount::new(&image, None, &dir)?;
             let phases = Mounted::open(&dir, flags).and_then(|file| phases(lab, &file, sizes));
             mount.unmount()?;
             phases?

@@ -10,6 +10,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+const PUBLISHED_CLIENTS: usize = 40;
+const PUBLISHED_SECONDS: u64 = 200;
 const SECONDS: u64 = 20;
 const QUICK_SECONDS: u64 = 5;
 const LOOK: Duration = Duration::from_millis(100);
@@ -21,7 +23,7 @@ struct DbenchFigures {
 }
 
 /// Runs dbench on each side that is a directory, and adds its results to the section.
-pub(super) fn measure(lab: &Lab<'_>, clients: usize, section: &mut Section) -> Result<()> {
+pub(super) fn measure(lab: &Lab<'_>, section: &mut Section) -> Result<()> {
     let sides: Vec<_> = lab.sides.iter().filter(|side| !side.is_engine()).collect();
     if sides.is_empty() {
         return Ok(());
@@ -32,7 +34,12 @@ pub(super) fn measure(lab: &Lab<'_>, clients: usize, section: &mut Section) -> R
             .push("dbench itself was not run: it is not installed (Debian's package is called dbench).".into());
         return Ok(());
     }
-    let seconds = if lab.options.quick { QUICK_SECONDS } else { SECONDS };
+    let clients = lab.options.threads.unwrap_or(PUBLISHED_CLIENTS);
+    let seconds = match (lab.options.quick, lab.options.published) {
+        (true, _) => QUICK_SECONDS,
+        (false, true) => PUBLISHED_SECONDS,
+        (false, false) => SECONDS,
+    };
     let mut rows = Vec::new();
     for side in sides {
         let case = lab.case("dbench", 100_000, 0);
@@ -53,7 +60,9 @@ pub(super) fn measure(lab: &Lab<'_>, clients: usize, section: &mut Section) -> R
         ]);
     }
     section.tables.push(Table {
-        title: format!("dbench, {clients} clients, {seconds} s"),
+        title: format!(
+            "dbench, {clients} clients, {seconds} s (published: {PUBLISHED_CLIENTS} clients, {PUBLISHED_SECONDS} s)"
+        ),
         columns: columns(["", "MB per s", "longest ms"]),
         rows,
     });

@@ -243,7 +243,7 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
             .into(),
     );
     section.runs = runs;
-    dbench::measure(lab, threads, &mut section)?;
+    dbench::measure(lab, &mut section)?;
     Ok(section)
 }
 

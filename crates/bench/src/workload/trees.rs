@@ -106,7 +106,7 @@ impl Trees<'_> {
         let size = IMAGE_BYTES.to_string();
         let filled =
             self.timed(FILL, files, || self.xfskit(&["mkfs", "--size", &size, "-q", "--from"], &[&self.tree, &image]))?;
-        self.lab.scratch.make_image("image", IMAGE_BYTES, &[])?;
+        self.lab.scratch.make_image("image", IMAGE_BYTES)?;
         let copied_in = self.timed(COPY_IN, files, || self.xfskit(&["cp", "-r"], &[&self.tree, &inside("/")]))?;
         let copied_out = self.timed(COPY_OUT, files, || self.xfskit(&["cp", "-r"], &[&inside("/tree"), &out]))?;
         fs::remove_dir_all(out)?;
@@ -124,7 +124,7 @@ impl Trees<'_> {
             })?);
         }
         if obstacle().is_none() {
-            self.lab.scratch.make_image("image", IMAGE_BYTES, &[])?;
+            self.lab.scratch.make_image("image", IMAGE_BYTES)?;
             let dir = self.lab.scratch.file("mount");
             phases.push(self.timed(COPY_IN, files, || copy_on_mount(&image, &dir, &self.tree, &dir))?);
             let from = dir.join("tree");
@@ -151,7 +151,7 @@ impl Trees<'_> {
 
 /// Mounts, copies, and unmounts, which makes the copy durable.
 fn copy_on_mount(image: &Path, dir: &Path, from: &Path, to: &Path) -> Result<()> {
-    let mount = LoopMount::new(image, dir)?;
+    let mount = LoopMount::new(image, None, dir)?;
     let copied = run(Command::new("cp").arg("-a").arg(from).arg(to));
     mount.unmount()?;
     copied

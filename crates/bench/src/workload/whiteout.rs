@@ -1,43 +1,61 @@
-//! whiteout: many threads make files with an attribute of 64 KiB each, which is logged by an intent, or not.
+//! whiteout: many threads make files with an attribute each, of 64 bytes to 64 KiB, which is logged by intents, or not.
 //!
 //! Published figures: an intent whose done item is in the same checkpoint need not be written to the log, which reduced
 //! the log from 2.5 GB/s to 0.22 GB/s.
+//!
+//! "Logged" is what a caller gets who asks for it: an update that one transaction makes needs no intent. "By intents" is
+//! how the kernel logged attributes: each update has an intent, and is made by a transaction of its own.
 //!
 //! Values that wait for their checkpoint take memory, which the cache option must bound. So the cache has the library's
 //! default size here, unless the user sets another: with a quarter of the memory, the bound would never be reached.
 
 use super::tables::{columns, counters, find};
+use super::xattr::published;
 use crate::case::Case;
 use crate::lab::{Lab, Run, Work};
 use crate::measure::{Bench, Phase};
 use crate::names::file_name;
-use crate::report::{BarSeries, Cell, Goal, Plot, Section, Table};
+use crate::report::{Cell, Goal, LineSeries, Plot, Section, Table};
 use crate::target::Target;
 use anyhow::Result;
 use xfskit::volume::{AttrLogging, AttrPath};
 
-const FILES: usize = 16_000;
+/// Bytes of all values of a case, and files at most.
+const VALUE_BYTES: usize = 1 << 30;
+const QUICK_VALUE_BYTES: usize = 512 << 20;
+const FILES: usize = 64_000;
 /// With fewer files, the last thread works alone for much of the time.
 const QUICK_FILES: usize = 8_000;
 const THREADS: usize = 16;
-const VALUE_BYTES: usize = 64 << 10;
+/// The length whose figures were published, and the others.
+const PUBLISHED_BYTES: usize = 64 << 10;
+const SIZES: [usize; 6] = [64, 256, 1 << 10, 4 << 10, 16 << 10, PUBLISHED_BYTES];
+const QUICK_SIZES: [usize; 3] = [64, 4 << 10, PUBLISHED_BYTES];
 const PHASE: &str = "create and set";
 
 const NOT_LOGGED: &str = "not logged";
-const WHITED_OUT: &str = "logged, whiteouts on";
-const LOGGED: &str = "logged, whiteouts off";
+const LOGGED: &str = "logged";
+const WHITED_OUT: &str = "by intents, whiteouts on";
+const ALL_INTENTS_LOGGED: &str = "by intents, whiteouts off";
 
-#[derive(Clone, Copy)]
-struct LongValues {
-    each: usize,
+/// The name of a case.
+fn name_of(bytes: usize, how: &str) -> String {
+    format!("{bytes} bytes, {how}")
 }
 
-impl Work for LongValues {
+#[derive(Clone, Copy)]
+pub(super) struct FilesWithValues {
+    /// Files of each thread.
+    pub(super) each: usize,
+    pub(super) bytes: usize,
+}
+
+impl Work for FilesWithValues {
     fn run<T: Target>(&self, bench: &Bench<'_, T>) -> Result<()> {
         let target = bench.target;
         let make = |n: usize| target.make_dir(target.base(), format!("dir{n}").as_bytes());
         let dirs: Vec<T::Dir> = (0..bench.threads).map(make).collect::<Result<_>>()?;
-        let value = vec![7; VALUE_BYTES];
+        let value = vec![7; self.bytes];
         target.sync()?;
         bench.phase(PHASE, self.each, |thread, n| {
             let name = file_name(thread, n);
@@ -50,43 +68,57 @@ impl Work for LongValues {
 /// Measures.
 pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     let threads = lab.options.threads.unwrap_or(THREADS);
-    let work = LongValues { each: (lab.files_or(FILES, QUICK_FILES) / threads).max(1) };
-    let files = work.each * threads;
-    let case = |name: &str| {
-        let mut case = Case { threads, ..lab.case(name, files, VALUE_BYTES) };
-        case.mount.cache_bytes = lab.bounded_cache_bytes();
-        case
-    };
-    let always = |case: Case, whiteouts: bool| {
-        case.switch(|options| {
-            options.attr_logging = AttrLogging::Always;
-            options.attr_path = AttrPath::Intents;
-            options.whiteouts = whiteouts;
-        })
-    };
-    let cases = [case(NOT_LOGGED), always(case(WHITED_OUT), true), always(case(LOGGED), false)];
-    let runs = lab.measure(&cases.map(|case| (case, work)))?;
+    let mut runs = Vec::new();
+    let sizes = if lab.options.quick { &QUICK_SIZES[..] } else { &SIZES };
+    for &bytes in sizes {
+        runs.extend(lab.measure(&cases(lab, bytes, threads))?);
+    }
     let mut section = Section {
         name: "whiteout".into(),
-        title: "whiteout: attributes of 64 KiB, logged".into(),
+        title: "whiteout: attributes of all sizes, logged".into(),
         about: format!(
-            "{files} files are made by {threads} threads, each in a directory of its own, and each is given an attribute of 64 KiB. \
-             Best of {} rounds.",
+            "Up to {} files are made by {threads} threads, each in a directory of its own, and each is given an attribute. Best of {} rounds.",
+            lab.files_or(FILES, QUICK_FILES),
             lab.rounds()
         ),
         ..Section::default()
     };
     section.tables.push(table(&runs));
-    section.tables.extend(counters(runs.iter()));
-    section.goals = goals(lab, &runs);
+    section.tables.extend(counters(runs.iter().filter(|run| run.case.starts_with(&name_of(PUBLISHED_BYTES, "")))));
+    section.goals = sizes.iter().flat_map(|&bytes| goals(lab, &runs, bytes)).collect();
     section.plots = plots(&runs);
     section.notes.push(
-        "The kernel can log attributes only in a build for debugging, so its side is without. Published: logged 9,000 files/s and 2.5 GB/s \
-         of log, with whiteouts 36,000 and 0.22, not logged 40,000 to 45,000."
+        "The kernel can log attributes only in a build for debugging, so its side is without. Published, 64 KiB: logged 9,000 files/s and \
+         2.5 GB/s of log, with whiteouts 36,000 and 0.22, not logged 40,000 to 45,000; 4 KiB: logged 50,000 files/s and over 1 GB/s of log."
             .into(),
     );
     section.runs = runs;
     Ok(section)
+}
+
+/// The cases of one length.
+fn cases(lab: &Lab<'_>, bytes: usize, threads: usize) -> [(Case, FilesWithValues); 4] {
+    let value_bytes = if lab.options.quick { QUICK_VALUE_BYTES } else { VALUE_BYTES };
+    let each = (lab.files_or(FILES, QUICK_FILES).min(value_bytes / bytes) / threads).max(1);
+    let case = |how: &str| {
+        let mut case = Case { threads, ..lab.case(name_of(bytes, how), each * threads, bytes) };
+        case.mount.cache_bytes = lab.bounded_cache_bytes();
+        if lab.options.published { published(lab, case) } else { case }
+    };
+    let logged = |how: &str, path: AttrPath, whiteouts: bool| {
+        case(how).switch(|options| {
+            options.attr_logging = AttrLogging::Always;
+            options.attr_path = path;
+            options.whiteouts = whiteouts;
+        })
+    };
+    let cases = [
+        case(NOT_LOGGED),
+        logged(LOGGED, AttrPath::Fast, true),
+        logged(WHITED_OUT, AttrPath::Intents, true),
+        logged(ALL_INTENTS_LOGGED, AttrPath::Intents, false),
+    ];
+    cases.map(|case| (case, FilesWithValues { each, bytes }))
 }
 
 fn log_rate(phase: &Phase) -> Option<f64> {
@@ -97,7 +129,8 @@ fn table(runs: &[Run]) -> Table {
     let mut rows = Vec::new();
     for run in runs {
         let Some(phase) = run.phase(PHASE) else { continue };
-        let not_logged = find(runs, NOT_LOGGED, &run.side).and_then(|run| run.phase(PHASE));
+        let bytes = run.case.split(' ').next().and_then(|bytes| bytes.parse().ok()).unwrap_or_default();
+        let not_logged = find(runs, &name_of(bytes, NOT_LOGGED), &run.side).and_then(|run| run.phase(PHASE));
         rows.push(vec![
             Cell::text(format!("{}, {}", run.side, run.case)),
             Cell::number(phase.rate(), 0),
@@ -114,17 +147,35 @@ fn table(runs: &[Run]) -> Table {
     Table { title: "A file and its attribute".into(), columns: columns(names), rows }
 }
 
-fn goals(lab: &Lab<'_>, runs: &[Run]) -> Vec<Goal> {
+fn goals(lab: &Lab<'_>, runs: &[Run], bytes: usize) -> Vec<Goal> {
     let side = &lab.sides[0].name;
-    let phase = |case: &str| find(runs, case, side)?.phase(PHASE);
+    let phase = |how: &str| find(runs, &name_of(bytes, how), side)?.phase(PHASE);
     let mut goals = Vec::new();
-    let Some((plain, on)) = phase(NOT_LOGGED).zip(phase(WHITED_OUT)) else { return goals };
-    goals.push(Goal::at_least("rate, logged with whiteouts over not logged", 0.97, on.rate() / plain.rate()));
-    if let Some((on, off)) = on.log_bytes.zip(phase(LOGGED).and_then(|off| off.log_bytes)) {
+    let Some(plain) = phase(NOT_LOGGED) else { return goals };
+    if let Some(logged) = phase(LOGGED) {
+        let what = |what: &str| format!("{bytes} bytes: {what}, logged over not logged");
+        goals.push(Goal::at_least(what("rate"), 0.95, logged.rate() / plain.rate()));
+        goals.push(Goal::at_most(what("CPU"), 1.05, logged.cpu_seconds() / plain.cpu_seconds()));
+        if let Some((logged, plain)) = logged.log_bytes.zip(plain.log_bytes) {
+            goals.push(Goal::at_most(what("log bytes"), 1.01, logged as f64 / plain as f64));
+        }
+    }
+    if bytes == PUBLISHED_BYTES {
+        goals.extend(published_goals(lab, plain, phase(WHITED_OUT), phase(ALL_INTENTS_LOGGED)));
+    }
+    goals
+}
+
+/// The goals at the published length.
+fn published_goals(lab: &Lab<'_>, plain: &Phase, on: Option<&Phase>, off: Option<&Phase>) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    let Some(on) = on else { return goals };
+    goals.push(Goal::at_least("rate, by intents with whiteouts over not logged", 0.97, on.rate() / plain.rate()));
+    if let Some((on, off)) = on.log_bytes.zip(off.and_then(|off| off.log_bytes)) {
         goals.push(Goal::at_most("log bytes, whiteouts on over off", 1.0 / 15.0, on as f64 / off as f64));
     }
-    let values = (plain.operations as usize * VALUE_BYTES) as f64;
-    for (name, phase, most) in [("not logged", plain, 1.0), ("logged", on, 2.0)] {
+    let values = (plain.operations as usize * PUBLISHED_BYTES) as f64;
+    for (name, phase, most) in [("not logged", plain, 1.0), ("by intents", on, 2.0)] {
         let copied = phase.counter("value_bytes_copied");
         if copied > 0 {
             // Rounded to two decimals, because intents of parent pointers carry values too, of 12 bytes.
@@ -141,20 +192,27 @@ fn goals(lab: &Lab<'_>, runs: &[Run]) -> Vec<Goal> {
 }
 
 fn plots(runs: &[Run]) -> Vec<Plot> {
-    let plot = |title: &str, unit: &str, value: &dyn Fn(&Phase) -> Option<f64>| Plot::Bars {
-        title: title.into(),
-        unit: unit.into(),
-        groups: vec![PHASE.into()],
-        series: runs
-            .iter()
-            .map(|run| BarSeries {
-                name: format!("{}, {}", run.side, run.case),
-                values: vec![run.phase(PHASE).and_then(value)],
-            })
-            .collect(),
+    let mut sides: Vec<&str> = runs.iter().map(|run| run.side.as_str()).collect();
+    sides.dedup();
+    let line = |side: &str, how: &str, value: fn(&Phase) -> Option<f64>| {
+        let point = |&bytes: &usize| {
+            let phase = find(runs, &name_of(bytes, how), side)?.phase(PHASE)?;
+            Some((bytes as f64, value(phase)?))
+        };
+        LineSeries { name: format!("{side}, {how}"), points: SIZES.iter().filter_map(point).collect() }
+    };
+    let plot = |title: &str, unit: &str, value: fn(&Phase) -> Option<f64>| {
+        let all = [NOT_LOGGED, LOGGED, WHITED_OUT, ALL_INTENTS_LOGGED];
+        let lines = sides.iter().flat_map(|side| all.map(|how| line(side, how, value)));
+        Plot::Lines {
+            title: title.into(),
+            x: "bytes".into(),
+            y: unit.into(),
+            series: lines.filter(|line| !line.points.is_empty()).collect(),
+        }
     };
     vec![
-        plot("Files per second", "per s", &|phase| Some(phase.rate())),
-        plot("Log bytes of a file", "bytes", &|phase| phase.per_operation(phase.log_bytes)),
+        plot("Files per second", "per s", |phase| Some(phase.rate())),
+        plot("Log bytes of a file", "bytes", |phase| phase.per_operation(phase.log_bytes)),
     ]
 }

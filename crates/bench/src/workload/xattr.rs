@@ -17,6 +17,7 @@ use xfskit::volume::AttrLogging;
 const FILES: usize = 100_000;
 const NAME: &str = "user.test";
 const PUBLISHED_BYTES: usize = 64;
+const PUBLISHED_LONG_BYTES: usize = 4 << 10;
 const PUBLISHED_THREADS: usize = 16;
 const PUBLISHED_GEOMETRY: [(char, &str); 2] = [('l', "size=2000m"), ('d', "agcount=67")];
 /// Bytes of the sparse image: an AG is at least as large as the log, which lies in one.
@@ -67,6 +68,27 @@ impl Work for Xattr {
     }
 }
 
+/// Files made and given an attribute in one phase, and then removed.
+struct MakeSetUnlink {
+    each: usize,
+    bytes: usize,
+}
+
+impl Work for MakeSetUnlink {
+    fn run<T: Target>(&self, bench: &Bench<'_, T>) -> Result<()> {
+        let target = bench.target;
+        let make = |n: usize| target.make_dir(target.base(), format!("dir{n}").as_bytes());
+        let dirs: Vec<T::Dir> = (0..bench.threads).map(make).collect::<Result<_>>()?;
+        let value = vec![7; self.bytes];
+        bench.phase("create and set", self.each, |thread, n| {
+            let name = file_name(thread, n);
+            let made = target.create(&dirs[thread], &name)?;
+            target.set_xattr(&target.file(&dirs[thread], &name, made), NAME, &value)
+        })?;
+        bench.phase("unlink", self.each, |thread, n| target.unlink(&dirs[thread], &file_name(thread, n)))
+    }
+}
+
 const ONE_FILE: &str = "set, one file over and over";
 
 /// Makes `each` empty files for each thread, in a directory of its own, without measuring.
@@ -100,7 +122,7 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
         ..Section::default()
     };
     let sides: Vec<String> = lab.sides.iter().map(|side| side.name.clone()).collect();
-    let runs = if lab.options.published { published(lab)? } else { sizes(lab)? };
+    let runs = if lab.options.published { as_published(lab)? } else { sizes(lab)? };
     if let [first, second] = &sides[..] {
         for run in runs.iter().filter(|run| run.side == *first) {
             section.tables.extend(find(&runs, &run.case, second).map(|theirs| beside(&run.case, run, theirs)));
@@ -162,15 +184,25 @@ fn sizes(lab: &Lab<'_>) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-fn published(lab: &Lab<'_>) -> Result<Vec<Run>> {
-    lab.measure(&LOGGING.map(|(name, logging)| {
-        let (case, files) = case(lab, size_name(PUBLISHED_BYTES, name), PUBLISHED_BYTES);
-        let threads = lab.options.threads.unwrap_or(PUBLISHED_THREADS);
-        let image_bytes = lab.options.image_bytes.unwrap_or(PUBLISHED_IMAGE_BYTES);
-        let case = Case { threads, image_bytes, ..logged(case.mkfs(&PUBLISHED_GEOMETRY), logging) };
-        let each = (files / threads).max(1);
-        (case, Xattr { each, bytes: PUBLISHED_BYTES, over_and_over: each })
-    }))
+/// A case on an image of the published geometry.
+pub(super) fn published(lab: &Lab<'_>, case: Case) -> Case {
+    let image_bytes = lab.options.image_bytes.unwrap_or(PUBLISHED_IMAGE_BYTES);
+    Case { image_bytes, ..case.mkfs(&PUBLISHED_GEOMETRY) }
+}
+
+/// As published: files are made and given their attribute in one phase, of 64 bytes and of 4 KiB.
+fn as_published(lab: &Lab<'_>) -> Result<Vec<Run>> {
+    let threads = lab.options.threads.unwrap_or(PUBLISHED_THREADS);
+    let mut runs = Vec::new();
+    for bytes in [PUBLISHED_BYTES, PUBLISHED_LONG_BYTES] {
+        let cases = LOGGING.map(|(name, logging)| {
+            let (case, files) = case(lab, size_name(bytes, name), bytes);
+            let case = Case { threads, ..logged(published(lab, case), logging) };
+            (case, MakeSetUnlink { each: (files / threads).max(1), bytes })
+        });
+        runs.extend(lab.measure(&cases)?);
+    }
+    Ok(runs)
 }
 
 fn threads(lab: &Lab<'_>) -> Result<Vec<Run>> {
@@ -224,7 +256,33 @@ fn size_plots(runs: &[Run], sides: &[String]) -> Vec<Plot> {
     ["set", "replace, same length", "get", "remove"].map(plot).to_vec()
 }
 
+/// What logging costs: `always` over `never`, at each length.
+fn goals_of_logging(runs: &[Run], side: &str) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    for bytes in SIZES {
+        let find = |logging| find(runs, &size_name(bytes, logging), side).filter(|run| run.engine);
+        let Some((never, always)) = find("never").zip(find("always")) else { continue };
+        for phase in ["set", "replace, same length", "replace, other length", "remove"] {
+            let Some((never, always)) = never.phase(phase).zip(always.phase(phase)) else { continue };
+            let what = |what: &str| format!("{bytes} bytes: {phase}, {what}, logged over not logged");
+            goals.push(Goal::at_least(what("rate"), 0.95, always.rate() / never.rate()));
+            goals.push(Goal::at_most(what("CPU"), 1.05, always.cpu_seconds() / never.cpu_seconds()));
+            if let Some((always, never)) = always.log_bytes.zip(never.log_bytes) {
+                goals.push(Goal::at_most(what("log bytes"), 1.01, always as f64 / never as f64));
+            }
+        }
+    }
+    goals
+}
+
 fn goals(runs: &[Run], sides: &[String]) -> Vec<Goal> {
+    let mut goals = goals_of_logging(runs, &sides[0]);
+    goals.extend(goals_against(runs, sides));
+    goals
+}
+
+/// The goals beside the second side.
+fn goals_against(runs: &[Run], sides: &[String]) -> Vec<Goal> {
     let case = size_name(PUBLISHED_BYTES, "never");
     let [first, second] = sides else { return Vec::new() };
     let Some((ours, theirs)) = find(runs, &case, first).filter(|run| run.engine).zip(find(runs, &case, second)) else {

@@ -47,6 +47,10 @@ pub struct BenchArgs {
     /// Geometry, threads and sizes as they were published
     #[arg(long)]
     pub published: bool,
+    /// Options of the engine, in all cases: larp=always|never, attrpath=fast|general|intents, nofastpath, nowhiteout,
+    /// noknownabsent, wsync. May be given several times
+    #[arg(short = 'o', value_name = "OPTION,...")]
+    pub options: Vec<String>,
     /// Size of scratch images [default: what the files need]
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,

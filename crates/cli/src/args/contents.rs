@@ -115,6 +115,8 @@ pub struct CpArgs {
     /// they replaced empty
     #[arg(long)]
     pub no_sync: bool,
+    #[command(flatten)]
+    pub logging: super::LoggingArgs,
     /// Owner of the copies, in numbers: OWNER, OWNER:GROUP or :GROUP
     #[arg(long, value_name = "OWNER")]
     pub owner: Option<crate::text::Owner>,

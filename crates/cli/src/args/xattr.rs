@@ -1,9 +1,28 @@
 //! Arguments of `xattr`.
 
 use super::{ImageArgs, PathArgs, ReadArgs};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use xfskit::volume::{AttrLogging, Volume};
+
+/// Whether a command's changes of attributes are logged by intents.
+#[derive(Debug, Args)]
+pub struct LoggingArgs {
+    /// Whether changes that take several transactions are logged, so that after a crash they are finished instead of
+    /// left out: always or never [default: never]
+    #[arg(long, value_name = "always|never", value_parser = crate::commands::mount::parse_logging)]
+    pub larp: Option<AttrLogging>,
+}
+
+impl LoggingArgs {
+    /// Makes it so for an image that is open.
+    pub fn apply(&self, filesystem: &Volume) {
+        if let Some(logging) = self.larp {
+            filesystem.set_attr_logging(logging);
+        }
+    }
+}
 
 /// Commands for attributes.
 #[derive(Debug, Subcommand)]
@@ -26,6 +45,8 @@ pub enum XattrCommand {
     Set {
         #[command(flatten)]
         image: ImageArgs,
+        #[command(flatten)]
+        logging: LoggingArgs,
         /// Path within the image, or inode:NUMBER
         path: OsString,
         /// Name, as in user.colour
@@ -47,6 +68,8 @@ pub enum XattrCommand {
     Rm {
         #[command(flatten)]
         image: ImageArgs,
+        #[command(flatten)]
+        logging: LoggingArgs,
         /// Path within the image, or inode:NUMBER
         path: OsString,
         /// Names
@@ -71,6 +94,8 @@ pub enum XattrCommand {
     Restore {
         #[command(flatten)]
         image: ImageArgs,
+        #[command(flatten)]
+        logging: LoggingArgs,
         /// The dump; "-" for standard input
         #[arg(default_value = "-")]
         file: PathBuf,

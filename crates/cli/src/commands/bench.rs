@@ -78,6 +78,7 @@ fn options(args: &BenchArgs) -> Result<Options> {
         quick: args.quick,
         published: args.published,
         image_bytes: size,
+        engine: super::mount::parse_engine(&args.options)?,
         cache_bytes: cache,
         command: format!("xfskit {}", words.join(" ")),
         date: now,

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice, FileDevice, Names, OpenError, share_storage};
 use xfskit::ondisk::InodeNumber;
 use xfskit::rescue::{Loss, Search, rescue};
-use xfskit::volume::{Error, MountOptions, Stat, Volume};
+use xfskit::volume::{AttrLogging, Error, MountOptions, Stat, Volume};
 use xfskit_mkfs::{disk_format, known_contents};
 use xfskit_transfer::{
     Adjust, Attributes, Durability, Existing, HostSink, HostSource, ImageSink, ImageSource, Keeper, LeaveOut, Losses,
@@ -82,11 +82,13 @@ struct Images {
     log_device: Option<PathBuf>,
     /// The images are opened only to look at them, and must not be changed.
     only_look: bool,
+    /// Whether changes of attributes are logged, where the user says so.
+    logging: Option<AttrLogging>,
 }
 
 impl Images {
     fn new(args: &CpArgs, only_look: bool) -> Self {
-        Self { opened: Vec::new(), log_device: args.logdev.clone(), only_look }
+        Self { opened: Vec::new(), log_device: args.logdev.clone(), only_look, logging: args.logging.larp }
     }
 
     fn open(&mut self, image: &Path, options: MountOptions) -> Result<Arc<Volume>> {
@@ -99,7 +101,8 @@ impl Images {
             let options = MountOptions { no_recovery: options.no_recovery, ..MountOptions::read_only() };
             open_quietly(image, log_device.as_deref(), options)?
         } else {
-            open(image, log_device.as_deref(), options)?
+            let attr_logging = self.logging.unwrap_or(options.attr_logging);
+            open(image, log_device.as_deref(), MountOptions { attr_logging, ..options })?
         });
         self.opened.push((key, Arc::clone(&filesystem)));
         Ok(filesystem)

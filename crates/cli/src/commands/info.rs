@@ -1,25 +1,34 @@
-//! `xfskit info`: shows the properties of an image. The summary of its geometry has the form of mkfs.xfs's.
+//! `xfskit info`: shows the properties of an image, or of a mount of one. The summary of its geometry has the form of mkfs.xfs's.
 
 use crate::args::ReadArgs;
 use crate::image::open_to_read;
+use crate::live::LiveFile;
 use crate::screen::{say, say_part};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use xfskit::ondisk::features::{Incompat, RoCompat};
 use xfskit::ondisk::{RawSuperblock, Superblock};
-use xfskit::volume::{LogState, Volume};
+use xfskit::volume::LogState;
 
-/// Runs the command.
-pub fn run(args: &ReadArgs, as_json: bool) -> Result<()> {
+/// The superblock of an image, or of a mount of xfskit, with what the journal is.
+fn look(args: &ReadArgs) -> Result<(RawSuperblock, &'static str)> {
+    if let Some(mount) = LiveFile::folder(&args.image.image) {
+        return Ok((mount.superblock()?, "in use by the mount"));
+    }
     let filesystem = open_to_read(args)?;
-    let raw = filesystem.superblock();
     let log = match filesystem.log_state() {
         LogState::Clean => "clean",
         LogState::Dirty { .. } => "dirty",
     };
+    Ok((filesystem.superblock(), log))
+}
+
+/// Runs the command.
+pub fn run(args: &ReadArgs, as_json: bool) -> Result<()> {
+    let (raw, log) = look(args)?;
     if as_json {
-        say!("{:#}", to_json(&filesystem, &raw, log));
+        say!("{:#}", to_json(&raw, log));
         return Ok(());
     }
     let uuid = uuid::Uuid::from_bytes(raw.uuid);
@@ -36,18 +45,17 @@ fn label(raw: &RawSuperblock) -> String {
     String::from_utf8_lossy(&raw.label[..end]).into_owned()
 }
 
-fn to_json(filesystem: &Volume, raw: &RawSuperblock, log: &str) -> Value {
-    let geometry = filesystem.geometry();
+fn to_json(raw: &RawSuperblock, log: &str) -> Value {
     let names = |flags: Vec<&str>| flags.iter().map(|flag| flag.to_lowercase()).collect::<Vec<_>>();
-    let incompat = geometry.incompat.iter_names().map(|(name, _)| name).collect();
-    let ro_compat = geometry.ro_compat.iter_names().map(|(name, _)| name).collect();
+    let incompat = Incompat::from_bits_truncate(raw.incompat.get()).iter_names().map(|(name, _)| name).collect();
+    let ro_compat = RoCompat::from_bits_truncate(raw.ro_compat.get()).iter_names().map(|(name, _)| name).collect();
     json!({
         "label": label(raw),
         "uuid": uuid::Uuid::from_bytes(raw.uuid).to_string(),
         "block_bytes": raw.block_size.get(),
         "sector_bytes": raw.sector_size.get(),
         "inode_bytes": raw.inode_size.get(),
-        "dir_block_bytes": geometry.dir_block_bytes(),
+        "dir_block_bytes": u64::from(raw.block_size.get()) << raw.dir_block_log,
         "blocks": raw.data_blocks.get(),
         "ag_count": raw.ag_count.get(),
         "ag_blocks": raw.ag_blocks.get(),
@@ -57,7 +65,7 @@ fn to_json(filesystem: &Volume, raw: &RawSuperblock, log: &str) -> Value {
         "root_inode": raw.root_inode.get(),
         "log": {
             "state": log,
-            "external": geometry.log_start.is_none(),
+            "external": raw.log_start.get() == 0,
             "blocks": raw.log_blocks.get(),
         },
         "features": { "incompat": names(incompat), "ro_compat": names(ro_compat) },

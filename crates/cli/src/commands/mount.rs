@@ -10,7 +10,7 @@
 mod options;
 mod remount;
 
-pub use options::MountSettings;
+pub use options::{MountSettings, parse_engine, parse_logging};
 
 use crate::args::MountArgs;
 use crate::exit::{self, Reported};

@@ -2,39 +2,68 @@
 
 use crate::args::{InodeArgs, ParentsArgs};
 use crate::image::{find, open_to_read, shown};
+use crate::live::{self, LiveFile};
 use crate::screen::{self, out};
 use crate::text::{json_bytes, set_json};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::io::Write;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::Error;
 
+/// What is asked of a file: in an image, or on a mount.
+struct NamesOfFile {
+    parents: Vec<(u64, Vec<u8>)>,
+    paths: Vec<Vec<u8>>,
+}
+
+impl NamesOfFile {
+    fn in_image(args: &ParentsArgs, path: &OsStr) -> Result<Self> {
+        let filesystem = open_to_read(&args.read)?;
+        let stat = find(&filesystem, path)?;
+        let mut parents = filesystem.parents(stat.inode).with_context(|| shown(path))?;
+        parents.sort();
+        let parents = parents.into_iter().map(|(dir, name)| (dir.0, name)).collect();
+        Ok(Self { parents, paths: filesystem.paths(stat.inode).with_context(|| shown(path))? })
+    }
+
+    fn on_mount(file: &LiveFile) -> Result<Self> {
+        Ok(Self { parents: file.parents()?, paths: file.paths()? })
+    }
+
+    fn find(args: &ParentsArgs) -> Result<Self> {
+        let image = &args.read.image.image;
+        match &args.path {
+            None => Self::on_mount(&LiveFile::at(image).ok_or_else(|| live::path_is_missing(image))?),
+            Some(path) => match LiveFile::folder(image) {
+                Some(folder) => Self::on_mount(&folder.within(path)),
+                None => Self::in_image(args, path),
+            },
+        }
+    }
+}
+
 /// Runs `parents`.
 pub fn parents(args: &ParentsArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_to_read(&args.path.read)?;
-    let stat = find(&filesystem, &args.path.path)?;
-    let named = || shown(&args.path.path);
-    let mut parents = filesystem.parents(stat.inode).with_context(named)?;
-    parents.sort();
+    let NamesOfFile { parents, paths } = NamesOfFile::find(args)?;
     let mut out = out();
     if as_json {
         let parents = parents.iter().map(|(dir, name)| {
-            let mut parent = json!({ "inode": dir.0 });
+            let mut parent = json!({ "inode": dir });
             set_json(&mut parent, "name", name);
             parent
         });
-        let paths = filesystem.paths(stat.inode).with_context(named)?;
         let paths = paths.iter().map(|path| json_bytes(path));
         let both = json!({ "parents": parents.collect::<Vec<_>>(), "paths": paths.collect::<Vec<_>>() });
         writeln!(out, "{both:#}")?;
         return Ok(out.flush()?);
     }
     if !args.inodes {
-        return print_paths(&mut out, &filesystem.paths(stat.inode).with_context(named)?);
+        return print_paths(&mut out, &paths);
     }
     for (dir, name) in parents {
-        write!(out, "{} ", dir.0)?;
+        write!(out, "{dir} ")?;
         out.write_all(&screen::name(&name))?;
         writeln!(out)?;
     }
@@ -49,14 +78,22 @@ fn print_paths(out: &mut impl Write, paths: &[Vec<u8>]) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Runs `path`.
-pub fn path(args: &InodeArgs, as_json: bool) -> Result<()> {
+/// The paths of the inode with a number, in an image or on a mount.
+fn paths_of(args: &InodeArgs) -> Result<Vec<Vec<u8>>> {
+    if let Some(mount) = LiveFile::folder(&args.read.image.image) {
+        return mount.paths_of(args.inode);
+    }
     let filesystem = open_to_read(&args.read)?;
     let number = InodeNumber(args.inode);
     if !filesystem.is_in_use(number)? {
         return Err(Error::Stale(args.inode).into());
     }
-    let paths = filesystem.paths(number).with_context(|| format!("inode {}", args.inode))?;
+    filesystem.paths(number).with_context(|| format!("inode {}", args.inode))
+}
+
+/// Runs `path`.
+pub fn path(args: &InodeArgs, as_json: bool) -> Result<()> {
+    let paths = paths_of(args)?;
     let mut out = out();
     if as_json {
         let list = paths.iter().map(|path| json_bytes(path));

@@ -34,7 +34,7 @@ pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
             let value = filesystem.get_xattr(stat.inode, name.as_bytes()).with_context(|| name.clone())?;
             print_value(name, &value, *encoding, as_json)
         }
-        XattrCommand::Set { image, path, name, value, value_file, create, replace } => {
+        XattrCommand::Set { image, logging, path, name, value, value_file, create, replace } => {
             let value = match value_file {
                 Some(file) => read_value(file)?,
                 None => decode_value(value.as_deref().unwrap_or_default().as_bytes()).map_err(Usage)?,
@@ -45,22 +45,27 @@ pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
                 _ => SetMode::Any,
             };
             edit(image, |filesystem| {
+                logging.apply(filesystem);
                 let stat = find(filesystem, path)?;
                 filesystem
                     .set_xattr(stat.inode, name.as_bytes(), &value, mode, &Caller::root())
                     .with_context(|| format!("{}: {name}", shown(path)))
             })
         }
-        XattrCommand::Rm { image, path, names } => edit(image, |filesystem| {
+        XattrCommand::Rm { image, logging, path, names } => edit(image, |filesystem| {
+            logging.apply(filesystem);
             let stat = find(filesystem, path)?;
             let change = |name: &String| XattrChange { name: name.clone().into_bytes(), value: None };
             let changes: Vec<XattrChange> = names.iter().map(change).collect();
             filesystem.change_xattrs(stat.inode, &changes, &Caller::root()).with_context(|| shown(path))
         }),
         XattrCommand::Dump { path, recursive, prefix, encoding } => dump(path, *recursive, prefix, *encoding, as_json),
-        XattrCommand::Restore { image, file, root } => {
+        XattrCommand::Restore { image, logging, file, root } => {
             let blocks = read_dump(file)?;
-            edit(image, |filesystem| restore(filesystem, &blocks, root))
+            edit(image, |filesystem| {
+                logging.apply(filesystem);
+                restore(filesystem, &blocks, root)
+            })
         }
     }
 }

@@ -77,16 +77,14 @@ impl MountSettings {
         if let Some(value) = value {
             return self.apply_value(name, value);
         }
-        let engine = &mut self.engine;
+        if apply_to_engine(&mut self.engine, name, None)? {
+            return Ok(());
+        }
         match name {
-            "ro" => engine.read_only = true,
-            "norecovery" => engine.no_recovery = true,
-            "wsync" => engine.wsync = true,
+            "ro" => self.engine.read_only = true,
+            "norecovery" => self.engine.no_recovery = true,
             "writeback" => self.fuse.cache = WriteCache::Back,
             "nowriteback" => self.fuse.cache = WriteCache::Through,
-            "nofastpath" => engine.attr_path = AttrPath::General,
-            "nowhiteout" => engine.whiteouts = false,
-            "noknownabsent" => engine.known_absent = false,
             "allow_other" => self.fuse.allow_other = true,
             "allow_root" => self.fuse.allow_root = true,
             "auto_unmount" => self.fuse.auto_unmount = true,
@@ -100,6 +98,9 @@ impl MountSettings {
     }
 
     fn apply_value(&mut self, name: &str, value: &str) -> Result<(), String> {
+        if apply_to_engine(&mut self.engine, name, Some(value))? {
+            return Ok(());
+        }
         let number = || value.parse::<u64>().map_err(|_| "expected a number".to_owned());
         match name {
             "logdev" => self.log_device = Some(value.into()),
@@ -111,29 +112,66 @@ impl MountSettings {
                 0 => return Err("expected one thread at least".into()),
                 threads => self.fuse.threads = threads.min(64) as usize,
             },
-            "larp" => {
-                self.engine.attr_logging = match value {
-                    "always" => AttrLogging::Always,
-                    "never" => AttrLogging::Never,
-                    _ => return Err("expected always or never".into()),
-                };
-            }
-            "attrpath" => {
-                self.engine.attr_path = match value {
-                    "fast" => AttrPath::Fast,
-                    "general" => AttrPath::General,
-                    "intents" => AttrPath::Intents,
-                    _ => return Err("expected fast, general or intents".into()),
-                };
-            }
-            "errortag" => {
-                self.engine.error_tags.push(crate::commands::error_tag(value)?);
-            }
             "comment" | "user" | "subtype" | "fsname" => {}
             _ if name.starts_with("x-") => {}
             _ => return Err("no such option".into()),
         }
         Ok(())
+    }
+}
+
+/// Options of the engine that every command which writes an image may take: how it logs and updates attributes, and
+/// where it is made to fail.
+///
+/// # Errors
+/// [`Usage`] with the option.
+pub fn parse_engine(lists: &[String]) -> Result<MountOptions, Usage> {
+    let mut engine = MountOptions::default();
+    for option in lists.iter().flat_map(|list| list.split(',')).filter(|option| !option.is_empty()) {
+        let (name, value) = option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+        match apply_to_engine(&mut engine, name, value) {
+            Ok(true) => {}
+            Ok(false) => return Err(Usage(format!("-o {option}: no such option; there are {ENGINE}"))),
+            Err(why) => return Err(Usage(format!("-o {option}: {why}"))),
+        }
+    }
+    Ok(engine)
+}
+
+const ENGINE: &str = "larp=always|never, attrpath=fast|general|intents, nofastpath, nowhiteout, noknownabsent, wsync and \
+                      errortag=NAME[:PASS]";
+
+/// Applies an option of the engine. `false`: it is none.
+fn apply_to_engine(engine: &mut MountOptions, name: &str, value: Option<&str>) -> Result<bool, String> {
+    match (name, value) {
+        ("wsync", None) => engine.wsync = true,
+        ("nofastpath", None) => engine.attr_path = AttrPath::General,
+        ("nowhiteout", None) => engine.whiteouts = false,
+        ("noknownabsent", None) => engine.known_absent = false,
+        ("larp", Some(value)) => engine.attr_logging = parse_logging(value)?,
+        ("attrpath", Some(value)) => {
+            engine.attr_path = match value {
+                "fast" => AttrPath::Fast,
+                "general" => AttrPath::General,
+                "intents" => AttrPath::Intents,
+                _ => return Err("expected fast, general or intents".into()),
+            };
+        }
+        ("errortag", Some(value)) => engine.error_tags.push(crate::commands::error_tag(value)?),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Whether attributes are logged, as `larp` says it.
+///
+/// # Errors
+/// What was expected instead.
+pub fn parse_logging(text: &str) -> Result<AttrLogging, String> {
+    match text {
+        "always" => Ok(AttrLogging::Always),
+        "never" => Ok(AttrLogging::Never),
+        _ => Err("expected always or never".into()),
     }
 }
 

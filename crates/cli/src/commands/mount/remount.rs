@@ -1,15 +1,18 @@
-//! `mount -o remount`: the flags that the kernel has for every mount. The options of the server stay as they are.
+//! `mount -o remount`: the flags that the kernel has for every mount, and `larp`. The other options of the server stay as
+//! they are.
 
 use super::options::{MountSettings, is_ignored};
 use crate::commands::stats;
 use crate::exit::Usage;
 use crate::screen::report;
 use anyhow::{Context, Result, bail};
-use rustix::fs::StatVfsMountFlags;
+use rustix::fs::{StatVfsMountFlags, XattrFlags};
 use rustix::mount::MountFlags;
 use std::path::Path;
 use xfskit::device::share_storage;
-use xfskit_fuse::{KernelOption, mount_around};
+use xfskit_fuse::{KernelOption, LARP_XATTR, mount_around};
+
+const LARP: &str = "larp=";
 
 /// Whether lists of options ask for a remount.
 pub fn is_asked_for(lists: &[String]) -> bool {
@@ -59,7 +62,8 @@ pub fn run(image: &Path, mount_point: &Path, lists: &[String]) -> Result<()> {
         MountSettings::default().apply(option).map_err(|why| Usage(format!("-o {option}: {why}")))?;
     }
     check_image(image, mount_point)?;
-    let mut flags = flags_of(mount_point).with_context(shown)?;
+    let before = flags_of(mount_point).with_context(shown)?;
+    let mut flags = before;
     for option in options(lists) {
         match option {
             "remount" => {}
@@ -70,7 +74,7 @@ pub fn run(image: &Path, mount_point: &Path, lists: &[String]) -> Result<()> {
                     let (set, clear) = known.flags();
                     flags = (flags - clear) | set;
                 }
-                None if is_ignored(option) => {}
+                None if is_ignored(option) || option.starts_with(LARP) => {}
                 None => report(&format!("warning: -o {option}: a remount does not change it")),
             },
         }
@@ -78,5 +82,10 @@ pub fn run(image: &Path, mount_point: &Path, lists: &[String]) -> Result<()> {
     if !flags.contains(MountFlags::RDONLY) && stats::figures(mount_point)?["options"]["read_only"] == true {
         bail!("{}: the image was opened for reading only; unmount it, and mount it anew", shown());
     }
-    rustix::mount::mount_remount(mount_point, flags, "").map_err(std::io::Error::from).with_context(shown)
+    if let Some(logging) = options(lists).filter_map(|option| option.strip_prefix(LARP)).last() {
+        let set = rustix::fs::setxattr(mount_point, LARP_XATTR, logging.as_bytes(), XattrFlags::empty());
+        set.map_err(std::io::Error::from).with_context(|| format!("{}: -o larp={logging}", shown()))?;
+    }
+    let result = if flags == before { Ok(()) } else { rustix::mount::mount_remount(mount_point, flags, "") };
+    result.map_err(std::io::Error::from).with_context(shown)
 }
