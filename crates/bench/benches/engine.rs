@@ -40,11 +40,11 @@ impl Image {
     }
 
     fn create(&self, dir: InodeNumber, name: &str) -> InodeNumber {
-        self.fs.create(dir, name.as_bytes(), &NewFile::new(0o100_644), &self.me).expect("a file is made").inode
+        self.fs.create(dir, name.as_bytes(), &NewFile::file(0o644), &self.me).expect("a file is made").inode
     }
 
     fn dir(&self, files: usize) -> InodeNumber {
-        let new = NewFile::new(0o040_755);
+        let new = NewFile::dir(0o755);
         let dir = self.fs.create(self.fs.root(), self.name().as_bytes(), &new, &self.me).expect("a directory").inode;
         for _ in 0..files {
             self.create(dir, &self.name());

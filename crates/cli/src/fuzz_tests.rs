@@ -35,7 +35,7 @@ static BASE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(|| {
     xfskit_mkfs::make(&*device, None, &options, Timestamp::default()).expect("an image");
     let filesystem = Volume::open(Arc::clone(&device) as _, MountOptions::default()).expect("a sound image");
     for (name, mode) in [(&b"a"[..], 0o100_644), (b"b c", 0o100_600), (b"dir", 0o040_755), (b"x\ny", 0o100_644)] {
-        filesystem.create(filesystem.root(), name, &NewFile::new(mode), &Caller::root()).expect("a file");
+        filesystem.create(filesystem.root(), name, &NewFile::of_mode(mode).unwrap(), &Caller::root()).expect("a file");
     }
     filesystem.symlink(filesystem.root(), b"link", b"a", &Caller::root()).expect("a link");
     filesystem.unmount().expect("an image that can be closed");

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use xfskit::device::{Access, BlockDevice, FileDevice, Names, OpenError};
 use xfskit::ondisk::{Corruption, InodeNumber, Superblock, SuperblockError};
 use xfskit::rescue::{Loss, Search, rescue};
-use xfskit::volume::{Environment, Error, HostSpace, MountOptions, Stat, SystemEnvironment, Volume};
+use xfskit::volume::{Environment, Error, HostSpace, LastLink, MountOptions, Stat, SystemEnvironment, Volume};
 use xfskit_fuse::KernelClock;
 use xfskit_mkfs::{Extent, MBR, XFS, first_data, known_contents};
 
@@ -323,7 +323,7 @@ pub fn has_external_log(image: &Path) -> bool {
 /// # Errors
 /// As a look-up, with the path.
 pub fn find(filesystem: &Volume, path: &OsStr) -> Result<Stat> {
-    resolve(filesystem, path, false).with_context(|| shown(path))
+    resolve(filesystem, path, LastLink::Keep).with_context(|| shown(path))
 }
 
 /// Finds a file by its path, or by its number where that is `inode:NUMBER`; a file of that name in the root is
@@ -331,13 +331,13 @@ pub fn find(filesystem: &Volume, path: &OsStr) -> Result<Stat> {
 ///
 /// # Errors
 /// As a look-up; `Stale` for the number of no inode in use.
-pub fn resolve(filesystem: &Volume, path: &OsStr, follow_last: bool) -> Result<Stat, Error> {
+pub fn resolve(filesystem: &Volume, path: &OsStr, last: LastLink) -> Result<Stat, Error> {
     let number = path.to_str().and_then(|path| path.strip_prefix("inode:")?.parse().ok()).map(InodeNumber);
     match number {
         // The other calls accept only inodes that are in use.
         Some(number) if !filesystem.is_in_use(number)? => Err(Error::Stale(number.0)),
         Some(number) => filesystem.stat(number),
-        None => filesystem.resolve(path.as_bytes(), follow_last),
+        None => filesystem.resolve(path.as_bytes(), last),
     }
 }
 
@@ -359,7 +359,7 @@ pub fn find_place<'a>(filesystem: &Volume, path: &'a OsStr) -> Result<(InodeNumb
 pub fn find_dir_place<'a>(filesystem: &Volume, path: &'a OsStr) -> Result<(InodeNumber, &'a [u8])> {
     let find = || -> Result<_, Error> {
         let (dir, name) = xfskit::volume::split_path(path.as_bytes())?;
-        Ok((filesystem.resolve(dir, true)?.inode, name))
+        Ok((filesystem.resolve(dir, LastLink::Follow)?.inode, name))
     };
     find().with_context(|| shown(path))
 }

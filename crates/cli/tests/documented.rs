@@ -59,7 +59,7 @@ fn crash(image: &Path) {
     for step in 0..2 {
         for number in 0..20 {
             let name = format!("{step}-{number}");
-            filesystem.create(filesystem.root(), name.as_bytes(), &NewFile::new(0o100_644), &root).unwrap();
+            filesystem.create(filesystem.root(), name.as_bytes(), &NewFile::file(0o644), &root).unwrap();
         }
         filesystem.sync().unwrap();
     }

@@ -26,7 +26,7 @@ fn crash(image: &Path) {
     let device = FileDevice::open(image, Access::Write).unwrap();
     let filesystem = Volume::open(Arc::new(device), MountOptions::default()).unwrap();
     for number in 0..20 {
-        let new = NewFile::new(0o100_644);
+        let new = NewFile::file(0o644);
         filesystem.create(filesystem.root(), format!("{number}").as_bytes(), &new, &Caller::root()).unwrap();
     }
     filesystem.sync().unwrap();

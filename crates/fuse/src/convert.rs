@@ -2,10 +2,8 @@
 
 use fuser::{Errno, FileAttr, FileType, Generation, INodeNo, TimeOrNow};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use xfskit::ondisk::dir::FileType as DirType;
-use xfskit::ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE};
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::volume::{Error, SetTime, Stat};
+use xfskit::volume::{self, Error, Permissions, SetTime, Stat};
 
 /// How long the kernel may cache names and attributes: no other program changes them.
 pub(crate) const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -30,8 +28,8 @@ pub(crate) fn attr(stat: &Stat) -> FileAttr {
         mtime: system_time(stat.mtime),
         ctime: system_time(stat.ctime),
         crtime: system_time(stat.birth_time),
-        kind: kind_of_mode(stat.mode),
-        perm: stat.mode & !MODE_TYPE,
+        kind: kind(stat.file_type),
+        perm: stat.permissions.bits(),
         nlink: stat.links,
         uid: stat.uid,
         gid: stat.gid,
@@ -47,7 +45,8 @@ pub(crate) fn no_attr(kind: FileType) -> FileAttr {
     let nothing = Stat {
         inode: InodeNumber(0),
         generation: 0,
-        mode: 0,
+        file_type: volume::FileType::File,
+        permissions: Permissions::new(0),
         uid: 0,
         gid: 0,
         links: 0,
@@ -64,28 +63,21 @@ pub(crate) fn no_attr(kind: FileType) -> FileAttr {
     FileAttr { kind, ..attr(&nothing) }
 }
 
-fn kind_of_mode(mode: u16) -> FileType {
-    match mode & MODE_TYPE {
-        MODE_DIR => FileType::Directory,
-        MODE_SYMLINK => FileType::Symlink,
-        MODE_CHAR => FileType::CharDevice,
-        MODE_BLOCK => FileType::BlockDevice,
-        MODE_FIFO => FileType::NamedPipe,
-        MODE_SOCKET => FileType::Socket,
-        _ => FileType::RegularFile,
+pub(crate) fn kind(file_type: volume::FileType) -> FileType {
+    match file_type {
+        volume::FileType::File => FileType::RegularFile,
+        volume::FileType::Dir => FileType::Directory,
+        volume::FileType::Symlink => FileType::Symlink,
+        volume::FileType::CharDevice => FileType::CharDevice,
+        volume::FileType::BlockDevice => FileType::BlockDevice,
+        volume::FileType::Fifo => FileType::NamedPipe,
+        volume::FileType::Socket => FileType::Socket,
     }
 }
 
-pub(crate) fn kind_of_entry(kind: DirType) -> FileType {
-    match kind {
-        DirType::Directory => FileType::Directory,
-        DirType::Symlink => FileType::Symlink,
-        DirType::CharDevice | DirType::Whiteout => FileType::CharDevice,
-        DirType::BlockDevice => FileType::BlockDevice,
-        DirType::Fifo => FileType::NamedPipe,
-        DirType::Socket => FileType::Socket,
-        DirType::Regular | DirType::Unknown => FileType::RegularFile,
-    }
+/// The kind that a directory's entry names, or a regular file's where it names none.
+pub(crate) fn kind_of_entry(file_type: Option<volume::FileType>) -> FileType {
+    file_type.map_or(FileType::RegularFile, kind)
 }
 
 fn system_time(time: Timestamp) -> SystemTime {

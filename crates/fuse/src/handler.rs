@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, Error, NewFile, RenameFlags, Result, SetAttr, Stat, Volume};
+use xfskit::volume::{Caller, Error, NewFile, Permissions, RenameFlags, Result, SetAttr, Stat, Volume};
 
 /// The mode bits of a file whose set-group-ID bit stays only for members of its group: set-group-ID, and executable by
 /// the group.
@@ -103,8 +103,7 @@ impl Handler {
     fn create_file(&self, request: &Request, parent: INodeNo, name: &OsStr, new: &NewFile<'_>) -> Result<Stat, Errno> {
         let dir = self.server.inode(parent);
         self.server.with(|fs| {
-            let mode = new.mode.map_or(0, |mode| mode.bits().into());
-            let caller = self.creator(fs, request, dir, mode)?;
+            let caller = self.creator(fs, request, dir, new.mode().into())?;
             counted(fs, fs.create(dir, name.as_bytes(), new, &caller)?)
         })
     }
@@ -200,7 +199,7 @@ impl fuser::Filesystem for Handler {
     ) {
         let number = self.server.inode(node);
         let change = SetAttr {
-            mode: mode.map(|mode| mode as u16),
+            permissions: mode.map(|mode| Permissions::new(mode as u16)),
             uid,
             gid,
             atime: atime.map(set_time),
@@ -212,7 +211,7 @@ impl fuser::Filesystem for Handler {
         let changed = self.server.with(|fs| {
             let stat = fs.set_attr(number, &change, &Caller::root())?;
             // The bits are cleared after the change: if it is refused, as on an append-only file, they stay.
-            let cuts = change.size.is_some() && change.mode.is_none();
+            let cuts = change.size.is_some() && change.permissions.is_none();
             if cuts && privileges::drop_for(fs, number, request)? { fs.stat(number) } else { Ok(stat) }
         });
         match changed {
@@ -239,7 +238,8 @@ impl fuser::Filesystem for Handler {
         device: u32,
         reply: ReplyEntry,
     ) {
-        let new = NewFile { umask: umask as u16, device, ..NewFile::new(mode as u16) };
+        let Some(new) = NewFile::of_mode(mode as u16) else { return reply.error(Errno::EINVAL) };
+        let new = NewFile { umask: umask as u16, device, ..new };
         match self.create_file(request, parent, name, &new) {
             Ok(stat) => reply.entry(&FOREVER, &attr(&stat), generation(&stat)),
             Err(error) => reply.error(error),
@@ -247,8 +247,7 @@ impl fuser::Filesystem for Handler {
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        let mode = xfskit::ondisk::inode::MODE_DIR | mode as u16 & 0o7777;
-        let new = NewFile { umask: umask as u16, ..NewFile::new(mode) };
+        let new = NewFile { umask: umask as u16, ..NewFile::dir(mode as u16) };
         match self.create_file(request, parent, name, &new) {
             Ok(stat) => reply.entry(&FOREVER, &attr(&stat), generation(&stat)),
             Err(error) => reply.error(error),
@@ -265,7 +264,8 @@ impl fuser::Filesystem for Handler {
         _flags: i32,
         reply: ReplyCreate,
     ) {
-        let new = NewFile { umask: umask as u16, ..NewFile::new(mode as u16) };
+        let Some(new) = NewFile::of_mode(mode as u16) else { return reply.error(Errno::EINVAL) };
+        let new = NewFile { umask: umask as u16, ..new };
         match self.create_file(request, parent, name, &new) {
             Ok(stat) => {
                 reply.created(&FOREVER, &attr(&stat), generation(&stat), FileHandle(0), FopenFlags::empty());
@@ -317,7 +317,7 @@ impl fuser::Filesystem for Handler {
 
     fn link(&self, _: &Request, node: INodeNo, new_parent: INodeNo, new_name: &OsStr, reply: ReplyEntry) {
         let (number, dir) = (self.server.inode(node), self.server.inode(new_parent));
-        self.entry(reply, |fs| fs.link(number, dir, new_name.as_bytes()));
+        self.entry(reply, |fs| fs.link(dir, new_name.as_bytes(), number));
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -406,8 +406,8 @@ impl fuser::Filesystem for Handler {
         self.empty(reply, |fs| {
             let mode = contents::fallocate_mode(mode)?;
             match self.allocation_keeper {
-                TimeKeeper::Engine => fs.fallocate(number, mode, offset, length)?,
-                TimeKeeper::Kernel => fs.fallocate_keeping_times(number, mode, offset, length)?,
+                TimeKeeper::Engine => fs.fallocate(number, offset, length, mode)?,
+                TimeKeeper::Kernel => fs.fallocate_keeping_times(number, offset, length, mode)?,
             }
             // The bits are cleared after the change: if it is refused, as a hole in an append-only file, they stay.
             if privileges::drop_for(fs, number, request)? {

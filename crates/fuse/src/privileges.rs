@@ -14,7 +14,7 @@ const PRIVILEGES: u16 = 0o6000;
 
 /// Clears the bits, unless the caller may keep them; returns whether there were any.
 pub(crate) fn drop_for(fs: &Volume, inode: InodeNumber, request: &Request) -> Result<bool> {
-    if fs.stat(inode)?.mode & PRIVILEGES == 0 || may_keep_privileges(request) {
+    if fs.stat(inode)?.permissions.bits() & PRIVILEGES == 0 || may_keep_privileges(request) {
         return Ok(false);
     }
     fs.drop_privileges(inode, Some(&with_groups(request)))

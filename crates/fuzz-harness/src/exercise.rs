@@ -2,7 +2,7 @@
 
 use crate::Random;
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, Error, NewFile, RenameFlags, SetAttr, SetMode, SetTime, Volume};
+use xfskit::volume::{Caller, Error, NewFile, Permissions, RenameFlags, SetAttr, SetMode, SetTime, Volume};
 
 /// Does `count` changes below the root. Returns the errors that say that the image is damaged.
 pub fn exercise(fs: &Volume, random: &mut Random, count: usize) -> Vec<Error> {
@@ -14,7 +14,7 @@ pub fn exercise(fs: &Volume, random: &mut Random, count: usize) -> Vec<Error> {
     while let Some(dir) = unseen.pop() {
         for entry in fs.list_dir(dir).unwrap_or_default().iter().take(100) {
             match fs.stat(entry.inode) {
-                Ok(stat) if stat.mode & 0o170_000 != 0o040_000 => files.push(entry.inode),
+                Ok(stat) if !stat.file_type.is_dir() => files.push(entry.inode),
                 Ok(_) if dirs.len() >= 12 || dirs.contains(&entry.inode) => {}
                 Ok(_) => {
                     dirs.push(entry.inode);
@@ -61,10 +61,10 @@ fn change(
     let name = any_name(fs, random, dir);
     let fresh = format!("a new name of some length {}", random.below(500)).into_bytes();
     match random.below(14) {
-        0 => fs.create(dir, &fresh, &NewFile::new(0o100_644), me).map(drop),
-        1 => fs.create(dir, &fresh, &NewFile::new(0o040_755), me).map(drop),
+        0 => fs.create(dir, &fresh, &NewFile::file(0o644), me).map(drop),
+        1 => fs.create(dir, &fresh, &NewFile::dir(0o755), me).map(drop),
         2 => fs.symlink(dir, &fresh, &vec![b'x'; 1 + random.below(1000)], me).map(drop),
-        3 => fs.link(inode, dir, &fresh).map(drop),
+        3 => fs.link(dir, &fresh, inode).map(drop),
         4 | 5 => fs.unlink(dir, &name, me),
         6 => fs.rmdir(dir, &name, me),
         7 => fs.rename(dir, &name, other, &fresh, RenameFlags::default(), me),
@@ -84,7 +84,8 @@ fn change(
             fs.remove_xattr(inode, key, me)
         }
         12 => {
-            let change = SetAttr { mode: Some(0o755), mtime: Some(SetTime::Now), ..Default::default() };
+            let change =
+                SetAttr { permissions: Some(Permissions::new(0o755)), mtime: Some(SetTime::Now), ..Default::default() };
             fs.set_attr(inode, &change, me).map(drop)
         }
         _ => fs.sync(),

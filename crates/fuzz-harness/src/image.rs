@@ -4,7 +4,7 @@ use std::sync::Arc;
 use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::env::SeededEnvironment;
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::volume::{Caller, MountOptions, NewFile, Result, SetMode, Volume};
+use xfskit::volume::{Caller, FileType, MountOptions, NewFile, Permissions, Result, SetMode, Volume};
 use xfskit_mkfs::{AgLayout, Options, Size, make};
 
 /// The UUID of all images.
@@ -53,8 +53,8 @@ pub fn image(recipe: Recipe) -> Vec<u8> {
     device.to_bytes()
 }
 
-const FILE: u16 = 0o100_644;
-const DIR: u16 = 0o040_755;
+const FILE: NewFile<'static> = NewFile::file(0o644);
+const DIR: NewFile<'static> = NewFile::dir(0o755);
 
 /// Fills an empty image through the engine, with the same result every time. `orphan_count` inodes stay on the unlinked
 /// lists.
@@ -65,10 +65,10 @@ pub fn populate(device: Arc<dyn BlockDevice>, orphan_count: usize) -> Result<()>
     let fs = Volume::open_in(device, None, MountOptions::default(), Arc::new(SeededEnvironment::new(5)))?;
     let me = Caller::root();
     let root = fs.root();
-    let source = fs.create(root, b"source", &NewFile::new(FILE), &me)?.inode;
+    let source = fs.create(root, b"source", &FILE, &me)?.inode;
     let mut dirs = Vec::new();
     for (name, count) in [("shortform", 4), ("block", 30), ("leaf", 220), ("node", 1100), ("node too", 1100)] {
-        let dir = fs.create(root, name.as_bytes(), &NewFile::new(DIR), &me)?.inode;
+        let dir = fs.create(root, name.as_bytes(), &DIR, &me)?.inode;
         dirs.push((dir, count));
     }
     // The directories get names in turns, so that their blocks are interleaved and their maps grow.
@@ -77,9 +77,9 @@ pub fn populate(device: Arc<dyn BlockDevice>, orphan_count: usize) -> Result<()>
             if n < count {
                 let name = format!("a rather long name of entry {n} in {count}");
                 if n % 50 == 0 {
-                    fs.create(dir, name.as_bytes(), &NewFile::new(if n % 100 == 0 { DIR } else { FILE }), &me)?;
+                    fs.create(dir, name.as_bytes(), if n % 100 == 0 { &DIR } else { &FILE }, &me)?;
                 } else {
-                    fs.link(source, dir, name.as_bytes())?;
+                    fs.link(dir, name.as_bytes(), source)?;
                 }
             }
         }
@@ -92,12 +92,19 @@ pub fn populate(device: Arc<dyn BlockDevice>, orphan_count: usize) -> Result<()>
     attributes(&fs, root, &me)?;
     fs.symlink(root, b"short link", b"shortform/somewhere", &me)?;
     fs.symlink(root, b"long link", &[b'x'; 1023], &me)?;
-    for (name, mode) in [("fifo", 0o010_600), ("socket", 0o140_700), ("null", 0o020_666), ("disk", 0o060_660)] {
-        fs.create(root, name.as_bytes(), &NewFile { device: 0x0103, ..NewFile::new(mode) }, &me)?;
+    let special = [
+        ("fifo", FileType::Fifo, 0o600),
+        ("socket", FileType::Socket, 0o700),
+        ("null", FileType::CharDevice, 0o666),
+        ("disk", FileType::BlockDevice, 0o660),
+    ];
+    for (name, file_type, permissions) in special {
+        let new = NewFile { device: 0x0103, ..NewFile::new(file_type, Permissions::new(permissions)) };
+        fs.create(root, name.as_bytes(), &new, &me)?;
     }
     let mut at = root;
     for n in 0..12 {
-        at = fs.create(at, format!("level {n}").as_bytes(), &NewFile::new(DIR), &me)?.inode;
+        at = fs.create(at, format!("level {n}").as_bytes(), &DIR, &me)?.inode;
     }
     orphans(&fs, root, &me, orphan_count)?;
     // This is not the filesystem's own unmount, which would free inodes that are open and unlinked.
@@ -107,7 +114,7 @@ pub fn populate(device: Arc<dyn BlockDevice>, orphan_count: usize) -> Result<()>
 fn attributes(fs: &Volume, root: InodeNumber, me: &Caller) -> Result<()> {
     for (name, count, length) in [("sf", 2, 10), ("leaf attrs", 20, 40), ("node attrs", 500, 40), ("remote", 12, 6000)]
     {
-        let file = fs.create(root, name.as_bytes(), &NewFile::new(FILE), me)?.inode;
+        let file = fs.create(root, name.as_bytes(), &FILE, me)?.inode;
         for n in 0..count {
             let key = format!("user.attribute {n}");
             fs.set_xattr(file, key.as_bytes(), &vec![n as u8; length + n % 20], SetMode::Any, me)?;
@@ -123,7 +130,7 @@ fn attributes(fs: &Volume, root: InodeNumber, me: &Caller) -> Result<()> {
 fn orphans(fs: &Volume, root: InodeNumber, me: &Caller, count: usize) -> Result<()> {
     for n in 0..count {
         let name = format!("orphan {n}");
-        let inode = fs.create(root, name.as_bytes(), &NewFile::new(FILE), me)?.inode;
+        let inode = fs.create(root, name.as_bytes(), &FILE, me)?.inode;
         fs.add_reference(inode)?;
         fs.unlink(root, name.as_bytes(), me)?;
     }

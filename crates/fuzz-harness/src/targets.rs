@@ -130,7 +130,7 @@ fn use_inode(device: &Arc<Overlay>, inode: InodeNumber) -> Behaviour {
     }
     let Some(fs) = open(device, false, &mut behaviour) else { return behaviour };
     let me = Caller::root();
-    let created = fs.create(inode, b"a name that is new", &NewFile::new(0o100_644), &me);
+    let created = fs.create(inode, b"a name that is new", &NewFile::file(0o644), &me);
     behaviour.note_result("create", &created);
     behaviour.note_result("set", &fs.set_xattr(inode, b"user.new", &[1; 300], SetMode::Any, &me));
     let mut names = Vec::new();
@@ -175,7 +175,7 @@ pub fn superblock(input: &[u8]) -> Behaviour {
         note_findings(&walk(&fs, 4), &mut behaviour);
     }
     if let Some(fs) = open(&device, false, &mut behaviour) {
-        let created = fs.create(fs.root(), b"new", &NewFile::new(0o040_755), &Caller::root());
+        let created = fs.create(fs.root(), b"new", &NewFile::dir(0o755), &Caller::root());
         behaviour.note_result("create", &created);
         behaviour.note_result("unmount", &fs.unmount());
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Error, Volume};
+use xfskit::volume::{Error, FileType, Volume};
 
 /// What a walk found.
 #[derive(Debug, Default)]
@@ -57,9 +57,9 @@ pub fn walk(fs: &Volume, most: usize) -> Findings {
 pub fn look(fs: &Volume, inode: InodeNumber, findings: &mut Findings, each: &mut dyn FnMut(InodeNumber)) {
     findings.inodes += 1;
     let Some(stat) = findings.note(fs.stat(inode)) else { return };
-    match stat.mode & 0o170_000 {
-        0o040_000 => look_at_dir(fs, inode, findings, each),
-        0o120_000 => drop(findings.note(fs.read_link(inode))),
+    match stat.file_type {
+        FileType::Dir => look_at_dir(fs, inode, findings, each),
+        FileType::Symlink => drop(findings.note(fs.read_link(inode))),
         _ => {}
     }
     look_at_attributes(fs, inode, findings);

@@ -78,7 +78,7 @@ impl Tree for Observed<'_> {
         let inode = InodeNumber(number);
         let stat = fs.stat(inode)?;
         let mut described = Described {
-            mode: stat.mode,
+            mode: stat.mode(),
             uid: stat.uid,
             gid: stat.gid,
             times: times_of(&stat),
@@ -89,9 +89,9 @@ impl Tree for Observed<'_> {
             ..Described::default()
         };
         if !described.is_whiteout() {
-            self.inodes.borrow_mut().push((inode, stat.mode));
+            self.inodes.borrow_mut().push((inode, stat.mode()));
         }
-        match stat.mode & MODE_TYPE {
+        match stat.mode() & MODE_TYPE {
             MODE_DIR => {
                 let dots = |name: &[u8]| name == b"." || name == b"..";
                 let entries = fs.list_dir(inode)?.into_iter().filter(|entry| !dots(&entry.name));

@@ -7,7 +7,8 @@ use crate::times::{Change, Shown};
 use crate::tree::Settings;
 use std::fmt;
 use xfskit::volume::{
-    Caller, Error, Fallocate, Flags, NewFile, RenameFlags, SetAttr, SetMode, SetTime, Volume, XattrChange, xflags,
+    Caller, Error, Fallocate, Flags, NewFile, Permissions, RenameFlags, SetAttr, SetMode, SetTime, Volume, XattrChange,
+    xflags,
 };
 use xfskit_ondisk::inode::{MODE_REGULAR, MODE_SYMLINK, MODE_TYPE, flags2};
 use xfskit_ondisk::{InodeNumber, Lsn, Timestamp};
@@ -134,16 +135,19 @@ impl Operation {
         let number = |node: &NodeId| model.number(*node);
         match self {
             Self::Create { dir, name, mode, device } => {
-                let new = NewFile { device: *device, ..NewFile::new(*mode) };
+                let new = NewFile {
+                    device: *device,
+                    ..NewFile::of_mode(*mode).expect("workloads make files of types that exist")
+                };
                 fs.create(number(dir), name, &new, &me).map(|stat| Some(stat.inode))
             }
             Self::Symlink { dir, name, target } => {
                 fs.symlink(number(dir), name, &target_of(*target), &me).map(|stat| Some(stat.inode))
             }
             Self::Tmpfile { dir } => {
-                fs.tmpfile(number(dir), &NewFile::new(0o100_600), &me).map(|stat| Some(stat.inode))
+                fs.tmpfile(number(dir), &NewFile::file(0o600), &me).map(|made| Some(made.into_raw()))
             }
-            Self::Link { node, dir, name } => fs.link(number(node), number(dir), name).map(|_| None),
+            Self::Link { node, dir, name } => fs.link(number(dir), name, number(node)).map(|_| None),
             Self::Unlink { dir, name } => fs.unlink(number(dir), name, &me).map(|()| None),
             Self::Rmdir { dir, name } => fs.rmdir(number(dir), name, &me).map(|()| None),
             Self::Rename { from, to, flags } => {
@@ -161,7 +165,8 @@ impl Operation {
                 fs.change_xattrs(number(node), &changes, &me).map(|()| None)
             }
             Self::Change { node, mode, uid } => {
-                let change = SetAttr { mode: Some(*mode), uid: Some(*uid), ..SetAttr::default() };
+                let change =
+                    SetAttr { permissions: Some(Permissions::new(*mode)), uid: Some(*uid), ..SetAttr::default() };
                 fs.set_attr(number(node), &change, &me).map(|_| None)
             }
             Self::ChangeGroup { node, gid } => {
@@ -186,7 +191,7 @@ impl Operation {
             }
             Self::Truncate { node, size } => fs.truncate(number(node), *size).map(|()| None),
             Self::Fallocate { node, what, offset, length } => {
-                fs.fallocate(number(node), *what, *offset, *length).map(|()| None)
+                fs.fallocate(number(node), *offset, *length, *what).map(|()| None)
             }
             Self::Copy { from, to, length, share } => {
                 let (source, target) = (number(&from.0), number(&to.0));

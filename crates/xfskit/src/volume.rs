@@ -13,7 +13,7 @@
 //! let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
 //! let volume = fs.volume();
 //! let user = Caller { uid: 1000, gid: 1000, groups: vec![] };
-//! let made = volume.create(volume.root(), b"notes", &NewFile::new(0o100_644), &user)?;
+//! let made = volume.create(volume.root(), b"notes", &NewFile::file(0o644), &user)?;
 //! volume.write_at(made.inode, 0, b"hello")?;
 //! assert_eq!(volume.stat(made.inode)?.uid, 1000);
 //! for entry in volume.entries(volume.root())? {
@@ -35,9 +35,8 @@
 //! let device = FileDevice::open(&path, Access::Write)?;
 //! let volume = Volume::open(Arc::new(device), MountOptions::default())?;
 //! let root = Caller::root();
-//! // The type of a file is in its mode: 0o040_000 makes a directory, 0o100_000 a regular file.
-//! let dir = volume.create(volume.root(), b"etc", &NewFile::new(0o040_755), &root)?;
-//! let file = volume.create(dir.inode, b"motd", &NewFile::new(0o100_644), &root)?;
+//! let dir = volume.create(volume.root(), b"etc", &NewFile::dir(0o755), &root)?;
+//! let file = volume.create(dir.inode, b"motd", &NewFile::file(0o644), &root)?;
 //! volume.write_at(file.inode, 0, b"hello")?;
 //! volume.finish_writing(file.inode);
 //! let label = b"system_u:object_r:etc_t:s0\0";
@@ -52,6 +51,16 @@
 //!
 //! [`Volume::finish_writing`] need not be called: it gives back the free blocks that are set aside, in memory only, for
 //! the file's growth, so that the next file may lie there. Where no others are left, other files get them in any case.
+//!
+//! # The order of arguments
+//!
+//! Every call is given, as far as it needs them and in this order:
+//!
+//! 1. what it acts on: an inode, or a name as (directory, name); of a move or a copy first the source, then the target;
+//! 2. where: an offset and a length, in bytes;
+//! 3. what it stores or fills: data, a value, a symbolic link's target, the inode that gets the name;
+//! 4. how: a mode of the call, or flags;
+//! 5. the [`Caller`].
 //!
 //! # Rights
 //!
@@ -102,11 +111,10 @@ pub use crate::error::caller::{Error, Result};
 pub use crate::journal::{HostSpace, LogState, RecoveryReport};
 pub use crate::mount::{AttrLogging, AttrPath, MountOptions};
 pub use crate::ops::{
-    Caller, DirEntry, DirEntryRef, Fallocate, FileExtent, Flags, FsStat, InodeRef, NewFile, ReadDir, RecoveredDevices,
-    RenameFlags, Seek, SetAttr, SetMode, SetTime, Stat, Usage, Volume, WholeFile, XattrChange, XattrOptions,
-    split_path, xflags,
+    Caller, DirEntry, DirEntryRef, Fallocate, FileExtent, FileType, Flags, FsStat, InodeRef, LastLink, NewFile,
+    Permissions, ReadDir, RecoveredDevices, RenameFlags, Seek, SetAttr, SetMode, SetTime, Stat, Usage, Volume,
+    WholeFile, XattrChange, XattrOptions, split_path, xflags,
 };
-pub use xfskit_ondisk::inode::FileMode;
 pub use xfskit_ondisk::{InodeNumber, Timestamp};
 
 /// Named places where the engine can be made to fail, to see what a program makes of that. Names are given to

@@ -41,7 +41,7 @@ fn open(image: &Path) -> Volume {
 }
 
 fn make(fs: &Volume, name: &str) -> File {
-    let inode = fs.create(fs.root(), name.as_bytes(), &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+    let inode = fs.create(fs.root(), name.as_bytes(), &NewFile::file(0o644), &Caller::root()).unwrap().inode;
     File { inode, name: name.to_owned(), model: Vec::new() }
 }
 

@@ -56,14 +56,12 @@ fn xattr<'a>(tree: &'a [TreeEntry], path: &str, name: &str) -> Option<&'a [u8]> 
     entry.xattrs.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_slice())
 }
 
-const FILE: u16 = 0o100_644;
-
 fn file(fs: &Volume) -> InodeNumber {
     fs.lookup(fs.root(), b"file").unwrap().inode
 }
 
 fn make_file(fs: &Volume) {
-    fs.create(fs.root(), b"file", &NewFile::new(FILE), &Caller::root()).unwrap();
+    fs.create(fs.root(), b"file", &NewFile::file(0o644), &Caller::root()).unwrap();
 }
 
 #[test]
@@ -113,7 +111,7 @@ fn a_logged_remove_is_finished() {
 #[test]
 fn a_parent_pointer_is_set() {
     let work = |fs: &Volume| {
-        let _ = fs.link(file(fs), fs.root(), b"second name");
+        let _ = fs.link(fs.root(), b"second name", file(fs));
     };
     let Some(crash) = crash(make_file, work) else { return };
     let Some(tree) = recovered(&crash) else { return };
@@ -124,7 +122,7 @@ fn a_parent_pointer_is_set() {
 fn a_parent_pointer_is_removed() {
     let prepare = |fs: &Volume| {
         make_file(fs);
-        fs.link(file(fs), fs.root(), b"second name").unwrap();
+        fs.link(fs.root(), b"second name", file(fs)).unwrap();
     };
     let work = |fs: &Volume| {
         let _ = fs.unlink(fs.root(), b"second name", &Caller::root());

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use xfskit::device::{Access, FileDevice};
 use xfskit::error_tags::{ALLOC_EXTENT, ITOBP};
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::volume::{Caller, Error, Fallocate, MountOptions, NewFile, Seek, Volume, WholeFile};
+use xfskit::volume::{Caller, Error, Fallocate, LastLink, MountOptions, NewFile, Permissions, Seek, Volume, WholeFile};
 
 const MEBIBYTE: usize = 1 << 20;
 
@@ -19,12 +19,21 @@ fn open(image: &Path) -> Volume {
 }
 
 fn make(fs: &Volume, name: &str) -> InodeNumber {
-    fs.create(fs.root(), name.as_bytes(), &NewFile::new(0o100_644), &Caller::root()).unwrap().inode
+    fs.create(fs.root(), name.as_bytes(), &NewFile::file(0o644), &Caller::root()).unwrap().inode
 }
 
 fn small<'a>(name: &'a [u8], xattrs: &'a [(Vec<u8>, Vec<u8>)]) -> WholeFile<'a> {
     let time = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
-    WholeFile { name, mode: 0o644, uid: 0, gid: 0, atime: time, mtime: time, xattrs, contents: name }
+    WholeFile {
+        name,
+        permissions: Permissions::new(0o644),
+        uid: 0,
+        gid: 0,
+        atime: time,
+        mtime: time,
+        xattrs,
+        contents: name,
+    }
 }
 
 #[test]
@@ -32,7 +41,7 @@ fn what_was_allocated_can_be_written_on_a_full_image() {
     let image = stress::Image::new(320, &[]);
     let fs = image.open();
     let (kept, filler) = (make(&fs, "kept"), make(&fs, "filler"));
-    fs.fallocate(kept, Fallocate::Allocate, 0, 8 << 20).unwrap();
+    fs.fallocate(kept, 0, 8 << 20, Fallocate::Allocate).unwrap();
     let piece = vec![7; MEBIBYTE];
     for size in [MEBIBYTE, 4096] {
         while fs.append(filler, &piece[..size]).and_then(|_| fs.fsync(filler)).is_ok() {}
@@ -169,7 +178,7 @@ fn a_file_that_somebody_goes_on_writing_can_be_synced_and_cut() {
         for _ in 0..30 {
             fs.fsync(file).unwrap();
             fs.seek(file, 0, Seek::Hole).unwrap();
-            fs.fallocate(file, Fallocate::PunchHole, 4096, 100_000).unwrap();
+            fs.fallocate(file, 4096, 100_000, Fallocate::PunchHole).unwrap();
             fs.truncate(file, 10_000).unwrap();
         }
         done.store(true, Ordering::Relaxed);
@@ -214,7 +223,7 @@ fn contents_of_a_file_that_could_not_be_freed_take_no_space() {
     for nth in 1..4 {
         let fs = image.open();
         let file = make(&fs, "file");
-        fs.fallocate(file, Fallocate::Allocate, 0, 64 << 10).unwrap();
+        fs.fallocate(file, 0, 64 << 10, Fallocate::Allocate).unwrap();
         fs.sync().unwrap();
         fs.write_at(file, 0, &[7; 100]).unwrap();
         fs.mount().error_tags.arm(ITOBP, nth);
@@ -237,8 +246,8 @@ fn links_lead_where_the_systems_do() {
     let (fs, me, host) = (image.open(), Caller::root(), scratch.path().join("tree"));
     std::fs::create_dir_all(host.join("dir")).unwrap();
     std::fs::write(host.join("file"), "").unwrap();
-    fs.create(fs.root(), b"dir", &NewFile::new(stress::DIR | 0o755), &me).unwrap();
-    fs.create(fs.root(), b"file", &NewFile::new(stress::FILE | 0o644), &me).unwrap();
+    fs.create(fs.root(), b"dir", &NewFile::dir(0o755), &me).unwrap();
+    fs.create(fs.root(), b"file", &NewFile::file(0o644), &me).unwrap();
     let targets = [
         "file",
         "file/",
@@ -261,7 +270,7 @@ fn links_lead_where_the_systems_do() {
     for (index, target) in targets.iter().enumerate() {
         for end in ["", "/", "/."] {
             let path = format!("link {index}{end}");
-            let ours = fs.resolve(path.as_bytes(), true).err().map(|error| error.errno());
+            let ours = fs.resolve(path.as_bytes(), LastLink::Follow).err().map(|error| error.errno());
             let theirs = std::fs::metadata(host.join(&path)).err().map(|error| error.raw_os_error().unwrap());
             assert_eq!(ours, theirs, "{path} -> {target}");
         }
@@ -272,7 +281,7 @@ fn links_lead_where_the_systems_do() {
         let target = if length == 1 { "file" } else { &target };
         std::os::unix::fs::symlink(target, host.join(&name)).unwrap();
         fs.symlink(fs.root(), name.as_bytes(), target.as_bytes(), &me).unwrap();
-        let ours = fs.resolve(name.as_bytes(), true).err().map(|error| error.errno());
+        let ours = fs.resolve(name.as_bytes(), LastLink::Follow).err().map(|error| error.errno());
         let theirs = std::fs::metadata(host.join(&name)).err().map(|error| error.raw_os_error().unwrap());
         assert_eq!(ours, theirs, "{name}");
     }
@@ -284,11 +293,11 @@ fn entries_are_read_in_batches_that_miss_none() {
     let image = stress::Image::new(64, &[]);
     let (fs, me) = (image.open(), Caller::root());
     let mut names = Vec::new();
-    let dir = fs.create(fs.root(), b"dir", &NewFile::new(stress::DIR | 0o755), &me).unwrap().inode;
+    let dir = fs.create(fs.root(), b"dir", &NewFile::dir(0o755), &me).unwrap().inode;
     for count in [0, 1, 127, 128, 129, 256, 300] {
         while names.len() < count {
             let name = format!("name {:03}", names.len()).into_bytes();
-            fs.create(dir, &name, &NewFile::new(stress::FILE | 0o644), &me).unwrap();
+            fs.create(dir, &name, &NewFile::file(0o644), &me).unwrap();
             names.push(name);
         }
         let mut listed: Vec<_> = fs.entries(dir).unwrap().map(|entry| entry.unwrap().name).collect();

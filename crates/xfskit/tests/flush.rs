@@ -48,7 +48,7 @@ fn open(hesitates: Duration) -> (Arc<Refusing>, Volume) {
 #[test]
 fn after_a_refused_flush_nothing_is_called_durable() {
     let (device, fs) = open(Duration::ZERO);
-    let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+    let file = fs.create(fs.root(), b"file", &NewFile::file(0o644), &Caller::root()).unwrap().inode;
     fs.write_at(file, 0, &[1; 8192]).unwrap();
     fs.fsync(file).unwrap();
     fs.write_keeping_times(file, 4096, &[2; 4096]).unwrap();
@@ -65,7 +65,7 @@ fn after_a_refused_flush_nothing_is_called_durable() {
 fn a_flush_that_is_refused_is_refused_to_all_who_wait_for_it() {
     let (device, fs) = open(Duration::from_millis(200));
     let file = |name: &[u8]| {
-        let file = fs.create(fs.root(), name, &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+        let file = fs.create(fs.root(), name, &NewFile::file(0o644), &Caller::root()).unwrap().inode;
         fs.write_at(file, 0, &[1; 4096]).unwrap();
         file
     };
@@ -100,7 +100,7 @@ fn change_and_close(device: &Arc<Refusing>, change: impl FnOnce(&Volume)) {
 #[test]
 fn closing_what_has_changed_sees_contents_and_times_that_wait_in_memory() {
     let (device, fs) = open(Duration::ZERO);
-    let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+    let file = fs.create(fs.root(), b"file", &NewFile::file(0o644), &Caller::root()).unwrap().inode;
     fs.write_at(file, 0, &[1; 8192]).unwrap();
     fs.unmount().unwrap();
 

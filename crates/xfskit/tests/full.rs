@@ -36,7 +36,7 @@ struct Fill {
 impl Fill {
     fn new(fs: Volume) -> Self {
         let me = Caller::root();
-        let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
+        let dir = fs.create(fs.root(), b"dir", &NewFile::dir(0o755), &me).unwrap().inode;
         Self { fs, me, dir, kept: Kept::new(), next: 0 }
     }
 
@@ -58,7 +58,7 @@ impl Fill {
             }
         }
         let target = vec![b't'; if mode & 0o170_000 == 0o120_000 { 600 } else { 0 }];
-        let new = NewFile { target: &target, ..NewFile::new(mode) };
+        let new = NewFile { target: &target, ..NewFile::of_mode(mode).unwrap() };
         let done = worked(&self.fs, "create", self.fs.create(self.dir, &name, &new, &self.me));
         if done {
             self.kept.insert(name, (0, 0));
@@ -97,7 +97,7 @@ impl Fill {
         names.sort_by_key(|name| mixed(name));
         for name in names {
             let inode = self.fs.lookup(self.dir, &name).unwrap();
-            if inode.mode & 0o170_000 == DIR {
+            if inode.file_type.is_dir() {
                 self.fs.rmdir(self.dir, &name, &self.me).unwrap();
             } else {
                 self.fs.unlink(self.dir, &name, &self.me).unwrap();
@@ -192,7 +192,7 @@ fn long_names_in_one_directory_until_nothing_is_free() {
             }
             run.next += 1;
             let name = format!("{:0250}", run.next).into_bytes();
-            let result = run.fs.link(first.unwrap().1, run.dir, &name);
+            let result = run.fs.link(run.dir, &name, first.unwrap().1);
             let done = worked(&run.fs, "link", result);
             if done {
                 run.kept.insert(name, (0, 0));
@@ -230,7 +230,7 @@ fn a_value_whose_rest_finds_no_space_is_taken_back() {
     let me = Caller::root();
     for value in [None, Some(4000)] {
         let name = format!("file-{value:?}").into_bytes();
-        let file = fs.create(fs.root(), &name, &NewFile::new(FILE | 0o600), &me).unwrap().inode;
+        let file = fs.create(fs.root(), &name, &NewFile::file(0o600), &me).unwrap().inode;
         if let Some(length) = value {
             fs.set_xattr(file, b"user.a", &vec![1; length], SetMode::Any, &me).unwrap();
         }
@@ -260,7 +260,7 @@ fn many_threads_fill_an_image() {
                     scope.spawn(move || {
                         let mut random = Random::new(seed * 10 + thread);
                         let name = format!("dir-{thread}");
-                        let Ok(dir) = fs.create(fs.root(), name.as_bytes(), &NewFile::new(DIR | 0o755), me) else {
+                        let Ok(dir) = fs.create(fs.root(), name.as_bytes(), &NewFile::dir(0o755), me) else {
                             return;
                         };
                         let (mut names, mut failures) = (Vec::new(), 0);
@@ -268,7 +268,7 @@ fn many_threads_fill_an_image() {
                             let name = format!("{:0100}", random.next()).into_bytes();
                             let done = match random.below(6) {
                                 0..=2 => {
-                                    let result = fs.create(dir.inode, &name, &NewFile::new(FILE | 0o600), me);
+                                    let result = fs.create(dir.inode, &name, &NewFile::file(0o600), me);
                                     let done = worked(fs, "create", result);
                                     if done {
                                         names.push(name);

@@ -25,17 +25,17 @@ const SHAPES: &[&[&str]] = &[
 
 fn work(fs: &Volume) {
     let me = Caller::root();
-    let dir = fs.create(fs.root(), b"dir", &NewFile::new(0o040_755), &me).unwrap().inode;
-    let other = fs.create(fs.root(), b"other", &NewFile::new(0o040_755), &me).unwrap().inode;
+    let dir = fs.create(fs.root(), b"dir", &NewFile::dir(0o755), &me).unwrap().inode;
+    let other = fs.create(fs.root(), b"other", &NewFile::dir(0o755), &me).unwrap().inode;
     for n in 0..1500u32 {
         let name = format!("a name that is not short {n:05}");
-        let file = fs.create(dir, name.as_bytes(), &NewFile::new(0o100_644), &me).unwrap().inode;
+        let file = fs.create(dir, name.as_bytes(), &NewFile::file(0o644), &me).unwrap().inode;
         if n % 10 == 0 {
             let value = vec![n as u8; (n as usize * 40) % 65_000];
             fs.set_xattr(file, b"user.value", &value, SetMode::Any, &me).unwrap();
         }
         if n % 3 == 0 {
-            fs.link(file, other, format!("link {n}").as_bytes()).unwrap();
+            fs.link(other, format!("link {n}").as_bytes(), file).unwrap();
         }
         if n % 7 == 0 {
             fs.rename(dir, name.as_bytes(), other, format!("moved {n}").as_bytes(), RenameFlags::default(), &me)
@@ -44,7 +44,7 @@ fn work(fs: &Volume) {
             fs.unlink(dir, name.as_bytes(), &me).unwrap();
         }
     }
-    let many = fs.create(fs.root(), b"many attributes", &NewFile::new(0o100_600), &me).unwrap().inode;
+    let many = fs.create(fs.root(), b"many attributes", &NewFile::file(0o600), &me).unwrap().inode;
     for n in 0..400 {
         fs.set_xattr(many, format!("trusted.attribute {n}").as_bytes(), &[n as u8; 90], SetMode::Create, &me).unwrap();
     }
@@ -94,7 +94,7 @@ fn an_external_log_is_closed_and_opened_again() {
     for round in 0..2 {
         let fs = open(&image, Some(&log));
         let name = format!("round {round}");
-        fs.create(fs.root(), name.as_bytes(), &NewFile::new(0o040_755), &Caller::root()).unwrap();
+        fs.create(fs.root(), name.as_bytes(), &NewFile::dir(0o755), &Caller::root()).unwrap();
         if round == 0 {
             work(&fs);
         }
@@ -134,8 +134,7 @@ fn whole_clusters_go_home_again_and_again() {
         reference.mkfs(&image, shape);
         let fs = open(&image, None);
         let me = Caller::root();
-        let new =
-            |n: u32| fs.create(fs.root(), format!("{n}").as_bytes(), &NewFile::new(0o100_644), &me).unwrap().inode;
+        let new = |n: u32| fs.create(fs.root(), format!("{n}").as_bytes(), &NewFile::file(0o644), &me).unwrap().inode;
         let files: Vec<_> = (0..512).map(new).collect();
         for held in [files[0], files[64]] {
             fs.add_reference(held).unwrap();

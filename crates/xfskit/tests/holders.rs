@@ -42,7 +42,7 @@ fn one_device_has_one_writing_filesystem() {
 #[test]
 fn an_inode_is_held_more_than_four_thousand_million_times() {
     let fs = open(device()).unwrap();
-    let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+    let file = fs.create(fs.root(), b"file", &NewFile::file(0o644), &Caller::root()).unwrap().inode;
     fs.add_reference(file).unwrap();
     // As if it had been looked up so often; doing that takes minutes.
     fs.mount().inode(file).unwrap().opens.store(u32::MAX.into(), Ordering::Release);
@@ -61,7 +61,7 @@ fn an_inode_is_held_more_than_four_thousand_million_times() {
 fn letting_go_too_often_harms_nobody() {
     let fs = open(device()).unwrap();
     let [kept, freed] = [b"a", b"b"].map(|name| {
-        let file = fs.create(fs.root(), name, &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+        let file = fs.create(fs.root(), name, &NewFile::file(0o644), &Caller::root()).unwrap().inode;
         fs.add_reference(file).unwrap();
         file
     });

@@ -14,7 +14,9 @@ use xfskit::space::cluster::{INODE_CLUSTER_KIND, locate};
 use xfskit::sync::{IfLocked, LockMode};
 use xfskit::trans::InodeFields;
 use xfskit::trans::reservation_of;
-use xfskit::volume::{AttrLogging, AttrPath, Caller, Error, MountOptions, NewFile, SetAttr, SetMode, Volume};
+use xfskit::volume::{
+    AttrLogging, AttrPath, Caller, Error, MountOptions, NewFile, Permissions, SetAttr, SetMode, Volume,
+};
 use xfskit_testkit::Scratch;
 
 fn open(image: &Path) -> Arc<Mount> {
@@ -106,7 +108,7 @@ fn a_new_cluster_stays_where_the_log_makes_it() {
     let mount = fs.mount();
     let mut places = HashMap::new();
     for _ in 0..300 {
-        let inode = fs.tmpfile(fs.root(), &NewFile::new(0o100_600), &Caller::root()).unwrap().inode;
+        let inode = fs.tmpfile(fs.root(), &NewFile::file(0o600), &Caller::root()).unwrap().into_raw();
         fs.sync().unwrap();
         let (address, _) = locate(&mount.geometry, inode).unwrap();
         let key = BufferKey::new(address, mount.geometry.inode_cluster_bytes());
@@ -129,7 +131,7 @@ fn replaced_values_do_not_pile_up_freed_blocks() {
     const REPLACES: u64 = 3000;
     let scratch = xfskit_testkit::scratch();
     let fs = fresh(&scratch, MountOptions::default());
-    let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+    let file = fs.create(fs.root(), b"file", &NewFile::file(0o644), &Caller::root()).unwrap().inode;
     let set = |name: &[u8], value: &[u8]| fs.set_xattr(file, name, value, SetMode::Any, &Caller::root()).unwrap();
     // The leaf stays while the other attribute is replaced.
     set(b"user.local", &[7; 2000]);
@@ -157,7 +159,7 @@ fn values_that_are_whited_out_push_no_checkpoint() {
     let counters = &fs.mount().counters;
     let make = |n: u32| {
         let name = format!("file {n}");
-        let file = fs.create(fs.root(), name.as_bytes(), &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+        let file = fs.create(fs.root(), name.as_bytes(), &NewFile::file(0o644), &Caller::root()).unwrap().inode;
         fs.set_xattr(file, b"user.a", &[7; 64 << 10], SetMode::Any, &Caller::root()).unwrap();
     };
     // The first one announces attribute intents, for which it makes a checkpoint.
@@ -185,7 +187,7 @@ fn intents_that_are_whited_out_still_make_a_checkpoint_due() {
     let options =
         MountOptions { attr_logging: AttrLogging::Always, attr_path: AttrPath::Intents, ..MountOptions::default() };
     let fs = fresh(&scratch, options);
-    let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+    let file = fs.create(fs.root(), b"file", &NewFile::file(0o644), &Caller::root()).unwrap().inode;
     let counters = &fs.mount().counters;
     let before = counters.checkpoints.get();
     for n in 0..150_000u32 {
@@ -202,8 +204,8 @@ fn an_unmount_whose_metadata_stays_locked_says_so_and_leaves_a_dirty_log() {
     let scratch = xfskit_testkit::scratch();
     let fs = fresh(&scratch, MountOptions::default());
     let root = Caller::root();
-    let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &root).unwrap().inode;
-    fs.set_attr(file, &SetAttr { mode: Some(0o600), ..SetAttr::default() }, &root).unwrap();
+    let file = fs.create(fs.root(), b"file", &NewFile::file(0o644), &root).unwrap().inode;
+    fs.set_attr(file, &SetAttr { permissions: Some(Permissions::new(0o600)), ..SetAttr::default() }, &root).unwrap();
     let inode = fs.mount().inode(file).unwrap();
     let lock = inode.state_lock().write();
     let error = fs.unmount().unwrap_err();

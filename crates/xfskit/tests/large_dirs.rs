@@ -11,7 +11,7 @@ use xfskit_testkit::kernel_mount;
 
 /// Makes a file or a directory.
 fn make(fs: &Volume, dir: InodeNumber, name: &[u8], mode: u16) -> InodeNumber {
-    fs.create(dir, name, &NewFile::new(mode), &Caller::root()).unwrap().inode
+    fs.create(dir, name, &NewFile::of_mode(mode).unwrap(), &Caller::root()).unwrap().inode
 }
 
 fn unlink(fs: &Volume, dir: InodeNumber, name: &[u8]) {

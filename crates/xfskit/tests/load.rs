@@ -3,7 +3,7 @@
 
 mod stress;
 
-use stress::{DIR, FILE, Image, Random, Watchdog, first_seed, scale};
+use stress::{Image, Random, Watchdog, first_seed, scale};
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, Error, Fallocate, MountOptions, NewFile, RenameFlags, Result, SetAttr, Volume};
 
@@ -30,7 +30,7 @@ fn expected(error: &Error) -> bool {
 /// A file by its name, referenced as an open file is; made if there is none.
 fn open(fs: &Volume, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
     let found = match fs.lookup_number(dir, name) {
-        Err(Error::NotFound) => fs.create(dir, name, &NewFile::new(FILE | 0o644), &Caller::root())?.inode,
+        Err(Error::NotFound) => fs.create(dir, name, &NewFile::file(0o644), &Caller::root())?.inode,
         found => found?,
     };
     fs.add_reference(found)?;
@@ -50,7 +50,7 @@ fn on_contents(fs: &Volume, random: &mut Random, file: InodeNumber, other: Inode
         7 => fs.copy_range(file, offset, other, random.below(4 << 20) as u64, length).map(drop),
         8 | 9 => {
             let how = [Fallocate::Allocate, Fallocate::AllocateKeepSize, Fallocate::PunchHole, Fallocate::ZeroRange];
-            fs.fallocate(file, how[random.below(4)], offset, length)
+            fs.fallocate(file, offset, length, how[random.below(4)])
         }
         10 => fs.fsync(file),
         _ => {
@@ -70,7 +70,7 @@ fn operate(fs: &Volume, random: &mut Random, dirs: &[InodeNumber]) -> Result<()>
     match random.below(20) {
         0 | 1 => fs.unlink(dir, &name, &me),
         2 => fs.rename(dir, &name, other_dir, &other, RenameFlags::default(), &me),
-        3 => fs.lookup_number(dir, &name).and_then(|inode| fs.link(inode, other_dir, &other)).map(drop),
+        3 => fs.lookup_number(dir, &name).and_then(|inode| fs.link(other_dir, &other, inode)).map(drop),
         4 if random.one_in(10) => fs.sync(),
         _ => {
             let file = open(fs, dir, &name)?;
@@ -100,7 +100,7 @@ fn check_contents(fs: &Volume, dir: InodeNumber) {
 
 /// Fills what is free with [`POISON`], by a file that is removed again.
 fn poison(fs: &Volume) {
-    let file = fs.create(fs.root(), b"poison", &NewFile::new(FILE), &Caller::root()).unwrap().inode;
+    let file = fs.create(fs.root(), b"poison", &NewFile::file(0o644), &Caller::root()).unwrap().inode;
     let chunk = vec![POISON; 1 << 20];
     for at in 0.. {
         match fs.write_at(file, at << 20, &chunk).and_then(|()| fs.fsync(file)) {
@@ -119,7 +119,7 @@ fn run(seed: u64, options: MountOptions) {
     let me = Caller::root();
     poison(&fs);
     let dirs: Vec<_> = (0..3)
-        .map(|n| fs.create(fs.root(), format!("d{n}").as_bytes(), &NewFile::new(DIR | 0o755), &me).unwrap().inode)
+        .map(|n| fs.create(fs.root(), format!("d{n}").as_bytes(), &NewFile::dir(0o755), &me).unwrap().inode)
         .collect();
     let full: usize = std::thread::scope(|scope| {
         let work = |thread: u64| {

@@ -3,7 +3,7 @@
 mod stress;
 
 use std::ops::ControlFlow;
-use stress::{DIR, FILE, Image, scale};
+use stress::{Image, scale};
 use xfskit::volume::{Caller, MountOptions, NewFile, SetMode, Volume};
 
 /// Both tests measure the whole process.
@@ -57,11 +57,11 @@ fn memory_does_not_grow_with_the_number_of_files() {
     let me = Caller::root();
     let mut watch = Watch { before: resident(), most: 0 };
     let dirs: Vec<_> = (0..files.div_ceil(10_000))
-        .map(|n| fs.create(fs.root(), format!("dir-{n}").as_bytes(), &NewFile::new(DIR | 0o755), &me).unwrap().inode)
+        .map(|n| fs.create(fs.root(), format!("dir-{n}").as_bytes(), &NewFile::dir(0o755), &me).unwrap().inode)
         .collect();
     let name = |n: u64| format!("a file of forty bytes whose number is {n:07}").into_bytes();
     for n in 0..files {
-        let stat = fs.create(dirs[n as usize / 10_000], &name(n), &NewFile::new(FILE | 0o644), &me).unwrap();
+        let stat = fs.create(dirs[n as usize / 10_000], &name(n), &NewFile::file(0o644), &me).unwrap();
         if n.is_multiple_of(10) {
             fs.set_xattr(stat.inode, b"user.a", b"some value", SetMode::Any, &me).unwrap();
         }
@@ -115,7 +115,7 @@ fn values_that_wait_for_their_checkpoint_are_bounded() {
     let me = Caller::root();
     let mut watch = Watch { before: resident(), most: 0 };
     for n in 0..5000u32 {
-        let file = fs.create(fs.root(), format!("{n}").as_bytes(), &NewFile::new(FILE | 0o644), &me).unwrap();
+        let file = fs.create(fs.root(), format!("{n}").as_bytes(), &NewFile::file(0o644), &me).unwrap();
         fs.set_xattr(file.inode, b"user.value", &vec![n as u8; 65_536], SetMode::Any, &me).unwrap();
         watch.look();
     }
@@ -133,7 +133,7 @@ fn more_possible_pieces_of_directory_blocks_are_recovered_than_fit_memory() {
     let fs = image.open_with(MountOptions { cache_bytes: 3 << 30, ..MountOptions::default() });
     let me = Caller::root();
     for n in 0..10_000u32 {
-        let file = fs.create(fs.root(), format!("{n}").as_bytes(), &NewFile::new(FILE | 0o644), &me).unwrap();
+        let file = fs.create(fs.root(), format!("{n}").as_bytes(), &NewFile::file(0o644), &me).unwrap();
         fs.set_xattr(file.inode, b"user.value", &[n as u8; 300], SetMode::Any, &me).unwrap();
     }
     fs.sync().unwrap();

@@ -16,7 +16,7 @@ use xfskit::error::Result;
 use xfskit::mount::Mount;
 use xfskit::ondisk::InodeNumber;
 use xfskit::trans::{InoId, Transaction};
-use xfskit::volume::{Caller, MountOptions, SetMode, Volume};
+use xfskit::volume::{Caller, LastLink, MountOptions, SetMode, Volume};
 use xfskit_testkit::{Reference, Scratch, kernel_mount, reference, scratch};
 
 /// Block size, directory block size.
@@ -277,7 +277,7 @@ fn what_is_in_the_way_of_attributes_leaves_the_inode() {
     let filesystem = Volume::open(Arc::new(device), MountOptions::default()).unwrap();
     for n in 0..3 {
         for kind in ["file", "dir", "link"] {
-            let inode = filesystem.resolve(format!("/{kind}-{n}").as_bytes(), false).unwrap().inode;
+            let inode = filesystem.resolve(format!("/{kind}-{n}").as_bytes(), LastLink::Keep).unwrap().inode;
             let value = vec![n as u8; [30, 100, 220][n]];
             filesystem.set_xattr(inode, b"trusted.new", &value, SetMode::Create, &Caller::root()).unwrap();
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::Timestamp;
 use xfskit::volume::{
-    Caller, Error, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SetTime, Volume, XattrChange,
+    Caller, Error, MountOptions, NewFile, Permissions, RenameFlags, SetAttr, SetMode, SetTime, Volume, XattrChange,
 };
 use xfskit_testkit::{Reference, Scratch};
 
@@ -28,23 +28,20 @@ fn open(path: &Path) -> Volume {
     Volume::open(Arc::new(FileDevice::open(path, Access::Write).unwrap()), MountOptions::default()).unwrap()
 }
 
-const FILE: u16 = 0o100_000;
-const DIR: u16 = 0o040_000;
-
 #[test]
 fn a_tree_of_everything_is_the_same_for_the_kernel() {
     let Some(image) = image(&[]) else { return };
     let fs = open(&image.path);
     let me = Caller { uid: 1000, gid: 1000, groups: vec![] };
     let root = fs.root();
-    let dir = fs.create(root, b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
-    let sub = fs.create(dir, b"sub", &NewFile::new(DIR | 0o2775), &me).unwrap().inode;
+    let dir = fs.create(root, b"dir", &NewFile::dir(0o755), &me).unwrap().inode;
+    let sub = fs.create(dir, b"sub", &NewFile::dir(0o2775), &me).unwrap().inode;
     for n in 0..300 {
         let name = format!("file {n:04}");
-        let file = fs.create(sub, name.as_bytes(), &NewFile::new(FILE | 0o644), &me).unwrap().inode;
+        let file = fs.create(sub, name.as_bytes(), &NewFile::file(0o644), &me).unwrap().inode;
         fs.set_xattr(file, b"user.color", b"blue", SetMode::Create, &me).unwrap();
         if n % 3 == 0 {
-            fs.link(file, dir, format!("link {n}").as_bytes()).unwrap();
+            fs.link(dir, format!("link {n}").as_bytes(), file).unwrap();
         }
         if n % 5 == 0 {
             fs.unlink(sub, name.as_bytes(), &me).unwrap();
@@ -57,7 +54,7 @@ fn a_tree_of_everything_is_the_same_for_the_kernel() {
     assert!(matches!(refused, Err(Error::NotPermitted)), "{refused:?}");
     fs.set_xattr(link, b"trusted.color", b"blue", SetMode::Any, &me).unwrap();
     for (name, mode) in [("fifo", 0o010_600), ("socket", 0o140_700), ("null", 0o020_666), ("disk", 0o060_660)] {
-        let new = NewFile { device: 0x0103, ..NewFile::new(mode) };
+        let new = NewFile { device: 0x0103, ..NewFile::of_mode(mode).unwrap() };
         fs.create(dir, name.as_bytes(), &new, &Caller::root()).unwrap();
     }
     fs.rename(dir, b"short", root, b"moved link", RenameFlags::default(), &me).unwrap();
@@ -78,8 +75,8 @@ fn a_tree_of_everything_is_the_same_for_the_kernel() {
     .concat();
     fs.set_xattr(sub, b"system.posix_acl_default", &acl, SetMode::Any, &me).unwrap();
     fs.set_xattr(sub, b"security.selinux", b"system_u:object_r:etc_t:s0\0", SetMode::Any, &me).unwrap();
-    fs.create(sub, b"heir", &NewFile::new(FILE | 0o666), &me).unwrap();
-    let heir = fs.create(sub, b"heir dir", &NewFile::new(DIR | 0o777), &me).unwrap().inode;
+    fs.create(sub, b"heir", &NewFile::file(0o666), &me).unwrap();
+    let heir = fs.create(sub, b"heir dir", &NewFile::dir(0o777), &me).unwrap().inode;
     assert_eq!(fs.get_xattr(heir, b"system.posix_acl_default").unwrap(), acl);
     let paths = fs.paths(heir).unwrap();
     assert_eq!(paths, [b"/dir/fifo/heir dir".to_vec()]);
@@ -100,7 +97,7 @@ fn a_batch_of_attributes_is_one_transaction() {
     let Some(image) = image(&[]) else { return };
     let me = Caller::root();
     let fs = open(&image.path);
-    let file = fs.create(fs.root(), b"file", &NewFile::new(FILE | 0o644), &me).unwrap().inode;
+    let file = fs.create(fs.root(), b"file", &NewFile::file(0o644), &me).unwrap().inode;
     let batch = |count: usize, bytes: usize| -> Vec<XattrChange> {
         let name = |n| format!("user.{bytes}-{n}").into_bytes();
         (0..count).map(|n| XattrChange { name: name(n), value: Some(vec![n as u8; bytes]) }).collect()
@@ -134,7 +131,7 @@ fn an_acl_has_at_most_the_entries_that_fit_on_disk() {
     let Some(image) = image(&["-b", "size=1024"]) else { return };
     let me = Caller::root();
     let fs = open(&image.path);
-    let file = fs.create(fs.root(), b"file", &NewFile::new(FILE | 0o644), &me).unwrap().inode;
+    let file = fs.create(fs.root(), b"file", &NewFile::file(0o644), &me).unwrap().inode;
     let acl = |users: u32| -> Vec<u8> {
         let entry = |tag: u16, id: u32| [&tag.to_le_bytes()[..], &[6, 0], &id.to_le_bytes()].concat();
         let mut bytes = [2u32.to_le_bytes().to_vec(), entry(1, u32::MAX)].concat();
@@ -148,7 +145,7 @@ fn an_acl_has_at_most_the_entries_that_fit_on_disk() {
     for users in [3000, most] {
         set(users).unwrap();
         fs.sync().unwrap();
-        fs.set_attr(file, &SetAttr { mode: Some(0o640), ..SetAttr::default() }, &me).unwrap();
+        fs.set_attr(file, &SetAttr { permissions: Some(Permissions::new(0o640)), ..SetAttr::default() }, &me).unwrap();
         let found = fs.get_xattr(file, b"system.posix_acl_access").unwrap();
         assert_eq!(found.len(), acl(users).len());
         let mask = found.len() - 16;
@@ -168,16 +165,16 @@ fn times_of_a_file_without_a_name_wait_for_one() {
     let Some(image) = image(&[]) else { return };
     let me = Caller::root();
     let fs = open(&image.path);
-    let file = fs.tmpfile(fs.root(), &NewFile::new(FILE | 0o600), &me).unwrap().inode;
-    fs.add_reference(file).unwrap();
+    let unnamed = fs.tmpfile(fs.root(), &NewFile::file(0o600), &me).unwrap();
+    let file = unnamed.number();
     let before = fs.mount().counters.transactions.get();
     let mtime = Timestamp { seconds: 1_234_567_890, nanoseconds: 5 };
     let times = SetAttr { mtime: Some(SetTime::To(mtime)), ..SetAttr::default() };
     assert_eq!(fs.set_attr(file, &times, &me).unwrap().mtime, mtime);
     assert_eq!(fs.mount().counters.transactions.get(), before);
     assert_eq!(fs.stat(file).unwrap().mtime, mtime);
-    fs.link(file, fs.root(), b"named").unwrap();
-    fs.drop_references(file, 1).unwrap();
+    fs.link(fs.root(), b"named", file).unwrap();
+    unnamed.release().unwrap();
     fs.unmount().unwrap();
     image.reference.repair_finds_nothing(&image.path);
     let Some(kernel) = xfskit_testkit::kernel_mount(&image.path) else { return };
@@ -193,11 +190,11 @@ fn a_write_that_is_told_late_takes_no_time_back() {
     let me = Caller::root();
     let fs = open(&image.path);
     let [first, second, ahead] = [b"first", b"secnd", b"ahead"].map(|name| {
-        let file = fs.create(fs.root(), name, &NewFile::new(FILE | 0o644), &me).unwrap().inode;
+        let file = fs.create(fs.root(), name, &NewFile::file(0o644), &me).unwrap().inode;
         fs.write_at(file, 0, b"contents").unwrap();
         file
     });
-    fs.link(second, fs.root(), b"other").unwrap();
+    fs.link(fs.root(), b"other", second).unwrap();
     fs.sync().unwrap();
     let far = Timestamp { seconds: 4_000_000_000, nanoseconds: 0 };
     let times = SetAttr { mtime: Some(SetTime::To(far)), ..SetAttr::default() };
@@ -230,9 +227,9 @@ fn files_made_and_removed_leave_nothing_behind() {
     let fs = open(&image.path);
     let before = fs.statfs();
     for round in 0..3 {
-        let dir = fs.create(fs.root(), b"d", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
+        let dir = fs.create(fs.root(), b"d", &NewFile::dir(0o755), &me).unwrap().inode;
         for n in 0..3000 {
-            fs.create(dir, format!("{round}-{n}").as_bytes(), &NewFile::new(FILE | 0o600), &me).unwrap();
+            fs.create(dir, format!("{round}-{n}").as_bytes(), &NewFile::file(0o600), &me).unwrap();
         }
         for n in 0..3000 {
             fs.unlink(dir, format!("{round}-{n}").as_bytes(), &me).unwrap();
@@ -255,7 +252,7 @@ fn a_batch_of_logged_values_reserves_what_its_intents_take() {
         ..MountOptions::default()
     };
     let fs = Volume::open(Arc::new(FileDevice::open(&image.path, Access::Write).unwrap()), options).unwrap();
-    let file = fs.create(fs.root(), b"f", &NewFile::new(FILE | 0o644), &Caller::root()).unwrap().inode;
+    let file = fs.create(fs.root(), b"f", &NewFile::file(0o644), &Caller::root()).unwrap().inode;
     let change = |n: u32| XattrChange { name: format!("user.{n}").into_bytes(), value: Some(vec![7; 65_536]) };
     fs.change_xattrs(file, &(0..16).map(change).collect::<Vec<_>>(), &Caller::root()).unwrap();
     assert_eq!(fs.list_xattr(file).unwrap().len(), 16);

@@ -3,7 +3,7 @@
 mod stress;
 
 use std::sync::Arc;
-use stress::{DIR, FILE, Image};
+use stress::Image;
 use xfskit::device::{Access, BlockDevice, FileDevice, MemoryDevice};
 use xfskit::mount::Mount;
 use xfskit::ondisk::InodeNumber;
@@ -11,7 +11,7 @@ use xfskit::volume::{Caller, Error, MountOptions, NewFile, SetAttr, SetMode, Set
 use xfskit_testkit::{kernel_mount, tree};
 
 fn files(fs: &Volume, count: u32) -> Vec<InodeNumber> {
-    let new = NewFile::new(FILE | 0o644);
+    let new = NewFile::file(0o644);
     let name = |n: u32| format!("file-{n}").into_bytes();
     (0..count).map(|n| fs.create(fs.root(), &name(n), &new, &Caller::root()).unwrap().inode).collect()
 }
@@ -78,7 +78,7 @@ fn creates_go_on_in_an_ag_of_twenty_thousand_fragments() {
     }
     fs.sync().unwrap();
     for n in 0..20_000 {
-        fs.create(fs.root(), format!("more-{n}").as_bytes(), &NewFile::new(FILE | 0o644), &me).unwrap();
+        fs.create(fs.root(), format!("more-{n}").as_bytes(), &NewFile::file(0o644), &me).unwrap();
     }
     image.close(fs);
 }
@@ -195,7 +195,7 @@ fn what_is_open_and_unlinked_is_gone_after_an_unmount() {
         fs.add_reference(inode).unwrap();
         fs.set_xattr(inode, b"user.a", &[1; 20_000], SetMode::Any, &me).unwrap();
     }
-    let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
+    let dir = fs.create(fs.root(), b"dir", &NewFile::dir(0o755), &me).unwrap().inode;
     fs.add_reference(dir).unwrap();
     fs.rmdir(fs.root(), b"dir", &me).unwrap();
     (0..5).for_each(|n| fs.unlink(fs.root(), format!("file-{n}").as_bytes(), &me).unwrap());

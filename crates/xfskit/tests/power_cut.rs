@@ -58,7 +58,7 @@ fn operate(fs: &Volume, random: &SeededEnvironment, model: &mut Model) {
     match (random.random() % 8, pick(model)) {
         (0..=2, _) | (_, None) => {
             let name = format!("file-{:x}", random.random());
-            fs.create(root, name.as_bytes(), &NewFile::new(0o100_644), &me).unwrap();
+            fs.create(root, name.as_bytes(), &NewFile::file(0o644), &me).unwrap();
             model.insert(name, None);
         }
         (3 | 4, Some(name)) => {

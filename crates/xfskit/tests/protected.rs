@@ -11,7 +11,8 @@ use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::volume::{
-    Caller, Error, Fallocate, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SetTime, Volume, WholeFile,
+    Caller, Error, Fallocate, LastLink, MountOptions, NewFile, Permissions, RenameFlags, SetAttr, SetMode, SetTime,
+    Volume, WholeFile,
 };
 
 /// A system call on one case's folder.
@@ -33,7 +34,7 @@ struct Case<'a> {
 
 impl Case<'_> {
     fn inode(&self, path: &str) -> InodeNumber {
-        self.fs.resolve(format!("{}/{path}", self.folder).as_bytes(), false).expect("a name").inode
+        self.fs.resolve(format!("{}/{path}", self.folder).as_bytes(), LastLink::Keep).expect("a name").inode
     }
 
     fn set(&self, path: &str, change: SetAttr) -> Result<(), Error> {
@@ -41,7 +42,7 @@ impl Case<'_> {
     }
 
     fn create(&self, path: &str, mode: u16) -> Result<(), Error> {
-        self.fs.create(self.inode(path), b"new", &NewFile::new(mode), &Caller::root()).map(drop)
+        self.fs.create(self.inode(path), b"new", &NewFile::of_mode(mode).unwrap(), &Caller::root()).map(drop)
     }
 
     fn rename(&self, from: (&str, &str), to: (&str, &str), flags: RenameFlags) -> Result<(), Error> {
@@ -50,7 +51,7 @@ impl Case<'_> {
     }
 
     fn allocate(&self, what: Fallocate, offset: u64) -> Result<(), Error> {
-        self.fs.fallocate(self.inode("file"), what, offset, 4096)
+        self.fs.fallocate(self.inode("file"), offset, 4096, what)
     }
 }
 
@@ -99,7 +100,8 @@ fn clone_into(case: &Path) -> Result<(), Errno> {
 
 const NOW: Option<SetTime> = Some(SetTime::Now);
 const THEN: Option<SetTime> = Some(SetTime::To(Timestamp { seconds: 7, nanoseconds: 0 }));
-const NONE: SetAttr = SetAttr { mode: None, uid: None, gid: None, atime: None, mtime: None, ctime: None, size: None };
+const NONE: SetAttr =
+    SetAttr { permissions: None, uid: None, gid: None, atime: None, mtime: None, ctime: None, size: None };
 const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
 const EXCHANGE: RenameFlags = RenameFlags { exchange: true, ..PLAIN };
 
@@ -129,7 +131,7 @@ const OF_FILES: &[(&str, Call, Verb)] = &[
     (
         "chmod",
         |p| rustix::fs::chmod(p.join("file"), Mode::from_raw_mode(0o600)),
-        |c| c.set("file", SetAttr { mode: Some(0o600), ..NONE }),
+        |c| c.set("file", SetAttr { permissions: Some(Permissions::new(0o600)), ..NONE }),
     ),
     (
         "chown",
@@ -179,7 +181,7 @@ const OF_FILES: &[(&str, Call, Verb)] = &[
     (
         "link",
         |p| rustix::fs::link(p.join("file"), p.join("new")),
-        |c| c.fs.link(c.inode("file"), c.inode("."), b"new").map(drop),
+        |c| c.fs.link(c.inode("."), b"new", c.inode("file")).map(drop),
     ),
 ];
 
@@ -189,7 +191,7 @@ const OF_DIRS: &[(&str, Call, Verb)] = &[
     (
         "create what is there",
         |p| node(p.join("dir/entry"), FileType::RegularFile),
-        |c| c.fs.create(c.inode("dir"), b"entry", &NewFile::new(0o100_644), &Caller::root()).map(drop),
+        |c| c.fs.create(c.inode("dir"), b"entry", &NewFile::file(0o644), &Caller::root()).map(drop),
     ),
     (
         "make files",
@@ -197,7 +199,16 @@ const OF_DIRS: &[(&str, Call, Verb)] = &[
         |c| {
             let time = Timestamp { seconds: 1, nanoseconds: 0 };
             let (name, xattrs, contents) = (b"new", &[], &[]);
-            let file = WholeFile { name, mode: 0o644, uid: 0, gid: 0, atime: time, mtime: time, xattrs, contents };
+            let file = WholeFile {
+                name,
+                permissions: Permissions::new(0o644),
+                uid: 0,
+                gid: 0,
+                atime: time,
+                mtime: time,
+                xattrs,
+                contents,
+            };
             c.fs.make_files(c.inode("dir"), &[file]).map(drop)
         },
     ),
@@ -211,10 +222,7 @@ const OF_DIRS: &[(&str, Call, Verb)] = &[
     (
         "tmpfile",
         |p| rustix::fs::open(p.join("dir"), OFlags::TMPFILE | OFlags::WRONLY, Mode::RWXU).map(drop),
-        |c| {
-            let file = c.fs.tmpfile(c.inode("dir"), &NewFile::new(0o100_644), &Caller::root())?;
-            c.fs.drop_references(file.inode, 1)
-        },
+        |c| c.fs.tmpfile(c.inode("dir"), &NewFile::file(0o644), &Caller::root())?.release(),
     ),
     ("unlink", |p| rustix::fs::unlink(p.join("dir/entry")), |c| c.fs.unlink(c.inode("dir"), b"entry", &Caller::root())),
     (
@@ -267,17 +275,17 @@ const OF_DIRS: &[(&str, Call, Verb)] = &[
     (
         "link in",
         |p| rustix::fs::link(p.join("other"), p.join("dir/new")),
-        |c| c.fs.link(c.inode("other"), c.inode("dir"), b"new").map(drop),
+        |c| c.fs.link(c.inode("dir"), b"new", c.inode("other")).map(drop),
     ),
     (
         "link what is there",
         |p| rustix::fs::link(p.join("other"), p.join("dir/entry")),
-        |c| c.fs.link(c.inode("other"), c.inode("dir"), b"entry").map(drop),
+        |c| c.fs.link(c.inode("dir"), b"entry", c.inode("other")).map(drop),
     ),
     (
         "chmod",
         |p| rustix::fs::chmod(p.join("dir"), Mode::RWXU),
-        |c| c.set("dir", SetAttr { mode: Some(0o700), ..NONE }),
+        |c| c.set("dir", SetAttr { permissions: Some(Permissions::new(0o700)), ..NONE }),
     ),
     ("write in it", |p| write(p.join("dir/entry"), Some(0)), |c| c.fs.write_at(c.inode("dir/entry"), 0, b"abc")),
 ];
@@ -376,7 +384,7 @@ fn a_directory_may_forbid_symbolic_links() {
     let link = |name: &[u8]| fs.symlink(fs.root(), name, b"target", &Caller::root());
     assert!(matches!(link(b"link"), Err(Error::NotPermitted)));
     assert!(matches!(link(b"there"), Err(Error::Exists)));
-    fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).expect("room");
+    fs.create(fs.root(), b"file", &NewFile::file(0o644), &Caller::root()).expect("room");
     fs.unmount().expect("a clean end");
     reference.repair_finds_nothing(&path);
 }
@@ -398,7 +406,7 @@ fn writes_at_the_end_of_an_append_only_file_spare_one_another() {
     let device = FileDevice::open(&path, Access::Write).expect("an image");
     let fs = Volume::open(Arc::new(device), MountOptions::default()).expect("a sound image");
     for (name, length, rounds) in [("/small", 100, 2000), ("/large", 256 << 10, 200)] {
-        let inode = fs.resolve(name.as_bytes(), false).expect("a name").inode;
+        let inode = fs.resolve(name.as_bytes(), LastLink::Keep).expect("a name").inode;
         for round in 0..rounds {
             let end = fs.stat(inode).expect("a file").size;
             let barrier = std::sync::Barrier::new(2);
@@ -434,7 +442,7 @@ fn nothing_temporary_stays_in_an_append_only_directory() {
     let device = FileDevice::open(&path, Access::Write).expect("an image");
     let fs = Volume::open(Arc::new(device), MountOptions::default()).expect("a sound image");
     let case = Case { fs: &fs, folder: "case".into() };
-    let over = |dir, name: &[u8]| fs.link_over(case.inode("other"), case.inode(dir), name, &Caller::root());
+    let over = |dir, name: &[u8]| fs.link_over(case.inode(dir), name, case.inode("other"), &Caller::root());
     assert!(matches!(over("dir", b"entry"), Err(Error::NotPermitted)));
     assert!(matches!(over(".", b"file"), Err(Error::NotPermitted)));
     for dir in ["dir", "."] {
@@ -463,14 +471,15 @@ fn a_device_number_that_xfs_has_no_room_for_is_refused() {
     {
         for (major, minor) in numbers {
             let (name, number) = (format!("{kind:o}-{major}-{minor}"), rustix::fs::makedev(major, minor));
-            let new = NewFile { device: number as u32, ..NewFile::new(kind | 0o644) };
+            let new = NewFile { device: number as u32, ..NewFile::of_mode(kind | 0o644).unwrap() };
             let own = fs.create(fs.root(), name.as_bytes(), &new, &Caller::root()).map_or_else(|e| e.errno(), |_| 0);
             let made =
                 rustix::fs::mknodat(CWD, kernel.path().join(&name), file_type, Mode::from_raw_mode(0o644), number);
             assert_eq!(own, made.map_or_else(Errno::raw_os_error, |()| 0), "{name}");
         }
     }
-    let too_large = NewFile { device: rustix::fs::makedev(0x200, 0) as u32, ..NewFile::new(0o060_644) };
+    let block_device = NewFile::of_mode(0o060_644).unwrap();
+    let too_large = NewFile { device: rustix::fs::makedev(0x200, 0) as u32, ..block_device };
     let again = fs.create(fs.root(), b"60000-8-262143", &too_large, &Caller::root());
     assert!(matches!(again, Err(Error::Exists)), "a name that is there comes first");
     fs.unmount().expect("a clean end");

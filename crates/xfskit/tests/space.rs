@@ -11,8 +11,6 @@ use xfskit::trans::Reservation;
 use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
 use xfskit_testkit::{Reference, Scratch, kernel_mount};
 
-const FILE: u16 = 0o100_000;
-const DIR: u16 = 0o040_000;
 const FILES_PER_DIR: u32 = 500;
 
 struct Image {
@@ -92,9 +90,9 @@ fn create_files(fs: &Volume, count: u32) {
     let mut dir = fs.root();
     for n in 0..count {
         if n % FILES_PER_DIR == 0 {
-            dir = fs.create(fs.root(), format!("d{n}").as_bytes(), &NewFile::new(DIR | 0o755), &me).unwrap().inode;
+            dir = fs.create(fs.root(), format!("d{n}").as_bytes(), &NewFile::dir(0o755), &me).unwrap().inode;
         }
-        fs.create(dir, format!("file {n}").as_bytes(), &NewFile::new(FILE | 0o644), &me).unwrap();
+        fs.create(dir, format!("file {n}").as_bytes(), &NewFile::file(0o644), &me).unwrap();
     }
 }
 

@@ -4,10 +4,10 @@ mod stress;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use stress::{DIR, FILE, Image, Random, Watchdog, first_seed, scale};
+use stress::{Image, Random, Watchdog, first_seed, scale};
 use xfskit::error_tags::BMAP_ALLOC_MINLEN_EXTENT;
 use xfskit::ondisk::{InodeNumber, Lsn};
-use xfskit::volume::{Caller, Error, MountOptions, NewFile, RenameFlags, SetMode, Volume};
+use xfskit::volume::{Caller, Error, LastLink, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 
 /// Errors that are expected because another thread was faster.
 fn expected(error: &Error) -> bool {
@@ -41,8 +41,8 @@ fn operate(fs: &Volume, random: &mut Random, dirs: &[InodeNumber], names: usize)
     let name = format!("name-{}-{}", random.below(names), "x".repeat(random.below(3) * 20)).into_bytes();
     let new_name = format!("name-{}-{}", random.below(names), "x".repeat(random.below(3) * 20)).into_bytes();
     match random.below(16) {
-        0..=3 => drop(check("create", fs.create(dir, &name, &NewFile::new(FILE | 0o644), &me))),
-        4 => drop(check("mkdir", fs.create(dir, &name, &NewFile::new(DIR | 0o755), &me))),
+        0..=3 => drop(check("create", fs.create(dir, &name, &NewFile::file(0o644), &me))),
+        4 => drop(check("mkdir", fs.create(dir, &name, &NewFile::dir(0o755), &me))),
         5 => drop(check("symlink", fs.symlink(dir, &name, &vec![b't'; 1 + random.below(1000)], &me))),
         6 | 7 => drop(check("unlink", fs.unlink(dir, &name, &me))),
         8 => drop(check("rmdir", fs.rmdir(dir, &name, &me))),
@@ -57,7 +57,7 @@ fn operate(fs: &Volume, random: &mut Random, dirs: &[InodeNumber], names: usize)
         11 => {
             // Directories too, which must be refused without a deadlock.
             if let Some(inode) = check("look-up", fs.lookup_number(dir, &name)) {
-                check("link", fs.link(inode, other, &new_name));
+                check("link", fs.link(other, &new_name, inode));
             }
         }
         12 => {
@@ -103,7 +103,7 @@ fn count(fs: &Volume, dir: InodeNumber, seen: &mut std::collections::BTreeMap<u6
         for name in fs.list_xattr(entry.inode).unwrap() {
             fs.get_xattr(entry.inode, &name).unwrap();
         }
-        if stat.mode & 0o170_000 == DIR {
+        if stat.file_type.is_dir() {
             assert_eq!(fs.lookup_number(entry.inode, b"..").unwrap(), dir);
             count(fs, entry.inode, seen);
         }
@@ -117,7 +117,7 @@ fn run(image: &Image, options: MountOptions, threads: u64, operations: u64, seed
     let mut dirs = vec![fs.root()];
     for n in 0..4 {
         let parent = if deep { *dirs.last().unwrap() } else { fs.root() };
-        dirs.push(fs.create(parent, format!("d{n}").as_bytes(), &NewFile::new(DIR | 0o755), &me).unwrap().inode);
+        dirs.push(fs.create(parent, format!("d{n}").as_bytes(), &NewFile::dir(0o755), &me).unwrap().inode);
     }
     // The directories stay in use, whatever the threads do to their names.
     dirs[1..].iter().for_each(|&dir| fs.add_reference(dir).unwrap());
@@ -162,7 +162,7 @@ fn run(image: &Image, options: MountOptions, threads: u64, operations: u64, seed
     count(&fs, fs.root(), &mut seen);
     for (inode, names) in seen {
         let stat = fs.stat(InodeNumber(inode)).unwrap();
-        assert!(stat.mode & 0o170_000 == DIR || stat.links == names, "inode {inode} has {names} names: {stat:?}");
+        assert!(stat.file_type.is_dir() || stat.links == names, "inode {inode} has {names} names: {stat:?}");
     }
     image.close(fs);
     drop(watchdog);
@@ -239,7 +239,7 @@ fn grow_chains(image: &Image, seed: u64, threads: u64, rounds: u32) -> Volume {
                 let mut random = Random::new(seed * 100 + thread);
                 let me = Caller::root();
                 let name = format!("file-{thread}").into_bytes();
-                let file = fs.create(fs.root(), &name, &NewFile::new(FILE | 0o644), &me).unwrap().inode;
+                let file = fs.create(fs.root(), &name, &NewFile::file(0o644), &me).unwrap().inode;
                 for n in 0..rounds {
                     let attribute = format!("user.a{}", n % 3).into_bytes();
                     let value = vec![random.next() as u8; 40_000 + random.below(25_000)];
@@ -258,7 +258,7 @@ fn a_path_never_leads_to_a_file_that_has_another_name() {
     let image = Image::new(64, &[]);
     let (fs, me) = (image.open(), Caller::root());
     let [files, dirs] =
-        [&b"files"[..], b"dirs"].map(|name| fs.create(fs.root(), name, &NewFile::new(DIR), &me).unwrap().inode);
+        [&b"files"[..], b"dirs"].map(|name| fs.create(fs.root(), name, &NewFile::dir(0o755), &me).unwrap().inode);
     let (is_done, seen) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -266,17 +266,17 @@ fn a_path_never_leads_to_a_file_that_has_another_name() {
             let mut rounds = 0;
             while rounds < 20_000 || seen.load(Ordering::Relaxed) <= 100 && rounds < 2_000_000 {
                 rounds += 1;
-                fs.create(files, b"name", &NewFile::new(FILE), &me).unwrap();
+                fs.create(files, b"name", &NewFile::file(0o644), &me).unwrap();
                 fs.unlink(files, b"name", &me).unwrap();
-                fs.create(dirs, b"name", &NewFile::new(DIR), &me).unwrap();
+                fs.create(dirs, b"name", &NewFile::dir(0o755), &me).unwrap();
                 fs.rmdir(dirs, b"name", &me).unwrap();
             }
             is_done.store(true, Ordering::Relaxed);
         });
         while !is_done.load(Ordering::Relaxed) {
-            match fs.resolve(b"/files/name", true) {
+            match fs.resolve(b"/files/name", LastLink::Follow) {
                 Ok(stat) => {
-                    assert_eq!(stat.mode & 0o170_000, 0o100_000, "the path of a file led to a directory");
+                    assert_eq!(stat.mode() & 0o170_000, 0o100_000, "the path of a file led to a directory");
                     seen.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(Error::NotFound) => {}

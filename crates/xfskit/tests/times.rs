@@ -39,7 +39,7 @@ impl Image {
     /// Files with an old mtime, durably.
     fn files(&self, count: usize) -> Vec<InodeNumber> {
         let fs = self.fs();
-        let new = NewFile::new(0o100_644);
+        let new = NewFile::file(0o644);
         let create = |n: usize| fs.create(fs.root(), format!("f{n}").as_bytes(), &new, &Caller::root()).unwrap().inode;
         let files: Vec<_> = (0..count).map(create).collect();
         files.iter().for_each(|file| self.set_mtime(*file, OLD));

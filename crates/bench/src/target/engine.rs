@@ -8,8 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::InodeNumber;
-use xfskit::ondisk::dir::FileType;
-use xfskit::volume::{Caller, DirEntry, Error, MountOptions, NewFile, RenameFlags, SetMode, Volume};
+use xfskit::volume::{Caller, DirEntry, Error, FileType, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 
 /// The engine on an image.
 pub(crate) struct Engine {
@@ -41,7 +40,7 @@ impl Engine {
         };
         let fs = fs.with_context(|| image.display().to_string())?;
         let me = Caller::root();
-        let made = fs.create(fs.root(), name.as_bytes(), &NewFile::new(0o040_755), &me);
+        let made = fs.create(fs.root(), name.as_bytes(), &NewFile::dir(0o755), &me);
         match made.and_then(|stat| fs.sync().map(|()| stat.inode)) {
             Ok(base) => Ok(Self { fs, me, base, name: name.into() }),
             Err(error) => {
@@ -72,7 +71,7 @@ impl Engine {
                 return Ok(());
             }
             for entry in entries {
-                if entry.file_type == FileType::Directory {
+                if entry.file_type == Some(FileType::Dir) {
                     self.empty(entry.inode)?;
                     self.fs.rmdir(dir, &entry.name, &self.me)?;
                 } else {
@@ -128,11 +127,11 @@ impl Target for Engine {
     }
 
     fn make_dir(&self, parent: &InodeNumber, name: &[u8]) -> Result<InodeNumber> {
-        Ok(self.fs.create(*parent, name, &NewFile::new(0o040_755), &self.me)?.inode)
+        Ok(self.fs.create(*parent, name, &NewFile::dir(0o755), &self.me)?.inode)
     }
 
     fn create(&self, dir: &InodeNumber, name: &[u8]) -> Result<u64> {
-        Ok(self.fs.create(*dir, name, &NewFile::new(0o100_644), &self.me)?.inode.0)
+        Ok(self.fs.create(*dir, name, &NewFile::file(0o644), &self.me)?.inode.0)
     }
 
     fn file(&self, _: &InodeNumber, _: &[u8], made: u64) -> InodeNumber {

@@ -158,7 +158,7 @@ fn one(lab: &Lab<'_>, side: &str, sizes: &Sizes) -> Result<Option<Run>> {
     let phases = match side {
         "in-process" => {
             let filesystem = open(&image)?;
-            let inode = filesystem.create(filesystem.root(), b"file", &NewFile::new(0o100_644), &Caller::root())?.inode;
+            let inode = filesystem.create(filesystem.root(), b"file", &NewFile::file(0o644), &Caller::root())?.inode;
             let file = InProcess { filesystem, inode };
             let phases = phases(lab, &file, sizes);
             file.filesystem.unmount()?;

@@ -11,8 +11,7 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 use xfskit::ondisk::InodeNumber;
-use xfskit::ondisk::inode::{MODE_REGULAR, MODE_SYMLINK, MODE_TYPE};
-use xfskit::volume::{Caller, Error, Fallocate, NewFile, SetAttr, SetMode, SetTime, Stat, Volume};
+use xfskit::volume::{Caller, Error, Fallocate, FileType, LastLink, NewFile, SetAttr, SetMode, SetTime, Stat, Volume};
 
 /// Bytes that are read or written at a time.
 const PIECE_BYTES: usize = 1 << 20;
@@ -27,7 +26,7 @@ pub fn cat(args: &CatArgs) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
     let mut out = data();
     for path in &args.paths {
-        let stat = resolve(&filesystem, path, true).with_context(|| shown(path))?;
+        let stat = resolve(&filesystem, path, LastLink::Follow).with_context(|| shown(path))?;
         if is_dir(&stat) {
             return Err(Error::IsADirectory).with_context(|| shown(path));
         }
@@ -71,8 +70,8 @@ enum Target<'a> {
 
 fn find_target<'a>(filesystem: &Volume, args: &'a WriteArgs) -> Result<Target<'a>> {
     let path = &args.path;
-    match filesystem.resolve(path.as_bytes(), true) {
-        Ok(stat) if stat.mode & MODE_TYPE != MODE_REGULAR => {
+    match filesystem.resolve(path.as_bytes(), LastLink::Follow) {
+        Ok(stat) if !stat.file_type.is_file() => {
             let error = if is_dir(&stat) { Error::IsADirectory } else { Error::Invalid("not a regular file") };
             Err(error).with_context(|| shown(path))
         }
@@ -93,9 +92,9 @@ fn behind_links(filesystem: &Volume, path: &[u8]) -> Result<(InodeNumber, Vec<u8
     let mut path = path.to_vec();
     for _ in 0..MAX_LINKS {
         let (dir_path, name) = xfskit::volume::split_path(&path)?;
-        let dir = filesystem.resolve(dir_path, true)?.inode;
+        let dir = filesystem.resolve(dir_path, LastLink::Follow)?.inode;
         let stat = filesystem.lookup(dir, name)?;
-        if stat.mode & MODE_TYPE != MODE_SYMLINK {
+        if !stat.file_type.is_symlink() {
             return Ok((dir, name.to_vec()));
         }
         let target = filesystem.read_link(stat.inode)?;
@@ -109,12 +108,10 @@ fn put(filesystem: &Volume, target: &Target<'_>, args: &WriteArgs, input: &Input
     let root = Caller::root();
     match target {
         Target::New(dir, name) => {
-            let made = filesystem.tmpfile(*dir, &NewFile::new(MODE_REGULAR | args.mode), &root)?.inode;
-            let written = take_input(filesystem, made, args.offset.unwrap_or(0), reader)
-                .and_then(|_| Ok(filesystem.link(made, *dir, name)?));
-            let released = filesystem.drop_references(made, 1);
-            written?;
-            Ok(released?)
+            let made = filesystem.tmpfile(*dir, &NewFile::file(args.mode), &root)?;
+            take_input(filesystem, made.number(), args.offset.unwrap_or(0), reader)?;
+            filesystem.link(*dir, name, made.number())?;
+            Ok(made.release()?)
         }
         Target::File(stat, _) if args.append => {
             reserve(filesystem, stat, stat.size, input.size_bytes()?)?;
@@ -151,9 +148,9 @@ fn reserve(filesystem: &Volume, stat: &Stat, offset: u64, length: u64) -> Result
     if length == 0 {
         return Ok(());
     }
-    let allocated = match filesystem.fallocate(stat.inode, Fallocate::UnshareKeepSize, offset, length) {
+    let allocated = match filesystem.fallocate(stat.inode, offset, length, Fallocate::UnshareKeepSize) {
         // In an append-only file only the last block may be shared, and the first write unshares it.
-        Err(Error::NotPermitted) => filesystem.fallocate(stat.inode, Fallocate::AllocateKeepSize, offset, length),
+        Err(Error::NotPermitted) => filesystem.fallocate(stat.inode, offset, length, Fallocate::AllocateKeepSize),
         other => other,
     };
     match allocated {
@@ -174,15 +171,12 @@ fn can_be_replaced(stat: &Stat) -> bool {
 /// Gives a file's name and attributes to a new file with other contents. At every moment, also after a crash, the name
 /// refers to the old contents or to the new ones.
 fn replace(filesystem: &Volume, old: &Stat, dir: InodeNumber, name: &[u8], input: &mut dyn Read) -> Result<()> {
-    let made = filesystem.tmpfile(dir, &NewFile::new(old.mode), &Caller::root())?.inode;
-    let result = (|| {
-        take_input(filesystem, made, 0, input)?;
-        let now = filesystem.stat(made)?;
-        copy_attributes(filesystem, old, made, SetTime::To(now.mtime))?;
-        Ok(filesystem.link_over(made, dir, name, &Caller::root())?)
-    })();
-    let released = filesystem.drop_references(made, 1);
-    result.and(released.map_err(Into::into))
+    let new = NewFile::new(FileType::File, old.permissions);
+    let made = filesystem.tmpfile(dir, &new, &Caller::root())?;
+    take_input(filesystem, made.number(), 0, input)?;
+    copy_attributes(filesystem, old, made.number(), SetTime::To(made.stat()?.mtime))?;
+    filesystem.link_over(dir, name, made.number(), &Caller::root())?;
+    Ok(made.release()?)
 }
 
 /// Writes the input from `offset` on; returns the offset of its end.
@@ -203,8 +197,8 @@ fn take_input(filesystem: &Volume, inode: InodeNumber, mut offset: u64, input: &
 /// Runs `clone`.
 pub fn clone(args: &CloneArgs) -> Result<()> {
     edit(&args.image, |filesystem| {
-        let from = resolve(filesystem, &args.from, true).with_context(|| shown(&args.from))?;
-        let (dir, name) = match filesystem.resolve(args.to.as_bytes(), true) {
+        let from = resolve(filesystem, &args.from, LastLink::Follow).with_context(|| shown(&args.from))?;
+        let (dir, name) = match filesystem.resolve(args.to.as_bytes(), LastLink::Follow) {
             Ok(stat) if is_dir(&stat) => (stat.inode, xfskit::volume::split_path(args.from.as_bytes())?.1),
             _ => find_place(filesystem, &args.to)?,
         };
@@ -215,21 +209,18 @@ pub fn clone(args: &CloneArgs) -> Result<()> {
 
 /// Makes a file that shares the blocks of another and has all its attributes. It gets its name when it is complete.
 fn clone_file(filesystem: &Volume, from: &Stat, dir: InodeNumber, name: &[u8]) -> Result<(), Error> {
-    if from.mode & MODE_TYPE != MODE_REGULAR {
+    if !from.file_type.is_file() {
         return Err(Error::Invalid("only regular files have blocks to share"));
     }
     let root = Caller::root();
     // The reference frees the file if something fails before it has a name.
-    let made = filesystem.tmpfile(dir, &NewFile::new(from.mode), &root)?.inode;
-    let result = (|| {
-        if from.size > 0 {
-            filesystem.clone_range(from.inode, 0, made, 0, 0)?;
-        }
-        copy_attributes(filesystem, from, made, SetTime::To(from.mtime))?;
-        filesystem.link_over(made, dir, name, &root)
-    })();
-    let released = filesystem.drop_references(made, 1);
-    result.and(released)
+    let made = filesystem.tmpfile(dir, &NewFile::new(FileType::File, from.permissions), &root)?;
+    if from.size > 0 {
+        filesystem.clone_range(from.inode, 0, made.number(), 0, 0)?;
+    }
+    copy_attributes(filesystem, from, made.number(), SetTime::To(from.mtime))?;
+    filesystem.link_over(dir, name, made.number(), &root)?;
+    made.release()
 }
 
 /// Gives a new file the attributes of another, and a modification time. An ACL that it has inherited is removed.
@@ -250,7 +241,7 @@ fn copy_attributes(filesystem: &Volume, from: &Stat, made: InodeNumber, mtime: S
         }
     }
     let (atime, mtime) = (Some(SetTime::To(from.atime)), Some(mtime));
-    let (mode, uid, gid) = (Some(from.mode & !MODE_TYPE), Some(from.uid), Some(from.gid));
-    filesystem.set_attr(made, &SetAttr { mode, uid, gid, atime, mtime, ..SetAttr::default() }, &root)?;
+    let (permissions, uid, gid) = (Some(from.permissions), Some(from.uid), Some(from.gid));
+    filesystem.set_attr(made, &SetAttr { permissions, uid, gid, atime, mtime, ..SetAttr::default() }, &root)?;
     Ok(())
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice, FileDevice, Names, OpenError, share_storage};
 use xfskit::ondisk::InodeNumber;
 use xfskit::rescue::{Loss, Search, rescue};
-use xfskit::volume::{AttrLogging, Error, MountOptions, Stat, Volume};
+use xfskit::volume::{AttrLogging, Error, LastLink, MountOptions, Stat, Volume};
 use xfskit_mkfs::{disk_format, known_contents};
 use xfskit_transfer::{
     Adjust, Attributes, Durability, Existing, HostSink, HostSource, ImageSink, ImageSource, Keeper, LeaveOut, Losses,
@@ -247,8 +247,7 @@ pub fn report_losses(losses: &Losses, privilege_loss: PrivilegeLoss) -> Result<(
 
 /// The source of a copy; with a slash at the end of the path, a symbolic link is followed.
 fn find_source(filesystem: &Volume, path: &OsStr) -> Result<Stat> {
-    let follow = path.as_bytes().ends_with(b"/") || path.as_bytes().ends_with(b"/.");
-    filesystem.resolve(path.as_bytes(), follow).with_context(|| shown(path))
+    filesystem.resolve(path.as_bytes(), LastLink::Keep).with_context(|| shown(path))
 }
 
 fn copy_all(args: &CpArgs, sources: &[CopyOperand], target: &CopyOperand, images: &mut Images) -> Result<Losses> {
@@ -426,7 +425,7 @@ fn find_target(
         }
         CopyOperand::Image(image, path) => {
             let filesystem = images.open(image, MountOptions::default())?;
-            match filesystem.resolve(path.as_bytes(), true) {
+            match filesystem.resolve(path.as_bytes(), LastLink::Follow) {
                 Ok(stat) if into(is_dir(&stat))? => return Ok((Target::Image(filesystem, stat.inode), None)),
                 Ok(stat) if target.name().is_empty() => {
                     return Ok((Target::Image(filesystem, stat.inode), Some(Vec::new())));
@@ -436,7 +435,7 @@ fn find_target(
                 Err(error) => return Err(error).with_context(|| shown(path)),
             }
             let (dir, name) = xfskit::volume::split_path(path.as_bytes()).with_context(|| shown(path))?;
-            let dir = filesystem.resolve(dir, true).with_context(|| shown(path))?.inode;
+            let dir = filesystem.resolve(dir, LastLink::Follow).with_context(|| shown(path))?.inode;
             Ok((Target::Image(filesystem, dir), Some(name.to_vec())))
         }
     }

@@ -9,10 +9,7 @@ use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::DeviceNumber;
-use xfskit::ondisk::inode::{
-    MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
-};
-use xfskit::volume::{Caller, Error, NewFile, SetAttr, SetTime, Stat, Volume};
+use xfskit::volume::{Caller, Error, FileType, LastLink, NewFile, Permissions, SetAttr, SetTime, Stat, Volume};
 use xfskit_transfer::{ImageWalk, WalkEvent};
 
 const MAX_MAJOR: u32 = 0xfff;
@@ -23,13 +20,13 @@ pub fn mkdir(args: &MkdirArgs) -> Result<()> {
     edit(&args.paths.image, |filesystem| {
         for_each(&args.paths.paths, |path| match args.parents {
             true => make_parents(filesystem, path, args.mode).with_context(|| shown(path)),
-            false => make(filesystem, path, &NewFile::new(MODE_DIR | args.mode)),
+            false => make(filesystem, path, &NewFile::dir(args.mode)),
         })
     })
 }
 
 fn make(filesystem: &Volume, path: &OsStr, new: &NewFile<'_>) -> Result<()> {
-    let is_dir = new.mode.is_some_and(|mode| mode.file_type() == MODE_DIR);
+    let is_dir = new.file_type.is_dir();
     let (dir, name) = if is_dir { find_dir_place(filesystem, path) } else { find_place(filesystem, path) }?;
     filesystem.create(dir, name, new, &Caller::root()).with_context(|| shown(path))?;
     Ok(())
@@ -42,14 +39,14 @@ fn make_parents(filesystem: &Volume, path: &OsStr, mode: u16) -> Result<(), Erro
     let slashes = bytes[..end].iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
     for length in slashes.chain([end]) {
         let part = &bytes[..length];
-        match filesystem.resolve(part, true) {
+        match filesystem.resolve(part, LastLink::Follow) {
             Ok(stat) if is_dir(&stat) => {}
             Ok(_) => return Err(Error::NotADirectory),
             Err(Error::NotFound) => {
                 let (dir, name) = xfskit::volume::split_path(part)?;
-                let dir = filesystem.resolve(dir, true)?.inode;
+                let dir = filesystem.resolve(dir, LastLink::Follow)?.inode;
                 let mode = if length == end { mode } else { 0o755 };
-                filesystem.create(dir, name, &NewFile::new(MODE_DIR | mode), &Caller::root())?;
+                filesystem.create(dir, name, &NewFile::dir(mode), &Caller::root())?;
             }
             Err(error) => return Err(error),
         }
@@ -71,14 +68,14 @@ pub fn mknod(args: &MknodArgs) -> Result<()> {
         (false, None, None) => 0,
         (false, ..) => return Err(Usage("only devices have a major and a minor number".into()).into()),
     };
-    let kind = match args.kind {
-        NodeKind::Block => MODE_BLOCK,
-        NodeKind::Char => MODE_CHAR,
-        NodeKind::Pipe => MODE_FIFO,
-        NodeKind::Socket => MODE_SOCKET,
-        NodeKind::File => MODE_REGULAR,
+    let file_type = match args.kind {
+        NodeKind::Block => FileType::BlockDevice,
+        NodeKind::Char => FileType::CharDevice,
+        NodeKind::Pipe => FileType::Fifo,
+        NodeKind::Socket => FileType::Socket,
+        NodeKind::File => FileType::File,
     };
-    let new = NewFile { device, ..NewFile::new(kind | args.mode) };
+    let new = NewFile { device, ..NewFile::new(file_type, Permissions::new(args.mode)) };
     edit(&args.image, |filesystem| make(filesystem, &args.path, &new))
 }
 
@@ -92,14 +89,14 @@ pub fn touch(args: &TouchArgs) -> Result<()> {
 }
 
 fn touch_one(filesystem: &Volume, path: &OsStr, change: &SetAttr, args: &TouchArgs) -> Result<(), Error> {
-    let stat = match resolve(filesystem, path, true) {
+    let stat = match resolve(filesystem, path, LastLink::Follow) {
         Ok(stat) => stat,
         Err(Error::NotFound) if args.no_create => return Ok(()),
         Err(Error::NotFound) if path.as_bytes().ends_with(b"/") => return Err(Error::NotFound),
         Err(Error::NotFound) => {
             let (dir, name) = xfskit::volume::split_path(path.as_bytes())?;
-            let dir = filesystem.resolve(dir, true)?.inode;
-            let stat = filesystem.create(dir, name, &NewFile::new(MODE_REGULAR | args.mode), &Caller::root())?;
+            let dir = filesystem.resolve(dir, LastLink::Follow)?.inode;
+            let stat = filesystem.create(dir, name, &NewFile::file(args.mode), &Caller::root())?;
             if args.date.is_none() {
                 return Ok(());
             }
@@ -116,10 +113,11 @@ fn touch_one(filesystem: &Volume, path: &OsStr, change: &SetAttr, args: &TouchAr
 pub fn chmod(args: &ChmodArgs) -> Result<()> {
     edit(&args.image, |filesystem| {
         for_each(&args.paths, |path| {
-            let start = resolve(filesystem, path, true).with_context(|| shown(path))?;
+            let start = resolve(filesystem, path, LastLink::Follow).with_context(|| shown(path))?;
             change_all(filesystem, path, start, args.recursive, |stat| {
-                let mode = args.mode.apply(stat.mode, is_dir(stat));
-                (stat.mode & MODE_TYPE != MODE_SYMLINK).then(|| SetAttr { mode: Some(mode), ..SetAttr::default() })
+                let mode = args.mode.apply(stat.mode(), is_dir(stat));
+                (!stat.file_type.is_symlink())
+                    .then(|| SetAttr { permissions: Some(Permissions::new(mode)), ..SetAttr::default() })
             })
         })
     })

@@ -12,14 +12,14 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::Timestamp;
 use xfskit::ondisk::inode::MODE_TYPE;
-use xfskit::volume::Volume;
+use xfskit::volume::{LastLink, Volume};
 use xfskit_transfer::{Found, ImageWalk};
 
 /// Runs `find`. An error does not end the search.
 pub fn run(args: &FindArgs, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
     let newer = args.newer.as_ref().map(|path| {
-        let stat = resolve(&filesystem, path, false).with_context(|| shown(path))?;
+        let stat = resolve(&filesystem, path, LastLink::Keep).with_context(|| shown(path))?;
         anyhow::Ok(stat.mtime)
     });
     let later_than: Vec<Timestamp> = newer.transpose()?.into_iter().chain(args.newermt).collect();
@@ -45,7 +45,7 @@ pub fn run(args: &FindArgs, as_json: bool) -> Result<()> {
 /// Whether a file passes all tests. Tests that read from the image are the last.
 fn is_asked_for(filesystem: &Volume, found: &Found, args: &FindArgs, later_than: &[Timestamp]) -> Result<bool> {
     let stat = &found.stat;
-    let kind = stat.mode & MODE_TYPE;
+    let kind = stat.mode() & MODE_TYPE;
     let holds = args.name.iter().all(|glob| glob.matches(found.name()))
         && (args.kind.is_empty() || args.kind.iter().any(|asked| asked.mode() == kind))
         && args.inum.is_none_or(|inum| stat.inode.0 == inum)

@@ -12,25 +12,23 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::DeviceNumber;
-use xfskit::ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 use xfskit::volume::{Error, Stat, Volume};
 use xfskit_transfer::{Found, ImageWalk, WalkEvent};
 
 /// Whether a mode is a directory's.
 pub fn is_dir(stat: &Stat) -> bool {
-    stat.mode & MODE_TYPE == MODE_DIR
+    stat.file_type.is_dir()
 }
 
 /// Whether a mode is a symbolic link's.
 pub fn is_symlink(stat: &Stat) -> bool {
-    stat.mode & MODE_TYPE == MODE_SYMLINK
+    stat.file_type.is_symlink()
 }
 
 /// Major and minor number of a device node.
 pub fn device(stat: &Stat) -> Option<(u32, u32)> {
-    let is_device = matches!(stat.mode & MODE_TYPE, MODE_CHAR | MODE_BLOCK);
     let DeviceNumber { major, minor } = DeviceNumber::from_linux(stat.device);
-    is_device.then_some((major, minor))
+    stat.file_type.is_device().then_some((major, minor))
 }
 
 /// Runs `tree`.
@@ -129,7 +127,7 @@ pub fn stat(args: &StatArgs, as_json: bool) -> Result<()> {
 
 fn print_stat(out: &mut impl Write, filesystem: &Volume, path: &OsStr, stat: &Stat) -> Result<()> {
     writeln!(out, "path:       {}", path.display())?;
-    writeln!(out, "type:       {}", kind_name(stat.mode))?;
+    writeln!(out, "type:       {}", kind_name(stat.mode()))?;
     if is_symlink(stat) {
         let target = filesystem.read_link(stat.inode).with_context(|| shown(path))?;
         writeln!(out, "target:     {}", String::from_utf8_lossy(&screen::name(&target)))?;
@@ -138,7 +136,7 @@ fn print_stat(out: &mut impl Write, filesystem: &Volume, path: &OsStr, stat: &St
         writeln!(out, "device:     {major}, {minor}")?;
     }
     writeln!(out, "inode:      {} (generation {})", stat.inode.0, stat.generation)?;
-    writeln!(out, "mode:       {:04o} ({})", stat.mode & 0o7777, mode_string(stat.mode))?;
+    writeln!(out, "mode:       {:04o} ({})", stat.permissions.bits(), mode_string(stat.mode()))?;
     writeln!(out, "owner:      {}:{}", stat.uid, stat.gid)?;
     writeln!(out, "links:      {}", stat.links)?;
     writeln!(out, "size:       {} bytes, {} blocks of 512 bytes", stat.size, stat.blocks)?;
@@ -153,8 +151,8 @@ pub fn stat_json(filesystem: &Volume, stat: &Stat) -> Result<Value, Error> {
     let mut value = json!({
         "inode": stat.inode.0,
         "generation": stat.generation,
-        "type": kind_name(stat.mode),
-        "mode": format!("{:04o}", stat.mode & 0o7777),
+        "type": kind_name(stat.mode()),
+        "mode": format!("{:04o}", stat.permissions.bits()),
         "uid": stat.uid,
         "gid": stat.gid,
         "links": stat.links,

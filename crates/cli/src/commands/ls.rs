@@ -171,7 +171,7 @@ impl List<'_> {
             None if self.args.human_readable => human_size(stat.size),
             None => stat.size.to_string(),
         };
-        let mode = mode_string(stat.mode);
+        let mode = mode_string(stat.mode());
         let time = short_time_string(stat.mtime);
         let text = format!("{mode} {:>3} {:>5} {:>5} {size:>8} {time} ", stat.links, stat.uid, stat.gid);
         line.extend_from_slice(text.as_bytes());

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, Error, RenameFlags, Stat, Volume};
+use xfskit::volume::{Caller, Error, LastLink, RenameFlags, Stat, Volume};
 use xfskit_transfer::{ImageWalk, WalkEvent};
 
 /// Runs `ln`.
@@ -19,8 +19,8 @@ pub fn ln(args: &LnArgs) -> Result<()> {
         let made = match (args.symbolic, args.force) {
             (true, true) => symlink_over(filesystem, dir, name, args.target.as_bytes()),
             (true, false) => filesystem.symlink(dir, name, args.target.as_bytes(), &Caller::root()).map(drop),
-            (false, true) => filesystem.link_over(find_to_link(filesystem, &args.target)?, dir, name, &Caller::root()),
-            (false, false) => filesystem.link(find_to_link(filesystem, &args.target)?, dir, name).map(drop),
+            (false, true) => filesystem.link_over(dir, name, find_to_link(filesystem, &args.target)?, &Caller::root()),
+            (false, false) => filesystem.link(dir, name, find_to_link(filesystem, &args.target)?).map(drop),
         };
         made.with_context(|| shown(&args.name))
     })
@@ -75,7 +75,7 @@ pub fn mv(args: &MvArgs) -> Result<()> {
         let (dir, name) = find_dir_place(filesystem, &args.from)?;
         // A slash at the end asks for a directory.
         let from = find(filesystem, &args.from)?;
-        let into = match filesystem.resolve(args.to.as_bytes(), true) {
+        let into = match filesystem.resolve(args.to.as_bytes(), LastLink::Follow) {
             Ok(stat) if is_dir(&stat) && !args.exchange && !args.no_target_directory => Some(stat.inode),
             _ => None,
         };
@@ -113,7 +113,7 @@ fn remove(filesystem: &Volume, path: &OsStr, args: &RmArgs) -> Result<()> {
 
 fn find_name<'a>(filesystem: &Volume, path: &'a OsStr) -> Result<(InodeNumber, &'a [u8], Stat), Error> {
     let (dir, name) = xfskit::volume::split_path(path.as_bytes())?;
-    let dir = filesystem.resolve(dir, true)?.inode;
+    let dir = filesystem.resolve(dir, LastLink::Follow)?.inode;
     let stat = filesystem.lookup(dir, name)?;
     if path.as_bytes().ends_with(b"/") && !is_dir(&stat) {
         return Err(Error::NotADirectory);

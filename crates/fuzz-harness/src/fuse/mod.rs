@@ -155,7 +155,7 @@ fn judge(image: &Arc<Overlay>, model: &Model) {
     for (number, node) in model.nodes.iter().filter(|(_, node)| node.names > 0) {
         let inode = if *number == ROOT { filesystem.root() } else { InodeNumber(*number) };
         let stat = filesystem.stat(inode).expect("an inode with a name");
-        assert_eq!((u32::from(stat.mode), stat.links), (node.mode, model.links(*number)), "inode {number}");
+        assert_eq!((u32::from(stat.mode()), stat.links), (node.mode, model.links(*number)), "inode {number}");
         if node.is_dir() {
             let listed = filesystem.list_dir(inode).expect("a directory");
             let mut found: Vec<_> = listed.into_iter().map(|entry| (entry.name, entry.inode.0)).collect();

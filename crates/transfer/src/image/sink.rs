@@ -10,10 +10,9 @@ use crate::image::source::meta_of;
 use crate::pipe::{Existing, Sink};
 use std::collections::{BTreeMap, HashMap};
 use xfskit::ondisk::InodeNumber;
-use xfskit::ondisk::inode::{
-    MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
+use xfskit::volume::{
+    Caller, Error, FileType, NewFile, Permissions, RenameFlags, SetAttr, SetTime, Stat, Volume, WholeFile, XattrChange,
 };
-use xfskit::volume::{Caller, Error, NewFile, RenameFlags, SetAttr, SetTime, Stat, Volume, WholeFile, XattrChange};
 
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
@@ -123,10 +122,10 @@ impl<'a> ImageSink<'a> {
     /// A directory that exists, or is made because a file lies in it.
     fn existing_or_new(&mut self, above: Dir, name: &[u8], path: &[u8]) -> Result<Dir> {
         match self.filesystem.lookup(above.inode, name) {
-            Ok(stat) if stat.mode & MODE_TYPE == MODE_DIR => open_dir(self.filesystem, stat.inode, path),
+            Ok(stat) if stat.file_type.is_dir() => open_dir(self.filesystem, stat.inode, path),
             Ok(_) => Err(image(path)(Error::NotADirectory)),
             Err(Error::NotFound) => {
-                let new = NewFile::new(MODE_DIR | 0o755);
+                let new = NewFile::dir(0o755);
                 let made = self.filesystem.create(above.inode, name, &new, &Caller::root()).map_err(image(path))?;
                 Ok(Dir { inode: made.inode, ..above })
             }
@@ -141,7 +140,7 @@ impl<'a> ImageSink<'a> {
         } else {
             let (above, name) = split(&node.path);
             let above = self.dir(above)?;
-            let new = NewFile::new(MODE_DIR | 0o700);
+            let new = NewFile::dir(0o700);
             let dir = match self.filesystem.create(above.inode, name, &new, &Caller::root()) {
                 Ok(made) => Dir { inode: made.inode, ..above },
                 Err(Error::Exists) => {
@@ -221,7 +220,7 @@ impl<'a> ImageSink<'a> {
 
     fn check_replaceable(&self, dir: Dir, name: &[u8], path: &[u8]) -> Result<()> {
         let stat = self.filesystem.lookup(dir.inode, name).map_err(image(path))?;
-        if stat.mode & MODE_TYPE == MODE_DIR {
+        if stat.file_type.is_dir() {
             return Err(image(path)(Error::IsADirectory));
         }
         // A file that cannot be replaced would leave the temporary name behind.
@@ -239,9 +238,8 @@ impl<'a> ImageSink<'a> {
     fn set_attributes(&self, stat: &Stat, meta: &Meta, inherits: bool, path: &[u8]) -> Result<()> {
         let root = Caller::root();
         let mut changes = Vec::new();
-        if inherits && stat.mode & MODE_TYPE != MODE_SYMLINK {
-            let inherited: &[&[u8]] =
-                if stat.mode & MODE_TYPE == MODE_DIR { &[ACCESS_ACL, DEFAULT_ACL] } else { &[ACCESS_ACL] };
+        if inherits && !stat.file_type.is_symlink() {
+            let inherited: &[&[u8]] = if stat.file_type.is_dir() { &[ACCESS_ACL, DEFAULT_ACL] } else { &[ACCESS_ACL] };
             changes.extend(inherited.iter().map(|name| XattrChange { name: name.to_vec(), value: None }));
         }
         let new = |(name, value): &(Vec<u8>, Vec<u8>)| XattrChange { name: name.clone(), value: Some(value.clone()) };
@@ -259,12 +257,12 @@ impl<'a> ImageSink<'a> {
                 other => other.map_err(image(path))?,
             },
         }
-        let mode_differs = stat.mode & !MODE_TYPE != meta.mode || meta.mode & SET_ID != 0;
+        let mode_differs = stat.permissions.bits() != meta.mode || meta.mode & SET_ID != 0;
         let has_acl = changes.iter().any(|change| change.name == ACCESS_ACL);
-        let is_link = stat.mode & MODE_TYPE == MODE_SYMLINK;
+        let is_link = stat.file_type.is_symlink();
         let time = |time| Some(SetTime::To(time));
         let change = SetAttr {
-            mode: ((mode_differs || has_acl) && !is_link).then_some(meta.mode),
+            permissions: ((mode_differs || has_acl) && !is_link).then(|| Permissions::new(meta.mode)),
             uid: (stat.uid != meta.uid).then_some(meta.uid),
             gid: (stat.gid != meta.gid).then_some(meta.gid),
             atime: time(meta.atime),
@@ -285,7 +283,7 @@ impl<'a> ImageSink<'a> {
 
     fn begin_file(&mut self, path: Vec<u8>, size: u64, meta: Meta) -> Result<()> {
         let meta = self.meta_in_place(&path, meta)?;
-        let (place, stat) = self.create(&path, &NewFile::new(MODE_REGULAR | meta.mode), &meta)?;
+        let (place, stat) = self.create(&path, &NewFile::file(meta.mode), &meta)?;
         self.open = Some(OpenFile { place, stat, path, meta, size, end: 0 });
         Ok(())
     }
@@ -297,9 +295,7 @@ impl<'a> ImageSink<'a> {
         }
         let (dir, name) = split(path);
         match self.filesystem.lookup(self.dir(dir)?.inode, name) {
-            Ok(old) if old.mode & MODE_TYPE == MODE_REGULAR => {
-                Ok(self.existing.meta(meta_of(self.filesystem, &old, path)?, meta))
-            }
+            Ok(old) if old.file_type.is_file() => Ok(self.existing.meta(meta_of(self.filesystem, &old, path)?, meta)),
             Ok(_) | Err(Error::NotFound) => Ok(meta),
             Err(error) => Err(image(path)(error)),
         }
@@ -316,15 +312,14 @@ impl<'a> ImageSink<'a> {
     }
 
     fn make_special(&mut self, node: &Node) -> Result<()> {
-        let permissions = node.meta.mode;
-        let plain = |kind: u16| NewFile::new(kind | permissions);
+        let plain = |file_type| NewFile::new(file_type, Permissions::new(node.meta.mode));
         let new = match &node.kind {
             Kind::Symlink(target) if target.is_empty() => return Err(image(&node.path)(Error::NotFound)),
-            Kind::Symlink(target) => NewFile { target, ..NewFile::new(MODE_SYMLINK | 0o777) },
-            Kind::Char(device) => NewFile { device: *device, ..plain(MODE_CHAR) },
-            Kind::Block(device) => NewFile { device: *device, ..plain(MODE_BLOCK) },
-            Kind::Fifo => plain(MODE_FIFO),
-            _ => plain(MODE_SOCKET),
+            Kind::Symlink(target) => NewFile::symlink(target),
+            Kind::Char(device) => NewFile { device: *device, ..plain(FileType::CharDevice) },
+            Kind::Block(device) => NewFile { device: *device, ..plain(FileType::BlockDevice) },
+            Kind::Fifo => plain(FileType::Fifo),
+            _ => plain(FileType::Socket),
         };
         let (place, stat) = self.create(&node.path, &new, &node.meta)?;
         self.complete(&place, &stat, &node.meta, &node.path)
@@ -336,7 +331,7 @@ impl<'a> ImageSink<'a> {
         let target = self.filesystem.lookup(first_dir.inode, first_name).map_err(image(first))?;
         let (dir, name) = split(path);
         let dir = self.dir(dir)?.inode;
-        self.filesystem.link_over(target.inode, dir, name, &Caller::root()).map_err(image(path))
+        self.filesystem.link_over(dir, name, target.inode, &Caller::root()).map_err(image(path))
     }
 }
 
@@ -413,7 +408,7 @@ fn whole_file<'a>(node: &'a Node, bytes: &'a [u8]) -> WholeFile<'a> {
     let meta = &node.meta;
     WholeFile {
         name: split(&node.path).1,
-        mode: meta.mode,
+        permissions: Permissions::new(meta.mode),
         uid: meta.uid,
         gid: meta.gid,
         atime: meta.atime,

@@ -6,10 +6,7 @@ use crate::image::walk::{Found, ImageWalk, WalkEvent};
 use crate::pipe::{Attributes, LeaveOut, Outlet, Sort, Source};
 use std::collections::HashMap;
 use xfskit::ondisk::InodeNumber;
-use xfskit::ondisk::inode::{
-    MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
-};
-use xfskit::volume::{Error, Seek, Stat, Volume};
+use xfskit::volume::{Error, FileType, Seek, Stat, Volume};
 
 /// Where a piece cannot be read as a whole, it is read in steps of this size.
 const STEP_BYTES: usize = 4096;
@@ -70,23 +67,19 @@ impl<'a> ImageSource<'a> {
     fn visit(&mut self, Found { path, stat, .. }: Found, out: &mut Outlet) -> Result<()> {
         let inode = stat.inode;
         let meta = self.meta(&stat, &path, out)?;
-        let kind = match stat.mode & MODE_TYPE {
-            MODE_DIR if !self.recursive => return Err(TransferError::NotRecursive(shown(&path))),
-            MODE_DIR => Kind::Directory,
+        let kind = match stat.file_type {
+            FileType::Dir if !self.recursive => return Err(TransferError::NotRecursive(shown(&path))),
+            FileType::Dir => Kind::Directory,
             _ if stat.links > 1 && self.links.contains_key(&inode) => Kind::Link(self.links[&inode].clone()),
-            MODE_REGULAR => {
+            FileType::File => {
                 self.remember(&stat, &path);
                 return self.file(&stat, path, meta, out);
             }
-            MODE_SYMLINK => Kind::Symlink(self.filesystem.read_link(inode).map_err(image(&path))?),
-            MODE_CHAR => Kind::Char(stat.device),
-            MODE_BLOCK => Kind::Block(stat.device),
-            MODE_FIFO => Kind::Fifo,
-            MODE_SOCKET => Kind::Socket,
-            _ => {
-                let source = Error::NotSupported("a file of an unknown type");
-                return Err(TransferError::Image { path: shown(&path), source });
-            }
+            FileType::Symlink => Kind::Symlink(self.filesystem.read_link(inode).map_err(image(&path))?),
+            FileType::CharDevice => Kind::Char(stat.device),
+            FileType::BlockDevice => Kind::Block(stat.device),
+            FileType::Fifo => Kind::Fifo,
+            FileType::Socket => Kind::Socket,
         };
         if !matches!(kind, Kind::Link(_) | Kind::Directory) {
             self.remember(&stat, &path);
@@ -225,7 +218,7 @@ pub(super) fn meta_of(filesystem: &Volume, stat: &Stat, path: &[u8]) -> Result<M
 
 /// The attributes of a file that are in its inode.
 fn bare_meta(stat: &Stat) -> Meta {
-    let mode = stat.mode & !MODE_TYPE;
+    let mode = stat.permissions.bits();
     Meta { mode, uid: stat.uid, gid: stat.gid, atime: stat.atime, mtime: stat.mtime, xattrs: Vec::new() }
 }
 

@@ -3,7 +3,6 @@
 
 use crate::error::{Result, image};
 use std::collections::HashSet;
-use xfskit::ondisk::inode::{MODE_DIR, MODE_TYPE};
 use xfskit::ondisk::{Corruption, InodeNumber};
 use xfskit::volume::{Stat, Volume};
 
@@ -62,7 +61,7 @@ impl Found {
 
     /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
-        self.stat.mode & MODE_TYPE == MODE_DIR
+        self.stat.file_type.is_dir()
     }
 }
 
@@ -80,7 +79,7 @@ impl<'a> ImageWalk<'a> {
     /// `Image` when one of them cannot be read.
     pub fn staying_below(mut self) -> Result<Self> {
         let Some(start) = self.start else { return Ok(self) };
-        if self.filesystem.stat(start).map_err(image(&self.path))?.mode & MODE_TYPE != MODE_DIR {
+        if !self.filesystem.stat(start).map_err(image(&self.path))?.file_type.is_dir() {
             return Ok(self);
         }
         let mut at = start;

@@ -4,10 +4,11 @@
 //! it inherits into its own attributes.
 
 use super::acl::{self, Attributes};
+use super::file_type::mode_of;
 use super::links::count_links;
 use super::protected::check_new_entry;
 use super::stat::stat_of;
-use super::{Caller, Stat, Volume, check_new_name};
+use super::{Caller, FileType, InodeRef, Permissions, Stat, Volume, check_new_name};
 use crate::dir::{self, DirSlot};
 use crate::error::{Error, Result, caller};
 use crate::inode::{self, NewInode, unlinked};
@@ -17,8 +18,8 @@ use crate::symlink;
 use crate::sync::atomic::Ordering;
 use crate::trans::reservation_of;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
-use xfskit_ondisk::dir::FileType;
-use xfskit_ondisk::inode::{FileMode, MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_REGULAR, MODE_SYMLINK};
+use xfskit_ondisk::dir::FileType as EntryType;
+use xfskit_ondisk::inode::MODE_TYPE;
 use xfskit_ondisk::symlink::SYMLINK_LENGTH_LIMIT;
 use xfskit_ondisk::{DeviceNumber, InodeNumber, Timestamp};
 
@@ -28,17 +29,26 @@ pub(super) const MAX_LINKS: u32 = i32::MAX as u32;
 /// What to make.
 ///
 /// ```
-/// use xfskit::volume::{FileMode, NewFile};
+/// use xfskit::volume::{FileType, NewFile, Permissions};
 ///
-/// let pipe = NewFile { mode: FileMode::new(0o010_600), umask: 0o022, ..NewFile::new(0) };
-/// assert_eq!(pipe.mode.map(FileMode::file_type), Some(0o010_000));
-/// assert_eq!(FileMode::new(0o150_000), None);
+/// let file = NewFile::file(0o644);
+/// let dir = NewFile::dir(0o755);
+/// let link = NewFile::symlink(b"target");
+/// let pipe = NewFile::new(FileType::Fifo, Permissions::new(0o600));
+/// // /dev/null, made by a caller that has a umask.
+/// let null = NewFile { device: 0x0103, umask: 0o022, ..NewFile::new(FileType::CharDevice, Permissions::new(0o666)) };
+/// // What mknod(2) was given: there are seven types.
+/// assert_eq!(NewFile::of_mode(0o010_600).map(|new| new.file_type), Some(FileType::Fifo));
+/// assert!(NewFile::of_mode(0o150_000).is_none());
+/// # let _ = (file, dir, link, pipe, null);
 /// ```
 #[derive(Clone, Debug)]
 pub struct NewFile<'a> {
-    /// Type and permissions; `None` for a type that there is not, which nothing can be made of.
-    pub mode: Option<FileMode>,
-    /// Permissions that are taken away where the directory has no default ACL.
+    /// What kind of file.
+    pub file_type: FileType,
+    /// Who may use it.
+    pub permissions: Permissions,
+    /// Bits of permissions that are taken away where the directory has no default ACL.
     pub umask: u16,
     /// Device number of a device node, in Linux's encoding.
     pub device: u32,
@@ -47,9 +57,45 @@ pub struct NewFile<'a> {
 }
 
 impl NewFile<'static> {
-    /// Something of `mode`, a regular file if that names no type.
-    pub fn new(mode: u16) -> Self {
-        Self { mode: FileMode::new(mode), umask: 0, device: 0, target: &[] }
+    /// A file of a type. A device node needs its `device` as well, and for a symbolic link there is
+    /// [`Self::symlink`].
+    pub const fn new(file_type: FileType, permissions: Permissions) -> Self {
+        Self { file_type, permissions, umask: 0, device: 0, target: &[] }
+    }
+
+    /// A regular file with these bits of permissions.
+    pub const fn file(permissions: u16) -> Self {
+        Self::new(FileType::File, Permissions::new(permissions))
+    }
+
+    /// A directory with these bits of permissions.
+    pub const fn dir(permissions: u16) -> Self {
+        Self::new(FileType::Dir, Permissions::new(permissions))
+    }
+
+    /// What a raw mode asks for, as mknod(2) takes it: a regular file if it names no type; `None` for a type that does
+    /// not exist.
+    pub const fn of_mode(mode: u16) -> Option<Self> {
+        let permissions = Permissions::new(mode);
+        match FileType::of_mode(mode) {
+            Some(file_type) => Some(Self::new(file_type, permissions)),
+            None if mode & MODE_TYPE == 0 => Some(Self::new(FileType::File, permissions)),
+            None => None,
+        }
+    }
+}
+
+impl<'a> NewFile<'a> {
+    /// A symbolic link to `target`.
+    pub const fn symlink(target: &'a [u8]) -> Self {
+        Self { target, ..NewFile::new(FileType::Symlink, Permissions::new(0o777)) }
+    }
+}
+
+impl NewFile<'_> {
+    /// Type and permissions in one number, as mknod(2) takes them.
+    pub const fn mode(&self) -> u16 {
+        self.file_type.mode_bits() | self.permissions.bits()
     }
 }
 
@@ -57,12 +103,11 @@ impl Volume {
     /// Makes a file, directory, device node, pipe or socket named `name` in `dir`.
     ///
     /// # Errors
-    /// `Exists`, `NotADirectory`, `Invalid` for a type that there is not, a link without a target, or a device number
-    /// that XFS has no room for, `NoSpace`, `TooManyLinks`, `NameTooLong`, `NotFound` in a removed directory,
-    /// `NotPermitted` in an immutable one.
+    /// `Exists`, `NotADirectory`, `Invalid` for a link without a target or a device number that XFS has no room for,
+    /// `NoSpace`, `TooManyLinks`, `NameTooLong`, `NotFound` in a removed directory, `NotPermitted` in an immutable one.
     pub fn create(&self, dir: InodeNumber, name: &[u8], new: &NewFile<'_>, caller: &Caller) -> caller::Result<Stat> {
         check_new_name(name)?;
-        let mode = check_new(new)?;
+        check_new(new)?;
         let dir_inode = self.mount.inode(dir)?;
         Ok(self.retry_with_room(|room| {
             let mut tx = self.begin(self.create_reservation(new, room))?;
@@ -75,9 +120,9 @@ impl Volume {
                 if place.entry().is_some() {
                     return Err(Error::Exists);
                 }
-                check_new_entry(&tx, dir, mode.bits())?;
-                check_device(mode, new.device)?;
-                self.create_in(&mut tx, dir, Some((name, place)), (mode, new), (caller, room))
+                check_new_entry(&tx, dir, new.mode())?;
+                check_device(new)?;
+                self.create_in(&mut tx, dir, Some((name, place)), new, (caller, room))
             })();
             self.located(dir, tx.finish(result))
         })?)
@@ -100,18 +145,17 @@ impl Volume {
         if target.is_empty() {
             return Err(Error::NotFound.into());
         }
-        self.create(dir, name, &NewFile { target, ..NewFile::new(MODE_SYMLINK | 0o777) }, caller)
+        self.create(dir, name, &NewFile::symlink(target), caller)
     }
 
-    /// Makes a file without a name, near `dir`. It is gone with its last reference, unless it is linked first.
-    /// It has one, by number, which [`Self::drop_references`] ends or [`InodeRef::from_raw`](super::InodeRef::from_raw)
-    /// takes over.
+    /// Makes a regular file without a name, near `dir`. It is gone with its last reference, of which the caller gets
+    /// the first, unless [`Self::link`] gives it a name before.
     ///
     /// # Errors
     /// As [`Self::create`]; `Invalid` for anything but a regular file.
-    pub fn tmpfile(&self, dir: InodeNumber, new: &NewFile<'_>, caller: &Caller) -> caller::Result<Stat> {
-        let mode = check_new(new)?;
-        if mode.file_type() != MODE_REGULAR {
+    pub fn tmpfile(&self, dir: InodeNumber, new: &NewFile<'_>, caller: &Caller) -> caller::Result<InodeRef<'_>> {
+        check_new(new)?;
+        if !new.file_type.is_file() {
             return Err(Error::Invalid("only a regular file can be without a name").into());
         }
         let dir_inode = self.mount.inode(dir)?;
@@ -120,8 +164,8 @@ impl Volume {
             let mut referenced = None;
             let result = (|| {
                 let dir = self.join_dir(&mut tx, &dir_inode)?;
-                check_new_entry(&tx, dir, mode.bits())?;
-                let made = self.create_in(&mut tx, dir, None, (mode, new), (caller, room))?;
+                check_new_entry(&tx, dir, new.mode())?;
+                let made = self.create_in(&mut tx, dir, None, new, (caller, room))?;
                 // The reference is counted while the inode is locked. Another thread that has followed an old name to
                 // this number would otherwise drop the last reference to a file that its maker does not have yet.
                 let inode = self.mount.inodes.find(made.inode).expect("the transaction has joined the inode");
@@ -135,7 +179,7 @@ impl Volume {
             }
             made
         })?;
-        Ok(stat)
+        Ok(InodeRef::from_raw(self, stat.inode))
     }
 
     /// What a create takes, with room for inherited ACLs.
@@ -157,17 +201,17 @@ impl Volume {
         tx: &mut Transaction,
         dir: InoId,
         name: Option<(&[u8], DirSlot)>,
-        (mode, new): (FileMode, &NewFile<'_>),
+        new: &NewFile<'_>,
         (caller, room): (&Caller, Attributes),
     ) -> Result<Stat> {
-        let is_dir = mode.file_type() == MODE_DIR;
-        let inherited = acl::inherited(tx, dir, mode.bits(), new.umask)?;
+        let inherited = acl::inherited(tx, dir, new.mode(), new.umask)?;
         if room == Attributes::InInode && inherited.place() == Attributes::InBlocks {
             return Err(Error::WouldBlock);
         }
-        let child = self.create_unnamed(tx, dir, (mode.with_permissions(inherited.mode), new), caller)?;
+        let new = NewFile { permissions: Permissions::new(inherited.mode), ..new.clone() };
+        let child = self.create_unnamed(tx, dir, &new, caller)?;
         match name {
-            Some((name, place)) => self.enter(tx, dir, (name, place), child, is_dir)?,
+            Some((name, place)) => self.enter(tx, dir, (name, place), child)?,
             None => unlinked::insert(tx, child)?,
         }
         for attribute in &inherited.attributes {
@@ -181,16 +225,16 @@ impl Volume {
         &self,
         tx: &mut Transaction,
         dir: InoId,
-        (mode, new): (FileMode, &NewFile<'_>),
+        new: &NewFile<'_>,
         caller: &Caller,
     ) -> Result<InoId> {
         let parent = &tx.inode(dir).core;
-        if mode.file_type() == MODE_DIR && parent.links >= MAX_LINKS {
+        if new.file_type.is_dir() && parent.links >= MAX_LINKS {
             return Err(Error::TooManyLinks);
         }
         let parent = parent.inode;
-        let number = space::inodes::allocate_inode(tx, parent, mode.bits())?.ok_or(Error::NoSpace)?;
-        self.create_numbered(tx, dir, number, (mode, new), caller)
+        let number = space::inodes::allocate_inode(tx, parent, new.mode())?.ok_or(Error::NoSpace)?;
+        self.create_numbered(tx, dir, number, new, caller)
     }
 
     /// As [`Self::create_unnamed`], of a number that was allocated.
@@ -199,14 +243,13 @@ impl Volume {
         tx: &mut Transaction,
         dir: InoId,
         number: InodeNumber,
-        (new_mode, new): (FileMode, &NewFile<'_>),
+        new: &NewFile<'_>,
         caller: &Caller,
     ) -> Result<InoId> {
-        let kind = new_mode.file_type();
-        let is_dir = kind == MODE_DIR;
+        let is_dir = new.file_type.is_dir();
         let parent_core = &tx.inode(dir).core;
         let (parent_number, parent_mode, parent_gid) = (parent_core.inode, parent_core.mode, parent_core.gid);
-        let mut mode = new_mode.bits();
+        let mut mode = new.mode();
         let mut gid = caller.gid;
         if parent_mode & 0o2000 != 0 {
             gid = parent_gid;
@@ -218,14 +261,14 @@ impl Volume {
         }
         let links = if is_dir { 2 } else { 0 };
         let attr_fork = tx.geometry().has_parent();
-        let device = if is_device(new_mode) { DeviceNumber::from_linux(new.device).to_xfs() } else { 0 };
-        let mode = new_mode.with_permissions(mode);
+        let device = if new.file_type.is_device() { DeviceNumber::from_linux(new.device).to_xfs() } else { 0 };
+        let mode = mode_of(new.file_type, Permissions::new(mode));
         let new_inode = NewInode { mode, uid: caller.uid, gid, links, device, attr_fork };
         let child = inode::create(tx, number, &new_inode, Some(dir))?;
         if is_dir {
             dir::init(tx, child, parent_number);
         }
-        if kind == MODE_SYMLINK {
+        if new.file_type.is_symlink() {
             symlink::write(tx, child, new.target)?;
         }
         Ok(child)
@@ -238,10 +281,10 @@ impl Volume {
         dir: InoId,
         (name, place): (&[u8], DirSlot),
         child: InoId,
-        is_dir: bool,
     ) -> Result<()> {
         let core = &tx.inode(child).core;
-        let (number, file_type, now) = (core.inode, FileType::from_mode(core.mode), core.birth_time);
+        let (number, is_dir, now) = (core.inode, core.is_dir(), core.birth_time);
+        let file_type = EntryType::from_mode(core.mode);
         dir::add_at(tx, place, name, number, file_type)?;
         touch_dir_at(tx, dir, now);
         if is_dir {
@@ -253,14 +296,9 @@ impl Volume {
     }
 }
 
-fn is_device(mode: FileMode) -> bool {
-    matches!(mode.file_type(), MODE_BLOCK | MODE_CHAR)
-}
-
-/// Checks that there can be such a file, wherever it is made; says of what mode.
-fn check_new(new: &NewFile<'_>) -> Result<FileMode> {
-    let mode = new.mode.ok_or(Error::Invalid("there is no such type of file"))?;
-    if (mode.file_type() == MODE_SYMLINK) == new.target.is_empty() {
+/// Checks that there can be such a file, wherever it is made.
+fn check_new(new: &NewFile<'_>) -> Result<()> {
+    if new.file_type.is_symlink() == new.target.is_empty() {
         return Err(Error::Invalid("a symbolic link has a target, and nothing else has one"));
     }
     if new.target.len() > SYMLINK_LENGTH_LIMIT - 1 {
@@ -269,12 +307,12 @@ fn check_new(new: &NewFile<'_>) -> Result<FileMode> {
     if new.target.contains(&0) {
         return Err(Error::Invalid("a link's target holds no zero byte"));
     }
-    Ok(mode)
+    Ok(())
 }
 
 /// Whether the number of a device node can be stored; it would become another device's.
-fn check_device(mode: FileMode, device: u32) -> Result<()> {
-    let fits = !is_device(mode) || DeviceNumber::from_linux(device).fits_xfs();
+fn check_device(new: &NewFile<'_>) -> Result<()> {
+    let fits = !new.file_type.is_device() || DeviceNumber::from_linux(new.device).fits_xfs();
     if fits { Ok(()) } else { Err(Error::Invalid("XFS has no room for such a device number")) }
 }
 

@@ -66,7 +66,7 @@ impl Volume {
     /// reach the end of the file and for insertions at it or behind; `TooLarge` beyond 2⁶³ − 1 bytes; `NotPermitted`
     /// for an immutable file, and for anything but allocation in an append-only one; `IsADirectory`, `ReadOnly`,
     /// `NoSpace`, `Stale`, `Corrupt`, `Io`.
-    pub fn fallocate(&self, inode: InodeNumber, what: Fallocate, offset: u64, length: u64) -> caller::Result<()> {
+    pub fn fallocate(&self, inode: InodeNumber, offset: u64, length: u64, what: Fallocate) -> caller::Result<()> {
         Ok(self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Change)?)
     }
 
@@ -77,9 +77,9 @@ impl Volume {
     pub fn fallocate_keeping_times(
         &self,
         inode: InodeNumber,
-        what: Fallocate,
         offset: u64,
         length: u64,
+        what: Fallocate,
     ) -> caller::Result<()> {
         Ok(self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Keep)?)
     }

@@ -15,17 +15,17 @@ use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::FileType;
 
 impl Volume {
-    /// Names `inode`, which is not a directory, `name` in `dir`. A file that was made without a name gets its first,
-    /// and brings its contents along: a crash leaves the name with all that was written before, or no name.
+    /// Gives `inode`, which is not a directory, the name `name` in `dir`. A file that was made without a name gets its
+    /// first, and brings its contents along: a crash leaves the name with all that was written before, or no name.
     ///
     /// # Errors
     /// `Exists`, `NotPermitted` for a directory and for what is immutable or append-only, `TooManyLinks`, `NoSpace`,
     /// `NotFound` for a file whose last name was removed, `CrossesProjects`.
-    pub fn link(&self, inode: InodeNumber, dir: InodeNumber, name: &[u8]) -> caller::Result<Stat> {
+    pub fn link(&self, dir: InodeNumber, name: &[u8], inode: InodeNumber) -> caller::Result<Stat> {
         check_new_name(name)?;
         self.settle_unnamed(inode)?;
         loop {
-            match self.try_link(inode, dir, name) {
+            match self.try_link(dir, name, inode) {
                 Err(Error::WouldBlock) => crate::sync::yield_now(),
                 other => return Ok(other?),
             }
@@ -38,8 +38,8 @@ impl Volume {
     ///
     /// # Errors
     /// `IsADirectory`, and those of [`Self::link`] and [`Self::rename`].
-    pub fn link_over(&self, inode: InodeNumber, dir: InodeNumber, name: &[u8], caller: &Caller) -> caller::Result<()> {
-        match self.link(inode, dir, name) {
+    pub fn link_over(&self, dir: InodeNumber, name: &[u8], inode: InodeNumber, caller: &Caller) -> caller::Result<()> {
+        match self.link(dir, name, inode) {
             Err(caller::Error::Exists) => {}
             other => return other.map(drop),
         }
@@ -49,7 +49,7 @@ impl Volume {
         // The temporary name could not be taken away either.
         self.check_replaceable(dir, name, caller)?;
         let temporary = format!(".xfskit-{:x}", inode.0).into_bytes();
-        let linked = self.link(inode, dir, &temporary);
+        let linked = self.link(dir, &temporary, inode);
         // A crash may have left the temporary name.
         if !matches!(linked, Err(caller::Error::Exists)) || self.lookup_number(dir, &temporary)? != inode {
             linked?;
@@ -93,7 +93,7 @@ impl Volume {
 
     /// The number may turn out to name a directory, even one above `dir`: its lock is tried only, and when it is taken
     /// the transaction, which has changed nothing yet, starts anew.
-    fn try_link(&self, inode: InodeNumber, dir: InodeNumber, name: &[u8]) -> Result<Stat> {
+    fn try_link(&self, dir: InodeNumber, name: &[u8], inode: InodeNumber) -> Result<Stat> {
         let mount = &self.mount;
         let (dir_inode, child_inode) = (mount.inode(dir)?, mount.inode(inode)?);
         let blocks =

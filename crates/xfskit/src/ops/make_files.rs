@@ -10,7 +10,7 @@
 use super::acl::Attributes;
 use super::protected::check_new_entry;
 use super::xattr::parse_plain;
-use super::{Caller, NewFile, Stat, Volume, check_new_name};
+use super::{Caller, FileType, NewFile, Permissions, Stat, Volume, check_new_name};
 use crate::attr::Attr;
 use crate::attr::update::{self, Logging};
 use crate::data;
@@ -41,8 +41,8 @@ const FILES_PER_WORST_CASE: usize = 16;
 pub struct WholeFile<'a> {
     /// Its name.
     pub name: &'a [u8],
-    /// Permissions.
-    pub mode: u16,
+    /// Who may use it.
+    pub permissions: Permissions,
     /// Owner.
     pub uid: u32,
     /// Group.
@@ -136,7 +136,7 @@ impl Volume {
 
     /// What one file takes, its contents' blocks apart.
     fn make_one_reservation(&self) -> Reservation {
-        let create = self.create_reservation(&NewFile::new(0), Attributes::InInode);
+        let create = self.create_reservation(&NewFile::file(0), Attributes::InInode);
         let levels = u64::from(self.mount.limits.data_levels);
         Reservation { log_bytes: create.log_bytes, ..create }.with_more_blocks(levels)
     }
@@ -201,18 +201,17 @@ impl Volume {
     /// not be committed.
     fn make_file(&self, tx: &mut Transaction, dir: InoId, number: InodeNumber, file: &WholeFile<'_>) -> Result<InoId> {
         let caller = Caller { uid: file.uid, gid: file.gid, groups: Vec::new() };
-        let new = NewFile::new(mode_of(file));
-        let mode = new.mode.expect("regular files are a type of file");
-        let id = self.create_numbered(tx, dir, number, (mode, &new), &caller)?;
+        let new = NewFile::new(FileType::File, file.permissions);
+        let id = self.create_numbered(tx, dir, number, &new, &caller)?;
         let place = dir::vacant(tx, dir, file.name)?;
-        self.enter(tx, dir, (file.name, place), id, false)?;
+        self.enter(tx, dir, (file.name, place), id)?;
         for (name, value) in file.xattrs {
             let (namespace, name) = parse_plain(name)?;
             update::put(tx, id, Attr::new(namespace.flags(), name, value), Logging::NotLogged)?;
         }
         let core = &mut tx.inode_mut(id, InodeFields::CORE).core;
         let bigtime = core.flags2 & flags2::BIGTIME != 0;
-        (core.mode, core.gid) = (mode_of(file), file.gid);
+        (core.mode, core.gid) = (new.mode(), file.gid);
         (core.atime, core.mtime) = (clamp_time(file.atime, bigtime), clamp_time(file.mtime, bigtime));
         Ok(id)
     }
@@ -231,8 +230,4 @@ impl LogRoom {
         let used = if tx.is_dirty() { tx.log_bytes_so_far() } else { 0 };
         self.all.saturating_sub(used) / self.one
     }
-}
-
-fn mode_of(file: &WholeFile<'_>) -> u16 {
-    MODE_REGULAR | file.mode & 0o7777
 }

@@ -81,7 +81,7 @@ impl Volume {
     /// # let options = Options { uuid: Some([7; 16]), allow_small: true, ..Options::default() };
     /// # make(&device, None, &options, Default::default()).unwrap();
     /// let fs = Volume::open(device.clone(), MountOptions::default())?;
-    /// fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root())?;
+    /// fs.create(fs.root(), b"file", &NewFile::file(0o644), &Caller::root())?;
     /// fs.sync()?;
     /// drop(fs);
     /// let crashed = device.to_bytes();

@@ -7,7 +7,6 @@ use crate::parent;
 use crate::trans::Transaction;
 use std::collections::HashMap;
 use xfskit_ondisk::InodeNumber;
-use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 
 /// Most symbolic links that a look-up follows.
 pub(crate) const MAX_LINKS_FOLLOWED: usize = 40;
@@ -16,8 +15,10 @@ const MAX_PATH_BYTES: usize = 256 << 20;
 
 /// Whether a symbolic link at the end of a path is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LastLink {
+pub enum LastLink {
+    /// It is: the path leads to what the link leads to.
     Follow,
+    /// It is not: the path leads to the link itself.
     Keep,
 }
 
@@ -37,22 +38,22 @@ pub(crate) fn names_directory(path: &[u8]) -> bool {
 }
 
 impl Volume {
-    /// What is known of the inode at `path`, from the root; symbolic links are followed, but at the end only if
-    /// `follow_last` says so. A path that ends in a slash, or in `/.`, is that of a directory, and a link there is
-    /// followed; so is the target of a link at the end.
+    /// What is known of the inode at `path`, from the root. Symbolic links on the way are followed, one at the end as
+    /// `last` says. A path that ends in a slash, or in `/.`, is that of a directory: a link at its end is followed in
+    /// any case. The same holds for a link's target.
     ///
     /// # Errors
     /// As [`Self::lookup`]; `NotADirectory` for another file's path with a slash; `TooManySymlinks`.
-    pub fn resolve(&self, path: &[u8], follow_last: bool) -> caller::Result<Stat> {
-        self.resolve_ref(path, follow_last)?.stat()
+    pub fn resolve(&self, path: &[u8], last: LastLink) -> caller::Result<Stat> {
+        self.resolve_ref(path, last)?.stat()
     }
 
     /// As [`Self::resolve`], with a reference to the inode.
     ///
     /// # Errors
     /// As [`Self::resolve`].
-    pub fn resolve_ref(&self, path: &[u8], follow_last: bool) -> caller::Result<InodeRef<'_>> {
-        Ok(self.walk_path(path, if follow_last { LastLink::Follow } else { LastLink::Keep })?.0)
+    pub fn resolve_ref(&self, path: &[u8], last: LastLink) -> caller::Result<InodeRef<'_>> {
+        Ok(self.walk_path(path, last)?.0)
     }
 
     /// The inode at a path, and the names of the directories on the way and of the inode, without symbolic links. Each
@@ -67,7 +68,7 @@ impl Volume {
         while let Some(name) = names.pop() {
             let (next, stat) = self.lookup_ref(at.number(), &name)?;
             let is_kept = names.is_empty() && last == LastLink::Keep && !is_dirs;
-            if stat.mode & MODE_TYPE != MODE_SYMLINK || is_kept {
+            if !stat.file_type.is_symlink() || is_kept {
                 at = next;
                 if name == b".." {
                     way.pop();
@@ -88,7 +89,7 @@ impl Volume {
             is_dirs |= names.is_empty() && names_directory(&target);
             names.extend(components(&target));
         }
-        if is_dirs && at.stat()?.mode & MODE_TYPE != MODE_DIR {
+        if is_dirs && !at.stat()?.file_type.is_dir() {
             return Err(caller::Error::NotADirectory);
         }
         Ok((at, way))

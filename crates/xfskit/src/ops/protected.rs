@@ -68,7 +68,8 @@ pub(super) fn check_set_attr(core: &InodeCore, change: &SetAttr) -> Result<()> {
     let follows_write = change.atime.is_none() && sets_now;
     let is_touch = change.atime == Some(SetTime::Now) && (change.mtime == Some(SetTime::Now) || sets_now);
     let sets_times = change.atime.is_some() || change.mtime.is_some();
-    let sets_more = change.mode.is_some() || change.uid.is_some() || change.gid.is_some() || change.size.is_some();
+    let sets_more =
+        change.permissions.is_some() || change.uid.is_some() || change.gid.is_some() || change.size.is_some();
     match (sets_more, sets_times) {
         (false, false) => Ok(()),
         (false, true) if is_touch || follows_write => check_not_immutable(core),

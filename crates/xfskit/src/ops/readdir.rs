@@ -1,13 +1,12 @@
 //! Lists directories.
 
-use super::{InodeRef, Volume};
+use super::{FileType, InodeRef, Volume};
 use crate::dir;
 use crate::error::caller;
 use crate::trans::Transaction;
 use std::ops::ControlFlow;
 use std::vec;
 use xfskit_ondisk::InodeNumber;
-use xfskit_ondisk::dir::FileType;
 
 /// An entry of a directory, as [`Volume::list_dir`] lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +16,8 @@ pub struct DirEntry {
     pub name: Vec<u8>,
     /// What it names.
     pub inode: InodeNumber,
-    /// What kind of file that is; `Unknown` in images whose directories do not say.
-    pub file_type: FileType,
+    /// What kind of file that is; `None` in images whose directories do not say.
+    pub file_type: Option<FileType>,
     /// Where reading goes on after this entry.
     pub next_cookie: u32,
 }
@@ -38,8 +37,8 @@ pub struct DirEntryRef<'a> {
     pub name: &'a [u8],
     /// What it names.
     pub inode: InodeNumber,
-    /// What kind of file that is; `Unknown` in images whose directories do not say.
-    pub file_type: FileType,
+    /// What kind of file that is; `None` in images whose directories do not say.
+    pub file_type: Option<FileType>,
     /// Reading from here starts with this entry.
     pub cookie: u32,
     /// Reading from here starts with the entry that follows.
@@ -121,7 +120,8 @@ impl Volume {
         let id = self.join_dir(&mut tx, &dir)?;
         let listed = dir::read(&mut tx, id, cookie, &mut |entry| {
             let (cookie, next_cookie) = (entry.cookie, entry.next);
-            each(DirEntryRef { name: entry.name, inode: entry.inode, file_type: entry.file_type, cookie, next_cookie })
+            let file_type = FileType::of_entry(entry.file_type);
+            each(DirEntryRef { name: entry.name, inode: entry.inode, file_type, cookie, next_cookie })
         });
         Ok(self.located(dir.number, listed)?)
     }

@@ -19,7 +19,7 @@ pub struct InodeRef<'v> {
 
 impl<'v> InodeRef<'v> {
     /// Takes over a reference that was counted by number, as [`into_raw`](Self::into_raw) and
-    /// [`Volume::tmpfile`] leave it.
+    /// [`Volume::add_reference`] leave it.
     pub fn from_raw(volume: &'v Volume, number: InodeNumber) -> Self {
         Self { volume, number, writes: false }
     }
@@ -105,7 +105,7 @@ impl Volume {
     /// # let device = Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
     /// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
     /// # let (volume, root) = (fs.volume(), Caller::root());
-    /// let made = volume.create(volume.root(), b"file", &NewFile::new(0o100_644), &root)?;
+    /// let made = volume.create(volume.root(), b"file", &NewFile::file(0o644), &root)?;
     /// let file = volume.reference(made.inode)?;
     /// volume.unlink(volume.root(), b"file", &root)?;
     /// assert_eq!(file.stat()?.links, 0);

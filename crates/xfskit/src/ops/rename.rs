@@ -15,7 +15,7 @@
 use super::create::{MAX_LINKS, NewFile, single, touch, touch_dir};
 use super::links::{check_empty_dir, check_has_subdirectory, check_named, check_project, count_links};
 use super::protected::{check_lost_entry, check_new_entry};
-use super::{Caller, Volume, check_name};
+use super::{Caller, FileType, Permissions, Volume, check_name};
 use crate::cycle::CycleGuard;
 use crate::dir::{self, DirEntry};
 use crate::error::{Error, Result, caller};
@@ -28,8 +28,7 @@ use crate::trans::reservation_of;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use std::sync::Arc;
 use xfskit_ondisk::InodeNumber;
-use xfskit_ondisk::dir::FileType;
-use xfskit_ondisk::inode::{MODE_CHAR, MODE_DIR, MODE_TYPE};
+use xfskit_ondisk::dir::FileType as EntryType;
 
 /// How to rename.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -188,7 +187,7 @@ impl Volume {
     /// what `from` names.
     fn check_no_loop(&self, from: (InodeNumber, &[u8]), to: InodeNumber) -> Result<InodeNumber> {
         let moved = self.lookup_number(from.0, from.1)?;
-        if !self.stat(moved).is_ok_and(|stat| stat.mode & MODE_TYPE == MODE_DIR) {
+        if !self.stat(moved).is_ok_and(|stat| stat.file_type.is_dir()) {
             return Ok(moved);
         }
         let mut at = to;
@@ -258,7 +257,7 @@ impl Volume {
     ) -> Result<()> {
         let child = locked.child;
         let core = &tx.inode(child).core;
-        let (number, is_dir, file_type) = (core.inode, core.is_dir(), FileType::from_mode(core.mode));
+        let (number, is_dir, file_type) = (core.inode, core.is_dir(), EntryType::from_mode(core.mode));
         let moves = from.dir != to.dir;
         parent::verify(tx, from.dir, from.name, child)?;
         if let Some((victim, inode)) = &locked.victim {
@@ -282,7 +281,7 @@ impl Volume {
         }
         if is_dir && moves {
             let new_parent = tx.inode(to.dir).core.inode;
-            dir::replace(tx, child, b"..", new_parent, FileType::Directory)?;
+            dir::replace(tx, child, b"..", new_parent, EntryType::Directory)?;
         }
         let came = i32::from(is_dir && moves);
         count_links(tx, to.dir, came - i32::from(victim_was_dir))?;
@@ -306,9 +305,8 @@ impl Volume {
         if let Some((victim, _)) = &locked.victim {
             unlinked::lock_list(tx, *victim)?;
         }
-        let new = NewFile::new(MODE_CHAR);
-        let mode = new.mode.expect("character devices are a type of file");
-        self.create_unnamed(tx, locked.from_dir, (mode, &new), caller)
+        let new = NewFile::new(FileType::CharDevice, Permissions::new(0));
+        self.create_unnamed(tx, locked.from_dir, &new, caller)
     }
 }
 
@@ -316,7 +314,7 @@ impl Volume {
 fn leave_whiteout(tx: &mut Transaction, from: &Side<'_>, whiteout: InoId) -> Result<()> {
     let number = tx.inode(whiteout).core.inode;
     tx.inode_mut(whiteout, InodeFields::CORE).core.links = 1;
-    dir::replace(tx, from.dir, from.name, number, FileType::CharDevice)?;
+    dir::replace(tx, from.dir, from.name, number, EntryType::CharDevice)?;
     parent::add(tx, from.dir, from.name, whiteout)
 }
 
@@ -415,7 +413,7 @@ fn exchange(tx: &mut Transaction, locked: &Locked, from: &Side<'_>, to: &Side<'_
     parent::verify(tx, to.dir, to.name, other)?;
     let describe = |tx: &Transaction, ino: InoId| {
         let core = &tx.inode(ino).core;
-        (core.inode, core.is_dir(), FileType::from_mode(core.mode))
+        (core.inode, core.is_dir(), EntryType::from_mode(core.mode))
     };
     let (child_number, child_is_dir, child_type) = describe(tx, child);
     let (other_number, other_is_dir, other_type) = describe(tx, other);
@@ -424,10 +422,10 @@ fn exchange(tx: &mut Transaction, locked: &Locked, from: &Side<'_>, to: &Side<'_
     if from.dir != to.dir {
         let (from_number, to_number) = (tx.inode(from.dir).core.inode, tx.inode(to.dir).core.inode);
         if child_is_dir {
-            dir::replace(tx, child, b"..", to_number, FileType::Directory)?;
+            dir::replace(tx, child, b"..", to_number, EntryType::Directory)?;
         }
         if other_is_dir {
-            dir::replace(tx, other, b"..", from_number, FileType::Directory)?;
+            dir::replace(tx, other, b"..", from_number, EntryType::Directory)?;
         }
         if child_is_dir != other_is_dir {
             let (gains, loses) = if child_is_dir { (to.dir, from.dir) } else { (from.dir, to.dir) };

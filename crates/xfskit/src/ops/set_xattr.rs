@@ -187,7 +187,7 @@ impl Volume {
                 return Err(Error::ValueTooLong);
             }
             if let (Parsed::Acl(kind), Some(value)) = (name, value) {
-                acl::check(kind, value, self.stat(inode)?.mode)?;
+                acl::check(kind, value, self.stat(inode)?.mode())?;
             }
             parsed.push((name, *value));
         }

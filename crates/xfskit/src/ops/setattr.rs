@@ -3,14 +3,14 @@
 use super::create::{single, tell_write};
 use super::protected::{check_not_immutable, check_set_attr};
 use super::stat::stat_of;
-use super::{Caller, Stat, Volume, acl};
+use super::{Caller, Permissions, Stat, Volume, acl};
 use crate::error::{Error, Result, caller};
 use crate::incore::Inode;
 use crate::sync::atomic::Ordering;
 use crate::trans::reservation_of;
 use crate::trans::{InodeFields, Transaction};
 use std::sync::Arc;
-use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE};
+use xfskit_ondisk::inode::{MODE_DIR, MODE_TYPE};
 use xfskit_ondisk::{Geometry, InodeCore, InodeNumber, Timestamp, clamp_time};
 
 /// A time to set.
@@ -25,8 +25,8 @@ pub enum SetTime {
 /// What to change; what is `None` stays.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetAttr {
-    /// Permissions; the type stays.
-    pub mode: Option<u16>,
+    /// Permissions.
+    pub permissions: Option<Permissions>,
     /// Owner.
     pub uid: Option<u32>,
     /// Group.
@@ -43,7 +43,7 @@ pub struct SetAttr {
 
 impl SetAttr {
     fn sets_more_than_times(&self) -> bool {
-        self.mode.is_some() || self.uid.is_some() || self.gid.is_some() || self.size.is_some()
+        self.permissions.is_some() || self.uid.is_some() || self.gid.is_some() || self.size.is_some()
     }
 }
 
@@ -55,12 +55,12 @@ impl Volume {
     /// `NotPermitted` for what is immutable or append-only; `Stale`, `NoSpace`, `Io`; for a size as [`Self::truncate`].
     pub fn set_attr(&self, inode: InodeNumber, change: &SetAttr, caller: &Caller) -> caller::Result<Stat> {
         if let Some(size) = change.size {
-            let others = if change.mode.is_none() { *change } else { SetAttr::default() };
-            if change.mode.is_some() {
+            let others = if change.permissions.is_none() { *change } else { SetAttr::default() };
+            if change.permissions.is_some() {
                 self.check_acl(inode)?;
             }
             let stat = self.resize(inode, size, &others, caller)?;
-            if change.mode.is_none() {
+            if change.permissions.is_none() {
                 return Ok(stat);
             }
         }
@@ -81,18 +81,18 @@ impl Volume {
     fn try_set_attr(&self, inode: &Arc<Inode>, change: &SetAttr, caller: &Caller) -> Result<Stat> {
         let mut reservation = single(reservation_of(self.mount.reservations.ichange));
         let attributes = acl::Attributes::of(&inode.state_lock().read());
-        if change.mode.is_some() {
+        if change.permissions.is_some() {
             reservation = acl::chmod_reservation(&self.mount, attributes);
         }
         let mut tx = self.begin(reservation)?;
         let result = (|| {
             let id = self.join(&mut tx, inode)?;
-            if change.mode.is_some() && acl::Attributes::of(tx.inode(id)) != attributes {
+            if change.permissions.is_some() && acl::Attributes::of(tx.inode(id)) != attributes {
                 return Err(Error::WouldBlock);
             }
             check_set_attr(&tx.inode(id).core, change)?;
             let (now, geometry) = (tx.mount().env.now(), tx.geometry());
-            if change.mode.is_some() {
+            if change.permissions.is_some() {
                 let mut core = tx.inode(id).core.clone();
                 apply(&mut core, change, now, caller, tx.geometry());
                 acl::follow_mode(&mut tx, id, core.mode)?;
@@ -129,7 +129,7 @@ impl Volume {
             if is_member { without_privileges(mode) } else { mode & !0o6000 }
         };
         let stat = self.stat(inode)?;
-        if stat.mode & MODE_TYPE != MODE_REGULAR || left(stat.mode, stat.gid) == stat.mode {
+        if !stat.file_type.is_file() || left(stat.mode(), stat.gid) == stat.mode() {
             return Ok(false);
         }
         let inode = self.mount.inode(inode)?;
@@ -153,7 +153,7 @@ fn without_privileges(mode: u16) -> u16 {
 /// Changes what is to be changed, all but the size.
 pub(super) fn apply(core: &mut InodeCore, change: &SetAttr, now: Timestamp, caller: &Caller, geometry: &Geometry) {
     let owner_changes = change.uid.is_some() || change.gid.is_some();
-    if owner_changes && core.mode & MODE_TYPE != MODE_DIR && change.mode.is_none() {
+    if owner_changes && core.mode & MODE_TYPE != MODE_DIR && change.permissions.is_none() {
         // Another owner must not inherit the privileges of the file.
         core.mode = without_privileges(core.mode);
     }
@@ -163,8 +163,8 @@ pub(super) fn apply(core: &mut InodeCore, change: &SetAttr, now: Timestamp, call
     if let Some(gid) = change.gid {
         core.gid = gid;
     }
-    if let Some(mode) = change.mode {
-        core.mode = core.mode & MODE_TYPE | mode & 0o7777;
+    if let Some(permissions) = change.permissions {
+        core.mode = core.mode & MODE_TYPE | permissions.bits();
         if caller.uid != 0 && !caller.in_group(core.gid) {
             core.mode &= !0o2000;
         }

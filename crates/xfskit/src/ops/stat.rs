@@ -1,6 +1,6 @@
 //! What is known of an inode and of the filesystem as a whole.
 
-use super::Volume;
+use super::{FileType, Permissions, Volume};
 use crate::error::caller;
 use crate::incore::{DataFork, InodeState};
 use crate::trans::Transaction;
@@ -17,8 +17,10 @@ pub struct Stat {
     pub inode: InodeNumber,
     /// Generation: another inode may later have the same number, but not this too.
     pub generation: u32,
-    /// Type and permissions.
-    pub mode: u16,
+    /// What kind of file it is.
+    pub file_type: FileType,
+    /// Who may use it.
+    pub permissions: Permissions,
     /// Owner.
     pub uid: u32,
     /// Group.
@@ -46,6 +48,13 @@ pub struct Stat {
     pub is_plain: bool,
 }
 
+impl Stat {
+    /// Type and permissions in one number, as stat(2) gives them.
+    pub const fn mode(&self) -> u16 {
+        self.file_type.mode_bits() | self.permissions.bits()
+    }
+}
+
 /// The filesystem in figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -71,7 +80,8 @@ pub(super) fn stat_of(tx: &Transaction, state: &InodeState) -> Stat {
     Stat {
         inode: core.inode,
         generation: core.generation,
-        mode: core.mode,
+        file_type: FileType::of_inode(core.mode),
+        permissions: Permissions::new(core.mode),
         uid: core.uid,
         gid: core.gid,
         links: core.links,

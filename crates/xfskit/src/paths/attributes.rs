@@ -52,7 +52,7 @@ impl Filesystem {
     /// # Errors
     /// As [`Self::metadata`]; `NotPermitted` for what is immutable or append-only, `ReadOnly`, `NoSpace`.
     pub fn set_permissions(&self, path: impl AsPath, permissions: Permissions) -> Result<()> {
-        let change = SetAttr { mode: Some(permissions.bits()), ..SetAttr::default() };
+        let change = SetAttr { permissions: Some(permissions), ..SetAttr::default() };
         self.set(path.as_path_bytes(), LastLink::Follow, &change, "set permissions of")
     }
 

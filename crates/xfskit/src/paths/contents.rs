@@ -64,7 +64,7 @@ impl Filesystem {
         let file = self.unnamed(&entry.dir)?;
         let volume = self.volume();
         volume.write_at(file.inode.number(), 0, contents)?;
-        volume.link_over(file.inode.number(), entry.dir.number(), entry.name, &Caller::root())
+        volume.link_over(entry.dir.number(), entry.name, file.inode.number(), &Caller::root())
     }
 }
 

@@ -17,7 +17,7 @@ impl Filesystem {
     pub fn copy(&self, from: impl AsPath, to: impl AsPath) -> Result<u64> {
         let (from_path, to_path) = (from.as_path_bytes(), to.as_path_bytes());
         let from = self.open_file(from_path)?;
-        let permissions = super::Permissions::new(from.inode.stat().on("copy", from_path)?.mode);
+        let permissions = from.inode.stat().on("copy", from_path)?.permissions;
         let options = FileOptions::new().write(true).create(true).permissions(permissions);
         let to = self.open_with(to_path, &options)?;
         if from.inode.number() == to.inode.number() {
@@ -62,6 +62,6 @@ fn copy_attributes(from: &File<'_>, to: &File<'_>) -> EngineResult<()> {
         };
         volume.change_xattrs(to.inode.number(), &[XattrChange { name, value: Some(value) }], &Caller::root())?;
     }
-    let mode = Some(from.inode.stat()?.mode);
-    volume.set_attr(to.inode.number(), &SetAttr { mode, ..SetAttr::default() }, &Caller::root()).map(drop)
+    let permissions = Some(from.inode.stat()?.permissions);
+    volume.set_attr(to.inode.number(), &SetAttr { permissions, ..SetAttr::default() }, &Caller::root()).map(drop)
 }

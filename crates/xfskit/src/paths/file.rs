@@ -5,7 +5,6 @@ use crate::error::caller::{Error as Cause, Result as EngineResult};
 use crate::ops::{Caller, NewFile, SetAttr, SetMode, split_path};
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use xfskit_ondisk::inode::{MODE_REGULAR, MODE_SYMLINK, MODE_TYPE};
 
 /// Permissions of new files: those that the system leaves with the usual umask.
 const NEW_FILE: Permissions = Permissions::new(0o644);
@@ -174,7 +173,7 @@ impl Filesystem {
             }
         };
         let stat = inode.stat()?;
-        match FileType::of_mode(stat.mode) {
+        match stat.file_type {
             FileType::File => {}
             FileType::Dir => return Err(Cause::IsADirectory),
             _ => return Err(Cause::Invalid("only a regular file can be opened")),
@@ -191,7 +190,7 @@ impl Filesystem {
     /// Makes an empty file; `None` where another thread has removed it already.
     fn make_file(&self, path: &[u8], permissions: Permissions) -> EngineResult<Option<InodeRef<'_>>> {
         let entry = self.entry(path)?;
-        let new = NewFile::new(permissions.of_file());
+        let new = NewFile::new(FileType::File, permissions);
         let made = self.volume().create(entry.dir.number(), entry.name, &new, &Caller::root())?;
         self.volume().reference_made(&made)
     }
@@ -202,7 +201,7 @@ impl Filesystem {
             Err(Cause::NotFound) => return Ok(None),
             other => other?,
         };
-        if link.stat()?.mode & MODE_TYPE != MODE_SYMLINK {
+        if !link.stat()?.file_type.is_symlink() {
             return Ok(None);
         }
         let target = self.volume().read_link(link.number())?;
@@ -215,9 +214,8 @@ impl Filesystem {
 
     /// A file that has no name, near the directory of `path`.
     pub(super) fn unnamed(&self, dir: &InodeRef<'_>) -> EngineResult<File<'_>> {
-        let new = NewFile::new(NEW_FILE.bits() | MODE_REGULAR);
-        let made = self.volume().tmpfile(dir.number(), &new, &Caller::root())?;
-        let mut inode = InodeRef::from_raw(self.volume(), made.inode);
+        let new = NewFile::new(FileType::File, NEW_FILE);
+        let mut inode = self.volume().tmpfile(dir.number(), &new, &Caller::root())?;
         inode.set_writes();
         Ok(File { inode, position: 0, appends: false })
     }
@@ -302,7 +300,7 @@ impl File<'_> {
     /// # Errors
     /// `PermissionDenied` for what is immutable or append-only, `ReadOnlyFilesystem`, `StorageFull`.
     pub fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
-        let change = SetAttr { mode: Some(permissions.bits()), ..SetAttr::default() };
+        let change = SetAttr { permissions: Some(permissions), ..SetAttr::default() };
         self.inode.volume().set_attr(self.inode.number(), &change, &Caller::root())?;
         Ok(())
     }

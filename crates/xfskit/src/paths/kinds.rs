@@ -1,123 +1,11 @@
-//! What a file is and who may use it: types, permissions, times.
+//! What an inode says of itself, and times to set.
 
-use crate::ops::{SetTime, Stat};
-use std::fmt;
+use crate::ops::{FileType, Permissions, SetTime, Stat};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use xfskit_ondisk::inode::{
-    MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
-};
-use xfskit_ondisk::{Timestamp, dir};
+use xfskit_ondisk::Timestamp;
 
-const PERMISSIONS: u16 = 0o7777;
 /// The unit in which space is counted on disk.
 const SECTOR_BYTES: u64 = 512;
-
-/// What kind of file it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FileType {
-    /// A regular file, which has contents.
-    File,
-    /// A directory.
-    Dir,
-    /// A symbolic link.
-    Symlink,
-    /// A device that is read and written in blocks.
-    BlockDevice,
-    /// Any other device.
-    CharDevice,
-    /// A named pipe.
-    Fifo,
-    /// A socket.
-    Socket,
-}
-
-impl FileType {
-    /// Whether it is a regular file.
-    pub fn is_file(self) -> bool {
-        self == Self::File
-    }
-
-    /// Whether it is a directory.
-    pub fn is_dir(self) -> bool {
-        self == Self::Dir
-    }
-
-    /// Whether it is a symbolic link.
-    pub fn is_symlink(self) -> bool {
-        self == Self::Symlink
-    }
-
-    /// The type of an inode; the engine hands out no inode of another one.
-    pub(super) fn of_mode(mode: u16) -> Self {
-        match mode & MODE_TYPE {
-            MODE_DIR => Self::Dir,
-            MODE_SYMLINK => Self::Symlink,
-            MODE_BLOCK => Self::BlockDevice,
-            MODE_CHAR => Self::CharDevice,
-            MODE_FIFO => Self::Fifo,
-            MODE_SOCKET => Self::Socket,
-            _ => Self::File,
-        }
-    }
-
-    /// The type that a directory's entry names; `None` if it names none.
-    pub(super) fn of_entry(file_type: dir::FileType) -> Option<Self> {
-        Some(match file_type {
-            dir::FileType::Regular => Self::File,
-            dir::FileType::Directory => Self::Dir,
-            dir::FileType::Symlink => Self::Symlink,
-            dir::FileType::BlockDevice => Self::BlockDevice,
-            dir::FileType::CharDevice | dir::FileType::Whiteout => Self::CharDevice,
-            dir::FileType::Fifo => Self::Fifo,
-            dir::FileType::Socket => Self::Socket,
-            dir::FileType::Unknown => return None,
-        })
-    }
-}
-
-/// Who may read, write and execute, with the set-user-id, set-group-id and sticky bits: a mode without a type.
-///
-/// ```
-/// use xfskit::Permissions;
-///
-/// let permissions = Permissions::new(0o100_644);
-/// assert_eq!(permissions.bits(), 0o644);
-/// assert_eq!(permissions.to_string(), "0644");
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Permissions(u16);
-
-impl Permissions {
-    /// Permissions from a mode, as chmod(1) takes one; bits that say a type are left out.
-    pub const fn new(mode: u16) -> Self {
-        Self(mode & PERMISSIONS)
-    }
-
-    /// The twelve bits.
-    pub const fn bits(self) -> u16 {
-        self.0
-    }
-
-    pub(super) fn of_file(self) -> u16 {
-        MODE_REGULAR | self.0
-    }
-
-    pub(super) fn of_dir(self) -> u16 {
-        MODE_DIR | self.0
-    }
-}
-
-impl fmt::Display for Permissions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:04o}", self.0)
-    }
-}
-
-impl fmt::Debug for Permissions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Permissions({self})")
-    }
-}
 
 /// What an inode says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +18,7 @@ impl Metadata {
 
     /// What kind of file it is.
     pub fn file_type(&self) -> FileType {
-        FileType::of_mode(self.0.mode)
+        self.0.file_type
     }
 
     /// Whether it is a directory.
@@ -161,7 +49,7 @@ impl Metadata {
 
     /// Who may do what.
     pub fn permissions(&self) -> Permissions {
-        Permissions::new(self.0.mode)
+        self.0.permissions
     }
 
     /// The user that owns it.
@@ -191,9 +79,8 @@ impl Metadata {
 
     /// Major and minor number of a device; `None` for every other file.
     pub fn device(&self) -> Option<(u32, u32)> {
-        let is_device = matches!(self.file_type(), FileType::BlockDevice | FileType::CharDevice);
         let number = self.0.device;
-        is_device.then_some((number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xf_ff00))
+        self.file_type().is_device().then_some((number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xf_ff00))
     }
 
     /// When it was read last, as far as that was recorded: reading by this library leaves the time alone.

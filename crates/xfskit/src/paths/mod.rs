@@ -21,7 +21,7 @@ mod walk;
 pub use as_path::AsPath;
 pub use error::{Error, Result};
 pub use file::{File, FileOptions};
-pub use kinds::{FileType, Metadata, Permissions, Times};
+pub use kinds::{Metadata, Times};
 #[cfg(feature = "mkfs")]
 pub use make::{MkfsOptions, create, create_on};
 pub use names::RenameMode;
@@ -33,6 +33,7 @@ pub use walk::{Walk, WalkEntry};
 pub use xfskit_mkfs::MakeError;
 
 use crate::error::caller::{Error as Cause, Result as EngineResult};
+pub use crate::ops::{FileType, Permissions};
 use crate::ops::{InodeRef, LastLink, Volume, split_path};
 
 /// An image that is open. The [crate](crate)'s page says how its calls behave.

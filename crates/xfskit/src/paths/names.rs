@@ -1,12 +1,11 @@
 //! Making, moving and linking names.
 
-use super::{AsPath, Error, Filesystem, LastLink, OnPath, PathEntry, Permissions, Result};
+use super::{AsPath, Error, FileType, Filesystem, LastLink, OnPath, PathEntry, Permissions, Result};
 use crate::error::caller::{Error as Cause, Result as EngineResult};
 use crate::ops::{Caller, NewFile, RenameFlags};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
-use xfskit_ondisk::inode::{MODE_DIR, MODE_TYPE};
 
 /// Permissions of new directories: those that the system leaves with the usual umask.
 const NEW_DIR: Permissions = Permissions::new(0o755);
@@ -39,7 +38,7 @@ impl Filesystem {
             return Err(Cause::Exists);
         }
         let entry = self.entry(path)?;
-        let new = NewFile::new(NEW_DIR.of_dir());
+        let new = NewFile::new(FileType::Dir, NEW_DIR);
         self.volume().create(entry.dir.number(), entry.name, &new, &Caller::root()).map(drop)
     }
 
@@ -75,7 +74,7 @@ impl Filesystem {
     }
 
     fn is_dir(&self, path: &[u8]) -> EngineResult<bool> {
-        Ok(self.reference(path, LastLink::Follow)?.stat()?.mode & MODE_TYPE == MODE_DIR)
+        Ok(self.reference(path, LastLink::Follow)?.stat()?.file_type.is_dir())
     }
 
     /// Gives a file another name, in another directory or in the same. What had the new name is replaced, in one
@@ -134,7 +133,7 @@ impl Filesystem {
 
     /// Whether a name is that of a directory, and not of a link to one.
     pub(super) fn names_dir(&self, entry: &PathEntry<'_, '_>) -> EngineResult<bool> {
-        Ok(entry.dir.lookup(entry.name)?.1.mode & MODE_TYPE == MODE_DIR)
+        Ok(entry.dir.lookup(entry.name)?.1.file_type.is_dir())
     }
 
     /// Gives a file one more name. Of a symbolic link at the end of `original`, the link itself gets it.
@@ -146,7 +145,7 @@ impl Filesystem {
         let (original, link) = (original.as_path_bytes(), link.as_path_bytes());
         let file = self.reference(original, LastLink::Keep).on("link", original)?;
         let entry = self.new_name(link).on("link", link)?;
-        let linked = match self.volume().link(file.number(), entry.dir.number(), entry.name) {
+        let linked = match self.volume().link(entry.dir.number(), entry.name, file.number()) {
             // As the system has it: that the name exists counts before what may be linked.
             Err(Cause::NotPermitted) if entry.dir.lookup(entry.name).is_ok() => Err(Cause::Exists),
             other => other.map(drop),

@@ -1,10 +1,9 @@
 //! Making device nodes, named pipes and sockets.
 
-use super::{AsPath, Filesystem, OnPath, Permissions, Result};
+use super::{AsPath, FileType, Filesystem, OnPath, Permissions, Result};
 use crate::error::caller::{Error as Cause, Result as EngineResult};
 use crate::ops::{Caller, NewFile};
 use xfskit_ondisk::DeviceNumber;
-use xfskit_ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_FIFO, MODE_SOCKET};
 
 /// A file that stands for something outside the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,17 +31,17 @@ pub enum Node {
 
 impl Node {
     /// What the engine makes: type, and the device number in Linux's encoding.
-    fn to_make(self) -> EngineResult<(u16, u32)> {
-        let (mode, number) = match self {
-            Self::Fifo => return Ok((MODE_FIFO, 0)),
-            Self::Socket => return Ok((MODE_SOCKET, 0)),
-            Self::BlockDevice { major, minor } => (MODE_BLOCK, DeviceNumber { major, minor }),
-            Self::CharDevice { major, minor } => (MODE_CHAR, DeviceNumber { major, minor }),
+    fn to_make(self) -> EngineResult<(FileType, u32)> {
+        let (file_type, number) = match self {
+            Self::Fifo => return Ok((FileType::Fifo, 0)),
+            Self::Socket => return Ok((FileType::Socket, 0)),
+            Self::BlockDevice { major, minor } => (FileType::BlockDevice, DeviceNumber { major, minor }),
+            Self::CharDevice { major, minor } => (FileType::CharDevice, DeviceNumber { major, minor }),
         };
         if !number.fits_xfs() {
             return Err(Cause::Invalid("XFS has no room for a major number above 511 or a minor number above 262143"));
         }
-        Ok((mode, number.to_linux()))
+        Ok((file_type, number.to_linux()))
     }
 }
 
@@ -70,7 +69,7 @@ impl Filesystem {
     fn create_node_at(&self, path: &[u8], node: Node, permissions: Permissions) -> EngineResult<()> {
         let (file_type, device) = node.to_make()?;
         let entry = self.new_name(path)?;
-        let new = NewFile { device, ..NewFile::new(file_type | permissions.bits()) };
+        let new = NewFile { device, ..NewFile::new(file_type, permissions) };
         self.volume().create(entry.dir.number(), entry.name, &new, &Caller::root()).map(drop)
     }
 }

@@ -53,9 +53,9 @@ impl<'fs> ReadDir<'fs> {
     fn next_entry(&mut self) -> EngineResult<Option<DirEntry<'fs>>> {
         let Some(entry) = self.entries.next().transpose()? else { return Ok(None) };
         let volume = self.dir().volume();
-        let file_type = match FileType::of_entry(entry.file_type) {
+        let file_type = match entry.file_type {
             Some(file_type) => file_type,
-            None => FileType::of_mode(volume.stat(entry.inode)?.mode),
+            None => volume.stat(entry.inode)?.file_type,
         };
         let mut path = self.path.clone();
         if path.last() != Some(&b'/') {
@@ -117,7 +117,7 @@ impl DirEntry<'_> {
     /// `Path`: `NotFound` if it was removed meanwhile.
     pub fn metadata(&self) -> Result<Metadata> {
         self.volume
-            .resolve_ref(&self.path, false)
+            .resolve_ref(&self.path, LastLink::Keep)
             .and_then(|inode| inode.stat())
             .map(Metadata::new)
             .on("look at", &self.path)
@@ -129,7 +129,7 @@ impl DirEntry<'_> {
     /// # Errors
     /// `Path`: `NotFound` if the file was removed meanwhile; `NotSupported` for a name with an unknown prefix.
     pub fn xattr(&self, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let value = self.volume.resolve_ref(&self.path, false).and_then(|inode| inode.xattr(name.as_ref()));
+        let value = self.volume.resolve_ref(&self.path, LastLink::Keep).and_then(|inode| inode.xattr(name.as_ref()));
         value.on("read attribute of", &self.path)
     }
 

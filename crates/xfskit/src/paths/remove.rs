@@ -6,7 +6,6 @@ use crate::ops::{Caller, DirEntry};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use xfskit_ondisk::Corruption;
-use xfskit_ondisk::inode::{MODE_DIR, MODE_SYMLINK, MODE_TYPE};
 
 /// Entries that are read at once.
 const BATCH: usize = 128;
@@ -63,8 +62,8 @@ impl Filesystem {
     fn remove_tree(&self, entry: &PathEntry<'_, '_>) -> EngineResult<()> {
         let (volume, root) = (self.volume(), Caller::root());
         let (top, found) = entry.dir.lookup(entry.name)?;
-        if found.mode & MODE_TYPE != MODE_DIR {
-            let is_link = found.mode & MODE_TYPE == MODE_SYMLINK && !entry.is_dirs;
+        if !found.file_type.is_dir() {
+            let is_link = found.file_type.is_symlink() && !entry.is_dirs;
             return if is_link {
                 volume.unlink(entry.dir.number(), entry.name, &root)
             } else {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::{Geometry, InodeNumber, Lsn};
 use xfskit::space::cluster::locate;
-use xfskit::volume::{Caller, Error, MountOptions, NewFile, SetAttr, Volume};
+use xfskit::volume::{Caller, Error, MountOptions, NewFile, Permissions, SetAttr, Volume};
 use xfskit_testkit::{Reference, Scratch};
 
 /// Lists of unlinked inodes in an AG; the number of an inode says on which it is.
@@ -26,7 +26,7 @@ fn image_of_files(reference: &Reference, count: usize) -> (Scratch, PathBuf, Vec
     let path = scratch.image("a.img", 320 << 20);
     reference.mkfs(&path, &[]);
     let fs = open(&path);
-    let make = |n: usize| fs.create(fs.root(), name(n).as_bytes(), &NewFile::new(0o100_644), &Caller::root());
+    let make = |n: usize| fs.create(fs.root(), name(n).as_bytes(), &NewFile::file(0o644), &Caller::root());
     let files = (0..count).map(|n| make(n).expect("room").inode).collect();
     fs.unmount().expect("a clean end");
     (scratch, path, files)
@@ -47,7 +47,7 @@ fn rot(path: &Path, geometry: &Geometry, inode: InodeNumber) {
 }
 
 fn chmod(fs: &Volume, inode: InodeNumber, mode: u16) {
-    let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
+    let change = SetAttr { permissions: Some(Permissions::new(mode)), ..SetAttr::default() };
     fs.set_attr(inode, &change, &Caller::root()).expect("a sound inode");
 }
 
@@ -78,7 +78,7 @@ fn a_rotten_inode_is_not_made_right_by_a_change_beside_it() {
     assert!(matches!(fs.stat(pair[1]), Err(Error::Corrupt(_))));
     fs.unmount().expect("a clean end");
     assert_rotten(&reference, &path, pair[1]);
-    assert_eq!(open(&path).stat(pair[0]).expect("a sound inode").mode, 0o100_600);
+    assert_eq!(open(&path).stat(pair[0]).expect("a sound inode").mode(), 0o100_600);
 }
 
 /// As before, but the rotten inode's own link of the unlinked list changes, while memory has the sound inode. The

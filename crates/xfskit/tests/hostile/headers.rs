@@ -90,7 +90,7 @@ fn a_free_list_of_an_old_kernel_is_emptied_as_by_the_kernel() {
     // Looking at it changes nothing.
     drop(open(&path, Access::Read).expect("an image to look at"));
     let fs = open(&path, Access::Write).expect("an image that the kernel mounts");
-    let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).expect("room").inode;
+    let file = fs.create(fs.root(), b"file", &NewFile::file(0o644), &Caller::root()).expect("room").inode;
     fs.write_at(file, 0, &vec![1; 1 << 20]).expect("room");
     fs.unmount().expect("a clean end");
     let consistent = |path: &Path| {
@@ -120,12 +120,12 @@ fn a_directory_whose_map_names_a_block_twice_is_refused() {
     let path = new_image(&reference, &scratch);
     let fs = open(&path, Access::Write).expect("a sound image");
     let me = Caller::root();
-    let dir = fs.create(fs.root(), b"dir", &NewFile::new(0o040_755), &me).expect("room").inode;
+    let dir = fs.create(fs.root(), b"dir", &NewFile::dir(0o755), &me).expect("room").inode;
     for n in 0..200 {
         let name = format!("a name that takes some of a directory's space {n}");
-        fs.create(dir, name.as_bytes(), &NewFile::new(0o100_644), &me).expect("room");
+        fs.create(dir, name.as_bytes(), &NewFile::file(0o644), &me).expect("room");
         // Another file's blocks lie between those of the directory, so that its map has several extents.
-        let other = fs.create(fs.root(), name.as_bytes(), &NewFile::new(0o100_644), &me).expect("room").inode;
+        let other = fs.create(fs.root(), name.as_bytes(), &NewFile::file(0o644), &me).expect("room").inode;
         fs.write_at(other, 0, &[1; 4096]).expect("room");
         fs.fsync(other).expect("a device that works");
     }
@@ -145,7 +145,7 @@ fn an_image_without_its_first_superblock_or_its_end_is_rescued() {
     let scratch = xfskit_testkit::scratch();
     let path = new_image(&reference, &scratch);
     let fs = open(&path, Access::Write).expect("a sound image");
-    let file = fs.create(fs.root(), b"file", &NewFile::new(0o100_644), &Caller::root()).expect("room").inode;
+    let file = fs.create(fs.root(), b"file", &NewFile::file(0o644), &Caller::root()).expect("room").inode;
     fs.write_at(file, 0, b"contents").expect("room");
     // The superblock of another image in a file is not taken for a copy of this one's.
     fs.write_at(file, 4096, &std::fs::read(&path).expect("an image")[..4096]).expect("room");
@@ -189,7 +189,7 @@ fn a_link_whose_removal_was_cut_off_is_removed() {
     let fs = open(&path, Access::Write).expect("a sound image");
     let me = Caller::root();
     let target = [b't'; 900];
-    let link = NewFile { target: &target, ..NewFile::new(0o120_777) };
+    let link = NewFile::symlink(&target);
     let link = fs.create(fs.root(), b"link", &link, &me).expect("room").inode;
     fs.add_reference(link).expect("the link");
     fs.unlink(fs.root(), b"link", &me).expect("the link");

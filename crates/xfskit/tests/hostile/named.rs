@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, Error, MountOptions, RenameFlags, Volume};
+use xfskit::volume::{Caller, Error, LastLink, MountOptions, RenameFlags, Volume};
 use xfskit_fuzz_harness::{Block, Kind, Metadata, Overlay, Random, Recipe, Watchdog, blocks, exercise, image, walk};
 
 /// A sound image with every kind of structure in it.
@@ -39,7 +39,7 @@ impl Sound {
     /// The block of the inode that a path names.
     fn inode(&self, path: &str) -> (InodeNumber, &Block) {
         let fs = open(&Arc::new(Overlay::new(&self.bytes)), true).expect("a sound image");
-        let number = fs.resolve(path.as_bytes(), false).expect("a name").inode;
+        let number = fs.resolve(path.as_bytes(), LastLink::Keep).expect("a name").inode;
         let own = number.0.to_be_bytes();
         let found = self.metadata.of(Kind::Inode).iter().find(|block| block.of(&self.bytes)[152..160] == own);
         (number, found.expect("an inode"))
@@ -414,7 +414,7 @@ fn link_counts_that_are_wrong_stop_the_operation_before_it_begins() {
 
     let deepest: String = (0..12).map(|n| format!("/level {n}")).collect();
     let fs = open(&links(&deepest, 7), false).unwrap();
-    let parent = fs.resolve(deepest.rsplit_once('/').unwrap().0.as_bytes(), false).unwrap().inode;
+    let parent = fs.resolve(deepest.rsplit_once('/').unwrap().0.as_bytes(), LastLink::Keep).unwrap().inode;
     assert_names(&fs.rmdir(parent, b"level 11", &me).unwrap_err(), &words);
     fs.unmount().unwrap();
 }
@@ -434,7 +434,7 @@ fn a_directory_that_holds_itself_cannot_make_an_operation_wait_for_itself() {
         fs.unlink(dir, b"level 1", &me).unwrap_err(),
         fs.rmdir(dir, b"level 1", &me).unwrap_err(),
         fs.rename(dir, b"level 1", fs.root(), b"x", RenameFlags::default(), &me).unwrap_err(),
-        fs.link(dir, dir, b"again").unwrap_err(),
+        fs.link(dir, b"again", dir).unwrap_err(),
     ] {
         println!("{error}");
     }
@@ -469,7 +469,7 @@ fn counters_of_inodes_may_stand_at_their_ends() {
         let device = SOUND.with(SOUND.inode("/level 0").1, |bytes| bytes[at..at + length].fill(0xff));
         let fs = open(&device, false).unwrap();
         let dir = fs.lookup_number(fs.root(), b"level 0").unwrap();
-        let file = fs.create(dir, b"new", &xfskit::volume::NewFile::new(0o100_644), &me).unwrap().inode;
+        let file = fs.create(dir, b"new", &xfskit::volume::NewFile::file(0o644), &me).unwrap().inode;
         fs.set_xattr(file, b"user.a", b"b", xfskit::volume::SetMode::Any, &me).unwrap();
         fs.unlink(dir, b"new", &me).unwrap();
         fs.unmount().unwrap();

@@ -63,7 +63,7 @@ fn files_that_are_too_short_or_not_xfs_are_told_apart() {
 fn dirty() -> Arc<MemoryDevice> {
     let device = Arc::new(MemoryDevice::from_bytes(SOUND.bytes.to_vec()));
     let fs = Volume::open(Arc::clone(&device) as _, MountOptions::default()).expect("a sound image");
-    fs.create(fs.root(), b"only in the log", &NewFile::new(0o100_644), &Caller::root()).expect("room");
+    fs.create(fs.root(), b"only in the log", &NewFile::file(0o644), &Caller::root()).expect("room");
     fs.sync().expect("a device that works");
     device
 }

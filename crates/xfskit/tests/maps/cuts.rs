@@ -93,7 +93,7 @@ fn a_truncation() {
 #[test]
 fn an_allocation() {
     cut(
-        |fs, files| fs.fallocate(files[0].inode, Fallocate::Allocate, 0, (40 * BLOCK) as u64),
+        |fs, files| fs.fallocate(files[0].inode, 0, (40 * BLOCK) as u64, Fallocate::Allocate),
         |files, found| assert_eq!(found, [files[0].bytes.as_slice(), &files[1].bytes]),
     );
 }
@@ -102,7 +102,7 @@ fn an_allocation() {
 fn a_hole() {
     let range = (BLOCK as u64, (20 * BLOCK) as u64);
     cut(
-        |fs, files| fs.fallocate(files[0].inode, Fallocate::PunchHole, range.0, range.1),
+        |fs, files| fs.fallocate(files[0].inode, range.0, range.1, Fallocate::PunchHole),
         |files, found| {
             assert_eq!(found[0].len(), files[0].bytes.len());
             zeroed_in_part(&files[0].bytes, found[0], 1..21);
@@ -114,7 +114,7 @@ fn a_hole() {
 fn zeros() {
     let range = (BLOCK as u64, (20 * BLOCK) as u64);
     cut(
-        |fs, files| fs.fallocate(files[0].inode, Fallocate::ZeroRange, range.0, range.1),
+        |fs, files| fs.fallocate(files[0].inode, range.0, range.1, Fallocate::ZeroRange),
         |files, found| zeroed_in_part(&files[0].bytes, found[0], 1..21),
     );
 }
@@ -123,7 +123,7 @@ fn zeros() {
 fn a_collapse() {
     let range = (2 * BLOCK as u64, 3 * BLOCK as u64);
     cut(
-        |fs, files| fs.fallocate(files[0].inode, Fallocate::CollapseRange, range.0, range.1),
+        |fs, files| fs.fallocate(files[0].inode, range.0, range.1, Fallocate::CollapseRange),
         |files, found| {
             assert_eq!(found[0].len(), files[0].bytes.len());
             assert_eq!(found[0][..2 * BLOCK], files[0].bytes[..2 * BLOCK]);
@@ -135,7 +135,7 @@ fn a_collapse() {
 fn an_insertion() {
     let range = (2 * BLOCK as u64, 3 * BLOCK as u64);
     cut(
-        |fs, files| fs.fallocate(files[0].inode, Fallocate::InsertRange, range.0, range.1),
+        |fs, files| fs.fallocate(files[0].inode, range.0, range.1, Fallocate::InsertRange),
         |files, found| {
             assert_eq!(found[0].len(), files[0].bytes.len() + 3 * BLOCK);
             assert_eq!(found[0][..2 * BLOCK], files[0].bytes[..2 * BLOCK]);

@@ -34,7 +34,7 @@ pub fn open(image: &Path) -> Volume {
 }
 
 pub fn make(fs: &Volume, name: &str) -> File {
-    let inode = fs.create(fs.root(), name.as_bytes(), &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+    let inode = fs.create(fs.root(), name.as_bytes(), &NewFile::file(0o644), &Caller::root()).unwrap().inode;
     File { inode, name: name.to_owned(), bytes: Vec::new() }
 }
 
@@ -58,7 +58,7 @@ impl File {
 
     /// The kernel's rules, on a vector.
     pub fn fallocate(&mut self, fs: &Volume, what: Fallocate, offset: usize, length: usize, block: usize) {
-        let result = fs.fallocate(self.inode, what, offset as u64, length as u64);
+        let result = fs.fallocate(self.inode, offset as u64, length as u64, what);
         let end = offset + length;
         let aligned = offset.is_multiple_of(block) && length.is_multiple_of(block);
         let refused = match what {

@@ -4,7 +4,9 @@ use super::kernel::kernel_extents;
 use super::model::{make, open};
 use std::path::Path;
 use xfskit::error_tags::REDUCE_MAX_IEXTENTS;
-use xfskit::volume::{Caller, Error, Fallocate, NewFile, RenameFlags, Seek, SetAttr, SetMode, SetTime, Volume};
+use xfskit::volume::{
+    Caller, Error, Fallocate, NewFile, Permissions, RenameFlags, Seek, SetAttr, SetMode, SetTime, Volume,
+};
 
 const BLOCK: u64 = 4096;
 
@@ -27,10 +29,10 @@ fn sizes_go_to_the_end_of_signed_numbers() {
         fs.truncate(file, most).unwrap();
         assert_eq!(fs.stat(file).unwrap().size, most);
         assert!(matches!(fs.truncate(file, most + 1), Err(Error::TooLarge)));
-        assert!(matches!(fs.fallocate(file, Fallocate::Allocate, most, 1), Err(Error::TooLarge)));
-        assert!(matches!(fs.fallocate(file, Fallocate::InsertRange, BLOCK, BLOCK), Err(Error::TooLarge)));
-        fs.fallocate(file, Fallocate::Allocate, most - BLOCK, BLOCK).unwrap();
-        fs.fallocate(file, Fallocate::CollapseRange, 0, 8 * BLOCK).unwrap();
+        assert!(matches!(fs.fallocate(file, most, 1, Fallocate::Allocate), Err(Error::TooLarge)));
+        assert!(matches!(fs.fallocate(file, BLOCK, BLOCK, Fallocate::InsertRange), Err(Error::TooLarge)));
+        fs.fallocate(file, most - BLOCK, BLOCK, Fallocate::Allocate).unwrap();
+        fs.fallocate(file, 0, 8 * BLOCK, Fallocate::CollapseRange).unwrap();
         let extents = fs.file_extents(file).unwrap();
         assert_eq!((extents.len(), extents[0].offset), (1, (most / BLOCK - 1 - 8) * BLOCK));
         assert!(matches!(fs.seek(file, 0, Seek::Data), Err(Error::NoMoreData)));
@@ -41,14 +43,14 @@ fn sizes_go_to_the_end_of_signed_numbers() {
 #[test]
 fn only_files_have_ranges() {
     with_image(&[], |fs, _| {
-        let dir = fs.create(fs.root(), b"dir", &NewFile::new(0o040_755), &Caller::root()).unwrap().inode;
-        let pipe = fs.create(fs.root(), b"pipe", &NewFile::new(0o010_644), &Caller::root()).unwrap().inode;
+        let dir = fs.create(fs.root(), b"dir", &NewFile::dir(0o755), &Caller::root()).unwrap().inode;
+        let pipe = fs.create(fs.root(), b"pipe", &NewFile::of_mode(0o010_644).unwrap(), &Caller::root()).unwrap().inode;
         let file = make(fs, "file").inode;
         assert!(matches!(fs.truncate(dir, 0), Err(Error::IsADirectory)));
         assert!(matches!(fs.truncate(pipe, 0), Err(Error::Invalid(_))));
         assert!(matches!(fs.seek(dir, 0, Seek::Data), Err(Error::IsADirectory)));
-        assert!(matches!(fs.fallocate(pipe, Fallocate::Allocate, 0, 1), Err(Error::Invalid(_))));
-        assert!(matches!(fs.fallocate(file, Fallocate::Allocate, 0, 0), Err(Error::Invalid(_))));
+        assert!(matches!(fs.fallocate(pipe, 0, 1, Fallocate::Allocate), Err(Error::Invalid(_))));
+        assert!(matches!(fs.fallocate(file, 0, 0, Fallocate::Allocate), Err(Error::Invalid(_))));
         assert!(matches!(fs.clone_range(dir, 0, file, 0, 0), Err(Error::IsADirectory)));
         assert!(matches!(fs.seek(file, 0, Seek::Hole), Err(Error::NoMoreData)));
         fs.clone_range(file, 0, file, 0, 0).unwrap();
@@ -67,14 +69,15 @@ fn times_and_other_attributes_follow_a_size() {
         let time = xfskit::ondisk::Timestamp { seconds: 1_000_000, nanoseconds: 5 };
         let change = SetAttr {
             size: Some(5),
-            mode: Some(0o600),
+            permissions: Some(Permissions::new(0o600)),
             uid: Some(7),
             mtime: Some(SetTime::To(time)),
             ..SetAttr::default()
         };
         let stat = fs.set_attr(file.inode, &change, &Caller::root()).unwrap();
-        assert_eq!((stat.size, stat.mode & 0o7777, stat.uid, stat.mtime), (5, 0o600, 7, time));
-        let stat = fs.set_attr(file.inode, &SetAttr { mode: None, size: Some(6), ..change }, &Caller::root()).unwrap();
+        assert_eq!((stat.size, stat.permissions.bits(), stat.uid, stat.mtime), (5, 0o600, 7, time));
+        let stat =
+            fs.set_attr(file.inode, &SetAttr { permissions: None, size: Some(6), ..change }, &Caller::root()).unwrap();
         assert_eq!((stat.size, stat.uid, stat.mtime), (6, 7, time));
     });
 }
@@ -84,7 +87,7 @@ fn space_behind_the_end_stays_until_the_file_is_truncated() {
     with_image(&[], |fs, _| {
         let file = make(fs, "file").inode;
         fs.write_at(file, 0, &[5; 100]).unwrap();
-        fs.fallocate(file, Fallocate::AllocateKeepSize, 0, 100 * BLOCK).unwrap();
+        fs.fallocate(file, 0, 100 * BLOCK, Fallocate::AllocateKeepSize).unwrap();
         assert_eq!(fs.stat(file).unwrap().size, 100);
         fs.truncate(file, 50 * BLOCK).unwrap();
         fs.sync().unwrap();
@@ -99,12 +102,12 @@ fn a_map_that_cannot_count_more_extents_says_so_and_lives() {
     with_image(&[], |fs, _| {
         let file = make(fs, "file").inode;
         for block in 0..10 {
-            fs.fallocate(file, Fallocate::AllocateKeepSize, 2 * block * BLOCK, BLOCK).unwrap();
+            fs.fallocate(file, 2 * block * BLOCK, BLOCK, Fallocate::AllocateKeepSize).unwrap();
         }
         fs.mount().error_tags.arm(REDUCE_MAX_IEXTENTS, 1);
-        let result = fs.fallocate(file, Fallocate::AllocateKeepSize, 30 * BLOCK, BLOCK);
+        let result = fs.fallocate(file, 30 * BLOCK, BLOCK, Fallocate::AllocateKeepSize);
         assert!(matches!(result, Err(Error::TooLarge)), "{result:?}");
-        fs.fallocate(file, Fallocate::AllocateKeepSize, 30 * BLOCK, BLOCK).unwrap();
+        fs.fallocate(file, 30 * BLOCK, BLOCK, Fallocate::AllocateKeepSize).unwrap();
         assert_eq!(fs.file_extents(file).unwrap().len(), 11);
     });
 }
@@ -131,7 +134,7 @@ fn attributes_count_their_blocks_before_anything_is_changed() {
                 fs.set_xattr(file, format!("user.{n}").as_bytes(), &value, SetMode::Any, me)
             };
             let mut results: Vec<_> = (0..40).map(set).collect();
-            results.push(fs.link(file, fs.root(), &first).map(|_| ()));
+            results.push(fs.link(fs.root(), &first, file).map(|_| ()));
             results.push(fs.rename(fs.root(), &first, fs.root(), &second, RenameFlags::default(), me));
             for result in results {
                 match result {
@@ -151,24 +154,24 @@ fn a_full_image_refuses_and_what_is_freed_can_be_used() {
         with_image(arguments, |fs, _| {
             let free = fs.statfs().free_blocks * u64::from(fs.statfs().block_bytes);
             let (big, small) = (make(fs, "big").inode, make(fs, "small").inode);
-            assert!(matches!(fs.fallocate(big, Fallocate::Allocate, 0, 2 * free), Err(Error::NoSpace)));
+            assert!(matches!(fs.fallocate(big, 0, 2 * free, Fallocate::Allocate), Err(Error::NoSpace)));
             let mut step = 32 << 20;
             let mut end = 0;
             while step >= BLOCK {
-                match fs.fallocate(big, Fallocate::Allocate, end, step) {
+                match fs.fallocate(big, end, step, Fallocate::Allocate) {
                     Ok(()) => end += step,
                     Err(Error::NoSpace) => step /= 2,
                     Err(error) => panic!("{error}"),
                 }
             }
             assert!(end > free / 10 * 9, "{end} of {free}");
-            let result = fs.fallocate(small, Fallocate::Allocate, 0, 1 << 20);
+            let result = fs.fallocate(small, 0, 1 << 20, Fallocate::Allocate);
             assert!(matches!(result, Err(Error::NoSpace)), "{result:?}");
-            fs.fallocate(big, Fallocate::PunchHole, 5 << 20, 4 << 20).unwrap();
-            fs.fallocate(small, Fallocate::Allocate, 0, 1 << 20).unwrap();
+            fs.fallocate(big, 5 << 20, 4 << 20, Fallocate::PunchHole).unwrap();
+            fs.fallocate(small, 0, 1 << 20, Fallocate::Allocate).unwrap();
             fs.write_at(small, 0, &vec![9; 1 << 20]).unwrap();
             fs.truncate(big, 0).unwrap();
-            fs.fallocate(small, Fallocate::Allocate, 0, free / 10 * 9).unwrap();
+            fs.fallocate(small, 0, free / 10 * 9, Fallocate::Allocate).unwrap();
         });
     }
 }
@@ -231,8 +234,8 @@ fn what_is_unshared_has_blocks_of_its_own_and_the_same_contents() {
     fs.write_at(file, 0, &bytes).unwrap();
     fs.clone_range(file, 0, clone, 0, 0).unwrap();
     fs.clone_range(file, 0, part, 0, 0).unwrap();
-    fs.fallocate(clone, Fallocate::UnshareKeepSize, 0, 4_000_000).unwrap();
-    fs.fallocate(part, Fallocate::UnshareKeepSize, 1_000_000, 4097).unwrap();
+    fs.fallocate(clone, 0, 4_000_000, Fallocate::UnshareKeepSize).unwrap();
+    fs.fallocate(part, 1_000_000, 4097, Fallocate::UnshareKeepSize).unwrap();
     fs.unmount().unwrap();
     reference.repair_finds_nothing(&image);
     let Some(kernel) = xfskit_testkit::kernel_mount(&image) else { return };

@@ -42,7 +42,7 @@ fn a_file_of_many_extents_made_in_random_order() {
     }
     let start = Instant::now();
     for at in order {
-        fs.fallocate(many, Fallocate::AllocateKeepSize, at * 2048, 1024).unwrap();
+        fs.fallocate(many, at * 2048, 1024, Fallocate::AllocateKeepSize).unwrap();
     }
     let made = start.elapsed();
     assert_eq!(fs.file_extents(many).unwrap().len() as u64, extents);

@@ -1,7 +1,7 @@
 //! Several threads on the same files, in an image of small AGs that fills up: no deadlock, no shutdown, nothing wrong
 //! afterwards.
 
-use crate::stress::{FILE, Image, Random, Watchdog, first_seed, scale};
+use crate::stress::{Image, Random, Watchdog, first_seed, scale};
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, Error, Fallocate, NewFile, Seek, Volume};
 
@@ -30,7 +30,7 @@ fn operate(fs: &Volume, random: &mut Random, files: &[InodeNumber]) -> bool {
     succeeded(match random.below(12) {
         0..=2 => fs.write_at(file, offset + random.below(100) as u64, &vec![7; length.min(70_000) as usize]),
         3 => fs.truncate(file, offset),
-        4..=6 => fs.fallocate(file, ranges[random.below(6)], offset, length),
+        4..=6 => fs.fallocate(file, offset, length, ranges[random.below(6)]),
         7 | 8 => fs.clone_range(file, offset, other, random.below(most) as u64 * block, length),
         9 => fs.copy_range(file, offset, other, random.below(most) as u64 * block, length.min(1 << 20)).map(drop),
         10 => fs.fsync(file),
@@ -46,7 +46,7 @@ fn threads_share_files_that_share_blocks() {
     let files: Vec<_> = (0..6)
         .map(|n| {
             let name = format!("file-{n}");
-            fs.create(fs.root(), name.as_bytes(), &NewFile::new(FILE | 0o644), &Caller::root()).unwrap().inode
+            fs.create(fs.root(), name.as_bytes(), &NewFile::file(0o644), &Caller::root()).unwrap().inode
         })
         .collect();
     std::thread::scope(|scope| {

@@ -28,7 +28,7 @@ fn make_files(base: &Arc<Vec<u8>>, sectors: Sectors, prefix: &str) -> (Sectors, 
     let fs = open(&device, MountOptions::default()).unwrap();
     for n in 0..400 {
         let name = format!("{prefix}{n:04}");
-        fs.create(fs.root(), name.as_bytes(), &NewFile::new(0o100_644), &Caller::root()).unwrap();
+        fs.create(fs.root(), name.as_bytes(), &NewFile::file(0o644), &Caller::root()).unwrap();
     }
     fs.sync().unwrap();
     let sectors = device.state().sectors.clone();
@@ -75,7 +75,7 @@ fn recovery_is_cut_off_twice() {
     let options =
         MountOptions { attr_logging: AttrLogging::Always, attr_path: AttrPath::Intents, ..MountOptions::default() };
     let fs = open(&device, options).unwrap();
-    let file = fs.create(fs.root(), b"f", &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+    let file = fs.create(fs.root(), b"f", &NewFile::file(0o644), &Caller::root()).unwrap().inode;
     fs.sync().unwrap();
     fs.mount().error_tags.arm(xfskit::error_tags::LARP, 1);
     let change = |n: u32| XattrChange { name: format!("user.{n}").into_bytes(), value: Some(vec![7; 2500]) };

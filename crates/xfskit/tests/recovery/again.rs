@@ -27,7 +27,7 @@ fn describe(fs: &Volume) -> Vec<String> {
                 let value = fs.get_xattr(entry.inode, &name).expect("a value");
                 line += &format!(" {}={}", name.escape_ascii(), value.escape_ascii());
             }
-            if stat.mode & 0o170_000 == 0o040_000 {
+            if stat.file_type.is_dir() {
                 dirs.push((path, entry.inode));
             }
             lines.push(line);

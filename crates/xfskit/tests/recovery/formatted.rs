@@ -138,13 +138,13 @@ impl Case<'_> {
         let me = Caller::root();
         // The whole of a journal of 64 MiB takes too long for each case.
         let unit = (fs.mount().journal.usage().1 / 16).min(512 << 10);
-        let before = fs.create(fs.root(), b"before", &NewFile::new(0o040_755), &me).unwrap().inode;
+        let before = fs.create(fs.root(), b"before", &NewFile::dir(0o755), &me).unwrap().inode;
         fill_journal(&fs, unit * distances[0]);
         fs.unmount().unwrap();
         self.format(tool, &image);
         let fs = open(&image);
         fill_journal(&fs, unit * distances[1]);
-        let file = fs.create(before, b"file", &NewFile::new(0o100_644), &me).unwrap().inode;
+        let file = fs.create(before, b"file", &NewFile::file(0o644), &me).unwrap().inode;
         fs.set_xattr(file, b"user.name", what.as_bytes(), SetMode::Any, &me).unwrap();
         fs.sync().unwrap();
         // Dropped without an unmount, as a process that is killed: nothing more is written.

@@ -20,7 +20,7 @@ fn open(device: &Arc<Device>) -> xfskit::volume::Result<Volume> {
 fn two_on_a_list(fs: &Volume) -> [InodeNumber; 2] {
     let me = Caller::root();
     let name = |n: u64| format!("f{n}").into_bytes();
-    let make = |n| fs.create(fs.root(), &name(n), &NewFile::new(0o100_644), &me).unwrap().inode;
+    let make = |n| fs.create(fs.root(), &name(n), &NewFile::file(0o644), &me).unwrap().inode;
     let inodes: Vec<InodeNumber> = (0..=LISTS).map(make).collect();
     let pair = [inodes[0], inodes[LISTS as usize]];
     assert_eq!(pair[0].0 % LISTS, pair[1].0 % LISTS);
@@ -49,7 +49,7 @@ fn a_link_is_taken_that_comes_before_what_mends_its_inode() {
         fs.sync().unwrap();
     }
     // The tail moves past the changes that are written in place.
-    fs.create(fs.root(), b"more", &NewFile::new(0o100_644), &Caller::root()).unwrap();
+    fs.create(fs.root(), b"more", &NewFile::file(0o644), &Caller::root()).unwrap();
     fs.sync().unwrap();
     let on_device = device.state().sectors.clone();
     fs.drop_references(first, 1).unwrap();

@@ -56,7 +56,7 @@ fn quotas_and_growth_are_replayed_and_later_usage_is_counted_anew() {
     let fs = open(&ours);
     let dir = fs.lookup(fs.root(), b"d").unwrap().inode;
     let user = Caller { uid: 1000, gid: 1000, ..Caller::root() };
-    let new = fs.create(dir, b"ours", &NewFile::new(0o100_644), &user).unwrap().inode;
+    let new = fs.create(dir, b"ours", &NewFile::file(0o644), &user).unwrap().inode;
     fs.write_at(new, 0, &[7; 50_000]).unwrap();
     fs.unlink(dir, b"f50", &Caller::root()).unwrap();
     fs.unmount().unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use xfskit::attr::Attr;
 use xfskit::attr::update::{self, Logging};
 use xfskit::trans::Reservation;
-use xfskit::volume::{Caller, Error, Fallocate, NewFile, SetAttr, SetMode, Volume, XattrChange};
+use xfskit::volume::{Caller, Error, Fallocate, LastLink, NewFile, Permissions, SetAttr, SetMode, Volume, XattrChange};
 
 /// An ACL in the form for users, with so many named users.
 pub fn acl(users: u32) -> Vec<u8> {
@@ -31,20 +31,20 @@ fn a_damaged_acl_stops_a_chmod_and_nothing_else() {
     let file = file(&fs, "file");
     for garbage in [&b"garbage"[..], &[0xff; 3000], &[0; 20_000]] {
         fs.set_xattr(file, b"trusted.SGI_ACL_FILE", garbage, SetMode::Any, &me).unwrap();
-        let change = SetAttr { mode: Some(0o600), uid: Some(7), ..Default::default() };
+        let change = SetAttr { permissions: Some(Permissions::new(0o600)), uid: Some(7), ..Default::default() };
         assert!(matches!(refused(&fs, "a chmod", fs.set_attr(file, &change, &me)), Error::Corrupt(_)));
         let truncation = SetAttr { size: Some(77), ..change };
         assert!(matches!(refused(&fs, "a truncation", fs.set_attr(file, &truncation, &me)), Error::Corrupt(_)));
         let stat = fs.stat(file).unwrap();
-        assert_eq!((stat.mode, stat.uid, stat.size), (FILE | 0o644, 0, 0), "nothing was changed");
+        assert_eq!((stat.mode(), stat.uid, stat.size), (FILE | 0o644, 0, 0), "nothing was changed");
     }
     // What a user can do about it.
     fs.set_xattr(file, b"system.posix_acl_access", &acl(1), SetMode::Any, &me).unwrap();
-    fs.set_attr(file, &SetAttr { mode: Some(0o600), ..Default::default() }, &me).unwrap();
-    assert_eq!(fs.stat(file).unwrap().mode, FILE | 0o600);
+    fs.set_attr(file, &SetAttr { permissions: Some(Permissions::new(0o600)), ..Default::default() }, &me).unwrap();
+    assert_eq!(fs.stat(file).unwrap().mode(), FILE | 0o600);
     fs.set_xattr(file, b"trusted.SGI_ACL_FILE", b"garbage", SetMode::Any, &me).unwrap();
     fs.remove_xattr(file, b"system.posix_acl_access", &me).unwrap();
-    fs.set_attr(file, &SetAttr { mode: Some(0o640), ..Default::default() }, &me).unwrap();
+    fs.set_attr(file, &SetAttr { permissions: Some(Permissions::new(0o640)), ..Default::default() }, &me).unwrap();
     image.close(fs);
 }
 
@@ -52,15 +52,15 @@ fn a_damaged_acl_stops_a_chmod_and_nothing_else() {
 fn a_damaged_default_acl_stops_what_would_inherit_it() {
     let image = Image::new(64, &[]);
     let (fs, me) = (image.open(), Caller::root());
-    let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
+    let dir = fs.create(fs.root(), b"dir", &NewFile::dir(0o755), &me).unwrap().inode;
     fs.set_xattr(dir, b"trusted.SGI_ACL_DEFAULT", b"garbage", SetMode::Any, &me).unwrap();
     for mode in [FILE, DIR] {
-        refused(&fs, "a create", fs.create(dir, b"new", &NewFile::new(mode | 0o755), &me));
-        refused(&fs, "a file without a name", fs.tmpfile(dir, &NewFile::new(FILE | 0o755), &me));
+        refused(&fs, "a create", fs.create(dir, b"new", &NewFile::of_mode(mode | 0o755).unwrap(), &me));
+        refused(&fs, "a file without a name", fs.tmpfile(dir, &NewFile::file(0o755), &me));
     }
     assert_eq!(fs.list_dir(dir).unwrap().len(), 0);
     fs.remove_xattr(dir, b"system.posix_acl_default", &me).unwrap();
-    fs.create(dir, b"new", &NewFile::new(FILE | 0o755), &me).unwrap();
+    fs.create(dir, b"new", &NewFile::file(0o755), &me).unwrap();
     image.close(fs);
 }
 
@@ -69,13 +69,14 @@ fn the_longest_acl_is_inherited() {
     for block in ["size=1024", "size=4096"] {
         let image = Image::new(64, &[('b', block)]);
         let (fs, me) = (image.open(), Caller::root());
-        let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
+        let dir = fs.create(fs.root(), b"dir", &NewFile::dir(0o755), &me).unwrap().inode;
         let longest = acl(5_450);
         fs.set_xattr(dir, b"system.posix_acl_default", &longest, SetMode::Any, &me).unwrap();
         for (name, mode) in [("file", FILE), ("dir", DIR)] {
-            let made = fs.create(dir, name.as_bytes(), &NewFile::new(mode | 0o777), &me).unwrap().inode;
+            let made = fs.create(dir, name.as_bytes(), &NewFile::of_mode(mode | 0o777).unwrap(), &me).unwrap().inode;
             assert!(fs.get_xattr(made, b"system.posix_acl_access").unwrap() == longest, "{name}");
-            fs.set_attr(made, &SetAttr { mode: Some(0o700), ..Default::default() }, &me).unwrap();
+            fs.set_attr(made, &SetAttr { permissions: Some(Permissions::new(0o700)), ..Default::default() }, &me)
+                .unwrap();
         }
         image.close(fs);
     }
@@ -90,11 +91,11 @@ fn a_chmod_that_was_overtaken_by_a_long_acl_begins_anew() {
     // While space is scarce, transactions that may allocate run one at a time, so the chmod waits after it has
     // reserved.
     let free = fs.statfs().free_blocks;
-    fs.fallocate(filler, Fallocate::Allocate, 0, (free - 400) * 1024).unwrap();
+    fs.fallocate(filler, 0, (free - 400) * 1024, Fallocate::Allocate).unwrap();
     let inode = fs.mount().inode(file).unwrap();
     let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 200, may_dip: false };
     let mut tx = fs.mount().transaction(reservation).unwrap();
-    let change = SetAttr { mode: Some(0o600), ..Default::default() };
+    let change = SetAttr { permissions: Some(Permissions::new(0o600)), ..Default::default() };
     std::thread::scope(|scope| {
         let chmod = scope.spawn(|| fs.set_attr(file, &change, &Caller::root()));
         std::thread::sleep(Duration::from_millis(100));
@@ -102,7 +103,7 @@ fn a_chmod_that_was_overtaken_by_a_long_acl_begins_anew() {
         let acl = on_disk(5_400);
         update::put(&mut tx, id, Attr::new(2, b"SGI_ACL_FILE", &acl), Logging::NotLogged).unwrap();
         tx.commit().unwrap();
-        assert_eq!(chmod.join().unwrap().unwrap().mode, FILE | 0o600);
+        assert_eq!(chmod.join().unwrap().unwrap().mode(), FILE | 0o600);
     });
     assert!(fs.get_xattr(file, b"system.posix_acl_access").unwrap().len() > 5_400 * 8);
     fs.unlink(fs.root(), b"filler", &me).unwrap();
@@ -178,7 +179,7 @@ fn by_the_kernel(dir: &Path, attempt: &Attempt) -> Found {
 
 fn by_us(fs: &Volume, attempt: &Attempt, in_batch: bool) -> Found {
     let (inode, name, me) =
-        (fs.resolve(attempt.file.as_bytes(), true).unwrap().inode, attempt.name.as_bytes(), Caller::root());
+        (fs.resolve(attempt.file.as_bytes(), LastLink::Follow).unwrap().inode, attempt.name.as_bytes(), Caller::root());
     let _ = fs.remove_xattr(inode, name, &me);
     if attempt.had_one {
         let _ = fs.set_xattr(inode, name, &acl(2), SetMode::Any, &me);
@@ -198,7 +199,7 @@ fn what_is_no_acl_is_refused_as_the_kernel_does_and_removes_none() {
     let image = Image::new(64, &[]);
     let fs = image.open();
     file(&fs, "file");
-    fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &Caller::root()).unwrap();
+    fs.create(fs.root(), b"dir", &NewFile::dir(0o755), &Caller::root()).unwrap();
     image.close(fs);
     let Some(kernel) = xfskit_testkit::kernel_mount(&image.path) else { return };
     let expected: Vec<Found> = attempts().iter().map(|attempt| by_the_kernel(kernel.path(), attempt)).collect();

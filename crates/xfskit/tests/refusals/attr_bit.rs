@@ -1,7 +1,7 @@
 //! The superblock says that there are attributes, from the first attr fork on.
 
 use crate::shapes::{OLD, file};
-use crate::stress::{FILE, Image};
+use crate::stress::Image;
 use rustix::fs::XattrFlags;
 use std::path::Path;
 use xfskit::volume::{Caller, NewFile, SetMode, Volume};
@@ -63,7 +63,7 @@ fn threads_that_make_the_first_attr_forks_announce_them_once() {
     let made: Vec<_> = (0..8).map(|number| file(&fs, &format!("file {number}"))).collect();
     let set = |fs: &Volume, inode| fs.set_xattr(inode, b"user.a", b"value", SetMode::Any, &Caller::root()).unwrap();
     std::thread::scope(|scope| made.iter().for_each(|inode| drop(scope.spawn(|| set(&fs, *inode)))));
-    fs.create(fs.root(), b"last", &NewFile::new(FILE | 0o644), &Caller::root()).unwrap();
+    fs.create(fs.root(), b"last", &NewFile::file(0o644), &Caller::root()).unwrap();
     image.close(fs);
     let Some(reference) = reference() else { return };
     assert!(version(&reference, &image.path).contains("0xb4b5"));

@@ -1,11 +1,11 @@
 //! The first attribute of an inode whose extent map has a wide root: the root makes way, as it does for the kernel.
 
 use crate::shapes::{OLD, scattered};
-use crate::stress::{DIR, FILE, Image};
+use crate::stress::Image;
 use rustix::fs::XattrFlags;
 use std::path::Path;
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, Fallocate, NewFile, SetMode, Volume};
+use xfskit::volume::{Caller, Fallocate, LastLink, NewFile, SetMode, Volume};
 use xfskit_testkit::{Reference, copy_image, kernel_mount, reference};
 
 /// An ACL of user, a named user, group, mask and other.
@@ -21,7 +21,7 @@ fn layout(reference: &Reference, image: &Path, inode: InodeNumber) -> String {
 
 /// Sets an attribute with us and, on a copy of the image, with the kernel; the inodes must be laid out the same.
 fn compare(image: &Image, fs: Volume, path: &str, name: &str, value: &[u8]) {
-    let inode = fs.resolve(path.as_bytes(), false).unwrap().inode;
+    let inode = fs.resolve(path.as_bytes(), LastLink::Keep).unwrap().inode;
     fs.sync().unwrap();
     let copy = image.path.with_extension("kernel");
     fs.unmount().unwrap();
@@ -67,13 +67,13 @@ fn a_file_of_thousands_of_extents_gets_an_acl() {
 fn a_large_fragmented_directory_gets_its_first_attribute() {
     let image = Image::new(64, &[OLD, &[('b', "size=1024")]].concat());
     let fs = image.open();
-    let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &Caller::root()).unwrap().inode;
-    let target = fs.create(fs.root(), b"target", &NewFile::new(FILE | 0o644), &Caller::root()).unwrap().inode;
+    let dir = fs.create(fs.root(), b"dir", &NewFile::dir(0o755), &Caller::root()).unwrap().inode;
+    let target = fs.create(fs.root(), b"target", &NewFile::file(0o644), &Caller::root()).unwrap().inode;
     // Blocks of a file lie between those of the directory.
     for number in 0..14_000 {
-        fs.link(target, dir, format!("{number:0200}").as_bytes()).unwrap();
+        fs.link(dir, format!("{number:0200}").as_bytes(), target).unwrap();
         if number % 3 == 0 {
-            fs.fallocate(target, Fallocate::Allocate, number * 1024, 1024).unwrap();
+            fs.fallocate(target, number * 1024, 1024, Fallocate::Allocate).unwrap();
         }
     }
     compare(&image, fs, "/dir", "security.long", &[7; 120]);

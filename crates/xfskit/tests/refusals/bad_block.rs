@@ -1,6 +1,6 @@
 //! A block that the device refuses stays in the journal, and the filesystem lives on as long as the journal has room.
 
-use crate::stress::{FILE, Image};
+use crate::stress::Image;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +52,7 @@ fn open(image: &Image) -> (Volume, Arc<BadPlace>) {
 }
 
 fn make(fs: &Volume, name: &str) -> Result<(), Error> {
-    let file = fs.create(fs.root(), name.as_bytes(), &NewFile::new(FILE | 0o644), &Caller::root())?;
+    let file = fs.create(fs.root(), name.as_bytes(), &NewFile::file(0o644), &Caller::root())?;
     fs.write_at(file.inode, 0, name.as_bytes())
 }
 

@@ -1,6 +1,6 @@
 //! One file that cannot be written out keeps nothing else from becoming durable.
 
-use crate::stress::{FILE, Image};
+use crate::stress::Image;
 use std::io;
 use std::sync::{Arc, Mutex};
 use xfskit::device::{Access, BlockDevice, FileDevice};
@@ -57,7 +57,7 @@ fn open_over_cuts(image: &Image) -> Volume {
 fn open_with_a_bad_file(image: &Image) -> Volume {
     let fs = open_over_cuts(image);
     for (name, contents) in [("a", &b"good"[..]), ("bad", REFUSED), ("z", b"good too")] {
-        let made = fs.create(fs.root(), name.as_bytes(), &NewFile::new(FILE | 0o644), &Caller::root()).unwrap();
+        let made = fs.create(fs.root(), name.as_bytes(), &NewFile::file(0o644), &Caller::root()).unwrap();
         fs.write_at(made.inode, 0, contents).unwrap();
     }
     fs
@@ -93,9 +93,9 @@ fn an_fsync_that_fails_made_the_names_durable() {
         let result = fs.fsync(fs.lookup(fs.root(), name.as_bytes()).unwrap().inode);
         assert_eq!(result.is_err(), name == "bad");
         if name == "z" {
-            let new = NewFile::new(FILE | 0o644);
+            let new = NewFile::file(0o644);
             fs.create(fs.root(), b"late", &new, &Caller::root()).unwrap();
-            fs.link(fs.lookup(fs.root(), b"bad").unwrap().inode, fs.root(), b"bad 2").unwrap();
+            fs.link(fs.root(), b"bad 2", fs.lookup(fs.root(), b"bad").unwrap().inode).unwrap();
         }
     }
     drop(fs);
@@ -126,14 +126,14 @@ fn what_is_written_to_a_synchronous_file_is_durable() {
         ("write", |fs, file, _| fs.write_at(file, 0, b"12345").unwrap(), 5),
         ("late", |fs, file, _| fs.write_keeping_times(file, 0, b"12345").unwrap(), 5),
         ("append", |fs, file, _| assert_eq!(fs.append(file, b"1234567").unwrap(), 0), 7),
-        ("allocate", |fs, file, _| fs.fallocate(file, Fallocate::Allocate, 0, 9000).unwrap(), 9000),
+        ("allocate", |fs, file, _| fs.fallocate(file, 0, 9000, Fallocate::Allocate).unwrap(), 9000),
         ("clone", |fs, file, from| fs.clone_range(from, 0, file, 0, 0).unwrap(), 10_000),
         ("copy", |fs, file, from| assert_eq!(fs.copy_range(from, 1, file, 0, 100).unwrap(), 100), 100),
     ];
     for (name, operation, size) in operations {
         let fs = open_over_cuts(&image);
         let dir = fs.lookup(fs.root(), b"dir").unwrap().inode;
-        let new = NewFile::new(FILE | 0o644);
+        let new = NewFile::file(0o644);
         let make = |name: &str| fs.create(dir, name.as_bytes(), &new, &Caller::root()).unwrap().inode;
         let (from, file) = (make(&format!("from {name}")), make(name));
         fs.write_at(from, 0, &[1; 10_000]).unwrap();

@@ -55,7 +55,7 @@ fn make_by_us(fs: &Volume, dir: InodeNumber, name: &str, mode: u16) {
     let target: &[u8] = if mode == 0o120_000 { b"target" } else { b"" };
     let device = if matches!(mode, 0o020_000 | 0o060_000) { 0x0103 } else { 0 };
     let permissions = if mode == 0o120_000 { 0o777 } else { 0o755 };
-    let new = NewFile { target, device, ..NewFile::new(mode | permissions) };
+    let new = NewFile { target, device, ..NewFile::of_mode(mode | permissions).unwrap() };
     fs.create(dir, format!("ours-{name}").as_bytes(), &new, &Caller::root()).unwrap();
 }
 

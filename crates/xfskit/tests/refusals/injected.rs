@@ -3,14 +3,13 @@
 
 use crate::acl::acl;
 use crate::shapes::{OLD, file, scattered};
-use crate::stress::{DIR, FILE};
 use std::sync::Arc;
 use xfskit::device::{BlockDevice, MemoryDevice, OverlayDevice};
 use xfskit::error_tags;
 use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::volume::{
-    AttrLogging, AttrPath, Caller, Error, Fallocate, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SetTime,
-    Volume, WholeFile, XattrChange,
+    AttrLogging, AttrPath, Caller, Error, Fallocate, LastLink, MountOptions, NewFile, Permissions, RenameFlags,
+    SetAttr, SetMode, SetTime, Volume, WholeFile, XattrChange,
 };
 use xfskit_check::{CheckOptions, Quiet, check};
 use xfskit_mkfs::{Options, make};
@@ -44,7 +43,7 @@ struct Verb {
 }
 
 fn at(fs: &Volume, path: &str) -> InodeNumber {
-    fs.resolve(path.as_bytes(), false).unwrap_or_else(|error| panic!("{path}: {error}")).inode
+    fs.resolve(path.as_bytes(), LastLink::Keep).unwrap_or_else(|error| panic!("{path}: {error}")).inode
 }
 
 fn create(fs: &Volume, dir: &str, new: &NewFile<'_>) -> Result<(), Error> {
@@ -68,7 +67,7 @@ fn change(fs: &Volume, path: &str, change: SetAttr) -> Result<(), Error> {
 }
 
 fn chmod(fs: &Volume, path: &str) -> Result<(), Error> {
-    change(fs, path, SetAttr { mode: Some(0o701), uid: Some(5), ..Default::default() })
+    change(fs, path, SetAttr { permissions: Some(Permissions::new(0o701)), uid: Some(5), ..Default::default() })
 }
 
 const REPLACE: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
@@ -82,26 +81,26 @@ macro_rules! verbs {
 }
 
 const VERBS: &[Verb] = verbs! {
-    Nothing "create" |fs| create(fs, "/d", &NewFile::new(FILE | 0o644));
-    Nothing "mkdir" |fs| create(fs, "/d", &NewFile::new(DIR | 0o755));
-    Nothing "symlink" |fs| create(fs, "/d", &NewFile { target: &[b't'; 900], ..NewFile::new(0o120_777) });
-    Nothing "mknod" |fs| create(fs, "/large", &NewFile { device: 0x0103, ..NewFile::new(0o020_600) });
-    Nothing "create in a large directory" |fs| create(fs, "/large", &NewFile::new(FILE | 0o644));
-    Nothing "create below a default ACL" |fs| create(fs, "/acl-dir", &NewFile::new(FILE | 0o644));
-    Nothing "mkdir below a default ACL" |fs| create(fs, "/acl-dir", &NewFile::new(DIR | 0o755));
-    Nothing "mkdir below a long default ACL" |fs| create(fs, "/long-acl-dir", &NewFile::new(DIR | 0o755));
-    Nothing "tmpfile" |fs| fs.tmpfile(at(fs, "/acl-dir"), &NewFile::new(FILE | 0o644), &Caller::root()).map(drop);
+    Nothing "create" |fs| create(fs, "/d", &NewFile::file(0o644));
+    Nothing "mkdir" |fs| create(fs, "/d", &NewFile::dir(0o755));
+    Nothing "symlink" |fs| create(fs, "/d", &NewFile::symlink(&[b't'; 900]));
+    Nothing "mknod" |fs| create(fs, "/large", &NewFile { device: 0x0103, ..NewFile::of_mode(0o020_600).unwrap() });
+    Nothing "create in a large directory" |fs| create(fs, "/large", &NewFile::file(0o644));
+    Nothing "create below a default ACL" |fs| create(fs, "/acl-dir", &NewFile::file(0o644));
+    Nothing "mkdir below a default ACL" |fs| create(fs, "/acl-dir", &NewFile::dir(0o755));
+    Nothing "mkdir below a long default ACL" |fs| create(fs, "/long-acl-dir", &NewFile::dir(0o755));
+    Nothing "tmpfile" |fs| fs.tmpfile(at(fs, "/acl-dir"), &NewFile::file(0o644), &Caller::root()).map(drop);
     Nothing "make files" |fs| {
         let then = Timestamp::default();
         let (xattrs, contents) = (&[][..], &[5; 5000][..]);
         let name = |number: usize| format!("small {number}").into_bytes();
         let names: Vec<_> = (0..3).map(name).collect();
-        let of = |name| WholeFile { name, mode: 0o644, uid: 0, gid: 0, atime: then, mtime: then, xattrs, contents };
+        let of = |name| WholeFile { name, permissions: Permissions::new(0o644), uid: 0, gid: 0, atime: then, mtime: then, xattrs, contents };
         let files: Vec<_> = names.iter().map(|name| of(name)).collect();
         fs.make_files(at(fs, "/d"), &files).map(drop)
     };
-    Nothing "link" |fs| fs.link(at(fs, "/full"), at(fs, "/large"), b"one more").map(drop);
-    Nothing "link over" |fs| fs.link_over(at(fs, "/full"), at(fs, "/d"), b"sub-file", &Caller::root());
+    Nothing "link" |fs| fs.link(at(fs, "/large"), b"one more", at(fs, "/full")).map(drop);
+    Nothing "link over" |fs| fs.link_over(at(fs, "/d"), b"sub-file", at(fs, "/full"), &Caller::root());
     Nothing "unlink" |fs| fs.unlink(fs.root(), b"full", &Caller::root());
     Nothing "unlink of many extents" |fs| fs.unlink(fs.root(), b"wide", &Caller::root());
     Nothing "unlink of attributes" |fs| fs.unlink(fs.root(), b"remote", &Caller::root());
@@ -152,7 +151,7 @@ const VERBS: &[Verb] = verbs! {
     Nothing "chmod beside an ACL in a leaf" |fs| chmod(fs, "/leaf-acl");
     Nothing "chmod beside a long ACL" |fs| chmod(fs, "/long-acl");
     Some "chmod and truncate" |fs| {
-        change(fs, "/acl", SetAttr { mode: Some(0o600), size: Some(10_000), ..Default::default() })
+        change(fs, "/acl", SetAttr { permissions: Some(Permissions::new(0o600)), size: Some(10_000), ..Default::default() })
     };
     Nothing "times" |fs| change(fs, "/full", SetAttr { mtime: Some(SetTime::Now), ..Default::default() });
     Nothing "truncate" |fs| fs.truncate(at(fs, "/full"), 1234);
@@ -169,12 +168,12 @@ const VERBS: &[Verb] = verbs! {
         fs.fsync(at(fs, "/clone"))
     };
     Some "append" |fs| fs.append(at(fs, "/full"), &[8; 300_000]).map(drop);
-    Some "allocation" |fs| fs.fallocate(at(fs, "/wide"), Fallocate::Allocate, 0, 200 * 1024);
-    Some "hole" |fs| fs.fallocate(at(fs, "/full"), Fallocate::PunchHole, 1500, 9000);
-    Some "hole in shared blocks" |fs| fs.fallocate(at(fs, "/clone"), Fallocate::PunchHole, 4096, 4096);
-    Some "zeros" |fs| fs.fallocate(at(fs, "/full"), Fallocate::ZeroRange, 1500, 90_000);
-    Some "collapse" |fs| fs.fallocate(at(fs, "/wide"), Fallocate::CollapseRange, 2048, 4096);
-    Some "insertion" |fs| fs.fallocate(at(fs, "/full"), Fallocate::InsertRange, 8192, 4096);
+    Some "allocation" |fs| fs.fallocate(at(fs, "/wide"), 0, 200 * 1024, Fallocate::Allocate);
+    Some "hole" |fs| fs.fallocate(at(fs, "/full"), 1500, 9000, Fallocate::PunchHole);
+    Some "hole in shared blocks" |fs| fs.fallocate(at(fs, "/clone"), 4096, 4096, Fallocate::PunchHole);
+    Some "zeros" |fs| fs.fallocate(at(fs, "/full"), 1500, 90_000, Fallocate::ZeroRange);
+    Some "collapse" |fs| fs.fallocate(at(fs, "/wide"), 2048, 4096, Fallocate::CollapseRange);
+    Some "insertion" |fs| fs.fallocate(at(fs, "/full"), 8192, 4096, Fallocate::InsertRange);
     Some "clone" |fs| fs.clone_range(at(fs, "/full"), 0, at(fs, "/target"), 0, 0);
     Some "clone of many extents" |fs| fs.clone_range(at(fs, "/wide"), 0, at(fs, "/target"), 0, 0);
     Some "copy" |fs| fs.copy_range(at(fs, "/full"), 1, at(fs, "/target"), 5, 12_000).map(drop);
@@ -191,12 +190,12 @@ fn base(arguments: &[(char, &str)]) -> Arc<MemoryDevice> {
     let me = Caller::root();
     for dir in ["d", "d/sub", "acl-dir", "long-acl-dir", "large", "empty"] {
         let (parent, name) = dir.rsplit_once('/').unwrap_or(("", dir));
-        fs.create(at(&fs, &format!("/{parent}")), name.as_bytes(), &NewFile::new(DIR | 0o755), &me).unwrap();
+        fs.create(at(&fs, &format!("/{parent}")), name.as_bytes(), &NewFile::dir(0o755), &me).unwrap();
     }
-    fs.create(at(&fs, "/d"), b"sub-file", &NewFile::new(FILE | 0o644), &me).unwrap();
+    fs.create(at(&fs, "/d"), b"sub-file", &NewFile::file(0o644), &me).unwrap();
     let named = file(&fs, "named");
     for number in 0..1500 {
-        fs.link(named, at(&fs, "/large"), format!("name {number}").as_bytes()).unwrap();
+        fs.link(at(&fs, "/large"), format!("name {number}").as_bytes(), named).unwrap();
     }
     for name in ["full", "target", "acl", "leaf-acl", "long-acl", "leaf", "remote", "clone", "short"] {
         fs.write_at(file(&fs, name), 0, &[1; 30_000]).unwrap();
@@ -211,7 +210,7 @@ fn base(arguments: &[(char, &str)]) -> Arc<MemoryDevice> {
     for (path, users) in [("/acl-dir", 2), ("/long-acl-dir", 2000)] {
         fs.set_xattr(at(&fs, path), b"system.posix_acl_default", &acl(users), SetMode::Any, &me).unwrap();
     }
-    fs.create(at(&fs, "/acl-dir"), b"far", &NewFile::new(FILE | 0o644), &me).unwrap();
+    fs.create(at(&fs, "/acl-dir"), b"far", &NewFile::file(0o644), &me).unwrap();
     if fs.mount().geometry.has_reflink() {
         fs.clone_range(at(&fs, "/full"), 0, at(&fs, "/clone"), 0, 0).unwrap();
     }
@@ -231,7 +230,7 @@ fn digest(fs: &Volume) -> Vec<String> {
             lines.push(format!("{path}: {inode}"));
             if seen.insert(inode) {
                 lines.push(describe(fs, inode));
-                if fs.stat(inode).unwrap().mode & 0o170_000 == DIR {
+                if fs.stat(inode).unwrap().file_type.is_dir() {
                     dirs.push((path, inode));
                 }
             }
@@ -245,7 +244,7 @@ fn digest(fs: &Volume) -> Vec<String> {
 fn describe(fs: &Volume, inode: InodeNumber) -> String {
     let stat = fs.stat(inode).unwrap();
     let mut contents = Vec::new();
-    if stat.mode & 0o170_000 == FILE {
+    if stat.file_type.is_file() {
         contents.resize(stat.size.min(1 << 20) as usize, 0);
         assert_eq!(fs.read_at(inode, 0, &mut contents).unwrap(), contents.len());
     }

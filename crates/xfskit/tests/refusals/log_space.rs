@@ -4,9 +4,9 @@
 
 use crate::acl::acl;
 use crate::shapes::{OLD, file, fragment};
-use crate::stress::{DIR, FILE, Image};
+use crate::stress::Image;
 use xfskit::error_tags::LARP;
-use xfskit::volume::{AttrLogging, AttrPath, Caller, MountOptions, NewFile, SetAttr, SetMode};
+use xfskit::volume::{AttrLogging, AttrPath, Caller, MountOptions, NewFile, Permissions, SetAttr, SetMode};
 
 /// As many named users as an ACL may have.
 const MAX_USERS: u32 = 5_457;
@@ -35,24 +35,24 @@ fn the_longest_values_keep_to_their_log_space() {
             let image = Image::new(320, features);
             let fs = image.open_with(options);
             let one = file(&fs, "one");
-            let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
+            let dir = fs.create(fs.root(), b"dir", &NewFile::dir(0o755), &me).unwrap().inode;
             // Every AG has free inodes.
             for n in 0..16 {
-                fs.create(fs.root(), format!("{n}").as_bytes(), &NewFile::new(DIR | 0o755), &me).unwrap();
+                fs.create(fs.root(), format!("{n}").as_bytes(), &NewFile::dir(0o755), &me).unwrap();
             }
             fragment(&fs, 2_000);
             fs.set_xattr(one, b"user.longest", &[7; 65_536], SetMode::Any, &me).unwrap();
             fs.set_xattr(one, b"user.longest", &[8; 65_535], SetMode::Replace, &me).unwrap();
             fs.set_xattr(one, b"system.posix_acl_access", &acl(MAX_USERS), SetMode::Any, &me).unwrap();
-            fs.set_attr(one, &SetAttr { mode: Some(0o604), ..Default::default() }, &me).unwrap();
+            fs.set_attr(one, &SetAttr { permissions: Some(Permissions::new(0o604)), ..Default::default() }, &me)
+                .unwrap();
             for users in [1, 20, 200, MAX_USERS] {
                 fs.set_xattr(dir, b"system.posix_acl_default", &acl(users), SetMode::Any, &me).unwrap();
-                fs.create(dir, format!("file {users}").as_bytes(), &NewFile::new(FILE | 0o664), &me).unwrap();
-                let made = fs.create(dir, format!("dir {users}").as_bytes(), &NewFile::new(DIR | 0o755), &me).unwrap();
+                fs.create(dir, format!("file {users}").as_bytes(), &NewFile::file(0o664), &me).unwrap();
+                let made = fs.create(dir, format!("dir {users}").as_bytes(), &NewFile::dir(0o755), &me).unwrap();
                 let inherited = fs.get_xattr(made.inode, b"system.posix_acl_default").unwrap();
                 assert!(inherited == acl(users));
-                let unnamed = fs.tmpfile(dir, &NewFile::new(FILE | 0o664), &me).unwrap();
-                fs.drop_references(unnamed.inode, 1).unwrap();
+                fs.tmpfile(dir, &NewFile::file(0o664), &me).unwrap().release().unwrap();
             }
             fs.mount().journal.check().unwrap();
             image.close(fs);
@@ -95,13 +95,13 @@ fn creates_that_inherit_the_longest_acls_keep_to_their_log_space() {
         ..Default::default()
     });
     let one = file(&fs, "one");
-    let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
+    let dir = fs.create(fs.root(), b"dir", &NewFile::dir(0o755), &me).unwrap().inode;
     fs.set_xattr(dir, b"system.posix_acl_default", &acl(MAX_USERS), SetMode::Any, &me).unwrap();
     for n in 0..700 {
         let name = format!("{n:0200}");
-        fs.create(dir, name.as_bytes(), &NewFile::new(DIR | 0o755), &me).unwrap();
+        fs.create(dir, name.as_bytes(), &NewFile::dir(0o755), &me).unwrap();
         fs.rmdir(dir, name.as_bytes(), &me).unwrap();
-        fs.link(one, dir, name.as_bytes()).unwrap();
+        fs.link(dir, name.as_bytes(), one).unwrap();
     }
     fs.mount().journal.check().unwrap();
     image.close(fs);

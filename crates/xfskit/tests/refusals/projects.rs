@@ -1,13 +1,13 @@
 //! Directories that keep to their project take and refuse the same names as the kernel's, and an exchange of two names
 //! sets the same times.
 
-use crate::stress::{FILE, Image};
+use crate::stress::Image;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, RenameFlags as Flags};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 use xfskit::ondisk::inode::flags;
-use xfskit::volume::{Caller, Error, NewFile, RenameFlags, Volume};
+use xfskit::volume::{Caller, Error, LastLink, NewFile, RenameFlags, Volume};
 use xfskit_testkit::{kernel_mount, reference};
 
 #[derive(Clone, Copy, Debug)]
@@ -69,12 +69,12 @@ fn by_us(fs: &Volume, dir: &str, how: How, from: &str, to: &str) -> i32 {
     let split = |path: &str| {
         let path = format!("/{dir}/{path}");
         let (folder, name) = path.rsplit_once('/').unwrap();
-        (fs.resolve(folder.as_bytes(), false).unwrap().inode, name.as_bytes().to_vec())
+        (fs.resolve(folder.as_bytes(), LastLink::Keep).unwrap().inode, name.as_bytes().to_vec())
     };
     let ((from_dir, from), (to_dir, to)) = (split(from), split(to));
     let rename = |flags| fs.rename(from_dir, &from, to_dir, &to, flags, &Caller::root());
     let result = match how {
-        How::Link => fs.link(fs.lookup(from_dir, &from).unwrap().inode, to_dir, &to).map(drop),
+        How::Link => fs.link(to_dir, &to, fs.lookup(from_dir, &from).unwrap().inode).map(drop),
         How::Rename => rename(RenameFlags::default()),
         How::Exchange => rename(RenameFlags { exchange: true, ..RenameFlags::default() }),
         How::Whiteout => rename(RenameFlags { whiteout: true, ..RenameFlags::default() }),
@@ -132,7 +132,7 @@ fn flags_are_for_the_owner_and_protection_for_root() {
     let fs = image.open();
     let owner = Caller { uid: 7, gid: 7, groups: Vec::new() };
     let other = Caller { uid: 8, ..owner.clone() };
-    let file = fs.create(fs.root(), b"file", &NewFile::new(FILE | 0o6755), &owner).unwrap().inode;
+    let file = fs.create(fs.root(), b"file", &NewFile::file(0o6755), &owner).unwrap().inode;
     let project = xfskit::volume::Flags { project: 3, ..fs.flags(file).unwrap() };
     let protected = xfskit::volume::Flags { xflags: u32::from(flags::IMMUTABLE), ..project };
     for (wanted, caller, refused) in [(project, &other, true), (protected, &owner, true), (project, &owner, false)] {
@@ -140,7 +140,7 @@ fn flags_are_for_the_owner_and_protection_for_root() {
         assert_eq!(matches!(result, Err(Error::NotPermitted)), refused, "{wanted:?} by {}: {result:?}", caller.uid);
         assert_eq!(fs.flags(file).unwrap() == wanted, !refused);
     }
-    assert_eq!(fs.stat(file).unwrap().mode & 0o7777, 0o755, "another project takes the privileges of the file");
+    assert_eq!(fs.stat(file).unwrap().permissions.bits(), 0o755, "another project takes the privileges of the file");
     fs.set_flags(file, &protected, &Caller::root()).unwrap();
     assert!(matches!(fs.unlink(fs.root(), b"file", &Caller::root()), Err(Error::NotPermitted)));
     image.close(fs);

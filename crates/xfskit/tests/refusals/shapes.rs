@@ -1,6 +1,5 @@
 //! Images in the state in which something is refused.
 
-use crate::stress::FILE;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, Error, Fallocate, NewFile, Volume};
 
@@ -10,14 +9,14 @@ pub const OLD: &[(char, &str)] =
 
 /// Makes an empty file in the root directory.
 pub fn file(fs: &Volume, name: &str) -> InodeNumber {
-    fs.create(fs.root(), name.as_bytes(), &NewFile::new(FILE | 0o644), &Caller::root()).unwrap().inode
+    fs.create(fs.root(), name.as_bytes(), &NewFile::file(0o644), &Caller::root()).unwrap().inode
 }
 
 /// A file of so many extents of a block each.
 pub fn scattered(fs: &Volume, name: &str, extents: u64) -> InodeNumber {
     let (inode, block) = (file(fs, name), u64::from(fs.statfs().block_bytes));
     for index in 0..extents {
-        fs.fallocate(inode, Fallocate::Allocate, 2 * index * block, block).unwrap();
+        fs.fallocate(inode, 2 * index * block, block, Fallocate::Allocate).unwrap();
     }
     inode
 }
@@ -27,7 +26,7 @@ pub fn fragment(fs: &Volume, holes: u64) {
     let (inode, block) = (file(fs, "filler"), u64::from(fs.statfs().block_bytes));
     let (mut end, mut step) = (0, fs.statfs().blocks.next_power_of_two() * block);
     while step >= block {
-        match fs.fallocate(inode, Fallocate::Allocate, end, step) {
+        match fs.fallocate(inode, end, step, Fallocate::Allocate) {
             Ok(()) => end += step,
             Err(Error::NoSpace) => {
                 fs.truncate(inode, end).unwrap();
@@ -38,7 +37,7 @@ pub fn fragment(fs: &Volume, holes: u64) {
     }
     fs.sync().unwrap();
     for hole in 0..holes {
-        fs.fallocate(inode, Fallocate::PunchHole, (2 * hole + 1) * block, block).unwrap();
+        fs.fallocate(inode, (2 * hole + 1) * block, block, Fallocate::PunchHole).unwrap();
     }
     fs.sync().unwrap();
 }

@@ -3,11 +3,20 @@
 use crate::shapes::file;
 use crate::stress::{FILE, Image};
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::volume::{Caller, Volume, WholeFile};
+use xfskit::volume::{Caller, Permissions, Volume, WholeFile};
 
 fn make_small(fs: &Volume, name: &[u8], contents: &[u8]) -> InodeNumber {
     let then = Timestamp { seconds: 5, nanoseconds: 0 };
-    let file = WholeFile { name, mode: 0o644, uid: 0, gid: 0, atime: then, mtime: then, xattrs: &[], contents };
+    let file = WholeFile {
+        name,
+        permissions: Permissions::new(0o644),
+        uid: 0,
+        gid: 0,
+        atime: then,
+        mtime: then,
+        xattrs: &[],
+        contents,
+    };
     fs.make_files(fs.root(), &[file]).unwrap()[0].inode
 }
 
@@ -47,6 +56,6 @@ fn a_write_in_place_gives_a_small_file_its_time() {
     fs.unmount().unwrap();
     let fs = image.open();
     assert_eq!(fs.stat(new).unwrap().mtime, written, "the time of the write is in the image");
-    assert_eq!(fs.stat(new).unwrap().mode, FILE | 0o644);
+    assert_eq!(fs.stat(new).unwrap().mode(), FILE | 0o644);
     image.close(fs);
 }

@@ -1,7 +1,7 @@
 //! A feature that was switched on later: older inodes get it when they are written, as in the kernel.
 
 use crate::shapes::{OLD, file, fragment};
-use crate::stress::{DIR, Image};
+use crate::stress::Image;
 use std::os::unix::fs::MetadataExt;
 use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::volume::{Caller, Error, NewFile, SetAttr, SetMode, SetTime, Volume};
@@ -17,7 +17,7 @@ fn inodes_from_before_bigtime_take_late_times() {
     let (fs, me) = (image.open(), Caller::root());
     let inodes = [
         file(&fs, "file"),
-        fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode,
+        fs.create(fs.root(), b"dir", &NewFile::dir(0o755), &me).unwrap().inode,
         fs.symlink(fs.root(), b"link", b"target", &me).unwrap().inode,
     ];
     let change = SetAttr { mtime: Some(SetTime::To(LATE)), atime: Some(SetTime::To(LATE)), ..Default::default() };

@@ -1,7 +1,7 @@
 //! A rename that leaves a whiteout needs an inode. If there is none, it fails and has changed nothing.
 
 use crate::shapes::{file, fragment, refused};
-use crate::stress::{DIR, FILE, Image, Watchdog};
+use crate::stress::{Image, Watchdog};
 use std::time::Duration;
 use xfskit::ondisk::AgNumber;
 use xfskit::trans::Transaction;
@@ -13,7 +13,7 @@ const WHITEOUT: RenameFlags = RenameFlags { no_replace: false, exchange: false, 
 fn use_up_inodes(fs: &Volume) {
     for number in 0.. {
         let name = format!("n{number}");
-        match fs.create(fs.root(), name.as_bytes(), &NewFile::new(FILE | 0o644), &Caller::root()) {
+        match fs.create(fs.root(), name.as_bytes(), &NewFile::file(0o644), &Caller::root()) {
             Ok(_) => {}
             Err(Error::NoSpace) => return,
             Err(error) => panic!("{error}"),
@@ -38,7 +38,7 @@ fn without_an_inode_nothing_is_renamed() {
             file(&fs, "from");
             let to = file(&fs, "to");
             if links == 2 {
-                fs.link(to, fs.root(), b"other").unwrap();
+                fs.link(fs.root(), b"other", to).unwrap();
             }
             use_up_inodes(&fs);
             rename_is_refused(&fs);
@@ -67,11 +67,11 @@ fn an_ag_that_another_holds_is_waited_for() {
     let (fs, me) = (image.open(), Caller::root());
     let ag_of = |inode| fs.mount().geometry.split_inode(inode).unwrap().0;
     // Directories go to the AGs in turn.
-    let mut dirs = (0..4)
-        .map(|n| fs.create(fs.root(), format!("d{n}").as_bytes(), &NewFile::new(DIR | 0o755), &me).unwrap().inode);
+    let mut dirs =
+        (0..4).map(|n| fs.create(fs.root(), format!("d{n}").as_bytes(), &NewFile::dir(0o755), &me).unwrap().inode);
     let dir = dirs.find(|dir| ag_of(*dir) == AgNumber(1)).expect("a directory in the second AG");
     for name in [&b"from"[..], b"to"] {
-        let made = fs.create(dir, name, &NewFile::new(FILE | 0o644), &me).unwrap().inode;
+        let made = fs.create(dir, name, &NewFile::file(0o644), &me).unwrap().inode;
         assert_eq!(ag_of(made), AgNumber(1));
     }
     use_up_inodes(&fs);

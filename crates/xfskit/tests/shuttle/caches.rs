@@ -4,7 +4,7 @@
 //! writes a mark in place while the log has no durable copy of it has written a pinned object.
 
 use crate::device::Device;
-use crate::{DIR, FILE, below, close, explore, image, open};
+use crate::{below, close, explore, image, open};
 use shuttle::thread;
 use std::any::Any;
 use std::collections::HashMap;
@@ -58,10 +58,10 @@ impl Scene {
     fn new(device: &Arc<Device>) -> Self {
         let fs = open(device, MountOptions { cache_bytes: 0, ..MountOptions::default() });
         let me = Caller::root();
-        let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
+        let dir = fs.create(fs.root(), b"dir", &NewFile::dir(0o755), &me).unwrap().inode;
         let make = |n: usize| {
             let name = format!("some-long-name-of-file-{n:04}");
-            fs.create(dir, name.as_bytes(), &NewFile::new(FILE | 0o644), &me).unwrap().inode
+            fs.create(dir, name.as_bytes(), &NewFile::file(0o644), &me).unwrap().inode
         };
         let files = (0..FILES).map(make).collect();
         fs.mount().journal.quiesce().unwrap();
@@ -118,7 +118,7 @@ impl Scene {
             self.fs.set_attr(self.files[file], &SetAttr { uid: Some(mark as u32), ..SetAttr::default() }, &me).unwrap();
             let mark = self.new_mark();
             let new = [&text(mark)[..], format!("-{writer}-{round}").as_bytes()].concat();
-            self.fs.create(self.dir, &new, &NewFile::new(FILE | 0o600), &me).unwrap();
+            self.fs.create(self.dir, &new, &NewFile::file(0o600), &me).unwrap();
             if below(2) == 0 {
                 self.fs.unlink(self.dir, &new, &me).unwrap();
             }

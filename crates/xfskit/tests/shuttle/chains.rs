@@ -2,7 +2,7 @@
 //! all.
 
 use crate::device::Device;
-use crate::{FILE, below, close, explore, image, open};
+use crate::{below, close, explore, image, open};
 use shuttle::thread;
 use std::sync::{Arc, LazyLock};
 use xfskit::error_tags::BMAP_ALLOC_MINLEN_EXTENT;
@@ -15,7 +15,7 @@ const THREADS: usize = 2;
 /// Sets values whose blocks are mapped one by one: a link and an intent for each.
 fn roll(fs: &Volume, thread: usize) {
     let me = Caller::root();
-    let file = fs.create(fs.root(), format!("{thread}").as_bytes(), &NewFile::new(FILE | 0o644), &me).unwrap().inode;
+    let file = fs.create(fs.root(), format!("{thread}").as_bytes(), &NewFile::file(0o644), &me).unwrap().inode;
     for round in 0..2 {
         let value = vec![round as u8; 4000 + below(4000)];
         fs.set_xattr(file, b"user.value", &value, SetMode::Any, &me).unwrap();
@@ -58,8 +58,7 @@ fn model() {
         });
         scope.spawn(|| {
             for n in 0..3 {
-                fs.create(fs.root(), format!("new-{n}").as_bytes(), &NewFile::new(FILE | 0o644), &Caller::root())
-                    .unwrap();
+                fs.create(fs.root(), format!("new-{n}").as_bytes(), &NewFile::file(0o644), &Caller::root()).unwrap();
             }
         });
     });

@@ -2,7 +2,7 @@
 //! changed block is never evicted before it is written in place.
 
 use crate::device::Device;
-use crate::{DIR, FILE, below, close, explore, image, open};
+use crate::{below, close, explore, image, open};
 use shuttle::thread;
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
@@ -23,8 +23,8 @@ static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);
 static LARGE: LazyLock<(Arc<Vec<u8>>, InodeNumber, Vec<InodeNumber>)> = LazyLock::new(|| {
     let device = Device::new(&IMAGE);
     let fs = open(&device, MountOptions::default());
-    let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &Caller::root()).unwrap().inode;
-    let make = |n| fs.create(dir, &name(n), &NewFile::new(FILE | 0o644), &Caller::root()).unwrap().inode;
+    let dir = fs.create(fs.root(), b"dir", &NewFile::dir(0o755), &Caller::root()).unwrap().inode;
+    let make = |n| fs.create(dir, &name(n), &NewFile::file(0o644), &Caller::root()).unwrap().inode;
     let files = (0..NAMES).map(make).collect();
     fs.unmount().unwrap();
     (Arc::new(device.contents()), dir, files)

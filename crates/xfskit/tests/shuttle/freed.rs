@@ -5,7 +5,7 @@
 //! no buffer may say that they are still a cluster.
 
 use crate::device::Device;
-use crate::{DIR, FILE, close, explore, image, open};
+use crate::{close, explore, image, open};
 use shuttle::thread;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -35,11 +35,11 @@ impl Scene {
     fn new(device: &Arc<Device>) -> Self {
         let fs = open(device, MountOptions::default());
         let me = Caller::root();
-        let dir = fs.create(fs.root(), b"dir", &NewFile::new(DIR | 0o755), &me).unwrap().inode;
+        let dir = fs.create(fs.root(), b"dir", &NewFile::dir(0o755), &me).unwrap().inode;
         let mut chunks: BTreeMap<u64, Vec<(String, InodeNumber)>> = BTreeMap::new();
         for n in 0..FILES {
             let name = format!("file-{n}");
-            let number = fs.create(dir, name.as_bytes(), &NewFile::new(FILE | 0o644), &me).unwrap().inode;
+            let number = fs.create(dir, name.as_bytes(), &NewFile::file(0o644), &me).unwrap().inode;
             chunks.entry(number.0 / CHUNK as u64).or_default().push((name, number));
         }
         let files = chunks.into_values().find(|files| files.len() == CHUNK).expect("a chunk of nothing else");

@@ -2,7 +2,7 @@
 //! first ones, without a gap.
 
 use crate::device::Device;
-use crate::{FILE, below, close, explore, image, open};
+use crate::{below, close, explore, image, open};
 use shuttle::thread;
 use std::sync::{Arc, LazyLock, Mutex};
 use xfskit::ondisk::{InodeNumber, Lsn};
@@ -32,7 +32,7 @@ impl Scene {
     fn new() -> Self {
         let device = Device::new(&IMAGE);
         let fs = open(&device, MountOptions { wsync: below(3) == 0, ..MountOptions::default() });
-        let shared = fs.create(fs.root(), b"shared", &NewFile::new(FILE | 0o644), &Caller::root()).unwrap().inode;
+        let shared = fs.create(fs.root(), b"shared", &NewFile::file(0o644), &Caller::root()).unwrap().inode;
         fs.sync().unwrap();
         Self { fs, device, shared, progress: Mutex::default(), cuts: Mutex::default() }
     }
@@ -61,7 +61,7 @@ impl Scene {
         let journal = &fs.mount().journal;
         for round in 1..=ROUNDS {
             self.begin(thread);
-            fs.create(fs.root(), format!("{thread}-{round}").as_bytes(), &NewFile::new(FILE | 0o644), &me).unwrap();
+            fs.create(fs.root(), format!("{thread}-{round}").as_bytes(), &NewFile::file(0o644), &me).unwrap();
             if fs.mount().options.wsync {
                 self.acknowledged(thread);
             }

@@ -37,9 +37,6 @@ use xfskit::ondisk::Timestamp;
 use xfskit::volume::{MountOptions, Volume};
 use xfskit_mkfs::{Options, make};
 
-const FILE: u16 = 0o100_000;
-const DIR: u16 = 0o040_000;
-
 /// xfs_repair looks at one in this many images, since it takes longer than a schedule.
 const REPAIR_EVERY: usize = 100;
 

@@ -2,13 +2,13 @@
 //! files that are unlinked while they are referenced.
 
 use crate::device::Device;
-use crate::{DIR, FILE, below, close, explore, image, open};
+use crate::{below, close, explore, image, open};
 use shuttle::sync::atomic::{AtomicI64, Ordering};
 use shuttle::thread;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, Error, MountOptions, NewFile, RenameFlags, Volume};
+use xfskit::volume::{Caller, Error, LastLink, MountOptions, NewFile, RenameFlags, Volume};
 
 static IMAGE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(image);
 const THREADS: usize = 3;
@@ -47,13 +47,13 @@ impl Scene {
     fn new(device: &Arc<Device>) -> Self {
         let fs = open(device, MountOptions::default());
         let me = Caller::root();
-        let make = |dir, name: &str, mode| fs.create(dir, name.as_bytes(), &NewFile::new(mode), &me).unwrap().inode;
-        let a = make(fs.root(), "a", DIR | 0o755);
-        let b = make(fs.root(), "b", DIR | 0o755);
-        let moving = make(a, "0", DIR | 0o755);
-        make(a, "1", FILE | 0o644);
-        make(b, "2", FILE | 0o644);
-        make(b, "3", FILE | 0o644);
+        let make = |dir, name: &str, new| fs.create(dir, name.as_bytes(), &new, &me).unwrap().inode;
+        let a = make(fs.root(), "a", NewFile::dir(0o755));
+        let b = make(fs.root(), "b", NewFile::dir(0o755));
+        let moving = make(a, "0", NewFile::dir(0o755));
+        make(a, "1", NewFile::file(0o644));
+        make(b, "2", NewFile::file(0o644));
+        make(b, "3", NewFile::file(0o644));
         // It stays in use, whatever happens to its name.
         fs.add_reference(moving).unwrap();
         Self { fs, dirs: vec![a, b, moving], names: AtomicI64::new(6) }
@@ -73,12 +73,12 @@ impl Scene {
         match below(10) {
             0..=3 => drop(rename(RenameFlags { no_replace: true, ..RenameFlags::default() })),
             4 => drop(rename(RenameFlags { exchange: true, ..RenameFlags::default() })),
-            5 => self.count(1, done("create", fs.create(dir, &name, &NewFile::new(FILE | 0o644), &me))),
+            5 => self.count(1, done("create", fs.create(dir, &name, &NewFile::file(0o644), &me))),
             6 => {
                 // A directory's number too, which must be refused without a deadlock.
                 let inode = if below(2) == 0 { Ok(dir) } else { fs.lookup_number(dir, &name) };
                 if let Ok(inode) = inode {
-                    self.count(1, done("link", fs.link(inode, other, &new)));
+                    self.count(1, done("link", fs.link(other, &new, inode)));
                 }
             }
             7 => self.count(-1, done("unlink", fs.unlink(dir, &name, &me))),
@@ -99,7 +99,7 @@ impl Scene {
     fn walk(&self, dir: InodeNumber, seen: &mut BTreeMap<InodeNumber, u32>) {
         for entry in self.fs.list_dir(dir).unwrap() {
             *seen.entry(entry.inode).or_default() += 1;
-            if self.fs.stat(entry.inode).unwrap().mode & 0o170_000 == DIR {
+            if self.fs.stat(entry.inode).unwrap().file_type.is_dir() {
                 assert_eq!(self.fs.lookup_number(entry.inode, b"..").unwrap(), dir);
                 self.walk(entry.inode, seen);
             }
@@ -114,7 +114,7 @@ impl Scene {
         assert_eq!(seen.values().map(|names| i64::from(*names)).sum::<i64>(), self.names.load(Ordering::SeqCst));
         for (inode, names) in &seen {
             let stat = fs.stat(*inode).unwrap();
-            assert!(stat.mode & 0o170_000 == DIR || stat.links == *names, "{inode:?} has {names} names: {stat:?}");
+            assert!(stat.file_type.is_dir() || stat.links == *names, "{inode:?} has {names} names: {stat:?}");
             assert_eq!(fs.parents(*inode).unwrap().len() as u32, *names, "parents of {inode:?}");
         }
         let (inodes, free) = fs.mount().space.inodes();
@@ -147,16 +147,17 @@ fn model_of_old_names() {
     let device = Device::new(&IMAGE);
     let fs = open(&device, MountOptions::default());
     let me = Caller::root();
-    fs.create(fs.root(), b"name", &NewFile::new(FILE | 0o644), &me).unwrap();
+    fs.create(fs.root(), b"name", &NewFile::file(0o644), &me).unwrap();
     thread::scope(|scope| {
-        scope.spawn(|| done("resolve", fs.resolve(b"/name", true)));
+        scope.spawn(|| done("resolve", fs.resolve(b"/name", LastLink::Follow)));
         scope.spawn(|| {
             fs.unlink(fs.root(), b"name", &me).unwrap();
-            let made = fs.tmpfile(fs.root(), &NewFile::new(FILE | 0o644), &me).unwrap();
+            let made = fs.tmpfile(fs.root(), &NewFile::file(0o644), &me).unwrap();
+            let before = made.stat().unwrap();
             thread::yield_now();
-            let found = fs.stat(made.inode).expect("a file without a name is its maker's until the maker drops it");
-            assert_eq!((found.generation, found.links), (made.generation, 0));
-            fs.drop_references(made.inode, 1).unwrap();
+            let found = fs.stat(made.number()).expect("a file without a name is its maker's until the maker drops it");
+            assert_eq!((found.generation, found.links), (before.generation, 0));
+            made.release().unwrap();
         });
     });
     close(fs, &device);

@@ -8,15 +8,15 @@ mod steps;
 mod stress;
 mod view;
 
-use node::{TYPE, acl};
+use node::acl;
 use run::Run;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use stress::{DIR, FILE, Image, Random, colliding, first_seed, keep_if_broken, scale};
+use stress::{Image, Random, colliding, first_seed, keep_if_broken, scale};
 use view::{brief, seen_by_kernel, seen_by_us};
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{AttrLogging, AttrPath, Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
+use xfskit::volume::{AttrLogging, AttrPath, Caller, LastLink, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 use xfskit_testkit::{TreeEntry, kernel_mount, reference};
 
 fn model(image: &Image, options: &MountOptions, seed: u64, steps: usize, names: usize) {
@@ -43,7 +43,7 @@ fn model(image: &Image, options: &MountOptions, seed: u64, steps: usize, names: 
     let has_parents = run.fs().mount().geometry.has_parent();
     let parents =
         run.expected().into_iter().filter(|entry| has_parents && entry.contents.is_some()).step_by(7).map(|entry| {
-            let inode = run.fs().resolve(entry.path.as_os_str().as_bytes(), false).unwrap().inode;
+            let inode = run.fs().resolve(entry.path.as_os_str().as_bytes(), LastLink::Keep).unwrap().inode;
             (entry.path, run.fs().paths(inode).unwrap())
         });
     let parents: Vec<_> = parents.collect();
@@ -168,7 +168,7 @@ fn change_all(fs: &Volume, dir: InodeNumber, random: &mut Random) {
     let me = Caller::root();
     for entry in fs.list_dir(dir).unwrap() {
         let stat = fs.stat(entry.inode).unwrap();
-        let is_dir = stat.mode & TYPE == DIR;
+        let is_dir = stat.file_type.is_dir();
         if is_dir {
             change_all(fs, entry.inode, random);
         }
@@ -187,7 +187,7 @@ fn change_all(fs: &Volume, dir: InodeNumber, random: &mut Random) {
             }
             4 if is_dir => {
                 for n in 0..50 {
-                    fs.create(entry.inode, format!("new {n}").as_bytes(), &NewFile::new(FILE | 0o600), &me).unwrap();
+                    fs.create(entry.inode, format!("new {n}").as_bytes(), &NewFile::file(0o600), &me).unwrap();
                 }
             }
             _ => {}

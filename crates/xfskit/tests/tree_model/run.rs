@@ -53,7 +53,7 @@ impl Run {
         self.next += 1;
         let node = Node {
             inode: stat.inode,
-            mode: stat.mode,
+            mode: stat.mode(),
             uid: stat.uid,
             gid: stat.gid,
             links: stat.links,

@@ -4,7 +4,7 @@ use crate::node::{ACCESS, CHAR, DEFAULT, LINK, TYPE, acl, following, permissions
 use crate::run::Run;
 use crate::stress::{DIR, FILE, colliding};
 use xfskit::ondisk::Timestamp;
-use xfskit::volume::{Caller, NewFile, RenameFlags, SetAttr, SetMode, SetTime, XattrChange};
+use xfskit::volume::{Caller, NewFile, Permissions, RenameFlags, SetAttr, SetMode, SetTime, XattrChange};
 
 impl Run {
     /// One operation.
@@ -34,11 +34,11 @@ impl Run {
         let device = if matches!(kind, CHAR | 0o060_000) { self.random.below(0x1000) as u32 } else { 0 };
         let lengths = [1, 30, 200, 336, 337, 500, 1023];
         let target = if kind == LINK { vec![b't'; lengths[self.random.below(lengths.len())]] } else { Vec::new() };
-        let new = NewFile { umask, device, target: &target, ..NewFile::new(mode) };
+        let new = NewFile { umask, device, target: &target, ..NewFile::of_mode(mode).unwrap() };
         let me = Caller { uid: self.random.below(3) as u32 * 1000, gid: 5, groups: Vec::new() };
         let tmp = kind == FILE && self.random.one_in(4);
         let result = if tmp {
-            self.fs().tmpfile(self.number(dir), &new, &me)
+            self.fs().tmpfile(self.number(dir), &new, &me).and_then(|made| self.fs().stat(made.into_raw()))
         } else {
             self.fs().create(self.number(dir), &name, &new, &me)
         };
@@ -62,7 +62,7 @@ impl Run {
         } else {
             node.mode = if kind == LINK { mode } else { mode & !umask };
         }
-        assert_eq!((node.mode, node.uid, node.gid, node.rdev), (stat.mode, me.uid, me.gid, device));
+        assert_eq!((node.mode, node.uid, node.gid, node.rdev), (stat.mode(), me.uid, me.gid, device));
         if tmp {
             assert_eq!(stat.links, 0);
             self.node(id).held = 1;
@@ -78,7 +78,7 @@ impl Run {
     fn link(&mut self) {
         let (dir, name) = (self.dir(), self.name());
         let Some(id) = self.any(|node| !node.is_dir()) else { return };
-        let result = self.fs().link(self.number(id), self.number(dir), &name);
+        let result = self.fs().link(self.number(dir), &name, self.number(id));
         if self.agree("link", result, self.child(dir, &name).is_none()).is_some() {
             self.node(id).links += 1;
             self.node(dir).children.insert(name, id);
@@ -160,7 +160,7 @@ impl Run {
             self.move_dir(from, from_dir, to_dir);
             if flags.whiteout {
                 let stat = self.fs().lookup(self.number(from_dir), &name).unwrap();
-                assert_eq!((stat.mode, stat.device, stat.links), (CHAR, 0, 1));
+                assert_eq!((stat.mode(), stat.device, stat.links), (CHAR, 0, 1));
                 let id = self.adopt(&stat, from_dir);
                 self.node(from_dir).children.insert(name, id);
             }
@@ -184,7 +184,7 @@ impl Run {
         let time =
             |n: usize| SetTime::To(Timestamp { seconds: n as i64 * 977 - 5_000_000, nanoseconds: n as u32 % 999 });
         let mut change = SetAttr {
-            mode: some(0o1000).map(|mode| mode as u16),
+            permissions: some(0o1000).map(|mode| Permissions::new(mode as u16)),
             uid: some(5000).map(|id| id as u32),
             gid: some(5000).map(|id| id as u32),
             atime: some(1 << 20).map(time),
@@ -194,13 +194,13 @@ impl Run {
         };
         let node = &self.nodes[&id];
         if node.mode & TYPE == LINK {
-            change.mode = None;
+            change.permissions = None;
         }
         let me = self.me.clone();
         let result = self.fs().set_attr(node.inode, &change, &me);
         self.agree("set_attr", result, true);
         let node = self.node(id);
-        if let Some(mode) = change.mode {
+        if let Some(mode) = change.permissions.map(Permissions::bits) {
             node.mode = node.mode & TYPE | mode;
             if let Some(acl) = node.xattrs.get_mut(ACCESS) {
                 *acl = following(acl, mode);

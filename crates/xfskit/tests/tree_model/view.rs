@@ -44,7 +44,7 @@ pub fn seen_by_us(fs: &Volume) -> Vec<TreeEntry> {
     let mut todo = vec![(PathBuf::new(), fs.root())];
     while let Some((path, inode)) = todo.pop() {
         let stat = fs.stat(inode).unwrap();
-        let kind = stat.mode & TYPE;
+        let kind = stat.mode() & TYPE;
         if kind == DIR {
             for entry in fs.list_dir(inode).unwrap() {
                 assert_eq!(fs.lookup_number(inode, &entry.name).unwrap(), entry.inode);
@@ -61,7 +61,7 @@ pub fn seen_by_us(fs: &Volume) -> Vec<TreeEntry> {
         xattrs.sort();
         entries.push(TreeEntry {
             path,
-            mode: stat.mode.into(),
+            mode: stat.mode().into(),
             uid: stat.uid,
             gid: stat.gid,
             links: stat.links.into(),

@@ -46,14 +46,14 @@ fn our_own_updates_are_finished() {
         let before = |fs: &Volume| {
             fill(fs, fillers);
             fs.set_xattr(one(fs), b"trusted.x", &[1; 100], SetMode::Any, &me).unwrap();
-            fs.link(one(fs), fs.root(), b"a second name").unwrap();
+            fs.link(fs.root(), b"a second name", one(fs)).unwrap();
         };
         let cut = |work: &dyn Fn(&Volume)| cut_off(LARP, 1, &before, work);
         cut(&|fs| drop(fs.set_xattr(one(fs), b"user.new", &[7; 30], SetMode::Any, &me)));
         cut(&|fs| drop(fs.set_xattr(one(fs), b"user.large", &[7; 65536], SetMode::Any, &me)));
         cut(&|fs| drop(fs.set_xattr(one(fs), b"trusted.x", &[7; 9000], SetMode::Any, &me)));
         cut(&|fs| drop(fs.remove_xattr(one(fs), b"trusted.x", &me)));
-        cut(&|fs| drop(fs.link(one(fs), fs.root(), b"third")));
+        cut(&|fs| drop(fs.link(fs.root(), b"third", one(fs))));
         cut(&|fs| drop(fs.unlink(fs.root(), b"a second name", &me)));
         cut(&|fs| drop(fs.rename(fs.root(), b"one", fs.root(), b"other", RenameFlags::default(), &me)));
     }

@@ -108,7 +108,7 @@ fn open_with(device: &Arc<MemoryDevice>, options: MountOptions) -> Result<Volume
 /// A filesystem with two files.
 fn two_files(device: &Arc<MemoryDevice>, options: MountOptions) -> (Volume, Vec<InodeNumber>) {
     let fs = open_with(device, options).unwrap();
-    let make = |name: &&[u8]| fs.create(fs.root(), name, &NewFile::new(0o100_644), &Caller::root()).unwrap().inode;
+    let make = |name: &&[u8]| fs.create(fs.root(), name, &NewFile::file(0o644), &Caller::root()).unwrap().inode;
     let inodes = [b"one".as_slice(), b"two"].iter().map(make).collect();
     fs.sync().unwrap();
     (fs, inodes)
