@@ -25,7 +25,7 @@ const VALUE_BYTES: usize = 1 << 30;
 const QUICK_VALUE_BYTES: usize = 512 << 20;
 const FILES: usize = 64_000;
 /// With fewer files, the last thread works alone for much of the time.
-const QUICK_FILES: usize = 8_000;
+const QUICK_FILES: usize = 32_000;
 const THREADS: usize = 16;
 /// The length whose figures were published, and the others.
 const PUBLISHED_BYTES: usize = 64 << 10;

@@ -14,6 +14,7 @@ use crate::data;
 use crate::error::{Error, Result};
 use crate::incore::{DataFork, ForkKind, ForkMap, Inode};
 use crate::inode::{bmap, unlinked};
+use crate::mount::AttrPath;
 use crate::space;
 use crate::symlink;
 use crate::sync::atomic::Ordering;
@@ -27,6 +28,13 @@ pub(super) fn has_no_blocks(tx: &Transaction, ino: InoId) -> bool {
     let state = tx.inode(ino);
     let empty = |fork| state.map(fork).is_none_or(ForkMap::is_empty);
     state.core.blocks == 0 && empty(ForkKind::Data) && empty(ForkKind::Attr)
+}
+
+/// Whether an inode that loses its last name may go in the same transaction. With `AttrPath::Intents` its parent pointer
+/// is removed first, by an intent and a transaction of its own.
+pub(super) fn goes_with_its_name(tx: &Transaction, ino: InoId) -> bool {
+    let by_intents = tx.mount().options.attr_path == AttrPath::Intents && tx.geometry().has_parent();
+    !by_intents && has_no_blocks(tx, ino)
 }
 
 /// Frees an inode without blocks that is not on an unlinked list.

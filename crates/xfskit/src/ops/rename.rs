@@ -321,7 +321,7 @@ fn leave_whiteout(tx: &mut Transaction, from: &Side<'_>, whiteout: InoId) -> Res
 /// Whether the inode that is replaced goes with its name: it has no other, and no blocks to free first.
 fn frees_now(tx: &Transaction, victim: InoId, held: bool) -> bool {
     let core = &tx.inode(victim).core;
-    (core.is_dir() || core.links <= 1) && !held && super::inactive::has_no_blocks(tx, victim)
+    (core.is_dir() || core.links <= 1) && !held && super::inactive::goes_with_its_name(tx, victim)
 }
 
 /// Takes the name from the inode that is replaced.

@@ -104,7 +104,7 @@ impl Volume {
         let links = tx.inode(child).core.links;
         let last = links == 1 || is_dir && links == 2;
         // The inode trees come first: AG headers are locked in order, inode headers before free space.
-        let frees_now = last && !held && super::inactive::has_no_blocks(tx, child);
+        let frees_now = last && !held && super::inactive::goes_with_its_name(tx, child);
         if !frees_now {
             parent::verify(tx, dir, name, child)?;
         }
