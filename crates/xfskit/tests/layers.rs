@@ -1,5 +1,5 @@
 //! The layers of ARCHITECTURE.md: a module that uses one above it fails, whether by a path, or by a method that a
-//! module above adds to a type from below.
+//! module above adds to a type from below. Within a folder no two files use each other, also not by way of others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -154,4 +154,67 @@ fn no_module_calls_a_method_that_one_above_it_adds() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The names that follow each `prefix` in the code: one, or the heads of a list in braces.
+fn names_behind(code: &str, prefix: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (at, _) in code.match_indices(prefix) {
+        if code[..at].ends_with("super::") || code[..at].ends_with('$') {
+            continue;
+        }
+        let rest = &code[at + prefix.len()..];
+        let Some(list) = rest.strip_prefix('{') else {
+            found.insert(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+            continue;
+        };
+        let (mut depth, mut name) = (0, String::new());
+        for c in list.chars() {
+            match c {
+                '}' if depth == 0 => break,
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' if depth == 0 => drop(found.insert(std::mem::take(&mut name))),
+                c if depth == 0 => name.push(c),
+                _ => {}
+            }
+        }
+        found.insert(name);
+    }
+    let head = |name: String| name.split("::").next().unwrap_or_default().trim().to_owned();
+    found.into_iter().map(head).collect()
+}
+
+#[test]
+fn no_two_files_of_a_folder_use_each_other() {
+    // Folder, then file or folder in it, then what that uses of its neighbours.
+    let mut folders: BTreeMap<String, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
+    for Source { name, code, .. } in engine() {
+        let steps: Vec<_> = name.split('/').collect();
+        for depth in 1..steps.len() {
+            let (folder, member) = (steps[..depth].join("/"), steps[depth]);
+            if member == "mod" || member.ends_with("_tests") {
+                continue;
+            }
+            // How the code of a neighbour is named from the file.
+            let levels = steps.len() - depth - usize::from(steps.last() == Some(&"mod"));
+            let mut uses = names_behind(&code, &format!("crate::{}::", steps[..depth].join("::")));
+            uses.extend(names_behind(&code, &"super::".repeat(levels)));
+            uses.remove(member);
+            folders.entry(folder).or_default().entry(member.to_owned()).or_default().extend(uses);
+        }
+    }
+    let mut circles = Vec::new();
+    for (folder, mut members) in folders {
+        loop {
+            let names: BTreeSet<_> = members.keys().cloned().collect();
+            let before = members.len();
+            members.retain(|_, uses| uses.intersection(&names).next().is_some());
+            if members.len() == before {
+                break;
+            }
+        }
+        circles.extend(members.into_keys().map(|member| format!("{folder}/{member}")));
+    }
+    assert!(circles.is_empty(), "in a circle, or above one: {circles:#?}");
 }

@@ -3,7 +3,7 @@
 use super::piece::{BlockState, piece};
 use super::{device_offset, read_device, write_mapped};
 use crate::error::{Error, Result};
-use crate::incore::DirtyBlocks;
+use crate::incore::{BlockPlace, DirtyBlocks};
 use crate::mount::BlockPool;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::FileBlock;
@@ -34,8 +34,8 @@ fn dirty<'t>(tx: &'t mut Transaction<'_>, ino: InoId) -> &'t mut DirtyBlocks {
 }
 
 /// Adds a block that is not dirty yet.
-fn insert(tx: &mut Transaction, ino: InoId, part: &Part<'_>, within: usize, data: &[u8], paid: bool) {
-    dirty(tx, ino).insert(part.block, within, data, paid);
+fn insert(tx: &mut Transaction, ino: InoId, part: &Part<'_>, within: usize, data: &[u8], place: BlockPlace) {
+    dirty(tx, ino).insert(part.block, within, data, place);
     let block_bytes = tx.geometry().block_bytes() as u64;
     tx.mount().dirty_inodes.count_bytes(0, block_bytes);
 }
@@ -87,11 +87,11 @@ fn put(tx: &mut Transaction, ino: InoId, part: &Part<'_>, reserved: &mut u64) ->
     match piece(tx, ino, part.block.0, part.block.0 + 1)?.state {
         BlockState::Written(block) => write_mapped(tx, ino, (block, part.within as u64), part.data),
         BlockState::Unwritten(_) => {
-            insert(tx, ino, part, part.within, part.data, false);
+            insert(tx, ino, part, part.within, part.data, BlockPlace::Mapped);
             Ok(())
         }
         BlockState::Hole => {
-            insert(tx, ino, part, part.within, part.data, true);
+            insert(tx, ino, part, part.within, part.data, BlockPlace::New);
             *reserved -= 1;
             Ok(())
         }
@@ -101,7 +101,7 @@ fn put(tx: &mut Transaction, ino: InoId, part: &Part<'_>, reserved: &mut u64) ->
                 read_device(tx, device_offset(tx, ino, block)?, &mut whole)?;
             }
             whole[part.within..part.within + part.data.len()].copy_from_slice(part.data);
-            insert(tx, ino, part, 0, &whole, true);
+            insert(tx, ino, part, 0, &whole, BlockPlace::New);
             *reserved -= 1;
             Ok(())
         }

@@ -4,7 +4,7 @@ use super::{device_offset, write_device};
 use crate::error::Result;
 use crate::incore::ForkKind;
 use crate::inode::bmap;
-use crate::space::alloc::{self, AllocRequest};
+use crate::space::{AllocRequest, Busy, alloc};
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::{Extent, FileBlock, FsBlock};
 
@@ -70,7 +70,7 @@ fn find(tx: &mut Transaction, dir: InoId, count: u32) -> Result<Option<FsBlock>>
     let owner = bmap::owner(tx, dir, ForkKind::Data, FileBlock(0));
     let room = ROOM_BLOCKS.min((tx.mount().space.usable_blocks() / 64) as u32);
     let request = AllocRequest {
-        avoid_busy: true,
+        busy: Busy::Avoided,
         holder: Some(holder),
         ..AllocRequest::new(bmap::near_inode(tx, holder), count, count + room, owner)
     };

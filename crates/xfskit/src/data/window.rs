@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::error_tags::BMAP_ALLOC_MINLEN_EXTENT;
 use crate::incore::ForkKind;
 use crate::inode::bmap;
-use crate::space::alloc::{self, AllocRequest, Near};
+use crate::space::{AllocRequest, Busy, Near, alloc};
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
 use xfskit_ondisk::{FileBlock, FsBlock};
@@ -84,8 +84,11 @@ fn attempts(
     let place = before.map(|(_, block)| block).filter(|_| near.is_none()).or(near).filter(on_device);
     let place = place.map_or_else(|| bmap::near_inode(tx, holder), Near::Block);
     let owner = bmap::owner(tx, ino, ForkKind::Data, FileBlock(first));
-    let base =
-        AllocRequest { avoid_busy: true, holder: Some(holder), ..AllocRequest::new(place, want, want + room, owner) };
+    let base = AllocRequest {
+        busy: Busy::Avoided,
+        holder: Some(holder),
+        ..AllocRequest::new(place, want, want + room, owner)
+    };
     let behind = behind.map(|(end, block)| {
         let gap = (first - end.0) as u32;
         let (min, max) = (gap + want.min(SHORTEST_CONTINUATION), gap + want + room);

@@ -14,7 +14,7 @@ use super::{device_offset, expect_sole_owner, window, write_device};
 use crate::error::Result;
 use crate::incore::ForkKind;
 use crate::inode::bmap;
-use crate::space::{alloc, refcount};
+use crate::space::{ExtentState, alloc, refcount};
 use crate::trans::{InoId, InodeFields, Transaction};
 use std::ops::Range;
 use xfskit_ondisk::{Extent, FileBlock, FsBlock};
@@ -45,7 +45,7 @@ pub fn write_out_run(tx: &mut Transaction, ino: InoId, run: Range<u64>, source: 
         }
         BlockState::Unwritten(block) => {
             write_blocks(tx, ino, run.start..found.end, block, source)?;
-            run.start + bmap::convert(tx, ino, FileBlock(run.start), found.count(), false)?
+            run.start + bmap::convert(tx, ino, FileBlock(run.start), found.count(), ExtentState::Written)?
         }
         BlockState::Hole => place_and_map(tx, ino, found, None, source)?,
         BlockState::Shared(old) => {

@@ -1,7 +1,7 @@
 //! The block form: entries and their hash index in one directory block.
 
 use super::data::{self, UnusedSpace};
-use super::index::{ENTRY_BYTES, IndexArray, same_hash};
+use super::index::{ENTRY_BYTES, IndexArray, same_hash, set_tail};
 use super::{DIR_BLOCK_KIND, DIR_LEAF1_KIND, Dir, FileType, FoundEntry, NewEntry, leaf, set_local, shortform};
 use crate::dabtree::edit::{Edit, edit};
 use crate::error::{Error, Result};
@@ -9,15 +9,13 @@ use crate::incore::DataFork;
 use crate::trans::{BufId, InodeFields, Transaction};
 use xfskit_ondisk::da::hash_name;
 use xfskit_ondisk::dir::data::{
-    BLOCK_TAIL_BYTES, BlockTail, DATA_HEADER_BYTES, DIR_BLOCK_MAGIC, block_index, block_index_start, block_tail,
-    entries, entry_at,
+    DATA_HEADER_BYTES, DIR_BLOCK_MAGIC, block_index, block_index_start, block_tail, entries, entry_at,
 };
 use xfskit_ondisk::dir::leaf::IndexEntry;
 use xfskit_ondisk::dir::shortform::{ShortformEntry, header_bytes, shortform_entry_bytes};
-use xfskit_ondisk::dir::{DirBlockHeader, DirLayout, entry_bytes};
+use xfskit_ondisk::dir::{DirBlockHeader, entry_bytes};
 use xfskit_ondisk::{FileBlock, ForkFormat};
 use zerocopy::IntoBytes;
-use zerocopy::big_endian::U32;
 
 /// How an entry fits into a block.
 #[derive(Clone, Copy, Debug)]
@@ -28,28 +26,9 @@ struct Plan {
     compact: bool,
 }
 
-/// Checks that the offsets of shortform entries leave room for each other and for the index.
-pub(super) fn check_fits(layout: DirLayout, entries: &[ShortformEntry<'_>]) -> Result<()> {
-    let mut end = layout.first_offset();
-    for entry in entries {
-        let offset = usize::from(entry.offset);
-        let fits = offset >= end && offset % 8 == 0;
-        ensure_on_disk!(fits, "shortform directory", "offsets ascend", "{offset} after {end}");
-        end = offset + entry_bytes(entry.name.len());
-    }
-    let room = layout.block_bytes() - BLOCK_TAIL_BYTES - (entries.len() + 2) * ENTRY_BYTES;
-    ensure_on_disk!(end <= room, "shortform directory", "fits a directory block", "{end} bytes");
-    Ok(())
-}
-
 fn index_array(bytes: &[u8]) -> IndexArray {
     let start = block_index_start(bytes).expect("the block was verified");
     IndexArray { start, count: block_tail(bytes).count.get() as usize }
-}
-
-fn set_tail(e: &mut Edit<'_>, count: usize, stale: usize) {
-    let tail = BlockTail { count: U32::new(count as u32), stale: U32::new(stale as u32) };
-    e.put(e.len() - BLOCK_TAIL_BYTES, tail.as_bytes());
 }
 
 impl Dir {
@@ -261,16 +240,4 @@ fn insert_index(e: &mut Edit<'_>, entry: IndexEntry) {
     array.insert_growing_down(e, entry);
     set_tail(e, array.count + 1, stale);
     data::use_space(e, space, UnusedSpace { offset: array.start - ENTRY_BYTES, length: ENTRY_BYTES });
-}
-
-/// Where an index of `count` entries starts; `None` when a block has no room for it.
-pub(super) fn index_start(layout: DirLayout, count: usize) -> Option<usize> {
-    let start = layout.block_bytes().checked_sub(BLOCK_TAIL_BYTES + count * ENTRY_BYTES)?;
-    (start >= DATA_HEADER_BYTES).then_some(start)
-}
-
-/// Writes an index without stale entries to the end of a block.
-pub(super) fn write_index(e: &mut Edit<'_>, index: &[IndexEntry]) {
-    set_tail(e, index.len(), 0);
-    e.put(e.len() - BLOCK_TAIL_BYTES - index.len() * ENTRY_BYTES, index.as_bytes());
 }

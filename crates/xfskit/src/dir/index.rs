@@ -1,9 +1,12 @@
-//! Changes to a sorted array of hash index entries, with stale ones in it.
+//! Changes to a sorted array of hash index entries, with stale ones in it; and the index at the end of a block.
 
 use crate::dabtree::edit::Edit;
 use xfskit_ondisk::da::{array, array_mut, lower_bound_of_hash};
+use xfskit_ondisk::dir::DirLayout;
+use xfskit_ondisk::dir::data::{BLOCK_TAIL_BYTES, BlockTail, DATA_HEADER_BYTES};
 use xfskit_ondisk::dir::leaf::IndexEntry;
 use zerocopy::IntoBytes;
+use zerocopy::big_endian::U32;
 
 pub(super) const ENTRY_BYTES: usize = size_of::<IndexEntry>();
 
@@ -91,6 +94,24 @@ impl IndexArray {
         }
         kept
     }
+}
+
+/// Where an index of `count` entries starts; `None` when a block has no room for it.
+pub(super) fn index_start(layout: DirLayout, count: usize) -> Option<usize> {
+    let start = layout.block_bytes().checked_sub(BLOCK_TAIL_BYTES + count * ENTRY_BYTES)?;
+    (start >= DATA_HEADER_BYTES).then_some(start)
+}
+
+/// Writes an index without stale entries to the end of a block.
+pub(super) fn write_index(e: &mut Edit<'_>, index: &[IndexEntry]) {
+    set_tail(e, index.len(), 0);
+    e.put(e.len() - BLOCK_TAIL_BYTES - index.len() * ENTRY_BYTES, index.as_bytes());
+}
+
+/// Counts the entries of the index in the block's tail.
+pub(super) fn set_tail(e: &mut Edit<'_>, count: usize, stale: usize) {
+    let tail = BlockTail { count: U32::new(count as u32), stale: U32::new(stale as u32) };
+    e.put(e.len() - BLOCK_TAIL_BYTES, tail.as_bytes());
 }
 
 #[cfg(test)]

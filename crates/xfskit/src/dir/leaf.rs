@@ -1,7 +1,7 @@
 //! The leaf form: data blocks, and one block with the hash index and the largest unused length of every data block.
 
 use super::data::{self, UnusedSpace};
-use super::index::{ENTRY_BYTES, IndexArray, same_hash};
+use super::index::{ENTRY_BYTES, IndexArray, index_start, same_hash, write_index};
 use super::{DIR_LEAF1_KIND, Dir, FoundEntry, NewEntry};
 use crate::dabtree::edit::{Edit, edit};
 use crate::error::{Error, Result};
@@ -237,11 +237,11 @@ impl Dir {
         }
         let index: Vec<_> = leaf_entries(tx.bytes(leaf)).iter().filter(|entry| !entry.is_stale()).copied().collect();
         let data = self.read_data(tx, 0)?;
-        let start = super::block::index_start(self.layout, index.len());
+        let start = index_start(self.layout, index.len());
         let end = self.layout.block_bytes();
         let room = data::unused_before(tx.bytes(data), end).filter(|space| start.is_some_and(|s| space.offset <= s));
         let (Some(space), Some(start)) = (room, start) else { return Ok(()) };
-        edit(tx, data, |e| super::block::write_index(e, &index));
+        edit(tx, data, |e| write_index(e, &index));
         self.make_block_form(tx, data);
         edit(tx, data, |e| data::use_space(e, space, UnusedSpace { offset: start, length: end - start }));
         self.free(tx, self.layout.index_root(), leaf)?;

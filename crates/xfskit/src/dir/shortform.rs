@@ -4,15 +4,16 @@
 //! block with those offsets; else into the first gap that is large enough, so that offsets ascend. A directory whose
 //! entries leave no such gap becomes a block although it would fit the inode.
 
-use super::{Dir, DirEntry, FileType, NewEntry, block, set_local};
+use super::index::ENTRY_BYTES;
+use super::{Dir, DirEntry, FileType, NewEntry, set_local};
 use crate::error::{Error, Result};
 use crate::incore::DataFork;
 use crate::trans::{InodeFields, Transaction};
 use xfskit_ondisk::dir::data::{BLOCK_TAIL_BYTES, DATA_HEADER_BYTES};
-use xfskit_ondisk::dir::entry_bytes;
 use xfskit_ondisk::dir::shortform::{
     Shortform, ShortformEntry, encode_entry, encode_header, header_bytes, shortform_entry_bytes,
 };
+use xfskit_ondisk::dir::{DirLayout, entry_bytes};
 use xfskit_ondisk::{ForkBytes, InodeNumber};
 
 /// The largest inode number that takes four bytes.
@@ -175,9 +176,23 @@ impl Dir {
         let bytes = bytes.clone();
         let local = Shortform::new(&bytes)?;
         let entries = local.entries().collect::<Result<Vec<_>, _>>()?;
-        block::check_fits(self.layout, &entries)?;
+        check_fits(self.layout, &entries)?;
         self.make_block(tx, local.parent(), &entries)
     }
+}
+
+/// Checks that the offsets of shortform entries leave room for each other and for the index.
+fn check_fits(layout: DirLayout, entries: &[ShortformEntry<'_>]) -> Result<()> {
+    let mut end = layout.first_offset();
+    for entry in entries {
+        let offset = usize::from(entry.offset);
+        let fits = offset >= end && offset % 8 == 0;
+        ensure_on_disk!(fits, "shortform directory", "offsets ascend", "{offset} after {end}");
+        end = offset + entry_bytes(entry.name.len());
+    }
+    let room = layout.block_bytes() - BLOCK_TAIL_BYTES - (entries.len() + 2) * ENTRY_BYTES;
+    ensure_on_disk!(end <= room, "shortform directory", "fits a directory block", "{end} bytes");
+    Ok(())
 }
 
 /// The fork's bytes with these entries, inode numbers as wide as they must be.

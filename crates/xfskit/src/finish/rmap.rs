@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::error_tags::RMAP_FINISH_ONE;
 use crate::item::LogVector;
 use crate::mount::Mount;
-use crate::space::{rmap, step_reservation};
+use crate::space::{ExtentState, rmap_change, step_reservation};
 use crate::trans::deferred::{StepResult, Work};
 use crate::trans::{Reservation, Transaction};
 use xfskit_ondisk::log_items::rmap::encode_intent;
@@ -29,9 +29,11 @@ fn apply(tx: &mut Transaction, update: &RmapUpdate) -> Result<()> {
     ensure_on_disk!(place.is_some(), "reverse mapping intent", "blocks on the device", "{:?}", update.extent);
     let mapping = update.mapping(start);
     match update.verb {
-        RmapVerb::Map | RmapVerb::MapShared | RmapVerb::Alloc => rmap::map(tx, ag, mapping),
-        RmapVerb::Unmap | RmapVerb::UnmapShared | RmapVerb::Free => rmap::unmap(tx, ag, mapping),
-        RmapVerb::Convert | RmapVerb::ConvertShared => rmap::convert(tx, ag, mapping, update.unwritten),
+        RmapVerb::Map | RmapVerb::MapShared | RmapVerb::Alloc => rmap_change::map(tx, ag, mapping),
+        RmapVerb::Unmap | RmapVerb::UnmapShared | RmapVerb::Free => rmap_change::unmap(tx, ag, mapping),
+        RmapVerb::Convert | RmapVerb::ConvertShared => {
+            rmap_change::convert(tx, ag, mapping, ExtentState::of_flag(update.unwritten))
+        }
     }
 }
 

@@ -23,6 +23,15 @@ struct Chunk {
     paid: u64,
 }
 
+/// Where a dirty block goes when it is written out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockPlace {
+    /// To a new block, for which space was taken.
+    New,
+    /// To the block that is mapped there.
+    Mapped,
+}
+
 /// Dirty blocks of a file, and the size that the file has with them.
 #[derive(Clone, Debug)]
 pub struct DirtyBlocks {
@@ -92,10 +101,10 @@ impl DirtyBlocks {
     }
 
     /// Adds a block that is not present: zeros, then `data` from byte `within` on, then zeros.
-    pub fn insert(&mut self, block: FileBlock, within: usize, data: &[u8], paid: bool) {
-        let (place, index) = self.place(block);
+    pub fn insert(&mut self, block: FileBlock, within: usize, data: &[u8], place: BlockPlace) {
+        let (chunk, index) = self.place(block);
         let (start, block_bytes) = (index << self.block_log, self.block_bytes());
-        let chunk = self.chunks.entry(place).or_default();
+        let chunk = self.chunks.entry(chunk).or_default();
         assert!(chunk.present >> index & 1 == 0, "a block is inserted once");
         if chunk.bytes.len() < start {
             chunk.bytes.resize(start, 0);
@@ -115,7 +124,7 @@ impl DirtyBlocks {
         }
         chunk.present |= 1 << index;
         self.count += 1;
-        if paid {
+        if place == BlockPlace::New {
             chunk.paid |= 1 << index;
             self.paid += 1;
         }
@@ -206,9 +215,14 @@ mod unit_tests {
     fn blocks_are_found_in_runs_and_leave_in_ranges() {
         let mut dirty = DirtyBlocks::new(12);
         for block in [3, 4, 15, 16, 17, 40] {
-            dirty.insert(FileBlock(block), 0, &[block as u8; 4096], block != 4);
+            dirty.insert(
+                FileBlock(block),
+                0,
+                &[block as u8; 4096],
+                if block == 4 { BlockPlace::Mapped } else { BlockPlace::New },
+            );
         }
-        dirty.insert(FileBlock(14), 10, b"x", true);
+        dirty.insert(FileBlock(14), 10, b"x", BlockPlace::New);
         assert_eq!((dirty.count(), dirty.paid()), (7, 6));
         assert_eq!(dirty.end(), FileBlock(41));
         assert_eq!(dirty.first_run(FileBlock(0), 100), Some(3..5));
@@ -229,8 +243,8 @@ mod unit_tests {
     #[test]
     fn a_large_block_is_a_chunk_of_its_own() {
         let mut dirty = DirtyBlocks::new(16);
-        dirty.insert(FileBlock(1), 0, &[7; 65536], true);
-        dirty.insert(FileBlock(2), 65535, &[8], true);
+        dirty.insert(FileBlock(1), 0, &[7; 65536], BlockPlace::New);
+        dirty.insert(FileBlock(2), 65535, &[8], BlockPlace::New);
         assert_eq!(dirty.first_run(FileBlock(0), 100), Some(1..3));
         assert_eq!(dirty.end(), FileBlock(3));
         assert_eq!(dirty.remove(1..3), 2);

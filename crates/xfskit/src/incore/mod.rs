@@ -26,7 +26,7 @@ mod fork;
 mod inode;
 
 pub use dir_memory::DirMemory;
-pub use dirty_blocks::DirtyBlocks;
+pub use dirty_blocks::{BlockPlace, DirtyBlocks};
 pub use dirty_inodes::DirtyInodes;
 pub use extent_list::{ExtentList, Extents};
 pub use fork::{AttrFork, DataFork, ForkKind, ForkMap, LocalAttrs, MapRoot};

@@ -13,7 +13,7 @@
 //! Crash behaviour: a pinned object is never written (write-ahead); written blocks count as durable for the log's tail
 //! only after the flush that the next checkpoint begins with.
 
-use super::write_cluster::write_cluster;
+use super::write_cluster::{may_write, write_cluster};
 use crate::buffer::{Buffer, BufferKind};
 use crate::error::{Error, Result};
 use crate::error_tags::BUF_IOERROR;
@@ -24,7 +24,7 @@ use crate::mount::Mount;
 use crate::space::cluster::INODE_CLUSTER_KIND;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use xfskit_ondisk::{DiskAddress, Lsn};
+use xfskit_ondisk::DiskAddress;
 
 /// Writes buffers and inodes of one mount back to its device.
 pub struct WriteBackToDevice {
@@ -141,13 +141,4 @@ fn write_content(
     unflushed.store(true, Ordering::Release);
     mount.counters.blocks_written_back.increment();
     Ok(usize::from(ail.remove_if_unchanged(&item, commits)))
-}
-
-/// Whether an item may be written now; its commit count and the LSN of its last change.
-pub(super) fn may_write(item: &dyn LogItem) -> Option<(u32, Lsn)> {
-    let inner = item.state().lock();
-    if inner.gathered.is_pinned() || inner.stale {
-        return None;
-    }
-    inner.in_ail.get().map(|lsn| (inner.commits, lsn))
 }

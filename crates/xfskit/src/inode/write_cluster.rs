@@ -17,7 +17,6 @@
 //! that inode is copied.
 
 use super::fork::encode_inode;
-use super::write_back::may_write;
 use crate::buffer::{Buffer, BufferContent, BufferKey};
 use crate::error::Result;
 use crate::error_tags::BUF_IOERROR;
@@ -29,8 +28,8 @@ use crate::space::cluster::INODE_CLUSTER_KIND;
 use crate::sync::HeldLock;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use xfskit_ondisk::DiskAddress;
 use xfskit_ondisk::inode::{INODE_NEXT_UNLINKED_OFFSET, stamp_inode};
+use xfskit_ondisk::{DiskAddress, Lsn};
 
 /// An item that was copied, with its commit count at that moment.
 type Copied = (Arc<dyn LogItem>, u32);
@@ -172,4 +171,13 @@ fn drop_freed(
     }
     let items: Vec<Copied> = inodes.map(|(inode, commits)| (inode as _, commits)).collect();
     ail.remove_all_unchanged(items.iter().map(|(item, commits)| (item, *commits)))
+}
+
+/// Whether an item may be written now; its commit count and the LSN of its last change.
+pub(super) fn may_write(item: &dyn LogItem) -> Option<(u32, Lsn)> {
+    let inner = item.state().lock();
+    if inner.gathered.is_pinned() || inner.stale {
+        return None;
+    }
+    inner.in_ail.get().map(|lsn| (inner.commits, lsn))
 }

@@ -21,7 +21,7 @@ pub struct ItemInner {
     pub in_ail: AilPosition,
     /// What was changed since the last write-back: a bit for each 128-byte chunk of a buffer, field bits of an inode.
     pub dirty: DirtyBits,
-    /// Counts commits, with wrap-around, so that write-back can tell whether something changed since it copied the
+    /// Counts commits, with wrap-around, so that write-back can see whether something changed since it copied the
     /// contents.
     pub commits: u32,
     /// The object was made by another item (the record of new inodes), which the log must keep until the object is

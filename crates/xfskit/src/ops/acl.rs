@@ -132,7 +132,7 @@ impl InheritedAcl {
 }
 
 impl Inherited {
-    /// Where the ACLs may come to lie.
+    /// Where the ACLs may have to be stored.
     pub(super) fn place(&self) -> Attributes {
         let bytes: usize = self.attributes.iter().map(|attribute| attribute.acl.encode().len()).sum();
         if bytes <= MAX_INHERITED_IN_INODE_BYTES { Attributes::InInode } else { Attributes::InBlocks }

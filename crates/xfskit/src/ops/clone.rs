@@ -8,6 +8,7 @@
 //! Crash behaviour: some extents are shared; blocks behind the target's old end go when it grows or ends.
 
 use super::Volume;
+use super::contents::Writer;
 use super::map::{Times, grow, next_link, remove_range, touch_contents};
 use super::protected::check_unprotected;
 use crate::data::{self, BlockState, MAX_SIZE_BYTES};
@@ -120,7 +121,7 @@ impl Volume {
             if count == 0 {
                 break;
             }
-            let inode = self.write(to, span.to + done, &buffer[..count], false)?;
+            let inode = self.write(to, span.to + done, &buffer[..count], Writer::Caller)?;
             if times == Times::Change {
                 self.note_write(&inode);
             }

@@ -25,6 +25,15 @@ const MAX_RUN_BYTES: u64 = 64 << 20;
 /// Dirty bytes of a file at which the writing thread writes them out.
 const MAX_DIRTY_FILE_BYTES: u64 = 8 << 20;
 
+/// On whose behalf bytes are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Writer {
+    /// A caller that asks for it now.
+    Caller,
+    /// A cache that writes later what its callers asked for.
+    Cache,
+}
+
 /// Where bytes go.
 #[derive(Clone, Copy)]
 enum Target {
@@ -32,13 +41,16 @@ enum Target {
     End,
     /// To an offset, which an append-only file refuses before its end.
     At(u64),
-    /// To an offset that was asked for already.
+    /// To an offset to which a cache writes late; the write was checked when the cache took it.
     Late(u64),
 }
 
 impl Target {
-    fn at(offset: u64, is_late: bool) -> Self {
-        if is_late { Self::Late(offset) } else { Self::At(offset) }
+    fn at(offset: u64, writer: Writer) -> Self {
+        match writer {
+            Writer::Caller => Self::At(offset),
+            Writer::Cache => Self::Late(offset),
+        }
     }
 
     /// The offset, with the file locked: what a thread saw without the lock may have changed since.
@@ -66,14 +78,14 @@ impl Volume {
 
     /// Writes `data` at byte `offset` of a file. What it holds is what every later read finds; it is durable after
     /// [`Self::fsync`] or [`Self::sync`], at once if the file has the flag for that (`chattr +S`). A write that is
-    /// larger than a few blocks is not one step for those who read at the same time, and of one that fails a part may
-    /// have been done.
+    /// larger than a few blocks is not one step for a thread that reads at the same time, and of one that fails a part
+    /// may have been done.
     ///
     /// # Errors
     /// As [`Self::read_at`]; `NoSpace`, `TooLarge`, `ReadOnly`; `NotPermitted` for an immutable file, and before the
     /// end of an append-only one.
     pub fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<()> {
-        let inode = self.write(inode, offset, data, false)?;
+        let inode = self.write(inode, offset, data, Writer::Caller)?;
         self.note_write(&inode);
         Ok(self.honour_sync(&inode)?)
     }
@@ -85,7 +97,7 @@ impl Volume {
     /// # Errors
     /// As [`Self::write_at`].
     pub fn write_keeping_times(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<()> {
-        let inode = self.write(inode, offset, data, true)?;
+        let inode = self.write(inode, offset, data, Writer::Cache)?;
         Ok(self.honour_sync(&inode)?)
     }
 
@@ -96,19 +108,19 @@ impl Volume {
     }
 
     /// Writes, and leaves the times alone.
-    pub(super) fn write(&self, inode: InodeNumber, offset: u64, data: &[u8], is_late: bool) -> Result<Arc<Inode>> {
+    pub(super) fn write(&self, inode: InodeNumber, offset: u64, data: &[u8], writer: Writer) -> Result<Arc<Inode>> {
         if self.mount.options.read_only {
             return Err(Error::ReadOnly);
         }
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= data::MAX_SIZE_BYTES);
         let end = end.ok_or(Error::TooLarge)?;
         let inode = self.mount.inode(inode)?;
-        if self.write_in_place(&inode, offset, data, is_late)? {
+        if self.write_in_place(&inode, offset, data, writer)? {
             return Ok(inode);
         }
         let block_bytes = self.mount.geometry.block_bytes() as u64;
         let (first, last) = (offset.next_multiple_of(block_bytes), end / block_bytes * block_bytes);
-        let target = |offset| Target::at(offset, is_late);
+        let target = |offset| Target::at(offset, writer);
         if first >= last || last - first < DIRECT_BYTES {
             self.write_buffered(&inode, target(offset), data)?;
         } else {
@@ -118,9 +130,9 @@ impl Volume {
                 self.write_buffered(&inode, target(offset), head)?;
             }
             let mut done = 0;
-            match self.write_direct(&inode, first, middle, is_late, &mut done) {
+            match self.write_direct(&inode, first, middle, writer, &mut done) {
                 // It asks for space for every block; some may have theirs already.
-                Err(Error::NoSpace) => self.write_in_pieces(&inode, first + done, &middle[done as usize..], is_late)?,
+                Err(Error::NoSpace) => self.write_in_pieces(&inode, first + done, &middle[done as usize..], writer)?,
                 other => other?,
             }
             if !tail.is_empty() {
@@ -234,14 +246,14 @@ impl Volume {
     }
 
     /// Asks whether the file may be written, and does it if that takes no transaction.
-    fn write_in_place(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], is_late: bool) -> Result<bool> {
+    fn write_in_place(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], writer: Writer) -> Result<bool> {
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join_file(&mut tx, inode)?;
         let state = tx.inode(id);
         let append_only = is_append_only(&state.core);
-        check_write(&state.core, state.size_bytes(), if is_late { u64::MAX } else { offset })?;
+        check_write(&state.core, state.size_bytes(), if writer == Writer::Cache { u64::MAX } else { offset })?;
         let received = state.received_bytes.load(Ordering::Acquire);
-        if is_late && append_only {
+        if writer == Writer::Cache && append_only {
             let mut old = vec![0; received.saturating_sub(offset).min(data.len() as u64) as usize];
             self.located(inode.number, data::read(&mut tx, id, offset, &mut old))?;
             check_same(&old, data)?;
@@ -280,10 +292,10 @@ impl Volume {
     }
 
     /// As [`Self::write_buffered`], for more than may wait in memory.
-    fn write_in_pieces(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], is_late: bool) -> Result<()> {
+    fn write_in_pieces(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], writer: Writer) -> Result<()> {
         let mut at = offset;
         for piece in data.chunks(DIRECT_BYTES as usize) {
-            self.write_buffered(inode, Target::at(at, is_late), piece)?;
+            self.write_buffered(inode, Target::at(at, writer), piece)?;
             self.relieve_memory(inode)?;
             at += piece.len() as u64;
         }
@@ -291,7 +303,7 @@ impl Volume {
     }
 
     /// Writes whole blocks to the places that they have or get now; counts in `done` the bytes that it has written.
-    fn write_direct(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], is_late: bool, done: &mut u64) -> Result<()> {
+    fn write_direct(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], writer: Writer, done: &mut u64) -> Result<()> {
         let block_log = self.mount.geometry.block_log;
         let (first, end) = (offset >> block_log, (offset + data.len() as u64) >> block_log);
         self.free_behind_end(inode)?;
@@ -303,7 +315,7 @@ impl Volume {
             let mut tx = self.begin(reservation)?;
             let result = (|| {
                 let id = self.join_file(&mut tx, inode)?;
-                Target::at(at << block_log, is_late).offset(tx.inode(id))?;
+                Target::at(at << block_log, writer).offset(tx.inode(id))?;
                 if tx.inode(id).is_settled() {
                     data::extend(&mut tx, id, offset)?;
                 }
@@ -352,7 +364,7 @@ impl Volume {
         let is_clean = state.freed || state.is_settled() && !has_times(inode, &state);
         if is_clean {
             self.mount.dirty_inodes.remove(inode.number);
-            // Who writes in place notes that without the exclusive lock, so it may have come in between.
+            // A thread that writes in place notes its time without the exclusive lock, so it may have done so since.
             if !state.freed && inode.noted_write().is_some() {
                 self.mount.dirty_inodes.add(inode);
             }

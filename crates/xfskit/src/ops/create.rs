@@ -335,9 +335,9 @@ pub(super) fn touch_dir_at(tx: &mut Transaction, dir: InoId, now: Timestamp) {
     core.ctime = now;
 }
 
-/// The core learns when the contents were written last, before a change that is later: a write of which it learns after
-/// that would count for the newest change.
-pub(super) fn tell_write(tx: &mut Transaction, ino: InoId) {
+/// Moves the time of the last write from the inode's note into its core, before a change that is later: a note that is
+/// taken in after that change would count as newer than it.
+pub(super) fn take_in_write(tx: &mut Transaction, ino: InoId) {
     if let Some(written) = tx.inode_handle(ino).take_noted_write() {
         let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
         (core.mtime, core.ctime) = (written, written);
@@ -346,7 +346,7 @@ pub(super) fn tell_write(tx: &mut Transaction, ino: InoId) {
 
 /// An inode changed.
 pub(super) fn touch(tx: &mut Transaction, ino: InoId) {
-    tell_write(tx, ino);
+    take_in_write(tx, ino);
     let now = tx.mount().env.now();
     tx.inode_mut(ino, InodeFields::CORE).core.ctime = now;
 }

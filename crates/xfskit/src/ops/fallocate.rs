@@ -18,6 +18,7 @@ use crate::data::{self, BlockState, MAX_SIZE_BYTES, Source};
 use crate::error::{Error, Result, caller};
 use crate::incore::ForkKind;
 use crate::inode::bmap;
+use crate::space::ExtentState;
 use crate::trans::{InoId, InodeFields, Transaction};
 use std::ops::Range;
 use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
@@ -56,6 +57,13 @@ struct Span {
     touched: Range<FileBlock>,
     /// Blocks that belong to it altogether; empty if the start is not before the end.
     whole: Range<FileBlock>,
+}
+
+/// Whether an allocation moves the end of the file to its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Size {
+    Grows,
+    Stays,
 }
 
 impl Volume {
@@ -109,15 +117,15 @@ impl Volume {
                 _ => check_unprotected(core)?,
             }
             let done = match what {
-                Fallocate::Allocate => allocate(tx, ino, &range, true)?,
-                Fallocate::AllocateKeepSize => allocate(tx, ino, &range, false)?,
+                Fallocate::Allocate => allocate(tx, ino, &range, Size::Grows)?,
+                Fallocate::AllocateKeepSize => allocate(tx, ino, &range, Size::Stays)?,
                 Fallocate::UnshareKeepSize => {
                     unshare(tx, ino, range.touched.clone())?;
-                    allocate(tx, ino, &range, false)?
+                    allocate(tx, ino, &range, Size::Stays)?
                 }
                 Fallocate::PunchHole => punch(tx, ino, &range)?,
-                Fallocate::ZeroRange => zero(tx, ino, &range, true)?,
-                Fallocate::ZeroRangeKeepSize => zero(tx, ino, &range, false)?,
+                Fallocate::ZeroRange => zero(tx, ino, &range, Size::Grows)?,
+                Fallocate::ZeroRangeKeepSize => zero(tx, ino, &range, Size::Stays)?,
                 Fallocate::CollapseRange => collapse(tx, ino, &range)?,
                 Fallocate::InsertRange => insert(tx, ino, &range)?,
             };
@@ -137,12 +145,12 @@ fn set_size(tx: &mut Transaction, ino: InoId, size: u64) {
     touch_contents(tx, ino);
 }
 
-fn allocate(tx: &mut Transaction, ino: InoId, range: &Span, grows: bool) -> Result<bool> {
-    if grows && !grow(tx, ino, range.bytes.end)? {
+fn allocate(tx: &mut Transaction, ino: InoId, range: &Span, size: Size) -> Result<bool> {
+    if size == Size::Grows && !grow(tx, ino, range.bytes.end)? {
         return Ok(false);
     }
     fill_holes(tx, ino, range.touched.clone())?;
-    finish_allocation(tx, ino, range, grows);
+    finish_allocation(tx, ino, range, size);
     Ok(true)
 }
 
@@ -191,11 +199,11 @@ fn fill_holes(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) -> Resu
 }
 
 /// Size, times, and the mark by which the kernel leaves blocks behind the end of the file alone.
-fn finish_allocation(tx: &mut Transaction, ino: InoId, range: &Span, grows: bool) {
+fn finish_allocation(tx: &mut Transaction, ino: InoId, range: &Span, size: Size) {
     touch_contents(tx, ino);
     let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
     core.flags |= flags::PREALLOC;
-    if grows {
+    if size == Size::Grows {
         core.size = core.size.max(range.bytes.end);
     }
 }
@@ -222,8 +230,8 @@ fn punch(tx: &mut Transaction, ino: InoId, range: &Span) -> Result<bool> {
     Ok(true)
 }
 
-fn zero(tx: &mut Transaction, ino: InoId, range: &Span, grows: bool) -> Result<bool> {
-    if grows && !grow(tx, ino, range.bytes.end)? || !zero_edges(tx, ino, range)? {
+fn zero(tx: &mut Transaction, ino: InoId, range: &Span, size: Size) -> Result<bool> {
+    if size == Size::Grows && !grow(tx, ino, range.bytes.end)? || !zero_edges(tx, ino, range)? {
         return Ok(false);
     }
     if bmap::may_share(&tx.inode(ino).core) && !range.whole.is_empty() {
@@ -233,7 +241,7 @@ fn zero(tx: &mut Transaction, ino: InoId, range: &Span, grows: bool) -> Result<b
         make_unwritten(tx, ino, range.whole.clone())?;
     }
     fill_holes(tx, ino, range.touched.clone())?;
-    finish_allocation(tx, ino, range, grows);
+    finish_allocation(tx, ino, range, size);
     Ok(true)
 }
 
@@ -246,7 +254,7 @@ fn make_unwritten(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) -> 
         let Some(extent) = written.filter(|extent| extent.file_block < range.end) else { break };
         next_link(tx)?;
         at = at.max(extent.file_block);
-        at = at.add(bmap::convert(tx, ino, at, range.end.0 - at.0, true)?);
+        at = at.add(bmap::convert(tx, ino, at, range.end.0 - at.0, ExtentState::Unwritten)?);
     }
     Ok(())
 }

@@ -63,8 +63,8 @@ impl Volume {
         }
     }
 
-    /// Whether the caller may put something else, by a rename, in place of what has the name: for those who are about
-    /// to give a name in the directory that they mean to take away.
+    /// Whether the caller may put something else, by a rename, in place of what has the name: for a program that is
+    /// about to make a temporary name in the directory.
     ///
     /// # Errors
     /// `NotPermitted` for what is immutable or append-only, and as in a sticky directory; `NotFound`, `Corrupt`, `Io`.

@@ -7,7 +7,7 @@
 //! Locking: the inodes stay locked for the whole chain. Each link begins without an AG.
 
 use super::Volume;
-use super::create::{single, tell_write};
+use super::create::{single, take_in_write};
 use crate::data;
 use crate::error::Result;
 use crate::incore::{ForkKind, Inode};
@@ -209,7 +209,7 @@ pub(super) enum Times {
 
 /// The contents changed.
 pub(super) fn touch_contents(tx: &mut Transaction, ino: InoId) {
-    tell_write(tx, ino);
+    take_in_write(tx, ino);
     let now = tx.mount().env.now();
     let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
     (core.mtime, core.ctime) = (now, now);

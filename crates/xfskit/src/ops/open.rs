@@ -65,8 +65,8 @@ impl Volume {
     /// it is on the device, without what only the log holds, and may contradict itself.
     ///
     /// A log that cannot be replayed is an error, unless `no_recovery` is given: to look at such an image all the same,
-    /// open it once more with that. Who must not change the device opens it for reading: that is the only way to be
-    /// sure.
+    /// open it once more with that. A program that must not change the device opens it for reading: that is the
+    /// only way to be sure.
     ///
     /// What was opened to write is closed by [`unmount`](Self::unmount). A `Volume` that is dropped leaves its log
     /// dirty.
@@ -120,7 +120,7 @@ impl Volume {
         Self::open_in(device, Some(log_device), options, Arc::new(SystemEnvironment::default()))
     }
 
-    /// Opens the filesystem in a world of the caller's making.
+    /// Opens the filesystem with the caller's own clock and random numbers, and a log device if it has one.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -170,8 +170,8 @@ impl Volume {
         Self::over(Mount::open_at(recovered.device, recovered.log_device, options, env, stage, None, claims)?)
     }
 
-    /// Recovers what a crash left without touching the image, for those who want to look at the devices themselves: as
-    /// they are if the log is clean, under their recovery in memory if not.
+    /// Recovers what a crash left without touching the image, for a program that reads the devices themselves: it gets
+    /// them as they are if the log is clean, and under their recovery in memory if not.
     ///
     /// # Errors
     /// As [`Self::open`].

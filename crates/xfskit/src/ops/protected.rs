@@ -6,7 +6,6 @@
 //! ```
 //! Only verbs ask: recovery, write-out and inactivation go on with what was begun before the inode was protected.
 
-use super::unlink::check_sticky;
 use super::{Caller, SetAttr, SetTime};
 use crate::error::{Error, Result};
 use crate::trans::{InoId, Transaction};
@@ -38,8 +37,8 @@ pub(super) fn is_append_only(core: &InodeCore) -> bool {
     core.flags & flags::APPEND != 0
 }
 
-/// Whether `data` may come late to where an append-only file begins with `old`: pages come whole, with what was there
-/// already.
+/// Whether a cache may write `data` late where an append-only file has `old`: it writes whole pages, which begin with
+/// what was there already.
 pub(super) fn check_same(old: &[u8], data: &[u8]) -> Result<()> {
     refuse_if(!data.starts_with(old))
 }
@@ -75,4 +74,11 @@ pub(super) fn check_set_attr(core: &InodeCore, change: &SetAttr) -> Result<()> {
         (false, true) if is_touch || follows_write => check_not_immutable(core),
         _ => check_unprotected(core),
     }
+}
+
+/// In a sticky directory only the owners of the entry and of the directory may remove or rename it.
+pub(super) fn check_sticky(tx: &Transaction, dir: InoId, child: InoId, caller: &Caller) -> Result<()> {
+    let core = &tx.inode(dir).core;
+    let owner = [core.uid, tx.inode(child).core.uid].contains(&caller.uid);
+    if core.mode & 0o1000 != 0 && caller.uid != 0 && !owner { Err(Error::NotPermitted) } else { Ok(()) }
 }

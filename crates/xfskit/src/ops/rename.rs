@@ -340,7 +340,7 @@ fn drop_victim(tx: &mut Transaction, victim: InoId, is_dir: bool, held: bool, to
     parent::remove(tx, to.dir, to.name, victim)
 }
 
-/// Checks what only the locked inodes can tell.
+/// Checks what can be seen only of locked inodes.
 fn check(tx: &mut Transaction, locked: &Locked, flags: RenameFlags, caller: &Caller) -> Result<()> {
     check_lost_entry(tx, locked.from_dir, locked.child, caller)?;
     let is_dir = tx.inode(locked.child).core.is_dir();

@@ -247,8 +247,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Whether the changes are to be logged by intents. If they may come to that, the superblock announces it from here
-    /// on.
+    /// Whether the changes are to be logged by intents. Where they may be, the superblock announces it from here on.
     fn prepare_logging(&self, changes: &[(Parsed<'_>, Option<&[u8]>)], how: XattrOptions) -> Result<Logging> {
         if how.logging.unwrap_or_else(|| self.mount.attr_logging()) == AttrLogging::Never {
             return Ok(Logging::NotLogged);
@@ -335,8 +334,8 @@ fn apply(
     }
 }
 
-/// Attributes of users belong to files and directories only: on others, whose permissions everybody has or nobody, the
-/// kernel does not show them.
+/// Attributes of users belong to files and directories only. The kernel does not show them on other types, whose
+/// permissions do not say who may read what is stored there.
 fn check_allowed(tx: &Transaction, id: InoId, changes: &[(Parsed<'_>, Option<&[u8]>)]) -> Result<()> {
     check_unprotected(&tx.inode(id).core)?;
     let has_users = matches!(tx.inode(id).core.mode & MODE_TYPE, MODE_REGULAR | MODE_DIR);

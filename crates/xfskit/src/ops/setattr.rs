@@ -1,6 +1,6 @@
 //! Changes modes, owners, times and sizes.
 
-use super::create::{single, tell_write};
+use super::create::{single, take_in_write};
 use super::protected::{check_not_immutable, check_set_attr};
 use super::stat::stat_of;
 use super::{Caller, Permissions, Stat, Volume, acl};
@@ -97,7 +97,7 @@ impl Volume {
                 apply(&mut core, change, now, caller, tx.geometry());
                 acl::follow_mode(&mut tx, id, core.mode)?;
             }
-            tell_write(&mut tx, id);
+            take_in_write(&mut tx, id);
             // A file without a name is gone after a crash, its times with it; while it has references, memory keeps
             // them, and a name that it gets is logged with all of its core.
             let is_kept = tx.inode(id).core.links == 0 && inode.opens.load(Ordering::Acquire) > 0;

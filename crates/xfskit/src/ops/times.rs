@@ -67,7 +67,7 @@ impl Volume {
             for inode in some {
                 let Some(id) = tx.try_join_inode(inode) else { continue };
                 if has_only_times(inode, tx.inode(id)) {
-                    super::create::tell_write(&mut tx, id);
+                    super::create::take_in_write(&mut tx, id);
                     let _ = tx.inode_mut(id, InodeFields::CORE);
                 }
             }

@@ -7,7 +7,7 @@
 //! Crash behaviour: after link 1 of a truncation the size is the new one; blocks that are still there go when the file
 //! grows again or ends.
 
-use super::create::tell_write;
+use super::create::take_in_write;
 use super::map::{END_OF_MAP, grow, remove_range, written_behind_end};
 use super::protected::check_unprotected;
 use super::setattr::{SetAttr, apply};
@@ -48,7 +48,7 @@ impl Volume {
             if size < old {
                 data::cut_tail(tx, ino, size)?;
             }
-            tell_write(tx, ino);
+            take_in_write(tx, ino);
             let (now, geometry) = (tx.mount().env.now(), tx.geometry());
             let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
             if size != old {
@@ -64,7 +64,7 @@ impl Volume {
         })
     }
 
-    /// Frees written blocks behind the end of a file that is about to grow: they would come to light.
+    /// Frees written blocks behind the end of a file that is about to grow: their old contents would become readable.
     pub(super) fn free_behind_end(&self, inode: &Arc<Inode>) -> Result<()> {
         let found = {
             let mut tx = Transaction::read_only(&self.mount);

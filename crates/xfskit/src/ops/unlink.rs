@@ -6,7 +6,7 @@
 //!                                                                   it is freed with its last reference
 //! ```
 
-use super::create::{single, tell_write, touch_dir_at};
+use super::create::{single, take_in_write, touch_dir_at};
 use super::links::{check_empty_dir, check_has_subdirectory, check_named, count_links};
 use super::protected::check_lost_entry;
 use super::{Caller, Volume, check_name};
@@ -20,13 +20,20 @@ use crate::trans::reservation_of;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use xfskit_ondisk::InodeNumber;
 
+/// What a name that is removed is to stand for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Expected {
+    Directory,
+    NoDirectory,
+}
+
 impl Volume {
     /// Removes the name of something that is not a directory.
     ///
     /// # Errors
     /// `NotFound`, `IsADirectory`, `NotPermitted` in a sticky directory and for what is immutable or append-only.
     pub fn unlink(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> caller::Result<()> {
-        Ok(self.remove_name(dir, name, false, caller)?)
+        Ok(self.remove_name(dir, name, Expected::NoDirectory, caller)?)
     }
 
     /// Removes an empty directory.
@@ -34,10 +41,10 @@ impl Volume {
     /// # Errors
     /// `NotFound`, `NotADirectory`, `NotEmpty`, `Invalid` for `.`; `NotPermitted` as [`Self::unlink`].
     pub fn rmdir(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> caller::Result<()> {
-        Ok(self.remove_name(dir, name, true, caller)?)
+        Ok(self.remove_name(dir, name, Expected::Directory, caller)?)
     }
 
-    fn remove_name(&self, dir: InodeNumber, name: &[u8], want_dir: bool, caller: &Caller) -> Result<()> {
+    fn remove_name(&self, dir: InodeNumber, name: &[u8], expected: Expected, caller: &Caller) -> Result<()> {
         check_name(name)?;
         match name {
             b"." => return Err(Error::Invalid("the directory itself cannot be removed through '.'")),
@@ -45,14 +52,14 @@ impl Volume {
             _ => {}
         }
         loop {
-            match self.try_remove_name(dir, name, want_dir, caller) {
+            match self.try_remove_name(dir, name, expected, caller) {
                 Err(Error::WouldBlock) => crate::sync::yield_now(),
                 other => return self.located(dir, other),
             }
         }
     }
 
-    fn try_remove_name(&self, dir: InodeNumber, name: &[u8], want_dir: bool, caller: &Caller) -> Result<()> {
+    fn try_remove_name(&self, dir: InodeNumber, name: &[u8], expected: Expected, caller: &Caller) -> Result<()> {
         let dir_inode = self.mount.inode(dir)?;
         let mut tx = self.begin(self.remove_reservation())?;
         let mut left_over = None;
@@ -64,7 +71,7 @@ impl Volume {
             let child_inode = self.mount.inode(entry.inode)?;
             // Where directories go in circles, another thread may hold the child and wait for the parent.
             let child = self.try_join(&mut tx, &child_inode)?;
-            check_removable(&mut tx, dir, child, want_dir, caller)?;
+            check_removable(&mut tx, dir, child, expected, caller)?;
             let held = child_inode.opens.load(Ordering::Acquire) > 0;
             self.drop_name(&mut tx, dir, (name, place), child, held)?;
             if tx.inode(child).core.links == 0 && !tx.inode(child).freed && !held {
@@ -108,7 +115,7 @@ impl Volume {
         if !frees_now {
             parent::verify(tx, dir, name, child)?;
         }
-        tell_write(tx, child);
+        take_in_write(tx, child);
         let now = tx.mount().env.now();
         let core = &mut tx.inode_mut(child, InodeFields::CORE).core;
         core.ctime = now;
@@ -128,19 +135,13 @@ impl Volume {
 }
 
 /// Whether the entry may be removed.
-pub(super) fn check_removable(
-    tx: &mut Transaction,
-    dir: InoId,
-    child: InoId,
-    want_dir: bool,
-    caller: &Caller,
-) -> Result<()> {
+fn check_removable(tx: &mut Transaction, dir: InoId, child: InoId, expected: Expected, caller: &Caller) -> Result<()> {
     check_lost_entry(tx, dir, child, caller)?;
     let is_dir = tx.inode(child).core.is_dir();
-    if is_dir && !want_dir {
+    if is_dir && expected == Expected::NoDirectory {
         return Err(Error::IsADirectory);
     }
-    if !is_dir && want_dir {
+    if !is_dir && expected == Expected::Directory {
         return Err(Error::NotADirectory);
     }
     if is_dir {
@@ -151,11 +152,4 @@ pub(super) fn check_removable(
         return check_has_subdirectory(tx, dir);
     }
     check_named(tx, child)
-}
-
-/// In a sticky directory only the owners of the entry and of the directory may remove or rename it.
-pub(super) fn check_sticky(tx: &Transaction, dir: InoId, child: InoId, caller: &Caller) -> Result<()> {
-    let core = &tx.inode(dir).core;
-    let owner = [core.uid, tx.inode(child).core.uid].contains(&caller.uid);
-    if core.mode & 0o1000 != 0 && caller.uid != 0 && !owner { Err(Error::NotPermitted) } else { Ok(()) }
 }

@@ -254,7 +254,7 @@ fn remember_absent(inode: &Inode, absent: KnownAbsent, version: (u32, u64)) {
     }
 }
 
-/// Tells an inode from what it was before and from others of its number: generation and number of changes.
+/// Generation and number of changes: another one after a change of the inode, and of another inode with its number.
 fn version_of(core: &InodeCore) -> (u32, u64) {
     (core.generation, core.change_count)
 }

@@ -1,89 +1,29 @@
-//! Allocating and freeing extents.
+//! Allocates extents, and takes back what has no owner any more.
 //!
 //! An allocation looks for its extent first, without a change; only when the extent is found, and enough is left to
 //! fill the free list, does it take the extent. So "no space of that shape" always leaves the transaction as it was.
 
 use super::ag::{Ag, below_agf, held_agfs};
-use super::deferred_free::defer_free;
-use super::free_space::extent_at;
 use super::owner::{Counted, Owner};
-use super::search::{Search, merged};
-use super::{free_list, free_space, refcount, reservation, rmap};
+use super::request::{AllocRequest, Near};
+use super::search::{Search, busy_extents};
+use super::{free_list, free_space, reservation, rmap, rmap_change};
 use crate::error::{Error, Result};
 use crate::error_tags::{ALLOC_EXTENT, REFUSE_BLOCKS, REFUSE_EXTENT, REFUSE_WINDOW};
 use crate::mount::Mount;
 use crate::trans::Transaction;
 use smallvec::SmallVec;
-use std::ops::Range;
 use xfskit_ondisk::btree::FreeExtent;
 use xfskit_ondisk::{AgBlock, AgNumber, Corruption, FileBlock, FsBlock, InodeNumber};
 
 /// Times, a millisecond apart, that an allocation looks again at AGs which others hold, when no other has space, even
-/// if all of those look around for space in the same way. Where space is scarce transactions come one at a time
+/// if all of those look around for space in the same way. Where space is scarce transactions run one at a time
 /// ([`Mount::transaction`](crate::mount::Mount::transaction)), so that hardly ever two wait for each other. Those that
 /// do not look around commit sometime, however slow the device is, and are waited for.
 const PATIENCE: usize = if cfg!(test) { 50 } else { 5000 };
 
-/// So many busy extents of an AG make allocations that keep off them slow: each looks at all of them.
-const MANY_BUSY: usize = 512;
-
-/// Where an extent should lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Near {
-    /// In this AG if possible.
-    Ag(AgNumber),
-    /// Close to this block if possible.
-    Block(FsBlock),
-}
-
-/// What to allocate.
-#[derive(Clone, Debug)]
-pub struct AllocRequest {
-    /// Where.
-    pub near: Near,
-    /// Fewest blocks.
-    pub min: u32,
-    /// Most blocks.
-    pub max: u32,
-    /// The first block is a multiple of this within its AG.
-    pub alignment: u32,
-    /// The owner that the blocks will have.
-    pub owner: Owner,
-    /// The blocks are recorded as unwritten.
-    pub unwritten: bool,
-    /// The blocks will be written outside of the journal, so those whose freeing is not durable are left alone.
-    pub avoid_busy: bool,
-    /// Only this block will do.
-    pub exact: bool,
-    /// Blocks that must stay free in the AG for what follows.
-    pub min_left: u32,
-    /// Within the AG, where the extent may start.
-    pub bounds: Range<u32>,
-    /// The inode in whose window the extent may lie.
-    pub holder: Option<InodeNumber>,
-}
-
-impl AllocRequest {
-    /// A request for `min` to `max` blocks without further conditions.
-    pub fn new(near: Near, min: u32, max: u32, owner: Owner) -> Self {
-        Self {
-            near,
-            min,
-            max,
-            alignment: 1,
-            owner,
-            unwritten: false,
-            avoid_busy: false,
-            exact: false,
-            min_left: 0,
-            bounds: 0..u32::MAX,
-            holder: None,
-        }
-    }
-}
-
 /// Allocates an extent, in the AG that the request names or in another. `None`: nowhere is space of that shape, and
-/// nothing was changed. With `avoid_busy` that may be because freed space waits for the journal: force it and try
+/// nothing was changed. With [`Busy::Avoided`] that may be because freed space waits for the journal: force it and try
 /// again.
 ///
 /// # Errors
@@ -286,10 +226,10 @@ pub fn allocate_firm(tx: &mut Transaction, holder: InodeNumber, block: FsBlock, 
         let mut start = found.start;
         let mut records = Vec::with_capacity(parts.len());
         for (owner, count) in parts {
-            records.push(owner.rmap(start, *count, false));
+            records.push(owner.rmap(start, *count));
             start = start.add(*count);
         }
-        rmap::add_firsts(tx, ag, &records)?;
+        rmap_change::add_firsts(tx, ag, &records)?;
         tx.use_blocks(found.count.into());
         Ok(Some(found))
     })?;
@@ -318,65 +258,11 @@ pub(super) fn allocate_in(
     let Some(found) = search_in(tx, ag, hint, request)? else { return Ok(None) };
     free_list::fix(tx, ag, Some(found))?;
     free_space::take(tx, ag, found)?;
-    rmap::add(tx, ag, request.owner.rmap(found.start, found.count, request.unwritten))?;
+    rmap::add(tx, ag, request.owner.rmap_in_state(found.start, found.count, request.state))?;
     if request.owner.counted() == Counted::AsUsed {
         tx.use_blocks(found.count.into());
     }
     Ok(Some(found))
-}
-
-/// The extents of the AG that must be left alone, sorted: what this link freed, since a buffer of another size may
-/// still stand there, and for what is written outside of the journal, all whose freeing is not durable.
-fn busy_extents(tx: &Transaction, ag: Ag, request: &AllocRequest) -> Vec<FreeExtent> {
-    let mount = tx.mount();
-    let mut busy: Vec<_> = tx.freed_extents(ag.number).collect();
-    busy.extend(mount.ags[ag.number.0 as usize].windows.of_others(request.holder));
-    if request.avoid_busy {
-        let state = &mount.ags[ag.number.0 as usize];
-        let freed = state.busy_extents(mount.journal.durable());
-        // Those of a checkpoint that is being written are as good as gone.
-        if freed.len() >= MANY_BUSY && state.count_busy_since(mount.journal.current()) >= MANY_BUSY {
-            mount.journal.want_push();
-        }
-        busy.extend(freed);
-    }
-    merged(busy.into_iter().map(|(start, count)| FreeExtent { start, count }).collect())
-}
-
-/// Finds up to `want` free blocks in one run for the free list, outside of `keep`: the smallest extent that has them
-/// all, or else the longest; of a long extent the end, so that files which grow into its start stay in one piece. What
-/// this link freed is taken when nothing else is left.
-pub(super) fn find_filling(
-    tx: &mut Transaction,
-    ag: Ag,
-    want: u32,
-    keep: Option<FreeExtent>,
-) -> Result<Option<FreeExtent>> {
-    let request = AllocRequest::new(Near::Ag(ag.number), 1, want, Owner::FreeList);
-    let mut busy = busy_extents(tx, ag, &request);
-    let has_obstacles = !busy.is_empty();
-    busy.extend(keep);
-    let search = Search { request: &request, max: want, hint: None, busy: merged(busy) };
-    if let Some(found) = search.run(tx, ag)? {
-        return at_the_end(tx, ag, found, &search.busy).map(Some);
-    }
-    if !has_obstacles {
-        return Ok(None);
-    }
-    let windows = &tx.mount().ags[ag.number.0 as usize].windows;
-    windows.give_back();
-    let firm = windows.of_others(None).into_iter().map(|(start, count)| FreeExtent { start, count });
-    let busy = merged(firm.chain(keep).collect());
-    Search { request: &request, max: want, hint: None, busy }.run(tx, ag)
-}
-
-/// As many blocks as were found, from the end of their extent if it is long and its end is not busy.
-fn at_the_end(tx: &mut Transaction, ag: Ag, found: FreeExtent, busy: &[FreeExtent]) -> Result<FreeExtent> {
-    const LONG_BLOCKS: u32 = 1024;
-    let Some(whole) = extent_at(tx, ag, found.start)? else { return Ok(found) };
-    let end = FreeExtent { start: AgBlock(whole.end() - found.count), count: found.count };
-    let is_busy = busy.iter().any(|busy| busy.start.0 < end.end() && end.start.0 < busy.end());
-    Ok(if whole.count < LONG_BLOCKS || is_busy { found } else { end })
 }
 
 /// Makes sure that `count` single blocks can be allocated in an AG for one of its own trees.
@@ -413,34 +299,6 @@ pub(super) fn lock_extent(tx: &mut Transaction, block: FsBlock, count: u32) -> R
     Ok((Ag::lock_unless_holding(tx, number)?, start))
 }
 
-/// Extents that one link frees itself; further ones get links of their own. Each may change every tree of its AG, and
-/// reservations are made for this many.
-const FREES_PER_LINK: usize = 2;
-
-/// Frees an extent; in the next link of the chain when its AG must not be waited for and another transaction holds it. On an
-/// image that shares blocks, an extent of a data fork loses a reference, and only what nobody
-/// else refers to becomes free; see [`super::refcount::freeable_blocks`] for how much one transaction should take.
-///
-/// # Errors
-/// `Corrupt` when the extent is free already or has another owner, `Io`.
-pub fn free(tx: &mut Transaction, block: FsBlock, count: u32, owner: Owner) -> Result<()> {
-    let mut place = Err(Error::WouldBlock);
-    if owner.may_share() || tx.extents_freed() < FREES_PER_LINK {
-        place = lock_extent(tx, block, count);
-    }
-    match place {
-        Ok((ag, start)) => {
-            let freed = free_in(tx, ag, start, count, owner);
-            below_agf(tx, ag.number, freed)
-        }
-        Err(Error::WouldBlock) => {
-            defer_free(tx, block, count, owner);
-            Ok(())
-        }
-        Err(error) => Err(error),
-    }
-}
-
 /// Locks what the free of an extent needs first, so that the free itself will not have to wait.
 ///
 /// # Errors
@@ -473,30 +331,6 @@ pub fn lock_pair(tx: &mut Transaction, one: FsBlock, other: FsBlock) -> Result<(
     }
 }
 
-/// Frees an extent of an AG whose AGF is locked.
-pub(super) fn free_in(tx: &mut Transaction, ag: Ag, start: AgBlock, count: u32, owner: Owner) -> Result<()> {
-    let shared = owner.may_share() && tx.geometry().has_reflink();
-    let mut rest = FreeExtent { start, count };
-    let mut owner = owner;
-    while rest.count > 0 {
-        let count = if shared { refcount::step(tx, ag, rest)? } else { rest.count };
-        let extent = FreeExtent { count, ..rest };
-        free_list::fix(tx, ag, None)?;
-        rmap::remove(tx, ag, owner.rmap(extent.start, count, false))?;
-        if shared {
-            for part in refcount::decrease(tx, ag, extent)? {
-                free_list::fix(tx, ag, None)?;
-                give_back(tx, ag, part, owner.counted())?;
-            }
-        } else {
-            give_back(tx, ag, extent, owner.counted())?;
-        }
-        rest = FreeExtent { start: extent.start.add(count), count: rest.count - count };
-        owner = owner.advanced(count);
-    }
-    Ok(())
-}
-
 /// Adds an extent that has no owner any more to the free space.
 pub(super) fn give_back(tx: &mut Transaction, ag: Ag, extent: FreeExtent, counted: Counted) -> Result<()> {
     ensure_on_disk!(
@@ -513,4 +347,11 @@ pub(super) fn give_back(tx: &mut Transaction, ag: Ag, extent: FreeExtent, counte
     let mount = tx.mount();
     mount.ags[ag.number.0 as usize].trim_busy(mount.journal.durable());
     Ok(())
+}
+
+/// Frees an extent, of an AG whose AGF is locked, that no other owner refers to.
+pub(super) fn free_unshared(tx: &mut Transaction, ag: Ag, extent: FreeExtent, owner: Owner) -> Result<()> {
+    free_list::fix(tx, ag, None)?;
+    rmap::remove(tx, ag, owner.rmap(extent.start, extent.count))?;
+    give_back(tx, ag, extent, owner.counted())
 }

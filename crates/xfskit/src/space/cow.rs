@@ -3,7 +3,7 @@
 //! ```text
 //! refcountbt   a record with one reference and the top bit of its start set     rmapbt   owner COW
 //! ```
-//! After a crash no transaction will map them, and the records tell recovery what to free.
+//! After a crash no transaction will map them, and by the records recovery knows what to free.
 //!
 //! Records that touch are one record. The kernel changes the two trees by intents of their own, so [`stage`] and
 //! [`unstage`] change the first alone.
@@ -12,7 +12,7 @@ use super::ag::{Ag, below_agf};
 use super::ag_tree::ag_tree;
 use super::owner::Counted;
 use super::refcount::{Records, end, records_around, replace};
-use super::{alloc, free_list, rmap};
+use super::{alloc, free_list, rmap_change};
 use crate::error::Result;
 use crate::trans::Transaction;
 use xfskit_ondisk::btree::{FreeExtent, REFCOUNT_COW, Refcount, Refcountbt, Rmap, rmap_owner};
@@ -21,7 +21,7 @@ use xfskit_ondisk::{AgBlock, AgNumber, FsBlock};
 /// Records blocks as staged.
 ///
 /// # Errors
-/// `Corrupt` when some are already; `NoSpace` when the tree cannot grow; `WouldBlock` as [`super::alloc::free`]; `Io`.
+/// `Corrupt` when some are already; `NoSpace` when the tree cannot grow; `WouldBlock` as [`super::free()`]; `Io`.
 pub fn stage(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<()> {
     let (ag, start) = alloc::lock_extent(tx, block, count)?;
     free_list::fix(tx, ag, None)?;
@@ -95,7 +95,7 @@ pub fn free_staged(tx: &mut Transaction, number: AgNumber, extent: FreeExtent) -
         free_list::fix(tx, ag, None)?;
         unstage_in(tx, ag, extent)?;
         let old = Rmap { start: extent.start, count: extent.count, owner: rmap_owner::COW, offset: 0 };
-        rmap::unmap(tx, number, old)?;
+        rmap_change::unmap(tx, number, old)?;
         free_list::fix(tx, ag, None)?;
         alloc::give_back(tx, ag, extent, Counted::AsUsed)
     })();

@@ -5,7 +5,7 @@
 
 use super::ag::Ag;
 use super::ag_tree::{AgTreeFormat, RootFields, ag_tree, tree_buffer};
-use super::free_list::FreeList;
+use super::agfl::FreeList;
 use crate::buffer::BufferKind;
 use crate::error::Result;
 use crate::trans::Transaction;

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::trans::{BufId, Transaction};
 use std::mem::offset_of;
 use xfskit_ondisk::ag::Agi;
-use xfskit_ondisk::btree::{Finobt, Inobt, InodeChunk};
+use xfskit_ondisk::btree::{Finobt, FreeExtent, Inobt, InodeChunk};
 use xfskit_ondisk::{AgBlock, AgInode, AgNumber, Geometry};
 
 tree_buffer! {
@@ -130,6 +130,6 @@ impl BlockSource<InodeAg> for SpaceBelow {
     fn give(tx: &mut Transaction, header: InodeAg, block: AgBlock) -> Result<()> {
         tx.mount().ags[header.number.0 as usize].forget_inobt_leaf();
         let ag = Ag::lock(tx, header.number)?;
-        alloc::free_in(tx, ag, block, 1, Owner::Inobt)
+        alloc::free_unshared(tx, ag, FreeExtent { start: block, count: 1 }, Owner::Inobt)
     }
 }

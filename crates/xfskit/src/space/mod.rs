@@ -1,14 +1,20 @@
 //! Space: AG headers, free lists, free space, reverse mappings, reference counts, inode trees.
 //!
 //! ```text
-//! alloc    which AG, (search) which extent        inodes   which inode, new chunks
-//!   └ free_space   bnobt and cntbt of one AG        └ inode_trees   inobt and finobt of one AG
-//!   └ free_list    the ring of blocks that the free space and rmap trees grow from
-//!   └ rmap, refcount, cow   who owns the blocks, how often, and which are staged for copy on write
-//!   └ unowned      extents of which an intent alone says that they are free
-//! ag_tree  one type for all six trees of an AG: header, root, source of blocks
-//! ag       the headers and their locks
+//! free          extents lose an owner, at once or in a link of their own         inodes  which inode, new chunks
+//!   └ unowned   those of which an intent alone says that they are free             │
+//!   └ refcount, cow   how often blocks are shared, which are staged for copy on write
+//! alloc         which AG                                                          inode_trees  inobt and finobt
+//!   └ rmap_change   mappings that are changed by themselves                          │
+//!   └ free_list     the free list as long as an operation may need it                │
+//!       └ search    which extent (request: of what shape)                            │
+//! free_space, rmap  bnobt and cntbt of one AG; who owns its blocks                   │
+//!   └ agfl          the ring of blocks that these trees grow from                    │
+//! ag_tree       one type for all six trees of an AG: header, root, source of blocks ─┘
+//! ag            the headers and their locks
 //! ```
+//! No file uses one above it.
+//!
 //! Every allocation and every free updates the free space, the reverse mappings and the reference counts in the
 //! caller's transaction; there are no intents on this path.
 //!
@@ -17,12 +23,13 @@
 
 mod ag;
 mod ag_tree;
+mod agfl;
 pub mod alloc;
 pub mod cluster;
 pub mod cow;
 #[cfg(test)]
 mod damage_tests;
-mod deferred_free;
+mod free;
 mod free_list;
 mod free_space;
 mod inode_trees;
@@ -31,8 +38,10 @@ mod owner;
 pub mod refcount;
 #[cfg(test)]
 mod refcount_tests;
+mod request;
 mod reservation;
 pub mod rmap;
+pub mod rmap_change;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -42,12 +51,13 @@ mod waiting_tests;
 
 pub(crate) use ag::below_agi;
 pub use ag::{AGF_KIND, AGFL_KIND, AGI_KIND, Totals, initialize, read_agf, read_agi};
-pub use alloc::{AllocRequest, Near, allocate, free};
-pub use deferred_free::{Frees, defer_free, step_reservation};
+pub use alloc::allocate;
+pub use free::{Frees, defer_free, free, step_reservation};
 pub(crate) use free_list::reset as reset_free_list;
 pub use free_space::{BNOBT_KIND, CNTBT_KIND};
 pub use inode_trees::{FINOBT_KIND, INOBT_KIND};
-pub use owner::Owner;
+pub use owner::{ExtentState, Owner};
 pub use refcount::REFCOUNTBT_KIND;
+pub use request::{AllocRequest, Busy, Near};
 pub use reservation::{free_blocks_needed, inode_allocation_blocks, inode_free_blocks, set_aside_blocks};
 pub use rmap::RMAPBT_KIND;

@@ -28,6 +28,27 @@ pub enum Owner {
     },
 }
 
+/// Whether blocks of a file have been written; what is unwritten reads as zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtentState {
+    /// They hold contents.
+    Written,
+    /// They do not yet.
+    Unwritten,
+}
+
+impl ExtentState {
+    /// The state that a record's flag says.
+    pub fn of_flag(unwritten: bool) -> Self {
+        if unwritten { Self::Unwritten } else { Self::Written }
+    }
+
+    /// The flag of a record.
+    pub fn is_unwritten(self) -> bool {
+        self == Self::Unwritten
+    }
+}
+
 /// Whether the superblock counts blocks as used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
@@ -63,8 +84,13 @@ impl Owner {
         matches!(self, Self::FreeList | Self::Inobt | Self::Refcountbt)
     }
 
+    /// The reverse mapping of an extent of this owner that is written, or of metadata.
+    pub fn rmap(self, start: AgBlock, count: u32) -> Rmap {
+        self.rmap_in_state(start, count, ExtentState::Written)
+    }
+
     /// The reverse mapping of an extent of this owner.
-    pub fn rmap(self, start: AgBlock, count: u32, unwritten: bool) -> Rmap {
+    pub fn rmap_in_state(self, start: AgBlock, count: u32, state: ExtentState) -> Rmap {
         let (owner, offset) = match self {
             Self::FreeList => (rmap_owner::AG, 0),
             Self::Inobt => (rmap_owner::INOBT, 0),
@@ -72,7 +98,7 @@ impl Owner {
             Self::InodeChunk => (rmap_owner::INODES, 0),
             Self::Fork { inode, fork, offset, bmbt } => {
                 let fork_flag = if fork == ForkKind::Attr { rmap_offset::ATTR_FORK } else { 0 };
-                let unwritten = if unwritten { rmap_offset::UNWRITTEN } else { 0 };
+                let unwritten = if state.is_unwritten() { rmap_offset::UNWRITTEN } else { 0 };
                 let place = if bmbt { rmap_offset::BMBT_BLOCK } else { offset.0 | unwritten };
                 (inode.0, place | fork_flag)
             }

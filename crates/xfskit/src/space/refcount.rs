@@ -45,7 +45,7 @@ impl BlockSource<Ag> for OwnSpace {
     }
 
     fn give(tx: &mut Transaction, ag: Ag, block: AgBlock) -> Result<()> {
-        alloc::free_in(tx, ag, block, 1, Owner::Refcountbt)
+        alloc::free_unshared(tx, ag, FreeExtent { start: block, count: 1 }, Owner::Refcountbt)
     }
 }
 
@@ -113,7 +113,7 @@ pub(super) fn records_around(tx: &mut Transaction, ag: Ag, start: u32, limit: u3
 /// pieces. At least one.
 ///
 /// # Errors
-/// `Corrupt`, `Io`, `WouldBlock` as [`super::alloc::free`].
+/// `Corrupt`, `Io`, `WouldBlock` as [`super::free()`].
 pub fn freeable_blocks(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<u32> {
     if !tx.geometry().has_reflink() {
         return Ok(count);
@@ -221,7 +221,7 @@ fn changed(old: &[Refcount], start: u32, limit: u32, change: CountChange) -> (Re
 /// begins, and its length.
 ///
 /// # Errors
-/// `Corrupt`, `Io`, `WouldBlock` as [`super::alloc::free`].
+/// `Corrupt`, `Io`, `WouldBlock` as [`super::free()`].
 pub fn shared_part(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<Option<(u32, u32)>> {
     if !tx.geometry().has_reflink() {
         return Ok(None);
@@ -267,7 +267,7 @@ fn lock_step(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<(Ag, Fr
 /// Locks the AG of blocks that are about to be shared and checks that its tree can take on records for them.
 ///
 /// # Errors
-/// `NoSpace`, `WouldBlock` as [`super::alloc::free`]; `Corrupt`, `Io`.
+/// `NoSpace`, `WouldBlock` as [`super::free()`]; `Corrupt`, `Io`.
 pub fn expect_growth(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<()> {
     let (ag, _) = alloc::lock_extent(tx, block, count)?;
     // A new record at each end of what is shared.
@@ -279,7 +279,7 @@ pub fn expect_growth(tx: &mut Transaction, block: FsBlock, count: u32) -> Result
 /// Adds a reference to the first of `count` blocks, to as many as one transaction should; returns how many.
 ///
 /// # Errors
-/// `NoSpace` when the tree cannot grow; `WouldBlock` as [`super::alloc::free`]; `Corrupt`, `Io`.
+/// `NoSpace` when the tree cannot grow; `WouldBlock` as [`super::free()`]; `Corrupt`, `Io`.
 pub fn increase_some(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<u32> {
     let (ag, extent) = lock_step(tx, block, count)?;
     let done = change(tx, ag, extent, CountChange::Increase);

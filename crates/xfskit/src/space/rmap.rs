@@ -8,16 +8,16 @@
 
 use super::ag::Ag;
 use super::ag_tree::{AgTreeFormat, RootFields, ag_tree, tree_buffer};
-use super::free_list::FreeList;
+use super::agfl::FreeList;
 use crate::buffer::BufferKind;
 use crate::error::Result;
 use crate::trans::Transaction;
 use smallvec::SmallVec;
 use std::mem::offset_of;
 use std::ops::ControlFlow;
+use xfskit_ondisk::AgBlock;
 use xfskit_ondisk::ag::Agf;
 use xfskit_ondisk::btree::{Rmap, RmapOrder, Rmapbt, TreeFormat, rmap_offset};
-use xfskit_ondisk::{AgBlock, AgNumber};
 
 tree_buffer! {
     /// Blocks of the reverse mapping tree.
@@ -98,18 +98,6 @@ fn resize(tx: &mut Transaction, ag: Ag, record: &Rmap, count: u32) -> Result<()>
     ag_tree::<Rmapbt>(ag).update(tx, record, &Rmap { count, ..*record })
 }
 
-/// Records the first blocks of inodes that have had none, in the order of the blocks: nothing continues them, and they
-/// continue nothing.
-pub(super) fn add_firsts(tx: &mut Transaction, ag: Ag, new: &[Rmap]) -> Result<()> {
-    let mut rest = if tx.geometry().has_rmap() { new } else { &[] };
-    while !rest.is_empty() {
-        super::free_list::fix(tx, ag, None)?;
-        let count = ag_tree::<Rmapbt>(ag).cursor().insert_some(tx, rest)?;
-        rest = &rest[count..];
-    }
-    Ok(())
-}
-
 /// Records `new`, merged with what it continues and what continues it.
 pub(super) fn add(tx: &mut Transaction, ag: Ag, new: Rmap) -> Result<()> {
     if !tx.geometry().has_rmap() {
@@ -169,58 +157,8 @@ pub(super) fn remove(tx: &mut Transaction, ag: Ag, old: Rmap) -> Result<bool> {
     Ok(whole.offset & rmap_offset::UNWRITTEN != 0)
 }
 
-/// Locks an AG for changes of its reverse mappings.
-fn lock(tx: &mut Transaction, number: AgNumber) -> Result<Ag> {
-    let ag = Ag::lock(tx, number)?;
-    super::free_list::fix(tx, ag, None)?;
-    Ok(ag)
-}
-
-/// Records that the owner that `new` names has the blocks from now on.
-///
-/// # Errors
-/// `Corrupt` when they have an owner with whom they cannot be shared, `WouldBlock` as [`super::alloc::free`], `Io`.
-pub fn map(tx: &mut Transaction, number: AgNumber, new: Rmap) -> Result<()> {
-    if !tx.geometry().has_rmap() {
-        return Ok(());
-    }
-    let ag = lock(tx, number)?;
-    let may_share = tx.geometry().has_reflink() && new.has_offset() && new.offset & rmap_offset::ATTR_FORK == 0;
-    if !may_share {
-        let other = touching(tx, ag, new.start, new.count)?.first().copied();
-        ensure_on_disk!(other.is_none(), "rmapbt block", "blocks that get an owner had none", "{new:?}: {other:?}");
-    }
-    add(tx, ag, new)
-}
-
-/// Records that the owner that `old` names has the blocks no more.
-///
-/// # Errors
-/// `Corrupt` when it had not, `WouldBlock` as [`super::alloc::free`], `Io`.
-pub fn unmap(tx: &mut Transaction, number: AgNumber, old: Rmap) -> Result<()> {
-    if !tx.geometry().has_rmap() {
-        return Ok(());
-    }
-    let ag = lock(tx, number)?;
-    remove(tx, ag, old).map(|_| ())
-}
-
-/// Records that blocks of a fork are unwritten or not.
-///
-/// # Errors
-/// `Corrupt` when the blocks do not belong to the owner, `WouldBlock` as [`super::alloc::free`], `Io`.
-pub fn convert(tx: &mut Transaction, number: AgNumber, old: Rmap, unwritten: bool) -> Result<()> {
-    if !tx.geometry().has_rmap() {
-        return Ok(());
-    }
-    let ag = lock(tx, number)?;
-    remove(tx, ag, old)?;
-    let flag = if unwritten { rmap_offset::UNWRITTEN } else { 0 };
-    add(tx, ag, Rmap { offset: old.offset & !rmap_offset::UNWRITTEN | flag, ..old })
-}
-
 /// Records that touch the blocks, two at most.
-fn touching(tx: &mut Transaction, ag: Ag, start: AgBlock, count: u32) -> Result<SmallVec<[Rmap; 2]>> {
+pub(super) fn touching(tx: &mut Transaction, ag: Ag, start: AgBlock, count: u32) -> Result<SmallVec<[Rmap; 2]>> {
     let low = RmapOrder { start, owner: 0, offset: 0 };
     let high = RmapOrder { start: AgBlock(start.0 + count - 1), owner: u64::MAX, offset: u64::MAX };
     let mut found = SmallVec::new();

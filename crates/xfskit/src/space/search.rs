@@ -5,12 +5,16 @@
 
 use super::ag::Ag;
 use super::ag_tree::ag_tree;
-use super::alloc::AllocRequest;
 use super::free_space::extent_at;
+use super::owner::Owner;
+use super::request::{AllocRequest, Busy, Near};
 use crate::error::Result;
 use crate::trans::Transaction;
 use xfskit_ondisk::AgBlock;
 use xfskit_ondisk::btree::{BlockKey, Bnobt, Cntbt, FreeExtent, SizeKey};
+
+/// So many busy extents of an AG make allocations that keep off them slow: each looks at all of them.
+const MANY_BUSY: usize = 512;
 
 /// Neighbours in the bnobt that are looked at in each direction.
 const NEIGHBOURS: usize = 16;
@@ -18,7 +22,7 @@ const NEIGHBOURS: usize = 16;
 const CANDIDATES: usize = 8;
 
 /// The same blocks in order, as runs that do not overlap.
-pub(super) fn merged(mut extents: Vec<FreeExtent>) -> Vec<FreeExtent> {
+fn merged(mut extents: Vec<FreeExtent>) -> Vec<FreeExtent> {
     extents.sort_unstable();
     extents.dedup_by(|next, last| {
         let joins = next.start.0 <= last.end();
@@ -164,10 +168,62 @@ impl Search<'_> {
     }
 }
 
+/// The extents of the AG that must be left alone, sorted: what this link freed, since a buffer of another size may
+/// still stand there, and for what is written outside of the journal, all whose freeing is not durable.
+pub(super) fn busy_extents(tx: &Transaction, ag: Ag, request: &AllocRequest) -> Vec<FreeExtent> {
+    let mount = tx.mount();
+    let mut busy: Vec<_> = tx.freed_extents(ag.number).collect();
+    busy.extend(mount.ags[ag.number.0 as usize].windows.of_others(request.holder));
+    if request.busy == Busy::Avoided {
+        let state = &mount.ags[ag.number.0 as usize];
+        let freed = state.busy_extents(mount.journal.durable());
+        // Those of a checkpoint that is being written are as good as gone.
+        if freed.len() >= MANY_BUSY && state.count_busy_since(mount.journal.current()) >= MANY_BUSY {
+            mount.journal.want_push();
+        }
+        busy.extend(freed);
+    }
+    merged(busy.into_iter().map(|(start, count)| FreeExtent { start, count }).collect())
+}
+
+/// Finds up to `want` free blocks in one run for the free list, outside of `keep`: the smallest extent that has them
+/// all, or else the longest; of a long extent the end, so that files which grow into its start stay in one piece. What
+/// this link freed is taken when nothing else is left.
+pub(super) fn find_filling(
+    tx: &mut Transaction,
+    ag: Ag,
+    want: u32,
+    keep: Option<FreeExtent>,
+) -> Result<Option<FreeExtent>> {
+    let request = AllocRequest::new(Near::Ag(ag.number), 1, want, Owner::FreeList);
+    let mut busy = busy_extents(tx, ag, &request);
+    let has_obstacles = !busy.is_empty();
+    busy.extend(keep);
+    let search = Search { request: &request, max: want, hint: None, busy: merged(busy) };
+    if let Some(found) = search.run(tx, ag)? {
+        return at_the_end(tx, ag, found, &search.busy).map(Some);
+    }
+    if !has_obstacles {
+        return Ok(None);
+    }
+    let windows = &tx.mount().ags[ag.number.0 as usize].windows;
+    windows.give_back();
+    let firm = windows.of_others(None).into_iter().map(|(start, count)| FreeExtent { start, count });
+    let busy = merged(firm.chain(keep).collect());
+    Search { request: &request, max: want, hint: None, busy }.run(tx, ag)
+}
+
+/// As many blocks as were found, from the end of their extent if it is long and its end is not busy.
+fn at_the_end(tx: &mut Transaction, ag: Ag, found: FreeExtent, busy: &[FreeExtent]) -> Result<FreeExtent> {
+    const LONG_BLOCKS: u32 = 1024;
+    let Some(whole) = extent_at(tx, ag, found.start)? else { return Ok(found) };
+    let end = FreeExtent { start: AgBlock(whole.end() - found.count), count: found.count };
+    let is_busy = busy.iter().any(|busy| busy.start.0 < end.end() && end.start.0 < busy.end());
+    Ok(if whole.count < LONG_BLOCKS || is_busy { found } else { end })
+}
+
 #[cfg(test)]
 mod unit_tests {
-    use super::super::alloc::Near;
-    use super::super::owner::Owner;
     use super::*;
     use xfskit_ondisk::AgNumber;
 

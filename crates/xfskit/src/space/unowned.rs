@@ -12,7 +12,7 @@ use xfskit_ondisk::btree::FreeExtent;
 /// the kernel logs the removal of that record as an intent of its own, xfskit frees both in one transaction.
 ///
 /// # Errors
-/// `Corrupt` when the extent is free already, or is only partly one owner's; `WouldBlock` as [`super::alloc::free`];
+/// `Corrupt` when the extent is free already, or is only partly one owner's; `WouldBlock` as [`super::free()`];
 /// `Io`.
 pub fn free(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<()> {
     let (ag, start) = alloc::lock_extent(tx, block, count)?;

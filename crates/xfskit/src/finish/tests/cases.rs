@@ -116,9 +116,9 @@ fn mappings_are_converted() {
         let unwritten = scene.blocks(6);
         scene.map(0, 40, unwritten, 6, true);
         let (ag, part) = scene.rmap(0, 2, FsBlock(one.0 + 2), 5, false);
-        reverse::convert(&mut scene.tx, ag, part, true).unwrap();
+        reverse::convert(&mut scene.tx, ag, part, ExtentState::Unwritten).unwrap();
         let (ag, part) = scene.rmap(0, 40, unwritten, 6, true);
-        reverse::convert(&mut scene.tx, ag, part, false).unwrap();
+        reverse::convert(&mut scene.tx, ag, part, ExtentState::Written).unwrap();
         owners(
             scene,
             &[(RmapVerb::Convert, 0, 2, FsBlock(one.0 + 2), 5, false), (RmapVerb::Convert, 0, 40, unwritten, 6, true)],
@@ -151,7 +151,7 @@ fn mappings_of_shared_blocks_change() {
             let one = shared(scene, true);
             let (block, last) = (FsBlock(one.0 + 4), FsBlock(one.0 + 12));
             let (ag, whole) = scene.rmap(1, 100, block, 10, false);
-            reverse::convert(&mut scene.tx, ag, Rmap { count: 7, ..whole }, true).unwrap();
+            reverse::convert(&mut scene.tx, ag, Rmap { count: 7, ..whole }, ExtentState::Unwritten).unwrap();
             // The second file had two blocks of the first more.
             let (ag, more) = scene.rmap(1, 200, last, 2, false);
             reverse::map(&mut scene.tx, ag, more).unwrap();

@@ -13,8 +13,7 @@ use crate::env::SeededEnvironment;
 use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::item::LogVector;
-use crate::space::alloc::{AllocRequest, Near, allocate};
-use crate::space::{Owner, rmap as reverse};
+use crate::space::{AllocRequest, ExtentState, Near, Owner, allocate, rmap_change as reverse};
 use crate::test_image::TestImage;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use crate::volume::{Caller, MountOptions, NewFile, Volume};
@@ -46,7 +45,7 @@ impl Scene<'_> {
         let request = AllocRequest::new(Near::Ag(AgNumber(0)), count, count, owner);
         let (block, _) = allocate(&mut self.tx, &request).unwrap().expect("space");
         let (ag, start) = self.tx.geometry().split_fs_block(block).unwrap();
-        reverse::unmap(&mut self.tx, ag, owner.rmap(start, count, false)).unwrap();
+        reverse::unmap(&mut self.tx, ag, owner.rmap(start, count)).unwrap();
         block
     }
 
@@ -70,7 +69,7 @@ impl Scene<'_> {
     fn rmap(&self, file: usize, at: u64, block: FsBlock, count: u32, unwritten: bool) -> (AgNumber, Rmap) {
         let owner = Owner::Fork { inode: self.inodes[file], fork: ForkKind::Data, offset: FileBlock(at), bmbt: false };
         let (ag, start) = self.tx.geometry().split_fs_block(block).unwrap();
-        (ag, owner.rmap(start, count, unwritten))
+        (ag, owner.rmap_in_state(start, count, ExtentState::of_flag(unwritten)))
     }
 
     /// Both files may share blocks.

@@ -1,15 +1,16 @@
 //! Maps holes of a fork with newly allocated blocks.
 
+use super::bmbt::near_inode;
 use super::rewrite::{expect_count, expect_records, rewrite};
 use super::{count_blocks, extents, owner};
 use crate::error::{Error, Result};
 use crate::error_tags::BMAP_ALLOC_MINLEN_EXTENT;
 use crate::incore::ForkKind;
-use crate::space::alloc::{self, AllocRequest, Near};
+use crate::space::{AllocRequest, Busy, ExtentState, Near, alloc};
 use crate::trans::{InoId, Transaction};
 use smallvec::SmallVec;
 use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
-use xfskit_ondisk::{AgNumber, Extent, FileBlock, FsBlock, InodeNumber};
+use xfskit_ondisk::{Extent, FileBlock, FsBlock};
 
 /// Maps `count` fork blocks from `at`, all holes, with metadata blocks, as few extents as the free space allows.
 ///
@@ -22,7 +23,7 @@ pub fn allocate(
     at: FileBlock,
     count: u32,
 ) -> Result<SmallVec<[Extent; 1]>> {
-    allocate_with(tx, ino, fork, at, count, false)
+    allocate_with(tx, ino, fork, at, count, Busy::Taken)
 }
 
 /// As [`allocate`], but never takes busy blocks, whose freeing is not durable yet. For contents that are written
@@ -37,7 +38,7 @@ pub fn allocate_avoiding_busy(
     at: FileBlock,
     count: u32,
 ) -> Result<SmallVec<[Extent; 1]>> {
-    allocate_with(tx, ino, fork, at, count, true)
+    allocate_with(tx, ino, fork, at, count, Busy::Avoided)
 }
 
 /// Maps one extent of at most `count` blocks at `at` for contents that are written without the journal. Returns its
@@ -47,7 +48,7 @@ pub fn allocate_avoiding_busy(
 /// As [`allocate`].
 pub fn allocate_one(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, count: u32) -> Result<u32> {
     expect_count(tx, ino, fork, 1)?;
-    let (block, got) = take(tx, ino, fork, at, count, false)?;
+    let (block, got) = take(tx, ino, fork, at, count, ExtentState::Written)?;
     map_new(tx, ino, fork, Extent { file_block: at, block, count: got.into(), unwritten: false })?;
     Ok(got)
 }
@@ -62,7 +63,7 @@ pub fn allocate_unwritten(tx: &mut Transaction, ino: InoId, at: FileBlock, count
     let levels = u64::from(tx.mount().limits.data_levels);
     expect_records(tx, ino, ForkKind::Data, 1)?;
     let most = u64::from(count).min(tx.blocks_left().saturating_sub(levels)) as u32;
-    let (block, got) = take(tx, ino, ForkKind::Data, at, most, true)?;
+    let (block, got) = take(tx, ino, ForkKind::Data, at, most, ExtentState::Unwritten)?;
     map_new(tx, ino, ForkKind::Data, Extent { file_block: at, block, count: got.into(), unwritten: true })?;
     Ok(got)
 }
@@ -77,7 +78,7 @@ fn take(
     fork: ForkKind,
     at: FileBlock,
     count: u32,
-    unwritten: bool,
+    state: ExtentState,
 ) -> Result<(FsBlock, u32)> {
     if tx.blocks_left() == 0 || count == 0 {
         return Err(Error::NoSpace);
@@ -90,7 +91,7 @@ fn take(
             let near = near_fork_block(tx, ino, fork, at)?;
             let owner = owner(tx, ino, fork, at);
             let request =
-                AllocRequest { avoid_busy: true, unwritten, alignment, ..AllocRequest::new(near, min, want, owner) };
+                AllocRequest { busy: Busy::Avoided, state, alignment, ..AllocRequest::new(near, min, want, owner) };
             if let Some(found) = alloc::allocate(tx, &request)? {
                 return Ok(found);
             }
@@ -130,7 +131,7 @@ fn allocate_with(
     fork: ForkKind,
     at: FileBlock,
     count: u32,
-    avoid_busy: bool,
+    busy: Busy,
 ) -> Result<SmallVec<[Extent; 1]>> {
     if tx.blocks_left() < u64::from(count) {
         return Err(Error::NoSpace);
@@ -145,7 +146,7 @@ fn allocate_with(
         let want = (end.0 - next.0).min(MAX_EXTENT_BLOCKS) as u32;
         let near = near_fork_block(tx, ino, fork, next)?;
         let request = AllocRequest {
-            avoid_busy,
+            busy,
             ..AllocRequest::new(near, if whole { want } else { 1 }, want, owner(tx, ino, fork, next))
         };
         let Some((block, got)) = alloc::allocate(tx, &request)? else {
@@ -173,14 +174,6 @@ fn near_fork_block(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlo
     }
     let inode = tx.inode(ino).core.inode;
     Ok(near_inode(tx, inode))
-}
-
-/// Near an inode.
-pub fn near_inode(tx: &Transaction, inode: InodeNumber) -> Near {
-    match tx.geometry().split_inode(inode) {
-        Some((ag, within)) => Near::Block(tx.geometry().fs_block(ag, tx.geometry().inode_block(within))),
-        None => Near::Ag(AgNumber(0)),
-    }
 }
 
 /// Adds an extent to the map.

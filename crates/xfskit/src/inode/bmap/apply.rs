@@ -2,13 +2,11 @@
 
 use super::bmbt::{BMBT_KIND, BmbtKind, allocate_map_block, fork_bytes, root_field};
 use super::load::load;
-use super::rewrite::small_limit;
 use crate::btree::Cursor;
 use crate::error::{Error, Result};
 use crate::error_tags::BMAPIFORMAT;
 use crate::incore::{ExtentList, ForkKind, ForkMap, MapRoot};
-use crate::space::Owner;
-use crate::space::alloc;
+use crate::space::{self, Owner};
 use crate::trans::{InoId, InodeFields, Transaction};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -18,6 +16,14 @@ use xfskit_ondisk::extent::EXTENT_RECORD_BYTES;
 use xfskit_ondisk::inode::flags2;
 use xfskit_ondisk::{Corruption, Extent, FileBlock, ForkFormat, FsBlock};
 use zerocopy::IntoBytes;
+
+/// Most records that a fork counts without large counters.
+pub(super) fn small_limit(fork: ForkKind) -> u64 {
+    match fork {
+        ForkKind::Data => (1 << 31) - 1,
+        ForkKind::Attr => (1 << 15) - 1,
+    }
+}
 
 /// Replaces the records of `range` (indices into the list) by `new`.
 pub(super) fn replace(
@@ -217,5 +223,5 @@ fn to_inline_if_few(tx: &mut Transaction, ino: InoId, fork: ForkKind) -> Result<
     if let Some(slot) = tx.inode_mut(ino, extents_field(fork)).map_mut(fork) {
         *slot = ForkMap::Extents(list);
     }
-    alloc::free(tx, leaf, 1, Owner::Fork { inode, fork, offset: FileBlock(0), bmbt: true })
+    space::free(tx, leaf, 1, Owner::Fork { inode, fork, offset: FileBlock(0), bmbt: true })
 }

@@ -4,13 +4,12 @@ use crate::btree::{BtreeKind, InlineRoot, NodeEntries, Root};
 use crate::buffer::BufferKind;
 use crate::error::{Error, Result};
 use crate::incore::{ForkKind, ForkMap};
-use crate::space::Owner;
-use crate::space::alloc::{self, AllocRequest, Near};
+use crate::space::{self, AllocRequest, Near, Owner, alloc};
 use crate::trans::{BufId, InoId, InodeFields, Transaction};
 use xfskit_ondisk::btree::{Bmbt, LONG_CRC_OFFSET, LONG_LSN_OFFSET};
 use xfskit_ondisk::limits::bmbt_root_max_records;
 use xfskit_ondisk::logged::buffer::buffer_type;
-use xfskit_ondisk::{DiskAddress, FileBlock, FsBlock, Geometry, InodeNumber};
+use xfskit_ondisk::{AgNumber, DiskAddress, FileBlock, FsBlock, Geometry, InodeNumber};
 
 /// Blocks of extent maps.
 pub static BMBT_KIND: BufferKind = BufferKind {
@@ -63,6 +62,14 @@ pub(super) fn fork_bytes(tx: &Transaction, ino: InoId, fork: ForkKind) -> usize 
     }
 }
 
+/// Near an inode.
+pub fn near_inode(tx: &Transaction, inode: InodeNumber) -> Near {
+    match tx.geometry().split_inode(inode) {
+        Some((ag, within)) => Near::Block(tx.geometry().fs_block(ag, tx.geometry().inode_block(within))),
+        None => Near::Ag(AgNumber(0)),
+    }
+}
+
 /// Allocates one block for an extent map and counts it.
 pub(super) fn allocate_map_block(
     tx: &mut Transaction,
@@ -71,7 +78,7 @@ pub(super) fn allocate_map_block(
     near: Option<FsBlock>,
 ) -> Result<FsBlock> {
     let inode = tx.inode(ino).core.inode;
-    let near = near.map_or_else(|| super::allocate::near_inode(tx, inode), Near::Block);
+    let near = near.map_or_else(|| near_inode(tx, inode), Near::Block);
     let owner = Owner::Fork { inode, fork, offset: FileBlock(0), bmbt: true };
     let (block, _) = alloc::allocate(tx, &AllocRequest::new(near, 1, 1, owner))?.ok_or(Error::NoSpace)?;
     super::count_blocks(tx, ino, 1)?;
@@ -137,6 +144,6 @@ impl BtreeKind for BmbtKind {
     fn free_block(&mut self, tx: &mut Transaction, pointer: u64, buffer: BufId) -> Result<()> {
         tx.invalidate(buffer);
         super::count_blocks(tx, self.ino, -1)?;
-        alloc::free(tx, FsBlock(pointer), 1, self.owner())
+        space::free(tx, FsBlock(pointer), 1, self.owner())
     }
 }

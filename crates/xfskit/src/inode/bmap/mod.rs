@@ -24,9 +24,9 @@ mod rewrite;
 mod share;
 mod shift;
 
-pub use allocate::{allocate, allocate_avoiding_busy, allocate_one, allocate_unwritten, map_new, near_inode};
+pub use allocate::{allocate, allocate_avoiding_busy, allocate_one, allocate_unwritten, map_new};
 pub use apply::{leave_inode, push_root_down};
-pub use bmbt::BMBT_KIND;
+pub use bmbt::{BMBT_KIND, near_inode};
 pub use convert::convert;
 pub use remap::{expect_extents, map_extent, unmap_extent};
 pub use remove::{remove, remove_some};

@@ -7,7 +7,7 @@ use super::rewrite::without;
 use super::{count_blocks, extents, owner};
 use crate::error::Result;
 use crate::incore::ForkKind;
-use crate::space::rmap;
+use crate::space::{ExtentState, rmap_change};
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::btree::Rmap;
 use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
@@ -34,14 +34,14 @@ fn mapping(tx: &Transaction, ino: InoId, fork: ForkKind, extent: &Extent) -> Res
         .split_fs_block(extent.block)
         .ok_or_else(|| Corruption::new("extent record", "lies on the device").found(format_args!("{extent:?}")))?;
     let owner = owner(tx, ino, fork, extent.file_block);
-    Ok((ag, owner.rmap(start, extent.count as u32, extent.unwritten)))
+    Ok((ag, owner.rmap_in_state(start, extent.count as u32, ExtentState::of_flag(extent.unwritten))))
 }
 
 /// Maps an extent into a hole of the fork.
 ///
 /// # Errors
 /// `Corrupt` when it is no hole or the blocks have another owner; `NoSpace` when the map cannot grow; `WouldBlock` as
-/// [`rmap::map`]; `Io`.
+/// [`rmap_change::map`]; `Io`.
 pub fn map_extent(tx: &mut Transaction, ino: InoId, fork: ForkKind, extent: Extent) -> Result<()> {
     expect_extents(tx, ino, fork)?;
     let (ag, mapping) = mapping(tx, ino, fork, &extent)?;
@@ -56,7 +56,7 @@ pub fn map_extent(tx: &mut Transaction, ino: InoId, fork: ForkKind, extent: Exte
     );
     insert(tx, ino, fork, extent)?;
     count_blocks(tx, ino, extent.count as i64)?;
-    rmap::map(tx, ag, mapping)
+    rmap_change::map(tx, ag, mapping)
 }
 
 /// Unmaps the end of a range of fork blocks that must map the blocks which `extent` names, as far back as one record
@@ -64,7 +64,7 @@ pub fn map_extent(tx: &mut Transaction, ino: InoId, fork: ForkKind, extent: Exte
 ///
 /// # Errors
 /// `Corrupt` when something else is mapped there; `NoSpace` when a record has to be cut in two and the tree has no
-/// block for that; `WouldBlock` as [`rmap::unmap`]; `Io`.
+/// block for that; `WouldBlock` as [`rmap_change::unmap`]; `Io`.
 pub fn unmap_extent(tx: &mut Transaction, ino: InoId, fork: ForkKind, extent: Extent) -> Result<u64> {
     expect_extents(tx, ino, fork)?;
     let (at, end) = (extent.file_block, extent.end());
@@ -88,6 +88,6 @@ pub fn unmap_extent(tx: &mut Transaction, ino: InoId, fork: ForkKind, extent: Ex
     let (ag, mapping) = mapping(tx, ino, fork, &gone)?;
     replace(tx, ino, fork, index..index + 1, &without(&found, first, end))?;
     count_blocks(tx, ino, -(gone.count as i64))?;
-    rmap::unmap(tx, ag, mapping)?;
+    rmap_change::unmap(tx, ag, mapping)?;
     Ok(left)
 }

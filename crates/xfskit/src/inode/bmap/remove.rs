@@ -6,7 +6,7 @@ use super::{count_blocks, extents, owner};
 use crate::error::Result;
 use crate::error_tags::BMAP_REMOVE;
 use crate::incore::ForkKind;
-use crate::space::{alloc, refcount};
+use crate::space::{self, alloc, refcount};
 use crate::trans::{InoId, Transaction};
 use std::ops::Range;
 use xfskit_ondisk::inode::{MODE_REGULAR, MODE_TYPE};
@@ -48,7 +48,7 @@ pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, c
         }
         count_blocks(tx, ino, -(freed as i64))?;
         replace(tx, ino, fork, index..index + 1, &rest)?;
-        alloc::free(tx, block, freed as u32, owner)?;
+        space::free(tx, block, freed as u32, owner)?;
     }
 }
 

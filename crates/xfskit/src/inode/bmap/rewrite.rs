@@ -1,6 +1,6 @@
 //! Replaces records of a map, merges those that continue each other, and checks beforehand that the map can take them.
 
-use super::apply::replace;
+use super::apply::{replace, small_limit};
 use super::extents;
 use crate::error::{Error, Result};
 use crate::error_tags::REFUSE_RECORDS;
@@ -16,14 +16,6 @@ pub(super) type Records = SmallVec<[Extent; 5]>;
 
 /// Most records under the error tag `reduce_max_iextents`.
 const FEW: u64 = 10;
-
-/// Most records that a fork counts without large counters.
-pub(super) fn small_limit(fork: ForkKind) -> u64 {
-    match fork {
-        ForkKind::Data => (1 << 31) - 1,
-        ForkKind::Attr => (1 << 15) - 1,
-    }
-}
 
 /// Most records that a fork may have. An inode gets large counters when it needs them, where the image has that
 /// feature. No directory can have as many blocks as that, so its operations need not count them beforehand.

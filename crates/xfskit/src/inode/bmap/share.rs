@@ -5,7 +5,7 @@ use super::{count_blocks, extents, owner};
 use crate::error::Result;
 use crate::error_tags::BMAP_SHARE;
 use crate::incore::ForkKind;
-use crate::space::{refcount, rmap};
+use crate::space::{refcount, rmap_change};
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::inode::flags2;
 use xfskit_ondisk::{Extent, InodeCore};
@@ -53,8 +53,8 @@ pub fn share(tx: &mut Transaction, ino: InoId, extent: Extent) -> Result<u64> {
     rewrite(tx, ino, fork, index..index, &[extent])?;
     count_blocks(tx, ino, extent.count as i64)?;
     if let Some((ag, start)) = tx.geometry().split_fs_block(extent.block) {
-        let mapping = owner(tx, ino, fork, extent.file_block).rmap(start, done, false);
-        rmap::map(tx, ag, mapping)?;
+        let mapping = owner(tx, ino, fork, extent.file_block).rmap(start, done);
+        rmap_change::map(tx, ag, mapping)?;
     }
     Ok(extent.count)
 }

@@ -4,7 +4,7 @@ use super::rewrite::{Records, expect_records, part, rewrite, without};
 use super::{extents, owner};
 use crate::error::Result;
 use crate::incore::ForkKind;
-use crate::space::{alloc, rmap};
+use crate::space::{ExtentState, alloc, rmap_change};
 use crate::trans::{InoId, Transaction};
 use std::ops::Range;
 use xfskit_ondisk::{AgNumber, Corruption, Extent, FileBlock};
@@ -96,9 +96,13 @@ fn lock_first(tx: &mut Transaction, locked: &mut Option<AgNumber>, extent: &Exte
 fn follow(tx: &mut Transaction, ino: InoId, old: &Extent, new: &Extent) -> Result<()> {
     let Some((ag, start)) = tx.geometry().split_fs_block(old.block) else { return Ok(()) };
     let mapping = |tx: &Transaction, extent: &Extent| {
-        owner(tx, ino, ForkKind::Data, extent.file_block).rmap(start, extent.count as u32, extent.unwritten)
+        owner(tx, ino, ForkKind::Data, extent.file_block).rmap_in_state(
+            start,
+            extent.count as u32,
+            ExtentState::of_flag(extent.unwritten),
+        )
     };
     let (from, to) = (mapping(tx, old), mapping(tx, new));
-    rmap::unmap(tx, ag, from)?;
-    rmap::map(tx, ag, to)
+    rmap_change::unmap(tx, ag, from)?;
+    rmap_change::map(tx, ag, to)
 }

@@ -195,16 +195,25 @@ impl Gatherer {
                 return Ok(Some(open.transaction));
             }
             flags::UNMOUNT => drop(self.open.remove(&id)),
-            0 => open.add(operation.payload, false, false, self.keep)?,
-            flags::CONTINUE => open.add(operation.payload, false, true, self.keep)?,
-            flags::WAS_CONTINUED => open.add(operation.payload, true, false, self.keep)?,
+            0 => open.add(operation.payload, Part::Whole, self.keep)?,
+            flags::CONTINUE => open.add(operation.payload, Part::First, self.keep)?,
+            flags::WAS_CONTINUED => open.add(operation.payload, Part::Last, self.keep)?,
             both if both == flags::CONTINUE | flags::WAS_CONTINUED => {
-                open.add(operation.payload, true, true, self.keep)?;
+                open.add(operation.payload, Part::Middle, self.keep)?;
             }
             _ => return Err(Corruption::new(NAME, "known flags").found(format_args!("{bits:#04x}"))),
         }
         Ok(None)
     }
+}
+
+/// Which part of a region an operation carries.
+#[derive(Clone, Copy)]
+enum Part {
+    Whole,
+    First,
+    Middle,
+    Last,
 }
 
 impl LogTransaction {
@@ -230,17 +239,17 @@ impl Open {
         Self { transaction, has_header: false, is_partial: false, wanted: 0 }
     }
 
-    fn add(&mut self, payload: &[u8], continues: bool, goes_on: bool, keep: Keep) -> Verdict {
+    fn add(&mut self, payload: &[u8], part: Part, keep: Keep) -> Verdict {
         ensure!(
-            continues == self.is_partial,
+            matches!(part, Part::Middle | Part::Last) == self.is_partial,
             NAME,
             "a region that goes on is continued, and no other",
             "transaction {:#010x}",
             self.transaction.id
         );
         self.transaction.bytes.extend_from_slice(payload);
-        self.is_partial = goes_on;
-        if goes_on { Ok(()) } else { self.region_is_whole(keep) }
+        self.is_partial = matches!(part, Part::First | Part::Middle);
+        if self.is_partial { Ok(()) } else { self.region_is_whole(keep) }
     }
 
     fn region_is_whole(&mut self, keep: Keep) -> Verdict {

@@ -288,7 +288,7 @@ fn remove_chunk(tx: &mut Transaction, ag: InodeAg, chunk: &InodeChunk) -> Result
             let address = tx.geometry().address(ag.number, xfskit_ondisk::AgBlock(block));
             tx.invalidate_at(address, bytes, &INODE_CLUSTER_KIND)?;
         }
-        alloc::free_in(tx, space, run.start, run.count, Owner::InodeChunk)?;
+        alloc::free_unshared(tx, space, run, Owner::InodeChunk)?;
     }
     Ok(ChunkFreed { first: tx.geometry().inode_number(ag.number, chunk.first), inodes: !chunk.holes() })
 }

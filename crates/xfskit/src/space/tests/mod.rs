@@ -6,7 +6,7 @@ use super::ag::Ag;
 use super::ag_tree::ag_tree;
 use super::inode_trees::InodeAg;
 use super::refcount::freeable_blocks;
-use super::{AllocRequest, Near, Owner, allocate, free, free_blocks_needed, rmap};
+use super::{AllocRequest, ExtentState, Near, Owner, allocate, free, free_blocks_needed, rmap, rmap_change};
 use crate::error::Error;
 use crate::incore::ForkKind;
 use crate::test_image::{Random, TestImage, transact};
@@ -141,18 +141,19 @@ fn unwritten_blocks_are_recorded_and_converted() {
     let mount = image.mount();
     let owner = Owner::Fork { inode: InodeNumber(1000), fork: ForkKind::Data, offset: FileBlock(5), bmbt: false };
     transact(&mount, 10, |tx| {
-        let request = AllocRequest { unwritten: true, ..AllocRequest::new(Near::Ag(AgNumber(0)), 10, 10, owner) };
+        let request =
+            AllocRequest { state: ExtentState::Unwritten, ..AllocRequest::new(Near::Ag(AgNumber(0)), 10, 10, owner) };
         let (block, _) = allocate(tx, &request)?.expect("space");
         let (number, start) = tx.geometry().split_fs_block(block).expect("on the device");
-        let middle = owner.advanced(3).rmap(start.add(3), 4, true);
-        rmap::convert(tx, number, middle, false)?;
+        let middle = owner.advanced(3).rmap_in_state(start.add(3), 4, ExtentState::Unwritten);
+        rmap_change::convert(tx, number, middle, ExtentState::Written)?;
         let ag = Ag::lock(tx, AgNumber(0))?;
         let mine = |tx: &mut Transaction| {
             let all = all_records(tx, ag_tree::<Rmapbt>(ag).cursor());
             all.iter().filter(|r| r.owner == 1000).map(|r| r.count).collect::<Vec<_>>()
         };
         assert_eq!(mine(tx), [3, 4, 3]);
-        rmap::convert(tx, number, middle, true)?;
+        rmap_change::convert(tx, number, middle, ExtentState::Unwritten)?;
         assert_eq!(mine(tx), [10]);
         free(tx, block, 10, owner)
     })
@@ -250,8 +251,7 @@ fn share(tx: &mut Transaction, block: FsBlock, references: &[u32], owners: &[Own
             let has = |r: &&u32| **r > level as u32;
             let count = references[at..].iter().take_while(has).count();
             if count > 0 {
-                let rmap =
-                    owner.advanced(at as u32).rmap(xfskit_ondisk::AgBlock(start.0 + at as u32), count as u32, false);
+                let rmap = owner.advanced(at as u32).rmap(xfskit_ondisk::AgBlock(start.0 + at as u32), count as u32);
                 rmap::add(tx, ag, rmap)?;
             }
             at += count.max(1);

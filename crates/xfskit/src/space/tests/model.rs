@@ -8,7 +8,7 @@ use crate::space::ag::Ag;
 use crate::space::ag_tree::ag_tree;
 use crate::space::inode_trees::InodeAg;
 use crate::space::{
-    AllocRequest, Near, Owner, allocate, free, initialize, inode_allocation_blocks, inode_free_blocks, inodes,
+    AllocRequest, Busy, Near, Owner, allocate, free, initialize, inode_allocation_blocks, inode_free_blocks, inodes,
 };
 use crate::test_image::{Random, TestImage, transact};
 use crate::trans::Transaction;
@@ -79,8 +79,8 @@ impl Model {
         let min = 1 + self.random.below(max.into()) as u32;
         let alignment = if self.random.below(4) == 0 { 1 << self.random.below(4) } else { 1 };
         let owner = self.owner();
-        let avoid_busy = self.random.below(4) == 0;
-        let request = AllocRequest { alignment, avoid_busy, ..AllocRequest::new(self.near(), min, max, owner) };
+        let busy = if self.random.below(4) == 0 { Busy::Avoided } else { Busy::Taken };
+        let request = AllocRequest { alignment, busy, ..AllocRequest::new(self.near(), min, max, owner) };
         match transact(&self.mount, max.into(), |tx| allocate(tx, &request)) {
             Ok(Some((block, count))) => {
                 assert!((min..=max).contains(&count));
@@ -202,7 +202,7 @@ impl Model {
         let geometry = &self.mount.geometry;
         let mine = self.extents.iter().map(|e| (geometry.split_fs_block(e.0).unwrap(), e));
         for ((_, start), (_, count, owner)) in mine.filter(|((at, _), _)| *at == ag && geometry.has_rmap()) {
-            let expected = owner.rmap(start, *count, false);
+            let expected = owner.rmap(start, *count);
             let found = owners[&start.0];
             let advance = if found.has_offset() { u64::from(start.0 - found.start.0) } else { 0 };
             assert_eq!((found.owner, found.offset + advance), (expected.owner, expected.offset));
