@@ -1,4 +1,4 @@
-//! Images whose first superblock is gone, or whose end is: what is left of them can be looked at.
+//! Images that lost their first superblock or their end: what is left of them can be read.
 //!
 //! ```text
 //! AG 0                 AG 1                 AG 2                       end of the file
@@ -35,7 +35,7 @@ const MAX_SECTOR_BYTES: usize = 32 << 10;
 /// A copy that does not name the root inode has this in its place.
 const NO_INODE: u64 = u64::MAX;
 
-/// Why an image needs help, and what it gets.
+/// What an image lost, and what stands for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// The first superblock cannot be used; this AG's copy stands for it.
@@ -68,7 +68,7 @@ impl std::fmt::Display for Loss {
     }
 }
 
-/// An image that can be looked at in spite of what it lost.
+/// An image that can be read in spite of what it lost.
 #[non_exhaustive]
 pub struct Rescued {
     /// The image, to be read only.
@@ -87,7 +87,7 @@ pub enum Search {
     LikelyPlaces,
 }
 
-/// Makes a damaged image one that can be looked at. `None` where neither its first superblock nor its end is missing,
+/// Makes a damaged image one that can be read. `None` where neither its first superblock nor its end is missing,
 /// or where no copy of the superblock can be found.
 ///
 /// # Errors
@@ -104,7 +104,7 @@ pub fn rescue(device: Arc<dyn BlockDevice>, search: Search) -> Result<Option<Res
             losses.push(Loss::FirstSuperblock { copy });
             superblock
         }
-        // What it says counts; that xfskit cannot do it is no damage.
+        // The superblock is right; that it has features which xfskit does not know is no damage.
         Err(SuperblockError::Unsupported(_)) => return Ok(None),
         Err(_) => {
             let Some((copy, superblock)) = find_copy(&*device, search)? else { return Ok(None) };

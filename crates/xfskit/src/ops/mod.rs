@@ -1,8 +1,8 @@
 //! Operations: one file per verb. Each finds its inodes, takes the locks in order, checks what POSIX wants checked,
 //! makes its changes in one transaction where they fit one, and answers with POSIX's results.
 //!
-//! Names are bytes, inodes are numbers. A caller is who acts: owner of what is made, and subject of the checks that the
-//! verbs themselves make (sticky directories, set-group-id inheritance). Whether the caller may search and write the
+//! Names are bytes, inodes are numbers. The caller owns what is made, and is the subject of the checks that the verbs
+//! themselves make (sticky directories, set-group-id inheritance). Whether the caller may search and write the
 //! directories on the way is checked above (for FUSE, by the kernel).
 //!
 //! Locking: a directory before its entry. A rename, which may need two directories, and a link, whose inode need not be
@@ -66,7 +66,7 @@ use std::sync::Arc;
 use xfskit_ondisk::dir::is_valid_name;
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, InodeNumber};
 
-/// Who acts.
+/// The user that a call acts for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// User.
@@ -93,6 +93,131 @@ impl Caller {
 ///
 /// Dropping it without [`Volume::unmount`] leaves the image as a power cut would: everything that was synced is
 /// there, and the log is dirty.
+///
+/// # Names
+///
+/// ```
+/// use xfskit::volume::{Caller, LastLink, NewFile, RenameFlags};
+/// # use std::sync::Arc;
+/// # let device = Arc::new(xfskit::device::MemoryDevice::new(64 << 20));
+/// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
+/// # let volume = fs.volume();
+///
+/// let (top, me) = (volume.root(), Caller::root());
+/// let dir = volume.create(top, b"dir", &NewFile::dir(0o755), &me)?.inode;
+/// let file = volume.create(dir, b"file", &NewFile::file(0o644), &me)?.inode;
+/// let link = volume.symlink(top, b"link", b"dir/file", &me)?.inode;
+/// assert_eq!(volume.read_link(link)?, b"dir/file");
+///
+/// volume.link(top, b"other name", file)?;
+/// volume.rename(dir, b"file", top, b"moved", RenameFlags::default(), &me)?;
+/// assert_eq!(volume.lookup(top, b"moved")?.links, 2);
+/// assert_eq!(volume.lookup_number(top, b"moved")?, file);
+/// assert_eq!(volume.paths(file)?, [b"/moved".to_vec(), b"/other name".to_vec()]);
+/// assert_eq!(volume.parents(dir)?, [(top, b"dir".to_vec())]);
+///
+/// volume.link_over(top, b"link", file, &me)?;
+/// assert_eq!(volume.resolve(b"/link", LastLink::Keep)?.inode, file);
+/// volume.unlink(top, b"link", &me)?;
+/// volume.rmdir(top, b"dir", &me)?;
+/// // `.` and `..`, and the two names of the file.
+/// assert_eq!(volume.list_dir(top)?.len(), 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Contents
+///
+/// ```
+/// use xfskit::volume::{Caller, Fallocate, NewFile, Seek};
+/// # use std::sync::Arc;
+/// # let device = Arc::new(xfskit::device::MemoryDevice::new(64 << 20));
+/// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
+/// # let volume = fs.volume();
+///
+/// let make = |name: &[u8]| volume.create(volume.root(), name, &NewFile::file(0o644), &Caller::root());
+/// let (file, copy) = (make(b"file")?.inode, make(b"copy")?.inode);
+/// volume.write_at(file, 0, &[7; 8192])?;
+/// assert_eq!(volume.append(file, b"tail")?, 8192);
+/// let mut buffer = [0; 100];
+/// assert_eq!(volume.read_at(file, 8192, &mut buffer)?, 4);
+///
+/// volume.fallocate(file, 0, 4096, Fallocate::PunchHole)?;
+/// assert_eq!(volume.seek(file, 0, Seek::Data)?, 4096);
+/// volume.truncate(file, 8192)?;
+/// volume.fsync(file)?;
+/// assert_eq!(volume.file_extents(file)?.len(), 1);
+///
+/// // The whole file, from the first byte on: the two share its blocks.
+/// volume.clone_range(file, 0, copy, 0, 0)?;
+/// assert_eq!(volume.copy_range(file, 4096, copy, 8192, 4096)?, 4096);
+/// volume.fdatasync(copy)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Attributes
+///
+/// ```
+/// use xfskit::volume::{Caller, NewFile, Permissions, SetAttr, SetMode, SetTime, XattrChange};
+/// # use std::sync::Arc;
+/// # let device = Arc::new(xfskit::device::MemoryDevice::new(64 << 20));
+/// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
+/// # let volume = fs.volume();
+///
+/// let me = Caller::root();
+/// let file = volume.create(volume.root(), b"file", &NewFile::file(0o644), &me)?.inode;
+/// let permissions = Some(Permissions::new(0o600));
+/// let change = SetAttr { permissions, uid: Some(1000), mtime: Some(SetTime::Now), ..SetAttr::default() };
+/// let stat = volume.set_attr(file, &change, &me)?;
+/// assert_eq!((stat.mode(), stat.uid), (0o100_600, 1000));
+/// assert_eq!(volume.stat(file)?, stat);
+///
+/// volume.set_xattr(file, b"user.color", b"blue", SetMode::Create, &me)?;
+/// assert_eq!(volume.get_xattr(file, b"user.color")?, b"blue");
+/// assert_eq!(volume.list_xattr(file)?, [b"user.color".to_vec()]);
+/// volume.remove_xattr(file, b"user.color", &me)?;
+/// // All of these or, after a crash, none.
+/// let set = |name: &str, value: &str| XattrChange { name: name.into(), value: Some(value.into()) };
+/// volume.change_xattrs(file, &[set("user.a", "1"), set("user.b", "2")], &me)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # References
+///
+/// ```
+/// use xfskit::volume::{Caller, LastLink, NewFile};
+/// # use std::sync::Arc;
+/// # let device = Arc::new(xfskit::device::MemoryDevice::new(64 << 20));
+/// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
+/// # let volume = fs.volume();
+///
+/// // A file that appears under its name when it is complete.
+/// let new = volume.tmpfile(volume.root(), &NewFile::file(0o644), &Caller::root())?;
+/// volume.write_at(new.number(), 0, b"complete")?;
+/// volume.link(volume.root(), b"file", new.number())?;
+/// new.release()?;
+///
+/// let file = volume.resolve_ref(b"/file", LastLink::Follow)?;
+/// let (same, stat) = volume.lookup_ref(volume.root(), b"file")?;
+/// assert_eq!((same.number(), stat.size), (file.number(), 8));
+/// assert!(volume.is_in_use(file.number())?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # The filesystem as a whole
+///
+/// ```
+/// # use std::sync::Arc;
+/// # let device = Arc::new(xfskit::device::MemoryDevice::new(64 << 20));
+/// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
+/// # let volume = fs.volume();
+/// let stat = volume.statfs();
+/// println!("{} of {} blocks of {} bytes are free", stat.free_blocks, stat.blocks, stat.block_bytes);
+/// let usage = volume.usage();
+/// println!("{} of {} bytes of the log are in use", usage.log_used_bytes, usage.log_bytes);
+/// println!("{} transactions so far", volume.counters().transactions.get());
+/// volume.sync()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Volume {
     mount: Arc<Mount>,
     /// Inodes without a name whose freeing was refused: a sync and the unmount try again.

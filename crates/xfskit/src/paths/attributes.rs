@@ -1,4 +1,4 @@
-//! What files are and who owns them: metadata, extended attributes, names by parent pointers.
+//! Metadata, extended attributes, and paths by parent pointers.
 
 use super::names::to_path;
 use super::{AsPath, Filesystem, InodeRef, LastLink, Metadata, OnPath, Permissions, Result, Times};
@@ -17,7 +17,7 @@ impl InodeRef<'_> {
 }
 
 impl Filesystem {
-    /// What a file is; of a symbolic link, what it leads to.
+    /// The metadata of a file; of a symbolic link, that of what it leads to.
     ///
     /// # Errors
     /// `Path`: `NotFound`, `NotADirectory`, `TooManySymlinks`.
@@ -26,7 +26,7 @@ impl Filesystem {
         self.reference(path, LastLink::Follow).and_then(|inode| inode.stat()).map(Metadata::new).on("look at", path)
     }
 
-    /// What a file is; of a symbolic link, the link itself.
+    /// The metadata of a file; of a symbolic link, that of the link itself.
     ///
     /// # Errors
     /// As [`Self::metadata`].
@@ -126,7 +126,7 @@ impl Filesystem {
         self.volume().set_xattr(inode.number(), name, value, SetMode::Any, &Caller::root()).on("set attribute of", path)
     }
 
-    /// Makes many changes to the extended attributes of a file, all or none of them, whatever crashes.
+    /// Makes many changes to the extended attributes of a file, all or none of them, also after a crash.
     ///
     /// # Errors
     /// As [`Self::set_xattr`] and [`Self::remove_xattr`]; `Invalid` for more than one transaction can hold.

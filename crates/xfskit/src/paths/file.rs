@@ -287,7 +287,7 @@ impl File<'_> {
         Ok(self.inode.volume().truncate(self.inode.number(), size_bytes)?)
     }
 
-    /// What the inode says of itself.
+    /// The metadata of the file.
     ///
     /// # Errors
     /// `InvalidData` for damage, and those of the device.

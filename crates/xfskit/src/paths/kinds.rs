@@ -1,4 +1,4 @@
-//! What an inode says of itself, and times to set.
+//! Metadata of files, and times to set.
 
 use crate::ops::{FileType, Permissions, SetTime, Stat};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use xfskit_ondisk::Timestamp;
 /// The unit in which space is counted on disk.
 const SECTOR_BYTES: u64 = 512;
 
-/// What an inode says of itself.
+/// The metadata of a file: type, size, permissions, owner, times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata(Stat);
 
@@ -47,7 +47,7 @@ impl Metadata {
         self.0.blocks * SECTOR_BYTES
     }
 
-    /// Who may do what.
+    /// Who may read, write and execute it.
     pub fn permissions(&self) -> Permissions {
         self.0.permissions
     }
@@ -144,7 +144,7 @@ impl Times {
 
 fn to_system(time: Timestamp) -> SystemTime {
     let seconds = Duration::from_secs(time.seconds.unsigned_abs());
-    // On disk there is no second that this could not stand for.
+    // Every second that can be on disk fits.
     let base = if time.seconds < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
     base.and_then(|base| base.checked_add(Duration::from_nanos(time.nanoseconds.into()))).unwrap_or(UNIX_EPOCH)
 }

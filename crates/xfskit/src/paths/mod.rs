@@ -1,6 +1,6 @@
-//! The level of paths: what the root of the crate shows. Each call references its inodes, which keeps
-//! them from being freed meanwhile, and does one verb of [`crate::ops`] on them, as the superuser. The page of the crate says how
-//! the calls behave.
+//! The level of paths, which the root of the crate shows. Each call references its inodes, which keeps them from being
+//! freed meanwhile, and does one verb of [`crate::ops`] on them, as the superuser. The crate's page says how the calls
+//! behave.
 
 mod as_path;
 mod attributes;
