@@ -2,6 +2,7 @@
 
 mod bench;
 mod contents;
+mod examples;
 mod list;
 mod xattr;
 
@@ -23,8 +24,8 @@ pub struct Cli {
     /// name that is not UTF-8 is also there as base64, under the name of its member with _base64 behind it
     #[arg(long, global = true)]
     pub json: bool,
-    /// Where another program uses an image, or the mount that is to be unmounted, wait so long for it to end, with a
-    /// fraction if need be. What comes through a pipe into `write` waits 3 seconds at least
+    /// Wait up to so many seconds, fractions allowed, while another program uses the image, or the mount that is to be
+    /// unmounted. `write` waits at least 3 seconds when its input is a pipe
     #[arg(long, global = true, value_name = "SECONDS", default_value = "0", value_parser = parse_seconds)]
     #[arg(hide_default_value = true)]
     pub wait: std::time::Duration,
@@ -45,7 +46,7 @@ pub enum Command {
     /// Show what an image is: label, features, sizes, free space, state of the journal
     Info(ReadArgs),
     /// Verify a whole image without changing it
-    #[command(after_help = CHECK_EXIT_CODES, after_long_help = CHECK_EXIT_CODES)]
+    #[command(after_help = examples::with(CHECK_EXIT_CODES, examples::CHECK))]
     Check(CheckArgs),
     /// List directories
     #[command(disable_help_flag = true)]
@@ -104,7 +105,7 @@ pub enum Command {
     Log(LogCommand),
     /// Cut the power of simulated devices at every write, and see that everything is recovered
     CrashTest(CrashTestArgs),
-    /// Measure: published experiments, here and on the kernel's XFS
+    /// Run published benchmarks, on xfskit and on the kernel's XFS
     Bench(BenchArgs),
     /// Write man pages into a folder
     Man {
@@ -160,7 +161,7 @@ pub struct CrashTestArgs {
     /// Begin no run after so many states in all
     #[arg(long, value_name = "N")]
     pub total: Option<u64>,
-    /// Every state in which the sectors in flight may have been left, at each cut with at most fifteen of them
+    /// At each cut with at most 15 sectors in flight, every state in which they may have been left
     #[arg(long)]
     pub exhaustive: bool,
     /// Begin no state after so many seconds
@@ -225,7 +226,7 @@ time is later; with that and -m uuid=UUID, the same source and options make the 
 
 /// Arguments of `mkfs`.
 #[derive(Debug, Args)]
-#[command(after_help = MKFS_NOTES)]
+#[command(after_help = examples::with(MKFS_NOTES, examples::MKFS))]
 pub struct MkfsArgs {
     /// Image file, which is made if it does not exist, or block device
     pub image: PathBuf,
@@ -308,7 +309,7 @@ umount and fusermount3 -u return a moment before the image is closed: the kernel
 
 /// Arguments of `mount`.
 #[derive(Debug, Args)]
-#[command(after_help = MOUNT_OPTIONS)]
+#[command(after_help = examples::with(MOUNT_OPTIONS, examples::MOUNT))]
 pub struct MountArgs {
     /// Image file or block device
     pub image: PathBuf,
@@ -346,7 +347,7 @@ pub struct CheckArgs {
 pub struct MkdirArgs {
     #[command(flatten)]
     pub paths: PathsArgs,
-    /// Make missing parents too, and do not mind if it exists
+    /// Make missing parents too, and accept a directory that exists
     #[arg(short)]
     pub parents: bool,
     /// Permissions, octal
@@ -376,6 +377,7 @@ pub enum NodeKind {
 
 /// Arguments of `mknod`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::MKNOD)]
 pub struct MknodArgs {
     #[command(flatten)]
     pub image: ImageArgs,
@@ -394,6 +396,7 @@ pub struct MknodArgs {
 
 /// Arguments of `touch`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::TOUCH)]
 pub struct TouchArgs {
     #[command(flatten)]
     pub paths: PathsArgs,
@@ -411,17 +414,18 @@ pub struct TouchArgs {
 
 /// Arguments of `ln`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::LN)]
 pub struct LnArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// An existing file, or what a symbolic link says
+    /// The existing file; with -s, what the symbolic link is to say
     pub target: OsString,
     /// The new name
     pub name: OsString,
     /// Make a symbolic link
     #[arg(short, long)]
     pub symbolic: bool,
-    /// Take the name from what has it, unless that is a directory
+    /// Replace what has the name, unless it is a directory
     #[arg(short, long)]
     pub force: bool,
 }
@@ -454,13 +458,14 @@ pub struct RmArgs {
     /// Remove directories with everything in them
     #[arg(short, long, visible_short_alias = 'R')]
     pub recursive: bool,
-    /// Do not mind what does not exist
+    /// Ignore paths that do not exist
     #[arg(short, long)]
     pub force: bool,
 }
 
 /// Arguments of `chmod`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::CHMOD)]
 pub struct ChmodArgs {
     #[command(flatten)]
     pub image: ImageArgs,
@@ -477,6 +482,7 @@ pub struct ChmodArgs {
 
 /// Arguments of `chown`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::CHOWN)]
 pub struct ChownArgs {
     #[command(flatten)]
     pub image: ImageArgs,
@@ -490,12 +496,9 @@ pub struct ChownArgs {
     pub paths: Vec<OsString>,
 }
 
-const LIVE: &str = "While the image is mounted by xfskit, name the file on the mount: xfskit parents MNT/a. Only root and the user \
-                    who mounted it may ask.";
-
 /// Arguments of `parents`.
 #[derive(Debug, Args)]
-#[command(after_help = LIVE, after_long_help = LIVE)]
+#[command(after_help = examples::PATHS)]
 pub struct ParentsArgs {
     #[command(flatten)]
     pub read: ReadArgs,
@@ -519,6 +522,7 @@ pub struct InodeArgs {
 #[derive(Debug, Subcommand)]
 pub enum LogCommand {
     /// Print the journal: records, operations and what they log
+    #[command(after_help = examples::LOG_PRINT)]
     Print {
         #[command(flatten)]
         image: ImageArgs,

@@ -1,4 +1,4 @@
-//! Exit codes, by which a script can tell results apart. `--help` and the man pages show these tables.
+//! Exit codes, by which a script distinguishes results. `--help` and the man pages show these tables.
 //!
 //! The first cause of an error that has a code decides ([`code`]). Errors of the host's filesystem or a device below an
 //! image get their code in one place (`of_io`): lack of space is a failed operation, wherever it occurs, and an end of

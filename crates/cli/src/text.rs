@@ -6,6 +6,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use std::str::FromStr;
 use std::sync::OnceLock;
+use xfskit::FileType;
 use xfskit::ondisk::Timestamp;
 use xfskit::ondisk::inode::{
     MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
@@ -38,17 +39,16 @@ pub fn mode_string(mode: u16) -> String {
     text
 }
 
-/// The kind of file in a mode, as a word.
-pub fn kind_name(mode: u16) -> &'static str {
-    match mode & MODE_TYPE {
-        MODE_DIR => "directory",
-        MODE_SYMLINK => "symbolic link",
-        MODE_CHAR => "character device",
-        MODE_BLOCK => "block device",
-        MODE_FIFO => "pipe",
-        MODE_SOCKET => "socket",
-        MODE_REGULAR => "file",
-        _ => "unknown",
+/// The kind of file as a word.
+pub fn kind_name(file_type: FileType) -> &'static str {
+    match file_type {
+        FileType::File => "file",
+        FileType::Dir => "directory",
+        FileType::Symlink => "symbolic link",
+        FileType::CharDevice => "character device",
+        FileType::BlockDevice => "block device",
+        FileType::Fifo => "pipe",
+        FileType::Socket => "socket",
     }
 }
 

@@ -1,4 +1,5 @@
-//! Runs the examples in README.md and docs/transfer.md, and compares the output in the README with the real one.
+//! Runs the examples in README.md, docs/transfer.md and `--help`, and compares the output in the README with the real
+//! one.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -107,4 +108,46 @@ fn the_examples_about_trees_run() {
     for example in examples {
         bash(&format!("set -o pipefail\n{example}"), &scratch());
     }
+}
+
+/// The commands, and those of `xattr` and `log`, as they are given.
+fn commands() -> Vec<String> {
+    let listed = |command: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_xfskit")).args(command.split_whitespace()).output().unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        let (_, rest) = help.split_once("\nCommands:\n").unwrap();
+        let names = rest.lines().take_while(|line| line.starts_with("  ")).filter(|line| !line.starts_with("   "));
+        names.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let (groups, mut found): (Vec<_>, Vec<_>) =
+        listed("--help").into_iter().partition(|name| name == "xattr" || name == "log");
+    for group in groups {
+        found.extend(listed(&format!("{group} --help")).into_iter().map(|name| format!("{group} {name}")));
+    }
+    found.retain(|name| name.split(' ').next_back() != Some("help"));
+    found
+}
+
+#[test]
+fn the_examples_of_help_run() {
+    let mut run = Vec::new();
+    for command in commands() {
+        let arguments = command.split(' ').chain(["--help"]);
+        let output = Command::new(env!("CARGO_BIN_EXE_xfskit")).args(arguments).output().unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        let Some((_, examples)) = help.split_once("\nExamples:\n") else { continue };
+        if command == "mount" && std::fs::File::open("/dev/fuse").is_err() {
+            skip("this machine has no /dev/fuse");
+            continue;
+        }
+        let scratch = scratch();
+        bash(
+            "mkdir -p folder mnt; echo text > folder/file; xfskit mkfs -q --size 1G disk.img; xfskit mkdir disk.img /etc
+             echo hello | xfskit write disk.img /etc/motd",
+            &scratch,
+        );
+        bash(&format!("set -o pipefail\n{examples}"), &scratch);
+        run.push(command);
+    }
+    assert!(run.len() >= 16, "{run:?}");
 }

@@ -42,7 +42,7 @@ impl EndReport {
             Some(failure) => format!("{FAILED}{failure}\n"),
             None => format!("{CLOSED}{notes}\n"),
         };
-        // If there is no memory for the report, the end of the server tells the unmounter that the image was not
+        // If there is no memory for the report, the unmounter sees from the end of the server that the image was not
         // closed.
         let _ = self.0.write_all_at(text.as_bytes(), 0);
     }

@@ -81,7 +81,7 @@ fn an_append_only_file_is_touched_but_takes_no_other_times() {
         rustix::fs::utimensat(CWD, dir.join("file"), &times, AtFlags::empty()).map_err(rustix::io::Errno::raw_os_error)
     };
     let (now, omit) = ((0, UTIME_NOW), (0, UTIME_OMIT));
-    // The case (omit, now) is missing, since the server cannot tell it from the end of a write.
+    // The case (omit, now) is missing, since for the server it looks like the end of a write.
     for times in
         [(now, now), (omit, (7, 0)), ((7, 0), omit), ((7, 0), (7, 0)), (now, (7, 0)), ((7, 0), now), (now, omit)]
     {

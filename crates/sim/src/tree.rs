@@ -30,7 +30,7 @@ pub struct Described {
     pub target: Vec<u8>,
     /// Attributes in the order of their names.
     pub xattrs: Vec<(Vec<u8>, Digested)>,
-    /// A directory's entries in the order of their names, with a number that tells inodes apart.
+    /// A directory's entries in the order of their names, with a number that is another for each inode.
     pub entries: Vec<(Vec<u8>, u64)>,
 }
 

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use xfskit_bench::Experiment;
 
 const NOTES: &str = "\
-Without --on the files lie in scratch images in memory, which are removed afterwards, whatever happens. On an image, a mount point or a \
-folder of yours they lie in a folder of their own there, which is removed too.
+Without --on the files are in scratch images in memory, which are removed at the end, also after an error. On an image, \
+a mount point or a folder, they are in a new folder there, which is removed as well.
 
-Times are worth as much as their ratio: sides take turns, and the best of the rounds counts. Transactions and log bytes are \
-exact; a mount of xfskit and the kernel's XFS tell theirs, other places do not.";
+Compare times only as ratios: the sides take turns, and the best of the rounds counts. Numbers of transactions and of \
+log bytes are exact; mounts of xfskit and of the kernel's XFS report them, other folders do not.";
 
 /// Arguments of `bench`.
 #[derive(Debug, Args)]

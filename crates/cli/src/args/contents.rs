@@ -1,12 +1,13 @@
 //! Arguments of the commands for contents and whole trees.
 
-use super::{ImageArgs, PathArgs, ReadArgs, parse_octal};
+use super::{ImageArgs, PathArgs, ReadArgs, examples, parse_octal};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Arguments of `cat`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::CAT)]
 pub struct CatArgs {
     #[command(flatten)]
     pub read: ReadArgs,
@@ -17,12 +18,13 @@ pub struct CatArgs {
 
 /// Arguments of `write`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::WRITE)]
 pub struct WriteArgs {
     #[command(flatten)]
     pub image: ImageArgs,
     /// Path within the image
     pub path: OsString,
-    /// Write behind what is there
+    /// Append to what is there
     #[arg(short, long)]
     pub append: bool,
     /// Write over what is there, from this byte on
@@ -71,14 +73,15 @@ comes first. SRC/. stands for what is in SRC, without SRC itself.
 
 Permissions, owners (as numbers), times, attributes, ACLs, holes and further names are kept. What is there already \
 keeps its owner, permissions and attributes, and a file gets the contents and times of the source; -p gives it \
-everything. What the host refuses is listed at the end, with exit code 9; owners that only root may give are no reason \
-for that without -p. \
+everything. What the host refuses is listed at the end, with exit code 9; without -p an owner that only root may set \
+is not.
+
 Symbolic links are copied, never followed. A file gets its name when it is complete; one that changes while it is read \
 is an error (exit code 5). A file of the host that holds a filesystem is only replaced with -f.";
 
 /// Arguments of `cp`.
 #[derive(Debug, Args)]
-#[command(after_help = CP_NOTES)]
+#[command(after_help = examples::with(CP_NOTES, examples::CP))]
 pub struct CpArgs {
     /// Files, and where to copy them: paths of the host, or IMAGE:/PATH
     #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
@@ -148,6 +151,7 @@ pub struct CloneArgs {
 
 /// Arguments of `export`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::EXPORT)]
 pub struct ExportArgs {
     #[command(flatten)]
     pub path: PathArgs,

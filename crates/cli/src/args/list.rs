@@ -1,14 +1,14 @@
 //! Arguments of the commands that list and find files.
 
-use super::ReadArgs;
+use super::{ReadArgs, examples};
 use crate::glob::Glob;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::cmp::Ordering;
 use std::ffi::{OsStr, OsString};
 use std::str::FromStr;
+use xfskit::FileType;
 use xfskit::ondisk::Timestamp;
-use xfskit::ondisk::inode::{MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK};
 
 /// Arguments of `ls`.
 #[derive(Debug, Args)]
@@ -52,12 +52,12 @@ pub struct StatArgs {
 }
 
 const FIND_NOTES: &str = "\
-All tests that are given have to hold. They may be written with one dash, as in find(1): -name '*.conf' -type f. A \
-pattern has *, ?, [a-z], [!a-z], and a backslash before what stands for itself; put it in quotes.";
+A file is listed if it passes all tests that are given. They may be written with one dash, as in find(1): \
+-name '*.conf' -type f. A pattern has *, ?, [a-z], [!a-z], and a backslash before what stands for itself; put it in quotes.";
 
 /// Arguments of `find`.
 #[derive(Debug, Args)]
-#[command(after_help = FIND_NOTES)]
+#[command(after_help = examples::with(FIND_NOTES, examples::FIND))]
 pub struct FindArgs {
     #[command(flatten)]
     pub read: ReadArgs,
@@ -114,11 +114,11 @@ pub fn with_two_dashes(mut args: Vec<OsString>) -> Vec<OsString> {
 
 /// A kind of file, by the letter that find(1) has for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileKind(u16);
+pub struct FileKind(FileType);
 
 impl FileKind {
-    /// The type bits of a mode of this kind.
-    pub fn mode(self) -> u16 {
+    /// The type of the file.
+    pub fn file_type(self) -> FileType {
         self.0
     }
 }
@@ -128,13 +128,13 @@ impl FromStr for FileKind {
 
     fn from_str(text: &str) -> Result<Self, String> {
         Ok(Self(match text {
-            "f" => MODE_REGULAR,
-            "d" => MODE_DIR,
-            "l" => MODE_SYMLINK,
-            "p" => MODE_FIFO,
-            "s" => MODE_SOCKET,
-            "b" => MODE_BLOCK,
-            "c" => MODE_CHAR,
+            "f" => FileType::File,
+            "d" => FileType::Dir,
+            "l" => FileType::Symlink,
+            "p" => FileType::Fifo,
+            "s" => FileType::Socket,
+            "b" => FileType::BlockDevice,
+            "c" => FileType::CharDevice,
             _ => return Err("expected one of f, d, l, p, s, b, c, or several with commas".into()),
         }))
     }

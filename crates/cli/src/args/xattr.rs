@@ -1,6 +1,6 @@
 //! Arguments of `xattr`.
 
-use super::{ImageArgs, PathArgs, ReadArgs};
+use super::{ImageArgs, PathArgs, ReadArgs, examples};
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -42,6 +42,7 @@ pub enum XattrCommand {
         encoding: Option<crate::dump::Encoding>,
     },
     /// Make or replace an attribute
+    #[command(after_help = examples::XATTR_SET)]
     Set {
         #[command(flatten)]
         image: ImageArgs,
@@ -77,6 +78,7 @@ pub enum XattrCommand {
         names: Vec<String>,
     },
     /// Print attributes as getfattr --dump does
+    #[command(after_help = examples::XATTR_DUMP)]
     Dump {
         #[command(flatten)]
         path: PathArgs,

@@ -11,7 +11,6 @@ use anyhow::{Context, Result};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::Timestamp;
-use xfskit::ondisk::inode::MODE_TYPE;
 use xfskit::volume::{LastLink, Volume};
 use xfskit_transfer::{Found, ImageWalk};
 
@@ -45,9 +44,8 @@ pub fn run(args: &FindArgs, as_json: bool) -> Result<()> {
 /// Whether a file passes all tests. Tests that read from the image are the last.
 fn is_asked_for(filesystem: &Volume, found: &Found, args: &FindArgs, later_than: &[Timestamp]) -> Result<bool> {
     let stat = &found.stat;
-    let kind = stat.mode() & MODE_TYPE;
     let holds = args.name.iter().all(|glob| glob.matches(found.name()))
-        && (args.kind.is_empty() || args.kind.iter().any(|asked| asked.mode() == kind))
+        && (args.kind.is_empty() || args.kind.iter().any(|asked| asked.file_type() == stat.file_type))
         && args.inum.is_none_or(|inum| stat.inode.0 == inum)
         && args.size.iter().all(|size: &SizeTest| size.holds(stat.size))
         && later_than.iter().all(|time| stat.mtime > *time);

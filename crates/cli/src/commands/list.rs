@@ -127,7 +127,7 @@ pub fn stat(args: &StatArgs, as_json: bool) -> Result<()> {
 
 fn print_stat(out: &mut impl Write, filesystem: &Volume, path: &OsStr, stat: &Stat) -> Result<()> {
     writeln!(out, "path:       {}", path.display())?;
-    writeln!(out, "type:       {}", kind_name(stat.mode()))?;
+    writeln!(out, "type:       {}", kind_name(stat.file_type))?;
     if is_symlink(stat) {
         let target = filesystem.read_link(stat.inode).with_context(|| shown(path))?;
         writeln!(out, "target:     {}", String::from_utf8_lossy(&screen::name(&target)))?;
@@ -151,7 +151,7 @@ pub fn stat_json(filesystem: &Volume, stat: &Stat) -> Result<Value, Error> {
     let mut value = json!({
         "inode": stat.inode.0,
         "generation": stat.generation,
-        "type": kind_name(stat.mode()),
+        "type": kind_name(stat.file_type),
         "mode": format!("{:04o}", stat.permissions.bits()),
         "uid": stat.uid,
         "gid": stat.gid,

@@ -1,0 +1,99 @@
+//! The examples in `--help`: each command's run one after another, where `folder` is a folder with a file `file`, and
+//! `disk.img` an image with a file `/etc/motd`. `tests/documented.rs` runs them.
+
+/// Notes with examples behind them.
+pub fn with(notes: &str, examples: &str) -> String {
+    format!("{notes}\n\n{examples}")
+}
+
+pub const CAT: &str = "\
+Examples:
+  xfskit cat disk.img /etc/motd
+  xfskit cat disk.img /etc/motd > copy";
+
+pub const CHECK: &str = "\
+Examples:
+  xfskit check disk.img
+  xfskit --json check disk.img";
+
+pub const CHMOD: &str = "\
+Examples:
+  xfskit chmod disk.img 600 /etc/motd
+  xfskit chmod -R disk.img go-w /etc";
+
+pub const CHOWN: &str = "\
+Examples:
+  xfskit chown disk.img 1000:1000 /etc/motd
+  xfskit chown -R disk.img :100 /etc";
+
+pub const CP: &str = "\
+Examples:
+  xfskit cp folder/file disk.img:/etc
+  xfskit cp -a folder disk.img:/
+  xfskit cp -r disk.img:/etc copy";
+
+pub const EXPORT: &str = "\
+Examples:
+  xfskit export disk.img -o disk.tar
+  xfskit export disk.img /etc | tar -t";
+
+pub const FIND: &str = "\
+Examples:
+  xfskit find disk.img / -name '*.conf' -type f
+  xfskit find disk.img /etc -size +10M";
+
+pub const LN: &str = "\
+Examples:
+  xfskit ln disk.img /etc/motd /message
+  xfskit ln -s disk.img etc/motd /link";
+
+pub const LOG_PRINT: &str = "\
+Examples:
+  xfskit log print disk.img
+  xfskit log print --transactions disk.img";
+
+pub const MKFS: &str = "\
+Examples:
+  xfskit mkfs --size 1G new.img
+  xfskit mkfs --small --size 32M -L tiny small.img
+  xfskit mkfs --from folder tree.img";
+
+pub const MKNOD: &str = "\
+Examples:
+  xfskit mknod -m 666 disk.img /null c 1 3
+  xfskit mknod disk.img /pipe p";
+
+pub const MOUNT: &str = "\
+Examples:
+  xfskit mount disk.img mnt
+  xfskit umount mnt
+  xfskit mount -o ro disk.img mnt
+  xfskit umount mnt";
+
+pub const PATHS: &str = "\
+Examples:
+  xfskit parents disk.img /etc/motd
+  xfskit parents --inodes disk.img /etc/motd
+
+While xfskit has the image mounted at mnt, root and the user of the mount ask by the file there, as in
+xfskit parents mnt/etc/motd.";
+
+pub const TOUCH: &str = "\
+Examples:
+  xfskit touch disk.img /etc/new
+  xfskit touch -d '2026-01-31 12:00 Z' disk.img /etc/motd";
+
+pub const WRITE: &str = "\
+Examples:
+  echo hello | xfskit write disk.img /etc/motd
+  echo more | xfskit write --append disk.img /etc/motd";
+
+pub const XATTR_DUMP: &str = "\
+Examples:
+  xfskit xattr dump -R disk.img / > attributes
+  xfskit xattr restore disk.img attributes";
+
+pub const XATTR_SET: &str = "\
+Examples:
+  xfskit xattr set disk.img /etc/motd user.colour blue
+  xfskit xattr set disk.img /etc/motd user.bytes 0x00ff";
