@@ -107,7 +107,7 @@ fn nothing_is_found_in_images_of_mkfs() {
 }
 
 #[test]
-fn a_dirty_journal_is_told() {
+fn a_dirty_journal_is_reported() {
     let scratch = scratch();
     let Some(path) = kernel_image(&scratch, "kernel.img", 160, &[]) else { return };
     let Some(mount) = kernel_mount(&path) else { return };
@@ -155,7 +155,7 @@ fn several_threads_find_what_one_finds() {
 }
 
 #[test]
-fn attributes_that_the_superblock_does_not_announce_are_told() {
+fn attributes_that_the_superblock_does_not_announce_are_reported() {
     let notes = |bytes: &[u8]| {
         let report = check_device(Arc::new(MemoryDevice::from_bytes(bytes.to_vec())));
         assert!(report.is_clean(), "{}", findings(&report));

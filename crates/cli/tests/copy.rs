@@ -137,7 +137,7 @@ fn no_link_leads_a_copy_out_of_its_tree() {
 }
 
 #[test]
-fn what_the_host_refuses_is_told_once_at_the_end() {
+fn what_the_host_refuses_is_reported_once_at_the_end() {
     if !is_root() {
         return;
     }

@@ -91,7 +91,7 @@ fn it_finds_what_find_does() {
 }
 
 #[test]
-fn it_begins_where_it_is_told_and_names_what_it_cannot_do() {
+fn it_begins_at_the_given_path_and_names_what_it_cannot_do() {
     let scratch = scratch();
     let image = image(&scratch);
     prepare(&image);

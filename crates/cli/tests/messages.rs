@@ -117,7 +117,7 @@ fn a_mount_whose_server_died_is_named_with_its_cure() {
 
 /// The reason is the user's permission, not a missing module.
 #[test]
-fn a_user_who_may_not_use_fuse_is_told_so() {
+fn a_user_who_may_not_use_fuse_reads_that_in_the_message() {
     let Some(at) = prepared() else { return };
     let mode = fs::metadata("/dev/fuse").unwrap().permissions().mode();
     if !rustix::process::geteuid().is_root() || mode & 0o006 == 0o006 {
@@ -207,7 +207,7 @@ fn progress_of_what_was_measured_has_a_percentage() {
 
 /// The message names the copy of the superblock with which `ls` works.
 #[test]
-fn who_writes_an_image_without_its_first_superblock_is_told_of_the_copy() {
+fn a_refused_write_to_an_image_without_its_first_superblock_names_the_copy() {
     let scratch = xfskit_testkit::scratch();
     let image = common::image(&scratch);
     let file = fs::File::options().write(true).open(&image).unwrap();

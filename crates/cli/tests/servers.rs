@@ -86,7 +86,7 @@ fn a_bind_mount_is_unmounted_by_itself() {
 /// A full host must not end the filesystem when the journal reaches a hole of the image, and `umount` must report what
 /// was lost.
 #[test]
-fn a_full_host_is_told_as_such_and_loses_nothing_that_was_durable() {
+fn a_full_host_is_reported_and_nothing_durable_is_lost() {
     let Some(at) = prepared_for_root() else { return };
     let Some(host) = SmallHost::new(at.scratch.file("host"), "48m") else { return };
     let image = host.0.join("a.img");
@@ -141,7 +141,7 @@ fn the_journal_has_its_space_on_the_host() {
 
 /// Opening an image for writing must not need space for the whole journal.
 #[test]
-fn a_full_host_keeps_nobody_from_making_room_in_an_image() {
+fn files_can_be_removed_from_an_image_on_a_full_host() {
     let Some(at) = prepared_for_root() else { return };
     let host = SmallHost(at.scratch.file("host"));
     fs::create_dir(&host.0).unwrap();
@@ -205,7 +205,7 @@ fn a_server_keeps_nothing_of_its_callers_open() {
 
 /// A failed commit in the background is logged, counted and reported by umount.
 #[test]
-fn a_commit_that_fails_is_told_at_once_and_by_umount() {
+fn a_commit_that_fails_is_reported_at_once_and_by_umount() {
     let Some(at) = prepared_for_root() else { return };
     let mut kernel_log = File::options().read(true).custom_flags(0o4000).open("/dev/kmsg").unwrap();
     at.line("mount -o commit=1,errortag=logiodone IMAGE DIR");
@@ -257,7 +257,7 @@ fn umount_says_that_a_server_died() {
 /// The source of a mount may be a pipe by now, whose open would wait for its other end. For another user's mount, that
 /// user can put the pipe there.
 #[test]
-fn a_pipe_in_the_place_of_an_image_stops_nobody() {
+fn a_pipe_in_the_place_of_an_image_blocks_no_command() {
     let Some(at) = prepared() else { return };
     for dies in [false, true] {
         at.line("mount IMAGE DIR");

@@ -57,7 +57,7 @@ fn rm_and_mv_take_no_dots_for_names() {
 }
 
 #[test]
-fn what_can_be_done_is_done_and_every_error_is_told() {
+fn what_can_be_done_is_done_and_every_error_is_reported() {
     let scratch = scratch();
     let image = image(&scratch);
     ok("touch IMAGE /a /b /c", &image);

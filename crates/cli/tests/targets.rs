@@ -250,7 +250,7 @@ fn a_source_that_a_device_cannot_hold_leaves_what_it_holds() {
 
 /// A pipe can be read only once, though the image's size must be found before it is filled.
 #[test]
-fn an_archive_may_come_through_a_pipe_with_a_name() {
+fn an_archive_may_be_read_from_a_named_pipe() {
     let scratch = scratch();
     let (image, source) = (scratch.file("a.img"), scratch.file("source"));
     fs::create_dir(&source).unwrap();

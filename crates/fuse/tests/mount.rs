@@ -185,7 +185,7 @@ fn the_umask_counts_only_where_no_default_acl_does() {
 }
 
 #[test]
-fn the_root_tells_the_figures_of_the_mount() {
+fn an_attribute_of_the_root_has_the_figures_of_the_mount() {
     let Some(fixture) = mounted() else { return };
     fs::File::create(fixture.path("a")).unwrap();
     let mut value = vec![0u8; 65536];

@@ -53,7 +53,7 @@ fn mode(path: &Path) -> u32 {
 
 /// Clearing the bits must not be refused like a chmod of an append-only file.
 #[test]
-fn whoever_appends_takes_the_privileges_away() {
+fn an_append_by_another_user_takes_the_privileges_away() {
     let Some((fixture, kernel)) = with_protected(&["appended", "cut", "allocated"], IFlags::APPEND) else { return };
     let append = |path: &Path| (as_nobody("echo more >> \"$1\"", path), fs::read(path).unwrap(), mode(path));
     let cut = |path: &Path| (as_nobody("truncate -s 3 \"$1\"", path), fs::read(path).unwrap(), mode(path));

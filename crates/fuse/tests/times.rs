@@ -146,7 +146,7 @@ fn the_first_and_the_last_second_can_be_set() {
 }
 
 #[test]
-fn a_write_by_somebody_else_takes_privileges_away() {
+fn a_write_by_another_user_takes_privileges_away() {
     let Some(fixture) = mounted() else { return };
     fs::set_permissions(fixture.path(""), fs::Permissions::from_mode(0o755)).unwrap();
     for path in [fixture.scratch.path(), &fixture.scratch.file("mount")] {

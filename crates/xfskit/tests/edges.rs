@@ -161,7 +161,7 @@ fn space_of_contents_that_the_unmount_lost_is_free() {
 /// So an fsync writes out the blocks that were dirty when it began, and a change of the map keeps other threads off
 /// while it writes out the rest.
 #[test]
-fn a_file_that_somebody_goes_on_writing_can_be_synced_and_cut() {
+fn a_file_that_another_thread_goes_on_writing_can_be_synced_and_cut() {
     let image = stress::Image::new(320, &[]);
     let fs = image.open();
     let file = make(&fs, "file");

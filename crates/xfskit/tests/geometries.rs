@@ -126,7 +126,7 @@ fn the_newer_kernel_recovers_the_same_log() {
 /// the first time their clusters have left the cache, and are not read. Two inodes without names stay on an unlinked
 /// list meanwhile, whose link is in the cluster alone.
 #[test]
-fn whole_clusters_go_home_again_and_again() {
+fn whole_clusters_are_written_back_again_and_again() {
     let Some(reference) = xfskit_testkit::reference() else { return };
     for shape in [&[][..], &["-b", "size=1024"], &["-b", "size=65536"], &["-b", "size=65536", "-i", "size=2048"]] {
         let scratch = xfskit_testkit::scratch();

@@ -58,7 +58,7 @@ fn an_inode_is_held_more_than_four_thousand_million_times() {
 
 /// A request that releases more references than there are must be harmless: an assertion would end the server.
 #[test]
-fn letting_go_too_often_harms_nobody() {
+fn dropping_more_references_than_there_are_harms_no_other_file() {
     let fs = open(device()).unwrap();
     let [kept, freed] = [b"a", b"b"].map(|name| {
         let file = fs.create(fs.root(), name, &NewFile::file(0o644), &Caller::root()).unwrap().inode;
@@ -76,7 +76,7 @@ fn letting_go_too_often_harms_nobody() {
 
 /// The kernel answers a handle of one of them with ESTALE as well. A write to one would damage the image.
 #[test]
-fn inodes_of_the_filesystem_itself_are_nobodys() {
+fn inodes_of_the_filesystem_itself_cannot_be_used() {
     let fs = open(device()).unwrap();
     let superblock = fs.mount().superblock();
     for number in [superblock.rt_bitmap_inode.get(), superblock.rt_summary_inode.get()] {

@@ -137,7 +137,7 @@ fn room_that_becomes_free_is_used_again() {
 
 /// Blocks of the free index are freed and made anew: what was remembered of the old ones must not be used.
 #[test]
-fn blocks_of_the_free_index_come_and_go() {
+fn blocks_of_the_free_index_are_added_and_removed() {
     let image = Image::new(300, &[]);
     let fs = image.open();
     let name = |n: u32| format!("{n:0255}").into_bytes();

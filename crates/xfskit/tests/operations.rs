@@ -185,7 +185,7 @@ fn times_of_a_file_without_a_name_wait_for_one() {
 /// The core gets the time of a write late. That must not undo the time of a later change. And a write changes an mtime
 /// that lies in the future.
 #[test]
-fn a_write_that_is_told_late_takes_no_time_back() {
+fn a_write_that_the_core_learns_of_late_moves_no_time_back() {
     let Some(image) = image(&[]) else { return };
     let me = Caller::root();
     let fs = open(&image.path);

@@ -16,7 +16,7 @@ fn open_file(path: &Path, access: Access) -> Result<Volume, Error> {
 }
 
 #[test]
-fn files_that_cannot_be_images_are_told_apart() {
+fn files_that_cannot_be_images_have_messages_of_their_own() {
     let scratch = xfskit_testkit::scratch();
     let refusal = |path: &Path| FileDevice::open(path, Access::Read).expect_err("a refusal");
     let missing = refusal(&scratch.file("missing"));
@@ -35,7 +35,7 @@ fn files_that_cannot_be_images_are_told_apart() {
 }
 
 #[test]
-fn files_that_are_too_short_or_not_xfs_are_told_apart() {
+fn files_that_are_too_short_or_not_xfs_have_messages_of_their_own() {
     let scratch = xfskit_testkit::scratch();
     let path = scratch.file("a.img");
     let refused = |contents: &[u8]| {

@@ -199,7 +199,7 @@ fn a_file_that_lost_its_last_block_shares_none() {
 /// A caller that keeps the times of files itself, as the kernel does for a mount, must not have to restore them: a
 /// crash in between would show others.
 #[test]
-fn a_copy_changes_the_times_of_its_target_unless_somebody_keeps_them() {
+fn a_copy_changes_the_times_of_its_target_unless_the_caller_keeps_them() {
     with_image(&[], |fs, _| {
         let mut source = make(fs, "source");
         source.write(fs, 0, &[3; 9000]);

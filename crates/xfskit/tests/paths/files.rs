@@ -6,7 +6,7 @@ use xfskit::volume::XattrChange;
 use xfskit::{FileOptions, MkfsOptions, Permissions};
 
 #[test]
-fn a_file_that_is_removed_while_it_is_open_can_be_read_and_its_space_comes_back() {
+fn a_file_that_is_removed_while_it_is_open_can_be_read_and_its_space_is_freed_later() {
     let (_, fs) = image(64 << 20);
     fs.sync().unwrap();
     let free = fs.info().free_bytes;

@@ -36,7 +36,7 @@ fn two_on_a_list(fs: &Volume) -> [InodeNumber; 2] {
 /// when the power failed: the first of its two sectors is old, so its checksum is wrong. Recovery must replay the link
 /// all the same, for the change behind it in the log makes the inode whole.
 #[test]
-fn a_link_is_taken_that_comes_before_what_mends_its_inode() {
+fn a_link_is_replayed_that_stands_before_the_repair_of_its_inode() {
     let Some(reference) = xfskit_testkit::reference() else { return };
     let scratch = xfskit_testkit::scratch();
     let path = scratch.image("a.img", 320 << 20);

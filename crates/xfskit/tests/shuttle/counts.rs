@@ -11,7 +11,7 @@ const THREADS: u64 = 3;
 const SHARE: u64 = 50;
 
 #[test]
-fn what_is_free_is_had_by_whoever_asks() {
+fn each_thread_that_asks_for_space_gets_what_is_free() {
     explore("counts", 400, || {
         let counts = Arc::new(SpaceCounts::new(10_000, 0, 0, 64, 0));
         assert!(counts.reserve_blocks(60, BlockPool::Ordinary));

@@ -102,7 +102,7 @@ fn model() {
 }
 
 #[test]
-fn inodes_are_not_written_to_blocks_that_are_somebody_elses() {
+fn inodes_are_not_written_to_blocks_that_a_file_has() {
     LazyLock::force(&IMAGE);
     explore("freed", 600, model);
 }
