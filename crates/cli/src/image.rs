@@ -195,7 +195,7 @@ fn rehearse(args: &ImageArgs, look: impl FnOnce(&Volume) -> Result<()>) -> Resul
     }
 }
 
-/// FailingRequests to remove or move a path whose last name is not that of an entry.
+/// Refuses to remove or move a path whose last name is not that of an entry.
 ///
 /// # Errors
 /// `Usage` if it is `.`, `..` or the root, where the operation would affect another directory than the user named.

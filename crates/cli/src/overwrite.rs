@@ -1,4 +1,5 @@
-//! Files and devices that a command is about to write over: they are refused if they hold anything, unless `-f` was given.
+//! Files and devices that a command is about to write over: they are refused if they hold anything, unless `-f` was
+//! given.
 
 use crate::exit::Usage;
 use crate::image::open_device;

@@ -5,8 +5,8 @@ use xfskit::ondisk::Timestamp;
 use xfskit::volume::{Environment, SystemEnvironment};
 
 /// The environment of a filesystem that is mounted. Its time of day is that of the kernel's coarse clock: the kernel
-/// stamps an inode after each change that it has asked for, and sends that time. If the engine reads the same clock, the
-/// inode mostly has it already.
+/// stamps an inode after each change that it has asked for, and sends that time. If the engine reads the same clock,
+/// the inode mostly has it already.
 #[derive(Debug, Default)]
 pub struct KernelClock {
     system: SystemEnvironment,

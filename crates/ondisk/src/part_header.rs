@@ -1,5 +1,5 @@
-//! The header of a block, or a run of blocks, that contains a part of a long attribute value or of a long symbolic link's
-//! target. Both have the same layout and differ in their magic number.
+//! The header of a block, or a run of blocks, that contains a part of a long attribute value or of a long symbolic
+//! link's target. Both have the same layout and differ in their magic number.
 //!
 //! ```text
 //!  0 magic  4 offset of the part 8 bytes of it 12 crc 16 uuid 32 owner 40 address 48 LSN | 56 the part

@@ -192,8 +192,9 @@ impl Superblock {
     /// covers the whole sector, whose size the superblock itself names.
     ///
     /// # Errors
-    /// [`SuperblockError::NotXfs`] and `TooShort` for what is no image, `Corrupt` for damage, `Unsupported` for what is named in
-    /// `docs/compatibility.md`. Unknown read-only compatible bits are not an error here: see [`Self::check_writable`].
+    /// [`SuperblockError::NotXfs`] and `TooShort` for what is no image, `Corrupt` for damage, `Unsupported` for what is
+    /// named in `docs/compatibility.md`. Unknown read-only compatible bits are not an error here: see
+    /// [`Self::check_writable`].
     pub fn decode(sector: &[u8]) -> Result<Self, SuperblockError> {
         let Ok((raw, _)) = RawSuperblock::read_from_prefix(sector) else {
             return Err(SuperblockError::TooShort { bytes: sector.len() });

@@ -79,8 +79,8 @@ impl TimesHistory {
         }
     }
 
-    /// Returns what is wrong with the times of an inode, if anything, in a tree that one of the operations `after` left.
-    /// `kept` is the last operation whose times are durable, `begun` the last that began.
+    /// Returns what is wrong with the times of an inode, if anything, in a tree that one of the operations `after`
+    /// left. `kept` is the last operation whose times are durable, `begun` the last that began.
     pub fn judge(&self, node: NodeId, found: Times, after: &[usize], kept: usize, begun: usize) -> Option<String> {
         let versions = self.versions.get(&node).map_or(&[][..], Vec::as_slice);
         let begun = versions.partition_point(|version| version.operation <= begun);

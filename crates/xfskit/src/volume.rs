@@ -1,8 +1,8 @@
 //! The level of inode numbers: what a server or a tool calls that acts for callers with rights.
 //!
 //! A [`Volume`] is an image that is open; [`Volume::open`] opens one. Its methods are the verbs of POSIX, on inode
-//! numbers and names of bytes; [`Volume::resolve`] finds the inode at a path. [`Filesystem::volume`] leads here from the
-//! level of paths.
+//! numbers and names of bytes; [`Volume::resolve`] finds the inode at a path. [`Filesystem::volume`] leads here from
+//! the level of paths.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -64,8 +64,8 @@
 //!
 //! # Rights
 //!
-//! What is made belongs to the [`Caller`], in a directory with the set-group-id bit to its group. Of the caller's rights
-//! the volume checks only those that need a look at the inode while it is locked:
+//! What is made belongs to the [`Caller`], in a directory with the set-group-id bit to its group. Of the caller's
+//! rights the volume checks only those that need a look at the inode while it is locked:
 //!
 //! | call | what is checked |
 //! |---|---|
@@ -100,8 +100,8 @@
 //! # Errors
 //!
 //! [`Error`] has a variant for each thing that POSIX refuses, and its [`errno`](Error::errno). An error with
-//! [`is_damage`](Error::is_damage) says that the image or its device is in trouble. A change that is refused has changed
-//! nothing.
+//! [`is_damage`](Error::is_damage) says that the image or its device is in trouble. A change that is refused has
+//! changed nothing.
 //!
 //! [`Filesystem::volume`]: crate::Filesystem::volume
 

@@ -59,7 +59,8 @@ impl Image {
         self.fs().counters().transactions.get()
     }
 
-    /// The power fails: what is not durable is lost. The kernel recovers the image and shows mtime and ctime in seconds.
+    /// The power fails: what is not durable is lost. The kernel recovers the image and shows mtime and ctime in
+    /// seconds.
     fn times_after_a_crash(mut self) -> Option<BTreeMap<String, (i64, i64)>> {
         drop(self.fs.take());
         let kernel = kernel_mount(&self.path())?;

@@ -160,7 +160,7 @@ pub fn run(args: &CpArgs) -> Result<()> {
     report_losses(&losses, if preserve { PrivilegeLoss::IsError } else { PrivilegeLoss::IsWarning })
 }
 
-/// FailingRequests `IMAGE:PATH` without a slash, which would otherwise be a file of the host of that name.
+/// Refuses `IMAGE:PATH` without a slash, which would otherwise be a file of the host of that name.
 fn check_colon(text: &OsStr) -> Result<()> {
     let bytes = text.as_bytes();
     if std::fs::symlink_metadata(text).is_ok() || matches!(CopyOperand::parse(text), CopyOperand::Image(..)) {
@@ -441,8 +441,8 @@ fn find_target(
     }
 }
 
-/// FailingRequests to copy a file onto itself: the copy would replace the file, and its other names would then refer to another
-/// file than this one.
+/// Refuses to copy a file onto itself: the copy would replace the file, and its other names would then refer to
+/// another file than this one.
 fn check_not_onto_itself(filesystem: &Arc<Volume>, start: InodeNumber, target: &Target, name: &[u8]) -> Result<()> {
     let Target::Image(other, dir) = target else { return Ok(()) };
     let is_same = !name.is_empty()
@@ -451,7 +451,7 @@ fn check_not_onto_itself(filesystem: &Arc<Volume>, start: InodeNumber, target: &
     if is_same { Err(Usage("source and target are the same file".into()).into()) } else { Ok(()) }
 }
 
-/// FailingRequests to copy a directory into itself, which would never end.
+/// Refuses to copy a directory into itself, which would never end.
 fn check_not_into_itself(filesystem: &Arc<Volume>, start: InodeNumber, target: &Target) -> Result<()> {
     let Target::Image(other, dir) = target else { return Ok(()) };
     if !Arc::ptr_eq(filesystem, other) {

@@ -190,8 +190,8 @@ fn is_full(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<TransferError>().is_some_and(TransferError::is_full))
 }
 
-/// FailingRequests a source for which a device is too small, before the contents of the device are lost. A stream cannot be
-/// measured, since it can be read only once; for the other sources, returns the number of files.
+/// Refuses a source for which a device is too small, before the contents of the device are lost. A stream
+/// cannot be measured, since it can be read only once; for the other sources, returns the number of files.
 fn check_room(from: &From, device: &FileDevice, args: &MkfsArgs, options: &Options) -> Result<Option<u64>> {
     if matches!(from, From::Stream(_)) {
         return Ok(None);

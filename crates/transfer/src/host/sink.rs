@@ -423,7 +423,7 @@ impl Sink for HostSink {
     }
 }
 
-/// FailingRequests names that an image may have and a folder of the host cannot.
+/// Refuses names that an image may have and a folder of the host cannot.
 fn check(path: &[u8]) -> Result<()> {
     match path.split(|&byte| byte == b'/').any(|name| name == b".." || name == b".") {
         true => Err(TransferError::UnsafePath(shown(path))),

@@ -1,8 +1,8 @@
 //! Kinds of attributes that an inode is known not to have.
 //!
-//! The inode in memory has a bit for each kind ([`KnownAbsent`]): set when a search or a list has not found any, or with
-//! a new inode, and taken back by the step that adds an attribute of the kind. Invariant: where a bit is set, there is
-//! no attribute of the kind; where none is set, there may be none all the same.
+//! The inode in memory has a bit for each kind ([`KnownAbsent`]): set when a search or a list has not found any, or
+//! with a new inode, and taken back by the step that adds an attribute of the kind. Invariant: where a bit is set,
+//! there is no attribute of the kind; where none is set, there may be none all the same.
 
 use super::{Attr, flags};
 use crate::incore::{InodeState, KnownAbsent};

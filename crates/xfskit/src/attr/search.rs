@@ -5,8 +5,8 @@
 //! search         the same in a transaction, and the tree: a slot for one change
 //! list_inode     all attributes, as far as the inode alone has them
 //! ```
-//! What the inode is known not to have ([`super::absent`]) is asked here and nowhere else: callers see an attribute that
-//! is not there, and only the counters say that nothing was searched.
+//! What the inode is known not to have ([`super::absent`]) is asked here and nowhere else: callers see an attribute
+//! that is not there, and only the counters say that nothing was searched.
 
 use super::shortform::{self, EntryRange};
 use super::tree::{self, Completeness, LeafSlot};

@@ -329,8 +329,8 @@ fn remove_at(tx: &mut Transaction, ino: InoId, slot: LeafSlot) -> Result<()> {
     tree.remove_leaf(tx, right)
 }
 
-/// Overwrites the local value of an attribute that was found by one of the same length; `false`, and nothing is changed,
-/// when its value is remote or of another length.
+/// Overwrites the local value of an attribute that was found by one of the same length; `false`, and nothing is
+/// changed, when its value is remote or of another length.
 pub(super) fn overwrite_at(tx: &mut Transaction, slot: &LeafSlot, value: &[u8]) -> Result<bool> {
     let (id, position) = (slot.path.leaf().id, slot.position);
     let same = matches!(attr_at(tx.bytes(id), position)?.value, LeafValue::Local(old) if old.len() == value.len());

@@ -1,8 +1,9 @@
 //! Which devices this process has a filesystem open on.
 //!
 //! Two filesystems on one device object would each take the other's blocks for free, and one that reads beside one that
-//! writes would show blocks of different times. A lock on an image file does not distinguish them, since the object holds
-//! it for both, so the objects themselves are claimed: as with the lock, by one writer or by any number of readers.
+//! writes would show blocks of different times. A lock on an image file does not distinguish them, since the object
+//! holds it for both, so the objects themselves are claimed: as with the lock, by one writer or by any number of
+//! readers.
 //!
 //! Invariant: an identity is claimed only while its device lives, so no other object can have the same identity
 //! meanwhile.

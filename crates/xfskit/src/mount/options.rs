@@ -52,8 +52,8 @@ pub enum AttrLogging {
     /// leaves it as it was.
     #[default]
     Never,
-    /// It is, as with the kernel's `larp` switch: once its first transaction is durable, recovery finishes it. An update
-    /// that one transaction makes needs no intent.
+    /// It is, as with the kernel's `larp` switch: once its first transaction is durable, recovery finishes it. An
+    /// update that one transaction makes needs no intent.
     Always,
 }
 

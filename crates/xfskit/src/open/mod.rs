@@ -70,8 +70,8 @@ impl Mount {
         Self::open_at(device, log_device, options, env, Stage::Image, None, claims)
     }
 
-    /// As [`Self::open_in`], at a stage of a recovery in memory, with the log's end if the caller has looked for it, and
-    /// with the caller's claims on the devices.
+    /// As [`Self::open_in`], at a stage of a recovery in memory, with the log's end if the caller has looked for it,
+    /// and with the caller's claims on the devices.
     pub(crate) fn open_at(
         device: Arc<dyn BlockDevice>,
         log_device: Option<Arc<dyn BlockDevice>>,

@@ -214,7 +214,8 @@ pub(super) fn bytes_on_disk(user_bytes: usize) -> usize {
     4 + user_bytes.saturating_sub(4) / 8 * 12
 }
 
-/// Stores or removes an ACL given in the form for users, which [`check`] has passed, and brings the mode into step with an access ACL.
+/// Stores or removes an ACL given in the form for users, which [`check`] has passed, and sets the mode to what an
+/// access ACL says.
 pub(super) fn set(
     tx: &mut Transaction,
     ino: InoId,

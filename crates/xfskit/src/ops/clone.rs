@@ -146,8 +146,8 @@ impl Volume {
         }
         match self.share(files, Span { length, ..span }, times) {
             Ok(()) => Ok(length),
-            // The AG may have no room for more reference counts, or another thread changed a size meanwhile: bytes can be
-            // copied.
+            // The AG may have no room for more reference counts, or another thread changed a size meanwhile: bytes can
+            // be copied.
             Err(Error::NoSpace | Error::Invalid(_) | Error::TooLarge) => Ok(0),
             Err(error) => Err(error),
         }

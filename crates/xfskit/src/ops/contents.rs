@@ -101,7 +101,7 @@ impl Volume {
         Ok(self.honour_sync(&inode)?)
     }
 
-    /// What was done to the contents of a file whose writes are synchronous becomes durable before it is answered.
+    /// Makes a change of contents durable, of a file whose writes are synchronous, before the call returns.
     pub(super) fn honour_sync(&self, inode: &Arc<Inode>) -> Result<()> {
         let is_sync = inode.state_lock().read().core.flags & flags::SYNC != 0;
         if is_sync { Ok(self.fsync(inode.number)?) } else { Ok(()) }
@@ -165,7 +165,8 @@ impl Volume {
         Ok(offset.unwrap_or_default())
     }
 
-    /// No caller has the file open to write: the room that was kept for its growth is given back. Contents go on waiting.
+    /// No caller has the file open to write: the room that was kept for its growth is given back. Contents go on
+    /// waiting.
     pub fn finish_writing(&self, inode: InodeNumber) {
         space::alloc::close_windows(&self.mount, inode);
     }
@@ -333,11 +334,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Brings what waits of an inode to the device and into the journal: all that waited when this was called, however
-    /// fast others add to it.
+    /// Writes out what waits of an inode: all that waited when this was called, however fast other threads add to it.
     ///
     /// # Errors
-    /// `NoSpace`, `Corrupt`, `Io`, `Shutdown`; what could not be brought out goes on waiting.
+    /// `NoSpace`, `Corrupt`, `Io`, `Shutdown`; what could not be written out still waits.
     pub(super) fn write_out(&self, inode: &Arc<Inode>) -> Result<()> {
         let (end, size) = {
             let state = inode.state_lock().read();
@@ -347,7 +347,7 @@ impl Volume {
         while !self.forget_if_clean(inode) {
             let mut tx = self.begin(link_reservation(&self.mount).dipping())?;
             let id = tx.join_inode(inode);
-            // One that was freed meanwhile has nothing to bring out any more: the next look sees it.
+            // An inode that was freed meanwhile has nothing to write out: the next turn of the loop sees that.
             let next = if tx.inode(id).freed { Ok(at) } else { self.write_out_some(&mut tx, id, at, (end, size)) };
             at = self.located(inode.number, tx.finish(next))?;
             if at >= end {

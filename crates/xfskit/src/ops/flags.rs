@@ -62,7 +62,8 @@ impl Volume {
     }
 
     /// Sets the flags, the project and the hints of an inode, in one transaction. Flags that an inode of its type
-    /// cannot have are left out, as by the kernel, and so are those that no caller sets; a hint of 0 takes its flag away.
+    /// cannot have are left out, as by the kernel, and so are those that no caller sets; a hint of 0 takes its flag
+    /// away.
     ///
     /// # Errors
     /// `NotPermitted` for all but the owner and root, and for all but root for the immutable and the append-only

@@ -94,9 +94,9 @@ impl Volume {
         tx.finish(result)
     }
 
-    /// As [`Self::inactivate`], after what the caller asked for is done: the name is gone, or the holder has let go. Where
-    /// freeing is refused for want of space, or by the device, the inode stays on the unlinked list, and a sync or the
-    /// unmount tries again.
+    /// As [`Self::inactivate`], after what the caller asked for is done: the name is gone, or the holder has let go.
+    /// Where freeing is refused for want of space, or by the device, the inode stays on the unlinked list, and a sync
+    /// or the unmount tries again.
     pub(super) fn inactivate_or_put_off(&self, inode: &Arc<Inode>) -> Result<()> {
         let error = match self.inactivate(inode) {
             Err(error @ (Error::NoSpace | Error::Io { .. })) => error,
@@ -108,7 +108,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Frees the inodes whose freeing was refused before; what is refused again goes on waiting.
+    /// Frees the inodes whose freeing was refused before; what is refused again still waits.
     ///
     /// # Errors
     /// The first refusal.

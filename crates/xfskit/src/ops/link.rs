@@ -55,8 +55,8 @@ impl Volume {
             linked?;
         }
         let renamed = self.rename(dir, &temporary, dir, name, RenameFlags::default(), caller);
-        // It is still there after an error, and when another thread gave the inode that name meanwhile: two names of one
-        // inode are renamed by doing nothing.
+        // It is still there after an error, and when another thread gave the inode that name meanwhile: two names of
+        // one inode are renamed by doing nothing.
         match self.unlink(dir, &temporary, caller) {
             Err(caller::Error::NotFound) | Ok(()) => renamed,
             other => renamed.and(other),

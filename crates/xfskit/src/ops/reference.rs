@@ -24,7 +24,7 @@ impl<'v> InodeRef<'v> {
         Self { volume, number, writes: false }
     }
 
-    /// The reference goes on being counted, for a caller that keeps numbers, as a FUSE server does: it ends by
+    /// Gives up the guard but not the reference, for a caller that keeps numbers, as a FUSE server does: it ends by
     /// [`Volume::drop_references`].
     pub fn into_raw(self) -> InodeNumber {
         std::mem::ManuallyDrop::new(self).number
@@ -167,12 +167,12 @@ impl Volume {
         Ok(found.filter(|(_, stat)| stat.generation == made.generation).map(|(found, _)| found))
     }
 
-    /// As [`Self::lookup`], with a reference. Between the look at the directory and the look at the inode another thread
-    /// may remove the name, and the number may go to another file. So the name is looked up once more: an inode with a
-    /// reference is not freed, so where the name still leads to its number, it leads to this file.
+    /// As [`Self::lookup`], with a reference. Between the look at the directory and the look at the inode another
+    /// thread may remove the name, and the number may go to another file. So the name is looked up once more: an inode
+    /// with a reference is not freed, so where the name still leads to its number, it leads to this file.
     ///
     /// # Errors
-    /// As [`Self::lookup`]; `Stale` for a name that goes on leading to no inode in use, which is damage.
+    /// As [`Self::lookup`]; `Stale` for a name that leads to no inode in use again and again, which is damage.
     pub fn lookup_ref(&self, dir: InodeNumber, name: &[u8]) -> Result<(InodeRef<'_>, Stat)> {
         for _ in 0..MAX_TRIES {
             let number = self.lookup_number(dir, name)?;

@@ -3,7 +3,7 @@
 //! One transaction changes both directories, the `..` of a directory that moves, link counts, parent pointers, and
 //! the inode that lost its last name.
 //!
-//! A file that takes another one's name brings its contents along: what of them waits in memory is written out and
+//! A file that takes another one's name has its contents on disk first: what of them waits in memory is written out and
 //! mapped by transactions that commit before the rename, so no checkpoint holds the new name without them, and a crash
 //! never loses the contents of both files. That takes no flush: the journal flushes the device before every checkpoint.
 //!

@@ -99,9 +99,9 @@ impl Volume {
     /// value and a header without entries remove it, and the mode does not count.
     ///
     /// # Errors
-    /// `Exists`, `NoAttribute` as the mode demands, `AttributeNameTooLong`, `ValueTooLong`, `NoSpace`, `NotSupported` for
-    /// an unknown prefix, `NotPermitted` for an attribute of users on what is neither a file nor a directory, and on
-    /// what is immutable or append-only; `Invalid` for a value that is no ACL, `NotSupported` for an ACL of another
+    /// `Exists`, `NoAttribute` as the mode demands, `AttributeNameTooLong`, `ValueTooLong`, `NoSpace`, `NotSupported`
+    /// for an unknown prefix, `NotPermitted` for an attribute of users on what is neither a file nor a directory, and
+    /// on what is immutable or append-only; `Invalid` for a value that is no ACL, `NotSupported` for an ACL of another
     /// version than 2, `AccessDenied` for a default ACL of what is no directory.
     pub fn set_xattr(
         &self,
@@ -213,9 +213,9 @@ impl Volume {
     }
 
     /// Makes all changes, so that a crash leaves all of them or none. Only a value outside of the leaf may take several
-    /// transactions, to map its blocks, which no reader sees; so the blocks of all such values are mapped first, and the
-    /// rest is one transaction. With `AttrPath::Intents`, if they are logged, that transaction has an intent for each
-    /// change, and the changes follow it.
+    /// transactions, to map its blocks, which no reader sees; so the blocks of all such values are mapped first, and
+    /// the rest is one transaction. With `AttrPath::Intents`, if they are logged, that transaction has an intent for
+    /// each change, and the changes follow it.
     fn change_all(
         &self,
         tx: &mut Transaction,

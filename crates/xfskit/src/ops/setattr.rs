@@ -35,7 +35,7 @@ pub struct SetAttr {
     pub atime: Option<SetTime>,
     /// Modification time.
     pub mtime: Option<SetTime>,
-    /// When this change was made, for a cache that has answered with that time already; now if it is `None`.
+    /// When this change was made, for a cache that has already reported that time to its callers; now if it is `None`.
     pub ctime: Option<Timestamp>,
     /// Size of a regular file.
     pub size: Option<u64>,

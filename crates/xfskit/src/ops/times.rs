@@ -1,4 +1,4 @@
-//! Times without any other change: they wait in memory until something logs the inode anyway.
+//! Times that change alone: they wait in memory until another change logs the inode, or until write-out.
 //!
 //! ```text
 //! set_attr, times alone ──▶ core in memory, `times_wait` ──▶ the next change of the inode logs them with it
@@ -53,7 +53,7 @@ impl Volume {
     }
 
     /// Logs the times of those of the inodes of which nothing else waits, many in one transaction. What is in use by
-    /// another thread goes on waiting.
+    /// another thread still waits.
     ///
     /// # Errors
     /// `Io`, `Shutdown`.

@@ -20,7 +20,7 @@ use crate::trans::reservation_of;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use xfskit_ondisk::InodeNumber;
 
-/// What a name that is removed is to stand for.
+/// What the removed name has to be the name of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Expected {
     Directory,

@@ -81,8 +81,8 @@ impl Filesystem {
     /// step: a file by a file, an empty directory by a directory. A symbolic link is moved itself.
     ///
     /// # Errors
-    /// `Rename`, which names both paths: `NotFound`, `NotEmpty`, `IsADirectory`, `NotADirectory`; `Invalid` for a directory
-    /// that would move below itself; `CrossesProjects`, `NotPermitted`, `NoSpace`.
+    /// `Rename`, which names both paths: `NotFound`, `NotEmpty`, `IsADirectory`, `NotADirectory`; `Invalid` for a
+    /// directory that would move below itself; `CrossesProjects`, `NotPermitted`, `NoSpace`.
     pub fn rename(&self, from: impl AsPath, to: impl AsPath) -> Result<()> {
         self.rename_with(from, to, RenameMode::Replace)
     }

@@ -89,8 +89,9 @@ impl Ag {
         Ok(Self { number, agf: read_agf(tx, number)? })
     }
 
-    /// Locks the AGF, without waiting if the transaction holds that of another AG. A caller that has a choice of AGs, or
-    /// can do the work later, need not keep others from the AG it holds, even where the lock order would let it wait.
+    /// Locks the AGF, without waiting if the transaction holds that of another AG. A caller that has a choice of AGs,
+    /// or can do the work later, need not keep others from the AG it holds, even where the lock order would let it
+    /// wait.
     pub fn lock_unless_holding(tx: &mut Transaction, number: AgNumber) -> Result<Self> {
         let holds_another = held_headers(tx).any(|(ag, sector)| sector == AGF_SECTOR && ag != number);
         if holds_another {

@@ -37,7 +37,7 @@ fn flags_of(mount_point: &Path) -> std::io::Result<MountFlags> {
     Ok(pairs.into_iter().filter(|(have, _)| now.contains(*have)).map(|(_, flag)| flag).collect())
 }
 
-/// FailingRequests a remount with another image than the one that is mounted there, by whatever name.
+/// Refuses a remount with another image than the one that is mounted there, by whatever name.
 fn check_image(image: &Path, mount_point: &Path) -> Result<()> {
     let place = mount_point.canonicalize().with_context(|| mount_point.display().to_string())?;
     let Some(entry) = mount_around(&place)?.filter(|entry| entry.place == place) else { return Ok(()) };

@@ -160,7 +160,7 @@ impl DirtyLog {
     }
 }
 
-/// FailingRequests items that recovery does not know: without them changes would be lost.
+/// Refuses items that recovery does not know: without them changes would be lost.
 fn check_known(kind: u16) -> Result<()> {
     let known = matches!(kind, item_type::INODE | item_type::ICREATE | item_type::DQUOT) || role(kind).is_some();
     if known {
