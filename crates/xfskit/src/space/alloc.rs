@@ -23,8 +23,8 @@ use xfskit_ondisk::{AgBlock, AgNumber, Corruption, FileBlock, FsBlock, InodeNumb
 const PATIENCE: usize = if cfg!(test) { 50 } else { 5000 };
 
 /// Allocates an extent, in the AG that the request names or in another. `None`: nowhere is space of that shape, and
-/// nothing was changed. With [`Busy::Avoided`] that may be because freed space waits for the journal: force it and try
-/// again.
+/// nothing was changed. With [`Busy::Avoided`](super::Busy::Avoided) that may be because freed space waits for the
+/// journal: force it and try again.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
