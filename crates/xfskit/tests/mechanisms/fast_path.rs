@@ -1,0 +1,108 @@
+//! The fast path: one transaction without an intent; and each reason for which an update takes another way.
+
+use crate::stress::Image;
+use crate::{counted, kernels_tree, make_file, set, xattr};
+use xfskit::volume::{AttrPath, Caller, MountOptions};
+
+const FELL: [&str; 4] =
+    ["attr_fell_disabled", "attr_fell_not_shortform", "attr_fell_remote_value", "attr_fell_no_room"];
+
+/// The counters of the updates that fell through: one for `reason`, none for others.
+fn fell_for(reason: Option<&'static str>) -> [(&'static str, u64); 4] {
+    FELL.map(|name| (name, u64::from(Some(name) == reason)))
+}
+
+#[test]
+fn a_short_value_takes_one_transaction_and_no_intent() {
+    let image = Image::new(64, &[]);
+    let fs = image.open();
+    let inode = make_file(&fs, "file");
+    for (name, value) in [("user.a", &b"first"[..]), ("user.b", b"another"), ("user.a", b"longer than first")] {
+        let count = counted(&fs, || set(&fs, inode, name, value));
+        count.expect(&[("attr_fast_path", 1), ("transactions", 1), ("intents_whited_out", 0), ("intents_logged", 0)]);
+        count.expect(&fell_for(None));
+    }
+    let count = counted(&fs, || fs.remove_xattr(inode, b"user.b", &Caller::root()).unwrap());
+    count.expect(&[("attr_fast_path", 1), ("transactions", 1), ("intents_whited_out", 0)]);
+    // With its name, a file gets a parent pointer.
+    let count = counted(&fs, || _ = make_file(&fs, "second"));
+    count.expect(&[("attr_fast_path", 1), ("transactions", 1)]);
+    let count = counted(&fs, || fs.sync().unwrap());
+    count.expect(&[("intents_logged", 0)]);
+    drop(fs);
+    let Some(tree) = kernels_tree(&image) else { return };
+    assert_eq!(xattr(&tree, "file", "user.a"), Some(&b"longer than first"[..]));
+    assert_eq!(xattr(&tree, "file", "user.b"), None);
+}
+
+#[test]
+fn an_option_forbids_it() {
+    let image = Image::new(64, &[]);
+    let fs = image.open_with(MountOptions { attr_path: AttrPath::General, ..Default::default() });
+    let inode = make_file(&fs, "file");
+    let count = counted(&fs, || set(&fs, inode, "user.a", b"value"));
+    count.expect(&[("attr_fast_path", 0), ("transactions", 1)]);
+    count.expect(&fell_for(Some("attr_fell_disabled")));
+    fs.sync().unwrap();
+    drop(fs);
+    let Some(tree) = kernels_tree(&image) else { return };
+    assert_eq!(xattr(&tree, "file", "user.a"), Some(&b"value"[..]));
+}
+
+#[test]
+fn a_tree_takes_no_short_value_in_the_inode() {
+    let image = Image::new(64, &[]);
+    let fs = image.open();
+    let inode = make_file(&fs, "file");
+    set(&fs, inode, "user.long", &[1; 3000]);
+    for (name, value) in [("user.a", &b"new"[..]), ("user.a", b"new value")] {
+        let count = counted(&fs, || set(&fs, inode, name, value));
+        count.expect(&[("attr_fast_path", 0), ("transactions", 1)]);
+        count.expect(&fell_for(Some("attr_fell_not_shortform")));
+    }
+    fs.sync().unwrap();
+    drop(fs);
+    let Some(tree) = kernels_tree(&image) else { return };
+    assert_eq!(xattr(&tree, "file", "user.a"), Some(&b"new value"[..]));
+    assert_eq!(xattr(&tree, "file", "user.long"), Some(&[1; 3000][..]));
+}
+
+/// A shortform entry counts its value in one byte.
+#[test]
+fn a_value_of_256_bytes_is_too_long() {
+    for (length, fast) in [(255, 1), (256, 0)] {
+        let image = Image::new(64, &[('i', "size=1024")]);
+        let fs = image.open();
+        let inode = make_file(&fs, "file");
+        let count = counted(&fs, || set(&fs, inode, "user.a", &vec![7; length]));
+        count.expect(&[("attr_fast_path", fast), ("transactions", 1)]);
+        count.expect(&fell_for((fast == 0).then_some("attr_fell_remote_value")));
+        fs.sync().unwrap();
+        drop(fs);
+        let Some(tree) = kernels_tree(&image) else { return };
+        assert_eq!(xattr(&tree, "file", "user.a"), Some(&vec![7; length][..]));
+    }
+}
+
+#[test]
+fn without_room_in_the_inode_a_set_and_a_replace_fall_through() {
+    for replaces in [false, true] {
+        let image = Image::new(64, &[]);
+        let fs = image.open();
+        let inode = make_file(&fs, "file");
+        set(&fs, inode, "user.a", &[1; 100]);
+        set(&fs, inode, "user.b", &[2; 50]);
+        let (name, value) = if replaces { ("user.b", [3; 240]) } else { ("user.c", [4; 240]) };
+        let count = counted(&fs, || set(&fs, inode, name, &value));
+        count.expect(&[("attr_fast_path", 0), ("transactions", 1), ("intents_whited_out", 0)]);
+        count.expect(&fell_for(Some("attr_fell_no_room")));
+        // The old value is gone, and the new one is there once.
+        assert_eq!(fs.list_xattr(inode).unwrap().len(), if replaces { 2 } else { 3 });
+        fs.sync().unwrap();
+        drop(fs);
+        let Some(tree) = kernels_tree(&image) else { return };
+        assert_eq!(xattr(&tree, "file", "user.a"), Some(&[1; 100][..]));
+        assert_eq!(xattr(&tree, "file", name), Some(&value[..]));
+        assert_eq!(xattr(&tree, "file", "user.b"), Some(if replaces { &value[..] } else { &[2; 50][..] }));
+    }
+}
