@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use std::io;
 use std::mem::offset_of;
 use std::ops::Range;
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Barrier, Mutex};
 use xfskit::device::{Access, BlockDevice, FileDevice};
-use xfskit::ondisk::RawSuperblock;
 use xfskit::ondisk::features::LogIncompat;
+use xfskit::ondisk::{InodeNumber, RawSuperblock};
 use xfskit::volume::{AttrLogging, Caller, Error, MountOptions, SetMode, Volume};
 use xfskit_testkit::{copy_image, kernel_mount, reference};
 
@@ -118,89 +118,117 @@ fn image_announces(image: &Path) -> bool {
     announces(&FileDevice::open(image, Access::Read).unwrap())
 }
 
-/// A run: files are made, then attributes are set with intents that reach the log, then the image is unmounted.
+/// A run: attributes are set with intents that reach the log, then the image is unmounted.
 struct Recorded {
     image: Image,
-    base: std::path::PathBuf,
+    base: PathBuf,
     events: Vec<Event>,
     /// Where the log lies, in bytes.
     log: Range<u64>,
-    /// Where the events of the announcement begin, and where those of the last operation end.
+    /// Where the events of the first attribute begin.
     first: usize,
-    synced: [usize; 2],
+    /// Where those end after which it is durable.
+    synced: usize,
 }
 
 const OLD: &[u8] = &[1; 600];
 const NEW: &[u8] = &[2; 700];
 
-fn record() -> Recorded {
+/// Makes `count` files with an attribute, which `work` then changes.
+fn record(count: usize, work: impl FnOnce(&Volume, &[InodeNumber], &Recorder)) -> Recorded {
     let image = Image::new(64, &[]);
     let fs = image.open();
-    let inode = make_file(&fs, "file");
-    set(&fs, inode, "user.a", OLD);
+    let files: Vec<_> = (0..count).map(|n| make_file(&fs, &format!("file {n}"))).collect();
+    files.iter().for_each(|file| set(&fs, *file, "user.a", OLD));
     image.close(fs);
     let base = image.path.with_extension("base");
     copy_image(&image.path, &base);
     let device = Recorder::new(&image.path);
-    let options = MountOptions { whiteouts: false, ..intents() };
-    let fs = Volume::open(Arc::clone(&device) as _, options).unwrap();
-    assert!(!announces(&*device), "nothing is announced before it is needed");
+    let fs = Volume::open(Arc::clone(&device) as _, MountOptions { whiteouts: false, ..intents() }).unwrap();
     let geometry = &fs.mount().geometry;
     let start = geometry.fs_block_address(geometry.log_start.unwrap()).unwrap().bytes();
     let log = start..start + (u64::from(geometry.log_blocks) << geometry.block_log);
+    assert!(!announces(&*device), "nothing is announced before it is needed");
     let first = device.position();
-    set(&fs, inode, "user.a", NEW);
+    work(&fs, &files, &device);
     assert!(announces(&*device), "it is announced when the first intent is committed");
     fs.sync().unwrap();
-    let set_synced = device.position();
-    set(&fs, inode, "user.b", OLD);
+    let synced = device.position();
+    set(&fs, files[0], "user.b", OLD);
     fs.sync().unwrap();
-    let both_synced = device.position();
-    assert!(fs.mount().counters.intents_logged.get() >= 2);
+    assert!(fs.mount().counters.intents_logged.get() > count as u64);
     fs.unmount().unwrap();
     assert!(!announces(&*device), "the unmount clears it");
     let events = std::mem::take(&mut *device.events.lock().unwrap());
-    Recorded { image, base, events, log, first, synced: [set_synced, both_synced] }
+    Recorded { image, base, events, log, first, synced }
+}
+
+fn record_one() -> Recorded {
+    record(1, |fs, files, _| set(fs, files[0], "user.a", NEW))
+}
+
+/// Lets the kernel mount what each cut leaves. Returns, for each, whether the superblock announced intents, how many
+/// files had the new value, and whether the last operation was done.
+fn mount_cuts(recorded: &Recorded, files: usize, choices: &[Arrived]) -> Option<BTreeSet<(bool, usize, bool)>> {
+    let Recorded { image, events, first, synced, .. } = recorded;
+    let mut seen = BTreeSet::new();
+    for cut in *first..=events.len() {
+        // Right after a flush there is no doubt.
+        let is_flushed = cut > 0 && matches!(events[cut - 1], Event::Flush);
+        for arrived in choices.iter().take(if is_flushed { 1 } else { choices.len() }) {
+            cut_image(recorded, cut, *arrived);
+            let announced = image_announces(&image.path);
+            let tree = kernels_tree(image)?;
+            let values: Vec<_> = (0..files).map(|n| xattr(&tree, &format!("file {n}"), "user.a")).collect();
+            assert!(values.iter().all(|value| [Some(OLD), Some(NEW)].contains(value)), "after event {cut}");
+            let new = values.iter().filter(|value| **value == Some(NEW)).count();
+            assert!(cut < *synced || new == files, "what was synced is lost after event {cut}");
+            assert!(!image_announces(&image.path), "the kernel's unmount clears it");
+            seen.insert((announced, new, xattr(&tree, "file 0", "user.b") == Some(OLD)));
+        }
+    }
+    Some(seen)
 }
 
 #[test]
 fn the_kernel_mounts_what_a_power_cut_leaves_at_any_write() {
-    let recorded = record();
-    let Recorded { image, events, first, synced, .. } = &recorded;
-    let mut seen = BTreeSet::new();
-    for cut in *first..=events.len() {
-        for arrived in [Arrived::All, Arrived::None, Arrived::Some(1), Arrived::Some(2)] {
-            // Right after a flush there is no doubt.
-            let in_doubt = !matches!(events.get(cut.wrapping_sub(1)), Some(Event::Flush));
-            if !in_doubt && !matches!(arrived, Arrived::All) {
-                continue;
-            }
-            cut_image(&recorded, cut, arrived);
-            let announced = image_announces(&image.path);
-            let Some(tree) = kernels_tree(image) else { return };
-            let (a, b) = (xattr(&tree, "file", "user.a").expect("one of the values"), xattr(&tree, "file", "user.b"));
-            assert!(a == OLD && b.is_none() || a == NEW && b.is_none_or(|b| b == OLD), "after event {cut}");
-            assert!(cut < synced[0] || a == NEW, "what was synced is lost after event {cut}");
-            assert!(cut < synced[1] || b == Some(OLD), "what was synced is lost after event {cut}");
-            assert!(!image_announces(&image.path), "the kernel's unmount clears it");
-            seen.insert((announced, a == NEW, b.is_some()));
-        }
-    }
-    for state in
-        [(false, false, false), (true, false, false), (true, true, false), (true, true, true), (false, true, true)]
-    {
+    let recorded = record_one();
+    let choices = [Arrived::All, Arrived::None, Arrived::Some(1), Arrived::Some(2)];
+    let Some(seen) = mount_cuts(&recorded, 1, &choices) else { return };
+    for state in [(false, 0, false), (true, 0, false), (true, 1, false), (true, 1, true), (false, 1, true)] {
         assert!(seen.contains(&state), "the cuts have left {seen:?}, and not {state:?}");
     }
+}
+
+#[test]
+fn the_kernel_mounts_what_a_power_cut_leaves_while_several_announce() {
+    const THREADS: usize = 3;
+    let recorded = record(THREADS, |fs, files, device| {
+        let start = Barrier::new(THREADS);
+        std::thread::scope(|scope| {
+            for &file in files {
+                let start = &start;
+                scope.spawn(move || {
+                    start.wait();
+                    set(fs, file, "user.a", NEW);
+                    assert!(announces(device), "what is logged has been announced");
+                    fs.sync().unwrap();
+                });
+            }
+        });
+    });
+    let Some(seen) = mount_cuts(&recorded, THREADS, &[Arrived::All, Arrived::Some(1)]) else { return };
+    assert!(seen.contains(&(false, 0, false)) && seen.contains(&(true, THREADS, true)), "{seen:?}");
 }
 
 /// No intent is in the log of a state in which the superblock does not announce them: the kernel refuses that.
 #[test]
 fn a_log_with_an_intent_is_behind_the_announcement() {
-    let recorded = record();
+    let recorded = record_one();
     let Recorded { image, first, synced, .. } = &recorded;
     let Some(reference) = reference() else { return };
     let mut with_intents = 0;
-    for cut in *first..=synced[1] {
+    for cut in *first..=*synced {
         cut_image(&recorded, cut, Arrived::All);
         let output = reference.tool("xfs_logprint", ["-t", "-o", image.path.to_str().unwrap()]);
         let has_intent = String::from_utf8_lossy(&output.stdout).contains("ATTRI:");
@@ -208,8 +236,8 @@ fn a_log_with_an_intent_is_behind_the_announcement() {
         with_intents += u32::from(has_intent);
     }
     assert!(with_intents > 0);
-    // What the kernel does with an intent that was not announced, so that the test above means something.
-    cut_image(&recorded, synced[0], Arrived::All);
+    // The kernel refuses an intent that was not announced, so the test above means something.
+    cut_image(&recorded, *synced, Arrived::All);
     let device = FileDevice::open(&image.path, Access::Write).unwrap();
     let mut sector = vec![0; SECTOR];
     device.read(0, &mut sector).unwrap();
@@ -218,7 +246,7 @@ fn a_log_with_an_intent_is_behind_the_announcement() {
     device.write(0, &sector).unwrap();
     drop(device);
     let Some(refused) = xfskit_testkit::try_kernel_mount(&image.path, None, &[]) else { return };
-    eprintln!("without the announcement: {:?}", refused.as_ref().err());
+    assert!(refused.is_err(), "the kernel accepts an intent that was not announced");
 }
 
 #[test]
@@ -229,14 +257,14 @@ fn many_that_announce_at_once_all_log_and_one_unmount_clears() {
     let fs = Volume::open(Arc::clone(&device) as _, options).unwrap();
     let files: Vec<_> = (0..16).map(|n| make_file(&fs, &format!("file {n}"))).collect();
     fs.sync().unwrap();
-    let start = std::sync::Barrier::new(files.len());
+    let start = Barrier::new(files.len());
     std::thread::scope(|scope| {
         for &file in &files {
             let (fs, start, device) = (&fs, &start, &device);
             scope.spawn(move || {
                 start.wait();
                 set(fs, file, "user.a", NEW);
-                assert!(announces(&**device), "whoever has logged an intent has announced it");
+                assert!(announces(&**device), "a thread that has logged an intent has announced it");
             });
         }
     });
@@ -257,7 +285,7 @@ fn many_that_announce_at_once_all_log_and_one_unmount_clears() {
 
 /// The device fails at each write and flush of the announcement: the attribute is not set, and nothing is logged.
 #[test]
-fn who_cannot_announce_logs_nothing() {
+fn without_the_announcement_nothing_is_logged() {
     let image = Image::new(64, &[]);
     let fs = image.open();
     let inode = make_file(&fs, "file");

@@ -1,8 +1,9 @@
 //! The fast path: one transaction without an intent; and each reason for which an update takes another way.
 
-use crate::stress::Image;
-use crate::{counted, kernels_tree, make_file, set, xattr};
-use xfskit::volume::{AttrPath, Caller, MountOptions};
+use crate::shapes::fragment;
+use crate::stress::{FILE, Image};
+use crate::{UNRESERVED, counted, kernels_tree, make_file, set, try_make, xattr};
+use xfskit::volume::{AttrPath, Caller, Error, MountOptions, SetMode, Volume};
 
 const FELL: [&str; 4] =
     ["attr_fell_disabled", "attr_fell_not_shortform", "attr_fell_remote_value", "attr_fell_no_room"];
@@ -105,4 +106,52 @@ fn without_room_in_the_inode_a_set_and_a_replace_fall_through() {
         assert_eq!(xattr(&tree, "file", name), Some(&value[..]));
         assert_eq!(xattr(&tree, "file", "user.b"), Some(if replaces { &value[..] } else { &[2; 50][..] }));
     }
+}
+
+/// What the inode alone takes reserves no blocks: it is done where none are left.
+#[test]
+fn without_a_free_block_a_short_value_is_set_and_a_long_one_is_not() {
+    let image = Image::new(64, UNRESERVED);
+    let fs = image.open();
+    let inode = make_file(&fs, "file");
+    fragment(&fs, 0);
+    use_up(&fs);
+    let put =
+        |name: &str, bytes: usize, mode| fs.set_xattr(inode, name.as_bytes(), &vec![7; bytes], mode, &Caller::root());
+    assert!(matches!(put("user.long", 3000, SetMode::Any), Err(Error::NoSpace)));
+    let count = counted(&fs, || put("user.a", 20, SetMode::Any).unwrap());
+    count.expect(&[("attr_fast_path", 1), ("transactions", 1)]);
+    let count = counted(&fs, || put("user.a", 25, SetMode::Replace).unwrap());
+    count.expect(&[("attr_fast_path", 1), ("transactions", 1)]);
+    let count = counted(&fs, || fs.remove_xattr(inode, b"user.a", &Caller::root()).unwrap());
+    count.expect(&[("attr_fast_path", 1), ("transactions", 1)]);
+    image.close(fs);
+}
+
+/// Uses up the last blocks by attributes, of which a set may not dip into what is kept for removals.
+fn use_up(fs: &Volume) {
+    for n in 0.. {
+        let Ok(made) = try_make(fs, fs.root(), &format!("n{n}"), FILE | 0o644) else { return };
+        if fs.set_xattr(made, b"user.a", &[1; 3000], SetMode::Any, &Caller::root()).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn what_must_be_there_or_not_is_asked_on_the_fast_path_too() {
+    let image = Image::new(64, &[]);
+    let fs = image.open();
+    let inode = make_file(&fs, "file");
+    let put = |mode| fs.set_xattr(inode, b"user.a", b"value", mode, &Caller::root());
+    let none = counted(&fs, || assert!(matches!(put(SetMode::Replace), Err(Error::NoAttribute))));
+    none.expect(&[("transactions", 0), ("attr_fast_path", 0)]);
+    put(SetMode::Create).unwrap();
+    let none = counted(&fs, || assert!(matches!(put(SetMode::Create), Err(Error::Exists))));
+    none.expect(&[("transactions", 0), ("attr_fast_path", 0)]);
+    put(SetMode::Replace).unwrap();
+    let remove = |name: &[u8]| fs.remove_xattr(inode, name, &Caller::root());
+    assert!(matches!(remove(b"user.b"), Err(Error::NoAttribute)));
+    remove(b"user.a").unwrap();
+    image.close(fs);
 }

@@ -68,7 +68,7 @@ fn stopped(prepare: impl Fn(&Volume), work: impl Fn(&Volume)) -> Image {
 }
 
 /// A replace that an intent describes has five regions: the header, both names, both values. A set has three. The
-/// attributes leave no room for the new pointer in the inode, so whoever finishes it has to make a tree.
+/// attributes leave no room for the new pointer in the inode, so to finish it takes a tree.
 #[test]
 fn the_kernel_finishes_a_replace_of_five_regions_and_a_set_of_three_that_find_no_room() {
     let fill = |fs: &Volume| set(fs, fs.lookup(fs.root(), b"file").unwrap().inode, "user.a", &[1; 200]);

@@ -18,7 +18,7 @@ mod whiteouts;
 use std::collections::BTreeMap;
 use xfskit::error_tags::BMAP_ALLOC_MINLEN_EXTENT;
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{AttrLogging, AttrPath, Caller, MountOptions, NewFile, SetMode, Volume};
+use xfskit::volume::{AttrLogging, AttrPath, Caller, Error, MountOptions, NewFile, SetMode, Volume};
 use xfskit_testkit::{TreeEntry, kernel_mount};
 
 /// The features without which no AG has space for itself: what is free in pieces is all that is free.
@@ -32,7 +32,12 @@ pub fn in_pieces(fs: &Volume) {
 
 /// Makes a file, a directory or another node with that type and those permissions.
 pub fn make(fs: &Volume, dir: InodeNumber, name: &str, mode: u16) -> InodeNumber {
-    fs.create(dir, name.as_bytes(), &NewFile::new(mode), &Caller::root()).unwrap().inode
+    try_make(fs, dir, name, mode).unwrap()
+}
+
+/// As [`make`], where that may fail.
+pub fn try_make(fs: &Volume, dir: InodeNumber, name: &str, mode: u16) -> Result<InodeNumber, Error> {
+    fs.create(dir, name.as_bytes(), &NewFile::new(mode), &Caller::root()).map(|made| made.inode)
 }
 
 /// Makes an empty file in the root directory.
