@@ -243,10 +243,11 @@ pub(super) fn set(
     // The attribute first: it may be refused, the mode may not.
     match acl {
         Some(acl) => update::put(tx, ino, kind.attr(&acl.encode()), update::Logging::Logged)?,
-        None if attr::exists(tx, ino, &kind.attr(&[]))? => {
-            update::remove(tx, ino, kind.attr(&[]), update::Logging::Logged)?;
-        }
-        None => {}
+        // An update that is queued may add it, so only the removal itself can tell whether it is there.
+        None => match update::remove(tx, ino, kind.attr(&[]), update::Logging::Logged) {
+            Err(Error::NoAttribute) => {}
+            other => other?,
+        },
     }
     if new_mode != mode {
         tx.inode_mut(ino, InodeFields::CORE).core.mode = new_mode;

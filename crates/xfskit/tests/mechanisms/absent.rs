@@ -1,6 +1,7 @@
 //! Searches that are skipped, since the inode is known not to have such an attribute, and each way in which that
 //! knowledge comes and goes.
 
+use crate::acl::acl;
 use crate::stress::{DIR, FILE, Image};
 use crate::{counted, intents, kernels_tree, make, make_file, set, xattr};
 use xfskit::error_tags::LARP;
@@ -14,15 +15,6 @@ const KINDS: [&str; 5] = ["user.a", "trusted.a", "security.a", "system.posix_acl
 fn kinds_of(name: &str) -> Vec<usize> {
     let at = KINDS.iter().position(|kind| *kind == name).expect("one of the kinds");
     if at > 2 { vec![1, at] } else { vec![at] }
-}
-
-/// An ACL that says more than a mode does.
-fn acl() -> Vec<u8> {
-    let entries = [(1_u16, 7_u16, u32::MAX), (2, 5, 1000), (4, 5, u32::MAX), (0x10, 7, u32::MAX), (0x20, 1, u32::MAX)];
-    let entry = |(tag, permissions, id): (u16, u16, u32)| {
-        [&tag.to_le_bytes()[..], &permissions.to_le_bytes(), &id.to_le_bytes()].concat()
-    };
-    [2_u32.to_le_bytes().to_vec(), entries.map(entry).concat()].concat()
 }
 
 /// A value for an attribute of some kind.

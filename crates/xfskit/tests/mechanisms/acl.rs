@@ -6,8 +6,8 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use xfskit_testkit::{TreeEntry, kernel_mount};
 
-/// A default ACL in the form for users, with a named user.
-fn acl() -> Vec<u8> {
+/// An ACL in the form for users, with a named user.
+pub fn acl() -> Vec<u8> {
     let mut bytes = 2_u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in [(1_u16, 7_u16, u32::MAX), (2, 5, 1000), (4, 5, u32::MAX), (0x10, 7, u32::MAX)] {
         bytes.extend([tag.to_le_bytes(), permissions.to_le_bytes()].concat());

@@ -1,8 +1,9 @@
 //! Intents of parent pointers: their regions, what the kernel makes of them, and that one that is logged anew still
 //! tells the old pointer from the new.
 
+use crate::acl::acl;
 use crate::stress::{Image, Watchdog};
-use crate::{counted, intents, kernels_tree, logged_intents, make_file, set};
+use crate::{counted, intents, kernels_tree, logged_intents, make_file, set, xattr};
 use std::sync::Arc;
 use xfskit::dir;
 use xfskit::error::Result;
@@ -16,7 +17,7 @@ use xfskit::ondisk::log_record::item_type;
 use xfskit::parent;
 use xfskit::trans::deferred::{StepResult, Turn, Work};
 use xfskit::trans::{Reservation, Transaction};
-use xfskit::volume::{Caller, RenameFlags, Volume};
+use xfskit::volume::{Caller, RenameFlags, Volume, XattrChange};
 
 /// The intents of attributes in the log have so many regions each.
 fn assert_regions(image: &Image, regions: &[usize]) {
@@ -88,6 +89,34 @@ fn the_kernel_finishes_a_replace_of_five_regions_and_a_set_of_three_that_find_no
         let fs = image.open();
         assert_eq!(fs.parents(fs.lookup(fs.root(), long.as_bytes()).unwrap().inode).unwrap().len(), links as usize);
         image.close(fs);
+    }
+}
+
+/// A batch may change one ACL twice. The second change must find what the first has done, although both have intents that
+/// commit together.
+#[test]
+fn a_queued_update_is_done_before_another_of_the_same_attribute() {
+    let image = Image::new(64, &[]);
+    let fs = image.open_with(intents());
+    let name = b"system.posix_acl_access".to_vec();
+    let mut other = acl();
+    other[14] = 3;
+    let change = |value: Option<&Vec<u8>>| XattrChange { name: name.clone(), value: value.cloned() };
+    let cases = [[Some(&acl()), Some(&other)], [Some(&other), None], [None, Some(&other)]];
+    for (number, values) in cases.into_iter().enumerate() {
+        let inode = make_file(&fs, &format!("file {number}"));
+        if values[0].is_none() {
+            set(&fs, inode, "system.posix_acl_access", &acl());
+        }
+        fs.change_xattrs(inode, &values.map(change), &Caller::root()).unwrap();
+        assert_eq!(fs.get_xattr(inode, &name).ok().as_ref(), values[1], "{number}");
+    }
+    fs.sync().unwrap();
+    drop(fs);
+    let Some(tree) = kernels_tree(&image) else { return };
+    for (number, values) in cases.into_iter().enumerate() {
+        let found = xattr(&tree, &format!("file {number}"), "system.posix_acl_access");
+        assert_eq!(found, values[1].map(Vec::as_slice), "{number}");
     }
 }
 
