@@ -44,7 +44,7 @@ fn a_file_under_a_default_acl_takes_one_transaction() {
     };
     for kind in ["file", "dir"] {
         let (ours, kernels) = (of(&format!("dir/our {kind}")), of(&format!("dir/its {kind}")));
-        // On the disk, the number in an entry that names nobody says nothing, and differs.
+        // On the disk, an entry without a name may have any number.
         let acls = |entry: &TreeEntry| -> Vec<_> {
             entry.xattrs.iter().filter(|(name, _)| name.starts_with("system.")).cloned().collect()
         };

@@ -128,7 +128,7 @@ fn without_a_free_block_a_short_value_is_set_and_a_long_one_is_not() {
     image.close(fs);
 }
 
-/// Uses up the last blocks by attributes, of which a set may not dip into what is kept for removals.
+/// Uses up the last blocks by attributes, of which a set may not dip into the reserve for removals.
 fn use_up(fs: &Volume) {
     for n in 0.. {
         let Ok(made) = try_make(fs, fs.root(), &format!("n{n}"), FILE | 0o644) else { return };

@@ -1,5 +1,5 @@
-//! Intents of parent pointers: their regions, what the kernel makes of them, and that one that is logged anew still
-//! tells the old pointer from the new.
+//! Intents of parent pointers: their regions, what the kernel makes of them, and that one that is logged anew
+//! keeps the old pointer and the new one apart.
 
 use crate::acl::acl;
 use crate::stress::{Image, Watchdog};
