@@ -291,10 +291,10 @@ Options for -o:
   threads=N           threads that answer requests
   writeback, nowriteback   what programs write waits in the kernel's cache (the default), or each
                       write reports what became of it: docs/mounting.md has what it costs
-  larp=always|never   whether attribute updates that take several transactions are logged by intents, so that
-                      recovery finishes them; never unless given, and xfskit.larp of the mount's root switches it
-  attrpath=fast|general|intents   how attributes are updated, for comparison: as fast as possible; without the
-                      fast path (nofastpath); each logged update by an intent and a transaction of its own
+  larp=always|never   whether updates of attributes that take several transactions are logged by
+                      intents, so that recovery finishes them (never); remount changes it
+  attrpath=fast|general|intents    how attributes are updated, for comparison: as fast as possible;
+                      without the fast path (as nofastpath); by an intent and a transaction each
   nowhiteout          log intents that are done in the same checkpoint
   noknownabsent       search for attributes that are known to be absent
   errortag=NAME[:NTH] for tests: a place fails when it is passed for the nth time; the names are
@@ -302,7 +302,7 @@ Options for -o:
   allow_other, allow_root, auto_unmount    as for every FUSE mount
   dev, suid, exec, atime, dirsync and their opposites    as for every mount, but nodev
                       and nosuid unless dev and suid are given, for root too
-  remount             by mount(8): changes ro, rw and those of the line before
+  remount             by mount(8): changes ro, rw, larp and those of the line before
 
 umount and fusermount3 -u return a moment before the image is closed: the kernel does not wait for a FUSE server.
 'xfskit umount' waits, and so does umount where xfskit is linked to /sbin/umount.fuse.xfskit.";
@@ -502,7 +502,7 @@ pub struct ChownArgs {
 pub struct ParentsArgs {
     #[command(flatten)]
     pub read: ReadArgs,
-    /// Path within the image, or inode:NUMBER
+    /// Path within the image, or inode:NUMBER. Left out where the first operand is a file on a mount of xfskit
     pub path: Option<OsString>,
     /// The inode of each directory and the name there, instead of paths
     #[arg(short, long)]

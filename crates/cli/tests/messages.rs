@@ -71,7 +71,10 @@ fn a_path_on_a_mount_is_named_with_its_image() {
     let (dir, image) = (at.dir.to_str().unwrap(), at.image.to_str().unwrap());
     for (path, within) in [("", "/"), ("folder", "/folder"), ("file", "/file"), ("no/such/file", "/no/such/file")] {
         let path = at.dir.join(path);
-        for line in READERS {
+        // Of a folder there, its server answers these.
+        let is_answered =
+            |line: &str| path.is_dir() && ["info", "parents", "path"].contains(&line.split(' ').next().unwrap());
+        for line in READERS.into_iter().filter(|line| !is_answered(line)) {
             let (_, message) = fails(line, &path);
             for part in [format!("on {dir},"), format!("{image} {within}"), format!("'xfskit umount {dir}'")] {
                 assert!(message.contains(&part), "{line}: {part}: {message}");

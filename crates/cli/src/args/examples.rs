@@ -73,10 +73,7 @@ Examples:
 pub const PATHS: &str = "\
 Examples:
   xfskit parents disk.img /etc/motd
-  xfskit parents --inodes disk.img /etc/motd
-
-While xfskit has the image mounted at mnt, root and the user of the mount ask by the file there, as in
-xfskit parents mnt/etc/motd.";
+  xfskit parents --inodes disk.img /etc/motd";
 
 pub const TOUCH: &str = "\
 Examples:

@@ -6,7 +6,7 @@ use crate::stress::{DIR, FILE, Image};
 use crate::{counted, intents, kernels_tree, make, make_file, set, xattr};
 use xfskit::error_tags::LARP;
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{AttrPath, Caller, Error, MountOptions, SetAttr, SetMode, Volume, XattrChange};
+use xfskit::volume::{AttrPath, Caller, Error, MountOptions, Permissions, SetAttr, SetMode, Volume, XattrChange};
 
 /// An attribute of each kind.
 const KINDS: [&str; 5] = ["user.a", "trusted.a", "security.a", "system.posix_acl_access", "system.posix_acl_default"];
@@ -154,7 +154,7 @@ fn a_list_and_an_acl_that_was_not_found_teach_what_is_absent() {
         fs.unmount().unwrap();
         // A change of mode asks for the access ACL, a new file for the default ACL of its directory.
         let fs = image.open();
-        let mode = SetAttr { mode: Some(0o700), ..Default::default() };
+        let mode = SetAttr { permissions: Some(Permissions::new(0o700)), ..Default::default() };
         fs.set_attr(inode, &mode, &Caller::root()).unwrap();
         assert_skipped(&fs, inode, [false, false, false, true, false]);
         make(&fs, inode, "new", FILE | 0o644);

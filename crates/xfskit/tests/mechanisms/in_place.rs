@@ -63,7 +63,7 @@ fn a_parent_pointer_of_a_name_of_the_same_length_stays_where_it_is() {
         let image = Image::new(64, &[]);
         let fs = image.open();
         let inode = make_file(&fs, "first");
-        fs.link(inode, fs.root(), b"secnd").unwrap();
+        fs.link(fs.root(), b"secnd", inode).unwrap();
         let rename = |from: &str, to: &str| {
             let (root, none) = (fs.root(), RenameFlags::default());
             fs.rename(root, from.as_bytes(), root, to.as_bytes(), none, &Caller::root()).unwrap();

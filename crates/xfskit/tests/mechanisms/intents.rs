@@ -79,7 +79,7 @@ fn the_kernel_finishes_a_replace_of_five_regions_and_a_set_of_three_that_find_no
     });
     assert_regions(&replaced, &[5]);
     let linked = stopped(fill, |fs| {
-        let _ = fs.link(fs.lookup(fs.root(), b"file").unwrap().inode, fs.root(), long.as_bytes());
+        let _ = fs.link(fs.root(), long.as_bytes(), fs.lookup(fs.root(), b"file").unwrap().inode);
     });
     assert_regions(&linked, &[3]);
     for (image, links) in [(replaced, 1), (linked, 2)] {
@@ -181,7 +181,7 @@ fn an_intent_that_is_logged_anew_keeps_old_and_new_apart() {
     let image = Image::new(64, &[('b', "size=1024"), ('d', "agcount=2")]);
     let fs = Arc::new(image.open_with(intents()));
     let (inode, other) = (make_file(&fs, "old name"), make_file(&fs, "other"));
-    fs.link(inode, fs.root(), b"second name").unwrap();
+    fs.link(fs.root(), b"second name", inode).unwrap();
     fs.mount().announce_attr_intents().unwrap();
     let (_, size) = fs.mount().journal.usage();
     let link = Reservation { log_bytes: size as u32 / 3, log_count: 1, blocks: 30, ..Default::default() };

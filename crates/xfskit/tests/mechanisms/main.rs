@@ -37,7 +37,7 @@ pub fn make(fs: &Volume, dir: InodeNumber, name: &str, mode: u16) -> InodeNumber
 
 /// As [`make`], where that may fail.
 pub fn try_make(fs: &Volume, dir: InodeNumber, name: &str, mode: u16) -> Result<InodeNumber, Error> {
-    fs.create(dir, name.as_bytes(), &NewFile::new(mode), &Caller::root()).map(|made| made.inode)
+    fs.create(dir, name.as_bytes(), &NewFile::of_mode(mode).unwrap(), &Caller::root()).map(|made| made.inode)
 }
 
 /// Makes an empty file in the root directory.
