@@ -1,8 +1,5 @@
 //! Attaches a FUSE connection to a folder: by mount(2), or by fusermount3 for users who may not mount.
 //!
-//! fuser could attach the connection too. But it unmounts whatever is mounted at the folder when the connection has
-//! ended, and takes a backslash in an image's name for the beginning of options.
-//!
 //! Source of facts: fuse(4), mount.fuse3(8); fusermount3 sends the connection over the socket that `_FUSE_COMMFD`
 //! names, and with `auto_unmount` stays until that socket is closed.
 
@@ -24,15 +21,21 @@ use std::process::{Command, Stdio};
 const DEVICE: &str = "/dev/fuse";
 
 /// A mounted connection.
-pub(crate) struct Attached {
+#[derive(Debug)]
+pub struct Attached {
+    /// The connection: `/dev/fuse`.
     pub connection: OwnedFd,
     /// With `auto_unmount`: the helper unmounts when this is closed.
     pub helper: Option<UnixStream>,
 }
 
+/// Mounts a FUSE filesystem at a folder: for a server of another filesystem than an image, which [`Session`] mounts.
+///
 /// # Errors
 /// The error of the kernel or of fusermount3.
-pub(crate) fn attach(path: &Path, options: &Options) -> io::Result<Attached> {
+///
+/// [`Session`]: crate::Session
+pub fn attach(path: &Path, options: &Options) -> io::Result<Attached> {
     if options.auto_unmount {
         if !options.allow_other && !options.allow_root {
             let why = "auto_unmount needs allow_other or allow_root";

@@ -1,13 +1,17 @@
 //! What requests for extended attributes have in common.
 
-use fuser::{Errno, ReplyXattr};
-use xfskit::volume::SetMode;
+use crate::caller::{owner, with_groups};
+use crate::convert::caller;
+use xfskit::ondisk::InodeNumber;
+use xfskit::volume::{Caller, Result, SetMode, Volume};
+use xfskit_fuse_session::Requester;
+use xfskit_fuse_session::request::SetXattr;
 
-const XATTR_CREATE: i32 = 1;
-const XATTR_REPLACE: i32 = 2;
+const XATTR_CREATE: u32 = 1;
+const XATTR_REPLACE: u32 = 2;
 
 /// What the flags of setxattr(2) ask for; `None` for both at once.
-pub(crate) fn set_mode(flags: i32) -> Option<SetMode> {
+pub(crate) fn set_mode(flags: u32) -> Option<SetMode> {
     match flags & (XATTR_CREATE | XATTR_REPLACE) {
         0 => Some(SetMode::Any),
         XATTR_CREATE => Some(SetMode::Create),
@@ -16,14 +20,15 @@ pub(crate) fn set_mode(flags: i32) -> Option<SetMode> {
     }
 }
 
-/// Replies with bytes, or with their number if the caller's buffer has no size.
-pub(crate) fn answer_sized(reply: ReplyXattr, size: u32, answer: Result<Vec<u8>, Errno>) {
-    match answer {
-        Err(error) => reply.error(error),
-        Ok(bytes) if size == 0 => reply.size(bytes.len() as u32),
-        Ok(bytes) if bytes.len() > size as usize => reply.error(Errno::ERANGE),
-        Ok(bytes) => reply.data(&bytes),
-    }
+/// The caller that sets an attribute. An ACL takes the set-group-ID bit of a file away from those who are not in its
+/// group: kernels that say whether this is so know it better than the server, which sees no user namespaces.
+pub(crate) fn setter(fs: &Volume, inode: InodeNumber, set: &SetXattr<'_>, requester: &Requester) -> Result<Caller> {
+    Ok(match set.kills_group {
+        _ if !set.name.starts_with(b"system.") => owner(requester),
+        None => with_groups(requester),
+        Some(true) => owner(requester),
+        Some(false) => caller(requester, vec![fs.stat(inode)?.gid]),
+    })
 }
 
 /// The names of a list, each with its zero byte, that callers without privileges see.

@@ -4,7 +4,7 @@
 //! any order, some time after they were written, and the times separately. Data that it writes while the program waits
 //! (O_DIRECT) gets the current time.
 
-use fuser::OpenFlags;
+use rustix::fs::OFlags;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Error, Fallocate, Result, Seek, Volume};
 
@@ -16,8 +16,8 @@ const PUNCH_HOLE: i32 = 0x02;
 const COLLAPSE_RANGE: i32 = 0x08;
 const ZERO_RANGE: i32 = 0x10;
 const INSERT_RANGE: i32 = 0x20;
-const SEEK_DATA: i32 = 3;
-const SEEK_HOLE: i32 = 4;
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
 
 /// Which side sets the times of a file that is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,31 +28,29 @@ pub(crate) enum TimeKeeper {
     Engine,
 }
 
-pub(crate) fn read(fs: &Volume, inode: InodeNumber, offset: u64, size: u32) -> Result<Vec<u8>> {
-    let mut buffer = vec![0; size as usize];
-    let count = fs.read_at(inode, offset, &mut buffer)?;
-    buffer.truncate(count);
-    Ok(buffer)
-}
-
 pub(crate) fn write(
     fs: &Volume,
     inode: InodeNumber,
     offset: u64,
     data: &[u8],
     keeper: TimeKeeper,
-    flags: OpenFlags,
+    open_flags: u32,
 ) -> Result<()> {
     if keeper == TimeKeeper::Kernel {
         return fs.write_keeping_times(inode, offset, data);
     }
     fs.write_at(inode, offset, data)?;
-    if flags.0 & rustix::fs::OFlags::DSYNC.bits() as i32 != 0 { fs.fdatasync(inode) } else { Ok(()) }
+    if is_durable(open_flags) { fs.fdatasync(inode) } else { Ok(()) }
 }
 
 /// Whether a file was opened for I/O that bypasses the kernel's cache.
-pub(crate) fn is_direct(flags: OpenFlags) -> bool {
-    flags.0 & rustix::fs::OFlags::DIRECT.bits() as i32 != 0
+pub(crate) fn is_direct(open_flags: u32) -> bool {
+    OFlags::from_bits_retain(open_flags).contains(OFlags::DIRECT)
+}
+
+/// Whether a file was opened for writes that are durable when they return.
+pub(crate) fn is_durable(open_flags: u32) -> bool {
+    OFlags::from_bits_retain(open_flags).contains(OFlags::DSYNC)
 }
 
 /// The operation that a mode of `fallocate(2)` requests.
@@ -71,12 +69,12 @@ pub(crate) fn fallocate_mode(mode: i32) -> Result<Fallocate> {
     })
 }
 
-pub(crate) fn seek(fs: &Volume, inode: InodeNumber, offset: i64, whence: i32) -> Result<i64> {
+pub(crate) fn seek(fs: &Volume, inode: InodeNumber, offset: i64, whence: u32) -> Result<u64> {
     let what = match whence {
         SEEK_DATA => Seek::Data,
         SEEK_HOLE => Seek::Hole,
         _ => return Err(Error::Invalid("only data and holes are looked for")),
     };
     let offset = u64::try_from(offset).map_err(|_| Error::NoMoreData)?;
-    fs.seek(inode, offset, what).map(|found| found as i64)
+    fs.seek(inode, offset, what)
 }

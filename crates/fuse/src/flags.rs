@@ -2,9 +2,9 @@
 //! and directories.
 
 use crate::caller::owner;
-use fuser::Request;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Error, Flags, Result, Volume, xflags};
+use xfskit_fuse_session::Requester;
 
 const GET_FLAGS: u32 = 0x8008_6601;
 const SET_FLAGS: u32 = 0x4008_6602;
@@ -32,7 +32,13 @@ pub(crate) fn is_known(command: u32) -> bool {
 ///
 /// # Errors
 /// `NotSupported` for an unknown ioctl; those of [`Volume::set_flags`].
-pub(crate) fn ioctl(fs: &Volume, inode: InodeNumber, command: u32, data: &[u8], request: &Request) -> Result<Vec<u8>> {
+pub(crate) fn ioctl(
+    fs: &Volume,
+    inode: InodeNumber,
+    command: u32,
+    data: &[u8],
+    requester: &Requester,
+) -> Result<Vec<u8>> {
     match command {
         GET_FLAGS => {
             let xflags = fs.flags(inode)?.xflags;
@@ -48,7 +54,7 @@ pub(crate) fn ioctl(fs: &Volume, inode: InodeNumber, command: u32, data: &[u8], 
             for (bit, new) in COMMON {
                 flags.xflags = if old & bit != 0 { flags.xflags | new } else { flags.xflags & !new };
             }
-            fs.set_flags(inode, &flags, &owner(request)).map(|()| Vec::new())
+            fs.set_flags(inode, &flags, &owner(requester)).map(|()| Vec::new())
         }
         GET_XFLAGS => encode(fs, inode),
         SET_XFLAGS => {
@@ -58,7 +64,7 @@ pub(crate) fn ioctl(fs: &Volume, inode: InodeNumber, command: u32, data: &[u8], 
                 project: word(data, 12)?,
                 cow_extent_size_bytes: word(data, 16)?,
             };
-            fs.set_flags(inode, &flags, &owner(request)).map(|()| Vec::new())
+            fs.set_flags(inode, &flags, &owner(requester)).map(|()| Vec::new())
         }
         _ => Err(Error::NotSupported("this ioctl")),
     }

@@ -1,111 +1,122 @@
 //! The requests, one method each.
 
-use crate::attributes::{answer_sized, set_mode, without_trusted};
+use crate::attributes::{set_mode, setter, without_trusted};
 use crate::caller::{owner, with_groups};
 use crate::contents::{self, TimeKeeper};
-use crate::convert::{FOREVER, attr, generation, no_attr, set_time, timestamp};
+use crate::convert::{absent, attr, caller, entry, entry_of_root, new_file, set_attr, statx};
 use crate::flags;
-use crate::options::{WriteCache, negotiate};
+use crate::options::{WriteCache, features};
 use crate::privileges;
 use crate::readdir;
-use crate::seeks::Seeks;
 use crate::server::Server;
 use crate::virtual_xattrs::{self, is_virtual};
-use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo,
-    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
-    Request, TimeOrNow, WriteFlags,
-};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, Error, NewFile, Permissions, RenameFlags, Result, SetAttr, Stat, Volume};
+use xfskit::ondisk::inode::MODE_DIR;
+use xfskit::volume::{Caller, Error, RenameFlags, Result, Stat, Volume};
+use xfskit_fuse_session::abi::{RawStatFs, RawStatx};
+use xfskit_fuse_session::request::{
+    Copy, Ioctl, NewNode, Operation, Read, Request, Requester, SetAttr, SetXattr, Write,
+};
+use xfskit_fuse_session::{
+    Answer, Attr, Entry, Errno, Features, Filesystem, Listing, ListingPlus, OpenFlags, Opened, Then, Version,
+    WriteFlags, Written,
+};
 
 /// The mode bits of a file whose set-group-ID bit stays only for members of its group: set-group-ID, and executable by
 /// the group.
 const GROUP_PRIVILEGE: u32 = 0o2010;
 /// The protocol version of Linux 6.1. That is the first kernel that itself decides for all filesystems whether new
 /// files keep the set-group-ID bit, and whose cache updates the times of a file on fallocate.
-const LINUX_6_1: fuser::Version = fuser::Version(7, 37);
+const LINUX_6_1: Version = Version { major: 7, minor: 37 };
+const RENAME_NOREPLACE: u32 = 1;
+const RENAME_EXCHANGE: u32 = 2;
+const RENAME_WHITEOUT: u32 = 4;
+/// The longest name.
+const NAME_BYTES: u32 = 255;
 
 /// Answers the kernel's requests.
 pub(crate) struct Handler {
     server: Arc<Server>,
-    seeks: Seeks,
     cache: WriteCache,
     /// The kernel clears the set-group-ID bit of new files whose creator is not in the group.
     kernel_decides_groups: bool,
     /// Which side sets the times of a file on fallocate.
     allocation_keeper: TimeKeeper,
-    /// For files, and for directories: the kernel stops sending open requests once one is answered with ENOSYS.
-    silent_opens: (bool, bool),
+    /// What the kernel offers.
+    offered: Features,
 }
 
 impl Handler {
-    /// # Errors
-    /// When no thread can be started.
-    pub(crate) fn new(server: Arc<Server>, cache: WriteCache) -> std::io::Result<Self> {
-        let seeks = Seeks::start(Arc::clone(&server))?;
-        Ok(Self {
-            server,
-            seeks,
-            cache,
-            kernel_decides_groups: false,
-            allocation_keeper: TimeKeeper::Engine,
-            silent_opens: (false, false),
-        })
+    pub(crate) fn new(server: Arc<Server>, cache: WriteCache) -> Self {
+        let allocation_keeper = TimeKeeper::Engine;
+        Self { server, cache, kernel_decides_groups: false, allocation_keeper, offered: Features::empty() }
     }
 
-    /// Replies with an entry, which the kernel caches until it sends a forget.
-    fn entry(&self, reply: ReplyEntry, find: impl FnOnce(&Volume) -> Result<Stat>) {
-        match self.server.with(|fs| counted(fs, find(fs)?)) {
-            Ok(stat) => reply.entry(&FOREVER, &attr(&stat), generation(&stat)),
-            Err(error) => reply.error(error),
-        }
+    fn with<T>(&self, action: impl FnOnce(&Volume) -> Result<T>) -> Answer<T> {
+        self.server.with(action)
+    }
+
+    /// An entry of an inode to which the kernel now has one reference more.
+    fn entry(&self, find: impl FnOnce(&Volume) -> Result<Stat>) -> Answer<Entry> {
+        self.with(|fs| counted(fs, find(fs)?)).map(|stat| entry(&stat))
     }
 
     /// Makes the kernel forget an ACL that was changed under its on-disk name.
-    fn forget_acl(&self, node: INodeNo, name: &OsStr) {
-        if name.as_bytes().starts_with(b"trusted.SGI_ACL_") {
+    fn forget_acl(&self, node: u64, name: &[u8]) {
+        if name.starts_with(b"trusted.SGI_ACL_") {
             self.server.forget_attributes(node);
         }
     }
 
     /// The caller that creates a file. If the kernel decides about the set-group-ID bit, it has already done so.
-    fn creator(&self, fs: &Volume, request: &Request, dir: InodeNumber, mode: u32) -> Result<Caller> {
+    fn creator(&self, fs: &Volume, requester: &Requester, dir: InodeNumber, mode: u32) -> Result<Caller> {
         if mode & GROUP_PRIVILEGE != GROUP_PRIVILEGE {
-            return Ok(owner(request));
+            return Ok(owner(requester));
         }
-        if self.kernel_decides_groups {
-            Ok(Caller { groups: vec![fs.stat(dir)?.gid], ..owner(request) })
-        } else {
-            Ok(with_groups(request))
+        match requester.group_of_dir {
+            Some(group) => Ok(caller(requester, vec![group])),
+            None if self.kernel_decides_groups => Ok(caller(requester, vec![fs.stat(dir)?.gid])),
+            None => Ok(with_groups(requester)),
         }
+    }
+
+    fn make(&self, requester: &Requester, dir: u64, new: &NewNode<'_>) -> Answer<Entry> {
+        let dir = self.server.inode(dir);
+        let file = new_file(new)?;
+        self.entry(|fs| fs.create(dir, new.name, &file, &self.creator(fs, requester, dir, new.mode)?))
     }
 
     /// Which side sets the times of a file that is written.
     fn keeper(&self, flags: WriteFlags) -> TimeKeeper {
-        let is_late = self.cache == WriteCache::Back && flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let is_late = self.cache == WriteCache::Back && flags.contains(WriteFlags::CACHE);
         if is_late { TimeKeeper::Kernel } else { TimeKeeper::Engine }
     }
 
-    fn empty(&self, reply: ReplyEmpty, action: impl FnOnce(&Volume) -> Result<()>) {
-        match self.server.with(action) {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error),
+    /// What else a write takes: the kernel's cache must not show what the image does not contain.
+    fn after_write(&self, node: u64, write: &Write<'_>, result: Answer<()>) -> Then {
+        let server = || Arc::clone(&self.server);
+        let is_late = write.flags.contains(WriteFlags::CACHE);
+        if !is_late && contents::is_direct(write.open_flags) {
+            // The kernel drops the range when such a write begins, but not after an asynchronous one: data that was
+            // read meanwhile would stay in the cache.
+            if self.server.is_cached(node) {
+                let (server, offset, length) = (server(), write.offset, write.data.len());
+                return Then::BeforeReply(Box::new(move || server.forget_range(node, offset, length)));
+            }
+            return Then::Nothing;
         }
-    }
-
-    fn create_file(&self, request: &Request, parent: INodeNo, name: &OsStr, new: &NewFile<'_>) -> Result<Stat, Errno> {
-        let dir = self.server.inode(parent);
-        self.server.with(|fs| {
-            let caller = self.creator(fs, request, dir, new.mode().into())?;
-            counted(fs, fs.create(dir, name.as_bytes(), new, &caller)?)
-        })
+        self.server.note_cached(node);
+        match result {
+            // The program that wrote the data has continued: its next write must get the error. Dropping the contents
+            // waits for the pages that this request has sent.
+            Err(error) if is_late && self.server.refuse(node, error) => {
+                let server = server();
+                Then::AfterReply(Box::new(move || server.forget_contents(node)))
+            }
+            _ => Then::Nothing,
+        }
     }
 }
 
@@ -115,488 +126,336 @@ fn counted(fs: &Volume, stat: Stat) -> Result<Stat> {
     Ok(stat)
 }
 
-impl fuser::Filesystem for Handler {
-    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        let offered = negotiate(config, self.cache);
-        self.kernel_decides_groups = config.kernel_abi() >= LINUX_6_1;
-        let keeps_times = self.kernel_decides_groups && offered.contains(InitFlags::FUSE_WRITEBACK_CACHE);
+fn opened(flags: OpenFlags) -> Opened {
+    Opened { handle: 0, flags }
+}
+
+impl Filesystem for Handler {
+    fn init(&mut self, offered: Features, version: Version) -> Features {
+        self.offered = offered;
+        self.kernel_decides_groups = version >= LINUX_6_1;
+        let wanted = features(offered, self.cache);
+        let keeps_times = self.kernel_decides_groups && wanted.contains(Features::WRITEBACK_CACHE);
         self.allocation_keeper = if keeps_times { TimeKeeper::Kernel } else { TimeKeeper::Engine };
-        self.silent_opens =
-            (offered.contains(InitFlags::FUSE_NO_OPEN_SUPPORT), offered.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT));
-        Ok(())
+        wanted
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let dir = self.server.inode(parent);
-        let found = self.server.with(|fs| {
-            let number = match name.as_bytes() {
-                // An NFS client has a handle of the inode, which may have been freed.
-                b"." if !fs.is_in_use(dir)? => return Err(Error::Stale(dir.0)),
-                b"." => dir,
-                b".." if !fs.is_in_use(dir)? => return Err(Error::Stale(dir.0)),
-                name => fs.lookup_number(dir, name)?,
-            };
-            // The kernel never forgets the root, so the engine counts no references to it.
-            if number == self.server.root() { fs.stat(number) } else { counted(fs, fs.stat(number)?) }
-        });
-        match found {
-            Ok(stat) if stat.inode == self.server.root() => {
-                // The entry has the root's FUSE number, and so have the attributes in it. The kernel must ask for the
-                // attributes again, since they must show the inode number.
-                reply.entry(&Duration::ZERO, &FileAttr { ino: INodeNo::ROOT, ..attr(&stat) }, Generation(0));
+    fn may_wait(&self, request: &Request<'_>) -> bool {
+        match request.operation {
+            // For the device.
+            Operation::Fsync { .. } | Operation::FsyncDir { .. } | Operation::SyncFs => true,
+            Operation::Write(write) => {
+                contents::is_durable(write.open_flags) && self.keeper(write.flags) == TimeKeeper::Engine
             }
-            Ok(stat) => reply.entry(&FOREVER, &attr(&stat), generation(&stat)),
-            // An entry without an inode: the kernel caches that the name does not exist.
-            Err(error) if error.code() == Errno::ENOENT.code() => {
-                reply.entry(&FOREVER, &no_attr(FileType::RegularFile), Generation(0));
-            }
-            Err(error) => reply.error(error),
+            // The kernel sends a seek without writing its cached data first, and relies on the answer. So the server
+            // makes it write, by requests that other threads answer.
+            Operation::Lseek { .. } => true,
+            _ => false,
         }
     }
 
-    fn forget(&self, _: &Request, node: INodeNo, count: u64) {
+    fn lookup(&self, _: &Requester, dir: u64, name: &[u8]) -> Answer<Entry> {
+        let (dir, root) = (self.server.inode(dir), self.server.root());
+        let found = self.with(|fs| {
+            let number = match name {
+                // An NFS client has a handle of the inode, which may have been freed.
+                b"." | b".." if !fs.is_in_use(dir)? => return Err(Error::Stale(dir.0)),
+                b"." => dir,
+                name => fs.lookup_number(dir, name)?,
+            };
+            // The kernel never forgets the root, so the engine counts no references to it.
+            if number == root { fs.stat(number) } else { counted(fs, fs.stat(number)?) }
+        });
+        match found {
+            Ok(stat) if stat.inode == root => Ok(entry_of_root(&stat)),
+            Ok(stat) => Ok(entry(&stat)),
+            Err(Errno::NOENT) => Ok(absent()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn forget(&self, node: u64, count: u64) {
         let number = self.server.inode(node);
         if number == self.server.root() {
             return;
         }
         self.server.forgotten(node);
         // A forget has no reply that could carry an error; the conversion reports it.
-        let _ = self.server.with(|fs| fs.drop_references(number, count));
+        let _ = self.with(|fs| fs.drop_references(number, count));
     }
 
-    fn getattr(&self, _: &Request, node: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, node: u64, has_handle: bool) -> Answer<Attr> {
         // The kernel asks with an open file before it takes more data into its cache. That data would be refused as
         // well, so the program gets the error now.
-        if handle.is_some()
-            && let Some(refusal) = self.server.take_refusal(node)
-        {
-            return reply.error(refusal);
+        if has_handle && let Some(refusal) = self.server.take_refusal(node) {
+            return Err(refusal);
         }
         let number = self.server.inode(node);
-        match self.server.with(|fs| fs.stat(number)) {
-            Ok(stat) => reply.attr(&FOREVER, &attr(&stat)),
-            Err(error) => reply.error(error),
-        }
+        self.with(|fs| fs.stat(number)).map(|stat| attr(&stat))
     }
 
-    fn setattr(
-        &self,
-        request: &Request,
-        node: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        atime: Option<TimeOrNow>,
-        mtime: Option<TimeOrNow>,
-        ctime: Option<SystemTime>,
-        _: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
+    fn statx(&self, node: u64) -> Answer<(Duration, RawStatx)> {
         let number = self.server.inode(node);
-        let change = SetAttr {
-            permissions: mode.map(|mode| Permissions::new(mode as u16)),
-            uid,
-            gid,
-            atime: atime.map(set_time),
-            mtime: mtime.map(set_time),
-            ctime: ctime.map(timestamp),
-            size,
-        };
+        self.with(|fs| fs.stat(number)).map(|stat| (attr(&stat).valid, statx(&stat)))
+    }
+
+    fn setattr(&self, requester: &Requester, node: u64, change: &SetAttr) -> Answer<Attr> {
+        let number = self.server.inode(node);
         // The kernel has checked what the caller may do, down to the bits of the mode that it may set.
-        let changed = self.server.with(|fs| {
-            let stat = fs.set_attr(number, &change, &Caller::root())?;
+        let changed = self.with(|fs| {
+            let stat = fs.set_attr(number, &set_attr(change), &Caller::root())?;
             // The bits are cleared after the change: if it is refused, as on an append-only file, they stay.
-            let cuts = change.size.is_some() && change.permissions.is_none();
-            if cuts && privileges::drop_for(fs, number, request)? { fs.stat(number) } else { Ok(stat) }
+            let cuts = change.size.is_some() && change.mode.is_none();
+            let dropped = match cuts {
+                _ if !cuts => false,
+                _ if change.kills_privileges => privileges::drop_all(fs, number, requester)?,
+                _ if self.offered.contains(Features::HANDLE_KILLPRIV_V2) => false,
+                _ => privileges::drop_for(fs, number, requester)?,
+            };
+            if dropped { fs.stat(number) } else { Ok(stat) }
         });
-        match changed {
-            Ok(stat) => reply.attr(&FOREVER, &attr(&stat)),
-            Err(error) => reply.error(error),
-        }
+        changed.map(|stat| attr(&stat))
     }
 
-    fn readlink(&self, _: &Request, node: INodeNo, reply: ReplyData) {
+    fn readlink(&self, node: u64) -> Answer<Vec<u8>> {
         let number = self.server.inode(node);
-        match self.server.with(|fs| fs.read_link(number)) {
-            Ok(target) => reply.data(&target),
-            Err(error) => reply.error(error),
-        }
+        self.with(|fs| fs.read_link(number))
     }
 
-    fn mknod(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        device: u32,
-        reply: ReplyEntry,
-    ) {
-        let Some(new) = NewFile::of_mode(mode as u16) else { return reply.error(Errno::EINVAL) };
-        let new = NewFile { umask: umask as u16, device, ..new };
-        match self.create_file(request, parent, name, &new) {
-            Ok(stat) => reply.entry(&FOREVER, &attr(&stat), generation(&stat)),
-            Err(error) => reply.error(error),
-        }
+    fn symlink(&self, requester: &Requester, dir: u64, name: &[u8], target: &[u8]) -> Answer<Entry> {
+        let dir = self.server.inode(dir);
+        self.entry(|fs| fs.symlink(dir, name, target, &owner(requester)))
     }
 
-    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        let new = NewFile { umask: umask as u16, ..NewFile::dir(mode as u16) };
-        match self.create_file(request, parent, name, &new) {
-            Ok(stat) => reply.entry(&FOREVER, &attr(&stat), generation(&stat)),
-            Err(error) => reply.error(error),
-        }
+    fn mknod(&self, requester: &Requester, dir: u64, new: &NewNode<'_>) -> Answer<Entry> {
+        self.make(requester, dir, new)
     }
 
-    fn create(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        _flags: i32,
-        reply: ReplyCreate,
-    ) {
-        let Some(new) = NewFile::of_mode(mode as u16) else { return reply.error(Errno::EINVAL) };
-        let new = NewFile { umask: umask as u16, ..new };
-        match self.create_file(request, parent, name, &new) {
-            Ok(stat) => {
-                reply.created(&FOREVER, &attr(&stat), generation(&stat), FileHandle(0), FopenFlags::empty());
-            }
-            Err(error) => reply.error(error),
-        }
+    fn mkdir(&self, requester: &Requester, dir: u64, new: &NewNode<'_>) -> Answer<Entry> {
+        self.make(requester, dir, &NewNode { mode: u32::from(MODE_DIR) | new.mode & 0o7777, ..*new })
     }
 
-    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let dir = self.server.inode(parent);
-        let caller = owner(request);
-        self.entry(reply, |fs| fs.symlink(dir, name.as_bytes(), target.as_os_str().as_bytes(), &caller));
+    /// Where opens need no request, neither does the close of a file that mknod has made; this would cost one.
+    fn create(&self, requester: &Requester, dir: u64, new: &NewNode<'_>) -> Answer<(Entry, Opened)> {
+        if self.offered.contains(Features::NO_OPEN_SUPPORT) {
+            return Err(Errno::NOSYS);
+        }
+        Ok((self.make(requester, dir, new)?, opened(OpenFlags::empty())))
+    }
+
+    fn tmpfile(&self, requester: &Requester, dir: u64, new: &NewNode<'_>) -> Answer<(Entry, Opened)> {
+        let dir = self.server.inode(dir);
+        let file = new_file(new)?;
+        let made = self.with(|fs| {
+            let made = fs.tmpfile(dir, &file, &self.creator(fs, requester, dir, new.mode)?)?;
+            let stat = made.stat()?;
+            // The reference is the kernel's now.
+            made.into_raw();
+            Ok(stat)
+        });
+        made.map(|stat| (entry(&stat), opened(OpenFlags::empty())))
     }
 
     // The kernel has checked sticky directories, with the caller's capabilities, which the server does not know.
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let dir = self.server.inode(parent);
-        self.empty(reply, |fs| fs.unlink(dir, name.as_bytes(), &Caller::root()));
+    fn unlink(&self, dir: u64, name: &[u8]) -> Answer<()> {
+        let dir = self.server.inode(dir);
+        self.with(|fs| fs.unlink(dir, name, &Caller::root()))
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let dir = self.server.inode(parent);
-        self.empty(reply, |fs| fs.rmdir(dir, name.as_bytes(), &Caller::root()));
+    fn rmdir(&self, dir: u64, name: &[u8]) -> Answer<()> {
+        let dir = self.server.inode(dir);
+        self.with(|fs| fs.rmdir(dir, name, &Caller::root()))
     }
 
-    fn rename(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        new_parent: INodeNo,
-        new_name: &OsStr,
-        flags: fuser::RenameFlags,
-        reply: ReplyEmpty,
-    ) {
-        if !(flags - fuser::RenameFlags::all()).is_empty() {
-            return reply.error(Errno::EINVAL);
+    fn rename(&self, requester: &Requester, from: (u64, &[u8]), to: (u64, &[u8]), flags: u32) -> Answer<()> {
+        if flags & !(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT) != 0 {
+            return Err(Errno::INVAL);
         }
         let flags = RenameFlags {
-            no_replace: flags.contains(fuser::RenameFlags::RENAME_NOREPLACE),
-            exchange: flags.contains(fuser::RenameFlags::RENAME_EXCHANGE),
-            whiteout: flags.contains(fuser::RenameFlags::RENAME_WHITEOUT),
+            no_replace: flags & RENAME_NOREPLACE != 0,
+            exchange: flags & RENAME_EXCHANGE != 0,
+            whiteout: flags & RENAME_WHITEOUT != 0,
         };
-        let (dir, new_dir) = (self.server.inode(parent), self.server.inode(new_parent));
         // A whiteout belongs to the caller.
-        let caller = if flags.whiteout { owner(request) } else { Caller::root() };
-        self.empty(reply, |fs| fs.rename(dir, name.as_bytes(), new_dir, new_name.as_bytes(), flags, &caller));
+        let caller = if flags.whiteout { owner(requester) } else { Caller::root() };
+        let (dir, new_dir) = (self.server.inode(from.0), self.server.inode(to.0));
+        self.with(|fs| fs.rename(dir, from.1, new_dir, to.1, flags, &caller))
     }
 
-    fn link(&self, _: &Request, node: INodeNo, new_parent: INodeNo, new_name: &OsStr, reply: ReplyEntry) {
-        let (number, dir) = (self.server.inode(node), self.server.inode(new_parent));
-        self.entry(reply, |fs| fs.link(dir, new_name.as_bytes(), number));
+    fn link(&self, node: u64, dir: u64, name: &[u8]) -> Answer<Entry> {
+        let (number, dir) = (self.server.inode(node), self.server.inode(dir));
+        self.entry(|fs| fs.link(dir, name, number))
     }
 
-    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        if self.silent_opens.0 {
-            return reply.error(Errno::ENOSYS);
+    fn open(&self, _: u64, _: u32) -> Answer<Opened> {
+        match self.offered.contains(Features::NO_OPEN_SUPPORT) {
+            true => Err(Errno::NOSYS),
+            false => Ok(opened(OpenFlags::KEEP_CACHE)),
         }
-        reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
     }
 
-    fn read(
-        &self,
-        _: &Request,
-        node: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        size: u32,
-        flags: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let number = self.server.inode(node);
-        if !contents::is_direct(flags) {
+    fn opendir(&self, _: u64, _: u32) -> Answer<Opened> {
+        match self.offered.contains(Features::NO_OPENDIR_SUPPORT) {
+            true => Err(Errno::NOSYS),
+            false => Ok(opened(OpenFlags::KEEP_CACHE | OpenFlags::CACHE_DIR)),
+        }
+    }
+
+    fn read(&self, node: u64, read: &Read, out: &mut [u8]) -> Answer<usize> {
+        if !contents::is_direct(read.open_flags) {
             self.server.note_cached(node);
         }
-        match self.server.with(|fs| contents::read(fs, number, offset, size)) {
-            Ok(bytes) => reply.data(&bytes),
-            Err(error) => reply.error(error),
-        }
+        let number = self.server.inode(node);
+        self.with(|fs| fs.read_at(number, read.offset, out))
     }
 
-    fn write(
-        &self,
-        request: &Request,
-        node: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        data: &[u8],
-        write_flags: WriteFlags,
-        flags: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
+    fn write(&self, requester: &Requester, node: u64, write: &Write<'_>) -> Written {
         let number = self.server.inode(node);
-        let privileged = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let keeper = self.keeper(write_flags);
-        let written = self.server.with(|fs| {
+        let privileged = write.flags.contains(WriteFlags::KILL_SUIDGID);
+        let keeper = self.keeper(write.flags);
+        let result = self.with(|fs| {
             if privileged {
                 // The writer of data that the kernel writes back from its cache later is not known.
-                let writer = (keeper == TimeKeeper::Engine).then(|| with_groups(request));
+                let writer = (keeper == TimeKeeper::Engine).then(|| with_groups(requester));
                 fs.drop_privileges(number, writer.as_ref())?;
             }
-            contents::write(fs, number, offset, data, keeper, flags)
+            contents::write(fs, number, write.offset, write.data, keeper, write.open_flags)
         });
         if privileged {
             self.server.forget_attributes(node);
         }
-        let is_cached_write = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) || !contents::is_direct(flags);
-        if is_cached_write {
-            self.server.note_cached(node);
-        } else if self.server.is_cached(node) {
-            return self.seeks.answer_after_forgetting(node, offset, data.len(), written, reply);
-        }
-        match written {
-            Ok(()) => reply.written(data.len() as u32),
-            Err(error) => {
-                // The program that wrote the data has continued: its next write must get the error.
-                if write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) && self.server.refuse(node, error) {
-                    self.seeks.forget(node);
-                }
-                reply.error(error);
-            }
-        }
+        Written { result: result.map(|()| write.data.len() as u32), then: self.after_write(node, write, result) }
     }
 
-    fn fallocate(
-        &self,
-        request: &Request,
-        node: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        length: u64,
-        mode: i32,
-        reply: ReplyEmpty,
-    ) {
+    fn readdir(&self, node: u64, offset: u64, listing: &mut Listing<'_>) -> Answer<()> {
+        let dir = self.server.inode(node);
+        self.with(|fs| readdir::plain(fs, dir, offset, listing))
+    }
+
+    fn readdirplus(&self, node: u64, offset: u64, listing: &mut ListingPlus<'_>) -> Answer<()> {
+        let dir = self.server.inode(node);
+        self.with(|fs| readdir::plus(fs, dir, offset, listing))
+    }
+
+    fn statfs(&self) -> Answer<RawStatFs> {
+        let space = self.with(|fs| Ok(fs.statfs()))?;
+        Ok(RawStatFs {
+            blocks: space.blocks,
+            bfree: space.free_blocks,
+            bavail: space.free_blocks,
+            files: space.inodes,
+            ffree: space.free_inodes,
+            bsize: space.block_bytes,
+            namelen: NAME_BYTES,
+            frsize: space.block_bytes,
+            ..RawStatFs::default()
+        })
+    }
+
+    fn fsync(&self, node: u64, data_only: bool) -> Answer<()> {
         let number = self.server.inode(node);
-        self.empty(reply, |fs| {
+        let done = self.with(|fs| if data_only { fs.fdatasync(number) } else { fs.fsync(number) });
+        // The kernel asks for the blocks of a file again when it is closed, but not after writing it back.
+        self.server.forget_attributes(node);
+        done
+    }
+
+    fn syncfs(&self) -> Answer<()> {
+        self.with(Volume::sync)
+    }
+
+    fn setxattr(&self, requester: &Requester, node: u64, set: &SetXattr<'_>) -> Answer<()> {
+        let mode = set_mode(set.flags).ok_or(Errno::INVAL)?;
+        let number = self.server.inode(node);
+        if is_virtual(number, self.server.root(), set.name) {
+            return self.with(|fs| virtual_xattrs::set(&self.server, fs, number, (set.name, set.value), requester.uid));
+        }
+        self.with(|fs| {
+            fs.set_xattr(number, set.name, set.value, mode, &setter(fs, number, set, requester)?)?;
+            self.forget_acl(node, set.name);
+            Ok(())
+        })
+    }
+
+    fn getxattr(&self, requester: &Requester, node: u64, name: &[u8]) -> Answer<Vec<u8>> {
+        let number = self.server.inode(node);
+        self.with(|fs| match is_virtual(number, self.server.root(), name) {
+            true => virtual_xattrs::get(&self.server, fs, number, name, requester.uid),
+            false => fs.get_xattr(number, name),
+        })
+    }
+
+    fn listxattr(&self, requester: &Requester, node: u64) -> Answer<Vec<u8>> {
+        let number = self.server.inode(node);
+        // The kernel hides trusted attributes by refusing to read them; hiding their names is the server's task.
+        let privileged = requester.uid == 0;
+        self.with(|fs| {
+            let mut names = Vec::new();
+            fs.list_xattr_into(number, &mut names)?;
+            Ok(if privileged { names } else { without_trusted(&names) })
+        })
+    }
+
+    fn removexattr(&self, requester: &Requester, node: u64, name: &[u8]) -> Answer<()> {
+        let number = self.server.inode(node);
+        if is_virtual(number, self.server.root(), name) {
+            return Err(Errno::PERM);
+        }
+        self.with(|fs| {
+            fs.remove_xattr(number, name, &owner(requester))?;
+            self.forget_acl(node, name);
+            Ok(())
+        })
+    }
+
+    fn ioctl(&self, requester: &Requester, node: u64, ioctl: &Ioctl<'_>) -> Answer<Vec<u8>> {
+        if !flags::is_known(ioctl.command) {
+            return Err(Errno::NOTTY);
+        }
+        let number = self.server.inode(node);
+        let answer = self.with(|fs| flags::ioctl(fs, number, ioctl.command, ioctl.data, requester))?;
+        // The ioctl changes ctime, and another project clears bits of the mode.
+        self.server.forget_attributes(node);
+        Ok(answer)
+    }
+
+    fn fallocate(&self, requester: &Requester, node: u64, (offset, length): (u64, u64), mode: i32) -> Answer<()> {
+        let number = self.server.inode(node);
+        self.with(|fs| {
             let mode = contents::fallocate_mode(mode)?;
             match self.allocation_keeper {
                 TimeKeeper::Engine => fs.fallocate(number, offset, length, mode)?,
                 TimeKeeper::Kernel => fs.fallocate_keeping_times(number, offset, length, mode)?,
             }
             // The bits are cleared after the change: if it is refused, as a hole in an append-only file, they stay.
-            if privileges::drop_for(fs, number, request)? {
+            if privileges::drop_for(fs, number, requester)? {
                 self.server.forget_attributes(node);
             }
             Ok(())
-        });
+        })
     }
 
-    fn ioctl(
-        &self,
-        request: &Request,
-        node: INodeNo,
-        _: FileHandle,
-        _: IoctlFlags,
-        command: u32,
-        data: &[u8],
-        _: u32,
-        reply: ReplyIoctl,
-    ) {
-        if !flags::is_known(command) {
-            return reply.error(Errno::ENOTTY);
-        }
+    fn lseek(&self, node: u64, offset: i64, whence: u32) -> Answer<u64> {
+        self.server.call_in_writes(node);
         let number = self.server.inode(node);
-        match self.server.with(|fs| flags::ioctl(fs, number, command, data, request)) {
-            Ok(answer) => {
-                // The ioctl changes ctime, and another project clears bits of the mode.
-                self.server.forget_attributes(node);
-                reply.ioctl(0, &answer);
-            }
-            Err(error) => reply.error(error),
-        }
+        self.with(|fs| contents::seek(fs, number, offset, whence))
     }
 
-    fn lseek(&self, _: &Request, node: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
-        self.seeks.ask(node, offset, whence, reply);
-    }
-
-    fn copy_file_range(
-        &self,
-        request: &Request,
-        from: INodeNo,
-        _: FileHandle,
-        from_offset: u64,
-        to_node: INodeNo,
-        _: FileHandle,
-        to_offset: u64,
-        length: u64,
-        _: CopyFileRangeFlags,
-        reply: ReplyWrite,
-    ) {
-        let (from, to) = (self.server.inode(from), self.server.inode(to_node));
-        let most = length.min(contents::MAX_COPY_BYTES);
-        let copied = self.server.with(|fs| {
+    fn copy_file_range(&self, requester: &Requester, from: u64, copy: &Copy) -> Answer<u64> {
+        let (from, to) = (self.server.inode(from), self.server.inode(copy.to));
+        let most = copy.length.min(contents::MAX_COPY_BYTES);
+        self.with(|fs| {
             let count = match self.cache {
-                WriteCache::Through => fs.copy_range(from, from_offset, to, to_offset, most)?,
+                WriteCache::Through => fs.copy_range(from, copy.from_offset, to, copy.to_offset, most)?,
                 // The kernel sets the times here. It does not send times that it already has, as after two writes in
                 // one tick of its clock, so the engine must not set others.
-                WriteCache::Back => fs.copy_range_keeping_times(from, from_offset, to, to_offset, most)?,
+                WriteCache::Back => fs.copy_range_keeping_times(from, copy.from_offset, to, copy.to_offset, most)?,
             };
             // After the copy, as with fallocate.
-            if privileges::drop_for(fs, to, request)? {
-                self.server.forget_attributes(to_node);
+            if privileges::drop_for(fs, to, requester)? {
+                self.server.forget_attributes(copy.to);
             }
             Ok(count)
-        });
-        match copied {
-            Ok(count) => reply.written(count as u32),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // Closing a file writes nothing. After this reply the kernel sends no more flush requests.
-        reply.error(Errno::ENOSYS);
-    }
-
-    fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, datasync: bool, reply: ReplyEmpty) {
-        let number = self.server.inode(node);
-        let done = self.server.with(|fs| if datasync { fs.fdatasync(number) } else { fs.fsync(number) });
-        // The kernel asks for the blocks of a file again when it is closed, but not after writing it back.
-        self.server.forget_attributes(node);
-        match done {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        if self.silent_opens.1 {
-            return reply.error(Errno::ENOSYS);
-        }
-        reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR);
-    }
-
-    fn readdir(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let dir = self.server.inode(node);
-        match self.server.with(|fs| readdir::plain(fs, dir, offset, &mut reply)) {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn readdirplus(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
-        let dir = self.server.inode(node);
-        match self.server.with(|fs| readdir::plus(fs, dir, offset, &mut reply)) {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn fsyncdir(&self, _: &Request, node: INodeNo, _: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        let number = self.server.inode(node);
-        self.empty(reply, |fs| fs.fsync(number));
-    }
-
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        match self.server.with(|fs| Ok(fs.statfs())) {
-            Ok(s) => reply.statfs(
-                s.blocks,
-                s.free_blocks,
-                s.free_blocks,
-                s.inodes,
-                s.free_inodes,
-                s.block_bytes,
-                255,
-                s.block_bytes,
-            ),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn setxattr(
-        &self,
-        request: &Request,
-        node: INodeNo,
-        name: &OsStr,
-        value: &[u8],
-        flags: i32,
-        _position: u32,
-        reply: ReplyEmpty,
-    ) {
-        let Some(mode) = set_mode(flags) else { return reply.error(Errno::EINVAL) };
-        let number = self.server.inode(node);
-        if is_virtual(number, self.server.root(), name) {
-            return self.empty(reply, |fs| virtual_xattrs::set(&self.server, fs, number, name, value, request.uid()));
-        }
-        let caller = if name.as_bytes().starts_with(b"system.") { with_groups(request) } else { owner(request) };
-        self.empty(reply, |fs| {
-            fs.set_xattr(number, name.as_bytes(), value, mode, &caller)?;
-            self.forget_acl(node, name);
-            Ok(())
-        });
-    }
-
-    fn getxattr(&self, request: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let number = self.server.inode(node);
-        let value = self.server.with(|fs| {
-            if is_virtual(number, self.server.root(), name) {
-                virtual_xattrs::get(&self.server, fs, number, name, request.uid())
-            } else {
-                fs.get_xattr(number, name.as_bytes())
-            }
-        });
-        answer_sized(reply, size, value);
-    }
-
-    fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
-        let number = self.server.inode(node);
-        // The kernel hides trusted attributes by refusing to read them; hiding their names is the server's task.
-        let privileged = request.uid() == 0;
-        let names = self.server.with(|fs| {
-            let mut names = Vec::new();
-            fs.list_xattr_into(number, &mut names)?;
-            Ok(if privileged { names } else { without_trusted(&names) })
-        });
-        answer_sized(reply, size, names);
-    }
-
-    fn removexattr(&self, request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let number = self.server.inode(node);
-        if is_virtual(number, self.server.root(), name) {
-            return reply.error(Errno::EPERM);
-        }
-        let caller = owner(request);
-        self.empty(reply, |fs| {
-            fs.remove_xattr(number, name.as_bytes(), &caller)?;
-            self.forget_acl(node, name);
-            Ok(())
-        });
+        })
     }
 }

@@ -6,7 +6,8 @@
 //! Unmounter      ──▶ unmounts from a signal handler's thread
 //! serve          ──▶ answers over a connection that the caller has made, without a mount of its own
 //! ```
-//! - Requests run on several threads, each with its own queue to the kernel.
+//! - Requests run on several threads, each with its own queue to the kernel; those that wait for the device have
+//!   threads of their own (docs/design/fuse.md).
 //! - The kernel is the only way in while the image is mounted, so what it caches (names, attributes, absent names,
 //!   directory listings) stays right without a time limit.
 //! - Permissions and ACLs are checked by the kernel (`default_permissions`); the engine keeps ACLs and modes consistent
@@ -34,16 +35,16 @@ mod mountinfo;
 mod options;
 mod privileges;
 mod readdir;
-mod seeks;
 mod server;
 mod session;
 mod stats;
 mod virtual_xattrs;
 
+pub use attach::{Attached, attach};
 pub use clock::KernelClock;
 pub use ending::{Ending, Watch};
-pub use fuser;
 pub use mountinfo::{MountEntry, is_mounted, mount_around, mount_at, mounts_of};
-pub use options::{KernelOption, Options, WriteCache, negotiate};
-pub use session::{MountError, Session, Unmounted, Unmounter, serve};
+pub use options::{KernelOption, Options, WriteCache, features};
+pub use session::{MountError, Session, Unmounted, Unmounter, serve, unmount};
 pub use virtual_xattrs::{LARP_XATTR, PARENTS_XATTR, PATHS_XATTR, STATS_XATTR, SUPERBLOCK_XATTR};
+pub use xfskit_fuse_session as protocol;

@@ -1,8 +1,8 @@
 //! The options of a mount.
 
-use fuser::{InitFlags, KernelConfig};
 use rustix::mount::MountFlags;
 use std::ffi::OsString;
+use xfskit_fuse_session::{Access, Config, Features};
 
 const MAX_WRITE_BYTES: u32 = 1 << 20;
 
@@ -128,45 +128,38 @@ impl KernelOption {
 }
 
 impl Options {
-    /// The part of the options that fuser needs: the mount itself is made by [`crate::attach`].
-    pub fn fuser(&self) -> fuser::Config {
-        let mut config = fuser::Config::default();
-        config.acl = match (self.allow_other, self.allow_root) {
-            (true, _) => fuser::SessionACL::All,
-            (false, true) => fuser::SessionACL::RootAndOwner,
-            (false, false) => fuser::SessionACL::Owner,
+    /// The part of the options that the session needs: the mount itself is made by [`crate::attach`].
+    pub fn session(&self) -> Config {
+        let access = match (self.allow_other, self.allow_root) {
+            (false, true) => Access::RootAnd(rustix::process::geteuid().as_raw()),
+            // The kernel lets no other user in.
+            _ => Access::All,
         };
         let processors = std::thread::available_parallelism().map_or(2, usize::from);
-        config.n_threads = Some(if self.threads == 0 { processors.clamp(2, 8) } else { self.threads });
-        config.clone_fd = true;
-        config
+        let threads = if self.threads == 0 { processors.clamp(2, 8) } else { self.threads };
+        Config { threads, max_write: MAX_WRITE_BYTES, access }
     }
 }
 
-/// Accepts those features that the kernel offers and the server needs; returns what was offered.
-pub fn negotiate(config: &mut KernelConfig, cache: WriteCache) -> InitFlags {
-    let mut wanted = InitFlags::FUSE_POSIX_ACL
-        | InitFlags::FUSE_DONT_MASK
-        | InitFlags::FUSE_DO_READDIRPLUS
-        | InitFlags::FUSE_READDIRPLUS_AUTO
-        | InitFlags::FUSE_PARALLEL_DIROPS
-        | InitFlags::FUSE_CACHE_SYMLINKS
-        | InitFlags::FUSE_ASYNC_READ
-        | InitFlags::FUSE_ASYNC_DIO
-        | InitFlags::FUSE_MAX_PAGES
-        | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP
-        | InitFlags::FUSE_HANDLE_KILLPRIV_V2
-        | InitFlags::FUSE_EXPORT_SUPPORT
-        | InitFlags::FUSE_NO_OPEN_SUPPORT
-        | InitFlags::FUSE_NO_OPENDIR_SUPPORT;
+/// The features that the server needs of those that the kernel offers. docs/design/fuse.md says what each is for.
+pub fn features(offered: Features, cache: WriteCache) -> Features {
+    let mut wanted = Features::POSIX_ACL
+        | Features::DONT_MASK
+        | Features::DO_READDIRPLUS
+        | Features::READDIRPLUS_AUTO
+        | Features::PARALLEL_DIROPS
+        | Features::CACHE_SYMLINKS
+        | Features::ASYNC_READ
+        | Features::ASYNC_DIO
+        | Features::DIRECT_IO_ALLOW_MMAP
+        | Features::HANDLE_KILLPRIV_V2
+        | Features::SETXATTR_EXT
+        | Features::CREATE_SUPP_GROUP
+        | Features::EXPORT_SUPPORT
+        | Features::NO_OPEN_SUPPORT
+        | Features::NO_OPENDIR_SUPPORT;
     if cache == WriteCache::Back {
-        wanted |= InitFlags::FUSE_WRITEBACK_CACHE;
+        wanted |= Features::WRITEBACK_CACHE;
     }
-    let offered = config.capabilities() & wanted;
-    for flag in offered.iter() {
-        // The kernel accepts what it has just offered.
-        let _ = config.add_capabilities(flag);
-    }
-    let _ = config.set_max_write(MAX_WRITE_BYTES);
-    offered
+    offered & wanted
 }

@@ -1,32 +1,34 @@
 //! Listings of directories, with and without attributes.
 
-use crate::convert::{FOREVER, attr, generation, kind_of_entry, no_attr};
-use fuser::{FileAttr, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
-use std::ffi::OsStr;
+use crate::convert::{entry, mode_of_entry};
 use std::ops::ControlFlow;
-use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{DirEntry, Result, Volume};
+use xfskit_fuse_session::{Entry, Listed, Listing, ListingPlus, Room};
 
 /// Entries that are read from a directory before their inodes are read, so that the directory is not locked meanwhile.
 const BATCH: usize = 64;
 
-pub(crate) fn plain(filesystem: &Volume, dir: InodeNumber, offset: u64, reply: &mut ReplyDirectory) -> Result<()> {
+pub(crate) fn plain(filesystem: &Volume, dir: InodeNumber, offset: u64, listing: &mut Listing<'_>) -> Result<()> {
     // No entry has an offset of more than 32 bits.
     let Ok(cookie) = u32::try_from(offset) else { return Ok(()) };
     filesystem.read_dir(dir, cookie, |entry| {
-        let name = OsStr::from_bytes(entry.name);
-        let full = reply.add(INodeNo(entry.inode.0), entry.next_cookie.into(), kind_of_entry(entry.file_type), name);
-        if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let listed = Listed {
+            inode: entry.inode.0,
+            next_offset: entry.next_cookie.into(),
+            mode: mode_of_entry(entry.file_type),
+            name: entry.name,
+        };
+        if listing.add(&listed) == Room::Full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })
 }
 
-pub(crate) fn plus(filesystem: &Volume, dir: InodeNumber, offset: u64, reply: &mut ReplyDirectoryPlus) -> Result<()> {
+pub(crate) fn plus(filesystem: &Volume, dir: InodeNumber, offset: u64, listing: &mut ListingPlus<'_>) -> Result<()> {
     let Ok(mut cookie) = u32::try_from(offset) else { return Ok(()) };
     loop {
         let batch = batch(filesystem, dir, cookie)?;
         for entry in &batch {
-            if !add(filesystem, entry, reply) {
+            if add(filesystem, entry, listing) == Room::Full {
                 return Ok(());
             }
         }
@@ -46,28 +48,30 @@ fn batch(filesystem: &Volume, dir: InodeNumber, cookie: u32) -> Result<Vec<DirEn
     Ok(entries)
 }
 
-/// Adds an entry with the attributes of its inode, which the kernel then caches as after a look-up.
-fn add(filesystem: &Volume, entry: &DirEntry, reply: &mut ReplyDirectoryPlus) -> bool {
-    let number = entry.inode;
-    let dots = entry.name == b"." || entry.name == b"..";
-    let known = if dots { None } else { reference_and_stat(filesystem, number) };
-    let nothing = no_attr(kind_of_entry(entry.file_type));
-    // The kernel shows the numbers of `.` and `..` and caches nothing of them.
-    let nothing = if dots { FileAttr { ino: INodeNo(number.0), ..nothing } } else { nothing };
-    let (attributes, generation) = known.unwrap_or((nothing, Generation(0)));
-    let name = OsStr::from_bytes(&entry.name);
-    let full = reply.add(INodeNo(number.0), entry.next_cookie.into(), name, &FOREVER, &attributes, generation);
-    if full && known.is_some() {
+/// Adds an entry with the attributes of its inode, which the kernel then caches as after a look-up. Of `.` and `..` it
+/// shows the numbers and caches nothing.
+fn add(filesystem: &Volume, found: &DirEntry, listing: &mut ListingPlus<'_>) -> Room {
+    let number = found.inode;
+    let is_dot = found.name == b"." || found.name == b"..";
+    let known = if is_dot { None } else { referenced(filesystem, number) };
+    let listed = Listed {
+        inode: number.0,
+        next_offset: found.next_cookie.into(),
+        mode: mode_of_entry(found.file_type),
+        name: &found.name,
+    };
+    let room = listing.add(&listed, known.as_ref());
+    if room == Room::Full && known.is_some() {
         drop_reference(filesystem, number);
     }
-    !full
+    room
 }
 
 /// `None` for an inode that cannot be read; the listing shows its name all the same.
-fn reference_and_stat(filesystem: &Volume, number: InodeNumber) -> Option<(FileAttr, Generation)> {
+fn referenced(filesystem: &Volume, number: InodeNumber) -> Option<Entry> {
     filesystem.add_reference(number).ok()?;
     match filesystem.stat(number) {
-        Ok(stat) => Some((attr(&stat), generation(&stat))),
+        Ok(stat) => Some(entry(&stat)),
         Err(_) => {
             drop_reference(filesystem, number);
             None

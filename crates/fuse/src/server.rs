@@ -4,24 +4,22 @@
 //! requests are answered with an I/O error, and a second caller that closes it waits for the first.
 
 use crate::ending::EndReport;
-use fuser::Errno;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Error, Volume};
+use xfskit_fuse_session::{Counters, Errno, Notifier};
 
-use crate::convert::errno;
-
-/// FUSE's number of the root.
-const ROOT_NODE: u64 = 1;
+use crate::convert::{errno, inode};
 
 /// A filesystem that can be closed while requests arrive.
 pub(crate) struct Server {
     filesystem: RwLock<Option<Volume>>,
     root: InodeNumber,
     /// Sends notifications to the kernel.
-    notifier: OnceLock<fuser::Notifier>,
+    notifier: OnceLock<Notifier>,
+    requests: OnceLock<Arc<Counters>>,
     /// Where the program that unmounts reads how closing went.
     end_report: OnceLock<EndReport>,
     commit_failures: Mutex<Failures>,
@@ -46,6 +44,7 @@ impl Server {
             root: filesystem.root(),
             filesystem: RwLock::new(Some(filesystem)),
             notifier: OnceLock::new(),
+            requests: OnceLock::new(),
             end_report: OnceLock::new(),
             commit_failures: Mutex::default(),
             refusals: Mutex::default(),
@@ -56,23 +55,30 @@ impl Server {
     /// Runs an action on the filesystem.
     pub(crate) fn with<T>(&self, action: impl FnOnce(&Volume) -> Result<T, Error>) -> Result<T, Errno> {
         let guard = self.filesystem.read();
-        let filesystem = guard.as_ref().ok_or(Errno::EIO)?;
+        let filesystem = guard.as_ref().ok_or(Errno::IO)?;
         action(filesystem).map_err(|error| errno(&error))
     }
 
-    /// The inode of a node: FUSE's number of the root is 1, which is never the number of an XFS inode.
-    pub(crate) fn inode(&self, node: fuser::INodeNo) -> InodeNumber {
-        if node.0 == ROOT_NODE { self.root } else { InodeNumber(node.0) }
+    /// The inode of a node.
+    pub(crate) fn inode(&self, node: u64) -> InodeNumber {
+        inode(node, self.root)
     }
 
-    pub(crate) fn set_notifier(&self, notifier: fuser::Notifier) {
+    /// Takes what the session offers besides requests.
+    pub(crate) fn set_session(&self, notifier: Notifier, requests: Arc<Counters>) {
         // There is one session for a server, so this is the only call.
         let _ = self.notifier.set(notifier);
+        let _ = self.requests.set(requests);
+    }
+
+    /// Counts of requests; `None` before the session has begun.
+    pub(crate) fn requests(&self) -> Option<&Counters> {
+        self.requests.get().map(|counters| &**counters)
     }
 
     /// Makes the kernel write back the dirty pages of a file. Its writes are requests themselves, so a thread that
     /// answers requests must not wait for this.
-    pub(crate) fn call_in_writes(&self, node: fuser::INodeNo) {
+    pub(crate) fn call_in_writes(&self, node: u64) {
         if let Some(notifier) = self.notifier.get() {
             // If the kernel does not know the file, it has nothing to write.
             let _ = notifier.inval_inode(node, 0, 0);
@@ -81,7 +87,7 @@ impl Server {
 
     /// Makes the kernel drop the cached contents of a file, after it has written back dirty pages. A thread that
     /// answers requests must not wait for this.
-    pub(crate) fn forget_contents(&self, node: fuser::INodeNo) {
+    pub(crate) fn forget_contents(&self, node: u64) {
         if let Some(notifier) = self.notifier.get() {
             // If the kernel does not know the file, it has nothing to drop.
             let _ = notifier.inval_inode(node, 0, -1);
@@ -91,14 +97,14 @@ impl Server {
     /// Makes the kernel ask for the attributes of an inode when it needs them again. The caller answers a request of a
     /// program that has the inode open, so this cannot drop the kernel's last reference to the inode and wait for its
     /// end.
-    pub(crate) fn forget_attributes(&self, node: fuser::INodeNo) {
+    pub(crate) fn forget_attributes(&self, node: u64) {
         if let Some(notifier) = self.notifier.get() {
             let _ = notifier.inval_inode(node, -1, 0);
         }
     }
 
     /// Makes the kernel drop a cached range of a file. A thread that answers requests must not wait for this.
-    pub(crate) fn forget_range(&self, node: fuser::INodeNo, offset: u64, length: usize) {
+    pub(crate) fn forget_range(&self, node: u64, offset: u64, length: usize) {
         if let Some(notifier) = self.notifier.get() {
             // If the kernel does not know the file, it has nothing to drop.
             let _ = notifier.inval_inode(node, offset as i64, length as i64);
@@ -106,35 +112,35 @@ impl Server {
     }
 
     /// Notes that contents of a file may be in the kernel's cache.
-    pub(crate) fn note_cached(&self, node: fuser::INodeNo) {
+    pub(crate) fn note_cached(&self, node: u64) {
         if !self.is_cached(node) {
-            self.cached.write().insert(node.0);
+            self.cached.write().insert(node);
         }
     }
 
     /// Whether the kernel's cache may have contents of a file.
-    pub(crate) fn is_cached(&self, node: fuser::INodeNo) -> bool {
-        self.cached.read().contains(&node.0)
+    pub(crate) fn is_cached(&self, node: u64) -> bool {
+        self.cached.read().contains(&node)
     }
 
     /// Called when the kernel has forgotten a file.
-    pub(crate) fn forgotten(&self, node: fuser::INodeNo) {
+    pub(crate) fn forgotten(&self, node: u64) {
         // A later file with this number has neither refusals nor cached contents.
         self.take_refusal(node);
         if self.is_cached(node) {
-            self.cached.write().remove(&node.0);
+            self.cached.write().remove(&node);
         }
     }
 
     /// Notes that contents from the kernel's cache were refused. Returns whether this is the first refusal of the file.
-    pub(crate) fn refuse(&self, node: fuser::INodeNo, why: Errno) -> bool {
-        self.refusals.lock().insert(node.0, why).is_none()
+    pub(crate) fn refuse(&self, node: u64, why: Errno) -> bool {
+        self.refusals.lock().insert(node, why).is_none()
     }
 
     /// Removes and returns the error for refused contents of a file, so that one program gets it.
-    pub(crate) fn take_refusal(&self, node: fuser::INodeNo) -> Option<Errno> {
+    pub(crate) fn take_refusal(&self, node: u64) -> Option<Errno> {
         let mut refusals = self.refusals.lock();
-        if refusals.is_empty() { None } else { refusals.remove(&node.0) }
+        if refusals.is_empty() { None } else { refusals.remove(&node) }
     }
 
     pub(crate) fn root(&self) -> InodeNumber {

@@ -32,6 +32,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use xfskit::volume::{Error, Volume};
+use xfskit_fuse_session as fuse;
 
 /// How often a busy mount is tried again before it is detached, and the pause between two attempts.
 const BUSY_LOOKS: u32 = 10;
@@ -92,7 +93,7 @@ fn fuse_hint(error: &io::Error) -> &'static str {
 
 /// A mounted filesystem.
 pub struct Session {
-    session: fuser::Session<Handler>,
+    session: fuse::Session<Handler>,
     unmounter: Unmounter,
     commit_seconds: u64,
     /// With `auto_unmount`, the connection to the helper until the session ends.
@@ -113,11 +114,10 @@ pub fn serve(filesystem: Volume, connection: OwnedFd, options: &Options) -> Resu
 }
 
 fn serve_connection(server: &Arc<Server>, connection: OwnedFd, options: &Options) -> io::Result<()> {
-    let handler = Handler::new(Arc::clone(server), options.cache)?;
-    let mut config = options.fuser();
-    config.n_threads = Some(1);
-    let session = fuser::Session::from_fd(handler, connection, config.acl, config)?;
-    server.set_notifier(session.notifier());
+    let handler = Handler::new(Arc::clone(server), options.cache);
+    let config = fuse::Config { threads: 1, ..options.session() };
+    let session = fuse::Session::begin(handler, connection, config)?;
+    server.set_session(session.notifier(), session.counters());
     let _committer = Committer::start(Arc::clone(server), options.commit_seconds);
     session.run()
 }
@@ -168,11 +168,10 @@ impl Session {
         if let Err(error) = std::fs::File::open("/dev/fuse") {
             return Err(MountError::NoFuse(error));
         }
-        let handler = Handler::new(Arc::clone(&server), options.cache).map_err(MountError::Mount)?;
+        let handler = Handler::new(Arc::clone(&server), options.cache);
         let Attached { connection, helper } = attach(&path, options).map_err(MountError::Mount)?;
         let entry = mount_at(&path).ok().flatten();
-        let config = options.fuser();
-        let session = match fuser::Session::from_fd(handler, connection, config.acl, config) {
+        let session = match fuse::Session::begin(handler, connection, options.session()) {
             Ok(session) => session,
             Err(error) => {
                 // The first error is the one to report.
@@ -180,7 +179,7 @@ impl Session {
                 return Err(MountError::Mount(error));
             }
         };
-        server.set_notifier(session.notifier());
+        server.set_session(session.notifier(), session.counters());
         if let Some(entry) = &entry {
             server.set_end_report(EndReport::new(entry).map_err(MountError::Mount)?);
         }
@@ -252,7 +251,11 @@ impl Unmounter {
     }
 }
 
-fn unmount(path: &Path, detach: bool) -> io::Result<()> {
+/// Unmounts what is mounted at a folder; with `detach`, also while programs use it.
+///
+/// # Errors
+/// The error of the kernel or of fusermount3.
+pub fn unmount(path: &Path, detach: bool) -> io::Result<()> {
     let flags = if detach { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match rustix::mount::unmount(path, flags) {
         Err(Errno::PERM) => unmount_by_helper(path, detach),

@@ -3,14 +3,24 @@
 use crate::server::Failures;
 use serde_json::{Map, Value, json};
 use xfskit::volume::Volume;
+use xfskit_fuse_session::Counters;
 
 /// The figures: counts since the mount, and current use.
-pub(crate) fn stats(filesystem: &Volume, failures: &Failures) -> String {
+pub(crate) fn stats(filesystem: &Volume, failures: &Failures, requests: Option<&Counters>) -> String {
+    let waited = requests.map_or(0, Counters::waited);
+    let requests: Map<String, Value> = requests
+        .map(Counters::list)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(name, count)| (name.to_owned(), count.into()))
+        .collect();
     let counters: Map<String, Value> =
         filesystem.counters().list().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
     let (usage, space, options) = (filesystem.usage(), filesystem.statfs(), filesystem.options());
     json!({
         "counters": counters,
+        "requests": requests,
+        "waiting": { "requests": waited },
         "log": { "used_bytes": usage.log_used_bytes, "size_bytes": usage.log_bytes },
         "cache": {
             "buffer_bytes": usage.buffer_bytes,

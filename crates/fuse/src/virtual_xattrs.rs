@@ -16,8 +16,6 @@
 
 use crate::server::Server;
 use crate::stats::stats;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{AttrLogging, Error, Result, Volume};
 use zerocopy::IntoBytes;
@@ -45,9 +43,9 @@ enum Shown {
 }
 
 /// The virtual attribute with a name, if there is one of that name.
-fn shown(number: InodeNumber, root: InodeNumber, name: &OsStr) -> Option<Shown> {
+fn shown(number: InodeNumber, root: InodeNumber, name: &[u8]) -> Option<Shown> {
     let is_root = number == root;
-    match name.to_str()? {
+    match std::str::from_utf8(name).ok()? {
         STATS_XATTR if is_root => Some(Shown::Stats),
         SUPERBLOCK_XATTR if is_root => Some(Shown::Superblock),
         LARP_XATTR if is_root => Some(Shown::Larp),
@@ -62,8 +60,8 @@ fn shown(number: InodeNumber, root: InodeNumber, name: &OsStr) -> Option<Shown> 
 }
 
 /// Whether a name is one of those that no file has on disk.
-pub(crate) fn is_virtual(number: InodeNumber, root: InodeNumber, name: &OsStr) -> bool {
-    name.as_bytes().starts_with(PREFIX) || (number == root && name == STATS_XATTR)
+pub(crate) fn is_virtual(number: InodeNumber, root: InodeNumber, name: &[u8]) -> bool {
+    name.starts_with(PREFIX) || (number == root && name == STATS_XATTR.as_bytes())
 }
 
 /// Whether a caller may see more than the figures: user 0, and the user of the server.
@@ -75,10 +73,10 @@ fn is_owner(uid: u32) -> bool {
 ///
 /// # Errors
 /// `NotPermitted`; `NotSupported` for a name that there is not; `Stale` for the number of no inode in use.
-pub(crate) fn get(server: &Server, fs: &Volume, number: InodeNumber, name: &OsStr, uid: u32) -> Result<Vec<u8>> {
+pub(crate) fn get(server: &Server, fs: &Volume, number: InodeNumber, name: &[u8], uid: u32) -> Result<Vec<u8>> {
     let what = shown(number, server.root(), name).ok_or(Error::NotSupported("no such attribute of a mount"))?;
     match what {
-        Shown::Stats => Ok(stats(fs, &server.commit_failures()).into_bytes()),
+        Shown::Stats => Ok(stats(fs, &server.commit_failures(), server.requests()).into_bytes()),
         _ if !is_owner(uid) => Err(Error::NotPermitted),
         Shown::Superblock => Ok(fs.superblock().as_bytes().to_vec()),
         Shown::Larp => Ok(format!("{:?}", fs.attr_logging()).to_lowercase().into_bytes()),
@@ -100,8 +98,7 @@ pub(crate) fn set(
     server: &Server,
     fs: &Volume,
     number: InodeNumber,
-    name: &OsStr,
-    value: &[u8],
+    (name, value): (&[u8], &[u8]),
     uid: u32,
 ) -> Result<()> {
     let Some(Shown::Larp) = shown(number, server.root(), name).filter(|_| is_owner(uid)) else {

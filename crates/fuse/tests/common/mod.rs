@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use xfskit::device::{Access, FileDevice};
+use xfskit::device::{Access, BlockDevice, FileDevice};
 use xfskit::volume::{MountOptions, Volume};
 use xfskit_check::{CheckOptions, Quiet};
 use xfskit_fuse::{KernelClock, MountError, Options, Session, Unmounted, Unmounter, WriteCache};
@@ -71,8 +71,12 @@ pub fn serve(scratch: &Scratch) -> Served {
 /// As [`serve`], with or without the kernel's writeback cache.
 pub fn serve_with(scratch: &Scratch, cache: WriteCache) -> Served {
     let device = FileDevice::open(scratch.file("a.img"), Access::Write).unwrap();
-    let filesystem =
-        Volume::open_in(Arc::new(device), None, MountOptions::default(), Arc::new(KernelClock::default())).unwrap();
+    serve_device(scratch, Arc::new(device), cache)
+}
+
+/// As [`serve_with`], on a device that the caller has made of the image.
+pub fn serve_device(scratch: &Scratch, device: Arc<dyn BlockDevice>, cache: WriteCache) -> Served {
+    let filesystem = Volume::open_in(device, None, MountOptions::default(), Arc::new(KernelClock::default())).unwrap();
     let kernel = vec![xfskit_fuse::KernelOption::Suid];
     let options = Options { allow_other: true, kernel, cache, ..Options::default() };
     let session = Session::mount(filesystem, &scratch.file("mount"), &options).unwrap();

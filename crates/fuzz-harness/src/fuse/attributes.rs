@@ -175,7 +175,7 @@ impl Run<'_> {
         if flags % 4 == 3 {
             causes.push(EINVAL);
         }
-        let body = Body::default().u32s(&[length as u32, flags]).name(&name).bytes(&value);
+        let body = Body::default().u32s(&[length as u32, flags, 0, 0]).name(&name).bytes(&value);
         if self.ask(wire::SETXATTR, node, Asker::default(), &body, &causes).is_ok() {
             self.model.get_mut(node).xattrs.insert(name, value);
         }
@@ -197,7 +197,7 @@ impl Run<'_> {
             let at = usize::from(self.input.byte()) % value.len();
             value.truncate(at);
         }
-        let body = Body::default().u32s(&[value.len() as u32, 0]).name(name).bytes(&value);
+        let body = Body::default().u32s(&[value.len() as u32, 0, 0, 0]).name(name).bytes(&value);
         self.log.push(format!("ACL of {node}: {}", value.escape_ascii()));
         let answer = self.connection.ask(wire::SETXATTR, node, &body);
         self.behaviour.note((wire::SETXATTR, "acl", answer.as_ref().err()));

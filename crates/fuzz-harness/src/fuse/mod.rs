@@ -20,7 +20,7 @@ use model::{Model, Node, ROOT, TYPE};
 use std::fmt::Write;
 use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
-use wire::{Answer, Asker, Body, Connection, Errno, u32_at, u64_at};
+use wire::{Answer, Asker, Body, Connection, Errno, Opens, u32_at, u64_at};
 use xfskit::device::MemoryDevice;
 use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::volume::{MountOptions, Volume};
@@ -55,6 +55,9 @@ const MAX_REQUESTS: usize = 300;
 const ENTRY_ATTR: usize = 40;
 const ATTR_ATTR: usize = 16;
 const ENTRY_BYTES: usize = 128;
+/// The place of the command in the body of an ioctl, and the command that asks for flags.
+const IOCTL_COMMAND: std::ops::Range<usize> = 12..16;
+const GET_XFLAGS: u32 = 0x801c_581f;
 /// Requests that a failure shows.
 const MAX_SHOWN: usize = 40;
 
@@ -102,6 +105,7 @@ impl Input<'_> {
 /// A server, the kernel's side of its connection, and the model.
 struct Run<'a> {
     connection: Connection,
+    opens: Opens,
     model: Model,
     input: Input<'a>,
     behaviour: Behaviour,
@@ -137,9 +141,11 @@ pub fn run(input: &[u8]) -> RunResult {
     let options = Options { allow_other: true, commit_seconds: 0, cache, ..Options::default() };
     let (mut connection, theirs) = Connection::new();
     let server = std::thread::spawn(move || serve(filesystem, theirs, &options));
-    connection.begin();
+    // Half of the runs are of a kernel that always sends opens, and creates with them.
+    let opens = if settings & 4 == 0 { Opens::Silent } else { Opens::Sent };
+    connection.begin(opens);
     connection.answer(wire::INIT).expect("a server that begins");
-    let mut run = Run::new(connection, input);
+    let mut run = Run::new(connection, input, opens);
     while !run.input.0.is_empty() && run.log.len() < MAX_REQUESTS {
         run.step();
     }
@@ -175,7 +181,7 @@ fn judge(image: &Arc<Overlay>, model: &Model) {
 }
 
 impl<'a> Run<'a> {
-    fn new(mut connection: Connection, input: Input<'a>) -> Self {
+    fn new(mut connection: Connection, input: Input<'a>, opens: Opens) -> Self {
         let attr = connection.ask(wire::GETATTR, ROOT, &Body::default().u64s(&[0, 0])).expect("the root");
         let attr = &attr[ATTR_ATTR..];
         let mut root = Node { mode: u32_at(attr, 60), names: 1, held: 1, parent: ROOT, ..Node::default() };
@@ -185,7 +191,7 @@ impl<'a> Run<'a> {
             root.xattrs.insert(name.to_vec(), connection.ask(wire::GETXATTR, ROOT, &body).expect("an attribute"));
         }
         let model = Model::new(root, u64_at(attr, 0));
-        Self { connection, model, input, behaviour: Behaviour::new(), last: 0, log: Vec::new() }
+        Self { connection, opens, model, input, behaviour: Behaviour::new(), last: 0, log: Vec::new() }
     }
 
     fn step(&mut self) {
@@ -198,6 +204,8 @@ impl<'a> Run<'a> {
             7 => self.symlink(),
             8 => self.make(wire::MKNOD),
             9 | 10 => self.make(wire::MKDIR),
+            // A kernel that sends no opens sends this one instead.
+            11 | 12 if self.opens == Opens::Silent => self.make(wire::MKNOD),
             11 | 12 => self.make(wire::CREATE),
             13 | 14 => self.remove(wire::UNLINK),
             15 => self.remove(wire::RMDIR),
@@ -396,10 +404,14 @@ impl<'a> Run<'a> {
         if silent.contains(&opcode) {
             return;
         }
-        let is_whole = harmless.contains(&opcode) || opcode > wire::COPY_FILE_RANGE;
-        // The other requests are sent without a body, so that the server must refuse them; so is an ioctl, because the
-        // FUSE library trusts the length in its body.
-        let body = if is_whole && opcode != wire::IOCTL { body } else { Vec::new() };
+        let changes = [wire::TMPFILE, wire::COPY_FILE_RANGE_64];
+        let is_whole = harmless.contains(&opcode) || opcode > wire::COPY_FILE_RANGE && !changes.contains(&opcode);
+        // The other requests are sent without a body, so that the server must refuse them.
+        let mut body = if is_whole { body } else { Vec::new() };
+        if opcode == wire::IOCTL && body.len() > IOCTL_COMMAND.end {
+            // The command asks, and sets nothing.
+            body[IOCTL_COMMAND].copy_from_slice(&GET_XFLAGS.to_ne_bytes());
+        }
         let node = self.node();
         self.log.push(format!("{opcode} of {node}: {}", body.escape_ascii()));
         let answer = self.connection.ask_as(opcode, node, Asker::default(), &Body(body));

@@ -43,10 +43,14 @@ pub const READDIRPLUS: u32 = 44;
 pub const RENAME2: u32 = 45;
 pub const LSEEK: u32 = 46;
 pub const COPY_FILE_RANGE: u32 = 47;
+pub const TMPFILE: u32 = 51;
+pub const COPY_FILE_RANGE_64: u32 = 53;
 
 const PROTOCOL: [u32; 2] = [7, 40];
 /// Every feature of the protocol, except those in the second word of flags.
 const ALL_FEATURES: u32 = !(1 << 30);
+/// The feature by which opens need no request.
+const NO_OPEN_SUPPORT: u32 = 1 << 17;
 const HEADER_BYTES: u32 = 40;
 const ANSWER_HEADER_BYTES: usize = 16;
 const MAX_ANSWER_BYTES: usize = 256 << 10;
@@ -94,6 +98,13 @@ pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|part| part.try_into().ok()).map_or(0, u64::from_ne_bytes)
 }
 
+/// Whether a kernel can do without requests for opens.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Opens {
+    Silent,
+    Sent,
+}
+
 /// User and group of a request.
 #[derive(Clone, Copy, Default)]
 pub struct Asker {
@@ -120,8 +131,9 @@ impl Connection {
     }
 
     /// Sends FUSE's first request.
-    pub fn begin(&mut self) {
-        self.send(INIT, 0, Asker::default(), &Body::default().u32s(&PROTOCOL).u32s(&[1 << 20, ALL_FEATURES]).0);
+    pub fn begin(&mut self, opens: Opens) {
+        let features = if opens == Opens::Silent { ALL_FEATURES } else { ALL_FEATURES & !NO_OPEN_SUPPORT };
+        self.send(INIT, 0, Asker::default(), &Body::default().u32s(&PROTOCOL).u32s(&[1 << 20, features]).0);
     }
 
     /// Waits for the answer to the last request.

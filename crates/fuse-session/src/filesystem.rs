@@ -1,0 +1,250 @@
+//! What a filesystem answers.
+
+use crate::abi::{Features, OpenFlags, RawAttr, RawStatFs, RawStatx};
+use crate::listing::{Listing, ListingPlus};
+use crate::request::{Copy, Ioctl, NewNode, Read, Request, Requester, SetAttr, SetXattr, Write};
+use rustix::io::Errno;
+use std::time::Duration;
+
+/// The answer to a request.
+pub type Answer<T> = Result<T, Errno>;
+
+/// A version of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// Major version.
+    pub major: u32,
+    /// Minor version.
+    pub minor: u32,
+}
+
+/// An inode with its name in a directory, as the kernel takes it into its cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The number by which requests name the inode; 0 for a name that does not exist.
+    pub node: u64,
+    /// Node and generation together are never used for another inode.
+    pub generation: u64,
+    /// How long the name, or its absence, may be cached.
+    pub name_valid: Duration,
+    /// How long the attributes may be cached.
+    pub attr_valid: Duration,
+    /// The attributes.
+    pub attr: RawAttr,
+}
+
+/// Attributes, and how long they may be cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Attr {
+    pub valid: Duration,
+    pub attr: RawAttr,
+}
+
+/// An open file or directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Opened {
+    pub handle: u64,
+    pub flags: OpenFlags,
+}
+
+/// Work that may wait for other requests, so that no thread that answers requests may do it.
+pub type Work = Box<dyn FnOnce() + Send>;
+
+/// When work is done that comes with a reply.
+pub enum Then {
+    /// There is none.
+    Nothing,
+    /// The reply is sent when the work is done.
+    BeforeReply(Work),
+    /// The work begins when the reply has been sent.
+    AfterReply(Work),
+}
+
+/// The answer to a write.
+pub struct Written {
+    /// The number of bytes.
+    pub result: Answer<u32>,
+    /// What else is to be done.
+    pub then: Then,
+}
+
+/// A filesystem. Several threads call it at the same time. What it does not answer is `ENOSYS`, after which the kernel
+/// sends most kinds of requests no more.
+#[allow(unused_variables)]
+pub trait Filesystem: Send + Sync + 'static {
+    /// Called once, before any other request: returns the features that the filesystem wants of those that are
+    /// offered.
+    fn init(&mut self, offered: Features, version: Version) -> Features;
+
+    /// Whether a request may wait for the device, or for other requests. Such a request is answered by a thread of its
+    /// own, so that it keeps no other waiting.
+    fn may_wait(&self, request: &Request<'_>) -> bool {
+        false
+    }
+
+    /// Finds a name. The reply adds one reference to the inode, which ends with [`Self::forget`]; so do those of other
+    /// methods that return an entry.
+    fn lookup(&self, requester: &Requester, dir: u64, name: &[u8]) -> Answer<Entry> {
+        Err(Errno::NOSYS)
+    }
+
+    /// The kernel has dropped `count` references to an inode.
+    fn forget(&self, node: u64, count: u64) {}
+
+    /// Attributes. `has_handle`: the program asks by an open file.
+    fn getattr(&self, node: u64, has_handle: bool) -> Answer<Attr> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Attributes with the time of birth.
+    fn statx(&self, node: u64) -> Answer<(Duration, RawStatx)> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Changes attributes.
+    fn setattr(&self, requester: &Requester, node: u64, change: &SetAttr) -> Answer<Attr> {
+        Err(Errno::NOSYS)
+    }
+
+    /// The target of a symbolic link.
+    fn readlink(&self, node: u64) -> Answer<Vec<u8>> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Makes a symbolic link.
+    fn symlink(&self, requester: &Requester, dir: u64, name: &[u8], target: &[u8]) -> Answer<Entry> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Makes a file, device node, pipe or socket.
+    fn mknod(&self, requester: &Requester, dir: u64, new: &NewNode<'_>) -> Answer<Entry> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Makes a directory.
+    fn mkdir(&self, requester: &Requester, dir: u64, new: &NewNode<'_>) -> Answer<Entry> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Makes a file and opens it. After `ENOSYS` the kernel sends `mknod` and `open`.
+    fn create(&self, requester: &Requester, dir: u64, new: &NewNode<'_>) -> Answer<(Entry, Opened)> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Makes a file without a name and opens it.
+    fn tmpfile(&self, requester: &Requester, dir: u64, new: &NewNode<'_>) -> Answer<(Entry, Opened)> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Removes a name that is no directory's.
+    fn unlink(&self, dir: u64, name: &[u8]) -> Answer<()> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Removes a directory.
+    fn rmdir(&self, dir: u64, name: &[u8]) -> Answer<()> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Renames; `flags` are those of renameat2(2).
+    fn rename(&self, requester: &Requester, from: (u64, &[u8]), to: (u64, &[u8]), flags: u32) -> Answer<()> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Adds a name to an inode.
+    fn link(&self, node: u64, dir: u64, name: &[u8]) -> Answer<Entry> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Opens a file. After `ENOSYS`, with `NO_OPEN_SUPPORT`, the kernel sends neither `open` nor `release`.
+    fn open(&self, node: u64, flags: u32) -> Answer<Opened> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Opens a directory; as [`Self::open`], with `NO_OPENDIR_SUPPORT`.
+    fn opendir(&self, node: u64, flags: u32) -> Answer<Opened> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Reads into `out`, which has the size that is asked for; returns the number of bytes.
+    fn read(&self, node: u64, read: &Read, out: &mut [u8]) -> Answer<usize> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Writes.
+    fn write(&self, requester: &Requester, node: u64, write: &Write<'_>) -> Written {
+        Written { result: Err(Errno::NOSYS), then: Then::Nothing }
+    }
+
+    /// Lists a directory from `offset` on, as far as the listing has room.
+    fn readdir(&self, node: u64, offset: u64, listing: &mut Listing<'_>) -> Answer<()> {
+        Err(Errno::NOSYS)
+    }
+
+    /// As [`Self::readdir`], with attributes. Each entry that has a node adds one reference to it.
+    fn readdirplus(&self, node: u64, offset: u64, listing: &mut ListingPlus<'_>) -> Answer<()> {
+        Err(Errno::NOSYS)
+    }
+
+    /// The filesystem in figures.
+    fn statfs(&self) -> Answer<RawStatFs> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Makes a file or directory durable.
+    fn fsync(&self, node: u64, data_only: bool) -> Answer<()> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Makes everything durable.
+    fn syncfs(&self) -> Answer<()> {
+        Err(Errno::NOSYS)
+    }
+
+    /// A descriptor of a file was closed.
+    fn flush(&self, node: u64) -> Answer<()> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Sets an extended attribute.
+    fn setxattr(&self, requester: &Requester, node: u64, set: &SetXattr<'_>) -> Answer<()> {
+        Err(Errno::NOSYS)
+    }
+
+    /// The value of an extended attribute.
+    fn getxattr(&self, requester: &Requester, node: u64, name: &[u8]) -> Answer<Vec<u8>> {
+        Err(Errno::NOSYS)
+    }
+
+    /// The names of extended attributes, a zero byte behind each.
+    fn listxattr(&self, requester: &Requester, node: u64) -> Answer<Vec<u8>> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Removes an extended attribute.
+    fn removexattr(&self, requester: &Requester, node: u64, name: &[u8]) -> Answer<()> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Carries out an ioctl; returns the data of its reply.
+    fn ioctl(&self, requester: &Requester, node: u64, ioctl: &Ioctl<'_>) -> Answer<Vec<u8>> {
+        Err(Errno::NOTTY)
+    }
+
+    /// Allocates, or punches holes; `mode` is that of fallocate(2).
+    fn fallocate(&self, requester: &Requester, node: u64, range: (u64, u64), mode: i32) -> Answer<()> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Finds data or a hole; `whence` is that of lseek(2).
+    fn lseek(&self, node: u64, offset: i64, whence: u32) -> Answer<u64> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Copies within the filesystem; returns the number of bytes.
+    fn copy_file_range(&self, requester: &Requester, from: u64, copy: &Copy) -> Answer<u64> {
+        Err(Errno::NOSYS)
+    }
+}

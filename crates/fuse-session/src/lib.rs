@@ -1,0 +1,43 @@
+//! The FUSE protocol, and the threads that answer it.
+//!
+//! ```text
+//! abi, opcode   the structures and numbers of the protocol
+//! request       bytes ──▶ Request, of borrowed parts; no bytes make it panic
+//! filesystem    the trait that answers: typed requests in, Result<Entry, Errno> and the like out
+//! reply         what it answers ──▶ bytes
+//! init          the first request: what both sides can do
+//! channel       a descriptor of the connection
+//! ring          the same by io_uring, with a queue for each processor
+//! session       threads that read, let answer and reply; waiters: threads for requests that wait
+//! notify        what the kernel is to drop from its cache
+//! ```
+//! The crate mounts nothing: it gets a connection. It has three uses of `unsafe`: the request to the kernel for a further
+//! descriptor of a connection (`channel.rs`), and, of io_uring, giving memory to the kernel, and a field of a submission
+//! (`ring/mod.rs`).
+//!
+//! docs/design/fuse.md has the states of a request and what each feature is for.
+//!
+//! Source of facts: `include/uapi/linux/fuse.h` and `fs/fuse/` of Linux 6.18.
+
+pub mod abi;
+mod channel;
+mod counters;
+mod filesystem;
+mod init;
+mod listing;
+mod notify;
+pub mod opcode;
+mod reply;
+pub mod request;
+mod ring;
+mod session;
+mod waiters;
+
+pub use abi::{Features, OpenFlags, WriteFlags};
+pub use counters::Counters;
+pub use filesystem::{Answer, Attr, Entry, Filesystem, Opened, Then, Version, Work, Written};
+pub use listing::{Listed, Listing, ListingPlus, Room};
+pub use notify::Notifier;
+pub use request::{NewTime, Requester, Time};
+pub use rustix::io::Errno;
+pub use session::{Access, Config, Session};

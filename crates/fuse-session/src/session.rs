@@ -1,0 +1,338 @@
+//! A session: threads that read requests, let the filesystem answer them, and send the replies.
+//!
+//! ```text
+//! read ─▶ decode ─┬─ forget ─▶ no reply
+//!                 ├─ may wait ─▶ a thread of its own (waiters.rs) ─▶ reply
+//!                 └─ else ─▶ answered by the thread that has read it ─▶ reply
+//! ```
+//! Where the kernel offers io_uring, requests with replies come by queues of their own (ring/mod.rs).
+//!
+//! Each thread has its own descriptor of the connection and its own two buffers: one into which the kernel copies
+//! requests, and one from which it copies replies. The filesystem reads and writes there, so contents are copied once
+//! on the way between the kernel and the image.
+//!
+//! The session ends when the kernel ends the connection, or with the request DESTROY; then waiting requests are
+//! answered, and [`Session::run`] returns.
+
+use crate::abi::{self, Features};
+use crate::channel::{Channel, Received};
+use crate::counters::Counters;
+use crate::filesystem::{Answer, Filesystem, Then, Written};
+use crate::init::{Agreed, negotiate};
+use crate::notify::Notifier;
+use crate::opcode;
+use crate::reply::{answer, raw_written};
+use crate::request::{Body, Operation, Request, decode, decode_header};
+use crate::ring::Queues;
+use crate::waiters::Waiters;
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use zerocopy::{Immutable, IntoBytes};
+
+/// Room for a reply that is no contents of a file: names and values of extended attributes, listings.
+const MIN_REPLY_BYTES: usize = 128 << 10;
+/// Room for the header and the structure of a request with contents.
+const HEAD_BYTES: usize = 4096;
+/// Room for the reply to a request that waits.
+const WAITER_REPLY_BYTES: usize = 4096;
+
+/// Whose requests are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Those of all whom the kernel lets in.
+    All,
+    /// Those of root and this user.
+    RootAnd(u32),
+}
+
+/// The settings of a session.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Threads that answer requests; those that wait are more. One only for a socket.
+    pub threads: usize,
+    /// The most bytes of a read or a write, a multiple of a page.
+    pub max_write: u32,
+    /// Whose requests are answered.
+    pub access: Access,
+}
+
+/// A session whose first request has been answered.
+pub struct Session<F> {
+    shared: Arc<Shared<F>>,
+    channel: Channel,
+    queues: Option<Queues<F>>,
+}
+
+/// What all threads of a session use.
+pub(crate) struct Shared<F> {
+    pub filesystem: F,
+    pub counters: Arc<Counters>,
+    pub waiters: Waiters,
+    agreed: Agreed,
+    config: Config,
+    has_panicked: AtomicBool,
+}
+
+/// Whether a thread goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Continue,
+    End,
+}
+
+/// The answer to a request.
+pub(crate) struct Answered {
+    /// The length of the reply's contents.
+    pub contents: Answer<usize>,
+    pub then: Then,
+}
+
+impl<F: Filesystem> Session<F> {
+    /// Reads the first request from a connection and answers it.
+    ///
+    /// # Errors
+    /// `NotConnected` if the connection ends, `InvalidData` if it begins with another request, `Unsupported` for a
+    /// kernel that is too old; the system's.
+    pub fn begin(mut filesystem: F, connection: OwnedFd, config: Config) -> io::Result<Self> {
+        let channel = Channel::new(connection);
+        let waiters = Waiters::start()?;
+        let start = || {
+            let payload_bytes = MIN_REPLY_BYTES.max(config.max_write as usize);
+            // Without queues all requests come by the connection itself.
+            let queues = Queues::start(channel.fd(), payload_bytes);
+            queues.inspect_err(|error| tracing::info!(%error, "requests do not come by io_uring")).ok()
+        };
+        let (agreed, queues) = negotiate(&mut filesystem, &channel, config.max_write, start)?;
+        let has_panicked = AtomicBool::new(false);
+        let shared = Arc::new(Shared { filesystem, agreed, config, counters: Arc::default(), waiters, has_panicked });
+        shared.counters.count(opcode::INIT);
+        if let Some(queues) = &queues {
+            queues.begin(&shared);
+        }
+        Ok(Self { shared, channel, queues })
+    }
+
+    /// What sends notices to the kernel.
+    pub fn notifier(&self) -> Notifier {
+        Notifier(self.channel.clone())
+    }
+
+    /// Counts of requests.
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.shared.counters)
+    }
+
+    /// Answers requests until the kernel ends the connection.
+    ///
+    /// # Errors
+    /// The system's; `UnexpectedEof` if the other side of a socket closes it without the request DESTROY.
+    pub fn run(self) -> io::Result<()> {
+        let mut channels = vec![self.channel.clone()];
+        for _ in 1..self.shared.config.threads.max(1) {
+            channels.push(self.channel.another()?);
+        }
+        let mut threads = Vec::new();
+        for (number, channel) in channels.into_iter().enumerate() {
+            let shared = Arc::clone(&self.shared);
+            let thread = std::thread::Builder::new().name(format!("fuse-{number}"));
+            threads.push(thread.spawn(move || shared.serve(&channel))?);
+        }
+        let mut result = Ok(());
+        for thread in threads {
+            result = result.and(thread.join().unwrap_or_else(|_| Err(panicked())));
+        }
+        if let Some(queues) = self.queues {
+            queues.join();
+        }
+        if self.shared.has_panicked.load(Ordering::Relaxed) { result.and(Err(panicked())) } else { result }
+    }
+}
+
+fn panicked() -> io::Error {
+    io::Error::other("a thread that answers requests panicked")
+}
+
+impl<F: Filesystem> Shared<F> {
+    /// Room for the reply to anything but a read or a listing.
+    pub(crate) fn small_reply_bytes(&self) -> usize {
+        MIN_REPLY_BYTES
+    }
+
+    fn request_bytes(&self) -> usize {
+        abi::MIN_READ_BUFFER.max(self.config.max_write as usize + HEAD_BYTES)
+    }
+
+    fn serve(self: &Arc<Self>, channel: &Channel) -> io::Result<()> {
+        let mut buffer = vec![0; self.request_bytes()];
+        let mut out = vec![0; MIN_REPLY_BYTES.max(self.config.max_write as usize)];
+        loop {
+            match channel.receive(&mut buffer)? {
+                Received::Request(length) => {
+                    if self.process(channel, &mut buffer, length, &mut out) == Next::End {
+                        return Ok(());
+                    }
+                }
+                Received::Nothing => {}
+                Received::End => return Ok(()),
+                Received::Closed => {
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the other side has closed it"));
+                }
+            }
+        }
+    }
+
+    /// Answers the request in `buffer`, or gives it to a thread that may wait. The buffer is then another one.
+    fn process(self: &Arc<Self>, channel: &Channel, buffer: &mut Vec<u8>, length: usize, out: &mut [u8]) -> Next {
+        let message = &buffer[..length];
+        let Some((header, body)) = decode_header(message) else {
+            tracing::error!(length, "a request is shorter than its header");
+            return Next::Continue;
+        };
+        self.counters.count(header.opcode);
+        let request = match decode(&header, Body::whole(body), self.has_setxattr_ext()) {
+            Ok(request) if self.lets_in(&request) => request,
+            _ if opcode::is_silent(header.opcode) => return Next::Continue,
+            Ok(_) => {
+                channel.reply(header.unique, Err(Errno::ACCESS));
+                return Next::Continue;
+            }
+            Err(error) => {
+                channel.reply(header.unique, Err(error));
+                return Next::Continue;
+            }
+        };
+        if self.forget(&request) {
+            return Next::Continue;
+        }
+        let is_last = request.operation == Operation::Destroy;
+        if self.filesystem.may_wait(&request) {
+            self.counters.count_waiter();
+            let message = if length <= HEAD_BYTES {
+                message.to_vec()
+            } else {
+                std::mem::replace(buffer, vec![0; self.request_bytes()])
+            };
+            self.answer_elsewhere(channel.clone(), message, length);
+        } else {
+            self.answer_here(channel, &request, out);
+        }
+        if is_last { Next::End } else { Next::Continue }
+    }
+
+    fn answer_here(&self, channel: &Channel, request: &Request<'_>, out: &mut [u8]) {
+        let Answered { contents, then } = self.answer(request, out);
+        let contents = contents.map(|length| &out[..length]);
+        match then {
+            Then::Nothing => channel.reply(request.unique, contents),
+            Then::BeforeReply(work) => {
+                let (channel, unique, contents) = (channel.clone(), request.unique, contents.map(<[u8]>::to_vec));
+                self.waiters.submit(Box::new(move || {
+                    work();
+                    channel.reply(unique, contents.as_deref().map_err(|error| *error));
+                }));
+            }
+            Then::AfterReply(work) => {
+                channel.reply(request.unique, contents);
+                self.waiters.submit(work);
+            }
+        }
+    }
+
+    /// Lets the filesystem answer. A panic of it is logged where it happens, and EIO here.
+    pub(crate) fn answer(&self, request: &Request<'_>, out: &mut [u8]) -> Answered {
+        let asked = catch_unwind(AssertUnwindSafe(|| match request.operation {
+            Operation::Write(write) => {
+                let Written { result, then } = self.filesystem.write(&request.requester, request.node, &write);
+                let contents = result.and_then(|count| put(&raw_written(count), out));
+                Answered { contents, then }
+            }
+            _ => Answered { contents: answer(&self.filesystem, request, out), then: Then::Nothing },
+        }));
+        asked.unwrap_or_else(|_| {
+            self.has_panicked.store(true, Ordering::Relaxed);
+            Answered { contents: Err(Errno::IO), then: Then::Nothing }
+        })
+    }
+
+    /// As [`Self::answer`], on a thread that may wait.
+    pub(crate) fn answer_waiting(&self, request: &Request<'_>) -> Answer<Vec<u8>> {
+        let mut out = vec![0; WAITER_REPLY_BYTES];
+        let Answered { contents, then } = if self.lets_in(request) {
+            self.answer(request, &mut out)
+        } else {
+            Answered { contents: Err(Errno::ACCESS), then: Then::Nothing }
+        };
+        match then {
+            Then::Nothing => {}
+            Then::BeforeReply(work) => work(),
+            Then::AfterReply(work) => self.waiters.submit(work),
+        }
+        contents.map(|length| {
+            out.truncate(length);
+            out
+        })
+    }
+
+    fn answer_elsewhere(self: &Arc<Self>, channel: Channel, message: Vec<u8>, length: usize) {
+        let shared = Arc::clone(self);
+        self.waiters.submit(Box::new(move || {
+            let Some((header, body)) = decode_header(&message[..length]) else { return };
+            // It was decoded before, so it is a request.
+            if let Ok(request) = decode(&header, Body::whole(body), shared.has_setxattr_ext()) {
+                let answer = shared.answer_waiting(&request);
+                channel.reply(request.unique, answer.as_deref().map_err(|error| *error));
+            }
+        }));
+    }
+
+    pub(crate) fn has_setxattr_ext(&self) -> bool {
+        self.agreed.features.contains(Features::SETXATTR_EXT)
+    }
+
+    /// Whether the requester may use the mount. Requests by an open file, and those of the kernel itself, are answered
+    /// in any case.
+    pub(crate) fn lets_in(&self, request: &Request<'_>) -> bool {
+        let Access::RootAnd(user) = self.config.access else { return true };
+        let is_by_file = matches!(
+            request.operation,
+            Operation::Destroy
+                | Operation::Read(_)
+                | Operation::ReadDir(_)
+                | Operation::ReadDirPlus(_)
+                | Operation::Write(_)
+                | Operation::Fsync { .. }
+                | Operation::FsyncDir { .. }
+                | Operation::SyncFs
+                | Operation::Release
+                | Operation::ReleaseDir
+                | Operation::Forget { .. }
+                | Operation::BatchForget { .. }
+                | Operation::NotifyReply
+        );
+        is_by_file || [0, user].contains(&request.requester.uid)
+    }
+
+    /// Deals with a request that has no reply; whether it was one.
+    fn forget(&self, request: &Request<'_>) -> bool {
+        match request.operation {
+            Operation::Forget { count } => self.filesystem.forget(request.node, count),
+            Operation::BatchForget { list } => {
+                list.iter().for_each(|one| self.filesystem.forget(one.nodeid, one.nlookup));
+            }
+            Operation::NotifyReply => {}
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// Puts a structure into the place of a reply's contents.
+fn put(structure: &(impl IntoBytes + Immutable), out: &mut [u8]) -> Answer<usize> {
+    let bytes = structure.as_bytes();
+    out.get_mut(..bytes.len()).ok_or(Errno::IO)?.copy_from_slice(bytes);
+    Ok(bytes.len())
+}

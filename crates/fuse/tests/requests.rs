@@ -1,0 +1,140 @@
+//! Which requests the kernel sends for what programs do, and those that few libraries know.
+
+mod common;
+
+use common::{Fixture, mounted, serve_device};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, linkat, open, statx};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+use xfskit::device::{Access, BlockDevice, FileDevice};
+use xfskit_fuse::{Unmounted, WriteCache};
+
+const FILES: usize = 100;
+const WRITERS: usize = 16;
+
+fn figures(fixture: &Fixture) -> serde_json::Value {
+    let mut value = vec![0; 64 << 10];
+    let length = rustix::fs::getxattr(fixture.path(""), xfskit_fuse::STATS_XATTR, &mut value).unwrap();
+    serde_json::from_slice(&value[..length]).unwrap()
+}
+
+fn requests(fixture: &Fixture, name: &str) -> u64 {
+    figures(fixture)["requests"][name].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn a_file_is_made_opened_and_closed_by_one_request() {
+    let Some(fixture) = mounted() else { return };
+    for number in 0..FILES {
+        let mut file = File::create_new(fixture.path(&format!("{number}"))).unwrap();
+        file.write_all(b"contents").unwrap();
+        drop(file);
+        assert_eq!(fs::read(fixture.path(&format!("{number}"))).unwrap(), b"contents");
+    }
+    fs::read_dir(fixture.path("")).unwrap().for_each(drop);
+    let count = |name: &str| requests(&fixture, name);
+    assert_eq!(count("mknod"), FILES as u64);
+    // The kernel asks once whether these are needed.
+    for name in ["create", "open", "opendir", "flush"] {
+        assert!(count(name) <= 1, "{name}: {}", count(name));
+    }
+    assert_eq!((count("release"), count("releasedir"), count("access")), (0, 0, 0));
+    // Contents that were written stay in the kernel's cache.
+    assert_eq!(count("read"), 0);
+}
+
+#[test]
+fn a_file_without_a_name_gets_one_or_is_gone() {
+    let Some(fixture) = mounted() else { return };
+    let dir = fixture.path("dir");
+    fs::create_dir(&dir).unwrap();
+    let free_before = rustix::fs::statvfs(&dir).unwrap().f_ffree;
+    let make = || File::from(open(&dir, OFlags::TMPFILE | OFlags::RDWR, Mode::from_raw_mode(0o640)).unwrap());
+    let (kept, lost) = (make(), make());
+    kept.write_all_at(b"kept", 0).unwrap();
+    lost.write_all_at(&[1; 100_000], 0).unwrap();
+    assert_eq!((kept.metadata().unwrap().nlink(), fs::read_dir(&dir).unwrap().count()), (0, 0));
+    let itself = format!("/proc/self/fd/{}", kept.as_raw_fd());
+    linkat(CWD, &itself, CWD, dir.join("named"), AtFlags::SYMLINK_FOLLOW).unwrap();
+    drop((kept, lost));
+    assert_eq!(requests(&fixture, "tmpfile"), 2);
+    assert_eq!(rustix::fs::statvfs(&dir).unwrap().f_ffree, free_before - 1);
+    fixture.judge(|root| {
+        let named = root.join("dir/named");
+        assert_eq!(fs::read(&named).unwrap(), b"kept");
+        let data = fs::metadata(&named).unwrap();
+        assert_eq!((data.nlink(), data.mode() & 0o7777), (1, 0o640));
+        assert_eq!(fs::read_dir(root.join("dir")).unwrap().count(), 1);
+    });
+}
+
+#[test]
+fn the_time_of_birth_is_the_one_that_the_kernel_shows() {
+    let Some(fixture) = mounted() else { return };
+    let born = |path: &std::path::Path| {
+        let data = statx(CWD, path, AtFlags::empty(), StatxFlags::BTIME | StatxFlags::BASIC_STATS).unwrap();
+        assert!(StatxFlags::from_bits_retain(data.stx_mask).contains(StatxFlags::BTIME));
+        (data.stx_btime.tv_sec, data.stx_btime.tv_nsec, data.stx_size, data.stx_ino)
+    };
+    fs::write(fixture.path("file"), b"1234").unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    fs::write(fixture.path("file"), b"123456").unwrap();
+    let shown = born(&fixture.path("file"));
+    assert_eq!(shown.2, 6);
+    fixture.judge(|root| assert_eq!(born(&root.join("file")), shown));
+}
+
+/// An image whose flush takes as long as that of a disk.
+struct SlowFlush(FileDevice);
+
+impl BlockDevice for SlowFlush {
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write(offset, data)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        std::thread::sleep(Duration::from_millis(5));
+        self.0.flush()
+    }
+}
+
+/// Where the threads that answer also wait for the device, no more flushes are in progress than there are threads, two
+/// on small machines, and hardly any is shared.
+#[test]
+fn flushes_of_several_writers_become_one() {
+    let Some(mut fixture) = mounted() else { return };
+    fixture.mount.stop().unwrap();
+    let device = SlowFlush(FileDevice::open(fixture.scratch.file("a.img"), Access::Write).unwrap());
+    fixture.mount = serve_device(&fixture.scratch, Arc::new(device), WriteCache::default());
+    let start = Barrier::new(WRITERS);
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (fixture, start) = (&fixture, &start);
+            scope.spawn(move || {
+                let file = File::create_new(fixture.path(&format!("{writer}"))).unwrap();
+                start.wait();
+                for round in 0..10 {
+                    file.write_all_at(&[writer as u8; 4096], round * 4096).unwrap();
+                    file.sync_all().unwrap();
+                }
+            });
+        }
+    });
+    let figures = figures(&fixture);
+    let of = |name: &str| figures["counters"][name].as_u64().unwrap();
+    assert_eq!(figures["waiting"]["requests"].as_u64(), figures["requests"]["fsync"].as_u64());
+    assert!(of("log_forces_shared") * 2 > of("log_forces"), "{figures:#}");
+    assert_eq!(fixture.mount.stop().unwrap(), Unmounted::Gone);
+}
