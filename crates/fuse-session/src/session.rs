@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! read ─▶ decode ─┬─ forget ─▶ no reply
-//!                 ├─ may wait ─▶ a thread of its own (waiters.rs) ─▶ reply
+//!                 ├─ may wait ─▶ a thread of its own (waiters.rs), or this one if it waits alone ─▶ reply
 //!                 └─ else ─▶ answered by the thread that has read it ─▶ reply
 //! ```
 //! Where the kernel offers io_uring, requests with replies come by queues of their own (ring/mod.rs).
@@ -30,7 +30,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use zerocopy::{Immutable, IntoBytes};
 
 /// Room for a reply that is no contents of a file: names and values of extended attributes, listings.
@@ -75,6 +75,8 @@ pub(crate) struct Shared<F> {
     agreed: Agreed,
     config: Config,
     has_panicked: AtomicBool,
+    /// Requests that wait, on whatever thread.
+    waiting: AtomicUsize,
 }
 
 /// Whether a thread goes on.
@@ -108,7 +110,9 @@ impl<F: Filesystem> Session<F> {
         };
         let (agreed, queues) = negotiate(&mut filesystem, &channel, config.max_write, start)?;
         let has_panicked = AtomicBool::new(false);
-        let shared = Arc::new(Shared { filesystem, agreed, config, counters: Arc::default(), waiters, has_panicked });
+        let counters = Arc::default();
+        let waiting = AtomicUsize::new(0);
+        let shared = Arc::new(Shared { filesystem, agreed, config, counters, waiters, has_panicked, waiting });
         shared.counters.count(opcode::INIT);
         if let Some(queues) = &queues {
             queues.begin(&shared);
@@ -211,6 +215,14 @@ impl<F: Filesystem> Shared<F> {
         let is_last = request.operation == Operation::Destroy;
         if self.filesystem.may_wait(&request) {
             self.counters.count_waiter();
+            // To hand a request over wakes a thread, which takes a lone writer longer than the flush of a fast disk. So
+            // a request that waits alone is answered here, if another thread is left for what comes meanwhile.
+            let is_alone = self.waiting.fetch_add(1, Ordering::Relaxed) == 0;
+            if is_alone && self.config.threads > 1 {
+                self.answer_here(channel, &request, out);
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                return Next::Continue;
+            }
             let message = if length <= HEAD_BYTES {
                 message.to_vec()
             } else {
@@ -286,6 +298,7 @@ impl<F: Filesystem> Shared<F> {
                 let answer = shared.answer_waiting(&request);
                 channel.reply(request.unique, answer.as_deref().map_err(|error| *error));
             }
+            shared.waiting.fetch_sub(1, Ordering::Relaxed);
         }));
     }
 
