@@ -91,6 +91,9 @@ impl Filesystem for Null {
     }
 }
 
+/// The source that the mount names: it is of xfskit's kind, but has no figures.
+pub(crate) const SOURCE: &str = "nothing";
+
 /// A mounted server; it ends when it is dropped.
 pub(crate) struct NullMount {
     dir: PathBuf,
@@ -101,7 +104,7 @@ impl NullMount {
     pub(crate) fn new(dir: &Path, options: &Options) -> Result<Self> {
         std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
         let null = Null { next: AtomicU64::new(ROOT + 1) };
-        let options = Options { source: "nothing".into(), ..options.clone() };
+        let options = Options { source: SOURCE.into(), ..options.clone() };
         let attached = attach(dir, &options).context("mounting a server that does nothing")?;
         let session = Session::begin(null, attached.connection, options.session())?;
         let server = std::thread::spawn(|| session.run());

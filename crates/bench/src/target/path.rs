@@ -57,7 +57,9 @@ impl PathTarget {
         let mount = mount_point(&dir);
         let statistics = match &mount {
             Some(mount) if mount.kind == "xfs" => statistics_file(&mount.source),
-            Some(mount) if mount.kind == "fuse.xfskit" => Statistics::Server(mount.path.clone()),
+            Some(mount) if mount.kind == "fuse.xfskit" && mount.source != crate::null::SOURCE => {
+                Statistics::Server(mount.path.clone())
+            }
             _ => Statistics::None,
         };
         Ok(Self { base: open_dir(path)?, statistics, mount })
