@@ -41,6 +41,9 @@ pub struct Run {
     nodes: usize,
     /// For each inode, the last operation that concerned it.
     last: HashMap<NodeId, usize>,
+    /// For each inode, the last operation that changed more of it than contents and times: it is in the journal, in
+    /// whatever else a later fsync fails.
+    last_logged: HashMap<NodeId, usize>,
     acknowledged: usize,
     /// The operations so far, in words, if they were asked for.
     transcript: Option<Vec<String>>,
@@ -109,6 +112,7 @@ impl Run {
             histories: Histories::default(),
             nodes: 0,
             last: HashMap::new(),
+            last_logged: HashMap::new(),
             acknowledged: 0,
             transcript: in_words.then(Vec::new),
             seed,
@@ -218,6 +222,9 @@ impl Run {
         if matches!(outcome, Ok(true) | Err(Stop::Device)) {
             for node in operation.touched(&self.model) {
                 self.last.insert(node, number);
+                if operation.change(self.options.wsync) == Change::OfTheTree {
+                    self.last_logged.insert(node, number);
+                }
             }
             for node in operation.replacing_files(&self.model) {
                 self.histories.replace(number, node);
