@@ -81,7 +81,8 @@ impl Mount {
             drop(held);
             write_buffer_back(self, &buffer)?;
             if buffer.item().is_clean() {
-                return self.flush_device();
+                // A flush that fails may have lost what others have written: the filesystem shuts down.
+                return self.journal.flush_contents();
             }
         }
         Err(Error::WouldBlock)
