@@ -21,16 +21,21 @@ const TOUCH_AT_MOST: u64 = 4;
 pub(crate) const IMAGE: &str = "image";
 const LOG: &str = "log";
 
-/// A scratch image, and the device of its journal if that is external.
+/// The file of an image, and that of its journal if it is external.
 #[derive(Clone, Debug)]
-pub(crate) struct ScratchImage {
+pub(crate) struct ImageFiles {
     pub(crate) image: PathBuf,
     pub(crate) log: Option<PathBuf>,
 }
 
 type Devices = (Arc<FileDevice>, Option<Arc<FileDevice>>);
 
-impl ScratchImage {
+impl ImageFiles {
+    /// An image that has its journal.
+    pub(crate) fn alone(image: impl Into<PathBuf>) -> Self {
+        Self { image: image.into(), log: None }
+    }
+
     /// Opens its devices.
     pub(crate) fn open(&self) -> Result<Devices> {
         let open = |path: &Path| Ok::<_, anyhow::Error>(Arc::new(FileDevice::open(path, Access::Write)?));
@@ -57,18 +62,18 @@ impl Scratch {
     }
 
     /// Makes the image of a case, in place of an older one.
-    pub(crate) fn make_for(&self, case: &Case) -> Result<ScratchImage> {
+    pub(crate) fn make_for(&self, case: &Case) -> Result<ImageFiles> {
         let image = self.file_of(IMAGE, case.image_bytes)?;
         let log = case.log_device_bytes.map(|bytes| self.file_of(LOG, bytes)).transpose()?;
-        self.make(ScratchImage { image, log }, &case.mkfs)
+        self.make(ImageFiles { image, log }, &case.mkfs)
     }
 
     /// Makes an image named `name`, in place of an older one.
     pub(crate) fn make_image(&self, name: &str, bytes: u64) -> Result<PathBuf> {
-        Ok(self.make(ScratchImage { image: self.file_of(name, bytes)?, log: None }, &[])?.image)
+        Ok(self.make(ImageFiles::alone(self.file_of(name, bytes)?), &[])?.image)
     }
 
-    fn make(&self, made: ScratchImage, mkfs: &[(char, &str)]) -> Result<ScratchImage> {
+    fn make(&self, made: ImageFiles, mkfs: &[(char, &str)]) -> Result<ImageFiles> {
         let mut asked = MkfsOptions::default();
         for (section, list) in mkfs {
             asked.apply(*section, list)?;

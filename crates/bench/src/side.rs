@@ -6,7 +6,7 @@ use crate::fuse_mount::FuseMount;
 use crate::loop_mount::{LoopMount, obstacle};
 use crate::machine::{has_parent, kernel_release, mount_point, superblock_of};
 use crate::null::NullMount;
-use crate::scratch::{Scratch, ScratchImage};
+use crate::scratch::{ImageFiles, Scratch};
 use crate::target::{Engine, PathTarget};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
@@ -138,13 +138,14 @@ impl Side {
         let folder = format!("xfskit-bench-{}", std::process::id());
         match &self.kind {
             SideKind::Scratch => {
-                let ScratchImage { image, log } = scratch.make_for(case)?;
-                Ok(Opened::Engine(Engine::open(&image, log.as_deref(), case.mount.clone(), &folder)?))
+                Ok(Opened::Engine(Engine::open(&scratch.make_for(case)?, case.mount.clone(), &folder)?))
             }
-            SideKind::Image { path, .. } => Ok(Opened::Engine(Engine::open(path, None, case.mount.clone(), &folder)?)),
+            SideKind::Image { path, .. } => {
+                Ok(Opened::Engine(Engine::open(&ImageFiles::alone(path), case.mount.clone(), &folder)?))
+            }
             SideKind::Dir { path, .. } => Ok(Opened::Path(PathTarget::open(path, &folder)?, Mounted::Nothing)),
             SideKind::Kernel => {
-                let ScratchImage { image, log } = scratch.make_for(case)?;
+                let ImageFiles { image, log } = scratch.make_for(case)?;
                 let mount = LoopMount::new(&image, log.as_deref(), &scratch.file(MOUNT))?;
                 Ok(Opened::Path(PathTarget::open(&scratch.file(MOUNT), &folder)?, Mounted::Loop(mount)))
             }

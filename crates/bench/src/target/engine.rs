@@ -2,11 +2,9 @@
 
 use super::{About, Counts, PIECE, Target};
 use crate::machine::geometry;
+use crate::scratch::ImageFiles;
 use anyhow::{Context, Result};
 use std::ops::ControlFlow;
-use std::path::Path;
-use std::sync::Arc;
-use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, DirEntry, Error, FileType, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 
@@ -31,9 +29,9 @@ impl Listing {
 }
 
 impl Engine {
-    pub(crate) fn open(image: &Path, log: Option<&Path>, options: MountOptions, name: &str) -> Result<Self> {
-        let open = |path: &Path| Ok::<_, anyhow::Error>(Arc::new(FileDevice::open(path, Access::Write)?));
-        let (device, log) = (open(image)?, log.map(open).transpose()?);
+    pub(crate) fn open(files: &ImageFiles, options: MountOptions, name: &str) -> Result<Self> {
+        let image = &files.image;
+        let (device, log) = files.open()?;
         let fs = match log {
             Some(log) => Volume::open_with_log(device, log, options),
             None => Volume::open(device, options),

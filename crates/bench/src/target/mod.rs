@@ -89,6 +89,7 @@ pub(crate) trait Target: Sync {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::ImageFiles;
     use crate::scratch::Scratch;
     use std::collections::BTreeSet;
 
@@ -129,7 +130,8 @@ mod tests {
     fn the_engine_lists_in_pieces() {
         let scratch = Scratch::new().unwrap();
         let image = scratch.make_image("image", 512 << 20).unwrap();
-        let engine = Engine::open(&image, None, xfskit::volume::MountOptions::default(), "folder").unwrap();
+        let engine =
+            Engine::open(&ImageFiles::alone(&image), xfskit::volume::MountOptions::default(), "folder").unwrap();
         all_sizes_are_emptied_in_pieces(&engine);
         engine.close(true).unwrap();
     }
@@ -146,13 +148,14 @@ mod tests {
     fn the_engine_removes_what_is_left() {
         let scratch = Scratch::new().unwrap();
         let image = scratch.make_image("image", 512 << 20).unwrap();
-        let engine = Engine::open(&image, None, xfskit::volume::MountOptions::default(), "folder").unwrap();
+        let engine =
+            Engine::open(&ImageFiles::alone(&image), xfskit::volume::MountOptions::default(), "folder").unwrap();
         let dir = engine.make_dir(engine.base(), b"dir").unwrap();
         for n in 0..PIECE + 10 {
             engine.create(&dir, format!("{n}").as_bytes()).unwrap();
         }
         engine.close(true).unwrap();
-        let engine = Engine::open(&image, None, xfskit::volume::MountOptions::default(), "folder");
+        let engine = Engine::open(&ImageFiles::alone(&image), xfskit::volume::MountOptions::default(), "folder");
         assert!(engine.is_ok(), "the folder is gone and can be made again");
         engine.unwrap().close(true).unwrap();
     }

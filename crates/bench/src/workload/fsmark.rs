@@ -6,6 +6,7 @@
 //! is changed in the same transaction. "By intents" is the side before: each change of a parent pointer is logged by an
 //! intent, and made by a transaction of its own.
 
+use super::files::make_dirs;
 use super::tables::{beside, columns, costs, counters, find, more};
 use crate::case::Case;
 use crate::ceiling::gains_of_two_threads;
@@ -83,8 +84,7 @@ impl FsMark {
 impl Work for FsMark {
     fn run<T: Target>(&self, bench: &Bench<'_, T>) -> Result<()> {
         let target = bench.target;
-        let make = |n: usize| target.make_dir(target.base(), format!("dir{n}").as_bytes());
-        let dirs: Vec<T::Dir> = (0..self.parts * self.dirs).map(make).collect::<Result<_>>()?;
+        let dirs = make_dirs(target, self.parts * self.dirs)?;
         target.sync()?;
         let dir = |part: usize, place: usize| &dirs[part * self.dirs + place];
         self.phase(bench, "create", |part, n| {

@@ -3,6 +3,7 @@
 mod contents;
 mod cpus;
 mod dbench;
+mod files;
 mod fsmark;
 mod fuse;
 mod noxattr;

@@ -4,6 +4,7 @@
 //! lie in the inode, otherwise by removing one and adding one. Attributes that do not fit the inode lie in a block of
 //! their own.
 
+use super::files::make_dirs;
 use super::tables::{beside, costs, counters, find, more};
 use crate::case::Case;
 use crate::lab::{Lab, Run, Work};
@@ -34,8 +35,7 @@ struct Rename {
 impl Work for Rename {
     fn run<T: Target>(&self, bench: &Bench<'_, T>) -> Result<()> {
         let target = bench.target;
-        let make = |n: usize| target.make_dir(target.base(), format!("dir{n}").as_bytes());
-        let dirs: Vec<T::Dir> = (0..2 * bench.threads).map(make).collect::<Result<_>>()?;
+        let dirs = make_dirs(target, 2 * bench.threads)?;
         let value = vec![7; OUTGROWN_BYTES];
         bench.prepare(self.each, |thread, n| {
             let (dir, name) = (&dirs[2 * thread], file_name(thread, n));

@@ -2,7 +2,7 @@
 
 use crate::lab::Run;
 use crate::measure::Phase;
-use crate::report::{Cell, Table};
+use crate::report::{Cell, Goal, Table};
 
 pub(super) fn columns<const N: usize>(names: [&str; N]) -> Vec<String> {
     names.map(String::from).to_vec()
@@ -55,6 +55,20 @@ pub(super) fn beside(title: &str, ours: &Run, theirs: &Run) -> Table {
         names.extend([what.into(), theirs.side.clone()]);
     }
     Table { title: title.into(), columns: names, rows: rows.collect() }
+}
+
+/// The goals that logged attributes cost nothing: rate, CPU and log bytes of a phase beside those of the same not
+/// logged.
+pub(super) fn logging_costs_nothing(of: &str, logged: &Phase, plain: &Phase) -> Vec<Goal> {
+    let what = |what: &str| format!("{of} {what}, logged over not logged");
+    let mut goals = vec![
+        Goal::at_least(what("rate"), 0.95, logged.rate() / plain.rate()),
+        Goal::at_most(what("CPU"), 1.05, logged.cpu_seconds() / plain.cpu_seconds()),
+    ];
+    if let Some((logged, plain)) = logged.log_bytes.zip(plain.log_bytes) {
+        goals.push(Goal::at_most(what("log bytes"), 1.01, logged as f64 / plain as f64));
+    }
+    goals
 }
 
 /// The run of a case on a side.

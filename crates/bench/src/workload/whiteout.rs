@@ -3,20 +3,20 @@
 //! Published figures: an intent whose done item is in the same checkpoint need not be written to the log, which reduced
 //! the log from 2.5 GB/s to 0.22 GB/s.
 //!
-//! "Logged" is what a caller gets who asks for it: an update that one transaction makes needs no intent. "By intents" is
-//! how the kernel logged attributes: each update has an intent, and is made by a transaction of its own.
+//! "Logged" is what a caller gets who asks for it: an update that one transaction makes needs no intent. "By intents"
+//! is how the kernel logged attributes: each update has an intent, and is made by a transaction of its own.
 //!
 //! Values that wait for their checkpoint take memory, which the cache option must bound. So the cache has the library's
 //! default size here, unless the user sets another: with a quarter of the memory, the bound would never be reached.
 
-use super::tables::{columns, counters, find};
+use super::files::{CREATE_AND_SET, FilesWithValues, Then};
+use super::tables::{columns, counters, find, logging_costs_nothing};
 use super::xattr::published;
 use crate::case::Case;
-use crate::lab::{Lab, Run, Work};
-use crate::measure::{Bench, Phase};
-use crate::names::file_name;
+use crate::lab::{Lab, Run};
+use crate::measure::Phase;
 use crate::report::{Cell, Goal, LineSeries, Plot, Section, Table};
-use crate::target::Target;
+use crate::side::Side;
 use anyhow::Result;
 use xfskit::volume::{AttrLogging, AttrPath};
 
@@ -31,7 +31,6 @@ const THREADS: usize = 16;
 const PUBLISHED_BYTES: usize = 64 << 10;
 const SIZES: [usize; 6] = [64, 256, 1 << 10, 4 << 10, 16 << 10, PUBLISHED_BYTES];
 const QUICK_SIZES: [usize; 3] = [64, 4 << 10, PUBLISHED_BYTES];
-const PHASE: &str = "create and set";
 
 const NOT_LOGGED: &str = "not logged";
 const LOGGED: &str = "logged";
@@ -41,28 +40,6 @@ const ALL_INTENTS_LOGGED: &str = "by intents, whiteouts off";
 /// The name of a case.
 fn name_of(bytes: usize, how: &str) -> String {
     format!("{bytes} bytes, {how}")
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct FilesWithValues {
-    /// Files of each thread.
-    pub(super) each: usize,
-    pub(super) bytes: usize,
-}
-
-impl Work for FilesWithValues {
-    fn run<T: Target>(&self, bench: &Bench<'_, T>) -> Result<()> {
-        let target = bench.target;
-        let make = |n: usize| target.make_dir(target.base(), format!("dir{n}").as_bytes());
-        let dirs: Vec<T::Dir> = (0..bench.threads).map(make).collect::<Result<_>>()?;
-        let value = vec![7; self.bytes];
-        target.sync()?;
-        bench.phase(PHASE, self.each, |thread, n| {
-            let name = file_name(thread, n);
-            let made = target.create(&dirs[thread], &name)?;
-            target.set_xattr(&target.file(&dirs[thread], &name, made), "user.test", &value)
-        })
-    }
 }
 
 /// Measures.
@@ -77,7 +54,8 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
         name: "whiteout".into(),
         title: "whiteout: attributes of all sizes, logged".into(),
         about: format!(
-            "Up to {} files are made by {threads} threads, each in a directory of its own, and each is given an attribute. Best of {} rounds.",
+            "Up to {} files are made by {threads} threads, each in a directory of its own, and each is given an \
+             attribute. Best of {} rounds.",
             lab.files_or(FILES, QUICK_FILES),
             lab.rounds()
         ),
@@ -86,10 +64,11 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     section.tables.push(table(&runs));
     section.tables.extend(counters(runs.iter().filter(|run| run.case.starts_with(&name_of(PUBLISHED_BYTES, "")))));
     section.goals = sizes.iter().flat_map(|&bytes| goals(lab, &runs, bytes)).collect();
-    section.plots = plots(&runs);
+    section.plots = plots(&runs, &lab.sides);
     section.notes.push(
-        "The kernel can log attributes only in a build for debugging, so its side is without. Published, 64 KiB: logged 9,000 files/s and \
-         2.5 GB/s of log, with whiteouts 36,000 and 0.22, not logged 40,000 to 45,000; 4 KiB: logged 50,000 files/s and over 1 GB/s of log."
+        "The kernel can log attributes only in a build for debugging, so its side is without. Published, 64 KiB: logged \
+         9,000 files/s and 2.5 GB/s of log, with whiteouts 36,000 and 0.22, not logged 40,000 to 45,000; 4 KiB: logged \
+         50,000 files/s and over 1 GB/s of log."
             .into(),
     );
     section.runs = runs;
@@ -118,7 +97,7 @@ fn cases(lab: &Lab<'_>, bytes: usize, threads: usize) -> [(Case, FilesWithValues
         logged(WHITED_OUT, AttrPath::Intents, true),
         logged(ALL_INTENTS_LOGGED, AttrPath::Intents, false),
     ];
-    cases.map(|case| (case, FilesWithValues { each, bytes }))
+    cases.map(|case| (case, FilesWithValues { each, bytes, then: Then::Nothing }))
 }
 
 fn log_rate(phase: &Phase) -> Option<f64> {
@@ -128,9 +107,9 @@ fn log_rate(phase: &Phase) -> Option<f64> {
 fn table(runs: &[Run]) -> Table {
     let mut rows = Vec::new();
     for run in runs {
-        let Some(phase) = run.phase(PHASE) else { continue };
+        let Some(phase) = run.phase(CREATE_AND_SET) else { continue };
         let bytes = run.case.split(' ').next().and_then(|bytes| bytes.parse().ok()).unwrap_or_default();
-        let not_logged = find(runs, &name_of(bytes, NOT_LOGGED), &run.side).and_then(|run| run.phase(PHASE));
+        let not_logged = find(runs, &name_of(bytes, NOT_LOGGED), &run.side).and_then(|run| run.phase(CREATE_AND_SET));
         rows.push(vec![
             Cell::text(format!("{}, {}", run.side, run.case)),
             Cell::number(phase.rate(), 0),
@@ -149,16 +128,11 @@ fn table(runs: &[Run]) -> Table {
 
 fn goals(lab: &Lab<'_>, runs: &[Run], bytes: usize) -> Vec<Goal> {
     let side = &lab.sides[0].name;
-    let phase = |how: &str| find(runs, &name_of(bytes, how), side)?.phase(PHASE);
+    let phase = |how: &str| find(runs, &name_of(bytes, how), side)?.phase(CREATE_AND_SET);
     let mut goals = Vec::new();
     let Some(plain) = phase(NOT_LOGGED) else { return goals };
     if let Some(logged) = phase(LOGGED) {
-        let what = |what: &str| format!("{bytes} bytes: {what}, logged over not logged");
-        goals.push(Goal::at_least(what("rate"), 0.95, logged.rate() / plain.rate()));
-        goals.push(Goal::at_most(what("CPU"), 1.05, logged.cpu_seconds() / plain.cpu_seconds()));
-        if let Some((logged, plain)) = logged.log_bytes.zip(plain.log_bytes) {
-            goals.push(Goal::at_most(what("log bytes"), 1.01, logged as f64 / plain as f64));
-        }
+        goals.extend(logging_costs_nothing(&format!("{bytes} bytes:"), logged, plain));
     }
     if bytes == PUBLISHED_BYTES {
         goals.extend(published_goals(lab, plain, phase(WHITED_OUT), phase(ALL_INTENTS_LOGGED)));
@@ -191,19 +165,17 @@ fn published_goals(lab: &Lab<'_>, plain: &Phase, on: Option<&Phase>, off: Option
     goals
 }
 
-fn plots(runs: &[Run]) -> Vec<Plot> {
-    let mut sides: Vec<&str> = runs.iter().map(|run| run.side.as_str()).collect();
-    sides.dedup();
+fn plots(runs: &[Run], sides: &[Side]) -> Vec<Plot> {
     let line = |side: &str, how: &str, value: fn(&Phase) -> Option<f64>| {
         let point = |&bytes: &usize| {
-            let phase = find(runs, &name_of(bytes, how), side)?.phase(PHASE)?;
+            let phase = find(runs, &name_of(bytes, how), side)?.phase(CREATE_AND_SET)?;
             Some((bytes as f64, value(phase)?))
         };
         LineSeries { name: format!("{side}, {how}"), points: SIZES.iter().filter_map(point).collect() }
     };
     let plot = |title: &str, unit: &str, value: fn(&Phase) -> Option<f64>| {
         let all = [NOT_LOGGED, LOGGED, WHITED_OUT, ALL_INTENTS_LOGGED];
-        let lines = sides.iter().flat_map(|side| all.map(|how| line(side, how, value)));
+        let lines = sides.iter().flat_map(|side| all.map(|how| line(&side.name, how, value)));
         Plot::Lines {
             title: title.into(),
             x: "bytes".into(),

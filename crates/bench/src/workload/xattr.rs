@@ -4,7 +4,8 @@
 //! Values of up to some hundred bytes lie in the inode, longer ones in a leaf block, those above about three quarters
 //! of a block in blocks of their own. Published figures: the cost of logging them by intents.
 
-use super::tables::{beside, counters, find, matrix};
+use super::files::{FilesWithValues, Then, make_dirs};
+use super::tables::{beside, counters, find, logging_costs_nothing, matrix};
 use crate::case::Case;
 use crate::lab::{Lab, Run, Work};
 use crate::measure::{Bench, Phase};
@@ -68,34 +69,12 @@ impl Work for Xattr {
     }
 }
 
-/// Files made and given an attribute in one phase, and then removed.
-struct MakeSetUnlink {
-    each: usize,
-    bytes: usize,
-}
-
-impl Work for MakeSetUnlink {
-    fn run<T: Target>(&self, bench: &Bench<'_, T>) -> Result<()> {
-        let target = bench.target;
-        let make = |n: usize| target.make_dir(target.base(), format!("dir{n}").as_bytes());
-        let dirs: Vec<T::Dir> = (0..bench.threads).map(make).collect::<Result<_>>()?;
-        let value = vec![7; self.bytes];
-        bench.phase("create and set", self.each, |thread, n| {
-            let name = file_name(thread, n);
-            let made = target.create(&dirs[thread], &name)?;
-            target.set_xattr(&target.file(&dirs[thread], &name, made), NAME, &value)
-        })?;
-        bench.phase("unlink", self.each, |thread, n| target.unlink(&dirs[thread], &file_name(thread, n)))
-    }
-}
-
 const ONE_FILE: &str = "set, one file over and over";
 
 /// Makes `each` empty files for each thread, in a directory of its own, without measuring.
 pub(super) fn make_files<T: Target>(bench: &Bench<'_, T>, each: usize) -> Result<Vec<Vec<T::File>>> {
     let target = bench.target;
-    let make = |n: usize| target.make_dir(target.base(), format!("dir{n}").as_bytes());
-    let dirs: Vec<T::Dir> = (0..bench.threads).map(make).collect::<Result<_>>()?;
+    let dirs = make_dirs(bench.target, bench.threads)?;
     let files: Vec<std::sync::Mutex<Vec<T::File>>> = (0..bench.threads).map(|_| Default::default()).collect();
     bench.prepare(each, |thread, n| {
         let name = file_name(thread, n);
@@ -198,7 +177,7 @@ fn as_published(lab: &Lab<'_>) -> Result<Vec<Run>> {
         let cases = LOGGING.map(|(name, logging)| {
             let (case, files) = case(lab, size_name(bytes, name), bytes);
             let case = Case { threads, ..logged(published(lab, case), logging) };
-            (case, MakeSetUnlink { each: (files / threads).max(1), bytes })
+            (case, FilesWithValues { each: (files / threads).max(1), bytes, then: Then::Unlink })
         });
         runs.extend(lab.measure(&cases)?);
     }
@@ -264,12 +243,7 @@ fn goals_of_logging(runs: &[Run], side: &str) -> Vec<Goal> {
         let Some((never, always)) = find("never").zip(find("always")) else { continue };
         for phase in ["set", "replace, same length", "replace, other length", "remove"] {
             let Some((never, always)) = never.phase(phase).zip(always.phase(phase)) else { continue };
-            let what = |what: &str| format!("{bytes} bytes: {phase}, {what}, logged over not logged");
-            goals.push(Goal::at_least(what("rate"), 0.95, always.rate() / never.rate()));
-            goals.push(Goal::at_most(what("CPU"), 1.05, always.cpu_seconds() / never.cpu_seconds()));
-            if let Some((always, never)) = always.log_bytes.zip(never.log_bytes) {
-                goals.push(Goal::at_most(what("log bytes"), 1.01, always as f64 / never as f64));
-            }
+            goals.extend(logging_costs_nothing(&format!("{bytes} bytes: {phase},"), always, never));
         }
     }
     goals
