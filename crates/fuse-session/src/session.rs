@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use zerocopy::{Immutable, IntoBytes};
 
 /// Room for a reply that is no contents of a file: names and values of extended attributes, listings.
-const MIN_REPLY_BYTES: usize = 128 << 10;
+pub(crate) const MIN_REPLY_BYTES: usize = 128 << 10;
 /// Room for the header and the structure of a request with contents.
 const HEAD_BYTES: usize = 4096;
 /// Room for the reply to a request that waits.
@@ -43,7 +43,7 @@ const WAITER_REPLY_BYTES: usize = 4096;
 /// Whose requests are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Those of all whom the kernel lets in.
+    /// Those of every user that the kernel admits.
     All,
     /// Those of root and this user.
     RootAnd(u32),
@@ -161,11 +161,6 @@ fn panicked() -> io::Error {
 }
 
 impl<F: Filesystem> Shared<F> {
-    /// Room for the reply to anything but a read or a listing.
-    pub(crate) fn small_reply_bytes(&self) -> usize {
-        MIN_REPLY_BYTES
-    }
-
     fn request_bytes(&self) -> usize {
         abi::MIN_READ_BUFFER.max(self.config.max_write as usize + HEAD_BYTES)
     }
@@ -198,12 +193,8 @@ impl<F: Filesystem> Shared<F> {
         };
         self.counters.count(header.opcode);
         let request = match decode(&header, Body::whole(body), self.has_setxattr_ext()) {
-            Ok(request) if self.lets_in(&request) => request,
-            _ if opcode::is_silent(header.opcode) => return Next::Continue,
-            Ok(_) => {
-                channel.reply(header.unique, Err(Errno::ACCESS));
-                return Next::Continue;
-            }
+            Ok(request) => request,
+            Err(_) if opcode::is_silent(header.opcode) => return Next::Continue,
             Err(error) => {
                 channel.reply(header.unique, Err(error));
                 return Next::Continue;
@@ -254,8 +245,11 @@ impl<F: Filesystem> Shared<F> {
         }
     }
 
-    /// Lets the filesystem answer. A panic of it is logged where it happens, and EIO here.
+    /// Lets the filesystem answer those who may use the mount. A panic of it is logged where it happens, and EIO here.
     pub(crate) fn answer(&self, request: &Request<'_>, out: &mut [u8]) -> Answered {
+        if !self.lets_in(request) {
+            return Answered { contents: Err(Errno::ACCESS), then: Then::Nothing };
+        }
         let asked = catch_unwind(AssertUnwindSafe(|| match request.operation {
             Operation::Write(write) => {
                 let Written { result, then } = self.filesystem.write(&request.requester, request.node, &write);
@@ -273,11 +267,7 @@ impl<F: Filesystem> Shared<F> {
     /// As [`Self::answer`], on a thread that may wait.
     pub(crate) fn answer_waiting(&self, request: &Request<'_>) -> Answer<Vec<u8>> {
         let mut out = vec![0; WAITER_REPLY_BYTES];
-        let Answered { contents, then } = if self.lets_in(request) {
-            self.answer(request, &mut out)
-        } else {
-            Answered { contents: Err(Errno::ACCESS), then: Then::Nothing }
-        };
+        let Answered { contents, then } = self.answer(request, &mut out);
         match then {
             Then::Nothing => {}
             Then::BeforeReply(work) => work(),
@@ -308,7 +298,7 @@ impl<F: Filesystem> Shared<F> {
 
     /// Whether the requester may use the mount. Requests by an open file, and those of the kernel itself, are answered
     /// in any case.
-    pub(crate) fn lets_in(&self, request: &Request<'_>) -> bool {
+    fn lets_in(&self, request: &Request<'_>) -> bool {
         let Access::RootAnd(user) = self.config.access else { return true };
         let is_by_file = matches!(
             request.operation,

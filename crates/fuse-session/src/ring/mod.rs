@@ -21,8 +21,8 @@
 mod entry;
 
 use crate::filesystem::{Filesystem, Then};
-use crate::request::{Body, Operation, Request, decode};
-use crate::session::{Answered, Shared};
+use crate::request::{Body, Operation, decode};
+use crate::session::{Answered, MIN_REPLY_BYTES, Shared};
 use crate::{Errno, opcode};
 use entry::{Entry, Found};
 use io_uring::squeue::Entry128;
@@ -233,7 +233,7 @@ impl Queue {
     }
 
     fn serve<F: Filesystem>(&mut self, shared: &Arc<Shared<F>>) -> io::Result<()> {
-        let mut out = vec![0; shared.small_reply_bytes()];
+        let mut out = vec![0; MIN_REPLY_BYTES];
         (0..self.entries.len()).try_for_each(|index| self.register(index))?;
         self.await_mail()?;
         // The read of the eventfd is left at the end; it goes with the ring.
@@ -329,7 +329,7 @@ impl Queue {
             self.answer_elsewhere(shared, index, found);
             return Ok(());
         }
-        let Answered { contents, then } = answer_into(shared, &request, out);
+        let Answered { contents, then } = shared.answer(&request, out);
         let entry = &mut self.entries[index];
         if let Ok(length) = contents {
             entry.payload[..length].copy_from_slice(&out[..length]);
@@ -369,13 +369,6 @@ impl Queue {
                 .and_then(|request| shared.answer_waiting(&request));
             mailbox.post(Mail { entry: index, answer });
         }));
-    }
-}
-
-fn answer_into<F: Filesystem>(shared: &Shared<F>, request: &Request<'_>, out: &mut [u8]) -> Answered {
-    match shared.lets_in(request) {
-        true => shared.answer(request, out),
-        false => Answered { contents: Err(Errno::ACCESS), then: Then::Nothing },
     }
 }
 
