@@ -41,7 +41,7 @@ pub(crate) fn stats(filesystem: &Volume, failures: &Failures, requests: Option<&
             "whiteouts": options.whiteouts,
             "attr_path": format!("{:?}", options.attr_path).to_lowercase(),
             "known_absent": options.known_absent,
-            "attr_logging": format!("{:?}", filesystem.attr_logging()).to_lowercase(),
+            "attr_logging": filesystem.attr_logging().name(),
         },
     })
     .to_string()

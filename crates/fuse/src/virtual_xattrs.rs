@@ -79,7 +79,7 @@ pub(crate) fn get(server: &Server, fs: &Volume, number: InodeNumber, name: &[u8]
         Shown::Stats => Ok(stats(fs, &server.commit_failures(), server.requests()).into_bytes()),
         _ if !is_owner(uid) => Err(Error::NotPermitted),
         Shown::Superblock => Ok(fs.superblock().as_bytes().to_vec()),
-        Shown::Larp => Ok(format!("{:?}", fs.attr_logging()).to_lowercase().into_bytes()),
+        Shown::Larp => Ok(fs.attr_logging().name().into()),
         Shown::Paths(of) | Shown::Parents(of) if !fs.is_in_use(of)? => Err(Error::Stale(of.0)),
         Shown::Paths(of) => Ok(fs.paths(of)?.into_iter().flat_map(|path| [path, vec![0]].concat()).collect()),
         Shown::Parents(of) => {
@@ -104,10 +104,7 @@ pub(crate) fn set(
     let Some(Shown::Larp) = shown(number, server.root(), name).filter(|_| is_owner(uid)) else {
         return Err(Error::NotPermitted);
     };
-    match value.trim_ascii() {
-        b"always" => fs.set_attr_logging(AttrLogging::Always),
-        b"never" => fs.set_attr_logging(AttrLogging::Never),
-        _ => return Err(Error::Invalid("larp is always or never")),
-    }
+    let logging = std::str::from_utf8(value.trim_ascii()).ok().and_then(AttrLogging::from_name);
+    fs.set_attr_logging(logging.ok_or(Error::Invalid("larp is always or never"))?);
     Ok(())
 }

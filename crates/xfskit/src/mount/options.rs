@@ -57,6 +57,30 @@ pub enum AttrLogging {
     Always,
 }
 
+impl AttrLogging {
+    const ALL: [Self; 2] = [Self::Never, Self::Always];
+
+    /// Its name in options, which [`Self::from_name`] takes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Always => "always",
+        }
+    }
+
+    /// The one with a name.
+    ///
+    /// ```
+    /// use xfskit::volume::AttrLogging;
+    ///
+    /// assert_eq!(AttrLogging::from_name("always"), Some(AttrLogging::Always));
+    /// assert_eq!(AttrLogging::from_name("sometimes"), None);
+    /// ```
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|logging| logging.name() == name)
+    }
+}
+
 impl Default for MountOptions {
     fn default() -> Self {
         Self {

@@ -138,8 +138,8 @@ pub fn parse_engine(lists: &[String]) -> Result<MountOptions, Usage> {
     Ok(engine)
 }
 
-const ENGINE: &str = "larp=always|never, attrpath=fast|general|intents, nofastpath, nowhiteout, noknownabsent, wsync and \
-                      errortag=NAME[:PASS]";
+const ENGINE: &str = "larp=always|never, attrpath=fast|general|intents, nofastpath, nowhiteout, noknownabsent, wsync \
+                      and errortag=NAME[:PASS]";
 
 /// Applies an option of the engine. `false`: it is none.
 fn apply_to_engine(engine: &mut MountOptions, name: &str, value: Option<&str>) -> Result<bool, String> {
@@ -168,11 +168,7 @@ fn apply_to_engine(engine: &mut MountOptions, name: &str, value: Option<&str>) -
 /// # Errors
 /// What was expected instead.
 pub fn parse_logging(text: &str) -> Result<AttrLogging, String> {
-    match text {
-        "always" => Ok(AttrLogging::Always),
-        "never" => Ok(AttrLogging::Never),
-        _ => Err("expected always or never".into()),
-    }
+    AttrLogging::from_name(text).ok_or_else(|| "expected always or never".into())
 }
 
 #[cfg(test)]
