@@ -201,14 +201,8 @@ impl Work for Slow {
     }
 
     fn step(&mut self, _: &mut Transaction) -> xfskit::error::Result<StepResult> {
-        let journal = &self.fs.mount().journal;
-        let (_, size) = journal.usage();
-        for n in (0..=u8::MAX).cycle().take_while(|_| self.fills_log) {
-            if journal.usage().0 > size / 4 * 3 {
-                break;
-            }
-            self.fs.set_xattr(self.inode, b"user.other", &[n; 60_000], SetMode::Any, &Caller::root())?;
-            self.fs.sync()?;
+        if self.fills_log {
+            stress::fill_log(&self.fs, self.inode)?;
         }
         Ok(StepResult::Done)
     }

@@ -2,7 +2,7 @@
 //! keeps the old pointer and the new one apart.
 
 use crate::acl::acl;
-use crate::stress::{Image, Watchdog};
+use crate::stress::{Image, Watchdog, fill_log};
 use crate::{counted, intents, kernels_tree, logged_intents, make_file, set, xattr};
 use std::sync::Arc;
 use xfskit::dir;
@@ -92,8 +92,8 @@ fn the_kernel_finishes_a_replace_of_five_regions_and_a_set_of_three_that_find_no
     }
 }
 
-/// A batch may change one ACL twice. The second change must find what the first has done, although both have intents that
-/// commit together.
+/// A batch may change one ACL twice. The second change must find what the first has done, although both have intents
+/// that commit together.
 #[test]
 fn a_queued_update_is_done_before_another_of_the_same_attribute() {
     let image = Image::new(64, &[]);
@@ -151,15 +151,7 @@ impl Work for FillsLog {
     }
 
     fn step(&mut self, _: &mut Transaction) -> Result<StepResult> {
-        let journal = &self.fs.mount().journal;
-        let (_, size) = journal.usage();
-        for n in (0..=u8::MAX).cycle() {
-            if journal.usage().0 > size / 4 * 3 {
-                break;
-            }
-            set(&self.fs, self.inode, "user.other", &[n; 60_000]);
-            self.fs.sync()?;
-        }
+        fill_log(&self.fs, self.inode)?;
         self.fs.mount().error_tags.arm(LARP, 1);
         Ok(StepResult::Done)
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use xfskit::device::{Access, FileDevice};
-use xfskit::ondisk::Timestamp;
-use xfskit::volume::{MountOptions, Volume};
+use xfskit::ondisk::{InodeNumber, Timestamp};
+use xfskit::volume::{Caller, Error, MountOptions, SetMode, Volume};
 use xfskit_mkfs::{Options, make};
 use xfskit_testkit::{Scratch, scratch};
 
@@ -137,4 +137,18 @@ impl Drop for Watchdog {
     fn drop(&mut self) {
         self.done.store(true, Ordering::Relaxed);
     }
+}
+
+/// Sets an attribute of an inode, again and again, until three quarters of the log are taken.
+pub fn fill_log(fs: &Volume, inode: InodeNumber) -> Result<(), Error> {
+    let journal = &fs.mount().journal;
+    let (_, size) = journal.usage();
+    for n in (0..=u8::MAX).cycle() {
+        if journal.usage().0 > size / 4 * 3 {
+            break;
+        }
+        fs.set_xattr(inode, b"user.other", &[n; 60_000], SetMode::Any, &Caller::root())?;
+        fs.sync()?;
+    }
+    Ok(())
 }
