@@ -84,7 +84,8 @@ impl LiveFile {
         match error {
             Errno::PERM => anyhow!("{shown}: only root and the user who mounted {place} may ask"),
             Errno::TOOBIG | Errno::RANGE => anyhow!(
-                "{shown}: its names are longer than a mount can show: ask the image itself, after 'xfskit umount {place}'"
+                "{shown}: its names are longer than a mount can show: ask the image itself, after 'xfskit umount \
+                 {place}'"
             ),
             Errno::OPNOTSUPP | Errno::NODATA => {
                 anyhow!("{shown}: the server at {place} is older than this command; unmount, and mount again")

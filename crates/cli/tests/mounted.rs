@@ -29,8 +29,8 @@ fn server_of(image: &Path) -> i32 {
 fn kill(process: i32, signal: &str) {
     assert!(Command::new("kill").args([signal, &process.to_string()]).status().unwrap().success());
     let end = Instant::now() + Duration::from_secs(30);
-    // A zombie has no command line, but other threads of it may still have the image. This process is not its parent, so
-    // it cannot wait for it.
+    // A zombie has no command line, but other threads of it may still have the image. This process is not its parent,
+    // so it cannot wait for it.
     let threads = || fs::read_dir(format!("/proc/{process}/task")).map_or(0, Iterator::count);
     let alive =
         || fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|command| !command.is_empty()) || threads() > 1;

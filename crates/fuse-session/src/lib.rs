@@ -11,9 +11,9 @@
 //! session       threads that read, let answer and reply; waiters: threads for requests that wait
 //! notify        what the kernel is to drop from its cache
 //! ```
-//! The crate mounts nothing: it gets a connection. It has three uses of `unsafe`: the request to the kernel for a further
-//! descriptor of a connection (`channel.rs`), and, of io_uring, giving memory to the kernel, and a field of a submission
-//! (`ring/mod.rs`).
+//! The crate mounts nothing: it gets a connection. It has three uses of `unsafe`: the request to the kernel for a
+//! further descriptor of a connection (`channel.rs`), and, of io_uring, giving memory to the kernel, and a field of a
+//! submission (`ring/mod.rs`).
 //!
 //! docs/design/fuse.md has the states of a request and what each feature is for.
 //!

@@ -1,4 +1,5 @@
-//! `xfskit info`: shows the properties of an image, or of a mount of one. The summary of its geometry has the form of mkfs.xfs's.
+//! `xfskit info`: shows the properties of an image, or of a mount of one. The summary of its geometry has the form of
+//! mkfs.xfs's.
 
 use crate::args::ReadArgs;
 use crate::image::open_to_read;

@@ -36,8 +36,8 @@ impl Run {
     }
 
     /// Records what is durable after a sync or an fsync that returned an I/O error and did not shut the filesystem
-    /// down: names and attributes, and after a sync the contents of every file of which the device refused nothing. Times
-    /// that were set alone may wait for the contents, which the device has refused.
+    /// down: names and attributes, and after a sync the contents of every file of which the device refused nothing.
+    /// Times that were set alone may wait for the contents, which the device has refused.
     pub(super) fn acknowledge_others(&mut self, operation: &Operation, number: usize) {
         let refused = self.device.take_refused();
         match operation {

@@ -46,7 +46,8 @@ impl Mount {
         on_device.quota_flags = raw.quota_flags;
         set_checksum(bytes, SUPERBLOCK_CRC_OFFSET);
         self.cache.write_runs(&key, held.bytes())?;
-        self.flush_device()?;
+        // A flush that fails here fails the opening.
+        self.device.flush().map_err(|source| Error::Io { offset: 0, source })?;
         *self.superblock.lock() = raw;
         Ok(())
     }
@@ -86,9 +87,5 @@ impl Mount {
             }
         }
         Err(Error::WouldBlock)
-    }
-
-    fn flush_device(&self) -> Result<()> {
-        self.device.flush().map_err(|source| Error::Io { offset: 0, source })
     }
 }

@@ -165,8 +165,8 @@ impl Volume {
         Ok(offset.unwrap_or_default())
     }
 
-    /// No caller has the file open to write: the room that was kept for its growth is given back. Contents go on
-    /// waiting.
+    /// No caller has the file open to write: the free blocks that were set aside for its growth are given back. Contents
+    /// that wait in memory stay there.
     pub fn finish_writing(&self, inode: InodeNumber) {
         space::alloc::close_windows(&self.mount, inode);
     }

@@ -30,8 +30,8 @@ pub(super) fn has_no_blocks(tx: &Transaction, ino: InoId) -> bool {
     state.core.blocks == 0 && empty(ForkKind::Data) && empty(ForkKind::Attr)
 }
 
-/// Whether an inode that loses its last name may go in the same transaction. With `AttrPath::Intents` its parent pointer
-/// is removed first, by an intent and a transaction of its own.
+/// Whether an inode that loses its last name may go in the same transaction. With `AttrPath::Intents` its parent
+/// pointer is removed first, by an intent and a transaction of its own.
 pub(super) fn goes_with_its_name(tx: &Transaction, ino: InoId) -> bool {
     let by_intents = tx.mount().options.attr_path == AttrPath::Intents && tx.geometry().has_parent();
     !by_intents && has_no_blocks(tx, ino)

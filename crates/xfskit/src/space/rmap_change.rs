@@ -32,7 +32,7 @@ fn lock(tx: &mut Transaction, number: AgNumber) -> Result<Ag> {
 /// Records that the owner that `new` names has the blocks from now on.
 ///
 /// # Errors
-/// `Corrupt` when they have an owner with whom they cannot be shared, `WouldBlock` as [`super::free()`], `Io`.
+/// `Corrupt` when their owner cannot share them, `WouldBlock` as [`super::free()`], `Io`.
 pub fn map(tx: &mut Transaction, number: AgNumber, new: Rmap) -> Result<()> {
     if !tx.geometry().has_rmap() {
         return Ok(());

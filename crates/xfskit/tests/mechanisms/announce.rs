@@ -320,7 +320,7 @@ fn without_the_announcement_nothing_is_logged() {
     assert!(failed >= 4, "the record's write and flush, the superblock's write and flush: {failed}");
 }
 
-/// An update that cannot come to several transactions does not announce anything.
+/// An update that never takes several transactions announces nothing.
 #[test]
 fn a_short_value_announces_nothing() {
     let image = Image::new(64, &[]);

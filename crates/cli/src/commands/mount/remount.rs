@@ -1,5 +1,5 @@
-//! `mount -o remount`: the flags that the kernel has for every mount, and `larp`. The other options of the server stay as
-//! they are.
+//! `mount -o remount`: the flags that the kernel has for every mount, and `larp`. The other options of the server stay
+//! as they are.
 
 use super::options::{MountSettings, is_ignored};
 use crate::commands::stats;
