@@ -121,8 +121,10 @@ counters! {
     tail_pushes,
     /// Metadata blocks written back.
     blocks_written_back,
-    /// Flushes of the device.
+    /// Flushes of the devices.
     device_flushes,
+    /// Flushes that a caller needed and did not do, since another thread's covered what was written.
+    device_flushes_shared,
     /// Time that transactions held AG headers, where lock times are counted.
     ag_lock_nanoseconds,
     /// Time that transactions held inodes, where lock times are counted.

@@ -1,7 +1,7 @@
 //! Writes to blocks that have no place on the device yet: their bytes wait as dirty blocks.
 
 use super::piece::{BlockState, piece};
-use super::{device_offset, read_device, write_mapped};
+use super::{FlushedBefore, device_offset, read_device, write_mapped};
 use crate::error::{Error, Result};
 use crate::incore::{BlockPlace, DirtyBlocks};
 use crate::mount::BlockPool;
@@ -85,7 +85,11 @@ fn put(tx: &mut Transaction, ino: InoId, part: &Part<'_>, reserved: &mut u64) ->
         return Ok(());
     }
     match piece(tx, ino, part.block.0, part.block.0 + 1)?.state {
-        BlockState::Written(block) => write_mapped(tx, ino, (block, part.within as u64), part.data),
+        BlockState::Written(block) => {
+            let end = (part.block.0 << tx.geometry().block_log) + (part.within + part.data.len()) as u64;
+            let flushed = FlushedBefore::of_write(tx, ino, end);
+            write_mapped(tx, ino, (block, part.within as u64), part.data, flushed)
+        }
         BlockState::Unwritten(_) => {
             insert(tx, ino, part, part.within, part.data, BlockPlace::Mapped);
             Ok(())
@@ -128,6 +132,8 @@ pub fn zero(tx: &mut Transaction, ino: InoId, from: u64, to: u64) -> Result<()> 
         }
         at = until;
     }
+    // The map changes with them, so that a crash shows all of the range as zeros or as it was.
+    tx.mount().journal.order_in_place();
     Ok(())
 }
 
@@ -165,7 +171,8 @@ pub fn cut_tail(tx: &mut Transaction, ino: InoId, to: u64) -> Result<()> {
     if zeros > 0
         && let BlockState::Written(block) = piece(tx, ino, first, first + 1)?.state
     {
-        write_mapped(tx, ino, (block, to - (first << block_log)), &vec![0; zeros as usize])?;
+        let place = (block, to - (first << block_log));
+        write_mapped(tx, ino, place, &vec![0; zeros as usize], FlushedBefore::Records)?;
     }
     Ok(())
 }

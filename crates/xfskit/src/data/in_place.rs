@@ -1,7 +1,7 @@
 //! Writes to blocks that are written already and not shared: no map changes and no transaction is needed.
 
 use super::piece::{BlockState, piece};
-use super::write_mapped;
+use super::{FlushedBefore, write_mapped};
 use crate::error::Result;
 use crate::trans::{InoId, Transaction};
 use smallvec::SmallVec;
@@ -34,10 +34,11 @@ pub fn write_in_place(tx: &mut Transaction, ino: InoId, offset: u64, data: &[u8]
         parts.push(((block, at - (first << block_log)), (until - at) as usize));
         at = until;
     }
+    let flushed = FlushedBefore::of_write(tx, ino, end);
     let mut rest = data;
     for (place, count) in parts {
         let (part, behind) = rest.split_at(count);
-        write_mapped(tx, ino, place, part)?;
+        write_mapped(tx, ino, place, part, flushed)?;
         rest = behind;
     }
     Ok(true)

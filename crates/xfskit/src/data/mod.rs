@@ -63,18 +63,44 @@ fn expect_sole_owner(tx: &Transaction, ino: InoId, block: FsBlock, count: u64) -
     if bmap::may_share(&tx.inode(ino).core) { refcount::expect_durable(tx, block, count) } else { Ok(()) }
 }
 
-/// Writes contents to blocks that the file maps, from byte `within` of the first on.
-fn write_mapped(tx: &Transaction, ino: InoId, (block, within): (FsBlock, u64), data: &[u8]) -> Result<()> {
-    let blocks = (within + data.len() as u64).div_ceil(tx.geometry().block_bytes() as u64);
-    expect_sole_owner(tx, ino, block, blocks)?;
-    write_device(tx, device_offset(tx, ino, block)? + within, data)
+/// By when contents that were written must be durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FlushedBefore {
+    /// The records of the next checkpoint: a map or a size in them relies on the contents.
+    Records,
+    /// An fsync is answered: map and size show the block without them.
+    Fsync,
 }
 
-/// Writes contents. The next checkpoint flushes them before its first record.
-fn write_device(tx: &Transaction, offset: u64, data: &[u8]) -> Result<()> {
-    tx.mount().journal.check()?;
+impl FlushedBefore {
+    /// For a write to a block that is mapped as written, which ends at byte `end` of the file.
+    fn of_write(tx: &Transaction, ino: InoId, end: u64) -> Self {
+        if end <= tx.inode(ino).core.size { Self::Fsync } else { Self::Records }
+    }
+}
+
+/// Writes contents to blocks that the file maps, from byte `within` of the first on.
+fn write_mapped(
+    tx: &Transaction,
+    ino: InoId,
+    (block, within): (FsBlock, u64),
+    data: &[u8],
+    flushed: FlushedBefore,
+) -> Result<()> {
+    let blocks = (within + data.len() as u64).div_ceil(tx.geometry().block_bytes() as u64);
+    expect_sole_owner(tx, ino, block, blocks)?;
+    write_device(tx, device_offset(tx, ino, block)? + within, data, flushed)
+}
+
+/// Writes contents.
+fn write_device(tx: &Transaction, offset: u64, data: &[u8], flushed: FlushedBefore) -> Result<()> {
+    let journal = &tx.mount().journal;
+    journal.check()?;
     tx.mount().error_tags.fail(DATA_IOERROR)?;
     tx.mount().device.write(offset, data).map_err(|source| Error::Io { offset, source })?;
-    tx.mount().journal.unflushed_flag().store(true, Ordering::Release);
+    match flushed {
+        FlushedBefore::Records => journal.ordered_flag().store(true, Ordering::Release),
+        FlushedBefore::Fsync => journal.note_in_place(),
+    }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Contents of many small new files in one piece: one search, one write, one extent taken from the free space.
 
-use super::{device_offset, write_device};
+use super::{FlushedBefore, device_offset, write_device};
 use crate::error::Result;
 use crate::incore::ForkKind;
 use crate::inode::bmap;
@@ -54,7 +54,7 @@ fn write(tx: &Transaction, mut offset: u64, contents: &[&[u8]]) -> Result<()> {
         piece.resize(piece.len().next_multiple_of(block_bytes), 0);
         let next = contents.get(index + 1).map_or(usize::MAX, |next| next.len().next_multiple_of(block_bytes));
         if piece.len().saturating_add(next) > PIECE_BYTES {
-            write_device(tx, offset, &piece)?;
+            write_device(tx, offset, &piece, FlushedBefore::Records)?;
             offset += piece.len() as u64;
             piece.clear();
         }

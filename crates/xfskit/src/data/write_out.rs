@@ -10,7 +10,7 @@
 //! size.
 
 use super::piece::{BlockState, Piece, piece};
-use super::{device_offset, expect_sole_owner, window, write_device};
+use super::{FlushedBefore, device_offset, expect_sole_owner, window, write_device};
 use crate::error::Result;
 use crate::incore::ForkKind;
 use crate::inode::bmap;
@@ -116,13 +116,13 @@ fn write_blocks(tx: &Transaction, ino: InoId, run: Range<u64>, block: FsBlock, s
     let offset = device_offset(tx, ino, block)?;
     match source {
         Source::Bytes(bytes) | Source::Copy(bytes) => {
-            write_device(tx, offset, &bytes[..((run.end - run.start) << block_log) as usize])
+            write_device(tx, offset, &bytes[..((run.end - run.start) << block_log) as usize], FlushedBefore::Records)
         }
         Source::Dirty => {
             let Some(dirty) = &tx.inode(ino).dirty else { return Ok(()) };
-            dirty
-                .pieces(run.clone())
-                .try_for_each(|(at, bytes)| write_device(tx, offset + ((at.0 - run.start) << block_log), bytes))
+            dirty.pieces(run.clone()).try_for_each(|(at, bytes)| {
+                write_device(tx, offset + ((at.0 - run.start) << block_log), bytes, FlushedBefore::Records)
+            })
         }
     }
 }

@@ -59,7 +59,7 @@ impl WriteBack for WriteBackToDevice {
         let mut done = WrittenBack::default();
         let Some(mount) = self.mount.upgrade() else { return done };
         items.sort_unstable_by_key(|(address, _)| *address);
-        let unflushed = mount.journal.unflushed_flag();
+        let ordered = mount.journal.ordered_flag();
         let mut items = items.into_iter().peekable();
         while let Some((address, first)) = items.next() {
             let mut group = BlockItems::default();
@@ -67,7 +67,7 @@ impl WriteBack for WriteBackToDevice {
             while let Some((_, item)) = items.next_if(|(next, _)| *next == address) {
                 group.add(item);
             }
-            match write_group(&mount, ail, &unflushed, DiskAddress(address), group) {
+            match write_group(&mount, ail, &ordered, DiskAddress(address), group) {
                 Ok(left) => done.left += left,
                 Err(error) => {
                     let is_refused = matches!(error, Error::Io { .. });
@@ -92,12 +92,12 @@ impl WriteBack for WriteBackToDevice {
 fn write_group(
     mount: &Arc<Mount>,
     ail: &Ail,
-    unflushed: &AtomicBool,
+    ordered: &AtomicBool,
     address: DiskAddress,
     group: BlockItems,
 ) -> Result<usize> {
     if !group.inodes.is_empty() {
-        return write_cluster(mount, ail, unflushed, address, group.inodes);
+        return write_cluster(mount, ail, ordered, address, group.inodes);
     }
     let Some(buffer) = group.buffer else { return Ok(0) };
     let Some(content) = buffer.content().try_read() else { return Ok(0) };
@@ -105,9 +105,9 @@ fn write_group(
     let Some(kind) = content.kind_if_loaded() else { return Ok(0) };
     if std::ptr::eq(kind, &INODE_CLUSTER_KIND) {
         drop(content);
-        return write_cluster(mount, ail, unflushed, address, Vec::new());
+        return write_cluster(mount, ail, ordered, address, Vec::new());
     }
-    write_content(mount, ail, unflushed, &buffer, kind, content.bytes())
+    write_content(mount, ail, ordered, &buffer, kind, content.bytes())
 }
 
 /// Writes one buffer, other than one of inodes, to its place, if it waits for that and may be written now.
@@ -118,15 +118,15 @@ pub fn write_buffer_back(mount: &Arc<Mount>, buffer: &Arc<Buffer>) -> Result<()>
     let content = buffer.content().read();
     let Some(kind) = content.kind_if_loaded() else { return Ok(()) };
     debug_assert!(!std::ptr::eq(kind, &INODE_CLUSTER_KIND), "inodes are written with their cluster");
-    let unflushed = mount.journal.unflushed_flag();
-    write_content(mount, mount.journal.ail(), &unflushed, buffer, kind, content.bytes()).map(|_| ())
+    let ordered = mount.journal.ordered_flag();
+    write_content(mount, mount.journal.ail(), &ordered, buffer, kind, content.bytes()).map(|_| ())
 }
 
 /// Writes a buffer, whose lock the caller has, to its place, if it may be written. Returns how many items left the AIL.
 fn write_content(
     mount: &Mount,
     ail: &Ail,
-    unflushed: &AtomicBool,
+    ordered: &AtomicBool,
     buffer: &Arc<Buffer>,
     kind: &'static BufferKind,
     content: &[u8],
@@ -138,7 +138,7 @@ fn write_content(
     mount.error_tags.fail(BUF_IOERROR)?;
     mount.cache.write_runs(buffer.key(), &bytes)?;
     // Set before the item leaves the AIL: a checkpoint that sees the later tail then flushes first.
-    unflushed.store(true, Ordering::Release);
+    ordered.store(true, Ordering::Release);
     mount.counters.blocks_written_back.increment();
     Ok(usize::from(ail.remove_if_unchanged(&item, commits)))
 }

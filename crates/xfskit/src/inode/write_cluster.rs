@@ -57,7 +57,7 @@ impl FilledCluster {
 pub(super) fn write_cluster(
     mount: &Arc<Mount>,
     ail: &Ail,
-    unflushed: &AtomicBool,
+    ordered: &AtomicBool,
     address: DiskAddress,
     inodes: Vec<Arc<Inode>>,
 ) -> Result<usize> {
@@ -73,7 +73,7 @@ pub(super) fn write_cluster(
     mount.cache.write_runs(&key, filled.bytes_mut())?;
     let FilledCluster { buffer, held, copied, inodes, .. } = filled;
     drop(held);
-    unflushed.store(true, Ordering::Release);
+    ordered.store(true, Ordering::Release);
     mount.counters.blocks_written_back.increment();
     let left = ail.remove_all_unchanged(copied.iter().map(|(item, commits)| (item, *commits)));
     if inodes * mount.geometry.inode_bytes() == key.bytes() {

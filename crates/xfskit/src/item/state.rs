@@ -3,7 +3,7 @@
 //! Invariants: a stale object is not written back; write-back compares `commits` before the item leaves the
 //! AIL, so a change committed meanwhile keeps it there.
 
-use super::{AilPosition, DirtyBits, Gathered, LogVector};
+use super::{AilPosition, CheckpointSeq, DirtyBits, Gathered, LogVector};
 use crate::sync::{Mutex, MutexGuard};
 
 /// The journal's bookkeeping of an item.
@@ -49,6 +49,12 @@ impl ItemState {
     /// Whether a checkpoint that is not durable yet holds the item.
     pub fn is_pinned(&self) -> bool {
         self.lock().gathered.is_pinned()
+    }
+
+    /// The newest checkpoint that holds the item, if any that holds it is not durable yet.
+    pub fn pinned_by(&self) -> Option<CheckpointSeq> {
+        let inner = self.lock();
+        inner.gathered.is_pinned().then(|| inner.gathered.newest())
     }
 
     /// Whether the object may be dropped from memory: nothing of it waits in the journal or for write-back.

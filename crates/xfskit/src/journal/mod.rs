@@ -9,15 +9,16 @@
 //!   unpinned).
 //! - `taken + (head - tail) <= size`: space granted to running transactions, plus what the CIL will write, plus what
 //!   the log contains and still needs, never exceeds the log, so the head never meets the tail.
-//! - Before the first record of a checkpoint is written, the device is flushed if anything was written back since the
-//!   last flush, for the record's tail says that those write-backs are durable.
+//! - Before the first record of a checkpoint is written, the device is flushed if anything was written since the last
+//!   flush that the records rely on: metadata written back, for the record's tail says that it is durable; values;
+//!   contents of new blocks.
 //! - Checkpoints are written one at a time and in the order of their numbers; a checkpoint counts as durable when the
 //!   flush after its commit record has returned, and only then are its items unpinned and put into the AIL.
 //!
 //! Crash behaviour: a checkpoint whose commit record is not in the log did not happen. One that was flushed did.
 //!
-//! Locking: `writer` (one checkpoint at a time) > AIL or CIL shards > item state; `writer` > values. No lock of a
-//! buffer or an inode is waited for here, so a thread may push the journal while it holds some.
+//! Locking: a turn of `writer` (one checkpoint at a time) > AIL or CIL shards > item state; a turn > values. No lock of
+//! a buffer or an inode is waited for here, so a thread may push the journal while it holds some.
 
 mod ail;
 mod area;
@@ -34,12 +35,14 @@ pub mod replay;
 mod shard;
 mod shutdown;
 mod tail;
+mod turns;
 mod values;
 mod writer;
 
 pub use ail::Ail;
 pub use area::{HostSpace, LogArea};
 pub use copies::{RegionEnds, Regions};
+pub use data_device::FlushPoint;
 pub use grant::Grant;
 pub use head::{LogHead, LogState, find_head};
 pub use records::{Operation, Record, RecordReader};
@@ -52,11 +55,10 @@ use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::error_tags::ErrorTags;
 use crate::item::CheckpointSeq;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use checkpoint::Checkpoint;
 use cil::Cil;
-use data_device::{DataDevice, FlushFailed};
+use data_device::{DataDevice, FlushFailed, FlushFor};
 use grant::log_space::{LogSpace, MakeRoom};
 use push_policy::PushPolicy;
 use shutdown::Shutdown;
@@ -64,6 +66,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 use tail::Tail;
+use turns::Turns;
 use values::Values;
 use writer::LogWriter;
 use xfskit_device::BlockDevice;
@@ -97,8 +100,8 @@ pub struct Journal {
     policy: PushPolicy,
     /// Values that wait for their checkpoint.
     values: Values,
-    /// Writes one checkpoint at a time.
-    writer: Mutex<LogWriter>,
+    /// Writes one checkpoint in a turn.
+    writer: Turns<LogWriter>,
     /// The newest checkpoint that is durable.
     durable: AtomicU64,
     /// What must be written back before the tail moves.
@@ -108,6 +111,15 @@ pub struct Journal {
     /// Log space, and the threads that wait for it.
     space: LogSpace,
     shutdown: Shutdown,
+}
+
+/// Which thread wrote the checkpoint that a caller waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WrittenBy {
+    /// The caller.
+    Caller,
+    /// Another one.
+    Others,
 }
 
 /// The fraction of the cache's bytes that the memory for copies may take in addition.
@@ -131,17 +143,18 @@ impl Journal {
         let unit = (geometry.log_stripe_unit_bytes as usize).max(512);
         let record_bytes = (record_bytes / unit).max(1) * unit;
         let round = (geometry.log_stripe_unit_bytes as usize).max(512);
-        let writer = LogWriter::new(place, head, record_bytes, round, geometry.uuid, Arc::clone(&options.error_tags));
+        let data = Arc::new(DataDevice::new(data_device, Arc::clone(&counters)));
+        let (log_data, error_tags) = (Arc::clone(&data), Arc::clone(&options.error_tags));
+        let writer = LogWriter::new(place, log_data, head, record_bytes, round, geometry.uuid, error_tags);
         let space = LogSpace::new(log_bytes, writer.overheads(), head.next);
         let max_push_bytes = options.room_bytes.map_or(u64::MAX, |room| room / CHECKPOINTS_IN_ROOM);
         let push_bytes = space.accounts().push_bytes().min(max_push_bytes);
-        let data = Arc::new(DataDevice::new(data_device, Arc::clone(&counters)));
         Self {
             whiteouts: options.whiteouts,
             cil: Cil::new(push_bytes, options.cache_bytes / POOL_SHARE),
             policy: PushPolicy::new(push_bytes),
             values: Values::new(Arc::clone(&data), Arc::clone(&counters)),
-            writer: Mutex::new(writer),
+            writer: Turns::new(writer),
             durable: AtomicU64::new(0),
             tail: Tail::new(Arc::clone(&counters)),
             data,
@@ -167,9 +180,30 @@ impl Journal {
         self.tail.set_write_back(write_back);
     }
 
-    /// A flag to set whenever something is written to the data device.
-    pub fn unflushed_flag(&self) -> Arc<AtomicBool> {
-        self.data.unflushed_flag()
+    /// A flag to set whenever something is written to the data device that a record of the log may rely on.
+    pub fn ordered_flag(&self) -> Arc<AtomicBool> {
+        self.data.ordered_flag()
+    }
+
+    /// Contents were written to blocks that their file has already, below its end: no record of the log relies on that.
+    pub fn note_in_place(&self) {
+        self.data.note_in_place();
+    }
+
+    /// Contents that were written in place so far are durable before the transaction that the caller commits next: it
+    /// makes them replace something.
+    pub fn order_in_place(&self) {
+        self.data.order_in_place();
+    }
+
+    /// Whether everything that was written to the data device is durable.
+    pub fn is_flushed(&self) -> bool {
+        self.data.is_flushed()
+    }
+
+    /// Now: [`Self::make_durable`] covers what was written before.
+    pub fn flush_point(&self) -> FlushPoint {
+        self.data.now()
     }
 
     /// Stops the journal: nothing is written any more, and every operation fails with the reason.
@@ -222,7 +256,7 @@ impl Journal {
     pub fn after_commit(&self) -> Result<()> {
         // If another thread is writing a checkpoint already, this is left to the next commit.
         if self.is_push_due()
-            && let Some(mut writer) = self.writer.try_lock()
+            && let Some(mut writer) = self.writer.try_take()
             && self.is_push_due()
         {
             self.policy.push_begins();
@@ -260,18 +294,32 @@ impl Journal {
     /// # Errors
     /// `Io` or `Shutdown`: changes that were not acknowledged before may or may not be durable.
     pub fn force(&self, seq: CheckpointSeq) -> Result<()> {
+        self.count_force(seq).map(drop)
+    }
+
+    fn count_force(&self, seq: CheckpointSeq) -> Result<WrittenBy> {
         self.check()?;
         self.counters.log_forces.increment();
-        if self.durable.load(Ordering::Acquire) >= seq.0 {
+        let writer = self.write_up_to(seq)?;
+        if writer == WrittenBy::Others {
             self.counters.log_forces_shared.increment();
+        }
+        Ok(writer)
+    }
+
+    /// Makes an inode's changes durable, which are in checkpoints up to `newest`, and contents that were written before
+    /// `since`; waits.
+    ///
+    /// # Errors
+    /// As [`Self::force`].
+    pub fn make_durable(&self, newest: Option<CheckpointSeq>, since: FlushPoint) -> Result<()> {
+        let writer = newest.map(|seq| self.count_force(seq)).transpose()?;
+        self.check()?;
+        // The flush of its own records covers the contents, and is shared with no other thread.
+        if writer == Some(WrittenBy::Caller) && self.data.has_flushed(since) {
             return Ok(());
         }
-        let mut writer = self.writer.lock();
-        if self.durable.load(Ordering::Acquire) >= seq.0 {
-            self.counters.log_forces_shared.increment();
-            return Ok(());
-        }
-        self.push(&mut writer)
+        self.flush_data(since, FlushFor::AllWrites)
     }
 
     /// Makes everything committed so far durable.
@@ -280,8 +328,15 @@ impl Journal {
     /// As [`Self::force`].
     pub fn force_all(&self) -> Result<()> {
         self.check()?;
-        let mut writer = self.writer.lock();
-        self.push(&mut writer)
+        self.write_up_to(self.current()).map(drop)
+    }
+
+    /// Waits until checkpoint `seq` is durable, or for a turn to write it.
+    fn write_up_to(&self, seq: CheckpointSeq) -> Result<WrittenBy> {
+        match self.writer.take_unless(|| self.durable() >= seq) {
+            Some(mut writer) => self.push(&mut writer).map(|()| WrittenBy::Caller),
+            None => Ok(WrittenBy::Others),
+        }
     }
 
     /// The newest durable checkpoint.
@@ -328,14 +383,14 @@ impl Journal {
         let start = writer.head();
         let tail = self.tail.lsn().map_or(start, |tail| tail.min(start));
         checkpoint.ordered_writes.iter().try_for_each(|write| self.values.write(write))?;
-        self.flush_data()?;
+        let what = if self.data.is(writer.device()) { FlushFor::Ordered } else { FlushFor::AllWrites };
+        self.flush_data(self.data.now(), what)?;
         let written = writer.write_checkpoint(checkpoint, tail)?;
         let charged = checkpoint.charged_bytes;
         debug_assert!(written.bytes <= charged, "a checkpoint took {} bytes and was charged {charged}", written.bytes);
         self.counters.log_bytes.add(written.bytes);
         self.counters.log_records.add(written.records);
         writer.flush()?;
-        self.counters.device_flushes.increment();
         Ok(start)
     }
 
@@ -345,22 +400,18 @@ impl Journal {
         self.values.copy_waiting(offset, out)
     }
 
-    /// Makes contents durable that were written in place.
+    /// Makes durable what was written to the data device before the call.
     ///
     /// # Errors
     /// `Io`, `Shutdown`.
     pub fn flush_contents(&self) -> Result<()> {
-        // Under the writer's lock: a checkpoint may have cleared the flag and not flushed yet, or its flush may have
-        // failed.
-        let _writer = self.writer.lock();
-        self.check()?;
-        self.flush_data()
+        self.make_durable(None, self.flush_point())
     }
 
-    /// Flushes the data device, if anything was written to it since the last flush. A device that refuses shuts the
+    /// Flushes the data device, if there are writes before `since` that need it. A device that refuses shuts the
     /// filesystem down.
-    fn flush_data(&self) -> Result<()> {
-        self.data.flush_written().map_err(|FlushFailed(source)| {
+    fn flush_data(&self, since: FlushPoint, what: FlushFor) -> Result<()> {
+        self.data.flush(since, what).map_err(|FlushFailed(source)| {
             self.shut_down(format!("the device did not flush, what was written to it may be lost: {source}"));
             Error::Io { offset: 0, source }
         })
@@ -419,10 +470,7 @@ impl Journal {
                 return Err(error);
             }
             if self.tail.lsn().is_none() && self.cil.is_empty() {
-                // Under the writer's lock, so that no checkpoint clears the flag and relies on this flush.
-                let _writer = self.writer.lock();
-                self.check()?;
-                return self.flush_data();
+                return self.flush_contents();
             }
         }
         self.shut_down("metadata stayed locked while everything was to be written back");
@@ -450,7 +498,7 @@ impl Journal {
     /// # Errors
     /// `Io`.
     pub fn write_unmount(&self) -> Result<()> {
-        let mut writer = self.writer.lock();
+        let mut writer = self.writer.take();
         self.check()?;
         let written = writer.write_unmount()?;
         self.counters.log_bytes.add(written.bytes);

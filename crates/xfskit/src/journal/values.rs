@@ -95,7 +95,7 @@ impl Values {
     pub(super) fn write(&self, write: &OrderedWrite) -> Result<()> {
         let mut waiting = write.value.lock();
         let Some(value) = &*waiting else { return Ok(()) };
-        // The device is marked as unflushed before another thread finds the value written: the thread that writes the
+        // The device is marked as one to flush before another thread finds the value written: the thread that writes the
         // checkpoint then flushes it.
         self.device.write(write.offset, &value.blocks()[write.range.clone()])?;
         let done = waiting.take();
@@ -174,7 +174,7 @@ mod tests {
     fn what_is_written_once_waits_no_longer_and_is_not_written_again() {
         let device = Arc::new(xfskit_device::MemoryDevice::new(1000));
         let data = Arc::new(DataDevice::new(Arc::clone(&device) as _, Arc::default()));
-        let unflushed = data.unflushed_flag();
+        let ordered = data.ordered_flag();
         let values = Values::new(data, Arc::default());
         let first = OrderedWrite::new(100, &value(1, 50), VALUE);
         let second = OrderedWrite::new(200, &value(101, 50), VALUE);
@@ -184,14 +184,14 @@ mod tests {
         assert_eq!(values.copy_waiting(80, &mut out)[..], [0..20, 70..120, 170..200]);
         assert_eq!((out[20], out[69], out[120], out[169]), (1, 50, 101, 150));
         values.write(&first).unwrap();
-        assert!(unflushed.swap(false, Ordering::AcqRel));
+        assert!(ordered.swap(false, Ordering::AcqRel));
         assert_eq!(values.copy_waiting(80, &mut out)[..], [0..120, 170..200]);
         // The block may have another owner by now.
         device.write(100, &[9; 50]).unwrap();
         values.write(&first).unwrap();
         let mut there = [0; 50];
         device.read(100, &mut there).unwrap();
-        assert_eq!((there, unflushed.load(Ordering::Acquire)), ([9; 50], false));
+        assert_eq!((there, ordered.load(Ordering::Acquire)), ([9; 50], false));
         values.write(&second).unwrap();
         assert_eq!(values.bytes.load(Ordering::Relaxed), 0);
         assert_eq!(values.counters.value_bytes_waiting_peak.get(), 100);

@@ -5,6 +5,7 @@
 
 use super::area::LogArea;
 use super::checkpoint::Checkpoint;
+use super::data_device::{DataDevice, FlushFailed};
 use super::grant::accounts::Overheads;
 use super::head::LogHead;
 use crate::env::mix;
@@ -12,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::error_tags::{ErrorTags, LOG_BAD_CRC, LOG_IO_DONE};
 use std::mem::offset_of;
 use std::sync::Arc;
+use xfskit_device::BlockDevice;
 use xfskit_ondisk::log_record::{
     CLIENT_LOG, CLIENT_TRANSACTION, OPERATION_HEADER_BYTES, OperationHeader, RecordFields, RecordHeader,
     TransactionHeader, UNMOUNT_PAYLOAD, header_sectors, next_cycle, operation_flags, seal_record,
@@ -31,6 +33,8 @@ const MAX_IN_FLIGHT_BYTES: u64 = 1 << 20;
 
 pub(super) struct LogWriter {
     place: LogArea,
+    /// The data device, which may contain the log.
+    data: Arc<DataDevice>,
     /// Where the next record goes.
     head: Lsn,
     previous_block: u32,
@@ -50,6 +54,7 @@ pub(super) struct LogWriter {
 impl LogWriter {
     pub(super) fn new(
         place: LogArea,
+        data: Arc<DataDevice>,
         head: &LogHead,
         record_bytes: usize,
         round_bytes: usize,
@@ -58,6 +63,7 @@ impl LogWriter {
     ) -> Self {
         Self {
             place,
+            data,
             head: head.next,
             previous_block: head.last_record_block,
             record_bytes,
@@ -82,6 +88,11 @@ impl LogWriter {
             payload_bytes: (self.record_bytes - self.header_bytes()) as u64,
             round_bytes: self.round_bytes as u64,
         }
+    }
+
+    /// The device that contains the log.
+    pub(super) fn device(&self) -> &Arc<dyn BlockDevice> {
+        &self.place.device
     }
 
     pub(super) fn head(&self) -> Lsn {
@@ -112,7 +123,8 @@ impl LogWriter {
     }
 
     pub(super) fn flush(&mut self) -> Result<()> {
-        self.place.device.flush().map_err(|source| Error::Io { offset: self.place.offset, source })?;
+        let flushed = self.data.flush_log(&self.place.device);
+        flushed.map_err(|FlushFailed(source)| Error::Io { offset: self.place.offset, source })?;
         self.unflushed_bytes = 0;
         Ok(())
     }

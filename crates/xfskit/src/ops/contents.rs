@@ -184,11 +184,9 @@ impl Volume {
         }
         let Some(inode) = self.mount.inodes.find(inode) else { return Ok(self.mount.journal.flush_contents()?) };
         let waiting = self.write_out(&inode);
+        let since = self.mount.journal.flush_point();
         // A transaction that is committing now holds the lock; what it does came after this call.
-        if inode.item().is_pinned() {
-            self.mount.journal.force(self.mount.journal.current())?;
-        }
-        self.mount.journal.flush_contents()?;
+        self.mount.journal.make_durable(inode.item().pinned_by(), since)?;
         Ok(waiting?)
     }
 

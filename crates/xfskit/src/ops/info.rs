@@ -5,7 +5,6 @@ use crate::counters::Counters;
 use crate::error::caller;
 use crate::journal::{LogState, RecoveryReport};
 use crate::mount::MountOptions;
-use crate::sync::atomic::Ordering;
 use xfskit_ondisk::{Geometry, RawSuperblock};
 
 /// Memory and log in use, at one moment.
@@ -91,7 +90,7 @@ impl Volume {
         }
         // Contents and times that wait in memory are changes, too: they are committed before the question is asked.
         let is_committed = self.write_out_all().and(self.free_put_off()).is_ok();
-        let is_durable = !self.mount.journal.unflushed_flag().load(Ordering::Acquire);
+        let is_durable = self.mount.journal.is_flushed();
         if is_committed && is_durable && !self.mount.has_changed() { Ok(()) } else { self.unmount() }
     }
 }

@@ -125,6 +125,7 @@ impl Volume {
             check_project(&tx, dir, child)?;
             parent::expect_room(&mut tx, child)?;
             if was_unlinked {
+                self.mount.journal.order_in_place();
                 unlinked::remove(&mut tx, child)?;
             }
             dir::add_at(&mut tx, place, name, inode, file_type)?;

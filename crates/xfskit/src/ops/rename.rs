@@ -5,7 +5,8 @@
 //!
 //! A file that takes another one's name has its contents on disk first: what of them waits in memory is written out and
 //! mapped by transactions that commit before the rename, so no checkpoint holds the new name without them, and a crash
-//! never loses the contents of both files. That takes no flush: the journal flushes the device before every checkpoint.
+//! never loses the contents of both files. What of them was written in place is flushed before that checkpoint, too
+//! (`Journal::order_in_place`). Nothing is flushed here: the journal does it when it writes the checkpoint.
 //!
 //! Locking: up to five inodes, in no order that fits all cases. The first lock is waited for; the others are tried, and
 //! when one is taken the transaction, which has changed nothing yet, lets go of everything and starts anew. Renames
@@ -154,6 +155,9 @@ impl Volume {
             }
             check(&mut tx, &locked, flags, caller)?;
             unsettled.look(&tx, &locked, flags)?;
+            if locked.victim.is_some() {
+                self.mount.journal.order_in_place();
+            }
             let from_side = Side { dir: locked.from_dir, name: from.1 };
             let to_side = Side { dir: locked.to_dir, name: to.1 };
             if flags.exchange {

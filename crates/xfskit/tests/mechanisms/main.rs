@@ -1,4 +1,4 @@
-//! Each mechanism of attributes, pinned: a test that reads the counters, and fails when the mechanism is taken out.
+//! Each mechanism of attributes and of fsync, pinned: a test that reads the counters, and fails when the mechanism is taken out.
 //! `scripts/disable-mechanisms` takes them out one by one. What the mechanisms leave is compared with the kernel.
 
 mod absent;
@@ -6,6 +6,7 @@ mod acl;
 mod announce;
 mod copies;
 mod fast_path;
+mod fsyncs;
 mod in_place;
 mod intents;
 #[path = "../refusals/shapes.rs"]

@@ -8,6 +8,7 @@
 //! | model | what runs at once |
 //! |---|---|
 //! | `journal` | commit, push, force and a power cut |
+//! | `fsyncs` | writes in place, fsyncs that share flushes and turns, renames that replace, and a power cut |
 //! | `caches` | read, change, pin, write-back and eviction in caches that are always too small |
 //! | `dirs` | a large directory's remembered blocks, and eviction |
 //! | `freed` | write-back of inodes whose blocks get another owner |
@@ -22,6 +23,7 @@ mod counts;
 mod device;
 mod dirs;
 mod freed;
+mod fsyncs;
 mod journal;
 mod names;
 

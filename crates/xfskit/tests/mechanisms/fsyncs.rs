@@ -1,0 +1,367 @@
+//! How few flushes an fsync costs, and what a power cut leaves around them: contents that were written in place need no
+//! flush before the records of a checkpoint, except where a name is about to stand for them, and threads share flushes.
+
+use crate::stress::FILE;
+use crate::{counted, make_file};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+use xfskit::device::{BlockDevice, MemoryDevice};
+use xfskit::ondisk::{InodeNumber, Timestamp};
+use xfskit::volume::{Caller, MountOptions, NewFile, RenameFlags, Volume};
+use xfskit_mkfs::{Options, make};
+use xfskit_testkit::{kernel_mount, scratch};
+
+const BLOCK: usize = 4096;
+const IMAGE_BYTES: usize = 64 << 20;
+const LOG_BYTES: usize = 64 << 20;
+
+/// Which of the writes that no flush has covered arrive before the power fails.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Arrives {
+    /// All but those to files.
+    Records,
+    /// Those to files.
+    Contents,
+}
+
+#[derive(Default)]
+struct Gate {
+    closed: bool,
+    waiting: usize,
+}
+
+/// A device that loses at a power cut what no flush covered, and can keep a flush waiting.
+struct Device {
+    durable: Mutex<MemoryDevice>,
+    unflushed: Mutex<Vec<(u64, Vec<u8>)>>,
+    flushes: AtomicU64,
+    /// What a cut at the beginning of the last flush leaves.
+    wanted: Mutex<Option<Arrives>>,
+    cut: Mutex<Vec<u8>>,
+    gate: Mutex<Gate>,
+    moved: Condvar,
+}
+
+/// Contents of files begin with a letter; nothing else that is written in these tests is one letter all over.
+fn is_contents(bytes: &[u8]) -> bool {
+    bytes[0].is_ascii_uppercase() && bytes.iter().all(|byte| *byte == bytes[0])
+}
+
+impl Device {
+    fn new(bytes: Vec<u8>) -> Arc<Self> {
+        let (unflushed, flushes, wanted, cut, gate, moved) = Default::default();
+        Arc::new(Self {
+            durable: Mutex::new(MemoryDevice::from_bytes(bytes)),
+            unflushed,
+            flushes,
+            wanted,
+            cut,
+            gate,
+            moved,
+        })
+    }
+
+    fn formatted() -> Arc<Self> {
+        let device = MemoryDevice::new(IMAGE_BYTES);
+        make(&device, None, &options(), Timestamp::default()).unwrap();
+        Self::new(device.to_bytes())
+    }
+
+    /// What a power cut leaves.
+    fn power_cut(&self, arrives: Option<Arrives>) -> Vec<u8> {
+        let mut bytes = self.durable.lock().unwrap().to_bytes();
+        for (offset, data) in self.unflushed.lock().unwrap().iter() {
+            if arrives == Some(if is_contents(data) { Arrives::Contents } else { Arrives::Records }) {
+                bytes[*offset as usize..][..data.len()].copy_from_slice(data);
+            }
+        }
+        bytes
+    }
+
+    fn close_gate(&self) {
+        self.gate.lock().unwrap().closed = true;
+    }
+
+    fn open_gate(&self) {
+        self.gate.lock().unwrap().closed = false;
+        self.moved.notify_all();
+    }
+
+    fn wait_until_one_flushes(&self) {
+        let gate = self.gate.lock().unwrap();
+        drop(self.moved.wait_while(gate, |gate| gate.waiting == 0).unwrap());
+    }
+}
+
+impl BlockDevice for Device {
+    fn size_bytes(&self) -> u64 {
+        self.durable.lock().unwrap().size_bytes()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.durable.lock().unwrap().read(offset, buffer)?;
+        for (start, data) in self.unflushed.lock().unwrap().iter() {
+            let (from, to) = (offset.max(*start), (offset + buffer.len() as u64).min(start + data.len() as u64));
+            if from < to {
+                let source = &data[(from - start) as usize..(to - start) as usize];
+                buffer[(from - offset) as usize..(to - offset) as usize].copy_from_slice(source);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let end = offset + data.len() as u64;
+        let mut unflushed = self.unflushed.lock().unwrap();
+        if is_contents(data) && data[0] == b'Z' {
+            let overlaps = |(start, old): &(u64, Vec<u8>)| *start < end && start + old.len() as u64 > offset;
+            let is_old = |(_, old): &(u64, Vec<u8>)| is_contents(old) && old[0] != b'Z';
+            let may_arrive_later = unflushed.iter().any(|write| overlaps(write) && is_old(write));
+            assert!(!may_arrive_later, "a block has a new owner while a write of the old one is not flushed");
+        }
+        unflushed.push((offset, data.to_vec()));
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.flushes.fetch_add(1, Ordering::SeqCst);
+        if let Some(arrives) = *self.wanted.lock().unwrap() {
+            *self.cut.lock().unwrap() = self.power_cut(Some(arrives));
+        }
+        let covered = self.unflushed.lock().unwrap().len();
+        let mut gate = self.gate.lock().unwrap();
+        gate.waiting += 1;
+        self.moved.notify_all();
+        gate = self.moved.wait_while(gate, |gate| gate.closed).unwrap();
+        gate.waiting -= 1;
+        drop(gate);
+        let durable = self.durable.lock().unwrap();
+        self.unflushed.lock().unwrap().drain(..covered).try_for_each(|(offset, data)| durable.write(offset, &data))
+    }
+}
+
+fn options() -> Options {
+    Options { uuid: Some([7; 16]), allow_small: true, ..Options::default() }
+}
+
+fn open(device: &Arc<Device>) -> Volume {
+    Volume::open(Arc::clone(device) as _, MountOptions::default()).unwrap()
+}
+
+/// A file of two blocks full of `letter`, all of it durable.
+fn durable_file(fs: &Volume, name: &str, letter: u8) -> InodeNumber {
+    let file = make_file(fs, name);
+    fs.write_at(file, 0, &[letter; 2 * BLOCK]).unwrap();
+    fs.sync().unwrap();
+    file
+}
+
+/// The files in the root directory that the power cut left, judged by the kernel where it can mount.
+fn files(image: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let scratch = scratch();
+    let path = scratch.file("image");
+    std::fs::write(&path, image).unwrap();
+    let mut files = Vec::new();
+    if let Some(kernel) = kernel_mount(&path) {
+        for entry in std::fs::read_dir(kernel.path()).unwrap() {
+            let entry = entry.unwrap();
+            files.push((entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap()));
+        }
+        kernel.unmount();
+    } else {
+        let fs = open(&Device::new(image.to_vec()));
+        for entry in fs.list_dir(fs.root()).unwrap() {
+            let mut bytes = vec![0; 1 << 20];
+            let count = fs.read_at(entry.inode, 0, &mut bytes).unwrap();
+            bytes.truncate(count);
+            files.push((String::from_utf8(entry.name).unwrap(), bytes));
+        }
+    }
+    files.sort();
+    files
+}
+
+fn contents<'f>(files: &'f [(String, Vec<u8>)], name: &str) -> Option<&'f [u8]> {
+    files.iter().find(|(found, _)| found == name).map(|(_, bytes)| bytes.as_slice())
+}
+
+#[test]
+fn bytes_in_place_cost_one_flush_and_new_blocks_two() {
+    let device = Device::formatted();
+    let fs = open(&device);
+    let file = durable_file(&fs, "file", b'A');
+    let fsync = |changes: &[(&str, u64)], write: &dyn Fn()| {
+        write();
+        let before = device.flushes.load(Ordering::SeqCst);
+        let count = counted(&fs, || fs.fsync(file).unwrap());
+        count.expect(changes);
+        count.expect(&[("device_flushes_shared", 0), ("log_forces_shared", 0)]);
+        assert_eq!(device.flushes.load(Ordering::SeqCst) - before, count.get("device_flushes"));
+    };
+    let none = || {};
+    fsync(&[("device_flushes", 1), ("checkpoints", 1)], &|| fs.write_at(file, 0, &[b'B'; BLOCK]).unwrap());
+    fsync(&[("device_flushes", 0), ("checkpoints", 0)], &none);
+    // Times alone, of no write: those of the file stay as they are.
+    fsync(&[("device_flushes", 1), ("checkpoints", 0)], &|| {
+        fs.write_keeping_times(file, 4096, &[b'C'; BLOCK]).unwrap();
+    });
+    fsync(&[("device_flushes", 2), ("checkpoints", 1)], &|| drop(fs.append(file, &[b'D'; BLOCK]).unwrap()));
+    // Behind the end, in a block that the file has.
+    fs.append(file, &[b'E'; 100]).unwrap();
+    fs.fsync(file).unwrap();
+    fsync(&[("device_flushes", 2), ("checkpoints", 1)], &|| drop(fs.append(file, &[b'F'; 100]).unwrap()));
+    let end = fs.stat(file).unwrap().size - 100;
+    fsync(&[("device_flushes", 1), ("checkpoints", 1)], &|| fs.write_at(file, end, &[b'G'; 100]).unwrap());
+}
+
+#[test]
+fn an_external_log_is_flushed_after_the_data() {
+    let log = MemoryDevice::new(LOG_BYTES);
+    let device = MemoryDevice::new(IMAGE_BYTES);
+    let mut options = options();
+    options.apply('l', "logdev=log").unwrap();
+    make(&device, Some(&log), &options, Timestamp::default()).unwrap();
+    let (data, log) = (Device::new(device.to_bytes()), Device::new(log.to_bytes()));
+    let fs = Volume::open_with_log(Arc::clone(&data) as _, Arc::clone(&log) as _, MountOptions::default()).unwrap();
+    let file = durable_file(&fs, "file", b'A');
+    fs.write_at(file, 0, &[b'B'; BLOCK]).unwrap();
+    let count = counted(&fs, || fs.fsync(file).unwrap());
+    count.expect(&[("device_flushes", 2), ("device_flushes_shared", 0), ("checkpoints", 1)]);
+    assert!(data.unflushed.lock().unwrap().is_empty() && log.unflushed.lock().unwrap().is_empty());
+}
+
+#[test]
+fn those_that_come_during_a_flush_share_the_next() {
+    const WRITERS: u64 = 8;
+    let device = Device::formatted();
+    let fs = open(&device);
+    let files: Vec<_> = (0..=WRITERS).map(|n| durable_file(&fs, &format!("file-{n}"), b'A')).collect();
+    let sync = |file: InodeNumber| {
+        fs.write_keeping_times(file, 0, &[b'B'; BLOCK]).unwrap();
+        fs.fdatasync(file).unwrap();
+    };
+    let count = counted(&fs, || {
+        device.close_gate();
+        std::thread::scope(|scope| {
+            let (sync, files) = (&sync, &files);
+            scope.spawn(move || sync(files[0]));
+            device.wait_until_one_flushes();
+            for file in &files[1..] {
+                scope.spawn(move || sync(*file));
+            }
+            std::thread::sleep(Duration::from_millis(300));
+            device.open_gate();
+        });
+    });
+    count.expect(&[("device_flushes", 2), ("device_flushes_shared", WRITERS - 1), ("checkpoints", 0)]);
+    assert!(device.unflushed.lock().unwrap().is_empty());
+}
+
+#[test]
+fn an_fsync_waits_for_the_checkpoint_that_has_the_inode_and_writes_no_other() {
+    let device = Device::formatted();
+    let fs = open(&device);
+    let file = make_file(&fs, "file");
+    let count = counted(&fs, || {
+        device.close_gate();
+        std::thread::scope(|scope| {
+            scope.spawn(|| fs.sync().unwrap());
+            device.wait_until_one_flushes();
+            // This is in the next checkpoint.
+            make_file(&fs, "another");
+            let waits = scope.spawn(|| fs.fsync(file).unwrap());
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(!waits.is_finished(), "the file's checkpoint is not durable");
+            device.open_gate();
+        });
+    });
+    count.expect(&[("checkpoints", 1), ("log_forces", 1), ("log_forces_shared", 1)]);
+}
+
+/// What replaces a file was written in place and not flushed; the checkpoint with the new name arrives, and of the
+/// rest nothing that no flush covered.
+fn replace(change: impl FnOnce(&Volume, InodeNumber)) -> Vec<(String, Vec<u8>)> {
+    let device = Device::formatted();
+    let fs = open(&device);
+    durable_file(&fs, "old", b'A');
+    let new = durable_file(&fs, "new", b'B');
+    fs.write_at(new, 0, &[b'C'; 2 * BLOCK]).unwrap();
+    change(&fs, new);
+    *device.wanted.lock().unwrap() = Some(Arrives::Records);
+    fs.fsync(fs.root()).unwrap();
+    let cut = device.cut.lock().unwrap().clone();
+    files(&cut)
+}
+
+#[test]
+fn bytes_in_place_are_durable_before_the_name_that_replaces_a_file() {
+    let me = Caller::root();
+    let rename = |fs: &Volume, flags| fs.rename(fs.root(), b"new", fs.root(), b"old", flags, &me).unwrap();
+    let found = replace(|fs, _| rename(fs, RenameFlags::default()));
+    assert_eq!(found.len(), 1, "the rename is there");
+    assert_eq!(contents(&found, "old"), Some(&[b'C'; 2 * BLOCK][..]));
+
+    let exchange = RenameFlags { exchange: true, ..RenameFlags::default() };
+    let found = replace(|fs, _| rename(fs, exchange));
+    assert_eq!(contents(&found, "old"), Some(&[b'C'; 2 * BLOCK][..]));
+    assert_eq!(contents(&found, "new"), Some(&[b'A'; 2 * BLOCK][..]));
+
+    // A name that replaces none has no such promise, and costs no flush.
+    let found =
+        replace(|fs, _| fs.rename(fs.root(), b"new", fs.root(), b"other", RenameFlags::default(), &me).unwrap());
+    assert_eq!(contents(&found, "other"), Some(&[b'B'; 2 * BLOCK][..]));
+}
+
+#[test]
+fn bytes_in_place_are_durable_before_the_first_name() {
+    let device = Device::formatted();
+    let fs = open(&device);
+    let made = fs.tmpfile(fs.root(), &NewFile::of_mode(FILE | 0o644).unwrap(), &Caller::root()).unwrap();
+    let file = made.number();
+    fs.write_at(file, 0, &[b'A'; 2 * BLOCK]).unwrap();
+    fs.sync().unwrap();
+    fs.write_at(file, 0, &[b'B'; 2 * BLOCK]).unwrap();
+    fs.link(fs.root(), b"name", file).unwrap();
+    *device.wanted.lock().unwrap() = Some(Arrives::Records);
+    fs.fsync(fs.root()).unwrap();
+    let cut = device.cut.lock().unwrap().clone();
+    assert_eq!(contents(&files(&cut), "name"), Some(&[b'B'; 2 * BLOCK][..]));
+}
+
+#[test]
+fn before_the_flush_bytes_and_times_are_old_or_new_and_after_it_new() {
+    let written = Some(&[b'B'; BLOCK][..]);
+    for (arrives, expected) in [(Arrives::Records, &[b'A'; BLOCK][..]), (Arrives::Contents, &[b'B'; BLOCK][..])] {
+        let device = Device::formatted();
+        let fs = open(&device);
+        let file = durable_file(&fs, "file", b'A');
+        fs.write_at(file, 0, &[b'B'; BLOCK]).unwrap();
+        *device.wanted.lock().unwrap() = Some(arrives);
+        fs.fsync(file).unwrap();
+        let found = files(&device.cut.lock().unwrap());
+        assert_eq!(contents(&found, "file").map(|bytes| &bytes[..BLOCK]), Some(expected), "{arrives:?}");
+        let found = files(&device.power_cut(None));
+        assert_eq!(contents(&found, "file").map(|bytes| &bytes[..BLOCK]), written);
+    }
+}
+
+#[test]
+fn blocks_get_a_new_owner_when_old_writes_in_place_are_durable() {
+    let device = Device::formatted();
+    let fs = open(&device);
+    let old = make_file(&fs, "old");
+    let space = fs.statfs().free_blocks as usize * BLOCK;
+    // More than half of the space, so that the next file has to take some of these blocks.
+    let bytes = (space * 3 / 5) & !(BLOCK - 1);
+    fs.write_at(old, 0, &vec![b'A'; bytes]).unwrap();
+    fs.sync().unwrap();
+    fs.write_at(old, 0, &vec![b'B'; bytes]).unwrap();
+    fs.unlink(fs.root(), b"old", &Caller::root()).unwrap();
+    let new = make_file(&fs, "new");
+    // The device looks at these writes.
+    fs.write_at(new, 0, &vec![b'Z'; bytes]).unwrap();
+    fs.fsync(new).unwrap();
+    assert!(contents(&files(&device.power_cut(None)), "new").is_some_and(|found| found == vec![b'Z'; bytes]));
+}
