@@ -40,6 +40,8 @@ pub struct Options {
     pub on: Option<PathBuf>,
     /// The second side.
     pub against: Option<Against>,
+    /// The folder of scratch images; in memory if not given.
+    pub scratch: Option<PathBuf>,
     /// Few files.
     pub quick: bool,
     /// The published geometry and numbers.
@@ -135,7 +137,11 @@ impl<'a> Lab<'a> {
             Some(Against::Dir(path)) => Some(Side::dir(path)?),
         });
         let cache_bytes = options.cache_bytes.unwrap_or_else(|| cache_bytes_of(memory_bytes()));
-        Ok(Self { options, watch, scratch: Scratch::new()?, sides, cache_bytes, case_names: RefCell::default() })
+        let scratch = match &options.scratch {
+            None => Scratch::new()?,
+            Some(place) => Scratch::new_in(place)?,
+        };
+        Ok(Self { options, watch, scratch, sides, cache_bytes, case_names: RefCell::default() })
     }
 
     pub(crate) fn threads(&self) -> usize {

@@ -3,7 +3,9 @@
 //! On a virtual machine the first access to memory is slow. So an image of moderate size gets all its memory when it is
 //! made, and the image of the next case is made in the same file.
 
+use crate::BenchError;
 use crate::case::Case;
+use crate::machine::mount_point;
 use anyhow::{Context, Result};
 use rustix::fs::FallocateFlags;
 use std::fs::File;
@@ -51,10 +53,21 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     pub(crate) fn new() -> Result<Self> {
-        let prefix = format!("xfskit-bench-{}-", std::process::id());
-        let dir = tempfile::Builder::new().prefix(&prefix).tempdir_in("/dev/shm");
-        let dir = dir.or_else(|_| tempfile::Builder::new().prefix(&prefix).tempdir());
-        Ok(Self { dir: dir.context("a folder for scratch images")? })
+        Self::new_in(Path::new("/dev/shm")).or_else(|_| Self::new_in(&std::env::temp_dir()))
+    }
+
+    /// A folder below `place`.
+    pub(crate) fn new_in(place: &Path) -> Result<Self> {
+        let place = place.canonicalize().map_err(|_| BenchError::Missing(place.into()))?;
+        let dir = tempfile::Builder::new().prefix(&format!("xfskit-bench-{}-", std::process::id())).tempdir_in(&place);
+        Ok(Self { dir: dir.map_err(|source| BenchError::NotWritable { path: place, source })? })
+    }
+
+    /// What it lies in, for a report: the folder above, and the kind of filesystem there.
+    pub(crate) fn place(&self) -> String {
+        let above = self.dir.path().parent().unwrap_or(self.dir.path());
+        let kind = mount_point(above).map_or_else(String::new, |mount| format!(" ({})", mount.kind));
+        format!("{}{kind}", above.display())
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {

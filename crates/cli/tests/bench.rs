@@ -83,6 +83,34 @@ fn the_experiments_that_make_their_own_images_run_and_clean_up() {
     }
 }
 
+/// Counts are exact: an fsync in place costs one flush, an append two, and more writers share them.
+#[test]
+fn fsync_counts_flushes_on_each_side_and_uses_the_folder_that_was_named() {
+    let scratch = scratch();
+    for (threads, case) in [("1", "1 writer"), ("8", "8 writers")] {
+        let report = report(&format!("fsync --quick --threads {threads} --scratch IMAGE"), scratch.path());
+        let section = &report["experiments"][0];
+        assert!(section["about"].as_str().unwrap().contains(scratch.path().to_str().unwrap()));
+        let notes = section["notes"].as_array().unwrap();
+        assert_eq!(runs(&report).len() + notes.len(), 3, "a side is measured, or the report says why not: {notes:?}");
+        for run in runs(&report) {
+            assert_eq!(run["case"], case);
+            let side = run["side"].as_str().unwrap();
+            for (name, most) in [("overwrite", 1), ("append", 2)] {
+                let phase = phase(run, name);
+                let fsyncs = phase["operations"].as_u64().unwrap();
+                let flushes = phase["counters"]["device_flushes"].as_u64().unwrap();
+                assert!(flushes > 0, "{side}, {name}");
+                if side.starts_with("xfskit") {
+                    // A server's checkpoints may add some: the names of new files, times of the cache of the mount.
+                    assert!(flushes <= most * fsyncs + fsyncs / 10 + 2, "{side}, {name}: {flushes} for {fsyncs}");
+                }
+            }
+        }
+    }
+    assert_eq!(scratch.path().read_dir().unwrap().count(), 0);
+}
+
 #[test]
 fn a_create_is_one_transaction_and_the_log_has_as_many_bytes() {
     let scratch = scratch();

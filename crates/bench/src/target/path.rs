@@ -107,7 +107,7 @@ fn kernel_counts(path: &Path) -> Result<Counts> {
 }
 
 /// The counts of xfskit's FUSE server.
-fn server_counts(root: &Path) -> Result<Counts> {
+pub(crate) fn server_counts(root: &Path) -> Result<Counts> {
     let mut value = vec![0; STATS_BYTES];
     let length = rustix::fs::getxattr(root, STATS_XATTR, &mut value[..])?;
     let figures: serde_json::Value = serde_json::from_slice(&value[..length])?;

@@ -5,6 +5,7 @@ mod cpus;
 mod dbench;
 mod files;
 mod fsmark;
+mod fsync;
 mod fuse;
 mod noxattr;
 mod rename;
@@ -36,6 +37,8 @@ pub enum Experiment {
     Rename,
     /// Creates, attributes and unlinks through a mount, beside a FUSE server that does nothing
     Fuse,
+    /// 4 KiB made durable by 1, 8 and 64 writers, beside the kernel's loop mount
+    Fsync,
     /// One file written and read, beside the kernel's with O_DIRECT and on a mount
     Contents,
     /// Trees into images and out of them, beside mkfs.xfs -p and cp -a
@@ -48,13 +51,14 @@ pub enum Experiment {
 
 type Measure = fn(&Lab<'_>) -> Result<Section>;
 
-const ALL: [(Experiment, Measure); 9] = [
+const ALL: [(Experiment, Measure); 10] = [
     (Experiment::Fsmark, fsmark::measure),
     (Experiment::Xattr, xattr::measure),
     (Experiment::Whiteout, whiteout::measure),
     (Experiment::NoXattr, noxattr::measure),
     (Experiment::Rename, rename::measure),
     (Experiment::Fuse, fuse::measure),
+    (Experiment::Fsync, fsync::measure),
     (Experiment::Contents, contents::measure),
     (Experiment::Trees, trees::measure),
     (Experiment::Cpus, cpus::measure),

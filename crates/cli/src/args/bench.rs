@@ -38,6 +38,9 @@ pub struct BenchArgs {
     /// The second side: "kernel" for a loop mount of a scratch image (needs root), or a folder
     #[arg(long, value_name = "kernel|DIR")]
     pub against: Option<PathBuf>,
+    /// The folder of scratch images, for instance on a disk [default: in memory]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
     /// Write a report; its name's ending, html, json or md, says of what kind. May be given several times
     #[arg(long, value_name = "FILE")]
     pub report: Vec<PathBuf>,

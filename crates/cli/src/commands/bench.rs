@@ -75,6 +75,7 @@ fn options(args: &BenchArgs) -> Result<Options> {
         rounds: args.rounds,
         on: args.on.clone(),
         against,
+        scratch: args.scratch.clone(),
         quick: args.quick,
         published: args.published,
         image_bytes: size,
