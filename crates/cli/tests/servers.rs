@@ -368,7 +368,7 @@ fn a_host_without_space_for_the_journal_is_left_as_it_is() {
     }
     let copy = dir.join("a.img");
     xfskit_testkit::copy_image(&image, &copy);
-    rustix::fs::sync();
+    rustix::fs::syncfs(File::open(&dir).unwrap()).unwrap();
     let free = || rustix::fs::statvfs(&dir).unwrap().f_bfree;
     let (before, bytes) = (free(), fs::read(&copy).unwrap());
     // A copy may take long, so it needs space for the whole journal.
