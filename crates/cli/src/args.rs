@@ -289,6 +289,8 @@ Options for -o:
   cache=SIZE          memory for metadata (256M)
   commit=SECONDS      make everything durable this often (30; 0 for never)
   threads=N           threads that answer requests
+  placement=client|scheduler   a client that is alone is answered on its own processor (client), or
+                      where the scheduler puts the threads
   writeback, nowriteback   what programs write waits in the kernel's cache (the default), or each
                       write reports what became of it: docs/mounting.md has what it costs
   larp=always|never   whether updates of attributes that take several transactions are logged by

@@ -18,10 +18,10 @@ use xfskit_fuzz_harness::{Behaviour, Overlay};
 
 /// All option names in docs/mounting.md and mount(8), without and with a value.
 const OPTIONS: &str = "ro rw norecovery wsync writeback nowriteback nofastpath nowhiteout noknownabsent allow_other \
-    allow_root auto_unmount logdev cache commit threads larp errortag comment user subtype fsname defaults auto noauto \
-    nouser users owner group nofail _netdev relatime norelatime strictatime nostrictatime lazytime nolazytime diratime \
-    nodiratime iversion noiversion silent loud mand nomand default_permissions dev nodev suid nosuid exec noexec atime \
-    noatime dirsync sync async";
+    allow_root auto_unmount logdev cache commit threads placement larp errortag comment user subtype fsname defaults \
+    auto noauto nouser users owner group nofail _netdev relatime norelatime strictatime nostrictatime lazytime \
+    nolazytime diratime nodiratime iversion noiversion silent loud mand nomand default_permissions dev nodev suid \
+    nosuid exec noexec atime noatime dirsync sync async";
 
 /// An image with files that a dump may name.
 static BASE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(|| {

@@ -6,11 +6,13 @@
 //! Source of facts: fuse(4); `fuse_dev_do_read` and `fuse_dev_do_write` in `fs/fuse/dev.c`, Linux 6.18.
 
 use crate::abi::RawOutHeader;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// What a read of the connection gives.
@@ -24,6 +26,13 @@ pub(crate) enum Received {
     End,
     /// The other side of a socket has closed it.
     Closed,
+}
+
+/// What a read does when there is no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WhenEmpty {
+    Waits,
+    Returns,
 }
 
 /// One descriptor of a connection.
@@ -43,8 +52,12 @@ impl Channel {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn another(&self) -> io::Result<Self> {
-        let fd = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    pub(crate) fn another(&self, empty: WhenEmpty) -> io::Result<Self> {
+        let flags = match empty {
+            WhenEmpty::Waits => OFlags::empty(),
+            WhenEmpty::Returns => OFlags::NONBLOCK,
+        };
+        let fd = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC | flags, Mode::empty())?;
         join(&fd, &self.0)?;
         Ok(Self::new(fd))
     }
@@ -65,6 +78,14 @@ impl Channel {
                 Err(error) => Err(error.into()),
             };
         }
+    }
+
+    /// Whether a request is there, or comes within a time; so it is when the connection has ended.
+    pub(crate) fn has_request(&self, within: Duration) -> bool {
+        let timeout = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: within.subsec_nanos().into() };
+        let mut polled = [PollFd::new(&*self.0, PollFlags::IN)];
+        // Interrupted, it is none of both; the caller asks again.
+        !matches!(rustix::event::poll(&mut polled, Some(&timeout)), Ok(0) | Err(_))
     }
 
     /// Sends a message: a reply, or a notice with unique number 0.

@@ -9,12 +9,13 @@ pub struct Counters {
     by_opcode: [AtomicU64; opcode::COUNT],
     unknown: AtomicU64,
     waited: AtomicU64,
+    followed: AtomicU64,
 }
 
 impl Default for Counters {
     fn default() -> Self {
         let by_opcode = std::array::from_fn(|_| AtomicU64::new(0));
-        Self { by_opcode, unknown: AtomicU64::new(0), waited: AtomicU64::new(0) }
+        Self { by_opcode, unknown: AtomicU64::new(0), waited: AtomicU64::new(0), followed: AtomicU64::new(0) }
     }
 }
 
@@ -35,6 +36,15 @@ impl Counters {
     /// Requests that threads for waiting requests have answered.
     pub fn waited(&self) -> u64 {
         self.waited.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_followed(&self) {
+        self.followed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Requests of lone clients that were answered on their processors.
+    pub fn followed(&self) -> u64 {
+        self.followed.load(Ordering::Relaxed)
     }
 
     /// Requests of all opcodes.

@@ -9,11 +9,12 @@
 //! channel       a descriptor of the connection
 //! ring          the same by io_uring, with a queue for each processor
 //! session       threads that read, let answer and reply; waiters: threads for requests that wait
+//! readers       which threads read: the pool, or the follower of a client that is alone (follower, processor)
 //! notify        what the kernel is to drop from its cache
 //! ```
-//! The crate mounts nothing: it gets a connection. It has three uses of `unsafe`: the request to the kernel for a
-//! further descriptor of a connection (`channel.rs`), and, of io_uring, giving memory to the kernel, and a field of a
-//! submission (`ring/mod.rs`).
+//! The crate mounts nothing: it gets a connection. It has four uses of `unsafe`: the request to the kernel for a
+//! further descriptor of a connection (`channel.rs`), the policy of a thread (`processor.rs`), and, of io_uring, giving
+//! memory to the kernel, and a field of a submission (`ring/mod.rs`).
 //!
 //! docs/design/fuse.md has the states of a request and what each feature is for.
 //!
@@ -23,10 +24,13 @@ pub mod abi;
 mod channel;
 mod counters;
 mod filesystem;
+mod follower;
 mod init;
 mod listing;
 mod notify;
 pub mod opcode;
+mod processor;
+mod readers;
 mod reply;
 pub mod request;
 mod ring;
@@ -40,4 +44,4 @@ pub use listing::{Listed, Listing, ListingPlus, Room};
 pub use notify::Notifier;
 pub use request::{NewTime, Requester, Time};
 pub use rustix::io::Errno;
-pub use session::{Access, Config, Session};
+pub use session::{Access, Config, Placement, Session};

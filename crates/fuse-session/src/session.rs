@@ -15,12 +15,14 @@
 //! answered, and [`Session::run`] returns.
 
 use crate::abi::{self, Features};
-use crate::channel::{Channel, Received};
+use crate::channel::{Channel, Received, WhenEmpty};
 use crate::counters::Counters;
 use crate::filesystem::{Answer, Filesystem, Then, Written};
+use crate::follower::{self, Client, Place};
 use crate::init::{Agreed, negotiate};
 use crate::notify::Notifier;
 use crate::opcode;
+use crate::readers::{PoolTurn, Readers, Ticks, Why};
 use crate::reply::{answer, raw_written};
 use crate::request::{Body, Operation, Request, decode, decode_header};
 use crate::ring::Queues;
@@ -31,6 +33,8 @@ use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
 use zerocopy::{Immutable, IntoBytes};
 
 /// Room for a reply that is no contents of a file: names and values of extended attributes, listings.
@@ -40,6 +44,9 @@ const HEAD_BYTES: usize = 4096;
 /// Room for the reply to a request that waits.
 const WAITER_REPLY_BYTES: usize = 4096;
 
+/// How long the follower waits for a request before the pool reads again.
+const QUIET_AFTER: Duration = Duration::from_millis(20);
+
 /// Whose requests are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -47,6 +54,16 @@ pub enum Access {
     All,
     /// Those of root and this user.
     RootAnd(u32),
+}
+
+/// On which processors requests are answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// Where the scheduler puts the threads.
+    Scheduler,
+    /// Those of a client that is alone on its own processor, where that saves the waking of another one.
+    #[default]
+    WithLoneClient,
 }
 
 /// The settings of a session.
@@ -58,6 +75,8 @@ pub struct Config {
     pub max_write: u32,
     /// Whose requests are answered.
     pub access: Access,
+    /// On which processors. A session with one thread leaves that to the scheduler.
+    pub placement: Placement,
 }
 
 /// A session whose first request has been answered.
@@ -77,6 +96,7 @@ pub(crate) struct Shared<F> {
     has_panicked: AtomicBool,
     /// Requests that wait, on whatever thread.
     waiting: AtomicUsize,
+    readers: Readers,
 }
 
 /// Whether a thread goes on.
@@ -112,7 +132,9 @@ impl<F: Filesystem> Session<F> {
         let has_panicked = AtomicBool::new(false);
         let counters = Arc::default();
         let waiting = AtomicUsize::new(0);
-        let shared = Arc::new(Shared { filesystem, agreed, config, counters, waiters, has_panicked, waiting });
+        let readers = Readers::new();
+        let shared = Shared { filesystem, agreed, config, counters, waiters, has_panicked, waiting, readers };
+        let shared = Arc::new(shared);
         shared.counters.count(opcode::INIT);
         if let Some(queues) = &queues {
             queues.begin(&shared);
@@ -137,13 +159,14 @@ impl<F: Filesystem> Session<F> {
     pub fn run(self) -> io::Result<()> {
         let mut channels = vec![self.channel.clone()];
         for _ in 1..self.shared.config.threads.max(1) {
-            channels.push(self.channel.another()?);
+            channels.push(self.channel.another(WhenEmpty::Waits)?);
         }
         let mut threads = Vec::new();
+        let mut guard = self.start_follower(&mut threads)?;
         for (number, channel) in channels.into_iter().enumerate() {
-            let shared = Arc::clone(&self.shared);
+            let (shared, guard) = (Arc::clone(&self.shared), guard.take());
             let thread = std::thread::Builder::new().name(format!("fuse-{number}"));
-            threads.push(thread.spawn(move || shared.serve(&channel))?);
+            threads.push(thread.spawn(move || shared.serve(&channel, guard))?);
         }
         let mut result = Ok(());
         for thread in threads {
@@ -154,6 +177,41 @@ impl<F: Filesystem> Session<F> {
         }
         if self.shared.has_panicked.load(Ordering::Relaxed) { result.and(Err(panicked())) } else { result }
     }
+
+    /// Starts the follower, if there is to be one, and returns what its guard needs. What the system refuses of it is
+    /// logged: then there is none.
+    fn start_follower(&self, threads: &mut Vec<JoinHandle<io::Result<()>>>) -> io::Result<Option<Guard>> {
+        let Config { threads: pool, placement, .. } = self.shared.config;
+        // Queues of io_uring are of processors already, and a lone thread has no guard.
+        if placement == Placement::Scheduler || pool < 2 || self.queues.is_some() {
+            return Ok(None);
+        }
+        let channel = self.channel.another(WhenEmpty::Returns)?;
+        let shared = Arc::clone(&self.shared);
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let run = move || match Place::of_this_thread() {
+            Ok(place) => {
+                let place = Arc::new(place);
+                // Both ends are there: the other thread waits for this.
+                let _ = ready.send(Some(Arc::clone(&place)));
+                shared.follow(&channel, &place)
+            }
+            Err(error) => {
+                tracing::info!(%error, "lone clients are not followed");
+                Ok(())
+            }
+        };
+        threads.push(std::thread::Builder::new().name("fuse-follow".into()).spawn(run)?);
+        let place = is_ready.recv().ok().flatten();
+        self.shared.readers.set_may_follow(place.is_some());
+        Ok(place.map(|place| Guard { place, ticks: Ticks::default() }))
+    }
+}
+
+/// What the thread of the pool needs that looks after the follower.
+struct Guard {
+    place: Arc<Place>,
+    ticks: Ticks,
 }
 
 fn panicked() -> io::Error {
@@ -165,12 +223,30 @@ impl<F: Filesystem> Shared<F> {
         abi::MIN_READ_BUFFER.max(self.config.max_write as usize + HEAD_BYTES)
     }
 
-    fn serve(self: &Arc<Self>, channel: &Channel) -> io::Result<()> {
+    fn reply_bytes(&self) -> usize {
+        MIN_REPLY_BYTES.max(self.config.max_write as usize)
+    }
+
+    /// The work of a thread of the pool.
+    fn serve(self: &Arc<Self>, channel: &Channel, guard: Option<Guard>) -> io::Result<()> {
+        let result = self.serve_until_end(channel, guard);
+        // Others may wait for their turn.
+        self.readers.end();
+        result
+    }
+
+    fn serve_until_end(self: &Arc<Self>, channel: &Channel, mut guard: Option<Guard>) -> io::Result<()> {
         let mut buffer = vec![0; self.request_bytes()];
-        let mut out = vec![0; MIN_REPLY_BYTES.max(self.config.max_write as usize)];
+        let mut out = vec![0; self.reply_bytes()];
         loop {
+            let at_tick = guard.as_mut().map(|guard| || self.look_after_follower(channel, guard));
+            if self.readers.await_pool_turn(at_tick) == PoolTurn::End {
+                return Ok(());
+            }
             match channel.receive(&mut buffer)? {
                 Received::Request(length) => {
+                    let others = self.waiting.load(Ordering::Relaxed);
+                    let _answering = self.readers.pool_answers(client_of(&buffer[..length]), others);
                     if self.process(channel, &mut buffer, length, &mut out) == Next::End {
                         return Ok(());
                     }
@@ -182,6 +258,52 @@ impl<F: Filesystem> Shared<F> {
                 }
             }
         }
+    }
+
+    fn look_after_follower(&self, channel: &Channel, guard: &mut Guard) {
+        let stuck = self.readers.is_stuck(&mut guard.ticks, || channel.has_request(Duration::ZERO));
+        follower::guard(&self.readers, &guard.place, stuck);
+    }
+
+    /// The work of the follower.
+    fn follow(self: &Arc<Self>, channel: &Channel, place: &Place) -> io::Result<()> {
+        let mut buffer = vec![0; self.request_bytes()];
+        let mut out = vec![0; self.reply_bytes()];
+        while let Some(client) = self.readers.await_client() {
+            let mut client = Client::new(client, place);
+            while self.readers.is_followed() {
+                match channel.receive(&mut buffer)? {
+                    Received::Request(length) => {
+                        let answering = self.readers.follower_answers();
+                        self.counters.count_followed();
+                        match decode_header(&buffer[..length]) {
+                            Some((header, _)) if opcode::is_silent(header.opcode) => client.note_silent(),
+                            header => {
+                                let id = header.map_or(0, |(header, _)| header.pid);
+                                client.note(id, || channel.has_request(Duration::ZERO));
+                            }
+                        }
+                        let next = self.process(channel, &mut buffer, length, &mut out);
+                        drop(answering);
+                        if next == Next::End {
+                            self.readers.end();
+                            return Ok(());
+                        }
+                        client.follow(place);
+                        if let Some(why) = client.is_over() {
+                            self.readers.end_to_follow(why);
+                        }
+                    }
+                    Received::Nothing if channel.has_request(QUIET_AFTER) => {}
+                    Received::Nothing => self.readers.end_to_follow(Why::Quiet),
+                    Received::End | Received::Closed => {
+                        self.readers.end();
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Answers the request in `buffer`, or gives it to a thread that may wait. The buffer is then another one.
@@ -207,9 +329,11 @@ impl<F: Filesystem> Shared<F> {
         if self.filesystem.may_wait(&request) {
             self.counters.count_waiter();
             // To hand a request over wakes a thread, which takes a lone writer longer than the flush of a fast disk. So
-            // a request that waits alone is answered here, if another thread is left for what comes meanwhile.
+            // a request that waits alone is answered here, if another thread is left for what comes meanwhile. For the
+            // follower the guard will find one; but what waits for other requests would wait for that, too.
             let is_alone = self.waiting.fetch_add(1, Ordering::Relaxed) == 0;
-            if is_alone && self.config.threads > 1 {
+            let has_other = self.config.threads > 1 && !(self.readers.is_followed() && waits_for_requests(&request));
+            if is_alone && has_other {
                 self.answer_here(channel, &request, out);
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
                 return Next::Continue;
@@ -331,6 +455,16 @@ impl<F: Filesystem> Shared<F> {
         }
         true
     }
+}
+
+/// Whether the answer to a request waits for other requests.
+pub(crate) fn waits_for_requests(request: &Request<'_>) -> bool {
+    matches!(request.operation, Operation::Lseek { .. })
+}
+
+/// The client of a message: the number of a thread; 0 for the kernel itself, and what this process cannot see.
+fn client_of(message: &[u8]) -> u32 {
+    decode_header(message).map_or(0, |(header, _)| header.pid)
 }
 
 /// Puts a structure into the place of a reply's contents.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use xfskit_fuse_session::abi::{RawAttr, RawFsyncIn, RawGetAttrIn, RawInHeader, RawInitIn, RawOutHeader, RawWriteIn};
 use xfskit_fuse_session::request::{Operation, Request, Write};
 use xfskit_fuse_session::{
-    Access, Answer, Attr, Config, Counters, Errno, Features, Filesystem, Requester, Session, Then, Version, Written,
-    opcode,
+    Access, Answer, Attr, Config, Counters, Errno, Features, Filesystem, Placement, Requester, Session, Then, Version,
+    Written, opcode,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -84,7 +84,7 @@ fn start(barrier: &Arc<Barrier>) -> Running {
     let kernel = Kernel(ours);
     let init = RawInitIn { major: 7, minor: 40, max_readahead: 1 << 17, flags: 0 };
     kernel.send(opcode::INIT, 2, 0, &[init.as_bytes()]);
-    let config = Config { threads: 1, max_write: 1 << 20, access: Access::All };
+    let config = Config { threads: 1, max_write: 1 << 20, access: Access::All, placement: Placement::Scheduler };
     let session = Session::begin(Slow { barrier: Arc::clone(barrier) }, theirs, config).unwrap();
     assert_eq!(kernel.reply(), (2, 0));
     Running { kernel, counters: session.counters(), thread: std::thread::spawn(|| session.run()) }

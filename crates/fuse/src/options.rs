@@ -2,7 +2,7 @@
 
 use rustix::mount::MountFlags;
 use std::ffi::OsString;
-use xfskit_fuse_session::{Access, Config, Features};
+use xfskit_fuse_session::{Access, Config, Features, Placement};
 
 const MAX_WRITE_BYTES: u32 = 1 << 20;
 
@@ -21,6 +21,8 @@ pub struct Options {
     pub auto_unmount: bool,
     /// Threads that answer requests; 0 for as many as there are processors, at most eight.
     pub threads: usize,
+    /// On which processors requests are answered.
+    pub placement: Placement,
     /// When written data is sent to the server.
     pub cache: WriteCache,
     /// Seconds between two commits, which make everything durable without an fsync; 0 for none.
@@ -65,6 +67,7 @@ impl Default for Options {
             allow_root: false,
             auto_unmount: false,
             threads: 0,
+            placement: Placement::default(),
             cache: WriteCache::default(),
             commit_seconds: 30,
             kernel: Vec::new(),
@@ -137,7 +140,7 @@ impl Options {
         };
         let processors = std::thread::available_parallelism().map_or(2, usize::from);
         let threads = if self.threads == 0 { processors.clamp(2, 8) } else { self.threads };
-        Config { threads, max_write: MAX_WRITE_BYTES, access }
+        Config { threads, max_write: MAX_WRITE_BYTES, access, placement: self.placement }
     }
 }
 

@@ -8,6 +8,7 @@ use xfskit_fuse_session::Counters;
 /// The figures: counts since the mount, and current use.
 pub(crate) fn stats(filesystem: &Volume, failures: &Failures, requests: Option<&Counters>) -> String {
     let waited = requests.map_or(0, Counters::waited);
+    let followed = requests.map_or(0, Counters::followed);
     let requests: Map<String, Value> = requests
         .map(Counters::list)
         .unwrap_or_default()
@@ -21,6 +22,7 @@ pub(crate) fn stats(filesystem: &Volume, failures: &Failures, requests: Option<&
         "counters": counters,
         "requests": requests,
         "waiting": { "requests": waited },
+        "followed": { "requests": followed },
         "log": { "used_bytes": usage.log_used_bytes, "size_bytes": usage.log_bytes },
         "cache": {
             "buffer_bytes": usage.buffer_bytes,

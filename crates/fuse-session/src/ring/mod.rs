@@ -21,8 +21,8 @@
 mod entry;
 
 use crate::filesystem::{Filesystem, Then};
-use crate::request::{Body, Operation, decode};
-use crate::session::{Answered, MIN_REPLY_BYTES, Shared};
+use crate::request::{Body, decode};
+use crate::session::{Answered, MIN_REPLY_BYTES, Shared, waits_for_requests};
 use crate::{Errno, opcode};
 use entry::{Entry, Found};
 use io_uring::squeue::Entry128;
@@ -320,8 +320,7 @@ impl Queue {
             Ok(request) => request,
             Err(error) => return self.reply(index, &found, Err(error)),
         };
-        let waits_for_requests = matches!(request.operation, Operation::Lseek { .. });
-        if waits_for_requests && is_scarce {
+        if waits_for_requests(&request) && is_scarce {
             // The kernel then finds data and holes itself, as if all of a file were data.
             return self.reply(index, &found, Err(Errno::NOSYS));
         }

@@ -43,6 +43,15 @@ impl Drop for Served {
     }
 }
 
+/// Whether FUSE cannot be used; then the reason has been printed.
+pub fn skip_without_fuse() -> bool {
+    let is_missing = fs::File::open("/dev/fuse").is_err();
+    if is_missing {
+        skip("this machine has no /dev/fuse");
+    }
+    is_missing
+}
+
 /// `None`, after printing the reason, if FUSE cannot be used.
 pub fn mounted() -> Option<Fixture> {
     mounted_with(IMAGE_BYTES)
@@ -50,8 +59,7 @@ pub fn mounted() -> Option<Fixture> {
 
 /// As [`mounted`], with an image of another size.
 pub fn mounted_with(bytes: u64) -> Option<Fixture> {
-    if fs::File::open("/dev/fuse").is_err() {
-        skip("this machine has no /dev/fuse");
+    if skip_without_fuse() {
         return None;
     }
     let scratch = scratch();

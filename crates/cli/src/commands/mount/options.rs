@@ -4,6 +4,7 @@ use crate::exit::Usage;
 use crate::text::parse_size;
 use std::path::PathBuf;
 use xfskit::volume::{AttrLogging, AttrPath, MountOptions};
+use xfskit_fuse::protocol::Placement;
 use xfskit_fuse::{KernelOption, Options, WriteCache};
 
 /// Options that mount(8) and fstab add and that have no meaning for a server.
@@ -112,6 +113,13 @@ impl MountSettings {
                 0 => return Err("expected one thread at least".into()),
                 threads => self.fuse.threads = threads.min(64) as usize,
             },
+            "placement" => {
+                self.fuse.placement = match value {
+                    "client" => Placement::WithLoneClient,
+                    "scheduler" => Placement::Scheduler,
+                    _ => return Err("expected client or scheduler".into()),
+                }
+            }
             "comment" | "user" | "subtype" | "fsname" => {}
             _ if name.starts_with("x-") => {}
             _ => return Err("no such option".into()),
@@ -188,6 +196,8 @@ mod tests {
         assert_eq!(settings.fuse.kernel, [KernelOption::Dev]);
         assert!(parse("wsink").unwrap_err().to_string().contains("wsink"));
         assert!(parse("threads=0").unwrap_err().to_string().contains("one thread at least"));
+        assert_eq!(parse("placement=scheduler").unwrap().fuse.placement, Placement::Scheduler);
+        assert!(parse("placement=moon").unwrap_err().to_string().contains("client or scheduler"));
         assert!(parse("larp=maybe").is_err() && parse("norecovery").is_err());
         assert!(parse("ro,norecovery").unwrap().engine.no_recovery);
     }
