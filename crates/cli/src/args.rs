@@ -43,7 +43,8 @@ pub enum Command {
     Mount(MountArgs),
     /// Unmount, and wait until the image is closed
     Umount(MountPointArgs),
-    /// Show what an image is: label, features, sizes, free space, state of the journal
+    /// Show what an image is, or one that is mounted: label, features, sizes, free space, state of the journal
+    #[command(after_help = examples::with(LIVE_NOTES, examples::INFO))]
     Info(ReadArgs),
     /// Verify a whole image without changing it
     #[command(after_help = examples::with(CHECK_EXIT_CODES, examples::CHECK))]
@@ -94,9 +95,9 @@ pub enum Command {
     /// Show and change extended attributes
     #[command(subcommand)]
     Xattr(XattrCommand),
-    /// List every name of a file, by its parent pointers
+    /// List every name of a file, by its parent pointers, in an image or on a mount
     Parents(ParentsArgs),
-    /// List every path that leads to an inode
+    /// List every path that leads to an inode, in an image or on a mount
     Path(InodeArgs),
     /// Show the figures of a mount: transactions, journal, caches
     Stats(MountPointArgs),
@@ -500,11 +501,12 @@ pub struct ChownArgs {
 
 /// Arguments of `parents`.
 #[derive(Debug, Args)]
-#[command(after_help = examples::PATHS)]
+#[command(after_help = examples::with(LIVE_NOTES, examples::PATHS))]
 pub struct ParentsArgs {
     #[command(flatten)]
     pub read: ReadArgs,
-    /// Path within the image, or inode:NUMBER. Left out where the first operand is a file on a mount of xfskit
+    /// Path within the image, or inode:NUMBER. Left out where the first operand is the path of a file on a mount of
+    /// xfskit
     pub path: Option<OsString>,
     /// The inode of each directory and the name there, instead of paths
     #[arg(short, long)]
@@ -513,12 +515,23 @@ pub struct ParentsArgs {
 
 /// Arguments of `path`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::with(LIVE_NOTES, examples::PATH))]
 pub struct InodeArgs {
     #[command(flatten)]
     pub read: ReadArgs,
-    /// Inode number
+    /// Inode number, or inode:NUMBER
+    #[arg(value_parser = parse_inode)]
     pub inode: u64,
 }
+
+/// Parses an inode number, which may be written as for the commands that take paths.
+fn parse_inode(text: &str) -> Result<u64, std::num::ParseIntError> {
+    text.strip_prefix("inode:").unwrap_or(text).parse()
+}
+
+const LIVE_NOTES: &str = "\
+Where the image is mounted by xfskit, name the mount point instead of the image: the server answers. Only root and the \
+user who mounted it may ask.";
 
 /// Commands for the journal.
 #[derive(Debug, Subcommand)]

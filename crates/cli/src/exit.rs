@@ -50,7 +50,8 @@ pub const USAGE: u8 = 2;
 pub const DAMAGED: u8 = 3;
 const BUSY: u8 = 4;
 const BAD_SOURCE: u8 = 5;
-const UNREADABLE: u8 = 6;
+/// The image cannot be opened or read.
+pub const UNREADABLE: u8 = 6;
 const UNSUPPORTED: u8 = 7;
 const NO_MOUNT: u8 = 8;
 /// Something was copied, but parts were refused.
@@ -94,6 +95,16 @@ pub struct Mounted {
     pub holders: String,
     /// The mount point.
     pub place: String,
+}
+
+/// A path on a mount of xfskit that is not an image.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct OnMount {
+    /// What it is, and what to do instead.
+    pub message: String,
+    /// The exit code.
+    pub code: u8,
 }
 
 /// A failure that is already reported: by a server in a process of its own, or by a command with exit codes of its own.
@@ -207,12 +218,12 @@ pub fn code(error: &anyhow::Error) -> u8 {
     error.chain().find_map(of_cause).unwrap_or(FAILED)
 }
 
-/// The message of an error: its causes from the outside in, without those that the text before contains; then what the
-/// user can do about it with this command.
+/// The message of an error: its causes from the outside in, without those that the text before contains, and without a
+/// name that the next cause begins with; then what the user can do about it with this command.
 pub fn message(error: &anyhow::Error) -> String {
     let mut message = String::new();
     for cause in error.chain().map(ToString::to_string) {
-        if message.is_empty() {
+        if message.is_empty() || cause.starts_with(&format!("{message}: ")) {
             message = cause;
         } else if !message.contains(&cause) {
             message = format!("{message}: {cause}");
@@ -311,6 +322,9 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     }
     if cause.is::<Mounted>() {
         return Some(BUSY);
+    }
+    if let Some(on_mount) = cause.downcast_ref::<OnMount>() {
+        return Some(on_mount.code);
     }
     if cause.is::<NotAnImage>() {
         return Some(DAMAGED);

@@ -326,14 +326,18 @@ pub fn find(filesystem: &Volume, path: &OsStr) -> Result<Stat> {
     resolve(filesystem, path, LastLink::Keep).with_context(|| shown(path))
 }
 
+/// The number in `inode:NUMBER`.
+pub fn number_of(path: &OsStr) -> Option<u64> {
+    path.to_str()?.strip_prefix("inode:")?.parse().ok()
+}
+
 /// Finds a file by its path, or by its number where that is `inode:NUMBER`; a file of that name in the root is
 /// `/inode:NUMBER`.
 ///
 /// # Errors
 /// As a look-up; `Stale` for the number of no inode in use.
 pub fn resolve(filesystem: &Volume, path: &OsStr, last: LastLink) -> Result<Stat, Error> {
-    let number = path.to_str().and_then(|path| path.strip_prefix("inode:")?.parse().ok()).map(InodeNumber);
-    match number {
+    match number_of(path).map(InodeNumber) {
         // The other calls accept only inodes that are in use.
         Some(number) if !filesystem.is_in_use(number)? => Err(Error::Stale(number.0)),
         Some(number) => filesystem.stat(number),

@@ -5,11 +5,13 @@
 //! change while they are read. These functions look only at `/proc` and the name of the image, never at the image or
 //! the mount.
 
-use crate::exit::Mounted;
+use crate::exit::{Mounted, NotAnImage, OnMount, UNREADABLE, USAGE};
 use anyhow::Error;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use xfskit::device::{Names, OpenError};
+use xfskit::ondisk::SuperblockError;
+use xfskit::volume;
 use xfskit_fuse::{mount_around, mounts_of};
 
 /// The error of an image or device that could not be opened. If a mount by xfskit is the reason, it says what to do.
@@ -30,29 +32,49 @@ pub fn explain(path: &Path, error: Error) -> Error {
     let resolved = resolved(path);
     let Ok(Some(entry)) = mount_around(&resolved) else { return error };
     let (named, place, image) = (path.display(), entry.place.display(), entry.source.display());
-    if is_dead(&error) {
-        let cure = "to be taken away by 'xfskit umount";
-        return error
-            .context(format!("{named}: this is on the mount of a server of xfskit that has ended, {cure} {place}'"));
+    if error.chain().any(|cause| cause.downcast_ref().is_some_and(is_dead)) {
+        return dead_server(path, &entry.place);
     }
-    let within = resolved.strip_prefix(&entry.place).unwrap_or(&resolved);
-    let within = Path::new("/").join(within);
-    error.context(format!(
+    let within = entry.root.join(resolved.strip_prefix(&entry.place).unwrap_or(&resolved));
+    let message = format!(
         "{named}: this is {} on {place}, where xfskit has mounted {image}, and no image; use ls and cat on it, or \
          after 'xfskit umount {place}' name the image and the path in it: {image} {}",
         within.display(),
         within.display()
-    ))
+    );
+    match code_of_other_contents(&error) {
+        Some(code) => OnMount { message, code }.into(),
+        // An image may be a file on a mount, and damaged.
+        None => error.context(message),
+    }
+}
+
+/// The exit code of an error that says no more than that this is no image.
+fn code_of_other_contents(error: &Error) -> Option<u8> {
+    let is_other = |error: &volume::Error| {
+        matches!(error, volume::Error::Superblock(SuperblockError::NotXfs { .. } | SuperblockError::TooShort { .. }))
+    };
+    error.chain().find_map(|cause| match cause.downcast_ref() {
+        Some(OpenError::NotAnImage { .. } | OpenError::Missing(_) | OpenError::NoFolder(_)) => Some(UNREADABLE),
+        _ if cause.is::<NotAnImage>() || cause.downcast_ref().is_some_and(is_other) => Some(USAGE),
+        _ => None,
+    })
+}
+
+/// The error of a path on a mount whose server has ended.
+pub fn dead_server(path: &Path, place: &Path) -> Error {
+    let (path, place) = (path.display(), place.display());
+    let cure = format!("has ended without unmounting; 'xfskit umount {place}' takes it away");
+    OnMount { message: format!("{path}: the server of the mount on {place} {cure}"), code: UNREADABLE }.into()
 }
 
 /// Whether the reason is a server that has ended.
-fn is_dead(error: &Error) -> bool {
-    let code = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>()?.raw_os_error());
-    code == Some(Errno::NOTCONN.raw_os_error())
+pub fn is_dead(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
 }
 
 /// A path without symbolic links, as far as it exists and the servers of its mounts answer.
-fn resolved(path: &Path) -> PathBuf {
+pub fn resolved(path: &Path) -> PathBuf {
     let Ok(absolute) = std::path::absolute(path) else { return path.into() };
     let existing = absolute.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
     match existing {

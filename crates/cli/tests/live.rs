@@ -32,8 +32,7 @@ fn the_names_of_a_file_are_the_same_on_the_mount_in_the_image_and_for_xfs_db() {
     let number = fs::metadata(at("top")).unwrap().ino();
     let of_file = prepared.line("parents DIR/a/file");
     assert_eq!(of_file.lines().collect::<Vec<_>>(), ["/a/b/with a space", "/a/file", "/top"]);
-    let same = ["parents DIR /top", "parents DIR/a /a/file"].map(|line| prepared.line(line));
-    assert_eq!(same, [of_file.clone(), of_file.clone()]);
+    assert_eq!(prepared.line("parents DIR /top"), of_file);
     assert_eq!(prepared.line(&format!("path DIR {number}")), of_file);
     assert_eq!(prepared.line("parents DIR/a/link"), "/a/link\n");
     assert_eq!(prepared.line("parents DIR/a/b"), "/a/b\n");
@@ -72,11 +71,8 @@ fn info_of_a_mount_is_that_of_its_image() {
     let json = |text: String| serde_json::from_str::<Value>(&text).unwrap();
     let mut live = json(prepared.line("--json info DIR"));
     assert!(prepared.line("info DIR").contains("in use by the mount"));
-    // A folder below the root is on the same mount; a file there may be an image itself.
-    fs::create_dir(prepared.dir.join("folder")).unwrap();
-    assert!(prepared.line("info DIR/folder").contains("agcount=4"));
+    // A file there may be an image itself.
     assert!(fails(&format!("info {}/1", prepared.dir.display()), &prepared.image).1.contains("no image"));
-    fs::remove_dir(prepared.dir.join("folder")).unwrap();
     prepared.line("umount DIR");
     let mut closed = json(ok("--json info IMAGE", &prepared.image));
     for value in [&mut live, &mut closed] {

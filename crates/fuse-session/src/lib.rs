@@ -11,10 +11,12 @@
 //! session       threads that read, let answer and reply; waiters: threads for requests that wait
 //! readers       which threads read: the pool, or the follower of a client that is alone (follower, processor)
 //! notify        what the kernel is to drop from its cache
+//! question      what a program asks the server of a mount by an ioctl
 //! ```
-//! The crate mounts nothing: it gets a connection. It has four uses of `unsafe`: the request to the kernel for a
-//! further descriptor of a connection (`channel.rs`), the policy of a thread (`processor.rs`), and, of io_uring, giving
-//! memory to the kernel, and a field of a submission (`ring/mod.rs`).
+//! The crate mounts nothing: it gets a connection. It has five uses of `unsafe`: the request to the kernel for a
+//! further descriptor of a connection (`channel.rs`), the policy of a thread (`processor.rs`); of io_uring, giving memory
+//! to the kernel, and a field of a submission (`ring/mod.rs`); and, in the program that asks, the ioctl of a question
+//! (`question.rs`).
 //!
 //! docs/design/fuse.md has the states of a request and what each feature is for.
 //!
@@ -30,6 +32,7 @@ mod listing;
 mod notify;
 pub mod opcode;
 mod processor;
+mod question;
 mod readers;
 mod reply;
 pub mod request;
@@ -42,6 +45,7 @@ pub use counters::Counters;
 pub use filesystem::{Answer, Attr, Entry, Filesystem, Opened, Then, Version, Work, Written};
 pub use listing::{Listed, Listing, ListingPlus, Room};
 pub use notify::Notifier;
+pub use question::{QUESTION, QUESTION_BYTES, ask, question_in};
 pub use request::{NewTime, Requester, Time};
 pub use rustix::io::Errno;
 pub use session::{Access, Config, Placement, Session};

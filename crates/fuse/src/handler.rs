@@ -20,8 +20,8 @@ use xfskit_fuse_session::request::{
     Copy, Ioctl, NewNode, Operation, Read, Request, Requester, SetAttr, SetXattr, Write,
 };
 use xfskit_fuse_session::{
-    Answer, Attr, Entry, Errno, Features, Filesystem, Listing, ListingPlus, OpenFlags, Opened, Then, Version,
-    WriteFlags, Written,
+    Answer, Attr, Entry, Errno, Features, Filesystem, Listing, ListingPlus, OpenFlags, Opened, QUESTION, Then, Version,
+    WriteFlags, Written, question_in,
 };
 
 /// The mode bits of a file whose set-group-ID bit stays only for members of its group: set-group-ID, and executable by
@@ -409,6 +409,9 @@ impl Filesystem for Handler {
     }
 
     fn ioctl(&self, requester: &Requester, node: u64, ioctl: &Ioctl<'_>) -> Answer<Vec<u8>> {
+        if ioctl.command == QUESTION && self.server.inode(node) == self.server.root() {
+            return self.with(|fs| virtual_xattrs::answer(fs, question_in(ioctl.data), requester.uid));
+        }
         if !flags::is_known(ioctl.command) {
             return Err(Errno::NOTTY);
         }

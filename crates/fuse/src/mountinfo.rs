@@ -20,6 +20,8 @@ pub struct MountEntry {
     pub id: u64,
     /// Device number of the filesystem, as in `0:53`; all its mounts have the same.
     pub device: String,
+    /// The folder of the image that it shows: `/`, unless it is a bind mount of another.
+    pub root: PathBuf,
     /// The mount point.
     pub place: PathBuf,
     /// The image, by the name that its server has given.
@@ -38,6 +40,7 @@ fn decode_line(line: &[u8]) -> Option<(MountEntry, bool)> {
     let entry = MountEntry {
         id: text(fields.first()?).parse().ok()?,
         device: text(fields.get(2)?),
+        root: unescape(fields.get(3)?),
         place: unescape(fields.get(4)?),
         source: unescape(fields.get(dash + 2)?).into(),
         user_id: user_id.unwrap_or_default(),
@@ -83,6 +86,18 @@ pub fn mounts_of(image: &Path) -> io::Result<Vec<MountEntry>> {
         .collect())
 }
 
+/// The mount of the root of the image that another mount, a bind mount perhaps, shows a folder of.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn mount_of_root(of: &MountEntry) -> io::Result<Option<MountEntry>> {
+    let is_root = |entry: &MountEntry| entry.device == of.device && entry.root == Path::new("/");
+    if is_root(of) {
+        return Ok(Some(of.clone()));
+    }
+    Ok(read_all()?.into_iter().find_map(|(entry, is_ours)| (is_ours && is_root(&entry)).then_some(entry)))
+}
+
 /// Whether a filesystem is mounted at any place that this process sees.
 ///
 /// # Errors
@@ -100,7 +115,8 @@ mod tests {
         let line = br"36 35 0:53 / /mnt/a\040b rw,noatime shared:1 master:2 - fuse.xfskit /srv/a\134b.img rw,user_id=7,group_id=8";
         let (entry, is_ours) = decode_line(line).unwrap();
         let place = PathBuf::from("/mnt/a b");
-        let expected = MountEntry { id: 36, device: "0:53".into(), place, source: r"/srv/a\b.img".into(), user_id: 7 };
+        let (device, root, source) = ("0:53".into(), "/".into(), r"/srv/a\b.img".into());
+        let expected = MountEntry { id: 36, device, root, place, source, user_id: 7 };
         assert!(is_ours && entry == expected, "{entry:?}");
         assert!(!decode_line(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw").unwrap().1 && decode_line(b"").is_none());
     }

@@ -7,17 +7,28 @@
 //! xfskit.parents        any       for every name: number of the directory, a space, the name, a zero byte
 //! xfskit.paths.NUMBER   the root  the same of the inode with that number
 //! xfskit.parents.NUMBER the root
+//! ...@OFFSET            as above  of the four: a page of the value, from that byte on
 //! xfskit.superblock     the root  the superblock, with the counts of now
 //! xfskit.larp           the root  always or never; can be set
 //! user.xfskit.stats     the root  the figures of the mount, as JSON
 //! ```
+//! A page: the bytes of the whole value, a space, its CRC-32C, a zero byte, and as many bytes of the value as an
+//! attribute has room for. Both numbers are the same in all pages, unless the file got or lost a name meanwhile.
+//!
 //! Listings show none of them, so no program copies them. Paths show names in directories that a caller may not read,
 //! so only user 0 and the user of the server get any but the figures, and only they may set `xfskit.larp`.
+//!
+//! The number of the inode at a path is no attribute, whose name has 255 bytes at most, but an answer ([`inode_at`]):
+//! the server resolves the path in the image, past permissions and past what else is mounted on the way.
 
 use crate::server::Server;
 use crate::stats::stats;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{AttrLogging, Error, Result, Volume};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::Path;
+use xfskit::ondisk::{InodeNumber, crc32c};
+use xfskit::volume::{AttrLogging, Error, LastLink, Result, Volume};
+use xfskit_fuse_session as fuse;
 use zerocopy::IntoBytes;
 
 /// The attribute of the mount's root that contains the figures of the mount.
@@ -32,6 +43,10 @@ pub const SUPERBLOCK_XATTR: &str = "xfskit.superblock";
 pub const LARP_XATTR: &str = "xfskit.larp";
 
 const PREFIX: &[u8] = b"xfskit.";
+/// Linux's `XATTR_SIZE_MAX`.
+const MAX_VALUE_BYTES: usize = 64 << 10;
+/// The bytes of a value that a page shows: two numbers, a space and a zero byte are before them.
+const PAGE_BYTES: usize = MAX_VALUE_BYTES - 64;
 
 /// What a virtual attribute shows.
 enum Shown {
@@ -59,6 +74,20 @@ fn shown(number: InodeNumber, root: InodeNumber, name: &[u8]) -> Option<Shown> {
     }
 }
 
+/// The name of an attribute, and from where on its value is shown in pages.
+fn without_page(name: &[u8]) -> Option<(&[u8], Option<usize>)> {
+    let Some(at) = name.iter().position(|byte| *byte == b'@') else { return Some((name, None)) };
+    let offset = std::str::from_utf8(&name[at + 1..]).ok()?.parse().ok()?;
+    Some((&name[..at], Some(offset)))
+}
+
+/// A page of a value.
+fn page(value: &[u8], offset: usize) -> Vec<u8> {
+    let head = format!("{} {}\0", value.len(), crc32c([value]));
+    let rest = value.get(offset..).unwrap_or_default();
+    [head.as_bytes(), &rest[..rest.len().min(PAGE_BYTES)]].concat()
+}
+
 /// Whether a name is one of those that no file has on disk.
 pub(crate) fn is_virtual(number: InodeNumber, root: InodeNumber, name: &[u8]) -> bool {
     name.starts_with(PREFIX) || (number == root && name == STATS_XATTR.as_bytes())
@@ -74,20 +103,50 @@ fn is_owner(uid: u32) -> bool {
 /// # Errors
 /// `NotPermitted`; `NotSupported` for a name that there is not; `Stale` for the number of no inode in use.
 pub(crate) fn get(server: &Server, fs: &Volume, number: InodeNumber, name: &[u8], uid: u32) -> Result<Vec<u8>> {
-    let what = shown(number, server.root(), name).ok_or(Error::NotSupported("no such attribute of a mount"))?;
-    match what {
-        Shown::Stats => Ok(stats(fs, &server.commit_failures(), server.requests()).into_bytes()),
-        _ if !is_owner(uid) => Err(Error::NotPermitted),
-        Shown::Superblock => Ok(fs.superblock().as_bytes().to_vec()),
-        Shown::Larp => Ok(fs.attr_logging().name().into()),
-        Shown::Paths(of) | Shown::Parents(of) if !fs.is_in_use(of)? => Err(Error::Stale(of.0)),
-        Shown::Paths(of) => Ok(fs.paths(of)?.into_iter().flat_map(|path| [path, vec![0]].concat()).collect()),
+    let missing = Error::NotSupported("no such attribute of a mount");
+    let Some((name, offset)) = without_page(name) else { return Err(missing) };
+    let Some(what) = shown(number, server.root(), name) else { return Err(missing) };
+    let value = match what {
+        _ if offset.is_some() && !matches!(what, Shown::Paths(_) | Shown::Parents(_)) => return Err(missing),
+        Shown::Stats => stats(fs, &server.commit_failures(), server.requests()).into_bytes(),
+        _ if !is_owner(uid) => return Err(Error::NotPermitted),
+        Shown::Superblock => fs.superblock().as_bytes().to_vec(),
+        Shown::Larp => fs.attr_logging().name().into(),
+        Shown::Paths(of) | Shown::Parents(of) if !fs.is_in_use(of)? => return Err(Error::Stale(of.0)),
+        Shown::Paths(of) => fs.paths(of)?.into_iter().flat_map(|path| [path, vec![0]].concat()).collect(),
         Shown::Parents(of) => {
             let mut parents = fs.parents(of)?;
             parents.sort();
-            Ok(parents.iter().flat_map(|(dir, name)| [format!("{} ", dir.0).as_bytes(), name, &[0]].concat()).collect())
+            let lines = parents.iter().map(|(dir, name)| [format!("{} ", dir.0).as_bytes(), name, &[0]].concat());
+            lines.flatten().collect()
         }
+    };
+    Ok(match offset {
+        Some(offset) => page(&value, offset),
+        None => value,
+    })
+}
+
+/// Answers a question by its ioctl: the number of the inode at a path from the root of the image. A symbolic link at
+/// the end is not followed, as [`LastLink::Keep`] has it.
+///
+/// # Errors
+/// `NotPermitted`; those of [`Volume::resolve`].
+pub(crate) fn answer(fs: &Volume, path: &[u8], uid: u32) -> Result<Vec<u8>> {
+    if !is_owner(uid) {
+        return Err(Error::NotPermitted);
     }
+    Ok(fs.resolve(path, LastLink::Keep)?.inode.0.to_ne_bytes().to_vec())
+}
+
+/// Asks the server of a mount for the number of the inode at a path from the root of the image. `root` is the mount's.
+/// The server resolves the path: it does not matter what the caller may search, and what else is mounted there.
+///
+/// # Errors
+/// `NOTTY` from what is no root of a mount of xfskit, and from an older server; `NAMETOOLONG` for a path of more than
+/// [`fuse::QUESTION_BYTES`]; those of opening the root, and of the look-up.
+pub fn inode_at(root: &Path, path: &[u8]) -> std::io::Result<u64> {
+    Ok(u64::from_ne_bytes(fuse::ask(File::open(root)?.as_fd(), path)?))
 }
 
 /// Sets a virtual attribute: `xfskit.larp` of the root can be set, for updates that begin from now on.

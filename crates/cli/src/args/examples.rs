@@ -75,6 +75,16 @@ Examples:
   xfskit parents disk.img /etc/motd
   xfskit parents --inodes disk.img /etc/motd";
 
+pub const PATH: &str = "\
+Examples:
+  xfskit path disk.img 128
+  xfskit path disk.img inode:128";
+
+pub const INFO: &str = "\
+Examples:
+  xfskit info disk.img
+  xfskit --json info disk.img";
+
 pub const TOUCH: &str = "\
 Examples:
   xfskit touch disk.img /etc/new

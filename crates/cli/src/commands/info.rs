@@ -3,7 +3,7 @@
 
 use crate::args::ReadArgs;
 use crate::image::open_to_read;
-use crate::live::LiveFile;
+use crate::live::LiveMount;
 use crate::screen::{say, say_part};
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use xfskit::volume::LogState;
 
 /// The superblock of an image, or of a mount of xfskit, with what the journal is.
 fn look(args: &ReadArgs) -> Result<(RawSuperblock, &'static str)> {
-    if let Some(mount) = LiveFile::folder(&args.image.image) {
+    if let Some(mount) = LiveMount::at(&args.image.image)? {
         return Ok((mount.superblock()?, "in use by the mount"));
     }
     let filesystem = open_to_read(args)?;

@@ -2,7 +2,7 @@
 
 use crate::args::{InodeArgs, ParentsArgs};
 use crate::image::{find, open_to_read, shown};
-use crate::live::{self, LiveFile};
+use crate::live::{self, LiveFile, LiveMount};
 use crate::screen::{self, out};
 use crate::text::{json_bytes, set_json};
 use anyhow::{Context, Result};
@@ -35,9 +35,9 @@ impl NamesOfFile {
     fn find(args: &ParentsArgs) -> Result<Self> {
         let image = &args.read.image.image;
         match &args.path {
-            None => Self::on_mount(&LiveFile::at(image).ok_or_else(|| live::path_is_missing(image))?),
-            Some(path) => match LiveFile::folder(image) {
-                Some(folder) => Self::on_mount(&folder.within(path)),
+            None => Self::on_mount(&LiveFile::at(image)?.ok_or_else(|| live::path_is_missing(image))?),
+            Some(path) => match LiveMount::at(image)? {
+                Some(mount) => Self::on_mount(&mount.file(path)?).with_context(|| shown(path)),
                 None => Self::in_image(args, path),
             },
         }
@@ -80,15 +80,19 @@ fn print_paths(out: &mut impl Write, paths: &[Vec<u8>]) -> Result<()> {
 
 /// The paths of the inode with a number, in an image or on a mount.
 fn paths_of(args: &InodeArgs) -> Result<Vec<Vec<u8>>> {
-    if let Some(mount) = LiveFile::folder(&args.read.image.image) {
-        return mount.paths_of(args.inode);
+    let named = || format!("inode {}", args.inode);
+    if let Some(mount) = LiveMount::at(&args.read.image.image)? {
+        return mount.inode(args.inode).paths().map_err(|error| match error.downcast_ref() {
+            Some(Error::Stale(_)) => error,
+            _ => error.context(named()),
+        });
     }
     let filesystem = open_to_read(&args.read)?;
     let number = InodeNumber(args.inode);
     if !filesystem.is_in_use(number)? {
         return Err(Error::Stale(args.inode).into());
     }
-    filesystem.paths(number).with_context(|| format!("inode {}", args.inode))
+    filesystem.paths(number).with_context(named)
 }
 
 /// Runs `path`.
