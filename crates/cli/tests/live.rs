@@ -107,6 +107,39 @@ fn whether_attributes_are_logged_is_switched_on_a_mount() {
     prepared.line("umount DIR");
 }
 
+/// What a remount refuses has switched nothing, and what it allows is all done.
+#[test]
+fn a_remount_switches_all_or_nothing() {
+    let Some(prepared) = prepared_for_root() else { return };
+    prepared.line("mount IMAGE DIR");
+    let state = || {
+        let larp = program("getfattr --only-values -n xfskit.larp", &prepared.dir).unwrap();
+        let flags = rustix::fs::statvfs(&prepared.dir).unwrap().f_flag;
+        (String::from_utf8(larp).unwrap(), flags.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+    };
+    let remount = |options: &str| {
+        let line = format!("mount -o remount,{options} IMAGE {}", prepared.dir.display());
+        let output = common::xfskit(common::words(&line, &prepared.image));
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    // A file that is open for writing keeps the mount from becoming read-only.
+    let open = fs::File::create(prepared.dir.join("open")).unwrap();
+    let (done, message) = remount("ro,larp=always");
+    assert!(!done && message.contains("busy"), "{message}");
+    assert_eq!(state(), ("never".into(), false));
+    drop(open);
+    let (done, message) = remount("ro,larp=always");
+    assert!(done && message.contains("larp=always"), "{message}");
+    assert_eq!(state(), ("never".into(), true));
+    // As mount(8) adds them from fstab: nothing to say where nothing would change.
+    assert_eq!(remount("ro,larp=never"), (true, String::new()));
+    assert_eq!(remount("rw,larp=always"), (true, String::new()));
+    assert_eq!(state(), ("always".into(), false));
+    assert_eq!(remount("larp=never,noexec"), (true, String::new()));
+    assert_eq!(state(), ("never".into(), false));
+    prepared.line("umount DIR");
+}
+
 #[test]
 fn only_the_owner_of_the_mount_sees_paths_and_switches() {
     let Some(prepared) = prepared_for_root() else { return };

@@ -51,8 +51,8 @@ fn check_image(image: &Path, mount_point: &Path) -> Result<()> {
     Err(Usage(format!("{place}: a remount of {image}, but {mounted} is mounted there")).into())
 }
 
-/// Changes the flags of a mount. mount(8) adds options from fstab to those that it was given, so an option that cannot
-/// be changed is reported, but is not an error.
+/// Changes the flags of a mount, and then `larp`. mount(8) adds options from fstab to those that it was given, so an
+/// option that cannot be changed is reported, but is not an error. Nothing is changed before all is checked.
 ///
 /// # Errors
 /// `Usage` for an unknown option, and for another image than the one that is mounted there; those of the system.
@@ -63,6 +63,23 @@ pub fn run(image: &Path, mount_point: &Path, lists: &[String]) -> Result<()> {
     }
     check_image(image, mount_point)?;
     let before = flags_of(mount_point).with_context(shown)?;
+    let flags = flags_after(before, lists);
+    if !flags.contains(MountFlags::RDONLY) && stats::figures(mount_point)?["options"]["read_only"] == true {
+        bail!("{}: the image was opened for reading only; unmount it, and mount it anew", shown());
+    }
+    let logging = Logging::find(mount_point, lists, flags)?;
+    if flags != before {
+        rustix::mount::mount_remount(mount_point, flags, "").map_err(std::io::Error::from).with_context(shown)?;
+    }
+    let Some(logging) = logging else { return Ok(()) };
+    logging.set(mount_point).with_context(|| match flags == before {
+        true => format!("{}: -o larp={}", shown(), logging.wanted),
+        false => format!("{}: the flags are changed, but not -o larp={}", shown(), logging.wanted),
+    })
+}
+
+/// The flags of a mount as options change them. Options that change nothing are reported.
+fn flags_after(before: MountFlags, lists: &[String]) -> MountFlags {
     let mut flags = before;
     for option in options(lists) {
         match option {
@@ -79,13 +96,35 @@ pub fn run(image: &Path, mount_point: &Path, lists: &[String]) -> Result<()> {
             },
         }
     }
-    if !flags.contains(MountFlags::RDONLY) && stats::figures(mount_point)?["options"]["read_only"] == true {
-        bail!("{}: the image was opened for reading only; unmount it, and mount it anew", shown());
+    flags
+}
+
+/// A change of whether attributes are logged.
+struct Logging<'a> {
+    wanted: &'a str,
+}
+
+impl<'a> Logging<'a> {
+    /// The change that the options ask for, if it is one. The kernel sets no attribute on a read-only mount, where
+    /// none is logged either.
+    fn find(mount_point: &Path, lists: &'a [String], flags: MountFlags) -> Result<Option<Self>> {
+        let Some(wanted) = options(lists).filter_map(|option| option.strip_prefix(LARP)).last() else {
+            return Ok(None);
+        };
+        let mut now = [0; 64];
+        let length = rustix::fs::getxattr(mount_point, LARP_XATTR, &mut now).map_err(std::io::Error::from);
+        let length = length.with_context(|| format!("{}: -o larp={wanted}", mount_point.display()))?;
+        if &now[..length] == wanted.as_bytes() {
+            return Ok(None);
+        }
+        if flags.contains(MountFlags::RDONLY) {
+            report(&format!("warning: -o larp={wanted}: a read-only mount logs nothing, and this stays as it is"));
+            return Ok(None);
+        }
+        Ok(Some(Self { wanted }))
     }
-    if let Some(logging) = options(lists).filter_map(|option| option.strip_prefix(LARP)).last() {
-        let set = rustix::fs::setxattr(mount_point, LARP_XATTR, logging.as_bytes(), XattrFlags::empty());
-        set.map_err(std::io::Error::from).with_context(|| format!("{}: -o larp={logging}", shown()))?;
+
+    fn set(&self, mount_point: &Path) -> std::io::Result<()> {
+        Ok(rustix::fs::setxattr(mount_point, LARP_XATTR, self.wanted.as_bytes(), XattrFlags::empty())?)
     }
-    let result = if flags == before { Ok(()) } else { rustix::mount::mount_remount(mount_point, flags, "") };
-    result.map_err(std::io::Error::from).with_context(shown)
 }
