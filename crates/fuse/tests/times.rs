@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Fixture, has, mounted, run, serve};
+use common::{Fixture, Served, has, mounted, run, serve};
 use rustix::fs::{FallocateFlags, OFlags, Timespec, Timestamps};
 use rustix::io::ReadWriteFlags;
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use xfskit::device::{Access, FileDevice};
 use xfskit::volume::{MountOptions, Volume};
-use xfskit_fuse::{KernelClock, WriteCache};
-use xfskit_testkit::{copy_image, reference};
+use xfskit_fuse::{KernelClock, Options, Session, WriteCache};
+use xfskit_testkit::{copy_image, kernel_mount_with, reference, scratch};
 
 /// Times, size and space of everything in a folder.
 fn times(dir: &Path) -> BTreeMap<String, [i64; 7]> {
@@ -250,4 +250,124 @@ fn space_is_counted_as_it_is_taken_and_given_back() {
         std::thread::sleep(Duration::from_millis(10));
     }
     fixture.judge(|_| ());
+}
+
+/// The second of a file's last modification that a power cut now would leave.
+fn after_a_power_cut(image: &Path, name: &str) -> i64 {
+    let scratch = scratch();
+    let copy = scratch.file("copy.img");
+    copy_image(image, &copy);
+    let device = Arc::new(FileDevice::open(&copy, Access::Read).unwrap());
+    let filesystem = Volume::open(device, MountOptions::read_only()).unwrap();
+    filesystem.lookup(filesystem.root(), name.as_bytes()).unwrap().mtime.seconds
+}
+
+/// The table in docs/design/times.md, line by line.
+#[test]
+fn what_makes_times_durable() {
+    const SET: i64 = 1_000_000_000;
+    let Some(mut fixture) = mounted() else { return };
+    let image = fixture.scratch.file("a.img");
+    let new = |fixture: &Fixture, name: &str| {
+        let file = File::create(fixture.path(name)).unwrap();
+        file.sync_all().unwrap();
+        file
+    };
+    let (file, other) = (new(&fixture, "file"), new(&fixture, "other"));
+    let cut = || after_a_power_cut(&image, "file");
+    set_mtime(&file, SET);
+    other.write_all_at(b"x", 0).unwrap();
+    other.sync_all().unwrap();
+    assert_ne!(cut(), SET, "an fsync of another file");
+    rustix::fs::syncfs(&file).unwrap();
+    assert_ne!(cut(), SET, "syncfs");
+    file.sync_all().unwrap();
+    assert_eq!(cut(), SET, "fsync");
+    // Of a write: the kernel keeps the time until it sends the contents.
+    file.write_all_at(b"x", 0).unwrap();
+    assert_eq!(cut(), SET, "a write");
+    rustix::fs::syncfs(&file).unwrap();
+    assert_eq!(cut(), SET, "a write and syncfs");
+    file.sync_all().unwrap();
+    assert!(cut() > SET, "a write and fsync");
+    // With another change of the file, which the fsync of yet another one makes durable.
+    set_mtime(&file, SET);
+    file.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
+    other.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
+    other.sync_all().unwrap();
+    assert_eq!(cut(), SET, "a later change");
+    set_mtime(&file, SET + 1);
+    drop((file, other));
+    fixture.mount.stop().unwrap();
+    assert_eq!(cut(), SET + 1, "umount");
+    // With a commit each second, and at once with wsync.
+    for wsync in [false, true] {
+        fixture.mount = serve_committing(&fixture, wsync);
+        set_mtime(&File::open(fixture.path("file")).unwrap(), SET);
+        if !wsync {
+            std::thread::sleep(Duration::from_millis(2500));
+        }
+        assert_eq!(cut(), SET, "commit, or wsync {wsync}");
+        set_mtime(&File::open(fixture.path("file")).unwrap(), SET + 1);
+        fixture.mount.stop().unwrap();
+    }
+    // The kernel's mount with lazytime: an fsync of another file is enough.
+    let Some(kernel) = kernel_mount_with(&image, None, &["lazytime"]) else { return };
+    let at = |name: &str| File::options().write(true).open(kernel.path().join(name)).unwrap();
+    set_mtime(&at("file"), SET);
+    at("other").write_all_at(b"y", 0).unwrap();
+    at("other").sync_all().unwrap();
+    assert_eq!(cut(), SET, "the kernel, with lazytime");
+    kernel.unmount();
+}
+
+/// The size of a file that a power cut now would leave.
+fn size_after_a_power_cut(image: &Path, name: &str) -> u64 {
+    let scratch = scratch();
+    let copy = scratch.file("copy.img");
+    copy_image(image, &copy);
+    let device = Arc::new(FileDevice::open(&copy, Access::Read).unwrap());
+    let filesystem = Volume::open(device, MountOptions::read_only()).unwrap();
+    filesystem.lookup(filesystem.root(), name.as_bytes()).unwrap().size
+}
+
+/// Linux's `FS_SYNC_FL`.
+const SYNC: u32 = 8;
+
+/// `chattr +S`: of contents, not of sizes, here and on the kernel's mount.
+#[test]
+fn what_reaches_a_synchronous_file_is_durable() {
+    let Some(fixture) = mounted() else { return };
+    let image = fixture.scratch.file("a.img");
+    let use_it = |path: &Path| {
+        let file = File::create(path).unwrap();
+        file.sync_all().unwrap();
+        let flags = rustix::fs::ioctl_getflags(&file).unwrap();
+        rustix::fs::ioctl_setflags(&file, flags | rustix::fs::IFlags::from_bits_retain(SYNC)).unwrap();
+        file.write_all_at(&[1; 5000], 0).unwrap();
+        drop(file);
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let written = size_after_a_power_cut(&image, name);
+        let file = File::options().write(true).open(path).unwrap();
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 20_000).unwrap();
+        let allocated = size_after_a_power_cut(&image, name);
+        file.set_len(100).unwrap();
+        [written, allocated, size_after_a_power_cut(&image, name)]
+    };
+    let sizes = use_it(&fixture.path("ours"));
+    assert_eq!(sizes, [5000, 20_000, 20_000]);
+    drop(fixture.mount);
+    let Some(kernel) = kernel_mount_with(&image, None, &[]) else { return };
+    assert_eq!(use_it(&kernel.path().join("theirs")), sizes);
+    kernel.unmount();
+}
+
+/// The image, mounted with a commit each second, or with `wsync` and without commits.
+fn serve_committing(fixture: &Fixture, wsync: bool) -> Served {
+    let device = Arc::new(FileDevice::open(fixture.scratch.file("a.img"), Access::Write).unwrap());
+    let engine = MountOptions { wsync, ..MountOptions::default() };
+    let filesystem = Volume::open_in(device, None, engine, Arc::new(KernelClock::default())).unwrap();
+    let options = Options { commit_seconds: u64::from(!wsync), ..Options::default() };
+    let session = Session::mount(filesystem, &fixture.path(""), &options).unwrap();
+    Served { unmounter: session.unmounter(), thread: Some(std::thread::spawn(|| session.run())) }
 }

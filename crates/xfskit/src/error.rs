@@ -253,7 +253,8 @@ macro_rules! judged {
                 !self.is_damage() && !matches!(self, Self::Unsupported(_))
             }
 
-            /// Whether the error means that the image or the device is in trouble, rather than the request.
+            /// Whether the error says that the image or the device is in trouble, rather than the request. A host
+            /// without space for the device is such an error too.
             pub fn is_damage(&self) -> bool {
                 matches!(self, Self::Corrupt(_) | Self::Superblock(_) | Self::Io { .. } | Self::Shutdown(_))
             }

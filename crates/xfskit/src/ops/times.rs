@@ -56,7 +56,7 @@ impl Volume {
     /// another thread still waits.
     ///
     /// # Errors
-    /// `Io`, `Shutdown`.
+    /// `NoSpace` for the log, on a full host; `Io`, `Shutdown`.
     pub(super) fn write_out_times(&self, inodes: &[Arc<Inode>]) -> Result<()> {
         let only_times =
             |inode: &&Arc<Inode>| inode.state_lock().try_read().is_some_and(|state| has_only_times(inode, &state));
