@@ -27,9 +27,6 @@ use xfskit_ondisk::superblock::{QUOTA_COUNTED, SUPERBLOCK_CRC_OFFSET};
 use xfskit_ondisk::{DiskAddress, RawSuperblock, set_checksum};
 use zerocopy::FromBytes;
 
-/// Checkpoints after which the superblock, which hardly any transaction changes, must have been free for one write.
-const MAX_ROUNDS: usize = 8;
-
 impl Mount {
     /// Writes into the superblock that the usage of quotas on disk is not kept, if it says that it is. No other thread
     /// knows the mount yet.
@@ -73,9 +70,13 @@ impl Mount {
     }
 
     /// Writes the superblock to its place as it was committed.
+    ///
+    /// A round is in vain only if another transaction changed the superblock behind the checkpoint. While the
+    /// filesystem is in use there are two: the one that says that there are attributes, once, and this announcement by
+    /// other threads, once each, and none that begins after one of them is done. So the rounds end.
     fn write_superblock_in_place(self: &Arc<Self>) -> Result<()> {
         let key = BufferKey::new(DiskAddress(0), self.geometry.sector_bytes());
-        for _ in 0..MAX_ROUNDS {
+        loop {
             self.journal.force_all()?;
             let (buffer, held) =
                 self.cache.lock(&key, &SUPERBLOCK_KIND, Fill::Read, LockMode::Shared, IfLocked::Wait)?;
@@ -85,7 +86,10 @@ impl Mount {
                 // A flush that fails may have lost what others have written: the filesystem shuts down.
                 return self.journal.flush_contents();
             }
+            if self.may_log_attr_intents() {
+                // Another thread has written the bit.
+                return Ok(());
+            }
         }
-        Err(Error::WouldBlock)
     }
 }

@@ -338,3 +338,28 @@ fn a_short_value_announces_nothing() {
     image.close(fs);
     assert!(!announces(&*device));
 }
+
+/// Threads that all find the bit missing wait for each other, and none is refused.
+#[test]
+fn many_threads_that_announce_at_once_are_all_answered() {
+    const THREADS: usize = 48;
+    for _ in 0..4 {
+        let image = Image::new(64, &[]);
+        let fs = image.open();
+        let files: Vec<_> = (0..THREADS).map(|n| make_file(&fs, &n.to_string())).collect();
+        let begin = Barrier::new(THREADS);
+        std::thread::scope(|scope| {
+            for file in &files {
+                let (fs, begin) = (&fs, &begin);
+                scope.spawn(move || {
+                    begin.wait();
+                    fs.set_xattr(*file, b"user.long", &[7; 9000], AttrLogging::Always, &Caller::root()).unwrap();
+                });
+            }
+        });
+        for file in files {
+            assert_eq!(fs.get_xattr(file, b"user.long").unwrap(), [7; 9000]);
+        }
+        image.close(fs);
+    }
+}
