@@ -121,7 +121,7 @@ fn xattr_set_and_remove(bencher: Bencher<'_, '_>) {
     let file = image.create(image.dir(1), "file");
     bencher.bench_local(|| {
         image.set(file, TEST, &[7; 64]);
-        image.fs.remove_xattr(file, TEST, &image.me).expect("it is removed");
+        image.fs.remove_xattr(file, TEST, SetMode::Any, &image.me).expect("it is removed");
     });
 }
 
@@ -146,7 +146,7 @@ fn xattr_leaf_add_and_remove(bencher: Bencher<'_, '_>) {
     }
     bencher.bench_local(|| {
         image.set(file, TEST, &[7; 64]);
-        image.fs.remove_xattr(file, TEST, &image.me).expect("it is removed");
+        image.fs.remove_xattr(file, TEST, SetMode::Any, &image.me).expect("it is removed");
     });
 }
 

@@ -112,7 +112,8 @@ fn device_parts(device: u32) -> (u32, u32) {
 /// `EINVAL` for a type that does not exist.
 pub(crate) fn new_file(new: &request::NewNode<'_>) -> Result<NewFile<'static>, Errno> {
     let made = NewFile::of_mode(new.mode as u16).ok_or(Errno::INVAL)?;
-    Ok(NewFile { umask: new.umask as u16, device: new.device, ..made })
+    let device = if made.file_type.is_device() { new.device } else { 0 };
+    Ok(NewFile { umask: new.umask as u16, device, ..made })
 }
 
 /// A request's change of attributes.

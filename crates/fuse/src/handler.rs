@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::inode::MODE_DIR;
-use xfskit::volume::{Caller, Error, RenameFlags, Result, Stat, Volume};
+use xfskit::volume::{Caller, Error, RenameFlags, Result, SetMode, Stat, Volume};
 use xfskit_fuse_session::abi::{RawStatFs, RawStatx};
 use xfskit_fuse_session::request::{
     Copy, Ioctl, NewNode, Operation, Read, Request, Requester, SetAttr, SetXattr, Write,
@@ -282,9 +282,10 @@ impl Filesystem for Handler {
         self.with(|fs| fs.rename(dir, from.1, new_dir, to.1, flags, &caller))
     }
 
+    // The kernel has checked the caller.
     fn link(&self, node: u64, dir: u64, name: &[u8]) -> Answer<Entry> {
         let (number, dir) = (self.server.inode(node), self.server.inode(dir));
-        self.entry(|fs| fs.link(dir, name, number))
+        self.entry(|fs| fs.link(dir, name, number, &Caller::root()))
     }
 
     fn open(&self, _: u64, _: u32) -> Answer<Opened> {
@@ -391,7 +392,7 @@ impl Filesystem for Handler {
         let privileged = requester.uid == 0;
         self.with(|fs| {
             let mut names = Vec::new();
-            fs.list_xattr_into(number, &mut names)?;
+            fs.list_xattrs_into(number, &mut names)?;
             Ok(if privileged { names } else { without_trusted(&names) })
         })
     }
@@ -402,7 +403,7 @@ impl Filesystem for Handler {
             return Err(Errno::PERM);
         }
         self.with(|fs| {
-            fs.remove_xattr(number, name, &owner(requester))?;
+            fs.remove_xattr(number, name, SetMode::Any, &owner(requester))?;
             self.forget_acl(node, name);
             Ok(())
         })

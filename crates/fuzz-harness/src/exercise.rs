@@ -64,7 +64,7 @@ fn change(
         0 => fs.create(dir, &fresh, &NewFile::file(0o644), me).map(drop),
         1 => fs.create(dir, &fresh, &NewFile::dir(0o755), me).map(drop),
         2 => fs.symlink(dir, &fresh, &vec![b'x'; 1 + random.below(1000)], me).map(drop),
-        3 => fs.link(dir, &fresh, inode).map(drop),
+        3 => fs.link(dir, &fresh, inode, &Caller::root()).map(drop),
         4 | 5 => fs.unlink(dir, &name, me),
         6 => fs.rmdir(dir, &name, me),
         7 => fs.rename(dir, &name, other, &fresh, RenameFlags::default(), me),
@@ -79,9 +79,9 @@ fn change(
             fs.set_xattr(inode, key.as_bytes(), &vec![7; length], SetMode::Any, me)
         }
         11 => {
-            let names = fs.list_xattr(inode)?;
+            let names = fs.list_xattrs(inode)?;
             let Some(key) = random.pick(&names) else { return Ok(()) };
-            fs.remove_xattr(inode, key, me)
+            fs.remove_xattr(inode, key, SetMode::Any, me)
         }
         12 => {
             let change =

@@ -79,7 +79,7 @@ pub fn populate(device: Arc<dyn BlockDevice>, orphan_count: usize) -> Result<()>
                 if n % 50 == 0 {
                     fs.create(dir, name.as_bytes(), if n % 100 == 0 { &DIR } else { &FILE }, &me)?;
                 } else {
-                    fs.link(dir, name.as_bytes(), source)?;
+                    fs.link(dir, name.as_bytes(), source, &Caller::root())?;
                 }
             }
         }

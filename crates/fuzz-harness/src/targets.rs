@@ -141,8 +141,8 @@ fn use_inode(device: &Arc<Overlay>, inode: InodeNumber) -> Behaviour {
     for name in &names {
         behaviour.note_result("unlink", &fs.unlink(inode, name, &me));
     }
-    for name in fs.list_xattr(inode).unwrap_or_default().iter().take(4) {
-        behaviour.note_result("remove", &fs.remove_xattr(inode, name, &me));
+    for name in fs.list_xattrs(inode).unwrap_or_default().iter().take(4) {
+        behaviour.note_result("remove", &fs.remove_xattr(inode, name, SetMode::Any, &me));
     }
     behaviour.note_result("unmount", &fs.unmount());
     behaviour

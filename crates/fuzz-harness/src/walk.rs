@@ -97,7 +97,7 @@ fn look_at_dir(fs: &Volume, dir: InodeNumber, findings: &mut Findings, each: &mu
 }
 
 fn look_at_attributes(fs: &Volume, inode: InodeNumber, findings: &mut Findings) {
-    let Some(names) = findings.note(fs.list_xattr(inode)) else { return };
+    let Some(names) = findings.note(fs.list_xattrs(inode)) else { return };
     for name in names.iter().take(400) {
         findings.attributes += 1;
         findings.note(fs.get_xattr(inode, name));

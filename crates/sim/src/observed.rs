@@ -101,7 +101,7 @@ impl Tree for Observed<'_> {
             MODE_SYMLINK => described.target = fs.read_link(inode)?,
             _ => {}
         }
-        for name in fs.list_xattr(inode)? {
+        for name in fs.list_xattrs(inode)? {
             let value = fs.get_xattr(inode, &name)?;
             described.xattrs.push((name, Digested::of(&value)));
         }

@@ -147,7 +147,7 @@ impl Operation {
             Self::Tmpfile { dir } => {
                 fs.tmpfile(number(dir), &NewFile::file(0o600), &me).map(|made| Some(made.into_raw()))
             }
-            Self::Link { node, dir, name } => fs.link(number(dir), name, number(node)).map(|_| None),
+            Self::Link { node, dir, name } => fs.link(number(dir), name, number(node), &Caller::root()).map(|_| None),
             Self::Unlink { dir, name } => fs.unlink(number(dir), name, &me).map(|()| None),
             Self::Rmdir { dir, name } => fs.rmdir(number(dir), name, &me).map(|()| None),
             Self::Rename { from, to, flags } => {
@@ -156,13 +156,13 @@ impl Operation {
             Self::Set { node, name, value } => {
                 fs.set_xattr(number(node), name, &value.bytes(), SetMode::Any, &me).map(|()| None)
             }
-            Self::Remove { node, name } => fs.remove_xattr(number(node), name, &me).map(|()| None),
+            Self::Remove { node, name } => fs.remove_xattr(number(node), name, SetMode::Any, &me).map(|()| None),
             Self::Batch { node, changes } => {
                 let changes: Vec<_> = changes
                     .iter()
                     .map(|(name, value)| XattrChange { name: name.clone(), value: value.map(Value::bytes) })
                     .collect();
-                fs.change_xattrs(number(node), &changes, &me).map(|()| None)
+                fs.change_xattrs(number(node), &changes, SetMode::Any, &me).map(|()| None)
             }
             Self::Change { node, mode, uid } => {
                 let change =

@@ -14,7 +14,7 @@ const LABEL: &str = "security.selinux";
 /// Those of opening the image.
 pub fn audit(image: &Path, below: &str) -> std::io::Result<Vec<String>> {
     let fs = Filesystem::options().read_only(true).open(image)?;
-    let mut labels = HashMap::from([(Path::new(below).to_path_buf(), fs.xattr(below, LABEL)?)]);
+    let mut labels = HashMap::from([(Path::new(below).to_path_buf(), fs.get_xattr(below, LABEL)?)]);
     let mut findings = Vec::new();
     for entry in fs.walk(below)? {
         let entry = match entry {
@@ -26,7 +26,7 @@ pub fn audit(image: &Path, below: &str) -> std::io::Result<Vec<String>> {
         };
         let path = entry.path();
         // The entry's own, where a call by path would follow a symbolic link.
-        let label = entry.xattr(LABEL)?;
+        let label = entry.get_xattr(LABEL)?;
         match &label {
             None => findings.push(format!("{}: no label", path.display())),
             Some(own) if path.parent().and_then(|dir| labels.get(dir)).is_some_and(|dir| dir != &label) => {

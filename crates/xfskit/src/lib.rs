@@ -32,7 +32,7 @@
 //! let fs = Filesystem::options().open_device(Arc::new(MemoryDevice::from_bytes(survived)))?;
 //! println!("{}", fs.info().recovery.expect("the journal was dirty"));
 //! assert_eq!(fs.paths_of("/message")?.len(), 2);
-//! assert!(fs.xattr("/message", "security.selinux")?.is_some());
+//! assert!(fs.get_xattr("/message", "security.selinux")?.is_some());
 //! # let text = fs.read_to_string("/message")?;
 //! # assert!(text == "hello\n" || "this may be lost".starts_with(&text));
 //! fs.close()?;

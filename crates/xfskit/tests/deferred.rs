@@ -100,7 +100,7 @@ fn a_logged_remove_is_finished() {
         }
     };
     let work = |fs: &Volume| {
-        let _ = fs.remove_xattr(file(fs), b"user.7", &Caller::root());
+        let _ = fs.remove_xattr(file(fs), b"user.7", SetMode::Any, &Caller::root());
     };
     let Some(crash) = crash(prepare, work) else { return };
     let Some(tree) = recovered(&crash) else { return };
@@ -111,7 +111,7 @@ fn a_logged_remove_is_finished() {
 #[test]
 fn a_parent_pointer_is_set() {
     let work = |fs: &Volume| {
-        let _ = fs.link(fs.root(), b"second name", file(fs));
+        let _ = fs.link(fs.root(), b"second name", file(fs), &Caller::root());
     };
     let Some(crash) = crash(make_file, work) else { return };
     let Some(tree) = recovered(&crash) else { return };
@@ -122,7 +122,7 @@ fn a_parent_pointer_is_set() {
 fn a_parent_pointer_is_removed() {
     let prepare = |fs: &Volume| {
         make_file(fs);
-        fs.link(fs.root(), b"second name", file(fs)).unwrap();
+        fs.link(fs.root(), b"second name", file(fs), &Caller::root()).unwrap();
     };
     let work = |fs: &Volume| {
         let _ = fs.unlink(fs.root(), b"second name", &Caller::root());

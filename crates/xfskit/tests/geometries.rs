@@ -35,7 +35,7 @@ fn work(fs: &Volume) {
             fs.set_xattr(file, b"user.value", &value, SetMode::Any, &me).unwrap();
         }
         if n % 3 == 0 {
-            fs.link(other, format!("link {n}").as_bytes(), file).unwrap();
+            fs.link(other, format!("link {n}").as_bytes(), file, &Caller::root()).unwrap();
         }
         if n % 7 == 0 {
             fs.rename(dir, name.as_bytes(), other, format!("moved {n}").as_bytes(), RenameFlags::default(), &me)

@@ -70,7 +70,9 @@ fn operate(fs: &Volume, random: &mut Random, dirs: &[InodeNumber]) -> Result<()>
     match random.below(20) {
         0 | 1 => fs.unlink(dir, &name, &me),
         2 => fs.rename(dir, &name, other_dir, &other, RenameFlags::default(), &me),
-        3 => fs.lookup_number(dir, &name).and_then(|inode| fs.link(other_dir, &other, inode)).map(drop),
+        3 => {
+            fs.lookup_number(dir, &name).and_then(|inode| fs.link(other_dir, &other, inode, &Caller::root())).map(drop)
+        }
         4 if random.one_in(10) => fs.sync(),
         _ => {
             let file = open(fs, dir, &name)?;

@@ -41,7 +41,7 @@ fn a_tree_of_everything_is_the_same_for_the_kernel() {
         let file = fs.create(sub, name.as_bytes(), &NewFile::file(0o644), &me).unwrap().inode;
         fs.set_xattr(file, b"user.color", b"blue", SetMode::Create, &me).unwrap();
         if n % 3 == 0 {
-            fs.link(dir, format!("link {n}").as_bytes(), file).unwrap();
+            fs.link(dir, format!("link {n}").as_bytes(), file, &Caller::root()).unwrap();
         }
         if n % 5 == 0 {
             fs.unlink(sub, name.as_bytes(), &me).unwrap();
@@ -104,22 +104,27 @@ fn a_batch_of_attributes_is_one_transaction() {
     };
     for (count, bytes) in [(4, 20), (100, 2900), (300, 40), (20, 65536)] {
         let before = fs.mount().counters.transactions.get();
-        fs.change_xattrs(file, &batch(count, bytes), &me).unwrap();
+        fs.change_xattrs(file, &batch(count, bytes), SetMode::Any, &me).unwrap();
         assert_eq!(fs.mount().counters.transactions.get() - before, 1, "{count} of {bytes} bytes");
     }
     // A batch that must fail changes nothing.
     let mut bad = batch(3, 10);
     bad.push(XattrChange { name: b"user.missing".to_vec(), value: None });
-    fs.change_xattrs(file, &bad, &me).unwrap_err();
+    fs.change_xattrs(file, &bad, SetMode::Any, &me).unwrap_err();
     let twice = vec![XattrChange { name: b"user.20-0".to_vec(), value: None }; 2];
-    fs.change_xattrs(file, &twice, &me).unwrap_err();
+    fs.change_xattrs(file, &twice, SetMode::Any, &me).unwrap_err();
     let value = Some(b"\x02\0\0\0nonsense".to_vec());
     let acl = XattrChange { name: b"system.posix_acl_access".to_vec(), value };
     let first = XattrChange { name: b"user.20-0".to_vec(), value: Some(vec![]) };
-    fs.change_xattrs(file, &[first, acl], &me).unwrap_err();
+    fs.change_xattrs(file, &[first, acl], SetMode::Any, &me).unwrap_err();
     assert_eq!(fs.get_xattr(file, b"user.20-0").unwrap().len(), 20);
-    assert_eq!(fs.list_xattr(file).unwrap().len(), 424);
-    assert!(fs.change_xattrs(file, &batch(100_000, 10), &me).unwrap_err().to_string().contains("split the batch"));
+    assert_eq!(fs.list_xattrs(file).unwrap().len(), 424);
+    assert!(
+        fs.change_xattrs(file, &batch(100_000, 10), SetMode::Any, &me)
+            .unwrap_err()
+            .to_string()
+            .contains("split the batch")
+    );
     fs.unmount().unwrap();
     image.reference.repair_finds_nothing(&image.path);
 }
@@ -173,7 +178,7 @@ fn times_of_a_file_without_a_name_wait_for_one() {
     assert_eq!(fs.set_attr(file, &times, &me).unwrap().mtime, mtime);
     assert_eq!(fs.mount().counters.transactions.get(), before);
     assert_eq!(fs.stat(file).unwrap().mtime, mtime);
-    fs.link(fs.root(), b"named", file).unwrap();
+    fs.link(fs.root(), b"named", file, &Caller::root()).unwrap();
     unnamed.release().unwrap();
     fs.unmount().unwrap();
     image.reference.repair_finds_nothing(&image.path);
@@ -194,7 +199,7 @@ fn a_write_that_the_core_learns_of_late_moves_no_time_back() {
         fs.write_at(file, 0, b"contents").unwrap();
         file
     });
-    fs.link(fs.root(), b"other", second).unwrap();
+    fs.link(fs.root(), b"other", second, &Caller::root()).unwrap();
     fs.sync().unwrap();
     let far = Timestamp { seconds: 4_000_000_000, nanoseconds: 0 };
     let times = SetAttr { mtime: Some(SetTime::To(far)), ..SetAttr::default() };
@@ -254,10 +259,10 @@ fn a_batch_of_logged_values_reserves_what_its_intents_take() {
     let fs = Volume::open(Arc::new(FileDevice::open(&image.path, Access::Write).unwrap()), options).unwrap();
     let file = fs.create(fs.root(), b"f", &NewFile::file(0o644), &Caller::root()).unwrap().inode;
     let change = |n: u32| XattrChange { name: format!("user.{n}").into_bytes(), value: Some(vec![7; 65_536]) };
-    fs.change_xattrs(file, &(0..16).map(change).collect::<Vec<_>>(), &Caller::root()).unwrap();
-    assert_eq!(fs.list_xattr(file).unwrap().len(), 16);
+    fs.change_xattrs(file, &(0..16).map(change).collect::<Vec<_>>(), SetMode::Any, &Caller::root()).unwrap();
+    assert_eq!(fs.list_xattrs(file).unwrap().len(), 16);
     let many: Vec<_> = (0..1000).map(change).collect();
-    assert!(matches!(fs.change_xattrs(file, &many, &Caller::root()), Err(Error::Invalid(_))));
+    assert!(matches!(fs.change_xattrs(file, &many, SetMode::Any, &Caller::root()), Err(Error::Invalid(_))));
     fs.unmount().unwrap();
     image.reference.repair_finds_nothing(&image.path);
 }

@@ -74,7 +74,7 @@ fn creates_go_on_in_an_ag_of_twenty_thousand_fragments() {
         fs.set_xattr(file, b"user.a", &[7; 900], SetMode::Any, &me).unwrap();
     }
     for file in files.iter().step_by(2) {
-        fs.remove_xattr(*file, b"user.a", &me).unwrap();
+        fs.remove_xattr(*file, b"user.a", SetMode::Any, &me).unwrap();
     }
     fs.sync().unwrap();
     for n in 0..20_000 {
@@ -113,7 +113,7 @@ fn name_spaces_have_linux_names_and_parents_are_not_attributes() {
     let fs = image.open();
     let file = files(&fs, 1)[0];
     fs.set_xattr(file, b"security.selinux", b"label", SetMode::Any, &Caller::root()).unwrap();
-    assert_eq!(fs.list_xattr(file).unwrap(), [b"security.selinux".to_vec()]);
+    assert_eq!(fs.list_xattrs(file).unwrap(), [b"security.selinux".to_vec()]);
     assert!(matches!(fs.get_xattr(file, b"user.file-0"), Err(Error::NoAttribute)));
     image.close(fs);
     let Some(kernel) = kernel_mount(&image.path) else { return };

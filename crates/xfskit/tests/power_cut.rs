@@ -69,7 +69,7 @@ fn operate(fs: &Volume, random: &SeededEnvironment, model: &mut Model) {
         }
         (5, Some(name)) => {
             if model[&name].is_some() {
-                fs.remove_xattr(inode(&name), b"user.value", &me).unwrap();
+                fs.remove_xattr(inode(&name), b"user.value", SetMode::Any, &me).unwrap();
                 model.insert(name, None);
             }
         }

@@ -157,7 +157,7 @@ const OF_FILES: &[(&str, Call, Verb)] = &[
     (
         "remove xattr",
         |p| rustix::fs::removexattr(p.join("file"), "user.a"),
-        |c| c.fs.remove_xattr(c.inode("file"), b"user.a", &Caller::root()),
+        |c| c.fs.remove_xattr(c.inode("file"), b"user.a", SetMode::Any, &Caller::root()),
     ),
     (
         "get xattr",
@@ -181,7 +181,7 @@ const OF_FILES: &[(&str, Call, Verb)] = &[
     (
         "link",
         |p| rustix::fs::link(p.join("file"), p.join("new")),
-        |c| c.fs.link(c.inode("."), b"new", c.inode("file")).map(drop),
+        |c| c.fs.link(c.inode("."), b"new", c.inode("file"), &Caller::root()).map(drop),
     ),
 ];
 
@@ -275,12 +275,12 @@ const OF_DIRS: &[(&str, Call, Verb)] = &[
     (
         "link in",
         |p| rustix::fs::link(p.join("other"), p.join("dir/new")),
-        |c| c.fs.link(c.inode("dir"), b"new", c.inode("other")).map(drop),
+        |c| c.fs.link(c.inode("dir"), b"new", c.inode("other"), &Caller::root()).map(drop),
     ),
     (
         "link what is there",
         |p| rustix::fs::link(p.join("other"), p.join("dir/entry")),
-        |c| c.fs.link(c.inode("dir"), b"entry", c.inode("other")).map(drop),
+        |c| c.fs.link(c.inode("dir"), b"entry", c.inode("other"), &Caller::root()).map(drop),
     ),
     (
         "chmod",

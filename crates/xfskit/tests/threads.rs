@@ -57,7 +57,7 @@ fn operate(fs: &Volume, random: &mut Random, dirs: &[InodeNumber], names: usize)
         11 => {
             // Directories too, which must be refused without a deadlock.
             if let Some(inode) = check("look-up", fs.lookup_number(dir, &name)) {
-                check("link", fs.link(other, &new_name, inode));
+                check("link", fs.link(other, &new_name, inode, &Caller::root()));
             }
         }
         12 => {
@@ -66,7 +66,7 @@ fn operate(fs: &Volume, random: &mut Random, dirs: &[InodeNumber], names: usize)
                 let attribute = format!("user.a{}", random.below(4));
                 let value = vec![random.next() as u8; length];
                 check("setxattr", fs.set_xattr(stat.inode, attribute.as_bytes(), &value, SetMode::Any, &me));
-                for listed in check("listxattr", fs.list_xattr(stat.inode)).unwrap_or_default() {
+                for listed in check("listxattr", fs.list_xattrs(stat.inode)).unwrap_or_default() {
                     check("getxattr", fs.get_xattr(stat.inode, &listed));
                 }
             }
@@ -74,7 +74,7 @@ fn operate(fs: &Volume, random: &mut Random, dirs: &[InodeNumber], names: usize)
         13 => {
             if let Some(inode) = check("look-up", fs.lookup_number(dir, &name)) {
                 let attribute = format!("user.a{}", random.below(4));
-                check("removexattr", fs.remove_xattr(inode, attribute.as_bytes(), &me));
+                check("removexattr", fs.remove_xattr(inode, attribute.as_bytes(), SetMode::Any, &me));
             }
         }
         14 => {
@@ -100,7 +100,7 @@ fn count(fs: &Volume, dir: InodeNumber, seen: &mut std::collections::BTreeMap<u6
     for entry in fs.list_dir(dir).unwrap() {
         let stat = fs.stat(entry.inode).unwrap();
         *seen.entry(entry.inode.0).or_default() += 1;
-        for name in fs.list_xattr(entry.inode).unwrap() {
+        for name in fs.list_xattrs(entry.inode).unwrap() {
             fs.get_xattr(entry.inode, &name).unwrap();
         }
         if stat.file_type.is_dir() {

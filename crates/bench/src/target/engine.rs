@@ -182,11 +182,11 @@ impl Target for Engine {
     }
 
     fn remove_xattr(&self, file: &InodeNumber, name: &str) -> Result<()> {
-        Ok(self.fs.remove_xattr(*file, name.as_bytes(), &self.me)?)
+        Ok(self.fs.remove_xattr(*file, name.as_bytes(), SetMode::Any, &self.me)?)
     }
 
-    fn list_xattr(&self, file: &InodeNumber, _: &mut [u8]) -> Result<usize> {
-        Ok(self.fs.list_xattr(*file)?.iter().map(|name| name.len() + 1).sum())
+    fn list_xattrs(&self, file: &InodeNumber, _: &mut [u8]) -> Result<usize> {
+        Ok(self.fs.list_xattrs(*file)?.iter().map(|name| name.len() + 1).sum())
     }
 
     fn write(&self, file: &InodeNumber, offset: u64, data: &[u8]) -> Result<()> {

@@ -76,7 +76,7 @@ pub(crate) trait Target: Sync {
     fn get_xattr(&self, file: &Self::File, name: &str, buffer: &mut [u8]) -> Result<usize>;
     fn remove_xattr(&self, file: &Self::File, name: &str) -> Result<()>;
     /// Bytes of all names.
-    fn list_xattr(&self, file: &Self::File, buffer: &mut [u8]) -> Result<usize>;
+    fn list_xattrs(&self, file: &Self::File, buffer: &mut [u8]) -> Result<usize>;
     fn write(&self, file: &Self::File, offset: u64, data: &[u8]) -> Result<()>;
     fn read(&self, file: &Self::File, offset: u64, buffer: &mut [u8]) -> Result<()>;
     fn fsync(&self, file: &Self::File) -> Result<()>;

@@ -229,7 +229,7 @@ impl Target for PathTarget {
         Ok(rustix::fs::removexattr(file, name)?)
     }
 
-    fn list_xattr(&self, file: &PathBuf, buffer: &mut [u8]) -> Result<usize> {
+    fn list_xattrs(&self, file: &PathBuf, buffer: &mut [u8]) -> Result<usize> {
         Ok(rustix::fs::listxattr(file, buffer)?)
     }
 

@@ -53,7 +53,7 @@ impl Work for Xattr {
             Ok(())
         })?;
         bench.common_phase("list", self.each, |thread, n| {
-            let length = target.list_xattr(file(thread, n), &mut [0; 256])?;
+            let length = target.list_xattrs(file(thread, n), &mut [0; 256])?;
             anyhow::ensure!(length > NAME.len(), "the list of names does not have the attribute");
             Ok(())
         })?;

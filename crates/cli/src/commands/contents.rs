@@ -110,7 +110,7 @@ fn put(filesystem: &Volume, target: &Target<'_>, args: &WriteArgs, input: &Input
         Target::New(dir, name) => {
             let made = filesystem.tmpfile(*dir, &NewFile::file(args.mode), &root)?;
             take_input(filesystem, made.number(), args.offset.unwrap_or(0), reader)?;
-            filesystem.link(*dir, name, made.number())?;
+            filesystem.link(*dir, name, made.number(), &Caller::root())?;
             Ok(made.release()?)
         }
         Target::File(stat, _) if args.append => {
@@ -226,9 +226,9 @@ fn clone_file(filesystem: &Volume, from: &Stat, dir: InodeNumber, name: &[u8]) -
 /// Gives a new file the attributes of another, and a modification time. An ACL that it has inherited is removed.
 fn copy_attributes(filesystem: &Volume, from: &Stat, made: InodeNumber, mtime: SetTime) -> Result<(), Error> {
     let root = Caller::root();
-    let names = filesystem.list_xattr(from.inode)?;
+    let names = filesystem.list_xattrs(from.inode)?;
     if !names.iter().any(|name| name == ACCESS_ACL) {
-        match filesystem.remove_xattr(made, ACCESS_ACL, &root) {
+        match filesystem.remove_xattr(made, ACCESS_ACL, SetMode::Any, &root) {
             Err(Error::NoAttribute) => {}
             removed => removed?,
         }

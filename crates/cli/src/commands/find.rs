@@ -52,7 +52,7 @@ fn is_asked_for(filesystem: &Volume, found: &Found, args: &FindArgs, later_than:
     if !holds || args.xattr.is_empty() {
         return Ok(holds);
     }
-    let names = filesystem.list_xattr(stat.inode).with_context(|| path_of(found))?;
+    let names = filesystem.list_xattrs(stat.inode).with_context(|| path_of(found))?;
     Ok(args.xattr.iter().all(|glob| names.iter().any(|name| glob.matches(name))))
 }
 

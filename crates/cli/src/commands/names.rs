@@ -20,7 +20,9 @@ pub fn ln(args: &LnArgs) -> Result<()> {
             (true, true) => symlink_over(filesystem, dir, name, args.target.as_bytes()),
             (true, false) => filesystem.symlink(dir, name, args.target.as_bytes(), &Caller::root()).map(drop),
             (false, true) => filesystem.link_over(dir, name, find_to_link(filesystem, &args.target)?, &Caller::root()),
-            (false, false) => filesystem.link(dir, name, find_to_link(filesystem, &args.target)?).map(drop),
+            (false, false) => {
+                filesystem.link(dir, name, find_to_link(filesystem, &args.target)?, &Caller::root()).map(drop)
+            }
         };
         made.with_context(|| shown(&args.name))
     })

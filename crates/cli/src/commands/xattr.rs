@@ -57,7 +57,7 @@ pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
             let stat = find(filesystem, path)?;
             let change = |name: &String| XattrChange { name: name.clone().into_bytes(), value: None };
             let changes: Vec<XattrChange> = names.iter().map(change).collect();
-            filesystem.change_xattrs(stat.inode, &changes, &Caller::root()).with_context(|| shown(path))
+            filesystem.change_xattrs(stat.inode, &changes, SetMode::Any, &Caller::root()).with_context(|| shown(path))
         }),
         XattrCommand::Dump { path, recursive, prefix, encoding } => dump(path, *recursive, prefix, *encoding, as_json),
         XattrCommand::Restore { image, logging, file, root } => {
@@ -73,7 +73,7 @@ pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
 fn list(args: &PathArgs, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
     let stat = find(&filesystem, &args.path)?;
-    let mut names = filesystem.list_xattr(stat.inode)?;
+    let mut names = filesystem.list_xattrs(stat.inode)?;
     names.sort();
     let mut out = out();
     if as_json {
@@ -143,7 +143,7 @@ fn block_json(path: &[u8], attributes: &[(Vec<u8>, Vec<u8>)]) -> Value {
 }
 
 fn attributes(filesystem: &Volume, inode: InodeNumber, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let mut names = filesystem.list_xattr(inode)?;
+    let mut names = filesystem.list_xattrs(inode)?;
     names.retain(|name| name.starts_with(prefix));
     names.sort();
     let with_value = |name: Vec<u8>| {
@@ -198,7 +198,7 @@ pub fn restore(filesystem: &Volume, blocks: &[Block], root: &OsStr) -> Result<()
         let changes: Vec<XattrChange> = block.attributes.iter().map(change).collect();
         let stat = find(filesystem, path)?;
         progress.inc(1);
-        filesystem.change_xattrs(stat.inode, &changes, &Caller::root()).with_context(|| shown(path))
+        filesystem.change_xattrs(stat.inode, &changes, SetMode::Any, &Caller::root()).with_context(|| shown(path))
     });
     progress.finish_and_clear();
     done

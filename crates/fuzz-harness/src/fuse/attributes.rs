@@ -231,7 +231,7 @@ impl Run<'_> {
         }
     }
 
-    pub(super) fn list_xattr(&mut self) {
+    pub(super) fn list_xattrs(&mut self) {
         let (node, size) = (self.node(), self.input.offset().min(60_000) as u32);
         let causes = self.causes_of(node);
         let uid = u32::from(self.input.byte() & 1);

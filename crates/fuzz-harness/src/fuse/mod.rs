@@ -218,7 +218,7 @@ impl<'a> Run<'a> {
             25 => self.copy(),
             26 | 27 => self.set_xattr(),
             28 => self.get_xattr(),
-            29 => self.list_xattr(),
+            29 => self.list_xattrs(),
             30 => self.remove_xattr(),
             31 | 32 => self.read_dir(),
             _ => self.odd(),

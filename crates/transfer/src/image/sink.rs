@@ -11,7 +11,8 @@ use crate::pipe::{Existing, Sink};
 use std::collections::{BTreeMap, HashMap};
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{
-    Caller, Error, FileType, NewFile, Permissions, RenameFlags, SetAttr, SetTime, Stat, Volume, WholeFile, XattrChange,
+    Caller, Error, FileType, NewFile, Permissions, RenameFlags, SetAttr, SetMode, SetTime, Stat, Volume, WholeFile,
+    XattrChange,
 };
 
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
@@ -247,7 +248,7 @@ impl<'a> ImageSink<'a> {
         match changes.as_slice() {
             [] => {}
             [one] => self.change(stat.inode, std::slice::from_ref(one), path)?,
-            all => match self.filesystem.change_xattrs(stat.inode, all, &root) {
+            all => match self.filesystem.change_xattrs(stat.inode, all, SetMode::Any, &root) {
                 // The changes do not fit one transaction of this log.
                 Err(Error::Invalid(_)) => {
                     for change in all {
@@ -274,7 +275,7 @@ impl<'a> ImageSink<'a> {
     }
 
     fn change(&self, inode: InodeNumber, changes: &[XattrChange], path: &[u8]) -> Result<()> {
-        let changed = self.filesystem.change_xattrs(inode, changes, &Caller::root());
+        let changed = self.filesystem.change_xattrs(inode, changes, SetMode::Any, &Caller::root());
         changed.map_err(|source| {
             let names: Vec<_> = changes.iter().map(|change| String::from_utf8_lossy(&change.name)).collect();
             TransferError::Image { path: format!("{}: attribute {}", shown(path), names.join(", ")), source }

@@ -225,7 +225,7 @@ fn bare_meta(stat: &Stat) -> Meta {
 /// The names of a file's extended attributes, sorted.
 fn names_of_xattrs(filesystem: &Volume, stat: &Stat, path: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut names = filesystem
-        .list_xattr(stat.inode)
+        .list_xattrs(stat.inode)
         .map_err(|source| TransferError::Image { path: format!("{}: its attributes", shown(path)), source })?;
     names.retain(|name| !is_not_the_files(name));
     names.sort_unstable();

@@ -5,8 +5,12 @@
 //! to users  version 2 (4, little-endian), entries of 8 bytes: tag 2, permissions 2, id 4
 //! ```
 //! An access ACL that says no more than the mode does is not stored.
+//!
+//! The kernel takes any value under the name that an ACL has on disk (`trusted.SGI_ACL_FILE`), and from then on answers
+//! EUCLEAN to every look-up of the file. Here a value that is no ACL is refused there.
 
 use super::Caller;
+use super::xattr::Parsed;
 use crate::attr::absent::remember_no_acl;
 use crate::attr::{self, update};
 use crate::error::{Error, Result};
@@ -207,6 +211,17 @@ pub(super) fn check(kind: AclKind, value: &[u8], mode: u16) -> Result<()> {
         return Err(Error::Invalid("an ACL has no more entries than a value on disk has room for"));
     }
     Ok(())
+}
+
+/// Checks a value that is set under the name which an ACL has on disk: nothing could be done with the file otherwise.
+pub(super) fn check_stored(name: Parsed<'_>, value: &[u8]) -> Result<()> {
+    match name {
+        Parsed::Plain(namespace, name) if AclKind::of(namespace.flags(), name).is_some() => match Acl::decode(value) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::Invalid("the value is no ACL as XFS stores it")),
+        },
+        _ => Ok(()),
+    }
 }
 
 /// Length on disk of an ACL that has so many bytes in the form for users.

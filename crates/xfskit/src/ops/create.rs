@@ -50,9 +50,9 @@ pub struct NewFile<'a> {
     pub permissions: Permissions,
     /// Bits of permissions that are taken away where the directory has no default ACL.
     pub umask: u16,
-    /// Device number of a device node, in Linux's encoding.
+    /// Device number of a device node, in Linux's encoding; 0 for all else.
     pub device: u32,
-    /// Target of a symbolic link.
+    /// Target of a symbolic link; empty for all else.
     pub target: &'a [u8],
 }
 
@@ -63,14 +63,15 @@ impl NewFile<'static> {
         Self { file_type, permissions, umask: 0, device: 0, target: &[] }
     }
 
-    /// A regular file with these bits of permissions.
+    /// A regular file with these bits of permissions. To make one with more than the twelve bits that there are is
+    /// refused; [`Self::of_mode`] takes a mode with a type.
     pub const fn file(permissions: u16) -> Self {
-        Self::new(FileType::File, Permissions::new(permissions))
+        Self::new(FileType::File, Permissions::unchecked(permissions))
     }
 
-    /// A directory with these bits of permissions.
+    /// A directory with these bits of permissions, as [`Self::file`].
     pub const fn dir(permissions: u16) -> Self {
-        Self::new(FileType::Dir, Permissions::new(permissions))
+        Self::new(FileType::Dir, Permissions::unchecked(permissions))
     }
 
     /// What a raw mode asks for, as mknod(2) takes it: a regular file if it names no type; `None` for a type that does
@@ -103,8 +104,8 @@ impl Volume {
     /// Makes a file, directory, device node, pipe or socket named `name` in `dir`.
     ///
     /// # Errors
-    /// `Exists`, `NotADirectory`, `Invalid` for a link without a target or a device number that XFS has no room for,
-    /// `NoSpace`, `TooManyLinks`, `NameTooLong`, `NotFound` in a removed directory, `NotPermitted` in an immutable one.
+    /// `Exists`, `NotADirectory`, `Invalid` for a link without a target, a device number that XFS has no room for or of
+    /// what is no device node, and permissions of more than twelve bits, `NoSpace`, `TooManyLinks`, `NameTooLong`, `NotFound` in a removed directory, `NotPermitted` in an immutable one.
     pub fn create(&self, dir: InodeNumber, name: &[u8], new: &NewFile<'_>, caller: &Caller) -> caller::Result<Stat> {
         check_new_name(name)?;
         check_new(new)?;
@@ -297,7 +298,13 @@ impl Volume {
 }
 
 /// Checks that there can be such a file, wherever it is made.
-fn check_new(new: &NewFile<'_>) -> Result<()> {
+pub(super) fn check_new(new: &NewFile<'_>) -> Result<()> {
+    if new.permissions.has_other_bits() {
+        return Err(Error::Invalid("permissions have twelve bits; NewFile::of_mode takes a mode with a type"));
+    }
+    if new.device != 0 && !new.file_type.is_device() {
+        return Err(Error::Invalid("a device node has a device number, and nothing else has one"));
+    }
     if new.file_type.is_symlink() == new.target.is_empty() {
         return Err(Error::Invalid("a symbolic link has a target, and nothing else has one"));
     }

@@ -121,9 +121,19 @@ impl Permissions {
         Self(mode & PERMISSIONS)
     }
 
+    /// All bits that a caller gave: [`Self::has_other_bits`] says whether they are permissions.
+    pub(super) const fn unchecked(bits: u16) -> Self {
+        Self(bits)
+    }
+
+    /// Whether there are bits beyond the twelve.
+    pub(super) const fn has_other_bits(self) -> bool {
+        self.0 & !PERMISSIONS != 0
+    }
+
     /// The twelve bits.
     pub const fn bits(self) -> u16 {
-        self.0
+        self.0 & PERMISSIONS
     }
 }
 

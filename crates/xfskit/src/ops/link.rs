@@ -16,12 +16,13 @@ use xfskit_ondisk::dir::FileType;
 
 impl Volume {
     /// Gives `inode`, which is not a directory, the name `name` in `dir`. A file that was made without a name gets its
-    /// first, and brings its contents along: a crash leaves the name with all that was written before, or no name.
+    /// first, and brings its contents along: a crash leaves the name with all that was written before, or no name. Of
+    /// the caller's rights nothing is checked.
     ///
     /// # Errors
     /// `Exists`, `NotPermitted` for a directory and for what is immutable or append-only, `TooManyLinks`, `NoSpace`,
     /// `NotFound` for a file whose last name was removed, `CrossesProjects`.
-    pub fn link(&self, dir: InodeNumber, name: &[u8], inode: InodeNumber) -> caller::Result<Stat> {
+    pub fn link(&self, dir: InodeNumber, name: &[u8], inode: InodeNumber, _: &Caller) -> caller::Result<Stat> {
         check_new_name(name)?;
         self.settle_unnamed(inode)?;
         loop {
@@ -39,7 +40,7 @@ impl Volume {
     /// # Errors
     /// `IsADirectory`, and those of [`Self::link`] and [`Self::rename`].
     pub fn link_over(&self, dir: InodeNumber, name: &[u8], inode: InodeNumber, caller: &Caller) -> caller::Result<()> {
-        match self.link(dir, name, inode) {
+        match self.link(dir, name, inode, caller) {
             Err(caller::Error::Exists) => {}
             other => return other.map(drop),
         }
@@ -49,7 +50,7 @@ impl Volume {
         // The temporary name could not be taken away either.
         self.check_replaceable(dir, name, caller)?;
         let temporary = format!(".xfskit-{:x}", inode.0).into_bytes();
-        let linked = self.link(dir, &temporary, inode);
+        let linked = self.link(dir, &temporary, inode, caller);
         // A crash may have left the temporary name.
         if !matches!(linked, Err(caller::Error::Exists)) || self.lookup_number(dir, &temporary)? != inode {
             linked?;

@@ -7,9 +7,11 @@
 //! ```
 //! Crash behaviour: all of them are there, or none.
 
-use super::acl::Attributes;
+use super::acl::{self, Attributes};
+use super::create::check_new;
 use super::protected::check_new_entry;
-use super::xattr::parse_plain;
+use super::setattr::check_time;
+use super::xattr::{parse, parse_plain};
 use super::{Caller, FileType, NewFile, Permissions, Stat, Volume, check_new_name};
 use crate::attr::Attr;
 use crate::attr::update::{self, Logging};
@@ -88,8 +90,8 @@ impl Volume {
     /// it made, in their order. Nothing is made when there is an error.
     ///
     /// # Errors
-    /// `Exists`, `NotADirectory`, `NoSpace`, `NameTooLong`; `Invalid` for a file that is not [small](Self::is_small);
-    /// `NotFound` in a removed directory, `NotPermitted` in an immutable one.
+    /// `Exists`, `NotADirectory`, `NoSpace`, `NameTooLong`; `Invalid` for a file that is not [small](Self::is_small),
+    /// and for times, permissions and attributes that the calls for one file refuse; `NotFound` in a removed directory, `NotPermitted` in an immutable one.
     pub fn make_files(&self, dir: InodeNumber, files: &[WholeFile<'_>]) -> caller::Result<Vec<Stat>> {
         if !files.is_sorted_by(|a, b| a.name < b.name) {
             let mut names = HashSet::with_capacity(files.len());
@@ -99,6 +101,12 @@ impl Volume {
         }
         for file in files {
             check_new_name(file.name)?;
+            check_new(&NewFile::new(FileType::File, file.permissions))?;
+            check_time(file.atime)?;
+            check_time(file.mtime)?;
+            for (name, value) in file.xattrs {
+                acl::check_stored(parse(name)?, value)?;
+            }
             if !self.is_small(file) {
                 return Err(Error::Invalid("the file is too large to be made in one step").into());
             }

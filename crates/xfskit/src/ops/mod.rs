@@ -109,7 +109,7 @@ impl Caller {
 /// let link = volume.symlink(top, b"link", b"dir/file", &me)?.inode;
 /// assert_eq!(volume.read_link(link)?, b"dir/file");
 ///
-/// volume.link(top, b"other name", file)?;
+/// volume.link(top, b"other name", file, &Caller::root())?;
 /// volume.rename(dir, b"file", top, b"moved", RenameFlags::default(), &me)?;
 /// assert_eq!(volume.lookup(top, b"moved")?.links, 2);
 /// assert_eq!(volume.lookup_number(top, b"moved")?, file);
@@ -173,11 +173,11 @@ impl Caller {
 ///
 /// volume.set_xattr(file, b"user.color", b"blue", SetMode::Create, &me)?;
 /// assert_eq!(volume.get_xattr(file, b"user.color")?, b"blue");
-/// assert_eq!(volume.list_xattr(file)?, [b"user.color".to_vec()]);
-/// volume.remove_xattr(file, b"user.color", &me)?;
+/// assert_eq!(volume.list_xattrs(file)?, [b"user.color".to_vec()]);
+/// volume.remove_xattr(file, b"user.color", SetMode::Any, &me)?;
 /// // All of these or, after a crash, none.
 /// let set = |name: &str, value: &str| XattrChange { name: name.into(), value: Some(value.into()) };
-/// volume.change_xattrs(file, &[set("user.a", "1"), set("user.b", "2")], &me)?;
+/// volume.change_xattrs(file, &[set("user.a", "1"), set("user.b", "2")], SetMode::Any, &me)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -193,7 +193,7 @@ impl Caller {
 /// // A file that appears under its name when it is complete.
 /// let new = volume.tmpfile(volume.root(), &NewFile::file(0o644), &Caller::root())?;
 /// volume.write_at(new.number(), 0, b"complete")?;
-/// volume.link(volume.root(), b"file", new.number())?;
+/// volume.link(volume.root(), b"file", new.number(), &Caller::root())?;
 /// new.release()?;
 ///
 /// let file = volume.resolve_ref(b"/file", LastLink::Follow)?;

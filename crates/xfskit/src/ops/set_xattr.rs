@@ -50,8 +50,8 @@ impl SetMode {
 /// ```
 /// use xfskit::volume::{AttrLogging, SetMode, XattrOptions};
 ///
-/// let mut options = XattrOptions::from(SetMode::Create);
-/// options.logging = Some(AttrLogging::Always);
+/// let options = XattrOptions::new().mode(SetMode::Create).logging(AttrLogging::Always);
+/// assert_eq!(XattrOptions::from(SetMode::Create).logging(AttrLogging::Always), options);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -62,15 +62,34 @@ pub struct XattrOptions {
     pub logging: Option<AttrLogging>,
 }
 
+impl XattrOptions {
+    /// Every change is made, whatever it finds, and logged as the volume has it.
+    pub const fn new() -> Self {
+        Self { mode: SetMode::Any, logging: None }
+    }
+
+    /// Says what each change may find.
+    #[must_use]
+    pub const fn mode(self, mode: SetMode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// Says whether a change that takes several transactions is logged by intents.
+    #[must_use]
+    pub const fn logging(self, logging: AttrLogging) -> Self {
+        Self { logging: Some(logging), ..self }
+    }
+}
+
 impl From<SetMode> for XattrOptions {
     fn from(mode: SetMode) -> Self {
-        Self { mode, ..Self::default() }
+        Self::new().mode(mode)
     }
 }
 
 impl From<AttrLogging> for XattrOptions {
     fn from(logging: AttrLogging) -> Self {
-        Self { logging: Some(logging), ..Self::default() }
+        Self::new().logging(logging)
     }
 }
 
@@ -101,7 +120,7 @@ impl Volume {
     /// # Errors
     /// `Exists`, `NoAttribute` as the mode demands, `AttributeNameTooLong`, `ValueTooLong`, `NoSpace`, `NotSupported`
     /// for an unknown prefix, `NotPermitted` for an attribute of users on what is neither a file nor a directory, and
-    /// on what is immutable or append-only; `Invalid` for a value that is no ACL, `NotSupported` for an ACL of another
+    /// on what is immutable or append-only; `Invalid` for a value that is no ACL under a name of one, `NotSupported` for an ACL of another
     /// version than 2, `AccessDenied` for a default ACL of what is no directory.
     pub fn set_xattr(
         &self,
@@ -114,28 +133,26 @@ impl Volume {
         Ok(self.change(inode, &[(name, Some(value))], how.into(), caller)?)
     }
 
-    /// Removes an attribute.
+    /// Removes an attribute, which must be there, whatever the mode in `how` says.
     ///
     /// # Errors
     /// `NoAttribute`, `NotSupported` for an unknown prefix, `NotPermitted` on what is immutable or append-only.
-    pub fn remove_xattr(&self, inode: InodeNumber, name: &[u8], caller: &Caller) -> caller::Result<()> {
-        Ok(self.change(inode, &[(name, None)], XattrOptions::default(), caller)?)
+    pub fn remove_xattr(
+        &self,
+        inode: InodeNumber,
+        name: &[u8],
+        how: impl Into<XattrOptions>,
+        caller: &Caller,
+    ) -> caller::Result<()> {
+        Ok(self.change(inode, &[(name, None)], how.into(), caller)?)
     }
 
     /// Makes many changes to the attributes of one inode, all or nothing as far as errors go; in one transaction where
-    /// they fit.
+    /// they fit. The mode in `how` is that of each value that is set.
     ///
     /// # Errors
     /// As [`Self::set_xattr`] and [`Self::remove_xattr`], before anything was changed.
-    pub fn change_xattrs(&self, inode: InodeNumber, changes: &[XattrChange], caller: &Caller) -> caller::Result<()> {
-        self.change_xattrs_with(inode, changes, XattrOptions::default(), caller)
-    }
-
-    /// As [`Self::change_xattrs`], as `how` says: a [`SetMode`] for all of them, an [`AttrLogging`], or both.
-    ///
-    /// # Errors
-    /// As [`Self::change_xattrs`].
-    pub fn change_xattrs_with(
+    pub fn change_xattrs(
         &self,
         inode: InodeNumber,
         changes: &[XattrChange],
@@ -154,6 +171,9 @@ impl Volume {
             return Ok(false);
         }
         let Parsed::Plain(namespace, name) = parse(name)? else { return Ok(false) };
+        if let Some(value) = value {
+            acl::check_stored(Parsed::Plain(namespace, name), value)?;
+        }
         let inode = self.mount.inode(number)?;
         let mut tx = self.begin(reservation_of(self.mount.reservations.ichange))?;
         let id = self.join(&mut tx, &inode)?;
@@ -186,8 +206,10 @@ impl Volume {
             if value.is_some_and(|value| value.len() > MAX_VALUE_BYTES) {
                 return Err(Error::ValueTooLong);
             }
-            if let (Parsed::Acl(kind), Some(value)) = (name, value) {
-                acl::check(kind, value, self.stat(inode)?.mode())?;
+            match (name, value) {
+                (Parsed::Acl(kind), Some(value)) => acl::check(kind, value, self.stat(inode)?.mode())?,
+                (name, Some(value)) => acl::check_stored(name, value)?,
+                _ => {}
             }
             parsed.push((name, *value));
         }

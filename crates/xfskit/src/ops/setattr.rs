@@ -52,8 +52,13 @@ impl Volume {
     /// in one transaction.
     ///
     /// # Errors
-    /// `NotPermitted` for what is immutable or append-only; `Stale`, `NoSpace`, `Io`; for a size as [`Self::truncate`].
+    /// `Invalid` for a time with a whole second of nanoseconds or more; `NotPermitted` for what is immutable or
+    /// append-only; `Stale`, `NoSpace`, `Io`; for a size as [`Self::truncate`].
     pub fn set_attr(&self, inode: InodeNumber, change: &SetAttr, caller: &Caller) -> caller::Result<Stat> {
+        let given = |time| if let Some(SetTime::To(time)) = time { Some(time) } else { None };
+        for time in [given(change.atime), given(change.mtime), change.ctime].into_iter().flatten() {
+            check_time(time)?;
+        }
         if let Some(size) = change.size {
             let others = if change.permissions.is_none() { *change } else { SetAttr::default() };
             if change.permissions.is_some() {
@@ -143,6 +148,11 @@ impl Volume {
         })();
         Ok(self.located(inode.number, tx.finish(result))?)
     }
+}
+
+/// Checks a time that is to be set. A time beyond what the image can represent is not refused, but the nearest one set.
+pub(super) fn check_time(time: Timestamp) -> Result<()> {
+    if time.nanoseconds < 1_000_000_000 { Ok(()) } else { Err(Error::Invalid("a second has 1000000000 nanoseconds")) }
 }
 
 /// A mode without set-user-id and set-group-id. Without the right to execute, the group's bit means something else.

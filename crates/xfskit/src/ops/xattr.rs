@@ -172,18 +172,18 @@ impl Volume {
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
-    pub fn list_xattr(&self, inode: InodeNumber) -> caller::Result<Vec<Vec<u8>>> {
+    pub fn list_xattrs(&self, inode: InodeNumber) -> caller::Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();
         self.for_each_xattr(inode, &mut |prefix, name| names.push([prefix, name].concat()))?;
         Ok(names)
     }
 
-    /// As [`Self::list_xattr`], into a vector whose memory is used again, each name with a zero byte behind it, as
+    /// As [`Self::list_xattrs`], into a vector whose memory is used again, each name with a zero byte behind it, as
     /// listxattr(2) gives them.
     ///
     /// # Errors
-    /// As [`Self::list_xattr`].
-    pub fn list_xattr_into(&self, inode: InodeNumber, names: &mut Vec<u8>) -> caller::Result<()> {
+    /// As [`Self::list_xattrs`].
+    pub fn list_xattrs_into(&self, inode: InodeNumber, names: &mut Vec<u8>) -> caller::Result<()> {
         names.clear();
         Ok(self.for_each_xattr(inode, &mut |prefix, name| {
             names.extend_from_slice(prefix);

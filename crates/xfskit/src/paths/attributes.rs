@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 impl InodeRef<'_> {
     /// The value of an attribute, if the inode has it.
-    pub(super) fn xattr(&self, name: &[u8]) -> EngineResult<Option<Vec<u8>>> {
+    pub(super) fn get_xattr(&self, name: &[u8]) -> EngineResult<Option<Vec<u8>>> {
         match self.volume().get_xattr(self.number(), name) {
             Err(Cause::NoAttribute) => Ok(None),
             other => other.map(Some),
@@ -104,10 +104,10 @@ impl Filesystem {
     ///
     /// # Errors
     /// As [`Self::metadata`]; `NotSupported` for a name with an unknown prefix.
-    pub fn xattr(&self, path: impl AsPath, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+    pub fn get_xattr(&self, path: impl AsPath, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let path = path.as_path_bytes();
         self.reference(path, LastLink::Follow)
-            .and_then(|inode| inode.xattr(name.as_ref()))
+            .and_then(|inode| inode.get_xattr(name.as_ref()))
             .on("read attribute of", path)
     }
 
@@ -133,7 +133,9 @@ impl Filesystem {
     pub fn change_xattrs(&self, path: impl AsPath, changes: &[XattrChange]) -> Result<()> {
         let path = path.as_path_bytes();
         let inode = self.reference(path, LastLink::Follow).on("set attributes of", path)?;
-        self.volume().change_xattrs(inode.number(), changes, &Caller::root()).on("set attributes of", path)
+        self.volume()
+            .change_xattrs(inode.number(), changes, SetMode::Any, &Caller::root())
+            .on("set attributes of", path)
     }
 
     /// Removes an extended attribute, by its full name.
@@ -143,7 +145,9 @@ impl Filesystem {
     pub fn remove_xattr(&self, path: impl AsPath, name: impl AsRef<[u8]>) -> Result<()> {
         let path = path.as_path_bytes();
         let inode = self.reference(path, LastLink::Follow).on("remove attribute of", path)?;
-        self.volume().remove_xattr(inode.number(), name.as_ref(), &Caller::root()).on("remove attribute of", path)
+        self.volume()
+            .remove_xattr(inode.number(), name.as_ref(), SetMode::Any, &Caller::root())
+            .on("remove attribute of", path)
     }
 
     /// The full names of all extended attributes of a file, in no order.
@@ -152,7 +156,7 @@ impl Filesystem {
     /// As [`Self::metadata`].
     pub fn list_xattrs(&self, path: impl AsPath) -> Result<Vec<Vec<u8>>> {
         let path = path.as_path_bytes();
-        let names = self.reference(path, LastLink::Follow).and_then(|inode| self.volume().list_xattr(inode.number()));
+        let names = self.reference(path, LastLink::Follow).and_then(|inode| self.volume().list_xattrs(inode.number()));
         names.on("list attributes of", path)
     }
 

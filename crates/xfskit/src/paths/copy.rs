@@ -2,7 +2,7 @@
 
 use super::{AsPath, File, FileOptions, Filesystem, OnPath, Result};
 use crate::error::caller::{Error as Cause, Result as EngineResult};
-use crate::ops::{Caller, Seek, SetAttr, XattrChange};
+use crate::ops::{Caller, Seek, SetAttr, SetMode, XattrChange};
 
 impl Filesystem {
     /// Copies a regular file: contents, permissions and extended attributes. Returns the size of it in bytes.
@@ -51,7 +51,7 @@ fn copy_contents(from: &File<'_>, to: &File<'_>) -> EngineResult<u64> {
 
 fn copy_attributes(from: &File<'_>, to: &File<'_>) -> EngineResult<()> {
     let volume = from.inode.volume();
-    for name in volume.list_xattr(from.inode.number())? {
+    for name in volume.list_xattrs(from.inode.number())? {
         // ACLs are shown twice; this is what they are called on disk.
         if name.starts_with(b"trusted.SGI_ACL_") {
             continue;
@@ -60,7 +60,12 @@ fn copy_attributes(from: &File<'_>, to: &File<'_>) -> EngineResult<()> {
             Err(Cause::NoAttribute) => continue,
             value => value?,
         };
-        volume.change_xattrs(to.inode.number(), &[XattrChange { name, value: Some(value) }], &Caller::root())?;
+        volume.change_xattrs(
+            to.inode.number(),
+            &[XattrChange { name, value: Some(value) }],
+            SetMode::Any,
+            &Caller::root(),
+        )?;
     }
     let permissions = Some(from.inode.stat()?.permissions);
     volume.set_attr(to.inode.number(), &SetAttr { permissions, ..SetAttr::default() }, &Caller::root()).map(drop)

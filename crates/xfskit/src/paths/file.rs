@@ -309,8 +309,8 @@ impl File<'_> {
     ///
     /// # Errors
     /// `Unsupported` for a name with an unknown prefix.
-    pub fn xattr(&self, name: impl AsRef<[u8]>) -> io::Result<Option<Vec<u8>>> {
-        Ok(self.inode.xattr(name.as_ref())?)
+    pub fn get_xattr(&self, name: impl AsRef<[u8]>) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.inode.get_xattr(name.as_ref())?)
     }
 
     /// Sets an extended attribute, by its full name.
@@ -327,7 +327,7 @@ impl File<'_> {
     /// # Errors
     /// `InvalidData` for damage, and those of the device.
     pub fn list_xattrs(&self) -> io::Result<Vec<Vec<u8>>> {
-        Ok(self.inode.volume().list_xattr(self.inode.number())?)
+        Ok(self.inode.volume().list_xattrs(self.inode.number())?)
     }
 
     /// Closes the file. Dropping does the same, but cannot report an error in freeing a file without a name.

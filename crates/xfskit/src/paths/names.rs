@@ -145,7 +145,7 @@ impl Filesystem {
         let (original, link) = (original.as_path_bytes(), link.as_path_bytes());
         let file = self.reference(original, LastLink::Keep).on("link", original)?;
         let entry = self.new_name(link).on("link", link)?;
-        let linked = match self.volume().link(entry.dir.number(), entry.name, file.number()) {
+        let linked = match self.volume().link(entry.dir.number(), entry.name, file.number(), &Caller::root()) {
             // As the system has it: that the name exists counts before what may be linked.
             Err(Cause::NotPermitted) if entry.dir.lookup(entry.name).is_ok() => Err(Cause::Exists),
             other => other.map(drop),

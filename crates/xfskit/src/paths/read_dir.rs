@@ -124,12 +124,13 @@ impl DirEntry<'_> {
     }
 
     /// The value of an extended attribute, by its full name; `None` if the file has no such attribute. Of a symbolic
-    /// link, its own, where [`Filesystem::xattr`] takes that of the file that it leads to.
+    /// link, its own, where [`Filesystem::get_xattr`] takes that of the file that it leads to.
     ///
     /// # Errors
     /// `Path`: `NotFound` if the file was removed meanwhile; `NotSupported` for a name with an unknown prefix.
-    pub fn xattr(&self, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let value = self.volume.resolve_ref(&self.path, LastLink::Keep).and_then(|inode| inode.xattr(name.as_ref()));
+    pub fn get_xattr(&self, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let value =
+            self.volume.resolve_ref(&self.path, LastLink::Keep).and_then(|inode| inode.get_xattr(name.as_ref()));
         value.on("read attribute of", &self.path)
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, Error, LastLink, MountOptions, RenameFlags, Volume};
+use xfskit::volume::{Caller, Error, LastLink, MountOptions, RenameFlags, SetMode, Volume};
 use xfskit_fuzz_harness::{Block, Kind, Metadata, Overlay, Random, Recipe, Watchdog, blocks, exercise, image, walk};
 
 /// A sound image with every kind of structure in it.
@@ -434,7 +434,7 @@ fn a_directory_that_holds_itself_cannot_make_an_operation_wait_for_itself() {
         fs.unlink(dir, b"level 1", &me).unwrap_err(),
         fs.rmdir(dir, b"level 1", &me).unwrap_err(),
         fs.rename(dir, b"level 1", fs.root(), b"x", RenameFlags::default(), &me).unwrap_err(),
-        fs.link(dir, b"again", dir).unwrap_err(),
+        fs.link(dir, b"again", dir, &Caller::root()).unwrap_err(),
     ] {
         println!("{error}");
     }
@@ -470,7 +470,7 @@ fn counters_of_inodes_may_stand_at_their_ends() {
         let fs = open(&device, false).unwrap();
         let dir = fs.lookup_number(fs.root(), b"level 0").unwrap();
         let file = fs.create(dir, b"new", &xfskit::volume::NewFile::file(0o644), &me).unwrap().inode;
-        fs.set_xattr(file, b"user.a", b"b", xfskit::volume::SetMode::Any, &me).unwrap();
+        fs.set_xattr(file, b"user.a", b"b", SetMode::Any, &me).unwrap();
         fs.unlink(dir, b"new", &me).unwrap();
         fs.unmount().unwrap();
     }

@@ -4,7 +4,7 @@
 use super::model::{File, Random, make, open};
 use std::path::Path;
 use xfskit::error_tags::ROLL;
-use xfskit::volume::{Fallocate, Volume};
+use xfskit::volume::{Caller, Fallocate, Volume};
 
 const BLOCK: usize = 4096;
 /// Blocks of the file, every other of which is a hole.
@@ -160,7 +160,7 @@ fn a_clone() {
 #[test]
 fn an_end() {
     cut(
-        |fs, _| fs.unlink(fs.root(), b"one", &xfskit::volume::Caller::root()),
+        |fs, _| fs.unlink(fs.root(), b"one", &Caller::root()),
         |files, found| assert_eq!(found, [&[], files[1].bytes.as_slice()]),
     );
 }

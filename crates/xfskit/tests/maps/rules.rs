@@ -134,7 +134,7 @@ fn attributes_count_their_blocks_before_anything_is_changed() {
                 fs.set_xattr(file, format!("user.{n}").as_bytes(), &value, SetMode::Any, me)
             };
             let mut results: Vec<_> = (0..40).map(set).collect();
-            results.push(fs.link(fs.root(), &first, file).map(|_| ()));
+            results.push(fs.link(fs.root(), &first, file, &Caller::root()).map(|_| ()));
             results.push(fs.rename(fs.root(), &first, fs.root(), &second, RenameFlags::default(), me));
             for result in results {
                 match result {

@@ -2,7 +2,7 @@
 
 use super::model::{Random, make, open};
 use std::time::{Duration, Instant};
-use xfskit::volume::{Fallocate, Volume};
+use xfskit::volume::{Caller, Fallocate, Volume};
 
 /// The fastest of some rounds of reads from random places, for each read.
 fn read_time(fs: &Volume, file: xfskit::ondisk::InodeNumber, blocks: u64, stride: u64) -> Duration {
@@ -58,7 +58,7 @@ fn a_file_of_many_extents_made_in_random_order() {
     fs.read_at(many, 0, &mut [0; 1]).unwrap();
     let loaded = start.elapsed();
     let start = Instant::now();
-    fs.unlink(fs.root(), b"many", &xfskit::volume::Caller::root()).unwrap();
+    fs.unlink(fs.root(), b"many", &Caller::root()).unwrap();
     let freed = start.elapsed();
     fs.unmount().unwrap();
     reference.repair_finds_nothing(&image);

@@ -50,7 +50,7 @@ fn a_new_inode_is_known_to_have_none_of_any_kind() {
     let fs = image.open();
     let dir = make(&fs, fs.root(), "dir", DIR | 0o755);
     assert_skipped(&fs, dir, ALL);
-    let count = counted(&fs, || assert!(fs.list_xattr(dir).unwrap().is_empty()));
+    let count = counted(&fs, || assert!(fs.list_xattrs(dir).unwrap().is_empty()));
     count.expect(&[("attr_searches", 0), ("attr_searches_skipped", 1)]);
     // A set that finds nothing need not search either.
     let count = counted(&fs, || set(&fs, dir, "user.a", b"value"));
@@ -71,7 +71,7 @@ fn add_plain(fs: &Volume, inode: InodeNumber, name: &str) {
 fn add_in_batch(fs: &Volume, inode: InodeNumber, name: &str) {
     let change = |name: &str| XattrChange { name: name.as_bytes().to_vec(), value: Some(value(name)) };
     // Two changes of one name are a batch and one attribute.
-    fs.change_xattrs(inode, &[change(name), change(name)], &Caller::root()).unwrap();
+    fs.change_xattrs(inode, &[change(name), change(name)], SetMode::Any, &Caller::root()).unwrap();
 }
 
 /// An attribute with a value of this length, which an ACL cannot have.
@@ -100,7 +100,7 @@ fn each_way_to_add_an_attribute_forgets_its_kinds_and_no_others() {
             assert_skipped(&fs, inode, ALL);
             add(&fs, inode, name);
             fs.get_xattr(inode, name.as_bytes()).expect("what was added is found");
-            assert_eq!(fs.list_xattr(inode).unwrap().len(), kinds_of(name).len(), "an ACL shows twice");
+            assert_eq!(fs.list_xattrs(inode).unwrap().len(), kinds_of(name).len(), "an ACL shows twice");
             assert_skipped(&fs, inode, all_but(name));
         }
         image.close(fs);
@@ -149,7 +149,7 @@ fn a_list_and_an_acl_that_was_not_found_teach_what_is_absent() {
     for inode in [dir, big] {
         let fs = image.open();
         assert_skipped(&fs, inode, NONE);
-        assert_eq!(fs.list_xattr(inode).unwrap(), [b"trusted.a"]);
+        assert_eq!(fs.list_xattrs(inode).unwrap(), [b"trusted.a"]);
         assert_skipped(&fs, inode, all_but("trusted.a"));
         fs.unmount().unwrap();
         // A change of mode asks for the access ACL, a new file for the default ACL of its directory.

@@ -23,7 +23,7 @@ fn a_short_value_takes_one_transaction_and_no_intent() {
         count.expect(&[("attr_fast_path", 1), ("transactions", 1), ("intents_whited_out", 0), ("intents_logged", 0)]);
         count.expect(&fell_for(None));
     }
-    let count = counted(&fs, || fs.remove_xattr(inode, b"user.b", &Caller::root()).unwrap());
+    let count = counted(&fs, || fs.remove_xattr(inode, b"user.b", SetMode::Any, &Caller::root()).unwrap());
     count.expect(&[("attr_fast_path", 1), ("transactions", 1), ("intents_whited_out", 0)]);
     // With its name, a file gets a parent pointer.
     let count = counted(&fs, || _ = make_file(&fs, "second"));
@@ -98,7 +98,7 @@ fn without_room_in_the_inode_a_set_and_a_replace_fall_through() {
         count.expect(&[("attr_fast_path", 0), ("transactions", 1), ("intents_whited_out", 0)]);
         count.expect(&fell_for(Some("attr_fell_no_room")));
         // The old value is gone, and the new one is there once.
-        assert_eq!(fs.list_xattr(inode).unwrap().len(), if replaces { 2 } else { 3 });
+        assert_eq!(fs.list_xattrs(inode).unwrap().len(), if replaces { 2 } else { 3 });
         fs.sync().unwrap();
         drop(fs);
         let Some(tree) = kernels_tree(&image) else { return };
@@ -123,7 +123,7 @@ fn without_a_free_block_a_short_value_is_set_and_a_long_one_is_not() {
     count.expect(&[("attr_fast_path", 1), ("transactions", 1)]);
     let count = counted(&fs, || put("user.a", 25, SetMode::Replace).unwrap());
     count.expect(&[("attr_fast_path", 1), ("transactions", 1)]);
-    let count = counted(&fs, || fs.remove_xattr(inode, b"user.a", &Caller::root()).unwrap());
+    let count = counted(&fs, || fs.remove_xattr(inode, b"user.a", SetMode::Any, &Caller::root()).unwrap());
     count.expect(&[("attr_fast_path", 1), ("transactions", 1)]);
     image.close(fs);
 }
@@ -150,7 +150,7 @@ fn what_must_be_there_or_not_is_asked_on_the_fast_path_too() {
     let none = counted(&fs, || assert!(matches!(put(SetMode::Create), Err(Error::Exists))));
     none.expect(&[("transactions", 0), ("attr_fast_path", 0)]);
     put(SetMode::Replace).unwrap();
-    let remove = |name: &[u8]| fs.remove_xattr(inode, name, &Caller::root());
+    let remove = |name: &[u8]| fs.remove_xattr(inode, name, SetMode::Any, &Caller::root());
     assert!(matches!(remove(b"user.b"), Err(Error::NoAttribute)));
     remove(b"user.a").unwrap();
     image.close(fs);

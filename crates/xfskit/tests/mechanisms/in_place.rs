@@ -17,7 +17,7 @@ fn kernels_order(file: &Path) -> Vec<String> {
 
 fn our_order(fs: &Volume) -> Vec<String> {
     let inode = fs.lookup(fs.root(), b"file").unwrap().inode;
-    fs.list_xattr(inode).unwrap().into_iter().map(|name| String::from_utf8(name).unwrap()).collect()
+    fs.list_xattrs(inode).unwrap().into_iter().map(|name| String::from_utf8(name).unwrap()).collect()
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_parent_pointer_of_a_name_of_the_same_length_stays_where_it_is() {
         let image = Image::new(64, &[]);
         let fs = image.open();
         let inode = make_file(&fs, "first");
-        fs.link(fs.root(), b"secnd", inode).unwrap();
+        fs.link(fs.root(), b"secnd", inode, &Caller::root()).unwrap();
         let rename = |from: &str, to: &str| {
             let (root, none) = (fs.root(), RenameFlags::default());
             fs.rename(root, from.as_bytes(), root, to.as_bytes(), none, &Caller::root()).unwrap();

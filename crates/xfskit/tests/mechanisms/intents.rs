@@ -17,7 +17,7 @@ use xfskit::ondisk::log_record::item_type;
 use xfskit::parent;
 use xfskit::trans::deferred::{StepResult, Turn, Work};
 use xfskit::trans::{Reservation, Transaction};
-use xfskit::volume::{Caller, RenameFlags, Volume, XattrChange};
+use xfskit::volume::{Caller, RenameFlags, SetMode, Volume, XattrChange};
 
 /// The intents of attributes in the log have so many regions each.
 fn assert_regions(image: &Image, regions: &[usize]) {
@@ -79,7 +79,7 @@ fn the_kernel_finishes_a_replace_of_five_regions_and_a_set_of_three_that_find_no
     });
     assert_regions(&replaced, &[5]);
     let linked = stopped(fill, |fs| {
-        let _ = fs.link(fs.root(), long.as_bytes(), fs.lookup(fs.root(), b"file").unwrap().inode);
+        let _ = fs.link(fs.root(), long.as_bytes(), fs.lookup(fs.root(), b"file").unwrap().inode, &Caller::root());
     });
     assert_regions(&linked, &[3]);
     for (image, links) in [(replaced, 1), (linked, 2)] {
@@ -108,7 +108,7 @@ fn a_queued_update_is_done_before_another_of_the_same_attribute() {
         if values[0].is_none() {
             set(&fs, inode, "system.posix_acl_access", &acl());
         }
-        fs.change_xattrs(inode, &values.map(change), &Caller::root()).unwrap();
+        fs.change_xattrs(inode, &values.map(change), SetMode::Any, &Caller::root()).unwrap();
         assert_eq!(fs.get_xattr(inode, &name).ok().as_ref(), values[1], "{number}");
     }
     fs.sync().unwrap();
@@ -173,7 +173,7 @@ fn an_intent_that_is_logged_anew_keeps_old_and_new_apart() {
     let image = Image::new(64, &[('b', "size=1024"), ('d', "agcount=2")]);
     let fs = Arc::new(image.open_with(intents()));
     let (inode, other) = (make_file(&fs, "old name"), make_file(&fs, "other"));
-    fs.link(fs.root(), b"second name", inode).unwrap();
+    fs.link(fs.root(), b"second name", inode, &Caller::root()).unwrap();
     fs.mount().announce_attr_intents().unwrap();
     let (_, size) = fs.mount().journal.usage();
     let link = Reservation { log_bytes: size as u32 / 3, log_count: 1, blocks: 30, ..Default::default() };

@@ -6,7 +6,7 @@ use crate::shapes::fragment;
 use crate::stress::Image;
 use crate::{UNRESERVED, counted, in_pieces, intents, kernels_tree, logged_intents, make_file, set};
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{AttrPath, Caller, MountOptions, RenameFlags, Volume};
+use xfskit::volume::{AttrPath, Caller, MountOptions, RenameFlags, SetMode, Volume};
 
 /// What a family does, how it is opened, and what xfs_logprint calls its intents.
 struct Family {
@@ -54,7 +54,7 @@ fn families() -> [Family; 3] {
             set(fs, inode, "user.a", &[5; 64 << 10]);
         },
         work: |fs| {
-            fs.remove_xattr(file(fs), b"user.a", &Caller::root()).unwrap();
+            fs.remove_xattr(file(fs), b"user.a", SetMode::Any, &Caller::root()).unwrap();
         },
         intent: "EFI:",
         arguments: UNRESERVED,

@@ -77,8 +77,8 @@ fn a_copy_has_contents_holes_mode_and_attributes_with_shared_blocks_and_without(
         let (from, to) = (fs.metadata("from").unwrap(), fs.metadata("to").unwrap());
         assert_eq!(to.permissions(), from.permissions());
         assert!(to.allocated_bytes() < 1 << 20, "{list}: {} bytes", to.allocated_bytes());
-        assert_eq!(fs.xattr("to", "user.color").unwrap().unwrap(), b"blue");
-        assert_eq!(fs.xattr("to", "user.kept").unwrap().unwrap(), b"yes");
+        assert_eq!(fs.get_xattr("to", "user.color").unwrap().unwrap(), b"blue");
+        assert_eq!(fs.get_xattr("to", "user.kept").unwrap().unwrap(), b"yes");
         let inode = xfskit::ondisk::InodeNumber(to.inode());
         let extents = fs.volume().file_extents(inode).unwrap();
         assert!(extents.iter().all(|extent| extent.shared == (list == "reflink=1")), "{list}: {extents:?}");
@@ -99,14 +99,14 @@ fn attributes_are_of_what_a_link_leads_to_and_an_acl_is_copied_once() {
     fs.symlink("/dir/file", "link").unwrap();
     fs.set_xattr("link", "user.a", "1").unwrap();
     assert_eq!(fs.list_xattrs("dir/file").unwrap(), [b"user.a"]);
-    assert_eq!(fs.xattr("link", b"user.none").unwrap(), None);
+    assert_eq!(fs.get_xattr("link", b"user.none").unwrap(), None);
     assert_eq!(fs.remove_xattr("link", "user.none").unwrap_err().kind(), ErrorKind::NotFound);
-    assert_eq!(fs.xattr("link", "color").unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(fs.get_xattr("link", "color").unwrap_err().kind(), ErrorKind::Unsupported);
     assert_eq!(fs.set_xattr("link", "user.b", vec![0; 65537]).unwrap_err().kind(), ErrorKind::InvalidInput);
     let change =
         |name: &[u8], value: Option<&[u8]>| XattrChange { name: name.to_vec(), value: value.map(<[u8]>::to_vec) };
     assert!(fs.change_xattrs("link", &[change(b"user.c", Some(b"3")), change(b"user.none", None)]).is_err());
-    assert_eq!(fs.xattr("link", "user.c").unwrap(), None);
+    assert_eq!(fs.get_xattr("link", "user.c").unwrap(), None);
     fs.change_xattrs("link", &[change(b"user.c", Some(b"3")), change(b"user.a", None)]).unwrap();
     assert_eq!(fs.list_xattrs("link").unwrap(), [b"user.c"]);
 
@@ -119,7 +119,7 @@ fn attributes_are_of_what_a_link_leads_to_and_an_acl_is_copied_once() {
     }
     fs.set_xattr("dir/file", "system.posix_acl_access", &acl).unwrap();
     fs.copy("dir/file", "copy").unwrap();
-    assert_eq!(fs.xattr("copy", "system.posix_acl_access").unwrap().unwrap(), acl);
+    assert_eq!(fs.get_xattr("copy", "system.posix_acl_access").unwrap().unwrap(), acl);
     assert_eq!(fs.metadata("copy").unwrap().permissions(), Permissions::new(0o640));
     fs.hard_link("link", "dir/hard").unwrap();
     assert_eq!(fs.paths_of("link").unwrap(), ["/dir/hard", "/link"].map(std::path::PathBuf::from));

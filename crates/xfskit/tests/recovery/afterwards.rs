@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use xfskit::device::BlockDevice;
 use xfskit::env::SeededEnvironment;
-use xfskit::volume::{AttrLogging, AttrPath, Caller, Error, MountOptions, NewFile, Volume, XattrChange};
+use xfskit::volume::{AttrLogging, AttrPath, Caller, Error, MountOptions, NewFile, SetMode, Volume, XattrChange};
 
 type Sectors = BTreeMap<u64, [u8; 512]>;
 
@@ -79,12 +79,12 @@ fn recovery_is_cut_off_twice() {
     fs.sync().unwrap();
     fs.mount().error_tags.arm(xfskit::error_tags::LARP, 1);
     let change = |n: u32| XattrChange { name: format!("user.{n}").into_bytes(), value: Some(vec![7; 2500]) };
-    assert!(fs.change_xattrs(file, &(0..40).map(change).collect::<Vec<_>>(), &Caller::root()).is_err());
+    assert!(fs.change_xattrs(file, &(0..40).map(change).collect::<Vec<_>>(), SetMode::Any, &Caller::root()).is_err());
     let first = device.state().sectors.clone();
     drop(fs);
     let recover = |sectors: &Sectors, writes_left| {
         let device = Device::new(&base, State { sectors: sectors.clone(), writes_left, ..State::default() });
-        let found = open(&device, MountOptions::default()).map(|fs| fs.list_xattr(file).unwrap().len());
+        let found = open(&device, MountOptions::default()).map(|fs| fs.list_xattrs(file).unwrap().len());
         let state = device.state();
         (found, state.sectors.clone(), state.writes)
     };

@@ -23,7 +23,7 @@ fn describe(fs: &Volume) -> Vec<String> {
             let path = format!("{path}/{}", entry.name.escape_ascii());
             let stat = fs.stat(entry.inode).expect("an inode");
             let mut line = format!("{path} {stat:?}");
-            for name in fs.list_xattr(entry.inode).expect("attributes") {
+            for name in fs.list_xattrs(entry.inode).expect("attributes") {
                 let value = fs.get_xattr(entry.inode, &name).expect("a value");
                 line += &format!(" {}={}", name.escape_ascii(), value.escape_ascii());
             }

@@ -7,8 +7,11 @@ use std::path::Path;
 use std::time::Duration;
 use xfskit::attr::Attr;
 use xfskit::attr::update::{self, Logging};
+use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::trans::Reservation;
-use xfskit::volume::{Caller, Error, Fallocate, LastLink, NewFile, Permissions, SetAttr, SetMode, Volume, XattrChange};
+use xfskit::volume::{
+    Caller, Error, Fallocate, LastLink, NewFile, Permissions, SetAttr, SetMode, Volume, WholeFile, XattrChange,
+};
 
 /// An ACL in the form for users, with so many named users.
 pub fn acl(users: u32) -> Vec<u8> {
@@ -24,13 +27,62 @@ pub fn acl(users: u32) -> Vec<u8> {
     bytes
 }
 
+/// Stores a value where an ACL lies, which no call does.
+fn plant(fs: &Volume, inode: InodeNumber, name: &[u8], value: &[u8]) {
+    let inode = fs.mount().inode(inode).unwrap();
+    let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 200, may_dip: false };
+    let mut tx = fs.mount().transaction(reservation).unwrap();
+    let id = tx.join_inode(&inode);
+    update::put(&mut tx, id, Attr::new(2, name, value), Logging::NotLogged).unwrap();
+    tx.commit().unwrap();
+}
+
+/// The kernel takes it, and then answers EUCLEAN to every look-up of the file.
+#[test]
+fn what_is_no_acl_is_refused_under_the_name_on_disk_too() {
+    let image = Image::new(64, &[]);
+    let (fs, me) = (image.open(), Caller::root());
+    let file = file(&fs, "file");
+    let garbage: [&[u8]; 5] = [b"garbage", b"", &[0xff; 3000], &[0; 4], &on_disk(3)[..40]];
+    for name in [&b"trusted.SGI_ACL_FILE"[..], b"trusted.SGI_ACL_DEFAULT"] {
+        for value in garbage {
+            let set = refused(&fs, "a set", fs.set_xattr(file, name, value, SetMode::Any, &me));
+            assert!(matches!(set, Error::Invalid(_)), "{set}");
+            let change = XattrChange { name: name.to_vec(), value: Some(value.to_vec()) };
+            let other = XattrChange { name: b"user.a".to_vec(), value: Some(b"1".to_vec()) };
+            refused(&fs, "a batch", fs.change_xattrs(file, &[other, change], SetMode::Any, &me));
+            let xattrs = [(name.to_vec(), value.to_vec())];
+            let time = Timestamp::default();
+            let permissions = Permissions::new(0o644);
+            let whole = WholeFile {
+                name: b"w",
+                permissions,
+                uid: 0,
+                gid: 0,
+                atime: time,
+                mtime: time,
+                xattrs: &xattrs,
+                contents: b"",
+            };
+            refused(&fs, "a whole file", fs.make_files(fs.root(), &[whole]));
+        }
+    }
+    assert!(fs.list_xattrs(file).unwrap().is_empty());
+    // What is one is taken, as by the kernel.
+    fs.set_xattr(file, b"trusted.SGI_ACL_FILE", &on_disk(3), SetMode::Any, &me).unwrap();
+    assert_eq!(fs.get_xattr(file, b"system.posix_acl_access").unwrap(), acl(3));
+    fs.set_xattr(file, b"trusted.SGI_ACL_FILELESS", b"garbage", SetMode::Any, &me).unwrap();
+    fs.set_xattr(file, b"user.SGI_ACL_FILE", b"garbage", SetMode::Any, &me).unwrap();
+    image.close(fs);
+}
+
 #[test]
 fn a_damaged_acl_stops_a_chmod_and_nothing_else() {
     let image = Image::new(64, &[]);
     let (fs, me) = (image.open(), Caller::root());
     let file = file(&fs, "file");
     for garbage in [&b"garbage"[..], &[0xff; 3000], &[0; 20_000]] {
-        fs.set_xattr(file, b"trusted.SGI_ACL_FILE", garbage, SetMode::Any, &me).unwrap();
+        plant(&fs, file, b"SGI_ACL_FILE", garbage);
         let change = SetAttr { permissions: Some(Permissions::new(0o600)), uid: Some(7), ..Default::default() };
         assert!(matches!(refused(&fs, "a chmod", fs.set_attr(file, &change, &me)), Error::Corrupt(_)));
         let truncation = SetAttr { size: Some(77), ..change };
@@ -42,8 +94,8 @@ fn a_damaged_acl_stops_a_chmod_and_nothing_else() {
     fs.set_xattr(file, b"system.posix_acl_access", &acl(1), SetMode::Any, &me).unwrap();
     fs.set_attr(file, &SetAttr { permissions: Some(Permissions::new(0o600)), ..Default::default() }, &me).unwrap();
     assert_eq!(fs.stat(file).unwrap().mode(), FILE | 0o600);
-    fs.set_xattr(file, b"trusted.SGI_ACL_FILE", b"garbage", SetMode::Any, &me).unwrap();
-    fs.remove_xattr(file, b"system.posix_acl_access", &me).unwrap();
+    plant(&fs, file, b"SGI_ACL_FILE", b"garbage");
+    fs.remove_xattr(file, b"system.posix_acl_access", SetMode::Any, &me).unwrap();
     fs.set_attr(file, &SetAttr { permissions: Some(Permissions::new(0o640)), ..Default::default() }, &me).unwrap();
     image.close(fs);
 }
@@ -53,13 +105,13 @@ fn a_damaged_default_acl_stops_what_would_inherit_it() {
     let image = Image::new(64, &[]);
     let (fs, me) = (image.open(), Caller::root());
     let dir = fs.create(fs.root(), b"dir", &NewFile::dir(0o755), &me).unwrap().inode;
-    fs.set_xattr(dir, b"trusted.SGI_ACL_DEFAULT", b"garbage", SetMode::Any, &me).unwrap();
+    plant(&fs, dir, b"SGI_ACL_DEFAULT", b"garbage");
     for mode in [FILE, DIR] {
         refused(&fs, "a create", fs.create(dir, b"new", &NewFile::of_mode(mode | 0o755).unwrap(), &me));
         refused(&fs, "a file without a name", fs.tmpfile(dir, &NewFile::file(0o755), &me));
     }
     assert_eq!(fs.list_dir(dir).unwrap().len(), 0);
-    fs.remove_xattr(dir, b"system.posix_acl_default", &me).unwrap();
+    fs.remove_xattr(dir, b"system.posix_acl_default", SetMode::Any, &me).unwrap();
     fs.create(dir, b"new", &NewFile::file(0o755), &me).unwrap();
     image.close(fs);
 }
@@ -114,7 +166,7 @@ fn a_chmod_that_was_overtaken_by_a_long_acl_begins_anew() {
 fn on_disk(users: u32) -> Vec<u8> {
     let entries = acl(users).split_off(4);
     let entry = |e: &[u8]| {
-        let id = if matches!(e[0], 2 | 8) { [e[7], e[6], e[5], e[4]] } else { [0; 4] };
+        let id = if matches!(e[0], 2 | 8) { [e[7], e[6], e[5], e[4]] } else { [0xff; 4] };
         [&[0, 0, e[1], e[0]][..], &id, &[e[3], e[2], 0, 0]].concat()
     };
     let count = (entries.len() / 8) as u32;
@@ -180,14 +232,14 @@ fn by_the_kernel(dir: &Path, attempt: &Attempt) -> Found {
 fn by_us(fs: &Volume, attempt: &Attempt, in_batch: bool) -> Found {
     let (inode, name, me) =
         (fs.resolve(attempt.file.as_bytes(), LastLink::Follow).unwrap().inode, attempt.name.as_bytes(), Caller::root());
-    let _ = fs.remove_xattr(inode, name, &me);
+    let _ = fs.remove_xattr(inode, name, SetMode::Any, &me);
     if attempt.had_one {
         let _ = fs.set_xattr(inode, name, &acl(2), SetMode::Any, &me);
     }
     let set = if in_batch {
         let other = XattrChange { name: b"user.other".to_vec(), value: Some(vec![1]) };
         let change = XattrChange { name: name.to_vec(), value: Some(attempt.value.clone()) };
-        fs.change_xattrs(inode, &[other, change], &me)
+        fs.change_xattrs(inode, &[other, change], SetMode::Any, &me)
     } else {
         fs.set_xattr(inode, name, &attempt.value, attempt.mode, &me)
     };

@@ -71,7 +71,7 @@ fn a_large_fragmented_directory_gets_its_first_attribute() {
     let target = fs.create(fs.root(), b"target", &NewFile::file(0o644), &Caller::root()).unwrap().inode;
     // Blocks of a file lie between those of the directory.
     for number in 0..14_000 {
-        fs.link(dir, format!("{number:0200}").as_bytes(), target).unwrap();
+        fs.link(dir, format!("{number:0200}").as_bytes(), target, &Caller::root()).unwrap();
         if number % 3 == 0 {
             fs.fallocate(target, number * 1024, 1024, Fallocate::Allocate).unwrap();
         }

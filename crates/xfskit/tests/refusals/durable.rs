@@ -95,7 +95,7 @@ fn an_fsync_that_fails_made_the_names_durable() {
         if name == "z" {
             let new = NewFile::file(0o644);
             fs.create(fs.root(), b"late", &new, &Caller::root()).unwrap();
-            fs.link(fs.root(), b"bad 2", fs.lookup(fs.root(), b"bad").unwrap().inode).unwrap();
+            fs.link(fs.root(), b"bad 2", fs.lookup(fs.root(), b"bad").unwrap().inode, &Caller::root()).unwrap();
         }
     }
     drop(fs);

@@ -99,7 +99,7 @@ const VERBS: &[Verb] = verbs! {
         let files: Vec<_> = names.iter().map(|name| of(name)).collect();
         fs.make_files(at(fs, "/d"), &files).map(drop)
     };
-    Nothing "link" |fs| fs.link(at(fs, "/large"), b"one more", at(fs, "/full")).map(drop);
+    Nothing "link" |fs| fs.link(at(fs, "/large"), b"one more", at(fs, "/full"), &Caller::root()).map(drop);
     Nothing "link over" |fs| fs.link_over(at(fs, "/d"), b"sub-file", at(fs, "/full"), &Caller::root());
     Nothing "unlink" |fs| fs.unlink(fs.root(), b"full", &Caller::root());
     Nothing "unlink of many extents" |fs| fs.unlink(fs.root(), b"wide", &Caller::root());
@@ -132,12 +132,12 @@ const VERBS: &[Verb] = verbs! {
     Nothing "short attribute replaced in blocks" |fs| set(fs, "/short", "user.a", 50_000);
     Nothing "replaced attribute" |fs| set(fs, "/leaf", "user.3", 90);
     Nothing "replaced attribute in blocks" |fs| set(fs, "/remote", "user.remote", 65_000);
-    Nothing "removed attribute" |fs| fs.remove_xattr(at(fs, "/leaf"), b"user.3", &Caller::root());
-    Nothing "removed attribute in blocks" |fs| fs.remove_xattr(at(fs, "/remote"), b"user.remote", &Caller::root());
+    Nothing "removed attribute" |fs| fs.remove_xattr(at(fs, "/leaf"), b"user.3", SetMode::Any, &Caller::root());
+    Nothing "removed attribute in blocks" |fs| fs.remove_xattr(at(fs, "/remote"), b"user.remote", SetMode::Any, &Caller::root());
     Nothing "batch" |fs| {
         let change = |name: &str, length| XattrChange { name: name.into(), value: Some(vec![3; length]) };
         let changes = [change("user.a", 20), change("user.b", 20_000), change("user.c", 300), change("user.d", 9_000)];
-        fs.change_xattrs(at(fs, "/full"), &changes, &Caller::root())
+        fs.change_xattrs(at(fs, "/full"), &changes, SetMode::Any, &Caller::root())
     };
     Nothing "ACL" |fs| set_acl(fs, "/full", 2);
     Nothing "ACL beside a wide map" |fs| set_acl(fs, "/wide", 2);
@@ -195,7 +195,7 @@ fn base(arguments: &[(char, &str)]) -> Arc<MemoryDevice> {
     fs.create(at(&fs, "/d"), b"sub-file", &NewFile::file(0o644), &me).unwrap();
     let named = file(&fs, "named");
     for number in 0..1500 {
-        fs.link(at(&fs, "/large"), format!("name {number}").as_bytes(), named).unwrap();
+        fs.link(at(&fs, "/large"), format!("name {number}").as_bytes(), named, &Caller::root()).unwrap();
     }
     for name in ["full", "target", "acl", "leaf-acl", "long-acl", "leaf", "remote", "clone", "short"] {
         fs.write_at(file(&fs, name), 0, &[1; 30_000]).unwrap();
@@ -249,7 +249,7 @@ fn describe(fs: &Volume, inode: InodeNumber) -> String {
         assert_eq!(fs.read_at(inode, 0, &mut contents).unwrap(), contents.len());
     }
     let sum = |bytes: &[u8]| bytes.iter().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
-    let mut names = fs.list_xattr(inode).unwrap();
+    let mut names = fs.list_xattrs(inode).unwrap();
     names.sort();
     let xattrs: Vec<_> = names
         .iter()

@@ -101,7 +101,7 @@ fn creates_that_inherit_the_longest_acls_keep_to_their_log_space() {
         let name = format!("{n:0200}");
         fs.create(dir, name.as_bytes(), &NewFile::dir(0o755), &me).unwrap();
         fs.rmdir(dir, name.as_bytes(), &me).unwrap();
-        fs.link(dir, name.as_bytes(), one).unwrap();
+        fs.link(dir, name.as_bytes(), one, &Caller::root()).unwrap();
     }
     fs.mount().journal.check().unwrap();
     image.close(fs);

@@ -74,7 +74,7 @@ fn by_us(fs: &Volume, dir: &str, how: How, from: &str, to: &str) -> i32 {
     let ((from_dir, from), (to_dir, to)) = (split(from), split(to));
     let rename = |flags| fs.rename(from_dir, &from, to_dir, &to, flags, &Caller::root());
     let result = match how {
-        How::Link => fs.link(to_dir, &to, fs.lookup(from_dir, &from).unwrap().inode).map(drop),
+        How::Link => fs.link(to_dir, &to, fs.lookup(from_dir, &from).unwrap().inode, &Caller::root()).map(drop),
         How::Rename => rename(RenameFlags::default()),
         How::Exchange => rename(RenameFlags { exchange: true, ..RenameFlags::default() }),
         How::Whiteout => rename(RenameFlags { whiteout: true, ..RenameFlags::default() }),

@@ -38,7 +38,7 @@ fn without_an_inode_nothing_is_renamed() {
             file(&fs, "from");
             let to = file(&fs, "to");
             if links == 2 {
-                fs.link(fs.root(), b"other", to).unwrap();
+                fs.link(fs.root(), b"other", to, &Caller::root()).unwrap();
             }
             use_up_inodes(&fs);
             rename_is_refused(&fs);

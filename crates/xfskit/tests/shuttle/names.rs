@@ -78,7 +78,7 @@ impl Scene {
                 // A directory's number too, which must be refused without a deadlock.
                 let inode = if below(2) == 0 { Ok(dir) } else { fs.lookup_number(dir, &name) };
                 if let Ok(inode) = inode {
-                    self.count(1, done("link", fs.link(other, &new, inode)));
+                    self.count(1, done("link", fs.link(other, &new, inode, &Caller::root())));
                 }
             }
             7 => self.count(-1, done("unlink", fs.unlink(dir, &name, &me))),

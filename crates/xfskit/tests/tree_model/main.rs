@@ -180,9 +180,9 @@ fn change_all(fs: &Volume, dir: InodeNumber, random: &mut Random) {
             }
             2 => fs.set_xattr(entry.inode, b"trusted.new", &vec![8; random.below(5000)], SetMode::Any, &me).unwrap(),
             3 => {
-                for name in fs.list_xattr(entry.inode).unwrap().iter().filter(|name| !name.starts_with(b"trusted.SGI"))
+                for name in fs.list_xattrs(entry.inode).unwrap().iter().filter(|name| !name.starts_with(b"trusted.SGI"))
                 {
-                    fs.remove_xattr(entry.inode, name, &me).unwrap();
+                    fs.remove_xattr(entry.inode, name, SetMode::Any, &me).unwrap();
                 }
             }
             4 if is_dir => {

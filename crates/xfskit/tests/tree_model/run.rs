@@ -36,7 +36,7 @@ impl Run {
             log: Vec::new(),
         };
         run.adopt(&root, 0);
-        for name in run.fs().list_xattr(root.inode).unwrap() {
+        for name in run.fs().list_xattrs(root.inode).unwrap() {
             let value = run.fs().get_xattr(root.inode, &name).unwrap();
             run.node(0).xattrs.insert(name, value);
         }

@@ -78,7 +78,7 @@ impl Run {
     fn link(&mut self) {
         let (dir, name) = (self.dir(), self.name());
         let Some(id) = self.any(|node| !node.is_dir()) else { return };
-        let result = self.fs().link(self.number(dir), &name, self.number(id));
+        let result = self.fs().link(self.number(dir), &name, self.number(id), &Caller::root());
         if self.agree("link", result, self.child(dir, &name).is_none()).is_some() {
             self.node(id).links += 1;
             self.node(dir).children.insert(name, id);
@@ -250,7 +250,7 @@ impl Run {
             0 | 1 => {
                 let name = self.xattr_name(id);
                 let there = self.nodes[&id].xattrs.contains_key(&name);
-                let result = self.fs().remove_xattr(inode, &name, &me);
+                let result = self.fs().remove_xattr(inode, &name, SetMode::Any, &me);
                 self.agree("remove_xattr", result, there);
                 self.node(id).xattrs.remove(&name);
             }
@@ -258,7 +258,7 @@ impl Run {
                 let changes: Vec<_> = (0..self.random.below(5))
                     .map(|_| XattrChange { name: self.xattr_name(id), value: Some(self.value()) })
                     .collect();
-                let result = self.fs().change_xattrs(inode, &changes, &me);
+                let result = self.fs().change_xattrs(inode, &changes, SetMode::Any, &me);
                 self.log.push(format!("  {} changes of {inode}", changes.len()));
                 self.agree("change_xattrs", result, true);
                 for change in changes {
@@ -294,7 +294,7 @@ impl Run {
         let (inode, me) = (self.number(id), self.me.clone());
         let name = if kind == DIR && self.random.one_in(2) { DEFAULT } else { ACCESS };
         if self.random.one_in(4) {
-            self.fs().remove_xattr(inode, name, &me).unwrap();
+            self.fs().remove_xattr(inode, name, SetMode::Any, &me).unwrap();
             self.node(id).xattrs.remove(name);
             return;
         }

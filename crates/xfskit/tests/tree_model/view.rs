@@ -52,7 +52,7 @@ pub fn seen_by_us(fs: &Volume) -> Vec<TreeEntry> {
             }
         }
         // The raw attributes of ACLs are listed too, for programs that restore them.
-        let names = fs.list_xattr(inode).unwrap();
+        let names = fs.list_xattrs(inode).unwrap();
         let mut xattrs: Vec<_> = names
             .into_iter()
             .map(|name| (String::from_utf8_lossy(&name).into_owned(), fs.get_xattr(inode, &name).unwrap()))

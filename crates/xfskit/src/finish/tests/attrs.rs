@@ -5,7 +5,7 @@ use crate::attr::tree::{self, Completeness};
 use crate::attr::update::{self, Logging};
 use crate::attr::{self, Attr, Form, ParentRecord, flags, form};
 use crate::error_tags::LARP;
-use crate::volume::{AttrLogging, AttrPath, RenameFlags, SetMode};
+use crate::volume::{AttrLogging, AttrPath, Caller, RenameFlags, SetMode};
 use xfskit_ondisk::attr::leaf::LeafValue;
 use xfskit_ondisk::log_items::{AttrIntent, AttrVerb, ExchangeIntent, exchange as xmi};
 
@@ -46,14 +46,14 @@ fn our_own_updates_are_finished() {
         let before = |fs: &Volume| {
             fill(fs, fillers);
             fs.set_xattr(one(fs), b"trusted.x", &[1; 100], SetMode::Any, &me).unwrap();
-            fs.link(fs.root(), b"a second name", one(fs)).unwrap();
+            fs.link(fs.root(), b"a second name", one(fs), &Caller::root()).unwrap();
         };
         let cut = |work: &dyn Fn(&Volume)| cut_off(LARP, 1, &before, work);
         cut(&|fs| drop(fs.set_xattr(one(fs), b"user.new", &[7; 30], SetMode::Any, &me)));
         cut(&|fs| drop(fs.set_xattr(one(fs), b"user.large", &[7; 65536], SetMode::Any, &me)));
         cut(&|fs| drop(fs.set_xattr(one(fs), b"trusted.x", &[7; 9000], SetMode::Any, &me)));
-        cut(&|fs| drop(fs.remove_xattr(one(fs), b"trusted.x", &me)));
-        cut(&|fs| drop(fs.link(fs.root(), b"third", one(fs))));
+        cut(&|fs| drop(fs.remove_xattr(one(fs), b"trusted.x", SetMode::Any, &me)));
+        cut(&|fs| drop(fs.link(fs.root(), b"third", one(fs), &Caller::root())));
         cut(&|fs| drop(fs.unlink(fs.root(), b"a second name", &me)));
         cut(&|fs| drop(fs.rename(fs.root(), b"one", fs.root(), b"other", RenameFlags::default(), &me)));
     }
