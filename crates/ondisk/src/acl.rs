@@ -3,6 +3,8 @@
 //! ```text
 //! count (4)   entries of 12 bytes: tag 4, id 4, permissions 2, pad 2      all big-endian
 //! ```
+//! The id of an entry that names no user and no group is all ones, and is not looked at.
+//!
 //! Facts: the kernel's `struct xfs_acl_entry`; POSIX 1003.1e draft 17 for what an ACL must have.
 
 use crate::{Corruption, Verdict, ensure};
@@ -88,7 +90,7 @@ impl Acl {
         let mut out = (self.entries.len() as u32).to_be_bytes().to_vec();
         for entry in &self.entries {
             out.extend_from_slice(&u32::from(entry.tag).to_be_bytes());
-            let id = if matches!(entry.tag, USER | GROUP) { entry.id } else { 0 };
+            let id = if matches!(entry.tag, USER | GROUP) { entry.id } else { NO_ID };
             out.extend_from_slice(&id.to_be_bytes());
             out.extend_from_slice(&entry.permissions.to_be_bytes());
             out.extend_from_slice(&[0, 0]);
