@@ -52,6 +52,8 @@ pub struct Options {
     pub cache_bytes: Option<usize>,
     /// Options of the engine in all cases, which a case may change.
     pub engine: MountOptions,
+    /// Those of them that were given, as they were written; empty if none were.
+    pub engine_options: String,
     /// The command line, for the report.
     pub command: String,
     /// The date, for the report.
@@ -136,6 +138,15 @@ impl<'a> Lab<'a> {
             Some(Against::Kernel) => Some(Side::kernel()?),
             Some(Against::Dir(path)) => Some(Side::dir(path)?),
         });
+        if let Some(path) = options.on.as_ref().filter(|_| !options.engine_options.is_empty() && !sides[0].is_engine())
+        {
+            let (given, path) = (&options.engine_options, path.display());
+            return Err(BenchError::Usage(format!(
+                "-o {given}: these are options of the engine in this process, and what is mounted at {path} has its own: \
+                 give them to its mount, or leave --on out"
+            ))
+            .into());
+        }
         let cache_bytes = options.cache_bytes.unwrap_or_else(|| cache_bytes_of(memory_bytes()));
         let scratch = match &options.scratch {
             None => Scratch::new()?,

@@ -185,6 +185,7 @@ fn what_cannot_be_measured_is_said() {
         ("bench fsmark --on IMAGE", 3, "not an XFS image"),
         ("bench fsmark --report a.pdf", 2, ".html, .json or .md"),
         ("bench fsmark --on /proc", 6, "cannot be written to"),
+        ("bench xattr -o larp=always,wsync --on /tmp", 2, "-o larp=always,wsync: these are options of the engine"),
     ] {
         let (found, error) = fails(line, &file);
         assert_eq!((found, error.contains(message)), (code, true), "{line}: {found} {error}");
@@ -206,4 +207,38 @@ fn an_interrupt_leaves_nothing_behind() {
     assert!(!status.success() && message.contains("interrupted"), "{status}: {message}");
     assert_eq!(ok("ls IMAGE", &image), "");
     assert!(ok("check IMAGE", &image).contains("no faults"));
+}
+
+/// What is durable, and when, with `wsync`.
+#[test]
+fn a_report_says_that_every_change_was_durable_at_once() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    for (options, durability, wsync) in [("-o wsync ", "wsync: ", "wsync on"), ("", "as in the kernel's", "wsync off")]
+    {
+        let report = report(&format!("fsmark {options}--files 16 --threads 2 --quick --on IMAGE"), &image);
+        for run in runs(&report) {
+            let of = |key: &str| run["target"][key].as_str().unwrap();
+            assert!(of("durability").starts_with(durability) && of("options").contains(wsync), "{run:#}");
+        }
+    }
+}
+
+#[test]
+fn what_dbench_said_when_it_failed_is_passed_on() {
+    let scratch = scratch();
+    let programs = scratch.file("bin");
+    std::fs::create_dir(&programs).unwrap();
+    let script =
+        "#!/bin/sh\n[ $# -gt 1 ] || exit 0\necho '[7] write failed on handle 9 (No space left on device)'\nexit 1\n";
+    std::fs::write(programs.join("dbench"), script).unwrap();
+    std::fs::set_permissions(programs.join("dbench"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let on = scratch.file("on");
+    std::fs::create_dir(&on).unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
+    command.args(["bench", "noxattr", "--files", "10", "--quick", "--rounds", "1", "--on"]).arg(&on).env("PATH", path);
+    let output = command.output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && message.contains("No space left on device"), "{message}");
 }

@@ -16,6 +16,11 @@ pub(crate) struct Engine {
     name: Vec<u8>,
 }
 
+const DELAYED: &str = "as in the kernel's delayed logging: the journal when the CIL is full or a sync is asked for, \
+                       each checkpoint with flushes (fdatasync) of the image; a sync ends each phase, outside of its time";
+const WSYNC: &str = "wsync: names and attributes when the call returns, by a checkpoint with flushes (fdatasync) of the \
+                     image; contents with a sync, which ends each phase, outside of its time";
+
 /// A directory, and the position where the next read goes on.
 pub(crate) struct Listing {
     dir: InodeNumber,
@@ -106,17 +111,16 @@ impl Target for Engine {
             how: "in this process, on the image file".into(),
             geometry: geometry(&self.fs.superblock()),
             options: format!(
-                "attributes by the {:?} path, whiteouts {}, known-absent {}, attributes logged {:?}, cache {} MiB",
+                "attributes by the {:?} path, whiteouts {}, known-absent {}, attributes logged {:?}, wsync {}, cache {} MiB",
                 options.attr_path,
                 on(options.whiteouts),
                 on(options.known_absent),
                 options.attr_logging,
+                on(options.wsync),
                 options.cache_bytes >> 20
             )
             .to_lowercase(),
-            durability: "as in the kernel's delayed logging: the journal when the CIL is full or a sync is asked for, each checkpoint with \
-                         flushes (fdatasync) of the image; a sync ends each phase, outside of its time"
-                .into(),
+            durability: if options.wsync { WSYNC } else { DELAYED }.into(),
         }
     }
 

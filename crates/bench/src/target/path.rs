@@ -69,6 +69,12 @@ impl PathTarget {
         &self.base.path
     }
 
+    /// Whether the server of xfskit's FUSE mount makes changes durable at once.
+    fn is_wsync(&self) -> bool {
+        let Statistics::Server(root) = &self.statistics else { return false };
+        server_figures(root).is_ok_and(|figures| figures["options"]["wsync"] == true)
+    }
+
     /// Removes all files of the case if `clean` is set.
     pub(crate) fn close(self, clean: bool) -> Result<()> {
         if clean {
@@ -106,11 +112,16 @@ fn kernel_counts(path: &Path) -> Result<Counts> {
     })
 }
 
-/// The counts of xfskit's FUSE server.
-pub(crate) fn server_counts(root: &Path) -> Result<Counts> {
+/// The figures of xfskit's FUSE server.
+fn server_figures(root: &Path) -> Result<serde_json::Value> {
     let mut value = vec![0; STATS_BYTES];
     let length = rustix::fs::getxattr(root, STATS_XATTR, &mut value[..])?;
-    let figures: serde_json::Value = serde_json::from_slice(&value[..length])?;
+    Ok(serde_json::from_slice(&value[..length])?)
+}
+
+/// The counts of xfskit's FUSE server.
+pub(crate) fn server_counts(root: &Path) -> Result<Counts> {
+    let figures = server_figures(root)?;
     let counters = figures["counters"].as_object().into_iter().flatten();
     let others: BTreeMap<String, u64> =
         counters.filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect();
@@ -136,6 +147,10 @@ impl Target for PathTarget {
             "xfs" => {
                 "the kernel's delayed logging: the journal when the CIL is full, after 30 s or with a sync; a syncfs ends each phase, \
                       outside of its time; the loop device and tmpfs below have nothing to flush"
+            }
+            "fuse.xfskit" if self.is_wsync() => {
+                "wsync in the server: names and attributes at once; a syncfs and an fsync end each phase, outside of its \
+                 time"
             }
             "fuse.xfskit" => {
                 "xfskit's delayed logging in the server; a syncfs and an fsync end each phase, outside of its time"

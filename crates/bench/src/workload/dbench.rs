@@ -14,6 +14,8 @@ const PUBLISHED_CLIENTS: usize = 40;
 const PUBLISHED_SECONDS: u64 = 200;
 const SECONDS: u64 = 20;
 const QUICK_SECONDS: u64 = 5;
+/// Lines of its output that are shown when it fails.
+const LAST_LINES: usize = 4;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The results that dbench prints.
@@ -74,9 +76,11 @@ fn dbench(lab: &Lab<'_>, folder: &Path, clients: usize, seconds: u64) -> Result<
     lab.watch.begin("dbench", seconds);
     let mut command = Command::new("dbench");
     command.arg("-D").arg(folder).arg("-t").arg(seconds.to_string()).arg(clients.to_string());
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("dbench")?;
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("dbench")?;
     let output = child.stdout.take().context("dbench has an output")?;
+    let errors = child.stderr.take().context("dbench has an output for errors")?;
     let reader = std::thread::spawn(move || std::io::read_to_string(output));
+    let errors = std::thread::spawn(move || std::io::read_to_string(errors));
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
@@ -89,8 +93,18 @@ fn dbench(lab: &Lab<'_>, folder: &Path, clients: usize, seconds: u64) -> Result<
         std::thread::sleep(LOOK);
     };
     let text = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-    ensure!(status.success(), "dbench: {status}");
+    let errors = errors.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    ensure!(status.success(), "dbench with {clients} clients: {status}: {}", reason(&text, &errors));
     parse(&text).context("dbench's last line, with its throughput, is not understood")
+}
+
+/// The last lines that dbench printed before it failed, which it does on either output.
+fn reason(output: &str, errors: &str) -> String {
+    let lines: Vec<_> = output.lines().chain(errors.lines()).map(str::trim).filter(|line| !line.is_empty()).collect();
+    match lines.as_slice() {
+        [] => "it said nothing".into(),
+        lines => lines[lines.len().saturating_sub(LAST_LINES)..].join("; "),
+    }
 }
 
 fn parse(text: &str) -> Option<DbenchFigures> {

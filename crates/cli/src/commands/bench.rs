@@ -80,6 +80,7 @@ fn options(args: &BenchArgs) -> Result<Options> {
         published: args.published,
         image_bytes: size,
         engine: super::mount::parse_engine(&args.options)?,
+        engine_options: args.options.join(","),
         cache_bytes: cache,
         command: format!("xfskit {}", words.join(" ")),
         date: now,
