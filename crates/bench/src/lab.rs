@@ -142,8 +142,8 @@ impl<'a> Lab<'a> {
         {
             let (given, path) = (&options.engine_options, path.display());
             return Err(BenchError::Usage(format!(
-                "-o {given}: these are options of the engine in this process, and what is mounted at {path} has its own: \
-                 give them to its mount, or leave --on out"
+                "-o {given}: these are options of the engine in this process, and what is mounted at {path} has its \
+                 own: give them to its mount, or leave --on out"
             ))
             .into());
         }

@@ -69,8 +69,8 @@
 //! [`File::sync_all`], everything done to that file. Without them a crash may lose any number of the last calls.
 //! Changes of names, attributes, owners and permissions are lost from the last one backwards, so one that is there has
 //! all before it; contents, and times that were set alone, may be lost where later calls are not. A crash never leaves
-//! half of a change to one name, or to the attributes of one file: a rename was done or was not. Calls of many steps, as
-//! [`Filesystem::remove_dir_all`], may be cut off between two. Contents are not atomic: [`Filesystem::write`] says
+//! half of a change to one name, or to the attributes of one file: a rename was done or was not. Calls of many steps,
+//! as [`Filesystem::remove_dir_all`], may be cut off between two. Contents are not atomic: [`Filesystem::write`] says
 //! what a crash may leave, and [`Filesystem::write_atomic`] leaves the old or the new.
 //!
 //! # Threads

@@ -100,11 +100,11 @@
 //! # Errors
 //!
 //! [`Error`] has a variant for each thing that POSIX refuses, and its [`errno`](Error::errno). A change that is refused
-//! ([`is_refusal`](Error::is_refusal)) has changed nothing, but for contents: of a write, an allocation or a copy a part
-//! may have been done. Other errors say nothing of the request: [`is_damage`](Error::is_damage) that a structure or the
-//! superblock cannot be used, that the device failed or the host had no space for it (`Io`), or that the filesystem is
-//! shut down; and `Unsupported` that the image has what xfskit does not do. What a change had done by then, the journal
-//! finishes or takes back as a whole.
+//! ([`is_refusal`](Error::is_refusal)) has changed nothing, but for contents: of a write, an allocation or a copy a
+//! part may have been done. Other errors say nothing of the request: [`is_damage`](Error::is_damage) that a structure
+//! or the superblock cannot be used, that the device failed or the host had no space for it (`Io`), or that the
+//! filesystem is shut down; and `Unsupported` that the image has what xfskit does not do. What a change had done by
+//! then, the journal finishes or takes back as a whole.
 //!
 //! [`Filesystem::volume`]: crate::Filesystem::volume
 

@@ -17,9 +17,10 @@ pub(crate) struct Engine {
 }
 
 const DELAYED: &str = "as in the kernel's delayed logging: the journal when the CIL is full or a sync is asked for, \
-                       each checkpoint with flushes (fdatasync) of the image; a sync ends each phase, outside of its time";
-const WSYNC: &str = "wsync: names and attributes when the call returns, by a checkpoint with flushes (fdatasync) of the \
-                     image; contents with a sync, which ends each phase, outside of its time";
+                       each checkpoint with flushes (fdatasync) of the image; a sync ends each phase, outside of its \
+                       time";
+const WSYNC: &str = "wsync: names and attributes when the call returns, by a checkpoint with flushes (fdatasync) of \
+                     the image; contents with a sync, which ends each phase, outside of its time";
 
 /// A directory, and the position where the next read goes on.
 pub(crate) struct Listing {
@@ -111,7 +112,8 @@ impl Target for Engine {
             how: "in this process, on the image file".into(),
             geometry: geometry(&self.fs.superblock()),
             options: format!(
-                "attributes by the {:?} path, whiteouts {}, known-absent {}, attributes logged {:?}, wsync {}, cache {} MiB",
+                "attributes by the {:?} path, whiteouts {}, known-absent {}, attributes logged {:?}, wsync {}, \
+                 cache {} MiB",
                 options.attr_path,
                 on(options.whiteouts),
                 on(options.known_absent),

@@ -149,8 +149,8 @@ impl Target for PathTarget {
                       outside of its time; the loop device and tmpfs below have nothing to flush"
             }
             "fuse.xfskit" if self.is_wsync() => {
-                "wsync in the server: names and attributes at once; a syncfs and an fsync end each phase, outside of its \
-                 time"
+                "wsync in the server: names and attributes at once; a syncfs and an fsync end each phase, outside of \
+                 its time"
             }
             "fuse.xfskit" => {
                 "xfskit's delayed logging in the server; a syncfs and an fsync end each phase, outside of its time"

@@ -50,8 +50,8 @@ pub struct BenchArgs {
     /// Geometry, threads and sizes as they were published
     #[arg(long)]
     pub published: bool,
-    /// Options of the engine, in all cases, not for --on a folder or mount point: larp=always|never, attrpath=fast|general|intents, nofastpath, nowhiteout,
-    /// noknownabsent, wsync. May be given several times
+    /// Options of the engine, in all cases, not for --on a folder or mount point: larp=always|never,
+    /// attrpath=fast|general|intents, nofastpath, nowhiteout, noknownabsent, wsync. May be given several times
     #[arg(short = 'o', value_name = "OPTION,...")]
     pub options: Vec<String>,
     /// Size of scratch images [default: what the files need]

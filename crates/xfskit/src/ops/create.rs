@@ -105,7 +105,8 @@ impl Volume {
     ///
     /// # Errors
     /// `Exists`, `NotADirectory`, `Invalid` for a link without a target, a device number that XFS has no room for or of
-    /// what is no device node, and permissions of more than twelve bits, `NoSpace`, `TooManyLinks`, `NameTooLong`, `NotFound` in a removed directory, `NotPermitted` in an immutable one.
+    /// what is no device node, and permissions of more than twelve bits, `NoSpace`, `TooManyLinks`, `NameTooLong`,
+    /// `NotFound` in a removed directory, `NotPermitted` in an immutable one.
     pub fn create(&self, dir: InodeNumber, name: &[u8], new: &NewFile<'_>, caller: &Caller) -> caller::Result<Stat> {
         check_new_name(name)?;
         check_new(new)?;

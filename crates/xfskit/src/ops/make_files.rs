@@ -91,7 +91,8 @@ impl Volume {
     ///
     /// # Errors
     /// `Exists`, `NotADirectory`, `NoSpace`, `NameTooLong`; `Invalid` for a file that is not [small](Self::is_small),
-    /// and for times, permissions and attributes that the calls for one file refuse; `NotFound` in a removed directory, `NotPermitted` in an immutable one.
+    /// and for times, permissions and attributes that the calls for one file refuse; `NotFound` in a removed directory,
+    /// `NotPermitted` in an immutable one.
     pub fn make_files(&self, dir: InodeNumber, files: &[WholeFile<'_>]) -> caller::Result<Vec<Stat>> {
         if !files.is_sorted_by(|a, b| a.name < b.name) {
             let mut names = HashSet::with_capacity(files.len());

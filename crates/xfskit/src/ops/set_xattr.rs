@@ -120,8 +120,8 @@ impl Volume {
     /// # Errors
     /// `Exists`, `NoAttribute` as the mode demands, `AttributeNameTooLong`, `ValueTooLong`, `NoSpace`, `NotSupported`
     /// for an unknown prefix, `NotPermitted` for an attribute of users on what is neither a file nor a directory, and
-    /// on what is immutable or append-only; `Invalid` for a value that is no ACL under a name of one, `NotSupported` for an ACL of another
-    /// version than 2, `AccessDenied` for a default ACL of what is no directory.
+    /// on what is immutable or append-only; `Invalid` for a value that is no ACL under a name of one, `NotSupported`
+    /// for an ACL of another version than 2, `AccessDenied` for a default ACL of what is no directory.
     pub fn set_xattr(
         &self,
         inode: InodeNumber,

@@ -322,6 +322,14 @@ impl File<'_> {
         Ok(self.inode.volume().set_xattr(self.inode.number(), name, value, SetMode::Any, &Caller::root())?)
     }
 
+    /// Removes an extended attribute, by its full name.
+    ///
+    /// # Errors
+    /// As [`Filesystem::remove_xattr`], by kind.
+    pub fn remove_xattr(&self, name: impl AsRef<[u8]>) -> io::Result<()> {
+        Ok(self.inode.volume().remove_xattr(self.inode.number(), name.as_ref(), SetMode::Any, &Caller::root())?)
+    }
+
     /// The full names of all extended attributes.
     ///
     /// # Errors

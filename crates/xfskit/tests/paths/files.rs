@@ -109,6 +109,11 @@ fn attributes_are_of_what_a_link_leads_to_and_an_acl_is_copied_once() {
     assert_eq!(fs.get_xattr("link", "user.c").unwrap(), None);
     fs.change_xattrs("link", &[change(b"user.c", Some(b"3")), change(b"user.a", None)]).unwrap();
     assert_eq!(fs.list_xattrs("link").unwrap(), [b"user.c"]);
+    let file = fs.open_file("dir/file").unwrap();
+    file.remove_xattr("user.c").unwrap();
+    assert_eq!(file.remove_xattr("user.c").unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(file.list_xattrs().unwrap().is_empty());
+    drop(file);
 
     // Version 2: user rw, user 5 r, group r, mask r, others nothing.
     let mut acl = vec![2, 0, 0, 0];
