@@ -10,7 +10,6 @@
 //! EUCLEAN to every look-up of the file. Here a value that is no ACL is refused there.
 
 use super::Caller;
-use super::xattr::Parsed;
 use crate::attr::absent::remember_no_acl;
 use crate::attr::{self, update};
 use crate::error::{Error, Result};
@@ -214,14 +213,10 @@ pub(super) fn check(kind: AclKind, value: &[u8], mode: u16) -> Result<()> {
 }
 
 /// Checks a value that is set under the name which an ACL has on disk: nothing could be done with the file otherwise.
-pub(super) fn check_stored(name: Parsed<'_>, value: &[u8]) -> Result<()> {
-    match name {
-        Parsed::Plain(namespace, name) if AclKind::of(namespace.flags(), name).is_some() => match Acl::decode(value) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Error::Invalid("the value is no ACL as XFS stores it")),
-        },
-        _ => Ok(()),
-    }
+pub(super) fn check_stored(namespace: u8, name: &[u8], value: &[u8]) -> Result<()> {
+    let is_acl = AclKind::of(namespace, name).is_some();
+    let is_wrong = is_acl && Acl::decode(value).is_err();
+    if is_wrong { Err(Error::Invalid("the value is no ACL as XFS stores it")) } else { Ok(()) }
 }
 
 /// Length on disk of an ACL that has so many bytes in the form for users.

@@ -11,7 +11,7 @@ use super::acl::{self, Attributes};
 use super::create::check_new;
 use super::protected::check_new_entry;
 use super::setattr::check_time;
-use super::xattr::{parse, parse_plain};
+use super::xattr::parse_plain;
 use super::{Caller, FileType, NewFile, Permissions, Stat, Volume, check_new_name};
 use crate::attr::Attr;
 use crate::attr::update::{self, Logging};
@@ -106,7 +106,8 @@ impl Volume {
             check_time(file.atime)?;
             check_time(file.mtime)?;
             for (name, value) in file.xattrs {
-                acl::check_stored(parse(name)?, value)?;
+                let (namespace, name) = parse_plain(name)?;
+                acl::check_stored(namespace.flags(), name, value)?;
             }
             if !self.is_small(file) {
                 return Err(Error::Invalid("the file is too large to be made in one step").into());

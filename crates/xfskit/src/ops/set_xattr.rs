@@ -172,7 +172,7 @@ impl Volume {
         }
         let Parsed::Plain(namespace, name) = parse(name)? else { return Ok(false) };
         if let Some(value) = value {
-            acl::check_stored(Parsed::Plain(namespace, name), value)?;
+            acl::check_stored(namespace.flags(), name, value)?;
         }
         let inode = self.mount.inode(number)?;
         let mut tx = self.begin(reservation_of(self.mount.reservations.ichange))?;
@@ -208,7 +208,7 @@ impl Volume {
             }
             match (name, value) {
                 (Parsed::Acl(kind), Some(value)) => acl::check(kind, value, self.stat(inode)?.mode())?,
-                (name, Some(value)) => acl::check_stored(name, value)?,
+                (Parsed::Plain(namespace, name), Some(value)) => acl::check_stored(namespace.flags(), name, value)?,
                 _ => {}
             }
             parsed.push((name, *value));
