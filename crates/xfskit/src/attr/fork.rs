@@ -42,7 +42,8 @@ pub fn default_offset(geometry: &Geometry, data: &DataFork) -> u8 {
     (bytes >> 3) as u8
 }
 
-/// Where the attr fork must start to hold `bytes` bytes of shortform attributes; `None` when it cannot.
+/// Where the attr fork must start to hold `bytes` bytes of shortform attributes; `None` when it cannot. In an inode
+/// without a fork, the data fork may be in its way: see [`data_fits`].
 pub fn offset_for(geometry: &Geometry, state: &InodeState, bytes: usize) -> Option<u8> {
     let literal = geometry.literal_area_bytes();
     let offset = literal.checked_sub(bytes)? >> 3;
@@ -67,7 +68,8 @@ pub fn offset_for(geometry: &Geometry, state: &InodeState, bytes: usize) -> Opti
     };
     let least = data_bytes.max(bmbt_root_bytes(MIN_DATA_POINTERS)).div_ceil(8);
     let most = (literal - bmbt_root_bytes(MIN_ATTR_POINTERS)) >> 3;
-    (offset >= least).then_some(offset.min(most) as u8)
+    // From `most` on the fork starts there, even if contents that are in the way have to leave the inode.
+    (offset >= least.min(most)).then_some(offset.min(most) as u8)
 }
 
 /// Whether the data fork's contents, as they are, fit before an attr fork that starts at `offset`.
@@ -141,6 +143,16 @@ fn make_room(tx: &mut Transaction, ino: InoId) -> Result<()> {
 pub fn offset_of_new(tx: &Transaction, ino: InoId, bytes: usize) -> u8 {
     let state = tx.inode(ino);
     offset_for(tx.geometry(), state, bytes).unwrap_or_else(|| default_offset(tx.geometry(), &state.data))
+}
+
+/// Where a fork starts whose attributes leave the inode for a tree: it gives the data fork back what that would have had
+/// beside a new one.
+pub(super) fn offset_of_tree(tx: &Transaction, ino: InoId) -> u8 {
+    let state = tx.inode(ino);
+    match state.data {
+        DataFork::Dev(_) | DataFork::Mapped(ForkMap::Btree(_)) => state.core.fork_offset,
+        _ => state.core.fork_offset.max(default_offset(tx.geometry(), &state.data)),
+    }
 }
 
 /// Changes where the attr fork starts. The root of a data fork's btree is stored by the room that it has.

@@ -132,7 +132,8 @@ pub fn from_shortform(tx: &mut Transaction, ino: InoId) -> Result<Fit> {
         list.push(OwnedAttr { hash: key.hash(), flags: attr.namespace, name: attr.name.to_vec(), value });
     }
     list.sort_by_key(|attr| attr.hash);
-    let state = tx.inode_mut(ino, InodeFields::ATTR_EXTENTS);
+    let offset = fork::offset_of_tree(tx, ino);
+    let state = fork::set_offset(tx, ino, offset, InodeFields::ATTR_EXTENTS);
     state.attr = Some(AttrFork::EMPTY);
     state.core.attr_format = ForkFormat::Extents;
     let id = tree(ino).at(FileBlock(0)).create(tx, &ATTR_LEAF_KIND)?;

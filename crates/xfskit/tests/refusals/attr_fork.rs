@@ -1,7 +1,8 @@
-//! The first attribute of an inode whose extent map has a wide root: the root makes way, as it does for the kernel.
+//! Where the attr fork starts: in an inode of every shape, where the kernel starts it. Among them the first attribute of
+//! an inode whose extent map has a wide root, which makes way.
 
 use crate::shapes::{OLD, scattered};
-use crate::stress::Image;
+use crate::stress::{DIR, FILE, Image};
 use rustix::fs::XattrFlags;
 use std::path::Path;
 use xfskit::ondisk::InodeNumber;
@@ -77,4 +78,130 @@ fn a_large_fragmented_directory_gets_its_first_attribute() {
         }
     }
     compare(&image, fs, "/dir", "security.long", &[7; 120]);
+}
+
+/// An attribute by the last letter of its name, and its length; `None` where it is removed.
+type Step = (char, Option<usize>);
+
+fn name(letter: char) -> String {
+    format!("trusted.{letter}")
+}
+
+/// What is done to the inodes of a shape, one after another.
+fn plans() -> Vec<Vec<Step>> {
+    let one = (0..=330).step_by(10).map(|bytes| vec![('a', Some(bytes))]);
+    let more: [&[Step]; 8] = [
+        &[('a', Some(20)), ('a', None)],
+        &[('a', Some(20)), ('b', Some(60)), ('a', None)],
+        &[('a', Some(60)), ('b', Some(20)), ('a', None)],
+        &[('a', Some(150)), ('b', Some(150)), ('b', None)],
+        &[('a', Some(250)), ('b', Some(250)), ('b', None), ('a', Some(9))],
+        &[('a', Some(1)), ('b', Some(8)), ('c', Some(120)), ('b', Some(64))],
+        &[('a', Some(30)), ('b', Some(30)), ('c', Some(30)), ('d', Some(30)), ('e', Some(30)), ('f', Some(30))],
+        &[('a', Some(2000)), ('b', Some(3)), ('a', None)],
+    ];
+    one.chain(more.into_iter().map(<[Step]>::to_vec)).collect()
+}
+
+/// Makes an inode of each shape for each plan, and returns their names. The shapes differ in what the data fork holds.
+fn shapes(fs: &Volume, plans: usize) -> Vec<Vec<String>> {
+    let me = Caller::root();
+    let make = |name: &str, mode: u16| {
+        fs.create(fs.root(), name.as_bytes(), &NewFile::of_mode(mode).unwrap(), &me).unwrap().inode
+    };
+    let block = u64::from(fs.statfs().block_bytes);
+    let mut shapes = Vec::new();
+    let mut shape = |kind: &str, make: &dyn Fn(&str)| {
+        let names: Vec<_> = (0..plans).map(|plan| format!("{kind} {plan}")).collect();
+        names.iter().for_each(|name| make(name));
+        shapes.push(names);
+    };
+    for extents in [0, 1, 3, 4, 6, 7, 8, 10, 15, 19, 21, 22, 60] {
+        shape(&format!("{extents} extents"), &|name| _ = scattered(fs, name, extents));
+    }
+    for extents in [2, 9, 30] {
+        shape(&format!("{extents} extents beside an attribute"), &|name| {
+            let file = make(name, FILE | 0o644);
+            fs.set_xattr(file, b"trusted.0", &[0; 10], SetMode::Any, &me).unwrap();
+            for index in 0..extents {
+                fs.fallocate(file, 2 * index * block, block, Fallocate::Allocate).unwrap();
+            }
+        });
+    }
+    for entries in [0, 1, 4, 8, 12, 16] {
+        shape(&format!("directory of {entries}"), &|name| {
+            let dir = make(name, DIR | 0o755);
+            for entry in 0..entries {
+                let new = NewFile::file(0o644);
+                fs.create(dir, format!("entry {entry:02}").as_bytes(), &new, &me).unwrap();
+            }
+        });
+    }
+    for bytes in [1, 33, 70, 120, 200, 300, 336] {
+        let target = vec![b't'; bytes];
+        shape(&format!("link of {bytes}"), &|name| _ = fs.symlink(fs.root(), name.as_bytes(), &target, &me).unwrap());
+    }
+    shape("pipe", &|name| _ = make(name, 0o010_644));
+    shapes
+}
+
+/// The fields that decide how the inodes are laid out, of all of them.
+fn layouts(reference: &Reference, image: &Path, inodes: &[(String, InodeNumber)]) -> Vec<String> {
+    let commands: Vec<_> = inodes
+        .iter()
+        .flat_map(|(_, inode)| {
+            let print = "print core.format core.nextents core.forkoff core.aformat core.naextents core.nblocks";
+            [format!("inode {inode}"), print.to_owned()]
+        })
+        .collect();
+    let commands: Vec<_> = commands.iter().map(String::as_str).collect();
+    let all = reference.db(image, &commands);
+    let lines: Vec<_> = all.lines().collect();
+    assert_eq!(lines.len(), 6 * inodes.len(), "each inode has six fields");
+    lines.chunks(6).zip(inodes).map(|(fields, (name, _))| format!("{name}: {}", fields.join(", "))).collect()
+}
+
+#[test]
+fn the_attr_fork_of_every_shape_starts_where_the_kernel_starts_it() {
+    for size in ["size=512", "size=1024"] {
+        let image = Image::new(320, &[OLD, &[('i', size)]].concat());
+        let (fs, plans) = (image.open(), plans());
+        let shapes = shapes(&fs, plans.len());
+        let inode = |name: &String| (name.clone(), fs.lookup(fs.root(), name.as_bytes()).unwrap().inode);
+        let inodes: Vec<_> = shapes.iter().flatten().map(inode).collect();
+        fs.unmount().unwrap();
+        let copy = image.path.with_extension("kernel");
+        copy_image(&image.path, &copy);
+        let fs = image.open();
+        for ((_, inode), plan) in inodes.iter().zip(plans.iter().cycle()) {
+            for &(letter, bytes) in plan {
+                match bytes {
+                    Some(bytes) => {
+                        let value = vec![7; bytes];
+                        fs.set_xattr(*inode, name(letter).as_bytes(), &value, SetMode::Any, &Caller::root()).unwrap();
+                    }
+                    None => fs.remove_xattr(*inode, name(letter).as_bytes(), &Caller::root()).unwrap(),
+                }
+            }
+        }
+        image.close(fs);
+        let (Some(reference), Some(theirs)) = (reference(), kernel_mount(&copy)) else { return };
+        for ((file, _), plan) in inodes.iter().zip(plans.iter().cycle()) {
+            let path = theirs.path().join(file);
+            for &(letter, bytes) in plan {
+                match bytes {
+                    Some(bytes) => {
+                        let value = vec![7; bytes];
+                        rustix::fs::lsetxattr(&path, name(letter), &value, XattrFlags::empty()).unwrap();
+                    }
+                    None => rustix::fs::lremovexattr(&path, name(letter)).unwrap(),
+                }
+            }
+        }
+        theirs.unmount();
+        let ours = layouts(&reference, &image.path, &inodes);
+        let kernels = layouts(&reference, &copy, &inodes);
+        let differing: Vec<_> = ours.iter().zip(&kernels).filter(|(ours, kernels)| ours != kernels).collect();
+        assert!(differing.is_empty(), "{} of {}: {:#?}", differing.len(), ours.len(), &differing);
+    }
 }
