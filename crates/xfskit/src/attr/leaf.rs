@@ -217,29 +217,45 @@ pub(super) fn remove(e: &mut Edit<'_>, position: usize) -> Verdict {
     Ok(())
 }
 
-/// Notes that name and value at `offset` became free, and the last entry before `table_end`. Says whether the list has
-/// a place for the former.
+/// Notes that name and value at `offset` became free, and the last entry before `table_end`. They join the runs beside
+/// them, or take the place of the shortest run if that is shorter. Says whether the list has name and value then.
 fn add_free_run(list: &mut [FreeRun; 3], offset: usize, size: usize, table_end: usize) -> bool {
-    let mut start = offset;
-    let mut end = offset + size;
-    for free in list.iter_mut() {
-        let mut from = usize::from(free.start.get());
-        let to = from + usize::from(free.length.get());
-        if from == table_end && to > from {
+    let (mut before, mut after) = (None, None);
+    for (slot, free) in list.iter_mut().enumerate() {
+        let (mut from, length) = (usize::from(free.start.get()), usize::from(free.length.get()));
+        let to = from + length;
+        if length == 0 {
+            continue;
+        }
+        if from == table_end {
             from -= LEAF_ENTRY_BYTES;
             *free = run(from, to - from);
         }
-        if to > from && (to == start || from == end) {
-            (start, end) = (start.min(from), end.max(to));
-            *free = FreeRun::default();
+        if to == offset {
+            before = Some((slot, from));
+        } else if from == offset + size {
+            after = Some((slot, to));
         }
     }
-    let smallest = list.iter_mut().min_by_key(|free| free.length.get()).expect("there are three");
-    let better = usize::from(smallest.length.get()) < end - start;
-    if better {
-        *smallest = run(start, end - start);
-    }
-    better
+    let start = before.map_or(offset, |(_, from)| from);
+    let end = after.map_or(offset + size, |(_, to)| to);
+    let slot = match (before, after) {
+        (Some((slot, _)), Some((other, _))) => {
+            list[other] = FreeRun::default();
+            slot
+        }
+        (Some((slot, _)), None) | (None, Some((slot, _))) => slot,
+        (None, None) => {
+            let shortest = list.iter().enumerate().min_by_key(|(_, free)| free.length.get());
+            let (slot, free) = shortest.expect("there are three");
+            if usize::from(free.length.get()) >= size {
+                return false;
+            }
+            slot
+        }
+    };
+    list[slot] = run(start, end - start);
+    true
 }
 
 /// Sets the flags of the entry at `position`.

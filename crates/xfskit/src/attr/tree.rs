@@ -400,3 +400,35 @@ pub fn to_shortform(tx: &mut Transaction, ino: InoId, empty: EmptyFork) -> Resul
     }
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_split_is_the_most_equal_one_that_fits() {
+        let mut seed = 3u64;
+        let mut next = |limit: usize| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) as usize % limit
+        };
+        let mut uncut = 0;
+        for _ in 0..3000 {
+            let (count, most) = (1 + next(9), [10, 100, 400][next(3)]);
+            let attr = |bytes| {
+                let (name, value) = (vec![b'n'; 1 + bytes % 7], OwnedValue::Local(vec![0; bytes]));
+                OwnedAttr { hash: 0, flags: 0, name, value }
+            };
+            let list: Vec<_> = (0..count).map(|_| attr(next(most))).collect();
+            let bytes = |part: &[OwnedAttr]| part.iter().map(OwnedAttr::footprint).sum::<usize>();
+            let larger = |at: usize| bytes(&list[..at]).max(bytes(&list[at..]));
+            // Sometimes exactly what the best split needs.
+            let least = (1..count).map(larger).min().unwrap_or(1);
+            let room = [least, least - 1, 500][next(3)];
+            let best = (1..count).filter(|&at| larger(at) <= room).min_by_key(|&at| larger(at));
+            uncut += u32::from(best.is_none());
+            assert_eq!(split_in_two(&list, room), best, "{room} of {list:?}");
+        }
+        assert!(uncut > 500);
+    }
+}

@@ -4,6 +4,9 @@ use super::kernel::kernel_extents;
 use super::model::{make, open};
 use std::path::Path;
 use xfskit::error_tags::REDUCE_MAX_IEXTENTS;
+use xfskit::incore::ForkKind;
+use xfskit::inode::bmap;
+use xfskit::trans::Transaction;
 use xfskit::volume::{
     Caller, Error, Fallocate, NewFile, Permissions, RenameFlags, Seek, SetAttr, SetMode, SetTime, Volume,
 };
@@ -109,6 +112,45 @@ fn a_map_that_cannot_count_more_extents_says_so_and_lives() {
         assert!(matches!(result, Err(Error::TooLarge)), "{result:?}");
         fs.fallocate(file, 30 * BLOCK, BLOCK, Fallocate::AllocateKeepSize).unwrap();
         assert_eq!(fs.file_extents(file).unwrap().len(), 11);
+    });
+}
+
+/// Ten records can be counted. A new attribute may add two leaves and a split of each of five levels, and the blocks of
+/// its value, wherever that is stored.
+#[test]
+fn an_attribute_is_refused_when_the_map_cannot_count_two_leaves_each_level_and_the_value() {
+    let me = &Caller::root();
+    with_image(&[], |fs, _| {
+        let files = ["a", "b"].map(|name| make(fs, name).inode);
+        let records = |inode| {
+            let mount = fs.mount();
+            let state = mount.inode(inode).unwrap();
+            let mut tx = Transaction::read_only(mount);
+            let ino = tx.join_inode(&state);
+            bmap::extents(&mut tx, ino, ForkKind::Attr).unwrap().len()
+        };
+        let mut sets = 0..;
+        // Two files in turns, so that their blocks are no neighbours.
+        let mut grow_to = |count| {
+            while records(files[0]) < count {
+                let name = format!("user.{}", sets.next().unwrap());
+                for file in files {
+                    fs.set_xattr(file, name.as_bytes(), &[7; 3900], SetMode::Any, me).unwrap();
+                }
+            }
+            assert_eq!(records(files[0]), count);
+        };
+        let set_few = |name: &str, bytes: usize| {
+            fs.mount().error_tags.arm(REDUCE_MAX_IEXTENTS, 1);
+            fs.set_xattr(files[0], name.as_bytes(), &vec![7; bytes], SetMode::Any, me)
+        };
+        grow_to(2);
+        set_few("user.counted", 30).unwrap();
+        assert!(matches!(set_few("user.of two blocks", 5000), Err(Error::TooLarge)));
+        grow_to(3);
+        assert!(matches!(set_few("user.counted", 31), Err(Error::TooLarge)));
+        assert_eq!(fs.get_xattr(files[0], b"user.counted").unwrap(), [7; 30]);
+        fs.mount().journal.check().unwrap();
     });
 }
 

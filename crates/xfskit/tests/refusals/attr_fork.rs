@@ -1,6 +1,7 @@
 //! Where the attr fork starts: in an inode of every shape, where the kernel starts it. Among them the first attribute of
 //! an inode whose extent map has a wide root, which makes way.
 
+use crate::attr_plans::{Step, on_both};
 use crate::shapes::{OLD, scattered};
 use crate::stress::{DIR, FILE, Image};
 use rustix::fs::XattrFlags;
@@ -80,25 +81,18 @@ fn a_large_fragmented_directory_gets_its_first_attribute() {
     compare(&image, fs, "/dir", "security.long", &[7; 120]);
 }
 
-/// An attribute by the last letter of its name, and its length; `None` where it is removed.
-type Step = (char, Option<usize>);
-
-fn name(letter: char) -> String {
-    format!("trusted.{letter}")
-}
-
 /// What is done to the inodes of a shape, one after another.
 fn plans() -> Vec<Vec<Step>> {
-    let one = (0..=330).step_by(10).map(|bytes| vec![('a', Some(bytes))]);
+    let one = (0..=330).step_by(10).map(|bytes| vec![(0, Some(bytes))]);
     let more: [&[Step]; 8] = [
-        &[('a', Some(20)), ('a', None)],
-        &[('a', Some(20)), ('b', Some(60)), ('a', None)],
-        &[('a', Some(60)), ('b', Some(20)), ('a', None)],
-        &[('a', Some(150)), ('b', Some(150)), ('b', None)],
-        &[('a', Some(250)), ('b', Some(250)), ('b', None), ('a', Some(9))],
-        &[('a', Some(1)), ('b', Some(8)), ('c', Some(120)), ('b', Some(64))],
-        &[('a', Some(30)), ('b', Some(30)), ('c', Some(30)), ('d', Some(30)), ('e', Some(30)), ('f', Some(30))],
-        &[('a', Some(2000)), ('b', Some(3)), ('a', None)],
+        &[(0, Some(20)), (0, None)],
+        &[(0, Some(20)), (1, Some(60)), (0, None)],
+        &[(0, Some(60)), (1, Some(20)), (0, None)],
+        &[(0, Some(150)), (1, Some(150)), (1, None)],
+        &[(0, Some(250)), (1, Some(250)), (1, None), (0, Some(9))],
+        &[(0, Some(1)), (1, Some(8)), (2, Some(120)), (1, Some(64))],
+        &[(0, Some(30)), (1, Some(30)), (2, Some(30)), (3, Some(30)), (4, Some(30)), (5, Some(30))],
+        &[(0, Some(2000)), (1, Some(3)), (0, None)],
     ];
     one.chain(more.into_iter().map(<[Step]>::to_vec)).collect()
 }
@@ -172,33 +166,9 @@ fn the_attr_fork_of_every_shape_starts_where_the_kernel_starts_it() {
         fs.unmount().unwrap();
         let copy = image.path.with_extension("kernel");
         copy_image(&image.path, &copy);
-        let fs = image.open();
-        for ((_, inode), plan) in inodes.iter().zip(plans.iter().cycle()) {
-            for &(letter, bytes) in plan {
-                match bytes {
-                    Some(bytes) => {
-                        let value = vec![7; bytes];
-                        fs.set_xattr(*inode, name(letter).as_bytes(), &value, SetMode::Any, &Caller::root()).unwrap();
-                    }
-                    None => fs.remove_xattr(*inode, name(letter).as_bytes(), &Caller::root()).unwrap(),
-                }
-            }
-        }
-        image.close(fs);
-        let (Some(reference), Some(theirs)) = (reference(), kernel_mount(&copy)) else { return };
-        for ((file, _), plan) in inodes.iter().zip(plans.iter().cycle()) {
-            let path = theirs.path().join(file);
-            for &(letter, bytes) in plan {
-                match bytes {
-                    Some(bytes) => {
-                        let value = vec![7; bytes];
-                        rustix::fs::lsetxattr(&path, name(letter), &value, XattrFlags::empty()).unwrap();
-                    }
-                    None => rustix::fs::lremovexattr(&path, name(letter)).unwrap(),
-                }
-            }
-        }
-        theirs.unmount();
+        let todo: Vec<_> =
+            inodes.iter().zip(plans.iter().cycle()).map(|((name, _), plan)| (&**name, &**plan)).collect();
+        let Some(reference) = on_both(&image, &copy, &todo) else { return };
         let ours = layouts(&reference, &image.path, &inodes);
         let kernels = layouts(&reference, &copy, &inodes);
         let differing: Vec<_> = ours.iter().zip(&kernels).filter(|(ours, kernels)| ours != kernels).collect();

@@ -4,6 +4,8 @@
 mod acl;
 mod attr_bit;
 mod attr_fork;
+mod attr_leaf;
+mod attr_plans;
 mod bad_block;
 mod durable;
 mod inherit;
