@@ -189,14 +189,9 @@ impl Work for Exchange {
 
     fn step(&mut self, tx: &mut Transaction) -> Result<StepResult> {
         let [first, second] = self.0.inodes;
-        let inos = if first == second {
-            [inode::join(tx, first)?; 2]
-        } else if first < second {
-            [inode::join(tx, first)?, inode::join(tx, second)?]
-        } else {
-            let second = inode::join(tx, second)?;
-            [inode::join(tx, first)?, second]
-        };
+        // In either order: no other thread locks inodes.
+        let first_ino = inode::join(tx, first)?;
+        let inos = [first_ino, if first == second { first_ino } else { inode::join(tx, second)? }];
         self.prepare(tx, inos)?;
         if let Some(pieces) = self.next_pieces(tx, inos)? {
             self.exchange(tx, inos, pieces)?;

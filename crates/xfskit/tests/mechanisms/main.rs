@@ -7,6 +7,7 @@ mod announce;
 mod copies;
 mod fast_path;
 mod fsyncs;
+mod gathering;
 mod in_place;
 mod intents;
 #[path = "../refusals/shapes.rs"]

@@ -4,7 +4,7 @@ use super::*;
 use crate::attr::tree::{self, Completeness};
 use crate::attr::update::{self, Logging};
 use crate::attr::{self, Attr, Form, ParentRecord, flags, form};
-use crate::error_tags::LARP;
+use crate::error_tags::{ATTR_NO_SPACE, LARP};
 use crate::volume::{AttrLogging, AttrPath, Caller, RenameFlags, SetMode};
 use xfskit_ondisk::attr::leaf::LeafValue;
 use xfskit_ondisk::log_items::{AttrIntent, AttrVerb, ExchangeIntent, exchange as xmi};
@@ -157,6 +157,61 @@ fn an_update_for_which_there_is_no_space_any_more_is_left_out() {
     let one = one(&fs);
     assert!(matches!(fs.get_xattr(one, b"user.large"), Err(crate::volume::Error::NoAttribute)));
     assert_eq!(fs.get_xattr(one, b"user.filler 3").unwrap(), [3; 600]);
+    fs.unmount().unwrap();
+    TestImage { device }.assert_sound();
+}
+
+/// Leaves `count` free runs of a block each.
+fn leave_pieces(fs: &Volume, count: u64) {
+    use crate::volume::Fallocate;
+    let two = fs.lookup(fs.root(), b"two").unwrap().inode;
+    let block = u64::from(fs.statfs().block_bytes);
+    let (mut end, mut step) = (0, fs.statfs().blocks.next_power_of_two() * block);
+    while step >= block {
+        match fs.fallocate(two, end, step, Fallocate::Allocate) {
+            Ok(()) => end += step,
+            Err(_) => step /= 2,
+        }
+    }
+    fs.sync().unwrap();
+    for hole in 0..count {
+        fs.fallocate(two, (2 * hole + 1) * block, block, Fallocate::PunchHole).unwrap();
+    }
+    fs.sync().unwrap();
+}
+
+/// Steps of both updates take turns, and the second may map the range in which the first has only begun.
+#[test]
+fn two_long_values_of_one_file_are_finished_from_free_space_in_pieces() {
+    let before = |fs: &Volume| {
+        fill(fs, 8);
+        leave_pieces(fs, 2400);
+    };
+    let crash = crash_after(ARGUMENTS, logged(), &before, &|scene| {
+        log(scene, &plain(scene, AttrVerb::Set, b"first", &[5; 60_000]));
+        log(scene, &plain(scene, AttrVerb::Set, b"second", &[6; 50_000]));
+    });
+    agree_on(&crash, State::assert_same_tree);
+}
+
+/// An update that finds no space in a later step is taken back: the attributes are as they were.
+#[test]
+fn an_update_whose_rest_finds_no_space_in_recovery_is_taken_back() {
+    let before = |fs: &Volume| fill(fs, 8);
+    let work = |scene: &mut Scene| log(scene, &plain(scene, AttrVerb::Set, b"large", &[7; 65536]));
+    let crash = crash_after(ARGUMENTS, logged(), &before, &work);
+    let device = Arc::new(MemoryDevice::from_bytes(crash));
+    let env = Arc::new(SeededEnvironment::new(1));
+    let mount = Mount::open_in(Arc::clone(&device) as _, None, logged(), env).unwrap();
+    let found = mount.recovered.lock().take().unwrap();
+    mount.error_tags.arm_for(ATTR_NO_SPACE, 1, 2);
+    let report = finish_intents(&mount, found.intents).unwrap();
+    assert_eq!((report.attrs, report.transactions), (1, 2));
+    // The power fails: the log must say that the update is done.
+    let device = Arc::new(MemoryDevice::from_bytes(device.to_bytes()));
+    let fs = open(&device).unwrap();
+    assert!(matches!(fs.get_xattr(one(&fs), b"user.large"), Err(crate::volume::Error::NoAttribute)));
+    assert_eq!(fs.get_xattr(one(&fs), b"user.filler 3").unwrap(), [3; 600]);
     fs.unmount().unwrap();
     TestImage { device }.assert_sound();
 }

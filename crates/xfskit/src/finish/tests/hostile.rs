@@ -20,11 +20,12 @@ fn outcome(work: &dyn Fn(&mut Scene)) -> Result<()> {
     first
 }
 
-fn refused(check: &str, work: &dyn Fn(&mut Scene)) {
+/// The error names the check, and which intent of which kind led to it.
+fn refused(kind: &str, check: &str, work: &dyn Fn(&mut Scene)) {
     match outcome(work) {
         Err(Error::Corrupt(corruption)) => {
             assert_eq!(corruption.check, check, "{corruption}");
-            assert!(corruption.found.contains("intent 0x77, log cycle 1 block "), "{corruption}");
+            assert!(corruption.found.contains(&format!("{kind} intent 0x77, log cycle 1 block ")), "{corruption}");
         }
         other => panic!("{other:?} in spite of \"{check}\""),
     }
@@ -38,11 +39,11 @@ fn change(scene: &Scene, verb: BmapVerb, block: FsBlock) -> BmapIntent {
 
 #[test]
 fn what_the_trees_contradict_is_refused() {
-    refused("blocks freed by an intent have one owner or none", &|scene| {
+    refused("extent-free", "blocks freed by an intent have one owner or none", &|scene| {
         let block = scene.write(0, 0, 4);
         scene.log(efi::encode_intent(0x77, &[extent(FsBlock(block.0 + 2), 5)]));
     });
-    refused("freed blocks belong to their owner", &|scene| {
+    refused("reverse mapping", "freed blocks belong to their owner", &|scene| {
         let block = scene.write(0, 0, 4);
         let update = RmapUpdate {
             verb: RmapVerb::Unmap,
@@ -54,20 +55,20 @@ fn what_the_trees_contradict_is_refused() {
         };
         scene.log(rui::encode_intent(0x77, &[update]));
     });
-    refused("blocks that leave staging are staged", &|scene| {
+    refused("reference count", "blocks that leave staging are staged", &|scene| {
         let block = scene.write(0, 0, 4);
         let update = RefcountUpdate { verb: RefcountVerb::FreeCow, extent: extent(block, 4) };
         scene.log(cui::encode_intent(0x77, &[update]));
     });
-    refused("maps the blocks that are unmapped", &|scene| {
+    refused("extent map", "maps the blocks that are unmapped", &|scene| {
         let block = scene.write(0, 3, 4);
         scene.log(bui::encode_intent(&change(scene, BmapVerb::Unmap, FsBlock(block.0 + 1))));
     });
-    refused("blocks are mapped into a hole", &|scene| {
+    refused("extent map", "blocks are mapped into a hole", &|scene| {
         let block = scene.write(0, 5, 4);
         scene.log(bui::encode_intent(&change(scene, BmapVerb::Map, block)));
     });
-    refused("is mapped by extents", &|scene| {
+    refused("extent map", "is mapped by extents", &|scene| {
         let block = scene.blocks(4);
         scene.log(bui::encode_intent(&BmapIntent { attr_fork: true, ..change(scene, BmapVerb::Map, block) }));
     });
@@ -75,12 +76,12 @@ fn what_the_trees_contradict_is_refused() {
 
 #[test]
 fn inodes_that_are_gone_are_named() {
-    refused("an inode that an intent names is in use", &|scene| {
+    refused("extent map", "an inode that an intent names is in use", &|scene| {
         let block = scene.blocks(4);
         let inode = InodeNumber(scene.inodes[1].0 + 9);
         scene.log(bui::encode_intent(&BmapIntent { inode, ..change(scene, BmapVerb::Map, block) }));
     });
-    refused("an inode that an intent names has the generation it had then", &|scene| {
+    refused("exchange", "an inode that an intent names has the generation it had then", &|scene| {
         let generations = [0, 1].map(|side| scene.tx.inode(scene.inos[side]).core.generation);
         let intent = ExchangeIntent {
             id: 0x77,
@@ -93,7 +94,7 @@ fn inodes_that_are_gone_are_named() {
         };
         scene.log(xmi::encode_intent(&intent));
     });
-    refused("announced in the superblock's log features", &|scene| {
+    refused("attribute", "announced in the superblock's log features", &|scene| {
         let intent = AttrIntent {
             id: 0x77,
             verb: AttrVerb::Set,
