@@ -154,6 +154,33 @@ fn an_attribute_is_refused_when_the_map_cannot_count_two_leaves_each_level_and_t
     });
 }
 
+/// The same for the pointer of another name: it may add two leaves and a split of each of five levels.
+#[test]
+fn a_name_is_refused_when_the_map_cannot_count_the_blocks_of_its_pointer() {
+    let me = &Caller::root();
+    with_image(&["-n", "parent=1"], |fs, _| {
+        let files = ["a", "b"].map(|name| make(fs, name).inode);
+        let link = |name: &[u8]| {
+            fs.mount().error_tags.arm(REDUCE_MAX_IEXTENTS, 1);
+            fs.link(fs.root(), name, files[0]).map(drop)
+        };
+        // Two files in turns, so that their blocks are no neighbours: the first has a root and three leaves then.
+        let mut sets = 0;
+        let mut grow = || {
+            for file in files {
+                fs.set_xattr(file, format!("user.{sets}").as_bytes(), &[7; 3900], SetMode::Any, me).unwrap();
+            }
+            sets += 1;
+        };
+        grow();
+        link(b"counted").unwrap();
+        (0..3).for_each(|_| grow());
+        assert!(matches!(link(b"not counted"), Err(Error::TooLarge)));
+        assert_eq!(fs.parents(files[0]).unwrap().len(), 2);
+        fs.mount().journal.check().unwrap();
+    });
+}
+
 /// A set of an attribute must count the blocks of its tree and of its value together, before it changes anything: if
 /// the map cannot count the last of them after a change, the filesystem shuts down.
 #[test]

@@ -46,3 +46,14 @@ fn only_a_block_that_was_given_up_lately_waits_for_the_checkpoint() {
     set_long(third).expect(&[("checkpoints", 0)]);
     image.close(fs);
 }
+
+/// No call asks for a checkpoint, and the log is far from full.
+#[test]
+fn a_commit_writes_the_checkpoint_that_has_grown_large() {
+    let image = Image::new(160, &[('l', "size=16m")]);
+    let fs = image.open();
+    let count = counted(&fs, || (0..24_000).for_each(|number| _ = make_file(&fs, &format!("file {number}"))));
+    assert!(count.get("checkpoints") > 0, "{count:?}");
+    assert_eq!(count.get("tail_pushes"), 0);
+    image.close(fs);
+}

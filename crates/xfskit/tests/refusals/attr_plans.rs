@@ -28,8 +28,13 @@ pub fn on_both(image: &Image, copy: &Path, todo: &[(&str, &[Step])]) -> Option<R
             }
         }
     }
-    image.close(fs);
-    let (reference, theirs) = (reference()?, kernel_mount(copy)?);
+    // The power fails: the kernel recovers what we logged.
+    fs.sync().unwrap();
+    drop(fs);
+    let (reference, recovered) = (reference()?, kernel_mount(&image.path)?);
+    recovered.unmount();
+    image.assert_sound();
+    let theirs = kernel_mount(copy).expect("it mounted the other");
     for (file, steps) in todo {
         let path = theirs.path().join(file);
         for &(number, bytes) in *steps {
