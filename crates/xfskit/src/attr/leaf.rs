@@ -263,21 +263,12 @@ pub(super) fn set_flags(e: &mut Edit<'_>, position: usize, flags: u8) {
     e.touch_as::<LeafEntry>(LEAF_HEADER_BYTES + position * LEAF_ENTRY_BYTES).flags = flags;
 }
 
-/// Overwrites the local value at `position` with one of the same length, or the place of a remote one.
-pub(super) fn set_value(e: &mut Edit<'_>, position: usize, value: &OwnedValue) -> Verdict {
+/// Overwrites the local value at `position` with one of the same length.
+pub(super) fn set_value(e: &mut Edit<'_>, position: usize, new: &[u8]) -> Verdict {
     let attr = attr_at(e.bytes(), position)?;
-    let (offset, name_bytes) = (attr.offset, attr.name.len());
-    match (attr.value, value) {
-        (LeafValue::Local(old), OwnedValue::Local(new)) => {
-            assert_eq!(old.len(), new.len(), "a value is overwritten by one of its length");
-            e.put(offset + 3 + name_bytes, new);
-        }
-        (LeafValue::Remote { .. }, OwnedValue::Remote { block, length }) => {
-            e.put(offset, &block.to_be_bytes());
-            e.put(offset + 4, &length.to_be_bytes());
-        }
-        _ => panic!("a value is overwritten by one of its kind"),
-    }
+    let LeafValue::Local(old) = attr.value else { panic!("a value in blocks of its own is written there") };
+    assert_eq!(old.len(), new.len(), "a value is overwritten by one of its length");
+    e.put(attr.offset + 3 + attr.name.len(), new);
     Ok(())
 }
 

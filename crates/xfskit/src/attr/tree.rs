@@ -16,8 +16,8 @@ use xfskit_ondisk::attr::leaf::{
 use xfskit_ondisk::attr::shortform::{
     SHORTFORM_HEADER_BYTES, SHORTFORM_LENGTH_LIMIT, append, attrs as shortform_attrs, entry_bytes,
 };
-use xfskit_ondisk::da::{DA_MAX_DEPTH, DaInfo, last_hash, lower_bound_of_hash};
-use xfskit_ondisk::{FileBlock, ForkFormat, Geometry, Limits};
+use xfskit_ondisk::da::{DaInfo, last_hash, lower_bound_of_hash};
+use xfskit_ondisk::{FileBlock, ForkFormat, Geometry};
 
 /// Whether an entry is shown. The kernel hides entries of updates that it has not finished; xfskit never writes such.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,12 +58,6 @@ pub(super) fn tree(ino: InoId) -> DaTree {
 /// Whether a value of this size stands beside its name in a leaf.
 pub fn is_local_value(geometry: &Geometry, name_bytes: usize, value_bytes: usize) -> bool {
     is_local(geometry.block_bytes(), name_bytes, value_bytes)
-}
-
-/// Most blocks that [`add`] may allocate, the value of a remote attribute not counted: two splits of every level, and
-/// of the extent map for each block.
-pub fn blocks_to_add(limits: &Limits) -> u64 {
-    2 * DA_MAX_DEPTH as u64 * u64::from(limits.attr_levels.max(1))
 }
 
 /// Searches the tree for an attribute, complete or incomplete as asked.
@@ -336,7 +330,7 @@ pub(super) fn overwrite_at(tx: &mut Transaction, slot: &LeafSlot, value: &[u8]) 
     let (id, position) = (slot.path.leaf().id, slot.position);
     let same = matches!(attr_at(tx.bytes(id), position)?.value, LeafValue::Local(old) if old.len() == value.len());
     if same {
-        edit(tx, id, |e| leaf::set_value(e, position, &OwnedValue::Local(value.to_vec())))?;
+        edit(tx, id, |e| leaf::set_value(e, position, value))?;
     }
     Ok(same)
 }

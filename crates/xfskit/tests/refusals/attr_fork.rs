@@ -110,7 +110,7 @@ fn shapes(fs: &Volume, plans: usize) -> Vec<Vec<String>> {
         names.iter().for_each(|name| make(name));
         shapes.push(names);
     };
-    for extents in [0, 1, 3, 4, 6, 7, 8, 10, 15, 19, 21, 22, 60] {
+    for extents in [0, 1, 3, 4, 6, 7, 8, 10, 12, 15, 19, 21, 22, 60] {
         shape(&format!("{extents} extents"), &|name| _ = scattered(fs, name, extents));
     }
     for extents in [2, 9, 30] {

@@ -116,6 +116,7 @@ fn an_incomplete_entry_is_seen_by_nobody_afterwards() {
     let ino = tx.join_inode(&inode);
     let key = Attr::key(0, b"large");
     assert!(!tree::contains(&mut tx, ino, &key, Completeness::Incomplete).unwrap());
+    assert!(tree::contains(&mut tx, ino, &key, Completeness::Complete).unwrap());
     assert_eq!(attr::get(&mut tx, ino, &key).unwrap(), Some(vec![5; 20000]));
 }
 
@@ -159,6 +160,62 @@ fn an_update_for_which_there_is_no_space_any_more_is_left_out() {
     assert_eq!(fs.get_xattr(one, b"user.filler 3").unwrap(), [3; 600]);
     fs.unmount().unwrap();
     TestImage { device }.assert_sound();
+}
+
+/// The blocks of the first file's attr fork after recovery of an update of its attributes, before which blocks were
+/// mapped that nothing names: so many from each place. There is a hole below those of a long value.
+fn mapped_after_recovery(unnamed: &[(u64, u32)]) -> Vec<u64> {
+    let me = Caller::root();
+    let before = |fs: &Volume| {
+        fill(fs, 8);
+        for name in [b"user.a".as_slice(), b"user.b"] {
+            fs.set_xattr(one(fs), name, &[8; 40_000], SetMode::Any, &me).unwrap();
+        }
+        fs.remove_xattr(one(fs), b"user.a", &me).unwrap();
+    };
+    let crash = crash_after(ARGUMENTS, logged(), &before, &|scene| {
+        for &(at, count) in unnamed {
+            bmap::allocate(&mut scene.tx, scene.inos[0], ForkKind::Attr, FileBlock(at), count).unwrap();
+        }
+        log(scene, &plain(scene, AttrVerb::Set, b"small", b"value"));
+    });
+    let device = Arc::new(MemoryDevice::from_bytes(recovered(&crash)));
+    let fs = open(&device).unwrap();
+    assert_eq!(fs.get_xattr(one(&fs), b"user.small").unwrap(), b"value");
+    assert_eq!(fs.get_xattr(one(&fs), b"user.b").unwrap(), [8; 40_000]);
+    assert_eq!(fs.get_xattr(one(&fs), b"user.filler 7").unwrap(), [7; 600]);
+    let inode = fs.mount().inode(one(&fs)).unwrap();
+    let mut tx = Transaction::read_only(fs.mount());
+    let ino = tx.join_inode(&inode);
+    let extents = bmap::extents(&mut tx, ino, ForkKind::Attr).unwrap().to_vec();
+    drop(tx);
+    drop(inode);
+    fs.unmount().unwrap();
+    TestImage { device }.assert_sound();
+    extents.iter().flat_map(|extent| extent.file_block.0..extent.end().0).collect()
+}
+
+/// What an update had mapped before its value had a name goes with the next update that recovery finishes, wherever it
+/// lies, and nothing else does.
+#[test]
+fn blocks_that_nothing_names_are_given_back() {
+    let named = mapped_after_recovery(&[]);
+    let last = *named.last().unwrap();
+    let hole: Vec<u64> = (1..last).filter(|block| !named.contains(block)).collect();
+    let (first, end) = (hole[0], *hole.last().unwrap());
+    assert!(hole.len() >= 8 && end - first + 1 == hole.len() as u64, "one hole: {named:?}");
+    let cases: [&[(u64, u32)]; 7] = [
+        &[(first, hole.len() as u32)],
+        &[(first, 2), (end, 1)],
+        &[(first + 2, 3)],
+        &[(last + 1, 4)],
+        &[(last + 3, 1), (last + 6, 2), (first + 1, 1)],
+        &[(last + 1, 300)],
+        &[(first, 3), (last + 1, 200), (last + 400, 150)],
+    ];
+    for unnamed in cases {
+        assert_eq!(mapped_after_recovery(unnamed), named, "{unnamed:?}");
+    }
 }
 
 /// Leaves `count` free runs of a block each.
