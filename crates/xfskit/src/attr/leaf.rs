@@ -349,4 +349,35 @@ mod tests {
             }
         }
     }
+
+    /// A list of free runs that lies, as a crafted or damaged leaf may have it, costs no attribute.
+    #[test]
+    fn a_free_run_over_an_attribute_is_not_used() {
+        let mut block = vec![0; 1024];
+        let mut e = Edit::new(&mut block);
+        write(&mut e, DaInfo::new_zeroed(), &[]);
+        let attr = |hash: u32, byte: u8| OwnedAttr {
+            hash,
+            flags: 0,
+            name: vec![byte; 5],
+            value: OwnedValue::Local(vec![byte; 20 + usize::from(byte)]),
+        };
+        let mut expected = Vec::new();
+        for byte in 1..8 {
+            let first = first_used(e.bytes());
+            for (start, length) in [(first, 40), (first - 8, 40), (first - 60, 61), (1024 - 40, 40)] {
+                e.touch_as::<LeafHeader>(0).free[2] = run(start, length);
+                let new = attr(u32::from(byte), byte);
+                assert!(add(&mut e, &new).unwrap());
+                assert_eq!(owned(e.bytes()).unwrap().last().unwrap().value, new.value);
+                let last = leaf_entries(e.bytes()).len() - 1;
+                remove(&mut e, last).unwrap();
+            }
+            let new = attr(u32::from(byte), byte);
+            assert!(add(&mut e, &new).unwrap());
+            expected.push(new.value);
+            let found: Vec<_> = owned(e.bytes()).unwrap().into_iter().map(|attr| attr.value).collect();
+            assert_eq!(found, expected);
+        }
+    }
 }

@@ -248,6 +248,10 @@ fn two_long_values_of_one_file_are_finished_from_free_space_in_pieces() {
         log(scene, &plain(scene, AttrVerb::Set, b"first", &[5; 60_000]));
         log(scene, &plain(scene, AttrVerb::Set, b"second", &[6; 50_000]));
     });
+    let fs = open(&Arc::new(MemoryDevice::from_bytes(recovered(&crash)))).unwrap();
+    assert_eq!(fs.get_xattr(one(&fs), b"user.first").unwrap(), [5; 60_000]);
+    assert_eq!(fs.get_xattr(one(&fs), b"user.second").unwrap(), [6; 50_000]);
+    drop(fs);
     agree_on(&crash, State::assert_same_tree);
 }
 
