@@ -365,7 +365,9 @@ mod tests {
         let mut expected = Vec::new();
         for byte in 1..8 {
             let first = first_used(e.bytes());
-            for (start, length) in [(first, 40), (first - 8, 40), (first - 60, 61), (1024 - 40, 40)] {
+            // A run that leaves the block is refused when the leaf is read.
+            let runs = [(first, 40), (first - 8, 40), (first - 60, 61), (1024 - 40, 40)];
+            for (start, length) in runs.into_iter().filter(|(start, length)| start + length <= 1024) {
                 e.touch_as::<LeafHeader>(0).free[2] = run(start, length);
                 let new = attr(u32::from(byte), byte);
                 assert!(add(&mut e, &new).unwrap());

@@ -364,19 +364,6 @@ fn files_that_share_blocks_exchange_them() {
     });
 }
 
-/// Both files are marked as sharing blocks with the intent; the last step takes back the mark that it names.
-#[test]
-fn an_exchange_takes_back_the_mark_of_shared_blocks() {
-    for flags in [xmi::flags::CLEAR_REFLINK1, xmi::flags::CLEAR_REFLINK2] {
-        agree(PLAIN, &|scene| {
-            pieces(scene);
-            scene.share();
-            let intent = exchange(scene, [0, 0], 15, flags, [0, 0]);
-            scene.log(xmi::encode_intent(&intent));
-        });
-    }
-}
-
 #[test]
 fn a_log_that_is_nearly_full_is_finished() {
     agree(PLAIN, &|scene| {
