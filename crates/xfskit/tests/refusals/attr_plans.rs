@@ -24,7 +24,7 @@ pub fn on_both(image: &Image, copy: &Path, todo: &[(&str, &[Step])]) -> Option<R
             let (name, me) = (name(number), &Caller::root());
             match bytes {
                 Some(bytes) => fs.set_xattr(inode, name.as_bytes(), &vec![7; bytes], SetMode::Any, me).unwrap(),
-                None => fs.remove_xattr(inode, name.as_bytes(), me).unwrap(),
+                None => fs.remove_xattr(inode, name.as_bytes(), SetMode::Any, me).unwrap(),
             }
         }
     }
