@@ -162,7 +162,7 @@ fn a_name_is_refused_when_the_map_cannot_count_the_blocks_of_its_pointer() {
         let files = ["a", "b"].map(|name| make(fs, name).inode);
         let link = |name: &[u8]| {
             fs.mount().error_tags.arm(REDUCE_MAX_IEXTENTS, 1);
-            fs.link(fs.root(), name, files[0]).map(drop)
+            fs.link(fs.root(), name, files[0], &Caller::root()).map(drop)
         };
         // Two files in turns, so that their blocks are no neighbours: the first has a root and three leaves then.
         let mut sets = 0;

@@ -171,7 +171,7 @@ fn mapped_after_recovery(unnamed: &[(u64, u32)]) -> Vec<u64> {
         for name in [b"user.a".as_slice(), b"user.b"] {
             fs.set_xattr(one(fs), name, &[8; 40_000], SetMode::Any, &me).unwrap();
         }
-        fs.remove_xattr(one(fs), b"user.a", &me).unwrap();
+        fs.remove_xattr(one(fs), b"user.a", SetMode::Any, &me).unwrap();
     };
     let crash = crash_after(ARGUMENTS, logged(), &before, &|scene| {
         for &(at, count) in unnamed {
