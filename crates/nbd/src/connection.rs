@@ -1,8 +1,8 @@
 //! One connection: any number of threads send requests, and a reader thread receives the replies.
 //!
 //! ```text
-//! caller:  table: a new cookie ── sender: header and data ──────── wait in the slot ── take the outcome
-//! reader:                                            receive ── table: out ── slot: outcome, wake the caller
+//! caller:  table: new cookie -> sender: header, data -> wait in the slot ............... -> take the outcome
+//! reader:                                             receive -> table: out -> slot: outcome, wake the caller
 //! ```
 //!
 //! A request is in the table from before its first byte is sent until it is answered or the connection is lost. A loss

@@ -25,7 +25,7 @@ fn open(bytes: Vec<u8>) -> Result<NbdDevice, xfskit_nbd::OpenError> {
     if let Ok(device) = &opened {
         assert!(device.read(0, &mut [0; 512]).is_err());
     }
-    let opened = opened.map(|device| drop(device));
+    let opened = opened.map(drop);
     server.join().unwrap();
     match opened {
         Err(error) => Err(error),
