@@ -29,6 +29,10 @@ pub struct Cli {
     #[arg(long, global = true, value_name = "SECONDS", default_value = "0", value_parser = parse_seconds)]
     #[arg(hide_default_value = true)]
     pub wait: std::time::Duration,
+    /// Write to an image on an NBD server (nbd://HOST/EXPORT): you have seen to it that no other client writes. NBD has
+    /// no means for that; docs/network.md says what has
+    #[arg(long, global = true)]
+    pub others_kept_out: bool,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,

@@ -279,6 +279,9 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
             | OpenError::ReadOnlyDevice(_) => UNREADABLE,
         });
     }
+    if cause.is::<xfskit_nbd::OpenError>() {
+        return Some(UNREADABLE);
+    }
     if let Some(error) = cause.downcast_ref::<MakeError>() {
         return Some(if let MakeError::Io(source) = error { of_io(source) } else { USAGE });
     }

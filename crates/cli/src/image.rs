@@ -4,6 +4,7 @@ use crate::args::{ImageArgs, ReadArgs};
 use crate::exit::{Failures, NotAnImage, Usage, ZEROS};
 use crate::interrupt;
 use crate::mounted::{explain, explain_open};
+use crate::network;
 use crate::screen;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
@@ -50,6 +51,22 @@ enum Warnings {
     Left,
 }
 
+/// Opens an image: a file, a device, or an export of a server.
+fn open_any(path: &Path, access: Access, warnings: Warnings) -> Result<Arc<dyn BlockDevice>> {
+    match network::open(path, access)? {
+        Some(device) => Ok(device),
+        None => Ok(Arc::new(open_device_with(path, access, warnings)?)),
+    }
+}
+
+/// As [`open_device`], without a lock: for a look at an image that this process has open.
+///
+/// # Errors
+/// As [`open_device`].
+pub fn open_without_lock(path: &Path) -> Result<Arc<dyn BlockDevice>> {
+    open_any(path, Access::ReadUnlocked, Warnings::Left)
+}
+
 fn open_device_with(path: &Path, access: Access, warnings: Warnings) -> Result<FileDevice> {
     let device = open_device_quietly(path, access)?;
     if warnings == Warnings::Printed {
@@ -83,7 +100,7 @@ pub fn open_to_look(path: &Path) -> Result<(Arc<dyn BlockDevice>, Vec<Loss>)> {
 }
 
 fn open_to_look_with(path: &Path, warnings: Warnings) -> Result<(Arc<dyn BlockDevice>, Vec<Loss>)> {
-    let device: Arc<dyn BlockDevice> = Arc::new(open_device_with(path, Access::Read, warnings)?);
+    let device = open_any(path, Access::Read, warnings)?;
     let search = match known_contents(&*device) {
         // A partition table overwrites the first sector of a disk, which may contain an image.
         Ok(Some(MBR)) => Search::LikelyPlaces,
@@ -175,7 +192,7 @@ pub fn edit_after<T>(
 /// If the journal is dirty, runs `look` on the recovered image in memory. An error of this recovery is ignored here,
 /// since opening the image itself reports it.
 fn rehearse(args: &ImageArgs, look: impl FnOnce(&Volume) -> Result<()>) -> Result<()> {
-    let device = Arc::new(open_device_quietly(&args.image, Access::Read)?);
+    let device = open_any(&args.image, Access::Read, Warnings::Left)?;
     let log_device = args.logdev.as_ref().map(|path| open_device_quietly(path, Access::Read)).transpose()?;
     let log_device = log_device.map(|device| Arc::new(device) as Arc<dyn BlockDevice>);
     let Ok(recovered) = Volume::recover_in_memory(device, log_device) else { return Ok(()) };
@@ -245,7 +262,7 @@ fn open_with(
 ) -> Result<Volume> {
     let access = if options.read_only { Access::Read } else { Access::Write };
     let (device, losses) = match access {
-        Access::Write => (Arc::new(open_device(image, access)?) as Arc<dyn BlockDevice>, Vec::new()),
+        Access::Write => (open_any(image, access, Warnings::Printed)?, Vec::new()),
         _ => open_to_look_with(image, warnings)?,
     };
     let log_device = log_device.map(|path| open_device_with(path, access, warnings)).transpose()?;
@@ -310,7 +327,7 @@ fn with_copy(device: &Arc<dyn BlockDevice>, error: &Error) -> Option<String> {
 /// them.
 pub fn has_external_log(image: &Path) -> bool {
     let read = || {
-        let device = FileDevice::open(image, Access::ReadUnlocked).ok()?;
+        let device = open_without_lock(image).ok()?;
         let mut sector = vec![0; usize::try_from(device.size_bytes().min(MAX_SECTOR_BYTES)).ok()?];
         device.read(0, &mut sector).ok()?;
         Superblock::decode(&sector).ok()

@@ -18,6 +18,7 @@ mod interrupt;
 mod live;
 mod log;
 mod mounted;
+mod network;
 mod overwrite;
 mod private;
 mod progress;
@@ -88,6 +89,9 @@ fn writes_data(command: &Command) -> bool {
 fn run(cli: Cli) -> Result<()> {
     let json = cli.json;
     image::wait_at_least(cli.wait);
+    if cli.others_kept_out {
+        network::others_are_kept_out();
+    }
     match cli.command {
         Command::Mkfs(args) => commands::mkfs::run(&args, json),
         Command::Mount(args) => commands::mount::run(&args),

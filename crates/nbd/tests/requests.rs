@@ -74,6 +74,18 @@ fn pieces_are_sent_without_waiting() {
     }
 }
 
+/// Or a piece could arrive over a later write of the caller.
+#[test]
+fn a_write_that_fails_returns_after_its_last_piece() {
+    let server = Server::start(Plan::default());
+    let device = server.open_writable().unwrap();
+    server.fail(WRITE, 28, 1);
+    server.change(|plan| plan.slow = Some((3 * MIB as u64, Duration::from_millis(300))));
+    assert_eq!(device.write(0, &vec![1; 4 * MIB]).unwrap_err().kind(), ErrorKind::StorageFull);
+    let contents = server.volatile();
+    assert!(contents[..MIB].iter().all(|byte| *byte == 0) && contents[MIB..4 * MIB].iter().all(|byte| *byte == 1));
+}
+
 #[test]
 fn more_than_fits_in_flight_is_read_in_order() {
     let server = Server::start(Plan { blocks: Some((512, 512, 512)), size: MIB, ..Plan::default() });

@@ -2,7 +2,7 @@
 
 use crate::args::CheckArgs;
 use crate::exit::{self, Reported, message};
-use crate::image::{named, open_device, open_to_look};
+use crate::image::{named, open_device, open_to_look, open_without_lock};
 use crate::screen::{self, end, say};
 use anyhow::Result;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -115,7 +115,7 @@ fn check(args: &CheckArgs) -> Result<Report> {
     let mut report = match report {
         Ok(report) => report,
         Err(error) => {
-            let error = named(image, &open_device(image, Access::ReadUnlocked)?, error.into());
+            let error = named(image, &*open_without_lock(image)?, error.into());
             return Err(error.context(image.display().to_string()));
         }
     };

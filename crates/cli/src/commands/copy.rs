@@ -6,6 +6,7 @@ use crate::exit::{self, Usage};
 use crate::image::{has_external_log, open, open_quietly, shown};
 use crate::interrupt;
 use crate::mounted;
+use crate::network::scheme_bytes;
 use crate::progress::CopyBar;
 use crate::screen;
 use anyhow::{Context, Result};
@@ -45,7 +46,9 @@ impl CopyOperand {
     /// that exists there.
     fn parse(text: &OsStr) -> Self {
         let bytes = text.as_bytes();
-        let colon = bytes.windows(2).position(|pair| pair == b":/").or(bytes.strip_suffix(b":").map(<[u8]>::len));
+        let scheme = scheme_bytes(bytes);
+        let slash = bytes[scheme..].windows(2).position(|pair| pair == b":/").map(|colon| scheme + colon);
+        let colon = slash.or(bytes.strip_suffix(b":").map(<[u8]>::len));
         match colon {
             Some(colon) if colon > 0 && std::fs::symlink_metadata(text).is_err() => {
                 let (image, path) = (&bytes[..colon], &bytes[colon + 1..]);

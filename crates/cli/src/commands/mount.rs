@@ -64,6 +64,7 @@ fn start_server(args: &MountArgs) -> Result<()> {
     let program = std::env::current_exe().context("this program")?;
     let mut command = Command::new(program);
     command.args(["mount", "--server", "--wait", &crate::image::wait().as_secs_f64().to_string()]);
+    command.args(crate::network::option());
     for options in &args.options {
         command.arg("-o").arg(options);
     }

@@ -60,6 +60,8 @@ pub struct Plan {
     pub errors: BTreeMap<u16, (u32, usize)>,
     /// Never answers requests of this kind.
     pub silent: Option<u16>,
+    /// Waits before it does the requests at an offset.
+    pub slow: Option<(u64, Duration)>,
     /// Changes bytes of what is sent, one in so many.
     pub noise: Option<u64>,
 }
@@ -76,6 +78,7 @@ impl Default for Plan {
             hold: 1,
             errors: BTreeMap::new(),
             silent: None,
+            slow: None,
             noise: None,
         }
     }
@@ -188,6 +191,10 @@ impl Server {
         self.state.lock().unwrap().durable.clone()
     }
 
+    pub fn volatile(&self) -> Vec<u8> {
+        self.state.lock().unwrap().volatile.clone()
+    }
+
     pub fn cuts(&self) -> usize {
         self.state.lock().unwrap().cuts
     }
@@ -291,6 +298,9 @@ impl Session {
                 }
                 if plan.silent == Some(seen.command) {
                     continue;
+                }
+                if let Some((_, time)) = plan.slow.filter(|(offset, _)| *offset == seen.offset) {
+                    std::thread::sleep(time);
                 }
                 let reply = self.answer(structured, seen, cookie, &data)?;
                 if cut(Step::BeforeReply) {

@@ -1,0 +1,68 @@
+//! Images that an NBD server has. `docs/network.md` says what protects them, and what does not.
+
+use crate::exit::Usage;
+use anyhow::{Context, Result};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use xfskit::device::{Access, BlockDevice};
+use xfskit::ondisk::{Geometry, Superblock};
+use xfskit_nbd::{Address, NbdDevice, Options, Writers};
+
+/// The user says that no other client writes.
+static OTHERS_KEPT_OUT: AtomicBool = AtomicBool::new(false);
+
+/// From now on images on servers may be written.
+pub fn others_are_kept_out() {
+    OTHERS_KEPT_OUT.store(true, Ordering::Relaxed);
+}
+
+/// The option for a program that is started to do the same, if it was given.
+pub fn option() -> Option<&'static str> {
+    OTHERS_KEPT_OUT.load(Ordering::Relaxed).then_some("--others-kept-out")
+}
+
+/// Opens the export that an operand names, unless the operand is a file. A file of that very name is taken for one.
+///
+/// # Errors
+/// `Usage` for an address that is none, and for writing without the option; those of opening the export.
+pub fn open(operand: &Path, access: Access) -> Result<Option<Arc<dyn BlockDevice>>> {
+    let Some(text) = operand.to_str().filter(|text| Address::looks_like_one(text)) else { return Ok(None) };
+    if std::fs::symlink_metadata(operand).is_ok() {
+        return Ok(None);
+    }
+    let address: Address = text.parse().map_err(|error: xfskit_nbd::AddressError| Usage(error.to_string()))?;
+    let options = Options::default();
+    if access != Access::Write {
+        return Ok(Some(Arc::new(NbdDevice::open(&address, &options)?)));
+    }
+    if !OTHERS_KEPT_OUT.load(Ordering::Relaxed) {
+        let why = "an NBD server does not say who else writes to the image, and two writers destroy it; see that no \
+                   other client does (docs/network.md), and say so with --others-kept-out";
+        return Err(Usage(format!("{address}: {why}")).into());
+    }
+    let device = NbdDevice::open_writable(&address, Writers::OthersKeptOut, &options)?;
+    verify_sectors(&device).with_context(|| address.to_string())?;
+    Ok(Some(Arc::new(device)))
+}
+
+/// Where an operand that begins with an address can have the colon before a path: behind `://`.
+pub fn scheme_bytes(operand: &[u8]) -> usize {
+    let is_address = std::str::from_utf8(operand).is_ok_and(Address::looks_like_one);
+    let scheme = operand.windows(3).position(|part| part == b"://").filter(|_| is_address);
+    scheme.map_or(0, |colon| colon + b"://".len())
+}
+
+/// Refuses a server that takes no write as small as the filesystem's sector.
+fn verify_sectors(device: &NbdDevice) -> Result<()> {
+    let mut sector = vec![0; device.size_bytes().min(32 << 10) as usize];
+    device.read(0, &mut sector)?;
+    // What is wrong with a superblock is reported when the image is opened.
+    let Ok(superblock) = Superblock::decode(&sector) else { return Ok(()) };
+    let (has, takes) = (Geometry::new(&superblock).sector_bytes(), device.sector_bytes());
+    if has < takes {
+        let what = format!("the server takes writes of {takes} bytes at least, and the image has sectors of {has}");
+        return Err(Usage(format!("{what}: it can be read only")).into());
+    }
+    Ok(())
+}
