@@ -245,6 +245,27 @@ impl FileDevice {
         self.file.metadata()
     }
 
+    /// Another handle of the same open file, which the locks of this device cover, for a format whose file grows. The
+    /// locks end with this device.
+    ///
+    /// # Errors
+    /// As `dup`.
+    pub fn try_clone_file(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// Refuses an image that another program may change while it is read here: the parts of a virtual disk's file
+    /// refer to each other, so that one read while it changes makes no sense.
+    ///
+    /// # Errors
+    /// `Busy`.
+    pub fn verify_alone(&self, path: &Path) -> Result<(), OpenError> {
+        if self.holders.is_empty() {
+            return Ok(());
+        }
+        Err(OpenError::Busy(InUse { path: path.into(), holders: self.holders.clone() }))
+    }
+
     /// Those who may change the image while it is read here. Empty for an image that is open for writing.
     pub fn holders(&self) -> &[Holder] {
         &self.holders

@@ -1,0 +1,103 @@
+//! What a file is made of: a disk as it is, or a virtual disk in a format of its own.
+//!
+//! ```text
+//! raw, block device   the device itself
+//! qcow2               read and written, see `qcow2`
+//! vmdk                a descriptor with flat extents: read; other kinds are refused
+//! vdi, vhdx, vhd, qed, parallels, qcow (1), sparse vmdk   refused, with the command that makes a block device of it
+//! ```
+
+use crate::bytes::head;
+use crate::error::{DiskError, attach};
+use crate::qcow2::{MAGIC, Qcow2Device};
+use crate::vmdk::{self, VmdkDevice};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use xfskit_device::{Access, BlockDevice, FileDevice, Holder};
+
+/// The format of a file that contains a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The bytes of the disk, one after the other.
+    Raw,
+    /// QEMU's format.
+    Qcow2,
+    /// VMware's format: a descriptor with flat extents.
+    Vmdk,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Raw => "raw",
+            Self::Qcow2 => "qcow2",
+            Self::Vmdk => "vmdk",
+        })
+    }
+}
+
+/// An open file that contains a disk.
+pub struct Container {
+    /// Its name.
+    pub path: PathBuf,
+    /// Its format.
+    pub format: Format,
+    /// The files below it: backing files of qcow2, extents of vmdk.
+    pub below: Vec<PathBuf>,
+    /// The disk.
+    pub device: Arc<dyn BlockDevice>,
+    /// Those who may change it while it is read here.
+    pub holders: Vec<Holder>,
+}
+
+/// Formats that are refused: their signature's offset (from the end, where it is negative) and bytes, their name, and
+/// QEMU's name for them.
+const REFUSED: [(i64, &[u8], &str, &str); 10] = [
+    (0, b"KDMV", "a sparse or stream-optimised VMDK image", "vmdk"),
+    (0, b"COWD", "a VMDK image of version 3", "vmdk"),
+    (0x40, &[0x7f, 0x10, 0xda, 0xbe], "a VDI image", "vdi"),
+    (0, b"vhdxfile", "a VHDX image", "vhdx"),
+    (0, b"conectix", "a VHD image", "vpc"),
+    (-512, b"conectix", "a VHD image", "vpc"),
+    (0, b"QED\0", "a QED image", "qed"),
+    (0, b"WithoutFreeSpace", "a Parallels image", "parallels"),
+    (0, b"WithouFreSpacExt", "a Parallels image", "parallels"),
+    (-512, b"koly", "an Apple disk image", "dmg"),
+];
+
+impl Container {
+    /// Opens a file or block device, and finds out by its signature what it is.
+    ///
+    /// # Errors
+    /// [`DiskError`]: a missing or busy file, or a format that is refused.
+    pub fn open(path: &Path, access: Access) -> Result<Self, DiskError> {
+        let file = FileDevice::open(path, access)?;
+        let failed = |source| DiskError::io(path, source);
+        let first = head(&file, 0, 512).map_err(failed)?;
+        let last = match file.size_bytes().checked_sub(512) {
+            Some(offset) => head(&file, offset, 512).map_err(failed)?,
+            None => Vec::new(),
+        };
+        let found = |(at, magic, _, _): &(i64, &[u8], &str, &str)| match usize::try_from(*at) {
+            Ok(at) => first.get(at..at + magic.len()) == Some(magic),
+            Err(_) => last.starts_with(magic),
+        };
+        let path: PathBuf = path.into();
+        if first.starts_with(MAGIC) {
+            let device = Qcow2Device::open(&path, file, access)?;
+            let below = device.chain().skip(1).map(Path::to_path_buf).collect();
+            return Ok(Self { path, format: Format::Qcow2, below, device: Arc::new(device), holders: Vec::new() });
+        }
+        if first.starts_with(vmdk::SIGNATURE) {
+            let device = VmdkDevice::open(&path, file, access)?;
+            let below = device.extents().map(Path::to_path_buf).collect();
+            return Ok(Self { path, format: Format::Vmdk, below, device: Arc::new(device), holders: Vec::new() });
+        }
+        if let Some((_, _, what, format)) = REFUSED.iter().find(|format| found(format)) {
+            return Err(DiskError::Refused { what: (*what).into(), advice: attach(&path, format), path });
+        }
+        let holders = file.holders().to_vec();
+        Ok(Self { path, format: Format::Raw, below: Vec::new(), device: Arc::new(file), holders })
+    }
+}

@@ -1,0 +1,51 @@
+//! Whole disks: finds the filesystem in a virtual disk, a partition or a logical volume, and gives it as a device.
+//!
+//! ```text
+//! operand     disk.qcow2#3                              `operand`
+//! container   raw, block device, qcow2, vmdk            `container`, `qcow2`, `vmdk`
+//! table       GPT, MBR with logical partitions          `table`, `gpt`, `mbr`
+//! LVM2        linear and striped volumes                `lvm`, `lvm_text`
+//! window      a BlockDevice onto extents of others      `window`
+//! ```
+//! [`Disks::open`] reads all of that and writes nothing; [`Disks::choose`] gives the device that is meant. The crate knows
+//! nothing of XFS but its signature.
+//!
+//! Everything on a disk may be hostile: numbers are added with checks, and every table has a bound, which its module
+//! names. The design, with what is assumed and refused, is docs/design/disks.md.
+//!
+//! ```no_run
+//! use xfskit_device::Access;
+//! use xfskit_disk::{Disks, Operand, Unnamed};
+//!
+//! let operand = Operand::decode("disk.qcow2#label=root".as_ref(), std::path::Path::exists)?;
+//! let disks = Disks::open(&operand, Access::Read)?;
+//! println!("{disks}");
+//! let device = disks.choose(Unnamed::OnlyXfs)?;
+//! # let _ = device;
+//! # Ok::<(), xfskit_disk::DiskError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod container;
+mod contents;
+mod disks;
+mod error;
+mod gpt;
+mod lvm;
+mod lvm_text;
+mod mbr;
+mod operand;
+mod qcow2;
+mod table;
+mod vmdk;
+mod window;
+
+pub use container::{Container, Format};
+pub use contents::{Contents, LVM_MEMBER, XFS, contents};
+pub use disks::{Disk, Disks, Found, FoundGroup, Unnamed, VolumeKind};
+pub use error::DiskError;
+pub use lvm::{Group, PhysicalVolume, Volume, groups, physical_volume};
+pub use operand::{Operand, Part};
+pub use table::{Partition, Table, TableKind, table};
+pub use window::{Segment, Stripe, Window};

@@ -1,0 +1,371 @@
+//! A qcow2 image as a device, by the crate `imago`.
+//!
+//! ```text
+//! FileDevice   locks, and the handle of each file of the chain
+//! imago        tables, clusters, compressed clusters, backing files
+//! this module  what must not reach imago, the mark of an unclean stop, and the flush that makes writes durable
+//! ```
+//! **Refused before imago sees the file** ([`verify_header`]): tables larger than QEMU allows, which would take memory;
+//! features that imago does not have; and for writing: what an unclean stop or a write here could damage.
+//!
+//! **Unclean stop.** Imago writes the tables in a safe order, but without a flush between them: after a power failure an
+//! entry may point to a cluster whose reference count says that it is free. So before the first write the header's
+//! dirty bit is set and made durable, as QEMU does for lazy reference counts; it is cleared after the last flush. An
+//! image with the bit is refused, here and by imago, until `qemu-img check -r all` has counted anew; QEMU does so by
+//! itself. Version 2 has no such bit, and is not written.
+//!
+//! **Flush.** Data first, then the tables in imago's memory, then these: flush, and imago's `sync` twice.
+//!
+//! **Locks.** Imago's discard needs exclusive access, which `image` gives. The chain below is opened for reading only.
+//!
+//! Source of facts: QEMU's docs/interop/qcow2.
+
+use crate::error::{DiskError, attach};
+use imago::file::File as ImagoFile;
+use imago::qcow2::Qcow2;
+use imago::raw::Raw;
+use imago::{FormatAccess, Mapping};
+use parking_lot::{Mutex, RwLock};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use xfskit_device::{Access, BlockDevice, FileDevice};
+
+/// The signature of qcow and qcow2.
+pub(crate) const MAGIC: &[u8] = b"QFI\xfb";
+const HEADER_BYTES: usize = 104;
+const INCOMPATIBLE: u64 = 72;
+const DIRTY: u64 = 1;
+const CORRUPT: u64 = 1 << 1;
+const EXTERNAL_DATA: u64 = 1 << 2;
+const COMPRESSION_TYPE: u64 = 1 << 3;
+const SUBCLUSTERS: u64 = 1 << 4;
+const BITMAPS: u64 = 1;
+/// QEMU's limits.
+const MOST_L1_BYTES: u64 = 32 << 20;
+const MOST_REFCOUNT_TABLE_BYTES: u64 = 8 << 20;
+const CLUSTER_BITS: std::ops::RangeInclusive<u32> = 9..=21;
+/// How many files a chain may have.
+const MOST_LAYERS: usize = 32;
+/// The longest range that is looked at to find data in it.
+const MOST_LOOKUPS: usize = 1024;
+
+type Image = FormatAccess<ImagoFile>;
+
+/// A qcow2 image with its backing files.
+pub(crate) struct Qcow2Device {
+    image: RwLock<Option<Image>>,
+    size_bytes: u64,
+    mark: Option<Mutex<Mark>>,
+    /// The files, the image itself first. They hold the locks.
+    files: Vec<(PathBuf, FileDevice)>,
+}
+
+/// The dirty bit in the header.
+struct Mark {
+    file: File,
+    is_set: bool,
+}
+
+impl Mark {
+    fn set(&mut self, is_set: bool) -> io::Result<()> {
+        if self.is_set == is_set {
+            return Ok(());
+        }
+        let mut bytes = [0; 8];
+        self.file.read_exact_at(&mut bytes, INCOMPATIBLE)?;
+        let features = u64::from_be_bytes(bytes) & !DIRTY | if is_set { DIRTY } else { 0 };
+        self.file.write_all_at(&features.to_be_bytes(), INCOMPATIBLE)?;
+        self.file.sync_data()?;
+        self.is_set = is_set;
+        Ok(())
+    }
+}
+
+/// The fields of a header that are looked at here.
+struct Header {
+    version: u32,
+    cluster_bits: u32,
+    size_bytes: u64,
+    encryption: u32,
+    l1_entries: u32,
+    refcount_table_clusters: u32,
+    snapshots: u32,
+    incompatible: u64,
+    autoclear: u64,
+}
+
+fn decode_header(bytes: &[u8]) -> Header {
+    let word = |offset: usize| bytes.get(offset..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_be_bytes(*b));
+    let long = |offset: usize| bytes.get(offset..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_be_bytes(*b));
+    let version = word(4);
+    let newer = |value: u64| if version >= 3 { value } else { 0 };
+    Header {
+        version,
+        cluster_bits: word(20),
+        size_bytes: long(24),
+        encryption: word(32),
+        l1_entries: word(36),
+        refcount_table_clusters: word(56),
+        snapshots: word(60),
+        incompatible: newer(long(INCOMPATIBLE as usize)),
+        autoclear: newer(long(88)),
+    }
+}
+
+/// What is refused, by name, with what a person can do.
+fn verify_header(path: &Path, header: &Header, access: Access) -> Result<(), DiskError> {
+    let shown = path.display();
+    let refused = |what: String, advice: String| Err(DiskError::Refused { path: path.into(), what, advice });
+    let other_way = |what: &str| refused(format!("a qcow2 image {what}"), attach(path, "qcow2"));
+    if !(2..=3).contains(&header.version) {
+        return refused(format!("a qcow image of version {}", header.version), attach(path, "qcow"));
+    }
+    if header.encryption != 0 {
+        return other_way("that is encrypted");
+    }
+    if header.incompatible & CORRUPT != 0 {
+        return refused("a qcow2 image marked as corrupt".into(), format!("look at it with: qemu-img check {shown}"));
+    }
+    if header.incompatible & DIRTY != 0 {
+        let what = "a qcow2 image that was not closed cleanly, so that its reference counts may be wrong";
+        return refused(what.into(), format!("put them right with: qemu-img check -r all {shown}"));
+    }
+    if header.incompatible & EXTERNAL_DATA != 0 {
+        return other_way("with an external data file");
+    }
+    if header.incompatible & COMPRESSION_TYPE != 0 {
+        return other_way("compressed with zstd");
+    }
+    if header.incompatible & SUBCLUSTERS != 0 {
+        return other_way("with extended L2 entries (subclusters)");
+    }
+    if header.incompatible != 0 {
+        return other_way("with features that are unknown here");
+    }
+    verify_sizes(path, header)?;
+    if access != Access::Write {
+        return Ok(());
+    }
+    if header.version < 3 {
+        let what = "a qcow2 image of version 2, which has no mark for an unclean stop and is only read";
+        return refused(what.into(), format!("make it version 3 with: qemu-img amend -o compat=1.1 {shown}"));
+    }
+    if header.snapshots != 0 {
+        let what = "a qcow2 image with internal snapshots, which is only read";
+        return refused(what.into(), format!("list them with: qemu-img snapshot -l {shown}"));
+    }
+    if header.autoclear & BITMAPS != 0 {
+        let what = "a qcow2 image with persistent bitmaps, which a write here would make wrong, and which is only read";
+        return refused(what.into(), format!("remove them with: qemu-img bitmap --remove {shown} NAME"));
+    }
+    Ok(())
+}
+
+/// Checks the sizes by which imago would allocate memory.
+fn verify_sizes(path: &Path, header: &Header) -> Result<(), DiskError> {
+    let damaged = |what: &str| Err(DiskError::Damaged { path: path.into(), what: format!("qcow2 header: {what}") });
+    if !CLUSTER_BITS.contains(&header.cluster_bits) {
+        return damaged("the size of a cluster is not within 512 bytes and 2 MiB");
+    }
+    let cluster = 1u64 << header.cluster_bits;
+    if u64::from(header.l1_entries) * 8 > MOST_L1_BYTES {
+        return damaged("the L1 table is larger than 32 MiB");
+    }
+    if u64::from(header.refcount_table_clusters) * cluster > MOST_REFCOUNT_TABLE_BYTES {
+        return damaged("the table of reference counts is larger than 8 MiB");
+    }
+    let covered = u128::from(header.l1_entries) * u128::from(cluster) * u128::from(cluster / 8);
+    if u128::from(header.size_bytes) > covered {
+        return damaged("the L1 table does not cover the disk");
+    }
+    Ok(())
+}
+
+impl Qcow2Device {
+    /// Opens an image and the chain below it. `file` is the image itself, which has the locks for `access`.
+    pub(crate) fn open(path: &Path, file: FileDevice, access: Access) -> Result<Self, DiskError> {
+        let mut files = Vec::new();
+        let image = open_layer(path, file, access, &mut files)?;
+        let size_bytes = image.size();
+        let mark = if access == Access::Write {
+            let file = files[0].1.try_clone_file().map_err(|source| DiskError::io(path, source))?;
+            Some(Mutex::new(Mark { file, is_set: false }))
+        } else {
+            None
+        };
+        Ok(Self { image: RwLock::new(Some(image)), size_bytes, mark, files })
+    }
+
+    /// The files of the chain, the image itself first.
+    pub(crate) fn chain(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|(path, _)| path.as_path())
+    }
+
+    fn check(&self, offset: u64, length: u64) -> io::Result<()> {
+        if offset.checked_add(length).is_some_and(|end| end <= self.size_bytes) {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a request past the end of the qcow2 image"))
+    }
+
+    /// Calls `action` with the image, which is there until this is dropped.
+    fn with<T>(&self, action: impl FnOnce(&Image) -> io::Result<T>) -> io::Result<T> {
+        action(self.image.read().as_ref().expect("only drop takes the image"))
+    }
+
+    /// Sets the mark before anything is changed.
+    fn begin_change(&self) -> io::Result<()> {
+        match &self.mark {
+            Some(mark) => mark.lock().set(true),
+            None => Err(io::Error::new(io::ErrorKind::PermissionDenied, "the image was opened for reading only")),
+        }
+    }
+}
+
+/// Opens one file of a chain, and those below it.
+fn open_layer(
+    path: &Path,
+    file: FileDevice,
+    access: Access,
+    files: &mut Vec<(PathBuf, FileDevice)>,
+) -> Result<Image, DiskError> {
+    let failed = |source| DiskError::io(path, source);
+    file.verify_alone(path)?;
+    let mut bytes = vec![0; file.size_bytes().min(HEADER_BYTES as u64) as usize];
+    file.read(0, &mut bytes).map_err(failed)?;
+    verify_header(path, &decode_header(&bytes), access)?;
+    let handle = file.try_clone_file().and_then(ImagoFile::try_from).map_err(failed)?;
+    files.push((path.into(), file));
+    let mut image = Qcow2::<ImagoFile>::open_image(handle, access == Access::Write).map_err(failed)?;
+    let below = match image.implicit_backing_file() {
+        Some(name) if !name.is_empty() => {
+            let name = backing_path(path, name)?;
+            let format = image.implicit_backing_format().cloned();
+            Some(open_below(&name, format.as_deref(), files)?)
+        }
+        _ => None,
+    };
+    image.set_data_file(None);
+    image.set_backing(below);
+    Ok(FormatAccess::new(image))
+}
+
+/// Where a backing file is: a relative name starts at the folder of the file that names it.
+fn backing_path(path: &Path, name: &str) -> Result<PathBuf, DiskError> {
+    let plain = name.strip_prefix("file:").unwrap_or(name);
+    let protocol = plain.split_once(':').is_some_and(|(before, _)| !before.contains('/'));
+    if protocol {
+        let what = format!("a qcow2 image whose backing file is {:?}, which is not a file", crate::bytes::printable(name));
+        return Err(DiskError::Refused { path: path.into(), what, advice: attach(path, "qcow2") });
+    }
+    Ok(path.parent().unwrap_or(Path::new("")).join(plain))
+}
+
+fn open_below(
+    path: &Path,
+    format: Option<&str>,
+    files: &mut Vec<(PathBuf, FileDevice)>,
+) -> Result<Image, DiskError> {
+    if files.len() >= MOST_LAYERS {
+        let what = format!("a chain of more than {MOST_LAYERS} backing files");
+        return Err(DiskError::Damaged { path: path.into(), what });
+    }
+    let file = FileDevice::open(path, Access::Read)?;
+    let mut magic = [0; 4];
+    let is_qcow2 = file.size_bytes() >= 4 && file.read(0, &mut magic).is_ok() && magic == MAGIC;
+    match format {
+        Some("qcow2") => open_layer(path, file, Access::Read, files),
+        None if is_qcow2 => open_layer(path, file, Access::Read, files),
+        None | Some("raw" | "file") => {
+            file.verify_alone(path)?;
+            let failed = |source| DiskError::io(path, source);
+            let handle = file.try_clone_file().and_then(ImagoFile::try_from).map_err(failed)?;
+            files.push((path.into(), file));
+            Ok(FormatAccess::new(Raw::open_image(handle, false).map_err(failed)?))
+        }
+        Some(format) => {
+            let what = format!("a backing file in the format {:?}", crate::bytes::printable(format));
+            Err(DiskError::Refused { path: path.into(), what, advice: attach(path, "qcow2") })
+        }
+    }
+}
+
+impl BlockDevice for Qcow2Device {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.check(offset, buffer.len() as u64)?;
+        self.with(|image| image.read(buffer, offset))
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.check(offset, data.len() as u64)?;
+        self.begin_change()?;
+        self.with(|image| image.write(data, offset))
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        if self.mark.is_none() {
+            return Ok(());
+        }
+        self.with(|image| {
+            image.sync()?;
+            image.flush()?;
+            image.sync()
+        })
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.check(offset, length)?;
+        self.begin_change()?;
+        let mut image = self.image.write();
+        match image.as_mut().expect("only drop takes the image").discard_to_any(offset, length) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+            result => result,
+        }
+    }
+
+    fn allocate(&self, _offset: u64, _length: u64) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "clusters of a qcow2 image are allocated when they are written"))
+    }
+
+    fn may_hold_data(&self, mut offset: u64, length: u64) -> bool {
+        let end = offset.saturating_add(length).min(self.size_bytes);
+        for _ in 0..MOST_LOOKUPS {
+            if offset >= end {
+                return false;
+            }
+            let hole = self.with(|image| match image.get_mapping(offset, end - offset)? {
+                (Mapping::Zero { .. } | Mapping::Eof { .. }, length) => Ok(Some(length)),
+                _ => Ok(None),
+            });
+            match hole {
+                Ok(Some(length)) if length > 0 => offset += length,
+                _ => return true,
+            }
+        }
+        true
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.mark.is_none()
+    }
+}
+
+impl Drop for Qcow2Device {
+    /// Clears the mark if everything that was written is durable.
+    fn drop(&mut self) {
+        let is_marked = self.mark.as_mut().is_some_and(|mark| mark.get_mut().is_set);
+        let flushed = is_marked && self.flush().is_ok();
+        // Imago flushes once more here, with nothing left to write.
+        drop(self.image.get_mut().take());
+        if flushed && let Some(mark) = &mut self.mark {
+            // If that fails, the image has to be checked by qemu-img before its next use, which is right.
+            let _ = mark.get_mut().set(false);
+        }
+    }
+}
