@@ -276,12 +276,7 @@ fn read_groups(disks: &mut [Disk], access: Access) -> Result<Vec<FoundGroup>, Di
     Ok(groups)
 }
 
-fn read_volume(
-    path: &Path,
-    group: &str,
-    volume: Volume,
-    access: Access,
-) -> Result<(VolumeKind, Found), DiskError> {
+fn read_volume(path: &Path, group: &str, volume: Volume, access: Access) -> Result<(VolumeKind, Found), DiskError> {
     let mut device = volume.window.map(|window| window as Arc<dyn BlockDevice>);
     let contents = read_contents(path, &device)?;
     if volume.is_read_only && access == Access::Write {
@@ -341,7 +336,13 @@ impl fmt::Display for Disks {
             }
             let described = disk.table.iter().flat_map(|table| &table.partitions).zip(&disk.partitions);
             for (partition, found) in described {
-                write!(f, "\n  {:<5} {:>10}  {}", found.part.to_string(), Size(found.size_bytes).to_string(), describe(found))?;
+                write!(
+                    f,
+                    "\n  {:<5} {:>10}  {}",
+                    found.part.to_string(),
+                    Size(found.size_bytes).to_string(),
+                    describe(found)
+                )?;
                 if let Some(name) = &partition.name {
                     write!(f, ", partition label {name:?}")?;
                 }

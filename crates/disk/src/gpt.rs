@@ -61,7 +61,9 @@ pub(crate) fn read_table(disk: &dyn BlockDevice, is_announced: bool) -> io::Resu
         for sector in named.into_iter().chain([last]) {
             match read_copy(disk, sector_bytes, sector)? {
                 Some(Ok(mut table)) => {
-                    table.warnings.insert(0, format!("the first copy of the table is damaged ({why}): the backup is used"));
+                    table
+                        .warnings
+                        .insert(0, format!("the first copy of the table is damaged ({why}): the backup is used"));
                     return Ok(Some(announced(table, is_announced)));
                 }
                 Some(Err(_)) => damage = Some((sector_bytes, why)),
@@ -151,14 +153,16 @@ fn decode_entries(entries: &[u8], header: &Header, sector_bytes: u64) -> Table {
         let Some(kind) = guid_text(&entry[..16]) else { continue };
         let (first, last) = (u64_at(entry, 32), u64_at(entry, 40));
         let place = || Some((first.checked_mul(sector_bytes)?, (last - first + 1).checked_mul(sector_bytes)?));
-        let usable = first <= last && header.usable.contains(&first) && header.usable.contains(&last) && last < u64::MAX;
+        let usable =
+            first <= last && header.usable.contains(&first) && header.usable.contains(&last) && last < u64::MAX;
         let Some((offset, length)) = usable.then(place).flatten() else {
             if table.warnings.len() < MOST_WARNINGS {
                 table.warnings.push(format!("partition {number} is left out: it does not lie in the usable sectors"));
             }
             continue;
         };
-        let units: Vec<u16> = entry[56..128].chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
+        let units: Vec<u16> =
+            entry[56..128].chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
         let name = String::from_utf16_lossy(units.split(|&unit| unit == 0).next().unwrap_or(&[]));
         table.partitions.push(Partition {
             number,

@@ -84,8 +84,7 @@ pub fn physical_volume(device: &Arc<dyn BlockDevice>) -> io::Result<Option<Physi
     let Some((_, sector)) = label else { return Ok(None) };
     let header = sector.get(u32_at(sector, 20) as usize..).unwrap_or(&[]);
     let Some(id) = header.get(..32) else { return Ok(None) };
-    let mut volume =
-        PhysicalVolume { id: text(id), device: Arc::clone(device), group: None, warnings: Vec::new() };
+    let mut volume = PhysicalVolume { id: text(id), device: Arc::clone(device), group: None, warnings: Vec::new() };
     for (offset, length) in metadata_areas(header) {
         match read_area(&**device, offset, length)? {
             Ok(Some(group)) => {
@@ -118,8 +117,7 @@ fn read_area(device: &dyn BlockDevice, offset: u64, length: u64) -> io::Result<R
     if start != offset || (length != 0 && size != length) || size <= SECTOR_BYTES {
         return Ok(Err("its header belongs to another area".into()));
     }
-    let (at, bytes, crc, flags) =
-        (u64_at(&header, 40), u64_at(&header, 48), u32_at(&header, 56), u32_at(&header, 60));
+    let (at, bytes, crc, flags) = (u64_at(&header, 40), u64_at(&header, 48), u32_at(&header, 56), u32_at(&header, 60));
     if at == 0 || bytes == 0 || flags & IGNORED != 0 {
         return Ok(Ok(None));
     }
@@ -264,7 +262,8 @@ impl Context<'_> {
         let (volume, other) = (found.next(), found.next());
         let shown = printable(described.text("id")?);
         let Some(volume) = volume else {
-            let what = format!("its physical volume {shown} is on none of the disks: name them all, with commas between");
+            let what =
+                format!("its physical volume {shown} is on none of the disks: name them all, with commas between");
             return Some(Err(what));
         };
         if other.is_some() {

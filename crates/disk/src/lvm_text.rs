@@ -233,7 +233,8 @@ mod tests {
 
     #[test]
     fn values_lists_and_sections() {
-        let section = decode("# x\nvg {\nseqno = 3\nid = \"a\\\"b\" # end\nflags = [] s = [\"pv0\", 0]\nin { x = -1 } }\n\0");
+        let section =
+            decode("# x\nvg {\nseqno = 3\nid = \"a\\\"b\" # end\nflags = [] s = [\"pv0\", 0]\nin { x = -1 } }\n\0");
         let section = section.unwrap();
         let vg = section.section("vg").unwrap();
         assert_eq!((vg.number("seqno"), vg.text("id")), (Some(3), Some("a\"b")));
@@ -243,7 +244,9 @@ mod tests {
 
     #[test]
     fn broken_texts_are_refused() {
-        for text in ["a", "a {", "a = ", "a = [1", "a = \"b", "= 3", "a = x", "a { b = 1 ", "}", "a = 99999999999999999999"] {
+        for text in
+            ["a", "a {", "a = ", "a = [1", "a = \"b", "= 3", "a = x", "a { b = 1 ", "}", "a = 99999999999999999999"]
+        {
             assert!(decode(text).is_err(), "{text}");
         }
         assert!(decode(&"a {".repeat(100_000)).is_err());

@@ -125,7 +125,8 @@ fn files(text: &[u8], exists: &impl Fn(&Path) -> bool) -> Option<Vec<PathBuf>> {
 }
 
 fn decode_part(text: &str) -> Result<Part, String> {
-    const FORMS: &str = "a part is #NUMBER, #label=, #uuid=, #partlabel=, #partuuid=, #lv=GROUP/NAME, #offset= or #whole";
+    const FORMS: &str =
+        "a part is #NUMBER, #label=, #uuid=, #partlabel=, #partuuid=, #lv=GROUP/NAME, #offset= or #whole";
     if text == "whole" {
         return Ok(Part::Whole);
     }

@@ -257,17 +257,14 @@ fn backing_path(path: &Path, name: &str) -> Result<PathBuf, DiskError> {
     let plain = name.strip_prefix("file:").unwrap_or(name);
     let protocol = plain.split_once(':').is_some_and(|(before, _)| !before.contains('/'));
     if protocol {
-        let what = format!("a qcow2 image whose backing file is {:?}, which is not a file", crate::bytes::printable(name));
+        let what =
+            format!("a qcow2 image whose backing file is {:?}, which is not a file", crate::bytes::printable(name));
         return Err(DiskError::Refused { path: path.into(), what, advice: attach(path, "qcow2") });
     }
     Ok(path.parent().unwrap_or(Path::new("")).join(plain))
 }
 
-fn open_below(
-    path: &Path,
-    format: Option<&str>,
-    files: &mut Vec<(PathBuf, FileDevice)>,
-) -> Result<Image, DiskError> {
+fn open_below(path: &Path, format: Option<&str>, files: &mut Vec<(PathBuf, FileDevice)>) -> Result<Image, DiskError> {
     if files.len() >= MOST_LAYERS {
         let what = format!("a chain of more than {MOST_LAYERS} backing files");
         return Err(DiskError::Damaged { path: path.into(), what });

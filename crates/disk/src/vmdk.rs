@@ -56,9 +56,7 @@ impl ImplicitOpenGate<ImagoFile> for Gate<'_> {
 impl VmdkDevice {
     /// Opens the extents of the descriptor `file`.
     pub(crate) fn open(path: &Path, file: FileDevice, access: Access) -> Result<Self, DiskError> {
-        let refused = |what: String| {
-            Err(DiskError::Refused { path: path.into(), what, advice: attach(path, "vmdk") })
-        };
+        let refused = |what: String| Err(DiskError::Refused { path: path.into(), what, advice: attach(path, "vmdk") });
         if access == Access::Write {
             return refused("a VMDK image, which is only read here".into());
         }

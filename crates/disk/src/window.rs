@@ -281,7 +281,10 @@ mod tests {
                     parts.push((usize::from(second), offset, length));
                 }
                 let holds = |disk: usize, at: usize| {
-                    parts.iter().filter(|part| part.0 == disk && (part.1..part.1 + part.2).contains(&(at as u64))).count()
+                    parts
+                        .iter()
+                        .filter(|part| part.0 == disk && (part.1..part.1 + part.2).contains(&(at as u64)))
+                        .count()
                 };
                 assert_eq!(parts.iter().map(|part| part.2).sum::<u64>(), (end - start) as u64);
                 assert!((start..end).all(|byte| holds(place(byte).0, place(byte).1) == 1), "{start}..{end}: {parts:?}");
