@@ -3,11 +3,13 @@
 use std::io;
 use xfskit_device::BlockDevice;
 
-/// The bytes of a device from `offset`, `length` of them or as many as there are.
+/// The bytes of a device from `offset`, `length` of them or as many as there are; none behind its end.
 pub(crate) fn head(device: &dyn BlockDevice, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     let there = device.size_bytes().saturating_sub(offset).min(length as u64) as usize;
     let mut bytes = vec![0; there];
-    device.read(offset, &mut bytes)?;
+    if there > 0 {
+        device.read(offset, &mut bytes)?;
+    }
     Ok(bytes)
 }
 

@@ -133,7 +133,7 @@ impl Disks {
                 chosen
             }
             Part::Whole => return self.whole(),
-            Part::Offset(offset) => return self.from_offset(*offset),
+            Part::Offset(offset) => return self.rest_after(*offset),
             Part::Partition(_) | Part::Volume { .. } => {
                 self.found().filter(|found| found.part == self.operand.part).collect()
             }
@@ -173,7 +173,7 @@ impl Disks {
         }
     }
 
-    fn from_offset(&self, offset: u64) -> Result<Arc<dyn BlockDevice>, DiskError> {
+    fn rest_after(&self, offset: u64) -> Result<Arc<dyn BlockDevice>, DiskError> {
         let disk = self.whole()?;
         let Some(length) = disk.size_bytes().checked_sub(offset).filter(|&length| length > 0) else {
             return Err(self.refuse(&format!("the disk has only {} bytes", disk.size_bytes())));
@@ -295,7 +295,7 @@ impl fmt::Display for Size {
         let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
         for (shift, unit) in units {
             if self.0 >= 1 << shift {
-                let tenths = u128::from(self.0) * 10 >> shift;
+                let tenths = (u128::from(self.0) * 10) >> shift;
                 let (whole, tenth) = (tenths / 10, tenths % 10);
                 return if tenth == 0 { write!(f, "{whole} {unit}") } else { write!(f, "{whole}.{tenth} {unit}") };
             }

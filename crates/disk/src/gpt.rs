@@ -3,7 +3,7 @@
 //! ```text
 //! sector 0      protective MBR: a partition of type ee
 //! sector 1      header: "EFI PART" 8, revision 4, header size 4, its CRC 4, 0 4, own sector 8, other header 8,
-//!               first and last usable sector 8 8, GUID 16, first sector of the entries 8, their number 4, size 4, CRC 4
+//!               first and last usable sector 8 8, GUID 16; of the entries: first sector 8, number 4, size 4, CRC 4
 //! sector 2 ..   entries: type 16, GUID 16, first and last sector 8 8, attributes 8, name 72 (UTF-16)
 //! last sectors  the same entries, and a header whose "own sector" is the last one
 //! ```

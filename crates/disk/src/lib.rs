@@ -7,8 +7,8 @@
 //! LVM2        linear and striped volumes                `lvm`, `lvm_text`
 //! window      a BlockDevice onto extents of others      `window`
 //! ```
-//! [`Disks::open`] reads all of that and writes nothing; [`Disks::choose`] gives the device that is meant. The crate knows
-//! nothing of XFS but its signature.
+//! [`Disks::open`] reads all of that and writes nothing; [`Disks::choose`] gives the device that is meant. The crate
+//! knows nothing of XFS but its signature.
 //!
 //! Everything on a disk may be hostile: numbers are added with checks, and every table has a bound, which its module
 //! names. The design, with what is assumed and refused, is docs/design/disks.md.
@@ -29,6 +29,8 @@
 mod bytes;
 mod container;
 mod contents;
+#[cfg(test)]
+mod damage;
 mod disks;
 mod error;
 mod gpt;

@@ -3,7 +3,8 @@
 //! ```text
 //! sector 0..4     one has the label: "LABELONE" 8, own sector 8, CRC 4, offset of the header 4, "LVM2 001" 8
 //! header          UUID 32, size 8, areas of data (offset 8, size 8) up to one of zeros, areas of metadata likewise
-//! metadata area   CRC 4, " LVM2 x[5A%r0N*>" 16, version 4, own offset 8, size 8, texts: offset 8, size 8, CRC 4, flags 4
+//! metadata area   CRC 4, " LVM2 x[5A%r0N*>" 16, version 4, own offset 8, size 8;
+//!                 of the text: offset 8, size 8, CRC 4, flags 4
 //!                 from 512 on a ring, in which the text is found
 //! ```
 //! The text describes the whole group. Of the copies, the one with the highest sequence number counts.
@@ -11,8 +12,8 @@
 //! Checked: all three checksums. Bounds: a text of at most [`MOST_TEXT_BYTES`], see also `lvm_text`.
 //!
 //! Refused by name, for one volume at a time: each kind of segment but linear and striped, volumes on other volumes,
-//! the origin of a snapshot (a write to it must save the old contents first), volumes whose physical volumes are not all
-//! there, and groups that are exported or shared between machines.
+//! the origin of a snapshot (a write to it must save the old contents first), volumes whose physical volumes are not
+//! all there, and groups that are exported or shared between machines.
 //!
 //! Source of facts: lvm2's metadata as pvcreate, vgcreate and lvcreate write it; pvck(8) --dump.
 

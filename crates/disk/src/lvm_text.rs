@@ -7,7 +7,7 @@
 //!     stripes = ["pv0", 0]
 //! }
 //! ```
-//! Bounds: sections nest at most [`MOST_DEPTH`] deep, and the whole text has at most [`MOST_VALUES`] values and sections.
+//! Bounds: sections nest at most [`MOST_DEPTH`] deep, and the text has at most [`MOST_VALUES`] values and sections.
 //!
 //! Source of facts: lvm.conf(5), and the text that lvm2 writes.
 

@@ -8,8 +8,8 @@
 //! **Refused before imago sees the file** ([`verify_header`]): tables larger than QEMU allows, which would take memory;
 //! features that imago does not have; and for writing: what an unclean stop or a write here could damage.
 //!
-//! **Unclean stop.** Imago writes the tables in a safe order, but without a flush between them: after a power failure an
-//! entry may point to a cluster whose reference count says that it is free. So before the first write the header's
+//! **Unclean stop.** Imago writes the tables in a safe order, but without a flush between them: after a power failure
+//! an entry may point to a cluster whose reference count says that it is free. So before the first write the header's
 //! dirty bit is set and made durable, as QEMU does for lazy reference counts; it is cleared after the last flush. An
 //! image with the bit is refused, here and by imago, until `qemu-img check -r all` has counted anew; QEMU does so by
 //! itself. Version 2 has no such bit, and is not written.

@@ -8,6 +8,9 @@ use xfskit_device::{Access, BlockDevice};
 
 const MIB: u64 = 1 << 20;
 
+/// A segment's start, size and stripe size, and the disk and the offset of each stripe.
+type Segment = (u64, u64, u64, Vec<(usize, u64)>);
+
 /// Two physical volumes and a group on them.
 struct Group {
     dir: xfskit_testkit::Scratch,
@@ -31,7 +34,8 @@ impl Group {
         let filter: String = loops.iter().map(|device| format!("\"a|^{}$|\",", device.0)).collect();
         let config = format!(
             "devices{{scan=[\"/dev\"] use_devicesfile=0 filter=[{filter}\"r|.*|\"] obtain_device_list_from_udev=0 \
-             external_device_info_source=\"none\"}} backup{{backup=0 archive=0}} activation{{udev_sync=0 udev_rules=0}} \
+             external_device_info_source=\"none\"}} backup{{backup=0 archive=0}} \
+             activation{{udev_sync=0 udev_rules=0}} \
              global{{event_activation=0 locking_dir=\"{}\"}}",
             dir.file("lock").display()
         );
@@ -55,8 +59,8 @@ impl Group {
         format!("{},{}", self.disks[1].display(), self.disks[0].display())
     }
 
-    /// Where a volume's bytes lie, as lvm2 says: of each segment its start, size, stripe, and the disks and offsets.
-    fn segments(&self, name: &str) -> Vec<(u64, u64, u64, Vec<(usize, u64)>)> {
+    /// Where a volume's bytes lie, as lvm2 says.
+    fn segments(&self, name: &str) -> Vec<Segment> {
         let format = ["--noheadings", "--units", "b", "--nosuffix", "--separator", ";", "-o"];
         let pvs = self.lvm("pvs", &[&format[..], &["pv_name,pe_start"]].concat());
         let start = |device: &str| -> (usize, u64) {
