@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{file, have, open, pattern, run, run_with};
+use common::{choose, file, have, open, pattern, run, run_with};
 use std::path::Path;
 use xfskit_device::{Access, BlockDevice};
 use xfskit_disk::Unnamed;
@@ -59,6 +59,23 @@ fn damage_all(path: &Path, range: std::ops::Range<usize>, rounds: u64) {
     }
 }
 
+/// Writes to damaged copies of an image.
+fn write_damaged(path: &Path, range: std::ops::Range<usize>, rounds: u64) {
+    let whole = std::fs::read(path).unwrap();
+    let damaged = path.with_extension("damaged");
+    for seed in 0..rounds {
+        let mut bytes = whole.clone();
+        damage(&mut bytes, range.clone(), seed);
+        std::fs::write(&damaged, bytes).unwrap();
+        let Ok(device) = choose(&format!("{}#whole", damaged.display()), Access::Write) else { continue };
+        for offset in [0, 70_000, 200_000] {
+            let _ = device.write(offset, &[1; 5000]);
+            let _ = device.discard(offset + 10_000, 9000);
+        }
+        let _ = device.flush();
+    }
+}
+
 fn disk_of(dir: &Path, script: &str) -> std::path::PathBuf {
     let disk = dir.join("d.img");
     file(&disk, 4 << 20);
@@ -103,5 +120,6 @@ fn damaged_qcow2() {
         damage_all(&image, 0..112, 1500);
         // The tables behind the header.
         damage_all(&image, 512..length.min(262_144), 1500);
+        write_damaged(&image, 0..length.min(262_144), 1000);
     }
 }
