@@ -2,7 +2,7 @@
 
 use crate::stress::{DIR, FILE, Image};
 use crate::{counted, make, make_file, set};
-use xfskit::volume::{Caller, Permissions, SetAttr};
+use xfskit::volume::{Caller, Permissions, SetAttr, SetMode};
 
 #[test]
 fn an_item_is_logged_once_and_relogged_until_its_checkpoint_is_written() {
@@ -33,7 +33,7 @@ fn only_a_block_that_was_given_up_lately_waits_for_the_checkpoint() {
     let [first, second, third] = ["first", "second", "third"].map(|name| make_file(&fs, name));
     let far = make(&fs, dir, "far", FILE | 0o644);
     let set_long = |file| counted(&fs, || set(&fs, file, "user.a", &[7; 3000]));
-    let remove = |file| fs.remove_xattr(file, b"user.a", &Caller::root()).unwrap();
+    let remove = |file| fs.remove_xattr(file, b"user.a", SetMode::Any, &Caller::root()).unwrap();
     fs.sync().unwrap();
     set_long(first).expect(&[("checkpoints", 0)]);
     fs.sync().unwrap();
