@@ -168,6 +168,7 @@ fn every_documented_option_is_known() {
             "cache=1M",
             "commit=1",
             "threads=1",
+            "placement=client",
             "larp=never",
             "attrpath=intents",
             "errortag=",

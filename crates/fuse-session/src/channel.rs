@@ -83,9 +83,18 @@ impl Channel {
     /// Whether a request is there, or comes within a time; so it is when the connection has ended.
     pub(crate) fn has_request(&self, within: Duration) -> bool {
         let timeout = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: within.subsec_nanos().into() };
+        self.poll(Some(&timeout))
+    }
+
+    /// Waits until a request is there, or the connection has ended, or a signal comes.
+    pub(crate) fn await_request(&self) {
+        self.poll(None);
+    }
+
+    fn poll(&self, timeout: Option<&Timespec>) -> bool {
         let mut polled = [PollFd::new(&*self.0, PollFlags::IN)];
         // Interrupted, it is none of both; the caller asks again.
-        !matches!(rustix::event::poll(&mut polled, Some(&timeout)), Ok(0) | Err(_))
+        !matches!(rustix::event::poll(&mut polled, timeout), Ok(0) | Err(_))
     }
 
     /// Sends a message: a reply, or a notice with unique number 0.

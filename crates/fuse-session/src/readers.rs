@@ -6,14 +6,17 @@
 //!             ◀───────────────────────────────────────────────────────────────────
 //!              no request for some time; requests overlap; the follower gets no processor
 //! ```
-//! Invariant: at any time a thread reads requests, or is about to, that has a claim to a processor like every other, or
-//! the guard looks at the follower at every tick. The guard is a thread of the pool, which has nothing else to do
-//! meanwhile. A thread of the pool that waits in a read when the follower begins answers one more request.
+//! Invariant: while the follower reads, a thread of the pool that has nothing else to do is the guard and looks at it at
+//! every tick, or threads of the pool read, or all of them answer requests: each that is done becomes the guard, if there
+//! is none. A thread of the pool that waits in a read when the follower begins answers one more request.
 //!
-//! Locking: the mutex is held only to look, to change who reads, and to wait; no other lock is taken under it.
+//! Locking: the mutex is held only to look, to change who reads, and to wait; no other lock is taken under it. The
+//! follower never takes it, for it may get no processor while it holds it: it asks, and the guard does what it asked.
 
 use parking_lot::{Condvar, Mutex};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// Requests one after the other after which a client is alone.
@@ -35,8 +38,12 @@ pub(crate) enum Why {
     Quiet,
     /// Requests overlap, or are of many programs.
     Crowd,
-    /// It gets no processor, or waits in a request while others come.
+    /// It gets no processor, or waits in a request while others come; or it has ended.
     Stuck,
+}
+
+impl Why {
+    const ALL: [Self; 3] = [Self::Quiet, Self::Crowd, Self::Stuck];
 }
 
 /// What a thread of the pool does next.
@@ -48,12 +55,9 @@ pub(crate) enum PoolTurn {
 
 #[derive(Debug)]
 struct State {
-    /// The client that is followed.
-    client: Option<u32>,
     since: Instant,
     not_before: Instant,
     pause: Duration,
-    has_ended: bool,
 }
 
 /// Who reads.
@@ -61,10 +65,17 @@ struct State {
 pub(crate) struct Readers {
     /// Whether the follower reads; changes under the mutex.
     is_followed: AtomicBool,
+    has_ended: AtomicBool,
     state: Mutex<State>,
+    /// For threads of the pool.
     changed: Condvar,
-    /// Whether there is a follower.
+    /// Whether there is a follower, and its thread.
     may_follow: AtomicBool,
+    follower: OnceLock<Thread>,
+    /// The client that is followed, or was last.
+    client: AtomicU32,
+    /// The place in [`Why::ALL`] of the reason for which the follower asks to read no more, and one.
+    asked: AtomicUsize,
     /// Of the last requests that the pool has read: the client, and how many came one after the other.
     last_client: AtomicU32,
     in_a_row: AtomicU32,
@@ -84,12 +95,16 @@ pub(crate) struct Ticks {
 impl Readers {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
-        let state = State { client: None, since: now, not_before: now, pause: PAUSE_OF_STARVED, has_ended: false };
+        let state = State { since: now, not_before: now, pause: PAUSE_OF_STARVED };
         Self {
             is_followed: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
             state: Mutex::new(state),
             changed: Condvar::new(),
             may_follow: AtomicBool::new(false),
+            follower: OnceLock::new(),
+            client: AtomicU32::new(0),
+            asked: AtomicUsize::new(0),
             last_client: AtomicU32::new(0),
             in_a_row: AtomicU32::new(0),
             busy: AtomicUsize::new(0),
@@ -97,9 +112,12 @@ impl Readers {
         }
     }
 
-    /// There is a follower, or none any more.
-    pub(crate) fn set_may_follow(&self, may_follow: bool) {
-        self.may_follow.store(may_follow, Ordering::Relaxed);
+    /// The thread that calls is the follower, until the result is dropped.
+    pub(crate) fn become_follower(&self) -> Following<'_> {
+        // There is one follower, so this is the only call.
+        let _ = self.follower.set(std::thread::current());
+        self.may_follow.store(true, Ordering::Release);
+        Following(self)
     }
 
     /// Whether the follower reads.
@@ -107,23 +125,26 @@ impl Readers {
         self.is_followed.load(Ordering::Acquire)
     }
 
-    /// Waits until threads of the pool are to read. One of them is the guard, and does `at_tick` meanwhile.
+    /// Waits until threads of the pool are to read. The guard does `at_tick` meanwhile, and what the follower asks.
     pub(crate) fn await_pool_turn(&self, mut at_tick: Option<impl FnMut()>) -> PoolTurn {
-        if !self.is_followed() {
-            return PoolTurn::Read;
-        }
         let mut state = self.state.lock();
         loop {
-            match (state.has_ended, state.client) {
-                (true, _) => return PoolTurn::End,
-                (false, None) => return PoolTurn::Read,
-                (false, Some(_)) => {}
+            if self.has_ended.load(Ordering::Acquire) {
+                // The follower may have ended the session, without a word to those that wait.
+                self.changed.notify_all();
+                return PoolTurn::End;
+            }
+            if !self.is_followed() {
+                return PoolTurn::Read;
             }
             match &mut at_tick {
                 None => self.changed.wait(&mut state),
                 Some(at_tick) => {
                     if self.changed.wait_for(&mut state, TICK).timed_out() {
                         drop(state);
+                        if let Some(why) = self.asked.load(Ordering::Relaxed).checked_sub(1) {
+                            self.end_to_follow(Why::ALL[why]);
+                        }
                         at_tick();
                         state = self.state.lock();
                     }
@@ -132,17 +153,16 @@ impl Readers {
         }
     }
 
-    /// Waits for a client to follow; `None` at the session's end.
+    /// Waits, on the follower, for a client to follow; `None` at the session's end.
     pub(crate) fn await_client(&self) -> Option<u32> {
-        let mut state = self.state.lock();
         loop {
-            if state.has_ended {
+            if self.has_ended.load(Ordering::Acquire) {
                 return None;
             }
-            if state.client.is_some() {
-                return state.client;
+            if self.is_followed() {
+                return Some(self.client.load(Ordering::Relaxed));
             }
-            self.changed.wait(&mut state);
+            std::thread::park();
         }
     }
 
@@ -170,20 +190,30 @@ impl Readers {
     }
 
     fn begin_to_follow(&self, client: u32) {
+        let Some(follower) = self.follower.get() else { return };
         let mut state = self.state.lock();
         let now = Instant::now();
-        if state.client.is_none() && now >= state.not_before && !state.has_ended {
-            state.client = Some(client);
-            state.since = now;
-            self.is_followed.store(true, Ordering::Release);
-            self.changed.notify_all();
+        if self.is_followed() || now < state.not_before || self.has_ended.load(Ordering::Relaxed) {
+            return;
         }
+        state.since = now;
+        self.client.store(client, Ordering::Relaxed);
+        self.asked.store(0, Ordering::Relaxed);
+        self.is_followed.store(true, Ordering::Release);
+        drop(state);
+        follower.unpark();
+    }
+
+    /// The follower asks to read no more. It reads on until the guard has seen that.
+    pub(crate) fn ask_to_end(&self, why: Why) {
+        let place = Why::ALL.iter().position(|other| *other == why);
+        self.asked.store(place.map_or(0, |place| place + 1), Ordering::Relaxed);
     }
 
     /// Lets the pool read again.
     pub(crate) fn end_to_follow(&self, why: Why) {
         let mut state = self.state.lock();
-        if state.client.take().is_none() {
+        if !self.is_followed() {
             return;
         }
         let now = Instant::now();
@@ -231,8 +261,38 @@ impl Readers {
 
     /// The session ends: no thread waits here any more.
     pub(crate) fn end(&self) {
-        self.state.lock().has_ended = true;
+        self.end_by_follower();
+        // A thread that has just looked waits by now.
+        drop(self.state.lock());
         self.changed.notify_all();
+    }
+
+    /// As [`Self::end`], by the follower: the guard tells the others.
+    pub(crate) fn end_by_follower(&self) {
+        self.has_ended.store(true, Ordering::Release);
+        if let Some(follower) = self.follower.get() {
+            follower.unpark();
+        }
+    }
+}
+
+/// A thread is the follower.
+pub(crate) struct Following<'a>(&'a Readers);
+
+impl Drop for Following<'_> {
+    /// Also by a panic: then the pool reads again, for good.
+    fn drop(&mut self) {
+        self.0.may_follow.store(false, Ordering::Release);
+        self.0.ask_to_end(Why::Stuck);
+    }
+}
+
+/// The session ends when this is dropped, also by a panic of the thread.
+pub(crate) struct EndsSession<'a>(pub(crate) &'a Readers);
+
+impl Drop for EndsSession<'_> {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

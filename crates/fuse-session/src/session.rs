@@ -22,17 +22,18 @@ use crate::follower::{self, Client, Place};
 use crate::init::{Agreed, negotiate};
 use crate::notify::Notifier;
 use crate::opcode;
-use crate::readers::{PoolTurn, Readers, Ticks, Why};
+use crate::readers::{EndsSession, PoolTurn, Readers, Ticks, Why};
 use crate::reply::{answer, raw_written};
 use crate::request::{Body, Operation, Request, decode, decode_header};
 use crate::ring::Queues;
 use crate::waiters::Waiters;
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use zerocopy::{Immutable, IntoBytes};
@@ -97,6 +98,8 @@ pub(crate) struct Shared<F> {
     /// Requests that wait, on whatever thread.
     waiting: AtomicUsize,
     readers: Readers,
+    /// For the thread that looks after the follower.
+    guard: OnceLock<Mutex<Guard>>,
 }
 
 /// Whether a thread goes on.
@@ -133,7 +136,17 @@ impl<F: Filesystem> Session<F> {
         let counters = Arc::default();
         let waiting = AtomicUsize::new(0);
         let readers = Readers::new();
-        let shared = Shared { filesystem, agreed, config, counters, waiters, has_panicked, waiting, readers };
+        let shared = Shared {
+            filesystem,
+            agreed,
+            config,
+            counters,
+            waiters,
+            has_panicked,
+            waiting,
+            readers,
+            guard: OnceLock::new(),
+        };
         let shared = Arc::new(shared);
         shared.counters.count(opcode::INIT);
         if let Some(queues) = &queues {
@@ -162,11 +175,11 @@ impl<F: Filesystem> Session<F> {
             channels.push(self.channel.another(WhenEmpty::Waits)?);
         }
         let mut threads = Vec::new();
-        let mut guard = self.start_follower(&mut threads)?;
+        threads.extend(self.start_follower());
         for (number, channel) in channels.into_iter().enumerate() {
-            let (shared, guard) = (Arc::clone(&self.shared), guard.take());
+            let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name(format!("fuse-{number}"));
-            threads.push(thread.spawn(move || shared.serve(&channel, guard))?);
+            threads.push(thread.spawn(move || shared.serve(&channel))?);
         }
         let mut result = Ok(());
         for thread in threads {
@@ -178,33 +191,24 @@ impl<F: Filesystem> Session<F> {
         if self.shared.has_panicked.load(Ordering::Relaxed) { result.and(Err(panicked())) } else { result }
     }
 
-    /// Starts the follower, if there is to be one, and returns what its guard needs. What the system refuses of it is
-    /// logged: then there is none.
-    fn start_follower(&self, threads: &mut Vec<JoinHandle<io::Result<()>>>) -> io::Result<Option<Guard>> {
+    /// Starts the follower, if there is to be one. What the system refuses of it is logged: then there is none.
+    fn start_follower(&self) -> Option<JoinHandle<io::Result<()>>> {
         let Config { threads: pool, placement, .. } = self.shared.config;
         // Queues of io_uring are of processors already, and a lone thread has no guard.
         if placement == Placement::Scheduler || pool < 2 || self.queues.is_some() {
-            return Ok(None);
+            return None;
         }
-        let channel = self.channel.another(WhenEmpty::Returns)?;
         let shared = Arc::clone(&self.shared);
-        let (ready, is_ready) = std::sync::mpsc::channel();
-        let run = move || match Place::of_this_thread() {
-            Ok(place) => {
-                let place = Arc::new(place);
-                // Both ends are there: the other thread waits for this.
-                let _ = ready.send(Some(Arc::clone(&place)));
-                shared.follow(&channel, &place)
-            }
-            Err(error) => {
-                tracing::info!(%error, "lone clients are not followed");
-                Ok(())
-            }
-        };
-        threads.push(std::thread::Builder::new().name("fuse-follow".into()).spawn(run)?);
-        let place = is_ready.recv().ok().flatten();
-        self.shared.readers.set_may_follow(place.is_some());
-        Ok(place.map(|place| Guard { place, ticks: Ticks::default() }))
+        let started = self.channel.another(WhenEmpty::Returns).and_then(|channel| {
+            std::thread::Builder::new().name("fuse-follow".into()).spawn(move || match Place::of_this_thread() {
+                Ok(place) => shared.follow(&channel, &Arc::new(place)),
+                Err(error) => {
+                    tracing::info!(%error, "lone clients are not followed");
+                    Ok(())
+                }
+            })
+        });
+        started.inspect_err(|error| tracing::info!(%error, "lone clients are not followed")).ok()
     }
 }
 
@@ -228,19 +232,13 @@ impl<F: Filesystem> Shared<F> {
     }
 
     /// The work of a thread of the pool.
-    fn serve(self: &Arc<Self>, channel: &Channel, guard: Option<Guard>) -> io::Result<()> {
-        let result = self.serve_until_end(channel, guard);
+    fn serve(self: &Arc<Self>, channel: &Channel) -> io::Result<()> {
         // Others may wait for their turn.
-        self.readers.end();
-        result
-    }
-
-    fn serve_until_end(self: &Arc<Self>, channel: &Channel, mut guard: Option<Guard>) -> io::Result<()> {
+        let _ends = EndsSession(&self.readers);
         let mut buffer = vec![0; self.request_bytes()];
         let mut out = vec![0; self.reply_bytes()];
         loop {
-            let at_tick = guard.as_mut().map(|guard| || self.look_after_follower(channel, guard));
-            if self.readers.await_pool_turn(at_tick) == PoolTurn::End {
+            if self.await_turn(channel) == PoolTurn::End {
                 return Ok(());
             }
             match channel.receive(&mut buffer)? {
@@ -260,13 +258,26 @@ impl<F: Filesystem> Shared<F> {
         }
     }
 
-    fn look_after_follower(&self, channel: &Channel, guard: &mut Guard) {
-        let stuck = self.readers.is_stuck(&mut guard.ticks, || channel.has_request(Duration::ZERO));
-        follower::guard(&self.readers, &guard.place, stuck);
+    /// Waits until the pool reads. The first thread that waits is the guard.
+    fn await_turn(&self, channel: &Channel) -> PoolTurn {
+        if !self.readers.is_followed() {
+            return PoolTurn::Read;
+        }
+        let mut guard = self.guard.get().and_then(Mutex::try_lock);
+        let at_tick = guard.as_deref_mut().map(|Guard { place, ticks }| {
+            || {
+                let stuck = self.readers.is_stuck(ticks, || channel.has_request(Duration::ZERO));
+                follower::guard(&self.readers, place, stuck);
+            }
+        });
+        self.readers.await_pool_turn(at_tick)
     }
 
     /// The work of the follower.
-    fn follow(self: &Arc<Self>, channel: &Channel, place: &Place) -> io::Result<()> {
+    fn follow(self: &Arc<Self>, channel: &Channel, place: &Arc<Place>) -> io::Result<()> {
+        // There is one follower, so this is the only call.
+        let _ = self.guard.set(Mutex::new(Guard { place: Arc::clone(place), ticks: Ticks::default() }));
+        let _following = self.readers.become_follower();
         let mut buffer = vec![0; self.request_bytes()];
         let mut out = vec![0; self.reply_bytes()];
         while let Some(client) = self.readers.await_client() {
@@ -274,36 +285,49 @@ impl<F: Filesystem> Shared<F> {
             while self.readers.is_followed() {
                 match channel.receive(&mut buffer)? {
                     Received::Request(length) => {
-                        let answering = self.readers.follower_answers();
-                        self.counters.count_followed();
-                        match decode_header(&buffer[..length]) {
-                            Some((header, _)) if opcode::is_silent(header.opcode) => client.note_silent(),
-                            header => {
-                                let id = header.map_or(0, |(header, _)| header.pid);
-                                client.note(id, || channel.has_request(Duration::ZERO));
-                            }
-                        }
-                        let next = self.process(channel, &mut buffer, length, &mut out);
-                        drop(answering);
-                        if next == Next::End {
-                            self.readers.end();
+                        if self.answer_lone(channel, &mut client, &mut buffer, length, &mut out) == Next::End {
+                            self.readers.end_by_follower();
                             return Ok(());
                         }
                         client.follow(place);
                         if let Some(why) = client.is_over() {
-                            self.readers.end_to_follow(why);
+                            self.readers.ask_to_end(why);
                         }
                     }
                     Received::Nothing if channel.has_request(QUIET_AFTER) => {}
-                    Received::Nothing => self.readers.end_to_follow(Why::Quiet),
+                    Received::Nothing => {
+                        self.readers.ask_to_end(Why::Quiet);
+                        // The pool may be the one to take it.
+                        channel.await_request();
+                    }
                     Received::End | Received::Closed => {
-                        self.readers.end();
+                        self.readers.end_by_follower();
                         return Ok(());
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    fn answer_lone(
+        self: &Arc<Self>,
+        channel: &Channel,
+        client: &mut Client,
+        buffer: &mut Vec<u8>,
+        length: usize,
+        out: &mut [u8],
+    ) -> Next {
+        let _answering = self.readers.follower_answers();
+        self.counters.count_followed();
+        match decode_header(&buffer[..length]) {
+            Some((header, _)) if opcode::is_silent(header.opcode) => client.note_silent(),
+            header => {
+                let id = header.map_or(0, |(header, _)| header.pid);
+                client.note(id, || channel.has_request(Duration::ZERO));
+            }
+        }
+        self.process(channel, buffer, length, out)
     }
 
     /// Answers the request in `buffer`, or gives it to a thread that may wait. The buffer is then another one.

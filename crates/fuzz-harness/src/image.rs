@@ -99,7 +99,8 @@ pub fn populate(device: Arc<dyn BlockDevice>, orphan_count: usize) -> Result<()>
         ("disk", FileType::BlockDevice, 0o660),
     ];
     for (name, file_type, permissions) in special {
-        let new = NewFile { device: 0x0103, ..NewFile::new(file_type, Permissions::new(permissions)) };
+        let device = if file_type.is_device() { 0x0103 } else { 0 };
+        let new = NewFile { device, ..NewFile::new(file_type, Permissions::new(permissions)) };
         fs.create(root, name.as_bytes(), &new, &me)?;
     }
     let mut at = root;

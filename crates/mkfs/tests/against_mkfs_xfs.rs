@@ -374,7 +374,7 @@ fn the_kernel_mounts_our_images_and_repair_agrees_afterwards() {
         assert!(reference.log_is_clean(&image), "{text}");
         let Some(mount) = kernel_mount(&image) else { return };
         let script = "mkdir d; for i in $(seq 300); do echo $i >d/$i; ln d/$i d/link$i; done; rm d/1??; \
-                      dd if=/dev/zero of=big bs=64k count=40 status=none; mv d e; sync";
+                      dd if=/dev/zero of=big bs=64k count=40 status=none; mv d e; sync -f .";
         let status = Command::new("bash").args(["-ec", script]).current_dir(mount.path()).status().unwrap();
         assert!(status.success(), "{text}");
         let big = mount.path().join("big");

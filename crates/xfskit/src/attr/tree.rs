@@ -377,7 +377,9 @@ pub fn to_shortform(tx: &mut Transaction, ino: InoId, empty: EmptyFork) -> Resul
     }
     let count = leaf_entries(tx.bytes(id)).len();
     let offset = fork::offset_for(tx.geometry(), tx.inode(ino), total);
-    let Some(offset) = offset.filter(|_| count <= usize::from(u8::MAX)) else { return Ok(false) };
+    // From its largest value on, the offset says nothing of what the data fork needs, which may be less or more.
+    let offset = offset.filter(|&offset| count <= usize::from(u8::MAX) && fork::data_fits(tx.inode(ino), offset));
+    let Some(offset) = offset else { return Ok(false) };
     let list = leaf::owned(tx.bytes(id))?;
     tree(ino).at(FileBlock(0)).free(tx, id)?;
     shortform::make_empty(tx, ino, offset);

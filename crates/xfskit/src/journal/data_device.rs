@@ -75,6 +75,22 @@ pub(super) enum FlushFor {
 #[derive(Debug)]
 pub(super) struct FlushFailed(pub io::Error);
 
+/// A flush that runs. It ends when this is dropped, also by a panic of the device.
+struct Running<'a> {
+    device: &'a DataDevice,
+    failed: Option<(io::ErrorKind, String)>,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut flushes = self.device.flushes.lock();
+        flushes.ended += 1;
+        flushes.failed = self.failed.take();
+        drop(flushes);
+        self.device.ended.notify_all();
+    }
+}
+
 impl DataDevice {
     /// A device to which nothing was written.
     pub(super) fn new(device: Arc<dyn BlockDevice>, counters: Arc<Counters>) -> Self {
@@ -118,7 +134,7 @@ impl DataDevice {
     /// Whether everything that was written is durable.
     pub(super) fn is_flushed(&self) -> bool {
         let flushes = self.flushes.lock();
-        flushes.begun == flushes.ended && !self.is_needed(FlushFor::AllWrites)
+        flushes.failed.is_none() && flushes.begun == flushes.ended && !self.is_needed(FlushFor::AllWrites)
     }
 
     /// Now.
@@ -167,12 +183,10 @@ impl DataDevice {
         self.ordered.swap(false, Ordering::AcqRel);
         self.in_place.swap(false, Ordering::AcqRel);
         self.counters.device_flushes.increment();
+        let mut running = Running { device: self, failed: Some((io::ErrorKind::Other, "a flush panicked".into())) };
         let result = self.device.flush();
-        let mut flushes = self.flushes.lock();
-        flushes.ended += 1;
-        flushes.failed = result.as_ref().err().map(|error| (error.kind(), error.to_string()));
-        drop(flushes);
-        self.ended.notify_all();
+        running.failed = result.as_ref().err().map(|error| (error.kind(), error.to_string()));
+        drop(running);
         result.map_err(FlushFailed)
     }
 

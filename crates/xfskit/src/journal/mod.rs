@@ -122,6 +122,16 @@ enum WrittenBy {
     Others,
 }
 
+/// A checkpoint that has left the CIL. Dropped before it is durable, which only an error or a panic does, it shuts the
+/// filesystem down.
+struct Unfinished<'a>(&'a Journal);
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.0.shut_down("a checkpoint was not written to its end");
+    }
+}
+
 /// The fraction of the cache's bytes that the memory for copies may take in addition.
 const POOL_SHARE: u64 = 8;
 /// Rounds of checkpoint and write-back after which objects that are still locked are assumed to stay locked.
@@ -348,12 +358,15 @@ impl Journal {
     fn push(&self, writer: &mut LogWriter) -> Result<()> {
         self.check()?;
         self.policy.checkpoint_closes();
+        // From here on the checkpoint is in no list: if this thread panics, none of the next ones may be written.
+        let unfinished = Unfinished(self);
         let mut checkpoint = self.cil.switch(&self.counters);
         self.policy.checkpoint_opened();
         let accounts = self.space.accounts();
         if checkpoint.is_empty() {
             accounts.settle(checkpoint.charged_bytes, accounts.head());
             self.durable.fetch_max(checkpoint.seq.0, Ordering::AcqRel);
+            std::mem::forget(unfinished);
             return Ok(());
         }
         let result = self.write_checkpoint(writer, &checkpoint);
@@ -374,6 +387,7 @@ impl Journal {
         self.space.wake_waiters();
         self.cil.recycle(checkpoint);
         self.tail.drop_freed(freed);
+        std::mem::forget(unfinished);
         Ok(())
     }
 

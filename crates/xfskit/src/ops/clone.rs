@@ -183,6 +183,8 @@ fn check(tx: &Transaction, from: InoId, to: InoId, span: Span) -> Result<Option<
 fn share_span(tx: &mut Transaction, from: InoId, to: InoId, span: Span) -> Result<()> {
     bmap::set_may_share(tx, from);
     bmap::set_may_share(tx, to);
+    // The target's contents are replaced: a crash shows the old ones or these, and never older ones of the source.
+    tx.mount().journal.order_in_place();
     let block_bytes = tx.geometry().block_bytes() as u64;
     let (first, target) = (span.from / block_bytes, span.to / block_bytes);
     let end = first + span.length.div_ceil(block_bytes);

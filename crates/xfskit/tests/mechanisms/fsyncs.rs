@@ -323,6 +323,15 @@ fn bytes_in_place_are_durable_before_the_name_that_replaces_a_file() {
 }
 
 #[test]
+fn bytes_in_place_are_durable_before_a_clone_of_them_replaces_others() {
+    let found = replace(|fs, new| {
+        let old = fs.lookup_number(fs.root(), b"old").unwrap();
+        fs.clone_range(new, 0, old, 0, 2 * BLOCK as u64).unwrap();
+    });
+    assert_eq!(contents(&found, "old"), Some(&[b'C'; 2 * BLOCK][..]));
+}
+
+#[test]
 fn bytes_in_place_are_durable_before_the_first_name() {
     let device = Device::formatted();
     let fs = open(&device);

@@ -362,6 +362,16 @@ fn files_that_share_blocks_exchange_them() {
         let intent = exchange(scene, [2, 98], 10, 0, [0, 0]);
         scene.log(xmi::encode_intent(&intent));
     });
+    // Kernels have logged that a file shares nothing any more, although a hole of the other left it shared blocks.
+    for flags in [xmi::flags::CLEAR_REFLINK1, xmi::flags::CLEAR_REFLINK2] {
+        for others in [0, xmi::flags::FILE1_WRITTEN] {
+            agree(PLAIN, &|scene| {
+                shared(scene, true);
+                let intent = exchange(scene, [2, 98], 10, flags | others, [0, 0]);
+                scene.log(xmi::encode_intent(&intent));
+            });
+        }
+    }
 }
 
 #[test]
