@@ -14,9 +14,9 @@
 //! question      what a program asks the server of a mount by an ioctl
 //! ```
 //! The crate mounts nothing: it gets a connection. It has five uses of `unsafe`: the request to the kernel for a
-//! further descriptor of a connection (`channel.rs`), the policy of a thread (`processor.rs`); of io_uring, giving memory
-//! to the kernel, and a field of a submission (`ring/mod.rs`); and, in the program that asks, the ioctl of a question
-//! (`question.rs`).
+//! further descriptor of a connection (`channel.rs`), the policy of a thread (`processor.rs`); of io_uring, giving
+//! memory to the kernel, and a field of a submission (`ring/mod.rs`); and, in the program that asks, the ioctl of a
+//! question (`question.rs`).
 //!
 //! docs/design/fuse.md has the states of a request and what each feature is for.
 //!

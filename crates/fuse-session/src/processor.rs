@@ -4,8 +4,8 @@
 //! while all that runs there are threads of the policy `SCHED_IDLE`. So a program that is woken by such a thread on
 //! its own processor stays there.
 //!
-//! Source of facts: sched(7), proc_pid_stat(5), `Documentation/scheduler/sched-stats.rst`; `select_idle_sibling`, `sched_idle_cpu` and
-//! `user_check_sched_setscheduler` in `kernel/sched/`, Linux 6.18.
+//! Source of facts: sched(7), proc_pid_stat(5), `Documentation/scheduler/sched-stats.rst`; `select_idle_sibling`,
+//! `sched_idle_cpu` and `user_check_sched_setscheduler` in `kernel/sched/`, Linux 6.18.
 
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};

@@ -6,9 +6,9 @@
 //!             ◀───────────────────────────────────────────────────────────────────
 //!              no request for some time; requests overlap; the follower gets no processor
 //! ```
-//! Invariant: while the follower reads, a thread of the pool that has nothing else to do is the guard and looks at it at
-//! every tick, or threads of the pool read, or all of them answer requests: each that is done becomes the guard, if there
-//! is none. A thread of the pool that waits in a read when the follower begins answers one more request.
+//! Invariant: while the follower reads, a thread of the pool that has nothing else to do is the guard and looks at it
+//! at every tick, or threads of the pool read, or all of them answer requests: each that is done becomes the guard, if
+//! there is none. A thread of the pool that waits in a read when the follower begins answers one more request.
 //!
 //! Locking: the mutex is held only to look, to change who reads, and to wait; no other lock is taken under it. The
 //! follower never takes it, for it may get no processor while it holds it: it asks, and the guard does what it asked.

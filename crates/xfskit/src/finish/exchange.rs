@@ -166,7 +166,8 @@ impl Exchange {
     fn conclude(&self, tx: &mut Transaction, inos: [InoId; 2]) -> Result<()> {
         // The intent may also say that a file shares nothing any more (`CLEAR_REFLINK1`, `CLEAR_REFLINK2`). That is not
         // to be believed: pieces that the exchange leaves out keep their blocks, which may be shared. The kernel's
-        // recovery ignores it, too (`xfs_xmi_item_recover_intent`), and the mark of a file that shares nothing is legal.
+        // recovery ignores it, too (`xfs_xmi_item_recover_intent`), and the mark of a file that shares nothing is
+        // legal.
         for side in 0..2 {
             if self.has(flags::SET_SIZES) && self.fork() == ForkKind::Data {
                 tx.inode_mut(inos[side], InodeFields::CORE).core.size = self.0.sizes[side];

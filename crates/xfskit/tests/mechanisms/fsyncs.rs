@@ -324,11 +324,17 @@ fn bytes_in_place_are_durable_before_the_name_that_replaces_a_file() {
 
 #[test]
 fn bytes_in_place_are_durable_before_a_clone_of_them_replaces_others() {
-    let found = replace(|fs, new| {
-        let old = fs.lookup_number(fs.root(), b"old").unwrap();
-        fs.clone_range(new, 0, old, 0, 2 * BLOCK as u64).unwrap();
-    });
-    assert_eq!(contents(&found, "old"), Some(&[b'C'; 2 * BLOCK][..]));
+    let device = Device::formatted();
+    let fs = open(&device);
+    let (old, new) = (durable_file(&fs, "old", b'A'), durable_file(&fs, "new", b'B'));
+    fs.write_at(new, 0, &[b'C'; 2 * BLOCK]).unwrap();
+    fs.clone_range(new, 0, old, 0, 2 * BLOCK as u64).unwrap();
+    *device.wanted.lock().unwrap() = Some(Arrives::Records);
+    fs.fsync(old).unwrap();
+    let cut = device.cut.lock().unwrap().clone();
+    let found = files(&cut);
+    let first = |name: &str| contents(&found, name).map(|bytes| (bytes.len(), bytes[0]));
+    assert_eq!(first("old"), Some((2 * BLOCK, b'C')));
 }
 
 #[test]
